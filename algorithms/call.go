@@ -1,0 +1,76 @@
+package algorithms
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A call is one run of a script: its keys and arguments as EVALSHA takes them,
+// without the command's and the script's name.
+type call struct {
+	script *script
+	args   []any
+}
+
+// takeCall decides the checks; see lua/take.lua.
+func (r *Redis) takeCall(charge bool, checks []Check, ps []params) *call {
+	args := make([]any, 3, 4+8*len(checks))
+	args[2] = len(checks)
+	for i := range checks {
+		args = append(args, r.key(&checks[i], &ps[i]))
+	}
+	mode := "0"
+	if charge {
+		mode = "1"
+	}
+	args = append(args, mode)
+	for i := range checks {
+		args = ps[i].appendStep(args, checks[i].Shadow)
+	}
+	return &call{takeScript, args}
+}
+
+// settleCall corrects charges; see lua/settle.lua.
+func (r *Redis) settleCall(corrections []correction) *call {
+	args := make([]any, 3, 3+14*len(corrections))
+	args[2] = len(corrections)
+	for i := range corrections {
+		args = append(args, r.key(&corrections[i].check, &corrections[i].params))
+	}
+	for i := range corrections {
+		c := &corrections[i]
+		args = c.appendStep(args, false)
+		if c.bucket {
+			w, f := c.refill(c.clip(max(c.delta, -c.delta)))
+			chargeW, chargeF := c.refill(c.clip(c.units))
+			args = append(args, c.delta, w, f, chargeW, chargeF, c.charge.at)
+		} else {
+			args = append(args, c.delta, c.charge.at-c.charge.at%c.period)
+		}
+	}
+	return &call{settleScript, args}
+}
+
+// appendStep appends the place of the check's step in the scripts' tables,
+// negative for a shadow check, and the step's arguments.
+func (p *params) appendStep(args []any, shadow bool) []any {
+	place := p.code
+	if shadow {
+		place = -place
+	}
+	if p.bucket {
+		return append(args, place, p.rate, p.costW, p.costF, p.fullW, p.fullF, p.fullW+p.period)
+	}
+	return append(args, place, p.rate, p.period, p.cost)
+}
+
+// command builds what is sent: EVALSHA, or EVAL with the script's text.
+func (c *call) command(ctx context.Context, text bool) command {
+	args := append([]any(nil), c.args...)
+	args[0], args[1] = "evalsha", c.script.sha
+	if text {
+		args[0], args[1] = "eval", c.script.text
+	}
+	return command{redis.NewIntSliceCmd(ctx, args...)}
+}

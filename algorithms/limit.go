@@ -1,0 +1,136 @@
+package algorithms
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// ErrInvalidLimit is wrapped by every error about a [Limit].
+var ErrInvalidLimit = errors.New("invalid limit")
+
+// An Algorithm names how a limit is counted. The zero value means
+// [SlidingWindow].
+type Algorithm string
+
+const (
+	// FixedWindow counts units in windows of one period aligned to the Unix
+	// epoch. Up to twice the rate can pass around a boundary.
+	FixedWindow Algorithm = "fixed_window"
+	// SlidingWindow counts units in windows aligned to the Unix epoch and adds
+	// the share of the previous window that is still in view. It assumes that
+	// the previous window's units came evenly. Constant memory; the default.
+	SlidingWindow Algorithm = "sliding_window"
+	// TokenBucket holds up to Burst tokens, refilled at Rate per Period; each
+	// unit takes one. Any period admits at most Burst + Rate units.
+	TokenBucket Algorithm = "token_bucket"
+)
+
+// A Limit is how much is allowed: Rate units in each Period.
+//
+// Its text form is "100/1m", "10/s burst 20" or "5/1m fixed_window"; see
+// [ParseLimit].
+type Limit struct {
+	Rate      int64         // units in each Period; at least 1
+	Period    time.Duration // whole microseconds; at least 1 µs
+	Burst     int64         // buckets only: units that may come at once; 0 means Rate
+	Algorithm Algorithm     // "" means SlidingWindow
+}
+
+// PerSecond is a [SlidingWindow] limit of rate units in each second.
+func PerSecond(rate int64) Limit { return Limit{Rate: rate, Period: time.Second} }
+
+// PerMinute is a [SlidingWindow] limit of rate units in each minute.
+func PerMinute(rate int64) Limit { return Limit{Rate: rate, Period: time.Minute} }
+
+// PerHour is a [SlidingWindow] limit of rate units in each hour.
+func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
+
+// PerDay is a [SlidingWindow] limit of rate units in each 24 hours.
+func PerDay(rate int64) Limit { return Limit{Rate: rate, Period: 24 * time.Hour} }
+
+// Quota is the number of units that a key nobody has used yet can spend at
+// once: Burst (or Rate, where Burst is 0) for buckets, Rate for windows. It is
+// what X-RateLimit-Limit shows.
+func (l Limit) Quota() int64 {
+	if a, ok := lookup(l.Algorithm); ok && a.bucket {
+		return cmp.Or(l.Burst, l.Rate)
+	}
+	return l.Rate
+}
+
+// The bounds inside which doubles, all that Lua has, are exact.
+const (
+	maxExact    = 1 << 53   // products and sums of units
+	maxDuration = 1 << 52   // microseconds: a period, twice the time to refill a bucket
+	maxRate     = 94906265  // largest rate whose square is below maxExact
+	maxUnits    = 1<<53 - 1 // a count that a stored state may hold
+)
+
+// Validate reports everything that is wrong with the limit, or nil. Its errors
+// wrap [ErrInvalidLimit].
+//
+// Beside plain mistakes it refuses what whole numbers below 2^53 cannot
+// represent, since Redis computes in doubles: Rate² and (Burst+1)·Rate must be
+// below 2^53, Period and twice the time to refill Burst below 2^52 µs.
+func (l Limit) Validate() error {
+	if l.ok() {
+		return nil
+	}
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrInvalidLimit}, args...)...))
+	}
+	if l.Rate < 1 {
+		bad("rate must be at least 1, got %d", l.Rate)
+	} else if l.Rate > maxRate {
+		bad("rate must be at most %d, so that its square stays below 2^53; got %d: use a shorter period", maxRate, l.Rate)
+	}
+	switch us := l.Period.Microseconds(); {
+	case l.Period < time.Microsecond:
+		bad("period must be at least 1µs, got %s", l.Period)
+	case l.Period%time.Microsecond != 0:
+		bad("period must be whole microseconds, got %s", l.Period)
+	case us >= maxDuration:
+		bad("period must be below 2^52 µs (%s), got %s", time.Duration(maxDuration)*time.Microsecond, l.Period)
+	}
+	a, known := lookup(l.Algorithm)
+	switch {
+	case !known:
+		bad("unknown algorithm %q; use one of %s", l.Algorithm, names())
+	case l.Burst < 0:
+		bad("burst must not be negative, got %d", l.Burst)
+	case l.Burst > 0 && !a.bucket:
+		bad("burst is for buckets, not for %s; leave it 0 or use %s", a.name, TokenBucket)
+	case len(errs) == 0 && !l.fits():
+		bad("burst %d at %d per %s: (burst+1)·rate must be below 2^53 and twice the time to refill the burst below 2^52 µs", l.Quota(), l.Rate, l.Period)
+	}
+	return errors.Join(errs...)
+}
+
+// ok is Validate without the reasons, for every decision.
+func (l Limit) ok() bool {
+	a, known := lookup(l.Algorithm)
+	return known && l.Rate >= 1 && l.Rate <= maxRate &&
+		l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < maxDuration &&
+		l.Burst >= 0 && (l.Burst == 0 || a.bucket) && l.fits()
+}
+
+// fits reports whether a full bucket is inside the exact range.
+func (l Limit) fits() bool {
+	if a, _ := lookup(l.Algorithm); !a.bucket {
+		return true
+	}
+	burst, rate := uint64(l.Quota()), uint64(l.Rate)
+	if hi, lo := bits.Mul64(burst+1, rate); hi != 0 || lo >= maxExact {
+		return false
+	}
+	hi, lo := bits.Mul64(burst, uint64(l.Period.Microseconds()))
+	if hi >= rate {
+		return false
+	}
+	refill, _ := bits.Div64(hi, lo, rate)
+	return 2*refill < maxDuration
+}

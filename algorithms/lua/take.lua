@@ -1,0 +1,50 @@
+-- Decides all checks of a request: checks all, then charges all or none.
+-- KEYS     one for each check
+-- ARGV     1 to charge, 0 to look; then for each check the place of its step, negative for a
+--          shadow check, and the step's arguments
+-- Returns  now in µs; then for each check 1 or 0 (has it room?) and its state: after the charge
+--          if it was charged, before it otherwise
+-- Numbers go to redis.call only through string.format('%d'): Lua's own conversion keeps 14 digits.
+local steps, arguments = { fixed_window, sliding_window, bucket }, { 3, 3, 6 }
+local call, format = redis.call, string.format
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local stored = call('MGET', unpack(KEYS))
+local admit, p, reply, after = true, 2, { now }, {}
+
+for i = 1, #KEYS do
+  local place, a, b, c = tonumber(ARGV[p]), 0, 0, 0
+  local shadow = place < 0
+  if shadow then
+    place = -place
+  end
+  if stored[i] then
+    a, b, c = string.match(stored[i], '^(%d+) (%d+) (%d+)$')
+    a, b, c = tonumber(a), tonumber(b), tonumber(c)
+    if not c then
+      return redis.error_reply('ERR no state of a limit at key ' .. KEYS[i])
+    end
+  end
+  local r, s = 4 * i - 2, 6 * i - 5
+  local ok, mended, ttl
+  ok, mended, ttl, reply[r + 1], reply[r + 2], reply[r + 3], after[s + 3], after[s + 4], after[s + 5] =
+    steps[place](a, b, c, now, p + 1)
+  reply[r], after[s], after[s + 1], after[s + 2] = ok and 1 or 0, ok, mended, ttl
+  admit = admit and (ok or shadow)
+  p = p + 1 + arguments[place]
+end
+
+local charge = admit and ARGV[1] == '1'
+for i = 1, #KEYS do
+  local r, s = 4 * i - 2, 6 * i - 5
+  local charged = charge and after[s]
+  if charged then
+    reply[r + 1], reply[r + 2], reply[r + 3] = after[s + 3], after[s + 4], after[s + 5]
+  end
+  if charged or after[s + 1] then
+    -- The longest that any clock of this server lags behind now, and a millisecond more.
+    call('SET', KEYS[i], format('%d %d %d', reply[r + 1], reply[r + 2], reply[r + 3]),
+      'PX', format('%d', math.floor((after[s + 2] + 999) / 1000) + 1))
+  end
+end
+return reply

@@ -1,0 +1,137 @@
+package algorithms
+
+import (
+	"cmp"
+	"context"
+	"hash/maphash"
+	"sync"
+	"time"
+)
+
+// DefaultMaxKeys is what Memory holds where MaxKeys is 0.
+const DefaultMaxKeys = 1 << 18
+
+// Memory counts in this process. It is a [Counter]; its zero value is ready.
+//
+// What it holds is bounded: a key that has become like one never seen makes
+// room for others, and one that has not is never thrown out, because that
+// would free whoever is limited. When everything is in use, further keys share
+// counts, 4096 for each rule; that errs towards denying.
+//
+// Memory is safe for concurrent use. It starts no goroutines.
+type Memory struct {
+	// MaxKeys bounds the keys that have a count of their own; 0 means
+	// [DefaultMaxKeys]. It must not change after first use.
+	MaxKeys int
+
+	once   sync.Once
+	seed   maphash.Seed
+	start  time.Time
+	most   int // entries in a shard
+	shards [memoryShards]memoryShard
+}
+
+func (m *Memory) ready() {
+	m.once.Do(func() {
+		m.seed, m.start = maphash.MakeSeed(), time.Now()
+		m.most = max(cmp.Or(m.MaxKeys, DefaultMaxKeys)/memoryShards, 1)
+		for i := range m.shards {
+			m.shards[i].entries = make(map[memoryKey]*entry)
+			m.shards[i].shared = make(map[memoryKey]*entry)
+		}
+	})
+}
+
+// now is the wall clock at the start plus the monotonic clock: it never steps.
+func (m *Memory) now() int64 {
+	return m.start.UnixMicro() + time.Since(m.start).Microseconds()
+}
+
+// Take implements [Limiter]. Its only errors are about the checks.
+func (m *Memory) Take(_ context.Context, checks ...Check) (Decision, error) {
+	return m.decide(true, checks)
+}
+
+// Peek implements [Counter]. Its only errors are about the checks.
+func (m *Memory) Peek(_ context.Context, checks ...Check) (Decision, error) {
+	return m.decide(false, checks)
+}
+
+func (m *Memory) decide(charge bool, checks []Check) (Decision, error) {
+	m.ready()
+	var roomParams [4]params
+	ps, err := prepare(checks, &roomParams)
+	if err != nil {
+		return Decision{}, err
+	}
+	var roomPlaces [4]place
+	places := roomPlaces[:0]
+	for i := range checks {
+		places = append(places, m.place(&checks[i], &ps[i]))
+	}
+	locked := m.lock(places)
+	defer m.unlock(locked)
+	return m.decideAt(m.now(), charge, checks, ps, places), nil
+}
+
+// decideAt is the twin of lua/take.lua. The places' shards are locked.
+func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, places []place) Decision {
+	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
+	for i := range checks {
+		p, pl, res := &ps[i], &places[i], &d.Results[i]
+		current, mended := p.at(pl.load(now), now, p)
+		if mended {
+			pl.store(current, now, p, m.most)
+		}
+		*res = Result{Check: checks[i], Source: SourceMemory, At: time.UnixMicro(now)}
+		pl.charge, res.Allowed = p.take(current, now, p)
+		p.answer(res, current, now)
+		d.Allowed = d.Allowed && !res.denies()
+	}
+	if !charge || !d.Allowed {
+		return d
+	}
+	for i := range checks {
+		if p, pl, res := &ps[i], &places[i], &d.Results[i]; res.Allowed {
+			pl.store(pl.charge, now, p, m.most)
+			res.Charged = p.cost
+			p.answer(res, pl.charge, now)
+		}
+	}
+	return d
+}
+
+// Settle implements [Counter]. Its only errors are about the results.
+func (m *Memory) Settle(_ context.Context, cost int64, charged ...Result) error {
+	m.ready()
+	corrections, err := prepareSettle(cost, charged, SourceMemory)
+	for i := range corrections {
+		m.settle(&corrections[i])
+	}
+	return err
+}
+
+func (m *Memory) settle(c *correction) {
+	pl := m.place(&c.check, &c.params)
+	pl.shard.mu.Lock()
+	defer pl.shard.mu.Unlock()
+	now := m.now()
+	if settled, changed := c.settle(pl.load(now), now, c.charge); changed {
+		pl.store(settled, now, &c.params, m.most)
+	}
+}
+
+// Reset implements [Counter]. Its only errors are about the checks. A count
+// that keys share for want of room stays.
+func (m *Memory) Reset(_ context.Context, checks ...Check) error {
+	m.ready()
+	var room [4]params
+	ps, err := prepare(checks, &room)
+	for i := range ps {
+		pl := m.place(&checks[i], &ps[i])
+		pl.shard.mu.Lock()
+		delete(pl.shard.entries, pl.key)
+		pl.shard.mu.Unlock()
+	}
+	return err
+}

@@ -1,0 +1,146 @@
+package algorithms
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"strings"
+	"sync"
+)
+
+const (
+	memoryShards  = 64 // as many as the bits of lockedShards
+	sharedPerRule = 64 // shared counts of a rule in each shard
+	sweptPerKey   = 2  // entries looked at for each new one, so that old ones go
+	sweptWhenFull = 8  // and where there is no room otherwise
+)
+
+type memoryShard struct {
+	mu      sync.Mutex
+	entries map[memoryKey]*entry
+	// shared counts the keys that found no room, by rule and hash. Rules are
+	// the program's own, so there are few.
+	shared map[memoryKey]*entry
+}
+
+// A memoryKey tells counts apart as a key in Redis does.
+type memoryKey struct {
+	rule, key string
+	period    int64
+	algorithm int64
+}
+
+type entry struct {
+	state
+	until int64 // Unix µs from which on it equals a key never seen
+}
+
+// A place is where the count of one check is kept.
+type place struct {
+	key    memoryKey
+	hash   uint64
+	shard  *memoryShard
+	entry  *entry // of this key alone; nil where there is none
+	charge state  // to be stored if the request is admitted
+}
+
+// place computes where a check is counted. Long keys are hashed, so that
+// nobody outside chooses how much is stored.
+func (m *Memory) place(c *Check, p *params) place {
+	key := c.Key
+	if len(key) > maxPart || strings.HasPrefix(key, "#") {
+		var room [maxPart]byte
+		key = string(appendPart(room[:0], key))
+	}
+	hash := maphash.String(m.seed, key)
+	return place{
+		key:   memoryKey{c.Rule, key, p.period, p.code},
+		hash:  hash,
+		shard: &m.shards[hash%memoryShards],
+	}
+}
+
+// lockedShards has a bit for each shard that is locked.
+type lockedShards uint64
+
+// lock locks the shards of the places, in their order, so that two requests
+// never wait for each other.
+func (m *Memory) lock(places []place) lockedShards {
+	var all lockedShards
+	for i := range places {
+		all |= 1 << (places[i].hash % memoryShards)
+	}
+	for rest := all; rest != 0; rest &= rest - 1 {
+		m.shards[bits.TrailingZeros64(uint64(rest))].mu.Lock()
+	}
+	return all
+}
+
+func (m *Memory) unlock(locked lockedShards) {
+	for rest := locked; rest != 0; rest &= rest - 1 {
+		m.shards[bits.TrailingZeros64(uint64(rest))].mu.Unlock()
+	}
+}
+
+// load finds the place's stored state. A key without an entry is bound by the
+// count that it shares, if it ever had to.
+func (pl *place) load(now int64) state {
+	if pl.entry = pl.shard.entries[pl.key]; pl.entry != nil {
+		// Another check of this request may need room, but not this one's.
+		pl.entry.until = max(pl.entry.until, now+1)
+		return pl.entry.state
+	}
+	if shared := pl.shard.shared[pl.sharedKey()]; shared != nil {
+		return shared.state
+	}
+	return state{}
+}
+
+// store remembers a state until it equals a key never seen.
+func (pl *place) store(s state, now int64, p *params, most int) {
+	e := pl.entry
+	switch {
+	case e != nil:
+	case pl.shard.hasRoom(now, most):
+		e = new(entry)
+		// The caller's strings may be parts of large ones, such as headers.
+		pl.key.rule, pl.key.key = strings.Clone(pl.key.rule), strings.Clone(pl.key.key)
+		pl.shard.entries[pl.key] = e
+	default:
+		key := pl.sharedKey()
+		if e = pl.shard.shared[key]; e == nil {
+			e = new(entry)
+			key.rule = strings.Clone(key.rule)
+			pl.shard.shared[key] = e
+		}
+	}
+	e.state, e.until = s, now+p.resetAfter(s, now, p)
+}
+
+// sharedKey is the key whose count the place shares where there is no room.
+// The seed of the hash is the process' own: nobody can choose whose count to
+// share.
+func (pl *place) sharedKey() memoryKey {
+	const names = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+-"
+	n := pl.hash / memoryShards % sharedPerRule
+	key := pl.key
+	key.key = names[n : n+1]
+	return key
+}
+
+// hasRoom reports whether there is room for one more entry, and throws out
+// some that equal keys never seen.
+func (s *memoryShard) hasRoom(now int64, most int) bool {
+	look := sweptPerKey
+	if len(s.entries) >= most {
+		look = sweptWhenFull
+	}
+	for key, e := range s.entries {
+		if look--; look < 0 {
+			break
+		}
+		if e.until <= now {
+			delete(s.entries, key)
+		}
+	}
+	return len(s.entries) < most
+}

@@ -1,0 +1,194 @@
+package algorithms
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrBudget says that Redis did not answer in time. Whether it executed the
+// decision is unknown.
+var ErrBudget = errors.New("no answer within the budget")
+
+// ErrBusy says that a decision was not sent, because too many that ran out of
+// budget are still stuck in a client without ContextTimeoutEnabled.
+var ErrBusy = errors.New("too many commands are stuck in the client")
+
+// maxStuck bounds the commands that may be under way in a client that does not
+// heed deadlines.
+const maxStuck = 1024
+
+// A sender talks to Redis inside a budget, whatever the client's options are.
+type sender struct {
+	client  Client
+	limit   time.Duration
+	sharded bool
+	// slots is nil for a client that heeds deadlines. Otherwise each command
+	// runs in a goroutine of its own that takes one, and that the caller leaves
+	// behind when its budget is over; it ends with the client's own timeouts.
+	slots chan struct{}
+}
+
+func newSender(c Client, budget time.Duration, sharded bool) sender {
+	s := sender{client: c, limit: cmp.Or(budget, DefaultBudget), sharded: sharded}
+	if !heedsDeadlines(c) {
+		s.slots = make(chan struct{}, maxStuck)
+	}
+	return s
+}
+
+func heedsDeadlines(c Client) bool {
+	switch c := c.(type) {
+	case *redis.Client:
+		return c.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		return c.Options().ContextTimeoutEnabled
+	case *redis.Ring:
+		return c.Options().ContextTimeoutEnabled
+	}
+	return false
+}
+
+// budget starts the clock of a decision. The caller's own cancellation ends
+// here: a client that hangs up is counted, and is no failure of Redis.
+func (s *sender) budget(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), s.limit)
+}
+
+// within runs f, which must not touch anything of the caller's that is used
+// after an error: it may still be running then.
+func (s *sender) within(ctx context.Context, f func() error) error {
+	if s.slots == nil {
+		err := f()
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w of %s: %w", ErrBudget, s.limit, err)
+		}
+		return err
+	}
+	select {
+	case s.slots <- struct{}{}:
+	default:
+		return ErrBusy
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer func() { <-s.slots }()
+		done <- f()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w of %s", ErrBudget, s.limit)
+	}
+}
+
+// send runs one script call.
+func (s *sender) send(ctx context.Context, c *call) ([]int64, error) {
+	var reply []int64
+	err := s.within(ctx, func() error {
+		cmd := c.command(ctx, false)
+		err := s.client.Process(ctx, cmd)
+		if unknownScript(err) {
+			cmd = c.command(ctx, true)
+			err = s.client.Process(ctx, cmd)
+		}
+		reply = cmd.Val()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
+
+// sendAll runs the calls in one flush. Replies and errors are in their order.
+func (s *sender) sendAll(ctx context.Context, calls []*call) ([][]int64, []error) {
+	var replies [][]int64
+	var errs []error
+	err := s.within(ctx, func() error {
+		replies, errs = s.flush(ctx, calls)
+		return nil
+	})
+	if err == nil {
+		return replies, errs
+	}
+	errs = make([]error, len(calls))
+	for i := range errs {
+		errs[i] = err
+	}
+	return make([][]int64, len(calls)), errs
+}
+
+func (s *sender) flush(ctx context.Context, calls []*call) ([][]int64, []error) {
+	cmds := make([]command, len(calls))
+	for i, c := range calls {
+		cmds[i] = c.command(ctx, false)
+	}
+	s.pipeline(ctx, cmds)
+	var unknown []command
+	for i, c := range calls {
+		if unknownScript(cmds[i].Err()) {
+			cmds[i] = c.command(ctx, true)
+			unknown = append(unknown, cmds[i])
+		}
+	}
+	if len(unknown) > 0 {
+		s.pipeline(ctx, unknown)
+	}
+	replies, errs := make([][]int64, len(calls)), make([]error, len(calls))
+	for i := range cmds {
+		replies[i], errs[i] = cmds[i].Result()
+	}
+	return replies, errs
+}
+
+func (s *sender) pipeline(ctx context.Context, cmds []command) {
+	pipe := s.client.(pipeliner).Pipeline() // Validate looked
+	for _, cmd := range cmds {
+		_ = pipe.Process(ctx, cmd) // only queues
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+}
+
+// del removes keys: in one command, or one for each key where they are sharded.
+func (s *sender) del(ctx context.Context, keys []string) error {
+	return s.within(ctx, func() error {
+		if !s.sharded {
+			args := []any{"del"}
+			for _, key := range keys {
+				args = append(args, key)
+			}
+			return s.client.Process(ctx, redis.NewIntCmd(ctx, args...))
+		}
+		pipe := s.client.(pipeliner).Pipeline() // Validate looked
+		for _, key := range keys {
+			pipe.Del(ctx, key)
+		}
+		_, err := pipe.Exec(ctx)
+		return err
+	})
+}
+
+// unknownScript reports that Redis did not run a script because it has
+// forgotten its text: after a restart, a failover or SCRIPT FLUSH.
+func unknownScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// A command is one that go-redis never sends twice: a decision whose reply was
+// lost may have been executed.
+type command struct{ *redis.IntSliceCmd }
+
+// NoRetry overrides the client's MaxRetries.
+func (command) NoRetry() bool { return true }
+
+// Clone keeps NoRetry in copies.
+func (c command) Clone() redis.Cmder {
+	if inner, ok := c.IntSliceCmd.Clone().(*redis.IntSliceCmd); ok {
+		return command{inner}
+	}
+	return c
+}

@@ -1,0 +1,83 @@
+package algorithms
+
+import "math/bits"
+
+// slidingWindow counts units in windows aligned to the Unix epoch and weighs
+// the previous window's count by the share of it that is still in view, as
+// Cloudflare described in "How we built rate limiting capable of scaling to
+// millions of domains" (2017).
+//
+// State: a is the current window's start, b the units taken in it, c those in
+// the one before. Twin: lua/sliding_window.lua.
+type slidingWindow struct{}
+
+func (slidingWindow) at(s state, now int64, p *params) (state, bool) {
+	begin := now - now%p.period
+	switch {
+	case s.b == 0 && s.c == 0: // nothing was used, or all of it given back
+		return state{a: begin}, false
+	case s.a > now+p.period: // no clock that is right wrote this
+		return state{a: begin, b: p.rate}, true
+	case s.a == begin-p.period:
+		return state{a: begin, c: s.b}, false
+	case s.a < begin:
+		return state{a: begin}, false
+	}
+	return s, false // begun, or ahead because the clock stepped back
+}
+
+func (slidingWindow) take(s state, now int64, p *params) (state, bool) {
+	room := p.rate - s.b - p.cost
+	left := s.a + p.period - now
+	ok := room >= 0 && left <= inView(room, s.c, p.period, left)
+	return state{a: s.a, b: s.b + p.cost, c: s.c}, ok
+}
+
+// inView is how much of the current window may be left so that the last
+// window's share in view fits into room: ⌊room·P/last⌋, computed so that every
+// step stays below 2^53. Where all of last fits, any time may be left.
+func inView(room, last, period, left int64) int64 {
+	if last <= room {
+		return left
+	}
+	return room*(period/last) + room*(period%last)/last
+}
+
+func (slidingWindow) correct(s state, _ int64, p *params, ch charge) state {
+	return p.correctWindow(s, ch)
+}
+
+func (slidingWindow) retryAfter(s state, now int64, p *params) int64 {
+	left := s.a + p.period - now
+	if room := p.rate - s.b - p.cost; room >= 0 {
+		return left - inView(room, s.c, p.period, left)
+	}
+	// Only the next window has room, once enough of this one is out of view.
+	return left + p.period - inView(p.rate-p.cost, s.b, p.period, p.period)
+}
+
+// remaining is the rate less what was used and ⌈last·left/P⌉, the last
+// window's share in view.
+func (slidingWindow) remaining(s state, now int64, p *params) int64 {
+	left := s.a + p.period - now
+	share := s.c
+	if left < p.period {
+		hi, lo := bits.Mul64(uint64(s.c), uint64(left))
+		q, r := bits.Div64(hi, lo, uint64(p.period))
+		share = int64(q)
+		if r > 0 {
+			share++
+		}
+	}
+	return p.rate - s.b - share
+}
+
+func (slidingWindow) resetAfter(s state, now int64, p *params) int64 {
+	switch {
+	case s.b > 0:
+		return s.a + 2*p.period - now
+	case s.c > 0:
+		return s.a + p.period - now
+	}
+	return 0
+}

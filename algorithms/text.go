@@ -1,0 +1,150 @@
+package algorithms
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// periods are the words that may stand for a period of one unit.
+var periods = map[string]time.Duration{
+	"s": time.Second, "second": time.Second,
+	"m": time.Minute, "minute": time.Minute,
+	"h": time.Hour, "hour": time.Hour,
+	"d": 24 * time.Hour, "day": 24 * time.Hour,
+}
+
+// ParseLimit reads the text form of a limit and validates it:
+//
+//	rate "/" period [ "burst" n ] [ algorithm ]
+//
+// The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "minute").
+// An algorithm left out is sliding_window, or token_bucket where a burst is
+// given. Errors wrap [ErrInvalidLimit].
+func ParseLimit(text string) (Limit, error) {
+	l, err := parseLimit(text)
+	if err != nil {
+		return Limit{}, fmt.Errorf("%w %q: %w; write it as \"100/1m\", \"10/s burst 20\" or \"5/1m fixed_window\"", ErrInvalidLimit, text, err)
+	}
+	if err := l.Validate(); err != nil {
+		return Limit{}, err
+	}
+	return l, nil
+}
+
+func parseLimit(text string) (Limit, error) {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return Limit{}, errors.New("empty")
+	}
+	rate, period, found := strings.Cut(words[0], "/")
+	if !found {
+		return Limit{}, errors.New("no period")
+	}
+	var l Limit
+	var err error
+	if l.Rate, err = parseUnits("rate", rate); err != nil {
+		return Limit{}, err
+	}
+	if l.Period, err = parsePeriod(period); err != nil {
+		return Limit{}, err
+	}
+	words = words[1:]
+	if len(words) > 0 && words[0] == "burst" {
+		if len(words) == 1 {
+			return Limit{}, errors.New("burst without a number")
+		}
+		if l.Burst, err = parseUnits("burst", words[1]); err != nil {
+			return Limit{}, err
+		}
+		if l.Burst == 0 {
+			return Limit{}, errors.New("burst must be at least 1: leave it out to make it the rate")
+		}
+		l.Algorithm = TokenBucket
+		words = words[2:]
+	}
+	if len(words) > 0 {
+		l.Algorithm = Algorithm(words[0])
+		words = words[1:]
+	}
+	if len(words) > 0 {
+		return Limit{}, fmt.Errorf("unexpected %q", words[0])
+	}
+	return l, nil
+}
+
+func parseUnits(what, text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s %q is not a whole number", what, text)
+	}
+	return n, nil
+}
+
+func parsePeriod(text string) (time.Duration, error) {
+	if d, ok := periods[text]; ok {
+		return d, nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseInt(days, 10, 64); err == nil && n >= 0 && n <= int64(maxDays) {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("period %q is not a duration", text)
+	}
+	return d, nil
+}
+
+const maxDays = time.Duration(1<<63-1) / (24 * time.Hour)
+
+// String returns the text form that [ParseLimit] reads.
+func (l Limit) String() string {
+	b := make([]byte, 0, 48)
+	b = strconv.AppendInt(b, l.Rate, 10)
+	b = append(b, '/')
+	b = appendPeriod(b, l.Period)
+	if l.Burst != 0 {
+		b = strconv.AppendInt(append(b, " burst "...), l.Burst, 10)
+	}
+	if l.Algorithm != "" {
+		b = append(append(b, ' '), l.Algorithm...)
+	}
+	return string(b)
+}
+
+// MarshalText returns the text form.
+func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads the text form as [ParseLimit] does. It leaves l alone if
+// the text is bad.
+func (l *Limit) UnmarshalText(text []byte) error {
+	parsed, err := ParseLimit(string(text))
+	if err == nil {
+		*l = parsed
+	}
+	return err
+}
+
+// appendPeriod appends the period in the largest unit that divides it: "1m",
+// "90s", "24h". It is part of the keys in Redis, so equal periods must read the
+// same and different ones must not.
+func appendPeriod(b []byte, d time.Duration) []byte {
+	units := [...]struct {
+		length time.Duration
+		name   string
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "us"}, {1, "ns"}}
+	for _, u := range units {
+		if d%u.length == 0 {
+			return append(strconv.AppendInt(b, int64(d/u.length), 10), u.name...)
+		}
+	}
+	return b // not reached: every duration is whole nanoseconds
+}
+
+// algorithmOr names the algorithm that "" stands for.
+func algorithmOr(a Algorithm) Algorithm { return cmp.Or(a, SlidingWindow) }
