@@ -1,0 +1,35 @@
+// Package redistest starts real redis-server processes for tests: one server
+// ([Start]), one whose clock the test sets ([StartWithClock]), or a cluster of
+// three masters and three replicas ([StartCluster]).
+//
+//	srv := redistest.Start(t)
+//	rdb := srv.Client(t)
+//	srv.Pause(t) // rdb now runs into its timeouts
+//
+// Every server listens on a free port of 127.0.0.1, keeps its files in the
+// test's TempDir, persists nothing, and is killed in the test's Cleanup by its
+// process id. Servers also die with the test binary, however it ends: panic,
+// os.Exit, kill -9 (Linux only).
+//
+// Without redis-server the test is skipped. REQUIRE_REDIS=1 makes that a
+// failure, for CI, where a skip would hide that nothing was tested.
+//
+// # testing/synctest
+//
+// Start servers outside the bubble, where their TB may serve several bubbles,
+// and use them inside. No goroutine or channel of this package belongs to a
+// bubble, and its polling is in real time, so everything here works inside too,
+// and takes no fake time. Make the client inside, with the bubble's T, because
+// go-redis does start goroutines. Waiting for a socket is not durably blocking:
+// fake time stands still while a command is under way.
+//
+// # Process-wide effects
+//
+// Importing the package silences go-redis's logger, which would print every
+// failed dial to stderr, and starts one goroutine that lives as long as the
+// process, so it is in the baseline of every goroutine leak check.
+package redistest
+
+import "github.com/redis/go-redis/v9/logging"
+
+func init() { logging.Disable() }

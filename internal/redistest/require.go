@@ -1,0 +1,33 @@
+package redistest
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+const (
+	noServer = "redis-server not found: install Debian's redis-server"
+	noGCC    = "gcc not found: install Debian's gcc (it compiles the clock of StartWithClock)"
+	noLinux  = "not Linux: redistest pauses servers and sets their clock only there"
+)
+
+// missing ends a test that cannot run here for want of what: skipped on a
+// developer's machine, failed with REQUIRE_REDIS=1.
+func missing(tb testing.TB, what string) {
+	tb.Helper()
+	if os.Getenv("REQUIRE_REDIS") == "1" {
+		tb.Fatal(what + " (REQUIRE_REDIS=1: a skip is a failure)")
+	}
+	tb.Skip(what)
+}
+
+// program is the path of a program without which the test cannot run.
+func program(tb testing.TB, name, ifMissing string) string {
+	tb.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		missing(tb, ifMissing)
+	}
+	return path
+}

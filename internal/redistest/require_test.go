@@ -1,0 +1,86 @@
+package redistest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// verdict is a TB that keeps how its test ended.
+type verdict struct {
+	testing.TB // for what is not overridden
+	outcome    string
+	cleanups   []func()
+}
+
+type ended struct{}
+
+func (v *verdict) Helper()          {}
+func (v *verdict) Cleanup(f func()) { v.cleanups = append(v.cleanups, f) }
+func (v *verdict) Skip(args ...any) { v.end("skip", args[0].(string)) }
+func (v *verdict) Fatal(args ...any) {
+	v.end("fatal", args[0].(string))
+}
+
+func (v *verdict) Fatalf(format string, _ ...any) {
+	v.end("fatal", format)
+}
+
+func (v *verdict) end(how, text string) {
+	v.outcome = how + ": " + text
+	panic(ended{})
+}
+
+// outcome runs f as a test and tells how it ended.
+func outcome(t *testing.T, f func(testing.TB)) string {
+	v := &verdict{TB: t}
+	func() {
+		defer func() {
+			if r := recover(); r != nil && r != (ended{}) {
+				panic(r)
+			}
+		}()
+		f(v)
+	}()
+	for _, f := range v.cleanups {
+		f()
+	}
+	return v.outcome
+}
+
+func TestMissingPrograms(t *testing.T) {
+	withServer := t.TempDir() // a PATH with redis-server but without gcc
+	if err := os.Symlink(program(t, "redis-server", noServer), filepath.Join(withServer, "redis-server")); err != nil {
+		t.Fatal(err)
+	}
+	starts := map[string]struct {
+		path, text string
+		start      func(testing.TB)
+	}{
+		"Start":          {t.TempDir(), noServer, func(tb testing.TB) { Start(tb) }},
+		"StartCluster":   {t.TempDir(), noServer, func(tb testing.TB) { StartCluster(tb) }},
+		"StartWithClock": {withServer, noGCC, func(tb testing.TB) { StartWithClock(tb) }},
+	}
+	for name, tt := range starts {
+		for require, how := range map[string]string{"": "skip: ", "1": "fatal: "} {
+			t.Run(name+" REQUIRE_REDIS="+require, func(t *testing.T) {
+				t.Setenv("PATH", tt.path)
+				t.Setenv("REQUIRE_REDIS", require)
+				if got := outcome(t, tt.start); !strings.HasPrefix(got, how+tt.text) {
+					t.Errorf("got %q, want %q", got, how+tt.text)
+				}
+			})
+		}
+	}
+}
+
+func TestServerThatCannotStart(t *testing.T) {
+	t.Parallel()
+	program(t, "redis-server", noServer)
+	var s *Server
+	got := outcome(t, func(tb testing.TB) { s = Start(tb, "--no-such-option", "1") })
+	if !strings.HasPrefix(got, "fatal: ") || s != nil {
+		t.Errorf("got %q", got)
+	}
+}
