@@ -1,0 +1,112 @@
+package keyfunc_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+func ExampleIP() {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for _, remote := range []string{"203.0.113.9:4711", "[::ffff:203.0.113.9]:4711", "[2001:db8::1]:4711"} {
+		r.RemoteAddr = remote
+		fmt.Println(keyfunc.IP(r))
+	}
+	// Output:
+	// 203.0.113.9 <nil>
+	// 203.0.113.9 <nil>
+	// 2001:db8::/64 <nil>
+}
+
+func ExampleProxies() {
+	proxies := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = "10.0.0.1:4711"
+	r.Header.Set("X-Forwarded-For", "1.1.1.1, 203.0.113.9") // the client sent 1.1.1.1
+	fmt.Println(proxies.IP(r))
+
+	r.RemoteAddr = "198.51.100.1:4711" // not one of ours
+	fmt.Println(proxies.IP(r))
+	// Output:
+	// 203.0.113.9 <nil>
+	// 198.51.100.1 <nil>
+}
+
+func ExampleProxies_UnmarshalText() {
+	var proxies keyfunc.Proxies
+	flags := flag.NewFlagSet("server", flag.ExitOnError)
+	flags.TextVar(&proxies, "trusted-proxies", keyfunc.Proxies{}, "networks, addresses, or unix, separated by commas")
+	_ = flags.Parse([]string{"-trusted-proxies", "10.0.0.0/8, 192.0.2.7, unix"})
+	fmt.Println(proxies)
+
+	fmt.Println(proxies.UnmarshalText([]byte("10.0.0.1/8")))
+	// Output:
+	// 10.0.0.0/8,192.0.2.7,unix
+	// keyfunc: trusted proxy "10.0.0.1/8": bits are set beyond the length: write 10.0.0.0/8 for the network, or 10.0.0.1 for the one address
+}
+
+func ExampleProxies_Addr() {
+	var proxies keyfunc.Proxies
+	office := netip.MustParsePrefix("2001:db8:7::/48")
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = "[2001:db8:7::1]:4711"
+	addr, err := proxies.Addr(r)
+	fmt.Println(err == nil && office.Contains(addr))
+	// Output: true
+}
+
+func ExampleAPIKey() {
+	key := keyfunc.APIKey("Authorization")
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Authorization", "Bearer 6yX9_example")
+	fmt.Println(key(r))
+	// Output: apikey:zaiceU1OK-IuMv_PsCg0Lw <nil>
+}
+
+func ExampleContext() {
+	type userID struct{} // the authentication middleware's
+	key := keyfunc.Context(func(ctx context.Context) (string, bool) {
+		id, ok := ctx.Value(userID{}).(string)
+		return id, ok
+	})
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	_, err := key(r)
+	fmt.Println(errors.Is(err, keyfunc.ErrNoKey))
+	fmt.Println(key(r.WithContext(context.WithValue(r.Context(), userID{}, "alice"))))
+	// Output:
+	// true
+	// alice <nil>
+}
+
+func ExampleFirst() {
+	key := keyfunc.First(keyfunc.APIKey("X-API-Key"), keyfunc.IP)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = "203.0.113.9:4711"
+	fmt.Println(key(r))
+	// Output: 2:203.0.113.9 <nil>
+}
+
+func ExampleJoin() {
+	key := keyfunc.Join(keyfunc.Header("X-Tenant"), keyfunc.IP)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = "203.0.113.9:4711"
+	r.Header.Set("X-Tenant", "acme")
+	fmt.Println(key(r))
+	// Output: 4:acme,11:203.0.113.9 <nil>
+}
+
+func ExampleOptional() {
+	key := keyfunc.Optional(keyfunc.APIKey("X-API-Key"))
+	_, err := key(httptest.NewRequest(http.MethodGet, "/", nil))
+	fmt.Println(errors.Is(err, keyfunc.ErrSkip))
+	// Output: true
+}

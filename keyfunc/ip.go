@@ -1,0 +1,130 @@
+package keyfunc
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+const (
+	// unixKey is the key of the clients of a unix socket, who have no address.
+	unixKey = "unix"
+
+	// ipv6Bits is how much of an IPv6 address tells clients apart.
+	ipv6Bits = 64
+
+	// maxAddrText is the longest text that is read as an address. The longest
+	// that makes sense has brackets, 45 bytes of address, a zone and a port.
+	maxAddrText = 128
+)
+
+// nat64 is the prefix that translators put before the IPv4 address of a client
+// (RFC 6052, section 2.1).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// IP is a [Func] whose key is the address the connection comes from, as
+// r.RemoteAddr has it, with or without a port. It reads no header, so that no
+// client can choose its key, unless middleware before it copies a header into
+// RemoteAddr. Behind a reverse proxy all clients have the proxy's key: there,
+// [Proxies.IP] is the Func to use.
+//
+//	203.0.113.9:4711           203.0.113.9      IPv4: the whole address
+//	[2001:db8::1]:4711         2001:db8::/64    IPv6: the /64 network, without zone
+//	[::ffff:203.0.113.9]:4711  203.0.113.9      IPv4 mapped to IPv6: as IPv4
+//	[64:ff9b::cb00:7109]:4711  203.0.113.9      IPv4 behind NAT64: as IPv4
+//	@                          unix             all clients of a unix socket share one key
+//
+// Only the well-known prefix 64:ff9b::/96 is taken for NAT64. A translator with
+// a prefix of its own makes all its IPv4 clients share a /64. RemoteAddr belongs
+// to a unix socket if it is empty or starts with "@" or "/".
+//
+// The error wraps [ErrNoKey] and says so if RemoteAddr is anything else. The key
+// of an IPv4 client costs no allocation, that of an IPv6 client one.
+func IP(r *http.Request) (string, error) {
+	addr, host, err := peer(r)
+	if err != nil {
+		return "", err
+	}
+	if addr.Is4() && !strings.Contains(host, ":") {
+		return host, nil // not mapped, so that the text is canonical as it stands
+	}
+	return ipKey(addr, ipv6Bits), nil
+}
+
+// peer returns the address of the other end of the connection and the part of
+// RemoteAddr it was read from. A unix socket has the zero Addr.
+func peer(r *http.Request) (addr netip.Addr, host string, err error) {
+	s := r.RemoteAddr
+	if s == "" || s[0] == '@' || s[0] == '/' {
+		return netip.Addr{}, "", nil
+	}
+	addr, host, ok := parseAddr(s)
+	if !ok {
+		return netip.Addr{}, "", fmt.Errorf("%w: RemoteAddr %.64q is not an IP address", ErrNoKey, s)
+	}
+	return addr, host, nil
+}
+
+// ipKey returns the key of a client at addr: of IPv6 the first bits of the
+// address, of IPv4 all of it. addr must come from parseAddr, or be the zero Addr
+// of a unix socket.
+func ipKey(addr netip.Addr, bits int) string {
+	if nat64.Contains(addr) {
+		b := addr.As16()
+		addr = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	switch {
+	case !addr.IsValid():
+		return unixKey
+	case addr.Is4():
+		return addr.String()
+	}
+	network := netip.PrefixFrom(addr, bits).Masked()
+	var buf [len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255/128")]byte
+	return string(network.AppendTo(buf[:0]))
+}
+
+// parseAddr reads an address the way RemoteAddr and X-Forwarded-For hold it: with
+// or without port, brackets, zone and blanks around. The Addr has no zone and is
+// never IPv4 mapped to IPv6, so it can be masked and compared; host is the part of
+// s that spells it.
+func parseAddr(s string) (addr netip.Addr, host string, ok bool) {
+	if len(s) > maxAddrText {
+		return netip.Addr{}, "", false
+	}
+	host, ok = cutPort(strings.Trim(s, " \t"))
+	if !ok {
+		return netip.Addr{}, "", false
+	}
+	// ParseAddr would intern the zone, which a client may have chosen.
+	host, zone, zoned := strings.Cut(host, "%")
+	addr, err := netip.ParseAddr(host)
+	if err != nil || zoned && (zone == "" || addr.Is4()) {
+		return netip.Addr{}, "", false
+	}
+	return addr.Unmap(), host, true
+}
+
+// cutPort returns s without its port and brackets, if it has any. A colon alone
+// starts a port only after IPv4, for IPv6 is full of them.
+func cutPort(s string) (host string, ok bool) {
+	if inner, bracketed := strings.CutPrefix(s, "["); bracketed {
+		host, port, closed := strings.Cut(inner, "]")
+		if !closed || !strings.Contains(host, ":") {
+			return "", false
+		}
+		return host, port == "" || port[0] == ':' && isPort(port[1:])
+	}
+	if strings.Count(s, ":") == 1 {
+		host, port, _ := strings.Cut(s, ":")
+		return host, isPort(port)
+	}
+	return s, true
+}
+
+func isPort(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil
+}

@@ -1,0 +1,103 @@
+package keyfunc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// UnmarshalText reads the proxies from a list such as
+//
+//	10.0.0.0/8, 192.0.2.7, 2001:db8:1::/48, unix
+//
+// of networks, single addresses and the word unix, for [flag.TextVar] and for
+// files. An empty text trusts nobody.
+//
+// It replaces what p held, or leaves p alone and returns an error that joins one
+// for each bad item, each with the item and how to mend it. A network with host
+// bits set, such as 10.1.2.3/8, is bad: it leaves open which of two was meant.
+func (p *Proxies) UnmarshalText(text []byte) error {
+	if len(bytes.TrimSpace(text)) == 0 {
+		*p = Proxies{}
+		return nil
+	}
+	var (
+		read Proxies
+		errs []error
+	)
+	for item := range strings.SplitSeq(string(text), ",") {
+		item = strings.TrimSpace(item)
+		if item == unixKey {
+			read.Unix = true
+			continue
+		}
+		network, err := parseNetwork(item)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("keyfunc: trusted proxy %q: %w", item, err))
+			continue
+		}
+		read.Trusted = append(read.Trusted, network)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	*p = read
+	return nil
+}
+
+// MarshalText returns what [Proxies.String] returns, for UnmarshalText to read. It
+// fails if a network in Trusted is not valid, as the zero netip.Prefix is not.
+func (p Proxies) MarshalText() ([]byte, error) {
+	invalid := func(network netip.Prefix) bool { return !network.IsValid() }
+	if i := slices.IndexFunc(p.Trusted, invalid); i >= 0 {
+		return nil, fmt.Errorf("keyfunc: Proxies.Trusted[%d] is not a valid network", i)
+	}
+	return []byte(p.String()), nil
+}
+
+// String returns the list that UnmarshalText reads, host bits cleared and IPv4
+// mapped to IPv6 as IPv4; it is empty if p trusts nobody.
+func (p Proxies) String() string {
+	items := make([]string, 0, len(p.Trusted)+1)
+	for _, network := range p.Trusted {
+		network = unmap(network).Masked()
+		if network.IsSingleIP() {
+			items = append(items, network.Addr().String())
+		} else {
+			items = append(items, network.String())
+		}
+	}
+	if p.Unix {
+		items = append(items, unixKey)
+	}
+	return strings.Join(items, ",")
+}
+
+func parseNetwork(item string) (netip.Prefix, error) {
+	if item == "" {
+		return netip.Prefix{}, errors.New("the item is empty: remove a comma, or write what was to stand there")
+	}
+	if !strings.Contains(item, "/") {
+		addr, err := netip.ParseAddr(item)
+		if err != nil {
+			return netip.Prefix{}, errors.New(`this is no address: write one such as 192.0.2.7, a network such as 10.0.0.0/8, or "unix" (names are not looked up)`)
+		}
+		if addr.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("zones do not matter here: write %s", addr.WithZone(""))
+		}
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	network, err := netip.ParsePrefix(item)
+	if err != nil {
+		return netip.Prefix{}, errors.New("this is no network: write one such as 10.0.0.0/8 or 2001:db8::/32, the length at most 32 for IPv4 and 128 for IPv6, without a zone")
+	}
+	if masked := network.Masked(); masked != network {
+		return netip.Prefix{}, fmt.Errorf("bits are set beyond the length: write %s for the network, or %s for the one address",
+			unmap(masked), network.Addr().Unmap())
+	}
+	return unmap(network), nil
+}

@@ -1,0 +1,114 @@
+package keyfunc_test
+
+import (
+	"flag"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+func TestProxiesText(t *testing.T) {
+	for _, tc := range []struct{ name, text, want string }{
+		{"empty trusts nobody", "", ""},
+		{"blank trusts nobody", " \n", ""},
+		{"networks", "10.0.0.0/8, 2001:db8::/32", "10.0.0.0/8,2001:db8::/32"},
+		{"single addresses", "192.0.2.7,2001:db8::1", "192.0.2.7,2001:db8::1"},
+		{"a network of one", "192.0.2.7/32", "192.0.2.7"},
+		{"unix", "unix", "unix"},
+		{"unix among others", "unix ,10.0.0.0/8", "10.0.0.0/8,unix"},
+		{"v4-mapped network is IPv4", "::ffff:10.0.0.0/104", "10.0.0.0/8"},
+		{"v4-mapped address is IPv4", "::ffff:192.0.2.7", "192.0.2.7"},
+		{"any notation", "2001:0DB8:0:0::/32", "2001:db8::/32"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := keyfunc.Proxies{Trusted: ours.Trusted, Unix: true} // to be replaced
+			if err := p.UnmarshalText([]byte(tc.text)); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.String(); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+			for _, network := range p.Trusted {
+				if network.Addr().Is4In6() {
+					t.Errorf("%v is still mapped", network)
+				}
+			}
+		})
+	}
+}
+
+func TestProxiesTextReportsEveryMistake(t *testing.T) {
+	p := keyfunc.Proxies{Unix: true}
+	err := p.UnmarshalText([]byte("10.1.2.3/8,10.0.0.0/8,proxy.internal,,10.0.0.0/33,fe80::1%eth0,::ffff:10.1.2.3/104"))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	want := []string{
+		`keyfunc: trusted proxy "10.1.2.3/8": bits are set beyond the length: write 10.0.0.0/8 for the network, or 10.1.2.3 for the one address`,
+		`keyfunc: trusted proxy "proxy.internal": this is no address: `,
+		`keyfunc: trusted proxy "": the item is empty: remove a comma`,
+		`keyfunc: trusted proxy "10.0.0.0/33": this is no network: `,
+		`keyfunc: trusted proxy "fe80::1%eth0": zones do not matter here: write fe80::1`,
+		`keyfunc: trusted proxy "::ffff:10.1.2.3/104": bits are set beyond the length: write 10.0.0.0/8 for the network, or 10.1.2.3 for`,
+	}
+	got := strings.Split(err.Error(), "\n")
+	if !slices.EqualFunc(got, want, strings.HasPrefix) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if p.String() != "unix" {
+		t.Errorf("a failed read changed p to %v", p)
+	}
+}
+
+func TestProxiesTextRoundTrip(t *testing.T) {
+	network := rapid.Custom(func(t *rapid.T) netip.Prefix {
+		n := rapid.SampledFrom([]int{4, 16}).Draw(t, "bytes")
+		addr, _ := netip.AddrFromSlice(rapid.SliceOfN(rapid.Byte(), n, n).Draw(t, "addr"))
+		if rapid.Bool().Draw(t, "mapped") {
+			addr = netip.AddrFrom16(addr.As16())
+		}
+		return netip.PrefixFrom(addr, rapid.IntRange(0, addr.BitLen()).Draw(t, "bits"))
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		p := keyfunc.Proxies{Trusted: rapid.SliceOfN(network, 0, 5).Draw(t, "trusted"), Unix: rapid.Bool().Draw(t, "unix")}
+		text, err := p.MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var q keyfunc.Proxies
+		if err := q.UnmarshalText(text); err != nil {
+			t.Fatal(err)
+		}
+		if p.String() != q.String() || p.Unix != q.Unix || len(p.Trusted) != len(q.Trusted) {
+			t.Fatalf("%v became %v", p, q)
+		}
+	})
+}
+
+func TestProxiesTextRefusesInvalidNetworks(t *testing.T) {
+	if text, err := (keyfunc.Proxies{Trusted: []netip.Prefix{{}}}).MarshalText(); err == nil {
+		t.Errorf("got %q", text)
+	}
+}
+
+func TestProxiesAsFlag(t *testing.T) {
+	var p keyfunc.Proxies
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.TextVar(&p, "trusted-proxies", ours, "")
+	if p.String() != ours.String() {
+		t.Errorf("default: got %v", p)
+	}
+	if err := fs.Parse([]string{"-trusted-proxies=192.0.2.7,unix"}); err != nil || p.String() != "192.0.2.7,unix" {
+		t.Errorf("got %v, %v", p, err)
+	}
+	if err := fs.Parse([]string{"-trusted-proxies=192.0.2.7/8"}); err == nil || !strings.Contains(err.Error(), "192.0.0.0/8") {
+		t.Errorf("got error %v", err)
+	}
+}
