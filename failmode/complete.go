@@ -1,0 +1,130 @@
+package failmode
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// retryClosed is the RetryAfter of a check that nobody could count: when Redis
+// is back is not known, so clients are asked to try again soon.
+const retryClosed = time.Second
+
+// complete decides what Next left undecided.
+func (f *Fallback) complete(ctx context.Context, charge bool, checks []algorithms.Check, d algorithms.Decision, err error) (algorithms.Decision, error) {
+	if errors.Is(err, algorithms.ErrInvalidCheck) {
+		return d, err // the caller's mistake: no store could decide it
+	}
+	f.ready()
+	results, undecided := align(checks, d, err)
+	if len(undecided) == 0 {
+		f.outage.over()
+		return d, nil
+	}
+	f.outage.begun(results[undecided[0]].Err)
+
+	var localChecks []algorithms.Check
+	var localAt []int
+	denied := false
+	for i := range results {
+		r := &results[i]
+		if r.Err != nil {
+			switch r.Check.Fail {
+			case Open:
+				r.Source, r.Allowed = algorithms.SourceFailOpen, true
+			case Closed:
+				r.Source, r.RetryAfter = algorithms.SourceFailClosed, retryClosed
+			default:
+				localChecks = append(localChecks, f.share(r.Check))
+				localAt = append(localAt, i)
+				continue
+			}
+		}
+		denied = denied || !r.Allowed && !r.Check.Shadow
+	}
+	local, err := f.takeLocal(ctx, charge && !denied, localChecks)
+	if err != nil {
+		return algorithms.Decision{}, err
+	}
+	for i, at := range localAt {
+		results[at] = local.Results[i]
+		results[at].Source = algorithms.SourceFallback
+	}
+	d = algorithms.Decision{Allowed: !denied && local.Allowed, Results: results}
+	if !d.Allowed {
+		f.giveBack(ctx, results)
+	}
+	return d, nil
+}
+
+// align puts Next's results in the order of the checks. Those it did not decide
+// have Err.
+func align(checks []algorithms.Check, d algorithms.Decision, err error) (results []algorithms.Result, undecided []int) {
+	if err == nil && len(d.Results) == len(checks) {
+		results = d.Results
+	} else {
+		results = make([]algorithms.Result, len(checks))
+		for i, c := range checks {
+			results[i] = algorithms.Result{Check: c, Err: err}
+			if r, ok := d.Result(c.Rule); ok && err == nil {
+				results[i] = r
+			} else if err == nil {
+				results[i].Err = errNoAnswer
+			}
+		}
+	}
+	for i := range results {
+		if results[i].Err != nil {
+			undecided = append(undecided, i)
+		}
+	}
+	return results, undecided
+}
+
+var errNoAnswer = errors.New("failmode: the limiter did not answer this check")
+
+func (f *Fallback) takeLocal(ctx context.Context, charge bool, checks []algorithms.Check) (algorithms.Decision, error) {
+	if charge {
+		return f.local.Take(ctx, checks...)
+	}
+	return f.local.Peek(ctx, checks...)
+}
+
+// share is what one of Instances may admit of a check's limit.
+func (f *Fallback) share(c algorithms.Check) algorithms.Check {
+	instances, quota := int64(max(f.Instances, 1)), c.Limit.Quota()
+	share := min(max(quota/instances, c.Cost, 1), quota)
+	if c.Limit.Burst > 0 || quota != c.Limit.Rate {
+		c.Limit.Burst = share
+		c.Limit.Rate = max(c.Limit.Rate/instances, 1)
+	} else {
+		c.Limit.Rate = share
+	}
+	return c
+}
+
+// giveBack undoes what Next charged to a request that was denied after all. What
+// cannot be given back stays charged, which errs towards denying.
+func (f *Fallback) giveBack(ctx context.Context, results []algorithms.Result) {
+	next, ok := f.Next.(algorithms.Counter)
+	if !ok {
+		return
+	}
+	var charged []algorithms.Result
+	for _, r := range results {
+		if r.Charged > 0 && r.Source != algorithms.SourceFallback {
+			charged = append(charged, r)
+		}
+	}
+	if len(charged) == 0 || next.Settle(ctx, 0, charged...) != nil {
+		return
+	}
+	for i := range results {
+		if r := &results[i]; r.Charged > 0 && r.Source != algorithms.SourceFallback {
+			r.Remaining += r.Charged
+			r.Charged = 0
+		}
+	}
+}
