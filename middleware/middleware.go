@@ -1,0 +1,228 @@
+// Package middleware limits how often clients may call HTTP handlers: it wraps
+// an [http.Handler], resolves who is asking, takes every rule that matches the
+// request in one decision, and answers 429 to what is over a limit.
+//
+// Import it as ratelimit:
+//
+//	import ratelimit "github.com/seed75154129/ratelimit/middleware"
+package middleware
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// A Config says what to limit and how. Only Limiter and Rules are required.
+type Config struct {
+	// Limiter decides: a [Redis], an [algorithms.Memory], or any other. One that
+	// can fail is guarded by a [failmode.Fallback], unless it already is.
+	Limiter algorithms.Limiter
+
+	// Rules are the limits. All that match a request apply, in one decision.
+	Rules []Rule
+
+	// Except lists ServeMux patterns that are never limited, such as health
+	// checks. A request is excepted only if it is spelled exactly so: its path
+	// is not cleaned for this, and a trailing slash counts.
+	Except []string
+
+	// Headers sets response headers on requests that a rule applies to; nil
+	// means [headers.XRateLimit].
+	Headers headers.Writer
+
+	// Denied responds to a request that was denied; nil means [headers.Deny].
+	// Retry-After and what Headers sets are already there.
+	Denied func(http.ResponseWriter, *http.Request, algorithms.Decision)
+
+	// Observe sees every decision, before the response; nil means nobody does.
+	// It runs on the request's goroutine.
+	Observe func(*http.Request, algorithms.Decision)
+
+	// Logger hears of mistakes and outages; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// A Middleware limits requests. It is safe for concurrent use.
+type Middleware struct {
+	limiter algorithms.Limiter
+	rules   atomic.Pointer[[]rule]
+	except  []pattern
+	headers headers.Writer
+	denied  func(http.ResponseWriter, *http.Request, algorithms.Decision)
+	observe func(*http.Request, algorithms.Decision)
+	logger  *slog.Logger
+	failed  sampler
+}
+
+// New returns a Middleware, or nil and every mistake in the configuration at
+// once. It does not talk to the limiter: a Redis that is away now may be back
+// later.
+func New(c Config) (*Middleware, error) {
+	rules, err := compile(c.Rules)
+	except, exceptErr := compilePatterns("except", c.Except)
+	if err := errors.Join(validateLimiter(c.Limiter), err, exceptErr); err != nil {
+		return nil, err
+	}
+	m := &Middleware{
+		except:  except,
+		headers: c.Headers,
+		denied:  c.Denied,
+		observe: c.Observe,
+		logger:  cmp.Or(c.Logger, slog.Default()),
+	}
+	if m.headers == nil {
+		m.headers = headers.XRateLimit
+	}
+	if m.denied == nil {
+		m.denied = headers.Deny
+	}
+	m.limiter = guard(c.Limiter, m.logger)
+	m.rules.Store(&rules)
+	return m, nil
+}
+
+// SetRules replaces the rules at once, for requests that come from now on. If
+// it returns an error, which names every mistake, the old rules stay. The rules
+// are copied; counts of rules that keep their name stay.
+func (m *Middleware) SetRules(rules []Rule) error {
+	compiled, err := compile(rules)
+	if err != nil {
+		return err
+	}
+	m.rules.Store(&compiled)
+	return nil
+}
+
+// Handler wraps next. A request that no rule applies to goes through untouched.
+// For the others the response headers are set first; next finds the decision by
+// [FromContext].
+func (m *Middleware) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, err := m.Take(r)
+		switch {
+		case err != nil:
+			// Nobody could say whether this is over: it must not pass unlimited.
+			m.failed.do(func() { m.logger.Error("ratelimit: request refused", "error", err) })
+			http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+			return
+		case len(d.Results) == 0 && d.Allowed:
+			next.ServeHTTP(w, r)
+			return
+		}
+		m.headers(w.Header(), d)
+		if !d.Allowed {
+			headers.RetryAfter(w.Header(), d)
+			m.denied(w, r, d)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), decisionKey{}, d)))
+	})
+}
+
+// Take charges the rules that match a request and returns the decision, which
+// is allowed and has no results where none applies. It is for what is no
+// request of its own, such as a message inside a connection; Handler calls it
+// for requests.
+//
+// Its error says that a key function failed or that a check is invalid. The
+// request must not pass then.
+func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
+	return m.decide(r, m.limiter.Take)
+}
+
+// Peek returns what Take would, and charges nothing. If the limiter is no
+// [algorithms.Counter] the error is [errors.ErrUnsupported].
+func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
+	counter, ok := m.limiter.(algorithms.Counter)
+	if !ok {
+		return algorithms.Decision{}, fmt.Errorf("middleware: peek: %T: %w", m.limiter, errors.ErrUnsupported)
+	}
+	return m.decide(r, counter.Peek)
+}
+
+func (m *Middleware) decide(r *http.Request, ask func(context.Context, ...algorithms.Check) (algorithms.Decision, error)) (algorithms.Decision, error) {
+	checks, err := m.checks(r)
+	if err != nil {
+		return algorithms.Decision{}, err
+	}
+	if len(checks) == 0 {
+		return algorithms.Decision{Allowed: true}, nil
+	}
+	d, err := ask(r.Context(), checks...)
+	if err != nil {
+		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
+	}
+	if m.observe != nil {
+		m.observe(r, d)
+	}
+	return d, nil
+}
+
+// checks returns what applies to a request.
+func (m *Middleware) checks(r *http.Request) ([]algorithms.Check, error) {
+	t := targetOf(r)
+	for i := range m.except {
+		if m.except[i].matchExactly(&t) {
+			return nil, nil
+		}
+	}
+	rules := *m.rules.Load()
+	var checks []algorithms.Check
+	for i := range rules {
+		rule := &rules[i]
+		if !rule.matches(&t) {
+			continue
+		}
+		key, err := rule.key(r)
+		switch {
+		case err == nil, errors.Is(err, keyfunc.ErrNoKey):
+		case errors.Is(err, keyfunc.ErrSkip):
+			continue
+		default:
+			return nil, fmt.Errorf("middleware: rule %q: key: %w", rule.check.Rule, err)
+		}
+		if checks == nil {
+			checks = make([]algorithms.Check, 0, len(rules)-i)
+		}
+		check := rule.check
+		if err == nil {
+			check.Key = key
+		}
+		checks = append(checks, check)
+	}
+	return checks, nil
+}
+
+type decisionKey struct{}
+
+// FromContext returns the decision on the request that a handler behind the
+// middleware serves; false where no rule applied to it.
+func FromContext(ctx context.Context) (algorithms.Decision, bool) {
+	d, ok := ctx.Value(decisionKey{}).(algorithms.Decision)
+	return d, ok
+}
+
+// guard makes a limiter that can fail follow the rules' fail modes.
+func guard(l algorithms.Limiter, logger *slog.Logger) algorithms.Limiter {
+	for inner := l; ; {
+		switch inner.(type) {
+		case *algorithms.Memory, *failmode.Fallback:
+			return l
+		}
+		w, ok := inner.(interface{ Unwrap() algorithms.Limiter })
+		if !ok {
+			return &failmode.Fallback{Next: l, Logger: logger}
+		}
+		inner = w.Unwrap()
+	}
+}
