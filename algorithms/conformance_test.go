@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
 // A backend is a store under test, with a clock that the test sets.
@@ -52,6 +54,7 @@ func settleModelAt(m *Memory, us int64, cost int64, charged []Result) {
 }
 
 func miniBackend(t *testing.T) backend {
+	t.Helper()
 	mr := miniredis.NewMiniRedis()
 	t.Cleanup(mr.Close)
 	mr.SetTime(time.UnixMicro(1_795_000_000_000_000))
@@ -66,7 +69,7 @@ func miniBackend(t *testing.T) backend {
 	t.Cleanup(func() { _ = client.Close() })
 	var clock int64
 	return backend{
-		counter: &Redis{Client: client, Namespace: "test", Budget: time.Minute},
+		counter: &Redis{Client: client, Namespace: "test", Budget: roomy},
 		setTime: func(us int64) {
 			if us < clock {
 				// As in Redis, what expires at a time expires at that time.
@@ -101,11 +104,26 @@ func drawLimit(t *rapid.T, label string) Limit {
 	return l
 }
 
+func realBackend(t *testing.T) backend {
+	t.Helper()
+	srv, clock := redistest.StartWithClock(t)
+	client := srv.Client(t)
+	return backend{
+		counter: &Redis{Client: client, Namespace: "test", Budget: roomy},
+		setTime: func(us int64) { clock.Set(time.UnixMicro(us)) },
+		flush:   func() { client.FlushAll(context.Background()) },
+	}
+}
+
+// TestConformance takes random schedules on each store and on the steps in Go,
+// and wants every field of every result equal.
 func TestConformance(t *testing.T) {
-	testConformance(t, miniBackend(t))
+	t.Run("miniredis", func(t *testing.T) { testConformance(t, miniBackend(t)) })
+	t.Run("redis", func(t *testing.T) { testConformance(t, realBackend(t)) })
 }
 
 func testConformance(t *testing.T, b backend) {
+	t.Helper()
 	steps := 0
 	rapid.Check(t, func(t *rapid.T) {
 		b.flush()

@@ -1,0 +1,56 @@
+# Everything here needs only Go. Tests that need a real redis-server start their
+# own when one is on the PATH, and are skipped otherwise; with REQUIRE_REDIS=1 a
+# skip is a failure.
+
+GOLANGCI_LINT_VERSION = v2.15.0
+FUZZTIME  ?= 30s
+BENCHTIME ?= 0.5s
+COUNT     ?= 3
+
+GOLANGCI_LINT = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+.PHONY: help
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Start the example server without Redis, send it real requests, show what happens.
+	go run ./internal/demo
+
+.PHONY: test
+test: ## Run all tests with the race detector.
+	@command -v redis-server >/dev/null || echo "no redis-server on the PATH: tests that need a real one are skipped"
+	go test -race ./...
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Check format, vet, golangci-lint, go fix and go mod tidy.
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	cd benchmarks && go vet ./...
+	$(GOLANGCI_LINT) run ./...
+	@fixes=$$(go fix -diff ./... && cd benchmarks && go fix -diff ./...) && test -z "$$fixes" || { echo "go fix would change:"; echo "$$fixes"; exit 1; }
+	go mod tidy -diff
+	cd benchmarks && go mod tidy -diff
+
+$(GOLANGCI_LINT):
+	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	mv bin/golangci-lint $@
+
+.PHONY: bench
+bench: ## Measure decisions and the handler, in process and over a redis-server it starts.
+	cd benchmarks && go test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(COUNT) -timeout 30m
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (30s).
+	@for pkg in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+		done; \
+	done
+
+.PHONY: cover
+cover: ## Show the coverage of each package, and write cover.html.
+	go test -coverprofile cover.out -coverpkg ./algorithms/...,./keyfunc,./headers,./failmode,./middleware ./...
+	go tool cover -html cover.out -o cover.html
+	@go tool cover -func cover.out | tail -1

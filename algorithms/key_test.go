@@ -1,0 +1,80 @@
+package algorithms
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func keyOf(namespace string, c Check) string {
+	a, _ := lookup(c.Limit.Algorithm)
+	return string(appendKey(nil, namespace, &c, a))
+}
+
+func TestKeys(t *testing.T) {
+	minute := PerMinute(1)
+	for want, c := range map[string]Check{
+		"shop:{203.0.113.9}:per-ip:sw:1m":                {Rule: "per-ip", Key: "203.0.113.9", Limit: minute},
+		"shop:{2001:db8::/64}:login:fw:24h":              {Rule: "login", Key: "2001:db8::/64", Limit: Limit{Rate: 1, Period: 24 * time.Hour, Algorithm: FixedWindow}},
+		"shop:{alice}:per-user:tb:1500ms":                {Rule: "per-user", Key: "alice", Limit: Limit{Rate: 1, Period: 1500 * time.Millisecond, Algorithm: TokenBucket}},
+		"shop:{#}:per-user:sw:1m":                        {Rule: "per-user", Limit: minute},
+		"shop:{#yGh6CKpdbtIEQyj6aml6uA}:per-user:sw:1m":  {Rule: "per-user", Key: "a b", Limit: minute},
+		"shop:{#lTfF_fEgSC99WNJentWD9Q}:per-user:sw:90s": {Rule: "per-user", Key: strings.Repeat("x", 65), Limit: Limit{Rate: 1, Period: 90 * time.Second}},
+	} {
+		if got := keyOf("shop", c); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Whoever chooses a part of a key must not be able to name another one's.
+func TestKeysAreInjectionFree(t *testing.T) {
+	part := rapid.OneOf(
+		rapid.StringMatching(`[ab:{}#|]{0,4}`),
+		rapid.Just("a}:r:sw:1m"),
+		rapid.Just("#"),
+		rapid.Just("#yGh6CKpdbtIEQyj6aml6uA"),
+		rapid.String(),
+	)
+	check := rapid.Custom(func(t *rapid.T) Check {
+		return Check{Rule: part.Draw(t, "rule"), Key: part.Draw(t, "key"), Limit: drawLimit(t, "limit")}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := check.Draw(t, "a"), check.Draw(t, "b")
+		ka, kb := keyOf("ns", a), keyOf("ns", b)
+		if (ka == kb) != a.sharesCountWith(&b) {
+			t.Fatalf("%+v is %q\n%+v is %q", a, ka, b, kb)
+		}
+		if tag := ka[strings.Index(ka, "{")+1 : strings.Index(ka, "}")]; len(ka) > 200 || tag == "" || strings.Contains(tag, "{") {
+			t.Fatalf("%q: tag %q", ka, tag)
+		}
+	})
+}
+
+func TestNamespaces(t *testing.T) {
+	for _, good := range []string{"shop", "shop-eu_1.test", strings.Repeat("x", 64)} {
+		if err := validateNamespace(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "a:b", "a{b", "a}b", "a b", "#a", "ä", strings.Repeat("x", 65)} {
+		if err := validateNamespace(bad); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}
+
+// The slots and shards that probes and breakers go by are Redis Cluster's.
+func TestCRC16(t *testing.T) {
+	// The check value that the Redis Cluster specification gives.
+	if got := crc16([]byte("123456789")); got != 0x31C3 {
+		t.Errorf("got %#x", got)
+	}
+	for shard, key := range probeKeys() {
+		if got := int(crc16([]byte(key))%16384) / slotsPerShard; got != shard {
+			t.Errorf("%q is in shard %d, want %d", key, got, shard)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package algorithms
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestLimitValidate(t *testing.T) {
+	day := 24 * time.Hour
+	for name, c := range map[string]struct {
+		limit Limit
+		want  []string // parts of the error, none if valid
+	}{
+		"default algorithm":         {Limit{Rate: 1, Period: time.Second}, nil},
+		"largest rate":              {Limit{Rate: maxRate, Period: time.Second}, nil},
+		"rate above":                {Limit{Rate: maxRate + 1, Period: time.Second}, []string{"rate must be at most 94906265"}},
+		"zero":                      {Limit{}, []string{"rate must be at least 1, got 0", "period must be at least 1µs, got 0s"}},
+		"negative":                  {Limit{Rate: -1, Period: -time.Second}, []string{"rate must be at least 1, got -1", "period must be at least 1µs"}},
+		"shortest period":           {Limit{Rate: 1, Period: time.Microsecond}, nil},
+		"nanoseconds":               {Limit{Rate: 1, Period: 1500}, []string{"whole microseconds, got 1.5µs"}},
+		"longest period":            {Limit{Rate: 1, Period: (maxDuration - 1) * time.Microsecond}, nil},
+		"period above":              {Limit{Rate: 1, Period: maxDuration * time.Microsecond}, []string{"period must be below 2^52 µs"}},
+		"unknown algorithm":         {Limit{Rate: 1, Period: 1000, Algorithm: "fixed"}, []string{`unknown algorithm "fixed"; use one of fixed_window, sliding_window, token_bucket`}},
+		"burst on a window":         {Limit{Rate: 1, Period: 1000, Burst: 1}, []string{"burst is for buckets, not for sliding_window"}},
+		"negative burst":            {Limit{Rate: 1, Period: 1000, Burst: -1, Algorithm: TokenBucket}, []string{"burst must not be negative, got -1"}},
+		"1 per 30 days":             {Limit{Rate: 1, Period: 30 * day, Algorithm: TokenBucket}, nil},
+		"999,999 per 30 days":       {Limit{Rate: 999_999, Period: 30 * day, Algorithm: TokenBucket}, nil},
+		"200,003 per day":           {Limit{Rate: 200_003, Period: day}, nil},
+		"999,983 per second":        {Limit{Rate: 999_983, Period: time.Second, Algorithm: TokenBucket}, nil},
+		"burst·rate just fits":      {Limit{Rate: 1 << 20, Period: time.Second, Burst: 1<<33 - 2, Algorithm: TokenBucket}, nil},
+		"burst·rate too large":      {Limit{Rate: 1 << 20, Period: time.Second, Burst: 1<<33 - 1, Algorithm: TokenBucket}, []string{"(burst+1)·rate must be below 2^53"}},
+		"refill just fits":          {Limit{Rate: 1, Period: time.Microsecond, Burst: 1<<51 - 1, Algorithm: TokenBucket}, nil},
+		"refill too long":           {Limit{Rate: 1, Period: time.Microsecond, Burst: 1 << 51, Algorithm: TokenBucket}, []string{"twice the time to refill the burst below 2^52 µs"}},
+		"burst beyond all products": {Limit{Rate: 1, Period: time.Hour, Burst: math.MaxInt64, Algorithm: TokenBucket}, []string{"(burst+1)·rate"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.limit.Validate()
+			if (err == nil) != (len(c.want) == 0) || (err == nil) != c.limit.ok() {
+				t.Fatalf("Validate(%+v) = %v, ok() = %v", c.limit, err, c.limit.ok())
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) || !errors.Is(err, ErrInvalidLimit) {
+					t.Errorf("Validate(%+v) = %q, want %q and ErrInvalidLimit", c.limit, err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestParseLimit(t *testing.T) {
+	for text, want := range map[string]Limit{
+		"100/1m":                     {Rate: 100, Period: time.Minute},
+		"100/minute":                 {Rate: 100, Period: time.Minute},
+		" 5/h  fixed_window ":        {Rate: 5, Period: time.Hour, Algorithm: FixedWindow},
+		"10/s burst 20":              {Rate: 10, Period: time.Second, Burst: 20, Algorithm: TokenBucket},
+		"10/s burst 20 token_bucket": {Rate: 10, Period: time.Second, Burst: 20, Algorithm: TokenBucket},
+		"1/30d":                      {Rate: 1, Period: 720 * time.Hour},
+		"1/1h30m":                    {Rate: 1, Period: 90 * time.Minute},
+		"7/250us":                    {Rate: 7, Period: 250 * time.Microsecond},
+	} {
+		if got, err := ParseLimit(text); err != nil || got != want {
+			t.Errorf("ParseLimit(%q) = %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                            "empty",
+		"100":                         "no period",
+		"x/1m":                        `rate "x" is not a whole number`,
+		"1.5/1m":                      `rate "1.5" is not a whole number`,
+		"1/fortnight":                 `period "fortnight" is not a duration`,
+		"1/s burst":                   "burst without a number",
+		"1/s burst 0":                 "burst must be at least 1",
+		"1/s burst two":               `burst "two" is not a whole number`,
+		"1/s fixed_window please":     `unexpected "please"`,
+		"0/s":                         "rate must be at least 1",
+		"1/s leaky":                   `unknown algorithm "leaky"`,
+		"1/s burst 5 sliding_window":  "burst is for buckets",
+		"1/99999999999999999999999d":  "is not a duration",
+		"1/106752d":                   "is not a duration",
+		"99999999999999999999999/1ms": "is not a whole number",
+	} {
+		_, err := ParseLimit(text)
+		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, ErrInvalidLimit) {
+			t.Errorf("ParseLimit(%q): %v, want %q and ErrInvalidLimit", text, err, want)
+		}
+	}
+}
+
+func TestLimitTextRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawLimit(t, "limit")
+		var got Limit
+		if err := got.UnmarshalText([]byte(want.String())); err != nil || got != want {
+			t.Fatalf("%q reads as %+v, %v; want %+v", want, got, err, want)
+		}
+	})
+}
+
+func TestUnmarshalTextKeepsTheOldLimitOnError(t *testing.T) {
+	l := PerMinute(5)
+	if err := l.UnmarshalText([]byte("nonsense")); err == nil || l != PerMinute(5) {
+		t.Errorf("got %+v, %v", l, err)
+	}
+}
+
+func FuzzParseLimit(f *testing.F) {
+	for _, s := range []string{"100/1m", "10/s burst 20", "1/30d", "5/h fixed_window", "/", "1/1ns", "-1/-1s", "9223372036854775807/106751d burst 1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := ParseLimit(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseLimit(l.String())
+		if err != nil || again != l {
+			t.Fatalf("%q is %+v, written %q, read again %+v, %v", text, l, l, again, err)
+		}
+	})
+}
+
+func TestQuota(t *testing.T) {
+	for want, l := range map[int64]Limit{
+		10: PerSecond(10),
+		20: {Rate: 10, Period: time.Second, Burst: 20, Algorithm: TokenBucket},
+		30: {Rate: 30, Period: time.Second, Algorithm: TokenBucket},
+	} {
+		if l.Quota() != want {
+			t.Errorf("%s: quota %d, want %d", l, l.Quota(), want)
+		}
+	}
+}

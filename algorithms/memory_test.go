@@ -1,0 +1,172 @@
+package algorithms
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func (m *Memory) entryCount() (own, shared int) {
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.Lock()
+		own, shared = own+len(s.entries), shared+len(s.shared)
+		s.mu.Unlock()
+	}
+	return own, shared
+}
+
+// A flood of new keys must not push out whoever is denied: that would free them.
+func TestMemoryKeepsDeniedKeysUnderAFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &Memory{MaxKeys: 640}
+		limit := Limit{Rate: 3, Period: time.Hour, Algorithm: TokenBucket}
+		take := func(key string) bool {
+			d, err := m.Take(t.Context(), Check{Rule: "r", Key: key, Limit: limit})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.Allowed
+		}
+		abusers := make([]string, 50)
+		for i := range abusers {
+			abusers[i] = fmt.Sprint("abuser-", i)
+			for take(abusers[i]) {
+			}
+		}
+		for i := range 100_000 {
+			take(fmt.Sprint("flood-", i))
+			if i%100 == 0 && take(abusers[i/100%50]) {
+				t.Fatalf("%s was freed by %d other keys", abusers[i/100%50], i)
+			}
+		}
+		if own, shared := m.entryCount(); own > 640 || shared > memoryShards*sharedPerRule {
+			t.Errorf("%d keys and %d shared counts", own, shared)
+		}
+		// What shares a count is limited too, and stays so when there is room again.
+		late := "late"
+		admitted := 0
+		for range 10 {
+			if take(late) {
+				admitted++
+			}
+		}
+		if admitted > 3 {
+			t.Errorf("a key without room of its own was admitted %d times", admitted)
+		}
+		time.Sleep(3 * time.Hour)
+		if !take("after the flood") || !take(abusers[0]) {
+			t.Error("an hour later the limits are free again")
+		}
+	})
+}
+
+func TestMemoryForgetsWhatEqualsNeverSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m Memory
+		for i := range 200_000 {
+			if _, err := m.Take(t.Context(), Check{Rule: "r", Key: fmt.Sprint(i), Limit: PerSecond(10)}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		// 2000 keys are alive at a time.
+		if own, _ := m.entryCount(); own > 20_000 {
+			t.Errorf("%d keys are kept", own)
+		}
+	})
+}
+
+func TestMemoryHoldsNoPartsOfLargeStrings(t *testing.T) {
+	var m Memory
+	header := strings.Repeat("x", 1<<20) + "alice"
+	if _, err := m.Take(t.Context(), Check{Rule: "r", Key: header[1<<20:], Limit: PerDay(1)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Take(t.Context(), Check{Rule: "r", Key: header, Limit: PerDay(1)}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range m.shards {
+		for key := range m.shards[i].entries {
+			if len(key.key) > maxPart {
+				t.Errorf("holds a key of %d bytes", len(key.key))
+			}
+		}
+	}
+}
+
+func TestMemoryAdmitsExactlyTheLimitUnderConcurrency(t *testing.T) {
+	var m Memory
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	admitted := map[string]int{}
+	for n := range 16 {
+		wg.Go(func() {
+			for i := range 500 {
+				// Checks in different orders must not wait for each other.
+				a := Check{Rule: "a", Key: fmt.Sprint(i % 7), Limit: Limit{Rate: 100, Period: 1000 * time.Hour, Algorithm: FixedWindow}}
+				b := Check{Rule: "b", Key: fmt.Sprint((i + n) % 5), Limit: Limit{Rate: 120, Period: 1000 * time.Hour, Algorithm: TokenBucket}}
+				checks := []Check{a, b}
+				if n%2 == 0 {
+					checks[0], checks[1] = b, a
+				}
+				d, err := m.Take(t.Context(), checks...)
+				if err != nil {
+					t.Error(err)
+				}
+				if d.Allowed {
+					mu.Lock()
+					admitted["a"+a.Key]++
+					admitted["b"+b.Key]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	total := 0
+	for key, n := range admitted {
+		limit := map[byte]int{'a': 100, 'b': 120}[key[0]]
+		if n > limit {
+			t.Errorf("%s: admitted %d of %d", key, n, limit)
+		}
+		if key[0] == 'b' {
+			total += n
+		}
+	}
+	if total != 5*120 {
+		t.Errorf("admitted %d in all, want all that the five keys of b hold", total)
+	}
+}
+
+func BenchmarkMemory(b *testing.B) {
+	for _, parallel := range []bool{false, true} {
+		b.Run(fmt.Sprintf("parallel=%v", parallel), func(b *testing.B) {
+			var m Memory
+			checks := make([][]Check, 1000)
+			for i := range checks {
+				checks[i] = three(fmt.Sprint("192.0.2.", i), fmt.Sprint("user", i))
+				for j := range checks[i] {
+					checks[i][j].Limit.Rate = 1_000_000
+				}
+			}
+			b.ReportAllocs()
+			if parallel {
+				b.RunParallel(func(pb *testing.PB) {
+					for i := 0; pb.Next(); i++ {
+						_, _ = m.Take(b.Context(), checks[i%1000]...)
+					}
+				})
+				return
+			}
+			i := 0
+			for b.Loop() {
+				_, _ = m.Take(b.Context(), checks[i%1000]...)
+				i++
+			}
+		})
+	}
+}

@@ -1,0 +1,478 @@
+package algorithms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// roomy is a budget that no loaded test machine uses up.
+const roomy = 10 * time.Second
+
+// recorder is a go-redis hook that notes the names of commands.
+type recorder struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (r *recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		r.note(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		r.note(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+func (r *recorder) note(cmds ...redis.Cmder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, cmd := range cmds {
+		if cmd.Name() == "hello" {
+			continue // a new connection introduces itself
+		}
+		r.names = append(r.names, cmd.Name())
+	}
+}
+
+func (r *recorder) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := r.names
+	r.names = nil
+	return names
+}
+
+// three are the layers of a usual request.
+func three(ip, user string) []Check {
+	return []Check{
+		{Rule: "per-ip", Key: ip, Limit: PerMinute(200)},
+		{Rule: "per-user", Key: user, Limit: Limit{Rate: 100, Period: time.Minute, Algorithm: TokenBucket}},
+		{Rule: "login", Key: ip, Limit: Limit{Rate: 5, Period: time.Minute, Algorithm: FixedWindow}},
+	}
+}
+
+func TestRedisDecidesThreeChecksInOneCommand(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	var rec recorder
+	client.AddHook(&rec)
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+
+	for i, want := range [][]string{{"evalsha", "eval"}, {"evalsha"}, {"evalsha"}} {
+		if d, err := r.Take(t.Context(), three("192.0.2.1", "alice")...); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		if got := rec.take(); !slices.Equal(got, want) {
+			t.Errorf("request %d sent %q, want %q", i, got, want)
+		}
+	}
+	if err := client.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	rec.take()
+	d, err := r.Take(t.Context(), three("192.0.2.1", "alice")...)
+	if err != nil || d.Results[2].Remaining != 1 {
+		t.Errorf("after SCRIPT FLUSH: %+v, %v; want the fourth of five logins", d, err)
+	}
+	if got := rec.take(); !slices.Equal(got, []string{"evalsha", "eval"}) {
+		t.Errorf("after SCRIPT FLUSH: sent %q", got)
+	}
+}
+
+// go-redis sends a command that timed out up to three times more, and Redis
+// runs each.
+func TestRedisNeverExecutesADecisionTwice(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, heeds := range map[string]bool{"client with default options": false, "client that heeds deadlines": true} {
+		t.Run(name, func(t *testing.T) {
+			client := redis.NewClient(&redis.Options{Addr: srv.Addr, ReadTimeout: 50 * time.Millisecond, ContextTimeoutEnabled: heeds})
+			defer client.Close()
+			r := &Redis{Client: client, Namespace: name[:6], Budget: roomy}
+			check := Check{Rule: "r", Key: name, Limit: PerDay(100)}
+			if _, err := r.Take(t.Context(), check); err != nil {
+				t.Fatal(err)
+			}
+			srv.Pause(t)
+			_, err := r.Take(t.Context(), check)
+			srv.Resume(t)
+			if err == nil {
+				t.Fatal("no error from a Redis that stands still")
+			}
+			d, err := r.Peek(t.Context(), check)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if used := 100 - d.Results[0].Remaining; used != 2 {
+				t.Errorf("two decisions used %d units", used)
+			}
+		})
+	}
+}
+
+func TestRedisKeepsItsBudgetWhateverTheClientsOptions(t *testing.T) {
+	srv := redistest.Start(t)
+	const budget = 50 * time.Millisecond
+	for name, options := range map[string]redis.Options{
+		"default options":     {Addr: srv.Addr},
+		"heeds deadlines":     {Addr: srv.Addr, ContextTimeoutEnabled: true},
+		"one connection":      {Addr: srv.Addr, PoolSize: 1},
+		"one that heeds them": {Addr: srv.Addr, PoolSize: 1, ContextTimeoutEnabled: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := redis.NewClient(&options)
+			defer client.Close()
+			r := &Redis{Client: client, Namespace: "test", Budget: budget}
+			stalled := func(what string) {
+				var wg sync.WaitGroup
+				var worst atomic.Int64
+				for range 32 {
+					wg.Go(func() {
+						begin := time.Now()
+						_, err := r.Take(t.Context(), Check{Rule: "r", Key: "k", Limit: PerDay(100)})
+						if err == nil {
+							t.Errorf("%s: no error", what)
+						}
+						if took := int64(time.Since(begin)); took > worst.Load() {
+							worst.Store(took)
+						}
+					})
+				}
+				wg.Wait()
+				// Far above what a loaded machine adds, far below go-redis' seconds.
+				if took := time.Duration(worst.Load()); took > budget+400*time.Millisecond {
+					t.Errorf("%s: a decision took %s on a budget of %s", what, took, budget)
+				}
+			}
+			srv.Pause(t)
+			stalled("stalled")
+			srv.Resume(t)
+			srv.Stop(t)
+			stalled("refused")
+			srv.Restart(t)
+		})
+	}
+}
+
+func TestRedisSendsNothingMoreIntoAStuckClient(t *testing.T) {
+	stuck := stuckClient{released: make(chan struct{})}
+	r := &Redis{Client: stuck, Namespace: "test", Budget: time.Millisecond}
+	check := Check{Rule: "r", Limit: PerDay(1)}
+	for range maxStuck {
+		if _, err := r.Take(t.Context(), check); !errors.Is(err, ErrBudget) {
+			t.Fatalf("got %v, want ErrBudget", err)
+		}
+	}
+	if _, err := r.Take(t.Context(), check); !errors.Is(err, ErrBusy) {
+		t.Errorf("got %v, want ErrBusy", err)
+	}
+	close(stuck.released)
+	for {
+		if _, err := r.Take(t.Context(), check); !errors.Is(err, ErrBusy) {
+			break
+		}
+	}
+}
+
+type stuckClient struct{ released chan struct{} }
+
+func (c stuckClient) Process(context.Context, redis.Cmder) error {
+	<-c.released
+	return errors.New("stuck no more")
+}
+
+func TestRedisCountsClientsThatHangUp(t *testing.T) {
+	r := &Redis{Client: redistest.Start(t).Client(t), Namespace: "test", Budget: roomy}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	check := Check{Rule: "r", Limit: PerDay(10)}
+	for range 3 {
+		if _, err := r.Take(gone, check); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d, err := r.Peek(t.Context(), check); err != nil || d.Results[0].Remaining != 7 {
+		t.Errorf("%+v, %v; want 7 left", d, err)
+	}
+}
+
+func TestRedisNamespacesDoNotShareCounts(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	check := Check{Rule: "r", Key: "k", Limit: PerDay(1)}
+	for _, namespace := range []string{"shop", "blog"} {
+		r := &Redis{Client: client, Namespace: namespace, Budget: roomy}
+		if d, err := r.Take(t.Context(), check); err != nil || !d.Allowed {
+			t.Errorf("%s: %+v, %v", namespace, d, err)
+		}
+	}
+}
+
+// In a roll-out, old and new instances disagree on a rule for a while. Neither
+// may admit more than its own rule says because of the other.
+func TestInstancesThatDisagreeKeepTheirOwnLimits(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	day := 24 * time.Hour
+	for name, limits := range map[string][2]Limit{
+		"algorithm":     {{Rate: 5, Period: day, Algorithm: FixedWindow}, {Rate: 5, Period: day, Algorithm: SlidingWindow}},
+		"to a bucket":   {{Rate: 5, Period: day, Algorithm: SlidingWindow}, {Rate: 5, Period: day, Algorithm: TokenBucket}},
+		"window period": {{Rate: 5, Period: day}, {Rate: 50, Period: time.Hour}},
+		"fixed period":  {{Rate: 5, Period: day, Algorithm: FixedWindow}, {Rate: 50, Period: time.Minute, Algorithm: FixedWindow}},
+		// Had they one state, the second would take the first's for a clock
+		// error and rewrite it, and the first would admit again and again.
+		"bucket period": {{Rate: 1, Period: day, Algorithm: TokenBucket}, {Rate: 100, Period: time.Minute, Algorithm: TokenBucket}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+			var admitted [2]int64
+			for range 20 {
+				for i, limit := range limits {
+					d, err := r.Take(t.Context(), Check{Rule: "r", Key: name, Limit: limit})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if d.Allowed {
+						admitted[i]++
+					}
+				}
+			}
+			for i, limit := range limits {
+				// Midnight UTC may pass: a window then begins afresh.
+				if want := min(limit.Rate, 20); admitted[i] < want || admitted[i] > 2*want {
+					t.Errorf("%s admitted %d of 20", limit, admitted[i])
+				}
+			}
+		})
+	}
+}
+
+func TestRedisAdmitsExactlyTheLimitUnderConcurrency(t *testing.T) {
+	srv := redistest.Start(t)
+	const limit = 300
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 { // each with its own connections, as processes have
+		r := &Redis{Client: srv.Client(t), Namespace: "test", Budget: roomy}
+		for range 8 {
+			wg.Go(func() {
+				for range 40 {
+					d, err := r.Take(t.Context(),
+						Check{Rule: "hot", Limit: Limit{Rate: limit, Period: 1000 * time.Hour, Algorithm: TokenBucket}},
+						Check{Rule: "wide", Limit: PerDay(1_000_000)})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if d.Allowed {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if got := admitted.Load(); got != limit {
+		t.Errorf("admitted %d, want %d", got, limit)
+	}
+}
+
+func TestRedisValidate(t *testing.T) {
+	var nilClient *redis.Client
+	for want, r := range map[string]*Redis{
+		"client: required, got nil":                               {Namespace: "n"},
+		"client: required, got nil\nnamespace: required":          {Client: nilClient},
+		"budget: must not be negative, got -1ns":                  {Client: stuckClient{}, Namespace: "n", Budget: -1},
+		"a sharded client needs the method Pipeline":              {Client: stuckClient{}, Namespace: "n", Sharded: true},
+		`namespace: "a:b"; use printable ASCII`:                   {Client: stuckClient{}, Namespace: "a:b"},
+		"namespace: 65 bytes; at most 64":                         {Client: stuckClient{}, Namespace: strings.Repeat("x", 65)},
+		"algorithms: redis: client: required, got nil\nnamespace": nil,
+	} {
+		if r == nil {
+			_, err := new(Redis).Take(t.Context(), Check{Rule: "r", Limit: PerDay(1)})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Take: %v, want %q", err, want)
+			}
+			continue
+		}
+		if err := r.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", r, err, want)
+		}
+	}
+}
+
+func TestRedisSaysWhichKeyHoldsNoState(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	check := Check{Rule: "r", Key: "k", Limit: PerDay(1)}
+	client.Set(t.Context(), keyOf("test", check), "something else", 0)
+	if _, err := r.Take(t.Context(), check); err == nil || !strings.Contains(err.Error(), "test:{k}:r:sw:24h") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRedisProbe(t *testing.T) {
+	srv := redistest.Start(t)
+	r := &Redis{Client: srv.Client(t), Namespace: "test"}
+	if n := r.Shards(); n != 1 || r.Shard(Check{Key: "k"}) != 0 {
+		t.Errorf("%d shards", n)
+	}
+	if err := r.Probe(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if err := r.Probe(t.Context(), 1); err == nil {
+		t.Error("no error for a shard that is none")
+	}
+	srv.Stop(t)
+	if err := r.Probe(t.Context(), 0); err == nil {
+		t.Error("no error from a Redis that is away")
+	}
+}
+
+// wrapped is a client whose kind cannot be told from its type.
+type wrapped struct{ *redis.ClusterClient }
+
+func TestRedisCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	var rec recorder
+	client := cluster.Client(t)
+	client.AddHook(&rec)
+
+	t.Run("takes all or nothing across slots", func(t *testing.T) {
+		r := &Redis{Client: client, Namespace: "all", Budget: roomy}
+		tight := Limit{Rate: 3, Period: 1000 * time.Hour, Algorithm: FixedWindow}
+		checks := func(i int) []Check {
+			return []Check{
+				{Rule: "a", Key: "one", Limit: PerDay(100)},
+				{Rule: "b", Key: "two", Limit: Limit{Rate: 100, Period: 1000 * time.Hour, Algorithm: TokenBucket}},
+				{Rule: "tight", Key: fmt.Sprint("three", i), Limit: tight},
+			}
+		}
+		for i := range 3 {
+			for n := range 6 {
+				d, err := r.Take(t.Context(), checks(i)...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d.Allowed != (n < 3) {
+					t.Fatalf("key %d, request %d: %+v", i, n, d)
+				}
+				if !d.Allowed {
+					for _, res := range d.Results[:2] {
+						if !res.Allowed || res.Charged != 0 {
+							t.Errorf("beside a denial: %+v", res)
+						}
+					}
+				}
+			}
+		}
+		d, err := r.Peek(t.Context(), checks(0)...)
+		if err != nil || d.Results[0].Remaining != 91 || d.Results[1].Remaining < 90 || d.Results[1].Remaining > 91 {
+			t.Errorf("9 of 18 were admitted: %+v, %v", d, err)
+		}
+		if err := r.Reset(t.Context(), checks(0)...); err != nil {
+			t.Error(err)
+		}
+		if d, err = r.Peek(t.Context(), checks(0)...); err != nil || d.Results[0].Remaining != 100 || d.Results[2].Remaining != 3 {
+			t.Errorf("after Reset: %+v, %v", d, err)
+		}
+	})
+
+	t.Run("sends one command for each check and nothing more", func(t *testing.T) {
+		r := &Redis{Client: wrapped{client}, Namespace: "one", Sharded: true, Budget: roomy}
+		for range 2 {
+			rec.take()
+			if _, err := r.Take(t.Context(), three("192.0.2.1", "alice")...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := rec.take(); !slices.Equal(got, []string{"evalsha", "evalsha", "evalsha"}) {
+			t.Errorf("sent %q", got)
+		}
+	})
+
+	t.Run("reports what a dead shard could not decide", func(t *testing.T) {
+		r := &Redis{Client: client, Namespace: "part", Budget: roomy}
+		var checks []Check
+		for i := range 12 {
+			checks = append(checks, Check{Rule: "r", Key: fmt.Sprint(i), Limit: PerDay(10)})
+		}
+		dead := cluster.Masters[0]
+		dead.Pause(t)
+		defer dead.Resume(t)
+		fast := client.Options()
+		opts := *fast
+		opts.ReadTimeout, opts.MaxRedirects = 100*time.Millisecond, 1
+		impatient := redis.NewClusterClient(&opts)
+		defer impatient.Close()
+		r.Client = impatient
+		d, err := r.Take(t.Context(), checks...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := 0
+		for _, res := range d.Results {
+			if res.Err == nil && res.Allowed && res.Charged == 1 {
+				answered++
+			} else if res.Err == nil || res.Allowed || res.Charged != 0 {
+				t.Errorf("%+v", res)
+			}
+		}
+		if answered == 0 || answered == len(checks) || d.Allowed {
+			t.Errorf("%d of %d checks answered, allowed %v", answered, len(checks), d.Allowed)
+		}
+	})
+
+	t.Run("probes every shard", func(t *testing.T) {
+		r := &Redis{Client: client, Namespace: "probe", Budget: roomy}
+		for shard := range r.Shards() {
+			if err := r.Probe(t.Context(), shard); err != nil {
+				t.Errorf("shard %d: %v", shard, err)
+			}
+		}
+		for _, key := range []string{"a", "203.0.113.9", ""} {
+			c := Check{Rule: "r", Key: key, Limit: PerDay(1)}
+			slot, err := client.ClusterKeySlot(t.Context(), keyOf("probe", c)).Result()
+			if err != nil || int(slot)/slotsPerShard != r.Shard(c) {
+				t.Errorf("%q: slot %d, shard %d, %v", key, slot, r.Shard(c), err)
+			}
+		}
+	})
+}
+
+func TestRedisRing(t *testing.T) {
+	a, b := redistest.Start(t), redistest.Start(t)
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr, "b": b.Addr}})
+	defer ring.Close()
+	r := &Redis{Client: ring, Namespace: "test", Budget: roomy}
+	admitted := 0
+	for i := range 20 {
+		// The user's count must not depend on which address it comes from.
+		d, err := r.Take(t.Context(),
+			Check{Rule: "ip", Key: fmt.Sprint(i), Limit: PerDay(1)},
+			Check{Rule: "user", Key: "alice", Limit: Limit{Rate: 5, Period: 1000 * time.Hour, Algorithm: FixedWindow}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Allowed {
+			admitted++
+		}
+	}
+	if admitted != 5 {
+		t.Errorf("admitted %d, want 5", admitted)
+	}
+}

@@ -1,0 +1,176 @@
+package headers_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/headers"
+)
+
+var at = time.UnixMicro(1_795_000_000_000_001)
+
+func result(rule string, limit algorithms.Limit, remaining int64, reset time.Duration) algorithms.Result {
+	return algorithms.Result{
+		Check:      algorithms.Check{Rule: rule, Limit: limit, Cost: 1},
+		Allowed:    true,
+		Remaining:  remaining,
+		ResetAfter: reset,
+		At:         at,
+	}
+}
+
+func denied(r algorithms.Result, retryAfter time.Duration) algorithms.Result {
+	r.Allowed, r.RetryAfter = false, retryAfter
+	return r
+}
+
+func decision(results ...algorithms.Result) algorithms.Decision {
+	d := algorithms.Decision{Allowed: true, Results: results}
+	for _, r := range results {
+		d.Allowed = d.Allowed && (r.Allowed || r.Check.Shadow)
+	}
+	return d
+}
+
+func TestXRateLimitShowsTheTightestRule(t *testing.T) {
+	bucket := algorithms.Limit{Rate: 100, Period: time.Minute, Burst: 250, Algorithm: algorithms.TokenBucket}
+	shadow := result("shadow", algorithms.PerMinute(1), 0, time.Hour)
+	shadow.Check.Shadow = true
+	undecided := result("undecided", algorithms.PerMinute(1), 0, time.Hour)
+	undecided.Err = fmt.Errorf("away")
+	costly := result("costly", algorithms.PerMinute(100), 99, time.Second)
+	costly.Check.Cost = 50
+
+	for name, c := range map[string]struct {
+		d                       algorithms.Decision
+		limit, remaining, reset string
+	}{
+		"one rule": {decision(result("a", algorithms.PerMinute(5), 4, 59_999_999*time.Microsecond)), "5", "4", "1795000060"},
+		"a reset on a whole second is not rounded further": {
+			decision(result("a", algorithms.PerMinute(5), 4, 999_999*time.Microsecond)), "5", "4", "1795000001"},
+		"a reset just after one is": {
+			decision(result("a", algorithms.PerMinute(5), 4, time.Second)), "5", "4", "1795000002"},
+		"the limit of a bucket is its burst": {decision(result("a", bucket, 249, 0)), "250", "249", "1795000001"},
+		"fewest left": {decision(
+			result("wide", algorithms.PerMinute(200), 150, time.Minute),
+			result("tight", algorithms.PerMinute(5), 3, time.Second)), "5", "3", "1795000002"},
+		"fewest of such requests left": {decision(result("a", algorithms.PerMinute(5), 3, 0), costly), "100", "99", "1795000002"},
+		"among equals the longest": {decision(
+			result("short", algorithms.PerMinute(5), 3, time.Second),
+			result("long", algorithms.PerMinute(6), 3, time.Minute)), "6", "3", "1795000061"},
+		"neither shadow nor undecided rules": {decision(shadow, undecided, result("a", algorithms.PerMinute(5), 4, 0)), "5", "4", "1795000001"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := http.Header{}
+			headers.XRateLimit(h, c.d)
+			got := [3]string{h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), h.Get("X-RateLimit-Reset")}
+			if want := [3]string{c.limit, c.remaining, c.reset}; got != want {
+				t.Errorf("limit, remaining, reset: got %q, want %q", got, want)
+			}
+		})
+	}
+
+	h := http.Header{}
+	headers.XRateLimit(h, decision(shadow, undecided))
+	if len(h) != 0 {
+		t.Errorf("nothing was decided, but %v is set", h)
+	}
+}
+
+func TestHeaderValuesDoNotRunIntoEachOther(t *testing.T) {
+	h := http.Header{}
+	headers.XRateLimit(h, decision(result("a", algorithms.PerMinute(5), 4, 0)))
+	h.Add("X-RateLimit-Limit", "more")
+	if got := h.Get("X-RateLimit-Remaining"); got != "4" {
+		t.Errorf("after adding a second limit, remaining is %q", got)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	a := result("a", algorithms.PerMinute(5), 0, time.Minute)
+	shadow := denied(a, time.Hour)
+	shadow.Check.Shadow = true
+	for name, c := range map[string]struct {
+		d    algorithms.Decision
+		want string
+	}{
+		"admitted":                    {decision(a), ""},
+		"rounded up":                  {decision(denied(a, 4*time.Second+time.Microsecond)), "5"},
+		"whole":                       {decision(denied(a, 4*time.Second)), "4"},
+		"never 0":                     {decision(denied(a, time.Microsecond)), "1"},
+		"the longest":                 {decision(denied(a, time.Second), denied(a, time.Minute), a), "60"},
+		"not of shadow rules":         {decision(denied(a, time.Second), shadow), "1"},
+		"not where nothing will help": {decision(denied(a, time.Second), denied(a, algorithms.Never)), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := http.Header{}
+			headers.RetryAfter(h, c.d)
+			if got := h.Get("Retry-After"); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestDeny(t *testing.T) {
+	over := denied(result("a", algorithms.PerMinute(5), 0, time.Minute), 30*time.Second)
+	closed := denied(algorithms.Result{Check: algorithms.Check{Fail: failmode.Closed}, Err: fmt.Errorf("dial tcp 10.0.0.1: refused")}, time.Second)
+	for name, c := range map[string]struct {
+		method string
+		d      algorithms.Decision
+		status int
+		body   string
+		retry  string
+	}{
+		"over a limit":          {http.MethodGet, decision(over), 429, "Too Many Requests\n", "30"},
+		"HEAD":                  {http.MethodHead, decision(over), 429, "", "30"},
+		"nobody could count":    {http.MethodGet, decision(closed), 503, "Service Unavailable\n", "1"},
+		"both":                  {http.MethodGet, decision(closed, over), 429, "Too Many Requests\n", "30"},
+		"closed beside allowed": {http.MethodGet, decision(closed, result("b", algorithms.PerMinute(1), 0, 0)), 503, "Service Unavailable\n", "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			headers.Deny(w, httptest.NewRequest(c.method, "/", nil), c.d)
+			if w.Code != c.status || w.Body.String() != c.body || w.Header().Get("Retry-After") != c.retry {
+				t.Errorf("got %d %q, Retry-After %q", w.Code, w.Body, w.Header().Get("Retry-After"))
+			}
+			if w.Header().Get("Cache-Control") != "no-store" {
+				t.Error("a cache may keep it")
+			}
+		})
+	}
+	if got := headers.Status(decision(result("a", algorithms.PerMinute(1), 0, 0))); got != http.StatusOK {
+		t.Errorf("status of an admitted request: %d", got)
+	}
+}
+
+func ExampleAll() {
+	loud := func(h http.Header, d algorithms.Decision) {
+		if t, ok := d.Tightest(); ok && t.Remaining == 0 {
+			h.Set("X-Slow-Down", t.Check.Rule)
+		}
+	}
+	write := headers.All(headers.XRateLimit, loud)
+
+	h := http.Header{}
+	write(h, decision(result("login", algorithms.PerMinute(5), 0, 10*time.Second)))
+	fmt.Println(h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), h.Get("X-Slow-Down"))
+	// Output: 5 0 login
+}
+
+func BenchmarkXRateLimit(b *testing.B) {
+	d := decision(
+		result("a", algorithms.PerMinute(200), 150, time.Minute),
+		result("b", algorithms.PerMinute(100), 70, time.Minute),
+		result("c", algorithms.PerMinute(50), 30, time.Minute))
+	h := http.Header{}
+	b.ReportAllocs()
+	for b.Loop() {
+		headers.XRateLimit(h, d)
+	}
+}

@@ -1,0 +1,425 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+
+// serve sends one request, as "POST /auth/login" and any headers as pairs.
+func serve(h http.Handler, line string, header ...string) *httptest.ResponseRecorder {
+	method, target, _ := strings.Cut(line, " ")
+	r := httptest.NewRequest(method, target, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func mustNew(t testing.TB, c ratelimit.Config) *ratelimit.Middleware {
+	t.Helper()
+	m, err := ratelimit.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func perHour(name string, rate int64, match ...string) ratelimit.Rule {
+	return ratelimit.Rule{Name: name, Match: match, Key: keyfunc.IP, Limit: algorithms.PerHour(rate)}
+}
+
+func TestLayersAreOneDecision(t *testing.T) {
+	user := ratelimit.Rule{Name: "per-user", Key: keyfunc.Optional(keyfunc.Header("User")), Limit: algorithms.PerHour(8)}
+	m := mustNew(t, ratelimit.Config{
+		Limiter: new(algorithms.Memory),
+		Rules: []ratelimit.Rule{
+			perHour("per-ip", 20),
+			user,
+			perHour("login", 5, "POST /auth/login", "POST /auth/register"),
+		},
+		Except: []string{"GET /healthz"},
+	})
+	h := m.Handler(ok)
+
+	// Two routes share the count of their rule.
+	for i := range 5 {
+		line := []string{"POST /auth/login", "POST /auth/register"}[i%2]
+		w := serve(h, line, "User", "alice")
+		if got, want := w.Header().Get("X-RateLimit-Remaining"), fmt.Sprint(min(4-i, 7-i)); w.Code != http.StatusNoContent || got != want {
+			t.Errorf("%s %d: %d, remaining %s, want %s", line, i, w.Code, got, want)
+		}
+	}
+	w := serve(h, "POST /auth/login", "User", "alice")
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" || w.Header().Get("X-RateLimit-Limit") != "5" {
+		t.Errorf("the sixth: %d %v", w.Code, w.Header())
+	}
+	for range 50 { // denials charge nothing to the other layers
+		serve(h, "POST /auth/register", "User", "alice")
+	}
+	if got := serve(h, "GET /api", "User", "alice").Header().Get("X-RateLimit-Remaining"); got != "2" {
+		t.Errorf("per-user after 6 admitted requests: remaining %s, want 2", got)
+	}
+	if got := serve(h, "GET /api").Header().Get("X-RateLimit-Remaining"); got != "13" {
+		t.Errorf("per-ip after 7 admitted requests: remaining %s, want 13", got)
+	}
+	for range 50 {
+		if w := serve(h, "GET /healthz"); w.Code != http.StatusNoContent || len(w.Header()) != 0 {
+			t.Fatalf("/healthz: %d %v", w.Code, w.Header())
+		}
+	}
+}
+
+func TestNewReportsEverythingAtOnce(t *testing.T) {
+	_, err := ratelimit.New(ratelimit.Config{
+		Rules: []ratelimit.Rule{
+			{Name: "login", Match: []string{"POST /auth/*", "example.com/x"}, Limit: algorithms.Limit{Rate: 0, Period: time.Minute, Burst: 3}},
+			{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerMinute(5), Cost: 6},
+			{Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Second, Burst: -1, Algorithm: algorithms.TokenBucket}},
+			{Name: "per ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(5), Cost: -1, Fail: 9},
+		},
+		Except: []string{"/u/:id"},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	want := []string{
+		`middleware: limiter: required; use a *Redis, or new(algorithms.Memory) to count in this process`,
+		`middleware: rule "login": match: pattern "POST /auth/*": `,
+		`middleware: rule "login": match: pattern "example.com/x": `,
+		`middleware: rule "login": key: required; use keyfunc.IP`,
+		`middleware: rule "login": limit: invalid limit: rate must be at least 1, got 0`,
+		`middleware: rule "login": limit: invalid limit: burst is for buckets, not for sliding_window`,
+		`middleware: rule "login": name: rules 1 and 2 have the same`,
+		`middleware: rule "login": cost: 6 is above the 5 units that the limit 5/1m can hold`,
+		`middleware: rule 3: name: required`,
+		`middleware: rule 3: limit: invalid limit: burst must not be negative, got -1`,
+		`middleware: rule "per ip": name: ' ' in "per ip"; use letters`,
+		`middleware: rule "per ip": cost: must not be negative, got -1`,
+		`middleware: rule "per ip": fail: unknown mode 9`,
+		`middleware: except: pattern "/u/:id": `,
+	}
+	for _, line := range want {
+		if !strings.Contains(err.Error(), line) {
+			t.Errorf("not reported: %s", line)
+		}
+	}
+	if got := strings.Split(err.Error(), "\n"); len(got) != len(want) {
+		t.Errorf("%d lines, want %d:\n%s", len(got), len(want), err)
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if !strings.HasPrefix(line, "middleware: ") {
+			t.Errorf("does not say where: %s", line)
+		}
+	}
+	if !errors.Is(err, algorithms.ErrInvalidLimit) {
+		t.Error("is not ErrInvalidLimit")
+	}
+}
+
+func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
+	var nilClient *redis.Client
+	var nilMemory *algorithms.Memory
+	for want, l := range map[string]algorithms.Limiter{
+		"middleware: limiter: required":               nilMemory,
+		"middleware: limiter: client: required":       &ratelimit.Redis{Namespace: "n"},
+		"middleware: limiter: client: required, got":  &ratelimit.Redis{Namespace: "n", Client: nilClient},
+		"middleware: limiter: namespace: required":    &ratelimit.Redis{Client: redis.NewClient(&redis.Options{})},
+		"middleware: limiter: instances: must not be": &ratelimit.Redis{Client: redis.NewClient(&redis.Options{}), Namespace: "n", Instances: -1},
+		"middleware: limiter: budget: must not be":    &algorithms.Redis{Client: redis.NewClient(&redis.Options{}), Namespace: "n", Budget: -1},
+	} {
+		if _, err := ratelimit.New(ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{perHour("r", 1)}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%T: got %v, want %q", l, err, want)
+		}
+	}
+	if _, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory)}); err == nil || !strings.Contains(err.Error(), "rules: at least one is required") {
+		t.Errorf("no rules: %v", err)
+	}
+}
+
+func TestNoKeyIsNeverNoLimit(t *testing.T) {
+	fail := errors.New("database is down")
+	for name, c := range map[string]struct {
+		key      keyfunc.Func
+		statuses []int
+	}{
+		"no key shares one count":       {keyfunc.Header("User"), []int{204, 204, 429}},
+		"an empty key is no key":        {func(*http.Request) (string, error) { return "", nil }, []int{204, 204, 429}},
+		"skipping is a choice":          {keyfunc.Optional(keyfunc.Header("User")), []int{204, 204, 204}},
+		"other errors refuse":           {func(*http.Request) (string, error) { return "", fail }, []int{500, 500, 500}},
+		"a broken combinator refuses":   {keyfunc.First(nil), []int{500, 500, 500}},
+		"a key beside an error is none": {func(r *http.Request) (string, error) { return r.RequestURI, keyfunc.ErrNoKey }, []int{204, 204, 429}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mustNew(t, ratelimit.Config{
+				Limiter: new(algorithms.Memory),
+				Rules:   []ratelimit.Rule{{Name: "r", Key: c.key, Limit: algorithms.PerHour(2)}},
+				Logger:  slog.New(slog.DiscardHandler),
+			})
+			h := m.Handler(ok)
+			for i, want := range c.statuses {
+				w := serve(h, fmt.Sprint("GET /", i))
+				if w.Code != want {
+					t.Errorf("request %d: %d, want %d", i, w.Code, want)
+				}
+				if strings.Contains(w.Body.String(), "database") {
+					t.Errorf("the error reached the client: %s", w.Body)
+				}
+			}
+		})
+	}
+}
+
+func TestSetRules(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 2)}})
+	h := m.Handler(ok)
+	serve(h, "GET /")
+
+	rules := []ratelimit.Rule{perHour("r", 0)}
+	if err := m.SetRules(rules); err == nil {
+		t.Error("bad rules were taken")
+	}
+	if w := serve(h, "GET /"); w.Code != http.StatusNoContent || w.Header().Get("X-RateLimit-Limit") != "2" {
+		t.Errorf("after bad rules: %d %v", w.Code, w.Header())
+	}
+	rules = []ratelimit.Rule{perHour("r", 3, "GET /a")}
+	if err := m.SetRules(rules); err != nil {
+		t.Fatal(err)
+	}
+	rules[0].Match[0], rules[0].Limit.Rate = "GET /b", 1000 // it keeps its own copy
+	if w := serve(h, "GET /a"); w.Code != http.StatusNoContent || w.Header().Get("X-RateLimit-Remaining") != "0" {
+		t.Errorf("the count is not kept: %d %v", w.Code, w.Header())
+	}
+	if w := serve(h, "GET /a"); w.Code != http.StatusTooManyRequests {
+		t.Errorf("the new limit is not in force: %d", w.Code)
+	}
+}
+
+func TestSetRulesWhileRequestsFlow(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 1_000_000)}})
+	h := m.Handler(ok)
+	var wg sync.WaitGroup
+	for n := range 4 {
+		wg.Go(func() {
+			for i := range 500 {
+				if n == 0 {
+					if err := m.SetRules([]ratelimit.Rule{perHour("r", 1_000_000+int64(i))}); err != nil {
+						t.Error(err)
+					}
+				} else if w := serve(h, "GET /"); w.Code != http.StatusNoContent {
+					t.Errorf("status %d", w.Code)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestTakeAndPeek(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 2, "GET /a")}})
+	r := httptest.NewRequest(http.MethodGet, "/a", nil)
+	for i, want := range []struct {
+		ask       func(*http.Request) (algorithms.Decision, error)
+		allowed   bool
+		remaining int64
+	}{
+		{m.Peek, true, 2}, {m.Take, true, 1}, {m.Peek, true, 1}, {m.Take, true, 0}, {m.Peek, false, 0}, {m.Take, false, 0},
+	} {
+		d, err := want.ask(r)
+		if err != nil || d.Allowed != want.allowed || d.Results[0].Remaining != want.remaining {
+			t.Errorf("step %d: %+v, %v", i, d, err)
+		}
+	}
+	if d, err := m.Take(httptest.NewRequest(http.MethodGet, "/b", nil)); err != nil || !d.Allowed || len(d.Results) != 0 {
+		t.Errorf("where no rule applies: %+v, %v", d, err)
+	}
+}
+
+func TestHandlerBehindFindsTheDecision(t *testing.T) {
+	var found algorithms.Decision
+	var has bool
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 2, "GET /a")}})
+	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { found, has = ratelimit.FromContext(r.Context()) }))
+	serve(h, "GET /a")
+	if res, ok := found.Result("r"); !has || !ok || res.Charged != 1 {
+		t.Errorf("%+v, %v", found, has)
+	}
+	serve(h, "GET /b")
+	if has {
+		t.Errorf("where no rule applies: %+v", found)
+	}
+}
+
+func TestObserveAndDeniedSeeEveryDecision(t *testing.T) {
+	var seen []bool
+	m := mustNew(t, ratelimit.Config{
+		Limiter: new(algorithms.Memory),
+		Rules:   []ratelimit.Rule{perHour("r", 1)},
+		Headers: headers.None,
+		Observe: func(_ *http.Request, d algorithms.Decision) { seen = append(seen, d.Allowed) },
+		Denied: func(w http.ResponseWriter, _ *http.Request, d algorithms.Decision) {
+			w.WriteHeader(headers.Status(d))
+			fmt.Fprint(w, "slow down: ", d.Results[0].Check.Rule)
+		},
+	})
+	h := m.Handler(ok)
+	serve(h, "GET /")
+	w := serve(h, "GET /")
+	if w.Code != 429 || w.Body.String() != "slow down: r" || w.Header().Get("Retry-After") == "" || w.Header().Get("X-RateLimit-Limit") != "" {
+		t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
+	}
+	if fmt.Sprint(seen) != "[true false]" {
+		t.Errorf("saw %v", seen)
+	}
+}
+
+type failing struct{ calls atomic.Int64 }
+
+func (f *failing) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	f.calls.Add(1)
+	return algorithms.Decision{}, errors.New("away")
+}
+
+func TestALimiterThatCanFailIsGuarded(t *testing.T) {
+	away := new(failing)
+	rule := perHour("r", 1)
+	rule.Fail = failmode.Closed
+	m := mustNew(t, ratelimit.Config{Limiter: away, Rules: []ratelimit.Rule{rule}, Logger: slog.New(slog.DiscardHandler)})
+	w := serve(m.Handler(ok), "GET /")
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || w.Header().Get("X-RateLimit-Limit") != "" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	// One that is guarded already is not guarded again.
+	guarded := &failmode.Fallback{Next: away, Logger: slog.New(slog.DiscardHandler)}
+	m = mustNew(t, ratelimit.Config{Limiter: guarded, Rules: []ratelimit.Rule{rule}})
+	away.calls.Store(0)
+	serve(m.Handler(ok), "GET /")
+	if n := away.calls.Load(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+func TestWindowsRollInFakeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
+			{Name: "login", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow}},
+		}})
+		h := m.Handler(ok)
+		for range 5 {
+			serve(h, "POST /")
+		}
+		w := serve(h, "POST /")
+		if w.Code != 429 || w.Header().Get("Retry-After") != "60" {
+			t.Fatalf("%d %v", w.Code, w.Header())
+		}
+		time.Sleep(time.Minute)
+		if w := serve(h, "POST /"); w.Code != http.StatusNoContent {
+			t.Errorf("a minute later: %d", w.Code)
+		}
+	})
+}
+
+func TestRedisServesThroughAnOutage(t *testing.T) {
+	srv := redistest.Start(t)
+	limiter := &ratelimit.Redis{Client: srv.Client(t), Namespace: "test", Budget: 5 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+	defer limiter.Close()
+	open, closed, local := perHour("open", 1000, "/open"), perHour("closed", 1000, "/closed"), perHour("local", 2, "/local")
+	open.Fail, closed.Fail = failmode.Open, failmode.Closed
+	m := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{open, closed, local}})
+	h := m.Handler(ok)
+
+	statuses := func(path string, n int) (codes []int) {
+		for range n {
+			codes = append(codes, serve(h, "GET "+path).Code)
+		}
+		return codes
+	}
+	check := func(when string, want map[string]string) {
+		t.Helper()
+		for path, codes := range want {
+			if got := fmt.Sprint(statuses(path, 3)); got != codes {
+				t.Errorf("%s: %s answered %s, want %s", when, path, got, codes)
+			}
+		}
+	}
+	check("before", map[string]string{"/open": "[204 204 204]", "/closed": "[204 204 204]", "/local": "[204 204 429]"})
+	srv.Stop(t)
+	check("during", map[string]string{"/open": "[204 204 204]", "/closed": "[503 503 503]", "/local": "[204 204 429]"})
+	if w := serve(h, "GET /closed"); w.Header().Get("Retry-After") == "" {
+		t.Errorf("503 without Retry-After: %v", w.Header())
+	}
+	srv.Restart(t)
+	for serve(h, "GET /closed").Code != http.StatusNoContent {
+		if t.Context().Err() != nil {
+			t.Fatal("never counted again")
+		}
+	}
+	check("after", map[string]string{"/open": "[204 204 204]", "/closed": "[204 204 204]", "/local": "[204 204 429]"})
+}
+
+func TestRedisIsACounter(t *testing.T) {
+	limiter := &ratelimit.Redis{Client: redistest.Start(t).Client(t), Namespace: "test", Budget: 5 * time.Second}
+	check := algorithms.Check{Rule: "r", Limit: algorithms.PerHour(10), Cost: 4}
+	d, err := limiter.Take(t.Context(), check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := limiter.Settle(t.Context(), 1, d.Results...); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = limiter.Peek(t.Context(), check); err != nil || d.Results[0].Remaining != 9 {
+		t.Errorf("after settling at 1: %+v, %v", d, err)
+	}
+	if err := limiter.Reset(t.Context(), check); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = limiter.Peek(t.Context(), check); err != nil || d.Results[0].Remaining != 10 {
+		t.Errorf("after a reset: %+v, %v", d, err)
+	}
+}
+
+func ExampleNew() {
+	limit, err := ratelimit.New(ratelimit.Config{
+		Limiter: new(algorithms.Memory),
+		Rules: []ratelimit.Rule{
+			{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(200)},
+			{Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(2)},
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	h := limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "welcome") }))
+
+	for range 3 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/login", nil))
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 1
+	// 200 0
+	// 429 0
+}
