@@ -1,0 +1,179 @@
+package algorithms
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+const (
+	someTime = int64(1_795_000_000_000_000) // µs
+	year     = int64(365 * 24 * time.Hour / time.Microsecond)
+)
+
+// each runs a test for every algorithm at 5 a minute.
+func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {
+	t.Helper()
+	for i := range table {
+		t.Run(string(table[i].name), func(t *testing.T) {
+			f(t, Limit{Rate: 5, Period: time.Minute, Algorithm: table[i].name})
+		})
+	}
+}
+
+// takeAt takes one unit on a model at a time.
+func takeAt(m *Memory, us int64, l Limit) Result {
+	return modelAt(m, us, true, []Check{{Rule: "r", Key: "k", Limit: l}}).Results[0]
+}
+
+// A clock that was a year ahead must not deny for a year.
+func TestAClockErrorOfAYearIsForgotten(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, l Limit) {
+		var m Memory
+		takeAt(&m, someTime+year, l)
+		r := takeAt(&m, someTime, l)
+		if r.Allowed {
+			t.Error("taken for never seen: a clock error would free everybody")
+		}
+		if r.RetryAfter > 2*l.Period {
+			t.Fatalf("denied for %s", r.RetryAfter)
+		}
+		if now := someTime + r.RetryAfter.Microseconds() - 1; takeAt(&m, now, l).Allowed {
+			t.Error("allowed before RetryAfter")
+		}
+		if now := someTime + r.RetryAfter.Microseconds(); !takeAt(&m, now, l).Allowed {
+			t.Error("denied after RetryAfter")
+		}
+	})
+}
+
+// One that steps back a little gives nobody extra room.
+func TestAClockThatStepsBackGivesNoExtraRoom(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, l Limit) {
+		var m Memory
+		admitted := 0
+		for i := range int64(1000) {
+			// It jumps to and fro over the edge of a window.
+			if takeAt(&m, someTime-someTime%60_000_000+500-i%2*1000, l).Allowed {
+				admitted++
+			}
+		}
+		if admitted != 5 {
+			t.Errorf("admitted %d, want 5", admitted)
+		}
+	})
+}
+
+// A limit that is raised must not leave those denied who had used up the old one.
+func TestARaisedLimitBindsAtOnce(t *testing.T) {
+	var m Memory
+	slow := Limit{Rate: 1, Period: time.Minute, Burst: 1440, Algorithm: TokenBucket}
+	for takeAt(&m, someTime, slow).Allowed {
+	}
+	// A day of debt is more than this limit can owe.
+	r := takeAt(&m, someTime, Limit{Rate: 100, Period: time.Minute, Algorithm: TokenBucket})
+	if r.Allowed || r.RetryAfter != 600*time.Millisecond {
+		t.Errorf("denied for %s, want as after using up the new limit: 600ms", r.RetryAfter)
+	}
+}
+
+// Redis must remember a state for as long as it differs from one never seen.
+func TestRedisRemembersLongEnough(t *testing.T) {
+	srv, clock := redistest.StartWithClock(t)
+	client := srv.Client(t)
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	rapid.Check(t, func(t *rapid.T) {
+		client.FlushAll(context.Background())
+		clock.Set(time.UnixMicro(someTime + rapid.Int64Range(0, 10_000_000).Draw(t, "now")))
+		l := drawLimit(t, "limit")
+		check := Check{Rule: "r", Key: "k", Limit: l, Cost: rapid.Int64Range(1, l.Quota()).Draw(t, "cost")}
+		d, err := r.Take(context.Background(), check)
+		if err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		ttl := client.PTTL(context.Background(), keyOf("test", check)).Val()
+		if need := d.Results[0].ResetAfter; ttl < need {
+			t.Fatalf("%s: forgotten after %s, but reset only after %s", l, ttl, need)
+		} else if ttl > max(need, 2*l.Period)+2*time.Millisecond {
+			t.Fatalf("%s: kept for %s, reset after %s", l, ttl, need)
+		}
+	})
+}
+
+// Giving everything back would admit more than the limit: the bucket has
+// refilled since, and the window has moved. Whatever is charged and given back,
+// what is kept must stay inside the limit's promise.
+func TestGivingBackNeverOverAdmits(t *testing.T) {
+	for range 20 { // a schedule that would show it is rare
+		rapid.Check(t, givingBack)
+	}
+}
+
+func givingBack(t *rapid.T) {
+	a := rapid.SampledFrom(table[:]).Draw(t, "algorithm")
+	l := Limit{Rate: rapid.Int64Range(1, 6).Draw(t, "rate"), Period: time.Duration(rapid.Int64Range(1, 50).Draw(t, "period")) * time.Microsecond, Algorithm: a.name}
+	if a.bucket {
+		l.Burst = rapid.Int64Range(1, 6).Draw(t, "burst")
+	}
+	type use struct{ at, units int64 }
+	var m Memory
+	var kept []use
+	var open []Result
+	now, period := someTime, l.Period.Microseconds()
+	for range rapid.IntRange(1, 60).Draw(t, "steps") {
+		now += rapid.Int64Range(0, period/2+1).Draw(t, "dt")
+		if len(open) > 0 && rapid.IntRange(0, 2).Draw(t, "op") == 0 {
+			i := rapid.IntRange(0, len(open)-1).Draw(t, "which")
+			r := open[i]
+			open = append(open[:i:i], open[i+1:]...)
+			to := rapid.Int64Range(0, r.Charged).Draw(t, "to")
+			settleModelAt(&m, now, to, []Result{r})
+			kept = append(kept, use{r.At.UnixMicro(), to})
+			continue
+		}
+		r := modelAt(&m, now, true, []Check{{Rule: "r", Limit: l, Cost: rapid.Int64Range(1, l.Quota()).Draw(t, "cost")}}).Results[0]
+		if r.Charged > 0 {
+			open = append(open, r)
+		}
+	}
+	for _, r := range open {
+		kept = append(kept, use{r.At.UnixMicro(), r.Charged})
+	}
+	// Of every span that begins and ends with a use, the units in it.
+	for _, first := range kept {
+		for _, last := range kept {
+			if last.at < first.at {
+				continue
+			}
+			var units int64
+			for _, u := range kept {
+				if u.at >= first.at && u.at <= last.at {
+					units += u.units
+				}
+			}
+			span := last.at - first.at
+			if most := promise(l, first.at, span); units > most {
+				t.Fatalf("%s: kept %d units in %dµs, at most %d are promised\n%v", l, units, span, most, kept)
+			}
+		}
+	}
+}
+
+// promise is how many units a limit may admit from a time on, in a span that
+// includes both ends.
+func promise(l Limit, from, span int64) int64 {
+	period := l.Period.Microseconds()
+	windows := (from+span)/period - from/period + 1
+	switch l.Algorithm {
+	case FixedWindow, SlidingWindow: // each aligned window on its own
+		return windows * l.Rate
+	case TokenBucket:
+		return l.Quota() + span*l.Rate/period
+	}
+	panic(fmt.Sprint("no promise of ", l.Algorithm))
+}
