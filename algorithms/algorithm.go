@@ -6,7 +6,10 @@ import (
 
 // A state is what is remembered of one key: three whole numbers that each
 // step reads in its own way. The zero value is a key never seen.
-type state struct{ a, b, c int64 }
+type state struct {
+	a, b, c int64
+	log     []logEntry // sliding_log in memory; Redis has it in a list
+}
 
 // A step is one algorithm as arithmetic on states. Times are Unix microseconds.
 // Its methods at and take are one function in Lua.
@@ -31,7 +34,7 @@ type step interface {
 type charge struct {
 	units int64 // what was charged
 	delta int64 // by how much to correct it: negative gives back
-	at    int64 // when it was charged
+	at    int64 // when it was charged; leaky_bucket: when its slot begins
 }
 
 // An algorithm is a row of the table that a new one is added to.
@@ -40,13 +43,17 @@ type algorithm struct {
 	short  string // in keys
 	code   int64  // place of its step in the scripts' tables, from 1
 	bucket bool   // has a Burst
+	queue  bool   // has a Delay
 	step
 }
 
 var table = [...]algorithm{
-	{FixedWindow, "fw", 1, false, fixedWindow{}},
-	{SlidingWindow, "sw", 2, false, slidingWindow{}},
-	{TokenBucket, "tb", 3, true, bucket{}},
+	{FixedWindow, "fw", 1, false, false, fixedWindow{}},
+	{SlidingWindow, "sw", 2, false, false, slidingWindow{}},
+	{SlidingLog, "sl", 3, false, false, slidingLog{}},
+	{TokenBucket, "tb", 4, true, false, bucket{}},
+	{LeakyBucket, "lb", 5, true, true, queue{}},
+	{GCRA, "gcra", 4, true, false, bucket{}},
 }
 
 // lookup finds an algorithm's row; "" is sliding_window.
@@ -74,6 +81,8 @@ func (p *params) answer(r *Result, s state, now int64) {
 	r.Remaining = max(p.remaining(s, now, p), 0)
 	r.ResetAfter = micros(p.resetAfter(s, now, p))
 	switch {
+	case r.Allowed && p.queue:
+		r.Delay = micros(p.delay(s, now, r.Charged))
 	case r.Allowed:
 	case p.never:
 		r.RetryAfter = Never
@@ -82,13 +91,12 @@ func (p *params) answer(r *Result, s state, now int64) {
 	}
 }
 
-// settle corrects a charge in a stored state. Without a change there is nothing
-// to write.
-func (p *params) settle(s state, now int64, ch charge) (settled state, changed bool) {
-	s, mended := p.at(s, now, p)
+// settle corrects a charge in what at returned. Without a change there is
+// nothing to write.
+func (p *params) settle(s state, mended bool, now int64, ch charge) (settled state, changed bool) {
 	if mended && ch.delta < 0 {
 		return s, true // nothing of the charge is in it
 	}
 	settled = p.correct(s, now, p, ch)
-	return settled, mended || settled != s
+	return settled, mended || settled.a != s.a || settled.b != s.b || settled.c != s.c
 }

@@ -14,7 +14,7 @@ type bucket struct{}
 func (bucket) at(s state, now int64, p *params) (state, bool) {
 	switch {
 	case s.a < now:
-		return state{a: now}, false
+		return s.notBefore(now), false
 	case s.a > now+p.fullW+p.period: // no clock that is right wrote this
 		return state{a: now + p.fullW, b: p.fullF}, true
 	case s.b >= p.rate: // written at a higher rate
@@ -37,6 +37,15 @@ func (p *params) later(s state, w, f int64) state {
 	return state{a: w, b: f}
 }
 
+// earlier moves TAT back, maybe before now.
+func (p *params) earlier(s state, w, f int64) state {
+	w, f = s.a-w, s.b-f
+	if f < 0 {
+		w, f = w-1, f+p.rate
+	}
+	return state{a: w, b: f}
+}
+
 // correct charges more up to one period beyond a whole bucket. It gives back at
 // most what the charge's time has not refilled since: a bucket that is given
 // back more would admit what it never held.
@@ -53,14 +62,18 @@ func (bucket) correct(s state, now int64, p *params, ch charge) state {
 	if chargeW -= max(now-ch.at, 0); chargeW < w || chargeW == w && chargeF < f {
 		w, f = chargeW, chargeF
 	}
-	if w < 0 || s == (state{a: now}) {
+	if w < 0 {
 		return s
 	}
-	w, f = s.a-w, s.b-f
-	if f < 0 {
-		w, f = w-1, f+p.rate
+	return p.earlier(s, w, f).notBefore(now)
+}
+
+// notBefore makes a state current again whose TAT was moved back.
+func (s state) notBefore(now int64) state {
+	if s.a < now {
+		return state{a: now}
 	}
-	return state{a: w, b: f}
+	return s
 }
 
 // clip bounds units to what a bucket and a period can hold together, so that
@@ -95,10 +108,4 @@ func (bucket) remaining(s state, now int64, p *params) int64 {
 	return int64(q)
 }
 
-func (bucket) resetAfter(s state, now int64, _ *params) int64 {
-	after := max(s.a-now, 0)
-	if s.a >= now && s.b > 0 {
-		after++
-	}
-	return after
-}
+func (bucket) resetAfter(s state, now int64, _ *params) int64 { return ceil(s) - now }

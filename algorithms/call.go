@@ -40,13 +40,11 @@ func (r *Redis) settleCall(corrections []correction) *call {
 	}
 	for i := range corrections {
 		c := &corrections[i]
-		args = c.appendStep(args, false)
+		args = append(c.appendStep(args, false), c.delta, c.charge.at)
 		if c.bucket {
 			w, f := c.refill(c.clip(max(c.delta, -c.delta)))
 			chargeW, chargeF := c.refill(c.clip(c.units))
-			args = append(args, c.delta, w, f, chargeW, chargeF, c.charge.at)
-		} else {
-			args = append(args, c.delta, c.charge.at-c.charge.at%c.period)
+			args = append(args, w, f, chargeW, chargeF)
 		}
 	}
 	return &call{settleScript, args}

@@ -29,7 +29,7 @@ func prepareSettle(cost int64, charged []Result, source Source) ([]correction, e
 		}
 		cs = append(cs, correction{
 			params: paramsOf(&res.Check),
-			charge: charge{units: res.Charged, delta: cost - res.Charged, at: res.At.UnixMicro()},
+			charge: charge{units: res.Charged, delta: cost - res.Charged, at: res.At.Add(res.Delay).UnixMicro()},
 			check:  res.Check,
 			index:  i,
 		})

@@ -10,7 +10,10 @@
 //
 //	fixed_window    at most Rate units in each window of Period, aligned to the Unix epoch
 //	sliding_window  as fixed_window, with the last window's count weighted by its share still in view
+//	sliding_log     at most Rate units in any span of Period: exact, with an entry for each request
 //	token_bucket    up to Burst units at once, refilled at Rate per Period
+//	leaky_bucket    a queue of up to Burst, served one by one at Rate per Period
+//	gcra            token_bucket in another form
 //
 // All arithmetic is in whole numbers: Unix microseconds and units, and for the
 // bucket a fraction of a microsecond with the rate as its denominator. Each

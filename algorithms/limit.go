@@ -23,9 +23,21 @@ const (
 	// the share of the previous window that is still in view. It assumes that
 	// the previous window's units came evenly. Constant memory; the default.
 	SlidingWindow Algorithm = "sliding_window"
+	// SlidingLog remembers when each request came and counts those of the last
+	// period: exact, at the price of an entry for each admitted request. Rate is
+	// at most 10,000.
+	SlidingLog Algorithm = "sliding_log"
 	// TokenBucket holds up to Burst tokens, refilled at Rate per Period; each
 	// unit takes one. Any period admits at most Burst + Rate units.
 	TokenBucket Algorithm = "token_bucket"
+	// LeakyBucket queues requests and serves them one by one, Period/Rate apart:
+	// an admitted request has a Delay to wait. Burst is how many may be in the
+	// queue, the one being served included; required. nginx' limit_req with
+	// burst=N is Burst N+1; with nodelay it is [GCRA].
+	LeakyBucket Algorithm = "leaky_bucket"
+	// GCRA is the generic cell rate algorithm of ITU-T I.371, which decides as
+	// [TokenBucket] does.
+	GCRA Algorithm = "gcra"
 )
 
 // A Limit is how much is allowed: Rate units in each Period.
@@ -35,7 +47,7 @@ const (
 type Limit struct {
 	Rate      int64         // units in each Period; at least 1
 	Period    time.Duration // whole microseconds; at least 1 µs
-	Burst     int64         // buckets only: units that may come at once; 0 means Rate
+	Burst     int64         // buckets only: units that may come at once; 0 means Rate (leaky_bucket: required)
 	Algorithm Algorithm     // "" means SlidingWindow
 }
 
@@ -63,10 +75,10 @@ func (l Limit) Quota() int64 {
 
 // The bounds inside which doubles, all that Lua has, are exact.
 const (
-	maxExact    = 1 << 53   // products and sums of units
-	maxDuration = 1 << 52   // microseconds: a period, twice the time to refill a bucket
-	maxRate     = 94906265  // largest rate whose square is below maxExact
-	maxUnits    = 1<<53 - 1 // a count that a stored state may hold
+	maxExact    = 1 << 53  // products and sums of units
+	maxDuration = 1 << 52  // microseconds: a period, twice the time to refill a bucket
+	maxRate     = 94906265 // largest rate whose square is below maxExact
+	maxLog      = 10_000   // units in a sliding_log: it has an entry for each
 )
 
 // Validate reports everything that is wrong with the limit, or nil. Its errors
@@ -74,7 +86,8 @@ const (
 //
 // Beside plain mistakes it refuses what whole numbers below 2^53 cannot
 // represent, since Redis computes in doubles: Rate² and (Burst+1)·Rate must be
-// below 2^53, Period and twice the time to refill Burst below 2^52 µs.
+// below 2^53, Period and twice the time to refill Burst below 2^52 µs. For
+// sliding_log Rate must be at most 10,000.
 func (l Limit) Validate() error {
 	if l.ok() {
 		return nil
@@ -104,6 +117,10 @@ func (l Limit) Validate() error {
 		bad("burst must not be negative, got %d", l.Burst)
 	case l.Burst > 0 && !a.bucket:
 		bad("burst is for buckets, not for %s; leave it 0 or use %s", a.name, TokenBucket)
+	case l.Burst == 0 && a.queue:
+		bad("burst is required for %s: how many may be in the queue, the one being served included", a.name)
+	case a.name == SlidingLog && l.Rate > maxLog:
+		bad("rate must be at most %d for %s, which remembers each request; got %d: use %s", maxLog, a.name, l.Rate, SlidingWindow)
 	case len(errs) == 0 && !l.fits():
 		bad("burst %d at %d per %s: (burst+1)·rate must be below 2^53 and twice the time to refill the burst below 2^52 µs", l.Quota(), l.Rate, l.Period)
 	}
@@ -115,7 +132,8 @@ func (l Limit) ok() bool {
 	a, known := lookup(l.Algorithm)
 	return known && l.Rate >= 1 && l.Rate <= maxRate &&
 		l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < maxDuration &&
-		l.Burst >= 0 && (l.Burst == 0 || a.bucket) && l.fits()
+		l.Burst >= 0 && (l.Burst == 0 || a.bucket) && (l.Burst > 0 || !a.queue) &&
+		(l.Rate <= maxLog || a.name != SlidingLog) && l.fits()
 }
 
 // fits reports whether a full bucket is inside the exact range.

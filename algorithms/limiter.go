@@ -80,6 +80,7 @@ type Result struct {
 	Remaining  int64         // units left
 	RetryAfter time.Duration // until Cost units are free; 0 when Allowed; Never if they never will be
 	ResetAfter time.Duration // until all units are free
+	Delay      time.Duration // leaky_bucket: wait this long before serving
 	At         time.Time     // when it was decided, on the deciding clock
 	Err        error         // why this check could not be decided; nil where it was
 }
@@ -110,6 +111,18 @@ func (d Decision) RetryAfter() time.Duration {
 	for i := range d.Results {
 		if r := &d.Results[i]; r.denies() {
 			longest = max(longest, r.RetryAfter)
+		}
+	}
+	return longest
+}
+
+// Delay is how long to wait before serving an admitted request: the longest
+// Delay of its enforced checks, 0 if it was denied.
+func (d Decision) Delay() time.Duration {
+	var longest time.Duration
+	for i := range d.Results {
+		if r := &d.Results[i]; d.Allowed && !r.Check.Shadow {
+			longest = max(longest, r.Delay)
 		}
 	}
 	return longest

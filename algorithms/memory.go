@@ -79,7 +79,7 @@ func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, p
 	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
 	for i := range checks {
 		p, pl, res := &ps[i], &places[i], &d.Results[i]
-		current, mended := p.at(pl.load(now), now, p)
+		current, mended := pl.load(now, p)
 		if mended {
 			pl.store(current, now, p, m.most)
 		}
@@ -115,8 +115,13 @@ func (m *Memory) settle(c *correction) {
 	pl := m.place(&c.check, &c.params)
 	pl.shard.mu.Lock()
 	defer pl.shard.mu.Unlock()
-	now := m.now()
-	if settled, changed := c.settle(pl.load(now), now, c.charge); changed {
+	m.settleAt(m.now(), c, &pl)
+}
+
+// settleAt is the twin of lua/settle.lua.
+func (m *Memory) settleAt(now int64, c *correction, pl *place) {
+	current, mended := pl.load(now, &c.params)
+	if settled, changed := c.settle(current, mended, now, c.charge); changed {
 		pl.store(settled, now, &c.params, m.most)
 	}
 }

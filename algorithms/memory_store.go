@@ -3,6 +3,7 @@ package algorithms
 import (
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -26,7 +27,7 @@ type memoryShard struct {
 type memoryKey struct {
 	rule, key string
 	period    int64
-	algorithm int64
+	algorithm *algorithm
 }
 
 type entry struct {
@@ -53,7 +54,7 @@ func (m *Memory) place(c *Check, p *params) place {
 	}
 	hash := maphash.String(m.seed, key)
 	return place{
-		key:   memoryKey{c.Rule, key, p.period, p.code},
+		key:   memoryKey{c.Rule, key, p.period, p.algorithm},
 		hash:  hash,
 		shard: &m.shards[hash%memoryShards],
 	}
@@ -81,23 +82,29 @@ func (m *Memory) unlock(locked lockedShards) {
 	}
 }
 
-// load finds the place's stored state. A key without an entry is bound by the
-// count that it shares, if it ever had to.
-func (pl *place) load(now int64) state {
-	if pl.entry = pl.shard.entries[pl.key]; pl.entry != nil {
+// load finds the place's state as it stands at now. A key without an entry is
+// bound by the count that it shares, if it ever had to.
+func (pl *place) load(now int64, p *params) (current state, mended bool) {
+	e := pl.shard.entries[pl.key]
+	if pl.entry = e; e != nil {
 		// Another check of this request may need room, but not this one's.
-		pl.entry.until = max(pl.entry.until, now+1)
-		return pl.entry.state
+		e.until = max(e.until, now+1)
+	} else if e = pl.shard.shared[pl.sharedKey()]; e == nil {
+		return p.at(state{}, now, p)
 	}
-	if shared := pl.shard.shared[pl.sharedKey()]; shared != nil {
-		return shared.state
+	current, mended = p.at(e.state, now, p)
+	if len(current.log) < len(e.log) {
+		e.state = current // what has left a log is gone for good, as in Redis
 	}
-	return state{}
+	return current, mended
 }
 
 // store remembers a state until it equals a key never seen.
 func (pl *place) store(s state, now int64, p *params, most int) {
 	e := pl.entry
+	if e == nil {
+		s.log = slices.Clone(s.log) // it may be the shared count's
+	}
 	switch {
 	case e != nil:
 	case pl.shard.hasRoom(now, most):

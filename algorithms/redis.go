@@ -167,7 +167,7 @@ func answers(checks []Check, ps []params, reply []int64, charge bool) Decision {
 	return d
 }
 
-func stateOf(reply []int64) state { return state{reply[0], reply[1], reply[2]} }
+func stateOf(reply []int64) state { return state{a: reply[0], b: reply[1], c: reply[2]} }
 
 // Settle implements [Counter].
 func (r *Redis) Settle(ctx context.Context, cost int64, charged ...Result) error {

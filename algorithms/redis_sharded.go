@@ -60,7 +60,6 @@ func (r *Redis) giveBack(ctx context.Context, results []Result) {
 		now := replies[i][0]
 		res := &results[c.index]
 		res.Charged, res.At = 0, time.UnixMicro(now)
-		current, _ := c.step.at(stateOf(replies[i][1:]), now, &c.params)
-		c.answer(res, current, now)
+		c.answer(res, stateOf(replies[i][1:]), now)
 	}
 }

@@ -12,6 +12,9 @@ var fixedWindowLua string
 //go:embed lua/sliding_window.lua
 var slidingWindowLua string
 
+//go:embed lua/sliding_log.lua
+var slidingLogLua string
+
 //go:embed lua/bucket.lua
 var bucketLua string
 
@@ -31,7 +34,7 @@ var (
 )
 
 func newScript(main string) *script {
-	text := fixedWindowLua + slidingWindowLua + bucketLua + main
+	text := fixedWindowLua + slidingWindowLua + slidingLogLua + bucketLua + main
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }

@@ -21,7 +21,11 @@ func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {
 	t.Helper()
 	for i := range table {
 		t.Run(string(table[i].name), func(t *testing.T) {
-			f(t, Limit{Rate: 5, Period: time.Minute, Algorithm: table[i].name})
+			l := Limit{Rate: 5, Period: time.Minute, Algorithm: table[i].name}
+			if table[i].queue {
+				l.Burst = 5
+			}
+			f(t, l)
 		})
 	}
 }
@@ -172,8 +176,10 @@ func promise(l Limit, from, span int64) int64 {
 	switch l.Algorithm {
 	case FixedWindow, SlidingWindow: // each aligned window on its own
 		return windows * l.Rate
-	case TokenBucket:
+	case TokenBucket, LeakyBucket, GCRA:
 		return l.Quota() + span*l.Rate/period
+	case SlidingLog: // spans shorter than a period hold one limit, and so on
+		return (span/period + 1) * l.Rate
 	}
 	panic(fmt.Sprint("no promise of ", l.Algorithm))
 }

@@ -44,9 +44,13 @@ type Config struct {
 	// Retry-After and what Headers sets are already there.
 	Denied func(http.ResponseWriter, *http.Request, algorithms.Decision)
 
-	// Observe sees every decision, before the response; nil means nobody does.
-	// It runs on the request's goroutine.
+	// Observe sees every decision of Handler and Take, before the response; nil
+	// means nobody does. It runs on the request's goroutine.
 	Observe func(*http.Request, algorithms.Decision)
+
+	// MaxWaiting bounds the requests that wait for their turn in a leaky_bucket,
+	// over all keys; 0 means 10,000. What would be one more is denied.
+	MaxWaiting int
 
 	// Logger hears of mistakes and outages; nil means slog.Default().
 	Logger *slog.Logger
@@ -61,6 +65,7 @@ type Middleware struct {
 	denied  func(http.ResponseWriter, *http.Request, algorithms.Decision)
 	observe func(*http.Request, algorithms.Decision)
 	logger  *slog.Logger
+	queue   queue
 	failed  sampler
 }
 
@@ -70,6 +75,9 @@ type Middleware struct {
 func New(c Config) (*Middleware, error) {
 	rules, err := compile(c.Rules)
 	except, exceptErr := compilePatterns("except", c.Except)
+	if c.MaxWaiting < 0 {
+		exceptErr = errors.Join(exceptErr, fmt.Errorf("middleware: max waiting: must not be negative, got %d", c.MaxWaiting))
+	}
 	if err := errors.Join(validateLimiter(c.Limiter), err, exceptErr); err != nil {
 		return nil, err
 	}
@@ -78,6 +86,7 @@ func New(c Config) (*Middleware, error) {
 		headers: c.Headers,
 		denied:  c.Denied,
 		observe: c.Observe,
+		queue:   queue{most: int64(cmp.Or(c.MaxWaiting, 10_000))},
 		logger:  cmp.Or(c.Logger, slog.Default()),
 	}
 	if m.headers == nil {
@@ -106,9 +115,13 @@ func (m *Middleware) SetRules(rules []Rule) error {
 // Handler wraps next. A request that no rule applies to goes through untouched.
 // For the others the response headers are set first; next finds the decision by
 // [FromContext].
+//
+// A request that a leaky_bucket delays waits here for its turn, unless its
+// client leaves, or its context's deadline comes earlier: then it is denied at
+// once.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d, err := m.Take(r)
+		d, err := m.decide(r, m.limiter.Take)
 		switch {
 		case err != nil:
 			// Nobody could say whether this is over: it must not pass unlimited.
@@ -119,11 +132,21 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		delay := d.Delay()
+		if delay > 0 && !m.queue.enter(r.Context(), delay) {
+			d = m.tooLate(r.Context(), d)
+			delay = 0
+		}
+		m.see(r, d)
 		m.headers(w.Header(), d)
 		if !d.Allowed {
 			headers.RetryAfter(w.Header(), d)
 			m.denied(w, r, d)
 			return
+		}
+		if delay > 0 && !m.queue.wait(r.Context(), delay) {
+			m.giveBack(r.Context(), d)
+			return // nobody is there to answer
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), decisionKey{}, d)))
 	})
@@ -131,13 +154,23 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 
 // Take charges the rules that match a request and returns the decision, which
 // is allowed and has no results where none applies. It is for what is no
-// request of its own, such as a message inside a connection; Handler calls it
-// for requests.
+// request of its own, such as a message inside a connection. It does not wait:
+// the caller has to wait out the decision's Delay, if it has one.
 //
 // Its error says that a key function failed or that a check is invalid. The
 // request must not pass then.
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
-	return m.decide(r, m.limiter.Take)
+	d, err := m.decide(r, m.limiter.Take)
+	if err == nil && len(d.Results) > 0 {
+		m.see(r, d)
+	}
+	return d, err
+}
+
+func (m *Middleware) see(r *http.Request, d algorithms.Decision) {
+	if m.observe != nil {
+		m.observe(r, d)
+	}
 }
 
 // Peek returns what Take would, and charges nothing. If the limiter is no
@@ -161,9 +194,6 @@ func (m *Middleware) decide(r *http.Request, ask func(context.Context, ...algori
 	d, err := ask(r.Context(), checks...)
 	if err != nil {
 		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
-	}
-	if m.observe != nil {
-		m.observe(r, d)
 	}
 	return d, nil
 }

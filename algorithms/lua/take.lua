@@ -5,7 +5,9 @@
 -- Returns  now in µs; then for each check 1 or 0 (has it room?) and its state: after the charge
 --          if it was charged, before it otherwise
 -- Numbers go to redis.call only through string.format('%d'): Lua's own conversion keeps 14 digits.
-local steps, arguments = { fixed_window, sliding_window, bucket }, { 3, 3, 6 }
+local steps = { fixed_window, sliding_window, sliding_log, bucket, bucket }
+local arguments = { 3, 3, 3, 6, 6 }
+local writes = { nil, nil, write_log, nil, nil }
 local call, format = redis.call, string.format
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -25,26 +27,31 @@ for i = 1, #KEYS do
       return redis.error_reply('ERR no state of a limit at key ' .. KEYS[i])
     end
   end
-  local r, s = 4 * i - 2, 6 * i - 5
+  local r, s = 4 * i - 2, 8 * i - 7
   local ok, mended, ttl
-  ok, mended, ttl, reply[r + 1], reply[r + 2], reply[r + 3], after[s + 3], after[s + 4], after[s + 5] =
-    steps[place](a, b, c, now, p + 1)
-  reply[r], after[s], after[s + 1], after[s + 2] = ok and 1 or 0, ok, mended, ttl
+  ok, mended, ttl, reply[r + 1], reply[r + 2], reply[r + 3], after[s + 5], after[s + 6], after[s + 7] =
+    steps[place](a, b, c, now, p + 1, KEYS[i])
+  reply[r], after[s], after[s + 1], after[s + 2], after[s + 3], after[s + 4] = ok and 1 or 0, ok, mended, ttl, place, p + 1
   admit = admit and (ok or shadow)
   p = p + 1 + arguments[place]
 end
 
 local charge = admit and ARGV[1] == '1'
 for i = 1, #KEYS do
-  local r, s = 4 * i - 2, 6 * i - 5
-  local charged = charge and after[s]
+  local r, s = 4 * i - 2, 8 * i - 7
+  local charged, mended = charge and after[s], after[s + 1]
   if charged then
-    reply[r + 1], reply[r + 2], reply[r + 3] = after[s + 3], after[s + 4], after[s + 5]
+    reply[r + 1], reply[r + 2], reply[r + 3] = after[s + 5], after[s + 6], after[s + 7]
   end
-  if charged or after[s + 1] then
-    -- The longest that any clock of this server lags behind now, and a millisecond more.
-    call('SET', KEYS[i], format('%d %d %d', reply[r + 1], reply[r + 2], reply[r + 3]),
-      'PX', format('%d', math.floor((after[s + 2] + 999) / 1000) + 1))
+  if charged or mended then
+    local key, write = KEYS[i], writes[after[s + 3]]
+    local ttl = format('%d', math.floor((after[s + 2] + 999) / 1000) + 1)
+    if write then
+      write(key, mended, reply[r + 1], reply[r + 2], reply[r + 3], after[s + 4])
+      call('PEXPIRE', key, ttl)
+    else
+      call('SET', key, format('%d %d %d', reply[r + 1], reply[r + 2], reply[r + 3]), 'PX', ttl)
+    end
   end
 end
 return reply

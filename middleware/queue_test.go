@@ -1,0 +1,160 @@
+package middleware_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// queueOf is a leaky bucket of 5 a second, and beside it an ordinary rule.
+func queueOf(t testing.TB, burst int64, maxWaiting int) *ratelimit.Middleware {
+	t.Helper()
+	return mustNew(t, ratelimit.Config{
+		Limiter: new(algorithms.Memory),
+		Rules: []ratelimit.Rule{
+			{Name: "wide", Key: keyfunc.IP, Limit: algorithms.PerHour(1000)},
+			{Name: "queue", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Second, Burst: burst, Algorithm: algorithms.LeakyBucket}},
+		},
+		MaxWaiting: maxWaiting,
+	})
+}
+
+func TestRequestsWaitForTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := queueOf(t, 10, 0)
+		begin := time.Now()
+		var mu sync.Mutex
+		served := map[time.Duration]int{}
+		h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			served[time.Since(begin)]++
+		}))
+		var wg sync.WaitGroup
+		denied := 0
+		for range 15 {
+			wg.Go(func() {
+				if w := serve(h, "GET /"); w.Code == http.StatusTooManyRequests {
+					mu.Lock()
+					defer mu.Unlock()
+					denied++
+					if since := time.Since(begin); since != 0 || w.Header().Get("Retry-After") != "1" {
+						t.Errorf("denied after %s, Retry-After %s", since, w.Header().Get("Retry-After"))
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if denied != 5 || len(served) != 10 {
+			t.Errorf("%d denied, served at %v", denied, served)
+		}
+		for i := range 10 {
+			if at := time.Duration(i) * 200 * time.Millisecond; served[at] != 1 {
+				t.Errorf("%d served at %s", served[at], at)
+			}
+		}
+	})
+}
+
+func TestADelayBeyondTheDeadlineIsADenialAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := queueOf(t, 10, 0)
+		h := m.Handler(ok)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		for range 6 { // the next one's turn is in 1.2s
+			if _, err := m.Take(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r.WithContext(ctx))
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" || time.Since(begin) != 0 {
+			t.Errorf("%d, Retry-After %s after %s", w.Code, w.Header().Get("Retry-After"), time.Since(begin))
+		}
+		untouched(t, m, r, 1.2, 994)
+	})
+}
+
+// untouched checks that six requests were charged, and what the next would get.
+func untouched(t *testing.T, m *ratelimit.Middleware, r *http.Request, seconds float64, wide int64) {
+	t.Helper()
+	d, err := m.Peek(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := d.Delay().Seconds(); got != seconds || d.Results[0].Remaining != wide {
+		t.Errorf("a turn in %gs and %d left of wide, want %gs and %d", got, d.Results[0].Remaining, seconds, wide)
+	}
+}
+
+func TestAClientThatLeavesGivesItsTurnBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := queueOf(t, 10, 0)
+		reached := false
+		h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		for range 6 {
+			if _, err := m.Take(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(500*time.Millisecond, cancel)
+		h.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+		if reached {
+			t.Error("the handler ran for a client that had left")
+		}
+		untouched(t, m, r, 0.7, 994)
+	})
+}
+
+func TestWaitingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := queueOf(t, 100, 3)
+		h := m.Handler(ok)
+		codes := make(chan int, 10)
+		for range 10 {
+			go func() { codes <- serve(h, "GET /").Code }()
+		}
+		synctest.Wait()
+		count := map[int]int{}
+		for range 10 {
+			count[<-codes]++
+		}
+		// One is served at once and three wait.
+		if count[http.StatusNoContent] != 4 || count[http.StatusTooManyRequests] != 6 {
+			t.Errorf("%v", count)
+		}
+		if w := serve(h, "GET /"); w.Code != http.StatusNoContent {
+			t.Errorf("when they are gone: %d", w.Code)
+		}
+	})
+}
+
+func TestTheLongestDelayIsWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := func(name string, rate int64) ratelimit.Rule {
+			return ratelimit.Rule{Name: name, Key: keyfunc.IP, Limit: algorithms.Limit{Rate: rate, Period: time.Minute, Burst: 9, Algorithm: algorithms.LeakyBucket}}
+		}
+		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{queue("fast", 60), queue("slow", 6)}})
+		h := m.Handler(ok)
+		begin := time.Now()
+		for i := range 4 {
+			serve(h, "GET /")
+			if got, want := time.Since(begin), time.Duration(i)*10*time.Second; got != want {
+				t.Errorf("request %d served after %s, want %s", i, got, want)
+			}
+		}
+	})
+}
