@@ -19,6 +19,10 @@ type step interface {
 	at(s state, now int64, p *params) (current state, mended bool)
 	// take charges the cost to a current state, if it has room.
 	take(s state, now int64, p *params) (charged state, ok bool)
+	// charged is where a charge is to be found in the state: the window, the
+	// entry or the time that it was charged to, which a clock that stepped back
+	// makes a later one than At.
+	charged(r *Result, p *params) int64
 	// correct corrects a charge in a current state.
 	correct(s state, now int64, p *params, ch charge) state
 	// retryAfter is how long until a current state that has no room has it.
@@ -34,7 +38,8 @@ type step interface {
 type charge struct {
 	units int64 // what was charged
 	delta int64 // by how much to correct it: negative gives back
-	at    int64 // when it was charged; leaky_bucket: when its slot begins
+	at    int64 // to when it was charged; see step.charged
+	frac  int64 // leaky_bucket: the fraction of that, over the rate
 }
 
 // An algorithm is a row of the table that a new one is added to.
@@ -82,7 +87,7 @@ func (p *params) answer(r *Result, s state, now int64) {
 	r.ResetAfter = micros(p.resetAfter(s, now, p))
 	switch {
 	case r.Allowed && p.queue:
-		r.Delay = micros(p.delay(s, now, r.Charged))
+		r.Delay, r.fraction = p.delay(s, now, r.Charged)
 	case r.Allowed:
 	case p.never:
 		r.RetryAfter = Never

@@ -46,6 +46,8 @@ func (p *params) earlier(s state, w, f int64) state {
 	return state{a: w, b: f}
 }
 
+func (bucket) charged(r *Result, _ *params) int64 { return r.At.UnixMicro() }
+
 // correct charges more up to one period beyond a whole bucket. It gives back at
 // most what the charge's time has not refilled since: a bucket that is given
 // back more would admit what it never held.

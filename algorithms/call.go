@@ -44,7 +44,7 @@ func (r *Redis) settleCall(corrections []correction) *call {
 		if c.bucket {
 			w, f := c.refill(c.clip(max(c.delta, -c.delta)))
 			chargeW, chargeF := c.refill(c.clip(c.units))
-			args = append(args, w, f, chargeW, chargeF)
+			args = append(args, w, f, chargeW, chargeF, c.frac)
 		}
 	}
 	return &call{settleScript, args}

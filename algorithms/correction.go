@@ -27,9 +27,10 @@ func prepareSettle(cost int64, charged []Result, source Source) ([]correction, e
 		if err := res.Check.Validate(); err != nil {
 			return nil, err
 		}
+		p := paramsOf(&res.Check)
 		cs = append(cs, correction{
-			params: paramsOf(&res.Check),
-			charge: charge{units: res.Charged, delta: cost - res.Charged, at: res.At.Add(res.Delay).UnixMicro()},
+			params: p,
+			charge: charge{units: res.Charged, delta: cost - res.Charged, at: p.charged(res, &p), frac: res.fraction},
 			check:  res.Check,
 			index:  i,
 		})

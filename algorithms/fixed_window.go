@@ -23,6 +23,10 @@ func (fixedWindow) take(s state, _ int64, p *params) (state, bool) {
 	return state{a: s.a, b: s.b + p.cost}, s.b+p.cost <= p.rate
 }
 
+func (fixedWindow) charged(r *Result, p *params) int64 {
+	return r.At.UnixMicro() + r.ResetAfter.Microseconds() - p.period
+}
+
 func (fixedWindow) correct(s state, _ int64, p *params, ch charge) state {
 	return p.correctWindow(s, ch)
 }
@@ -42,12 +46,12 @@ func (fixedWindow) resetAfter(s state, now int64, p *params) int64 {
 // that was charged, wherever that is kept now, and charges more to the current
 // one: up to one period's worth beyond the rate, and inside the exact range.
 func (p *params) correctWindow(s state, ch charge) state {
-	switch begin := ch.at - ch.at%p.period; {
+	switch {
 	case ch.delta > 0:
 		s.b += min(ch.delta, max(s.b, min(2*p.rate, maxRate))-s.b)
-	case s.a == begin:
+	case s.a == ch.at:
 		s.b = max(s.b+ch.delta, 0)
-	case s.a == begin+p.period: // sliding_window: rolled since
+	case s.a == ch.at+p.period: // sliding_window: rolled since
 		s.c = max(s.c+ch.delta, 0)
 	}
 	return s

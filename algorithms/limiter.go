@@ -83,6 +83,8 @@ type Result struct {
 	Delay      time.Duration // leaky_bucket: wait this long before serving
 	At         time.Time     // when it was decided, on the deciding clock
 	Err        error         // why this check could not be decided; nil where it was
+
+	fraction int64 // leaky_bucket: of the µs At+Delay, over Rate: exactly when the slot begins
 }
 
 // denies reports whether the result denies its request.

@@ -1,21 +1,24 @@
 package algorithms
 
+import "time"
+
 // queue is the bucket read as nginx' limit_req reads it: TAT is the end of the
 // last slot that was given away, and a request is served when its own begins.
 //
 // State and admission are the bucket's. Twin: lua/bucket.lua.
 type queue struct{ bucket }
 
+// charged is when the slot begins, rounded up.
+func (queue) charged(r *Result, _ *params) int64 { return r.At.UnixMicro() + r.Delay.Microseconds() }
+
 // correct gives a slot back only while it is the last: others were told when
-// theirs begin. The slot is known by when it begins, in whole microseconds,
-// which tells slots apart unless they are shorter than that.
+// theirs begin.
 func (q queue) correct(s state, now int64, p *params, ch charge) state {
 	if ch.delta > 0 {
 		return q.bucket.correct(s, now, p, ch)
 	}
 	w, f := p.refill(p.clip(ch.units))
-	begin := p.earlier(s, w, f)
-	if w < 1 || ceil(begin) != ch.at {
+	if begin := p.earlier(s, w, f); ceil(begin) != ch.at || begin.b != ch.frac {
 		return s
 	}
 	w, f = p.refill(p.clip(-ch.delta))
@@ -23,12 +26,12 @@ func (q queue) correct(s state, now int64, p *params, ch charge) state {
 }
 
 // delay is how long until the slot begins that a request gets, or got if it
-// was charged.
-func (p *params) delay(s state, now, charged int64) int64 {
+// was charged; and the fraction of that microsecond.
+func (p *params) delay(s state, now, charged int64) (time.Duration, int64) {
 	if charged > 0 {
 		s = p.earlier(s, p.costW, p.costF)
 	}
-	return ceil(s) - now
+	return micros(ceil(s) - now), s.b
 }
 
 // ceil is the first whole microsecond that is not before TAT.

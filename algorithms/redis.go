@@ -143,31 +143,8 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 	if err != nil {
 		return Decision{}, err
 	}
-	if len(reply) != 1+4*len(checks) {
-		return Decision{}, fmt.Errorf("script answered %d numbers for %d checks", len(reply), len(checks))
-	}
-	return answers(checks, ps, reply, charge), nil
+	return answers(checks, ps, reply, charge)
 }
-
-// answers turns the reply of take.lua into a decision.
-func answers(checks []Check, ps []params, reply []int64, charge bool) Decision {
-	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
-	for i := range checks {
-		res := &d.Results[i]
-		*res = Result{Check: checks[i], Source: SourceRedis, Allowed: reply[1+4*i] == 1, At: time.UnixMicro(reply[0])}
-		d.Allowed = d.Allowed && !res.denies()
-	}
-	for i := range checks {
-		res := &d.Results[i]
-		if charge && d.Allowed && res.Allowed {
-			res.Charged = ps[i].cost
-		}
-		ps[i].answer(res, stateOf(reply[2+4*i:]), reply[0])
-	}
-	return d
-}
-
-func stateOf(reply []int64) state { return state{a: reply[0], b: reply[1], c: reply[2]} }
 
 // Settle implements [Counter].
 func (r *Redis) Settle(ctx context.Context, cost int64, charged ...Result) error {
@@ -200,8 +177,8 @@ func (r *Redis) settle(ctx context.Context, corrections []correction) ([][]int64
 	if err != nil {
 		return nil, err
 	}
-	if len(reply) != 1+3*len(corrections) {
-		return nil, fmt.Errorf("script answered %d numbers for %d charges", len(reply), len(corrections))
+	if err := checkReply(reply, 3, len(corrections)); err != nil {
+		return nil, err
 	}
 	replies := make([][]int64, len(corrections))
 	for i := range replies {

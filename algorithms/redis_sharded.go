@@ -2,7 +2,6 @@ package algorithms
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -23,14 +22,15 @@ func (r *Redis) decideSharded(ctx context.Context, charge bool, checks []Check, 
 	denied, answered := false, false
 	for i := range checks {
 		res := &d.Results[i]
-		if errs[i] == nil && len(replies[i]) != 5 {
-			errs[i] = fmt.Errorf("script answered %d numbers for a check", len(replies[i]))
+		var one Decision
+		if errs[i] == nil {
+			one, errs[i] = answers(checks[i:i+1], ps[i:i+1], replies[i], charge)
 		}
 		if errs[i] != nil {
 			*res = Result{Check: checks[i], Source: SourceRedis, Err: errs[i]}
 		} else {
 			answered = true
-			*res = answers(checks[i:i+1], ps[i:i+1], replies[i], charge).Results[0]
+			*res = one.Results[0]
 			denied = denied || res.denies()
 		}
 		d.Allowed = d.Allowed && !res.denies()
@@ -54,12 +54,12 @@ func (r *Redis) giveBack(ctx context.Context, results []Result) {
 	replies, _ := r.settle(ctx, corrections)
 	for i := range corrections {
 		c := &corrections[i]
-		if len(replies) <= i || len(replies[i]) != 4 {
+		if len(replies) <= i || checkReply(replies[i], 3, 1) != nil {
 			continue
 		}
 		now := replies[i][0]
 		res := &results[c.index]
 		res.Charged, res.At = 0, time.UnixMicro(now)
-		c.answer(res, stateOf(replies[i][1:]), now)
+		c.answer(res, c.stateOf(replies[i][1:], now), now)
 	}
 }

@@ -53,6 +53,10 @@ func (s *state) append(now, units int64) state {
 	return state{a: s.a + units, c: now, log: append(s.log, logEntry{now, units})}
 }
 
+func (slidingLog) charged(r *Result, p *params) int64 {
+	return r.At.UnixMicro() + r.ResetAfter.Microseconds() - p.period
+}
+
 // correct gives back to the entry of the charge. One without units that is the
 // last goes, so that nothing waits for it.
 func (slidingLog) correct(s state, now int64, p *params, ch charge) state {

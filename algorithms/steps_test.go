@@ -11,11 +11,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
-const (
-	someTime = int64(1_795_000_000_000_000) // µs
-	year     = int64(365 * 24 * time.Hour / time.Microsecond)
-)
-
 // each runs a test for every algorithm at 5 a minute.
 func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {
 	t.Helper()
@@ -28,11 +23,6 @@ func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {
 			f(t, l)
 		})
 	}
-}
-
-// takeAt takes one unit on a model at a time.
-func takeAt(m *Memory, us int64, l Limit) Result {
-	return modelAt(m, us, true, []Check{{Rule: "r", Key: "k", Limit: l}}).Results[0]
 }
 
 // A clock that was a year ahead must not deny for a year.

@@ -1,16 +1,16 @@
 -- Corrects charges: twin of params.settle in algorithm.go and of the correct methods.
 -- KEYS     one for each charge
 -- ARGV     for each charge the place of its step, the step's arguments, and the correction's: delta
---          (units; negative gives back), when it was charged, and for buckets the time that delta's
---          units take to refill and that the charge's took, each in two parts like TAT
+--          (units; negative gives back), to when it was charged (step.charged), and for buckets the time that delta's
+--          units take to refill and that the charge's took, each in two parts like TAT, and the
+--          fraction of when it was charged (leaky_bucket: when its slot begins)
 -- Returns  now in µs; then for each charge its key's state
 local call, format, max, min = redis.call, string.format, math.max, math.min
 
 -- Each correction returns the state that it leaves.
 local function correct_window(start, used, last, _, step, p)
   local rate, period = tonumber(ARGV[step]), tonumber(ARGV[step + 1])
-  local delta = tonumber(ARGV[p])
-  local begin = ARGV[p + 1] - ARGV[p + 1] % period
+  local delta, begin = tonumber(ARGV[p]), tonumber(ARGV[p + 1])
   if delta > 0 then
     used = used + min(delta, max(used, min(2 * rate, 94906265)) - used)
   elseif start == begin then
@@ -112,7 +112,7 @@ local function correct_queue(w, f, c, now, step, p)
   if begin_f > 0 then
     begin_w = begin_w + 1
   end
-  if cw >= 1 and begin_w == tonumber(ARGV[p + 1]) then
+  if begin_w == tonumber(ARGV[p + 1]) and begin_f == tonumber(ARGV[p + 6]) then
     w, f = earlier(w, f, tonumber(ARGV[p + 2]), tonumber(ARGV[p + 3]), rate, now)
   end
   return w, f, c
@@ -121,7 +121,7 @@ end
 local steps = { fixed_window, sliding_window, sliding_log, bucket, bucket }
 local arguments = { 3, 3, 3, 6, 6 }
 local corrections = { correct_window, correct_window, correct_log, correct_bucket, correct_queue }
-local more = { 2, 2, 2, 6, 6 }
+local more = { 2, 2, 2, 7, 7 }
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local stored = call('MGET', unpack(KEYS))

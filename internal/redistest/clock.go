@@ -42,6 +42,13 @@ func (c *Clock) Now() time.Time { return time.UnixMicro(c.micros.Load()) }
 // commands and of replication.
 func StartWithClock(tb testing.TB, args ...string) (*Server, *Clock) {
 	tb.Helper()
+	clock, env, clockArgs := clockFor(tb)
+	return start(tb, tb.TempDir(), freePort, env, append(clockArgs, args...)), clock
+}
+
+// clockFor makes a clock, and what a server needs to go by it.
+func clockFor(tb testing.TB) (clock *Clock, env, args []string) {
+	tb.Helper()
 	if runtime.GOOS != "linux" {
 		missing(tb, noLinux)
 	}
@@ -49,7 +56,6 @@ func StartWithClock(tb testing.TB, args ...string) (*Server, *Clock) {
 	dir := tb.TempDir()
 	shim, page := filepath.Join(dir, "clock.so"), filepath.Join(dir, "clock")
 
-	var clock *Clock
 	var err error
 	outside(func() {
 		if clock, err = newClock(page); err == nil {
@@ -61,9 +67,7 @@ func StartWithClock(tb testing.TB, args ...string) (*Server, *Clock) {
 	}
 	// jemalloc's background thread sleeps until an absolute wall-clock time:
 	// with a clock in the past it would not sleep at all, but keep a CPU busy.
-	args = append([]string{"--jemalloc-bg-thread", "no"}, args...)
-	env := []string{"LD_PRELOAD=" + shim, "REDISTEST_CLOCK=" + page}
-	return start(tb, dir, freePort, env, args), clock
+	return clock, []string{"LD_PRELOAD=" + shim, "REDISTEST_CLOCK=" + page}, []string{"--jemalloc-bg-thread", "no"}
 }
 
 // newClock makes a clock in the file path, set to the present.

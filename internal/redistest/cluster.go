@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,46 @@ type Cluster struct {
 // third. A master counts as failed after a second of silence.
 func StartCluster(tb testing.TB, args ...string) *Cluster {
 	tb.Helper()
+	return startCluster(tb, nil, args)
+}
+
+// StartClusterWithClock is StartCluster with nodes that share one clock, which
+// only the test moves; it begins at the present. However far it moves, no node
+// takes another for failed. To be called outside bubbles.
+func StartClusterWithClock(tb testing.TB, args ...string) (*Cluster, *Clock) {
+	tb.Helper()
+	clock, env, clockArgs := clockFor(tb)
+
+	// Until the nodes have found each other they need a clock that goes.
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(pollEvery):
+				clock.Set(time.Now())
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+
+	c := startCluster(tb, env, append(clockArgs, args...))
+	var errs []error
+	outside(func() {
+		for _, s := range c.Nodes {
+			errs = append(errs, s.ask("CONFIG", "SET", "cluster-node-timeout", math.MaxInt32).Err())
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	return c, clock
+}
+
+func startCluster(tb testing.TB, env, args []string) *Cluster {
+	tb.Helper()
 	args = append([]string{
 		"--cluster-enabled", "yes",
 		"--cluster-config-file", "nodes.conf",
@@ -41,7 +82,7 @@ func StartCluster(tb testing.TB, args ...string) *Cluster {
 	}, args...)
 	c := &Cluster{}
 	for range 2 * masterCount {
-		s := Start(tb, args...)
+		s := start(tb, tb.TempDir(), freePort, env, args)
 		c.Nodes = append(c.Nodes, s)
 		c.Addrs = append(c.Addrs, s.Addr)
 	}

@@ -124,3 +124,20 @@ func TestCluster(t *testing.T) {
 		wantKeys("old", 10, 43)
 	})
 }
+
+func TestClusterWithClock(t *testing.T) {
+	t.Parallel()
+	c, clock := StartClusterWithClock(t)
+	rdb := c.Client(t)
+	for _, at := range []time.Time{time.UnixMicro(1_795_000_000_123_456), time.UnixMicro(1_900_000_000_000_001), time.UnixMicro(1_795_000_000_000_000)} {
+		clock.Set(at)
+		for slot := range 30 {
+			key := "k" + itoa(int64(slot))
+			script := redis.NewScript(`redis.call('SET', KEYS[1], 1, 'PX', 5) local t = redis.call('TIME') return t[1] * 1000000 + t[2]`)
+			got, err := script.Run(t.Context(), rdb, []string{key}).Int64()
+			if err != nil || got != at.UnixMicro() {
+				t.Fatalf("%s: %d, %v; want %d", key, got, err, at.UnixMicro())
+			}
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package algorithms
+
+import (
+	"fmt"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const (
+	someTime = int64(1_795_000_000_000_000) // µs
+	year     = int64(365 * 24 * time.Hour / time.Microsecond)
+)
+
+// modelAt decides as Memory would at a given time: the reference for every
+// store, since it is the steps in Go and nothing else.
+func modelAt(m *Memory, us int64, charge bool, checks []Check) Decision {
+	m.ready()
+	var room [4]params
+	ps, err := prepare(checks, &room)
+	if err != nil {
+		panic(err)
+	}
+	places := make([]place, len(checks))
+	for i := range checks {
+		places[i] = m.place(&checks[i], &ps[i])
+	}
+	return m.decideAt(us, charge, checks, ps, places)
+}
+
+// settleModelAt is modelAt for Settle.
+func settleModelAt(m *Memory, us, cost int64, charged []Result) {
+	corrections, err := prepareSettle(cost, charged, SourceMemory)
+	if err != nil {
+		panic(err)
+	}
+	for i := range corrections {
+		pl := m.place(&corrections[i].check, &corrections[i].params)
+		m.settleAt(us, &corrections[i], &pl)
+	}
+}
+
+// takeAt takes one unit on a model at a time.
+func takeAt(m *Memory, us int64, l Limit) Result {
+	return modelAt(m, us, true, []Check{{Rule: "r", Key: "k", Limit: l}}).Results[0]
+}
+
+// The limits that are hardest to represent, each where Validate accepts it.
+var extremes = []Limit{
+	{Rate: 1, Period: 24 * time.Hour},
+	{Rate: 1, Period: 720 * time.Hour},
+	{Rate: 999_999, Period: 720 * time.Hour},
+	{Rate: 200_003, Period: 24 * time.Hour},
+	{Rate: 999_983, Period: time.Second},
+	{Rate: 1_000_000, Period: time.Second},
+	{Rate: 3, Period: 10 * time.Microsecond},
+	{Rate: 7, Period: time.Microsecond},
+	{Rate: maxRate, Period: time.Hour},
+}
+
+// drawLimit draws limits from one in 30 days to a million in a second, of every
+// algorithm.
+func drawLimit(t *rapid.T, label string) Limit {
+	a := rapid.SampledFrom(table[:]).Draw(t, label+" algorithm")
+	l := rapid.OneOf(
+		rapid.SampledFrom(extremes),
+		rapid.Custom(func(t *rapid.T) Limit {
+			return Limit{
+				Rate: rapid.OneOf(rapid.Int64Range(1, 12), rapid.SampledFrom([]int64{100, 7_919})).Draw(t, "rate"),
+				Period: rapid.SampledFrom([]time.Duration{
+					time.Millisecond, 37 * time.Microsecond, time.Second, 1234567 * time.Microsecond, time.Minute,
+				}).Draw(t, "period"),
+			}
+		}),
+	).Draw(t, label)
+	l.Algorithm = a.name
+	if a.bucket {
+		l.Burst = rapid.OneOf(rapid.Just[int64](1), rapid.Int64Range(1, 20), rapid.Just(min(l.Rate, 1_000_000))).Draw(t, label+" burst")
+	}
+	return within(l)
+}
+
+// within changes a limit as little as Validate asks for.
+func within(l Limit) Limit {
+	l.Rate = min(l.Rate, maxRate)
+	if l.Algorithm == SlidingLog {
+		l.Rate = min(l.Rate, maxLog)
+	}
+	for l.Burst > 1 && !l.ok() {
+		l.Burst /= 2
+	}
+	if err := l.Validate(); err != nil {
+		panic(fmt.Sprint(l, ": ", err))
+	}
+	return l
+}
+
+// changed is another limit for the same state: raised, lowered or the burst.
+func changed(t *rapid.T, l Limit) Limit {
+	a, _ := lookup(l.Algorithm)
+	l.Rate = rapid.SampledFrom([]int64{1, max(l.Rate/2, 1), l.Rate + 1, min(l.Rate*3, maxRate)}).Draw(t, "new rate")
+	if a.bucket {
+		l.Burst = rapid.SampledFrom([]int64{1, max(l.Burst/3, 1), l.Burst + 1, l.Burst * 10}).Draw(t, "new burst")
+	}
+	return within(l)
+}
+
+// drawStep draws how far the clock moves: mostly a little, sometimes to the
+// edges of an answer, now and then back, or a year to and fro.
+func drawStep(t *rapid.T, l Limit, d Decision) int64 {
+	period := l.Period.Microseconds()
+	edge := d.RetryAfter()
+	if edge == Never {
+		edge = 0
+	}
+	return rapid.OneOf(
+		rapid.Int64Range(0, 3),
+		rapid.Int64Range(0, period/4+1),
+		rapid.Int64Range(0, 3*period),
+		rapid.SampledFrom([]int64{
+			edge.Microseconds(), max(edge.Microseconds()-1, 0), period, 2*period - 1,
+			-1, -1, -1_000_000, -period, year, -year,
+		}),
+	).Draw(t, "step")
+}

@@ -1,0 +1,55 @@
+package algorithms
+
+import (
+	"fmt"
+	"time"
+)
+
+// answers turns the reply of lua/take.lua into a decision.
+func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision, error) {
+	if err := checkReply(reply, 4, len(checks)); err != nil {
+		return Decision{}, err
+	}
+	now := reply[0]
+	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
+	for i := range checks {
+		res := &d.Results[i]
+		*res = Result{Check: checks[i], Source: SourceRedis, Allowed: reply[1+4*i] == 1, At: time.UnixMicro(now)}
+		d.Allowed = d.Allowed && !res.denies()
+	}
+	for i := range checks {
+		p, res := &ps[i], &d.Results[i]
+		if charge && d.Allowed && res.Allowed {
+			res.Charged = p.cost
+		}
+		p.answer(res, p.stateOf(reply[2+4*i:], now), now)
+	}
+	return d, nil
+}
+
+// checkReply reports whether a script can have answered so: the clock, and so
+// many numbers for each of n.
+func checkReply(reply []int64, each, n int) error {
+	if len(reply) != 1+each*n {
+		return fmt.Errorf("the script answered %d numbers for %d keys, want %d", len(reply), n, 1+each*n)
+	}
+	for i, number := range reply {
+		if number < 0 || number >= maxExact {
+			return fmt.Errorf("the script answered %d as number %d; want 0 to 2^53", number, i)
+		}
+	}
+	return nil
+}
+
+// stateOf reads a state from a reply. It is current already, unless somebody
+// else has written the key: then it is made what a step can work with.
+func (p *params) stateOf(reply []int64, now int64) state {
+	s := state{a: reply[0], b: reply[1], c: reply[2]}
+	if p.name == SlidingLog { // its log stays in Redis
+		oldest, newest := now-p.period+1, now+p.period
+		s.b, s.c = min(max(s.b, oldest), newest), min(max(s.c, oldest), newest)
+		return s
+	}
+	s, _ = p.at(s, now, p)
+	return s
+}
