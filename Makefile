@@ -40,6 +40,14 @@ $(GOLANGCI_LINT):
 bench: ## Measure decisions and the handler, in process and over a redis-server it starts.
 	cd benchmarks && go test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(COUNT) -timeout 30m
 
+.PHONY: accuracy
+accuracy: ## Compare each algorithm with an exact log; write docs/algorithms.md's tables and pictures.
+	go test ./internal/accuracy -count 1 -v -update
+
+.PHONY: mutate
+mutate: ## Change the steps one comparison at a time; list changes that no test notices (half an hour).
+	go run ./internal/mutate
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s).
 	@for pkg in $$(go list ./...); do \

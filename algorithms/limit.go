@@ -20,8 +20,9 @@ const (
 	// epoch. Up to twice the rate can pass around a boundary.
 	FixedWindow Algorithm = "fixed_window"
 	// SlidingWindow counts units in windows aligned to the Unix epoch and adds
-	// the share of the previous window that is still in view. It assumes that
-	// the previous window's units came evenly. Constant memory; the default.
+	// the share of the previous window that is still in view. It takes the
+	// previous window's units as if they had come evenly: where they came late,
+	// almost twice the rate can pass in one period. Constant memory; the default.
 	SlidingWindow Algorithm = "sliding_window"
 	// SlidingLog remembers when each request came and counts those of the last
 	// period: exact, at the price of an entry for each admitted request. Rate is
@@ -33,7 +34,8 @@ const (
 	// LeakyBucket queues requests and serves them one by one, Period/Rate apart:
 	// an admitted request has a Delay to wait. Burst is how many may be in the
 	// queue, the one being served included; required. nginx' limit_req with
-	// burst=N is Burst N+1; with nodelay it is [GCRA].
+	// burst=N is Burst N+1; with nodelay it is [GCRA]. A request is served when
+	// its slot begins, whatever it costs: any period serves at most Rate + cost-1.
 	LeakyBucket Algorithm = "leaky_bucket"
 	// GCRA is the generic cell rate algorithm of ITU-T I.371, which decides as
 	// [TokenBucket] does.

@@ -20,13 +20,13 @@ local function sliding_log(_, _, _, now, p, key)
     return false, true, period, rate, now, now, rate, now, now
   end
 
-  local before = used
+  local before, first, first_units = used, 0, 0
   while used > 0 do
-    local at, units = log_entry(redis.call('LINDEX', key, 0))
-    if at > now - period then
+    first, first_units = log_entry(redis.call('LINDEX', key, 0))
+    if first > now - period then
       break
     end
-    used = used - units
+    used = used - first_units
     redis.call('LPOP', key)
   end
   if used == 0 then
@@ -39,6 +39,9 @@ local function sliding_log(_, _, _, now, p, key)
   end
 
   local over, from = used + cost - rate, 0
+  if over > 0 and over <= first_units then -- the usual denial
+    leaves, over = first, 0
+  end
   while over > 0 and over <= used do
     for _, entry in ipairs(redis.call('LRANGE', key, from, from + 99)) do
       local at, units = log_entry(entry)

@@ -121,7 +121,7 @@ func (s *Server) Options() *redis.Options {
 
 const (
 	dialTimeout = time.Second
-	ioTimeout   = 2 * time.Second
+	ioTimeout   = 5 * time.Second
 )
 
 // noMaintNotifications saves a handshake per connection and, in NewClient, a

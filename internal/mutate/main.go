@@ -1,0 +1,175 @@
+// Command mutate changes the steps of the algorithms, in Go and in Lua, one
+// comparison, operator or number at a time, and reports which changes no test
+// notices. `make mutate` runs it; it takes a while.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// The tests that know what the steps have to do, fastest first.
+const tests = "^(TestStepsAreExact|TestAClock|TestARaised|TestGivingBack|TestRedisRemembers|TestConformance/redis|TestConformance/cluster)"
+
+var files = []string{
+	"fixed_window.go", "sliding_window.go", "sliding_log.go", "bucket.go", "queue.go",
+	"lua/fixed_window.lua", "lua/sliding_window.lua", "lua/sliding_log.lua", "lua/bucket.lua", "lua/take.lua", "lua/settle.lua",
+}
+
+func main() {
+	arithmetic := flag.Bool("arithmetic", false, "change arithmetic too, not only comparisons, roundings and conditions")
+	only := flag.String("only", "", "mutate only files whose name contains this")
+	list := flag.Bool("list", false, "list the mutants and run nothing")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *only, *list, *arithmetic); err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only string, list, arithmetic bool) error {
+	dir, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal/redistest"} {
+		if out, err := exec.CommandContext(ctx, "cp", "-r", "--parents", part, dir).CombinedOutput(); err != nil {
+			return fmt.Errorf("copy %s: %w\n%s", part, err, out)
+		}
+	}
+	if !list {
+		if outcome, out := test(ctx, dir); outcome != survived {
+			return fmt.Errorf("the tests fail without a mutation:\n%s", out)
+		}
+	}
+	count := map[outcome]int{}
+	for _, file := range files {
+		if !strings.Contains(file, only) {
+			continue
+		}
+		path := filepath.Join(dir, "algorithms", file)
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range mutants(string(source), arithmetic) {
+			if list {
+				fmt.Printf("%s:%d: %s\n", file, m.line, m.what)
+				continue
+			}
+			if err := os.WriteFile(path, []byte(m.source), 0o600); err != nil {
+				return err
+			}
+			result, _ := test(ctx, dir)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			count[result]++
+			fmt.Printf("%-9s %s:%d: %s\n", result, file, m.line, m.what)
+		}
+		if err := os.WriteFile(path, source, 0o600); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("%d killed, %d survived, %d did not compile\n", count[killed], count[survived], count[broken])
+	return nil
+}
+
+type outcome string
+
+const (
+	killed   outcome = "killed"
+	survived outcome = "SURVIVED"
+	broken   outcome = "broken"
+)
+
+// test runs the tests on a mutant. One that hangs is noticed too.
+func test(ctx context.Context, dir string) (outcome, []byte) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "test", "-failfast", "-run", tests, "-rapid.nofailfile", "-rapid.shrinktime=0s", "-vet=off", "./algorithms")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "REQUIRE_REDIS=1")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return survived, out
+	case errors.As(err, &exit) && bytes.Contains(out, []byte("[build failed]")):
+		return broken, out
+	}
+	return killed, out
+}
+
+type mutant struct {
+	line         int
+	what, source string
+}
+
+var (
+	token   = regexp.MustCompile(`<=|>=|==|!=|~=|:=|\+\+|&&|\|\||[<>+\-*/%]|\b(?:min|max|and|or|true|false)\b|\b\d+\b`)
+	replace = map[string]string{
+		"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "~=": "==",
+		"+": "-", "-": "+", "*": "+", "/": "*", "%": "*", "&&": "||", "||": "&&", "++": "--",
+		"and": "or", "or": "and", "min": "max", "max": "min", "true": "false", "false": "true",
+	}
+	// index is before the numbers that only say where something is kept.
+	index = regexp.MustCompile(`(\[[a-z] \+ |[0-9] \* i - |\bp \+ |^\s*local r, s = .*)$`)
+	skip  = regexp.MustCompile(`^\s*(//|--|import|package|"|func|type |local function|return redis\.error_reply|local steps|local arguments|local corrections|local more|local writes)`)
+)
+
+// mutants returns every way to change one token of the source.
+func mutants(source string, arithmetic bool) (all []mutant) {
+	lines := strings.SplitAfter(source, "\n")
+	lua := strings.Contains(source, "ARGV")
+	for i, line := range lines {
+		code := line
+		for _, comment := range []string{"//", " -- "} {
+			code, _, _ = strings.Cut(code, comment)
+		}
+		if skip.MatchString(line) {
+			continue
+		}
+		for _, at := range token.FindAllStringIndex(code, -1) {
+			old := code[at[0]:at[1]]
+			if strings.Count(code[:at[0]], `'`)%2 == 1 || strings.Count(code[:at[0]], `"`)%2 == 1 {
+				continue // inside a string
+			}
+			if !arithmetic && (strings.Contains("+-*/%", old) || index.MatchString(code[:at[0]])) {
+				continue
+			}
+			now, ok := replace[old]
+			if old == "==" && lua {
+				now = "~="
+			}
+			if !ok {
+				var n int
+				if _, err := fmt.Sscan(old, &n); err != nil || strings.HasSuffix(code[:at[0]], "%") {
+					continue
+				}
+				now = fmt.Sprint(n + 1)
+			}
+			mutated := append([]string(nil), lines...)
+			mutated[i] = line[:at[0]] + now + line[at[1]:]
+			all = append(all, mutant{
+				line:   i + 1,
+				what:   fmt.Sprintf("%s -> %s in %s", old, now, strings.TrimSpace(code)),
+				source: strings.Join(mutated, ""),
+			})
+		}
+	}
+	return all
+}
