@@ -1,0 +1,186 @@
+// Stdlib is a service on net/http's ServeMux with three layers of rate limits:
+// by address, by user, and a strict one on the login routes. A request is one
+// decision over all that apply; a request that is denied is charged nothing.
+//
+//	go run ./examples/stdlib                                  # counts in process
+//	go run ./examples/stdlib -redis redis://localhost:6379    # counts in Redis
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+func main() {
+	c, err := parse(os.Args[1:])
+	if err != nil {
+		exit(2, err)
+	}
+	if err := serve(c); err != nil {
+		exit(1, err)
+	}
+}
+
+func exit(code int, err error) {
+	fmt.Fprintln(os.Stderr, "example:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	os.Exit(code)
+}
+
+func rules(proxies keyfunc.Proxies) []ratelimit.Rule {
+	return []ratelimit.Rule{{
+		Name:  "per-ip",
+		Key:   proxies.IP,
+		Limit: algorithms.PerMinute(200), // a sliding window
+		Fail:  failmode.Open,             // without Redis, better unlimited than refused
+	}, {
+		Name:  "per-user",
+		Key:   keyfunc.Optional(proxies.UserID("X-User-ID")), // per-ip limits who has none
+		Limit: algorithms.Limit{Rate: 100, Period: time.Minute, Algorithm: algorithms.TokenBucket},
+		Fail:  failmode.Local, // without Redis, counted in this process
+	}, {
+		Name:  "login",
+		Match: []string{"POST /auth/login", "POST /auth/register", "POST /auth/reset-password"},
+		Key:   proxies.IP,
+		Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow},
+		Fail:  failmode.Closed, // without Redis, nobody guesses passwords
+	}}
+}
+
+func routes(limit *ratelimit.Middleware) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", respond(`{"status":"ok"}`))
+	mux.HandleFunc("GET /api/items", respond(`{"items":["apple","pear"]}`))
+	mux.HandleFunc("POST /auth/login", respond(`{"user":"alice"}`))
+	mux.HandleFunc("POST /auth/register", respond(`{"user":"alice"}`))
+	mux.HandleFunc("POST /auth/reset-password", respond(`{"mail":"sent"}`))
+	return limit.Handler(mux)
+}
+
+func respond(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, body+"\n") // nobody to tell
+	}
+}
+
+func serve(c config) error {
+	limit, err := ratelimit.New(ratelimit.Config{
+		Limiter: c.limiter,
+		Rules:   rules(c.proxies),
+		Except:  []string{"GET /healthz"},
+	})
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:     routes(limit),
+		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.addr)
+	if err != nil {
+		return fmt.Errorf("-addr %q: %w; choose another address; port 0 is any free one", c.addr, err)
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	fmt.Printf("listening on http://%s\n", listener.Addr())
+
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	stop() // a second signal ends the process at once
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return server.Shutdown(ctx)
+}
+
+type config struct {
+	addr    string
+	limiter algorithms.Limiter
+	proxies keyfunc.Proxies
+}
+
+func parse(args []string) (c config, err error) {
+	flags := flag.NewFlagSet("example", flag.ContinueOnError)
+	flags.StringVar(&c.addr, "addr", "127.0.0.1:8080", "`host:port` to listen on")
+	flags.TextVar(&c.proxies, "trusted-proxies", keyfunc.Proxies{},
+		"`networks` whose X-Forwarded-For and X-User-ID are believed, such as 10.0.0.0/8,192.0.2.7")
+	store := flags.String("redis", "", "`URL` of the Redis that counts, or host:port,host:port for a cluster (default: in process)")
+
+	flags.SetOutput(io.Discard) // main prints errors, without the usage
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		flags.SetOutput(os.Stdout)
+		flags.PrintDefaults()
+		os.Exit(0)
+	case err != nil:
+		return c, fmt.Errorf("%w; -h lists the flags", err)
+	case flags.NArg() > 0:
+		return c, fmt.Errorf("unexpected argument %q; -h lists the flags", flags.Arg(0))
+	}
+	if _, err := net.ResolveTCPAddr("tcp", c.addr); err != nil {
+		return c, fmt.Errorf("-addr %q: %w; write host:port", c.addr, err)
+	}
+	if c.limiter, err = newLimiter(*store); err != nil {
+		return c, fmt.Errorf("-redis %w; write redis://host:6379/0, rediss://… for TLS, unix:///… for a socket, or host:port,host:port for a cluster", err)
+	}
+	return c, nil
+}
+
+func newLimiter(store string) (algorithms.Limiter, error) {
+	// Fail fast and try once: requests must not wait long for Redis, nor be counted twice.
+	const soon = 100 * time.Millisecond
+	maint := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	logging.Disable() // the limiter says when Redis is away; go-redis would with every dial
+
+	switch addrs := strings.Split(store, ","); {
+	case store == "":
+		return new(algorithms.Memory), nil
+	case len(addrs) > 1 && !strings.Contains(store, "://"):
+		for _, addr := range addrs {
+			if _, _, err := net.SplitHostPort(addr); err != nil {
+				return nil, fmt.Errorf("%q: %w", store, err)
+			}
+		}
+		client := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: addrs, MaxRedirects: 1, ClusterStateReloadInterval: 5 * time.Second,
+			MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+			DialTimeout: soon, ReadTimeout: soon, WriteTimeout: soon, PoolTimeout: soon,
+			DisableIdentity: true, MaintNotificationsConfig: maint,
+		})
+		return &ratelimit.Redis{Client: client, Namespace: "example"}, nil
+	}
+	o, err := redis.ParseURL(store)
+	if err != nil {
+		if i := strings.LastIndexByte(store, '@'); i >= 0 { // never print a password
+			store, err = "…"+store[i:], errors.New("no URL; escape special characters of the password")
+		}
+		return nil, fmt.Errorf("%q: %w", store, err)
+	}
+	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = soon, soon, soon, soon
+	o.DisableIdentity, o.MaintNotificationsConfig = true, maint
+	return &ratelimit.Redis{Client: redis.NewClient(o), Namespace: "example"}, nil
+}
