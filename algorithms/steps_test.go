@@ -46,6 +46,76 @@ func TestAClockErrorOfAYearIsForgotten(t *testing.T) {
 	})
 }
 
+// A stored time is believed up to what the limit can owe plus one period ahead,
+// and not a microsecond further; in Go as in Redis.
+func TestHowFarAheadAStoredTimeIsBelieved(t *testing.T) {
+	redis := realBackend(t)
+	inRedis := func(t *testing.T, us int64, l Limit) Result {
+		t.Helper()
+		redis.setTime(us)
+		d, err := redis.counter.Take(t.Context(), Check{Rule: "r", Key: "k", Limit: l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Results[0].Source = SourceMemory
+		return d.Results[0]
+	}
+	begin := someTime - someTime%60_000_000
+	eachAlgorithm(t, func(t *testing.T, l Limit) {
+		l.Rate = 1
+		if a, _ := lookup(l.Algorithm); a.bucket {
+			l.Burst = 1
+		}
+		for _, beyond := range []int64{0, 1} {
+			redis.flush()
+			var m Memory
+			for i, at := range []int64{begin + 60_000_000, begin - beyond} {
+				got, want := inRedis(t, at, l), takeAt(&m, at, l)
+				if got != want {
+					t.Errorf("%dµs beyond:\n got %+v\nwant %+v", beyond, got, want)
+				}
+				if i == 0 {
+					continue
+				}
+				// One believed is two periods off; one not believed is exhausted now.
+				if believed := want.RetryAfter > l.Period+time.Microsecond; want.Allowed || believed != (beyond == 0) {
+					t.Errorf("%dµs beyond: %+v", beyond, want)
+				}
+			}
+		}
+	})
+}
+
+// What a large request waits for may be hundreds of entries into the log.
+func TestALongLogIsSearchedToTheRightEntry(t *testing.T) {
+	redis := realBackend(t)
+	var m Memory
+	l := Limit{Rate: 500, Period: time.Minute, Algorithm: SlidingLog}
+	take := func(us, cost int64) {
+		t.Helper()
+		check := Check{Rule: "r", Limit: l, Cost: cost}
+		redis.setTime(us)
+		d, err := redis.counter.Take(t.Context(), check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := modelAt(&m, us, true, []Check{check}).Results[0]
+		d.Results[0].Source = want.Source
+		if d.Results[0] != want {
+			t.Fatalf("cost %d:\n got %+v\nwant %+v", cost, d.Results[0], want)
+		}
+	}
+	for i := range int64(450) {
+		take(someTime+i, 1)
+	}
+	for _, waitFor := range []int64{1, 99, 100, 101, 102, 199, 200, 201, 202, 203, 301, 449, 450} {
+		take(someTime+1000, 50+waitFor)
+		if d, _ := redis.counter.Peek(t.Context(), Check{Rule: "r", Limit: l, Cost: 50 + waitFor}); d.RetryAfter() != time.Minute-time.Duration(1000-waitFor+1)*time.Microsecond {
+			t.Errorf("waiting for %d entries: %s", waitFor, d.RetryAfter())
+		}
+	}
+}
+
 // One that steps back a little gives nobody extra room.
 func TestAClockThatStepsBackGivesNoExtraRoom(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, l Limit) {
