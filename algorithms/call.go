@@ -64,11 +64,11 @@ func (p *params) appendStep(args []any, shadow bool) []any {
 }
 
 // command builds what is sent: EVALSHA, or EVAL with the script's text.
-func (c *call) command(ctx context.Context, text bool) command {
+func (c *call) command(ctx context.Context, text bool) *redis.IntSliceCmd {
 	args := append([]any(nil), c.args...)
 	args[0], args[1] = "evalsha", c.script.sha
 	if text {
 		args[0], args[1] = "eval", c.script.text
 	}
-	return command{redis.NewIntSliceCmd(ctx, args...)}
+	return redis.NewIntSliceCmd(ctx, args...)
 }

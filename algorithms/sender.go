@@ -92,10 +92,10 @@ func (s *sender) send(ctx context.Context, c *call) ([]int64, error) {
 	var reply []int64
 	err := s.within(ctx, func() error {
 		cmd := c.command(ctx, false)
-		err := s.client.Process(ctx, cmd)
+		err := s.client.Process(ctx, once{cmd})
 		if unknownScript(err) {
 			cmd = c.command(ctx, true)
-			err = s.client.Process(ctx, cmd)
+			err = s.client.Process(ctx, once{cmd})
 		}
 		reply = cmd.Val()
 		return err
@@ -125,12 +125,14 @@ func (s *sender) sendAll(ctx context.Context, calls []*call) ([][]int64, []error
 }
 
 func (s *sender) flush(ctx context.Context, calls []*call) ([][]int64, []error) {
-	cmds := make([]command, len(calls))
+	cmds := make([]*redis.IntSliceCmd, len(calls))
+	all := make([]redis.Cmder, len(calls))
 	for i, c := range calls {
 		cmds[i] = c.command(ctx, false)
+		all[i] = cmds[i]
 	}
-	s.pipeline(ctx, cmds)
-	var unknown []command
+	_ = s.pipeline(ctx, all) // each command has its own error
+	var unknown []redis.Cmder
 	for i, c := range calls {
 		if unknownScript(cmds[i].Err()) {
 			cmds[i] = c.command(ctx, true)
@@ -138,7 +140,7 @@ func (s *sender) flush(ctx context.Context, calls []*call) ([][]int64, []error) 
 		}
 	}
 	if len(unknown) > 0 {
-		s.pipeline(ctx, unknown)
+		_ = s.pipeline(ctx, unknown)
 	}
 	replies, errs := make([][]int64, len(calls)), make([]error, len(calls))
 	for i := range cmds {
@@ -147,12 +149,14 @@ func (s *sender) flush(ctx context.Context, calls []*call) ([][]int64, []error) 
 	return replies, errs
 }
 
-func (s *sender) pipeline(ctx context.Context, cmds []command) {
+// pipeline sends all commands in one flush. Its error is one of theirs.
+func (s *sender) pipeline(ctx context.Context, cmds []redis.Cmder) error {
 	pipe := s.client.(pipeliner).Pipeline() // Validate looked
 	for _, cmd := range cmds {
-		_ = pipe.Process(ctx, cmd) // only queues
+		_ = pipe.Process(ctx, once{cmd}) // only queues
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 // del removes keys: in one command, or one for each key where they are sharded.
@@ -163,14 +167,13 @@ func (s *sender) del(ctx context.Context, keys []string) error {
 			for _, key := range keys {
 				args = append(args, key)
 			}
-			return s.client.Process(ctx, redis.NewIntCmd(ctx, args...))
+			return s.client.Process(ctx, once{redis.NewIntCmd(ctx, args...)})
 		}
-		pipe := s.client.(pipeliner).Pipeline() // Validate looked
-		for _, key := range keys {
-			pipe.Del(ctx, key)
+		cmds := make([]redis.Cmder, len(keys))
+		for i, key := range keys {
+			cmds[i] = redis.NewIntCmd(ctx, "del", key)
 		}
-		_, err := pipe.Exec(ctx)
-		return err
+		return s.pipeline(ctx, cmds)
 	})
 }
 
@@ -178,17 +181,13 @@ func (s *sender) del(ctx context.Context, keys []string) error {
 // forgotten its text: after a restart, a failover or SCRIPT FLUSH.
 func unknownScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
-// A command is one that go-redis never sends twice: a decision whose reply was
-// lost may have been executed.
-type command struct{ *redis.IntSliceCmd }
+// A command wrapped in once is never sent twice by go-redis: one whose reply was
+// lost may have been executed, and what came after it would be charged or
+// forgotten again.
+type once struct{ redis.Cmder }
 
 // NoRetry overrides the client's MaxRetries.
-func (command) NoRetry() bool { return true }
+func (once) NoRetry() bool { return true }
 
 // Clone keeps NoRetry in copies.
-func (c command) Clone() redis.Cmder {
-	if inner, ok := c.IntSliceCmd.Clone().(*redis.IntSliceCmd); ok {
-		return command{inner}
-	}
-	return c
-}
+func (o once) Clone() redis.Cmder { return once{o.Cmder.Clone()} }

@@ -160,11 +160,60 @@ func TestRedisRemembersLongEnough(t *testing.T) {
 		if err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
+		// Rounded up to the millisecond, plus one; a bucket's fraction counts as a µs.
 		ttl := client.PTTL(context.Background(), keyOf("test", check)).Val()
-		if need := d.Results[0].ResetAfter; ttl < need {
-			t.Fatalf("%s: forgotten after %s, but reset only after %s", l, ttl, need)
-		} else if ttl > max(need, 2*l.Period)+2*time.Millisecond {
-			t.Fatalf("%s: kept for %s, reset after %s", l, ttl, need)
+		need := d.Results[0].ResetAfter
+		if least, most := msCeil(need)+time.Millisecond, msCeil(need+time.Microsecond)+time.Millisecond; ttl < least || ttl > most {
+			t.Fatalf("%s: kept for %s, reset after %s: want %s to %s", l, ttl, need, least, most)
+		}
+	})
+}
+
+func msCeil(d time.Duration) time.Duration {
+	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// What is charged afterwards may go into debt, but of no more than a period, so
+// that no mistake of a caller denies for ever. In Go as in Redis.
+func TestDebtIsBounded(t *testing.T) {
+	redis := realBackend(t)
+	eachAlgorithm(t, func(t *testing.T, l Limit) {
+		limits := []Limit{l}
+		if a, _ := lookup(l.Algorithm); !a.bucket && l.Algorithm != SlidingLog {
+			limits = append(limits, Limit{Rate: maxRate, Period: time.Minute, Algorithm: l.Algorithm})
+		}
+		for _, l := range limits {
+			redis.flush()
+			var m Memory
+			redis.setTime(someTime)
+			check := Check{Rule: "r", Limit: l}
+			d, err := redis.counter.Take(t.Context(), check)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := modelAt(&m, someTime, true, []Check{check})
+			for range 3 {
+				if err := redis.counter.Settle(t.Context(), 1<<45, d.Results...); err != nil {
+					t.Fatal(err)
+				}
+				settleModelAt(&m, someTime, 1<<45, want.Results)
+			}
+			for us := range int64(20) {
+				at := someTime + us*10_000_000
+				redis.setTime(at)
+				got, err := redis.counter.Peek(t.Context(), check)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := modelAt(&m, at, false, []Check{check}).Results[0]
+				got.Results[0].Source = want.Source
+				if got.Results[0] != want {
+					t.Fatalf("%s after %dµs:\n got %+v\nwant %+v", l, at-someTime, got.Results[0], want)
+				}
+				if us == 0 && (want.Allowed || want.RetryAfter > 2*l.Period+time.Second) {
+					t.Errorf("%s: in debt for %s", l, want.RetryAfter)
+				}
+			}
 		}
 	})
 }

@@ -93,7 +93,7 @@ func (v *vector) limit(a *algorithm) Limit {
 }
 
 func TestVectors(t *testing.T) {
-	real := realBackend(t)
+	redis := realBackend(t)
 	for i := range table {
 		a := &table[i]
 		t.Run(string(a.name), func(t *testing.T) {
@@ -114,12 +114,12 @@ func TestVectors(t *testing.T) {
 			}
 			for _, v := range vectors {
 				var m Memory
-				real.flush()
+				redis.flush()
 				for n, want := range v.Steps {
 					check := Check{Rule: "r", Limit: v.limit(a), Cost: want.Cost}
 					inGo := modelAt(&m, want.At, true, []Check{check}).Results[0]
-					real.setTime(want.At)
-					d, err := real.counter.Take(t.Context(), check)
+					redis.setTime(want.At)
+					d, err := redis.counter.Take(t.Context(), check)
 					if err != nil {
 						t.Fatal(err)
 					}

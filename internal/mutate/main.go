@@ -19,7 +19,7 @@ import (
 // The tests that know what the steps have to do, without those that repeat them
 // on miniredis.
 const (
-	tests   = "^(TestStepsAreExact|TestVectors|TestAClock.*|TestHowFar.*|TestARaised.*|TestALongLog.*|TestGivingBack.*|TestRedisRemembers.*|TestConformance)$"
+	tests   = "^(TestStepsAreExact|TestVectors|TestAClock.*|TestHowFar.*|TestARaised.*|TestDebt.*|TestALongLog.*|TestGivingBack.*|TestRedisRemembers.*|TestConformance)$"
 	without = "^TestConformance$/^miniredis$"
 )
 

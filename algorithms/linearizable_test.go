@@ -1,0 +1,370 @@
+package algorithms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// held is what the limit of a history holds. Its store's clock stands still, so
+// that with every algorithm the state is a number of units, exactly.
+const held = 10
+
+func heldLimit(a *algorithm) Limit {
+	l := Limit{Rate: held, Period: held * time.Hour, Algorithm: a.name}
+	if a.queue {
+		l.Burst = held
+	}
+	return l
+}
+
+// An operation is one call of a history: what is called, with how many units,
+// and for giving back to a queue the units before the slot.
+type operation struct {
+	call        string
+	units, slot int64
+}
+
+// An outcome is what the caller was told. Unknown is that of a timeout: the
+// store may have executed the call, or may do so later.
+type outcome struct {
+	allowed         bool
+	remaining, slot int64
+	unknown         bool
+}
+
+// after is the model: what an operation makes of the units used, and what it
+// has to come to.
+func (op operation) after(used int64, queue bool) (int64, outcome) {
+	switch op.call {
+	case "take", "peek":
+		out := outcome{allowed: used+op.units <= held}
+		if queue && out.allowed {
+			out.slot = used
+		}
+		if op.call == "take" && out.allowed {
+			used += op.units
+		}
+		out.remaining = held - used
+		return used, out
+	case "give back":
+		if !queue || used-op.units == op.slot {
+			used = max(used-op.units, 0)
+		}
+		return used, outcome{}
+	case "reset":
+		return 0, outcome{}
+	}
+	panic(op.call)
+}
+
+// countModel is the model for porcupine.
+func countModel(queue bool) porcupine.Model {
+	m := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{int64(0)} },
+		Step: func(state, input, output any) []any {
+			used, out := state.(int64), output.(outcome)
+			after, want := input.(operation).after(used, queue)
+			switch out {
+			case outcome{unknown: true}:
+				return []any{used, after}
+			case want:
+				return []any{after}
+			}
+			return nil
+		},
+		Hash: func(state any) uint64 { return uint64(state.(int64)) },
+	}
+	return m.ToModel()
+}
+
+// A callHistory is what goroutines asked of one key and were told.
+type callHistory struct {
+	limit    Limit
+	time     atomic.Int64 // counts calls and returns; clocks may stand still
+	mu       sync.Mutex
+	ops      []porcupine.Operation
+	timeouts int
+}
+
+// do calls f as an operation of the history. An error that is no timeout is
+// returned.
+func (h *callHistory) do(client int, op operation, f func() (outcome, error)) error {
+	call := h.time.Add(1)
+	out, err := f()
+	returned := h.time.Add(1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		h.timeouts++
+		out, returned = outcome{unknown: true}, math.MaxInt64
+	}
+	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: op, Call: call, Output: out, Return: returned})
+	return nil
+}
+
+// take is do for Take and Peek. It returns the result.
+func (h *callHistory) take(ctx context.Context, l Limiter, client int, call string, c Check) (r Result, err error) {
+	err = h.do(client, operation{call: call, units: c.Cost}, func() (outcome, error) {
+		decide := l.Take
+		if call == "peek" {
+			decide = l.(Counter).Peek
+		}
+		d, err := decide(ctx, c)
+		if err != nil {
+			return outcome{}, err
+		}
+		r = d.Results[0]
+		return outcome{allowed: d.Allowed, remaining: r.Remaining, slot: h.slot(r)}, nil
+	})
+	return r, err
+}
+
+// slot is how many units are served before a result's.
+func (h *callHistory) slot(r Result) int64 { return int64(r.Delay / (h.limit.Period / held)) }
+
+const (
+	clients = 5
+	calls   = 12 // of each client
+)
+
+// run has clients do at random whatever a Counter can.
+func (h *callHistory) run(ctx context.Context, c Counter, key string) error {
+	var wg sync.WaitGroup
+	errs := make([]error, clients)
+	for client := range clients {
+		wg.Go(func() {
+			var charged []Result
+			for range calls {
+				check := Check{Rule: "r", Key: key, Limit: h.limit, Cost: rand.Int64N(3) + 1}
+				switch dice := rand.IntN(20); {
+				case dice < 2:
+					_, errs[client] = h.take(ctx, c, client, "peek", check)
+				case dice < 3:
+					errs[client] = h.do(client, operation{call: "reset"}, func() (outcome, error) {
+						return outcome{}, c.Reset(ctx, check)
+					})
+				case dice < 9 && len(charged) > 0:
+					i := rand.IntN(len(charged))
+					r := charged[i]
+					charged = slices.Delete(charged, i, i+1)
+					errs[client] = h.do(client, operation{call: "give back", units: r.Charged, slot: h.slot(r)}, func() (outcome, error) {
+						return outcome{}, c.Settle(ctx, 0, r)
+					})
+				default:
+					r, err := h.take(ctx, c, client, "take", check)
+					if errs[client] = err; r.Charged > 0 {
+						charged = append(charged, r)
+					}
+				}
+				if errs[client] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// check asks porcupine whether there is an order in which the operations, each
+// at some time between its call and its return, make sense one by one.
+func (h *callHistory) check() porcupine.CheckResult {
+	const limit = 30 * time.Second // it takes milliseconds
+	return porcupine.CheckOperationsTimeout(countModel(h.limit.Algorithm == LeakyBucket), h.ops, limit)
+}
+
+func (h *callHistory) String() string {
+	var b strings.Builder
+	slices.SortFunc(h.ops, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	for _, op := range h.ops {
+		fmt.Fprintf(&b, "client %d, from %d to %d: %+v: %+v\n", op.ClientId, op.Call, op.Return, op.Input, op.Output)
+	}
+	return b.String()
+}
+
+// Whatever calls meet on one key, and whichever of them time out, what they
+// come to is what it would be one after the other.
+func TestCountersAreLinearizable(t *testing.T) {
+	t.Parallel()
+	for _, store := range []struct {
+		name      string
+		histories int // for each algorithm
+		start     func(t *testing.T) (run func(func(context.Context, Counter)))
+	}{
+		{"memory", 30, memoryInABubble},
+		{"miniredis", 3, miniredisThatLosesCommands},
+		{"redis", 10, redisThatLosesCommands},
+	} {
+		t.Run(store.name, func(t *testing.T) {
+			t.Parallel()
+			run := store.start(t)
+			histories := store.histories
+			if testing.Short() {
+				histories = max(histories/4, 1)
+			}
+			done, timeouts, longest := 0, 0, time.Duration(0)
+			for i := range table {
+				for n := range histories {
+					h := callHistory{limit: heldLimit(&table[i])}
+					var err error
+					run(func(ctx context.Context, c Counter) { err = h.run(ctx, c, fmt.Sprint(n)) })
+					if err != nil {
+						t.Fatal(err)
+					}
+					begin := time.Now()
+					result := h.check()
+					longest = max(longest, time.Since(begin))
+					if result != porcupine.Ok {
+						t.Fatalf("%s: %s\n%s", h.limit, result, &h)
+					}
+					done, timeouts = done+len(h.ops), timeouts+h.timeouts
+				}
+			}
+			t.Logf("%d histories of %d operations, %d of them timed out; the longest check took %s",
+				len(table)*histories, done, timeouts, longest)
+		})
+	}
+}
+
+// memoryInABubble has no timeouts, and a clock that stands still.
+func memoryInABubble(t *testing.T) func(func(context.Context, Counter)) {
+	return func(f func(context.Context, Counter)) {
+		synctest.Test(t, func(t *testing.T) { f(t.Context(), new(Memory)) })
+	}
+}
+
+func miniredisThatLosesCommands(t *testing.T) func(func(context.Context, Counter)) {
+	mr := miniredis.NewMiniRedis()
+	t.Cleanup(mr.Close)
+	mr.SetTime(time.UnixMicro(someTime))
+	opts := (&redistest.Server{}).Options()
+	opts.Dialer = func(context.Context, string, string) (net.Conn, error) { return mr.Dial() }
+	return counterThatLosesCommands(t, opts)
+}
+
+func redisThatLosesCommands(t *testing.T) func(func(context.Context, Counter)) {
+	srv, _ := redistest.StartWithClock(t)
+	opts := srv.Options()
+	opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
+	return counterThatLosesCommands(t, opts)
+}
+
+func counterThatLosesCommands(t *testing.T, opts *redis.Options) func(func(context.Context, Counter)) {
+	opts.MaxRetries = 3 // go-redis' own: a decision must not be sent again all the same
+	opts.ReadTimeout = roomy
+	client := lossyClient(t, opts, func(string) fate {
+		if rand.IntN(16) > 0 {
+			return delivered
+		}
+		return fate(rand.IntN(3)) + 1
+	})
+	namespaces := 0
+	return func(f func(context.Context, Counter)) {
+		namespaces++
+		f(t.Context(), &Redis{Client: client, Namespace: fmt.Sprint("history-", namespaces), Budget: roomy})
+	}
+}
+
+// The check must be able to fail: it finds limiters that make the two classic
+// mistakes.
+func TestMistakesAreNotLinearizable(t *testing.T) {
+	t.Parallel()
+	mr := miniredis.NewMiniRedis()
+	t.Cleanup(mr.Close)
+	var loseReplies atomic.Bool
+	opts := (&redistest.Server{}).Options()
+	opts.MaxRetries = 3
+	opts.Dialer = func(context.Context, string, string) (net.Conn, error) { return mr.Dial() }
+	client := lossyClient(t, opts, func(command string) fate {
+		if command == "incrby" && loseReplies.Swap(false) {
+			return unanswered
+		}
+		return delivered
+	})
+
+	l := &readThenWrite{client: client}
+	take := func(h *callHistory, client int, key string, cost int64) {
+		if _, err := h.take(t.Context(), l, client, "take", Check{Key: key, Limit: h.limit, Cost: cost}); err != nil {
+			t.Error(err)
+		}
+	}
+	want := func(what string, h *callHistory, result porcupine.CheckResult) {
+		t.Helper()
+		if got := h.check(); got != result {
+			t.Errorf("%s: %s, want %s\n%s", what, got, result, h)
+		}
+	}
+
+	alone := callHistory{limit: heldLimit(&table[0])}
+	for range 3 {
+		take(&alone, 0, "alone", 4)
+	}
+	want("one after the other", &alone, porcupine.Ok)
+
+	var both sync.WaitGroup // have read that there is room
+	both.Add(2)
+	l.between = func() { both.Done(); both.Wait() }
+	race := callHistory{limit: heldLimit(&table[0])}
+	var wg sync.WaitGroup
+	for client := range 2 {
+		wg.Go(func() { take(&race, client, "race", held) })
+	}
+	wg.Wait()
+	want("GET, then INCRBY", &race, porcupine.Illegal)
+	l.between = nil
+
+	// The server executes the command, its reply is lost, go-redis sends it again.
+	again := callHistory{limit: heldLimit(&table[0])}
+	loseReplies.Store(true)
+	take(&again, 0, "again", 1)
+	want("a command that is sent again", &again, porcupine.Illegal)
+}
+
+// readThenWrite is a limiter that decides on a count which others may change
+// before it writes, with a command that go-redis may send again.
+type readThenWrite struct {
+	client  *redis.Client
+	between func()
+}
+
+func (l *readThenWrite) Take(ctx context.Context, checks ...Check) (Decision, error) {
+	c := checks[0]
+	used, err := l.client.Get(ctx, c.Key).Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return Decision{}, err
+	}
+	if l.between != nil {
+		l.between()
+	}
+	r := Result{Check: c, Allowed: used+c.Cost <= c.Limit.Quota()}
+	if r.Allowed {
+		if used, err = l.client.IncrBy(ctx, c.Key, c.Cost).Result(); err != nil {
+			return Decision{}, err
+		}
+	}
+	r.Remaining = c.Limit.Quota() - used
+	return Decision{Allowed: r.Allowed, Results: []Result{r}}, nil
+}
