@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -34,8 +35,9 @@ func main() {
 	list := flag.Bool("list", false, "list the mutants and run nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *only, *list, *arithmetic); err != nil {
+	err := run(ctx, *only, *list, *arithmetic)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
@@ -46,7 +48,7 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal/redistest", "testdata/vectors"} {
 		if out, err := exec.CommandContext(ctx, "cp", "-r", "--parents", part, dir).CombinedOutput(); err != nil {
 			return fmt.Errorf("copy %s: %w\n%s", part, err, out)
@@ -144,6 +146,7 @@ var (
 		"+": "-", "-": "+", "*": "+", "/": "*", "%": "*", "&&": "||", "||": "&&", "++": "--",
 		"and": "or", "or": "and", "min": "max", "max": "min", "true": "false", "false": "true",
 	}
+	isArithmetic = regexp.MustCompile(`^[+\-*/%]$`)
 	// index is before the numbers that only say where something is kept.
 	index = regexp.MustCompile(`(\[[a-z] \+ |[0-9] \* i - |\bp \+ |^\s*local r, s = .*)$`)
 	skip  = regexp.MustCompile(`^\s*(//|--|import|package|"|func|type |local function|return redis\.error_reply|local steps|local arguments|local corrections|local more|local writes)`)
@@ -166,7 +169,7 @@ func mutants(source string, arithmetic bool) (all []mutant) {
 			if strings.Count(code[:at[0]], `'`)%2 == 1 || strings.Count(code[:at[0]], `"`)%2 == 1 {
 				continue // inside a string
 			}
-			if !arithmetic && (strings.Contains("+-*/%", old) || index.MatchString(code[:at[0]])) {
+			if !arithmetic && (isArithmetic.MatchString(old) || index.MatchString(code[:at[0]])) {
 				continue
 			}
 			now, ok := replace[old]
@@ -178,7 +181,7 @@ func mutants(source string, arithmetic bool) (all []mutant) {
 				if _, err := fmt.Sscan(old, &n); err != nil || strings.HasSuffix(code[:at[0]], "%") {
 					continue
 				}
-				now = fmt.Sprint(n + 1)
+				now = strconv.Itoa(n + 1)
 			}
 			mutated := append([]string(nil), lines...)
 			mutated[i] = line[:at[0]] + now + line[at[1]:]
