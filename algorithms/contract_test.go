@@ -1,0 +1,68 @@
+package algorithms_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+func TestContractMemory(t *testing.T) {
+	t.Parallel()
+	limitertest.Run(t, func(*testing.T) limitertest.Subject {
+		return limitertest.Subject{Limiter: new(algorithms.Memory)}
+	})
+}
+
+func TestContractMiniredis(t *testing.T) {
+	t.Parallel()
+	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
+		return limitertest.Subject{Limiter: &algorithms.Redis{Client: limitertest.Redis(t), Namespace: "test"}}
+	})
+}
+
+func TestContractRedis(t *testing.T) {
+	t.Parallel()
+	testContractRedis(t, func(t *testing.T, s *redistest.Server) *algorithms.Redis {
+		return &algorithms.Redis{Client: s.Client(t)}
+	})
+}
+
+// TestContractRedisDefaultOptions is about clients that do not heed deadlines,
+// where each command runs in a goroutine of its own.
+func TestContractRedisDefaultOptions(t *testing.T) {
+	t.Parallel()
+	testContractRedis(t, func(t *testing.T, s *redistest.Server) *algorithms.Redis {
+		client := redis.NewClient(&redis.Options{Addr: s.Addr})
+		t.Cleanup(func() { _ = client.Close() })
+		return &algorithms.Redis{Client: client}
+	})
+}
+
+// TestContractRedisSharded sends each check alone, as to a cluster. A cluster
+// itself cannot pass: its clock runs.
+func TestContractRedisSharded(t *testing.T) {
+	t.Parallel()
+	testContractRedis(t, func(t *testing.T, s *redistest.Server) *algorithms.Redis {
+		return &algorithms.Redis{Client: s.Client(t), Sharded: true}
+	})
+}
+
+// testContractRedis serves all cases with one server, each in a namespace of
+// its own.
+func testContractRedis(t *testing.T, limiter func(*testing.T, *redistest.Server) *algorithms.Redis) {
+	server, clock := redistest.StartWithClock(t)
+	cases := 0
+	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
+		cases++
+		l := limiter(t, server)
+		l.Namespace = fmt.Sprint("case-", cases)
+		l.Budget = time.Minute // a connection's deadline is in real time
+		return limitertest.Subject{Limiter: l, Advance: clock.Advance}
+	})
+}

@@ -1,0 +1,118 @@
+package limitertest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+var chargingCases = []testCase{
+	{name: "no checks are allowed", run: noChecks},
+	{name: "all checks of an admitted request are charged", run: allCharged},
+	{name: "a request that one check denies charges nothing, in any order", run: denialChargesNothing},
+	{name: "each check that denies says when it would not", run: eachDenies},
+	{name: "denials do not put off when a request is admitted", run: denialsPutNothingOff},
+	{name: "a request whose context has ended is counted", run: contextEnded},
+}
+
+func noChecks(c *trial) {
+	c.takeAll()
+}
+
+func allCharged(c *trial) {
+	all := c.allSamples()
+	for n := range int64(10) {
+		var want []expectation
+		for _, s := range all {
+			want = append(want, expectation{s.Check, s.charged(1, n+1)})
+		}
+		c.takeAll(want...)
+	}
+	// The costs are each check's own.
+	var want []expectation
+	for i, s := range all {
+		s, units := s.under("of different cost"), int64(i+1)
+		want = append(want, expectation{costing(s.Check, units), s.charged(units, units)})
+	}
+	c.takeAll(want...)
+}
+
+// denialChargesNothing lets each algorithm deny in each place, beside others
+// that are new or in use.
+func denialChargesNothing(c *trial) {
+	all := c.allSamples()
+	for range all {
+		for denier := range all {
+			c.denies(all, denier)
+		}
+		all = append(all[1:], all[0])
+	}
+}
+
+// denies takes all samples, of which one is used up.
+func (c *trial) denies(all []sample, denier int) {
+	c.Helper()
+	var want []expectation
+	used := make([]int64, len(all))
+	for i, s := range all {
+		s = s.under(fmt.Sprintf("%s first, %s denies", all[0].Key, all[denier].Key))
+		if used[i] = int64(i%3) * 2; i == denier {
+			used[i] = 10
+		}
+		if used[i] > 0 {
+			c.take(costing(s.Check, used[i]), s.charged(used[i], used[i]))
+		}
+		want = append(want, expectation{s.Check, s.passed(used[i])})
+		if i == denier {
+			want[i].outcome = s.exhausted()
+		}
+	}
+	c.takeAll(want...)
+	c.takeAll(want...)
+	for i, s := range all {
+		if i != denier {
+			c.take(want[i].Check, s.charged(1, used[i]+1))
+		}
+	}
+}
+
+func eachDenies(c *trial) {
+	all := c.allSamples()
+	var want []expectation
+	for _, s := range all {
+		c.take(costing(s.Check, 10), s.charged(10, 10))
+		want = append(want, expectation{s.Check, s.exhausted()})
+	}
+	above := all[0].under("that is too small")
+	want = append(want, expectation{costing(above.Check, 11), denied(10, algorithms.Never, 0)})
+	c.takeAll(want...)
+}
+
+func denialsPutNothingOff(c *trial) {
+	c.eachSample(func(s sample) {
+		c.take(costing(s.Check, 10), s.charged(10, 10))
+		retry := s.retry(10, 1)
+		for passed := time.Duration(0); passed < retry; passed += retry / 10 {
+			// A window may begin meanwhile, but nothing comes free.
+			c.take(s.Check, denied(0, retry-passed, s.reset(10)-passed))
+			c.wait(retry / 10)
+		}
+	})
+}
+
+// contextEnded is about clients that hang up: they must not get away uncounted.
+// How long a decision may take is the limiter's own to say.
+func contextEnded(c *trial) {
+	cancelled, cancel := context.WithCancel(c.Context())
+	cancel()
+	overdue, cancel := context.WithDeadline(c.Context(), time.Now().Add(-time.Hour))
+	defer cancel()
+	c.eachSample(func(s sample) {
+		c.decideContext(cancelled, "Take", c.limiter.Take, []expectation{{s.Check, s.charged(1, 1)}})
+		c.decideContext(overdue, "Take", c.limiter.Take, []expectation{{s.Check, s.charged(1, 2)}})
+		c.take(costing(s.Check, 8), s.charged(8, 10))
+		c.decideContext(cancelled, "Take", c.limiter.Take, []expectation{{s.Check, s.exhausted()}})
+	})
+}

@@ -1,0 +1,55 @@
+package limitertest
+
+import (
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+func fixed(rate int64, period time.Duration) algorithms.Limit {
+	return algorithms.Limit{Rate: rate, Period: period, Algorithm: algorithms.FixedWindow}
+}
+
+func sliding(rate int64, period time.Duration) algorithms.Limit {
+	return algorithms.Limit{Rate: rate, Period: period, Algorithm: algorithms.SlidingWindow}
+}
+
+func slidingLog(rate int64, period time.Duration) algorithms.Limit {
+	return algorithms.Limit{Rate: rate, Period: period, Algorithm: algorithms.SlidingLog}
+}
+
+func tokenBucket(rate int64, period time.Duration, burst int64) algorithms.Limit {
+	return algorithms.Limit{Rate: rate, Period: period, Burst: burst, Algorithm: algorithms.TokenBucket}
+}
+
+func gcra(rate int64, period time.Duration, burst int64) algorithms.Limit {
+	return algorithms.Limit{Rate: rate, Period: period, Burst: burst, Algorithm: algorithms.GCRA}
+}
+
+func leakyBucket(rate int64, period time.Duration, burst int64) algorithms.Limit {
+	return algorithms.Limit{Rate: rate, Period: period, Burst: burst, Algorithm: algorithms.LeakyBucket}
+}
+
+// of is a check of the rule and key that most cases use.
+func of(l algorithms.Limit) algorithms.Check {
+	return check("rule", "key", l)
+}
+
+func check(rule, key string, l algorithms.Limit) algorithms.Check {
+	return algorithms.Check{Rule: rule, Key: key, Limit: l, Cost: 1}
+}
+
+func costing(c algorithms.Check, units int64) algorithms.Check {
+	c.Cost = units
+	return c
+}
+
+func shadowed(c algorithms.Check) algorithms.Check {
+	c.Shadow = true
+	return c
+}
+
+func limitedTo(c algorithms.Check, l algorithms.Limit) algorithms.Check {
+	c.Limit = l
+	return c
+}

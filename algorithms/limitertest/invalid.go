@@ -1,0 +1,95 @@
+package limitertest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+var errorCases = []testCase{
+	{name: "a negative cost is an error and charges nothing", run: negativeCost},
+	{name: "an invalid limit is an error and charges nothing", run: invalidLimit},
+	{name: "two checks that share a count are an error in one call and charge nothing", run: duplicates},
+}
+
+// refused gives the checks, which are invalid, to Take, between valid ones.
+func (c *trial) refused(what string, sentinel error, invalid ...algorithms.Check) {
+	c.Helper()
+	before, after := check("valid", "before", fixed(10, time.Hour)), check("valid", "after", fixed(10, time.Hour))
+	c.align(time.Hour, 0)
+	checks := append([]algorithms.Check{before}, invalid...)
+	c.wantErrors(what, c.limiter.Take, append(checks, after), sentinel, algorithms.ErrInvalidCheck)
+	c.take(before, charged(1, 9, time.Hour))
+	c.take(after, charged(1, 9, time.Hour))
+}
+
+// wantErrors calls f, which has to decide nothing.
+func (c *trial) wantErrors(what string, f decider, checks []algorithms.Check, sentinels ...error) {
+	c.Helper()
+	d, err := f(context.Background(), checks...)
+	c.wantError(what, err, sentinels...)
+	if d.Allowed || len(d.Results) > 0 {
+		c.Errorf("%s: an error and a decision: %+v", what, d)
+	}
+}
+
+func negativeCost(c *trial) {
+	c.eachSample(func(s sample) {
+		for _, units := range []int64{-1, -10, math.MinInt64} {
+			what := fmt.Sprintf("%s, cost %d", s.Limit.Algorithm, units)
+			c.refused(what, algorithms.ErrInvalidCheck, costing(s.Check, units))
+			c.refused(what+", shadow", algorithms.ErrInvalidCheck, costing(shadowed(s.Check), units))
+		}
+		c.holds(s.Check, 10, 0)
+	})
+}
+
+func invalidLimit(c *trial) {
+	for what, l := range map[string]algorithms.Limit{
+		"the zero limit":       {},
+		"rate 0":               fixed(0, time.Second),
+		"negative rate":        sliding(-1, time.Second),
+		"rate too large":       sliding(1<<53, time.Second),
+		"period 0":             tokenBucket(1, 0, 1),
+		"negative period":      fixed(1, -time.Second),
+		"period of 1 ns":       fixed(1, time.Nanosecond),
+		"period of 1.5 µs":     sliding(1, 1500*time.Nanosecond),
+		"period of 292 years":  sliding(1, math.MaxInt64/1000*1000),
+		"negative burst":       tokenBucket(1, time.Second, -1),
+		"burst too large":      tokenBucket(1, time.Second, 1<<53),
+		"burst of ages":        tokenBucket(1, 24*time.Hour, 1_000_000),
+		"burst of a window":    {Rate: 1, Period: time.Second, Burst: 2, Algorithm: algorithms.FixedWindow},
+		"burst by default":     {Rate: 1, Period: time.Second, Burst: 2},
+		"log too long":         slidingLog(10_001, time.Second),
+		"leaky without burst":  leakyBucket(1, time.Second, 0),
+		"an unknown algorithm": {Rate: 1, Period: time.Second, Algorithm: "no_such_algorithm"},
+	} {
+		c.refused(what, algorithms.ErrInvalidLimit, of(l))
+		c.refused(what+", shadow", algorithms.ErrInvalidLimit, shadowed(of(l)))
+	}
+}
+
+func duplicates(c *trial) {
+	c.eachSample(func(s sample) {
+		higher := s.Limit
+		higher.Rate++
+		for what, second := range map[string]algorithms.Check{
+			"the same":          s.Check,
+			"with another cost": costing(s.Check, 2),
+			"with another rate": limitedTo(s.Check, higher),
+			"as shadow":         shadowed(s.Check),
+		} {
+			what = fmt.Sprintf("%s twice, %s", s.Limit.Algorithm, what)
+			c.refused(what, algorithms.ErrInvalidCheck, s.Check, second)
+			c.refused(what+", first", algorithms.ErrInvalidCheck, second, s.Check)
+		}
+		c.align(time.Second, 250*time.Millisecond)
+		c.take(s.Check, s.charged(1, 1))
+	})
+	named, unnamed := sliding(10, time.Second), sliding(10, time.Second)
+	unnamed.Algorithm = ""
+	c.refused("sliding_window by default", algorithms.ErrInvalidCheck, of(named), of(unnamed))
+}

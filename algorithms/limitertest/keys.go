@@ -1,0 +1,116 @@
+package limitertest
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+var keyCases = []testCase{
+	{name: "two keys are counted apart", run: keysApart},
+	{name: "two rules are counted apart", run: rulesApart},
+	{name: "two algorithms are counted apart", run: algorithmsApart},
+	{name: "two periods are counted apart", run: periodsApart},
+	{name: "keys that look alike are counted apart", run: lookalikesApart},
+}
+
+func keysApart(c *trial) {
+	c.eachSample(func(s sample) {
+		other := s.Check
+		other.Key += " of another"
+		c.apart(s, other)
+	})
+}
+
+func rulesApart(c *trial) {
+	c.eachSample(func(s sample) { c.apart(s, s.under("another").Check) })
+}
+
+// apart uses up the sample and takes the other, also both in one call.
+func (c *trial) apart(s sample, other algorithms.Check) {
+	c.Helper()
+	c.take(costing(s.Check, 9), s.charged(9, 9))
+	c.take(other, s.charged(1, 1))
+	c.takeAll(expectation{s.Check, s.charged(1, 10)}, expectation{other, s.charged(1, 2)})
+	c.take(s.Check, s.exhausted())
+	c.take(other, s.charged(1, 3))
+}
+
+func algorithmsApart(c *trial) {
+	all := c.allSamples()
+	var first, second []expectation
+	for i := range all {
+		all[i].Rule, all[i].Key = "the same rule", "the same key"
+		units := int64(i + 1)
+		first = append(first, expectation{costing(all[i].Check, units), all[i].charged(units, units)})
+		second = append(second, expectation{all[i].Check, all[i].charged(1, units+1)})
+	}
+	c.takeAll(first...)
+	c.takeAll(second...)
+	for i, s := range all {
+		c.take(s.Check, s.charged(1, second[i].charged+first[i].charged+1))
+	}
+}
+
+func periodsApart(c *trial) {
+	for _, l := range []struct {
+		of                     func(period time.Duration) algorithms.Limit
+		retry, reset           time.Duration // of two units per second, both used
+		resetOfOne, resetOfTwo time.Duration // of two units per minute, when so many are used
+	}{
+		{func(p time.Duration) algorithms.Limit { return fixed(2, p) }, time.Second, time.Second, time.Minute, time.Minute},
+		{func(p time.Duration) algorithms.Limit { return sliding(2, p) }, 1500 * time.Millisecond, 2 * time.Second, 2 * time.Minute, 2 * time.Minute},
+		{func(p time.Duration) algorithms.Limit { return slidingLog(2, p) }, time.Second, time.Second, time.Minute, time.Minute},
+		{func(p time.Duration) algorithms.Limit { return tokenBucket(2, p, 2) }, 500 * time.Millisecond, time.Second, 30 * time.Second, time.Minute},
+		{func(p time.Duration) algorithms.Limit { return gcra(2, p, 2) }, 500 * time.Millisecond, time.Second, 30 * time.Second, time.Minute},
+	} {
+		second, minute := of(l.of(time.Second)), of(l.of(time.Minute))
+		c.align(time.Minute, 0)
+		c.takeAll(
+			expectation{costing(second, 2), charged(2, 0, l.reset)},
+			expectation{minute, charged(1, 1, l.resetOfOne)})
+		c.take(second, denied(0, l.retry, l.reset))
+		c.take(minute, charged(1, 0, l.resetOfTwo))
+	}
+}
+
+// lookalikes are rules and keys that a limiter might take for one another: by
+// joining them, by what has a meaning in a store's keys, by length, by letting
+// an encoding repair them, or by storing a hash instead.
+func lookalikes() [][2]string {
+	long := strings.Repeat("a", 200)
+	sum := sha256.Sum256([]byte(long))
+	all := [][2]string{
+		{"a", "b:c"}, {"a:b", "c"}, {"a:b:c", ""}, {"", "a:b:c"}, {"b:c", "a"}, {"c", "a:b"},
+		{"a", "b}:c"}, {"a", "{b"}, {"a", "b}"}, {"a", "{b}"}, {"{a}", "b"}, {"a", "{}"}, {"{}", "a"},
+		{"c:fw:1s", "b"}, {"c", "b:fw:1s"}, {"a", "b}:a:fw:1s"}, {"a", "b}:a"},
+		{"a/b", "c"}, {"a", "b/c"}, {"a|b", "c"}, {"a", "b|c"}, {"a\x00b", "c"}, {"a", "b\x00c"},
+		{"a,b", "c"}, {"a", "b,c"}, {"a b", "c"}, {"a", "b c"}, {"ab", "c"}, {"a", "bc"},
+		{"\"a\"", "b"}, {"a", "\"b\""}, {"a", "%62"}, {"a", "b%00"}, {"a", "*"}, {"a", "?"}, {"a", "[b]"},
+	}
+	for _, key := range []string{
+		"", " ", "0", "#", "##", "-", "_", "a", "A", "b", "b ", " b", "b\n", "b\r\n", "b\t", "b\x00", "\x00", "\n", "\r\n",
+		"\xff", "\xfe", "\xff\xff", "\xc3", "\ufffd", "\ufffd\ufffd", "e\u0301", "\u00e9", "\xe9", "\u200b", "b\u200b", "$-1", "*1", "nil",
+		"#" + base64.RawURLEncoding.EncodeToString(sum[:]), "#" + base64.RawURLEncoding.EncodeToString(sum[:16]),
+		string(sum[:]), string(sum[:16]), long, long + "a", long + "b", long[1:] + "b", long[:64], long[:65], long[:63] + "b",
+		strings.Repeat("a", 1<<16), strings.Repeat("a", 1<<16) + "b", strings.Repeat("\xff", 64), strings.Repeat("\xff", 65),
+	} {
+		all = append(all, [2]string{"a", key}, [2]string{key, "a"})
+	}
+	slices.SortFunc(all, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
+	return slices.Compact(all)
+}
+
+func lookalikesApart(c *trial) {
+	l := tokenBucket(1, time.Minute, 1)
+	for _, names := range lookalikes() {
+		c.take(check(names[0], names[1], l), charged(1, 0, time.Minute))
+	}
+	for _, names := range lookalikes() {
+		c.take(check(names[0], names[1], l), denied(0, time.Minute, time.Minute))
+	}
+}

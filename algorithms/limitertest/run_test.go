@@ -1,0 +1,91 @@
+package limitertest_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+)
+
+const childEnv = "LIMITERTEST_RUN_WRONG_LIMITERS"
+
+// TestRunFindsMistakes runs the suite on limiters that are wrong, in another
+// process, because it has to fail there.
+func TestRunFindsMistakes(t *testing.T) {
+	if os.Getenv(childEnv) != "" {
+		runWrongLimiters(t)
+		return
+	}
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestRunFindsMistakes$", "-test.v")
+	cmd.Env = append(os.Environ(), childEnv+"=1")
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Error("the suite did not fail")
+	}
+	text := string(out)
+
+	failures := make(map[string][]string) // of each limiter
+	for _, m := range regexp.MustCompile(`(?m)^ *--- FAIL: TestRunFindsMistakes/([^/\s]+)/(\S+)`).FindAllStringSubmatch(text, -1) {
+		failures[m[1]] = append(failures[m[1]], strings.ReplaceAll(m[2], "_", " "))
+	}
+	for _, w := range wrongLimiters {
+		found := failures[w.name]
+		t.Logf("%s: %d cases fail", w.name, len(found))
+		if !contains(found, w.foundBy) {
+			t.Errorf("%s: not found by %q, but by %q", w.name, w.foundBy, found)
+		}
+	}
+	for _, right := range []string{"right", "no_counter"} {
+		if found := failures[right]; len(found) > 0 {
+			t.Errorf("%s: fails %q", right, found)
+		}
+		if !strings.Contains(text, "--- PASS: TestRunFindsMistakes/"+right+"/a_cost_of_0_means_1") {
+			t.Errorf("%s: was not tested", right)
+		}
+	}
+	if !strings.Contains(text, "--- SKIP: TestRunFindsMistakes/no_counter/Peek_charges_nothing") {
+		t.Error("no_counter: Peek was not skipped")
+	}
+	const message = `Take of 1, 2.25s after the first:
+        	check 0 (rule "rule", key "key", 5/1s fixed_window, cost 1): RetryAfter = 750.001ms, want 750ms`
+	if squeeze := strings.Join(strings.Fields(text), " "); !strings.Contains(squeeze, strings.Join(strings.Fields(message), " ")) {
+		t.Errorf("no message says\n%s", message)
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
+
+func contains(names []string, part string) bool {
+	for _, name := range names {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// runWrongLimiters also runs two that are not.
+func runWrongLimiters(t *testing.T) {
+	run := func(name string, limiter func(*algorithms.Memory) algorithms.Limiter) {
+		t.Run(name, func(t *testing.T) {
+			limitertest.Run(t, func(*testing.T) limitertest.Subject {
+				return limitertest.Subject{Limiter: limiter(new(algorithms.Memory))}
+			})
+		})
+	}
+	for _, w := range wrongLimiters {
+		run(w.name, w.limiter)
+	}
+	run("right", func(m *algorithms.Memory) algorithms.Limiter { return m })
+	run("no_counter", func(m *algorithms.Memory) algorithms.Limiter { return struct{ algorithms.Limiter }{m} })
+}

@@ -1,0 +1,175 @@
+package limitertest
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+var settleCases = []testCase{
+	{name: "Settle to 0 gives a charge back", run: settleToZero},
+	{name: "Settle to less gives a part back", run: settleToLess},
+	{name: "Settle to the same changes nothing", run: settleToSame},
+	{name: "Settle to more charges the rest", run: settleToMore},
+	{name: "Settle to more than there is goes into debt", run: settleIntoDebt},
+	{name: "Settle goes into debt of at most one period", run: settleDebtIsBounded},
+	{name: "Settle corrects every result of a request", run: settleRequest},
+	{name: "Settle passes over what was charged nothing", run: settleUncharged},
+	{name: "Settle to a negative cost is an error and changes nothing", run: settleNegative},
+	{name: "Settle at the same time as others loses no correction", run: settleRace},
+}
+
+func settleToZero(c *trial) {
+	c.eachSample(func(s sample) {
+		r := c.take(costing(s.Check, 4), s.charged(4, 4))
+		c.settle(0, r)
+		c.holds(s.Check, 10, 0)
+		one := c.take(costing(s.Check, 0), s.charged(1, 1)) // cost 0 was charged 1
+		c.take(costing(s.Check, 3), s.charged(3, 4))
+		r = c.take(costing(s.Check, 6), s.charged(6, 10))
+		c.settle(0, r)
+		c.holds(s.Check, 6, s.reset(4))
+		c.settle(0)
+		c.holds(s.Check, 6, s.reset(4))
+		if s.queue {
+			return // others have been told to wait behind the first
+		}
+		c.settle(0, one)
+		c.holds(s.Check, 7, s.reset(3))
+	})
+}
+
+func settleToLess(c *trial) {
+	c.eachSample(func(s sample) {
+		r := c.take(costing(s.Check, 10), s.charged(10, 10))
+		c.settle(1, r)
+		c.take(s.Check, s.charged(1, 2))
+	})
+}
+
+func settleToSame(c *trial) {
+	c.eachSample(func(s sample) {
+		r := c.take(costing(s.Check, 4), s.charged(4, 4))
+		c.settle(4, r)
+		c.holds(s.Check, 6, s.reset(4))
+		c.wait(10 * time.Second)
+		c.settle(4, r)
+		c.holds(s.Check, 10, 0)
+	})
+}
+
+func settleToMore(c *trial) {
+	c.eachSample(func(s sample) {
+		r := c.take(s.Check, s.charged(1, 1))
+		c.settle(7, r)
+		r = c.take(s.Check, s.charged(1, 8))
+		c.settle(2, r)
+		c.take(s.Check, s.charged(1, 10))
+	})
+}
+
+func settleIntoDebt(c *trial) {
+	c.eachSample(func(s sample) {
+		r := c.take(costing(s.Check, 8), s.charged(8, 8))
+		c.settle(15, r)
+		c.take(s.Check, s.denied(15, 1))
+		c.wait(s.retry(15, 1))
+		if s.atOnce {
+			c.holds(s.Check, 10, 0)
+		} else {
+			c.holds(s.Check, 1, s.reset(15)-s.retry(15, 1))
+		}
+	})
+}
+
+func settleDebtIsBounded(c *trial) {
+	for _, units := range []int64{20, 21, 1_000_000, 1 << 53, math.MaxInt64} {
+		c.eachSample(func(s sample) {
+			first := c.take(s.Check, s.charged(1, 1))
+			second := c.take(costing(s.Check, 3), s.charged(3, 4))
+			c.settle(units, first)
+			c.take(s.Check, s.denied(20, 1))
+			c.settle(units, second)
+			c.take(s.Check, s.denied(20, 1))
+			c.wait(10 * time.Second)
+			c.holds(s.Check, 10, 0)
+		})
+	}
+}
+
+func settleRequest(c *trial) {
+	all := c.allSamples()
+	var want []expectation
+	for i, s := range all {
+		c.take(costing(s.Check, 2), s.charged(2, 2))
+		units := int64(3 + i)
+		want = append(want, expectation{costing(s.Check, units), s.charged(units, units+2)})
+	}
+	shadow := all[0].under("in the shadow")
+	want = append(want, expectation{shadowed(costing(shadow.Check, 6)), shadow.charged(6, 6)})
+	full := all[0].under("full")
+	c.take(costing(full.Check, 10), full.charged(10, 10))
+	want = append(want, expectation{shadowed(full.Check), full.exhausted()})
+
+	results := c.takeAll(want...)
+	c.settle(4, results...) // more, the same and less
+	for _, s := range all {
+		c.holds(s.Check, 4, s.reset(6))
+	}
+	c.holds(shadow.Check, 6, shadow.reset(4))
+	c.holds(full.Check, 0, full.reset(10))
+}
+
+func settleUncharged(c *trial) {
+	all := c.allSamples()
+	for _, s := range all {
+		other := s.under("that denies")
+		c.take(costing(s.Check, 4), s.charged(4, 4))
+		c.take(costing(other.Check, 10), s.charged(10, 10))
+		results := c.takeAll(expectation{s.Check, s.passed(4)}, expectation{other.Check, s.exhausted()})
+		for _, units := range []int64{0, 1, 5} {
+			c.settle(units, results...)
+		}
+		c.holds(s.Check, 6, s.reset(4))
+		c.holds(other.Check, 0, s.reset(10))
+	}
+}
+
+func settleNegative(c *trial) {
+	c.eachSample(func(s sample) {
+		r := c.take(costing(s.Check, 4), s.charged(4, 4))
+		for _, units := range []int64{-1, math.MinInt64} {
+			err := c.counter.Settle(c.Context(), units, r)
+			c.wantError("negative cost", err, algorithms.ErrInvalidCheck)
+		}
+		c.holds(s.Check, 6, s.reset(4))
+	})
+}
+
+// settleRace gives back whatever was admitted: in the end, nothing is used.
+func settleRace(c *trial) {
+	c.eachSample(func(s sample) {
+		if s.queue {
+			return // only the last in it gives back
+		}
+		var running sync.WaitGroup
+		for range racers {
+			running.Go(func() {
+				for range 4 {
+					d, err := c.limiter.Take(c.Context(), costing(s.Check, 2))
+					if err == nil {
+						err = c.counter.Settle(c.Context(), 0, d.Results...)
+					}
+					if err != nil {
+						c.Error(err)
+						return
+					}
+				}
+			})
+		}
+		running.Wait()
+		c.holds(s.Check, 10, 0)
+	})
+}

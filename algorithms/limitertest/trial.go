@@ -1,0 +1,162 @@
+package limitertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+const µs = time.Microsecond
+
+// A trial is a case under way.
+type trial struct {
+	*testing.T
+	limiter algorithms.Limiter
+	counter algorithms.Counter // nil if the limiter is none
+	advance func(time.Duration)
+	begin   time.Time     // At of the first result
+	elapsed time.Duration // by how much the clock was moved since
+}
+
+// newTrial asks the limiter for the time, and leaves the round one at which a
+// bubble begins.
+func newTrial(t *testing.T, s Subject, counter algorithms.Counter) *trial {
+	t.Helper()
+	if s.Limiter == nil {
+		t.Fatal("limitertest: the Subject has no Limiter")
+	}
+	c := &trial{T: t, limiter: s.Limiter, counter: counter, advance: s.Advance}
+	if c.advance == nil {
+		c.advance = time.Sleep
+	}
+	d, err := c.limiter.Take(t.Context(), algorithms.Check{Rule: "what time is it", Limit: algorithms.PerSecond(1)})
+	if err != nil || len(d.Results) != 1 || d.Results[0].At.IsZero() {
+		t.Fatalf("the first Take of all: %+v, %v; want a result with At", d, err)
+	}
+	c.begin = d.Results[0].At
+	c.wait(1_234_567 * µs)
+	return c
+}
+
+// wait moves the limiter's clock.
+func (c *trial) wait(d time.Duration) {
+	if d > 0 {
+		c.advance(d)
+		c.elapsed += d
+	}
+}
+
+// untilNext is how long it is until the next window of this period begins.
+func (c *trial) untilNext(period time.Duration) time.Duration {
+	now := c.begin.Add(c.elapsed).UnixMicro()
+	return period - time.Duration(now%period.Microseconds())*µs
+}
+
+// align waits for the next window and then for this much of it to pass.
+func (c *trial) align(period, phase time.Duration) {
+	c.wait(c.untilNext(period) + phase)
+}
+
+// take takes one check.
+func (c *trial) take(check algorithms.Check, want outcome) algorithms.Result {
+	c.Helper()
+	return c.takeAll(expectation{check, want})[0]
+}
+
+// takeAll takes the checks in one call. The request has to be allowed unless a
+// check that is no shadow is denied.
+func (c *trial) takeAll(want ...expectation) []algorithms.Result {
+	c.Helper()
+	return c.decide("Take", c.limiter.Take, want)
+}
+
+// peek is take with Peek.
+func (c *trial) peek(check algorithms.Check, want outcome) {
+	c.Helper()
+	c.peekAll(expectation{check, want})
+}
+
+// peekAll is takeAll with Peek.
+func (c *trial) peekAll(want ...expectation) {
+	c.Helper()
+	c.decide("Peek", c.counter.Peek, want)
+}
+
+// holds looks at a count without charging it, as any limiter allows: no limit
+// has room for that many.
+func (c *trial) holds(check algorithms.Check, remaining int64, resetAfter time.Duration) {
+	c.Helper()
+	c.take(costing(check, math.MaxInt64), denied(remaining, algorithms.Never, resetAfter))
+}
+
+// tight takes a check that is denied, at once and one microsecond before its
+// RetryAfter is over, and admitted then.
+func (c *trial) tight(check algorithms.Check, now, before, then outcome) {
+	c.Helper()
+	c.take(check, now)
+	c.wait(now.retryAfter - 1*µs)
+	c.take(check, before)
+	c.wait(1 * µs)
+	c.take(check, then)
+}
+
+// settle corrects charges.
+func (c *trial) settle(cost int64, charged ...algorithms.Result) {
+	c.Helper()
+	if err := c.counter.Settle(c.Context(), cost, charged...); err != nil {
+		c.Fatalf("Settle(%d): %v", cost, err)
+	}
+}
+
+type decider = func(context.Context, ...algorithms.Check) (algorithms.Decision, error)
+
+func (c *trial) decide(method string, f decider, want []expectation) []algorithms.Result {
+	c.Helper()
+	return c.decideContext(c.Context(), method, f, want)
+}
+
+func (c *trial) decideContext(ctx context.Context, method string, f decider, want []expectation) []algorithms.Result {
+	c.Helper()
+	checks := make([]algorithms.Check, len(want))
+	allowed := true
+	for i, w := range want {
+		checks[i] = w.Check
+		allowed = allowed && (w.allowed || w.Shadow)
+	}
+	d, err := f(ctx, checks...)
+	if err != nil {
+		c.Fatalf("%s%v: %v", method, names(checks), err)
+	}
+	if len(d.Results) != len(want) {
+		c.Fatalf("%s%v: %d results, want one for each check: %+v", method, names(checks), len(d.Results), d.Results)
+	}
+	var wrong []string
+	if d.Allowed != allowed {
+		wrong = append(wrong, fmt.Sprintf("Allowed = %t, want %t", d.Allowed, allowed))
+	}
+	for i, w := range want {
+		for _, difference := range compare(d.Results[i], w, c.begin.Add(c.elapsed)) {
+			wrong = append(wrong, fmt.Sprintf("check %d %s: %s", i, name(w.Check), difference))
+		}
+	}
+	if len(wrong) > 0 {
+		c.Fatalf("%s of %d, %s after the first:\n\t%s", method, len(checks), c.elapsed, strings.Join(wrong, "\n\t"))
+	}
+	return d.Results
+}
+
+// wantError says so if an error does not wrap all sentinels.
+func (c *trial) wantError(what string, err error, sentinels ...error) {
+	c.Helper()
+	for _, sentinel := range sentinels {
+		if !errors.Is(err, sentinel) {
+			c.Errorf("%s: error %v, want one that wraps %q", what, err, sentinel)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package limitertest_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// A wrongLimiter makes one mistake.
+type wrongLimiter struct {
+	algorithms.Counter
+
+	take   func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error)
+	peek   func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error)
+	settle func(ctx context.Context, cost int64, charged ...algorithms.Result) error
+	reset  func(ctx context.Context, checks ...algorithms.Check) error
+}
+
+func (w *wrongLimiter) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	return w.take(ctx, checks...)
+}
+
+func (w *wrongLimiter) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	return w.peek(ctx, checks...)
+}
+
+func (w *wrongLimiter) Settle(ctx context.Context, cost int64, charged ...algorithms.Result) error {
+	return w.settle(ctx, cost, charged...)
+}
+
+func (w *wrongLimiter) Reset(ctx context.Context, checks ...algorithms.Check) error {
+	return w.reset(ctx, checks...)
+}
+
+// wrong is a limiter with one method made wrong.
+func wrong(m *algorithms.Memory, mistake func(*wrongLimiter)) algorithms.Limiter {
+	w := &wrongLimiter{m, m.Take, m.Peek, m.Settle, m.Reset}
+	mistake(w)
+	return w
+}
+
+// asking is a limiter that asks for something else than it is asked for.
+func asking(change func(*algorithms.Check)) func(*algorithms.Memory) algorithms.Limiter {
+	return func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.take = func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+				asked := slices.Clone(checks)
+				for i := range asked {
+					change(&asked[i])
+				}
+				d, err := m.Take(ctx, asked...)
+				for i := range d.Results {
+					d.Results[i].Check = checks[i]
+				}
+				return d, err
+			}
+		})
+	}
+}
+
+// telling is a limiter that tells something else than it decided.
+func telling(change func(*algorithms.Decision)) func(*algorithms.Memory) algorithms.Limiter {
+	return func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.take = func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+				d, err := m.Take(ctx, checks...)
+				change(&d)
+				return d, err
+			}
+		})
+	}
+}
+
+// tellingEach is telling of each result.
+func tellingEach(change func(*algorithms.Result)) func(*algorithms.Memory) algorithms.Limiter {
+	return telling(func(d *algorithms.Decision) {
+		for i := range d.Results {
+			change(&d.Results[i])
+		}
+	})
+}
+
+// wrongLimiters come with a part of the name of a case that has to find them.
+var wrongLimiters = []struct {
+	name    string
+	limiter func(*algorithms.Memory) algorithms.Limiter
+	foundBy string
+}{
+	{"admits_one_too_many", asking(func(c *algorithms.Check) {
+		if q := c.Limit.Quota(); q == c.Limit.Rate && c.Limit.Burst == 0 {
+			c.Limit.Rate++
+		} else {
+			c.Limit.Burst++
+		}
+	}), "a fixed window admits its rate"},
+	{"ignores_Burst", asking(func(c *algorithms.Check) { c.Limit.Burst = 0 }), "a token bucket, and gcra, admit their burst"},
+	{"ignores_Cost", asking(func(c *algorithms.Check) { c.Cost = min(c.Cost, 1) }), "a cost above 1"},
+	{"ignores_negative_Cost", asking(func(c *algorithms.Check) { c.Cost = max(c.Cost, 0) }), "a negative cost is an error"},
+	{"ignores_Shadow", asking(func(c *algorithms.Check) { c.Shadow = false }), "a shadow check is decided and charged but never"},
+	{"ignores_Key", asking(func(c *algorithms.Check) { c.Key = "" }), "two keys"},
+	{"ignores_Rule", asking(func(c *algorithms.Check) { c.Rule = "" }), "two rules"},
+	{"ignores_case", asking(func(c *algorithms.Check) { c.Key = strings.ToLower(c.Key) }), "look alike"},
+	{"joins_names", asking(func(c *algorithms.Check) { c.Key, c.Rule = c.Rule+":"+c.Key, "" }), "look alike"},
+	{"truncates_keys", asking(func(c *algorithms.Check) { c.Key = c.Key[:min(len(c.Key), 64)] }), "look alike"},
+	{"repairs_keys", asking(func(c *algorithms.Check) { c.Key = strings.ToValidUTF8(c.Key, "\ufffd") }), "look alike"},
+	{"counts_each_rate_apart", asking(func(c *algorithms.Check) { c.Rule += c.Limit.String() }), "whose rate changes"},
+
+	{"RetryAfter_late_by_1µs", tellingEach(func(r *algorithms.Result) {
+		if !r.Allowed && r.RetryAfter != algorithms.Never {
+			r.RetryAfter += time.Microsecond
+		}
+	}), "RetryAfter is tight in a token bucket, and in gcra"},
+	{"RetryAfter_early_by_1µs", tellingEach(func(r *algorithms.Result) {
+		if !r.Allowed && r.RetryAfter != algorithms.Never {
+			r.RetryAfter -= time.Microsecond
+		}
+	}), "RetryAfter is tight in a fixed window"},
+	{"ResetAfter_in_ms", tellingEach(func(r *algorithms.Result) {
+		r.ResetAfter = r.ResetAfter.Truncate(time.Millisecond)
+	}), "ResetAfter is when"},
+	{"At_in_ms", tellingEach(func(r *algorithms.Result) { r.At = r.At.Truncate(time.Millisecond) }), "RetryAfter is tight in a fixed window"},
+	{"Check_not_as_asked", tellingEach(func(r *algorithms.Result) { r.Check.Cost = max(r.Check.Cost, 1) }), "a cost of 0"},
+	{"Remaining_negative", tellingEach(func(r *algorithms.Result) {
+		if !r.Allowed {
+			r.Remaining = -1
+		}
+	}), "denies"},
+	{"results_reversed", telling(func(d *algorithms.Decision) { slices.Reverse(d.Results) }), "all checks of an admitted request"},
+	{"only_denials_told", telling(func(d *algorithms.Decision) {
+		if !d.Allowed {
+			d.Results = slices.DeleteFunc(d.Results, func(r algorithms.Result) bool { return r.Allowed })
+		}
+	}), "a request that one check denies"},
+
+	{"charges_what_it_denies", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.take = func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+				d, err := m.Take(ctx, checks...)
+				if !d.Allowed {
+					for _, r := range d.Results {
+						_, _ = m.Take(ctx, r.Check)
+					}
+				}
+				return d, err
+			}
+		})
+	}, "a request that one check denies charges nothing"},
+	{"looks_before_it_charges", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.take = func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+				looked, err := m.Peek(ctx, checks...)
+				if !looked.Allowed {
+					return looked, err
+				}
+				time.Sleep(time.Nanosecond) // until the others have looked too
+				d, err := m.Take(ctx, checks...)
+				d.Allowed = true
+				return d, err
+			}
+		})
+	}, "requests at the same time are admitted exactly"},
+	{"heeds_cancellation", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.take = func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+				if err := ctx.Err(); err != nil {
+					return algorithms.Decision{}, err
+				}
+				return m.Take(ctx, checks...)
+			}
+		})
+	}, "context has ended"},
+	{"merges_duplicates", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.take = func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+				d, err := m.Take(ctx, checks...)
+				if errors.Is(err, algorithms.ErrInvalidCheck) {
+					return m.Take(ctx, checks[0])
+				}
+				return d, err
+			}
+		})
+	}, "two checks that share a count"},
+
+	{"Peek_charges", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) { w.peek = m.Take })
+	}, "Peek charges nothing"},
+	{"Settle_does_nothing", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.settle = func(context.Context, int64, ...algorithms.Result) error { return nil }
+		})
+	}, "Settle to 0 gives a charge back"},
+	{"Settle_gives_back_all_at_any_time", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.settle = func(ctx context.Context, cost int64, charged ...algorithms.Result) error {
+				now, err := m.Peek(ctx, algorithms.Check{Limit: algorithms.PerSecond(1)})
+				for i := range charged {
+					charged[i].At = now.Results[0].At
+				}
+				return errors.Join(err, m.Settle(ctx, cost, charged...))
+			}
+		})
+	}, "Settle gives back to a token bucket, and gcra, at most"},
+	{"Reset_forgets_keys_of_all_rules", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.reset = func(ctx context.Context, checks ...algorithms.Check) error {
+				for _, c := range checks {
+					for _, c.Rule = range []string{"sample", "another"} {
+						if err := m.Reset(ctx, c); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			}
+		})
+	}, "Reset forgets only the checks named"},
+}
