@@ -79,24 +79,21 @@ func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, p
 	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
 	for i := range checks {
 		p, pl, res := &ps[i], &places[i], &d.Results[i]
-		current, mended := pl.load(now, p)
-		if mended {
-			pl.store(current, now, p, m.most)
+		var mended bool
+		if pl.current, mended = pl.load(now, p); mended {
+			pl.store(pl.current, now, p, m.most)
 		}
-		*res = Result{Check: checks[i], Source: SourceMemory, At: time.UnixMicro(now)}
-		pl.charge, res.Allowed = p.take(current, now, p)
-		p.answer(res, current, now)
+		res.Check, res.Source, res.At = checks[i], SourceMemory, time.UnixMicro(now)
+		pl.charged, res.Allowed = p.take(pl.current, now, p)
 		d.Allowed = d.Allowed && !res.denies()
 	}
-	if !charge || !d.Allowed {
-		return d
-	}
 	for i := range checks {
-		if p, pl, res := &ps[i], &places[i], &d.Results[i]; res.Allowed {
-			pl.store(pl.charge, now, p, m.most)
-			res.Charged = p.cost
-			p.answer(res, pl.charge, now)
+		p, pl, res := &ps[i], &places[i], &d.Results[i]
+		if charge && d.Allowed && res.Allowed {
+			pl.store(pl.charged, now, p, m.most)
+			pl.current, res.Charged = pl.charged, p.cost
 		}
+		p.answer(res, pl.current, now)
 	}
 	return d
 }

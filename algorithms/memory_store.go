@@ -37,11 +37,13 @@ type entry struct {
 
 // A place is where the count of one check is kept.
 type place struct {
-	key    memoryKey
-	hash   uint64
-	shard  *memoryShard
-	entry  *entry // of this key alone; nil where there is none
-	charge state  // to be stored if the request is admitted
+	key   memoryKey
+	hash  uint64
+	shard *memoryShard
+	entry *entry // of this key alone; nil where there is none
+
+	current state // as it stands now
+	charged state // as it will if the request is admitted
 }
 
 // place computes where a check is counted. Long keys are hashed, so that
