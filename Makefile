@@ -20,7 +20,9 @@ demo: ## Start the example server without Redis, send it real requests, show wha
 .PHONY: test
 test: ## Run all tests with the race detector.
 	@command -v redis-server >/dev/null || echo "no redis-server on the PATH: tests that need a real one are skipped"
-	go test -race ./...
+	@mkdir -p bin
+	CONFORMANCE_SUMMARY=$(CURDIR)/bin/conformance.txt go test -race ./...
+	@cat bin/conformance.txt 2>/dev/null || true
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check format, vet, golangci-lint, go fix and go mod tidy.
