@@ -38,9 +38,15 @@ $(GOLANGCI_LINT):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	mv bin/golangci-lint $@
 
-.PHONY: bench
-bench: ## Measure decisions and the handler, in process and over a redis-server it starts.
-	cd benchmarks && go test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(COUNT) -timeout 30m
+.PHONY: bench bench-peers
+bench: BENCH = .
+bench: ## Measure requests in process and through a redis-server it starts; print the medians and ratios.
+bench-peers: BENCH = Redis|Script|Key
+bench-peers: ## Measure what other limiters do too, beside them, in one run.
+bench bench-peers:
+	@mkdir -p bin
+	cd benchmarks && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) -timeout 30m | tee ../bin/$@.txt
+	cd benchmarks && go run ./report < ../bin/$@.txt
 
 .PHONY: accuracy
 accuracy: ## Compare each algorithm with an exact log; write docs/algorithms.md's tables and pictures.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
@@ -37,6 +38,50 @@ func ExampleProxies() {
 	// Output:
 	// 203.0.113.9 <nil>
 	// 198.51.100.1 <nil>
+}
+
+func ExampleProxies_hops() {
+	proxies := keyfunc.Proxies{Hops: 2} // a load balancer with many addresses, and nginx
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("X-Forwarded-For", "1.1.1.1, 203.0.113.9, 198.51.100.7") // the client sent 1.1.1.1
+	fmt.Println(proxies.IP(r))
+
+	r.Header.Set("X-Forwarded-For", "203.0.113.9") // past the load balancer
+	fmt.Println(proxies.IP(r))
+	// Output:
+	// 203.0.113.9 <nil>
+	//  keyfunc: no key: X-Forwarded-For has 1 of the 2 hops
+}
+
+func ExampleProxies_header() {
+	proxies := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Header: "Forwarded"}
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = "10.0.0.1:4711"
+	r.Header.Set("Forwarded", `for="1.1.1.1, for="[2001:db8:7::9]:4711";proto=https`) // the client left a quote open
+	fmt.Println(proxies.IP(r))
+	// Output: 2001:db8:7::/64 <nil>
+}
+
+// Two levels: each address, and each network that one customer may have. The second
+// wants a higher limit.
+func ExampleProxies_IPv6() {
+	var proxies keyfunc.Proxies
+	perClient := proxies.IPv6(128) // or proxies.IP, by /64
+	perCustomer := proxies.IPv6(48)
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for _, remote := range []string{"[2001:db8:7:1::1]:4711", "[2001:db8:7:2::1]:4711", "203.0.113.9:4711"} {
+		r.RemoteAddr = remote
+		client, _ := perClient(r)
+		customer, _ := perCustomer(r)
+		fmt.Println(client, customer)
+	}
+	// Output:
+	// 2001:db8:7:1::1/128 2001:db8:7::/48
+	// 2001:db8:7:2::1/128 2001:db8:7::/48
+	// 203.0.113.9 203.0.113.9
 }
 
 func ExampleProxies_UnmarshalText() {
@@ -109,4 +154,47 @@ func ExampleOptional() {
 	_, err := key(httptest.NewRequest(http.MethodGet, "/", nil))
 	fmt.Println(errors.Is(err, keyfunc.ErrSkip))
 	// Output: true
+}
+
+func ExampleRequired() {
+	key := keyfunc.Required(keyfunc.APIKey("Authorization"), http.StatusUnauthorized)
+	_, err := key(httptest.NewRequest(http.MethodGet, "/", nil))
+	if refused, ok := errors.AsType[*keyfunc.StatusError](err); ok {
+		fmt.Println(refused.Status(), http.StatusText(refused.Status()))
+	}
+	// Output: 401 Unauthorized
+}
+
+func ExampleHashed() {
+	secret := []byte("16 random bytes, or more, from a secret store")
+	key := keyfunc.Hashed(keyfunc.Body("email", 8<<10), secret)
+
+	r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader(`{"email": "Alice@example.com"}`))
+	r.Header.Set("Content-Type", "application/json")
+	fmt.Println(key(r))
+	// Output: AbWoJyclx4G_FZHX8-aDfA <nil>
+}
+
+func ExampleBody() {
+	key := keyfunc.Body("email", 8<<10)
+
+	r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader("email=+Alice%40example.com&password=secret"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	fmt.Println(key(r))
+	fmt.Println(r.FormValue("password")) // the handler reads the body all the same
+	// Output:
+	// alice@example.com <nil>
+	// secret
+}
+
+func ExampleMux() {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) {})
+	key := keyfunc.Mux(mux)
+
+	fmt.Println(key(httptest.NewRequest(http.MethodGet, "/users/4711", nil)))
+	fmt.Println(key(httptest.NewRequest(http.MethodGet, "/users//4711", nil))) // no other spelling has another
+	// Output:
+	// GET /users/{id} <nil>
+	// GET /users/{id} <nil>
 }

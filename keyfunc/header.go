@@ -2,7 +2,6 @@ package keyfunc
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"net/http"
 	"strings"
@@ -68,8 +67,7 @@ func APIKey(header string) Func {
 		if secret == "" {
 			return "", missing
 		}
-		digest := sha256.Sum256([]byte(secret))
-		return "apikey:" + base64.RawURLEncoding.EncodeToString(digest[:16]), nil
+		return "apikey:" + digest(sha256.Sum256([]byte(secret))), nil
 	}
 }
 

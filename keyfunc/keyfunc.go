@@ -12,17 +12,19 @@ import (
 //
 // It returns [ErrNoKey] for a request that has no key, and [ErrSkip] for one the
 // rule does not apply to; both may be wrapped, so test with [errors.Is]. An empty
-// key without an error means ErrNoKey. Any other error says that the Func itself
-// failed, and is no reason to let the request pass uncounted.
+// key without an error means ErrNoKey. A [StatusError] says that the request must
+// be refused. Any other error says that the Func itself failed, and is no reason to
+// let the request pass uncounted.
 //
 // A Func is called by many requests at once and must be safe for that. It must
-// not change the request, nor read its body.
+// not change the request, nor read its body unless it puts back what it has read,
+// as [Body] does.
 type Func func(*http.Request) (string, error)
 
 var (
 	// ErrNoKey says that a request has no key: nobody is logged in, a header is
 	// missing, an address cannot be read. The requests without a key share one
-	// bucket per rule.
+	// bucket per rule; [Required] refuses them and [Optional] exempts them instead.
 	ErrNoKey = errors.New("keyfunc: no key")
 
 	// ErrSkip says that the rule does not apply to the request, which it then

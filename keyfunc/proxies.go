@@ -1,17 +1,19 @@
 package keyfunc
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
-// maxHops is how many hops of X-Forwarded-For are read. Real chains have less
-// than ten; a limit keeps the work for one request constant.
-const maxHops = 32
+// The headers that hold a list, in canonical form.
+const (
+	forwardedFor = "X-Forwarded-For"
+	forwarded    = "Forwarded"
+)
 
 // Proxies are the reverse proxies that are believed what they say about a client.
 // The zero value trusts nobody, and its IP does what the function [IP] does.
@@ -27,22 +29,42 @@ type Proxies struct {
 
 	// Unix is whether to trust what connects through a unix socket.
 	Unix bool
+
+	// Hops is how many proxies of yours a request passes, for proxies whose
+	// addresses nobody knows beforehand; 0 means that Trusted and Unix say who
+	// is one. The connection is that of the last of them, whatever its address,
+	// so nothing else may be able to connect. Each has appended what it saw: the
+	// client is entry Hops from the end of the list, 1 being the last.
+	//
+	// One too many and every client chooses its own key. At most 32. Set either
+	// Hops or Trusted and Unix, not both.
+	Hops int
+
+	// Header is where the proxies write; "" means X-Forwarded-For. Forwarded is
+	// read as RFC 7239 has it. Any other name, such as CF-Connecting-IP or
+	// X-Real-IP, is a header that holds one address, that of the client; it
+	// cannot be counted from its end, so it needs Trusted or Unix. Take only one
+	// that the proxies replace: what they let pass, the client chooses.
+	Header string
 }
 
 // IP is a [Func] whose key is the address of the client, in the forms that the
 // function [IP] has.
 //
 // It is the connection's address unless that is a trusted proxy. If it is, the
-// lines of X-Forwarded-For, together one list, are walked from the last hop to
-// the first, and the first hop that is not trusted itself is the client. Hops
-// before that one are what the client wrote, and are not read. Where all hops are
-// trusted the client is the first of them; where there are none, or one empty
-// line, it is the proxy.
+// lines of the header, together one list, are walked from the last hop to the
+// first, and the first hop that is not trusted itself is the client. Hops before
+// that one are what the client wrote, and are not read. Where all hops are trusted
+// the client is the first of them; where there are none, or one empty line, it is
+// the proxy. With Hops it is the hop of that number, and never the proxy.
 //
 // The error wraps [ErrNoKey] and says why if RemoteAddr or a hop that had to be
 // read is no address, such as "unknown", nothing between two commas, or more than
-// 128 bytes, and if more than 32 hops would have to be read. A hop may have a
-// port. The work is bounded by these numbers however long the header is.
+// 128 bytes (512 for an element of Forwarded), if more than 32 hops would have to
+// be read, if there are fewer than Hops, and if a header of one address is there
+// more than once. A hop may have a port. The work is bounded by these numbers
+// however long the header is. The error wraps neither ErrNoKey nor [ErrSkip] if
+// the fields of p contradict each other: a mistake, reported on every request.
 func (p Proxies) IP(r *http.Request) (string, error) {
 	addr, err := p.client(r)
 	if err != nil {
@@ -51,12 +73,36 @@ func (p Proxies) IP(r *http.Request) (string, error) {
 	return ipKey(addr, ipv6Bits), nil
 }
 
+// IPv6 returns a [Func] that does what [Proxies.IP] does, but counts the clients
+// that have IPv6 by the first bits of their address, 32 to 128, instead of 64. As a
+// second rule with a higher limit,
+//
+//	Key: proxies.IPv6(48)
+//
+// stops the client who has a /48, and with it 65,536 networks of /64. Clients that
+// have IPv4 are counted by address all the same.
+//
+// With bits out of range, every request gets an error that says so and wraps
+// neither [ErrNoKey] nor [ErrSkip].
+func (p Proxies) IPv6(bits int) Func {
+	if bits < 32 || bits > 128 {
+		return failing(fmt.Errorf("keyfunc: IPv6 by /%d: must be 32 to 128", bits))
+	}
+	return func(r *http.Request) (string, error) {
+		addr, err := p.client(r)
+		if err != nil {
+			return "", err
+		}
+		return ipKey(addr, bits), nil
+	}
+}
+
 // Addr returns the address that IP makes its key of, before any masking: to look
 // it up in a list of networks. It has no zone and is never IPv4 mapped to IPv6,
 // but an address behind NAT64 stays one.
 //
-// The error wraps [ErrNoKey] where IP's does, and if the client is at the other
-// end of a unix socket.
+// The error is IP's, and wraps [ErrNoKey] too if the client is at the other end of
+// a unix socket.
 func (p Proxies) Addr(r *http.Request) (netip.Addr, error) {
 	addr, err := p.client(r)
 	if err == nil && !addr.IsValid() {
@@ -66,8 +112,9 @@ func (p Proxies) Addr(r *http.Request) (netip.Addr, error) {
 }
 
 // UserID returns a [Func] whose key is the value of a header in which a trusted
-// proxy says who the user is. The proxy must replace what the client sent under
-// that name: if it only adds to it, or lets it pass, clients choose their key.
+// proxy says who the user is; with Hops, that is whatever connects. The proxy must
+// replace what the client sent under that name: if it only adds to it, or lets it
+// pass, clients choose their key.
 //
 // The error wraps [ErrNoKey] if the connection does not come from a trusted
 // proxy, or the header is missing, empty, or there more than once.
@@ -75,44 +122,49 @@ func (p Proxies) UserID(header string) Func {
 	value := Header(header)
 	untrusted := fmt.Errorf("%w: %s comes from no trusted proxy", ErrNoKey, header)
 	return func(r *http.Request) (string, error) {
+		if err := p.contradiction(); err != nil {
+			return "", err
+		}
 		addr, _, err := peer(r)
 		if err != nil {
 			return "", err
 		}
-		if !p.trusts(addr) {
+		if p.Hops == 0 && !p.trusts(addr) {
 			return "", untrusted
 		}
 		return value(r)
 	}
 }
 
-// client returns the address of who sent the request; the zero Addr stands for a
-// unix socket.
-func (p Proxies) client(r *http.Request) (netip.Addr, error) {
-	addr, _, err := peer(r)
-	if err != nil {
-		return netip.Addr{}, err
+// contradiction returns what is wrong with the fields that exclude each other.
+// All other mistakes make p trust less, not more.
+func (p Proxies) contradiction() error {
+	if p.Hops == 0 && p.Header == "" {
+		return nil
 	}
-	lines := r.Header.Values("X-Forwarded-For")
-	if len(lines) == 1 && lines[0] == "" {
-		return addr, nil
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("keyfunc: "+format, args...)) }
+	if p.Hops < 0 || p.Hops > maxHops {
+		bad("Proxies.Hops is %d: must be 0 to %d", p.Hops, maxHops)
 	}
-	n := 0
-	for hop := range hops(lines) {
-		if !p.trusts(addr) {
-			return addr, nil
-		}
-		if n++; n > maxHops {
-			return netip.Addr{}, fmt.Errorf("%w: the client is not among the last %d hops of X-Forwarded-For", ErrNoKey, maxHops)
-		}
-		next, _, ok := parseAddr(hop)
-		if !ok {
-			return netip.Addr{}, fmt.Errorf("%w: hop %d from the end of X-Forwarded-For, %.64q, is not an IP address",
-				ErrNoKey, n, hop)
-		}
-		addr = next
+	if p.Hops != 0 && (len(p.Trusted) > 0 || p.Unix) {
+		bad("Proxies.Hops trusts whatever connects, Trusted and Unix do not: set one of the two")
 	}
-	return addr, nil
+	if !isToken(cmp.Or(p.Header, forwardedFor)) {
+		bad("Proxies.Header %.64q is no name of a header", p.Header)
+	}
+	if name := p.header(); p.Hops != 0 && name != forwardedFor && name != forwarded {
+		bad("Proxies.Header %q holds one address, no list for Hops to count: set Trusted or Unix instead of Hops", p.Header)
+	}
+	return errors.Join(errs...)
+}
+
+// header returns the canonical name of the header to read.
+func (p Proxies) header() string {
+	if p.Header == "" {
+		return forwardedFor
+	}
+	return http.CanonicalHeaderKey(p.Header)
 }
 
 // trusts reports whether addr, from parseAddr or the zero Addr of a unix socket,
@@ -133,32 +185,4 @@ func unmap(network netip.Prefix) netip.Prefix {
 		return netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
 	}
 	return network
-}
-
-// hops yields the elements of a list header from the last to the first.
-func hops(lines []string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, line := range slices.Backward(lines) {
-			for more := true; more; {
-				var hop string
-				line, hop, more = cutLast(line)
-				if !yield(hop) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// cutLast cuts list at its last comma. It searches no further than an address
-// reaches: where that finds none, hop is the whole list, and parseAddr refuses
-// what is longer.
-func cutLast(list string) (rest, hop string, more bool) {
-	start := max(0, len(list)-maxAddrText-1)
-	i := strings.LastIndexByte(list[start:], ',')
-	if i < 0 {
-		return "", list, false
-	}
-	i += start
-	return list[:i], list[i+1:], true
 }

@@ -16,7 +16,8 @@ import (
 var (
 	anyLines = rapid.SliceOfN(rapid.OneOf(
 		rapid.StringMatching(`[0-9a-f.:,%\[\] ]{0,60}`),
-		rapid.SampledFrom([]string{"", ",", "10.0.0.2", "1.1.1.1, 10.0.0.2", "unknown", "[::1]:80"}),
+		rapid.StringMatching(`((for|by|FOR|x)?[=;, ]?["\\\\]{0,3}(10\.0\.0\.2|1\.1\.1\.1|\[::1\]|_a)?["\\\\;,]{0,3}){0,6}`),
+		rapid.SampledFrom([]string{"", ",", "10.0.0.2", "1.1.1.1, 10.0.0.2", "unknown", "[::1]:80", "for=10.0.0.2", `for="`, `x="\`}),
 		rapid.String(),
 	), 0, 6)
 
@@ -47,18 +48,55 @@ var (
 	})
 )
 
+// configurations are all ways to find the client behind peers that are named.
+var configurations = []keyfunc.Proxies{
+	{},
+	{Header: "Forwarded"},
+	{Unix: true},
+	{Trusted: ours.Trusted},
+	{Trusted: ours.Trusted, Unix: true, Header: "Forwarded"},
+	{Trusted: ours.Trusted, Header: "X-Real-IP"},
+	{Trusted: ours.Trusted, Header: "x-user-id"},
+}
+
 func TestUntrustedClientCannotChooseItsKey(t *testing.T) {
+	headers := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "X-User-Id", "True-Client-Ip", "Cf-Connecting-Ip"}
 	rapid.Check(t, func(t *rapid.T) {
-		remote := netip.AddrPortFrom(client.Draw(t, "client"), 4711).String()
-		want, err := keyfunc.IP(from(remote))
+		r := from(netip.AddrPortFrom(client.Draw(t, "client"), 4711).String())
+		want, err := keyfunc.IP(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := ours.IP(from(remote, anyLines.Draw(t, "lines")...))
-		if got != want || err != nil {
+		want48, err := keyfunc.Proxies{}.IPv6(48)(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, header := range headers {
+			r.Header[header] = anyLines.Draw(t, header)
+		}
+		p := rapid.SampledFrom(configurations).Draw(t, "proxies")
+		if got, err := p.IP(r); got != want || err != nil {
 			t.Fatalf("got %q, %v; want %q", got, err, want)
 		}
+		if got, err := p.IPv6(48)(r); got != want48 || err != nil {
+			t.Fatalf("got %q, %v; want %q", got, err, want48)
+		}
+		if user, err := p.UserID("X-User-ID")(r); !errors.Is(err, keyfunc.ErrNoKey) {
+			t.Fatalf("user %q, %v", user, err)
+		}
 	})
+}
+
+// element spells an address as an element of Forwarded. The host is the client's.
+func element(t *rapid.T, addr netip.Addr) string {
+	forms := []string{"for=" + addr.String(), `For="` + addr.String() + `:443"`, `for="` + addr.String() + `:_x"`}
+	if addr.Is6() {
+		forms = []string{`for="[` + addr.String() + `]"`, `FOR="[` + strings.ToUpper(addr.String()) + `]:443"`, `for="\[` + addr.StringExpanded() + `]:_x"`}
+	}
+	s := rapid.SampledFrom(forms).Draw(t, "form")
+	host := rapid.StringMatching(`[ -~]{0,20}`).Draw(t, "host")
+	host = `host="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(host) + `"`
+	return rapid.SampledFrom([]string{s, " " + s + "\t", s + ";" + host, host + " ; " + s}).Draw(t, "element")
 }
 
 // Whatever the client sends, its proxies append the true hops to it, each to the
@@ -70,10 +108,14 @@ func TestPrependedHopsNeverChangeTheKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		header, spell := "X-Forwarded-For", hop
+		if rapid.Bool().Draw(t, "RFC 7239") {
+			header, spell = "Forwarded", element
+		}
 
-		chain := []string{hop(t, addr)}
+		chain := []string{spell(t, addr)}
 		for range rapid.IntRange(0, 8).Draw(t, "proxies") {
-			chain = append(chain, hop(t, ourProxy.Draw(t, "proxy")))
+			chain = append(chain, spell(t, ourProxy.Draw(t, "proxy")))
 		}
 		lines := slices.Clone(anyLines.Draw(t, "sent by the client"))
 		for _, h := range chain {
@@ -83,9 +125,15 @@ func TestPrependedHopsNeverChangeTheKey(t *testing.T) {
 				lines = append(lines, h)
 			}
 		}
-		peer := netip.AddrPortFrom(ourProxy.Draw(t, "peer"), 1).String()
-		if got, err := ours.IP(from(peer, lines...)); got != want || err != nil {
-			t.Fatalf("%q: got %q, %v; want %q", lines, got, err, want)
+		r := from(netip.AddrPortFrom(ourProxy.Draw(t, "peer"), 1).String())
+		r.Header[header] = lines
+		for _, p := range []keyfunc.Proxies{
+			{Trusted: ours.Trusted, Header: header},
+			{Hops: len(chain), Header: header},
+		} {
+			if got, err := p.IP(r); got != want || err != nil {
+				t.Fatalf("%v: %q: got %q, %v; want %q", p, lines, got, err, want)
+			}
 		}
 	})
 }
@@ -120,6 +168,56 @@ func FuzzForwardedFor(f *testing.F) {
 	})
 }
 
+func FuzzForwarded(f *testing.F) {
+	f.Add("for=1.1.1.1, for=198.51.100.1", `for="[2001:db8::1]:443";host="a\", for=x"`)
+	f.Add(`for="`, `\`)
+	f.Add(strings.Repeat("for=10.0.0.1,", 1000), strings.Repeat(`"`, 1000))
+	f.Add(strings.Repeat(`\"`, 1000), strings.Repeat(";", 1000)+"for=unknown")
+	f.Fuzz(func(t *testing.T, first, second string) {
+		for _, p := range []keyfunc.Proxies{rfc7239, {Hops: 1, Header: "Forwarded"}, {Hops: 32, Header: "Forwarded"}} {
+			key, err := p.IP(forwarded("10.0.0.1:1", first, second))
+			if (key == "") != (err != nil) || err != nil && !errors.Is(err, keyfunc.ErrNoKey) {
+				t.Errorf("got %q, %v", key, err)
+			}
+		}
+		for _, p := range []keyfunc.Proxies{rfc7239, {Hops: 1, Header: "Forwarded"}} {
+			for _, appended := range []string{"for=198.51.100.1", `for="198.51.100.1:80";host="a, \"b"`} {
+				if key, err := p.IP(forwarded("10.0.0.1:1", first, second+", "+appended)); key != "198.51.100.1" || err != nil {
+					t.Errorf("the client chose its key: %q, %v", key, err)
+				}
+			}
+		}
+	})
+}
+
+// However an address is spelled, its key is that of its canonical spelling.
+func FuzzAddress(f *testing.F) {
+	for _, seed := range []string{
+		"203.0.113.9:4711", "[2001:db8::1]:4711", "::ffff:cb00:7109", "[fe80::1%eth0]:80", "64:ff9b::1.2.3.4", "@", "", "[", "1.2.3.4:65536",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		everyBit := keyfunc.Proxies{}.IPv6(128)
+		key, err := everyBit(from(text))
+		if (key == "") != (err != nil) || err != nil && !errors.Is(err, keyfunc.ErrNoKey) {
+			t.Fatalf("got %q, %v", key, err)
+		}
+		addr, err := keyfunc.Proxies{}.Addr(from(text))
+		if err != nil {
+			return
+		}
+		if addr.Zone() != "" || addr.Is4In6() {
+			t.Errorf("%q: address %v", text, addr)
+		}
+		for _, other := range []string{addr.String(), netip.AddrPortFrom(addr, 1).String(), addr.StringExpanded()} {
+			if got, err := everyBit(from(other)); got != key || err != nil {
+				t.Errorf("%q has %q; %q has %q, %v", text, key, other, got, err)
+			}
+		}
+	})
+}
+
 func addrKey(p keyfunc.Proxies) keyfunc.Func {
 	return func(r *http.Request) (string, error) {
 		addr, err := p.Addr(r)
@@ -130,12 +228,30 @@ func addrKey(p keyfunc.Proxies) keyfunc.Func {
 	}
 }
 
+func TestProxiesAllocateNothingButTheKey(t *testing.T) {
+	for _, p := range []keyfunc.Proxies{
+		ours, {Hops: 2}, {Trusted: ours.Trusted, Header: "Forwarded"}, {Hops: 2, Header: "Forwarded"}, {Trusted: ours.Trusted, Header: "X-Real-Ip"},
+	} {
+		r := from("10.0.0.1:1", "1.1.1.1, 198.51.100.1, 10.0.0.2")
+		r.Header["Forwarded"] = []string{`for=1.1.1.1, for="198.51.100.1:80";host="a, b", for=10.0.0.2`}
+		r.Header["X-Real-Ip"] = []string{"198.51.100.1"}
+		if got := testing.AllocsPerRun(100, func() { _, _ = p.IP(r) }); got > 1 {
+			t.Errorf("%v: %v allocations", p, got)
+		}
+	}
+}
+
 func BenchmarkProxiesIP(b *testing.B) {
 	r := from("10.0.0.1:1", "1.1.1.1, 198.51.100.1, 10.0.0.2")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := ours.IP(r); err != nil {
-			b.Fatal(err)
-		}
+	r.Header.Set("Forwarded", `for=1.1.1.1, for="198.51.100.1:80";proto=https, for=10.0.0.2`)
+	for name, p := range map[string]keyfunc.Proxies{"trusted": ours, "hops": {Hops: 2}, "forwarded": {Hops: 2, Header: "Forwarded"}} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := p.IP(r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -5,20 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
+	"strconv"
 	"strings"
 )
 
 // UnmarshalText reads the proxies from a list such as
 //
 //	10.0.0.0/8, 192.0.2.7, 2001:db8:1::/48, unix
+//	10.0.0.0/8, header=CF-Connecting-IP
+//	hops=2, header=Forwarded
 //
-// of networks, single addresses and the word unix, for [flag.TextVar] and for
-// files. An empty text trusts nobody.
+// of networks, single addresses, the word unix, and the fields Hops and Header, for
+// [flag.TextVar] and for files. An empty text trusts nobody.
 //
 // It replaces what p held, or leaves p alone and returns an error that joins one
-// for each bad item, each with the item and how to mend it. A network with host
-// bits set, such as 10.1.2.3/8, is bad: it leaves open which of two was meant.
+// for each bad item, each with the item and how to mend it, and one for each
+// contradiction between them. A network with host bits set, such as 10.1.2.3/8, is
+// bad: it leaves open which of two was meant.
 func (p *Proxies) UnmarshalText(text []byte) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		*p = Proxies{}
@@ -30,38 +33,72 @@ func (p *Proxies) UnmarshalText(text []byte) error {
 	)
 	for item := range strings.SplitSeq(string(text), ",") {
 		item = strings.TrimSpace(item)
-		if item == unixKey {
-			read.Unix = true
-			continue
-		}
-		network, err := parseNetwork(item)
-		if err != nil {
+		if err := read.add(item); err != nil {
 			errs = append(errs, fmt.Errorf("keyfunc: trusted proxy %q: %w", item, err))
-			continue
 		}
-		read.Trusted = append(read.Trusted, network)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, read.contradiction())...); err != nil {
 		return err
 	}
 	*p = read
 	return nil
 }
 
+// add adds one item of the text form.
+func (p *Proxies) add(item string) error {
+	if item == unixKey {
+		p.Unix = true
+		return nil
+	}
+	switch name, value, _ := strings.Cut(item, "="); name {
+	case "hops":
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 || n > maxHops {
+			return fmt.Errorf("write the number of your proxies, 1 to %d, such as hops=2", maxHops)
+		}
+		if p.Hops != 0 {
+			return errors.New("hops is there twice: remove one")
+		}
+		p.Hops = n
+		return nil
+	case "header":
+		if !isToken(value) {
+			return errors.New("write the name of a header, such as header=Forwarded")
+		}
+		if p.Header != "" {
+			return errors.New("header is there twice: remove one")
+		}
+		p.Header = value
+		return nil
+	}
+	network, err := parseNetwork(item)
+	if err != nil {
+		return err
+	}
+	p.Trusted = append(p.Trusted, network)
+	return nil
+}
+
 // MarshalText returns what [Proxies.String] returns, for UnmarshalText to read. It
-// fails if a network in Trusted is not valid, as the zero netip.Prefix is not.
+// fails if a network in Trusted is not valid, as the zero netip.Prefix is not, and
+// if fields contradict each other: to check what a program was given, call it once.
 func (p Proxies) MarshalText() ([]byte, error) {
-	invalid := func(network netip.Prefix) bool { return !network.IsValid() }
-	if i := slices.IndexFunc(p.Trusted, invalid); i >= 0 {
-		return nil, fmt.Errorf("keyfunc: Proxies.Trusted[%d] is not a valid network", i)
+	var errs []error
+	for i, network := range p.Trusted {
+		if !network.IsValid() {
+			errs = append(errs, fmt.Errorf("keyfunc: Proxies.Trusted[%d] is not a valid network", i))
+		}
+	}
+	if err := errors.Join(append(errs, p.contradiction())...); err != nil {
+		return nil, err
 	}
 	return []byte(p.String()), nil
 }
 
 // String returns the list that UnmarshalText reads, host bits cleared and IPv4
-// mapped to IPv6 as IPv4; it is empty if p trusts nobody.
+// mapped to IPv6 as IPv4; it is empty if p is the zero value.
 func (p Proxies) String() string {
-	items := make([]string, 0, len(p.Trusted)+1)
+	items := make([]string, 0, len(p.Trusted)+3)
 	for _, network := range p.Trusted {
 		network = unmap(network).Masked()
 		if network.IsSingleIP() {
@@ -72,6 +109,12 @@ func (p Proxies) String() string {
 	}
 	if p.Unix {
 		items = append(items, unixKey)
+	}
+	if p.Hops != 0 {
+		items = append(items, "hops="+strconv.Itoa(p.Hops))
+	}
+	if p.Header != "" {
+		items = append(items, "header="+p.Header)
 	}
 	return strings.Join(items, ",")
 }

@@ -24,6 +24,9 @@ func TestProxiesText(t *testing.T) {
 		{"unix among others", "unix ,10.0.0.0/8", "10.0.0.0/8,unix"},
 		{"v4-mapped network is IPv4", "::ffff:10.0.0.0/104", "10.0.0.0/8"},
 		{"v4-mapped address is IPv4", "::ffff:192.0.2.7", "192.0.2.7"},
+		{"hops", "hops=2", "hops=2"},
+		{"header", "header=CF-Connecting-IP , unix", "unix,header=CF-Connecting-IP"},
+		{"hops and header", "header=Forwarded,hops=32", "hops=32,header=Forwarded"},
 		{"any notation", "2001:0DB8:0:0::/32", "2001:db8::/32"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -66,6 +69,35 @@ func TestProxiesTextReportsEveryMistake(t *testing.T) {
 	}
 }
 
+func TestProxiesTextReportsEveryContradiction(t *testing.T) {
+	for text, want := range map[string][]string{
+		"hops=0":                 {`keyfunc: trusted proxy "hops=0": write the number of your proxies, 1 to 32, such as hops=2`},
+		"hops=":                  {`keyfunc: trusted proxy "hops=": write the number`},
+		"hops":                   {`keyfunc: trusted proxy "hops": write the number`},
+		"hops=33":                {`keyfunc: trusted proxy "hops=33": write the number`},
+		"header=":                {`keyfunc: trusted proxy "header=": write the name of a header`},
+		"header=X Real IP":       {`keyfunc: trusted proxy "header=X Real IP": write the name of a header`},
+		"Hops=2":                 {`keyfunc: trusted proxy "Hops=2": this is no address`},
+		"hops=2,hops=2":          {`keyfunc: trusted proxy "hops=2": hops is there twice`},
+		"header=A,header=B,unix": {`keyfunc: trusted proxy "header=B": header is there twice`},
+		"hops=2,10.0.0.0/8":      {`keyfunc: Proxies.Hops trusts whatever connects`},
+		"hops=1,header=X-Real-IP,unix,lan": {
+			`keyfunc: trusted proxy "lan": this is no address`,
+			`keyfunc: Proxies.Hops trusts whatever connects`,
+			`keyfunc: Proxies.Header "X-Real-IP" holds one address`,
+		},
+	} {
+		var p keyfunc.Proxies
+		err := p.UnmarshalText([]byte(text))
+		if err == nil || !slices.EqualFunc(strings.Split(err.Error(), "\n"), want, strings.HasPrefix) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+		if p.String() != "" {
+			t.Errorf("%s: a failed read changed p to %v", text, p)
+		}
+	}
+}
+
 func TestProxiesTextRoundTrip(t *testing.T) {
 	network := rapid.Custom(func(t *rapid.T) netip.Prefix {
 		n := rapid.SampledFrom([]int{4, 16}).Draw(t, "bytes")
@@ -77,6 +109,10 @@ func TestProxiesTextRoundTrip(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		p := keyfunc.Proxies{Trusted: rapid.SliceOfN(network, 0, 5).Draw(t, "trusted"), Unix: rapid.Bool().Draw(t, "unix")}
+		if rapid.Bool().Draw(t, "hops") {
+			p = keyfunc.Proxies{Hops: rapid.IntRange(1, 32).Draw(t, "n")}
+		}
+		p.Header = rapid.SampledFrom([]string{"", "X-Forwarded-For", "forwarded"}).Draw(t, "header")
 		text, err := p.MarshalText()
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +121,7 @@ func TestProxiesTextRoundTrip(t *testing.T) {
 		if err := q.UnmarshalText(text); err != nil {
 			t.Fatal(err)
 		}
-		if p.String() != q.String() || p.Unix != q.Unix || len(p.Trusted) != len(q.Trusted) {
+		if p.String() != q.String() || p.Unix != q.Unix || p.Hops != q.Hops || p.Header != q.Header || len(p.Trusted) != len(q.Trusted) {
 			t.Fatalf("%v became %v", p, q)
 		}
 	})

@@ -124,9 +124,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		d, err := m.decide(r, m.limiter.Take)
 		switch {
 		case err != nil:
-			// Nobody could say whether this is over: it must not pass unlimited.
-			m.failed.do(func() { m.logger.Error("ratelimit: request refused", "error", err) })
-			http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+			m.refuse(w, err)
 			return
 		case len(d.Results) == 0 && d.Allowed:
 			next.ServeHTTP(w, r)
@@ -152,13 +150,26 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
+// refuse answers a request of which nobody could say whether it is over: it
+// must not pass unlimited.
+func (m *Middleware) refuse(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok {
+		status = required.Status()
+	} else {
+		m.failed.do(func() { m.logger.Error("ratelimit: request refused", "error", err) })
+	}
+	http.Error(w, http.StatusText(status), status)
+}
+
 // Take charges the rules that match a request and returns the decision, which
 // is allowed and has no results where none applies. It is for what is no
 // request of its own, such as a message inside a connection. It does not wait:
 // the caller has to wait out the decision's Delay, if it has one.
 //
 // Its error says that a key function failed or that a check is invalid. The
-// request must not pass then.
+// request must not pass then. One that [keyfunc.Required] refused has a
+// [keyfunc.StatusError].
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	d, err := m.decide(r, m.limiter.Take)
 	if err == nil && len(d.Results) > 0 {

@@ -23,8 +23,8 @@ type Rule struct {
 
 	// Key says who is limited; required. [keyfunc.Everyone] limits all together.
 	// Requests for which it returns [keyfunc.ErrNoKey] share one count; for
-	// [keyfunc.ErrSkip] the rule does not apply; on any other error the request
-	// is refused.
+	// [keyfunc.ErrSkip] the rule does not apply; a [keyfunc.StatusError] answers
+	// the request with its status; on any other error the request is refused.
 	Key keyfunc.Func
 
 	// Limit is how much each key may use; required.
