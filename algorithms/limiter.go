@@ -13,7 +13,9 @@ import (
 //
 // Take charges every check or, if an enforced one is over its limit, none. Its
 // error says that no check could be decided, never that a request is over.
-// Where only some could not be decided, their results carry Err.
+// Where only some could not be decided, their results carry Err, the decision is
+// not Allowed, and the others stay charged: it is the caller's to settle them, as
+// failmode.Fallback does.
 //
 // Take is safe for concurrent use. Two checks of one call must not share a
 // count.
@@ -37,7 +39,7 @@ type Counter interface {
 	// are passed over.
 	Settle(ctx context.Context, cost int64, charged ...Result) error
 
-	// Reset forgets what the checks' keys have used.
+	// Reset forgets what the checks have used, under their algorithm and period.
 	Reset(ctx context.Context, checks ...Check) error
 }
 
@@ -45,9 +47,11 @@ type Counter interface {
 // their meaning are in package failmode; the zero value is to count locally.
 type Mode int8
 
-// A Check is one limit that a request has to pass.
+// A Check is one limit that a request has to pass. Checks of equal Rule and Key
+// share one count, wherever they are made, if their limits have the same
+// algorithm and period.
 type Check struct {
-	Rule   string // equal Rule and Key share one count, wherever made
+	Rule   string
 	Key    string // who is counted; "" is a key like any other
 	Limit  Limit
 	Cost   int64 // units this request takes; 0 means 1; negative is an error

@@ -2,11 +2,14 @@ package algorithms
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
 func (m *Memory) entryCount() (own, shared int) {
@@ -139,6 +142,70 @@ func TestMemoryAdmitsExactlyTheLimitUnderConcurrency(t *testing.T) {
 	}
 	if total != 5*120 {
 		t.Errorf("admitted %d in all, want all that the five keys of b hold", total)
+	}
+}
+
+// A log that keys share must stay whole when a charge of one is given back.
+func TestMemoryGivesBackFromASharedLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &Memory{MaxKeys: 1}
+		limit := Limit{Rate: 10, Period: time.Minute, Algorithm: SlidingLog}
+		var charged []Result
+		for i := range 2000 {
+			d, err := m.Take(t.Context(), Check{Rule: "r", Key: strconv.Itoa(i), Limit: limit})
+			if err != nil {
+				t.Fatal(err)
+			}
+			charged = append(charged, d.Results...)
+		}
+		time.Sleep(time.Second)
+		for i := range 2000 {
+			if err := m.Reset(t.Context(), Check{Rule: "r", Key: strconv.Itoa(i), Limit: limit}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.Settle(t.Context(), 0, charged...); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			for i := range 4000 {
+				if _, err := m.Take(t.Context(), Check{Rule: "r", Key: strconv.Itoa(i), Limit: limit}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// A log must not grow by what is given back, as where only failures count.
+func TestALogHoldsOnlyWhatCounts(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	m := new(Memory)
+	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 10, Period: time.Hour, Algorithm: SlidingLog}}
+	for name, c := range map[string]Counter{"redis": r, "memory": m} {
+		var last []Result
+		for range 200 { // each is given back once the next has come
+			d, err := c.Take(t.Context(), check)
+			if err != nil || !d.Allowed {
+				t.Fatal(name, d, err)
+			}
+			if err := c.Settle(t.Context(), 0, last...); err != nil {
+				t.Fatal(err)
+			}
+			last = d.Results
+		}
+	}
+	if n := client.LLen(t.Context(), keyOf("test", check)).Val(); n > 3 {
+		t.Errorf("%d elements in Redis", n)
+	}
+	for i := range m.shards {
+		for _, e := range m.shards[i].entries {
+			if len(e.log) > 2 {
+				t.Errorf("%d entries in memory", len(e.log))
+			}
+		}
 	}
 }
 

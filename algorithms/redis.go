@@ -32,7 +32,8 @@ type pipeliner interface {
 // Where keys are sharded (Redis Cluster, Ring) every check is one script call,
 // all in one flush of a pipeline; if an enforced one denies, a second flush
 // inside the same budget gives back what the others were charged. That never
-// over-admits; for the length of a flush, two requests may deny each other.
+// over-admits; for the length of a flush, two requests may deny each other. (A
+// leaky_bucket takes a slot back only while it is the last.)
 //
 // No decision is executed twice: commands are never retried, whatever the
 // client's options say, and only a script that Redis does not know is sent

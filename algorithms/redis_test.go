@@ -174,7 +174,7 @@ func TestRedisSendsNothingMoreIntoAStuckClient(t *testing.T) {
 	stuck := stuckClient{released: make(chan struct{})}
 	r := &Redis{Client: stuck, Namespace: "test", Budget: time.Millisecond}
 	check := Check{Rule: "r", Limit: PerDay(1)}
-	for range maxStuck {
+	for range maxUnderWay {
 		if _, err := r.Take(t.Context(), check); !errors.Is(err, ErrBudget) {
 			t.Fatalf("got %v, want ErrBudget", err)
 		}
@@ -187,6 +187,39 @@ func TestRedisSendsNothingMoreIntoAStuckClient(t *testing.T) {
 		if _, err := r.Take(t.Context(), check); !errors.Is(err, ErrBusy) {
 			break
 		}
+	}
+}
+
+// Decisions beyond those that a client may have under way wait for their turn.
+func TestRedisServesMoreCallersThanMayBeUnderWay(t *testing.T) {
+	srv := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: srv.Addr, PoolTimeout: roomy, ReadTimeout: roomy})
+	defer client.Close()
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	var wg sync.WaitGroup
+	for range 2 * maxUnderWay {
+		wg.Go(func() {
+			if _, err := r.Take(t.Context(), Check{Rule: "r", Limit: PerDay(1_000_000)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A sharded decision that is left behind must not touch what its caller has.
+func TestRedisLeavesASlowFlushBehind(t *testing.T) {
+	srv := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: srv.Addr})
+	defer client.Close()
+	r := &Redis{Client: client, Namespace: "test", Sharded: true, Budget: 20 * time.Millisecond}
+	check := Check{Rule: "r", Limit: PerDay(1000)}
+	for range 5 {
+		srv.Pause(t)
+		if _, err := r.Take(t.Context(), check); err == nil {
+			t.Error("no error from a Redis that stands still")
+		}
+		srv.Resume(t)
 	}
 }
 

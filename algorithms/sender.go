@@ -14,13 +14,13 @@ import (
 // decision is unknown.
 var ErrBudget = errors.New("no answer within the budget")
 
-// ErrBusy says that a decision was not sent, because too many that ran out of
-// budget are still stuck in a client without ContextTimeoutEnabled.
-var ErrBusy = errors.New("too many commands are stuck in the client")
+// ErrBusy says that a decision was not sent: a client without
+// ContextTimeoutEnabled had too many commands under way, for the whole budget.
+var ErrBusy = errors.New("too many commands under way in the client")
 
-// maxStuck bounds the commands that may be under way in a client that does not
-// heed deadlines.
-const maxStuck = 1024
+// maxUnderWay bounds the commands under way in a client that does not heed
+// deadlines, those included whose callers have left.
+const maxUnderWay = 1024
 
 // A sender talks to Redis inside a budget, whatever the client's options are.
 type sender struct {
@@ -36,7 +36,7 @@ type sender struct {
 func newSender(c Client, budget time.Duration, sharded bool) sender {
 	s := sender{client: c, limit: cmp.Or(budget, DefaultBudget), sharded: sharded}
 	if !heedsDeadlines(c) {
-		s.slots = make(chan struct{}, maxStuck)
+		s.slots = make(chan struct{}, maxUnderWay)
 	}
 	return s
 }
@@ -71,8 +71,8 @@ func (s *sender) within(ctx context.Context, f func() error) error {
 	}
 	select {
 	case s.slots <- struct{}{}:
-	default:
-		return ErrBusy
+	case <-ctx.Done():
+		return fmt.Errorf("%w for %s", ErrBusy, s.limit)
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -117,11 +117,11 @@ func (s *sender) sendAll(ctx context.Context, calls []*call) ([][]int64, []error
 	if err == nil {
 		return replies, errs
 	}
-	errs = make([]error, len(calls))
-	for i := range errs {
-		errs[i] = err
+	failed := make([]error, len(calls)) // errs may still be written
+	for i := range failed {
+		failed[i] = err
 	}
-	return make([][]int64, len(calls)), errs
+	return make([][]int64, len(calls)), failed
 }
 
 func (s *sender) flush(ctx context.Context, calls []*call) ([][]int64, []error) {

@@ -49,10 +49,9 @@ func (r *Redis) Probe(ctx context.Context, shard int) error {
 }
 
 func (r *Redis) clustered() bool {
-	if _, ring := r.Client.(*redis.Ring); ring {
-		return false // its shards are the client's secret
-	}
-	return r.sharded()
+	// How a Ring, or a client that wraps one, spreads keys is its own secret.
+	_, ok := r.Client.(*redis.ClusterClient)
+	return ok
 }
 
 // probeKeys returns a key for each shard of a cluster.

@@ -1,5 +1,7 @@
 package algorithms
 
+import "slices"
+
 // slidingLog remembers when each request came, and counts the units of the
 // last period: those in (now-P, now].
 //
@@ -57,8 +59,8 @@ func (slidingLog) charged(r *Result, p *params) int64 {
 	return r.At.UnixMicro() + r.ResetAfter.Microseconds() - p.period
 }
 
-// correct gives back to the entry of the charge. One without units that is the
-// last goes, so that nothing waits for it.
+// correct gives back to the entry of the charge. What has no units left goes, so
+// that nothing waits for it and the log does not grow.
 func (slidingLog) correct(s state, now int64, p *params, ch charge) state {
 	if ch.delta > 0 {
 		if units := min(ch.delta, max(2*p.rate-s.a, 0)); units > 0 {
@@ -67,6 +69,7 @@ func (slidingLog) correct(s state, now int64, p *params, ch charge) state {
 		return s
 	}
 	back := -ch.delta
+	s.log = slices.Clone(s.log) // it may be that of a count which others share
 	for i := len(s.log) - 1; i >= 0 && s.log[i].at >= ch.at && back > 0; i-- {
 		if s.log[i].at == ch.at {
 			units := min(back, s.log[i].units)
@@ -74,9 +77,7 @@ func (slidingLog) correct(s state, now int64, p *params, ch charge) state {
 			back, s.a = back-units, s.a-units
 		}
 	}
-	for len(s.log) > 0 && s.log[len(s.log)-1].units == 0 {
-		s.log = s.log[:len(s.log)-1]
-	}
+	s.log = slices.DeleteFunc(s.log, func(e logEntry) bool { return e.units == 0 })
 	if s.c = 0; len(s.log) > 0 {
 		s.c = s.log[len(s.log)-1].at
 	}

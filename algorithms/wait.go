@@ -31,6 +31,7 @@ func Wait(ctx context.Context, l Limiter, checks ...Check) error {
 		wait := d.Delay()
 		if !d.Allowed {
 			if err := undecided(d); err != nil {
+				giveBack(ctx, l, d)
 				return err
 			}
 			wait = d.RetryAfter()
@@ -76,7 +77,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 func giveBack(ctx context.Context, l Limiter, d Decision) {
-	if c, ok := l.(Counter); ok && d.Allowed {
+	if c, ok := l.(Counter); ok {
 		_ = c.Settle(context.WithoutCancel(ctx), 0, d.Results...) // what stays charged errs towards denying
 	}
 }

@@ -119,3 +119,25 @@ func TestWaitReportsWhatNobodyCouldDecide(t *testing.T) {
 type limiterFunc func() (Decision, error)
 
 func (f limiterFunc) Take(context.Context, ...Check) (Decision, error) { return f() }
+
+func TestWaitGivesBackWhatAPartOfAClusterCharged(t *testing.T) {
+	m := new(Memory)
+	check := Check{Rule: "r", Limit: PerHour(5)}
+	l := partly{m}
+	if err := Wait(t.Context(), l, check, Check{Rule: "lost", Limit: PerHour(5)}); err == nil {
+		t.Error("no error")
+	}
+	if d, _ := m.Peek(t.Context(), check); d.Results[0].Remaining != 5 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// partly decides only the first check.
+type partly struct{ *Memory }
+
+func (p partly) Take(ctx context.Context, checks ...Check) (Decision, error) {
+	d, err := p.Memory.Take(ctx, checks[:1]...)
+	d.Allowed = false
+	d.Results = append(d.Results, Result{Check: checks[1], Err: errors.New("away")})
+	return d, err
+}

@@ -27,10 +27,12 @@ func (f *Fallback) complete(ctx context.Context, charge bool, checks []algorithm
 
 	var localChecks []algorithms.Check
 	var localAt []int
-	denied := false
+	denied, byNext := false, false
 	for i := range results {
 		r := &results[i]
-		if r.Err != nil {
+		if r.Err == nil {
+			byNext = byNext || !r.Allowed && !r.Check.Shadow
+		} else {
 			switch r.Check.Fail {
 			case Open:
 				r.Source, r.Allowed = algorithms.SourceFailOpen, true
@@ -53,7 +55,7 @@ func (f *Fallback) complete(ctx context.Context, charge bool, checks []algorithm
 		results[at].Source = algorithms.SourceFallback
 	}
 	d = algorithms.Decision{Allowed: !denied && local.Allowed, Results: results}
-	if !d.Allowed {
+	if !d.Allowed && !byNext { // Next has given back what itself denied
 		f.giveBack(ctx, results)
 	}
 	return d, nil

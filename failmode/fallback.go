@@ -3,8 +3,10 @@ package failmode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"sync"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -49,6 +51,21 @@ func (f *Fallback) ready() {
 			f.outage.logger = slog.Default()
 		}
 	})
+}
+
+// Validate reports everything that is wrong with the fields, and with Next if it
+// can tell, or nil.
+func (f *Fallback) Validate() error {
+	var errs []error
+	if v := reflect.ValueOf(f.Next); f.Next == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		errs = append(errs, errors.New("next: required, got nil"))
+	} else if next, ok := f.Next.(interface{ Validate() error }); ok {
+		errs = append(errs, next.Validate())
+	}
+	if f.Instances < 0 {
+		errs = append(errs, fmt.Errorf("instances: must not be negative, got %d", f.Instances))
+	}
+	return errors.Join(errs...)
 }
 
 // Unwrap returns Next.

@@ -256,7 +256,7 @@ func TestAnOutageIsLoggedOnceEachWay(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		s.away = nil
-		for range 50 {
+		for range 60 {
 			take(t, f, check("r", 100, failmode.Open))
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -264,17 +264,65 @@ func TestAnOutageIsLoggedOnceEachWay(t *testing.T) {
 			t.Errorf("logged:\n%s", got)
 		}
 		log.Reset()
-		for range 100 { // flapping
-			s.away = map[string]bool{"": true}
-			take(t, f, check("r", 1, failmode.Open))
-			s.away = nil
-			take(t, f, check("r", 100, failmode.Open))
+		for range 1000 { // one part is away, the other answers
+			s.away = map[string]bool{"lost": true}
+			take(t, f, check("lost", 1, failmode.Open))
+			take(t, f, check("r", 10_000, failmode.Open))
 			time.Sleep(10 * time.Millisecond)
 		}
-		if n := strings.Count(log.String(), "\n"); n > 3 {
-			t.Errorf("%d lines in a second of flapping", n)
+		if n := strings.Count(log.String(), "\n"); n != 1 {
+			t.Errorf("%d lines:\n%s", n, log.String())
 		}
 	})
+}
+
+func TestFallbackValidate(t *testing.T) {
+	for want, f := range map[string]*failmode.Fallback{
+		"next: required":                       {},
+		"instances: must not be negative":      {Next: new(store), Instances: -1},
+		"client: required, got nil\nnamespace": {Next: new(algorithms.Redis)},
+	} {
+		if err := f.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if err := (&failmode.Fallback{Next: new(store)}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// settling counts what is settled.
+type settling struct {
+	algorithms.Counter
+	answer  algorithms.Decision
+	settled int
+}
+
+func (s *settling) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	return s.answer, nil
+}
+
+func (s *settling) Settle(context.Context, int64, ...algorithms.Result) error {
+	s.settled++
+	return nil
+}
+
+// Next gives back what it denies itself. If the answer to that was lost, giving
+// back again could free more than was charged.
+func TestWhatNextDeniesIsNotGivenBackAgain(t *testing.T) {
+	a, b, lost := check("a", 5, failmode.Closed), check("b", 5, failmode.Closed), check("lost", 5, failmode.Closed)
+	charged := algorithms.Result{Check: a, Source: algorithms.SourceRedis, Allowed: true, Charged: 1}
+	next := &settling{answer: algorithms.Decision{Results: []algorithms.Result{
+		charged, {Check: b, Source: algorithms.SourceRedis}, {Check: lost, Err: errAway},
+	}}}
+	f := &failmode.Fallback{Next: next, Logger: slog.New(slog.DiscardHandler)}
+	if d := take(t, f, a, b, lost); d.Allowed || next.settled != 0 {
+		t.Errorf("%+v, settled %d times", d, next.settled)
+	}
+	next.answer.Results = []algorithms.Result{charged, {Check: lost, Err: errAway}}
+	if d := take(t, f, a, lost); d.Allowed || next.settled != 1 {
+		t.Errorf("%+v, settled %d times", d, next.settled)
+	}
 }
 
 type closer struct {

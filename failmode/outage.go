@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// An outage is logged once when it begins and once when it is over, and not
-// more often than every second in case it flaps.
+// quiet is how long nothing must have failed for an outage to be over: part of a
+// cluster may be away while the rest answers.
+const quiet = 5 * time.Second
+
+// An outage is logged once when it begins and once when it is over.
 type outage struct {
 	logger *slog.Logger
 	on     atomic.Bool
-	logged atomic.Int64 // Unix ns
+	failed atomic.Int64 // when a decision last failed, in Unix ns
 }
 
 func (o *outage) begun(err error) {
-	if !o.on.Load() && o.due() && o.on.CompareAndSwap(false, true) {
+	o.failed.Store(time.Now().UnixNano())
+	if !o.on.Load() && o.on.CompareAndSwap(false, true) {
 		o.logger.Warn("ratelimit: the store does not answer; each rule follows its fail mode", "error", err)
 	}
 }
 
 func (o *outage) over() {
-	if o.on.Load() && o.due() && o.on.CompareAndSwap(true, false) {
+	if o.on.Load() && time.Now().UnixNano()-o.failed.Load() >= int64(quiet) && o.on.CompareAndSwap(true, false) {
 		o.logger.Info("ratelimit: the store answers again")
 	}
-}
-
-func (o *outage) due() bool {
-	now, last := time.Now().UnixNano(), o.logged.Load()
-	return now-last >= int64(time.Second) && o.logged.CompareAndSwap(last, now)
 }

@@ -26,6 +26,9 @@ func (p Proxies) client(r *http.Request) (netip.Addr, error) {
 	if len(lines) == 1 && lines[0] == "" {
 		lines = nil
 	}
+	if len(lines) > 0 {
+		p.hintAtEverybody(r, header)
+	}
 	switch header {
 	case forwardedFor:
 		return p.walk(addr, header, hops{lines: lines, cut: cutLast}, parseHop)

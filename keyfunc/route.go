@@ -9,6 +9,10 @@ import (
 	"strings"
 )
 
+// ErrNoRoute is the [ErrNoKey] of [Route] and [Mux]: the route of the request is
+// not known, or not yet.
+var ErrNoRoute = fmt.Errorf("%w: the request matches no route", ErrNoKey)
+
 // Route returns a [Func] whose key is the route that a request matches, such as
 // "GET /users/{id}", for a count of its own for each:
 //
@@ -23,17 +27,16 @@ import (
 //	chi.RouteContext(r.Context()).RoutePattern()          chi, on the route: router.With(limit.Handler)
 //	router.Find(chi.NewRouteContext(), r.Method, r.URL.Path)   chi, around the router
 //
-// The error wraps [ErrNoKey] if route returns "". It is another if route is nil: a
+// The error is [ErrNoRoute] if route returns "". It is another if route is nil: a
 // mistake, reported on every request.
 func Route(route func(*http.Request) string) Func {
 	if route == nil {
 		return failing(errors.New("keyfunc: Route of a nil function"))
 	}
-	unknown := fmt.Errorf("%w: the request matches no route", ErrNoKey)
 	return func(r *http.Request) (string, error) {
 		pattern := route(r)
 		if pattern == "" {
-			return "", unknown
+			return "", ErrNoRoute
 		}
 		return pattern, nil
 	}
@@ -43,7 +46,7 @@ func Route(route func(*http.Request) string) Func {
 // before mux has seen it. A request that mux redirects, because its path is spelled
 // otherwise, has the pattern that it is redirected to.
 //
-// The error wraps [ErrNoKey] if no pattern matches, which includes the method. It
+// The error is [ErrNoRoute] if no pattern matches, which includes the method. It
 // is another if mux is nil: a mistake, reported on every request.
 func Mux(mux *http.ServeMux) Func {
 	if mux == nil {

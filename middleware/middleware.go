@@ -59,7 +59,7 @@ type Config struct {
 // A Middleware limits requests. It is safe for concurrent use.
 type Middleware struct {
 	limiter algorithms.Limiter
-	rules   atomic.Pointer[[]rule]
+	rules   atomic.Pointer[ruleset]
 	except  []pattern
 	headers headers.Writer
 	denied  func(http.ResponseWriter, *http.Request, algorithms.Decision)
@@ -96,20 +96,30 @@ func New(c Config) (*Middleware, error) {
 		m.denied = headers.Deny
 	}
 	m.limiter = guard(c.Limiter, m.logger)
-	m.rules.Store(&rules)
+	m.setRules(rules)
 	return m, nil
 }
 
 // SetRules replaces the rules at once, for requests that come from now on. If
 // it returns an error, which names every mistake, the old rules stay. The rules
-// are copied; counts of rules that keep their name stay.
+// are copied; the counts of a rule that keeps its name, algorithm and period stay.
 func (m *Middleware) SetRules(rules []Rule) error {
 	compiled, err := compile(rules)
 	if err != nil {
 		return err
 	}
-	m.rules.Store(&compiled)
+	m.setRules(compiled)
 	return nil
+}
+
+// A ruleset is the rules in force, and what is noticed about them.
+type ruleset struct {
+	rules []rule
+	hints *hints
+}
+
+func (m *Middleware) setRules(rules []rule) {
+	m.rules.Store(&ruleset{rules, newHints(m.logger, len(rules))})
 }
 
 // Handler wraps next. A request that no rule applies to goes through untouched.
@@ -130,24 +140,36 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		delay := d.Delay()
-		if delay > 0 && !m.queue.enter(r.Context(), delay) {
-			d = m.tooLate(r.Context(), d)
-			delay = 0
+		if d, turn := m.answer(w, r, d); turn {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), decisionKey{}, passed{m, d})))
 		}
-		m.see(r, d)
-		m.headers(w.Header(), d)
-		if !d.Allowed {
-			headers.RetryAfter(w.Header(), d)
-			m.denied(w, r, d)
-			return
-		}
-		if delay > 0 && !m.queue.wait(r.Context(), delay) {
-			m.giveBack(r.Context(), d)
-			return // nobody is there to answer
-		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), decisionKey{}, d)))
 	})
+}
+
+// answer sets the headers and waits until it is the request's turn. It responds
+// to one that is denied, or whose context ends before its turn.
+func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, d algorithms.Decision) (_ algorithms.Decision, turn bool) {
+	delay := d.Delay()
+	if delay > 0 {
+		if m.queue.enter(r.Context(), delay) {
+			defer m.queue.leave()
+		} else {
+			d = m.tooLate(r.Context(), d)
+		}
+	}
+	m.see(r, d)
+	m.headers(w.Header(), d)
+	if !d.Allowed {
+		headers.RetryAfter(w.Header(), d)
+		m.denied(w, r, d)
+		return d, false
+	}
+	if !sleep(r.Context(), delay) {
+		m.giveBack(r.Context(), d)
+		w.WriteHeader(http.StatusServiceUnavailable) // read only if it was not the client that left
+		return d, false
+	}
+	return d, true
 }
 
 // refuse answers a request of which nobody could say whether it is over: it
@@ -217,14 +239,19 @@ func (m *Middleware) checks(r *http.Request) ([]algorithms.Check, error) {
 			return nil, nil
 		}
 	}
-	rules := *m.rules.Load()
+	set := m.rules.Load()
+	asked, watching := set.hints.watch(r, m)
 	var checks []algorithms.Check
-	for i := range rules {
-		rule := &rules[i]
+	for i := range set.rules {
+		rule := &set.rules[i]
 		if !rule.matches(&t) {
 			continue
 		}
-		key, err := rule.key(r)
+		key, err := rule.key(asked)
+		if watching {
+			r.Body = asked.Body // a key function may have read it
+			set.hints.looked(r, i, rule, key, err)
+		}
 		switch {
 		case err == nil, errors.Is(err, keyfunc.ErrNoKey):
 		case errors.Is(err, keyfunc.ErrSkip):
@@ -233,7 +260,7 @@ func (m *Middleware) checks(r *http.Request) ([]algorithms.Check, error) {
 			return nil, fmt.Errorf("middleware: rule %q: key: %w", rule.check.Rule, err)
 		}
 		if checks == nil {
-			checks = make([]algorithms.Check, 0, len(rules)-i)
+			checks = make([]algorithms.Check, 0, len(set.rules)-i)
 		}
 		check := rule.check
 		if err == nil {
@@ -241,16 +268,10 @@ func (m *Middleware) checks(r *http.Request) ([]algorithms.Check, error) {
 		}
 		checks = append(checks, check)
 	}
+	if watching {
+		set.hints.done(set.rules, checks)
+	}
 	return checks, nil
-}
-
-type decisionKey struct{}
-
-// FromContext returns the decision on the request that a handler behind the
-// middleware serves; false where no rule applied to it.
-func FromContext(ctx context.Context) (algorithms.Decision, bool) {
-	d, ok := ctx.Value(decisionKey{}).(algorithms.Decision)
-	return d, ok
 }
 
 // guard makes a limiter that can fail follow the rules' fail modes.

@@ -148,6 +148,7 @@ func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
 		"middleware: limiter: client: required, got":  &ratelimit.Redis{Namespace: "n", Client: nilClient},
 		"middleware: limiter: namespace: required":    &ratelimit.Redis{Client: redis.NewClient(&redis.Options{})},
 		"middleware: limiter: instances: must not be": &ratelimit.Redis{Client: redis.NewClient(&redis.Options{}), Namespace: "n", Instances: -1},
+		"middleware: limiter: next: required":         &failmode.Fallback{},
 		"middleware: limiter: budget: must not be":    &algorithms.Redis{Client: redis.NewClient(&redis.Options{}), Namespace: "n", Budget: -1},
 	} {
 		if _, err := ratelimit.New(ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{perHour("r", 1)}}); err == nil || !strings.Contains(err.Error(), want) {

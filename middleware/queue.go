@@ -15,7 +15,7 @@ type queue struct {
 }
 
 // enter reports whether a request may wait: whether there is room for it, and
-// whether its turn comes before its deadline. If so, wait must follow.
+// whether its turn comes before its deadline. If so, leave must follow.
 func (q *queue) enter(ctx context.Context, delay time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < delay {
 		return false
@@ -27,10 +27,14 @@ func (q *queue) enter(ctx context.Context, delay time.Duration) bool {
 	return true
 }
 
-// wait reports whether the turn came before the client left.
-func (q *queue) wait(ctx context.Context, delay time.Duration) bool {
-	defer q.waiting.Add(-1)
-	timer := time.NewTimer(delay)
+func (q *queue) leave() { q.waiting.Add(-1) }
+
+// sleep reports whether the time was over before the context.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

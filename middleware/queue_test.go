@@ -158,3 +158,46 @@ func TestTheLongestDelayIsWaited(t *testing.T) {
 		}
 	})
 }
+
+func TestARequestThatIsNotServedIsNoSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := queueOf(t, 10, 0)
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		if _, err := m.Take(r); err != nil {
+			t.Fatal(err)
+		}
+		// The server ends, say; the client is still there.
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		w := httptest.NewRecorder()
+		m.Handler(ok).ServeHTTP(w, r.WithContext(ctx))
+		if w.Code != http.StatusServiceUnavailable {
+			t.Errorf("status %d", w.Code)
+		}
+	})
+}
+
+func TestAPanicLeavesTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, ratelimit.Config{
+			Limiter: new(algorithms.Memory),
+			Rules: []ratelimit.Rule{{Name: "queue", Key: keyfunc.IP,
+				Limit: algorithms.Limit{Rate: 5, Period: time.Second, Burst: 100, Algorithm: algorithms.LeakyBucket}}},
+			MaxWaiting: 1,
+			Observe: func(r *http.Request, _ algorithms.Decision) {
+				if r.Method == http.MethodPut {
+					panic(http.ErrAbortHandler)
+				}
+			},
+		})
+		h := m.Handler(ok)
+		serve(h, "GET /")
+		func() {
+			defer func() { _ = recover() }()
+			serve(h, "PUT /")
+		}()
+		if w := serve(h, "GET /"); w.Code != http.StatusNoContent {
+			t.Errorf("after a panic: %d", w.Code)
+		}
+	})
+}

@@ -2,8 +2,6 @@ package middleware
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -41,7 +39,6 @@ type Redis struct {
 	Logger *slog.Logger
 
 	once  sync.Once
-	store *algorithms.Redis
 	guard *failmode.Fallback
 }
 
@@ -49,20 +46,15 @@ var _ algorithms.Counter = (*Redis)(nil)
 
 func (r *Redis) ready() *failmode.Fallback {
 	r.once.Do(func() {
-		r.store = &algorithms.Redis{Client: r.Client, Namespace: r.Namespace, Sharded: r.Sharded, Budget: r.Budget}
-		r.guard = &failmode.Fallback{Next: r.store, Instances: r.Instances, Logger: r.Logger}
+		store := &algorithms.Redis{Client: r.Client, Namespace: r.Namespace, Sharded: r.Sharded, Budget: r.Budget}
+		r.guard = &failmode.Fallback{Next: store, Instances: r.Instances, Logger: r.Logger}
 	})
 	return r.guard
 }
 
 // Validate reports everything that is wrong with the fields, or nil.
 func (r *Redis) Validate() error {
-	r.ready()
-	err := r.store.Validate()
-	if r.Instances < 0 {
-		err = errors.Join(err, fmt.Errorf("instances: must not be negative, got %d", r.Instances))
-	}
-	return err
+	return r.ready().Validate()
 }
 
 // Take implements [algorithms.Limiter]. Its only errors are about the checks.

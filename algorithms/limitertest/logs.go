@@ -1,6 +1,10 @@
 package limitertest
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
 
 var logCases = []testCase{
 	{name: "a sliding log admits its rate in any period", run: logAdmitsRate},
@@ -80,6 +84,9 @@ func retryLog(c *trial) {
 		c.take(costing(check, 4), charged(4, 3, ten))
 		c.wait(3 * time.Second)
 		c.take(costing(check, 3), charged(3, 0, ten))
+		above := costing(check, 11)
+		above.Key = "beside"
+		c.takeAll(expectation{above, denied(10, algorithms.Never, 0)}, expectation{costing(check, l.cost), l.now})
 		c.tight(costing(check, l.cost), l.now, l.before, l.then)
 		c.wait(ten)
 	}

@@ -72,6 +72,17 @@ func (s sample) under(rule string) sample {
 	return s
 }
 
+// raised returns the sample's check with another quota.
+func (s sample) raised(quota int64) algorithms.Check {
+	check := s.Check
+	if check.Limit.Burst > 0 {
+		check.Limit.Burst = quota
+	} else {
+		check.Limit.Rate = quota
+	}
+	return check
+}
+
 // charged is the outcome of taking units when so many are used then.
 func (s sample) charged(units, used int64) outcome {
 	return charged(units, 10-used, s.reset(used)).delayed(s.delay(used - units))

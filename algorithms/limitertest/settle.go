@@ -93,6 +93,7 @@ func settleDebtIsBounded(c *trial) {
 			c.take(s.Check, s.denied(20, 1))
 			c.settle(units, second)
 			c.take(s.Check, s.denied(20, 1))
+			c.holds(s.raised(25), 5, s.reset(20))
 			c.wait(10 * time.Second)
 			c.holds(s.Check, 10, 0)
 		})

@@ -67,8 +67,11 @@ func lateLog(c *trial) {
 	first := c.take(costing(check, 4), charged(4, 6, ten))
 	c.wait(2 * time.Second)
 	second := c.take(costing(check, 3), charged(3, 3, ten))
+	beside := c.take(check, charged(1, 2, ten))
 	c.wait(2 * time.Second)
-	third := c.take(costing(check, 2), charged(2, 1, ten))
+	third := c.take(costing(check, 2), charged(2, 0, ten))
+	c.settle(2, second)
+	c.holds(check, 1, ten)
 	c.settle(0, first)
 	c.holds(check, 5, ten)
 	c.settle(1, third)
@@ -79,7 +82,7 @@ func lateLog(c *trial) {
 	c.holds(check, 6, 2*time.Second+1*µs)
 	c.wait(1 * µs)
 	c.holds(check, 9, 2*time.Second)
-	c.settle(0, second)
+	c.settle(0, beside)
 	c.holds(check, 9, 2*time.Second)
 
 	// Without the last, all is free when the one before it leaves.
@@ -88,9 +91,14 @@ func lateLog(c *trial) {
 	c.holds(check, 9, 2*time.Second)
 	c.wait(2 * time.Second)
 	c.holds(check, 10, 0)
-	c.settle(0, third)
-	c.settle(0, fourth)
-	c.holds(check, 10, 0)
+
+	// In the deepest debt, nothing more is charged, so nothing has to leave later.
+	first = c.take(check, charged(1, 9, ten))
+	second = c.take(check, charged(1, 8, ten))
+	c.settle(100, first)
+	c.wait(time.Second)
+	c.settle(100, second)
+	c.holds(limitedTo(check, slidingLog(25, ten)), 5, 9*time.Second)
 }
 
 func lateBucket(c *trial, bucket bucketLimit) {

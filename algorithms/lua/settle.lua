@@ -53,14 +53,9 @@ local function correct_log(used, leaves, last, now, step, p, key)
     return 0, leaves, 0
   end
   if used ~= before then
-    call('RPOP', key)
-    local at, units = log_entry(call('LINDEX', key, -1))
-    while units == 0 do
-      call('RPOP', key)
-      at, units = log_entry(call('LINDEX', key, -1))
-    end
-    last = at
-    call('RPUSH', key, format('%d', used))
+    call('LREM', key, 0, format('%d 0', charged_at))
+    call('LSET', key, -1, format('%d', used))
+    last = log_entry(call('LINDEX', key, -2))
   end
   return used, leaves, last
 end

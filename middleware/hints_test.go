@@ -1,0 +1,106 @@
+package middleware_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+func TestHints(t *testing.T) {
+	many := algorithms.PerHour(1_000_000)
+	perIP := ratelimit.Rule{Name: "per-ip", Key: keyfunc.IP, Limit: many}
+	everybody := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}
+	own := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}} // httptest's clients
+	chiRoute := keyfunc.Route(func(r *http.Request) string { return chi.RouteContext(r.Context()).RoutePattern() })
+
+	for name, c := range map[string]struct {
+		rules  []ratelimit.Rule
+		header []string
+		wrap   func(*ratelimit.Middleware) http.Handler
+		times  int
+		want   []string // a part of each line; none means silence
+	}{
+		"all is well":          {rules: []ratelimit.Rule{perIP}, times: 1200},
+		"a trusted proxy":      {rules: []ratelimit.Rule{{Name: "r", Key: own.IP, Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}},
+		"an untrusted proxy":   {rules: []ratelimit.Rule{perIP}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{`netip.MustParsePrefix("192.0.2.1/32")`}},
+		"with RFC 7239":        {rules: []ratelimit.Rule{perIP}, header: []string{"Forwarded", "for=203.0.113.7"}, want: []string{"Forwarded came from 192.0.2.1"}},
+		"everybody is trusted": {rules: []ratelimit.Rule{{Name: "r", Key: everybody.IP, Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{"trusts 0.0.0.0/0, which is everybody"}},
+		"twice": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler { return m.Handler(m.Handler(ok)) },
+			want: []string{"has seen this request already: it is charged twice"}},
+		"two middlewares are not twice": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler {
+			other := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perIP}})
+			return m.Handler(other.Handler(ok))
+		}},
+		"a route that chi does not know yet": {rules: []ratelimit.Rule{{Name: "route", Key: chiRoute, Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
+			r := chi.NewRouter()
+			r.Use(m.Handler)
+			r.Get("/", ok.ServeHTTP)
+			return r
+		}, want: []string{`rule "route": the route of a request is not known when its key is taken`}},
+		"a route that it knows": {rules: []ratelimit.Rule{{Name: "route", Key: chiRoute, Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
+			r := chi.NewRouter()
+			r.With(m.Handler).Get("/", ok.ServeHTTP)
+			return r
+		}},
+		"an API key alone":       {rules: []ratelimit.Rule{{Name: "key", Key: keyfunc.APIKey("Key"), Limit: many}}, header: []string{"Key", "k"}, want: []string{`rule "key" is keyed by an API key`}},
+		"an API key and per IP":  {rules: []ratelimit.Rule{{Name: "key", Key: keyfunc.APIKey("Key"), Limit: many}, perIP}, header: []string{"Key", "k"}},
+		"first an API key alone": {rules: []ratelimit.Rule{{Name: "key", Key: keyfunc.First(keyfunc.APIKey("Key"), keyfunc.IP), Limit: many}}, header: []string{"Key", "k"}, want: []string{`rule "key" is keyed by an API key`}},
+		"never matched":          {rules: []ratelimit.Rule{perIP, {Name: "typo", Match: []string{"GET /nowhere"}, Key: keyfunc.IP, Limit: many}}, times: 1200, want: []string{`rule "typo" matched none of the first 1000 requests`}},
+		"always skipped":         {rules: []ratelimit.Rule{perIP, {Name: "user", Key: keyfunc.Optional(keyfunc.Header("User")), Limit: many}}, times: 1200, want: []string{`rule "user" was skipped on all of the first 1000 requests`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: c.rules, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			h := m.Handler(ok)
+			if c.wrap != nil {
+				h = c.wrap(m)
+			}
+			for range max(c.times, 5) {
+				serve(h, "GET /", c.header...)
+			}
+			got := strings.ReplaceAll(log.String(), `\"`, `"`)
+			for _, want := range c.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("no hint %q", want)
+				}
+			}
+			if n := strings.Count(got, "\n"); n != len(c.want) {
+				t.Errorf("%d lines, want %d:\n%s", n, len(c.want), got)
+			}
+		})
+	}
+}
+
+// While requests are watched, a key function that reads the body must leave it
+// to the handler all the same.
+func TestWatchedRequestsKeepTheirBody(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
+		{Name: "account", Key: keyfunc.Body("user", 1<<10), Limit: algorithms.PerHour(1)},
+	}})
+	const body = `{"user":"alice","password":"x"}`
+	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var got bytes.Buffer
+		if _, err := got.ReadFrom(r.Body); err != nil || got.String() != body {
+			t.Errorf("the handler read %q, %v", got.String(), err)
+		}
+	}))
+	for i := range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if want := []int{200, 429}[i]; w.Code != want {
+			t.Errorf("request %d: %d", i, w.Code)
+		}
+	}
+}
