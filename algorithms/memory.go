@@ -129,11 +129,14 @@ func (m *Memory) Reset(_ context.Context, checks ...Check) error {
 	m.ready()
 	var room [4]params
 	ps, err := prepare(checks, &room)
-	for i := range ps {
+	if err != nil {
+		return err
+	}
+	for i := range checks {
 		pl := m.place(&checks[i], &ps[i])
 		pl.shard.mu.Lock()
 		delete(pl.shard.entries, pl.key)
 		pl.shard.mu.Unlock()
 	}
-	return err
+	return nil
 }

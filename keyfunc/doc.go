@@ -6,6 +6,7 @@
 //	a client that connects directly           | IP
 //	a client behind proxies of yours          | Proxies{Trusted: …}.IP
 //	the same, IPv6 by /48 as a second level   | Proxies{Trusted: …}.IPv6(48)
+//	a client whose address chi has found out  | ContextAddr(middleware.GetClientIPAddr)
 //	a user, authenticated in this process     | Context(userID)
 //	a user, authenticated by a proxy of yours | Proxies{Trusted: …}.UserID("X-User-ID")
 //	the holder of an API key or bearer token  | APIKey("Authorization")

@@ -88,7 +88,7 @@ func TestWatchedRequestsKeepTheirBody(t *testing.T) {
 		{Name: "account", Key: keyfunc.Body("user", 1<<10), Limit: algorithms.PerHour(1)},
 	}})
 	const body = `{"user":"alice","password":"x"}`
-	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var got bytes.Buffer
 		if _, err := got.ReadFrom(r.Body); err != nil || got.String() != body {
 			t.Errorf("the handler read %q, %v", got.String(), err)
