@@ -162,6 +162,7 @@ func TestStepsAreExact(t *testing.T) {
 				cost := min(rapid.OneOf(rapid.Just[int64](1), rapid.Int64Range(1, quota)).Draw(t, "cost"), quota)
 				check := Check{Rule: "r", Limit: l, Cost: cost}
 				before := modelAt(&m, now, false, []Check{check}).Results[0]
+				exactly(t, l, exact, now, before)
 				r := modelAt(&m, now, true, []Check{check}).Results[0]
 
 				if want := exact.admits(now, cost); r.Allowed != want {
@@ -181,14 +182,7 @@ func TestStepsAreExact(t *testing.T) {
 						t.Fatalf("%s at %d: a denial changed %+v to %+v", l, now, before, r)
 					}
 				}
-				left := r.Remaining
-				if left < 0 || left > quota || left > 0 && !exact.admits(now, left) || left < quota && exact.admits(now, left+1) {
-					t.Fatalf("%s at %d: remaining %d is not what is left", l, now, left)
-				}
-				reset := r.ResetAfter.Microseconds()
-				if !exact.admits(now+reset, quota) || reset > 0 && exact.admits(now+reset-1, quota) {
-					t.Fatalf("%s at %d: ResetAfter %s is not when all is free", l, now, r.ResetAfter)
-				}
+				exactly(t, l, exact, now, r)
 				if step := drawStep(t, l, Decision{Results: []Result{r}}); step > 0 {
 					now += step
 				}
@@ -196,4 +190,16 @@ func TestStepsAreExact(t *testing.T) {
 		})
 	}
 	t.Logf("%d steps", steps)
+}
+
+// exactly checks what a result says is left, and when all of it is free.
+func exactly(t *rapid.T, l Limit, exact exactModel, now int64, r Result) {
+	quota, left := l.Quota(), r.Remaining
+	if left < 0 || left > quota || left > 0 && !exact.admits(now, left) || left < quota && exact.admits(now, left+1) {
+		t.Fatalf("%s at %d: remaining %d is not what is left", l, now, left)
+	}
+	reset := r.ResetAfter.Microseconds()
+	if !exact.admits(now+reset, quota) || reset > 0 && exact.admits(now+reset-1, quota) {
+		t.Fatalf("%s at %d: ResetAfter %s is not when all is free", l, now, r.ResetAfter)
+	}
 }
