@@ -5,7 +5,7 @@
 --          how far ahead a stored TAT is believed
 -- Returns  as every step: room?, mended?, µs to remember it, the state before, the state after
 local function bucket(w, f, _, now, p)
-  local rate, full_w, full_f = tonumber(ARGV[p]), tonumber(ARGV[p + 3]), tonumber(ARGV[p + 4])
+  local rate, full_w, full_f = ARGV[p] + 0, ARGV[p + 3] + 0, ARGV[p + 4] + 0
   local mended = false
   if w < now then
     w, f = now, 0

@@ -3,7 +3,7 @@
 -- ARGV[p]  rate period cost
 -- Returns  as every step: room?, mended?, µs to remember it, the state before, the state after
 local function fixed_window(start, used, _, now, p)
-  local rate, period, cost = tonumber(ARGV[p]), tonumber(ARGV[p + 1]), tonumber(ARGV[p + 2])
+  local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
   local begin, mended = now - now % period, false
   if used == 0 then
     start = begin
