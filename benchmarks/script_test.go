@@ -1,0 +1,134 @@
+package benchmarks
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// baseline is the least that three limits could do in a script: read the clock
+// and the three states, and write them back.
+const baseline = `
+redis.call('TIME')
+redis.call('GET', KEYS[1])
+redis.call('GET', KEYS[2])
+redis.call('GET', KEYS[3])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
+redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
+return 1`
+
+// BenchmarkScript is what a request costs the server alone: its commands are
+// sent in pipelines of 100 requests on one connection, so that reading and
+// writing to sockets hardly counts.
+func BenchmarkScript(b *testing.B) {
+	server := redistest.Start(b)
+	client := server.Client(b)
+	ours := record(b, server, func(c *redis.Client) subject {
+		return taking(&algorithms.Redis{Client: c, Namespace: "bench", Budget: patience})
+	})
+	theirs := record(b, server, func(c *redis.Client) subject { return allowing(redis_rate.NewLimiter(c)) })
+	for _, s := range []struct {
+		name     string
+		requests [][][]any
+	}{
+		{"empty", withScript(b, client, ours, "return 1", "empty")},
+		{"baseline", withScript(b, client, ours, baseline, "basic")},
+		{"take", ours},
+		{"redis_rate", theirs},
+	} {
+		replay(b, client, s.requests, clients) // makes the keys
+		b.Run(s.name, func(b *testing.B) {
+			before := usageOf(b, client)
+			b.ResetTimer()
+			replay(b, client, s.requests, b.N)
+			b.StopTimer()
+			usageOf(b, client).report(b, before, b.N)
+		})
+	}
+}
+
+// record returns the commands, with their arguments, that a subject sends for a
+// request of each client.
+func record(b *testing.B, server *redistest.Server, s func(*redis.Client) subject) [][][]any {
+	b.Helper()
+	var sent recorder
+	client := server.Client(b)
+	do := s(client)()
+	if err := do(0); err != nil { // what follows needs no text of a script
+		b.Fatal(err)
+	}
+	client.AddHook(&sent)
+	all := make([][][]any, clients)
+	for i := range all {
+		sent.commands = nil
+		if err := do(i); err != nil {
+			b.Fatal(err)
+		}
+		all[i] = sent.commands
+	}
+	return all
+}
+
+// withScript replaces the script of recorded requests, and the service in their
+// keys by one of equal length.
+func withScript(b *testing.B, client *redis.Client, requests [][][]any, script, namespace string) [][][]any {
+	b.Helper()
+	sha, err := client.ScriptLoad(context.Background(), script).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	all := make([][][]any, len(requests))
+	for i, commands := range requests {
+		args := []any{"evalsha", sha, 3}
+		for _, key := range commands[0][3:6] {
+			_, rest, _ := strings.Cut(key.(string), ":")
+			args = append(args, namespace+":"+rest)
+		}
+		all[i] = [][]any{append(args, "1795000000000000 12345 0", "120000")}
+	}
+	return all
+}
+
+// replay sends n requests.
+func replay(b *testing.B, client *redis.Client, requests [][][]any, n int) {
+	b.Helper()
+	ctx := context.Background()
+	for sent := 0; sent < n; {
+		pipe := client.Pipeline()
+		for range min(100, n-sent) {
+			for _, args := range requests[sent*stride%clients] {
+				pipe.Do(ctx, args...)
+			}
+			sent++
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A recorder is a hook that keeps what is sent.
+type recorder struct{ commands [][]any }
+
+func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		r.commands = append(r.commands, cmd.Args())
+		return next(ctx, cmd)
+	}
+}
+
+func (r *recorder) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

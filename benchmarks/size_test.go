@@ -1,0 +1,73 @@
+package benchmarks
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// BenchmarkKey is how many bytes a client's key takes in Redis, by MEMORY USAGE,
+// with the same rule, client, limit and cost for each algorithm. Its time means
+// nothing.
+func BenchmarkKey(b *testing.B) {
+	const rate, cost = 60_000, 12_345
+	client := redistest.Start(b).Client(b)
+	ours := algorithms.Redis{Client: client, Namespace: "shop", Budget: patience}
+	for _, name := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket} {
+		limit := algorithms.Limit{Rate: rate, Period: time.Second, Algorithm: name}
+		b.Run(string(name), func(b *testing.B) {
+			measureKeys(b, client, func(addr string) error {
+				_, err := ours.Take(context.Background(), algorithms.Check{Rule: "ip", Key: addr, Limit: limit, Cost: cost})
+				return err
+			})
+		})
+	}
+	theirs := redis_rate.NewLimiter(client)
+	b.Run("redis_rate", func(b *testing.B) {
+		measureKeys(b, client, func(addr string) error {
+			_, err := theirs.AllowN(context.Background(), "shop:ip:"+addr, redis_rate.PerSecond(rate), cost)
+			return err
+		})
+	})
+}
+
+func measureKeys(b *testing.B, client *redis.Client, take func(addr string) error) {
+	b.Helper()
+	ctx := context.Background()
+	addrs := make([]string, 100) // none is the beginning of another
+	for i := range addrs {
+		addrs[i] = ip(100 + i)
+	}
+	if err := client.FlushAll(ctx).Err(); err != nil {
+		b.Fatal(err)
+	}
+	for _, a := range addrs {
+		if err := take(a); err != nil {
+			b.Fatal(err)
+		}
+	}
+	// In the next second a sliding window has two counts to keep.
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+	var keys, bytes int64
+	for _, a := range addrs {
+		if err := take(a); err != nil {
+			b.Fatal(err)
+		}
+		// At once: the key of a bucket is soon gone.
+		for _, key := range client.Keys(ctx, "*"+a+"*").Val() {
+			bytes += client.MemoryUsage(ctx, key).Val()
+			keys++
+		}
+	}
+	if keys < int64(len(addrs)) {
+		b.Fatalf("found %d keys of %d clients", keys, len(addrs))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(bytes)/float64(keys), "bytes/key")
+}
