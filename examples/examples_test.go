@@ -109,7 +109,7 @@ func TestEndsBySignal(t *testing.T) {
 	for _, program := range programs {
 		for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
 			t.Run(fmt.Sprint(program, "/", sig), func(t *testing.T) {
-				s := start(t, program)
+				s := start(t, program, trusting) // else it hints at X-Forwarded-For
 				if err := s.expect(newClient(), items, "200 199/200"); err != nil {
 					t.Error(err)
 				}
