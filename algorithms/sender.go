@@ -71,8 +71,12 @@ func (s *sender) within(ctx context.Context, f func() error) error {
 	}
 	select {
 	case s.slots <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("%w for %s", ErrBusy, s.limit)
+	default:
+		select {
+		case s.slots <- struct{}{}:
+		case <-ctx.Done():
+			return fmt.Errorf("%w for %s", ErrBusy, s.limit)
+		}
 	}
 	done := make(chan error, 1)
 	go func() {
