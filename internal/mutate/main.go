@@ -149,7 +149,7 @@ var (
 	isArithmetic = regexp.MustCompile(`^[+\-*/%]$`)
 	// index is before the numbers that only say where something is kept.
 	index = regexp.MustCompile(`(\[[a-z] \+ |[0-9] \* i - |\bp \+ |^\s*local r, s = .*)$`)
-	skip  = regexp.MustCompile(`^\s*(//|--|import|package|"|func|type |local function|return redis\.error_reply|local steps|local arguments|local corrections|local more|local writes)`)
+	skip  = regexp.MustCompile(`^\s*(//|--|import|package|"|func|type |local function|return redis\.error_reply|local steps|local reply = |local after = |local arguments|local corrections|local more|local writes)`)
 )
 
 // mutants returns every way to change one token of the source.
