@@ -47,6 +47,7 @@ var figures = []figure{
 	median("in memory, 3 rules, handler and headers: allocations", "allocs/op", "Memory/handler/callers=1", "≤ 12"),
 	median("a request that matches no rule: ns", "ns/op", "NoRule/handler", "≤ 100"),
 	ratio("bytes of a token_bucket key / redis_rate's", "bytes/key", "Key/token_bucket", "Key/redis_rate", "≤ 1"),
+	ratio("bytes of a sliding_window key / redis_rate's", "bytes/key", "Key/sliding_window", "Key/redis_rate", ""),
 }
 
 func main() {
