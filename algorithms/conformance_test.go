@@ -182,7 +182,7 @@ func TestConformanceNoticesAWrongNumber(t *testing.T) {
 	wrong := strings.Replace(takeLua, "format('%d %d %d', reply[r + 1], reply[r + 2], reply[r + 3])",
 		"reply[r + 1] .. ' ' .. reply[r + 2] .. ' ' .. reply[r + 3]", 1)
 	wrong = strings.Replace(wrong, "'^(%d+) (%d+) (%d+)$'", "'^(%S+) (%S+) (%S+)$'", 1)
-	*takeScript = *newScript(wrong)
+	*takeScript = *newScript(withSteps(wrong))
 
 	// Half a limit's worth of µs is lost: seen where a bucket should have room.
 	b.setTime(someTime + 123_456)

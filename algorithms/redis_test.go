@@ -470,6 +470,23 @@ func TestRedisCluster(t *testing.T) {
 		}
 	})
 
+	t.Run("warns of each master", func(t *testing.T) {
+		r := &Redis{Client: client, Namespace: "warn", Budget: roomy}
+		for _, master := range cluster.Masters[:2] {
+			master.Client(t).ConfigSet(t.Context(), "maxmemory-policy", "volatile-ttl")
+			defer master.Client(t).ConfigSet(t.Context(), "maxmemory-policy", "noeviction")
+		}
+		if warned, err := r.ServerWarnings(t.Context()); err != nil || len(warned) != 2 {
+			t.Errorf("%q, %v", warned, err)
+		}
+		if n, err := r.Beat(t.Context(), "a", time.Second); err != nil || n != 1 {
+			t.Errorf("%d processes, %v", n, err)
+		}
+		if names := r.Names(0, 1, 2, 40, 41, 63); !slices.Equal(names, []string{"slots 0-767", "slots 10240-10751", "slots 16128-16383"}) {
+			t.Errorf("%q", names)
+		}
+	})
+
 	t.Run("probes every shard", func(t *testing.T) {
 		r := &Redis{Client: client, Namespace: "probe", Budget: roomy}
 		for shard := range r.Shards() {

@@ -1,9 +1,14 @@
 package algorithms
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
+
+// errReply says that a script answered what it cannot have: somebody else has
+// written the key, or the script is not the one that this module sent.
+var errReply = errors.New("the script's answer makes no sense")
 
 // answers turns the reply of lua/take.lua into a decision.
 func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision, error) {
@@ -31,11 +36,11 @@ func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision,
 // many numbers for each of n.
 func checkReply(reply []int64, each, n int) error {
 	if len(reply) != 1+each*n {
-		return fmt.Errorf("the script answered %d numbers for %d keys, want %d", len(reply), n, 1+each*n)
+		return fmt.Errorf("%w: %d numbers for %d keys, want %d", errReply, len(reply), n, 1+each*n)
 	}
 	for i, number := range reply {
 		if number < 0 || number >= maxExact {
-			return fmt.Errorf("the script answered %d as number %d; want 0 to 2^53", number, i)
+			return fmt.Errorf("%w: %d as number %d; want 0 to 2^53", errReply, number, i)
 		}
 	}
 	return nil

@@ -24,17 +24,21 @@ var takeLua string
 //go:embed lua/settle.lua
 var settleLua string
 
-// A script is the steps and what is done with them. It declares its keys and
-// uses nothing that Redis since 5, or miniredis, does not have.
+// A script declares its keys and uses nothing that Redis since 5, or miniredis,
+// does not have.
 type script struct{ text, sha string }
 
 var (
-	takeScript   = newScript(takeLua)
-	settleScript = newScript(settleLua)
+	takeScript   = newScript(withSteps(takeLua))
+	settleScript = newScript(withSteps(settleLua))
 )
 
-func newScript(main string) *script {
-	text := fixedWindowLua + slidingWindowLua + slidingLogLua + bucketLua + main
+// withSteps is a script that uses the steps.
+func withSteps(main string) string {
+	return fixedWindowLua + slidingWindowLua + slidingLogLua + bucketLua + main
+}
+
+func newScript(text string) *script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }

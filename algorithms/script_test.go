@@ -26,5 +26,5 @@ func init() {
 		}
 		*text = string(source)
 	}
-	*takeScript, *settleScript = *newScript(takeLua), *newScript(settleLua)
+	*takeScript, *settleScript = *newScript(withSteps(takeLua)), *newScript(withSteps(settleLua))
 }

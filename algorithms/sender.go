@@ -30,11 +30,12 @@ type sender struct {
 	// slots is nil for a client that heeds deadlines. Otherwise each command
 	// runs in a goroutine of its own that takes one, and that the caller leaves
 	// behind when its budget is over; it ends with the client's own timeouts.
-	slots chan struct{}
+	slots    chan struct{}
+	topology *topology
 }
 
 func newSender(c Client, budget time.Duration, sharded bool) sender {
-	s := sender{client: c, limit: cmp.Or(budget, DefaultBudget), sharded: sharded}
+	s := sender{client: c, limit: cmp.Or(budget, DefaultBudget), sharded: sharded, topology: newTopology(c)}
 	if !heedsDeadlines(c) {
 		s.slots = make(chan struct{}, maxUnderWay)
 	}
@@ -96,10 +97,10 @@ func (s *sender) send(ctx context.Context, c *call) ([]int64, error) {
 	var reply []int64
 	err := s.within(ctx, func() error {
 		cmd := c.command(ctx, false)
-		err := s.client.Process(ctx, once{cmd})
+		err := s.client.Process(ctx, noRetry{cmd})
 		if unknownScript(err) {
 			cmd = c.command(ctx, true)
-			err = s.client.Process(ctx, once{cmd})
+			err = s.client.Process(ctx, noRetry{cmd})
 		}
 		reply = cmd.Val()
 		return err
@@ -119,8 +120,12 @@ func (s *sender) sendAll(ctx context.Context, calls []*call) ([][]int64, []error
 		return nil
 	})
 	if err == nil {
+		for _, err := range errs {
+			s.topology.failed(ctx, err)
+		}
 		return replies, errs
 	}
+	s.topology.failed(ctx, err)
 	failed := make([]error, len(calls)) // errs may still be written
 	for i := range failed {
 		failed[i] = err
@@ -157,7 +162,7 @@ func (s *sender) flush(ctx context.Context, calls []*call) ([][]int64, []error) 
 func (s *sender) pipeline(ctx context.Context, cmds []redis.Cmder) error {
 	pipe := s.client.(pipeliner).Pipeline() // Validate looked
 	for _, cmd := range cmds {
-		_ = pipe.Process(ctx, once{cmd}) // only queues
+		_ = pipe.Process(ctx, noRetry{cmd}) // only queues
 	}
 	_, err := pipe.Exec(ctx)
 	return err
@@ -171,7 +176,7 @@ func (s *sender) del(ctx context.Context, keys []string) error {
 			for _, key := range keys {
 				args = append(args, key)
 			}
-			return s.client.Process(ctx, once{redis.NewIntCmd(ctx, args...)})
+			return s.client.Process(ctx, noRetry{redis.NewIntCmd(ctx, args...)})
 		}
 		cmds := make([]redis.Cmder, len(keys))
 		for i, key := range keys {
@@ -185,13 +190,13 @@ func (s *sender) del(ctx context.Context, keys []string) error {
 // forgotten its text: after a restart, a failover or SCRIPT FLUSH.
 func unknownScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
-// A command wrapped in once is never sent twice by go-redis: one whose reply was
+// A command wrapped in noRetry is never sent twice by go-redis: one whose reply was
 // lost may have been executed, and what came after it would be charged or
 // forgotten again.
-type once struct{ redis.Cmder }
+type noRetry struct{ redis.Cmder }
 
 // NoRetry overrides the client's MaxRetries.
-func (once) NoRetry() bool { return true }
+func (noRetry) NoRetry() bool { return true }
 
 // Clone keeps NoRetry in copies.
-func (o once) Clone() redis.Cmder { return once{o.Cmder.Clone()} }
+func (n noRetry) Clone() redis.Cmder { return noRetry{n.Cmder.Clone()} }

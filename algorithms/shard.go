@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -31,17 +32,44 @@ func (r *Redis) Shard(c Check) int {
 	return int(crc16(tag)%16384) / slotsPerShard
 }
 
-// Probe runs the script that decides on a part of the store, inside the budget
-// and charging nothing. Its error says that decisions would fail there.
+// Names says for people which parts of the store these shards are, given in
+// ascending order: the server's address, or ranges of slots such as "slots
+// 0-5375".
+func (r *Redis) Names(shards ...int) []string {
+	var names []string
+	for i := 0; i < len(shards); {
+		first, last := shards[i], shards[i]
+		for i++; i < len(shards) && shards[i] == last+1; i++ {
+			last++
+		}
+		name := "redis"
+		if r.clustered() {
+			name = fmt.Sprintf("slots %d-%d", first*slotsPerShard, (last+1)*slotsPerShard-1)
+		} else if client, ok := r.Client.(*redis.Client); ok {
+			name = client.Options().Addr
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// probe is a limit that a probe does not exhaust.
+var probe = Limit{Rate: 1_000_000, Period: time.Second, Algorithm: FixedWindow}
+
+// Probe has a part of the store decide and charge a check of its own, inside
+// the budget. Its error says that decisions would fail there. (Only a charge
+// tells: a replica, or a server without memory left, still answers what it does
+// not have to write.) Its keys are those of the rule "~probe"; they are gone
+// after a second.
 func (r *Redis) Probe(ctx context.Context, shard int) error {
 	if shard < 0 || shard >= r.Shards() {
 		return fmt.Errorf("algorithms: redis: probe: no shard %d", shard)
 	}
-	c := Check{Rule: "probe", Limit: PerSecond(1)}
+	c := Check{Rule: "~probe", Limit: probe} // no name that a rule of the middleware can have
 	if r.clustered() {
 		c.Key = probeKeys()[shard]
 	}
-	d, err := r.Peek(ctx, c)
+	d, err := r.Take(ctx, c)
 	if err == nil {
 		err = d.Results[0].Err
 	}
@@ -70,14 +98,21 @@ var probeKeys = sync.OnceValue(func() (keys [16384 / slotsPerShard]string) {
 func crc16(b []byte) uint16 {
 	var crc uint16
 	for _, c := range b {
-		crc ^= uint16(c) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^c]
 	}
 	return crc
 }
+
+var crcTable = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			if crc <<= 1; carry {
+				crc ^= 0x1021
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}()

@@ -1,0 +1,78 @@
+package algorithms
+
+import (
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// An ErrorClass says what an error of a store means for whoever asked it.
+type ErrorClass string
+
+// The classes. Of all but the last two it is certain whether the decision was
+// executed: it was not.
+const (
+	// ClassUnreachable: there was no connection.
+	ClassUnreachable ErrorClass = "unreachable"
+	// ClassBusy: the client had no connection free.
+	ClassBusy ErrorClass = "busy"
+	// ClassUnavailable: the server answered that it cannot now, as while it
+	// loads, is a replica, or has no memory left.
+	ClassUnavailable ErrorClass = "unavailable"
+	// ClassRefused: the server does not take the credentials, or they do not
+	// permit the command.
+	ClassRefused ErrorClass = "refused"
+	// ClassMisused: the server answered something else, as where a key holds
+	// what is not ours. That concerns the check, not the server.
+	ClassMisused ErrorClass = "misused"
+	// ClassUnknown: no answer came. The decision may have been executed.
+	ClassUnknown ErrorClass = "unknown"
+)
+
+// ClassOf returns the class of a store's error, "" for nil. An error that is
+// not known, such as one of another store than Redis, is ClassUnknown.
+func ClassOf(err error) ErrorClass {
+	if err == nil {
+		return ""
+	}
+	if answer, ok := errors.AsType[redis.Error](err); ok {
+		return classOfAnswer(answer)
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return ClassUnreachable
+	}
+	switch {
+	case errors.Is(err, errReply):
+		return ClassMisused
+	case errors.Is(err, redis.ErrClosed):
+		return ClassUnreachable
+	case errors.Is(err, ErrBusy), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return ClassBusy
+	}
+	return ClassUnknown
+}
+
+// classOfAnswer is about what Redis says after "-".
+func classOfAnswer(err redis.Error) ErrorClass {
+	// An error that a command inside a script met may be wrapped in another.
+	text := strings.TrimPrefix(err.Error(), "ERR ")
+	for _, prefix := range []string{"NOAUTH", "WRONGPASS", "NOPERM", "AUTH "} {
+		if strings.HasPrefix(text, prefix) {
+			return ClassRefused
+		}
+	}
+	for _, prefix := range []string{
+		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "OOM", "BUSY",
+		"UNBLOCKED", "MOVED", "ASK", "max number of clients",
+	} {
+		if strings.HasPrefix(text, prefix) {
+			return ClassUnavailable
+		}
+	}
+	if strings.Contains(text, "can't run this command") { // ACL, inside a script, up to Redis 7.0
+		return ClassRefused
+	}
+	return ClassMisused
+}

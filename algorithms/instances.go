@@ -1,0 +1,44 @@
+package algorithms
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"time"
+)
+
+//go:embed lua/instances.lua
+var instancesLua string
+
+var instancesScript = newScript(instancesLua)
+
+// Beat says that the process id uses the namespace, and returns how many do: those
+// whose last beat was less than their lease ago. A lease of 0 takes the process
+// out; others are rounded up to the millisecond. The key is
+// "namespace:instances".
+//
+// Leases of all processes should be alike: a shorter one cuts off what longer
+// ones have left.
+func (r *Redis) Beat(ctx context.Context, id string, lease time.Duration) (instances int, err error) {
+	if err := r.ready(); err != nil {
+		return 0, err
+	}
+	ctx, cancel := r.sender.budget(ctx)
+	defer cancel()
+	ms := (max(lease, 0) + time.Millisecond - 1).Milliseconds()
+	c := &call{instancesScript, []any{nil, nil, 1, r.Namespace + ":instances", id, ms}}
+	var reply []int64
+	if r.sender.sharded {
+		replies, errs := r.sender.sendAll(ctx, []*call{c})
+		reply, err = replies[0], errs[0]
+	} else {
+		reply, err = r.sender.send(ctx, c)
+	}
+	if err == nil && len(reply) != 1 {
+		err = fmt.Errorf("%w: %d numbers, want 1", errReply, len(reply))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("algorithms: redis: beat: %w", err)
+	}
+	return int(reply[0]), nil
+}

@@ -1,0 +1,61 @@
+package algorithms
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+func TestBeatCountsProcesses(t *testing.T) {
+	srv, clock := redistest.StartWithClock(t)
+	r := &Redis{Client: srv.Client(t), Namespace: "test", Budget: roomy}
+	const lease = 15 * time.Second
+	beat := func(id string, lease time.Duration, want int) {
+		t.Helper()
+		if got, err := r.Beat(t.Context(), id, lease); err != nil || got != want {
+			t.Errorf("%s: %d processes, %v, want %d", id, got, err, want)
+		}
+	}
+	beat("a", lease, 1)
+	beat("b", lease, 2)
+	beat("a", lease, 2)
+	clock.Advance(lease - time.Millisecond)
+	beat("c", lease, 3)
+	clock.Advance(time.Millisecond)
+	beat("c", lease, 1) // the others were not heard of for a lease
+	beat("a", lease, 2)
+	beat("a", 0, 1)
+	beat("c", 0, 0)
+	if n := srv.Client(t).Exists(t.Context(), "test:instances").Val(); n != 0 {
+		t.Error("a key is left when all have gone")
+	}
+
+	clock.Advance(time.Hour)
+	beat("a", lease, 1)
+	clock.Advance(-time.Hour) // it was wrong: what it promised does not hold
+	beat("b", lease, 1)
+	clock.Advance(lease + time.Millisecond)
+	if n := srv.Client(t).Exists(t.Context(), "test:instances").Val(); n != 0 {
+		t.Error("a key is left when nobody beats")
+	}
+}
+
+func TestServerWarnings(t *testing.T) {
+	srv := redistest.Start(t)
+	client := srv.Client(t)
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	if warned, err := r.ServerWarnings(t.Context()); err != nil || len(warned) > 0 {
+		t.Errorf("noeviction: %q, %v", warned, err)
+	}
+	client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru")
+	warned, err := r.ServerWarnings(t.Context())
+	if err != nil || len(warned) != 1 || !strings.Contains(warned[0], srv.Addr+": maxmemory-policy is allkeys-lru") {
+		t.Errorf("allkeys-lru: %q, %v", warned, err)
+	}
+	srv.Stop(t)
+	if _, err := r.ServerWarnings(t.Context()); err == nil {
+		t.Error("no error from a server that is away")
+	}
+}

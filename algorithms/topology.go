@@ -1,0 +1,45 @@
+package algorithms
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// reloadEvery is how often at most a client is asked to look at the cluster
+// again.
+const reloadEvery = 250 * time.Millisecond
+
+// A topology makes a client notice that the nodes of its cluster have changed
+// roles. go-redis looks again when a node redirects it, but not when one is
+// dead or hangs: with its own interval, a minute of errors would follow a
+// failover of two seconds.
+type topology struct {
+	client reloader // nil where there is nothing to reload
+	last   atomic.Int64
+}
+
+// A reloader looks at the cluster again, in the background.
+type reloader interface{ ReloadState(ctx context.Context) }
+
+func newTopology(c Client) *topology {
+	client, _ := c.(reloader)
+	return &topology{client: client}
+}
+
+// failed has the client look again if an error may come from a node that is
+// gone. It does not wait.
+func (t *topology) failed(ctx context.Context, err error) {
+	if t.client == nil {
+		return
+	}
+	switch ClassOf(err) {
+	case ClassUnreachable, ClassUnavailable, ClassUnknown:
+	default:
+		return
+	}
+	now, last := time.Now().UnixNano(), t.last.Load()
+	if now-last >= int64(reloadEvery) && t.last.CompareAndSwap(last, now) {
+		t.client.ReloadState(ctx)
+	}
+}
