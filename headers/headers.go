@@ -1,5 +1,10 @@
 // Package headers tells clients what a rate limiter decided: response headers
-// on every response, and the response to a request that was denied.
+// on every response, and the response to a request that was denied. It also has
+// the other side: a [Transport] with which a Go client obeys them.
+//
+// [XRateLimit] is what most clients know; [IETFDraft11] is what the IETF works
+// on; [All] sends both. A limiter in front of this one may have set the same
+// fields already: the tighter values stay, and nothing is sent twice.
 package headers
 
 import (
@@ -13,30 +18,6 @@ import (
 // A Writer sets response headers from a decision, before the handler runs. It
 // must be safe for concurrent use.
 type Writer func(http.Header, algorithms.Decision)
-
-// XRateLimit is the default Writer. It sets, from the tightest enforced rule:
-//
-//	X-RateLimit-Limit      units that can be used at once
-//	X-RateLimit-Remaining  units left
-//	X-RateLimit-Reset      when all units are free again, in Unix seconds, rounded up
-//
-// The reset is a time on the clock that decided, so it does not wobble between
-// requests or instances. Where no rule was decided it sets nothing.
-func XRateLimit(h http.Header, d algorithms.Decision) {
-	tightest, ok := d.Tightest()
-	if !ok {
-		return
-	}
-	// One array serves all three; nobody can append into the next value.
-	values := [...]string{
-		strconv.FormatInt(tightest.Check.Limit.Quota(), 10),
-		strconv.FormatInt(tightest.Remaining, 10),
-		strconv.FormatInt(unixCeil(tightest.At, tightest.ResetAfter), 10),
-	}
-	h["X-Ratelimit-Limit"] = values[0:1:1]
-	h["X-Ratelimit-Remaining"] = values[1:2:2]
-	h["X-Ratelimit-Reset"] = values[2:3:3]
-}
 
 // None is the Writer that sets nothing.
 func None(http.Header, algorithms.Decision) {}
@@ -55,15 +36,43 @@ func All(writers ...Writer) Writer {
 // seconds until the longest of the denying rules has room, rounded up, at least
 // 1. The middleware calls it on every denial, whatever the Writer is.
 //
-// It sets nothing on an admitted request, nor where waiting never helps because
-// the request costs more than a rule can hold.
+// A later Retry-After that is there already stays, be it in seconds or a date.
+// Where waiting never helps, because the request costs more than a rule can
+// hold, there is none afterwards. On an admitted request it does nothing.
 func RetryAfter(h http.Header, d algorithms.Decision) {
-	wait := d.RetryAfter()
-	if d.Allowed || wait == algorithms.Never {
+	if d.Allowed {
 		return
 	}
-	h["Retry-After"] = []string{strconv.FormatInt(max(secondsCeil(wait), 1), 10)}
+	wait := d.RetryAfter()
+	if wait == algorithms.Never {
+		delete(h, retryAfterKey)
+		return
+	}
+	seconds := waitSeconds(wait)
+	if there, ok := retryAfterOf(h); !ok || there < seconds {
+		h[retryAfterKey] = []string{strconv.FormatInt(seconds, 10)}
+	}
 }
+
+const retryAfterKey = "Retry-After"
+
+// retryAfterOf returns the seconds until the Retry-After that is set; false
+// where none is, or none that a client could read.
+func retryAfterOf(h http.Header) (int64, bool) {
+	lines := h[retryAfterKey]
+	if len(lines) != 1 {
+		return 0, false
+	}
+	if seconds, ok := parseCount(lines[0]); ok {
+		return seconds, true
+	}
+	date, err := http.ParseTime(lines[0])
+	return secondsCeil(time.Until(date)), err == nil
+}
+
+// waitSeconds is a wait as clients are told it. Some take 0 for "none given" and
+// come back at once.
+func waitSeconds(wait time.Duration) int64 { return max(secondsCeil(wait), 1) }
 
 func secondsCeil(d time.Duration) int64 {
 	seconds := int64(d / time.Second)
@@ -73,12 +82,8 @@ func secondsCeil(d time.Duration) int64 {
 	return seconds
 }
 
-// unixCeil is the first whole Unix second that is not before t+d.
-func unixCeil(t time.Time, d time.Duration) int64 {
-	micros := t.UnixMicro() + d.Microseconds()
-	seconds := micros / 1e6
-	if micros%1e6 > 0 {
-		seconds++
-	}
-	return seconds
+// parseCount reads digits and nothing else.
+func parseCount(s string) (int64, bool) {
+	n, err := strconv.ParseUint(s, 10, 63)
+	return int64(n), err == nil
 }

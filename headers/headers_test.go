@@ -3,12 +3,10 @@ package headers_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/headers"
 )
 
@@ -114,63 +112,5 @@ func TestRetryAfter(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
-	}
-}
-
-func TestDeny(t *testing.T) {
-	over := denied(result("a", algorithms.PerMinute(5), 0, time.Minute), 30*time.Second)
-	closed := denied(algorithms.Result{Check: algorithms.Check{Fail: failmode.Closed}, Err: fmt.Errorf("dial tcp 10.0.0.1: refused")}, time.Second)
-	for name, c := range map[string]struct {
-		method string
-		d      algorithms.Decision
-		status int
-		body   string
-		retry  string
-	}{
-		"over a limit":          {http.MethodGet, decision(over), 429, "Too Many Requests\n", "30"},
-		"HEAD":                  {http.MethodHead, decision(over), 429, "", "30"},
-		"nobody could count":    {http.MethodGet, decision(closed), 503, "Service Unavailable\n", "1"},
-		"both":                  {http.MethodGet, decision(closed, over), 429, "Too Many Requests\n", "30"},
-		"closed beside allowed": {http.MethodGet, decision(closed, result("b", algorithms.PerMinute(1), 0, 0)), 503, "Service Unavailable\n", "1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := httptest.NewRecorder()
-			headers.Deny(w, httptest.NewRequest(c.method, "/", nil), c.d)
-			if w.Code != c.status || w.Body.String() != c.body || w.Header().Get("Retry-After") != c.retry {
-				t.Errorf("got %d %q, Retry-After %q", w.Code, w.Body, w.Header().Get("Retry-After"))
-			}
-			if w.Header().Get("Cache-Control") != "no-store" {
-				t.Error("a cache may keep it")
-			}
-		})
-	}
-	if got := headers.Status(decision(result("a", algorithms.PerMinute(1), 0, 0))); got != http.StatusOK {
-		t.Errorf("status of an admitted request: %d", got)
-	}
-}
-
-func ExampleAll() {
-	loud := func(h http.Header, d algorithms.Decision) {
-		if t, ok := d.Tightest(); ok && t.Remaining == 0 {
-			h.Set("X-Slow-Down", t.Check.Rule)
-		}
-	}
-	write := headers.All(headers.XRateLimit, loud)
-
-	h := http.Header{}
-	write(h, decision(result("login", algorithms.PerMinute(5), 0, 10*time.Second)))
-	fmt.Println(h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), h.Get("X-Slow-Down"))
-	// Output: 5 0 login
-}
-
-func BenchmarkXRateLimit(b *testing.B) {
-	d := decision(
-		result("a", algorithms.PerMinute(200), 150, time.Minute),
-		result("b", algorithms.PerMinute(100), 70, time.Minute),
-		result("c", algorithms.PerMinute(50), 30, time.Minute))
-	h := http.Header{}
-	b.ReportAllocs()
-	for b.Loop() {
-		headers.XRateLimit(h, d)
 	}
 }

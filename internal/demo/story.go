@@ -11,7 +11,7 @@ import (
 
 // tell sends the requests and returns the first answer that is not as promised.
 func tell(ctx context.Context, url string) error {
-	s := &story{ctx: ctx, url: url}
+	s := &story{ctx: ctx, url: url, web: http.DefaultClient}
 	const (
 		ann, ben, office = "203.0.113.7", "203.0.113.8", "203.0.113.9"
 		items, login     = "GET /api/items", "POST /auth/login"
@@ -41,10 +41,13 @@ who the client is (X-Forwarded-For) and which user (X-User-ID).
 	admitted := s.exhaust(items, office, "bob", 100)
 	s.send(items, office, "carol", fmt.Sprintf("200 per-ip %d/200", 199-admitted))
 
-	s.title("5. Health checks are never limited")
+	s.title("5. With headers.Transport, Bob's client waits as long as it is told, and is served")
+	s.obey(items, office, "bob")
+
+	s.title("6. Health checks are never limited")
 	s.repeat("GET /healthz", ann, "", 300, "200")
 
-	s.title("6. An invented address in front of the proxy's does not help")
+	s.title("7. An invented address in front of the proxy's does not help")
 	s.send(login, "198.51.100.1, "+ann, "", "429 login 0/5")
 	return s.err
 }
@@ -53,6 +56,7 @@ who the client is (X-Forwarded-For) and which user (X-User-ID).
 type story struct {
 	ctx    context.Context
 	url    string
+	web    *http.Client
 	status string      // of the last answer
 	header http.Header // of the last answer
 	err    error
@@ -108,7 +112,7 @@ func (s *story) ask(request, client, user string) string {
 	if user != "" {
 		r.Header.Set("X-User-ID", user)
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := s.web.Do(r)
 	if err != nil {
 		s.err = err
 		return ""

@@ -1,0 +1,287 @@
+package headers_test
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+)
+
+// ours has 3 of 5 units left until the Unix second 1795000043.
+var ours = decision(login(3))
+
+func TestTheTighterXRateLimitStays(t *testing.T) {
+	mine := []string{"5", "3", "1795000043"}
+	for name, c := range map[string]struct{ there, want []string }{
+		"fewer left":              {[]string{"9", "2", "1795000001"}, []string{"9", "2", "1795000001"}},
+		"more left":               {[]string{"9", "4", "1795000099"}, mine},
+		"as many, for longer":     {[]string{"9", "3", "1795000044"}, []string{"9", "3", "1795000044"}},
+		"as many, as long":        {[]string{"9", "3", "1795000043"}, []string{"9", "3", "1795000043"}},
+		"as many, not so long":    {[]string{"9", "3", "1795000042"}, mine},
+		"no limit":                {[]string{"", "2", "1795000001"}, mine},
+		"not a number":            {[]string{"9", "two", "1795000001"}, mine},
+		"negative":                {[]string{"9", "-1", "1795000001"}, mine},
+		"with a window":           {[]string{"9, 9;w=60", "2", "1795000001"}, mine},
+		"a reset of another kind": {[]string{"9", "2", "2026-11-20T10:00:00Z"}, mine},
+		"out of range":            {[]string{"9", "2", "99999999999999999999"}, mine},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := http.Header{}
+			for i, field := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
+				if c.there[i] != "" {
+					h.Set(field, c.there[i])
+				}
+			}
+			headers.XRateLimit(h, ours)
+			if got := x(h); !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+
+	h := http.Header{}
+	for range 2 {
+		h.Add("X-RateLimit-Limit", "1")
+		h.Add("X-RateLimit-Remaining", "1")
+		h.Add("X-RateLimit-Reset", "1")
+	}
+	headers.XRateLimit(h, ours)
+	if got := x(h); !slices.Equal(got, mine) {
+		t.Errorf("after two of each: %q", got)
+	}
+}
+
+func x(h http.Header) []string {
+	return slices.Concat(h.Values("X-RateLimit-Limit"), h.Values("X-RateLimit-Remaining"), h.Values("X-RateLimit-Reset"))
+}
+
+func TestDraft11ListsAreMerged(t *testing.T) {
+	const minePolicy, mineLimit = `"login";q=5;w=60`, `"login";r=3;t=42`
+	for name, c := range map[string]struct {
+		policy, limit         []string
+		wantPolicy, wantLimit string
+	}{
+		"another name": {
+			[]string{`"ip";q=9;w=10`}, []string{`"ip";r=1;t=2`},
+			`"ip";q=9;w=10, ` + minePolicy, `"ip";r=1;t=2, ` + mineLimit},
+		"several lines, spaces and parameters": {
+			[]string{`"a"; q=9; w=10;acme-burst=2.5 ,"b";q=1;qu="content-bytes"`, `"c";pk=:YQ==:;q=7;x;y=?0;z=tok/en;d=@1;s=%"%c3%a9"`}, []string{` "b";r=0 `},
+			`"a"; q=9; w=10;acme-burst=2.5, "b";q=1;qu="content-bytes", "c";pk=:YQ==:;q=7;x;y=?0;z=tok/en;d=@1;s=%"%c3%a9", ` + minePolicy, `"b";r=0, ` + mineLimit},
+		"the same name with fewer": {
+			[]string{`"login";q=4;w=60`}, []string{`"login";r=2;t=1`}, `"login";q=4;w=60`, `"login";r=2;t=1`},
+		"the same name with more": {
+			[]string{`"login";q=6;w=60`}, []string{`"login";r=4;t=99`}, minePolicy, mineLimit},
+		"the same name for longer": {
+			[]string{`"login";q=5;w=61`}, []string{`"login";r=3;t=43`}, `"login";q=5;w=61`, `"login";r=3;t=43`},
+		"a name twice":        {[]string{`"a";q=3, "a";q=2, "a";q=9`}, nil, `"a";q=2, ` + minePolicy, mineLimit},
+		"a name with escapes": {[]string{`"\"\\";q=3`, `"\"\\";q=4`}, nil, `"\"\\";q=3, ` + minePolicy, mineLimit},
+		"a parameter twice":   {nil, []string{`"a";r=9;r=1`, `"a";r=2`}, minePolicy, `"a";r=9;r=1, ` + mineLimit},
+		"of draft 7":          {[]string{`100;w=60`}, []string{`limit=100, remaining=50, reset=5`}, minePolicy, mineLimit},
+		"of drafts 8 and 9":   {[]string{`ip;q=1;w=5`}, []string{`ip;r=1;t=5`}, minePolicy, mineLimit},
+		"no units":            {[]string{`"a";w=60`}, []string{`"a";t=5`}, minePolicy, mineLimit},
+		"units of the field's other half": {
+			[]string{`"a";r=60`}, []string{`"a";q=5`}, minePolicy, mineLimit},
+		"units of another kind": {[]string{`"a";q=1.5`}, []string{`"a";r="5"`}, minePolicy, mineLimit},
+		"negative":              {[]string{`"a";q=-1`}, []string{`"a";r=1;t=-5`}, minePolicy, mineLimit},
+		"out of range":          {[]string{`"a";q=1000000000000000`}, []string{`"a";r`}, minePolicy, mineLimit},
+		"inner lists":           {[]string{`("a" "b");q=1`}, nil, minePolicy, mineLimit},
+		"unfinished":            {[]string{`"a`}, []string{`"a";r=1,`}, minePolicy, mineLimit},
+		"one line malformed":    {[]string{`"a";q=1`, `"b";q`}, []string{`"a";r=1`, `?`}, minePolicy, mineLimit},
+		"empty":                 {[]string{""}, []string{""}, minePolicy, mineLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := http.Header{}
+			for _, line := range c.policy {
+				h.Add("RateLimit-Policy", line)
+			}
+			for _, line := range c.limit {
+				h.Add("RateLimit", line)
+			}
+			headers.IETFDraft11(h, ours)
+			if got := h.Values("RateLimit-Policy"); len(got) != 1 || got[0] != c.wantPolicy {
+				t.Errorf("RateLimit-Policy: got %q, want %q", got, c.wantPolicy)
+			}
+			if got := h.Values("RateLimit"); len(got) != 1 || got[0] != c.wantLimit {
+				t.Errorf("RateLimit: got %q, want %q", got, c.wantLimit)
+			}
+		})
+	}
+}
+
+// TestMergedListsKeepEveryName writes two random decisions into one header.
+func TestMergedListsKeepEveryName(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		outer, inner := drawDecision(t), drawDecision(t)
+		alone, both := http.Header{}, http.Header{}
+		headers.IETFDraft11(alone, inner)
+		headers.IETFDraft11(both, outer)
+		first := both.Clone()
+		headers.IETFDraft11(both, inner)
+
+		for _, field := range []func(rapid.TB, http.Header) []listed{policies, limits} {
+			want := map[string]int64{} // the fewest units
+			for _, item := range field(t, alone) {
+				want[item.name] = item.units
+			}
+			for _, item := range field(t, first) {
+				if units, ok := want[item.name]; inner.Allowed && (!ok || item.units < units) {
+					want[item.name] = item.units
+				}
+			}
+			got := field(t, both)
+			if len(got) != len(want) {
+				t.Fatalf("%v after %v and %v", both, first, alone)
+			}
+			for _, item := range got {
+				if units, ok := want[item.name]; !ok || units != item.units {
+					t.Errorf("%+v, want %d units", item, units)
+				}
+			}
+		}
+	})
+}
+
+// FuzzMerge takes lists from elsewhere: what comes out always parses and has
+// our item, and what is dropped is what an independent parser refuses too, or
+// what is no list of policies.
+func FuzzMerge(f *testing.F) {
+	for _, line := range []string{`"a";r=1`, `"a"; r=1;t=5 , "b";r=0;pk=:YQ==:`, `"\"";r=1;x=%"%c3%a9";y=@-1;z=*a`, `a;r=1`, `"a";r=01`, `"a";r=1,`, "\"a\"\t;r=1"} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		h := http.Header{"Ratelimit": {line}}
+		headers.IETFDraft11(h, ours)
+		got, err := httpsfv.UnmarshalList(h["Ratelimit"])
+		if err != nil {
+			t.Fatalf("%q became %q: %v", line, h["Ratelimit"], err)
+		}
+		names := map[string]bool{}
+		for _, member := range got {
+			name := member.(httpsfv.Item).Value.(string)
+			if names[name] {
+				t.Errorf("%q is listed twice in %q", name, h["Ratelimit"])
+			}
+			names[name] = true
+		}
+		if !names["login"] {
+			t.Errorf("our own item is not in %q", h["Ratelimit"])
+		}
+		there, err := httpsfv.UnmarshalList([]string{line})
+		for _, member := range there {
+			item, ok := member.(httpsfv.Item)
+			if _, text := item.Value.(string); !ok || !text || !count(item, "r", true) || !count(item, "t", false) {
+				return
+			}
+		}
+		for _, member := range there {
+			if name := member.(httpsfv.Item).Value.(string); err == nil && !names[name] {
+				t.Errorf("%q was dropped from %q", name, line)
+			}
+		}
+	})
+}
+
+// count reports whether a parameter is a number that is not negative.
+func count(item httpsfv.Item, name string, required bool) bool {
+	value, there := item.Params.Get(name)
+	n, ok := value.(int64)
+	return !there && !required || ok && n >= 0
+}
+
+func TestADenialReplacesTheLists(t *testing.T) {
+	h := http.Header{}
+	headers.IETFDraft11(h, decision(result("wide", algorithms.PerHour(1000), 500, time.Hour)))
+	headers.IETFDraft11(h, decision(denied(login(0), 5*time.Second)))
+	if p, l := h.Values("RateLimit-Policy"), h.Values("RateLimit"); len(p) != 1 || p[0] != `"login";q=5;w=60` || len(l) != 1 || l[0] != `"login";r=0;t=5` {
+		t.Errorf("%q and %q", p, l)
+	}
+	h = http.Header{}
+	headers.IETFDraft11(h, decision(login(3)))
+	headers.IETFDraft11(h, decision(closed)) // Retry-After will be 1
+	if len(h) != 0 {
+		t.Errorf("after a denial by what nobody could count: %v", h)
+	}
+}
+
+func TestUndecidedRulesLeaveWhatIsThere(t *testing.T) {
+	h := http.Header{}
+	both := headers.All(headers.XRateLimit, headers.IETFDraft11)
+	both(h, ours)
+	before := h.Clone()
+	both(h, decision(open))
+	if got, want := fields(h), fields(before); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTheLaterRetryAfterStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
+		for _, c := range []struct{ there, want string }{
+			{"31", "31"}, {"30", "30"}, {"29", "30"}, {"0", "30"}, {"-40", "30"}, {"40.5", "30"}, {"soon", "30"}, {"+40", "30"}, {"", "30"},
+			{"99999999999999999999", "30"},
+			{in(31 * time.Second), in(31 * time.Second)},
+			{in(29 * time.Second), "30"},
+			{in(-time.Hour), "30"},
+		} {
+			h := http.Header{"Retry-After": {c.there}}
+			headers.RetryAfter(h, decision(denied(login(0), 29_500*time.Millisecond)))
+			if got := h.Values("Retry-After"); len(got) != 1 || got[0] != c.want {
+				t.Errorf("%q was there: got %q, want %q", c.there, got, c.want)
+			}
+			if h.Set("Retry-After", c.there); c.there != "" {
+				headers.RetryAfter(h, ours)
+				if got := h.Get("Retry-After"); got != c.there {
+					t.Errorf("an admitted request changed %q to %q", c.there, got)
+				}
+			}
+		}
+		h := http.Header{"Retry-After": {"40", "50"}}
+		headers.RetryAfter(h, decision(denied(login(0), 30*time.Second)))
+		if got := h.Values("Retry-After"); len(got) != 1 || got[0] != "30" {
+			t.Errorf("after two: %q", got)
+		}
+		headers.RetryAfter(h, decision(denied(login(0), algorithms.Never)))
+		if got, there := h["Retry-After"]; there {
+			t.Errorf("where waiting never helps: %q", got)
+		}
+	})
+}
+
+func TestRetryAfterIsNeverEarlyNorASecondLate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := drawDecision(t)
+		var most time.Duration
+		if rapid.Bool().Draw(t, "with jitter") {
+			most = time.Duration(rapid.Int64Range(1, 5e9).Draw(t, "jitter"))
+		}
+		h := http.Header{}
+		headers.Jitter(most, headers.IETFDraft11)(h, d)
+		headers.RetryAfter(h, d)
+		got, there := h["Retry-After"]
+		wait := d.RetryAfter()
+		if d.Allowed || wait == algorithms.Never {
+			if there {
+				t.Errorf("Retry-After %q of %+v", got, d)
+			}
+			return
+		}
+		seconds, err := strconv.ParseInt(got[0], 10, 64)
+		if err != nil || seconds < max(ceil(wait), 1) || seconds > max(ceil(wait)+ceil(most), 1) {
+			t.Errorf("Retry-After %q for %s, with up to %s more", got, wait, most)
+		}
+		for _, item := range limits(t, h) {
+			if item.seconds > seconds {
+				t.Errorf("%+v ends after Retry-After %d", item, seconds)
+			}
+		}
+	})
+}

@@ -1,0 +1,257 @@
+package headers_test
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+)
+
+const forever = time.Duration(math.MaxInt64)
+
+// A reply is what a scripted server sends.
+type reply struct{ *http.Response }
+
+// answer is a response with these header lines.
+func answer(status int, lines ...string) reply {
+	h := http.Header{}
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		h.Add(name, value)
+	}
+	return reply{&http.Response{StatusCode: status, Header: h, Body: http.NoBody}}
+}
+
+// The dates to wait for are a minute after the server's Date, which is a year
+// before the client's clock, or a minute after that clock where there is no Date.
+func TestWait(t *testing.T) {
+	const (
+		date   = "Date: Fri, 31 Dec 1999 23:59:00 GMT"
+		minute = time.Minute
+		second = time.Second
+	)
+	for name, c := range map[string]struct {
+		lines []string
+		want  time.Duration // 0: it does not say
+	}{
+		"nothing": {nil, 0},
+
+		"seconds":                      {[]string{"Retry-After: 60"}, minute},
+		"seconds of another Date":      {[]string{date, "Retry-After: 60"}, minute},
+		"leading zeros":                {[]string{"Retry-After: 060"}, minute},
+		"spaces":                       {[]string{"Retry-After:  60\t"}, minute},
+		"a fraction":                   {[]string{"Retry-After: 0.35"}, 350 * time.Millisecond},
+		"a tiny fraction":              {[]string{"Retry-After: 0.0000000001"}, 1},
+		"at once":                      {[]string{"Retry-After: 0"}, second},
+		"292 years":                    {[]string{"Retry-After: 9223372036"}, 9223372036 * second},
+		"293 years":                    {[]string{"Retry-After: 9223372037"}, forever},
+		"more than an int64":           {[]string{"Retry-After: 9223372036854775808"}, forever},
+		"more than a float64":          {[]string{"Retry-After: 1" + strings.Repeat("0", 400)}, forever},
+		"the longest of two":           {[]string{"Retry-After: 60", "Retry-After: 5"}, minute},
+		"the one of two that parses":   {[]string{"Retry-After: soon", "Retry-After: 60"}, minute},
+		"a date":                       {[]string{date, "Retry-After: Sat, 01 Jan 2000 00:00:00 GMT"}, minute},
+		"a date as in RFC 850":         {[]string{date, "Retry-After: Saturday, 01-Jan-00 00:00:00 GMT"}, minute},
+		"a date as in C":               {[]string{date, "Retry-After: Sat Jan  1 00:00:00 2000"}, minute},
+		"a date by the client's clock": {[]string{"Retry-After: Mon, 01 Jan 2001 00:00:00 GMT"}, minute},
+		"a malformed Date":             {[]string{"Date: today", "Retry-After: Mon, 01 Jan 2001 00:00:00 GMT"}, minute},
+		"the Date itself":              {[]string{date, "Retry-After: Fri, 31 Dec 1999 23:59:00 GMT"}, second},
+		"a date that has passed":       {[]string{date, "Retry-After: Fri, 31 Dec 1998 23:59:00 GMT"}, second},
+		"a date in centuries":          {[]string{date, "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT"}, forever},
+
+		"negative":       {[]string{"Retry-After: -1"}, 0},
+		"a plus":         {[]string{"Retry-After: +1"}, 0},
+		"an exponent":    {[]string{"Retry-After: 1e3"}, 0},
+		"hexadecimal":    {[]string{"Retry-After: 0x10"}, 0},
+		"infinite":       {[]string{"Retry-After: Inf"}, 0},
+		"a unit":         {[]string{"Retry-After: 60s"}, 0},
+		"two points":     {[]string{"Retry-After: 1.2.3"}, 0},
+		"a bare point":   {[]string{"Retry-After: 1."}, 0},
+		"no whole":       {[]string{"Retry-After: .5"}, 0},
+		"empty":          {[]string{"Retry-After: "}, 0},
+		"not ASCII":      {[]string{"Retry-After: ²"}, 0},
+		"another zone":   {[]string{date, "Retry-After: Sat, 01 Jan 2000 00:00:00 CET"}, 0},
+		"ISO 8601 there": {[]string{date, "Retry-After: 2000-01-01T00:00:00Z"}, 0},
+
+		"RateLimit":                          {[]string{`RateLimit: "a";r=0;t=60`}, minute},
+		"RateLimit, in vain":                 {[]string{`RateLimit: "a";r=1;t=60`}, 0},
+		"RateLimit without t":                {[]string{`RateLimit: "a";r=0`}, 0},
+		"RateLimit, t=0":                     {[]string{`RateLimit: "a";r=0;t=0`}, second},
+		"RateLimit, the longest exhausted":   {[]string{`RateLimit: "a";r=0;t=5,"b";r=0;t=60`, `RateLimit: "c";r=0;t=7,"d";r=1;t=3600`}, minute},
+		"RateLimit, as much as it can hold":  {[]string{`RateLimit: "a";r=0;t=999999999999999`}, forever},
+		"RateLimit, malformed":               {[]string{`RateLimit: "a";r=0;t=60,`}, 0},
+		"RateLimit, malformed, beside X-":    {[]string{`RateLimit: "a";r=0;t=5,`, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60"}, minute},
+		"RateLimit, in vain, beside X-":      {[]string{`RateLimit: "a";r=1;t=5`, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60"}, minute},
+		"RateLimit before X-":                {[]string{`RateLimit: "a";r=0;t=60`, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"}, minute},
+		"Retry-After before all":             {[]string{`RateLimit: "a";r=0;t=5`, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 7", "Retry-After: 60"}, minute},
+		"Retry-After, malformed":             {[]string{`RateLimit: "a";r=0;t=60`, "Retry-After: soon"}, minute},
+		"RateLimit from a cache":             {[]string{`RateLimit: "a";r=0;t=60`, "Age: 5"}, 0},
+		"X-RateLimit from a cache":           {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60", "Age: 5"}, 0},
+		"RateLimit through a cache":          {[]string{`RateLimit: "a";r=0;t=60`, "Age: 0"}, minute},
+		"Retry-After from a cache":           {[]string{"Retry-After: 60", "Age: 5"}, minute},
+		"RateLimit-Policy alone says naught": {[]string{`RateLimit-Policy: "a";q=5;w=60`}, 0},
+
+		"X-, in vain":                  {[]string{"X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 60"}, 0},
+		"X-, no remaining":             {[]string{"X-RateLimit-Reset: 60"}, 0},
+		"X-, no reset":                 {[]string{"X-RateLimit-Remaining: 0"}, 0},
+		"X-, negative reset":           {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: -5"}, 0},
+		"X-, lists":                    {[]string{"X-RateLimit-Remaining: 0, 5", "X-RateLimit-Reset: 60, 3600"}, 0},
+		"X-, seconds from now":         {[]string{date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60"}, minute},
+		"X-, fractions, as Reddit":     {[]string{"X-RateLimit-Remaining: 0.0", "X-RateLimit-Reset: 60.5"}, 60500 * time.Millisecond},
+		"X-, 0 seconds from now":       {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 0"}, second},
+		"X-, ISO 8601":                 {[]string{date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 2000-01-01T00:00:00Z"}, minute},
+		"X-, ISO 8601, fraction, zone": {[]string{date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 2000-01-01T01:00:00.5+01:00"}, 60500 * time.Millisecond},
+		"X-, ISO 8601, as Atlassian":   {[]string{date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 2000-01-01T00:00Z"}, minute},
+		"X-, HTTP date":                {[]string{date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: Sat, 01 Jan 2000 00:00:00 GMT"}, minute},
+		"X-Rate-Limit, as Twitter":     {[]string{"X-Rate-Limit-Remaining: 0", "X-Rate-Limit-Reset: 60"}, minute},
+		"RateLimit-Reset, as Kong":     {[]string{"RateLimit-Remaining: 0", "RateLimit-Reset: 60"}, minute},
+		"only one has nothing left":    {[]string{"X-RateLimit-Remaining: 5", "X-RateLimit-Reset: 5", "RateLimit-Remaining: 0", "RateLimit-Reset: 60"}, minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // a bubble's clock begins at 2000-01-01
+				time.Sleep(366*24*time.Hour - time.Minute)
+				wait, ok := headers.Wait(answer(429, c.lines...).Response)
+				if wait != c.want || ok != (c.want != 0) {
+					t.Errorf("%s: got %v, %v; want %v", c.lines, wait, ok, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A number is a duration, Unix seconds or Unix milliseconds by its size, which
+// only a server that says "in 31 years" or "in the year 1973" could confuse.
+func TestWaitTellsUnixTimesFromSeconds(t *testing.T) {
+	const date = "Date: Fri, 21 Nov 2026 12:00:00 GMT" // 1795262400
+	for reset, want := range map[string]time.Duration{
+		"60":                60 * time.Second,
+		"86400":             24 * time.Hour,
+		"31536000":          365 * 24 * time.Hour,
+		"999999999":         999999999 * time.Second,
+		"1000000000":        time.Second, // in 2001, so over
+		"1795262400":        time.Second,
+		"1795262460":        time.Minute,
+		"1795262460.25":     time.Minute + time.Second/4,
+		"1795262460250":     time.Minute + time.Second/4,
+		"1795262400000":     time.Second,
+		"99999999999":       forever,     // 5138
+		"100000000000":      time.Second, // 1973
+		"1795262460000000":  forever,     // nobody says microseconds; better not at all than at once
+		"9" + zeros(400):    forever,
+		"1" + zeros(30):     forever,
+		"2147483647":        2147483647*time.Second - 1795262400*time.Second,
+		"4102444800":        (4102444800 - 1795262400) * time.Second,
+		"00000000000000060": time.Minute,
+	} {
+		wait, ok := headers.Wait(answer(429, date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: "+reset).Response)
+		if wait != want || !ok {
+			t.Errorf("%s: got %v, %v; want %v", reset, wait, ok, want)
+		}
+	}
+}
+
+func zeros(n int) string { return strings.Repeat("0", n) }
+
+// What our own writers send comes back as the same numbers.
+func TestWaitReadsWhatWeWrite(t *testing.T) {
+	ceil := func(d time.Duration) time.Duration { return (d + time.Second - 1).Truncate(time.Second) }
+	for _, c := range []struct{ retry, reset time.Duration }{
+		{time.Microsecond, time.Second},
+		{time.Second, time.Minute},
+		{4*time.Second + time.Microsecond, 59_999_999 * time.Microsecond},
+		{time.Hour, 24 * time.Hour},
+	} {
+		d := decision(
+			denied(result(`the "login", \ rule`, algorithms.PerMinute(5), 0, c.reset), c.retry),
+			denied(result("less", algorithms.PerMinute(7), 0, time.Millisecond), time.Microsecond),
+			result("not denied", algorithms.PerMinute(9), 3, 48*time.Hour))
+		for name, w := range map[string]struct {
+			write headers.Writer
+			want  time.Duration
+		}{
+			"RetryAfter": {headers.RetryAfter, ceil(c.retry)},
+			// The reset is rounded up, and Date down.
+			"XRateLimit":  {headers.XRateLimit, at.Add(c.reset + time.Second - 1).Truncate(time.Second).Sub(at.Truncate(time.Second))},
+			"X, Delta":    {headers.X{Delta: true}.Write, ceil(c.reset)},
+			"IETFDraft11": {headers.IETFDraft11, ceil(c.retry)},
+			"pk":          {headers.Draft11{PartitionSecret: []byte("0123456789abcdef")}.Write, ceil(c.retry)},
+			"all":         {headers.All(headers.XRateLimit, headers.IETFDraft11, headers.RetryAfter), ceil(c.retry)},
+		} {
+			resp := answer(429, "Date: "+at.UTC().Format(http.TimeFormat))
+			w.write(resp.Header, d)
+			if wait, ok := headers.Wait(resp.Response); wait != w.want || !ok {
+				t.Errorf("%s of %v: got %v, %v; want %v: %v", name, c, wait, ok, w.want, resp.Header)
+			}
+		}
+	}
+}
+
+// Whatever a server sends as Retry-After: seconds are as many, a date that the
+// standard library reads is waited for, and everything else is passed over.
+func FuzzRetryAfter(f *testing.F) {
+	for _, seed := range []string{
+		"", "0", "120", "1.5", "-1", "1e9", "99999999999999999999", "NaN", "٣",
+		"Fri, 31 Dec 1999 23:59:59 GMT", "Friday, 31-Dec-99 23:59:59 GMT", "Fri Dec 31 23:59:59 1999", " 5 ", "5, 6",
+	} {
+		f.Add(seed)
+	}
+	date := "Fri, 31 Dec 1999 23:59:00 GMT"
+	now, _ := http.ParseTime(date)
+	f.Fuzz(func(t *testing.T, text string) {
+		resp := http.Response{Header: http.Header{"Date": {date}, "Retry-After": {text}}}
+		got, ok := headers.Wait(&resp)
+		if ok != (got > 0) {
+			t.Fatalf("%q: got %v, %v", text, got, ok)
+		}
+		want, wantOK := referenceRetryAfter(strings.Trim(text, " \t"), now)
+		if diff := (got - want).Abs(); ok != wantOK || diff > want/1e15+1 {
+			t.Errorf("%q: got %v, %v; want %v, %v", text, got, ok, want, wantOK)
+		}
+	})
+}
+
+// referenceRetryAfter computes with rational numbers.
+func referenceRetryAfter(text string, now time.Time) (time.Duration, bool) {
+	for _, c := range text {
+		if !strings.ContainsRune("0123456789.", c) {
+			at, err := http.ParseTime(text)
+			if err != nil {
+				return 0, false
+			}
+			if at.After(now) {
+				return at.Sub(now), true
+			}
+			return time.Second, true
+		}
+	}
+	n, ok := new(big.Rat).SetString(text)
+	if !ok || strings.HasPrefix(text, ".") || strings.HasSuffix(text, ".") {
+		return 0, false
+	}
+	nanos := n.Mul(n, big.NewRat(1e9, 1))
+	if nanos.Sign() == 0 {
+		return time.Second, true
+	}
+	if nanos.Cmp(new(big.Rat).SetInt64(math.MaxInt64)) >= 0 {
+		return forever, true
+	}
+	whole, rest := new(big.Int).QuoRem(nanos.Num(), nanos.Denom(), new(big.Int))
+	if rest.Sign() > 0 {
+		return time.Duration(whole.Int64() + 1), true
+	}
+	return time.Duration(whole.Int64()), true
+}
+
+func ExampleWait() {
+	resp := answer(429, `RateLimit: "burst";r=0;t=2, "daily";r=411;t=36000`)
+	if wait, ok := headers.Wait(resp.Response); ok {
+		fmt.Println("again in", wait)
+	}
+	// Output: again in 2s
+}

@@ -1,0 +1,180 @@
+package headers_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+)
+
+// deny denies a request with these Accept lines.
+func deny(method string, d algorithms.Decision, there http.Header, accept ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "/", nil)
+	r.Header["Accept"] = accept
+	w := httptest.NewRecorder()
+	maps.Copy(w.Header(), there)
+	headers.Deny(w, r, d)
+	return w
+}
+
+func TestStatus(t *testing.T) {
+	over, room := denied(login(0), time.Second), result("wide", algorithms.PerMinute(9), 1, 0)
+	shadow := over
+	shadow.Check.Shadow = true
+	for name, c := range map[string]struct {
+		d    algorithms.Decision
+		want int
+	}{
+		"admitted":                 {decision(room, shadow), http.StatusOK},
+		"over a limit":             {decision(room, over), http.StatusTooManyRequests},
+		"nobody could count":       {decision(room, closed), http.StatusServiceUnavailable},
+		"both":                     {decision(closed, over), http.StatusTooManyRequests},
+		"nobody, and a shadow":     {decision(shadow, closed), http.StatusServiceUnavailable},
+		"passed without a count":   {decision(open), http.StatusOK},
+		"over, beside a fail open": {decision(open, over), http.StatusTooManyRequests},
+	} {
+		if got := headers.Status(c.d); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestDenyIsAProblemDocument(t *testing.T) {
+	over := denied(login(0), 29_500*time.Millisecond)
+	again := over
+	again.Check.Key = "another"
+	odd := over
+	odd.Check.Rule = "größer \"</script>"
+	shadow := over
+	shadow.Check.Rule, shadow.Check.Shadow = "trial", true
+	for name, c := range map[string]struct {
+		d                           algorithms.Decision
+		status                      int
+		kind, title, retry, mention string
+		violated                    []string
+	}{
+		"over a limit": {decision(result("wide", algorithms.PerMinute(9), 1, 0), over, shadow), 429,
+			headers.QuotaExceeded, "Quota Exceeded", "30", "30 s", []string{"login"}},
+		"two checks of one rule": {decision(over, again), 429, headers.QuotaExceeded, "Quota Exceeded", "30", "30 s", []string{"login"}},
+		"odd names":              {decision(odd), 429, headers.QuotaExceeded, "Quota Exceeded", "30", "30 s", []string{`gr%C3%B6%C3%9Fer "</script>`}},
+		"nobody could count": {decision(closed), 503,
+			headers.TemporaryReducedCapacity, "Temporary Reduced Capacity", "1", "1 s", []string{"per-user"}},
+		"only what was over is violated": {decision(closed, over), 429, headers.QuotaExceeded, "Quota Exceeded", "30", "30 s", []string{"login"}},
+		"never":                          {decision(denied(login(3), algorithms.Never)), 429, headers.QuotaExceeded, "Quota Exceeded", "", "not help", []string{"login"}},
+		"by nothing at all":              {algorithms.Decision{}, 503, headers.TemporaryReducedCapacity, "Temporary Reduced Capacity", "1", "1 s", []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := deny(http.MethodGet, c.d, nil)
+			var p struct {
+				Type, Title, Detail string
+				Status              int
+				Violated            []string `json:"violated-policies"`
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+				t.Fatalf("%v: %s", err, w.Body)
+			}
+			if w.Code != c.status || p.Status != c.status || p.Type != c.kind || p.Title != c.title ||
+				p.Violated == nil || !slices.Equal(p.Violated, c.violated) || !strings.Contains(p.Detail, c.mention) {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+			if strings.Contains(w.Body.String(), "10.0.0.7") {
+				t.Errorf("an address of ours reached the client: %s", w.Body)
+			}
+			if got := w.Header().Get("Retry-After"); got != c.retry {
+				t.Errorf("Retry-After %q, want %q", got, c.retry)
+			}
+			want := http.Header{
+				"Cache-Control": {"no-store"}, "Content-Type": {"application/problem+json"},
+				"Vary": {"Accept"}, "X-Content-Type-Options": {"nosniff"},
+			}
+			w.Header().Del("Retry-After")
+			if got := w.Header(); fields(got) != fields(want) {
+				t.Errorf("got\n%s\nwant\n%s", fields(got), fields(want))
+			}
+		})
+	}
+}
+
+func TestDenyAnswersWhatTheClientAccepts(t *testing.T) {
+	const text, problem = "text/plain; charset=utf-8", "application/problem+json"
+	for _, c := range []struct {
+		accept []string
+		want   string
+	}{
+		{nil, problem},
+		{[]string{""}, problem},
+		{[]string{" , "}, problem},
+		{[]string{"*/*"}, problem},
+		{[]string{"application/*"}, problem},
+		{[]string{"application/json"}, problem},
+		{[]string{"APPLICATION/JSON ; charset=utf-8"}, problem},
+		{[]string{"application/problem+json"}, problem},
+		{[]string{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}, problem},
+		{[]string{"text/html", "application/json;q=0.1"}, problem},
+		{[]string{"application/json;q=0.001"}, problem},
+		{[]string{"application/json;version=1;q=0, application/json"}, problem},
+		{[]string{"application/json, application/json;version=1;q=0"}, problem},
+		{[]string{"application/problem+json, application/json;q=0"}, problem},
+		{[]string{"application/json;q=-1"}, problem},
+		{[]string{"application/json, application/*;q=0, */*;q=0"}, problem},
+		{[]string{"application/json;q=x"}, problem},
+		{[]string{"application/json;q=7"}, problem},
+		{[]string{"text/html"}, text},
+		{[]string{"text/*, image/png"}, text},
+		{[]string{"text/plain, application/xml"}, text},
+		{[]string{"application/json;q=0"}, text},
+		{[]string{"application/json; Q = 0.000"}, text},
+		{[]string{"*/*, application/*;q=0"}, text},
+		{[]string{"*/*, application/json;q=0"}, text},
+		{[]string{"application/json;q=0", "*/*"}, text},
+		{[]string{"application/json, application/problem+json;q=0"}, text},
+		{[]string{"*/*;q=0"}, text},
+		{[]string{"json"}, text},
+	} {
+		w := deny(http.MethodGet, decision(denied(login(0), time.Second)), nil, c.accept...)
+		if got := w.Header().Get("Content-Type"); got != c.want || json.Valid(w.Body.Bytes()) != (c.want == problem) {
+			t.Errorf("Accept %q: got %s %s", c.accept, got, w.Body)
+		}
+		if got := w.Header().Get("Vary"); got != "Accept" {
+			t.Errorf("Accept %q: Vary %q", c.accept, got)
+		}
+	}
+}
+
+func TestDenyToAHEADHasNoBody(t *testing.T) {
+	if w := deny(http.MethodHead, decision(denied(login(0), time.Second)), nil); w.Code != 429 || w.Body.Len() != 0 || w.Header().Get("Content-Type") == "" {
+		t.Errorf("%d %v %q", w.Code, w.Header(), w.Body)
+	}
+}
+
+func TestDenyMendsHeadersThatWereSetForAnotherBody(t *testing.T) {
+	w := deny(http.MethodGet, decision(denied(login(0), time.Second)), http.Header{
+		"Cache-Control": {"public, max-age=60"}, "Content-Length": {"5"}, "Content-Type": {"text/css"}, "Retry-After": {"77"},
+	})
+	h := w.Header()
+	if h.Get("Cache-Control") != "no-store" || h.Get("Content-Length") != "" || h.Get("Content-Type") != "application/problem+json" || h.Get("Retry-After") != "77" {
+		t.Errorf("%v", h)
+	}
+	if !strings.Contains(w.Body.String(), "Retry in 77 s") {
+		t.Errorf("does not say what Retry-After says: %s", w.Body)
+	}
+	for _, c := range []struct{ there, want []string }{
+		{[]string{"Origin"}, []string{"Origin", "Accept"}},
+		{[]string{"Origin, accept"}, []string{"Origin, accept"}},
+		{[]string{"Origin", "Cookie, ACCEPT"}, []string{"Origin", "Cookie, ACCEPT"}},
+		{[]string{"Accept-Encoding"}, []string{"Accept-Encoding", "Accept"}},
+		{[]string{"*"}, []string{"*"}},
+	} {
+		w := deny(http.MethodGet, decision(denied(login(0), time.Second)), http.Header{"Vary": c.there})
+		if got := w.Header()["Vary"]; !slices.Equal(got, c.want) {
+			t.Errorf("Vary %q became %q, want %q", c.there, got, c.want)
+		}
+	}
+}
