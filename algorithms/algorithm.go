@@ -11,29 +11,6 @@ type state struct {
 	log     []logEntry // sliding_log in memory; Redis has it in a list
 }
 
-// A step is one algorithm as arithmetic on states. Times are Unix microseconds.
-// Its methods at and take are one function in Lua.
-type step interface {
-	// at returns the state as it stands at now. mended says that the stored
-	// one was a clock error: write it back even where nothing is charged.
-	at(s state, now int64, p *params) (current state, mended bool)
-	// take charges the cost to a current state, if it has room.
-	take(s state, now int64, p *params) (charged state, ok bool)
-	// charged is where a charge is to be found in the state: the window, the
-	// entry or the time that it was charged to, which a clock that stepped back
-	// makes a later one than At.
-	charged(r *Result, p *params) int64
-	// correct corrects a charge in a current state.
-	correct(s state, now int64, p *params, ch charge) state
-	// retryAfter is how long until a current state that has no room has it.
-	retryAfter(s state, now int64, p *params) int64
-	// remaining is how many units a current state has left.
-	remaining(s state, now int64, p *params) int64
-	// resetAfter is how long until the state equals never seen: what
-	// ResetAfter says, and how long a store has to remember it.
-	resetAfter(s state, now int64, p *params) int64
-}
-
 // A charge is what correct corrects.
 type charge struct {
 	units int64 // what was charged
@@ -46,19 +23,18 @@ type charge struct {
 type algorithm struct {
 	name   Algorithm
 	short  string // in keys
-	code   int64  // place of its step in the scripts' tables, from 1
+	code   int64  // of its step
 	bucket bool   // has a Burst
 	queue  bool   // has a Delay
-	step
 }
 
 var table = [...]algorithm{
-	{FixedWindow, "fw", 1, false, false, fixedWindow{}},
-	{SlidingWindow, "sw", 2, false, false, slidingWindow{}},
-	{SlidingLog, "sl", 3, false, false, slidingLog{}},
-	{TokenBucket, "tb", 4, true, false, bucket{}},
-	{LeakyBucket, "lb", 5, true, true, queue{}},
-	{GCRA, "gcra", 4, true, false, bucket{}},
+	{FixedWindow, "fw", codeFixedWindow, false, false},
+	{SlidingWindow, "sw", codeSlidingWindow, false, false},
+	{SlidingLog, "sl", codeSlidingLog, false, false},
+	{TokenBucket, "tb", codeBucket, true, false},
+	{LeakyBucket, "lb", codeQueue, true, true},
+	{GCRA, "gcra", codeBucket, true, false},
 }
 
 // lookup finds an algorithm's row; "" is sliding_window.

@@ -58,7 +58,11 @@ func ClassOf(err error) ErrorClass {
 func classOfAnswer(err redis.Error) ErrorClass {
 	// An error that a command inside a script met may be wrapped in another.
 	text := strings.TrimPrefix(err.Error(), "ERR ")
-	for _, prefix := range []string{"NOAUTH", "WRONGPASS", "NOPERM", "AUTH "} {
+	for _, prefix := range []string{
+		"NOAUTH", "WRONGPASS", "NOPERM",
+		"AUTH ",                           // called without any password configured for the default user
+		"Protocol error: unauthenticated", // what a long command gets instead of NOAUTH
+	} {
 		if strings.HasPrefix(text, prefix) {
 			return ClassRefused
 		}

@@ -42,6 +42,7 @@ func TestClassOf(t *testing.T) {
 		answer("TRYAGAIN Multiple keys request during rehashing"):                                       ClassUnavailable,
 		answer("MISCONF Redis is configured to save RDB snapshots"):                                     ClassUnavailable,
 		answer("NOAUTH Authentication required."):                                                       ClassRefused,
+		answer("ERR Protocol error: unauthenticated multibulk length"):                                  ClassRefused,
 		answer("WRONGPASS invalid username-password pair"):                                              ClassRefused,
 		answer("NOPERM this user has no permissions to access"):                                         ClassRefused,
 		answer("ERR The user executing the script can't run this command or subcommand script: x"):      ClassRefused,

@@ -13,10 +13,19 @@ const DefaultMaxKeys = 1 << 18
 
 // Memory counts in this process. It is a [Counter]; its zero value is ready.
 //
-// What it holds is bounded: a key that has become like one never seen makes
-// room for others, and one that has not is never thrown out, because that
-// would free whoever is limited. When everything is in use, further keys share
-// counts, 4096 for each rule; that errs towards denying.
+// What it holds is bounded. A key that has become like one never seen makes
+// room for others; one that has not is never thrown out, because that would free
+// whoever is limited. When MaxKeys are in use, further keys are counted in
+// sketches: together, in constant memory, with errors only towards denying.
+// What is charged there can be given back only once the key has found room, and
+// Reset leaves it.
+//
+// A key takes about 220 bytes with a short name, and of a sliding_log 16 more for
+// each request in it. A sketch takes 8 MiB, once it is needed. Each rule that
+// overflows has one, for each algorithm and period, and there are at most 7: six
+// rules have their own, and all further ones share the last, which admits a key
+// once until all of its units are free again. A sketch that has been empty for a
+// minute goes when new keys come.
 //
 // Memory is safe for concurrent use. It starts no goroutines.
 type Memory struct {
@@ -37,7 +46,6 @@ func (m *Memory) ready() {
 		m.most = max(cmp.Or(m.MaxKeys, DefaultMaxKeys)/memoryShards, 1)
 		for i := range m.shards {
 			m.shards[i].entries = make(map[memoryKey]*entry)
-			m.shards[i].shared = make(map[memoryKey]*entry)
 		}
 	})
 }
@@ -94,6 +102,9 @@ func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, p
 			pl.current, res.Charged = pl.charged, p.cost
 		}
 		p.answer(res, pl.current, now)
+		if pl.estimated {
+			pl.shard.overflowed++
+		}
 	}
 	return d
 }
@@ -115,7 +126,8 @@ func (m *Memory) settle(c *correction) {
 	m.settleAt(m.now(), c, &pl)
 }
 
-// settleAt is the twin of lua/settle.lua.
+// settleAt is the twin of lua/settle.lua. Nothing is given back to a sketch,
+// since store only raises its cells.
 func (m *Memory) settleAt(now int64, c *correction, pl *place) {
 	current, mended := pl.load(now, &c.params)
 	if settled, changed := c.settle(current, mended, now, c.charge); changed {
@@ -123,8 +135,8 @@ func (m *Memory) settleAt(now int64, c *correction, pl *place) {
 	}
 }
 
-// Reset implements [Counter]. Its only errors are about the checks. A count
-// that keys share for want of room stays.
+// Reset implements [Counter]. Its only errors are about the checks. What is
+// counted in a sketch, for want of room, stays.
 func (m *Memory) Reset(_ context.Context, checks ...Check) error {
 	m.ready()
 	var room [4]params

@@ -3,31 +3,28 @@ package algorithms
 import (
 	"hash/maphash"
 	"math/bits"
-	"slices"
 	"strings"
 	"sync"
 )
 
 const (
 	memoryShards  = 64 // as many as the bits of lockedShards
-	sharedPerRule = 64 // shared counts of a rule in each shard
 	sweptPerKey   = 2  // entries looked at for each new one, so that old ones go
 	sweptWhenFull = 8  // and where there is no room otherwise
 )
 
 type memoryShard struct {
-	mu      sync.Mutex
-	entries map[memoryKey]*entry
-	// shared counts the keys that found no room, by rule and hash. Rules are
-	// the program's own, so there are few.
-	shared map[memoryKey]*entry
+	mu       sync.Mutex
+	entries  map[memoryKey]*entry
+	sketches sketches
+
+	evicted, overflowed uint64 // see MemoryStats
 }
 
 // A memoryKey tells counts apart as a key in Redis does.
 type memoryKey struct {
-	rule, key string
-	period    int64
-	algorithm *algorithm
+	class
+	key string
 }
 
 type entry struct {
@@ -41,6 +38,8 @@ type place struct {
 	hash  uint64
 	shard *memoryShard
 	entry *entry // of this key alone; nil where there is none
+
+	estimated bool // it is counted in a sketch, or was before there was room
 
 	current state // as it stands now
 	charged state // as it will if the request is admitted
@@ -56,7 +55,7 @@ func (m *Memory) place(c *Check, p *params) place {
 	}
 	hash := maphash.String(m.seed, key)
 	return place{
-		key:   memoryKey{c.Rule, key, p.period, p.algorithm},
+		key:   memoryKey{class{c.Rule, p.period, p.algorithm}, key},
 		hash:  hash,
 		shard: &m.shards[hash%memoryShards],
 	}
@@ -85,15 +84,18 @@ func (m *Memory) unlock(locked lockedShards) {
 }
 
 // load finds the place's state as it stands at now. A key without an entry is
-// bound by the count that it shares, if it ever had to.
+// bound by what a sketch says that it may have used.
 func (pl *place) load(now int64, p *params) (current state, mended bool) {
 	e := pl.shard.entries[pl.key]
-	if pl.entry = e; e != nil {
-		// Another check of this request may need room, but not this one's.
-		e.until = max(e.until, now+1)
-	} else if e = pl.shard.shared[pl.sharedKey()]; e == nil {
+	if pl.entry = e; e == nil {
+		if sk := pl.shard.sketches.find(&pl.key.class); sk != nil {
+			pl.estimated = true
+			return sk.estimate(pl, now, p), false
+		}
 		return p.at(state{}, now, p)
 	}
+	// Another check of this request may need room, but not this one's.
+	e.until = max(e.until, now+1)
 	current, mended = p.at(e.state, now, p)
 	if len(current.log) < len(e.log) {
 		e.state = current // what has left a log is gone for good, as in Redis
@@ -101,44 +103,28 @@ func (pl *place) load(now int64, p *params) (current state, mended bool) {
 	return current, mended
 }
 
-// store remembers a state until it equals a key never seen.
+// store remembers a state until it equals a key never seen. An entry that is
+// new takes over what was estimated, since the state is made of that.
 func (pl *place) store(s state, now int64, p *params, most int) {
 	e := pl.entry
 	if e == nil {
-		s.log = slices.Clone(s.log) // it may be the shared count's
-	}
-	switch {
-	case e != nil:
-	case pl.shard.hasRoom(now, most):
+		if !pl.shard.hasRoom(now, most) {
+			pl.estimated = true
+			pl.shard.sketches.need(pl.key.class, now).raise(pl, s, now, p)
+			return
+		}
 		e = new(entry)
 		// The caller's strings may be parts of large ones, such as headers.
 		pl.key.rule, pl.key.key = strings.Clone(pl.key.rule), strings.Clone(pl.key.key)
 		pl.shard.entries[pl.key] = e
-	default:
-		key := pl.sharedKey()
-		if e = pl.shard.shared[key]; e == nil {
-			e = new(entry)
-			key.rule = strings.Clone(key.rule)
-			pl.shard.shared[key] = e
-		}
 	}
 	e.state, e.until = s, now+p.resetAfter(s, now, p)
 }
 
-// sharedKey is the key whose count the place shares where there is no room.
-// The seed of the hash is the process' own: nobody can choose whose count to
-// share.
-func (pl *place) sharedKey() memoryKey {
-	const names = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+-"
-	n := pl.hash / memoryShards % sharedPerRule
-	key := pl.key
-	key.key = names[n : n+1]
-	return key
-}
-
 // hasRoom reports whether there is room for one more entry, and throws out
-// some that equal keys never seen.
+// what equals keys never seen.
 func (s *memoryShard) hasRoom(now int64, most int) bool {
+	s.sketches.sweep(now)
 	look := sweptPerKey
 	if len(s.entries) >= most {
 		look = sweptWhenFull
@@ -149,6 +135,7 @@ func (s *memoryShard) hasRoom(now int64, most int) bool {
 		}
 		if e.until <= now {
 			delete(s.entries, key)
+			s.evicted++
 		}
 	}
 	return len(s.entries) < most

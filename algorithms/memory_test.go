@@ -12,16 +12,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
-func (m *Memory) entryCount() (own, shared int) {
-	for i := range m.shards {
-		s := &m.shards[i]
-		s.mu.Lock()
-		own, shared = own+len(s.entries), shared+len(s.shared)
-		s.mu.Unlock()
-	}
-	return own, shared
-}
-
 // A flood of new keys must not push out whoever is denied: that would free them.
 func TestMemoryKeepsDeniedKeysUnderAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -46,10 +36,10 @@ func TestMemoryKeepsDeniedKeysUnderAFlood(t *testing.T) {
 				t.Fatalf("%s was freed by %d other keys", abusers[i/100%50], i)
 			}
 		}
-		if own, shared := m.entryCount(); own > 640 || shared > memoryShards*sharedPerRule {
-			t.Errorf("%d keys and %d shared counts", own, shared)
+		if s := m.Stats(); s.Keys > 640 || s.Sketches != 1 {
+			t.Errorf("%+v", s)
 		}
-		// What shares a count is limited too, and stays so when there is room again.
+		// What is in a sketch is limited too, and stays so when there is room again.
 		late := "late"
 		admitted := 0
 		for range 10 {
@@ -77,8 +67,8 @@ func TestMemoryForgetsWhatEqualsNeverSeen(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		// 2000 keys are alive at a time.
-		if own, _ := m.entryCount(); own > 20_000 {
-			t.Errorf("%d keys are kept", own)
+		if s := m.Stats(); s.Keys > 20_000 || s.Evicted != uint64(200_000-s.Keys) || s.Overflowed > 0 {
+			t.Errorf("%+v", s)
 		}
 	})
 }
@@ -209,31 +199,40 @@ func TestALogHoldsOnlyWhatCounts(t *testing.T) {
 	}
 }
 
-func BenchmarkMemory(b *testing.B) {
-	for _, parallel := range []bool{false, true} {
-		b.Run(fmt.Sprintf("parallel=%v", parallel), func(b *testing.B) {
-			var m Memory
-			checks := make([][]Check, 1000)
-			for i := range checks {
-				checks[i] = three(fmt.Sprint("192.0.2.", i), fmt.Sprint("user", i))
-				for j := range checks[i] {
-					checks[i][j].Limit.Rate = 1_000_000
-				}
-			}
-			b.ReportAllocs()
-			if parallel {
-				b.RunParallel(func(pb *testing.PB) {
-					for i := 0; pb.Next(); i++ {
-						_, _ = m.Take(b.Context(), checks[i%1000]...)
-					}
-				})
-				return
-			}
-			i := 0
-			for b.Loop() {
-				_, _ = m.Take(b.Context(), checks[i%1000]...)
-				i++
+func BenchmarkMemoryTake(b *testing.B) {
+	hot := make([][]Check, 1000)
+	for i := range hot {
+		hot[i] = three(fmt.Sprint("192.0.2.", i), fmt.Sprint("user", i))
+		for j := range hot[i] {
+			hot[i][j].Limit.Rate = 1_000_000
+		}
+	}
+	b.Run("hot", func(b *testing.B) {
+		var m Memory
+		b.ReportAllocs()
+		i := 0
+		for b.Loop() {
+			_, _ = m.Take(b.Context(), hot[i%1000]...)
+			i++
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		var m Memory
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for i := 0; pb.Next(); i++ {
+				_, _ = m.Take(b.Context(), hot[i%1000]...)
 			}
 		})
-	}
+	})
+	// Each key is new, and there is no room for any.
+	b.Run("flood", func(b *testing.B) {
+		m := Memory{MaxKeys: 1024}
+		b.ReportAllocs()
+		i := 0
+		for b.Loop() {
+			_, _ = m.Take(b.Context(), Check{Rule: "r", Key: strconv.Itoa(i), Limit: PerDay(200)})
+			i++
+		}
+	})
 }

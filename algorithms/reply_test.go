@@ -54,10 +54,10 @@ func TestRepliesThatNoScriptGives(t *testing.T) {
 	checks := []Check{{Rule: "r", Limit: PerMinute(5), Cost: 1}}
 	ps := []params{paramsOf(&checks[0])}
 	for want, reply := range map[string][]int64{
-		"answered 0 numbers for 1 keys": nil,
-		"answered 4 numbers for 1 keys": {someTime, 1, 2, 3},
-		"answered -1 as number 3":       {someTime, 1, someTime, -1, 0},
-		"as number 0; want 0 to 2^53":   {1 << 53, 1, 0, 0, 0},
+		"0 numbers for 1 keys":        nil,
+		"4 numbers for 1 keys":        {someTime, 1, 2, 3},
+		"-1 as number 3":              {someTime, 1, someTime, -1, 0},
+		"as number 0; want 0 to 2^53": {1 << 53, 1, 0, 0, 0},
 	} {
 		if _, err := answers(checks, ps, reply, true); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: got %v, want %q", reply, err, want)

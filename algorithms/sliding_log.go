@@ -69,7 +69,6 @@ func (slidingLog) correct(s state, now int64, p *params, ch charge) state {
 		return s
 	}
 	back := -ch.delta
-	s.log = slices.Clone(s.log) // it may be that of a count which others share
 	for i := len(s.log) - 1; i >= 0 && s.log[i].at >= ch.at && back > 0; i-- {
 		if s.log[i].at == ch.at {
 			units := min(back, s.log[i].units)

@@ -50,8 +50,12 @@ func warnings(heedsContext bool, retries, dials int, waits map[string]time.Durat
 	if dials > 1 {
 		warned = append(warned, fmt.Sprintf("DialerRetries is %d: each connection to a server that is gone is tried so often; 1 is once", dials))
 	}
-	for _, name := range []string{"DialTimeout", "ReadTimeout", "PoolTimeout"} {
-		if wait := waits[name]; wait > time.Second && !(heedsContext && name != "DialTimeout") {
+	long := []string{"DialTimeout", "ReadTimeout", "PoolTimeout"}
+	if heedsContext {
+		long = long[:1] // the budget bounds the others
+	}
+	for _, name := range long {
+		if wait := waits[name]; wait > time.Second {
 			warned = append(warned, fmt.Sprintf("%s is %s; %s is enough", name, wait, fastStep))
 		}
 	}

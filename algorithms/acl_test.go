@@ -1,0 +1,82 @@
+package algorithms
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// The documentation says what a Redis user for the limiter may do. It has to
+// be enough for everything.
+func TestTheDocumentedACLSuffices(t *testing.T) {
+	text, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "ACL SETUSER limiter ")
+	rules, _, _ := strings.Cut(rest, "\n")
+	if !found || !strings.Contains(rules, "+evalsha") {
+		t.Fatal("the document has no line ACL SETUSER limiter")
+	}
+	for _, script := range []*script{takeScript, settleScript, instancesScript} {
+		for _, called := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(script.text, -1) {
+			if !strings.Contains(rules, " +"+strings.ToLower(called[1])+" ") {
+				t.Errorf("%s is not permitted", called[1])
+			}
+		}
+	}
+	srv := redistest.Start(t)
+	args := []any{"ACL", "SETUSER", "limiter"}
+	for rule := range strings.FieldsSeq(rules) {
+		args = append(args, rule)
+	}
+	if err := srv.Client(t).Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, Username: "limiter", Password: "secret"}))
+	defer client.Close()
+	r := &Redis{Client: client, Namespace: "shop", Budget: roomy}
+	for i := range table {
+		limit := Limit{Rate: 3, Period: time.Hour, Burst: 3, Algorithm: table[i].name}
+		if !table[i].bucket {
+			limit.Burst = 0
+		}
+		check := Check{Rule: string(table[i].name), Key: "k", Limit: limit}
+		for _, cost := range []int64{1, 0, 2} {
+			d, err := r.Take(t.Context(), check)
+			if err == nil {
+				err = r.Settle(t.Context(), cost, d.Results...)
+			}
+			if err != nil {
+				t.Errorf("%s: take and settle at %d: %v", limit, cost, err)
+			}
+		}
+		if _, err := r.Peek(t.Context(), check); err != nil {
+			t.Errorf("%s: peek: %v", limit, err)
+		}
+		if err := r.Reset(t.Context(), check); err != nil {
+			t.Errorf("%s: reset: %v", limit, err)
+		}
+	}
+	for _, lease := range []time.Duration{time.Minute, 0} {
+		if _, err := r.Beat(t.Context(), "id", lease); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := r.ServerWarnings(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := r.Probe(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	foreign := &Redis{Client: client, Namespace: "other", Budget: roomy}
+	if _, err := foreign.Take(t.Context(), Check{Rule: "r", Limit: PerHour(1)}); ClassOf(err) != ClassRefused {
+		t.Errorf("another namespace: %v", err)
+	}
+}

@@ -1,0 +1,229 @@
+package algorithms
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func peekOne(t *testing.T, m *Memory, check Check) Result {
+	t.Helper()
+	d, err := m.Peek(t.Context(), check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Results[0]
+}
+
+// One that follows every decision answers as the one that made them.
+func TestFollowCountsWhatTakeCounted(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, l Limit) {
+		synctest.Test(t, func(t *testing.T) {
+			var there, here Memory
+			random := rand.New(rand.NewPCG(1, 2))
+			denied := 0
+			for range 2000 {
+				check := Check{Rule: "r", Key: fmt.Sprint(random.IntN(3)), Limit: l, Cost: 1 + random.Int64N(3)}
+				d, err := there.Take(t.Context(), check)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !d.Allowed {
+					denied++
+				}
+				here.Follow(d.Results...)
+				if got, want := peekOne(t, &here, check), peekOne(t, &there, check); got != want {
+					t.Fatalf("after %+v\n got %+v\nwant %+v", d.Results[0], got, want)
+				}
+				time.Sleep(time.Duration(random.Int64N(int64(l.Period) / 4)).Truncate(time.Microsecond))
+			}
+			if denied < 100 || denied > 1900 {
+				t.Errorf("%d of 2000 denied", denied)
+			}
+		})
+	})
+}
+
+// Other processes charge the same key: what is left there is all that is left.
+func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, l Limit) {
+		synctest.Test(t, func(t *testing.T) {
+			quota := l.Quota()
+			for _, c := range []struct{ charged, remaining, want int64 }{
+				{0, quota, quota},
+				{0, quota + 7, quota},        // decided by a larger limit
+				{1, quota + 7, quota - 1},    // whose share this is
+				{1, quota - 1, quota - 1},    //
+				{1, 2, 2},                    //
+				{0, 2, 2},                    // denied there, or charged elsewhere
+				{0, 0, 0},                    //
+				{quota - 1, 1, 1},            //
+				{3 * quota, 5 * quota, 0},    // exhausted, but not in debt
+				{0, -4, 0},                   // nor by what nobody should say
+				{-9, quota, quota},           //
+				{1 << 62, -1 << 62, 0},       //
+				{-1 << 63, 1<<63 - 1, quota}, //
+				{1<<63 - 1, -1 << 63, 0},     //
+			} {
+				var m Memory
+				check := Check{Rule: "r", Key: "k", Limit: l}
+				m.Follow(Result{Check: check, Charged: c.charged, Remaining: c.remaining})
+				got := peekOne(t, &m, check)
+				if got.Remaining != c.want || got.RetryAfter > l.Period+time.Microsecond && l.Algorithm != SlidingWindow {
+					t.Errorf("charged %d, left %d there: %+v, want %d left", c.charged, c.remaining, got, c.want)
+				}
+				if keys := m.Stats().Keys; (keys == 0) != (c.want == quota) {
+					t.Errorf("charged %d, left %d there: %d keys", c.charged, c.remaining, keys)
+				}
+				// Less is left already.
+				m.Follow(Result{Check: check, Remaining: quota})
+				if got := peekOne(t, &m, check).Remaining; got != c.want {
+					t.Errorf("left %d, then more there: %d", c.want, got)
+				}
+			}
+		})
+	})
+}
+
+func TestFollowPassesOverWhatItCannotCount(t *testing.T) {
+	var m Memory
+	m.Follow()
+	m.Follow(
+		Result{Check: Check{Rule: "r", Limit: PerDay(5)}, Charged: 1, Err: errors.New("away")},
+		Result{Check: Check{Rule: "r", Limit: Limit{Rate: -1}}, Charged: 1},
+		Result{Check: Check{Rule: "r", Limit: Limit{Rate: 1, Period: time.Hour, Algorithm: "none"}}, Charged: 1},
+		Result{Check: Check{Rule: "r", Limit: PerDay(5), Cost: -1}, Charged: 1},
+		Result{},
+	)
+	if s := m.Stats(); s != (MemoryStats{}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What the other store gave back can be given back here.
+func TestSettleTakesBackWhatFollowCounted(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, l Limit) {
+		synctest.Test(t, func(t *testing.T) {
+			var there, here Memory
+			check := Check{Rule: "r", Key: "k", Limit: l, Cost: 2}
+			for range 2 {
+				d, err := there.Take(t.Context(), check)
+				if err != nil {
+					t.Fatal(err)
+				}
+				before := peekOne(t, &here, check)
+				here.Follow(d.Results...)
+				after := peekOne(t, &here, check)
+				if after.Remaining != before.Remaining-2 {
+					t.Errorf("followed: %d left of %d", after.Remaining, before.Remaining)
+				}
+				charged := d.Results[0]
+				charged.Source = SourceMemory
+				if err := here.Settle(t.Context(), 0, charged); err != nil {
+					t.Fatal(err)
+				}
+				if got := peekOne(t, &here, check); got != before {
+					t.Errorf("taken back:\n got %+v\nwant %+v", got, before)
+				}
+				here.Follow(d.Results...)
+			}
+		})
+	})
+}
+
+// A key without room is followed in a sketch.
+func TestFollowCountsKeysWithoutRoom(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, l Limit) {
+		synctest.Test(t, func(t *testing.T) {
+			m := Memory{MaxKeys: 1}
+			for i := range 1000 {
+				m.Follow(Result{Check: Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: 1})
+			}
+			for i := range 1000 {
+				if r := peekOne(t, &m, Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}); r.Remaining > 1 {
+					t.Fatalf("key %d: %+v", i, r)
+				}
+			}
+			if s := m.Stats(); s.Keys != memoryShards || s.Sketches != 1 {
+				t.Errorf("%+v", s)
+			}
+		})
+	})
+}
+
+func TestFollowDoesNotAllocate(t *testing.T) {
+	var m Memory
+	var results []Result
+	for i, a := range []Algorithm{FixedWindow, SlidingWindow, TokenBucket, LeakyBucket} {
+		l := Limit{Rate: 1_000_000, Period: time.Hour, Algorithm: a}
+		if a == LeakyBucket {
+			l.Burst = l.Rate
+		}
+		results = append(results, Result{Check: Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: l.Rate})
+	}
+	m.Follow(results...)
+	if n := testing.AllocsPerRun(1000, func() { m.Follow(results...) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if r := peekOne(t, &m, results[0].Check); r.Remaining != 1_000_000-1002 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
+	m := Memory{MaxKeys: 640}
+	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 100_000, Period: 1000 * time.Hour, Algorithm: FixedWindow}}
+	m.Follow(Result{Check: check, Charged: 1, Remaining: 100_000}) // has an entry from now on
+	var wg sync.WaitGroup
+	for n := range 8 {
+		wg.Go(func() {
+			for i := range 300 {
+				m.Follow(Result{Check: check, Charged: 1, Remaining: 100_000})
+				other := check
+				other.Key = fmt.Sprint(n, "-", i)
+				if _, err := m.Take(t.Context(), check, other); err != nil {
+					t.Error(err)
+				}
+				if s := m.Stats(); s.Keys > 640 {
+					t.Errorf("%+v", s)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if r := peekOne(t, &m, check); r.Remaining != 100_000-1-8*300*2 {
+		t.Errorf("%+v", r)
+	}
+	if s := m.Stats(); s.Overflowed == 0 || s.Sketches != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func BenchmarkMemoryFollow(b *testing.B) {
+	for _, name := range []string{"known", "unused"} {
+		b.Run(name, func(b *testing.B) {
+			var m Memory
+			results := make([][]Result, 1000)
+			for i := range results {
+				for _, check := range three(fmt.Sprint("192.0.2.", i), fmt.Sprint("user", i)) {
+					check.Limit.Rate = 1_000_000
+					r := Result{Check: check, Remaining: 1_000_000}
+					if name == "known" {
+						r.Charged = 1
+					}
+					results[i] = append(results[i], r)
+				}
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				m.Follow(results[i%1000]...)
+				i++
+			}
+		})
+	}
+}
