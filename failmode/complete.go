@@ -17,7 +17,6 @@ func (f *Fallback) complete(ctx context.Context, charge bool, checks []algorithm
 	if errors.Is(err, algorithms.ErrInvalidCheck) {
 		return d, err // the caller's mistake: no store could decide it
 	}
-	f.ready()
 	results, undecided := align(checks, d, err)
 	if len(undecided) == 0 {
 		f.outage.over()
@@ -61,6 +60,57 @@ func (f *Fallback) complete(ctx context.Context, charge bool, checks []algorithm
 	return d, nil
 }
 
+// decideRefused decides where the breaker refuses some checks. Those come first:
+// if they deny the request, nothing is sent.
+func (f *Fallback) decideRefused(ctx context.Context, charge bool, next ask, checks []algorithms.Check) (algorithms.Decision, error) {
+	var refused, rest []algorithms.Check
+	for _, c := range checks {
+		if f.gate.Refuses(c) {
+			refused = append(refused, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	here := algorithms.Decision{Allowed: true}
+	if len(refused) > 0 {
+		var err error
+		here, err = f.complete(ctx, charge, refused, here, ErrOpen)
+		if err != nil || !here.Allowed || len(rest) == 0 {
+			return here, err
+		}
+	}
+	there, err := f.decide(ctx, charge, next, rest)
+	if err != nil || !there.Allowed {
+		f.giveBackLocal(ctx, here.Results)
+	}
+	if err != nil {
+		return algorithms.Decision{}, err
+	}
+	d := algorithms.Decision{Allowed: there.Allowed}
+	for _, c := range checks { // in their order; a denial may not have asked for all
+		if len(refused) > 0 && refused[0] == c {
+			d.Results, refused, here.Results = append(d.Results, here.Results[0]), refused[1:], here.Results[1:]
+		} else if len(there.Results) > 0 {
+			d.Results, there.Results = append(d.Results, there.Results[0]), there.Results[1:]
+		}
+	}
+	return d, nil
+}
+
+// giveBackLocal undoes what was charged here to a request that was denied.
+func (f *Fallback) giveBackLocal(ctx context.Context, results []algorithms.Result) {
+	for i := range results {
+		r := &results[i]
+		if r.Charged == 0 || r.Source != algorithms.SourceFallback {
+			continue
+		}
+		if f.Settle(ctx, 0, *r) == nil {
+			r.Remaining += r.Charged
+			r.Charged = 0
+		}
+	}
+}
+
 // align puts Next's results in the order of the checks. Those it did not decide
 // have Err.
 func align(checks []algorithms.Check, d algorithms.Decision, err error) (results []algorithms.Result, undecided []int) {
@@ -92,19 +142,6 @@ func (f *Fallback) takeLocal(ctx context.Context, charge bool, checks []algorith
 		return f.local.Take(ctx, checks...)
 	}
 	return f.local.Peek(ctx, checks...)
-}
-
-// share is what one of Instances may admit of a check's limit.
-func (f *Fallback) share(c algorithms.Check) algorithms.Check {
-	instances, quota := int64(max(f.Instances, 1)), c.Limit.Quota()
-	share := min(max(quota/instances, c.Cost, 1), quota)
-	if c.Limit.Burst > 0 || quota != c.Limit.Rate {
-		c.Limit.Burst = share
-		c.Limit.Rate = max(c.Limit.Rate/instances, 1)
-	} else {
-		c.Limit.Rate = share
-	}
-	return c
 }
 
 // giveBack undoes what Next charged to a request that was denied after all. What

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -18,7 +18,13 @@ import (
 // [errors.ErrUnsupported].
 //
 // All or nothing holds across both: a request that the fallback denies gets
-// back what Next charged for it, unless whether it did is unknown.
+// back what Next charged for it, unless whether it did is unknown. Where Next is
+// a [Breaker], what that refuses is decided first, and if it denies the request
+// nothing is sent.
+//
+// Local counting is warm: it has followed what Next admitted in mode [Local]
+// through this Fallback, and what was given back. So an outage frees nobody
+// whom this process has limited, and neither does the next one.
 //
 // The fields must not change after first use. Fallback is safe for concurrent
 // use.
@@ -29,17 +35,23 @@ type Fallback struct {
 	// Local counts in mode [Local]; nil means a Memory of its own.
 	Local *algorithms.Memory
 
-	// Instances is how many processes share the limits; 0 means 1. Each counts
-	// at its share: the limit divided by Instances, but no less than the cost.
+	// Instances is how many processes share the limits. Each counts at its
+	// share: the limit divided by Instances, but no less than the cost. 0 means
+	// as many as a heartbeat through Next last counted (see
+	// [algorithms.Redis.Beat]), and 1 where there was none: set it if processes
+	// may start while Redis is away.
 	Instances int
 
 	// Logger hears of the first decision that Next could not make and of the
-	// first that it could make again; nil means slog.Default().
+	// first that it could make again, unless Next is a [Breaker], which says so
+	// itself; nil means slog.Default().
 	Logger *slog.Logger
 
 	once   sync.Once
 	local  *algorithms.Memory
+	gate   *Breaker // Next, if it is one
 	outage outage
+	pulse  pulse
 }
 
 func (f *Fallback) ready() {
@@ -47,8 +59,16 @@ func (f *Fallback) ready() {
 		if f.local = f.Local; f.local == nil {
 			f.local = new(algorithms.Memory)
 		}
-		if f.outage.logger = f.Logger; f.outage.logger == nil {
-			f.outage.logger = slog.Default()
+		logger := f.Logger
+		if logger == nil {
+			logger = slog.Default()
+		}
+		f.gate, _ = f.Next.(*Breaker)
+		if f.gate == nil {
+			f.outage.logger = logger
+		}
+		if f.Instances == 0 {
+			f.pulse.begin(f.Next, logger)
 		}
 	})
 }
@@ -57,7 +77,7 @@ func (f *Fallback) ready() {
 // can tell, or nil.
 func (f *Fallback) Validate() error {
 	var errs []error
-	if v := reflect.ValueOf(f.Next); f.Next == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+	if isNil(f.Next) {
 		errs = append(errs, errors.New("next: required, got nil"))
 	} else if next, ok := f.Next.(interface{ Validate() error }); ok {
 		errs = append(errs, next.Validate())
@@ -71,28 +91,49 @@ func (f *Fallback) Validate() error {
 // Unwrap returns Next.
 func (f *Fallback) Unwrap() algorithms.Limiter { return f.Next }
 
-// Close closes Next, if it can be closed. The fallback holds nothing else.
+// Close stops the heartbeat and closes Next, if it can be closed.
 func (f *Fallback) Close() error {
+	f.ready()
+	f.pulse.end()
 	if c, ok := f.Next.(io.Closer); ok {
 		return c.Close()
 	}
 	return nil
 }
 
+// Memory returns what counts in mode [Local], for its [algorithms.MemoryStats].
+func (f *Fallback) Memory() *algorithms.Memory {
+	f.ready()
+	return f.local
+}
+
 // Take implements [algorithms.Limiter].
 func (f *Fallback) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	d, err := f.Next.Take(ctx, checks...)
-	return f.complete(ctx, true, checks, d, err)
+	f.ready()
+	f.pulse.tick(ctx)
+	d, err := f.decide(ctx, true, f.Next.Take, checks)
+	if err == nil {
+		f.follow(d.Results)
+	}
+	return d, err
 }
 
 // Peek implements [algorithms.Counter].
 func (f *Fallback) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	f.ready()
 	next, ok := f.Next.(algorithms.Counter)
 	if !ok {
 		return algorithms.Decision{}, errors.ErrUnsupported
 	}
-	d, err := next.Peek(ctx, checks...)
-	return f.complete(ctx, false, checks, d, err)
+	return f.decide(ctx, false, next.Peek, checks)
+}
+
+func (f *Fallback) decide(ctx context.Context, charge bool, next ask, checks []algorithms.Check) (algorithms.Decision, error) {
+	if f.gate != nil && slices.ContainsFunc(checks, f.gate.Refuses) {
+		return f.decideRefused(ctx, charge, next, checks)
+	}
+	d, err := next(ctx, checks...)
+	return f.complete(ctx, charge, checks, d, err)
 }
 
 // Settle implements [algorithms.Counter]: each charge where it was made.
@@ -107,6 +148,9 @@ func (f *Fallback) Settle(ctx context.Context, cost int64, charged ...algorithms
 			here = append(here, r)
 		default:
 			there = append(there, r)
+			if followed(&r) {
+				here = append(here, f.here(r))
+			}
 		}
 	}
 	err := f.local.Settle(ctx, cost, here...)

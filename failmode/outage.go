@@ -10,7 +10,8 @@ import (
 // cluster may be away while the rest answers.
 const quiet = 5 * time.Second
 
-// An outage is logged once when it begins and once when it is over.
+// An outage is logged once when it begins and once when it is over, if there is
+// a logger.
 type outage struct {
 	logger *slog.Logger
 	on     atomic.Bool
@@ -18,6 +19,9 @@ type outage struct {
 }
 
 func (o *outage) begun(err error) {
+	if o.logger == nil {
+		return
+	}
 	o.failed.Store(time.Now().UnixNano())
 	if !o.on.Load() && o.on.CompareAndSwap(false, true) {
 		o.logger.Warn("ratelimit: the store does not answer; each rule follows its fail mode", "error", err)

@@ -7,7 +7,7 @@ import (
 )
 
 // A Store is a limiter that parts of can fail on their own, such as the nodes
-// of a Redis Cluster. It is what a circuit breaker needs to know of one.
+// of a Redis Cluster. It is what a [Breaker] needs to know of one.
 type Store interface {
 	algorithms.Counter
 
@@ -15,7 +15,9 @@ type Store interface {
 	Shards() int
 	// Shard is the part that counts a check, from 0 to Shards()-1.
 	Shard(c algorithms.Check) int
-	// Probe asks a part for a decision that charges nothing.
+	// Names says for people which parts these are, given in ascending order.
+	Names(shards ...int) []string
+	// Probe has a part decide and charge a check of its own, in bounded time.
 	Probe(ctx context.Context, shard int) error
 }
 

@@ -1,0 +1,169 @@
+package failmode
+
+import (
+	"cmp"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+const (
+	defaultFailures   = 5
+	defaultProbeEvery = 200 * time.Millisecond
+
+	// A circuit opens too when more than half of at least this many decisions
+	// failed within the window that the first of them began.
+	failureWindow = time.Second
+	failureCalls  = 20
+
+	slowProbes   = 5                     // slow probes close like one fast probe
+	flapping     = 10 * time.Second      // a circuit that opens so soon again is more careful
+	mostPatience = 8                     // times as many good probes as at first
+	together     = 20 * time.Millisecond // circuits that open so close to each other are logged in one line
+)
+
+// A circuit is that of one shard.
+type circuit struct {
+	isOpen atomic.Bool
+
+	mu       sync.Mutex
+	begun    time.Time // of the window; zero while nothing fails
+	watched  bool      // by Breaker.watching
+	calls    int       // in the window
+	failed   int       // of them
+	inRow    int       // failures without a success between
+	patience int       // how many times the good probes it wants
+	since    time.Time // of the last transition
+	opened   int64
+	err      error // the last failure
+
+	announced bool // that it is open; under the breaker's lock
+}
+
+// fails reports whether an error is a failure of the store.
+func fails(err error) bool {
+	switch algorithms.ClassOf(err) {
+	case "", algorithms.ClassMisused:
+		return false
+	}
+	return !errors.Is(err, algorithms.ErrInvalidCheck)
+}
+
+// report counts what became of a request's checks: one call for each shard.
+func (b *Breaker) report(begun time.Time, checks []algorithms.Check, d algorithms.Decision, err error) {
+	if err == nil && b.watching.Load() == 0 && allAnswered(d) {
+		return
+	}
+	var room [8]int
+	seen := room[:0]
+shards:
+	for i := range checks {
+		shard := b.Next.Shard(checks[i])
+		for _, s := range seen {
+			if s == shard {
+				continue shards
+			}
+		}
+		seen = append(seen, shard)
+		failure := err
+		for j := i; j < len(d.Results) && failure == nil; j++ {
+			if b.Next.Shard(checks[j]) == shard {
+				failure = d.Results[j].Err
+			}
+		}
+		b.count(begun, shard, failure)
+	}
+}
+
+func allAnswered(d algorithms.Decision) bool {
+	for i := range d.Results {
+		if d.Results[i].Err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// count counts one call to a shard.
+func (b *Breaker) count(begun time.Time, shard int, err error) {
+	switch algorithms.ClassOf(err) {
+	case algorithms.ClassMisused, algorithms.ClassRefused:
+		b.misused.do(func() {
+			b.logger.Error("ratelimit: Redis does not do what it is asked; this does not mend itself", "error", err)
+		})
+	}
+	c, now := &b.circuits[shard], time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.isOpen.Load() || begun.Before(c.since): // sent before the circuit opened: it says nothing of now
+	case fails(err):
+		c.err = err
+		if c.fail(now, cmp.Or(b.Failures, defaultFailures)) {
+			b.trip(shard, now)
+		}
+	case !c.begun.IsZero():
+		c.inRow = 0
+		c.calls++
+		if now.Sub(c.begun) > failureWindow {
+			c.begun = time.Time{}
+		}
+	}
+	b.watch(c)
+}
+
+// fail counts a failure and reports whether it is one too many. The caller
+// holds c.mu.
+func (c *circuit) fail(now time.Time, most int) bool {
+	if now.Sub(c.begun) > failureWindow {
+		c.begun, c.calls, c.failed = now, 0, 0
+	}
+	c.calls++
+	c.failed++
+	c.inRow++
+	return c.inRow >= most || c.calls >= failureCalls && 2*c.failed > c.calls
+}
+
+// trip opens a circuit. The caller holds its lock.
+func (b *Breaker) trip(shard int, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	c := &b.circuits[shard]
+	if c.opened > 0 && now.Sub(c.since) < flapping {
+		c.patience = min(2*c.patience, mostPatience)
+	} else {
+		c.patience = 1
+	}
+	c.begun, c.inRow = time.Time{}, 0
+	c.since = now
+	c.opened++
+	c.isOpen.Store(true)
+	if b.open.Add(1) == 1 {
+		b.down = now
+	}
+	b.probes.Go(func() { b.probe(shard) })
+}
+
+// watch has the breaker look at every answer while there is a window. The caller
+// holds c.mu.
+func (b *Breaker) watch(c *circuit) {
+	switch on := !c.begun.IsZero(); {
+	case on && !c.watched:
+		b.watching.Add(1)
+	case !on && c.watched:
+		b.watching.Add(-1)
+	}
+	c.watched = !c.begun.IsZero()
+}
+
+func (c *circuit) state() ShardState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ShardState{Open: c.isOpen.Load(), Since: c.since, Opened: c.opened, Err: c.err}
+}

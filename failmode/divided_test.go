@@ -1,0 +1,235 @@
+package failmode_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+)
+
+// divided runs a test with a store of two shards, of which shard 1 is away and
+// its circuit open.
+func divided(t *testing.T, f func(t *testing.T, l *failmode.Fallback, n *nodes)) {
+	t.Helper()
+	breaker(t, 2, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *bytes.Buffer) {
+		n.set(1, errAway, 0)
+		askFor(b, 5, on(1))
+		l := &failmode.Fallback{Next: b}
+		if err := l.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		f(t, l, n)
+	})
+}
+
+func limited(shard int, rate int64, fail failmode.Mode) algorithms.Check {
+	c := on(shard)
+	c.Limit, c.Fail = algorithms.PerHour(rate), fail
+	return c
+}
+
+func remaining(t *testing.T, l algorithms.Counter, c algorithms.Check) int64 {
+	t.Helper()
+	d, err := l.Peek(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Results[0].Remaining
+}
+
+func TestRefusedChecksAreDecidedFirst(t *testing.T) {
+	divided(t, func(t *testing.T, l *failmode.Fallback, n *nodes) {
+		well, lost := limited(0, 100, failmode.Local), limited(1, 2, failmode.Local)
+		for i, want := range []bool{true, true, false, false} {
+			asked := n.asked[0].Load()
+			d := take(t, l, well, lost)
+			if d.Allowed != want {
+				t.Errorf("request %d: %+v", i, d)
+			}
+			if want && (d.Results[0].Source != algorithms.SourceRedis || d.Results[1].Source != algorithms.SourceFallback) {
+				t.Errorf("request %d: results out of order: %+v", i, d)
+			}
+			if sent := n.asked[0].Load() > asked; sent != want {
+				t.Errorf("request %d: sent is %v", i, sent)
+			}
+		}
+		if left := remaining(t, l, well); left != 98 {
+			t.Errorf("a denial charged what was not asked: %d left", left)
+		}
+		asked := n.asked[0].Load()
+		d := take(t, l, well, limited(1, 100, failmode.Closed))
+		if d.Allowed || len(d.Results) != 1 || d.Results[0].Source != algorithms.SourceFailClosed || n.asked[0].Load() != asked {
+			t.Errorf("a closed rule: %+v", d)
+		}
+		if d := take(t, l, limited(1, 1, failmode.Open), well); !d.Allowed || d.Results[0].Source != algorithms.SourceFailOpen || d.Results[1].Charged != 1 {
+			t.Errorf("an open rule: %+v", d)
+		}
+	})
+}
+
+func TestADenialElsewhereGivesBackWhatWasCountedHere(t *testing.T) {
+	divided(t, func(t *testing.T, l *failmode.Fallback, _ *nodes) {
+		full, lost := limited(0, 1, failmode.Local), limited(1, 5, failmode.Local)
+		if d := take(t, l, full, lost); !d.Allowed {
+			t.Fatalf("%+v", d)
+		}
+		for range 10 {
+			d := take(t, l, full, lost)
+			if d.Allowed || d.Results[1].Charged != 0 || d.Results[1].Remaining != 4 {
+				t.Errorf("%+v", d)
+			}
+		}
+		if left := remaining(t, l, lost); left != 4 {
+			t.Errorf("%d left, want 4", left)
+		}
+	})
+}
+
+func TestLocalCountingIsWarm(t *testing.T) {
+	away := func(s *store, is bool) { s.away = map[string]bool{"": is} }
+	quiet := slog.New(slog.DiscardHandler)
+
+	t.Run("it has followed what was admitted and given back", func(t *testing.T) {
+		s := new(store)
+		f := &failmode.Fallback{Next: s, Logger: quiet}
+		c := check("r", 5, failmode.Local)
+		var last algorithms.Decision
+		for range 4 {
+			last = take(t, f, c)
+		}
+		if err := f.Settle(t.Context(), 0, last.Results...); err != nil {
+			t.Fatal(err)
+		}
+		away(s, true)
+		for i, want := range []bool{true, true, false} {
+			if d := take(t, f, c); d.Allowed != want {
+				t.Errorf("request %d of the outage: %+v", i, d)
+			}
+		}
+	})
+	t.Run("at this instance's share", func(t *testing.T) {
+		s := new(store)
+		f := &failmode.Fallback{Next: s, Instances: 4, Logger: quiet}
+		c := check("r", 20, failmode.Local)
+		for range 3 {
+			take(t, f, c)
+		}
+		away(s, true)
+		for i, want := range []bool{true, true, false} {
+			if d := take(t, f, c); d.Allowed != want {
+				t.Errorf("request %d of the outage: %+v", i, d)
+			}
+		}
+	})
+	t.Run("whom another instance made exhaust the limit stays denied", func(t *testing.T) {
+		s := new(store)
+		f := &failmode.Fallback{Next: s, Logger: quiet}
+		c := check("r", 5, failmode.Local)
+		for range 5 {
+			take(t, s, c) // not through f
+		}
+		if d := take(t, f, c); d.Allowed {
+			t.Fatalf("%+v", d)
+		}
+		away(s, true)
+		if d := take(t, f, c); d.Allowed || d.Results[0].Source != algorithms.SourceFallback {
+			t.Errorf("%+v", d)
+		}
+	})
+	t.Run("no outage starts afresh", func(t *testing.T) {
+		s := new(store)
+		f := &failmode.Fallback{Next: s, Logger: quiet}
+		c, admitted := check("r", 5, failmode.Local), 0
+		for i := range 50 {
+			if away(s, i%2 == 0); i%10 == 0 {
+				_ = s.Memory.Reset(t.Context(), c) // Redis comes back empty
+			}
+			if d := take(t, f, c); d.Allowed && d.Results[0].Source == algorithms.SourceFallback {
+				admitted++
+			}
+		}
+		if admitted > 5 {
+			t.Errorf("%d admitted here, in 25 outages", admitted)
+		}
+	})
+}
+
+// beating is a store that counts processes.
+type beating struct {
+	store
+	beats     atomic.Int64
+	instances int
+	leases    []time.Duration
+	err       error
+}
+
+func (b *beating) Beat(_ context.Context, id string, lease time.Duration) (int, error) {
+	if id == "" {
+		return 0, errors.New("no id")
+	}
+	b.beats.Add(1)
+	b.leases = append(b.leases, lease)
+	return b.instances, b.err
+}
+
+func TestHeartbeatCountsInstances(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &beating{instances: 4}
+		f := &failmode.Fallback{Next: s, Logger: slog.New(slog.DiscardHandler)}
+		for range 200 { // 20 s
+			take(t, f, check("r", 1_000_000, failmode.Local))
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := s.beats.Load(); n < 4 || n > 5 || f.Processes() != 4 {
+			t.Errorf("%d beats in 20 s, %d processes", n, f.Processes())
+		}
+		s.away, s.err = map[string]bool{"": true}, errAway
+		d := take(t, f, check("s", 20, failmode.Local))
+		if got := d.Results[0].Check.Limit.Rate; got != 5 {
+			t.Errorf("the share in an outage is %d, want 5: the last count stays", got)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		if last := s.leases[len(s.leases)-1]; last != 0 {
+			t.Errorf("did not leave: last lease %s", last)
+		}
+		beats := s.beats.Load()
+		time.Sleep(time.Minute)
+		take(t, f, check("r", 1_000_000, failmode.Local))
+		if s.beats.Load() != beats {
+			t.Error("beats after Close")
+		}
+	})
+}
+
+func TestInstancesThatAreSetAreNotCounted(t *testing.T) {
+	s := &beating{instances: 4}
+	f := &failmode.Fallback{Next: s, Instances: 2, Logger: slog.New(slog.DiscardHandler)}
+	take(t, f, check("r", 10, failmode.Local))
+	if err := f.Close(); err != nil || s.beats.Load() != 0 || f.Processes() != 2 {
+		t.Errorf("%d beats, %d processes, %v", s.beats.Load(), f.Processes(), err)
+	}
+}
+
+func TestAHeartbeatThatIsForbiddenIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := &beating{err: answer("NOPERM this user has no permissions")}
+		f := &failmode.Fallback{Next: s, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		for range 200 {
+			take(t, f, check("r", 1_000_000, failmode.Local))
+			time.Sleep(100 * time.Millisecond)
+		}
+		if got := bytes.Count(log.Bytes(), []byte("set Instances")); got != 1 || f.Processes() != 1 {
+			t.Errorf("%d processes, logged:\n%s", f.Processes(), log.String())
+		}
+	})
+}

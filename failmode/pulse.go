@@ -1,0 +1,90 @@
+package failmode
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+const (
+	beatEvery = 5 * time.Second
+	beatLease = 3 * beatEvery // a process that was not heard of for so long is gone
+)
+
+// A beater counts the processes that use it.
+type beater interface {
+	Beat(ctx context.Context, id string, lease time.Duration) (instances int, err error)
+}
+
+// A pulse counts the processes that share a limit through a heartbeat. It beats
+// while there are requests, at most every beatEvery, in a goroutine that ends
+// with the beat: a process without requests needs no share.
+type pulse struct {
+	store  beater // nil where there is none
+	id     string
+	logger *slog.Logger
+	next   atomic.Int64 // when the next beat is due, in Unix ns
+	count  atomic.Int64 // of the last beat that was answered
+
+	mu     sync.Mutex // over starting a beat and ending all
+	ended  bool
+	beats  sync.WaitGroup
+	failed sync.Once // to log
+}
+
+func (p *pulse) begin(next algorithms.Limiter, logger *slog.Logger) {
+	p.store, _ = next.(beater)
+	p.id, p.logger = rand.Text(), logger
+}
+
+// tick beats if it is time to. It does not wait.
+func (p *pulse) tick(ctx context.Context) {
+	if p.store == nil {
+		return
+	}
+	now, next := time.Now().UnixNano(), p.next.Load()
+	if now < next || !p.next.CompareAndSwap(next, now+int64(beatEvery)) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		p.beats.Go(func() { p.beat(context.WithoutCancel(ctx)) })
+	}
+}
+
+func (p *pulse) beat(ctx context.Context) {
+	instances, err := p.store.Beat(ctx, p.id, beatLease)
+	switch algorithms.ClassOf(err) {
+	case "":
+		p.count.Store(int64(instances))
+	case algorithms.ClassRefused, algorithms.ClassMisused:
+		p.failed.Do(func() {
+			p.logger.Warn("ratelimit: cannot count the processes that share the limits; set Instances, "+
+				"or permit the heartbeat (ZADD, ZREM, ZREMRANGEBYSCORE, ZCARD)", "error", err)
+		})
+	}
+}
+
+// end waits for the last beat and takes the process out of the count.
+func (p *pulse) end() {
+	p.mu.Lock()
+	ended := p.ended
+	p.ended = true
+	p.mu.Unlock()
+	p.beats.Wait()
+	if p.store != nil && !ended && p.count.Load() > 0 {
+		_, _ = p.store.Beat(context.Background(), p.id, 0) // its lease ends soon anyway
+	}
+}
+
+// Processes is how many processes share the limits, as far as is known: see
+// Instances.
+func (f *Fallback) Processes() int {
+	return int(max(int64(f.Instances), f.pulse.count.Load(), 1))
+}
