@@ -23,7 +23,7 @@ const watched = 1000
 type hints struct {
 	logger *slog.Logger
 	seen   atomic.Int64
-	said   sync.Map // by text
+	said   sync.Map // by meaning
 	use    []ruleUse
 }
 
@@ -33,8 +33,11 @@ func newHints(logger *slog.Logger, rules int) *hints {
 	return &hints{logger: logger, use: make([]ruleUse, rules)}
 }
 
-func (h *hints) say(text string) {
-	if _, again := h.said.LoadOrStore(text, true); !again {
+func (h *hints) say(text string) { h.sayOnce(text, text) }
+
+// sayOnce says one of the texts that mean the same.
+func (h *hints) sayOnce(meaning, text string) {
+	if _, again := h.said.LoadOrStore(meaning, true); !again {
 		h.logger.Warn("ratelimit: " + text)
 	}
 }
@@ -67,7 +70,7 @@ func (h *hints) looked(r *http.Request, i int, rule *rule, key string, err error
 			continue
 		}
 		if peer, err := keyfunc.IP(r); err == nil && peer == key {
-			h.say(fmt.Sprintf("rule %q: %s came from %s, which is not trusted, so whoever it speaks for is counted as one; if that is your proxy, "+
+			h.sayOnce(name+" "+header, fmt.Sprintf("rule %q: %s came from %s, which is not trusted, so whoever it speaks for is counted as one; if that is your proxy, "+
 				"use Key: keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix(%q)}}.IP", name, header, peer, prefixOf(peer)))
 		}
 	}

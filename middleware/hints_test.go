@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -102,5 +103,26 @@ func TestWatchedRequestsKeepTheirBody(t *testing.T) {
 		if want := []int{200, 429}[i]; w.Code != want {
 			t.Errorf("request %d: %d", i, w.Code)
 		}
+	}
+}
+
+// Behind a load balancer every request may come from another of its addresses.
+func TestAProxyIsHintedAtOnce(t *testing.T) {
+	var log bytes.Buffer
+	limit := algorithms.PerHour(1_000_000)
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Rules: []ratelimit.Rule{{Name: "a", Key: keyfunc.IP, Limit: limit}, {Name: "b", Key: keyfunc.IP, Limit: limit}}})
+	h := m.Handler(ok)
+	for i := range 200 {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = fmt.Sprintf("10.0.0.%d:1", i)
+		r.Header.Set("X-Forwarded-For", "203.0.113.7")
+		if i >= 100 {
+			r.Header.Set("Forwarded", "for=203.0.113.7")
+		}
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if got := strings.Count(log.String(), "which is not trusted"); got != 4 { // of two rules and two headers
+		t.Errorf("%d lines:\n%s", got, log.String())
 	}
 }

@@ -14,7 +14,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
@@ -37,7 +41,8 @@ type Config struct {
 	Except []string
 
 	// Headers sets response headers on requests that a rule applies to; nil
-	// means [headers.XRateLimit].
+	// means [headers.XRateLimit]. See [headers.All], [headers.IETFDraft11] and
+	// [headers.Jitter]. A handler behind that sets one of its own replaces it.
 	Headers headers.Writer
 
 	// Denied responds to a request that was denied; nil means [headers.Deny].
@@ -52,8 +57,23 @@ type Config struct {
 	// over all keys; 0 means 10,000. What would be one more is denied.
 	MaxWaiting int
 
-	// Logger hears of mistakes and outages; nil means slog.Default().
+	// Logger hears of mistakes, outages and denials; nil means slog.Default().
 	Logger *slog.Logger
+
+	// LogDenials is how many lines about denials each rule may log in a second,
+	// at Info; 0 means 1, negative none. What is left out is counted in the next
+	// line. Nothing is logged while nothing is denied.
+	LogDenials int
+
+	// LogKeys shows in the log, and in TopDenied, who was denied. Otherwise keys
+	// are hashed with a secret of this process: equal keys look alike until it
+	// ends, and nobody can find them out by guessing addresses.
+	LogKeys bool
+
+	// Registerer takes the metrics, which docs/metrics.md lists; nil means none.
+	// Middlewares on one registry add up, and what they share counts once. None
+	// ever leaves it: make each once, for the life of the process.
+	Registerer prometheus.Registerer
 }
 
 // A Middleware limits requests. It is safe for concurrent use.
@@ -67,6 +87,13 @@ type Middleware struct {
 	logger  *slog.Logger
 	queue   queue
 	failed  sampler
+	start   time.Time
+	lines   int64 // about denials, in a second
+	logKeys bool
+	top     topDenied
+	metrics *metrics
+	setting sync.Mutex    // over SetRules
+	refused atomic.Uint64 // calls of SetRules
 }
 
 // New returns a Middleware, or nil and every mistake in the configuration at
@@ -81,13 +108,21 @@ func New(c Config) (*Middleware, error) {
 	if err := errors.Join(validateLimiter(c.Limiter), err, exceptErr); err != nil {
 		return nil, err
 	}
+	metrics, err := register(c.Registerer)
+	if err != nil {
+		return nil, err
+	}
 	m := &Middleware{
 		except:  except,
 		headers: c.Headers,
 		denied:  c.Denied,
 		observe: c.Observe,
-		queue:   queue{most: int64(cmp.Or(c.MaxWaiting, 10_000))},
+		queue:   queue{most: int64(cmp.Or(c.MaxWaiting, 10_000)), metrics: metrics},
 		logger:  cmp.Or(c.Logger, slog.Default()),
+		start:   time.Now(),
+		lines:   min(int64(cmp.Or(c.LogDenials, 1)), 1<<lineBits-1),
+		logKeys: c.LogKeys,
+		metrics: metrics,
 	}
 	if m.headers == nil {
 		m.headers = headers.XRateLimit
@@ -97,29 +132,8 @@ func New(c Config) (*Middleware, error) {
 	}
 	m.limiter = guard(c.Limiter, m.logger)
 	m.setRules(rules)
+	metrics.attach(m)
 	return m, nil
-}
-
-// SetRules replaces the rules at once, for requests that come from now on. If
-// it returns an error, which names every mistake, the old rules stay. The rules
-// are copied; the counts of a rule that keeps its name, algorithm and period stay.
-func (m *Middleware) SetRules(rules []Rule) error {
-	compiled, err := compile(rules)
-	if err != nil {
-		return err
-	}
-	m.setRules(compiled)
-	return nil
-}
-
-// A ruleset is the rules in force, and what is noticed about them.
-type ruleset struct {
-	rules []rule
-	hints *hints
-}
-
-func (m *Middleware) setRules(rules []rule) {
-	m.rules.Store(&ruleset{rules, newHints(m.logger, len(rules))})
 }
 
 // Handler wraps next. A request that no rule applies to goes through untouched.
@@ -131,7 +145,7 @@ func (m *Middleware) setRules(rules []rule) {
 // once.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d, err := m.decide(r, m.limiter.Take)
+		d, set, err := m.decide(r, m.metrics, m.limiter.Take)
 		switch {
 		case err != nil:
 			m.refuse(w, err)
@@ -140,7 +154,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if d, turn := m.answer(w, r, d); turn {
+		if d, turn := m.answer(w, r, set, d); turn {
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), decisionKey{}, passed{m, d})))
 		}
 	})
@@ -148,7 +162,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 
 // answer sets the headers and waits until it is the request's turn. It responds
 // to one that is denied, or whose context ends before its turn.
-func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, d algorithms.Decision) (_ algorithms.Decision, turn bool) {
+func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, set *ruleset, d algorithms.Decision) (_ algorithms.Decision, turn bool) {
 	delay := d.Delay()
 	if delay > 0 {
 		if m.queue.enter(r.Context(), delay) {
@@ -157,7 +171,7 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, d algorithms
 			d = m.tooLate(r.Context(), d)
 		}
 	}
-	m.see(r, d)
+	m.see(r, set, d)
 	m.headers(w.Header(), d)
 	if !d.Allowed {
 		headers.RetryAfter(w.Header(), d)
@@ -166,7 +180,7 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, d algorithms
 	}
 	if !sleep(r.Context(), delay) {
 		m.giveBack(r.Context(), d)
-		w.WriteHeader(http.StatusServiceUnavailable) // read only if it was not the client that left
+		fail(w, http.StatusServiceUnavailable) // read only if it was not the client that left
 		return d, false
 	}
 	return d, true
@@ -181,6 +195,12 @@ func (m *Middleware) refuse(w http.ResponseWriter, err error) {
 	} else {
 		m.failed.do(func() { m.logger.Error("ratelimit: request refused", "error", err) })
 	}
+	fail(w, status)
+}
+
+// fail tells the client the status and no more; the next request may fare better.
+func fail(w http.ResponseWriter, status int) {
+	w.Header().Set("Cache-Control", "no-store")
 	http.Error(w, http.StatusText(status), status)
 }
 
@@ -193,17 +213,11 @@ func (m *Middleware) refuse(w http.ResponseWriter, err error) {
 // request must not pass then. One that [keyfunc.Required] refused has a
 // [keyfunc.StatusError].
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
-	d, err := m.decide(r, m.limiter.Take)
+	d, set, err := m.decide(r, m.metrics, m.limiter.Take)
 	if err == nil && len(d.Results) > 0 {
-		m.see(r, d)
+		m.see(r, set, d)
 	}
 	return d, err
-}
-
-func (m *Middleware) see(r *http.Request, d algorithms.Decision) {
-	if m.observe != nil {
-		m.observe(r, d)
-	}
 }
 
 // Peek returns what Take would, and charges nothing. If the limiter is no
@@ -213,78 +227,39 @@ func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
 	if !ok {
 		return algorithms.Decision{}, fmt.Errorf("middleware: peek: %T: %w", m.limiter, errors.ErrUnsupported)
 	}
-	return m.decide(r, counter.Peek)
+	d, _, err := m.decide(r, nil, counter.Peek)
+	return d, err
 }
 
-func (m *Middleware) decide(r *http.Request, ask func(context.Context, ...algorithms.Check) (algorithms.Decision, error)) (algorithms.Decision, error) {
-	checks, err := m.checks(r)
+// decide asks about what applies to a request, by the set of rules that it
+// returns, and counts in mt how it went, unless that is nil.
+func (m *Middleware) decide(r *http.Request, mt *metrics, ask func(context.Context, ...algorithms.Check) (algorithms.Decision, error)) (algorithms.Decision, *ruleset, error) {
+	set := m.rules.Load()
+	checks, begun, err := m.checks(r, set, mt)
 	if err != nil {
-		return algorithms.Decision{}, err
+		return algorithms.Decision{}, set, err
 	}
 	if len(checks) == 0 {
-		return algorithms.Decision{Allowed: true}, nil
+		return algorithms.Decision{Allowed: true}, set, nil
 	}
 	d, err := ask(r.Context(), checks...)
+	mt.decided(begun)
 	if err != nil {
-		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
+		if mt != nil {
+			set.failed(checks)
+		}
+		return algorithms.Decision{}, set, fmt.Errorf("middleware: %w", err)
 	}
-	return d, nil
-}
-
-// checks returns what applies to a request.
-func (m *Middleware) checks(r *http.Request) ([]algorithms.Check, error) {
-	t := targetOf(r)
-	for i := range m.except {
-		if m.except[i].matchExactly(&t) {
-			return nil, nil
-		}
-	}
-	set := m.rules.Load()
-	asked, watching := set.hints.watch(r, m)
-	var checks []algorithms.Check
-	for i := range set.rules {
-		rule := &set.rules[i]
-		if !rule.matches(&t) {
-			continue
-		}
-		key, err := rule.key(asked)
-		if watching {
-			r.Body = asked.Body // a key function may have read it
-			set.hints.looked(r, i, rule, key, err)
-		}
-		switch {
-		case err == nil, errors.Is(err, keyfunc.ErrNoKey):
-		case errors.Is(err, keyfunc.ErrSkip):
-			continue
-		default:
-			return nil, fmt.Errorf("middleware: rule %q: key: %w", rule.check.Rule, err)
-		}
-		if checks == nil {
-			checks = make([]algorithms.Check, 0, len(set.rules)-i)
-		}
-		check := rule.check
-		if err == nil {
-			check.Key = key
-		}
-		checks = append(checks, check)
-	}
-	if watching {
-		set.hints.done(set.rules, checks)
-	}
-	return checks, nil
+	return d, set, nil
 }
 
 // guard makes a limiter that can fail follow the rules' fail modes.
 func guard(l algorithms.Limiter, logger *slog.Logger) algorithms.Limiter {
-	for inner := l; ; {
+	for inner := range layers(l) {
 		switch inner.(type) {
 		case *algorithms.Memory, *failmode.Fallback:
 			return l
 		}
-		w, ok := inner.(interface{ Unwrap() algorithms.Limiter })
-		if !ok {
-			return &failmode.Fallback{Next: l, Logger: logger}
-		}
-		inner = w.Unwrap()
 	}
+	return &failmode.Fallback{Next: l, Logger: logger}
 }

@@ -368,7 +368,11 @@ func TestRedisServesThroughAnOutage(t *testing.T) {
 	}
 	check("before", map[string]string{"/open": "[204 204 204]", "/closed": "[204 204 204]", "/local": "[204 204 429]"})
 	srv.Stop(t)
-	check("during", map[string]string{"/open": "[204 204 204]", "/closed": "[503 503 503]", "/local": "[204 204 429]"})
+	// What this process has limited stays limited.
+	check("during", map[string]string{"/open": "[204 204 204]", "/closed": "[503 503 503]", "/local": "[429 429 429]"})
+	if down := limiter.Down(); len(down) != 1 || down[0] != srv.Addr {
+		t.Errorf("down: %q", down)
+	}
 	if w := serve(h, "GET /closed"); w.Header().Get("Retry-After") == "" {
 		t.Errorf("503 without Retry-After: %v", w.Header())
 	}

@@ -12,6 +12,7 @@ import (
 type queue struct {
 	most    int64
 	waiting atomic.Int64
+	metrics *metrics
 }
 
 // enter reports whether a request may wait: whether there is room for it, and
@@ -24,6 +25,7 @@ func (q *queue) enter(ctx context.Context, delay time.Duration) bool {
 		q.waiting.Add(-1)
 		return false
 	}
+	q.metrics.queued(delay)
 	return true
 }
 

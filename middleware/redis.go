@@ -11,10 +11,15 @@ import (
 )
 
 // Redis is the recommended limiter for many processes: it counts in Redis as
-// [algorithms.Redis] does, and while Redis is away each rule follows its fail
-// mode as [failmode.Fallback] does. It is an [algorithms.Counter].
+// [algorithms.Redis] does. A [failmode.Breaker] keeps requests away from a Redis
+// that cannot decide, and meanwhile each rule follows its fail mode as
+// [failmode.Fallback] says. It is an [algorithms.Counter].
+//
+// At first use it logs which of the client's options make an outage worse than
+// it has to be; [algorithms.FailFast] sets them right.
 //
 // The fields must not change after first use. Redis is safe for concurrent use.
+// Close ends the goroutines that it has while part of Redis is down.
 type Redis struct {
 	// Client sends the commands: any go-redis client; required. It stays the
 	// caller's to close.
@@ -29,17 +34,23 @@ type Redis struct {
 	Sharded bool
 
 	// Instances is how many processes share the limits: while Redis is away,
-	// each counts at its share. 0 means 1.
+	// each counts at its share. 0 means as many as a heartbeat in Redis last
+	// counted, 1 before the first.
 	Instances int
 
 	// Budget bounds a decision; 0 means 50 ms.
 	Budget time.Duration
 
-	// Logger hears of outages; nil means slog.Default().
+	// Logger hears of outages and of what could make them worse; nil means
+	// slog.Default().
 	Logger *slog.Logger
 
-	once  sync.Once
-	guard *failmode.Fallback
+	once    sync.Once
+	guard   *failmode.Fallback
+	breaker *failmode.Breaker
+	logger  *slog.Logger
+	looked  sync.Once
+	looking sync.WaitGroup
 }
 
 var _ algorithms.Counter = (*Redis)(nil)
@@ -47,9 +58,35 @@ var _ algorithms.Counter = (*Redis)(nil)
 func (r *Redis) ready() *failmode.Fallback {
 	r.once.Do(func() {
 		store := &algorithms.Redis{Client: r.Client, Namespace: r.Namespace, Sharded: r.Sharded, Budget: r.Budget}
-		r.guard = &failmode.Fallback{Next: store, Instances: r.Instances, Logger: r.Logger}
+		r.breaker = &failmode.Breaker{Next: store, Fast: max(r.Budget, 0) / 2, Logger: r.Logger}
+		r.guard = &failmode.Fallback{Next: r.breaker, Instances: r.Instances, Logger: r.Logger}
+		if r.logger = r.Logger; r.logger == nil {
+			r.logger = slog.Default()
+		}
+		if store.Validate() != nil {
+			return // New says what is wrong
+		}
+		if warned := store.Warnings(); len(warned) > 0 {
+			r.logger.Warn("ratelimit: options of the Redis client make outages worse; make them with algorithms.FailFast", "options", warned)
+		}
 	})
 	return r.guard
+}
+
+// lookAtServer warns of servers that forget, once, in the background: it is no
+// reason to keep a request waiting.
+func (r *Redis) lookAtServer(ctx context.Context) {
+	r.looked.Do(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		r.looking.Go(func() {
+			defer cancel()
+			store, _ := r.breaker.Next.(*algorithms.Redis)
+			warned, _ := store.ServerWarnings(ctx) // INFO may be forbidden, which is no fault
+			if len(warned) > 0 {
+				r.logger.Warn("ratelimit: Redis forgets whom it limits", "servers", warned)
+			}
+		})
+	})
 }
 
 // Validate reports everything that is wrong with the fields, or nil.
@@ -59,7 +96,9 @@ func (r *Redis) Validate() error {
 
 // Take implements [algorithms.Limiter]. Its only errors are about the checks.
 func (r *Redis) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	return r.ready().Take(ctx, checks...)
+	guard := r.ready()
+	r.lookAtServer(ctx)
+	return guard.Take(ctx, checks...)
 }
 
 // Peek implements [algorithms.Counter].
@@ -80,5 +119,18 @@ func (r *Redis) Reset(ctx context.Context, checks ...algorithms.Check) error {
 // Unwrap returns the limiter that guards the store.
 func (r *Redis) Unwrap() algorithms.Limiter { return r.ready() }
 
+// Down names what of Redis decisions are kept away from: its address, or ranges
+// of slots on a cluster; empty when all is well. Readiness must not depend on
+// it: the service is up, and its limits follow their modes.
+func (r *Redis) Down() []string {
+	r.ready()
+	return r.breaker.Down()
+}
+
 // Close ends what the limiter started. The client stays open.
-func (r *Redis) Close() error { return r.ready().Close() }
+func (r *Redis) Close() error {
+	guard := r.ready()
+	r.looked.Do(func() {}) // too late to begin
+	r.looking.Wait()
+	return guard.Close()
+}

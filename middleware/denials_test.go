@@ -1,0 +1,169 @@
+package middleware_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// logged returns a handler with the log that it writes, without times.
+func logged(t testing.TB, c ratelimit.Config) (*ratelimit.Middleware, *bytes.Buffer) {
+	t.Helper()
+	log := new(bytes.Buffer)
+	c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	return mustNew(t, c), log
+}
+
+// lines empties a log.
+func lines(log *bytes.Buffer) []string {
+	defer log.Reset()
+	return strings.FieldsFunc(log.String(), func(r rune) bool { return r == '\n' })
+}
+
+func TestDenialsAreLoggedInSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		login := perHour("login", 2, "POST /login")
+		login.Cost = 2
+		m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogKeys: true, Rules: []ratelimit.Rule{
+			login, {Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 6, Period: time.Hour, Algorithm: algorithms.FixedWindow}},
+		}})
+		h := m.Handler(ok)
+		want := func(want ...string) {
+			t.Helper()
+			if got := lines(log); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("logged\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		}
+		serve(h, "POST /login")
+		times(3, h, "GET /")
+		want() // nothing was denied
+		times(20, h, "POST /login")
+		want(`level=INFO msg="ratelimit: denied" rule=login key=192.0.2.1 algorithm=sliding_window source=memory retry_after=2h0m0s limit=2/1h cost=2 suppressed=0`)
+		time.Sleep(500 * time.Millisecond)
+		times(10, h, "POST /login")
+		want()
+		times(2, h, "GET /")
+		times(5, h, "GET /") // another rule has its own second
+		want(`level=INFO msg="ratelimit: denied" rule=per-ip key=192.0.2.1 algorithm=fixed_window source=memory retry_after=59m59.5s limit="6/1h fixed_window" cost=1 suppressed=0`)
+		time.Sleep(time.Minute)
+		want() // no timers
+		times(1, h, "GET /")
+		want(`level=INFO msg="ratelimit: denied" rule=per-ip key=192.0.2.1 algorithm=fixed_window source=memory retry_after=58m59.5s limit="6/1h fixed_window" cost=1 suppressed=4`)
+
+		// What was left out is remembered by the rule of the same name.
+		if err := m.SetRules([]ratelimit.Rule{login}); err != nil {
+			t.Fatal(err)
+		}
+		want(`level=INFO msg="ratelimit: rules replaced" rules=1 generation=2 added=[] removed=[per-ip] changed=[]`)
+		times(1, h, "POST /login")
+		want(`level=INFO msg="ratelimit: denied" rule=login key=192.0.2.1 algorithm=sliding_window source=memory retry_after=1h58m59.5s limit=2/1h cost=2 suppressed=29`)
+	})
+}
+
+func TestHowManyDenialsAreLogged(t *testing.T) {
+	for most, want := range map[int]int{-1: 0, 0: 2, 1: 2, 3: 6, 1 << 40: 14} {
+		synctest.Test(t, func(t *testing.T) {
+			m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogDenials: most, Rules: []ratelimit.Rule{perHour("r", 1)}})
+			h := m.Handler(ok)
+			times(8, h, "GET /")
+			time.Sleep(time.Second)
+			times(7, h, "GET /")
+			if got := len(lines(log)); got != want {
+				t.Errorf("LogDenials %d: %d lines, want %d", most, got, want)
+			}
+		})
+	}
+}
+
+func TestShadowDenialsSaySo(t *testing.T) {
+	m, log := logged(t, ratelimit.Config{
+		Limiter: &hook{check: func(c *algorithms.Check) { c.Shadow = true }},
+		Rules:   []ratelimit.Rule{perHour("r", 1)},
+	})
+	h := m.Handler(ok)
+	for range 2 {
+		if w := serve(h, "GET /"); w.Code != http.StatusNoContent {
+			t.Errorf("status %d", w.Code)
+		}
+	}
+	if got := lines(log); len(got) != 1 || !strings.HasSuffix(got[0], " suppressed=0 shadow=true") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestKeysAreHashedUnlessAskedFor(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	rules := []ratelimit.Rule{{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)}}
+	for _, inClear := range []bool{false, true} {
+		m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogDenials: 100, LogKeys: inClear, Rules: rules})
+		h := m.Handler(ok)
+		seen := make(map[string]string)
+		for user, most := range map[string]int{"alice": 4, "bob": 3, long: 5, "": 6} {
+			for range most + 1 {
+				if user == "" {
+					serve(h, "GET /")
+				} else {
+					serve(h, "GET /", "User", user)
+				}
+			}
+			for _, line := range lines(log) {
+				_, rest, _ := strings.Cut(line, " key=")
+				shown, _, _ := strings.Cut(rest, " ")
+				if before, again := seen[user]; again && before != shown {
+					t.Errorf("a key is %q, then %q", before, shown)
+				}
+				seen[user] = shown
+				if len(line) > 400 {
+					t.Errorf("a line of %d bytes", len(line))
+				}
+			}
+		}
+		if seen[""] != `""` || strings.Contains(seen["alice"], "alice") != inClear || seen["alice"] == seen["bob"] {
+			t.Errorf("LogKeys %t: %v", inClear, seen)
+		}
+		var top []string
+		for _, k := range m.TopDenied(10) {
+			top = append(top, fmt.Sprintf("%s %q %d±%d", k.Rule, k.Key, k.Count, k.Error))
+		}
+		var want []string
+		for i, user := range []string{"", long, "alice", "bob"} {
+			want = append(want, fmt.Sprintf("user %q %d±0", strings.Trim(seen[user], `"`), 6-i))
+		}
+		if fmt.Sprint(top) != fmt.Sprint(want) {
+			t.Errorf("TopDenied is\n%v, the log says\n%v", top, want)
+		}
+		if got := m.TopDenied(2); len(got) != 2 || got[0].Count != 6 || len(m.TopDenied(0)) != 0 || len(m.TopDenied(-1)) != 0 {
+			t.Errorf("the first two are %v", got)
+		}
+	}
+}
+
+func TestWhatChangedIsLogged(t *testing.T) {
+	m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
+		perHour("a", 1), perHour("b", 1, "GET /b"), perHour("c", 1), perHour("d", 1),
+	}})
+	if err := m.SetRules([]ratelimit.Rule{perHour("e", 1), perHour("d", 1), perHour("b", 1, "GET /b", "POST /b"), perHour("a", 2)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.SetRules(nil); err == nil {
+		t.Fatal("no rules are accepted")
+	}
+	want := `level=INFO msg="ratelimit: rules replaced" rules=4 generation=2 added=[e] removed=[c] changed="[b a]"`
+	if got := lines(log); len(got) != 1 || got[0] != want {
+		t.Errorf("logged\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+}

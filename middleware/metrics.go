@@ -1,0 +1,193 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+)
+
+// metrics are what all middlewares on one registry have in common: one
+// collector, which emits what they count and looks at the state of their
+// limiters only when it is scraped. Decisions touch nothing but atomics.
+//
+// Its methods do nothing on nil, for middlewares without a registry.
+type metrics struct {
+	start       time.Time
+	decision    *histogram
+	store       *histogram
+	queueDelay  *histogram
+	storeErrors [len(errorClasses)]atomic.Uint64
+
+	mu          sync.Mutex
+	series      map[seriesKey]*series
+	middlewares []*Middleware
+	limiters    state
+}
+
+// errorClasses are the values of the label class, there from the start.
+var errorClasses = [...]algorithms.ErrorClass{
+	algorithms.ClassUnreachable, algorithms.ClassBusy, algorithms.ClassUnavailable,
+	algorithms.ClassRefused, algorithms.ClassMisused, algorithms.ClassUnknown,
+}
+
+// register returns the metrics of a registry; nil without one. Middlewares that
+// share a registry share them.
+func register(r prometheus.Registerer) (*metrics, error) {
+	if r == nil {
+		return nil, nil
+	}
+	mt := &metrics{
+		start:      time.Now(),
+		decision:   newHistogram(latencies),
+		store:      newHistogram(latencies),
+		queueDelay: newHistogram(delays),
+		series:     make(map[seriesKey]*series),
+	}
+	err := r.Register(mt)
+	if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if shared, ok := taken.ExistingCollector.(*metrics); ok {
+			return shared, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("middleware: registerer: it has other metrics of the same names (wrap it by "+
+			"prometheus.WrapRegistererWithPrefix) or does not take ours: %w", err)
+	}
+	return mt, nil
+}
+
+// attach has the collector look at a middleware and at its limiter.
+func (mt *metrics) attach(m *Middleware) {
+	if mt == nil {
+		return
+	}
+	mt.mu.Lock()
+	defer mt.mu.Unlock()
+	mt.middlewares = append(mt.middlewares, m)
+	for _, breaker := range mt.limiters.add(m.limiter) {
+		breaker.Observe(mt.called)
+	}
+}
+
+// called is told of every call to a store.
+func (mt *metrics) called(took time.Duration, d algorithms.Decision, err error) {
+	mt.store.observe(took)
+	mt.storeError(err)
+	for i := range d.Results {
+		mt.storeError(d.Results[i].Err)
+	}
+}
+
+func (mt *metrics) storeError(err error) {
+	if err == nil || errors.Is(err, algorithms.ErrInvalidCheck) { // the caller's mistake
+		return
+	}
+	class := algorithms.ClassOf(err)
+	for i := range errorClasses {
+		if errorClasses[i] == class {
+			mt.storeErrors[i].Add(1)
+		}
+	}
+}
+
+// now is a reading of the monotonic clock, which costs half of time.Now.
+func (mt *metrics) now() time.Duration {
+	if mt == nil {
+		return 0
+	}
+	return time.Since(mt.start)
+}
+
+// decided is told of a decision that began at a reading of now.
+func (mt *metrics) decided(begun time.Duration) {
+	if mt != nil {
+		mt.decision.observe(mt.now() - begun)
+	}
+}
+
+// queued is told of a request that waits for its turn.
+func (mt *metrics) queued(delay time.Duration) {
+	if mt != nil {
+		mt.queueDelay.observe(delay)
+	}
+}
+
+// follow has the collector count the rules of a set. What was in force is
+// released only afterwards, so that a rule that stays keeps its counts.
+func (mt *metrics) follow(set *ruleset, limiter algorithms.Limiter) {
+	if mt == nil {
+		return
+	}
+	mt.mu.Lock()
+	defer mt.mu.Unlock()
+	expected := expectedOf(limiter)
+	for i := range set.rules {
+		c := &set.rules[i].check
+		key := seriesKey{c.Rule, algorithmName(c.Limit.Algorithm)}
+		s := mt.series[key]
+		if s == nil {
+			s = new(series)
+			mt.series[key] = s
+		}
+		s.users++
+		s.expect(expected, c)
+		set.watches[i].series = s
+	}
+}
+
+// release drops the series that no middleware has a rule of any more.
+func (mt *metrics) release(set *ruleset) {
+	if mt == nil || set == nil {
+		return
+	}
+	mt.mu.Lock()
+	defer mt.mu.Unlock()
+	for i := range set.rules {
+		c := &set.rules[i].check
+		key := seriesKey{c.Rule, algorithmName(c.Limit.Algorithm)}
+		if s := mt.series[key]; s != nil {
+			if s.users--; s.users == 0 {
+				delete(mt.series, key)
+			}
+		}
+	}
+}
+
+// A state is the parts of limiters that have something to show, each once,
+// however many middlewares share it.
+type state struct {
+	breakers  map[*failmode.Breaker]bool
+	fallbacks map[*failmode.Fallback]bool
+	memories  map[*algorithms.Memory]bool
+}
+
+// add looks through a limiter and returns the breakers that are new.
+func (s *state) add(limiter algorithms.Limiter) (fresh []*failmode.Breaker) {
+	if s.memories == nil {
+		s.breakers = make(map[*failmode.Breaker]bool)
+		s.fallbacks = make(map[*failmode.Fallback]bool)
+		s.memories = make(map[*algorithms.Memory]bool)
+	}
+	for l := range layers(limiter) {
+		switch l := l.(type) {
+		case *failmode.Breaker:
+			if !s.breakers[l] {
+				fresh = append(fresh, l)
+			}
+			s.breakers[l] = true
+		case *failmode.Fallback:
+			s.fallbacks[l] = true
+			s.memories[l.Memory()] = true
+		case *algorithms.Memory:
+			s.memories[l] = true
+		}
+	}
+	return fresh
+}

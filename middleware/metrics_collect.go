@@ -1,0 +1,139 @@
+package middleware
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The metrics; docs/metrics.md says what they mean.
+var (
+	descDecisions = desc("decisions_total", "Checks decided, by rule.", "rule", "algorithm", "outcome", "source")
+	descNearLimit = desc("near_limit_total", "Admitted checks that left a key with at least 80 % of its limit used.", "rule")
+
+	descDecisionDuration = desc("decision_duration_seconds", "Time to decide a request: its keys and the limiter.")
+	descStoreDuration    = desc("store_duration_seconds", "Time of a call to the store.")
+	descStoreErrors      = desc("store_errors_total", "Calls to the store and checks in them that failed, by class.", "class")
+
+	descBreakerOpen        = desc("breaker_open_shards", "Shards of the store that decisions are kept away from.")
+	descBreakerShards      = desc("breaker_shards", "Shards of the store.")
+	descBreakerTransitions = desc("breaker_transitions_total", "How often the circuit of a shard has opened or closed.", "to")
+
+	descInstances      = desc("instances", "Processes that share the limits.")
+	descLocalKeys      = desc("local_keys", "Keys with a count of their own in this process.")
+	descLocalEvictions = desc("local_evictions_total", "Unused keys that made room for others in this process.")
+	descLocalOverflow  = desc("local_overflow_total", "Checks decided in this process by a sketch, for want of room.")
+	descLocalSketches  = desc("local_sketches", "Sketches that count keys without room in this process.")
+
+	descQueueWaiting = desc("queue_waiting", "Requests that wait for their turn.")
+	descQueueDelay   = desc("queue_delay_seconds", "Time that requests were told to wait for their turn.")
+
+	descRules           = desc("rules", "Rules in force.")
+	descRulesGeneration = desc("rules_generation", "How often rules have been put in force.")
+	descRulesErrors     = desc("rules_errors_total", "Rules that SetRules refused.")
+
+	descs []*prometheus.Desc
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc("ratelimit_"+name, help, labels, nil)
+	descs = append(descs, d)
+	return d
+}
+
+// Describe implements [prometheus.Collector].
+func (mt *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range descs {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (mt *metrics) Collect(ch chan<- prometheus.Metric) {
+	mt.mu.Lock()
+	defer mt.mu.Unlock()
+	mt.collectRules(ch)
+	ch <- mt.decision.metric(descDecisionDuration)
+	ch <- mt.store.metric(descStoreDuration)
+	for i := range errorClasses {
+		counter(ch, descStoreErrors, mt.storeErrors[i].Load(), string(errorClasses[i]))
+	}
+	mt.limiters.collect(ch)
+
+	var waiting int64
+	var rules, generation int
+	var refused uint64
+	for _, m := range mt.middlewares {
+		set := m.rules.Load()
+		waiting += m.queue.waiting.Load()
+		rules += len(set.rules)
+		generation += set.generation
+		refused += m.refused.Load()
+	}
+	gauge(ch, descQueueWaiting, float64(waiting))
+	ch <- mt.queueDelay.metric(descQueueDelay)
+	gauge(ch, descRules, float64(rules))
+	gauge(ch, descRulesGeneration, float64(generation))
+	counter(ch, descRulesErrors, refused)
+}
+
+func (mt *metrics) collectRules(ch chan<- prometheus.Metric) {
+	near := make(map[string]uint64) // a rule may have two algorithms, in two middlewares
+	for key, s := range mt.series {
+		near[key.rule] += s.near.Load()
+		for o := range s.counts {
+			for from := range s.counts[o] {
+				if n := s.counts[o][from].Load(); n > 0 || s.expected[o][from] {
+					counter(ch, descDecisions, n, key.rule, key.algorithm, outcomeNames[o], originNames[from])
+				}
+			}
+		}
+	}
+	for rule, n := range near {
+		counter(ch, descNearLimit, n, rule)
+	}
+}
+
+func (s *state) collect(ch chan<- prometheus.Metric) {
+	var shards, open int
+	var opened int64
+	for b := range s.breakers {
+		for _, shard := range b.States() {
+			shards++
+			opened += shard.Opened
+			if shard.Open {
+				open++
+			}
+		}
+	}
+	gauge(ch, descBreakerShards, float64(shards))
+	gauge(ch, descBreakerOpen, float64(open))
+	counter(ch, descBreakerTransitions, uint64(opened), "open")
+	counter(ch, descBreakerTransitions, uint64(opened-int64(open)), "closed")
+
+	instances := 1 // this one; limiters that are shared by as many are not twice as many
+	for f := range s.fallbacks {
+		instances = max(instances, f.Processes())
+	}
+	gauge(ch, descInstances, float64(instances))
+
+	var keys, sketches int
+	var evicted, overflowed uint64
+	for m := range s.memories {
+		stats := m.Stats()
+		keys += stats.Keys
+		sketches += stats.Sketches
+		evicted += stats.Evicted
+		overflowed += stats.Overflowed
+	}
+	gauge(ch, descLocalKeys, float64(keys))
+	gauge(ch, descLocalSketches, float64(sketches))
+	counter(ch, descLocalEvictions, evicted)
+	counter(ch, descLocalOverflow, overflowed)
+}
+
+func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+}
+
+func counter(ch chan<- prometheus.Metric, d *prometheus.Desc, n uint64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}

@@ -1,0 +1,222 @@
+package middleware_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+func TestUsersAreNoSeries(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{MaxKeys: 1000}, Registerer: registry, LogDenials: -1, Rules: []ratelimit.Rule{
+		{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)},
+		{Name: "skips", Key: keyfunc.Optional(keyfunc.Header("None")), Limit: algorithms.PerHour(1)},
+	}})
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	take := func(user string) {
+		r.Header.Set("User", user)
+		if _, err := m.Take(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take("alice")
+	take("alice")
+	before := len(gather(t, registry))
+	for i := range 100_000 {
+		take(fmt.Sprint("user-", i))
+	}
+	if after := len(gather(t, registry)); after != before {
+		t.Errorf("%d series, then %d", before, after)
+	}
+	if top := m.TopDenied(1000); len(top) > 512 {
+		t.Errorf("%d keys are held", len(top))
+	}
+}
+
+func TestMiddlewaresOnOneRegistryAddUp(t *testing.T) {
+	for name, shared := range map[string]bool{"one limiter": true, "two limiters": false} {
+		t.Run(name, func(t *testing.T) {
+			registry, s := prometheus.NewRegistry(), new(store)
+			limiter := func() algorithms.Limiter { return &failmode.Fallback{Next: &failmode.Breaker{Next: s}, Instances: 4} }
+			one, two := limiter(), limiter()
+			if shared {
+				two = one
+			}
+			rules := []ratelimit.Rule{perHour("per-ip", 100)}
+			first := mustNew(t, ratelimit.Config{Limiter: one, Registerer: registry, Rules: rules}).Handler(ok)
+			second := mustNew(t, ratelimit.Config{Limiter: two, Registerer: registry, Rules: append(rules, perHour("more", 100))}).Handler(ok)
+			times(3, first, "GET /")
+			times(4, second, "GET /")
+			limiters := 2.0
+			if shared {
+				limiters = 1
+			}
+			wantSamples(t, registry, map[string]float64{
+				"decisions_total sliding_window allowed per-ip redis": 7, "decisions_total sliding_window allowed more redis": 4,
+				"rules": 3, "rules_generation": 2, "instances": 4,
+				"breaker_shards": 2 * limiters, "store_duration_seconds_count": 7, "decision_duration_seconds_count": 7,
+				"local_keys": 1 + limiters, // per-ip in each, more in one
+			})
+		})
+	}
+	t.Run("by labels", func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		for i, name := range []string{"a", "b"} {
+			h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 9)},
+				Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, registry)}).Handler(ok)
+			times(i+1, h, "GET /")
+		}
+		wantSamples(t, registry, map[string]float64{
+			"decisions_total sliding_window allowed r a memory": 1, "decisions_total sliding_window allowed r b memory": 2,
+		})
+	})
+}
+
+func TestReplacedRulesLeaveNoSeries(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	config := ratelimit.Config{Limiter: new(algorithms.Memory), Registerer: registry, Rules: []ratelimit.Rule{perHour("stays", 9), perHour("goes", 9)}}
+	m := mustNew(t, config)
+	h := m.Handler(ok)
+	times(3, h, "GET /")
+	bucket := perHour("new", 9)
+	bucket.Limit.Algorithm = algorithms.TokenBucket
+	if err := m.SetRules([]ratelimit.Rule{bucket, perHour("stays", 5)}); err != nil {
+		t.Fatal(err)
+	}
+	times(1, h, "GET /")
+	wantDecisions(t, registry, map[string]float64{"sliding_window allowed stays memory": 4, "token_bucket allowed new memory": 1})
+	if err := m.SetRules(nil); err == nil {
+		t.Fatal("no rules are accepted")
+	}
+	wantSamples(t, registry, map[string]float64{"rules": 2, "rules_generation": 2, "rules_errors_total": 1, "near_limit_total stays": 1})
+	for name := range gather(t, registry) {
+		if strings.Contains(name, "goes") {
+			t.Errorf("%s is still there", name)
+		}
+	}
+
+	// What another middleware has, stays.
+	config.Limiter = new(algorithms.Memory)
+	other := mustNew(t, config)
+	if err := m.SetRules([]ratelimit.Rule{perHour("goes", 9)}); err != nil {
+		t.Fatal(err)
+	}
+	times(1, other.Handler(ok), "GET /")
+	wantDecisions(t, registry, map[string]float64{"sliding_window allowed stays memory": 5, "sliding_window allowed goes memory": 1})
+	windows := perHour("goes", 9)
+	windows.Limit.Algorithm = algorithms.FixedWindow
+	if err := other.SetRules([]ratelimit.Rule{windows}); err != nil {
+		t.Fatal(err)
+	}
+	times(1, other.Handler(ok), "GET /")
+	wantDecisions(t, registry, map[string]float64{"sliding_window allowed goes memory": 1, "fixed_window allowed goes memory": 1})
+}
+
+func TestARegistryThatRefuses(t *testing.T) {
+	taken := prometheus.NewRegistry()
+	taken.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "ratelimit_rules", Help: "Another's."}))
+	for name, r := range map[string]prometheus.Registerer{
+		"a name that is taken":  taken,
+		"a label that is taken": prometheus.WrapRegistererWith(prometheus.Labels{"rule": "x"}, prometheus.NewRegistry()),
+	} {
+		_, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 1)}, Registerer: r})
+		if err == nil || !strings.HasPrefix(err.Error(), "middleware: registerer: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestMetricsAreCleanAndDocumented(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 1)}, Registerer: registry})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+	var exported []string
+	for _, f := range families {
+		exported = append(exported, f.GetName())
+	}
+	doc, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, match := range regexp.MustCompile("(?m)^\\| `(ratelimit_[a-z_]+)").FindAllSubmatch(doc, -1) {
+		documented = append(documented, string(match[1]))
+	}
+	slices.Sort(exported)
+	slices.Sort(documented)
+	if !slices.Equal(exported, documented) {
+		t.Errorf("exported:\n%s\ndocumented:\n%s", strings.Join(exported, "\n"), strings.Join(documented, "\n"))
+	}
+}
+
+func TestNothingIsLostWhileRulesChange(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Registerer: registry, LogDenials: -1, Rules: []ratelimit.Rule{perHour("stays", 100)}})
+	h := m.Handler(ok)
+	var requests, changes sync.WaitGroup
+	done := make(chan struct{})
+	for range 4 {
+		requests.Go(func() { times(500, h, "GET /") })
+	}
+	changes.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if err := m.SetRules([]ratelimit.Rule{perHour(fmt.Sprint("rule-", i%3), 1), perHour("stays", 100)}[1-i%2:]); err != nil {
+				t.Error(err)
+			}
+			gather(t, registry)
+			m.TopDenied(5)
+		}
+	})
+	requests.Wait()
+	close(done)
+	changes.Wait()
+	got := gather(t, registry)
+	if n := got["decisions_total sliding_window allowed stays memory"] + got["decisions_total sliding_window denied stays memory"]; n != 2000 {
+		t.Errorf("%v of 2000 requests are counted", n)
+	}
+	if n := got["decision_duration_seconds_count"]; n != 2000 {
+		t.Errorf("%v of 2000 requests are measured", n)
+	}
+}
+
+func TestRedisIsLookedThrough(t *testing.T) {
+	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "127.0.0.1:1"})) // nobody is there
+	t.Cleanup(func() { _ = client.Close() })
+	limiter := &ratelimit.Redis{Client: client, Namespace: "test", Instances: 5}
+	t.Cleanup(func() { _ = limiter.Close() })
+	registry := prometheus.NewRegistry()
+	m, _ := logged(t, ratelimit.Config{Limiter: limiter, Registerer: registry, Rules: []ratelimit.Rule{perHour("r", 100)}})
+	wantSamples(t, registry, map[string]float64{"decisions_total sliding_window allowed r redis": 0, "decisions_total sliding_window denied r fallback": 0})
+	times(3, m.Handler(ok), "GET /")
+	wantDecisions(t, registry, map[string]float64{"sliding_window allowed r fallback": 3})
+	wantSamples(t, registry, map[string]float64{
+		"store_errors_total unreachable": 3, "store_duration_seconds_count": 3, "breaker_shards": 1, "instances": 5, "local_keys": 1,
+	})
+}

@@ -1,0 +1,169 @@
+package middleware
+
+import (
+	"cmp"
+	"iter"
+	"sync/atomic"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+)
+
+// An outcome is what a check came to.
+type outcome int
+
+const (
+	outcomeAllowed outcome = iota
+	outcomeDenied
+	outcomeShadowDenied
+	outcomeSkipped
+	outcomeError
+	outcomes
+)
+
+var outcomeNames = [outcomes]string{"allowed", "denied", "shadow_denied", "skipped", "error"}
+
+// An origin is who decided: an [algorithms.Source] as a small number.
+type origin int
+
+const (
+	originNone origin = iota // nobody
+	originRedis
+	originMemory
+	originFallback
+	originFailOpen
+	originFailClosed
+	originOther // of a limiter that is not ours
+	origins
+)
+
+var originNames = [origins]string{
+	"none",
+	string(algorithms.SourceRedis), string(algorithms.SourceMemory), string(algorithms.SourceFallback),
+	string(algorithms.SourceFailOpen), string(algorithms.SourceFailClosed),
+	"other",
+}
+
+func originOf(s algorithms.Source) origin {
+	switch s {
+	case algorithms.SourceRedis:
+		return originRedis
+	case algorithms.SourceMemory:
+		return originMemory
+	case algorithms.SourceFallback:
+		return originFallback
+	case algorithms.SourceFailOpen:
+		return originFailOpen
+	case algorithms.SourceFailClosed:
+		return originFailClosed
+	case "":
+		return originNone
+	}
+	return originOther
+}
+
+type seriesKey struct{ rule, algorithm string }
+
+func algorithmName(a algorithms.Algorithm) string {
+	return string(cmp.Or(a, algorithms.SlidingWindow))
+}
+
+// A series is what is counted of a rule.
+type series struct {
+	counts [outcomes][origins]atomic.Uint64
+	near   atomic.Uint64
+
+	// Of the metrics' lock:
+	users    int                     // middlewares that have the rule
+	expected [outcomes][origins]bool // emitted while 0, so that rate() sees the first
+}
+
+// add does nothing on nil, for middlewares without a registry.
+func (s *series) add(o outcome, from origin) {
+	if s != nil {
+		s.counts[o][from].Add(1)
+	}
+}
+
+// count counts what a check of the rule came to. There is a series.
+func (w *watch) count(r *algorithms.Result, admitted bool) {
+	from, s := originOf(r.Source), w.series
+	switch {
+	case undecided(r):
+		s.counts[outcomeError][originNone].Add(1)
+	case r.Allowed:
+		s.counts[outcomeAllowed][from].Add(1)
+		if admitted && from != originFailOpen && w.near(r) {
+			s.near.Add(1)
+		}
+	case r.Check.Shadow:
+		s.counts[outcomeShadowDenied][from].Add(1)
+	default:
+		s.counts[outcomeDenied][from].Add(1)
+	}
+}
+
+// undecided reports whether nobody decided a check, not even its fail mode: then
+// Err says no more than why.
+func undecided(r *algorithms.Result) bool {
+	return r.Err != nil && r.Source != algorithms.SourceFailOpen && r.Source != algorithms.SourceFailClosed
+}
+
+// near reports whether at least 80 % of a key's limit is used.
+func (w *watch) near(r *algorithms.Result) bool {
+	quota := w.quota
+	if r.Check.Limit.Rate != w.limit.Rate || r.Check.Limit.Burst != w.limit.Burst {
+		quota = r.Check.Limit.Quota() // in a fallback, that of this process' share
+	}
+	return 5*r.Remaining <= quota
+}
+
+// expectedOf returns who may decide the checks of a limiter.
+func expectedOf(limiter algorithms.Limiter) (from [origins]bool) {
+	for l := range layers(limiter) {
+		switch l.(type) {
+		case *algorithms.Memory:
+			from[originMemory] = true
+		case *algorithms.Redis:
+			from[originRedis] = true
+		case *failmode.Fallback:
+			from[originFallback] = true
+		}
+	}
+	return from
+}
+
+// expect marks what the check of a rule may come to. The caller holds the
+// metrics' lock.
+func (s *series) expect(from [origins]bool, c *algorithms.Check) {
+	if from[originFallback] && c.Fail != failmode.Local {
+		from[originFallback] = false
+		from[originFailOpen] = c.Fail == failmode.Open
+		from[originFailClosed] = c.Fail == failmode.Closed
+	}
+	over := outcomeDenied
+	if c.Shadow {
+		over = outcomeShadowDenied
+	}
+	for o := range from {
+		if from[o] {
+			s.expected[outcomeAllowed][o] = s.expected[outcomeAllowed][o] || origin(o) != originFailClosed
+			s.expected[over][o] = s.expected[over][o] || origin(o) != originFailOpen
+		}
+	}
+	s.expected[outcomeSkipped][originNone] = true
+	s.expected[outcomeError][originNone] = true
+}
+
+// layers are a limiter and all that it wraps, from the outside in.
+func layers(l algorithms.Limiter) iter.Seq[algorithms.Limiter] {
+	return func(yield func(algorithms.Limiter) bool) {
+		for l != nil && yield(l) {
+			w, ok := l.(interface{ Unwrap() algorithms.Limiter })
+			if !ok {
+				return
+			}
+			l = w.Unwrap()
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// A ruleset is the rules in force, and what is noticed about them.
+type ruleset struct {
+	rules      []rule
+	watches    []watch // of the rules
+	hints      *hints
+	generation int // 1 for the first
+}
+
+// A watch is what is noticed about a rule; it goes over to the rule of the same
+// name when rules are replaced.
+type watch struct {
+	rule    string
+	limit   algorithms.Limit
+	quota   int64   // of the limit
+	series  *series // nil without a registry
+	denials *denialLog
+}
+
+// SetRules replaces the rules at once, for requests that come from now on, and
+// logs what changed. If it returns an error, which names every mistake, the old
+// rules stay; the error is the caller's to log. The rules are copied; the counts
+// of a rule that keeps its name, algorithm and period stay.
+func (m *Middleware) SetRules(rules []Rule) error {
+	compiled, err := compile(rules)
+	if err != nil {
+		m.refused.Add(1)
+		return err
+	}
+	m.logChanges(m.setRules(compiled))
+	return nil
+}
+
+// setRules returns what was in force, nil the first time, and what is now.
+func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
+	m.setting.Lock()
+	defer m.setting.Unlock()
+	old = m.rules.Load()
+	set = &ruleset{rules: rules, watches: make([]watch, len(rules)), hints: newHints(m.logger, len(rules)), generation: 1}
+	for i := range rules {
+		c := &rules[i].check
+		w := watch{rule: c.Rule, limit: c.Limit, quota: c.Limit.Quota(), denials: new(denialLog)}
+		if old != nil {
+			if at, ok := old.find(c.Rule, i); ok {
+				w.denials = old.watches[at].denials
+			}
+		}
+		set.watches[i] = w
+	}
+	if old != nil {
+		set.generation = old.generation + 1
+	}
+	m.metrics.follow(set, m.limiter)
+	m.rules.Store(set)
+	m.metrics.release(old)
+	return old, set
+}
+
+// logChanges says by name what rules there are since. A new Key alone is not
+// seen: functions do not compare.
+func (m *Middleware) logChanges(old, set *ruleset) {
+	var added, removed, changed []string
+	for i := range set.rules {
+		now := &set.rules[i]
+		if at, ok := old.find(now.check.Rule, i); !ok {
+			added = append(added, now.check.Rule)
+		} else if was := &old.rules[at]; was.check != now.check || !reflect.DeepEqual(was.patterns, now.patterns) {
+			changed = append(changed, now.check.Rule)
+		}
+	}
+	for i := range old.rules {
+		if _, ok := set.find(old.rules[i].check.Rule, i); !ok {
+			removed = append(removed, old.rules[i].check.Rule)
+		}
+	}
+	m.logger.Info("ratelimit: rules replaced", "rules", len(set.rules), "generation", set.generation,
+		"added", added, "removed", removed, "changed", changed)
+}
+
+// find returns the index of a rule, which is most likely at from or soon after.
+func (set *ruleset) find(name string, from int) (at int, ok bool) {
+	for i := from; i < len(set.watches); i++ {
+		if set.watches[i].rule == name {
+			return i, true
+		}
+	}
+	for i := range min(from, len(set.watches)) {
+		if set.watches[i].rule == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// see counts and logs what became of a request's checks. Its results are in the
+// rules' order, so that finding all their rules is one pass.
+func (m *Middleware) see(r *http.Request, set *ruleset, d algorithms.Decision) {
+	next := 0
+	for i := range d.Results {
+		res := &d.Results[i]
+		if res.Allowed && m.metrics == nil {
+			continue
+		}
+		at := next
+		if at >= len(set.watches) || set.watches[at].rule != res.Check.Rule { // to be quick: find is not inlined
+			var ok bool
+			if at, ok = set.find(res.Check.Rule, next); !ok {
+				continue // a limiter's own
+			}
+		}
+		next = at + 1
+		w := &set.watches[at]
+		if w.series != nil {
+			w.count(res, d.Allowed)
+		}
+		if !res.Allowed && !undecided(res) {
+			m.seeDenial(r.Context(), w, res)
+		}
+	}
+	if m.observe != nil {
+		m.observe(r, d)
+	}
+}
+
+func (m *Middleware) seeDenial(ctx context.Context, w *watch, r *algorithms.Result) {
+	now := time.Since(m.start)
+	if r.Source != algorithms.SourceFailClosed {
+		m.top.add(now, r.Check.Rule, r.Check.Key)
+	}
+	m.logDenial(ctx, w.denials, now, r)
+}
+
+// checks returns what of the set applies to a request, and when it began to look
+// for keys. What needs no limiter is counted in mt, unless that is nil.
+func (m *Middleware) checks(r *http.Request, set *ruleset, mt *metrics) (checks []algorithms.Check, begun time.Duration, err error) {
+	t := targetOf(r)
+	for i := range m.except {
+		if m.except[i].matchExactly(&t) {
+			return nil, 0, nil
+		}
+	}
+	asked, watching := set.hints.watch(r, m)
+	for i := range set.rules {
+		rule := &set.rules[i]
+		if !rule.matches(&t) {
+			continue
+		}
+		if begun == 0 {
+			begun = mt.now()
+		}
+		key, err := rule.key(asked)
+		if watching {
+			r.Body = asked.Body // a key function may have read it
+			set.hints.looked(r, i, rule, key, err)
+		}
+		switch {
+		case err == nil, errors.Is(err, keyfunc.ErrNoKey):
+		case errors.Is(err, keyfunc.ErrSkip):
+			if mt != nil {
+				set.watches[i].series.add(outcomeSkipped, originNone)
+			}
+			continue
+		default:
+			if mt != nil {
+				set.watches[i].series.add(outcomeError, originNone)
+			}
+			return nil, 0, fmt.Errorf("middleware: rule %q: key: %w", rule.check.Rule, err)
+		}
+		if checks == nil {
+			checks = make([]algorithms.Check, 0, len(set.rules)-i)
+		}
+		check := rule.check
+		if err == nil {
+			check.Key = key
+		}
+		checks = append(checks, check)
+	}
+	if watching {
+		set.hints.done(set.rules, checks)
+	}
+	return checks, begun, nil
+}
+
+// failed counts checks of a call that the limiter returned an error for.
+func (set *ruleset) failed(checks []algorithms.Check) {
+	next := 0
+	for i := range checks {
+		if at, ok := set.find(checks[i].Rule, next); ok {
+			set.watches[at].series.add(outcomeError, originNone)
+			next = at + 1
+		}
+	}
+}
