@@ -20,8 +20,10 @@ demo: ## Start the example server without Redis, send it real requests, show wha
 .PHONY: test
 test: ## Run all tests with the race detector.
 	@command -v redis-server >/dev/null || echo "no redis-server on the PATH: tests that need a real one are skipped"
+	@command -v prometheus >/dev/null || echo "no prometheus on the PATH: the alerts and the dashboard are not run"
 	@mkdir -p bin
 	CONFORMANCE_SUMMARY=$(CURDIR)/bin/conformance.txt go test -race ./...
+	cd examples/tracing && go test -race ./...
 	@cat bin/conformance.txt 2>/dev/null || true
 
 .PHONY: lint
@@ -29,10 +31,13 @@ lint: $(GOLANGCI_LINT) ## Check format, vet, golangci-lint, go fix and go mod ti
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	cd benchmarks && go vet ./...
+	cd examples/tracing && go vet ./...
 	$(GOLANGCI_LINT) run ./...
-	@fixes=$$(go fix -diff ./... && cd benchmarks && go fix -diff ./...) && test -z "$$fixes" || { echo "go fix would change:"; echo "$$fixes"; exit 1; }
+	cd examples/tracing && $(CURDIR)/$(GOLANGCI_LINT) run ./...
+	@fixes=$$(go fix -diff ./... && (cd benchmarks && go fix -diff ./...) && cd examples/tracing && go fix -diff ./...) && test -z "$$fixes" || { echo "go fix would change:"; echo "$$fixes"; exit 1; }
 	go mod tidy -diff
 	cd benchmarks && go mod tidy -diff
+	cd examples/tracing && go mod tidy -diff
 
 $(GOLANGCI_LINT):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
@@ -51,6 +56,10 @@ bench bench-peers:
 .PHONY: accuracy
 accuracy: ## Compare each algorithm with an exact log; write docs/algorithms.md's tables and pictures.
 	go test ./internal/accuracy -count 1 -v -update
+
+.PHONY: outages
+outages: ## Take Redis away in every way known, under load; write docs/operations.md's table (three minutes).
+	OUTAGES=all go test ./internal/outages -count 1 -v -timeout 15m -update
 
 .PHONY: mutate
 mutate: ## Change the steps one comparison at a time; list changes that no test notices (half an hour).

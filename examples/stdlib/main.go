@@ -20,9 +20,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
@@ -68,6 +69,8 @@ func rules(proxies keyfunc.Proxies) []ratelimit.Rule {
 func routes(limit *ratelimit.Middleware) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", respond(`{"status":"ok"}`))
+	// If the service is public, serve this on a listener that only Prometheus reaches.
+	mux.Handle("GET /metrics", promhttp.Handler())
 	mux.HandleFunc("GET /api/items", respond(`{"items":["apple","pear"]}`))
 	mux.HandleFunc("POST /auth/login", respond(`{"user":"alice"}`))
 	mux.HandleFunc("POST /auth/register", respond(`{"user":"alice"}`))
@@ -84,12 +87,16 @@ func respond(body string) http.HandlerFunc {
 
 func serve(c config) error {
 	limit, err := ratelimit.New(ratelimit.Config{
-		Limiter: c.limiter,
-		Rules:   rules(c.proxies),
-		Except:  []string{"GET /healthz"},
+		Limiter:    c.limiter,
+		Rules:      rules(c.proxies),
+		Except:     []string{"GET /healthz", "GET /metrics"},
+		Registerer: prometheus.DefaultRegisterer,
 	})
 	if err != nil {
 		return err
+	}
+	if closer, ok := c.limiter.(io.Closer); ok { // Redis may be watched in the background
+		defer func() { _ = closer.Close() }()
 	}
 	server := &http.Server{
 		Handler:     routes(limit),
@@ -150,9 +157,6 @@ func parse(args []string) (c config, err error) {
 }
 
 func newLimiter(store string) (algorithms.Limiter, error) {
-	// Fail fast and try once: requests must not wait long for Redis, nor be counted twice.
-	const soon = 100 * time.Millisecond
-	maint := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	logging.Disable() // the limiter says when Redis is away; go-redis would with every dial
 
 	switch addrs := strings.Split(store, ","); {
@@ -164,12 +168,7 @@ func newLimiter(store string) (algorithms.Limiter, error) {
 				return nil, fmt.Errorf("%q: %w", store, err)
 			}
 		}
-		client := redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: addrs, MaxRedirects: 1, ClusterStateReloadInterval: 5 * time.Second,
-			MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-			DialTimeout: soon, ReadTimeout: soon, WriteTimeout: soon, PoolTimeout: soon,
-			DisableIdentity: true, MaintNotificationsConfig: maint,
-		})
+		client := redis.NewClusterClient(algorithms.FailFast(&redis.ClusterOptions{Addrs: addrs}))
 		return &ratelimit.Redis{Client: client, Namespace: "example"}, nil
 	}
 	o, err := redis.ParseURL(store)
@@ -179,8 +178,5 @@ func newLimiter(store string) (algorithms.Limiter, error) {
 		}
 		return nil, fmt.Errorf("%q: %w", store, err)
 	}
-	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = soon, soon, soon, soon
-	o.DisableIdentity, o.MaintNotificationsConfig = true, maint
-	return &ratelimit.Redis{Client: redis.NewClient(o), Namespace: "example"}, nil
+	return &ratelimit.Redis{Client: redis.NewClient(algorithms.FailFast(o)), Namespace: "example"}, nil
 }
