@@ -19,8 +19,8 @@ import (
 //
 // All or nothing holds across both: a request that the fallback denies gets
 // back what Next charged for it, unless whether it did is unknown. Where Next is
-// a [Breaker], what that refuses is decided first, and if it denies the request
-// nothing is sent.
+// a [Breaker], or has a method Refuses as that has, what it refuses is decided
+// first, and if that denies the request nothing is sent.
 //
 // Local counting is warm: it has followed what Next admitted in mode [Local]
 // through this Fallback, and what was given back. So an outage frees nobody
@@ -49,9 +49,15 @@ type Fallback struct {
 
 	once   sync.Once
 	local  *algorithms.Memory
-	gate   *Breaker // Next, if it is one
+	gate   refuser // Next, if it is one
 	outage outage
 	pulse  pulse
+}
+
+// A refuser knows what it will not send: a [Breaker], or another circuit breaker
+// around a limiter.
+type refuser interface {
+	Refuses(c algorithms.Check) bool
 }
 
 func (f *Fallback) ready() {
@@ -63,7 +69,7 @@ func (f *Fallback) ready() {
 		if logger == nil {
 			logger = slog.Default()
 		}
-		f.gate, _ = f.Next.(*Breaker)
+		f.gate, _ = f.Next.(refuser)
 		if f.gate == nil {
 			f.outage.logger = logger
 		}
