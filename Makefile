@@ -60,6 +60,7 @@ accuracy: ## Compare each algorithm with an exact log; write docs/algorithms.md'
 .PHONY: outages
 outages: ## Take Redis away in every way known, under load; write docs/operations.md's table (three minutes).
 	OUTAGES=all go test ./internal/outages -count 1 -v -timeout 15m -update
+	OUTAGES=all go test ./algorithms -run TestAFloodHarmsNobody -count 1 -v
 
 .PHONY: mutate
 mutate: ## Change the steps one comparison at a time; list changes that no test notices (half an hour).

@@ -1,6 +1,8 @@
 // Package redistest starts real redis-server processes for tests: one server
-// ([Start]), one whose clock the test sets ([StartWithClock]), or a cluster of
-// three masters and three replicas ([StartCluster]).
+// ([Start]), one whose clock the test sets ([StartWithClock]), a cluster of
+// three masters and three replicas ([StartCluster]), or a master and a replica
+// watched by three sentinels ([StartSentinel]). [StartProxy] puts a network
+// that misbehaves in front of a server.
 //
 //	srv := redistest.Start(t)
 //	rdb := srv.Client(t)

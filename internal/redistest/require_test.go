@@ -60,6 +60,7 @@ func TestMissingPrograms(t *testing.T) {
 	}{
 		"Start":          {t.TempDir(), noServer, func(tb testing.TB) { Start(tb) }},
 		"StartCluster":   {t.TempDir(), noServer, func(tb testing.TB) { StartCluster(tb) }},
+		"StartSentinel":  {t.TempDir(), noServer, func(tb testing.TB) { StartSentinel(tb) }},
 		"StartWithClock": {withServer, noGCC, func(tb testing.TB) { StartWithClock(tb) }},
 	}
 	for name, tt := range starts {

@@ -52,28 +52,40 @@ func start(tb testing.TB, dir string, nextPort func() (int, error), env, args []
 
 	var err error
 	outside(func() {
-		// Between choosing a port and listening on it anybody may take it.
-		for range 10 {
-			var port int
-			if port, err = nextPort(); err != nil {
-				return
-			}
-			s.Addr = loopback(port)
-			s.args = slices.Concat([]string{
+		err = s.onSomePort(nextPort, func(port int) ([]string, error) {
+			return slices.Concat([]string{
 				"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
 				"--save", "", "--appendonly", "no", "--rdb-del-sync-files", "yes",
 				"--daemonize", "no", "--enable-debug-command", "yes",
-			}, args)
-			if err = s.launch(); err == nil || !s.portWasTaken() {
-				return
-			}
-			_ = os.Remove(s.log) // or the next try would be blamed for this one
-		}
+			}, args), nil
+		})
 	})
 	if err != nil {
 		tb.Fatalf("redistest: start redis-server: %v\n%s", err, s.Log())
 	}
 	return s
+}
+
+// onSomePort launches the server on a port that turns out to be free. args
+// makes its command line.
+func (s *Server) onSomePort(nextPort func() (int, error), args func(port int) ([]string, error)) error {
+	var err error
+	// Between choosing a port and listening on it anybody may take it.
+	for range 10 {
+		var port int
+		if port, err = nextPort(); err != nil {
+			return err
+		}
+		s.Addr = loopback(port)
+		if s.args, err = args(port); err != nil {
+			return err
+		}
+		if err = s.launch(); err == nil || !s.portWasTaken() {
+			return err
+		}
+		_ = os.Remove(s.log) // or the next try would be blamed for this one
+	}
+	return err
 }
 
 // launch starts the process and waits until it answers. The caller holds s.mu

@@ -1,0 +1,143 @@
+package outages
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// A promise is what the users of a limiter may expect of an outage, beside what
+// always holds: see check.
+type promise struct {
+	row     row                      // its place and name in the table
+	servers []*redistest.Server      // which count; none of them executes a decision twice
+	waits   int                      // so many requests may take longer than grace
+	back    time.Duration            // so soon after the outage Redis decides everything
+	forgets int                      // so often Redis loses its counts
+	opens   int                      // so often the limiter may say that something is down
+	loses   int                      // so many units Redis may forget, as a failover does that comes before they are replicated
+	alone   int                      // so many requests may be decided without Redis while there is no outage
+	spared  func(client string) bool // clients that the outage does not concern; nil means none
+}
+
+// strays is how many requests may take longer than grace where none should: few
+// enough that waiting for a server that does not answer is noticed.
+func (r *run) strays() int { return len(r.records) / 50 }
+
+// underWay is how many requests begin before the first fails, which takes the
+// budget, and the limiter has noticed: they may wait.
+func (r *run) underWay() int { return int((budget+20*time.Millisecond).Seconds()*float64(r.rate)) + 5 }
+
+// A summary is a row of the table.
+type summary struct {
+	requests, answered, alone    int           // alone: decided without Redis
+	slowest                      time.Duration // less what the machine was late
+	wronglyAdmitted, wronglyDeny int
+	forgotten                    int // units that Redis had counted
+	recovered                    time.Duration
+}
+
+// A problem is something that was not kept, how often, and the first of it.
+type problem struct {
+	what  string
+	times int
+	first string
+}
+
+// A verdict is what became of a load, by the problems that were found.
+type verdict struct {
+	summary summary
+	broken  []*problem // not kept, whatever the machine did
+	timely  []*problem // not kept in time, which a busy machine may be to blame for
+}
+
+func add(to *[]*problem, what string, example any) {
+	for _, p := range *to {
+		if p.what == what {
+			p.times++
+			return
+		}
+	}
+	*to = append(*to, &problem{what, 1, fmt.Sprintf("%+v", example)})
+}
+
+func (v *verdict) add(what string, example any)  { add(&v.broken, what, example) }
+func (v *verdict) late(what string, example any) { add(&v.timely, what, example) }
+
+// check wants every request treated as the fail mode of its route says, and
+// what a promise says.
+func (r *run) check(p promise) summary {
+	r.t.Helper()
+	v := r.judge(p)
+	for _, p := range v.broken {
+		r.t.Errorf("%s: %d times, first: %s", p.what, p.times, p.first)
+	}
+	r.t.Logf("%+v; %d calls, %d probes; errors %v; the machine was up to %v late",
+		v.summary, r.wire.sent, r.wire.probes, r.wire.errors, r.machine.late(0, r.length))
+	p.row.write(v.summary, r.away.Load())
+	for _, p := range v.timely {
+		if r.busy() {
+			r.t.Logf("%s: %d times, first: %s", p.what, p.times, p.first)
+		} else {
+			r.t.Errorf("%s: %d times, first: %s", p.what, p.times, p.first)
+		}
+	}
+	if len(v.timely) > 0 && r.busy() {
+		r.tooBusy()
+	}
+	return v.summary
+}
+
+// tooBusy gives up where the machine does not let anything be said about times.
+func (r *run) tooBusy() {
+	r.t.Helper()
+	const text = "the machine was up to %v late, so nothing can be said about times; try again when it is not busy"
+	if all {
+		r.t.Fatalf(text, r.machine.late(0, r.length))
+	}
+	r.t.Skipf(text, r.machine.late(0, r.length))
+}
+
+// judge finds what was not kept.
+func (r *run) judge(p promise) *verdict {
+	r.t.Helper()
+	r.end()
+	v := new(verdict)
+	r.checkTimes(v, p)
+	r.checkOpened(v, p)
+	r.checkModes(v)
+	r.checkTotals(v, p)
+	r.checkCounts(v, p)
+	return v
+}
+
+// checkModes is about what each request was answered.
+func (r *run) checkModes(v *verdict) {
+	for i := range r.records {
+		rec := &r.records[i]
+		on, each := rec.on(), len(rec.results) == 2
+		switch {
+		case rec.status != http.StatusOK && rec.status != http.StatusTooManyRequests && rec.status != http.StatusServiceUnavailable:
+			v.add("neither passed nor denied", rec)
+		case !each:
+			v.add("not decided by both of its rules", rec)
+		case rec.route == "open" && rec.status != http.StatusOK:
+			v.add("fail open denied", rec)
+		case rec.route == "closed" && rec.status == http.StatusOK && (on.Source != algorithms.SourceRedis || on.Charged != 1):
+			v.add("fail closed admitted what was not counted", rec)
+			v.summary.wronglyAdmitted++
+		case rec.route == "closed" && on.Source == algorithms.SourceFailClosed && rec.status != http.StatusServiceUnavailable:
+			v.add("fail closed denied with another status than 503", rec)
+		case rec.route == "local" && on.Source != algorithms.SourceRedis && on.Source != algorithms.SourceFallback:
+			v.add("local did not count", rec)
+		}
+		uncountable := rec.route == "closed" && on.Source == algorithms.SourceFailClosed
+		if regular := rec.client != abuser && rec.client != newcomer; regular && rec.status != http.StatusOK && !uncountable {
+			v.add("denied below its limits", rec)
+			v.summary.wronglyDeny++
+		}
+	}
+}

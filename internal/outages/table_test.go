@@ -1,0 +1,106 @@
+package outages
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the table of outages into docs/operations.md")
+
+const document = "../../docs/operations.md"
+
+// budget is the limiter's: the default one, or a roomy one where other tests
+// run at the same time.
+var budget = map[bool]time.Duration{false: 100 * time.Millisecond, true: 50 * time.Millisecond}[all]
+
+// onlyAll skips what is not in the selection.
+func onlyAll(t *testing.T) {
+	t.Helper()
+	if !all {
+		t.Skip("not in the selection; OUTAGES=all runs it")
+	}
+}
+
+// selection is the first n of some scenarios, or all.
+func selection[S any](scenarios []S, n int) []S {
+	if all {
+		return scenarios
+	}
+	return scenarios[:n]
+}
+
+// A row is what an outage is called in the table, and its place there.
+type row struct {
+	place int
+	name  string
+}
+
+// A line is a row with what was measured.
+type line struct {
+	row
+	text string
+}
+
+var table []line
+
+// write fills the row.
+func (r row) write(s summary, outage bool) {
+	recovered := "–"
+	if outage {
+		recovered = fmt.Sprint(max(s.recovered, 0).Round(time.Millisecond))
+	}
+	slowest := "–"
+	if s.slowest >= 0 {
+		slowest = fmt.Sprint(s.slowest.Round(time.Millisecond))
+	}
+	table = append(table, line{r, fmt.Sprintf("| %s | %d | %d | %d | %s | %d | %d | %d | %s |",
+		r.name, s.requests, s.answered, s.alone, slowest, s.wronglyAdmitted, s.wronglyDeny, s.forgotten, recovered)})
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if *update && all && code == 0 {
+		if err := writeTable(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// place is where the document shows the table.
+var place = regexp.MustCompile(`(?s)<!-- outages -->.*?<!-- / -->`)
+
+func writeTable() error {
+	text, err := os.ReadFile(document)
+	if os.IsNotExist(err) {
+		text, err = []byte("# Operations\n\n<!-- outages --><!-- / -->\n"), nil
+	}
+	if err != nil {
+		return err
+	}
+	if !place.Match(text) {
+		return fmt.Errorf("%s: no place <!-- outages --><!-- / --> for the table", document)
+	}
+	lines := []string{
+		"*Without Redis*: decided by the rule's mode alone. *Slowest*: less what the machine itself was late. *Units forgotten*: Redis had",
+		"counted them and lost them with the server.",
+		"",
+		"| outage | requests | answered | without Redis | slowest | wrongly admitted | wrongly denied | units forgotten | Redis decides again after |",
+		"|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+	}
+	slices.SortStableFunc(table, func(a, b line) int { return cmp.Compare(a.place, b.place) })
+	for _, l := range table {
+		lines = append(lines, l.text)
+	}
+	text = place.ReplaceAllLiteral(text, []byte("<!-- outages -->\n\n"+strings.Join(lines, "\n")+"\n\n<!-- / -->"))
+	return os.WriteFile(document, text, 0o644)
+}

@@ -1,0 +1,119 @@
+package outages
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// Limiters that are wrong in one way each are found out by one outage.
+func TestWrongLimiters(t *testing.T) {
+	store := func(c *redis.Client) *algorithms.Redis {
+		return &algorithms.Redis{Client: c, Namespace: namespace, Budget: budget}
+	}
+	for _, wrong := range []struct {
+		name, found string
+		limiter     func(t *testing.T, c *redis.Client) algorithms.Limiter
+	}{
+		{"every request waits", "so many requests took longer than 10ms", func(_ *testing.T, c *redis.Client) algorithms.Limiter {
+			return &failmode.Fallback{Next: store(c), Instances: instances, Logger: silent}
+		}},
+		{"the budget is too long", "took longer than the budget", func(_ *testing.T, c *redis.Client) algorithms.Limiter {
+			s := store(c)
+			s.Budget *= 4
+			return &failmode.Fallback{Next: s, Instances: instances, Logger: silent}
+		}},
+		{"the share is the limit", "admitted more than a limit and a share", func(_ *testing.T, c *redis.Client) algorithms.Limiter {
+			return &failmode.Fallback{Next: store(c), Logger: silent}
+		}},
+		{"the outage starts afresh", "admitted without Redis what had used up its limit", func(_ *testing.T, c *redis.Client) algorithms.Limiter {
+			return cold{store(c), &failmode.Fallback{Next: away{}, Instances: instances, Logger: silent}}
+		}},
+		{"what nobody counts passes", "fail closed admitted what was not counted", func(_ *testing.T, c *redis.Client) algorithms.Limiter {
+			return lenient{&failmode.Fallback{Next: store(c), Instances: instances, Logger: silent}}
+		}},
+		{"decisions are sent twice", "counted more than was admitted", func(t *testing.T, c *redis.Client) algorithms.Limiter {
+			once := &ratelimit.Redis{Client: c, Namespace: namespace, Instances: instances, Budget: budget, Logger: silent}
+			t.Cleanup(func() { once.Close() })
+			return twice{once}
+		}},
+	} {
+		t.Run(wrong.name, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t)
+			client := failFast(t, srv.Addr)
+			r := load{client: client, limiter: wrong.limiter(t, client), rate: 1000, length: 1500 * time.Millisecond}.start(t)
+			r.at(250 * time.Millisecond)
+			r.outage(func() { srv.Pause(t) })
+			r.at(1250 * time.Millisecond)
+			r.back(func() { srv.Resume(t) })
+			v := r.judge(promise{servers: []*redistest.Server{srv}, waits: r.underWay(), back: soon})
+			var found []string
+			for _, p := range slices.Concat(v.broken, v.timely) {
+				found = append(found, p.what)
+			}
+			if all := strings.Join(found, "\n"); !strings.Contains(all, wrong.found) {
+				if r.busy() {
+					r.tooBusy()
+				}
+				t.Errorf("found %q, want %q", found, wrong.found)
+			}
+		})
+	}
+}
+
+// away is a store that never answers.
+type away struct{}
+
+func (away) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	return algorithms.Decision{}, algorithms.ErrBudget
+}
+
+// cold asks its fallback only when the store is away, so that the fallback knows
+// nobody.
+type cold struct {
+	*algorithms.Redis
+	fallback *failmode.Fallback
+}
+
+func (c cold) Unwrap() algorithms.Limiter { return c.fallback }
+
+func (c cold) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d, err := c.Redis.Take(ctx, checks...)
+	if err != nil {
+		return c.fallback.Take(ctx, checks...)
+	}
+	return d, nil
+}
+
+// lenient admits whatever was not decided.
+type lenient struct{ *failmode.Fallback }
+
+func (l lenient) Unwrap() algorithms.Limiter { return l.Fallback }
+
+func (l lenient) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d, err := l.Fallback.Take(ctx, checks...)
+	for i := range d.Results {
+		if d.Results[i].Err != nil {
+			d.Allowed = true
+		}
+	}
+	return d, err
+}
+
+// twice asks again, as a client does that repeats what timed out.
+type twice struct{ *ratelimit.Redis }
+
+func (w twice) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	_, _ = w.Redis.Take(ctx, checks...)
+	return w.Redis.Take(ctx, checks...)
+}
