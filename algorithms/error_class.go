@@ -56,8 +56,12 @@ func ClassOf(err error) ErrorClass {
 
 // classOfAnswer is about what Redis says after "-".
 func classOfAnswer(err redis.Error) ErrorClass {
-	// An error that a command inside a script met may be wrapped in another.
 	text := strings.TrimPrefix(err.Error(), "ERR ")
+	if strings.HasPrefix(text, "Error running script") { // up to Redis 6.2: what a command in it met comes last
+		if i := strings.LastIndex(text, ": -"); i >= 0 {
+			text = text[i+len(": -"):]
+		}
+	}
 	for _, prefix := range []string{
 		"NOAUTH", "WRONGPASS", "NOPERM",
 		"AUTH ",                           // called without any password configured for the default user

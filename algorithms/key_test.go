@@ -65,16 +65,3 @@ func TestNamespaces(t *testing.T) {
 		}
 	}
 }
-
-// The slots and shards that probes and breakers go by are Redis Cluster's.
-func TestCRC16(t *testing.T) {
-	// The check value that the Redis Cluster specification gives.
-	if got := crc16([]byte("123456789")); got != 0x31C3 {
-		t.Errorf("got %#x", got)
-	}
-	for shard, key := range probeKeys() {
-		if got := int(crc16([]byte(key))%16384) / slotsPerShard; got != shard {
-			t.Errorf("%q is in shard %d, want %d", key, got, shard)
-		}
-	}
-}

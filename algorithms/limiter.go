@@ -89,6 +89,7 @@ type Result struct {
 	Err        error         // why this check could not be decided; nil where it was
 
 	fraction int64 // leaky_bucket: of the µs At+Delay, over Rate: exactly when the slot begins
+	followed int64 // units that Memory.Follow charged for it elsewhere
 }
 
 // denies reports whether the result denies its request.

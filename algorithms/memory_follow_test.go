@@ -19,6 +19,8 @@ func peekOne(t *testing.T, m *Memory, check Check) Result {
 	return d.Results[0]
 }
 
+func asItIs(r *Result) (Check, bool) { return r.Check, true }
+
 // One that follows every decision answers as the one that made them.
 func TestFollowCountsWhatTakeCounted(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, l Limit) {
@@ -35,7 +37,7 @@ func TestFollowCountsWhatTakeCounted(t *testing.T) {
 				if !d.Allowed {
 					denied++
 				}
-				here.Follow(d.Results...)
+				here.Follow(d.Results, asItIs)
 				if got, want := peekOne(t, &here, check), peekOne(t, &there, check); got != want {
 					t.Fatalf("after %+v\n got %+v\nwant %+v", d.Results[0], got, want)
 				}
@@ -71,7 +73,7 @@ func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
 			} {
 				var m Memory
 				check := Check{Rule: "r", Key: "k", Limit: l}
-				m.Follow(Result{Check: check, Charged: c.charged, Remaining: c.remaining})
+				m.Follow([]Result{{Check: check, Charged: c.charged, Remaining: c.remaining, At: time.Now()}}, asItIs)
 				got := peekOne(t, &m, check)
 				if got.Remaining != c.want || got.RetryAfter > l.Period+time.Microsecond && l.Algorithm != SlidingWindow {
 					t.Errorf("charged %d, left %d there: %+v, want %d left", c.charged, c.remaining, got, c.want)
@@ -80,7 +82,7 @@ func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
 					t.Errorf("charged %d, left %d there: %d keys", c.charged, c.remaining, keys)
 				}
 				// Less is left already.
-				m.Follow(Result{Check: check, Remaining: quota})
+				m.Follow([]Result{{Check: check, Remaining: quota, At: time.Now()}}, asItIs)
 				if got := peekOne(t, &m, check).Remaining; got != c.want {
 					t.Errorf("left %d, then more there: %d", c.want, got)
 				}
@@ -91,21 +93,22 @@ func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
 
 func TestFollowPassesOverWhatItCannotCount(t *testing.T) {
 	var m Memory
-	m.Follow()
-	m.Follow(
-		Result{Check: Check{Rule: "r", Limit: PerDay(5)}, Charged: 1, Err: errors.New("away")},
-		Result{Check: Check{Rule: "r", Limit: Limit{Rate: -1}}, Charged: 1},
-		Result{Check: Check{Rule: "r", Limit: Limit{Rate: 1, Period: time.Hour, Algorithm: "none"}}, Charged: 1},
-		Result{Check: Check{Rule: "r", Limit: PerDay(5), Cost: -1}, Charged: 1},
-		Result{},
-	)
+	m.Follow(nil, asItIs)
+	m.Follow([]Result{
+		{Check: Check{Rule: "r", Limit: PerDay(5)}, Charged: 1, Err: errors.New("away")},
+		{Check: Check{Rule: "r", Limit: Limit{Rate: -1}}, Charged: 1},
+		{Check: Check{Rule: "r", Limit: Limit{Rate: 1, Period: time.Hour, Algorithm: "none"}}, Charged: 1},
+		{Check: Check{Rule: "r", Limit: PerDay(5), Cost: -1}, Charged: 1},
+		{},
+	}, asItIs)
+	m.Follow([]Result{{Check: Check{Rule: "r", Limit: PerDay(5)}, Charged: 1}}, func(*Result) (Check, bool) { return Check{}, false })
 	if s := m.Stats(); s != (MemoryStats{}) {
 		t.Errorf("%+v", s)
 	}
 }
 
 // What the other store gave back can be given back here.
-func TestSettleTakesBackWhatFollowCounted(t *testing.T) {
+func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, l Limit) {
 		synctest.Test(t, func(t *testing.T) {
 			var there, here Memory
@@ -116,22 +119,93 @@ func TestSettleTakesBackWhatFollowCounted(t *testing.T) {
 					t.Fatal(err)
 				}
 				before := peekOne(t, &here, check)
-				here.Follow(d.Results...)
+				here.Follow(d.Results, asItIs)
 				after := peekOne(t, &here, check)
 				if after.Remaining != before.Remaining-2 {
 					t.Errorf("followed: %d left of %d", after.Remaining, before.Remaining)
 				}
-				charged := d.Results[0]
-				charged.Source = SourceMemory
-				if err := here.Settle(t.Context(), 0, charged); err != nil {
-					t.Fatal(err)
-				}
+				here.Unfollow(0, d.Results, asItIs)
 				if got := peekOne(t, &here, check); got != before {
 					t.Errorf("taken back:\n got %+v\nwant %+v", got, before)
 				}
-				here.Follow(d.Results...)
+				here.Follow(d.Results, asItIs)
 			}
 		})
+	})
+}
+
+// What Follow found no room for was not charged, and is not given back.
+func TestUnfollowFreesNothingElse(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, l Limit) {
+		synctest.Test(t, func(t *testing.T) {
+			var here Memory
+			check := Check{Rule: "r", Key: "k", Limit: l}
+			for range l.Quota() - 1 {
+				if _, err := here.Take(t.Context(), check); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var there Memory
+			check.Cost = 3
+			d, err := there.Take(t.Context(), check)
+			if err != nil || !d.Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			here.Follow(d.Results, asItIs)
+			if got := peekOne(t, &here, check).Remaining; got != 0 {
+				t.Errorf("%d left, want 0", got)
+			}
+			here.Unfollow(2, d.Results, asItIs) // it costs 1 less than it did
+			if got := peekOne(t, &here, check).Remaining; got > 1 {
+				t.Errorf("%d left after one was given back", got)
+			}
+			here.Unfollow(0, d.Results, func(*Result) (Check, bool) { return Check{}, false })
+			if got := peekOne(t, &here, check).Remaining; got > 1 {
+				t.Errorf("%d left: what is not followed was given back", got)
+			}
+		})
+	})
+}
+
+// A process that has just started follows what others used long ago: those
+// units must not seem to have been used just now.
+func TestFollowOfASlidingWindowForgetsWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var there, here Memory
+		check := Check{Rule: "r", Key: "k", Limit: PerMinute(100)}
+		time.Sleep(time.Minute - time.Duration(time.Now().UnixNano()%int64(time.Minute))) // a window begins
+		for range 100 {
+			if _, err := there.Take(t.Context(), check); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(65 * time.Second) // of the last window 55 s are in view
+		d, err := there.Take(t.Context(), check)
+		if err != nil || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		here.Follow(d.Results, asItIs)
+		for range 12 {
+			t0, t1 := peekOne(t, &there, check).Remaining, peekOne(t, &here, check).Remaining
+			if t1 > t0 || t1 < t0-2 {
+				t.Errorf("%d left here, %d there", t1, t0)
+			}
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+// By a clock in another window, what is left says nothing.
+func TestFollowAcrossAWindowsBorder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		day := Limit{Rate: 100, Period: 24 * time.Hour, Algorithm: FixedWindow}
+		check := Check{Rule: "r", Key: "k", Limit: day}
+		time.Sleep(24*time.Hour - time.Duration(time.Now().UnixNano()%int64(24*time.Hour))) // midnight
+		var here Memory
+		here.Follow([]Result{{Check: check, Allowed: true, Charged: 1, At: time.Now().Add(-10 * time.Millisecond)}}, asItIs)
+		if got := peekOne(t, &here, check).Remaining; got != 99 {
+			t.Errorf("%d left of the new day, want 99", got)
+		}
 	})
 }
 
@@ -141,7 +215,7 @@ func TestFollowCountsKeysWithoutRoom(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := Memory{MaxKeys: 1}
 			for i := range 1000 {
-				m.Follow(Result{Check: Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: 1})
+				m.Follow([]Result{{Check: Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: 1, At: time.Now()}}, asItIs)
 			}
 			for i := range 1000 {
 				if r := peekOne(t, &m, Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}); r.Remaining > 1 {
@@ -165,8 +239,8 @@ func TestFollowDoesNotAllocate(t *testing.T) {
 		}
 		results = append(results, Result{Check: Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: l.Rate})
 	}
-	m.Follow(results...)
-	if n := testing.AllocsPerRun(1000, func() { m.Follow(results...) }); n != 0 {
+	m.Follow(results, asItIs)
+	if n := testing.AllocsPerRun(1000, func() { m.Follow(results, asItIs) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if r := peekOne(t, &m, results[0].Check); r.Remaining != 1_000_000-1002 {
@@ -177,12 +251,12 @@ func TestFollowDoesNotAllocate(t *testing.T) {
 func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
 	m := Memory{MaxKeys: 640}
 	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 100_000, Period: 1000 * time.Hour, Algorithm: FixedWindow}}
-	m.Follow(Result{Check: check, Charged: 1, Remaining: 100_000}) // has an entry from now on
+	m.Follow([]Result{{Check: check, Charged: 1, Remaining: 100_000}}, asItIs) // has an entry from now on
 	var wg sync.WaitGroup
 	for n := range 8 {
 		wg.Go(func() {
 			for i := range 300 {
-				m.Follow(Result{Check: check, Charged: 1, Remaining: 100_000})
+				m.Follow([]Result{{Check: check, Charged: 1, Remaining: 100_000}}, asItIs)
 				other := check
 				other.Key = fmt.Sprint(n, "-", i)
 				if _, err := m.Take(t.Context(), check, other); err != nil {
@@ -221,7 +295,7 @@ func BenchmarkMemoryFollow(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				m.Follow(results[i%1000]...)
+				m.Follow(results[i%1000], asItIs)
 				i++
 			}
 		})

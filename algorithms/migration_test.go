@@ -189,7 +189,7 @@ func testMovingSlots(t *testing.T, cluster *redistest.Cluster, r *Redis) {
 	for phase := range requests {
 		var finish []func()
 		for _, key := range keys {
-			finish = append(finish, cluster.BeginMigration(t, slotOf(key)))
+			finish = append(finish, cluster.BeginMigration(t, slotOf(t, cluster, key)))
 		}
 		load.next(phase, enough) // half moved
 		for _, f := range finish {
@@ -221,7 +221,7 @@ func keysOfMasters(t *testing.T, cluster *redistest.Cluster) []string {
 	keys := map[*redistest.Server]string{}
 	for n := 0; len(keys) < len(cluster.Masters); n++ {
 		key := fmt.Sprint("client-", n)
-		keys[cluster.Owner(t, slotOf(key))] = key
+		keys[cluster.Owner(t, slotOf(t, cluster, key))] = key
 	}
 	var all []string
 	for _, m := range cluster.Masters {
@@ -231,7 +231,14 @@ func keysOfMasters(t *testing.T, cluster *redistest.Cluster) []string {
 }
 
 // slotOf is the slot of whatever is counted for a short key.
-func slotOf(key string) int { return int(crc16([]byte(key)) % 16384) }
+func slotOf(t *testing.T, cluster *redistest.Cluster, key string) int {
+	t.Helper()
+	slot, err := cluster.Masters[0].Client(t).ClusterKeySlot(t.Context(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(slot)
+}
 
 // A load is goroutines that take one of several requests again and again.
 type load struct {

@@ -61,6 +61,7 @@ type Redis struct {
 	once    sync.Once
 	invalid error
 	sender  sender
+	nodes   nodes
 }
 
 // Validate reports everything that is wrong with the fields, or nil.

@@ -38,6 +38,7 @@ func (r *Redis) decideSharded(ctx context.Context, charge bool, checks []Check, 
 	if !answered {
 		return Decision{}, errs[0]
 	}
+	r.nodes.known.Store(true)
 	if denied && charge {
 		r.giveBack(ctx, d.Results)
 	}

@@ -361,8 +361,8 @@ func TestRedisSaysWhichKeyHoldsNoState(t *testing.T) {
 func TestRedisProbe(t *testing.T) {
 	srv := redistest.Start(t)
 	r := &Redis{Client: srv.Client(t), Namespace: "test"}
-	if n := r.Shards(); n != 1 || r.Shard(Check{Key: "k"}) != 0 {
-		t.Errorf("%d shards", n)
+	if n := r.Shard(Check{Key: "k"}); n != 0 || r.Names(n)[0] != srv.Addr {
+		t.Errorf("shard %d, %q", n, r.Names(n))
 	}
 	if err := r.Probe(t.Context(), 0); err != nil {
 		t.Error(err)
@@ -482,24 +482,44 @@ func TestRedisCluster(t *testing.T) {
 		if n, err := r.Beat(t.Context(), "a", time.Second); err != nil || n != 1 {
 			t.Errorf("%d processes, %v", n, err)
 		}
-		if names := r.Names(0, 1, 2, 40, 41, 63); !slices.Equal(names, []string{"slots 0-767", "slots 10240-10751", "slots 16128-16383"}) {
-			t.Errorf("%q", names)
-		}
 	})
 
-	t.Run("probes every shard", func(t *testing.T) {
+	t.Run("knows the node of each check, and probes it", func(t *testing.T) {
 		r := &Redis{Client: client, Namespace: "probe", Budget: roomy}
-		for shard := range r.Shards() {
-			if err := r.Probe(t.Context(), shard); err != nil {
-				t.Errorf("shard %d: %v", shard, err)
+		check := func(i int) Check { return Check{Rule: "r", Key: fmt.Sprint(i), Limit: PerDay(1)} }
+		if n := r.Shard(check(0)); n != 0 {
+			t.Errorf("shard %d before anything was asked", n)
+		}
+		if err := r.Probe(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		checks := []Check{{Rule: "r", Limit: PerDay(1)}, {Rule: "r", Key: strings.Repeat("long", 100), Limit: PerDay(1)}}
+		for i := range 100 {
+			checks = append(checks, check(i))
+		}
+		for _, c := range checks {
+			slot, err := client.ClusterKeySlot(t.Context(), keyOf("probe", c)).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, want := r.Shard(c), cluster.Owner(t, int(slot)).Addr; n < 1 || n > 3 || r.Names(n)[0] != want {
+				t.Errorf("%.20q: shard %d is %q, want %s", c.Key, n, r.Names(n), want)
 			}
 		}
-		for _, key := range []string{"a", "203.0.113.9", ""} {
-			c := Check{Rule: "r", Key: key, Limit: PerDay(1)}
-			slot, err := client.ClusterKeySlot(t.Context(), keyOf("probe", c)).Result()
-			if err != nil || int(slot)/slotsPerShard != r.Shard(c) {
-				t.Errorf("%q: slot %d, shard %d, %v", key, slot, r.Shard(c), err)
+		before := make([]int, 3)
+		for i := range before {
+			before[i] = cluster.Masters[i].Executed(t)
+			if err := r.Probe(t.Context(), i+1); err != nil {
+				t.Errorf("node %d: %v", i+1, err)
 			}
+		}
+		for i, master := range cluster.Masters {
+			if n := master.Executed(t) - before[i]; n != 1 {
+				t.Errorf("%s executed %d probes, want its own", master.Addr, n)
+			}
+		}
+		if err := r.Probe(t.Context(), 4); err != nil {
+			t.Errorf("a node without slots: %v", err)
 		}
 	})
 }

@@ -3,50 +3,93 @@ package algorithms
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// slotsPerShard groups a cluster's 16384 slots. A shard is never on two nodes
-// in a cluster whose nodes own whole ranges, as all tools lay them out.
-const slotsPerShard = 256
+// maxNodes bounds the numbers of a cluster's nodes. What is met later, as where
+// addresses change all the time, is shard 0.
+const maxNodes = 1024
 
-// Shards is how many parts of the store can fail on their own: 1, or 64 ranges
-// of slots on a Redis Cluster.
-func (r *Redis) Shards() int {
-	if r.clustered() {
-		return 16384 / slotsPerShard
-	}
-	return 1
+// nodes numbers the masters of a cluster in the order in which they are met,
+// from 1. They are known by address: a replica that is promoted is another one,
+// and slots that move belong to another one at once.
+type nodes struct {
+	known atomic.Bool // the client has seen the cluster, so asking it takes no time
+
+	mu      sync.RWMutex
+	numbers map[string]int
+	addrs   []string
 }
 
-// Shard is the part of the store that counts a check, from 0 to Shards()-1.
+func (n *nodes) number(addr string) int {
+	n.mu.RLock()
+	number, ok := n.numbers[addr]
+	n.mu.RUnlock()
+	if ok {
+		return number
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if number, ok := n.numbers[addr]; ok || len(n.addrs) >= maxNodes {
+		return number
+	}
+	if n.numbers == nil {
+		n.numbers = make(map[string]int)
+	}
+	n.addrs = append(n.addrs, addr)
+	n.numbers[addr] = len(n.addrs)
+	return len(n.addrs)
+}
+
+func (n *nodes) addr(number int) (string, bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if number < 1 || number > len(n.addrs) {
+		return "", false
+	}
+	return n.addrs[number-1], true
+}
+
+// Shard is the part of the store that counts a check and can fail on its own:
+// on a Redis Cluster the number of the master that has its slot, as far as the
+// client knows; 0 otherwise. It is safe for concurrent use and waits for nobody.
 func (r *Redis) Shard(c Check) int {
-	if !r.clustered() {
+	cluster, ok := r.Client.(*redis.ClusterClient)
+	if !ok || !r.nodes.known.Load() {
+		return 0 // how a Ring, or a client that wraps one, spreads keys is its own secret
+	}
+	tag := c.Key
+	if len(tag) > maxPart || !plain(tag) {
+		var room [maxPart]byte
+		tag = string(appendPart(room[:0], tag))
+	}
+	return r.nodeOf(cluster, tag)
+}
+
+func (r *Redis) nodeOf(cluster *redis.ClusterClient, tag string) int {
+	node, err := cluster.MasterForKey(context.Background(), tag)
+	if err != nil {
 		return 0
 	}
-	var room [128]byte
-	tag := appendPart(room[:0], c.Key)
-	return int(crc16(tag)%16384) / slotsPerShard
+	return r.nodes.number(node.Options().Addr)
 }
 
-// Names says for people which parts of the store these shards are, given in
-// ascending order: the server's address, or ranges of slots such as "slots
-// 0-5375".
+// Names says for people which parts of the store these shards are: the
+// servers' addresses where they are known.
 func (r *Redis) Names(shards ...int) []string {
 	var names []string
-	for i := 0; i < len(shards); {
-		first, last := shards[i], shards[i]
-		for i++; i < len(shards) && shards[i] == last+1; i++ {
-			last++
-		}
-		name := "redis"
-		if r.clustered() {
-			name = fmt.Sprintf("slots %d-%d", first*slotsPerShard, (last+1)*slotsPerShard-1)
-		} else if client, ok := r.Client.(*redis.Client); ok {
-			name = client.Options().Addr
+	for _, shard := range shards {
+		name, known := r.nodes.addr(shard)
+		if !known {
+			name = "redis"
+			if client, ok := r.Client.(*redis.Client); ok {
+				name = client.Options().Addr
+			}
 		}
 		names = append(names, name)
 	}
@@ -56,18 +99,28 @@ func (r *Redis) Names(shards ...int) []string {
 // probe is a limit that a probe does not exhaust.
 var probe = Limit{Rate: 1_000_000, Period: time.Second, Algorithm: FixedWindow}
 
+// mostProbeKeys is how many keys Probe tries to find one that a node has: a
+// node with one of a thousand slots is missed once in sixty.
+const mostProbeKeys = 4096
+
 // Probe has a part of the store decide and charge a check of its own, inside
 // the budget. Its error says that decisions would fail there. (Only a charge
 // tells: a replica, or a server without memory left, still answers what it does
-// not have to write.) Its keys are those of the rule "~probe"; they are gone
-// after a second.
+// not have to write.) Of a node that has no slots any more there is nothing to
+// ask. The keys are those of the rule "~probe"; they are gone after a second.
 func (r *Redis) Probe(ctx context.Context, shard int) error {
-	if shard < 0 || shard >= r.Shards() {
-		return fmt.Errorf("algorithms: redis: probe: no shard %d", shard)
-	}
 	c := Check{Rule: "~probe", Limit: probe} // no name that a rule of the middleware can have
-	if r.clustered() {
-		c.Key = probeKeys()[shard]
+	if cluster, ok := r.Client.(*redis.ClusterClient); ok && shard > 0 {
+		found := false
+		for i := 0; i < mostProbeKeys && !found; i++ {
+			c.Key = "probe-" + strconv.Itoa(i)
+			found = r.nodeOf(cluster, c.Key) == shard
+		}
+		if !found {
+			return nil
+		}
+	} else if shard != 0 {
+		return fmt.Errorf("algorithms: redis: probe: no shard %d", shard)
 	}
 	d, err := r.Take(ctx, c)
 	if err == nil {
@@ -75,44 +128,3 @@ func (r *Redis) Probe(ctx context.Context, shard int) error {
 	}
 	return err
 }
-
-func (r *Redis) clustered() bool {
-	// How a Ring, or a client that wraps one, spreads keys is its own secret.
-	_, ok := r.Client.(*redis.ClusterClient)
-	return ok
-}
-
-// probeKeys returns a key for each shard of a cluster.
-var probeKeys = sync.OnceValue(func() (keys [16384 / slotsPerShard]string) {
-	for n, missing := 0, len(keys); missing > 0; n++ {
-		key := fmt.Sprintf("probe-%d", n)
-		if shard := crc16([]byte(key)) % 16384 / slotsPerShard; keys[shard] == "" {
-			keys[shard] = key
-			missing--
-		}
-	}
-	return keys
-})
-
-// crc16 is what Redis Cluster hashes keys with: CRC-16/XMODEM.
-func crc16(b []byte) uint16 {
-	var crc uint16
-	for _, c := range b {
-		crc = crc<<8 ^ crcTable[byte(crc>>8)^c]
-	}
-	return crc
-}
-
-var crcTable = func() (table [256]uint16) {
-	for i := range table {
-		crc := uint16(i) << 8
-		for range 8 {
-			carry := crc&0x8000 != 0
-			if crc <<= 1; carry {
-				crc ^= 0x1021
-			}
-		}
-		table[i] = crc
-	}
-	return table
-}()

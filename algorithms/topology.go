@@ -16,7 +16,8 @@ const reloadEvery = 250 * time.Millisecond
 // failover of two seconds.
 type topology struct {
 	client reloader // nil where there is nothing to reload
-	last   atomic.Int64
+	start  time.Time
+	next   atomic.Int64 // since start
 }
 
 // A reloader looks at the cluster again, in the background.
@@ -24,7 +25,7 @@ type reloader interface{ ReloadState(ctx context.Context) }
 
 func newTopology(c Client) *topology {
 	client, _ := c.(reloader)
-	return &topology{client: client}
+	return &topology{client: client, start: time.Now()}
 }
 
 // failed has the client look again if an error may come from a node that is
@@ -38,8 +39,8 @@ func (t *topology) failed(ctx context.Context, err error) {
 	default:
 		return
 	}
-	now, last := time.Now().UnixNano(), t.last.Load()
-	if now-last >= int64(reloadEvery) && t.last.CompareAndSwap(last, now) {
+	now, next := int64(time.Since(t.start)), t.next.Load()
+	if now >= next && t.next.CompareAndSwap(next, now+int64(reloadEvery)) {
 		t.client.ReloadState(ctx)
 	}
 }

@@ -51,12 +51,11 @@ type Breaker struct {
 	// half of [algorithms.DefaultBudget].
 	Fast time.Duration
 
-	// Logger hears of circuits that open and close, several at a time in one
-	// line; nil means slog.Default().
+	// Logger hears of circuits that open and close; nil means slog.Default().
 	Logger *slog.Logger
 
 	once     sync.Once
-	circuits []circuit
+	circuits atomic.Pointer[[]*circuit] // by shard, of those that were met
 	logger   *slog.Logger
 	open     atomic.Int64 // how many circuits are
 	watching atomic.Int64 // how many have failed lately
@@ -69,12 +68,11 @@ type Breaker struct {
 	cancel context.CancelFunc
 	probes sync.WaitGroup
 	closed bool
-	down   time.Time // when the first of the circuits that are open opened
 }
 
 func (b *Breaker) ready() {
 	b.once.Do(func() {
-		b.circuits = make([]circuit, b.Next.Shards())
+		b.circuits.Store(new([]*circuit))
 		if b.logger = b.Logger; b.logger == nil {
 			b.logger = slog.Default()
 		}
@@ -137,12 +135,28 @@ func (b *Breaker) Peek(ctx context.Context, checks ...algorithms.Check) (algorit
 type ask func(context.Context, ...algorithms.Check) (algorithms.Decision, error)
 
 func (b *Breaker) decide(ctx context.Context, next ask, checks []algorithms.Check) (algorithms.Decision, error) {
-	if slices.ContainsFunc(checks, b.Refuses) {
-		return b.decideSome(ctx, next, checks)
+	// Where checks are counted is asked once: it may change under way.
+	var room [4]*circuit
+	circuits, refused := room[:0], 0
+	for i := range checks {
+		c := b.circuit(b.Next.Shard(checks[i]))
+		if circuits = append(circuits, c); c.isOpen.Load() {
+			refused++
+		}
 	}
+	switch {
+	case refused > 0 && refused == len(checks):
+		return algorithms.Decision{}, ErrOpen
+	case refused > 0:
+		return b.decideSome(ctx, next, checks, circuits)
+	}
+	return b.send(ctx, next, checks, circuits)
+}
+
+func (b *Breaker) send(ctx context.Context, next ask, checks []algorithms.Check, circuits []*circuit) (algorithms.Decision, error) {
 	begun := time.Now()
 	d, err := next(ctx, checks...)
-	b.report(begun, checks, d, err)
+	b.report(begun, circuits, d, err)
 	if observers := b.observers.Load(); observers != nil {
 		took := time.Since(begun)
 		for _, observe := range *observers {
@@ -150,6 +164,50 @@ func (b *Breaker) decide(ctx context.Context, next ask, checks []algorithms.Chec
 		}
 	}
 	return d, err
+}
+
+// decideSome sends what is not refused.
+func (b *Breaker) decideSome(ctx context.Context, next ask, checks []algorithms.Check, circuits []*circuit) (algorithms.Decision, error) {
+	results := make([]algorithms.Result, len(checks))
+	var sent []algorithms.Check
+	var through []*circuit
+	var at []int
+	for i, c := range checks {
+		if circuits[i].isOpen.Load() {
+			results[i] = algorithms.Result{Check: c, Source: algorithms.SourceRedis, Err: ErrOpen}
+		} else {
+			sent, through, at = append(sent, c), append(through, circuits[i]), append(at, i)
+		}
+	}
+	d, err := b.send(ctx, next, sent, through)
+	if err != nil {
+		return algorithms.Decision{}, err
+	}
+	for i := range d.Results {
+		results[at[i]] = d.Results[i]
+	}
+	return algorithms.Decision{Results: results}, nil
+}
+
+// Refuses reports whether a check would not be sent now.
+func (b *Breaker) Refuses(c algorithms.Check) bool {
+	b.ready()
+	return b.open.Load() > 0 && b.circuit(b.Next.Shard(c)).isOpen.Load()
+}
+
+// circuit returns that of a shard.
+func (b *Breaker) circuit(shard int) *circuit {
+	if all := *b.circuits.Load(); shard < len(all) {
+		return all[shard]
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := slices.Clone(*b.circuits.Load())
+	for len(all) <= shard {
+		all = append(all, &circuit{shard: len(all)})
+	}
+	b.circuits.Store(&all)
+	return all[shard]
 }
 
 // Observe has f see every call to Next but probes, after it: how long it took and
@@ -163,36 +221,6 @@ func (b *Breaker) Observe(f func(took time.Duration, d algorithms.Decision, err 
 	}
 	observers = append(observers, f)
 	b.observers.Store(&observers)
-}
-
-// decideSome sends what is not refused.
-func (b *Breaker) decideSome(ctx context.Context, next ask, checks []algorithms.Check) (algorithms.Decision, error) {
-	results := make([]algorithms.Result, len(checks))
-	var sent []algorithms.Check
-	var at []int
-	for i, c := range checks {
-		results[i] = algorithms.Result{Check: c, Source: algorithms.SourceRedis, Err: ErrOpen}
-		if !b.Refuses(c) {
-			sent, at = append(sent, c), append(at, i)
-		}
-	}
-	if len(sent) == 0 {
-		return algorithms.Decision{}, ErrOpen
-	}
-	d, err := b.decide(ctx, next, sent)
-	if err != nil {
-		return algorithms.Decision{}, err
-	}
-	for i := range d.Results {
-		results[at[i]] = d.Results[i]
-	}
-	return algorithms.Decision{Results: results}, nil
-}
-
-// Refuses reports whether a check would not be sent now.
-func (b *Breaker) Refuses(c algorithms.Check) bool {
-	b.ready()
-	return b.open.Load() > 0 && b.circuits[b.Next.Shard(c)].isOpen.Load()
 }
 
 // Settle implements [algorithms.Counter]. What is charged where the circuit is
@@ -226,12 +254,13 @@ type ShardState struct {
 	Err    error     // the last failure; nil if there was none
 }
 
-// States returns the states of all circuits, by shard.
+// States returns the states of the circuits that were needed so far, by shard.
 func (b *Breaker) States() []ShardState {
 	b.ready()
-	states := make([]ShardState, len(b.circuits))
-	for i := range b.circuits {
-		states[i] = b.circuits[i].state()
+	all := *b.circuits.Load()
+	states := make([]ShardState, len(all))
+	for i, c := range all {
+		states[i] = c.state()
 	}
 	return states
 }
@@ -242,12 +271,25 @@ func (b *Breaker) States() []ShardState {
 func (b *Breaker) Down() []string {
 	b.ready()
 	var shards []int
-	for i := range b.circuits {
-		if b.circuits[i].isOpen.Load() {
-			shards = append(shards, i)
+	for shard, c := range *b.circuits.Load() {
+		if c.isOpen.Load() {
+			shards = append(shards, shard)
 		}
 	}
 	return b.Next.Names(shards...)
+}
+
+// Beat counts the processes that share the limits, if Next can: see
+// [algorithms.Redis.Beat]. While a circuit is open it returns [ErrOpen].
+func (b *Breaker) Beat(ctx context.Context, id string, lease time.Duration) (instances int, err error) {
+	next, ok := b.Next.(beater)
+	switch {
+	case !ok:
+		return 0, errors.ErrUnsupported
+	case b.open.Load() > 0:
+		return 0, ErrOpen
+	}
+	return next.Beat(ctx, id, lease)
 }
 
 func isNil(v any) bool {

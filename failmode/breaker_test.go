@@ -1,7 +1,6 @@
 package failmode_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,7 @@ import (
 // check is the number of its shard.
 type nodes struct {
 	algorithms.Memory
-	count  int
+	moved  atomic.Int64 // where what was counted by shard 0 is counted
 	probed [4]atomic.Int64
 	asked  [4]atomic.Int64
 
@@ -30,11 +29,12 @@ type nodes struct {
 	late [4]time.Duration
 }
 
-func (n *nodes) Shards() int { return n.count }
-
 func (n *nodes) Shard(c algorithms.Check) int {
 	var shard int
 	_, _ = fmt.Sscan(c.Key, &shard)
+	if shard == 0 {
+		return int(n.moved.Load())
+	}
 	return shard
 }
 
@@ -50,6 +50,8 @@ func (n *nodes) Probe(_ context.Context, shard int) error {
 	n.probed[shard].Add(1)
 	return n.behave(shard)
 }
+
+func (n *nodes) Beat(context.Context, string, time.Duration) (int, error) { return 7, nil }
 
 func (n *nodes) set(shard int, err error, late time.Duration) {
 	n.mu.Lock()
@@ -107,13 +109,30 @@ func on(shard int) algorithms.Check {
 	return algorithms.Check{Rule: "r", Key: fmt.Sprint(shard), Limit: algorithms.PerSecond(1_000_000)}
 }
 
+// A logbook is what was logged.
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // breaker runs a test in a bubble, with a breaker that is closed in the end.
-func breaker(t *testing.T, shards int, f func(t *testing.T, b *failmode.Breaker, n *nodes, log *bytes.Buffer)) {
+func breaker(t *testing.T, f func(t *testing.T, b *failmode.Breaker, n *nodes, log *logbook)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		n := &nodes{count: shards}
-		b := &failmode.Breaker{Next: n, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		log, n := new(logbook), new(nodes)
+		b := &failmode.Breaker{Next: n, Logger: slog.New(slog.NewTextHandler(log, nil))}
 		if err := b.Validate(); err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +141,7 @@ func breaker(t *testing.T, shards int, f func(t *testing.T, b *failmode.Breaker,
 				t.Error(err)
 			}
 		}()
-		f(t, b, n, &log)
+		f(t, b, n, log)
 	})
 }
 
@@ -138,7 +157,7 @@ func askFor(b *failmode.Breaker, requests int, checks ...algorithms.Check) (refu
 }
 
 func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
-	breaker(t, 1, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *bytes.Buffer) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
 		for range 100 { // a failure now and then is none in a row
 			n.set(0, errAway, 0)
 			askFor(b, 4, on(0))
@@ -161,7 +180,7 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 }
 
 func TestBreakerOpensAtAShareOfFailures(t *testing.T) {
-	breaker(t, 1, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *bytes.Buffer) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
 		for i := range 30 { // two of three fail, never more in a row
 			n.set(0, nil, 0)
 			if i%3 > 0 {
@@ -176,7 +195,7 @@ func TestBreakerOpensAtAShareOfFailures(t *testing.T) {
 }
 
 func TestBreakerClosesOnOneFastProbe(t *testing.T) {
-	breaker(t, 1, func(t *testing.T, b *failmode.Breaker, n *nodes, log *bytes.Buffer) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, log *logbook) {
 		n.set(0, errAway, 50*time.Millisecond)
 		for range 5 {
 			askFor(b, 1, on(0))
@@ -201,7 +220,7 @@ func TestBreakerClosesOnOneFastProbe(t *testing.T) {
 // At a latency around the budget now and then a decision fails. The circuit
 // must not open and close all the time.
 func TestBreakerDoesNotFlap(t *testing.T) {
-	breaker(t, 1, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *bytes.Buffer) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
 		for range 300 { // a minute
 			n.set(0, errAway, 50*time.Millisecond)
 			askFor(b, 5, on(0))
@@ -214,7 +233,7 @@ func TestBreakerDoesNotFlap(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-	breaker(t, 1, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *bytes.Buffer) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
 		n.set(0, errAway, 0)
 		askFor(b, 5, on(0))
 		n.set(0, nil, 40*time.Millisecond) // slow for good, but within the budget
@@ -227,7 +246,7 @@ func TestBreakerDoesNotFlap(t *testing.T) {
 
 // Each time it opens again soon, the circuit wants more good probes.
 func TestBreakerIsMoreCarefulEachTime(t *testing.T) {
-	breaker(t, 1, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *bytes.Buffer) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
 		for _, probes := range []int64{1, 2, 4, 8, 8} {
 			n.set(0, errAway, 0)
 			askFor(b, 5, on(0))
@@ -253,7 +272,7 @@ func TestBreakerIsMoreCarefulEachTime(t *testing.T) {
 }
 
 func TestBreakerKeepsShardsApart(t *testing.T) {
-	breaker(t, 4, func(t *testing.T, b *failmode.Breaker, n *nodes, log *bytes.Buffer) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, log *logbook) {
 		n.set(1, errAway, 0)
 		n.set(2, errAway, 0)
 		for range 5 {
@@ -274,7 +293,7 @@ func TestBreakerKeepsShardsApart(t *testing.T) {
 		if err != nil || d.Allowed || d.Results[0].Charged != 1 || !errors.Is(d.Results[1].Err, failmode.ErrOpen) || n.asked[1].Load() != before {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), `down="node 1, node 2"`) {
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), `down="node 1"`) || !strings.Contains(log.String(), `down="node 2"`) {
 			t.Errorf("logged:\n%s", log)
 		}
 	})
@@ -283,7 +302,7 @@ func TestBreakerKeepsShardsApart(t *testing.T) {
 // What was sent before a circuit opened and fails after it has closed says
 // nothing of now.
 func TestBreakerForgetsStragglers(t *testing.T) {
-	breaker(t, 1, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *bytes.Buffer) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
 		n.set(0, errAway, 3*time.Second)
 		var wg sync.WaitGroup
 		for range 50 {
@@ -305,7 +324,7 @@ func TestBreakerForgetsStragglers(t *testing.T) {
 }
 
 func TestBreakerCountsOnlyFailuresOfTheStore(t *testing.T) {
-	breaker(t, 1, func(t *testing.T, b *failmode.Breaker, n *nodes, log *bytes.Buffer) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, log *logbook) {
 		n.set(0, answer("WRONGTYPE Operation against a key holding the wrong kind of value"), 0)
 		if askFor(b, 1000, on(0)) > 0 || strings.Count(log.String(), "level=ERROR") != 1 {
 			t.Errorf("a key that holds something else is no outage, but worth a line:\n%s", log)
@@ -313,14 +332,28 @@ func TestBreakerCountsOnlyFailuresOfTheStore(t *testing.T) {
 		n.set(0, nil, 0)
 		bad := on(0)
 		bad.Cost = -1
-		for range 100 {
+		invalid := func() {
+			t.Helper()
 			if _, err := b.Take(t.Context(), bad); !errors.Is(err, algorithms.ErrInvalidCheck) {
 				t.Fatal(err)
 			}
 		}
+		for range 100 {
+			invalid()
+		}
 		if s := b.States()[0]; s.Opened > 0 {
 			t.Errorf("%+v", s)
 		}
+		for range 5 { // what is not sent is no success either
+			invalid()
+			n.set(0, errAway, 0)
+			askFor(b, 1, on(0))
+			n.set(0, nil, 0)
+		}
+		if s := b.States()[0]; !s.Open {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(time.Second)
 		n.set(0, answer("WRONGPASS invalid username-password pair or user is disabled."), 0)
 		if askFor(b, 100, on(0)) != 95 {
 			t.Error("every refused decision dials anew: the circuit has to open")
@@ -335,7 +368,7 @@ func (a answer) Error() string { return string(a) }
 func (answer) RedisError()     {}
 
 func TestBreakerSettlesAndResetsWhatItCan(t *testing.T) {
-	breaker(t, 2, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *bytes.Buffer) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
 		d, err := b.Take(t.Context(), on(0), on(1))
 		if err != nil {
 			t.Fatal(err)
@@ -359,8 +392,43 @@ func TestBreakerSettlesAndResetsWhatItCan(t *testing.T) {
 	})
 }
 
+// What is counted elsewhere since, as after a failover, is sent there at once.
+func TestBreakerFollowsChecksThatMove(t *testing.T) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
+		c := on(0)
+		n.set(0, errAway, 0)
+		if askFor(b, 10, c) != 5 {
+			t.Fatal("not open")
+		}
+		n.moved.Store(2)
+		if askFor(b, 10, c) != 0 || n.asked[2].Load() != 10 {
+			t.Errorf("asked %d times where it is now", n.asked[2].Load())
+		}
+		if down := b.Down(); len(down) != 1 || down[0] != "node 0" {
+			t.Errorf("down: %q", down)
+		}
+	})
+}
+
+// What a check's shard was when it was sent is what failed.
+func TestBreakerBlamesTheShardThatWasAsked(t *testing.T) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
+		n.set(0, errAway, 10*time.Millisecond)
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() { _, _ = b.Take(t.Context(), on(0)) })
+		}
+		synctest.Wait()
+		n.moved.Store(2)
+		wg.Wait()
+		if down := b.Down(); len(down) != 1 || down[0] != "node 0" {
+			t.Errorf("down: %q", down)
+		}
+	})
+}
+
 func TestBreakerAfterClose(t *testing.T) {
-	breaker(t, 1, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *bytes.Buffer) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
 		n.set(0, errAway, 0)
 		askFor(b, 10, on(0))
 		if err := b.Close(); err != nil || len(b.Down()) > 0 {
@@ -373,7 +441,7 @@ func TestBreakerAfterClose(t *testing.T) {
 }
 
 func TestBreakerIsSafeForConcurrentUse(t *testing.T) {
-	n := &nodes{count: 4}
+	n := new(nodes)
 	b := &failmode.Breaker{Next: n, ProbeEvery: time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
 	var wg sync.WaitGroup
 	for i := range 8 {

@@ -3,6 +3,7 @@ package failmode
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,7 @@ const (
 
 // A circuit is that of one shard.
 type circuit struct {
+	shard  int
 	isOpen atomic.Bool
 
 	mu       sync.Mutex
@@ -39,8 +41,6 @@ type circuit struct {
 	since    time.Time // of the last transition
 	opened   int64
 	err      error // the last failure
-
-	announced bool // that it is open; under the breaker's lock
 }
 
 // fails reports whether an error is a failure of the store.
@@ -49,32 +49,25 @@ func fails(err error) bool {
 	case "", algorithms.ClassMisused:
 		return false
 	}
-	return !errors.Is(err, algorithms.ErrInvalidCheck)
+	return true
 }
 
-// report counts what became of a request's checks: one call for each shard.
-func (b *Breaker) report(begun time.Time, checks []algorithms.Check, d algorithms.Decision, err error) {
-	if err == nil && b.watching.Load() == 0 && allAnswered(d) {
-		return
+// report counts what became of a request's checks: one call for each circuit.
+func (b *Breaker) report(begun time.Time, circuits []*circuit, d algorithms.Decision, err error) {
+	if errors.Is(err, algorithms.ErrInvalidCheck) || err == nil && b.watching.Load() == 0 && allAnswered(d) {
+		return // what was not sent says nothing
 	}
-	var room [8]int
-	seen := room[:0]
-shards:
-	for i := range checks {
-		shard := b.Next.Shard(checks[i])
-		for _, s := range seen {
-			if s == shard {
-				continue shards
-			}
+	for i, c := range circuits {
+		if slices.Contains(circuits[:i], c) {
+			continue
 		}
-		seen = append(seen, shard)
 		failure := err
 		for j := i; j < len(d.Results) && failure == nil; j++ {
-			if b.Next.Shard(checks[j]) == shard {
+			if circuits[j] == c {
 				failure = d.Results[j].Err
 			}
 		}
-		b.count(begun, shard, failure)
+		b.count(begun, c, failure)
 	}
 }
 
@@ -87,15 +80,15 @@ func allAnswered(d algorithms.Decision) bool {
 	return true
 }
 
-// count counts one call to a shard.
-func (b *Breaker) count(begun time.Time, shard int, err error) {
+// count counts one call through a circuit.
+func (b *Breaker) count(begun time.Time, c *circuit, err error) {
 	switch algorithms.ClassOf(err) {
 	case algorithms.ClassMisused, algorithms.ClassRefused:
 		b.misused.do(func() {
 			b.logger.Error("ratelimit: Redis does not do what it is asked; this does not mend itself", "error", err)
 		})
 	}
-	c, now := &b.circuits[shard], time.Now()
+	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -103,7 +96,7 @@ func (b *Breaker) count(begun time.Time, shard int, err error) {
 	case fails(err):
 		c.err = err
 		if c.fail(now, cmp.Or(b.Failures, defaultFailures)) {
-			b.trip(shard, now)
+			b.trip(c, now)
 		}
 	case !c.begun.IsZero():
 		c.inRow = 0
@@ -128,13 +121,12 @@ func (c *circuit) fail(now time.Time, most int) bool {
 }
 
 // trip opens a circuit. The caller holds its lock.
-func (b *Breaker) trip(shard int, now time.Time) {
+func (b *Breaker) trip(c *circuit, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return
 	}
-	c := &b.circuits[shard]
 	if c.opened > 0 && now.Sub(c.since) < flapping {
 		c.patience = min(2*c.patience, mostPatience)
 	} else {
@@ -144,10 +136,8 @@ func (b *Breaker) trip(shard int, now time.Time) {
 	c.since = now
 	c.opened++
 	c.isOpen.Store(true)
-	if b.open.Add(1) == 1 {
-		b.down = now
-	}
-	b.probes.Go(func() { b.probe(shard) })
+	b.open.Add(1)
+	b.probes.Go(func() { b.probe(c) })
 }
 
 // watch has the breaker look at every answer while there is a window. The caller

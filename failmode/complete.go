@@ -3,6 +3,7 @@ package failmode
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -26,19 +27,20 @@ func (f *Fallback) complete(ctx context.Context, charge bool, checks []algorithm
 
 	var localChecks []algorithms.Check
 	var localAt []int
-	denied, byNext := false, false
+	denied, byNext, late := false, false, false
 	for i := range results {
 		r := &results[i]
 		if r.Err == nil {
 			byNext = byNext || !r.Allowed && !r.Check.Shadow
 		} else {
+			late = late || errors.Is(r.Err, algorithms.ErrBudget)
 			switch r.Check.Fail {
 			case Open:
 				r.Source, r.Allowed = algorithms.SourceFailOpen, true
 			case Closed:
 				r.Source, r.RetryAfter = algorithms.SourceFailClosed, retryClosed
 			default:
-				localChecks = append(localChecks, f.share(r.Check))
+				localChecks = append(localChecks, f.shareOfCheck(r.Check))
 				localAt = append(localAt, i)
 				continue
 			}
@@ -55,7 +57,7 @@ func (f *Fallback) complete(ctx context.Context, charge bool, checks []algorithm
 	}
 	d = algorithms.Decision{Allowed: !denied && local.Allowed, Results: results}
 	if !d.Allowed && !byNext { // Next has given back what itself denied
-		f.giveBack(ctx, results)
+		f.giveBack(ctx, late, results)
 	}
 	return d, nil
 }
@@ -88,13 +90,19 @@ func (f *Fallback) decideRefused(ctx context.Context, charge bool, next ask, che
 	}
 	d := algorithms.Decision{Allowed: there.Allowed}
 	for _, c := range checks { // in their order; a denial may not have asked for all
-		if len(refused) > 0 && refused[0] == c {
-			d.Results, refused, here.Results = append(d.Results, here.Results[0]), refused[1:], here.Results[1:]
-		} else if len(there.Results) > 0 {
+		if len(here.Results) > 0 && of(here.Results[0], c) {
+			d.Results, here.Results = append(d.Results, here.Results[0]), here.Results[1:]
+		} else if len(there.Results) > 0 && of(there.Results[0], c) {
 			d.Results, there.Results = append(d.Results, there.Results[0]), there.Results[1:]
 		}
 	}
 	return d, nil
+}
+
+// of reports whether a result is a check's, maybe at a share of its limit.
+func of(r algorithms.Result, c algorithms.Check) bool {
+	return r.Check.Rule == c.Rule && r.Check.Key == c.Key &&
+		r.Check.Limit.Period == c.Limit.Period && r.Check.Limit.Algorithm == c.Limit.Algorithm
 }
 
 // giveBackLocal undoes what was charged here to a request that was denied.
@@ -145,8 +153,9 @@ func (f *Fallback) takeLocal(ctx context.Context, charge bool, checks []algorith
 }
 
 // giveBack undoes what Next charged to a request that was denied after all. What
-// cannot be given back stays charged, which errs towards denying.
-func (f *Fallback) giveBack(ctx context.Context, results []algorithms.Result) {
+// cannot be given back stays charged, which errs towards denying. Nobody waits
+// for it if the decision is late, because it has used up its budget.
+func (f *Fallback) giveBack(ctx context.Context, late bool, results []algorithms.Result) {
 	next, ok := f.Next.(algorithms.Counter)
 	if !ok {
 		return
@@ -157,7 +166,13 @@ func (f *Fallback) giveBack(ctx context.Context, results []algorithms.Result) {
 			charged = append(charged, r)
 		}
 	}
-	if len(charged) == 0 || next.Settle(ctx, 0, charged...) != nil {
+	settle := func() error { return next.Settle(ctx, 0, charged...) }
+	switch {
+	case len(charged) == 0:
+		return
+	case late:
+		f.later.do(settle)
+	case settle() != nil:
 		return
 	}
 	for i := range results {
@@ -166,4 +181,39 @@ func (f *Fallback) giveBack(ctx context.Context, results []algorithms.Result) {
 			r.Charged = 0
 		}
 	}
+}
+
+// mostLater bounds what is given back in the background at a time.
+const mostLater = 256
+
+// later is what is done in the background: so much at a time, and each in
+// bounded time.
+type later struct {
+	mu      sync.Mutex // over beginning and waiting
+	running int
+	ended   bool
+	all     sync.WaitGroup
+}
+
+// do does not do what is too much.
+func (l *later) do(f func() error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended || l.running >= mostLater {
+		return
+	}
+	l.running++
+	l.all.Go(func() {
+		_ = f() // what is not given back stays charged
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.running--
+	})
+}
+
+func (l *later) wait() {
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	l.all.Wait()
 }

@@ -1,11 +1,11 @@
 package failmode_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
-	"sync/atomic"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +18,7 @@ import (
 // its circuit open.
 func divided(t *testing.T, f func(t *testing.T, l *failmode.Fallback, n *nodes)) {
 	t.Helper()
-	breaker(t, 2, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *bytes.Buffer) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
 		n.set(1, errAway, 0)
 		askFor(b, 5, on(1))
 		l := &failmode.Fallback{Next: b}
@@ -161,22 +161,80 @@ func TestLocalCountingIsWarm(t *testing.T) {
 	})
 }
 
+// What was not charged here, because there was no room left, is not given back
+// here either: else each outage would have a share of its own.
+func TestGivingBackFreesNoShareThatWasUsed(t *testing.T) {
+	for _, algorithm := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket, algorithms.SlidingLog} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			s := new(store)
+			f := &failmode.Fallback{Next: s, Logger: slog.New(slog.DiscardHandler)}
+			c := check("r", 10, failmode.Local)
+			c.Limit.Algorithm = algorithm
+			admitted := 0
+			for range 3 {
+				s.away = map[string]bool{"": true}
+				for range 20 {
+					if take(t, f, c).Allowed {
+						admitted++
+					}
+				}
+				s.away = nil
+				for range 10 { // served by Redis, and given back
+					d := take(t, f, c)
+					if err := f.Settle(t.Context(), 0, d.Results...); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if admitted != 10 {
+				t.Errorf("%d admitted in three outages, want the share of 10", admitted)
+			}
+		})
+	}
+}
+
+// A decision that took its whole budget is given back in the background.
+func TestNobodyWaitsForGivingBackWhatIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		well, lost := check("well", 5, failmode.Closed), check("lost", 5, failmode.Closed)
+		next := &settling{late: time.Second, answer: algorithms.Decision{Results: []algorithms.Result{
+			{Check: well, Source: algorithms.SourceRedis, Allowed: true, Charged: 1}, {Check: lost, Err: algorithms.ErrBudget},
+		}}}
+		f := &failmode.Fallback{Next: next, Logger: slog.New(slog.DiscardHandler)}
+		begun := time.Now()
+		if d := take(t, f, well, lost); d.Allowed || time.Since(begun) > 0 {
+			t.Errorf("%+v after %s", d, time.Since(begun))
+		}
+		if err := f.Close(); err != nil || next.settled != 1 {
+			t.Errorf("%v, settled %d times", err, next.settled)
+		}
+	})
+}
+
 // beating is a store that counts processes.
 type beating struct {
 	store
-	beats     atomic.Int64
 	instances int
-	leases    []time.Duration
-	err       error
+
+	mu     sync.Mutex
+	leases []time.Duration
+	err    error
 }
 
 func (b *beating) Beat(_ context.Context, id string, lease time.Duration) (int, error) {
 	if id == "" {
 		return 0, errors.New("no id")
 	}
-	b.beats.Add(1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.leases = append(b.leases, lease)
 	return b.instances, b.err
+}
+
+func (b *beating) beats() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.leases)
 }
 
 func TestHeartbeatCountsInstances(t *testing.T) {
@@ -187,10 +245,13 @@ func TestHeartbeatCountsInstances(t *testing.T) {
 			take(t, f, check("r", 1_000_000, failmode.Local))
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := s.beats.Load(); n < 4 || n > 5 || f.Processes() != 4 {
+		if n := s.beats(); n < 4 || n > 5 || f.Processes() != 4 {
 			t.Errorf("%d beats in 20 s, %d processes", n, f.Processes())
 		}
-		s.away, s.err = map[string]bool{"": true}, errAway
+		s.mu.Lock()
+		s.err = errAway
+		s.mu.Unlock()
+		s.away = map[string]bool{"": true}
 		d := take(t, f, check("s", 20, failmode.Local))
 		if got := d.Results[0].Check.Limit.Rate; got != 5 {
 			t.Errorf("the share in an outage is %d, want 5: the last count stays", got)
@@ -201,11 +262,30 @@ func TestHeartbeatCountsInstances(t *testing.T) {
 		if last := s.leases[len(s.leases)-1]; last != 0 {
 			t.Errorf("did not leave: last lease %s", last)
 		}
-		beats := s.beats.Load()
+		beats := s.beats()
 		time.Sleep(time.Minute)
 		take(t, f, check("r", 1_000_000, failmode.Local))
-		if s.beats.Load() != beats {
+		if s.beats() != beats {
 			t.Error("beats after Close")
+		}
+	})
+}
+
+// The heartbeat goes through the breaker, but not while a circuit is open.
+func TestHeartbeatThroughABreaker(t *testing.T) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
+		f := &failmode.Fallback{Next: b}
+		take(t, f, on(0))
+		synctest.Wait()
+		if f.Processes() != 7 {
+			t.Errorf("%d processes", f.Processes())
+		}
+		n.set(0, errAway, 0)
+		for range 5 {
+			take(t, f, on(0))
+		}
+		if _, err := b.Beat(t.Context(), "id", time.Second); !errors.Is(err, failmode.ErrOpen) {
+			t.Errorf("while a circuit is open: %v", err)
 		}
 	})
 }
@@ -214,21 +294,21 @@ func TestInstancesThatAreSetAreNotCounted(t *testing.T) {
 	s := &beating{instances: 4}
 	f := &failmode.Fallback{Next: s, Instances: 2, Logger: slog.New(slog.DiscardHandler)}
 	take(t, f, check("r", 10, failmode.Local))
-	if err := f.Close(); err != nil || s.beats.Load() != 0 || f.Processes() != 2 {
-		t.Errorf("%d beats, %d processes, %v", s.beats.Load(), f.Processes(), err)
+	if err := f.Close(); err != nil || s.beats() != 0 || f.Processes() != 2 {
+		t.Errorf("%d beats, %d processes, %v", s.beats(), f.Processes(), err)
 	}
 }
 
 func TestAHeartbeatThatIsForbiddenIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		log := new(logbook)
 		s := &beating{err: answer("NOPERM this user has no permissions")}
-		f := &failmode.Fallback{Next: s, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		f := &failmode.Fallback{Next: s, Logger: slog.New(slog.NewTextHandler(log, nil))}
 		for range 200 {
 			take(t, f, check("r", 1_000_000, failmode.Local))
 			time.Sleep(100 * time.Millisecond)
 		}
-		if got := bytes.Count(log.Bytes(), []byte("set Instances")); got != 1 || f.Processes() != 1 {
+		if got := strings.Count(log.String(), "set Instances"); got != 1 || f.Processes() != 1 {
 			t.Errorf("%d processes, logged:\n%s", f.Processes(), log.String())
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
@@ -50,8 +51,10 @@ type Fallback struct {
 	once   sync.Once
 	local  *algorithms.Memory
 	gate   refuser // Next, if it is one
+	share  algorithms.Share
 	outage outage
 	pulse  pulse
+	later  later
 }
 
 // A refuser knows what it will not send: a [Breaker], or another circuit breaker
@@ -71,8 +74,9 @@ func (f *Fallback) ready() {
 		}
 		f.gate, _ = f.Next.(refuser)
 		if f.gate == nil {
-			f.outage.logger = logger
+			f.outage.logger, f.outage.start = logger, time.Now()
 		}
+		f.share = f.shareOf
 		if f.Instances == 0 {
 			f.pulse.begin(f.Next, logger)
 		}
@@ -97,10 +101,12 @@ func (f *Fallback) Validate() error {
 // Unwrap returns Next.
 func (f *Fallback) Unwrap() algorithms.Limiter { return f.Next }
 
-// Close stops the heartbeat and closes Next, if it can be closed.
+// Close stops the heartbeat, waits for what is being given back, and closes Next,
+// if it can be closed.
 func (f *Fallback) Close() error {
 	f.ready()
 	f.pulse.end()
+	f.later.wait()
 	if c, ok := f.Next.(io.Closer); ok {
 		return c.Close()
 	}
@@ -119,7 +125,7 @@ func (f *Fallback) Take(ctx context.Context, checks ...algorithms.Check) (algori
 	f.pulse.tick(ctx)
 	d, err := f.decide(ctx, true, f.Next.Take, checks)
 	if err == nil {
-		f.follow(d.Results)
+		f.local.Follow(d.Results, f.share)
 	}
 	return d, err
 }
@@ -154,12 +160,10 @@ func (f *Fallback) Settle(ctx context.Context, cost int64, charged ...algorithms
 			here = append(here, r)
 		default:
 			there = append(there, r)
-			if followed(&r) {
-				here = append(here, f.here(r))
-			}
 		}
 	}
 	err := f.local.Settle(ctx, cost, here...)
+	f.local.Unfollow(cost, there, f.share)
 	if len(there) == 0 {
 		return err
 	}

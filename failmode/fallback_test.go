@@ -295,6 +295,7 @@ func TestFallbackValidate(t *testing.T) {
 type settling struct {
 	algorithms.Counter
 	answer  algorithms.Decision
+	late    time.Duration
 	settled int
 }
 
@@ -303,6 +304,7 @@ func (s *settling) Take(context.Context, ...algorithms.Check) (algorithms.Decisi
 }
 
 func (s *settling) Settle(context.Context, int64, ...algorithms.Result) error {
+	time.Sleep(s.late)
 	s.settled++
 	return nil
 }

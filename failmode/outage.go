@@ -14,22 +14,23 @@ const quiet = 5 * time.Second
 // a logger.
 type outage struct {
 	logger *slog.Logger
+	start  time.Time
 	on     atomic.Bool
-	failed atomic.Int64 // when a decision last failed, in Unix ns
+	failed atomic.Int64 // when a decision last failed, since start
 }
 
 func (o *outage) begun(err error) {
 	if o.logger == nil {
 		return
 	}
-	o.failed.Store(time.Now().UnixNano())
+	o.failed.Store(int64(time.Since(o.start)))
 	if !o.on.Load() && o.on.CompareAndSwap(false, true) {
 		o.logger.Warn("ratelimit: the store does not answer; each rule follows its fail mode", "error", err)
 	}
 }
 
 func (o *outage) over() {
-	if o.on.Load() && time.Now().UnixNano()-o.failed.Load() >= int64(quiet) && o.on.CompareAndSwap(true, false) {
+	if o.on.Load() && int64(time.Since(o.start))-o.failed.Load() >= int64(quiet) && o.on.CompareAndSwap(true, false) {
 		o.logger.Info("ratelimit: the store answers again")
 	}
 }

@@ -3,31 +3,44 @@ package failmode
 import (
 	"cmp"
 	"math/rand/v2"
-	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
 // probe asks a shard until it may be used again, or the breaker is closed. Each
-// open circuit has one such goroutine.
-func (b *Breaker) probe(shard int) {
-	c := &b.circuits[shard]
-	defer b.shut(c)
-	if len(b.circuits) > 1 && !b.wait(together) {
-		return
+// open circuit has one such goroutine. It says what happens, once each way.
+func (b *Breaker) probe(c *circuit) {
+	name, opened := b.Next.Names(c.shard)[0], time.Now()
+	err := c.state().Err
+	b.logger.Warn("ratelimit: the store does not answer; each rule follows its fail mode",
+		"down", name, "class", string(algorithms.ClassOf(err)), "error", err)
+	well := b.untilWell(c)
+
+	now := time.Now()
+	c.mu.Lock()
+	c.since = now
+	c.isOpen.Store(false)
+	c.mu.Unlock()
+	b.open.Add(-1)
+	if well {
+		b.logger.Info("ratelimit: the store answers again", "up", name, "after", now.Sub(opened).Round(time.Millisecond))
 	}
-	b.announce()
+}
+
+// untilWell reports whether there were enough good probes before the breaker was
+// closed.
+func (b *Breaker) untilWell(c *circuit) bool {
 	every := cmp.Or(b.ProbeEvery, defaultProbeEvery)
 	fast := cmp.Or(b.Fast, algorithms.DefaultBudget/2)
 	for good := 0; good < slowProbes*c.patience; {
 		// Processes that lost Redis in the same moment must not come back in one.
 		if !b.wait(every - every/5 + rand.N(2*every/5+1)) { //nolint:gosec // not a secret
-			return
+			return false
 		}
 		begun := time.Now()
-		switch err := b.Next.Probe(b.ctx, shard); {
+		switch err := b.Next.Probe(b.ctx, c.shard); {
 		case fails(err):
 			c.mu.Lock()
 			c.err = err
@@ -39,6 +52,7 @@ func (b *Breaker) probe(shard int) {
 			good++
 		}
 	}
+	return true
 }
 
 // wait reports whether the time was over before the breaker was closed.
@@ -53,46 +67,21 @@ func (b *Breaker) wait(d time.Duration) bool {
 	}
 }
 
-// announce logs all circuits that are open and were not logged yet.
-func (b *Breaker) announce() {
-	var fresh []int
-	b.mu.Lock()
-	for i := range b.circuits {
-		if c := &b.circuits[i]; c.isOpen.Load() && !c.announced {
-			c.announced = true
-			fresh = append(fresh, i)
-		}
-	}
-	b.mu.Unlock()
-	if len(fresh) > 0 {
-		err := b.circuits[fresh[0]].state().Err
-		b.logger.Warn("ratelimit: the store does not answer; each rule follows its fail mode",
-			"down", strings.Join(b.Next.Names(fresh...), ", "), "class", string(algorithms.ClassOf(err)), "error", err)
-	}
-}
-
-// shut closes a circuit.
-func (b *Breaker) shut(c *circuit) {
-	now := time.Now()
-	c.mu.Lock()
-	c.since = now
-	c.isOpen.Store(false)
-	c.mu.Unlock()
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c.announced = false
-	if b.open.Add(-1) == 0 && !b.closed {
-		b.logger.Info("ratelimit: the store answers again", "after", now.Sub(b.down).Round(time.Millisecond))
-	}
-}
-
 // A sampler lets one through every ten seconds, so that a log stays readable.
-type sampler struct{ last atomic.Int64 }
+type sampler struct {
+	mu   sync.Mutex
+	last time.Time
+}
 
 func (s *sampler) do(f func()) {
-	now, last := time.Now().UnixNano(), s.last.Load()
-	if now-last >= int64(10*time.Second) && s.last.CompareAndSwap(last, now) {
+	s.mu.Lock()
+	now := time.Now()
+	due := now.Sub(s.last) >= 10*time.Second
+	if due {
+		s.last = now
+	}
+	s.mu.Unlock()
+	if due {
 		f()
 	}
 }

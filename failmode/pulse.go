@@ -28,7 +28,8 @@ type pulse struct {
 	store  beater // nil where there is none
 	id     string
 	logger *slog.Logger
-	next   atomic.Int64 // when the next beat is due, in Unix ns
+	start  time.Time
+	next   atomic.Int64 // when the next beat is due, since start
 	count  atomic.Int64 // of the last beat that was answered
 
 	mu     sync.Mutex // over starting a beat and ending all
@@ -39,7 +40,7 @@ type pulse struct {
 
 func (p *pulse) begin(next algorithms.Limiter, logger *slog.Logger) {
 	p.store, _ = next.(beater)
-	p.id, p.logger = rand.Text(), logger
+	p.id, p.logger, p.start = rand.Text(), logger, time.Now()
 }
 
 // tick beats if it is time to. It does not wait.
@@ -47,7 +48,7 @@ func (p *pulse) tick(ctx context.Context) {
 	if p.store == nil {
 		return
 	}
-	now, next := time.Now().UnixNano(), p.next.Load()
+	now, next := int64(time.Since(p.start)), p.next.Load()
 	if now < next || !p.next.CompareAndSwap(next, now+int64(beatEvery)) {
 		return
 	}

@@ -11,11 +11,10 @@ import (
 type Store interface {
 	algorithms.Counter
 
-	// Shards is how many parts there are; it does not change.
-	Shards() int
-	// Shard is the part that counts a check, from 0 to Shards()-1.
+	// Shard is the part that counts a check: a small number from 0, the same for
+	// the same part. A check may move to another part. It must not wait.
 	Shard(c algorithms.Check) int
-	// Names says for people which parts these are, given in ascending order.
+	// Names says for people which parts these are.
 	Names(shards ...int) []string
 	// Probe has a part decide and charge a check of its own, in bounded time.
 	Probe(ctx context.Context, shard int) error

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -31,11 +31,20 @@ func validateLimiter(l algorithms.Limiter) error {
 }
 
 // A sampler lets one through each second, so that a log stays readable.
-type sampler struct{ last atomic.Int64 }
+type sampler struct {
+	mu   sync.Mutex
+	last time.Time
+}
 
 func (s *sampler) do(f func()) {
-	now, last := time.Now().UnixNano(), s.last.Load()
-	if now-last >= int64(time.Second) && s.last.CompareAndSwap(last, now) {
+	s.mu.Lock()
+	now := time.Now()
+	due := now.Sub(s.last) >= time.Second
+	if due {
+		s.last = now
+	}
+	s.mu.Unlock()
+	if due {
 		f()
 	}
 }

@@ -14,7 +14,7 @@ var (
 	descStoreErrors      = desc("store_errors_total", "Calls to the store and checks in them that failed, by class.", "class")
 
 	descBreakerOpen        = desc("breaker_open_shards", "Shards of the store that decisions are kept away from.")
-	descBreakerShards      = desc("breaker_shards", "Shards of the store.")
+	descBreakerShards      = desc("breaker_shards", "Shards of the store that were asked so far.")
 	descBreakerTransitions = desc("breaker_transitions_total", "How often the circuit of a shard has opened or closed.", "to")
 
 	descInstances      = desc("instances", "Processes that share the limits.")

@@ -69,7 +69,7 @@ func TestMiddlewaresOnOneRegistryAddUp(t *testing.T) {
 			wantSamples(t, registry, map[string]float64{
 				"decisions_total sliding_window allowed per-ip redis": 7, "decisions_total sliding_window allowed more redis": 4,
 				"rules": 3, "rules_generation": 2, "instances": 4,
-				"breaker_shards": 2 * limiters, "store_duration_seconds_count": 7, "decision_duration_seconds_count": 7,
+				"breaker_shards": limiters, "store_duration_seconds_count": 7, "decision_duration_seconds_count": 7,
 				"local_keys": 1 + limiters, // per-ip in each, more in one
 			})
 		})

@@ -104,7 +104,6 @@ func (s *store) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 }
 
 func (s *store) fail(err error) { s.err.Store(&err) }
-func (s *store) Shards() int    { return 2 }
 func (s *store) Shard(c algorithms.Check) int {
 	return len(c.Rule) % 2
 }
@@ -310,7 +309,7 @@ func TestTheStoreIsMeasuredAndItsFailuresClassed(t *testing.T) {
 			return keyfunc.IP(r)
 		}}
 		h := mustNew(t, ratelimit.Config{Limiter: guard, Registerer: registry, Rules: []ratelimit.Rule{slow}}).Handler(ok)
-		wantSamples(t, registry, map[string]float64{"breaker_shards": 2, "breaker_open_shards": 0, "instances": 3,
+		wantSamples(t, registry, map[string]float64{"breaker_shards": 0, "breaker_open_shards": 0, "instances": 3,
 			"store_errors_total unreachable": 0, "store_errors_total busy": 0, "store_errors_total unavailable": 0,
 			"store_errors_total refused": 0, "store_errors_total misused": 0, "store_errors_total unknown": 0})
 		times(10, h, "GET /")

@@ -29,7 +29,9 @@ import (
 // A Config says what to limit and how. Only Limiter and Rules are required.
 type Config struct {
 	// Limiter decides: a [Redis], an [algorithms.Memory], or any other. One that
-	// can fail is guarded by a [failmode.Fallback], unless it already is.
+	// can fail is guarded by a [failmode.Fallback], unless it already is: a
+	// decorator of yours has to show what it wraps, by Unwrap() algorithms.Limiter.
+	// Only a [Redis] also has a circuit breaker.
 	Limiter algorithms.Limiter
 
 	// Rules are the limits. All that match a request apply, in one decision.

@@ -3,7 +3,9 @@ package middleware
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -48,8 +50,10 @@ type Redis struct {
 	once    sync.Once
 	guard   *failmode.Fallback
 	breaker *failmode.Breaker
+	store   *algorithms.Redis
 	logger  *slog.Logger
-	looked  sync.Once
+	start   time.Time
+	look    atomic.Int64 // when to look at the server next, since start
 	looking sync.WaitGroup
 }
 
@@ -57,35 +61,41 @@ var _ algorithms.Counter = (*Redis)(nil)
 
 func (r *Redis) ready() *failmode.Fallback {
 	r.once.Do(func() {
-		store := &algorithms.Redis{Client: r.Client, Namespace: r.Namespace, Sharded: r.Sharded, Budget: r.Budget}
-		r.breaker = &failmode.Breaker{Next: store, Fast: max(r.Budget, 0) / 2, Logger: r.Logger}
+		r.start = time.Now()
+		r.store = &algorithms.Redis{Client: r.Client, Namespace: r.Namespace, Sharded: r.Sharded, Budget: r.Budget}
+		r.breaker = &failmode.Breaker{Next: r.store, Fast: max(r.Budget, 0) / 2, Logger: r.Logger}
 		r.guard = &failmode.Fallback{Next: r.breaker, Instances: r.Instances, Logger: r.Logger}
 		if r.logger = r.Logger; r.logger == nil {
 			r.logger = slog.Default()
 		}
-		if store.Validate() != nil {
+		if r.store.Validate() != nil {
 			return // New says what is wrong
 		}
-		if warned := store.Warnings(); len(warned) > 0 {
+		if warned := r.store.Warnings(); len(warned) > 0 {
 			r.logger.Warn("ratelimit: options of the Redis client make outages worse; make them with algorithms.FailFast", "options", warned)
 		}
 	})
 	return r.guard
 }
 
-// lookAtServer warns of servers that forget, once, in the background: it is no
-// reason to keep a request waiting.
+// lookAtServer warns of servers that forget, in the background: it is no reason
+// to keep a request waiting. It asks again, a minute later, until it is told.
 func (r *Redis) lookAtServer(ctx context.Context) {
-	r.looked.Do(func() {
+	now, next := int64(time.Since(r.start)), r.look.Load()
+	if now < next || !r.look.CompareAndSwap(next, now+int64(time.Minute)) {
+		return
+	}
+	r.looking.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		r.looking.Go(func() {
-			defer cancel()
-			store, _ := r.breaker.Next.(*algorithms.Redis)
-			warned, _ := store.ServerWarnings(ctx) // INFO may be forbidden, which is no fault
-			if len(warned) > 0 {
-				r.logger.Warn("ratelimit: Redis forgets whom it limits", "servers", warned)
-			}
-		})
+		defer cancel()
+		warned, err := r.store.ServerWarnings(ctx)
+		switch algorithms.ClassOf(err) {
+		case "", algorithms.ClassRefused: // INFO may be forbidden, which is no fault
+			r.look.Store(math.MaxInt64)
+		}
+		if len(warned) > 0 {
+			r.logger.Warn("ratelimit: Redis forgets whom it limits", "servers", warned)
+		}
 	})
 }
 
@@ -119,8 +129,8 @@ func (r *Redis) Reset(ctx context.Context, checks ...algorithms.Check) error {
 // Unwrap returns the limiter that guards the store.
 func (r *Redis) Unwrap() algorithms.Limiter { return r.ready() }
 
-// Down names what of Redis decisions are kept away from: its address, or ranges
-// of slots on a cluster; empty when all is well. Readiness must not depend on
+// Down names what of Redis decisions are kept away from: the addresses of servers;
+// empty when all is well. Readiness must not depend on
 // it: the service is up, and its limits follow their modes.
 func (r *Redis) Down() []string {
 	r.ready()
@@ -130,7 +140,7 @@ func (r *Redis) Down() []string {
 // Close ends what the limiter started. The client stays open.
 func (r *Redis) Close() error {
 	guard := r.ready()
-	r.looked.Do(func() {}) // too late to begin
+	r.look.Store(math.MaxInt64)
 	r.looking.Wait()
 	return guard.Close()
 }
