@@ -11,8 +11,8 @@ import (
 // An ErrorClass says what an error of a store means for whoever asked it.
 type ErrorClass string
 
-// The classes. Of all but the last two it is certain whether the decision was
-// executed: it was not.
+// The classes. Of all but the last two it is certain that the decision was not
+// executed.
 const (
 	// ClassUnreachable: there was no connection.
 	ClassUnreachable ErrorClass = "unreachable"
@@ -21,6 +21,9 @@ const (
 	// ClassUnavailable: the server answered that it cannot now, as while it
 	// loads, is a replica, or has no memory left.
 	ClassUnavailable ErrorClass = "unavailable"
+	// ClassMoved: what counts the check is moving to another server, and the
+	// client has not found it yet. The servers are well.
+	ClassMoved ErrorClass = "moved"
 	// ClassRefused: the server does not take the credentials, or they do not
 	// permit the command.
 	ClassRefused ErrorClass = "refused"
@@ -72,11 +75,16 @@ func classOfAnswer(err redis.Error) ErrorClass {
 		}
 	}
 	for _, prefix := range []string{
-		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "OOM", "BUSY",
-		"UNBLOCKED", "MOVED", "ASK", "max number of clients",
+		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF", "OOM", "BUSY",
+		"UNBLOCKED", "max number of clients",
 	} {
 		if strings.HasPrefix(text, prefix) {
 			return ClassUnavailable
+		}
+	}
+	for _, prefix := range []string{"MOVED ", "ASK ", "TRYAGAIN"} {
+		if strings.HasPrefix(text, prefix) {
+			return ClassMoved
 		}
 	}
 	if strings.Contains(text, "can't run this command") { // ACL, inside a script, up to Redis 7.0

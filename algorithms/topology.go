@@ -35,7 +35,7 @@ func (t *topology) failed(ctx context.Context, err error) {
 		return
 	}
 	switch ClassOf(err) {
-	case ClassUnreachable, ClassUnavailable, ClassUnknown:
+	case ClassUnreachable, ClassUnavailable, ClassUnknown, ClassMoved:
 	default:
 		return
 	}

@@ -46,7 +46,7 @@ type circuit struct {
 // fails reports whether an error is a failure of the store.
 func fails(err error) bool {
 	switch algorithms.ClassOf(err) {
-	case "", algorithms.ClassMisused:
+	case "", algorithms.ClassMisused, algorithms.ClassMoved:
 		return false
 	}
 	return true

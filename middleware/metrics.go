@@ -34,7 +34,7 @@ type metrics struct {
 // errorClasses are the values of the label class, there from the start.
 var errorClasses = [...]algorithms.ErrorClass{
 	algorithms.ClassUnreachable, algorithms.ClassBusy, algorithms.ClassUnavailable,
-	algorithms.ClassRefused, algorithms.ClassMisused, algorithms.ClassUnknown,
+	algorithms.ClassMoved, algorithms.ClassRefused, algorithms.ClassMisused, algorithms.ClassUnknown,
 }
 
 // register returns the metrics of a registry; nil without one. Middlewares that
