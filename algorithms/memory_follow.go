@@ -19,23 +19,23 @@ type Share func(r *Result) (Check, bool)
 // checks, another may see only some as counted.
 func (m *Memory) Follow(results []Result, share Share) {
 	m.ready()
+	now := m.now()
 	for i := range results {
 		r := &results[i]
 		if r.Err != nil {
 			continue
 		}
 		if c, ok := share(r); ok && c.Limit.ok() && c.Cost >= 0 {
-			m.follow(r, &c)
+			m.follow(now, r, &c)
 		}
 	}
 }
 
-func (m *Memory) follow(r *Result, c *Check) {
+func (m *Memory) follow(now int64, r *Result, c *Check) {
 	p := paramsOf(c)
 	pl := m.place(c, &p)
 	pl.shard.mu.Lock()
 	defer pl.shard.mu.Unlock()
-	now := m.now()
 	current, _ := pl.load(now, &p)
 	left := max(p.remaining(current, now, &p), 0)
 	r.followed = min(max(r.Charged, 0), left)

@@ -20,10 +20,9 @@ const (
 	failureWindow = time.Second
 	failureCalls  = 20
 
-	slowProbes   = 5                     // slow probes close like one fast probe
-	flapping     = 10 * time.Second      // a circuit that opens so soon again is more careful
-	mostPatience = 8                     // times as many good probes as at first
-	together     = 20 * time.Millisecond // circuits that open so close to each other are logged in one line
+	slowProbes   = 5                // slow probes close like one fast probe
+	flapping     = 10 * time.Second // a circuit that opens so soon again is more careful
+	mostPatience = 8                // times as many good probes as at first
 )
 
 // A circuit is that of one shard.
@@ -62,7 +61,7 @@ func (b *Breaker) report(begun time.Time, circuits []*circuit, d algorithms.Deci
 			continue
 		}
 		failure := err
-		for j := i; j < len(d.Results) && failure == nil; j++ {
+		for j := i; j < min(len(d.Results), len(circuits)) && failure == nil; j++ {
 			if circuits[j] == c {
 				failure = d.Results[j].Err
 			}

@@ -166,6 +166,7 @@ func (f *Fallback) giveBack(ctx context.Context, late bool, results []algorithms
 			charged = append(charged, r)
 		}
 	}
+	ctx = context.WithoutCancel(ctx)
 	settle := func() error { return next.Settle(ctx, 0, charged...) }
 	switch {
 	case len(charged) == 0:
