@@ -3,6 +3,7 @@ package algorithms
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -38,6 +39,14 @@ type Memory struct {
 	start  time.Time
 	most   int // entries in a shard
 	shards [memoryShards]memoryShard
+}
+
+// Validate reports what is wrong with the fields, or nil.
+func (m *Memory) Validate() error {
+	if m.MaxKeys < 0 {
+		return fmt.Errorf("max keys: must not be negative, got %d", m.MaxKeys)
+	}
+	return nil
 }
 
 func (m *Memory) ready() {

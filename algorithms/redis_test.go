@@ -484,6 +484,25 @@ func TestRedisCluster(t *testing.T) {
 		}
 	})
 
+	t.Run("finds a node that lives", func(t *testing.T) {
+		r := &Redis{Client: client, Namespace: "alive", Budget: roomy}
+		slot := client.ClusterKeySlot(t.Context(), keyOf("alive", Check{Rule: "~probe", Limit: probe})).Val()
+		dead := cluster.Owner(t, int(slot)) // the first key that a probe asks for is here
+		dead.Pause(t)
+		defer dead.Resume(t)
+		opts := *client.Options()
+		opts.ReadTimeout, opts.MaxRedirects = 100*time.Millisecond, 1
+		impatient := redis.NewClusterClient(&opts)
+		defer impatient.Close()
+		r.Client = impatient
+		if err := r.Probe(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		if r.Shard(Check{Key: "k"}) == 0 {
+			t.Error("no node is known")
+		}
+	})
+
 	t.Run("knows the node of each check, and probes it", func(t *testing.T) {
 		r := &Redis{Client: client, Namespace: "probe", Budget: roomy}
 		check := func(i int) Check { return Check{Rule: "r", Key: fmt.Sprint(i), Limit: PerDay(1)} }
@@ -518,7 +537,7 @@ func TestRedisCluster(t *testing.T) {
 				t.Errorf("%s executed %d probes, want its own", master.Addr, n)
 			}
 		}
-		if err := r.Probe(t.Context(), 4); err != nil {
+		if err := r.Probe(t.Context(), 4); !errors.Is(err, ErrGone) {
 			t.Errorf("a node without slots: %v", err)
 		}
 	})

@@ -2,6 +2,7 @@ package algorithms
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -11,9 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxNodes bounds the numbers of a cluster's nodes. What is met later, as where
-// addresses change all the time, is shard 0.
+// maxNodes bounds the numbers of a cluster's nodes. Where addresses change all
+// the time, numbering begins anew after so many.
 const maxNodes = 1024
+
+// ErrGone says that nothing is counted any more by the part of a store that was
+// probed: a node of a cluster whose slots are elsewhere.
+var ErrGone = errors.New("algorithms: nothing is counted there any more")
 
 // nodes numbers the masters of a cluster in the order in which they are met,
 // from 1. They are known by address: a replica that is promoted is another one,
@@ -35,11 +40,11 @@ func (n *nodes) number(addr string) int {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if number, ok := n.numbers[addr]; ok || len(n.addrs) >= maxNodes {
+	if number, ok := n.numbers[addr]; ok {
 		return number
 	}
-	if n.numbers == nil {
-		n.numbers = make(map[string]int)
+	if n.numbers == nil || len(n.addrs) >= maxNodes {
+		n.numbers, n.addrs = make(map[string]int), nil
 	}
 	n.addrs = append(n.addrs, addr)
 	n.numbers[addr] = len(n.addrs)
@@ -99,32 +104,46 @@ func (r *Redis) Names(shards ...int) []string {
 // probe is a limit that a probe does not exhaust.
 var probe = Limit{Rate: 1_000_000, Period: time.Second, Algorithm: FixedWindow}
 
-// mostProbeKeys is how many keys Probe tries to find one that a node has: a
-// node with one of a thousand slots is missed once in sixty.
-const mostProbeKeys = 4096
+const (
+	// mostProbeKeys is how many keys Probe tries to find one that a node has: a
+	// node with one of a thousand slots is missed once in sixty.
+	mostProbeKeys = 4096
+	// anyNode is how many keys Probe asks for at once while no node is known: of
+	// three masters, one that lives is not among them once in thousands.
+	anyNode = 16
+)
 
 // Probe has a part of the store decide and charge a check of its own, inside
 // the budget. Its error says that decisions would fail there. (Only a charge
 // tells: a replica, or a server without memory left, still answers what it does
-// not have to write.) Of a node that has no slots any more there is nothing to
-// ask. The keys are those of the rule "~probe"; they are gone after a second.
+// not have to write.) A node that has no slots any more is [ErrGone]. The keys
+// are those of the rule "~probe"; they are gone after a second.
 func (r *Redis) Probe(ctx context.Context, shard int) error {
-	c := Check{Rule: "~probe", Limit: probe} // no name that a rule of the middleware can have
-	if cluster, ok := r.Client.(*redis.ClusterClient); ok && shard > 0 {
-		found := false
-		for i := 0; i < mostProbeKeys && !found; i++ {
-			c.Key = "probe-" + strconv.Itoa(i)
-			found = r.nodeOf(cluster, c.Key) == shard
+	// No name that a rule of the middleware can have.
+	checks := []Check{{Rule: "~probe", Limit: probe}}
+	cluster, ok := r.Client.(*redis.ClusterClient)
+	switch {
+	case ok && shard == 0:
+		for i := range anyNode {
+			checks = append(checks, Check{Rule: "~probe", Key: probeKey(i), Limit: probe})
 		}
-		if !found {
-			return nil
+	case ok:
+		i := 0
+		for i < mostProbeKeys && r.nodeOf(cluster, probeKey(i)) != shard {
+			i++
 		}
-	} else if shard != 0 {
+		if i == mostProbeKeys {
+			return ErrGone
+		}
+		checks[0].Key = probeKey(i)
+	case shard != 0:
 		return fmt.Errorf("algorithms: redis: probe: no shard %d", shard)
 	}
-	d, err := r.Take(ctx, c)
-	if err == nil {
+	d, err := r.Take(ctx, checks...)
+	if err == nil && len(checks) == 1 {
 		err = d.Results[0].Err
 	}
 	return err
 }
+
+func probeKey(i int) string { return "probe-" + strconv.Itoa(i) }

@@ -3,6 +3,7 @@ package algorithms
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,8 +64,7 @@ func warnings(heedsContext bool, retries, dials int, waits map[string]time.Durat
 }
 
 // ServerWarnings asks the servers whether they throw out keys to make room, which
-// would free whoever is limited. It takes as long as the context and the client's
-// own timeouts let it.
+// would free whoever is limited. It takes as long as the context lets it.
 func (r *Redis) ServerWarnings(ctx context.Context) ([]string, error) {
 	if err := r.ready(); err != nil {
 		return nil, err
@@ -86,10 +86,13 @@ func (r *Redis) ServerWarnings(ctx context.Context) ([]string, error) {
 		}
 		return nil
 	}
-	if c, ok := r.Client.(*redis.ClusterClient); ok {
-		err := c.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return ask(ctx, c, c.Options().Addr) })
-		return warned, err
-	}
-	err := ask(ctx, r.Client, r.Names(0)[0])
-	return warned, err
+	err := r.sender.within(ctx, func() error {
+		if c, ok := r.Client.(*redis.ClusterClient); ok {
+			return c.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return ask(ctx, c, c.Options().Addr) })
+		}
+		return ask(ctx, r.Client, r.Names(0)[0])
+	})
+	mu.Lock() // what was left behind may still find something
+	defer mu.Unlock()
+	return slices.Clone(warned), err
 }

@@ -157,13 +157,17 @@ func (b *Breaker) send(ctx context.Context, next ask, checks []algorithms.Check,
 	begun := time.Now()
 	d, err := next(ctx, checks...)
 	b.report(begun, circuits, d, err)
+	b.tell(begun, d, err)
+	return d, err
+}
+
+func (b *Breaker) tell(begun time.Time, d algorithms.Decision, err error) {
 	if observers := b.observers.Load(); observers != nil {
 		took := time.Since(begun)
 		for _, observe := range *observers {
 			observe(took, d, err)
 		}
 	}
-	return d, err
 }
 
 // decideSome sends what is not refused.
@@ -210,8 +214,8 @@ func (b *Breaker) circuit(shard int) *circuit {
 	return all[shard]
 }
 
-// Observe has f see every call to Next but probes, after it: how long it took and
-// what it returned. f runs on the request's goroutine.
+// Observe has f see every call to Next, after it: how long it took and what it
+// returned; of probes only those that failed. f runs on the caller's goroutine.
 func (b *Breaker) Observe(f func(took time.Duration, d algorithms.Decision, err error)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -280,13 +284,13 @@ func (b *Breaker) Down() []string {
 }
 
 // Beat counts the processes that share the limits, if Next can: see
-// [algorithms.Redis.Beat]. While a circuit is open it returns [ErrOpen].
+// [algorithms.Redis.Beat]. While all circuits are open it returns [ErrOpen].
 func (b *Breaker) Beat(ctx context.Context, id string, lease time.Duration) (instances int, err error) {
 	next, ok := b.Next.(beater)
 	switch {
 	case !ok:
 		return 0, errors.ErrUnsupported
-	case b.open.Load() > 0:
+	case b.open.Load() > 0 && int(b.open.Load()) >= len(*b.circuits.Load()):
 		return 0, ErrOpen
 	}
 	return next.Beat(ctx, id, lease)

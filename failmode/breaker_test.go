@@ -410,6 +410,44 @@ func TestBreakerFollowsChecksThatMove(t *testing.T) {
 	})
 }
 
+// Where nothing is counted any more there is nothing to wait for.
+func TestBreakerForgetsAShardThatIsGone(t *testing.T) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, log *logbook) {
+		n.set(0, errAway, 0)
+		askFor(b, 5, on(0))
+		n.set(0, algorithms.ErrGone, 0)
+		time.Sleep(time.Second)
+		if s := b.States()[0]; s.Open || n.probed[0].Load() != 1 || !strings.Contains(log.String(), `counted elsewhere now" gone="node 0"`) {
+			t.Errorf("%+v after %d probes, logged:\n%s", s, n.probed[0].Load(), log)
+		}
+	})
+}
+
+// A Redis that comes back with another password is another trouble: it does not
+// mend itself.
+func TestBreakerSaysWhenTheReasonChanges(t *testing.T) {
+	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, log *logbook) {
+		var seen atomic.Int64
+		b.Observe(func(_ time.Duration, _ algorithms.Decision, err error) {
+			if algorithms.ClassOf(err) == algorithms.ClassRefused {
+				seen.Add(1)
+			}
+		})
+		n.set(0, errAway, 0)
+		askFor(b, 5, on(0))
+		time.Sleep(time.Minute)
+		n.set(0, answer("WRONGPASS invalid username-password pair or user is disabled."), 0)
+		time.Sleep(time.Minute)
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[1], "level=ERROR") || !strings.Contains(lines[1], "class=refused") {
+			t.Errorf("logged:\n%s", log)
+		}
+		if seen.Load() < 200 {
+			t.Errorf("observers saw %d refusals in a minute", seen.Load())
+		}
+	})
+}
+
 // What a check's shard was when it was sent is what failed.
 func TestBreakerBlamesTheShardThatWasAsked(t *testing.T) {
 	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {

@@ -34,7 +34,7 @@ type circuit struct {
 	begun    time.Time // of the window; zero while nothing fails
 	watched  bool      // by Breaker.watching
 	calls    int       // in the window
-	failed   int       // of them
+	failures int       // of them
 	inRow    int       // failures without a success between
 	patience int       // how many times the good probes it wants
 	since    time.Time // of the last transition
@@ -81,8 +81,7 @@ func allAnswered(d algorithms.Decision) bool {
 
 // count counts one call through a circuit.
 func (b *Breaker) count(begun time.Time, c *circuit, err error) {
-	switch algorithms.ClassOf(err) {
-	case algorithms.ClassMisused, algorithms.ClassRefused:
+	if algorithms.ClassOf(err) == algorithms.ClassMisused {
 		b.misused.do(func() {
 			b.logger.Error("ratelimit: Redis does not do what it is asked; this does not mend itself", "error", err)
 		})
@@ -111,12 +110,12 @@ func (b *Breaker) count(begun time.Time, c *circuit, err error) {
 // holds c.mu.
 func (c *circuit) fail(now time.Time, most int) bool {
 	if now.Sub(c.begun) > failureWindow {
-		c.begun, c.calls, c.failed = now, 0, 0
+		c.begun, c.calls, c.failures = now, 0, 0
 	}
 	c.calls++
-	c.failed++
+	c.failures++
 	c.inRow++
-	return c.inRow >= most || c.calls >= failureCalls && 2*c.failed > c.calls
+	return c.inRow >= most || c.calls >= failureCalls && 2*c.failures > c.calls
 }
 
 // trip opens a circuit. The caller holds its lock.

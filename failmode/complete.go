@@ -27,20 +27,23 @@ func (f *Fallback) complete(ctx context.Context, charge bool, checks []algorithm
 
 	var localChecks []algorithms.Check
 	var localAt []int
-	denied, byNext, late := false, false, false
+	denied, byNext := false, false
 	for i := range results {
 		r := &results[i]
 		if r.Err == nil {
 			byNext = byNext || !r.Allowed && !r.Check.Shadow
 		} else {
-			late = late || errors.Is(r.Err, algorithms.ErrBudget)
 			switch r.Check.Fail {
 			case Open:
 				r.Source, r.Allowed = algorithms.SourceFailOpen, true
 			case Closed:
 				r.Source, r.RetryAfter = algorithms.SourceFailClosed, retryClosed
 			default:
-				localChecks = append(localChecks, f.shareOfCheck(r.Check))
+				share := f.shareOfCheck(r.Check)
+				if share.Limit.Validate() != nil {
+					share.Limit = r.Check.Limit // a rate that is too low for its burst and period
+				}
+				localChecks = append(localChecks, share)
 				localAt = append(localAt, i)
 				continue
 			}
@@ -57,7 +60,7 @@ func (f *Fallback) complete(ctx context.Context, charge bool, checks []algorithm
 	}
 	d = algorithms.Decision{Allowed: !denied && local.Allowed, Results: results}
 	if !d.Allowed && !byNext { // Next has given back what itself denied
-		f.giveBack(ctx, late, results)
+		f.giveBack(ctx, results)
 	}
 	return d, nil
 }
@@ -154,33 +157,23 @@ func (f *Fallback) takeLocal(ctx context.Context, charge bool, checks []algorith
 
 // giveBack undoes what Next charged to a request that was denied after all. What
 // cannot be given back stays charged, which errs towards denying. Nobody waits
-// for it if the decision is late, because it has used up its budget.
-func (f *Fallback) giveBack(ctx context.Context, late bool, results []algorithms.Result) {
+// for it: the decision may have used up its budget.
+func (f *Fallback) giveBack(ctx context.Context, results []algorithms.Result) {
 	next, ok := f.Next.(algorithms.Counter)
 	if !ok {
 		return
 	}
 	var charged []algorithms.Result
-	for _, r := range results {
-		if r.Charged > 0 && r.Source != algorithms.SourceFallback {
-			charged = append(charged, r)
-		}
-	}
-	ctx = context.WithoutCancel(ctx)
-	settle := func() error { return next.Settle(ctx, 0, charged...) }
-	switch {
-	case len(charged) == 0:
-		return
-	case late:
-		f.later.do(settle)
-	case settle() != nil:
-		return
-	}
 	for i := range results {
 		if r := &results[i]; r.Charged > 0 && r.Source != algorithms.SourceFallback {
+			charged = append(charged, *r)
 			r.Remaining += r.Charged
 			r.Charged = 0
 		}
+	}
+	if len(charged) > 0 {
+		ctx = context.WithoutCancel(ctx)
+		f.later.do(func() error { return next.Settle(ctx, 0, charged...) })
 	}
 }
 

@@ -21,7 +21,7 @@ func divided(t *testing.T, f func(t *testing.T, l *failmode.Fallback, n *nodes))
 	breaker(t, func(t *testing.T, b *failmode.Breaker, n *nodes, _ *logbook) {
 		n.set(1, errAway, 0)
 		askFor(b, 5, on(1))
-		l := &failmode.Fallback{Next: b}
+		l := &failmode.Fallback{Next: b, Instances: 1}
 		if err := l.Validate(); err != nil {
 			t.Fatal(err)
 		}
@@ -193,12 +193,12 @@ func TestGivingBackFreesNoShareThatWasUsed(t *testing.T) {
 	}
 }
 
-// A decision that took its whole budget is given back in the background.
-func TestNobodyWaitsForGivingBackWhatIsLate(t *testing.T) {
+// The decision may have used up its budget.
+func TestNobodyWaitsForGivingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		well, lost := check("well", 5, failmode.Closed), check("lost", 5, failmode.Closed)
 		next := &settling{late: time.Second, answer: algorithms.Decision{Results: []algorithms.Result{
-			{Check: well, Source: algorithms.SourceRedis, Allowed: true, Charged: 1}, {Check: lost, Err: algorithms.ErrBudget},
+			{Check: well, Source: algorithms.SourceRedis, Allowed: true, Charged: 1}, {Check: lost, Err: errAway},
 		}}}
 		f := &failmode.Fallback{Next: next, Logger: slog.New(slog.DiscardHandler)}
 		begun := time.Now()
@@ -214,11 +214,11 @@ func TestNobodyWaitsForGivingBackWhatIsLate(t *testing.T) {
 // beating is a store that counts processes.
 type beating struct {
 	store
-	instances int
 
-	mu     sync.Mutex
-	leases []time.Duration
-	err    error
+	mu        sync.Mutex
+	instances int
+	leases    []time.Duration
+	err       error
 }
 
 func (b *beating) Beat(_ context.Context, id string, lease time.Duration) (int, error) {
@@ -280,14 +280,72 @@ func TestHeartbeatThroughABreaker(t *testing.T) {
 		if f.Processes() != 7 {
 			t.Errorf("%d processes", f.Processes())
 		}
+		take(t, f, on(1))
 		n.set(0, errAway, 0)
 		for range 5 {
 			take(t, f, on(0))
 		}
+		if _, err := b.Beat(t.Context(), "id", time.Second); err != nil {
+			t.Errorf("while one of two circuits is open: %v", err)
+		}
+		n.set(1, errAway, 0)
+		for range 5 {
+			take(t, f, on(1))
+		}
 		if _, err := b.Beat(t.Context(), "id", time.Second); !errors.Is(err, failmode.ErrOpen) {
-			t.Errorf("while a circuit is open: %v", err)
+			t.Errorf("while all are: %v", err)
 		}
 	})
+}
+
+// After an outage the first beats find nobody else. That is believed only when
+// the next one says so too.
+func TestHeartbeatBelievesInFewerTheSecondTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(beating)
+		f := &failmode.Fallback{Next: s, Logger: slog.New(slog.DiscardHandler)}
+		for _, c := range []struct{ counted, want int }{{1, 1}, {5, 5}, {1, 5}, {4, 4}, {6, 6}, {2, 6}, {6, 6}, {2, 6}, {1, 1}} {
+			s.mu.Lock()
+			s.instances = c.counted
+			s.mu.Unlock()
+			take(t, f, check("r", 1_000_000, failmode.Local))
+			synctest.Wait()
+			if f.Processes() != c.want {
+				t.Errorf("counted %d: %d processes, want %d", c.counted, f.Processes(), c.want)
+			}
+			time.Sleep(6 * time.Second)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A share that is no valid limit is the whole limit.
+func TestAShareThatIsInvalid(t *testing.T) {
+	f := &failmode.Fallback{Next: &store{away: map[string]bool{"": true}}, Instances: 100, Logger: slog.New(slog.DiscardHandler)}
+	limit := algorithms.Limit{Rate: 100, Period: 365 * 24 * time.Hour, Burst: 3000, Algorithm: algorithms.GCRA}
+	d := take(t, f, algorithms.Check{Rule: "r", Limit: limit, Cost: 3000})
+	if !d.Allowed || d.Results[0].Check.Limit != limit {
+		t.Errorf("%+v", d)
+	}
+}
+
+// What cannot be settled changes nothing, here or there.
+func TestAnInvalidSettleFreesNothing(t *testing.T) {
+	s := new(store)
+	f := &failmode.Fallback{Next: s, Logger: slog.New(slog.DiscardHandler)}
+	c := check("r", 10, failmode.Local)
+	c.Cost = 6
+	d := take(t, f, c)
+	if err := f.Settle(t.Context(), -1, d.Results...); !errors.Is(err, algorithms.ErrInvalidCheck) {
+		t.Errorf("got %v", err)
+	}
+	s.away = map[string]bool{"": true}
+	c.Cost = 1
+	if left := remaining(t, f, c); left != 4 {
+		t.Errorf("%d left here, want 4", left)
+	}
 }
 
 func TestInstancesThatAreSetAreNotCounted(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 )
 
 // Fallback decides by each check's Mode what its Next cannot decide. Its Take
-// and Peek return an error only for checks that are invalid. It is a Counter;
+// and Peek return an error only for checks, or fields, that are invalid. It is a Counter;
 // where Next is none, Peek, Reset and Settle of what Next charged return
 // [errors.ErrUnsupported].
 //
@@ -49,6 +49,7 @@ type Fallback struct {
 	Logger *slog.Logger
 
 	once   sync.Once
+	wrong  error // what Validate said
 	local  *algorithms.Memory
 	gate   refuser // Next, if it is one
 	share  algorithms.Share
@@ -77,6 +78,9 @@ func (f *Fallback) ready() {
 			f.outage.logger, f.outage.start = logger, time.Now()
 		}
 		f.share = f.shareOf
+		if err := f.Validate(); err != nil {
+			f.wrong = fmt.Errorf("failmode: fallback: %w", err)
+		}
 		if f.Instances == 0 {
 			f.pulse.begin(f.Next, logger)
 		}
@@ -91,6 +95,9 @@ func (f *Fallback) Validate() error {
 		errs = append(errs, errors.New("next: required, got nil"))
 	} else if next, ok := f.Next.(interface{ Validate() error }); ok {
 		errs = append(errs, next.Validate())
+	}
+	if f.Local != nil {
+		errs = append(errs, f.Local.Validate())
 	}
 	if f.Instances < 0 {
 		errs = append(errs, fmt.Errorf("instances: must not be negative, got %d", f.Instances))
@@ -121,7 +128,9 @@ func (f *Fallback) Memory() *algorithms.Memory {
 
 // Take implements [algorithms.Limiter].
 func (f *Fallback) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	f.ready()
+	if f.ready(); f.wrong != nil {
+		return algorithms.Decision{}, f.wrong
+	}
 	f.pulse.tick(ctx)
 	d, err := f.decide(ctx, true, f.Next.Take, checks)
 	if err == nil {
@@ -132,7 +141,9 @@ func (f *Fallback) Take(ctx context.Context, checks ...algorithms.Check) (algori
 
 // Peek implements [algorithms.Counter].
 func (f *Fallback) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	f.ready()
+	if f.ready(); f.wrong != nil {
+		return algorithms.Decision{}, f.wrong
+	}
 	next, ok := f.Next.(algorithms.Counter)
 	if !ok {
 		return algorithms.Decision{}, errors.ErrUnsupported
@@ -162,16 +173,15 @@ func (f *Fallback) Settle(ctx context.Context, cost int64, charged ...algorithms
 			there = append(there, r)
 		}
 	}
-	err := f.local.Settle(ctx, cost, here...)
-	f.local.Unfollow(cost, there, f.share)
-	if len(there) == 0 {
+	if err := f.local.Settle(ctx, cost, here...); err != nil || len(there) == 0 {
 		return err
 	}
+	f.local.Unfollow(cost, there, f.share)
 	next, ok := f.Next.(algorithms.Counter)
 	if !ok {
-		return errors.Join(err, errors.ErrUnsupported)
+		return errors.ErrUnsupported
 	}
-	return errors.Join(err, next.Settle(ctx, cost, there...))
+	return next.Settle(ctx, cost, there...)
 }
 
 // Reset implements [algorithms.Counter].

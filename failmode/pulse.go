@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +31,8 @@ type pulse struct {
 	logger *slog.Logger
 	start  time.Time
 	next   atomic.Int64 // when the next beat is due, since start
-	count  atomic.Int64 // of the last beat that was answered
+	count  atomic.Int64 // of the last beat that was believed
+	fewer  bool         // the last beat counted fewer; beats come one after the other
 
 	mu     sync.Mutex // over starting a beat and ending all
 	ended  bool
@@ -61,15 +63,26 @@ func (p *pulse) tick(ctx context.Context) {
 
 func (p *pulse) beat(ctx context.Context) {
 	instances, err := p.store.Beat(ctx, p.id, beatLease)
-	switch algorithms.ClassOf(err) {
-	case "":
-		p.count.Store(int64(instances))
-	case algorithms.ClassRefused, algorithms.ClassMisused:
+	switch class := algorithms.ClassOf(err); {
+	case class == "":
+		p.counted(int64(instances))
+	case class == algorithms.ClassRefused && strings.Contains(err.Error(), "NOPERM"), class == algorithms.ClassMisused:
 		p.failed.Do(func() {
 			p.logger.Warn("ratelimit: cannot count the processes that share the limits; set Instances, "+
 				"or permit the heartbeat (ZADD, ZREM, ZREMRANGEBYSCORE, ZCARD)", "error", err)
 		})
 	}
+}
+
+// counted believes in fewer processes only the second time: after Redis was away
+// the first beats find nobody else.
+func (p *pulse) counted(instances int64) {
+	if fewer := instances < p.count.Load(); fewer && !p.fewer {
+		p.fewer = true
+		return
+	}
+	p.fewer = false
+	p.count.Store(instances)
 }
 
 // end waits for the last beat and takes the process out of the count.

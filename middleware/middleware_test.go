@@ -462,3 +462,56 @@ func ExampleNew() {
 	// 200 0
 	// 429 0
 }
+
+// Looking at the server, which is done in the background, ends with Close.
+func TestRedisCloses(t *testing.T) {
+	srv := redistest.Start(t)
+	for range 50 {
+		l := &ratelimit.Redis{Client: srv.Client(t), Namespace: "shop", Logger: slog.New(slog.DiscardHandler)}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				_, _ = l.Take(t.Context(), algorithms.Check{Rule: "r", Limit: algorithms.PerHour(30)})
+			})
+		}
+		wg.Go(func() {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Wait()
+	}
+}
+
+// A limiter that was never validated says so, instead of counting locally.
+func TestRedisThatIsNotSetUp(t *testing.T) {
+	for range 10 {
+		_, err := (&ratelimit.Redis{Client: (*redis.Client)(nil), Namespace: "shop"}).Take(t.Context(), algorithms.Check{Rule: "r", Limit: algorithms.PerHour(1)})
+		if err == nil || !strings.Contains(err.Error(), "client: required, got nil") {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
+func TestEachMistakeSaysWhere(t *testing.T) {
+	_, err := ratelimit.New(ratelimit.Config{
+		Limiter: &ratelimit.Redis{Client: redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), Namespace: "a b", Budget: -1, Instances: -1, Logger: slog.New(slog.DiscardHandler)},
+		Rules:   []ratelimit.Rule{perHour("r", 1)},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for line := range strings.Lines(err.Error()) {
+		if !strings.HasPrefix(line, "middleware: limiter: ") {
+			t.Errorf("%q in\n%v", line, err)
+		}
+	}
+	for _, want := range []string{`namespace: "a b"`, "budget: must not be negative", "instances: must not be negative"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+	if _, err := ratelimit.New(ratelimit.Config{Limiter: &algorithms.Memory{MaxKeys: -5}, Rules: []ratelimit.Rule{perHour("r", 1)}}); err == nil || !strings.Contains(err.Error(), "max keys: must not be negative, got -5") {
+		t.Errorf("got %v", err)
+	}
+}

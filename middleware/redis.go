@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,8 +18,8 @@ import (
 // that cannot decide, and meanwhile each rule follows its fail mode as
 // [failmode.Fallback] says. It is an [algorithms.Counter].
 //
-// At first use it logs which of the client's options make an outage worse than
-// it has to be; [algorithms.FailFast] sets them right.
+// When it is first validated or used, it logs which of the client's options make
+// an outage worse than it has to be; [algorithms.FailFast] sets them right.
 //
 // The fields must not change after first use. Redis is safe for concurrent use.
 // Close ends the goroutines that it has while part of Redis is down.
@@ -54,6 +55,9 @@ type Redis struct {
 	logger  *slog.Logger
 	start   time.Time
 	look    atomic.Int64 // when to look at the server next, since start
+
+	mu      sync.Mutex // over looking and closing
+	closed  bool
 	looking sync.WaitGroup
 }
 
@@ -72,7 +76,7 @@ func (r *Redis) ready() *failmode.Fallback {
 			return // New says what is wrong
 		}
 		if warned := r.store.Warnings(); len(warned) > 0 {
-			r.logger.Warn("ratelimit: options of the Redis client make outages worse; make them with algorithms.FailFast", "options", warned)
+			r.logger.Warn("ratelimit: options of the Redis client make outages worse; make them with algorithms.FailFast", "options", strings.Join(warned, "; "))
 		}
 	})
 	return r.guard
@@ -85,6 +89,11 @@ func (r *Redis) lookAtServer(ctx context.Context) {
 	if now < next || !r.look.CompareAndSwap(next, now+int64(time.Minute)) {
 		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
 	r.looking.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
@@ -94,7 +103,7 @@ func (r *Redis) lookAtServer(ctx context.Context) {
 			r.look.Store(math.MaxInt64)
 		}
 		if len(warned) > 0 {
-			r.logger.Warn("ratelimit: Redis forgets whom it limits", "servers", warned)
+			r.logger.Warn("ratelimit: Redis forgets whom it limits", "servers", strings.Join(warned, "; "))
 		}
 	})
 }
@@ -140,7 +149,9 @@ func (r *Redis) Down() []string {
 // Close ends what the limiter started. The client stays open.
 func (r *Redis) Close() error {
 	guard := r.ready()
-	r.look.Store(math.MaxInt64)
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
 	r.looking.Wait()
 	return guard.Close()
 }

@@ -141,10 +141,14 @@ func validateName(name string) error {
 	return nil
 }
 
-// each returns the errors that were joined.
-func each(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
+// each returns the errors that were joined, at any depth.
+func each(err error) (all []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
 	}
-	return []error{err}
+	for _, err := range joined.Unwrap() {
+		all = append(all, each(err)...)
+	}
+	return all
 }
