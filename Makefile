@@ -61,6 +61,7 @@ accuracy: ## Compare each algorithm with an exact log; write docs/algorithms.md'
 outages: ## Take Redis away in every way known, under load; write docs/operations.md's table (three minutes).
 	OUTAGES=all go test ./internal/outages -count 1 -v -timeout 15m -update
 	OUTAGES=all go test ./algorithms -run TestAFloodHarmsNobody -count 1 -v
+	@sed -n '/<!-- outages -->/,/<!-- \/ -->/p' docs/operations.md
 
 .PHONY: mutate
 mutate: ## Change the steps one comparison at a time; list changes that no test notices (half an hour).
