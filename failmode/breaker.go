@@ -250,39 +250,6 @@ func (b *Breaker) Reset(ctx context.Context, checks ...algorithms.Check) error {
 	return errors.Join(ErrOpen, b.Next.Reset(ctx, rest...))
 }
 
-// A ShardState is what a circuit was last seen to do.
-type ShardState struct {
-	Open   bool
-	Since  time.Time // of the last opening or closing; zero if there was none
-	Opened int64     // how often it has opened
-	Err    error     // the last failure; nil if there was none
-}
-
-// States returns the states of the circuits that were needed so far, by shard.
-func (b *Breaker) States() []ShardState {
-	b.ready()
-	all := *b.circuits.Load()
-	states := make([]ShardState, len(all))
-	for i, c := range all {
-		states[i] = c.state()
-	}
-	return states
-}
-
-// Down names the shards whose circuit is open; empty when all is well. For
-// readiness checks it is the wrong thing to ask: the service is up, and its
-// limits follow their modes.
-func (b *Breaker) Down() []string {
-	b.ready()
-	var shards []int
-	for shard, c := range *b.circuits.Load() {
-		if c.isOpen.Load() {
-			shards = append(shards, shard)
-		}
-	}
-	return b.Next.Names(shards...)
-}
-
 // Beat counts the processes that share the limits, if Next can: see
 // [algorithms.Redis.Beat]. While all circuits are open it returns [ErrOpen].
 func (b *Breaker) Beat(ctx context.Context, id string, lease time.Duration) (instances int, err error) {

@@ -149,9 +149,3 @@ func (b *Breaker) watch(c *circuit) {
 	}
 	c.watched = !c.begun.IsZero()
 }
-
-func (c *circuit) state() ShardState {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return ShardState{Open: c.isOpen.Load(), Since: c.since, Opened: c.opened, Err: c.err}
-}
