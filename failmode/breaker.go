@@ -58,7 +58,6 @@ type Breaker struct {
 	circuits atomic.Pointer[[]*circuit] // by shard, of those that were met
 	logger   *slog.Logger
 	open     atomic.Int64 // how many circuits are
-	watching atomic.Int64 // how many have failed lately
 	misused  sampler
 
 	observers atomic.Pointer[[]func(time.Duration, algorithms.Decision, error)]

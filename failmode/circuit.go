@@ -27,12 +27,12 @@ const (
 
 // A circuit is that of one shard.
 type circuit struct {
-	shard  int
-	isOpen atomic.Bool
+	shard   int
+	isOpen  atomic.Bool
+	watched atomic.Bool // there is a window, so answers count too
 
 	mu       sync.Mutex
 	begun    time.Time // of the window; zero while nothing fails
-	watched  bool      // by Breaker.watching
 	calls    int       // in the window
 	failures int       // of them
 	inRow    int       // failures without a success between
@@ -53,7 +53,7 @@ func fails(err error) bool {
 
 // report counts what became of a request's checks: one call for each circuit.
 func (b *Breaker) report(begun time.Time, circuits []*circuit, d algorithms.Decision, err error) {
-	if errors.Is(err, algorithms.ErrInvalidCheck) || err == nil && b.watching.Load() == 0 && allAnswered(d) {
+	if errors.Is(err, algorithms.ErrInvalidCheck) {
 		return // what was not sent says nothing
 	}
 	for i, c := range circuits {
@@ -66,17 +66,10 @@ func (b *Breaker) report(begun time.Time, circuits []*circuit, d algorithms.Deci
 				failure = d.Results[j].Err
 			}
 		}
-		b.count(begun, c, failure)
-	}
-}
-
-func allAnswered(d algorithms.Decision) bool {
-	for i := range d.Results {
-		if d.Results[i].Err != nil {
-			return false
+		if failure != nil || c.watched.Load() {
+			b.count(begun, c, failure)
 		}
 	}
-	return true
 }
 
 // count counts one call through a circuit.
@@ -103,7 +96,7 @@ func (b *Breaker) count(begun time.Time, c *circuit, err error) {
 			c.begun = time.Time{}
 		}
 	}
-	b.watch(c)
+	c.watched.Store(!c.begun.IsZero())
 }
 
 // fail counts a failure and reports whether it is one too many. The caller
@@ -136,16 +129,4 @@ func (b *Breaker) trip(c *circuit, now time.Time) {
 	c.isOpen.Store(true)
 	b.open.Add(1)
 	b.probes.Go(func() { b.probe(c) })
-}
-
-// watch has the breaker look at every answer while there is a window. The caller
-// holds c.mu.
-func (b *Breaker) watch(c *circuit) {
-	switch on := !c.begun.IsZero(); {
-	case on && !c.watched:
-		b.watching.Add(1)
-	case !on && c.watched:
-		b.watching.Add(-1)
-	}
-	c.watched = !c.begun.IsZero()
 }
