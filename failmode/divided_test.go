@@ -265,6 +265,7 @@ func TestHeartbeatCountsInstances(t *testing.T) {
 		beats := s.beats()
 		time.Sleep(time.Minute)
 		take(t, f, check("r", 1_000_000, failmode.Local))
+		synctest.Wait()
 		if s.beats() != beats {
 			t.Error("beats after Close")
 		}
@@ -360,9 +361,17 @@ func TestInstancesThatAreSetAreNotCounted(t *testing.T) {
 func TestAHeartbeatThatIsForbiddenIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(logbook)
-		s := &beating{err: answer("NOPERM this user has no permissions")}
+		s := &beating{err: answer("WRONGPASS invalid username-password pair")} // which the breaker says
 		f := &failmode.Fallback{Next: s, Logger: slog.New(slog.NewTextHandler(log, nil))}
-		for range 200 {
+		for i := range 200 {
+			if i == 100 {
+				if log.String() != "" {
+					t.Errorf("logged:\n%s", log)
+				}
+				s.mu.Lock()
+				s.err = answer("NOPERM this user has no permissions")
+				s.mu.Unlock()
+			}
 			take(t, f, check("r", 1_000_000, failmode.Local))
 			time.Sleep(100 * time.Millisecond)
 		}
