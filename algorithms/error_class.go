@@ -65,30 +65,38 @@ func classOfAnswer(err redis.Error) ErrorClass {
 			text = text[i+len(": -"):]
 		}
 	}
-	for _, prefix := range []string{
-		"NOAUTH", "WRONGPASS", "NOPERM",
-		"AUTH ",                           // called without any password configured for the default user
-		"Protocol error: unauthenticated", // what a long command gets instead of NOAUTH
-	} {
-		if strings.HasPrefix(text, prefix) {
-			return ClassRefused
-		}
-	}
-	for _, prefix := range []string{
-		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF", "OOM", "BUSY",
-		"UNBLOCKED", "max number of clients",
-	} {
-		if strings.HasPrefix(text, prefix) {
-			return ClassUnavailable
-		}
-	}
-	for _, prefix := range []string{"MOVED ", "ASK ", "TRYAGAIN"} {
-		if strings.HasPrefix(text, prefix) {
-			return ClassMoved
+	for _, known := range knownAnswers {
+		if strings.HasPrefix(text, known.prefix) {
+			return known.class
 		}
 	}
 	if strings.Contains(text, "can't run this command") { // ACL, inside a script, up to Redis 7.0
 		return ClassRefused
 	}
 	return ClassMisused
+}
+
+// knownAnswers are how the errors begin that are not about one key.
+var knownAnswers = [...]struct {
+	prefix string
+	class  ErrorClass
+}{
+	{"NOAUTH", ClassRefused},
+	{"WRONGPASS", ClassRefused},
+	{"NOPERM", ClassRefused},
+	{"AUTH ", ClassRefused},                           // called without any password configured for the default user
+	{"Protocol error: unauthenticated", ClassRefused}, // what a long command gets instead of NOAUTH
+	{"LOADING", ClassUnavailable},
+	{"READONLY", ClassUnavailable},
+	{"MASTERDOWN", ClassUnavailable},
+	{"CLUSTERDOWN", ClassUnavailable},
+	{"NOREPLICAS", ClassUnavailable},
+	{"MISCONF", ClassUnavailable},
+	{"OOM", ClassUnavailable},
+	{"BUSY", ClassUnavailable},
+	{"UNBLOCKED", ClassUnavailable},
+	{"max number of clients", ClassUnavailable},
+	{"MOVED ", ClassMoved},
+	{"ASK ", ClassMoved},
+	{"TRYAGAIN", ClassMoved},
 }

@@ -27,13 +27,7 @@ func (r *Redis) Beat(ctx context.Context, id string, lease time.Duration) (insta
 	defer cancel()
 	ms := (max(lease, 0) + time.Millisecond - 1).Milliseconds()
 	c := &call{instancesScript, []any{nil, nil, 1, r.Namespace + ":instances", id, ms}}
-	var reply []int64
-	if r.sender.sharded {
-		replies, errs := r.sender.sendAll(ctx, []*call{c})
-		reply, err = replies[0], errs[0]
-	} else {
-		reply, err = r.sender.send(ctx, c)
-	}
+	reply, err := r.sender.send(ctx, c) // one key goes through every client alike
 	if err == nil && len(reply) != 1 {
 		err = fmt.Errorf("%w: %d numbers, want 1", errReply, len(reply))
 	}

@@ -36,22 +36,32 @@ type sender struct {
 
 func newSender(c Client, budget time.Duration, sharded bool) sender {
 	s := sender{client: c, limit: cmp.Or(budget, DefaultBudget), sharded: sharded, topology: newTopology(c)}
-	if !heedsDeadlines(c) {
+	if !optionsOf(c).ContextTimeoutEnabled {
 		s.slots = make(chan struct{}, maxUnderWay)
 	}
 	return s
 }
 
-func heedsDeadlines(c Client) bool {
+// optionsOf returns of a client's options those that say how it fails; all zero
+// for a client that is not go-redis' own.
+func optionsOf(c Client) redis.Options {
 	switch c := c.(type) {
 	case *redis.Client:
-		return c.Options().ContextTimeoutEnabled
+		return *c.Options()
 	case *redis.ClusterClient:
-		return c.Options().ContextTimeoutEnabled
+		o := c.Options()
+		return redis.Options{
+			ContextTimeoutEnabled: o.ContextTimeoutEnabled, MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries,
+			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, PoolTimeout: o.PoolTimeout,
+		}
 	case *redis.Ring:
-		return c.Options().ContextTimeoutEnabled
+		o := c.Options()
+		return redis.Options{
+			ContextTimeoutEnabled: o.ContextTimeoutEnabled, MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries,
+			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, PoolTimeout: o.PoolTimeout,
+		}
 	}
-	return false
+	return redis.Options{}
 }
 
 // budget starts the clock of a decision. The caller's own cancellation ends

@@ -16,48 +16,36 @@ import (
 // keep to the budget all the same. Of clients that are not go-redis' own it
 // knows nothing.
 func (r *Redis) Warnings() []string {
-	switch c := r.Client.(type) {
-	case *redis.Client:
-		o := c.Options()
-		return warnings(o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries, map[string]time.Duration{
-			"DialTimeout": o.DialTimeout, "ReadTimeout": o.ReadTimeout, "PoolTimeout": o.PoolTimeout,
-		})
-	case *redis.ClusterClient:
-		o := c.Options()
-		warned := warnings(o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries, map[string]time.Duration{
-			"DialTimeout": o.DialTimeout, "ReadTimeout": o.ReadTimeout, "PoolTimeout": o.PoolTimeout,
-		})
-		if every := o.ClusterStateReloadInterval; every > 30*time.Second {
-			warned = append(warned, fmt.Sprintf("ClusterStateReloadInterval is %s: what moved without an error is noticed late; %s is enough", every, fastReload))
-		}
-		return warned
-	case *redis.Ring:
-		o := c.Options()
-		return warnings(o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries, map[string]time.Duration{
-			"DialTimeout": o.DialTimeout, "ReadTimeout": o.ReadTimeout, "PoolTimeout": o.PoolTimeout,
-		})
+	switch r.Client.(type) {
+	case *redis.Client, *redis.ClusterClient, *redis.Ring:
+	default:
+		return nil
 	}
-	return nil
-}
-
-func warnings(heedsContext bool, retries, dials int, waits map[string]time.Duration) []string {
+	o := optionsOf(r.Client)
 	var warned []string
-	if !heedsContext {
-		warned = append(warned, "ContextTimeoutEnabled is false: a command that is out of time keeps its connection and a goroutine until the client's own timeouts; set it")
+	warn := func(format string, args ...any) { warned = append(warned, fmt.Sprintf(format, args...)) }
+	if !o.ContextTimeoutEnabled {
+		warn("ContextTimeoutEnabled is false: a command that is out of time keeps its connection and a goroutine until the client's own timeouts; set it")
 	}
-	if retries > 0 {
-		warned = append(warned, fmt.Sprintf("MaxRetries is %d: commands of yours that time out are executed up to %d times (the limiter's never are); -1 is none", retries, retries+1))
+	if o.MaxRetries > 0 {
+		warn("MaxRetries is %d: commands of yours that time out are executed up to %d times (the limiter's never are); -1 is none", o.MaxRetries, o.MaxRetries+1)
 	}
-	if dials > 1 {
-		warned = append(warned, fmt.Sprintf("DialerRetries is %d: each connection to a server that is gone is tried so often; 1 is once", dials))
+	if o.DialerRetries > 1 {
+		warn("DialerRetries is %d: each connection to a server that is gone is tried so often; 1 is once", o.DialerRetries)
 	}
-	long := []string{"DialTimeout", "ReadTimeout", "PoolTimeout"}
-	if heedsContext {
-		long = long[:1] // the budget bounds the others
+	tooLong := func(name string, wait time.Duration) {
+		if wait > time.Second {
+			warn("%s is %s; %s is enough", name, wait, fastStep)
+		}
 	}
-	for _, name := range long {
-		if wait := waits[name]; wait > time.Second {
-			warned = append(warned, fmt.Sprintf("%s is %s; %s is enough", name, wait, fastStep))
+	tooLong("DialTimeout", o.DialTimeout)
+	if !o.ContextTimeoutEnabled { // else the budget bounds these
+		tooLong("ReadTimeout", o.ReadTimeout)
+		tooLong("PoolTimeout", o.PoolTimeout)
+	}
+	if c, ok := r.Client.(*redis.ClusterClient); ok {
+		if every := c.Options().ClusterStateReloadInterval; every > 30*time.Second {
+			warn("ClusterStateReloadInterval is %s: what moved without an error is noticed late; %s is enough", every, fastReload)
 		}
 	}
 	return warned
