@@ -1,6 +1,7 @@
 package failmode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,9 +73,7 @@ type Breaker struct {
 func (b *Breaker) ready() {
 	b.once.Do(func() {
 		b.circuits.Store(new([]*circuit))
-		if b.logger = b.Logger; b.logger == nil {
-			b.logger = slog.Default()
-		}
+		b.logger = cmp.Or(b.Logger, slog.Default())
 		b.ctx, b.cancel = context.WithCancel(context.Background())
 	})
 }

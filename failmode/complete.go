@@ -3,7 +3,6 @@ package failmode
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -173,41 +172,6 @@ func (f *Fallback) giveBack(ctx context.Context, results []algorithms.Result) {
 	}
 	if len(charged) > 0 {
 		ctx = context.WithoutCancel(ctx)
-		f.later.do(func() error { return next.Settle(ctx, 0, charged...) })
+		f.givingBack.begin(func() { _ = next.Settle(ctx, 0, charged...) }) // what is not given back stays charged
 	}
-}
-
-// mostLater bounds what is given back in the background at a time.
-const mostLater = 256
-
-// later is what is done in the background: so much at a time, and each in
-// bounded time.
-type later struct {
-	mu      sync.Mutex // over beginning and waiting
-	running int
-	ended   bool
-	all     sync.WaitGroup
-}
-
-// do does not do what is too much.
-func (l *later) do(f func() error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended || l.running >= mostLater {
-		return
-	}
-	l.running++
-	l.all.Go(func() {
-		_ = f() // what is not given back stays charged
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.running--
-	})
-}
-
-func (l *later) wait() {
-	l.mu.Lock()
-	l.ended = true
-	l.mu.Unlock()
-	l.all.Wait()
 }

@@ -1,6 +1,7 @@
 package failmode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,8 @@ type Fallback struct {
 	share  algorithms.Share
 	outage outage
 	pulse  pulse
-	later  later
+
+	givingBack background
 }
 
 // A refuser knows what it will not send: a [Breaker], or another circuit breaker
@@ -69,10 +71,7 @@ func (f *Fallback) ready() {
 		if f.local = f.Local; f.local == nil {
 			f.local = new(algorithms.Memory)
 		}
-		logger := f.Logger
-		if logger == nil {
-			logger = slog.Default()
-		}
+		logger := cmp.Or(f.Logger, slog.Default())
 		f.gate, _ = f.Next.(refuser)
 		if f.gate == nil {
 			f.outage.logger, f.outage.start = logger, time.Now()
@@ -113,7 +112,7 @@ func (f *Fallback) Unwrap() algorithms.Limiter { return f.Next }
 func (f *Fallback) Close() error {
 	f.ready()
 	f.pulse.end()
-	f.later.wait()
+	f.givingBack.end()
 	if c, ok := f.Next.(io.Closer); ok {
 		return c.Close()
 	}

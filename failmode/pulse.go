@@ -32,11 +32,11 @@ type pulse struct {
 	start  time.Time
 	next   atomic.Int64 // when the next beat is due, since start
 	count  atomic.Int64 // of the last beat that was believed
-	fewer  bool         // the last beat counted fewer; beats come one after the other
 
-	mu     sync.Mutex // over starting a beat and ending all
-	ended  bool
-	beats  sync.WaitGroup
+	mu    sync.Mutex // with a budget above beatEvery beats may overlap
+	fewer bool       // the last beat counted fewer
+
+	beats  background
 	failed sync.Once // to log
 }
 
@@ -54,11 +54,8 @@ func (p *pulse) tick(ctx context.Context) {
 	if now < next || !p.next.CompareAndSwap(next, now+int64(beatEvery)) {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.ended {
-		p.beats.Go(func() { p.beat(context.WithoutCancel(ctx)) })
-	}
+	ctx = context.WithoutCancel(ctx)
+	p.beats.begin(func() { p.beat(ctx) })
 }
 
 func (p *pulse) beat(ctx context.Context) {
@@ -77,6 +74,8 @@ func (p *pulse) beat(ctx context.Context) {
 // counted believes in fewer processes only the second time: after Redis was away
 // the first beats find nobody else.
 func (p *pulse) counted(instances int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if fewer := instances < p.count.Load(); fewer && !p.fewer {
 		p.fewer = true
 		return
@@ -87,12 +86,7 @@ func (p *pulse) counted(instances int64) {
 
 // end waits for the last beat and takes the process out of the count.
 func (p *pulse) end() {
-	p.mu.Lock()
-	ended := p.ended
-	p.ended = true
-	p.mu.Unlock()
-	p.beats.Wait()
-	if p.store != nil && !ended && p.count.Load() > 0 {
+	if first := p.beats.end(); first && p.store != nil && p.count.Load() > 0 {
 		_, _ = p.store.Beat(context.Background(), p.id, 0) // its lease ends soon anyway
 	}
 }

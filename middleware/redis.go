@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math"
@@ -69,9 +70,7 @@ func (r *Redis) ready() *failmode.Fallback {
 		r.store = &algorithms.Redis{Client: r.Client, Namespace: r.Namespace, Sharded: r.Sharded, Budget: r.Budget}
 		r.breaker = &failmode.Breaker{Next: r.store, Fast: max(r.Budget, 0) / 2, Logger: r.Logger}
 		r.guard = &failmode.Fallback{Next: r.breaker, Instances: r.Instances, Logger: r.Logger}
-		if r.logger = r.Logger; r.logger == nil {
-			r.logger = slog.Default()
-		}
+		r.logger = cmp.Or(r.Logger, slog.Default())
 		if r.store.Validate() != nil {
 			return // New says what is wrong
 		}
@@ -85,7 +84,11 @@ func (r *Redis) ready() *failmode.Fallback {
 // lookAtServer warns of servers that forget, in the background: it is no reason
 // to keep a request waiting. It asks again, a minute later, until it is told.
 func (r *Redis) lookAtServer(ctx context.Context) {
-	now, next := int64(time.Since(r.start)), r.look.Load()
+	next := r.look.Load()
+	if next == math.MaxInt64 { // told; the usual case
+		return
+	}
+	now := int64(time.Since(r.start))
 	if now < next || !r.look.CompareAndSwap(next, now+int64(time.Minute)) {
 		return
 	}
@@ -138,9 +141,9 @@ func (r *Redis) Reset(ctx context.Context, checks ...algorithms.Check) error {
 // Unwrap returns the limiter that guards the store.
 func (r *Redis) Unwrap() algorithms.Limiter { return r.ready() }
 
-// Down names what of Redis decisions are kept away from: the addresses of servers;
-// empty when all is well. Readiness must not depend on
-// it: the service is up, and its limits follow their modes.
+// Down names what of Redis decisions are kept away from: the addresses of
+// servers; empty when all is well. Readiness must not depend on it: the service
+// is up, and its limits follow their modes.
 func (r *Redis) Down() []string {
 	r.ready()
 	return r.breaker.Down()
