@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed75154129/ratelimit/internal/bridge"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
@@ -51,7 +52,7 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 		for _, cost := range []int64{1, 0, 2} {
 			d, err := r.Take(t.Context(), check)
 			if err == nil {
-				err = r.Settle(t.Context(), cost, d.Results...)
+				err = settleAll(t.Context(), r, cost, d.Results...)
 			}
 			if err != nil {
 				t.Errorf("%s: take and settle at %d: %v", limit, cost, err)
@@ -65,18 +66,18 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 		}
 	}
 	for _, lease := range []time.Duration{time.Minute, 0} {
-		if _, err := r.Beat(t.Context(), "id", lease); err != nil {
+		if _, err := r.beat(t.Context(), "id", lease); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := r.ServerWarnings(t.Context()); err != nil {
+	if _, err := r.serverWarnings(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := r.Probe(t.Context(), 0); err != nil {
+	if err := r.probe(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 	foreign := &Redis{Client: client, Namespace: "other", Budget: roomy}
-	if _, err := foreign.Take(t.Context(), Check{Rule: "r", Limit: PerHour(1)}); ClassOf(err) != ClassRefused {
+	if _, err := foreign.Take(t.Context(), Check{Rule: "r", Limit: PerHour(1)}); classOf(err) != bridge.ClassRefused {
 		t.Errorf("another namespace: %v", err)
 	}
 }

@@ -11,14 +11,6 @@ type state struct {
 	log     []logEntry // sliding_log in memory; Redis has it in a list
 }
 
-// A charge is what correct corrects.
-type charge struct {
-	units int64 // what was charged
-	delta int64 // by how much to correct it: negative gives back
-	at    int64 // to when it was charged; see step.charged
-	frac  int64 // leaky_bucket: the fraction of that, over the rate
-}
-
 // An algorithm is a row of the table that a new one is added to.
 type algorithm struct {
 	name   Algorithm
@@ -37,9 +29,8 @@ var table = [...]algorithm{
 	{GCRA, "gcra", codeBucket, true, false},
 }
 
-// lookup finds an algorithm's row; "" is sliding_window.
+// lookup finds an algorithm's row.
 func lookup(name Algorithm) (*algorithm, bool) {
-	name = algorithmOr(name)
 	for i := range table {
 		if table[i].name == name {
 			return &table[i], true
@@ -61,23 +52,16 @@ func names() string {
 func (p *params) answer(r *Result, s state, now int64) {
 	r.Remaining = max(p.remaining(s, now, p), 0)
 	r.ResetAfter = micros(p.resetAfter(s, now, p))
+	if r.Charged > 0 {
+		r.charge = p.charged(s, now, p)
+	}
 	switch {
 	case r.Allowed && p.queue:
-		r.Delay, r.fraction = p.delay(s, now, r.Charged)
+		r.Delay = p.delay(s, now, r.Charged)
 	case r.Allowed:
 	case p.never:
 		r.RetryAfter = Never
 	default:
 		r.RetryAfter = micros(p.retryAfter(s, now, p))
 	}
-}
-
-// settle corrects a charge in what at returned. Without a change there is
-// nothing to write.
-func (p *params) settle(s state, mended bool, now int64, ch charge) (settled state, changed bool) {
-	if mended && ch.delta < 0 {
-		return s, true // nothing of the charge is in it
-	}
-	settled = p.correct(s, now, p, ch)
-	return settled, mended || settled.a != s.a || settled.b != s.b || settled.c != s.c
 }

@@ -46,12 +46,12 @@ func (p *params) earlier(s state, w, f int64) state {
 	return state{a: w, b: f}
 }
 
-func (bucket) charged(r *Result, _ *params) int64 { return r.At.UnixMicro() }
+func (bucket) charged(_ state, now int64, _ *params) placed { return placed{at: now} }
 
 // correct charges more up to one period beyond a whole bucket. It gives back at
 // most what the charge's time has not refilled since: a bucket that is given
 // back more would admit what it never held.
-func (bucket) correct(s state, now int64, p *params, ch charge) state {
+func (bucket) correct(s state, now int64, p *params, ch *correction) state {
 	w, f := p.refill(p.clip(max(ch.delta, -ch.delta)))
 	if ch.delta > 0 {
 		s = p.later(s, w, f)

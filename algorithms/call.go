@@ -36,11 +36,11 @@ func (r *Redis) settleCall(corrections []correction) *call {
 	args := make([]any, 3, 3+14*len(corrections))
 	args[2] = len(corrections)
 	for i := range corrections {
-		args = append(args, r.key(&corrections[i].check, &corrections[i].params))
+		args = append(args, r.key(&corrections[i].result.Check, &corrections[i].params))
 	}
 	for i := range corrections {
 		c := &corrections[i]
-		args = append(c.appendStep(args, false), c.delta, c.charge.at)
+		args = append(c.appendStep(args, false), c.delta, c.at)
 		if c.bucket {
 			w, f := c.refill(c.clip(max(c.delta, -c.delta)))
 			chargeW, chargeF := c.refill(c.clip(c.units))

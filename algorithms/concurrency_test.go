@@ -141,7 +141,7 @@ func errOf(d Decision) error {
 }
 
 // usedOf asks the store how much of a check's limit is used.
-func usedOf(t *testing.T, c Counter, check Check) int64 {
+func usedOf(t *testing.T, c Limiter, check Check) int64 {
 	t.Helper()
 	d, err := c.Peek(t.Context(), check)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 // A backend is a store under test, with a clock that the test sets.
 type backend struct {
-	counter Counter
+	limiter Limiter
 	setTime func(us int64)
 	flush   func()
 	// steady says that the clock must not step back and limits not change: what
@@ -107,19 +107,18 @@ func (c *conformance) schedule(t *rapid.T) {
 		switch op := rapid.IntRange(0, 9).Draw(t, "op"); {
 		case op == 0 && len(charged) > 0:
 			cost := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, 5)).Draw(t, "new cost")
-			if err := c.counter.Settle(ctx, cost, charged...); err != nil {
-				t.Fatal(err)
-			}
+			settled, err := c.limiter.Settle(ctx, chargesOf(cost, charged...)...)
 			for i := range charged {
 				charged[i].Source = SourceMemory
 			}
-			settleModelAt(model, now, cost, charged)
+			want := settleModelAt(model, now, cost, charged)
+			c.compare(t, Decision{Results: settled}, err, Decision{Results: want})
 			charged = nil
 		case op == 1:
-			got, err = c.counter.Peek(ctx, checks...)
+			got, err = c.limiter.Peek(ctx, checks...)
 			c.compare(t, got, err, modelAt(model, now, false, checks))
 		default:
-			got, err = c.counter.Take(ctx, checks...)
+			got, err = c.limiter.Take(ctx, checks...)
 			c.compare(t, got, err, modelAt(model, now, true, checks))
 			if got.Allowed && rapid.Bool().Draw(t, "keep") {
 				charged = got.Results
@@ -150,7 +149,7 @@ func (c *conformance) forget(m *Memory, now int64, limits []Limit) {
 			pl := m.place(&check, &p)
 			if e := pl.shard.entries[pl.key]; e == nil || p.resetAfter(e.state, now, &p) <= 0 {
 				delete(pl.shard.entries, pl.key)
-				_ = c.counter.Reset(context.Background(), check)
+				_ = c.limiter.Reset(context.Background(), check)
 			}
 		}
 	}
@@ -190,7 +189,7 @@ func TestConformanceNoticesAWrongNumber(t *testing.T) {
 	model := new(Memory)
 	for us := range int64(200) {
 		b.setTime(someTime + 123_456 + us)
-		got, err := b.counter.Take(t.Context(), check)
+		got, err := b.limiter.Take(t.Context(), check)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +216,7 @@ func miniBackend(t *testing.T) backend {
 	t.Cleanup(func() { _ = client.Close() })
 	var clock int64
 	return backend{
-		counter: &Redis{Client: client, Namespace: "test", Budget: roomy},
+		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy},
 		setTime: func(us int64) {
 			if us < clock {
 				// As in Redis, what expires at a time expires at that time.
@@ -237,7 +236,7 @@ func realBackend(t *testing.T) backend {
 	srv, clock := redistest.StartWithClock(t)
 	client := srv.Client(t)
 	return backend{
-		counter: &Redis{Client: client, Namespace: "test", Budget: roomy},
+		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy},
 		setTime: func(us int64) { clock.Set(time.UnixMicro(us)) },
 		flush:   func() { client.FlushAll(context.Background()) },
 	}
@@ -252,7 +251,7 @@ func clusterBackend(t *testing.T) backend {
 		masters = append(masters, m.Client(t))
 	}
 	return backend{
-		counter: &Redis{Client: client, Namespace: "test", Budget: roomy},
+		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy},
 		setTime: func(us int64) { clock.Set(time.UnixMicro(us)) },
 		steady:  true,
 		flush: func() {

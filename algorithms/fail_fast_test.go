@@ -41,10 +41,10 @@ func TestWarnings(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := (&Redis{Client: c.fast}).Warnings(); len(got) > 0 {
+			if got := (&Redis{Client: c.fast}).warnings(); len(got) > 0 {
 				t.Errorf("fast: %q", got)
 			}
-			got := (&Redis{Client: c.slow}).Warnings()
+			got := (&Redis{Client: c.slow}).warnings()
 			for _, option := range c.warned {
 				if !slices.ContainsFunc(got, func(w string) bool { return strings.HasPrefix(w, option+" is ") }) {
 					t.Errorf("slow: no warning of %s in %q", option, got)
@@ -55,7 +55,7 @@ func TestWarnings(t *testing.T) {
 			}
 		})
 	}
-	if got := (&Redis{Client: wrapped{}}).Warnings(); len(got) > 0 {
+	if got := (&Redis{Client: wrapped{}}).warnings(); len(got) > 0 {
 		t.Errorf("of a client that is not known: %q", got)
 	}
 }

@@ -23,11 +23,9 @@ func (fixedWindow) take(s state, _ int64, p *params) (state, bool) {
 	return state{a: s.a, b: s.b + p.cost}, s.b+p.cost <= p.rate
 }
 
-func (fixedWindow) charged(r *Result, p *params) int64 {
-	return r.At.UnixMicro() + r.ResetAfter.Microseconds() - p.period
-}
+func (fixedWindow) charged(s state, _ int64, _ *params) placed { return placed{at: s.a} }
 
-func (fixedWindow) correct(s state, _ int64, p *params, ch charge) state {
+func (fixedWindow) correct(s state, _ int64, p *params, ch *correction) state {
 	return p.correctWindow(s, ch)
 }
 
@@ -45,7 +43,7 @@ func (fixedWindow) resetAfter(s state, now int64, p *params) int64 {
 // correctWindow corrects a charge to windows. It gives back only to the window
 // that was charged, wherever that is kept now, and charges more to the current
 // one: up to one period's worth beyond the rate, and inside the exact range.
-func (p *params) correctWindow(s state, ch charge) state {
+func (p *params) correctWindow(s state, ch *correction) state {
 	switch {
 	case ch.delta > 0:
 		s.b += min(ch.delta, max(s.b, min(2*p.rate, maxRate))-s.b)

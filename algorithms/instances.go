@@ -12,14 +12,14 @@ var instancesLua string
 
 var instancesScript = newScript(instancesLua)
 
-// Beat says that the process id uses the namespace, and returns how many do: those
+// beat says that the instance id uses the namespace, and returns how many do: those
 // whose last beat was less than their lease ago. A lease of 0 takes the process
 // out; others are rounded up to the millisecond. The key is
 // "namespace:instances".
 //
-// Leases of all processes should be alike: a shorter one cuts off what longer
+// Leases of all instances should be alike: a shorter one cuts off what longer
 // ones have left.
-func (r *Redis) Beat(ctx context.Context, id string, lease time.Duration) (instances int, err error) {
+func (r *Redis) beat(ctx context.Context, id string, lease time.Duration) (instances int, err error) {
 	if err := r.ready(); err != nil {
 		return 0, err
 	}
@@ -32,7 +32,7 @@ func (r *Redis) Beat(ctx context.Context, id string, lease time.Duration) (insta
 		err = fmt.Errorf("%w: %d numbers, want 1", errReply, len(reply))
 	}
 	if err != nil {
-		return 0, fmt.Errorf("algorithms: redis: beat: %w", err)
+		return 0, redisError(err)
 	}
 	return int(reply[0]), nil
 }

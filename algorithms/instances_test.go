@@ -14,7 +14,7 @@ func TestBeatCountsProcesses(t *testing.T) {
 	const lease = 15 * time.Second
 	beat := func(id string, lease time.Duration, want int) {
 		t.Helper()
-		if got, err := r.Beat(t.Context(), id, lease); err != nil || got != want {
+		if got, err := r.beat(t.Context(), id, lease); err != nil || got != want {
 			t.Errorf("%s: %d processes, %v, want %d", id, got, err, want)
 		}
 	}
@@ -46,16 +46,16 @@ func TestServerWarnings(t *testing.T) {
 	srv := redistest.Start(t)
 	client := srv.Client(t)
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
-	if warned, err := r.ServerWarnings(t.Context()); err != nil || len(warned) > 0 {
+	if warned, err := r.serverWarnings(t.Context()); err != nil || len(warned) > 0 {
 		t.Errorf("noeviction: %q, %v", warned, err)
 	}
 	client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru")
-	warned, err := r.ServerWarnings(t.Context())
+	warned, err := r.serverWarnings(t.Context())
 	if err != nil || len(warned) != 1 || !strings.Contains(warned[0], srv.Addr+": maxmemory-policy is allkeys-lru") {
 		t.Errorf("allkeys-lru: %q, %v", warned, err)
 	}
 	srv.Stop(t)
-	if _, err := r.ServerWarnings(t.Context()); err == nil {
+	if _, err := r.serverWarnings(t.Context()); err == nil {
 		t.Error("no error from a server that is away")
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func keyOf(namespace string, c Check) string {
-	a, _ := lookup(c.Limit.Algorithm)
+	a, _ := lookup(c.Limit.algorithm())
 	return string(appendKey(nil, namespace, &c, a))
 }
 

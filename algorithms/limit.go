@@ -8,11 +8,7 @@ import (
 	"time"
 )
 
-// ErrInvalidLimit is wrapped by every error about a [Limit].
-var ErrInvalidLimit = errors.New("invalid limit")
-
-// An Algorithm names how a limit is counted. The zero value means
-// [SlidingWindow].
+// An Algorithm names how a limit is counted.
 type Algorithm string
 
 const (
@@ -50,7 +46,7 @@ type Limit struct {
 	Rate      int64         // units in each Period; at least 1
 	Period    time.Duration // whole microseconds; at least 1 µs
 	Burst     int64         // buckets only: units that may come at once; 0 means Rate (leaky_bucket: required)
-	Algorithm Algorithm     // "" means SlidingWindow
+	Algorithm Algorithm     // "" means SlidingWindow, or TokenBucket where Burst is set, as in the text form
 }
 
 // PerSecond is a [SlidingWindow] limit of rate units in each second.
@@ -62,17 +58,25 @@ func PerMinute(rate int64) Limit { return Limit{Rate: rate, Period: time.Minute}
 // PerHour is a [SlidingWindow] limit of rate units in each hour.
 func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 
-// PerDay is a [SlidingWindow] limit of rate units in each 24 hours.
-func PerDay(rate int64) Limit { return Limit{Rate: rate, Period: 24 * time.Hour} }
-
 // Quota is the number of units that a key nobody has used yet can spend at
 // once: Burst (or Rate, where Burst is 0) for buckets, Rate for windows. It is
 // what X-RateLimit-Limit shows.
 func (l Limit) Quota() int64 {
-	if a, ok := lookup(l.Algorithm); ok && a.bucket {
+	if a, ok := lookup(l.algorithm()); ok && a.bucket {
 		return cmp.Or(l.Burst, l.Rate)
 	}
 	return l.Rate
+}
+
+// algorithm names the algorithm, also where Algorithm is "".
+func (l Limit) algorithm() Algorithm {
+	switch {
+	case l.Algorithm != "":
+		return l.Algorithm
+	case l.Burst != 0:
+		return TokenBucket
+	}
+	return SlidingWindow
 }
 
 // The bounds inside which doubles, all that Lua has, are exact.
@@ -83,8 +87,7 @@ const (
 	maxLog      = 10_000   // units in a sliding_log: it has an entry for each
 )
 
-// Validate reports everything that is wrong with the limit, or nil. Its errors
-// wrap [ErrInvalidLimit].
+// Validate reports everything that is wrong with the limit, or nil.
 //
 // Beside plain mistakes it refuses what whole numbers below 2^53 cannot
 // represent, since Redis computes in doubles: Rate² and (Burst+1)·Rate must be
@@ -95,9 +98,7 @@ func (l Limit) Validate() error {
 		return nil
 	}
 	var errs []error
-	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrInvalidLimit}, args...)...))
-	}
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if l.Rate < 1 {
 		bad("rate must be at least 1, got %d", l.Rate)
 	} else if l.Rate > maxRate {
@@ -111,7 +112,7 @@ func (l Limit) Validate() error {
 	case us >= maxDuration:
 		bad("period must be below 2^52 µs (%s), got %s", time.Duration(maxDuration)*time.Microsecond, l.Period)
 	}
-	a, known := lookup(l.Algorithm)
+	a, known := lookup(l.algorithm())
 	switch {
 	case !known:
 		bad("unknown algorithm %q; use one of %s", l.Algorithm, names())
@@ -131,7 +132,7 @@ func (l Limit) Validate() error {
 
 // ok is Validate without the reasons, for every decision.
 func (l Limit) ok() bool {
-	a, known := lookup(l.Algorithm)
+	a, known := lookup(l.algorithm())
 	return known && l.Rate >= 1 && l.Rate <= maxRate &&
 		l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < maxDuration &&
 		l.Burst >= 0 && (l.Burst == 0 || a.bucket) && (l.Burst > 0 || !a.queue) &&
@@ -140,7 +141,7 @@ func (l Limit) ok() bool {
 
 // fits reports whether a full bucket is inside the exact range.
 func (l Limit) fits() bool {
-	if a, _ := lookup(l.Algorithm); !a.bucket {
+	if a, _ := lookup(l.algorithm()); !a.bucket {
 		return true
 	}
 	burst, rate := uint64(l.Quota()), uint64(l.Rate)

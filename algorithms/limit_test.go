@@ -1,7 +1,6 @@
 package algorithms
 
 import (
-	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -26,7 +25,7 @@ func TestLimitValidate(t *testing.T) {
 		"longest period":            {Limit{Rate: 1, Period: (maxDuration - 1) * time.Microsecond}, nil},
 		"period above":              {Limit{Rate: 1, Period: maxDuration * time.Microsecond}, []string{"period must be below 2^52 µs"}},
 		"unknown algorithm":         {Limit{Rate: 1, Period: 1000, Algorithm: "fixed"}, []string{`unknown algorithm "fixed"; use one of fixed_window, sliding_window, sliding_log, token_bucket, leaky_bucket, gcra`}},
-		"burst on a window":         {Limit{Rate: 1, Period: 1000, Burst: 1}, []string{"burst is for buckets, not for sliding_window"}},
+		"burst on a window":         {Limit{Rate: 1, Period: 1000, Burst: 1, Algorithm: SlidingWindow}, []string{"burst is for buckets, not for sliding_window"}},
 		"negative burst":            {Limit{Rate: 1, Period: 1000, Burst: -1, Algorithm: TokenBucket}, []string{"burst must not be negative, got -1"}},
 		"1 per 30 days":             {Limit{Rate: 1, Period: 30 * day, Algorithm: TokenBucket}, nil},
 		"999,999 per 30 days":       {Limit{Rate: 999_999, Period: 30 * day, Algorithm: TokenBucket}, nil},
@@ -44,8 +43,8 @@ func TestLimitValidate(t *testing.T) {
 				t.Fatalf("Validate(%+v) = %v, ok() = %v", c.limit, err, c.limit.ok())
 			}
 			for _, want := range c.want {
-				if !strings.Contains(err.Error(), want) || !errors.Is(err, ErrInvalidLimit) {
-					t.Errorf("Validate(%+v) = %q, want %q and ErrInvalidLimit", c.limit, err, want)
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("Validate(%+v) = %q, want %q", c.limit, err, want)
 				}
 			}
 		})
@@ -85,8 +84,8 @@ func TestParseLimit(t *testing.T) {
 		"99999999999999999999999/1ms": "is not a whole number",
 	} {
 		_, err := ParseLimit(text)
-		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, ErrInvalidLimit) {
-			t.Errorf("ParseLimit(%q): %v, want %q and ErrInvalidLimit", text, err, want)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseLimit(%q): %v, want %q", text, err, want)
 		}
 	}
 }

@@ -128,7 +128,7 @@ func (h *callHistory) take(ctx context.Context, l Limiter, client int, call stri
 	err = h.do(client, operation{call: call, units: c.Cost}, func() (outcome, error) {
 		decide := l.Take
 		if call == "peek" {
-			decide = l.(Counter).Peek
+			decide = l.Peek
 		}
 		d, err := decide(ctx, c)
 		if err != nil {
@@ -148,8 +148,8 @@ const (
 	calls   = 12 // of each client
 )
 
-// run has clients do at random whatever a Counter can.
-func (h *callHistory) run(ctx context.Context, c Counter, key string) error {
+// run has clients do at random whatever a Limiter can.
+func (h *callHistory) run(ctx context.Context, c Limiter, key string) error {
 	var wg sync.WaitGroup
 	errs := make([]error, clients)
 	for client := range clients {
@@ -169,7 +169,7 @@ func (h *callHistory) run(ctx context.Context, c Counter, key string) error {
 					r := charged[i]
 					charged = slices.Delete(charged, i, i+1)
 					errs[client] = h.do(client, operation{call: "give back", units: r.Charged, slot: h.slot(r)}, func() (outcome, error) {
-						return outcome{}, c.Settle(ctx, 0, r)
+						return outcome{}, settleAll(ctx, c, 0, r)
 					})
 				default:
 					r, err := h.take(ctx, c, client, "take", check)
@@ -205,12 +205,12 @@ func (h *callHistory) String() string {
 
 // Whatever calls meet on one key, and whichever of them time out, what they
 // come to is what it would be one after the other.
-func TestCountersAreLinearizable(t *testing.T) {
+func TestLimitersAreLinearizable(t *testing.T) {
 	t.Parallel()
 	for _, store := range []struct {
 		name      string
 		histories int // for each algorithm
-		start     func(t *testing.T) (run func(func(context.Context, Counter)))
+		start     func(t *testing.T) (run func(func(context.Context, Limiter)))
 	}{
 		{"memory", 30, memoryInABubble},
 		{"miniredis", 3, miniredisThatLosesCommands},
@@ -228,7 +228,7 @@ func TestCountersAreLinearizable(t *testing.T) {
 				for n := range histories {
 					h := callHistory{limit: heldLimit(&table[i])}
 					var err error
-					run(func(ctx context.Context, c Counter) { err = h.run(ctx, c, fmt.Sprint(n)) })
+					run(func(ctx context.Context, c Limiter) { err = h.run(ctx, c, fmt.Sprint(n)) })
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -248,31 +248,31 @@ func TestCountersAreLinearizable(t *testing.T) {
 }
 
 // memoryInABubble has no timeouts, and a clock that stands still.
-func memoryInABubble(t *testing.T) func(func(context.Context, Counter)) {
-	return func(f func(context.Context, Counter)) {
+func memoryInABubble(t *testing.T) func(func(context.Context, Limiter)) {
+	return func(f func(context.Context, Limiter)) {
 		synctest.Test(t, func(t *testing.T) { f(t.Context(), new(Memory)) })
 	}
 }
 
-func miniredisThatLosesCommands(t *testing.T) func(func(context.Context, Counter)) {
+func miniredisThatLosesCommands(t *testing.T) func(func(context.Context, Limiter)) {
 	mr := miniredis.NewMiniRedis()
 	t.Cleanup(mr.Close)
 	mr.SetTime(time.UnixMicro(someTime))
 	opts := (&redistest.Server{}).Options()
 	opts.Dialer = func(context.Context, string, string) (net.Conn, error) { return mr.Dial() }
-	return counterThatLosesCommands(t, opts)
+	return limiterThatLosesCommands(t, opts)
 }
 
-func redisThatLosesCommands(t *testing.T) func(func(context.Context, Counter)) {
+func redisThatLosesCommands(t *testing.T) func(func(context.Context, Limiter)) {
 	srv, _ := redistest.StartWithClock(t)
 	opts := srv.Options()
 	opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
-	return counterThatLosesCommands(t, opts)
+	return limiterThatLosesCommands(t, opts)
 }
 
-func counterThatLosesCommands(t *testing.T, opts *redis.Options) func(func(context.Context, Counter)) {
+func limiterThatLosesCommands(t *testing.T, opts *redis.Options) func(func(context.Context, Limiter)) {
 	opts.MaxRetries = 3 // go-redis' own: a decision must not be sent again all the same
 	opts.ReadTimeout = roomy
 	client := lossyClient(t, opts, func(string) fate {
@@ -282,7 +282,7 @@ func counterThatLosesCommands(t *testing.T, opts *redis.Options) func(func(conte
 		return fate(rand.IntN(3)) + 1
 	})
 	namespaces := 0
-	return func(f func(context.Context, Counter)) {
+	return func(f func(context.Context, Limiter)) {
 		namespaces++
 		f(t.Context(), &Redis{Client: client, Namespace: fmt.Sprint("history-", namespaces), Budget: roomy})
 	}
@@ -305,7 +305,7 @@ func TestMistakesAreNotLinearizable(t *testing.T) {
 		return delivered
 	})
 
-	l := &readThenWrite{client: client}
+	l := &readThenWrite{Limiter: new(Memory), client: client}
 	take := func(h *callHistory, client int, key string, cost int64) {
 		if _, err := h.take(t.Context(), l, client, "take", Check{Key: key, Limit: h.limit, Cost: cost}); err != nil {
 			t.Error(err)
@@ -346,6 +346,7 @@ func TestMistakesAreNotLinearizable(t *testing.T) {
 // readThenWrite is a limiter that decides on a count which others may change
 // before it writes, with a command that go-redis may send again.
 type readThenWrite struct {
+	Limiter
 	client  *redis.Client
 	between func()
 }

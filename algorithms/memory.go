@@ -3,16 +3,15 @@ package algorithms
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"hash/maphash"
 	"sync"
 	"time"
 )
 
-// DefaultMaxKeys is what Memory holds where MaxKeys is 0.
-const DefaultMaxKeys = 1 << 18
+// defaultMaxKeys is what Memory holds where MaxKeys is 0.
+const defaultMaxKeys = 1 << 18
 
-// Memory counts in this process. It is a [Counter]; its zero value is ready.
+// Memory counts in this process. Its zero value is ready.
 //
 // What it holds is bounded. A key that has become like one never seen makes
 // room for others; one that has not is never thrown out, because that would free
@@ -30,8 +29,8 @@ const DefaultMaxKeys = 1 << 18
 //
 // Memory is safe for concurrent use. It starts no goroutines.
 type Memory struct {
-	// MaxKeys bounds the keys that have a count of their own; 0 means
-	// [DefaultMaxKeys]. It must not change after first use.
+	// MaxKeys bounds the keys that have a count of their own; 0 means 262,144.
+	// It must not change after first use.
 	MaxKeys int
 
 	once   sync.Once
@@ -41,18 +40,10 @@ type Memory struct {
 	shards [memoryShards]memoryShard
 }
 
-// Validate reports what is wrong with the fields, or nil.
-func (m *Memory) Validate() error {
-	if m.MaxKeys < 0 {
-		return fmt.Errorf("max keys: must not be negative, got %d", m.MaxKeys)
-	}
-	return nil
-}
-
 func (m *Memory) ready() {
 	m.once.Do(func() {
 		m.seed, m.start = maphash.MakeSeed(), time.Now()
-		m.most = max(cmp.Or(m.MaxKeys, DefaultMaxKeys)/memoryShards, 1)
+		m.most = max(cmp.Or(m.MaxKeys, defaultMaxKeys)/memoryShards, 1)
 		for i := range m.shards {
 			m.shards[i].entries = make(map[memoryKey]*entry)
 		}
@@ -69,7 +60,7 @@ func (m *Memory) Take(_ context.Context, checks ...Check) (Decision, error) {
 	return m.decide(true, checks)
 }
 
-// Peek implements [Counter]. Its only errors are about the checks.
+// Peek implements [Limiter]. Its only errors are about the checks.
 func (m *Memory) Peek(_ context.Context, checks ...Check) (Decision, error) {
 	return m.decide(false, checks)
 }
@@ -102,7 +93,7 @@ func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, p
 		}
 		res.Check, res.Source, res.At = checks[i], SourceMemory, time.UnixMicro(now)
 		pl.charged, res.Allowed = p.take(pl.current, now, p)
-		d.Allowed = d.Allowed && !res.denies()
+		d.Allowed = d.Allowed && !res.Denies()
 	}
 	for i := range checks {
 		p, pl, res := &ps[i], &places[i], &d.Results[i]
@@ -118,18 +109,18 @@ func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, p
 	return d
 }
 
-// Settle implements [Counter]. Its only errors are about the results.
-func (m *Memory) Settle(_ context.Context, cost int64, charged ...Result) error {
+// Settle implements [Limiter]. Its only errors are about the charges.
+func (m *Memory) Settle(_ context.Context, charges ...Charge) ([]Result, error) {
 	m.ready()
-	corrections, err := prepareSettle(cost, charged, SourceMemory)
+	results, corrections, err := prepareSettle(charges, SourceMemory)
 	for i := range corrections {
 		m.settle(&corrections[i])
 	}
-	return err
+	return results, err
 }
 
 func (m *Memory) settle(c *correction) {
-	pl := m.place(&c.check, &c.params)
+	pl := m.place(&c.result.Check, &c.params)
 	pl.shard.mu.Lock()
 	defer pl.shard.mu.Unlock()
 	m.settleAt(m.now(), c, &pl)
@@ -139,12 +130,17 @@ func (m *Memory) settle(c *correction) {
 // since store only raises its cells.
 func (m *Memory) settleAt(now int64, c *correction, pl *place) {
 	current, mended := pl.load(now, &c.params)
-	if settled, changed := c.settle(current, mended, now, c.charge); changed {
+	settled, changed := c.settle(current, mended, now)
+	if changed {
 		pl.store(settled, now, &c.params, m.most)
 	}
+	c.answer(settled, now)
 }
 
-// Reset implements [Counter]. Its only errors are about the checks. What is
+// Ban implements [Limiter]. It is not supported yet.
+func (m *Memory) Ban(context.Context, time.Duration, ...Check) error { return errNoBans }
+
+// Reset implements [Limiter]. Its only errors are about the checks. What is
 // counted in a sketch, for want of room, stays.
 func (m *Memory) Reset(_ context.Context, checks ...Check) error {
 	m.ready()

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
 // A flood is ten seconds of new keys. After two of them, when nobody else finds
@@ -20,7 +22,7 @@ type flood struct {
 
 // A flooding is what became of it.
 type flooding struct {
-	stats       MemoryStats
+	stats       bridge.MemoryStats
 	asked       int   // by clients
 	denied      int   // of that
 	most, least int   // admitted of one abuser
@@ -66,7 +68,7 @@ func (f flood) run(t *testing.T, l Limit) flooding {
 	got.heap = heap()
 	got.growth += got.heap
 	got.heap -= before
-	got.stats = m.Stats()
+	got.stats = m.stats()
 	got.noise = l.Quota() - peekOne(t, m, Check{Rule: "r", Key: "nobody", Limit: l}).Remaining
 	got.most, got.least = abusers[0], abusers[0]
 	for _, n := range abusers {
@@ -85,7 +87,7 @@ func heap() int64 {
 // Three million keys, of which a tenth finds room, take no more memory than one
 // million; nobody is freed by them and nobody is denied for them.
 func TestAFloodHarmsNobody(t *testing.T) {
-	full := flood{maxKeys: DefaultMaxKeys, perSecond: 300_000, clients: 5000}
+	full := flood{maxKeys: defaultMaxKeys, perSecond: 300_000, clients: 5000}
 	small := flood{maxKeys: 2048, perSecond: 30_000, clients: 500}
 	for i := range table {
 		t.Run(string(table[i].name), func(t *testing.T) {

@@ -2,22 +2,19 @@ package algorithms
 
 import "math/bits"
 
-// A Share says by which check a memory that follows another store counts a
-// result, such as one with a part of the limit; false passes the result over.
-type Share func(r *Result) (Check, bool)
-
-// Follow counts here what another store decided, so that this one is warm when
+// follow counts here what another store decided, so that this one is warm when
 // it has to take over: each result's key is charged what was charged there, and
 // is left no more than its Remaining there. It never goes into debt. The results
-// remember what was charged, for [Memory.Unfollow].
+// remember what was charged, for unfollow. share says by which check a result
+// is counted here, such as one with a part of the limit; false passes it over.
 //
 // Results with an Err and those whose share is invalid are passed over. By a
 // clock in another window, what is left there says nothing of here, and only the
 // charge is followed.
 //
-// Follow denies nothing and locks one key at a time; of a request with several
+// follow denies nothing and locks one key at a time; of a request with several
 // checks, another may see only some as counted.
-func (m *Memory) Follow(results []Result, share Share) {
+func (m *Memory) follow(results []Result, share func(*Result) (Check, bool)) {
 	m.ready()
 	now := m.now()
 	for i := range results {
@@ -26,12 +23,12 @@ func (m *Memory) Follow(results []Result, share Share) {
 			continue
 		}
 		if c, ok := share(r); ok && c.Limit.ok() && c.Cost >= 0 {
-			m.follow(now, r, &c)
+			m.followOne(now, r, &c)
 		}
 	}
 }
 
-func (m *Memory) follow(now int64, r *Result, c *Check) {
+func (m *Memory) followOne(now int64, r *Result, c *Check) {
 	p := paramsOf(c)
 	pl := m.place(c, &p)
 	pl.shard.mu.Lock()
@@ -79,22 +76,24 @@ func (p *params) usedBefore(s state, now, units int64) (state, int64) {
 	return s, max(p.remaining(s, now, p)-want, 0)
 }
 
-// Unfollow makes what Follow charged for results cost this many units instead,
-// as [Memory.Settle] does where they were charged. A charge to a sliding_log or
+// unfollow makes what follow charged for the charges' results cost what they
+// say, as [Memory.Settle] does where they were charged, and notes it in them. A charge to a sliding_log or
 // a leaky_bucket is found only if the clocks agree to the microsecond, and stays
 // otherwise.
-func (m *Memory) Unfollow(cost int64, results []Result, share Share) {
-	for i := range results {
-		r := results[i]
+func (m *Memory) unfollow(charges []Charge, share func(*Result) (Check, bool)) {
+	for i, ch := range charges {
+		r := ch.Result
 		c, ok := share(&r)
 		if !ok || r.followed == 0 {
 			continue
 		}
-		cost := max(r.followed+cost-r.Charged, 0)
+		ch.Cost = max(r.followed+ch.Cost-r.Charged, 0)
 		r.Check, r.Source, r.Charged = c, SourceMemory, r.followed
-		corrections, _ := prepareSettle(cost, []Result{r}, SourceMemory) // Follow took the share for valid
+		ch.Result = r
+		_, corrections, _ := prepareSettle([]Charge{ch}, SourceMemory) // follow took the share for valid
 		for j := range corrections {
 			m.settle(&corrections[j])
 		}
+		charges[i].Result.followed = ch.Cost
 	}
 }

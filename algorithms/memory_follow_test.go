@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
 func peekOne(t *testing.T, m *Memory, check Check) Result {
@@ -37,7 +39,7 @@ func TestFollowCountsWhatTakeCounted(t *testing.T) {
 				if !d.Allowed {
 					denied++
 				}
-				here.Follow(d.Results, asItIs)
+				here.follow(d.Results, asItIs)
 				if got, want := peekOne(t, &here, check), peekOne(t, &there, check); got != want {
 					t.Fatalf("after %+v\n got %+v\nwant %+v", d.Results[0], got, want)
 				}
@@ -73,16 +75,16 @@ func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
 			} {
 				var m Memory
 				check := Check{Rule: "r", Key: "k", Limit: l}
-				m.Follow([]Result{{Check: check, Charged: c.charged, Remaining: c.remaining, At: time.Now()}}, asItIs)
+				m.follow([]Result{{Check: check, Charged: c.charged, Remaining: c.remaining, At: time.Now()}}, asItIs)
 				got := peekOne(t, &m, check)
 				if got.Remaining != c.want || got.RetryAfter > l.Period+time.Microsecond && l.Algorithm != SlidingWindow {
 					t.Errorf("charged %d, left %d there: %+v, want %d left", c.charged, c.remaining, got, c.want)
 				}
-				if keys := m.Stats().Keys; (keys == 0) != (c.want == quota) {
+				if keys := m.stats().Keys; (keys == 0) != (c.want == quota) {
 					t.Errorf("charged %d, left %d there: %d keys", c.charged, c.remaining, keys)
 				}
 				// Less is left already.
-				m.Follow([]Result{{Check: check, Remaining: quota, At: time.Now()}}, asItIs)
+				m.follow([]Result{{Check: check, Remaining: quota, At: time.Now()}}, asItIs)
 				if got := peekOne(t, &m, check).Remaining; got != c.want {
 					t.Errorf("left %d, then more there: %d", c.want, got)
 				}
@@ -93,16 +95,16 @@ func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
 
 func TestFollowPassesOverWhatItCannotCount(t *testing.T) {
 	var m Memory
-	m.Follow(nil, asItIs)
-	m.Follow([]Result{
-		{Check: Check{Rule: "r", Limit: PerDay(5)}, Charged: 1, Err: errors.New("away")},
+	m.follow(nil, asItIs)
+	m.follow([]Result{
+		{Check: Check{Rule: "r", Limit: perDay(5)}, Charged: 1, Err: errors.New("away")},
 		{Check: Check{Rule: "r", Limit: Limit{Rate: -1}}, Charged: 1},
 		{Check: Check{Rule: "r", Limit: Limit{Rate: 1, Period: time.Hour, Algorithm: "none"}}, Charged: 1},
-		{Check: Check{Rule: "r", Limit: PerDay(5), Cost: -1}, Charged: 1},
+		{Check: Check{Rule: "r", Limit: perDay(5), Cost: -1}, Charged: 1},
 		{},
 	}, asItIs)
-	m.Follow([]Result{{Check: Check{Rule: "r", Limit: PerDay(5)}, Charged: 1}}, func(*Result) (Check, bool) { return Check{}, false })
-	if s := m.Stats(); s != (MemoryStats{}) {
+	m.follow([]Result{{Check: Check{Rule: "r", Limit: perDay(5)}, Charged: 1}}, func(*Result) (Check, bool) { return Check{}, false })
+	if s := m.stats(); s != (bridge.MemoryStats{}) {
 		t.Errorf("%+v", s)
 	}
 }
@@ -119,16 +121,16 @@ func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
 					t.Fatal(err)
 				}
 				before := peekOne(t, &here, check)
-				here.Follow(d.Results, asItIs)
+				here.follow(d.Results, asItIs)
 				after := peekOne(t, &here, check)
 				if after.Remaining != before.Remaining-2 {
 					t.Errorf("followed: %d left of %d", after.Remaining, before.Remaining)
 				}
-				here.Unfollow(0, d.Results, asItIs)
+				here.unfollow(chargesOf(0, d.Results...), asItIs)
 				if got := peekOne(t, &here, check); got != before {
 					t.Errorf("taken back:\n got %+v\nwant %+v", got, before)
 				}
-				here.Follow(d.Results, asItIs)
+				here.follow(d.Results, asItIs)
 			}
 		})
 	})
@@ -151,15 +153,15 @@ func TestUnfollowFreesNothingElse(t *testing.T) {
 			if err != nil || !d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
-			here.Follow(d.Results, asItIs)
+			here.follow(d.Results, asItIs)
 			if got := peekOne(t, &here, check).Remaining; got != 0 {
 				t.Errorf("%d left, want 0", got)
 			}
-			here.Unfollow(2, d.Results, asItIs) // it costs 1 less than it did
+			here.unfollow(chargesOf(2, d.Results...), asItIs) // it costs 1 less than it did
 			if got := peekOne(t, &here, check).Remaining; got > 1 {
 				t.Errorf("%d left after one was given back", got)
 			}
-			here.Unfollow(0, d.Results, func(*Result) (Check, bool) { return Check{}, false })
+			here.unfollow(chargesOf(0, d.Results...), func(*Result) (Check, bool) { return Check{}, false })
 			if got := peekOne(t, &here, check).Remaining; got > 1 {
 				t.Errorf("%d left: what is not followed was given back", got)
 			}
@@ -184,7 +186,7 @@ func TestFollowOfASlidingWindowForgetsWithIt(t *testing.T) {
 		if err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
-		here.Follow(d.Results, asItIs)
+		here.follow(d.Results, asItIs)
 		for range 12 {
 			t0, t1 := peekOne(t, &there, check).Remaining, peekOne(t, &here, check).Remaining
 			if t1 > t0 || t1 < t0-2 {
@@ -202,7 +204,7 @@ func TestFollowAcrossAWindowsBorder(t *testing.T) {
 		check := Check{Rule: "r", Key: "k", Limit: day}
 		time.Sleep(24*time.Hour - time.Duration(time.Now().UnixNano()%int64(24*time.Hour))) // midnight
 		var here Memory
-		here.Follow([]Result{{Check: check, Allowed: true, Charged: 1, At: time.Now().Add(-10 * time.Millisecond)}}, asItIs)
+		here.follow([]Result{{Check: check, Allowed: true, Charged: 1, At: time.Now().Add(-10 * time.Millisecond)}}, asItIs)
 		if got := peekOne(t, &here, check).Remaining; got != 99 {
 			t.Errorf("%d left of the new day, want 99", got)
 		}
@@ -215,14 +217,14 @@ func TestFollowCountsKeysWithoutRoom(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := Memory{MaxKeys: 1}
 			for i := range 1000 {
-				m.Follow([]Result{{Check: Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: 1, At: time.Now()}}, asItIs)
+				m.follow([]Result{{Check: Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: 1, At: time.Now()}}, asItIs)
 			}
 			for i := range 1000 {
 				if r := peekOne(t, &m, Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}); r.Remaining > 1 {
 					t.Fatalf("key %d: %+v", i, r)
 				}
 			}
-			if s := m.Stats(); s.Keys != memoryShards || s.Sketches != 1 {
+			if s := m.stats(); s.Keys != memoryShards || s.Sketches != 1 {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -239,8 +241,8 @@ func TestFollowDoesNotAllocate(t *testing.T) {
 		}
 		results = append(results, Result{Check: Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: l.Rate})
 	}
-	m.Follow(results, asItIs)
-	if n := testing.AllocsPerRun(1000, func() { m.Follow(results, asItIs) }); n != 0 {
+	m.follow(results, asItIs)
+	if n := testing.AllocsPerRun(1000, func() { m.follow(results, asItIs) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if r := peekOne(t, &m, results[0].Check); r.Remaining != 1_000_000-1002 {
@@ -251,18 +253,18 @@ func TestFollowDoesNotAllocate(t *testing.T) {
 func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
 	m := Memory{MaxKeys: 640}
 	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 100_000, Period: 1000 * time.Hour, Algorithm: FixedWindow}}
-	m.Follow([]Result{{Check: check, Charged: 1, Remaining: 100_000}}, asItIs) // has an entry from now on
+	m.follow([]Result{{Check: check, Charged: 1, Remaining: 100_000}}, asItIs) // has an entry from now on
 	var wg sync.WaitGroup
 	for n := range 8 {
 		wg.Go(func() {
 			for i := range 300 {
-				m.Follow([]Result{{Check: check, Charged: 1, Remaining: 100_000}}, asItIs)
+				m.follow([]Result{{Check: check, Charged: 1, Remaining: 100_000}}, asItIs)
 				other := check
 				other.Key = fmt.Sprint(n, "-", i)
 				if _, err := m.Take(t.Context(), check, other); err != nil {
 					t.Error(err)
 				}
-				if s := m.Stats(); s.Keys > 640 {
+				if s := m.stats(); s.Keys > 640 {
 					t.Errorf("%+v", s)
 				}
 			}
@@ -272,7 +274,7 @@ func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
 	if r := peekOne(t, &m, check); r.Remaining != 100_000-1-8*300*2 {
 		t.Errorf("%+v", r)
 	}
-	if s := m.Stats(); s.Overflowed == 0 || s.Sketches != 1 {
+	if s := m.stats(); s.Overflowed == 0 || s.Sketches != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -295,7 +297,7 @@ func BenchmarkMemoryFollow(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				m.Follow(results[i%1000], asItIs)
+				m.follow(results[i%1000], asItIs)
 				i++
 			}
 		})

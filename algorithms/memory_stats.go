@@ -1,19 +1,12 @@
 package algorithms
 
-// MemoryStats say how full a [Memory] is. The numbers that end in "ever" only
-// grow.
-type MemoryStats struct {
-	Keys       int    // with a count of their own
-	Sketches   int    // that count keys without room, in the shard that has the most
-	Evicted    uint64 // keys that had become like ones never seen and made room, ever
-	Overflowed uint64 // checks decided by a sketch, ever
-}
+import "github.com/seed75154129/ratelimit/internal/bridge"
 
-// Stats returns what the memory holds now. It locks one shard after the other,
+// stats returns what the memory holds now. It locks one shard after the other,
 // so the numbers are not of one moment.
-func (m *Memory) Stats() MemoryStats {
+func (m *Memory) stats() bridge.MemoryStats {
 	m.ready()
-	var all MemoryStats
+	var all bridge.MemoryStats
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()

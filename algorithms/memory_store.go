@@ -18,7 +18,7 @@ type memoryShard struct {
 	entries  map[memoryKey]*entry
 	sketches sketches
 
-	evicted, overflowed uint64 // see MemoryStats
+	evicted, overflowed uint64 // see bridge.MemoryStats
 }
 
 // A memoryKey tells counts apart as a key in Redis does.

@@ -36,7 +36,7 @@ func TestMemoryKeepsDeniedKeysUnderAFlood(t *testing.T) {
 				t.Fatalf("%s was freed by %d other keys", abusers[i/100%50], i)
 			}
 		}
-		if s := m.Stats(); s.Keys > 640 || s.Sketches != 1 {
+		if s := m.stats(); s.Keys > 640 || s.Sketches != 1 {
 			t.Errorf("%+v", s)
 		}
 		// What is in a sketch is limited too, and stays so when there is room again.
@@ -67,7 +67,7 @@ func TestMemoryForgetsWhatEqualsNeverSeen(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		// 2000 keys are alive at a time.
-		if s := m.Stats(); s.Keys > 20_000 || s.Evicted != uint64(200_000-s.Keys) || s.Overflowed > 0 {
+		if s := m.stats(); s.Keys > 20_000 || s.Evicted != uint64(200_000-s.Keys) || s.Overflowed > 0 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -76,10 +76,10 @@ func TestMemoryForgetsWhatEqualsNeverSeen(t *testing.T) {
 func TestMemoryHoldsNoPartsOfLargeStrings(t *testing.T) {
 	var m Memory
 	header := strings.Repeat("x", 1<<20) + "alice"
-	if _, err := m.Take(t.Context(), Check{Rule: "r", Key: header[1<<20:], Limit: PerDay(1)}); err != nil {
+	if _, err := m.Take(t.Context(), Check{Rule: "r", Key: header[1<<20:], Limit: perDay(1)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Take(t.Context(), Check{Rule: "r", Key: header, Limit: PerDay(1)}); err != nil {
+	if _, err := m.Take(t.Context(), Check{Rule: "r", Key: header, Limit: perDay(1)}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range m.shards {
@@ -154,7 +154,7 @@ func TestMemoryGivesBackFromASharedLog(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := m.Settle(t.Context(), 0, charged...); err != nil {
+		if err := settleAll(t.Context(), m, 0, charged...); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
@@ -174,14 +174,14 @@ func TestALogHoldsOnlyWhatCounts(t *testing.T) {
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
 	m := new(Memory)
 	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 10, Period: time.Hour, Algorithm: SlidingLog}}
-	for name, c := range map[string]Counter{"redis": r, "memory": m} {
+	for name, c := range map[string]Limiter{"redis": r, "memory": m} {
 		var last []Result
 		for range 200 { // each is given back once the next has come
 			d, err := c.Take(t.Context(), check)
 			if err != nil || !d.Allowed {
 				t.Fatal(name, d, err)
 			}
-			if err := c.Settle(t.Context(), 0, last...); err != nil {
+			if err := settleAll(t.Context(), c, 0, last...); err != nil {
 				t.Fatal(err)
 			}
 			last = d.Results
@@ -231,7 +231,7 @@ func BenchmarkMemoryTake(b *testing.B) {
 		b.ReportAllocs()
 		i := 0
 		for b.Loop() {
-			_, _ = m.Take(b.Context(), Check{Rule: "r", Key: strconv.Itoa(i), Limit: PerDay(200)})
+			_, _ = m.Take(b.Context(), Check{Rule: "r", Key: strconv.Itoa(i), Limit: perDay(200)})
 			i++
 		}
 	})

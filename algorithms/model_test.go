@@ -29,15 +29,16 @@ func modelAt(m *Memory, us int64, charge bool, checks []Check) Decision {
 }
 
 // settleModelAt is modelAt for Settle.
-func settleModelAt(m *Memory, us, cost int64, charged []Result) {
-	corrections, err := prepareSettle(cost, charged, SourceMemory)
+func settleModelAt(m *Memory, us, cost int64, charged []Result) []Result {
+	results, corrections, err := prepareSettle(chargesOf(cost, charged...), SourceMemory)
 	if err != nil {
 		panic(err)
 	}
 	for i := range corrections {
-		pl := m.place(&corrections[i].check, &corrections[i].params)
+		pl := m.place(&corrections[i].result.Check, &corrections[i].params)
 		m.settleAt(us, &corrections[i], &pl)
 	}
+	return results
 }
 
 // takeAt takes one unit on a model at a time.
@@ -97,7 +98,7 @@ func within(l Limit) Limit {
 
 // changed is another limit for the same state: raised, lowered or the burst.
 func changed(t *rapid.T, l Limit) Limit {
-	a, _ := lookup(l.Algorithm)
+	a, _ := lookup(l.algorithm())
 	l.Rate = rapid.SampledFrom([]int64{1, max(l.Rate/2, 1), l.Rate + 1, min(l.Rate*3, maxRate)}).Draw(t, "new rate")
 	if a.bucket {
 		l.Burst = rapid.SampledFrom([]int64{1, max(l.Burst/3, 1), l.Burst + 1, l.Burst * 10}).Draw(t, "new burst")

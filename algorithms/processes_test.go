@@ -169,7 +169,7 @@ func (j job) call(t *testing.T, l Limiter) {
 		wg.Go(func() {
 			for range j.Times {
 				n := noting{Limiter: l}
-				if err := Wait(t.Context(), &n, j.Requests[0]...); err != nil {
+				if _, err := Wait(t.Context(), &n, j.Requests[0]...); err != nil {
 					t.Error(err)
 					return
 				}

@@ -9,11 +9,14 @@ import "time"
 type queue struct{ bucket }
 
 // charged is when the slot begins, rounded up.
-func (queue) charged(r *Result, _ *params) int64 { return r.At.UnixMicro() + r.Delay.Microseconds() }
+func (queue) charged(s state, _ int64, p *params) placed {
+	begin := p.earlier(s, p.costW, p.costF)
+	return placed{ceil(begin), begin.b}
+}
 
 // correct gives a slot back only while it is the last: others were told when
 // theirs begin.
-func (q queue) correct(s state, now int64, p *params, ch charge) state {
+func (q queue) correct(s state, now int64, p *params, ch *correction) state {
 	if ch.delta > 0 {
 		return q.bucket.correct(s, now, p, ch)
 	}
@@ -26,12 +29,12 @@ func (q queue) correct(s state, now int64, p *params, ch charge) state {
 }
 
 // delay is how long until the slot begins that a request gets, or got if it
-// was charged; and the fraction of that microsecond.
-func (p *params) delay(s state, now, charged int64) (time.Duration, int64) {
+// was charged.
+func (p *params) delay(s state, now, charged int64) time.Duration {
 	if charged > 0 {
 		s = p.earlier(s, p.costW, p.costF)
 	}
-	return micros(ceil(s) - now), s.b
+	return micros(ceil(s) - now)
 }
 
 // ceil is the first whole microsecond that is not before TAT.

@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// DefaultBudget is how long a decision may take where Redis.Budget is 0.
-const DefaultBudget = 50 * time.Millisecond
+// defaultBudget is how long a decision may take where Redis.Budget is 0.
+const defaultBudget = 50 * time.Millisecond
 
 // A Client sends commands to Redis. All of go-redis' clients do: Client,
 // ClusterClient, Ring and those backed by Sentinel.
@@ -26,8 +27,8 @@ type pipeliner interface {
 }
 
 // Redis counts in Redis, for every process that shares it: one script decides
-// all checks of a request, by the server's clock, in one round trip. It is a
-// [Counter].
+// all checks of a request, by the server's clock, in one round trip.
+// On its own it fails when Redis does: put it into a failmode.Guard.
 //
 // Where keys are sharded (Redis Cluster, Ring) every check is one script call,
 // all in one flush of a pipeline; if an enforced one denies, a second flush
@@ -50,8 +51,9 @@ type Redis struct {
 	// braces, at most 64 bytes.
 	Namespace string
 
-	// Budget bounds a decision; 0 means [DefaultBudget]. It holds on clients
-	// with any options, best on those with ContextTimeoutEnabled.
+	// Budget bounds a decision, whose error is then [context.DeadlineExceeded];
+	// 0 means 50 ms. It holds on clients with any options, best on those with
+	// ContextTimeoutEnabled.
 	Budget time.Duration
 
 	// Sharded says that the client spreads keys over servers. It is known for
@@ -81,6 +83,9 @@ func (r *Redis) Validate() error {
 	return errors.Join(errs...)
 }
 
+// budget is how long a decision may take.
+func (r *Redis) budget() time.Duration { return cmp.Or(r.Budget, defaultBudget) }
+
 func isNil(c Client) bool {
 	v := reflect.ValueOf(c)
 	return v.Kind() == reflect.Pointer && v.IsNil()
@@ -101,27 +106,19 @@ func (r *Redis) ready() error {
 			r.invalid = fmt.Errorf("algorithms: redis: %w", err)
 			return
 		}
-		r.sender = newSender(r.Client, r.Budget, r.sharded())
+		r.sender = newSender(r.Client, r.budget(), r.sharded())
 	})
 	return r.invalid
 }
 
 // Take implements [Limiter].
 func (r *Redis) Take(ctx context.Context, checks ...Check) (Decision, error) {
-	d, err := r.decide(ctx, true, checks)
-	if err != nil {
-		return Decision{}, fmt.Errorf("algorithms: redis: take: %w", err)
-	}
-	return d, nil
+	return r.decide(ctx, true, checks)
 }
 
-// Peek implements [Counter].
+// Peek implements [Limiter].
 func (r *Redis) Peek(ctx context.Context, checks ...Check) (Decision, error) {
-	d, err := r.decide(ctx, false, checks)
-	if err != nil {
-		return Decision{}, fmt.Errorf("algorithms: redis: peek: %w", err)
-	}
-	return d, nil
+	return r.decide(ctx, false, checks)
 }
 
 func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decision, error) {
@@ -143,53 +140,61 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 	}
 	reply, err := r.sender.send(ctx, r.takeCall(charge, checks, ps))
 	if err != nil {
-		return Decision{}, err
+		return Decision{}, redisError(err)
 	}
-	return answers(checks, ps, reply, charge)
+	d, err := answers(checks, ps, reply, charge)
+	return d, redisError(err)
 }
 
-// Settle implements [Counter].
-func (r *Redis) Settle(ctx context.Context, cost int64, charged ...Result) error {
-	if err := r.ready(); err != nil {
-		return err
+// redisError says where an error of the store comes from.
+func redisError(err error) error {
+	if err == nil {
+		return nil
 	}
-	corrections, err := prepareSettle(cost, charged, SourceRedis)
-	if err != nil || len(corrections) == 0 {
-		return err
+	return fmt.Errorf("algorithms: redis: %w", err)
+}
+
+// Settle implements [Limiter]. Where the error is not nil, results that could
+// not be settled are as they were.
+func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error) {
+	if err := r.ready(); err != nil {
+		return nil, err
+	}
+	results, corrections, err := prepareSettle(charges, SourceRedis)
+	if len(corrections) == 0 {
+		return results, err
 	}
 	ctx, cancel := r.sender.budget(ctx)
 	defer cancel()
-	if _, err := r.settle(ctx, corrections); err != nil {
-		return fmt.Errorf("algorithms: redis: settle: %w", err)
-	}
-	return nil
+	return results, errors.Join(err, redisError(r.settle(ctx, corrections)))
 }
 
-// settle returns for each correction the clock and the state of its key.
-func (r *Redis) settle(ctx context.Context, corrections []correction) ([][]int64, error) {
-	if r.sender.sharded {
-		calls := make([]*call, len(corrections))
-		for i := range corrections {
-			calls[i] = r.settleCall(corrections[i : i+1])
+// settle corrects charges, in one call or, where keys are sharded, in one for each.
+func (r *Redis) settle(ctx context.Context, corrections []correction) error {
+	if !r.sender.sharded {
+		reply, err := r.sender.send(ctx, r.settleCall(corrections))
+		if err != nil {
+			return err
 		}
-		replies, errs := r.sender.sendAll(ctx, calls)
-		return replies, errors.Join(errs...)
+		return settled(corrections, reply)
 	}
-	reply, err := r.sender.send(ctx, r.settleCall(corrections))
-	if err != nil {
-		return nil, err
+	calls := make([]*call, len(corrections))
+	for i := range corrections {
+		calls[i] = r.settleCall(corrections[i : i+1])
 	}
-	if err := checkReply(reply, 3, len(corrections)); err != nil {
-		return nil, err
+	replies, errs := r.sender.sendAll(ctx, calls)
+	for i := range corrections {
+		if errs[i] == nil {
+			errs[i] = settled(corrections[i:i+1], replies[i])
+		}
 	}
-	replies := make([][]int64, len(corrections))
-	for i := range replies {
-		replies[i] = append([]int64{reply[0]}, reply[1+3*i:4+3*i]...)
-	}
-	return replies, nil
+	return errors.Join(errs...)
 }
 
-// Reset implements [Counter].
+// Ban implements [Limiter]. It is not supported yet.
+func (r *Redis) Ban(context.Context, time.Duration, ...Check) error { return errNoBans }
+
+// Reset implements [Limiter].
 func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
 	if err := r.ready(); err != nil {
 		return err
@@ -205,10 +210,7 @@ func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
 	}
 	ctx, cancel := r.sender.budget(ctx)
 	defer cancel()
-	if err := r.sender.del(ctx, keys); err != nil {
-		return fmt.Errorf("algorithms: redis: reset: %w", err)
-	}
-	return nil
+	return redisError(r.sender.del(ctx, keys))
 }
 
 func (r *Redis) key(c *Check, p *params) string {

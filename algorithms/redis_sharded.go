@@ -1,9 +1,6 @@
 package algorithms
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // decideSharded decides where keys live on several servers: each check alone,
 // all in one flush. What was charged to a request that another check denies is
@@ -27,16 +24,16 @@ func (r *Redis) decideSharded(ctx context.Context, charge bool, checks []Check, 
 			one, errs[i] = answers(checks[i:i+1], ps[i:i+1], replies[i], charge)
 		}
 		if errs[i] != nil {
-			*res = Result{Check: checks[i], Source: SourceRedis, Err: errs[i]}
+			*res = Result{Check: checks[i], Source: SourceRedis, Err: redisError(errs[i])}
 		} else {
 			answered = true
 			*res = one.Results[0]
-			denied = denied || res.denies()
+			denied = denied || res.Denies()
 		}
-		d.Allowed = d.Allowed && !res.denies()
+		d.Allowed = d.Allowed && !res.Denies()
 	}
 	if !answered {
-		return Decision{}, errs[0]
+		return Decision{}, redisError(errs[0])
 	}
 	r.nodes.known.Store(true)
 	if denied && charge {
@@ -48,19 +45,13 @@ func (r *Redis) decideSharded(ctx context.Context, charge bool, checks []Check, 
 // giveBack undoes the charges of a request that was denied. One that cannot be
 // undone stays charged, which errs towards denying.
 func (r *Redis) giveBack(ctx context.Context, results []Result) {
-	corrections, err := prepareSettle(0, results, SourceRedis)
-	if err != nil || len(corrections) == 0 {
-		return
+	charges := make([]Charge, len(results))
+	for i := range results {
+		charges[i].Result = results[i]
 	}
-	replies, _ := r.settle(ctx, corrections)
-	for i := range corrections {
-		c := &corrections[i]
-		if len(replies) <= i || checkReply(replies[i], 3, 1) != nil {
-			continue
-		}
-		now := replies[i][0]
-		res := &results[c.index]
-		res.Charged, res.At = 0, time.UnixMicro(now)
-		c.answer(res, c.stateOf(replies[i][1:], now), now)
+	settled, corrections, _ := prepareSettle(charges, SourceRedis)
+	if len(corrections) > 0 {
+		_ = r.settle(ctx, corrections) // as above
+		copy(results, settled)
 	}
 }

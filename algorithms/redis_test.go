@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed75154129/ratelimit/internal/bridge"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
@@ -105,7 +106,7 @@ func TestRedisNeverExecutesADecisionTwice(t *testing.T) {
 			client := redis.NewClient(&redis.Options{Addr: srv.Addr, ReadTimeout: 50 * time.Millisecond, ContextTimeoutEnabled: heeds})
 			defer client.Close()
 			r := &Redis{Client: client, Namespace: name[:6], Budget: roomy}
-			check := Check{Rule: "r", Key: name, Limit: PerDay(100)}
+			check := Check{Rule: "r", Key: name, Limit: perDay(100)}
 			if _, err := r.Take(t.Context(), check); err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +146,7 @@ func TestRedisKeepsItsBudgetWhateverTheClientsOptions(t *testing.T) {
 				for range 32 {
 					wg.Go(func() {
 						begin := time.Now()
-						_, err := r.Take(t.Context(), Check{Rule: "r", Key: "k", Limit: PerDay(100)})
+						_, err := r.Take(t.Context(), Check{Rule: "r", Key: "k", Limit: perDay(100)})
 						if err == nil {
 							t.Errorf("%s: no error", what)
 						}
@@ -173,18 +174,18 @@ func TestRedisKeepsItsBudgetWhateverTheClientsOptions(t *testing.T) {
 func TestRedisSendsNothingMoreIntoAStuckClient(t *testing.T) {
 	stuck := stuckClient{released: make(chan struct{})}
 	r := &Redis{Client: stuck, Namespace: "test", Budget: time.Millisecond}
-	check := Check{Rule: "r", Limit: PerDay(1)}
+	check := Check{Rule: "r", Limit: perDay(1)}
 	for range maxUnderWay {
-		if _, err := r.Take(t.Context(), check); !errors.Is(err, ErrBudget) {
-			t.Fatalf("got %v, want ErrBudget", err)
+		if _, err := r.Take(t.Context(), check); !errors.Is(err, errBudget) {
+			t.Fatalf("got %v, want errBudget", err)
 		}
 	}
-	if _, err := r.Take(t.Context(), check); !errors.Is(err, ErrBusy) {
-		t.Errorf("got %v, want ErrBusy", err)
+	if _, err := r.Take(t.Context(), check); !errors.Is(err, errBusy) {
+		t.Errorf("got %v, want errBusy", err)
 	}
 	close(stuck.released)
 	for {
-		if _, err := r.Take(t.Context(), check); !errors.Is(err, ErrBusy) {
+		if _, err := r.Take(t.Context(), check); !errors.Is(err, errBusy) {
 			break
 		}
 	}
@@ -199,7 +200,7 @@ func TestRedisServesMoreCallersThanMayBeUnderWay(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 * maxUnderWay {
 		wg.Go(func() {
-			if _, err := r.Take(t.Context(), Check{Rule: "r", Limit: PerDay(1_000_000)}); err != nil {
+			if _, err := r.Take(t.Context(), Check{Rule: "r", Limit: perDay(1_000_000)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -213,7 +214,7 @@ func TestRedisLeavesASlowFlushBehind(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: srv.Addr})
 	defer client.Close()
 	r := &Redis{Client: client, Namespace: "test", Sharded: true, Budget: 20 * time.Millisecond}
-	check := Check{Rule: "r", Limit: PerDay(1000)}
+	check := Check{Rule: "r", Limit: perDay(1000)}
 	for range 5 {
 		srv.Pause(t)
 		if _, err := r.Take(t.Context(), check); err == nil {
@@ -234,7 +235,7 @@ func TestRedisCountsClientsThatHangUp(t *testing.T) {
 	r := &Redis{Client: redistest.Start(t).Client(t), Namespace: "test", Budget: roomy}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	check := Check{Rule: "r", Limit: PerDay(10)}
+	check := Check{Rule: "r", Limit: perDay(10)}
 	for range 3 {
 		if _, err := r.Take(gone, check); err != nil {
 			t.Fatal(err)
@@ -247,7 +248,7 @@ func TestRedisCountsClientsThatHangUp(t *testing.T) {
 
 func TestRedisNamespacesDoNotShareCounts(t *testing.T) {
 	client := redistest.Start(t).Client(t)
-	check := Check{Rule: "r", Key: "k", Limit: PerDay(1)}
+	check := Check{Rule: "r", Key: "k", Limit: perDay(1)}
 	for _, namespace := range []string{"shop", "blog"} {
 		r := &Redis{Client: client, Namespace: namespace, Budget: roomy}
 		if d, err := r.Take(t.Context(), check); err != nil || !d.Allowed {
@@ -306,7 +307,7 @@ func TestRedisAdmitsExactlyTheLimitUnderConcurrency(t *testing.T) {
 				for range 40 {
 					d, err := r.Take(t.Context(),
 						Check{Rule: "hot", Limit: Limit{Rate: limit, Period: 1000 * time.Hour, Algorithm: TokenBucket}},
-						Check{Rule: "wide", Limit: PerDay(1_000_000)})
+						Check{Rule: "wide", Limit: perDay(1_000_000)})
 					if err != nil {
 						t.Error(err)
 						return
@@ -336,7 +337,7 @@ func TestRedisValidate(t *testing.T) {
 		"algorithms: redis: client: required, got nil\nnamespace": nil,
 	} {
 		if r == nil {
-			_, err := new(Redis).Take(t.Context(), Check{Rule: "r", Limit: PerDay(1)})
+			_, err := new(Redis).Take(t.Context(), Check{Rule: "r", Limit: perDay(1)})
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Take: %v, want %q", err, want)
 			}
@@ -351,7 +352,7 @@ func TestRedisValidate(t *testing.T) {
 func TestRedisSaysWhichKeyHoldsNoState(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
-	check := Check{Rule: "r", Key: "k", Limit: PerDay(1)}
+	check := Check{Rule: "r", Key: "k", Limit: perDay(1)}
 	client.Set(t.Context(), keyOf("test", check), "something else", 0)
 	if _, err := r.Take(t.Context(), check); err == nil || !strings.Contains(err.Error(), "test:{k}:r:sw:24h") {
 		t.Errorf("got %v", err)
@@ -361,17 +362,17 @@ func TestRedisSaysWhichKeyHoldsNoState(t *testing.T) {
 func TestRedisProbe(t *testing.T) {
 	srv := redistest.Start(t)
 	r := &Redis{Client: srv.Client(t), Namespace: "test"}
-	if n := r.Shard(Check{Key: "k"}); n != 0 || r.Names(n)[0] != srv.Addr {
-		t.Errorf("shard %d, %q", n, r.Names(n))
+	if n := r.shard(&Check{Key: "k"}); n != 0 || r.names(n)[0] != srv.Addr {
+		t.Errorf("shard %d, %q", n, r.names(n))
 	}
-	if err := r.Probe(t.Context(), 0); err != nil {
+	if err := r.probe(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
-	if err := r.Probe(t.Context(), 1); err == nil {
+	if err := r.probe(t.Context(), 1); err == nil {
 		t.Error("no error for a shard that is none")
 	}
 	srv.Stop(t)
-	if err := r.Probe(t.Context(), 0); err == nil {
+	if err := r.probe(t.Context(), 0); err == nil {
 		t.Error("no error from a Redis that is away")
 	}
 }
@@ -390,7 +391,7 @@ func TestRedisCluster(t *testing.T) {
 		tight := Limit{Rate: 3, Period: 1000 * time.Hour, Algorithm: FixedWindow}
 		checks := func(i int) []Check {
 			return []Check{
-				{Rule: "a", Key: "one", Limit: PerDay(100)},
+				{Rule: "a", Key: "one", Limit: perDay(100)},
 				{Rule: "b", Key: "two", Limit: Limit{Rate: 100, Period: 1000 * time.Hour, Algorithm: TokenBucket}},
 				{Rule: "tight", Key: fmt.Sprint("three", i), Limit: tight},
 			}
@@ -442,7 +443,7 @@ func TestRedisCluster(t *testing.T) {
 		r := &Redis{Client: client, Namespace: "part", Budget: roomy}
 		var checks []Check
 		for i := range 12 {
-			checks = append(checks, Check{Rule: "r", Key: fmt.Sprint(i), Limit: PerDay(10)})
+			checks = append(checks, Check{Rule: "r", Key: fmt.Sprint(i), Limit: perDay(10)})
 		}
 		dead := cluster.Masters[0]
 		dead.Pause(t)
@@ -476,17 +477,17 @@ func TestRedisCluster(t *testing.T) {
 			master.Client(t).ConfigSet(t.Context(), "maxmemory-policy", "volatile-ttl")
 			defer master.Client(t).ConfigSet(t.Context(), "maxmemory-policy", "noeviction")
 		}
-		if warned, err := r.ServerWarnings(t.Context()); err != nil || len(warned) != 2 {
+		if warned, err := r.serverWarnings(t.Context()); err != nil || len(warned) != 2 {
 			t.Errorf("%q, %v", warned, err)
 		}
-		if n, err := r.Beat(t.Context(), "a", time.Second); err != nil || n != 1 {
+		if n, err := r.beat(t.Context(), "a", time.Second); err != nil || n != 1 {
 			t.Errorf("%d processes, %v", n, err)
 		}
 	})
 
 	t.Run("finds a node that lives", func(t *testing.T) {
 		r := &Redis{Client: client, Namespace: "alive", Budget: roomy}
-		slot := client.ClusterKeySlot(t.Context(), keyOf("alive", Check{Rule: "~probe", Limit: probe})).Val()
+		slot := client.ClusterKeySlot(t.Context(), keyOf("alive", Check{Rule: "~probe", Limit: probeLimit})).Val()
 		dead := cluster.Owner(t, int(slot)) // the first key that a probe asks for is here
 		dead.Pause(t)
 		defer dead.Resume(t)
@@ -495,24 +496,24 @@ func TestRedisCluster(t *testing.T) {
 		impatient := redis.NewClusterClient(&opts)
 		defer impatient.Close()
 		r.Client = impatient
-		if err := r.Probe(t.Context(), 0); err != nil {
+		if err := r.probe(t.Context(), 0); err != nil {
 			t.Error(err)
 		}
-		if r.Shard(Check{Key: "k"}) == 0 {
+		if r.shard(&Check{Key: "k"}) == 0 {
 			t.Error("no node is known")
 		}
 	})
 
 	t.Run("knows the node of each check, and probes it", func(t *testing.T) {
 		r := &Redis{Client: client, Namespace: "probe", Budget: roomy}
-		check := func(i int) Check { return Check{Rule: "r", Key: fmt.Sprint(i), Limit: PerDay(1)} }
-		if n := r.Shard(check(0)); n != 0 {
+		check := func(i int) Check { return Check{Rule: "r", Key: fmt.Sprint(i), Limit: perDay(1)} }
+		if n := r.shard(new(check(0))); n != 0 {
 			t.Errorf("shard %d before anything was asked", n)
 		}
-		if err := r.Probe(t.Context(), 0); err != nil {
+		if err := r.probe(t.Context(), 0); err != nil {
 			t.Error(err)
 		}
-		checks := []Check{{Rule: "r", Limit: PerDay(1)}, {Rule: "r", Key: strings.Repeat("long", 100), Limit: PerDay(1)}}
+		checks := []Check{{Rule: "r", Limit: perDay(1)}, {Rule: "r", Key: strings.Repeat("long", 100), Limit: perDay(1)}}
 		for i := range 100 {
 			checks = append(checks, check(i))
 		}
@@ -521,14 +522,14 @@ func TestRedisCluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n, want := r.Shard(c), cluster.Owner(t, int(slot)).Addr; n < 1 || n > 3 || r.Names(n)[0] != want {
-				t.Errorf("%.20q: shard %d is %q, want %s", c.Key, n, r.Names(n), want)
+			if n, want := r.shard(&c), cluster.Owner(t, int(slot)).Addr; n < 1 || n > 3 || r.names(n)[0] != want {
+				t.Errorf("%.20q: shard %d is %q, want %s", c.Key, n, r.names(n), want)
 			}
 		}
 		before := make([]int, 3)
 		for i := range before {
 			before[i] = cluster.Masters[i].Executed(t)
-			if err := r.Probe(t.Context(), i+1); err != nil {
+			if err := r.probe(t.Context(), i+1); err != nil {
 				t.Errorf("node %d: %v", i+1, err)
 			}
 		}
@@ -537,7 +538,7 @@ func TestRedisCluster(t *testing.T) {
 				t.Errorf("%s executed %d probes, want its own", master.Addr, n)
 			}
 		}
-		if err := r.Probe(t.Context(), 4); !errors.Is(err, ErrGone) {
+		if err := r.probe(t.Context(), 4); !errors.Is(err, bridge.ErrGone) {
 			t.Errorf("a node without slots: %v", err)
 		}
 	})
@@ -552,7 +553,7 @@ func TestRedisRing(t *testing.T) {
 	for i := range 20 {
 		// The user's count must not depend on which address it comes from.
 		d, err := r.Take(t.Context(),
-			Check{Rule: "ip", Key: fmt.Sprint(i), Limit: PerDay(1)},
+			Check{Rule: "ip", Key: fmt.Sprint(i), Limit: perDay(1)},
 			Check{Rule: "user", Key: "alice", Limit: Limit{Rate: 5, Period: 1000 * time.Hour, Algorithm: FixedWindow}})
 		if err != nil {
 			t.Fatal(err)

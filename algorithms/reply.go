@@ -20,7 +20,7 @@ func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision,
 	for i := range checks {
 		res := &d.Results[i]
 		*res = Result{Check: checks[i], Source: SourceRedis, Allowed: reply[1+4*i] == 1, At: time.UnixMicro(now)}
-		d.Allowed = d.Allowed && !res.denies()
+		d.Allowed = d.Allowed && !res.Denies()
 	}
 	for i := range checks {
 		p, res := &ps[i], &d.Results[i]
@@ -30,6 +30,19 @@ func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision,
 		p.answer(res, p.stateOf(reply[2+4*i:], now), now)
 	}
 	return d, nil
+}
+
+// settled turns the reply of lua/settle.lua into what the corrections' results
+// are now.
+func settled(corrections []correction, reply []int64) error {
+	if err := checkReply(reply, 3, len(corrections)); err != nil {
+		return err
+	}
+	for i := range corrections {
+		c := &corrections[i]
+		c.answer(c.stateOf(reply[1+3*i:], reply[0]), reply[0])
+	}
+	return nil
 }
 
 // checkReply reports whether a script can have answered so: the clock, and so

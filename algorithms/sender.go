@@ -1,7 +1,6 @@
 package algorithms
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrBudget says that Redis did not answer in time. Whether it executed the
+// errBudget says that Redis did not answer in time. Whether it executed the
 // decision is unknown.
-var ErrBudget = errors.New("no answer within the budget")
+var errBudget = fmt.Errorf("no answer within the budget: %w", context.DeadlineExceeded)
 
-// ErrBusy says that a decision was not sent: a client without
+// errBusy says that a decision was not sent: a client without
 // ContextTimeoutEnabled had too many commands under way, for the whole budget.
-var ErrBusy = errors.New("too many commands under way in the client")
+var errBusy = errors.New("too many commands under way in the client")
 
 // maxUnderWay bounds the commands under way in a client that does not heed
 // deadlines, those included whose callers have left.
@@ -35,7 +34,7 @@ type sender struct {
 }
 
 func newSender(c Client, budget time.Duration, sharded bool) sender {
-	s := sender{client: c, limit: cmp.Or(budget, DefaultBudget), sharded: sharded, topology: newTopology(c)}
+	s := sender{client: c, limit: budget, sharded: sharded, topology: newTopology(c)}
 	if !optionsOf(c).ContextTimeoutEnabled {
 		s.slots = make(chan struct{}, maxUnderWay)
 	}
@@ -76,7 +75,7 @@ func (s *sender) within(ctx context.Context, f func() error) error {
 	if s.slots == nil {
 		err := f()
 		if err != nil && ctx.Err() != nil {
-			err = fmt.Errorf("%w of %s: %w", ErrBudget, s.limit, err)
+			err = fmt.Errorf("%w of %s: %w", errBudget, s.limit, err)
 		}
 		return err
 	}
@@ -86,7 +85,7 @@ func (s *sender) within(ctx context.Context, f func() error) error {
 		select {
 		case s.slots <- struct{}{}:
 		case <-ctx.Done():
-			return fmt.Errorf("%w for %s", ErrBusy, s.limit)
+			return fmt.Errorf("%w for %s", errBusy, s.limit)
 		}
 	}
 	done := make(chan error, 1)
@@ -98,7 +97,7 @@ func (s *sender) within(ctx context.Context, f func() error) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("%w of %s", ErrBudget, s.limit)
+		return fmt.Errorf("%w of %s", errBudget, s.limit)
 	}
 }
 

@@ -2,7 +2,6 @@ package algorithms
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -10,15 +9,13 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
 // maxNodes bounds the numbers of a cluster's nodes. Where addresses change all
 // the time, numbering begins anew after so many.
 const maxNodes = 1024
-
-// ErrGone says that nothing is counted any more by the part of a store that was
-// probed: a node of a cluster whose slots are elsewhere.
-var ErrGone = errors.New("algorithms: nothing is counted there any more")
 
 // nodes numbers the masters of a cluster in the order in which they are met,
 // from 1. They are known by address: a replica that is promoted is another one,
@@ -60,10 +57,10 @@ func (n *nodes) addr(number int) (string, bool) {
 	return n.addrs[number-1], true
 }
 
-// Shard is the part of the store that counts a check and can fail on its own:
+// shard is the part of the store that counts a check and can fail on its own:
 // on a Redis Cluster the number of the master that has its slot, as far as the
 // client knows; 0 otherwise. It is safe for concurrent use and waits for nobody.
-func (r *Redis) Shard(c Check) int {
+func (r *Redis) shard(c *Check) int {
 	cluster, ok := r.Client.(*redis.ClusterClient)
 	if !ok || !r.nodes.known.Load() {
 		return 0 // how a Ring, or a client that wraps one, spreads keys is its own secret
@@ -84,9 +81,9 @@ func (r *Redis) nodeOf(cluster *redis.ClusterClient, tag string) int {
 	return r.nodes.number(node.Options().Addr)
 }
 
-// Names says for people which parts of the store these shards are: the
-// servers' addresses where they are known.
-func (r *Redis) Names(shards ...int) []string {
+// names returns human-readable shard names: the servers' addresses where they
+// are known.
+func (r *Redis) names(shards ...int) []string {
 	var names []string
 	for _, shard := range shards {
 		name, known := r.nodes.addr(shard)
@@ -101,39 +98,38 @@ func (r *Redis) Names(shards ...int) []string {
 	return names
 }
 
-// probe is a limit that a probe does not exhaust.
-var probe = Limit{Rate: 1_000_000, Period: time.Second, Algorithm: FixedWindow}
+// probeLimit is a limit that probes do not exhaust.
+var probeLimit = Limit{Rate: 1_000_000, Period: time.Second, Algorithm: FixedWindow}
 
 const (
-	// mostProbeKeys is how many keys Probe tries to find one that a node has: a
+	// maxProbeKeys is how many keys probe tries to find one that a node has: a
 	// node with one of a thousand slots is missed once in sixty.
-	mostProbeKeys = 4096
-	// anyNode is how many keys Probe asks for at once while no node is known: of
+	maxProbeKeys = 4096
+	// anyNode is how many keys probe asks for at once while no node is known: of
 	// three masters, one that lives is not among them once in thousands.
 	anyNode = 16
 )
 
-// Probe has a part of the store decide and charge a check of its own, inside
-// the budget. Its error says that decisions would fail there. (Only a charge
+// probe sends a real, charged check to a shard, inside the budget. Its error says that decisions would fail there. (Only a charge
 // tells: a replica, or a server without memory left, still answers what it does
-// not have to write.) A node that has no slots any more is [ErrGone]. The keys
+// not have to write.) A node that has no slots any more is bridge.ErrGone. The keys
 // are those of the rule "~probe"; they are gone after a second.
-func (r *Redis) Probe(ctx context.Context, shard int) error {
+func (r *Redis) probe(ctx context.Context, shard int) error {
 	// No name that a rule of the middleware can have.
-	checks := []Check{{Rule: "~probe", Limit: probe}}
+	checks := []Check{{Rule: "~probe", Limit: probeLimit}}
 	cluster, ok := r.Client.(*redis.ClusterClient)
 	switch {
 	case ok && shard == 0:
 		for i := range anyNode {
-			checks = append(checks, Check{Rule: "~probe", Key: probeKey(i), Limit: probe})
+			checks = append(checks, Check{Rule: "~probe", Key: probeKey(i), Limit: probeLimit})
 		}
 	case ok:
 		i := 0
-		for i < mostProbeKeys && r.nodeOf(cluster, probeKey(i)) != shard {
+		for i < maxProbeKeys && r.nodeOf(cluster, probeKey(i)) != shard {
 			i++
 		}
-		if i == mostProbeKeys {
-			return ErrGone
+		if i == maxProbeKeys {
+			return bridge.ErrGone
 		}
 		checks[0].Key = probeKey(i)
 	case shard != 0:

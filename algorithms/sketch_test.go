@@ -38,9 +38,9 @@ func (c *crowded) take(us int64, check Check, cells uint64) Result {
 }
 
 func (c *crowded) settle(us, cost int64, charged Result, cells uint64) {
-	corrections, _ := prepareSettle(cost, []Result{charged}, SourceMemory)
+	_, corrections, _ := prepareSettle(chargesOf(cost, charged), SourceMemory)
 	for i := range corrections {
-		pl := c.place(&corrections[i].check, &corrections[i].params, cells)
+		pl := c.place(&corrections[i].result.Check, &corrections[i].params, cells)
 		c.m.settleAt(us, &corrections[i], &pl)
 	}
 }

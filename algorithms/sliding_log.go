@@ -55,13 +55,11 @@ func (s *state) append(now, units int64) state {
 	return state{a: s.a + units, c: now, log: append(s.log, logEntry{now, units})}
 }
 
-func (slidingLog) charged(r *Result, p *params) int64 {
-	return r.At.UnixMicro() + r.ResetAfter.Microseconds() - p.period
-}
+func (slidingLog) charged(s state, _ int64, _ *params) placed { return placed{at: s.c} }
 
 // correct gives back to the entry of the charge. What has no units left goes, so
 // that nothing waits for it and the log does not grow.
-func (slidingLog) correct(s state, now int64, p *params, ch charge) state {
+func (slidingLog) correct(s state, now int64, p *params, ch *correction) state {
 	if ch.delta > 0 {
 		if units := min(ch.delta, max(2*p.rate-s.a, 0)); units > 0 {
 			return s.append(now, units)

@@ -43,11 +43,9 @@ func inView(room, last, period, left int64) int64 {
 	return room*(period/last) + room*(period%last)/last
 }
 
-func (slidingWindow) charged(r *Result, p *params) int64 {
-	return r.At.UnixMicro() + r.ResetAfter.Microseconds() - 2*p.period
-}
+func (slidingWindow) charged(s state, _ int64, _ *params) placed { return placed{at: s.a} }
 
-func (slidingWindow) correct(s state, _ int64, p *params, ch charge) state {
+func (slidingWindow) correct(s state, _ int64, p *params, ch *correction) state {
 	return p.correctWindow(s, ch)
 }
 

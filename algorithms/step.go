@@ -8,12 +8,11 @@ type step interface {
 	at(s state, now int64, p *params) (current state, mended bool)
 	// take charges the cost to a current state, if it has room.
 	take(s state, now int64, p *params) (charged state, ok bool)
-	// charged is where a charge is to be found in the state: the window, the
-	// entry or the time that it was charged to, which a clock that stepped back
-	// makes a later one than At.
-	charged(r *Result, p *params) int64
+	// charged is where the cost is that was charged last to a state. After a
+	// clock stepped back that may be later than now.
+	charged(s state, now int64, p *params) placed
 	// correct corrects a charge in a current state.
-	correct(s state, now int64, p *params, ch charge) state
+	correct(s state, now int64, p *params, c *correction) state
 	// retryAfter is how long until a current state that has no room has it.
 	retryAfter(s state, now int64, p *params) int64
 	// remaining is how many units a current state has left.
@@ -67,32 +66,32 @@ func (a *algorithm) take(s state, now int64, p *params) (state, bool) {
 	return bucket{}.take(s, now, p)
 }
 
-func (a *algorithm) charged(r *Result, p *params) int64 {
+func (a *algorithm) charged(s state, now int64, p *params) placed {
 	switch a.code {
 	case codeFixedWindow:
-		return fixedWindow{}.charged(r, p)
+		return fixedWindow{}.charged(s, now, p)
 	case codeSlidingWindow:
-		return slidingWindow{}.charged(r, p)
+		return slidingWindow{}.charged(s, now, p)
 	case codeSlidingLog:
-		return slidingLog{}.charged(r, p)
+		return slidingLog{}.charged(s, now, p)
 	case codeQueue:
-		return queue{}.charged(r, p)
+		return queue{}.charged(s, now, p)
 	}
-	return bucket{}.charged(r, p)
+	return bucket{}.charged(s, now, p)
 }
 
-func (a *algorithm) correct(s state, now int64, p *params, ch charge) state {
+func (a *algorithm) correct(s state, now int64, p *params, c *correction) state {
 	switch a.code {
 	case codeFixedWindow:
-		return fixedWindow{}.correct(s, now, p, ch)
+		return fixedWindow{}.correct(s, now, p, c)
 	case codeSlidingWindow:
-		return slidingWindow{}.correct(s, now, p, ch)
+		return slidingWindow{}.correct(s, now, p, c)
 	case codeSlidingLog:
-		return slidingLog{}.correct(s, now, p, ch)
+		return slidingLog{}.correct(s, now, p, c)
 	case codeQueue:
-		return queue{}.correct(s, now, p, ch)
+		return queue{}.correct(s, now, p, c)
 	}
-	return bucket{}.correct(s, now, p, ch)
+	return bucket{}.correct(s, now, p, c)
 }
 
 func (a *algorithm) retryAfter(s state, now int64, p *params) int64 {

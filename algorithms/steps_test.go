@@ -53,7 +53,7 @@ func TestHowFarAheadAStoredTimeIsBelieved(t *testing.T) {
 	inRedis := func(t *testing.T, us int64, l Limit) Result {
 		t.Helper()
 		redis.setTime(us)
-		d, err := redis.counter.Take(t.Context(), Check{Rule: "r", Key: "k", Limit: l})
+		d, err := redis.limiter.Take(t.Context(), Check{Rule: "r", Key: "k", Limit: l})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestHowFarAheadAStoredTimeIsBelieved(t *testing.T) {
 	begin := someTime - someTime%60_000_000
 	eachAlgorithm(t, func(t *testing.T, l Limit) {
 		l.Rate = 1
-		if a, _ := lookup(l.Algorithm); a.bucket {
+		if a, _ := lookup(l.algorithm()); a.bucket {
 			l.Burst = 1
 		}
 		for _, beyond := range []int64{0, 1} {
@@ -95,7 +95,7 @@ func TestALongLogIsSearchedToTheRightEntry(t *testing.T) {
 		t.Helper()
 		check := Check{Rule: "r", Limit: l, Cost: cost}
 		redis.setTime(us)
-		d, err := redis.counter.Take(t.Context(), check)
+		d, err := redis.limiter.Take(t.Context(), check)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestALongLogIsSearchedToTheRightEntry(t *testing.T) {
 	}
 	for _, waitFor := range []int64{1, 99, 100, 101, 102, 199, 200, 201, 202, 203, 301, 449, 450} {
 		take(someTime+1000, 50+waitFor)
-		if d, _ := redis.counter.Peek(t.Context(), Check{Rule: "r", Limit: l, Cost: 50 + waitFor}); d.RetryAfter() != time.Minute-time.Duration(1000-waitFor+1)*time.Microsecond {
+		if d, _ := redis.limiter.Peek(t.Context(), Check{Rule: "r", Limit: l, Cost: 50 + waitFor}); d.RetryAfter() != time.Minute-time.Duration(1000-waitFor+1)*time.Microsecond {
 			t.Errorf("waiting for %d entries: %s", waitFor, d.RetryAfter())
 		}
 	}
@@ -179,7 +179,7 @@ func TestDebtIsBounded(t *testing.T) {
 	redis := realBackend(t)
 	eachAlgorithm(t, func(t *testing.T, l Limit) {
 		limits := []Limit{l}
-		if a, _ := lookup(l.Algorithm); !a.bucket && l.Algorithm != SlidingLog {
+		if a, _ := lookup(l.algorithm()); !a.bucket && l.Algorithm != SlidingLog {
 			limits = append(limits, Limit{Rate: maxRate, Period: time.Minute, Algorithm: l.Algorithm})
 		}
 		for _, l := range limits {
@@ -187,13 +187,13 @@ func TestDebtIsBounded(t *testing.T) {
 			var m Memory
 			redis.setTime(someTime)
 			check := Check{Rule: "r", Limit: l}
-			d, err := redis.counter.Take(t.Context(), check)
+			d, err := redis.limiter.Take(t.Context(), check)
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := modelAt(&m, someTime, true, []Check{check})
 			for range 3 {
-				if err := redis.counter.Settle(t.Context(), 1<<45, d.Results...); err != nil {
+				if err := settleAll(t.Context(), redis.limiter, 1<<45, d.Results...); err != nil {
 					t.Fatal(err)
 				}
 				settleModelAt(&m, someTime, 1<<45, want.Results)
@@ -201,7 +201,7 @@ func TestDebtIsBounded(t *testing.T) {
 			for us := range int64(20) {
 				at := someTime + us*10_000_000
 				redis.setTime(at)
-				got, err := redis.counter.Peek(t.Context(), check)
+				got, err := redis.limiter.Peek(t.Context(), check)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,7 +1,6 @@
 package algorithms
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -23,11 +22,11 @@ var periods = map[string]time.Duration{
 //
 // The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "minute").
 // An algorithm left out is sliding_window, or token_bucket where a burst is
-// given. Errors wrap [ErrInvalidLimit].
+// given.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(text)
 	if err != nil {
-		return Limit{}, fmt.Errorf("%w %q: %w; write it as \"100/1m\", \"10/s burst 20\" or \"5/1m fixed_window\"", ErrInvalidLimit, text, err)
+		return Limit{}, fmt.Errorf("limit %q: %w; write it as \"100/1m\", \"10/s burst 20\" or \"5/1m fixed_window\"", text, err)
 	}
 	if err := l.Validate(); err != nil {
 		return Limit{}, err
@@ -145,6 +144,3 @@ func appendPeriod(b []byte, d time.Duration) []byte {
 	}
 	return b // not reached: every duration is whole nanoseconds
 }
-
-// algorithmOr names the algorithm that "" stands for.
-func algorithmOr(a Algorithm) Algorithm { return cmp.Or(a, SlidingWindow) }

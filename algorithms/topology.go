@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
 // reloadEvery is how often at most a client is asked to look at the cluster
@@ -34,8 +36,8 @@ func (t *topology) failed(ctx context.Context, err error) {
 	if t.client == nil {
 		return
 	}
-	switch ClassOf(err) {
-	case ClassUnreachable, ClassUnavailable, ClassUnknown, ClassMoved:
+	switch classOf(err) {
+	case bridge.ClassUnreachable, bridge.ClassUnavailable, bridge.ClassUnknown, bridge.ClassMoved:
 	default:
 		return
 	}

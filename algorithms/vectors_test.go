@@ -119,7 +119,7 @@ func TestVectors(t *testing.T) {
 					check := Check{Rule: "r", Limit: v.limit(a), Cost: want.Cost}
 					inGo := modelAt(&m, want.At, true, []Check{check}).Results[0]
 					redis.setTime(want.At)
-					d, err := redis.counter.Take(t.Context(), check)
+					d, err := redis.limiter.Take(t.Context(), check)
 					if err != nil {
 						t.Fatal(err)
 					}

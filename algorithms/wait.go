@@ -4,80 +4,86 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+
+	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
-// ErrDenied says that there is no room, or none in time.
-var ErrDenied = errors.New("algorithms: over the limit")
-
-// Wait takes the checks, and waits as long as they ask: until Delay is over
-// where they are admitted, or until RetryAfter to try again where not. It is
-// for outbound calls; with a leaky_bucket, calls leave at a constant rate
-// however many processes wait.
+// Wait takes the checks and waits until they may go: until Delay is over where
+// they are admitted, or until RetryAfter to try again where not. It is for
+// outbound calls; with a leaky_bucket, calls leave at a constant rate however
+// many processes wait.
 //
-// If ctx has a deadline that comes too early it returns [ErrDenied] at once;
-// also if waiting would never help. If ctx ends while it waits it returns ctx's
-// error. In both cases it gives back what was charged, as far as l can. Other
-// errors are l's, or those of checks that l could not decide.
-func Wait(ctx context.Context, l Limiter, checks ...Check) error {
+// It returns the decision that admitted, for [Limiter.Settle]. If ctx has a
+// deadline that comes too early, or if waiting would never help, it returns
+// [ErrDenied] at once; if ctx ends while it waits, ctx's error. In both cases
+// it gives back what was charged. Other errors are l's, or those of checks that
+// l could not decide.
+func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return err
+			return Decision{}, err
 		}
 		d, err := l.Take(ctx, checks...)
 		if err != nil {
-			return err
+			return Decision{}, err
 		}
-		wait := d.Delay()
+		delay := d.Delay()
 		if !d.Allowed {
 			if err := undecided(d); err != nil {
-				giveBack(ctx, l, d)
-				return err
+				_ = GiveBack(ctx, l, d) // what stays charged errs towards denying
+				return Decision{}, err
 			}
-			wait = d.RetryAfter()
+			delay = d.RetryAfter()
 		}
-		if err := sleep(ctx, wait); err != nil {
-			giveBack(ctx, l, d)
-			return err
+		if delay == Never {
+			err = wait.ErrTooLate
+		} else {
+			err = wait.For(ctx, delay)
+		}
+		if err != nil {
+			_ = GiveBack(ctx, l, d) // as above
+			if errors.Is(err, wait.ErrTooLate) {
+				err = fmt.Errorf("%w for %s", ErrDenied, delay)
+			}
+			return Decision{}, err
 		}
 		if d.Allowed {
-			return nil
+			return d, nil
 		}
 	}
 }
 
-// undecided is why an enforced check denies that nobody could count, unless
-// one that was counted denies too.
+// undecided is why an enforced check denies that could not be decided, unless
+// one that was decided denies too.
 func undecided(d Decision) (err error) {
 	for i := range d.Results {
-		if r := &d.Results[i]; r.denies() && r.Err == nil {
+		if r := &d.Results[i]; r.Denies() && r.Err == nil {
 			return nil
-		} else if r.denies() {
+		} else if r.Denies() {
 			err = r.Err
 		}
 	}
 	return err
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
+// GiveBack settles everything that d was charged at 0, for work that was not
+// done. d's results are then as [Limiter.Settle] returned them. What cannot be
+// given back stays charged, which errs towards denying. The end of ctx does not
+// stop it.
+func GiveBack(ctx context.Context, l Limiter, d Decision) error {
+	var charges []Charge
+	var at []int
+	for i := range d.Results {
+		if d.Results[i].Charged > 0 {
+			charges, at = append(charges, Charge{Result: d.Results[i]}), append(at, i)
+		}
+	}
+	if len(charges) == 0 {
 		return nil
 	}
-	if deadline, ok := ctx.Deadline(); d == Never || ok && time.Until(deadline) < d {
-		return fmt.Errorf("%w for %s", ErrDenied, d)
+	results, err := l.Settle(context.WithoutCancel(ctx), charges...)
+	for i := range results {
+		d.Results[at[i]] = results[i]
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func giveBack(ctx context.Context, l Limiter, d Decision) {
-	if c, ok := l.(Counter); ok {
-		_ = c.Settle(context.WithoutCancel(ctx), 0, d.Results...) // what stays charged errs towards denying
-	}
+	return err
 }

@@ -17,7 +17,7 @@ func TestWaitKeepsAConstantRate(t *testing.T) {
 		times := make(chan time.Duration, 30)
 		for range 30 {
 			go func() {
-				if err := Wait(t.Context(), m, queueOf5); err != nil {
+				if _, err := Wait(t.Context(), m, queueOf5); err != nil {
 					t.Error(err)
 				}
 				times <- time.Since(begin)
@@ -36,7 +36,7 @@ func TestWaitRetriesWhatHasNoDelay(t *testing.T) {
 		m := new(Memory)
 		begin := time.Now()
 		for i := range 7 {
-			if err := Wait(t.Context(), m, Check{Rule: "r", Limit: Limit{Rate: 2, Period: time.Minute, Algorithm: FixedWindow}}); err != nil {
+			if _, err := Wait(t.Context(), m, Check{Rule: "r", Limit: Limit{Rate: 2, Period: time.Minute, Algorithm: FixedWindow}}); err != nil {
 				t.Fatal(err)
 			}
 			if got, want := time.Since(begin), time.Duration(i/2)*time.Minute; got != want {
@@ -57,7 +57,7 @@ func TestWaitDeniesAtOnceWhatWouldBeTooLate(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := Wait(ctx, m, queueOf5); !errors.Is(err, ErrDenied) || time.Since(begin) != 0 {
+		if _, err := Wait(ctx, m, queueOf5); !errors.Is(err, ErrDenied) || time.Since(begin) != 0 {
 			t.Errorf("a delay of 2s with 1s left: %v after %s", err, time.Since(begin))
 		}
 		if d, _ := m.Peek(t.Context(), queueOf5); d.Results[0].Delay != 2*time.Second {
@@ -65,10 +65,10 @@ func TestWaitDeniesAtOnceWhatWouldBeTooLate(t *testing.T) {
 		}
 		full := Check{Rule: "r", Limit: PerHour(1)}
 		_, _ = m.Take(t.Context(), full)
-		if err := Wait(ctx, m, full); !errors.Is(err, ErrDenied) || time.Since(begin) != 0 {
+		if _, err := Wait(ctx, m, full); !errors.Is(err, ErrDenied) || time.Since(begin) != 0 {
 			t.Errorf("a retry after an hour with 1s left: %v after %s", err, time.Since(begin))
 		}
-		if err := Wait(t.Context(), m, Check{Rule: "r", Limit: PerHour(1), Cost: 2}); !errors.Is(err, ErrDenied) {
+		if _, err := Wait(t.Context(), m, Check{Rule: "r", Limit: PerHour(1), Cost: 2}); !errors.Is(err, ErrDenied) {
 			t.Errorf("never: %v", err)
 		}
 	})
@@ -82,7 +82,10 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- Wait(ctx, m, queueOf5) }()
+		go func() {
+			_, err := Wait(ctx, m, queueOf5)
+			done <- err
+		}()
 		time.Sleep(500 * time.Millisecond)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
@@ -91,7 +94,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		if d, _ := m.Peek(t.Context(), queueOf5); d.Results[0].Delay != 1500*time.Millisecond {
 			t.Errorf("its slot was not given back: %+v", d)
 		}
-		if err := Wait(ctx, m, queueOf5); !errors.Is(err, context.Canceled) {
+		if _, err := Wait(ctx, m, queueOf5); !errors.Is(err, context.Canceled) {
 			t.Errorf("with a context that has ended: %v", err)
 		}
 	})
@@ -104,27 +107,30 @@ func TestWaitReportsWhatNobodyCouldDecide(t *testing.T) {
 		"in a result":  {Results: []Result{{Err: away}}},
 		"beside a yes": {Results: []Result{{Allowed: true}, {Err: away}}},
 	} {
-		l := limiterFunc(func() (Decision, error) {
+		l := answering{take: func() (Decision, error) {
 			if d.Results == nil {
 				return d, away
 			}
 			return d, nil
-		})
-		if err := Wait(t.Context(), l, queueOf5); !errors.Is(err, away) {
+		}}
+		if _, err := Wait(t.Context(), l, queueOf5); !errors.Is(err, away) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-type limiterFunc func() (Decision, error)
+type answering struct {
+	Limiter
+	take func() (Decision, error)
+}
 
-func (f limiterFunc) Take(context.Context, ...Check) (Decision, error) { return f() }
+func (a answering) Take(context.Context, ...Check) (Decision, error) { return a.take() }
 
 func TestWaitGivesBackWhatAPartOfAClusterCharged(t *testing.T) {
 	m := new(Memory)
 	check := Check{Rule: "r", Limit: PerHour(5)}
 	l := partly{m}
-	if err := Wait(t.Context(), l, check, Check{Rule: "lost", Limit: PerHour(5)}); err == nil {
+	if _, err := Wait(t.Context(), l, check, Check{Rule: "lost", Limit: PerHour(5)}); err == nil {
 		t.Error("no error")
 	}
 	if d, _ := m.Peek(t.Context(), check); d.Results[0].Remaining != 5 {

@@ -11,11 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Warnings names the options of Client that make an outage of Redis slower to
+// warnings names the options of Client that make an outage of Redis slower to
 // notice or to get over than it has to be, and what to set instead. Decisions
 // keep to the budget all the same. Of clients that are not go-redis' own it
 // knows nothing.
-func (r *Redis) Warnings() []string {
+func (r *Redis) warnings() []string {
 	switch r.Client.(type) {
 	case *redis.Client, *redis.ClusterClient, *redis.Ring:
 	default:
@@ -51,9 +51,9 @@ func (r *Redis) Warnings() []string {
 	return warned
 }
 
-// ServerWarnings asks the servers whether they throw out keys to make room, which
+// serverWarnings asks the servers whether they throw out keys to make room, which
 // would free whoever is limited. It takes as long as the context lets it.
-func (r *Redis) ServerWarnings(ctx context.Context) ([]string, error) {
+func (r *Redis) serverWarnings(ctx context.Context) ([]string, error) {
 	if err := r.ready(); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (r *Redis) ServerWarnings(ctx context.Context) ([]string, error) {
 	ask := func(ctx context.Context, c Client, name string) error {
 		cmd := redis.NewStringCmd(ctx, "info", "memory")
 		if err := c.Process(ctx, noRetry{cmd}); err != nil {
-			return fmt.Errorf("algorithms: redis: info: %w", err)
+			return fmt.Errorf("info: %w", err)
 		}
 		_, policy, _ := strings.Cut(cmd.Val(), "maxmemory_policy:")
 		policy, _, _ = strings.Cut(policy, "\r\n")
@@ -78,7 +78,7 @@ func (r *Redis) ServerWarnings(ctx context.Context) ([]string, error) {
 		if c, ok := r.Client.(*redis.ClusterClient); ok {
 			return c.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return ask(ctx, c, c.Options().Addr) })
 		}
-		return ask(ctx, r.Client, r.Names(0)[0])
+		return ask(ctx, r.Client, r.names(0)[0])
 	})
 	mu.Lock() // what was left behind may still find something
 	defer mu.Unlock()

@@ -62,13 +62,12 @@ func invalidLimit(c *trial) {
 		"burst too large":      tokenBucket(1, time.Second, 1<<53),
 		"burst of ages":        tokenBucket(1, 24*time.Hour, 1_000_000),
 		"burst of a window":    {Rate: 1, Period: time.Second, Burst: 2, Algorithm: algorithms.FixedWindow},
-		"burst by default":     {Rate: 1, Period: time.Second, Burst: 2},
 		"log too long":         slidingLog(10_001, time.Second),
 		"leaky without burst":  leakyBucket(1, time.Second, 0),
 		"an unknown algorithm": {Rate: 1, Period: time.Second, Algorithm: "no_such_algorithm"},
 	} {
-		c.refused(what, algorithms.ErrInvalidLimit, of(l))
-		c.refused(what+", shadow", algorithms.ErrInvalidLimit, shadowed(of(l)))
+		c.refused(what, algorithms.ErrInvalidCheck, of(l))
+		c.refused(what+", shadow", algorithms.ErrInvalidCheck, shadowed(of(l)))
 	}
 }
 

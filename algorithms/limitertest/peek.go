@@ -70,9 +70,8 @@ func peekSeveral(c *trial) {
 
 func peekRefuses(c *trial) {
 	for _, s := range c.allSamples() {
-		c.wantErrors("negative cost", c.counter.Peek, []algorithms.Check{costing(s.Check, -1)}, algorithms.ErrInvalidCheck)
-		c.wantErrors("a check twice", c.counter.Peek, []algorithms.Check{s.Check, s.Check}, algorithms.ErrInvalidCheck)
-		c.wantErrors("the zero limit", c.counter.Peek, []algorithms.Check{limitedTo(s.Check, algorithms.Limit{})},
-			algorithms.ErrInvalidCheck, algorithms.ErrInvalidLimit)
+		c.wantErrors("negative cost", c.limiter.Peek, []algorithms.Check{costing(s.Check, -1)}, algorithms.ErrInvalidCheck)
+		c.wantErrors("a check twice", c.limiter.Peek, []algorithms.Check{s.Check, s.Check}, algorithms.ErrInvalidCheck)
+		c.wantErrors("the zero limit", c.limiter.Peek, []algorithms.Check{limitedTo(s.Check, algorithms.Limit{})}, algorithms.ErrInvalidCheck)
 	}
 }

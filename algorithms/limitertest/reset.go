@@ -16,7 +16,7 @@ var resetCases = []testCase{
 
 func (c *trial) reset(checks ...algorithms.Check) {
 	c.Helper()
-	if err := c.counter.Reset(c.Context(), checks...); err != nil {
+	if err := c.limiter.Reset(c.Context(), checks...); err != nil {
 		c.Fatalf("Reset%v: %v", names(checks), err)
 	}
 }
@@ -80,9 +80,9 @@ func resetUnused(c *trial) {
 func resetRefuses(c *trial) {
 	c.eachSample(func(s sample) {
 		c.take(s.Check, s.charged(1, 1))
-		err := c.counter.Reset(c.Context(), s.Check, limitedTo(s.under("another").Check, algorithms.Limit{}))
-		c.wantError("the zero limit", err, algorithms.ErrInvalidCheck, algorithms.ErrInvalidLimit)
-		err = c.counter.Reset(c.Context(), costing(s.Check, -1))
+		err := c.limiter.Reset(c.Context(), s.Check, limitedTo(s.under("another").Check, algorithms.Limit{}))
+		c.wantError("the zero limit", err, algorithms.ErrInvalidCheck)
+		err = c.limiter.Reset(c.Context(), costing(s.Check, -1))
 		c.wantError("negative cost", err, algorithms.ErrInvalidCheck)
 		c.holds(s.Check, 9, s.reset(1))
 	})

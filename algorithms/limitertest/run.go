@@ -1,7 +1,6 @@
 package limitertest
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -16,7 +15,7 @@ import (
 // clock, such as a server's, cannot pass.
 type Subject struct {
 	// Limiter is the limiter, with nothing counted for any rule or key.
-	// Required. If it is an [algorithms.Counter] that is tested too.
+	// Required.
 	Limiter algorithms.Limiter
 
 	// Advance moves the limiter's clock ahead by d, whole microseconds. nil
@@ -26,8 +25,7 @@ type Subject struct {
 }
 
 // Run tests that a limiter keeps the contract that package algorithms
-// documents, each sentence of it as a subtest. The cases about Peek, Settle and
-// Reset are skipped for a limiter that is no [algorithms.Counter].
+// documents, each sentence of it as a subtest.
 //
 // What is expected is exact, and was not computed by package algorithms: every
 // field of every result, to the microsecond. Only the Source is the limiter's own
@@ -43,47 +41,19 @@ func Run(t *testing.T, setup func(t *testing.T) Subject) {
 	t.Helper()
 	for _, c := range allCases() {
 		t.Run(c.name, func(t *testing.T) {
-			skip := false
-			synctest.Test(t, func(t *testing.T) {
-				s := setup(t)
-				counter := counterOf(t, s.Limiter)
-				if skip = c.counter && counter == nil; !skip {
-					c.run(newTrial(t, s, counter))
-				}
-			})
-			if skip { // in the bubble it would count as passed
-				t.Skip("not a Counter")
-			}
+			synctest.Test(t, func(t *testing.T) { c.run(newTrial(t, setup(t))) })
 		})
 	}
 }
 
 // A testCase is one sentence of the contract.
 type testCase struct {
-	name    string
-	run     func(*trial)
-	counter bool // only for Counters
+	name string
+	run  func(*trial)
 }
 
 func allCases() []testCase {
-	all := slices.Concat(windowCases, logCases, bucketCases, queueCases, costCases, chargingCases, shadowCases,
-		retryCases, resetAfterCases, keyCases, changeCases, errorCases, raceCases)
-	counters := slices.Concat(peekCases, settleCases, lateSettleCases, resetCases)
-	for i := range counters {
-		counters[i].counter = true
-	}
-	return append(all, counters...)
-}
-
-// counterOf returns nil for what is no Counter: also for a decorator whose Next
-// is none.
-func counterOf(t *testing.T, l algorithms.Limiter) algorithms.Counter {
-	counter, ok := l.(algorithms.Counter)
-	if !ok {
-		return nil
-	}
-	if _, err := counter.Peek(t.Context()); errors.Is(err, errors.ErrUnsupported) {
-		return nil
-	}
-	return counter
+	return slices.Concat(windowCases, logCases, bucketCases, queueCases, costCases, chargingCases, shadowCases,
+		retryCases, resetAfterCases, keyCases, changeCases, errorCases, raceCases,
+		peekCases, settleCases, lateSettleCases, resetCases)
 }

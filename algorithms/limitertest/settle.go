@@ -142,7 +142,7 @@ func settleNegative(c *trial) {
 	c.eachSample(func(s sample) {
 		r := c.take(costing(s.Check, 4), s.charged(4, 4))
 		for _, units := range []int64{-1, math.MinInt64} {
-			err := c.counter.Settle(c.Context(), units, r)
+			_, err := c.limiter.Settle(c.Context(), charges(units, r)...)
 			c.wantError("negative cost", err, algorithms.ErrInvalidCheck)
 		}
 		c.holds(s.Check, 6, s.reset(4))
@@ -161,7 +161,7 @@ func settleRace(c *trial) {
 				for range 4 {
 					d, err := c.limiter.Take(c.Context(), costing(s.Check, 2))
 					if err == nil {
-						err = c.counter.Settle(c.Context(), 0, d.Results...)
+						err = algorithms.GiveBack(c.Context(), c.limiter, d)
 					}
 					if err != nil {
 						c.Error(err)

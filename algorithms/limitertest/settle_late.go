@@ -227,7 +227,7 @@ func lateMore(c *trial) {
 func lateForgotten(c *trial) {
 	c.eachSample(func(s sample) {
 		r := c.take(costing(s.Check, 4), s.charged(4, 4))
-		if err := c.counter.Reset(c.Context(), s.Check); err != nil {
+		if err := c.limiter.Reset(c.Context(), s.Check); err != nil {
 			c.Fatal(err)
 		}
 		c.settle(0, r)

@@ -18,7 +18,6 @@ const µs = time.Microsecond
 type trial struct {
 	*testing.T
 	limiter algorithms.Limiter
-	counter algorithms.Counter // nil if the limiter is none
 	advance func(time.Duration)
 	begin   time.Time     // At of the first result
 	elapsed time.Duration // by how much the clock was moved since
@@ -26,12 +25,12 @@ type trial struct {
 
 // newTrial asks the limiter for the time, and leaves the round one at which a
 // bubble begins.
-func newTrial(t *testing.T, s Subject, counter algorithms.Counter) *trial {
+func newTrial(t *testing.T, s Subject) *trial {
 	t.Helper()
 	if s.Limiter == nil {
 		t.Fatal("limitertest: the Subject has no Limiter")
 	}
-	c := &trial{T: t, limiter: s.Limiter, counter: counter, advance: s.Advance}
+	c := &trial{T: t, limiter: s.Limiter, advance: s.Advance}
 	if c.advance == nil {
 		c.advance = time.Sleep
 	}
@@ -85,7 +84,7 @@ func (c *trial) peek(check algorithms.Check, want outcome) {
 // peekAll is takeAll with Peek.
 func (c *trial) peekAll(want ...expectation) {
 	c.Helper()
-	c.decide("Peek", c.counter.Peek, want)
+	c.decide("Peek", c.limiter.Peek, want)
 }
 
 // holds looks at a count without charging it, as any limiter allows: no limit
@@ -106,12 +105,37 @@ func (c *trial) tight(check algorithms.Check, now, before, then outcome) {
 	c.take(check, then)
 }
 
-// settle corrects charges.
+// settle corrects charges, and wants the results as Peek sees them now.
 func (c *trial) settle(cost int64, charged ...algorithms.Result) {
 	c.Helper()
-	if err := c.counter.Settle(c.Context(), cost, charged...); err != nil {
-		c.Fatalf("Settle(%d): %v", cost, err)
+	results, err := c.limiter.Settle(c.Context(), charges(cost, charged...)...)
+	if err != nil || len(results) != len(charged) {
+		c.Fatalf("Settle at %d: %d results, %v; want %d", cost, len(results), err, len(charged))
 	}
+	for i, r := range results {
+		want := charged[i]
+		if want.Charged == 0 || want.Charged == cost {
+			continue // there was nothing to settle
+		}
+		now, err := c.limiter.Peek(c.Context(), want.Check)
+		if err != nil {
+			c.Fatal(err)
+		}
+		want.Charged, want.At = cost, now.Results[0].At
+		want.Remaining, want.ResetAfter = now.Results[0].Remaining, now.Results[0].ResetAfter
+		if r.Check != want.Check || r.Charged != cost || r.At != want.At || r.Remaining != want.Remaining || r.ResetAfter != want.ResetAfter {
+			c.Errorf("Settle at %d returned\n\t%+v, want\n\t%+v", cost, r, want)
+		}
+	}
+}
+
+// charges makes each of the results cost this much.
+func charges(cost int64, charged ...algorithms.Result) []algorithms.Charge {
+	all := make([]algorithms.Charge, len(charged))
+	for i := range charged {
+		all[i] = algorithms.Charge{Result: charged[i], Cost: cost}
+	}
+	return all
 }
 
 type decider = func(context.Context, ...algorithms.Check) (algorithms.Decision, error)

@@ -12,11 +12,11 @@ import (
 
 // A wrongLimiter makes one mistake.
 type wrongLimiter struct {
-	algorithms.Counter
+	algorithms.Limiter
 
 	take   func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error)
 	peek   func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error)
-	settle func(ctx context.Context, cost int64, charged ...algorithms.Result) error
+	settle func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error)
 	reset  func(ctx context.Context, checks ...algorithms.Check) error
 }
 
@@ -28,8 +28,8 @@ func (w *wrongLimiter) Peek(ctx context.Context, checks ...algorithms.Check) (al
 	return w.peek(ctx, checks...)
 }
 
-func (w *wrongLimiter) Settle(ctx context.Context, cost int64, charged ...algorithms.Result) error {
-	return w.settle(ctx, cost, charged...)
+func (w *wrongLimiter) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	return w.settle(ctx, charges...)
 }
 
 func (w *wrongLimiter) Reset(ctx context.Context, checks ...algorithms.Check) error {
@@ -190,17 +190,38 @@ var wrongLimiters = []struct {
 	}, "Peek charges nothing"},
 	{"Settle_does_nothing", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
-			w.settle = func(context.Context, int64, ...algorithms.Result) error { return nil }
+			w.settle = func(_ context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+				results := make([]algorithms.Result, len(charges))
+				for i, c := range charges {
+					results[i] = c.Result
+					results[i].Charged = c.Cost
+				}
+				return results, nil
+			}
+		})
+	}, "Settle to 0 gives a charge back"},
+	{"Settle_returns_what_was", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.settle = func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+				_, err := m.Settle(ctx, charges...)
+				results := make([]algorithms.Result, len(charges))
+				for i := range charges {
+					results[i] = charges[i].Result
+				}
+				return results, err
+			}
 		})
 	}, "Settle to 0 gives a charge back"},
 	{"Settle_gives_back_all_at_any_time", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
-			w.settle = func(ctx context.Context, cost int64, charged ...algorithms.Result) error {
-				now, err := m.Peek(ctx, algorithms.Check{Limit: algorithms.PerSecond(1)})
-				for i := range charged {
-					charged[i].At = now.Results[0].At
+			w.settle = func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+				results, err := m.Settle(ctx, charges...)
+				for _, c := range charges {
+					if c.Cost == 0 {
+						err = errors.Join(err, m.Reset(ctx, c.Result.Check))
+					}
 				}
-				return errors.Join(err, m.Settle(ctx, cost, charged...))
+				return results, err
 			}
 		})
 	}, "Settle gives back to a token bucket, and gcra, at most"},

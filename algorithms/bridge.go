@@ -1,0 +1,30 @@
+package algorithms
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
+)
+
+func init() {
+	bridge.FromAlgorithms = bridge.Algorithms[*Redis, *Memory, Limit, Check, Result, Charge]{
+		ClassOf: classOf,
+
+		Shard: (*Redis).shard,
+		Names: (*Redis).names,
+		Probe: func(ctx context.Context, r *Redis, shard int) error { return r.probe(ctx, shard) },
+		Beat: func(ctx context.Context, r *Redis, id string, lease time.Duration) (int, error) {
+			return r.beat(ctx, id, lease)
+		},
+		Budget:         (*Redis).budget,
+		Warnings:       (*Redis).warnings,
+		ServerWarnings: func(ctx context.Context, r *Redis) ([]string, error) { return r.serverWarnings(ctx) },
+
+		Follow:   (*Memory).follow,
+		Unfollow: (*Memory).unfollow,
+		Stats:    (*Memory).stats,
+
+		AlgorithmOf: func(l Limit) string { return string(l.algorithm()) },
+	}
+}

@@ -1,0 +1,86 @@
+package algorithms
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// Validate reports everything that is wrong with the check, or nil. Its errors
+// wrap [ErrInvalidCheck].
+func (c Check) Validate() error {
+	var errs []error
+	bad := func(err error) { errs = append(errs, fmt.Errorf("%w: rule %q: %w", ErrInvalidCheck, c.Rule, err)) }
+	if err := c.Limit.Validate(); err != nil {
+		bad(err)
+	}
+	if c.Cost < 0 {
+		bad(fmt.Errorf("cost must not be negative, got %d", c.Cost))
+	}
+	return errors.Join(errs...)
+}
+
+// params are a check's numbers, as both twins of its step need them. Bucket
+// times are in two parts: whole microseconds and a fraction over the rate.
+type params struct {
+	*algorithm
+	rate, period int64 // units and µs
+	cost         int64 // at least 1; above the quota it is the quota + 1, which no state admits
+	never        bool  // the cost is above the quota
+	costW, costF int64 // buckets: time that the cost takes to refill
+	fullW, fullF int64 // buckets: time that the whole bucket takes to refill
+}
+
+// prepare validates the checks and computes their numbers. Room for four lets
+// the usual request go without an allocation.
+func prepare(checks []Check, room *[4]params) ([]params, error) {
+	ps := room[:0]
+	for i := range checks {
+		c := &checks[i]
+		if !c.Limit.ok() || c.Cost < 0 {
+			return nil, c.Validate()
+		}
+		for j := range checks[:i] {
+			if c.sharesCountWith(&checks[j]) {
+				return nil, fmt.Errorf("%w: rule %q: checks %d and %d of one call have the same rule and key", ErrInvalidCheck, c.Rule, j, i)
+			}
+		}
+		ps = append(ps, paramsOf(c))
+	}
+	return ps, nil
+}
+
+func (c *Check) sharesCountWith(o *Check) bool {
+	return c.Rule == o.Rule && c.Key == o.Key && c.Limit.Period == o.Limit.Period &&
+		c.Limit.algorithm() == o.Limit.algorithm()
+}
+
+func paramsOf(c *Check) params {
+	a, _ := lookup(c.Limit.algorithm())
+	quota := c.Limit.Quota()
+	p := params{algorithm: a, rate: c.Limit.Rate, period: c.Limit.Period.Microseconds(), cost: max(c.Cost, 1)}
+	if p.never = p.cost > quota; p.never {
+		p.cost = quota + 1
+	}
+	if a.bucket {
+		p.costW, p.costF = p.refill(p.cost)
+		p.fullW, p.fullF = p.refill(quota)
+	}
+	return p
+}
+
+// refill is the time that a bucket takes to refill these units.
+func (p *params) refill(units int64) (w, f int64) {
+	hi, lo := bits.Mul64(uint64(units), uint64(p.period))
+	q, r := bits.Div64(hi, lo, uint64(p.rate))
+	return int64(q), int64(r)
+}
+
+// micros converts, and takes what a Duration cannot hold for Never.
+func micros(us int64) time.Duration {
+	if us > int64(Never/time.Microsecond) {
+		return Never
+	}
+	return time.Duration(us) * time.Microsecond
+}
