@@ -1,132 +1,190 @@
 package failmode
 
 import (
-	"cmp"
-	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/bridge"
+)
+
+// A circuitState says what becomes of decisions that a shard counts.
+type circuitState int32
+
+const (
+	// circuitClosed: decisions are sent, and none has failed lately.
+	circuitClosed circuitState = iota
+	// circuitWatched: decisions are sent and counted, because one has failed.
+	circuitWatched
+	// circuitOpen: nothing is sent but probes. Enough good ones close it.
+	circuitOpen
 )
 
 const (
-	defaultFailures   = 5
-	defaultProbeEvery = 200 * time.Millisecond
-
-	// A circuit opens too when more than half of at least this many decisions
-	// failed within the window that the first of them began.
-	failureWindow = time.Second
+	// A circuit is in doubt when so many decisions in a row failed, or more than
+	// half of at least failureCalls within a window that the first of them began.
+	failuresInRow = 5
 	failureCalls  = 20
+	failureWindow = time.Second
 
-	slowProbes   = 5                // slow probes close like one fast probe
-	flapping     = 10 * time.Second // a circuit that opens so soon again is more careful
-	mostPatience = 8                // times as many good probes as at first
+	slowProbes  = 5                // slow probes close like one fast probe
+	flapping    = 10 * time.Second // a circuit that opens so soon again is more careful
+	maxPatience = 8                // times as many good probes as at first
 )
 
-// A circuit is that of one shard.
+// A circuit is that of one shard. All its transitions are in this file:
+//
+//	closed  → watched  by the first failure
+//	watched → closed   by a success after the window, or by a witness
+//	watched → open     when enough has failed, and a witness does not object
+//	open    → closed   by good probes, or where the shard is gone
 type circuit struct {
-	shard   int
-	isOpen  atomic.Bool
-	watched atomic.Bool // there is a window, so answers count too
+	shard int
+	state atomic.Int32 // a circuitState; written with mu held, read without
 
 	mu       sync.Mutex
-	begun    time.Time // of the window; zero while nothing fails
+	window   time.Time // when it began; zero while closed
 	calls    int       // in the window
-	failures int       // of them
-	inRow    int       // failures without a success between
-	patience int       // how many times the good probes it wants
-	since    time.Time // of the last transition
+	failures failures  // in the window
+	inRow    failures  // without a success between
+	patience int       // how many times the good probes of the first opening it wants
+	since    time.Time // of the last opening or closing
 	opened   int64
 	err      error // the last failure
 }
 
-// fails reports whether an error is a failure of the store.
-func fails(err error) bool {
-	switch algorithms.ClassOf(err) {
-	case "", algorithms.ClassMisused, algorithms.ClassMoved:
-		return false
-	}
-	return true
+// failures are counted by what they prove.
+type failures struct {
+	all  int
+	hard int // for which the store is to blame, whoever else is busy
 }
 
-// report counts what became of a request's checks: one call for each circuit.
-func (b *Breaker) report(begun time.Time, circuits []*circuit, d algorithms.Decision, err error) {
-	if errors.Is(err, algorithms.ErrInvalidCheck) {
-		return // what was not sent says nothing
-	}
-	for i, c := range circuits {
-		if slices.Contains(circuits[:i], c) {
-			continue
-		}
-		failure := err
-		for j := i; j < min(len(d.Results), len(circuits)) && failure == nil; j++ {
-			if circuits[j] == c {
-				failure = d.Results[j].Err
-			}
-		}
-		if failure != nil || c.watched.Load() {
-			b.count(begun, c, failure)
-		}
+func (f *failures) add(kind failureKind) {
+	f.all++
+	if kind == failedHard {
+		f.hard++
 	}
 }
 
-// count counts one call through a circuit.
-func (b *Breaker) count(begun time.Time, c *circuit, err error) {
-	if algorithms.ClassOf(err) == algorithms.ClassMisused {
-		b.misused.do(func() {
-			b.logger.Error("ratelimit: Redis does not do what it is asked; this does not mend itself", "error", err)
-		})
-	}
-	now := time.Now()
+func (c *circuit) is(s circuitState) bool { return circuitState(c.state.Load()) == s }
+func (c *circuit) isOpen() bool           { return c.is(circuitOpen) }
+
+// A doubt is what a failure leaves to be done.
+type doubt int
+
+const (
+	noDoubt  doubt = iota
+	inDoubt        // enough decisions were late: somebody has to look
+	isBroken       // enough failed for which only the store is to blame
+)
+
+// failed counts a failure of a decision that was sent at a time.
+func (c *circuit) failed(sent, now time.Time, kind failureKind, err error) doubt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.isOpen.Load() || begun.Before(c.since): // sent before the circuit opened: it says nothing of now
-	case fails(err):
-		c.err = err
-		if c.fail(now, cmp.Or(b.Failures, defaultFailures)) {
-			b.trip(c, now)
-		}
-	case !c.begun.IsZero():
-		c.inRow = 0
-		c.calls++
-		if now.Sub(c.begun) > failureWindow {
-			c.begun = time.Time{}
-		}
+	if c.isOpen() || sent.Before(c.since) { // it says nothing of now
+		return noDoubt
 	}
-	c.watched.Store(!c.begun.IsZero())
-}
-
-// fail counts a failure and reports whether it is one too many. The caller
-// holds c.mu.
-func (c *circuit) fail(now time.Time, most int) bool {
-	if now.Sub(c.begun) > failureWindow {
-		c.begun, c.calls, c.failures = now, 0, 0
+	c.err = err
+	if now.Sub(c.window) > failureWindow {
+		c.window, c.calls, c.failures = now, 0, failures{}
 	}
+	c.state.Store(int32(circuitWatched))
 	c.calls++
-	c.failures++
-	c.inRow++
-	return c.inRow >= most || c.calls >= failureCalls && 2*c.failures > c.calls
+	c.failures.add(kind)
+	c.inRow.add(kind)
+	tooMany := func(inRow, failures int) bool {
+		return inRow >= failuresInRow || c.calls >= failureCalls && 2*failures > c.calls
+	}
+	switch {
+	case tooMany(c.inRow.hard, c.failures.hard):
+		return isBroken
+	case tooMany(c.inRow.all, c.failures.all):
+		return inDoubt
+	}
+	return noDoubt
 }
 
-// trip opens a circuit. The caller holds its lock.
-func (b *Breaker) trip(c *circuit, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+// succeeded counts a success of a decision that was sent at a time, in a circuit
+// that is watched.
+func (c *circuit) succeeded(sent, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.is(circuitWatched) || sent.Before(c.since) {
 		return
 	}
+	c.calls++
+	c.inRow = failures{}
+	if now.Sub(c.window) > failureWindow {
+		c.close()
+	}
+}
+
+// cleared ends the watch: what failed was not the store's fault.
+func (c *circuit) cleared() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.is(circuitWatched) {
+		c.close()
+	}
+}
+
+// open opens the circuit and reports whether it was not open already.
+func (c *circuit) open(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isOpen() {
+		return false
+	}
 	if c.opened > 0 && now.Sub(c.since) < flapping {
-		c.patience = min(2*c.patience, mostPatience)
+		c.patience = min(2*c.patience, maxPatience)
 	} else {
 		c.patience = 1
 	}
-	c.begun, c.inRow = time.Time{}, 0
+	c.state.Store(int32(circuitOpen))
 	c.since = now
 	c.opened++
-	c.isOpen.Store(true)
-	b.open.Add(1)
-	b.probes.Go(func() { b.probe(c) })
+	return true
+}
+
+// recovered closes the circuit after it was open.
+func (c *circuit) recovered(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.since = now
+	c.close()
+}
+
+// close requires mu.
+func (c *circuit) close() {
+	c.state.Store(int32(circuitClosed))
+	c.window, c.inRow = time.Time{}, failures{}
+}
+
+// probeFailed notes why a probe failed and returns the failure before.
+func (c *circuit) probeFailed(err error) (before error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, c.err = c.err, err
+	return before
+}
+
+// wanted is how many good probes close the circuit; a fast one counts as slowProbes.
+func (c *circuit) wanted() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slowProbes * c.patience
+}
+
+// lastError is the last failure.
+func (c *circuit) lastError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *circuit) snapshot() bridge.CircuitState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bridge.CircuitState{Open: c.isOpen(), Since: c.since, Opened: c.opened, Err: c.err}
 }

@@ -1,25 +1,25 @@
-// Package failmode decides what nobody can count: while Redis is away, every
-// check follows its [Mode].
+// Package failmode keeps requests going while the store that counts them, such
+// as Redis, cannot.
+//
+// A [Guard] stands before the store: it stops asking servers that do not
+// answer, and meanwhile decides each check by its [Mode].
 package failmode
 
 import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// A Mode says what to do with a check when nobody can count it.
-type Mode = algorithms.Mode
+// A Mode says what to do with a check when the store cannot count it.
+type Mode = algorithms.FailMode
 
 const (
-	// Local counts the check in this process, at this process' share of the
-	// limit. The default.
+	// Local counts the check in this process, at its share of the limit. The
+	// default.
 	Local Mode = iota
 	// Open passes the check uncounted: for limits that matter less than the
-	// service.
+	// service. A key that was over its limit stays denied until it has room.
 	Open
-	// Closed denies, with status 503: for limits that matter more than the
-	// service, such as those on logins.
+	// Closed denies the check, with status 503: for limits that matter more than
+	// the service, such as those on logins.
 	Closed
 )
-
-// Valid reports whether m is one of the modes.
-func Valid(m Mode) bool { return m >= Local && m <= Closed }

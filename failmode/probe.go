@@ -1,58 +1,60 @@
 package failmode
 
 import (
-	"cmp"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
-// probe asks a shard until it may be used again, or the breaker is closed. Each
-// open circuit has one such goroutine. It says what happens, once each way.
-func (b *Breaker) probe(c *circuit) {
-	name, opened := b.Next.Names(c.shard)[0], time.Now()
+// probeInterval is the time between two probes, on average. Each differs from it
+// by up to a fifth, so that processes that lost Redis in the same moment do not
+// come back in one.
+const probeInterval = 200 * time.Millisecond
+
+// probe sends probes to a shard until it may be used again, or the breaker ends.
+// Each open circuit has one such goroutine.
+func (b *breaker) probe(c *circuit) {
+	name, opened := b.store.names(c.shard)[0], time.Now()
+	b.logOpen(name, c.lastError())
 	err := b.untilWell(c, name)
 
 	now := time.Now()
-	c.mu.Lock()
-	c.since = now
-	c.isOpen.Store(false)
-	c.mu.Unlock()
-	b.open.Add(-1)
+	c.recovered(now)
 	after := now.Sub(opened).Round(time.Millisecond)
 	switch {
 	case err == nil:
-		b.logger.Info("ratelimit: the store answers again", "up", name, "after", after)
-	case errors.Is(err, algorithms.ErrGone):
-		b.logger.Info("ratelimit: what it counted is counted elsewhere now", "gone", name, "after", after)
+		b.logger.Info("ratelimit: circuit closed", "server", name, "after", after)
+	case errors.Is(err, bridge.ErrGone):
+		b.logger.Info("ratelimit: server no longer in use; circuit closed", "server", name, "after", after)
 	}
 }
 
-// untilWell returns nil when there were enough good probes, or why there will be
-// none: the breaker is closed, or nothing is counted there.
-func (b *Breaker) untilWell(c *circuit, name string) error {
-	every := cmp.Or(b.ProbeEvery, defaultProbeEvery)
-	fast := cmp.Or(b.Fast, algorithms.DefaultBudget/2)
-	b.say(name, c.state().Err)
-	for good := 0; good < slowProbes*c.patience; {
-		// Processes that lost Redis in the same moment must not come back in one.
-		if !b.wait(every - every/5 + rand.N(2*every/5+1)) { //nolint:gosec // not a secret
-			return b.ctx.Err()
+// untilWell returns nil after enough good probes, or why there will be none: the
+// breaker has ended, or the shard is gone.
+func (b *breaker) untilWell(c *circuit, name string) error {
+	fast := b.store.budget() / 2
+	for good, wanted := 0, c.wanted(); good < wanted; {
+		pause := probeInterval - probeInterval/5 + rand.N(2*probeInterval/5+1) //nolint:gosec // not a secret
+		if err := wait.For(b.ctx, pause); err != nil {
+			return err
 		}
 		begun := time.Now()
-		switch err := b.Next.Probe(b.ctx, c.shard); {
-		case errors.Is(err, algorithms.ErrGone):
+		switch err := b.store.probe(b.ctx, c.shard); {
+		case errors.Is(err, bridge.ErrGone):
 			return err
-		case fails(err):
+		case failureOf(err) != noFailure:
 			b.tell(begun, algorithms.Decision{}, err)
-			if was := c.failed(err); algorithms.ClassOf(was) != algorithms.ClassOf(err) {
-				b.say(name, err) // as where a server comes back with another password
+			if before := c.probeFailed(err); lent.ClassOf(before) != lent.ClassOf(err) {
+				b.logOpen(name, err) // as where a server comes back with another password
 			}
 			good = 0
+		case err != nil && lent.ClassOf(err) == bridge.ClassBusy:
+			good = 0 // nothing was sent
 		case time.Since(begun) <= fast:
 			good += slowProbes
 		default:
@@ -62,51 +64,11 @@ func (b *Breaker) untilWell(c *circuit, name string) error {
 	return nil
 }
 
-// failed notes the last failure and returns the one before.
-func (c *circuit) failed(err error) (was error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	was, c.err = c.err, err
-	return was
-}
-
-// say logs why a circuit is open: as an error where that does not mend itself.
-func (b *Breaker) say(name string, err error) {
-	class, level := algorithms.ClassOf(err), slog.LevelWarn
-	if class == algorithms.ClassRefused {
+// logOpen logs why a circuit is open: as an error where only a person can help.
+func (b *breaker) logOpen(name string, err error) {
+	class, level := lent.ClassOf(err), slog.LevelWarn
+	if class == bridge.ClassRefused {
 		level = slog.LevelError
 	}
-	b.logger.Log(b.ctx, level, "ratelimit: the store does not answer; each rule follows its fail mode",
-		"down", name, "class", string(class), "error", err)
-}
-
-// wait reports whether the time was over before the breaker was closed.
-func (b *Breaker) wait(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-b.ctx.Done():
-		return false
-	}
-}
-
-// A sampler lets one through every ten seconds, so that a log stays readable.
-type sampler struct {
-	mu   sync.Mutex
-	last time.Time
-}
-
-func (s *sampler) do(f func()) {
-	s.mu.Lock()
-	now := time.Now()
-	due := now.Sub(s.last) >= 10*time.Second
-	if due {
-		s.last = now
-	}
-	s.mu.Unlock()
-	if due {
-		f()
-	}
+	b.logger.Log(b.ctx, level, "ratelimit: circuit open", "server", name, "class", string(class), "error", err)
 }

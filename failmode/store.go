@@ -2,22 +2,114 @@ package failmode
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
-// A Store is a limiter that parts of can fail on their own, such as the nodes
-// of a Redis Cluster. It is what a [Breaker] needs to know of one.
-type Store interface {
-	algorithms.Counter
+// lent is what package algorithms lends this one.
+var lent = bridge.FromAlgorithms.(bridge.Algorithms[*algorithms.Redis, *algorithms.Memory, algorithms.Limit, algorithms.Check, algorithms.Result, algorithms.Charge])
 
-	// Shard is the part that counts a check: a small number from 0, the same for
-	// the same part. A check may move to another part. It must not wait.
-	Shard(c algorithms.Check) int
-	// Names says for people which parts these are.
-	Names(shards ...int) []string
-	// Probe has a part decide and charge a check of its own, in bounded time.
-	Probe(ctx context.Context, shard int) error
+// A store is what a Guard asks of its limiter beside decisions. A shard is a part
+// of it that can fail on its own, such as a node of a Redis Cluster: a small
+// number from 0, the same for the same part.
+type store interface {
+	// shard is the part that counts a check. A check may move to another part.
+	// It does not wait.
+	shard(c *algorithms.Check) int
+	// names returns human-readable shard names.
+	names(shards ...int) []string
+	// probe sends a real, charged check to a shard, in bounded time.
+	probe(ctx context.Context, shard int) error
+	// budget is how long a decision may take.
+	budget() time.Duration
+	// beat says that an instance uses the store, and returns how many do. A
+	// lease of 0 takes the instance out.
+	beat(ctx context.Context, id string, lease time.Duration) (instances int, err error)
+	// warm dials and prepares what the first decision needs.
+	warm(ctx context.Context) error
+	// warnings lists options that make an outage worse.
+	warnings() []string
+	// serverWarnings asks the servers whether they may forget what they count.
+	serverWarnings(ctx context.Context) ([]string, error)
 }
 
-var _ Store = (*algorithms.Redis)(nil)
+// storeOf returns the store that a limiter is: the Redis that it is or wraps,
+// as Unwrap shows it, or one of a single shard.
+func storeOf(l algorithms.Limiter) store {
+	for inner := l; inner != nil; {
+		if r, ok := inner.(*algorithms.Redis); ok {
+			return redisStore{r}
+		}
+		w, ok := inner.(interface{ Unwrap() algorithms.Limiter })
+		if !ok {
+			break
+		}
+		inner = w.Unwrap()
+	}
+	return plainStore{l}
+}
+
+type redisStore struct{ redis *algorithms.Redis }
+
+func (s redisStore) shard(c *algorithms.Check) int { return lent.Shard(s.redis, c) }
+func (s redisStore) names(shards ...int) []string  { return lent.Names(s.redis, shards...) }
+func (s redisStore) probe(ctx context.Context, shard int) error {
+	return lent.Probe(ctx, s.redis, shard)
+}
+func (s redisStore) budget() time.Duration          { return lent.Budget(s.redis) }
+func (s redisStore) warnings() []string             { return lent.Warnings(s.redis) }
+func (s redisStore) warm(ctx context.Context) error { return lent.Probe(ctx, s.redis, 0) }
+
+func (s redisStore) beat(ctx context.Context, id string, lease time.Duration) (int, error) {
+	return lent.Beat(ctx, s.redis, id, lease)
+}
+
+func (s redisStore) serverWarnings(ctx context.Context) ([]string, error) {
+	return lent.ServerWarnings(ctx, s.redis)
+}
+
+// A plainStore is a limiter of which no more is known than the interface.
+type plainStore struct{ limiter algorithms.Limiter }
+
+// plainBudget is what other limiters than Redis are expected to take at most.
+const plainBudget = 50 * time.Millisecond
+
+// probeCheck is a check that probes do not exhaust. No rule of the middleware
+// can have its name.
+var probeCheck = algorithms.Check{
+	Rule:  "~probe",
+	Limit: algorithms.Limit{Rate: 1_000_000, Period: time.Second, Algorithm: algorithms.FixedWindow},
+}
+
+func (plainStore) shard(*algorithms.Check) int { return 0 }
+func (plainStore) budget() time.Duration       { return plainBudget }
+func (plainStore) warnings() []string          { return nil }
+func (plainStore) warm(context.Context) error  { return nil }
+
+func (s plainStore) names(shards ...int) []string {
+	names := make([]string, len(shards))
+	for i := range names {
+		names[i] = fmt.Sprintf("%T", s.limiter)
+	}
+	return names
+}
+
+func (s plainStore) probe(ctx context.Context, _ int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	d, err := s.limiter.Take(ctx, probeCheck)
+	if err == nil && len(d.Results) == 1 {
+		err = d.Results[0].Err
+	}
+	return err
+}
+
+func (plainStore) beat(context.Context, string, time.Duration) (int, error) {
+	return 0, errors.ErrUnsupported
+}
+
+func (plainStore) serverWarnings(context.Context) ([]string, error) { return nil, nil }

@@ -88,3 +88,28 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 
 // FromAlgorithms is the Algorithms that package algorithms registers.
 var FromAlgorithms any
+
+// A CircuitState is what a circuit was last seen to do.
+type CircuitState struct {
+	Open   bool
+	Since  time.Time // of the last opening or closing; zero if there was none
+	Opened int64     // how often it has opened
+	Err    error     // the last failure; nil if there was none
+}
+
+// Failmode is what package failmode registers. The type parameters are its
+// *Guard, and *Memory and Decision of package algorithms.
+type Failmode[Guard, Memory, Decision any] struct {
+	// Instances is how many processes share the limits, as far as is known.
+	Instances func(Guard) int
+	// Circuits returns the states of the circuits that were needed so far.
+	Circuits func(Guard) []CircuitState
+	// Memory is what counts locally.
+	Memory func(Guard) Memory
+	// Observe has f see every call to the store: how long it took and what it
+	// returned. f runs on the caller's goroutine.
+	Observe func(g Guard, f func(took time.Duration, d Decision, err error))
+}
+
+// FromFailmode is the Failmode that package failmode registers.
+var FromFailmode any

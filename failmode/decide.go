@@ -1,0 +1,208 @@
+package failmode
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/bridge"
+)
+
+// decide asks the store about the checks whose circuit is not open, and decides
+// the others here. Those come first: if they deny the request, nothing is sent.
+func (g *Guard) decide(ctx context.Context, charge bool, checks []algorithms.Check) (algorithms.Decision, error) {
+	// Where checks are counted is asked once: it may change meanwhile.
+	var room [4]*circuit
+	circuits := room[:0]
+	var refused []int
+	for i := range checks {
+		c := g.breaker.circuit(g.store.shard(&checks[i]))
+		if circuits = append(circuits, c); c.isOpen() {
+			refused = append(refused, i)
+		}
+	}
+	if len(refused) == 0 {
+		return g.ask(ctx, charge, checks, circuits)
+	}
+	_, rest := split(len(checks), func(i int) bool { return slices.Contains(refused, i) })
+	here, err := g.standIn(ctx, charge, undecided(pick(checks, refused), ErrOpen))
+	if err != nil || !here.Allowed || len(rest) == 0 {
+		return here, err
+	}
+	there, err := g.ask(ctx, charge, pick(checks, rest), pick(circuits, rest))
+	if err != nil || !there.Allowed {
+		g.giveBackLocal(ctx, here)
+	}
+	if err != nil {
+		return algorithms.Decision{}, err
+	}
+	if len(there.Results) < len(rest) { // a denial of the store's, or of a circuit that has opened since
+		return algorithms.Decision{Allowed: there.Allowed, Results: append(here.Results, there.Results...)}, nil
+	}
+	d := algorithms.Decision{Allowed: there.Allowed, Results: make([]algorithms.Result, len(checks))}
+	place(d.Results, refused, here.Results)
+	place(d.Results, rest, there.Results)
+	return d, nil
+}
+
+// ask has the store decide, and decides here what it did not.
+func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check, circuits []*circuit) (algorithms.Decision, error) {
+	begun := time.Now()
+	var d algorithms.Decision
+	var err error
+	if charge {
+		d, err = g.Limiter.Take(ctx, checks...)
+	} else {
+		d, err = g.Limiter.Peek(ctx, checks...)
+	}
+	if errors.Is(err, algorithms.ErrInvalidCheck) {
+		return algorithms.Decision{}, err // the caller's mistake: no store could decide it
+	}
+	results := align(checks, d, err)
+	g.breaker.report(ctx, begun, circuits, results)
+	g.breaker.tell(begun, d, err)
+	if !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Err != nil }) {
+		return d, nil
+	}
+	lost, _ := split(len(results), func(i int) bool { return results[i].Err != nil })
+	denied := false
+	for i := range results {
+		denied = denied || results[i].Err == nil && results[i].Denies()
+	}
+	here, err := g.standIn(ctx, charge && !denied, pick(results, lost))
+	if err != nil {
+		return algorithms.Decision{}, err
+	}
+	place(results, lost, here.Results)
+	d = algorithms.Decision{Allowed: here.Allowed && !denied, Results: results}
+	if !d.Allowed {
+		g.giveBackStore(ctx, results)
+	}
+	return d, nil
+}
+
+// retryClosed is the RetryAfter of a check that fails closed: when the store is
+// back is not known, so clients are asked to try again soon.
+const retryClosed = time.Second
+
+// standIn decides what the store did not: results with an Err. An outage makes
+// each check follow its mode. What is not decided for another reason is counted
+// locally in every mode: a client who keeps this process busy must neither pass
+// the rules that fail open nor close the others for everybody.
+func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.Result) (algorithms.Decision, error) {
+	g.logFallback(results[0].Err)
+	d := algorithms.Decision{Allowed: true, Results: results}
+	counted, uncounted := split(len(results), func(i int) bool {
+		return results[i].Check.Fail == Local || !outage(results[i].Err)
+	})
+	for _, i := range uncounted {
+		r := &results[i]
+		if over, ok := g.stillOver(ctx, r.Check); ok {
+			*r = over
+		} else if r.Check.Fail == Open {
+			r.Source, r.Allowed = algorithms.SourceFailOpen, true
+		} else {
+			r.Source, r.RetryAfter = algorithms.SourceFailClosed, retryClosed
+		}
+		d.Allowed = d.Allowed && !r.Denies()
+	}
+	checks := make([]algorithms.Check, len(counted))
+	for j, i := range counted {
+		checks[j] = g.shareOfCheck(results[i].Check)
+	}
+	take := g.local.Peek
+	if charge && d.Allowed {
+		take = g.local.Take
+	}
+	local, err := take(ctx, checks...)
+	if err != nil {
+		return algorithms.Decision{}, err
+	}
+	d.Allowed = d.Allowed && local.Allowed
+	for j := range local.Results {
+		local.Results[j].Source = algorithms.SourceFallback
+	}
+	place(results, counted, local.Results)
+	return d, nil
+}
+
+// outage reports whether an error says that the store is away, or refuses to
+// count. Otherwise the store may be well and this process busy.
+func outage(err error) bool {
+	if errors.Is(err, ErrOpen) {
+		return true
+	}
+	switch lent.ClassOf(err) {
+	case bridge.ClassBusy, bridge.ClassMoved:
+		return false
+	}
+	return !isTimeout(err)
+}
+
+func (g *Guard) logFallback(err error) {
+	if errors.Is(err, ErrOpen) {
+		return // the breaker has said so
+	}
+	g.fellBack.Do(func() {
+		g.logger.Warn("ratelimit: falling back to local counting", "class", string(lent.ClassOf(err)), "error", err)
+	})
+}
+
+// split divides the numbers below n into those that are chosen and the rest.
+func split(n int, chosen func(i int) bool) (in, out []int) {
+	for i := range n {
+		if chosen(i) {
+			in = append(in, i)
+		} else {
+			out = append(out, i)
+		}
+	}
+	return in, out
+}
+
+// pick returns the elements at these places.
+func pick[T any](all []T, at []int) []T {
+	picked := make([]T, len(at))
+	for i, j := range at {
+		picked[i] = all[j]
+	}
+	return picked
+}
+
+// place puts back what pick has taken.
+func place[T any](all []T, at []int, picked []T) {
+	for i, j := range at {
+		all[j] = picked[i]
+	}
+}
+
+// undecided returns results that say why the checks were not decided.
+func undecided(checks []algorithms.Check, err error) []algorithms.Result {
+	results := make([]algorithms.Result, len(checks))
+	for i, c := range checks {
+		results[i] = algorithms.Result{Check: c, Err: err}
+	}
+	return results
+}
+
+var errNoAnswer = errors.New("failmode: the limiter did not answer this check")
+
+// align returns one result for each check, in their order. Those that the store
+// did not decide have an Err.
+func align(checks []algorithms.Check, d algorithms.Decision, err error) []algorithms.Result {
+	if err != nil {
+		return undecided(checks, err)
+	}
+	if len(d.Results) == len(checks) {
+		return d.Results
+	}
+	results := undecided(checks, errNoAnswer)
+	for i, c := range checks {
+		if r, ok := d.Result(c.Rule); ok {
+			results[i] = r
+		}
+	}
+	return results
+}

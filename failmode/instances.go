@@ -1,0 +1,90 @@
+package failmode
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
+)
+
+const (
+	heartbeatInterval = 5 * time.Second
+	heartbeatLease    = 3 * heartbeatInterval // an instance that was silent for so long is gone
+)
+
+// A heartbeat counts the instances that share the limits. It beats while there
+// are requests, at most every heartbeatInterval, in a goroutine that ends with
+// the beat: an instance without requests needs no share.
+type heartbeat struct {
+	store   store // nil where there is none
+	breaker *breaker
+	work    *background
+	id      string
+	logger  *slog.Logger
+	start   time.Time
+	next    atomic.Int64 // when the next beat is due, since start
+	count   atomic.Int64 // of the last beat that was believed
+
+	mu    sync.Mutex // over fewer: with a budget above heartbeatInterval beats may overlap
+	fewer bool       // the last beat counted fewer
+
+	leave     sync.Once
+	forbidden sync.Once // to log
+}
+
+func (h *heartbeat) begin(s store, b *breaker, work *background, logger *slog.Logger) {
+	h.store, h.breaker, h.work, h.logger = s, b, work, logger
+	h.id, h.start = rand.Text(), time.Now()
+}
+
+// tick beats if it is time to. It does not wait.
+func (h *heartbeat) tick(ctx context.Context) {
+	if h.store == nil {
+		return
+	}
+	now, next := int64(time.Since(h.start)), h.next.Load()
+	if now < next || !h.next.CompareAndSwap(next, now+int64(heartbeatInterval)) || h.breaker.allOpen() {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	h.work.begin(func() { h.beat(ctx) })
+}
+
+func (h *heartbeat) beat(ctx context.Context) {
+	instances, err := h.store.beat(ctx, h.id, heartbeatLease)
+	switch class := lent.ClassOf(err); {
+	case class == "":
+		h.counted(int64(instances))
+	case class == bridge.ClassRefused && strings.Contains(err.Error(), "NOPERM"), class == bridge.ClassMisused:
+		h.forbidden.Do(func() {
+			h.logger.Warn("ratelimit: cannot count instances; set Instances, "+
+				"or permit the heartbeat (ZADD, ZREM, ZREMRANGEBYSCORE, ZCARD)", "error", err)
+		})
+	}
+}
+
+// counted believes in fewer instances only the second time: after Redis was away
+// the first beats find nobody else.
+func (h *heartbeat) counted(instances int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if fewer := instances < h.count.Load(); fewer && !h.fewer {
+		h.fewer = true
+		return
+	}
+	h.fewer = false
+	h.count.Store(instances)
+}
+
+// end takes the instance out of the count. The last beat must be over.
+func (h *heartbeat) end() {
+	if h.store == nil || h.count.Load() == 0 || h.breaker.allOpen() {
+		return
+	}
+	h.leave.Do(func() { _, _ = h.store.beat(context.Background(), h.id, 0) }) // its lease ends soon anyway
+}

@@ -1,0 +1,76 @@
+package failmode
+
+import (
+	"context"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// follow counts here what the store decided, so that local counting is warm:
+// in every mode, at this process' share; and whom the store denied, at the
+// whole limit.
+func (g *Guard) follow(results []algorithms.Result) {
+	lent.Follow(&g.local, results, g.share)
+	for i := range results {
+		if r := &results[i]; r.Check.Fail != Local && !r.Allowed && ofStore(r) {
+			lent.Follow(&g.over, results[i:i+1], wholeLimit)
+		}
+	}
+}
+
+// ofStore reports whether the store decided a result.
+func ofStore(r *algorithms.Result) bool {
+	switch r.Source {
+	case algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
+		return false
+	}
+	return r.Err == nil
+}
+
+// shareOf is how a result of the store is counted here.
+func (g *Guard) shareOf(r *algorithms.Result) (algorithms.Check, bool) {
+	if !ofStore(r) {
+		return algorithms.Check{}, false
+	}
+	return g.shareOfCheck(r.Check), true
+}
+
+func wholeLimit(r *algorithms.Result) (algorithms.Check, bool) { return r.Check, true }
+
+// shareOfCheck is what this process may admit of a check's limit. Where the
+// share is no valid limit, such as a rate that is too low for its burst, it is
+// the whole limit.
+func (g *Guard) shareOfCheck(c algorithms.Check) algorithms.Check {
+	instances, quota := int64(g.instances()), c.Limit.Quota()
+	if instances == 1 {
+		return c
+	}
+	share, whole := min(max(quota/instances, c.Cost, 1), quota), c.Limit
+	if c.Limit.Burst > 0 {
+		c.Limit.Burst = share
+		c.Limit.Rate = max(c.Limit.Rate/instances, 1)
+	} else {
+		c.Limit.Rate = share
+	}
+	if c.Limit.Validate() != nil {
+		c.Limit = whole
+	}
+	return c
+}
+
+// instances is how many processes share the limits, as far as is known.
+func (g *Guard) instances() int {
+	return int(max(int64(g.Instances), g.heartbeat.count.Load(), 1))
+}
+
+// stillOver returns the denial of a check whose key the store last denied, until
+// it would have had room: an outage is no amnesty.
+func (g *Guard) stillOver(ctx context.Context, c algorithms.Check) (algorithms.Result, bool) {
+	d, err := g.over.Peek(ctx, c)
+	if err != nil || d.Results[0].Allowed {
+		return algorithms.Result{}, false
+	}
+	r := d.Results[0]
+	r.Source = algorithms.SourceFallback
+	return r, true
+}

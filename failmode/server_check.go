@@ -1,0 +1,54 @@
+package failmode
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
+)
+
+// A serverCheck warns of servers that may evict limiter keys: in the background,
+// since it is no reason to keep a request waiting, and every minute until a
+// server has answered.
+type serverCheck struct {
+	store  store
+	work   *background
+	logger *slog.Logger
+	start  time.Time
+	next   atomic.Int64 // when to ask next, since start
+}
+
+func (s *serverCheck) begin(st store, work *background, logger *slog.Logger) {
+	s.store, s.work, s.logger, s.start = st, work, logger, time.Now()
+	if warned := st.warnings(); len(warned) > 0 {
+		logger.Warn("ratelimit: options of the Redis client make outages worse; make them with algorithms.FailFast", "options", strings.Join(warned, "; "))
+	}
+}
+
+// tick asks if it is time to. It does not wait.
+func (s *serverCheck) tick(ctx context.Context) {
+	next := s.next.Load()
+	if next == math.MaxInt64 { // answered; the usual case
+		return
+	}
+	now := int64(time.Since(s.start))
+	if now < next || !s.next.CompareAndSwap(next, now+int64(time.Minute)) {
+		return
+	}
+	s.work.begin(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		warned, err := s.store.serverWarnings(ctx)
+		switch lent.ClassOf(err) {
+		case "", bridge.ClassRefused: // INFO may be forbidden, which is no fault
+			s.next.Store(math.MaxInt64)
+		}
+		if len(warned) > 0 {
+			s.logger.Warn("ratelimit: Redis may evict limiter keys", "servers", strings.Join(warned, "; "))
+		}
+	})
+}

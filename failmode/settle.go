@@ -1,0 +1,135 @@
+package failmode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// Settle implements [algorithms.Limiter]: each charge where it was made. Charges
+// of servers whose circuit is open stay as they are, and the error wraps
+// [ErrOpen].
+func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	if g.ready(); g.invalid != nil {
+		return nil, g.invalid
+	}
+	for _, c := range charges {
+		if c.Cost < 0 { // before anything is settled
+			return nil, fmt.Errorf("%w: rule %q: settle: cost must not be negative, got %d", algorithms.ErrInvalidCheck, c.Result.Check.Rule, c.Cost)
+		}
+	}
+	here, there := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceFallback })
+	results := make([]algorithms.Result, len(charges))
+	settled, err := g.settleLocal(ctx, pick(charges, here))
+	place(results, here, settled)
+	stored := pick(charges, there)
+	for i := range stored {
+		_ = g.over.Reset(ctx, stored[i].Result.Check) // it may have room again
+	}
+	lent.Unfollow(&g.local, stored, g.share)
+	settled, storeErr := g.settleStore(ctx, stored)
+	place(results, there, settled)
+	return results, errors.Join(err, storeErr)
+}
+
+// settleLocal settles what was charged here.
+func (g *Guard) settleLocal(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
+	for i := range charges {
+		charges[i].Result.Source = algorithms.SourceMemory
+	}
+	results, err := g.local.Settle(ctx, charges...)
+	for i := range results {
+		results[i].Source = algorithms.SourceFallback
+	}
+	return results, err
+}
+
+// settleStore settles what the store was charged, where no circuit is open.
+func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
+	results := make([]algorithms.Result, len(charges))
+	for i := range charges {
+		results[i] = charges[i].Result
+	}
+	refused, sent := split(len(charges), func(i int) bool { return charges[i].Result.Charged == 0 || g.refuses(&charges[i].Result.Check) })
+	var err error
+	if slices.ContainsFunc(refused, func(i int) bool { return charges[i].Result.Charged > 0 }) {
+		err = ErrOpen
+	}
+	if len(sent) == 0 {
+		return results, err
+	}
+	settled, storeErr := g.Limiter.Settle(ctx, pick(charges, sent)...)
+	if len(settled) == len(sent) {
+		place(results, sent, settled)
+	}
+	return results, errors.Join(err, storeErr)
+}
+
+// refuses reports whether the circuit of a check's server is open.
+func (g *Guard) refuses(c *algorithms.Check) bool {
+	return g.breaker.circuit(g.store.shard(c)).isOpen()
+}
+
+// giveBackLocal undoes what was charged here to a request that is denied.
+func (g *Guard) giveBackLocal(ctx context.Context, d algorithms.Decision) {
+	charged, _ := split(len(d.Results), func(i int) bool {
+		return d.Results[i].Charged > 0 && d.Results[i].Source == algorithms.SourceFallback
+	})
+	if len(charged) == 0 {
+		return
+	}
+	charges := make([]algorithms.Charge, len(charged))
+	for j, i := range charged {
+		charges[j].Result = d.Results[i]
+	}
+	if results, err := g.settleLocal(ctx, charges); err == nil {
+		place(d.Results, charged, results)
+	}
+}
+
+// giveBackStore undoes what the store was charged for a request that is denied
+// after all. Nobody waits for it: the decision may have used up its budget. What
+// cannot be given back stays charged, which errs towards denying.
+func (g *Guard) giveBackStore(ctx context.Context, results []algorithms.Result) {
+	var charges []algorithms.Charge
+	for i := range results {
+		if r := &results[i]; r.Charged > 0 && ofStore(r) {
+			charges = append(charges, algorithms.Charge{Result: *r})
+			r.Charged = 0
+		}
+	}
+	if len(charges) == 0 {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	g.work.begin(func() { _, _ = g.settleStore(ctx, charges) })
+}
+
+// Ban implements [algorithms.Limiter].
+func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
+	if g.ready(); g.invalid != nil {
+		return g.invalid
+	}
+	return g.Limiter.Ban(ctx, d, checks...)
+}
+
+// Reset implements [algorithms.Limiter]. Checks of servers whose circuit is open
+// are reset only here, and the error wraps [ErrOpen].
+func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
+	if g.ready(); g.invalid != nil {
+		return g.invalid
+	}
+	if err := errors.Join(g.local.Reset(ctx, checks...), g.over.Reset(ctx, checks...)); err != nil {
+		return err
+	}
+	refused, sent := split(len(checks), func(i int) bool { return g.refuses(&checks[i]) })
+	var err error
+	if len(refused) > 0 {
+		err = ErrOpen
+	}
+	return errors.Join(err, g.Limiter.Reset(ctx, pick(checks, sent)...))
+}
