@@ -21,7 +21,7 @@ func BenchmarkMemory(b *testing.B) {
 	b.Run("take", func(b *testing.B) { loop(b, take) })
 	b.Run("denied", func(b *testing.B) {
 		rules := standard()
-		rules[0].Limit = algorithms.PerDay(1)
+		rules[0].Limit = algorithms.PerHour(1)
 		h := handler(b, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules})
 		warm(b, serving(h, http.StatusNoContent))
 		loop(b, serving(h, http.StatusTooManyRequests))

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -33,7 +34,7 @@ func BenchmarkRedis(b *testing.B) {
 	var outages bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&outages, nil))
 	limited := func(namespace string, c *redis.Client) subject {
-		l := &ratelimit.Redis{Client: c, Namespace: namespace, Budget: patience, Logger: logger}
+		l := &failmode.Guard{Limiter: &algorithms.Redis{Client: c, Namespace: namespace, Budget: patience}, Logger: logger}
 		b.Cleanup(func() { _ = l.Close() })
 		return serving(handler(b, ratelimit.Config{Limiter: l, Rules: standard(), Logger: logger}), http.StatusNoContent)
 	}

@@ -45,6 +45,8 @@ func TestRedisHangs(t *testing.T) {
 			countsAgain(t, s, srv)
 
 			srv.Pause(t)
+			// Until the circuit opens, what is not answered is counted in this process.
+			eventually(t, func() error { return s.expect(newClient(), login, "503") })
 			failsAsConfigured(t, s)
 			keepSending(t, s)()
 			srv.Resume(t)

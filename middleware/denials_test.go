@@ -77,13 +77,13 @@ func TestDenialsAreLoggedInSamples(t *testing.T) {
 func TestHowManyDenialsAreLogged(t *testing.T) {
 	for most, want := range map[int]int{-1: 0, 0: 2, 1: 2, 3: 6, 1 << 40: 14} {
 		synctest.Test(t, func(t *testing.T) {
-			m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogDenials: most, Rules: []ratelimit.Rule{perHour("r", 1)}})
+			m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), DenialLogRate: most, Rules: []ratelimit.Rule{perHour("r", 1)}})
 			h := m.Handler(ok)
 			times(8, h, "GET /")
 			time.Sleep(time.Second)
 			times(7, h, "GET /")
 			if got := len(lines(log)); got != want {
-				t.Errorf("LogDenials %d: %d lines, want %d", most, got, want)
+				t.Errorf("DenialLogRate %d: %d lines, want %d", most, got, want)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestKeysAreHashedUnlessAskedFor(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	rules := []ratelimit.Rule{{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)}}
 	for _, inClear := range []bool{false, true} {
-		m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogDenials: 100, LogKeys: inClear, Rules: rules})
+		m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), DenialLogRate: 100, LogKeys: inClear, Rules: rules})
 		h := m.Handler(ok)
 		seen := make(map[string]string)
 		for user, most := range map[string]int{"alice": 4, "bob": 3, long: 5, "": 6} {

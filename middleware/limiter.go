@@ -1,50 +1,126 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
-	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
-// validateLimiter reports what is wrong with a limiter before it is used.
+// What the packages below lend this one.
+var (
+	lent   = bridge.FromAlgorithms.(bridge.Algorithms[*algorithms.Redis, *algorithms.Memory, algorithms.Limit, algorithms.Check, algorithms.Result, algorithms.Charge])
+	guards = bridge.FromFailmode.(bridge.Failmode[*failmode.Guard, *algorithms.Memory, algorithms.Decision])
+)
+
+// layers are a limiter and all that it wraps, from the outside in.
+func layers(l algorithms.Limiter) iter.Seq[algorithms.Limiter] {
+	return func(yield func(algorithms.Limiter) bool) {
+		for !isNil(l) && yield(l) {
+			switch w := l.(type) {
+			case *failmode.Guard:
+				l = w.Limiter
+			case interface{ Unwrap() algorithms.Limiter }:
+				l = w.Unwrap()
+			default:
+				return
+			}
+		}
+	}
+}
+
+func isNil(l algorithms.Limiter) bool {
+	v := reflect.ValueOf(l)
+	return l == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+var errBareRedis = errors.New("middleware: limiter: a bare *algorithms.Redis has no fail modes; " +
+	"write Limiter: &failmode.Guard{Limiter: redis}, and close it")
+
+// validateLimiter reports everything that is wrong with a limiter. A limiter's
+// Validate answers for what it wraps.
 func validateLimiter(l algorithms.Limiter) error {
-	if v := reflect.ValueOf(l); l == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return errors.New("middleware: limiter: required; use a *Redis, or new(algorithms.Memory) to count in this process")
-	}
-	v, ok := l.(interface{ Validate() error })
-	if !ok {
-		return nil
-	}
-	err := v.Validate()
-	if err == nil {
-		return nil
+	if isNil(l) {
+		return errors.New("middleware: limiter: required; use &failmode.Guard{Limiter: redis}, or new(algorithms.Memory) to count in this process")
 	}
 	var errs []error
-	for _, err := range each(err) {
-		errs = append(errs, fmt.Errorf("middleware: limiter: %w", err))
+	guarded, validated := false, false
+	for inner := range layers(l) {
+		switch inner.(type) {
+		case *failmode.Guard:
+			guarded = true
+		case *algorithms.Redis:
+			if !guarded {
+				errs = append(errs, errBareRedis)
+			}
+		}
+		if v, ok := inner.(interface{ Validate() error }); ok && !validated {
+			validated = true
+			for _, err := range each(v.Validate()) {
+				errs = append(errs, fmt.Errorf("middleware: limiter: %w", err))
+			}
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// A sampler lets one through each second, so that a log stays readable.
-type sampler struct {
-	mu   sync.Mutex
-	last time.Time
+// An asker is a limiter's Take or Peek.
+type asker func(context.Context, ...algorithms.Check) (algorithms.Decision, error)
+
+// ask has the limiter decide. The error wraps [algorithms.ErrInvalidCheck].
+func (m *Middleware) ask(ctx context.Context, take asker, checks []algorithms.Check) (algorithms.Decision, error) {
+	d, err := take(ctx, checks...)
+	if errors.Is(err, algorithms.ErrInvalidCheck) {
+		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
+	}
+	if err != nil {
+		d = algorithms.Decision{Results: make([]algorithms.Result, len(checks))}
+		for i := range checks {
+			d.Results[i] = algorithms.Result{Check: checks[i], Err: err}
+		}
+	}
+	if err := standIn(&d); err != nil {
+		m.failing.Do(func() {
+			m.logger.Error("ratelimit: limiter failed; rules in mode open pass, all others answer 503", "error", err)
+		})
+		if !d.Allowed {
+			_ = algorithms.GiveBack(ctx, m.limiter, d) // what stays charged errs towards denying
+		}
+	}
+	return d, nil
 }
 
-func (s *sampler) do(f func()) {
-	s.mu.Lock()
-	now := time.Now()
-	due := now.Sub(s.last) >= time.Second
-	if due {
-		s.last = now
+// retryFailed is the RetryAfter of a check that is denied because the limiter
+// failed: when it will be back is not known.
+const retryFailed = time.Second
+
+// standIn decides the checks that the limiter could not decide, by their fail
+// modes: open passes, all others deny. It returns the error of one of them. A
+// [failmode.Guard] leaves none, and is the better choice: it counts meanwhile.
+func standIn(d *algorithms.Decision) (err error) {
+	for i := range d.Results {
+		r := &d.Results[i]
+		if r.Err == nil || r.Source == algorithms.SourceFailOpen || r.Source == algorithms.SourceFailClosed {
+			continue
+		}
+		err = r.Err
+		r.Source, r.RetryAfter = algorithms.SourceFailClosed, retryFailed
+		if r.Check.Fail == failmode.Open {
+			r.Source, r.Allowed, r.RetryAfter = algorithms.SourceFailOpen, true, 0
+		}
 	}
-	s.mu.Unlock()
-	if due {
-		f()
+	if err == nil {
+		return nil
 	}
+	d.Allowed = true
+	for i := range d.Results {
+		d.Allowed = d.Allowed && !d.Results[i].Denies()
+	}
+	return err
 }

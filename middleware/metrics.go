@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
 // metrics are what all middlewares on one registry have in common: one
@@ -32,9 +33,9 @@ type metrics struct {
 }
 
 // errorClasses are the values of the label class, there from the start.
-var errorClasses = [...]algorithms.ErrorClass{
-	algorithms.ClassUnreachable, algorithms.ClassBusy, algorithms.ClassUnavailable,
-	algorithms.ClassMoved, algorithms.ClassRefused, algorithms.ClassMisused, algorithms.ClassUnknown,
+var errorClasses = [...]bridge.ErrorClass{
+	bridge.ClassUnreachable, bridge.ClassBusy, bridge.ClassUnavailable,
+	bridge.ClassMoved, bridge.ClassRefused, bridge.ClassMisused, bridge.ClassUnknown,
 }
 
 // register returns the metrics of a registry; nil without one. Middlewares that
@@ -71,8 +72,8 @@ func (mt *metrics) attach(m *Middleware) {
 	mt.mu.Lock()
 	defer mt.mu.Unlock()
 	mt.middlewares = append(mt.middlewares, m)
-	for _, breaker := range mt.limiters.add(m.limiter) {
-		breaker.Observe(mt.called)
+	for _, guard := range mt.limiters.add(m.limiter) {
+		guards.Observe(guard, mt.called)
 	}
 }
 
@@ -86,10 +87,7 @@ func (mt *metrics) called(took time.Duration, d algorithms.Decision, err error) 
 }
 
 func (mt *metrics) storeError(err error) {
-	if err == nil || errors.Is(err, algorithms.ErrInvalidCheck) { // the caller's mistake
-		return
-	}
-	class := algorithms.ClassOf(err)
+	class := lent.ClassOf(err) // "" for nil
 	for i := range errorClasses {
 		if errorClasses[i] == class {
 			mt.storeErrors[i].Add(1)
@@ -130,7 +128,7 @@ func (mt *metrics) follow(set *ruleset, limiter algorithms.Limiter) {
 	expected := expectedOf(limiter)
 	for i := range set.rules {
 		c := &set.rules[i].check
-		key := seriesKey{c.Rule, algorithmName(c.Limit.Algorithm)}
+		key := seriesKey{c.Rule, lent.AlgorithmOf(c.Limit)}
 		s := mt.series[key]
 		if s == nil {
 			s = new(series)
@@ -151,7 +149,7 @@ func (mt *metrics) release(set *ruleset) {
 	defer mt.mu.Unlock()
 	for i := range set.rules {
 		c := &set.rules[i].check
-		key := seriesKey{c.Rule, algorithmName(c.Limit.Algorithm)}
+		key := seriesKey{c.Rule, lent.AlgorithmOf(c.Limit)}
 		if s := mt.series[key]; s != nil {
 			if s.users--; s.users == 0 {
 				delete(mt.series, key)
@@ -163,28 +161,24 @@ func (mt *metrics) release(set *ruleset) {
 // A state is the parts of limiters that have something to show, each once,
 // however many middlewares share it.
 type state struct {
-	breakers  map[*failmode.Breaker]bool
-	fallbacks map[*failmode.Fallback]bool
-	memories  map[*algorithms.Memory]bool
+	guards   map[*failmode.Guard]bool
+	memories map[*algorithms.Memory]bool
 }
 
-// add looks through a limiter and returns the breakers that are new.
-func (s *state) add(limiter algorithms.Limiter) (fresh []*failmode.Breaker) {
+// add looks through a limiter and returns the guards that are new.
+func (s *state) add(limiter algorithms.Limiter) (fresh []*failmode.Guard) {
 	if s.memories == nil {
-		s.breakers = make(map[*failmode.Breaker]bool)
-		s.fallbacks = make(map[*failmode.Fallback]bool)
+		s.guards = make(map[*failmode.Guard]bool)
 		s.memories = make(map[*algorithms.Memory]bool)
 	}
 	for l := range layers(limiter) {
 		switch l := l.(type) {
-		case *failmode.Breaker:
-			if !s.breakers[l] {
+		case *failmode.Guard:
+			if !s.guards[l] {
 				fresh = append(fresh, l)
 			}
-			s.breakers[l] = true
-		case *failmode.Fallback:
-			s.fallbacks[l] = true
-			s.memories[l.Memory()] = true
+			s.guards[l] = true
+			s.memories[guards.Memory(l)] = true
 		case *algorithms.Memory:
 			s.memories[l] = true
 		}

@@ -95,11 +95,13 @@ func (mt *metrics) collectRules(ch chan<- prometheus.Metric) {
 func (s *state) collect(ch chan<- prometheus.Metric) {
 	var shards, open int
 	var opened int64
-	for b := range s.breakers {
-		for _, shard := range b.States() {
+	instances := 1 // this one; limiters that are shared by as many are not twice as many
+	for g := range s.guards {
+		instances = max(instances, guards.Instances(g))
+		for _, circuit := range guards.Circuits(g) {
 			shards++
-			opened += shard.Opened
-			if shard.Open {
+			opened += circuit.Opened
+			if circuit.Open {
 				open++
 			}
 		}
@@ -109,16 +111,12 @@ func (s *state) collect(ch chan<- prometheus.Metric) {
 	counter(ch, descBreakerTransitions, uint64(opened), "open")
 	counter(ch, descBreakerTransitions, uint64(opened-int64(open)), "closed")
 
-	instances := 1 // this one; limiters that are shared by as many are not twice as many
-	for f := range s.fallbacks {
-		instances = max(instances, f.Processes())
-	}
 	gauge(ch, descInstances, float64(instances))
 
 	var keys, sketches int
 	var evicted, overflowed uint64
 	for m := range s.memories {
-		stats := m.Stats()
+		stats := lent.Stats(m)
 		keys += stats.Keys
 		sketches += stats.Sketches
 		evicted += stats.Evicted

@@ -16,14 +16,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 func TestUsersAreNoSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{MaxKeys: 1000}, Registerer: registry, LogDenials: -1, Rules: []ratelimit.Rule{
+	m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{MaxKeys: 1000}, Registerer: registry, DenialLogRate: -1, Rules: []ratelimit.Rule{
 		{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)},
 		{Name: "skips", Key: keyfunc.Optional(keyfunc.Header("None")), Limit: algorithms.PerHour(1)},
 	}})
@@ -52,7 +51,7 @@ func TestMiddlewaresOnOneRegistryAddUp(t *testing.T) {
 	for name, shared := range map[string]bool{"one limiter": true, "two limiters": false} {
 		t.Run(name, func(t *testing.T) {
 			registry, s := prometheus.NewRegistry(), new(store)
-			limiter := func() algorithms.Limiter { return &failmode.Fallback{Next: &failmode.Breaker{Next: s}, Instances: 4} }
+			limiter := func() algorithms.Limiter { return guard(t, s, 4) }
 			one, two := limiter(), limiter()
 			if shared {
 				two = one
@@ -173,7 +172,7 @@ func TestMetricsAreCleanAndDocumented(t *testing.T) {
 
 func TestNothingIsLostWhileRulesChange(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Registerer: registry, LogDenials: -1, Rules: []ratelimit.Rule{perHour("stays", 100)}})
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Registerer: registry, DenialLogRate: -1, Rules: []ratelimit.Rule{perHour("stays", 100)}})
 	h := m.Handler(ok)
 	var requests, changes sync.WaitGroup
 	done := make(chan struct{})
@@ -206,11 +205,10 @@ func TestNothingIsLostWhileRulesChange(t *testing.T) {
 	}
 }
 
-func TestRedisIsLookedThrough(t *testing.T) {
+func TestLimitersAreLookedThrough(t *testing.T) {
 	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "127.0.0.1:1"})) // nobody is there
 	t.Cleanup(func() { _ = client.Close() })
-	limiter := &ratelimit.Redis{Client: client, Namespace: "test", Instances: 5}
-	t.Cleanup(func() { _ = limiter.Close() })
+	limiter := audit{guard(t, audit{&algorithms.Redis{Client: client, Namespace: "test"}}, 5)}
 	registry := prometheus.NewRegistry()
 	m, _ := logged(t, ratelimit.Config{Limiter: limiter, Registerer: registry, Rules: []ratelimit.Rule{perHour("r", 100)}})
 	wantSamples(t, registry, map[string]float64{"decisions_total sliding_window allowed r redis": 0, "decisions_total sliding_window denied r fallback": 0})

@@ -1,8 +1,6 @@
 package middleware
 
 import (
-	"cmp"
-	"iter"
 	"sync/atomic"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -64,10 +62,6 @@ func originOf(s algorithms.Source) origin {
 
 type seriesKey struct{ rule, algorithm string }
 
-func algorithmName(a algorithms.Algorithm) string {
-	return string(cmp.Or(a, algorithms.SlidingWindow))
-}
-
 // A series is what is counted of a rule.
 type series struct {
 	counts [outcomes][origins]atomic.Uint64
@@ -89,8 +83,6 @@ func (s *series) add(o outcome, from origin) {
 func (w *watch) count(r *algorithms.Result, admitted bool) {
 	from, s := originOf(r.Source), w.series
 	switch {
-	case undecided(r):
-		s.counts[outcomeError][originNone].Add(1)
 	case r.Allowed:
 		s.counts[outcomeAllowed][from].Add(1)
 		if admitted && from != originFailOpen && w.near(r) {
@@ -103,12 +95,6 @@ func (w *watch) count(r *algorithms.Result, admitted bool) {
 	}
 }
 
-// undecided reports whether nobody decided a check, not even its fail mode: then
-// Err says no more than why.
-func undecided(r *algorithms.Result) bool {
-	return r.Err != nil && r.Source != algorithms.SourceFailOpen && r.Source != algorithms.SourceFailClosed
-}
-
 // near reports whether at least 80 % of a key's limit is used.
 func (w *watch) near(r *algorithms.Result) bool {
 	quota := w.quota
@@ -118,7 +104,8 @@ func (w *watch) near(r *algorithms.Result) bool {
 	return 5*r.Remaining <= quota
 }
 
-// expectedOf returns who may decide the checks of a limiter.
+// expectedOf returns who may decide the checks of a limiter. originFailClosed
+// stands for the fail mode of the rule, whatever it is.
 func expectedOf(limiter algorithms.Limiter) (from [origins]bool) {
 	for l := range layers(limiter) {
 		switch l.(type) {
@@ -126,8 +113,8 @@ func expectedOf(limiter algorithms.Limiter) (from [origins]bool) {
 			from[originMemory] = true
 		case *algorithms.Redis:
 			from[originRedis] = true
-		case *failmode.Fallback:
-			from[originFallback] = true
+		case *failmode.Guard:
+			from[originFallback], from[originFailClosed] = true, true
 		}
 	}
 	return from
@@ -136,11 +123,8 @@ func expectedOf(limiter algorithms.Limiter) (from [origins]bool) {
 // expect marks what the check of a rule may come to. The caller holds the
 // metrics' lock.
 func (s *series) expect(from [origins]bool, c *algorithms.Check) {
-	if from[originFallback] && c.Fail != failmode.Local {
-		from[originFallback] = false
-		from[originFailOpen] = c.Fail == failmode.Open
-		from[originFailClosed] = c.Fail == failmode.Closed
-	}
+	from[originFailOpen] = from[originFailClosed] && c.Fail == failmode.Open
+	from[originFailClosed] = from[originFailClosed] && c.Fail == failmode.Closed
 	over := outcomeDenied
 	if c.Shadow {
 		over = outcomeShadowDenied
@@ -153,17 +137,4 @@ func (s *series) expect(from [origins]bool, c *algorithms.Check) {
 	}
 	s.expected[outcomeSkipped][originNone] = true
 	s.expected[outcomeError][originNone] = true
-}
-
-// layers are a limiter and all that it wraps, from the outside in.
-func layers(l algorithms.Limiter) iter.Seq[algorithms.Limiter] {
-	return func(yield func(algorithms.Limiter) bool) {
-		for l != nil && yield(l) {
-			w, ok := l.(interface{ Unwrap() algorithms.Limiter })
-			if !ok {
-				return
-			}
-			l = w.Unwrap()
-		}
-	}
 }

@@ -21,26 +21,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/sampler"
+	"github.com/seed75154129/ratelimit/internal/wait"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 // A Config says what to limit and how. Only Limiter and Rules are required.
 type Config struct {
-	// Limiter decides: a [Redis], an [algorithms.Memory], or any other. One that
-	// can fail is guarded by a [failmode.Fallback], unless it already is: a
-	// decorator of yours has to show what it wraps, by Unwrap() algorithms.Limiter.
-	// Only a [Redis] also has a circuit breaker.
+	// Limiter decides: a *failmode.Guard or an *algorithms.Memory. A bare
+	// *algorithms.Redis is refused, since it has no fail modes. If a limiter of
+	// yours fails, rules in [failmode.Open] pass and all others answer 503. One
+	// that decorates a Guard shows it by Unwrap() algorithms.Limiter, for the
+	// metrics. The caller closes it.
 	Limiter algorithms.Limiter
 
 	// Rules are the limits. All that match a request apply, in one decision.
 	Rules []Rule
 
-	// Except lists ServeMux patterns that are never limited, such as health
-	// checks. A request is excepted only if it is spelled exactly so: its path
-	// is not cleaned for this, and a trailing slash counts.
-	Except []string
+	// Skip lists ServeMux patterns that are never limited, such as health checks.
+	// A request must be spelled exactly so: its path is not cleaned for this, and
+	// a trailing slash counts.
+	Skip []string
 
 	// Headers sets response headers on requests that a rule applies to; nil
 	// means [headers.XRateLimit]. See [headers.All], [headers.IETFDraft11] and
@@ -62,10 +64,9 @@ type Config struct {
 	// Logger hears of mistakes, outages and denials; nil means slog.Default().
 	Logger *slog.Logger
 
-	// LogDenials is how many lines about denials each rule may log in a second,
-	// at Info; 0 means 1, negative none. What is left out is counted in the next
-	// line. Nothing is logged while nothing is denied.
-	LogDenials int
+	// DenialLogRate is how many denials each rule logs per second, at level Info;
+	// 0 means 1, negative none. The next line counts those that were left out.
+	DenialLogRate int
 
 	// LogKeys shows in the log, and in TopDenied, who was denied. Otherwise keys
 	// are hashed with a secret of this process: equal keys look alike until it
@@ -78,17 +79,19 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// A Middleware limits requests. It is safe for concurrent use.
+// A Middleware limits requests. It is safe for concurrent use. It starts no
+// goroutines and needs no closing.
 type Middleware struct {
 	limiter algorithms.Limiter
 	rules   atomic.Pointer[ruleset]
-	except  []pattern
+	skip    []pattern
 	headers headers.Writer
 	denied  func(http.ResponseWriter, *http.Request, algorithms.Decision)
 	observe func(*http.Request, algorithms.Decision)
 	logger  *slog.Logger
 	queue   queue
-	failed  sampler
+	failed  sampler.Sampler // requests refused
+	failing sampler.Sampler // decisions of the limiter
 	start   time.Time
 	lines   int64 // about denials, in a second
 	logKeys bool
@@ -103,11 +106,11 @@ type Middleware struct {
 // later.
 func New(c Config) (*Middleware, error) {
 	rules, err := compile(c.Rules)
-	except, exceptErr := compilePatterns("except", c.Except)
+	skip, skipErr := compilePatterns("skip", c.Skip)
 	if c.MaxWaiting < 0 {
-		exceptErr = errors.Join(exceptErr, fmt.Errorf("middleware: max waiting: must not be negative, got %d", c.MaxWaiting))
+		skipErr = errors.Join(skipErr, fmt.Errorf("middleware: max waiting: must not be negative, got %d", c.MaxWaiting))
 	}
-	if err := errors.Join(validateLimiter(c.Limiter), err, exceptErr); err != nil {
+	if err := errors.Join(validateLimiter(c.Limiter), err, skipErr); err != nil {
 		return nil, err
 	}
 	metrics, err := register(c.Registerer)
@@ -115,16 +118,19 @@ func New(c Config) (*Middleware, error) {
 		return nil, err
 	}
 	m := &Middleware{
-		except:  except,
+		skip:    skip,
 		headers: c.Headers,
 		denied:  c.Denied,
 		observe: c.Observe,
 		queue:   queue{most: int64(cmp.Or(c.MaxWaiting, 10_000)), metrics: metrics},
 		logger:  cmp.Or(c.Logger, slog.Default()),
 		start:   time.Now(),
-		lines:   min(int64(cmp.Or(c.LogDenials, 1)), 1<<lineBits-1),
+		lines:   min(int64(cmp.Or(c.DenialLogRate, 1)), 1<<lineBits-1),
 		logKeys: c.LogKeys,
 		metrics: metrics,
+		limiter: c.Limiter,
+		failed:  sampler.Sampler{Every: time.Second},
+		failing: sampler.Sampler{Every: time.Second},
 	}
 	if m.headers == nil {
 		m.headers = headers.XRateLimit
@@ -132,7 +138,6 @@ func New(c Config) (*Middleware, error) {
 	if m.denied == nil {
 		m.denied = headers.Deny
 	}
-	m.limiter = guard(c.Limiter, m.logger)
 	m.setRules(rules)
 	metrics.attach(m)
 	return m, nil
@@ -180,7 +185,7 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, set *ruleset
 		m.denied(w, r, d)
 		return d, false
 	}
-	if !sleep(r.Context(), delay) {
+	if wait.For(r.Context(), delay) != nil {
 		m.giveBack(r.Context(), d)
 		fail(w, http.StatusServiceUnavailable) // read only if it was not the client that left
 		return d, false
@@ -195,7 +200,7 @@ func (m *Middleware) refuse(w http.ResponseWriter, err error) {
 	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok {
 		status = required.Status()
 	} else {
-		m.failed.do(func() { m.logger.Error("ratelimit: request refused", "error", err) })
+		m.failed.Do(func() { m.logger.Error("ratelimit: request refused", "error", err) })
 	}
 	fail(w, status)
 }
@@ -222,20 +227,15 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	return d, err
 }
 
-// Peek returns what Take would, and charges nothing. If the limiter is no
-// [algorithms.Counter] the error is [errors.ErrUnsupported].
+// Peek returns what Take would, and charges nothing.
 func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
-	counter, ok := m.limiter.(algorithms.Counter)
-	if !ok {
-		return algorithms.Decision{}, fmt.Errorf("middleware: peek: %T: %w", m.limiter, errors.ErrUnsupported)
-	}
-	d, _, err := m.decide(r, nil, counter.Peek)
+	d, _, err := m.decide(r, nil, m.limiter.Peek)
 	return d, err
 }
 
 // decide asks about what applies to a request, by the set of rules that it
 // returns, and counts in mt how it went, unless that is nil.
-func (m *Middleware) decide(r *http.Request, mt *metrics, ask func(context.Context, ...algorithms.Check) (algorithms.Decision, error)) (algorithms.Decision, *ruleset, error) {
+func (m *Middleware) decide(r *http.Request, mt *metrics, take asker) (algorithms.Decision, *ruleset, error) {
 	set := m.rules.Load()
 	checks, begun, err := m.checks(r, set, mt)
 	if err != nil {
@@ -244,24 +244,10 @@ func (m *Middleware) decide(r *http.Request, mt *metrics, ask func(context.Conte
 	if len(checks) == 0 {
 		return algorithms.Decision{Allowed: true}, set, nil
 	}
-	d, err := ask(r.Context(), checks...)
+	d, err := m.ask(r.Context(), take, checks)
 	mt.decided(begun)
-	if err != nil {
-		if mt != nil {
-			set.failed(checks)
-		}
-		return algorithms.Decision{}, set, fmt.Errorf("middleware: %w", err)
+	if err != nil && mt != nil {
+		set.failed(checks)
 	}
-	return d, set, nil
-}
-
-// guard makes a limiter that can fail follow the rules' fail modes.
-func guard(l algorithms.Limiter, logger *slog.Logger) algorithms.Limiter {
-	for inner := range layers(l) {
-		switch inner.(type) {
-		case *algorithms.Memory, *failmode.Fallback:
-			return l
-		}
-	}
-	return &failmode.Fallback{Next: l, Logger: logger}
+	return d, set, err
 }

@@ -104,8 +104,8 @@ func compileRule(r *Rule, where string, bad func(string, ...any)) (rule, error) 
 	if r.Cost < 0 {
 		bad("cost: must not be negative, got %d", r.Cost)
 	}
-	if !failmode.Valid(r.Fail) {
-		bad("fail: unknown mode %d; use failmode.Local, Open or Closed", r.Fail)
+	if _, err := r.Fail.MarshalText(); err != nil {
+		bad("fail: %w", err)
 	}
 	return rule{
 		patterns: patterns,
@@ -141,8 +141,11 @@ func validateName(name string) error {
 	return nil
 }
 
-// each returns the errors that were joined, at any depth.
+// each returns the errors that were joined, at any depth; none if err is nil.
 func each(err error) (all []error) {
+	if err == nil {
+		return nil
+	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}

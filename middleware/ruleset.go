@@ -126,7 +126,7 @@ func (m *Middleware) see(r *http.Request, set *ruleset, d algorithms.Decision) {
 		if w.series != nil {
 			w.count(res, d.Allowed)
 		}
-		if !res.Allowed && !undecided(res) {
+		if !res.Allowed {
 			m.seeDenial(r.Context(), w, res)
 		}
 	}
@@ -147,8 +147,8 @@ func (m *Middleware) seeDenial(ctx context.Context, w *watch, r *algorithms.Resu
 // for keys. What needs no limiter is counted in mt, unless that is nil.
 func (m *Middleware) checks(r *http.Request, set *ruleset, mt *metrics) (checks []algorithms.Check, begun time.Duration, err error) {
 	t := targetOf(r)
-	for i := range m.except {
-		if m.except[i].matchExactly(&t) {
+	for i := range m.skip {
+		if m.skip[i].matchExactly(&t) {
 			return nil, 0, nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -88,17 +89,22 @@ func respond(body string) http.HandlerFunc {
 }
 
 func serve(c config) error {
+	var limiter algorithms.Limiter = new(algorithms.Memory)
+	if c.client != nil {
+		defer func() { _ = c.client.Close() }()
+		guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: c.client, Namespace: "example"}}
+		defer func() { _ = guard.Close() }()
+		warm(guard)
+		limiter = guard
+	}
 	limit, err := ratelimit.New(ratelimit.Config{
-		Limiter:    c.limiter,
+		Limiter:    limiter,
 		Rules:      rules(c.proxies),
-		Except:     []string{"GET /healthz", "GET /metrics"},
+		Skip:       []string{"GET /healthz", "GET /metrics"},
 		Registerer: prometheus.DefaultRegisterer,
 	})
 	if err != nil {
 		return err
-	}
-	if closer, ok := c.limiter.(io.Closer); ok { // Redis may be watched in the background
-		defer func() { _ = closer.Close() }()
 	}
 	server := &http.Server{
 		Handler:     routes(limit),
@@ -125,9 +131,19 @@ func serve(c config) error {
 	return server.Shutdown(ctx)
 }
 
+// warm spares the first request the connection to Redis. The service starts
+// without Redis, too.
+func warm(guard *failmode.Guard) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := guard.Warm(ctx); err != nil {
+		slog.Warn("example: Redis is not ready", "error", err)
+	}
+}
+
 type config struct {
 	addr    string
-	limiter algorithms.Limiter
+	client  redis.UniversalClient // nil counts in process
 	proxies keyfunc.Proxies
 }
 
@@ -152,26 +168,25 @@ func parse(args []string) (c config, err error) {
 	if _, err := net.ResolveTCPAddr("tcp", c.addr); err != nil {
 		return c, fmt.Errorf("-addr %q: %w; write host:port", c.addr, err)
 	}
-	if c.limiter, err = newLimiter(*store); err != nil {
+	if c.client, err = newClient(*store); err != nil {
 		return c, fmt.Errorf("-redis %w; write redis://host:6379/0, rediss://… for TLS, unix:///… for a socket, or host:port,host:port for a cluster", err)
 	}
 	return c, nil
 }
 
-func newLimiter(store string) (algorithms.Limiter, error) {
+func newClient(store string) (redis.UniversalClient, error) {
 	logging.Disable() // the limiter says when Redis is away; go-redis would with every dial
 
 	switch addrs := strings.Split(store, ","); {
 	case store == "":
-		return new(algorithms.Memory), nil
+		return nil, nil
 	case len(addrs) > 1 && !strings.Contains(store, "://"):
 		for _, addr := range addrs {
 			if _, _, err := net.SplitHostPort(addr); err != nil {
 				return nil, fmt.Errorf("%q: %w", store, err)
 			}
 		}
-		client := redis.NewClusterClient(algorithms.FailFast(&redis.ClusterOptions{Addrs: addrs}))
-		return &ratelimit.Redis{Client: client, Namespace: "example"}, nil
+		return redis.NewClusterClient(algorithms.FailFast(&redis.ClusterOptions{Addrs: addrs})), nil
 	}
 	o, err := redis.ParseURL(store)
 	if err != nil {
@@ -180,5 +195,5 @@ func newLimiter(store string) (algorithms.Limiter, error) {
 		}
 		return nil, fmt.Errorf("%q: %w", store, err)
 	}
-	return &ratelimit.Redis{Client: redis.NewClient(algorithms.FailFast(o)), Namespace: "example"}, nil
+	return redis.NewClient(algorithms.FailFast(o)), nil
 }

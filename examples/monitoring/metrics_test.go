@@ -109,19 +109,14 @@ func script(t *testing.T, m *moving) {
 	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: redisServer.Addr()}))
 	t.Cleanup(func() { _ = client.Close() })
 	silent := slog.New(slog.DiscardHandler)
-	limiter := func(instances, keys int) *failmode.Fallback {
-		l := &failmode.Fallback{
-			Next: &failmode.Breaker{
-				Next:       &algorithms.Redis{Client: client, Namespace: "monitoring"},
-				ProbeEvery: 10 * time.Millisecond,
-				Logger:     silent,
-			},
-			Local:     &algorithms.Memory{MaxKeys: keys},
+	guard := func(instances int) *failmode.Guard {
+		g := &failmode.Guard{
+			Limiter:   &algorithms.Redis{Client: client, Namespace: "monitoring"},
 			Instances: instances,
 			Logger:    silent,
 		}
-		t.Cleanup(func() { _ = l.Close() })
-		return l
+		t.Cleanup(func() { _ = g.Close() })
+		return g
 	}
 	user := keyfunc.Header("X-User")
 	day := func(rate int64) algorithms.Limit {
@@ -136,19 +131,25 @@ func script(t *testing.T, m *moving) {
 		{Name: "broken", Match: []string{"/broken"}, Limit: day(5), Fail: failmode.Closed,
 			Key: func(*http.Request) (string, error) { return "", errors.New("no such table") }},
 	}
-	config := ratelimit.Config{Limiter: limiter(1, 64), Rules: rules, Registerer: m.registry, Logger: silent}
+	config := ratelimit.Config{Limiter: guard(1), Rules: rules, Registerer: m.registry, Logger: silent}
 	limit, err := ratelimit.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := limit.Handler(http.NotFoundHandler())
-	send := func(path, user string) {
+	config.Limiter, config.Rules = &algorithms.Memory{MaxKeys: 64}, rules[:2]
+	small, err := ratelimit.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handlers := map[*ratelimit.Middleware]http.Handler{limit: limit.Handler(http.NotFoundHandler()), small: small.Handler(http.NotFoundHandler())}
+	sendTo := func(limit *ratelimit.Middleware, path, user string) {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		if user != "" {
 			r.Header.Set("X-User", user)
 		}
-		handler.ServeHTTP(httptest.NewRecorder(), r)
+		handlers[limit].ServeHTTP(httptest.NewRecorder(), r)
 	}
+	send := func(path, user string) { sendTo(limit, path, user) }
 	n := 0
 	somebody := func() string { n++; return fmt.Sprint("user", n) }
 	m.look(t)
@@ -159,7 +160,7 @@ func script(t *testing.T, m *moving) {
 	send("/", "")
 	send("/broken", "")
 	for range 1000 {
-		send("/brief", somebody()) // most are like never seen before all have come
+		sendTo(small, "/brief", somebody()) // most are like never seen before all have come
 	}
 	m.look(t)
 
@@ -176,7 +177,7 @@ func script(t *testing.T, m *moving) {
 	if limit.SetRules(rules[:0]) == nil && limit.SetRules([]ratelimit.Rule{{}}) == nil {
 		t.Fatal("a rule without anything was not refused")
 	}
-	config.Limiter, config.Rules = limiter(3, 0), rules[:3]
+	config.Limiter, config.Rules = guard(3), rules[:3]
 	if _, err := ratelimit.New(config); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,7 @@ func script(t *testing.T, m *moving) {
 	redisServer.Close()
 	m.until(t, "ratelimit_breaker_open_shards", func() { send("/queue", "") })
 	for range 1000 {
-		send("/", somebody()) // more than there is room for
+		sendTo(small, "/", somebody()) // more than there is room for
 	}
 	m.look(t)
 	if err := redisServer.Restart(); err != nil {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/redistest"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // Clients that leave at once are counted, are no failure of Redis, and leave
@@ -108,7 +108,7 @@ func TestFloodWithoutRedis(t *testing.T) {
 	srv := redistest.Start(t)
 	client := failFast(t, srv.Addr)
 	srv.Stop(t)
-	limiter := &ratelimit.Redis{Client: client, Namespace: namespace, Instances: instances, Logger: silent}
+	limiter := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: namespace}, Instances: instances, Logger: silent}
 	defer limiter.Close()
 	take := func(kind string, n int) bool {
 		d, err := limiter.Take(t.Context(), algorithms.Check{Rule: "local", Key: fmt.Sprint(kind, n), Limit: algorithms.PerMinute(limit)})

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -91,9 +92,10 @@ func (l load) start(t *testing.T) *run {
 	l.length = cmp.Or(l.length, 4*time.Second)
 	r := &run{load: l, t: t, wire: newWire(l.client), machine: newMachine(t), log: new(log)}
 	if l.limiter == nil {
-		guard := &ratelimit.Redis{
-			Client: l.client, Namespace: namespace, Instances: instances, Budget: budget,
-			Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+		guard := &failmode.Guard{
+			Limiter:   &algorithms.Redis{Client: l.client, Namespace: namespace, Budget: budget},
+			Instances: instances,
+			Logger:    slog.New(slog.NewTextHandler(r.log, nil)),
 		}
 		t.Cleanup(func() {
 			if err := guard.Close(); err != nil {

@@ -126,7 +126,7 @@ func (r *run) checkModes(v *verdict) {
 			v.add("not decided by both of its rules", rec)
 		case rec.route == "open" && rec.status != http.StatusOK:
 			v.add("fail open denied", rec)
-		case rec.route == "closed" && rec.status == http.StatusOK && (on.Source != algorithms.SourceRedis || on.Charged != 1):
+		case rec.route == "closed" && rec.status == http.StatusOK && (on.Charged != 1 || on.Source != algorithms.SourceRedis && on.Source != algorithms.SourceFallback):
 			v.add("fail closed admitted what was not counted", rec)
 			v.summary.wronglyAdmitted++
 		case rec.route == "closed" && on.Source == algorithms.SourceFailClosed && rec.status != http.StatusServiceUnavailable:

@@ -12,7 +12,6 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/redistest"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // Limiters that are wrong in one way each are found out by one outage.
@@ -24,27 +23,25 @@ func TestWrongLimiters(t *testing.T) {
 		name, found string
 		limiter     func(t *testing.T, c *redis.Client) algorithms.Limiter
 	}{
-		{"every request waits", "so many requests took longer than 10ms", func(_ *testing.T, c *redis.Client) algorithms.Limiter {
-			return &failmode.Fallback{Next: store(c), Instances: instances, Logger: silent}
+		{"every request waits", "so many requests took longer than 10ms", func(t *testing.T, c *redis.Client) algorithms.Limiter {
+			return patient{guarded(t, store(c), instances), store(c)}
 		}},
-		{"the budget is too long", "took longer than the budget", func(_ *testing.T, c *redis.Client) algorithms.Limiter {
+		{"the budget is too long", "took longer than the budget", func(t *testing.T, c *redis.Client) algorithms.Limiter {
 			s := store(c)
 			s.Budget *= 4
-			return &failmode.Fallback{Next: s, Instances: instances, Logger: silent}
+			return guarded(t, s, instances)
 		}},
-		{"the share is the limit", "admitted more than a limit and a share", func(_ *testing.T, c *redis.Client) algorithms.Limiter {
-			return &failmode.Fallback{Next: store(c), Logger: silent}
+		{"the share is the limit", "admitted more than a limit and a share", func(t *testing.T, c *redis.Client) algorithms.Limiter {
+			return guarded(t, store(c), 0)
 		}},
-		{"the outage starts afresh", "admitted without Redis what had used up its limit", func(_ *testing.T, c *redis.Client) algorithms.Limiter {
-			return cold{store(c), &failmode.Fallback{Next: away{}, Instances: instances, Logger: silent}}
+		{"the outage starts afresh", "admitted without Redis what had used up its limit", func(t *testing.T, c *redis.Client) algorithms.Limiter {
+			return cold{store(c), guarded(t, new(away), instances)}
 		}},
-		{"what nobody counts passes", "fail closed admitted what was not counted", func(_ *testing.T, c *redis.Client) algorithms.Limiter {
-			return lenient{&failmode.Fallback{Next: store(c), Instances: instances, Logger: silent}}
+		{"what nobody counts passes", "fail closed admitted what was not counted", func(t *testing.T, c *redis.Client) algorithms.Limiter {
+			return lenient{guarded(t, store(c), instances)}
 		}},
 		{"decisions are sent twice", "counted more than was admitted", func(t *testing.T, c *redis.Client) algorithms.Limiter {
-			once := &ratelimit.Redis{Client: c, Namespace: namespace, Instances: instances, Budget: budget, Logger: silent}
-			t.Cleanup(func() { once.Close() })
-			return twice{once}
+			return twice{guarded(t, store(c), instances)}
 		}},
 	} {
 		t.Run(wrong.name, func(t *testing.T) {
@@ -71,18 +68,25 @@ func TestWrongLimiters(t *testing.T) {
 	}
 }
 
-// away is a store that never answers.
-type away struct{}
+// guarded is a Guard around a store, until the test ends.
+func guarded(t *testing.T, store algorithms.Limiter, instances int) *failmode.Guard {
+	g := &failmode.Guard{Limiter: store, Instances: instances, Logger: silent}
+	t.Cleanup(func() { _ = g.Close() })
+	return g
+}
 
-func (away) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
-	return algorithms.Decision{}, algorithms.ErrBudget
+// away is a store that never answers.
+type away struct{ algorithms.Memory }
+
+func (*away) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	return algorithms.Decision{}, context.DeadlineExceeded
 }
 
 // cold asks its fallback only when the store is away, so that the fallback knows
 // nobody.
 type cold struct {
 	*algorithms.Redis
-	fallback *failmode.Fallback
+	fallback *failmode.Guard
 }
 
 func (c cold) Unwrap() algorithms.Limiter { return c.fallback }
@@ -95,13 +99,26 @@ func (c cold) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.
 	return d, nil
 }
 
-// lenient admits whatever was not decided.
-type lenient struct{ *failmode.Fallback }
+// patient asks its store each time, whatever the circuit is.
+type patient struct {
+	*failmode.Guard
+	store *algorithms.Redis
+}
 
-func (l lenient) Unwrap() algorithms.Limiter { return l.Fallback }
+func (p patient) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	_, _ = p.store.Peek(ctx, checks...)
+	return p.Guard.Take(ctx, checks...)
+}
+
+func (p patient) Unwrap() algorithms.Limiter { return p.Guard }
+
+// lenient admits whatever was not decided.
+type lenient struct{ *failmode.Guard }
+
+func (l lenient) Unwrap() algorithms.Limiter { return l.Guard }
 
 func (l lenient) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	d, err := l.Fallback.Take(ctx, checks...)
+	d, err := l.Guard.Take(ctx, checks...)
 	for i := range d.Results {
 		if d.Results[i].Err != nil {
 			d.Allowed = true
@@ -111,9 +128,9 @@ func (l lenient) Take(ctx context.Context, checks ...algorithms.Check) (algorith
 }
 
 // twice asks again, as a client does that repeats what timed out.
-type twice struct{ *ratelimit.Redis }
+type twice struct{ *failmode.Guard }
 
 func (w twice) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	_, _ = w.Redis.Take(ctx, checks...)
-	return w.Redis.Take(ctx, checks...)
+	_, _ = w.Guard.Take(ctx, checks...)
+	return w.Guard.Take(ctx, checks...)
 }

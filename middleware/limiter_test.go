@@ -1,0 +1,200 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// An audit decorates a limiter, as an application might.
+type audit struct{ algorithms.Limiter }
+
+func (a audit) Unwrap() algorithms.Limiter { return a.Limiter }
+
+func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
+	var nilClient *redis.Client
+	var nilMemory *algorithms.Memory
+	redisOf := func(client algorithms.Client, namespace string) *algorithms.Redis {
+		return &algorithms.Redis{Client: client, Namespace: namespace}
+	}
+	client := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { _ = client.Close() })
+	good := redisOf(client, "n")
+	const bare = "middleware: limiter: a bare *algorithms.Redis has no fail modes; write Limiter: &failmode.Guard{Limiter: redis}, and close it"
+	for _, c := range []struct {
+		limiter algorithms.Limiter
+		want    string // all errors; "" means none
+	}{
+		{nil, "middleware: limiter: required"},
+		{nilMemory, "middleware: limiter: required"},
+		{(*failmode.Guard)(nil), "middleware: limiter: required"},
+		{good, bare},
+		{audit{good}, bare},
+		{audit{audit{good}}, bare},
+		{redisOf(nil, "n"), bare + "\nmiddleware: limiter: client: required"},
+		{&failmode.Guard{Limiter: good}, ""},
+		{&failmode.Guard{Limiter: audit{good}}, ""},
+		{audit{&failmode.Guard{Limiter: good}}, ""},
+		{&failmode.Guard{Limiter: new(algorithms.Memory)}, ""},
+		{audit{new(algorithms.Memory)}, ""},
+		{new(failing), ""},
+		{&failmode.Guard{}, "middleware: limiter: limiter: required"},
+		{audit{&failmode.Guard{}}, "middleware: limiter: limiter: required"},
+		{&failmode.Guard{Limiter: redisOf(nil, "n")}, "middleware: limiter: client: required"},
+		{&failmode.Guard{Limiter: redisOf(nilClient, "n")}, "middleware: limiter: client: required, got"},
+		{&failmode.Guard{Limiter: redisOf(client, "")}, "middleware: limiter: namespace: required"},
+		{&failmode.Guard{Limiter: good, Instances: -1}, "middleware: limiter: instances: must not be"},
+		{&failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "n", Budget: -1}}, "middleware: limiter: budget: must not be"},
+	} {
+		_, err := ratelimit.New(ratelimit.Config{Limiter: c.limiter, Rules: []ratelimit.Rule{perHour("r", 1)}})
+		if c.want == "" && err == nil {
+			continue
+		}
+		if err == nil || c.want == "" || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%T: got %v, want %q", c.limiter, err, c.want)
+		}
+	}
+	if _, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory)}); err == nil || !strings.Contains(err.Error(), "rules: at least one is required") {
+		t.Errorf("no rules: %v", err)
+	}
+}
+
+func TestEachMistakeSaysWhere(t *testing.T) {
+	_, err := ratelimit.New(ratelimit.Config{
+		Limiter: &failmode.Guard{Limiter: &algorithms.Redis{Client: redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), Namespace: "a b", Budget: -1}, Instances: -1},
+		Rules:   []ratelimit.Rule{perHour("r", 1)},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for line := range strings.Lines(err.Error()) {
+		if !strings.HasPrefix(line, "middleware: limiter: ") {
+			t.Errorf("%q in\n%v", line, err)
+		}
+	}
+	for _, want := range []string{`namespace: "a b"`, "budget: must not be negative", "instances: must not be negative"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+}
+
+// A failing limiter is one that never decides.
+type failing struct{ algorithms.Memory }
+
+func (*failing) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	return algorithms.Decision{}, errors.New("away")
+}
+
+// modes are rules that apply to every request, one for each mode of a name.
+func modes(byName map[string]failmode.Mode) (rules []ratelimit.Rule) {
+	for _, name := range []string{"first", "second", "third"} {
+		if mode, ok := byName[name]; ok {
+			rules = append(rules, ratelimit.Rule{Name: name, Key: keyfunc.IP, Limit: algorithms.PerHour(10), Fail: mode})
+		}
+	}
+	return rules
+}
+
+// A limiter that is neither Guard nor Memory may fail: rules in mode open pass,
+// all others answer 503.
+func TestALimiterThatFailsPassesOnlyOpenRules(t *testing.T) {
+	for name, c := range map[string]struct {
+		limiter algorithms.Limiter
+		modes   map[string]failmode.Mode
+		status  int
+	}{
+		"open":                       {new(failing), map[string]failmode.Mode{"first": failmode.Open}, http.StatusNoContent},
+		"closed":                     {new(failing), map[string]failmode.Mode{"first": failmode.Closed}, http.StatusServiceUnavailable},
+		"local, which nobody counts": {new(failing), map[string]failmode.Mode{"first": failmode.Local}, http.StatusServiceUnavailable},
+		"open and closed":            {new(failing), map[string]failmode.Mode{"first": failmode.Open, "second": failmode.Closed}, http.StatusServiceUnavailable},
+		"decorated":                  {audit{new(failing)}, map[string]failmode.Mode{"first": failmode.Open, "second": failmode.Open}, http.StatusNoContent},
+		"part of it, open":           {losing("second"), map[string]failmode.Mode{"first": failmode.Local, "second": failmode.Open}, http.StatusNoContent},
+		"part of it, closed":         {losing("second"), map[string]failmode.Mode{"first": failmode.Local, "second": failmode.Closed}, http.StatusServiceUnavailable},
+		"part of it, local":          {losing("first"), map[string]failmode.Mode{"first": failmode.Local, "second": failmode.Open}, http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mustNew(t, ratelimit.Config{Limiter: c.limiter, Rules: modes(c.modes), Headers: bothFields})
+			w := serve(m.Handler(ok), "GET /")
+			if w.Code != c.status {
+				t.Errorf("status %d, want %d", w.Code, c.status)
+			}
+			if w.Code == http.StatusServiceUnavailable && (w.Header().Get("Retry-After") != "1" || strings.Contains(w.Body.String(), "away")) {
+				t.Errorf("%v %s", w.Header(), w.Body)
+			}
+			for _, lost := range []string{"first", "second"} { // what nobody counted is not shown
+				if l, ok := c.limiter.(*hook); (!ok || l.loses == lost) && strings.Contains(w.Header().Get("RateLimit"), lost) {
+					t.Errorf("%v", w.Header())
+				}
+			}
+		})
+	}
+}
+
+// losing is a limiter that counts, but never the checks of one rule.
+func losing(rule string) *hook {
+	return &hook{loses: rule, result: func(r *algorithms.Result) error {
+		if r.Check.Rule == rule {
+			*r = algorithms.Result{Check: r.Check, Err: errors.New("away")}
+		}
+		return nil
+	}}
+}
+
+// A request that is answered 503 was not served: the rules that were decided get
+// their charges back.
+func TestAFailureGivesBackTheOtherCharges(t *testing.T) {
+	l := losing("second")
+	m := mustNew(t, ratelimit.Config{Limiter: l, Rules: modes(map[string]failmode.Mode{"first": failmode.Local, "second": failmode.Closed, "third": failmode.Open})})
+	h := m.Handler(ok)
+	for range 10 { // every limit
+		if w := serve(h, "GET /"); w.Code != http.StatusServiceUnavailable {
+			t.Fatalf("status %d", w.Code)
+		}
+	}
+	for _, rule := range []string{"first", "third"} {
+		d, err := l.Memory.Peek(t.Context(), algorithms.Check{Rule: rule, Key: "192.0.2.1", Limit: algorithms.PerHour(10)})
+		if err != nil || d.Results[0].Remaining != 10 {
+			t.Errorf("%s: %+v, %v", rule, d.Results, err)
+		}
+	}
+	if !slices.Equal(l.settled, slices.Repeat([]string{"first", "third"}, 10)) {
+		t.Errorf("settled %q", l.settled)
+	}
+}
+
+// An enforced rule that was decided and denies answers 429, whatever else failed.
+func TestADenialIsNoFailure(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{Limiter: losing("second"), Rules: modes(map[string]failmode.Mode{"first": failmode.Local, "second": failmode.Open})})
+	h := m.Handler(ok)
+	times(10, h, "GET /")
+	if w := serve(h, "GET /"); w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), `["first"]`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestALimiterThatFailsIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, log := logged(t, ratelimit.Config{Limiter: new(failing), DenialLogRate: -1, Rules: []ratelimit.Rule{perHour("r", 1)}})
+		h := m.Handler(ok)
+		times(100, h, "GET /")
+		time.Sleep(time.Second)
+		times(100, h, "GET /")
+		want := `level=ERROR msg="ratelimit: limiter failed; rules in mode open pass, all others answer 503" error=away`
+		if got := lines(log); !slices.Equal(got, []string{want, want}) {
+			t.Errorf("logged\n%s", strings.Join(got, "\n"))
+		}
+	})
+}
