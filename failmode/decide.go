@@ -38,9 +38,6 @@ func (g *Guard) decide(ctx context.Context, charge bool, checks []algorithms.Che
 	if err != nil {
 		return algorithms.Decision{}, err
 	}
-	if len(there.Results) < len(rest) { // a denial of the store's, or of a circuit that has opened since
-		return algorithms.Decision{Allowed: there.Allowed, Results: append(here.Results, there.Results...)}, nil
-	}
 	d := algorithms.Decision{Allowed: there.Allowed, Results: make([]algorithms.Result, len(checks))}
 	place(d.Results, refused, here.Results)
 	place(d.Results, rest, there.Results)
@@ -64,6 +61,9 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 	g.breaker.report(ctx, begun, circuits, results)
 	g.breaker.tell(begun, d, err)
 	if !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Err != nil }) {
+		if !d.Allowed {
+			g.giveBackStore(ctx, results) // what the store had no time to give back
+		}
 		return d, nil
 	}
 	lost, _ := split(len(results), func(i int) bool { return results[i].Err != nil })
@@ -142,8 +142,8 @@ func outage(err error) bool {
 }
 
 func (g *Guard) logFallback(err error) {
-	if errors.Is(err, ErrOpen) {
-		return // the breaker has said so
+	if outage(err) {
+		return // the breaker says so, once there is more of it
 	}
 	g.fellBack.Do(func() {
 		g.logger.Warn("ratelimit: falling back to local counting", "class", string(lent.ClassOf(err)), "error", err)
