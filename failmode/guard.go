@@ -77,7 +77,7 @@ func (g *Guard) ready() {
 		if g.store == nil { // tests have their own
 			g.store = storeOf(g.Limiter)
 		}
-		g.breaker.begin(g.store, g.logger)
+		g.breaker.begin(g.store, &g.work, g.logger)
 		g.share = g.shareOf
 		g.fellBack.Every = logInterval
 		if g.Instances == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -24,6 +25,11 @@ type store interface {
 	names(shards ...int) []string
 	// probe sends a real, charged check to a shard, in bounded time.
 	probe(ctx context.Context, shard int) error
+	// dial opens a connection of its own to a shard; errors.ErrUnsupported where
+	// it cannot.
+	dial(ctx context.Context, shard int) (net.Conn, error)
+	// probeRequest is what a probe sends, for a connection of dial.
+	probeRequest(shard int) ([]byte, error)
 	// budget is how long a decision may take.
 	budget() time.Duration
 	// beat says that an instance uses the store, and returns how many do. A
@@ -63,6 +69,12 @@ func (s redisStore) probe(ctx context.Context, shard int) error {
 func (s redisStore) budget() time.Duration          { return lent.Budget(s.redis) }
 func (s redisStore) warnings() []string             { return lent.Warnings(s.redis) }
 func (s redisStore) warm(ctx context.Context) error { return lent.Probe(ctx, s.redis, 0) }
+
+func (s redisStore) dial(ctx context.Context, shard int) (net.Conn, error) {
+	return lent.Dial(ctx, s.redis, shard)
+}
+
+func (s redisStore) probeRequest(shard int) ([]byte, error) { return lent.ProbeRequest(s.redis, shard) }
 
 func (s redisStore) beat(ctx context.Context, id string, lease time.Duration) (int, error) {
 	return lent.Beat(ctx, s.redis, id, lease)
@@ -107,6 +119,9 @@ func (s plainStore) probe(ctx context.Context, _ int) error {
 	}
 	return err
 }
+
+func (plainStore) dial(context.Context, int) (net.Conn, error) { return nil, errors.ErrUnsupported }
+func (plainStore) probeRequest(int) ([]byte, error)            { return nil, errors.ErrUnsupported }
 
 func (plainStore) beat(context.Context, string, time.Duration) (int, error) {
 	return 0, errors.ErrUnsupported
