@@ -82,7 +82,7 @@ func (b *breaker) witness(shard int) *witness {
 	return &witness{
 		dial:     func(ctx context.Context) (net.Conn, error) { return b.store.dial(ctx, shard) },
 		request:  func() ([]byte, error) { return b.store.probeRequest(shard) },
-		patience: b.store.budget() / 2,
+		patience: b.store.budget() * 4 / 5, // so that a circuit opens within two budgets
 	}
 }
 

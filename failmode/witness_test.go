@@ -1,109 +1,153 @@
 package failmode
 
 import (
+	"bufio"
 	"context"
-	"fmt"
-	"log/slog"
+	"errors"
+	"io"
+	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
-// crowd has callers ask a Guard over and over, until stop is called.
-func crowd(t *testing.T, g *Guard, callers int, work func()) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	for i := range callers {
-		wg.Go(func() {
-			c := algorithms.Check{Rule: "crowd", Key: fmt.Sprint(i), Limit: algorithms.PerSecond(1_000_000)}
-			for ctx.Err() == nil {
-				if _, err := g.Take(ctx, c); err != nil {
-					t.Error(err)
-					return
-				}
-				work()
+const probeText = "*1\r\n$4\r\nPING\r\n"
+
+// A scripted server answers each request on each connection as it is told:
+// "" not at all, "close" by closing the connection.
+type scripted struct {
+	mu      sync.Mutex // over answers and delay
+	answers []string
+	delay   time.Duration // before each answer
+	late    time.Duration // how late the witness notices a timeout
+	dials   int
+	refuse  bool // from the second dial on
+}
+
+func (s *scripted) dial(context.Context) (net.Conn, error) {
+	if s.dials++; s.dials > 1 && s.refuse {
+		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	}
+	here, there := net.Pipe()
+	go func() {
+		defer there.Close()
+		r := bufio.NewReader(there)
+		for {
+			request := make([]byte, len(probeText))
+			if _, err := io.ReadFull(r, request); err != nil {
+				return
 			}
-		})
-	}
-	return func() {
-		cancel()
-		wg.Wait()
-	}
-}
-
-func realGuard(t *testing.T, srv *redistest.Server) (*Guard, *logbook) {
-	log := new(logbook)
-	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: srv.Addr}))
-	t.Cleanup(func() { _ = client.Close() })
-	g := &Guard{
-		Limiter: &algorithms.Redis{Client: client, Namespace: "crowd"}, Instances: 1,
-		Logger: slog.New(slog.NewTextHandler(log, nil)),
-	}
-	t.Cleanup(func() { _ = g.Close() })
-	return g, log
-}
-
-// until polls for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in 10 s: %s", what)
+			answer, delay := s.next()
+			if answer == "close" {
+				return
+			}
+			time.Sleep(delay)
+			if answer != "" {
+				go func() { _, _ = io.WriteString(there, answer) }() // as a kernel would: nobody waits for the reader
+			}
 		}
-		time.Sleep(time.Millisecond) // between two looks at real processes
-	}
+	}()
+	return lateConn{here, s.late}, nil
 }
 
-func TestAStallOpensTheCircuitHoweverManyCall(t *testing.T) {
-	srv := redistest.Start(t)
-	for _, callers := range []int{8, 128, 1000} {
-		t.Run(fmt.Sprint(callers), func(t *testing.T) {
-			g, _ := realGuard(t, srv)
-			defer crowd(t, g, callers, func() {})()
-			until(t, "a first decision", func() bool {
-				d, err := g.Limiter.Peek(t.Context(), check("r", 1, Local))
-				return err == nil && d.Allowed
+func (s *scripted) next() (answer string, delay time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.answers) > 0 {
+		answer, s.answers = s.answers[0], s.answers[1:]
+	}
+	return answer, s.delay
+}
+
+// lateConn notices timeouts late, as a process does that has no processor.
+type lateConn struct {
+	net.Conn
+	late time.Duration
+}
+
+func (c lateConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if isTimeout(err) {
+		time.Sleep(c.late)
+	}
+	return n, err
+}
+
+func TestWitness(t *testing.T) {
+	const (
+		numbers = "*5\r\n:1\r\n:1\r\n:2\r\n:3\r\n:0\r\n"
+		oom     = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+		unknown = "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+	)
+	for name, c := range map[string]struct {
+		server *scripted
+		kind   failureKind
+		within time.Duration
+	}{
+		"an answer":                               {&scripted{answers: []string{numbers}}, noFailure, 0},
+		"an answer in time":                       {&scripted{answers: []string{numbers}, delay: 30 * time.Millisecond}, noFailure, 30 * time.Millisecond},
+		"no answer":                               {&scripted{}, failedLate, 40 * time.Millisecond},
+		"an answer too late":                      {&scripted{answers: []string{numbers}, delay: time.Second}, failedLate, 40 * time.Millisecond},
+		"nobody can say, the process is busy":     {&scripted{late: 10 * time.Millisecond}, noFailure, time.Second},
+		"busy, but the answer lies there":         {&scripted{answers: []string{numbers}, delay: 45 * time.Millisecond, late: 10 * time.Millisecond}, noFailure, 51 * time.Millisecond},
+		"noticed a little late":                   {&scripted{late: time.Millisecond}, failedLate, 41 * time.Millisecond},
+		"it says that it cannot":                  {&scripted{answers: []string{oom}}, failedHard, 0},
+		"it has forgotten the script":             {&scripted{answers: []string{unknown}}, noFailure, 0},
+		"the connection was closed while idle":    {&scripted{answers: []string{"close", numbers}}, noFailure, 0},
+		"closed again":                            {&scripted{answers: []string{"close", "close"}}, failedHard, 0},
+		"closed, and connections are refused now": {&scripted{answers: []string{"close"}, refuse: true}, failedHard, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &witness{dial: c.server.dial, request: func() ([]byte, error) { return []byte(probeText), nil }, patience: 40 * time.Millisecond}
+				defer time.Sleep(2 * time.Second) // until the server has ended
+				defer w.end()
+				w.prepare(t.Context())
+				begun := time.Now()
+				err := w.look(t.Context())
+				if kind, took := failureOf(err), time.Since(begun); kind != c.kind || took > c.within {
+					t.Errorf("%v (%d) after %s, want %d within %s", err, kind, took, c.kind, c.within)
+				}
 			})
-			srv.Pause(t)
-			begun := time.Now()
-			until(t, "the circuit is open", func() bool { return len(g.Down()) == 1 })
-			t.Logf("open after %s", time.Since(begun).Round(time.Millisecond))
-			srv.Resume(t)
-			until(t, "the circuit is closed", func() bool { return len(g.Down()) == 0 })
 		})
 	}
 }
 
-// A thousand callers that leave no processor to those who read Redis' answers
-// make decisions late, and prove nothing about Redis.
-func TestABusyProcessOpensNoCircuit(t *testing.T) {
-	srv := redistest.Start(t)
-	for _, callers := range []int{1000, 3000} {
-		t.Run(fmt.Sprint(callers), func(t *testing.T) {
-			g, log := realGuard(t, srv)
-			var late atomic.Int64
-			taken(t, g, check("r", 1, Local))
-			g.breaker.observe(func(_ time.Duration, _ algorithms.Decision, err error) {
-				if failureOf(err) == failedLate {
-					late.Add(1)
-				}
-			})
-			stop := crowd(t, g, callers, func() {
-				for begun := time.Now(); time.Since(begun) < 100*time.Microsecond; {
-				}
-			})
-			until(t, "a thousand late decisions", func() bool { return late.Load() > 1000 })
-			stop()
-			t.Logf("%d decisions were late", late.Load())
-			if s := g.states()[0]; s.Opened > 0 {
-				t.Errorf("opened %d times: %v\n%s", s.Opened, s.Err, log)
+// An answer to an earlier look must not pass for one to this.
+func TestWitnessIsNotFooledByOldAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answers: []string{"*0\r\n", "", "*0\r\n"}, delay: 50 * time.Millisecond}
+		w := &witness{dial: s.dial, request: func() ([]byte, error) { return []byte(probeText), nil }, patience: 40 * time.Millisecond}
+		defer time.Sleep(2 * time.Second) // until the server has ended
+		defer w.end()
+		for look, want := range []failureKind{failedLate, failedLate, failedLate} {
+			if err := w.look(t.Context()); failureOf(err) != want {
+				t.Errorf("look %d: %v", look, err)
 			}
-		})
+			time.Sleep(time.Second)
+		}
+		s.mu.Lock()
+		s.delay, s.answers = 0, []string{"*0\r\n"}
+		s.mu.Unlock()
+		if err := w.look(t.Context()); err != nil {
+			t.Errorf("it is well again: %v", err)
+		}
+	})
+}
+
+func TestWitnessWithoutAConnectionToHave(t *testing.T) {
+	none := func(context.Context) (net.Conn, error) { return nil, errors.ErrUnsupported }
+	w := &witness{dial: none, request: func() ([]byte, error) { return nil, nil }}
+	if err := w.look(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+	w = &witness{dial: none, request: func() ([]byte, error) { return nil, errors.ErrUnsupported }}
+	if err := w.look(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+	w.end()
+	if err := w.look(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("after its end: %v", err)
 	}
 }
