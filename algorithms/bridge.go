@@ -14,6 +14,7 @@ func init() {
 
 		Shard:        (*Redis).shard,
 		Names:        (*Redis).names,
+		Sharded:      (*Redis).sharded,
 		Probe:        func(ctx context.Context, r *Redis, shard int) error { return r.probe(ctx, shard) },
 		Dial:         func(ctx context.Context, r *Redis, shard int) (net.Conn, error) { return r.dial(ctx, shard) },
 		ProbeRequest: (*Redis).probeRequest,

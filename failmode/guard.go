@@ -56,7 +56,7 @@ type Guard struct {
 	store     store
 	breaker   breaker
 	local     algorithms.Memory // at this process' share
-	over      algorithms.Memory // keys that the store last denied, at the whole limit
+	denied    deniedKeys        // by the store
 	share     shareFunc
 	heartbeat heartbeat
 	server    serverCheck
@@ -77,6 +77,7 @@ func (g *Guard) ready() {
 		if g.store == nil { // tests have their own
 			g.store = storeOf(g.Limiter)
 		}
+		g.denied.begin()
 		g.breaker.begin(g.store, &g.work, g.logger)
 		g.share = g.shareOf
 		g.fellBack.Every = logInterval
