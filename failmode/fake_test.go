@@ -278,20 +278,6 @@ func (l *logbook) String() string {
 	return l.text.String()
 }
 
-// lines are those that have all the words.
-func (l *logbook) lines(words ...string) (found []string) {
-	for line := range strings.Lines(l.String()) {
-		all := true
-		for _, w := range words {
-			all = all && strings.Contains(line, w)
-		}
-		if all {
-			found = append(found, line)
-		}
-	}
-	return found
-}
-
 // circuits runs a test in a bubble, with a Guard that is closed in the end.
 func circuits(t *testing.T, f func(t *testing.T, g *Guard, n *nodes, log *logbook)) {
 	t.Helper()

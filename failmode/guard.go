@@ -84,7 +84,7 @@ func (g *Guard) ready() {
 		if g.Instances == 0 {
 			g.heartbeat.begin(g.store, &g.breaker, &g.work, g.logger)
 		}
-		g.server.begin(g.store, &g.work, g.logger)
+		g.server.begin(g.breaker.ctx, g.store, &g.work, g.logger)
 	})
 }
 
@@ -114,7 +114,7 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 		return algorithms.Decision{}, g.invalid
 	}
 	g.heartbeat.tick(ctx)
-	g.server.tick(ctx)
+	g.server.tick()
 	d, err := g.decide(ctx, true, checks)
 	if err == nil {
 		g.follow(d.Results)
@@ -162,11 +162,11 @@ func (g *Guard) Down() []string {
 // no circuit opens any more. Closing twice does no harm.
 func (g *Guard) Close() error {
 	if g.ready(); g.invalid != nil {
-		return nil
+		return nil //nolint:nilerr // nothing was started; Take says what is wrong
 	}
+	g.breaker.end()
 	g.work.end()
 	g.heartbeat.end()
-	g.breaker.end()
 	return nil
 }
 
