@@ -2,6 +2,7 @@ package algorithms
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/bridge"
@@ -11,9 +12,12 @@ func init() {
 	bridge.FromAlgorithms = bridge.Algorithms[*Redis, *Memory, Limit, Check, Result, Charge]{
 		ClassOf: classOf,
 
-		Shard: (*Redis).shard,
-		Names: (*Redis).names,
-		Probe: func(ctx context.Context, r *Redis, shard int) error { return r.probe(ctx, shard) },
+		Shard:        (*Redis).shard,
+		Names:        (*Redis).names,
+		Sharded:      (*Redis).sharded,
+		Probe:        func(ctx context.Context, r *Redis, shard int) error { return r.probe(ctx, shard) },
+		Dial:         func(ctx context.Context, r *Redis, shard int) (net.Conn, error) { return r.dial(ctx, shard) },
+		ProbeRequest: (*Redis).probeRequest,
 		Beat: func(ctx context.Context, r *Redis, id string, lease time.Duration) (int, error) {
 			return r.beat(ctx, id, lease)
 		},

@@ -487,7 +487,7 @@ func TestRedisCluster(t *testing.T) {
 
 	t.Run("finds a node that lives", func(t *testing.T) {
 		r := &Redis{Client: client, Namespace: "alive", Budget: roomy}
-		slot := client.ClusterKeySlot(t.Context(), keyOf("alive", Check{Rule: "~probe", Limit: probeLimit})).Val()
+		slot := client.ClusterKeySlot(t.Context(), keyOf("alive", Check{Rule: probeRule, Limit: probeLimit})).Val()
 		dead := cluster.Owner(t, int(slot)) // the first key that a probe asks for is here
 		dead.Pause(t)
 		defer dead.Resume(t)

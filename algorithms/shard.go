@@ -102,6 +102,8 @@ func (r *Redis) names(shards ...int) []string {
 var probeLimit = Limit{Rate: 1_000_000, Period: time.Second, Algorithm: FixedWindow}
 
 const (
+	// probeRule is no name that a rule of the middleware can have.
+	probeRule = "~probe"
 	// maxProbeKeys is how many keys probe tries to find one that a node has: a
 	// node with one of a thousand slots is missed once in sixty.
 	maxProbeKeys = 4096
@@ -115,23 +117,19 @@ const (
 // not have to write.) A node that has no slots any more is bridge.ErrGone. The keys
 // are those of the rule "~probe"; they are gone after a second.
 func (r *Redis) probe(ctx context.Context, shard int) error {
-	// No name that a rule of the middleware can have.
-	checks := []Check{{Rule: "~probe", Limit: probeLimit}}
+	checks := []Check{{Rule: probeRule, Limit: probeLimit}}
 	cluster, ok := r.Client.(*redis.ClusterClient)
 	switch {
 	case ok && shard == 0:
 		for i := range anyNode {
-			checks = append(checks, Check{Rule: "~probe", Key: probeKey(i), Limit: probeLimit})
+			checks = append(checks, Check{Rule: probeRule, Key: probeKey(i), Limit: probeLimit})
 		}
 	case ok:
-		i := 0
-		for i < maxProbeKeys && r.nodeOf(cluster, probeKey(i)) != shard {
-			i++
+		key, err := r.keyOn(cluster, shard)
+		if err != nil {
+			return err
 		}
-		if i == maxProbeKeys {
-			return bridge.ErrGone
-		}
-		checks[0].Key = probeKey(i)
+		checks[0].Key = key
 	case shard != 0:
 		return fmt.Errorf("algorithms: redis: probe: no shard %d", shard)
 	}
@@ -140,6 +138,17 @@ func (r *Redis) probe(ctx context.Context, shard int) error {
 		err = d.Results[0].Err
 	}
 	return err
+}
+
+// keyOn returns the key of a probe that a node of a cluster counts, or
+// bridge.ErrGone.
+func (r *Redis) keyOn(cluster *redis.ClusterClient, shard int) (string, error) {
+	for i := range maxProbeKeys {
+		if key := probeKey(i); r.nodeOf(cluster, key) == shard {
+			return key, nil
+		}
+	}
+	return "", bridge.ErrGone
 }
 
 func probeKey(i int) string { return "probe-" + strconv.Itoa(i) }

@@ -1,4 +1,4 @@
-package failmode_test
+package failmode
 
 import (
 	"context"
@@ -6,22 +6,20 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/failmode"
 )
 
 // instant is a store that takes no time to answer what it answered before.
 type instant struct {
-	failmode.Store
+	algorithms.Memory
+	fake
 	answer algorithms.Decision
 }
-
-func (*instant) Shard(algorithms.Check) int { return 0 }
 
 func (s *instant) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
 	return s.answer, nil
 }
 
-// What breaker and fallback add to a decision while all is well.
+// What a Guard adds to a decision while all is well.
 func BenchmarkWell(b *testing.B) {
 	checks := []algorithms.Check{
 		{Rule: "per-ip", Key: "203.0.113.9", Limit: algorithms.PerMinute(1 << 20)},
@@ -36,9 +34,8 @@ func BenchmarkWell(b *testing.B) {
 	}
 	s.answer.Allowed = true
 	for name, l := range map[string]algorithms.Limiter{
-		"store":             s,
-		"breaker":           &failmode.Breaker{Next: s},
-		"breaker, fallback": &failmode.Fallback{Next: &failmode.Breaker{Next: s}, Instances: 1},
+		"store": s,
+		"guard": &Guard{Limiter: s, Instances: 1, store: s},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -18,10 +18,11 @@ import (
 // ErrOpen says that a check was not sent because its server's circuit is open.
 var ErrOpen = errors.New("failmode: circuit open")
 
-// A breaker has a circuit for each shard of a store. It has one goroutine for
-// each open circuit; end ends them.
+// A breaker has a circuit for each shard of a store. It has a goroutine for each
+// circuit that is open or in doubt; end ends them.
 type breaker struct {
 	store   store
+	work    *background
 	logger  *slog.Logger
 	misused sampler.Sampler
 
@@ -39,8 +40,8 @@ type breaker struct {
 // An observer sees every call to the store: how long it took and what it returned.
 type observer = func(took time.Duration, d algorithms.Decision, err error)
 
-func (b *breaker) begin(s store, logger *slog.Logger) {
-	b.store, b.logger = s, logger
+func (b *breaker) begin(s store, work *background, logger *slog.Logger) {
+	b.store, b.work, b.logger = s, work, logger
 	b.misused.Every = logInterval
 	b.circuits.Store(new([]*circuit))
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -54,6 +55,9 @@ func (b *breaker) end() {
 	b.mu.Unlock()
 	b.cancel()
 	b.probes.Wait()
+	for _, c := range b.all() {
+		c.witness.end()
+	}
 }
 
 // circuit returns that of a shard.
@@ -65,10 +69,21 @@ func (b *breaker) circuit(shard int) *circuit {
 	defer b.mu.Unlock()
 	all := slices.Clone(b.all())
 	for len(all) <= shard {
-		all = append(all, &circuit{shard: len(all)})
+		all = append(all, &circuit{shard: len(all), witness: b.witness(len(all))})
 	}
 	b.circuits.Store(&all)
+	if w := all[shard].witness; !b.ended {
+		b.work.begin(func() { w.prepare(b.ctx) })
+	}
 	return all[shard]
+}
+
+func (b *breaker) witness(shard int) *witness {
+	return &witness{
+		dial:     func(ctx context.Context) (net.Conn, error) { return b.store.dial(ctx, shard) },
+		request:  func() ([]byte, error) { return b.store.probeRequest(shard) },
+		patience: b.store.budget() * 4 / 5, // so that a circuit opens within two budgets
+	}
 }
 
 // all returns the circuits by shard.
@@ -169,9 +184,29 @@ func (b *breaker) count(ctx context.Context, sent, now time.Time, c *circuit, er
 		return
 	}
 	switch c.failed(sent, now, kind, err) {
-	case inDoubt, isBroken:
+	case inDoubt:
+		b.look(c)
+	case isBroken:
 		b.trip(c)
 	}
+}
+
+// look has a circuit's witness look whether its shard answers, and opens the
+// circuit if it does not, or if there is no witness.
+func (b *breaker) look(c *circuit) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended || !c.witness.looking.CompareAndSwap(false, true) {
+		return
+	}
+	b.probes.Go(func() {
+		defer c.witness.looking.Store(false)
+		if err := c.witness.look(b.ctx); failureOf(err) == noFailure {
+			c.cleared()
+		} else {
+			b.trip(c)
+		}
+	})
 }
 
 // trip opens a circuit and has it probed.

@@ -39,8 +39,9 @@ const (
 //	watched → open     when enough has failed, and a witness does not object
 //	open    → closed   by good probes, or where the shard is gone
 type circuit struct {
-	shard int
-	state atomic.Int32 // a circuitState; written with mu held, read without
+	shard   int
+	witness *witness
+	state   atomic.Int32 // a circuitState; written with mu held, read without
 
 	mu       sync.Mutex
 	window   time.Time // when it began; zero while closed

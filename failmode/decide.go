@@ -13,6 +13,11 @@ import (
 // decide asks the store about the checks whose circuit is not open, and decides
 // the others here. Those come first: if they deny the request, nothing is sent.
 func (g *Guard) decide(ctx context.Context, charge bool, checks []algorithms.Check) (algorithms.Decision, error) {
+	if charge && g.store.sharded() && len(checks) > 1 {
+		if d, denied := g.deniedAMomentAgo(checks); denied {
+			return d, nil
+		}
+	}
 	// Where checks are counted is asked once: it may change meanwhile.
 	var room [4]*circuit
 	circuits := room[:0]
@@ -38,13 +43,33 @@ func (g *Guard) decide(ctx context.Context, charge bool, checks []algorithms.Che
 	if err != nil {
 		return algorithms.Decision{}, err
 	}
-	if len(there.Results) < len(rest) { // a denial of the store's, or of a circuit that has opened since
-		return algorithms.Decision{Allowed: there.Allowed, Results: append(here.Results, there.Results...)}, nil
-	}
 	d := algorithms.Decision{Allowed: there.Allowed, Results: make([]algorithms.Result, len(checks))}
 	place(d.Results, refused, here.Results)
 	place(d.Results, rest, there.Results)
 	return d, nil
+}
+
+// maxDeniedAge is for how long a denial is believed without asking again: what
+// another process gives back or resets is seen this much later.
+const maxDeniedAge = time.Second
+
+// deniedAMomentAgo denies requests that the store is known to deny. Where a
+// request's checks are decided apart, one that is denied is charged by the others
+// and given it back, which costs a bucket the time between: a stream of denied
+// requests would drain what they share with honest ones.
+func (g *Guard) deniedAMomentAgo(checks []algorithms.Check) (algorithms.Decision, bool) {
+	if g.denied.count.Load() == 0 {
+		return algorithms.Decision{}, false
+	}
+	var d algorithms.Decision
+	now := time.Now()
+	for i := range checks {
+		if r, ok := g.denied.find(&checks[i], now, maxDeniedAge); ok && r.Denies() {
+			r.Source = algorithms.SourceDenyCache
+			d.Results = append(d.Results, r)
+		}
+	}
+	return d, len(d.Results) > 0
 }
 
 // ask has the store decide, and decides here what it did not.
@@ -64,6 +89,9 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 	g.breaker.report(ctx, begun, circuits, results)
 	g.breaker.tell(begun, d, err)
 	if !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Err != nil }) {
+		if !d.Allowed {
+			g.giveBackStore(ctx, results) // what the store had no time to give back
+		}
 		return d, nil
 	}
 	lost, _ := split(len(results), func(i int) bool { return results[i].Err != nil })
@@ -99,7 +127,7 @@ func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.R
 	})
 	for _, i := range uncounted {
 		r := &results[i]
-		if over, ok := g.stillOver(ctx, r.Check); ok {
+		if over, ok := g.stillOver(&r.Check); ok {
 			*r = over
 		} else if r.Check.Fail == Open {
 			r.Source, r.Allowed = algorithms.SourceFailOpen, true
@@ -142,8 +170,8 @@ func outage(err error) bool {
 }
 
 func (g *Guard) logFallback(err error) {
-	if errors.Is(err, ErrOpen) {
-		return // the breaker has said so
+	if outage(err) {
+		return // the breaker says so, once there is more of it
 	}
 	g.fellBack.Do(func() {
 		g.logger.Warn("ratelimit: falling back to local counting", "class", string(lent.ClassOf(err)), "error", err)

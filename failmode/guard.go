@@ -56,7 +56,7 @@ type Guard struct {
 	store     store
 	breaker   breaker
 	local     algorithms.Memory // at this process' share
-	over      algorithms.Memory // keys that the store last denied, at the whole limit
+	denied    deniedKeys        // by the store
 	share     shareFunc
 	heartbeat heartbeat
 	server    serverCheck
@@ -77,13 +77,14 @@ func (g *Guard) ready() {
 		if g.store == nil { // tests have their own
 			g.store = storeOf(g.Limiter)
 		}
-		g.breaker.begin(g.store, g.logger)
+		g.denied.begin()
+		g.breaker.begin(g.store, &g.work, g.logger)
 		g.share = g.shareOf
 		g.fellBack.Every = logInterval
 		if g.Instances == 0 {
 			g.heartbeat.begin(g.store, &g.breaker, &g.work, g.logger)
 		}
-		g.server.begin(g.store, &g.work, g.logger)
+		g.server.begin(g.breaker.ctx, g.store, &g.work, g.logger)
 	})
 }
 
@@ -113,7 +114,7 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 		return algorithms.Decision{}, g.invalid
 	}
 	g.heartbeat.tick(ctx)
-	g.server.tick(ctx)
+	g.server.tick()
 	d, err := g.decide(ctx, true, checks)
 	if err == nil {
 		g.follow(d.Results)
@@ -161,11 +162,11 @@ func (g *Guard) Down() []string {
 // no circuit opens any more. Closing twice does no harm.
 func (g *Guard) Close() error {
 	if g.ready(); g.invalid != nil {
-		return nil
+		return nil //nolint:nilerr // nothing was started; Take says what is wrong
 	}
+	g.breaker.end()
 	g.work.end()
 	g.heartbeat.end()
-	g.breaker.end()
 	return nil
 }
 

@@ -1,19 +1,20 @@
 package failmode
 
 import (
-	"context"
+	"math"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// follow counts here what the store decided, so that local counting is warm:
-// in every mode, at this process' share; and whom the store denied, at the
-// whole limit.
+// follow counts here what the store decided, at this process' share and in every
+// mode, so that local counting is warm; and remembers whom the store denied.
 func (g *Guard) follow(results []algorithms.Result) {
 	lent.Follow(&g.local, results, g.share)
+	now := time.Now()
 	for i := range results {
-		if r := &results[i]; r.Check.Fail != Local && !r.Allowed && ofStore(r) {
-			lent.Follow(&g.over, results[i:i+1], wholeLimit)
+		if r := &results[i]; ofStore(r) {
+			g.denied.note(r, now)
 		}
 	}
 }
@@ -21,7 +22,7 @@ func (g *Guard) follow(results []algorithms.Result) {
 // ofStore reports whether the store decided a result.
 func ofStore(r *algorithms.Result) bool {
 	switch r.Source {
-	case algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
+	case algorithms.SourceDenyCache, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
 		return false
 	}
 	return r.Err == nil
@@ -34,8 +35,6 @@ func (g *Guard) shareOf(r *algorithms.Result) (algorithms.Check, bool) {
 	}
 	return g.shareOfCheck(r.Check), true
 }
-
-func wholeLimit(r *algorithms.Result) (algorithms.Check, bool) { return r.Check, true }
 
 // shareOfCheck is what this process may admit of a check's limit. Where the
 // share is no valid limit, such as a rate that is too low for its burst, it is
@@ -65,12 +64,8 @@ func (g *Guard) instances() int {
 
 // stillOver returns the denial of a check whose key the store last denied, until
 // it would have had room: an outage is no amnesty.
-func (g *Guard) stillOver(ctx context.Context, c algorithms.Check) (algorithms.Result, bool) {
-	d, err := g.over.Peek(ctx, c)
-	if err != nil || d.Results[0].Allowed {
-		return algorithms.Result{}, false
-	}
-	r := d.Results[0]
+func (g *Guard) stillOver(c *algorithms.Check) (algorithms.Result, bool) {
+	r, ok := g.denied.find(c, time.Now(), math.MaxInt64)
 	r.Source = algorithms.SourceFallback
-	return r, true
+	return r, ok
 }

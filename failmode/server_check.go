@@ -15,6 +15,7 @@ import (
 // since it is no reason to keep a request waiting, and every minute until a
 // server has answered.
 type serverCheck struct {
+	ctx    context.Context // ends with the Guard
 	store  store
 	work   *background
 	logger *slog.Logger
@@ -22,15 +23,15 @@ type serverCheck struct {
 	next   atomic.Int64 // when to ask next, since start
 }
 
-func (s *serverCheck) begin(st store, work *background, logger *slog.Logger) {
-	s.store, s.work, s.logger, s.start = st, work, logger, time.Now()
+func (s *serverCheck) begin(ctx context.Context, st store, work *background, logger *slog.Logger) {
+	s.ctx, s.store, s.work, s.logger, s.start = ctx, st, work, logger, time.Now()
 	if warned := st.warnings(); len(warned) > 0 {
 		logger.Warn("ratelimit: options of the Redis client make outages worse; make them with algorithms.FailFast", "options", strings.Join(warned, "; "))
 	}
 }
 
 // tick asks if it is time to. It does not wait.
-func (s *serverCheck) tick(ctx context.Context) {
+func (s *serverCheck) tick() {
 	next := s.next.Load()
 	if next == math.MaxInt64 { // answered; the usual case
 		return
@@ -40,7 +41,7 @@ func (s *serverCheck) tick(ctx context.Context) {
 		return
 	}
 	s.work.begin(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		ctx, cancel := context.WithTimeout(s.ctx, time.Second)
 		defer cancel()
 		warned, err := s.store.serverWarnings(ctx)
 		switch lent.ClassOf(err) {

@@ -28,7 +28,7 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	place(results, here, settled)
 	stored := pick(charges, there)
 	for i := range stored {
-		_ = g.over.Reset(ctx, stored[i].Result.Check) // it may have room again
+		g.denied.forget(&stored[i].Result.Check)
 	}
 	lent.Unfollow(&g.local, stored, g.share)
 	settled, storeErr := g.settleStore(ctx, stored)
@@ -123,8 +123,11 @@ func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
 	if g.ready(); g.invalid != nil {
 		return g.invalid
 	}
-	if err := errors.Join(g.local.Reset(ctx, checks...), g.over.Reset(ctx, checks...)); err != nil {
+	if err := g.local.Reset(ctx, checks...); err != nil {
 		return err
+	}
+	for i := range checks {
+		g.denied.forget(&checks[i])
 	}
 	refused, sent := split(len(checks), func(i int) bool { return g.refuses(&checks[i]) })
 	var err error

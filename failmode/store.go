@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -22,8 +23,16 @@ type store interface {
 	shard(c *algorithms.Check) int
 	// names returns human-readable shard names.
 	names(shards ...int) []string
+	// sharded reports whether the checks of a request are decided apart, so that
+	// what one charged has to be given back where another denies.
+	sharded() bool
 	// probe sends a real, charged check to a shard, in bounded time.
 	probe(ctx context.Context, shard int) error
+	// dial opens a connection of its own to a shard; errors.ErrUnsupported where
+	// it cannot.
+	dial(ctx context.Context, shard int) (net.Conn, error)
+	// probeRequest is what a probe sends, for a connection of dial.
+	probeRequest(shard int) ([]byte, error)
 	// budget is how long a decision may take.
 	budget() time.Duration
 	// beat says that an instance uses the store, and returns how many do. A
@@ -56,6 +65,7 @@ func storeOf(l algorithms.Limiter) store {
 type redisStore struct{ redis *algorithms.Redis }
 
 func (s redisStore) shard(c *algorithms.Check) int { return lent.Shard(s.redis, c) }
+func (s redisStore) sharded() bool                 { return lent.Sharded(s.redis) }
 func (s redisStore) names(shards ...int) []string  { return lent.Names(s.redis, shards...) }
 func (s redisStore) probe(ctx context.Context, shard int) error {
 	return lent.Probe(ctx, s.redis, shard)
@@ -63,6 +73,12 @@ func (s redisStore) probe(ctx context.Context, shard int) error {
 func (s redisStore) budget() time.Duration          { return lent.Budget(s.redis) }
 func (s redisStore) warnings() []string             { return lent.Warnings(s.redis) }
 func (s redisStore) warm(ctx context.Context) error { return lent.Probe(ctx, s.redis, 0) }
+
+func (s redisStore) dial(ctx context.Context, shard int) (net.Conn, error) {
+	return lent.Dial(ctx, s.redis, shard)
+}
+
+func (s redisStore) probeRequest(shard int) ([]byte, error) { return lent.ProbeRequest(s.redis, shard) }
 
 func (s redisStore) beat(ctx context.Context, id string, lease time.Duration) (int, error) {
 	return lent.Beat(ctx, s.redis, id, lease)
@@ -86,6 +102,7 @@ var probeCheck = algorithms.Check{
 }
 
 func (plainStore) shard(*algorithms.Check) int { return 0 }
+func (plainStore) sharded() bool               { return false }
 func (plainStore) budget() time.Duration       { return plainBudget }
 func (plainStore) warnings() []string          { return nil }
 func (plainStore) warm(context.Context) error  { return nil }
@@ -107,6 +124,9 @@ func (s plainStore) probe(ctx context.Context, _ int) error {
 	}
 	return err
 }
+
+func (plainStore) dial(context.Context, int) (net.Conn, error) { return nil, errors.ErrUnsupported }
+func (plainStore) probeRequest(int) ([]byte, error)            { return nil, errors.ErrUnsupported }
 
 func (plainStore) beat(context.Context, string, time.Duration) (int, error) {
 	return 0, errors.ErrUnsupported

@@ -6,6 +6,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 )
 
@@ -61,9 +62,17 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	Shard func(r Redis, c *Check) int
 	// Names returns human-readable names of shards.
 	Names func(r Redis, shards ...int) []string
+	// Sharded reports whether each check is a command of its own, so that what
+	// one charged is given back where another denies.
+	Sharded func(r Redis) bool
 	// Probe sends a real, charged check to a shard, inside the budget. Its error
 	// says that decisions would fail there.
 	Probe func(ctx context.Context, r Redis, shard int) error
+	// Dial opens a connection of its own to a shard, authenticated and used by
+	// nobody else; errors.ErrUnsupported where it cannot.
+	Dial func(ctx context.Context, r Redis, shard int) (net.Conn, error)
+	// ProbeRequest is what a probe sends, for a connection of Dial.
+	ProbeRequest func(r Redis, shard int) ([]byte, error)
 	// Beat says that the instance id uses the namespace, and returns how many
 	// instances do. A lease of 0 takes the instance out.
 	Beat func(ctx context.Context, r Redis, id string, lease time.Duration) (instances int, err error)

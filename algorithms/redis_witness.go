@@ -1,0 +1,98 @@
+package algorithms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// dial opens a connection of its own to a shard, by the options of the client:
+// authenticated, encrypted if the client's are, and used by nobody else. It
+// returns [errors.ErrUnsupported] for clients whose options cannot be seen, and
+// for a Ring, all of whose servers are one shard.
+func (r *Redis) dial(ctx context.Context, shard int) (net.Conn, error) {
+	options, err := r.nodeOptions(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
+	o := *options
+	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 0, 0
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.Protocol, o.DisableIdentity, o.Limiter = 2, true, nil
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	var last atomic.Pointer[net.Conn]
+	dialer := o.Dialer // of a client's options always set
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dialer(ctx, network, addr)
+		if err == nil {
+			last.Store(&conn)
+		}
+		return conn, err
+	}
+	client := redis.NewClient(&o) // for the handshake; nobody else uses it
+	if err := client.Ping(ctx).Err(); err != nil {
+		if _, answered := errors.AsType[redis.Error](err); !answered || last.Load() == nil {
+			_ = client.Close()
+			return nil, fmt.Errorf("algorithms: redis: dial: %w", err)
+		}
+	}
+	return &ownConn{*last.Load(), client}, nil
+}
+
+// An ownConn closes the client that has made it.
+type ownConn struct {
+	net.Conn
+	client *redis.Client
+}
+
+func (c *ownConn) Close() error { return errors.Join(c.Conn.Close(), c.client.Close()) }
+
+// nodeOptions returns the options of the client that sends to a shard.
+func (r *Redis) nodeOptions(ctx context.Context, shard int) (*redis.Options, error) {
+	switch client := r.Client.(type) {
+	case *redis.Client:
+		return client.Options(), nil
+	case *redis.ClusterClient:
+		key, err := r.keyOn(client, shard)
+		if err != nil {
+			return nil, err
+		}
+		node, err := client.MasterForKey(ctx, key)
+		if err != nil {
+			return nil, fmt.Errorf("algorithms: redis: dial: %w", err)
+		}
+		return node.Options(), nil
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// probeRequest is a probe of a shard as RESP, for a connection of dial.
+func (r *Redis) probeRequest(shard int) ([]byte, error) {
+	check := Check{Rule: probeRule, Limit: probeLimit}
+	if cluster, ok := r.Client.(*redis.ClusterClient); ok {
+		key, err := r.keyOn(cluster, shard)
+		if err != nil {
+			return nil, err
+		}
+		check.Key = key
+	}
+	p := paramsOf(&check)
+	return appendRequest(nil, r.takeCall(true, []Check{check}, []params{p}).command(context.Background(), false).Args()), nil
+}
+
+// appendRequest appends a command as RESP, the protocol of Redis.
+func appendRequest(b []byte, args []any) []byte {
+	b = append(strconv.AppendInt(append(b, '*'), int64(len(args)), 10), "\r\n"...)
+	for _, arg := range args {
+		text := fmt.Sprint(arg)
+		b = append(strconv.AppendInt(append(b, '$'), int64(len(text)), 10), "\r\n"...)
+		b = append(append(b, text...), "\r\n"...)
+	}
+	return b
+}

@@ -1,0 +1,152 @@
+package failmode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// A client that makes this process busy must not pass the rules that fail open,
+// nor have others refused by those that fail closed.
+func TestWhatIsNotDecidedWithoutAnOutageIsCountedLocally(t *testing.T) {
+	for what, err := range map[string]error{
+		"late":                   fmt.Errorf("no answer: %w", context.DeadlineExceeded),
+		"no connection free":     redis.ErrPoolTimeout,
+		"a slot that is moving":  answer("TRYAGAIN Multiple keys request during rehashing of slot"),
+		"a node that is unknown": answer("MOVED 3999 127.0.0.1:6381"),
+	} {
+		for _, mode := range []Mode{Local, Open, Closed} {
+			t.Run(what+", "+mode.String(), func(t *testing.T) {
+				f := guarding(t, &fakeRedis{away: map[string]error{"": err}})
+				allowed := 0
+				for range 10 {
+					d := taken(t, f, check("r", 4, mode))
+					if r := d.Results[0]; r.Source != algorithms.SourceFallback || r.Err != nil {
+						t.Errorf("%+v", r)
+					}
+					if d.Allowed {
+						allowed++
+					}
+				}
+				if allowed != 4 {
+					t.Errorf("%d admitted, want the limit of 4", allowed)
+				}
+			})
+		}
+	}
+}
+
+// Local counting is warm in every mode, since it may be needed in every mode.
+func TestLocalCountingFollowsRulesOfAllModes(t *testing.T) {
+	for _, mode := range []Mode{Local, Open, Closed} {
+		s := new(fakeRedis)
+		f := guarding(t, s)
+		for range 3 {
+			taken(t, f, check("r", 4, mode))
+		}
+		s.away = map[string]error{"": context.DeadlineExceeded}
+		for i, want := range []bool{true, false} {
+			if d := taken(t, f, check("r", 4, mode)); d.Allowed != want {
+				t.Errorf("%s: request %d while busy: %+v", mode, i, d)
+			}
+		}
+	}
+}
+
+// Whom Redis last denied stays denied until there would have been room, also by
+// a rule that fails open; and nobody else is.
+func TestAnOutageIsNoAmnesty(t *testing.T) {
+	for _, mode := range []Mode{Local, Open, Closed} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Minute - time.Duration(time.Now().UnixNano())%time.Minute)
+				s := new(fakeRedis)
+				f := guarding(t, s)
+				f.Instances = 4
+				c := algorithms.Check{Rule: "r", Key: "k", Limit: algorithms.Limit{Rate: 20, Period: time.Minute, Algorithm: algorithms.FixedWindow}, Fail: mode}
+				c.Key = "used up by others"
+				for range 20 {
+					taken(t, s, c) // through other instances
+				}
+				if taken(t, f, c).Allowed {
+					t.Fatal("Redis has room")
+				}
+				half := c
+				half.Key = "half used"
+				for range 10 {
+					taken(t, f, half)
+				}
+
+				s.away = awayForAll
+				time.Sleep(59 * time.Second)
+				d := taken(t, f, c)
+				if r := d.Results[0]; d.Allowed || r.Source != algorithms.SourceFallback || r.RetryAfter != time.Second {
+					t.Errorf("over, in an outage: %+v", r)
+				}
+				if d := taken(t, f, half); mode == Open && !d.Allowed {
+					t.Errorf("Redis had room, so an open rule has too: %+v", d)
+				}
+				time.Sleep(time.Second)
+				if d := taken(t, f, c); d.Allowed != (mode != Closed) {
+					t.Errorf("in the next window: %+v", d)
+				}
+			})
+		})
+	}
+}
+
+func TestResetAndSettleEndWhatRedisLastDenied(t *testing.T) {
+	s := new(fakeRedis)
+	f := guarding(t, s)
+	c := check("r", 2, Open)
+	last := taken(t, f, c)
+	for range 2 {
+		last = taken(t, f, c)
+	}
+	if last.Allowed {
+		t.Fatal("not over")
+	}
+	if err := f.Reset(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	s.away = awayForAll
+	if d := taken(t, f, c); !d.Allowed {
+		t.Errorf("after a reset: %+v", d)
+	}
+	s.away = nil
+	first := taken(t, f, c)
+	for range 2 {
+		taken(t, f, c)
+	}
+	if err := settleAll(t.Context(), f, 0, first.Results...); err != nil {
+		t.Fatal(err)
+	}
+	s.away = awayForAll
+	if d := taken(t, f, c); !d.Allowed {
+		t.Errorf("after a charge was given back: %+v", d)
+	}
+}
+
+// Late decisions call a witness; where a store has none, they open the circuit.
+// What this process had no room to send says nothing.
+func TestCircuitsOpenOnLatenessOnlyWithoutAWitness(t *testing.T) {
+	circuits(t, func(t *testing.T, g *Guard, n *nodes, _ *logbook) {
+		n.set(0, redis.ErrPoolTimeout, 0)
+		askFor(g, 1000, on(0))
+		if s := g.states()[0]; s.Opened > 0 {
+			t.Fatalf("busy: %+v", s)
+		}
+		n.set(0, context.DeadlineExceeded, 0)
+		askFor(g, 100, on(0))
+		if s := g.states()[0]; s.Opened != 1 || !errors.Is(s.Err, context.DeadlineExceeded) {
+			t.Errorf("late: %+v", s)
+		}
+	})
+}

@@ -1,0 +1,305 @@
+package failmode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+var errAway = errors.New("away")
+
+// answer is what a Redis says after "-".
+type answer string
+
+func (a answer) Error() string { return string(a) }
+func (answer) RedisError()     {}
+
+// A fake is what stores under test have in common.
+type fake struct{ plainStore }
+
+func (fake) names(shards ...int) []string {
+	var names []string
+	for _, s := range shards {
+		names = append(names, fmt.Sprintf("node %d", s))
+	}
+	return names
+}
+
+// fakeRedis is a Memory that says it is Redis, and can be away, all of it or for
+// some rules, as a cluster is whose one node is dead. The circuit of what is away
+// never opens: every check is asked for.
+type fakeRedis struct {
+	algorithms.Memory
+	fake
+	away map[string]error // by rule; "" is all
+}
+
+var awayForAll = map[string]error{"": errAway}
+
+func (s *fakeRedis) probe(context.Context, int) error { return s.away[""] }
+
+func (s *fakeRedis) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	return s.decide(ctx, s.Memory.Take, checks)
+}
+
+func (s *fakeRedis) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	return s.decide(ctx, s.Memory.Peek, checks)
+}
+
+type take = func(context.Context, ...algorithms.Check) (algorithms.Decision, error)
+
+func (s *fakeRedis) decide(ctx context.Context, ask take, checks []algorithms.Check) (algorithms.Decision, error) {
+	if err := s.away[""]; err != nil {
+		return algorithms.Decision{}, err
+	}
+	d := algorithms.Decision{Allowed: true}
+	for _, c := range checks {
+		r := algorithms.Result{Check: c, Source: algorithms.SourceRedis, Err: s.away[c.Rule]}
+		if r.Err == nil {
+			one, err := ask(ctx, c)
+			if err != nil {
+				return one, err
+			}
+			r = one.Results[0]
+			r.Source = algorithms.SourceRedis
+		}
+		d.Allowed = d.Allowed && r.Allowed
+		d.Results = append(d.Results, r)
+	}
+	if !d.Allowed && len(s.away) == 0 { // all or nothing
+		return d, algorithms.GiveBack(ctx, s, d)
+	}
+	return d, nil
+}
+
+func (s *fakeRedis) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	return settleRedis(ctx, &s.Memory, charges)
+}
+
+// settleRedis settles in a Memory what says that it is Redis'.
+func settleRedis(ctx context.Context, m *algorithms.Memory, charges []algorithms.Charge) ([]algorithms.Result, error) {
+	mine := make([]algorithms.Charge, len(charges))
+	for i, c := range charges {
+		if c.Result.Source != algorithms.SourceRedis {
+			return nil, errors.New("settle: a result of another store")
+		}
+		c.Result.Source = algorithms.SourceMemory
+		mine[i] = c
+	}
+	results, err := m.Settle(ctx, mine...)
+	for i := range results {
+		results[i].Source = algorithms.SourceRedis
+	}
+	return results, err
+}
+
+func (s *fakeRedis) used(t *testing.T, c algorithms.Check) int64 {
+	t.Helper()
+	d, err := s.Memory.Peek(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Limit.Quota() - d.Results[0].Remaining
+}
+
+// untilUsed waits until what is given back in the background is.
+func (s *fakeRedis) untilUsed(t *testing.T, c algorithms.Check, want int64) {
+	t.Helper()
+	for s.used(t, c) != want {
+		if t.Context().Err() != nil {
+			t.Fatalf("%d used, want %d", s.used(t, c), want)
+		}
+		runtime.Gosched()
+	}
+}
+
+// guarding returns a Guard whose circuits do not open, since every failure comes
+// from another shard.
+func guarding(t *testing.T, s interface {
+	algorithms.Limiter
+	store
+}) *Guard {
+	t.Helper()
+	g := &Guard{Limiter: s, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: neverOpen{store: s, next: new(atomic.Int64)}}
+	t.Cleanup(func() { _ = g.Close() })
+	return g
+}
+
+// neverOpen is a store each of whose failures comes from another shard.
+type neverOpen struct {
+	store
+	next *atomic.Int64
+}
+
+func (s neverOpen) shard(*algorithms.Check) int { return int(s.next.Add(1)) }
+
+func check(rule string, rate int64, fail Mode) algorithms.Check {
+	return algorithms.Check{Rule: rule, Key: "k", Limit: algorithms.PerHour(rate), Cost: 1, Fail: fail}
+}
+
+func taken(t *testing.T, l algorithms.Limiter, checks ...algorithms.Check) algorithms.Decision {
+	t.Helper()
+	d, err := l.Take(t.Context(), checks...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func remaining(t *testing.T, l algorithms.Limiter, c algorithms.Check) int64 {
+	t.Helper()
+	d, err := l.Peek(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Results[0].Remaining
+}
+
+func settleAll(ctx context.Context, l algorithms.Limiter, cost int64, charged ...algorithms.Result) error {
+	charges := make([]algorithms.Charge, len(charged))
+	for i := range charged {
+		charges[i] = algorithms.Charge{Result: charged[i], Cost: cost}
+	}
+	_, err := l.Settle(ctx, charges...)
+	return err
+}
+
+// nodes is a store of several shards that fail as they are told. The key of a
+// check is the number of its shard.
+type nodes struct {
+	algorithms.Memory
+	fake
+	moved  atomic.Int64 // where what was counted by shard 0 is counted
+	probed [4]atomic.Int64
+	asked  [4]atomic.Int64
+	beats  atomic.Int64
+
+	mu   sync.Mutex // over err and late
+	err  [4]error
+	late [4]time.Duration
+}
+
+func (n *nodes) shard(c *algorithms.Check) int {
+	var shard int
+	_, _ = fmt.Sscan(c.Key, &shard)
+	if shard == 0 {
+		return int(n.moved.Load())
+	}
+	return shard
+}
+
+func (n *nodes) probe(_ context.Context, shard int) error {
+	n.probed[shard].Add(1)
+	return n.behave(shard)
+}
+
+func (n *nodes) beat(context.Context, string, time.Duration) (int, error) {
+	n.beats.Add(1)
+	return 7, nil
+}
+
+func (n *nodes) set(shard int, err error, late time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err[shard], n.late[shard] = err, late
+}
+
+func (n *nodes) behave(shard int) error {
+	n.mu.Lock()
+	err, late := n.err[shard], n.late[shard]
+	n.mu.Unlock()
+	time.Sleep(late)
+	return err
+}
+
+func (n *nodes) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d := algorithms.Decision{Allowed: true}
+	for _, c := range checks {
+		shard := n.shard(&c)
+		n.asked[shard].Add(1)
+		r := algorithms.Result{Check: c, Source: algorithms.SourceRedis, Err: n.behave(shard)}
+		if r.Err == nil {
+			one, err := n.Memory.Take(ctx, c)
+			if err != nil {
+				return one, err
+			}
+			r = one.Results[0]
+			r.Source = algorithms.SourceRedis
+		}
+		d.Allowed = d.Allowed && r.Allowed
+		d.Results = append(d.Results, r)
+	}
+	if len(checks) == 1 && d.Results[0].Err != nil {
+		return algorithms.Decision{}, d.Results[0].Err
+	}
+	for i := range d.Results {
+		if !d.Allowed && d.Results[i].Err == nil && !d.Results[i].Allowed { // all or nothing
+			return d, algorithms.GiveBack(ctx, n, d)
+		}
+	}
+	return d, nil
+}
+
+func (n *nodes) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	return settleRedis(ctx, &n.Memory, charges)
+}
+
+// on is a check that a shard counts. It fails open, so that its result says why
+// it was not decided.
+func on(shard int) algorithms.Check {
+	return algorithms.Check{Rule: "r", Key: fmt.Sprint(shard), Limit: algorithms.PerSecond(1_000_000), Fail: Open}
+}
+
+// A logbook is what was logged.
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// circuits runs a test in a bubble, with a Guard that is closed in the end.
+func circuits(t *testing.T, f func(t *testing.T, g *Guard, n *nodes, log *logbook)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		log, n := new(logbook), new(nodes)
+		g := &Guard{Limiter: n, Instances: 1, Logger: slog.New(slog.NewTextHandler(log, nil)), store: n}
+		defer func() {
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		f(t, g, n, log)
+	})
+}
+
+// askFor sends so many requests, 1 ms apart, and returns how many were refused.
+func askFor(g *Guard, requests int, checks ...algorithms.Check) (refused int) {
+	for range requests {
+		if d, _ := g.Take(context.Background(), checks...); errors.Is(d.Results[0].Err, ErrOpen) {
+			refused++
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return refused
+}

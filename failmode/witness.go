@@ -1,0 +1,171 @@
+package failmode
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// noticedLate is how late a timeout may be noticed for the server to be
+	// blamed. Later, this process is too busy to say.
+	noticedLate = 2 * time.Millisecond
+	// secondGlance is how long an answer is looked for that may have come in time.
+	secondGlance = time.Millisecond
+	// maxGlances bounds how often a busy process asks.
+	maxGlances = 10
+	// dialPatience is how long a server may take to accept a connection.
+	dialPatience = 100 * time.Millisecond
+)
+
+// A witness says whether a shard answers. Decisions that are late do not prove
+// that: a client with many connections can make this process so slow that it
+// reads good answers too late. A witness has a connection that was opened
+// beforehand and that nobody else uses, sends a probe, and blames the shard only
+// for a timeout that it notices in time.
+type witness struct {
+	dial     func(context.Context) (net.Conn, error)
+	request  func() ([]byte, error)
+	patience time.Duration // for an answer
+
+	looking atomic.Bool
+
+	mu    sync.Mutex // over conn and ended
+	conn  net.Conn   // nil where there is none yet, or none any more
+	ended bool
+}
+
+// prepare opens the connection, if it is not open.
+func (w *witness) prepare(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conn == nil && !w.ended {
+		_ = w.redial(ctx) // there is time to try again
+	}
+}
+
+func (w *witness) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.drop()
+}
+
+// drop closes the connection. The caller holds mu.
+func (w *witness) drop() {
+	if w.conn != nil {
+		_ = w.conn.Close()
+		w.conn = nil
+	}
+}
+
+// look returns why the shard does not answer, or nil if it does or if nobody can
+// say. The error is [errors.ErrUnsupported] where there is no connection to have.
+// One call is under way at a time.
+func (w *witness) look(ctx context.Context) error {
+	request, err := w.request()
+	if err != nil {
+		return errors.ErrUnsupported
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !w.ended {
+		fresh := w.conn == nil
+		if fresh {
+			if err := w.redial(ctx); err != nil || w.conn == nil {
+				return err
+			}
+		}
+		err := w.ask(request)
+		if _, answered := errors.AsType[reply](err); err == nil || answered {
+			return err
+		}
+		w.drop()
+		if fresh || isTimeout(err) {
+			return err
+		}
+		// The server may close a connection that was idle: try a new one.
+	}
+	return nil
+}
+
+// redial opens the connection where there is none. It returns nil without one if
+// this process is too busy to say why. The caller holds mu.
+func (w *witness) redial(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialPatience)
+	defer cancel()
+	begun := time.Now()
+	conn, err := w.dial(ctx)
+	switch {
+	case err == nil:
+		w.conn = conn
+	case isTimeout(err) && time.Since(begun) > dialPatience+noticedLate:
+		return nil
+	}
+	return err
+}
+
+// A reply is an error that the server has answered.
+type reply string
+
+func (r reply) Error() string { return string(r) }
+
+// RedisError marks what Redis said, for the classes of errors.
+func (reply) RedisError() {}
+
+// ask sends the request until it is answered, or until a timeout is noticed in
+// time. It returns nil where this process is too busy to say.
+func (w *witness) ask(request []byte) error {
+	answers := bufio.NewReader(w.conn)
+	for range maxGlances {
+		deadline := time.Now().Add(w.patience)
+		_ = w.conn.SetDeadline(deadline)
+		if _, err := w.conn.Write(request); err != nil {
+			return err
+		}
+		err := readAnswer(answers)
+		if err == nil || !isTimeout(err) {
+			return err
+		}
+		if time.Since(deadline) <= noticedLate {
+			return err
+		}
+		_ = w.conn.SetReadDeadline(time.Now().Add(secondGlance))
+		if err := readAnswer(answers); err == nil || !isTimeout(err) {
+			w.drop() // there may be answers left of those that were asked for before
+			return err
+		}
+	}
+	w.drop()
+	return nil
+}
+
+// readAnswer reads what a script answers: a list of numbers, or an error.
+func readAnswer(r *bufio.Reader) error {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	line = strings.TrimSuffix(line, "\r\n")
+	if text, ok := strings.CutPrefix(line, "-"); ok {
+		return reply(text)
+	}
+	count, ok := strings.CutPrefix(line, "*")
+	n, err := strconv.Atoi(count)
+	if !ok || err != nil {
+		return fmt.Errorf("failmode: witness: unexpected answer %.40q", line)
+	}
+	for range n {
+		if _, err := r.ReadString('\n'); err != nil {
+			return err
+		}
+	}
+	return nil
+}

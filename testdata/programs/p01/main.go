@@ -1,0 +1,50 @@
+// 1. README quick start: net/http and Redis, everything closed.
+package main
+
+import (
+	"context"
+	"errors"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+func main() {
+	if err := run(); err != nil {
+		log.Fatal(err) // for New: everything that is wrong, at once
+	}
+}
+
+func run() error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /login", func(w http.ResponseWriter, r *http.Request) {})
+
+	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "localhost:6379"}))
+	defer client.Close()
+	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop"}}
+	defer guard.Close()
+	limit, err := ratelimit.New(ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{
+		{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(200)},
+		{Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(5), Fail: failmode.Closed},
+	}})
+	if err != nil {
+		return err
+	}
+
+	server := &http.Server{Addr: ":8080", Handler: limit.Handler(mux)}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, func() { _ = server.Shutdown(context.Background()) })
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
