@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,16 +41,17 @@ func (h *hints) sayOnce(meaning, text string) {
 	}
 }
 
-// watch returns the request to resolve keys of, which may tell the hints what
-// its key functions notice; watching is false once there were enough.
-func (h *hints) watch(r *http.Request, m *Middleware) (_ *http.Request, watching bool) {
-	if h.seen.Load() >= watched {
-		return r, false
+// watching reports whether there were not enough requests yet.
+func (h *hints) watching() bool { return h.seen.Load() < watched }
+
+// begin is told of a watched request. It must not change the request, so that
+// keys behave for all requests as for these.
+func (h *hints) begin(r *http.Request, m *Middleware, handles bool) {
+	for p := passageOf(r.Context()); p != nil && handles; p = p.outer {
+		if p.by == m {
+			h.say("the same middleware has seen this request already: it is charged twice; use Handler once, around the router or on the route")
+		}
 	}
-	if by, ok := r.Context().Value(decisionKey{}).(passed); ok && by.middleware == m {
-		h.say("the same middleware has seen this request already: it is charged twice; use Handler once, around the router or on the route")
-	}
-	return r.WithContext(keyfunc.WithHints(r.Context(), h.say)), true
 }
 
 // looked is told of each rule that matched a watched request.
@@ -115,19 +115,4 @@ func prefixOf(peer string) string {
 		return netip.PrefixFrom(addr, addr.BitLen()).String()
 	}
 	return peer
-}
-
-// passed is what a handler behind the middleware finds in its context.
-type passed struct {
-	middleware *Middleware
-	decision   algorithms.Decision
-}
-
-type decisionKey struct{}
-
-// FromContext returns the decision on the request that a handler behind the
-// middleware serves; false where no rule applied to it.
-func FromContext(ctx context.Context) (algorithms.Decision, bool) {
-	p, ok := ctx.Value(decisionKey{}).(passed)
-	return p.decision, ok
 }

@@ -176,14 +176,14 @@ func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantDecisions(t, registry, map[string]float64{
-			"token_bucket allowed bucket memory": 7,
+			"token_bucket allowed bucket memory": 12, // a request that another rule's key refuses is charged
 			"sliding_window allowed user memory": 2,
 			"sliding_window denied user memory":  1,
 			"sliding_window skipped user none":   9,
 			"sliding_window error broken none":   5,
 		})
 		wantSamples(t, registry, map[string]float64{
-			"decision_duration_seconds_count":                     7, // the rest did not get as far as the limiter
+			"decision_duration_seconds_count":                     12,
 			"decisions_total sliding_window denied broken memory": 0,
 			"store_duration_seconds_count":                        0,
 		})

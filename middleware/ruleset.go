@@ -2,14 +2,11 @@ package middleware
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"reflect"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 // A ruleset is the rules in force, and what is noticed about them.
@@ -35,9 +32,10 @@ type watch struct {
 // rules stay; the error is the caller's to log. The rules are copied; the counts
 // of a rule that keeps its name, algorithm and period stay.
 func (m *Middleware) SetRules(rules []Rule) error {
+	m.mustBeMade()
 	compiled, err := compile(rules)
 	if err != nil {
-		m.refused.Add(1)
+		m.rejected.Add(1)
 		return err
 	}
 	m.logChanges(m.setRules(compiled))
@@ -107,7 +105,11 @@ func (set *ruleset) find(name string, from int) (at int, ok bool) {
 
 // see counts and logs what became of a request's checks. Its results are in the
 // rules' order, so that finding all their rules is one pass.
-func (m *Middleware) see(r *http.Request, set *ruleset, d algorithms.Decision) {
+func (m *Middleware) see(r *http.Request, v *verdict) {
+	set, d := v.set, v.decision
+	if len(d.Results) == 0 {
+		return
+	}
 	next := 0
 	for i := range d.Results {
 		res := &d.Results[i]
@@ -141,57 +143,6 @@ func (m *Middleware) seeDenial(ctx context.Context, w *watch, r *algorithms.Resu
 		m.top.add(now, r.Check.Rule, r.Check.Key)
 	}
 	m.logDenial(ctx, w.denials, now, r)
-}
-
-// checks returns what of the set applies to a request, and when it began to look
-// for keys. What needs no limiter is counted in mt, unless that is nil.
-func (m *Middleware) checks(r *http.Request, set *ruleset, mt *metrics) (checks []algorithms.Check, begun time.Duration, err error) {
-	t := targetOf(r)
-	for i := range m.skip {
-		if m.skip[i].matchExactly(&t) {
-			return nil, 0, nil
-		}
-	}
-	asked, watching := set.hints.watch(r, m)
-	for i := range set.rules {
-		rule := &set.rules[i]
-		if !rule.matches(&t) {
-			continue
-		}
-		if begun == 0 {
-			begun = mt.now()
-		}
-		key, err := rule.key(asked)
-		if watching {
-			r.Body = asked.Body // a key function may have read it
-			set.hints.looked(r, i, rule, key, err)
-		}
-		switch {
-		case err == nil, errors.Is(err, keyfunc.ErrNoKey):
-		case errors.Is(err, keyfunc.ErrSkip):
-			if mt != nil {
-				set.watches[i].series.add(outcomeSkipped, originNone)
-			}
-			continue
-		default:
-			if mt != nil {
-				set.watches[i].series.add(outcomeError, originNone)
-			}
-			return nil, 0, fmt.Errorf("middleware: rule %q: key: %w", rule.check.Rule, err)
-		}
-		if checks == nil {
-			checks = make([]algorithms.Check, 0, len(set.rules)-i)
-		}
-		check := rule.check
-		if err == nil {
-			check.Key = key
-		}
-		checks = append(checks, check)
-	}
-	if watching {
-		set.hints.done(set.rules, checks)
-	}
-	return checks, begun, nil
 }
 
 // failed counts checks of a call that the limiter returned an error for.
