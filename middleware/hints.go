@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -42,23 +43,23 @@ func (h *hints) sayOnce(meaning, text string) {
 	}
 }
 
-// watch returns the request to resolve keys of, which may tell the hints what
-// its key functions notice; watching is false once there were enough.
-func (h *hints) watch(r *http.Request, m *Middleware) (_ *http.Request, watching bool) {
+// watch reports whether the request is among the first, which are watched. It must
+// not change the request, so that keys behave for all requests as for these.
+func (h *hints) watch(r *http.Request, m *Middleware) (watching bool) {
 	if h.seen.Load() >= watched {
-		return r, false
+		return false
 	}
 	if by, ok := r.Context().Value(decisionKey{}).(passed); ok && by.middleware == m {
 		h.say("the same middleware has seen this request already: it is charged twice; use Handler once, around the router or on the route")
 	}
-	return r.WithContext(keyfunc.WithHints(r.Context(), h.say)), true
+	return true
 }
 
 // looked is told of each rule that matched a watched request.
 func (h *hints) looked(r *http.Request, i int, rule *rule, key string, err error) {
 	h.use[i].matched.Add(1)
 	name := rule.check.Rule
-	if errors.Is(err, keyfunc.ErrNoRoute) {
+	if errors.Is(err, hint.ErrNoRoute) {
 		h.say(fmt.Sprintf("rule %q: the route of a request is not known when its key is taken, so all such requests share one count; "+
 			"mount the middleware on the route (chi: router.With(limit.Handler).Get(...), not router.Use) or ask the router: keyfunc.Mux(mux)", name))
 	}
@@ -69,9 +70,9 @@ func (h *hints) looked(r *http.Request, i int, rule *rule, key string, err error
 		if r.Header.Get(header) == "" || err != nil {
 			continue
 		}
-		if peer, err := keyfunc.IP(r); err == nil && peer == key {
+		if peer, err := keyfunc.IP.Resolve(r); err == nil && peer == key {
 			h.sayOnce(name+" "+header, fmt.Sprintf("rule %q: %s came from %s, which is not trusted, so whoever it speaks for is counted as one; if that is your proxy, "+
-				"use Key: keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix(%q)}}.IP", name, header, peer, prefixOf(peer)))
+				"use Key: keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix(%q)}}.IP()", name, header, peer, prefixOf(peer)))
 		}
 	}
 }

@@ -197,8 +197,8 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, set *ruleset
 // must not pass unlimited.
 func (m *Middleware) refuse(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
-	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok {
-		status = required.Status()
+	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok && required.Status >= 400 && required.Status <= 499 {
+		status = required.Status
 	} else {
 		m.failed.Do(func() { m.logger.Error("ratelimit: request refused", "error", err) })
 	}

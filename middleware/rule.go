@@ -24,8 +24,9 @@ type Rule struct {
 	// Key says who is limited; required. [keyfunc.Everyone] limits all together.
 	// Requests for which it returns [keyfunc.ErrNoKey] share one count; for
 	// [keyfunc.ErrSkip] the rule does not apply; a [keyfunc.StatusError] answers
-	// the request with its status; on any other error the request is refused.
-	Key keyfunc.Func
+	// the request with its status; any other error refuses the request. New and
+	// SetRules call its Validate method, if it has one.
+	Key keyfunc.Key
 
 	// Limit is how much each key may use; required.
 	Limit algorithms.Limit
@@ -41,9 +42,10 @@ type Rule struct {
 
 // A rule is a Rule made ready for requests.
 type rule struct {
-	patterns []pattern // none matches every request
-	key      keyfunc.Func
-	check    algorithms.Check // without the key
+	patterns  []pattern // none matches every request
+	key       keyfunc.Key
+	readsBody bool             // of the key
+	check     algorithms.Check // without the key
 }
 
 func (r *rule) matches(t *target) bool {
@@ -91,9 +93,11 @@ func compile(rules []Rule) ([]rule, error) {
 
 func compileRule(r *Rule, where string, bad func(string, ...any)) (rule, error) {
 	patterns, err := compilePatterns(where+": match", r.Match)
-	if r.Key == nil {
-		bad("key: required; use keyfunc.IP to limit each address, keyfunc.Everyone to limit all together")
+	for _, err := range each(validateKey(r.Key)) {
+		bad("key: %w", err)
 	}
+	reader, ok := r.Key.(interface{ ReadsBody() bool })
+	readsBody := ok && reader.ReadsBody()
 	if err := r.Limit.Validate(); err != nil {
 		for _, err := range each(err) {
 			bad("limit: %w", err)
@@ -108,10 +112,21 @@ func compileRule(r *Rule, where string, bad func(string, ...any)) (rule, error) 
 		bad("fail: %w", err)
 	}
 	return rule{
-		patterns: patterns,
-		key:      r.Key,
-		check:    algorithms.Check{Rule: r.Name, Limit: r.Limit, Cost: max(r.Cost, 1), Fail: r.Fail},
+		patterns:  patterns,
+		key:       r.Key,
+		readsBody: readsBody,
+		check:     algorithms.Check{Rule: r.Name, Limit: r.Limit, Cost: max(r.Cost, 1), Fail: r.Fail},
 	}, err
+}
+
+func validateKey(key keyfunc.Key) error {
+	if f, ok := key.(keyfunc.Func); key == nil || ok && f == nil {
+		return errors.New("required; use keyfunc.IP to limit each address, keyfunc.Everyone to limit all together")
+	}
+	if v, ok := key.(interface{ Validate() error }); ok {
+		return v.Validate()
+	}
+	return nil
 }
 
 func compilePatterns(where string, texts []string) ([]pattern, error) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/hint"
+	"github.com/seed75154129/ratelimit/internal/replay"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -59,6 +61,9 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 			}
 		}
 		set.watches[i] = w
+		for _, text := range hint.Of(rules[i].key) {
+			set.hints.say(text)
+		}
 	}
 	if old != nil {
 		set.generation = old.generation + 1
@@ -70,7 +75,7 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 }
 
 // logChanges says by name what rules there are since. A new Key alone is not
-// seen: functions do not compare.
+// seen: keys do not compare.
 func (m *Middleware) logChanges(old, set *ruleset) {
 	var added, removed, changed []string
 	for i := range set.rules {
@@ -152,7 +157,8 @@ func (m *Middleware) checks(r *http.Request, set *ruleset, mt *metrics) (checks 
 			return nil, 0, nil
 		}
 	}
-	asked, watching := set.hints.watch(r, m)
+	watching := set.hints.watch(r, m)
+	set.shareBody(r, &t)
 	for i := range set.rules {
 		rule := &set.rules[i]
 		if !rule.matches(&t) {
@@ -161,9 +167,8 @@ func (m *Middleware) checks(r *http.Request, set *ruleset, mt *metrics) (checks 
 		if begun == 0 {
 			begun = mt.now()
 		}
-		key, err := rule.key(asked)
+		key, err := rule.key.Resolve(r)
 		if watching {
-			r.Body = asked.Body // a key function may have read it
 			set.hints.looked(r, i, rule, key, err)
 		}
 		switch {
@@ -192,6 +197,18 @@ func (m *Middleware) checks(r *http.Request, set *ruleset, mt *metrics) (checks 
 		set.hints.done(set.rules, checks)
 	}
 	return checks, begun, nil
+}
+
+// shareBody replaces the body of a request that a key may read by one that several
+// readers can look at. It does so before any key is resolved, so that goroutines that
+// take one request find it done and change nothing.
+func (set *ruleset) shareBody(r *http.Request, t *target) {
+	for i := range set.rules {
+		if rule := &set.rules[i]; rule.readsBody && rule.matches(t) {
+			replay.Of(r)
+			return
+		}
+	}
 }
 
 // failed counts checks of a call that the limiter returned an error for.
