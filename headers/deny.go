@@ -42,8 +42,7 @@ func Status(d algorithms.Decision) int {
 // whose Accept takes no JSON gets two lines of text. A cache must not keep it.
 func Deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	h := w.Header()
-	RetryAfter(h, d)
-	p := problemOf(h, d)
+	p := problemOf(d, setRetryAfter(h, d))
 	body, contentType := p.text(), "text/plain; charset=utf-8"
 	if acceptsJSON(r.Header["Accept"]) {
 		body, contentType = p.json(), "application/problem+json"
@@ -70,7 +69,7 @@ type problem struct {
 }
 
 // problemOf describes a denial whose Retry-After is set.
-func problemOf(h http.Header, d algorithms.Decision) problem {
+func problemOf(d algorithms.Decision, retryAfter int64) problem {
 	p := problem{
 		Type:     QuotaExceeded,
 		Title:    "Quota Exceeded",
@@ -82,8 +81,8 @@ func problemOf(h http.Header, d algorithms.Decision) problem {
 		p.Type, p.Title = TemporaryReducedCapacity, "Temporary Reduced Capacity"
 		p.Detail = "Requests cannot be counted at the moment."
 	}
-	if seconds, ok := retryAfterOf(h); ok {
-		p.Detail += " Retry in " + strconv.FormatInt(seconds, 10) + " s."
+	if retryAfter != absent {
+		p.Detail += " Retry in " + strconv.FormatInt(retryAfter, 10) + " s."
 	} else if d.RetryAfter() == algorithms.Never {
 		p.Detail = "The request costs more than its limit can hold. Retrying will not help."
 	}

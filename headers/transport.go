@@ -11,7 +11,7 @@ import (
 )
 
 // A Transport is an [http.RoundTripper] that makes a client obey rate limits:
-// it waits as long as a denial says ([Wait]), and sends the request again. The
+// it waits as long as a denial says ([RetryAfter]), and sends the request again. The
 // zero value is ready to use:
 //
 //	client := &http.Client{Transport: new(headers.Transport)}
@@ -98,7 +98,7 @@ func (t *Transport) base() http.RoundTripper {
 // not to be. What the server asks for decides that, without the jitter, so that
 // chance does not.
 func (t *Transport) wait(ctx context.Context, resp *http.Response) (time.Duration, bool) {
-	wait, ok := Wait(resp)
+	wait, ok := RetryAfter(resp)
 	if !ok || wait > cmp.Or(t.MaxWait, time.Minute) {
 		return 0, false
 	}
