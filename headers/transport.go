@@ -5,50 +5,54 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"time"
 )
 
-// A Transport is an [http.RoundTripper] that makes a client obey rate limits:
-// it waits as long as a denial says ([RetryAfter]), and sends the request again. The
+// A Transport is an [http.RoundTripper] that makes a client obey rate limits. It
+// waits as long as a denial says ([RetryAfter]) and sends the request again. The
 // zero value is ready to use:
 //
 //	client := &http.Client{Transport: new(headers.Transport)}
 //
-// A request is sent again after a 429, whatever its method, since what was
-// denied was not processed; and after a 503, if it is idempotent by its method
-// (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) or has an Idempotency-Key. Every other
-// response is returned as it is, and so is a denial
+// A request is sent again after a 429, whatever its method, since a denied
+// request was not processed. After a 503 it is sent again if it is idempotent by
+// its method (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) or has an Idempotency-Key.
+// The caller gets every other response, and a denial
 //
 //   - that does not say how long to wait;
 //   - whose wait is longer than MaxWait, or would not end before the deadline of
-//     the request's context ([http.Client.Timeout] is one too);
+//     the request's context, which [http.Client.Timeout] sets too;
 //   - that follows MaxRetries others;
 //   - of a request whose body cannot be sent twice, because it has no GetBody.
 //
 // A context that ends during a wait ends the request with the context's error.
+// A server cannot make a wait longer than it says by sending the denial slowly:
+// Transport closes the body when the wait is over, or after a second if that is
+// later, even if a Read is under way.
 //
-// What an admitted response says is left is not acted on, and one denial does
-// not hold back other requests: limits are per user or route, which a client
-// cannot tell apart.
+// Transport does not act on what an admitted response says is left, and a denial
+// holds back no other requests: limits are per user or route, and a client cannot
+// tell which.
 //
-// A Transport starts no goroutines and does not change requests. It is safe for
-// concurrent use; its fields must not change once it is in use.
+// Transport does not change requests. It is safe for concurrent use; its fields
+// must not change once it is in use.
 type Transport struct {
 	// Base sends the requests; nil means [http.DefaultTransport].
 	Base http.RoundTripper
 
-	// MaxWait is the longest that a denial may ask for; 0 means a minute.
+	// MaxWait is the longest wait that a denial may ask for; 0 means a minute.
+	// Jitter comes on top.
 	MaxWait time.Duration
 
-	// MaxRetries is how often one request is sent again at most; 0 means 3, and
-	// a negative number never.
+	// MaxRetries is how often a request is sent again; 0 means 3, negative never.
 	MaxRetries int
 
-	// Jitter is the share of a wait by which it is made longer at most, by
-	// chance, so that clients denied together do not return together; 0 means
-	// 0.1, and a negative number none. A deadline leaves less room for it.
+	// Jitter is the maximum random fraction added to each wait, so that clients
+	// denied together do not return together; 0 means 0.1, negative none. It
+	// is smaller where the deadline of the request is near.
 	Jitter float64
 }
 
@@ -61,13 +65,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if !ok {
 			break
 		}
-		timer := time.NewTimer(wait) // reading the rest of the denial is part of the wait
-		discard(resp.Body)
-		select {
-		case <-timer.C:
-		case <-req.Context().Done():
-			timer.Stop()
-			return nil, context.Cause(req.Context()) // as http.Transport does
+		if err = pause(req.Context(), wait, resp); err != nil {
+			return nil, err
 		}
 		next := req.WithContext(req.Context()) // a shallow copy
 		if req.GetBody != nil {
@@ -94,27 +93,30 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
-// wait is how long to wait before the request is sent again, and false if it is
-// not to be. What the server asks for decides that, without the jitter, so that
-// chance does not.
+// wait returns how long to wait before the request is sent again; false if it is
+// not to be. Only what the server asks for decides that, not the jitter.
 func (t *Transport) wait(ctx context.Context, resp *http.Response) (time.Duration, bool) {
 	wait, ok := RetryAfter(resp)
 	if !ok || wait > cmp.Or(t.MaxWait, time.Minute) {
 		return 0, false
 	}
 	jitter := cmp.Or(t.Jitter, 0.1) * rand.Float64() * float64(wait) //nolint:gosec // spreads load, keeps no secret
+	room := math.MaxInt64 - wait
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline) - wait
 		if left <= 0 {
 			return 0, false
 		}
-		jitter = min(jitter, float64(left/2)) // the other half is for the request
+		room = min(room, left/2) // the other half is for the request
+	}
+	if jitter >= float64(room) {
+		return wait + room, true
 	}
 	return wait + max(0, time.Duration(jitter)), true
 }
 
-// repeatable reports whether a request that was answered with this status may,
-// and can, be sent again.
+// repeatable reports whether a request that was answered with this status may be
+// sent again, and can be.
 func repeatable(req *http.Request, status int) bool {
 	switch status {
 	case http.StatusTooManyRequests:
@@ -136,9 +138,35 @@ func idempotent(req *http.Request) bool {
 	return req.Header.Get("Idempotency-Key") != ""
 }
 
+// pause waits. It discards the denial's body meanwhile. If the context ends first,
+// it returns the context's cause, as [http.Transport] does.
+func pause(ctx context.Context, wait time.Duration, denial *http.Response) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	if denial.Body != nil { // http.Client takes nil from a RoundTripper, too
+		discard(ctx, denial, max(wait, time.Second))
+	}
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // discard reads a short body to its end, so that the connection can be used
-// again, and closes it. Closing the connection is cheaper than reading more.
-func discard(body io.ReadCloser) {
-	_, _ = io.CopyN(io.Discard, body, 64<<10) // if that fails, nobody misses it
-	_ = body.Close()
+// again, and closes it. If the server keeps it waiting, it closes the body after
+// timeout, which ends the Read. That does not hold for a body that net/http
+// decompresses: its Close waits for the first Read. Such a body is not read.
+func discard(ctx context.Context, resp *http.Response, timeout time.Duration) {
+	if !resp.Uncompressed {
+		reading, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		stop := context.AfterFunc(reading, func() { _ = resp.Body.Close() })
+		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // closing the connection is cheaper than reading more
+		if !stop() {
+			return
+		}
+	}
+	_ = resp.Body.Close()
 }
