@@ -1,12 +1,14 @@
 package headers
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/hidden"
 )
 
 // The problem types that draft-ietf-httpapi-ratelimit-headers-11 registers, for
@@ -29,7 +31,7 @@ func Status(d algorithms.Decision) int {
 	for i := range d.Results {
 		switch r := &d.Results[i]; {
 		case !denies(r):
-		case r.Err == nil:
+		case counted(r):
 			return http.StatusTooManyRequests
 		default:
 			status = http.StatusServiceUnavailable
@@ -40,10 +42,14 @@ func Status(d algorithms.Decision) int {
 
 func denies(r *algorithms.Result) bool { return !r.Allowed && !r.Check.Shadow }
 
+// counted reports whether the check was decided. Results of hidden rules have an
+// Err even so; see package hidden.
+func counted(r *algorithms.Result) bool { return r.Err == nil || errors.Is(r.Err, hidden.Err) }
+
 // Deny is the default response to a denied request: the status of [Status],
 // Retry-After, and a problem document (RFC 9457) of the type [QuotaExceeded] or,
 // with a 503, [TemporaryReducedCapacity]. Its violated-policies are the names of
-// the rules that denied the request. A client whose
+// the rules that denied the request; hidden rules are left out. A client whose
 // Accept excludes JSON gets two lines of text. The response must not be cached.
 func Deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	h := w.Header()
@@ -123,7 +129,7 @@ func (p *problem) appendJSON(b []byte, d algorithms.Decision) []byte {
 	violated := room[:0]
 	for i := range d.Results {
 		r := &d.Results[i]
-		if !denies(r) || r.Err != nil && p.status == http.StatusTooManyRequests {
+		if !denies(r) || r.Check.Rule == "" || r.Err != nil && p.status == http.StatusTooManyRequests {
 			continue
 		}
 		name := itemName(r.Check.Rule) // as the fields spell it
