@@ -57,7 +57,12 @@ func number(text string) (float64, bool) {
 }
 
 func digits(text string) bool {
-	return text != "" && strings.Trim(text, "0123456789") == ""
+	for i := range len(text) {
+		if !digit(text[i]) {
+			return false
+		}
+	}
+	return text != ""
 }
 
 // httpDate reads a date in any of the three forms of HTTP.
