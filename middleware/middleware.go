@@ -181,7 +181,7 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, set *ruleset
 	m.see(r, set, d)
 	m.headers(w.Header(), d)
 	if !d.Allowed {
-		headers.RetryAfter(w.Header(), d)
+		headers.SetRetryAfter(w.Header(), d)
 		m.denied(w, r, d)
 		return d, false
 	}
