@@ -45,7 +45,7 @@ func BenchmarkKeyIP(b *testing.B) {
 	b.ReportAllocs()
 	r := newCaller().request
 	for b.Loop() {
-		if _, err := keyfunc.IP(r); err != nil {
+		if _, err := keyfunc.IP.Resolve(r); err != nil {
 			b.Fatal(err)
 		}
 	}

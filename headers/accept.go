@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// jsonRanges are the media ranges of Accept that a problem document answers.
-// What a later one says counts more.
-var jsonRanges = []string{"*/*", "application/*", "application/json", "application/problem+json"}
+// jsonRanges are the media ranges of Accept that include a problem document,
+// the most specific last.
+var jsonRanges = [...]string{"*/*", "application/*", "application/json", "application/problem+json"}
 
 // acceptsJSON reports whether a client with these Accept lines takes a problem
-// document: by RFC 9110, section 12.5.1, the most specific range decides, and one
-// with a weight of 0 refuses. Without Accept, everything is accepted.
+// document. By RFC 9110, section 12.5.1, the most specific range decides, and a
+// weight of 0 refuses. Without Accept, everything is accepted.
 func acceptsJSON(lines []string) bool {
-	said, accepted, most := false, false, -1
+	said, accepted, best := false, false, -1
 	for _, line := range lines {
 		for member := range strings.SplitSeq(line, ",") {
 			media, params, _ := strings.Cut(member, ";")
@@ -21,21 +21,20 @@ func acceptsJSON(lines []string) bool {
 				continue
 			}
 			said = true
-			for rank, name := range jsonRanges {
-				switch takes := weight(params) > 0; {
-				case !strings.EqualFold(media, name) || rank < most:
-				case rank > most:
-					most, accepted = rank, takes
-				default:
-					accepted = accepted || takes // the same with other parameters
+			for rank := max(best, 0); rank < len(jsonRanges); rank++ {
+				if !strings.EqualFold(media, jsonRanges[rank]) {
+					continue
 				}
+				// The same range may come again with other parameters.
+				accepted = weight(params) > 0 || rank == best && accepted
+				best = rank
 			}
 		}
 	}
 	return accepted || !said
 }
 
-// weight is the parameter q, 1 where there is none that can be read.
+// weight returns the parameter q; 1 if there is none, or none that parses.
 func weight(params string) float64 {
 	for param := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(param, "=")

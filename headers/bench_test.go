@@ -2,6 +2,7 @@ package headers_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -40,6 +41,29 @@ func TestWritersAllocateLittle(t *testing.T) {
 	}
 }
 
+func TestADenialAllocatesLittle(t *testing.T) {
+	d := threeRules()
+	d.Allowed, d.Results[2] = false, denied(d.Results[2], 5*time.Second)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
+	w := &sink{header: http.Header{}}
+	// Retry-After, Vary, the other fields together, and the body.
+	if n := testing.AllocsPerRun(100, func() { clear(w.header); headers.Deny(w, r, d) }); n > 4 {
+		t.Errorf("%g allocations, want at most 4", n)
+	}
+	if w.status != http.StatusTooManyRequests || w.size == 0 {
+		t.Errorf("%d, %d bytes", w.status, w.size)
+	}
+}
+
+func TestMergingWhatStaysAllocatesNothing(t *testing.T) {
+	h, d := http.Header{}, threeRules()
+	headers.XRateLimit(h, d)
+	if n := testing.AllocsPerRun(100, func() { headers.XRateLimit(h, d) }); n > 0 {
+		t.Errorf("%g allocations", n)
+	}
+}
+
 func BenchmarkWriters(b *testing.B) {
 	d := threeRules()
 	for _, w := range writers {
@@ -52,12 +76,46 @@ func BenchmarkWriters(b *testing.B) {
 			}
 		})
 	}
-	b.Run("IETFDraft11, behind another", func(b *testing.B) {
-		h := http.Header{}
-		headers.IETFDraft11(h, d)
-		b.ReportAllocs()
-		for b.Loop() {
-			headers.IETFDraft11(h, d)
-		}
-	})
+	for _, w := range writers {
+		b.Run(w.name+", behind another", func(b *testing.B) {
+			h := http.Header{}
+			w.write(h, d)
+			b.ReportAllocs()
+			for b.Loop() {
+				w.write(h, d)
+			}
+		})
+	}
+}
+
+// A sink is a ResponseWriter whose header can be used again.
+type sink struct {
+	header http.Header
+	status int
+	size   int
+}
+
+func (s *sink) Header() http.Header { return s.header }
+
+func (s *sink) WriteHeader(status int) { s.status = status }
+
+func (s *sink) Write(p []byte) (int, error) { s.size += len(p); return len(p), nil }
+
+func BenchmarkDeny(b *testing.B) {
+	d := threeRules()
+	d.Allowed, d.Results[2] = false, denied(d.Results[2], 5*time.Second)
+	for _, accept := range []string{"", "*/*", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "text/plain"} {
+		b.Run("Accept: "+accept, func(b *testing.B) {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			if accept != "" {
+				r.Header.Set("Accept", accept)
+			}
+			w := &sink{header: http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.header)
+				headers.Deny(w, r, d)
+			}
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,17 +22,31 @@ var ours = decision(login(3))
 func TestTheTighterXRateLimitStays(t *testing.T) {
 	mine := []string{"5", "3", "1795000043"}
 	for name, c := range map[string]struct{ there, want []string }{
-		"fewer left":              {[]string{"9", "2", "1795000001"}, []string{"9", "2", "1795000001"}},
-		"more left":               {[]string{"9", "4", "1795000099"}, mine},
-		"as many, for longer":     {[]string{"9", "3", "1795000044"}, []string{"9", "3", "1795000044"}},
-		"as many, as long":        {[]string{"9", "3", "1795000043"}, []string{"9", "3", "1795000043"}},
-		"as many, not so long":    {[]string{"9", "3", "1795000042"}, mine},
-		"no limit":                {[]string{"", "2", "1795000001"}, mine},
-		"not a number":            {[]string{"9", "two", "1795000001"}, mine},
-		"negative":                {[]string{"9", "-1", "1795000001"}, mine},
-		"with a window":           {[]string{"9, 9;w=60", "2", "1795000001"}, mine},
-		"a reset of another kind": {[]string{"9", "2", "2026-11-20T10:00:00Z"}, mine},
-		"out of range":            {[]string{"9", "2", "99999999999999999999"}, mine},
+		"fewer left":                   {[]string{"9", "2", "1795000001"}, []string{"9", "2", "1795000001"}},
+		"more left":                    {[]string{"9", "4", "1795000099"}, mine},
+		"as many, for longer":          {[]string{"9", "3", "1795000044"}, []string{"9", "3", "1795000044"}},
+		"as many, as long":             {[]string{"5", "3", "1795000043"}, mine},
+		"as many, not so long":         {[]string{"9", "3", "1795000042"}, mine},
+		"a reset that has passed":      {[]string{"9", "2", "1794999990"}, []string{"9", "2", "1794999990"}},
+		"seconds from now":             {[]string{"9", "3", "60"}, []string{"9", "3", "1795000061"}},
+		"seconds from now, not so far": {[]string{"9", "3", "41"}, mine},
+		"milliseconds":                 {[]string{"9", "2", "1795000001500"}, []string{"9", "2", "1795000002"}},
+		"a date":                       {[]string{"9", "2", "2026-11-20T10:00:00Z"}, []string{"9", "2", "1795168800"}},
+		"an HTTP date":                 {[]string{"9", "2", "Fri, 20 Nov 2026 10:00:00 GMT"}, []string{"9", "2", "1795168800"}},
+		"with a window, as Envoy":      {[]string{"9, 9;w=60", "2", "1"}, []string{"9", "2", "1795000002"}},
+		"fractions":                    {[]string{"9.0", "2.9", "1.5"}, []string{"9", "2", "1795000002"}},
+		"joined":                       {[]string{"9, 8", "4, 2", "1795000009, 1795000008"}, []string{"8", "2", "1795000008"}},
+		"joined, one malformed":        {[]string{"9, 8", "two, 2", "1795000009, 1795000008"}, []string{"8", "2", "1795000008"}},
+		"joined, one limit":            {[]string{"9", "4, 2", "1795000009, 1795000008"}, []string{"9", "2", "1795000008"}},
+		"joined, resets of nobody":     {[]string{"9", "2", "1795000009, 1795000008"}, []string{"9", "2", "1795000009"}},
+		"no limit":                     {[]string{"", "2", "1795000001"}, mine},
+		"no remaining":                 {[]string{"9", "", "1795000001"}, mine},
+		"no reset":                     {[]string{"9", "2", ""}, mine},
+		"a limit that is no number":    {[]string{"nine", "2", "1795000001"}, mine},
+		"not a number":                 {[]string{"9", "two", "1795000001"}, mine},
+		"negative":                     {[]string{"9", "-1", "1795000001"}, mine},
+		"a reset that is no time":      {[]string{"9", "2", "soon"}, mine},
+		"more than 4 KiB":              {[]string{"9", "2" + strings.Repeat(",2", 2048), "1795000001"}, mine},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := http.Header{}
@@ -46,16 +61,15 @@ func TestTheTighterXRateLimitStays(t *testing.T) {
 			}
 		})
 	}
+}
 
-	h := http.Header{}
-	for range 2 {
-		h.Add("X-RateLimit-Limit", "1")
-		h.Add("X-RateLimit-Remaining", "1")
-		h.Add("X-RateLimit-Reset", "1")
-	}
-	headers.XRateLimit(h, ours)
-	if got := x(h); !slices.Equal(got, mine) {
-		t.Errorf("after two of each: %q", got)
+func TestAForeignResetIsWrittenAsSecondsFromNow(t *testing.T) {
+	for reset, want := range map[string]string{"9": "9", "1795000009": "9", "1795000009000": "9", "1794999990": "0"} {
+		h := http.Header{"X-Ratelimit-Limit": {"9"}, "X-Ratelimit-Remaining": {"2"}, "X-Ratelimit-Reset": {reset}}
+		headers.XRateLimitDelta(h, ours)
+		if got := x(h); !slices.Equal(got, []string{"9", "2", want}) {
+			t.Errorf("%s became %q, want %s", reset, got, want)
+		}
 	}
 }
 
@@ -95,6 +109,7 @@ func TestDraft11ListsAreMerged(t *testing.T) {
 		"inner lists":           {[]string{`("a" "b");q=1`}, nil, minePolicy, mineLimit},
 		"unfinished":            {[]string{`"a`}, []string{`"a";r=1,`}, minePolicy, mineLimit},
 		"one line malformed":    {[]string{`"a";q=1`, `"b";q`}, []string{`"a";r=1`, `?`}, minePolicy, mineLimit},
+		"more than 4 KiB":       {[]string{`"a";q=1;x="` + zeros(4096) + `"`}, []string{`"a";r=1`, `"b";r=1;x="` + zeros(4096) + `"`}, minePolicy, mineLimit},
 		"empty":                 {[]string{""}, []string{""}, minePolicy, mineLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,6 +172,9 @@ func FuzzMerge(f *testing.F) {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
+		if len(line) > 4<<10 {
+			return
+		}
 		h := http.Header{"Ratelimit": {line}}
 		headers.IETFDraft11(h, ours)
 		got, err := httpsfv.UnmarshalList(h["Ratelimit"])
@@ -225,31 +243,32 @@ func TestUndecidedRulesLeaveWhatIsThere(t *testing.T) {
 func TestTheLaterRetryAfterStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
-		for _, c := range []struct{ there, want string }{
-			{"31", "31"}, {"30", "30"}, {"29", "30"}, {"0", "30"}, {"-40", "30"}, {"40.5", "30"}, {"soon", "30"}, {"+40", "30"}, {"", "30"},
-			{"99999999999999999999", "30"},
-			{in(31 * time.Second), in(31 * time.Second)},
-			{in(29 * time.Second), "30"},
-			{in(-time.Hour), "30"},
+		for _, c := range []struct {
+			there []string
+			want  string
+		}{
+			{[]string{"31"}, "31"}, {[]string{"30"}, "30"}, {[]string{"29"}, "30"}, {[]string{"0"}, "30"},
+			{[]string{"040"}, "40"}, {[]string{"40.5"}, "41"},
+			{[]string{"-40"}, "30"}, {[]string{"soon"}, "30"}, {[]string{"+40"}, "30"}, {[]string{""}, "30"}, {[]string{}, "30"},
+			{[]string{"40", "50"}, "50"}, {[]string{"50", "40"}, "50"}, {[]string{"50, 40"}, "50"}, {[]string{"20", "25"}, "30"}, {[]string{"soon", "40"}, "40"},
+			{[]string{in(31 * time.Second)}, "31"},
+			{[]string{in(29 * time.Second)}, "30"},
+			{[]string{in(-time.Hour)}, "30"},
+			{[]string{in(31*time.Second) + ", " + in(45*time.Second) + ",40"}, "45"},
 		} {
-			h := http.Header{"Retry-After": {c.there}}
-			headers.RetryAfter(h, decision(denied(login(0), 29_500*time.Millisecond)))
-			if got := h.Values("Retry-After"); len(got) != 1 || got[0] != c.want {
+			h := http.Header{"Retry-After": c.there}
+			headers.SetRetryAfter(h, decision(denied(login(0), 29_500*time.Millisecond)))
+			if got := h["Retry-After"]; !slices.Equal(got, []string{c.want}) {
 				t.Errorf("%q was there: got %q, want %q", c.there, got, c.want)
 			}
-			if h.Set("Retry-After", c.there); c.there != "" {
-				headers.RetryAfter(h, ours)
-				if got := h.Get("Retry-After"); got != c.there {
-					t.Errorf("an admitted request changed %q to %q", c.there, got)
-				}
+			h = http.Header{"Retry-After": c.there}
+			headers.SetRetryAfter(h, ours)
+			if got := h["Retry-After"]; !slices.Equal(got, c.there) {
+				t.Errorf("an admitted request changed %q to %q", c.there, got)
 			}
 		}
-		h := http.Header{"Retry-After": {"40", "50"}}
-		headers.RetryAfter(h, decision(denied(login(0), 30*time.Second)))
-		if got := h.Values("Retry-After"); len(got) != 1 || got[0] != "30" {
-			t.Errorf("after two: %q", got)
-		}
-		headers.RetryAfter(h, decision(denied(login(0), algorithms.Never)))
+		h := http.Header{"Retry-After": {"40"}}
+		headers.SetRetryAfter(h, decision(denied(login(0), algorithms.Never)))
 		if got, there := h["Retry-After"]; there {
 			t.Errorf("where waiting never helps: %q", got)
 		}
@@ -265,7 +284,7 @@ func TestRetryAfterIsNeverEarlyNorASecondLate(t *testing.T) {
 		}
 		h := http.Header{}
 		headers.Jitter(most, headers.IETFDraft11)(h, d)
-		headers.RetryAfter(h, d)
+		headers.SetRetryAfter(h, d)
 		got, there := h["Retry-After"]
 		wait := d.RetryAfter()
 		if d.Allowed || wait == algorithms.Never {

@@ -1,109 +1,164 @@
 package headers
 
 import (
-	"encoding/json"
-	"io"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/hidden"
 )
 
 // The problem types that draft-ietf-httpapi-ratelimit-headers-11 registers, for
-// the member type of a problem document (RFC 9457). [Deny] sends the first two;
-// the third is for a handler of your own that has noticed abuse.
+// the member type of a problem document (RFC 9457). [Deny] sends the first two.
+// The third is for a handler of your own that detects abuse.
 const (
 	QuotaExceeded            = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	TemporaryReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 	AbnormalUsageDetected    = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
 )
 
-// Status is the status code that a decision asks for: 200 for an admitted
-// request, 429 for one over a limit, and 503 for one that only rules deny which
-// nobody could count (fail closed).
+// Status returns the status code that a decision asks for: 200 for an admitted
+// request, 429 for a denied one, and 503 for one that is denied only by rules
+// that could not be counted (fail closed).
 func Status(d algorithms.Decision) int {
 	if d.Allowed {
 		return http.StatusOK
 	}
+	status := http.StatusTooManyRequests
 	for i := range d.Results {
-		if r := &d.Results[i]; !r.Allowed && !r.Check.Shadow && r.Err == nil {
+		switch r := &d.Results[i]; {
+		case !r.Denies():
+		case counted(r):
 			return http.StatusTooManyRequests
+		default:
+			status = http.StatusServiceUnavailable
 		}
 	}
-	return http.StatusServiceUnavailable
+	return status
 }
 
-// Deny is the default response to a request that was denied: the status of
-// [Status], Retry-After, and a problem document (RFC 9457) of the type
-// [QuotaExceeded] or, with a 503, [TemporaryReducedCapacity]. Its
-// violated-policies are the names of the rules that denied the request. A client
-// whose Accept takes no JSON gets two lines of text. A cache must not keep it.
+// counted reports whether the check was decided. Results of hidden rules have an
+// Err even so; see package hidden.
+func counted(r *algorithms.Result) bool { return r.Err == nil || errors.Is(r.Err, hidden.Err) }
+
+// Deny is the default response to a denied request: the status of [Status],
+// Retry-After, and a problem document (RFC 9457) of the type [QuotaExceeded] or,
+// with a 503, [TemporaryReducedCapacity]. Its violated-policies are the names of
+// the rules that denied the request; hidden rules are left out. A client whose
+// Accept excludes JSON gets two lines of text. The response must not be cached.
 func Deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	h := w.Header()
-	RetryAfter(h, d)
-	p := problemOf(h, d)
-	body, contentType := p.text(), "text/plain; charset=utf-8"
-	if acceptsJSON(r.Header["Accept"]) {
-		body, contentType = p.json(), "application/problem+json"
+	p := problemOf(d, setRetryAfter(h, d))
+	contentType := "text/plain; charset=utf-8"
+	json := acceptsJSON(r.Header["Accept"])
+	if json {
+		contentType = "application/problem+json"
 	}
-	h.Del("Content-Length") // whatever set it had another body in mind
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Type", contentType)
-	h.Set("X-Content-Type-Options", "nosniff")
+	delete(h, "Content-Length") // it is that of another body
+	values := [...]string{"no-store", contentType, "nosniff"}
+	h["Cache-Control"] = values[0:1:1]
+	h["Content-Type"] = values[1:2:2]
+	h["X-Content-Type-Options"] = values[2:3:3]
 	varyByAccept(h)
-	w.WriteHeader(p.Status)
-	if r.Method != http.MethodHead {
-		_, _ = io.WriteString(w, body) // nobody to tell
+	w.WriteHeader(p.status)
+	if r.Method == http.MethodHead {
+		return
 	}
+	body := make([]byte, 0, 384)
+	if json {
+		body = p.appendJSON(body, d)
+	} else {
+		body = p.appendText(body)
+	}
+	_, _ = w.Write(body) // an error means that the client has left
 }
 
-// A problem is a problem document. What it says is about the request and the
-// names of rules; why a rule could not be counted is not the client's business.
+// A problem is a problem document without violated-policies. Its strings need
+// no escaping in JSON. It does not say why a rule could not be counted, which is
+// not the client's business.
 type problem struct {
-	Type     string   `json:"type"`
-	Title    string   `json:"title"`
-	Status   int      `json:"status"`
-	Detail   string   `json:"detail"`
-	Violated []string `json:"violated-policies"`
+	kind, title, detail string
+	status              int
+	retryAfter          int64 // seconds, or absent
 }
 
-// problemOf describes a denial whose Retry-After is set.
-func problemOf(h http.Header, d algorithms.Decision) problem {
-	p := problem{
-		Type:     QuotaExceeded,
-		Title:    "Quota Exceeded",
-		Status:   Status(d),
-		Detail:   "Too many requests.",
-		Violated: []string{},
+func problemOf(d algorithms.Decision, retryAfter int64) problem {
+	p := problem{QuotaExceeded, "Quota Exceeded", "Too many requests.", Status(d), retryAfter}
+	if p.status == http.StatusServiceUnavailable {
+		p.kind, p.title, p.detail = TemporaryReducedCapacity, "Temporary Reduced Capacity", "Requests cannot be counted at the moment."
 	}
-	if p.Status == http.StatusServiceUnavailable {
-		p.Type, p.Title = TemporaryReducedCapacity, "Temporary Reduced Capacity"
-		p.Detail = "Requests cannot be counted at the moment."
-	}
-	if seconds, ok := retryAfterOf(h); ok {
-		p.Detail += " Retry in " + strconv.FormatInt(seconds, 10) + " s."
-	} else if d.RetryAfter() == algorithms.Never {
-		p.Detail = "The request costs more than its limit can hold. Retrying will not help."
-	}
-	for i := range d.Results {
-		r := &d.Results[i]
-		if r.Allowed || r.Check.Shadow || r.Err != nil && p.Status == http.StatusTooManyRequests {
-			continue
-		}
-		if name := itemName(r.Check.Rule); !slices.Contains(p.Violated, name) { // as the fields spell it
-			p.Violated = append(p.Violated, name)
-		}
+	if d.RetryAfter() == algorithms.Never {
+		p.detail = "The request costs more than its limit can hold. Retrying will not help."
 	}
 	return p
 }
 
-func (p *problem) text() string { return p.Title + "\n" + p.Detail + "\n" }
+func (p *problem) appendText(b []byte) []byte {
+	b = append(b, p.title...)
+	b = append(b, '\n')
+	b = p.appendDetail(b)
+	return append(b, '\n')
+}
 
-func (p *problem) json() string {
-	body, _ := json.Marshal(p) // strings and a number: nothing can fail
-	return string(body) + "\n"
+func (p *problem) appendDetail(b []byte) []byte {
+	b = append(b, p.detail...)
+	if p.retryAfter != absent {
+		b = append(b, " Retry in "...)
+		b = strconv.AppendInt(b, p.retryAfter, 10)
+		b = append(b, " s."...)
+	}
+	return b
+}
+
+func (p *problem) appendJSON(b []byte, d algorithms.Decision) []byte {
+	b = append(b, `{"type":"`...)
+	b = append(b, p.kind...)
+	b = append(b, `","title":"`...)
+	b = append(b, p.title...)
+	b = append(b, `","status":`...)
+	b = strconv.AppendInt(b, int64(p.status), 10)
+	b = append(b, `,"detail":"`...)
+	b = p.appendDetail(b)
+	b = append(b, `","violated-policies":[`...)
+	var room [4]string
+	violated := room[:0]
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !r.Denies() || r.Check.Rule == "" || r.Err != nil && p.status == http.StatusTooManyRequests {
+			continue
+		}
+		name := itemName(r.Check.Rule) // as the fields spell it
+		if slices.Contains(violated, name) {
+			continue
+		}
+		if len(violated) > 0 {
+			b = append(b, ',')
+		}
+		violated = append(violated, name)
+		b = appendJSONString(b, name)
+	}
+	return append(b, "]}\n"...)
+}
+
+// appendJSONString appends printable ASCII as a JSON string. As encoding/json
+// does, it escapes what could end a script in HTML.
+func appendJSONString(b []byte, text string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	for i := range len(text) {
+		switch c := text[i]; c {
+		case '"', '\\':
+			b = append(b, '\\', c)
+		case '<', '>', '&':
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
 }
 
 // varyByAccept adds Accept to Vary.
@@ -115,5 +170,5 @@ func varyByAccept(h http.Header) {
 			}
 		}
 	}
-	h.Add("Vary", "Accept")
+	h["Vary"] = append(h["Vary"], "Accept")
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
 )
@@ -39,6 +41,7 @@ func TestStatus(t *testing.T) {
 		"nobody, and a shadow":     {decision(shadow, closed), http.StatusServiceUnavailable},
 		"passed without a count":   {decision(open), http.StatusOK},
 		"over, beside a fail open": {decision(open, over), http.StatusTooManyRequests},
+		"denied by no result":      {algorithms.Decision{Results: []algorithms.Result{room, shadow}}, http.StatusTooManyRequests},
 	} {
 		if got := headers.Status(c.d); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
@@ -68,7 +71,7 @@ func TestDenyIsAProblemDocument(t *testing.T) {
 			headers.TemporaryReducedCapacity, "Temporary Reduced Capacity", "1", "1 s", []string{"per-user"}},
 		"only what was over is violated": {decision(closed, over), 429, headers.QuotaExceeded, "Quota Exceeded", "30", "30 s", []string{"login"}},
 		"never":                          {decision(denied(login(3), algorithms.Never)), 429, headers.QuotaExceeded, "Quota Exceeded", "", "not help", []string{"login"}},
-		"by nothing at all":              {algorithms.Decision{}, 503, headers.TemporaryReducedCapacity, "Temporary Reduced Capacity", "1", "1 s", []string{}},
+		"by nothing at all":              {algorithms.Decision{}, 429, headers.QuotaExceeded, "Quota Exceeded", "1", "1 s", []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := deny(http.MethodGet, c.d, nil)
@@ -102,6 +105,41 @@ func TestDenyIsAProblemDocument(t *testing.T) {
 	}
 }
 
+// The problem document is what encoding/json makes of it.
+func TestDenyWritesJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := drawDecision(t)
+		if d.Allowed {
+			return
+		}
+		w := deny(http.MethodGet, d, nil)
+		type problem struct {
+			Type     string   `json:"type"`
+			Title    string   `json:"title"`
+			Status   int      `json:"status"`
+			Detail   string   `json:"detail"`
+			Violated []string `json:"violated-policies"`
+		}
+		var p problem
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+			t.Fatalf("%v: %s", err, w.Body)
+		}
+		if want, err := json.Marshal(p); err != nil || w.Body.String() != string(want)+"\n" {
+			t.Errorf("got %s, want %s", w.Body, want)
+		}
+		violated := []string{}
+		for _, r := range d.Results {
+			name := spelled(r.Check.Rule)
+			if !r.Allowed && !r.Check.Shadow && (r.Err == nil || p.Status == 503) && name != "" && !slices.Contains(violated, name) {
+				violated = append(violated, name)
+			}
+		}
+		if !slices.Equal(p.Violated, violated) {
+			t.Errorf("violated %q, want %q", p.Violated, violated)
+		}
+	})
+}
+
 func TestDenyAnswersWhatTheClientAccepts(t *testing.T) {
 	const text, problem = "text/plain; charset=utf-8", "application/problem+json"
 	for _, c := range []struct {
@@ -126,6 +164,7 @@ func TestDenyAnswersWhatTheClientAccepts(t *testing.T) {
 		{[]string{"application/json, application/*;q=0, */*;q=0"}, problem},
 		{[]string{"application/json;q=x"}, problem},
 		{[]string{"application/json;q=7"}, problem},
+		{[]string{"*/*;q=0, application/json;q=0, application/json;version=1;q=1"}, problem},
 		{[]string{"text/html"}, text},
 		{[]string{"text/*, image/png"}, text},
 		{[]string{"text/plain, application/xml"}, text},

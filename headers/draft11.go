@@ -3,60 +3,59 @@ package headers
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"fmt"
 	"math/bits"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/field"
 )
 
-// Draft11 has the options of the fields of [IETFDraft11]; its method Write is a
-// [Writer]. The zero value is IETFDraft11.
-type Draft11 struct {
-	// PartitionSecret adds the parameter pk to both fields, by which a client
-	// that acts for several users can tell their counts apart: the HMAC-SHA-256
-	// of the check's key with this secret. nil means no pk: a key itself, or a
-	// hash that anybody can compute, would tell who is counted. So it is with less
-	// than 16 bytes. Take 32 random ones, the same in all instances.
-	PartitionSecret []byte
-}
-
-// IETFDraft11 is the Writer of RateLimit-Policy and RateLimit in the syntax of
+// IETFDraft11 is the [Writer] of RateLimit-Policy and RateLimit in the syntax of
 // draft-ietf-httpapi-ratelimit-headers-11:
 //
 //	RateLimit-Policy: "per-ip";q=200;w=60, "login";q=5;w=60
 //	RateLimit: "login";r=3;t=42
 //
-// An item has the name of a rule. q is how many units can be used at once and w
-// the seconds in which so many come back, r the units left and t the seconds
-// until all of them are free. An admitted request has every enforced rule in
-// RateLimit-Policy and the tightest in RateLimit. A denied one has in both the
-// rules that denied it; there t is until the request fits, and missing if it
-// never will.
+// Each item has the name of a rule. q is the number of units that can be used at
+// once, and w the seconds in which so many come back. r is the number of units
+// left, and t the seconds until all units are free. On an admitted request,
+// RateLimit-Policy lists every enforced rule and RateLimit the tightest. On a
+// denied one, both list the rules that denied it; there t is the time until the
+// request fits, and is missing if it never will.
 //
-// Seconds are rounded up. Rules that nobody could count are not shown, nor are
-// shadow rules. In a name, bytes that are not printable ASCII are written %XX.
+// Seconds are rounded up. Shadow rules and rules that could not be counted are
+// not listed. In a name, bytes that are not printable ASCII are written as %XX.
 //
-// If a limiter in front has set the fields, an admitted request's items are
-// added to them; of two with one name the one with fewer units stays. A denied
-// request's replace them: an item of a rule that did not deny could ask for a
-// longer wait than Retry-After. So do they replace what does not parse.
+// If the fields are already set, the items of an admitted request are added to
+// them; of two items with one name, the one with fewer units stays. The items of
+// a denied request replace them: an item of a rule that did not deny could ask
+// for a longer wait than Retry-After. Fields that do not parse are replaced.
 //
-// The draft may change before it is an RFC; its successors will be Writers with
-// their own names.
-func IETFDraft11(h http.Header, d algorithms.Decision) { Draft11{}.Write(h, d) }
+// The draft may change before it is an RFC. Its successors will be writers with
+// names of their own.
+func IETFDraft11(h http.Header, d algorithms.Decision) { draft11{}.write(h, d) }
 
-// minPartitionSecret is 128 bits.
-const minPartitionSecret = 16
+// IETFDraft11Partitioned returns [IETFDraft11] with the parameter pk in both
+// fields, by which a client that acts for several users can tell their counts
+// apart. pk is the HMAC-SHA-256 of the check's key. Use a secret of 32 random
+// bytes, the same in all instances. One shorter than 16 bytes is an error: who
+// guesses the secret can find out keys by trying them.
+func IETFDraft11Partitioned(secret []byte) (Writer, error) {
+	if len(secret) < minSecret {
+		return nil, fmt.Errorf("headers: the secret of IETFDraft11Partitioned must have at least %d bytes, got %d", minSecret, len(secret))
+	}
+	return draft11{slices.Clone(secret)}.write, nil
+}
 
-const (
-	policyKey = "Ratelimit-Policy"
-	limitKey  = "Ratelimit"
-)
+const minSecret = 16 // bytes: 128 bits
 
-// Write is the [Writer] with these options.
-func (o Draft11) Write(h http.Header, d algorithms.Decision) {
+// A draft11 writes the fields, with pk if it has a secret.
+type draft11 struct{ secret []byte }
+
+func (o draft11) write(h http.Header, d algorithms.Decision) {
 	var policyRoom, limitRoom, policyMerge, limitMerge [4]item
 	policies, limits := policyRoom[:0], limitRoom[:0]
 	for i := range d.Results {
@@ -73,30 +72,30 @@ func (o Draft11) Write(h http.Header, d algorithms.Decision) {
 		if tightest, ok := d.Tightest(); ok {
 			limits = append(limits, o.limit(&tightest))
 		}
-		if there := h[policyKey]; len(there) > 0 && len(policies) > 0 {
+		if there := h[field.Policy]; len(there) > 0 && len(policies) > 0 {
 			policies = mergeItems(policyMerge[:0], there, policies, 'q', 'w')
 		}
-		if there := h[limitKey]; len(there) > 0 && len(limits) > 0 {
+		if there := h[field.RateLimit]; len(there) > 0 && len(limits) > 0 {
 			limits = mergeItems(limitMerge[:0], there, limits, 'r', 't')
 		}
 	} else {
-		delete(h, policyKey)
-		delete(h, limitKey)
+		delete(h, field.Policy)
+		delete(h, field.RateLimit)
 	}
 	if len(policies) == 0 {
 		return
 	}
-	// One text and one array serve both.
+	// One string and one array hold both values.
 	var room [512]byte
 	text := appendItems(room[:0], policies, 'q', 'w')
 	end := len(text)
 	both := string(appendItems(text, limits, 'r', 't'))
 	values := [...]string{both[:end], both[end:]}
-	h[policyKey] = values[0:1:1]
-	h[limitKey] = values[1:2:2]
+	h[field.Policy] = values[0:1:1]
+	h[field.RateLimit] = values[1:2:2]
 }
 
-func (o Draft11) policy(r *algorithms.Result) item {
+func (o draft11) policy(r *algorithms.Result) item {
 	return item{
 		name:    itemName(r.Check.Rule),
 		units:   r.Check.Limit.Quota(),
@@ -105,7 +104,7 @@ func (o Draft11) policy(r *algorithms.Result) item {
 	}
 }
 
-func (o Draft11) limit(r *algorithms.Result) item {
+func (o draft11) limit(r *algorithms.Result) item {
 	seconds := secondsCeil(r.ResetAfter)
 	if !r.Allowed {
 		seconds = waitSeconds(r.RetryAfter)
@@ -121,19 +120,19 @@ func (o Draft11) limit(r *algorithms.Result) item {
 	}
 }
 
-func (o Draft11) partition(key string) []byte {
-	if len(o.PartitionSecret) < minPartitionSecret {
+func (o draft11) partition(key string) []byte {
+	if o.secret == nil {
 		return nil
 	}
-	mac := hmac.New(sha256.New, o.PartitionSecret)
+	mac := hmac.New(sha256.New, o.secret)
 	mac.Write([]byte(key))
 	return mac.Sum(nil)
 }
 
-// windowSeconds is how long the whole quota takes to come back: the period of a
-// window, or that of a bucket stretched as its burst stretches its rate, so that
-// q/w is always the rate that can be kept up. The field knows whole seconds only.
-// It is absent for what no valid limit is.
+// windowSeconds returns the time in which the whole quota comes back, in whole
+// seconds because the field has no fractions. For a window that is its period;
+// for a bucket it is the period times burst/rate. So q/w is always the sustained
+// rate. It is absent for limits that are not valid.
 func windowSeconds(l algorithms.Limit) int64 {
 	quota := l.Quota()
 	if l.Rate < 1 || quota < 1 || l.Period <= 0 {
@@ -151,8 +150,8 @@ func windowSeconds(l algorithms.Limit) int64 {
 	return seconds
 }
 
-// addItem appends an item, unless one with its name is there: then the one with
-// fewer units stays or, among equals, the one that lasts longer.
+// addItem appends an item. Of two with one name, the one with fewer units stays
+// or, among equals, the one with more seconds.
 func addItem(items []item, add item) []item {
 	at := slices.IndexFunc(items, func(there item) bool { return there.name == add.name })
 	if at < 0 {

@@ -130,7 +130,7 @@ func drawDecision(t *rapid.T) algorithms.Decision {
 // TestDraft11MeansWhatWasDecided writes random decisions, reads the fields with
 // another library, and compares them with what the documentation says.
 func TestDraft11MeansWhatWasDecided(t *testing.T) {
-	write := headers.Draft11{PartitionSecret: secret}.Write
+	write := partitioned(secret)
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDecision(t)
 		h := http.Header{}
@@ -165,7 +165,7 @@ func TestDraft11MeansWhatWasDecided(t *testing.T) {
 				t.Errorf("limit %+v of %+v", l, shown[l.name])
 			}
 		}
-		headers.RetryAfter(h, d)
+		headers.SetRetryAfter(h, d)
 		if seconds, ok := new(big.Int).SetString(h.Get("Retry-After"), 10); ok {
 			for _, l := range gotLimits {
 				if big.NewInt(l.seconds).Cmp(seconds) > 0 {
@@ -208,20 +208,44 @@ func partition(key string) string {
 	return string(mac.Sum(nil))
 }
 
-func TestKeysAreOnlyShownWithASecret(t *testing.T) {
-	d := threeRules()
+// partitioned is IETFDraft11Partitioned with a secret that it takes.
+func partitioned(secret []byte) headers.Writer {
+	write, err := headers.IETFDraft11Partitioned(secret)
+	if err != nil {
+		panic(err)
+	}
+	return write
+}
+
+func TestAShortSecretIsAnError(t *testing.T) {
 	for _, weak := range [][]byte{nil, {}, []byte("15 bytes of key")} {
-		h := http.Header{}
-		headers.Draft11{PartitionSecret: weak}.Write(h, d)
-		for _, item := range append(policies(t, h), limits(t, h)...) {
-			if item.key != "" {
-				t.Errorf("with %d bytes: %+v", len(weak), item)
-			}
+		write, err := headers.IETFDraft11Partitioned(weak)
+		want := fmt.Sprintf("headers: the secret of IETFDraft11Partitioned must have at least 16 bytes, got %d", len(weak))
+		if write != nil || err == nil || err.Error() != want {
+			t.Errorf("%d bytes: a Writer: %v, error %v; want %s", len(weak), write != nil, err, want)
 		}
 	}
+	if write, err := headers.IETFDraft11Partitioned([]byte("16 bytes of key!")); write == nil || err != nil {
+		t.Errorf("16 bytes: %v", err)
+	}
+}
+
+func TestKeysAreOnlyShownWithASecret(t *testing.T) {
+	d := threeRules()
 	h := http.Header{}
-	headers.Draft11{PartitionSecret: secret}.Write(h, d)
-	if got := policies(t, h); got[0].key != got[2].key || got[0].key == got[1].key || len(got[0].key) != sha256.Size {
+	headers.IETFDraft11(h, d)
+	for _, item := range append(policies(t, h), limits(t, h)...) {
+		if item.key != "" {
+			t.Errorf("without a secret: %+v", item)
+		}
+	}
+	mine := slices.Clone(secret)
+	write := partitioned(mine)
+	clear(mine) // the Writer has a copy
+	h = http.Header{}
+	write(h, d)
+	got := policies(t, h)
+	if got[0].key != partition("203.0.113.9") || got[1].key != partition("alice") || got[2].key != got[0].key {
 		t.Errorf("partitions: %+v", got)
 	}
 }

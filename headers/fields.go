@@ -7,20 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// A bareItem is a value of RFC 9651, section 3.3. Only what RateLimit and
-// RateLimit-Policy need is kept of it.
+// A bareItem is a value of RFC 9651, section 3.3. It keeps only what RateLimit
+// and RateLimit-Policy need.
 type bareItem struct {
-	kind    byte // how it begins: '0' Integer, '.' Decimal, '"' String, 'a' Token, ':' '?' '@' '%'
+	kind    byte // its first byte: '0' Integer, '.' Decimal, '"' String, 'a' Token, ':' '?' '@' '%'
 	integer int64
 	text    string // of a String
 }
 
 // A fieldParser parses a structured field by the algorithms of RFC 9651,
-// section 4.2. Inner lists, which our fields do not have, are refused. After
+// section 4.2. It refuses inner lists, which our fields do not have. After
 // ok=false nothing more can be read.
 type fieldParser struct{ rest string }
 
-// comma goes past what separates two members, or to the end.
+// parserOf returns a parser of a field's lines; false if they are too long.
+func parserOf(lines []string) (p fieldParser, ok bool) {
+	return fieldParser{strings.Trim(strings.Join(lines, ","), " ")}, size(lines) <= maxField
+}
+
+// comma skips what separates two members, or what follows the last.
 func (p *fieldParser) comma() bool {
 	const whitespace = " \t"
 	p.rest = strings.TrimLeft(p.rest, whitespace)
@@ -71,8 +76,8 @@ func (p *fieldParser) bareItem() (bareItem, bool) {
 	return bareItem{}, false
 }
 
-// number reads an Integer of at most 15 digits, or a Decimal of at most 12 and
-// then 1 to 3.
+// number reads an Integer of at most 15 digits, or a Decimal of at most 12
+// digits and a fraction of 1 to 3.
 func (p *fieldParser) number() (bareItem, bool) {
 	negative := p.skip('-')
 	whole := p.take(digit)
@@ -136,7 +141,7 @@ func (p *fieldParser) displayString() bool {
 	return utf8.Valid(text)
 }
 
-// skip goes past a byte, if it is next.
+// skip skips c, if it is the next byte.
 func (p *fieldParser) skip(c byte) bool {
 	if p.rest == "" || p.rest[0] != c {
 		return false
@@ -145,7 +150,7 @@ func (p *fieldParser) skip(c byte) bool {
 	return true
 }
 
-// take goes past the bytes that ok accepts, and returns them.
+// take skips the bytes that ok accepts, and returns them.
 func (p *fieldParser) take(ok func(byte) bool) string {
 	n := 0
 	for n < len(p.rest) && ok(p.rest[n]) {
@@ -161,7 +166,7 @@ func lower(c byte) bool     { return 'a' <= c && c <= 'z' }
 func letter(c byte) bool    { return lower(c | 0x20) }
 func printable(c byte) bool { return 0x20 <= c && c < 0x7f }
 
-// tokenByte reports what a Token may have after its first letter: tchar, ':' and '/'.
+// tokenByte reports whether c may follow the first letter of a Token: tchar, ':' and '/'.
 func tokenByte(c byte) bool {
 	return letter(c) || digit(c) || strings.IndexByte("!#$%&'*+-.^_`|~:/", c) >= 0
 }

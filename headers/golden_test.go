@@ -135,9 +135,9 @@ func golden(name string, d algorithms.Decision) string {
 		write headers.Writer
 	}{
 		{"XRateLimit", headers.XRateLimit},
-		{"X{Delta: true}", headers.X{Delta: true}.Write},
+		{"XRateLimitDelta", headers.XRateLimitDelta},
 		{"IETFDraft11", headers.IETFDraft11},
-		{"Draft11{PartitionSecret: …}", headers.Draft11{PartitionSecret: secret}.Write},
+		{"IETFDraft11Partitioned", partitioned(secret)},
 	} {
 		h := http.Header{}
 		w.write(h, d)

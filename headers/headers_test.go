@@ -107,7 +107,7 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := http.Header{}
-			headers.RetryAfter(h, c.d)
+			headers.SetRetryAfter(h, c.d)
 			if got := h.Get("Retry-After"); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}

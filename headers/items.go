@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// An item is a member of a RateLimit-Policy or RateLimit list: a name, how many
-// units (q or r), in how many seconds (w or t).
+// An item is a member of a RateLimit-Policy or RateLimit list: a name, a number
+// of units (q or r) and a number of seconds (w or t).
 type item struct {
 	name    string
 	units   int64
-	seconds int64 // absent where there is none
-	key     []byte
-	text    string // as somebody else wrote it, with parameters that are not ours
+	seconds int64  // or absent
+	key     []byte // pk; nil if there is none
+	text    string // the text of an item that was parsed, with parameters that are not ours
 }
 
 const (
@@ -21,7 +21,7 @@ const (
 	maxInteger = 999_999_999_999_999 // of RFC 9651, section 3.3.1
 )
 
-// appendItems writes a list as RFC 9651, section 4.1 serialises it.
+// appendItems appends a list as RFC 9651, section 4.1, serialises it.
 func appendItems(b []byte, items []item, units, seconds byte) []byte {
 	for i := range items {
 		if i > 0 {
@@ -58,7 +58,8 @@ func (m *item) append(b []byte, units, seconds byte) []byte {
 	return b
 }
 
-// itemName returns a rule's name as a String can hold it: of printable ASCII.
+// itemName returns a rule's name in printable ASCII, which is all that a String
+// can hold.
 func itemName(rule string) string {
 	for i := range len(rule) {
 		if !printable(rule[i]) {
@@ -81,8 +82,8 @@ func escapeName(rule string) string {
 	return b.String()
 }
 
-// mergeItems returns the items of a field's lines with ours added, and ours
-// alone where the lines are malformed, which clients have to ignore. The result
+// mergeItems returns the items in a field's lines with ours added. If the lines
+// are malformed, which clients have to ignore, it returns ours alone. The result
 // is in room, if it fits.
 func mergeItems(room []item, lines []string, ours []item, units, seconds byte) []item {
 	merged, ok := parseItems(room, lines, units, seconds)
@@ -96,7 +97,10 @@ func mergeItems(room []item, lines []string, ours []item, units, seconds byte) [
 }
 
 func parseItems(items []item, lines []string, units, seconds byte) ([]item, bool) {
-	p := fieldParser{strings.Trim(strings.Join(lines, ","), " ")}
+	p, ok := parserOf(lines)
+	if !ok {
+		return nil, false
+	}
 	for p.rest != "" {
 		from := p.rest
 		m, ok := p.item(units, seconds)
@@ -114,29 +118,28 @@ func parseItems(items []item, lines []string, units, seconds byte) ([]item, bool
 
 func (p *fieldParser) item(units, seconds byte) (item, bool) {
 	name, ok := p.bareItem()
-	m := item{name: name.text, units: absent, seconds: absent}
+	m := item{name: name.text, seconds: absent}
 	if !ok || name.kind != '"' {
 		return m, false
 	}
+	var count, window bareItem // if a parameter comes twice, the last counts
 	for p.skip(';') {
 		p.rest = strings.TrimLeft(p.rest, " ")
 		key, value, ok := p.parameter()
-		if !ok {
+		switch {
+		case !ok:
 			return m, false
+		case key == string(units):
+			count = value
+		case key == string(seconds):
+			window = value
 		}
-		var place *int64
-		switch key {
-		case string(units):
-			place = &m.units
-		case string(seconds):
-			place = &m.seconds
-		default:
-			continue
-		}
-		if value.kind != '0' || value.integer < 0 {
-			return m, false
-		}
-		*place = value.integer
 	}
-	return m, m.units != absent
+	if window.kind != 0 {
+		m.seconds = window.integer
+	}
+	m.units = count.integer
+	return m, count.isCount() && (window.kind == 0 || window.isCount())
 }
+
+func (v bareItem) isCount() bool { return v.kind == '0' && v.integer >= 0 }

@@ -9,19 +9,20 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// Jitter returns a Writer that tells clients to come back up to most later than
-// they could, so that those denied together do not come back together: one
-// random amount for each response, in the resets that w writes and in
-// Retry-After, which it sets on denials. Nobody is told to come back too early.
+// Jitter returns a [Writer] that tells clients to come back up to longest later
+// than they could, so that clients denied together do not come back together.
+// Each response has one random amount, which is added to the resets that w writes
+// and to Retry-After, which Jitter sets on denials. No client is told to come back
+// too early.
 //
-// A most of 0 or less changes nothing. With Jitter, X-RateLimit-Reset differs
-// from response to response.
-func Jitter(most time.Duration, w Writer) Writer {
-	if most <= 0 {
+// If longest is 0 or less, Jitter returns w. With Jitter, X-RateLimit-Reset
+// differs from response to response.
+func Jitter(longest time.Duration, w Writer) Writer {
+	if longest <= 0 {
 		return w
 	}
 	return func(h http.Header, d algorithms.Decision) {
-		by := rand.N(most) + 1 //nolint:gosec // spreads clients; nobody gains by guessing it
+		by := rand.N(longest) + 1 //nolint:gosec // spreads clients; nobody gains by guessing it
 		d.Results = slices.Clone(d.Results)
 		for i := range d.Results {
 			r := &d.Results[i]
@@ -31,11 +32,11 @@ func Jitter(most time.Duration, w Writer) Writer {
 			}
 		}
 		w(h, d)
-		RetryAfter(h, d) // the middleware's own is not later, so this one stays
+		SetRetryAfter(h, d) // the middleware's own is not later, so this one stays
 	}
 }
 
-// later leaves Never as it is.
+// later returns wait+by; Never stays Never.
 func later(wait, by time.Duration) time.Duration {
 	if wait > algorithms.Never-by {
 		return wait

@@ -64,7 +64,7 @@ func waitAsTold(ctx context.Context, checks []algorithms.Check, pauses []int64) 
 			continue
 		}
 		h := http.Header{}
-		headers.RetryAfter(h, d)
+		headers.SetRetryAfter(h, d)
 		seconds, err := strconv.Atoi(h.Get("Retry-After"))
 		if err != nil {
 			return err
@@ -137,12 +137,12 @@ func xReset(write headers.Writer, d algorithms.Decision) string {
 func TestJitterOnlyAdds(t *testing.T) {
 	over := decision(result("wide", algorithms.PerMinute(9), 1, 30*time.Second), denied(login(0), 4*time.Second))
 	before := over.Results[1]
-	both := headers.All(headers.X{Delta: true}.Write, headers.IETFDraft11)
+	both := headers.All(headers.XRateLimitDelta, headers.IETFDraft11)
 	seen := map[string]bool{}
 	for range 200 {
 		h := http.Header{}
 		headers.Jitter(10*time.Second, both)(h, over)
-		headers.RetryAfter(h, over) // as the middleware does
+		headers.SetRetryAfter(h, over) // as the middleware does
 		retry, _ := strconv.Atoi(h.Get("Retry-After"))
 		if reset, _ := strconv.Atoi(h.Get("X-RateLimit-Reset")); retry < 4 || retry > 14 || reset-retry != 38 {
 			t.Fatalf("one amount of at most 10 s for all: %v", h)

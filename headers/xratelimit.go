@@ -6,82 +6,154 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/field"
 )
 
-// X has the options of the X-RateLimit fields; its method Write is a [Writer].
-// The zero value is [XRateLimit].
-type X struct {
-	// Delta makes X-RateLimit-Reset the seconds from now, as Reddit and Kong
-	// send it, instead of a time. Only for clients known to read it so: others
-	// take it for a time long past and come back at once.
-	Delta bool
-}
-
-// XRateLimit is the default Writer. It sets, from the tightest enforced rule:
+// XRateLimit is the default [Writer]. It describes the tightest enforced rule:
 //
 //	X-RateLimit-Limit      units that can be used at once
 //	X-RateLimit-Remaining  units left
 //	X-RateLimit-Reset      when all units are free again, in Unix seconds, rounded up
 //
-// The reset is a time on the clock that decided, so it does not wobble between
-// requests or instances. Where no rule was decided it sets nothing, and where
-// the three are there already with fewer units left, they stay.
-func XRateLimit(h http.Header, d algorithms.Decision) { X{}.Write(h, d) }
+// The reset is a time on the clock that decided, so it is the same on every
+// instance and does not change while nothing is charged.
+//
+// If no rule was decided it sets nothing. If the fields are already set, one set
+// of the three remains: the one with the fewest units left and, among equals, the
+// latest reset. A reset in another form, such as seconds from now, is converted.
+// Values that do not parse are replaced.
+func XRateLimit(h http.Header, d algorithms.Decision) { writeX(h, d, false) }
 
-// Write is the [Writer] with these options.
-func (x X) Write(h http.Header, d algorithms.Decision) {
-	tightest, ok := d.Tightest()
+// XRateLimitDelta is [XRateLimit] with the reset in seconds from now, as Reddit
+// and Kong send it. Use it only for clients known to read it so: others take the
+// number for a time in the past and come back at once.
+func XRateLimitDelta(h http.Header, d algorithms.Decision) { writeX(h, d, true) }
+
+func writeX(h http.Header, d algorithms.Decision, delta bool) {
+	result, ok := d.Tightest()
 	if !ok {
 		return
 	}
-	remaining, reset := max(tightest.Remaining, 0), unixCeil(tightest.At, tightest.ResetAfter)
-	if x.Delta {
-		reset = secondsCeil(tightest.ResetAfter)
+	tightest := quota{result.Check.Limit.Quota(), max(result.Remaining, 0), result.ResetAfter}
+	if there := h[field.XRemaining]; len(there) > 0 {
+		var room [4]quota
+		for _, q := range appendQuotas(room[:0], h[field.XLimit], there, h[field.XReset], result.At) {
+			if q.limit != absent && q.tighter(tightest) {
+				tightest = q
+			}
+		}
 	}
-	if xTighter(h, remaining, reset) {
+	reset := unixCeil(result.At, tightest.resetAfter)
+	if delta {
+		reset = max(secondsCeil(tightest.resetAfter), 0)
+	}
+	var room [3 * 20]byte
+	limitEnd := len(strconv.AppendInt(room[:0], tightest.limit, 10))
+	remainingEnd := len(strconv.AppendInt(room[:limitEnd], tightest.remaining, 10))
+	all := strconv.AppendInt(room[:remainingEnd], reset, 10)
+	if is(h[field.XLimit], all[:limitEnd]) && is(h[field.XRemaining], all[limitEnd:remainingEnd]) && is(h[field.XReset], all[remainingEnd:]) {
 		return
 	}
-	// One text and one array serve all three; nobody can append into the next
-	// value.
-	var room [3 * 20]byte
-	limitEnd := len(strconv.AppendInt(room[:0], tightest.Check.Limit.Quota(), 10))
-	remainingEnd := len(strconv.AppendInt(room[:limitEnd], remaining, 10))
-	text := string(strconv.AppendInt(room[:remainingEnd], reset, 10))
+	// One string and one array hold all three values. Their capacities are 1, so
+	// that appending to one does not overwrite the next.
+	text := string(all)
 	values := [...]string{text[:limitEnd], text[limitEnd:remainingEnd], text[remainingEnd:]}
-	h[xLimitKey] = values[0:1:1]
-	h[xRemainingKey] = values[1:2:2]
-	h[xResetKey] = values[2:3:3]
+	h[field.XLimit] = values[0:1:1]
+	h[field.XRemaining] = values[1:2:2]
+	h[field.XReset] = values[2:3:3]
 }
 
-const (
-	xLimitKey     = "X-Ratelimit-Limit"
-	xRemainingKey = "X-Ratelimit-Remaining"
-	xResetKey     = "X-Ratelimit-Reset"
-)
+// is reports whether a field has this text in one line.
+func is(lines []string, text []byte) bool { return len(lines) == 1 && lines[0] == string(text) }
 
-// xTighter reports whether the three fields are there already, with fewer units
-// left or with as many for longer. Fields that are not three whole numbers are
-// of no use to a client.
-func xTighter(h http.Header, remaining, reset int64) bool {
-	var there [3]int64
-	for i, key := range [...]string{xLimitKey, xRemainingKey, xResetKey} {
-		lines, ok := h[key]
-		if !ok || len(lines) != 1 {
-			return false
-		}
-		if there[i], ok = parseCount(lines[0]); !ok {
-			return false
-		}
-	}
-	return there[1] < remaining || there[1] == remaining && there[2] >= reset
+// A quota is what X-RateLimit-Limit, -Remaining and -Reset, or fields like them,
+// say about one limit.
+type quota struct {
+	limit      int64 // or absent
+	remaining  int64
+	resetAfter time.Duration
 }
 
-// unixCeil is the first whole Unix second that is not before t+d.
-func unixCeil(t time.Time, d time.Duration) int64 {
-	micros := t.UnixMicro() + d.Microseconds()
-	seconds := micros / 1e6
-	if micros%1e6 > 0 {
-		seconds++
+func (q quota) tighter(than quota) bool {
+	return q.remaining < than.remaining || q.remaining == than.remaining && q.resetAfter > than.resetAfter
+}
+
+// appendQuotas reads the three fields of a family. What belongs together is at
+// the same place: in the same line, or else at the same position in each field.
+// If the numbers of values differ, the first limit and the longest reset go with
+// every Remaining. A Remaining or reset that does not parse is left out.
+func appendQuotas(quotas []quota, limits, remaining, resets []string, now time.Time) []quota {
+	if n := len(remaining); n > 1 && n == len(limits) && n == len(resets) {
+		for i := range n {
+			quotas = appendQuotas(quotas, limits[i:i+1], remaining[i:i+1], resets[i:i+1], now)
+		}
+		return quotas
 	}
-	return seconds
+	var limitRoom, remainingRoom, resetRoom [4]string
+	limits = appendValues(limitRoom[:0], limits)
+	remaining = appendValues(remainingRoom[:0], remaining)
+	resets = appendValues(resetRoom[:0], resets)
+	paired := len(resets) == len(remaining)
+	var longest time.Duration
+	var found bool
+	if !paired {
+		longest, found = longestOf(resets, now)
+	}
+	for i, text := range remaining {
+		q, ok := quota{limit: limitOf(limits, i, len(remaining)), resetAfter: longest}, found
+		if paired {
+			q.resetAfter, ok = resetValue(resets[i], now)
+		}
+		if left, isNumber := number(text); ok && isNumber {
+			q.remaining = units(left)
+			quotas = append(quotas, q)
+		}
+	}
+	return quotas
+}
+
+func units(n float64) int64 { return int64(min(n, maxInteger)) }
+
+// limitOf returns limit i if there are n, or else the first: Envoy sends a number
+// and then the windows.
+func limitOf(limits []string, i, n int) int64 {
+	if len(limits) != n {
+		i = 0
+	}
+	if i < len(limits) {
+		if limit, ok := number(limits[i]); ok {
+			return units(limit)
+		}
+	}
+	return absent
+}
+
+func longestOf(resets []string, now time.Time) (longest time.Duration, found bool) {
+	for _, text := range resets {
+		if wait, ok := resetValue(text, now); ok && (!found || wait > longest) {
+			longest, found = wait, true
+		}
+	}
+	return longest, found
+}
+
+// resetValue reads a reset in any of its forms.
+func resetValue(text string, now time.Time) (time.Duration, bool) {
+	if n, ok := number(text); ok {
+		switch {
+		case n < 1e9:
+			return seconds(n), true
+		case n < 1e11:
+			return until(unix(n), now), true
+		default:
+			return until(unix(n/1000), now), true
+		}
+	}
+	for _, layout := range [...]string{time.RFC3339, "2006-01-02T15:04Z07:00"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return until(t, now), true
+		}
+	}
+	t, ok := httpDate(text)
+	return until(t, now), ok
 }

@@ -15,11 +15,11 @@ func TestAdvisories(t *testing.T) {
 	mux.Handle("POST /auth/login", http.NotFoundHandler())
 	route := keyfunc.Mux(mux)
 	heimdall := keyfunc.Proxies{Hops: 1, Header: "Forwarded"}
-	twoParts := func(a, b string) keyfunc.Func { return keyfunc.Join(key(a), key(b)) }
+	twoParts := func(a, b string) keyfunc.Key { return keyfunc.Join(key(a), key(b)) }
 
 	for _, tc := range []struct {
 		prevents, advisory string
-		f, g               keyfunc.Func
+		f, g               keyfunc.Key
 		a, b               *http.Request
 		same               bool
 	}{
@@ -27,7 +27,7 @@ func TestAdvisories(t *testing.T) {
 			from("[::ffff:203.0.113.9]:1"), from("[::ffff:198.51.100.1]:1"), false},
 		{"a second budget by the mapped address", "GHSA-5847-rm3g-23mw", keyfunc.IP, keyfunc.IP,
 			from("[::ffff:203.0.113.9]:1"), from("203.0.113.9:1"), true},
-		{"a mapped proxy that is not recognized", "GO-2024-2917", ours.IP, ours.IP,
+		{"a mapped proxy that is not recognized", "GO-2024-2917", ours.IP(), ours.IP(),
 			from("[::ffff:10.0.0.1]:1", "203.0.113.9"), from("203.0.113.9:1"), true},
 		{"another bucket by hexadecimal notation", "express-rate-limit 8.6.2", keyfunc.IP, keyfunc.IP,
 			from("[::ffff:cb00:7109]:1"), from("203.0.113.9:1"), true},
@@ -37,15 +37,15 @@ func TestAdvisories(t *testing.T) {
 			from("[2001:db8::1]:1"), from("[2001:db8::2]:1"), true},
 		{"a fresh bucket by X-Forwarded-For", "CVE-2026-118653, CVE-2025-59152, CVE-2020-28483", keyfunc.IP, keyfunc.IP,
 			from("203.0.113.9:1", "1.1.1.1"), from("203.0.113.9:1", "2.2.2.2"), true},
-		{"a fresh bucket by the leftmost hop", "GHSA-9g5q-2w5x-hmxf, CVE-2026-111934, CVE-2026-110723", ours.IP, ours.IP,
+		{"a fresh bucket by the leftmost hop", "GHSA-9g5q-2w5x-hmxf, CVE-2026-111934, CVE-2026-110723", ours.IP(), ours.IP(),
 			from("10.0.0.1:1", "1.1.1.1, 203.0.113.9"), from("10.0.0.1:1", "2.2.2.2, 203.0.113.9"), true},
-		{"a fresh bucket by the leftmost hop, hops counted", "GHSA-9g5q-2w5x-hmxf", keyfunc.Proxies{Hops: 1}.IP, keyfunc.Proxies{Hops: 1}.IP,
+		{"a fresh bucket by the leftmost hop, hops counted", "GHSA-9g5q-2w5x-hmxf", keyfunc.Proxies{Hops: 1}.IP(), keyfunc.Proxies{Hops: 1}.IP(),
 			from("10.0.0.1:1", "1.1.1.1, 203.0.113.9"), from("10.0.0.1:1", "2.2.2.2", "203.0.113.9"), true},
-		{"a fresh bucket by True-Client-IP", "GHSA-3fxj-6jh8-hvhx", ours.IP, ours.IP,
+		{"a fresh bucket by True-Client-IP", "GHSA-3fxj-6jh8-hvhx", ours.IP(), ours.IP(),
 			with("True-Client-IP", "1.1.1.1"), with("X-Real-IP", "2.2.2.2"), true},
-		{"a hop out of a quoted string", "GHSA-38x9-25wx-7fg2", heimdall.IP, ours.IP,
+		{"a hop out of a quoted string", "GHSA-38x9-25wx-7fg2", heimdall.IP(), ours.IP(),
 			forwarded("10.0.0.1:1", `for=203.0.113.9;host="a, for=1.1.1.1"`), from("203.0.113.9:1"), true},
-		{"a hop swallowed by a quote left open", "GHSA-38x9-25wx-7fg2", heimdall.IP, ours.IP,
+		{"a hop swallowed by a quote left open", "GHSA-38x9-25wx-7fg2", heimdall.IP(), ours.IP(),
 			forwarded("10.0.0.1:1", `for="1.1.1.1, for=203.0.113.9`), from("203.0.113.9:1"), true},
 		{"another route by doubled slashes", "GHSA-x732-6j76-qmhm", route, route,
 			spelled("POST", "//auth//login"), spelled("POST", "/auth/login"), true},
@@ -66,14 +66,13 @@ func TestAdvisories(t *testing.T) {
 
 // A request that names nobody is not without a limit, nor everybody's.
 func TestAdvisoriesNoKeyIsNeverNoLimit(t *testing.T) {
-	for name, f := range map[string]keyfunc.Func{
+	for name, f := range map[string]keyfunc.Key{
 		"header missing":      keyfunc.Header("X-Device"),
-		"header of no name":   keyfunc.Header(""),
 		"API key missing":     keyfunc.APIKey("Authorization"),
 		"user missing":        keyfunc.Context(userID),
-		"value not validated": keyfunc.Proxies{Hops: 1}.IP,
+		"value not validated": keyfunc.Proxies{Hops: 1}.IP(),
 		"route unknown":       keyfunc.Route(pattern),
-		"field missing":       keyfunc.Body("email", 10),
+		"field missing":       keyfunc.BodyJSON("email", 10),
 		"nobody to hash":      keyfunc.Hashed(keyfunc.Context(userID), nil),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,183 +1,166 @@
 package keyfunc
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"math"
 	"mime"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strings"
+
+	"github.com/seed75154129/ratelimit/internal/replay"
 )
 
-// Body returns a [Func] whose key is a field of the request's body, without the
-// blanks around it and in lower case, so that " Alice@Example.com" is
-// "alice@example.com": to limit the logins to one account, from wherever they come.
-// It belongs beside a rule by address, since the client chooses the value, and
-// wants [Required] around it, since a client can leave the field out:
+// BodyJSON returns a [Key] that is a field of a JSON body: the string or whole number
+// of that name at the top of the object. Blanks around it are removed and letters are
+// lower-cased, so that " Alice@Example.com" is "alice@example.com". Use it to limit
+// the logins to one account, from wherever they come.
 //
-//	keyfunc.Required(keyfunc.Body("email", 8<<10), http.StatusBadRequest)
+// It belongs beside a rule by address, since the client chooses the value, and needs
+// [Required] around it, since a client can leave the field out:
 //
-// By Content-Type, the field is that of a form (application/x-www-form-urlencoded)
-// or the string or whole number of that name at the top of a JSON object
-// (application/json, and what ends in +json). The body of any other type is not
-// read, nor one in a Content-Encoding. A name of JSON matches in any case, as it
-// does for [encoding/json].
+//	keyfunc.Required(keyfunc.BodyJSON("email", 8<<10), http.StatusBadRequest)
 //
-// The handler reads the whole body as if nobody had before, and the error where
-// reading failed. At most maxBytes and one are held for it, until it has read them.
-// Body waits for the body, so give the server a ReadTimeout.
+// The Content-Type must be application/json or end in +json. A request has no key,
+// and the error wraps [ErrNoKey] and says why, wherever another program could read
+// another value than this one:
 //
-// The error wraps [ErrNoKey] and says why if the field is missing, empty, no string
-// or whole number, or there more than once, since the handler might take another
-// than this; if the body has another type, more than maxBytes, or is malformed or
-// cannot be read. If field is empty or maxBytes not positive, every request gets an
-// error that says so and wraps neither ErrNoKey nor [ErrSkip].
-func Body(field string, maxBytes int64) Func {
+//   - the Content-Type is another, malformed, there more than once, or has a charset
+//     that is not UTF-8, or the body has a Content-Encoding
+//   - the field is there more than once. Names that differ only in case, "-" and "_"
+//     count as one; [encoding/json] ignores the case
+//   - the URL's query has the field too, or the body read as a form has
+//   - the field is empty, or neither a string nor a whole number
+//   - the body has more than maxBytes, cannot be read, or is not one valid JSON object
+//
+// The handler reads the whole body as if nobody had before, and the same error where
+// reading fails. Until the request ends, at most maxBytes+1 bytes are held for it.
+// Resolving the key waits for the body, so give the server a ReadTimeout. Without
+// package middleware, the first call replaces r.Body by a reader of the same bytes.
+// Where middleware in front has read the body, as ParseForm does, there is no key.
+//
+// Where the handler changes the value further, as by removing dots from addresses
+// or leading zeros from numbers, each spelling is a key of its own: have it put the
+// account into the context and limit by [Context], behind it.
+//
+// An empty field, and a maxBytes that is not positive, are mistakes.
+func BodyJSON(field string, maxBytes int64) Key {
+	return inBody("BodyJSON", field, maxBytes, func(_, mediaType string) error {
+		if mediaType != "application/json" && !strings.HasSuffix(mediaType, "+json") {
+			return errors.New("the Content-Type is not JSON")
+		}
+		return nil
+	}, fromJSON)
+}
+
+// BodyForm returns a [Key] that is a field of a form: of a body whose Content-Type is
+// application/x-www-form-urlencoded, in a POST, PUT or PATCH request, as
+// [http.Request.ParseForm] reads it. Blanks around it are removed and letters are
+// lower-cased.
+//
+// All that [BodyJSON] says holds for BodyForm too, but a name that differs in case is
+// not the field. A request has no key if its body begins as a JSON object does, since
+// a handler could read it as one, or if it has the field more than once where
+// semicolons separate fields, too.
+//
+// For a handler that takes both JSON and forms, join the two; an account then has one
+// count for each:
+//
+//	keyfunc.Required(keyfunc.First(keyfunc.BodyJSON("email", 8<<10), keyfunc.BodyForm("email", 8<<10)), http.StatusBadRequest)
+func BodyForm(field string, maxBytes int64) Key {
+	return inBody("BodyForm", field, maxBytes, func(method, mediaType string) error {
+		switch {
+		case method != http.MethodPost && method != http.MethodPut && method != http.MethodPatch:
+			return fmt.Errorf("%s requests have no form", method)
+		case mediaType != "application/x-www-form-urlencoded":
+			return errors.New("the Content-Type is not that of a form")
+		}
+		return nil
+	}, fromForm)
+}
+
+// inBody returns the key for a field of the bodies that accept accepts, where find
+// finds it.
+func inBody(constructor, name string, maxBytes int64, accept func(method, mediaType string) error,
+	find func(body []byte, f field) (string, error),
+) *key {
 	var errs []error
-	if field == "" {
-		errs = append(errs, errors.New("keyfunc: Body: the name of the field is empty"))
+	if name == "" {
+		errs = append(errs, mistake(constructor, "the name of the field is empty"))
 	}
 	if maxBytes <= 0 {
-		errs = append(errs, fmt.Errorf("keyfunc: Body: at most %d bytes: must be positive", maxBytes))
+		errs = append(errs, mistake(constructor, "at most %d bytes: give a positive number, such as 8<<10", maxBytes))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return failing(err)
-	}
-	return func(r *http.Request) (string, error) {
-		find := finder(r.Header)
-		if find == nil {
-			return "", fmt.Errorf("%w: the body is neither JSON nor a form", ErrNoKey)
+	f := newField(name)
+	read := func(r *http.Request) (string, error) {
+		mediaType, err := plainType(r.Header)
+		if err != nil {
+			return "", err
+		}
+		if err := accept(r.Method, mediaType); err != nil {
+			return "", err
+		}
+		if r.URL != nil && f.inQuery(r.URL.RawQuery) {
+			return "", fmt.Errorf("field %q is in the URL too", name)
 		}
 		body, err := peek(r, maxBytes)
 		if err != nil {
-			return "", fmt.Errorf("%w: body: %w", ErrNoKey, err)
+			return "", err
 		}
-		values, err := find(body, field)
+		value, err := find(body, f)
 		if err != nil {
-			return "", fmt.Errorf("%w: body: %w", ErrNoKey, err)
+			return "", err
 		}
-		if len(values) != 1 {
-			return "", fmt.Errorf("%w: field %q is in the body %d times", ErrNoKey, field, len(values))
-		}
-		value := strings.ToLower(strings.TrimSpace(values[0]))
-		if value == "" {
-			return "", fmt.Errorf("%w: field %q of the body is empty", ErrNoKey, field)
+		if value = canonical(value); value == "" {
+			return "", fmt.Errorf("field %q is empty", name)
 		}
 		return value, nil
 	}
-}
-
-// finder returns the function that finds all values of a field in a body of the
-// type that h declares; nil if there is none.
-func finder(h http.Header) func(body []byte, field string) ([]string, error) {
-	types := h.Values("Content-Type")
-	if len(types) != 1 || h.Get("Content-Encoding") != "" {
-		return nil
-	}
-	mediaType, _, err := mime.ParseMediaType(types[0])
-	switch {
-	case err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter):
-		return nil
-	case mediaType == "application/x-www-form-urlencoded":
-		return inForm
-	case mediaType == "application/json", strings.HasSuffix(mediaType, "+json"):
-		return inJSON
-	}
-	return nil
-}
-
-func inForm(body []byte, field string) ([]string, error) {
-	form, err := url.ParseQuery(string(body))
-	return form[field], err
-}
-
-// wholeNumber is a number that has no second spelling, as 1.0 and 1e0 are of 1.
-var wholeNumber = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
-
-func inJSON(body []byte, field string) (values []string, err error) {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	if start, err := d.Token(); err != nil || start != json.Delim('{') {
-		return nil, errors.New("the JSON is no object")
-	}
-	for d.More() {
-		name, err := d.Token()
+	k := leaf(strings.ToLower(constructor)+":"+name, errors.Join(errs...), func(r *http.Request) (string, error) {
+		value, err := read(r)
 		if err != nil {
-			return nil, err
+			return "", fmt.Errorf("%w: body: %w", ErrNoKey, err)
 		}
-		var raw json.RawMessage
-		if err := d.Decode(&raw); err != nil {
-			return nil, err
-		}
-		if name, ok := name.(string); !ok || !strings.EqualFold(name, field) {
-			continue
-		}
-		var value any
-		if err := json.Unmarshal(raw, &value); err != nil {
-			return nil, err
-		}
-		text, isString := value.(string)
-		if !isString && wholeNumber.Match(raw) {
-			text, isString = string(raw), true
-		}
-		if !isString {
-			return nil, fmt.Errorf("field %q is neither a string nor a whole number", field)
-		}
-		values = append(values, text)
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is something after the JSON object")
-	}
-	return values, nil
+		return value, nil
+	}, func(value string) (string, error) { return plain(canonical(value)) })
+	k.readsBody = true
+	return k
 }
 
-// peek returns the body of r, and makes r read the same again. It returns an error
-// if the body cannot be read or has more than most bytes.
+// canonical returns the one spelling of a value. Values that are equal under
+// [strings.EqualFold] have the same, as they often are one account.
+func canonical(value string) string {
+	return strings.Map(fold, strings.TrimSpace(value))
+}
+
+// plainType returns the media type of a body that can be read as it is.
+func plainType(h http.Header) (string, error) {
+	types := h.Values("Content-Type")
+	if len(types) != 1 {
+		return "", fmt.Errorf("the request has %d Content-Types", len(types))
+	}
+	if strings.Join(h.Values("Content-Encoding"), "") != "" {
+		return "", errors.New("the request has a Content-Encoding")
+	}
+	mediaType, parameters, err := mime.ParseMediaType(types[0])
+	if err != nil {
+		return "", fmt.Errorf("the Content-Type is malformed: %w", err)
+	}
+	switch charset := parameters["charset"]; strings.ToLower(charset) {
+	case "", "utf-8", "utf8", "us-ascii":
+		return mediaType, nil
+	default:
+		return "", fmt.Errorf("the charset %.32q is not UTF-8", charset)
+	}
+}
+
+// peek returns the body of r, which the handler can still read.
 func peek(r *http.Request, most int64) ([]byte, error) {
-	tooLong := fmt.Errorf("more than %d bytes", most)
-	switch {
-	case r.Body == nil || r.Body == http.NoBody:
+	if r.ContentLength > most {
+		return nil, fmt.Errorf("more than %d bytes", most)
+	}
+	body := replay.Of(r)
+	if body == nil {
 		return nil, errors.New("there is none")
-	case r.ContentLength > most:
-		return nil, tooLong
 	}
-	read, err := io.ReadAll(io.LimitReader(r.Body, min(most, math.MaxInt64-1)+1))
-	r.Body = &replay{read: read, failed: err, rest: r.Body}
-	if err == nil && int64(len(read)) > most {
-		err = tooLong
-	}
-	return read, err
-}
-
-// A replay is a body of which a part has been read already.
-type replay struct {
-	read   []byte
-	failed error // what reading more has failed with
-	rest   io.ReadCloser
-}
-
-func (b *replay) Read(p []byte) (int, error) {
-	switch {
-	case len(b.read) > 0:
-		n := copy(p, b.read)
-		b.read = b.read[n:]
-		return n, nil
-	case b.failed != nil:
-		return 0, b.failed
-	}
-	return b.rest.Read(p)
-}
-
-// Close closes the body, after which it cannot be read, replayed or not.
-func (b *replay) Close() error {
-	b.read, b.failed = nil, nil
-	return b.rest.Close()
+	return body.Peek(most)
 }

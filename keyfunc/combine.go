@@ -4,60 +4,92 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 )
 
-// Join returns a [Func] whose key is made of the keys of all fs: one count for
-// each combination. Each part is preceded by its length, as in "5:alice,4:eu-1",
-// so that no two combinations give one key, whatever the parts contain.
+// Join returns a [Key] made of all the keys: one count for each combination of their
+// values. Each part is preceded by its length, as in "5:alice,4:eu-1", so that no
+// two combinations give one key, whatever the parts contain.
 //
-// The error is that of the first of fs that fails, as it is. If fs is empty or one
-// of them nil, every request gets an error that says so and wraps neither
-// [ErrNoKey] nor [ErrSkip].
-func Join(fs ...Func) Func {
-	if err := check("Join", fs); err != nil {
-		return failing(err)
-	}
-	fs = slices.Clone(fs)
-	return func(r *http.Request) (string, error) {
+// The error is that of the first of the keys that fails, as it is. Operators name
+// a client by one plain value for each part.
+//
+// No keys, or a nil one, are a mistake.
+func Join(keys ...Key) Key {
+	parts, k := wrap("Join", keys...)
+	k.name = "[" + names(parts) + "]"
+	k.resolve = func(r *http.Request) (string, error) {
 		joined := make([]byte, 0, 64)
-		for i, f := range fs {
-			part, err := call(f, r)
+		for _, part := range parts {
+			text, err := part.resolve(r)
 			if err != nil {
 				return "", err
 			}
-			if i > 0 {
-				joined = append(joined, ',')
-			}
-			joined = strconv.AppendInt(joined, int64(len(part)), 10)
-			joined = append(joined, ':')
-			joined = append(joined, part...)
+			joined = appendPart(joined, text)
 		}
 		return string(joined), nil
 	}
+	for _, part := range parts {
+		k.takes += part.takes
+	}
+	k.keys = func(values []string) ([]string, error) {
+		if len(values) != k.takes {
+			return nil, fmt.Errorf("keyfunc: %s: takes %d values, got %d", k.name, k.takes, len(values))
+		}
+		joined := []string{""}
+		for _, part := range parts {
+			texts, err := part.keys(values[:part.takes])
+			if err != nil {
+				return nil, err
+			}
+			values = values[part.takes:]
+			joined = combinations(joined, texts)
+		}
+		return joined, nil
+	}
+	return k
 }
 
-// First returns a [Func] whose key is that of the first of fs that has one, such
-// as the user's or else the address. The key says which it was, as in "1:alice" and
+// appendPart appends a part to what Join has joined so far.
+func appendPart(joined []byte, part string) []byte {
+	if len(joined) > 0 {
+		joined = append(joined, ',')
+	}
+	joined = strconv.AppendInt(joined, int64(len(part)), 10)
+	joined = append(joined, ':')
+	return append(joined, part...)
+}
+
+// combinations appends each of the parts to each of the joined.
+func combinations(joined, parts []string) []string {
+	all := make([]string, 0, len(joined)*len(parts))
+	for _, j := range joined {
+		for _, part := range parts {
+			all = append(all, string(appendPart([]byte(j), part)))
+		}
+	}
+	return all
+}
+
+// First returns a [Key] that is the first of the keys which a request has, such as
+// the user or else the address. The key says which it was, as in "1:alice" and
 // "2:203.0.113.9", so that a user by the name of 203.0.113.9 has another. Another
-// order of fs therefore starts all counts anew.
+// order of the keys therefore starts all counts anew.
 //
 // Only [ErrNoKey] moves on to the next; where none has a key, the last one's is the
-// error. [ErrSkip] and all other errors are returned at once. If fs is empty or one
-// of them nil, every request gets an error that says so and wraps neither of the
-// two.
-func First(fs ...Func) Func {
-	if err := check("First", fs); err != nil {
-		return failing(err)
-	}
-	fs = slices.Clone(fs)
-	return func(r *http.Request) (string, error) {
+// error. [ErrSkip] and all other errors are returned at once. The plain values of an
+// operator stand for the key of each alternative that takes them.
+//
+// No keys, or a nil one, are a mistake.
+func First(keys ...Key) Key {
+	parts, k := wrap("First", keys...)
+	k.name = "first(" + names(parts) + ")"
+	k.resolve = func(r *http.Request) (string, error) {
 		var last error
-		for i, f := range fs {
-			key, err := call(f, r)
+		for i, part := range parts {
+			text, err := part.resolve(r)
 			if err == nil {
-				return strconv.Itoa(i+1) + ":" + key, nil
+				return strconv.Itoa(i+1) + ":" + text, nil
 			}
 			if !errors.Is(err, ErrNoKey) {
 				return "", err
@@ -66,48 +98,61 @@ func First(fs ...Func) Func {
 		}
 		return "", last
 	}
+	for _, part := range parts {
+		k.takes = max(k.takes, part.takes)
+	}
+	k.keys = func(values []string) (all []string, _ error) {
+		var errs []error
+		for i, part := range parts {
+			texts, err := part.keys(values)
+			errs = append(errs, err)
+			for _, text := range texts {
+				all = append(all, strconv.Itoa(i+1)+":"+text)
+			}
+		}
+		if len(all) == 0 {
+			return nil, errors.Join(errs...)
+		}
+		return all, nil
+	}
+	return k
 }
 
-// Optional returns a [Func] with the key of f, and [ErrSkip] where f has none: the
-// rule then does not apply. Other errors stay as they are.
+// Optional returns a [Key] that exempts from the rule the requests for which k has
+// no key: it turns [ErrNoKey] into [ErrSkip]. Other errors stay as they are.
 //
-// It makes the limit one that a client can leave, by not logging in or by leaving
-// out a header, and so needs another rule beside it that counts all requests. If f
-// is nil, every request gets an error that says so and wraps neither [ErrNoKey] nor
-// ErrSkip.
-func Optional(f Func) Func {
-	if err := check("Optional", []Func{f}); err != nil {
-		return failing(err)
-	}
-	return func(r *http.Request) (string, error) {
-		key, err := call(f, r)
+// A client can leave such a limit, by not logging in or by leaving out a header. So
+// another rule has to count all requests. A nil k is a mistake.
+func Optional(k Key) Key {
+	part, optional := wrapOne("Optional", k, "")
+	optional.resolve = func(r *http.Request) (string, error) {
+		text, err := part.resolve(r)
 		if errors.Is(err, ErrNoKey) {
 			return "", ErrSkip
 		}
-		return key, err
+		return text, err
 	}
+	return optional
 }
 
-// call returns what f does, and ErrNoKey for an empty key, as Func says.
-func call(f Func, r *http.Request) (string, error) {
-	key, err := f(r)
-	if err == nil && key == "" {
-		err = ErrNoKey
-	}
-	return key, err
-}
-
-// check reports every mistake in the arguments of a combinator. It runs when the
-// Func is made, for a nil that only some requests reach could stay hidden for long.
-func check(combinator string, fs []Func) error {
-	if len(fs) == 0 {
-		return fmt.Errorf("keyfunc: %s of no Funcs", combinator)
-	}
-	var errs []error
-	for i, f := range fs {
-		if f == nil {
-			errs = append(errs, fmt.Errorf("keyfunc: %s: Func %d of %d is nil", combinator, i+1, len(fs)))
+// Required returns a [Key] that refuses the requests for which k has no key: it
+// turns [ErrNoKey] into a [*StatusError] with this status, such as
+// [http.StatusUnauthorized] for users and [http.StatusBadRequest] for fields of the
+// body. Without it such requests share one count, which one client can use up for
+// all others. Other errors stay as they are.
+//
+// A nil k, and a status that is not 400 to 499, are mistakes.
+func Required(k Key, status int) Key {
+	part, required := wrapOne("Required", k, ", "+strconv.Itoa(status))
+	required.resolve = func(r *http.Request) (string, error) {
+		text, err := part.resolve(r)
+		if errors.Is(err, ErrNoKey) {
+			return "", &StatusError{status, err.Error()}
 		}
+		return text, err
 	}
-	return errors.Join(errs...)
+	if status < 400 || status > 499 {
+		required.mistake = errors.Join(required.mistake, mistake("Required", "status %d: give one from 400 to 499, such as 401", status))
+	}
+	return required
 }

@@ -2,33 +2,52 @@ package keyfunc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 )
 
-// ContextAddr returns a [Func] whose key is the client's address that other
-// middleware has put into the context of the request, made the same key as [IP]
-// makes of a connection's. With chi, behind one of its ClientIPFrom middlewares:
+// Context returns a [Key] that is the user ID which authentication middleware has
+// put into the context of the request; user reads it from there. That middleware
+// must run before the rate limit does.
+//
+// The error is [ErrNoKey] if user returns false or an empty ID. A nil user is a
+// mistake.
+func Context(user func(context.Context) (string, bool)) Key {
+	missing := fmt.Errorf("%w: no user in the context of the request", ErrNoKey)
+	return leaf("context", ifNil("Context", user == nil), func(r *http.Request) (string, error) {
+		id, ok := user(r.Context())
+		if !ok || id == "" {
+			return "", missing
+		}
+		return id, nil
+	}, plain)
+}
+
+// ContextAddr returns a [Key] that is the client's address which other middleware
+// has put into the context of the request, in the forms that [IP] has. With chi,
+// behind one of its ClientIPFrom middlewares:
 //
 //	keyfunc.ContextAddr(middleware.GetClientIPAddr)
 //
-// Whom that middleware trusts is its own affair. It has to run before the rate
-// limit does.
+// That middleware decides whom to trust, and must run before the rate limit does.
 //
-// The error is [ErrNoKey] if addr returns the zero Addr. It is another if addr is
-// nil: a mistake, reported on every request.
-func ContextAddr(addr func(context.Context) netip.Addr) Func {
-	if addr == nil {
-		return failing(errors.New("keyfunc: ContextAddr of a nil function"))
-	}
+// The error is [ErrNoKey] if addr returns the zero Addr. A nil addr is a mistake.
+func ContextAddr(addr func(context.Context) netip.Addr) Key {
 	missing := fmt.Errorf("%w: no client address in the context of the request", ErrNoKey)
-	return func(r *http.Request) (string, error) {
+	return leaf("contextaddr", ifNil("ContextAddr", addr == nil), func(r *http.Request) (string, error) {
 		client := addr(r.Context())
 		if !client.IsValid() {
 			return "", missing
 		}
-		return ipKey(client.Unmap().WithZone(""), 64), nil
+		return ipKey(client.Unmap().WithZone(""), ipv6Bits), nil
+	}, addressKey(ipv6Bits))
+}
+
+// ifNil is the mistake of a constructor that was given nil.
+func ifNil(constructor string, isNil bool) error {
+	if isNil {
+		return mistake(constructor, "the argument is nil")
 	}
+	return nil
 }

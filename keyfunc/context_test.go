@@ -22,7 +22,7 @@ func TestContextAddrIsTheKeyOfTheAddress(t *testing.T) {
 		"64:ff9b::203.0.113.7": "203.0.113.7",
 	} {
 		f := keyfunc.ContextAddr(func(context.Context) netip.Addr { return netip.MustParseAddr(text) })
-		if got, err := f(httptest.NewRequest(http.MethodGet, "/", nil)); err != nil || got != want {
+		if got, err := f.Resolve(httptest.NewRequest(http.MethodGet, "/", nil)); err != nil || got != want {
 			t.Errorf("%s: %q, %v; want %q", text, got, err, want)
 		}
 	}
@@ -31,23 +31,16 @@ func TestContextAddrIsTheKeyOfTheAddress(t *testing.T) {
 func TestContextAddrWithChi(t *testing.T) {
 	f := keyfunc.ContextAddr(chimiddleware.GetClientIPAddr)
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	if _, err := f(r); !errors.Is(err, keyfunc.ErrNoKey) {
+	if _, err := f.Resolve(r); !errors.Is(err, keyfunc.ErrNoKey) {
 		t.Errorf("without chi's middleware: %v", err)
 	}
 	r.RemoteAddr = "10.0.0.2:1234"
 	r.Header.Set("X-Forwarded-For", "198.51.100.1, 203.0.113.7")
 	var got string
 	chimiddleware.ClientIPFromXFF("10.0.0.0/8")(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		got, _ = f(r)
+		got, _ = f.Resolve(r)
 	})).ServeHTTP(httptest.NewRecorder(), r)
 	if got != "203.0.113.7" {
 		t.Errorf("got %q", got)
-	}
-}
-
-func TestContextAddrOfNothingIsAMistake(t *testing.T) {
-	_, err := keyfunc.ContextAddr(nil)(httptest.NewRequest(http.MethodGet, "/", nil))
-	if err == nil || errors.Is(err, keyfunc.ErrNoKey) {
-		t.Errorf("got %v", err)
 	}
 }

@@ -1,16 +1,17 @@
-// Package keyfunc says who a rate limit counts. A [Func] reads the key of a
-// request, and the requests of one rule that have equal keys share one count.
+// Package keyfunc says whom a rate limit counts. A [Key] resolves a request to a text,
+// and the requests of one rule that resolve to equal texts share one count.
 //
-//	who is limited                            | Func
+//	who is limited                            | Key
 //	------------------------------------------|------------------------------------
 //	a client that connects directly           | IP
-//	a client behind proxies of yours          | Proxies{Trusted: …}.IP
+//	a client behind proxies of yours          | Proxies{Trusted: …}.IP()
 //	the same, IPv6 by /48 as a second level   | Proxies{Trusted: …}.IPv6(48)
 //	a client whose address chi has found out  | ContextAddr(middleware.GetClientIPAddr)
 //	a user, authenticated in this process     | Context(userID)
 //	a user, authenticated by a proxy of yours | Proxies{Trusted: …}.UserID("X-User-ID")
 //	the holder of an API key or bearer token  | APIKey("Authorization")
-//	the account of a login, from anywhere     | Required(Body("email", 8<<10), 400)
+//	the account of a login, from anywhere     | Required(BodyJSON("email", 8<<10), 400)
+//	the same, where the login is a form       | Required(BodyForm("email", 8<<10), 400)
 //	a value the client says about itself      | Header("X-Device"), beside another rule
 //	all together                              | Everyone
 //	a user, and an anonymous client by IP     | First(Context(userID), IP)
@@ -18,30 +19,37 @@
 //	each address at each route                | Join(IP, Mux(mux))
 //	users only, where another rule limits all | Optional(Context(userID))
 //	users only, where others are refused      | Required(Context(userID), 401)
-//	somebody whose name must not be stored    | Hashed(Context(userID), key)
+//	somebody whose name must not be stored    | Hashed(Context(userID), secret)
+//	anything else                             | Func(func(r *http.Request) (string, error) { … })
+//
+// # Mistakes
+//
+// Constructors return a Key for all arguments. A Key with a mistake in it, such as a
+// nil function, resolves no request, and reports everything that is wrong when
+// package middleware calls its Validate method.
 //
 // # Security
 //
-// What the client writes, the client chooses. A key taken from it alone limits
-// nobody, as each request can bring a new one; worse, a client can bring the
-// key of somebody else and use up their limit. That holds for [Header] and [Body],
-// for [APIKey] where nothing has verified the key yet, and for every header that
-// names an address or a user, such as X-Forwarded-For. Hence [IP] reads no
-// header, and [Proxies] believes one only from the peers it was told to trust.
+// What the client writes, the client chooses. A key that comes from the client alone
+// limits nobody, since each request can bring a new one. Worse, a client can bring
+// the key of somebody else and use up their limit. That holds for [Header],
+// [BodyJSON] and [BodyForm], for [APIKey] where nothing has verified the key yet, and
+// for every header that names an address or a user, such as X-Forwarded-For. So [IP]
+// reads no header, and [Proxies] reads one only if a trusted peer sent it.
 //
 // Trust an address only if nothing but your proxies can connect from it, and if
 // they append the address they see to X-Forwarded-For and replace every other
-// header they vouch for.
+// header that you read.
 //
-// A request without a key is not a request without a limit: the requests for
-// which a Func returns [ErrNoKey] share one count. Only [ErrSkip] exempts a
-// request from a rule, and of the Funcs here only [Optional] introduces it;
-// [Required] refuses the request instead.
+// A request without a key is not a request without a limit: the requests for which a
+// Key returns [ErrNoKey] share one count. Only [ErrSkip] exempts a request from a
+// rule, and of the constructors here only [Optional] introduces it; [Required]
+// refuses the request instead.
 //
 // IPv6 clients are counted by /64, since a subscriber is given at least that much:
-// by single address, one client would have 2^64 keys. Who has more than a /64 is
-// stopped by a second rule, by [Proxies.IPv6].
+// by single address, one client would have 2^64 keys. A second rule, by
+// [Proxies.IPv6], stops those who have more than a /64.
 //
 // [APIKey] and [Hashed] hash what they read. All other keys are as long and as
-// personal as what they were read from; whoever stores them bounds them.
+// personal as what they were read from; the limiters of this module bound them.
 package keyfunc

@@ -17,7 +17,7 @@ func ExampleIP() {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	for _, remote := range []string{"203.0.113.9:4711", "[::ffff:203.0.113.9]:4711", "[2001:db8::1]:4711"} {
 		r.RemoteAddr = remote
-		fmt.Println(keyfunc.IP(r))
+		fmt.Println(keyfunc.IP.Resolve(r))
 	}
 	// Output:
 	// 203.0.113.9 <nil>
@@ -31,10 +31,10 @@ func ExampleProxies() {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "10.0.0.1:4711"
 	r.Header.Set("X-Forwarded-For", "1.1.1.1, 203.0.113.9") // the client sent 1.1.1.1
-	fmt.Println(proxies.IP(r))
+	fmt.Println(proxies.IP().Resolve(r))
 
 	r.RemoteAddr = "198.51.100.1:4711" // not one of ours
-	fmt.Println(proxies.IP(r))
+	fmt.Println(proxies.IP().Resolve(r))
 	// Output:
 	// 203.0.113.9 <nil>
 	// 198.51.100.1 <nil>
@@ -45,10 +45,10 @@ func ExampleProxies_hops() {
 
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("X-Forwarded-For", "1.1.1.1, 203.0.113.9, 198.51.100.7") // the client sent 1.1.1.1
-	fmt.Println(proxies.IP(r))
+	fmt.Println(proxies.IP().Resolve(r))
 
 	r.Header.Set("X-Forwarded-For", "203.0.113.9") // past the load balancer
-	fmt.Println(proxies.IP(r))
+	fmt.Println(proxies.IP().Resolve(r))
 	// Output:
 	// 203.0.113.9 <nil>
 	//  keyfunc: no key: X-Forwarded-For has 1 of the 2 hops
@@ -60,7 +60,7 @@ func ExampleProxies_header() {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "10.0.0.1:4711"
 	r.Header.Set("Forwarded", `for="1.1.1.1, for="[2001:db8:7::9]:4711";proto=https`) // the client left a quote open
-	fmt.Println(proxies.IP(r))
+	fmt.Println(proxies.IP().Resolve(r))
 	// Output: 2001:db8:7::/64 <nil>
 }
 
@@ -68,14 +68,14 @@ func ExampleProxies_header() {
 // wants a higher limit.
 func ExampleProxies_IPv6() {
 	var proxies keyfunc.Proxies
-	perClient := proxies.IPv6(128) // or proxies.IP, by /64
+	perClient := proxies.IPv6(128) // or proxies.IP(), by /64
 	perCustomer := proxies.IPv6(48)
 
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	for _, remote := range []string{"[2001:db8:7:1::1]:4711", "[2001:db8:7:2::1]:4711", "203.0.113.9:4711"} {
 		r.RemoteAddr = remote
-		client, _ := perClient(r)
-		customer, _ := perCustomer(r)
+		client, _ := perClient.Resolve(r)
+		customer, _ := perCustomer.Resolve(r)
 		fmt.Println(client, customer)
 	}
 	// Output:
@@ -89,11 +89,11 @@ func ExampleProxies_UnmarshalText() {
 	flags := flag.NewFlagSet("server", flag.ExitOnError)
 	flags.TextVar(&proxies, "trusted-proxies", keyfunc.Proxies{}, "networks, addresses, or unix, separated by commas")
 	_ = flags.Parse([]string{"-trusted-proxies", "10.0.0.0/8, 192.0.2.7, unix"})
-	fmt.Println(proxies)
+	fmt.Println(proxies.Trusted, proxies.Unix)
 
 	fmt.Println(proxies.UnmarshalText([]byte("10.0.0.1/8")))
 	// Output:
-	// 10.0.0.0/8,192.0.2.7,unix
+	// [10.0.0.0/8 192.0.2.7/32] true
 	// keyfunc: trusted proxy "10.0.0.1/8": bits are set beyond the length: write 10.0.0.0/8 for the network, or 10.0.0.1 for the one address
 }
 
@@ -108,11 +108,27 @@ func ExampleProxies_Addr() {
 	// Output: true
 }
 
+func ExampleProxies_In() {
+	proxies := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	monitoring := proxies.In(netip.MustParsePrefix("192.0.2.0/24"))
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = "10.0.0.1:4711"
+	r.Header.Set("X-Forwarded-For", "192.0.2.7, 203.0.113.9") // the client sent 192.0.2.7
+	fmt.Println(monitoring(r))
+
+	r.Header.Set("X-Forwarded-For", "192.0.2.7")
+	fmt.Println(monitoring(r))
+	// Output:
+	// false
+	// true
+}
+
 func ExampleAPIKey() {
 	key := keyfunc.APIKey("Authorization")
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Authorization", "Bearer 6yX9_example")
-	fmt.Println(key(r))
+	fmt.Println(key.Resolve(r))
 	// Output: apikey:zaiceU1OK-IuMv_PsCg0Lw <nil>
 }
 
@@ -124,9 +140,9 @@ func ExampleContext() {
 	})
 
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	_, err := key(r)
+	_, err := key.Resolve(r)
 	fmt.Println(errors.Is(err, keyfunc.ErrNoKey))
-	fmt.Println(key(r.WithContext(context.WithValue(r.Context(), userID{}, "alice"))))
+	fmt.Println(key.Resolve(r.WithContext(context.WithValue(r.Context(), userID{}, "alice"))))
 	// Output:
 	// true
 	// alice <nil>
@@ -136,7 +152,7 @@ func ExampleFirst() {
 	key := keyfunc.First(keyfunc.APIKey("X-API-Key"), keyfunc.IP)
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "203.0.113.9:4711"
-	fmt.Println(key(r))
+	fmt.Println(key.Resolve(r))
 	// Output: 2:203.0.113.9 <nil>
 }
 
@@ -145,42 +161,42 @@ func ExampleJoin() {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "203.0.113.9:4711"
 	r.Header.Set("X-Tenant", "acme")
-	fmt.Println(key(r))
+	fmt.Println(key.Resolve(r))
 	// Output: 4:acme,11:203.0.113.9 <nil>
 }
 
 func ExampleOptional() {
 	key := keyfunc.Optional(keyfunc.APIKey("X-API-Key"))
-	_, err := key(httptest.NewRequest(http.MethodGet, "/", nil))
+	_, err := key.Resolve(httptest.NewRequest(http.MethodGet, "/", nil))
 	fmt.Println(errors.Is(err, keyfunc.ErrSkip))
 	// Output: true
 }
 
 func ExampleRequired() {
 	key := keyfunc.Required(keyfunc.APIKey("Authorization"), http.StatusUnauthorized)
-	_, err := key(httptest.NewRequest(http.MethodGet, "/", nil))
+	_, err := key.Resolve(httptest.NewRequest(http.MethodGet, "/", nil))
 	if refused, ok := errors.AsType[*keyfunc.StatusError](err); ok {
-		fmt.Println(refused.Status(), http.StatusText(refused.Status()))
+		fmt.Println(refused.Status, http.StatusText(refused.Status))
 	}
 	// Output: 401 Unauthorized
 }
 
 func ExampleHashed() {
 	secret := []byte("16 random bytes, or more, from a secret store")
-	key := keyfunc.Hashed(keyfunc.Body("email", 8<<10), secret)
+	key := keyfunc.Hashed(keyfunc.BodyJSON("email", 8<<10), secret)
 
 	r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader(`{"email": "Alice@example.com"}`))
 	r.Header.Set("Content-Type", "application/json")
-	fmt.Println(key(r))
+	fmt.Println(key.Resolve(r))
 	// Output: AbWoJyclx4G_FZHX8-aDfA <nil>
 }
 
-func ExampleBody() {
-	key := keyfunc.Body("email", 8<<10)
+func ExampleBodyForm() {
+	key := keyfunc.BodyForm("email", 8<<10)
 
 	r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader("email=+Alice%40example.com&password=secret"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	fmt.Println(key(r))
+	fmt.Println(key.Resolve(r))
 	fmt.Println(r.FormValue("password")) // the handler reads the body all the same
 	// Output:
 	// alice@example.com <nil>
@@ -192,8 +208,8 @@ func ExampleMux() {
 	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) {})
 	key := keyfunc.Mux(mux)
 
-	fmt.Println(key(httptest.NewRequest(http.MethodGet, "/users/4711", nil)))
-	fmt.Println(key(httptest.NewRequest(http.MethodGet, "/users//4711", nil))) // no other spelling has another
+	fmt.Println(key.Resolve(httptest.NewRequest(http.MethodGet, "/users/4711", nil)))
+	fmt.Println(key.Resolve(httptest.NewRequest(http.MethodGet, "/users//4711", nil))) // no other spelling has another
 	// Output:
 	// GET /users/{id} <nil>
 	// GET /users/{id} <nil>

@@ -54,7 +54,7 @@ func TestForwarded(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := forwarded(tc.remote, tc.lines...)
 			r.Header.Set("X-Forwarded-For", "1.1.1.1")
-			wantKey(t, rfc7239.IP, r, tc.want)
+			wantKey(t, rfc7239.IP(), r, tc.want)
 		})
 	}
 }
@@ -103,8 +103,8 @@ func TestForwardedFailsClosed(t *testing.T) {
 		"more hops than are read":    "for=198.51.100.1" + strings.Repeat(",for=10.0.0.2", 32),
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantErr(t, rfc7239.IP, forwarded("10.0.0.1:1", line), keyfunc.ErrNoKey)
-			wantErr(t, rfc7239.IP, forwarded("10.0.0.1:1", "for=1.1.1.1, "+line+", for=10.0.0.2"), keyfunc.ErrNoKey)
+			wantErr(t, rfc7239.IP(), forwarded("10.0.0.1:1", line), keyfunc.ErrNoKey)
+			wantErr(t, rfc7239.IP(), forwarded("10.0.0.1:1", "for=1.1.1.1, "+line+", for=10.0.0.2"), keyfunc.ErrNoKey)
 		})
 	}
 }
@@ -114,8 +114,8 @@ func TestForwardedReadsAsMuchAsDocumented(t *testing.T) {
 		s := "for=198.51.100.1;host="
 		return s + strings.Repeat("a", n-len(s))
 	}
-	wantKey(t, rfc7239.IP, forwarded("10.0.0.1:1", pad(512)), "198.51.100.1")
-	wantKey(t, rfc7239.IP, forwarded("10.0.0.1:1", "for=1.1.1.1,"+pad(512)), "198.51.100.1")
-	wantErr(t, rfc7239.IP, forwarded("10.0.0.1:1", "for=1.1.1.1,"+pad(513)), keyfunc.ErrNoKey)
-	wantKey(t, rfc7239.IP, forwarded("10.0.0.1:1", "for=198.51.100.1"+strings.Repeat(",for=10.0.0.2", 31)), "198.51.100.1")
+	wantKey(t, rfc7239.IP(), forwarded("10.0.0.1:1", pad(512)), "198.51.100.1")
+	wantKey(t, rfc7239.IP(), forwarded("10.0.0.1:1", "for=1.1.1.1,"+pad(512)), "198.51.100.1")
+	wantErr(t, rfc7239.IP(), forwarded("10.0.0.1:1", "for=1.1.1.1,"+pad(513)), keyfunc.ErrNoKey)
+	wantKey(t, rfc7239.IP(), forwarded("10.0.0.1:1", "for=198.51.100.1"+strings.Repeat(",for=10.0.0.2", 31)), "198.51.100.1")
 }

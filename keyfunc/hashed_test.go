@@ -33,10 +33,3 @@ func TestHashed(t *testing.T) {
 	wantErr(t, keyfunc.Hashed(skip, secret), req, keyfunc.ErrSkip)
 	wantErr(t, keyfunc.Hashed(broken, secret), req, errBroken)
 }
-
-func TestHashKeyOfAnUnsetVariableIsAFault(t *testing.T) {
-	const short = "keyfunc: Hashed: the hash key has %d bytes: give at least 16 random ones, or nil for none"
-	wantFault(t, keyfunc.Hashed(key("alice"), []byte("")), strings.Replace(short, "%d", "0", 1))
-	wantFault(t, keyfunc.Hashed(key("alice"), make([]byte, 15)), strings.Replace(short, "%d", "15", 1))
-	wantFault(t, keyfunc.Hashed(nil, make([]byte, 1)), "keyfunc: Hashed: Func 1 of 1 is nil\n"+strings.Replace(short, "%d", "1", 1))
-}

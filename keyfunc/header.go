@@ -2,23 +2,31 @@ package keyfunc
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 )
 
-// Header returns a [Func] whose key is the value of a header, as the client sent
-// it, without the blanks around it.
+// Header returns a [Key] that is the value of a header, as the client sent it,
+// without the blanks around it.
 //
 // Such a rule alone limits nobody: a client that sends another value with each
 // request has a new limit each time. Put a rule by address beside it. For a header
 // that a proxy sets there is [Proxies.UserID], for secrets [APIKey].
 //
-// The error wraps [ErrNoKey] if the header is missing or empty, and if it is there
-// more than once: whichever line was taken, what reads the header elsewhere might
-// take another.
-func Header(name string) Func {
+// The error wraps [ErrNoKey] if the header is missing or empty, and if the request
+// has it more than once: another program that reads the header might take another
+// of the lines. A name that no header can have is a mistake.
+func Header(name string) Key {
 	name = http.CanonicalHeaderKey(name)
+	return leaf("header:"+name, checkHeader("Header", name), headerValue(name), func(value string) (string, error) {
+		return plain(trim(value))
+	})
+}
+
+// headerValue returns a function that returns the only value of a header.
+func headerValue(name string) func(*http.Request) (string, error) {
 	// Made once: requests without the header may well be most of them.
 	missing := fmt.Errorf("%w: no header %q, or an empty one", ErrNoKey, name)
 	several := fmt.Errorf("%w: header %q more than once", ErrNoKey, name)
@@ -30,8 +38,7 @@ func Header(name string) Func {
 		if len(lines) == 0 {
 			return "", missing
 		}
-		// HTTP/1 trims, HTTP/2 leaves it to us: blanks must not make another key.
-		value := strings.Trim(lines[0], " \t")
+		value := trim(lines[0])
 		if value == "" {
 			return "", missing
 		}
@@ -39,36 +46,59 @@ func Header(name string) Func {
 	}
 }
 
-// APIKey returns a [Func] whose key stands for the secret in a header: of
-// "Authorization" the credentials without the scheme "Bearer", in any case; of any
-// other header the whole value. The secret itself never leaves the process: the
-// key is "apikey:" and 128 bits of its SHA-256 in URL-safe base64, 29 bytes in all.
-// That hides a random secret; one that can be guessed, such as a password, can be
-// found again by hashing guesses.
+// trim removes the blanks around the value of a header. HTTP/1 servers do so too,
+// HTTP/2 servers do not: blanks must not make another key.
+func trim(value string) string { return strings.Trim(value, " \t") }
+
+func checkHeader(constructor, name string) error {
+	switch {
+	case name == "":
+		return mistake(constructor, "the name of the header is empty")
+	case !isToken(name):
+		return mistake(constructor, "%.64q is no name of a header", name)
+	}
+	return nil
+}
+
+// APIKey returns a [Key] that stands for the secret in a header: of "Authorization"
+// the credentials without the scheme "Bearer", in any case; of any other header the
+// whole value. The secret itself never leaves the process: the key is "apikey:" and
+// 128 bits of its SHA-256 in URL-safe base64, 29 bytes in all. That hides a random
+// secret. One that can be guessed, such as a password, can be found by hashing
+// guesses.
 //
-// Nothing here verifies the secret. Unless authentication runs first and turns
-// unknown ones away, a client gets a new limit with each it makes up, so put a rule
-// by address beside it.
+// APIKey does not verify the secret. Unless authentication runs first and turns
+// unknown secrets away, a client gets a new limit with each secret it makes up, so
+// put a rule by address beside it.
 //
 // The error wraps [ErrNoKey] if the header is missing, empty, a scheme without
-// credentials, or there more than once.
-func APIKey(header string) Func {
-	value := Header(header)
+// credentials, or there more than once. A name that no header can have is a mistake.
+func APIKey(header string) Key {
+	header = http.CanonicalHeaderKey(header)
 	missing := fmt.Errorf("%w: no credentials in header %q", ErrNoKey, header)
-	bearer := http.CanonicalHeaderKey(header) == "Authorization"
-	return func(r *http.Request) (string, error) {
+	value := headerValue(header)
+	keyOf := func(value string) (string, error) {
+		if header == "Authorization" {
+			value = cutBearer(value)
+		}
+		if value == "" {
+			return "", missing
+		}
+		return "apikey:" + digest(sha256.Sum256([]byte(value))), nil
+	}
+	return leaf("apikey:"+header, checkHeader("APIKey", header), func(r *http.Request) (string, error) {
 		secret, err := value(r)
 		if err != nil {
 			return "", err
 		}
-		if bearer {
-			secret = cutBearer(secret)
+		return keyOf(secret)
+	}, func(value string) (string, error) {
+		text, err := keyOf(trim(value))
+		if err != nil {
+			return "", errors.New("the value is empty")
 		}
-		if secret == "" {
-			return "", missing
-		}
-		return "apikey:" + digest(sha256.Sum256([]byte(secret))), nil
-	}
+		return text, nil
+	})
 }
 
 // cutBearer returns the credentials without the scheme, if that is Bearer.

@@ -12,11 +12,8 @@ import (
 const maxHops = 32
 
 // client returns the address of who sent the request; the zero Addr stands for a
-// unix socket.
+// unix socket. The fields of p must be valid.
 func (p Proxies) client(r *http.Request) (netip.Addr, error) {
-	if err := p.contradiction(); err != nil {
-		return netip.Addr{}, err
-	}
 	addr, _, err := peer(r)
 	if err != nil {
 		return netip.Addr{}, err
@@ -25,9 +22,6 @@ func (p Proxies) client(r *http.Request) (netip.Addr, error) {
 	lines := r.Header.Values(header)
 	if len(lines) == 1 && lines[0] == "" {
 		lines = nil
-	}
-	if len(lines) > 0 {
-		p.hintAtEverybody(r, header)
 	}
 	switch header {
 	case forwardedFor:

@@ -24,11 +24,10 @@ const (
 // (RFC 6052, section 2.1).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// IP is a [Func] whose key is the address the connection comes from, as
-// r.RemoteAddr has it, with or without a port. It reads no header, so that no
-// client can choose its key, unless middleware before it copies a header into
-// RemoteAddr. Behind a reverse proxy all clients have the proxy's key: there,
-// [Proxies.IP] is the Func to use.
+// IP is the address that the connection comes from, as r.RemoteAddr has it, with or
+// without a port. It reads no header, so that no client can choose its key, unless
+// middleware before it copies a header into RemoteAddr. Behind a reverse proxy all
+// clients have the proxy's key: use [Proxies.IP] there.
 //
 //	203.0.113.9:4711           203.0.113.9      IPv4: the whole address
 //	[2001:db8::1]:4711         2001:db8::/64    IPv6: the /64 network, without zone
@@ -36,21 +35,47 @@ var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 //	[64:ff9b::cb00:7109]:4711  203.0.113.9      IPv4 behind NAT64: as IPv4
 //	@                          unix             all clients of a unix socket share one key
 //
-// Only the well-known prefix 64:ff9b::/96 is taken for NAT64. A translator with
-// a prefix of its own makes all its IPv4 clients share a /64. RemoteAddr belongs
-// to a unix socket if it is empty or starts with "@" or "/".
+// Only the well-known prefix 64:ff9b::/96 is recognised as NAT64. All IPv4 clients
+// of a translator with a prefix of its own share a /64. RemoteAddr belongs to a unix
+// socket if it is empty or starts with "@" or "/".
 //
-// The error wraps [ErrNoKey] and says so if RemoteAddr is anything else. The key
-// of an IPv4 client costs no allocation, that of an IPv6 client one.
-func IP(r *http.Request) (string, error) {
-	addr, host, err := peer(r)
-	if err != nil {
-		return "", err
+// The error wraps [ErrNoKey] and says so if RemoteAddr is anything else. The key of
+// an IPv4 client costs no allocation, that of an IPv6 client one.
+var IP Key = byConnection()
+
+func byConnection() *key {
+	return leaf("ip", nil, func(r *http.Request) (string, error) {
+		addr, host, err := peer(r)
+		if err != nil {
+			return "", err
+		}
+		if addr.Is4() && !strings.Contains(host, ":") {
+			return host, nil // not mapped, so that the text is canonical as it stands
+		}
+		return ipKey(addr, ipv6Bits), nil
+	}, addressKey(ipv6Bits))
+}
+
+// addressKey returns a function that returns the key of the client at an address,
+// or in a network of the size that a key stands for.
+func addressKey(bits int) func(value string) (string, error) {
+	return func(value string) (string, error) {
+		value = strings.TrimSpace(value)
+		if value == unixKey {
+			return unixKey, nil
+		}
+		if addr, _, ok := parseAddr(value); ok {
+			return ipKey(addr, bits), nil
+		}
+		if network, err := netip.ParsePrefix(value); err == nil {
+			key := ipKey(network.Addr().Unmap(), bits)
+			if network.IsSingleIP() || key == network.String() {
+				return key, nil
+			}
+			return "", fmt.Errorf("%q is not one client: give an address, or an IPv6 network of the size that is counted, /%d", value, bits)
+		}
+		return "", fmt.Errorf("%.64q is no address: give one such as 203.0.113.9 or 2001:db8::1", value)
 	}
-	if addr.Is4() && !strings.Contains(host, ":") {
-		return host, nil // not mapped, so that the text is canonical as it stands
-	}
-	return ipKey(addr, ipv6Bits), nil
 }
 
 // peer returns the address of the other end of the connection and the part of

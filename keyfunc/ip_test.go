@@ -41,7 +41,7 @@ func TestIP(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := from(tc.remote, "198.51.100.1")
 			wantKey(t, keyfunc.IP, r, tc.want)
-			wantKey(t, keyfunc.Proxies{}.IP, r, tc.want)
+			wantKey(t, keyfunc.Proxies{}.IP(), r, tc.want)
 		})
 	}
 }
@@ -54,10 +54,10 @@ func TestUnparsableRemoteAddrIsNoKey(t *testing.T) {
 		"203.0.113.9%eth0", "fe80::1%", "2001:db8::1/64", "\x00", "\xff", strings.Repeat("1", 1<<20),
 	} {
 		r := from(remote)
-		for _, f := range []keyfunc.Func{keyfunc.IP, keyfunc.Proxies{}.IP, keyfunc.Proxies{Unix: true}.UserID("X-User-ID")} {
+		for _, f := range []keyfunc.Key{keyfunc.IP, keyfunc.Proxies{}.IP(), keyfunc.Proxies{Unix: true}.UserID("X-User-ID")} {
 			wantErr(t, f, r, keyfunc.ErrNoKey)
 		}
-		if _, err := keyfunc.IP(r); !strings.Contains(err.Error(), "RemoteAddr") || len(err.Error()) > 400 {
+		if _, err := keyfunc.IP.Resolve(r); !strings.Contains(err.Error(), "RemoteAddr") || len(err.Error()) > 400 {
 			t.Errorf("the error should say in brief what is wrong: %v", err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestUnparsableRemoteAddrIsNoKey(t *testing.T) {
 func TestUnixSocketOfARealServer(t *testing.T) {
 	keys := make(chan string, 1)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		key, err := keyfunc.IP(r)
+		key, err := keyfunc.IP.Resolve(r)
 		if err != nil {
 			key = err.Error()
 		}
@@ -109,7 +109,7 @@ func TestIPAllocations(t *testing.T) {
 		"[::ffff:203.0.113.9]:4711": 1,
 	} {
 		r := from(remote)
-		if got := testing.AllocsPerRun(100, func() { _, _ = keyfunc.IP(r) }); got != want {
+		if got := testing.AllocsPerRun(100, func() { _, _ = keyfunc.IP.Resolve(r) }); got != want {
 			t.Errorf("%s: %v allocations, want %v", remote, got, want)
 		}
 	}
@@ -125,7 +125,7 @@ func BenchmarkIP(b *testing.B) {
 			r := from(remote)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := keyfunc.IP(r); err != nil {
+				if _, err := keyfunc.IP.Resolve(r); err != nil {
 					b.Fatal(err)
 				}
 			}

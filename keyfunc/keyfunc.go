@@ -1,64 +1,81 @@
 package keyfunc
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 )
 
-// A Func returns the key that a request is counted under. Requests of one rule
-// with equal keys share one count.
+// A Key says whom a request is counted as. The requests of one rule that resolve
+// to equal keys share one count.
 //
-// It returns [ErrNoKey] for a request that has no key, and [ErrSkip] for one the
-// rule does not apply to; both may be wrapped, so test with [errors.Is]. An empty
-// key without an error means ErrNoKey. A [StatusError] says that the request must
-// be refused. Any other error says that the Func itself failed, and is no reason to
-// let the request pass uncounted.
+// A Key may have more methods, as all of this package but [Func] do. Package
+// middleware uses those that it finds:
 //
-// A Func is called by many requests at once and must be safe for that. It must
-// not change the request, nor read its body unless it puts back what it has read,
-// as [Body] does.
-type Func func(*http.Request) (string, error)
+//	Validate() error                           everything that is wrong with the key, for middleware.New
+//	String() string                            its name in listings and rule files, such as "ip"
+//	ReadsBody() bool                           true for keys that are to be resolved last
+//	Keys(values ...string) ([]string, error)   the keys that an operator's plain values stand for:
+//	                                           "2001:db8::1" is counted as "2001:db8::/64"
+//
+// [Join], [First], [Optional], [Required] and [Hashed] pass them on. A Key without
+// these methods is valid, reads no body, and its plain values are its keys.
+type Key interface {
+	// Resolve returns the key of a request, or [ErrNoKey], [ErrSkip] or a
+	// [*StatusError], each perhaps wrapped; an empty key without an error means
+	// ErrNoKey. Any other error says that the Key failed, and refuses the request.
+	//
+	// Resolve is called by many goroutines at once, for one request too. It must
+	// not change the request.
+	Resolve(r *http.Request) (string, error)
+}
+
+// A Func is an ordinary function used as a [Key]. It must not read the body, for
+// which there are [BodyJSON] and [BodyForm], nor call the methods of a request that
+// do, such as FormValue.
+type Func func(r *http.Request) (string, error)
+
+// Resolve calls f.
+func (f Func) Resolve(r *http.Request) (string, error) { return f(r) }
 
 var (
 	// ErrNoKey says that a request has no key: nobody is logged in, a header is
 	// missing, an address cannot be read. The requests without a key share one
-	// bucket per rule; [Required] refuses them and [Optional] exempts them instead.
+	// count per rule; [Required] refuses them and [Optional] exempts them instead.
 	ErrNoKey = errors.New("keyfunc: no key")
 
-	// ErrSkip says that the rule does not apply to the request, which it then
-	// neither counts nor limits.
+	// ErrSkip says that the rule does not apply to the request, which the rule
+	// then neither counts nor limits.
 	ErrSkip = errors.New("keyfunc: rule does not apply")
 )
 
-// Everyone is a [Func] that gives all requests the same key, "everyone": for a
-// limit on what the server takes in total. It returns no error.
-func Everyone(*http.Request) (string, error) { return "everyone", nil }
-
-// Context returns a [Func] whose key is the user ID that authentication
-// middleware has put into the context of the request; user reads it from there.
-// The middleware has to run before the rate limit does.
-//
-// The error is [ErrNoKey] if user returns false or an empty ID. It is another if
-// user is nil: a mistake, reported on every request.
-func Context(user func(context.Context) (string, bool)) Func {
-	if user == nil {
-		return failing(errors.New("keyfunc: Context of a nil function"))
-	}
-	missing := fmt.Errorf("%w: no user in the context of the request", ErrNoKey)
-	return func(r *http.Request) (string, error) {
-		id, ok := user(r.Context())
-		if !ok || id == "" {
-			return "", missing
-		}
-		return id, nil
-	}
+// A StatusError refuses a request with an HTTP status of its own: the request is
+// not over a limit, and nothing is broken. [First] and [Optional] do not pass over
+// it. Find it with [errors.AsType].
+type StatusError struct {
+	Status int    // 400 to 499
+	Reason string // for logs; clients only see the status
 }
 
-// failing returns the Func for arguments that make no Func. Its error wraps
-// neither ErrNoKey nor ErrSkip: First and Optional would hide the mistake, and
-// with it the limit.
-func failing(err error) Func {
-	return func(*http.Request) (string, error) { return "", err }
+// Error returns the status and the reason, for logs.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("keyfunc: refused with status %d: %s", e.Status, e.Reason)
+}
+
+// Everyone gives all requests one key, "everyone": a limit on what the server takes
+// in total. It returns no error.
+var Everyone Key = everyone()
+
+func everyone() *key {
+	const text = "everyone"
+	return &key{
+		name:    text,
+		resolve: func(*http.Request) (string, error) { return text, nil },
+		keys: func(values []string) ([]string, error) {
+			if len(values) > 0 {
+				return nil, fmt.Errorf("keyfunc: %s: takes no value, got %d", text, len(values))
+			}
+			return []string{text}, nil
+		},
+	}
 }

@@ -28,10 +28,6 @@ func TestContext(t *testing.T) {
 	wantErr(t, f, r, keyfunc.ErrNoKey)
 }
 
-func TestContextOfNilIsAFaultNotAPanic(t *testing.T) {
-	wantFault(t, keyfunc.Context(nil), "keyfunc: Context of a nil function")
-}
-
 func TestErrorsCarryThePackageName(t *testing.T) {
 	for _, err := range []error{keyfunc.ErrNoKey, keyfunc.ErrSkip} {
 		if !strings.HasPrefix(err.Error(), "keyfunc: ") {

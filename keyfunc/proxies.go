@@ -1,12 +1,12 @@
 package keyfunc
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 )
 
 // The headers that hold a list, in canonical form.
@@ -15,46 +15,46 @@ const (
 	forwarded    = "Forwarded"
 )
 
-// Proxies are the reverse proxies that are believed what they say about a client.
-// The zero value trusts nobody, and its IP does what the function [IP] does.
+// Proxies describes the proxies whose forwarding headers are trusted. The zero value
+// trusts none, and its IP is the same as the variable [IP].
 //
-// Its methods may be called by many requests at once, as long as nothing changes
-// Trusted. [Proxies.UnmarshalText] reads it from a flag or a file; the Func p.IP is
-// bound to what p is when it is taken, so parse the flags first.
+// [Proxies.UnmarshalText] reads Proxies from a flag or a file. A [Key] is made of what
+// the fields are when the method is called, so parse the flags first. The methods are
+// safe for concurrent use, as long as nothing changes Trusted.
 type Proxies struct {
 	// Trusted are the networks of the proxies. IPv4 and IPv4 mapped to IPv6 are
 	// the same, and zones do not matter. Each must hold nothing but proxies: with
 	// 0.0.0.0/0 in it, every client chooses its own key.
 	Trusted []netip.Prefix
 
-	// Unix is whether to trust what connects through a unix socket.
+	// Unix says whether to trust what connects through a unix socket.
 	Unix bool
 
 	// Hops is how many proxies of yours a request passes, for proxies whose
-	// addresses nobody knows beforehand; 0 means that Trusted and Unix say who
-	// is one. The connection is that of the last of them, whatever its address,
-	// so nothing else may be able to connect. Each has appended what it saw: the
-	// client is entry Hops from the end of the list, 1 being the last.
+	// addresses are not known beforehand; 0 means that Trusted and Unix say who is
+	// a proxy. The connection is that of the last proxy, whatever its address, so
+	// nothing else may be able to connect. Each proxy appends the address that it
+	// sees: the client is entry Hops from the end of the list, 1 being the last.
 	//
-	// One too many and every client chooses its own key. At most 32. Set either
-	// Hops or Trusted and Unix, not both.
+	// If Hops is one too high, every client chooses its own key. At most 32. Set
+	// either Hops or Trusted and Unix, not both.
 	Hops int
 
 	// Header is where the proxies write; "" means X-Forwarded-For. Forwarded is
-	// read as RFC 7239 has it. Any other name, such as CF-Connecting-IP or
-	// X-Real-IP, is a header that holds one address, that of the client; it
-	// cannot be counted from its end, so it needs Trusted or Unix. Take only one
+	// read as RFC 7239 says. Any other name, such as CF-Connecting-IP or
+	// X-Real-IP, is a header that holds one address, that of the client. Such a
+	// header has no end to count from, so it needs Trusted or Unix. Take only one
 	// that the proxies replace: what they let pass, the client chooses.
 	Header string
 }
 
-// IP is a [Func] whose key is the address of the client, in the forms that the
-// function [IP] has.
+// IP returns a [Key] that is the address of the client, in the forms that the
+// variable [IP] has.
 //
 // It is the connection's address unless that is a trusted proxy. If it is, the
 // lines of the header, together one list, are walked from the last hop to the
 // first, and the first hop that is not trusted itself is the client. Hops before
-// that one are what the client wrote, and are not read. Where all hops are trusted
+// that one were written by the client, and are not read. Where all hops are trusted
 // the client is the first of them; where there are none, or one empty line, it is
 // the proxy. With Hops it is the hop of that number, and never the proxy.
 //
@@ -63,47 +63,51 @@ type Proxies struct {
 // 128 bytes (512 for an element of Forwarded), if more than 32 hops would have to
 // be read, if there are fewer than Hops, and if a header of one address is there
 // more than once. A hop may have a port. The work is bounded by these numbers
-// however long the header is. The error wraps neither ErrNoKey nor [ErrSkip] if
-// the fields of p contradict each other: a mistake, reported on every request.
-func (p Proxies) IP(r *http.Request) (string, error) {
-	addr, err := p.client(r)
-	if err != nil {
-		return "", err
-	}
-	return ipKey(addr, ipv6Bits), nil
-}
+// however long the header is.
+//
+// Fields that contradict each other are a mistake, and so are an invalid network
+// and a Header that is never read because nobody is trusted.
+func (p Proxies) IP() Key { return p.byAddress("ip", ipv6Bits, nil) }
 
-// IPv6 returns a [Func] that does what [Proxies.IP] does, but counts the clients
-// that have IPv6 by the first bits of their address, 32 to 128, instead of 64. As a
-// second rule with a higher limit,
+// IPv6 returns a [Key] like that of [Proxies.IP], but clients that have IPv6 are
+// counted by the first bits of their address, 32 to 128, instead of 64. As a second
+// rule with a higher limit,
 //
 //	Key: proxies.IPv6(48)
 //
 // stops the client who has a /48, and with it 65,536 networks of /64. Clients that
-// have IPv4 are counted by address all the same.
-//
-// With bits out of range, every request gets an error that says so and wraps
-// neither [ErrNoKey] nor [ErrSkip].
-func (p Proxies) IPv6(bits int) Func {
+// have IPv4 are counted by address all the same. Any other number of bits is a
+// mistake.
+func (p Proxies) IPv6(bits int) Key {
+	var wrong error
 	if bits < 32 || bits > 128 {
-		return failing(fmt.Errorf("keyfunc: IPv6 by /%d: must be 32 to 128", bits))
+		wrong = mistake("IPv6", "/%d: give 32 to 128 bits", bits)
 	}
-	return func(r *http.Request) (string, error) {
+	return p.byAddress("ipv6:"+strconv.Itoa(bits), bits, wrong)
+}
+
+func (p Proxies) byAddress(name string, bits int, wrong error) *key {
+	k := leaf(name, errors.Join(p.validate(), wrong), func(r *http.Request) (string, error) {
 		addr, err := p.client(r)
 		if err != nil {
 			return "", err
 		}
 		return ipKey(addr, bits), nil
-	}
+	}, addressKey(bits))
+	k.hints = p.hints()
+	return k
 }
 
-// Addr returns the address that IP makes its key of, before any masking: to look
-// it up in a list of networks. It has no zone and is never IPv4 mapped to IPv6,
-// but an address behind NAT64 stays one.
+// Addr returns the client's address before any masking, to look it up in a list of
+// networks. The address has no zone and is never IPv4 mapped to IPv6, but an address
+// behind NAT64 stays one.
 //
-// The error is IP's, and wraps [ErrNoKey] too if the client is at the other end of
-// a unix socket.
+// The errors are those of the Key that [Proxies.IP] returns. A client at the other
+// end of a unix socket has no address: that error wraps [ErrNoKey], too.
 func (p Proxies) Addr(r *http.Request) (netip.Addr, error) {
+	if err := p.validate(); err != nil {
+		return netip.Addr{}, err
+	}
 	addr, err := p.client(r)
 	if err == nil && !addr.IsValid() {
 		err = fmt.Errorf("%w: a client of a unix socket has no address", ErrNoKey)
@@ -111,20 +115,31 @@ func (p Proxies) Addr(r *http.Request) (netip.Addr, error) {
 	return addr, err
 }
 
-// UserID returns a [Func] whose key is the value of a header in which a trusted
-// proxy says who the user is; with Hops, that is whatever connects. The proxy must
-// replace what the client sent under that name: if it only adds to it, or lets it
-// pass, clients choose their key.
+// In returns a function that reports whether a client's address, as [Proxies.Addr]
+// returns it, is in one of the networks: for a list of clients that are not limited.
+// It returns false where there is no address, and everywhere if the fields of p are
+// a mistake.
+func (p Proxies) In(networks ...netip.Prefix) func(*http.Request) bool {
+	networks = slices.Clone(networks)
+	return func(r *http.Request) bool {
+		addr, err := p.Addr(r)
+		return err == nil && contains(networks, addr)
+	}
+}
+
+// UserID returns a [Key] that is the value of a header in which a trusted proxy names
+// the user; with Hops, whatever connects is trusted. The proxy must replace what the
+// client sent under that name. If the proxy adds to it, or lets it pass, clients
+// choose their key.
 //
-// The error wraps [ErrNoKey] if the connection does not come from a trusted
-// proxy, or the header is missing, empty, or there more than once.
-func (p Proxies) UserID(header string) Func {
-	value := Header(header)
+// The error wraps [ErrNoKey] if the connection does not come from a trusted proxy,
+// or the header is missing, empty, or there more than once. A name that no header
+// can have is a mistake, and so are the mistakes of [Proxies.IP].
+func (p Proxies) UserID(header string) Key {
+	header = http.CanonicalHeaderKey(header)
+	value := headerValue(header)
 	untrusted := fmt.Errorf("%w: %s comes from no trusted proxy", ErrNoKey, header)
-	return func(r *http.Request) (string, error) {
-		if err := p.contradiction(); err != nil {
-			return "", err
-		}
+	k := leaf("userid:"+header, errors.Join(p.validate(), checkHeader("UserID", header)), func(r *http.Request) (string, error) {
 		addr, _, err := peer(r)
 		if err != nil {
 			return "", err
@@ -133,30 +148,48 @@ func (p Proxies) UserID(header string) Func {
 			return "", untrusted
 		}
 		return value(r)
-	}
+	}, func(value string) (string, error) { return plain(trim(value)) })
+	k.hints = p.hints()
+	return k
 }
 
-// contradiction returns what is wrong with the fields that exclude each other.
-// All other mistakes make p trust less, not more.
-func (p Proxies) contradiction() error {
-	if p.Hops == 0 && p.Header == "" {
-		return nil
-	}
+// validate returns everything that is wrong with the fields.
+func (p Proxies) validate() error {
 	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("keyfunc: "+format, args...)) }
+	bad := func(format string, args ...any) { errs = append(errs, mistake("Proxies", format, args...)) }
+	for i, network := range p.Trusted {
+		if !network.IsValid() {
+			bad("Trusted[%d] is not a valid network", i)
+		}
+	}
 	if p.Hops < 0 || p.Hops > maxHops {
-		bad("Proxies.Hops is %d: must be 0 to %d", p.Hops, maxHops)
+		bad("Hops is %d: must be 0 to %d", p.Hops, maxHops)
 	}
-	if p.Hops != 0 && (len(p.Trusted) > 0 || p.Unix) {
-		bad("Proxies.Hops trusts whatever connects, Trusted and Unix do not: set one of the two")
+	trusting := len(p.Trusted) > 0 || p.Unix
+	if p.Hops != 0 && trusting {
+		bad("Hops trusts whatever connects, Trusted and Unix do not: set one of the two")
 	}
-	if !isToken(cmp.Or(p.Header, forwardedFor)) {
-		bad("Proxies.Header %.64q is no name of a header", p.Header)
-	}
-	if name := p.header(); p.Hops != 0 && name != forwardedFor && name != forwarded {
-		bad("Proxies.Header %q holds one address, no list for Hops to count: set Trusted or Unix instead of Hops", p.Header)
+	switch name := p.header(); {
+	case p.Header == "":
+	case !isToken(p.Header):
+		bad("Header %.64q is no name of a header", p.Header)
+	case p.Hops == 0 && !trusting:
+		bad("Header %q is never read, since nobody is trusted: set Trusted, Unix or Hops, or remove Header", p.Header)
+	case p.Hops != 0 && name != forwardedFor && name != forwarded:
+		bad("Header %q holds one address, no list for Hops to count: set Trusted or Unix instead of Hops", p.Header)
 	}
 	return errors.Join(errs...)
+}
+
+// hints says which networks trust whoever connects.
+func (p Proxies) hints() (hints []string) {
+	for _, network := range p.Trusted {
+		if network.Bits() == 0 {
+			hints = append(hints, "keyfunc.Proxies trusts "+network.String()+", which is everybody: any client can choose its key with "+
+				p.header()+"; list the networks of your own proxies")
+		}
+	}
+	return hints
 }
 
 // header returns the canonical name of the header to read.
@@ -174,7 +207,11 @@ func (p Proxies) trusts(addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return p.Unix
 	}
-	return slices.ContainsFunc(p.Trusted, func(network netip.Prefix) bool {
+	return contains(p.Trusted, addr)
+}
+
+func contains(networks []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(network netip.Prefix) bool {
 		return unmap(network).Contains(addr)
 	})
 }

@@ -51,8 +51,8 @@ var (
 // configurations are all ways to find the client behind peers that are named.
 var configurations = []keyfunc.Proxies{
 	{},
-	{Header: "Forwarded"},
 	{Unix: true},
+	{Unix: true, Header: "Forwarded"},
 	{Trusted: ours.Trusted},
 	{Trusted: ours.Trusted, Unix: true, Header: "Forwarded"},
 	{Trusted: ours.Trusted, Header: "X-Real-IP"},
@@ -63,11 +63,11 @@ func TestUntrustedClientCannotChooseItsKey(t *testing.T) {
 	headers := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "X-User-Id", "True-Client-Ip", "Cf-Connecting-Ip"}
 	rapid.Check(t, func(t *rapid.T) {
 		r := from(netip.AddrPortFrom(client.Draw(t, "client"), 4711).String())
-		want, err := keyfunc.IP(r)
+		want, err := keyfunc.IP.Resolve(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want48, err := keyfunc.Proxies{}.IPv6(48)(r)
+		want48, err := keyfunc.Proxies{}.IPv6(48).Resolve(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,13 +75,13 @@ func TestUntrustedClientCannotChooseItsKey(t *testing.T) {
 			r.Header[header] = anyLines.Draw(t, header)
 		}
 		p := rapid.SampledFrom(configurations).Draw(t, "proxies")
-		if got, err := p.IP(r); got != want || err != nil {
+		if got, err := p.IP().Resolve(r); got != want || err != nil {
 			t.Fatalf("got %q, %v; want %q", got, err, want)
 		}
-		if got, err := p.IPv6(48)(r); got != want48 || err != nil {
+		if got, err := p.IPv6(48).Resolve(r); got != want48 || err != nil {
 			t.Fatalf("got %q, %v; want %q", got, err, want48)
 		}
-		if user, err := p.UserID("X-User-ID")(r); !errors.Is(err, keyfunc.ErrNoKey) {
+		if user, err := p.UserID("X-User-ID").Resolve(r); !errors.Is(err, keyfunc.ErrNoKey) {
 			t.Fatalf("user %q, %v", user, err)
 		}
 	})
@@ -104,7 +104,7 @@ func element(t *rapid.T, addr netip.Addr) string {
 func TestPrependedHopsNeverChangeTheKey(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		addr := client.Draw(t, "client")
-		want, err := keyfunc.IP(from(addr.String()))
+		want, err := keyfunc.IP.Resolve(from(addr.String()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestPrependedHopsNeverChangeTheKey(t *testing.T) {
 			{Trusted: ours.Trusted, Header: header},
 			{Hops: len(chain), Header: header},
 		} {
-			if got, err := p.IP(r); got != want || err != nil {
+			if got, err := p.IP().Resolve(r); got != want || err != nil {
 				t.Fatalf("%v: %q: got %q, %v; want %q", p, lines, got, err, want)
 			}
 		}
@@ -153,8 +153,8 @@ func FuzzForwardedFor(f *testing.F) {
 	everyPeer := keyfunc.Proxies{Trusted: ours.Trusted, Unix: true}
 	f.Fuzz(func(t *testing.T, remote, first, second string) {
 		direct := from(remote, first, second)
-		for _, get := range []keyfunc.Func{keyfunc.IP, everyPeer.IP, addrKey(everyPeer)} {
-			key, err := get(direct)
+		for _, get := range []keyfunc.Key{keyfunc.IP, everyPeer.IP(), addrKey(everyPeer)} {
+			key, err := get.Resolve(direct)
 			if (key == "") != (err != nil) || err != nil && !errors.Is(err, keyfunc.ErrNoKey) {
 				t.Errorf("got %q, %v", key, err)
 			}
@@ -162,7 +162,7 @@ func FuzzForwardedFor(f *testing.F) {
 
 		// The same lines with what the last proxy appends to them.
 		r := from("10.0.0.1:1", first, second+", 198.51.100.1")
-		if key, err := everyPeer.IP(r); key != "198.51.100.1" || err != nil {
+		if key, err := everyPeer.IP().Resolve(r); key != "198.51.100.1" || err != nil {
 			t.Errorf("the client chose its key: %q, %v", key, err)
 		}
 	})
@@ -175,14 +175,14 @@ func FuzzForwarded(f *testing.F) {
 	f.Add(strings.Repeat(`\"`, 1000), strings.Repeat(";", 1000)+"for=unknown")
 	f.Fuzz(func(t *testing.T, first, second string) {
 		for _, p := range []keyfunc.Proxies{rfc7239, {Hops: 1, Header: "Forwarded"}, {Hops: 32, Header: "Forwarded"}} {
-			key, err := p.IP(forwarded("10.0.0.1:1", first, second))
+			key, err := p.IP().Resolve(forwarded("10.0.0.1:1", first, second))
 			if (key == "") != (err != nil) || err != nil && !errors.Is(err, keyfunc.ErrNoKey) {
 				t.Errorf("got %q, %v", key, err)
 			}
 		}
 		for _, p := range []keyfunc.Proxies{rfc7239, {Hops: 1, Header: "Forwarded"}} {
 			for _, appended := range []string{"for=198.51.100.1", `for="198.51.100.1:80";host="a, \"b"`} {
-				if key, err := p.IP(forwarded("10.0.0.1:1", first, second+", "+appended)); key != "198.51.100.1" || err != nil {
+				if key, err := p.IP().Resolve(forwarded("10.0.0.1:1", first, second+", "+appended)); key != "198.51.100.1" || err != nil {
 					t.Errorf("the client chose its key: %q, %v", key, err)
 				}
 			}
@@ -199,7 +199,7 @@ func FuzzAddress(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		everyBit := keyfunc.Proxies{}.IPv6(128)
-		key, err := everyBit(from(text))
+		key, err := everyBit.Resolve(from(text))
 		if (key == "") != (err != nil) || err != nil && !errors.Is(err, keyfunc.ErrNoKey) {
 			t.Fatalf("got %q, %v", key, err)
 		}
@@ -211,21 +211,21 @@ func FuzzAddress(f *testing.F) {
 			t.Errorf("%q: address %v", text, addr)
 		}
 		for _, other := range []string{addr.String(), netip.AddrPortFrom(addr, 1).String(), addr.StringExpanded()} {
-			if got, err := everyBit(from(other)); got != key || err != nil {
+			if got, err := everyBit.Resolve(from(other)); got != key || err != nil {
 				t.Errorf("%q has %q; %q has %q, %v", text, key, other, got, err)
 			}
 		}
 	})
 }
 
-func addrKey(p keyfunc.Proxies) keyfunc.Func {
-	return func(r *http.Request) (string, error) {
+func addrKey(p keyfunc.Proxies) keyfunc.Key {
+	return keyfunc.Func(func(r *http.Request) (string, error) {
 		addr, err := p.Addr(r)
 		if err != nil {
 			return "", err
 		}
 		return addr.String(), nil
-	}
+	})
 }
 
 func TestProxiesAllocateNothingButTheKey(t *testing.T) {
@@ -235,7 +235,8 @@ func TestProxiesAllocateNothingButTheKey(t *testing.T) {
 		r := from("10.0.0.1:1", "1.1.1.1, 198.51.100.1, 10.0.0.2")
 		r.Header["Forwarded"] = []string{`for=1.1.1.1, for="198.51.100.1:80";host="a, b", for=10.0.0.2`}
 		r.Header["X-Real-Ip"] = []string{"198.51.100.1"}
-		if got := testing.AllocsPerRun(100, func() { _, _ = p.IP(r) }); got > 1 {
+		k := p.IP()
+		if got := testing.AllocsPerRun(100, func() { _, _ = k.Resolve(r) }); got > 1 {
 			t.Errorf("%v: %v allocations", p, got)
 		}
 	}
@@ -246,9 +247,10 @@ func BenchmarkProxiesIP(b *testing.B) {
 	r.Header.Set("Forwarded", `for=1.1.1.1, for="198.51.100.1:80";proto=https, for=10.0.0.2`)
 	for name, p := range map[string]keyfunc.Proxies{"trusted": ours, "hops": {Hops: 2}, "forwarded": {Hops: 2, Header: "Forwarded"}} {
 		b.Run(name, func(b *testing.B) {
+			k := p.IP()
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := p.IP(r); err != nil {
+				if _, err := k.Resolve(r); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -21,7 +21,7 @@ import (
 // It replaces what p held, or leaves p alone and returns an error that joins one
 // for each bad item, each with the item and how to mend it, and one for each
 // contradiction between them. A network with host bits set, such as 10.1.2.3/8, is
-// bad: it leaves open which of two was meant.
+// bad, since it could mean the network or the address.
 func (p *Proxies) UnmarshalText(text []byte) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		*p = Proxies{}
@@ -37,7 +37,7 @@ func (p *Proxies) UnmarshalText(text []byte) error {
 			errs = append(errs, fmt.Errorf("keyfunc: trusted proxy %q: %w", item, err))
 		}
 	}
-	if err := errors.Join(append(errs, read.contradiction())...); err != nil {
+	if err := errors.Join(append(errs, read.validate())...); err != nil {
 		return err
 	}
 	*p = read
@@ -79,25 +79,13 @@ func (p *Proxies) add(item string) error {
 	return nil
 }
 
-// MarshalText returns what [Proxies.String] returns, for UnmarshalText to read. It
-// fails if a network in Trusted is not valid, as the zero netip.Prefix is not, and
-// if fields contradict each other: to check what a program was given, call it once.
+// MarshalText returns the list that UnmarshalText reads, host bits cleared and IPv4
+// mapped to IPv6 as IPv4; it is empty for the zero value. The error is everything
+// that is wrong with p.
 func (p Proxies) MarshalText() ([]byte, error) {
-	var errs []error
-	for i, network := range p.Trusted {
-		if !network.IsValid() {
-			errs = append(errs, fmt.Errorf("keyfunc: Proxies.Trusted[%d] is not a valid network", i))
-		}
-	}
-	if err := errors.Join(append(errs, p.contradiction())...); err != nil {
+	if err := p.validate(); err != nil {
 		return nil, err
 	}
-	return []byte(p.String()), nil
-}
-
-// String returns the list that UnmarshalText reads, host bits cleared and IPv4
-// mapped to IPv6 as IPv4; it is empty if p is the zero value.
-func (p Proxies) String() string {
 	items := make([]string, 0, len(p.Trusted)+3)
 	for _, network := range p.Trusted {
 		network = unmap(network).Masked()
@@ -116,7 +104,7 @@ func (p Proxies) String() string {
 	if p.Header != "" {
 		items = append(items, "header="+p.Header)
 	}
-	return strings.Join(items, ",")
+	return []byte(strings.Join(items, ",")), nil
 }
 
 func parseNetwork(item string) (netip.Prefix, error) {

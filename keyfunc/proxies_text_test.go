@@ -34,7 +34,7 @@ func TestProxiesText(t *testing.T) {
 			if err := p.UnmarshalText([]byte(tc.text)); err != nil {
 				t.Fatal(err)
 			}
-			if got := p.String(); got != tc.want {
+			if got := textOf(t, p); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 			for _, network := range p.Trusted {
@@ -44,6 +44,14 @@ func TestProxiesText(t *testing.T) {
 			}
 		})
 	}
+}
+
+func textOf(t interface{ Fatal(...any) }, p keyfunc.Proxies) string {
+	text, err := p.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestProxiesTextReportsEveryMistake(t *testing.T) {
@@ -64,7 +72,7 @@ func TestProxiesTextReportsEveryMistake(t *testing.T) {
 	if !slices.EqualFunc(got, want, strings.HasPrefix) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if p.String() != "unix" {
+	if textOf(t, p) != "unix" {
 		t.Errorf("a failed read changed p to %v", p)
 	}
 }
@@ -80,11 +88,12 @@ func TestProxiesTextReportsEveryContradiction(t *testing.T) {
 		"Hops=2":                 {`keyfunc: trusted proxy "Hops=2": this is no address`},
 		"hops=2,hops=2":          {`keyfunc: trusted proxy "hops=2": hops is there twice`},
 		"header=A,header=B,unix": {`keyfunc: trusted proxy "header=B": header is there twice`},
-		"hops=2,10.0.0.0/8":      {`keyfunc: Proxies.Hops trusts whatever connects`},
+		"hops=2,10.0.0.0/8":      {`keyfunc: Proxies: Hops trusts whatever connects`},
+		"header=Forwarded":       {`keyfunc: Proxies: Header "Forwarded" is never read`},
 		"hops=1,header=X-Real-IP,unix,lan": {
 			`keyfunc: trusted proxy "lan": this is no address`,
-			`keyfunc: Proxies.Hops trusts whatever connects`,
-			`keyfunc: Proxies.Header "X-Real-IP" holds one address`,
+			`keyfunc: Proxies: Hops trusts whatever connects`,
+			`keyfunc: Proxies: Header "X-Real-IP" holds one address`,
 		},
 	} {
 		var p keyfunc.Proxies
@@ -92,7 +101,7 @@ func TestProxiesTextReportsEveryContradiction(t *testing.T) {
 		if err == nil || !slices.EqualFunc(strings.Split(err.Error(), "\n"), want, strings.HasPrefix) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
-		if p.String() != "" {
+		if textOf(t, p) != "" {
 			t.Errorf("%s: a failed read changed p to %v", text, p)
 		}
 	}
@@ -112,7 +121,9 @@ func TestProxiesTextRoundTrip(t *testing.T) {
 		if rapid.Bool().Draw(t, "hops") {
 			p = keyfunc.Proxies{Hops: rapid.IntRange(1, 32).Draw(t, "n")}
 		}
-		p.Header = rapid.SampledFrom([]string{"", "X-Forwarded-For", "forwarded"}).Draw(t, "header")
+		if p.Unix || p.Hops > 0 || len(p.Trusted) > 0 {
+			p.Header = rapid.SampledFrom([]string{"", "X-Forwarded-For", "forwarded"}).Draw(t, "header")
+		}
 		text, err := p.MarshalText()
 		if err != nil {
 			t.Fatal(err)
@@ -121,16 +132,10 @@ func TestProxiesTextRoundTrip(t *testing.T) {
 		if err := q.UnmarshalText(text); err != nil {
 			t.Fatal(err)
 		}
-		if p.String() != q.String() || p.Unix != q.Unix || p.Hops != q.Hops || p.Header != q.Header || len(p.Trusted) != len(q.Trusted) {
+		if textOf(t, p) != textOf(t, q) || p.Unix != q.Unix || p.Hops != q.Hops || p.Header != q.Header || len(p.Trusted) != len(q.Trusted) {
 			t.Fatalf("%v became %v", p, q)
 		}
 	})
-}
-
-func TestProxiesTextRefusesInvalidNetworks(t *testing.T) {
-	if text, err := (keyfunc.Proxies{Trusted: []netip.Prefix{{}}}).MarshalText(); err == nil {
-		t.Errorf("got %q", text)
-	}
 }
 
 func TestProxiesAsFlag(t *testing.T) {
@@ -138,10 +143,10 @@ func TestProxiesAsFlag(t *testing.T) {
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.TextVar(&p, "trusted-proxies", ours, "")
-	if p.String() != ours.String() {
+	if textOf(t, p) != textOf(t, ours) {
 		t.Errorf("default: got %v", p)
 	}
-	if err := fs.Parse([]string{"-trusted-proxies=192.0.2.7,unix"}); err != nil || p.String() != "192.0.2.7,unix" {
+	if err := fs.Parse([]string{"-trusted-proxies=192.0.2.7,unix"}); err != nil || textOf(t, p) != "192.0.2.7,unix" {
 		t.Errorf("got %v, %v", p, err)
 	}
 	if err := fs.Parse([]string{"-trusted-proxies=192.0.2.7/8"}); err == nil || !strings.Contains(err.Error(), "192.0.0.0/8") {

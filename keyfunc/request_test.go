@@ -26,37 +26,56 @@ func with(header string, lines ...string) *http.Request {
 	return r
 }
 
-func mustKey(t testing.TB, f keyfunc.Func, r *http.Request) string {
+func mustKey(t testing.TB, f keyfunc.Key, r *http.Request) string {
 	t.Helper()
-	key, err := f(r)
+	key, err := f.Resolve(r)
 	if err != nil {
 		t.Fatalf("no key: %v", err)
 	}
 	return key
 }
 
-func wantKey(t *testing.T, f keyfunc.Func, r *http.Request, want string) {
+func wantKey(t *testing.T, f keyfunc.Key, r *http.Request, want string) {
 	t.Helper()
-	if got, err := f(r); got != want || err != nil {
+	if got, err := f.Resolve(r); got != want || err != nil {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
 }
 
-func wantErr(t *testing.T, f keyfunc.Func, r *http.Request, want error) {
+func wantErr(t *testing.T, f keyfunc.Key, r *http.Request, want error) {
 	t.Helper()
-	if key, err := f(r); key != "" || !errors.Is(err, want) {
+	if key, err := f.Resolve(r); key != "" || !errors.Is(err, want) {
 		t.Errorf("got %q, %v; want error %v", key, err, want)
 	}
 }
 
-// wantFault wants an error that neither First nor Optional would pass over.
-func wantFault(t *testing.T, f keyfunc.Func, message string) {
+// wantFault wants a mistake that Validate reports, and an error for every request
+// that neither First nor Optional would pass over.
+func wantFault(t *testing.T, k keyfunc.Key, message string) {
 	t.Helper()
-	key, err := f(from("203.0.113.9:4711"))
-	if key != "" || err == nil || errors.Is(err, keyfunc.ErrNoKey) || errors.Is(err, keyfunc.ErrSkip) {
-		t.Fatalf("got %q, %v; want an error of its own", key, err)
+	got, err := k.Resolve(from("203.0.113.9:4711"))
+	if got != "" || err == nil || errors.Is(err, keyfunc.ErrNoKey) || errors.Is(err, keyfunc.ErrSkip) {
+		t.Fatalf("got %q, %v; want an error of its own", got, err)
 	}
 	if err.Error() != message {
 		t.Errorf("got error %q; want %q", err, message)
 	}
+	if err := validate(k); err == nil || err.Error() != message {
+		t.Errorf("Validate: got %v; want %q", err, message)
+	}
+	if got, err := keysOf(k, "1"); got != nil || err == nil {
+		t.Errorf("Keys: got %q, %v", got, err)
+	}
+}
+
+// The optional methods of a Key, which all constructors return.
+
+func validate(k keyfunc.Key) error { return k.(interface{ Validate() error }).Validate() }
+
+func readsBody(k keyfunc.Key) bool { return k.(interface{ ReadsBody() bool }).ReadsBody() }
+
+func keysOf(k keyfunc.Key, values ...string) ([]string, error) {
+	return k.(interface {
+		Keys(values ...string) ([]string, error)
+	}).Keys(values...)
 }

@@ -1,58 +1,44 @@
 package keyfunc
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
+
+	"github.com/seed75154129/ratelimit/internal/hint"
 )
 
-// ErrNoRoute is the [ErrNoKey] of [Route] and [Mux]: the route of the request is
-// not known, or not yet.
-var ErrNoRoute = fmt.Errorf("%w: the request matches no route", ErrNoKey)
+var errNoRoute = fmt.Errorf("%w: %w", ErrNoKey, hint.ErrNoRoute)
 
-// Route returns a [Func] whose key is the route that a request matches, such as
-// "GET /users/{id}", for a count of its own for each:
+// Route returns a [Key] that is the route which a request matches, such as
+// "GET /users/{id}", for a count of its own for each route:
 //
 //	keyfunc.Join(keyfunc.IP, keyfunc.Route(func(r *http.Request) string { return r.Pattern }))
 //
-// route returns "" where it knows none; it must never return the path, of which the
-// client has as many as it likes. A router knows the route only once it has routed,
-// so the limiter has to be mounted on the route, or route has to ask the router:
+// route returns "" where it knows no route. It must never return the path: a client
+// can make up as many paths as it likes. A router knows the route only once it has
+// routed, so mount the limiter on the route, or let route ask the router:
 //
 //	r.Pattern                                   net/http, on the route: mux.Handle(pattern, limit.Handler(h))
 //	Mux(mux)                                    net/http, around the ServeMux
 //	chi.RouteContext(r.Context()).RoutePattern()          chi, on the route: router.With(limit.Handler)
 //	router.Find(chi.NewRouteContext(), r.Method, r.URL.Path)   chi, around the router
 //
-// The error is [ErrNoRoute] if route returns "". It is another if route is nil: a
-// mistake, reported on every request.
-func Route(route func(*http.Request) string) Func {
-	if route == nil {
-		return failing(errors.New("keyfunc: Route of a nil function"))
-	}
-	return func(r *http.Request) (string, error) {
-		pattern := route(r)
-		if pattern == "" {
-			return "", ErrNoRoute
-		}
-		return pattern, nil
-	}
+// The error is [ErrNoKey] if route returns "". A nil route is a mistake.
+func Route(route func(*http.Request) string) Key {
+	return byRoute("route", ifNil("Route", route == nil), route)
 }
 
-// Mux returns a [Func] whose key is the pattern of mux that a request matches, also
-// before mux has seen it. A request that mux redirects, because its path is spelled
+// Mux returns a [Key] that is the pattern of mux which a request matches, also before
+// mux has seen it. A request that mux redirects, because its path is spelled
 // otherwise, has the pattern that it is redirected to.
 //
-// The error is [ErrNoRoute] if no pattern matches, which includes the method. It
-// is another if mux is nil: a mistake, reported on every request.
-func Mux(mux *http.ServeMux) Func {
-	if mux == nil {
-		return failing(errors.New("keyfunc: Mux of a nil ServeMux"))
-	}
-	return Route(func(r *http.Request) string {
+// The error is [ErrNoKey] if no pattern matches the request and its method. A nil
+// mux is a mistake.
+func Mux(mux *http.ServeMux) Key {
+	return byRoute("mux", ifNil("Mux", mux == nil), func(r *http.Request) string {
 		_, pattern := mux.Handler(r)
 		// For a redirect from /tree to /tree/, Handler may return the path instead.
 		if strings.HasSuffix(pattern, "/") && !strings.HasSuffix(r.URL.Path, "/") && path.Clean("/"+r.URL.Path)+"/" == pattern {
@@ -62,4 +48,14 @@ func Mux(mux *http.ServeMux) Func {
 		}
 		return pattern
 	})
+}
+
+func byRoute(name string, wrong error, route func(*http.Request) string) *key {
+	return leaf(name, wrong, func(r *http.Request) (string, error) {
+		pattern := route(r)
+		if pattern == "" {
+			return "", errNoRoute
+		}
+		return pattern, nil
+	}, plain)
 }

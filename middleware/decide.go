@@ -53,6 +53,7 @@ func (m *Middleware) decide(r *http.Request, mt *metrics, take asker, handles bo
 			return v, nil
 		}
 	}
+	v.set.shareBody(r, &t)
 	q := question{Middleware: m, request: r, set: v.set, metrics: mt}
 	if hints := v.set.hints; hints.watching() {
 		q.hints = hints
@@ -91,19 +92,14 @@ func (m *Middleware) decide(r *http.Request, mt *metrics, take asker, handles bo
 func (q *question) resolve(i int) {
 	rule := &q.set.rules[i]
 	check := rule.check
-	asked := q.request
+	key, err := rule.key.Resolve(q.request)
 	if q.hints != nil {
-		asked = asked.WithContext(keyfunc.WithHints(asked.Context(), q.hints.say))
-	}
-	key, err := rule.key(asked)
-	if q.hints != nil {
-		q.request.Body = asked.Body // a key function may have read it
 		q.hints.looked(q.request, i, rule, key, err)
 	}
 	switch {
 	case err == nil:
 		check.Key = key
-	case errors.Is(err, keyfunc.ErrNoKey): // all that have none share one count
+	case errors.Is(err, keyfunc.ErrNoKey): // those without a key share one count
 	case errors.Is(err, keyfunc.ErrSkip):
 		q.count(i, outcomeSkipped)
 		return

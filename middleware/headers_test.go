@@ -126,10 +126,10 @@ func TestJitterIsInTheRetryAfterOfDenials(t *testing.T) {
 func TestWhatIsRefusedTellsNothing(t *testing.T) {
 	secret := errors.New("pq: connection to 10.0.0.7 refused")
 	for name, c := range map[string]struct {
-		key    keyfunc.Func
+		key    keyfunc.Key
 		status int
 	}{
-		"a failing key":  {func(*http.Request) (string, error) { return "", secret }, http.StatusInternalServerError},
+		"a failing key":  {keyfunc.Func(func(*http.Request) (string, error) { return "", secret }), http.StatusInternalServerError},
 		"a required key": {keyfunc.Required(keyfunc.Header("User"), http.StatusUnauthorized), http.StatusUnauthorized},
 	} {
 		m := mustNew(t, ratelimit.Config{

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -58,7 +59,7 @@ func (h *hints) begin(r *http.Request, m *Middleware, handles bool) {
 func (h *hints) looked(r *http.Request, i int, rule *rule, key string, err error) {
 	h.use[i].matched.Add(1)
 	name := rule.check.Rule
-	if errors.Is(err, keyfunc.ErrNoRoute) {
+	if errors.Is(err, hint.ErrNoRoute) {
 		h.say(fmt.Sprintf("rule %q: the route of a request is not known when its key is taken, so all such requests share one count; "+
 			"mount the middleware on the route (chi: router.With(limit.Handler).Get(...), not router.Use) or ask the router: keyfunc.Mux(mux)", name))
 	}
@@ -69,7 +70,7 @@ func (h *hints) looked(r *http.Request, i int, rule *rule, key string, err error
 		if r.Header.Get(header) == "" || err != nil {
 			continue
 		}
-		if peer, err := keyfunc.IP(r); err == nil && peer == key {
+		if peer, err := keyfunc.IP.Resolve(r); err == nil && peer == key {
 			h.sayOnce(name+" "+header, fmt.Sprintf("rule %q: %s came from %s, which is not trusted, so whoever it speaks for is counted as one; if that is your proxy, "+
 				"use Key: keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix(%q)}}.IP", name, header, peer, prefixOf(peer)))
 		}

@@ -32,10 +32,10 @@ func TestHints(t *testing.T) {
 		want   []string // a part of each line; none means silence
 	}{
 		"all is well":          {rules: []ratelimit.Rule{perIP}, times: 1200},
-		"a trusted proxy":      {rules: []ratelimit.Rule{{Name: "r", Key: own.IP, Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}},
+		"a trusted proxy":      {rules: []ratelimit.Rule{{Name: "r", Key: own.IP(), Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}},
 		"an untrusted proxy":   {rules: []ratelimit.Rule{perIP}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{`netip.MustParsePrefix("192.0.2.1/32")`}},
 		"with RFC 7239":        {rules: []ratelimit.Rule{perIP}, header: []string{"Forwarded", "for=203.0.113.7"}, want: []string{"Forwarded came from 192.0.2.1"}},
-		"everybody is trusted": {rules: []ratelimit.Rule{{Name: "r", Key: everybody.IP, Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{"trusts 0.0.0.0/0, which is everybody"}},
+		"everybody is trusted": {rules: []ratelimit.Rule{{Name: "r", Key: everybody.IP(), Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{"trusts 0.0.0.0/0, which is everybody"}},
 		"twice": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler { return m.Handler(m.Handler(ok)) },
 			want: []string{"has seen this request already: it is charged twice"}},
 		"two middlewares are not twice": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler {
@@ -86,7 +86,7 @@ func TestHints(t *testing.T) {
 // to the handler all the same.
 func TestWatchedRequestsKeepTheirBody(t *testing.T) {
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
-		{Name: "account", Key: keyfunc.Body("user", 1<<10), Limit: algorithms.PerHour(1)},
+		{Name: "account", Key: keyfunc.BodyJSON("user", 1<<10), Limit: algorithms.PerHour(1)},
 	}})
 	const body = `{"user":"alice","password":"x"}`
 	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -158,7 +158,7 @@ func times(n int, h http.Handler, line string, header ...string) {
 
 func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 	broken := ratelimit.Rule{Name: "broken", Match: []string{"/broken"}, Limit: algorithms.PerHour(1),
-		Key: func(*http.Request) (string, error) { return "", errors.New("no database") }}
+		Key: keyfunc.Func(func(*http.Request) (string, error) { return "", errors.New("no database") })}
 	user := ratelimit.Rule{Name: "user", Limit: algorithms.PerHour(2), Key: keyfunc.Optional(keyfunc.Header("User"))}
 	bucket := ratelimit.Rule{Name: "bucket", Limit: algorithms.Limit{Rate: 100, Period: time.Hour, Algorithm: algorithms.TokenBucket}, Key: keyfunc.IP}
 	failing := func(name string, mode failmode.Mode) ratelimit.Rule {
@@ -314,10 +314,10 @@ func TestNearTheLimit(t *testing.T) {
 func TestTheStoreIsMeasuredAndItsFailuresClassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry, s := prometheus.NewRegistry(), &store{took: 3 * time.Millisecond}
-		slow := ratelimit.Rule{Name: "slow", Limit: algorithms.PerHour(1000), Key: func(r *http.Request) (string, error) {
+		slow := ratelimit.Rule{Name: "slow", Limit: algorithms.PerHour(1000), Key: keyfunc.Func(func(r *http.Request) (string, error) {
 			time.Sleep(4 * time.Millisecond)
-			return keyfunc.IP(r)
-		}}
+			return keyfunc.IP.Resolve(r)
+		})}
 		h := mustNew(t, ratelimit.Config{Limiter: guard(t, s, 3), Registerer: registry, Rules: []ratelimit.Rule{slow}}).Handler(ok)
 		wantSamples(t, registry, map[string]float64{"breaker_shards": 0, "breaker_open_shards": 0, "instances": 3,
 			"store_errors_total unreachable": 0, "store_errors_total busy": 0, "store_errors_total unavailable": 0,

@@ -136,16 +136,15 @@ func TestNewReportsEverythingAtOnce(t *testing.T) {
 func TestNoKeyIsNeverNoLimit(t *testing.T) {
 	fail := errors.New("database is down")
 	for name, c := range map[string]struct {
-		key      keyfunc.Func
+		key      keyfunc.Key
 		statuses []int
 	}{
 		"no key shares one count":       {keyfunc.Header("User"), []int{204, 204, 429}},
-		"an empty key is no key":        {func(*http.Request) (string, error) { return "", nil }, []int{204, 204, 429}},
+		"an empty key is no key":        {keyfunc.Func(func(*http.Request) (string, error) { return "", nil }), []int{204, 204, 429}},
 		"skipping is a choice":          {keyfunc.Optional(keyfunc.Header("User")), []int{204, 204, 204}},
-		"other errors refuse":           {func(*http.Request) (string, error) { return "", fail }, []int{500, 500, 500}},
+		"other errors refuse":           {keyfunc.Func(func(*http.Request) (string, error) { return "", fail }), []int{500, 500, 500}},
 		"required, with a status":       {keyfunc.Required(keyfunc.Header("User"), 401), []int{401, 401, 401}},
-		"a broken combinator refuses":   {keyfunc.First(nil), []int{500, 500, 500}},
-		"a key beside an error is none": {func(r *http.Request) (string, error) { return r.RequestURI, keyfunc.ErrNoKey }, []int{204, 204, 429}},
+		"a key beside an error is none": {keyfunc.Func(func(r *http.Request) (string, error) { return r.RequestURI, keyfunc.ErrNoKey }), []int{204, 204, 429}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := mustNew(t, ratelimit.Config{

@@ -77,7 +77,7 @@ func TestTakeAndPeekOfARefusedRequest(t *testing.T) {
 	} {
 		d, err := step.ask(r)
 		refusal, is := errors.AsType[*keyfunc.StatusError](err)
-		if is != step.refused || is && refusal.Status() != http.StatusUnauthorized || d.Allowed {
+		if is != step.refused || is && refusal.Status != http.StatusUnauthorized || d.Allowed {
 			t.Errorf("step %d: %+v, %v", i, d, err)
 		}
 		if !step.refused && (err != nil || d.RetryAfter() == 0) {
@@ -94,11 +94,11 @@ func TestTakeAndPeekOfARefusedRequest(t *testing.T) {
 func TestRefusedRespondsInsteadOfTheDefault(t *testing.T) {
 	broken := errors.New("pq: connection to 10.0.0.7 refused")
 	for name, c := range map[string]struct {
-		key    keyfunc.Func
+		key    keyfunc.Key
 		status int // of the StatusError; 0 where there is none
 	}{
 		"a required key": {keyfunc.Required(keyfunc.Header("User"), http.StatusBadRequest), http.StatusBadRequest},
-		"a failing key":  {func(*http.Request) (string, error) { return "", broken }, 0},
+		"a failing key":  {keyfunc.Func(func(*http.Request) (string, error) { return "", broken }), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := mustNew(t, ratelimit.Config{
@@ -108,7 +108,7 @@ func TestRefusedRespondsInsteadOfTheDefault(t *testing.T) {
 					if !strings.HasPrefix(err.Error(), `middleware: rule "account": key: `) {
 						t.Errorf("%v", err)
 					}
-					if refusal, is := errors.AsType[*keyfunc.StatusError](err); is != (c.status != 0) || is && refusal.Status() != c.status {
+					if refusal, is := errors.AsType[*keyfunc.StatusError](err); is != (c.status != 0) || is && refusal.Status != c.status {
 						t.Errorf("%v", err)
 					}
 					if c.status == 0 && !errors.Is(err, broken) {

@@ -40,7 +40,7 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, v *verdict) 
 }
 
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *verdict) {
-	headers.RetryAfter(w.Header(), v.decision)
+	headers.SetRetryAfter(w.Header(), v.decision)
 	if m.denied == nil {
 		headers.Deny(w, r, v.decision)
 	} else {
@@ -52,8 +52,8 @@ func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *verdict) {
 // unlimited.
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusInternalServerError
-	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok {
-		status = required.Status()
+	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok && required.Status >= 400 && required.Status <= 499 {
+		status = required.Status
 	} else {
 		m.errors.Do(func() { m.logger.Error("ratelimit: request refused", "error", err) })
 	}

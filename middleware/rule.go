@@ -22,8 +22,9 @@ type Rule struct {
 	// Key says who is limited; [keyfunc.Everyone] limits all together. Requests
 	// for which it returns [keyfunc.ErrNoKey] share one count; for
 	// [keyfunc.ErrSkip] the rule does not apply; any other error refuses the
-	// request, a [keyfunc.StatusError] with its status.
-	Key keyfunc.Func
+	// request, a [*keyfunc.StatusError] with its status. New and SetRules call
+	// its method Validate, if it has one.
+	Key keyfunc.Key
 
 	// Limit is how much each key may use.
 	Limit algorithms.Limit
@@ -39,7 +40,7 @@ type Rule struct {
 // A rule is a Rule made ready for requests.
 type rule struct {
 	patterns  []pattern // none matches every request
-	key       keyfunc.Func
+	key       keyfunc.Key
 	readsBody bool             // of the key
 	check     algorithms.Check // without the key
 }
@@ -66,7 +67,7 @@ func compile(rules []Rule) ([]rule, error) {
 			p, _ := parsePattern(text) // it is valid
 			c.patterns = append(c.patterns, p)
 		}
-		reader, ok := any(r.Key).(interface{ ReadsBody() bool })
+		reader, ok := r.Key.(interface{ ReadsBody() bool })
 		c.key, c.readsBody = r.Key, ok && reader.ReadsBody()
 		c.check = algorithms.Check{Rule: r.Name, Limit: r.Limit, Cost: max(r.Cost, 1), Fail: r.Fail}
 	}

@@ -99,11 +99,11 @@ func validateName(name string) error {
 	return nil
 }
 
-func validateKey(key keyfunc.Func) error {
-	if key == nil {
+func validateKey(key keyfunc.Key) error {
+	if f, ok := key.(keyfunc.Func); key == nil || ok && f == nil {
 		return errors.New("required; use keyfunc.IP to limit each address, keyfunc.Everyone to limit all together")
 	}
-	if v, ok := any(key).(interface{ Validate() error }); ok {
+	if v, ok := key.(interface{ Validate() error }); ok {
 		return v.Validate()
 	}
 	return nil

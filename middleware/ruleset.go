@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/hint"
+	"github.com/seed75154129/ratelimit/internal/replay"
 )
 
 // A ruleset is the rules in force, and what is noticed about them.
@@ -57,6 +59,9 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 			}
 		}
 		set.watches[i] = w
+		for _, text := range hint.Of(rules[i].key) {
+			set.hints.say(text)
+		}
 	}
 	if old != nil {
 		set.generation = old.generation + 1
@@ -68,7 +73,7 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 }
 
 // logChanges says by name what rules there are since. A new Key alone is not
-// seen: functions do not compare.
+// seen: keys do not compare.
 func (m *Middleware) logChanges(old, set *ruleset) {
 	var added, removed, changed []string
 	for i := range set.rules {
@@ -143,6 +148,18 @@ func (m *Middleware) seeDenial(ctx context.Context, w *watch, r *algorithms.Resu
 		m.top.add(now, r.Check.Rule, r.Check.Key)
 	}
 	m.logDenial(ctx, w.denials, now, r)
+}
+
+// shareBody replaces the body of a request that a key may read by one that several
+// readers can look at. It does so before any key is resolved, so that goroutines that
+// take one request find it done and change nothing.
+func (set *ruleset) shareBody(r *http.Request, t *target) {
+	for i := range set.rules {
+		if rule := &set.rules[i]; rule.readsBody && rule.matches(t) {
+			replay.Of(r)
+			return
+		}
+	}
 }
 
 // failed counts checks of a call that the limiter returned an error for.

@@ -51,7 +51,7 @@ func exit(code int, err error) {
 func rules(proxies keyfunc.Proxies) []ratelimit.Rule {
 	return []ratelimit.Rule{{
 		Name:  "per-ip",
-		Key:   proxies.IP,
+		Key:   proxies.IP(),
 		Limit: algorithms.PerMinute(200), // a sliding window
 		Fail:  failmode.Open,             // without Redis, better unlimited than refused
 	}, {
@@ -62,7 +62,7 @@ func rules(proxies keyfunc.Proxies) []ratelimit.Rule {
 	}, {
 		Name:  "login",
 		Match: []string{"POST /auth/login", "POST /auth/register", "POST /auth/reset-password"},
-		Key:   proxies.IP,
+		Key:   proxies.IP(),
 		Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow},
 		Fail:  failmode.Closed, // without Redis, nobody guesses passwords
 	}}

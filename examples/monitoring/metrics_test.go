@@ -129,7 +129,7 @@ func script(t *testing.T, m *moving) {
 		{Name: "queue", Match: []string{"/queue"}, Key: keyfunc.Everyone, Fail: failmode.Open,
 			Limit: algorithms.Limit{Rate: 10, Period: time.Second, Burst: 3, Algorithm: algorithms.LeakyBucket}},
 		{Name: "broken", Match: []string{"/broken"}, Limit: day(5), Fail: failmode.Closed,
-			Key: func(*http.Request) (string, error) { return "", errors.New("no such table") }},
+			Key: keyfunc.Func(func(*http.Request) (string, error) { return "", errors.New("no such table") })},
 	}
 	config := ratelimit.Config{Limiter: guard(1), Rules: rules, Registerer: m.registry, Logger: silent}
 	limit, err := ratelimit.New(config)

@@ -165,7 +165,7 @@ func TestOtherThanTheUsual(t *testing.T) {
 func TestNoKeys(t *testing.T) {
 	const secret = "key-of-alice"
 	r := rule("per-key", 1)
-	r.Key = func(*http.Request) (string, error) { return secret, nil }
+	r.Key = keyfunc.Func(func(*http.Request) (string, error) { return secret, nil })
 	span := spanOf(t, 2, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{r}})
 	attributes := span.Attributes
 	for _, event := range span.Events {

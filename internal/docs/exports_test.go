@@ -141,4 +141,3 @@ func receiver(expr ast.Expr) string {
 	}
 	return ""
 }
-

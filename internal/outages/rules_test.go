@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -28,7 +29,7 @@ var localLimit = algorithms.Limit{Rate: limit, Period: forGood, Algorithm: algor
 // rules are one for each fail mode, and one that applies to all requests. No
 // window of theirs ends, so counts are exact.
 func rules() []ratelimit.Rule {
-	client := func(r *http.Request) (string, error) { return recordOf(r).client, nil }
+	client := keyfunc.Func(func(r *http.Request) (string, error) { return recordOf(r).client, nil })
 	wide := func(a algorithms.Algorithm) algorithms.Limit {
 		return algorithms.Limit{Rate: 10_000, Period: forGood, Algorithm: a}
 	}

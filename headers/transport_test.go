@@ -98,6 +98,9 @@ func TestTransportWaitsAsTold(t *testing.T) {
 		"a date":          {[]string{"Date: Fri, 20 Nov 2026 12:00:00 GMT", "Retry-After: Fri, 20 Nov 2026 12:00:30 GMT"}, 30 * time.Second},
 		"RateLimit":       {[]string{`RateLimit: "a";r=0;t=7`}, 7 * time.Second},
 		"X-RateLimit":     {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9"}, 9 * time.Second},
+		"two lines":       {[]string{"Retry-After: 1", "Retry-After: 30"}, 30 * time.Second},
+		"joined lines":    {[]string{"Retry-After: 30, 1"}, 30 * time.Second},
+		"two X-RateLimit": {[]string{"X-RateLimit-Remaining: 5", "X-RateLimit-Reset: 60", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9"}, 9 * time.Second},
 		"a minute at all": {[]string{"Retry-After: 60"}, time.Minute},
 	} {
 		for _, status := range []int{429, 503} {
@@ -148,6 +151,10 @@ func TestTransportReturnsWhatItDoesNotRepeat(t *testing.T) {
 		"more than MaxWait":      {headers.Transport{MaxWait: 5 * time.Second}, get(t), answer(429, "Retry-After: 6"), 1},
 		"MaxWait":                {headers.Transport{MaxWait: 5 * time.Second}, get(t), answer(429, "Retry-After: 5"), 2},
 		"a longer MaxWait":       {headers.Transport{MaxWait: time.Hour}, get(t), answer(429, "Retry-After: 3600"), 2},
+		"centuries":              {headers.Transport{}, get(t), answer(429, "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT"), 1},
+		"one line of two":        {headers.Transport{}, get(t), answer(429, once, "Retry-After: 3600"), 1},
+		"a reset in centuries":   {headers.Transport{}, get(t), answer(429, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 99999999999"), 1},
+		"negative":               {headers.Transport{}, get(t), answer(429, "Retry-After: -5"), 1},
 		"for ever":               {headers.Transport{}, get(t), answer(429, "Retry-After: 99999999999999999999"), 1},
 		"no retries":             {headers.Transport{MaxRetries: -1}, get(t), answer(429, once), 1},
 		"POST 429":               {headers.Transport{}, withBody(http.MethodPost, nil), answer(429, once), 2},

@@ -31,7 +31,7 @@ func answer(status int, lines ...string) reply {
 
 // The dates to wait for are a minute after the server's Date, which is a year
 // before the client's clock, or a minute after that clock where there is no Date.
-func TestWait(t *testing.T) {
+func TestRetryAfterReadsResponses(t *testing.T) {
 	const (
 		date   = "Date: Fri, 31 Dec 1999 23:59:00 GMT"
 		minute = time.Minute
@@ -55,6 +55,11 @@ func TestWait(t *testing.T) {
 		"more than an int64":           {[]string{"Retry-After: 9223372036854775808"}, forever},
 		"more than a float64":          {[]string{"Retry-After: 1" + strings.Repeat("0", 400)}, forever},
 		"the longest of two":           {[]string{"Retry-After: 60", "Retry-After: 5"}, minute},
+		"joined":                       {[]string{"Retry-After: 5,60 , 7"}, minute},
+		"joined dates":                 {[]string{date, "Retry-After: Fri, 31 Dec 1999 23:59:30 GMT, Saturday, 01-Jan-00 00:00:00 GMT, 5"}, minute},
+		"a day alone, and seconds":     {[]string{"Retry-After: Sat, 60"}, minute},
+		"seconds and a date":           {[]string{date, "Retry-After: 5", "Retry-After: Sat, 01 Jan 2000 00:00:00 GMT"}, minute},
+		"more than 4 KiB":              {[]string{"Retry-After: 60", "Retry-After: " + strings.Repeat("5,", 2048)}, 0},
 		"the one of two that parses":   {[]string{"Retry-After: soon", "Retry-After: 60"}, minute},
 		"a date":                       {[]string{date, "Retry-After: Sat, 01 Jan 2000 00:00:00 GMT"}, minute},
 		"a date as in RFC 850":         {[]string{date, "Retry-After: Saturday, 01-Jan-00 00:00:00 GMT"}, minute},
@@ -86,6 +91,10 @@ func TestWait(t *testing.T) {
 		"RateLimit, the longest exhausted":   {[]string{`RateLimit: "a";r=0;t=5,"b";r=0;t=60`, `RateLimit: "c";r=0;t=7,"d";r=1;t=3600`}, minute},
 		"RateLimit, as much as it can hold":  {[]string{`RateLimit: "a";r=0;t=999999999999999`}, forever},
 		"RateLimit, malformed":               {[]string{`RateLimit: "a";r=0;t=60,`}, 0},
+		"RateLimit, two lines of one name":   {[]string{`RateLimit: "a";r=0;t=5`, `RateLimit: "a";r=0;t=60`}, minute},
+		"RateLimit, only the second is 0":    {[]string{`RateLimit: "a";r=9;t=5`, `RateLimit: "a";r=0;t=60`}, minute},
+		"RateLimit, the second malformed":    {[]string{`RateLimit: "a";r=0;t=5`, `RateLimit: limit=9`}, 0},
+		"RateLimit, more than 4 KiB":         {[]string{`RateLimit: "a";r=0;t=60;x="` + zeros(4096) + `"`}, 0},
 		"RateLimit, malformed, beside X-":    {[]string{`RateLimit: "a";r=0;t=5,`, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60"}, minute},
 		"RateLimit, in vain, beside X-":      {[]string{`RateLimit: "a";r=1;t=5`, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60"}, minute},
 		"RateLimit before X-":                {[]string{`RateLimit: "a";r=0;t=60`, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"}, minute},
@@ -94,6 +103,7 @@ func TestWait(t *testing.T) {
 		"RateLimit from a cache":             {[]string{`RateLimit: "a";r=0;t=60`, "Age: 5"}, 0},
 		"X-RateLimit from a cache":           {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60", "Age: 5"}, 0},
 		"RateLimit through a cache":          {[]string{`RateLimit: "a";r=0;t=60`, "Age: 0"}, minute},
+		"RateLimit, two Ages":                {[]string{`RateLimit: "a";r=0;t=60`, "Age: 0", "Age: 5"}, 0},
 		"Retry-After from a cache":           {[]string{"Retry-After: 60", "Age: 5"}, minute},
 		"RateLimit-Policy alone says naught": {[]string{`RateLimit-Policy: "a";q=5;w=60`}, 0},
 
@@ -101,7 +111,6 @@ func TestWait(t *testing.T) {
 		"X-, no remaining":             {[]string{"X-RateLimit-Reset: 60"}, 0},
 		"X-, no reset":                 {[]string{"X-RateLimit-Remaining: 0"}, 0},
 		"X-, negative reset":           {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: -5"}, 0},
-		"X-, lists":                    {[]string{"X-RateLimit-Remaining: 0, 5", "X-RateLimit-Reset: 60, 3600"}, 0},
 		"X-, seconds from now":         {[]string{date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60"}, minute},
 		"X-, fractions, as Reddit":     {[]string{"X-RateLimit-Remaining: 0.0", "X-RateLimit-Reset: 60.5"}, 60500 * time.Millisecond},
 		"X-, 0 seconds from now":       {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 0"}, second},
@@ -111,12 +120,25 @@ func TestWait(t *testing.T) {
 		"X-, HTTP date":                {[]string{date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: Sat, 01 Jan 2000 00:00:00 GMT"}, minute},
 		"X-Rate-Limit, as Twitter":     {[]string{"X-Rate-Limit-Remaining: 0", "X-Rate-Limit-Reset: 60"}, minute},
 		"RateLimit-Reset, as Kong":     {[]string{"RateLimit-Remaining: 0", "RateLimit-Reset: 60"}, minute},
+		"X-, two lines":                {[]string{"X-RateLimit-Remaining: 9", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5", "X-RateLimit-Reset: 60"}, minute},
+		"X-, two lines, the other":     {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Remaining: 9", "X-RateLimit-Reset: 60", "X-RateLimit-Reset: 3600"}, minute},
+		"X-, two lines, both":          {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5", "X-RateLimit-Reset: 60"}, minute},
+		"X-, two lines, two forms":     {[]string{date, "X-RateLimit-Remaining: 0", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5", "X-RateLimit-Reset: 2000-01-01T00:00:00Z"}, minute},
+		"X-, two lines, none":          {[]string{"X-RateLimit-Remaining: 1", "X-RateLimit-Remaining: 9", "X-RateLimit-Reset: 5", "X-RateLimit-Reset: 60"}, 0},
+		"X-, two lines, one malformed": {[]string{"X-RateLimit-Remaining: none", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5", "X-RateLimit-Reset: 60"}, minute},
+		"X-, two lines, one reset":     {[]string{"X-RateLimit-Remaining: 9", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60"}, minute},
+		"X-, two resets":               {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5", "X-RateLimit-Reset: 60"}, minute},
+		"X-, joined":                   {[]string{"X-RateLimit-Limit: 5, 100", "X-RateLimit-Remaining: 0, 5", "X-RateLimit-Reset: 60, 3600"}, minute},
+		"X-, joined, the other":        {[]string{"X-RateLimit-Remaining: 5, 0", "X-RateLimit-Reset: 3600, 60"}, minute},
+		"X-, joined dates":             {[]string{date, "X-RateLimit-Remaining: 0, 0", "X-RateLimit-Reset: Fri, 31 Dec 1999 23:59:30 GMT, Sat, 01 Jan 2000 00:00:00 GMT"}, minute},
+		"X-, joined, with windows":     {[]string{"X-RateLimit-Limit: 10, 10;w=1;name=a", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60"}, minute},
+		"two families have 0 left":     {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5", "RateLimit-Remaining: 0", "RateLimit-Reset: 60"}, minute},
 		"only one has nothing left":    {[]string{"X-RateLimit-Remaining: 5", "X-RateLimit-Reset: 5", "RateLimit-Remaining: 0", "RateLimit-Reset: 60"}, minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // a bubble's clock begins at 2000-01-01
 				time.Sleep(366*24*time.Hour - time.Minute)
-				wait, ok := headers.Wait(answer(429, c.lines...).Response)
+				wait, ok := headers.RetryAfter(answer(429, c.lines...).Response)
 				if wait != c.want || ok != (c.want != 0) {
 					t.Errorf("%s: got %v, %v; want %v", c.lines, wait, ok, c.want)
 				}
@@ -127,7 +149,7 @@ func TestWait(t *testing.T) {
 
 // A number is a duration, Unix seconds or Unix milliseconds by its size, which
 // only a server that says "in 31 years" or "in the year 1973" could confuse.
-func TestWaitTellsUnixTimesFromSeconds(t *testing.T) {
+func TestRetryAfterTellsUnixTimesFromSeconds(t *testing.T) {
 	const date = "Date: Fri, 21 Nov 2026 12:00:00 GMT" // 1795262400
 	for reset, want := range map[string]time.Duration{
 		"60":                60 * time.Second,
@@ -149,7 +171,7 @@ func TestWaitTellsUnixTimesFromSeconds(t *testing.T) {
 		"4102444800":        (4102444800 - 1795262400) * time.Second,
 		"00000000000000060": time.Minute,
 	} {
-		wait, ok := headers.Wait(answer(429, date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: "+reset).Response)
+		wait, ok := headers.RetryAfter(answer(429, date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: "+reset).Response)
 		if wait != want || !ok {
 			t.Errorf("%s: got %v, %v; want %v", reset, wait, ok, want)
 		}
@@ -159,7 +181,7 @@ func TestWaitTellsUnixTimesFromSeconds(t *testing.T) {
 func zeros(n int) string { return strings.Repeat("0", n) }
 
 // What our own writers send comes back as the same numbers.
-func TestWaitReadsWhatWeWrite(t *testing.T) {
+func TestRetryAfterReadsWhatWeWrite(t *testing.T) {
 	ceil := func(d time.Duration) time.Duration { return (d + time.Second - 1).Truncate(time.Second) }
 	for _, c := range []struct{ retry, reset time.Duration }{
 		{time.Microsecond, time.Second},
@@ -175,48 +197,80 @@ func TestWaitReadsWhatWeWrite(t *testing.T) {
 			write headers.Writer
 			want  time.Duration
 		}{
-			"RetryAfter": {headers.RetryAfter, ceil(c.retry)},
+			"SetRetryAfter": {headers.SetRetryAfter, ceil(c.retry)},
 			// The reset is rounded up, and Date down.
-			"XRateLimit":  {headers.XRateLimit, at.Add(c.reset + time.Second - 1).Truncate(time.Second).Sub(at.Truncate(time.Second))},
-			"X, Delta":    {headers.X{Delta: true}.Write, ceil(c.reset)},
-			"IETFDraft11": {headers.IETFDraft11, ceil(c.retry)},
-			"pk":          {headers.Draft11{PartitionSecret: []byte("0123456789abcdef")}.Write, ceil(c.retry)},
-			"all":         {headers.All(headers.XRateLimit, headers.IETFDraft11, headers.RetryAfter), ceil(c.retry)},
+			"XRateLimit":      {headers.XRateLimit, at.Add(c.reset + time.Second - 1).Truncate(time.Second).Sub(at.Truncate(time.Second))},
+			"XRateLimitDelta": {headers.XRateLimitDelta, ceil(c.reset)},
+			"IETFDraft11":     {headers.IETFDraft11, ceil(c.retry)},
+			"pk":              {partitioned([]byte("0123456789abcdef")), ceil(c.retry)},
+			"all":             {headers.All(headers.XRateLimit, headers.IETFDraft11, headers.SetRetryAfter), ceil(c.retry)},
 		} {
 			resp := answer(429, "Date: "+at.UTC().Format(http.TimeFormat))
 			w.write(resp.Header, d)
-			if wait, ok := headers.Wait(resp.Response); wait != w.want || !ok {
+			if wait, ok := headers.RetryAfter(resp.Response); wait != w.want || !ok {
 				t.Errorf("%s of %v: got %v, %v; want %v: %v", name, c, wait, ok, w.want, resp.Header)
 			}
 		}
 	}
 }
 
-// Whatever a server sends as Retry-After: seconds are as many, a date that the
-// standard library reads is waited for, and everything else is passed over.
+// Whatever a server sends as Retry-After, in one line or two: seconds are as many, the
+// standard library's dates are waited for, and everything else is ignored. Of
+// several, joined with commas or not, the longest counts.
 func FuzzRetryAfter(f *testing.F) {
 	for _, seed := range []string{
 		"", "0", "120", "1.5", "-1", "1e9", "99999999999999999999", "NaN", "٣",
 		"Fri, 31 Dec 1999 23:59:59 GMT", "Friday, 31-Dec-99 23:59:59 GMT", "Fri Dec 31 23:59:59 1999", " 5 ", "5, 6",
+		"5,Fri, 31 Dec 1999 23:59:59 GMT,7", "Fri, Fri, 31 Dec 1999 23:59:59 GMT", ",", "a,1",
 	} {
-		f.Add(seed)
+		f.Add(seed, seed)
+		f.Add(seed, "3")
 	}
 	date := "Fri, 31 Dec 1999 23:59:00 GMT"
 	now, _ := http.ParseTime(date)
-	f.Fuzz(func(t *testing.T, text string) {
-		resp := http.Response{Header: http.Header{"Date": {date}, "Retry-After": {text}}}
-		got, ok := headers.Wait(&resp)
+	f.Fuzz(func(t *testing.T, first, second string) {
+		lines := []string{first, second}
+		resp := http.Response{Header: http.Header{"Date": {date}, "Retry-After": lines}}
+		got, ok := headers.RetryAfter(&resp)
 		if ok != (got > 0) {
-			t.Fatalf("%q: got %v, %v", text, got, ok)
+			t.Fatalf("%q: got %v, %v", lines, got, ok)
 		}
-		want, wantOK := referenceRetryAfter(strings.Trim(text, " \t"), now)
-		if diff := (got - want).Abs(); ok != wantOK || diff > want/1e15+1 {
-			t.Errorf("%q: got %v, %v; want %v, %v", text, got, ok, want, wantOK)
+		if len(first)+len(second) > 4<<10 {
+			if ok {
+				t.Errorf("%d bytes: got %v", len(first)+len(second), got)
+			}
+			return
+		}
+		var want time.Duration
+		found := false
+		for _, line := range lines {
+			pieces := strings.Split(line, ",")
+			for i := 0; i < len(pieces); i++ {
+				text := strings.Trim(pieces[i], " \t")
+				if i+1 < len(pieces) {
+					if both := strings.Trim(pieces[i]+","+pieces[i+1], " \t"); isHTTPDate(both) {
+						text, i = both, i+1
+					}
+				}
+				wait, ok := referenceRetryAfter(text, now)
+				want, found = max(want, wait), found || ok
+			}
+		}
+		if found && want == 0 {
+			want = time.Second
+		}
+		if diff := (got - want).Abs(); ok != found || diff > want/1e15+1 {
+			t.Errorf("%q: got %v, %v; want %v", lines, got, ok, want)
 		}
 	})
 }
 
-// referenceRetryAfter computes with rational numbers.
+func isHTTPDate(text string) bool {
+	_, err := http.ParseTime(text)
+	return err == nil
+}
+
+// referenceRetryAfter computes with rational numbers. A time in the past is 0.
 func referenceRetryAfter(text string, now time.Time) (time.Duration, bool) {
 	for _, c := range text {
 		if !strings.ContainsRune("0123456789.", c) {
@@ -227,7 +281,7 @@ func referenceRetryAfter(text string, now time.Time) (time.Duration, bool) {
 			if at.After(now) {
 				return at.Sub(now), true
 			}
-			return time.Second, true
+			return 0, true
 		}
 	}
 	n, ok := new(big.Rat).SetString(text)
@@ -235,9 +289,6 @@ func referenceRetryAfter(text string, now time.Time) (time.Duration, bool) {
 		return 0, false
 	}
 	nanos := n.Mul(n, big.NewRat(1e9, 1))
-	if nanos.Sign() == 0 {
-		return time.Second, true
-	}
 	if nanos.Cmp(new(big.Rat).SetInt64(math.MaxInt64)) >= 0 {
 		return forever, true
 	}
@@ -248,9 +299,9 @@ func referenceRetryAfter(text string, now time.Time) (time.Duration, bool) {
 	return time.Duration(whole.Int64()), true
 }
 
-func ExampleWait() {
+func ExampleRetryAfter() {
 	resp := answer(429, `RateLimit: "burst";r=0;t=2, "daily";r=411;t=36000`)
-	if wait, ok := headers.Wait(resp.Response); ok {
+	if wait, ok := headers.RetryAfter(resp.Response); ok {
 		fmt.Println("again in", wait)
 	}
 	// Output: again in 2s

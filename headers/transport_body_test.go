@@ -101,3 +101,14 @@ func TestTransportSlowDenial(t *testing.T) {
 type pause time.Duration
 
 func (p pause) Read([]byte) (int, error) { time.Sleep(time.Duration(p)); return 0, io.EOF }
+
+// http.Client takes a response without a body from a RoundTripper, so we do too.
+func TestTransportDenialWithoutABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		denial := answer(429, "Retry-After: 1")
+		denial.Body = nil
+		s := play(denial)
+		send(t, s.exact(), get(t), 200)
+		s.want(t, 0, time.Second)
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -115,6 +116,39 @@ func TestTransportJitter(t *testing.T) {
 			}
 			if half := (10*time.Second + most) / 2; len(waits) < 100 || longest < half {
 				t.Errorf("jitter %g: %d different waits, the longest %v", jitter, len(waits), longest)
+			}
+		})
+	}
+}
+
+// The longest wait that a server can ask for, and any jitter, is no overflow into "at
+// once".
+func TestTransportLongWaitsDoNotOverflow(t *testing.T) {
+	for _, jitter := range []float64{0, 0.5, 1, 1e300, math.Inf(1), math.NaN(), math.Inf(-1), -1} {
+		for _, wait := range []string{"9223372036", "9223372037", "99999999999999999999"} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Hour, cancel)
+				s := play(answer(429, "Retry-After: "+wait))
+				rt := &headers.Transport{Base: s, Jitter: jitter, MaxWait: math.MaxInt64}
+				if resp, err := do(rt, get(t).WithContext(ctx)); !errors.Is(err, context.Canceled) || time.Since(s.began) != time.Hour {
+					t.Errorf("jitter %g, Retry-After %s: %v, %v after %v, requests at %v", jitter, wait, resp, err, time.Since(s.began), s.at)
+				}
+			})
+		}
+	}
+}
+
+// With little left before the deadline, any jitter leaves time for the request.
+func TestTransportAnyJitterHeedsTheDeadline(t *testing.T) {
+	for _, jitter := range []float64{1, 1e300, math.Inf(1), math.NaN()} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+			defer cancel()
+			s := play(answer(429, "Retry-After: 5"))
+			send(t, &headers.Transport{Base: s, Jitter: jitter}, get(t).WithContext(ctx), 200)
+			if len(s.at) != 2 || s.at[1] < 5*time.Second || s.at[1] > 5500*time.Millisecond {
+				t.Errorf("jitter %g: requests at %v", jitter, s.at)
 			}
 		})
 	}

@@ -1,0 +1,137 @@
+package headers
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/field"
+)
+
+// SetRetryAfter sets Retry-After on the response to a denied request: the whole
+// seconds until the longest of the denying rules has room, rounded up and at
+// least 1. The middleware calls it on every denial, whatever the [Writer] is.
+//
+// If Retry-After is already set, in seconds or as a date, the longer wait is
+// kept. If waiting never helps, because the request costs more than a rule can
+// hold, Retry-After is removed. On an admitted request it does nothing.
+func SetRetryAfter(h http.Header, d algorithms.Decision) { setRetryAfter(h, d) }
+
+// setRetryAfter returns what Retry-After says now, or absent if it set none.
+func setRetryAfter(h http.Header, d algorithms.Decision) int64 {
+	if d.Allowed {
+		return absent
+	}
+	wait := d.RetryAfter()
+	if wait == algorithms.Never {
+		delete(h, field.RetryAfter)
+		return absent
+	}
+	seconds := waitSeconds(wait)
+	lines := h[field.RetryAfter]
+	if len(lines) > 0 {
+		there, _ := longestRetryAfter(lines, time.Time{})
+		seconds = max(seconds, secondsCeil(there))
+	}
+	if text := strconv.FormatInt(seconds, 10); len(lines) != 1 || lines[0] != text {
+		h[field.RetryAfter] = []string{text}
+	}
+	return seconds
+}
+
+// waitSeconds returns a wait as clients are told it. Some take 0 for "none
+// given" and come back at once.
+func waitSeconds(wait time.Duration) int64 { return max(secondsCeil(wait), 1) }
+
+// RetryAfter returns how long a response asks the client to wait before it sends
+// such a request again; false if it does not say. It looks only at the headers,
+// and ignores values that do not parse and fields longer than 4 KiB. The first of
+// these that says how long counts:
+//
+//  1. Retry-After, in seconds or as an HTTP date.
+//  2. RateLimit, in the syntax of draft-ietf-httpapi-ratelimit-headers-11: t of
+//     the policies with r=0.
+//  3. X-RateLimit-Reset where X-RateLimit-Remaining is 0, or the same two as
+//     X-Rate-Limit-… or RateLimit-…. The reset may be in seconds from now, a Unix
+//     time in seconds or milliseconds, or a date in the form of ISO 8601 or HTTP.
+//
+// If a field has several values, in several lines or joined with commas as some
+// proxies do, the longest wait counts.
+//
+// In a reset, a number below 1e9 (31 years) is seconds from now, and one from
+// 1e11 on is milliseconds. Fractions of seconds count.
+//
+// A point in time is compared with the response's Date if there is one, else
+// with the clock. A server that denies cannot mean "at once": 0, or a time in the
+// past, is one second. In a response from a cache (Age) only Retry-After counts.
+func RetryAfter(resp *http.Response) (time.Duration, bool) {
+	now, _ := httpDate(resp.Header.Get("Date"))
+	wait, ok := longestRetryAfter(resp.Header[field.RetryAfter], now)
+	if !ok && !cached(resp.Header) {
+		if wait, ok = longestExhausted(resp.Header[field.RateLimit]); !ok {
+			wait, ok = longestReset(resp.Header, now)
+		}
+	}
+	if ok && wait <= 0 {
+		wait = time.Second
+	}
+	return wait, ok
+}
+
+// cached reports whether a response has been in a cache for a while.
+func cached(h http.Header) bool {
+	for _, text := range appendValues(nil, h["Age"]) {
+		if age, ok := number(text); ok && age > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// longestRetryAfter returns the longest wait of Retry-After lines, which is 0 if
+// all their times have passed.
+func longestRetryAfter(lines []string, now time.Time) (longest time.Duration, found bool) {
+	var room [4]string
+	for _, text := range appendValues(room[:0], lines) {
+		if n, ok := number(text); ok {
+			longest, found = max(longest, seconds(n)), true
+		} else if t, ok := httpDate(text); ok {
+			longest, found = max(longest, until(t, now)), true
+		}
+	}
+	return longest, found
+}
+
+// longestExhausted returns the longest wait for the policies of RateLimit that
+// have nothing left. The draft demands that a field is ignored if anything in it
+// is malformed.
+func longestExhausted(lines []string) (longest time.Duration, found bool) {
+	p, ok := parserOf(lines)
+	if !ok {
+		return 0, false
+	}
+	for p.rest != "" {
+		policy, ok := p.item('r', 't')
+		if !ok || !p.comma() {
+			return 0, false
+		}
+		if policy.units == 0 && policy.seconds != absent {
+			longest, found = max(longest, seconds(float64(policy.seconds))), true
+		}
+	}
+	return longest, found
+}
+
+// longestReset returns the longest wait of X-RateLimit, and fields like it, that
+// have nothing left.
+func longestReset(h http.Header, now time.Time) (longest time.Duration, found bool) {
+	for _, family := range [...]string{"X-Ratelimit-", "X-Rate-Limit-", "Ratelimit-"} {
+		for _, q := range appendQuotas(nil, h[family+"Limit"], h[family+"Remaining"], h[family+"Reset"], now) {
+			if q.remaining == 0 {
+				longest, found = max(longest, q.resetAfter), true
+			}
+		}
+	}
+	return longest, found
+}

@@ -1,0 +1,190 @@
+package headers_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/headers"
+)
+
+// A stalled body is one whose server sends a few bytes and then nothing, until it is
+// closed. Drip is the time between two bytes, if more come.
+type stalled struct {
+	closed chan struct{}
+	drip   time.Duration
+}
+
+func (s *stalled) Read(p []byte) (int, error) {
+	var next <-chan time.Time
+	if s.drip > 0 {
+		next = time.After(s.drip)
+	}
+	select {
+	case <-s.closed:
+		return 0, errors.New("read on a closed body")
+	case <-next:
+		p[0] = ' '
+		return 1, nil
+	}
+}
+
+func (s *stalled) Close() error { close(s.closed); return nil } // panics the second time
+
+// However slowly a denial comes, it does not make the wait longer.
+func TestTransportStalledDenial(t *testing.T) {
+	for _, c := range []struct {
+		retryAfter string
+		drip, want time.Duration
+	}{
+		{"5", 0, 5 * time.Second},
+		{"5", time.Second - 1, 5 * time.Second},
+		{"0.001", 0, time.Second}, // so long a healthy server may take to send it
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			denial := answer(429, "Retry-After: "+c.retryAfter)
+			body := &stalled{make(chan struct{}), c.drip}
+			denial.Body = body
+			s := play(denial)
+			send(t, s.exact(), get(t), 200)
+			s.want(t, 0, c.want)
+			synctest.Wait()
+			select {
+			case <-body.closed:
+			default:
+				t.Error("the body is open")
+			}
+		})
+	}
+}
+
+func TestTransportContextEndsAStalledDenial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(2*time.Second, cancel)
+		denial := answer(429, "Retry-After: 5")
+		denial.Body = &stalled{closed: make(chan struct{})}
+		s := play(denial)
+		resp, err := do(s.exact(), get(t).WithContext(ctx))
+		if resp.Response != nil || !errors.Is(err, context.Canceled) || time.Since(s.began) != 2*time.Second {
+			t.Errorf("got %v, %v after %v", resp, err, time.Since(s.began))
+		}
+		s.want(t, 0)
+	})
+}
+
+// The same over a connection of net/http, in which Close and Read meet.
+func TestTransportStalledConnection(t *testing.T) {
+	for name, denial := range map[string]string{
+		"a length":   "Content-Length: 1000\r\n\r\nwhy",
+		"chunks":     "Transfer-Encoding: chunked\r\n\r\n3\r\nwhy\r\n",
+		"compressed": "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n\x1f\x8b\x08\r\n",
+		"no length":  "Connection: close\r\n\r\nwhy",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, at := time.Now(), []time.Duration{}
+				base := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+					client, server := net.Pipe()
+					go func() {
+						defer server.Close()
+						if _, err := http.ReadRequest(bufio.NewReader(server)); err != nil {
+							t.Error(err)
+						}
+						at = append(at, time.Since(began))
+						if len(at) > 1 {
+							io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+							return
+						}
+						io.WriteString(server, "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 5\r\n"+denial)
+						server.Read(make([]byte, 1)) // until the client hangs up
+					}()
+					return client, nil
+				}}
+				client := &http.Client{Transport: &headers.Transport{Base: base, Jitter: -1}}
+				defer client.CloseIdleConnections()
+				resp, err := client.Get("http://example.com/")
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if want := []time.Duration{0, 5 * time.Second}; resp.StatusCode != http.StatusOK || !slices.Equal(at, want) {
+					t.Errorf("status %d, requests at %v, want %v", resp.StatusCode, at, want)
+				}
+			})
+		})
+	}
+}
+
+// A pipeListener accepts connections in memory.
+type pipeListener struct {
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	l.conns <- server
+	return client, nil
+}
+
+// And over HTTP/2, where one stream ends and the connection stays.
+func TestTransportStalledStream(t *testing.T) {
+	for name, encoding := range map[string]string{"plain": "", "compressed": "gzip"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, at := time.Now(), []time.Duration{}
+				listener := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+				protocols := new(http.Protocols)
+				protocols.SetUnencryptedHTTP2(true)
+				server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if at = append(at, time.Since(began)); len(at) > 1 {
+						return
+					}
+					if encoding != "" {
+						w.Header().Set("Content-Encoding", encoding)
+					}
+					w.Header().Set("Retry-After", "5")
+					w.WriteHeader(http.StatusTooManyRequests)
+					io.WriteString(w, "\x1f\x8b\x08")
+					w.(http.Flusher).Flush()
+					<-r.Context().Done()
+				})}
+				go server.Serve(listener)
+				defer server.Close()
+				base := &http.Transport{Protocols: protocols, DialContext: listener.dial}
+				client := &http.Client{Transport: &headers.Transport{Base: base, Jitter: -1}}
+				defer client.CloseIdleConnections()
+				resp, err := client.Get("http://example.com/")
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if want := []time.Duration{0, 5 * time.Second}; resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 || !slices.Equal(at, want) {
+					t.Errorf("%s %d, requests at %v, want %v", resp.Proto, resp.StatusCode, at, want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,178 @@
+package keyfunc_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// readers are the ways in which handlers read an account from a request.
+var readers = map[string]func(*http.Request) string{
+	"Decoder into a struct": func(r *http.Request) string {
+		var in struct{ Email string }
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		return in.Email
+	},
+	"Unmarshal into a struct": func(r *http.Request) string {
+		var in struct {
+			Address string `json:"email"`
+		}
+		body, _ := io.ReadAll(r.Body)
+		if json.Unmarshal(body, &in) != nil {
+			return ""
+		}
+		return in.Address
+	},
+	"Decoder into a number": func(r *http.Request) string {
+		var in struct{ Email json.Number }
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		return in.Email.String()
+	},
+	"Decoder into a map": func(r *http.Request) string {
+		var in map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		email, _ := in["email"].(string)
+		return email
+	},
+	"a decoder that ignores case, dashes and underscores": func(r *http.Request) (email string) {
+		in := map[string]any{}
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		for name, value := range in {
+			if strings.EqualFold(strings.NewReplacer("-", "", "_", "").Replace(name), "email") {
+				email, _ = value.(string)
+			}
+		}
+		return email
+	},
+	"FormValue":     func(r *http.Request) string { return r.FormValue("email") },
+	"PostFormValue": func(r *http.Request) string { return r.PostFormValue("email") },
+	"ParseForm, last value, any case": func(r *http.Request) (email string) {
+		_ = r.ParseForm()
+		for name, values := range r.Form {
+			if strings.EqualFold(name, "email") {
+				email = values[len(values)-1]
+			}
+		}
+		return email
+	},
+	"the query": func(r *http.Request) string { return r.URL.Query().Get("email") },
+	"the query with semicolons": func(r *http.Request) string {
+		query, _ := url.ParseQuery(strings.ReplaceAll(r.URL.RawQuery, ";", "&"))
+		return query.Get("email")
+	},
+	"the body as a query, whatever its type": func(r *http.Request) string {
+		body, _ := io.ReadAll(r.Body)
+		form, _ := url.ParseQuery(string(body))
+		return form.Get("email")
+	},
+}
+
+type sent struct{ method, contentType, query, body string }
+
+func (s sent) request() *http.Request {
+	r := post(s.contentType, strings.NewReader(s.body))
+	r.Method, r.URL.RawQuery = s.method, s.query
+	return r
+}
+
+// wantNoOtherAccount wants each key of a request to be that of the account which a
+// handler reads, however it reads it, or none.
+func wantNoOtherAccount(t *testing.T, s sent) (keys int) {
+	t.Helper()
+	for _, k := range []keyfunc.Key{keyfunc.BodyJSON("email", 1<<10), keyfunc.BodyForm("email", 1<<10)} {
+		got, err := k.Resolve(s.request())
+		if err != nil {
+			if got != "" || !errors.Is(err, keyfunc.ErrNoKey) {
+				t.Errorf("%+q: %v: got %q, %v", s, k, got, err)
+			}
+			continue
+		}
+		keys++
+		for name, read := range readers {
+			account := strings.ToLower(strings.ToUpper(strings.TrimSpace(read(s.request()))))
+			if account != "" && account != got {
+				t.Errorf("%+q: %v: key %q; by %s the handler reads %q", s, k, got, name, account)
+			}
+		}
+	}
+	return keys
+}
+
+// One body means different things to two parsers: no client may be counted as
+// another than the one whom the handler serves.
+func TestBodyPolyglots(t *testing.T) {
+	bodies := []string{
+		`{"email":"victim"}`,
+		`{"email":"victim","x":"&email=mallory&"}`,
+		`{"email":"victim","x":"&email=mallory"}`,
+		`{"email":"victim","x":"&em%61il=mallory&"}`,
+		`{"email":"victim","x":"=&email=mallory&"}`,
+		` {"email":"victim"}&email=mallory`,
+		`{"email":"victim"}&email=mallory`,
+		`{"email":"victim"}` + "\n" + `{"email":"mallory"}`,
+		`{"email":"mallory","EMAIL":"victim"}`,
+		`{"email":"mallory","eMAıL":"victim"}`,
+		`{"email":"mallory","e\u006dail":"victim"}`,
+		`{"x":{"email":"mallory"},"email":"victim"}`,
+		`{"email":"mallory","x":{"email":"victim"}}`,
+		`{"x":"\"email\":\"mallory\"","email":"victim"}`,
+		`{"x":"\\","email":"victim","y":"\\\""}`,
+		`{"email":"mallory","e-mail":"victim"}`, `{"E_mail":"victim","email":"mallory"}`, `{"e-mail":"victim"}`,
+		`{"email":"\ud83d\ude00\ud83d\"\/\b\f\n\r\tx\u0041\\"}`, `{"email":"\ude00\ud83d\u00e9\uD83D\uDE00"}`, "{\"email\":\"a\xff\"}",
+		`{"email":7}`, `{"email":7.0}`, `{"email":"7"}`, `{"email":null}`, `{"email":["victim"]}`,
+		`[{"email":"victim"}]`, `"email=victim"`, `null`, `email=victim`, `&email=victim&`,
+		"\ufeff" + `{"email":"victim"}`, "\ufeffemail=victim",
+		`email=mallory&email=victim`, `email=mallory&EMAIL=victim`, `email=mallory&%65mail=victim`, `email=mallory&em%61il=victim`,
+		`email=mallory;email=victim`, `a=1;email=victim`, `email=victim;a=1`, `email=mallory&a=1;email=victim`,
+		`email`, `email=`, `email==victim`, `=email=victim`, `email=%zz`, `email=%76ictim`, `%zz=1&email=victim`, `email=+victim+`,
+		`email=victim%00`, `email%00=mallory&email=victim`, ``, ` `, `{`, `{}`,
+	}
+	types := []string{
+		jsonType, formType, jsonType + "; charset=utf-8", formType + "; charset=utf-8", "application/vnd.api+json", "Application/JSON ; a=b",
+		formType + "; a", jsonType + "; a", jsonType + "," + formType, formType + "," + jsonType, formType + "; charset=utf-7",
+		"multipart/form-data; boundary=x", "text/plain", "", "text/json", formType + ";", "application/x-www-form-urlencoded+json",
+	}
+	queries := []string{"", "email=victim", "a=b", "EMAIL=victim", "a=b;email=victim", "%65mail=victim", "email", "email=%zz&email=victim"}
+	keys := 0
+	for _, method := range []string{"POST", "PUT", "PATCH", "GET", "DELETE"} {
+		for _, contentType := range types {
+			for _, query := range queries {
+				for _, body := range bodies {
+					keys += wantNoOtherAccount(t, sent{method, contentType, query, body})
+				}
+			}
+		}
+	}
+	if keys < 500 {
+		t.Errorf("only %d requests had a key", keys)
+	}
+}
+
+func FuzzBody(f *testing.F) {
+	for _, s := range []sent{
+		{"POST", jsonType, "", `{"email":"alice","a":[1,{"email":2}]}`},
+		{"POST", jsonType, "", `{"email":"a","EMAIL":"b","x":"&email=c"}`},
+		{"PUT", formType, "a=b", "email=alice&a=%20"},
+		{"PATCH", formType, "email=b", `{"email":"alice","x":"&email=r1&"}`},
+		{"DELETE", formType + "; charset=utf-8", "a=b;email=c", "\ufeff{\"email\":\"x\"}&email=y"},
+		{"POST", "application/a+json", "", `{"e_mail":"\u017f\ud83d\ude00","\u0065mail":"\\\""}`},
+	} {
+		f.Add(s.method, s.contentType, s.query, s.body)
+	}
+	f.Fuzz(func(t *testing.T, method, contentType, query, body string) {
+		s := sent{method, contentType, query, body}
+		wantNoOtherAccount(t, s)
+		r := s.request()
+		_, _ = keyfunc.BodyJSON("email", 64).Resolve(r)
+		_, _ = keyfunc.BodyForm("email", 80).Resolve(r)
+		if got, err := io.ReadAll(r.Body); string(got) != body || err != nil {
+			t.Errorf("the handler reads %q, %v", got, err)
+		}
+	})
+}

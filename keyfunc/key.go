@@ -1,0 +1,152 @@
+package keyfunc
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/seed75154129/ratelimit/internal/hint"
+)
+
+// A key is every [Key] that this package makes. What its optional methods answer is
+// found out when it is made.
+type key struct {
+	name      string
+	mistake   error    // everything that is wrong with it and its parts
+	hints     []string // what looks wrong and may be meant
+	readsBody bool
+
+	resolve func(*http.Request) (string, error) // never "" without an error
+
+	takes int // how many values keys takes
+	keys  func(values []string) ([]string, error)
+}
+
+// Resolve returns the mistake, if there is one: an error that wraps neither ErrNoKey
+// nor ErrSkip, for First and Optional would hide the mistake and with it the limit.
+func (k *key) Resolve(r *http.Request) (string, error) {
+	if k.mistake != nil {
+		return "", k.mistake
+	}
+	return k.resolve(r)
+}
+
+func (k *key) Validate() error { return k.mistake }
+func (k *key) String() string  { return k.name }
+func (k *key) ReadsBody() bool { return k.readsBody }
+func (k *key) Hints() []string { return k.hints } // for package internal/hint
+
+func (k *key) Keys(values ...string) ([]string, error) {
+	if k.mistake != nil {
+		return nil, k.mistake
+	}
+	return k.keys(values)
+}
+
+// leaf returns a key that has no parts and takes one plain value, of which keyOf
+// makes a key.
+func leaf(name string, mistake error, resolve func(*http.Request) (string, error), keyOf func(value string) (string, error)) *key {
+	return &key{name: name, mistake: mistake, resolve: resolve, takes: 1, keys: func(values []string) ([]string, error) {
+		if len(values) != 1 {
+			return nil, fmt.Errorf("keyfunc: %s: takes one value, got %d", name, len(values))
+		}
+		text, err := keyOf(values[0])
+		if err != nil {
+			return nil, fmt.Errorf("keyfunc: %s: %w", name, err)
+		}
+		return []string{text}, nil
+	}}
+}
+
+// plain is the keyOf of keys that are the value itself.
+func plain(value string) (string, error) {
+	if value == "" {
+		return "", errors.New("the value is empty")
+	}
+	return value, nil
+}
+
+// wrap returns the parts of a wrapper as keys of this package, and the wrapper with
+// all that it has from its parts.
+func wrap(constructor string, given ...Key) (parts []*key, wrapper *key) {
+	parts, wrapper = make([]*key, len(given)), new(key)
+	if len(given) == 0 {
+		wrapper.mistake = mistake(constructor, "no keys: give at least one")
+	}
+	for i, k := range given {
+		part := own(k)
+		if part == nil {
+			part = &key{name: "nil", mistake: mistake(constructor, "key %d of %d is nil", i+1, len(given))}
+		}
+		parts[i] = part
+		wrapper.mistake = errors.Join(wrapper.mistake, part.mistake)
+		wrapper.hints = slices.Concat(wrapper.hints, part.hints)
+		wrapper.readsBody = wrapper.readsBody || part.readsBody
+	}
+	return parts, wrapper
+}
+
+// wrapOne returns a wrapper of one key, which stands for the same plain values.
+func wrapOne(constructor string, k Key, arguments string) (part, wrapper *key) {
+	parts, wrapper := wrap(constructor, k)
+	part = parts[0]
+	wrapper.name = strings.ToLower(constructor) + "(" + part.name + arguments + ")"
+	wrapper.takes, wrapper.keys = part.takes, part.keys
+	return part, wrapper
+}
+
+func names(parts []*key) string {
+	all := make([]string, len(parts))
+	for i, part := range parts {
+		all[i] = part.name
+	}
+	return strings.Join(all, ", ")
+}
+
+// own returns k as a key of this package, nil if k is nil. A method that k does not
+// have answers as the comment of [Key] says.
+func own(k Key) *key {
+	switch k := k.(type) {
+	case nil:
+		return nil
+	case *key:
+		return k
+	case Func:
+		if k == nil {
+			return nil
+		}
+	}
+	owned := leaf(fmt.Sprintf("%T", k), nil, func(r *http.Request) (string, error) {
+		text, err := k.Resolve(r)
+		switch {
+		case err != nil:
+			return "", err
+		case text == "":
+			return "", ErrNoKey
+		}
+		return text, nil
+	}, plain)
+	owned.hints = hint.Of(k)
+	if k, ok := k.(interface{ Validate() error }); ok {
+		owned.mistake = k.Validate()
+	}
+	if k, ok := k.(fmt.Stringer); ok {
+		owned.name = k.String()
+	}
+	if k, ok := k.(interface{ ReadsBody() bool }); ok {
+		owned.readsBody = k.ReadsBody()
+	}
+	if k, ok := k.(interface {
+		Keys(values ...string) ([]string, error)
+	}); ok {
+		owned.keys = func(values []string) ([]string, error) { return k.Keys(values...) }
+	}
+	return owned
+}
+
+// mistake returns an error about the arguments of a constructor.
+func mistake(constructor, format string, args ...any) error {
+	return fmt.Errorf("keyfunc: "+constructor+": "+format, args...)
+}

@@ -1,0 +1,220 @@
+package keyfunc_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/internal/hint"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// custom is a Key of somebody else's with all optional methods.
+type custom struct {
+	mistake error
+	body    bool
+}
+
+func (c custom) Resolve(*http.Request) (string, error) { return "custom", c.mistake }
+func (c custom) Validate() error                       { return c.mistake }
+func (c custom) String() string                        { return "tenant" }
+func (c custom) ReadsBody() bool                       { return c.body }
+func (c custom) Keys(values ...string) ([]string, error) {
+	return []string{"a" + strings.Join(values, "+"), "b"}, nil
+}
+
+// bare is a Key of somebody else's without any.
+type bare struct{}
+
+func (bare) Resolve(*http.Request) (string, error) { return "bare", nil }
+
+var wrappers = map[string]func(keyfunc.Key) keyfunc.Key{
+	"[%s, ip]":          func(k keyfunc.Key) keyfunc.Key { return keyfunc.Join(k, keyfunc.IP) },
+	"first(ip, %s)":     func(k keyfunc.Key) keyfunc.Key { return keyfunc.First(keyfunc.IP, k) },
+	"optional(%s)":      keyfunc.Optional,
+	"required(%s, 401)": func(k keyfunc.Key) keyfunc.Key { return keyfunc.Required(k, 401) },
+	"hashed(%s)":        func(k keyfunc.Key) keyfunc.Key { return keyfunc.Hashed(k, nil) },
+	"hashed([%s, mux])": func(k keyfunc.Key) keyfunc.Key {
+		return keyfunc.Hashed(keyfunc.Join(k, keyfunc.Mux(http.NewServeMux())), nil)
+	},
+	"optional(first(%s))": func(k keyfunc.Key) keyfunc.Key { return keyfunc.Optional(keyfunc.First(k)) },
+}
+
+func TestNames(t *testing.T) {
+	for want, k := range map[string]keyfunc.Key{
+		"ip": keyfunc.IP, "everyone": keyfunc.Everyone, "header:X-Device": keyfunc.Header("x-device"), "apikey:Authorization": keyfunc.APIKey("authorization"),
+		"ipv6:48": ours.IPv6(48), "userid:X-User-Id": ours.UserID("X-User-ID"), "context": keyfunc.Context(userID),
+		"contextaddr": keyfunc.ContextAddr(func(context.Context) netip.Addr { return netip.Addr{} }), "route": keyfunc.Route(pattern), "mux": keyfunc.Mux(http.NewServeMux()),
+		"bodyjson:email": keyfunc.BodyJSON("email", 1), "bodyform:email": keyfunc.BodyForm("email", 1), "tenant": custom{},
+	} {
+		if got := fmt.Sprint(k); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		for format, wrap := range wrappers {
+			if got, want := fmt.Sprint(wrap(k)), fmt.Sprintf(format, want); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+	}
+	if got := fmt.Sprint(ours.IP()); got != "ip" {
+		t.Errorf("got %q", got)
+	}
+	if got := fmt.Sprint(keyfunc.Join(key("a"), bare{})); got != "[keyfunc.Func, keyfunc_test.bare]" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestWrappersPassOnWhoReadsTheBody(t *testing.T) {
+	for k, want := range map[keyfunc.Key]bool{
+		keyfunc.BodyJSON("email", 1): true, keyfunc.BodyForm("email", 1): true, custom{body: true}: true,
+		custom{}: false, bare{}: false, keyfunc.IP: false, keyfunc.Everyone: false, keyfunc.Header("A"): false, keyfunc.APIKey("A"): false, keyfunc.Context(userID): false,
+	} {
+		for name, wrap := range wrappers {
+			if got := readsBody(wrap(k)); got != want {
+				t.Errorf(name+": got %v", k, got)
+			}
+		}
+	}
+	if readsBody(keyfunc.Optional(key("a"))) {
+		t.Error("a Func reads no body")
+	}
+}
+
+func TestWrappersPassHintsOn(t *testing.T) {
+	everybody := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::/0")}}
+	for _, k := range []keyfunc.Key{everybody.IP(), everybody.IPv6(48), everybody.UserID("User")} {
+		for name, wrap := range wrappers {
+			if got := hint.Of(wrap(k)); len(got) != 1 || !strings.Contains(got[0], "trusts ::/0, which is everybody") {
+				t.Errorf(name+": got %q", k, got)
+			}
+		}
+	}
+	if got := hint.Of(keyfunc.Join(everybody.IP(), ours.IP(), keyfunc.First(everybody.IPv6(48), bare{}))); len(got) != 2 {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What an operator writes is counted as the requests of the client are.
+func TestKeysOfPlainValues(t *testing.T) {
+	header := func(name, value string) *http.Request { return with(name, value) }
+	body := func(contentType, body string) *http.Request { return post(contentType, strings.NewReader(body)) }
+	secret := []byte("0123456789abcdef")
+	for _, tc := range []struct {
+		key    keyfunc.Key
+		values []string
+		r      *http.Request
+	}{
+		{keyfunc.IP, []string{"203.0.113.9"}, req},
+		{keyfunc.IP, []string{"2001:db8::1"}, from("[2001:db8::2]:1")},
+		{keyfunc.IP, []string{" 2001:db8::/64 "}, from("[2001:db8::2]:1")},
+		{keyfunc.IP, []string{"::ffff:203.0.113.9"}, req},
+		{keyfunc.IP, []string{"64:ff9b::203.0.113.9"}, req},
+		{keyfunc.IP, []string{"203.0.113.9/32"}, req},
+		{keyfunc.IP, []string{"unix"}, from("@")},
+		{ours.IPv6(48), []string{"2001:db8::1"}, from("[2001:db8:0:9::1]:1")},
+		{ours.IPv6(48), []string{"2001:db8::/48"}, from("[2001:db8:0:9::1]:1")},
+		{ours.IPv6(128), []string{"2001:db8::1/128"}, from("[2001:db8::1]:1")},
+		{keyfunc.ContextAddr(func(context.Context) netip.Addr { return netip.MustParseAddr("2001:db8::2") }), []string{"2001:db8::1"}, req},
+		{keyfunc.Everyone, nil, req},
+		{keyfunc.Header("User"), []string{" alice "}, header("User", "alice")},
+		{keyfunc.APIKey("Authorization"), []string{"token"}, header("Authorization", "Bearer token")},
+		{keyfunc.APIKey("Authorization"), []string{"Bearer token"}, header("Authorization", "Bearer token")},
+		{keyfunc.APIKey("Key"), []string{"token"}, header("Key", "token")},
+		{keyfunc.Proxies{Hops: 1}.UserID("User"), []string{"alice"}, header("User", "alice")},
+		{keyfunc.Context(func(context.Context) (string, bool) { return "alice", true }), []string{"alice"}, req},
+		{keyfunc.Route(func(*http.Request) string { return "GET /" }), []string{"GET /"}, req},
+		{keyfunc.BodyJSON("email", 100), []string{" Alice@example.com"}, body(jsonType, `{"email":"alice@EXAMPLE.com"}`)},
+		{keyfunc.BodyForm("email", 100), []string{"Alice"}, body(formType, "email=alice")},
+		{keyfunc.Join(keyfunc.IP, keyfunc.Header("User")), []string{"203.0.113.9", "alice"}, header("User", "alice")},
+		{keyfunc.Join(keyfunc.Everyone, keyfunc.Header("User")), []string{"alice"}, header("User", "alice")},
+		{keyfunc.Join(keyfunc.Join(keyfunc.IP, keyfunc.Header("User")), key("x")), []string{"203.0.113.9", "alice", "x"}, header("User", "alice")},
+		{keyfunc.Hashed(keyfunc.Join(keyfunc.IP, key("x")), secret), []string{"203.0.113.9", "x"}, req},
+		{keyfunc.Hashed(keyfunc.IP, nil), []string{"203.0.113.9"}, req},
+		{keyfunc.Optional(keyfunc.Required(keyfunc.Header("User"), 401)), []string{"alice"}, header("User", "alice")},
+		{keyfunc.Required(key("x"), 401), []string{"x"}, req},
+		{keyfunc.Optional(bare{}), []string{"bare"}, req},
+	} {
+		got, err := keysOf(tc.key, tc.values...)
+		if want := mustKey(t, tc.key, tc.r); err != nil || !slices.Equal(got, []string{want}) {
+			t.Errorf("%v, %q: got %q, %v; want %q", tc.key, tc.values, got, err, want)
+		}
+	}
+}
+
+// A value stands for the key of each alternative that it can be.
+func TestKeysOfAlternatives(t *testing.T) {
+	k := keyfunc.First(keyfunc.Header("User"), keyfunc.IP, keyfunc.Join(keyfunc.IP, keyfunc.Mux(http.NewServeMux())))
+	for _, tc := range []struct {
+		key          keyfunc.Key
+		values, want []string
+	}{
+		{k, []string{"alice"}, []string{"1:alice"}},
+		{k, []string{"203.0.113.9"}, []string{"1:203.0.113.9", "2:203.0.113.9"}},
+		{k, []string{"203.0.113.9", "GET /"}, []string{"3:11:203.0.113.9,5:GET /"}},
+		{keyfunc.First(keyfunc.IP, keyfunc.Everyone), nil, []string{"2:everyone"}},
+		{keyfunc.Join(keyfunc.First(keyfunc.Header("User"), keyfunc.IP), custom{}), []string{"203.0.113.9", "x"},
+			[]string{"13:1:203.0.113.9,2:ax", "13:1:203.0.113.9,1:b", "13:2:203.0.113.9,2:ax", "13:2:203.0.113.9,1:b"}},
+	} {
+		if got, err := keysOf(tc.key, tc.values...); err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("%v, %q: got %q, %v; want %q", tc.key, tc.values, got, err, tc.want)
+		}
+	}
+}
+
+func TestKeysSayWhatIsWrongWithValues(t *testing.T) {
+	joined := keyfunc.Join(keyfunc.IP, keyfunc.Header("User"))
+	for _, tc := range []struct {
+		key    keyfunc.Key
+		values []string
+		want   string
+	}{
+		{keyfunc.IP, nil, "keyfunc: ip: takes one value, got 0"},
+		{keyfunc.IP, []string{"a", "b"}, "keyfunc: ip: takes one value, got 2"},
+		{keyfunc.IP, []string{"alice"}, `keyfunc: ip: "alice" is no address: give one such as 203.0.113.9 or 2001:db8::1`},
+		{keyfunc.IP, []string{""}, `keyfunc: ip: "" is no address: give one such as 203.0.113.9 or 2001:db8::1`},
+		{keyfunc.IP, []string{"203.0.113.0/24"}, `keyfunc: ip: "203.0.113.0/24" is not one client: give an address, or an IPv6 network of the size that is counted, /64`},
+		{keyfunc.IP, []string{"2001:db8::/48"}, `keyfunc: ip: "2001:db8::/48" is not one client: give an address, or an IPv6 network of the size that is counted, /64`},
+		{keyfunc.Everyone, []string{"a"}, "keyfunc: everyone: takes no value, got 1"},
+		{keyfunc.Header("User"), []string{" "}, "keyfunc: header:User: the value is empty"},
+		{keyfunc.APIKey("Authorization"), []string{"Bearer "}, "keyfunc: apikey:Authorization: the value is empty"},
+		{keyfunc.BodyForm("email", 1), []string{" "}, "keyfunc: bodyform:email: the value is empty"},
+		{joined, []string{"203.0.113.9"}, "keyfunc: [ip, header:User]: takes 2 values, got 1"},
+		{keyfunc.Hashed(joined, nil), []string{"alice", "203.0.113.9"}, `keyfunc: ip: "alice" is no address: give one such as 203.0.113.9 or 2001:db8::1`},
+		{keyfunc.First(keyfunc.IP, ours.IPv6(48)), []string{"alice"}, `keyfunc: ip: "alice" is no address: give one such as 203.0.113.9 or 2001:db8::1` + "\n" +
+			`keyfunc: ipv6:48: "alice" is no address: give one such as 203.0.113.9 or 2001:db8::1`},
+		{keyfunc.Optional(key("a")), []string{""}, "keyfunc: keyfunc.Func: the value is empty"},
+	} {
+		if got, err := keysOf(tc.key, tc.values...); len(got) != 0 || err == nil || err.Error() != tc.want {
+			t.Errorf("%v, %q: got %q, %v; want %s", tc.key, tc.values, got, err, tc.want)
+		}
+	}
+}
+
+// Whatever a client sends, the value alone leads to the key of its requests.
+func TestKeysAreThoseOfRequests(t *testing.T) {
+	proxies := keyfunc.Proxies{Hops: 1}
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.OneOf(rapid.StringMatching(`[ -~]{1,20}`), rapid.String()).Draw(t, "value")
+		addr := client.Draw(t, "address").String()
+		r := from(addr)
+		r.Header["User"], r.Header["Authorization"], r.Header["X-Forwarded-For"] = []string{value}, []string{value}, []string{addr}
+		user := rapid.SampledFrom([]keyfunc.Key{keyfunc.Header("User"), keyfunc.APIKey("Authorization"), proxies.UserID("User"),
+			keyfunc.Hashed(keyfunc.Header("User"), nil), keyfunc.Required(keyfunc.Header("User"), 400)}).Draw(t, "user")
+		ip := rapid.SampledFrom([]keyfunc.Key{keyfunc.IP, proxies.IP(), proxies.IPv6(56)}).Draw(t, "ip")
+		k := keyfunc.Join(user, ip)
+		want, err := k.Resolve(r)
+		got, keysErr := keysOf(k, value, addr)
+		if (err == nil) != (keysErr == nil) {
+			t.Fatalf("%q: Resolve: %v; Keys: %v", value, err, keysErr)
+		}
+		if err == nil && !slices.Equal(got, []string{want}) {
+			t.Fatalf("%q: got %q, want %q", value, got, want)
+		}
+	})
+}

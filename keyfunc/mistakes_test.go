@@ -1,0 +1,105 @@
+package keyfunc_test
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// What was set up wrongly is said by Validate, all at once, and no request passes.
+func TestMistakes(t *testing.T) {
+	const (
+		hopsAndTrusted = "keyfunc: Proxies: Hops trusts whatever connects, Trusted and Unix do not: set one of the two"
+		short          = "keyfunc: Hashed: the secret has 15 bytes: give at least 16 random ones, or nil for a plain hash"
+	)
+	office := netip.MustParsePrefix("192.0.2.0/24")
+	for _, tc := range []struct {
+		name string
+		key  keyfunc.Key
+		want []string
+	}{
+		{"secret of an unset variable", keyfunc.Hashed(key("alice"), []byte("")), []string{strings.Replace(short, "15", "0", 1)}},
+		{"short secret", keyfunc.Hashed(key("alice"), make([]byte, 15)), []string{short}},
+		{"short secret of nobody", keyfunc.Hashed(nil, make([]byte, 15)), []string{"keyfunc: Hashed: key 1 of 1 is nil", short}},
+		{"status below", keyfunc.Required(key("a"), 399), []string{"keyfunc: Required: status 399: give one from 400 to 499, such as 401"}},
+		{"status above", keyfunc.Required(key("a"), 500), []string{"keyfunc: Required: status 500: give one from 400 to 499, such as 401"}},
+		{"nothing required", keyfunc.Required(nil, 0), []string{"keyfunc: Required: key 1 of 1 is nil", "keyfunc: Required: status 0: give one from 400 to 499, such as 401"}},
+		{"nothing optional", keyfunc.Optional(nil), []string{"keyfunc: Optional: key 1 of 1 is nil"}},
+		{"a nil Func", keyfunc.Optional(keyfunc.Func(nil)), []string{"keyfunc: Optional: key 1 of 1 is nil"}},
+		{"nothing joined", keyfunc.Join(), []string{"keyfunc: Join: no keys: give at least one"}},
+		{"nil joined", keyfunc.Join(nil, key("a"), nil), []string{"keyfunc: Join: key 1 of 3 is nil", "keyfunc: Join: key 3 of 3 is nil"}},
+		{"nothing first", keyfunc.First(), []string{"keyfunc: First: no keys: give at least one"}},
+		{"nil second", keyfunc.First(key("a"), nil), []string{"keyfunc: First: key 2 of 2 is nil"}},
+		{"nil user", keyfunc.Context(nil), []string{"keyfunc: Context: the argument is nil"}},
+		{"nil address", keyfunc.ContextAddr(nil), []string{"keyfunc: ContextAddr: the argument is nil"}},
+		{"nil route", keyfunc.Route(nil), []string{"keyfunc: Route: the argument is nil"}},
+		{"nil mux", keyfunc.Mux(nil), []string{"keyfunc: Mux: the argument is nil"}},
+		{"JSON of no name and size", keyfunc.BodyJSON("", 0), []string{
+			"keyfunc: BodyJSON: the name of the field is empty", "keyfunc: BodyJSON: at most 0 bytes: give a positive number, such as 8<<10"}},
+		{"form of a negative size", keyfunc.BodyForm("email", -1), []string{"keyfunc: BodyForm: at most -1 bytes: give a positive number, such as 8<<10"}},
+		{"header of no name", keyfunc.Header(""), []string{"keyfunc: Header: the name of the header is empty"}},
+		{"header of an invalid name", keyfunc.Header("X Device"), []string{`keyfunc: Header: "X Device" is no name of a header`}},
+		{"header with a value", keyfunc.Header("X-Device:"), []string{`keyfunc: Header: "X-Device:" is no name of a header`}},
+		{"API key of no name", keyfunc.APIKey(""), []string{"keyfunc: APIKey: the name of the header is empty"}},
+		{"user of an invalid name", ours.UserID("X\nUser"), []string{`keyfunc: UserID: "X\nUser" is no name of a header`}},
+		{"Hops and Trusted", keyfunc.Proxies{Hops: 1, Trusted: ours.Trusted}.IP(), []string{hopsAndTrusted}},
+		{"Hops and Unix, user", keyfunc.Proxies{Hops: 1, Unix: true}.UserID("X-User-ID"), []string{hopsAndTrusted}},
+		{"Hops negative", keyfunc.Proxies{Hops: -1}.IP(), []string{"keyfunc: Proxies: Hops is -1: must be 0 to 32"}},
+		{"Hops too high", keyfunc.Proxies{Hops: 33}.IP(), []string{"keyfunc: Proxies: Hops is 33: must be 0 to 32"}},
+		{"Header invalid", keyfunc.Proxies{Unix: true, Header: "X Real IP"}.IP(), []string{`keyfunc: Proxies: Header "X Real IP" is no name of a header`}},
+		{"Header that is never read", keyfunc.Proxies{Header: "X-Real-IP"}.IP(), []string{
+			`keyfunc: Proxies: Header "X-Real-IP" is never read, since nobody is trusted: set Trusted, Unix or Hops, or remove Header`}},
+		{"list that is never read", keyfunc.Proxies{Header: "Forwarded"}.UserID("X-User-ID"), []string{
+			`keyfunc: Proxies: Header "Forwarded" is never read, since nobody is trusted: set Trusted, Unix or Hops, or remove Header`}},
+		{"network of a failed parse", keyfunc.Proxies{Trusted: []netip.Prefix{office, {}}}.IP(), []string{"keyfunc: Proxies: Trusted[1] is not a valid network"}},
+		{"everything wrong with Proxies", keyfunc.Proxies{Hops: 40, Unix: true, Header: "X-Real-IP"}.IP(), []string{
+			"keyfunc: Proxies: Hops is 40: must be 0 to 32", hopsAndTrusted,
+			`keyfunc: Proxies: Header "X-Real-IP" holds one address, no list for Hops to count: set Trusted or Unix instead of Hops`}},
+		{"no bits", ours.IPv6(0), []string{"keyfunc: IPv6: /0: give 32 to 128 bits"}},
+		{"too few bits", ours.IPv6(31), []string{"keyfunc: IPv6: /31: give 32 to 128 bits"}},
+		{"too many bits, of a mistake", keyfunc.Proxies{Hops: -1}.IPv6(129), []string{
+			"keyfunc: Proxies: Hops is -1: must be 0 to 32", "keyfunc: IPv6: /129: give 32 to 128 bits"}},
+		{"inside of wrappers", keyfunc.First(keyfunc.IP, keyfunc.Join(keyfunc.Optional(keyfunc.Hashed(keyfunc.Header(""), make([]byte, 15))), keyfunc.Required(keyfunc.Mux(nil), 500))), []string{
+			"keyfunc: Header: the name of the header is empty", short, "keyfunc: Mux: the argument is nil", "keyfunc: Required: status 500: give one from 400 to 499, such as 401"}},
+		{"of a Key of somebody else's", keyfunc.Hashed(custom{mistake: errBroken}, make([]byte, 15)), []string{"broken", short}},
+	} {
+		t.Run(tc.name, func(t *testing.T) { wantFault(t, tc.key, strings.Join(tc.want, "\n")) })
+	}
+}
+
+func TestMistakesOfProxiesAreThoseOfAllMethods(t *testing.T) {
+	for _, p := range []keyfunc.Proxies{{Hops: 1, Unix: true}, {Header: "Forwarded"}, {Trusted: []netip.Prefix{{}}}} {
+		want := validate(p.IP())
+		if want == nil {
+			t.Fatalf("%v is valid", p)
+		}
+		for name, err := range map[string]error{"IPv6": validate(p.IPv6(48)), "UserID": validate(p.UserID("X-User-ID")),
+			"Addr":        func() error { _, err := p.Addr(req); return err }(),
+			"MarshalText": func() error { _, err := p.MarshalText(); return err }(),
+		} {
+			if err == nil || err.Error() != want.Error() {
+				t.Errorf("%v: %s: got %v, want %v", p, name, err, want)
+			}
+		}
+		if p.In(netip.MustParsePrefix("0.0.0.0/0"))(req) {
+			t.Errorf("%v: In exempts a client", p)
+		}
+	}
+}
+
+func TestWhatIsNoMistake(t *testing.T) {
+	for _, k := range []keyfunc.Key{
+		keyfunc.IP, keyfunc.Everyone, ours.IP(), rfc7239.IPv6(48), keyfunc.Proxies{}.UserID("X-User-ID"), keyfunc.Proxies{Hops: 32, Header: "Forwarded"}.IP(),
+		keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}.IP(), // a hint
+		keyfunc.Hashed(key("a"), make([]byte, 16)), keyfunc.Hashed(key("a"), nil), keyfunc.Required(key("a"), 400), keyfunc.Required(key("a"), 499),
+		keyfunc.BodyJSON("email", 1), keyfunc.Context(func(context.Context) (string, bool) { return "", false }),
+		keyfunc.Join(keyfunc.First(keyfunc.Optional(key("a")))),
+	} {
+		if err := validate(k); err != nil {
+			t.Errorf("%v: %v", k, err)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package middleware_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+const (
+	jsonType = "application/json"
+	formType = "application/x-www-form-urlencoded"
+)
+
+func post(target, contentType, body string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, target, strings.NewReader(body))
+	r.Header.Set("Content-Type", contentType)
+	return r
+}
+
+// Guesses at one account's password that hide the account from the limiter.
+func TestAccountsCannotHideInPolyglots(t *testing.T) {
+	guesses := map[string]int{}
+	byJSON := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var in struct{ Email string }
+		if err := json.NewDecoder(r.Body).Decode(&in); err == nil {
+			guesses[in.Email]++
+		}
+	})
+	byForm := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { guesses[r.FormValue("email")]++ })
+	for name, c := range map[string]struct {
+		handler                   http.Handler
+		target, contentType, body string
+	}{
+		"honest JSON":               {byJSON, "/login", jsonType, `{"email":"victim","x":"%d"}`},
+		"honest form":               {byForm, "/login", formType, `email=victim&x=%d`},
+		"JSON as a form":            {byJSON, "/login", formType, `{"email":"victim","x":"&email=r%d&"}`},
+		"victim in the query":       {byForm, "/login?email=victim", jsonType, `{"email":"r%d"}`},
+		"victim in the form, later": {byForm, "/login", jsonType, `{"email":"r%d","x":"&email=victim&"}`},
+		"victim twice":              {byJSON, "/login", jsonType, `{"email":"r%d","EMAIL":"victim"}`},
+		"JSON before a form":        {byJSON, "/login", formType, `{"email":"victim"}&email=r%d`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, key := range []keyfunc.Key{keyfunc.BodyJSON("email", 8<<10), keyfunc.BodyForm("email", 8<<10)} {
+				clear(guesses)
+				h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
+					{Name: "account", Match: []string{"/login"}, Key: keyfunc.Required(key, http.StatusBadRequest), Limit: algorithms.PerHour(5)},
+				}}).Handler(c.handler)
+				for i := range 100 {
+					h.ServeHTTP(httptest.NewRecorder(), post(c.target, c.contentType, strings.ReplaceAll(c.body, "%d", fmt.Sprint(i))))
+				}
+				if honest := strings.HasPrefix(name, "honest") && (c.contentType == jsonType) == (fmt.Sprint(key) == "bodyjson:email"); honest && guesses["victim"] != 5 {
+					t.Errorf("%v: %d guesses", key, guesses["victim"])
+				}
+				if guesses["victim"] > 5 {
+					t.Errorf("%v: %d guesses", key, guesses["victim"])
+				}
+			}
+		})
+	}
+}
+
+// All rules look at one body, which the handler reads as if nobody had: among the
+// first requests, which are watched, and later.
+func TestBodiesAreReadByAllRulesAndTheHandler(t *testing.T) {
+	const body = `{"email":"alice","tenant":"acme"}`
+	long := body + strings.Repeat(" ", 1<<10)
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
+		{Name: "short", Key: keyfunc.BodyJSON("email", 10), Limit: algorithms.PerHour(1e6)},
+		{Name: "account", Key: keyfunc.BodyJSON("email", 64), Limit: algorithms.PerHour(1e6)},
+		{Name: "both", Key: keyfunc.Join(keyfunc.BodyJSON("tenant", 1<<20), keyfunc.BodyJSON("email", 1<<20)), Limit: algorithms.PerHour(1e6)},
+	}})
+	sent := body
+	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		d, _ := ratelimit.FromContext(r.Context())
+		account := "alice"
+		if sent == long {
+			account = "" // does not fit
+		}
+		for i, want := range []string{"", account, "4:acme,5:alice"} {
+			if got := d.Results[i].Check.Key; got != want {
+				t.Errorf("%s: key %q, want %q", d.Results[i].Check.Rule, got, want)
+			}
+		}
+		if got, err := io.ReadAll(r.Body); string(got) != sent || err != nil {
+			t.Errorf("the handler read %q, %v", got, err)
+		}
+	}))
+	for i := range 1100 {
+		if sent = body; i%2 == 1 {
+			sent = long
+		}
+		r := post("/", jsonType, sent)
+		if i%3 == 0 {
+			r.Body, r.ContentLength = io.NopCloser(iotest.HalfReader(strings.NewReader(sent))), -1
+		}
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+}
+
+// A body that no rule asks for is the handler's alone.
+func TestBodiesAreLeftAloneWhereNoRuleReadsThem(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
+		perHour("per-ip", 10), {Name: "account", Match: []string{"/login"}, Key: keyfunc.BodyJSON("email", 64), Limit: algorithms.PerHour(5)},
+	}})
+	r := post("/upload", jsonType, `{"email":"alice"}`)
+	before := r.Body
+	m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Body != before {
+			t.Errorf("the body is a %T", r.Body)
+		}
+	})).ServeHTTP(httptest.NewRecorder(), r)
+}
+
+// Run with -race: goroutines may take one request, such as that of a connection
+// whose messages they handle.
+func TestTakeOfOneRequestInManyGoroutines(t *testing.T) {
+	for name, key := range map[string]keyfunc.Key{
+		"address": keyfunc.IP,
+		"body":    keyfunc.BodyJSON("email", 64),
+		"a copy of the request, then the body": keyfunc.Join(keyfunc.Func(func(r *http.Request) (string, error) {
+			return r.WithContext(r.Context()).Method, nil
+		}), keyfunc.BodyJSON("email", 64)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			const requests = 1200 // more than are watched
+			m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{Name: "message", Key: key, Limit: algorithms.PerHour(500)}}})
+			take := func(r *http.Request) {
+				var all sync.WaitGroup
+				var mu sync.Mutex
+				allowed := 0
+				for range 4 {
+					all.Go(func() {
+						for range requests / 4 {
+							d, err := m.Take(r)
+							mu.Lock()
+							if err != nil {
+								t.Error(err)
+							}
+							if d.Allowed {
+								allowed++
+							}
+							mu.Unlock()
+						}
+					})
+				}
+				all.Wait()
+				if allowed < 499 || allowed > 500 {
+					t.Errorf("%d allowed", allowed)
+				}
+				if body, err := io.ReadAll(r.Body); string(body) != `{"email":"alice"}` || err != nil {
+					t.Errorf("then the body is %q, %v", body, err)
+				}
+			}
+			h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { take(r) }))
+			h.ServeHTTP(httptest.NewRecorder(), post("/", jsonType, `{"email":"alice"}`))
+			if err := m.SetRules([]ratelimit.Rule{{Name: "again", Key: key, Limit: algorithms.PerHour(500)}}); err != nil {
+				t.Fatal(err)
+			}
+			take(post("/", jsonType, `{"email":"alice"}`)) // no Handler has seen it
+		})
+	}
+}
+
+// A function that reads the form must not, but what comes of it is the same for all
+// requests: the handler finds the form that was parsed.
+func TestKeysGetTheRequestOfTheHandler(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
+		{Name: "user", Key: keyfunc.Func(func(r *http.Request) (string, error) { return r.FormValue("user"), nil }), Limit: algorithms.PerHour(1e6)},
+	}})
+	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if got := r.FormValue("user"); got != "alice" {
+			t.Fatalf("the handler reads %q", got)
+		}
+	}))
+	for range 1500 {
+		h.ServeHTTP(httptest.NewRecorder(), post("/", formType, "user=alice"))
+	}
+}
+
+func TestNewRefusesKeysThatCannotWork(t *testing.T) {
+	rule := func(name string, key keyfunc.Key) ratelimit.Rule {
+		return ratelimit.Rule{Name: name, Key: key, Limit: algorithms.PerHour(1)}
+	}
+	rules := []ratelimit.Rule{
+		rule("ip", keyfunc.Proxies{Header: "X-Real-IP"}.IP()),
+		rule("login", keyfunc.Hashed(keyfunc.Required(keyfunc.BodyJSON("email", 0), 500), []byte("short"))),
+		rule("nil", keyfunc.Func(nil)),
+		rule("fine", keyfunc.Func(func(*http.Request) (string, error) { return "", nil })),
+		rule("other", invalidKey{}),
+	}
+	want := strings.Join([]string{
+		`middleware: rule "ip": key: keyfunc: Proxies: Header "X-Real-IP" is never read, since nobody is trusted: set Trusted, Unix or Hops, or remove Header`,
+		`middleware: rule "login": key: keyfunc: BodyJSON: at most 0 bytes: give a positive number, such as 8<<10`,
+		`middleware: rule "login": key: keyfunc: Required: status 500: give one from 400 to 499, such as 401`,
+		`middleware: rule "login": key: keyfunc: Hashed: the secret has 5 bytes: give at least 16 random ones, or nil for a plain hash`,
+		`middleware: rule "nil": key: required; use keyfunc.IP to limit each address, keyfunc.Everyone to limit all together`,
+		`middleware: rule "other": key: no database`,
+	}, "\n")
+	if m, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules}); m != nil || err == nil || err.Error() != want {
+		t.Errorf("New: got\n%v\nwant\n%s", err, want)
+	}
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 1)}, Logger: slog.New(slog.DiscardHandler)})
+	if err := m.SetRules(rules); err == nil || err.Error() != want {
+		t.Errorf("SetRules: got %v", err)
+	}
+}
+
+type invalidKey struct{ keyfunc.Key }
+
+func (invalidKey) Validate() error { return errors.New("no database") }
+
+// A status that is no refusal must not become a response that is none.
+func TestAStatusErrorOfAnotherStatusIsAFailure(t *testing.T) {
+	for _, status := range []int{0, 100, 200, 302, 500, 1000} {
+		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Logger: slog.New(slog.DiscardHandler), Rules: []ratelimit.Rule{
+			{Name: "r", Limit: algorithms.PerHour(1), Key: keyfunc.Func(func(*http.Request) (string, error) { return "", &keyfunc.StatusError{Status: status} })},
+		}})
+		if w := serve(m.Handler(ok), "GET /"); w.Code != http.StatusInternalServerError {
+			t.Errorf("status %d became %d", status, w.Code)
+		}
+	}
+}
