@@ -105,6 +105,18 @@ func (s *store) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 	return d, err
 }
 
+func (s *store) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		charges[i].Result.Source = algorithms.SourceMemory
+	}
+	results, err := s.Memory.Settle(ctx, charges...)
+	for i := range results {
+		results[i].Source = algorithms.SourceRedis
+	}
+	return results, err
+}
+
 func (s *store) fail(err error) { s.err.Store(&err) }
 
 // A hook is a limiter around a Memory that changes what goes in and comes out.
