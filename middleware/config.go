@@ -41,18 +41,20 @@ type Config struct {
 	Headers headers.Writer
 
 	// Denied responds to a denied request; nil means [headers.Deny]. Retry-After
-	// and what Headers sets are already there. [FromContext] finds the decision in
-	// the request's context, too.
+	// and what Headers sets are already there. The decision is what clients may be
+	// told: results of hidden rules are left out, or unnamed where they denied.
+	// [FromContext] finds all results in the request's context.
 	Denied func(http.ResponseWriter, *http.Request, algorithms.Decision)
 
 	// Refused responds to a request whose key could not be resolved: a
-	// [*keyfunc.StatusError] or another error; nil means its status, or 500. The
+	// *keyfunc.StatusError or another error; nil means its status, or 500. The
 	// error names the rule: it is for logs, not for clients. Cache-Control is
 	// already no-store, and the headers of the rules that were charged are set.
 	Refused func(http.ResponseWriter, *http.Request, error)
 
-	// Observe sees every decision of Handler and Take, before the response; nil
-	// means nothing does. It runs on the request's goroutine.
+	// Observe sees every decision of Handler and Take, hidden rules included,
+	// before the response; nil means nothing does. It runs on the request's
+	// goroutine.
 	Observe func(*http.Request, algorithms.Decision)
 
 	// MaxWaiting bounds the requests that wait for their turn in a leaky_bucket,

@@ -24,7 +24,7 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, v *verdict) 
 		}
 	}
 	m.see(r, v)
-	m.headers(w.Header(), *d)
+	m.headers(w.Header(), v.set.shown(*d))
 	switch {
 	case !d.Allowed:
 		m.deny(w, r, v)
@@ -40,11 +40,12 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, v *verdict) 
 }
 
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *verdict) {
-	headers.SetRetryAfter(w.Header(), v.decision)
+	shown := v.set.shown(v.decision)
+	headers.SetRetryAfter(w.Header(), shown)
 	if m.denied == nil {
-		headers.Deny(w, r, v.decision)
+		headers.Deny(w, r, shown)
 	} else {
-		m.denied(w, m.pass(w, r, v), v.decision)
+		m.denied(w, m.pass(w, r, v), shown)
 	}
 }
 

@@ -35,13 +35,20 @@ type Rule struct {
 
 	// Fail says what to do when the store cannot count; zero is [failmode.Local].
 	Fail failmode.Mode
+
+	// Hidden keeps the rule out of response headers and problem documents, where
+	// its counts would tell what others do: whether an account is in use. Its
+	// denials have a Retry-After and no name. The decision that [FromContext],
+	// Observe and Take return has it, so do not show that to clients.
+	Hidden bool
 }
 
 // A rule is a Rule made ready for requests.
 type rule struct {
 	patterns  []pattern // none matches every request
 	key       keyfunc.Key
-	readsBody bool             // of the key
+	readsBody bool // of the key
+	hidden    bool
 	check     algorithms.Check // without the key
 }
 
@@ -69,6 +76,7 @@ func compile(rules []Rule) ([]rule, error) {
 		}
 		reader, ok := r.Key.(interface{ ReadsBody() bool })
 		c.key, c.readsBody = r.Key, ok && reader.ReadsBody()
+		c.hidden = r.Hidden
 		c.check = algorithms.Check{Rule: r.Name, Limit: r.Limit, Cost: max(r.Cost, 1), Fail: r.Fail}
 	}
 	return compiled, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/hidden"
 	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/replay"
 )
@@ -14,9 +15,18 @@ import (
 // A ruleset is the rules in force, and what is noticed about them.
 type ruleset struct {
 	rules      []rule
-	watches    []watch // of the rules
+	watches    []watch         // of the rules
+	hidden     map[string]bool // by name; nil if no rule is
 	hints      *hints
 	generation int // 1 for the first
+}
+
+// shown is what of a decision clients may be told.
+func (set *ruleset) shown(d algorithms.Decision) algorithms.Decision {
+	if set.hidden == nil {
+		return d
+	}
+	return hidden.Redact(d, func(rule string) bool { return set.hidden[rule] })
 }
 
 // A watch is what is noticed about a rule; it goes over to the rule of the same
@@ -59,6 +69,12 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 			}
 		}
 		set.watches[i] = w
+		if rules[i].hidden {
+			if set.hidden == nil {
+				set.hidden = make(map[string]bool)
+			}
+			set.hidden[c.Rule] = true
+		}
 		for _, text := range hint.Of(rules[i].key) {
 			set.hints.say(text)
 		}
@@ -80,7 +96,7 @@ func (m *Middleware) logChanges(old, set *ruleset) {
 		now := &set.rules[i]
 		if at, ok := old.find(now.check.Rule, i); !ok {
 			added = append(added, now.check.Rule)
-		} else if was := &old.rules[at]; was.check != now.check || !reflect.DeepEqual(was.patterns, now.patterns) {
+		} else if was := &old.rules[at]; was.check != now.check || was.hidden != now.hidden || !reflect.DeepEqual(was.patterns, now.patterns) {
 			changed = append(changed, now.check.Rule)
 		}
 	}
