@@ -43,7 +43,9 @@ func (c *Clock) Now() time.Time { return time.UnixMicro(c.micros.Load()) }
 func StartWithClock(tb testing.TB, args ...string) (*Server, *Clock) {
 	tb.Helper()
 	clock, env, clockArgs := clockFor(tb)
-	return start(tb, tb.TempDir(), freePort, env, append(clockArgs, args...)), clock
+	s := newServer(tb, tb.TempDir(), env)
+	s.start(tb, freePort, append(clockArgs, args...))
+	return s, clock
 }
 
 // clockFor makes a clock, and what a server needs to go by it.

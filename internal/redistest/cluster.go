@@ -82,7 +82,8 @@ func startCluster(tb testing.TB, env, args []string) *Cluster {
 	}, args...)
 	c := &Cluster{}
 	for range 2 * masterCount {
-		s := start(tb, tb.TempDir(), freePort, env, args)
+		s := newServer(tb, tb.TempDir(), env)
+		s.start(tb, freePort, args)
 		c.Nodes = append(c.Nodes, s)
 		c.Addrs = append(c.Addrs, s.Addr)
 	}

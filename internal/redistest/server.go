@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Server is a redis-server process. Its methods may be called from several
+// Server is a Redis or Valkey process. Its methods may be called from several
 // goroutines, but like all that can end a test, those that take a TB only from
 // the test's own.
 type Server struct {
@@ -26,44 +26,48 @@ type Server struct {
 	bin  string
 	args []string
 	env  []string
+	dir  string
 	log  string // path of the file with the process's output
 
 	mu   sync.Mutex
 	proc *process
 }
 
-// Start starts a redis-server and returns when it answers. args are added to
+// Start starts a server and returns when it answers. args are added to
 // its command line, so they override what Start sets: no persistence, DEBUG
 // allowed. The port is not theirs to set, nor a password: give the server one
 // with CONFIG SET or ACL SETUSER.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
-	return start(tb, tb.TempDir(), freePort, nil, args)
+	s := newServer(tb, tb.TempDir(), nil)
+	s.start(tb, freePort, args)
+	return s
 }
 
-func start(tb testing.TB, dir string, nextPort func() (int, error), env, args []string) *Server {
+// newServer is a server that keeps its files in dir and is stopped in tb's
+// Cleanup. It has yet to start.
+func newServer(tb testing.TB, dir string, env []string) *Server {
 	tb.Helper()
-	s := &Server{
-		bin: program(tb, "redis-server", noServer),
-		env: env,
-		log: filepath.Join(dir, "redis.log"),
-	}
+	s := &Server{bin: serverProgram(tb), dir: dir, env: env, log: filepath.Join(dir, "redis.log")}
 	tb.Cleanup(func() { s.Stop(tb) })
+	return s
+}
 
+func (s *Server) start(tb testing.TB, nextPort func() (int, error), args []string) {
+	tb.Helper()
 	var err error
 	outside(func() {
 		err = s.onSomePort(nextPort, func(port int) ([]string, error) {
 			return slices.Concat([]string{
-				"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
+				"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.dir,
 				"--save", "", "--appendonly", "no", "--rdb-del-sync-files", "yes",
 				"--daemonize", "no", "--enable-debug-command", "yes",
 			}, args), nil
 		})
 	})
 	if err != nil {
-		tb.Fatalf("redistest: start redis-server: %v\n%s", err, s.Log())
+		tb.Fatalf("redistest: start %s: %v\n%s", s.bin, err, s.Log())
 	}
-	return s
 }
 
 // onSomePort launches the server on a port that turns out to be free. args

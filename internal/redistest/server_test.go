@@ -138,7 +138,8 @@ func TestPortTaken(t *testing.T) {
 		taken = taken[1:]
 		return strconv.Atoi(port)
 	}
-	s := start(t, t.TempDir(), next, nil, nil)
+	s := newServer(t, t.TempDir(), nil)
+	s.start(t, next, nil)
 	if len(taken) > 0 || s.Addr == stranger.Addr().String() || s.Addr == other.Addr {
 		t.Fatalf("the server says it is at %s", s.Addr)
 	}
