@@ -1,8 +1,8 @@
 // Package redistest starts real servers for tests: one ([Start]), one whose
-// clock the test sets ([StartWithClock]), a cluster of three masters and three
-// replicas ([StartCluster]), or a master and a replica watched by three
-// sentinels ([StartSentinel]). [StartProxy] puts a network that misbehaves in
-// front of a server.
+// clock the test sets ([StartWithClock]), one that speaks TLS ([StartTLS]), a
+// cluster of three masters and three replicas ([StartCluster]), or a master and
+// a replica watched by three sentinels ([StartSentinel]). [StartProxy] puts a
+// network that misbehaves in front of a server.
 //
 //	srv := redistest.Start(t)
 //	rdb := srv.Client(t)
@@ -10,7 +10,7 @@
 //
 // The server is the redis-server on the PATH, or the Redis or Valkey that
 // REDIS_SERVER names, by its absolute path or by a name on the PATH. One
-// binary plays all roles.
+// binary plays all roles. Tested: Redis 7.0 and 8.0, Valkey 8.0 and 9.1.
 //
 // Every server listens on a free port of 127.0.0.1, keeps its files in the
 // test's TempDir, persists nothing, and is killed in the test's Cleanup by its

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -27,7 +28,8 @@ type Server struct {
 	args []string
 	env  []string
 	dir  string
-	log  string // path of the file with the process's output
+	log  string      // path of the file with the process's output
+	tls  *tls.Config // of clients; nil unless the server speaks TLS
 
 	mu   sync.Mutex
 	proc *process
@@ -58,8 +60,12 @@ func (s *Server) start(tb testing.TB, nextPort func() (int, error), args []strin
 	var err error
 	outside(func() {
 		err = s.onSomePort(nextPort, func(port int) ([]string, error) {
-			return slices.Concat([]string{
-				"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.dir,
+			listen := []string{"--port", strconv.Itoa(port)}
+			if s.tls != nil {
+				listen = []string{"--port", "0", "--tls-port", strconv.Itoa(port)}
+			}
+			return slices.Concat(listen, []string{
+				"--bind", loopbackIP, "--dir", s.dir,
 				"--save", "", "--appendonly", "no", "--rdb-del-sync-files", "yes",
 				"--daemonize", "no", "--enable-debug-command", "yes",
 			}, args), nil
@@ -101,7 +107,7 @@ func (s *Server) launch() error {
 	}
 	s.proc = p
 	err = waitUntil(p.exited, pollEvery, func() error {
-		pid, err := askPid(s.Addr)
+		pid, err := askPid(s.Addr, s.tls)
 		if err == nil && pid != p.pid() {
 			err = fmt.Errorf("%s is answered by process %d, ours is %d", s.Addr, pid, p.pid())
 		}
@@ -131,6 +137,7 @@ func (s *Server) Options() *redis.Options {
 		WriteTimeout:             ioTimeout,
 		ContextTimeoutEnabled:    true,
 		DisableIdentity:          true, // Redis 7.0 answers CLIENT SETINFO with an error
+		TLSConfig:                s.tls.Clone(),
 		MaintNotificationsConfig: noMaintNotifications(),
 	}
 }

@@ -143,7 +143,7 @@ func TestPortTaken(t *testing.T) {
 	if len(taken) > 0 || s.Addr == stranger.Addr().String() || s.Addr == other.Addr {
 		t.Fatalf("the server says it is at %s", s.Addr)
 	}
-	if pid, err := askPid(s.Addr); err != nil || pid != s.Pid() {
+	if pid, err := askPid(s.Addr, nil); err != nil || pid != s.Pid() {
 		t.Errorf("askPid = %d, %v, want %d", pid, err, s.Pid())
 	}
 }
