@@ -15,8 +15,7 @@
  * since. That moves TIME by itself, and delays what a test sets. Whether the
  * TSC is fit they look up in /proc/cpuinfo; where that cannot be opened they
  * fall back to clock_gettime() and ask gettimeofday() each time, as Redis does.
- * So the file is hidden, by both names that fopen() has in a program with
- * 64-bit offsets.
+ * So the file is hidden. A program with 64-bit offsets calls fopen64().
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
