@@ -33,6 +33,12 @@ func classOf(err error) bridge.ErrorClass {
 	return bridge.ClassUnknown
 }
 
+// answered reports that an error is what a server said.
+func answered(err error) bool {
+	_, ok := errors.AsType[redis.Error](err)
+	return ok
+}
+
 // classOfAnswer is about what Redis says after "-".
 func classOfAnswer(err redis.Error) bridge.ErrorClass {
 	text := strings.TrimPrefix(err.Error(), "ERR ")

@@ -30,7 +30,6 @@ func TestClassOf(t *testing.T) {
 		context.DeadlineExceeded:  bridge.ClassUnknown,
 		errors.New("anything"):    bridge.ClassUnknown,
 		fmt.Errorf("%w", errBusy): bridge.ClassBusy,
-		fmt.Errorf("%w: %w", errBudget, os.ErrDeadlineExceeded):                                         bridge.ClassUnknown,
 		fmt.Errorf("x: %w", &net.OpError{Op: "dial", Err: io.EOF}):                                      bridge.ClassUnreachable,
 		&net.OpError{Op: "read", Err: io.EOF}:                                                           bridge.ClassUnknown,
 		checkReply([]int64{1}, 4, 1):                                                                    bridge.ClassMisused,

@@ -32,11 +32,17 @@ func TestWarnings(t *testing.T) {
 		"cluster": {
 			redis.NewClusterClient(FailFast(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})),
 			redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}),
-			append([]string{"ClusterStateReloadInterval"}, always[:4]...),
+			always,
 		},
 		"sentinel": {
 			redis.NewFailoverClient(FailFast(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})),
 			redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}),
+			append([]string{"MaxRetries"}, always...),
+		},
+		"ring": {
+			redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}, ContextTimeoutEnabled: true,
+				MaxRetries: -1, DialerRetries: 1, DialTimeout: fastStep}),
+			redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}),
 			append([]string{"MaxRetries"}, always...),
 		},
 	} {

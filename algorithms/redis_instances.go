@@ -20,14 +20,15 @@ var instancesScript = newScript(instancesLua)
 // Leases of all instances should be alike: a shorter one cuts off what longer
 // ones have left.
 func (r *Redis) beat(ctx context.Context, id string, lease time.Duration) (instances int, err error) {
-	if err := r.ready(); err != nil {
+	t, err := r.ready()
+	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := r.sender.budget(ctx)
+	ctx, cancel := t.within(ctx)
 	defer cancel()
 	ms := (max(lease, 0) + time.Millisecond - 1).Milliseconds()
 	c := &call{instancesScript, []any{nil, nil, 1, r.Namespace + ":instances", id, ms}}
-	reply, err := r.sender.send(ctx, c) // one key goes through every client alike
+	reply, err := t.send(ctx, c) // one key goes through every client alike
 	if err == nil && len(reply) != 1 {
 		err = fmt.Errorf("%w: %d numbers, want 1", errReply, len(reply))
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,19 +12,17 @@ import (
 	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
-// maxNodes bounds the numbers of a cluster's nodes. Where addresses change all
+// maxNodes bounds the numbers of a client's servers. Where addresses change all
 // the time, numbering begins anew after so many.
 const maxNodes = 1024
 
-// nodes numbers the masters of a cluster in the order in which they are met,
-// from 1. They are known by address: a replica that is promoted is another one,
-// and slots that move belong to another one at once.
+// nodes numbers the servers of a sharded client in the order in which they are
+// met, from 1. They are known by address: a replica that is promoted is another
+// one, and slots that move belong to another one at once.
 type nodes struct {
-	known atomic.Bool // the client has seen the cluster, so asking it takes no time
-
 	mu      sync.RWMutex
-	numbers map[string]int
-	addrs   []string
+	numbers map[string]int // guarded by mu
+	addrs   []string       // guarded by mu
 }
 
 func (n *nodes) number(addr string) int {
@@ -57,41 +54,54 @@ func (n *nodes) addr(number int) (string, bool) {
 	return n.addrs[number-1], true
 }
 
+// nodeOf returns the client of the server that holds a key, as far as the
+// transport's client knows without asking; nil if it does not. Of a key, the
+// hash tag is enough.
+func (t *transport) nodeOf(key string) *redis.Client {
+	if t.node == nil || !t.seen.Load() {
+		return nil
+	}
+	node, err := t.node(key)
+	if err != nil {
+		return nil
+	}
+	return node
+}
+
+// shardOf numbers the server that holds a key; 0 if it is unknown.
+func (t *transport) shardOf(key string) int {
+	if node := t.nodeOf(key); node != nil {
+		return t.nodes.number(node.Options().Addr)
+	}
+	return 0
+}
+
 // shard is the part of the store that counts a check and can fail on its own:
-// on a Redis Cluster the number of the master that has its slot, as far as the
-// client knows; 0 otherwise. It is safe for concurrent use and waits for nobody.
+// on a Redis Cluster the number of the master that has its slot, on a Ring that
+// of the shard, as far as the client knows; 0 otherwise. It is safe for
+// concurrent use and does not wait.
 func (r *Redis) shard(c *Check) int {
-	cluster, ok := r.Client.(*redis.ClusterClient)
-	if !ok || !r.nodes.known.Load() {
-		return 0 // how a Ring, or a client that wraps one, spreads keys is its own secret
+	t, _ := r.ready()
+	if t.node == nil {
+		return 0
 	}
 	tag := c.Key
 	if len(tag) > maxPart || !plain(tag) {
 		var room [maxPart]byte
 		tag = string(appendPart(room[:0], tag))
 	}
-	return r.nodeOf(cluster, tag)
-}
-
-func (r *Redis) nodeOf(cluster *redis.ClusterClient, tag string) int {
-	node, err := cluster.MasterForKey(context.Background(), tag)
-	if err != nil {
-		return 0
-	}
-	return r.nodes.number(node.Options().Addr)
+	return t.shardOf(tag)
 }
 
 // names returns human-readable shard names: the servers' addresses where they
 // are known.
 func (r *Redis) names(shards ...int) []string {
+	t, _ := r.ready()
 	var names []string
 	for _, shard := range shards {
-		name, known := r.nodes.addr(shard)
+		name, known := t.nodes.addr(shard)
 		if !known {
-			name = "redis"
-			if client, ok := r.Client.(*redis.Client); ok {
-				name = client.Options().Addr
-			}
+			name = t.name
 		}
 		names = append(names, name)
 	}
@@ -102,38 +112,41 @@ func (r *Redis) names(shards ...int) []string {
 var probeLimit = Limit{Rate: 1_000_000, Period: time.Second, Algorithm: FixedWindow}
 
 const (
-	// maxProbeKeys is how many keys probe tries to find one that a node has: a
-	// node with one of a thousand slots is missed once in sixty.
+	// maxProbeKeys is how many keys probe tries to find one that a server holds.
+	// A node with one slot of a thousand is missed once in sixty times.
 	maxProbeKeys = 4096
-	// anyNode is how many keys probe asks for at once while no node is known: of
-	// three masters, one that lives is not among them once in thousands.
+	// anyNode is how many keys probe asks for at once while no node is known. Of
+	// three masters, it misses a healthy one once in thousands of times.
 	anyNode = 16
 )
 
-// probe sends a real, charged check to a shard, inside the budget. Its error says that decisions would fail there. (Only a charge
-// tells: a replica, or a server without memory left, still answers what it does
-// not have to write.) A node that has no slots any more is bridge.ErrGone. The keys
-// are those of the rule "~probe"; they are gone after a second.
+// probe sends a real, charged check to a shard, inside the budget. Its error
+// says that decisions would fail there. Only a charge shows that: a replica, or
+// a server without memory left, still answers what it need not write. A server
+// that holds no keys any more is bridge.ErrGone. The keys are those of the rule
+// "~probe", which no rule of the middleware can have; they expire after a second.
 func (r *Redis) probe(ctx context.Context, shard int) error {
-	// No name that a rule of the middleware can have.
+	t, err := r.ready()
+	if err != nil {
+		return err
+	}
 	checks := []Check{{Rule: "~probe", Limit: probeLimit}}
-	cluster, ok := r.Client.(*redis.ClusterClient)
 	switch {
-	case ok && shard == 0:
+	case t.node == nil && shard != 0:
+		return redisError(fmt.Errorf("probe: no shard %d", shard))
+	case t.node != nil && shard == 0:
 		for i := range anyNode {
 			checks = append(checks, Check{Rule: "~probe", Key: probeKey(i), Limit: probeLimit})
 		}
-	case ok:
+	case t.node != nil:
 		i := 0
-		for i < maxProbeKeys && r.nodeOf(cluster, probeKey(i)) != shard {
+		for i < maxProbeKeys && t.shardOf(probeKey(i)) != shard {
 			i++
 		}
 		if i == maxProbeKeys {
 			return bridge.ErrGone
 		}
 		checks[0].Key = probeKey(i)
-	case shard != 0:
-		return fmt.Errorf("algorithms: redis: probe: no shard %d", shard)
 	}
 	d, err := r.Take(ctx, checks...)
 	if err == nil && len(checks) == 1 {

@@ -176,8 +176,8 @@ func TestRedisSendsNothingMoreIntoAStuckClient(t *testing.T) {
 	r := &Redis{Client: stuck, Namespace: "test", Budget: time.Millisecond}
 	check := Check{Rule: "r", Limit: perDay(1)}
 	for range maxUnderWay {
-		if _, err := r.Take(t.Context(), check); !errors.Is(err, errBudget) {
-			t.Fatalf("got %v, want errBudget", err)
+		if _, err := r.Take(t.Context(), check); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v, want DeadlineExceeded", err)
 		}
 	}
 	if _, err := r.Take(t.Context(), check); !errors.Is(err, errBusy) {
@@ -564,5 +564,24 @@ func TestRedisRing(t *testing.T) {
 	}
 	if admitted != 5 {
 		t.Errorf("admitted %d, want 5", admitted)
+	}
+
+	// Each shard fails on its own.
+	var met []string
+	for i := range 20 {
+		if name := r.names(r.shard(&Check{Key: fmt.Sprint(i)}))[0]; !slices.Contains(met, name) {
+			met = append(met, name)
+		}
+	}
+	if len(met) != 2 || !slices.Contains(met, a.Addr) || !slices.Contains(met, b.Addr) {
+		t.Errorf("shards %q, want %s and %s", met, a.Addr, b.Addr)
+	}
+	dead := slices.IndexFunc(r.names(1, 2), func(name string) bool { return name == b.Addr }) + 1
+	b.Stop(t)
+	if err := r.probe(t.Context(), dead); err == nil {
+		t.Error("no error from a shard that is away")
+	}
+	if err := r.probe(t.Context(), 3-dead); err != nil {
+		t.Errorf("the other shard: %v", err)
 	}
 }

@@ -4,172 +4,165 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// errBudget says that Redis did not answer in time. Whether it executed the
-// decision is unknown.
-var errBudget = fmt.Errorf("no answer within the budget: %w", context.DeadlineExceeded)
+// errBusy says that a decision was not sent: too many commands were under way
+// in the client, for the whole budget.
+var errBusy = errors.New("too many commands are under way")
 
-// errBusy says that a decision was not sent: a client without
-// ContextTimeoutEnabled had too many commands under way, for the whole budget.
-var errBusy = errors.New("too many commands under way in the client")
-
-// maxUnderWay bounds the commands under way in a client that does not heed
-// deadlines, those included whose callers have left.
+// maxUnderWay bounds the commands under way in a client that is not called
+// directly, those included whose callers have left.
 const maxUnderWay = 1024
 
-// A sender talks to Redis inside a budget, whatever the client's options are.
-type sender struct {
-	client  Client
-	limit   time.Duration
-	sharded bool
-	// slots is nil for a client that heeds deadlines. Otherwise each command
-	// runs in a goroutine of its own that takes one, and that the caller leaves
-	// behind when its budget is over; it ends with the client's own timeouts.
+// A transport sends commands through a client, inside a budget, whatever kind
+// of client it is.
+type transport struct {
+	clientKind
+	client Client
+	limit  time.Duration // the budget
+	nodes  nodes
+	seen   atomic.Bool // the client knows its servers, so that asking for a key's takes no time
+
+	// slots has one for each command under way, unless the client is called
+	// directly. Such a command runs in a goroutine of its own, which its caller
+	// leaves behind when the budget is over; it ends with the client's timeouts.
 	slots    chan struct{}
-	topology *topology
+	topology topology
 }
 
-func newSender(c Client, budget time.Duration, sharded bool) sender {
-	s := sender{client: c, limit: budget, sharded: sharded, topology: newTopology(c)}
-	if !optionsOf(c).ContextTimeoutEnabled {
-		s.slots = make(chan struct{}, maxUnderWay)
+func newTransport(r *Redis) *transport {
+	t := &transport{client: r.Client, limit: r.budget(), slots: make(chan struct{}, maxUnderWay)}
+	if !isNil(r.Client) {
+		t.clientKind = kindOf(r.Client, r.Sharded)
 	}
-	return s
+	t.seen.Store(t.knowsNodes)
+	t.topology.start = time.Now()
+	return t
 }
 
-// optionsOf returns of a client's options those that say how it fails; all zero
-// for a client that is not go-redis' own.
-func optionsOf(c Client) redis.Options {
-	switch c := c.(type) {
-	case *redis.Client:
-		return *c.Options()
-	case *redis.ClusterClient:
-		o := c.Options()
-		return redis.Options{
-			ContextTimeoutEnabled: o.ContextTimeoutEnabled, MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries,
-			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, PoolTimeout: o.PoolTimeout,
-		}
-	case *redis.Ring:
-		o := c.Options()
-		return redis.Options{
-			ContextTimeoutEnabled: o.ContextTimeoutEnabled, MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries,
-			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, PoolTimeout: o.PoolTimeout,
-		}
-	}
-	return redis.Options{}
-}
-
-// budget starts the clock of a decision. The caller's own cancellation ends
+// within starts the clock of a decision. The caller's own cancellation ends
 // here: a client that hangs up is counted, and is no failure of Redis.
-func (s *sender) budget(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), s.limit)
+func (t *transport) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), t.limit)
 }
 
-// within runs f, which must not touch anything of the caller's that is used
-// after an error: it may still be running then.
-func (s *sender) within(ctx context.Context, f func() error) error {
-	if s.slots == nil {
-		err := f()
-		if err != nil && ctx.Err() != nil {
-			err = fmt.Errorf("%w of %s: %w", errBudget, s.limit, err)
-		}
-		return err
-	}
-	select {
-	case s.slots <- struct{}{}:
-	default:
-		select {
-		case s.slots <- struct{}{}:
-		case <-ctx.Done():
-			return fmt.Errorf("%w for %s", errBusy, s.limit)
-		}
-	}
-	done := make(chan error, 1)
-	go func() {
-		defer func() { <-s.slots }()
-		done <- f()
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w of %s", errBudget, s.limit)
-	}
+// A response is what a script call returned.
+type response struct {
+	numbers []int64
+	err     error
 }
 
 // send runs one script call.
-func (s *sender) send(ctx context.Context, c *call) ([]int64, error) {
-	var reply []int64
-	err := s.within(ctx, func() error {
-		cmd := c.command(ctx, false)
-		err := s.client.Process(ctx, noRetry{cmd})
-		if unknownScript(err) {
-			cmd = c.command(ctx, true)
-			err = s.client.Process(ctx, noRetry{cmd})
+func (t *transport) send(ctx context.Context, c *call) ([]int64, error) {
+	out, err := run(ctx, t, func() response {
+		out := t.process(ctx, c, false)
+		if unknownScript(out.err) && ctx.Err() == nil {
+			out = t.process(ctx, c, true)
 		}
-		reply = cmd.Val()
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return reply, nil
-}
-
-// sendAll runs the calls in one flush. Replies and errors are in their order.
-func (s *sender) sendAll(ctx context.Context, calls []*call) ([][]int64, []error) {
-	var replies [][]int64
-	var errs []error
-	err := s.within(ctx, func() error {
-		replies, errs = s.flush(ctx, calls)
-		return nil
+		return out
 	})
 	if err == nil {
-		for _, err := range errs {
-			s.topology.failed(ctx, err)
-		}
-		return replies, errs
+		err = out.err
 	}
-	s.topology.failed(ctx, err)
-	failed := make([]error, len(calls)) // errs may still be written
-	for i := range failed {
-		failed[i] = err
+	if err != nil {
+		return nil, t.failed(ctx, err)
 	}
-	return make([][]int64, len(calls)), failed
+	return out.numbers, nil
 }
 
-func (s *sender) flush(ctx context.Context, calls []*call) ([][]int64, []error) {
+func (t *transport) process(ctx context.Context, c *call, text bool) response {
+	cmd := c.command(ctx, text)
+	if err := t.client.Process(ctx, noRetry{cmd}); err != nil {
+		return response{err: err}
+	}
+	numbers, err := cmd.Result()
+	return response{numbers, err}
+}
+
+// sendAll runs the calls in one flush. The responses are in their order; a server
+// that hangs does not take those of other servers with it.
+func (t *transport) sendAll(ctx context.Context, calls []*call) []response {
+	responses := make([]response, len(calls))
+	ask := func(group []int) {
+		asked := make([]*call, len(group))
+		for i, at := range group {
+			asked[i] = calls[at]
+		}
+		got, err := run(ctx, t, func() []response { return t.flush(ctx, asked) })
+		for i, at := range group {
+			if err == nil {
+				responses[at] = got[i]
+			} else {
+				responses[at].err = err
+			}
+			if responses[at].err != nil {
+				responses[at].err = t.failed(ctx, responses[at].err)
+			}
+		}
+	}
+	var asking sync.WaitGroup
+	groups := t.byNode(calls)
+	for _, group := range groups[1:] {
+		asking.Go(func() { ask(group) })
+	}
+	ask(groups[0])
+	asking.Wait()
+	return responses
+}
+
+// byNode returns the places of the calls that can be left behind together. A
+// client that is called directly leaves none behind.
+func (t *transport) byNode(calls []*call) [][]int {
+	var groups [][]int
+	at := map[*redis.Client]int{}
+	for i, c := range calls {
+		var node *redis.Client
+		if !t.direct {
+			node = t.nodeOf(c.args[3].(string)) // its first key
+		}
+		group, ok := at[node]
+		if !ok {
+			group = len(groups)
+			at[node], groups = group, append(groups, nil)
+		}
+		groups[group] = append(groups[group], i)
+	}
+	return groups
+}
+
+func (t *transport) flush(ctx context.Context, calls []*call) []response {
 	cmds := make([]*redis.IntSliceCmd, len(calls))
 	all := make([]redis.Cmder, len(calls))
 	for i, c := range calls {
 		cmds[i] = c.command(ctx, false)
 		all[i] = cmds[i]
 	}
-	_ = s.pipeline(ctx, all) // each command has its own error
+	_ = t.pipe(ctx, all) // each command has its own error
 	var unknown []redis.Cmder
 	for i, c := range calls {
-		if unknownScript(cmds[i].Err()) {
+		if unknownScript(cmds[i].Err()) && ctx.Err() == nil {
 			cmds[i] = c.command(ctx, true)
 			unknown = append(unknown, cmds[i])
 		}
 	}
 	if len(unknown) > 0 {
-		_ = s.pipeline(ctx, unknown)
+		_ = t.pipe(ctx, unknown)
 	}
-	replies, errs := make([][]int64, len(calls)), make([]error, len(calls))
+	responses := make([]response, len(calls))
 	for i := range cmds {
-		replies[i], errs[i] = cmds[i].Result()
+		responses[i].numbers, responses[i].err = cmds[i].Result()
 	}
-	return replies, errs
+	return responses
 }
 
-// pipeline sends all commands in one flush. Its error is one of theirs.
-func (s *sender) pipeline(ctx context.Context, cmds []redis.Cmder) error {
-	pipe := s.client.(pipeliner).Pipeline() // Validate looked
+// pipe sends all commands in one flush. Its error is one of theirs.
+func (t *transport) pipe(ctx context.Context, cmds []redis.Cmder) error {
+	pipe := t.pipeline()
 	for _, cmd := range cmds {
 		_ = pipe.Process(ctx, noRetry{cmd}) // only queues
 	}
@@ -178,21 +171,73 @@ func (s *sender) pipeline(ctx context.Context, cmds []redis.Cmder) error {
 }
 
 // del removes keys: in one command, or one for each key where they are sharded.
-func (s *sender) del(ctx context.Context, keys []string) error {
-	return s.within(ctx, func() error {
-		if !s.sharded {
+func (t *transport) del(ctx context.Context, keys []string) error {
+	lost, err := run(ctx, t, func() error {
+		if !t.sharded {
 			args := []any{"del"}
 			for _, key := range keys {
 				args = append(args, key)
 			}
-			return s.client.Process(ctx, noRetry{redis.NewIntCmd(ctx, args...)})
+			cmd := redis.NewIntCmd(ctx, args...)
+			if err := t.client.Process(ctx, noRetry{cmd}); err != nil {
+				return err
+			}
+			return cmd.Err()
 		}
 		cmds := make([]redis.Cmder, len(keys))
 		for i, key := range keys {
 			cmds[i] = redis.NewIntCmd(ctx, "del", key)
 		}
-		return s.pipeline(ctx, cmds)
+		return t.pipe(ctx, cmds)
 	})
+	if err = errors.Join(err, lost); err != nil {
+		return t.failed(ctx, err)
+	}
+	return nil
+}
+
+// run returns what f does, unless the budget is over first. Then f may still be
+// running: all that it finds is in what it returns.
+func run[T any](ctx context.Context, t *transport, f func() T) (T, error) {
+	if t.direct {
+		return f(), nil
+	}
+	var none T
+	select {
+	case t.slots <- struct{}{}:
+	default:
+		select {
+		case t.slots <- struct{}{}:
+		case <-ctx.Done():
+			return none, fmt.Errorf("%w: %d, for the whole budget of %s", errBusy, maxUnderWay, t.limit)
+		}
+	}
+	done := make(chan T, 1)
+	go func() {
+		defer func() { <-t.slots }()
+		done <- f()
+	}()
+	select {
+	case v := <-done:
+		return v, nil
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// failed does what a failure calls for, and returns its error for the caller:
+// what came because the budget is over says so.
+func (t *transport) failed(ctx context.Context, err error) error {
+	if t.reload != nil {
+		t.topology.failed(ctx, t.reload, err)
+	}
+	if ctx.Err() == nil || errors.Is(err, errBusy) || answered(err) {
+		return err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within the budget of %s: %w", t.limit, err)
+	}
+	return fmt.Errorf("no answer within the budget of %s: %w: %w", t.limit, context.DeadlineExceeded, err)
 }
 
 // unknownScript reports that Redis did not run a script because it has

@@ -1,9 +1,9 @@
 package algorithms
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,17 +11,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// warnings names the options of Client that make an outage of Redis slower to
+// warnings lists the options of Client that make an outage of Redis slower to
 // notice or to get over than it has to be, and what to set instead. Decisions
-// keep to the budget all the same. Of clients that are not go-redis' own it
-// knows nothing.
+// keep to the budget all the same. The options of clients that are not go-redis'
+// own are unknown.
 func (r *Redis) warnings() []string {
-	switch r.Client.(type) {
-	case *redis.Client, *redis.ClusterClient, *redis.Ring:
-	default:
+	t, _ := r.ready()
+	if !t.own {
 		return nil
 	}
-	o := optionsOf(r.Client)
+	o := &t.options
 	var warned []string
 	warn := func(format string, args ...any) { warned = append(warned, fmt.Sprintf(format, args...)) }
 	if !o.ContextTimeoutEnabled {
@@ -43,44 +42,52 @@ func (r *Redis) warnings() []string {
 		tooLong("ReadTimeout", o.ReadTimeout)
 		tooLong("PoolTimeout", o.PoolTimeout)
 	}
-	if c, ok := r.Client.(*redis.ClusterClient); ok {
-		if every := c.Options().ClusterStateReloadInterval; every > 30*time.Second {
-			warn("ClusterStateReloadInterval is %s: what moved without an error is noticed late; %s is enough", every, fastReload)
-		}
-	}
 	return warned
 }
 
-// serverWarnings asks the servers whether they throw out keys to make room, which
-// would free whoever is limited. It takes as long as the context lets it.
+// serverWarnings asks the servers whether they may evict keys, which would free
+// clients that are limited. It takes as long as the context allows.
 func (r *Redis) serverWarnings(ctx context.Context) ([]string, error) {
-	if err := r.ready(); err != nil {
+	t, err := r.ready()
+	if err != nil {
 		return nil, err
 	}
-	var mu sync.Mutex
-	var warned []string
-	ask := func(ctx context.Context, c Client, name string) error {
-		cmd := redis.NewStringCmd(ctx, "info", "memory")
-		if err := c.Process(ctx, noRetry{cmd}); err != nil {
-			return fmt.Errorf("info: %w", err)
-		}
-		_, policy, _ := strings.Cut(cmd.Val(), "maxmemory_policy:")
-		policy, _, _ = strings.Cut(policy, "\r\n")
-		if policy != "" && policy != "noeviction" {
-			mu.Lock()
-			defer mu.Unlock()
-			warned = append(warned, fmt.Sprintf("%s: maxmemory-policy is %s: under memory pressure clients that are limited are forgotten; "+
-				"give the limiter a Redis of its own with noeviction", name, policy))
-		}
-		return nil
+	type found struct {
+		warned []string
+		err    error
 	}
-	err := r.sender.within(ctx, func() error {
-		if c, ok := r.Client.(*redis.ClusterClient); ok {
-			return c.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return ask(ctx, c, c.Options().Addr) })
+	f, err := run(ctx, t, func() (f found) {
+		var mu sync.Mutex
+		ask := func(ctx context.Context, c Client, name string) error {
+			policy, err := evictionPolicy(ctx, c)
+			if err == nil && policy != "" && policy != "noeviction" {
+				mu.Lock()
+				defer mu.Unlock()
+				f.warned = append(f.warned, fmt.Sprintf("%s: maxmemory-policy is %s: under memory pressure, Redis may evict limiter keys; "+
+					"give the limiter a Redis of its own with noeviction", name, policy))
+			}
+			return err
 		}
-		return ask(ctx, r.Client, r.names(0)[0])
+		if t.each == nil {
+			f.err = ask(ctx, t.client, t.name)
+		} else {
+			f.err = t.each(ctx, func(ctx context.Context, c *redis.Client) error { return ask(ctx, c, c.Options().Addr) })
+		}
+		return f
 	})
-	mu.Lock() // what was left behind may still find something
-	defer mu.Unlock()
-	return slices.Clone(warned), err
+	if err = cmp.Or(err, f.err); err != nil {
+		err = redisError(fmt.Errorf("info: %w", err))
+	}
+	return f.warned, err
+}
+
+func evictionPolicy(ctx context.Context, c Client) (string, error) {
+	cmd := redis.NewStringCmd(ctx, "info", "memory")
+	if err := c.Process(ctx, noRetry{cmd}); err != nil {
+		return "", err
+	}
+	info, err := cmd.Result()
+	_, policy, _ := strings.Cut(info, "maxmemory_policy:")
+	policy, _, _ = strings.Cut(policy, "\r\n")
+	return policy, err
 }

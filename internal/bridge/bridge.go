@@ -55,9 +55,9 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// not known, such as one of another store than Redis, is ClassUnknown.
 	ClassOf func(error) ErrorClass
 
-	// Shard is the node that counts a check: on a Redis Cluster the number of
-	// the master that has its slot, as far as the client knows; 0 otherwise. It
-	// does not wait.
+	// Shard is the server that counts a check: on a Redis Cluster the number of
+	// the master that has its slot, on a Ring that of the shard, as far as the
+	// client knows; 0 otherwise. It does not wait.
 	Shard func(r Redis, c *Check) int
 	// Names returns human-readable names of shards.
 	Names func(r Redis, shards ...int) []string
