@@ -38,8 +38,11 @@ type Redis struct {
 	Namespace string
 
 	// Budget bounds a decision, whose error is then [context.DeadlineExceeded];
-	// 0 means 50 ms. It holds on clients with any options, best on those with
-	// ContextTimeoutEnabled.
+	// 0 means 50 ms. It holds whatever the client's options are, and is cheapest
+	// to keep where the client heeds deadlines by itself, as one made with
+	// [FailFast] does unless it has a Dialer, OnConnect, Limiter, credentials
+	// provider or the like. Such a client is called directly, so a go-redis hook
+	// that blocks can exceed the budget: hooks cannot be seen from outside.
 	Budget time.Duration
 
 	// Sharded says that the client spreads keys over servers. It is known for

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"reflect"
+	"runtime"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -50,18 +52,18 @@ func kindOf(c Client, sharded bool) clientKind {
 	switch c := c.(type) {
 	case *redis.Client:
 		k.own, k.options, k.name = true, *c.Options(), c.Options().Addr
-		k.direct = k.options.ContextTimeoutEnabled
+		k.direct = heedsDeadlines(&k.options) && fromGoRedis(k.options.Dialer, "NewDialer")
 		k.each = func(ctx context.Context, do func(context.Context, *redis.Client) error) error { return do(ctx, c) }
 	case *redis.ClusterClient:
 		o := c.Options()
 		k.own, k.options, k.sharded = true, clusterOptions(o), true
-		k.direct = o.ContextTimeoutEnabled
+		k.direct = heedsDeadlines(&k.options) && o.Dialer == nil && o.ClusterSlots == nil && fromGoRedis(o.NewClient, "")
 		k.each, k.reload = c.ForEachMaster, c.ReloadState
 		k.node = func(key string) (*redis.Client, error) { return c.MasterForKey(context.Background(), key) }
 	case *redis.Ring:
 		o := c.Options()
 		k.own, k.options, k.sharded = true, ringOptions(o), true
-		k.direct = o.ContextTimeoutEnabled
+		k.direct = heedsDeadlines(&k.options) && o.Dialer == nil && fromGoRedis(o.NewClient, "")
 		k.each, k.node, k.knowsNodes = c.ForEachShard, c.GetShardClientForKey, true
 	default:
 		if c, ok := c.(interface{ ReloadState(ctx context.Context) }); ok {
@@ -107,6 +109,23 @@ func withDefaults(o redis.Options) redis.Options {
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, o.ReadTimeout)
 	o.PoolTimeout = cmp.Or(o.PoolTimeout, o.ReadTimeout+time.Second)
 	return o
+}
+
+// heedsDeadlines reports whether a command of a client with these options
+// returns when its context ends. Negative timeouts mean that go-redis sets no
+// deadlines, RESP3 lets it wait for push messages without one, and functions of
+// the user's run while a connection is made.
+func heedsDeadlines(o *redis.Options) bool {
+	return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0 && o.Protocol == 2 &&
+		o.OnConnect == nil && o.Limiter == nil &&
+		o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil
+}
+
+// fromGoRedis reports whether go-redis itself defines a function, in a function
+// of that name unless it is "". Its defaults are ordinary values of its options.
+func fromGoRedis(function any, in string) bool {
+	f := runtime.FuncForPC(reflect.ValueOf(function).Pointer())
+	return f != nil && strings.HasPrefix(f.Name(), "github.com/redis/go-redis/v9.") && strings.Contains(f.Name(), in)
 }
 
 func isNil(c Client) bool {
