@@ -9,7 +9,9 @@ import (
 
 func init() {
 	bridge.FromAlgorithms = bridge.Algorithms[*Redis, *Memory, Limit, Check, Result, Charge]{
-		ClassOf: classOf,
+		ClassOf:      classOf,
+		NotExecuted:  notExecuted,
+		NotPermitted: notPermitted,
 
 		Shard: (*Redis).shard,
 		Names: (*Redis).names,

@@ -439,6 +439,14 @@ func TestRedisCluster(t *testing.T) {
 		}
 	})
 
+	t.Run("says what to set for a wrapped client", func(t *testing.T) {
+		r := &Redis{Client: wrapped{client}, Namespace: "wrapped", Budget: roomy}
+		_, err := r.Take(t.Context(), three("192.0.2.1", "alice")...)
+		if err == nil || !strings.HasSuffix(err.Error(), "the client spreads keys over servers: set Redis.Sharded") {
+			t.Errorf("got %v", err)
+		}
+	})
+
 	t.Run("reports what a dead shard could not decide", func(t *testing.T) {
 		r := &Redis{Client: client, Namespace: "part", Budget: roomy}
 		var checks []Check

@@ -231,7 +231,10 @@ func (t *transport) failed(ctx context.Context, err error) error {
 	if t.reload != nil {
 		t.topology.failed(ctx, t.reload, err)
 	}
-	if ctx.Err() == nil || errors.Is(err, errBusy) || answered(err) {
+	switch {
+	case !t.sharded && redis.HasErrorPrefix(err, "CROSSSLOT"):
+		return fmt.Errorf("%w; the client spreads keys over servers: set Redis.Sharded", err)
+	case ctx.Err() == nil, errors.Is(err, errBusy), answered(err):
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
