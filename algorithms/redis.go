@@ -59,8 +59,8 @@ func (r *Redis) Validate() error {
 	var errs []error
 	if isNil(r.Client) {
 		errs = append(errs, errors.New("client: required, got nil"))
-	} else if k := kindOf(r.Client, r.Sharded); k.sharded && k.pipeline == nil {
-		errs = append(errs, fmt.Errorf("client: a sharded client needs the method Pipeline; %T has none", r.Client))
+	} else if k := kindOf(r.Client, r.Sharded); k.invalid != nil {
+		errs = append(errs, fmt.Errorf("client: %w", k.invalid))
 	}
 	if err := validateNamespace(r.Namespace); err != nil {
 		errs = append(errs, err)

@@ -3,6 +3,8 @@ package algorithms
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"reflect"
 	"runtime"
 	"strings"
@@ -25,6 +27,7 @@ type pipeliner interface {
 // A clientKind is everything that depends on the kind of a client. Nothing else
 // looks at a client's type.
 type clientKind struct {
+	invalid  error                  // why it cannot be used
 	own      bool                   // one of go-redis' own, so the options are known
 	options  redis.Options          // of own clients: how they connect and fail
 	name     string                 // of the server; "redis" if it is unknown or one of several
@@ -65,10 +68,15 @@ func kindOf(c Client, sharded bool) clientKind {
 		k.own, k.options, k.sharded = true, ringOptions(o), true
 		k.direct = heedsDeadlines(&k.options) && o.Dialer == nil && fromGoRedis(o.NewClient, "")
 		k.each, k.node, k.knowsNodes = c.ForEachShard, c.GetShardClientForKey, true
+	case redis.Pipeliner:
+		k.invalid = errors.New("a pipeline only queues commands; pass the client that made it")
 	default:
 		if c, ok := c.(interface{ ReloadState(ctx context.Context) }); ok {
 			k.reload = c.ReloadState
 		}
+	}
+	if k.invalid == nil && k.sharded && k.pipeline == nil {
+		k.invalid = fmt.Errorf("a sharded client needs the method Pipeline; %T has none", c)
 	}
 	return k
 }

@@ -332,6 +332,7 @@ func TestRedisValidate(t *testing.T) {
 		"client: required, got nil\nnamespace: required":          {Client: nilClient},
 		"budget: must not be negative, got -1ns":                  {Client: stuckClient{}, Namespace: "n", Budget: -1},
 		"a sharded client needs the method Pipeline":              {Client: stuckClient{}, Namespace: "n", Sharded: true},
+		"client: a pipeline only queues commands; pass the client": {Client: redis.NewClient(&redis.Options{}).Pipeline(), Namespace: "n"},
 		`namespace: "a:b"; use printable ASCII`:                   {Client: stuckClient{}, Namespace: "a:b"},
 		"namespace: 65 bytes; at most 64":                         {Client: stuckClient{}, Namespace: strings.Repeat("x", 65)},
 		"algorithms: redis: client: required, got nil\nnamespace": nil,
