@@ -19,6 +19,7 @@ func init() {
 		Beat: func(ctx context.Context, r *Redis, id string, lease time.Duration) (int, error) {
 			return r.beat(ctx, id, lease)
 		},
+		Warm:           func(ctx context.Context, r *Redis) error { return r.warm(ctx) },
 		Budget:         (*Redis).budget,
 		Warnings:       (*Redis).warnings,
 		ServerWarnings: func(ctx context.Context, r *Redis) ([]string, error) { return r.serverWarnings(ctx) },

@@ -328,14 +328,14 @@ func TestRedisAdmitsExactlyTheLimitUnderConcurrency(t *testing.T) {
 func TestRedisValidate(t *testing.T) {
 	var nilClient *redis.Client
 	for want, r := range map[string]*Redis{
-		"client: required, got nil":                               {Namespace: "n"},
-		"client: required, got nil\nnamespace: required":          {Client: nilClient},
-		"budget: must not be negative, got -1ns":                  {Client: stuckClient{}, Namespace: "n", Budget: -1},
-		"a sharded client needs the method Pipeline":              {Client: stuckClient{}, Namespace: "n", Sharded: true},
+		"client: required, got nil":                                {Namespace: "n"},
+		"client: required, got nil\nnamespace: required":           {Client: nilClient},
+		"budget: must not be negative, got -1ns":                   {Client: stuckClient{}, Namespace: "n", Budget: -1},
+		"a sharded client needs the method Pipeline":               {Client: stuckClient{}, Namespace: "n", Sharded: true},
 		"client: a pipeline only queues commands; pass the client": {Client: redis.NewClient(&redis.Options{}).Pipeline(), Namespace: "n"},
-		`namespace: "a:b"; use printable ASCII`:                   {Client: stuckClient{}, Namespace: "a:b"},
-		"namespace: 65 bytes; at most 64":                         {Client: stuckClient{}, Namespace: strings.Repeat("x", 65)},
-		"algorithms: redis: client: required, got nil\nnamespace": nil,
+		`namespace: "a:b"; use printable ASCII`:                    {Client: stuckClient{}, Namespace: "a:b"},
+		"namespace: 65 bytes; at most 64":                          {Client: stuckClient{}, Namespace: strings.Repeat("x", 65)},
+		"algorithms: redis: client: required, got nil\nnamespace":  nil,
 	} {
 		if r == nil {
 			_, err := new(Redis).Take(t.Context(), Check{Rule: "r", Limit: perDay(1)})

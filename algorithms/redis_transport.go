@@ -31,8 +31,9 @@ type transport struct {
 	// slots has one for each command under way, unless the client is called
 	// directly. Such a command runs in a goroutine of its own, which its caller
 	// leaves behind when the budget is over; it ends with the client's timeouts.
-	slots    chan struct{}
-	topology topology
+	slots     chan struct{}
+	topology  topology
+	connector connector
 }
 
 func newTransport(r *Redis) *transport {
@@ -70,7 +71,7 @@ func (t *transport) send(ctx context.Context, c *call) ([]int64, error) {
 		err = out.err
 	}
 	if err != nil {
-		return nil, t.failed(ctx, err)
+		return nil, t.failed(ctx, c.args[firstKey].(string), err)
 	}
 	return out.numbers, nil
 }
@@ -101,7 +102,7 @@ func (t *transport) sendAll(ctx context.Context, calls []*call) []response {
 				responses[at].err = err
 			}
 			if responses[at].err != nil {
-				responses[at].err = t.failed(ctx, responses[at].err)
+				responses[at].err = t.failed(ctx, calls[at].args[firstKey].(string), responses[at].err)
 			}
 		}
 	}
@@ -123,7 +124,7 @@ func (t *transport) byNode(calls []*call) [][]int {
 	for i, c := range calls {
 		var node *redis.Client
 		if !t.direct {
-			node = t.nodeOf(c.args[3].(string)) // its first key
+			node = t.nodeOf(c.args[firstKey].(string))
 		}
 		group, ok := at[node]
 		if !ok {
@@ -191,7 +192,7 @@ func (t *transport) del(ctx context.Context, keys []string) error {
 		return t.pipe(ctx, cmds)
 	})
 	if err = errors.Join(err, lost); err != nil {
-		return t.failed(ctx, err)
+		return t.failed(ctx, keys[0], err)
 	}
 	return nil
 }
@@ -225,22 +226,33 @@ func run[T any](ctx context.Context, t *transport, f func() T) (T, error) {
 	}
 }
 
+// firstKey is the place of a call's first key in its arguments.
+const firstKey = 3
+
 // failed does what a failure calls for, and returns its error for the caller:
 // what came because the budget is over says so.
-func (t *transport) failed(ctx context.Context, err error) error {
+func (t *transport) failed(ctx context.Context, key string, err error) error {
+	t.connect(key, err)
 	if t.reload != nil {
 		t.topology.failed(ctx, t.reload, err)
 	}
 	switch {
 	case !t.sharded && redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return fmt.Errorf("%w; the client spreads keys over servers: set Redis.Sharded", err)
-	case ctx.Err() == nil, errors.Is(err, errBusy), answered(err):
+	case !over(ctx), errors.Is(err, errBusy), answered(err):
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within the budget of %s: %w", t.limit, err)
 	}
 	return fmt.Errorf("no answer within the budget of %s: %w: %w", t.limit, context.DeadlineExceeded, err)
+}
+
+// over reports that the budget is over. The deadline of a connection may be
+// noticed before that of its context.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // unknownScript reports that Redis did not run a script because it has

@@ -77,6 +77,10 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// Beat says that the instance id uses the namespace, and returns how many
 	// instances do. A lease of 0 takes the instance out.
 	Beat func(ctx context.Context, r Redis, id string, lease time.Duration) (instances int, err error)
+	// Warm opens connections to the servers that decide and loads the scripts
+	// there, so that the first decision finds both. ctx bounds it, not the
+	// budget.
+	Warm func(ctx context.Context, r Redis) error
 	// Budget is how long a decision may take.
 	Budget func(r Redis) time.Duration
 	// Warnings lists client options that make an outage of Redis worse.
