@@ -19,6 +19,8 @@ func init() {
 		Beat: func(ctx context.Context, r *Redis, id string, lease time.Duration) (int, error) {
 			return r.beat(ctx, id, lease)
 		},
+		Join:           (*Redis).join,
+		Leave:          (*Redis).leave,
 		Warm:           func(ctx context.Context, r *Redis) error { return r.warm(ctx) },
 		Budget:         (*Redis).budget,
 		Warnings:       (*Redis).warnings,

@@ -490,7 +490,7 @@ func TestRedisCluster(t *testing.T) {
 			t.Errorf("%q, %v", warned, err)
 		}
 		if n, err := r.beat(t.Context(), "a", time.Second); err != nil || n != 1 {
-			t.Errorf("%d processes, %v", n, err)
+			t.Errorf("%d instances, %v", n, err)
 		}
 	})
 

@@ -77,6 +77,13 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// Beat says that the instance id uses the namespace, and returns how many
 	// instances do. A lease of 0 takes the instance out.
 	Beat func(ctx context.Context, r Redis, id string, lease time.Duration) (instances int, err error)
+	// Join counts one more user of r's namespace and server in this process. It
+	// returns the id to beat with, which is the same for all of them, and how
+	// many others there are: each of them counts locally, so two are a mistake.
+	Join func(r Redis) (id string, others int)
+	// Leave undoes one Join, and reports whether it was the last: then the
+	// instance is to be taken out.
+	Leave func(r Redis) (last bool)
 	// Warm opens connections to the servers that decide and loads the scripts
 	// there, so that the first decision finds both. ctx bounds it, not the
 	// budget.
