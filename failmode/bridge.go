@@ -1,18 +1,28 @@
 package failmode
 
 import (
+	"math"
+	"time"
+
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
 func init() {
-	bridge.FromFailmode = bridge.Failmode[*Guard, *algorithms.Memory, algorithms.Decision]{
+	bridge.FromFailmode = bridge.Failmode[*Guard, *algorithms.Memory, algorithms.Check, algorithms.Decision]{
 		Instances: func(g *Guard) int {
 			g.ready()
 			return g.instances()
 		},
 		Circuits: (*Guard).states,
 		Memory:   func(g *Guard) *algorithms.Memory { return &g.local },
+		KnownOver: func(g *Guard, c *algorithms.Check) bool {
+			if g.ready(); g.invalid != nil {
+				return false
+			}
+			_, over := g.denied.find(c, time.Now(), math.MaxInt64)
+			return over
+		},
 		Observe: func(g *Guard, f observer) {
 			if g.ready(); g.invalid == nil {
 				g.breaker.observe(f)

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -43,16 +42,17 @@ func (h *hints) sayOnce(meaning, text string) {
 	}
 }
 
-// watch reports whether the request is among the first, which are watched. It must
-// not change the request, so that keys behave for all requests as for these.
-func (h *hints) watch(r *http.Request, m *Middleware) (watching bool) {
-	if h.seen.Load() >= watched {
-		return false
+// watching reports whether there were not enough requests yet.
+func (h *hints) watching() bool { return h.seen.Load() < watched }
+
+// begin is told of a watched request. It must not change the request, so that
+// keys behave for all requests as for these.
+func (h *hints) begin(r *http.Request, m *Middleware, handles bool) {
+	for p := passageOf(r.Context()); p != nil && handles; p = p.outer {
+		if p.by == m {
+			h.say("the same middleware has seen this request already: it is charged twice; use Handler once, around the router or on the route")
+		}
 	}
-	if by, ok := r.Context().Value(decisionKey{}).(passed); ok && by.middleware == m {
-		h.say("the same middleware has seen this request already: it is charged twice; use Handler once, around the router or on the route")
-	}
-	return true
 }
 
 // looked is told of each rule that matched a watched request.
@@ -72,7 +72,7 @@ func (h *hints) looked(r *http.Request, i int, rule *rule, key string, err error
 		}
 		if peer, err := keyfunc.IP.Resolve(r); err == nil && peer == key {
 			h.sayOnce(name+" "+header, fmt.Sprintf("rule %q: %s came from %s, which is not trusted, so whoever it speaks for is counted as one; if that is your proxy, "+
-				"use Key: keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix(%q)}}.IP()", name, header, peer, prefixOf(peer)))
+				"use Key: keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix(%q)}}.IP", name, header, peer, prefixOf(peer)))
 		}
 	}
 }
@@ -116,19 +116,4 @@ func prefixOf(peer string) string {
 		return netip.PrefixFrom(addr, addr.BitLen()).String()
 	}
 	return peer
-}
-
-// passed is what a handler behind the middleware finds in its context.
-type passed struct {
-	middleware *Middleware
-	decision   algorithms.Decision
-}
-
-type decisionKey struct{}
-
-// FromContext returns the decision on the request that a handler behind the
-// middleware serves; false where no rule applied to it.
-func FromContext(ctx context.Context) (algorithms.Decision, bool) {
-	p, ok := ctx.Value(decisionKey{}).(passed)
-	return p.decision, ok
 }

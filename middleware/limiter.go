@@ -16,7 +16,7 @@ import (
 // What the packages below lend this one.
 var (
 	lent   = bridge.FromAlgorithms.(bridge.Algorithms[*algorithms.Redis, *algorithms.Memory, algorithms.Limit, algorithms.Check, algorithms.Result, algorithms.Charge])
-	guards = bridge.FromFailmode.(bridge.Failmode[*failmode.Guard, *algorithms.Memory, algorithms.Decision])
+	guards = bridge.FromFailmode.(bridge.Failmode[*failmode.Guard, *algorithms.Memory, algorithms.Check, algorithms.Decision])
 )
 
 // layers are a limiter and all that it wraps, from the outside in.
@@ -123,4 +123,21 @@ func standIn(d *algorithms.Decision) (err error) {
 		d.Allowed = d.Allowed && !d.Results[i].Denies()
 	}
 	return err
+}
+
+// knownOver returns a function that reports whether a check would be denied, as
+// far as this process knows. It does not ask a store, and may be wrong.
+func knownOver(l algorithms.Limiter) func(*algorithms.Check) bool {
+	for inner := range layers(l) {
+		switch l := inner.(type) {
+		case *failmode.Guard:
+			return func(c *algorithms.Check) bool { return guards.KnownOver(l, c) }
+		case *algorithms.Memory:
+			return func(c *algorithms.Check) bool {
+				d, err := l.Peek(context.Background(), *c)
+				return err == nil && !d.Allowed
+			}
+		}
+	}
+	return func(*algorithms.Check) bool { return false }
 }

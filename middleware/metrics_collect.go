@@ -28,7 +28,7 @@ var (
 
 	descRules           = desc("rules", "Rules in force.")
 	descRulesGeneration = desc("rules_generation", "How often rules have been put in force.")
-	descRulesErrors     = desc("rules_errors_total", "Rules that SetRules refused.")
+	descRulesErrors     = desc("rules_errors_total", "Rules that SetRules rejected.")
 
 	descs []*prometheus.Desc
 )
@@ -60,19 +60,19 @@ func (mt *metrics) Collect(ch chan<- prometheus.Metric) {
 
 	var waiting int64
 	var rules, generation int
-	var refused uint64
+	var rejected uint64
 	for _, m := range mt.middlewares {
 		set := m.rules.Load()
 		waiting += m.queue.waiting.Load()
 		rules += len(set.rules)
 		generation += set.generation
-		refused += m.refused.Load()
+		rejected += m.rejected.Load()
 	}
 	gauge(ch, descQueueWaiting, float64(waiting))
 	ch <- mt.queueDelay.metric(descQueueDelay)
 	gauge(ch, descRules, float64(rules))
 	gauge(ch, descRulesGeneration, float64(generation))
-	counter(ch, descRulesErrors, refused)
+	counter(ch, descRulesErrors, rejected)
 }
 
 func (mt *metrics) collectRules(ch chan<- prometheus.Metric) {

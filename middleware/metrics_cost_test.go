@@ -37,10 +37,10 @@ func countingThree(t testing.TB, r prometheus.Registerer) (*Middleware, *http.Re
 
 func TestMetricsAllocateNothing(t *testing.T) {
 	with, r, d := countingThree(t, prometheus.NewRegistry())
-	set := with.rules.Load()
+	v := verdict{set: with.rules.Load(), decision: d}
 	if n := testing.AllocsPerRun(1000, func() {
 		with.metrics.decided(with.metrics.now())
-		with.see(r, set, d)
+		with.see(r, &v)
 	}); n != 0 {
 		t.Errorf("%v allocations for a decision", n)
 	}
@@ -52,20 +52,20 @@ func BenchmarkMetrics(b *testing.B) {
 	for name, registry := range map[string]prometheus.Registerer{"with": prometheus.NewRegistry(), "without": nil} {
 		b.Run(name, func(b *testing.B) {
 			m, r, d := countingThree(b, registry)
-			set := m.rules.Load()
+			v := verdict{set: m.rules.Load(), decision: d}
 			b.ReportAllocs()
 			for b.Loop() {
 				m.metrics.decided(m.metrics.now())
-				m.see(r, set, d)
+				m.see(r, &v)
 			}
 		})
 		b.Run(name+"/parallel", func(b *testing.B) {
 			m, r, d := countingThree(b, registry)
-			set := m.rules.Load()
+			v := verdict{set: m.rules.Load(), decision: d}
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					m.metrics.decided(m.metrics.now())
-					m.see(r, set, d)
+					m.see(r, &v)
 				}
 			})
 		})

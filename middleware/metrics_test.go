@@ -105,6 +105,18 @@ func (s *store) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 	return d, err
 }
 
+func (s *store) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		charges[i].Result.Source = algorithms.SourceMemory
+	}
+	results, err := s.Memory.Settle(ctx, charges...)
+	for i := range results {
+		results[i].Source = algorithms.SourceRedis
+	}
+	return results, err
+}
+
 func (s *store) fail(err error) { s.err.Store(&err) }
 
 // A hook is a limiter around a Memory that changes what goes in and comes out.
@@ -176,14 +188,14 @@ func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantDecisions(t, registry, map[string]float64{
-			"token_bucket allowed bucket memory": 7,
+			"token_bucket allowed bucket memory": 12, // a request that another rule's key refuses is charged
 			"sliding_window allowed user memory": 2,
 			"sliding_window denied user memory":  1,
 			"sliding_window skipped user none":   9,
 			"sliding_window error broken none":   5,
 		})
 		wantSamples(t, registry, map[string]float64{
-			"decision_duration_seconds_count":                     7, // the rest did not get as far as the limiter
+			"decision_duration_seconds_count":                     12,
 			"decisions_total sliding_window denied broken memory": 0,
 			"store_duration_seconds_count":                        0,
 		})

@@ -162,7 +162,7 @@ func targetOf(r *http.Request) (t target) {
 	if r.URL.RawPath == "" && tidy(t.path) {
 		return t
 	}
-	if t.path == "*" && cmp.Or(r.RequestURI, "*") == "*" {
+	if t.path == "*" && t.method == http.MethodOptions && cmp.Or(r.RequestURI, "*") == "*" {
 		return target{}
 	}
 	t.path, t.cleanPath = readings(t.path)

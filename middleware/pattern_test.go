@@ -39,9 +39,9 @@ func TestPatternMatch(t *testing.T) {
 		{"/a/{$}", []string{"/a", "/a/", "/a/%2F"}, []string{"/a/b", "/"}},
 		{"/a/", []string{"/a", "/a/", "/a/b", "/a/b/c", "/a/../b", "/a%2Fb"}, []string{"/ab", "/", "/b/a/"}},
 		{"/a/{rest...}", []string{"/a", "/a/", "/a/b", "/a/b/c/"}, []string{"/ab", "/"}},
-		{"/", []string{"/", "/a", "/a/b", "//", "GET http://host", "CONNECT host:443"}, []string{"OPTIONS *", "GET *"}},
-		{"/{$}", []string{"/", "//", "/.", "/%2F", "GET http://host", "CONNECT host:443"}, []string{"/a", "OPTIONS *"}},
-		{"/{rest...}", []string{"/", "/a/b"}, []string{"OPTIONS *"}},
+		{"/", []string{"/", "/a", "/a/b", "//", "GET http://host", "CONNECT host:443", "GET *", "POST *", "HEAD *"}, []string{"OPTIONS *"}},
+		{"/{$}", []string{"/", "//", "/.", "/%2F", "GET http://host", "CONNECT host:443"}, []string{"/a", "OPTIONS *", "GET *"}},
+		{"/{rest...}", []string{"/", "/a/b", "GET *", "POST *"}, []string{"OPTIONS *"}},
 		// chi serves {id} with %2F, .., and before a slash even with nothing.
 		{
 			"/u/{id}",
@@ -85,7 +85,7 @@ func TestPatternMatchExactly(t *testing.T) {
 		{"/a/{$}", []string{"/a/", "CONNECT /a/"}, []string{"/a", "/a/%2F", "/a//", "CONNECT /a//"}},
 		{"/a/", []string{"/a/", "/a/b", "/a/b/", "/a/b%2Fc"}, []string{"/a", "/a/../b", "/a/%2e%2e/b", "/a/..%2Fb", "/a%2Fb"}},
 		{"/{$}", []string{"/"}, []string{"", "//", "/.", "/a", "GET http://host", "CONNECT host:443", "OPTIONS *"}},
-		{"/", []string{"/", "/a"}, []string{"GET http://host", "CONNECT host:443", "OPTIONS *"}},
+		{"/", []string{"/", "/a"}, []string{"GET http://host", "CONNECT host:443", "OPTIONS *", "GET *"}},
 		{"/u/{id}", []string{"/u/7", "/u/%41^"}, []string{"/u/", "/u/7%2F8", "/u/..", "/u/%2F", "CONNECT /u//"}},
 		// Each router reads another %41 here, and two of them read this one.
 		{"/{x}/%2541/", []string{"/1/%2541/x"}, []string{"/1/%2541/x%2Fy", "/1/%41/x", "/1%2F%2541/%41/x"}},

@@ -35,7 +35,7 @@ func (q *queue) leave() { q.waiting.Add(-1) }
 // tooLate turns an admission whose delay is too long into a denial: its results
 // with a delay are denied until now would be their turn.
 func (m *Middleware) tooLate(ctx context.Context, d algorithms.Decision) algorithms.Decision {
-	m.giveBack(ctx, d)
+	_ = algorithms.GiveBack(ctx, m.limiter, d) // what stays charged errs towards denying
 	d.Allowed = false
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Delay > 0 {
@@ -43,10 +43,4 @@ func (m *Middleware) tooLate(ctx context.Context, d algorithms.Decision) algorit
 		}
 	}
 	return d
-}
-
-// giveBack undoes the charges of a request that is not served after all. What
-// cannot be given back stays charged, which errs towards denying.
-func (m *Middleware) giveBack(ctx context.Context, d algorithms.Decision) {
-	_ = algorithms.GiveBack(ctx, m.limiter, d)
 }

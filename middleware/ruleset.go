@@ -2,24 +2,31 @@ package middleware
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"reflect"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/hidden"
 	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/replay"
-	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 // A ruleset is the rules in force, and what is noticed about them.
 type ruleset struct {
 	rules      []rule
-	watches    []watch // of the rules
+	watches    []watch         // of the rules
+	hidden     map[string]bool // by name; nil if no rule is
 	hints      *hints
 	generation int // 1 for the first
+}
+
+// shown is what of a decision clients may be told.
+func (set *ruleset) shown(d algorithms.Decision) algorithms.Decision {
+	if set.hidden == nil {
+		return d
+	}
+	return hidden.Redact(d, func(rule string) bool { return set.hidden[rule] })
 }
 
 // A watch is what is noticed about a rule; it goes over to the rule of the same
@@ -37,9 +44,10 @@ type watch struct {
 // rules stay; the error is the caller's to log. The rules are copied; the counts
 // of a rule that keeps its name, algorithm and period stay.
 func (m *Middleware) SetRules(rules []Rule) error {
+	m.mustBeMade()
 	compiled, err := compile(rules)
 	if err != nil {
-		m.refused.Add(1)
+		m.rejected.Add(1)
 		return err
 	}
 	m.logChanges(m.setRules(compiled))
@@ -61,6 +69,12 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 			}
 		}
 		set.watches[i] = w
+		if rules[i].hidden {
+			if set.hidden == nil {
+				set.hidden = make(map[string]bool)
+			}
+			set.hidden[c.Rule] = true
+		}
 		for _, text := range hint.Of(rules[i].key) {
 			set.hints.say(text)
 		}
@@ -82,7 +96,7 @@ func (m *Middleware) logChanges(old, set *ruleset) {
 		now := &set.rules[i]
 		if at, ok := old.find(now.check.Rule, i); !ok {
 			added = append(added, now.check.Rule)
-		} else if was := &old.rules[at]; was.check != now.check || !reflect.DeepEqual(was.patterns, now.patterns) {
+		} else if was := &old.rules[at]; was.check != now.check || was.hidden != now.hidden || !reflect.DeepEqual(was.patterns, now.patterns) {
 			changed = append(changed, now.check.Rule)
 		}
 	}
@@ -112,7 +126,11 @@ func (set *ruleset) find(name string, from int) (at int, ok bool) {
 
 // see counts and logs what became of a request's checks. Its results are in the
 // rules' order, so that finding all their rules is one pass.
-func (m *Middleware) see(r *http.Request, set *ruleset, d algorithms.Decision) {
+func (m *Middleware) see(r *http.Request, v *verdict) {
+	set, d := v.set, v.decision
+	if len(d.Results) == 0 {
+		return
+	}
 	next := 0
 	for i := range d.Results {
 		res := &d.Results[i]
@@ -146,57 +164,6 @@ func (m *Middleware) seeDenial(ctx context.Context, w *watch, r *algorithms.Resu
 		m.top.add(now, r.Check.Rule, r.Check.Key)
 	}
 	m.logDenial(ctx, w.denials, now, r)
-}
-
-// checks returns what of the set applies to a request, and when it began to look
-// for keys. What needs no limiter is counted in mt, unless that is nil.
-func (m *Middleware) checks(r *http.Request, set *ruleset, mt *metrics) (checks []algorithms.Check, begun time.Duration, err error) {
-	t := targetOf(r)
-	for i := range m.skip {
-		if m.skip[i].matchExactly(&t) {
-			return nil, 0, nil
-		}
-	}
-	watching := set.hints.watch(r, m)
-	set.shareBody(r, &t)
-	for i := range set.rules {
-		rule := &set.rules[i]
-		if !rule.matches(&t) {
-			continue
-		}
-		if begun == 0 {
-			begun = mt.now()
-		}
-		key, err := rule.key.Resolve(r)
-		if watching {
-			set.hints.looked(r, i, rule, key, err)
-		}
-		switch {
-		case err == nil, errors.Is(err, keyfunc.ErrNoKey):
-		case errors.Is(err, keyfunc.ErrSkip):
-			if mt != nil {
-				set.watches[i].series.add(outcomeSkipped, originNone)
-			}
-			continue
-		default:
-			if mt != nil {
-				set.watches[i].series.add(outcomeError, originNone)
-			}
-			return nil, 0, fmt.Errorf("middleware: rule %q: key: %w", rule.check.Rule, err)
-		}
-		if checks == nil {
-			checks = make([]algorithms.Check, 0, len(set.rules)-i)
-		}
-		check := rule.check
-		if err == nil {
-			check.Key = key
-		}
-		checks = append(checks, check)
-	}
-	if watching {
-		set.hints.done(set.rules, checks)
-	}
-	return checks, begun, nil
 }
 
 // shareBody replaces the body of a request that a key may read by one that several

@@ -31,6 +31,7 @@ type DeniedKey struct {
 // key that made up more than one in 256 of the denials is among them, and no
 // Error is larger than one in 256 of the denials.
 func (m *Middleware) TopDenied(n int) []DeniedKey {
+	m.mustBeMade()
 	top := m.top.list(time.Since(m.start))
 	top = top[:min(max(n, 0), len(top))]
 	for i := range top {

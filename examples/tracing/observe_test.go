@@ -3,6 +3,7 @@ package tracing_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -23,10 +24,17 @@ import (
 )
 
 // away is a store that answers nothing.
-type away struct{}
+type away struct{ algorithms.Memory }
 
-func (away) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+func (*away) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
 	return algorithms.Decision{}, errors.New("nobody there")
+}
+
+// without is a Guard that has to do without its store.
+func without(t *testing.T) *failmode.Guard {
+	guard := &failmode.Guard{Limiter: new(away), Logger: slog.New(slog.DiscardHandler)}
+	t.Cleanup(func() { _ = guard.Close() })
+	return guard
 }
 
 // spanOf sends requests through otelhttp and the limits, and returns the last
@@ -141,12 +149,12 @@ func TestOtherThanTheUsual(t *testing.T) {
 	queue.Limit = algorithms.Limit{Rate: 100, Period: time.Second, Burst: 9, Algorithm: algorithms.LeakyBucket}
 
 	t.Run("everything fails open", func(t *testing.T) {
-		span := spanOf(t, 1, ratelimit.Config{Limiter: away{}, Rules: []ratelimit.Rule{open}})
+		span := spanOf(t, 1, ratelimit.Config{Limiter: without(t), Rules: []ratelimit.Rule{open}})
 		wantAttributes(t, span.Attributes, map[string]any{"allowed": true, "rule": "open", "source": "fail_open"})
 		wantEvents(t, span, "ratelimit.fallback open")
 	})
 	t.Run("one rule fails closed", func(t *testing.T) {
-		span := spanOf(t, 1, ratelimit.Config{Limiter: away{}, Rules: []ratelimit.Rule{local, open, closed}})
+		span := spanOf(t, 1, ratelimit.Config{Limiter: without(t), Rules: []ratelimit.Rule{local, open, closed}})
 		wantAttributes(t, span.Attributes, map[string]any{
 			"allowed": false, "rule": "closed", "source": "fail_closed", "retry_after": 1.0,
 		})

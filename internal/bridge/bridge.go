@@ -128,14 +128,17 @@ type CircuitState struct {
 }
 
 // Failmode is what package failmode registers. The type parameters are its
-// *Guard, and *Memory and Decision of package algorithms.
-type Failmode[Guard, Memory, Decision any] struct {
+// *Guard, and *Memory, Check and Decision of package algorithms.
+type Failmode[Guard, Memory, Check, Decision any] struct {
 	// Instances is how many processes share the limits, as far as is known.
 	Instances func(Guard) int
 	// Circuits returns the states of the circuits that were needed so far.
 	Circuits func(Guard) []CircuitState
 	// Memory is what counts locally.
 	Memory func(Guard) Memory
+	// KnownOver reports whether the store denied a check a moment ago and would
+	// still, as far as is known here. It asks nobody, and may be wrong.
+	KnownOver func(g Guard, c *Check) bool
 	// Observe has f see every call to the store: how long it took and what it
 	// returned. f runs on the caller's goroutine.
 	Observe func(g Guard, f func(took time.Duration, d Decision, err error))

@@ -1,0 +1,98 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+)
+
+// A Config says what to limit and how. Only Limiter and Rules are required.
+//
+// A request is decided in this order: Skip; the rules whose Match fits; their
+// keys, those that read the body last, and not for clients known to be over; one
+// Take. Then come the response headers, Observe, and the response: the denial,
+// the refusal, or the wait for a turn and the next handler. A request that a key
+// refuses is charged by the other rules first, which may deny it.
+type Config struct {
+	// Limiter decides: a *failmode.Guard or an *algorithms.Memory. A bare
+	// *algorithms.Redis is refused, since it has no fail modes. If a limiter of
+	// yours fails, rules in failmode.Open pass and all others answer 503. One that
+	// decorates a Guard shows it by Unwrap() algorithms.Limiter, for the metrics.
+	// The caller closes it.
+	Limiter algorithms.Limiter
+
+	// Rules are the limits. All that match a request apply, in one decision.
+	Rules []Rule
+
+	// Skip lists ServeMux patterns that are never limited, such as health checks.
+	// A request must be spelled exactly so: its path is not cleaned for this, and
+	// a trailing slash counts.
+	Skip []string
+
+	// Headers sets response headers on requests that a rule applies to; nil means
+	// [headers.XRateLimit]. A handler behind that sets such a header itself
+	// replaces it.
+	Headers headers.Writer
+
+	// Denied responds to a denied request; nil means [headers.Deny]. Retry-After
+	// and what Headers sets are already there. The decision is what clients may be
+	// told: results of hidden rules are left out, or unnamed where they denied.
+	// [FromContext] finds all results in the request's context.
+	Denied func(http.ResponseWriter, *http.Request, algorithms.Decision)
+
+	// Refused responds to a request whose key could not be resolved: a
+	// *keyfunc.StatusError or another error; nil means its status, or 500. The
+	// error names the rule: it is for logs, not for clients. Cache-Control is
+	// already no-store, and the headers of the rules that were charged are set.
+	Refused func(http.ResponseWriter, *http.Request, error)
+
+	// Observe sees every decision of Handler and Take, hidden rules included,
+	// before the response; nil means nothing does. It runs on the request's
+	// goroutine.
+	Observe func(*http.Request, algorithms.Decision)
+
+	// MaxWaiting bounds the requests that wait for their turn in a leaky_bucket,
+	// over all keys; 0 means 10,000. Further requests are denied.
+	MaxWaiting int
+
+	// Registerer takes the metrics, which docs/metrics.md lists; nil means none.
+	// Middlewares on one registry add up, and a limiter that they share counts
+	// once. Metrics are never unregistered; create one Middleware per process
+	// lifetime.
+	Registerer prometheus.Registerer
+
+	// Logger gets mistakes, hints and denials; nil means slog.Default().
+	Logger *slog.Logger
+
+	// DenialLogRate is how many denials each rule logs per second, at level Info;
+	// 0 means 1, negative none. The next line counts those that were left out.
+	DenialLogRate int
+
+	// LogKeys shows keys in the log and in TopDenied. Otherwise they are hashed
+	// with a secret of this process: equal keys look alike until it ends, and
+	// nobody can find them by guessing addresses.
+	LogKeys bool
+}
+
+// validate reports everything that is wrong with the fields other than Rules and
+// Registerer, and compiles Skip.
+func (c *Config) validate() (skip []pattern, err error) {
+	errs := []error{validateLimiter(c.Limiter)}
+	for _, text := range c.Skip {
+		p, err := parsePattern(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("middleware: skip: %w", err))
+		}
+		skip = append(skip, p)
+	}
+	if c.MaxWaiting < 0 {
+		errs = append(errs, fmt.Errorf("middleware: max waiting: must not be negative, got %d", c.MaxWaiting))
+	}
+	return skip, errors.Join(errs...)
+}

@@ -1,0 +1,103 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+func TestHandlerBehindFindsTheDecision(t *testing.T) {
+	var found algorithms.Decision
+	var has bool
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 2, "GET /a")}})
+	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { found, has = ratelimit.FromContext(r.Context()) }))
+	serve(h, "GET /a")
+	if res, ok := found.Result("r"); !has || !ok || res.Charged != 1 {
+		t.Errorf("%+v, %v", found, has)
+	}
+	serve(h, "GET /b")
+	if has {
+		t.Errorf("where no rule applies: %+v", found)
+	}
+	if _, has := ratelimit.FromContext(context.Background()); has {
+		t.Error("found a decision without a middleware")
+	}
+}
+
+// summary is a decision's results: the rule and what it has left.
+func summary(ctx context.Context) string {
+	d, ok := ratelimit.FromContext(ctx)
+	if !ok {
+		return "none"
+	}
+	text := []string{fmt.Sprint(d.Allowed)}
+	for _, r := range d.Results {
+		text = append(text, fmt.Sprint(r.Check.Rule, " ", r.Remaining))
+	}
+	return strings.Join(text, ", ")
+}
+
+// Chained middlewares are found together, the outermost first; each handler in
+// between finds what was decided so far.
+func TestFromContextFindsAllMiddlewares(t *testing.T) {
+	var seen []string
+	see := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen = append(seen, summary(r.Context()))
+			next.ServeHTTP(w, r)
+		})
+	}
+	outer, middle, inner := inMemory(t, perHour("outer", 10), perHour("post", 10, "POST /")), inMemory(t, perHour("b", 10, "/b")), inMemory(t, perHour("inner", 10))
+	h := outer.Handler(see(middle.Handler(see(inner.Handler(see(ok))))))
+	for _, c := range []struct{ request, want string }{
+		{"GET /a", "true, outer 9; true, outer 9; true, outer 9, inner 9"},
+		{"GET /b", "true, outer 8; true, outer 8, b 9; true, outer 8, b 9, inner 8"},
+		{"POST /b", "true, outer 7, post 9; true, outer 7, post 9, b 8; true, outer 7, post 9, b 8, inner 7"},
+	} {
+		seen = nil
+		serve(h, c.request)
+		if got := strings.Join(seen, "; "); got != c.want {
+			t.Errorf("%s: %s, want %s", c.request, got, c.want)
+		}
+	}
+}
+
+// Denied finds the decision in its request's context, with those of the
+// middlewares in front.
+func TestDeniedFindsTheDecision(t *testing.T) {
+	var got string
+	inner := mustNew(t, ratelimit.Config{
+		Limiter: new(algorithms.Memory),
+		Rules:   []ratelimit.Rule{perHour("inner", 1)},
+		Denied: func(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
+			got = fmt.Sprint(summary(r.Context()), "; ", len(d.Results))
+			w.WriteHeader(http.StatusTooManyRequests)
+		},
+	})
+	h := inMemory(t, perHour("outer", 10)).Handler(inner.Handler(ok))
+	times(2, h, "GET /")
+	if want := "false, outer 8, inner 0; 1"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Take by another middleware, as for the messages in a connection, leaves the
+// context of the request as it is.
+func TestTakeLeavesTheContext(t *testing.T) {
+	messages := inMemory(t, perHour("messages", 10))
+	h := inMemory(t, perHour("r", 10)).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if _, err := messages.Take(r); err != nil {
+			t.Error(err)
+		}
+		if got := summary(r.Context()); got != "true, r 9" {
+			t.Error(got)
+		}
+	}))
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+}

@@ -1,0 +1,220 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// A bodyKey is a key that reads the body, and counts how often it does.
+type bodyKey struct{ reads *atomic.Int64 }
+
+func (k bodyKey) ReadsBody() bool { return true }
+
+func (k bodyKey) Resolve(r *http.Request) (string, error) {
+	k.reads.Add(1)
+	return keyfunc.BodyForm("account", 1<<10).Resolve(r)
+}
+
+// byAccount is a rule whose key reads the body, before one by address.
+func byAccount(reads *atomic.Int64, perAccount, perIP algorithms.Limit) []ratelimit.Rule {
+	return []ratelimit.Rule{
+		{Name: "account", Key: bodyKey{reads}, Limit: perAccount},
+		{Name: "per-ip", Key: keyfunc.IP, Limit: perIP},
+	}
+}
+
+func login(h http.Handler, account string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, post("/login", formType, "account="+account))
+	return w
+}
+
+func TestKeysThatReadTheBodyAreLast(t *testing.T) {
+	var order []string
+	note := func(name string) keyfunc.Key {
+		return keyfunc.Func(func(*http.Request) (string, error) { order = append(order, name); return name, nil })
+	}
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
+		{Name: "body", Key: keyfunc.Join(note("body"), keyfunc.BodyForm("account", 1<<10)), Limit: algorithms.PerHour(9)},
+		{Name: "first", Key: note("first"), Limit: algorithms.PerHour(9)},
+		{Name: "elsewhere", Match: []string{"/elsewhere"}, Key: note("elsewhere"), Limit: algorithms.PerHour(9)},
+		{Name: "second", Key: note("second"), Limit: algorithms.PerHour(9)},
+	}})
+	d, err := m.Take(post("/login", formType, "account=alice"))
+	if err != nil || len(d.Results) != 3 || strings.Join(order, " ") != "first second body" {
+		t.Errorf("%q, %+v, %v", order, d, err)
+	}
+}
+
+// Who is over a limit that needs no body is denied without reading one, by one
+// question to the limiter.
+func TestTheBodyOfWhoIsOverIsNotRead(t *testing.T) {
+	counting := &calls{Limiter: new(store)}
+	for name, c := range map[string]struct {
+		limiter algorithms.Limiter
+		reads   int64 // of 20 requests, 10 of which are admitted
+	}{
+		"Memory":                      {new(algorithms.Memory), 10},
+		"a Guard":                     {guard(t, counting, 1), 11}, // one to be told
+		"a decorated Guard":           {audit{guard(t, new(store), 1)}, 11},
+		"a limiter that says nothing": {&calls{Limiter: new(store)}, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var reads atomic.Int64
+			h := mustNew(t, ratelimit.Config{Limiter: c.limiter, Rules: byAccount(&reads, algorithms.PerHour(100), algorithms.PerHour(10))}).Handler(ok)
+			for i := range 20 {
+				w := login(h, fmt.Sprint("account-", i))
+				if want := map[bool]int{true: http.StatusNoContent, false: http.StatusTooManyRequests}[i < 10]; w.Code != want {
+					t.Errorf("request %d: %d", i, w.Code)
+				}
+			}
+			if n := reads.Load(); n != c.reads {
+				t.Errorf("%d bodies were read, want %d", n, c.reads)
+			}
+		})
+	}
+	if n := counting.takes.Load(); n != 20 {
+		t.Errorf("the limiter was asked %d times for 20 requests", n)
+	}
+}
+
+// calls counts what a limiter is asked, and does not show what it wraps.
+type calls struct {
+	algorithms.Limiter
+	takes atomic.Int64
+}
+
+func (c *calls) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	c.takes.Add(1)
+	return c.Limiter.Take(ctx, checks...)
+}
+
+// What is known of a client may be out of date. If the limiter admits after all,
+// the request is decided by all rules, and charged all or nothing.
+func TestWhoIsNotOverAnyMoreIsDecidedByAllRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int64
+		s := new(store)
+		perIP := algorithms.Limit{Rate: 2, Period: time.Hour, Algorithm: algorithms.FixedWindow}
+		m := mustNew(t, ratelimit.Config{Limiter: guard(t, s, 1), Rules: byAccount(&reads, algorithms.PerHour(3), perIP)})
+		h := m.Handler(ok)
+		statuses := func(accounts ...string) (codes []int) {
+			for _, account := range accounts {
+				codes = append(codes, login(h, account).Code)
+			}
+			return codes
+		}
+		left := func(rule, key string, limit algorithms.Limit) int64 {
+			d, err := s.Memory.Peek(t.Context(), algorithms.Check{Rule: rule, Key: key, Limit: limit})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.Results[0].Remaining
+		}
+		if got := statuses("alice", "alice", "alice"); !slices.Equal(got, []int{204, 204, 429}) {
+			t.Fatalf("%v", got)
+		}
+		// Another process, or an operator, gives the address room. The Guard does not know.
+		if err := s.Memory.Reset(t.Context(), algorithms.Check{Rule: "per-ip", Key: "192.0.2.1", Limit: perIP}); err != nil {
+			t.Fatal(err)
+		}
+		if got := statuses("alice"); !slices.Equal(got, []int{204}) {
+			t.Errorf("%v", got)
+		}
+		if a, i := left("account", "alice", algorithms.PerHour(3)), left("per-ip", "192.0.2.1", perIP); a != 0 || i != 1 {
+			t.Errorf("left %d of account, %d of per-ip, want 0 and 1", a, i)
+		}
+
+		// The same, and now the body's rule denies: the address is charged nothing.
+		if got := statuses("bob", "bob"); !slices.Equal(got, []int{204, 429}) {
+			t.Fatalf("%v", got)
+		}
+		if err := s.Memory.Reset(t.Context(), algorithms.Check{Rule: "per-ip", Key: "192.0.2.1", Limit: perIP}); err != nil {
+			t.Fatal(err)
+		}
+		w := login(h, "alice")
+		if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), `["account"]`) {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if i := left("per-ip", "192.0.2.1", perIP); i != 2 {
+			t.Errorf("left %d of per-ip, want 2", i)
+		}
+	})
+}
+
+// A refusal comes after what the address is charged, and its body is not read
+// once the address is over.
+func TestRefusedBodiesAreLimited(t *testing.T) {
+	var reads atomic.Int64
+	rules := byAccount(&reads, algorithms.PerHour(100), algorithms.PerHour(5))
+	rules[0].Key = keyfunc.Required(rules[0].Key, http.StatusBadRequest)
+	h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules}).Handler(ok)
+	var codes []int
+	for range 7 {
+		codes = append(codes, serve(h, "POST /login").Code) // no account
+	}
+	if !slices.Equal(codes, []int{400, 400, 400, 400, 400, 429, 429}) || reads.Load() != 5 {
+		t.Errorf("%v, %d bodies read", codes, reads.Load())
+	}
+}
+
+// What key functions see, and what they leave to the handler, does not depend
+// on whether the request is among the first, which are watched for hints.
+func TestWatchedRequestsAreLikeAllOthers(t *testing.T) {
+	form := keyfunc.Func(func(r *http.Request) (string, error) { return r.FormValue("user"), nil }) // it must not, and may all the same
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{Name: "user", Key: form, Limit: algorithms.PerHour(1_000_000)}}})
+	lost := false
+	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.FormValue("user") != "alice" {
+			lost = true
+		}
+	}))
+	for i := range 1500 {
+		h.ServeHTTP(httptest.NewRecorder(), post("/", formType, "user=alice"))
+		if lost {
+			t.Fatalf("request %d: the handler does not find the form", i)
+		}
+	}
+}
+
+// Messages of one connection may be taken by several goroutines at once.
+func TestTakeFromManyGoroutines(t *testing.T) {
+	var reads atomic.Int64
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: append(byAccount(&reads, algorithms.PerHour(1_000_000), algorithms.PerHour(500)), required())})
+	h := inMemory(t, perHour("r", 9)).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		done := make(chan int64)
+		for range 4 {
+			go func() {
+				var denied int64
+				for range 300 {
+					if d, err := m.Take(r); err == nil && !d.Allowed {
+						denied++
+					}
+				}
+				done <- denied
+			}()
+		}
+		var denied int64
+		for range 4 {
+			denied += <-done
+		}
+		if denied != 700 {
+			t.Errorf("%d of 1200 denied, want 700", denied)
+		}
+	}))
+	if w := login(h, "alice"); w.Code != http.StatusOK {
+		t.Errorf("%d", w.Code)
+	}
+}

@@ -1,0 +1,151 @@
+package middleware_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// The login rules of docs/trust-model.md: nobody learns from the one by account
+// how active the account is.
+func logins(perIP, perAccount int64) []ratelimit.Rule {
+	return []ratelimit.Rule{
+		perHour("login-ip", perIP),
+		{Name: "login-account", Key: keyfunc.BodyForm("account", 1<<10), Limit: algorithms.PerHour(perAccount), Hidden: true},
+	}
+}
+
+// told is all that a client reads.
+func told(w *httptest.ResponseRecorder) string {
+	return fmt.Sprintln(w.Code, w.Header(), w.Body)
+}
+
+// What is told of an account that others use all the time is what is told of one
+// that nobody uses.
+func TestAHiddenRuleTellsNothingOfItsCounts(t *testing.T) {
+	answers := func(busy int) (texts []string) {
+		h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: logins(100, 50), Headers: bothFields}).Handler(ok)
+		for range busy {
+			r := post("/login", formType, "account=victim")
+			r.RemoteAddr = "203.0.113.9:1"
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		for range 3 {
+			text := told(login(h, "victim"))
+			if strings.Contains(text, "account") {
+				t.Errorf("named: %s", text)
+			}
+			texts = append(texts, withoutReset(text))
+		}
+		return texts
+	}
+	if idle, active := answers(0), answers(40); strings.Join(idle, "") != strings.Join(active, "") {
+		t.Errorf("idle: %s\nactive: %s", idle, active)
+	}
+}
+
+// withoutReset drops the times, which differ between runs.
+func withoutReset(text string) string {
+	var kept []string
+	for _, field := range strings.Fields(text) {
+		if !strings.HasPrefix(field, "X-Ratelimit-Reset") && !strings.Contains(field, ";t=") {
+			kept = append(kept, field)
+		}
+	}
+	return strings.Join(kept, " ")
+}
+
+// At its denial a hidden rule says when to come back, and no more.
+func TestAHiddenDenialIsUnnamed(t *testing.T) {
+	for name, denied := range map[string]func(http.ResponseWriter, *http.Request, algorithms.Decision){
+		"by default": nil,
+		"by the application, which shows all that it is given": func(w http.ResponseWriter, _ *http.Request, d algorithms.Decision) {
+			w.WriteHeader(headers.Status(d))
+			fmt.Fprintf(w, "%+v", d)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: logins(100, 2), Headers: bothFields, Denied: denied}).Handler(ok)
+			login(h, "victim")
+			login(h, "victim")
+			w := login(h, "victim")
+			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" || w.Header().Get("RateLimit") != "" {
+				t.Errorf("%d %v", w.Code, w.Header())
+			}
+			// The rule that had room is shown, as it always is, by X-RateLimit.
+			if got := w.Header().Get("X-RateLimit-Remaining"); got != "98" {
+				t.Errorf("remaining %s, want 98", got)
+			}
+			if text := told(w); strings.Contains(text, "login-account") || strings.Contains(text, "victim") {
+				t.Errorf("named: %s", text)
+			}
+		})
+	}
+}
+
+// The application itself sees everything: in the context, in Observe, and by Take.
+func TestTheApplicationSeesHiddenRules(t *testing.T) {
+	var observed, found algorithms.Decision
+	m := mustNew(t, ratelimit.Config{
+		Limiter: new(algorithms.Memory), Rules: logins(100, 1),
+		Observe: func(_ *http.Request, d algorithms.Decision) { observed = d },
+		Denied: func(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
+			found, _ = ratelimit.FromContext(r.Context())
+			if _, shown := d.Result("login-account"); shown {
+				t.Error("Denied is given the hidden rule by name")
+			}
+			w.WriteHeader(headers.Status(d))
+		},
+	})
+	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { found, _ = ratelimit.FromContext(r.Context()) }))
+	for i, denied := range []bool{false, true} {
+		w := login(h, "victim")
+		if (w.Code == http.StatusTooManyRequests) != denied {
+			t.Errorf("request %d: %d", i, w.Code)
+		}
+		for who, d := range map[string]algorithms.Decision{"Observe": observed, "FromContext": found} {
+			if r, ok := d.Result("login-account"); !ok || r.Denies() != denied || r.Check.Key != "victim" {
+				t.Errorf("request %d: %s has %+v", i, who, d)
+			}
+		}
+	}
+	d, err := m.Take(post("/login", formType, "account=victim"))
+	if r, ok := d.Result("login-account"); err != nil || !ok || !r.Denies() {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// Where nobody can count, a hidden rule that fails closed answers 503 unnamed.
+func TestAHiddenRuleThatFailsClosed(t *testing.T) {
+	rules := logins(100, 5)
+	rules[0].Fail, rules[1].Fail = failmode.Open, failmode.Closed
+	h := mustNew(t, ratelimit.Config{Limiter: new(failing), Rules: rules}).Handler(ok)
+	w := login(h, "victim")
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || strings.Contains(told(w), "login") {
+		t.Error(told(w))
+	}
+}
+
+// SetRules hides and shows, from the next request on.
+func TestHiddenFollowsTheRules(t *testing.T) {
+	rules := []ratelimit.Rule{perHour("r", 10)}
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules})
+	h := m.Handler(ok)
+	for i, hidden := range []bool{false, true, false} {
+		rules[0].Hidden = hidden
+		if err := m.SetRules(rules); err != nil {
+			t.Fatal(err)
+		}
+		if got := serve(h, "GET /").Header().Get("X-RateLimit-Remaining"); (got == "") != hidden {
+			t.Errorf("step %d: remaining %q", i, got)
+		}
+	}
+}

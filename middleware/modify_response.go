@@ -1,0 +1,42 @@
+package middleware
+
+import (
+	"net/http"
+
+	"github.com/seed75154129/ratelimit/internal/field"
+)
+
+// ModifyResponse merges the rate limit headers of an upstream with those of the
+// middlewares in front, for [net/http/httputil.ReverseProxy], which would send
+// both. The client gets one set, the tighter, as from limiters in a chain. An
+// upstream's Retry-After stays as it is.
+//
+// It needs the request's context, which ReverseProxy passes on. Where no rule
+// applied it does nothing. No handler that answers by itself when time is up,
+// such as [http.TimeoutHandler], may stand between the middleware and the proxy.
+func ModifyResponse(resp *http.Response) error {
+	if resp.Request == nil {
+		return nil
+	}
+	ctx := resp.Request.Context()
+	p := passageOf(ctx)
+	if p == nil || ctx.Err() != nil { // the response is no longer ours to write
+		return nil
+	}
+	for _, name := range field.All() {
+		if lines := resp.Header[name]; len(lines) > 0 && name != field.RetryAfter {
+			p.header[name] = append(p.header[name], lines...)
+			delete(resp.Header, name)
+		}
+	}
+	p.write(p.header)
+	return nil
+}
+
+// write sets the headers of all passages, the outermost first.
+func (p *passage) write(h http.Header) {
+	if p != nil {
+		p.outer.write(h)
+		p.by.headers(h, p.set.shown(p.decision))
+	}
+}

@@ -1,0 +1,139 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+type userKey struct{}
+
+// required refuses whom authentication has not let in.
+func required() ratelimit.Rule {
+	user := func(ctx context.Context) (string, bool) { u, ok := ctx.Value(userKey{}).(string); return u, ok }
+	return ratelimit.Rule{Name: "per-user", Key: keyfunc.Required(keyfunc.Context(user), http.StatusUnauthorized), Limit: algorithms.PerHour(100)}
+}
+
+// Whoever guesses tokens is refused for each, and must not guess more of them
+// than the other rules admit, in whatever order the rules stand.
+func TestGuessingTokensIsLimited(t *testing.T) {
+	for name, rules := range map[string][]ratelimit.Rule{
+		"after the others":  {perHour("per-ip", 20), required()},
+		"before the others": {required(), perHour("per-ip", 20)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules})
+			h := m.Handler(ok)
+			codes := map[int]int{}
+			for i := range 5000 {
+				w := serve(h, "GET /", "Authorization", fmt.Sprint("Bearer ", i))
+				codes[w.Code]++
+				switch left := w.Header().Get("X-RateLimit-Remaining"); {
+				case w.Code == http.StatusUnauthorized && (left != fmt.Sprint(19-i) || w.Header().Get("Retry-After") != ""):
+					t.Fatalf("guess %d: %v", i, w.Header())
+				case w.Code == http.StatusTooManyRequests && (left != "0" || w.Header().Get("Retry-After") == ""):
+					t.Fatalf("guess %d: %v", i, w.Header())
+				}
+			}
+			if codes[http.StatusUnauthorized] != 20 || codes[http.StatusTooManyRequests] != 4980 {
+				t.Errorf("%v", codes)
+			}
+			// Somebody who is let in has used none of the user's limit.
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.RemoteAddr = "203.0.113.9:1"
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, "alice")))
+			if w.Code != http.StatusNoContent || w.Header().Get("X-RateLimit-Remaining") != "19" {
+				t.Errorf("alice: %d %v", w.Code, w.Header())
+			}
+		})
+	}
+}
+
+func TestTakeAndPeekOfARefusedRequest(t *testing.T) {
+	var observed []string
+	m := mustNew(t, ratelimit.Config{
+		Limiter: new(algorithms.Memory),
+		Rules:   []ratelimit.Rule{required(), perHour("per-ip", 2)},
+		Observe: func(_ *http.Request, d algorithms.Decision) {
+			observed = append(observed, fmt.Sprint(d.Allowed, len(d.Results)))
+		},
+	})
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for i, step := range []struct {
+		ask     func(*http.Request) (algorithms.Decision, error)
+		refused bool
+	}{
+		{m.Peek, true}, {m.Take, true}, {m.Peek, true}, {m.Take, true}, {m.Peek, false}, {m.Take, false}, {m.Take, false},
+	} {
+		d, err := step.ask(r)
+		refusal, is := errors.AsType[*keyfunc.StatusError](err)
+		if is != step.refused || is && refusal.Status != http.StatusUnauthorized || d.Allowed {
+			t.Errorf("step %d: %+v, %v", i, d, err)
+		}
+		if !step.refused && (err != nil || d.RetryAfter() == 0) {
+			t.Errorf("step %d is no denial: %+v, %v", i, d, err)
+		}
+	}
+	if fmt.Sprint(observed) != "[true 1 true 1 false 1 false 1]" {
+		t.Errorf("observed %q", observed)
+	}
+}
+
+// An application answers what keys refuse in its own words. It sees the rule and
+// the reason; the client sees neither unless it is told.
+func TestRefusedRespondsInsteadOfTheDefault(t *testing.T) {
+	broken := errors.New("pq: connection to 10.0.0.7 refused")
+	for name, c := range map[string]struct {
+		key    keyfunc.Key
+		status int // of the StatusError; 0 where there is none
+	}{
+		"a required key": {keyfunc.Required(keyfunc.Header("User"), http.StatusBadRequest), http.StatusBadRequest},
+		"a failing key":  {keyfunc.Func(func(*http.Request) (string, error) { return "", broken }), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mustNew(t, ratelimit.Config{
+				Limiter: new(algorithms.Memory),
+				Rules:   []ratelimit.Rule{perHour("per-ip", 10), {Name: "account", Key: c.key, Limit: algorithms.PerHour(1)}},
+				Refused: func(w http.ResponseWriter, r *http.Request, err error) {
+					if !strings.HasPrefix(err.Error(), `middleware: rule "account": key: `) {
+						t.Errorf("%v", err)
+					}
+					if refusal, is := errors.AsType[*keyfunc.StatusError](err); is != (c.status != 0) || is && refusal.Status != c.status {
+						t.Errorf("%v", err)
+					}
+					if c.status == 0 && !errors.Is(err, broken) {
+						t.Errorf("%v", err)
+					}
+					w.WriteHeader(http.StatusTeapot)
+					fmt.Fprint(w, "who are you?")
+				},
+			})
+			w := serve(m.Handler(ok), "GET /")
+			if w.Code != http.StatusTeapot || w.Body.String() != "who are you?" || w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("X-RateLimit-Remaining") != "9" {
+				t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
+			}
+		})
+	}
+}
+
+// A request that is refused at once does not wait for its turn.
+func TestARefusedRequestDoesNotWait(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{required(), {Name: "queue", Key: keyfunc.IP,
+		Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Burst: 3, Algorithm: algorithms.LeakyBucket}}}})
+	h := m.Handler(ok)
+	for i, want := range []int{401, 401, 401, 429} {
+		if w := serve(h, "GET /"); w.Code != want {
+			t.Errorf("request %d: %d, want %d", i, w.Code, want)
+		}
+	}
+}
