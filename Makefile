@@ -1,11 +1,14 @@
-# Everything here needs only Go. Tests that need a real redis-server start their
-# own when one is on the PATH, and are skipped otherwise; with REQUIRE_REDIS=1 a
-# skip is a failure.
+# Everything here needs only Go. Tests that need a real server start their own:
+# the redis-server on the PATH, or the Redis or Valkey that REDIS_SERVER names.
+# Without one they are skipped; with REQUIRE_REDIS=1 a skip is a failure.
 
 GOLANGCI_LINT_VERSION = v2.15.0
 FUZZTIME  ?= 30s
 BENCHTIME ?= 0.5s
 COUNT     ?= 3
+
+GOREDIS   ?=
+SERVER     = $(or $(REDIS_SERVER),redis-server)
 
 GOLANGCI_LINT = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 
@@ -19,17 +22,26 @@ demo: ## Start the example server without Redis, send it real requests, show wha
 
 .PHONY: test
 test: ## Run all tests with the race detector.
-	@command -v redis-server >/dev/null || echo "no redis-server on the PATH: tests that need a real one are skipped"
-	@command -v prometheus >/dev/null || echo "no prometheus on the PATH: the alerts and the dashboard are not run"
+	@$(SERVER) --version 2>/dev/null || echo "no $(SERVER): tests that need a real server are skipped"
+	@command -v prometheus >/dev/null || echo "no prometheus on the PATH: tests of the alerts and the dashboard are skipped"
 	@mkdir -p bin
 	CONFORMANCE_SUMMARY=$(CURDIR)/bin/conformance.txt go test -race ./...
 	cd examples/tracing && go test -race ./...
 	@cat bin/conformance.txt 2>/dev/null || true
 
+.PHONY: test-redis
+test-redis: ## Run what depends on the server and go-redis: REDIS_SERVER=path, GOREDIS=v9.23.0.
+	@$(SERVER) --version
+	@mkdir -p bin && cp go.mod bin/redis.mod && cp go.sum bin/redis.sum
+	@test -z "$(GOREDIS)" || go get -modfile=bin/redis.mod github.com/redis/go-redis/v9@$(GOREDIS)
+	@go list -modfile=bin/redis.mod -m github.com/redis/go-redis/v9
+	REQUIRE_REDIS=1 go test -modfile=bin/redis.mod -count 1 ./internal/redistest ./algorithms/... ./failmode ./internal/outages
+
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Check format, vet, golangci-lint, go fix and go mod tidy.
+lint: $(GOLANGCI_LINT) ## Check format, vet (also on 32 bits), golangci-lint, go fix and go mod tidy.
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
+	GOARCH=386 go vet ./...
 	cd benchmarks && go vet ./...
 	cd examples/tracing && go vet ./...
 	$(GOLANGCI_LINT) run ./...

@@ -10,17 +10,22 @@ import (
 
 func init() {
 	bridge.FromAlgorithms = bridge.Algorithms[*Redis, *Memory, Limit, Check, Result, Charge]{
-		ClassOf: classOf,
+		ClassOf:      classOf,
+		NotExecuted:  notExecuted,
+		NotPermitted: notPermitted,
 
 		Shard:        (*Redis).shard,
 		Names:        (*Redis).names,
-		Sharded:      (*Redis).sharded,
+		Sharded:      (*Redis).isSharded,
 		Probe:        func(ctx context.Context, r *Redis, shard int) error { return r.probe(ctx, shard) },
 		Dial:         func(ctx context.Context, r *Redis, shard int) (net.Conn, error) { return r.dial(ctx, shard) },
 		ProbeRequest: (*Redis).probeRequest,
 		Beat: func(ctx context.Context, r *Redis, id string, lease time.Duration) (int, error) {
 			return r.beat(ctx, id, lease)
 		},
+		Join:           (*Redis).join,
+		Leave:          (*Redis).leave,
+		Warm:           func(ctx context.Context, r *Redis) error { return r.warm(ctx) },
 		Budget:         (*Redis).budget,
 		Warnings:       (*Redis).warnings,
 		ServerWarnings: func(ctx context.Context, r *Redis) ([]string, error) { return r.serverWarnings(ctx) },

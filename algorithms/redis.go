@@ -5,26 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // defaultBudget is how long a decision may take where Redis.Budget is 0.
 const defaultBudget = 50 * time.Millisecond
-
-// A Client sends commands to Redis. All of go-redis' clients do: Client,
-// ClusterClient, Ring and those backed by Sentinel.
-type Client interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-}
-
-// A pipeliner sends several commands at once. Sharded clients must be one.
-type pipeliner interface {
-	Pipeline() redis.Pipeliner
-}
 
 // Redis counts in Redis, for every process that shares it: one script decides
 // all checks of a request, by the server's clock, in one round trip.
@@ -52,27 +38,29 @@ type Redis struct {
 	Namespace string
 
 	// Budget bounds a decision, whose error is then [context.DeadlineExceeded];
-	// 0 means 50 ms. It holds on clients with any options, best on those with
-	// ContextTimeoutEnabled.
+	// 0 means 50 ms. It holds whatever the client's options are, and is cheapest
+	// to keep where the client heeds deadlines by itself, as one made with
+	// [FailFast] does unless it has a Dialer, OnConnect, Limiter, credentials
+	// provider or the like. Such a client is called directly, so a go-redis hook
+	// that blocks can exceed the budget: hooks cannot be seen from outside.
 	Budget time.Duration
 
 	// Sharded says that the client spreads keys over servers. It is known for
 	// go-redis' own clients; set it for a wrapped ClusterClient or Ring.
 	Sharded bool
 
-	once    sync.Once
-	invalid error
-	sender  sender
-	nodes   nodes
+	once      sync.Once
+	invalid   error
+	transport *transport
 }
 
 // Validate reports everything that is wrong with the fields, or nil.
 func (r *Redis) Validate() error {
 	var errs []error
-	if r.Client == nil || isNil(r.Client) {
+	if isNil(r.Client) {
 		errs = append(errs, errors.New("client: required, got nil"))
-	} else if _, ok := r.Client.(pipeliner); !ok && r.sharded() {
-		errs = append(errs, fmt.Errorf("client: a sharded client needs the method Pipeline; %T has none", r.Client))
+	} else if k := kindOf(r.Client, r.Sharded); k.invalid != nil {
+		errs = append(errs, fmt.Errorf("client: %w", k.invalid))
 	}
 	if err := validateNamespace(r.Namespace); err != nil {
 		errs = append(errs, err)
@@ -86,29 +74,21 @@ func (r *Redis) Validate() error {
 // budget is how long a decision may take.
 func (r *Redis) budget() time.Duration { return cmp.Or(r.Budget, defaultBudget) }
 
-func isNil(c Client) bool {
-	v := reflect.ValueOf(c)
-	return v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-func (r *Redis) sharded() bool {
-	switch r.Client.(type) {
-	case *redis.ClusterClient, *redis.Ring:
-		return true
-	}
-	return r.Sharded
-}
-
-// ready prepares first use.
-func (r *Redis) ready() error {
+// ready prepares first use. The error says that fields are invalid.
+func (r *Redis) ready() (*transport, error) {
 	r.once.Do(func() {
+		r.transport = newTransport(r)
 		if err := r.Validate(); err != nil {
-			r.invalid = fmt.Errorf("algorithms: redis: %w", err)
-			return
+			r.invalid = redisError(err)
 		}
-		r.sender = newSender(r.Client, r.budget(), r.sharded())
 	})
-	return r.invalid
+	return r.transport, r.invalid
+}
+
+// isSharded reports whether each check is a command of its own.
+func (r *Redis) isSharded() bool {
+	t, _ := r.ready()
+	return t.sharded
 }
 
 // Take implements [Limiter].
@@ -122,7 +102,8 @@ func (r *Redis) Peek(ctx context.Context, checks ...Check) (Decision, error) {
 }
 
 func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decision, error) {
-	if err := r.ready(); err != nil {
+	t, err := r.ready()
+	if err != nil {
 		return Decision{}, err
 	}
 	var room [4]params
@@ -133,12 +114,12 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 	if len(checks) == 0 {
 		return Decision{Allowed: true}, nil
 	}
-	ctx, cancel := r.sender.budget(ctx)
+	ctx, cancel := t.within(ctx)
 	defer cancel()
-	if r.sender.sharded {
-		return r.decideSharded(ctx, charge, checks, ps)
+	if t.sharded {
+		return r.decideSharded(ctx, t, charge, checks, ps)
 	}
-	reply, err := r.sender.send(ctx, r.takeCall(charge, checks, ps))
+	reply, err := t.send(ctx, r.takeCall(charge, checks, ps))
 	if err != nil {
 		return Decision{}, redisError(err)
 	}
@@ -157,22 +138,23 @@ func redisError(err error) error {
 // Settle implements [Limiter]. Where the error is not nil, results that could
 // not be settled are as they were.
 func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error) {
-	if err := r.ready(); err != nil {
+	t, err := r.ready()
+	if err != nil {
 		return nil, err
 	}
 	results, corrections, err := prepareSettle(charges, SourceRedis)
 	if len(corrections) == 0 {
 		return results, err
 	}
-	ctx, cancel := r.sender.budget(ctx)
+	ctx, cancel := t.within(ctx)
 	defer cancel()
-	return results, errors.Join(err, redisError(r.settle(ctx, corrections)))
+	return results, errors.Join(err, redisError(r.settle(ctx, t, corrections)))
 }
 
 // settle corrects charges, in one call or, where keys are sharded, in one for each.
-func (r *Redis) settle(ctx context.Context, corrections []correction) error {
-	if !r.sender.sharded {
-		reply, err := r.sender.send(ctx, r.settleCall(corrections))
+func (r *Redis) settle(ctx context.Context, t *transport, corrections []correction) error {
+	if !t.sharded {
+		reply, err := t.send(ctx, r.settleCall(corrections))
 		if err != nil {
 			return err
 		}
@@ -182,10 +164,10 @@ func (r *Redis) settle(ctx context.Context, corrections []correction) error {
 	for i := range corrections {
 		calls[i] = r.settleCall(corrections[i : i+1])
 	}
-	replies, errs := r.sender.sendAll(ctx, calls)
-	for i := range corrections {
-		if errs[i] == nil {
-			errs[i] = settled(corrections[i:i+1], replies[i])
+	errs := make([]error, len(corrections))
+	for i, a := range t.sendAll(ctx, calls) {
+		if errs[i] = a.err; a.err == nil {
+			errs[i] = settled(corrections[i:i+1], a.numbers)
 		}
 	}
 	return errors.Join(errs...)
@@ -196,7 +178,8 @@ func (r *Redis) Ban(context.Context, time.Duration, ...Check) error { return err
 
 // Reset implements [Limiter].
 func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
-	if err := r.ready(); err != nil {
+	t, err := r.ready()
+	if err != nil {
 		return err
 	}
 	var room [4]params
@@ -208,9 +191,9 @@ func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
 	for i := range checks {
 		keys[i] = r.key(&checks[i], &ps[i])
 	}
-	ctx, cancel := r.sender.budget(ctx)
+	ctx, cancel := t.within(ctx)
 	defer cancel()
-	return redisError(r.sender.del(ctx, keys))
+	return redisError(t.del(ctx, keys))
 }
 
 func (r *Redis) key(c *Check, p *params) string {

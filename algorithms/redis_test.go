@@ -176,8 +176,8 @@ func TestRedisSendsNothingMoreIntoAStuckClient(t *testing.T) {
 	r := &Redis{Client: stuck, Namespace: "test", Budget: time.Millisecond}
 	check := Check{Rule: "r", Limit: perDay(1)}
 	for range maxUnderWay {
-		if _, err := r.Take(t.Context(), check); !errors.Is(err, errBudget) {
-			t.Fatalf("got %v, want errBudget", err)
+		if _, err := r.Take(t.Context(), check); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v, want DeadlineExceeded", err)
 		}
 	}
 	if _, err := r.Take(t.Context(), check); !errors.Is(err, errBusy) {
@@ -328,13 +328,14 @@ func TestRedisAdmitsExactlyTheLimitUnderConcurrency(t *testing.T) {
 func TestRedisValidate(t *testing.T) {
 	var nilClient *redis.Client
 	for want, r := range map[string]*Redis{
-		"client: required, got nil":                               {Namespace: "n"},
-		"client: required, got nil\nnamespace: required":          {Client: nilClient},
-		"budget: must not be negative, got -1ns":                  {Client: stuckClient{}, Namespace: "n", Budget: -1},
-		"a sharded client needs the method Pipeline":              {Client: stuckClient{}, Namespace: "n", Sharded: true},
-		`namespace: "a:b"; use printable ASCII`:                   {Client: stuckClient{}, Namespace: "a:b"},
-		"namespace: 65 bytes; at most 64":                         {Client: stuckClient{}, Namespace: strings.Repeat("x", 65)},
-		"algorithms: redis: client: required, got nil\nnamespace": nil,
+		"client: required, got nil":                                {Namespace: "n"},
+		"client: required, got nil\nnamespace: required":           {Client: nilClient},
+		"budget: must not be negative, got -1ns":                   {Client: stuckClient{}, Namespace: "n", Budget: -1},
+		"a sharded client needs the method Pipeline":               {Client: stuckClient{}, Namespace: "n", Sharded: true},
+		"client: a pipeline only queues commands; pass the client": {Client: redis.NewClient(&redis.Options{}).Pipeline(), Namespace: "n"},
+		`namespace: "a:b"; use printable ASCII`:                    {Client: stuckClient{}, Namespace: "a:b"},
+		"namespace: 65 bytes; at most 64":                          {Client: stuckClient{}, Namespace: strings.Repeat("x", 65)},
+		"algorithms: redis: client: required, got nil\nnamespace":  nil,
 	} {
 		if r == nil {
 			_, err := new(Redis).Take(t.Context(), Check{Rule: "r", Limit: perDay(1)})
@@ -439,6 +440,14 @@ func TestRedisCluster(t *testing.T) {
 		}
 	})
 
+	t.Run("says what to set for a wrapped client", func(t *testing.T) {
+		r := &Redis{Client: wrapped{client}, Namespace: "wrapped", Budget: roomy}
+		_, err := r.Take(t.Context(), three("192.0.2.1", "alice")...)
+		if err == nil || !strings.HasSuffix(err.Error(), "the client spreads keys over servers: set Redis.Sharded") {
+			t.Errorf("got %v", err)
+		}
+	})
+
 	t.Run("reports what a dead shard could not decide", func(t *testing.T) {
 		r := &Redis{Client: client, Namespace: "part", Budget: roomy}
 		var checks []Check
@@ -481,7 +490,7 @@ func TestRedisCluster(t *testing.T) {
 			t.Errorf("%q, %v", warned, err)
 		}
 		if n, err := r.beat(t.Context(), "a", time.Second); err != nil || n != 1 {
-			t.Errorf("%d processes, %v", n, err)
+			t.Errorf("%d instances, %v", n, err)
 		}
 	})
 
@@ -564,5 +573,24 @@ func TestRedisRing(t *testing.T) {
 	}
 	if admitted != 5 {
 		t.Errorf("admitted %d, want 5", admitted)
+	}
+
+	// Each shard fails on its own.
+	var met []string
+	for i := range 20 {
+		if name := r.names(r.shard(&Check{Key: fmt.Sprint(i)}))[0]; !slices.Contains(met, name) {
+			met = append(met, name)
+		}
+	}
+	if len(met) != 2 || !slices.Contains(met, a.Addr) || !slices.Contains(met, b.Addr) {
+		t.Errorf("shards %q, want %s and %s", met, a.Addr, b.Addr)
+	}
+	dead := slices.IndexFunc(r.names(1, 2), func(name string) bool { return name == b.Addr }) + 1
+	b.Stop(t)
+	if err := r.probe(t.Context(), dead); err == nil {
+		t.Error("no error from a shard that is away")
+	}
+	if err := r.probe(t.Context(), 3-dead); err != nil {
+		t.Errorf("the other shard: %v", err)
 	}
 }

@@ -14,16 +14,15 @@ import (
 
 // dial opens a connection of its own to a shard, by the options of the client:
 // authenticated, encrypted if the client's are, and used by nobody else. It
-// returns [errors.ErrUnsupported] for clients whose options cannot be seen, and
-// for a Ring, all of whose servers are one shard.
+// returns [errors.ErrUnsupported] for clients whose options are unknown.
 func (r *Redis) dial(ctx context.Context, shard int) (net.Conn, error) {
-	options, err := r.nodeOptions(ctx, shard)
+	options, err := r.nodeOptions(shard)
 	if err != nil {
 		return nil, err
 	}
 	o := *options
 	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 0, 0
-	o.MaxRetries, o.DialerRetries = -1, 1
+	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
 	o.Protocol, o.DisableIdentity, o.Limiter = 2, true, nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	var last atomic.Pointer[net.Conn]
@@ -54,19 +53,22 @@ type ownConn struct {
 func (c *ownConn) Close() error { return errors.Join(c.Conn.Close(), c.client.Close()) }
 
 // nodeOptions returns the options of the client that sends to a shard.
-func (r *Redis) nodeOptions(ctx context.Context, shard int) (*redis.Options, error) {
-	switch client := r.Client.(type) {
-	case *redis.Client:
-		return client.Options(), nil
-	case *redis.ClusterClient:
-		key, err := r.keyOn(client, shard)
-		if err != nil {
-			return nil, err
-		}
-		node, err := client.MasterForKey(ctx, key)
-		if err != nil {
-			return nil, fmt.Errorf("algorithms: redis: dial: %w", err)
-		}
+func (r *Redis) nodeOptions(shard int) (*redis.Options, error) {
+	t, err := r.ready()
+	if err != nil {
+		return nil, err
+	}
+	if t.own && !t.sharded {
+		return &t.options, nil
+	}
+	if t.node == nil || shard == 0 {
+		return nil, errors.ErrUnsupported
+	}
+	key, err := t.keyOn(shard)
+	if err != nil {
+		return nil, err
+	}
+	if node := t.nodeOf(key); node != nil {
 		return node.Options(), nil
 	}
 	return nil, errors.ErrUnsupported
@@ -74,13 +76,18 @@ func (r *Redis) nodeOptions(ctx context.Context, shard int) (*redis.Options, err
 
 // probeRequest is a probe of a shard as RESP, for a connection of dial.
 func (r *Redis) probeRequest(shard int) ([]byte, error) {
+	t, err := r.ready()
+	if err != nil {
+		return nil, err
+	}
 	check := Check{Rule: probeRule, Limit: probeLimit}
-	if cluster, ok := r.Client.(*redis.ClusterClient); ok {
-		key, err := r.keyOn(cluster, shard)
-		if err != nil {
+	if t.node != nil {
+		if shard == 0 {
+			return nil, errors.ErrUnsupported
+		}
+		if check.Key, err = t.keyOn(shard); err != nil {
 			return nil, err
 		}
-		check.Key = key
 	}
 	p := paramsOf(&check)
 	return appendRequest(nil, r.takeCall(true, []Check{check}, []params{p}).command(context.Background(), false).Args()), nil

@@ -27,6 +27,8 @@ func (answer) RedisError()     {}
 // A fake is what stores under test have in common.
 type fake struct{ plainStore }
 
+func (fake) join() (string, int) { return "this instance", 0 }
+
 func (fake) names(shards ...int) []string {
 	var names []string
 	for _, s := range shards {

@@ -51,6 +51,7 @@ type Guard struct {
 	Logger *slog.Logger
 
 	once      sync.Once
+	closing   sync.Once
 	invalid   error // what Validate said
 	logger    *slog.Logger
 	store     store
@@ -81,8 +82,13 @@ func (g *Guard) ready() {
 		g.breaker.begin(g.store, &g.work, g.logger)
 		g.share = g.shareOf
 		g.fellBack.Every = logInterval
+		id, others := g.store.join()
+		if others > 0 {
+			g.logger.Warn("ratelimit: several Guards count in one Redis and namespace; make one and share it, " +
+				"since each admits a share of its own while Redis is away")
+		}
 		if g.Instances == 0 {
-			g.heartbeat.begin(g.store, &g.breaker, &g.work, g.logger)
+			g.heartbeat.begin(id, g.store, &g.breaker, &g.work, g.logger)
 		}
 		g.server.begin(g.breaker.ctx, g.store, &g.work, g.logger)
 	})
@@ -164,9 +170,13 @@ func (g *Guard) Close() error {
 	if g.ready(); g.invalid != nil {
 		return nil //nolint:nilerr // nothing was started; Take says what is wrong
 	}
-	g.breaker.end()
-	g.work.end()
-	g.heartbeat.end()
+	g.closing.Do(func() {
+		g.breaker.end()
+		g.work.end()
+		if last := g.store.leave(); last {
+			g.heartbeat.end()
+		}
+	})
 	return nil
 }
 

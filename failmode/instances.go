@@ -2,9 +2,7 @@ package failmode
 
 import (
 	"context"
-	"crypto/rand"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +22,7 @@ type heartbeat struct {
 	store   store // nil where there is none
 	breaker *breaker
 	work    *background
-	id      string
+	id      string // of this process, for this store
 	logger  *slog.Logger
 	start   time.Time
 	next    atomic.Int64 // when the next beat is due, since start
@@ -33,13 +31,12 @@ type heartbeat struct {
 	mu    sync.Mutex // over fewer: with a budget above heartbeatInterval beats may overlap
 	fewer bool       // the last beat counted fewer
 
-	leave     sync.Once
 	forbidden sync.Once // to log
 }
 
-func (h *heartbeat) begin(s store, b *breaker, work *background, logger *slog.Logger) {
-	h.store, h.breaker, h.work, h.logger = s, b, work, logger
-	h.id, h.start = rand.Text(), time.Now()
+func (h *heartbeat) begin(id string, s store, b *breaker, work *background, logger *slog.Logger) {
+	h.id, h.store, h.breaker, h.work, h.logger = id, s, b, work, logger
+	h.start = time.Now()
 }
 
 // tick beats if it is time to. It does not wait.
@@ -57,10 +54,10 @@ func (h *heartbeat) tick(ctx context.Context) {
 
 func (h *heartbeat) beat(ctx context.Context) {
 	instances, err := h.store.beat(ctx, h.id, heartbeatLease)
-	switch class := lent.ClassOf(err); {
-	case class == "":
+	switch {
+	case err == nil:
 		h.counted(int64(instances))
-	case class == bridge.ClassRefused && strings.Contains(err.Error(), "NOPERM"), class == bridge.ClassMisused:
+	case lent.NotPermitted(err), lent.ClassOf(err) == bridge.ClassMisused:
 		h.forbidden.Do(func() {
 			h.logger.Warn("ratelimit: cannot count instances; set Instances, "+
 				"or permit the heartbeat (ZADD, ZREM, ZREMRANGEBYSCORE, ZCARD)", "error", err)
@@ -83,8 +80,7 @@ func (h *heartbeat) counted(instances int64) {
 
 // end takes the instance out of the count. The last beat must be over.
 func (h *heartbeat) end() {
-	if h.store == nil || h.count.Load() == 0 || h.breaker.allOpen() {
-		return
+	if h.store != nil && h.count.Load() > 0 {
+		_, _ = h.store.beat(context.Background(), h.id, 0) // its lease ends soon anyway
 	}
-	h.leave.Do(func() { _, _ = h.store.beat(context.Background(), h.id, 0) }) // its lease ends soon anyway
 }

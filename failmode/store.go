@@ -35,6 +35,11 @@ type store interface {
 	probeRequest(shard int) ([]byte, error)
 	// budget is how long a decision may take.
 	budget() time.Duration
+	// join counts one more user of the store in this process. It returns the id
+	// to beat with, which is the same for all of them, and how many others there
+	// are. leave undoes it, and reports whether it was the last.
+	join() (id string, others int)
+	leave() (last bool)
 	// beat says that an instance uses the store, and returns how many do. A
 	// lease of 0 takes the instance out.
 	beat(ctx context.Context, id string, lease time.Duration) (instances int, err error)
@@ -72,7 +77,9 @@ func (s redisStore) probe(ctx context.Context, shard int) error {
 }
 func (s redisStore) budget() time.Duration          { return lent.Budget(s.redis) }
 func (s redisStore) warnings() []string             { return lent.Warnings(s.redis) }
-func (s redisStore) warm(ctx context.Context) error { return lent.Probe(ctx, s.redis, 0) }
+func (s redisStore) warm(ctx context.Context) error { return lent.Warm(ctx, s.redis) }
+func (s redisStore) join() (string, int)            { return lent.Join(s.redis) }
+func (s redisStore) leave() bool                    { return lent.Leave(s.redis) }
 
 func (s redisStore) dial(ctx context.Context, shard int) (net.Conn, error) {
 	return lent.Dial(ctx, s.redis, shard)
@@ -127,6 +134,9 @@ func (s plainStore) probe(ctx context.Context, _ int) error {
 
 func (plainStore) dial(context.Context, int) (net.Conn, error) { return nil, errors.ErrUnsupported }
 func (plainStore) probeRequest(int) ([]byte, error)            { return nil, errors.ErrUnsupported }
+
+func (plainStore) join() (string, int) { return "", 0 }
+func (plainStore) leave() bool         { return true }
 
 func (plainStore) beat(context.Context, string, time.Duration) (int, error) {
 	return 0, errors.ErrUnsupported

@@ -1,7 +1,7 @@
--- Counts the processes that use a namespace: each is in a sorted set by its last beat.
+-- Counts the instances that use a namespace: each is in a sorted set by the end of its lease.
 -- KEYS[1]  the set
--- ARGV     this process; for how many ms it counts from now on, 0 to leave
--- Returns  how many processes count
+-- ARGV     the id of this instance; for how many ms it counts from now on, 0 to leave
+-- Returns  how many instances count
 local format = string.format
 local set, id, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local time = redis.call('TIME')
@@ -11,7 +11,7 @@ if lease == 0 then
   redis.call('ZREM', set, id)
 else
   redis.call('ZADD', set, format('%d', now + lease), id)
-  -- A clock that was ahead must not let a process count for ever.
+  -- A clock that was ahead must not let an instance count for ever.
   redis.call('ZREMRANGEBYSCORE', set, format('(%d', now + lease), '+inf')
   redis.call('PEXPIRE', set, ARGV[2])
 end

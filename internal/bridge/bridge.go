@@ -13,12 +13,14 @@ import (
 // An ErrorClass says what an error of a store means for its caller.
 type ErrorClass string
 
-// The classes. Of all but the last two it is certain that the decision was not
-// executed.
+// The classes. Algorithms.NotExecuted says of which errors it is certain that
+// the decision was not executed.
 const (
-	// ClassUnreachable: there was no connection.
+	// ClassUnreachable: there was no connection. A Sentinel that does not know
+	// the master and a certificate that is not trusted count as that.
 	ClassUnreachable ErrorClass = "unreachable"
-	// ClassBusy: this process had no connection free.
+	// ClassBusy: this process had no connection free, or too many commands
+	// under way.
 	ClassBusy ErrorClass = "busy"
 	// ClassUnavailable: the server cannot decide now, as while it loads, is a
 	// replica, or has no memory left.
@@ -26,8 +28,8 @@ const (
 	// ClassMoved: the key is moving to another server, and the client has not
 	// found it yet. The servers are well.
 	ClassMoved ErrorClass = "moved"
-	// ClassRefused: the server does not accept the credentials, or they do not
-	// permit the command.
+	// ClassRefused: the server does not accept the credentials or the client's
+	// address, or it does not permit or know a command.
 	ClassRefused ErrorClass = "refused"
 	// ClassMisused: the server answered something else, as where a key holds
 	// what is not ours. That concerns the check, not the server.
@@ -55,10 +57,18 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// ClassOf returns the class of a store's error, "" for nil. An error that is
 	// not known, such as one of another store than Redis, is ClassUnknown.
 	ClassOf func(error) ErrorClass
+	// NotExecuted reports that it is certain that a decision that failed with
+	// this error was not executed: it is unreachable, busy, unavailable or moved,
+	// or it was refused and no script had begun. A script that is refused one of
+	// its commands has run those before it.
+	NotExecuted func(error) bool
+	// NotPermitted reports that the server accepts the credentials, but does
+	// not permit or know a command, by any version's words.
+	NotPermitted func(error) bool
 
-	// Shard is the node that counts a check: on a Redis Cluster the number of
-	// the master that has its slot, as far as the client knows; 0 otherwise. It
-	// does not wait.
+	// Shard is the server that counts a check: on a Redis Cluster the number of
+	// the master that has its slot, on a Ring that of the shard, as far as the
+	// client knows; 0 otherwise. It does not wait.
 	Shard func(r Redis, c *Check) int
 	// Names returns human-readable names of shards.
 	Names func(r Redis, shards ...int) []string
@@ -76,6 +86,17 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// Beat says that the instance id uses the namespace, and returns how many
 	// instances do. A lease of 0 takes the instance out.
 	Beat func(ctx context.Context, r Redis, id string, lease time.Duration) (instances int, err error)
+	// Join counts one more user of r's namespace and server in this process. It
+	// returns the id to beat with, which is the same for all of them, and how
+	// many others there are: each of them counts locally, so two are a mistake.
+	Join func(r Redis) (id string, others int)
+	// Leave undoes one Join, and reports whether it was the last: then the
+	// instance is to be taken out.
+	Leave func(r Redis) (last bool)
+	// Warm opens connections to the servers that decide and loads the scripts
+	// there, so that the first decision finds both. ctx bounds it, not the
+	// budget.
+	Warm func(ctx context.Context, r Redis) error
 	// Budget is how long a decision may take.
 	Budget func(r Redis) time.Duration
 	// Warnings lists client options that make an outage of Redis worse.

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	_ "embed"
 	"fmt"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/redis/go-redis/v9"
 )
 
 //go:embed shim/clock.c
@@ -43,7 +46,32 @@ func (c *Clock) Now() time.Time { return time.UnixMicro(c.micros.Load()) }
 func StartWithClock(tb testing.TB, args ...string) (*Server, *Clock) {
 	tb.Helper()
 	clock, env, clockArgs := clockFor(tb)
-	return start(tb, tb.TempDir(), freePort, env, append(clockArgs, args...)), clock
+	s := newServer(tb, tb.TempDir(), env)
+	s.start(tb, freePort, append(clockArgs, args...))
+	var err error
+	outside(func() { err = s.follows(clock) })
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	return s, clock
+}
+
+// follows is nil if the server has the clock's time. One that moves its time
+// forward by itself between two readings (see shim/clock.c) would make tests
+// fail at random.
+func (s *Server) follows(clock *Clock) error {
+	client := redis.NewClient(s.Options())
+	defer func() { _ = client.Close() }()
+	for range 5 {
+		now, err := client.Time(context.Background()).Result()
+		if err != nil {
+			return err
+		}
+		if want := clock.Now(); !now.Equal(want) {
+			return fmt.Errorf("%s does not follow the clock of the test: its time is %v, want %v", s.bin, now, want)
+		}
+	}
+	return nil
 }
 
 // clockFor makes a clock, and what a server needs to go by it.

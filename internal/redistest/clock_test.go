@@ -1,7 +1,9 @@
 package redistest
 
 import (
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +45,19 @@ func TestClock(t *testing.T) {
 
 	s.Restart(t)
 	wantTime(time.Unix(1_000_000_000, 999_999_000))
+}
+
+// TestClockNotFollowed is about a server whose time is its own.
+func TestClockNotFollowed(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	clock, err := newClock(filepath.Join(t.TempDir(), "clock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.follows(clock); err == nil || !strings.Contains(err.Error(), s.bin) {
+		t.Errorf("follows = %v, want an error that names the server", err)
+	}
 }
 
 // TestClockInBubble makes the bubble's time and the server's the same.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,13 +58,15 @@ func StartClusterWithClock(tb testing.TB, args ...string) (*Cluster, *Clock) {
 			}
 		}
 	}()
-	defer func() { close(stop); <-stopped }()
+	halt := sync.OnceFunc(func() { close(stop); <-stopped })
+	defer halt() // also if the cluster does not start
 
 	c := startCluster(tb, env, append(clockArgs, args...))
+	halt()
 	var errs []error
 	outside(func() {
 		for _, s := range c.Nodes {
-			errs = append(errs, s.ask("CONFIG", "SET", "cluster-node-timeout", math.MaxInt32).Err())
+			errs = append(errs, s.ask("CONFIG", "SET", "cluster-node-timeout", math.MaxInt32).Err(), s.follows(clock))
 		}
 	})
 	if err := errors.Join(errs...); err != nil {
@@ -82,7 +85,8 @@ func startCluster(tb testing.TB, env, args []string) *Cluster {
 	}, args...)
 	c := &Cluster{}
 	for range 2 * masterCount {
-		s := start(tb, tb.TempDir(), freePort, env, args)
+		s := newServer(tb, tb.TempDir(), env)
+		s.start(tb, freePort, args)
 		c.Nodes = append(c.Nodes, s)
 		c.Addrs = append(c.Addrs, s.Addr)
 	}

@@ -1,12 +1,16 @@
-// Package redistest starts real redis-server processes for tests: one server
-// ([Start]), one whose clock the test sets ([StartWithClock]), a cluster of
-// three masters and three replicas ([StartCluster]), or a master and a replica
-// watched by three sentinels ([StartSentinel]). [StartProxy] puts a network
-// that misbehaves in front of a server.
+// Package redistest starts real servers for tests: one ([Start]), one whose
+// clock the test sets ([StartWithClock]), one that speaks TLS ([StartTLS]), a
+// cluster of three masters and three replicas ([StartCluster]), or a master and
+// a replica watched by three sentinels ([StartSentinel]). [StartProxy] puts a
+// network that misbehaves in front of a server.
 //
 //	srv := redistest.Start(t)
 //	rdb := srv.Client(t)
 //	srv.Pause(t) // rdb now runs into its timeouts
+//
+// The server is the redis-server on the PATH, or the Redis or Valkey that
+// REDIS_SERVER names, by its absolute path or by a name on the PATH. One
+// binary plays all roles. Tested: Redis 7.0 and 8.0, Valkey 8.0 and 9.1.
 //
 // Every server listens on a free port of 127.0.0.1, keeps its files in the
 // test's TempDir, persists nothing, and is killed in the test's Cleanup by its
@@ -14,7 +18,8 @@
 // os.Exit, kill -9 (Linux only).
 //
 // Without redis-server the test is skipped. REQUIRE_REDIS=1 makes that a
-// failure, for CI, where a skip would hide that nothing was tested.
+// failure, for CI, where a skip would hide that nothing was tested. A server
+// that REDIS_SERVER names and that cannot be found is always a failure.
 //
 // # testing/synctest
 //

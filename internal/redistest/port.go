@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -51,20 +52,25 @@ func isFree(port int) bool {
 	return true
 }
 
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+const loopbackIP = "127.0.0.1"
+
+func loopback(port int) string { return net.JoinHostPort(loopbackIP, strconv.Itoa(port)) }
 
 // askPid asks the Redis at addr who it is. PONG alone would not do: the port
 // may belong to a server of somebody else.
 //
 // It speaks the protocol itself because a go-redis pool stops dialling for a
 // second after PoolSize failures.
-func askPid(addr string) (int, error) {
+func askPid(addr string, config *tls.Config) (int, error) {
 	const limit = 250 * time.Millisecond // a stranger may accept and say nothing
 	conn, err := net.DialTimeout("tcp", addr, limit)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = conn.Close() }()
+	if config != nil {
+		conn = tls.Client(conn, config)
+	}
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return 0, err
 	}

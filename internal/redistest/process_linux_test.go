@@ -120,7 +120,7 @@ func TestChild(t *testing.T) {
 
 func TestDeathOfTheTestBinary(t *testing.T) {
 	t.Parallel()
-	program(t, "redis-server", noServer)
+	serverProgram(t)
 	for _, death := range []string{"panic", "exit", "kill"} {
 		t.Run(death, func(t *testing.T) {
 			t.Parallel()

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	noServer = "redis-server not found: install Debian's redis-server"
+	noServer = "redis-server not found: install Debian's redis-server, or name another in REDIS_SERVER"
 	noGCC    = "gcc not found: install Debian's gcc (it compiles the clock of StartWithClock)"
 	noLinux  = "not Linux: redistest pauses servers and sets their clock only there"
 )
@@ -28,6 +28,22 @@ func program(tb testing.TB, name, ifMissing string) string {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		missing(tb, ifMissing)
+	}
+	return path
+}
+
+// serverProgram is the path of the server that all tests run on: what
+// REDIS_SERVER names, or else redis-server. If REDIS_SERVER names something
+// that is not there the test fails: a skip would hide the mistake.
+func serverProgram(tb testing.TB) string {
+	tb.Helper()
+	name := os.Getenv("REDIS_SERVER")
+	if name == "" {
+		return program(tb, "redis-server", noServer)
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		tb.Fatalf("redistest: REDIS_SERVER: %v", err)
 	}
 	return path
 }

@@ -50,23 +50,22 @@ func outcome(t *testing.T, f func(testing.TB)) string {
 }
 
 func TestMissingPrograms(t *testing.T) {
-	withServer := t.TempDir() // a PATH with redis-server but without gcc
-	if err := os.Symlink(program(t, "redis-server", noServer), filepath.Join(withServer, "redis-server")); err != nil {
-		t.Fatal(err)
-	}
+	server := serverProgram(t)
 	starts := map[string]struct {
-		path, text string
-		start      func(testing.TB)
+		server, text string
+		start        func(testing.TB)
 	}{
-		"Start":          {t.TempDir(), noServer, func(tb testing.TB) { Start(tb) }},
-		"StartCluster":   {t.TempDir(), noServer, func(tb testing.TB) { StartCluster(tb) }},
-		"StartSentinel":  {t.TempDir(), noServer, func(tb testing.TB) { StartSentinel(tb) }},
-		"StartWithClock": {withServer, noGCC, func(tb testing.TB) { StartWithClock(tb) }},
+		"Start":          {"", noServer, func(tb testing.TB) { Start(tb) }},
+		"StartTLS":       {"", noServer, func(tb testing.TB) { StartTLS(tb) }},
+		"StartCluster":   {"", noServer, func(tb testing.TB) { StartCluster(tb) }},
+		"StartSentinel":  {"", noServer, func(tb testing.TB) { StartSentinel(tb) }},
+		"StartWithClock": {server, noGCC, func(tb testing.TB) { StartWithClock(tb) }},
 	}
 	for name, tt := range starts {
 		for require, how := range map[string]string{"": "skip: ", "1": "fatal: "} {
 			t.Run(name+" REQUIRE_REDIS="+require, func(t *testing.T) {
-				t.Setenv("PATH", tt.path)
+				t.Setenv("PATH", t.TempDir())
+				t.Setenv("REDIS_SERVER", tt.server)
 				t.Setenv("REQUIRE_REDIS", require)
 				if got := outcome(t, tt.start); !strings.HasPrefix(got, how+tt.text) {
 					t.Errorf("got %q, want %q", got, how+tt.text)
@@ -76,9 +75,30 @@ func TestMissingPrograms(t *testing.T) {
 	}
 }
 
+func TestServerProgram(t *testing.T) {
+	path := serverProgram(t)
+	dir := t.TempDir()
+	if err := os.Symlink(path, filepath.Join(dir, "another-server")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	for name, want := range map[string]string{path: path, "another-server": filepath.Join(dir, "another-server")} {
+		t.Setenv("REDIS_SERVER", name)
+		if got := serverProgram(t); got != want {
+			t.Errorf("REDIS_SERVER=%s: %s, want %s", name, got, want)
+		}
+	}
+	for _, name := range []string{"no-such-server", "./no-such-server", dir} {
+		t.Setenv("REDIS_SERVER", name)
+		if got := outcome(t, func(tb testing.TB) { Start(tb) }); !strings.HasPrefix(got, "fatal: redistest: REDIS_SERVER") {
+			t.Errorf("REDIS_SERVER=%s: %q, want a failure, also without REQUIRE_REDIS", name, got)
+		}
+	}
+}
+
 func TestServerThatCannotStart(t *testing.T) {
 	t.Parallel()
-	program(t, "redis-server", noServer)
+	serverProgram(t)
 	var s *Server
 	got := outcome(t, func(tb testing.TB) { s = Start(tb, "--no-such-option", "1") })
 	if !strings.HasPrefix(got, "fatal: ") || s != nil {

@@ -53,17 +53,12 @@ func StartSentinel(tb testing.TB, args ...string) *Sentinel {
 // configuration file, so that has to be one.
 func startSentinel(tb testing.TB, master *Server) *Server {
 	tb.Helper()
-	dir := tb.TempDir()
-	s := &Server{
-		bin: program(tb, "redis-server", noServer),
-		log: filepath.Join(dir, "redis.log"),
-	}
-	tb.Cleanup(func() { s.Stop(tb) })
+	s := newServer(tb, tb.TempDir(), nil)
 	host, port := master.hostPort()
 	var err error
 	outside(func() {
 		err = s.onSomePort(freePort, func(own int) ([]string, error) {
-			conf := filepath.Join(dir, "sentinel.conf")
+			conf := filepath.Join(s.dir, "sentinel.conf")
 			return []string{conf, "--sentinel"}, os.WriteFile(conf, fmt.Appendf(nil, `
 bind 127.0.0.1
 port %d
@@ -72,7 +67,7 @@ daemonize no
 sentinel monitor %[3]s %[4]s %[5]s 2
 sentinel down-after-milliseconds %[3]s 500
 sentinel failover-timeout %[3]s 2000
-`, own, dir, masterName, host, port), 0o600)
+`, own, s.dir, masterName, host, port), 0o600)
 		})
 	})
 	if err != nil {

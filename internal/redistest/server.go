@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -17,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Server is a redis-server process. Its methods may be called from several
+// Server is a Redis or Valkey process. Its methods may be called from several
 // goroutines, but like all that can end a test, those that take a TB only from
 // the test's own.
 type Server struct {
@@ -26,44 +27,53 @@ type Server struct {
 	bin  string
 	args []string
 	env  []string
-	log  string // path of the file with the process's output
+	dir  string
+	log  string      // path of the file with the process's output
+	tls  *tls.Config // of clients; nil unless the server speaks TLS
 
 	mu   sync.Mutex
 	proc *process
 }
 
-// Start starts a redis-server and returns when it answers. args are added to
+// Start starts a server and returns when it answers. args are added to
 // its command line, so they override what Start sets: no persistence, DEBUG
 // allowed. The port is not theirs to set, nor a password: give the server one
 // with CONFIG SET or ACL SETUSER.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
-	return start(tb, tb.TempDir(), freePort, nil, args)
+	s := newServer(tb, tb.TempDir(), nil)
+	s.start(tb, freePort, args)
+	return s
 }
 
-func start(tb testing.TB, dir string, nextPort func() (int, error), env, args []string) *Server {
+// newServer is a server that keeps its files in dir and is stopped in tb's
+// Cleanup. It has yet to start.
+func newServer(tb testing.TB, dir string, env []string) *Server {
 	tb.Helper()
-	s := &Server{
-		bin: program(tb, "redis-server", noServer),
-		env: env,
-		log: filepath.Join(dir, "redis.log"),
-	}
+	s := &Server{bin: serverProgram(tb), dir: dir, env: env, log: filepath.Join(dir, "redis.log")}
 	tb.Cleanup(func() { s.Stop(tb) })
+	return s
+}
 
+func (s *Server) start(tb testing.TB, nextPort func() (int, error), args []string) {
+	tb.Helper()
 	var err error
 	outside(func() {
 		err = s.onSomePort(nextPort, func(port int) ([]string, error) {
-			return slices.Concat([]string{
-				"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
+			listen := []string{"--port", strconv.Itoa(port)}
+			if s.tls != nil {
+				listen = []string{"--port", "0", "--tls-port", strconv.Itoa(port)}
+			}
+			return slices.Concat(listen, []string{
+				"--bind", loopbackIP, "--dir", s.dir,
 				"--save", "", "--appendonly", "no", "--rdb-del-sync-files", "yes",
 				"--daemonize", "no", "--enable-debug-command", "yes",
 			}, args), nil
 		})
 	})
 	if err != nil {
-		tb.Fatalf("redistest: start redis-server: %v\n%s", err, s.Log())
+		tb.Fatalf("redistest: start %s: %v\n%s", s.bin, err, s.Log())
 	}
-	return s
 }
 
 // onSomePort launches the server on a port that turns out to be free. args
@@ -97,7 +107,7 @@ func (s *Server) launch() error {
 	}
 	s.proc = p
 	err = waitUntil(p.exited, pollEvery, func() error {
-		pid, err := askPid(s.Addr)
+		pid, err := askPid(s.Addr, s.tls)
 		if err == nil && pid != p.pid() {
 			err = fmt.Errorf("%s is answered by process %d, ours is %d", s.Addr, pid, p.pid())
 		}
@@ -127,6 +137,7 @@ func (s *Server) Options() *redis.Options {
 		WriteTimeout:             ioTimeout,
 		ContextTimeoutEnabled:    true,
 		DisableIdentity:          true, // Redis 7.0 answers CLIENT SETINFO with an error
+		TLSConfig:                s.tls.Clone(),
 		MaintNotificationsConfig: noMaintNotifications(),
 	}
 }

@@ -138,11 +138,12 @@ func TestPortTaken(t *testing.T) {
 		taken = taken[1:]
 		return strconv.Atoi(port)
 	}
-	s := start(t, t.TempDir(), next, nil, nil)
+	s := newServer(t, t.TempDir(), nil)
+	s.start(t, next, nil)
 	if len(taken) > 0 || s.Addr == stranger.Addr().String() || s.Addr == other.Addr {
 		t.Fatalf("the server says it is at %s", s.Addr)
 	}
-	if pid, err := askPid(s.Addr); err != nil || pid != s.Pid() {
+	if pid, err := askPid(s.Addr, nil); err != nil || pid != s.Pid() {
 		t.Errorf("askPid = %d, %v, want %d", pid, err, s.Pid())
 	}
 }

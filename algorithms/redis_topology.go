@@ -8,8 +8,8 @@ import (
 	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
-// reloadEvery is how often at most a client is asked to look at the cluster
-// again.
+// reloadEvery is the shortest time between two requests to a client to look at
+// its cluster again.
 const reloadEvery = 250 * time.Millisecond
 
 // A topology makes a client notice that the nodes of its cluster have changed
@@ -17,25 +17,13 @@ const reloadEvery = 250 * time.Millisecond
 // dead or hangs: with its own interval, a minute of errors would follow a
 // failover of two seconds.
 type topology struct {
-	client reloader // nil where there is nothing to reload
-	start  time.Time
-	next   atomic.Int64 // since start
+	start time.Time
+	next  atomic.Int64 // since start
 }
 
-// A reloader looks at the cluster again, in the background.
-type reloader interface{ ReloadState(ctx context.Context) }
-
-func newTopology(c Client) *topology {
-	client, _ := c.(reloader)
-	return &topology{client: client, start: time.Now()}
-}
-
-// failed has the client look again if an error may come from a node that is
+// failed makes the client look again if an error may come from a node that is
 // gone. It does not wait.
-func (t *topology) failed(ctx context.Context, err error) {
-	if t.client == nil {
-		return
-	}
+func (t *topology) failed(ctx context.Context, reload func(context.Context), err error) {
 	switch classOf(err) {
 	case bridge.ClassUnreachable, bridge.ClassUnavailable, bridge.ClassUnknown, bridge.ClassMoved:
 	default:
@@ -43,6 +31,6 @@ func (t *topology) failed(ctx context.Context, err error) {
 	}
 	now, next := int64(time.Since(t.start)), t.next.Load()
 	if now >= next && t.next.CompareAndSwap(next, now+int64(reloadEvery)) {
-		t.client.ReloadState(ctx)
+		reload(ctx)
 	}
 }

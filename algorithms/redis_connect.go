@@ -1,0 +1,157 @@
+package algorithms
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
+)
+
+const (
+	// maxConnecting bounds the connections to one server that are made in the
+	// background at a time.
+	maxConnecting = 4
+	// connectPatience is how long one of them may take.
+	connectPatience = 5 * time.Second
+)
+
+// scripts are all that decisions, settlements and heartbeats run.
+var scripts = [...]*script{takeScript, settleScript, instancesScript}
+
+// A connector opens connections whose handshake does not fit into the budget of
+// a decision. go-redis finishes a dial whose caller has left, but closes a
+// connection whose handshake, credentials included, does not fit into the
+// caller's context. If it never fits, no decision would ever get a connection.
+//
+// Its goroutines end with the client's timeouts, at the latest after connectPatience.
+type connector struct {
+	mu       sync.Mutex
+	underWay map[*redis.Client]int // by server, nil for all; guarded by mu
+}
+
+// begin reports whether one more connection to a server may be made.
+func (c *connector) begin(node *redis.Client) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.underWay[node] >= maxConnecting {
+		return false
+	}
+	if c.underWay == nil {
+		c.underWay = map[*redis.Client]int{}
+	}
+	c.underWay[node]++
+	return true
+}
+
+func (c *connector) end(node *redis.Client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.underWay[node]--; c.underWay[node] == 0 {
+		delete(c.underWay, node)
+	}
+}
+
+// connect opens a connection to the server that holds the key, in the
+// background, if a decision may have failed for want of one. It does not wait.
+func (t *transport) connect(key string, err error) {
+	switch classOf(err) {
+	case bridge.ClassUnknown, bridge.ClassBusy:
+	default:
+		return
+	}
+	node := t.nodeOf(key)
+	if t.each == nil && t.sharded || !t.connector.begin(node) {
+		return
+	}
+	go func() {
+		defer t.connector.end(node)
+		ctx, cancel := context.WithTimeout(context.Background(), connectPatience)
+		defer cancel()
+		// TIME is the cheapest command that the scripts need permission for too.
+		open := func(ctx context.Context, node *redis.Client) error {
+			return t.processOn(ctx, node, redis.NewCmd(ctx, "time"))
+		}
+		// What fails fails again with the next decision.
+		if node != nil || t.each == nil {
+			_ = open(ctx, node)
+		} else if t.each(ctx, open) == nil {
+			t.seen.Store(true)
+		}
+	}()
+}
+
+// processOn sends commands to one server, on a connection of the pool that
+// decisions use: those of sharded clients are sent in pipelines, which have a
+// pool of their own. A nil node means the server of a client that has only one.
+func (t *transport) processOn(ctx context.Context, node *redis.Client, cmds ...redis.Cmder) error {
+	if t.sharded && node != nil {
+		pipe := node.Pipeline()
+		for _, cmd := range cmds {
+			_ = pipe.Process(ctx, noRetry{cmd}) // only queues
+		}
+		_, err := pipe.Exec(ctx)
+		return err
+	}
+	client := t.client
+	if node != nil {
+		client = node
+	}
+	for _, cmd := range cmds {
+		if err := client.Process(ctx, noRetry{cmd}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warm opens connections to the servers that decide, as many as MinIdleConns
+// asks for, and loads the scripts there, so that the first decision finds both.
+// It takes as long as ctx and the client's timeouts allow, whatever the budget.
+func (r *Redis) warm(ctx context.Context) error {
+	t, err := r.ready()
+	if err != nil {
+		return err
+	}
+	failed, err := run(ctx, t, func() error { return t.warm(ctx) })
+	if err == nil {
+		err = failed
+	}
+	if notPermitted(err) {
+		err = fmt.Errorf("load the scripts: %w; permit SCRIPT LOAD, or the first decisions send the scripts", err)
+	}
+	return redisError(err)
+}
+
+func (t *transport) warm(ctx context.Context) error {
+	load := func() (cmds []redis.Cmder) {
+		for _, s := range scripts {
+			cmds = append(cmds, redis.NewStringCmd(ctx, "script", "load", s.text))
+		}
+		return cmds
+	}
+	if t.each == nil {
+		return t.processOn(ctx, nil, load()...)
+	}
+	err := t.each(ctx, func(ctx context.Context, node *redis.Client) error {
+		errs := make(chan error)
+		connections := max(t.options.MinIdleConns, 1)
+		for range connections {
+			go func() { errs <- t.processOn(ctx, node, load()...) }()
+		}
+		var err error
+		for range connections {
+			if failed := <-errs; failed != nil {
+				err = failed
+			}
+		}
+		return err
+	})
+	if err == nil {
+		t.seen.Store(true)
+	}
+	return err
+}

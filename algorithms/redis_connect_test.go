@@ -1,0 +1,147 @@
+package algorithms
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// A reluctantConn delays its first answer, which is that of the handshake.
+type reluctantConn struct {
+	net.Conn
+	first sync.Once
+}
+
+const reluctance = 200 * time.Millisecond
+
+func (c *reluctantConn) Read(p []byte) (int, error) {
+	c.first.Do(func() { <-time.After(reluctance) })
+	return c.Conn.Read(p)
+}
+
+func reluctant(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &reluctantConn{Conn: conn}, nil
+}
+
+// reluctantClients are clients whose handshakes take longer than the budget
+// that a test gives them.
+func reluctantClients(t *testing.T) map[string]Client {
+	srv, cluster := redistest.Start(t), redistest.StartCluster(t)
+	slow := redis.Options{Addr: srv.Addr, Dialer: reluctant, ReadTimeout: roomy, DialTimeout: roomy, PoolTimeout: roomy}
+	type wrapper struct{ *redis.Client }
+	careless := slow
+	careless.Protocol = 2
+	clients := map[string]Client{
+		"client":          redis.NewClient(FailFast(new(slow))),
+		"not by FailFast": redis.NewClient(&careless),
+		"wrapped":         wrapper{redis.NewClient(FailFast(new(slow)))},
+		"cluster": redis.NewClusterClient(FailFast(&redis.ClusterOptions{
+			Addrs: cluster.Addrs, Dialer: reluctant, ReadTimeout: roomy, DialTimeout: roomy, PoolTimeout: roomy})),
+		"ring": redis.NewRing(FailFast(&redis.RingOptions{
+			Addrs: map[string]string{"a": srv.Addr}, Dialer: reluctant, ReadTimeout: roomy, DialTimeout: roomy, PoolTimeout: roomy,
+			HeartbeatFrequency: time.Hour})),
+	}
+	t.Cleanup(func() {
+		for _, c := range clients {
+			_ = c.(interface{ Close() error }).Close()
+		}
+	})
+	return clients
+}
+
+// keysEverywhere are checks that the masters of a cluster share.
+func keysEverywhere(rule string) (checks []Check) {
+	for i := range 20 {
+		checks = append(checks, Check{Rule: rule, Key: fmt.Sprint(i), Limit: perDay(1000)})
+	}
+	return checks
+}
+
+// A connection whose handshake does not fit into the budget of a decision is
+// made in the background, or no decision would ever get one.
+func TestRedisGetsConnectionsThatTakeLongerThanItsBudget(t *testing.T) {
+	for name, client := range reluctantClients(t) {
+		t.Run(name, func(t *testing.T) {
+			r := &Redis{Client: client, Namespace: "cold", Budget: reluctance / 2}
+			failed := 0
+			for _, c := range keysEverywhere(name) {
+				for {
+					d, err := r.Take(t.Context(), c)
+					if err == nil && d.Allowed {
+						break
+					}
+					if failed++; failed > 30 {
+						t.Fatalf("%d decisions failed, the last with %v", failed, err)
+					}
+				}
+			}
+			if failed == 0 {
+				t.Error("no decision failed: the handshakes were too fast for this test")
+			}
+		})
+	}
+}
+
+// After warm, the first decision finds connections and scripts.
+func TestWarm(t *testing.T) {
+	for name, client := range reluctantClients(t) {
+		t.Run(name, func(t *testing.T) {
+			var rec recorder
+			client.(interface{ AddHook(redis.Hook) }).AddHook(&rec)
+			r := &Redis{Client: client, Namespace: "warm", Budget: reluctance / 2}
+			if err := r.warm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			rec.take()
+			for _, c := range keysEverywhere(name) {
+				if d, err := r.Take(t.Context(), c); err != nil || !d.Allowed {
+					t.Errorf("key %s: %+v, %v", c.Key, d, err)
+				}
+			}
+			if slices.Contains(rec.take(), "eval") {
+				t.Error("a script was not loaded")
+			}
+		})
+	}
+}
+
+func TestWarmSaysWhatIsWrong(t *testing.T) {
+	srv := redistest.Start(t)
+	if err := srv.Client(t).Do(t.Context(), "ACL", "SETUSER", "limiter", "on", ">secret", "~*", "+@all", "-script|load").Err(); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, Username: "limiter", Password: "secret", ReadTimeout: roomy}))
+	defer client.Close()
+	for want, r := range map[string]*Redis{
+		"algorithms: redis: load the scripts: NOPERM ": {Client: client, Namespace: "n", Budget: roomy},
+		"algorithms: redis: namespace: required":       {Client: client},
+		"algorithms: redis: dial tcp 127.0.0.1:1: ":    {Client: redis.NewClient(FailFast(&redis.Options{Addr: "127.0.0.1:1"})), Namespace: "n"},
+	} {
+		if err := r.warm(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := make(stall)
+	defer close(s)
+	stuck := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, OnConnect: func(context.Context, *redis.Conn) error { s.wait(); return nil }}))
+	defer stuck.Close()
+	begin := time.Now()
+	if err := (&Redis{Client: stuck, Namespace: "n"}).warm(ended); err == nil || time.Since(begin) > time.Second {
+		t.Errorf("after %s: %v; want an error at the end of the context", time.Since(begin), err)
+	}
+}

@@ -1,0 +1,171 @@
+package algorithms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// answer is what a Redis says after "-".
+type answer string
+
+func (a answer) Error() string { return string(a) }
+func (answer) RedisError()     {}
+
+func TestClassOf(t *testing.T) {
+	for err, want := range map[error]bridge.ErrorClass{
+		nil:                  "",
+		redis.ErrPoolTimeout: bridge.ClassBusy,
+		redis.ErrClosed:      bridge.ClassUnreachable,
+		io.EOF:               bridge.ClassUnknown,
+		errors.New("redis: autopipeline: queue full (MaxQueuedCommands reached)"):           bridge.ClassBusy,
+		&net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}:         bridge.ClassBusy,
+		&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)}: bridge.ClassBusy,
+		os.ErrDeadlineExceeded:                                     bridge.ClassUnknown,
+		context.DeadlineExceeded:                                   bridge.ClassUnknown,
+		errors.New("anything"):                                     bridge.ClassUnknown,
+		fmt.Errorf("%w", errBusy):                                  bridge.ClassBusy,
+		checkReply([]int64{1}, 4, 1):                               bridge.ClassMisused,
+		&net.OpError{Op: "read", Err: io.EOF}:                      bridge.ClassUnknown,
+		fmt.Errorf("x: %w", &net.OpError{Op: "dial", Err: io.EOF}): bridge.ClassUnreachable,
+		&net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}:                            bridge.ClassUnreachable,
+		&net.OpError{Op: "remote error", Err: errors.New("tls: bad record MAC")}:                                  bridge.ClassUnknown,
+		fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", errors.Join(redis.Nil)): bridge.ClassUnreachable,
+	} {
+		if got := classOf(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
+
+// What Redis 6.2, 7.0 and 8.0 and Valkey 8.0 and 9.1 answer.
+func TestClassOfAnswers(t *testing.T) {
+	const sha = " script: 9281215b5471fb7f1dce4d7526d4060ae7a50b43, on @user_script:1."
+	const valkey9 = " script: on @user_script:1."
+	type is struct {
+		class        bridge.ErrorClass
+		notExecuted  bool
+		notPermitted bool
+	}
+	unavailable, moved := is{bridge.ClassUnavailable, true, false}, is{bridge.ClassMoved, true, false}
+	credentials, command := is{bridge.ClassRefused, true, false}, is{bridge.ClassRefused, true, true}
+	inScript, misused := is{bridge.ClassRefused, false, true}, is{bridge.ClassMisused, false, false}
+	for text, want := range map[string]is{
+		"LOADING Redis is loading the dataset in memory":                                                                                   unavailable,
+		"LOADING Valkey is loading the dataset in memory":                                                                                  unavailable,
+		"READONLY You can't write against a read only replica.":                                                                            unavailable,
+		"READONLY You can't write against a read only replica." + sha:                                                                      unavailable,
+		"OOM command not allowed when used memory > 'maxmemory'." + sha:                                                                    unavailable,
+		"OOM command not allowed when used memory > 'maxmemory'." + valkey9:                                                                unavailable,
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":                                                 unavailable,
+		"NOREPLICAS Not enough good replicas to write." + sha:                                                                              unavailable,
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.":                                           unavailable,
+		"BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.":                                          unavailable,
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.":                                 unavailable,
+		"MISCONF Valkey is configured to save RDB snapshots, but it's currently unable to persist to disk.":                                unavailable,
+		"ERR max number of clients reached":                                                                                                unavailable,
+		"CLUSTERDOWN The cluster is down":                                                                                                  unavailable,
+		"CLUSTERDOWN Hash slot not served":                                                                                                 unavailable,
+		"ERR Error running script (call to f_91): @user_script:4: @user_script: 4: -READONLY You can't write against a read only replica.": unavailable,
+		"ERR Error running script (call to f_91): @user_script:4: -OOM command not allowed":                                                unavailable,
+
+		"MOVED 8579 127.0.0.1:10581":                      moved,
+		"ASK 4134 127.0.0.1:19800":                        moved,
+		"TRYAGAIN Multiple keys request during rehashing": moved,
+
+		"NOAUTH Authentication required.":                               credentials,
+		"ERR Protocol error: unauthenticated multibulk length":          credentials,
+		"ERR Protocol error: unauthenticated bulk length":               credentials,
+		"WRONGPASS invalid username-password pair or user is disabled.": credentials,
+		"DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.": credentials,
+		"DENIED Running in protected mode because protected mode is enabled and no password is set for the default user.":          credentials,
+
+		"NOPERM this user has no permissions to run the 'evalsha' command":                       command,
+		"NOPERM User nozadd has no permissions to run the 'evalsha' command":                     command,
+		"NOPERM this user has no permissions to access one of the keys used as arguments":        command,
+		"NOPERM No permissions to access a key":                                                  command,
+		"ERR unknown command 'evalsha', with args beginning with: 'e0e1f9fa' '1' 'k' 'a1' 'a2' ": command,
+
+		"ERR The user executing the script can't run this command or subcommand" + sha:                                                                 inScript,
+		"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments" + sha:                             inScript,
+		"ERR ACL failure in script: User nopsetex has no permissions to run the 'psetex' command" + sha:                                                inScript,
+		"ERR ACL failure in script: User nopsetex has no permissions to run the 'psetex' command" + valkey9:                                            inScript,
+		"ERR ACL failure in script: No permissions to access a key" + sha:                                                                              inScript,
+		"ERR Unknown Redis command called from script" + sha:                                                                                           inScript,
+		"ERR Unknown command called from script" + sha:                                                                                                 inScript,
+		"ERR Unknown command called from script" + valkey9:                                                                                             inScript,
+		"ERR Error running script (call to f_91): @user_script:4: @user_script: 4: The user executing the script can't run this command or subcommand": inScript,
+
+		"WRONGTYPE Operation against a key holding the wrong kind of value" + sha:                  misused,
+		"CROSSSLOT Keys in request don't hash to the same slot":                                    misused,
+		"ERR user_script:1: attempt to index local 'x' (a nil value)" + sha:                        misused,
+		"ERR Script killed by user with SCRIPT KILL..." + sha:                                      misused,
+		"ERR Error running script (call to f_91): @user_script:4: user_script:4: attempt to index": misused,
+	} {
+		err := redisError(answer(text))
+		if got := (is{classOf(err), notExecuted(err), notPermitted(err)}); got != want {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+	}
+}
+
+// A script that is refused a command has charged what it charged before.
+func TestARefusalInAScriptIsNotCertainlyNotExecuted(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client(t)
+	user := func(rules ...any) *Redis {
+		rules = append([]any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~*", "+@all"}, rules...)
+		if err := admin.Do(t.Context(), rules...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		client := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, Username: "limiter", Password: "secret", ReadTimeout: roomy, DialTimeout: roomy}))
+		t.Cleanup(func() { client.Close() })
+		return &Redis{Client: client, Namespace: "test", Budget: roomy}
+	}
+	window := Check{Rule: "window", Key: "k", Limit: perDay(10)}
+	log := Check{Rule: "log", Key: "k", Limit: Limit{Rate: 10, Period: perDay(10).Period, Algorithm: SlidingLog}}
+
+	_, err := user("-psetex", "-set").Take(t.Context(), log, window)
+	if classOf(err) != bridge.ClassRefused || notExecuted(err) || !notPermitted(err) {
+		t.Errorf("PSETEX is not permitted: class %q, certainly not executed %v, %v", classOf(err), notExecuted(err), err)
+	}
+	d, err := user().Peek(t.Context(), log)
+	if err != nil || d.Results[0].Remaining != 9 {
+		t.Errorf("the script wrote before it was refused: %+v, %v; want 9 left", d, err)
+	}
+	if _, err := user("-evalsha").Take(t.Context(), window); !notExecuted(err) || !notPermitted(err) {
+		t.Errorf("EVALSHA is not permitted: certainly not executed %v, %v", notExecuted(err), err)
+	}
+	if _, err := user("-zadd").beat(t.Context(), "id", roomy); !notPermitted(err) {
+		t.Errorf("ZADD is not permitted: %v", err)
+	}
+}
+
+func TestNoConnectionIsUnreachable(t *testing.T) {
+	silenced := redistest.Start(t)
+	sentinel := redistest.StartSentinel(t)
+	for name, client := range map[string]*redis.Client{
+		"nobody listens": redis.NewClient(FailFast(&redis.Options{Addr: "127.0.0.1:1"})),
+		"no Sentinel":    redis.NewFailoverClient(FailFast(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})),
+		"a Redis that is no Sentinel": redis.NewFailoverClient(FailFast(&redis.FailoverOptions{
+			MasterName: "m", SentinelAddrs: []string{silenced.Addr}, DialTimeout: roomy})),
+		"a wrong master name": redis.NewFailoverClient(FailFast(&redis.FailoverOptions{
+			MasterName: "nobody", SentinelAddrs: []string{sentinel.Sentinels[0].Addr}, DialTimeout: roomy, ReadTimeout: roomy})),
+	} {
+		defer client.Close()
+		_, err := (&Redis{Client: client, Namespace: "test", Budget: roomy}).Take(t.Context(), Check{Rule: "r", Limit: perDay(1)})
+		if classOf(err) != bridge.ClassUnreachable || !notExecuted(err) {
+			t.Errorf("%s: class %q: %v", name, classOf(err), err)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package algorithms
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// What FailFast sets, for a budget of 50 ms: a command that the budget gives up
+// on must not hold its connection for long.
+const (
+	fastStep   = 100 * time.Millisecond
+	fastReload = 5 * time.Second
+)
+
+// FailFast fills zero-valued client options with values suited to rate limiting,
+// and returns o:
+//
+//	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "localhost:6379"}))
+//
+// With go-redis' own defaults, a call to a server that refuses connections takes
+// two seconds and one to a server that hangs five; after a failover of a cluster,
+// a minute passes before the client looks for the new master. FailFast makes
+// commands heed the deadline of their context, makes clients dial and send
+// once, limits each step to 100 ms and looks at a cluster every 5 s. It switches
+// off the handshakes that only other uses need, and sets Protocol to 2 unless
+// the options ask for something that needs RESP3: over TLS, go-redis may spend
+// 50 ms waiting for push messages before it sends a command.
+//
+// Give the limiter a client of its own if your other commands need to be
+// patient.
+func FailFast[O redis.Options | redis.ClusterOptions | redis.FailoverOptions | redis.RingOptions | redis.UniversalOptions](o *O) *O {
+	switch o := any(o).(type) {
+	case *redis.Options:
+		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		failOnce(&o.MaxRetries, &o.DialerRetries)
+		soon(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		resp2(&o.Protocol, o.PushNotificationProcessor != nil || o.ClientSideCache != nil || o.ClientSideCacheConfig != nil, &o.MaintNotificationsConfig)
+	case *redis.ClusterOptions:
+		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		failOnce(&o.MaxRetries, &o.DialerRetries)
+		soon(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		resp2(&o.Protocol, o.PushNotificationProcessor != nil, &o.MaintNotificationsConfig)
+		findNodes(&o.MaxRedirects, &o.FailingTimeoutSeconds)
+		o.ClusterStateReloadInterval = cmp.Or(o.ClusterStateReloadInterval, fastReload)
+	case *redis.FailoverOptions:
+		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		failOnce(&o.MaxRetries, &o.DialerRetries)
+		soon(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		resp2(&o.Protocol, o.PushNotificationProcessor != nil, nil)
+	case *redis.RingOptions:
+		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		failOnce(&o.MaxRetries, &o.DialerRetries)
+		soon(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		resp2(&o.Protocol, false, nil)
+	case *redis.UniversalOptions:
+		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		failOnce(&o.MaxRetries, &o.DialerRetries)
+		soon(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		resp2(&o.Protocol, o.PushNotificationProcessor != nil || o.ClientSideCache != nil || o.ClientSideCacheConfig != nil, &o.MaintNotificationsConfig)
+		findNodes(&o.MaxRedirects, &o.FailingTimeoutSeconds)
+	}
+	return o
+}
+
+func failOnce(retries, dials *int) {
+	*retries, *dials = cmp.Or(*retries, -1), cmp.Or(*dials, 1)
+}
+
+func soon(timeouts ...*time.Duration) {
+	for _, t := range timeouts {
+		*t = cmp.Or(*t, fastStep)
+	}
+}
+
+// resp2 sets the protocol, and switches off the notifications that need RESP3,
+// unless the options ask for them or for something else that needs it.
+func resp2(protocol *int, pushed bool, maintenance **maintnotifications.Config) {
+	if maintenance != nil {
+		pushed = pushed || *maintenance != nil && (*maintenance).Mode != maintnotifications.ModeDisabled
+		if *maintenance == nil {
+			*maintenance = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+		}
+	}
+	if !pushed {
+		*protocol = cmp.Or(*protocol, 2)
+	}
+}
+
+func findNodes(redirects, failingSeconds *int) {
+	*redirects = cmp.Or(*redirects, 2) // MOVED, then ASK
+	*failingSeconds = cmp.Or(*failingSeconds, 1)
+}

@@ -1,0 +1,97 @@
+//go:build unix
+
+package algorithms
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// startTLS starts a server that speaks only TLS, and returns its address and
+// what a client needs to trust it.
+func startTLS(t *testing.T) (addr string, trust *x509.CertPool) {
+	srv := redistest.StartTLS(t)
+	return srv.Addr, srv.Options().TLSConfig.RootCAs
+}
+
+// dialTLS connects and waits until the server has sent what it sends unasked:
+// session tickets. A connection that was opened in advance has met them too.
+func dialTLS(trust *x509.CertPool) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		secure := tls.Client(conn, &tls.Config{RootCAs: trust, ServerName: "127.0.0.1"})
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return nil, err
+		}
+		raw, err := conn.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			return nil, err
+		}
+		if deadline, ok := ctx.Deadline(); ok {
+			conn.SetReadDeadline(deadline)
+		}
+		err = raw.Read(func(fd uintptr) bool {
+			n, _, _ := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
+			return n > 0
+		})
+		return secure, errors.Join(err, conn.SetReadDeadline(time.Time{}))
+	}
+}
+
+// What a TLS server sends after the handshake looks to go-redis like a push
+// message of RESP3, for which it waits 50 ms: the whole budget of a decision,
+// on each connection that was opened in advance.
+func TestRedisOverTLS(t *testing.T) {
+	addr, trust := startTLS(t)
+	const wasted = 40 * time.Millisecond
+	for protocol, want := range map[int]bool{0: true, 3: false} {
+		fastest := roomy
+		for range 8 {
+			client := redis.NewClient(FailFast(&redis.Options{
+				Addr: addr, Dialer: dialTLS(trust), TLSConfig: &tls.Config{RootCAs: trust}, Protocol: protocol,
+				DialTimeout: roomy, ReadTimeout: roomy, WriteTimeout: roomy, PoolTimeout: roomy,
+			}))
+			defer client.Close()
+			r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+			begin := time.Now()
+			d, err := r.Take(t.Context(), Check{Rule: "r", Key: "k", Limit: perDay(1000)})
+			fastest = min(fastest, time.Since(begin))
+			if err != nil || !d.Allowed {
+				t.Errorf("protocol %d: %+v, %v", protocol, d, err)
+			}
+			warned := strings.Join(r.warnings(), "\n")
+			if strings.Contains(warned, "Protocol is 3 with TLS") == want {
+				t.Errorf("protocol %d: warnings %q", protocol, warned)
+			}
+		}
+		t.Logf("protocol %d: the fastest decision on a new connection took %s", protocol, fastest)
+		if want && fastest > wasted { // RESP3 wastes it since go-redis 9.23
+			t.Errorf("with what FailFast sets, longer than %s", wasted)
+		}
+	}
+}
+
+func TestRedisOverTLSUntrusted(t *testing.T) {
+	addr, _ := startTLS(t)
+	client := redis.NewClient(FailFast(&redis.Options{Addr: addr, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}, DialTimeout: roomy}))
+	defer client.Close()
+	_, err := (&Redis{Client: client, Namespace: "test", Budget: roomy}).Take(t.Context(), Check{Rule: "r", Limit: perDay(1)})
+	if classOf(err) != bridge.ClassUnreachable {
+		t.Errorf("class %q: %v", classOf(err), err)
+	}
+}

@@ -1,0 +1,96 @@
+package algorithms
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// warnings lists the options of Client that make an outage of Redis slower to
+// notice or to get over than it has to be, and what to set instead. Decisions
+// keep to the budget all the same. The options of clients that are not go-redis'
+// own are unknown.
+func (r *Redis) warnings() []string {
+	t, _ := r.ready()
+	if !t.own {
+		return nil
+	}
+	o := &t.options
+	var warned []string
+	warn := func(format string, args ...any) { warned = append(warned, fmt.Sprintf(format, args...)) }
+	if !o.ContextTimeoutEnabled {
+		warn("ContextTimeoutEnabled is false: a command that is out of time keeps its connection and a goroutine until the client's own timeouts; set it")
+	}
+	if o.MaxRetries > 0 {
+		warn("MaxRetries is %d: commands of yours that time out are executed up to %d times (the limiter's never are); -1 is none", o.MaxRetries, o.MaxRetries+1)
+	}
+	if o.DialerRetries > 1 {
+		warn("DialerRetries is %d: each connection to a server that is gone is tried so often; 1 is once", o.DialerRetries)
+	}
+	if o.Protocol == 3 && o.TLSConfig != nil {
+		warn("Protocol is 3 with TLS: go-redis may wait 50ms for push messages on a connection before it sends a command; 2 does not")
+	}
+	tooLong := func(name string, wait time.Duration) {
+		if wait > time.Second {
+			warn("%s is %s; %s is enough", name, wait, fastStep)
+		}
+	}
+	tooLong("DialTimeout", o.DialTimeout)
+	if !o.ContextTimeoutEnabled { // else the budget bounds these
+		tooLong("ReadTimeout", o.ReadTimeout)
+		tooLong("PoolTimeout", o.PoolTimeout)
+	}
+	return warned
+}
+
+// serverWarnings asks the servers whether they may evict keys, which would free
+// clients that are limited. It takes as long as the context allows.
+func (r *Redis) serverWarnings(ctx context.Context) ([]string, error) {
+	t, err := r.ready()
+	if err != nil {
+		return nil, err
+	}
+	type found struct {
+		warned []string
+		err    error
+	}
+	f, err := run(ctx, t, func() (f found) {
+		var mu sync.Mutex
+		ask := func(ctx context.Context, c Client, name string) error {
+			policy, err := evictionPolicy(ctx, c)
+			if err == nil && policy != "" && policy != "noeviction" {
+				mu.Lock()
+				defer mu.Unlock()
+				f.warned = append(f.warned, fmt.Sprintf("%s: maxmemory-policy is %s: under memory pressure, Redis may evict limiter keys; "+
+					"give the limiter a Redis of its own with noeviction", name, policy))
+			}
+			return err
+		}
+		if t.each == nil {
+			f.err = ask(ctx, t.client, t.name)
+		} else {
+			f.err = t.each(ctx, func(ctx context.Context, c *redis.Client) error { return ask(ctx, c, c.Options().Addr) })
+		}
+		return f
+	})
+	if err = cmp.Or(err, f.err); err != nil {
+		err = redisError(fmt.Errorf("info: %w", err))
+	}
+	return f.warned, err
+}
+
+func evictionPolicy(ctx context.Context, c Client) (string, error) {
+	cmd := redis.NewStringCmd(ctx, "info", "memory")
+	if err := c.Process(ctx, noRetry{cmd}); err != nil {
+		return "", err
+	}
+	info, err := cmd.Result()
+	_, policy, _ := strings.Cut(info, "maxmemory_policy:")
+	policy, _, _ = strings.Cut(policy, "\r\n")
+	return policy, err
+}
