@@ -73,38 +73,6 @@ func TestAGuardServesThroughAnOutage(t *testing.T) {
 	check("after", map[string]string{"/open": "[204 204 204]", "/closed": "[204 204 204]", "/local": "[204 204 429]"})
 }
 
-// Processes that share a Redis count each other, and divide the limits while it
-// is away.
-func TestGuardsCountInstances(t *testing.T) {
-	srv := redistest.Start(t)
-	before, check := algorithms.Check{Rule: "before", Limit: algorithms.PerHour(30)}, algorithms.Check{Rule: "r", Limit: algorithms.PerHour(30)}
-	var limiters []*failmode.Guard
-	for range 3 {
-		l := guardOf(t, srv.Client(t))
-		if _, err := l.Take(t.Context(), before); err != nil {
-			t.Fatal(err)
-		}
-		limiters = append(limiters, l)
-		for srv.Client(t).ZCard(t.Context(), "shop:instances").Val() != int64(len(limiters)) {
-			if t.Context().Err() != nil {
-				t.Fatal("not counted")
-			}
-		}
-	}
-	srv.Stop(t)
-	admitted := 0 // by the last one to come, which has counted all
-	for range 40 {
-		if d, err := limiters[2].Take(t.Context(), check); err != nil {
-			t.Fatal(err)
-		} else if d.Allowed {
-			admitted++
-		}
-	}
-	if admitted != 10 {
-		t.Errorf("%d admitted, want its share of 10", admitted)
-	}
-}
-
 func TestAGuardSettles(t *testing.T) {
 	limiter := guardOf(t, redistest.Start(t).Client(t))
 	check := algorithms.Check{Rule: "r", Limit: algorithms.PerHour(10), Cost: 4}
