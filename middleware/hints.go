@@ -15,11 +15,15 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// watched is how many requests are watched for mistakes in the configuration.
-const watched = 1000
+const (
+	// watched is how many requests are watched for mistakes in the configuration.
+	watched = 1000
+	// enough is how many requests without a key are no accident.
+	enough = 20
+)
 
-// hints watch the first requests that a set of rules sees, and log what looks
-// like a mistake in how the middleware was set up: each once.
+// hints watch the first requests that a set of rules gets, and log what looks
+// like a mistake in how the middleware was set up, each once.
 type hints struct {
 	logger *slog.Logger
 	seen   atomic.Int64
@@ -27,7 +31,8 @@ type hints struct {
 	use    []ruleUse
 }
 
-type ruleUse struct{ matched, applied atomic.Int64 }
+// A ruleUse counts what became of a rule's key.
+type ruleUse struct{ matched, keyed, noKey, noRoute, skipped atomic.Int64 }
 
 func newHints(logger *slog.Logger, rules int) *hints {
 	return &hints{logger: logger, use: make([]ruleUse, rules)}
@@ -42,42 +47,65 @@ func (h *hints) sayOnce(meaning, text string) {
 	}
 }
 
-// watching reports whether there were not enough requests yet.
+// watching reports whether requests are watched still.
 func (h *hints) watching() bool { return h.seen.Load() < watched }
 
-// begin is told of a watched request. It must not change the request, so that
-// keys behave for all requests as for these.
+// begin looks at a request. Neither this nor what follows changes the request, so
+// that keys and handlers find all requests as they find these.
 func (h *hints) begin(r *http.Request, m *Middleware, handles bool) {
 	for p := passageOf(r.Context()); p != nil && handles; p = p.outer {
 		if p.by == m {
-			h.say("the same middleware has seen this request already: it is charged twice; use Handler once, around the router or on the route")
+			h.say("the same middleware has had this request already, which is charged twice; use Handler once, around the router or on the route")
 		}
 	}
 }
 
-// looked is told of each rule that matched a watched request.
+// looked looks at what the key of a rule that matches a request returned.
 func (h *hints) looked(r *http.Request, i int, rule *rule, key string, err error) {
-	h.use[i].matched.Add(1)
-	name := rule.check.Rule
-	if errors.Is(err, hint.ErrNoRoute) {
-		h.say(fmt.Sprintf("rule %q: the route of a request is not known when its key is taken, so all such requests share one count; "+
-			"mount the middleware on the route (chi: router.With(limit.Handler).Get(...), not router.Use) or ask the router: keyfunc.Mux(mux)", name))
+	use, name := &h.use[i], rule.check.Rule
+	use.matched.Add(1)
+	switch {
+	case err == nil:
+		use.keyed.Add(1)
+		h.lookedAtAddress(r, name, key)
+	case errors.Is(err, hint.ErrNoRoute):
+		if use.noRoute.Add(1) == enough && use.keyed.Load() == 0 {
+			h.say(fmt.Sprintf("rule %q: no request has a route yet when its key is taken, so all requests share one count; "+
+				"mount the middleware on the route (chi: router.With(limit.Handler).Get(...), not router.Use) or ask the router: keyfunc.Mux(mux)", name))
+		}
+	case errors.Is(err, keyfunc.ErrNoKey):
+		use.noKey.Add(1)
+	case errors.Is(err, keyfunc.ErrSkip):
+		use.skipped.Add(1)
 	}
-	if !errors.Is(err, keyfunc.ErrSkip) {
-		h.use[i].applied.Add(1)
-	}
-	for _, header := range []string{"X-Forwarded-For", "Forwarded"} {
-		if r.Header.Get(header) == "" || err != nil {
+}
+
+// lookedAtAddress looks at headers that say for whom a request was sent, where it
+// is counted by the address of its connection.
+func (h *hints) lookedAtAddress(r *http.Request, name, key string) {
+	for _, header := range [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "True-Client-Ip"} {
+		value := r.Header.Get(header)
+		if value == "" {
 			continue
 		}
-		if peer, err := keyfunc.IP.Resolve(r); err == nil && peer == key {
-			h.sayOnce(name+" "+header, fmt.Sprintf("rule %q: %s came from %s, which is not trusted, so whoever it speaks for is counted as one; if that is your proxy, "+
-				"use Key: keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix(%q)}}.IP", name, header, peer, prefixOf(peer)))
+		if peer, err := keyfunc.IP.Resolve(r); err != nil || peer != key {
+			return
+		}
+		// net/http never leaves out the port.
+		if first, _, _ := strings.Cut(value, ","); first == r.RemoteAddr {
+			h.say(fmt.Sprintf("rule %q: something in front, such as chi's RealIP, sets RemoteAddr to what %s says, which any client can make up; "+
+				"remove it, and use keyfunc.Proxies with the networks of your proxies", name, header))
+			return
+		}
+		if header == "X-Forwarded-For" || header == "Forwarded" {
+			// Who sent it is not said: it may be a client that wants to be trusted.
+			h.sayOnce(name+" "+header, fmt.Sprintf("rule %q: requests with %s come from an address that is not trusted, and are counted by that address; "+
+				"if your proxies send the header, list their networks in keyfunc.Proxies; if you have no proxies, clients made it up, and this is as it should be", name, header))
 		}
 	}
 }
 
-// done is told of what applied to a watched request.
+// done looks at what applied to a request.
 func (h *hints) done(rules []rule, checks []algorithms.Check) {
 	byAddress, apiKey := false, ""
 	for i := range checks {
@@ -87,18 +115,41 @@ func (h *hints) done(rules []rule, checks []algorithms.Check) {
 		}
 	}
 	if apiKey != "" && !byAddress {
-		h.say(fmt.Sprintf("rule %q is keyed by an API key, which a client can invent as many of as it likes, and no rule limits its address; "+
+		h.say(fmt.Sprintf("rule %q is keyed by an API key, of which a client can make up any number, and no rule limits its address; "+
 			"add one with Key: keyfunc.IP", apiKey))
 	}
 	if h.seen.Add(1) != watched {
 		return
 	}
 	for i := range rules {
-		switch use := &h.use[i]; {
-		case use.matched.Load() == 0:
-			h.say(fmt.Sprintf("rule %q matched none of the first %d requests; look at its Match", rules[i].check.Rule, watched))
-		case use.applied.Load() == 0:
-			h.say(fmt.Sprintf("rule %q was skipped on all of the first %d requests: its Key found none; look at its Key", rules[i].check.Rule, watched))
+		name, use := rules[i].check.Rule, &h.use[i]
+		switch matched := use.matched.Load(); {
+		case matched == 0:
+			h.say(fmt.Sprintf("rule %q matched none of the first %d requests; look at its Match", name, watched))
+		case use.skipped.Load() == matched:
+			h.say(fmt.Sprintf("rule %q was skipped on all of the first %d requests: its Key found none; look at its Key", name, watched))
+		case use.keyed.Load() == 0 && use.noKey.Load() >= enough:
+			h.say(fmt.Sprintf("rule %q: none of the first %d requests had a key, so all of them share one count; look at its Key, "+
+				"or wrap it with keyfunc.Required or keyfunc.Optional", name, watched))
+		}
+	}
+}
+
+// routed looks at the routes of a request once its handler is done. A router may
+// have learned more of them meanwhile.
+func (h *hints) routed(r *http.Request, rules []rule, d *algorithms.Decision) {
+	for i := range rules {
+		rule := &rules[i]
+		if !rule.byRoute {
+			continue
+		}
+		before, ok := d.Result(rule.check.Rule)
+		if !ok {
+			continue
+		}
+		if after, err := rule.key.Resolve(r); err == nil && before.Check.Key != "" && after != before.Check.Key {
+			h.say(fmt.Sprintf("rule %q: only a part of the route is known when its key is taken, so all routes of a group share one count; "+
+				"mount the middleware on each route (chi: router.With(limit.Handler).Get(...), not Use in the group)", rule.check.Rule))
 		}
 	}
 }
@@ -109,11 +160,4 @@ func isAddress(key string) bool {
 	}
 	_, err := netip.ParseAddr(key)
 	return err == nil || key == "unix"
-}
-
-func prefixOf(peer string) string {
-	if addr, err := netip.ParseAddr(peer); err == nil {
-		return netip.PrefixFrom(addr, addr.BitLen()).String()
-	}
-	return peer
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/go-chi/chi/v5"
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -24,6 +25,10 @@ func TestHints(t *testing.T) {
 	own := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}} // httptest's clients
 	chiRoute := keyfunc.Route(func(r *http.Request) string { return chi.RouteContext(r.Context()).RoutePattern() })
 
+	muxRoute := keyfunc.Route(func(r *http.Request) string { return r.Pattern })
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", ok)
+
 	for name, c := range map[string]struct {
 		rules  []ratelimit.Rule
 		header []string
@@ -33,11 +38,11 @@ func TestHints(t *testing.T) {
 	}{
 		"all is well":          {rules: []ratelimit.Rule{perIP}, times: 1200},
 		"a trusted proxy":      {rules: []ratelimit.Rule{{Name: "r", Key: own.IP(), Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}},
-		"an untrusted proxy":   {rules: []ratelimit.Rule{perIP}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{`netip.MustParsePrefix("192.0.2.1/32")`}},
-		"with RFC 7239":        {rules: []ratelimit.Rule{perIP}, header: []string{"Forwarded", "for=203.0.113.7"}, want: []string{"Forwarded came from 192.0.2.1"}},
+		"an untrusted proxy":   {rules: []ratelimit.Rule{perIP}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{`rule "per-ip": requests with X-Forwarded-For come from an address that is not trusted`}},
+		"with RFC 7239":        {rules: []ratelimit.Rule{perIP}, header: []string{"Forwarded", "for=203.0.113.7"}, want: []string{`rule "per-ip": requests with Forwarded come from an address that is not trusted`}},
 		"everybody is trusted": {rules: []ratelimit.Rule{{Name: "r", Key: everybody.IP(), Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{"trusts 0.0.0.0/0, which is everybody"}},
 		"twice": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler { return m.Handler(m.Handler(ok)) },
-			want: []string{"has seen this request already: it is charged twice"}},
+			want: []string{"has had this request already, which is charged twice"}},
 		"two middlewares are not twice": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler {
 			other := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perIP}})
 			return m.Handler(other.Handler(ok))
@@ -47,17 +52,64 @@ func TestHints(t *testing.T) {
 			r.Use(m.Handler)
 			r.Get("/", ok.ServeHTTP)
 			return r
-		}, want: []string{`rule "route": the route of a request is not known when its key is taken`}},
+		}, want: []string{`rule "route": no request has a route yet when its key is taken`}},
 		"a route that it knows": {rules: []ratelimit.Rule{{Name: "route", Key: chiRoute, Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
 			r := chi.NewRouter()
 			r.With(m.Handler).Get("/", ok.ServeHTTP)
 			return r
 		}},
-		"an API key alone":       {rules: []ratelimit.Rule{{Name: "key", Key: keyfunc.APIKey("Key"), Limit: many}}, header: []string{"Key", "k"}, want: []string{`rule "key" is keyed by an API key`}},
-		"an API key and per IP":  {rules: []ratelimit.Rule{{Name: "key", Key: keyfunc.APIKey("Key"), Limit: many}, perIP}, header: []string{"Key", "k"}},
-		"first an API key alone": {rules: []ratelimit.Rule{{Name: "key", Key: keyfunc.First(keyfunc.APIKey("Key"), keyfunc.IP), Limit: many}}, header: []string{"Key", "k"}, want: []string{`rule "key" is keyed by an API key`}},
-		"never matched":          {rules: []ratelimit.Rule{perIP, {Name: "typo", Match: []string{"GET /nowhere"}, Key: keyfunc.IP, Limit: many}}, times: 1200, want: []string{`rule "typo" matched none of the first 1000 requests`}},
-		"always skipped":         {rules: []ratelimit.Rule{perIP, {Name: "user", Key: keyfunc.Optional(keyfunc.Header("User")), Limit: many}}, times: 1200, want: []string{`rule "user" was skipped on all of the first 1000 requests`}},
+		"some requests have no route": {rules: []ratelimit.Rule{{Name: "mux", Key: keyfunc.Mux(mux), Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
+			n := 0
+			return m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if n++; n == 1 {
+					times(50, m.Handler(ok), "GET /nothing")
+				}
+			}))
+		}},
+		"a route inside a chi group": {rules: []ratelimit.Rule{{Name: "route", Key: keyfunc.Join(keyfunc.IP, chiRoute), Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
+			r := chi.NewRouter()
+			r.Route("/", func(r chi.Router) {
+				r.Use(m.Handler)
+				r.Get("/", ok.ServeHTTP)
+			})
+			return r
+		}, want: []string{`rule "route": only a part of the route is known when its key is taken`}},
+		"a route inside a ServeMux in a ServeMux": {rules: []ratelimit.Rule{{Name: "route", Key: muxRoute, Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
+			inner, outer := http.NewServeMux(), http.NewServeMux()
+			inner.Handle("GET /{$}", ok)
+			outer.Handle("/", m.Handler(inner))
+			return outer
+		}, want: []string{`rule "route": only a part of the route is known when its key is taken`}},
+		"a route on each route of a chi group": {rules: []ratelimit.Rule{{Name: "route", Key: chiRoute, Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
+			r := chi.NewRouter()
+			r.Route("/", func(r chi.Router) { r.With(m.Handler).Get("/", ok.ServeHTTP) })
+			return r
+		}},
+		"chi's RealIP in front": {rules: []ratelimit.Rule{perIP}, header: []string{"X-Forwarded-For", "203.0.113.7, 10.0.0.1"}, wrap: func(m *ratelimit.Middleware) http.Handler {
+			return chimiddleware.RealIP(m.Handler(ok)) //nolint:staticcheck // the mistake that is looked for
+		}, want: []string{`rule "per-ip": something in front, such as chi's RealIP, sets RemoteAddr to what X-Forwarded-For says`}},
+		"RealIP by X-Real-IP": {rules: []ratelimit.Rule{perIP}, header: []string{"X-Real-IP", "203.0.113.7"}, wrap: func(m *ratelimit.Middleware) http.Handler {
+			return chimiddleware.RealIP(m.Handler(ok)) //nolint:staticcheck // as above
+		}, want: []string{`sets RemoteAddr to what X-Real-Ip says`}},
+		"X-Real-IP alone": {rules: []ratelimit.Rule{perIP}, header: []string{"X-Real-IP", "203.0.113.7"}},
+		"messages behind Handler": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler {
+			return m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				for range 3 {
+					if _, err := m.Take(r); err != nil {
+						t.Error(err)
+					}
+				}
+			}))
+		}},
+		"nobody has a key": {rules: []ratelimit.Rule{perIP, {Name: "user", Key: keyfunc.Header("User"), Limit: many}}, times: 1200,
+			want: []string{`rule "user": none of the first 1000 requests had a key, so all of them share one count`}},
+		"somebody has a key":          {rules: []ratelimit.Rule{perIP, {Name: "user", Key: keyfunc.First(keyfunc.Header("User"), keyfunc.Header("Key")), Limit: many}}, times: 1200, header: []string{"Key", "k"}},
+		"nobody has the required key": {rules: []ratelimit.Rule{perIP, {Name: "user", Key: keyfunc.Required(keyfunc.Header("User"), 401), Limit: many}}, times: 1200},
+		"an API key alone":            {rules: []ratelimit.Rule{{Name: "key", Key: keyfunc.APIKey("Key"), Limit: many}}, header: []string{"Key", "k"}, want: []string{`rule "key" is keyed by an API key`}},
+		"an API key and per IP":       {rules: []ratelimit.Rule{{Name: "key", Key: keyfunc.APIKey("Key"), Limit: many}, perIP}, header: []string{"Key", "k"}},
+		"first an API key alone":      {rules: []ratelimit.Rule{{Name: "key", Key: keyfunc.First(keyfunc.APIKey("Key"), keyfunc.IP), Limit: many}}, header: []string{"Key", "k"}, want: []string{`rule "key" is keyed by an API key`}},
+		"never matched":               {rules: []ratelimit.Rule{perIP, {Name: "typo", Match: []string{"GET /nowhere"}, Key: keyfunc.IP, Limit: many}}, times: 1200, want: []string{`rule "typo" matched none of the first 1000 requests`}},
+		"always skipped":              {rules: []ratelimit.Rule{perIP, {Name: "user", Key: keyfunc.Optional(keyfunc.Header("User")), Limit: many}}, times: 1200, want: []string{`rule "user" was skipped on all of the first 1000 requests`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
@@ -66,7 +118,7 @@ func TestHints(t *testing.T) {
 			if c.wrap != nil {
 				h = c.wrap(m)
 			}
-			for range max(c.times, 5) {
+			for range max(c.times, 25) {
 				serve(h, "GET /", c.header...)
 			}
 			got := strings.ReplaceAll(log.String(), `\"`, `"`)
@@ -122,7 +174,10 @@ func TestAProxyIsHintedAtOnce(t *testing.T) {
 		}
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	if got := strings.Count(log.String(), "which is not trusted"); got != 4 { // of two rules and two headers
+	if strings.Contains(log.String(), "10.0.0.") { // whoever it is wants to be trusted
+		t.Errorf("a sender is named:\n%s", log.String())
+	}
+	if got := strings.Count(log.String(), "that is not trusted"); got != 4 { // of two rules and two headers
 		t.Errorf("%d lines:\n%s", got, log.String())
 	}
 }

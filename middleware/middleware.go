@@ -111,6 +111,9 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		default:
 			if r, ok := m.answer(w, r, &v); ok {
 				next.ServeHTTP(w, r)
+				if hints := v.set.hints; hints.watching() {
+					hints.routed(r, v.set.rules, &v.decision)
+				}
 			}
 		}
 	})

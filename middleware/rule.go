@@ -1,6 +1,9 @@
 package middleware
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -50,6 +53,7 @@ type rule struct {
 	readsBody bool // of the key
 	hidden    bool
 	queue     bool
+	byRoute   bool             // its key is a route, or has one
 	check     algorithms.Check // without the key
 }
 
@@ -77,6 +81,9 @@ func compile(rules []Rule) ([]rule, error) {
 		}
 		reader, ok := r.Key.(interface{ ReadsBody() bool })
 		c.key, c.readsBody = r.Key, ok && reader.ReadsBody()
+		if named, ok := r.Key.(fmt.Stringer); ok {
+			c.byRoute = strings.Contains(named.String(), "route")
+		}
 		c.hidden, c.queue = r.Hidden, isQueue(r.Limit)
 		c.check = algorithms.Check{Rule: r.Name, Limit: r.Limit, Cost: max(r.Cost, 1), Fail: r.Fail}
 	}
