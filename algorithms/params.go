@@ -32,42 +32,47 @@ type params struct {
 	fullW, fullF int64 // buckets: time that the whole bucket takes to refill
 }
 
+// ok is Validate without the reasons, for every decision.
+func (c *Check) ok() bool { return c.Limit.okFor(c.Limit.row()) && c.Cost >= 0 }
+
 // prepare validates the checks and computes their numbers. Room for four lets
 // the usual request go without an allocation.
 func prepare(checks []Check, room *[4]params) ([]params, error) {
 	ps := room[:0]
 	for i := range checks {
 		c := &checks[i]
-		if !c.Limit.ok() || c.Cost < 0 {
+		row := c.Limit.row()
+		if !c.Limit.okFor(row) || c.Cost < 0 {
 			return nil, c.Validate()
 		}
 		for j := range checks[:i] {
-			if c.sharesCountWith(&checks[j]) {
+			if o := &checks[j]; c.Rule == o.Rule && c.Key == o.Key && c.Limit.Period == o.Limit.Period && row == ps[j].algorithm {
 				return nil, fmt.Errorf("%w: rule %q: checks %d and %d of one call have the same rule and key", ErrInvalidCheck, c.Rule, j, i)
 			}
 		}
-		ps = append(ps, paramsOf(c))
+		ps = append(ps, paramsOf(c, row))
 	}
 	return ps, nil
 }
 
-func (c *Check) sharesCountWith(o *Check) bool {
-	return c.Rule == o.Rule && c.Key == o.Key && c.Limit.Period == o.Limit.Period &&
-		c.Limit.algorithm() == o.Limit.algorithm()
-}
-
-func paramsOf(c *Check) params {
-	a, _ := lookup(c.Limit.algorithm())
-	quota := c.Limit.Quota()
-	p := params{algorithm: a, rate: c.Limit.Rate, period: c.Limit.Period.Microseconds(), cost: max(c.Cost, 1)}
-	if p.never = p.cost > quota; p.never {
-		p.cost = quota + 1
-	}
-	if a.bucket {
-		p.costW, p.costF = p.refill(p.cost)
+// paramsOf computes the numbers of a valid check.
+func paramsOf(c *Check, row *algorithm) params {
+	p := params{algorithm: row, rate: c.Limit.Rate, period: c.Limit.Period.Microseconds()}
+	quota := c.Limit.quota(row)
+	if row.bucket {
 		p.fullW, p.fullF = p.refill(quota)
 	}
+	cost := max(c.Cost, 1)
+	p.never = cost > quota
+	p.setCost(min(cost, quota+1))
 	return p
+}
+
+// setCost sets the cost.
+func (p *params) setCost(units int64) {
+	if p.cost = units; p.bucket {
+		p.costW, p.costF = p.refill(units)
+	}
 }
 
 // refill is the time that a bucket takes to refill these units.

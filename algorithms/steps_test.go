@@ -63,7 +63,7 @@ func TestHowFarAheadAStoredTimeIsBelieved(t *testing.T) {
 	begin := someTime - someTime%60_000_000
 	eachAlgorithm(t, func(t *testing.T, l Limit) {
 		l.Rate = 1
-		if a, _ := lookup(l.algorithm()); a.bucket {
+		if a := lookup(l.algorithm()); a.bucket {
 			l.Burst = 1
 		}
 		for _, beyond := range []int64{0, 1} {
@@ -179,7 +179,7 @@ func TestDebtIsBounded(t *testing.T) {
 	redis := realBackend(t)
 	eachAlgorithm(t, func(t *testing.T, l Limit) {
 		limits := []Limit{l}
-		if a, _ := lookup(l.algorithm()); !a.bucket && l.Algorithm != SlidingLog {
+		if a := lookup(l.algorithm()); !a.bucket && l.Algorithm != SlidingLog {
 			limits = append(limits, Limit{Rate: maxRate, Period: time.Minute, Algorithm: l.Algorithm})
 		}
 		for _, l := range limits {
@@ -228,7 +228,7 @@ func TestGivingBackNeverOverAdmits(t *testing.T) {
 }
 
 func givingBack(t *rapid.T) {
-	a := rapid.SampledFrom(table[:]).Draw(t, "algorithm")
+	a := rapid.SampledFrom(table).Draw(t, "algorithm")
 	l := Limit{Rate: rapid.Int64Range(1, 6).Draw(t, "rate"), Period: time.Duration(rapid.Int64Range(1, 50).Draw(t, "period")) * time.Microsecond, Algorithm: a.name}
 	if a.bucket {
 		l.Burst = rapid.Int64Range(1, 6).Draw(t, "burst")
