@@ -22,6 +22,7 @@ type backend struct {
 	limiter Limiter
 	setTime func(us int64)
 	flush   func()
+	ttl     func(key string) time.Duration // whole milliseconds; negative if there is none
 	// steady says that the clock must not step back and limits not change: what
 	// a cluster gives back it has written, with a window rolled and a fraction
 	// cut, where a single server writes nothing. Both err towards denying then,
@@ -121,9 +122,10 @@ func (c *conformance) schedule(t *rapid.T) {
 			got, err = c.limiter.Take(ctx, checks...)
 			c.compare(t, got, err, modelAt(model, now, true, checks))
 			if got.Allowed && rapid.Bool().Draw(t, "keep") {
-				charged = got.Results
+				charged = append(charged, got.Results...) // maybe with others on the same keys
 			}
 		}
+		c.remembers(t, model, now, checks[c.steps%len(checks)])
 		step := drawStep(t, limits[0], got)
 		if step < 0 && c.steady {
 			step = -step
@@ -132,6 +134,23 @@ func (c *conformance) schedule(t *rapid.T) {
 			c.forget(model, now, limits)
 		}
 		now += step
+	}
+}
+
+// remembers checks that the store does not forget what counts.
+func (c *conformance) remembers(t *rapid.T, m *Memory, now int64, check Check) {
+	p := paramsOf(&check, check.Limit.row())
+	pl := m.place(&check, &p)
+	e := pl.shard.entries[pl.key]
+	if e == nil {
+		return
+	}
+	until := p.until(p.current(e.state, now), now)
+	if until <= now {
+		return
+	}
+	if kept := now/1000*1000 + c.ttl(keyOf("test", check)).Microseconds(); kept < until {
+		t.Fatalf("%s at %d: kept until %d, counts until %d", check.Limit, now, kept, until)
 	}
 }
 
@@ -178,7 +197,7 @@ func TestConformanceNoticesAWrongNumber(t *testing.T) {
 	b := realBackend(t)
 	right := *takeScript
 	t.Cleanup(func() { *takeScript = right })
-	wrong := strings.Replace(right.text, "'%016d %d', w, f", "'%.10e %d', w, f", 1)
+	wrong := strings.Replace(right.text, "'%016d %013d %d', w, W, f", "'%.10e %013d %d', w, W, f", 1)
 	if wrong == right.text {
 		t.Fatal("the script writes its numbers otherwise")
 	}
@@ -229,6 +248,7 @@ func miniBackend(t *testing.T) backend {
 			mr.SetTime(time.UnixMicro(us))
 		},
 		flush: mr.FlushAll,
+		ttl:   mr.TTL,
 	}
 }
 
@@ -240,6 +260,7 @@ func realBackend(t *testing.T) backend {
 		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy},
 		setTime: func(us int64) { clock.Set(time.UnixMicro(us)) },
 		flush:   func() { client.FlushAll(context.Background()) },
+		ttl:     func(key string) time.Duration { return client.PTTL(context.Background(), key).Val() },
 	}
 }
 
@@ -260,5 +281,6 @@ func clusterBackend(t *testing.T) backend {
 				m.FlushAll(context.Background())
 			}
 		},
+		ttl: func(key string) time.Duration { return client.PTTL(context.Background(), key).Val() },
 	}
 }

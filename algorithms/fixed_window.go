@@ -14,8 +14,8 @@ func (fixedWindow) at(s state, now int64, p params) (state, bool) {
 	switch {
 	case s.b == 0: // nothing was used, or all of it given back
 		return state{a: begin}, false
-	case s.a > now+p.period: // no clock that is right wrote this
-		return state{a: begin, b: p.rate}, true
+	case s.a > now+p.period: // no clock that is right wrote this: all of it counts now
+		return state{a: begin, b: s.b}, true
 	case s.a < begin:
 		return state{a: begin}, false
 	}
@@ -50,12 +50,12 @@ func (fixedWindow) usedUntil(_, now int64, p params) state {
 }
 
 // inWindows corrects a charge to windows. It gives back only to the window that
-// was charged, wherever that is kept now, and charges more to the current one:
-// up to one period's worth beyond the rate, and inside the exact range.
+// was charged, wherever that is kept now, and charges more to the current one,
+// as far as the exact range goes.
 func (c *correction) inWindows(s state) state {
 	switch begin := c.placed.at; {
 	case c.delta > 0:
-		s.b += min(c.delta, max(s.b, min(2*c.rate, maxRate))-s.b)
+		s.b += min(c.delta, maxRate-s.b)
 	case s.a == begin:
 		s.b = max(s.b+c.delta, 0)
 	case s.a == begin+c.period: // sliding_window: rolled since

@@ -87,8 +87,8 @@ func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, p
 	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
 	for i := range checks {
 		p, pl, res := &ps[i], &places[i], &d.Results[i]
-		var mended bool
-		if pl.current, mended = pl.load(now, p); mended {
+		var healed bool
+		if pl.current, healed = pl.load(now, p); healed && charge {
 			pl.store(pl.current, p.until(pl.current, now), now, p, m.most)
 		}
 		res.Check, res.Source, res.At = checks[i], SourceMemory, time.UnixMicro(now)
@@ -131,8 +131,8 @@ func (m *Memory) settle(c *correction) {
 // settleAt is the twin of lua/settle.lua. Nothing is given back to a sketch,
 // since store only raises its cells.
 func (m *Memory) settleAt(now int64, c *correction, pl *place) {
-	current, mended := pl.load(now, &c.params)
-	settled, changed := c.settle(current, mended, now)
+	current, healed := pl.load(now, &c.params)
+	settled, changed := c.settle(current, healed, now)
 	if changed {
 		pl.store(settled, c.until(settled, now), now, &c.params, m.most)
 	}

@@ -86,7 +86,7 @@ func (m *Memory) unlock(locked lockedShards) {
 
 // load finds the place's state as it stands at now. A key without an entry is
 // bound by what a sketch says that it may have used.
-func (pl *place) load(now int64, p *params) (current state, mended bool) {
+func (pl *place) load(now int64, p *params) (current state, healed bool) {
 	e := pl.shard.entries[pl.key]
 	if pl.entry = e; e == nil {
 		if sk := pl.shard.sketches.find(&pl.key.class); sk != nil {

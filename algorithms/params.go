@@ -75,10 +75,17 @@ func (p *params) setCost(units int64) {
 	}
 }
 
-// refill is the time that a bucket takes to refill these units.
+// refill is the time that a bucket takes to refill these units, as far as the
+// exact range goes.
 func (p *params) refill(units int64) (w, f int64) {
 	hi, lo := bits.Mul64(uint64(units), uint64(p.period))
+	if hi >= uint64(p.rate) {
+		return maxDuration, 0
+	}
 	q, r := bits.Div64(hi, lo, uint64(p.rate))
+	if q >= maxDuration {
+		return maxDuration, 0
+	}
 	return int64(q), int64(r)
 }
 

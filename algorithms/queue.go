@@ -9,7 +9,7 @@ type queue struct{ bucket }
 // take says when the slot begins, rounded up, and by which fraction.
 func (q queue) take(s state, now int64, p params) (state, placed, bool) {
 	charged, _, ok := q.bucket.take(s, now, p)
-	return charged, placed{s.ceil(), s.b}, ok
+	return charged, placed{s.ceil(), s.c}, ok
 }
 
 // correct gives a slot back only while it is the last: others were told when
@@ -18,10 +18,10 @@ func (q queue) correct(s state, now int64, c *correction) state {
 	if c.delta > 0 {
 		return q.bucket.correct(s, now, c)
 	}
-	w, f := c.refill(c.clip(c.units))
-	if begin := c.earlier(s, w, f); begin.ceil() != c.placed.at || begin.b != c.placed.frac {
+	w, f := c.refill(c.units)
+	if begin := c.earlier(s, w, f); begin.ceil() != c.placed.at || begin.c != c.placed.frac {
 		return s
 	}
-	w, f = c.refill(c.clip(-c.delta))
-	return c.earlier(s, w, f).notBefore(now)
+	w, f = c.refill(-c.delta)
+	return s.corrected(c.earlier(s, w, f).notBefore(now), now)
 }

@@ -28,7 +28,10 @@ func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision,
 			res.Charged = p.cost
 		}
 		current := p.stateOf(reply[2+4*i:], now)
-		charged, where, _ := p.take(current, now)
+		charged, where, ok := p.take(current, now)
+		if ok != res.Allowed {
+			return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", errReply, i, reply[2+4*i:5+4*i], now, res.Allowed)
+		}
 		p.answer(res, current, charged, where, now)
 	}
 	return d, nil

@@ -50,12 +50,12 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []correction, err
 
 // settle corrects a charge in what at returned. Without a change there is
 // nothing to write.
-func (c *correction) settle(s state, mended bool, now int64) (settled state, changed bool) {
-	if mended && c.delta < 0 {
+func (c *correction) settle(s state, healed bool, now int64) (settled state, changed bool) {
+	if healed && c.delta < 0 {
 		return s, true // nothing of the charge is in it
 	}
 	settled = c.step.correct(s, now, c)
-	return settled, mended || settled.a != s.a || settled.b != s.b || settled.c != s.c
+	return settled, healed || settled.a != s.a || settled.b != s.b || settled.c != s.c
 }
 
 // answer makes the result say what it costs now, by the state of its key.
@@ -67,7 +67,7 @@ func (c *correction) answer(s state, now int64) {
 		r.charge, where = c.placed, c.placed
 	}
 	remaining, resetAfter := c.step.left(s, now, c.params)
-	r.Remaining, r.ResetAfter = max(remaining, 0), micros(resetAfter)
+	r.Remaining, r.ResetAfter = remaining, micros(resetAfter)
 	if c.queue {
 		r.Delay = micros(max(where.at-now, 0))
 	}

@@ -27,8 +27,9 @@ func (l slidingLog) at(s state, now int64, p params) (state, bool) {
 		return state{}, false
 	}
 	newest := log[len(log)-1]
-	if newest.at > now+p.period { // no clock that is right wrote this
-		s = state{a: p.rate, c: now, log: []logEntry{{}, {now, p.rate}}}
+	if newest.at > now+p.period { // no clock that is right wrote this: all of it came now
+		used := newest.sum - log[0].sum
+		s = state{a: used, c: now, log: []logEntry{{}, {now, used}}}
 		s.b = l.leaves(s, &p)
 		return s, true
 	}
@@ -89,7 +90,7 @@ func (s state) written() state {
 // that nothing waits for it and the log does not grow.
 func (slidingLog) correct(s state, now int64, c *correction) state {
 	if c.delta > 0 {
-		if units := min(c.delta, max(2*c.rate-s.a, 0)); units > 0 {
+		if units := min(c.delta, maxRate-s.a); units > 0 {
 			s.a, s.c = s.a+units, max(now, s.c)
 		}
 		return s

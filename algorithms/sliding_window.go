@@ -16,8 +16,8 @@ func (slidingWindow) at(s state, now int64, p params) (state, bool) {
 	switch {
 	case s.b == 0 && s.c == 0: // nothing was used, or all of it given back
 		return state{a: begin}, false
-	case s.a > now+p.period: // no clock that is right wrote this
-		return state{a: begin, b: p.rate}, true
+	case s.a > now+p.period: // no clock that is right wrote this: all of it counts now
+		return state{a: begin, b: s.b, c: s.c}, true
 	case s.a == begin-p.period:
 		return state{a: begin, c: s.b}, false
 	case s.a < begin:

@@ -6,9 +6,10 @@ package algorithms
 // params are passed by value: a pointer would have every decision in memory
 // allocate them, since the compiler does not know what a method does with it.
 type step interface {
-	// at returns the state as it stands at now. mended says that the stored
-	// one was a clock error: write it back even where nothing is charged.
-	at(s state, now int64, p params) (current state, mended bool)
+	// at returns the state as it stands at now. healed says that the stored
+	// one was written by a clock that was more than a period ahead: a Take
+	// writes it back even where it charges nothing.
+	at(s state, now int64, p params) (current state, healed bool)
 	// take charges the cost to a current state, and says where it is, if there
 	// is room.
 	take(s state, now int64, p params) (charged state, where placed, ok bool)
@@ -43,7 +44,7 @@ type state struct {
 // stepped back that may be later than now.
 type placed struct{ at, frac int64 }
 
-func (p *params) at(s state, now int64) (current state, mended bool) { return p.step.at(s, now, *p) }
+func (p *params) at(s state, now int64) (current state, healed bool) { return p.step.at(s, now, *p) }
 
 func (p *params) take(s state, now int64) (charged state, where placed, ok bool) {
 	return p.step.take(s, now, *p)
@@ -64,7 +65,7 @@ func (p *params) answer(r *Result, current, charged state, where placed, now int
 		s, r.charge = charged, where
 	}
 	remaining, resetAfter := p.step.left(s, now, *p)
-	r.Remaining, r.ResetAfter = max(remaining, 0), micros(resetAfter)
+	r.Remaining, r.ResetAfter = remaining, micros(resetAfter)
 	switch {
 	case r.Allowed && p.queue:
 		r.Delay = micros(where.at - now)

@@ -129,6 +129,7 @@ var wrongLimiters = []struct {
 			r.Remaining = -1
 		}
 	}), "denies"},
+	{"Remaining_hides_debts", tellingEach(func(r *algorithms.Result) { r.Remaining = max(r.Remaining, 0) }), "goes into any debt"},
 	{"results_reversed", telling(func(d *algorithms.Decision) { slices.Reverse(d.Results) }), "all checks of an admitted request"},
 	{"only_denials_told", telling(func(d *algorithms.Decision) {
 		if !d.Allowed {
@@ -225,6 +226,16 @@ var wrongLimiters = []struct {
 			}
 		})
 	}, "Settle gives back to a token bucket, and gcra, at most"},
+	{"Settle_owes_at_most_a_quota", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.settle = func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+				for i, c := range charges {
+					charges[i].Cost = min(c.Cost, c.Result.Charged+c.Result.Check.Limit.Quota())
+				}
+				return m.Settle(ctx, charges...)
+			}
+		})
+	}, "goes into any debt"},
 	{"Reset_forgets_keys_of_all_rules", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
 			w.reset = func(ctx context.Context, checks ...algorithms.Check) error {

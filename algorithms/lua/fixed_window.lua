@@ -4,14 +4,14 @@
 -- ARGV[p]  rate period cost
 local function fixed_window(key, now, p)
   local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
-  local begin, was, mended = now - now % period, read(key, 18, 33), false
+  local begin, was, healed = now - now % period, read(key, 18, 33), false
   local stored, start, used = -1, begin, 0
   if was then
     stored, used = sub(was, 1, 16) + 0, sub(was, 18) + 0
     if used == 0 then
       start = begin
     elseif stored > now + period then
-      used, mended = rate, true
+      healed = true -- all of it counts now
     elseif stored < begin then
       used = 0
     else
@@ -19,15 +19,15 @@ local function fixed_window(key, now, p)
     end
   end
   local ttl = start == stored or remember(start + period - now)
-  return p + 3, used + cost <= rate, mended, ttl, '%016d %d', start, used, 0, start, used + cost, 0
+  return p + 3, used + cost <= rate, healed, ttl, '%016d %d', start, used, 0, start, used + cost, 0
 end
 
 -- correct: twin of correction.inWindows in fixed_window.go.
 -- ARGV[q]  delta begin: how many units more, and the start of the window that was charged
 local function correct_windows(p, q, start, used, last)
-  local rate, period, delta, begin = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[q] + 0, ARGV[q + 1] + 0
+  local period, delta, begin = ARGV[p + 1] + 0, ARGV[q] + 0, ARGV[q + 1] + 0
   if delta > 0 then
-    used = used + min(delta, max(used, min(2 * rate, 94906265)) - used)
+    used = used + min(delta, 94906265 - used)
   elseif start == begin then
     used = max(used + delta, 0)
   elseif start == begin + period then

@@ -14,12 +14,12 @@ local p, reply = 1, { now }
 
 for i = 1, #KEYS do
   local key, code = KEYS[i], ARGV[p + 1] + 0
-  local q, _, mended, ttl, form, a, b, c, _, _, _, front, before = steps[code](key, now, p + 2)
+  local q, _, healed, ttl, form, a, b, c, _, _, _, front, before = steps[code](key, now, p + 2)
   local a2, b2, c2 = a, b, c
-  if not mended or ARGV[q] + 0 > 0 then
+  if not healed or ARGV[q] + 0 > 0 then
     ttl, form, a2, b2, c2 = corrections[code](key, now, p + 2, q, form, a, b, c, front, before)
   end
-  if not mended and a2 == a and b2 == b and c2 == c then
+  if not healed and a2 == a and b2 == b and c2 == c then
     -- nothing to write
   elseif ttl then
     call('PSETEX', key, format('%d', ttl), format(form, a2, b2, c2))

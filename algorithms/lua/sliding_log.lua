@@ -33,11 +33,11 @@ end
 local function sliding_log(key, now, p)
   local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
   local head, tail = call('LRANGE', key, '0', '3'), call('LRANGE', key, '-2', '-1')
-  local used, leaves, last, front, before, mended = 0, 0, 0, 0, 0, false
+  local used, leaves, last, front, before, healed = 0, 0, 0, 0, 0, false
   if tail[2] then
     last, before = tail[1] + 0, head[2] + 0
     if last > now + period then
-      used, last, mended = rate, now, true
+      used, last, healed = tail[2] - before, now, true -- all of it came now
     else
       if head[3] + 0 <= now - period then
         front = log_above(key, 1, 0, now - period) - 1
@@ -52,7 +52,7 @@ local function sliding_log(key, now, p)
 
   local over = used + cost - rate
   if over > 0 and over <= used then
-    if mended then
+    if healed then
       leaves = now
     elseif front == 0 and over <= head[4] - before then -- the usual denial
       leaves = head[3] + 0
@@ -62,7 +62,7 @@ local function sliding_log(key, now, p)
   end
 
   local function write(total, _, at)
-    if mended or used == 0 then
+    if healed or used == 0 then
       call('DEL', key)
       call('RPUSH', key, '0', '0', format('%d', at), format('%d', total))
     else
@@ -77,7 +77,7 @@ local function sliding_log(key, now, p)
     end
     call('PEXPIRE', key, format('%d', remember(at + period - now)))
   end
-  return p + 3, over <= 0, mended, nil, write, used, leaves, last, used + cost, 0, max(now, last), front, before
+  return p + 3, over <= 0, healed, nil, write, used, leaves, last, used + cost, 0, max(now, last), front, before
 end
 
 -- correct: twin of slidingLog.correct in sliding_log.go.
@@ -85,7 +85,7 @@ end
 local function correct_sliding_log(key, now, p, q, form, used, leaves, last, front, before)
   local period, delta, at = ARGV[p + 1] + 0, ARGV[q] + 0, ARGV[q + 1] + 0
   if delta > 0 then
-    local units = min(delta, max(2 * ARGV[p] - used, 0))
+    local units = max(min(delta, 94906265 - used), 0)
     return nil, form, used + units, leaves, units > 0 and max(now, last) or last
   end
   if used == 0 or at <= now - period or at > last then

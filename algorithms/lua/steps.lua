@@ -4,8 +4,8 @@
 -- the key, writes nothing, and returns
 --   p          the place behind its arguments
 --   ok         has the check room?
---   mended     was the stored time a clock error?
---   ttl        where ok or mended: for how many ms to remember the state; true keeps the key's deadline
+--   healed     was the state written by a clock that was more than a period ahead?
+--   ttl        for how many ms to remember the state; true keeps the key's deadline
 --   form       how to write the state: for string.format, or a function of its three numbers
 --   a b c      the state as it stands now, then as it is with the charge
 -- Numbers go to redis.call as text: Lua's own conversion keeps 14 digits, and is slow. x + 0 is

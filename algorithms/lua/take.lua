@@ -23,7 +23,8 @@ for i = 1, #KEYS do
 end
 reply[4 * #KEYS + 2] = nil -- a reply ends at the first nil
 
-local charge = admit and ARGV[1] == '1'
+local take = ARGV[1] == '1'
+local charge = admit and take
 for i = 1, #KEYS do
   local s, r = 7 * i - 6, 4 * i - 2
   local ttl, form = after[s + 2], after[s + 3]
@@ -32,7 +33,7 @@ for i = 1, #KEYS do
   if not charged then
     a, b, c = reply[r + 1], reply[r + 2], reply[r + 3]
   end
-  if not charged and not after[s + 1] then
+  if not charged and not (take and after[s + 1]) then
     -- nothing to write
   elseif ttl == true then
     call('SET', KEYS[i], format(form, a, b, c), 'KEEPTTL')
