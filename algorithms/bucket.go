@@ -28,7 +28,7 @@ func (bucket) at(s state, now int64, p params) (state, bool) {
 func (bucket) take(s state, now int64, p params) (state, placed, bool) {
 	s = p.later(s, p.costW, p.costF)
 	s.b = now / 1000
-	return s, placed{at: now}, s.a < now+p.fullW || s.a == now+p.fullW && s.c <= p.fullF
+	return s, placed{at: now}, s.a < now+p.roomW || s.a == now+p.roomW && s.c <= p.roomF
 }
 
 // later moves TAT ahead.
@@ -121,15 +121,15 @@ func (s state) ceil() int64 {
 
 func (bucket) retryAfter(s state, now int64, p params) int64 {
 	s = p.later(s, p.costW, p.costF)
-	after := s.a - now - p.fullW
-	if s.c > p.fullF {
+	after := s.a - now - p.roomW
+	if s.c > p.roomF {
 		after++
 	}
 	return after
 }
 
 func (bucket) arguments(args []any, p params) []any {
-	return append(args, p.rate, p.costW, p.costF, p.fullW, p.fullF, p.period, min(max(p.period, 1_000_000), 60_000_000))
+	return append(args, p.rate, p.costW, p.costF, p.roomW, p.roomF, p.period, min(max(p.period, 1_000_000), 60_000_000))
 }
 
 func (bucket) corrections(args []any, c *correction) []any {

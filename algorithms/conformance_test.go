@@ -102,6 +102,9 @@ func (c *conformance) schedule(t *rapid.T) {
 				Cost:   rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, l.Quota()+1)).Draw(t, "cost"),
 				Shadow: rapid.IntRange(0, 7).Draw(t, "shadow") == 0,
 			}
+			if l.row().queue {
+				checks[i].MaxDelay = drawMaxDelay(t, l)
+			}
 		}
 		var got Decision
 		var err error

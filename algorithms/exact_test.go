@@ -155,12 +155,16 @@ func TestStepsAreExact(t *testing.T) {
 			for range rapid.IntRange(1, 30).Draw(t, "steps") {
 				steps++
 				cost := min(rapid.OneOf(rapid.Just[int64](1), rapid.Int64Range(1, quota)).Draw(t, "cost"), quota)
-				check := Check{Rule: "r", Limit: l, Cost: cost}
+				check := Check{Rule: "r", Limit: l, Cost: cost, MaxDelay: drawMaxDelay(t, l)}
+				admits := func(now int64) bool {
+					d, ok := exact.(delayer)
+					return admits(exact, now, cost) && (!ok || check.MaxDelay == 0 || d.delay(now) <= check.MaxDelay.Microseconds())
+				}
 				before := modelAt(&m, now, false, []Check{check}).Results[0]
 				exactly(t, l, exact, now, before)
 				r := modelAt(&m, now, true, []Check{check}).Results[0]
 
-				if want := admits(exact, now, cost); r.Allowed != want {
+				if want := admits(now); r.Allowed != want {
 					t.Fatalf("%s at %d: allowed %v, want %v", l, now, r.Allowed, want)
 				}
 				if d, ok := exact.(delayer); ok && r.Allowed && r.Delay.Microseconds() != d.delay(now) {
@@ -170,7 +174,7 @@ func TestStepsAreExact(t *testing.T) {
 					exact.charge(now, cost)
 				} else {
 					retry := r.RetryAfter.Microseconds()
-					if retry < 1 || !admits(exact, now+retry, cost) || admits(exact, now+retry-1, cost) {
+					if retry < 1 || !admits(now+retry) || admits(now+retry-1) {
 						t.Fatalf("%s at %d: RetryAfter %s is not the first time that has room", l, now, r.RetryAfter)
 					}
 					if r != before {

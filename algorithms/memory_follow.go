@@ -20,14 +20,16 @@ func (m *Memory) follow(results []Result, share func(*Result) (Check, bool)) {
 		if r.Err != nil {
 			continue
 		}
-		if c, ok := share(r); ok && c.ok() {
-			m.followOne(now, r, &c)
+		if c, ok := share(r); ok {
+			if row := c.Limit.row(); c.ok(row) {
+				m.followOne(now, r, &c, row)
+			}
 		}
 	}
 }
 
-func (m *Memory) followOne(now int64, r *Result, c *Check) {
-	p := paramsOf(c, c.Limit.row())
+func (m *Memory) followOne(now int64, r *Result, c *Check, row *algorithm) {
+	p := paramsOf(c, row)
 	pl := m.place(c, &p)
 	pl.shard.mu.Lock()
 	defer pl.shard.mu.Unlock()

@@ -81,6 +81,16 @@ func drawLimit(t *rapid.T, label string) Limit {
 	return within(l)
 }
 
+// drawMaxDelay draws how long a request can wait: mostly for ever, or a few slots.
+func drawMaxDelay(t *rapid.T, l Limit) time.Duration {
+	return rapid.OneOf(
+		rapid.Just[time.Duration](0),
+		rapid.Just[time.Duration](1), // less than a microsecond
+		rapid.Map(rapid.Int64Range(0, 3), func(slots int64) time.Duration { return time.Duration(slots) * l.Period / time.Duration(l.Rate) }),
+		rapid.Map(rapid.Int64Range(0, 2*l.Period.Microseconds()), func(us int64) time.Duration { return time.Duration(us) * time.Microsecond }),
+	).Draw(t, "max delay")
+}
+
 // within changes a limit as little as Validate asks for.
 func within(l Limit) Limit {
 	l.Rate = min(l.Rate, maxRate)

@@ -18,6 +18,9 @@ func (c Check) Validate() error {
 	if c.Cost < 0 {
 		bad(fmt.Errorf("cost must not be negative, got %d", c.Cost))
 	}
+	if c.MaxDelay < 0 {
+		bad(fmt.Errorf("max delay must not be negative, got %s", c.MaxDelay))
+	}
 	return errors.Join(errs...)
 }
 
@@ -30,10 +33,11 @@ type params struct {
 	never        bool  // the cost is above the quota
 	costW, costF int64 // buckets: time that the cost takes to refill
 	fullW, fullF int64 // buckets: time that the whole bucket takes to refill
+	roomW, roomF int64 // buckets: how far ahead of now TAT may be after the charge
 }
 
 // ok is Validate without the reasons, for every decision.
-func (c *Check) ok() bool { return c.Limit.okFor(c.Limit.row()) && c.Cost >= 0 }
+func (c *Check) ok(row *algorithm) bool { return c.Limit.okFor(row) && c.Cost >= 0 && c.MaxDelay >= 0 }
 
 // prepare validates the checks and computes their numbers. Room for four lets
 // the usual request go without an allocation.
@@ -42,7 +46,7 @@ func prepare(checks []Check, room *[4]params) ([]params, error) {
 	for i := range checks {
 		c := &checks[i]
 		row := c.Limit.row()
-		if !c.Limit.okFor(row) || c.Cost < 0 {
+		if !c.ok(row) {
 			return nil, c.Validate()
 		}
 		for j := range checks[:i] {
@@ -65,6 +69,9 @@ func paramsOf(c *Check, row *algorithm) params {
 	cost := max(c.Cost, 1)
 	p.never = cost > quota
 	p.setCost(min(cost, quota+1))
+	if row.queue && c.MaxDelay > 0 {
+		p.wait(c.MaxDelay.Microseconds())
+	}
 	return p
 }
 
@@ -72,6 +79,15 @@ func paramsOf(c *Check, row *algorithm) params {
 func (p *params) setCost(units int64) {
 	if p.cost = units; p.bucket {
 		p.costW, p.costF = p.refill(units)
+		p.roomW, p.roomF = p.fullW, p.fullF
+	}
+}
+
+// wait bounds how far ahead the slot may begin: that bounds where it ends, too.
+func (p *params) wait(most int64) {
+	most = min(most, maxDuration)
+	if w := most + p.costW; w < p.roomW || w == p.roomW && p.costF < p.roomF {
+		p.roomW, p.roomF = w, p.costF
 	}
 }
 

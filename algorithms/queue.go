@@ -25,3 +25,11 @@ func (q queue) correct(s state, now int64, c *correction) state {
 	w, f = c.refill(-c.delta)
 	return s.corrected(c.earlier(s, w, f).notBefore(now), now)
 }
+
+// impatient reports whether a check was denied only because its slot would have
+// begun after MaxDelay: the queue had room. That is no reason to ban anybody, nor
+// to deny others.
+func (r *Result) impatient() bool {
+	row := r.Check.Limit.row()
+	return !r.Allowed && r.Err == nil && r.Check.MaxDelay > 0 && row != nil && row.queue && r.Remaining >= max(r.Check.Cost, 1)
+}

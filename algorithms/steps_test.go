@@ -276,6 +276,36 @@ func TestDebtIsWhatItIs(t *testing.T) {
 	})
 }
 
+// What was denied for MaxDelay alone says nothing about others on the key.
+func TestImpatientDenialsAreToldFromOthers(t *testing.T) {
+	var m Memory
+	check := Check{Rule: "r", Limit: Limit{Rate: 10, Period: time.Second, Burst: 5, Algorithm: LeakyBucket}, Cost: 3}
+	modelAt(&m, someTime, true, []Check{check})
+	for _, c := range []struct {
+		cost     int64
+		maxDelay time.Duration
+		want     bool
+	}{
+		{2, 299 * time.Millisecond, true},
+		{2, 300 * time.Millisecond, false}, // admitted
+		{2, 0, false},                      // admitted
+		{3, 100 * time.Millisecond, false}, // there is no room
+		{3, 0, false},
+		{6, 1, false}, // there never will be
+	} {
+		check.Cost, check.MaxDelay = c.cost, c.maxDelay
+		r := modelAt(&m, someTime, false, []Check{check}).Results[0]
+		if r.impatient() != c.want {
+			t.Errorf("cost %d, max delay %s: %+v", c.cost, c.maxDelay, r)
+		}
+	}
+	for _, r := range []Result{{Check: check, Remaining: 9, Err: errReply}, {Check: Check{MaxDelay: 1}, Remaining: 9}, {}} {
+		if r.impatient() {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // Giving everything back would admit more than the limit: the bucket has
 // refilled since, and the window has moved. Whatever is charged and given back,
 // what is kept must stay inside the limit's promise.

@@ -1,8 +1,8 @@
 
 -- bucket: twin of bucket.at and .take in bucket.go.
 -- Key      "w W f": TAT is w + f/rate µs, W when it was written in ms
--- ARGV[p]  rate costW costF fullW fullF period grid
---          the time that the cost and the whole bucket take to refill, in two parts like TAT
+-- ARGV[p]  rate costW costF roomW roomF period grid
+--          the time that the cost takes to refill, and how far ahead TAT may be then, in two parts like TAT
 -- A key's deadline is the end of its TAT's part of the grid, so that it stays for a while.
 local function bucket(key, now, p)
   local rate, was, healed = ARGV[p] + 0, read(key, 32, 47), false
@@ -23,8 +23,8 @@ local function bucket(key, now, p)
   if f2 >= rate then
     w2, f2 = w2 + 1, f2 - rate
   end
-  local full_w, grid = now + ARGV[p + 3], ARGV[p + 6] + 0
-  local ok = w2 < full_w or w2 == full_w and f2 <= ARGV[p + 4] + 0
+  local room_w, grid = now + ARGV[p + 3], ARGV[p + 6] + 0
+  local ok = w2 < room_w or w2 == room_w and f2 <= ARGV[p + 4] + 0
   local ttl = stored - stored % grid == w2 - w2 % grid or remember(w2 - w2 % grid + grid + 1000 - now)
   return p + 7, ok, healed, ttl, '%016d %013d %d', w, W, f, w2, floor(now / 1000), f2
 end
