@@ -35,5 +35,6 @@ func init() {
 		Stats:    (*Memory).stats,
 
 		AlgorithmOf: func(l Limit) string { return string(l.algorithm()) },
+		Impatient:   (*Result).impatient,
 	}
 }

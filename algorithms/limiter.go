@@ -43,12 +43,13 @@ type Limiter interface {
 // share one count, wherever they are made, if their limits have the same
 // algorithm and period.
 type Check struct {
-	Rule   string
-	Key    string   // who is counted; "" is a key like any other
-	Limit  Limit    // how much
-	Cost   int64    // units this request takes; 0 means 1; negative is an error
-	Fail   FailMode // for when the store cannot count; zero counts locally
-	Shadow bool     // decided and counted, never enforced
+	Rule     string
+	Key      string        // who is counted; "" is a key like any other
+	Limit    Limit         // how much
+	Cost     int64         // units this request takes; 0 means 1; negative is an error
+	Fail     FailMode      // for when the store cannot count; zero counts locally
+	Shadow   bool          // decided and counted, never enforced
+	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
 }
 
 // A Charge says what a charged result should have cost.

@@ -63,6 +63,8 @@ func (d *deniedKeys) note(r *algorithms.Result, now time.Time) {
 		return
 	case r.Check.Shadow, r.RetryAfter <= 0, r.RetryAfter == algorithms.Never:
 		return
+	case r.Check.MaxDelay > 0: // who can wait longer may have room
+		return
 	}
 	id := d.id(&r.Check)
 	s := &d.shards[id[0]%deniedShards]

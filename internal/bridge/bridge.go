@@ -114,6 +114,11 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 
 	// AlgorithmOf names a limit's algorithm, also where the limit leaves it out.
 	AlgorithmOf func(Limit) string
+
+	// Impatient reports whether a check was denied only because its slot in a
+	// leaky_bucket would have begun after MaxDelay. Such a denial is neither to
+	// be cached nor counted towards a ban.
+	Impatient func(*Result) bool
 }
 
 // FromAlgorithms is the Algorithms that package algorithms registers.
