@@ -20,7 +20,9 @@ const defaultBudget = 50 * time.Millisecond
 // all in one flush of pipelines; if an enforced one denies, a second flush
 // inside the same budget gives back what the others were charged. That never
 // over-admits; for the length of a flush, two requests may deny each other. (A
-// leaky_bucket takes a slot back only while it is the last.) What could not be
+// leaky_bucket takes a slot back only while it is the last.) A request with a
+// check that was denied a moment ago is looked at before it is charged, so that
+// denied requests do not drain what they share with others. What could not be
 // given back in time is still in Charged of the results.
 //
 // No decision is executed twice: commands are never retried, whatever the

@@ -10,15 +10,41 @@ import (
 // all in one flush. What was charged to a request that another check denies is
 // given back in a second one.
 //
+// A bucket does not get back what it refilled in between, and a queue gets a
+// slot back only while it is the last. So a stream of denied requests would
+// drain what it shares with others. A request of which this process knows that a
+// check was denied a moment ago is looked at first, and charged only if it may
+// pass: a denial is one flush as before, and costs the others nothing.
+//
 // A check whose server did not answer has Err. Its outcome is unknown, so
 // nothing of it is ever given back. The error is for when no server answered.
 func (r *Redis) decideSharded(ctx context.Context, t *transport, charge bool, checks []Check, ps []params) (Decision, error) {
-	calls := r.takeCalls(charge, checks, ps)
-	d, err := r.askServers(ctx, t, charge, checks, ps, calls)
+	if !charge {
+		return r.askServers(ctx, t, false, checks, ps, r.takeCalls(false, checks, ps))
+	}
+	calls := r.takeCalls(true, checks, ps)
+	known := func(c *call) bool { return t.denied.has(c.key()) }
+	if slices.ContainsFunc(calls, known) {
+		d, err := r.askServers(ctx, t, false, checks, ps, r.takeCalls(false, checks, ps))
+		if err != nil || deniedForCertain(d) {
+			return d, err
+		}
+		for _, c := range calls { // somebody has settled or reset, or it was another key
+			if known(c) {
+				t.denied.remove(c.key())
+			}
+		}
+	}
+	d, err := r.askServers(ctx, t, true, checks, ps, calls)
 	if err != nil {
 		return d, err
 	}
-	if charge && deniedForCertain(d) {
+	for i := range d.Results {
+		if res := &d.Results[i]; res.Err == nil && res.Denies() {
+			t.denied.add(calls[i].key(), res.RetryAfter)
+		}
+	}
+	if deniedForCertain(d) {
 		r.giveBack(ctx, t, d.Results)
 	}
 	return d, nil

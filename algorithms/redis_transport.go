@@ -34,6 +34,7 @@ type transport struct {
 	slots     chan struct{}
 	topology  topology
 	connector connector
+	denied    *denials // where keys are sharded
 }
 
 func newTransport(r *Redis) *transport {
@@ -42,6 +43,9 @@ func newTransport(r *Redis) *transport {
 		t.clientKind = kindOf(r.Client, r.Sharded)
 	}
 	t.seen.Store(t.knowsNodes)
+	if t.sharded {
+		t.denied = newDenials()
+	}
 	t.topology.start = time.Now()
 	return t
 }
