@@ -15,8 +15,9 @@ type Limiter interface {
 	// Take charges every check or, if an enforced one is over its limit, none.
 	// Its error says that no check could be decided, never that a request is
 	// over. Where only some checks could not be decided, their results have an
-	// Err, the decision is not Allowed, and the other checks stay charged: the
-	// caller must settle them, as failmode.Guard does.
+	// Err, and the decision is not Allowed. Such a decision, or one that was
+	// denied when time was up, may leave checks charged: their results say so in
+	// Charged, and the caller must settle them, as failmode.Guard does.
 	//
 	// Two checks of one call must not share a count.
 	Take(ctx context.Context, checks ...Check) (Decision, error)
