@@ -66,7 +66,6 @@ type Source string
 const (
 	SourceRedis      Source = "redis"       // Redis counted it
 	SourceMemory     Source = "memory"      // this process counted it, as it should
-	SourceDenyCache  Source = "deny_cache"  // Redis denied it a moment ago
 	SourceFallback   Source = "fallback"    // this process counted it, because Redis could not
 	SourceFailOpen   Source = "fail_open"   // not counted: passed
 	SourceFailClosed Source = "fail_closed" // not counted: denied

@@ -88,12 +88,6 @@ func (r *Redis) ready() (*transport, error) {
 	return r.transport, r.invalid
 }
 
-// isSharded reports whether each check is a command of its own.
-func (r *Redis) isSharded() bool {
-	t, _ := r.ready()
-	return t.sharded
-}
-
 // Take implements [Limiter].
 func (r *Redis) Take(ctx context.Context, checks ...Check) (Decision, error) {
 	return r.decide(ctx, true, checks)
