@@ -57,8 +57,12 @@ type Config struct {
 	// goroutine.
 	Observe func(*http.Request, algorithms.Decision)
 
-	// MaxWaiting bounds the requests that wait for their turn in a leaky_bucket,
-	// over all keys; 0 means 10,000. Further requests are denied.
+	// MaxWaiting bounds the requests that wait for their turn in a leaky_bucket; 0
+	// means 10,000. Further requests are denied. One key may have half of the
+	// places, so that it cannot keep all others from waiting, and a sixteenth with
+	// requests whose client may hang up unnoticed: over HTTP/1, net/http notices
+	// that only when the body has been read. Bodies of up to 8 KiB are read while
+	// the request waits. Longer ones, and those of unknown length, are not.
 	MaxWaiting int
 
 	// Registerer takes the metrics, which docs/metrics.md lists; nil means none.

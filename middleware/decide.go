@@ -16,6 +16,8 @@ type verdict struct {
 	set      *ruleset
 	decision algorithms.Decision
 	refused  error // by a key, while the other rules were charged; nil if by none
+	turn     *turn // nil where no rule is a queue
+	patience time.Duration
 }
 
 // unlimited reports whether no rule applies to the request.
@@ -38,8 +40,9 @@ type question struct {
 	set     *ruleset
 	metrics *metrics // nil counts nothing
 	hints   *hints   // nil once there were enough requests
+	handles bool
 	checks  []algorithms.Check
-	refused error // the first by a key
+	queues  []place
 }
 
 // decide has the limiter decide by the rules that apply to a request, and counts
@@ -54,7 +57,7 @@ func (m *Middleware) decide(r *http.Request, mt *metrics, take asker, handles bo
 		}
 	}
 	v.set.shareBody(r, &t)
-	q := question{Middleware: m, request: r, set: v.set, metrics: mt}
+	q := question{Middleware: m, request: r, set: v.set, metrics: mt, handles: handles}
 	if hints := v.set.hints; hints.watching() {
 		q.hints = hints
 		hints.begin(r, m, handles)
@@ -73,11 +76,10 @@ func (m *Middleware) decide(r *http.Request, mt *metrics, take asker, handles bo
 		if rule.readsBody {
 			readers = append(readers, i)
 		} else {
-			q.resolve(i)
+			q.resolve(i, &v)
 		}
 	}
-	err := q.decide(&v.decision, take, readers)
-	v.refused = q.refused
+	err := q.decide(&v, take, readers)
 	if len(v.decision.Results) > 0 || err != nil {
 		mt.decided(begun)
 	}
@@ -89,7 +91,7 @@ func (m *Middleware) decide(r *http.Request, mt *metrics, take asker, handles bo
 
 // resolve appends the check of a rule that matches the request, if its key makes
 // it apply.
-func (q *question) resolve(i int) {
+func (q *question) resolve(i int, v *verdict) {
 	rule := &q.set.rules[i]
 	check := rule.check
 	key, err := rule.key.Resolve(q.request)
@@ -105,8 +107,8 @@ func (q *question) resolve(i int) {
 		return
 	default:
 		q.count(i, outcomeError)
-		if q.refused == nil {
-			q.refused = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err)
+		if v.refused == nil {
+			v.refused = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err)
 		}
 		return
 	}
@@ -114,6 +116,9 @@ func (q *question) resolve(i int) {
 		q.checks = make([]algorithms.Check, 0, len(q.set.rules)-i)
 	}
 	q.checks = append(q.checks, check)
+	if rule.queue {
+		q.queues = append(q.queues, place{rule: check.Rule, key: check.Key})
+	}
 }
 
 func (q *question) count(i int, o outcome) {
@@ -123,22 +128,25 @@ func (q *question) count(i int, o outcome) {
 }
 
 // decide asks the limiter once: about the checks that there are, and those of
-// the readers. It sets d to the decision.
+// the readers.
 //
 // A client that is over its limits must not make the process read bodies. So if
 // one is known to be over, the limiter is asked without the readers, and about
 // them only if it admits after all.
-func (q *question) decide(d *algorithms.Decision, take asker, readers []int) (err error) {
+func (q *question) decide(v *verdict, take asker, readers []int) (err error) {
 	ctx, charged := q.request.Context(), 0
 	if len(readers) > 0 && q.anyKnownOver() {
-		*d, err = q.ask(ctx, take, q.checks)
-		if err != nil || !d.Allowed {
+		v.decision, err = q.ask(ctx, take, q.checks)
+		if err != nil || !v.decision.Allowed {
 			return err
 		}
 		charged = len(q.checks)
 	}
 	for _, i := range readers {
-		q.resolve(i)
+		q.resolve(i, v)
+	}
+	if len(q.queues) > 0 {
+		q.enter(v)
 	}
 	checks := q.checks[charged:]
 	if len(checks) == 0 {
@@ -146,10 +154,22 @@ func (q *question) decide(d *algorithms.Decision, take asker, readers []int) (er
 	}
 	rest, err := q.ask(ctx, take, checks)
 	if charged > 0 {
-		q.join(ctx, d, &rest)
+		q.join(ctx, &v.decision, &rest)
 	}
-	*d = rest
+	v.decision = rest
 	return err
+}
+
+// enter takes a place for the request, which may have to wait, and finds out for
+// how long it can.
+func (q *question) enter(v *verdict) {
+	v.patience = q.Middleware.patience(q.request.Context(), q.handles)
+	if !q.handles {
+		return
+	}
+	if v.turn = q.room.enter(q.queues, hidesHangUp(q.request)); !v.turn.has() {
+		v.patience = time.Microsecond
+	}
 }
 
 func (q *question) anyKnownOver() bool {

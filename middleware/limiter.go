@@ -125,6 +125,16 @@ func standIn(d *algorithms.Decision) (err error) {
 	return err
 }
 
+// budgetOf is how long a decision of a limiter may take, as far as is known.
+func budgetOf(l algorithms.Limiter) time.Duration {
+	for inner := range layers(l) {
+		if r, ok := inner.(*algorithms.Redis); ok {
+			return lent.Budget(r)
+		}
+	}
+	return 0
+}
+
 // knownOver returns a function that reports whether a check would be denied, as
 // far as this process knows. It does not ask a store, and may be wrong.
 func knownOver(l algorithms.Limiter) func(*algorithms.Check) bool {

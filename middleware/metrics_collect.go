@@ -58,12 +58,11 @@ func (mt *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	mt.limiters.collect(ch)
 
-	var waiting int64
-	var rules, generation int
+	var waiting, rules, generation int
 	var rejected uint64
 	for _, m := range mt.middlewares {
 		set := m.rules.Load()
-		waiting += m.queue.waiting.Load()
+		waiting += m.room.count()
 		rules += len(set.rules)
 		generation += set.generation
 		rejected += m.rejected.Load()

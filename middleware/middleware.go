@@ -25,7 +25,8 @@ type Middleware struct {
 	denied    func(http.ResponseWriter, *http.Request, algorithms.Decision)
 	refused   func(http.ResponseWriter, *http.Request, error)
 	observe   func(*http.Request, algorithms.Decision)
-	queue     queue
+	room      *room
+	budget    time.Duration // of a decision
 	metrics   *metrics
 	top       topDenied
 
@@ -61,7 +62,8 @@ func New(c Config) (*Middleware, error) {
 		denied:    c.Denied,
 		refused:   c.Refused,
 		observe:   c.Observe,
-		queue:     queue{most: int64(cmp.Or(c.MaxWaiting, 10_000)), metrics: metrics},
+		room:      newRoom(cmp.Or(c.MaxWaiting, 10_000)),
+		budget:    budgetOf(c.Limiter),
 		metrics:   metrics,
 		logger:    cmp.Or(c.Logger, slog.Default()),
 		start:     time.Now(),
@@ -89,8 +91,10 @@ func (m *Middleware) mustBeMade() {
 // For the others the response headers are set first; next finds the decision by
 // [FromContext]. Handler panics if next is nil.
 //
-// A request that a leaky_bucket delays waits here for its turn, unless its
-// client leaves. If its context's deadline comes earlier, it is denied at once.
+// A request that a leaky_bucket delays waits here for its turn. It is denied at
+// once if its context's deadline, or the server's WriteTimeout, comes earlier, or
+// if there is no room for it; see [Config]. If its client hangs up, its slot is
+// given back, and the other rules stay charged.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	m.mustBeMade()
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
@@ -98,6 +102,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, err := m.decide(r, m.metrics, m.limiter.Take, true)
+		defer func() { v.turn.leave() }()
 		switch {
 		case err != nil:
 			m.refuse(w, r, err)

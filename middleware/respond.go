@@ -4,9 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
-	"github.com/seed75154129/ratelimit/internal/wait"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -16,12 +14,8 @@ import (
 func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, v *verdict) (*http.Request, bool) {
 	d := &v.decision
 	delay := d.Delay()
-	if delay > 0 && v.refused == nil {
-		if m.queue.enter(r.Context(), delay) {
-			defer m.queue.leave()
-		} else {
-			*d = m.tooLate(r.Context(), *d)
-		}
+	if v.refused == nil && v.patience > 0 && delay > v.patience {
+		m.tooLate(r.Context(), d)
 	}
 	m.see(r, v)
 	m.headers(w.Header(), v.set.shown(*d))
@@ -30,10 +24,11 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, v *verdict) 
 		m.deny(w, r, v)
 	case v.refused != nil:
 		m.refuse(w, r, v.refused)
-	case wait.For(r.Context(), delay) != nil:
-		_ = algorithms.GiveBack(r.Context(), m.limiter, *d) // what stays charged errs towards denying
-		fail(w, http.StatusServiceUnavailable)              // read only if it was not the client that left
+	case delay > 0 && !m.await(r, v.turn, delay):
+		m.giveUp(r.Context(), *d)
+		fail(w, http.StatusServiceUnavailable) // read only if it was not the client that left
 	default:
+		v.turn.leave()
 		return m.pass(w, r, v), true
 	}
 	return nil, false

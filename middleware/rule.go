@@ -49,6 +49,7 @@ type rule struct {
 	key       keyfunc.Key
 	readsBody bool // of the key
 	hidden    bool
+	queue     bool
 	check     algorithms.Check // without the key
 }
 
@@ -76,7 +77,7 @@ func compile(rules []Rule) ([]rule, error) {
 		}
 		reader, ok := r.Key.(interface{ ReadsBody() bool })
 		c.key, c.readsBody = r.Key, ok && reader.ReadsBody()
-		c.hidden = r.Hidden
+		c.hidden, c.queue = r.Hidden, isQueue(r.Limit)
 		c.check = algorithms.Check{Rule: r.Name, Limit: r.Limit, Cost: max(r.Cost, 1), Fail: r.Fail}
 	}
 	return compiled, nil

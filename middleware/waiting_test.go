@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -86,7 +87,7 @@ func TestADelayBeyondTheDeadlineIsADenialAtOnce(t *testing.T) {
 	})
 }
 
-// untouched checks that six requests were charged, and what the next would get.
+// untouched checks when the next request would have its turn, and what is left of wide.
 func untouched(t *testing.T, m *ratelimit.Middleware, r *http.Request, seconds float64, wide int64) {
 	t.Helper()
 	d, err := m.Peek(r)
@@ -98,6 +99,7 @@ func untouched(t *testing.T, m *ratelimit.Middleware, r *http.Request, seconds f
 	}
 }
 
+// Its slot goes to the next; the other rules stay charged.
 func TestAClientThatLeavesGivesItsTurnBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := queueOf(t, 10, 0)
@@ -115,29 +117,45 @@ func TestAClientThatLeavesGivesItsTurnBack(t *testing.T) {
 		if reached {
 			t.Error("the handler ran for a client that had left")
 		}
-		untouched(t, m, r, 0.7, 994)
+		untouched(t, m, r, 0.7, 993)
 	})
 }
 
 func TestWaitingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queueOf(t, 100, 3)
+		m := queueOf(t, 100, 6)
 		h := m.Handler(ok)
-		codes := make(chan int, 10)
-		for range 10 {
-			go func() { codes <- serve(h, "GET /").Code }()
+		crowd := func(from string, n int) map[int]int {
+			codes := make(chan int, n)
+			for range n {
+				go func() {
+					r := httptest.NewRequest(http.MethodGet, "/", nil)
+					r.RemoteAddr = from + ":1"
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, r)
+					codes <- w.Code
+				}()
+			}
+			synctest.Wait()
+			count := map[int]int{}
+			for range n {
+				select {
+				case code := <-codes:
+					count[code]++
+				default: // waits
+				}
+			}
+			return count
 		}
-		synctest.Wait()
-		count := map[int]int{}
-		for range 10 {
-			count[<-codes]++
-		}
-		// One is served at once and three wait.
-		if count[http.StatusNoContent] != 4 || count[http.StatusTooManyRequests] != 6 {
-			t.Errorf("%v", count)
-		}
-		if w := serve(h, "GET /"); w.Code != http.StatusNoContent {
-			t.Errorf("when they are gone: %d", w.Code)
+		// Of each key one is served at once; of the first two, half of the places
+		// wait; then there is no room, until they are gone.
+		for range 2 {
+			for i, want := range []string{"map[204:1 429:6]", "map[204:1 429:6]", "map[204:1 429:9]"} {
+				if got := fmt.Sprint(crowd(fmt.Sprint("192.0.2.", i), 10)); got != want {
+					t.Errorf("key %d: %s, want %s", i, got, want)
+				}
+			}
+			time.Sleep(time.Minute)
 		}
 	})
 }

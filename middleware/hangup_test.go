@@ -1,0 +1,219 @@
+package middleware_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// A pacedServer serves one request a minute to everybody together, and limits
+// each address to 10 requests an hour.
+type pacedServer struct {
+	*httptest.Server
+	limit    *ratelimit.Middleware
+	registry *prometheus.Registry
+}
+
+func startPaced(t *testing.T, config ratelimit.Config) *pacedServer {
+	t.Helper()
+	s := &pacedServer{registry: prometheus.NewRegistry()}
+	config.Limiter, config.Registerer = new(algorithms.Memory), s.registry
+	config.Rules = []ratelimit.Rule{
+		perHour("per-ip", 10),
+		{Name: "pace", Key: keyfunc.Everyone, Limit: algorithms.Limit{Rate: 1, Period: time.Minute, Burst: 50, Algorithm: algorithms.LeakyBucket}},
+	}
+	s.limit = mustNew(t, config)
+	s.Server = httptest.NewUnstartedServer(s.limit.Handler(ok))
+	ctx, end := context.WithCancel(context.Background())
+	s.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(func() { end(); s.Close() }) // who still waits need not wait on
+	return s
+}
+
+// waiting polls until so many requests wait.
+func (s *pacedServer) waiting(t *testing.T, want float64) {
+	t.Helper()
+	begun := time.Now()
+	for range time.Tick(time.Millisecond) {
+		got := gather(t, s.registry)["queue_waiting"]
+		if got == want {
+			return
+		}
+		if time.Since(begun) > 10*time.Second {
+			t.Fatalf("%v requests wait, want %v", got, want)
+		}
+	}
+}
+
+// send opens a connection and sends text.
+func (s *pacedServer) send(t *testing.T, text string) net.Conn {
+	t.Helper()
+	conn, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // our own server
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// A client that hangs up while it waits frees its place and its slot in the
+// queue, and stays charged by the other rule: whoever sends and hangs up is
+// limited like all others.
+func TestHangingUpIsNoticed(t *testing.T) {
+	post := func(header, body string) string { return "POST / HTTP/1.1\r\nHost: x\r\n" + header + "\r\n\r\n" + body }
+	for name, request := range map[string]string{
+		"without a body":         "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"with its body sent":     post("Content-Length: 5", "hello"),
+		"before its body":        post("Content-Length: 5", ""),
+		"in the middle of it":    post("Content-Length: 5", "he"),
+		"with a body of 8 KiB":   post("Content-Length: 8192", strings.Repeat("x", 8192)),
+		"which waits to be told": post("Content-Length: 5\r\nExpect: 100-continue", ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startPaced(t, ratelimit.Config{})
+			if _, err := s.Client().Get(s.URL); err != nil { // takes the slot of now
+				t.Fatal(err)
+			}
+			for i := range 9 { // the next to hang up is always the last in the queue
+				conn := s.send(t, request)
+				s.waiting(t, 1)
+				_ = conn.Close()
+				s.waiting(t, 0)
+				d, err := s.limit.Peek(httptest.NewRequest(http.MethodGet, "/", nil)) // from another address
+				if err != nil || d.Delay() > time.Minute {
+					t.Fatalf("after %d have left, the next one waits %s, %v", i+1, d.Delay(), err)
+				}
+			}
+			resp, err := s.Client().Get(s.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(body), `["per-ip"]`) {
+				t.Errorf("after ten requests of ten: %d %s", resp.StatusCode, body)
+			}
+		})
+	}
+}
+
+// Over HTTP/2 a client that leaves is noticed whatever its body is.
+func TestHangingUpIsNoticedOverHTTP2(t *testing.T) {
+	s := startPaced(t, ratelimit.Config{})
+	if _, err := s.Client().Get(s.URL); err != nil {
+		t.Fatal(err)
+	}
+	body, never := io.Pipe()
+	defer never.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		resp, err := s.Client().Do(r)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		done <- err
+	}()
+	s.waiting(t, 1)
+	s.CloseClientConnections()
+	s.waiting(t, 0)
+	if err := <-done; err == nil {
+		t.Error("there was a response")
+	}
+}
+
+// Where hanging up cannot be noticed, one key has few places only.
+func TestUnnoticedClientsHaveFewPlaces(t *testing.T) {
+	for name, header := range map[string]string{
+		"a long body":    "Content-Length: 8193",
+		"unknown length": "Transfer-Encoding: chunked",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startPaced(t, ratelimit.Config{MaxWaiting: 32})
+			if _, err := s.Client().Get(s.URL); err != nil {
+				t.Fatal(err)
+			}
+			// net/http would read the body before it answers, were it not to close.
+			request := "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + header + "\r\n\r\n"
+			for i := range 2 { // a sixteenth of 32
+				_ = s.send(t, request).Close()
+				s.waiting(t, float64(i+1))
+			}
+			conn := s.send(t, request)
+			status := make([]byte, len("HTTP/1.1 429"))
+			if _, err := io.ReadFull(conn, status); err != nil || string(status) != "HTTP/1.1 429" {
+				t.Errorf("%s, %v", status, err)
+			}
+			// Others have a place.
+			waits := s.send(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+			s.waiting(t, 3)
+			_ = waits.Close()
+			s.waiting(t, 2)
+		})
+	}
+}
+
+// What is read while a request waits is there for its handler.
+func TestTheBodyOfWhoWaitedIsWhole(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{Name: "pace", Key: keyfunc.Everyone,
+		Limit: algorithms.Limit{Rate: 100, Period: time.Second, Burst: 50, Algorithm: algorithms.LeakyBucket}}}})
+	srv := httptest.NewServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprint(w, len(body), " ", err)
+	})))
+	t.Cleanup(srv.Close)
+	for _, size := range []int{0, 1, 8191, 8192, 8193, 100_000} {
+		resp, err := http.Post(srv.URL, "text/plain", strings.NewReader(strings.Repeat("x", size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if want := fmt.Sprint(size, " <nil>"); err != nil || string(got) != want {
+			t.Errorf("%s, want %s, %v", got, want, err)
+		}
+	}
+}
+
+// Who would be served only when the server does not write any more is denied at
+// once.
+func TestTheWriteTimeoutEndsAWait(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{Name: "pace", Key: keyfunc.Everyone,
+		Limit: algorithms.Limit{Rate: 1, Period: 10 * time.Second, Burst: 50, Algorithm: algorithms.LeakyBucket}}}})
+	srv := httptest.NewUnstartedServer(m.Handler(ok))
+	srv.Config.WriteTimeout = 5 * time.Second
+	srv.Start()
+	t.Cleanup(srv.Close)
+	for i, want := range []int{http.StatusNoContent, http.StatusTooManyRequests, http.StatusTooManyRequests} {
+		resp, err := http.Get(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("request %d: %d, want %d", i, resp.StatusCode, want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package middleware
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/replay"
+	"github.com/seed75154129/ratelimit/internal/wait"
+)
+
+// isQueue reports whether requests may have to wait for what a limit admits.
+func isQueue(l algorithms.Limit) bool { return l.Algorithm == algorithms.LeakyBucket }
+
+// patience is how long a request can wait for its turn at most: until its
+// context's deadline and, in a handler, until the server's WriteTimeout, which
+// net/http counts from when it had read the request's headers, a little before
+// now. The decision itself may take the store's budget. 0 means any time; no time
+// is a microsecond.
+func (m *Middleware) patience(ctx context.Context, handles bool) time.Duration {
+	now := time.Now()
+	until, bounded := ctx.Deadline()
+	if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && handles && server.WriteTimeout > 0 {
+		if end := now.Add(server.WriteTimeout); !bounded || end.Before(until) {
+			until, bounded = end, true
+		}
+	}
+	if !bounded {
+		return 0
+	}
+	return max(until.Sub(now)-m.budget, time.Microsecond)
+}
+
+// tooLate turns an admission whose delay is too long into a denial: its results
+// with a delay are denied until now would be their turn.
+func (m *Middleware) tooLate(ctx context.Context, d *algorithms.Decision) {
+	_ = algorithms.GiveBack(ctx, m.limiter, *d) // what stays charged errs towards denying
+	d.Allowed = false
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Delay > 0 {
+			r.Allowed, r.RetryAfter, r.Delay = false, r.Delay, 0
+		}
+	}
+}
+
+// maxHeld is the largest body that is read while its request waits.
+const maxHeld = 8 << 10
+
+// hidesHangUp reports whether it will not be noticed that the client hangs up.
+// net/http notices that once the body of an HTTP/1 request is read, so small
+// bodies are read; larger ones, and those of unknown length, are left to the
+// handler.
+func hidesHangUp(r *http.Request) bool {
+	return r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody && (r.ContentLength < 0 || r.ContentLength > maxHeld)
+}
+
+// await waits for the request's turn. It reports whether that came before the
+// request ended.
+func (m *Middleware) await(r *http.Request, t *turn, delay time.Duration) bool {
+	begun := time.Now()
+	m.metrics.queued(delay)
+	t.wait()
+	// A body that comes slowly does not keep the place.
+	ended := time.AfterFunc(delay, t.leave)
+	defer ended.Stop()
+	if r.ProtoMajor == 1 && !hidesHangUp(r) {
+		if body := replay.Of(r); body != nil {
+			_, _ = body.Peek(maxHeld) // the handler finds the error when it reads
+		}
+	}
+	err := wait.For(r.Context(), delay-time.Since(begun))
+	return err == nil && r.Context().Err() == nil
+}
+
+// giveUp gives back the slot of a request that ended before its turn. The other
+// rules stay charged: otherwise whoever sends and hangs up would be limited by
+// none of them. So does everything where several rules are queues, since a slot
+// is only given back while it is the last: one that is would free its client of
+// paying for those that are not.
+func (m *Middleware) giveUp(ctx context.Context, d algorithms.Decision) {
+	slot := -1
+	for i := range d.Results {
+		if r := &d.Results[i]; isQueue(r.Check.Limit) && !r.Check.Shadow && r.Charged > 0 {
+			if slot >= 0 {
+				return
+			}
+			slot = i
+		}
+	}
+	if slot >= 0 {
+		_ = algorithms.GiveBack(ctx, m.limiter, algorithms.Decision{Results: d.Results[slot : slot+1]})
+	}
+}
