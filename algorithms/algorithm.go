@@ -1,42 +1,55 @@
 package algorithms
 
-import (
-	"strings"
-)
+import "strings"
 
-// A state is what is remembered of one key: three whole numbers that each
-// step reads in its own way. The zero value is a key never seen.
-type state struct {
-	a, b, c int64
-	log     []logEntry // sliding_log in memory; Redis has it in a list
-}
-
-// An algorithm is a row of the table that a new one is added to.
+// An algorithm is a row of the table. A new one is a row here, its step in a Go
+// file and the step's twin in a Lua file; docs/architecture.md says how. Nothing
+// else compares algorithms: whatever the other files need to know about one is a
+// column here or a method of its step.
 type algorithm struct {
-	name   Algorithm
-	short  string // in keys
-	code   int64  // of its step
-	bucket bool   // has a Burst
-	queue  bool   // has a Delay
+	name    Algorithm
+	short   string // in keys
+	step    step
+	lua     string // the step's twin: the function of this name, in lua/<name>.lua
+	maxRate int64  // the largest Rate
+	bucket  bool   // has a Burst, and its params have times to refill
+	queue   bool   // has a Delay; Burst is required
+	aligned bool   // counts in windows aligned to the Unix epoch
+	summary bool   // the state stays in Redis; scripts return a summary of it
+
+	code int64 // of the twin in the scripts, from 1
 }
 
-var table = [...]algorithm{
-	{FixedWindow, "fw", codeFixedWindow, false, false},
-	{SlidingWindow, "sw", codeSlidingWindow, false, false},
-	{SlidingLog, "sl", codeSlidingLog, false, false},
-	{TokenBucket, "tb", codeBucket, true, false},
-	{LeakyBucket, "lb", codeQueue, true, true},
-	{GCRA, "gcra", codeBucket, true, false},
+var table = numbered([]algorithm{
+	{name: FixedWindow, short: "fw", step: fixedWindow{}, lua: "fixed_window", maxRate: maxRate, aligned: true},
+	{name: SlidingWindow, short: "sw", step: slidingWindow{}, lua: "sliding_window", maxRate: maxRate, aligned: true},
+	{name: SlidingLog, short: "sl", step: slidingLog{}, lua: "sliding_log", maxRate: maxLog, summary: true},
+	{name: TokenBucket, short: "tb", step: bucket{}, lua: "bucket", maxRate: maxRate, bucket: true},
+	{name: LeakyBucket, short: "lb", step: queue{}, lua: "queue", maxRate: maxRate, bucket: true, queue: true},
+	{name: GCRA, short: "gcra", step: bucket{}, lua: "bucket", maxRate: maxRate, bucket: true},
+})
+
+// numbered gives rows the codes of their twins: the first row's is 1, and rows
+// with the same twin have the same code.
+func numbered(rows []algorithm) []algorithm {
+	codes := map[string]int64{}
+	for i := range rows {
+		if codes[rows[i].lua] == 0 {
+			codes[rows[i].lua] = int64(len(codes) + 1)
+		}
+		rows[i].code = codes[rows[i].lua]
+	}
+	return rows
 }
 
-// lookup finds an algorithm's row.
-func lookup(name Algorithm) (*algorithm, bool) {
+// lookup finds an algorithm's row, or nil.
+func lookup(name Algorithm) *algorithm {
 	for i := range table {
 		if table[i].name == name {
-			return &table[i], true
+			return &table[i]
 		}
 	}
-	return nil, false
+	return nil
 }
 
 func names() string {
@@ -45,23 +58,4 @@ func names() string {
 		all[i] = string(table[i].name)
 	}
 	return strings.Join(all, ", ")
-}
-
-// answer fills in a result from the key's state: after the charge if it was
-// charged, before it otherwise. Both limiters answer through it.
-func (p *params) answer(r *Result, s state, now int64) {
-	r.Remaining = max(p.remaining(s, now, p), 0)
-	r.ResetAfter = micros(p.resetAfter(s, now, p))
-	if r.Charged > 0 {
-		r.charge = p.charged(s, now, p)
-	}
-	switch {
-	case r.Allowed && p.queue:
-		r.Delay = p.delay(s, now, r.Charged)
-	case r.Allowed:
-	case p.never:
-		r.RetryAfter = Never
-	default:
-		r.RetryAfter = micros(p.retryAfter(s, now, p))
-	}
 }

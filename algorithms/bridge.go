@@ -16,7 +16,6 @@ func init() {
 
 		Shard:        (*Redis).shard,
 		Names:        (*Redis).names,
-		Sharded:      (*Redis).isSharded,
 		Probe:        func(ctx context.Context, r *Redis, shard int) error { return r.probe(ctx, shard) },
 		Dial:         func(ctx context.Context, r *Redis, shard int) (net.Conn, error) { return r.dial(ctx, shard) },
 		ProbeRequest: (*Redis).probeRequest,
@@ -35,5 +34,6 @@ func init() {
 		Stats:    (*Memory).stats,
 
 		AlgorithmOf: func(l Limit) string { return string(l.algorithm()) },
+		Impatient:   (*Result).impatient,
 	}
 }

@@ -8,106 +8,144 @@ import "math/bits"
 // time of a whole bucket ahead. TAT counts in fractions over the rate, so no
 // rate loses anything to rounding.
 //
-// State: a + b/rate is TAT in µs. Twin: lua/bucket.lua.
-type bucket struct{}
+// State: a + c/rate is TAT in µs, and b is when it was written, in ms. A TAT that
+// is far ahead is no clock error: a limit with a slower rate shares the key, or
+// there is a debt. Twin: lua/bucket.lua.
+type bucket struct{ asNow }
 
-func (bucket) at(s state, now int64, p *params) (state, bool) {
+func (bucket) at(s state, now int64, p params) (state, bool) {
 	switch {
+	case s.b*1000 > now+p.period: // no clock that is right wrote this: it owes what it owed then
+		return state{a: now + max(s.a-s.b*1000, 0), b: now / 1000, c: min(s.c, p.rate-1)}, true
 	case s.a < now:
-		return s.notBefore(now), false
-	case s.a > now+p.fullW+p.period: // no clock that is right wrote this
-		return state{a: now + p.fullW, b: p.fullF}, true
-	case s.b >= p.rate: // written at a higher rate
-		return state{a: s.a, b: p.rate - 1}, false
+		return state{a: now, b: s.b}, false
+	case s.c >= p.rate: // written at a higher rate
+		return state{a: s.a, b: s.b, c: p.rate - 1}, false
 	}
 	return s, false
 }
 
-func (bucket) take(s state, now int64, p *params) (state, bool) {
+func (bucket) take(s state, now int64, p params) (state, placed, bool) {
 	s = p.later(s, p.costW, p.costF)
-	return s, s.a < now+p.fullW || s.a == now+p.fullW && s.b <= p.fullF
+	s.b = now / 1000
+	return s, placed{at: now}, s.a < now+p.roomW || s.a == now+p.roomW && s.c <= p.roomF
 }
 
 // later moves TAT ahead.
 func (p *params) later(s state, w, f int64) state {
-	w, f = s.a+w, s.b+f
+	w, f = s.a+w, s.c+f
 	if f >= p.rate {
 		w, f = w+1, f-p.rate
 	}
-	return state{a: w, b: f}
+	return state{a: w, b: s.b, c: f}
 }
 
 // earlier moves TAT back, maybe before now.
 func (p *params) earlier(s state, w, f int64) state {
-	w, f = s.a-w, s.b-f
+	w, f = s.a-w, s.c-f
 	if f < 0 {
 		w, f = w-1, f+p.rate
 	}
-	return state{a: w, b: f}
-}
-
-func (bucket) charged(_ state, now int64, _ *params) placed { return placed{at: now} }
-
-// correct charges more up to one period beyond a whole bucket. It gives back at
-// most what the charge's time has not refilled since: a bucket that is given
-// back more would admit what it never held.
-func (bucket) correct(s state, now int64, p *params, ch *correction) state {
-	w, f := p.refill(p.clip(max(ch.delta, -ch.delta)))
-	if ch.delta > 0 {
-		s = p.later(s, w, f)
-		if most := now + p.fullW + p.period; s.a >= most {
-			s = state{a: most}
-		}
-		return s
-	}
-	chargeW, chargeF := p.refill(p.clip(ch.units))
-	if chargeW -= max(now-ch.at, 0); chargeW < w || chargeW == w && chargeF < f {
-		w, f = chargeW, chargeF
-	}
-	if w < 0 {
-		return s
-	}
-	return p.earlier(s, w, f).notBefore(now)
+	return state{a: w, b: s.b, c: f}
 }
 
 // notBefore makes a state current again whose TAT was moved back.
 func (s state) notBefore(now int64) state {
 	if s.a < now {
-		return state{a: now}
+		return state{a: now, b: s.b}
 	}
 	return s
 }
 
-// clip bounds units to what a bucket and a period can hold together, so that
-// their time stays inside the exact range.
-func (p *params) clip(units int64) int64 {
-	hi, lo := bits.Mul64(uint64(p.fullW+1), uint64(p.rate))
-	bucket, _ := bits.Div64(hi, lo, uint64(p.period))
-	return min(units, int64(bucket)+p.rate+1)
+// correct charges more, as far as the exact range goes; what is beyond it
+// already was not charged here, and stays. It gives back at most what the
+// charge's time has not refilled since: a bucket that is given back more would
+// admit what it never held. By a clock that was far ahead, nobody knows.
+func (bucket) correct(s state, now int64, c *correction) state {
+	w, f := c.refill(max(c.delta, -c.delta))
+	if c.delta > 0 {
+		more := c.later(s, w, f)
+		if more.a >= maxDuration {
+			more = most(s, state{a: maxDuration})
+		}
+		return s.corrected(more, now)
+	}
+	chargeW, chargeF := c.refill(c.units)
+	if chargeW -= max(now-c.placed.at, 0); chargeW < w || chargeW == w && chargeF < f {
+		w, f = chargeW, chargeF
+	}
+	if w < 0 || c.placed.at > now+c.period {
+		return s
+	}
+	return s.corrected(c.earlier(s, w, f).notBefore(now), now)
 }
 
-func (b bucket) retryAfter(s state, now int64, p *params) int64 {
-	s, _ = b.take(s, now, p)
-	after := s.a - now - p.fullW
-	if s.b > p.fullF {
+// corrected is the other state, written now if it differs.
+func (s state) corrected(other state, now int64) state {
+	if other.a != s.a || other.c != s.c {
+		other.b = now / 1000
+	}
+	return other
+}
+
+// left is ⌊(now + full − TAT)·rate/period⌋, and until TAT.
+func (bucket) left(s state, now int64, p params) (remaining, resetAfter int64) {
+	resetAfter = s.ceil() - now
+	full := p.earlier(state{a: now + p.fullW, c: p.fullF}, s.a, s.c)
+	if full.a >= 0 {
+		hi, lo := bits.Mul64(uint64(full.a), uint64(p.rate))
+		lo, carry := bits.Add64(lo, uint64(full.c), 0)
+		q, _ := bits.Div64(hi+carry, lo, uint64(p.period))
+		return int64(q), resetAfter
+	}
+	// In debt: the time is full.a whole microseconds, less than 0, and a fraction.
+	hi, lo := bits.Mul64(uint64(-full.a), uint64(p.rate))
+	lo, borrow := bits.Sub64(lo, uint64(full.c), 0)
+	if hi -= borrow; hi >= uint64(p.period) {
+		return -maxExact, resetAfter
+	}
+	q, r := bits.Div64(hi, lo, uint64(p.period))
+	if r > 0 {
+		q++
+	}
+	return -int64(min(q, maxExact)), resetAfter
+}
+
+// ceil is the first whole microsecond that is not before TAT.
+func (s state) ceil() int64 {
+	if s.c > 0 {
+		return s.a + 1
+	}
+	return s.a
+}
+
+func (bucket) retryAfter(s state, now int64, p params) int64 {
+	s = p.later(s, p.costW, p.costF)
+	after := s.a - now - p.roomW
+	if s.c > p.roomF {
 		after++
 	}
 	return after
 }
 
-// remaining is ⌊(now + full − TAT)·rate/period⌋.
-func (bucket) remaining(s state, now int64, p *params) int64 {
-	w, f := now+p.fullW-s.a, p.fullF-s.b
-	if f < 0 {
-		w, f = w-1, f+p.rate
-	}
-	if w < 0 {
-		return 0
-	}
-	hi, lo := bits.Mul64(uint64(w), uint64(p.rate))
-	lo, carry := bits.Add64(lo, uint64(f), 0)
-	q, _ := bits.Div64(hi+carry, lo, uint64(p.period))
-	return int64(q)
+func (bucket) arguments(args []any, p params) []any {
+	return append(args, p.rate, p.costW, p.costF, p.roomW, p.roomF, p.period, min(max(p.period, 1_000_000), 60_000_000))
 }
 
-func (bucket) resetAfter(s state, now int64, _ *params) int64 { return ceil(s) - now }
+func (bucket) corrections(args []any, c *correction) []any {
+	w, f := c.refill(max(c.delta, -c.delta))
+	chargeW, chargeF := c.refill(c.units)
+	return append(args, c.delta, c.placed.at, c.placed.frac, w, f, chargeW, chargeF)
+}
+
+// toCell: when a cell was written says nothing of its keys.
+func (bucket) toCell(s state, _ int64, _ params) state { return state{a: s.a, b: s.c} }
+
+// roll leaves a cell alone: its TAT may have been charged at another rate.
+func (bucket) roll(cell state, _ int64, _ params) state { return cell }
+
+func (bucket) fromCell(cell state, now int64, p params) state {
+	return p.current(state{a: cell.a, b: now / 1000, c: cell.b}, now)
+}
+
+func (bucket) usedUntil(until, now int64, _ params) state { return state{a: until, b: now / 1000} }

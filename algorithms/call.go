@@ -26,7 +26,11 @@ func (r *Redis) takeCall(charge bool, checks []Check, ps []params) *call {
 	}
 	args = append(args, mode)
 	for i := range checks {
-		args = ps[i].appendStep(args, checks[i].Shadow)
+		code := ps[i].code
+		if checks[i].Shadow {
+			code = -code
+		}
+		args = ps[i].step.arguments(append(args, code), ps[i])
 	}
 	return &call{takeScript, args}
 }
@@ -40,27 +44,11 @@ func (r *Redis) settleCall(corrections []correction) *call {
 	}
 	for i := range corrections {
 		c := &corrections[i]
-		args = append(c.appendStep(args, false), c.delta, c.at)
-		if c.bucket {
-			w, f := c.refill(c.clip(max(c.delta, -c.delta)))
-			chargeW, chargeF := c.refill(c.clip(c.units))
-			args = append(args, w, f, chargeW, chargeF, c.frac)
-		}
+		begin := len(args)
+		args = c.step.corrections(c.step.arguments(append(args, 0, c.code), c.params), c)
+		args[begin] = len(args) - begin - 1
 	}
 	return &call{settleScript, args}
-}
-
-// appendStep appends the place of the check's step in the scripts' tables,
-// negative for a shadow check, and the step's arguments.
-func (p *params) appendStep(args []any, shadow bool) []any {
-	place := p.code
-	if shadow {
-		place = -place
-	}
-	if p.bucket {
-		return append(args, place, p.rate, p.costW, p.costF, p.fullW, p.fullF, p.fullW+p.period)
-	}
-	return append(args, place, p.rate, p.period, p.cost)
 }
 
 // command builds what is sent: EVALSHA, or EVAL with the script's text.

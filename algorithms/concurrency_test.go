@@ -23,7 +23,7 @@ func endless(a Algorithm, units int64) Limit {
 		units = min(units, maxLog)
 	}
 	l := Limit{Rate: units, Period: fiftyYears, Algorithm: a}
-	if row, _ := lookup(a); row.bucket {
+	if row := lookup(a); row.bucket {
 		l.Burst = units
 	}
 	return l

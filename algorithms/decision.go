@@ -8,7 +8,7 @@ type Result struct {
 	Source     Source        // who decided
 	Allowed    bool          // the check had room; others may still have denied the request
 	Charged    int64         // units taken; 0 where the request was denied
-	Remaining  int64         // units left
+	Remaining  int64         // units left; negative is a debt
 	RetryAfter time.Duration // until Cost units are free; 0 when Allowed; Never if they never will be
 	ResetAfter time.Duration // until all units are free
 	Delay      time.Duration // leaky_bucket: wait this long before serving

@@ -10,30 +10,28 @@ import (
 // An exactModel is what an algorithm promises, written from its definition in
 // rational numbers: no state but what was admitted, no formula of the steps.
 type exactModel interface {
-	admits(now, cost int64) bool // for any now, without changing anything
-	charge(now, cost int64)
+	left(now int64) *big.Rat // units at any now, without changing anything; negative is a debt
+	charge(now, cost int64)  // whatever is left
 }
+
+func admits(m exactModel, now, cost int64) bool { return m.left(now).Cmp(big.NewRat(cost, 1)) >= 0 }
 
 // delayer is a model whose admissions have to wait.
 type delayer interface {
 	delay(now int64) int64
 }
 
+var exactModels = map[Algorithm]func(history) exactModel{
+	FixedWindow:   func(h history) exactModel { return &exactFixed{h} },
+	SlidingWindow: func(h history) exactModel { return &exactSliding{h} },
+	SlidingLog:    func(h history) exactModel { return &exactLog{h} },
+	TokenBucket:   newExactTokens,
+	GCRA:          newExactTokens,
+	LeakyBucket:   func(h history) exactModel { return &exactQueue{history: h, free: new(big.Rat)} },
+}
+
 func exactOf(l Limit) exactModel {
-	h := history{rate: l.Rate, burst: l.Quota(), period: l.Period.Microseconds()}
-	switch l.Algorithm {
-	case FixedWindow:
-		return &exactFixed{h}
-	case SlidingWindow:
-		return &exactSliding{h}
-	case SlidingLog:
-		return &exactLog{h}
-	case TokenBucket, GCRA:
-		return &exactTokens{history: h, tokens: big.NewRat(h.burst, 1)}
-	case LeakyBucket:
-		return &exactQueue{history: h, free: new(big.Rat)}
-	}
-	panic("no exact model of " + l.Algorithm)
+	return exactModels[l.Algorithm](history{rate: l.Rate, burst: l.Quota(), period: l.Period.Microseconds()})
 }
 
 type use struct{ at, units int64 }
@@ -57,25 +55,24 @@ func (h *history) in(from, to int64) (units int64) {
 
 type exactFixed struct{ history }
 
-func (m *exactFixed) admits(now, cost int64) bool {
+func (m *exactFixed) left(now int64) *big.Rat {
 	begin := now / m.period * m.period
-	return m.in(begin, begin+m.period)+cost <= m.rate
+	return big.NewRat(m.rate-m.in(begin, begin+m.period), 1)
 }
 
 type exactSliding struct{ history }
 
-func (m *exactSliding) admits(now, cost int64) bool {
+func (m *exactSliding) left(now int64) *big.Rat {
 	begin := now / m.period * m.period
 	share := big.NewRat(begin+m.period-now, m.period)
-	estimate := share.Mul(share, big.NewRat(m.in(begin-m.period, begin), 1))
-	estimate.Add(estimate, big.NewRat(m.in(begin, begin+m.period)+cost, 1))
-	return estimate.Cmp(big.NewRat(m.rate, 1)) <= 0
+	share.Mul(share, big.NewRat(m.in(begin-m.period, begin), 1))
+	return share.Sub(big.NewRat(m.rate-m.in(begin, begin+m.period), 1), share)
 }
 
 type exactLog struct{ history }
 
-func (m *exactLog) admits(now, cost int64) bool {
-	return m.in(now-m.period+1, now+1)+cost <= m.rate
+func (m *exactLog) left(now int64) *big.Rat {
+	return big.NewRat(m.rate-m.in(now-m.period+1, now+1), 1)
 }
 
 // exactTokens counts tokens, where the step counts time: that both agree is
@@ -86,7 +83,11 @@ type exactTokens struct {
 	asOf   int64
 }
 
-func (m *exactTokens) at(now int64) *big.Rat {
+func newExactTokens(h history) exactModel {
+	return &exactTokens{history: h, tokens: big.NewRat(h.burst, 1)}
+}
+
+func (m *exactTokens) left(now int64) *big.Rat {
 	if m.asOf == 0 {
 		return big.NewRat(m.burst, 1)
 	}
@@ -98,10 +99,8 @@ func (m *exactTokens) at(now int64) *big.Rat {
 	return refill
 }
 
-func (m *exactTokens) admits(now, cost int64) bool { return m.at(now).Cmp(big.NewRat(cost, 1)) >= 0 }
-
 func (m *exactTokens) charge(now, cost int64) {
-	m.tokens, m.asOf = m.at(now), now
+	m.tokens, m.asOf = m.left(now), now
 	m.tokens.Sub(m.tokens, big.NewRat(cost, 1))
 }
 
@@ -118,22 +117,18 @@ func (m *exactQueue) begin(now int64) *big.Rat {
 	return m.free
 }
 
-func (m *exactQueue) after(now, cost int64) *big.Rat {
+// left is how many places are free, counted in slots from now.
+func (m *exactQueue) left(now int64) *big.Rat {
+	taken := new(big.Rat).Sub(m.begin(now), big.NewRat(now, 1))
+	taken.Mul(taken, big.NewRat(m.rate, m.period))
+	return taken.Sub(big.NewRat(m.burst, 1), taken)
+}
+
+func (m *exactQueue) charge(now, cost int64) {
 	slots := big.NewRat(m.period, m.rate)
 	slots.Mul(slots, big.NewRat(cost, 1))
-	return slots.Add(slots, m.begin(now))
+	m.free = slots.Add(slots, m.begin(now))
 }
-
-// admits: the place of its last unit in the queue, counted in slots from now,
-// must be at most burst.
-func (m *exactQueue) admits(now, cost int64) bool {
-	place := m.after(now, cost)
-	place.Sub(place, big.NewRat(now, 1))
-	place.Mul(place, big.NewRat(m.rate, m.period))
-	return place.Cmp(big.NewRat(m.burst, 1)) <= 0
-}
-
-func (m *exactQueue) charge(now, cost int64) { m.free = m.after(now, cost) }
 
 func (m *exactQueue) delay(now int64) int64 {
 	d := new(big.Rat).Sub(m.begin(now), big.NewRat(now, 1))
@@ -145,9 +140,9 @@ func (m *exactQueue) delay(now int64) int64 {
 }
 
 // TestStepsAreExact compares every answer of the steps with rational
-// arithmetic: what is admitted, that Remaining is what would still be, that
-// RetryAfter and ResetAfter are the first microsecond at which it is true, that
-// a denial changes nothing.
+// arithmetic: what is admitted, that Remaining is what would still be, or the
+// debt, that RetryAfter and ResetAfter are the first microsecond at which it is
+// true, that a denial changes nothing.
 func TestStepsAreExact(t *testing.T) {
 	steps := 0
 	for range 10 {
@@ -160,12 +155,16 @@ func TestStepsAreExact(t *testing.T) {
 			for range rapid.IntRange(1, 30).Draw(t, "steps") {
 				steps++
 				cost := min(rapid.OneOf(rapid.Just[int64](1), rapid.Int64Range(1, quota)).Draw(t, "cost"), quota)
-				check := Check{Rule: "r", Limit: l, Cost: cost}
+				check := Check{Rule: "r", Limit: l, Cost: cost, MaxDelay: drawMaxDelay(t, l)}
+				admits := func(now int64) bool {
+					d, ok := exact.(delayer)
+					return admits(exact, now, cost) && (!ok || check.MaxDelay == 0 || d.delay(now) <= check.MaxDelay.Microseconds())
+				}
 				before := modelAt(&m, now, false, []Check{check}).Results[0]
 				exactly(t, l, exact, now, before)
 				r := modelAt(&m, now, true, []Check{check}).Results[0]
 
-				if want := exact.admits(now, cost); r.Allowed != want {
+				if want := admits(now); r.Allowed != want {
 					t.Fatalf("%s at %d: allowed %v, want %v", l, now, r.Allowed, want)
 				}
 				if d, ok := exact.(delayer); ok && r.Allowed && r.Delay.Microseconds() != d.delay(now) {
@@ -175,7 +174,7 @@ func TestStepsAreExact(t *testing.T) {
 					exact.charge(now, cost)
 				} else {
 					retry := r.RetryAfter.Microseconds()
-					if retry < 1 || !exact.admits(now+retry, cost) || exact.admits(now+retry-1, cost) {
+					if retry < 1 || !admits(now+retry) || admits(now+retry-1) {
 						t.Fatalf("%s at %d: RetryAfter %s is not the first time that has room", l, now, r.RetryAfter)
 					}
 					if r != before {
@@ -183,6 +182,11 @@ func TestStepsAreExact(t *testing.T) {
 					}
 				}
 				exactly(t, l, exact, now, r)
+				if more := rapid.Int64Range(0, min(l.Rate, 1000)).Draw(t, "more"); r.Allowed && l.Rate < maxRate/4 && rapid.IntRange(0, 4).Draw(t, "settle") == 0 {
+					r = settleModelAt(&m, now, r.Charged+more, []Result{r})[0]
+					exact.charge(now, more)
+					exactly(t, l, exact, now, r)
+				}
 				if step := drawStep(t, l, Decision{Results: []Result{r}}); step > 0 {
 					now += step
 				}
@@ -194,12 +198,12 @@ func TestStepsAreExact(t *testing.T) {
 
 // exactly checks what a result says is left, and when all of it is free.
 func exactly(t *rapid.T, l Limit, exact exactModel, now int64, r Result) {
-	quota, left := l.Quota(), r.Remaining
-	if left < 0 || left > quota || left > 0 && !exact.admits(now, left) || left < quota && exact.admits(now, left+1) {
-		t.Fatalf("%s at %d: remaining %d is not what is left", l, now, left)
+	over := exact.left(now) // what is left of a unit
+	if over.Sub(over, big.NewRat(r.Remaining, 1)); over.Sign() < 0 || over.Cmp(big.NewRat(1, 1)) >= 0 {
+		t.Fatalf("%s at %d: remaining %d is not what is left", l, now, r.Remaining)
 	}
 	reset := r.ResetAfter.Microseconds()
-	if !exact.admits(now+reset, quota) || reset > 0 && exact.admits(now+reset-1, quota) {
+	if quota := l.Quota(); !admits(exact, now+reset, quota) || reset > 0 && admits(exact, now+reset-1, quota) {
 		t.Fatalf("%s at %d: ResetAfter %s is not when all is free", l, now, r.ResetAfter)
 	}
 }

@@ -62,11 +62,21 @@ func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 // once: Burst (or Rate, where Burst is 0) for buckets, Rate for windows. It is
 // what X-RateLimit-Limit shows.
 func (l Limit) Quota() int64 {
-	if a, ok := lookup(l.algorithm()); ok && a.bucket {
+	if row := l.row(); row != nil {
+		return l.quota(row)
+	}
+	return l.Rate
+}
+
+func (l Limit) quota(row *algorithm) int64 {
+	if row.bucket {
 		return cmp.Or(l.Burst, l.Rate)
 	}
 	return l.Rate
 }
+
+// row finds the algorithm's row, or nil. It is done once for each check.
+func (l Limit) row() *algorithm { return lookup(l.algorithm()) }
 
 // algorithm names the algorithm, also where Algorithm is "".
 func (l Limit) algorithm() Algorithm {
@@ -94,7 +104,8 @@ const (
 // below 2^53, Period and twice the time to refill Burst below 2^52 µs. For
 // sliding_log Rate must be at most 10,000.
 func (l Limit) Validate() error {
-	if l.ok() {
+	row := l.row()
+	if l.okFor(row) {
 		return nil
 	}
 	var errs []error
@@ -112,39 +123,36 @@ func (l Limit) Validate() error {
 	case us >= maxDuration:
 		bad("period must be below 2^52 µs (%s), got %s", time.Duration(maxDuration)*time.Microsecond, l.Period)
 	}
-	a, known := lookup(l.algorithm())
 	switch {
-	case !known:
+	case row == nil:
 		bad("unknown algorithm %q; use one of %s", l.Algorithm, names())
 	case l.Burst < 0:
 		bad("burst must not be negative, got %d", l.Burst)
-	case l.Burst > 0 && !a.bucket:
-		bad("burst is for buckets, not for %s; leave it 0 or use %s", a.name, TokenBucket)
-	case l.Burst == 0 && a.queue:
-		bad("burst is required for %s: how many may be in the queue, the one being served included", a.name)
-	case a.name == SlidingLog && l.Rate > maxLog:
-		bad("rate must be at most %d for %s, which remembers each request; got %d: use %s", maxLog, a.name, l.Rate, SlidingWindow)
-	case len(errs) == 0 && !l.fits():
+	case l.Burst > 0 && !row.bucket:
+		bad("burst is for buckets, not for %s; leave it 0 or use %s", row.name, TokenBucket)
+	case l.Burst == 0 && row.queue:
+		bad("burst is required for %s: how many may be in the queue, the one being served included", row.name)
+	case l.Rate > row.maxRate:
+		bad("rate must be at most %d for %s, which remembers each request; got %d: use %s", maxLog, row.name, l.Rate, SlidingWindow)
+	case len(errs) == 0 && !l.fits(row):
 		bad("burst %d at %d per %s: (burst+1)·rate must be below 2^53 and twice the time to refill the burst below 2^52 µs", l.Quota(), l.Rate, l.Period)
 	}
 	return errors.Join(errs...)
 }
 
-// ok is Validate without the reasons, for every decision.
-func (l Limit) ok() bool {
-	a, known := lookup(l.algorithm())
-	return known && l.Rate >= 1 && l.Rate <= maxRate &&
+// okFor is Validate without the reasons, for every decision.
+func (l Limit) okFor(row *algorithm) bool {
+	return row != nil && l.Rate >= 1 && l.Rate <= row.maxRate &&
 		l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < maxDuration &&
-		l.Burst >= 0 && (l.Burst == 0 || a.bucket) && (l.Burst > 0 || !a.queue) &&
-		(l.Rate <= maxLog || a.name != SlidingLog) && l.fits()
+		l.Burst >= 0 && (l.Burst == 0 || row.bucket) && (l.Burst > 0 || !row.queue) && l.fits(row)
 }
 
 // fits reports whether a full bucket is inside the exact range.
-func (l Limit) fits() bool {
-	if a, _ := lookup(l.algorithm()); !a.bucket {
+func (l Limit) fits(row *algorithm) bool {
+	if !row.bucket {
 		return true
 	}
-	burst, rate := uint64(l.Quota()), uint64(l.Rate)
+	burst, rate := uint64(l.quota(row)), uint64(l.Rate)
 	if hi, lo := bits.Mul64(burst+1, rate); hi != 0 || lo >= maxExact {
 		return false
 	}

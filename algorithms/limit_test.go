@@ -39,8 +39,8 @@ func TestLimitValidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.limit.Validate()
-			if (err == nil) != (len(c.want) == 0) || (err == nil) != c.limit.ok() {
-				t.Fatalf("Validate(%+v) = %v, ok() = %v", c.limit, err, c.limit.ok())
+			if (err == nil) != (len(c.want) == 0) || (err == nil) != c.limit.okFor(c.limit.row()) {
+				t.Fatalf("Validate(%+v) = %v, ok() = %v", c.limit, err, c.limit.okFor(c.limit.row()))
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {

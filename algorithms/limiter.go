@@ -15,8 +15,9 @@ type Limiter interface {
 	// Take charges every check or, if an enforced one is over its limit, none.
 	// Its error says that no check could be decided, never that a request is
 	// over. Where only some checks could not be decided, their results have an
-	// Err, the decision is not Allowed, and the other checks stay charged: the
-	// caller must settle them, as failmode.Guard does.
+	// Err, and the decision is not Allowed. Such a decision, or one that was
+	// denied when time was up, may leave checks charged: their results say so in
+	// Charged, and the caller must settle them, as failmode.Guard does.
 	//
 	// Two checks of one call must not share a count.
 	Take(ctx context.Context, checks ...Check) (Decision, error)
@@ -43,12 +44,13 @@ type Limiter interface {
 // share one count, wherever they are made, if their limits have the same
 // algorithm and period.
 type Check struct {
-	Rule   string
-	Key    string   // who is counted; "" is a key like any other
-	Limit  Limit    // how much
-	Cost   int64    // units this request takes; 0 means 1; negative is an error
-	Fail   FailMode // for when the store cannot count; zero counts locally
-	Shadow bool     // decided and counted, never enforced
+	Rule     string
+	Key      string        // who is counted; "" is a key like any other
+	Limit    Limit         // how much
+	Cost     int64         // units this request takes; 0 means 1; negative is an error
+	Fail     FailMode      // for when the store cannot count; zero counts locally
+	Shadow   bool          // decided and counted, never enforced
+	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
 }
 
 // A Charge says what a charged result should have cost.
@@ -64,7 +66,6 @@ type Source string
 const (
 	SourceRedis      Source = "redis"       // Redis counted it
 	SourceMemory     Source = "memory"      // this process counted it, as it should
-	SourceDenyCache  Source = "deny_cache"  // Redis denied it a moment ago
 	SourceFallback   Source = "fallback"    // this process counted it, because Redis could not
 	SourceFailOpen   Source = "fail_open"   // not counted: passed
 	SourceFailClosed Source = "fail_closed" // not counted: denied

@@ -87,21 +87,23 @@ func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, p
 	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
 	for i := range checks {
 		p, pl, res := &ps[i], &places[i], &d.Results[i]
-		var mended bool
-		if pl.current, mended = pl.load(now, p); mended {
-			pl.store(pl.current, now, p, m.most)
+		var healed bool
+		if pl.current, healed = pl.load(now, p); healed && charge {
+			pl.store(pl.current, p.until(pl.current, now), now, p, m.most)
 		}
 		res.Check, res.Source, res.At = checks[i], SourceMemory, time.UnixMicro(now)
-		pl.charged, res.Allowed = p.take(pl.current, now, p)
+		pl.charged, pl.where, res.Allowed = p.take(pl.current, now)
 		d.Allowed = d.Allowed && !res.Denies()
 	}
 	for i := range checks {
 		p, pl, res := &ps[i], &places[i], &d.Results[i]
 		if charge && d.Allowed && res.Allowed {
-			pl.store(pl.charged, now, p, m.most)
-			pl.current, res.Charged = pl.charged, p.cost
+			res.Charged = p.cost
 		}
-		p.answer(res, pl.current, now)
+		resetAt := p.answer(res, pl.current, pl.charged, pl.where, now)
+		if res.Charged > 0 {
+			pl.store(pl.charged, resetAt, now, p, m.most)
+		}
 		if pl.estimated {
 			pl.shard.overflowed++
 		}
@@ -129,10 +131,10 @@ func (m *Memory) settle(c *correction) {
 // settleAt is the twin of lua/settle.lua. Nothing is given back to a sketch,
 // since store only raises its cells.
 func (m *Memory) settleAt(now int64, c *correction, pl *place) {
-	current, mended := pl.load(now, &c.params)
-	settled, changed := c.settle(current, mended, now)
+	current, healed := pl.load(now, &c.params)
+	settled, changed := c.settle(current, healed, now)
 	if changed {
-		pl.store(settled, now, &c.params, m.most)
+		pl.store(settled, c.until(settled, now), now, &c.params, m.most)
 	}
 	c.answer(settled, now)
 }

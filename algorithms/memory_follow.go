@@ -1,7 +1,5 @@
 package algorithms
 
-import "math/bits"
-
 // follow counts here what another store decided, so that this one is warm when
 // it has to take over: each result's key is charged what was charged there, and
 // is left no more than its Remaining there. It never goes into debt. The results
@@ -22,59 +20,51 @@ func (m *Memory) follow(results []Result, share func(*Result) (Check, bool)) {
 		if r.Err != nil {
 			continue
 		}
-		if c, ok := share(r); ok && c.Limit.ok() && c.Cost >= 0 {
-			m.followOne(now, r, &c)
+		if c, ok := share(r); ok {
+			if row := c.Limit.row(); c.ok(row) {
+				m.followOne(now, r, &c, row)
+			}
 		}
 	}
 }
 
-func (m *Memory) followOne(now int64, r *Result, c *Check) {
-	p := paramsOf(c)
+func (m *Memory) followOne(now int64, r *Result, c *Check, row *algorithm) {
+	p := paramsOf(c, row)
 	pl := m.place(c, &p)
 	pl.shard.mu.Lock()
 	defer pl.shard.mu.Unlock()
 	current, _ := pl.load(now, &p)
-	left := max(p.remaining(current, now, &p), 0)
+	left, _ := p.step.left(current, now, p)
+	left = max(left, 0)
 	r.followed = min(max(r.Charged, 0), left)
 	over := left - r.followed - max(r.Remaining, 0) // used there, but not through here
-	if !p.bucket && r.At.UnixMicro()/p.period != now/p.period {
+	if p.aligned && r.At.UnixMicro()/p.period != now/p.period {
 		over = 0
 	}
-	if over > 0 && p.code == codeSlidingWindow && r.Allowed {
-		current, over = p.usedBefore(current, now, over)
-		pl.store(current, now, &p, m.most)
+	if over > 0 && r.Allowed {
+		current, over = p.step.usedBefore(current, now, over, p)
+		pl.store(current, p.until(current, now), now, &p, m.most)
 	}
 	units := r.followed + max(over, 0)
 	if units == 0 {
 		return
 	}
-	if p.cost = units; p.bucket {
-		p.costW, p.costF = p.refill(units)
-	}
-	current, _ = p.take(current, now, &p)
-	pl.store(current, now, &p, m.most)
+	p.setCost(units)
+	current, _, _ = p.take(current, now)
+	pl.store(current, p.until(current, now), now, &p, m.most)
 }
 
-// usedBefore counts units as used in the window before this one, as far as they
-// can have been: others may have used them then, and so they are free the sooner.
-// It returns what has to be counted in this one.
-func (p *params) usedBefore(s state, now, units int64) (state, int64) {
-	left := s.a + p.period - now
-	if left <= 0 || left > p.period {
-		return s, units // the window has not begun: a clock stepped back
-	}
-	want := p.remaining(s, now, p) - units
-	last := p.rate
-	if hi, lo := bits.Mul64(uint64(units), uint64(p.period)); hi < uint64(left) {
-		weighed, rest := bits.Div64(hi, lo, uint64(left))
-		if rest > 0 {
-			weighed++
-		}
-		last = int64(min(uint64(s.c)+weighed, uint64(p.rate)))
-	}
-	s.c = max(s.c, last)
-	return s, max(p.remaining(s, now, p)-want, 0)
+// followed is what a step says about units that other processes have used.
+type followed interface {
+	// usedBefore counts units in a current state as used before now, as far as
+	// it can tell, and returns how many are to be counted as used now.
+	usedBefore(s state, now, units int64, p params) (state, int64)
 }
+
+// asNow is for steps that count all of them as used now.
+type asNow struct{}
+
+func (asNow) usedBefore(s state, _, units int64, _ params) (state, int64) { return s, units }
 
 // unfollow makes what follow charged for the charges' results cost what they
 // say, as [Memory.Settle] does where they were charged, and notes it in them. A charge to a sliding_log or

@@ -41,8 +41,9 @@ type place struct {
 
 	estimated bool // it is counted in a sketch, or was before there was room
 
-	current state // as it stands now
-	charged state // as it will if the request is admitted
+	current state  // as it stands now
+	charged state  // as it will if the request is admitted
+	where   placed // of the charge then
 }
 
 // place computes where a check is counted. Long keys are hashed, so that
@@ -85,27 +86,23 @@ func (m *Memory) unlock(locked lockedShards) {
 
 // load finds the place's state as it stands at now. A key without an entry is
 // bound by what a sketch says that it may have used.
-func (pl *place) load(now int64, p *params) (current state, mended bool) {
+func (pl *place) load(now int64, p *params) (current state, healed bool) {
 	e := pl.shard.entries[pl.key]
 	if pl.entry = e; e == nil {
 		if sk := pl.shard.sketches.find(&pl.key.class); sk != nil {
 			pl.estimated = true
 			return sk.estimate(pl, now, p), false
 		}
-		return p.at(state{}, now, p)
+		return p.at(state{}, now)
 	}
 	// Another check of this request may need room, but not this one's.
 	e.until = max(e.until, now+1)
-	current, mended = p.at(e.state, now, p)
-	if len(current.log) < len(e.log) {
-		e.state = current // what has left a log is gone for good, as in Redis
-	}
-	return current, mended
+	return p.at(e.state, now)
 }
 
-// store remembers a state until it equals a key never seen. An entry that is
+// store remembers a state until it equals a key never seen; an entry that is
 // new takes over what was estimated, since the state is made of that.
-func (pl *place) store(s state, now int64, p *params, most int) {
+func (pl *place) store(s state, until, now int64, p *params, most int) {
 	e := pl.entry
 	if e == nil {
 		if !pl.shard.hasRoom(now, most) {
@@ -118,7 +115,10 @@ func (pl *place) store(s state, now int64, p *params, most int) {
 		pl.key.rule, pl.key.key = strings.Clone(pl.key.rule), strings.Clone(pl.key.key)
 		pl.shard.entries[pl.key] = e
 	}
-	e.state, e.until = s, now+p.resetAfter(s, now, p)
+	if p.summary {
+		s = s.written()
+	}
+	e.state, e.until = s, until
 }
 
 // hasRoom reports whether there is room for one more entry, and throws out

@@ -84,7 +84,7 @@ func TestClusterUnderLoad(t *testing.T) {
 // unsharp is how many units of a limit nobody may get after charges were given
 // back: bucket keep a moment of each, which adds up to less than a unit here.
 func unsharp(l Limit) int64 {
-	if row, _ := lookup(l.algorithm()); row.bucket {
+	if row := lookup(l.algorithm()); row.bucket {
 		return 1
 	}
 	return 0
@@ -137,7 +137,7 @@ func wantCounted(t *testing.T, r *Redis, first map[Check]Result, got *tally, req
 			t.Fatal(err)
 		}
 		res := d.Results[0]
-		row, _ := lookup(c.Limit.algorithm())
+		row := lookup(c.Limit.algorithm())
 		if !row.bucket {
 			if n := c.Limit.Quota() - res.Remaining - 1; n != admitted {
 				t.Errorf("rule %s, key %s, %s: %d counted, %d admitted", c.Rule, c.Key, c.Limit, n, admitted)

@@ -62,7 +62,7 @@ var extremes = []Limit{
 // drawLimit draws limits from one in 30 days to a million in a second, of every
 // algorithm.
 func drawLimit(t *rapid.T, label string) Limit {
-	a := rapid.SampledFrom(table[:]).Draw(t, label+" algorithm")
+	a := rapid.SampledFrom(table).Draw(t, label+" algorithm")
 	l := rapid.OneOf(
 		rapid.SampledFrom(extremes),
 		rapid.Custom(func(t *rapid.T) Limit {
@@ -81,13 +81,23 @@ func drawLimit(t *rapid.T, label string) Limit {
 	return within(l)
 }
 
+// drawMaxDelay draws how long a request can wait: mostly for ever, or a few slots.
+func drawMaxDelay(t *rapid.T, l Limit) time.Duration {
+	return rapid.OneOf(
+		rapid.Just[time.Duration](0),
+		rapid.Just[time.Duration](1), // less than a microsecond
+		rapid.Map(rapid.Int64Range(0, 3), func(slots int64) time.Duration { return time.Duration(slots) * l.Period / time.Duration(l.Rate) }),
+		rapid.Map(rapid.Int64Range(0, 2*l.Period.Microseconds()), func(us int64) time.Duration { return time.Duration(us) * time.Microsecond }),
+	).Draw(t, "max delay")
+}
+
 // within changes a limit as little as Validate asks for.
 func within(l Limit) Limit {
 	l.Rate = min(l.Rate, maxRate)
 	if l.Algorithm == SlidingLog {
 		l.Rate = min(l.Rate, maxLog)
 	}
-	for l.Burst > 1 && !l.ok() {
+	for l.Burst > 1 && !l.okFor(l.row()) {
 		l.Burst /= 2
 	}
 	if err := l.Validate(); err != nil {
@@ -98,7 +108,7 @@ func within(l Limit) Limit {
 
 // changed is another limit for the same state: raised, lowered or the burst.
 func changed(t *rapid.T, l Limit) Limit {
-	a, _ := lookup(l.algorithm())
+	a := lookup(l.algorithm())
 	l.Rate = rapid.SampledFrom([]int64{1, max(l.Rate/2, 1), l.Rate + 1, min(l.Rate*3, maxRate)}).Draw(t, "new rate")
 	if a.bucket {
 		l.Burst = rapid.SampledFrom([]int64{1, max(l.Burst/3, 1), l.Burst + 1, l.Burst * 10}).Draw(t, "new burst")

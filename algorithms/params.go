@@ -18,6 +18,9 @@ func (c Check) Validate() error {
 	if c.Cost < 0 {
 		bad(fmt.Errorf("cost must not be negative, got %d", c.Cost))
 	}
+	if c.MaxDelay < 0 {
+		bad(fmt.Errorf("max delay must not be negative, got %s", c.MaxDelay))
+	}
 	return errors.Join(errs...)
 }
 
@@ -30,7 +33,11 @@ type params struct {
 	never        bool  // the cost is above the quota
 	costW, costF int64 // buckets: time that the cost takes to refill
 	fullW, fullF int64 // buckets: time that the whole bucket takes to refill
+	roomW, roomF int64 // buckets: how far ahead of now TAT may be after the charge
 }
+
+// ok is Validate without the reasons, for every decision.
+func (c *Check) ok(row *algorithm) bool { return c.Limit.okFor(row) && c.Cost >= 0 && c.MaxDelay >= 0 }
 
 // prepare validates the checks and computes their numbers. Room for four lets
 // the usual request go without an allocation.
@@ -38,42 +45,63 @@ func prepare(checks []Check, room *[4]params) ([]params, error) {
 	ps := room[:0]
 	for i := range checks {
 		c := &checks[i]
-		if !c.Limit.ok() || c.Cost < 0 {
+		row := c.Limit.row()
+		if !c.ok(row) {
 			return nil, c.Validate()
 		}
 		for j := range checks[:i] {
-			if c.sharesCountWith(&checks[j]) {
+			if o := &checks[j]; c.Rule == o.Rule && c.Key == o.Key && c.Limit.Period == o.Limit.Period && row == ps[j].algorithm {
 				return nil, fmt.Errorf("%w: rule %q: checks %d and %d of one call have the same rule and key", ErrInvalidCheck, c.Rule, j, i)
 			}
 		}
-		ps = append(ps, paramsOf(c))
+		ps = append(ps, paramsOf(c, row))
 	}
 	return ps, nil
 }
 
-func (c *Check) sharesCountWith(o *Check) bool {
-	return c.Rule == o.Rule && c.Key == o.Key && c.Limit.Period == o.Limit.Period &&
-		c.Limit.algorithm() == o.Limit.algorithm()
-}
-
-func paramsOf(c *Check) params {
-	a, _ := lookup(c.Limit.algorithm())
-	quota := c.Limit.Quota()
-	p := params{algorithm: a, rate: c.Limit.Rate, period: c.Limit.Period.Microseconds(), cost: max(c.Cost, 1)}
-	if p.never = p.cost > quota; p.never {
-		p.cost = quota + 1
-	}
-	if a.bucket {
-		p.costW, p.costF = p.refill(p.cost)
+// paramsOf computes the numbers of a valid check.
+func paramsOf(c *Check, row *algorithm) params {
+	p := params{algorithm: row, rate: c.Limit.Rate, period: c.Limit.Period.Microseconds()}
+	quota := c.Limit.quota(row)
+	if row.bucket {
 		p.fullW, p.fullF = p.refill(quota)
+	}
+	cost := max(c.Cost, 1)
+	p.never = cost > quota
+	p.setCost(min(cost, quota+1))
+	if row.queue && c.MaxDelay > 0 {
+		p.wait(c.MaxDelay.Microseconds())
 	}
 	return p
 }
 
-// refill is the time that a bucket takes to refill these units.
+// setCost sets the cost.
+func (p *params) setCost(units int64) {
+	if p.cost = units; p.bucket {
+		p.costW, p.costF = p.refill(units)
+		p.roomW, p.roomF = p.fullW, p.fullF
+	}
+}
+
+// wait bounds how far ahead the slot may begin: that bounds where it ends, too.
+func (p *params) wait(most int64) {
+	most = min(most, maxDuration)
+	if w := most + p.costW; w < p.roomW || w == p.roomW && p.costF < p.roomF {
+		p.roomW, p.roomF = w, p.costF
+	}
+}
+
+// refill is the time that a bucket takes to refill these units, as far as the
+// exact range goes.
 func (p *params) refill(units int64) (w, f int64) {
 	hi, lo := bits.Mul64(uint64(units), uint64(p.period))
+	if hi >= uint64(p.rate) {
+		return maxDuration, 0
+	}
 	q, r := bits.Div64(hi, lo, uint64(p.rate))
+	if q >= maxDuration {
+		return maxDuration, 0
+	}
 	return int64(q), int64(r)
 }
 

@@ -1,46 +1,35 @@
 package algorithms
 
-import "time"
-
 // queue is the bucket read as nginx' limit_req reads it: TAT is the end of the
 // last slot that was given away, and a request is served when its own begins.
 //
-// State and admission are the bucket's. Twin: lua/bucket.lua.
+// State and admission are the bucket's. Twin: lua/queue.lua.
 type queue struct{ bucket }
 
-// charged is when the slot begins, rounded up.
-func (queue) charged(s state, _ int64, p *params) placed {
-	begin := p.earlier(s, p.costW, p.costF)
-	return placed{ceil(begin), begin.b}
+// take says when the slot begins, rounded up, and by which fraction.
+func (q queue) take(s state, now int64, p params) (state, placed, bool) {
+	charged, _, ok := q.bucket.take(s, now, p)
+	return charged, placed{s.ceil(), s.c}, ok
 }
 
 // correct gives a slot back only while it is the last: others were told when
 // theirs begin.
-func (q queue) correct(s state, now int64, p *params, ch *correction) state {
-	if ch.delta > 0 {
-		return q.bucket.correct(s, now, p, ch)
+func (q queue) correct(s state, now int64, c *correction) state {
+	if c.delta > 0 {
+		return q.bucket.correct(s, now, c)
 	}
-	w, f := p.refill(p.clip(ch.units))
-	if begin := p.earlier(s, w, f); ceil(begin) != ch.at || begin.b != ch.frac {
+	w, f := c.refill(c.units)
+	if begin := c.earlier(s, w, f); begin.ceil() != c.placed.at || begin.c != c.placed.frac {
 		return s
 	}
-	w, f = p.refill(p.clip(-ch.delta))
-	return p.earlier(s, w, f).notBefore(now)
+	w, f = c.refill(-c.delta)
+	return s.corrected(c.earlier(s, w, f).notBefore(now), now)
 }
 
-// delay is how long until the slot begins that a request gets, or got if it
-// was charged.
-func (p *params) delay(s state, now, charged int64) time.Duration {
-	if charged > 0 {
-		s = p.earlier(s, p.costW, p.costF)
-	}
-	return micros(ceil(s) - now)
-}
-
-// ceil is the first whole microsecond that is not before TAT.
-func ceil(s state) int64 {
-	if s.b > 0 {
-		return s.a + 1
-	}
-	return s.a
+// impatient reports whether a check was denied only because its slot would have
+// begun after MaxDelay: the queue had room. That is no reason to ban anybody, nor
+// to deny others.
+func (r *Result) impatient() bool {
+	row := r.Check.Limit.row()
+	return !r.Allowed && r.Err == nil && r.Check.MaxDelay > 0 && row != nil && row.queue && r.Remaining >= max(r.Check.Cost, 1)
 }

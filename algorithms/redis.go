@@ -17,10 +17,13 @@ const defaultBudget = 50 * time.Millisecond
 // On its own it fails when Redis does: put it into a failmode.Guard.
 //
 // Where keys are sharded (Redis Cluster, Ring) every check is one script call,
-// all in one flush of a pipeline; if an enforced one denies, a second flush
+// all in one flush of pipelines; if an enforced one denies, a second flush
 // inside the same budget gives back what the others were charged. That never
 // over-admits; for the length of a flush, two requests may deny each other. (A
-// leaky_bucket takes a slot back only while it is the last.)
+// leaky_bucket takes a slot back only while it is the last.) A request with a
+// check that was denied a moment ago is looked at before it is charged, so that
+// denied requests do not drain what they share with others. What could not be
+// given back in time is still in Charged of the results.
 //
 // No decision is executed twice: commands are never retried, whatever the
 // client's options say, and only a script that Redis does not know is sent
@@ -83,12 +86,6 @@ func (r *Redis) ready() (*transport, error) {
 		}
 	})
 	return r.transport, r.invalid
-}
-
-// isSharded reports whether each check is a command of its own.
-func (r *Redis) isSharded() bool {
-	t, _ := r.ready()
-	return t.sharded
 }
 
 // Take implements [Limiter].
@@ -160,17 +157,7 @@ func (r *Redis) settle(ctx context.Context, t *transport, corrections []correcti
 		}
 		return settled(corrections, reply)
 	}
-	calls := make([]*call, len(corrections))
-	for i := range corrections {
-		calls[i] = r.settleCall(corrections[i : i+1])
-	}
-	errs := make([]error, len(corrections))
-	for i, a := range t.sendAll(ctx, calls) {
-		if errs[i] = a.err; a.err == nil {
-			errs[i] = settled(corrections[i:i+1], a.numbers)
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(r.settleEach(ctx, t, corrections)...)
 }
 
 // Ban implements [Limiter]. It is not supported yet.

@@ -1,57 +1,131 @@
 package algorithms
 
-import "context"
+import (
+	"context"
+	"slices"
+	"time"
+)
 
 // decideSharded decides where keys live on several servers: each check alone,
 // all in one flush. What was charged to a request that another check denies is
 // given back in a second one.
 //
-// A check whose server did not answer has Err; its outcome is unknown, so
+// A bucket does not get back what it refilled in between, and a queue gets a
+// slot back only while it is the last. So a stream of denied requests would
+// drain what it shares with others. A request of which this process knows that a
+// check was denied a moment ago is looked at first, and charged only if it may
+// pass: a denial is one flush as before, and costs the others nothing.
+//
+// A check whose server did not answer has Err. Its outcome is unknown, so
 // nothing of it is ever given back. The error is for when no server answered.
 func (r *Redis) decideSharded(ctx context.Context, t *transport, charge bool, checks []Check, ps []params) (Decision, error) {
-	calls := make([]*call, len(checks))
-	for i := range checks {
-		calls[i] = r.takeCall(charge, checks[i:i+1], ps[i:i+1])
+	if !charge {
+		return r.askServers(ctx, t, false, checks, ps, r.takeCalls(false, checks, ps))
 	}
-	replies := t.sendAll(ctx, calls)
-
-	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
-	denied, answered := false, false
-	for i := range checks {
-		res := &d.Results[i]
-		var one Decision
-		if replies[i].err == nil {
-			one, replies[i].err = answers(checks[i:i+1], ps[i:i+1], replies[i].numbers, charge)
+	calls := r.takeCalls(true, checks, ps)
+	known := func(c *call) bool { return t.denied.has(c.key()) }
+	if slices.ContainsFunc(calls, known) {
+		d, err := r.askServers(ctx, t, false, checks, ps, r.takeCalls(false, checks, ps))
+		if err != nil || deniedForCertain(d) {
+			return d, err
 		}
-		if err := replies[i].err; err != nil {
-			*res = Result{Check: checks[i], Source: SourceRedis, Err: redisError(err)}
-		} else {
-			answered = true
-			*res = one.Results[0]
-			denied = denied || res.Denies()
+		for _, c := range calls { // somebody has settled or reset, or it was another key
+			if known(c) {
+				t.denied.remove(c.key())
+			}
 		}
-		d.Allowed = d.Allowed && !res.Denies()
 	}
-	if !answered {
-		return Decision{}, redisError(replies[0].err)
+	d, err := r.askServers(ctx, t, true, checks, ps, calls)
+	if err != nil {
+		return d, err
 	}
-	t.seen.Store(true)
-	if denied && charge {
+	for i := range d.Results {
+		if res := &d.Results[i]; res.Err == nil && res.Denies() {
+			t.denied.add(calls[i].key(), res.RetryAfter)
+		}
+	}
+	if deniedForCertain(d) {
 		r.giveBack(ctx, t, d.Results)
 	}
 	return d, nil
 }
 
-// giveBack undoes the charges of a request that was denied. One that cannot be
-// undone stays charged, which errs towards denying.
+// takeCalls are the calls that decide the checks, each alone.
+func (r *Redis) takeCalls(charge bool, checks []Check, ps []params) []*call {
+	calls := make([]*call, len(checks))
+	for i := range checks {
+		calls[i] = r.takeCall(charge, checks[i:i+1], ps[i:i+1])
+	}
+	return calls
+}
+
+// askServers sends calls that decide the checks. The results of those that were
+// not answered have Err.
+func (r *Redis) askServers(ctx context.Context, t *transport, charge bool, checks []Check, ps []params, calls []*call) (Decision, error) {
+	responses := t.sendAll(ctx, calls)
+	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
+	answered := false
+	for i, resp := range responses {
+		res := &d.Results[i]
+		var one Decision
+		if resp.err == nil {
+			one, resp.err = answers(checks[i:i+1], ps[i:i+1], resp.numbers, charge)
+		}
+		if resp.err != nil {
+			*res = Result{Check: checks[i], Source: SourceRedis, Err: redisError(resp.err)}
+		} else {
+			answered = true
+			*res = one.Results[0]
+		}
+		d.Allowed = d.Allowed && !res.Denies()
+	}
+	if !answered {
+		return Decision{}, d.Results[0].Err
+	}
+	t.seen.Store(true)
+	return d, nil
+}
+
+// deniedForCertain reports whether a check denied that was decided.
+func deniedForCertain(d Decision) bool {
+	return slices.ContainsFunc(d.Results, func(res Result) bool { return res.Err == nil && res.Denies() })
+}
+
+// giveBack undoes the charges of a request that was denied. Those that are
+// certain to stand stay in the results, for the caller to settle. Of one whose
+// return has got no answer, nothing more can be given back; if it still stands,
+// that errs towards denying.
 func (r *Redis) giveBack(ctx context.Context, t *transport, results []Result) {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < t.limit/5 {
+		return // it would be cut off half-way
+	}
 	charges := make([]Charge, len(results))
 	for i := range results {
 		charges[i].Result = results[i]
 	}
 	settled, corrections, _ := prepareSettle(charges, SourceRedis)
-	if len(corrections) > 0 {
-		_ = r.settle(ctx, t, corrections) // as above
-		copy(results, settled)
+	if len(corrections) == 0 {
+		return
 	}
+	for i, err := range r.settleEach(ctx, t, corrections) {
+		if err != nil && !notExecuted(err) {
+			corrections[i].result.Charged = 0
+		}
+	}
+	copy(results, settled)
+}
+
+// settleEach corrects each charge in a call of its own.
+func (r *Redis) settleEach(ctx context.Context, t *transport, corrections []correction) []error {
+	calls := make([]*call, len(corrections))
+	for i := range corrections {
+		calls[i] = r.settleCall(corrections[i : i+1])
+	}
+	errs := make([]error, len(corrections))
+	for i, resp := range t.sendAll(ctx, calls) {
+		if errs[i] = resp.err; resp.err == nil {
+			errs[i] = settled(corrections[i:i+1], resp.numbers)
+		}
+	}
+	return errs
 }

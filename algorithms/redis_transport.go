@@ -34,6 +34,7 @@ type transport struct {
 	slots     chan struct{}
 	topology  topology
 	connector connector
+	denied    *denials // where keys are sharded
 }
 
 func newTransport(r *Redis) *transport {
@@ -42,6 +43,9 @@ func newTransport(r *Redis) *transport {
 		t.clientKind = kindOf(r.Client, r.Sharded)
 	}
 	t.seen.Store(t.knowsNodes)
+	if t.sharded {
+		t.denied = newDenials()
+	}
 	t.topology.start = time.Now()
 	return t
 }
@@ -71,7 +75,7 @@ func (t *transport) send(ctx context.Context, c *call) ([]int64, error) {
 		err = out.err
 	}
 	if err != nil {
-		return nil, t.failed(ctx, c.args[firstKey].(string), err)
+		return nil, t.failed(ctx, c.key(), err)
 	}
 	return out.numbers, nil
 }
@@ -102,7 +106,7 @@ func (t *transport) sendAll(ctx context.Context, calls []*call) []response {
 				responses[at].err = err
 			}
 			if responses[at].err != nil {
-				responses[at].err = t.failed(ctx, calls[at].args[firstKey].(string), responses[at].err)
+				responses[at].err = t.failed(ctx, calls[at].key(), responses[at].err)
 			}
 		}
 	}
@@ -116,16 +120,14 @@ func (t *transport) sendAll(ctx context.Context, calls []*call) []response {
 	return responses
 }
 
-// byNode returns the places of the calls that can be left behind together. A
-// client that is called directly leaves none behind.
+// byNode returns the places of the calls that one server gets. They go in a
+// pipeline of their own: a ClusterClient whose budget ends while it tries one
+// server again also discards what the others have answered.
 func (t *transport) byNode(calls []*call) [][]int {
-	var groups [][]int
-	at := map[*redis.Client]int{}
+	groups := make([][]int, 0, len(calls))
+	at := make(map[*redis.Client]int, len(calls))
 	for i, c := range calls {
-		var node *redis.Client
-		if !t.direct {
-			node = t.nodeOf(c.args[firstKey].(string))
-		}
+		node := t.nodeOf(c.key())
 		group, ok := at[node]
 		if !ok {
 			group = len(groups)
@@ -226,8 +228,8 @@ func run[T any](ctx context.Context, t *transport, f func() T) (T, error) {
 	}
 }
 
-// firstKey is the place of a call's first key in its arguments.
-const firstKey = 3
+// key is the first of a call's keys.
+func (c *call) key() string { return c.args[3].(string) }
 
 // failed does what a failure calls for, and returns its error for the caller:
 // what came because the budget is over says so.

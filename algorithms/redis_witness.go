@@ -89,7 +89,7 @@ func (r *Redis) probeRequest(shard int) ([]byte, error) {
 			return nil, err
 		}
 	}
-	p := paramsOf(&check)
+	p := paramsOf(&check, check.Limit.row())
 	return appendRequest(nil, r.takeCall(true, []Check{check}, []params{p}).command(context.Background(), false).Args()), nil
 }
 

@@ -27,7 +27,12 @@ func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision,
 		if charge && d.Allowed && res.Allowed {
 			res.Charged = p.cost
 		}
-		p.answer(res, p.stateOf(reply[2+4*i:], now), now)
+		current := p.stateOf(reply[2+4*i:], now)
+		charged, where, ok := p.take(current, now)
+		if ok != res.Allowed {
+			return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", errReply, i, reply[2+4*i:5+4*i], now, res.Allowed)
+		}
+		p.answer(res, current, charged, where, now)
 	}
 	return d, nil
 }
@@ -63,11 +68,10 @@ func checkReply(reply []int64, each, n int) error {
 // else has written the key: then it is made what a step can work with.
 func (p *params) stateOf(reply []int64, now int64) state {
 	s := state{a: reply[0], b: reply[1], c: reply[2]}
-	if p.name == SlidingLog { // its log stays in Redis
+	if p.summary {
 		oldest, newest := now-p.period+1, now+p.period
 		s.b, s.c = min(max(s.b, oldest), newest), min(max(s.c, oldest), newest)
 		return s
 	}
-	s, _ = p.at(s, now, p)
-	return s
+	return p.current(s, now)
 }

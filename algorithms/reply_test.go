@@ -22,15 +22,15 @@ func FuzzReply(f *testing.F) {
 		if a.queue {
 			l.Burst = 1
 		}
-		if !l.ok() || period > 1<<50 {
+		if !l.okFor(l.row()) || period > 1<<50 {
 			return
 		}
 		checks := []Check{{Rule: "r", Limit: l, Cost: 1}}
-		d, err := answers(checks, []params{paramsOf(&checks[0])}, unpack(packed), true)
+		d, err := answers(checks, []params{paramsOf(&checks[0], checks[0].Limit.row())}, unpack(packed), true)
 		if err != nil {
 			return
 		}
-		if r := d.Results[0]; r.Remaining < 0 || r.Remaining > l.Quota() || r.ResetAfter < 0 || r.Allowed != d.Allowed {
+		if r := d.Results[0]; r.Remaining > l.Quota() || r.Allowed && r.Remaining < 0 || r.ResetAfter < 0 || r.Allowed != d.Allowed {
 			t.Fatalf("%s: %+v", l, d)
 		}
 	})
@@ -52,7 +52,7 @@ func unpack(b []byte) (numbers []int64) {
 
 func TestRepliesThatNoScriptGives(t *testing.T) {
 	checks := []Check{{Rule: "r", Limit: PerMinute(5), Cost: 1}}
-	ps := []params{paramsOf(&checks[0])}
+	ps := []params{paramsOf(&checks[0], checks[0].Limit.row())}
 	for want, reply := range map[string][]int64{
 		"0 numbers for 1 keys":        nil,
 		"4 numbers for 1 keys":        {someTime, 1, 2, 3},

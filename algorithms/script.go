@@ -2,40 +2,72 @@ package algorithms
 
 import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1.
-	_ "embed"
+	"embed"
 	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"strings"
 )
 
-//go:embed lua/fixed_window.lua
-var fixedWindowLua string
+//go:embed lua/*.lua
+var embedded embed.FS
 
-//go:embed lua/sliding_window.lua
-var slidingWindowLua string
-
-//go:embed lua/sliding_log.lua
-var slidingLogLua string
-
-//go:embed lua/bucket.lua
-var bucketLua string
-
-//go:embed lua/take.lua
-var takeLua string
-
-//go:embed lua/settle.lua
-var settleLua string
-
-// A script declares its keys and uses nothing that Redis since 5, or miniredis,
+// A script declares its keys and uses nothing that Redis since 6, or miniredis,
 // does not have.
 type script struct{ text, sha string }
 
 var (
-	takeScript   = newScript(withSteps(takeLua))
-	settleScript = newScript(withSteps(settleLua))
+	takeScript   = newScript(takeText(embedded))
+	settleScript = newScript(settleText(embedded))
 )
 
-// withSteps is a script that uses the steps.
-func withSteps(main string) string {
-	return fixedWindowLua + slidingWindowLua + slidingLogLua + bucketLua + main
+// corrections begins the part of a step's file that only lua/settle.lua needs.
+const corrections = "\n-- correct: "
+
+// takeText is lua/take.lua behind the steps of the table, each in its place.
+func takeText(files fs.FS) string {
+	var text strings.Builder
+	text.WriteString(luaFile(files, "steps"))
+	names := twins()
+	for _, name := range names {
+		deciding, _, _ := strings.Cut(luaFile(files, name), corrections)
+		text.WriteString(deciding)
+	}
+	fmt.Fprintf(&text, "\nlocal steps = { %s }\n", strings.Join(names, ", "))
+	text.WriteString(luaFile(files, "take"))
+	return text.String()
+}
+
+// settleText is lua/settle.lua behind the steps and their corrections.
+func settleText(files fs.FS) string {
+	var text strings.Builder
+	text.WriteString(luaFile(files, "steps"))
+	names := twins()
+	for _, name := range names {
+		text.WriteString(luaFile(files, name))
+	}
+	fmt.Fprintf(&text, "\nlocal steps = { %s }\nlocal corrections = { correct_%s }\n",
+		strings.Join(names, ", "), strings.Join(names, ", correct_"))
+	text.WriteString(luaFile(files, "settle"))
+	return text.String()
+}
+
+// twins names the steps in Lua, in the order of their codes.
+func twins() (names []string) {
+	for i := range table {
+		if int(table[i].code) > len(names) {
+			names = append(names, table[i].lua)
+		}
+	}
+	return names
+}
+
+func luaFile(files fs.FS, name string) string {
+	text, err := fs.ReadFile(files, "lua/"+name+".lua")
+	if err != nil {
+		panic(err) // a row of the table without its file
+	}
+	return string(text)
 }
 
 func newScript(text string) *script {

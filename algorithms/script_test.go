@@ -1,30 +1,11 @@
 package algorithms
 
-import (
-	"os"
-	"path/filepath"
-)
+import "os"
 
-// LUA_DIR replaces the scripts, so that internal/mutate can try changes to them
-// without building the tests for each.
+// LUA_DIR replaces the folder of the scripts' folder, so that internal/mutate can
+// try changes to them without building the tests for each.
 func init() {
-	dir := os.Getenv("LUA_DIR")
-	if dir == "" {
-		return
+	if dir := os.Getenv("LUA_DIR"); dir != "" {
+		*takeScript, *settleScript = *newScript(takeText(os.DirFS(dir))), *newScript(settleText(os.DirFS(dir)))
 	}
-	for name, text := range map[string]*string{
-		"fixed_window":   &fixedWindowLua,
-		"sliding_window": &slidingWindowLua,
-		"sliding_log":    &slidingLogLua,
-		"bucket":         &bucketLua,
-		"take":           &takeLua,
-		"settle":         &settleLua,
-	} {
-		source, err := os.ReadFile(filepath.Join(dir, name+".lua"))
-		if err != nil {
-			panic(err)
-		}
-		*text = string(source)
-	}
-	*takeScript, *settleScript = *newScript(withSteps(takeLua)), *newScript(withSteps(settleLua))
 }

@@ -6,11 +6,6 @@ import (
 	"time"
 )
 
-// A placed is where a charge is to be found in a state: the start of the
-// window, or the time of the entry, of the charge or of the slot that it has;
-// and of a slot the fraction of that microsecond, over the rate.
-type placed struct{ at, frac int64 }
-
 // A correction is a charge that Settle corrects.
 type correction struct {
 	params
@@ -43,7 +38,7 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []correction, err
 			continue
 		}
 		cs = append(cs, correction{
-			params: paramsOf(&res.Check),
+			params: paramsOf(&res.Check, res.Check.Limit.row()),
 			placed: res.charge,
 			units:  res.Charged,
 			delta:  cost - res.Charged,
@@ -55,23 +50,25 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []correction, err
 
 // settle corrects a charge in what at returned. Without a change there is
 // nothing to write.
-func (c *correction) settle(s state, mended bool, now int64) (settled state, changed bool) {
-	if mended && c.delta < 0 {
+func (c *correction) settle(s state, healed bool, now int64) (settled state, changed bool) {
+	if healed && c.delta < 0 {
 		return s, true // nothing of the charge is in it
 	}
-	settled = c.correct(s, now, &c.params, c)
-	return settled, mended || settled.a != s.a || settled.b != s.b || settled.c != s.c
+	settled = c.step.correct(s, now, c)
+	return settled, healed || settled.a != s.a || settled.b != s.b || settled.c != s.c
 }
 
 // answer makes the result say what it costs now, by the state of its key.
 func (c *correction) answer(s state, now int64) {
 	r := c.result
 	r.Charged, r.At, r.charge = r.Charged+c.delta, time.UnixMicro(now), placed{}
-	c.params.answer(r, s, now)
-	if r.Charged == 0 {
-		return
+	_, where, _ := c.params.take(s, now)
+	if r.Charged > 0 { // its slot is where it was
+		r.charge, where = c.placed, c.placed
 	}
-	if r.charge = c.placed; c.queue { // its slot is where it was
-		r.Delay = micros(max(c.at-now, 0))
+	remaining, resetAfter := c.step.left(s, now, c.params)
+	r.Remaining, r.ResetAfter = remaining, micros(resetAfter)
+	if c.queue {
+		r.Delay = micros(max(where.at-now, 0))
 	}
 }

@@ -23,12 +23,40 @@ type sketch struct {
 	cells [sketchRows][1 << sketchBits]cell
 }
 
-// A cell is a state of its class. A log has no constant size: its units are
-// counted in windows, as sliding_window does. Where classes share a sketch, only
-// a is used: when the state will equal one never seen.
+// A cell is a state of its class, in the form that the step gives it there.
+// Where classes share a sketch, only a is used: when the state will equal one
+// never seen.
 type cell struct {
 	a    int64
-	b, c uint32 // units of a window, or a fraction: at most maxRate
+	b, c uint32
+}
+
+// sketched is what a step says about cells.
+type sketched interface {
+	// toCell returns a state of constant size that is no less than s.
+	toCell(s state, now int64, p params) state
+	// roll returns a cell as it stands at now, so that cells compare.
+	roll(cell state, now int64, p params) state
+	// fromCell returns a current state that is no less than any in the cell.
+	fromCell(cell state, now int64, p params) state
+	// usedUntil returns a current state that admits nothing until a time after
+	// now, at which it equals one never seen.
+	usedUntil(until, now int64, p params) state
+}
+
+// inCells is for steps whose states are in cells as they are.
+type inCells struct{}
+
+func (inCells) toCell(s state, _ int64, _ params) state { return s }
+
+func (inCells) roll(cell state, now int64, p params) state { return p.current(cell, now) }
+
+func (inCells) fromCell(cell state, now int64, p params) state { return p.current(cell, now) }
+
+// current is at without its second answer.
+func (p *params) current(s state, now int64) state {
+	s, _ = p.at(s, now)
+	return s
 }
 
 // estimate returns a state at now that is no less than the key's own.
@@ -39,32 +67,22 @@ func (sk *sketch) estimate(pl *place, now int64, p *params) state {
 		s = least(s, sk.cell(row, hash).rolled(now, p, sk.rest))
 	}
 	switch {
-	case sk.rest:
-		return p.usedUntil(s.a, now)
-	case p.code == codeSlidingLog:
-		return p.logOf(s, now)
+	case !sk.rest:
+		return p.step.fromCell(s, now, *p)
+	case s.a > now:
+		return p.current(p.step.usedUntil(s.a, now, *p), now)
 	}
-	// A TAT that is further ahead than this key can owe was charged to another
-	// at a slower rate. It binds this one as the deepest debt would.
-	if deepest := now + p.fullW + p.period; p.bucket && s.a > deepest {
-		s = state{a: deepest, b: p.rate - 1}
-	}
-	s, _ = p.at(s, now, p)
-	return s
+	return p.current(state{}, now)
 }
 
 // raise makes the key's cells no less than a state at now.
 func (sk *sketch) raise(pl *place, s state, now int64, p *params) {
-	switch {
-	case sk.rest:
-		s = state{a: now + p.resetAfter(s, now, p)}
-	case p.code == codeSlidingLog:
-		s = p.windowsOf(s, now)
-	}
 	if sk.rest {
+		s = state{a: p.until(s, now)}
 		sk.until = max(sk.until, s.a)
 	} else {
-		sk.until = max(sk.until, now+p.inCells().resetAfter(s, now, p))
+		s = p.step.toCell(s, now, *p)
+		sk.until = max(sk.until, p.until(p.step.fromCell(s, now, *p), now))
 	}
 	hash := sk.hash(pl)
 	for row := range sketchRows {
@@ -74,13 +92,13 @@ func (sk *sketch) raise(pl *place, s state, now int64, p *params) {
 	}
 }
 
-// rolled returns what is in the cell, windows as they stand at now.
+// rolled returns what is in the cell at now.
 func (c *cell) rolled(now int64, p *params, rest bool) state {
 	s := state{a: c.a, b: int64(c.b), c: int64(c.c)}
-	if !rest && !p.bucket {
-		s, _ = p.inCells().at(s, now, p)
+	if rest {
+		return s
 	}
-	return s
+	return p.step.roll(s, now, *p)
 }
 
 // cell finds a key's cell in a row, by bits of the hash above those that chose
@@ -122,60 +140,4 @@ func most(s, t state) state {
 		return t
 	}
 	return state{a: s.a, b: max(s.b, t.b), c: max(s.c, t.c)}
-}
-
-// inCells is the algorithm whose states are in the cells.
-func (p *params) inCells() *algorithm {
-	if p.code == codeSlidingLog {
-		return slidingWindows
-	}
-	return p.algorithm
-}
-
-var slidingWindows, _ = lookup(SlidingWindow)
-
-// windowsOf counts a log's units in the windows in which they came.
-func (p *params) windowsOf(log state, now int64) state {
-	s := state{a: now - now%p.period}
-	for _, e := range log.log {
-		if e.at >= s.a {
-			s.b += e.units
-		} else {
-			s.c += e.units
-		}
-	}
-	return s
-}
-
-// logOf makes a log of windows, with all units at the last moments of theirs: so
-// none leaves it sooner than the key's own would.
-func (p *params) logOf(s state, now int64) state {
-	log := state{a: s.b + s.c, log: make([]logEntry, 0, 3)} // room for a charge
-	for _, e := range [...]logEntry{{s.a - 1, s.c}, {s.a + p.period - 1, s.b}} {
-		if e.units > 0 {
-			log.log = append(log.log, e)
-		}
-	}
-	log, _ = slidingLog{}.at(log, now, p)
-	return log
-}
-
-// usedUntil is a state that admits nothing until a time, when it equals one
-// never seen.
-func (p *params) usedUntil(until, now int64) state {
-	begin := now - now%p.period
-	s := state{}
-	switch {
-	case until <= now:
-	case p.bucket:
-		s.a = min(until, now+p.fullW+p.period)
-	case p.code == codeSlidingLog:
-		s = state{a: p.rate, log: []logEntry{{min(until-p.period, now+p.period), p.rate}}}
-	case p.code == codeFixedWindow || until > begin+p.period:
-		s = state{a: begin, b: maxRate, c: maxRate}
-	default: // of sliding_window, only the last window counts so long
-		s = state{a: begin, c: maxRate}
-	}
-	s, _ = p.at(s, now, p)
-	return s
 }

@@ -32,7 +32,7 @@ func (c *crowded) place(check *Check, p *params, cells uint64) place {
 }
 
 func (c *crowded) take(us int64, check Check, cells uint64) Result {
-	p := paramsOf(&check)
+	p := paramsOf(&check, check.Limit.row())
 	pl := c.place(&check, &p, cells)
 	return c.m.decideAt(us, true, []Check{check}, []params{p}, []place{pl}).Results[0]
 }

@@ -9,15 +9,15 @@ import "math/bits"
 //
 // State: a is the current window's start, b the units taken in it, c those in
 // the one before. Twin: lua/sliding_window.lua.
-type slidingWindow struct{}
+type slidingWindow struct{ inCells }
 
-func (slidingWindow) at(s state, now int64, p *params) (state, bool) {
+func (slidingWindow) at(s state, now int64, p params) (state, bool) {
 	begin := now - now%p.period
 	switch {
 	case s.b == 0 && s.c == 0: // nothing was used, or all of it given back
 		return state{a: begin}, false
-	case s.a > now+p.period: // no clock that is right wrote this
-		return state{a: begin, b: p.rate}, true
+	case s.a > now+p.period: // no clock that is right wrote this: all of it counts now
+		return state{a: begin, b: s.b, c: s.c}, true
 	case s.a == begin-p.period:
 		return state{a: begin, c: s.b}, false
 	case s.a < begin:
@@ -26,11 +26,11 @@ func (slidingWindow) at(s state, now int64, p *params) (state, bool) {
 	return s, false // begun, or ahead because the clock stepped back
 }
 
-func (slidingWindow) take(s state, now int64, p *params) (state, bool) {
+func (slidingWindow) take(s state, now int64, p params) (state, placed, bool) {
 	room := p.rate - s.b - p.cost
 	left := s.a + p.period - now
 	ok := room >= 0 && left <= inView(room, s.c, p.period, left)
-	return state{a: s.a, b: s.b + p.cost, c: s.c}, ok
+	return state{a: s.a, b: s.b + p.cost, c: s.c}, placed{at: s.a}, ok
 }
 
 // inView is how much of the current window may be left so that the last
@@ -43,24 +43,11 @@ func inView(room, last, period, left int64) int64 {
 	return room*(period/last) + room*(period%last)/last
 }
 
-func (slidingWindow) charged(s state, _ int64, _ *params) placed { return placed{at: s.a} }
+func (slidingWindow) correct(s state, _ int64, c *correction) state { return c.inWindows(s) }
 
-func (slidingWindow) correct(s state, _ int64, p *params, ch *correction) state {
-	return p.correctWindow(s, ch)
-}
-
-func (slidingWindow) retryAfter(s state, now int64, p *params) int64 {
-	left := s.a + p.period - now
-	if room := p.rate - s.b - p.cost; room >= 0 {
-		return left - inView(room, s.c, p.period, left)
-	}
-	// Only the next window has room, once enough of this one is out of view.
-	return left + p.period - inView(p.rate-p.cost, s.b, p.period, p.period)
-}
-
-// remaining is the rate less what was used and ⌈last·left/P⌉, the last
-// window's share in view.
-func (slidingWindow) remaining(s state, now int64, p *params) int64 {
+// left is the rate less what was used and ⌈last·left/P⌉, the last window's share
+// in view.
+func (slidingWindow) left(s state, now int64, p params) (remaining, resetAfter int64) {
 	left := s.a + p.period - now
 	share := s.c
 	if left < p.period {
@@ -71,15 +58,59 @@ func (slidingWindow) remaining(s state, now int64, p *params) int64 {
 			share++
 		}
 	}
-	return p.rate - s.b - share
+	switch remaining = p.rate - s.b - share; {
+	case s.b > 0:
+		return remaining, left + p.period
+	case s.c > 0:
+		return remaining, left
+	}
+	return remaining, 0
 }
 
-func (slidingWindow) resetAfter(s state, now int64, p *params) int64 {
-	switch {
-	case s.b > 0:
-		return s.a + 2*p.period - now
-	case s.c > 0:
-		return s.a + p.period - now
+func (slidingWindow) retryAfter(s state, now int64, p params) int64 {
+	left := s.a + p.period - now
+	if room := p.rate - s.b - p.cost; room >= 0 {
+		return left - inView(room, s.c, p.period, left)
 	}
-	return 0
+	// Only the next window has room, once enough of this one is out of view.
+	return left + p.period - inView(p.rate-p.cost, s.b, p.period, p.period)
+}
+
+func (slidingWindow) arguments(args []any, p params) []any {
+	return append(args, p.rate, p.period, p.cost)
+}
+
+func (slidingWindow) corrections(args []any, c *correction) []any {
+	return append(args, c.delta, c.placed.at)
+}
+
+// usedUntil: only the last window counts no longer than the current one.
+func (slidingWindow) usedUntil(until, now int64, p params) state {
+	s := state{a: now - now%p.period, c: maxRate}
+	if until > s.a+p.period {
+		s.b = maxRate
+	}
+	return s
+}
+
+// usedBefore counts units in the window before this one, as far as they can
+// have been used then: so they are free the sooner.
+func (w slidingWindow) usedBefore(s state, now, units int64, p params) (state, int64) {
+	left := s.a + p.period - now
+	if left <= 0 || left > p.period {
+		return s, units // the window has not begun: a clock stepped back
+	}
+	remaining, _ := w.left(s, now, p)
+	want := remaining - units
+	last := p.rate
+	if hi, lo := bits.Mul64(uint64(units), uint64(p.period)); hi < uint64(left) {
+		weighed, rest := bits.Div64(hi, lo, uint64(left))
+		if rest > 0 {
+			weighed++
+		}
+		last = int64(min(uint64(s.c)+weighed, uint64(p.rate)))
+	}
+	s.c = max(s.c, last)
+	remaining, _ = w.left(s, now, p)
+	return s, max(remaining-want, 0)
 }

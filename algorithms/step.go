@@ -1,131 +1,79 @@
 package algorithms
 
 // A step is one algorithm as arithmetic on states. Times are Unix microseconds.
-// Its methods at and take are one function in Lua.
+// Its methods at and take are one function in Lua, and so is correct.
+//
+// params are passed by value: a pointer would have every decision in memory
+// allocate them, since the compiler does not know what a method does with it.
 type step interface {
-	// at returns the state as it stands at now. mended says that the stored
-	// one was a clock error: write it back even where nothing is charged.
-	at(s state, now int64, p *params) (current state, mended bool)
-	// take charges the cost to a current state, if it has room.
-	take(s state, now int64, p *params) (charged state, ok bool)
-	// charged is where the cost is that was charged last to a state. After a
-	// clock stepped back that may be later than now.
-	charged(s state, now int64, p *params) placed
+	// at returns the state as it stands at now. healed says that the stored
+	// one was written by a clock that was more than a period ahead: a Take
+	// writes it back even where it charges nothing.
+	at(s state, now int64, p params) (current state, healed bool)
+	// take charges the cost to a current state, and says where it is, if there
+	// is room.
+	take(s state, now int64, p params) (charged state, where placed, ok bool)
 	// correct corrects a charge in a current state.
-	correct(s state, now int64, p *params, c *correction) state
+	correct(s state, now int64, c *correction) state
+	// left is how many units a current state has left, and how long until it
+	// equals never seen: for so long a store has to remember it.
+	left(s state, now int64, p params) (remaining, resetAfter int64)
 	// retryAfter is how long until a current state that has no room has it.
-	retryAfter(s state, now int64, p *params) int64
-	// remaining is how many units a current state has left.
-	remaining(s state, now int64, p *params) int64
-	// resetAfter is how long until the state equals never seen: what
-	// ResetAfter says, and how long a store has to remember it.
-	resetAfter(s state, now int64, p *params) int64
+	retryAfter(s state, now int64, p params) int64
+
+	// arguments appends what at and take need to know in Lua, and corrections
+	// what correct needs beside that.
+	arguments(args []any, p params) []any
+	corrections(args []any, c *correction) []any
+
+	// What a Memory needs beside that: see sketch.go and memory_follow.go.
+	sketched
+	followed
 }
 
-// The codes of the steps are their places in the scripts' tables, from 1.
-const (
-	codeFixedWindow = iota + 1
-	codeSlidingWindow
-	codeSlidingLog
-	codeBucket
-	codeQueue
-)
-
-var _ = [...]step{
-	codeFixedWindow:   fixedWindow{},
-	codeSlidingWindow: slidingWindow{},
-	codeSlidingLog:    slidingLog{},
-	codeBucket:        bucket{},
-	codeQueue:         queue{},
+// A state is what is remembered of one key: three whole numbers that each
+// step reads in its own way. The zero value is a key never seen.
+type state struct {
+	a, b, c int64
+	log     []logEntry // sliding_log in memory; Redis has it in a list
 }
 
-// An algorithm has the methods of its step. They switch, because a call through
-// an interface would have every decision in memory allocate its params.
+// A placed is where a charge is to be found in a state: the start of the
+// window, or the time of the entry, of the charge or of the slot that it has;
+// and of a slot the fraction of that microsecond, over the rate. After a clock
+// stepped back that may be later than now.
+type placed struct{ at, frac int64 }
 
-func (a *algorithm) at(s state, now int64, p *params) (state, bool) {
-	switch a.code {
-	case codeFixedWindow:
-		return fixedWindow{}.at(s, now, p)
-	case codeSlidingWindow:
-		return slidingWindow{}.at(s, now, p)
-	case codeSlidingLog:
-		return slidingLog{}.at(s, now, p)
+func (p *params) at(s state, now int64) (current state, healed bool) { return p.step.at(s, now, *p) }
+
+func (p *params) take(s state, now int64) (charged state, where placed, ok bool) {
+	return p.step.take(s, now, *p)
+}
+
+// until is when a current state equals never seen.
+func (p *params) until(s state, now int64) int64 {
+	_, resetAfter := p.step.left(s, now, *p)
+	return now + resetAfter
+}
+
+// answer fills in a result from the state before the charge and from the one
+// that take made of it, which counts if it was charged. Both limiters answer
+// through it. It returns when the state that counts equals never seen.
+func (p *params) answer(r *Result, current, charged state, where placed, now int64) (until int64) {
+	s := current
+	if r.Charged > 0 {
+		s, r.charge = charged, where
 	}
-	return bucket{}.at(s, now, p)
-}
-
-func (a *algorithm) take(s state, now int64, p *params) (state, bool) {
-	switch a.code {
-	case codeFixedWindow:
-		return fixedWindow{}.take(s, now, p)
-	case codeSlidingWindow:
-		return slidingWindow{}.take(s, now, p)
-	case codeSlidingLog:
-		return slidingLog{}.take(s, now, p)
+	remaining, resetAfter := p.step.left(s, now, *p)
+	r.Remaining, r.ResetAfter = remaining, micros(resetAfter)
+	switch {
+	case r.Allowed && p.queue:
+		r.Delay = micros(where.at - now)
+	case r.Allowed:
+	case p.never:
+		r.RetryAfter = Never
+	default:
+		r.RetryAfter = micros(p.step.retryAfter(s, now, *p))
 	}
-	return bucket{}.take(s, now, p)
-}
-
-func (a *algorithm) charged(s state, now int64, p *params) placed {
-	switch a.code {
-	case codeFixedWindow:
-		return fixedWindow{}.charged(s, now, p)
-	case codeSlidingWindow:
-		return slidingWindow{}.charged(s, now, p)
-	case codeSlidingLog:
-		return slidingLog{}.charged(s, now, p)
-	case codeQueue:
-		return queue{}.charged(s, now, p)
-	}
-	return bucket{}.charged(s, now, p)
-}
-
-func (a *algorithm) correct(s state, now int64, p *params, c *correction) state {
-	switch a.code {
-	case codeFixedWindow:
-		return fixedWindow{}.correct(s, now, p, c)
-	case codeSlidingWindow:
-		return slidingWindow{}.correct(s, now, p, c)
-	case codeSlidingLog:
-		return slidingLog{}.correct(s, now, p, c)
-	case codeQueue:
-		return queue{}.correct(s, now, p, c)
-	}
-	return bucket{}.correct(s, now, p, c)
-}
-
-func (a *algorithm) retryAfter(s state, now int64, p *params) int64 {
-	switch a.code {
-	case codeFixedWindow:
-		return fixedWindow{}.retryAfter(s, now, p)
-	case codeSlidingWindow:
-		return slidingWindow{}.retryAfter(s, now, p)
-	case codeSlidingLog:
-		return slidingLog{}.retryAfter(s, now, p)
-	}
-	return bucket{}.retryAfter(s, now, p)
-}
-
-func (a *algorithm) remaining(s state, now int64, p *params) int64 {
-	switch a.code {
-	case codeFixedWindow:
-		return fixedWindow{}.remaining(s, now, p)
-	case codeSlidingWindow:
-		return slidingWindow{}.remaining(s, now, p)
-	case codeSlidingLog:
-		return slidingLog{}.remaining(s, now, p)
-	}
-	return bucket{}.remaining(s, now, p)
-}
-
-func (a *algorithm) resetAfter(s state, now int64, p *params) int64 {
-	switch a.code {
-	case codeFixedWindow:
-		return fixedWindow{}.resetAfter(s, now, p)
-	case codeSlidingWindow:
-		return slidingWindow{}.resetAfter(s, now, p)
-	case codeSlidingLog:
-		return slidingLog{}.resetAfter(s, now, p)
-	}
-	return bucket{}.resetAfter(s, now, p)
+	return now + resetAfter
 }

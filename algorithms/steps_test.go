@@ -3,9 +3,11 @@ package algorithms
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
@@ -25,30 +27,77 @@ func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {
 	}
 }
 
-// A clock that was a year ahead must not deny for a year.
+// A clock that was a year ahead must not deny for a year, nor free anybody: what
+// was used counts, as if it had been used now.
 func TestAClockErrorOfAYearIsForgotten(t *testing.T) {
+	for name, b := range map[string]backend{"memory": modelBackend(t), "redis": realBackend(t)} {
+		eachAlgorithm(t, func(t *testing.T, l Limit) {
+			take := func(us, cost int64) Result {
+				t.Helper()
+				b.setTime(us)
+				d, err := b.limiter.Take(t.Context(), Check{Rule: "r", Key: "k", Limit: l, Cost: cost})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return d.Results[0]
+			}
+			b.flush()
+			take(someTime+year, 2)
+			if r := take(someTime, 1); !r.Allowed || r.Remaining != 2 {
+				t.Errorf("%s: two were used, and one now: %+v", name, r)
+			}
+			b.flush()
+			take(someTime+year, 5)
+			r := take(someTime, 1) // denied, and written all the same
+			if r.Allowed || r.RetryAfter > 2*l.Period {
+				t.Errorf("%s: all was used: %+v", name, r)
+			}
+			retry := r.RetryAfter.Microseconds()
+			if r := take(someTime+retry-1, 1); r.Allowed || r.RetryAfter != time.Microsecond {
+				t.Errorf("%s: before RetryAfter: %+v", name, r)
+			}
+			if r := take(someTime+retry, 1); !r.Allowed {
+				t.Errorf("%s: after RetryAfter: %+v", name, r)
+			}
+		})
+	}
+}
+
+// Peek may say what a clock error comes to, but only a Take writes it.
+func TestPeekHealsNothing(t *testing.T) {
+	b := realBackend(t)
+	client := b.limiter.(*Redis).Client.(*redis.Client)
 	eachAlgorithm(t, func(t *testing.T, l Limit) {
-		var m Memory
-		takeAt(&m, someTime+year, l)
-		r := takeAt(&m, someTime, l)
-		if r.Allowed {
-			t.Error("taken for never seen: a clock error would free everybody")
+		check := Check{Rule: "r", Key: "k", Limit: l, Cost: 5}
+		b.setTime(someTime + year)
+		if _, err := b.limiter.Take(t.Context(), check); err != nil {
+			t.Fatal(err)
 		}
-		if r.RetryAfter > 2*l.Period {
-			t.Fatalf("denied for %s", r.RetryAfter)
+		b.setTime(someTime)
+		before := client.Dump(t.Context(), keyOf("test", check)).Val()
+		for range 2 {
+			if d, err := b.limiter.Peek(t.Context(), check); err != nil || d.Allowed || d.RetryAfter() > 2*l.Period {
+				t.Errorf("%+v, %v", d, err)
+			}
 		}
-		if now := someTime + r.RetryAfter.Microseconds() - 1; takeAt(&m, now, l).Allowed {
-			t.Error("allowed before RetryAfter")
+		if client.Dump(t.Context(), keyOf("test", check)).Val() != before {
+			t.Error("Peek has written the key")
 		}
-		if now := someTime + r.RetryAfter.Microseconds(); !takeAt(&m, now, l).Allowed {
-			t.Error("denied after RetryAfter")
+		if _, err := b.limiter.Take(t.Context(), check); err != nil {
+			t.Fatal(err)
+		}
+		if client.Dump(t.Context(), keyOf("test", check)).Val() == before {
+			t.Error("a denied Take has not written the key")
+		}
+		if ttl := client.PTTL(t.Context(), keyOf("test", check)).Val(); ttl > 3*l.Period {
+			t.Errorf("remembered for %s", ttl)
 		}
 	})
 }
 
-// A stored time is believed up to what the limit can owe plus one period ahead,
-// and not a microsecond further; in Go as in Redis.
-func TestHowFarAheadAStoredTimeIsBelieved(t *testing.T) {
+// A state is believed that was written up to one period ahead, and not a
+// microsecond further; in Go as in Redis.
+func TestHowFarAheadAWriteIsBelieved(t *testing.T) {
 	redis := realBackend(t)
 	inRedis := func(t *testing.T, us int64, l Limit) Result {
 		t.Helper()
@@ -63,7 +112,7 @@ func TestHowFarAheadAStoredTimeIsBelieved(t *testing.T) {
 	begin := someTime - someTime%60_000_000
 	eachAlgorithm(t, func(t *testing.T, l Limit) {
 		l.Rate = 1
-		if a, _ := lookup(l.algorithm()); a.bucket {
+		if a := lookup(l.algorithm()); a.bucket {
 			l.Burst = 1
 		}
 		for _, beyond := range []int64{0, 1} {
@@ -77,7 +126,7 @@ func TestHowFarAheadAStoredTimeIsBelieved(t *testing.T) {
 				if i == 0 {
 					continue
 				}
-				// One believed is two periods off; one not believed is exhausted now.
+				// One believed is two periods off; one not believed counts now.
 				if believed := want.RetryAfter > l.Period+time.Microsecond; want.Allowed || believed != (beyond == 0) {
 					t.Errorf("%dµs beyond: %+v", beyond, want)
 				}
@@ -133,16 +182,20 @@ func TestAClockThatStepsBackGivesNoExtraRoom(t *testing.T) {
 	})
 }
 
-// A limit that is raised must not leave those denied who had used up the old one.
-func TestARaisedLimitBindsAtOnce(t *testing.T) {
+// What a client owes is a time, whatever the rate is now: a debt that is more
+// than a limit can owe is another limit's, and no clock error.
+func TestARaisedLimitLeavesWhatIsOwed(t *testing.T) {
 	var m Memory
 	slow := Limit{Rate: 1, Period: time.Minute, Burst: 1440, Algorithm: TokenBucket}
 	for takeAt(&m, someTime, slow).Allowed {
 	}
-	// A day of debt is more than this limit can owe.
-	r := takeAt(&m, someTime, Limit{Rate: 100, Period: time.Minute, Algorithm: TokenBucket})
-	if r.Allowed || r.RetryAfter != 600*time.Millisecond {
-		t.Errorf("denied for %s, want as after using up the new limit: 600ms", r.RetryAfter)
+	fast := Limit{Rate: 100, Period: time.Minute, Algorithm: TokenBucket}
+	r := takeAt(&m, someTime, fast)
+	if want := 1439*time.Minute + 600*time.Millisecond; r.Allowed || r.RetryAfter != want {
+		t.Errorf("denied for %s, want %s", r.RetryAfter, want)
+	}
+	if r := takeAt(&m, someTime, slow); r.RetryAfter != time.Minute {
+		t.Errorf("the slow one is denied for %s", r.RetryAfter)
 	}
 }
 
@@ -160,10 +213,13 @@ func TestRedisRemembersLongEnough(t *testing.T) {
 		if err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
-		// Rounded up to the millisecond, plus one; a bucket's fraction counts as a µs.
+		// Rounded up to the millisecond, plus one. A bucket's deadline is on a grid.
 		ttl := client.PTTL(context.Background(), keyOf("test", check)).Val()
-		need := d.Results[0].ResetAfter
-		if least, most := msCeil(need)+time.Millisecond, msCeil(need+time.Microsecond)+time.Millisecond; ttl < least || ttl > most {
+		need, grid := d.Results[0].ResetAfter, time.Duration(0)
+		if l.row().bucket {
+			grid = min(max(l.Period, time.Second), time.Minute) + time.Millisecond
+		}
+		if least, most := msCeil(need)+time.Millisecond, msCeil(need+grid)+time.Millisecond; ttl < least || ttl > most {
 			t.Fatalf("%s: kept for %s, reset after %s: want %s to %s", l, ttl, need, least, most)
 		}
 	})
@@ -173,49 +229,81 @@ func msCeil(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// What is charged afterwards may go into debt, but of no more than a period, so
-// that no mistake of a caller denies for ever. In Go as in Redis.
-func TestDebtIsBounded(t *testing.T) {
+// What is charged afterwards may go into debt, as far as the exact range goes.
+// In Go as in Redis.
+func TestDebtIsWhatItIs(t *testing.T) {
 	redis := realBackend(t)
 	eachAlgorithm(t, func(t *testing.T, l Limit) {
 		limits := []Limit{l}
-		if a, _ := lookup(l.algorithm()); !a.bucket && l.Algorithm != SlidingLog {
+		if !l.row().bucket && l.Algorithm != SlidingLog {
 			limits = append(limits, Limit{Rate: maxRate, Period: time.Minute, Algorithm: l.Algorithm})
 		}
 		for _, l := range limits {
-			redis.flush()
-			var m Memory
-			redis.setTime(someTime)
-			check := Check{Rule: "r", Limit: l}
-			d, err := redis.limiter.Take(t.Context(), check)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := modelAt(&m, someTime, true, []Check{check})
-			for range 3 {
-				if err := settleAll(t.Context(), redis.limiter, 1<<45, d.Results...); err != nil {
-					t.Fatal(err)
-				}
-				settleModelAt(&m, someTime, 1<<45, want.Results)
-			}
-			for us := range int64(20) {
-				at := someTime + us*10_000_000
-				redis.setTime(at)
-				got, err := redis.limiter.Peek(t.Context(), check)
+			for _, more := range []int64{30, 1 << 20, 1 << 45, math.MaxInt64 - 1} {
+				redis.flush()
+				var m Memory
+				redis.setTime(someTime)
+				check := Check{Rule: "r", Limit: l}
+				d, err := redis.limiter.Take(t.Context(), check)
 				if err != nil {
 					t.Fatal(err)
 				}
-				want := modelAt(&m, at, false, []Check{check}).Results[0]
-				got.Results[0].Source = want.Source
-				if got.Results[0] != want {
-					t.Fatalf("%s after %dµs:\n got %+v\nwant %+v", l, at-someTime, got.Results[0], want)
+				want := modelAt(&m, someTime, true, []Check{check})
+				for range 3 {
+					if err := settleAll(t.Context(), redis.limiter, 1+more, d.Results...); err != nil {
+						t.Fatal(err)
+					}
+					settleModelAt(&m, someTime, 1+more, want.Results)
 				}
-				if us == 0 && (want.Allowed || want.RetryAfter > 2*l.Period+time.Second) {
-					t.Errorf("%s: in debt for %s", l, want.RetryAfter)
+				for i := range int64(20) {
+					at := someTime + i*10_000_000
+					redis.setTime(at)
+					got, err := redis.limiter.Peek(t.Context(), check)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want := modelAt(&m, at, false, []Check{check}).Results[0]
+					got.Results[0].Source = want.Source
+					if got.Results[0] != want {
+						t.Fatalf("%s after %dµs:\n got %+v\nwant %+v", l, at-someTime, got.Results[0], want)
+					}
+					if owed := 1 + 3*more - l.Rate; i == 0 && more < 1<<20 && l.Rate < maxRate && (want.Allowed || want.Remaining != -owed) {
+						t.Errorf("%s: owes %d, want %d", l, -want.Remaining, owed)
+					}
 				}
 			}
 		}
 	})
+}
+
+// What was denied for MaxDelay alone says nothing about others on the key.
+func TestImpatientDenialsAreToldFromOthers(t *testing.T) {
+	var m Memory
+	check := Check{Rule: "r", Limit: Limit{Rate: 10, Period: time.Second, Burst: 5, Algorithm: LeakyBucket}, Cost: 3}
+	modelAt(&m, someTime, true, []Check{check})
+	for _, c := range []struct {
+		cost     int64
+		maxDelay time.Duration
+		want     bool
+	}{
+		{2, 299 * time.Millisecond, true},
+		{2, 300 * time.Millisecond, false}, // admitted
+		{2, 0, false},                      // admitted
+		{3, 100 * time.Millisecond, false}, // there is no room
+		{3, 0, false},
+		{6, 1, false}, // there never will be
+	} {
+		check.Cost, check.MaxDelay = c.cost, c.maxDelay
+		r := modelAt(&m, someTime, false, []Check{check}).Results[0]
+		if r.impatient() != c.want {
+			t.Errorf("cost %d, max delay %s: %+v", c.cost, c.maxDelay, r)
+		}
+	}
+	for _, r := range []Result{{Check: check, Remaining: 9, Err: errReply}, {Check: Check{MaxDelay: 1}, Remaining: 9}, {}} {
+		if r.impatient() {
+			t.Errorf("%+v", r)
+		}
+	}
 }
 
 // Giving everything back would admit more than the limit: the bucket has
@@ -228,7 +316,7 @@ func TestGivingBackNeverOverAdmits(t *testing.T) {
 }
 
 func givingBack(t *rapid.T) {
-	a := rapid.SampledFrom(table[:]).Draw(t, "algorithm")
+	a := rapid.SampledFrom(table).Draw(t, "algorithm")
 	l := Limit{Rate: rapid.Int64Range(1, 6).Draw(t, "rate"), Period: time.Duration(rapid.Int64Range(1, 50).Draw(t, "period")) * time.Microsecond, Algorithm: a.name}
 	if a.bucket {
 		l.Burst = rapid.Int64Range(1, 6).Draw(t, "burst")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/big"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,24 +28,26 @@ type vectorStep struct {
 	RetryAfter int64 `json:"retry_after,omitempty"` // µs
 	ResetAfter int64 `json:"reset_after"`           // µs
 	Delay      int64 `json:"delay,omitempty"`       // µs
+	More       int64 `json:"more,omitempty"`        // units that Settle charges then, beside the cost
 }
 
-// histories are what the vectors are about: pairs of µs since the last step and
-// a cost.
+// histories are what the vectors are about: µs since the last step, a cost, and
+// what Settle charges beside it if it was admitted.
 var histories = []struct {
 	name  string
 	limit string // without the algorithm
-	steps [][2]int64
+	steps [][3]int64
 }{
-	{"up to the limit and over it", "3/1m", [][2]int64{{0, 1}, {0, 1}, {1, 1}, {1, 1}, {0, 1}, {59_999_990, 1}, {8, 1}, {60_000_000, 1}}},
-	{"costs", "10/1s", [][2]int64{{0, 4}, {10, 4}, {10, 4}, {10, 2}, {499_999, 1}, {250_000, 5}, {250_000, 10}, {3_000_000, 10}}},
-	{"thirds are not lost", "3/1s", [][2]int64{{0, 3}, {333_333, 1}, {1, 1}, {333_333, 1}, {333_333, 1}, {1, 1}, {1_000_000, 2}, {2_000_000, 3}}},
-	{"around a boundary", "4/100ms", [][2]int64{{99_999, 4}, {1, 4}, {1, 1}, {49_999, 2}, {49_999, 1}, {1, 1}, {100_000, 4}}},
-	{"one in 30 days", "1/720h", [][2]int64{{0, 1}, {1, 1}, {2_591_999_999_998, 1}, {1, 1}, {5_184_000_000_000, 1}}},
-	{"awkward and fast", "7919/1234567us", [][2]int64{{0, 7919}, {155, 1}, {1, 1}, {77_777, 499}, {1, 1}, {1_234_567, 7000}}},
+	{"up to the limit and over it", "3/1m", [][3]int64{{0, 1, 0}, {0, 1, 0}, {1, 1, 0}, {1, 1, 0}, {0, 1, 0}, {59_999_990, 1, 0}, {8, 1, 0}, {60_000_000, 1, 0}}},
+	{"costs", "10/1s", [][3]int64{{0, 4, 0}, {10, 4, 0}, {10, 4, 0}, {10, 2, 0}, {499_999, 1, 0}, {250_000, 5, 0}, {250_000, 10, 0}, {3_000_000, 10, 0}}},
+	{"thirds are not lost", "3/1s", [][3]int64{{0, 3, 0}, {333_333, 1, 0}, {1, 1, 0}, {333_333, 1, 0}, {333_333, 1, 0}, {1, 1, 0}, {1_000_000, 2, 0}, {2_000_000, 3, 0}}},
+	{"around a boundary", "4/100ms", [][3]int64{{99_999, 4, 0}, {1, 4, 0}, {1, 1, 0}, {49_999, 2, 0}, {49_999, 1, 0}, {1, 1, 0}, {100_000, 4, 0}}},
+	{"one in 30 days", "1/720h", [][3]int64{{0, 1, 0}, {1, 1, 0}, {2_591_999_999_998, 1, 0}, {1, 1, 0}, {5_184_000_000_000, 1, 0}}},
+	{"awkward and fast", "7919/1234567us", [][3]int64{{0, 7919, 0}, {155, 1, 0}, {1, 1, 0}, {77_777, 499, 0}, {1, 1, 0}, {1_234_567, 7000, 0}}},
+	{"into debt and out of it", "10/1m", [][3]int64{{0, 4, 3}, {7, 1, 0}, {1, 1, 9}, {1, 1, 0}, {41_999_991, 1, 0}, {18_000_000, 1, 0}, {60_000_000, 10, 0}}},
 }
 
-func (v *vector) exact(a *algorithm, steps [][2]int64) {
+func (v *vector) exact(a *algorithm, steps [][3]int64) {
 	l := v.limit(a)
 	model, quota := exactOf(l), l.Quota()
 	first := func(admits func(us int64) bool, least int64) int64 {
@@ -64,20 +67,21 @@ func (v *vector) exact(a *algorithm, steps [][2]int64) {
 	now := someTime
 	for _, s := range steps {
 		now += s[0]
-		step := vectorStep{At: now, Cost: min(s[1], quota), Remaining: quota}
-		if step.Allowed = model.admits(now, step.Cost); step.Allowed {
+		step := vectorStep{At: now, Cost: min(s[1], quota)}
+		if step.Allowed = admits(model, now, step.Cost); step.Allowed {
 			if d, ok := model.(delayer); ok {
 				step.Delay = d.delay(now)
 			}
 			model.charge(now, step.Cost)
+			step.More = s[2]
 		} else {
-			step.RetryAfter = first(func(us int64) bool { return model.admits(now+us, step.Cost) }, 1)
+			step.RetryAfter = first(func(us int64) bool { return admits(model, now+us, step.Cost) }, 1)
 		}
-		for step.Remaining > 0 && !model.admits(now, step.Remaining) {
-			step.Remaining--
-		}
-		step.ResetAfter = first(func(us int64) bool { return model.admits(now+us, quota) }, 0)
+		left := model.left(now)
+		step.Remaining = new(big.Int).Div(left.Num(), left.Denom()).Int64() // rounds down
+		step.ResetAfter = first(func(us int64) bool { return admits(model, now+us, quota) }, 0)
 		v.Steps = append(v.Steps, step)
+		model.charge(now, step.More)
 	}
 }
 
@@ -124,10 +128,14 @@ func TestVectors(t *testing.T) {
 						t.Fatal(err)
 					}
 					for where, r := range map[string]Result{"Go": inGo, "Redis": d.Results[0]} {
-						got := vectorStep{r.At.UnixMicro(), r.Check.Cost, r.Allowed, r.Remaining, r.RetryAfter.Microseconds(), r.ResetAfter.Microseconds(), r.Delay.Microseconds()}
+						got := vectorStep{r.At.UnixMicro(), r.Check.Cost, r.Allowed, r.Remaining, r.RetryAfter.Microseconds(), r.ResetAfter.Microseconds(), r.Delay.Microseconds(), want.More}
 						if got != want {
 							t.Errorf("%s, step %d in %s:\n got %+v\nwant %+v", v.Name, n, where, got, want)
 						}
+					}
+					settleModelAt(&m, want.At, want.Cost+want.More, []Result{inGo})
+					if err := settleAll(t.Context(), redis.limiter, want.Cost+want.More, d.Results...); err != nil {
+						t.Fatal(err)
 					}
 				}
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/seed75154129/ratelimit/internal/wait"
 )
@@ -15,35 +17,35 @@ import (
 //
 // It returns the decision that admitted, for [Limiter.Settle]. If ctx has a
 // deadline that comes too early, or if waiting would never help, it returns
-// [ErrDenied] at once; if ctx ends while it waits, ctx's error. In both cases
-// it gives back what was charged. Other errors are l's, or those of checks that
-// l could not decide.
+// [ErrDenied] at once; if ctx ends while it waits, ctx's error. A deadline
+// bounds the checks' MaxDelay, so that a call which cannot wait for its slot
+// takes none. What was charged in vain is given back. Other errors are l's, or
+// those of checks that l could not decide.
 func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return Decision{}, err
 		}
-		d, err := l.Take(ctx, checks...)
+		d, err := l.Take(ctx, inTime(ctx, checks)...)
 		if err != nil {
 			return Decision{}, err
 		}
-		delay := d.Delay()
+		delay, longest := d.Delay(), d.Delay()
 		if !d.Allowed {
 			if err := undecided(d); err != nil {
 				_ = GiveBack(ctx, l, d) // what stays charged errs towards denying
 				return Decision{}, err
 			}
-			delay = d.RetryAfter()
+			delay, longest = d.RetryAfter(), soonest(d)
 		}
-		if delay == Never {
-			err = wait.ErrTooLate
-		} else {
+		err = wait.ErrTooLate
+		if longest != Never && wait.InTime(ctx, longest) {
 			err = wait.For(ctx, delay)
 		}
 		if err != nil {
 			_ = GiveBack(ctx, l, d) // as above
 			if errors.Is(err, wait.ErrTooLate) {
-				err = fmt.Errorf("%w for %s", ErrDenied, delay)
+				err = fmt.Errorf("%w for %s", ErrDenied, longest)
 			}
 			return Decision{}, err
 		}
@@ -51,6 +53,37 @@ func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 			return d, nil
 		}
 	}
+}
+
+// inTime bounds the checks' MaxDelay by ctx's deadline. One without time left is
+// the shortest there is, since 0 means any.
+func inTime(ctx context.Context, checks []Check) []Check {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return checks
+	}
+	left := max(time.Until(deadline), time.Microsecond)
+	bounded := slices.Clone(checks)
+	for i := range bounded {
+		c := &bounded[i]
+		if row := c.Limit.row(); row != nil && row.queue && (c.MaxDelay == 0 || c.MaxDelay > left) {
+			c.MaxDelay = left
+		}
+	}
+	return bounded
+}
+
+// soonest is how long it takes at least until a request that was denied is
+// served: a slot begins when all before it have ended.
+func soonest(d Decision) time.Duration {
+	longest := d.RetryAfter()
+	for i := range d.Results {
+		r := &d.Results[i]
+		if row := r.Check.Limit.row(); r.Denies() && row != nil && row.queue {
+			longest = max(longest, r.ResetAfter)
+		}
+	}
+	return longest
 }
 
 // undecided is why an enforced check denies that could not be decided, unless

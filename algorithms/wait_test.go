@@ -3,6 +3,8 @@ package algorithms
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +72,91 @@ func TestWaitDeniesAtOnceWhatWouldBeTooLate(t *testing.T) {
 		}
 		if _, err := Wait(t.Context(), m, Check{Rule: "r", Limit: PerHour(1), Cost: 2}); !errors.Is(err, ErrDenied) {
 			t.Errorf("never: %v", err)
+		}
+	})
+}
+
+// Callers that cannot wait long must not take slots that nobody uses: slots that
+// are given back are free again only while they are the last. They did once,
+// and 6 of 100 were served.
+func TestWaitStarvesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := distant{new(Memory)}
+		check := Check{Rule: "q", Limit: Limit{Rate: 20, Period: time.Second, Burst: 100, Algorithm: LeakyBucket}}
+		var passed, denied atomic.Int64
+		stop := time.Now().Add(5 * time.Second)
+		var callers sync.WaitGroup
+		for range 32 {
+			callers.Go(func() {
+				for time.Now().Before(stop) {
+					ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+					begin := time.Now()
+					switch _, err := Wait(ctx, l, check); {
+					case err == nil:
+						passed.Add(1)
+					case errors.Is(err, ErrDenied) && time.Since(begin) < 5*time.Millisecond:
+						denied.Add(1)
+						time.Sleep(20 * time.Millisecond)
+					default:
+						t.Errorf("after %s: %v", time.Since(begin), err)
+					}
+					cancel()
+				}
+			})
+		}
+		callers.Wait()
+		if passed.Load() < 100 || denied.Load() == 0 {
+			t.Errorf("passed %d in 5 s of 20 a second, denied %d", passed.Load(), denied.Load())
+		}
+	})
+}
+
+// distant is a limiter with a round trip of 2 ms.
+type distant struct{ *Memory }
+
+func (l distant) Take(ctx context.Context, checks ...Check) (Decision, error) {
+	time.Sleep(time.Millisecond)
+	d, err := l.Memory.Take(ctx, checks...)
+	time.Sleep(time.Millisecond)
+	return d, err
+}
+
+// One who cannot wait that long is denied uncharged, whatever denies, and at
+// once if trying again would not help.
+func TestWaitChargesNothingThatItCannotWaitFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(Memory)
+		beside := Check{Rule: "beside", Limit: PerHour(100)}
+		for range 10 { // 2 s
+			_, _ = m.Take(t.Context(), queueOf5)
+		}
+		begin := time.Now()
+		for _, left := range []time.Duration{1, time.Microsecond, time.Second, 2*time.Second - time.Microsecond} {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			if _, err := Wait(ctx, m, beside, queueOf5); !errors.Is(err, ErrDenied) || time.Since(begin) != 0 {
+				t.Errorf("with %s left: %v after %s", left, err, time.Since(begin))
+			}
+			cancel()
+		}
+		if d, _ := m.Peek(t.Context(), beside, queueOf5); d.Results[0].Remaining != 100 || d.Results[1].Delay != 2*time.Second {
+			t.Errorf("charged: %+v", d)
+		}
+		// The check's own MaxDelay says how long in the queue, not how long in all.
+		own := queueOf5
+		own.MaxDelay = 500 * time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if d, err := Wait(ctx, m, own); err != nil || d.Delay() != 500*time.Millisecond || time.Since(begin) != 2*time.Second {
+			t.Errorf("%+v, %v after %s", d, err, time.Since(begin))
+		}
+		// In a full queue there is room before the slot can begin.
+		full := Check{Rule: "full", Limit: Limit{Rate: 1, Period: time.Second, Burst: 10, Algorithm: LeakyBucket}, Cost: 10}
+		_, _ = m.Take(t.Context(), full)
+		full.Cost, begin = 1, time.Now()
+		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := Wait(ctx, m, full); !errors.Is(err, ErrDenied) || time.Since(begin) != 0 {
+			t.Errorf("in a full queue: %v after %s", err, time.Since(begin))
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package failmode
 
 import (
-	"math"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -20,7 +19,7 @@ func init() {
 			if g.ready(); g.invalid != nil {
 				return false
 			}
-			_, over := g.denied.find(c, time.Now(), math.MaxInt64)
+			_, over := g.denied.find(c, time.Now())
 			return over
 		},
 		Observe: func(g *Guard, f observer) {

@@ -13,11 +13,6 @@ import (
 // decide asks the store about the checks whose circuit is not open, and decides
 // the others here. Those come first: if they deny the request, nothing is sent.
 func (g *Guard) decide(ctx context.Context, charge bool, checks []algorithms.Check) (algorithms.Decision, error) {
-	if charge && g.store.sharded() && len(checks) > 1 {
-		if d, denied := g.deniedAMomentAgo(checks); denied {
-			return d, nil
-		}
-	}
 	// Where checks are counted is asked once: it may change meanwhile.
 	var room [4]*circuit
 	circuits := room[:0]
@@ -47,29 +42,6 @@ func (g *Guard) decide(ctx context.Context, charge bool, checks []algorithms.Che
 	place(d.Results, refused, here.Results)
 	place(d.Results, rest, there.Results)
 	return d, nil
-}
-
-// maxDeniedAge is for how long a denial is believed without asking again: what
-// another process gives back or resets is seen this much later.
-const maxDeniedAge = time.Second
-
-// deniedAMomentAgo denies requests that the store is known to deny. Where a
-// request's checks are decided apart, one that is denied is charged by the others
-// and given it back, which costs a bucket the time between: a stream of denied
-// requests would drain what they share with honest ones.
-func (g *Guard) deniedAMomentAgo(checks []algorithms.Check) (algorithms.Decision, bool) {
-	if g.denied.count.Load() == 0 {
-		return algorithms.Decision{}, false
-	}
-	var d algorithms.Decision
-	now := time.Now()
-	for i := range checks {
-		if r, ok := g.denied.find(&checks[i], now, maxDeniedAge); ok && r.Denies() {
-			r.Source = algorithms.SourceDenyCache
-			d.Results = append(d.Results, r)
-		}
-	}
-	return d, len(d.Results) > 0
 }
 
 // ask has the store decide, and decides here what it did not.

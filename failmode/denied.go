@@ -63,6 +63,8 @@ func (d *deniedKeys) note(r *algorithms.Result, now time.Time) {
 		return
 	case r.Check.Shadow, r.RetryAfter <= 0, r.RetryAfter == algorithms.Never:
 		return
+	case r.Check.MaxDelay > 0: // who can wait longer may have room
+		return
 	}
 	id := d.id(&r.Check)
 	s := &d.shards[id[0]%deniedShards]
@@ -92,9 +94,9 @@ func (d *deniedKeys) forget(c *algorithms.Check) {
 	}
 }
 
-// find returns the denial of a check by what the store said at most maxAge ago,
-// as it is now. Another limit, or a lower cost, was not denied.
-func (d *deniedKeys) find(c *algorithms.Check, now time.Time, maxAge time.Duration) (algorithms.Result, bool) {
+// find returns the denial of a check by what the store last said, as it is now.
+// Another limit, or a lower cost, was not denied.
+func (d *deniedKeys) find(c *algorithms.Check, now time.Time) (algorithms.Result, bool) {
 	if d.count.Load() == 0 {
 		return algorithms.Result{}, false
 	}
@@ -112,7 +114,7 @@ func (d *deniedKeys) find(c *algorithms.Check, now time.Time, maxAge time.Durati
 		d.count.Add(-1)
 		return algorithms.Result{}, false
 	}
-	if age > maxAge || r.Check.Limit != c.Limit || max(r.Check.Cost, 1) > max(c.Cost, 1) {
+	if r.Check.Limit != c.Limit || max(r.Check.Cost, 1) > max(c.Cost, 1) {
 		return algorithms.Result{}, false
 	}
 	r.Check, r.At = *c, r.At.Add(age)

@@ -2,7 +2,6 @@ package failmode
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,53 +223,4 @@ func TestAnInvalidSettleFreesNothing(t *testing.T) {
 	if left := remaining(t, f, c); left != 4 {
 		t.Errorf("%d left here, want 4", left)
 	}
-}
-
-// apart is a store that decides the checks of a request apart, as a cluster does.
-type apart struct{ nodes }
-
-func (*apart) sharded() bool { return true }
-
-// A client that is over its own limit must not drain what it shares with others:
-// where checks are decided apart, giving back costs a bucket the time between.
-func TestWhoIsOverIsNotAskedForEachTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := new(apart)
-		g := &Guard{Limiter: s, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: s}
-		defer g.Close()
-		shared, own := limited(0, 1_000_000, Local), limited(1, 2, Local)
-		other := own
-		other.Rule = "other"
-		for range 2 {
-			if !taken(t, g, shared, own).Allowed {
-				t.Fatal("denied")
-			}
-		}
-		before := s.asked[0].Load()
-		begun := time.Now()
-		var last algorithms.Result
-		for time.Since(begun) < 10*time.Second {
-			d := taken(t, g, shared, own)
-			if r, ok := d.Result("r"); d.Allowed || !ok || r.RetryAfter <= 0 {
-				t.Fatalf("%+v", d)
-			} else if r.Source == algorithms.SourceDenyCache {
-				if last.RetryAfter > 0 && r.RetryAfter > last.RetryAfter {
-					t.Errorf("RetryAfter grew from %s to %s", last.RetryAfter, r.RetryAfter)
-				}
-				last = r
-			}
-			time.Sleep(time.Millisecond)
-		}
-		if asked := s.asked[0].Load() - before; asked > 11 {
-			t.Errorf("asked %d times in 10 s", asked)
-		}
-		if d := taken(t, g, shared, other); !d.Allowed {
-			t.Errorf("another limit of the same client: %+v", d)
-		}
-		higher := own
-		higher.Limit.Rate = 100
-		if d := taken(t, g, shared, higher); !d.Allowed {
-			t.Errorf("a limit that was raised: %+v", d)
-		}
-	})
 }

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
 // beating is a store that counts instances.
@@ -164,4 +167,36 @@ func TestAHeartbeatThatIsForbiddenIsSaidOnce(t *testing.T) {
 			t.Errorf("%d instances, logged:\n%s", f.instances(), log.String())
 		}
 	})
+}
+
+// Two Guards in one process are one instance, and a mistake worth a line.
+func TestSeveralGuardsInOneProcess(t *testing.T) {
+	srv := redistest.Start(t)
+	client, log := srv.Client(t), new(logbook)
+	counted := func() int64 { return client.ZCard(t.Context(), "shop:instances").Val() }
+	var guards []*Guard
+	for range 3 {
+		g := &Guard{
+			Limiter: &algorithms.Redis{Client: client, Namespace: "shop", Budget: 5 * time.Second},
+			Logger:  slog.New(slog.NewTextHandler(log, nil)),
+		}
+		taken(t, g, check("r", 10, Local))
+		guards = append(guards, g)
+		for deadline := time.Now().Add(10 * time.Second); counted() == 0 || g.instances() != 1; {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d counted", counted())
+			}
+		}
+	}
+	if n, warned := counted(), strings.Count(log.String(), "several Guards"); n != 1 || warned != 2 {
+		t.Errorf("%d instances, %d warnings:\n%s", n, warned, log)
+	}
+	for i, g := range guards {
+		if err := errors.Join(g.Close(), g.Close()); err != nil {
+			t.Error(err)
+		}
+		if n, last := counted(), i == len(guards)-1; n != map[bool]int64{false: 1, true: 0}[last] {
+			t.Errorf("after closing %d of %d: %d instances", i+1, len(guards), n)
+		}
+	}
 }

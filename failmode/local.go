@@ -1,7 +1,6 @@
 package failmode
 
 import (
-	"math"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -22,7 +21,7 @@ func (g *Guard) follow(results []algorithms.Result) {
 // ofStore reports whether the store decided a result.
 func ofStore(r *algorithms.Result) bool {
 	switch r.Source {
-	case algorithms.SourceDenyCache, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
+	case algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
 		return false
 	}
 	return r.Err == nil
@@ -65,7 +64,7 @@ func (g *Guard) instances() int {
 // stillOver returns the denial of a check whose key the store last denied, until
 // it would have had room: an outage is no amnesty.
 func (g *Guard) stillOver(c *algorithms.Check) (algorithms.Result, bool) {
-	r, ok := g.denied.find(c, time.Now(), math.MaxInt64)
+	r, ok := g.denied.find(c, time.Now())
 	r.Source = algorithms.SourceFallback
 	return r, ok
 }

@@ -23,9 +23,6 @@ type store interface {
 	shard(c *algorithms.Check) int
 	// names returns human-readable shard names.
 	names(shards ...int) []string
-	// sharded reports whether the checks of a request are decided apart, so that
-	// what one charged has to be given back where another denies.
-	sharded() bool
 	// probe sends a real, charged check to a shard, in bounded time.
 	probe(ctx context.Context, shard int) error
 	// dial opens a connection of its own to a shard; errors.ErrUnsupported where
@@ -70,7 +67,6 @@ func storeOf(l algorithms.Limiter) store {
 type redisStore struct{ redis *algorithms.Redis }
 
 func (s redisStore) shard(c *algorithms.Check) int { return lent.Shard(s.redis, c) }
-func (s redisStore) sharded() bool                 { return lent.Sharded(s.redis) }
 func (s redisStore) names(shards ...int) []string  { return lent.Names(s.redis, shards...) }
 func (s redisStore) probe(ctx context.Context, shard int) error {
 	return lent.Probe(ctx, s.redis, shard)
@@ -109,7 +105,6 @@ var probeCheck = algorithms.Check{
 }
 
 func (plainStore) shard(*algorithms.Check) int { return 0 }
-func (plainStore) sharded() bool               { return false }
 func (plainStore) budget() time.Duration       { return plainBudget }
 func (plainStore) warnings() []string          { return nil }
 func (plainStore) warm(context.Context) error  { return nil }

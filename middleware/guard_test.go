@@ -1,8 +1,10 @@
 package middleware_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -71,6 +73,45 @@ func TestAGuardServesThroughAnOutage(t *testing.T) {
 		}
 	}
 	check("after", map[string]string{"/open": "[204 204 204]", "/closed": "[204 204 204]", "/local": "[204 204 429]"})
+}
+
+// Processes that share a Redis count each other, and divide the limits while it
+// is away.
+func TestGuardsCountInstances(t *testing.T) {
+	srv := redistest.Start(t)
+	before, check := algorithms.Check{Rule: "before", Limit: algorithms.PerHour(30)}, algorithms.Check{Rule: "r", Limit: algorithms.PerHour(30)}
+	rdb := srv.Client(t)
+	var limiters []*failmode.Guard
+	for range 3 {
+		o := srv.Options()
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) { // as if in a process of its own
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+		client := redis.NewClient(o)
+		t.Cleanup(func() { _ = client.Close() })
+		l := guardOf(t, client)
+		if _, err := l.Take(t.Context(), before); err != nil {
+			t.Fatal(err)
+		}
+		limiters = append(limiters, l)
+		for deadline := time.Now().Add(10 * time.Second); rdb.ZCard(t.Context(), "shop:instances").Val() != int64(len(limiters)); {
+			if time.Now().After(deadline) {
+				t.Fatal("not counted")
+			}
+		}
+	}
+	srv.Stop(t)
+	admitted := 0 // by the last one to come, which has counted all
+	for range 40 {
+		if d, err := limiters[2].Take(t.Context(), check); err != nil {
+			t.Fatal(err)
+		} else if d.Allowed {
+			admitted++
+		}
+	}
+	if admitted != 10 {
+		t.Errorf("%d admitted, want its share of 10", admitted)
+	}
 }
 
 func TestAGuardSettles(t *testing.T) {

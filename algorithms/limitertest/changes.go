@@ -27,11 +27,11 @@ func changedRate(c *trial) {
 		check := of(l.of(10))
 		c.align(time.Second, 250*time.Millisecond)
 		c.take(costing(check, 4), charged(4, 6, l.reset))
-		c.take(limitedTo(check, l.of(3)), denied(0, l.retry, l.reset))
+		c.take(limitedTo(check, l.of(3)), denied(-1, l.retry, l.reset))
 		c.take(limitedTo(check, l.of(6)), charged(1, 1, l.reset))
 		c.take(limitedTo(check, l.of(20)), charged(1, 14, l.reset))
 		c.take(costing(limitedTo(check, l.of(20)), 14), charged(14, 0, l.reset))
-		c.take(costing(check, 11), denied(0, algorithms.Never, l.reset))
+		c.take(costing(check, 11), denied(-10, algorithms.Never, l.reset))
 		c.take(costing(limitedTo(check, l.of(100)), 80), charged(80, 0, l.reset))
 	}
 }
@@ -42,7 +42,7 @@ func changedRateLastWindow(c *trial) {
 	c.take(costing(check, 8), charged(8, 2, 2*ten))
 	c.wait(ten + 2500*time.Millisecond)
 	// Six of the eight are in view. One more fits beside three of them.
-	c.take(limitedTo(check, sliding(4, ten)), denied(0, 3750*time.Millisecond, 7500*time.Millisecond))
+	c.take(limitedTo(check, sliding(4, ten)), denied(-2, 3750*time.Millisecond, 7500*time.Millisecond))
 	c.take(limitedTo(check, sliding(7, ten)), charged(1, 0, 17500*time.Millisecond))
 	c.take(limitedTo(check, sliding(20, ten)), charged(1, 12, 17500*time.Millisecond))
 }
@@ -50,7 +50,7 @@ func changedRateLastWindow(c *trial) {
 func changedBurst(c *trial, bucket bucketLimit) {
 	burst := func(units int64) algorithms.Check { return of(bucket(10, time.Second, units)) }
 	c.take(costing(burst(10), 4), charged(4, 6, 400*time.Millisecond))
-	c.take(burst(3), denied(0, 200*time.Millisecond, 400*time.Millisecond))
+	c.take(burst(3), denied(-1, 200*time.Millisecond, 400*time.Millisecond))
 	c.take(burst(6), charged(1, 1, 500*time.Millisecond))
 	c.take(burst(20), charged(1, 14, 600*time.Millisecond))
 }

@@ -11,6 +11,7 @@ import (
 
 var errorCases = []testCase{
 	{name: "a negative cost is an error and charges nothing", run: negativeCost},
+	{name: "a negative MaxDelay is an error and charges nothing", run: negativeMaxDelay},
 	{name: "an invalid limit is an error and charges nothing", run: invalidLimit},
 	{name: "two checks that share a count are an error in one call and charge nothing", run: duplicates},
 }
@@ -43,6 +44,13 @@ func negativeCost(c *trial) {
 			c.refused(what, algorithms.ErrInvalidCheck, costing(s.Check, units))
 			c.refused(what+", shadow", algorithms.ErrInvalidCheck, costing(shadowed(s.Check), units))
 		}
+		c.holds(s.Check, 10, 0)
+	})
+}
+
+func negativeMaxDelay(c *trial) {
+	c.eachSample(func(s sample) {
+		c.refused(fmt.Sprintf("%s, negative MaxDelay", s.Limit.Algorithm), algorithms.ErrInvalidCheck, impatient(s.Check, -1))
 		c.holds(s.Check, 10, 0)
 	})
 }

@@ -3,6 +3,8 @@ package limitertest
 import (
 	"fmt"
 	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
 )
 
 var queueCases = []testCase{
@@ -11,6 +13,10 @@ var queueCases = []testCase{
 	{name: "a leaky bucket lets out its rate, whatever comes in", run: queueConstantOutflow},
 	{name: "a leaky bucket loses nothing to rounding", run: queueNeverDrifts},
 	{name: "RetryAfter is tight in a leaky bucket", run: retryQueue},
+	{name: "a leaky bucket denies who would wait longer than MaxDelay, and charges nothing", run: queueMaxDelay},
+	{name: "a leaky bucket that is full denies whatever MaxDelay is", run: queueMaxDelayFull},
+	{name: "a leaky bucket loses nothing to rounding of MaxDelay", run: queueMaxDelayThirds},
+	{name: "MaxDelay is for leaky buckets only", run: maxDelayElsewhere},
 }
 
 func queueAdmitsBurst(c *trial) {
@@ -95,4 +101,71 @@ func retryQueue(c *trial) {
 		denied(0, 666_667*µs, time.Second),
 		denied(1, 1*µs, 333_334*µs),
 		charged(2, 0, time.Second).delayed(333_333*µs))
+}
+
+func impatient(c algorithms.Check, longest time.Duration) algorithms.Check {
+	c.MaxDelay = longest
+	return c
+}
+
+func queueMaxDelay(c *trial) {
+	const place = 100 * time.Millisecond
+	check := of(leakyBucket(10, time.Second, 10))
+	c.take(impatient(check, 1*time.Nanosecond), charged(1, 9, place)) // need not wait
+	c.take(costing(check, 2), charged(2, 7, 3*place).delayed(place))
+	c.take(impatient(check, 1*time.Nanosecond), denied(7, 3*place, 3*place))
+	c.take(impatient(check, 1*µs), denied(7, 3*place-1*µs, 3*place))
+	c.take(impatient(check, 3*place-1*µs), denied(7, 1*µs, 3*place))
+	c.peek(impatient(check, 3*place), passed(7, 3*place).delayed(3*place))
+	c.take(impatient(check, 3*place), charged(1, 6, 4*place).delayed(3*place))
+	c.take(impatient(costing(check, 6), 3*place), denied(6, place, 4*place)) // it is its first slot that it waits for
+	c.tight(impatient(costing(check, 2), 250*time.Millisecond),
+		denied(6, 150*time.Millisecond, 4*place),
+		denied(7, 1*µs, 250*time.Millisecond+1*µs),
+		charged(2, 5, 450*time.Millisecond).delayed(250*time.Millisecond))
+
+	// Who cannot wait charges no other check either, and starves nobody.
+	beside := sampleOf(sliding(10, time.Second))
+	c.align(time.Second, 250*time.Millisecond)
+	c.take(costing(check, 5), charged(5, 5, 5*place))
+	for range 20 {
+		c.takeAll(expectation{impatient(check, place), denied(5, 4*place, 5*place)}, expectation{beside, passed(10, 0)})
+	}
+	c.take(check, charged(1, 4, 6*place).delayed(5*place))
+}
+
+func queueMaxDelayFull(c *trial) {
+	const place = 100 * time.Millisecond
+	check := of(leakyBucket(10, time.Second, 5))
+	c.take(costing(check, 4), charged(4, 1, 4*place))
+	c.take(impatient(costing(check, 2), time.Hour), denied(1, place, 4*place))
+	c.take(impatient(costing(check, 2), 3*place), denied(1, place, 4*place)) // both reasons
+	c.take(impatient(costing(check, 2), 2*place), denied(1, 2*place, 4*place))
+	c.take(impatient(costing(check, 3), 3*place), denied(1, 2*place, 4*place))
+	c.take(impatient(costing(check, 6), 1*µs), denied(1, algorithms.Never, 4*place))
+}
+
+// queueMaxDelayThirds has turns that begin a part of a microsecond after a whole
+// one: who waits only that long is too early.
+func queueMaxDelayThirds(c *trial) {
+	check := of(leakyBucket(3, time.Second, 3))
+	c.take(check, charged(1, 2, third))
+	c.take(impatient(check, third-1*µs), denied(2, 1*µs, third))
+	c.take(impatient(check, third), charged(1, 1, 2*third-1*µs).delayed(third))
+	c.tight(impatient(check, third),
+		denied(1, third-1*µs, 2*third-1*µs),
+		denied(1, 1*µs, third+1*µs),
+		charged(1, 0, 2*third-1*µs).delayed(third))
+}
+
+func maxDelayElsewhere(c *trial) {
+	c.eachSample(func(s sample) {
+		if s.queue {
+			return
+		}
+		s.MaxDelay = 1 * µs
+		c.take(costing(s.Check, 9), s.charged(9, 9))
+		c.take(s.Check, s.charged(1, 10))
+		c.take(s.Check, s.exhausted())
+	})
 }

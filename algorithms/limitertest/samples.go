@@ -103,7 +103,7 @@ func (s sample) delay(before int64) time.Duration {
 
 // denied is the outcome of asking for more than is left when so many are used.
 func (s sample) denied(used, cost int64) outcome {
-	return denied(max(10-used, 0), s.retry(used, cost), s.reset(used))
+	return denied(10-used, s.retry(used, cost), s.reset(used))
 }
 
 // exhausted is the outcome of asking for one unit when all ten are used.

@@ -92,13 +92,15 @@ func lateLog(c *trial) {
 	c.wait(2 * time.Second)
 	c.holds(check, 10, 0)
 
-	// In the deepest debt, nothing more is charged, so nothing has to leave later.
+	// A debt leaves with the entry that was charged last.
 	first = c.take(check, charged(1, 9, ten))
-	second = c.take(check, charged(1, 8, ten))
-	c.settle(100, first)
 	c.wait(time.Second)
-	c.settle(100, second)
-	c.holds(limitedTo(check, slidingLog(25, ten)), 5, 9*time.Second)
+	c.settle(20, first)
+	c.holds(check, -10, ten)
+	c.wait(9 * time.Second)
+	c.holds(check, -9, 1*time.Second)
+	c.wait(1 * time.Second)
+	c.holds(check, 10, 0)
 }
 
 func lateBucket(c *trial, bucket bucketLimit) {

@@ -100,6 +100,8 @@ var wrongLimiters = []struct {
 	{"ignores_Burst", asking(func(c *algorithms.Check) { c.Limit.Burst = 0 }), "a token bucket, and gcra, admit their burst"},
 	{"ignores_Cost", asking(func(c *algorithms.Check) { c.Cost = min(c.Cost, 1) }), "a cost above 1"},
 	{"ignores_negative_Cost", asking(func(c *algorithms.Check) { c.Cost = max(c.Cost, 0) }), "a negative cost is an error"},
+	{"ignores_MaxDelay", asking(func(c *algorithms.Check) { c.MaxDelay = 0 }), "denies who would wait longer than MaxDelay"},
+	{"MaxDelay_in_ms", asking(func(c *algorithms.Check) { c.MaxDelay = c.MaxDelay.Truncate(time.Millisecond) }), "rounding of MaxDelay"},
 	{"ignores_Shadow", asking(func(c *algorithms.Check) { c.Shadow = false }), "a shadow check is decided and charged but never"},
 	{"ignores_Key", asking(func(c *algorithms.Check) { c.Key = "" }), "two keys"},
 	{"ignores_Rule", asking(func(c *algorithms.Check) { c.Rule = "" }), "two rules"},
@@ -129,6 +131,7 @@ var wrongLimiters = []struct {
 			r.Remaining = -1
 		}
 	}), "denies"},
+	{"Remaining_hides_debts", tellingEach(func(r *algorithms.Result) { r.Remaining = max(r.Remaining, 0) }), "goes into any debt"},
 	{"results_reversed", telling(func(d *algorithms.Decision) { slices.Reverse(d.Results) }), "all checks of an admitted request"},
 	{"only_denials_told", telling(func(d *algorithms.Decision) {
 		if !d.Allowed {
@@ -225,6 +228,16 @@ var wrongLimiters = []struct {
 			}
 		})
 	}, "Settle gives back to a token bucket, and gcra, at most"},
+	{"Settle_owes_at_most_a_quota", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.settle = func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+				for i, c := range charges {
+					charges[i].Cost = min(c.Cost, c.Result.Charged+c.Result.Check.Limit.Quota())
+				}
+				return m.Settle(ctx, charges...)
+			}
+		})
+	}, "goes into any debt"},
 	{"Reset_forgets_keys_of_all_rules", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
 			w.reset = func(ctx context.Context, checks ...algorithms.Check) error {

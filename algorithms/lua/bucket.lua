@@ -1,23 +1,79 @@
+
 -- bucket: twin of bucket.at and .take in bucket.go.
--- State    w f _    TAT is w + f/rate µs
--- ARGV[p]  rate costW costF fullW fullF believed
---          the time that the cost and the whole bucket take to refill, in two parts like TAT;
---          how far ahead a stored TAT is believed
--- Returns  as every step: room?, mended?, µs to remember it, the state before, the state after
-local function bucket(w, f, _, now, p)
-  local rate, full_w, full_f = ARGV[p] + 0, ARGV[p + 3] + 0, ARGV[p + 4] + 0
-  local mended = false
-  if w < now then
-    w, f = now, 0
-  elseif w > now + ARGV[p + 5] then
-    w, f, mended = now + full_w, full_f, true
-  elseif f >= rate then
-    f = rate - 1
+-- Key      "w W f": TAT is w + f/rate µs, W when it was written in ms
+-- ARGV[p]  rate costW costF roomW roomF period grid
+--          the time that the cost takes to refill, and how far ahead TAT may be then, in two parts like TAT
+-- A key's deadline is the end of its TAT's part of the grid, so that it stays for a while.
+local function bucket(key, now, p)
+  local rate, was, healed = ARGV[p] + 0, read(key, 32, 47), false
+  local stored, w, W, f = -1, now, 0, 0
+  if was then
+    w, W, f = sub(was, 1, 16) + 0, sub(was, 18, 30) + 0, sub(was, 32) + 0
+    stored = w
+    if W * 1000 > now + ARGV[p + 5] then
+      w, f = now + max(w - W * 1000, 0), min(f, rate - 1)
+      stored, W, healed = -1, floor(now / 1000), true
+    elseif w < now then
+      w, f = now, 0
+    elseif f >= rate then
+      f = rate - 1
+    end
   end
   local w2, f2 = w + ARGV[p + 1], f + ARGV[p + 2]
   if f2 >= rate then
     w2, f2 = w2 + 1, f2 - rate
   end
-  full_w = full_w + now
-  return w2 < full_w or w2 == full_w and f2 <= full_f, mended, w2 - now + 1, w, f, 0, w2, f2, 0
+  local room_w, grid = now + ARGV[p + 3], ARGV[p + 6] + 0
+  local ok = w2 < room_w or w2 == room_w and f2 <= ARGV[p + 4] + 0
+  local ttl = stored - stored % grid == w2 - w2 % grid or remember(w2 - w2 % grid + grid + 1000 - now)
+  return p + 7, ok, healed, ttl, '%016d %013d %d', w, W, f, w2, floor(now / 1000), f2
+end
+
+-- correct: twin of bucket.correct in bucket.go.
+-- ARGV[q]  delta chargedAt frac deltaW deltaF chargeW chargeF
+--          how many units more; when the charge was made, or its slot begins, and by which fraction;
+--          the time that delta's units and the charge's take to refill
+local function earlier(w, f, dw, df, rate, now)
+  w, f = w - dw, f - df
+  if f < 0 then
+    w, f = w - 1, f + rate
+  end
+  if w < now then
+    w, f = now, 0
+  end
+  return w, f
+end
+
+local function corrected(now, p, form, w, W, f, w2, f2)
+  local grid = ARGV[p + 6] + 0
+  if w2 ~= w or f2 ~= f then
+    W = floor(now / 1000)
+  end
+  return remember(w2 - w2 % grid + grid + 1000 - now), form, w2, W, f2
+end
+
+local function correct_bucket(_, now, p, q, form, w, W, f)
+  local rate, dw, df = ARGV[p] + 0, ARGV[q + 3] + 0, ARGV[q + 4] + 0
+  local w2, f2 = w, f
+  if ARGV[q] + 0 > 0 then
+    w2, f2 = w + dw, f + df
+    if f2 >= rate then
+      w2, f2 = w2 + 1, f2 - rate
+    end
+    if w2 >= 4503599627370496 then -- as far as the exact range goes
+      w2, f2 = 4503599627370496, 0
+      if w >= w2 then
+        w2, f2 = w, f
+      end
+    end
+  else
+    local cw, cf = ARGV[q + 5] - max(now - ARGV[q + 1], 0), ARGV[q + 6] + 0
+    if cw < dw or cw == dw and cf < df then
+      dw, df = cw, cf
+    end
+    if dw >= 0 and ARGV[q + 1] + 0 <= now + ARGV[p + 5] then
+      w2, f2 = earlier(w, f, dw, df, rate, now)
+    end
+  end
+  return corrected(now, p, form, w, W, f, w2, f2)
 end

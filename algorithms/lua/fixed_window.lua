@@ -1,16 +1,41 @@
+
 -- fixed_window: twin of fixedWindow.at and .take in fixed_window.go.
--- State    start used _    the window's start in µs, the units taken in it
+-- Key      "start used": the window's start in µs, the units taken in it
 -- ARGV[p]  rate period cost
--- Returns  as every step: room?, mended?, µs to remember it, the state before, the state after
-local function fixed_window(start, used, _, now, p)
+local function fixed_window(key, now, p)
   local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
-  local begin, mended = now - now % period, false
-  if used == 0 then
-    start = begin
-  elseif start > now + period then
-    start, used, mended = begin, rate, true
-  elseif start < begin then
-    start, used = begin, 0
+  local begin, was, healed = now - now % period, read(key, 18, 33), false
+  local stored, start, used = -1, begin, 0
+  if was then
+    stored, used = sub(was, 1, 16) + 0, sub(was, 18) + 0
+    if used == 0 then
+      start = begin
+    elseif stored > now + period then
+      healed = true -- all of it counts now
+    elseif stored < begin then
+      used = 0
+    else
+      start = stored
+    end
   end
-  return used + cost <= rate, mended, start + period - now, start, used, 0, start, used + cost, 0
+  local ttl = start == stored or remember(start + period - now)
+  return p + 3, used + cost <= rate, healed, ttl, '%016d %d', start, used, 0, start, used + cost, 0
+end
+
+-- correct: twin of correction.inWindows in fixed_window.go.
+-- ARGV[q]  delta begin: how many units more, and the start of the window that was charged
+local function correct_windows(p, q, start, used, last)
+  local period, delta, begin = ARGV[p + 1] + 0, ARGV[q] + 0, ARGV[q + 1] + 0
+  if delta > 0 then
+    used = used + min(delta, 94906265 - used)
+  elseif start == begin then
+    used = max(used + delta, 0)
+  elseif start == begin + period then
+    last = max(last + delta, 0)
+  end
+  return start, used, last
+end
+
+local function correct_fixed_window(_, now, p, q, form, start, used)
+  return remember(start + ARGV[p + 1] - now), form, correct_windows(p, q, start, used, 0)
 end

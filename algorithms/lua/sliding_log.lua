@@ -1,79 +1,126 @@
+
 -- sliding_log: twin of slidingLog.at and .take in sliding_log.go.
--- Key      a list: an entry "time units" for each charge, oldest first; last the sum of the units
--- State    used leaves last    the units that count, when the one came whose leaving makes room, and
---          when the last one came
+-- Key      a list of pairs, oldest first: a time at which units came, and the sum of all units up to
+--          then. Times rise. The first pair has left already; it is there for its sum.
+-- State    used leaves last    the units that count, when those came whose leaving makes room, and
+--          when the last came
 -- ARGV[p]  rate period cost
--- Returns  as every step: room?, mended?, µs to remember it, the state before, the state after
-local function log_entry(text)
-  local at, units = string.match(text, '^(%d+) (%d+)$')
-  return tonumber(at), tonumber(units)
-end
+-- Also     returns the pair that left last, and the sum up to it
 
-local function sliding_log(_, _, _, now, p, key)
-  local rate, period, cost = tonumber(ARGV[p]), tonumber(ARGV[p + 1]), tonumber(ARGV[p + 2])
-  local tail = redis.call('LRANGE', key, -2, -1)
-  local used, leaves, last = tonumber(tail[2] or 0), 0, 0
-  if tail[2] then
-    last = log_entry(tail[1])
-  end
-  if last > now + period then
-    return false, true, period, rate, now, now, rate, now, now
-  end
-
-  local before, first, first_units = used, 0, 0
-  while used > 0 do
-    first, first_units = log_entry(redis.call('LINDEX', key, 0))
-    if first > now - period then
+-- The first pair after one that is not above a bound whose time (0) or sum (1) is above it; the number
+-- of pairs if none is. Looks near that pair first.
+local function log_above(key, pair, what, bound)
+  local pairs, step = floor(call('LLEN', key) / 2), 1
+  local above = pairs
+  while pair + step < pairs do
+    if call('LINDEX', key, format('%d', 2 * (pair + step) + what)) + 0 > bound then
+      above = pair + step
       break
     end
-    used = used - first_units
-    redis.call('LPOP', key)
+    pair, step = pair + step, 2 * step
+  end
+  while above - pair > 1 do
+    local middle = floor((pair + above) / 2)
+    if call('LINDEX', key, format('%d', 2 * middle + what)) + 0 > bound then
+      above = middle
+    else
+      pair = middle
+    end
+  end
+  return above
+end
+
+local function sliding_log(key, now, p)
+  local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
+  local head, tail = call('LRANGE', key, '0', '3'), call('LRANGE', key, '-2', '-1')
+  local used, leaves, last, front, before, healed = 0, 0, 0, 0, 0, false
+  if tail[2] then
+    last, before = tail[1] + 0, head[2] + 0
+    if last > now + period then
+      used, last, healed = tail[2] - before, now, true -- all of it came now
+    else
+      if head[3] + 0 <= now - period then
+        front = log_above(key, 1, 0, now - period) - 1
+        before = call('LINDEX', key, format('%d', 2 * front + 1)) + 0
+      end
+      used = tail[2] - before
+    end
   end
   if used == 0 then
     last = 0
-    if tail[2] then
-      redis.call('DEL', key)
-    end
-  elseif used ~= before then
-    redis.call('LSET', key, -1, string.format('%d', used))
   end
 
-  local over, from = used + cost - rate, 0
-  if over > 0 and over <= first_units then -- the usual denial
-    leaves, over = first, 0
+  local over = used + cost - rate
+  if over > 0 and over <= used then
+    if healed then
+      leaves = now
+    elseif front == 0 and over <= head[4] - before then -- the usual denial
+      leaves = head[3] + 0
+    else
+      leaves = call('LINDEX', key, format('%d', 2 * log_above(key, front, 1, before + over - 1))) + 0
+    end
   end
-  while over > 0 and over <= used do
-    for _, entry in ipairs(redis.call('LRANGE', key, from, from + 99)) do
-      local at, units = log_entry(entry)
-      over = over - units
-      if over <= 0 then
-        leaves = at
-        break
+
+  local function write(total, _, at)
+    if healed or used == 0 then
+      call('DEL', key)
+      call('RPUSH', key, '0', '0', format('%d', at), format('%d', total))
+    else
+      if front > 0 then
+        call('LTRIM', key, format('%d', 2 * front), '-1')
+      end
+      if at == last then
+        call('LSET', key, '-1', format('%d', before + total))
+      else
+        call('RPUSH', key, format('%d', at), format('%d', before + total))
       end
     end
-    from = from + 100
+    call('PEXPIRE', key, format('%d', remember(at + period - now)))
   end
-  local at = math.max(now, last)
-  return used + cost <= rate, false, at + period - now, used, leaves, last, used + cost, 0, at
+  return p + 3, over <= 0, healed, nil, write, used, leaves, last, used + cost, 0, max(now, last), front, before
 end
 
--- Appends units that came at a time; total is with them.
-local function append_log(key, at, units, total)
-  local entry, sum = string.format('%d %d', at, units), string.format('%d', total)
-  if total > units then
-    redis.call('LSET', key, -1, entry)
-    redis.call('RPUSH', key, sum)
-  else
-    redis.call('RPUSH', key, entry, sum)
+-- correct: twin of slidingLog.correct in sliding_log.go.
+-- ARGV[q]  delta at: how many units more, and when the charge came
+local function correct_sliding_log(key, now, p, q, form, used, leaves, last, front, before)
+  local period, delta, at = ARGV[p + 1] + 0, ARGV[q] + 0, ARGV[q + 1] + 0
+  if delta > 0 then
+    local units = max(min(delta, 94906265 - used), 0)
+    return nil, form, used + units, leaves, units > 0 and max(now, last) or last
   end
-end
-
--- Writes what sliding_log returned: a charge, or a log without a clock's error.
-local function write_log(key, mended, used, _, last, p)
-  local units = tonumber(ARGV[p + 2])
-  if mended then
-    redis.call('DEL', key)
-    units = used
+  if used == 0 or at <= now - period or at > last then
+    return nil, form, used, leaves, last
   end
-  append_log(key, last, units, used)
+  local pair = log_above(key, front, 0, at - 1)
+  local rest = call('LRANGE', key, format('%d', 2 * pair), '-1')
+  if rest[1] + 0 ~= at then
+    return nil, form, used, leaves, last
+  end
+  local previous = { at, before } -- the pair before the charge's
+  if pair - 1 > front then
+    previous = call('LRANGE', key, format('%d', 2 * pair - 2), format('%d', 2 * pair - 1))
+  end
+  local units = rest[2] - previous[2]
+  local back, first = min(-delta, units), 1
+  if back == units then -- nothing is left of it
+    first = 3
+    if at == last then
+      last = pair - 1 > front and previous[1] + 0 or 0
+    end
+  end
+  for j = 2, #rest, 2 do
+    rest[j] = format('%d', rest[j] - back)
+  end
+  local function write()
+    if used == back then
+      call('DEL', key)
+      return
+    end
+    call('LTRIM', key, format('%d', 2 * front), format('%d', 2 * pair - 1))
+    for j = first, #rest, 1000 do
+      call('RPUSH', key, unpack(rest, j, min(j + 999, #rest)))
+    end
+    call('PEXPIRE', key, format('%d', remember(last + period - now)))
+  end
+  return nil, write, used - back, leaves, last
 end

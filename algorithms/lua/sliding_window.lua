@@ -1,25 +1,37 @@
+
 -- sliding_window: twin of slidingWindow.at and .take in sliding_window.go.
--- State    start used last    the window's start in µs, the units taken in it and in the one before
+-- Key      "start used last": the window's start in µs, the units taken in it and in the one before
 -- ARGV[p]  rate period cost
--- Returns  as every step: room?, mended?, µs to remember it, the state before, the state after
-local function sliding_window(start, used, last, now, p)
+local function sliding_window(key, now, p)
   local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
-  local begin, mended = now - now % period, false
-  if used == 0 and last == 0 then
-    start = begin
-  elseif start > now + period then
-    start, used, last, mended = begin, rate, 0, true
-  elseif start == begin - period then
-    last = used -- first: miniredis' Lua gets "used, last = 0, used" wrong
-    start, used = begin, 0
-  elseif start < begin then
-    start, used, last = begin, 0, 0
+  local begin, was, healed = now - now % period, read(key, 27, 34), false
+  local stored, start, used, last = -1, begin, 0, 0
+  if was then
+    stored, used, last = sub(was, 1, 16) + 0, sub(was, 18, 25) + 0, sub(was, 27) + 0
+    if used == 0 and last == 0 then
+      start = begin
+    elseif stored > now + period then
+      healed = true -- all of it counts now
+    elseif stored == begin - period then
+      last = used -- first: miniredis' Lua gets "used, last = 0, used" wrong
+      used = 0
+    elseif stored < begin then
+      used, last = 0, 0
+    else
+      start = stored
+    end
   end
   local room, left = rate - used - cost, start + period - now
   local ok = room >= 0
   if ok and last > room then
     local rest = period % last
-    ok = left <= room * ((period - rest) / last) + math.floor(room * rest / last)
+    ok = left <= room * ((period - rest) / last) + floor(room * rest / last)
   end
-  return ok, mended, left + period, start, used, last, start, used + cost, last
+  local ttl = start == stored or remember(left + period)
+  return p + 3, ok, healed, ttl, '%016d %8d %d', start, used, last, start, used + cost, last
+end
+
+-- correct: as of fixed_window.
+local function correct_sliding_window(_, now, p, q, form, start, used, last)
+  return remember(start + 2 * ARGV[p + 1] - now), form, correct_windows(p, q, start, used, last)
 end

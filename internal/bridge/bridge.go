@@ -72,9 +72,6 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	Shard func(r Redis, c *Check) int
 	// Names returns human-readable names of shards.
 	Names func(r Redis, shards ...int) []string
-	// Sharded reports whether each check is a command of its own, so that what
-	// one charged is given back where another denies.
-	Sharded func(r Redis) bool
 	// Probe sends a real, charged check to a shard, inside the budget. Its error
 	// says that decisions would fail there.
 	Probe func(ctx context.Context, r Redis, shard int) error
@@ -114,6 +111,11 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 
 	// AlgorithmOf names a limit's algorithm, also where the limit leaves it out.
 	AlgorithmOf func(Limit) string
+
+	// Impatient reports whether a check was denied only because its slot in a
+	// leaky_bucket would have begun after MaxDelay. Such a denial is neither to
+	// be cached nor counted towards a ban.
+	Impatient func(*Result) bool
 }
 
 // FromAlgorithms is the Algorithms that package algorithms registers.

@@ -26,7 +26,7 @@ const (
 
 var files = []string{
 	"fixed_window.go", "sliding_window.go", "sliding_log.go", "bucket.go", "queue.go",
-	"lua/fixed_window.lua", "lua/sliding_window.lua", "lua/sliding_log.lua", "lua/bucket.lua", "lua/take.lua", "lua/settle.lua",
+	"lua/fixed_window.lua", "lua/sliding_window.lua", "lua/sliding_log.lua", "lua/bucket.lua", "lua/queue.lua", "lua/steps.lua", "lua/take.lua", "lua/settle.lua",
 }
 
 func main() {
@@ -126,7 +126,7 @@ func test(ctx context.Context, dir string) (outcome, []byte) {
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "algorithms.test"),
 		"-test.failfast", "-test.run", tests, "-test.skip", without, "-rapid.nofailfile", "-rapid.shrinktime=0s")
 	cmd.Dir = filepath.Join(dir, "algorithms")
-	cmd.Env = append(os.Environ(), "REQUIRE_REDIS=1", "LUA_DIR="+filepath.Join(cmd.Dir, "lua"))
+	cmd.Env = append(os.Environ(), "REQUIRE_REDIS=1", "LUA_DIR="+cmd.Dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return killed, out

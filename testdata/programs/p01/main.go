@@ -1,4 +1,4 @@
-// 1. README quick start: net/http and Redis, everything closed.
+// A server that limits its clients, and closes what it makes.
 package main
 
 import (

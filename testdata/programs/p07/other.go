@@ -1,4 +1,4 @@
-// 7. Without HTTP: a background worker, and a gRPC interceptor.
+// Without HTTP: a background worker, and a gRPC interceptor.
 package p07
 
 import (

@@ -1,4 +1,4 @@
-// 13. A decorator and a store of the user's own, to see that embedding is enough.
+// A decorator and a store of the user's own, to see that embedding is enough.
 package p13
 
 import (

@@ -1,0 +1,21 @@
+
+-- queue: twin of queue.take in queue.go. Its key and arguments are the bucket's.
+local queue = bucket
+
+-- correct: twin of queue.correct in queue.go.
+-- ARGV[q]  as of the bucket
+local function correct_queue(key, now, p, q, form, w, W, f)
+  local rate = ARGV[p] + 0
+  if ARGV[q] + 0 > 0 then
+    return correct_bucket(key, now, p, q, form, w, W, f)
+  end
+  local begin_w, begin_f = earlier(w, f, ARGV[q + 5], ARGV[q + 6], rate, 0)
+  if begin_f > 0 then
+    begin_w = begin_w + 1
+  end
+  local w2, f2 = w, f
+  if begin_w == ARGV[q + 1] + 0 and begin_f == ARGV[q + 2] + 0 then
+    w2, f2 = earlier(w, f, ARGV[q + 3], ARGV[q + 4], rate, now)
+  end
+  return corrected(now, p, form, w, W, f, w2, f2)
+end
