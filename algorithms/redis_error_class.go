@@ -118,6 +118,9 @@ func refusedInScript(text string) bool {
 // notExecuted reports that it is certain that nothing was executed. A script
 // that is refused one of its commands has run those before it.
 func notExecuted(err error) bool {
+	if isUnsent(err) {
+		return true
+	}
 	switch classOf(err) {
 	case bridge.ClassUnreachable, bridge.ClassBusy, bridge.ClassUnavailable, bridge.ClassMoved:
 		return true

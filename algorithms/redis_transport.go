@@ -1,9 +1,11 @@
 package algorithms
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,9 +13,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errBusy says that a decision was not sent: too many commands were under way
-// in the client, for the whole budget.
+// errBusy says that a decision was not sent: this process had too many commands
+// under way, for the whole budget.
 var errBusy = errors.New("too many commands are under way")
+
+// An unsentError is why a decision was not sent.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
 
 // maxUnderWay bounds the commands under way in a client that is not called
 // directly, those included whose callers have left.
@@ -69,6 +76,7 @@ func (t *transport) send(ctx context.Context, c *call) ([]int64, error) {
 		if unknownScript(out.err) && ctx.Err() == nil {
 			out = t.process(ctx, c, true)
 		}
+		out.err = t.unsent(c.key(), out.err)
 		return out
 	})
 	if err == nil {
@@ -160,6 +168,9 @@ func (t *transport) flush(ctx context.Context, calls []*call) []response {
 	for i := range cmds {
 		responses[i].numbers, responses[i].err = cmds[i].Result()
 	}
+	if len(calls) == 1 { // of several, one may have been sent and another not
+		responses[0].err = t.unsent(calls[0].key(), responses[0].err)
+	}
 	return responses
 }
 
@@ -212,7 +223,7 @@ func run[T any](ctx context.Context, t *transport, f func() T) (T, error) {
 		select {
 		case t.slots <- struct{}{}:
 		case <-ctx.Done():
-			return none, fmt.Errorf("%w: %d, for the whole budget of %s", errBusy, maxUnderWay, t.limit)
+			return none, fmt.Errorf("%w: %d for the whole budget of %s", errBusy, maxUnderWay, t.limit)
 		}
 	}
 	done := make(chan T, 1)
@@ -241,13 +252,35 @@ func (t *transport) failed(ctx context.Context, key string, err error) error {
 	switch {
 	case !t.sharded && redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return fmt.Errorf("%w; the client spreads keys over servers: set Redis.Sharded", err)
-	case !over(ctx), errors.Is(err, errBusy), answered(err):
+	case !over(ctx), errors.Is(err, errBusy), isUnsent(err), answered(err):
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within the budget of %s: %w", t.limit, err)
 	}
 	return fmt.Errorf("no answer within the budget of %s: %w: %w", t.limit, context.DeadlineExceeded, err)
+}
+
+// unsent recognises the error of a command that has got no connection: go-redis
+// waits for one with the command's context, and for answers with the deadline
+// of the connection. That all connections were in use is no failure of Redis.
+func (t *transport) unsent(key string, err error) error {
+	if !t.own || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	node := cmp.Or(t.only, t.nodeOf(key))
+	if node != nil {
+		pool, size := node.PoolStats(), node.Options().PoolSize
+		if int(pool.TotalConns) >= size+int(pool.IdleConns) {
+			return fmt.Errorf("%w: all %d connections are in use: %w", errBusy, size, err)
+		}
+	}
+	return unsentError{fmt.Errorf("no connection within the budget of %s: %w", t.limit, err)}
+}
+
+func isUnsent(err error) bool {
+	_, ok := errors.AsType[unsentError](err)
+	return ok
 }
 
 // over reports that the budget is over. The deadline of a connection may be
