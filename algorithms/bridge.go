@@ -34,6 +34,10 @@ func init() {
 		Stats:    (*Memory).stats,
 
 		AlgorithmOf: func(l Limit) string { return string(l.algorithm()) },
-		Impatient:   (*Result).impatient,
+		IsQueue: func(l Limit) bool {
+			row := l.row()
+			return row != nil && row.queue
+		},
+		Impatient: (*Result).impatient,
 	}
 }

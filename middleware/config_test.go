@@ -37,7 +37,7 @@ func TestEveryMistakeInARuleIsARuleError(t *testing.T) {
 		t.Fatalf("want %d errors, got\n%v", len(want), err)
 	}
 	for i, err := range joined.Unwrap() {
-		got, is := err.(*ratelimit.RuleError)
+		got, is := errors.AsType[*ratelimit.RuleError](err)
 		if !is || got.Index != want[i].Index || got.Rule != want[i].Rule || got.Field != want[i].Field || got.Err == nil {
 			t.Errorf("%d: %#v, want %+v", i, err, want[i])
 			continue

@@ -15,9 +15,9 @@ import (
 type verdict struct {
 	set      *ruleset
 	decision algorithms.Decision
-	refused  error // by a key, while the other rules were charged; nil if by none
-	turn     *turn // nil where no rule is a queue
-	patience time.Duration
+	refused  error         // by a key, while the other rules were charged; nil if by none
+	turn     *turn         // nil where no rule is a queue
+	patience time.Duration // for a turn; 0 means any
 }
 
 // unlimited reports whether no rule applies to the request.
@@ -136,7 +136,7 @@ func (q *question) count(i int, o outcome) {
 func (q *question) decide(v *verdict, take asker, readers []int) (err error) {
 	ctx, charged := q.request.Context(), 0
 	if len(readers) > 0 && q.anyKnownOver() {
-		v.decision, err = q.ask(ctx, take, q.checks)
+		v.decision, err = q.ask(v, take, q.checks)
 		if err != nil || !v.decision.Allowed {
 			return err
 		}
@@ -145,31 +145,19 @@ func (q *question) decide(v *verdict, take asker, readers []int) (err error) {
 	for _, i := range readers {
 		q.resolve(i, v)
 	}
-	if len(q.queues) > 0 {
-		q.enter(v)
-	}
 	checks := q.checks[charged:]
 	if len(checks) == 0 {
 		return nil
 	}
-	rest, err := q.ask(ctx, take, checks)
+	if len(q.queues) > 0 && q.handles {
+		v.turn = q.room.enter(q.queues, hidesHangUp(q.request))
+	}
+	rest, err := q.ask(v, take, checks)
 	if charged > 0 {
 		q.join(ctx, &v.decision, &rest)
 	}
 	v.decision = rest
 	return err
-}
-
-// enter takes a place for the request, which may have to wait, and finds out for
-// how long it can.
-func (q *question) enter(v *verdict) {
-	v.patience = q.Middleware.patience(q.request.Context(), q.handles)
-	if !q.handles {
-		return
-	}
-	if v.turn = q.room.enter(q.queues, hidesHangUp(q.request)); !v.turn.has() {
-		v.patience = time.Microsecond
-	}
 }
 
 func (q *question) anyKnownOver() bool {
@@ -190,8 +178,21 @@ func (q *question) join(ctx context.Context, first, rest *algorithms.Decision) {
 	rest.Results = append(first.Results, rest.Results...)
 }
 
-// ask is Middleware.ask, and counts the checks of a call that fails.
-func (q *question) ask(ctx context.Context, take asker, checks []algorithms.Check) (algorithms.Decision, error) {
+// ask has the limiter decide. Queues are told how long the request can wait, so
+// that one that cannot takes no slot.
+func (q *question) ask(v *verdict, take asker, checks []algorithms.Check) (algorithms.Decision, error) {
+	ctx := q.request.Context()
+	if len(q.queues) > 0 {
+		v.patience = q.patience(ctx, q.handles)
+		if v.turn != nil && !v.turn.has() {
+			v.patience = time.Microsecond
+		}
+		for i := range checks {
+			if lent.IsQueue(checks[i].Limit) {
+				checks[i].MaxDelay = v.patience
+			}
+		}
+	}
 	d, err := q.Middleware.ask(ctx, take, checks)
 	if err != nil && q.metrics != nil {
 		q.set.failed(checks)

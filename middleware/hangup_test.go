@@ -60,10 +60,19 @@ func (s *pacedServer) waiting(t *testing.T, want float64) {
 	}
 }
 
+func (s *pacedServer) takeTheSlotOfNow(t *testing.T) {
+	t.Helper()
+	resp, err := s.Client().Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+}
+
 // send opens a connection and sends text.
 func (s *pacedServer) send(t *testing.T, text string) net.Conn {
 	t.Helper()
-	conn, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // our own server
+	conn, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,9 +99,7 @@ func TestHangingUpIsNoticed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startPaced(t, ratelimit.Config{})
-			if _, err := s.Client().Get(s.URL); err != nil { // takes the slot of now
-				t.Fatal(err)
-			}
+			s.takeTheSlotOfNow(t)
 			for i := range 9 { // the next to hang up is always the last in the queue
 				conn := s.send(t, request)
 				s.waiting(t, 1)
@@ -118,9 +125,7 @@ func TestHangingUpIsNoticed(t *testing.T) {
 // Over HTTP/2 a client that leaves is noticed whatever its body is.
 func TestHangingUpIsNoticedOverHTTP2(t *testing.T) {
 	s := startPaced(t, ratelimit.Config{})
-	if _, err := s.Client().Get(s.URL); err != nil {
-		t.Fatal(err)
-	}
+	s.takeTheSlotOfNow(t)
 	body, never := io.Pipe()
 	defer never.Close()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, body)
@@ -152,9 +157,7 @@ func TestUnnoticedClientsHaveFewPlaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startPaced(t, ratelimit.Config{MaxWaiting: 32})
-			if _, err := s.Client().Get(s.URL); err != nil {
-				t.Fatal(err)
-			}
+			s.takeTheSlotOfNow(t)
 			// net/http would read the body before it answers, were it not to close.
 			request := "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + header + "\r\n\r\n"
 			for i := range 2 { // a sixteenth of 32

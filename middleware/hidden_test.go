@@ -16,9 +16,9 @@ import (
 
 // The login rules of docs/trust-model.md: nobody learns from the one by account
 // how active the account is.
-func logins(perIP, perAccount int64) []ratelimit.Rule {
+func logins(perAccount int64) []ratelimit.Rule {
 	return []ratelimit.Rule{
-		perHour("login-ip", perIP),
+		perHour("login-ip", 100),
 		{Name: "login-account", Key: keyfunc.BodyForm("account", 1<<10), Limit: algorithms.PerHour(perAccount), Hidden: true},
 	}
 }
@@ -32,7 +32,7 @@ func told(w *httptest.ResponseRecorder) string {
 // that nobody uses.
 func TestAHiddenRuleTellsNothingOfItsCounts(t *testing.T) {
 	answers := func(busy int) (texts []string) {
-		h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: logins(100, 50), Headers: bothFields}).Handler(ok)
+		h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: logins(50), Headers: bothFields}).Handler(ok)
 		for range busy {
 			r := post("/login", formType, "account=victim")
 			r.RemoteAddr = "203.0.113.9:1"
@@ -73,7 +73,7 @@ func TestAHiddenDenialIsUnnamed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: logins(100, 2), Headers: bothFields, Denied: denied}).Handler(ok)
+			h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: logins(2), Headers: bothFields, Denied: denied}).Handler(ok)
 			login(h, "victim")
 			login(h, "victim")
 			w := login(h, "victim")
@@ -95,7 +95,7 @@ func TestAHiddenDenialIsUnnamed(t *testing.T) {
 func TestTheApplicationSeesHiddenRules(t *testing.T) {
 	var observed, found algorithms.Decision
 	m := mustNew(t, ratelimit.Config{
-		Limiter: new(algorithms.Memory), Rules: logins(100, 1),
+		Limiter: new(algorithms.Memory), Rules: logins(1),
 		Observe: func(_ *http.Request, d algorithms.Decision) { observed = d },
 		Denied: func(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 			found, _ = ratelimit.FromContext(r.Context())
@@ -125,7 +125,7 @@ func TestTheApplicationSeesHiddenRules(t *testing.T) {
 
 // Where nobody can count, a hidden rule that fails closed answers 503 unnamed.
 func TestAHiddenRuleThatFailsClosed(t *testing.T) {
-	rules := logins(100, 5)
+	rules := logins(5)
 	rules[0].Fail, rules[1].Fail = failmode.Open, failmode.Closed
 	h := mustNew(t, ratelimit.Config{Limiter: new(failing), Rules: rules}).Handler(ok)
 	w := login(h, "victim")

@@ -60,7 +60,7 @@ func TestHints(t *testing.T) {
 		}},
 		"some requests have no route": {rules: []ratelimit.Rule{{Name: "mux", Key: keyfunc.Mux(mux), Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
 			n := 0
-			return m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			return m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				if n++; n == 1 {
 					times(50, m.Handler(ok), "GET /nothing")
 				}

@@ -20,8 +20,13 @@ func ModifyResponse(resp *http.Response) error {
 	}
 	ctx := resp.Request.Context()
 	p := passageOf(ctx)
-	if p == nil || ctx.Err() != nil { // the response is no longer ours to write
+	if p == nil {
 		return nil
+	}
+	select {
+	case <-ctx.Done(): // somebody else may be writing the response
+		return nil
+	default:
 	}
 	for _, name := range field.All() {
 		if lines := resp.Header[name]; len(lines) > 0 && name != field.RetryAfter {

@@ -104,7 +104,7 @@ func TestRefusedRespondsInsteadOfTheDefault(t *testing.T) {
 			m := mustNew(t, ratelimit.Config{
 				Limiter: new(algorithms.Memory),
 				Rules:   []ratelimit.Rule{perHour("per-ip", 10), {Name: "account", Key: c.key, Limit: algorithms.PerHour(1)}},
-				Refused: func(w http.ResponseWriter, r *http.Request, err error) {
+				Refused: func(w http.ResponseWriter, _ *http.Request, err error) {
 					if !strings.HasPrefix(err.Error(), `middleware: rule "account": key: `) {
 						t.Errorf("%v", err)
 					}

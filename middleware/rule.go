@@ -84,7 +84,7 @@ func compile(rules []Rule) ([]rule, error) {
 		if named, ok := r.Key.(fmt.Stringer); ok {
 			c.byRoute = strings.Contains(named.String(), "route")
 		}
-		c.hidden, c.queue = r.Hidden, isQueue(r.Limit)
+		c.hidden, c.queue = r.Hidden, lent.IsQueue(r.Limit)
 		c.check = algorithms.Check{Rule: r.Name, Limit: r.Limit, Cost: max(r.Cost, 1), Fail: r.Fail}
 	}
 	return compiled, nil

@@ -10,14 +10,11 @@ import (
 	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
-// isQueue reports whether requests may have to wait for what a limit admits.
-func isQueue(l algorithms.Limit) bool { return l.Algorithm == algorithms.LeakyBucket }
-
-// patience is how long a request can wait for its turn at most: until its
-// context's deadline and, in a handler, until the server's WriteTimeout, which
-// net/http counts from when it had read the request's headers, a little before
-// now. The decision itself may take the store's budget. 0 means any time; no time
-// is a microsecond.
+// patience is how long a request can wait for its turn at most, so that it comes
+// before its context's deadline and, in a handler, before the server's
+// WriteTimeout, which net/http counts from when it had read the request's headers,
+// a little before now. The decision itself may take the store's budget. 0 means
+// any time; no time is a microsecond.
 func (m *Middleware) patience(ctx context.Context, handles bool) time.Duration {
 	now := time.Now()
 	until, bounded := ctx.Deadline()
@@ -29,11 +26,12 @@ func (m *Middleware) patience(ctx context.Context, handles bool) time.Duration {
 	if !bounded {
 		return 0
 	}
-	return max(until.Sub(now)-m.budget, time.Microsecond)
+	return max(until.Sub(now)-m.budget-time.Microsecond, time.Microsecond)
 }
 
 // tooLate turns an admission whose delay is too long into a denial: its results
-// with a delay are denied until now would be their turn.
+// with a delay are denied until now would be their turn. It is for limiters that
+// ignore MaxDelay.
 func (m *Middleware) tooLate(ctx context.Context, d *algorithms.Decision) {
 	_ = algorithms.GiveBack(ctx, m.limiter, *d) // what stays charged errs towards denying
 	d.Allowed = false
@@ -81,7 +79,7 @@ func (m *Middleware) await(r *http.Request, t *turn, delay time.Duration) bool {
 func (m *Middleware) giveUp(ctx context.Context, d algorithms.Decision) {
 	slot := -1
 	for i := range d.Results {
-		if r := &d.Results[i]; isQueue(r.Check.Limit) && !r.Check.Shadow && r.Charged > 0 {
+		if r := &d.Results[i]; lent.IsQueue(r.Check.Limit) && !r.Check.Shadow && r.Charged > 0 {
 			if slot >= 0 {
 				return
 			}

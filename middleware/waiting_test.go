@@ -80,7 +80,7 @@ func TestADelayBeyondTheDeadlineIsADenialAtOnce(t *testing.T) {
 		defer cancel()
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r.WithContext(ctx))
-		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" || time.Since(begin) != 0 {
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" || time.Since(begin) != 0 {
 			t.Errorf("%d, Retry-After %s after %s", w.Code, w.Header().Get("Retry-After"), time.Since(begin))
 		}
 		untouched(t, m, r, 1.2, 994)

@@ -111,6 +111,8 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 
 	// AlgorithmOf names a limit's algorithm, also where the limit leaves it out.
 	AlgorithmOf func(Limit) string
+	// IsQueue reports whether requests may have to wait for what a limit admits.
+	IsQueue func(Limit) bool
 
 	// Impatient reports whether a check was denied only because its slot in a
 	// leaky_bucket would have begun after MaxDelay. Such a denial is neither to
