@@ -182,7 +182,7 @@ func TestStepsAreExact(t *testing.T) {
 					}
 				}
 				exactly(t, l, exact, now, r)
-				if more := rapid.Int64Range(0, min(l.Rate, 1000)).Draw(t, "more"); r.Allowed && l.Rate < maxRate/4 && rapid.IntRange(0, 4).Draw(t, "settle") == 0 {
+				if more := rapid.Int64Range(0, min(l.Rate, 1000)).Draw(t, "more"); r.Allowed && l.Rate < maxSquared/4 && rapid.IntRange(0, 4).Draw(t, "settle") == 0 {
 					r = settleModelAt(&m, now, r.Charged+more, []Result{r})[0]
 					exact.charge(now, more)
 					exactly(t, l, exact, now, r)

@@ -95,7 +95,7 @@ const maxRewritten = 1000
 // nothing waits for it and the log does not grow.
 func (slidingLog) correct(s state, now int64, c *correction) state {
 	if c.delta > 0 {
-		if units := min(c.delta, maxRate-s.a); units > 0 {
+		if units := min(c.delta, c.maxUsed-s.a); units > 0 {
 			s.a, s.c = s.a+units, max(now, s.c)
 		}
 		return s

@@ -112,8 +112,8 @@ func (c *trial) settle(cost int64, charged ...algorithms.Result) {
 	if err != nil || len(results) != len(charged) {
 		c.Fatalf("Settle at %d: %d results, %v; want %d", cost, len(results), err, len(charged))
 	}
-	for i, r := range results {
-		want := charged[i]
+	for i, want := range charged {
+		r := results[i]
 		if want.Charged == 0 || want.Charged == cost {
 			continue // there was nothing to settle
 		}
