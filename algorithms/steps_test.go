@@ -2,7 +2,6 @@ package algorithms
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -328,25 +327,9 @@ func givingBack(t *rapid.T) {
 				}
 			}
 			span := last.at - first.at
-			if most := promise(l, first.at, span); units > most {
+			if most := exactOf(l).promise(first.at, span); units > most {
 				t.Fatalf("%s: kept %d units in %dµs, at most %d are promised\n%v", l, units, span, most, kept)
 			}
 		}
 	}
-}
-
-// promise is how many units a limit may admit from a time on, in a span that
-// includes both ends.
-func promise(l Limit, from, span int64) int64 {
-	period := l.Period.Microseconds()
-	windows := (from+span)/period - from/period + 1
-	switch l.Algorithm {
-	case FixedWindow, SlidingWindow: // each aligned window on its own
-		return windows * l.Rate
-	case TokenBucket, LeakyBucket, GCRA:
-		return l.Quota() + span*l.Rate/period
-	case SlidingLog: // spans shorter than a period hold one limit, and so on
-		return (span/period + 1) * l.Rate
-	}
-	panic(fmt.Sprint("no promise of ", l.Algorithm))
 }
