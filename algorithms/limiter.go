@@ -54,6 +54,14 @@ type Check struct {
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
 }
 
+// A Ban says what follows repeated denials by one check. The zero value bans
+// nobody; any other needs After and For. Denials during a ban do not extend it.
+type Ban struct {
+	After  int64         // denials; 1 is the first
+	Within time.Duration // in which they must come; 0 means the limit's period
+	For    time.Duration // how long the key is denied
+}
+
 // A Charge says what a charged result should have cost.
 type Charge struct {
 	Result Result

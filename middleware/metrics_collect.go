@@ -28,7 +28,8 @@ var (
 
 	descRules           = desc("rules", "Rules in force.")
 	descRulesGeneration = desc("rules_generation", "How often rules have been put in force.")
-	descRulesErrors     = desc("rules_errors_total", "Rules that SetRules rejected.")
+	descRulesErrors     = desc("rules_errors_total", "Rules that SetRules rejected, or that could not be read.")
+	descRulesFailing    = desc("rules_failing", "Middlewares whose rules could not be replaced when that was last tried.")
 
 	descs []*prometheus.Desc
 )
@@ -58,7 +59,7 @@ func (mt *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	mt.limiters.collect(ch)
 
-	var waiting, rules, generation int
+	var waiting, rules, generation, failing int
 	var rejected uint64
 	for _, m := range mt.middlewares {
 		set := m.rules.Load()
@@ -66,12 +67,16 @@ func (mt *metrics) Collect(ch chan<- prometheus.Metric) {
 		rules += len(set.rules)
 		generation += set.generation
 		rejected += m.rejected.Load()
+		if m.failures.any() {
+			failing++
+		}
 	}
 	gauge(ch, descQueueWaiting, float64(waiting))
 	ch <- mt.queueDelay.metric(descQueueDelay)
 	gauge(ch, descRules, float64(rules))
 	gauge(ch, descRulesGeneration, float64(generation))
 	counter(ch, descRulesErrors, rejected)
+	gauge(ch, descRulesFailing, float64(failing))
 }
 
 func (mt *metrics) collectRules(ch chan<- prometheus.Metric) {

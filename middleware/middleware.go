@@ -39,6 +39,7 @@ type Middleware struct {
 
 	setting  sync.Mutex    // over SetRules
 	rejected atomic.Uint64 // calls of SetRules
+	failures failures      // to replace the rules
 }
 
 // New returns a Middleware, or nil and every mistake in the configuration at

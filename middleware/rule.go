@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -10,7 +11,9 @@ import (
 )
 
 // A Rule is one limit on the requests that it matches. Only Name, Key and Limit
-// are required.
+// are required. All fields but Key, LimitFor and CostFor are plain data, as in a
+// rule file. Where data and a function are both set, what the function returns
+// wins, unless it is zero.
 type Rule struct {
 	// Name is in headers, metrics, logs and Redis keys; unique. Letters, digits,
 	// '-', '_' and '.', at most 64.
@@ -31,10 +34,30 @@ type Rule struct {
 
 	// Limit is how much each key may use.
 	Limit algorithms.Limit
+	// Tiers replaces Limit for the tier that Config.TierFor names; [Unlimited]
+	// exempts a tier. An unknown tier has Limit, and is counted in a metric.
+	Tiers map[string]algorithms.Limit
+	// LimitFor returns a request's limit; the zero Limit means what Tiers and
+	// Limit say, and so, with a line in the log, does an invalid one.
+	LimitFor func(*http.Request) algorithms.Limit
 
 	// Cost is how many units a request takes; 0 means 1. At most what the limit
 	// can hold.
 	Cost int64
+	// Costs replaces Cost for requests that match a pattern, the most specific
+	// first, in the same count. Patterns are matched as those of Match; costs are
+	// at least 1, and at most what the limit and each tier can hold.
+	Costs map[string]int64
+	// CostFor returns a request's cost; 0 means what Costs and Cost say. Where it
+	// is known only afterwards, the handler calls Settle.
+	CostFor func(*http.Request) int64
+	// ChargeOn lists the response statuses that stay charged, such as 401; others
+	// give back. nil means all. Window algorithms only; no response, a panic or
+	// a hijack stays charged. A Settle by the handler takes precedence.
+	ChargeOn []int
+
+	// Ban denies a key for longer after repeated denials; zero means no ban.
+	Ban algorithms.Ban
 
 	// Fail says what to do when the store cannot count; zero is [failmode.Local].
 	Fail failmode.Mode
@@ -44,10 +67,23 @@ type Rule struct {
 	// denials have a Retry-After and no name. The decision that [FromContext],
 	// Observe and Take return has it, so do not show that to clients.
 	Hidden bool
+
+	// Shadow is the fraction of keys, chosen by hash, for which the rule is
+	// decided, counted and reported but not enforced: 0 none, 1 all.
+	Shadow float64
+	// Disabled turns the rule off. Its counts expire as they would.
+	Disabled bool
+	// Lease takes units in blocks, for hot keys. Fixed and sliding windows only;
+	// not with ChargeOn or Ban.
+	Lease bool
 }
+
+// Unlimited, in Rule.Tiers or from Rule.LimitFor, exempts a request from the rule.
+var Unlimited = algorithms.Limit{Rate: -1}
 
 // A rule is a Rule made ready for requests.
 type rule struct {
+	source    Rule      // a copy of it
 	patterns  []pattern // none matches every request
 	key       keyfunc.Key
 	readsBody bool // of the key
@@ -75,6 +111,7 @@ func compile(rules []Rule) ([]rule, error) {
 	for i := range rules {
 		r := &rules[i]
 		c := &compiled[i]
+		c.source = r.clone()
 		for _, text := range r.Match {
 			p, _ := parsePattern(text) // it is valid
 			c.patterns = append(c.patterns, p)

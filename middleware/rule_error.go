@@ -71,13 +71,8 @@ func ValidateRules(rules []Rule) error {
 			bad("Match", err)
 		}
 		bad("Key", validateKey(r.Key))
-		limitErr := r.Limit.Validate()
-		bad("Limit", limitErr)
-		if r.Cost < 0 {
-			bad("Cost", fmt.Errorf("must not be negative, got %d", r.Cost))
-		} else if limitErr == nil && r.Cost > r.Limit.Quota() {
-			bad("Cost", fmt.Errorf("%d is above the %d units that the limit %s can hold: no request would pass", r.Cost, r.Limit.Quota(), r.Limit))
-		}
+		bad("Limit", r.Limit.Validate())
+		r.validateData(bad)
 		_, err := r.Fail.MarshalText()
 		bad("Fail", err)
 	}

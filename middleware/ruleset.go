@@ -3,7 +3,6 @@ package middleware
 import (
 	"context"
 	"net/http"
-	"reflect"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -48,9 +47,11 @@ func (m *Middleware) SetRules(rules []Rule) error {
 	compiled, err := compile(rules)
 	if err != nil {
 		m.rejected.Add(1)
+		m.failures.returned(err)
 		return err
 	}
 	m.logChanges(m.setRules(compiled))
+	m.failures.returned(nil)
 	return nil
 }
 
@@ -88,15 +89,15 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 	return old, set
 }
 
-// logChanges says by name what rules there are since. A new Key alone is not
-// seen: keys do not compare.
+// logChanges says by name what rules there are since. A new function, or a Key of
+// the same name, is not seen: they do not compare.
 func (m *Middleware) logChanges(old, set *ruleset) {
 	var added, removed, changed []string
 	for i := range set.rules {
 		now := &set.rules[i]
 		if at, ok := old.find(now.check.Rule, i); !ok {
 			added = append(added, now.check.Rule)
-		} else if was := &old.rules[at]; was.check != now.check || was.hidden != now.hidden || !reflect.DeepEqual(was.patterns, now.patterns) {
+		} else if was := &old.rules[at]; !was.source.sameData(&now.source) {
 			changed = append(changed, now.check.Rule)
 		}
 	}

@@ -1,0 +1,200 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// maxCosts is how many patterns Rule.Costs may have: whether two of them conflict
+// takes time in the square of their number.
+const maxCosts = 1000
+
+// validateData reports what is wrong with the fields that go with Limit: tiers,
+// costs, charging by response, bans, shadow and leases.
+func (r *Rule) validateData(bad func(field string, err error)) {
+	limits := r.limits()
+	for _, l := range limits[1:] {
+		if l.tier == "" {
+			bad("Tiers", errors.New(`a tier needs a name: "" is the tier of requests that have none`))
+		}
+		for _, err := range each(l.Validate()) {
+			bad("Tiers", fmt.Errorf("tier %q: %w", l.tier, err))
+		}
+	}
+	limits = slices.DeleteFunc(limits, func(l tierLimit) bool { return l.Validate() != nil })
+
+	if r.Cost < 0 {
+		bad("Cost", fmt.Errorf("must not be negative, got %d", r.Cost))
+	}
+	bad("Cost", tooMuch(r.Cost, limits))
+	r.validateCosts(limits, bad)
+	r.validateChargeOn(limits, bad)
+	validateBan(r.Ban, bad)
+	if !(r.Shadow >= 0 && r.Shadow <= 1) { // NaN is neither
+		bad("Shadow", fmt.Errorf("must be 0 to 1, the fraction of keys that are not limited; got %v", r.Shadow))
+	}
+	r.validateLease(limits, bad)
+}
+
+// A tierLimit is one of the limits that a rule may have.
+type tierLimit struct {
+	tier string // of the rule's own limit: ""
+	algorithms.Limit
+}
+
+// String says which limit it is, for errors.
+func (l tierLimit) String() string {
+	if l.tier == "" {
+		return "the limit " + l.Limit.String()
+	}
+	return fmt.Sprintf("tier %q's limit %s", l.tier, l.Limit)
+}
+
+// limits returns the rule's own limit, and then those of its tiers that have one,
+// by name.
+func (r *Rule) limits() []tierLimit {
+	all := []tierLimit{{"", r.Limit}}
+	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+		if r.Tiers[tier] != Unlimited {
+			all = append(all, tierLimit{tier, r.Tiers[tier]})
+		}
+	}
+	return all
+}
+
+// tooMuch is what is wrong with a cost that one of the limits can never hold.
+func tooMuch(cost int64, limits []tierLimit) error {
+	for _, l := range limits {
+		if cost > l.Quota() {
+			return fmt.Errorf("%d is above the %d units that %s can hold: no request would pass", cost, l.Quota(), l)
+		}
+	}
+	return nil
+}
+
+func (r *Rule) validateCosts(limits []tierLimit, bad func(string, error)) {
+	if len(r.Costs) > maxCosts {
+		bad("Costs", fmt.Errorf("%d patterns; at most %d", len(r.Costs), maxCosts))
+		return
+	}
+	mux := http.NewServeMux()
+	for _, text := range slices.Sorted(maps.Keys(r.Costs)) {
+		_, err := parsePattern(text)
+		if err == nil {
+			err = conflict(mux, text)
+		}
+		bad("Costs", err)
+		if cost := r.Costs[text]; cost < 1 {
+			bad("Costs", fmt.Errorf("pattern %q: must cost at least 1, got %d", text, cost))
+		} else if err := tooMuch(cost, limits); err != nil {
+			bad("Costs", fmt.Errorf("pattern %q: %w", text, err))
+		}
+	}
+}
+
+var conflicting = regexp.MustCompile(`(?s)conflicts with pattern (".*") \(registered at .*?\):\n(.*)`)
+
+// conflict adds a valid pattern to those in mux, or returns why it is not clear
+// which of them a request should have.
+func conflict(mux *http.ServeMux, text string) (err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		other, why := "another one", fmt.Sprint(v)
+		if m := conflicting.FindStringSubmatch(why); m != nil {
+			other, why = m[1], strings.ReplaceAll(m[2], "\n", " ")
+		}
+		err = fmt.Errorf("pattern %q: conflicts with %s: %s; make one more specific than the other", text, other, strings.TrimSuffix(why, "."))
+	}()
+	mux.Handle(text, http.NotFoundHandler())
+	return nil
+}
+
+func (r *Rule) validateChargeOn(limits []tierLimit, bad func(string, error)) {
+	if r.ChargeOn == nil {
+		return
+	}
+	if len(r.ChargeOn) == 0 {
+		bad("ChargeOn", errors.New("empty: every response would be given back; leave it nil to charge all"))
+	}
+	for i, status := range r.ChargeOn {
+		if status < 200 || status > 599 {
+			bad("ChargeOn", fmt.Errorf("status %d: must be 200 to 599", status))
+		} else if slices.Contains(r.ChargeOn[:i], status) {
+			bad("ChargeOn", fmt.Errorf("status %d: listed twice", status))
+		}
+	}
+	for _, l := range limits {
+		if !isWindow(l.Limit) {
+			bad("ChargeOn", fmt.Errorf("needs a window, from which all can be given back, and %s is none; use %s, %s or %s",
+				l, algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog))
+		}
+	}
+}
+
+func isWindow(l algorithms.Limit) bool {
+	switch algorithms.Algorithm(lent.AlgorithmOf(l)) {
+	case algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog:
+		return true
+	}
+	return false
+}
+
+func validateBan(b algorithms.Ban, bad func(string, error)) {
+	if b == (algorithms.Ban{}) {
+		return
+	}
+	if b.After < 1 {
+		bad("Ban", fmt.Errorf("after: must be at least 1, the denials that lead to the ban; got %d", b.After))
+	}
+	if b.Within != 0 {
+		if err := validateDuration(b.Within); err != nil {
+			bad("Ban", fmt.Errorf("within: %w", err))
+		}
+	}
+	if err := validateDuration(b.For); err != nil {
+		bad("Ban", fmt.Errorf("for: %w", err))
+	}
+}
+
+// validateDuration holds a duration to the bounds of a limit's period.
+func validateDuration(d time.Duration) error {
+	const most = 1 << 52 * time.Microsecond
+	switch {
+	case d < time.Microsecond:
+		return fmt.Errorf("must be at least 1µs, got %s", d)
+	case d%time.Microsecond != 0:
+		return fmt.Errorf("must be whole microseconds, got %s", d)
+	case d >= most:
+		return fmt.Errorf("must be below 2^52 µs (%s), got %s", most, d)
+	}
+	return nil
+}
+
+func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {
+	if !r.Lease {
+		return
+	}
+	for _, l := range limits {
+		if !isWindow(l.Limit) || l.Algorithm == algorithms.SlidingLog {
+			bad("Lease", fmt.Errorf("units can be taken in blocks only by %s and %s, and %s is neither; leave the lease out",
+				algorithms.FixedWindow, algorithms.SlidingWindow, l))
+		}
+	}
+	if r.ChargeOn != nil {
+		bad("Lease", errors.New("does not go with ChargeOn: units of a block are not given back one by one; leave one of them out"))
+	}
+	if r.Ban != (algorithms.Ban{}) {
+		bad("Lease", errors.New("does not go with a Ban: who is denied inside a block is not counted in Redis; leave one of them out"))
+	}
+}

@@ -1,0 +1,144 @@
+package middleware_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// validated returns the mistakes in a valid rule that was changed, as "Field: text".
+func validated(change func(*ratelimit.Rule)) (mistakes []string) {
+	rule := ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerMinute(100)}
+	change(&rule)
+	err := ratelimit.ValidateRules([]ratelimit.Rule{rule})
+	if err == nil {
+		return nil
+	}
+	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+		mistake, _ := errors.AsType[*ratelimit.RuleError](err)
+		mistakes = append(mistakes, fmt.Sprintf("%s: %v", mistake.Field, mistake.Err))
+	}
+	return mistakes
+}
+
+func bucket(rate int64) algorithms.Limit {
+	return algorithms.Limit{Rate: rate, Period: time.Minute, Algorithm: algorithms.TokenBucket}
+}
+
+func TestWhatRulesMaySay(t *testing.T) {
+	for name, change := range map[string]func(*ratelimit.Rule){
+		"tiers": func(r *ratelimit.Rule) {
+			r.Tiers = map[string]algorithms.Limit{"pro": bucket(1000), "internal": ratelimit.Unlimited}
+		},
+		"costs that are as high as the limit": func(r *ratelimit.Rule) { r.Costs = map[string]int64{"POST /a": 100, "/a/": 1} },
+		"costs by more and less specific patterns": func(r *ratelimit.Rule) {
+			r.Costs = map[string]int64{"/a/{x}": 2, "/a/b": 3, "POST /a/b": 4, "/": 5}
+		},
+		"statuses":        func(r *ratelimit.Rule) { r.ChargeOn = []int{200, 401, 599} },
+		"statuses of log": func(r *ratelimit.Rule) { r.ChargeOn, r.Limit.Algorithm = []int{401}, algorithms.SlidingLog },
+		"a ban":           func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: time.Microsecond} },
+		"all of a ban":    func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 9, Within: time.Hour, For: 720 * time.Hour} },
+		"no shadow":       func(r *ratelimit.Rule) { r.Shadow = 0 },
+		"all in shadow":   func(r *ratelimit.Rule) { r.Shadow = 1 },
+		"a lease":         func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.FixedWindow },
+		"a lease of a tier that is unlimited": func(r *ratelimit.Rule) {
+			r.Lease, r.Tiers = true, map[string]algorithms.Limit{"internal": ratelimit.Unlimited}
+		},
+	} {
+		if got := validated(change); got != nil {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestMistakesInRules(t *testing.T) {
+	for _, c := range []struct {
+		change func(*ratelimit.Rule)
+		want   []string // beginnings
+	}{
+		{func(r *ratelimit.Rule) { r.Limit = ratelimit.Unlimited }, []string{
+			"Limit: rate must be at least 1, got -1", "Limit: period must be at least 1µs",
+		}},
+		{func(r *ratelimit.Rule) { r.Tiers = map[string]algorithms.Limit{"": bucket(5)} }, []string{
+			`Tiers: a tier needs a name`,
+		}},
+		{func(r *ratelimit.Rule) {
+			r.Tiers = map[string]algorithms.Limit{"pro": {Rate: 0, Period: time.Minute}, "a\nb": {Rate: 5, Period: 1}}
+		}, []string{
+			`Tiers: tier "a\nb": period must be at least 1µs`, `Tiers: tier "pro": rate must be at least 1, got 0`,
+		}},
+		{func(r *ratelimit.Rule) { r.Cost, r.Tiers = 50, map[string]algorithms.Limit{"free": bucket(49)} }, []string{
+			`Cost: 50 is above the 49 units that tier "free"'s limit 49/1m token_bucket can hold`,
+		}},
+		{func(r *ratelimit.Rule) { r.Costs = map[string]int64{"POST /a": 101, "POST /b": 0, "/c": -3, "/d/*": 1} }, []string{
+			`Costs: pattern "/c": must cost at least 1, got -3`,
+			`Costs: pattern "/d/*": * is no wildcard`,
+			`Costs: pattern "POST /a": 101 is above the 100 units that the limit 100/1m can hold`,
+			`Costs: pattern "POST /b": must cost at least 1, got 0`,
+		}},
+		{func(r *ratelimit.Rule) { r.Costs = map[string]int64{"/a/{x}": 1, "/a/{y}": 2, "/{z}/b": 3, "/c": 4} }, []string{
+			`Costs: pattern "/a/{y}": conflicts with "/a/{x}": /a/{y} matches the same requests as /a/{x}; make one more specific`,
+			`Costs: pattern "/{z}/b": conflicts with "/a/{x}": /{z}/b and /a/{x} both match some paths, like "/a/b". But neither is more specific`,
+		}},
+		{func(r *ratelimit.Rule) { r.ChargeOn = []int{} }, []string{"ChargeOn: empty"}},
+		{func(r *ratelimit.Rule) { r.ChargeOn = []int{401, 199, 600, 401} }, []string{
+			"ChargeOn: status 199: must be 200 to 599", "ChargeOn: status 600: must be", "ChargeOn: status 401: listed twice",
+		}},
+		{func(r *ratelimit.Rule) {
+			r.ChargeOn, r.Limit, r.Tiers = []int{401}, algorithms.Limit{Rate: 5, Period: time.Minute, Burst: 9}, map[string]algorithms.Limit{"pro": bucket(9)}
+		}, []string{
+			"ChargeOn: needs a window, from which all can be given back, and the limit 5/1m burst 9 is none; use fixed_window",
+			`ChargeOn: needs a window, from which all can be given back, and tier "pro"'s limit 9/1m token_bucket is none`,
+		}},
+		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{Within: time.Minute} }, []string{
+			"Ban: after: must be at least 1", "Ban: for: must be at least 1µs, got 0s",
+		}},
+		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, Within: -1, For: 1500} }, []string{
+			"Ban: within: must be at least 1µs, got -1ns", "Ban: for: must be whole microseconds, got 1.5µs",
+		}},
+		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: math.MaxInt64 / 1000 * 1000} }, []string{
+			"Ban: for: must be below 2^52 µs",
+		}},
+		{func(r *ratelimit.Rule) { r.Shadow = 90 }, []string{"Shadow: must be 0 to 1, the fraction of keys that are not limited; got 90"}},
+		{func(r *ratelimit.Rule) { r.Shadow = -0.1 }, []string{"Shadow: must be 0 to 1"}},
+		{func(r *ratelimit.Rule) { r.Shadow = math.NaN() }, []string{"Shadow: must be 0 to 1"}},
+		{func(r *ratelimit.Rule) { r.Lease, r.Limit = true, bucket(5) }, []string{
+			"Lease: units can be taken in blocks only by fixed_window and sliding_window, and the limit 5/1m token_bucket is neither",
+		}},
+		{func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.SlidingLog }, []string{"Lease: units can"}},
+		{func(r *ratelimit.Rule) {
+			r.Lease, r.ChargeOn, r.Ban = true, []int{401}, algorithms.Ban{After: 1, For: time.Minute}
+		}, []string{"Lease: does not go with ChargeOn", "Lease: does not go with a Ban"}},
+	} {
+		got := validated(c.change)
+		same := len(got) == len(c.want)
+		for i := range min(len(got), len(c.want)) {
+			same = same && strings.HasPrefix(got[i], c.want[i])
+		}
+		if !same {
+			t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
+		}
+	}
+}
+
+// Patterns that may conflict are compared with each other; a million are not.
+func TestCostsAreBounded(t *testing.T) {
+	costs := make(map[string]int64)
+	for i := range 1000 {
+		costs[fmt.Sprintf("/{a}/%d/{b}", i)] = 1
+	}
+	if got := validated(func(r *ratelimit.Rule) { r.Costs = costs }); got != nil {
+		t.Error(got)
+	}
+	costs["/"] = 1
+	if got := validated(func(r *ratelimit.Rule) { r.Costs = costs }); len(got) != 1 || got[0] != "Costs: 1001 patterns; at most 1000" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,107 @@
+package middleware
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// Rules returns a copy of the rules in force. What is done to it changes nothing:
+// its Keys and functions are the same, all else is its own.
+func (m *Middleware) Rules() []Rule {
+	set := m.rules.Load()
+	rules := make([]Rule, len(set.rules))
+	for i := range set.rules {
+		rules[i] = set.rules[i].source.clone()
+	}
+	return rules
+}
+
+// clone copies what of a rule is not a Key or a function.
+func (r *Rule) clone() Rule {
+	c := *r
+	c.Match, c.ChargeOn = slices.Clone(r.Match), slices.Clone(r.ChargeOn)
+	c.Tiers, c.Costs = maps.Clone(r.Tiers), maps.Clone(r.Costs)
+	return c
+}
+
+// sameData reports whether two rules differ at most in functions, and in keys of
+// the same name.
+func (r *Rule) sameData(other *Rule) bool {
+	a, b := *r, *other
+	nameA, nameB := keyName(a.Key), keyName(b.Key)
+	a.Key, a.LimitFor, a.CostFor = nil, nil, nil
+	b.Key, b.LimitFor, b.CostFor = nil, nil, nil
+	return nameA == nameB && reflect.DeepEqual(a, b)
+}
+
+func keyName(k keyfunc.Key) string {
+	if s, ok := k.(fmt.Stringer); ok {
+		return s.String()
+	}
+	return fmt.Sprintf("%T", k)
+}
+
+// RulesFailed reports that new rules could not be read, or that SetRules returned
+// an error, for loaders: it logs err and counts it as a failed SetRules, once.
+// The rules in force stay. Until rules are replaced, each text is logged once.
+func (m *Middleware) RulesFailed(err error) {
+	if err == nil {
+		return
+	}
+	counted, logged := m.failures.note(err)
+	if !counted {
+		m.rejected.Add(1)
+	}
+	if !logged {
+		m.logger.Error("ratelimit: rules not replaced", "error", err, "generation", m.rules.Load().generation)
+	}
+}
+
+// maxFailures is how many texts are remembered, in case each is another one.
+const maxFailures = 64
+
+// failures are the errors since rules were last replaced. The zero value is none.
+type failures struct {
+	mu     sync.Mutex
+	failed bool
+	last   error           // what SetRules has counted and returned
+	logged map[string]bool // texts
+}
+
+// note remembers an error, and reports whether it was counted and logged before.
+func (f *failures) note(err error) (counted, logged bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	counted, logged = f.last != nil && err == f.last, f.logged[err.Error()]
+	if len(f.logged) >= maxFailures {
+		f.logged = nil
+	}
+	if f.logged == nil {
+		f.logged = make(map[string]bool)
+	}
+	f.failed, f.last, f.logged[err.Error()] = true, nil, true
+	return counted, logged
+}
+
+// returned remembers an error that SetRules has counted and returns; nil means
+// that rules were replaced.
+func (f *failures) returned(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed, f.last = err != nil, err
+	if err == nil {
+		f.logged = nil
+	}
+}
+
+// any reports whether rules have failed since they were last replaced.
+func (f *failures) any() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
+}

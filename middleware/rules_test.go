@@ -1,0 +1,154 @@
+package middleware_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// full is a rule of which every field is set, so that none is forgotten.
+func full(t *testing.T) ratelimit.Rule {
+	rule := ratelimit.Rule{
+		Name: "full", Match: []string{"GET /a", "/b/"}, Key: keyfunc.IP,
+		Limit: algorithms.PerMinute(100), Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(1000), "internal": ratelimit.Unlimited},
+		LimitFor: func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
+		Cost:     2, Costs: map[string]int64{"GET /a": 3}, CostFor: func(*http.Request) int64 { return 0 },
+		ChargeOn: []int{401, 403}, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: time.Hour},
+		Fail: failmode.Closed, Shadow: 0.5, Disabled: true, Hidden: true, Lease: false, // which does not go with ChargeOn
+	}
+	for v, i := reflect.ValueOf(rule), 0; i < v.NumField(); i++ {
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Lease" {
+			t.Fatalf("%s is not set: set it here", name)
+		}
+	}
+	return rule
+}
+
+// data is a rule without what cannot be compared.
+func data(r ratelimit.Rule) ratelimit.Rule {
+	r.LimitFor, r.CostFor = nil, nil
+	return r
+}
+
+func TestRulesAreACopy(t *testing.T) {
+	given, want := full(t), full(t)
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{given}})
+	spoil := func(r *ratelimit.Rule) {
+		r.Name, r.Match[0], r.Tiers["pro"], r.Costs["GET /a"], r.ChargeOn[0] = "x", "/x", algorithms.Limit{}, 99, 500
+	}
+	spoil(&given)
+	for range 2 {
+		got := m.Rules()
+		if len(got) != 1 || !reflect.DeepEqual(data(got[0]), data(want)) || got[0].LimitFor == nil || got[0].CostFor == nil {
+			t.Fatalf("%+v\nwant\n%+v", got, want)
+		}
+		spoil(&got[0])
+	}
+
+	if err := m.SetRules(nil); err == nil || m.Rules()[0].Name != "full" {
+		t.Errorf("%v, and then %v", err, m.Rules())
+	}
+	if err := m.SetRules([]ratelimit.Rule{perHour("a", 1), perHour("b", 2)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Rules(); len(got) != 2 || got[0].Name != "a" || got[1].Name != "b" || got[1].Limit.Rate != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestRulesThatFailAreLoggedOnceAndCounted(t *testing.T) {
+	var log bytes.Buffer
+	registry := prometheus.NewRegistry()
+	m := mustNew(t, ratelimit.Config{
+		Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 1)},
+		Registerer: registry, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	want := func(step string, errors, failing float64, lines int) {
+		t.Helper()
+		wantSamples(t, registry, map[string]float64{"rules_errors_total": errors, "rules_failing": failing, "rules": 1})
+		if got := strings.Count(log.String(), `level=ERROR msg="ratelimit: rules not replaced"`); got != lines {
+			t.Errorf("%s: %d lines, want %d\n%s", step, got, lines, &log)
+		}
+	}
+	want("at first", 0, 0, 0)
+	m.RulesFailed(nil)
+	want("no error", 0, 0, 0)
+	m.RulesFailed(errors.New("rules.yaml:1:1: a\nrules.yaml:2:1: b"))
+	want("an error", 1, 1, 1)
+	if !strings.Contains(log.String(), `error="rules.yaml:1:1: a\nrules.yaml:2:1: b" generation=1`) {
+		t.Error(log.String())
+	}
+	m.RulesFailed(errors.New("rules.yaml:1:1: a\nrules.yaml:2:1: b"))
+	want("the same text", 2, 1, 1)
+	m.RulesFailed(errors.New("rules.yaml: gone"))
+	want("another text", 3, 1, 2)
+
+	err := m.SetRules(nil)
+	want("refused by SetRules, which does not log", 4, 1, 2)
+	m.RulesFailed(err)
+	want("the error of SetRules, which has counted it", 4, 1, 3)
+	m.RulesFailed(err)
+	want("the same error, reported twice", 5, 1, 3)
+
+	if err := m.SetRules([]ratelimit.Rule{perHour("r", 2)}); err != nil {
+		t.Fatal(err)
+	}
+	want("replaced", 5, 0, 3)
+	m.RulesFailed(errors.New("rules.yaml: gone"))
+	want("a text from before", 6, 1, 4)
+
+	for i := range 1000 { // each is another one: memory is bounded
+		m.RulesFailed(fmt.Errorf("error %d", i))
+	}
+	want("many texts", 1006, 1, 1004)
+}
+
+// Every field that is data counts as a change, and so does a key of another name.
+func TestEveryChangeIsLogged(t *testing.T) {
+	for name, change := range map[string]func(*ratelimit.Rule){
+		"nothing":   func(*ratelimit.Rule) {},
+		"functions": func(r *ratelimit.Rule) { r.LimitFor, r.CostFor = nil, func(*http.Request) int64 { return 5 } },
+		"Match":     func(r *ratelimit.Rule) { r.Match = r.Match[:1] },
+		"Key":       func(r *ratelimit.Rule) { r.Key = keyfunc.Everyone },
+		"Limit":     func(r *ratelimit.Rule) { r.Limit.Rate++ },
+		"Tiers":     func(r *ratelimit.Rule) { r.Tiers["free"] = algorithms.PerHour(9) },
+		"Cost":      func(r *ratelimit.Rule) { r.Cost++ },
+		"Costs":     func(r *ratelimit.Rule) { r.Costs["GET /a"]++ },
+		"ChargeOn":  func(r *ratelimit.Rule) { r.ChargeOn[0]++ },
+		"Ban":       func(r *ratelimit.Rule) { r.Ban.Within = time.Hour },
+		"Fail":      func(r *ratelimit.Rule) { r.Fail = failmode.Open },
+		"Shadow":    func(r *ratelimit.Rule) { r.Shadow = 0.25 },
+		"Disabled":  func(r *ratelimit.Rule) { r.Disabled = false },
+		"Hidden":    func(r *ratelimit.Rule) { r.Hidden = false },
+	} {
+		var log bytes.Buffer
+		m := mustNew(t, ratelimit.Config{
+			Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{full(t)}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		now := full(t)
+		change(&now)
+		if err := m.SetRules([]ratelimit.Rule{now}); err != nil {
+			t.Fatal(err)
+		}
+		want := "changed=[full]"
+		if name == "nothing" || name == "functions" {
+			want = "changed=[]"
+		}
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%s: want %s, got %s", name, want, &log)
+		}
+	}
+}
