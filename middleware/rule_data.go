@@ -165,7 +165,11 @@ func validateBan(b algorithms.Ban, bad func(string, error)) {
 	if err := validateDuration(b.For); err != nil {
 		bad("Ban", fmt.Errorf("for: %w", err))
 	}
+	bad("Ban", errNotYet)
 }
+
+// errNotYet refuses what would otherwise be ignored, and be missed only in an attack.
+var errNotYet = errors.New("not supported yet; leave it out")
 
 // validateDuration holds a duration to the bounds of a limit's period.
 func validateDuration(d time.Duration) error {
@@ -185,6 +189,7 @@ func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {
 	if !r.Lease {
 		return
 	}
+	bad("Lease", errNotYet)
 	for _, l := range limits {
 		if !isWindow(l.Limit) || l.Algorithm == algorithms.SlidingLog {
 			bad("Lease", fmt.Errorf("units can be taken in blocks only by %s and %s, and %s is neither; leave the lease out",

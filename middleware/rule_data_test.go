@@ -43,16 +43,33 @@ func TestWhatRulesMaySay(t *testing.T) {
 		},
 		"statuses":        func(r *ratelimit.Rule) { r.ChargeOn = []int{200, 401, 599} },
 		"statuses of log": func(r *ratelimit.Rule) { r.ChargeOn, r.Limit.Algorithm = []int{401}, algorithms.SlidingLog },
-		"a ban":           func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: time.Microsecond} },
-		"all of a ban":    func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 9, Within: time.Hour, For: 720 * time.Hour} },
 		"no shadow":       func(r *ratelimit.Rule) { r.Shadow = 0 },
 		"all in shadow":   func(r *ratelimit.Rule) { r.Shadow = 1 },
-		"a lease":         func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.FixedWindow },
-		"a lease of a tier that is unlimited": func(r *ratelimit.Rule) {
-			r.Lease, r.Tiers = true, map[string]algorithms.Limit{"internal": ratelimit.Unlimited}
-		},
 	} {
 		if got := validated(change); got != nil {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// notYet is the mistake in a field that is right and does nothing.
+func notYet(field string) string { return field + ": not supported yet; leave it out" }
+
+// What is not built yet must not be ignored: a login that nobody bans looks no
+// different from one that is not attacked.
+func TestBansAndLeasesAreRefusedUntilTheyExist(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*ratelimit.Rule)
+		want   string
+	}{
+		"a ban":        {func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: time.Microsecond} }, "Ban"},
+		"all of a ban": {func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 9, Within: time.Hour, For: 720 * time.Hour} }, "Ban"},
+		"a lease":      {func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.FixedWindow }, "Lease"},
+		"an exempt one": {func(r *ratelimit.Rule) {
+			r.Lease, r.Tiers = true, map[string]algorithms.Limit{"internal": ratelimit.Unlimited}
+		}, "Lease"},
+	} {
+		if got := validated(c.change); len(got) != 1 || got[0] != notYet(c.want) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -98,24 +115,24 @@ func TestMistakesInRules(t *testing.T) {
 			`ChargeOn: needs a window, from which all can be given back, and tier "pro"'s limit 9/1m token_bucket is none`,
 		}},
 		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{Within: time.Minute} }, []string{
-			"Ban: after: must be at least 1", "Ban: for: must be at least 1µs, got 0s",
+			"Ban: after: must be at least 1", "Ban: for: must be at least 1µs, got 0s", notYet("Ban"),
 		}},
 		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, Within: -1, For: 1500} }, []string{
-			"Ban: within: must be at least 1µs, got -1ns", "Ban: for: must be whole microseconds, got 1.5µs",
+			"Ban: within: must be at least 1µs, got -1ns", "Ban: for: must be whole microseconds, got 1.5µs", notYet("Ban"),
 		}},
 		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: math.MaxInt64 / 1000 * 1000} }, []string{
-			"Ban: for: must be below 2^52 µs",
+			"Ban: for: must be below 2^52 µs", notYet("Ban"),
 		}},
 		{func(r *ratelimit.Rule) { r.Shadow = 90 }, []string{"Shadow: must be 0 to 1, the fraction of keys that are not limited; got 90"}},
 		{func(r *ratelimit.Rule) { r.Shadow = -0.1 }, []string{"Shadow: must be 0 to 1"}},
 		{func(r *ratelimit.Rule) { r.Shadow = math.NaN() }, []string{"Shadow: must be 0 to 1"}},
 		{func(r *ratelimit.Rule) { r.Lease, r.Limit = true, bucket(5) }, []string{
-			"Lease: units can be taken in blocks only by fixed_window and sliding_window, and the limit 5/1m token_bucket is neither",
+			notYet("Lease"), "Lease: units can be taken in blocks only by fixed_window and sliding_window, and the limit 5/1m token_bucket is neither",
 		}},
-		{func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.SlidingLog }, []string{"Lease: units can"}},
+		{func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.SlidingLog }, []string{notYet("Lease"), "Lease: units can"}},
 		{func(r *ratelimit.Rule) {
 			r.Lease, r.ChargeOn, r.Ban = true, []int{401}, algorithms.Ban{After: 1, For: time.Minute}
-		}, []string{"Lease: does not go with ChargeOn", "Lease: does not go with a Ban"}},
+		}, []string{notYet("Ban"), notYet("Lease"), "Lease: does not go with ChargeOn", "Lease: does not go with a Ban"}},
 	} {
 		got := validated(c.change)
 		same := len(got) == len(c.want)

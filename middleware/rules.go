@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -77,7 +78,7 @@ type failures struct {
 func (f *failures) note(err error) (counted, logged bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	counted, logged = f.last != nil && err == f.last, f.logged[err.Error()]
+	counted, logged = f.last != nil && errors.Is(err, f.last), f.logged[err.Error()]
 	if len(f.logged) >= maxFailures {
 		f.logged = nil
 	}
