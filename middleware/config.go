@@ -14,11 +14,16 @@ import (
 
 // A Config says what to limit and how. Only Limiter and Rules are required.
 //
-// A request is decided in this order: Skip; the rules whose Match fits; their
-// keys, those that read the body last, and not for clients known to be over; one
-// Take. Then come the response headers, Observe, and the response: the denial,
-// the refusal, or the wait for a turn and the next handler. A request that a key
-// refuses is charged by the other rules first, which may deny it.
+// A request is decided in this order: Skip; SkipFor; the rules whose Match fits
+// and that are not Disabled; their keys, those that read the body last, and not
+// for clients known to be over. For each rule that has a key follow its limit, by
+// LimitFor, Tiers and Limit (TierFor is called at most once, and only for Tiers),
+// then its cost, by CostFor, Costs and Cost, then Share, and then Shadow, by a hash
+// of rule and key. One Take decides about all of them. Then come Observe, the
+// response headers, and the response: the denial, the refusal, or the wait for a
+// turn and the next handler. What that charges in the end says [Settle], or else
+// ChargeOn when the response's status is written. A request that a key refuses is
+// charged by the other rules first, which may deny it.
 type Config struct {
 	// Limiter decides: a *failmode.Guard or an *algorithms.Memory. A bare
 	// *algorithms.Redis is refused, since it has no fail modes. If a limiter of
@@ -34,6 +39,24 @@ type Config struct {
 	// A request must be spelled exactly so: its path is not cleaned for this, and
 	// a trailing slash counts.
 	Skip []string
+
+	// SkipFor reports whether a request is not limited: a preflight, or a client on
+	// a safelist (see keyfunc.Proxies.In). nil means none. Whoever can make it say
+	// true has no limits, so it must not believe what a client can write.
+	SkipFor func(*http.Request) bool
+
+	// TierFor names the tier of a request, for Rule.Tiers; "" is none. nil means
+	// none for all. It is called at most once per request, and only if a rule with
+	// Tiers needs it. It must not believe what a client can write, such as a header
+	// that nobody has verified.
+	TierFor func(*http.Request) string
+
+	// Share is this region's part of each limit, where each region has a Redis of
+	// its own: 0.5. 0 means 1. Rates and bursts are rounded down, so that shares
+	// that add up to 1 never admit more than the limit. New and SetRules refuse a
+	// share that cannot hold a rule's largest cost. It applies to Limit, Tiers and
+	// what LimitFor returns.
+	Share float64
 
 	// Headers sets response headers on requests that a rule applies to; nil means
 	// [headers.XRateLimit]. A handler behind that sets such a header itself

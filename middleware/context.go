@@ -3,17 +3,26 @@ package middleware
 import (
 	"context"
 	"net/http"
+	"reflect"
+	"sync"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
 // A passage is what one middleware decided on a request, for what is behind it.
 type passage struct {
-	outer    *passage // of the middleware in front; nil if there is none
-	by       *Middleware
-	set      *ruleset
-	decision algorithms.Decision
-	header   http.Header // of the response
+	outer  *passage // of the middleware in front; nil if there is none
+	by     *Middleware
+	set    *ruleset
+	header http.Header // of the response
+	inner  *passage    // that writes the same header; nil if there is none
+	found  http.Header // fields of others that were in the header before; nil if none
+	wrote  http.Header // the fields as they were last written; nil where nobody needs it
+
+	mu       sync.Mutex
+	decision algorithms.Decision // its Results are never changed, only replaced
+	settled  []int               // results that cannot be settled any more
+	returned bool                // the handler
 }
 
 type passageKey struct{}
@@ -28,8 +37,22 @@ func passageOf(ctx context.Context) *passage {
 // pass returns the request with what was decided on it.
 func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, v *verdict) *http.Request {
 	ctx := r.Context()
-	p := &passage{passageOf(ctx), m, v.set, v.decision, w.Header()}
+	p := &passage{outer: passageOf(ctx), by: m, set: v.set, decision: v.decision, header: w.Header(), found: v.found}
+	wraps := v.set.charges(&v.decision)
+	if p.outer != nil && sameHeader(p.outer.header, p.header) {
+		p.outer.inner, p.found = p, nil
+		wraps = wraps || p.outer.wrote != nil
+	}
+	if wraps {
+		p.wrote = fieldsOf(p.header)
+	}
+	v.passage = p
 	return r.WithContext(context.WithValue(ctx, passageKey{}, p))
+}
+
+// sameHeader reports whether two headers are those of one response.
+func sameHeader(a, b http.Header) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
 // FromContext returns what the middlewares around a handler decided on its
@@ -42,7 +65,7 @@ func FromContext(ctx context.Context) (algorithms.Decision, bool) {
 	case p == nil:
 		return algorithms.Decision{}, false
 	case p.outer == nil:
-		return p.decision, true
+		return p.decided(), true
 	}
 	return p.together(), true
 }
@@ -52,8 +75,8 @@ func (p *passage) together() algorithms.Decision {
 	if p == nil {
 		return algorithms.Decision{Allowed: true}
 	}
-	d := p.outer.together()
-	d.Allowed = d.Allowed && p.decision.Allowed
-	d.Results = append(d.Results, p.decision.Results...)
+	d, own := p.outer.together(), p.decided()
+	d.Allowed = d.Allowed && own.Allowed
+	d.Results = append(d.Results, own.Results...)
 	return d
 }

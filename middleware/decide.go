@@ -18,6 +18,8 @@ type verdict struct {
 	refused  error         // by a key, while the other rules were charged; nil if by none
 	turn     *turn         // nil where no rule is a queue
 	patience time.Duration // for a turn; 0 means any
+	found    http.Header   // fields of rate limits that others have set before
+	passage  *passage      // nil until the next handler is called
 }
 
 // unlimited reports whether no rule applies to the request.
@@ -41,8 +43,12 @@ type question struct {
 	metrics *metrics // nil counts nothing
 	hints   *hints   // nil once there were enough requests
 	handles bool
+	target  target
 	checks  []algorithms.Check
 	queues  []place
+
+	tierName  string
+	tierKnown bool // it was asked for
 }
 
 // decide has the limiter decide by the rules that apply to a request, and counts
@@ -56,8 +62,11 @@ func (m *Middleware) decide(r *http.Request, mt *metrics, take asker, handles bo
 			return v, nil
 		}
 	}
+	if m.skipFor != nil && m.skipFor(r) {
+		return v, nil
+	}
 	v.set.shareBody(r, &t)
-	q := question{Middleware: m, request: r, set: v.set, metrics: mt, handles: handles}
+	q := question{Middleware: m, request: r, set: v.set, metrics: mt, handles: handles, target: t}
 	if hints := v.set.hints; hints.watching() {
 		q.hints = hints
 		hints.begin(r, m, handles)
@@ -67,7 +76,7 @@ func (m *Middleware) decide(r *http.Request, mt *metrics, take asker, handles bo
 	var begun time.Duration
 	for i := range v.set.rules {
 		rule := &v.set.rules[i]
-		if !rule.matches(&t) {
+		if !rule.applies(&t) {
 			continue
 		}
 		if begun == 0 {
@@ -107,16 +116,24 @@ func (q *question) resolve(i int, v *verdict) {
 		return
 	default:
 		q.count(i, outcomeError)
-		if v.refused == nil {
+		if v.refused == nil && !rule.terms.shadows(check.Rule, "") {
 			v.refused = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err)
 		}
 		return
+	}
+	queue := rule.queue
+	if !rule.plain {
+		var applies bool
+		if queue, applies = q.agree(i, rule, &check); !applies {
+			q.count(i, outcomeSkipped)
+			return
+		}
 	}
 	if q.checks == nil {
 		q.checks = make([]algorithms.Check, 0, len(q.set.rules)-i)
 	}
 	q.checks = append(q.checks, check)
-	if rule.queue {
+	if queue {
 		q.queues = append(q.queues, place{rule: check.Rule, key: check.Key})
 	}
 }
@@ -162,7 +179,7 @@ func (q *question) decide(v *verdict, take asker, readers []int) (err error) {
 
 func (q *question) anyKnownOver() bool {
 	for i := range q.checks {
-		if q.knownOver(&q.checks[i]) {
+		if c := &q.checks[i]; !c.Shadow && q.knownOver(c) {
 			return true
 		}
 	}

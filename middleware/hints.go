@@ -124,6 +124,7 @@ func (h *hints) done(rules []rule, checks []algorithms.Check) {
 	for i := range rules {
 		name, use := rules[i].check.Rule, &h.use[i]
 		switch matched := use.matched.Load(); {
+		case rules[i].disabled:
 		case matched == 0:
 			h.say(fmt.Sprintf("rule %q matched none of the first %d requests; look at its Match", name, watched))
 		case use.skipped.Load() == matched:

@@ -135,7 +135,7 @@ func (mt *metrics) follow(set *ruleset, limiter algorithms.Limiter) {
 			mt.series[key] = s
 		}
 		s.users++
-		s.expect(expected, c)
+		s.expect(expected, &set.rules[i])
 		set.watches[i].series = s
 	}
 }

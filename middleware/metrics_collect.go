@@ -6,8 +6,9 @@ import (
 
 // The metrics; docs/metrics.md says what they mean.
 var (
-	descDecisions = desc("decisions_total", "Checks decided, by rule.", "rule", "algorithm", "outcome", "source")
-	descNearLimit = desc("near_limit_total", "Admitted checks that left a key with at least 80 % of its limit used.", "rule")
+	descDecisions    = desc("decisions_total", "Checks decided, by rule.", "rule", "algorithm", "outcome", "source")
+	descUnknownTiers = desc("unknown_tiers_total", "Requests of a tier that a rule with tiers does not know.", "rule")
+	descNearLimit    = desc("near_limit_total", "Admitted checks that left a key with at least 80 % of its limit used.", "rule")
 
 	descDecisionDuration = desc("decision_duration_seconds", "Time to decide a request: its keys and the limiter.")
 	descStoreDuration    = desc("store_duration_seconds", "Time of a call to the store.")
@@ -81,8 +82,12 @@ func (mt *metrics) Collect(ch chan<- prometheus.Metric) {
 
 func (mt *metrics) collectRules(ch chan<- prometheus.Metric) {
 	near := make(map[string]uint64) // a rule may have two algorithms, in two middlewares
+	unknownTiers := make(map[string]uint64)
 	for key, s := range mt.series {
 		near[key.rule] += s.near.Load()
+		if s.tiers {
+			unknownTiers[key.rule] += s.unknownTiers.Load()
+		}
 		for o := range s.counts {
 			for from := range s.counts[o] {
 				if n := s.counts[o][from].Load(); n > 0 || s.expected[o][from] {
@@ -93,6 +98,9 @@ func (mt *metrics) collectRules(ch chan<- prometheus.Metric) {
 	}
 	for rule, n := range near {
 		counter(ch, descNearLimit, n, rule)
+	}
+	for rule, n := range unknownTiers {
+		counter(ch, descUnknownTiers, n, rule)
 	}
 }
 

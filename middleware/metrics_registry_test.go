@@ -142,7 +142,9 @@ func TestARegistryThatRefuses(t *testing.T) {
 
 func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 1)}, Registerer: registry})
+	rule := perHour("r", 1)
+	rule.Tiers = map[string]algorithms.Limit{"pro": algorithms.PerHour(2)}
+	mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}, Registerer: registry})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

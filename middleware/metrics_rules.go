@@ -67,9 +67,12 @@ type series struct {
 	counts [outcomes][origins]atomic.Uint64
 	near   atomic.Uint64
 
+	unknownTiers atomic.Uint64
+
 	// Of the metrics' lock:
 	users    int                     // middlewares that have the rule
 	expected [outcomes][origins]bool // emitted while 0, so that rate() sees the first
+	tiers    bool                    // a rule has tiers
 }
 
 // add does nothing on nil, for middlewares without a registry.
@@ -122,17 +125,17 @@ func expectedOf(limiter algorithms.Limiter) (from [origins]bool) {
 
 // expect marks what the check of a rule may come to. The caller holds the
 // metrics' lock.
-func (s *series) expect(from [origins]bool, c *algorithms.Check) {
+func (s *series) expect(from [origins]bool, r *rule) {
+	c, shadow := &r.check, r.terms.shadow
+	s.tiers = s.tiers || r.terms.tiers != nil
 	from[originFailOpen] = from[originFailClosed] && c.Fail == failmode.Open
 	from[originFailClosed] = from[originFailClosed] && c.Fail == failmode.Closed
-	over := outcomeDenied
-	if c.Shadow {
-		over = outcomeShadowDenied
-	}
 	for o := range from {
 		if from[o] {
+			over := origin(o) != originFailOpen
 			s.expected[outcomeAllowed][o] = s.expected[outcomeAllowed][o] || origin(o) != originFailClosed
-			s.expected[over][o] = s.expected[over][o] || origin(o) != originFailOpen
+			s.expected[outcomeDenied][o] = s.expected[outcomeDenied][o] || over && shadow < 1
+			s.expected[outcomeShadowDenied][o] = s.expected[outcomeShadowDenied][o] || over && shadow > 0
 		}
 	}
 	s.expected[outcomeSkipped][originNone] = true

@@ -21,6 +21,9 @@ type Middleware struct {
 	knownOver func(*algorithms.Check) bool // without asking the limiter's store
 	rules     atomic.Pointer[ruleset]
 	skip      []pattern
+	skipFor   func(*http.Request) bool
+	tierFor   func(*http.Request) string
+	share     share
 	headers   headers.Writer
 	denied    func(http.ResponseWriter, *http.Request, algorithms.Decision)
 	refused   func(http.ResponseWriter, *http.Request, error)
@@ -30,12 +33,14 @@ type Middleware struct {
 	metrics   *metrics
 	top       topDenied
 
-	logger  *slog.Logger
-	start   time.Time
-	lines   int64 // about denials, in a second
-	logKeys bool
-	errors  sampler.Sampler // of keys
-	failing sampler.Sampler // of the limiter
+	logger    *slog.Logger
+	start     time.Time
+	lines     int64 // about denials, in a second
+	logKeys   bool
+	errors    sampler.Sampler // of keys
+	failing   sampler.Sampler // of the limiter
+	misfits   sampler.Sampler // among limits that LimitFor returns
+	unsettled sampler.Sampler // charges by response
 
 	setting  sync.Mutex    // over SetRules
 	rejected atomic.Uint64 // calls of SetRules
@@ -46,9 +51,10 @@ type Middleware struct {
 // once. It does not talk to the limiter: a Redis that is down now may be up
 // later.
 func New(c Config) (*Middleware, error) {
-	rules, rulesErr := compile(c.Rules)
+	share, shareErr := parseShare(c.Share)
+	rules, rulesErr := compile(c.Rules, share)
 	skip, err := c.validate()
-	if err := errors.Join(err, rulesErr); err != nil {
+	if err := errors.Join(err, shareErr, rulesErr); err != nil {
 		return nil, err
 	}
 	metrics, err := register(c.Registerer)
@@ -59,6 +65,9 @@ func New(c Config) (*Middleware, error) {
 		limiter:   c.Limiter,
 		knownOver: knownOver(c.Limiter),
 		skip:      skip,
+		skipFor:   c.SkipFor,
+		tierFor:   c.TierFor,
+		share:     share,
 		headers:   c.Headers,
 		denied:    c.Denied,
 		refused:   c.Refused,
@@ -72,6 +81,8 @@ func New(c Config) (*Middleware, error) {
 		logKeys:   c.LogKeys,
 		errors:    sampler.Sampler{Every: time.Second},
 		failing:   sampler.Sampler{Every: time.Second},
+		misfits:   sampler.Sampler{Every: time.Second},
+		unsettled: sampler.Sampler{Every: time.Second},
 	}
 	if m.headers == nil {
 		m.headers = headers.XRateLimit
@@ -103,7 +114,10 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, err := m.decide(r, m.metrics, m.limiter.Take, true)
-		defer func() { v.turn.leave() }()
+		defer func() {
+			v.turn.leave()
+			v.passage.end()
+		}()
 		switch {
 		case err != nil:
 			m.refuse(w, r, err)
@@ -111,7 +125,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		default:
 			if r, ok := m.answer(w, r, &v); ok {
-				next.ServeHTTP(w, r)
+				next.ServeHTTP(v.writer(r.Context(), w), r)
 				if hints := v.set.hints; hints.watching() {
 					hints.routed(r, v.set.rules, &v.decision)
 				}

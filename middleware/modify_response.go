@@ -28,13 +28,19 @@ func ModifyResponse(resp *http.Response) error {
 		return nil
 	default:
 	}
+	first := p.first()
 	for _, name := range field.All() {
 		if lines := resp.Header[name]; len(lines) > 0 && name != field.RetryAfter {
 			p.header[name] = append(p.header[name], lines...)
+			if first.found == nil {
+				first.found = make(http.Header)
+			}
+			first.found[name] = append(first.found[name], lines...)
 			delete(resp.Header, name)
 		}
 	}
 	p.write(p.header)
+	p.remember()
 	return nil
 }
 
@@ -42,6 +48,6 @@ func ModifyResponse(resp *http.Response) error {
 func (p *passage) write(h http.Header) {
 	if p != nil {
 		p.outer.write(h)
-		p.by.headers(h, p.set.shown(p.decision))
+		p.by.headers(h, p.set.shown(p.decided()))
 	}
 }

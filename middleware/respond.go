@@ -18,6 +18,7 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, v *verdict) 
 		m.tooLate(r.Context(), d)
 	}
 	m.see(r, v)
+	v.found = foundIn(w.Header())
 	m.headers(w.Header(), v.set.shown(*d))
 	switch {
 	case !d.Allowed:

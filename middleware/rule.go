@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -35,7 +36,8 @@ type Rule struct {
 	// Limit is how much each key may use.
 	Limit algorithms.Limit
 	// Tiers replaces Limit for the tier that Config.TierFor names; [Unlimited]
-	// exempts a tier. An unknown tier has Limit, and is counted in a metric.
+	// exempts a tier. An unknown tier has Limit, and is counted in the metric
+	// ratelimit_unknown_tiers_total.
 	Tiers map[string]algorithms.Limit
 	// LimitFor returns a request's limit; the zero Limit means what Tiers and
 	// Limit say, and so, with a line in the log, does an invalid one.
@@ -48,15 +50,18 @@ type Rule struct {
 	// first, in the same count. Patterns are matched as those of Match; costs are
 	// at least 1, and at most what the limit and each tier can hold.
 	Costs map[string]int64
-	// CostFor returns a request's cost; 0 means what Costs and Cost say. Where it
-	// is known only afterwards, the handler calls Settle.
+	// CostFor returns a request's cost; 0 means what Costs and Cost say, and so does
+	// a negative one. A cost above what the limit can hold is denied. Where the cost
+	// is known only afterwards, the handler calls [Settle].
 	CostFor func(*http.Request) int64
 	// ChargeOn lists the response statuses that stay charged, such as 401; others
-	// give back. nil means all. Window algorithms only; no response, a panic or
-	// a hijack stays charged. A Settle by the handler takes precedence.
+	// give back when they are written. nil means all. Window algorithms only. No
+	// response, a panic, a hijack or a client that has left stays charged. Requests
+	// under way count. A Settle by the handler takes precedence.
 	ChargeOn []int
 
-	// Ban denies a key for longer after repeated denials; zero means no ban.
+	// Ban denies a key for longer after repeated denials; zero means no ban. It is
+	// not supported yet, and refused.
 	Ban algorithms.Ban
 
 	// Fail says what to do when the store cannot count; zero is [failmode.Local].
@@ -69,16 +74,20 @@ type Rule struct {
 	Hidden bool
 
 	// Shadow is the fraction of keys, chosen by hash, for which the rule is
-	// decided, counted and reported but not enforced: 0 none, 1 all.
+	// decided, counted and reported but not enforced: 0 none, 1 all. All instances
+	// have the same keys, and a smaller fraction has some of them. A key in shadow
+	// refuses no request. Requests that have no key, or an error for one, count as
+	// one key.
 	Shadow float64
-	// Disabled turns the rule off. Its counts expire as they would.
+	// Disabled turns the rule off: its Key is not resolved. Counts expire as they
+	// would.
 	Disabled bool
 	// Lease takes units in blocks, for hot keys. Fixed and sliding windows only;
-	// not with ChargeOn or Ban.
+	// not with ChargeOn or Ban. It is not supported yet, and refused.
 	Lease bool
 }
 
-// Unlimited, in Rule.Tiers or from Rule.LimitFor, exempts a request from the rule.
+// Unlimited exempts a request from the rule, in Rule.Tiers or from Rule.LimitFor.
 var Unlimited = algorithms.Limit{Rate: -1}
 
 // A rule is a Rule made ready for requests.
@@ -88,10 +97,16 @@ type rule struct {
 	key       keyfunc.Key
 	readsBody bool // of the key
 	hidden    bool
-	queue     bool
+	disabled  bool
 	byRoute   bool             // its key is a route, or has one
 	check     algorithms.Check // without the key
+	queue     bool             // of the check's limit
+	plain     bool             // the check needs only the key
+	terms     terms            // what it needs otherwise
 }
+
+// applies reports whether the rule is on and matches a request.
+func (r *rule) applies(t *target) bool { return !r.disabled && r.matches(t) }
 
 func (r *rule) matches(t *target) bool {
 	for i := range r.patterns {
@@ -102,9 +117,12 @@ func (r *rule) matches(t *target) bool {
 	return len(r.patterns) == 0
 }
 
-// compile validates rules and makes them ready.
-func compile(rules []Rule) ([]rule, error) {
+// compile validates rules and makes them ready, with a share of each limit.
+func compile(rules []Rule, s share) ([]rule, error) {
 	if err := ValidateRules(rules); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.validate(rules)...); err != nil {
 		return nil, err
 	}
 	compiled := make([]rule, len(rules))
@@ -121,8 +139,17 @@ func compile(rules []Rule) ([]rule, error) {
 		if named, ok := r.Key.(fmt.Stringer); ok {
 			c.byRoute = strings.Contains(named.String(), "route")
 		}
-		c.hidden, c.queue = r.Hidden, lent.IsQueue(r.Limit)
-		c.check = algorithms.Check{Rule: r.Name, Limit: r.Limit, Cost: max(r.Cost, 1), Fail: r.Fail}
+		c.hidden, c.disabled = r.Hidden, r.Disabled
+		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, costs: compileCosts(r.Costs), chargeOn: c.source.ChargeOn, shadow: r.Shadow}
+		own, _ := c.fit(r.Limit, s) // they are valid
+		for tier, l := range r.Tiers {
+			if c.terms.tiers == nil {
+				c.terms.tiers = make(map[string]limit)
+			}
+			c.terms.tiers[tier], _ = c.fit(l, s)
+		}
+		c.plain, c.queue = c.terms.plain(), own.queue
+		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: r.Shadow == 1}
 	}
 	return compiled, nil
 }

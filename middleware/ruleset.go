@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -16,6 +17,7 @@ type ruleset struct {
 	rules      []rule
 	watches    []watch         // of the rules
 	hidden     map[string]bool // by name; nil if no rule is
+	chargesOn  bool            // a rule has ChargeOn
 	hints      *hints
 	generation int // 1 for the first
 }
@@ -44,7 +46,7 @@ type watch struct {
 // of a rule that keeps its name, algorithm and period stay.
 func (m *Middleware) SetRules(rules []Rule) error {
 	m.mustBeMade()
-	compiled, err := compile(rules)
+	compiled, err := compile(rules, m.share)
 	if err != nil {
 		m.rejected.Add(1)
 		m.failures.returned(err)
@@ -70,11 +72,15 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 			}
 		}
 		set.watches[i] = w
+		set.chargesOn = set.chargesOn || rules[i].terms.chargeOn != nil
 		if rules[i].hidden {
 			if set.hidden == nil {
 				set.hidden = make(map[string]bool)
 			}
 			set.hidden[c.Rule] = true
+		}
+		if rules[i].terms.tiers != nil && m.tierFor == nil {
+			set.hints.say(fmt.Sprintf("rule %q has Tiers, and Config.TierFor is nil: every request has the rule's own limit", c.Rule))
 		}
 		for _, text := range hint.Of(rules[i].key) {
 			set.hints.say(text)
@@ -161,7 +167,7 @@ func (m *Middleware) see(r *http.Request, v *verdict) {
 
 func (m *Middleware) seeDenial(ctx context.Context, w *watch, r *algorithms.Result) {
 	now := time.Since(m.start)
-	if r.Source != algorithms.SourceFailClosed {
+	if r.Source != algorithms.SourceFailClosed && !r.Check.Shadow {
 		m.top.add(now, r.Check.Rule, r.Check.Key)
 	}
 	m.logDenial(ctx, w.denials, now, r)
@@ -172,7 +178,7 @@ func (m *Middleware) seeDenial(ctx context.Context, w *watch, r *algorithms.Resu
 // take one request find it done and change nothing.
 func (set *ruleset) shareBody(r *http.Request, t *target) {
 	for i := range set.rules {
-		if rule := &set.rules[i]; rule.readsBody && rule.matches(t) {
+		if rule := &set.rules[i]; rule.readsBody && rule.applies(t) {
 			replay.Of(r)
 			return
 		}

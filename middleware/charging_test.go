@@ -1,0 +1,257 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// failures is a rule that charges for 401 and 403.
+func failures(rate int64) ratelimit.Rule {
+	return ratelimit.Rule{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerHour(rate), ChargeOn: []int{401, 403}}
+}
+
+// used is what a middleware's rule has counted for the address of httptest's requests.
+func used(t testing.TB, l algorithms.Limiter, r ratelimit.Rule) int64 {
+	t.Helper()
+	d, err := l.Peek(t.Context(), algorithms.Check{Rule: r.Name, Key: "192.0.2.1", Limit: r.Limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Limit.Rate - d.Results[0].Remaining
+}
+
+func TestStatusesThatCharge(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		ctx     context.Context
+		used    int64
+	}{
+		"401":             {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, nil, 1},
+		"403 with a body": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, nil, 1},
+		"204":             {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, nil, 0},
+		"500":             {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, nil, 0},
+		"the first counts": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+			w.WriteHeader(http.StatusOK)
+		}, nil, 1},
+		"the first gives back": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, nil, 0},
+		"100 and 103, then 401": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusContinue)
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, nil, 1},
+		"103, then 200": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusOK)
+		}, nil, 0},
+		"103 alone":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }, nil, 1},
+		"101":              {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) }, nil, 1},
+		"Write":            {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hi")) }, nil, 0},
+		"Write of nothing": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil) }, nil, 0},
+		"WriteString":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hi") }, nil, 0},
+		"Write, then 401": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(nil)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, nil, 0},
+		"401, then Write": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write(nil)
+		}, nil, 1},
+		"Flush":                 {func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, nil, 0},
+		"controller's Flush":    {func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() }, nil, 0},
+		"no response":           {func(http.ResponseWriter, *http.Request) {}, nil, 1},
+		"a header, no response": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", "1") }, nil, 1},
+		"a panic":               {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil, 1},
+		"a panic after 401": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+			panic(http.ErrAbortHandler)
+		}, nil, 1},
+		"the client left": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, canceled, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory, rule := new(algorithms.Memory), failures(5)
+			h := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}).Handler(c.handler)
+			r := request("POST /login")
+			if c.ctx != nil {
+				r = r.WithContext(c.ctx)
+			}
+			func() {
+				defer func() { _ = recover() }()
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}()
+			if got := used(t, memory, rule); got != c.used {
+				t.Errorf("%d charged, want %d", got, c.used)
+			}
+		})
+	}
+}
+
+// A flush that fails writes no status: the handler may still say 401.
+func TestAFlushThatIsNotSupportedGivesNothingBack(t *testing.T) {
+	memory, rule := new(algorithms.Memory), failures(5)
+	h := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	h.ServeHTTP(&discard{http.Header{}}, request("POST /login"))
+	if got := used(t, memory, rule); got != 1 {
+		t.Errorf("%d charged", got)
+	}
+}
+
+// The brief of a login: a thousand successes pass, five at a time; then five
+// failures, and the sixth is denied, whoever comes first. Nobody is refunded for
+// hanging up.
+func TestFiveFailedLogins(t *testing.T) {
+	for name, limiter := range map[string]func(*testing.T) algorithms.Limiter{
+		"memory": func(*testing.T) algorithms.Limiter { return new(algorithms.Memory) },
+		"redis":  func(t *testing.T) algorithms.Limiter { return guardOf(t, limitertest.Redis(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rule := failures(5)
+				rule.Limit = algorithms.PerMinute(5)
+				l := limiter(t)
+				h := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{rule}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Password") != "right" {
+						w.WriteHeader(http.StatusUnauthorized)
+						return
+					}
+					fmt.Fprint(w, "welcome")
+				}))
+				var wg sync.WaitGroup
+				for range 5 {
+					wg.Go(func() {
+						for range 200 {
+							if w := serve(h, "POST /login", "Password", "right"); w.Code != 200 || w.Body.String() != "welcome" {
+								t.Errorf("%d %s", w.Code, w.Body)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				if n := used(t, l, rule); n != 0 {
+					t.Fatalf("%d charged for successes", n)
+				}
+				codes := make(chan int, 20)
+				for range cap(codes) {
+					go func() { codes <- serve(h, "POST /login").Code }()
+				}
+				count := make(map[int]int)
+				for range cap(codes) {
+					count[<-codes]++
+				}
+				if count[401] != 5 || count[429] != 15 {
+					t.Errorf("%v", count)
+				}
+				if w := serve(h, "POST /login", "Password", "right"); w.Code != 429 {
+					t.Errorf("the right password, after: %d", w.Code)
+				}
+			})
+		})
+	}
+}
+
+// Only the rules that say so give back, and the headers follow.
+func TestTheHeadersShowWhatWasGivenBack(t *testing.T) {
+	login, all := failures(5), perHour("all", 90)
+	memory := new(algorithms.Memory)
+	m := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{login, all}})
+	outer := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{perHour("outer", 4)}})
+	answer := func(status int, before func(http.Header)) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			before(w.Header())
+			w.WriteHeader(status)
+		})
+	}
+	nothing := func(http.Header) {}
+	own := func(h http.Header) { h.Set("X-RateLimit-Remaining", "mine") }
+	for i, c := range []struct {
+		handler http.Handler
+		want    string // remaining, of limit
+	}{
+		{m.Handler(answer(200, nothing)), "5 of 5"},
+		{m.Handler(answer(401, nothing)), "4 of 5"},
+		{m.Handler(answer(200, nothing)), "4 of 5"},
+		{m.Handler(answer(200, own)), "mine of 5"},
+		{outer.Handler(m.Handler(answer(200, nothing))), "3 of 4"},
+		{m.Handler(outer.Handler(answer(200, nothing))), "2 of 4"},
+		{tighter(m.Handler(answer(200, nothing))), "1 of 3"},
+	} {
+		w := serve(c.handler, "POST /login")
+		if got := w.Header().Get("X-RateLimit-Remaining") + " of " + w.Header().Get("X-RateLimit-Limit"); got != c.want {
+			t.Errorf("%d: %s, want %s", i, got, c.want)
+		}
+	}
+}
+
+// tighter is another limiter in front, which is not ours.
+func tighter(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-RateLimit-Limit", "3")
+		w.Header().Set("X-RateLimit-Remaining", "1")
+		w.Header().Set("X-RateLimit-Reset", "60")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// settlements counts the settlements, which are commands in Redis.
+type settlements struct {
+	algorithms.Limiter
+	n int
+}
+
+func (s *settlements) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	s.n++
+	return s.Limiter.Settle(ctx, charges...)
+}
+
+func TestASuccessIsOneSettlement(t *testing.T) {
+	limiter := &settlements{Limiter: new(algorithms.Memory)}
+	other := failures(5)
+	other.Name = "other"
+	plain := perHour("plain", 9)
+	h := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{failures(5), plain, other}}).Handler(ok)
+	serve(h, "GET /")
+	if limiter.n != 1 {
+		t.Errorf("%d calls for two rules that give back", limiter.n)
+	}
+}
+
+// Without Redis, a success is served all the same, and stays charged.
+func TestSuccessesAreServedWhenNothingCanBeGivenBack(t *testing.T) {
+	limiter := &unsettling{new(algorithms.Memory)}
+	rule := failures(5)
+	w := serve(mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}}).Handler(ok), "GET /")
+	if n := used(t, limiter, rule); w.Code != 204 || w.Header().Get("X-RateLimit-Remaining") != "4" || n != 1 {
+		t.Errorf("%d %v, %d charged", w.Code, w.Header(), n)
+	}
+}
+
+type unsettling struct{ algorithms.Limiter }
+
+func (*unsettling) Settle(context.Context, ...algorithms.Charge) ([]algorithms.Result, error) {
+	return nil, redis.ErrClosed
+}

@@ -1,0 +1,238 @@
+package middleware_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// Streams, hijacked connections, deadlines and pushes: as without the rule.
+func TestTheWriterOfAChargedRequestCanDoWhatItsOwnCan(t *testing.T) {
+	rule := failures(100)
+	charged := func(t *testing.T, http2 bool, next http.HandlerFunc) (string, *http.Client) {
+		srv := httptest.NewUnstartedServer(inMemory(t, rule).Handler(next))
+		if srv.EnableHTTP2 = http2; http2 {
+			srv.StartTLS()
+		} else {
+			srv.Start()
+		}
+		t.Cleanup(srv.Close)
+		return srv.URL, srv.Client()
+	}
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
+			read := make(chan bool)
+			url, client := charged(t, http2, func(w http.ResponseWriter, _ *http.Request) {
+				_, pushes := w.(http.Pusher)
+				_, hijacks := w.(http.Hijacker)
+				_, readsFrom := w.(io.ReaderFrom)
+				if pushes != http2 || hijacks == http2 || readsFrom == http2 {
+					t.Errorf("http2 %v: a Pusher %v, a Hijacker %v, a ReaderFrom %v", http2, pushes, hijacks, readsFrom)
+				}
+				c := http.NewResponseController(w)
+				if err := errors.Join(c.SetReadDeadline(time.Now().Add(time.Minute)), c.SetWriteDeadline(time.Now().Add(time.Minute))); err != nil {
+					t.Error(err)
+				}
+				_, _ = io.Copy(w, strings.NewReader("first\n"))
+				if err := c.Flush(); err != nil {
+					t.Error(err)
+				}
+				<-read
+				if n, err := io.Copy(w, strings.NewReader(strings.Repeat("x", 100_000))); n != 100_000 || err != nil {
+					t.Error(n, err)
+				}
+			})
+			resp, err := client.Get(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			lines := bufio.NewReader(resp.Body)
+			first, err := lines.ReadString('\n')
+			close(read)
+			rest, restErr := io.ReadAll(lines)
+			if err != nil || restErr != nil || first != "first\n" || len(rest) != 100_000 || resp.Header.Get("X-RateLimit-Remaining") != "100" {
+				t.Errorf("%q, %v, %d, %v, %v", first, err, len(rest), restErr, resp.Header)
+			}
+		})
+	}
+}
+
+func TestHijackedConnectionsStayCharged(t *testing.T) {
+	memory, rule := new(algorithms.Memory), failures(5)
+	rule.Key = keyfunc.Func(func(*http.Request) (string, error) { return "192.0.2.1", nil })
+	h := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, buffered, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(buffered, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+		buffered.Flush()
+	}))
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	resp, err := srv.Client().Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "hi" {
+		t.Errorf("%q %v", body, err)
+	}
+	if n := used(t, memory, rule); n != 1 {
+		t.Errorf("%d charged", n)
+	}
+}
+
+// A source that has nothing writes no status.
+func TestReadFromNothingWritesNoStatus(t *testing.T) {
+	memory, rule := new(algorithms.Memory), failures(5)
+	rule.Key = keyfunc.Func(func(*http.Request) (string, error) { return "192.0.2.1", nil })
+	h := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		failing := io.MultiReader(strings.NewReader(""), &broken{})
+		if _, err := w.(io.ReaderFrom).ReadFrom(failing); err == nil {
+			t.Error("no error")
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	resp, err := srv.Client().Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if n := used(t, memory, rule); n != 1 || resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("%d: %d charged", resp.StatusCode, n)
+	}
+}
+
+type broken struct{}
+
+func (*broken) Read([]byte) (int, error) { return 0, errors.New("broken") }
+
+// Every combination of what a writer may have is that of the writer underneath.
+func TestEveryKindOfWriter(t *testing.T) {
+	type (
+		f = interface{ Flush() }
+		h = interface {
+			Hijack() (net.Conn, *bufio.ReadWriter, error)
+		}
+		r = interface {
+			ReadFrom(io.Reader) (int64, error)
+		}
+		p = interface {
+			Push(string, *http.PushOptions) error
+		}
+	)
+	all := &everything{discard: discard{http.Header{}}}
+	w := &all.discard
+	kinds := []http.ResponseWriter{
+		w, struct {
+			*discard
+			f
+		}{w, all}, struct {
+			*discard
+			h
+		}{w, all}, struct {
+			*discard
+			r
+		}{w, all}, struct {
+			*discard
+			p
+		}{w, all}, struct {
+			*discard
+			f
+			h
+		}{w, all, all}, struct {
+			*discard
+			f
+			r
+		}{w, all, all}, struct {
+			*discard
+			f
+			p
+		}{w, all, all}, struct {
+			*discard
+			h
+			r
+		}{w, all, all}, struct {
+			*discard
+			h
+			p
+		}{w, all, all}, struct {
+			*discard
+			r
+			p
+		}{w, all, all}, struct {
+			*discard
+			f
+			h
+			r
+		}{w, all, all, all}, struct {
+			*discard
+			f
+			h
+			p
+		}{w, all, all, all}, struct {
+			*discard
+			f
+			r
+			p
+		}{w, all, all, all}, struct {
+			*discard
+			h
+			r
+			p
+		}{w, all, all, all}, all,
+	}
+	can := func(w http.ResponseWriter) (does []bool) {
+		_, flushes := w.(http.Flusher)
+		_, hijacks := w.(http.Hijacker)
+		_, readsFrom := w.(io.ReaderFrom)
+		_, pushes := w.(http.Pusher)
+		return []bool{flushes, hijacks, readsFrom, pushes}
+	}
+	seen := make(map[string]bool)
+	m := inMemory(t, failures(100))
+	for _, kind := range kinds {
+		want := fmt.Sprint(can(kind))
+		seen[want] = true
+		m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if got := fmt.Sprint(can(w)); got != want || w == kind {
+				t.Errorf("%s, want %s", got, want)
+			}
+			if u, ok := w.(interface{ Unwrap() http.ResponseWriter }); !ok || u.Unwrap() != kind {
+				t.Errorf("%s does not unwrap to its own", want)
+			}
+			if p, ok := w.(http.Pusher); ok && !errors.Is(p.Push("/x", nil), http.ErrNotSupported) {
+				t.Error("Push is another one's")
+			}
+		})).ServeHTTP(kind, request("GET /"))
+	}
+	if len(seen) != 16 {
+		t.Errorf("%d kinds of writers", len(seen))
+	}
+}
+
+type everything struct{ discard }
+
+func (*everything) Flush() {}
+func (*everything) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, http.ErrNotSupported
+}
+func (*everything) ReadFrom(r io.Reader) (int64, error)  { return io.Copy(io.Discard, r) }
+func (*everything) Push(string, *http.PushOptions) error { return http.ErrNotSupported }

@@ -1,0 +1,218 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// GraphQL: ten points per minute, known afterwards. After a query of 30 the next
+// is admitted when the debt is paid, and Retry-After says when.
+func TestSettleIntoDebt(t *testing.T) {
+	for name, limiter := range map[string]func(*testing.T) algorithms.Limiter{
+		"memory": func(*testing.T) algorithms.Limiter { return new(algorithms.Memory) },
+		"redis":  func(t *testing.T) algorithms.Limiter { return guardOf(t, limitertest.Redis(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{
+					perHour("requests", 600), {Name: "graphql", Key: keyfunc.IP, Limit: bucket(10)},
+				}})
+				cost := int64(30)
+				h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if err := ratelimit.Settle(r.Context(), "graphql", cost); err != nil {
+						t.Error(err)
+					}
+					d, _ := ratelimit.FromContext(r.Context())
+					if query, _ := d.Result("graphql"); query.Charged != cost {
+						t.Errorf("%+v", query)
+					}
+					if all, _ := d.Result("requests"); all.Charged != 1 {
+						t.Errorf("%+v", all)
+					}
+					w.WriteHeader(http.StatusNoContent)
+				}))
+				if w := serve(h, "POST /graphql"); w.Code != 204 || w.Header().Get("X-RateLimit-Remaining") != "0" || w.Header().Get("X-RateLimit-Limit") != "10" {
+					t.Errorf("%d %v", w.Code, w.Header())
+				}
+				if w := serve(h, "POST /graphql"); w.Code != 429 || w.Header().Get("Retry-After") != "126" {
+					t.Errorf("%d %v", w.Code, w.Header())
+				}
+				time.Sleep(126*time.Second - time.Millisecond) // takes no time
+				if w := serve(h, "POST /graphql"); w.Code != 429 {
+					t.Errorf("a millisecond before: %d", w.Code)
+				}
+				time.Sleep(time.Millisecond)
+				cost = 0
+				if w := serve(h, "POST /graphql"); w.Code != 204 || w.Header().Get("X-RateLimit-Remaining") != "1" {
+					t.Errorf("126 s later: %d %v", w.Code, w.Header())
+				}
+			})
+		})
+	}
+}
+
+// within serves one request by a middleware and returns what settle returned.
+func within(t testing.TB, m *ratelimit.Middleware, settle func(context.Context, http.ResponseWriter) error) (w *httptest.ResponseRecorder, err error) {
+	t.Helper()
+	w = httptest.NewRecorder()
+	called := false
+	m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		called = true
+		err = settle(r.Context(), w)
+	})).ServeHTTP(w, request("POST /"))
+	if !called {
+		t.Fatal("denied")
+	}
+	return w, err
+}
+
+func TestSettleIsForOneRuleAndOnce(t *testing.T) {
+	memory := new(algorithms.Memory)
+	a, b := perHour("a", 100), perHour("b", 50)
+	m := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{a, b}})
+	settle := ratelimit.Settle
+	var later func() error
+	for i, c := range []struct {
+		settle func(context.Context, http.ResponseWriter) error
+		err    string
+		a, b   int64 // charged by this request
+		left   string
+	}{
+		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "a", 60) }, "", 60, 1, "40"},
+		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "a", 0) }, "", 0, 1, "40"},
+		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "a", 1) }, "", 1, 1, "39"},
+		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "c", 9) }, "", 1, 1, "38"},
+		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "a", -1) }, `middleware: settle: rule "a": cost must not be negative, got -1`, 1, 1, "37"},
+		{func(ctx context.Context, _ http.ResponseWriter) error {
+			_ = settle(ctx, "a", 2)
+			return settle(ctx, "a", 0)
+		}, `middleware: settle: rule "a": settled before`, 2, 1, "35"},
+		{func(ctx context.Context, _ http.ResponseWriter) error {
+			return errors.Join(settle(ctx, "a", 3), settle(ctx, "b", 4))
+		}, "", 3, 4, "32"},
+		{func(ctx context.Context, w http.ResponseWriter) error {
+			w.WriteHeader(http.StatusNoContent)
+			later = func() error { return settle(ctx, "b", 5) }
+			return settle(ctx, "a", 2) // the charge is settled; the headers are gone
+		}, "", 2, 1, "31"},
+	} {
+		beforeA, beforeB := used(t, memory, a), used(t, memory, b)
+		w, err := within(t, m, c.settle)
+		gotA, gotB := used(t, memory, a)-beforeA, used(t, memory, b)-beforeB
+		if c.err == "" && err != nil || !strings.HasPrefix(fmt.Sprint(err), c.err) && c.err != "" || gotA != c.a || gotB != c.b {
+			t.Errorf("%d: %v, charged %d and %d; want %s, %d and %d", i, err, gotA, gotB, c.err, c.a, c.b)
+		}
+		if left := w.Result().Header.Get("X-RateLimit-Remaining"); left != c.left {
+			t.Errorf("%d: %s left, want %s", i, left, c.left)
+		}
+	}
+	if err := later(); err == nil || !strings.Contains(err.Error(), "the handler has returned") {
+		t.Errorf("afterwards: %v", err)
+	}
+	if err := settle(t.Context(), "a", 5); err != nil {
+		t.Errorf("without a middleware: %v", err)
+	}
+}
+
+// Settle takes precedence over ChargeOn, before the status and, in vain, after it.
+func TestSettleAndChargeOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		used    int64
+	}{
+		"a cost, and a status that gives back": {func(w http.ResponseWriter, r *http.Request) {
+			if err := ratelimit.Settle(r.Context(), "login", 3); err != nil {
+				t.Error(err)
+			}
+			w.WriteHeader(http.StatusOK)
+		}, 3},
+		"nothing, and a status that charges": {func(w http.ResponseWriter, r *http.Request) {
+			if err := ratelimit.Settle(r.Context(), "login", 0); err != nil {
+				t.Error(err)
+			}
+			w.WriteHeader(http.StatusUnauthorized)
+		}, 0},
+		"a status that gives back, and a cost": {func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			if err := ratelimit.Settle(r.Context(), "login", 3); err == nil {
+				t.Error("settled twice")
+			}
+		}, 0},
+		"a status that charges, and a cost": {func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+			if err := ratelimit.Settle(r.Context(), "login", 3); err != nil {
+				t.Error(err)
+			}
+		}, 3},
+	} {
+		memory, rule := new(algorithms.Memory), failures(5)
+		serve(mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}).Handler(c.handler), "POST /")
+		if n := used(t, memory, rule); n != c.used {
+			t.Errorf("%s: %d charged, want %d", name, n, c.used)
+		}
+	}
+}
+
+func TestSettleThroughAChain(t *testing.T) {
+	memory := new(algorithms.Memory)
+	outerRule, innerRule := perHour("outer", 9), perHour("inner", 50)
+	outer := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{outerRule}})
+	inner := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{innerRule}})
+	h := outer.Handler(inner.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := ratelimit.Settle(r.Context(), "outer", 0); err != nil {
+			t.Error(err)
+		}
+		if got := w.Header().Get("X-RateLimit-Remaining"); got != "9" {
+			t.Errorf("%s left by the outer one", got)
+		}
+		if err := ratelimit.Settle(r.Context(), "inner", 45); err != nil {
+			t.Error(err)
+		}
+	})))
+	w := serve(h, "POST /")
+	if got := w.Header().Get("X-RateLimit-Remaining") + " of " + w.Header().Get("X-RateLimit-Limit"); got != "5 of 50" {
+		t.Error(got)
+	}
+	if a, b := used(t, memory, outerRule), used(t, memory, innerRule); a != 0 || b != 45 {
+		t.Errorf("%d and %d charged", a, b)
+	}
+}
+
+// When time is up, somebody else may be writing the response: its headers stay,
+// and the charge is settled.
+func TestSettleLeavesTheHeadersOfAnEndedRequest(t *testing.T) {
+	memory, rule := new(algorithms.Memory), perHour("r", 9)
+	m := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}})
+	w, err := within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		return ratelimit.Settle(ctx, "r", 5)
+	})
+	if n := used(t, memory, rule); err != nil || n != 5 || w.Header().Get("X-RateLimit-Remaining") != "8" {
+		t.Errorf("%v, %d charged, %v", err, n, w.Header())
+	}
+}
+
+func TestSettleSaysThatTheLimiterFailed(t *testing.T) {
+	limiter := &unsettling{new(algorithms.Memory)}
+	rule := perHour("r", 9)
+	_, err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}}),
+		func(ctx context.Context, _ http.ResponseWriter) error { return ratelimit.Settle(ctx, "r", 5) })
+	if err == nil || !strings.Contains(err.Error(), redis.ErrClosed.Error()) || used(t, limiter, rule) != 1 {
+		t.Error(err)
+	}
+}
