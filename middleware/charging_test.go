@@ -217,6 +217,21 @@ func tighter(next http.Handler) http.Handler {
 	})
 }
 
+// What an upstream has said stays merged when the charge is given back.
+func TestTheHeadersOfAnUpstreamStay(t *testing.T) {
+	h := inMemory(t, failures(5)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		resp := &http.Response{Request: r, Header: http.Header{"X-Ratelimit-Limit": {"3"}, "X-Ratelimit-Remaining": {"1"}, "X-Ratelimit-Reset": {"60"}}}
+		if err := ratelimit.ModifyResponse(resp); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusOK)
+	}))
+	w := serve(h, "GET /")
+	if got := w.Header().Get("X-RateLimit-Remaining") + " of " + w.Header().Get("X-RateLimit-Limit"); got != "1 of 3" {
+		t.Error(got)
+	}
+}
+
 // settlements counts the settlements, which are commands in Redis.
 type settlements struct {
 	algorithms.Limiter

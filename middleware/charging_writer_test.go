@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -79,10 +80,13 @@ func TestHijackedConnectionsStayCharged(t *testing.T) {
 			return
 		}
 		defer conn.Close()
+		w.WriteHeader(http.StatusOK) // too late
 		fmt.Fprint(buffered, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
 		buffered.Flush()
 	}))
-	srv := httptest.NewServer(h)
+	srv := httptest.NewUnstartedServer(h)
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.Start()
 	defer srv.Close()
 	resp, err := srv.Client().Get(srv.URL)
 	if err != nil {
