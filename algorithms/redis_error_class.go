@@ -26,8 +26,7 @@ func classOf(err error) bridge.ErrorClass {
 	switch {
 	case errors.Is(err, errReply):
 		return bridge.ClassMisused
-	case errors.Is(err, errBusy), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
-		errors.Is(err, redis.ErrAutoPipelineQueueFull):
+	case errors.Is(err, errBusy), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return bridge.ClassBusy
 	}
 	return bridge.ClassUnknown
@@ -152,6 +151,7 @@ var knownAnswers = [...]struct {
 	{"OOM", bridge.ClassUnavailable},
 	{"BUSY", bridge.ClassUnavailable},
 	{"UNBLOCKED", bridge.ClassUnavailable},
+	{"NOSCRIPT", bridge.ClassUnavailable}, // and no time was left to send the script
 	{"max number of clients", bridge.ClassUnavailable},
 	{"MOVED ", bridge.ClassMoved},
 	{"ASK ", bridge.ClassMoved},

@@ -121,7 +121,7 @@ func TestRedisOverTLS(t *testing.T) {
 				t.Errorf("protocol %d: warnings %q", protocol, warned)
 			}
 		}
-		if got := fastest < wasted; got != want {
+		if got := fastest < wasted; got != want && !strings.HasPrefix(redis.Version(), "9.22.") { // it does since 9.23
 			t.Errorf("protocol %d: the fastest decision on a new connection took %s; faster than %s: %v, want %v", protocol, fastest, wasted, got, want)
 		}
 	}
