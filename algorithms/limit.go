@@ -135,7 +135,7 @@ func (l Limit) Validate() error {
 	case l.Burst == 0 && row.queue:
 		bad("burst is required for %s: how many may be in the queue, the one being served included", row.name)
 	case l.Burst > maxUnits:
-		bad("burst must be at most %d"+forHeaders, maxUnits, l.Burst)
+		bad("burst must be at most %d"+forHeaders, int64(maxUnits), l.Burst)
 	case len(errs) == 0:
 		bad("burst %d at %d per %s: the time to refill it must be below 2^51 µs", l.quota(row), l.Rate, l.Period)
 	}
