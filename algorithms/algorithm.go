@@ -12,6 +12,8 @@ type algorithm struct {
 	step    step
 	lua     string // the step's twin: the function of this name, in lua/<name>.lua
 	maxRate int64  // the largest Rate
+	why     string // it is no larger
+	maxUsed int64  // units that a window or log can hold, with what is owed
 	bucket  bool   // has a Burst, and its params have times to refill
 	queue   bool   // has a Delay; Burst is required
 	aligned bool   // counts in windows aligned to the Unix epoch
@@ -20,13 +22,20 @@ type algorithm struct {
 	code int64 // of the twin in the scripts, from 1
 }
 
+// Why rates are no larger.
+const (
+	forHeaders = ", as headers hold no more; got %d"
+	forSquares = " for sliding_window, so that its square stays below 2^53; got %d: use a shorter period, fixed_window or a bucket"
+	forEntries = " for sliding_log, which remembers each request; got %d: use sliding_window"
+)
+
 var table = numbered([]algorithm{
-	{name: FixedWindow, short: "fw", step: fixedWindow{}, lua: "fixed_window", maxRate: maxRate, aligned: true},
-	{name: SlidingWindow, short: "sw", step: slidingWindow{}, lua: "sliding_window", maxRate: maxRate, aligned: true},
-	{name: SlidingLog, short: "sl", step: slidingLog{}, lua: "sliding_log", maxRate: maxLog, summary: true},
-	{name: TokenBucket, short: "tb", step: bucket{}, lua: "bucket", maxRate: maxRate, bucket: true},
-	{name: LeakyBucket, short: "lb", step: queue{}, lua: "queue", maxRate: maxRate, bucket: true, queue: true},
-	{name: GCRA, short: "gcra", step: bucket{}, lua: "bucket", maxRate: maxRate, bucket: true},
+	{name: FixedWindow, short: "fw", step: fixedWindow{}, lua: "fixed_window", maxRate: maxUnits, why: forHeaders, maxUsed: maxUnits, aligned: true},
+	{name: SlidingWindow, short: "sw", step: slidingWindow{}, lua: "sliding_window", maxRate: maxSquared, why: forSquares, maxUsed: maxSquared, aligned: true},
+	{name: SlidingLog, short: "sl", step: slidingLog{}, lua: "sliding_log", maxRate: maxLog, why: forEntries, maxUsed: maxSquared, summary: true},
+	{name: TokenBucket, short: "tb", step: bucket{}, lua: "bucket", maxRate: maxUnits, why: forHeaders, bucket: true},
+	{name: LeakyBucket, short: "lb", step: queue{}, lua: "queue", maxRate: maxUnits, why: forHeaders, bucket: true, queue: true},
+	{name: GCRA, short: "gcra", step: bucket{}, lua: "bucket", maxRate: maxUnits, why: forHeaders, bucket: true},
 })
 
 // numbered gives rows the codes of their twins: the first row's is 1, and rows

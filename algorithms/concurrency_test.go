@@ -19,11 +19,10 @@ const fiftyYears = 50 * 365 * 24 * time.Hour
 // endless is a limit that frees nothing while a test runs, so that with every
 // algorithm the total it admits is exact, however long the test takes.
 func endless(a Algorithm, units int64) Limit {
-	if a == SlidingLog {
-		units = min(units, maxLog)
-	}
+	row := lookup(a)
+	units = min(units, row.maxRate)
 	l := Limit{Rate: units, Period: fiftyYears, Algorithm: a}
-	if row := lookup(a); row.bucket {
+	if row.bucket {
 		l.Burst = units
 	}
 	return l

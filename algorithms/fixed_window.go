@@ -46,7 +46,7 @@ func (fixedWindow) corrections(args []any, c *correction) []any {
 }
 
 func (fixedWindow) usedUntil(_, now int64, p params) state {
-	return state{a: now - now%p.period, b: maxRate}
+	return state{a: now - now%p.period, b: maxUnits}
 }
 
 // inWindows corrects a charge to windows. It gives back only to the window that
@@ -55,7 +55,7 @@ func (fixedWindow) usedUntil(_, now int64, p params) state {
 func (c *correction) inWindows(s state) state {
 	switch begin := c.placed.at; {
 	case c.delta > 0:
-		s.b += min(c.delta, maxRate-s.b)
+		s.b += min(c.delta, c.maxUsed-s.b)
 	case s.a == begin:
 		s.b = max(s.b+c.delta, 0)
 	case s.a == begin+c.period: // sliding_window: rolled since

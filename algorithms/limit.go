@@ -91,18 +91,20 @@ func (l Limit) algorithm() Algorithm {
 
 // The bounds inside which doubles, all that Lua has, are exact.
 const (
-	maxExact    = 1 << 53  // products and sums of units
-	maxDuration = 1 << 52  // microseconds: a period, twice the time to refill a bucket
-	maxRate     = 94906265 // largest rate whose square is below maxExact
-	maxLog      = 10_000   // units in a sliding_log: it has an entry for each
+	maxExact    = 1 << 53             // products and sums
+	maxDuration = 1 << 52             // microseconds: times, periods, twice the time to refill a bucket
+	maxUnits    = 999_999_999_999_999 // what a structured field of HTTP can hold, and below 2^50
+	maxSquared  = 94_906_265          // the largest number whose square is below maxExact
+	maxLog      = 10_000              // units in a sliding_log: it has an entry for each
 )
 
 // Validate reports everything that is wrong with the limit, or nil.
 //
 // Beside plain mistakes it refuses what whole numbers below 2^53 cannot
-// represent, since Redis computes in doubles: Rate² and (Burst+1)·Rate must be
-// below 2^53, Period and twice the time to refill Burst below 2^52 µs. For
-// sliding_log Rate must be at most 10,000.
+// represent, since Redis computes in doubles. Rate and Burst must be below
+// 10^15, so that a limit may count bytes; but Rate must be at most 94,906,265 for
+// sliding_window, and 10,000 for sliding_log. Period must be below 2^52 µs, and
+// the time to refill Burst below 2^51 µs.
 func (l Limit) Validate() error {
 	row := l.row()
 	if l.okFor(row) {
@@ -112,8 +114,8 @@ func (l Limit) Validate() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if l.Rate < 1 {
 		bad("rate must be at least 1, got %d", l.Rate)
-	} else if l.Rate > maxRate {
-		bad("rate must be at most %d, so that its square stays below 2^53; got %d: use a shorter period", maxRate, l.Rate)
+	} else if row != nil && l.Rate > row.maxRate {
+		bad("rate must be at most %d"+row.why, row.maxRate, l.Rate)
 	}
 	switch us := l.Period.Microseconds(); {
 	case l.Period < time.Microsecond:
@@ -132,10 +134,10 @@ func (l Limit) Validate() error {
 		bad("burst is for buckets, not for %s; leave it 0 or use %s", row.name, TokenBucket)
 	case l.Burst == 0 && row.queue:
 		bad("burst is required for %s: how many may be in the queue, the one being served included", row.name)
-	case l.Rate > row.maxRate:
-		bad("rate must be at most %d for %s, which remembers each request; got %d: use %s", maxLog, row.name, l.Rate, SlidingWindow)
-	case len(errs) == 0 && !l.fits(row):
-		bad("burst %d at %d per %s: (burst+1)·rate must be below 2^53 and twice the time to refill the burst below 2^52 µs", l.Quota(), l.Rate, l.Period)
+	case l.Burst > maxUnits:
+		bad("burst must be at most %d"+forHeaders, int64(maxUnits), l.Burst)
+	case len(errs) == 0:
+		bad("burst %d at %d per %s: the time to refill it must be below 2^51 µs", l.quota(row), l.Rate, l.Period)
 	}
 	return errors.Join(errs...)
 }
@@ -144,7 +146,7 @@ func (l Limit) Validate() error {
 func (l Limit) okFor(row *algorithm) bool {
 	return row != nil && l.Rate >= 1 && l.Rate <= row.maxRate &&
 		l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < maxDuration &&
-		l.Burst >= 0 && (l.Burst == 0 || row.bucket) && (l.Burst > 0 || !row.queue) && l.fits(row)
+		l.Burst >= 0 && l.Burst <= maxUnits && (l.Burst == 0 || row.bucket) && (l.Burst > 0 || !row.queue) && l.fits(row)
 }
 
 // fits reports whether a full bucket is inside the exact range.
@@ -152,14 +154,10 @@ func (l Limit) fits(row *algorithm) bool {
 	if !row.bucket {
 		return true
 	}
-	burst, rate := uint64(l.quota(row)), uint64(l.Rate)
-	if hi, lo := bits.Mul64(burst+1, rate); hi != 0 || lo >= maxExact {
+	hi, lo := bits.Mul64(uint64(l.quota(row)), uint64(l.Period.Microseconds()))
+	if hi >= uint64(l.Rate) {
 		return false
 	}
-	hi, lo := bits.Mul64(burst, uint64(l.Period.Microseconds()))
-	if hi >= rate {
-		return false
-	}
-	refill, _ := bits.Div64(hi, lo, rate)
+	refill, _ := bits.Div64(hi, lo, uint64(l.Rate))
 	return 2*refill < maxDuration
 }

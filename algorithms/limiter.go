@@ -29,7 +29,8 @@ type Limiter interface {
 	// they are now, in the order of the charges. It gives back no more than
 	// waiting would have freed: a bucket gets back at most what it has not
 	// refilled since, a window only what was counted in it, a queue only the
-	// last slot. Results that were charged nothing are returned as they are.
+	// last slot, a log only a charge that at most 1000 others came after.
+	// Results that were charged nothing are returned as they are.
 	Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 
 	// Ban denies the checks' rules and keys for d, in every process; 0 lifts a ban.

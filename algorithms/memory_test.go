@@ -8,8 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
 // A flood of new keys must not push out whoever is denied: that would free them.
@@ -166,37 +164,6 @@ func TestMemoryGivesBackFromASharedLog(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 	})
-}
-
-// A log must not grow by what is given back, as where only failures count.
-func TestALogHoldsOnlyWhatCounts(t *testing.T) {
-	client := redistest.Start(t).Client(t)
-	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
-	m := new(Memory)
-	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 10, Period: time.Hour, Algorithm: SlidingLog}}
-	for name, c := range map[string]Limiter{"redis": r, "memory": m} {
-		var last []Result
-		for range 200 { // each is given back once the next has come
-			d, err := c.Take(t.Context(), check)
-			if err != nil || !d.Allowed {
-				t.Fatal(name, d, err)
-			}
-			if err := settleAll(t.Context(), c, 0, last...); err != nil {
-				t.Fatal(err)
-			}
-			last = d.Results
-		}
-	}
-	if n := client.LLen(t.Context(), keyOf("test", check)).Val(); n > 4 {
-		t.Errorf("%d elements in Redis", n)
-	}
-	for i := range m.shards {
-		for _, e := range m.shards[i].entries {
-			if len(e.log) > 2 {
-				t.Errorf("%d entries in memory", len(e.log))
-			}
-		}
-	}
 }
 
 func BenchmarkMemoryTake(b *testing.B) {

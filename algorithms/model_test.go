@@ -56,7 +56,10 @@ var extremes = []Limit{
 	{Rate: 1_000_000, Period: time.Second},
 	{Rate: 3, Period: 10 * time.Microsecond},
 	{Rate: 7, Period: time.Microsecond},
-	{Rate: maxRate, Period: time.Hour},
+	{Rate: maxSquared, Period: time.Hour},
+	{Rate: 1 << 40, Period: time.Hour},
+	{Rate: maxUnits, Period: 24 * time.Hour},
+	{Rate: maxUnits, Period: time.Microsecond},
 }
 
 // drawLimit draws limits from one in 30 days to a million in a second, of every
@@ -76,7 +79,7 @@ func drawLimit(t *rapid.T, label string) Limit {
 	).Draw(t, label)
 	l.Algorithm = a.name
 	if a.bucket {
-		l.Burst = rapid.OneOf(rapid.Just[int64](1), rapid.Int64Range(1, 20), rapid.Just(min(l.Rate, 1_000_000))).Draw(t, label+" burst")
+		l.Burst = rapid.OneOf(rapid.Just[int64](1), rapid.Int64Range(1, 20), rapid.Just(min(l.Rate, 1_000_000)), rapid.Just(l.Rate)).Draw(t, label+" burst")
 	}
 	return within(l)
 }
@@ -93,10 +96,7 @@ func drawMaxDelay(t *rapid.T, l Limit) time.Duration {
 
 // within changes a limit as little as Validate asks for.
 func within(l Limit) Limit {
-	l.Rate = min(l.Rate, maxRate)
-	if l.Algorithm == SlidingLog {
-		l.Rate = min(l.Rate, maxLog)
-	}
+	l.Rate = min(l.Rate, l.row().maxRate)
 	for l.Burst > 1 && !l.okFor(l.row()) {
 		l.Burst /= 2
 	}
@@ -109,7 +109,7 @@ func within(l Limit) Limit {
 // changed is another limit for the same state: raised, lowered or the burst.
 func changed(t *rapid.T, l Limit) Limit {
 	a := lookup(l.algorithm())
-	l.Rate = rapid.SampledFrom([]int64{1, max(l.Rate/2, 1), l.Rate + 1, min(l.Rate*3, maxRate)}).Draw(t, "new rate")
+	l.Rate = rapid.SampledFrom([]int64{1, max(l.Rate/2, 1), l.Rate + 1, l.Rate * 3}).Draw(t, "new rate")
 	if a.bucket {
 		l.Burst = rapid.SampledFrom([]int64{1, max(l.Burst/3, 1), l.Burst + 1, l.Burst * 10}).Draw(t, "new burst")
 	}

@@ -3,6 +3,7 @@ package algorithms
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/auth"
 
+	"github.com/seed75154129/ratelimit/internal/bridge"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
@@ -149,6 +151,57 @@ func TestRedisCallsWellBehavedClientsDirectly(t *testing.T) {
 	} {
 		if k := kindOf(c.client, false); k.direct != c.direct {
 			t.Errorf("%s: called directly %v, want %v", name, k.direct, c.direct)
+		}
+	}
+}
+
+// A decision that got no connection was certainly not executed, and if all were
+// in use that is not for Redis to answer for.
+func TestRedisKnowsWhatItHasNotSent(t *testing.T) {
+	srv := redistest.Start(t)
+	full := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, PoolSize: 1, PoolTimeout: roomy}))
+	defer full.Close()
+	taken := full.Conn()
+	defer taken.Close()
+	if err := taken.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := make(stall)
+	defer close(s)
+	dialing := redis.NewClient(FailFast(&redis.Options{Addr: silent(t, s), TLSConfig: new(tls.Config), DialTimeout: roomy}))
+	defer dialing.Close()
+	answering := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, ReadTimeout: roomy}))
+	defer answering.Close()
+	for _, pool := range []func() error{ // commands and pipelines have one each
+		func() error { return answering.Ping(t.Context()).Err() },
+		func() error {
+			_, err := answering.Pipelined(t.Context(), func(p redis.Pipeliner) error { return p.Ping(t.Context()).Err() })
+			return err
+		},
+	} {
+		if err := pool(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	srv.Pause(t)
+	defer srv.Resume(t)
+
+	for _, c := range []struct {
+		client  Client
+		class   bridge.ErrorClass
+		certain bool
+		text    string
+	}{
+		{full, bridge.ClassBusy, true, "algorithms: redis: too many commands are under way: all 1 connections are in use: context deadline exceeded"},
+		{dialing, bridge.ClassUnknown, true, "algorithms: redis: no connection within the budget of 20ms: context deadline exceeded"},
+		{answering, bridge.ClassUnknown, false, "algorithms: redis: no answer within the budget of 20ms: context deadline exceeded: "},
+	} {
+		for _, sharded := range []bool{false, true} {
+			r := &Redis{Client: c.client, Namespace: "test", Budget: 20 * time.Millisecond, Sharded: sharded}
+			_, err := r.Take(t.Context(), Check{Rule: "r", Limit: perDay(1)})
+			if classOf(err) != c.class || notExecuted(err) != c.certain || !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), c.text) {
+				t.Errorf("sharded %v: class %q, certainly not executed %v: %v; want %q, %v: %s", sharded, classOf(err), notExecuted(err), err, c.class, c.certain, c.text)
+			}
 		}
 	}
 }

@@ -37,6 +37,8 @@ type clientKind struct {
 	direct   bool                   // commands return when their context ends, so no goroutine is needed
 	pipeline func() redis.Pipeliner // sends several commands at once; nil if the client cannot
 
+	// only is the client itself where it has one server and is go-redis' own.
+	only *redis.Client
 	// node returns the client of the server that holds a key; nil if that is
 	// unknown. knowsNodes says that it never waits.
 	node       func(key string) (*redis.Client, error)
@@ -56,7 +58,7 @@ func kindOf(c Client, sharded bool) clientKind {
 	}
 	switch c := c.(type) {
 	case *redis.Client:
-		k.own, k.options, k.name = true, *c.Options(), c.Options().Addr
+		k.own, k.only, k.options, k.name = true, c, *c.Options(), c.Options().Addr
 		k.direct = heedsDeadlines(&k.options) && fromGoRedis(k.options.Dialer, "NewDialer")
 		k.each = func(ctx context.Context, do func(context.Context, *redis.Client) error) error { return do(ctx, c) }
 		if fromGoRedis(k.options.Dialer, "NewDialer") {

@@ -118,6 +118,9 @@ func refusedInScript(text string) bool {
 // notExecuted reports that it is certain that nothing was executed. A script
 // that is refused one of its commands has run those before it.
 func notExecuted(err error) bool {
+	if isUnsent(err) {
+		return true
+	}
 	switch classOf(err) {
 	case bridge.ClassUnreachable, bridge.ClassBusy, bridge.ClassUnavailable, bridge.ClassMoved:
 		return true
@@ -160,6 +163,7 @@ var knownAnswers = [...]struct {
 	{"OOM", bridge.ClassUnavailable},
 	{"BUSY", bridge.ClassUnavailable},
 	{"UNBLOCKED", bridge.ClassUnavailable},
+	{"NOSCRIPT", bridge.ClassUnavailable}, // and no time was left to send the script
 	{"max number of clients", bridge.ClassUnavailable},
 	{"MOVED ", bridge.ClassMoved},
 	{"ASK ", bridge.ClassMoved},

@@ -594,3 +594,27 @@ func TestRedisRing(t *testing.T) {
 		t.Errorf("the other shard: %v", err)
 	}
 }
+
+// Each layer says its name once, and mistakes of the caller are not Redis'.
+func TestRedisErrorsNameEachLayerOnce(t *testing.T) {
+	srv := redistest.Start(t)
+	client := srv.Client(t)
+	check := Check{Rule: "r", Key: "k", Limit: perDay(1)}
+	client.Set(t.Context(), keyOf("n", check), "something else", 0)
+	for want, err := range map[string]error{
+		"algorithms: redis: dial tcp 127.0.0.1:1: ": take(t, &Redis{Client: redis.NewClient(FailFast(&redis.Options{Addr: "127.0.0.1:1"})), Namespace: "n"}, check),
+		"algorithms: redis: client: required":       take(t, &Redis{Namespace: "n"}, check),
+		"algorithms: redis: ":                       take(t, &Redis{Client: client, Namespace: "n", Budget: roomy}, check),
+		`algorithms: invalid check: rule "r": `:     take(t, &Redis{Client: client, Namespace: "n", Budget: roomy}, Check{Rule: "r"}),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Count(err.Error(), "algorithms:") != 1 || strings.Count(err.Error(), "redis:") > 1 {
+			t.Errorf("%v; want %q, once", err, want)
+		}
+	}
+}
+
+func take(t *testing.T, r *Redis, c Check) error {
+	t.Helper()
+	_, err := r.Take(t.Context(), c)
+	return err
+}

@@ -11,10 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errBusy says that a decision was not sent: too many commands were under way
-// in the client, for the whole budget.
-var errBusy = errors.New("too many commands are under way")
-
 // maxUnderWay bounds the commands under way in a client that is not called
 // directly, those included whose callers have left.
 const maxUnderWay = 1024
@@ -69,6 +65,7 @@ func (t *transport) send(ctx context.Context, c *call) ([]int64, error) {
 		if unknownScript(out.err) && ctx.Err() == nil {
 			out = t.process(ctx, c, true)
 		}
+		out.err = t.unsent(c.key(), out.err)
 		return out
 	})
 	if err == nil {
@@ -160,6 +157,9 @@ func (t *transport) flush(ctx context.Context, calls []*call) []response {
 	for i := range cmds {
 		responses[i].numbers, responses[i].err = cmds[i].Result()
 	}
+	if len(calls) == 1 { // of several, one may have been sent and another not
+		responses[0].err = t.unsent(calls[0].key(), responses[0].err)
+	}
 	return responses
 }
 
@@ -212,7 +212,7 @@ func run[T any](ctx context.Context, t *transport, f func() T) (T, error) {
 		select {
 		case t.slots <- struct{}{}:
 		case <-ctx.Done():
-			return none, fmt.Errorf("%w: %d, for the whole budget of %s", errBusy, maxUnderWay, t.limit)
+			return none, fmt.Errorf("%w: %d for the whole budget of %s", errBusy, maxUnderWay, t.limit)
 		}
 	}
 	done := make(chan T, 1)
@@ -230,32 +230,6 @@ func run[T any](ctx context.Context, t *transport, f func() T) (T, error) {
 
 // key is the first of a call's keys.
 func (c *call) key() string { return c.args[3].(string) }
-
-// failed does what a failure calls for, and returns its error for the caller:
-// what came because the budget is over says so.
-func (t *transport) failed(ctx context.Context, key string, err error) error {
-	t.connect(key, err)
-	if t.reload != nil {
-		t.topology.failed(ctx, t.reload, err)
-	}
-	switch {
-	case !t.sharded && redis.HasErrorPrefix(err, "CROSSSLOT"):
-		return fmt.Errorf("%w; the client spreads keys over servers: set Redis.Sharded", err)
-	case !over(ctx), errors.Is(err, errBusy), answered(err):
-		return err
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within the budget of %s: %w", t.limit, err)
-	}
-	return fmt.Errorf("no answer within the budget of %s: %w: %w", t.limit, context.DeadlineExceeded, err)
-}
-
-// over reports that the budget is over. The deadline of a connection may be
-// noticed before that of its context.
-func over(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
-}
 
 // unknownScript reports that Redis did not run a script because it has
 // forgotten its text: after a restart, a failover or SCRIPT FLUSH.

@@ -27,8 +27,22 @@ type sketch struct {
 // Where classes share a sketch, only a is used: when the state will equal one
 // never seen.
 type cell struct {
-	a    int64
-	b, c uint32
+	a  int64
+	bc uint64 // b, or where there is a c, which leaves 31 bits for each, both and the highest bit
+}
+
+func packed(s state) cell {
+	if s.c == 0 {
+		return cell{s.a, uint64(s.b)}
+	}
+	return cell{s.a, 1<<63 | uint64(s.b)<<32 | uint64(s.c)}
+}
+
+func (c *cell) state() state {
+	if c.bc < 1<<63 {
+		return state{a: c.a, b: int64(c.bc)}
+	}
+	return state{a: c.a, b: int64(c.bc << 1 >> 33), c: int64(uint32(c.bc))}
 }
 
 // sketched is what a step says about cells.
@@ -87,18 +101,16 @@ func (sk *sketch) raise(pl *place, s state, now int64, p *params) {
 	hash := sk.hash(pl)
 	for row := range sketchRows {
 		c := sk.cell(row, hash)
-		raised := most(s, c.rolled(now, p, sk.rest))
-		*c = cell{raised.a, uint32(raised.b), uint32(raised.c)}
+		*c = packed(most(s, c.rolled(now, p, sk.rest)))
 	}
 }
 
 // rolled returns what is in the cell at now.
 func (c *cell) rolled(now int64, p *params, rest bool) state {
-	s := state{a: c.a, b: int64(c.b), c: int64(c.c)}
 	if rest {
-		return s
+		return c.state()
 	}
-	return p.step.roll(s, now, *p)
+	return p.step.roll(c.state(), now, *p)
 }
 
 // cell finds a key's cell in a row, by bits of the hash above those that chose

@@ -86,17 +86,22 @@ func (s state) written() state {
 	return s
 }
 
-// correct gives back to the entry of the charge. What has no units left goes, so
-// that nothing waits for it and the log does not grow.
+// maxRewritten is how many entries a give-back may write anew: their sums change.
+// In Redis that takes a millisecond.
+const maxRewritten = 1000
+
+// correct gives back to the entry of the charge, unless more than maxRewritten
+// have come since it: then the charge stays. What has no units left goes, so that
+// nothing waits for it and the log does not grow.
 func (slidingLog) correct(s state, now int64, c *correction) state {
 	if c.delta > 0 {
-		if units := min(c.delta, maxRate-s.a); units > 0 {
+		if units := min(c.delta, c.maxUsed-s.a); units > 0 {
 			s.a, s.c = s.a+units, max(now, s.c)
 		}
 		return s
 	}
 	i := firstAbove(s.log, c.placed.at-1)
-	if s.a == 0 || c.placed.at <= now-c.period || i == len(s.log) || s.log[i].at != c.placed.at {
+	if s.a == 0 || c.placed.at <= now-c.period || i == len(s.log) || s.log[i].at != c.placed.at || len(s.log)-i > maxRewritten {
 		return s
 	}
 	units := s.log[i].sum - s.log[i-1].sum

@@ -86,9 +86,9 @@ func (slidingWindow) corrections(args []any, c *correction) []any {
 
 // usedUntil: only the last window counts no longer than the current one.
 func (slidingWindow) usedUntil(until, now int64, p params) state {
-	s := state{a: now - now%p.period, c: maxRate}
+	s := state{a: now - now%p.period, c: maxSquared}
 	if until > s.a+p.period {
-		s.b = maxRate
+		s.b = maxSquared
 	}
 	return s
 }

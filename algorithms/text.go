@@ -11,7 +11,7 @@ import (
 // periods are the words that may stand for a period of one unit.
 var periods = map[string]time.Duration{
 	"s": time.Second, "second": time.Second,
-	"m": time.Minute, "minute": time.Minute,
+	"m": time.Minute, "min": time.Minute, "minute": time.Minute,
 	"h": time.Hour, "hour": time.Hour,
 	"d": 24 * time.Hour, "day": 24 * time.Hour,
 }
@@ -20,12 +20,15 @@ var periods = map[string]time.Duration{
 //
 //	rate "/" period [ "burst" n ] [ algorithm ]
 //
-// The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "minute").
-// An algorithm left out is sliding_window, or token_bucket where a burst is
+// The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "min",
+// "minute"). There may be spaces around the slash. An algorithm left out is sliding_window, or token_bucket where a burst is
 // given.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(text)
 	if err != nil {
+		if meant, ok := parseUlule(text); ok {
+			return Limit{}, fmt.Errorf("limit %q: the form of ulule/limiter; write it as %q", text, meant)
+		}
 		return Limit{}, fmt.Errorf("limit %q: %w; write it as \"100/1m\", \"10/s burst 20\" or \"5/1m fixed_window\"", text, err)
 	}
 	if err := l.Validate(); err != nil {
@@ -35,20 +38,23 @@ func ParseLimit(text string) (Limit, error) {
 }
 
 func parseLimit(text string) (Limit, error) {
-	words := strings.Fields(text)
-	if len(words) == 0 {
+	if strings.TrimSpace(text) == "" {
 		return Limit{}, errors.New("empty")
 	}
-	rate, period, found := strings.Cut(words[0], "/")
+	rate, rest, found := strings.Cut(text, "/")
 	if !found {
 		return Limit{}, errors.New("no period")
 	}
+	words := strings.Fields(rest)
+	if len(words) == 0 {
+		words = []string{""}
+	}
 	var l Limit
 	var err error
-	if l.Rate, err = parseUnits("rate", rate); err != nil {
+	if l.Rate, err = parseUnits("rate", strings.TrimSpace(rate)); err != nil {
 		return Limit{}, err
 	}
-	if l.Period, err = parsePeriod(period); err != nil {
+	if l.Period, err = parsePeriod(words[0]); err != nil {
 		return Limit{}, err
 	}
 	words = words[1:]
@@ -73,6 +79,15 @@ func parseLimit(text string) (Limit, error) {
 		return Limit{}, fmt.Errorf("unexpected %q", words[0])
 	}
 	return l, nil
+}
+
+// parseUlule reads the form of github.com/ulule/limiter, such as "5-S".
+func parseUlule(text string) (Limit, bool) {
+	rate, unit, _ := strings.Cut(text, "-")
+	l := Limit{Period: map[string]time.Duration{"S": time.Second, "M": time.Minute, "H": time.Hour, "D": 24 * time.Hour}[unit], Algorithm: FixedWindow}
+	var err error
+	l.Rate, err = parseUnits("rate", rate)
+	return l, err == nil && l.Period > 0
 }
 
 func parseUnits(what, text string) (int64, error) {

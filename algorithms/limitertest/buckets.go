@@ -13,7 +13,8 @@ var bucketCases = []testCase{
 	{name: "a token bucket, and gcra, refill at their rate", run: eachBucket(bucketRefills)},
 	{name: "a token bucket, and gcra, never hold more than their burst", run: eachBucket(bucketOverflows)},
 	{name: "a token bucket, and gcra, lose nothing to rounding", run: eachBucket(bucketNeverDrifts)},
-	{name: "a token bucket, and gcra, are exact at the largest rate", run: eachBucket(bucketLargest)},
+	{name: "a token bucket, and gcra, are exact at a large rate", run: eachBucket(bucketLarge)},
+	{name: "a token bucket, and gcra, count terabytes", run: eachBucket(bucketTerabyte)},
 }
 
 // A bucketLimit is a token bucket or gcra, which decide the same.
@@ -105,9 +106,9 @@ func bucketNeverDrifts(c *trial, bucket bucketLimit) {
 	}
 }
 
-// bucketLargest has a rate and a burst whose product is just below 2^53, the
-// end of what a double holds exactly. A token comes each 910.37 µs.
-func bucketLargest(c *trial, bucket bucketLimit) {
+// bucketLarge has a rate and a burst whose product is just below 2^53, the end of
+// what a double holds exactly. A token comes each 910.37 µs.
+func bucketLarge(c *trial, bucket bucketLimit) {
 	const day = 24 * time.Hour
 	check := of(bucket(94_906_264, day, 94_906_264))
 	// ⌈94906263 · 86400000000/94906264⌉ = 86399999090
@@ -116,4 +117,17 @@ func bucketLargest(c *trial, bucket bucketLimit) {
 		denied(1, 911*µs, day-910*µs),
 		denied(1, 1*µs, day-1820*µs),
 		charged(2, 0, day))
+}
+
+// bucketTerabyte gets 1000 bytes a microsecond.
+func bucketTerabyte(c *trial, bucket bucketLimit) {
+	const tb = 1_000_000_000_000
+	check := of(bucket(tb, 1000*time.Second, tb))
+	c.take(costing(check, tb-1), charged(tb-1, 1, 1000*time.Second)) // and not a byte less than a µs earlier
+	c.take(costing(check, 2), denied(1, 1*µs, 1000*time.Second))
+	c.wait(1 * µs)
+	c.take(costing(check, 1001), charged(1001, 0, 1000*time.Second))
+	c.take(check, denied(0, 1*µs, 1000*time.Second))
+	c.wait(1 * µs)
+	c.take(check, charged(1, 999, 1000*time.Second))
 }

@@ -10,6 +10,7 @@ var windowCases = []testCase{
 	{name: "a fixed window admits its rate and then denies", run: fixedWindowAdmitsRate},
 	{name: "a fixed window begins afresh at multiples of its period", run: fixedWindowBeginsAfresh},
 	{name: "a fixed window admits twice its rate around a boundary", run: fixedWindowAroundBoundary},
+	{name: "a fixed window counts terabytes", run: fixedWindowTerabyte},
 	{name: "a sliding window admits its rate and then denies", run: slidingWindowAdmitsRate},
 	{name: "a sliding window admits its rate around a boundary", run: slidingWindowAroundBoundary},
 	{name: "a sliding window weighs the last window by its share in view", run: slidingWindowWeighsLast},
@@ -53,6 +54,16 @@ func fixedWindowAroundBoundary(c *trial) {
 		c.take(check, charged(1, 4-n, time.Second))
 	}
 	c.take(check, denied(0, time.Second, time.Second))
+}
+
+func fixedWindowTerabyte(c *trial) {
+	const most = 999_999_999_999_999
+	check := of(fixed(most, time.Hour))
+	c.align(time.Hour, 0)
+	c.take(costing(check, most-1), charged(most-1, 1, time.Hour))
+	c.take(costing(check, 2), denied(1, time.Hour, time.Hour))
+	c.take(check, charged(1, 0, time.Hour))
+	c.take(check, denied(0, time.Hour, time.Hour))
 }
 
 func slidingWindowAdmitsRate(c *trial) {

@@ -7,8 +7,8 @@
 -- ARGV[p]  rate period cost
 -- Also     returns the pair that left last, and the sum up to it
 
--- The first pair after one that is not above a bound whose time (0) or sum (1) is above it; the number
--- of pairs if none is. Looks near that pair first.
+-- The first pair after one that is not above a bound whose time (0) or sum (1) is above it, the number
+-- of pairs if none is; and that number. Looks near that pair first.
 local function log_above(key, pair, what, bound)
   local pairs, step = floor(call('LLEN', key) / 2), 1
   local above = pairs
@@ -27,24 +27,26 @@ local function log_above(key, pair, what, bound)
       pair = middle
     end
   end
-  return above
+  return above, pairs
 end
 
 local function sliding_log(key, now, p)
   local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
   local head, tail = call('LRANGE', key, '0', '3'), call('LRANGE', key, '-2', '-1')
   local used, leaves, last, front, before, healed = 0, 0, 0, 0, 0, false
-  if tail[2] then
-    last, before = tail[1] + 0, head[2] + 0
-    if last > now + period then
-      used, last, healed = tail[2] - before, now, true -- all of it came now
-    else
-      if head[3] + 0 <= now - period then
-        front = log_above(key, 1, 0, now - period) - 1
-        before = call('LINDEX', key, format('%d', 2 * front + 1)) + 0
-      end
-      used = tail[2] - before
+  if tail[1] then
+    local first, sum = tonumber(head[3]), tonumber(tail[2])
+    last, before = tonumber(tail[1]), tonumber(head[2])
+    if not (first and sum and last and before and head[4]) or sum < before then
+      foreign(key)
     end
+    if last > now + period then
+      last, healed = now, true -- all of it came now
+    elseif first <= now - period then
+      front = log_above(key, 1, 0, now - period) - 1
+      before = call('LINDEX', key, format('%d', 2 * front + 1)) + 0
+    end
+    used = sum - before
   end
   if used == 0 then
     last = 0
@@ -91,7 +93,10 @@ local function correct_sliding_log(key, now, p, q, form, used, leaves, last, fro
   if used == 0 or at <= now - period or at > last then
     return nil, form, used, leaves, last
   end
-  local pair = log_above(key, front, 0, at - 1)
+  local pair, pairs = log_above(key, front, 0, at - 1)
+  if pairs - pair > 1000 then -- as many as can be written anew in a millisecond
+    return nil, form, used, leaves, last
+  end
   local rest = call('LRANGE', key, format('%d', 2 * pair), '-1')
   if rest[1] + 0 ~= at then
     return nil, form, used, leaves, last

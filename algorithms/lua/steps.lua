@@ -12,6 +12,11 @@
 -- tonumber(x) at half the cost.
 local call, format, sub, floor, max, min = redis.call, string.format, string.sub, math.floor, math.max, math.min
 
+-- Ends the script, which has written nothing yet.
+local function foreign(key)
+  error('no state of a limit at key ' .. key, 0)
+end
+
 -- A state that is not ours is known by its length, and not read any further.
 local function read(key, least, most)
   local was = call('GETRANGE', key, '0', '63')
@@ -19,7 +24,7 @@ local function read(key, least, most)
     return nil
   end
   if #was < least or #was > most then
-    error('no state of a limit at key ' .. key, 0)
+    foreign(key)
   end
   return was
 end

@@ -58,9 +58,9 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// not known, such as one of another store than Redis, is ClassUnknown.
 	ClassOf func(error) ErrorClass
 	// NotExecuted reports that it is certain that a decision that failed with
-	// this error was not executed: it is unreachable, busy, unavailable or moved,
-	// or it was refused and no script had begun. A script that is refused one of
-	// its commands has run those before it.
+	// this error was not executed. It is so for unreachable, busy, unavailable and
+	// moved; for refused, unless a script was refused one of its commands, which
+	// has run those before it; and for unknown where no connection was ready.
 	NotExecuted func(error) bool
 	// NotPermitted reports that the server accepts the credentials, but does
 	// not permit or know a command, by any version's words.

@@ -20,7 +20,7 @@ import (
 // The tests that know what the steps have to do, without those that repeat them
 // on miniredis.
 const (
-	tests   = "^(TestStepsAreExact|TestVectors|TestAClock.*|TestHowFar.*|TestARaised.*|TestDebt.*|TestALongLog.*|TestGivingBack.*|TestRedisRemembers.*|TestConformance)$"
+	tests   = "^(TestStepsAreExact|TestVectors|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestTwoLimits.*|TestWhatIsNotOurs.*|TestALog.*|TestALongLog.*|TestGivingBack.*|TestRedisRemembers.*|TestConformance)$"
 	without = "^TestConformance$/^miniredis$"
 )
 

@@ -1,0 +1,218 @@
+package algorithms
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// What a large request waits for may be hundreds of entries into the log.
+func TestALongLogIsSearchedToTheRightEntry(t *testing.T) {
+	redis := realBackend(t)
+	var m Memory
+	l := Limit{Rate: 500, Period: time.Minute, Algorithm: SlidingLog}
+	take := func(us, cost int64) {
+		t.Helper()
+		check := Check{Rule: "r", Limit: l, Cost: cost}
+		redis.setTime(us)
+		d, err := redis.limiter.Take(t.Context(), check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := modelAt(&m, us, true, []Check{check}).Results[0]
+		d.Results[0].Source = want.Source
+		if d.Results[0] != want {
+			t.Fatalf("cost %d:\n got %+v\nwant %+v", cost, d.Results[0], want)
+		}
+	}
+	for i := range int64(450) {
+		take(someTime+i, 1)
+	}
+	for _, waitFor := range []int64{1, 99, 100, 101, 102, 199, 200, 201, 202, 203, 301, 449, 450} {
+		take(someTime+1000, 50+waitFor)
+		if d, _ := redis.limiter.Peek(t.Context(), Check{Rule: "r", Limit: l, Cost: 50 + waitFor}); d.RetryAfter() != time.Minute-time.Duration(1000-waitFor+1)*time.Microsecond {
+			t.Errorf("waiting for %d entries: %s", waitFor, d.RetryAfter())
+		}
+	}
+}
+
+// A log must not grow by what is given back, as where only failures count.
+func TestALogHoldsOnlyWhatCounts(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	m := new(Memory)
+	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 10, Period: time.Hour, Algorithm: SlidingLog}}
+	for name, c := range map[string]Limiter{"redis": r, "memory": m} {
+		var last []Result
+		for range 200 { // each is given back once the next has come
+			d, err := c.Take(t.Context(), check)
+			if err != nil || !d.Allowed {
+				t.Fatal(name, d, err)
+			}
+			if err := settleAll(t.Context(), c, 0, last...); err != nil {
+				t.Fatal(err)
+			}
+			last = d.Results
+		}
+	}
+	if n := client.LLen(t.Context(), keyOf("test", check)).Val(); n > 4 {
+		t.Errorf("%d elements in Redis", n)
+	}
+	for i := range m.shards {
+		for _, e := range m.shards[i].entries {
+			if len(e.log) > 2 {
+				t.Errorf("%d entries in memory", len(e.log))
+			}
+		}
+	}
+}
+
+// Whatever is asked of a log of ten thousand, Redis does not do much for it. It
+// took a command for each entry once: 70 ms, in which nobody else was served.
+func TestALongLogTakesFewCommands(t *testing.T) {
+	b := realBackend(t)
+	client := b.limiter.(*Redis).Client.(*redis.Client)
+	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: maxLog, Period: time.Minute, Algorithm: SlidingLog}}
+	var charged []Result
+	take := func(us, cost int64) Result {
+		t.Helper()
+		b.setTime(us)
+		check := check
+		check.Cost = cost
+		d, err := b.limiter.Take(t.Context(), check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Results[0]
+	}
+	for i := range int64(maxLog) {
+		charged = append(charged, take(someTime+i, 1))
+	}
+	commands := func(what string, most int64, do func()) {
+		t.Helper()
+		if err := client.ConfigResetStat(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		do()
+		info, err := client.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := int64(0)
+		for line := range strings.Lines(info) {
+			var n int64
+			if _, rest, ok := strings.Cut(line, "calls="); ok {
+				if _, err := fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			calls += n
+		}
+		if calls > most {
+			t.Errorf("%s: %d commands, want at most %d", what, calls, most)
+		}
+	}
+	settle := func(r Result) func() {
+		return func() {
+			if err := settleAll(t.Context(), b.limiter, 0, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const search = 2 * 14 // LINDEX, of 10,000
+	now := someTime + maxLog
+	commands("the usual denial", 6, func() { take(now, 1) })
+	for _, cost := range []int64{2, maxLog / 3, maxLog} {
+		commands("a large denial", 8+search, func() { take(now, cost) })
+	}
+	for _, i := range []int{maxLog - 1, maxLog - 900, maxLog / 2, 0} {
+		commands("a give-back", 12+search, settle(charged[i]))
+	}
+	for _, left := range []int64{1, 100, maxLog / 2, maxLog - 2} {
+		commands("what has left", 12+search, func() { take(someTime+60_000_000+left, 1) })
+	}
+	commands("all have left", 12+search, func() { take(someTime+180_000_000, 1) })
+}
+
+// A charge that many have come after stays, since giving it back would take long.
+func TestALongLogGivesBackToItsLatestEntries(t *testing.T) {
+	b := realBackend(t)
+	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: maxLog, Period: time.Minute, Algorithm: SlidingLog}}
+	var m Memory
+	var inRedis, inGo []Result
+	for i := range int64(maxRewritten + 10) {
+		b.setTime(someTime + i)
+		d, err := b.limiter.Take(t.Context(), check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inRedis = append(inRedis, d.Results[0])
+		inGo = append(inGo, modelAt(&m, someTime+i, true, []Check{check}).Results[0])
+	}
+	left := inGo[len(inGo)-1].Remaining
+	for _, c := range []struct {
+		entry int
+		back  int64
+	}{{9, 0}, {10, 1}, {9, 1}, {11, 1}, {6, 0}, {7, 1}} { // without later ones, earlier ones are late enough
+		got, err := b.limiter.Settle(t.Context(), chargesOf(0, inRedis[c.entry])...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := settleModelAt(&m, someTime+maxRewritten+9, 0, inGo[c.entry:c.entry+1])
+		if left += c.back; got[0].Remaining != left || want[0].Remaining != left {
+			t.Errorf("entry %d: %d left in Redis, %d in Go, want %d", c.entry, got[0].Remaining, want[0].Remaining, left)
+		}
+	}
+}
+
+// What somebody else keeps at a key is an error of that key, is known without
+// being read, and stays. A string of 2 MB was read and parsed once, which opened
+// the circuit.
+func TestWhatIsNotOursIsNotRead(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	ctx := t.Context()
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	const huge = 64 << 20
+	eachAlgorithm(t, func(t *testing.T, l Limit) {
+		check := Check{Rule: "r", Key: "k", Limit: l}
+		key := keyOf("test", check)
+		for what, write := range map[string]func() error{
+			"a huge string": func() error { return client.SetRange(ctx, key, huge, "x").Err() },
+			"a word":        func() error { return client.Set(ctx, key, "word", 0).Err() },
+			"a sentence":    func() error { return client.Set(ctx, key, "a sentence as long as a state, more or less", 0).Err() },
+			"words":         func() error { return client.RPush(ctx, key, "some", "words", "in", "a", "list").Err() },
+			"a word alone":  func() error { return client.RPush(ctx, key, "word").Err() },
+			"a hash":        func() error { return client.HSet(ctx, key, "f", "1").Err() },
+		} {
+			if err := write(); err != nil {
+				t.Fatal(err)
+			}
+			fastest := time.Hour
+			for range 5 {
+				begin := time.Now()
+				_, err := r.Take(ctx, check)
+				fastest = min(fastest, time.Since(begin))
+				if classOf(err) != bridge.ClassMisused {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if fastest > 10*time.Millisecond {
+				t.Errorf("%s: took %s", what, fastest)
+			}
+			charged := Result{Check: check, Source: SourceRedis, Charged: 1, At: time.Now()}
+			if _, err := r.Settle(ctx, Charge{Result: charged, Cost: 2}); classOf(err) != bridge.ClassMisused {
+				t.Errorf("%s: settle: %v", what, err)
+			}
+			if kind := client.Type(ctx, key).Val(); kind == "none" || client.PTTL(ctx, key).Val() > 0 {
+				t.Errorf("%s: was written", what)
+			}
+			client.Del(ctx, key)
+		}
+	})
+}
