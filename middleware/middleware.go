@@ -101,22 +101,34 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		panic("middleware: Handler: the next handler is nil")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v, err := m.decide(r, m.metrics, m.limiter.Take, true)
-		defer func() { v.turn.leave() }()
-		switch {
-		case err != nil:
-			m.refuse(w, r, err)
-		case v.unlimited():
+		if found := m.match(r); found.first < 0 {
 			next.ServeHTTP(w, r)
-		default:
-			if r, ok := m.answer(w, r, &v); ok {
-				next.ServeHTTP(w, r)
-				if hints := v.set.hints; hints.watching() {
-					hints.routed(r, v.set.rules, &v.decision)
-				}
-			}
+		} else {
+			m.serve(w, r, next, &found)
 		}
 	})
+}
+
+// serve handles a request that rules match.
+func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
+	q := question{Middleware: m, request: r, metrics: m.metrics, handles: true}
+	defer func() { q.turn.leave() }()
+	err := q.decide(found, m.limiter.Take)
+	switch {
+	case err != nil:
+		m.refuse(w, r, err)
+	case q.unlimited():
+		next.ServeHTTP(w, r)
+	default:
+		r, ok := m.answer(w, r, &q.verdict)
+		if !ok {
+			return
+		}
+		next.ServeHTTP(w, r)
+		if hints := q.set.hints; hints.watching() {
+			hints.routed(r, q.set.rules, &q.decision)
+		}
+	}
 }
 
 // Take charges the rules that match r, and returns the decision: one that is
@@ -129,20 +141,20 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 // error.
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
-	v, err := m.decide(r, m.metrics, m.limiter.Take, false)
-	if err != nil {
+	found, q := m.match(r), question{Middleware: m, request: r, metrics: m.metrics}
+	if err := q.decide(&found, m.limiter.Take); err != nil {
 		return algorithms.Decision{}, err
 	}
-	m.see(r, &v)
-	return v.answer()
+	m.see(r, &q.verdict)
+	return q.outcome()
 }
 
 // Peek returns what Take would, and charges nothing.
 func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
-	v, err := m.decide(r, nil, m.limiter.Peek, false)
-	if err != nil {
+	found, q := m.match(r), question{Middleware: m, request: r}
+	if err := q.decide(&found, m.limiter.Peek); err != nil {
 		return algorithms.Decision{}, err
 	}
-	return v.answer()
+	return q.outcome()
 }

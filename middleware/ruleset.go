@@ -9,7 +9,6 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hidden"
 	"github.com/seed75154129/ratelimit/internal/hint"
-	"github.com/seed75154129/ratelimit/internal/replay"
 )
 
 // A ruleset is the rules in force, and what is noticed about them.
@@ -164,18 +163,6 @@ func (m *Middleware) seeDenial(ctx context.Context, w *watch, r *algorithms.Resu
 		m.top.add(now, r.Check.Rule, r.Check.Key)
 	}
 	m.logDenial(ctx, w.denials, now, r)
-}
-
-// shareBody replaces the body of a request that a key may read by one that several
-// readers can look at. It does so before any key is resolved, so that goroutines that
-// take one request find it done and change nothing.
-func (set *ruleset) shareBody(r *http.Request, t *target) {
-	for i := range set.rules {
-		if rule := &set.rules[i]; rule.readsBody && rule.matches(t) {
-			replay.Of(r)
-			return
-		}
-	}
 }
 
 // failed counts checks of a call that the limiter returned an error for.

@@ -10,12 +10,12 @@ import (
 	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
-// patience is how long a request can wait for its turn at most, so that it comes
+// patienceOf is how long a request can wait for its turn at most, so that it comes
 // before its context's deadline and, in a handler, before the server's
 // WriteTimeout, which net/http counts from when it had read the request's headers,
 // a little before now. The decision itself may take the store's budget. 0 means
 // any time; no time is a microsecond.
-func (m *Middleware) patience(ctx context.Context, handles bool) time.Duration {
+func (m *Middleware) patienceOf(ctx context.Context, handles bool) time.Duration {
 	now := time.Now()
 	until, bounded := ctx.Deadline()
 	if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && handles && server.WriteTimeout > 0 {
