@@ -30,7 +30,9 @@ func (r *run) strays() int { return len(r.records) / 50 }
 // underWay is how many requests begin before a server that hangs is noticed:
 // the first that fails takes the budget, and the witness four fifths of it. They
 // may wait.
-func (r *run) underWay() int { return int((budget*9/5+20*time.Millisecond).Seconds()*float64(r.rate)) + 5 }
+func (r *run) underWay() int {
+	return int((budget*9/5+20*time.Millisecond).Seconds()*float64(r.rate)) + 5
+}
 
 // A summary is a row of the table.
 type summary struct {
