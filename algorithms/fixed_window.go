@@ -42,7 +42,7 @@ func (fixedWindow) arguments(args []any, p params) []any {
 }
 
 func (fixedWindow) corrections(args []any, c *correction) []any {
-	return append(args, c.delta, c.placed.at)
+	return append(args, c.delta, c.placed.at, c.maxUsed)
 }
 
 func (fixedWindow) usedUntil(_, now int64, p params) state {

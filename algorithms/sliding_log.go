@@ -133,7 +133,7 @@ func (slidingLog) arguments(args []any, p params) []any {
 }
 
 func (slidingLog) corrections(args []any, c *correction) []any {
-	return append(args, c.delta, c.placed.at)
+	return append(args, c.delta, c.placed.at, c.maxUsed)
 }
 
 // toCell: a log has no constant size, so its units are counted in the windows

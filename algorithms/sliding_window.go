@@ -81,7 +81,7 @@ func (slidingWindow) arguments(args []any, p params) []any {
 }
 
 func (slidingWindow) corrections(args []any, c *correction) []any {
-	return append(args, c.delta, c.placed.at)
+	return append(args, c.delta, c.placed.at, c.maxUsed)
 }
 
 // usedUntil: only the last window counts no longer than the current one.

@@ -33,5 +33,5 @@ end
 
 -- correct: as of fixed_window.
 local function correct_sliding_window(_, now, p, q, form, start, used, last)
-  return remember(start + 2 * ARGV[p + 1] - now), form, correct_windows(p, q, 94906265, start, used, last)
+  return remember(start + 2 * ARGV[p + 1] - now), form, correct_windows(p, q, start, used, last)
 end
