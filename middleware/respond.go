@@ -14,8 +14,14 @@ import (
 func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, v *verdict) (*http.Request, bool) {
 	d := &v.decision
 	delay := d.Delay()
-	if v.refusal == nil && v.patience > 0 && delay > v.patience {
-		m.tooLate(r.Context(), d)
+	if delay > 0 && v.refusal == nil {
+		m.findPlace(r, v)
+		if v.patience > 0 && delay > v.patience {
+			m.tooLate(r.Context(), d)
+		}
+	}
+	if delay == 0 || !d.Allowed || v.refusal != nil {
+		v.turn.leave()
 	}
 	m.see(r, v)
 	m.headers(w.Header(), v.set.shown(*d))

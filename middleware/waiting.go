@@ -29,6 +29,24 @@ func (m *Middleware) patienceOf(ctx context.Context, handles bool) time.Duration
 	return max(until.Sub(now)-m.budget-time.Microsecond, time.Microsecond)
 }
 
+// findPlace takes a place for a request that has to wait and has none yet: by a
+// rule that is no queue, which a limiter of the user's own may delay, or because
+// its queues were taken while it was believed to be over.
+func (m *Middleware) findPlace(r *http.Request, v *verdict) {
+	if v.turn != nil {
+		return
+	}
+	var places []place
+	for i := range v.decision.Results {
+		if res := &v.decision.Results[i]; res.Delay > 0 && !res.Check.Shadow {
+			places = append(places, place{rule: res.Check.Rule, key: res.Check.Key})
+		}
+	}
+	if v.turn = m.room.enter(places, hidesHangUp(r)); !v.turn.has() {
+		v.patience = time.Microsecond
+	}
+}
+
 // tooLate turns an admission whose delay is too long into a denial: its results
 // with a delay are denied until now would be their turn. It is for limiters that
 // ignore MaxDelay.
