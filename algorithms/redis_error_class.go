@@ -163,8 +163,8 @@ var knownAnswers = [...]struct {
 	{"OOM", bridge.ClassUnavailable},
 	{"BUSY", bridge.ClassUnavailable},
 	{"UNBLOCKED", bridge.ClassUnavailable},
-	{"NOSCRIPT", bridge.ClassUnavailable}, // and no time was left to send the script
 	{"max number of clients", bridge.ClassUnavailable},
+	{"NOSCRIPT", bridge.ClassBusy}, // and no time was left to send the script
 	{"MOVED ", bridge.ClassMoved},
 	{"ASK ", bridge.ClassMoved},
 	{"TRYAGAIN", bridge.ClassMoved},

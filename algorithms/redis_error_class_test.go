@@ -61,6 +61,7 @@ func TestClassOfAnswers(t *testing.T) {
 	credentials, command := is{bridge.ClassRefused, true, false}, is{bridge.ClassRefused, true, true}
 	inScript, misused := is{bridge.ClassRefused, false, true}, is{bridge.ClassMisused, false, false}
 	for text, want := range map[string]is{
+		"NOSCRIPT No matching script. Please use EVAL.":                                                                                    {bridge.ClassBusy, true, false},
 		"LOADING Redis is loading the dataset in memory":                                                                                   unavailable,
 		"LOADING Valkey is loading the dataset in memory":                                                                                  unavailable,
 		"READONLY You can't write against a read only replica.":                                                                            unavailable,

@@ -49,10 +49,12 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 	begun := time.Now()
 	var d algorithms.Decision
 	var err error
+	within, cancel := g.store.within(ctx)
+	defer cancel()
 	if charge {
-		d, err = g.Limiter.Take(ctx, checks...)
+		d, err = g.Limiter.Take(within, checks...)
 	} else {
-		d, err = g.Limiter.Peek(ctx, checks...)
+		d, err = g.Limiter.Peek(within, checks...)
 	}
 	if errors.Is(err, algorithms.ErrInvalidCheck) {
 		return algorithms.Decision{}, err // the caller's mistake: no store could decide it

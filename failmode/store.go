@@ -32,6 +32,9 @@ type store interface {
 	probeRequest(shard int) ([]byte, error)
 	// budget is how long a decision may take.
 	budget() time.Duration
+	// within is the context of a decision: it does not end with the caller's,
+	// since clients that hang up are counted, and are no failure of the store.
+	within(ctx context.Context) (context.Context, context.CancelFunc)
 	// join counts one more user of the store in this process. It returns the id
 	// to beat with, which is the same for all of them, and how many others there
 	// are. leave undoes it, and reports whether it was the last.
@@ -77,6 +80,11 @@ func (s redisStore) warm(ctx context.Context) error { return lent.Warm(ctx, s.re
 func (s redisStore) join() (string, int)            { return lent.Join(s.redis) }
 func (s redisStore) leave() bool                    { return lent.Leave(s.redis) }
 
+// within leaves it to the Redis, which bounds each decision by its budget.
+func (redisStore) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return ctx, func() {}
+}
+
 func (s redisStore) dial(ctx context.Context, shard int) (net.Conn, error) {
 	return lent.Dial(ctx, s.redis, shard)
 }
@@ -94,8 +102,12 @@ func (s redisStore) serverWarnings(ctx context.Context) ([]string, error) {
 // A plainStore is a limiter of which no more is known than the interface.
 type plainStore struct{ limiter algorithms.Limiter }
 
-// plainBudget is what other limiters than Redis are expected to take at most.
-const plainBudget = 50 * time.Millisecond
+const (
+	// plainBudget is what other limiters than Redis are expected to take at most.
+	plainBudget = 50 * time.Millisecond
+	// plainPatience is how long they may take where they heed their context.
+	plainPatience = time.Second
+)
 
 // probeCheck is a check that probes do not exhaust. No rule of the middleware
 // can have its name.
@@ -117,8 +129,12 @@ func (s plainStore) names(shards ...int) []string {
 	return names
 }
 
+func (plainStore) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), plainPatience)
+}
+
 func (s plainStore) probe(ctx context.Context, _ int) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, plainPatience)
 	defer cancel()
 	d, err := s.limiter.Take(ctx, probeCheck)
 	if err == nil && len(d.Results) == 1 {

@@ -84,14 +84,15 @@ func (w *witness) look(ctx context.Context) error {
 			}
 		}
 		err := w.ask(request)
-		if _, answered := errors.AsType[reply](err); err == nil || answered {
+		if failureOf(err) == noFailure {
 			return err
 		}
 		w.drop()
 		if fresh || isTimeout(err) {
 			return err
 		}
-		// The server may close a connection that was idle: try a new one.
+		// The server may close a connection that was idle, and what was the master
+		// may be a replica by now: try a new one, as decisions would get it.
 	}
 	return nil
 }
@@ -124,7 +125,7 @@ func (reply) RedisError() {}
 // time. It returns nil where this process is too busy to say.
 func (w *witness) ask(request []byte) error {
 	answers := bufio.NewReader(w.conn)
-	for range maxGlances {
+	for glance := range maxGlances {
 		deadline := time.Now().Add(w.patience)
 		_ = w.conn.SetDeadline(deadline)
 		if _, err := w.conn.Write(request); err != nil {
@@ -132,6 +133,9 @@ func (w *witness) ask(request []byte) error {
 		}
 		err := readAnswer(answers)
 		if err == nil || !isTimeout(err) {
+			if glance > 0 {
+				w.drop() // the other answers are still to come
+			}
 			return err
 		}
 		late := time.Since(deadline) > noticedLate
@@ -139,7 +143,7 @@ func (w *witness) ask(request []byte) error {
 		// answer may lie there.
 		_ = w.conn.SetReadDeadline(time.Now().Add(secondGlance))
 		if again := readAnswer(answers); again == nil || !isTimeout(again) {
-			w.drop() // there may be answers left of those that were asked for before
+			w.drop() // as above
 			return again
 		}
 		if !late {

@@ -17,7 +17,7 @@ const probeText = "*1\r\n$4\r\nPING\r\n"
 // A scripted server answers each request on each connection as it is told:
 // "" not at all, "close" by closing the connection.
 type scripted struct {
-	mu      sync.Mutex // over answers and delay
+	mu      sync.Mutex // over answers, delay and late
 	answers []string
 	delay   time.Duration // before each answer
 	late    time.Duration // how late the witness notices a timeout
@@ -48,7 +48,7 @@ func (s *scripted) dial(context.Context) (net.Conn, error) {
 			}
 		}
 	}()
-	return lateConn{here, s.late}, nil
+	return lateConn{here, s}, nil
 }
 
 func (s *scripted) next() (answer string, delay time.Duration) {
@@ -63,13 +63,16 @@ func (s *scripted) next() (answer string, delay time.Duration) {
 // lateConn notices timeouts late, as a process does that has no processor.
 type lateConn struct {
 	net.Conn
-	late time.Duration
+	server *scripted
 }
 
 func (c lateConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if isTimeout(err) {
-		time.Sleep(c.late)
+		c.server.mu.Lock()
+		late := c.server.late
+		c.server.mu.Unlock()
+		time.Sleep(late)
 	}
 	return n, err
 }
@@ -93,7 +96,7 @@ func TestWitness(t *testing.T) {
 		"busy, but the answer lies there":         {&scripted{answers: []string{numbers}, delay: 45 * time.Millisecond, late: 10 * time.Millisecond}, noFailure, 51 * time.Millisecond},
 		"in time, and the answer lies there":      {&scripted{answers: []string{numbers}, delay: 40*time.Millisecond + 500*time.Microsecond}, noFailure, 41 * time.Millisecond},
 		"noticed a little late":                   {&scripted{late: time.Millisecond}, failedLate, 43 * time.Millisecond},
-		"it says that it cannot":                  {&scripted{answers: []string{oom}}, failedHard, 0},
+		"it says that it cannot":                  {&scripted{answers: []string{oom, oom}}, failedHard, 0},
 		"it has forgotten the script":             {&scripted{answers: []string{unknown}}, noFailure, 0},
 		"the connection was closed while idle":    {&scripted{answers: []string{"close", numbers}}, noFailure, 0},
 		"closed again":                            {&scripted{answers: []string{"close", "close"}}, failedHard, 0},
@@ -135,6 +138,51 @@ func TestWitnessIsNotFooledByOldAnswers(t *testing.T) {
 			t.Errorf("it is well again: %v", err)
 		}
 	})
+}
+
+// A busy process asks several times, and the answer to the first may come last.
+func TestWitnessForgetsAnswersToWhatItAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answers: []string{"*0\r\n", "*0\r\n"}, delay: 60 * time.Millisecond, late: 10 * time.Millisecond}
+		w := &witness{dial: s.dial, request: func() ([]byte, error) { return []byte(probeText), nil }, patience: 40 * time.Millisecond}
+		defer time.Sleep(2 * time.Second) // until the server has ended
+		defer w.end()
+		if err := w.look(t.Context()); err != nil {
+			t.Fatalf("while the process is busy: %v", err)
+		}
+		time.Sleep(time.Second)
+		s.mu.Lock()
+		s.late = 0
+		s.mu.Unlock()
+		if err := w.look(t.Context()); failureOf(err) != failedLate {
+			t.Errorf("when the server does not answer any more: %v", err)
+		}
+	})
+}
+
+// What was the master when the connection was opened may be a replica by now, to
+// which no decision is sent.
+func TestWitnessAsksAgainBeforeItBelievesAnOldConnection(t *testing.T) {
+	const readOnly = "-READONLY You can't write against a read only replica.\r\n"
+	for name, c := range map[string]struct {
+		answers []string
+		kind    failureKind
+	}{
+		"another server answers now": {[]string{readOnly, "*0\r\n"}, noFailure},
+		"the same says it again":     {[]string{readOnly, readOnly}, failedHard},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &scripted{answers: c.answers}
+				w := &witness{dial: s.dial, request: func() ([]byte, error) { return []byte(probeText), nil }, patience: 40 * time.Millisecond}
+				defer w.end()
+				w.prepare(t.Context())
+				if err := w.look(t.Context()); failureOf(err) != c.kind {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
 }
 
 func TestWitnessWithoutAConnectionToHave(t *testing.T) {

@@ -68,6 +68,7 @@ type question struct {
 	hints   *hints   // nil once there were enough requests
 	checks  []algorithms.Check
 	queues  []place
+	entered int // queues that the turn is for
 	verdict
 }
 
@@ -165,6 +166,7 @@ func (q *question) count(i int, o outcome) {
 func (q *question) decideOnce(take asker, readers []int) (err error) {
 	charged := 0
 	if len(readers) > 0 && q.anyKnownOver() {
+		q.enter()
 		q.decision, err = q.ask(take, q.checks)
 		if err != nil || !q.decision.Allowed {
 			return err
@@ -178,15 +180,23 @@ func (q *question) decideOnce(take asker, readers []int) (err error) {
 	if len(checks) == 0 {
 		return nil
 	}
-	if len(q.queues) > 0 && q.handles {
-		q.turn = q.room.enter(q.queues, hidesHangUp(q.request))
-	}
+	q.enter()
 	rest, err := q.ask(take, checks)
 	if charged > 0 {
 		q.join(&rest)
 	}
 	q.decision = rest
 	return err
+}
+
+// enter takes a place for the request in the queues that are known so far. It does
+// so before the limiter is asked: who has none takes no slot.
+func (q *question) enter() {
+	if len(q.queues) == 0 || !q.handles || q.turn != nil && q.entered == len(q.queues) {
+		return
+	}
+	q.turn.leave()
+	q.turn, q.entered = q.room.enter(q.queues, hidesHangUp(q.request)), len(q.queues)
 }
 
 func (q *question) anyKnownOver() bool {
