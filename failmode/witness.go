@@ -158,6 +158,9 @@ func readAnswer(r *bufio.Reader) error {
 	}
 	line = strings.TrimSuffix(line, "\r\n")
 	if text, ok := strings.CutPrefix(line, "-"); ok {
+		if strings.HasPrefix(text, "NOSCRIPT") {
+			return nil // the server is well; the next decision sends the script
+		}
 		return reply(text)
 	}
 	count, ok := strings.CutPrefix(line, "*")
