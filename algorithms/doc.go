@@ -17,9 +17,8 @@
 //
 // All arithmetic is in whole numbers: Unix microseconds and units, and for the
 // bucket a fraction of a microsecond with the rate as its denominator. Each
-// algorithm exists twice, as a pure step in Go and as its twin in Lua; the
-// Lua side only decides, and what is told to the client is computed from the
-// state in Go, for both.
+// algorithm exists twice, as a pure step in Go and as its twin in Lua. The Lua
+// side only decides. For both, Go computes what clients are told from the state.
 //
 // # Clocks
 //

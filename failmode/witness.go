@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// noticedLate is how late a timeout may be noticed for the server to be
-	// blamed. Later, this process is too busy to say.
+	// noticedLate bounds the delay with which a timeout may be noticed. If it is
+	// longer, this process is too busy to blame the server.
 	noticedLate = 2 * time.Millisecond
-	// secondGlance is how long an answer is looked for that may have come in time.
+	// secondGlance is how long to look for an answer that may have come in time.
 	secondGlance = time.Millisecond
-	// maxGlances bounds how often a busy process asks.
+	// maxGlances bounds how often a busy process sends the probe.
 	maxGlances = 10
 	// dialPatience is how long a server may take to accept a connection.
 	dialPatience = 100 * time.Millisecond
 )
 
-// A witness says whether a shard answers. Decisions that are late do not prove
-// that: a client with many connections can make this process so slow that it
-// reads good answers too late. A witness has a connection that was opened
-// beforehand and that nobody else uses, sends a probe, and blames the shard only
-// for a timeout that it notices in time.
+// A witness finds out whether a shard answers. Late decisions do not prove that
+// it does not: a client with many connections can make this process so slow that
+// it reads good answers too late. A witness has a connection that was opened
+// beforehand and that nothing else uses. It sends a probe, and blames the shard
+// only for a timeout that it notices in time.
 type witness struct {
 	dial     func(context.Context) (net.Conn, error)
 	request  func() ([]byte, error)
@@ -38,16 +38,16 @@ type witness struct {
 	looking atomic.Bool
 
 	mu    sync.Mutex // over conn and ended
-	conn  net.Conn   // nil where there is none yet, or none any more
+	conn  net.Conn   // nil before the first, and after a failure
 	ended bool
 }
 
-// prepare opens the connection, if it is not open.
+// prepare opens the connection unless it is open.
 func (w *witness) prepare(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.conn == nil && !w.ended {
-		_ = w.redial(ctx) // there is time to try again
+		_ = w.redial(ctx) // look tries again
 	}
 }
 
@@ -66,9 +66,9 @@ func (w *witness) drop() {
 	}
 }
 
-// look returns why the shard does not answer, or nil if it does or if nobody can
-// say. The error is [errors.ErrUnsupported] where there is no connection to have.
-// One call is under way at a time.
+// look returns why the shard does not answer; nil if it does, or if this process
+// is too busy to tell. The error is [errors.ErrUnsupported] if the witness cannot
+// connect to this kind of store. Only one call may be under way at a time.
 func (w *witness) look(ctx context.Context) error {
 	request, err := w.request()
 	if err != nil {
@@ -97,8 +97,8 @@ func (w *witness) look(ctx context.Context) error {
 	return nil
 }
 
-// redial opens the connection where there is none. It returns nil without one if
-// this process is too busy to say why. The caller holds mu.
+// redial opens the connection. If this process is too busy to tell why that
+// fails, it returns nil without a connection. The caller holds mu.
 func (w *witness) redial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
@@ -113,16 +113,16 @@ func (w *witness) redial(ctx context.Context) error {
 	return err
 }
 
-// A reply is an error that the server has answered.
+// A reply is an error in the server's answer.
 type reply string
 
 func (r reply) Error() string { return string(r) }
 
-// RedisError marks what Redis said, for the classes of errors.
+// RedisError marks an answer of Redis, for the classes of errors.
 func (reply) RedisError() {}
 
 // ask sends the request until it is answered, or until a timeout is noticed in
-// time. It returns nil where this process is too busy to say.
+// time. It returns nil if this process is too busy to tell.
 func (w *witness) ask(request []byte) error {
 	answers := bufio.NewReader(w.conn)
 	for glance := range maxGlances {
@@ -139,11 +139,11 @@ func (w *witness) ask(request []byte) error {
 			return err
 		}
 		late := time.Since(deadline) > noticedLate
-		// A busy process hears of its timers before it hears of its network: the
-		// answer may lie there.
+		// In a busy process timers fire before the network is read, so the answer
+		// may have arrived.
 		_ = w.conn.SetReadDeadline(time.Now().Add(secondGlance))
 		if again := readAnswer(answers); again == nil || !isTimeout(again) {
-			w.drop() // as above
+			w.drop() // answers to earlier requests may follow
 			return again
 		}
 		if !late {
@@ -154,7 +154,7 @@ func (w *witness) ask(request []byte) error {
 	return nil
 }
 
-// readAnswer reads what a script answers: a list of numbers, or an error.
+// readAnswer reads a script's answer: a list of numbers, or an error.
 func readAnswer(r *bufio.Reader) error {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -162,6 +162,9 @@ func readAnswer(r *bufio.Reader) error {
 	}
 	line = strings.TrimSuffix(line, "\r\n")
 	if text, ok := strings.CutPrefix(line, "-"); ok {
+		if strings.HasPrefix(text, "NOSCRIPT") {
+			return nil // the server is well; the next decision sends the script
+		}
 		return reply(text)
 	}
 	count, ok := strings.CutPrefix(line, "*")
