@@ -63,7 +63,7 @@ func (d *deniedKeys) note(r *algorithms.Result, now time.Time) {
 		return
 	case r.Check.Shadow, r.RetryAfter <= 0, r.RetryAfter == algorithms.Never:
 		return
-	case r.Check.MaxDelay > 0: // with a longer MaxDelay there may be room
+	case lent.Impatient(r): // with a longer MaxDelay there may be room
 		return
 	}
 	id := d.id(&r.Check)

@@ -11,15 +11,15 @@ import (
 )
 
 // patienceOf is how long a request can wait for its turn at most, so that it comes
-// before its context's deadline and, in a handler, before the server's
-// WriteTimeout, which net/http counts from when it had read the request's headers,
-// a little before now. The decision itself may take the store's budget. 0 means
-// any time; no time is a microsecond.
+// before its context's deadline and, in a handler, leaves a tenth of the server's
+// WriteTimeout for the response. net/http counts that from when it had read the
+// request's headers, a little before now. The decision itself may take the
+// store's budget. 0 means any time; no time is a microsecond.
 func (m *Middleware) patienceOf(ctx context.Context, handles bool) time.Duration {
 	now := time.Now()
 	until, bounded := ctx.Deadline()
 	if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && handles && server.WriteTimeout > 0 {
-		if end := now.Add(server.WriteTimeout); !bounded || end.Before(until) {
+		if end := now.Add(server.WriteTimeout - server.WriteTimeout/10); !bounded || end.Before(until) {
 			until, bounded = end, true
 		}
 	}
