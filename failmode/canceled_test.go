@@ -64,3 +64,31 @@ func TestClientsThatHangUpAreNoOutage(t *testing.T) {
 		})
 	}
 }
+
+// stuck is a store of the user's own that settles nothing before its context ends.
+type stuck struct{ fakeRedis }
+
+func (s *stuck) Settle(ctx context.Context, _ ...algorithms.Charge) ([]algorithms.Result, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+func (s *stuck) Take(_ context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d := algorithms.Decision{Results: make([]algorithms.Result, len(checks))}
+	for i, c := range checks { // the last one denies, and the others are charged still
+		d.Results[i] = algorithms.Result{Check: c, Source: algorithms.SourceRedis, Allowed: true, Charged: 1}
+	}
+	d.Results[len(checks)-1].Allowed, d.Results[len(checks)-1].Charged = false, 0
+	return d, nil
+}
+
+func TestCloseDoesNotWaitForAStoreThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Guard{Limiter: new(stuck), Instances: 1, Logger: slog.New(slog.DiscardHandler)}
+		taken(t, g, check("a", 5, Local), check("b", 5, Local))
+		begun := time.Now()
+		if err := g.Close(); err != nil || time.Since(begun) > time.Second {
+			t.Errorf("%v after %s", err, time.Since(begun))
+		}
+	})
+}

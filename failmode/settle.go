@@ -106,7 +106,11 @@ func (g *Guard) giveBackStore(ctx context.Context, results []algorithms.Result) 
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	g.work.begin(func() { _, _ = g.settleStore(ctx, charges) })
+	g.work.begin(func() {
+		ctx, cancel := g.store.within(ctx)
+		defer cancel()
+		_, _ = g.settleStore(ctx, charges)
+	})
 }
 
 // Ban implements [algorithms.Limiter].
