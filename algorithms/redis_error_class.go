@@ -163,7 +163,7 @@ var knownAnswers = [...]struct {
 	{"OOM", bridge.ClassUnavailable},
 	{"BUSY", bridge.ClassUnavailable},
 	{"UNBLOCKED", bridge.ClassUnavailable},
-	{"NOSCRIPT", bridge.ClassUnavailable}, // and no time was left to send the script
+	{"NOSCRIPT", bridge.ClassBusy}, // the server is well, and no time was left to send the script
 	{"max number of clients", bridge.ClassUnavailable},
 	{"MOVED ", bridge.ClassMoved},
 	{"ASK ", bridge.ClassMoved},
