@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
 const (
@@ -21,8 +23,10 @@ const (
 	secondGlance = time.Millisecond
 	// maxGlances bounds how often a busy process asks.
 	maxGlances = 10
-	// dialPatience is how long a server may take to accept a connection.
-	dialPatience = 100 * time.Millisecond
+	// dialPatience is how long a server may take to accept a connection. A busy
+	// process needs much of it: it hears of each step late.
+	dialPatience = time.Second
+	dialPause    = 10 * time.Millisecond // before another try
 )
 
 // A witness says whether a shard answers. Decisions that are late do not prove
@@ -37,9 +41,11 @@ type witness struct {
 
 	looking atomic.Bool
 
-	mu    sync.Mutex // over conn and ended
-	conn  net.Conn   // nil where there is none yet, or none any more
-	ended bool
+	mu      sync.Mutex // over what follows
+	conn    net.Conn   // nil where there is none yet, or none any more
+	answers *bufio.Reader
+	owed    int // answers that have not come yet
+	ended   bool
 }
 
 // prepare opens the connection, if it is not open.
@@ -49,6 +55,14 @@ func (w *witness) prepare(ctx context.Context) {
 	if w.conn == nil && !w.ended {
 		_ = w.redial(ctx) // there is time to try again
 	}
+}
+
+// renew opens the connection anew: the old one may have ended with an outage.
+func (w *witness) renew(ctx context.Context) {
+	w.mu.Lock()
+	w.drop()
+	w.mu.Unlock()
+	w.prepare(ctx)
 }
 
 func (w *witness) end() {
@@ -62,7 +76,7 @@ func (w *witness) end() {
 func (w *witness) drop() {
 	if w.conn != nil {
 		_ = w.conn.Close()
-		w.conn = nil
+		w.conn, w.answers, w.owed = nil, nil, 0
 	}
 }
 
@@ -102,14 +116,19 @@ func (w *witness) redial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	begun := time.Now()
-	conn, err := w.dial(ctx)
-	switch {
-	case err == nil:
-		w.conn = conn
-	case isTimeout(err) && time.Since(begun) > dialPatience+noticedLate:
-		return nil
+	for {
+		conn, err := w.dial(ctx)
+		switch {
+		case err == nil:
+			w.conn, w.answers = conn, bufio.NewReader(conn)
+			return nil
+		case isTimeout(err) && wait.For(ctx, dialPause) == nil: // the client's options allow less
+			continue
+		case isTimeout(err) && time.Since(begun) > dialPatience+noticedLate:
+			return nil
+		}
+		return err
 	}
-	return err
 }
 
 // A reply is an error that the server has answered.
@@ -121,33 +140,48 @@ func (r reply) Error() string { return string(r) }
 func (reply) RedisError() {}
 
 // ask sends the request until it is answered, or until a timeout is noticed in
-// time. It returns nil where this process is too busy to say.
+// time. It returns nil where this process is too busy to say. It keeps the
+// connection then, and what is owed there comes before the next answer: a busy
+// process would take too long to open another.
 func (w *witness) ask(request []byte) error {
-	answers := bufio.NewReader(w.conn)
 	for range maxGlances {
 		deadline := time.Now().Add(w.patience)
 		_ = w.conn.SetDeadline(deadline)
 		if _, err := w.conn.Write(request); err != nil {
 			return err
 		}
-		err := readAnswer(answers)
+		w.owed++
+		err := w.hear()
 		if err == nil || !isTimeout(err) {
 			return err
 		}
-		late := time.Since(deadline) > noticedLate
+		late := time.Since(deadline)
 		// A busy process hears of its timers before it hears of its network: the
 		// answer may lie there.
-		_ = w.conn.SetReadDeadline(time.Now().Add(secondGlance))
-		if again := readAnswer(answers); again == nil || !isTimeout(again) {
-			w.drop() // there may be answers left of those that were asked for before
+		deadline = time.Now().Add(secondGlance)
+		_ = w.conn.SetReadDeadline(deadline)
+		if again := w.hear(); again == nil || !isTimeout(again) {
 			return again
 		}
-		if !late {
+		if max(late, time.Since(deadline)) <= noticedLate {
 			return err
 		}
 	}
-	w.drop()
 	return nil
+}
+
+// hear returns the last of the answers that are owed.
+func (w *witness) hear() (err error) {
+	for ; w.owed > 0; w.owed-- {
+		if _, err = w.answers.Peek(1); err != nil {
+			return err // what is owed may still come
+		}
+		if err = readAnswer(w.answers); err != nil && isTimeout(err) {
+			w.drop() // the rest of this answer would be read as the next
+			return nil
+		}
+	}
+	return err
 }
 
 // readAnswer reads what a script answers: a list of numbers, or an error.
@@ -163,7 +197,7 @@ func readAnswer(r *bufio.Reader) error {
 	count, ok := strings.CutPrefix(line, "*")
 	n, err := strconv.Atoi(count)
 	if !ok || err != nil {
-		return fmt.Errorf("failmode: witness: unexpected answer %.40q", line)
+		return fmt.Errorf("unexpected answer %.40q", line)
 	}
 	for range n {
 		if _, err := r.ReadString('\n'); err != nil {
