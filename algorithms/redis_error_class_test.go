@@ -80,6 +80,8 @@ func TestClassOfAnswers(t *testing.T) {
 		"ERR Error running script (call to f_91): @user_script:4: @user_script: 4: -READONLY You can't write against a read only replica.": unavailable,
 		"ERR Error running script (call to f_91): @user_script:4: -OOM command not allowed":                                                unavailable,
 
+		"NOSCRIPT No matching script.": {bridge.ClassBusy, true, false},
+
 		"MOVED 8579 127.0.0.1:10581":                      moved,
 		"ASK 4134 127.0.0.1:19800":                        moved,
 		"TRYAGAIN Multiple keys request during rehashing": moved,

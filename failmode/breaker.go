@@ -3,6 +3,7 @@ package failmode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -201,11 +202,15 @@ func (b *breaker) look(c *circuit) {
 	}
 	b.probes.Go(func() {
 		defer c.witness.looking.Store(false)
-		if err := c.witness.look(b.ctx); failureOf(err) == noFailure {
+		err := c.witness.look(b.ctx)
+		switch {
+		case failureOf(err) == noFailure:
 			c.cleared()
-		} else {
-			b.trip(c)
+			return
+		case !errors.Is(err, errors.ErrUnsupported):
+			_ = c.probeFailed(fmt.Errorf("failmode: witness: %w", err)) // this is why, and not what was late before
 		}
+		b.trip(c)
 	})
 }
 

@@ -31,7 +31,9 @@ func (b *breaker) probe(c *circuit) {
 		b.logger.Info("ratelimit: circuit closed", "server", name, "after", after)
 	case errors.Is(err, bridge.ErrGone):
 		b.logger.Info("ratelimit: server no longer in use; circuit closed", "server", name, "after", after)
+		return
 	}
+	c.witness.renew(b.ctx)
 }
 
 // untilWell returns nil after enough good probes. Its error means that the

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
 const (
@@ -21,8 +23,10 @@ const (
 	secondGlance = time.Millisecond
 	// maxGlances bounds how often a busy process sends the probe.
 	maxGlances = 10
-	// dialPatience is how long a server may take to accept a connection.
-	dialPatience = 100 * time.Millisecond
+	// dialPatience is how long a server may take to accept a connection. A busy
+	// process needs much of it, because it notices each step late.
+	dialPatience = time.Second
+	dialPause    = 10 * time.Millisecond // before another try
 )
 
 // A witness finds out whether a shard answers. Late decisions do not prove that
@@ -37,9 +41,11 @@ type witness struct {
 
 	looking atomic.Bool
 
-	mu    sync.Mutex // over conn and ended
-	conn  net.Conn   // nil before the first, and after a failure
-	ended bool
+	mu      sync.Mutex    // over the fields below
+	conn    net.Conn      // nil before the first, and after a failure
+	answers *bufio.Reader // of conn
+	owed    int           // answers that have not come yet
+	ended   bool
 }
 
 // prepare opens the connection unless it is open.
@@ -47,8 +53,16 @@ func (w *witness) prepare(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.conn == nil && !w.ended {
-		_ = w.redial(ctx) // look tries again
+		_ = w.redial(ctx) // there is time to try again
 	}
+}
+
+// renew opens the connection anew: the old one may have ended with an outage.
+func (w *witness) renew(ctx context.Context) {
+	w.mu.Lock()
+	w.drop()
+	w.mu.Unlock()
+	w.prepare(ctx)
 }
 
 func (w *witness) end() {
@@ -62,13 +76,13 @@ func (w *witness) end() {
 func (w *witness) drop() {
 	if w.conn != nil {
 		_ = w.conn.Close()
-		w.conn = nil
+		w.conn, w.answers, w.owed = nil, nil, 0
 	}
 }
 
-// look returns why the shard does not answer; nil if it does, or if this process
-// is too busy to tell. The error is [errors.ErrUnsupported] if the witness cannot
-// connect to this kind of store. Only one call may be under way at a time.
+// look returns why the shard does not answer, or nil if it does or if nobody can
+// say. The error is [errors.ErrUnsupported] where there is no connection to have.
+// One call is under way at a time.
 func (w *witness) look(ctx context.Context) error {
 	request, err := w.request()
 	if err != nil {
@@ -91,26 +105,31 @@ func (w *witness) look(ctx context.Context) error {
 		if fresh || isTimeout(err) {
 			return err
 		}
-		// The server may close a connection that was idle, and what was the master
-		// may be a replica by now: try a new one, as decisions would get it.
+		// The server may have closed a connection that was idle, and a master may
+		// have become a replica. Try a new connection, as decisions would get it.
 	}
 	return nil
 }
 
-// redial opens the connection. If this process is too busy to tell why that
-// fails, it returns nil without a connection. The caller holds mu.
+// redial opens the connection where there is none. It returns nil without one if
+// this process is too busy to say why. The caller holds mu.
 func (w *witness) redial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	begun := time.Now()
-	conn, err := w.dial(ctx)
-	switch {
-	case err == nil:
-		w.conn = conn
-	case isTimeout(err) && time.Since(begun) > dialPatience+noticedLate:
-		return nil
+	for {
+		conn, err := w.dial(ctx)
+		switch {
+		case err == nil:
+			w.conn, w.answers = conn, bufio.NewReader(conn)
+			return nil
+		case isTimeout(err) && wait.For(ctx, dialPause) == nil: // the client's options allow less
+			continue
+		case isTimeout(err) && time.Since(begun) > dialPatience+noticedLate:
+			return nil
+		}
+		return err
 	}
-	return err
 }
 
 // A reply is an error in the server's answer.
@@ -118,40 +137,52 @@ type reply string
 
 func (r reply) Error() string { return string(r) }
 
-// RedisError marks an answer of Redis, for the classes of errors.
+// RedisError marks what Redis said, for the classes of errors.
 func (reply) RedisError() {}
 
 // ask sends the request until it is answered, or until a timeout is noticed in
-// time. It returns nil if this process is too busy to tell.
+// time. It returns nil if this process is too busy to tell. Then it keeps the
+// connection, because a busy process would take too long to open another; the
+// answers that are owed there come before the next one.
 func (w *witness) ask(request []byte) error {
-	answers := bufio.NewReader(w.conn)
-	for glance := range maxGlances {
+	for range maxGlances {
 		deadline := time.Now().Add(w.patience)
 		_ = w.conn.SetDeadline(deadline)
 		if _, err := w.conn.Write(request); err != nil {
 			return err
 		}
-		err := readAnswer(answers)
+		w.owed++
+		err := w.read()
 		if err == nil || !isTimeout(err) {
-			if glance > 0 {
-				w.drop() // the other answers are still to come
-			}
 			return err
 		}
-		late := time.Since(deadline) > noticedLate
+		late := time.Since(deadline)
 		// In a busy process timers fire before the network is read, so the answer
 		// may have arrived.
-		_ = w.conn.SetReadDeadline(time.Now().Add(secondGlance))
-		if again := readAnswer(answers); again == nil || !isTimeout(again) {
-			w.drop() // answers to earlier requests may follow
+		deadline = time.Now().Add(secondGlance)
+		_ = w.conn.SetReadDeadline(deadline)
+		if again := w.read(); again == nil || !isTimeout(again) {
 			return again
 		}
-		if !late {
+		if max(late, time.Since(deadline)) <= noticedLate {
 			return err
 		}
 	}
-	w.drop()
 	return nil
+}
+
+// read reads all answers that are owed, and returns the last.
+func (w *witness) read() (err error) {
+	for ; w.owed > 0; w.owed-- {
+		if _, err = w.answers.Peek(1); err != nil {
+			return err // the answer may still come
+		}
+		if err = readAnswer(w.answers); err != nil && isTimeout(err) {
+			w.drop() // the rest of this answer would be read as the next
+			return nil
+		}
+	}
+	return err
 }
 
 // readAnswer reads a script's answer: a list of numbers, or an error.
@@ -162,15 +193,12 @@ func readAnswer(r *bufio.Reader) error {
 	}
 	line = strings.TrimSuffix(line, "\r\n")
 	if text, ok := strings.CutPrefix(line, "-"); ok {
-		if strings.HasPrefix(text, "NOSCRIPT") {
-			return nil // the server is well; the next decision sends the script
-		}
 		return reply(text)
 	}
 	count, ok := strings.CutPrefix(line, "*")
 	n, err := strconv.Atoi(count)
 	if !ok || err != nil {
-		return fmt.Errorf("failmode: witness: unexpected answer %.40q", line)
+		return fmt.Errorf("unexpected answer %.40q", line)
 	}
 	for range n {
 		if _, err := r.ReadString('\n'); err != nil {
