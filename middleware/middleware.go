@@ -41,9 +41,8 @@ type Middleware struct {
 	rejected atomic.Uint64 // calls of SetRules
 }
 
-// New returns a Middleware, or nil and every mistake in the configuration at
-// once. It does not talk to the limiter: a Redis that is down now may be up
-// later.
+// New returns a Middleware. Its error reports every mistake in the configuration
+// at once. It does not contact the store: a Redis that is down now may be up later.
 func New(c Config) (*Middleware, error) {
 	rules, rulesErr := compile(c.Rules)
 	skip, err := c.validate()
@@ -87,14 +86,14 @@ func (m *Middleware) mustBeMade() {
 	}
 }
 
-// Handler wraps next. A request that no rule applies to goes through untouched.
-// For the others the response headers are set first; next finds the decision by
-// [FromContext]. Handler panics if next is nil.
+// Handler wraps next. A request that no rule applies to passes unchanged. For
+// other requests the middleware sets the response headers before it calls next,
+// which gets the decision from [FromContext]. Handler panics if next is nil.
 //
 // A request that a leaky_bucket delays waits here for its turn. It is denied at
-// once if its context's deadline, or the server's WriteTimeout, comes earlier, or
-// if there is no room for it; see [Config]. If its client hangs up, its slot is
-// given back, and the other rules stay charged.
+// once if its context's deadline or the server's WriteTimeout comes earlier, or
+// if [Config].MaxWaiting is reached. If its client hangs up, its slot is given
+// back, and the other rules stay charged.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	m.mustBeMade()
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
@@ -131,14 +130,14 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 }
 
-// Take charges the rules that match r, and returns the decision: one that is
-// allowed and has no results where no rule applies. It is for what is no HTTP
-// request of its own: a message in a connection, or a gRPC call as the POST that
-// it is. The caller waits out the decision's Delay.
+// Take charges the rules that match r and returns the decision. If no rule
+// applies, the decision is allowed and has no results. Take is for work that is
+// not an HTTP request, such as a message in a connection, or a gRPC call, which r
+// describes as a POST. The caller must wait for the decision's Delay.
 //
-// The error says that a key refused r, such as a [keyfunc.StatusError]. The
-// other rules were charged; if one denies, the decision says so and there is no
-// error.
+// An error means that a key refused r; it may be a [keyfunc.StatusError]. The
+// other rules were charged. If one of them denies, Take returns that decision and
+// no error.
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
 	found, q := m.match(r), question{Middleware: m, request: r, metrics: m.metrics}
