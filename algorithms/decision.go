@@ -73,7 +73,11 @@ func (d Decision) Tightest() (Result, bool) {
 		if r.Check.Shadow || r.Err != nil {
 			continue
 		}
-		left := r.Remaining / max(r.Check.Cost, 1)
+		cost := max(r.Check.Cost, 1)
+		left := r.Remaining / cost
+		if r.Remaining%cost < 0 {
+			left-- // in debt
+		}
 		if tightest < 0 || left < fewest || left == fewest && r.ResetAfter > d.Results[tightest].ResetAfter {
 			tightest, fewest = i, left
 		}
