@@ -73,8 +73,31 @@ func validateLimiter(l algorithms.Limiter) error {
 // An asker is a limiter's Take or Peek.
 type asker func(context.Context, ...algorithms.Check) (algorithms.Decision, error)
 
+// foreignPatience bounds a decision of a limiter that is neither a Guard nor a
+// Memory.
+const foreignPatience = time.Second
+
+// isForeign reports whether a limiter is neither a Guard nor a Memory, nor wraps one.
+func isForeign(l algorithms.Limiter) bool {
+	for inner := range layers(l) {
+		switch inner.(type) {
+		case *failmode.Guard, *algorithms.Memory:
+			return false
+		}
+	}
+	return true
+}
+
 // ask lets the limiter decide. The error wraps [algorithms.ErrInvalidCheck].
+//
+// A client that hangs up must not make a foreign limiter fail, and so pass the
+// rules in mode open: its request is decided without it. A Guard does the same.
 func (m *Middleware) ask(ctx context.Context, take asker, checks []algorithms.Check) (algorithms.Decision, error) {
+	if m.foreign {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignPatience)
+		defer cancel()
+	}
 	d, err := take(ctx, checks...)
 	if errors.Is(err, algorithms.ErrInvalidCheck) {
 		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)

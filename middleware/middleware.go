@@ -18,6 +18,7 @@ import (
 // goroutines and needs no closing.
 type Middleware struct {
 	limiter   algorithms.Limiter
+	foreign   bool                         // the limiter is neither a Guard nor a Memory
 	knownOver func(*algorithms.Check) bool // without asking the limiter's store
 	rules     atomic.Pointer[ruleset]
 	skip      []pattern
@@ -55,6 +56,7 @@ func New(c Config) (*Middleware, error) {
 	}
 	m := &Middleware{
 		limiter:   c.Limiter,
+		foreign:   isForeign(c.Limiter),
 		knownOver: knownOver(c.Limiter),
 		skip:      skip,
 		headers:   c.Headers,
