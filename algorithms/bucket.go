@@ -139,10 +139,12 @@ func (bucket) corrections(args []any, c *correction) []any {
 }
 
 // toCell: when a cell was written says nothing of its keys.
-func (bucket) toCell(s state, _ int64, _ params) state { return state{a: s.a, b: s.c} }
+func (bucket) toCell(s state, until, _ int64, _ params) (state, int64) {
+	return state{a: s.a, b: s.c}, until
+}
 
 // roll leaves a cell alone: its TAT may have been charged at another rate.
-func (bucket) roll(cell state, _ int64, _ params) state { return cell }
+func (bucket) roll(cell state, _, _ int64) state { return cell }
 
 func (bucket) fromCell(cell state, now int64, p params) state {
 	return p.current(state{a: cell.a, b: now / 1000, c: cell.b}, now)

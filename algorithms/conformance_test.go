@@ -81,7 +81,7 @@ func (c *conformance) schedule(t *rapid.T) {
 	c.schedules++
 	model := new(Memory)
 	now := someTime + rapid.Int64Range(0, 86_400_000_000).Draw(t, "start")
-	limits := make([]Limit, rapid.IntRange(1, 3).Draw(t, "rules"))
+	limits := make([]Limit, rapid.IntRange(1, 5).Draw(t, "rules")) // more than the script has room for at first
 	for i := range limits {
 		limits[i] = drawLimit(t, fmt.Sprint("rule ", i))
 	}

@@ -2,34 +2,34 @@ package algorithms
 
 import "time"
 
-// A Result is what became of one [Check].
+// A Result is the outcome of one [Check].
 type Result struct {
-	Check      Check         // as it was decided: in a fallback, with its share of the limit
+	Check      Check         // as it was decided: a fallback's Limit is this process' share
 	Source     Source        // who decided
 	Allowed    bool          // the check had room; others may still have denied the request
-	Charged    int64         // units taken; 0 where the request was denied
+	Charged    int64         // units taken; 0 if the request was denied
 	Remaining  int64         // units left; negative is a debt
-	RetryAfter time.Duration // until Cost units are free; 0 when Allowed; Never if they never will be
+	RetryAfter time.Duration // until Cost units are free; 0 if Allowed; Never if they never will be
 	ResetAfter time.Duration // until all units are free
 	Delay      time.Duration // leaky_bucket: wait this long before serving
 	At         time.Time     // when it was decided, on the deciding clock
-	Err        error         // why this check could not be decided; nil where it was
+	Err        error         // why this check could not be decided; nil if it was
 
-	charge   placed // where Charged is to be found in the state
+	charge   placed // where the state holds Charged
 	followed int64  // units that a memory that follows has charged for it
 }
 
-// Denies reports whether the result denies its request: enforced, and without
-// room.
+// Denies reports whether the result denies its request: it is enforced and had
+// no room.
 func (r *Result) Denies() bool { return !r.Allowed && !r.Check.Shadow }
 
-// A Decision is what became of a request.
+// A Decision is the outcome of a request.
 type Decision struct {
 	Allowed bool     // no enforced check denied it
-	Results []Result // of the checks answered, in their order
+	Results []Result // one for each check that was answered, in their order
 }
 
-// Result returns the result of a rule's check, the last of several.
+// Result returns the result of a rule's check; if there are several, the last.
 func (d Decision) Result(rule string) (Result, bool) {
 	for i := len(d.Results) - 1; i >= 0; i-- {
 		if d.Results[i].Check.Rule == rule {
@@ -39,8 +39,8 @@ func (d Decision) Result(rule string) (Result, bool) {
 	return Result{}, false
 }
 
-// RetryAfter is the longest RetryAfter of the checks that denied the request,
-// 0 if none did.
+// RetryAfter is the longest RetryAfter of the checks that denied the request; 0
+// if none did.
 func (d Decision) RetryAfter() time.Duration {
 	var longest time.Duration
 	for i := range d.Results {
@@ -52,7 +52,7 @@ func (d Decision) RetryAfter() time.Duration {
 }
 
 // Delay is how long to wait before serving an admitted request: the longest
-// Delay of its enforced checks, 0 if it was denied.
+// Delay of its enforced checks; 0 if it was denied.
 func (d Decision) Delay() time.Duration {
 	var longest time.Duration
 	for i := range d.Results {
@@ -64,7 +64,8 @@ func (d Decision) Delay() time.Duration {
 }
 
 // Tightest returns the enforced result with the least Remaining/Cost and, among
-// equals, the longest ResetAfter. Results with an Err do not take part.
+// equals, the longest ResetAfter; false if there is none. Results with an Err do
+// not count.
 func (d Decision) Tightest() (Result, bool) {
 	tightest, fewest := -1, int64(0)
 	for i := range d.Results {
@@ -72,7 +73,11 @@ func (d Decision) Tightest() (Result, bool) {
 		if r.Check.Shadow || r.Err != nil {
 			continue
 		}
-		left := r.Remaining / max(r.Check.Cost, 1)
+		cost := max(r.Check.Cost, 1)
+		left := r.Remaining / cost
+		if r.Remaining%cost < 0 {
+			left-- // in debt
+		}
 		if tightest < 0 || left < fewest || left == fewest && r.ResetAfter > d.Results[tightest].ResetAfter {
 			tightest, fewest = i, left
 		}

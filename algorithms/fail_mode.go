@@ -28,7 +28,7 @@ func (m FailMode) MarshalText() ([]byte, error) {
 	return []byte(failModes[m]), nil
 }
 
-// UnmarshalText reads the text form. It leaves m alone if the text is bad.
+// UnmarshalText reads the text form. If it fails, m is unchanged.
 func (m *FailMode) UnmarshalText(text []byte) error {
 	for i, name := range failModes {
 		if name == string(text) {

@@ -9,12 +9,16 @@ type fixedWindow struct {
 	asNow
 }
 
-func (fixedWindow) at(s state, now int64, p params) (state, bool) {
-	begin := now - now%p.period
+func (w fixedWindow) at(s state, now int64, p params) (state, bool) {
+	return w.rolled(s, now, p.period)
+}
+
+func (fixedWindow) rolled(s state, now, period int64) (state, bool) {
+	begin := now - now%period
 	switch {
 	case s.b == 0: // nothing was used, or all of it given back
 		return state{a: begin}, false
-	case s.a > now+p.period: // no clock that is right wrote this: all of it counts now
+	case s.a > now+period: // no clock that is right wrote this: all of it counts now
 		return state{a: begin, b: s.b}, true
 	case s.a < begin:
 		return state{a: begin}, false
@@ -42,7 +46,12 @@ func (fixedWindow) arguments(args []any, p params) []any {
 }
 
 func (fixedWindow) corrections(args []any, c *correction) []any {
-	return append(args, c.delta, c.placed.at)
+	return append(args, c.delta, c.placed.at, c.maxUsed)
+}
+
+func (w fixedWindow) roll(cell state, now, period int64) state {
+	cell, _ = w.rolled(cell, now, period)
+	return cell
 }
 
 func (fixedWindow) usedUntil(_, now int64, p params) state {

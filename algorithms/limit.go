@@ -16,9 +16,9 @@ const (
 	// epoch. Up to twice the rate can pass around a boundary.
 	FixedWindow Algorithm = "fixed_window"
 	// SlidingWindow counts units in windows aligned to the Unix epoch and adds
-	// the share of the previous window that is still in view. It takes the
-	// previous window's units as if they had come evenly: where they came late,
-	// almost twice the rate can pass in one period. Constant memory; the default.
+	// the share of the previous window that is still in view. It assumes that the
+	// previous window's units came evenly: if they came late, almost twice the
+	// rate can pass in one period. Constant memory; the default.
 	SlidingWindow Algorithm = "sliding_window"
 	// SlidingLog remembers when each request came and counts those of the last
 	// period: exact, at the price of an entry for each admitted request. Rate is
@@ -29,9 +29,9 @@ const (
 	TokenBucket Algorithm = "token_bucket"
 	// LeakyBucket queues requests and serves them one by one, Period/Rate apart:
 	// an admitted request has a Delay to wait. Burst is how many may be in the
-	// queue, the one being served included; required. nginx' limit_req with
+	// queue, including the one being served; required. nginx' limit_req with
 	// burst=N is Burst N+1; with nodelay it is [GCRA]. A request is served when
-	// its slot begins, whatever it costs: any period serves at most Rate + cost-1.
+	// its slot begins, whatever its cost: any period serves at most Rate + cost-1.
 	LeakyBucket Algorithm = "leaky_bucket"
 	// GCRA is the generic cell rate algorithm of ITU-T I.371, which decides as
 	// [TokenBucket] does.
@@ -58,9 +58,9 @@ func PerMinute(rate int64) Limit { return Limit{Rate: rate, Period: time.Minute}
 // PerHour is a [SlidingWindow] limit of rate units in each hour.
 func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 
-// Quota is the number of units that a key nobody has used yet can spend at
-// once: Burst (or Rate, where Burst is 0) for buckets, Rate for windows. It is
-// what X-RateLimit-Limit shows.
+// Quota is the number of units that an unused key can spend at once: Burst (or
+// Rate, where Burst is 0) for buckets, Rate for windows. X-RateLimit-Limit shows
+// it.
 func (l Limit) Quota() int64 {
 	if row := l.row(); row != nil {
 		return l.quota(row)
@@ -100,11 +100,11 @@ const (
 
 // Validate reports everything that is wrong with the limit, or nil.
 //
-// Beside plain mistakes it refuses what whole numbers below 2^53 cannot
-// represent, since Redis computes in doubles. Rate and Burst must be below
-// 10^15, so that a limit may count bytes; but Rate must be at most 94,906,265 for
-// sliding_window, and 10,000 for sliding_log. Period must be below 2^52 µs, and
-// the time to refill Burst below 2^51 µs.
+// Redis computes in doubles, so Validate also refuses limits that whole numbers
+// below 2^53 cannot represent. Rate and Burst must be below 10^15, which is
+// enough to count bytes. Rate must be at most 94,906,265 for sliding_window and
+// 10,000 for sliding_log. Period must be below 2^52 µs, and the time to refill
+// Burst below 2^51 µs.
 func (l Limit) Validate() error {
 	row := l.row()
 	if l.okFor(row) {
@@ -133,9 +133,9 @@ func (l Limit) Validate() error {
 	case l.Burst > 0 && !row.bucket:
 		bad("burst is for buckets, not for %s; leave it 0 or use %s", row.name, TokenBucket)
 	case l.Burst == 0 && row.queue:
-		bad("burst is required for %s: how many may be in the queue, the one being served included", row.name)
+		bad("burst is required for %s: how many may be in the queue, including the one being served", row.name)
 	case l.Burst > maxUnits:
-		bad("burst must be at most %d"+forHeaders, maxUnits, l.Burst)
+		bad("burst must be at most %d"+forHeaders, int64(maxUnits), l.Burst)
 	case len(errs) == 0:
 		bad("burst %d at %d per %s: the time to refill it must be below 2^51 µs", l.quota(row), l.Rate, l.Period)
 	}

@@ -7,17 +7,20 @@ import (
 	"time"
 )
 
-// A Limiter decides whether a request may pass. Decorators embed the Limiter
-// that they wrap and override what they change. Limiters are safe for
-// concurrent use. A minor version may add methods: a Limiter of your own embeds
-// another one, if only a [Memory] whose methods it overrides.
+// A Limiter decides whether a request may pass. Limiters are safe for concurrent
+// use.
+//
+// Decorators embed the Limiter that they wrap and override what they change. A
+// minor version may add methods, so a Limiter of your own must embed another one,
+// such as a [Memory].
 type Limiter interface {
 	// Take charges every check or, if an enforced one is over its limit, none.
-	// Its error says that no check could be decided, never that a request is
-	// over. Where only some checks could not be decided, their results have an
+	//
+	// An error means that no check could be decided, never that a request is over
+	// its limit. If only some checks could not be decided, their results have an
 	// Err, and the decision is not Allowed. Such a decision, or one that was
-	// denied when time was up, may leave checks charged: their results say so in
-	// Charged, and the caller must settle them, as failmode.Guard does.
+	// denied when time was up, may leave checks charged. Their results have a
+	// Charged above 0, and the caller must settle them, as failmode.Guard does.
 	//
 	// Two checks of one call must not share a count.
 	Take(ctx context.Context, checks ...Check) (Decision, error)
@@ -26,11 +29,13 @@ type Limiter interface {
 	Peek(ctx context.Context, checks ...Check) (Decision, error)
 
 	// Settle makes each charge cost what it says, and returns the results as
-	// they are now, in the order of the charges. It gives back no more than
-	// waiting would have freed: a bucket gets back at most what it has not
-	// refilled since, a window only what was counted in it, a queue only the
-	// last slot, a log only a charge that at most 1000 others came after.
-	// Results that were charged nothing are returned as they are.
+	// they are now, in the order of the charges. Results that were charged
+	// nothing are returned as they are.
+	//
+	// Settle gives back no more than waiting would have freed. A bucket gets back
+	// at most what it has not refilled since, a window only what was counted in
+	// it, a queue only the last slot, and a log only a charge that at most 1000
+	// others came after.
 	Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 
 	// Ban denies the checks' rules and keys for d, in every process; 0 lifts a ban.
@@ -41,15 +46,15 @@ type Limiter interface {
 	Reset(ctx context.Context, checks ...Check) error
 }
 
-// A Check is one limit that a request has to pass. Checks of equal Rule and Key
-// share one count, wherever they are made, if their limits have the same
-// algorithm and period.
+// A Check is one limit that a request must pass. Checks with the same Rule and
+// Key share one count, in every process, if their limits have the same algorithm
+// and period.
 type Check struct {
 	Rule     string
 	Key      string        // who is counted; "" is a key like any other
-	Limit    Limit         // how much
-	Cost     int64         // units this request takes; 0 means 1; negative is an error
-	Fail     FailMode      // for when the store cannot count; zero counts locally
+	Limit    Limit         // how much the key may use
+	Cost     int64         // units that this request takes; 0 means 1; negative is an error
+	Fail     FailMode      // what to do if the store cannot count; zero counts locally
 	Shadow   bool          // decided and counted, never enforced
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
 }
@@ -74,22 +79,21 @@ type Source string
 // The sources.
 const (
 	SourceRedis      Source = "redis"       // Redis counted it
-	SourceMemory     Source = "memory"      // this process counted it, as it should
+	SourceMemory     Source = "memory"      // this process counted it, as configured
 	SourceFallback   Source = "fallback"    // this process counted it, because Redis could not
 	SourceFailOpen   Source = "fail_open"   // not counted: passed
 	SourceFailClosed Source = "fail_closed" // not counted: denied
 )
 
-// Never is a RetryAfter that does not end: the cost is above what the limit
-// can hold.
+// Never is the RetryAfter of a check whose cost is above what the limit can hold.
 const Never time.Duration = math.MaxInt64
 
 // Errors. Test with [errors.Is].
 var (
-	// ErrDenied says that there is no room, or none in time. [Wait] returns it.
+	// ErrDenied means that there is no room, or none in time. [Wait] returns it.
 	ErrDenied = errors.New("algorithms: over the limit")
-	// ErrInvalidCheck says that no limiter can decide a check: a mistake of the
-	// caller, not of the store.
+	// ErrInvalidCheck means that no limiter can decide a check. It is a mistake of
+	// the caller, not of the store.
 	ErrInvalidCheck = errors.New("algorithms: invalid check")
 )
 

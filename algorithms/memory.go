@@ -8,24 +8,23 @@ import (
 	"time"
 )
 
-// defaultMaxKeys is what Memory holds where MaxKeys is 0.
+// defaultMaxKeys is the bound of a Memory whose MaxKeys is 0.
 const defaultMaxKeys = 1 << 18
 
 // Memory counts in this process. Its zero value is ready.
 //
-// What it holds is bounded. A key that has become like one never seen makes
-// room for others; one that has not is never thrown out, because that would free
-// whoever is limited. When MaxKeys are in use, further keys are counted in
-// sketches: together, in constant memory, with errors only towards denying.
-// What is charged there can be given back only once the key has found room, and
-// Reset leaves it.
+// Its memory is bounded. Fully replenished keys may be evicted; other keys never
+// are, because that would free clients that are limited. When MaxKeys are in use,
+// further keys are counted in sketches. A sketch counts many keys together in
+// constant memory and errs only towards denying. Its charges can be given back
+// only once the key has found room, and Reset does not clear them.
 //
-// A key takes about 220 bytes with a short name, and of a sliding_log 16 more for
+// A key with a short name takes about 220 bytes; a sliding_log takes 16 more for
 // each request in it. A sketch takes 8 MiB, once it is needed. Each rule that
-// overflows has one, for each algorithm and period, and there are at most 7: six
+// overflows has one, for each algorithm and period. There are at most 7: six
 // rules have their own, and all further ones share the last, which admits a key
 // once until all of its units are free again. A sketch that has been empty for a
-// minute goes when new keys come.
+// minute is dropped when new keys come.
 //
 // Memory is safe for concurrent use. It starts no goroutines.
 type Memory struct {
@@ -36,7 +35,7 @@ type Memory struct {
 	once   sync.Once
 	seed   maphash.Seed
 	start  time.Time
-	most   int // entries in a shard
+	most   int // entries in a shard at most
 	shards [memoryShards]memoryShard
 }
 
@@ -142,8 +141,8 @@ func (m *Memory) settleAt(now int64, c *correction, pl *place) {
 // Ban implements [Limiter]. It is not supported yet.
 func (m *Memory) Ban(context.Context, time.Duration, ...Check) error { return errNoBans }
 
-// Reset implements [Limiter]. Its only errors are about the checks. What is
-// counted in a sketch, for want of room, stays.
+// Reset implements [Limiter]. Its only errors are about the checks. Counts in a
+// sketch stay.
 func (m *Memory) Reset(_ context.Context, checks ...Check) error {
 	m.ready()
 	var room [4]params

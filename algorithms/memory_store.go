@@ -107,7 +107,7 @@ func (pl *place) store(s state, until, now int64, p *params, most int) {
 	if e == nil {
 		if !pl.shard.hasRoom(now, most) {
 			pl.estimated = true
-			pl.shard.sketches.need(pl.key.class, now).raise(pl, s, now, p)
+			pl.shard.sketches.need(pl.key.class, now).raise(pl, s, until, now, p)
 			return
 		}
 		e = new(entry)

@@ -12,44 +12,46 @@ import (
 // defaultBudget is how long a decision may take where Redis.Budget is 0.
 const defaultBudget = 50 * time.Millisecond
 
-// Redis counts in Redis, for every process that shares it: one script decides
-// all checks of a request, by the server's clock, in one round trip.
-// On its own it fails when Redis does: put it into a failmode.Guard.
+// Redis counts in Redis, for every process that shares it. One script decides
+// all checks of a request, by the server's clock, in one round trip. On its own
+// it fails when Redis does: put it into a failmode.Guard.
 //
-// Where keys are sharded (Redis Cluster, Ring) every check is one script call,
-// all in one flush of pipelines; if an enforced one denies, a second flush
-// inside the same budget gives back what the others were charged. That never
-// over-admits; for the length of a flush, two requests may deny each other. (A
-// leaky_bucket takes a slot back only while it is the last.) A request with a
-// check that was denied a moment ago is looked at before it is charged, so that
-// denied requests do not drain what they share with others. What could not be
-// given back in time is still in Charged of the results.
+// If keys are sharded (Redis Cluster, Ring), each check is one script call, and
+// all calls go out in one flush of pipelines. If an enforced check denies, a
+// second flush inside the same budget gives back what the others were charged.
+// That never over-admits, but during a flush two requests may deny each other.
+// (A leaky_bucket takes a slot back only while it is the last.) A request with a
+// check that was denied a moment ago is peeked at before it is charged, so that
+// denied requests do not drain counts that they share with others. A charge that
+// could not be given back in time stays in Charged of its result.
 //
-// No decision is executed twice: commands are never retried, whatever the
-// client's options say, and only a script that Redis does not know is sent
-// again, with its text. A decision ignores the caller's cancellation, so that
-// clients that hang up are counted, and takes no longer than Budget.
+// No decision is executed twice. Commands are never retried, whatever the
+// client's options are; only a script that Redis does not know is sent again,
+// with its text. A decision ignores the caller's cancellation, so that clients
+// that hang up are counted. It takes no longer than Budget.
 //
 // The fields must not change after first use. Redis is safe for concurrent use.
 type Redis struct {
-	// Client sends the commands; required. It stays the caller's to close.
+	// Client sends the commands; required. The caller closes it.
 	Client Client
 
-	// Namespace leads every key, so that services that share a Redis do not
-	// share counts. Required; printable ASCII without spaces, colons and
-	// braces, at most 64 bytes.
+	// Namespace is the first part of every key, so that services that share a
+	// Redis do not share counts. Required; printable ASCII without spaces, colons
+	// and braces, at most 64 bytes.
 	Namespace string
 
-	// Budget bounds a decision, whose error is then [context.DeadlineExceeded];
-	// 0 means 50 ms. It holds whatever the client's options are, and is cheapest
-	// to keep where the client heeds deadlines by itself, as one made with
-	// [FailFast] does unless it has a Dialer, OnConnect, Limiter, credentials
-	// provider or the like. Such a client is called directly, so a go-redis hook
-	// that blocks can exceed the budget: hooks cannot be seen from outside.
+	// Budget bounds a decision; 0 means 50 ms. A late decision fails with
+	// [context.DeadlineExceeded].
+	//
+	// The budget holds whatever the client's options are. It costs least with a
+	// client that respects deadlines by itself: one made with [FailFast] and
+	// without a Dialer, OnConnect, Limiter or credentials provider. Such a client
+	// is called directly, so a go-redis hook that blocks can exceed the budget:
+	// hooks cannot be seen from outside.
 	Budget time.Duration
 
-	// Sharded says that the client spreads keys over servers. It is known for
-	// go-redis' own clients; set it for a wrapped ClusterClient or Ring.
+	// Sharded means that the client spreads keys over servers. Set it for a
+	// wrapped ClusterClient or Ring; go-redis' own clients are recognised.
 	Sharded bool
 
 	once      sync.Once
@@ -124,7 +126,7 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 	return d, redisError(err)
 }
 
-// redisError says where an error of the store comes from.
+// redisError adds the prefix of this store to an error.
 func redisError(err error) error {
 	if err == nil {
 		return nil
@@ -132,8 +134,8 @@ func redisError(err error) error {
 	return fmt.Errorf("algorithms: redis: %w", err)
 }
 
-// Settle implements [Limiter]. Where the error is not nil, results that could
-// not be settled are as they were.
+// Settle implements [Limiter]. If it returns an error, results that could not be
+// settled are unchanged.
 func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error) {
 	t, err := r.ready()
 	if err != nil {

@@ -3,6 +3,7 @@ package algorithms
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,9 +25,14 @@ func TestRedisThroughAutoPipeliners(t *testing.T) {
 		return a
 	}
 	single, several := srv.Client(t), cluster.Client(t)
+	var duplex redis.AutoPipelineOptions
+	if field := reflect.ValueOf(&duplex).Elem().FieldByName("FullDuplex"); field.IsValid() { // since go-redis 9.23
+		field.SetBool(true)
+	}
 	for name, r := range map[string]*Redis{
 		"blocking":          {Client: made(single.AutoPipeline())},
 		"async":             {Client: made(single.AsyncAutoPipeline())},
+		"full duplex":       {Client: made(srv.Client(t).AutoPipelineWithOptions(&duplex))},
 		"blocking, cluster": {Client: made(several.AutoPipeline()), Sharded: true},
 		"async, cluster":    {Client: made(several.AsyncAutoPipeline()), Sharded: true},
 	} {

@@ -21,7 +21,7 @@ type reluctantConn struct {
 	first sync.Once
 }
 
-const reluctance = 200 * time.Millisecond
+const reluctance = 600 * time.Millisecond
 
 func (c *reluctantConn) Read(p []byte) (int, error) {
 	c.first.Do(func() { <-time.After(reluctance) })
@@ -38,8 +38,7 @@ func reluctant(ctx context.Context, network, addr string) (net.Conn, error) {
 
 // reluctantClients are clients whose handshakes take longer than the budget
 // that a test gives them.
-func reluctantClients(t *testing.T) map[string]Client {
-	srv, cluster := redistest.Start(t), redistest.StartCluster(t)
+func reluctantClients(t *testing.T, srv *redistest.Server, cluster *redistest.Cluster) map[string]Client {
 	slow := redis.Options{Addr: srv.Addr, Dialer: reluctant, ReadTimeout: roomy, DialTimeout: roomy, PoolTimeout: roomy}
 	type wrapper struct{ *redis.Client }
 	careless := slow
@@ -71,10 +70,33 @@ func keysEverywhere(rule string) (checks []Check) {
 }
 
 // A connection whose handshake does not fit into the budget of a decision is
-// made in the background, or no decision would ever get one.
-func TestRedisGetsConnectionsThatTakeLongerThanItsBudget(t *testing.T) {
-	for name, client := range reluctantClients(t) {
-		t.Run(name, func(t *testing.T) {
+// made in the background, or no decision would ever get one. After warm, the
+// first decision finds it, and the scripts.
+func TestConnectionsThatTakeLongerThanTheBudget(t *testing.T) {
+	srv, cluster := redistest.Start(t), redistest.StartCluster(t)
+	for name, client := range reluctantClients(t, srv, cluster) {
+		t.Run("warm "+name, func(t *testing.T) {
+			t.Parallel()
+			var rec recorder
+			client.(interface{ AddHook(redis.Hook) }).AddHook(&rec)
+			r := &Redis{Client: client, Namespace: "warm", Budget: reluctance / 2}
+			if err := r.warm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			rec.take()
+			for _, c := range keysEverywhere(name) {
+				if d, err := r.Take(t.Context(), c); err != nil || !d.Allowed {
+					t.Errorf("key %s: %+v, %v", c.Key, d, err)
+				}
+			}
+			if slices.Contains(rec.take(), "eval") {
+				t.Error("a script was not loaded")
+			}
+		})
+	}
+	for name, client := range reluctantClients(t, srv, cluster) {
+		t.Run("cold "+name, func(t *testing.T) {
+			t.Parallel()
 			r := &Redis{Client: client, Namespace: "cold", Budget: reluctance / 2}
 			failed := 0
 			for _, c := range keysEverywhere(name) {
@@ -90,29 +112,6 @@ func TestRedisGetsConnectionsThatTakeLongerThanItsBudget(t *testing.T) {
 			}
 			if failed == 0 {
 				t.Error("no decision failed: the handshakes were too fast for this test")
-			}
-		})
-	}
-}
-
-// After warm, the first decision finds connections and scripts.
-func TestWarm(t *testing.T) {
-	for name, client := range reluctantClients(t) {
-		t.Run(name, func(t *testing.T) {
-			var rec recorder
-			client.(interface{ AddHook(redis.Hook) }).AddHook(&rec)
-			r := &Redis{Client: client, Namespace: "warm", Budget: reluctance / 2}
-			if err := r.warm(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			rec.take()
-			for _, c := range keysEverywhere(name) {
-				if d, err := r.Take(t.Context(), c); err != nil || !d.Allowed {
-					t.Errorf("key %s: %+v, %v", c.Key, d, err)
-				}
-			}
-			if slices.Contains(rec.take(), "eval") {
-				t.Error("a script was not loaded")
 			}
 		})
 	}

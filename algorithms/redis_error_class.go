@@ -164,6 +164,7 @@ var knownAnswers = [...]struct {
 	{"BUSY", bridge.ClassUnavailable},
 	{"UNBLOCKED", bridge.ClassUnavailable},
 	{"max number of clients", bridge.ClassUnavailable},
+	{"NOSCRIPT", bridge.ClassBusy}, // and no time was left to send the script
 	{"MOVED ", bridge.ClassMoved},
 	{"ASK ", bridge.ClassMoved},
 	{"TRYAGAIN", bridge.ClassMoved},

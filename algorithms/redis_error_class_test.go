@@ -61,6 +61,7 @@ func TestClassOfAnswers(t *testing.T) {
 	credentials, command := is{bridge.ClassRefused, true, false}, is{bridge.ClassRefused, true, true}
 	inScript, misused := is{bridge.ClassRefused, false, true}, is{bridge.ClassMisused, false, false}
 	for text, want := range map[string]is{
+		"NOSCRIPT No matching script. Please use EVAL.":                                                                                    {bridge.ClassBusy, true, false},
 		"LOADING Redis is loading the dataset in memory":                                                                                   unavailable,
 		"LOADING Valkey is loading the dataset in memory":                                                                                  unavailable,
 		"READONLY You can't write against a read only replica.":                                                                            unavailable,
@@ -78,6 +79,8 @@ func TestClassOfAnswers(t *testing.T) {
 		"CLUSTERDOWN Hash slot not served":                                                                                                 unavailable,
 		"ERR Error running script (call to f_91): @user_script:4: @user_script: 4: -READONLY You can't write against a read only replica.": unavailable,
 		"ERR Error running script (call to f_91): @user_script:4: -OOM command not allowed":                                                unavailable,
+
+		"NOSCRIPT No matching script.": {bridge.ClassBusy, true, false},
 
 		"MOVED 8579 127.0.0.1:10581":                      moved,
 		"ASK 4134 127.0.0.1:19800":                        moved,

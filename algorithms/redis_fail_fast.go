@@ -20,17 +20,17 @@ const (
 //
 //	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "localhost:6379"}))
 //
-// With go-redis' own defaults, a call to a server that refuses connections takes
-// two seconds and one to a server that hangs five; after a failover of a cluster,
-// a minute passes before the client looks for the new master. FailFast makes
-// commands heed the deadline of their context, makes clients dial and send
-// once, limits each step to 100 ms and looks at a cluster every 5 s. It switches
-// off the handshakes that only other uses need, and sets Protocol to 2 unless
-// the options ask for something that needs RESP3: over TLS, go-redis may spend
-// 50 ms waiting for push messages before it sends a command.
+// With go-redis' defaults, a call takes two seconds if the server refuses
+// connections and five if it hangs. After a failover of a cluster, a minute
+// passes before the client looks for the new master. With FailFast, commands
+// respect the deadline of their context, clients dial and send once, each step is
+// limited to 100 ms, and a cluster is looked at every 5 s.
 //
-// Give the limiter a client of its own if your other commands need to be
-// patient.
+// FailFast also switches off handshakes that rate limiting does not need. It sets
+// Protocol to 2 unless the options need RESP3, because over TLS go-redis may wait
+// 50 ms for push messages before it sends a command.
+//
+// If your other commands need more patience, give the limiter its own client.
 func FailFast[O redis.Options | redis.ClusterOptions | redis.FailoverOptions | redis.RingOptions | redis.UniversalOptions](o *O) *O {
 	switch o := any(o).(type) {
 	case *redis.Options:

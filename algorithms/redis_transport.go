@@ -1,26 +1,15 @@
 package algorithms
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
-
-// errBusy says that a decision was not sent: this process had too many commands
-// under way, for the whole budget.
-var errBusy = errors.New("too many commands are under way")
-
-// An unsentError is why a decision was not sent.
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error { return e.error }
 
 // maxUnderWay bounds the commands under way in a client that is not called
 // directly, those included whose callers have left.
@@ -241,54 +230,6 @@ func run[T any](ctx context.Context, t *transport, f func() T) (T, error) {
 
 // key is the first of a call's keys.
 func (c *call) key() string { return c.args[3].(string) }
-
-// failed does what a failure calls for, and returns its error for the caller:
-// what came because the budget is over says so.
-func (t *transport) failed(ctx context.Context, key string, err error) error {
-	t.connect(key, err)
-	if t.reload != nil {
-		t.topology.failed(ctx, t.reload, err)
-	}
-	switch {
-	case !t.sharded && redis.HasErrorPrefix(err, "CROSSSLOT"):
-		return fmt.Errorf("%w; the client spreads keys over servers: set Redis.Sharded", err)
-	case !over(ctx), errors.Is(err, errBusy), isUnsent(err), answered(err):
-		return err
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within the budget of %s: %w", t.limit, err)
-	}
-	return fmt.Errorf("no answer within the budget of %s: %w: %w", t.limit, context.DeadlineExceeded, err)
-}
-
-// unsent recognises the error of a command that has got no connection: go-redis
-// waits for one with the command's context, and for answers with the deadline
-// of the connection. That all connections were in use is no failure of Redis.
-func (t *transport) unsent(key string, err error) error {
-	if !t.own || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
-		return err
-	}
-	node := cmp.Or(t.only, t.nodeOf(key))
-	if node != nil {
-		pool, size := node.PoolStats(), node.Options().PoolSize
-		if int(pool.TotalConns) >= size+int(pool.IdleConns) {
-			return fmt.Errorf("%w: all %d connections are in use: %w", errBusy, size, err)
-		}
-	}
-	return unsentError{fmt.Errorf("no connection within the budget of %s: %w", t.limit, err)}
-}
-
-func isUnsent(err error) bool {
-	_, ok := errors.AsType[unsentError](err)
-	return ok
-}
-
-// over reports that the budget is over. The deadline of a connection may be
-// noticed before that of its context.
-func over(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
-}
 
 // unknownScript reports that Redis did not run a script because it has
 // forgotten its text: after a restart, a failover or SCRIPT FLUSH.

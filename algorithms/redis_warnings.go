@@ -33,7 +33,7 @@ func (r *Redis) warnings() []string {
 		warn("DialerRetries is %d: each connection to a server that is gone is tried so often; 1 is once", o.DialerRetries)
 	}
 	if o.Protocol == 3 && o.TLSConfig != nil {
-		warn("Protocol is 3 with TLS: go-redis may wait 50ms for push messages on a connection before it sends a command; 2 does not")
+		warn("Protocol is 3 with TLS: go-redis (since 9.23) may wait 50ms for push messages on a connection before it sends a command; 2 does not")
 	}
 	tooLong := func(name string, wait time.Duration) {
 		if wait > time.Second {

@@ -47,11 +47,13 @@ func (c *cell) state() state {
 
 // sketched is what a step says about cells.
 type sketched interface {
-	// toCell returns a state of constant size that is no less than s.
-	toCell(s state, now int64, p params) state
+	// toCell returns a state of constant size that is no less than s, and when it
+	// equals one never seen; s does at until.
+	toCell(s state, until, now int64, p params) (state, int64)
 	// roll returns a cell as it stands at now, so that cells compare.
-	roll(cell state, now int64, p params) state
-	// fromCell returns a current state that is no less than any in the cell.
+	roll(cell state, now, period int64) state
+	// fromCell returns a current state that is no less than any in a cell as it
+	// stands at now.
 	fromCell(cell state, now int64, p params) state
 	// usedUntil returns a current state that admits nothing until a time after
 	// now, at which it equals one never seen.
@@ -61,11 +63,9 @@ type sketched interface {
 // inCells is for steps whose states are in cells as they are.
 type inCells struct{}
 
-func (inCells) toCell(s state, _ int64, _ params) state { return s }
+func (inCells) toCell(s state, until, _ int64, _ params) (state, int64) { return s, until }
 
-func (inCells) roll(cell state, now int64, p params) state { return p.current(cell, now) }
-
-func (inCells) fromCell(cell state, now int64, p params) state { return p.current(cell, now) }
+func (inCells) fromCell(cell state, _ int64, _ params) state { return cell }
 
 // current is at without its second answer.
 func (p *params) current(s state, now int64) state {
@@ -89,15 +89,15 @@ func (sk *sketch) estimate(pl *place, now int64, p *params) state {
 	return p.current(state{}, now)
 }
 
-// raise makes the key's cells no less than a state at now.
-func (sk *sketch) raise(pl *place, s state, now int64, p *params) {
+// raise makes the key's cells no less than a state at now, which equals one
+// never seen at until.
+func (sk *sketch) raise(pl *place, s state, until, now int64, p *params) {
 	if sk.rest {
-		s = state{a: p.until(s, now)}
-		sk.until = max(sk.until, s.a)
+		s = state{a: until}
 	} else {
-		s = p.step.toCell(s, now, *p)
-		sk.until = max(sk.until, p.until(p.step.fromCell(s, now, *p), now))
+		s, until = p.step.toCell(s, until, now, *p)
 	}
+	sk.until = max(sk.until, until)
 	hash := sk.hash(pl)
 	for row := range sketchRows {
 		c := sk.cell(row, hash)
@@ -110,7 +110,7 @@ func (c *cell) rolled(now int64, p *params, rest bool) state {
 	if rest {
 		return c.state()
 	}
-	return p.step.roll(c.state(), now, *p)
+	return p.step.roll(c.state(), now, p.period)
 }
 
 // cell finds a key's cell in a row, by bits of the hash above those that chose

@@ -133,14 +133,14 @@ func (slidingLog) arguments(args []any, p params) []any {
 }
 
 func (slidingLog) corrections(args []any, c *correction) []any {
-	return append(args, c.delta, c.placed.at)
+	return append(args, c.delta, c.placed.at, c.maxUsed)
 }
 
 // toCell: a log has no constant size, so its units are counted in the windows
 // in which they came, as slidingWindow does.
-func (slidingLog) toCell(s state, now int64, p params) state {
+func (slidingLog) toCell(s state, _, now int64, p params) (cell state, until int64) {
 	s = s.written()
-	cell := state{a: now - now%p.period}
+	cell.a = now - now%p.period
 	for i := 1; i < len(s.log); i++ {
 		if units := s.log[i].sum - s.log[i-1].sum; s.log[i].at >= cell.a {
 			cell.b += units
@@ -148,18 +148,16 @@ func (slidingLog) toCell(s state, now int64, p params) state {
 			cell.c += units
 		}
 	}
-	return cell
+	return cell, cell.a + 2*p.period
 }
 
-func (slidingLog) roll(cell state, now int64, p params) state {
-	s, _ := slidingWindow{}.at(cell, now, p)
-	return s
+func (slidingLog) roll(cell state, now, period int64) state {
+	return slidingWindow{}.roll(cell, now, period)
 }
 
 // fromCell makes a log with all units at the last moments of their windows: so
 // none leaves it sooner than the key's own would.
 func (l slidingLog) fromCell(cell state, now int64, p params) state {
-	cell = l.roll(cell, now, p)
 	log := make([]logEntry, 1, 4) // room for a charge
 	for _, e := range [...]logEntry{{cell.a - 1, cell.c}, {cell.a + p.period - 1, cell.b}} {
 		if e.sum > 0 {

@@ -11,14 +11,18 @@ import "math/bits"
 // the one before. Twin: lua/sliding_window.lua.
 type slidingWindow struct{ inCells }
 
-func (slidingWindow) at(s state, now int64, p params) (state, bool) {
-	begin := now - now%p.period
+func (w slidingWindow) at(s state, now int64, p params) (state, bool) {
+	return w.rolled(s, now, p.period)
+}
+
+func (slidingWindow) rolled(s state, now, period int64) (state, bool) {
+	begin := now - now%period
 	switch {
 	case s.b == 0 && s.c == 0: // nothing was used, or all of it given back
 		return state{a: begin}, false
-	case s.a > now+p.period: // no clock that is right wrote this: all of it counts now
+	case s.a > now+period: // no clock that is right wrote this: all of it counts now
 		return state{a: begin, b: s.b, c: s.c}, true
-	case s.a == begin-p.period:
+	case s.a == begin-period:
 		return state{a: begin, c: s.b}, false
 	case s.a < begin:
 		return state{a: begin}, false
@@ -81,7 +85,12 @@ func (slidingWindow) arguments(args []any, p params) []any {
 }
 
 func (slidingWindow) corrections(args []any, c *correction) []any {
-	return append(args, c.delta, c.placed.at)
+	return append(args, c.delta, c.placed.at, c.maxUsed)
+}
+
+func (w slidingWindow) roll(cell state, now, period int64) state {
+	cell, _ = w.rolled(cell, now, period)
+	return cell
 }
 
 // usedUntil: only the last window counts no longer than the current one.

@@ -21,8 +21,8 @@ var periods = map[string]time.Duration{
 //	rate "/" period [ "burst" n ] [ algorithm ]
 //
 // The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "min",
-// "minute"). There may be spaces around the slash. An algorithm left out is sliding_window, or token_bucket where a burst is
-// given.
+// "minute"). Spaces around the slash are allowed. The default algorithm is
+// token_bucket with a burst, and sliding_window without.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(text)
 	if err != nil {

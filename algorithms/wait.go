@@ -10,17 +10,19 @@ import (
 	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
-// Wait takes the checks and waits until they may go: until Delay is over where
-// they are admitted, or until RetryAfter to try again where not. It is for
-// outbound calls; with a leaky_bucket, calls leave at a constant rate however
-// many processes wait.
+// Wait takes the checks and returns when the call may be made. If they are
+// admitted, it waits for Delay; if they are denied, it waits for RetryAfter and
+// tries again. It is for outbound calls: with a leaky_bucket, calls leave at a
+// constant rate however many processes wait.
 //
-// It returns the decision that admitted, for [Limiter.Settle]. If ctx has a
-// deadline that comes too early, or if waiting would never help, it returns
-// [ErrDenied] at once; if ctx ends while it waits, ctx's error. A deadline
-// bounds the checks' MaxDelay, so that a call which cannot wait for its slot
-// takes none. What was charged in vain is given back. Other errors are l's, or
-// those of checks that l could not decide.
+// It returns the decision that admitted the call, for [Limiter.Settle]. If ctx
+// has a deadline that comes too early, or if waiting would never help, it returns
+// [ErrDenied] at once. If ctx ends while Wait waits, it returns ctx's error. Other
+// errors are those of l, or of checks that l could not decide. If Wait fails, it
+// gives back what was charged.
+//
+// A deadline bounds the checks' MaxDelay, so that a call which cannot wait for
+// its slot takes none.
 func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -99,10 +101,10 @@ func undecided(d Decision) (err error) {
 	return err
 }
 
-// GiveBack settles everything that d was charged at 0, for work that was not
-// done. d's results are then as [Limiter.Settle] returned them. What cannot be
-// given back stays charged, which errs towards denying. The end of ctx does not
-// stop it.
+// GiveBack settles all charges of d at 0, for work that was not done. It replaces
+// d's results by those that [Limiter.Settle] returns. A charge that cannot be
+// given back stays, which errs towards denying. The end of ctx does not stop
+// GiveBack.
 func GiveBack(ctx context.Context, l Limiter, d Decision) error {
 	var charges []Charge
 	var at []int

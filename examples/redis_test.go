@@ -37,9 +37,10 @@ func stored(t *testing.T, rdb redis.Cmdable, keys ...string) []string {
 	return values
 }
 
-// counted is the units in the current window of a stored state "start used last".
+// counted is the units in the current window of a stored state, "start used" or
+// "start used last".
 func counted(state string) string {
-	if fields := strings.Fields(state); len(fields) == 3 {
+	if fields := strings.Fields(state); len(fields) >= 2 {
 		return fields[1]
 	}
 	return state

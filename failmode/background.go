@@ -2,11 +2,11 @@ package failmode
 
 import "sync"
 
-// maxBackground bounds what runs in the background at a time.
+// maxBackground bounds the functions that run in the background at a time.
 const maxBackground = 256
 
-// A background is work that nobody waits for but end: so much at a time, and
-// each in bounded time.
+// A background runs functions that only end waits for. Each must return in
+// bounded time.
 type background struct {
 	mu      sync.Mutex // over the fields below, and over adding to all
 	running int
@@ -15,7 +15,7 @@ type background struct {
 	all sync.WaitGroup
 }
 
-// begin runs f in a goroutine, unless there are too many or all is to end.
+// begin runs f in a goroutine, unless there are too many or end was called.
 func (w *background) begin(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,7 +31,7 @@ func (w *background) begin(f func()) {
 	})
 }
 
-// end waits until all is done. Nothing begins afterwards.
+// end waits until all functions have returned. None begins afterwards.
 func (w *background) end() {
 	w.mu.Lock()
 	w.ended = true

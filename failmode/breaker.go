@@ -3,6 +3,7 @@ package failmode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -15,7 +16,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
-// ErrOpen says that a check was not sent because its server's circuit is open.
+// ErrOpen means that a check was not sent because its server's circuit is open.
 var ErrOpen = errors.New("failmode: circuit open")
 
 // A breaker has a circuit for each shard of a store. It has a goroutine for each
@@ -26,7 +27,7 @@ type breaker struct {
 	logger  *slog.Logger
 	misused sampler.Sampler
 
-	circuits  atomic.Pointer[[]*circuit] // by shard, of those that were met
+	circuits  atomic.Pointer[[]*circuit] // by shard, of those that were needed so far
 	observers atomic.Pointer[[]observer]
 
 	ctx    context.Context // ends with the breaker
@@ -47,7 +48,7 @@ func (b *breaker) begin(s store, work *background, logger *slog.Logger) {
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 }
 
-// end ends the probes, which takes as long as one of them may. From then on no
+// end ends the probes. It takes as long as one of them may. Afterwards no
 // circuit is open.
 func (b *breaker) end() {
 	b.mu.Lock()
@@ -60,7 +61,7 @@ func (b *breaker) end() {
 	}
 }
 
-// circuit returns that of a shard.
+// circuit returns a shard's circuit, and makes it if there is none.
 func (b *breaker) circuit(shard int) *circuit {
 	if all := b.all(); shard < len(all) {
 		return all[shard]
@@ -95,8 +96,8 @@ func (b *breaker) allOpen() bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c *circuit) bool { return !c.isOpen() })
 }
 
-// observe has f see every call to the store, after it; of probes only those that
-// failed. f runs on the caller's goroutine.
+// observe calls f after every call to the store and after every probe that
+// failed. f runs on the goroutine of the call.
 func (b *breaker) observe(f observer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,9 +122,9 @@ func (b *breaker) tell(begun time.Time, d algorithms.Decision, err error) {
 type failureKind int
 
 const (
-	noFailure  failureKind = iota // nothing: it concerns the check, or this process
+	noFailure  failureKind = iota // nothing: the error concerns the check, or this process
 	failedLate                    // no answer in time: the store may be away, or this process slow
-	failedHard                    // the store is away, or said that it cannot count
+	failedHard                    // the store is away, or answered that it cannot count
 )
 
 func failureOf(err error) failureKind {
@@ -145,7 +146,7 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// report counts what became of a request's checks: one call for each circuit.
+// report counts the outcome of a request's checks: one call for each circuit.
 func (b *breaker) report(ctx context.Context, sent time.Time, circuits []*circuit, results []algorithms.Result) {
 	var now time.Time // read only where something is counted
 	for i, c := range circuits {
@@ -191,8 +192,8 @@ func (b *breaker) count(ctx context.Context, sent, now time.Time, c *circuit, er
 	}
 }
 
-// look has a circuit's witness look whether its shard answers, and opens the
-// circuit if it does not, or if there is no witness.
+// look asks a circuit's witness whether its shard answers. It opens the circuit
+// if the shard does not, or if the witness cannot connect to it at all.
 func (b *breaker) look(c *circuit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -201,11 +202,15 @@ func (b *breaker) look(c *circuit) {
 	}
 	b.probes.Go(func() {
 		defer c.witness.looking.Store(false)
-		if err := c.witness.look(b.ctx); failureOf(err) == noFailure {
+		err := c.witness.look(b.ctx)
+		switch {
+		case failureOf(err) == noFailure:
 			c.cleared()
-		} else {
-			b.trip(c)
+			return
+		case !errors.Is(err, errors.ErrUnsupported):
+			_ = c.probeFailed(fmt.Errorf("failmode: witness: %w", err)) // this is why, and not what was late before
 		}
+		b.trip(c)
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
-// A circuitState says what becomes of decisions that a shard counts.
+// A circuitState says what happens to decisions that a shard counts.
 type circuitState int32
 
 const (
@@ -21,23 +21,23 @@ const (
 )
 
 const (
-	// A circuit is in doubt when so many decisions in a row failed, or more than
-	// half of at least failureCalls within a window that the first of them began.
+	// Enough has failed when failuresInRow decisions failed in a row, or more than
+	// half of at least failureCalls within a window that begins with a failure.
 	failuresInRow = 5
 	failureCalls  = 20
 	failureWindow = time.Second
 
-	slowProbes  = 5                // slow probes close like one fast probe
-	flapping    = 10 * time.Second // a circuit that opens so soon again is more careful
+	slowProbes  = 5                // so many slow probes count as one fast probe
+	flapping    = 10 * time.Second // a circuit that reopens within this needs more good probes
 	maxPatience = 8                // times as many good probes as at first
 )
 
-// A circuit is that of one shard. All its transitions are in this file:
+// A circuit belongs to one shard. All its transitions are in this file:
 //
 //	closed  → watched  by the first failure
-//	watched → closed   by a success after the window, or by a witness
-//	watched → open     when enough has failed, and a witness does not object
-//	open    → closed   by good probes, or where the shard is gone
+//	watched → closed   by a success after the window, or by the witness
+//	watched → open     when enough has failed, and the witness does not object
+//	open    → closed   by good probes, or if the shard is gone
 type circuit struct {
 	shard   int
 	witness *witness
@@ -47,8 +47,8 @@ type circuit struct {
 	window   time.Time // when it began; zero while closed
 	calls    int       // in the window
 	failures failures  // in the window
-	inRow    failures  // without a success between
-	patience int       // how many times the good probes of the first opening it wants
+	inRow    failures  // since the last success
+	patience int       // by how much to multiply the good probes that are needed
 	since    time.Time // of the last opening or closing
 	opened   int64
 	err      error // the last failure
@@ -57,7 +57,7 @@ type circuit struct {
 // failures are counted by what they prove.
 type failures struct {
 	all  int
-	hard int // for which the store is to blame, whoever else is busy
+	hard int // those that only the store can be to blame for
 }
 
 func (f *failures) add(kind failureKind) {
@@ -70,20 +70,20 @@ func (f *failures) add(kind failureKind) {
 func (c *circuit) is(s circuitState) bool { return circuitState(c.state.Load()) == s }
 func (c *circuit) isOpen() bool           { return c.is(circuitOpen) }
 
-// A doubt is what a failure leaves to be done.
+// A doubt says what to do after a failure.
 type doubt int
 
 const (
 	noDoubt  doubt = iota
-	inDoubt        // enough decisions were late: somebody has to look
-	isBroken       // enough failed for which only the store is to blame
+	inDoubt        // enough decisions were late: ask the witness
+	isBroken       // enough failed that only the store can be to blame for: open
 )
 
-// failed counts a failure of a decision that was sent at a time.
+// failed counts the failure of a decision.
 func (c *circuit) failed(sent, now time.Time, kind failureKind, err error) doubt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isOpen() || sent.Before(c.since) { // it says nothing of now
+	if c.isOpen() || sent.Before(c.since) { // outdated
 		return noDoubt
 	}
 	c.err = err
@@ -106,8 +106,7 @@ func (c *circuit) failed(sent, now time.Time, kind failureKind, err error) doubt
 	return noDoubt
 }
 
-// succeeded counts a success of a decision that was sent at a time, in a circuit
-// that is watched.
+// succeeded counts the success of a decision in a circuit that is watched.
 func (c *circuit) succeeded(sent, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +120,7 @@ func (c *circuit) succeeded(sent, now time.Time) {
 	}
 }
 
-// cleared ends the watch: what failed was not the store's fault.
+// cleared ends the watch: the failures were not the store's fault.
 func (c *circuit) cleared() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +169,7 @@ func (c *circuit) probeFailed(err error) (before error) {
 	return before
 }
 
-// wanted is how many good probes close the circuit; a fast one counts as slowProbes.
+// wanted is how many good probes close the circuit, counted as slow ones.
 func (c *circuit) wanted() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

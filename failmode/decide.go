@@ -11,9 +11,10 @@ import (
 )
 
 // decide asks the store about the checks whose circuit is not open, and decides
-// the others here. Those come first: if they deny the request, nothing is sent.
+// the others here. It decides the others first: if they deny the request, nothing
+// is sent.
 func (g *Guard) decide(ctx context.Context, charge bool, checks []algorithms.Check) (algorithms.Decision, error) {
-	// Where checks are counted is asked once: it may change meanwhile.
+	// Each circuit is looked up once, because a check's shard may change meanwhile.
 	var room [4]*circuit
 	circuits := room[:0]
 	var refused []int
@@ -44,25 +45,27 @@ func (g *Guard) decide(ctx context.Context, charge bool, checks []algorithms.Che
 	return d, nil
 }
 
-// ask has the store decide, and decides here what it did not.
+// ask lets the store decide, and decides here what the store did not.
 func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check, circuits []*circuit) (algorithms.Decision, error) {
 	begun := time.Now()
 	var d algorithms.Decision
 	var err error
+	within, cancel := g.store.within(ctx)
+	defer cancel()
 	if charge {
-		d, err = g.Limiter.Take(ctx, checks...)
+		d, err = g.Limiter.Take(within, checks...)
 	} else {
-		d, err = g.Limiter.Peek(ctx, checks...)
+		d, err = g.Limiter.Peek(within, checks...)
 	}
 	if errors.Is(err, algorithms.ErrInvalidCheck) {
-		return algorithms.Decision{}, err // the caller's mistake: no store could decide it
+		return algorithms.Decision{}, err // the caller's mistake, not the store's
 	}
 	results := align(checks, d, err)
 	g.breaker.report(ctx, begun, circuits, results)
 	g.breaker.tell(begun, d, err)
 	if !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Err != nil }) {
 		if !d.Allowed {
-			g.giveBackStore(ctx, results) // what the store had no time to give back
+			g.giveBackStore(ctx, results) // charges that the store had no time to give back
 		}
 		return d, nil
 	}
@@ -83,14 +86,14 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 	return d, nil
 }
 
-// retryClosed is the RetryAfter of a check that fails closed: when the store is
-// back is not known, so clients are asked to try again soon.
+// retryClosed is the RetryAfter of a check that fails closed. Nobody knows when
+// the store will be back, so clients are asked to try again soon.
 const retryClosed = time.Second
 
-// standIn decides what the store did not: results with an Err. An outage makes
-// each check follow its mode. What is not decided for another reason is counted
-// locally in every mode: a client who keeps this process busy must neither pass
-// the rules that fail open nor close the others for everybody.
+// standIn decides results with an Err, which the store did not decide. In an
+// outage, each check follows its mode. Otherwise it is counted locally in every
+// mode: a client that keeps this process busy must neither pass the rules that
+// fail open nor close the others for everybody.
 func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.Result) (algorithms.Decision, error) {
 	g.logFallback(results[0].Err)
 	d := algorithms.Decision{Allowed: true, Results: results}
@@ -128,7 +131,7 @@ func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.R
 	return d, nil
 }
 
-// outage reports whether an error says that the store is away, or refuses to
+// outage reports whether an error proves that the store is away or refuses to
 // count. Otherwise the store may be well and this process busy.
 func outage(err error) bool {
 	if errors.Is(err, ErrOpen) {
@@ -143,14 +146,14 @@ func outage(err error) bool {
 
 func (g *Guard) logFallback(err error) {
 	if outage(err) {
-		return // the breaker says so, once there is more of it
+		return // the breaker logs it once the circuit opens
 	}
 	g.fellBack.Do(func() {
 		g.logger.Warn("ratelimit: falling back to local counting", "class", string(lent.ClassOf(err)), "error", err)
 	})
 }
 
-// split divides the numbers below n into those that are chosen and the rest.
+// split divides the numbers below n into the chosen ones and the rest.
 func split(n int, chosen func(i int) bool) (in, out []int) {
 	for i := range n {
 		if chosen(i) {
@@ -171,14 +174,14 @@ func pick[T any](all []T, at []int) []T {
 	return picked
 }
 
-// place puts back what pick has taken.
+// place puts elements that pick took back into their places.
 func place[T any](all []T, at []int, picked []T) {
 	for i, j := range at {
 		all[j] = picked[i]
 	}
 }
 
-// undecided returns results that say why the checks were not decided.
+// undecided returns a result with this error for each check.
 func undecided(checks []algorithms.Check, err error) []algorithms.Result {
 	results := make([]algorithms.Result, len(checks))
 	for i, c := range checks {
@@ -189,7 +192,7 @@ func undecided(checks []algorithms.Check, err error) []algorithms.Result {
 
 var errNoAnswer = errors.New("failmode: the limiter did not answer this check")
 
-// align returns one result for each check, in their order. Those that the store
+// align returns one result for each check, in their order. Results that the store
 // did not decide have an Err.
 func align(checks []algorithms.Check, d algorithms.Decision, err error) []algorithms.Result {
 	if err != nil {

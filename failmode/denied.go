@@ -11,22 +11,22 @@ import (
 
 const (
 	deniedShards  = 16
-	deniedInShard = 1024 // keys; what is one more takes the place of another, at random
+	deniedInShard = 1024 // keys; a further key replaces a random one
 )
 
-// deniedKeys remembers whom the store last denied, and until when. What it has
-// forgotten is decided as if it had not been denied. Its zero value is not ready.
+// deniedKeys remembers which keys the store last denied, and until when. A key
+// that it has forgotten counts as not denied. Its zero value is not ready.
 type deniedKeys struct {
 	seeds  [2]maphash.Seed
-	count  atomic.Int64 // entries; mostly 0, so that nothing else is looked at
+	count  atomic.Int64 // entries; while 0, which is usual, nothing is locked
 	shards [deniedShards]struct {
 		mu      sync.Mutex
 		entries map[deniedID]deniedEntry
 	}
 }
 
-// A deniedID is 128 bits of what tells counts apart, hashed with seeds of this
-// process: keys may be long, and clients choose them.
+// A deniedID identifies a count by 128 bits of hash, with seeds of this process:
+// keys may be long, and clients choose them.
 type deniedID [2]uint64
 
 type deniedEntry struct {
@@ -52,8 +52,8 @@ func (d *deniedKeys) id(c *algorithms.Check) (id deniedID) {
 	return id
 }
 
-// note remembers what the store decided: a denial until there will be room. An
-// admission ends one.
+// note remembers a denial by the store until there will be room. An admission
+// ends it.
 func (d *deniedKeys) note(r *algorithms.Result, now time.Time) {
 	switch {
 	case r.Allowed:
@@ -63,7 +63,7 @@ func (d *deniedKeys) note(r *algorithms.Result, now time.Time) {
 		return
 	case r.Check.Shadow, r.RetryAfter <= 0, r.RetryAfter == algorithms.Never:
 		return
-	case r.Check.MaxDelay > 0: // who can wait longer may have room
+	case lent.Impatient(r): // with a longer MaxDelay there may be room
 		return
 	}
 	id := d.id(&r.Check)
@@ -82,7 +82,7 @@ func (d *deniedKeys) note(r *algorithms.Result, now time.Time) {
 	d.count.Add(int64(len(s.entries) - before))
 }
 
-// forget is for keys that may have room again.
+// forget drops the denial of a key that may have room again.
 func (d *deniedKeys) forget(c *algorithms.Check) {
 	id := d.id(c)
 	s := &d.shards[id[0]%deniedShards]
@@ -94,8 +94,8 @@ func (d *deniedKeys) forget(c *algorithms.Check) {
 	}
 }
 
-// find returns the denial of a check by what the store last said, as it is now.
-// Another limit, or a lower cost, was not denied.
+// find returns the store's last denial of a check, with its times as of now. It
+// does not apply to another limit or a lower cost.
 func (d *deniedKeys) find(c *algorithms.Check, now time.Time) (algorithms.Result, bool) {
 	if d.count.Load() == 0 {
 		return algorithms.Result{}, false

@@ -15,44 +15,46 @@ import (
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
-// A Guard is what stands before a limiter that can fail, such as an
-// [algorithms.Redis]: a circuit breaker for each of its servers, and local
-// counting by the checks' fail modes. Its Take and Peek fail only for checks, or
-// fields, that are invalid.
+// A Guard wraps a limiter that can fail, such as an [algorithms.Redis]. It has a
+// circuit breaker for each server and decides by the checks' fail modes while a
+// server is away. Its Take and Peek fail only for invalid checks or fields.
 //
-// While a server's circuit is open, nothing is sent to it but a probe about
-// every 200 ms. A check that the server would have counted follows its [Mode].
-// A check that is not decided for another reason, such as no connection free in
-// this process, is counted locally in every mode, so that clients who keep this
-// process busy gain nothing.
+// While a server's circuit is open, only a probe about every 200 ms is sent to
+// it, and the checks that it counts follow their [Mode]. A check that is not
+// decided for another reason is counted locally in every mode: it was late, or
+// this process had no connection free. So clients that keep this process busy
+// gain nothing.
 //
-// Local counting is warm: it has followed what the limiter decided. It admits
-// at most this process' share of each limit, and denies whom the limiter last
-// denied. All or nothing holds across both: a request that is denied gets back
-// what it was charged, unless whether it was charged is unknown.
+// Local counting is warm, because it follows what the limiter decides. It admits
+// at most this process' share of each limit. In every mode, a key that the limiter
+// last denied stays denied until it would have had room.
 //
-// Make one Guard per Redis and namespace, for all middlewares that count there,
-// and close it. It has goroutines only while a circuit is open or while
-// something is given back. The fields must not change after first use. A Guard
-// is safe for concurrent use.
+// All or nothing holds across both stores: a request that is denied gets back
+// what it was charged, unless it is unknown whether it was charged.
+//
+// Make one Guard per Redis and namespace, share it among all middlewares that
+// count there, and close it. It runs goroutines only for work in the background:
+// open circuits, give-backs, new connections and the heartbeat. The fields must
+// not change after first use. A Guard is safe for concurrent use.
 type Guard struct {
-	// Limiter decides; required. It stays the caller's.
+	// Limiter decides; required. The caller closes what it needs.
 	algorithms.Limiter
 
 	// Instances is how many processes share the limits. While the store cannot
 	// count, each admits its share: the limit divided by Instances, but no less
-	// than the cost of the request. 0 means as many as a heartbeat in Redis last
-	// counted, and 1 before the first: set it if processes may start while Redis
-	// is away.
+	// than the cost of the request.
+	//
+	// 0 means as many as a heartbeat in Redis last counted, and 1 before the first
+	// heartbeat. Set it if processes may start while Redis is away.
 	Instances int
 
-	// Logger gets outages and what could make them worse; nil means
-	// slog.Default().
+	// Logger receives outages and warnings of what could make them worse; nil
+	// means slog.Default().
 	Logger *slog.Logger
 
 	once      sync.Once
 	closing   sync.Once
-	invalid   error // what Validate said
+	invalid   error // the error of Validate
 	logger    *slog.Logger
 	store     store
 	breaker   breaker
@@ -65,7 +67,8 @@ type Guard struct {
 	fellBack  sampler.Sampler // to log
 }
 
-// A shareFunc says by which check a result is counted locally; false passes it over.
+// A shareFunc returns the check by which a result is counted locally; false if it
+// is not counted.
 type shareFunc = func(*algorithms.Result) (algorithms.Check, bool)
 
 func (g *Guard) ready() {
@@ -84,8 +87,8 @@ func (g *Guard) ready() {
 		g.fellBack.Every = logInterval
 		id, others := g.store.join()
 		if others > 0 {
-			g.logger.Warn("ratelimit: several Guards count in one Redis and namespace; make one and share it, " +
-				"since each admits a share of its own while Redis is away")
+			g.logger.Warn("ratelimit: several Guards count in one Redis and namespace; share one, " +
+				"because each admits a share of its own while Redis is away")
 		}
 		if g.Instances == 0 {
 			g.heartbeat.begin(id, g.store, &g.breaker, &g.work, g.logger)
@@ -136,8 +139,9 @@ func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithm
 	return g.decide(ctx, false, checks)
 }
 
-// Warm dials and loads the scripts, so that the first request finds both done.
-// Its error is for the log: the Guard works without.
+// Warm connects and loads the scripts, so that the first request waits for
+// neither. Call it before listening. Log its error and go on: the Guard works
+// without.
 func (g *Guard) Warm(ctx context.Context) error {
 	if g.ready(); g.invalid != nil {
 		return g.invalid
@@ -149,7 +153,7 @@ func (g *Guard) Warm(ctx context.Context) error {
 }
 
 // Down lists the servers whose circuit is open. Readiness must not depend on it:
-// the service is up, and its limits follow their modes.
+// the service is up, and its rules follow their modes.
 func (g *Guard) Down() []string {
 	if g.ready(); g.invalid != nil {
 		return nil
@@ -163,9 +167,10 @@ func (g *Guard) Down() []string {
 	return g.store.names(shards...)
 }
 
-// Close ends what the Guard started, which takes as long as a decision may. The
-// Limiter and its Redis client stay open. Decisions afterwards still work, but
-// no circuit opens any more. Closing twice does no harm.
+// Close ends the Guard's goroutines and closes its own connections. It takes no
+// longer than a decision may. The Limiter and its Redis client stay open.
+// Decisions still work afterwards, but no circuit opens any more. Closing twice
+// is allowed.
 func (g *Guard) Close() error {
 	if g.ready(); g.invalid != nil {
 		return nil //nolint:nilerr // nothing was started; Take says what is wrong
@@ -183,7 +188,7 @@ func (g *Guard) Close() error {
 // logInterval bounds lines that could come with every request.
 const logInterval = 10 * time.Second
 
-// states are for the metrics.
+// states returns the circuits' states, for the metrics.
 func (g *Guard) states() []bridge.CircuitState {
 	if g.ready(); g.invalid != nil {
 		return nil

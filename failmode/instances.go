@@ -12,12 +12,12 @@ import (
 
 const (
 	heartbeatInterval = 5 * time.Second
-	heartbeatLease    = 3 * heartbeatInterval // an instance that was silent for so long is gone
+	heartbeatLease    = 3 * heartbeatInterval // an instance that sent no beat for so long is gone
 )
 
-// A heartbeat counts the instances that share the limits. It beats while there
-// are requests, at most every heartbeatInterval, in a goroutine that ends with
-// the beat: an instance without requests needs no share.
+// A heartbeat counts the instances that share the limits. Requests trigger it, at
+// most every heartbeatInterval, because an instance without requests needs no
+// share. Each beat runs in a goroutine of its own.
 type heartbeat struct {
 	store   store // nil where there is none
 	breaker *breaker
@@ -26,7 +26,7 @@ type heartbeat struct {
 	logger  *slog.Logger
 	start   time.Time
 	next    atomic.Int64 // when the next beat is due, since start
-	count   atomic.Int64 // of the last beat that was believed
+	count   atomic.Int64 // of instances, by the last beat that was believed
 
 	mu    sync.Mutex // over fewer: with a budget above heartbeatInterval beats may overlap
 	fewer bool       // the last beat counted fewer
@@ -65,8 +65,8 @@ func (h *heartbeat) beat(ctx context.Context) {
 	}
 }
 
-// counted believes in fewer instances only the second time: after Redis was away
-// the first beats find nobody else.
+// counted accepts a lower number only the second time: after an outage, the
+// first beats find no other instances.
 func (h *heartbeat) counted(instances int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,6 +81,6 @@ func (h *heartbeat) counted(instances int64) {
 // end takes the instance out of the count. The last beat must be over.
 func (h *heartbeat) end() {
 	if h.store != nil && h.count.Load() > 0 {
-		_, _ = h.store.beat(context.Background(), h.id, 0) // its lease ends soon anyway
+		_, _ = h.store.beat(context.Background(), h.id, 0) // if it fails, the lease expires
 	}
 }

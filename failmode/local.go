@@ -6,8 +6,8 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// follow counts here what the store decided, at this process' share and in every
-// mode, so that local counting is warm; and remembers whom the store denied.
+// follow counts the store's decisions locally, at this process' share and in
+// every mode, so that local counting is warm. It also remembers denials.
 func (g *Guard) follow(results []algorithms.Result) {
 	lent.Follow(&g.local, results, g.share)
 	now := time.Now()
@@ -27,7 +27,7 @@ func ofStore(r *algorithms.Result) bool {
 	return r.Err == nil
 }
 
-// shareOf is how a result of the store is counted here.
+// shareOf returns the check by which a result of the store is counted locally.
 func (g *Guard) shareOf(r *algorithms.Result) (algorithms.Check, bool) {
 	if !ofStore(r) {
 		return algorithms.Check{}, false
@@ -35,9 +35,8 @@ func (g *Guard) shareOf(r *algorithms.Result) (algorithms.Check, bool) {
 	return g.shareOfCheck(r.Check), true
 }
 
-// shareOfCheck is what this process may admit of a check's limit. Where the
-// share is no valid limit, such as a rate that is too low for its burst, it is
-// the whole limit.
+// shareOfCheck reduces a check's limit to this process' share. If the share is no
+// valid limit, such as a rate that is too low for its burst, the limit stays whole.
 func (g *Guard) shareOfCheck(c algorithms.Check) algorithms.Check {
 	instances, quota := int64(g.instances()), c.Limit.Quota()
 	if instances == 1 {
@@ -56,13 +55,13 @@ func (g *Guard) shareOfCheck(c algorithms.Check) algorithms.Check {
 	return c
 }
 
-// instances is how many processes share the limits, as far as is known.
+// instances is the best known number of processes that share the limits.
 func (g *Guard) instances() int {
 	return int(max(int64(g.Instances), g.heartbeat.count.Load(), 1))
 }
 
-// stillOver returns the denial of a check whose key the store last denied, until
-// it would have had room: an outage is no amnesty.
+// stillOver returns the store's last denial of a check until there would have
+// been room: an outage is no amnesty.
 func (g *Guard) stillOver(c *algorithms.Check) (algorithms.Result, bool) {
 	r, ok := g.denied.find(c, time.Now())
 	r.Source = algorithms.SourceFallback

@@ -1,15 +1,17 @@
-// Package failmode keeps requests going while the store that counts them, such
-// as Redis, cannot.
+// Package failmode decides requests while the store that counts them, such as
+// Redis, cannot.
 //
-// A [Guard] stands before the store: it stops asking servers that do not
-// answer, and meanwhile decides each check by its [Mode].
+// A [Guard] wraps the store. It stops asking servers that do not answer, and
+// meanwhile decides each check by its [Mode].
 package failmode
 
 import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// A Mode says what to do with a check when the store cannot count it.
+// A Mode says what to do with a check while the store cannot count it. While the
+// store is well, a check that it did not decide in time is counted locally in
+// every mode; see [Guard].
 type Mode = algorithms.FailMode
 
 const (
@@ -17,7 +19,8 @@ const (
 	// default.
 	Local Mode = iota
 	// Open passes the check uncounted: for limits that matter less than the
-	// service. A key that was over its limit stays denied until it has room.
+	// service. A key that the store last denied stays denied until it would have
+	// room.
 	Open
 	// Closed denies the check, with status 503: for limits that matter more than
 	// the service, such as those on logins.

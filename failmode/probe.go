@@ -11,12 +11,12 @@ import (
 	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
-// probeInterval is the time between two probes, on average. Each differs from it
-// by up to a fifth, so that processes that lost Redis in the same moment do not
-// come back in one.
+// probeInterval is the average time between two probes. Each differs from it by
+// up to a fifth, so that processes that lost Redis together do not return
+// together.
 const probeInterval = 200 * time.Millisecond
 
-// probe sends probes to a shard until it may be used again, or the breaker ends.
+// probe sends probes to a shard until its circuit may close or the breaker ends.
 // Each open circuit has one such goroutine.
 func (b *breaker) probe(c *circuit) {
 	name, opened := b.store.names(c.shard)[0], time.Now()
@@ -31,11 +31,13 @@ func (b *breaker) probe(c *circuit) {
 		b.logger.Info("ratelimit: circuit closed", "server", name, "after", after)
 	case errors.Is(err, bridge.ErrGone):
 		b.logger.Info("ratelimit: server no longer in use; circuit closed", "server", name, "after", after)
+		return
 	}
+	c.witness.renew(b.ctx)
 }
 
-// untilWell returns nil after enough good probes, or why there will be none: the
-// breaker has ended, or the shard is gone.
+// untilWell returns nil after enough good probes. Its error means that the
+// breaker has ended, or that the shard is gone.
 func (b *breaker) untilWell(c *circuit, name string) error {
 	fast := b.store.budget() / 2
 	for good, wanted := 0, c.wanted(); good < wanted; {
@@ -50,7 +52,7 @@ func (b *breaker) untilWell(c *circuit, name string) error {
 		case failureOf(err) != noFailure:
 			b.tell(begun, algorithms.Decision{}, err)
 			if before := c.probeFailed(err); lent.ClassOf(before) != lent.ClassOf(err) {
-				b.logOpen(name, err) // as where a server comes back with another password
+				b.logOpen(name, err) // for example, a server that returns with another password
 			}
 			good = 0
 		case err != nil && lent.ClassOf(err) == bridge.ClassBusy:
@@ -64,7 +66,7 @@ func (b *breaker) untilWell(c *circuit, name string) error {
 	return nil
 }
 
-// logOpen logs why a circuit is open: as an error where only a person can help.
+// logOpen logs why a circuit is open; at level Error if it needs manual action.
 func (b *breaker) logOpen(name string, err error) {
 	class, level := lent.ClassOf(err), slog.LevelWarn
 	if class == bridge.ClassRefused {

@@ -11,8 +11,8 @@ import (
 	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
-// A serverCheck warns of servers that may evict limiter keys: in the background,
-// since it is no reason to keep a request waiting, and every minute until a
+// A serverCheck warns of servers that may evict limiter keys. It asks in the
+// background, so that no request waits for it, and repeats every minute until a
 // server has answered.
 type serverCheck struct {
 	ctx    context.Context // ends with the Guard
@@ -26,7 +26,7 @@ type serverCheck struct {
 func (s *serverCheck) begin(ctx context.Context, st store, work *background, logger *slog.Logger) {
 	s.ctx, s.store, s.work, s.logger, s.start = ctx, st, work, logger, time.Now()
 	if warned := st.warnings(); len(warned) > 0 {
-		logger.Warn("ratelimit: options of the Redis client make outages worse; make them with algorithms.FailFast", "options", strings.Join(warned, "; "))
+		logger.Warn("ratelimit: Redis client options make outages worse; use algorithms.FailFast", "options", strings.Join(warned, "; "))
 	}
 }
 
@@ -45,7 +45,7 @@ func (s *serverCheck) tick() {
 		defer cancel()
 		warned, err := s.store.serverWarnings(ctx)
 		switch lent.ClassOf(err) {
-		case "", bridge.ClassRefused: // INFO may be forbidden, which is no fault
+		case "", bridge.ClassRefused: // INFO may be forbidden, which is no mistake
 			s.next.Store(math.MaxInt64)
 		}
 		if len(warned) > 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// Settle implements [algorithms.Limiter]: each charge where it was made. Charges
-// of servers whose circuit is open stay as they are, and the error wraps
-// [ErrOpen].
+// Settle implements [algorithms.Limiter]. Each charge is settled where it was
+// made. Charges of servers whose circuit is open stay as they are, and the error
+// wraps [ErrOpen].
 func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
 	if g.ready(); g.invalid != nil {
 		return nil, g.invalid
@@ -36,7 +36,7 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	return results, errors.Join(err, storeErr)
 }
 
-// settleLocal settles what was charged here.
+// settleLocal settles local charges.
 func (g *Guard) settleLocal(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
 	for i := range charges {
 		charges[i].Result.Source = algorithms.SourceMemory
@@ -48,7 +48,7 @@ func (g *Guard) settleLocal(ctx context.Context, charges []algorithms.Charge) ([
 	return results, err
 }
 
-// settleStore settles what the store was charged, where no circuit is open.
+// settleStore settles charges of the store, except where a circuit is open.
 func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
 	results := make([]algorithms.Result, len(charges))
 	for i := range charges {
@@ -74,7 +74,7 @@ func (g *Guard) refuses(c *algorithms.Check) bool {
 	return g.breaker.circuit(g.store.shard(c)).isOpen()
 }
 
-// giveBackLocal undoes what was charged here to a request that is denied.
+// giveBackLocal undoes the local charges of a request that is denied.
 func (g *Guard) giveBackLocal(ctx context.Context, d algorithms.Decision) {
 	charged, _ := split(len(d.Results), func(i int) bool {
 		return d.Results[i].Charged > 0 && d.Results[i].Source == algorithms.SourceFallback
@@ -91,9 +91,9 @@ func (g *Guard) giveBackLocal(ctx context.Context, d algorithms.Decision) {
 	}
 }
 
-// giveBackStore undoes what the store was charged for a request that is denied
-// after all. Nobody waits for it: the decision may have used up its budget. What
-// cannot be given back stays charged, which errs towards denying.
+// giveBackStore undoes the store's charges of a request that is denied after all.
+// It does not wait, because the decision may have used up its budget. A charge
+// that cannot be given back stays, which errs towards denying.
 func (g *Guard) giveBackStore(ctx context.Context, results []algorithms.Result) {
 	var charges []algorithms.Charge
 	for i := range results {
@@ -106,7 +106,11 @@ func (g *Guard) giveBackStore(ctx context.Context, results []algorithms.Result) 
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	g.work.begin(func() { _, _ = g.settleStore(ctx, charges) })
+	g.work.begin(func() {
+		ctx, cancel := g.store.within(ctx)
+		defer cancel()
+		_, _ = g.settleStore(ctx, charges)
+	})
 }
 
 // Ban implements [algorithms.Limiter].
@@ -118,7 +122,7 @@ func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.C
 }
 
 // Reset implements [algorithms.Limiter]. Checks of servers whose circuit is open
-// are reset only here, and the error wraps [ErrOpen].
+// are reset only locally, and the error wraps [ErrOpen].
 func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
 	if g.ready(); g.invalid != nil {
 		return g.invalid

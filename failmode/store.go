@@ -11,34 +11,37 @@ import (
 	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
-// lent is what package algorithms lends this one.
+// lent has the unexported functions of package algorithms.
 var lent = bridge.FromAlgorithms.(bridge.Algorithms[*algorithms.Redis, *algorithms.Memory, algorithms.Limit, algorithms.Check, algorithms.Result, algorithms.Charge])
 
-// A store is what a Guard asks of its limiter beside decisions. A shard is a part
-// of it that can fail on its own, such as a node of a Redis Cluster: a small
-// number from 0, the same for the same part.
+// A store is what a Guard needs of its limiter beside decisions. A shard is a part
+// of it that can fail on its own, such as a node of a Redis Cluster. Shards are
+// small numbers from 0 that do not change.
 type store interface {
-	// shard is the part that counts a check. A check may move to another part.
+	// shard is the shard that counts a check. A check may move to another shard.
 	// It does not wait.
 	shard(c *algorithms.Check) int
 	// names returns human-readable shard names.
 	names(shards ...int) []string
 	// probe sends a real, charged check to a shard, in bounded time.
 	probe(ctx context.Context, shard int) error
-	// dial opens a connection of its own to a shard; errors.ErrUnsupported where
-	// it cannot.
+	// dial opens a connection of its own to a shard; errors.ErrUnsupported if it
+	// cannot for this kind of store.
 	dial(ctx context.Context, shard int) (net.Conn, error)
-	// probeRequest is what a probe sends, for a connection of dial.
+	// probeRequest is the request of a probe, for a connection of dial.
 	probeRequest(shard int) ([]byte, error)
 	// budget is how long a decision may take.
 	budget() time.Duration
+	// within is the context of a decision: it does not end with the caller's,
+	// since clients that hang up are counted, and are no failure of the store.
+	within(ctx context.Context) (context.Context, context.CancelFunc)
 	// join counts one more user of the store in this process. It returns the id
 	// to beat with, which is the same for all of them, and how many others there
 	// are. leave undoes it, and reports whether it was the last.
 	join() (id string, others int)
 	leave() (last bool)
-	// beat says that an instance uses the store, and returns how many do. A
-	// lease of 0 takes the instance out.
+	// beat registers an instance for the length of a lease, and returns how many
+	// are registered. A lease of 0 removes the instance.
 	beat(ctx context.Context, id string, lease time.Duration) (instances int, err error)
 	// warm dials and prepares what the first decision needs.
 	warm(ctx context.Context) error
@@ -48,8 +51,8 @@ type store interface {
 	serverWarnings(ctx context.Context) ([]string, error)
 }
 
-// storeOf returns the store that a limiter is: the Redis that it is or wraps,
-// as Unwrap shows it, or one of a single shard.
+// storeOf returns the store behind a limiter: the Redis that it is or that it
+// wraps, by Unwrap; otherwise a store of a single shard.
 func storeOf(l algorithms.Limiter) store {
 	for inner := l; inner != nil; {
 		if r, ok := inner.(*algorithms.Redis); ok {
@@ -77,6 +80,11 @@ func (s redisStore) warm(ctx context.Context) error { return lent.Warm(ctx, s.re
 func (s redisStore) join() (string, int)            { return lent.Join(s.redis) }
 func (s redisStore) leave() bool                    { return lent.Leave(s.redis) }
 
+// within leaves it to the Redis, which bounds each decision by its budget.
+func (redisStore) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return ctx, func() {}
+}
+
 func (s redisStore) dial(ctx context.Context, shard int) (net.Conn, error) {
 	return lent.Dial(ctx, s.redis, shard)
 }
@@ -91,11 +99,15 @@ func (s redisStore) serverWarnings(ctx context.Context) ([]string, error) {
 	return lent.ServerWarnings(ctx, s.redis)
 }
 
-// A plainStore is a limiter of which no more is known than the interface.
+// A plainStore is a limiter of an unknown kind.
 type plainStore struct{ limiter algorithms.Limiter }
 
-// plainBudget is what other limiters than Redis are expected to take at most.
-const plainBudget = 50 * time.Millisecond
+const (
+	// plainBudget is the assumed budget of limiters other than Redis.
+	plainBudget = 50 * time.Millisecond
+	// plainPatience is how long they may take where they heed their context.
+	plainPatience = time.Second
+)
 
 // probeCheck is a check that probes do not exhaust. No rule of the middleware
 // can have its name.
@@ -117,8 +129,12 @@ func (s plainStore) names(shards ...int) []string {
 	return names
 }
 
+func (plainStore) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), plainPatience)
+}
+
 func (s plainStore) probe(ctx context.Context, _ int) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, plainPatience)
 	defer cancel()
 	d, err := s.limiter.Take(ctx, probeCheck)
 	if err == nil && len(d.Results) == 1 {

@@ -11,25 +11,29 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
 const (
-	// noticedLate is how late a timeout may be noticed for the server to be
-	// blamed. Later, this process is too busy to say.
+	// noticedLate bounds the delay with which a timeout may be noticed. If it is
+	// longer, this process is too busy to blame the server.
 	noticedLate = 2 * time.Millisecond
-	// secondGlance is how long an answer is looked for that may have come in time.
+	// secondGlance is how long to look for an answer that may have come in time.
 	secondGlance = time.Millisecond
-	// maxGlances bounds how often a busy process asks.
+	// maxGlances bounds how often a busy process sends the probe.
 	maxGlances = 10
-	// dialPatience is how long a server may take to accept a connection.
-	dialPatience = 100 * time.Millisecond
+	// dialPatience is how long a server may take to accept a connection. A busy
+	// process needs much of it, because it notices each step late.
+	dialPatience = time.Second
+	dialPause    = 10 * time.Millisecond // before another try
 )
 
-// A witness says whether a shard answers. Decisions that are late do not prove
-// that: a client with many connections can make this process so slow that it
-// reads good answers too late. A witness has a connection that was opened
-// beforehand and that nobody else uses, sends a probe, and blames the shard only
-// for a timeout that it notices in time.
+// A witness finds out whether a shard answers. Late decisions do not prove that
+// it does not: a client with many connections can make this process so slow that
+// it reads good answers too late. A witness has a connection that was opened
+// beforehand and that nothing else uses. It sends a probe, and blames the shard
+// only for a timeout that it notices in time.
 type witness struct {
 	dial     func(context.Context) (net.Conn, error)
 	request  func() ([]byte, error)
@@ -37,18 +41,28 @@ type witness struct {
 
 	looking atomic.Bool
 
-	mu    sync.Mutex // over conn and ended
-	conn  net.Conn   // nil where there is none yet, or none any more
-	ended bool
+	mu      sync.Mutex    // over the fields below
+	conn    net.Conn      // nil before the first, and after a failure
+	answers *bufio.Reader // of conn
+	owed    int           // answers that have not come yet
+	ended   bool
 }
 
-// prepare opens the connection, if it is not open.
+// prepare opens the connection unless it is open.
 func (w *witness) prepare(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.conn == nil && !w.ended {
 		_ = w.redial(ctx) // there is time to try again
 	}
+}
+
+// renew opens the connection anew: the old one may have ended with an outage.
+func (w *witness) renew(ctx context.Context) {
+	w.mu.Lock()
+	w.drop()
+	w.mu.Unlock()
+	w.prepare(ctx)
 }
 
 func (w *witness) end() {
@@ -62,7 +76,7 @@ func (w *witness) end() {
 func (w *witness) drop() {
 	if w.conn != nil {
 		_ = w.conn.Close()
-		w.conn = nil
+		w.conn, w.answers, w.owed = nil, nil, 0
 	}
 }
 
@@ -84,14 +98,15 @@ func (w *witness) look(ctx context.Context) error {
 			}
 		}
 		err := w.ask(request)
-		if _, answered := errors.AsType[reply](err); err == nil || answered {
+		if failureOf(err) == noFailure {
 			return err
 		}
 		w.drop()
 		if fresh || isTimeout(err) {
 			return err
 		}
-		// The server may close a connection that was idle: try a new one.
+		// The server may have closed a connection that was idle, and a master may
+		// have become a replica. Try a new connection, as decisions would get it.
 	}
 	return nil
 }
@@ -102,17 +117,22 @@ func (w *witness) redial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	begun := time.Now()
-	conn, err := w.dial(ctx)
-	switch {
-	case err == nil:
-		w.conn = conn
-	case isTimeout(err) && time.Since(begun) > dialPatience+noticedLate:
-		return nil
+	for {
+		conn, err := w.dial(ctx)
+		switch {
+		case err == nil:
+			w.conn, w.answers = conn, bufio.NewReader(conn)
+			return nil
+		case isTimeout(err) && wait.For(ctx, dialPause) == nil: // the client's options allow less
+			continue
+		case isTimeout(err) && time.Since(begun) > dialPatience+noticedLate:
+			return nil
+		}
+		return err
 	}
-	return err
 }
 
-// A reply is an error that the server has answered.
+// A reply is an error in the server's answer.
 type reply string
 
 func (r reply) Error() string { return string(r) }
@@ -121,36 +141,51 @@ func (r reply) Error() string { return string(r) }
 func (reply) RedisError() {}
 
 // ask sends the request until it is answered, or until a timeout is noticed in
-// time. It returns nil where this process is too busy to say.
+// time. It returns nil if this process is too busy to tell. Then it keeps the
+// connection, because a busy process would take too long to open another; the
+// answers that are owed there come before the next one.
 func (w *witness) ask(request []byte) error {
-	answers := bufio.NewReader(w.conn)
 	for range maxGlances {
 		deadline := time.Now().Add(w.patience)
 		_ = w.conn.SetDeadline(deadline)
 		if _, err := w.conn.Write(request); err != nil {
 			return err
 		}
-		err := readAnswer(answers)
+		w.owed++
+		err := w.read()
 		if err == nil || !isTimeout(err) {
 			return err
 		}
-		late := time.Since(deadline) > noticedLate
-		// A busy process hears of its timers before it hears of its network: the
-		// answer may lie there.
-		_ = w.conn.SetReadDeadline(time.Now().Add(secondGlance))
-		if again := readAnswer(answers); again == nil || !isTimeout(again) {
-			w.drop() // there may be answers left of those that were asked for before
+		late := time.Since(deadline)
+		// In a busy process timers fire before the network is read, so the answer
+		// may have arrived.
+		deadline = time.Now().Add(secondGlance)
+		_ = w.conn.SetReadDeadline(deadline)
+		if again := w.read(); again == nil || !isTimeout(again) {
 			return again
 		}
-		if !late {
+		if max(late, time.Since(deadline)) <= noticedLate {
 			return err
 		}
 	}
-	w.drop()
 	return nil
 }
 
-// readAnswer reads what a script answers: a list of numbers, or an error.
+// read reads all answers that are owed, and returns the last.
+func (w *witness) read() (err error) {
+	for ; w.owed > 0; w.owed-- {
+		if _, err = w.answers.Peek(1); err != nil {
+			return err // the answer may still come
+		}
+		if err = readAnswer(w.answers); err != nil && isTimeout(err) {
+			w.drop() // the rest of this answer would be read as the next
+			return nil
+		}
+	}
+	return err
+}
+
+// readAnswer reads a script's answer: a list of numbers, or an error.
 func readAnswer(r *bufio.Reader) error {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -163,7 +198,7 @@ func readAnswer(r *bufio.Reader) error {
 	count, ok := strings.CutPrefix(line, "*")
 	n, err := strconv.Atoi(count)
 	if !ok || err != nil {
-		return fmt.Errorf("failmode: witness: unexpected answer %.40q", line)
+		return fmt.Errorf("unexpected answer %.40q", line)
 	}
 	for range n {
 		if _, err := r.ReadString('\n'); err != nil {

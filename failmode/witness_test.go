@@ -1,11 +1,14 @@
 package failmode
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,38 +20,76 @@ const probeText = "*1\r\n$4\r\nPING\r\n"
 // A scripted server answers each request on each connection as it is told:
 // "" not at all, "close" by closing the connection.
 type scripted struct {
-	mu      sync.Mutex // over answers and delay
+	mu      sync.Mutex // over answers, delay and there
 	answers []string
 	delay   time.Duration // before each answer
+	there   net.Conn
 	late    time.Duration // how late the witness notices a timeout
+	lateToo time.Duration // the same, of each second timeout
 	dials   int
-	refuse  bool // from the second dial on
+	refuse  bool          // from the second dial on
+	redial  time.Duration // how long each takes from the second on
+	hasty   int           // how many of them give up after 100 ms
 }
 
-func (s *scripted) dial(context.Context) (net.Conn, error) {
-	if s.dials++; s.dials > 1 && s.refuse {
-		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+func (s *scripted) dial(ctx context.Context) (net.Conn, error) {
+	if s.dials++; s.dials > 1 {
+		if s.refuse {
+			return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+		}
+		takes := s.redial
+		if s.hasty--; s.hasty >= 0 {
+			takes = 100 * time.Millisecond
+		}
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if s.hasty >= 0 {
+			return nil, os.ErrDeadlineExceeded
+		}
 	}
 	here, there := net.Pipe()
+	const kernel = 100 // requests and answers for which nobody waits
+	requests, answers := make(chan struct{}, kernel), make(chan string, kernel)
 	go func() {
-		defer there.Close()
-		r := bufio.NewReader(there)
+		defer close(requests)
 		for {
-			request := make([]byte, len(probeText))
-			if _, err := io.ReadFull(r, request); err != nil {
+			if _, err := io.ReadFull(there, make([]byte, len(probeText))); err != nil {
 				return
 			}
+			requests <- struct{}{}
+		}
+	}()
+	go func() {
+		defer close(answers)
+		for range requests {
 			answer, delay := s.next()
 			if answer == "close" {
 				return
 			}
 			time.Sleep(delay)
-			if answer != "" {
-				go func() { _, _ = io.WriteString(there, answer) }() // as a kernel would: nobody waits for the reader
-			}
+			answers <- answer
 		}
 	}()
-	return lateConn{here, s.late}, nil
+	s.mu.Lock()
+	s.there = there
+	s.mu.Unlock()
+	go func() {
+		defer there.Close()
+		for answer := range answers {
+			_, _ = io.WriteString(there, answer)
+		}
+	}()
+	return &lateConn{here, s.late, max(s.late, s.lateToo)}, nil
+}
+
+// close closes the last connection, as a server that goes does.
+func (s *scripted) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.there.Close()
 }
 
 func (s *scripted) next() (answer string, delay time.Duration) {
@@ -63,13 +104,14 @@ func (s *scripted) next() (answer string, delay time.Duration) {
 // lateConn notices timeouts late, as a process does that has no processor.
 type lateConn struct {
 	net.Conn
-	late time.Duration
+	late, next time.Duration
 }
 
-func (c lateConn) Read(p []byte) (int, error) {
+func (c *lateConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if isTimeout(err) {
 		time.Sleep(c.late)
+		c.late, c.next = c.next, c.late
 	}
 	return n, err
 }
@@ -93,10 +135,15 @@ func TestWitness(t *testing.T) {
 		"busy, but the answer lies there":         {&scripted{answers: []string{numbers}, delay: 45 * time.Millisecond, late: 10 * time.Millisecond}, noFailure, 51 * time.Millisecond},
 		"in time, and the answer lies there":      {&scripted{answers: []string{numbers}, delay: 40*time.Millisecond + 500*time.Microsecond}, noFailure, 41 * time.Millisecond},
 		"noticed a little late":                   {&scripted{late: time.Millisecond}, failedLate, 43 * time.Millisecond},
-		"it says that it cannot":                  {&scripted{answers: []string{oom}}, failedHard, 0},
+		"nobody can say, it is busy just now":     {&scripted{lateToo: 10 * time.Millisecond}, noFailure, time.Second},
+		"it says that it cannot":                  {&scripted{answers: []string{oom, oom}}, failedHard, 0},
 		"it has forgotten the script":             {&scripted{answers: []string{unknown}}, noFailure, 0},
 		"the connection was closed while idle":    {&scripted{answers: []string{"close", numbers}}, noFailure, 0},
 		"closed again":                            {&scripted{answers: []string{"close", "close"}}, failedHard, 0},
+		"closed, and it takes long to connect":    {&scripted{answers: []string{"close", numbers}, redial: 900 * time.Millisecond}, noFailure, 900 * time.Millisecond},
+		"closed, and the client is hasty":         {&scripted{answers: []string{"close", numbers}, hasty: 3}, noFailure, 330 * time.Millisecond},
+		"closed, and nobody accepts in time":      {&scripted{answers: []string{"close"}, hasty: 99}, failedLate, time.Second},
+		"closed, and nobody accepts":              {&scripted{answers: []string{"close"}, redial: time.Hour}, failedLate, time.Second},
 		"closed, and connections are refused now": {&scripted{answers: []string{"close"}, refuse: true}, failedHard, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,6 +182,104 @@ func TestWitnessIsNotFooledByOldAnswers(t *testing.T) {
 			t.Errorf("it is well again: %v", err)
 		}
 	})
+}
+
+// A busy process takes long to connect, which looks as if nobody accepted. So the
+// witness keeps its connection, and reads first what it is still owed there.
+func TestWitnessKeepsItsConnectionWhileThisProcessIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const well, oom = "*1\r\n:1\r\n", "-OOM command not allowed\r\n"
+		s := &scripted{delay: 45 * time.Millisecond, late: 10 * time.Millisecond}
+		s.answers = append(slices.Repeat([]string{well}, 2+maxGlances), slices.Repeat([]string{oom}, maxGlances)...)
+		w := &witness{dial: s.dial, request: func() ([]byte, error) { return []byte(probeText), nil }, patience: 40 * time.Millisecond}
+		defer time.Sleep(2 * time.Second) // until the server has ended
+		defer w.end()
+		for look, c := range []struct {
+			delay time.Duration
+			want  failureKind
+		}{
+			{45 * time.Millisecond, noFailure},
+			{45 * time.Millisecond, noFailure},
+			{100 * time.Millisecond, noFailure}, // nobody can say, and some of the ten answers are still to come
+			{0, failedHard},
+		} {
+			s.mu.Lock()
+			s.delay = c.delay
+			s.mu.Unlock()
+			if err := w.look(t.Context()); failureOf(err) != c.want {
+				t.Errorf("look %d: %v", look, err)
+			}
+			if left := w.owed > 0; left != (look == 2) {
+				t.Errorf("look %d: %d answers are owed", look, w.owed)
+			}
+		}
+		if s.dials != 2 { // the last look asks a new connection before it blames the server
+			t.Errorf("dialled %d times", s.dials)
+		}
+	})
+}
+
+// witnessed is a store with a server for its witnesses.
+type witnessed struct {
+	*nodes
+	server *scripted
+}
+
+func (w witnessed) dial(ctx context.Context, _ int) (net.Conn, error) { return w.server.dial(ctx) }
+func (w witnessed) probeRequest(int) ([]byte, error)                  { return []byte(probeText), nil }
+
+// An outage may end the witness' connection, and the next stall must be noticed
+// as soon as the first.
+func TestWitnessHasANewConnectionAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, server, log := new(nodes), &scripted{redial: 300 * time.Millisecond}, new(logbook)
+		g := &Guard{Limiter: n, Instances: 1, Logger: slog.New(slog.NewTextHandler(log, nil)), store: witnessed{n, server}}
+		defer time.Sleep(2 * time.Second) // until the server has ended
+		defer g.Close()
+		askFor(g, 1, on(0))
+		server.close()
+		n.set(0, errAway, 0)
+		askFor(g, 5, on(0))
+		n.set(0, nil, 0)
+		time.Sleep(time.Second)
+		if s := g.states()[0]; s.Open || s.Opened != 1 {
+			t.Fatalf("%+v", s)
+		}
+		n.set(0, context.DeadlineExceeded, 0)
+		askFor(g, 5, on(0))
+		time.Sleep(41 * time.Millisecond)
+		if s := g.states()[0]; !s.Open {
+			t.Errorf("not noticed: %+v", s)
+		}
+		if text := log.String(); !strings.Contains(text, `error="failmode: witness: `) {
+			t.Errorf("what the witness found is not logged:\n%s", text)
+		}
+	})
+}
+
+// What was the master when the connection was opened may be a replica by now, to
+// which no decision is sent.
+func TestWitnessAsksAgainBeforeItBelievesAnOldConnection(t *testing.T) {
+	const readOnly = "-READONLY You can't write against a read only replica.\r\n"
+	for name, c := range map[string]struct {
+		answers []string
+		kind    failureKind
+	}{
+		"another server answers now": {[]string{readOnly, "*0\r\n"}, noFailure},
+		"the same says it again":     {[]string{readOnly, readOnly}, failedHard},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &scripted{answers: c.answers}
+				w := &witness{dial: s.dial, request: func() ([]byte, error) { return []byte(probeText), nil }, patience: 40 * time.Millisecond}
+				defer w.end()
+				w.prepare(t.Context())
+				if err := w.look(t.Context()); failureOf(err) != c.kind {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
 }
 
 func TestWitnessWithoutAConnectionToHave(t *testing.T) {

@@ -114,7 +114,7 @@ func (o draft11) limit(r *algorithms.Result) item {
 	}
 	return item{
 		name:    itemName(r.Check.Rule),
-		units:   r.Remaining,
+		units:   max(r.Remaining, 0), // a field has no debts
 		seconds: seconds,
 		key:     o.partition(r.Check.Key),
 	}

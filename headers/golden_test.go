@@ -26,7 +26,7 @@ func login(remaining int64) algorithms.Result {
 	return result("login", algorithms.PerMinute(5), remaining, 42*time.Second)
 }
 
-// Rules that nobody could count, as failmode.Fallback leaves them.
+// Rules that could not be counted, as failmode.Guard leaves them.
 var (
 	errAway = errors.New("dial tcp 10.0.0.7:6379: connection refused")
 	asked   = algorithms.Check{Rule: "per-user", Limit: algorithms.PerMinute(100), Cost: 1}

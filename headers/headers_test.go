@@ -35,6 +35,20 @@ func decision(results ...algorithms.Result) algorithms.Decision {
 	return d
 }
 
+func costing(units int64, r algorithms.Result) algorithms.Result {
+	r.Check.Cost = units
+	return r
+}
+
+// A debt is nothing left to a client.
+func TestDraft11ShowsNoDebt(t *testing.T) {
+	h := http.Header{}
+	headers.IETFDraft11(h, decision(denied(result("owes", algorithms.PerMinute(6), -7, time.Minute), time.Second)))
+	if got, want := h.Get("RateLimit"), `"owes";r=0;t=1`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestXRateLimitShowsTheTightestRule(t *testing.T) {
 	bucket := algorithms.Limit{Rate: 100, Period: time.Minute, Burst: 250, Algorithm: algorithms.TokenBucket}
 	shadow := result("shadow", algorithms.PerMinute(1), 0, time.Hour)
@@ -58,6 +72,12 @@ func TestXRateLimitShowsTheTightestRule(t *testing.T) {
 			result("wide", algorithms.PerMinute(200), 150, time.Minute),
 			result("tight", algorithms.PerMinute(5), 3, time.Second)), "5", "3", "1795000002"},
 		"fewest of such requests left": {decision(result("a", algorithms.PerMinute(5), 3, 0), costly), "100", "99", "1795000002"},
+		"a debt is not shown, and is the tightest": {decision(
+			denied(result("empty", algorithms.PerMinute(5), 0, time.Minute), time.Second),
+			denied(result("owes", algorithms.PerMinute(6), -7, time.Second), time.Second)), "6", "0", "1795000002"},
+		"a debt of less than a request is one": {decision(
+			denied(result("empty", algorithms.PerMinute(5), 0, time.Minute), time.Second),
+			denied(costing(50, result("owes", algorithms.PerMinute(60), -1, time.Second)), time.Second)), "60", "0", "1795000002"},
 		"among equals the longest": {decision(
 			result("short", algorithms.PerMinute(5), 3, time.Second),
 			result("long", algorithms.PerMinute(6), 3, time.Minute)), "6", "3", "1795000061"},

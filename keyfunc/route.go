@@ -39,6 +39,9 @@ func Route(route func(*http.Request) string) Key {
 // mux is a mistake.
 func Mux(mux *http.ServeMux) Key {
 	return byRoute("mux", ifNil("Mux", mux == nil), func(r *http.Request) string {
+		if r.URL == nil {
+			return ""
+		}
 		_, pattern := mux.Handler(r)
 		// For a redirect from /tree to /tree/, Handler may return the path instead.
 		if strings.HasSuffix(pattern, "/") && !strings.HasSuffix(r.URL.Path, "/") && path.Clean("/"+r.URL.Path)+"/" == pattern {

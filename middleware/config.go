@@ -16,28 +16,30 @@ import (
 //
 // A request is decided in this order: Skip; SkipFor; the rules whose Match fits
 // and that are not Disabled; their keys, those that read the body last, and not
-// for clients known to be over. For each rule that has a key follow its limit, by
-// LimitFor, Tiers and Limit (TierFor is called at most once, and only for Tiers),
-// then its cost, by CostFor, Costs and Cost, then Share, and then Shadow, by a hash
-// of rule and key. One Take decides about all of them. Then come Observe, the
-// response headers, and the response: the denial, the refusal, or the wait for a
-// turn and the next handler. What that charges in the end says [Settle], or else
-// ChargeOn when the response's status is written. A request that a key refuses is
-// charged by the other rules first, which may deny it.
+// for clients known to be over a limit. For each rule that has a key follow its
+// limit, by LimitFor, Tiers and Limit (TierFor is called at most once, and only
+// for Tiers), its cost, by CostFor, Costs and Cost, then Share, and Shadow, by a
+// hash of rule and key. One Take decides about all of them. Then the middleware
+// sets the response headers and calls Observe. It responds with the denial or the
+// refusal, or it waits for the request's turn and calls the next handler. What a
+// request is charged in the end is what [Settle] says, or else ChargeOn when the
+// status of the response is written. If a key refuses a request, the other rules
+// are charged first, and may deny it.
 type Config struct {
-	// Limiter decides: a *failmode.Guard or an *algorithms.Memory. A bare
-	// *algorithms.Redis is refused, since it has no fail modes. If a limiter of
-	// yours fails, rules in failmode.Open pass and all others answer 503. One that
-	// decorates a Guard shows it by Unwrap() algorithms.Limiter, for the metrics.
-	// The caller closes it.
+	// Limiter decides: a *failmode.Guard, an *algorithms.Memory, or your own. The
+	// caller closes it. A bare *algorithms.Redis is refused, because it has no fail
+	// modes.
+	//
+	// If a limiter of yours fails, rules in failmode.Open pass and all others
+	// answer 503. If it wraps a Guard, it must have the method
+	// Unwrap() algorithms.Limiter, for the metrics.
 	Limiter algorithms.Limiter
 
 	// Rules are the limits. All that match a request apply, in one decision.
 	Rules []Rule
 
 	// Skip lists ServeMux patterns that are never limited, such as health checks.
-	// A request must be spelled exactly so: its path is not cleaned for this, and
-	// a trailing slash counts.
+	// They match exactly: the path is not cleaned, and a trailing slash counts.
 	Skip []string
 
 	// SkipFor reports whether a request is not limited: a preflight, or a client on
@@ -59,51 +61,51 @@ type Config struct {
 	Share float64
 
 	// Headers sets response headers on requests that a rule applies to; nil means
-	// [headers.XRateLimit]. A handler behind that sets such a header itself
-	// replaces it.
+	// [headers.XRateLimit]. The handler may replace them.
 	Headers headers.Writer
 
 	// Denied responds to a denied request; nil means [headers.Deny]. Retry-After
-	// and what Headers sets are already there. The decision is what clients may be
-	// told: results of hidden rules are left out, or unnamed where they denied.
-	// [FromContext] finds all results in the request's context.
+	// and the fields of Headers are already set. The decision may be shown to
+	// clients: it has no results of hidden rules, except that those which denied
+	// are there without a name. [FromContext] returns all results.
 	Denied func(http.ResponseWriter, *http.Request, algorithms.Decision)
 
-	// Refused responds to a request whose key could not be resolved: a
-	// *keyfunc.StatusError or another error; nil means its status, or 500. The
-	// error names the rule: it is for logs, not for clients. Cache-Control is
-	// already no-store, and the headers of the rules that were charged are set.
+	// Refused responds to a request whose key could not be resolved; nil means the
+	// status of a *keyfunc.StatusError, and 500 for other errors. The error names
+	// the rule: it is for logs, not for clients. Cache-Control is already no-store,
+	// and the headers of the rules that were charged are set.
 	Refused func(http.ResponseWriter, *http.Request, error)
 
-	// Observe sees every decision of Handler and Take, hidden rules included,
-	// before the response; nil means nothing does. It runs on the request's
-	// goroutine.
+	// Observe is called with every decision of Handler and Take, including hidden
+	// rules, before the response. It runs on the request's goroutine.
 	Observe func(*http.Request, algorithms.Decision)
 
 	// MaxWaiting bounds the requests that wait for their turn in a leaky_bucket; 0
 	// means 10,000. Further requests are denied. One key may have half of the
-	// places, so that it cannot keep all others from waiting, and a sixteenth with
-	// requests whose client may hang up unnoticed: over HTTP/1, net/http notices
-	// that only when the body has been read. Bodies of up to 8 KiB are read while
-	// the request waits. Longer ones, and those of unknown length, are not.
+	// places, so that it cannot keep all others from waiting.
+	//
+	// One key may have a sixteenth of the places with requests whose client may
+	// hang up unnoticed: over HTTP/1, net/http notices that only once the body has
+	// been read. The middleware reads bodies of up to 8 KiB while the request
+	// waits, but not longer ones or those of unknown length.
 	MaxWaiting int
 
-	// Registerer takes the metrics, which docs/metrics.md lists; nil means none.
+	// Registerer receives the metrics that docs/metrics.md lists; nil means none.
 	// Middlewares on one registry add up, and a limiter that they share counts
 	// once. Metrics are never unregistered; create one Middleware per process
 	// lifetime.
 	Registerer prometheus.Registerer
 
-	// Logger gets mistakes, hints and denials; nil means slog.Default().
+	// Logger receives mistakes, hints and denials; nil means slog.Default().
 	Logger *slog.Logger
 
 	// DenialLogRate is how many denials each rule logs per second, at level Info;
-	// 0 means 1, negative none. The next line counts those that were left out.
+	// 0 means 1, negative none. The next line has the number of those left out.
 	DenialLogRate int
 
-	// LogKeys shows keys in the log and in TopDenied. Otherwise they are hashed
-	// with a secret of this process: equal keys look alike until it ends, and
-	// nobody can find them by guessing addresses.
+	// LogKeys shows keys in the log and in TopDenied. Otherwise keys are hashed
+	// with a secret of this process: equal keys look alike until the process ends,
+	// and nobody can find addresses by hashing guesses.
 	LogKeys bool
 }
 

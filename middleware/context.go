@@ -55,10 +55,10 @@ func sameHeader(a, b http.Header) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
-// FromContext returns what the middlewares around a handler decided on its
-// request, their results together, the outermost first; false where no rule
-// applied. [algorithms.Decision.Result] finds that of one rule, by the innermost
-// middleware that has it.
+// FromContext returns the decision on a request, for handlers; false if no rule
+// applied. If there are several middlewares around the handler, it has the results
+// of all, the outermost first. [algorithms.Decision.Result] returns the result of
+// one rule, from the innermost middleware that has it.
 func FromContext(ctx context.Context) (algorithms.Decision, bool) {
 	p := passageOf(ctx)
 	switch {

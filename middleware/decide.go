@@ -1,21 +1,50 @@
 package middleware
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/replay"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
+
+// A match is what is known of a request before any key is resolved.
+type match struct {
+	set    *ruleset
+	target target
+	first  int // the first rule that matches; below 0 if none does, or the request is to be skipped
+}
+
+func (m *Middleware) match(r *http.Request) (found match) {
+	found.set, found.target, found.first = m.rules.Load(), targetOf(r), -1
+	for i := range m.skip {
+		if m.skip[i].matchExactly(&found.target) {
+			return found
+		}
+	}
+	if m.skipFor != nil && m.skipFor(r) {
+		return found
+	}
+	for i := range found.set.rules {
+		if found.set.rules[i].applies(&found.target) {
+			found.first = i
+			return found
+		}
+	}
+	if hints := found.set.hints; hints.watching() {
+		hints.done(found.set.rules, nil)
+	}
+	return found
+}
 
 // A verdict is what became of a request.
 type verdict struct {
 	set      *ruleset
 	decision algorithms.Decision
-	refused  error         // by a key, while the other rules were charged; nil if by none
+	refusal  error         // by a key, while the other rules were charged; nil if by none
 	turn     *turn         // nil where no rule is a queue
 	patience time.Duration // for a turn; 0 means any
 	found    http.Header   // fields of rate limits that others have set before
@@ -24,83 +53,85 @@ type verdict struct {
 
 // unlimited reports whether no rule applies to the request.
 func (v *verdict) unlimited() bool {
-	return v.refused == nil && v.decision.Allowed && len(v.decision.Results) == 0
+	return v.refusal == nil && v.decision.Allowed && len(v.decision.Results) == 0
 }
 
-// answer is what Take and Peek return. A denial comes before a refusal.
-func (v *verdict) answer() (algorithms.Decision, error) {
-	if v.refused != nil && v.decision.Allowed {
-		return algorithms.Decision{}, v.refused
+// outcome is what Take and Peek return. A denial comes before a refusal.
+func (v *verdict) outcome() (algorithms.Decision, error) {
+	if v.refusal != nil && v.decision.Allowed {
+		return algorithms.Decision{}, v.refusal
 	}
 	return v.decision, nil
 }
 
-// A question is what a request is asked about, on its way to the limiter.
+// A question is a request on its way to the limiter, and the verdict.
 type question struct {
 	*Middleware
 	request *http.Request
-	set     *ruleset
 	metrics *metrics // nil counts nothing
+	handles bool     // the request waits for its turn here
 	hints   *hints   // nil once there were enough requests
-	handles bool
 	target  target
 	checks  []algorithms.Check
 	queues  []place
+	entered int // queues that the turn is for
 
 	tierName  string
 	tierKnown bool // it was asked for
+
+	verdict
 }
 
-// decide has the limiter decide by the rules that apply to a request, and counts
-// in mt what needs no limiter, unless mt is nil. The error says that a rule's
-// check is invalid.
-func (m *Middleware) decide(r *http.Request, mt *metrics, take asker, handles bool) (verdict, error) {
-	v := verdict{set: m.rules.Load(), decision: algorithms.Decision{Allowed: true}}
-	t := targetOf(r)
-	for i := range m.skip {
-		if m.skip[i].matchExactly(&t) {
-			return v, nil
-		}
+// decide has the limiter decide by the rules that match. The error says that a
+// rule's check is invalid.
+func (q *question) decide(found *match, take asker) error {
+	q.set, q.target, q.decision.Allowed = found.set, found.target, true
+	if found.first < 0 {
+		return nil
 	}
-	if m.skipFor != nil && m.skipFor(r) {
-		return v, nil
-	}
-	v.set.shareBody(r, &t)
-	q := question{Middleware: m, request: r, set: v.set, metrics: mt, handles: handles, target: t}
-	if hints := v.set.hints; hints.watching() {
+	begun, rules := q.metrics.now(), found.set.rules
+	if hints := found.set.hints; hints.watching() {
 		q.hints = hints
-		hints.begin(r, m, handles)
+		hints.begin(q.request, q.Middleware, q.handles)
 	}
+	found.shareBody(q.request)
 	var room [4]int
 	readers := room[:0] // rules whose keys read the body
-	var begun time.Duration
-	for i := range v.set.rules {
-		rule := &v.set.rules[i]
-		if !rule.applies(&t) {
+	for i := found.first; i < len(rules); i++ {
+		if i > found.first && !rules[i].applies(&found.target) {
 			continue
 		}
-		if begun == 0 {
-			begun = mt.now()
-		}
-		if rule.readsBody {
+		if rules[i].readsBody {
 			readers = append(readers, i)
 		} else {
-			q.resolve(i, &v)
+			q.resolve(i)
 		}
 	}
-	err := q.decide(&v, take, readers)
-	if len(v.decision.Results) > 0 || err != nil {
-		mt.decided(begun)
+	err := q.decideOnce(take, readers)
+	if len(q.decision.Results) > 0 || err != nil {
+		q.metrics.decided(begun)
 	}
 	if q.hints != nil {
-		q.hints.done(v.set.rules, q.checks)
+		q.hints.done(rules, q.checks)
 	}
-	return v, err
+	return err
+}
+
+// shareBody replaces the body of a request that a key may read by one that several
+// readers can look at. It does so before any key is resolved, so that goroutines
+// that take one request find it done and change nothing.
+func (found *match) shareBody(r *http.Request) {
+	for i := found.first; i < len(found.set.rules); i++ {
+		if rule := &found.set.rules[i]; rule.readsBody && rule.applies(&found.target) {
+			replay.Of(r)
+			return
+		}
+	}
 }
 
 // resolve appends the check of a rule that matches the request, if its key makes
 // it apply.
-func (q *question) resolve(i int, v *verdict) {
+func (q *question) resolve(i int) {
 	rule := &q.set.rules[i]
 	check := rule.check
 	key, err := rule.key.Resolve(q.request)
@@ -116,8 +147,8 @@ func (q *question) resolve(i int, v *verdict) {
 		return
 	default:
 		q.count(i, outcomeError)
-		if v.refused == nil && !rule.terms.shadows(check.Rule, "") {
-			v.refused = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err)
+		if q.refusal == nil && !rule.terms.shadows(check.Rule, "") {
+			q.refusal = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err)
 		}
 		return
 	}
@@ -144,37 +175,46 @@ func (q *question) count(i int, o outcome) {
 	}
 }
 
-// decide asks the limiter once: about the checks that there are, and those of
+// decideOnce asks the limiter once: about the checks that there are, and those of
 // the readers.
 //
 // A client that is over its limits must not make the process read bodies. So if
 // one is known to be over, the limiter is asked without the readers, and about
 // them only if it admits after all.
-func (q *question) decide(v *verdict, take asker, readers []int) (err error) {
-	ctx, charged := q.request.Context(), 0
+func (q *question) decideOnce(take asker, readers []int) (err error) {
+	charged := 0
 	if len(readers) > 0 && q.anyKnownOver() {
-		v.decision, err = q.ask(v, take, q.checks)
-		if err != nil || !v.decision.Allowed {
+		q.enter()
+		q.decision, err = q.ask(take, q.checks)
+		if err != nil || !q.decision.Allowed {
 			return err
 		}
 		charged = len(q.checks)
 	}
 	for _, i := range readers {
-		q.resolve(i, v)
+		q.resolve(i)
 	}
 	checks := q.checks[charged:]
 	if len(checks) == 0 {
 		return nil
 	}
-	if len(q.queues) > 0 && q.handles {
-		v.turn = q.room.enter(q.queues, hidesHangUp(q.request))
-	}
-	rest, err := q.ask(v, take, checks)
+	q.enter()
+	rest, err := q.ask(take, checks)
 	if charged > 0 {
-		q.join(ctx, &v.decision, &rest)
+		q.join(&rest)
 	}
-	v.decision = rest
+	q.decision = rest
 	return err
+}
+
+// enter takes a place for the request in the queues that are known so far. It does
+// so before the limiter is asked: who has none takes no slot.
+func (q *question) enter() {
+	if len(q.queues) == 0 || !q.handles || q.turn != nil && q.entered == len(q.queues) {
+		return
+	}
+	q.turn.leave()
+	q.turn, q.entered = q.room.enter(q.queues, hidesHangUp(q.request)), len(q.queues)
 }
 
 func (q *question) anyKnownOver() bool {
@@ -186,27 +226,27 @@ func (q *question) anyKnownOver() bool {
 	return false
 }
 
-// join makes rest the decision on both: if it is not admitted, what the first
-// was charged is given back.
-func (q *question) join(ctx context.Context, first, rest *algorithms.Decision) {
+// join makes rest the decision on all checks, those that were charged before
+// included: they are given back if it is not admitted.
+func (q *question) join(rest *algorithms.Decision) {
 	if !rest.Allowed {
-		_ = algorithms.GiveBack(ctx, q.limiter, *first) // what stays charged errs towards denying
+		_ = algorithms.GiveBack(q.request.Context(), q.limiter, q.decision) // what stays charged errs towards denying
 	}
-	rest.Results = append(first.Results, rest.Results...)
+	rest.Results = append(q.decision.Results, rest.Results...)
 }
 
 // ask has the limiter decide. Queues are told how long the request can wait, so
 // that one that cannot takes no slot.
-func (q *question) ask(v *verdict, take asker, checks []algorithms.Check) (algorithms.Decision, error) {
+func (q *question) ask(take asker, checks []algorithms.Check) (algorithms.Decision, error) {
 	ctx := q.request.Context()
 	if len(q.queues) > 0 {
-		v.patience = q.patience(ctx, q.handles)
-		if v.turn != nil && !v.turn.has() {
-			v.patience = time.Microsecond
+		q.patience = q.patienceOf(ctx, q.handles)
+		if q.turn != nil && !q.turn.has() {
+			q.patience = time.Microsecond
 		}
 		for i := range checks {
 			if lent.IsQueue(checks[i].Limit) {
-				checks[i].MaxDelay = v.patience
+				checks[i].MaxDelay = q.patience
 			}
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// A denialLog bounds the lines of a rule to so many in each second, and counts
-// what it leaves out. A flood costs it two atomic operations for each denial, and
-// nothing waits for a lock or a timer.
+// A denialLog bounds how many denials a rule logs per second, and counts those
+// that it leaves out. A denial costs it two atomic operations, and no lock or
+// timer.
 type denialLog struct {
 	window     atomic.Int64 // second<<lineBits + lines written in it
 	suppressed atomic.Int64
@@ -29,14 +29,14 @@ const (
 
 // take reports whether a line may be written, and how many were left out since
 // the last one.
-func (l *denialLog) take(now time.Duration, most int64) (suppressed int64, ok bool) {
+func (l *denialLog) take(now time.Duration, rate int64) (suppressed int64, ok bool) {
 	second := int64(now/time.Second) + 1 // never 0, which is the zero value's
 	for {
 		window := l.window.Load()
 		next := window + 1
 		if window>>lineBits != second {
 			next = second<<lineBits + 1
-		} else if window&(1<<lineBits-1) >= most {
+		} else if window&(1<<lineBits-1) >= rate {
 			l.suppressed.Add(1)
 			return 0, false
 		}
@@ -46,8 +46,7 @@ func (l *denialLog) take(now time.Duration, most int64) (suppressed int64, ok bo
 	}
 }
 
-// logDenial writes a line about a check that was denied, unless there were
-// enough of its rule in this second.
+// logDenial logs a denial, unless its rule has logged enough in this second.
 func (m *Middleware) logDenial(ctx context.Context, l *denialLog, now time.Duration, r *algorithms.Result) {
 	if m.lines <= 0 || !m.logger.Enabled(ctx, slog.LevelInfo) {
 		return
@@ -72,15 +71,16 @@ func (m *Middleware) logDenial(ctx context.Context, l *denialLog, now time.Durat
 	m.logger.LogAttrs(ctx, slog.LevelInfo, "ratelimit: denied", attrs...)
 }
 
-// hashSecret is of this process: whoever reads its log cannot find out an
-// address by hashing all of them.
+// hashSecret belongs to this process, so that nobody who reads its log can find
+// an address by hashing all of them.
 var hashSecret = sync.OnceValue(func() []byte {
 	secret := make([]byte, sha256.Size)
 	_, _ = rand.Read(secret) // never fails
 	return secret
 })
 
-// shown is a key as people get to see it. That a request had no key is no secret.
+// shown returns a key as logs and TopDenied show it. The empty key, of requests
+// without one, is no secret.
 func (m *Middleware) shown(key string) string {
 	key = bounded(key)
 	if m.logKeys || key == "" {
@@ -91,8 +91,8 @@ func (m *Middleware) shown(key string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// bounded replaces a key that is long by its hash: a client that chooses its key
-// must fill neither the memory nor the log.
+// bounded replaces a long key by its hash. Clients that choose their keys must not
+// fill the memory or the log.
 func bounded(key string) string {
 	if len(key) <= maxShown {
 		return key

@@ -1,6 +1,6 @@
-// Package middleware limits how often clients may call HTTP handlers: it wraps
-// an [http.Handler], resolves who is asking, takes every rule that matches the
-// request in one decision, and answers 429 to what is over a limit.
+// Package middleware limits how often clients may call HTTP handlers. It wraps an
+// [http.Handler], resolves the keys of a request, takes all rules that match it in
+// one decision, and answers 429 if one is over its limit.
 //
 // Import it as ratelimit:
 //

@@ -200,13 +200,13 @@ func TestTheBodyOfWhoWaitedIsWhole(t *testing.T) {
 	}
 }
 
-// Who would be served only when the server does not write any more is denied at
-// once.
+// Who would be served when the server does not write any more, or hardly, is
+// denied at once.
 func TestTheWriteTimeoutEndsAWait(t *testing.T) {
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{Name: "pace", Key: keyfunc.Everyone,
 		Limit: algorithms.Limit{Rate: 1, Period: 10 * time.Second, Burst: 50, Algorithm: algorithms.LeakyBucket}}}})
 	srv := httptest.NewUnstartedServer(m.Handler(ok))
-	srv.Config.WriteTimeout = 5 * time.Second
+	srv.Config.WriteTimeout = 10500 * time.Millisecond
 	srv.Start()
 	t.Cleanup(srv.Close)
 	for i, want := range []int{http.StatusNoContent, http.StatusTooManyRequests, http.StatusTooManyRequests} {

@@ -55,7 +55,7 @@ func (h *hints) watching() bool { return h.seen.Load() < watched }
 func (h *hints) begin(r *http.Request, m *Middleware, handles bool) {
 	for p := passageOf(r.Context()); p != nil && handles; p = p.outer {
 		if p.by == m {
-			h.say("the same middleware has had this request already, which is charged twice; use Handler once, around the router or on the route")
+			h.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
 		}
 	}
 }
@@ -93,14 +93,14 @@ func (h *hints) lookedAtAddress(r *http.Request, name, key string) {
 		}
 		// net/http never leaves out the port.
 		if first, _, _ := strings.Cut(value, ","); first == r.RemoteAddr {
-			h.say(fmt.Sprintf("rule %q: something in front, such as chi's RealIP, sets RemoteAddr to what %s says, which any client can make up; "+
+			h.say(fmt.Sprintf("rule %q: middleware in front, such as chi's RealIP, copies %s into RemoteAddr, and any client can make it up; "+
 				"remove it, and use keyfunc.Proxies with the networks of your proxies", name, header))
 			return
 		}
 		if header == "X-Forwarded-For" || header == "Forwarded" {
 			// Who sent it is not said: it may be a client that wants to be trusted.
 			h.sayOnce(name+" "+header, fmt.Sprintf("rule %q: requests with %s come from an address that is not trusted, and are counted by that address; "+
-				"if your proxies send the header, list their networks in keyfunc.Proxies; if you have no proxies, clients made it up, and this is as it should be", name, header))
+				"if your proxies send the header, list their networks in keyfunc.Proxies; if you have no proxies, clients made it up, and nothing is wrong", name, header))
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestHints(t *testing.T) {
 		"with RFC 7239":        {rules: []ratelimit.Rule{perIP}, header: []string{"Forwarded", "for=203.0.113.7"}, want: []string{`rule "per-ip": requests with Forwarded come from an address that is not trusted`}},
 		"everybody is trusted": {rules: []ratelimit.Rule{{Name: "r", Key: everybody.IP(), Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{"trusts 0.0.0.0/0, which is everybody"}},
 		"twice": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler { return m.Handler(m.Handler(ok)) },
-			want: []string{"has had this request already, which is charged twice"}},
+			want: []string{"passed the same middleware twice and was charged twice"}},
 		"two middlewares are not twice": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler {
 			other := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perIP}})
 			return m.Handler(other.Handler(ok))
@@ -87,10 +87,10 @@ func TestHints(t *testing.T) {
 		}},
 		"chi's RealIP in front": {rules: []ratelimit.Rule{perIP}, header: []string{"X-Forwarded-For", "203.0.113.7, 10.0.0.1"}, wrap: func(m *ratelimit.Middleware) http.Handler {
 			return chimiddleware.RealIP(m.Handler(ok)) //nolint:staticcheck // the mistake that is looked for
-		}, want: []string{`rule "per-ip": something in front, such as chi's RealIP, sets RemoteAddr to what X-Forwarded-For says`}},
+		}, want: []string{`rule "per-ip": middleware in front, such as chi's RealIP, copies X-Forwarded-For into RemoteAddr`}},
 		"RealIP by X-Real-IP": {rules: []ratelimit.Rule{perIP}, header: []string{"X-Real-IP", "203.0.113.7"}, wrap: func(m *ratelimit.Middleware) http.Handler {
 			return chimiddleware.RealIP(m.Handler(ok)) //nolint:staticcheck // as above
-		}, want: []string{`sets RemoteAddr to what X-Real-Ip says`}},
+		}, want: []string{`copies X-Real-Ip into RemoteAddr`}},
 		"X-Real-IP alone": {rules: []ratelimit.Rule{perIP}, header: []string{"X-Real-IP", "203.0.113.7"}},
 		"messages behind Handler": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler {
 			return m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

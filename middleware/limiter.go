@@ -13,7 +13,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
-// What the packages below lend this one.
+// Unexported functions of the packages below.
 var (
 	lent   = bridge.FromAlgorithms.(bridge.Algorithms[*algorithms.Redis, *algorithms.Memory, algorithms.Limit, algorithms.Check, algorithms.Result, algorithms.Charge])
 	guards = bridge.FromFailmode.(bridge.Failmode[*failmode.Guard, *algorithms.Memory, algorithms.Check, algorithms.Decision])
@@ -47,7 +47,7 @@ var errBareRedis = errors.New("middleware: limiter: a bare *algorithms.Redis has
 // Validate answers for what it wraps.
 func validateLimiter(l algorithms.Limiter) error {
 	if isNil(l) {
-		return errors.New("middleware: limiter: required; use &failmode.Guard{Limiter: redis}, or new(algorithms.Memory) to count in this process")
+		return errors.New("middleware: limiter: required; use &failmode.Guard{Limiter: redis}, or new(algorithms.Memory) to count in this process only")
 	}
 	var errs []error
 	guarded, validated := false, false
@@ -73,8 +73,31 @@ func validateLimiter(l algorithms.Limiter) error {
 // An asker is a limiter's Take or Peek.
 type asker func(context.Context, ...algorithms.Check) (algorithms.Decision, error)
 
-// ask has the limiter decide. The error wraps [algorithms.ErrInvalidCheck].
+// foreignPatience bounds a decision of a limiter that is neither a Guard nor a
+// Memory.
+const foreignPatience = time.Second
+
+// isForeign reports whether a limiter is neither a Guard nor a Memory, nor wraps one.
+func isForeign(l algorithms.Limiter) bool {
+	for inner := range layers(l) {
+		switch inner.(type) {
+		case *failmode.Guard, *algorithms.Memory:
+			return false
+		}
+	}
+	return true
+}
+
+// ask lets the limiter decide. The error wraps [algorithms.ErrInvalidCheck].
+//
+// A client that hangs up must not make a foreign limiter fail, and so pass the
+// rules in mode open: its request is decided without it. A Guard does the same.
 func (m *Middleware) ask(ctx context.Context, take asker, checks []algorithms.Check) (algorithms.Decision, error) {
+	if m.foreign {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignPatience)
+		defer cancel()
+	}
 	d, err := take(ctx, checks...)
 	if errors.Is(err, algorithms.ErrInvalidCheck) {
 		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
@@ -97,7 +120,7 @@ func (m *Middleware) ask(ctx context.Context, take asker, checks []algorithms.Ch
 }
 
 // retryFailed is the RetryAfter of a check that is denied because the limiter
-// failed: when it will be back is not known.
+// failed. Nobody knows when it will be back.
 const retryFailed = time.Second
 
 // standIn decides the checks that the limiter could not decide, by their fail

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -182,6 +183,36 @@ func TestADenialIsNoFailure(t *testing.T) {
 	times(10, h, "GET /")
 	if w := serve(h, "GET /"); w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), `["first"]`) {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// heeding is a limiter that heeds its context, as a database's client does.
+type heeding struct{ algorithms.Memory }
+
+func (l *heeding) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return algorithms.Decision{}, err
+	}
+	if _, bounded := ctx.Deadline(); !bounded {
+		return algorithms.Decision{}, errors.New("without a bound")
+	}
+	return l.Memory.Take(ctx, checks...)
+}
+
+// Who hangs up is counted, also by a limiter of the user's own.
+func TestHangingUpPassesNoRule(t *testing.T) {
+	rule := perHour("r", 2)
+	rule.Fail = failmode.Open
+	served := 0
+	h := mustNew(t, ratelimit.Config{Limiter: new(heeding), Rules: []ratelimit.Rule{rule}}).
+		Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	for range 10 {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(gone))
+	}
+	if served != 2 {
+		t.Errorf("%d of 10 were served, want 2", served)
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
-// metrics are what all middlewares on one registry have in common: one
-// collector, which emits what they count and looks at the state of their
-// limiters only when it is scraped. Decisions touch nothing but atomics.
+// metrics is what all middlewares on one registry share: one collector, which
+// emits their counts, and reads the state of their limiters only when scraped.
+// Decisions only touch atomics.
 //
 // Its methods do nothing on nil, for middlewares without a registry.
 type metrics struct {
@@ -32,7 +32,7 @@ type metrics struct {
 	limiters    state
 }
 
-// errorClasses are the values of the label class, there from the start.
+// errorClasses are the values of the label class. All are emitted from the start.
 var errorClasses = [...]bridge.ErrorClass{
 	bridge.ClassUnreachable, bridge.ClassBusy, bridge.ClassUnavailable,
 	bridge.ClassMoved, bridge.ClassRefused, bridge.ClassMisused, bridge.ClassUnknown,
@@ -64,7 +64,7 @@ func register(r prometheus.Registerer) (*metrics, error) {
 	return mt, nil
 }
 
-// attach has the collector look at a middleware and at its limiter.
+// attach adds a middleware and its limiter to what is collected.
 func (mt *metrics) attach(m *Middleware) {
 	if mt == nil {
 		return
@@ -77,7 +77,7 @@ func (mt *metrics) attach(m *Middleware) {
 	}
 }
 
-// called is told of every call to a store.
+// called counts and measures a call to a store.
 func (mt *metrics) called(took time.Duration, d algorithms.Decision, err error) {
 	mt.store.observe(took)
 	mt.storeError(err)
@@ -95,7 +95,7 @@ func (mt *metrics) storeError(err error) {
 	}
 }
 
-// now is a reading of the monotonic clock, which costs half of time.Now.
+// now reads the monotonic clock, which costs half of time.Now.
 func (mt *metrics) now() time.Duration {
 	if mt == nil {
 		return 0
@@ -103,22 +103,22 @@ func (mt *metrics) now() time.Duration {
 	return time.Since(mt.start)
 }
 
-// decided is told of a decision that began at a reading of now.
+// decided measures a decision that began at a reading of now.
 func (mt *metrics) decided(begun time.Duration) {
 	if mt != nil {
 		mt.decision.observe(mt.now() - begun)
 	}
 }
 
-// queued is told of a request that waits for its turn.
+// queued measures how long a request has to wait for its turn.
 func (mt *metrics) queued(delay time.Duration) {
 	if mt != nil {
 		mt.queueDelay.observe(delay)
 	}
 }
 
-// follow has the collector count the rules of a set. What was in force is
-// released only afterwards, so that a rule that stays keeps its counts.
+// follow adds the series of a set's rules. The set that was in force is released
+// only afterwards, so that a rule that stays keeps its counts.
 func (mt *metrics) follow(set *ruleset, limiter algorithms.Limiter) {
 	if mt == nil {
 		return
@@ -140,7 +140,7 @@ func (mt *metrics) follow(set *ruleset, limiter algorithms.Limiter) {
 	}
 }
 
-// release drops the series that no middleware has a rule of any more.
+// release drops the series of rules that no middleware has any more.
 func (mt *metrics) release(set *ruleset) {
 	if mt == nil || set == nil {
 		return
@@ -158,14 +158,14 @@ func (mt *metrics) release(set *ruleset) {
 	}
 }
 
-// A state is the parts of limiters that have something to show, each once,
-// however many middlewares share it.
+// A state is the parts of limiters that are collected, each once, however many
+// middlewares share it.
 type state struct {
 	guards   map[*failmode.Guard]bool
 	memories map[*algorithms.Memory]bool
 }
 
-// add looks through a limiter and returns the guards that are new.
+// add adds the parts of a limiter, and returns the guards that are new.
 func (s *state) add(limiter algorithms.Limiter) (fresh []*failmode.Guard) {
 	if s.memories == nil {
 		s.guards = make(map[*failmode.Guard]bool)

@@ -14,22 +14,22 @@ var (
 	descStoreDuration    = desc("store_duration_seconds", "Time of a call to the store.")
 	descStoreErrors      = desc("store_errors_total", "Calls to the store and checks in them that failed, by class.", "class")
 
-	descBreakerOpen        = desc("breaker_open_shards", "Shards of the store that decisions are kept away from.")
-	descBreakerShards      = desc("breaker_shards", "Shards of the store that were asked so far.")
-	descBreakerTransitions = desc("breaker_transitions_total", "How often the circuit of a shard has opened or closed.", "to")
+	descBreakerOpen        = desc("breaker_open_shards", "Servers of the store whose circuit is open.")
+	descBreakerShards      = desc("breaker_shards", "Servers of the store that decisions were sent to so far.")
+	descBreakerTransitions = desc("breaker_transitions_total", "How often a circuit has opened or closed.", "to")
 
 	descInstances      = desc("instances", "Processes that share the limits.")
 	descLocalKeys      = desc("local_keys", "Keys with a count of their own in this process.")
-	descLocalEvictions = desc("local_evictions_total", "Unused keys that made room for others in this process.")
-	descLocalOverflow  = desc("local_overflow_total", "Checks decided in this process by a sketch, for want of room.")
-	descLocalSketches  = desc("local_sketches", "Sketches that count keys without room in this process.")
+	descLocalEvictions = desc("local_evictions_total", "Replenished keys that were evicted in this process.")
+	descLocalOverflow  = desc("local_overflow_total", "Checks that a sketch decided in this process, for want of room.")
+	descLocalSketches  = desc("local_sketches", "Sketches in use in this process.")
 
-	descQueueWaiting = desc("queue_waiting", "Requests that wait for their turn.")
-	descQueueDelay   = desc("queue_delay_seconds", "Time that requests were told to wait for their turn.")
+	descQueueWaiting = desc("queue_waiting", "Requests that wait for their turn in a leaky_bucket.")
+	descQueueDelay   = desc("queue_delay_seconds", "Time that requests have to wait for their turn.")
 
 	descRules           = desc("rules", "Rules in force.")
 	descRulesGeneration = desc("rules_generation", "How often rules have been put in force.")
-	descRulesErrors     = desc("rules_errors_total", "Rules that SetRules rejected, or that could not be read.")
+	descRulesErrors     = desc("rules_errors_total", "Calls of SetRules that returned an error, and rules that could not be read.")
 	descRulesFailing    = desc("rules_failing", "Middlewares whose rules could not be replaced when that was last tried.")
 
 	descs []*prometheus.Desc

@@ -16,11 +16,11 @@ var (
 		time.Second, 2500 * ms, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
 )
 
-// A histogram counts durations. Beside Prometheus' own it saves the count, which
-// is the sum of the buckets, and adds nanoseconds instead of exchanging floats.
+// A histogram counts durations. It is cheaper than Prometheus' own: its count is
+// the sum of its buckets, and it adds nanoseconds instead of exchanging floats.
 type histogram struct {
 	bounds []time.Duration
-	counts []atomic.Uint64 // one more, for what is above them all
+	counts []atomic.Uint64 // by bound, and one more for longer durations
 	sum    atomic.Int64    // ns
 }
 

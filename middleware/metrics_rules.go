@@ -7,7 +7,7 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 )
 
-// An outcome is what a check came to.
+// An outcome is the label outcome, as a small number.
 type outcome int
 
 const (
@@ -21,11 +21,11 @@ const (
 
 var outcomeNames = [outcomes]string{"allowed", "denied", "shadow_denied", "skipped", "error"}
 
-// An origin is who decided: an [algorithms.Source] as a small number.
+// An origin is the label source, as a small number.
 type origin int
 
 const (
-	originNone origin = iota // nobody
+	originNone origin = iota // not decided
 	originRedis
 	originMemory
 	originFallback
@@ -62,14 +62,14 @@ func originOf(s algorithms.Source) origin {
 
 type seriesKey struct{ rule, algorithm string }
 
-// A series is what is counted of a rule.
+// A series has the counts of a rule.
 type series struct {
 	counts [outcomes][origins]atomic.Uint64
 	near   atomic.Uint64
 
 	unknownTiers atomic.Uint64
 
-	// Of the metrics' lock:
+	// Guarded by the metrics' lock:
 	users    int                     // middlewares that have the rule
 	expected [outcomes][origins]bool // emitted while 0, so that rate() sees the first
 	tiers    bool                    // a rule has tiers
@@ -82,7 +82,7 @@ func (s *series) add(o outcome, from origin) {
 	}
 }
 
-// count counts what a check of the rule came to. There is a series.
+// count counts a result of the rule, which has a series.
 func (w *watch) count(r *algorithms.Result, admitted bool) {
 	from, s := originOf(r.Source), w.series
 	switch {

@@ -285,6 +285,22 @@ func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 	})
 }
 
+// A limit with a Burst and no Algorithm is a token bucket, and called so.
+func TestTheAlgorithmIsNamed(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	burst := perHour("burst", 10)
+	burst.Limit.Burst = 2
+	m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), Registerer: registry, Rules: []ratelimit.Rule{burst, perHour("plain", 9)}})
+	times(3, m.Handler(ok), "GET /")
+	wantDecisions(t, registry, map[string]float64{
+		"token_bucket allowed burst memory": 2, "token_bucket denied burst memory": 1,
+		"sliding_window allowed plain memory": 3,
+	})
+	if got := lines(log); len(got) != 1 || !strings.Contains(got[0], " algorithm=token_bucket ") {
+		t.Errorf("logged %q", got)
+	}
+}
+
 func TestNearTheLimit(t *testing.T) {
 	registry, s := prometheus.NewRegistry(), new(store)
 	h := mustNew(t, ratelimit.Config{Limiter: guard(t, s, 2), Registerer: registry, Rules: []ratelimit.Rule{

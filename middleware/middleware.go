@@ -18,6 +18,7 @@ import (
 // goroutines and needs no closing.
 type Middleware struct {
 	limiter   algorithms.Limiter
+	foreign   bool                         // the limiter is neither a Guard nor a Memory
 	knownOver func(*algorithms.Check) bool // without asking the limiter's store
 	rules     atomic.Pointer[ruleset]
 	skip      []pattern
@@ -47,9 +48,8 @@ type Middleware struct {
 	failures failures      // to replace the rules
 }
 
-// New returns a Middleware, or nil and every mistake in the configuration at
-// once. It does not talk to the limiter: a Redis that is down now may be up
-// later.
+// New returns a Middleware. Its error reports every mistake in the configuration
+// at once. It does not contact the store: a Redis that is down now may be up later.
 func New(c Config) (*Middleware, error) {
 	share, shareErr := parseShare(c.Share)
 	rules, rulesErr := compile(c.Rules, share)
@@ -63,6 +63,7 @@ func New(c Config) (*Middleware, error) {
 	}
 	m := &Middleware{
 		limiter:   c.Limiter,
+		foreign:   isForeign(c.Limiter),
 		knownOver: knownOver(c.Limiter),
 		skip:      skip,
 		skipFor:   c.SkipFor,
@@ -99,65 +100,77 @@ func (m *Middleware) mustBeMade() {
 	}
 }
 
-// Handler wraps next. A request that no rule applies to goes through untouched.
-// For the others the response headers are set first; next finds the decision by
-// [FromContext]. Handler panics if next is nil.
+// Handler wraps next. A request that no rule applies to passes unchanged. For
+// other requests the middleware sets the response headers before it calls next,
+// which gets the decision from [FromContext]. Handler panics if next is nil.
 //
 // A request that a leaky_bucket delays waits here for its turn. It is denied at
-// once if its context's deadline, or the server's WriteTimeout, comes earlier, or
-// if there is no room for it; see [Config]. If its client hangs up, its slot is
-// given back, and the other rules stay charged.
+// once if its context's deadline or the server's WriteTimeout comes earlier, or
+// if [Config].MaxWaiting is reached. If its client hangs up, its slot is given
+// back, and the other rules stay charged.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	m.mustBeMade()
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 		panic("middleware: Handler: the next handler is nil")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v, err := m.decide(r, m.metrics, m.limiter.Take, true)
-		defer func() {
-			v.turn.leave()
-			v.passage.end()
-		}()
-		switch {
-		case err != nil:
-			m.refuse(w, r, err)
-		case v.unlimited():
+		if found := m.match(r); found.first < 0 {
 			next.ServeHTTP(w, r)
-		default:
-			if r, ok := m.answer(w, r, &v); ok {
-				next.ServeHTTP(v.writer(r.Context(), w), r)
-				if hints := v.set.hints; hints.watching() {
-					hints.routed(r, v.set.rules, &v.decision)
-				}
-			}
+		} else {
+			m.serve(w, r, next, &found)
 		}
 	})
 }
 
-// Take charges the rules that match r, and returns the decision: one that is
-// allowed and has no results where no rule applies. It is for what is no HTTP
-// request of its own: a message in a connection, or a gRPC call as the POST that
-// it is. The caller waits out the decision's Delay.
+// serve handles a request that rules match.
+func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
+	q := question{Middleware: m, request: r, metrics: m.metrics, handles: true}
+	defer func() {
+		q.turn.leave()
+		q.passage.end()
+	}()
+	err := q.decide(found, m.limiter.Take)
+	switch {
+	case err != nil:
+		m.refuse(w, r, err)
+	case q.unlimited():
+		next.ServeHTTP(w, r)
+	default:
+		r, ok := m.answer(w, r, &q.verdict)
+		if !ok {
+			return
+		}
+		next.ServeHTTP(q.writer(r.Context(), w), r)
+		if hints := q.set.hints; hints.watching() {
+			hints.routed(r, q.set.rules, &q.decision)
+		}
+	}
+}
+
+// Take charges the rules that match r and returns the decision. If no rule
+// applies, the decision is allowed and has no results. Take is for work that is
+// not an HTTP request, such as a message in a connection, or a gRPC call, which r
+// describes as a POST. The caller must wait for the decision's Delay.
 //
-// The error says that a key refused r, such as a [keyfunc.StatusError]. The
-// other rules were charged; if one denies, the decision says so and there is no
-// error.
+// An error means that a key refused r; it may be a [keyfunc.StatusError]. The
+// other rules were charged. If one of them denies, Take returns that decision and
+// no error.
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
-	v, err := m.decide(r, m.metrics, m.limiter.Take, false)
-	if err != nil {
+	found, q := m.match(r), question{Middleware: m, request: r, metrics: m.metrics}
+	if err := q.decide(&found, m.limiter.Take); err != nil {
 		return algorithms.Decision{}, err
 	}
-	m.see(r, &v)
-	return v.answer()
+	m.see(r, &q.verdict)
+	return q.outcome()
 }
 
 // Peek returns what Take would, and charges nothing.
 func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
-	v, err := m.decide(r, nil, m.limiter.Peek, false)
-	if err != nil {
+	found, q := m.match(r), question{Middleware: m, request: r}
+	if err := q.decide(&found, m.limiter.Peek); err != nil {
 		return algorithms.Decision{}, err
 	}
-	return v.answer()
+	return q.outcome()
 }

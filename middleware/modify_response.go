@@ -7,13 +7,13 @@ import (
 )
 
 // ModifyResponse merges the rate limit headers of an upstream with those of the
-// middlewares in front, for [net/http/httputil.ReverseProxy], which would send
-// both. The client gets one set, the tighter, as from limiters in a chain. An
-// upstream's Retry-After stays as it is.
+// middlewares in front. It is for [net/http/httputil.ReverseProxy], which would
+// send both. The client gets the tighter set. An upstream's Retry-After stays as
+// it is.
 //
-// It needs the request's context, which ReverseProxy passes on. Where no rule
-// applied it does nothing. No handler that answers by itself when time is up,
-// such as [http.TimeoutHandler], may stand between the middleware and the proxy.
+// It needs the request's context, which ReverseProxy passes on. If no rule
+// applied, it does nothing. No handler that answers by itself after a timeout,
+// such as [http.TimeoutHandler], may be between the middleware and the proxy.
 func ModifyResponse(resp *http.Response) error {
 	if resp.Request == nil {
 		return nil

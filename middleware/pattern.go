@@ -156,8 +156,12 @@ type target struct {
 	odd           bool // has more than path
 }
 
-// targetOf allocates only for unclean paths.
+// targetOf allocates only for unclean paths. A request made by hand may have no
+// URL; then its path is that of an empty one.
 func targetOf(r *http.Request) (t target) {
+	if r.URL == nil {
+		return target{method: r.Method, path: "/"}
+	}
 	t.method, t.path = r.Method, r.URL.Path
 	if r.URL.RawPath == "" && tidy(t.path) {
 		return t

@@ -14,8 +14,14 @@ import (
 func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, v *verdict) (*http.Request, bool) {
 	d := &v.decision
 	delay := d.Delay()
-	if v.refused == nil && v.patience > 0 && delay > v.patience {
-		m.tooLate(r.Context(), d)
+	if delay > 0 && v.refusal == nil {
+		m.findPlace(r, v)
+		if v.patience > 0 && delay > v.patience {
+			m.tooLate(r.Context(), d)
+		}
+	}
+	if delay == 0 || !d.Allowed || v.refusal != nil {
+		v.turn.leave()
 	}
 	m.see(r, v)
 	v.found = foundIn(w.Header())
@@ -23,8 +29,8 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, v *verdict) 
 	switch {
 	case !d.Allowed:
 		m.deny(w, r, v)
-	case v.refused != nil:
-		m.refuse(w, r, v.refused)
+	case v.refusal != nil:
+		m.refuse(w, r, v.refusal)
 	case delay > 0 && !m.await(r, v.turn, delay):
 		m.giveUp(r.Context(), *d)
 		fail(w, http.StatusServiceUnavailable) // read only if it was not the client that left

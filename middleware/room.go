@@ -1,6 +1,9 @@
 package middleware
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // A room is where requests wait for their turn in a leaky_bucket. It bounds them
 // in total, and by key, so that no key takes all the places.
@@ -36,6 +39,7 @@ type turn struct {
 // enter takes a place for a request in these queues, if there is one.
 func (r *room) enter(queues []place, unnoticed bool) *turn {
 	if unnoticed {
+		queues = slices.Clip(queues) // the caller may append to them
 		for _, q := range queues {
 			queues = append(queues, place{q.rule, q.key, true})
 		}
@@ -66,8 +70,12 @@ func (t *turn) has() bool {
 	return len(t.queues) > 0
 }
 
-// wait notes that the request waits from now on.
+// wait notes that the request waits from now on. A limiter of the user's own may
+// have it wait without a queue.
 func (t *turn) wait() {
+	if t == nil {
+		return
+	}
 	t.room.mu.Lock()
 	defer t.room.mu.Unlock()
 	if len(t.queues) > 0 && !t.waits {

@@ -16,21 +16,22 @@ import (
 // rule file. Where data and a function are both set, what the function returns
 // wins, unless it is zero.
 type Rule struct {
-	// Name is in headers, metrics, logs and Redis keys; unique. Letters, digits,
-	// '-', '_' and '.', at most 64.
+	// Name appears in headers, metrics, logs and Redis keys. Required and unique;
+	// letters, digits, '-', '_' and '.', at most 64.
 	Name string
 
 	// Match lists ServeMux patterns that share one count, such as
 	// "POST /auth/login" or "/files/{path...}"; nil matches every request.
-	// Patterns with a host are refused. The path is cleaned and a trailing slash
+	// Patterns with a host are refused. The path is cleaned and a trailing slash is
 	// ignored, so that no other spelling of a path escapes its rule.
 	Match []string
 
-	// Key says who is limited; [keyfunc.Everyone] limits all together. Requests
-	// for which it returns [keyfunc.ErrNoKey] share one count; for
-	// [keyfunc.ErrSkip] the rule does not apply; any other error refuses the
-	// request, a [*keyfunc.StatusError] with its status. New and SetRules call
-	// its method Validate, if it has one.
+	// Key says who is limited; [keyfunc.Everyone] limits all together. Required.
+	//
+	// Requests for which it returns [keyfunc.ErrNoKey] share one count. For
+	// [keyfunc.ErrSkip] the rule does not apply. Any other error refuses the
+	// request, a [*keyfunc.StatusError] with its status. New and SetRules call its
+	// method Validate, if it has one.
 	Key keyfunc.Key
 
 	// Limit is how much each key may use.
@@ -43,8 +44,8 @@ type Rule struct {
 	// Limit say, and so, with a line in the log, does an invalid one.
 	LimitFor func(*http.Request) algorithms.Limit
 
-	// Cost is how many units a request takes; 0 means 1. At most what the limit
-	// can hold.
+	// Cost is how many units a request takes; 0 means 1. It must not be above the
+	// limit's Quota.
 	Cost int64
 	// Costs replaces Cost for requests that match a pattern, the most specific
 	// first, in the same count. Patterns are matched as those of Match; costs are
@@ -64,13 +65,13 @@ type Rule struct {
 	// not supported yet, and refused.
 	Ban algorithms.Ban
 
-	// Fail says what to do when the store cannot count; zero is [failmode.Local].
+	// Fail says what to do while the store cannot count; zero is [failmode.Local].
 	Fail failmode.Mode
 
-	// Hidden keeps the rule out of response headers and problem documents, where
-	// its counts would tell what others do: whether an account is in use. Its
-	// denials have a Retry-After and no name. The decision that [FromContext],
-	// Observe and Take return has it, so do not show that to clients.
+	// Hidden keeps the rule out of response headers and problem documents. Use it
+	// if its counts would reveal what others do, such as whether an account is in
+	// use. Its denials have a Retry-After but no name. The decisions of
+	// [FromContext], Observe and Take include it: do not show those to clients.
 	Hidden bool
 
 	// Shadow is the fraction of keys, chosen by hash, for which the rule is

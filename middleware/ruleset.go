@@ -9,20 +9,19 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hidden"
 	"github.com/seed75154129/ratelimit/internal/hint"
-	"github.com/seed75154129/ratelimit/internal/replay"
 )
 
-// A ruleset is the rules in force, and what is noticed about them.
+// A ruleset is the rules in force, with their counts and hints.
 type ruleset struct {
 	rules      []rule
-	watches    []watch         // of the rules
-	hidden     map[string]bool // by name; nil if no rule is
+	watches    []watch         // one for each rule
+	hidden     map[string]bool // by name; nil if no rule is hidden
 	chargesOn  bool            // a rule has ChargeOn
 	hints      *hints
 	generation int // 1 for the first
 }
 
-// shown is what of a decision clients may be told.
+// shown returns a decision without what clients must not be told.
 func (set *ruleset) shown(d algorithms.Decision) algorithms.Decision {
 	if set.hidden == nil {
 		return d
@@ -30,8 +29,8 @@ func (set *ruleset) shown(d algorithms.Decision) algorithms.Decision {
 	return hidden.Redact(d, func(rule string) bool { return set.hidden[rule] })
 }
 
-// A watch is what is noticed about a rule; it goes over to the rule of the same
-// name when rules are replaced.
+// A watch counts and logs what becomes of a rule's checks. When rules are
+// replaced, the rule of the same name continues it.
 type watch struct {
 	rule    string
 	limit   algorithms.Limit
@@ -40,10 +39,10 @@ type watch struct {
 	denials *denialLog
 }
 
-// SetRules replaces the rules at once, for requests that come from now on, and
-// logs what changed. If it returns an error, which names every mistake, the old
-// rules stay; the error is the caller's to log. The rules are copied; the counts
-// of a rule that keeps its name, algorithm and period stay.
+// SetRules replaces the rules in one step, for requests that come from now on,
+// and logs what changed. A mistake keeps the old rules: the error has every one,
+// and the caller should log it. The rules are copied. Counts of rules that keep
+// their name, algorithm and period stay.
 func (m *Middleware) SetRules(rules []Rule) error {
 	m.mustBeMade()
 	compiled, err := compile(rules, m.share)
@@ -57,7 +56,7 @@ func (m *Middleware) SetRules(rules []Rule) error {
 	return nil
 }
 
-// setRules returns what was in force, nil the first time, and what is now.
+// setRules returns the set that was in force, nil the first time, and the new one.
 func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 	m.setting.Lock()
 	defer m.setting.Unlock()
@@ -95,8 +94,8 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 	return old, set
 }
 
-// logChanges says by name what rules there are since. A new function, or a Key of
-// the same name, is not seen: they do not compare.
+// logChanges logs the names of the rules that were added, removed or changed. It
+// does not notice a new function, or a Key of the same name: they cannot be compared.
 func (m *Middleware) logChanges(old, set *ruleset) {
 	var added, removed, changed []string
 	for i := range set.rules {
@@ -131,8 +130,8 @@ func (set *ruleset) find(name string, from int) (at int, ok bool) {
 	return 0, false
 }
 
-// see counts and logs what became of a request's checks. Its results are in the
-// rules' order, so that finding all their rules is one pass.
+// see counts and logs the results of a request's checks. They are mostly in the
+// rules' order, so that finding their rules takes one pass.
 func (m *Middleware) see(r *http.Request, v *verdict) {
 	set, d := v.set, v.decision
 	if len(d.Results) == 0 {
@@ -148,7 +147,7 @@ func (m *Middleware) see(r *http.Request, v *verdict) {
 		if at >= len(set.watches) || set.watches[at].rule != res.Check.Rule { // to be quick: find is not inlined
 			var ok bool
 			if at, ok = set.find(res.Check.Rule, next); !ok {
-				continue // a limiter's own
+				continue // the limiter added it
 			}
 		}
 		next = at + 1
@@ -173,19 +172,7 @@ func (m *Middleware) seeDenial(ctx context.Context, w *watch, r *algorithms.Resu
 	m.logDenial(ctx, w.denials, now, r)
 }
 
-// shareBody replaces the body of a request that a key may read by one that several
-// readers can look at. It does so before any key is resolved, so that goroutines that
-// take one request find it done and change nothing.
-func (set *ruleset) shareBody(r *http.Request, t *target) {
-	for i := range set.rules {
-		if rule := &set.rules[i]; rule.readsBody && rule.applies(t) {
-			replay.Of(r)
-			return
-		}
-	}
-}
-
-// failed counts checks of a call that the limiter returned an error for.
+// failed counts the checks of a call for which the limiter returned an error.
 func (set *ruleset) failed(checks []algorithms.Check) {
 	next := 0
 	for i := range checks {

@@ -16,20 +16,19 @@ const (
 // A DeniedKey is a key that was denied often.
 type DeniedKey struct {
 	Rule  string
-	Key   string // hashed, as in the log, unless Config.LogKeys; "" is the requests without a key
+	Key   string // hashed as in the log, unless Config.LogKeys; "" for requests without a key
 	Count int64  // denials; at most Error too many, never too few
 	Error int64  // how far Count may be above the truth
 }
 
 // TopDenied returns the n keys that were denied most in the last ten to twenty
-// minutes, heaviest first; fewer if there are fewer. Denials by a rule in shadow
-// count, those of [failmode.Closed] do not: they say nothing of who was denied.
+// minutes, those with the most denials first. Denials by a rule in shadow count.
+// Those of [failmode.Closed] do not, since they say nothing about the client.
 //
-// It counts 256 keys at a time, by the space-saving algorithm (Metwally,
-// Agrawal, El Abbadi: "Efficient Computation of Frequent and Top-k Elements in
-// Data Streams", 2005), so it takes little memory however many are denied. Every
-// key that made up more than one in 256 of the denials is among them, and no
-// Error is larger than one in 256 of the denials.
+// The memory is bounded: 256 keys are counted at a time, by the space-saving
+// algorithm (Metwally, Agrawal, El Abbadi: "Efficient Computation of Frequent and
+// Top-k Elements in Data Streams", 2005). Every key with more than one in 256 of
+// the denials is returned, and no Error is larger than one in 256 of them.
 func (m *Middleware) TopDenied(n int) []DeniedKey {
 	m.mustBeMade()
 	top := m.top.list(time.Since(m.start))
@@ -40,7 +39,7 @@ func (m *Middleware) TopDenied(n int) []DeniedKey {
 	return top
 }
 
-// topDenied counts denials in this window and remembers the last one.
+// topDenied counts denials in the current window, and keeps the one before.
 type topDenied struct {
 	mu        sync.Mutex
 	window    int64 // since the middleware's start
@@ -55,7 +54,7 @@ func (t *topDenied) add(now time.Duration, rule, key string) {
 	t.now.add(deniedID{rule, key})
 }
 
-// turn begins a new window when it is time to.
+// turn begins a new window when the current one is over.
 func (t *topDenied) turn(now time.Duration) {
 	window := int64(now / topWindow)
 	if window <= t.window { // below, if another denial was quicker
@@ -93,7 +92,7 @@ func (t *topDenied) list(now time.Duration) []DeniedKey {
 
 type deniedID struct{ rule, key string }
 
-// heavy is the space-saving sketch. Its zero value is ready.
+// heavy is a space-saving sketch. Its zero value is ready.
 type heavy struct {
 	at     map[deniedID]int // index into the others
 	ids    []deniedID
@@ -133,8 +132,8 @@ func (h *heavy) least() int {
 	return at
 }
 
-// count returns the most that a key may have been added, and how far that may
-// be above the truth. One that is not there may have been pushed out.
+// count returns how often a key was added at most, and how far that may be above
+// the truth. A key that is missing may have been pushed out.
 func (h *heavy) count(id deniedID) (n, over int64) {
 	if i, ok := h.at[id]; ok {
 		return h.counts[i], h.errors[i]

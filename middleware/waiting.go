@@ -10,16 +10,16 @@ import (
 	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
-// patience is how long a request can wait for its turn at most, so that it comes
-// before its context's deadline and, in a handler, before the server's
-// WriteTimeout, which net/http counts from when it had read the request's headers,
-// a little before now. The decision itself may take the store's budget. 0 means
-// any time; no time is a microsecond.
-func (m *Middleware) patience(ctx context.Context, handles bool) time.Duration {
+// patienceOf is how long a request can wait for its turn at most, so that it comes
+// before its context's deadline and, in a handler, leaves a tenth of the server's
+// WriteTimeout for the response. net/http counts that from when it had read the
+// request's headers, a little before now. The decision itself may take the
+// store's budget. 0 means any time; no time is a microsecond.
+func (m *Middleware) patienceOf(ctx context.Context, handles bool) time.Duration {
 	now := time.Now()
 	until, bounded := ctx.Deadline()
 	if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && handles && server.WriteTimeout > 0 {
-		if end := now.Add(server.WriteTimeout); !bounded || end.Before(until) {
+		if end := now.Add(server.WriteTimeout - server.WriteTimeout/10); !bounded || end.Before(until) {
 			until, bounded = end, true
 		}
 	}
@@ -27,6 +27,24 @@ func (m *Middleware) patience(ctx context.Context, handles bool) time.Duration {
 		return 0
 	}
 	return max(until.Sub(now)-m.budget-time.Microsecond, time.Microsecond)
+}
+
+// findPlace takes a place for a request that has to wait and has none yet: by a
+// rule that is no queue, which a limiter of the user's own may delay, or because
+// its queues were taken while it was believed to be over.
+func (m *Middleware) findPlace(r *http.Request, v *verdict) {
+	if v.turn != nil {
+		return
+	}
+	var places []place
+	for i := range v.decision.Results {
+		if res := &v.decision.Results[i]; res.Delay > 0 && !res.Check.Shadow {
+			places = append(places, place{rule: res.Check.Rule, key: res.Check.Key})
+		}
+	}
+	if v.turn = m.room.enter(places, hidesHangUp(r)); !v.turn.has() {
+		v.patience = time.Microsecond
+	}
 }
 
 // tooLate turns an admission whose delay is too long into a denial: its results

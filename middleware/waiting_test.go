@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -218,4 +220,64 @@ func TestAPanicLeavesTheQueue(t *testing.T) {
 			t.Errorf("after a panic: %d", w.Code)
 		}
 	})
+}
+
+// A limiter of the user's own may delay requests by whatever rule it likes.
+func TestADelayByARuleThatIsNoQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &hook{result: func(r *algorithms.Result) error { r.Delay = 3 * time.Second; return nil }}
+		h := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{perHour("r", 10)}}).Handler(ok)
+		begun := time.Now()
+		if w := serve(h, "GET /"); w.Code != http.StatusNoContent || time.Since(begun) != 3*time.Second {
+			t.Errorf("%d after %s", w.Code, time.Since(begun))
+		}
+	})
+}
+
+// Who was believed to be over, and is admitted after all, waits as others do.
+func TestWhoIsNotOverAnyMoreWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int64
+		gate := algorithms.PerHour(10)
+		s := new(store)
+		h := mustNew(t, ratelimit.Config{Limiter: guard(t, s, 1), MaxWaiting: 2, Rules: []ratelimit.Rule{
+			{Name: "body", Key: skipping{bodyKey{&reads}}, Limit: gate}, // nothing is left to ask when the body is read
+			{Name: "gate", Key: keyfunc.IP, Limit: gate},
+			{Name: "queue", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Second, Burst: 9, Algorithm: algorithms.LeakyBucket}},
+		}}).Handler(ok)
+		for i := range 11 {
+			if w := login(h, "alice"); (w.Code == http.StatusTooManyRequests) != (i == 10) {
+				t.Fatalf("request %d: %d", i, w.Code)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		before := reads.Load()
+		if err := s.Memory.Reset(t.Context(), algorithms.Check{Rule: "gate", Key: "192.0.2.1", Limit: gate}); err != nil {
+			t.Fatal(err)
+		}
+		codes := make(chan int, 3)
+		for range 3 {
+			go func() { codes <- login(h, "alice").Code }()
+		}
+		synctest.Wait()
+		// One is served at once, one has the place of its key, and one has none.
+		if got := []int{<-codes, <-codes}; slices.Max(got) != http.StatusTooManyRequests || slices.Min(got) != http.StatusNoContent || len(codes) != 0 {
+			t.Errorf("%v, and %d more", got, len(codes))
+		}
+		begun := time.Now()
+		if code := <-codes; code != http.StatusNoContent || time.Since(begun) != time.Second {
+			t.Errorf("%d after %s", code, time.Since(begun))
+		}
+		if reads.Load() == before {
+			t.Error("the body was not read after all")
+		}
+	})
+}
+
+// A skipping key reads the body, and never applies.
+type skipping struct{ bodyKey }
+
+func (k skipping) Resolve(r *http.Request) (string, error) {
+	_, _ = k.bodyKey.Resolve(r)
+	return "", keyfunc.ErrSkip
 }

@@ -1,4 +1,4 @@
-// Package limitertest tests rate limiters, and what uses them.
+// Package limitertest tests rate limiters, and applications that use them.
 //
 // # For authors of limiters
 //

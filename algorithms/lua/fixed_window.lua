@@ -23,11 +23,12 @@ local function fixed_window(key, now, p)
 end
 
 -- correct: twin of correction.inWindows in fixed_window.go.
--- ARGV[q]  delta begin: how many units more, and the start of the window that was charged
-local function correct_windows(p, q, most, start, used, last)
+-- ARGV[q]  delta begin most: how many units more, the start of the window that was charged, and how many
+--          units a window can hold
+local function correct_windows(p, q, start, used, last)
   local period, delta, begin = ARGV[p + 1] + 0, ARGV[q] + 0, ARGV[q + 1] + 0
   if delta > 0 then
-    used = used + min(delta, most - used)
+    used = used + min(delta, ARGV[q + 2] - used)
   elseif start == begin then
     used = max(used + delta, 0)
   elseif start == begin + period then
@@ -37,5 +38,5 @@ local function correct_windows(p, q, most, start, used, last)
 end
 
 local function correct_fixed_window(_, now, p, q, form, start, used)
-  return remember(start + ARGV[p + 1] - now), form, correct_windows(p, q, 999999999999999, start, used, 0)
+  return remember(start + ARGV[p + 1] - now), form, correct_windows(p, q, start, used, 0)
 end

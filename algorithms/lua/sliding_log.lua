@@ -83,11 +83,11 @@ local function sliding_log(key, now, p)
 end
 
 -- correct: twin of slidingLog.correct in sliding_log.go.
--- ARGV[q]  delta at: how many units more, and when the charge came
+-- ARGV[q]  delta at most: how many units more, when the charge came, and how many units a log can hold
 local function correct_sliding_log(key, now, p, q, form, used, leaves, last, front, before)
   local period, delta, at = ARGV[p + 1] + 0, ARGV[q] + 0, ARGV[q + 1] + 0
   if delta > 0 then
-    local units = max(min(delta, 94906265 - used), 0)
+    local units = max(min(delta, ARGV[q + 2] - used), 0)
     return nil, form, used + units, leaves, units > 0 and max(now, last) or last
   end
   if used == 0 or at <= now - period or at > last then

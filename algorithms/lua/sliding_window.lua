@@ -4,10 +4,11 @@
 -- ARGV[p]  rate period cost
 local function sliding_window(key, now, p)
   local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
-  local begin, was, healed = now - now % period, read(key, 27, 34), false
+  local begin, was, healed = now - now % period, read(key, 20, 34), false
   local stored, start, used, last = -1, begin, 0, 0
   if was then
-    stored, used, last = sub(was, 1, 16) + 0, sub(was, 18, 25) + 0, sub(was, 27) + 0
+    local space = find(was, ' ', 19, true) or foreign(key)
+    stored, used, last = sub(was, 1, 16) + 0, sub(was, 18, space - 1) + 0, sub(was, space + 1) + 0
     if used == 0 and last == 0 then
       start = begin
     elseif stored > now + period then
@@ -28,10 +29,10 @@ local function sliding_window(key, now, p)
     ok = left <= room * ((period - rest) / last) + floor(room * rest / last)
   end
   local ttl = start == stored or remember(left + period)
-  return p + 3, ok, healed, ttl, '%016d %8d %d', start, used, last, start, used + cost, last
+  return p + 3, ok, healed, ttl, '%016d %d %d', start, used, last, start, used + cost, last
 end
 
 -- correct: as of fixed_window.
 local function correct_sliding_window(_, now, p, q, form, start, used, last)
-  return remember(start + 2 * ARGV[p + 1] - now), form, correct_windows(p, q, 94906265, start, used, last)
+  return remember(start + 2 * ARGV[p + 1] - now), form, correct_windows(p, q, start, used, last)
 end

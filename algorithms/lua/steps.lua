@@ -10,7 +10,8 @@
 --   a b c      the state as it stands now, then as it is with the charge
 -- Numbers go to redis.call as text: Lua's own conversion keeps 14 digits, and is slow. x + 0 is
 -- tonumber(x) at half the cost.
-local call, format, sub, floor, max, min = redis.call, string.format, string.sub, math.floor, math.max, math.min
+local call, format, find, sub = redis.call, string.format, string.find, string.sub
+local floor, max, min = math.floor, math.max, math.min
 
 -- Ends the script, which has written nothing yet.
 local function foreign(key)

@@ -5,7 +5,7 @@
 //	limit, err := ratelimit.New(ratelimit.Config{…, Observe: tracing.Observe})
 //	handler := otelhttp.NewHandler(limit.Handler(mux), "server")
 //
-// What starts the span has to be in front of the limits, or there is none yet.
+// The handler that starts the span must be in front of the limits.
 package tracing
 
 import (
@@ -22,15 +22,15 @@ import (
 //	ratelimit.allowed      whether the request passed
 //	ratelimit.rule         the rule that denied it for longest, or else the tightest one
 //	ratelimit.source       who decided that rule: redis, memory, fallback, fail_open, fail_closed
-//	ratelimit.remaining    units left under that rule; absent if nobody could count
+//	ratelimit.remaining    units left under that rule; absent if it could not be counted
 //	ratelimit.retry_after  seconds, where it was denied and waiting helps
 //	ratelimit.delay        seconds that it waits for its turn in a leaky_bucket
 //
 // and adds an event "ratelimit.denied" for each rule that was over, shadow rules
 // included, and "ratelimit.fallback" for each that its store did not decide.
-// Keys are in none of them: a trace goes to more places than an address should.
+// Keys are left out: traces go to more places than addresses should.
 //
-// A denial is no error of the server, so the span's status stays as it is.
+// A denial is no error of the server, so the span's status stays unset.
 func Observe(r *http.Request, d algorithms.Decision) {
 	span := trace.SpanFromContext(r.Context())
 	if !span.IsRecording() {

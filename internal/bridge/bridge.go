@@ -19,8 +19,8 @@ const (
 	// ClassUnreachable: there was no connection. A Sentinel that does not know
 	// the master and a certificate that is not trusted count as that.
 	ClassUnreachable ErrorClass = "unreachable"
-	// ClassBusy: this process had no connection free, or too many commands
-	// under way.
+	// ClassBusy: this process had no connection free, too many commands under
+	// way, or no time left to send a script that the server has forgotten.
 	ClassBusy ErrorClass = "busy"
 	// ClassUnavailable: the server cannot decide now, as while it loads, is a
 	// replica, or has no memory left.

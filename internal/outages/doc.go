@@ -1,4 +1,4 @@
-// Package outages puts the recommended limiter, middleware.Redis, under load
+// Package outages puts the recommended limiter, a failmode.Guard, under load
 // and takes away the Redis behind it in every way that we know of: real
 // servers hang, die, come back empty or full, move their slots, step their
 // clocks; networks delay, lose and refuse. What the limiter then owes its

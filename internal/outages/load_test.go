@@ -29,7 +29,7 @@ var silent = slog.New(slog.DiscardHandler)
 // A load is requests at a constant rate on a limiter.
 type load struct {
 	client  redis.UniversalClient // what the limiter sends to; required
-	limiter algorithms.Limiter    // nil means a middleware.Redis
+	limiter algorithms.Limiter    // nil means a Guard around an algorithms.Redis
 	rate    int                   // requests per second; 0 means 1000, or 500 in a selection
 	length  time.Duration         // 0 means 4 s
 }

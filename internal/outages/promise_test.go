@@ -27,9 +27,12 @@ type promise struct {
 // enough that waiting for a server that does not answer is noticed.
 func (r *run) strays() int { return len(r.records) / 50 }
 
-// underWay is how many requests begin before the first fails, which takes the
-// budget, and the limiter has noticed: they may wait.
-func (r *run) underWay() int { return int((budget+20*time.Millisecond).Seconds()*float64(r.rate)) + 5 }
+// underWay is how many requests begin before a server that hangs is noticed:
+// the first that fails takes the budget, and the witness four fifths of it. They
+// may wait.
+func (r *run) underWay() int {
+	return int((budget*9/5+20*time.Millisecond).Seconds()*float64(r.rate)) + 5
+}
 
 // A summary is a row of the table.
 type summary struct {

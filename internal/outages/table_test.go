@@ -91,8 +91,8 @@ func writeTable() error {
 		return fmt.Errorf("%s: no place <!-- outages --><!-- / --> for the table", document)
 	}
 	lines := []string{
-		"*Without Redis*: decided by the rule's mode alone. *Slowest*: less what the machine itself was late. *Units forgotten*: Redis had",
-		"counted them and lost them with the server.",
+		"*Without Redis*: decisions that Redis did not make. *Slowest*: without the delay of the machine itself. *Units forgotten*: units that",
+		"Redis had counted and lost with the server.",
 		"",
 		"| outage | requests | answered | without Redis | slowest | wrongly admitted | wrongly denied | units forgotten | Redis decides again after |",
 		"|---|--:|--:|--:|--:|--:|--:|--:|--:|",

@@ -11,7 +11,8 @@ import (
 var ErrTooLate = errors.New("deadline comes too early")
 
 // For waits for d. It returns ErrTooLate at once if ctx's deadline comes
-// earlier, and ctx's error if ctx ends meanwhile.
+// earlier, and ctx's error if ctx ends meanwhile. A deadline at the same time is
+// not earlier.
 func For(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -19,14 +20,17 @@ func For(ctx context.Context, d time.Duration) error {
 	if !InTime(ctx, d) {
 		return ErrTooLate
 	}
-	timer := time.NewTimer(d)
+	begin, timer := time.Now(), time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	if time.Since(begin) >= d {
+		return nil
+	}
+	return ctx.Err()
 }
 
 // InTime reports whether d is over before ctx's deadline.

@@ -1,4 +1,4 @@
-// A server that limits its clients, and closes what it makes.
+// A server that limits its clients.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 
 func main() {
 	if err := run(); err != nil {
-		log.Fatal(err) // for New: everything that is wrong, at once
+		log.Fatal(err) // New reports all mistakes at once
 	}
 }
 
