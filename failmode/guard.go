@@ -149,6 +149,7 @@ func (g *Guard) Warm(ctx context.Context) error {
 	if err := g.store.warm(ctx); err != nil {
 		return fmt.Errorf("failmode: warm: %w", err)
 	}
+	g.breaker.circuit(0).witness.prepare(ctx)
 	return nil
 }
 
