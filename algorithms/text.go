@@ -92,7 +92,7 @@ func parseUlule(text string) (Limit, bool) {
 
 func parseUnits(what, text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	if err != nil || text[0] == '+' {
 		return 0, fmt.Errorf("%s %q is not a whole number", what, text)
 	}
 	return n, nil
@@ -103,12 +103,12 @@ func parsePeriod(text string) (time.Duration, error) {
 		return d, nil
 	}
 	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseInt(days, 10, 64); err == nil && n >= 0 && n <= int64(maxDays) {
+		if n, err := strconv.ParseInt(days, 10, 64); err == nil && n >= 0 && n <= int64(maxDays) && days[0] != '+' {
 			return time.Duration(n) * 24 * time.Hour, nil
 		}
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil {
+	if err != nil || text[0] == '+' {
 		return 0, fmt.Errorf("period %q is not a duration", text)
 	}
 	return d, nil

@@ -197,9 +197,9 @@ func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {
 		}
 	}
 	if r.ChargeOn != nil {
-		bad("Lease", errors.New("does not go with ChargeOn: units of a block are not given back one by one; leave one of them out"))
+		bad("Lease", errors.New("does not go with charging by response: units of a block are not given back one by one; leave one of them out"))
 	}
 	if r.Ban != (algorithms.Ban{}) {
-		bad("Lease", errors.New("does not go with a Ban: who is denied inside a block is not counted in Redis; leave one of them out"))
+		bad("Lease", errors.New("does not go with a ban: who is denied inside a block is not counted in Redis; leave one of them out"))
 	}
 }

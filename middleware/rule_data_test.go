@@ -132,7 +132,7 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.SlidingLog }, []string{notYet("Lease"), "Lease: units can"}},
 		{func(r *ratelimit.Rule) {
 			r.Lease, r.ChargeOn, r.Ban = true, []int{401}, algorithms.Ban{After: 1, For: time.Minute}
-		}, []string{notYet("Ban"), notYet("Lease"), "Lease: does not go with ChargeOn", "Lease: does not go with a Ban"}},
+		}, []string{notYet("Ban"), notYet("Lease"), "Lease: does not go with charging by response", "Lease: does not go with a ban"}},
 	} {
 		got := validated(c.change)
 		same := len(got) == len(c.want)

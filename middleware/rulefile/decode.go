@@ -1,0 +1,252 @@
+package rulefile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// version is the only version of the format. A document of another one is not read
+// any further: what its fields mean is not known here.
+const version = "1"
+
+// maxErrors is how many mistakes are reported. Who has more has the wrong file.
+const maxErrors = 100
+
+// A decoder reads one document. Every mistake has a place: nodes know their lines.
+type decoder struct {
+	name    string
+	keys    map[string]keyfunc.Key // beside header:NAME and apikey:NAME
+	tiers   []string               // nil means any
+	errs    []error
+	flagged map[*yaml.Node]bool // what was reported already
+	at      []ruleAt
+}
+
+// ruleAt is where a rule stands in the document.
+type ruleAt struct {
+	place
+	fields map[string]*yaml.Node // nil if it is no rule
+}
+
+// decode returns the rules in text, or every mistake.
+func (d *decoder) decode(text []byte) ([]ratelimit.Rule, error) {
+	root, at, err := parse(text)
+	if err != nil {
+		d.bad(at, "", "%w", err)
+		return nil, d.mistakes()
+	}
+	d.flagged = make(map[*yaml.Node]bool)
+	rules := d.document(root)
+	if err := d.mistakes(); err != nil {
+		return nil, err
+	}
+	return rules, nil
+}
+
+func (d *decoder) bad(at place, path, format string, args ...any) {
+	d.errs = append(d.errs, &Error{d.name, at.line, at.column, path, fmt.Errorf(format, args...)})
+}
+
+// mistakes joins the errors in the order of the document.
+func (d *decoder) mistakes() error {
+	slices.SortStableFunc(d.errs, func(a, b error) int {
+		x, y := a.(*Error), b.(*Error)
+		return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Column, y.Column))
+	})
+	if more := len(d.errs) - maxErrors; more > 0 {
+		d.errs = append(d.errs[:maxErrors], fmt.Errorf("%s: and %d more", printable(d.name), more))
+	}
+	return errors.Join(d.errs...)
+}
+
+// document reads the top of the document.
+func (d *decoder) document(root *yaml.Node) (rules []ratelimit.Rule) {
+	if root.Kind != yaml.MappingNode {
+		d.bad(placeOf(root), "", `must have the fields version and rules, got %s`, describe(root))
+		return nil
+	}
+	if n := otherVersion(root); n != nil {
+		d.bad(placeOf(n), "version", "this program reads version %s, and this document has %.64q; write it as version %s, or upgrade the program", version, n.Value, version)
+		return nil
+	}
+	d.inspect(root, "", 0)
+	found := make(map[string]*yaml.Node)
+	d.fields(root, "", func(key, value *yaml.Node, path string) {
+		switch found[key.Value] = value; {
+		case key.Value == "version":
+			d.integer(value, path)
+		case key.Value == "rules":
+			rules = d.rules(value, path)
+		case !free(key.Value):
+			d.unknown(key, path, []string{"version", "rules"}, topWords)
+		}
+	})
+	if found["version"] == nil {
+		d.bad(placeOf(root), "version", "required: write version: %s", version)
+	}
+	if found["rules"] == nil {
+		d.bad(placeOf(root), "rules", "required: write a list of rules")
+	}
+	return rules
+}
+
+// otherVersion returns the version of a document that has another one.
+func otherVersion(root *yaml.Node) *yaml.Node {
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if key, n := root.Content[i], root.Content[i+1]; key.Value == "version" && n.Tag == "!!int" && n.Value != version {
+			return n
+		}
+	}
+	return nil
+}
+
+// free reports whether a field is for notes.
+func free(field string) bool { return strings.HasPrefix(field, "x-") }
+
+// unknown reports a field that there is not, and which one may be meant.
+func (d *decoder) unknown(key *yaml.Node, path string, known []string, words map[string]string) {
+	hint := meant(key.Value, known)
+	if word := nearest(plain(key.Value), slices.Sorted(maps.Keys(words))); word != "" && hint == "" {
+		hint = "; " + words[word]
+	}
+	d.bad(placeOf(key), path, "no such field%s", cmp.Or(hint, `; remove it, or begin it with "x-" if it is a note`))
+}
+
+func (d *decoder) rules(n *yaml.Node, path string) []ratelimit.Rule {
+	items, ok := d.list(n, path, "rules, each starting with -")
+	if !ok {
+		return nil
+	}
+	rules := make([]ratelimit.Rule, len(items))
+	d.at = make([]ruleAt, len(items))
+	named := make(map[string]int)
+	for i, item := range items {
+		d.rule(&rules[i], &d.at[i], item, fmt.Sprintf("%s[%d]", path, i))
+		first, taken := named[rules[i].Name]
+		if !taken {
+			named[rules[i].Name] = i
+		} else if rules[i].Name != "" {
+			d.bad(placeOf(d.at[i].fields["name"]), fmt.Sprintf("%s[%d].name", path, i),
+				"%q is the name of %s[%d] on line %d, too; counts would be shared: rename one of them",
+				rules[i].Name, path, first, d.at[first].fields["name"].Line)
+		}
+	}
+	d.validate(rules, path)
+	return rules
+}
+
+func (d *decoder) rule(r *ratelimit.Rule, at *ruleAt, n *yaml.Node, path string) {
+	at.place = placeOf(n)
+	if n.Kind != yaml.MappingNode {
+		if !d.flagged[n] {
+			d.bad(at.place, path, "must be a rule with the fields name, key and limit, got %s", describe(n))
+		}
+		return
+	}
+	at.fields = make(map[string]*yaml.Node)
+	d.fields(n, path, func(key, value *yaml.Node, path string) {
+		for _, f := range fields {
+			if f.name == key.Value {
+				at.fields[f.name] = value
+				f.read(d, r, value, path)
+				return
+			}
+		}
+		if !free(key.Value) {
+			d.unknown(key, path, fieldNames(), fieldWords)
+		}
+	})
+	for _, f := range fields {
+		if f.required != "" && at.fields[f.name] == nil {
+			d.bad(at.place, path+"."+f.name, "required: %s", f.required)
+		}
+	}
+}
+
+// validate reports what rules in code may not be either, unless it follows from a
+// mistake that was reported already.
+func (d *decoder) validate(rules []ratelimit.Rule, path string) {
+	err := ratelimit.ValidateRules(rules)
+	if err == nil {
+		return
+	}
+	known := d.errs
+	for _, err := range each(err) {
+		mistake, ok := errors.AsType[*ratelimit.RuleError](err)
+		if !ok || mistake.Index < 0 || mistake.Index >= len(d.at) {
+			d.bad(place{}, path, "%w", err)
+			continue
+		}
+		at, field := &d.at[mistake.Index], snake(mistake.Field)
+		if at.fields == nil {
+			continue
+		}
+		where, whole, err := at.place, fmt.Sprintf("%s[%d].%s", path, mistake.Index, field), mistake.Err
+		if n := at.fields[field]; n != nil {
+			n, whole, err = part(n, whole, err)
+			where = placeOf(n)
+		}
+		if !slices.ContainsFunc(known, func(err error) bool { return within(err.(*Error).Path, whole) }) {
+			d.bad(where, whole, "%w", err)
+		}
+	}
+}
+
+// within reports whether a path is another one, or a part of it.
+func within(path, whole string) bool {
+	rest, ok := strings.CutPrefix(path, whole)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// part returns the part of a field that a mistake is about. Texts about a part
+// begin with it: `pattern "/a": `, `tier "pro": `, "status 401: ", "after: ".
+func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
+	text := err.Error()
+	begins := func(what, name string) bool { return strings.HasPrefix(text, what+name+": ") }
+	if n.Kind == yaml.SequenceNode {
+		for i, item := range slices.Backward(n.Content) { // of two that are equal, the second is too much
+			if begins("pattern ", strconv.Quote(item.Value)) || begins("status ", item.Value) {
+				return item, fmt.Sprintf("%s[%d]", path, i), err
+			}
+		}
+		return n, path, err
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		switch quoted := strconv.Quote(key.Value); {
+		case begins("pattern ", quoted), begins("tier ", quoted):
+			return key, join(path, key.Value), err
+		case slices.Contains(banNames, key.Value) && begins("", key.Value):
+			return value, join(path, key.Value), errors.New(strings.TrimPrefix(text, key.Value+": "))
+		}
+	}
+	if name, _, _ := strings.Cut(text, ": "); n.Kind == yaml.MappingNode && slices.Contains(banNames, name) {
+		path = join(path, name) // which is missing
+	}
+	return n, path, err
+}
+
+// snake spells a field of Go as a document does: charge_on for ChargeOn.
+func snake(field string) string {
+	var b strings.Builder
+	for i, c := range field {
+		if 'A' <= c && c <= 'Z' {
+			if i > 0 {
+				b.WriteByte('_')
+			}
+			c += 'a' - 'A'
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}

@@ -1,0 +1,29 @@
+// Package rulefile reads rules from YAML or JSON: from a file, or from a key in
+// Redis that all instances follow. It is a package of its own so that only the
+// programs that use it have a YAML parser.
+//
+//	version: 1
+//	rules:
+//	  - name: login
+//	    match: [POST /auth/login, POST /auth/register]
+//	    key: ip                      # or a list that is joined: [ip, route]
+//	    limit: 5/1m fixed_window
+//	    charge_on: [401, 403]
+//	    ban: {after: 10, within: 1m, for: 15m}
+//	    fail: closed
+//	    hidden: true
+//	  - name: per-user
+//	    key: user                    # a name of the program: Loader.Keys
+//	    limit: 100/1m token_bucket
+//	    tiers: {pro: 1000/1m token_bucket, internal: unlimited}
+//	    costs: {POST /reports: 10}
+//	    shadow: 90%                  # enforced for 10 % of the keys
+//
+// Each field is one of [ratelimit.Rule], in snake case; docs/rules.md explains
+// them, and rules.schema.json is a JSON Schema for editors. Fields that start with
+// "x-" are free for notes.
+//
+// Reading is strict. An unknown field, a value of another type, an alias or a
+// duplicate key is an error, and every mistake is reported at once, with its line
+// and column. A document with a mistake has no effect: the rules in force stay.
+package rulefile

@@ -1,0 +1,156 @@
+package rulefile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	maxSize  = 1 << 20 // bytes of a document
+	maxDepth = 32      // of lists and mappings in each other
+)
+
+// A place is where in a document something is; the zero place is nowhere.
+type place struct{ line, column int }
+
+func placeOf(n *yaml.Node) place { return place{n.Line, n.Column} }
+
+// parse returns the root of the only YAML document in text, or what is wrong with
+// the text and where.
+func parse(text []byte) (root *yaml.Node, at place, err error) {
+	if len(text) > maxSize {
+		return nil, place{}, fmt.Errorf("larger than %d bytes, which no rule file needs to be", maxSize)
+	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Windows editors write it
+	if at, err := readable(text); err != nil {
+		return nil, at, err
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	first, err := next(decoder)
+	if errors.Is(err, io.EOF) {
+		return nil, place{1, 1}, errors.New(`no document: write "version: 1" and "rules:"`)
+	}
+	if err == nil {
+		var second *yaml.Node
+		if second, err = next(decoder); err == nil {
+			return nil, placeOf(second), errors.New("a second document; keep all rules in one, without ---")
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		at, err := syntaxError(text, err)
+		return nil, at, err
+	}
+	return first.Content[0], place{}, nil
+}
+
+// next returns the next document. The parser has panicked on bad input before
+// (CVE-2022-28948), and a watched file must not end the program.
+func next(decoder *yaml.Decoder) (doc *yaml.Node, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("yaml: %v", v)
+		}
+	}()
+	doc = new(yaml.Node)
+	err = decoder.Decode(doc)
+	return doc, err
+}
+
+// readable returns where text has bytes that are no text.
+func readable(text []byte) (at place, err error) {
+	at = place{1, 1}
+	for rest := text; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return at, fmt.Errorf("byte 0x%02x is not UTF-8; save the file as UTF-8", rest[0])
+		case unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t':
+			return at, fmt.Errorf("control character %U; remove it, or write it as an escape in double quotes", r)
+		case r == '\n' || r == '\r' && (len(rest) == 1 || rest[1] != '\n'):
+			at = place{at.line + 1, 1}
+		default:
+			at.column++
+		}
+		rest = rest[size:]
+	}
+	return at, nil
+}
+
+// inspect reports what is in the tree below n that a rule file may not have
+// anywhere, and flags those nodes, so that they are not reported again.
+func (d *decoder) inspect(n *yaml.Node, path string, depth int) {
+	flag := func(format string, args ...any) {
+		d.flagged[n] = true
+		d.bad(placeOf(n), path, format, args...)
+	}
+	switch {
+	case n.Kind == yaml.AliasNode:
+		flag("aliases are not used in rule files; write the value out")
+		return
+	case n.Anchor != "":
+		flag("anchors are not used in rule files; remove &%s", n.Anchor)
+	case n.Style&yaml.TaggedStyle != 0:
+		flag("tags are not used in rule files; remove %.64q", n.Tag)
+	case depth > maxDepth:
+		flag("nested more than %d levels deep", maxDepth)
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		for i, item := range n.Content {
+			d.inspect(item, fmt.Sprintf("%s[%d]", path, i), depth+1)
+		}
+		return
+	}
+	first := make(map[string]*yaml.Node, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind != yaml.ScalarNode {
+			d.flagged[key] = true
+			d.bad(placeOf(key), path, "a field must have a name, not a list or a mapping")
+			continue
+		}
+		at := join(path, key.Value)
+		d.inspect(key, at, depth+1)
+		if key.Tag == "!!merge" {
+			d.flagged[key] = true
+			d.bad(placeOf(key), path, "merge keys (<<) are not used in rule files; write the fields out")
+		} else if was := first[key.Value]; was != nil {
+			d.flagged[key] = true
+			d.bad(placeOf(key), at, "is already on line %d; keep one of them", was.Line)
+		} else {
+			first[key.Value] = key
+		}
+		d.inspect(value, at, depth+1)
+	}
+}
+
+// fields calls do for each field of a mapping that is as it should be.
+func (d *decoder) fields(n *yaml.Node, path string, do func(key, value *yaml.Node, path string)) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if key := n.Content[i]; !d.flagged[key] {
+			do(key, n.Content[i+1], join(path, key.Value))
+		}
+	}
+}
+
+// join appends the name of a field to a path.
+func join(path, name string) string {
+	for i, c := range name {
+		if i > 64 || c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return fmt.Sprintf("%s[%.64q]", path, name)
+		}
+	}
+	if name == "" {
+		return path + `[""]`
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}

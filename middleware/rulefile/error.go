@@ -1,0 +1,52 @@
+package rulefile
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ErrConflict says that a document was replaced meanwhile.
+var ErrConflict = errors.New("rulefile: the document was replaced by another publisher")
+
+// An Error is one mistake in a document. [Loader.Load] joins them, in the order of
+// the document.
+type Error struct {
+	Name         string // of the document
+	Line, Column int    // 1 for the first; 0 where the mistake has no place
+	Path         string // such as "rules[1].limit"; "" is the whole document
+	Err          error
+}
+
+// Error returns name:line:column: path: err.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(printable(e.Name))
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", e.Line, e.Column)
+	}
+	if e.Path != "" {
+		b.WriteString(": " + e.Path)
+	}
+	return b.String() + ": " + e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// printable returns s, quoted if it could forge a line in a log.
+func printable(s string) string {
+	if quoted := strconv.Quote(s); quoted[1:len(quoted)-1] != s {
+		return quoted
+	}
+	return s
+}
+
+// each returns the errors that [errors.Join] joined.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}

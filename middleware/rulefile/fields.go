@@ -1,0 +1,281 @@
+package rulefile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// A field of a rule in a document. Its name is that of the field of
+// [ratelimit.Rule] in snake case.
+type field struct {
+	name     string
+	required string // what to write
+	read     func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string)
+	print    func(r *ratelimit.Rule) *yaml.Node // nil leaves it out
+}
+
+// fields are in the order in which [Format] prints them.
+var fields = []field{
+	{
+		"name", "a name for headers, metrics and logs",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Name, _ = d.text(n, path, "") },
+		func(r *ratelimit.Rule) *yaml.Node { return textNode(r.Name) },
+	},
+	{
+		"match", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Match = d.patterns(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return listNode(r.Match, textNode) },
+	},
+	{
+		"key", "who is limited: ip, header:NAME, apikey:NAME, or a list",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
+			if k := d.key(n, path); k != nil { // a nil *named is no nil Key
+				r.Key = k
+			}
+		},
+		func(r *ratelimit.Rule) *yaml.Node { return keyNode(r.Key) },
+	},
+	{
+		"limit", `how much, as in "100/1m", "10/s burst 20" or "5/1m fixed_window"`,
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Limit, _ = d.limit(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return limitNode(r.Limit) },
+	},
+	{
+		"tiers", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Tiers = d.tierLimits(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return mapNode(r.Tiers, limitNode) },
+	},
+	{
+		"cost", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Cost = d.count(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return intNode(max(r.Cost, 1)) },
+	},
+	{
+		"costs", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Costs = d.costs(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return mapNode(r.Costs, intNode[int64]) },
+	},
+	{
+		"charge_on", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.ChargeOn = d.statuses(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return listNode(r.ChargeOn, intNode[int]) },
+	},
+	{
+		"ban", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Ban = d.ban(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return banNode(r.Ban) },
+	},
+	{
+		"fail", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
+			if text, ok := d.text(n, path, "write local, open or closed"); ok {
+				if err := r.Fail.UnmarshalText([]byte(text)); err != nil {
+					d.bad(placeOf(n), path, "%w", err)
+				}
+			}
+		},
+		func(r *ratelimit.Rule) *yaml.Node { return textNode(r.Fail.String()) },
+	},
+	{
+		"shadow", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Shadow = d.fraction(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return fractionNode(r.Shadow) },
+	},
+	{
+		"disabled", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Disabled = d.boolean(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return boolNode(r.Disabled) },
+	},
+	{
+		"hidden", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Hidden = d.boolean(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return boolNode(r.Hidden) },
+	},
+	{
+		"lease", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Lease = d.boolean(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return boolNode(r.Lease) },
+	},
+}
+
+func fieldNames() []string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	return names
+}
+
+var banNames = []string{"after", "within", "for"}
+
+// What people write who know another limiter, without "_" and "-".
+var (
+	topWords = map[string]string{
+		"limits": "write rules", "ratelimits": "write rules", "policies": "write rules", "domain": "the program says it: Redis.Namespace",
+		"defaults": "write each field where it is needed",
+	}
+	banWords = map[string]string{
+		"duration": "write for", "until": "write for", "window": "write within", "period": "write within", "threshold": "write after", "denials": "write after",
+	}
+	fieldWords = map[string]string{
+		"rate": limitWords, "requests": limitWords, "maxrequests": limitWords, "max": limitWords, "window": limitWords,
+		"period": limitWords, "interval": limitWords, "burst": limitWords, "algorithm": limitWords, "unit": limitWords, "quota": limitWords,
+		"path": matchWords, "paths": matchWords, "endpoint": matchWords, "endpoints": matchWords, "pattern": matchWords,
+		"patterns": matchWords, "route": matchWords, "routes": matchWords, "method": matchWords, "methods": matchWords, "url": matchWords,
+		"keytype": "write key", "keyfunc": "write key", "by": "write key", "limitby": "write key", "id": "write name",
+		"tier": "write tiers: {pro: 1000/1m}", "plans": "write tiers", "limitfor": codeWords, "costfor": codeWords,
+		"mode": modeWords, "enforce": modeWords, "shadowmode": modeWords, "dryrun": modeWords, "enabled": modeWords, "skip": codeWords,
+		"failmode": "write fail: local, open or closed", "failopen": "write fail: open", "failclosed": "write fail: closed",
+		"onerror": "write fail: local, open or closed", "weight": "write cost", "weights": "write costs",
+	}
+)
+
+const (
+	limitWords = `write it in limit, as "100/1m token_bucket" or "10/s burst 20"`
+	matchWords = `write match, a list of patterns such as "POST /auth/login"`
+	modeWords  = "write shadow: 100% to watch a rule, disabled: true to turn it off"
+	codeWords  = "the program says it, in Loader.Edit or in its Config"
+)
+
+func (d *decoder) patterns(n *yaml.Node, path string) (patterns []string) {
+	items, _ := d.list(n, path, "patterns, as in [POST /auth/login, /files/{path...}]")
+	for i, item := range items {
+		text, ok := d.text(item, fmt.Sprintf("%s[%d]", path, i), `write a pattern such as "POST /auth/login"`)
+		if ok {
+			patterns = append(patterns, text)
+		}
+	}
+	return patterns
+}
+
+func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool) {
+	text, ok := d.text(n, path, `write a limit as "100/1m", "10/s burst 20" or "5/1m fixed_window"`)
+	if !ok {
+		return l, false
+	}
+	if text == unlimited {
+		d.bad(placeOf(n), path, `unlimited is for tiers; write "disabled: true" to turn the rule off`)
+		return l, false
+	}
+	if odd := strings.IndexFunc(text, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' }); odd >= 0 {
+		d.bad(placeOf(n), path, "%q: write plain spaces", cut(text))
+		return l, false
+	}
+	l, err := algorithms.ParseLimit(text)
+	if err != nil {
+		for _, err := range each(err) {
+			d.bad(placeOf(n), path, "%w", err)
+		}
+	}
+	return l, err == nil
+}
+
+// unlimited is [ratelimit.Unlimited] in a document.
+const unlimited = "unlimited"
+
+func (d *decoder) tierLimits(n *yaml.Node, path string) map[string]algorithms.Limit {
+	if !d.mapping(n, path, "tiers, as in {pro: 1000/1m, internal: unlimited}") {
+		return nil
+	}
+	limits := make(map[string]algorithms.Limit)
+	d.fields(n, path, func(key, value *yaml.Node, path string) {
+		tier, ok := d.text(key, path, `put the name in quotes`)
+		if !ok {
+			return
+		}
+		if d.tiers != nil && !slices.Contains(d.tiers, tier) {
+			d.bad(placeOf(key), path, "no such tier%s; this program has %s", meant(tier, d.tiers), listed(d.tiers))
+		}
+		if value.Value != unlimited && strings.EqualFold(value.Value, unlimited) {
+			d.bad(placeOf(value), path, "write unlimited in small letters")
+		} else if value.Value == unlimited && value.Kind == yaml.ScalarNode && !d.flagged[value] {
+			limits[tier] = ratelimit.Unlimited
+		} else if limit, ok := d.limit(value, path); ok {
+			limits[tier] = limit
+		}
+	})
+	return limits
+}
+
+func (d *decoder) costs(n *yaml.Node, path string) map[string]int64 {
+	if !d.mapping(n, path, "patterns and their costs, as in {POST /reports: 10}") {
+		return nil
+	}
+	costs := make(map[string]int64)
+	d.fields(n, path, func(key, value *yaml.Node, path string) {
+		pattern, ok := d.text(key, path, `write a pattern such as "POST /reports"`)
+		if cost := d.count(value, path); ok && cost > 0 {
+			costs[pattern] = cost
+		}
+	})
+	return costs
+}
+
+func (d *decoder) statuses(n *yaml.Node, path string) (statuses []int) {
+	items, _ := d.list(n, path, "statuses, as in [401, 403]")
+	for i, item := range items {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		status, ok := d.integer(item, at)
+		if ok && (status < 200 || status > 599) {
+			d.bad(placeOf(item), at, "must be 200 to 599, got %d", status)
+		} else if ok {
+			statuses = append(statuses, int(status))
+		}
+	}
+	return statuses
+}
+
+func (d *decoder) ban(n *yaml.Node, path string) (b algorithms.Ban) {
+	if !d.mapping(n, path, "as in {after: 10, within: 1m, for: 15m}") {
+		return b
+	}
+	var given struct{ after, lasts bool }
+	d.fields(n, path, func(key, value *yaml.Node, path string) {
+		switch key.Value {
+		case "after":
+			given.after = true
+			b.After = d.count(value, path)
+		case "within":
+			b.Within = d.duration(value, path)
+		case "for":
+			given.lasts = true
+			b.For = d.duration(value, path)
+		default:
+			if !free(key.Value) {
+				d.unknown(key, path, banNames, banWords)
+			}
+		}
+	})
+	if !given.after {
+		d.bad(placeOf(n), path+".after", "required: how many denials lead to a ban")
+	}
+	if !given.lasts {
+		d.bad(placeOf(n), path+".for", "required: how long the ban lasts, as in 15m")
+	}
+	return b
+}
+
+// duration reads a duration in the form of a limit's period.
+func (d *decoder) duration(n *yaml.Node, path string) time.Duration {
+	text, ok := d.text(n, path, `write a duration with its unit, such as 90s, 15m, 1h30m or 30d`)
+	if !ok {
+		return 0
+	}
+	if !durations.MatchString(text) {
+		d.bad(placeOf(n), path, "%.64q is not a duration; write it with its unit, such as 90s, 15m, 1h30m or 30d", text)
+		return 0
+	}
+	l, err := algorithms.ParseLimit("1/" + text) // which knows days, and bounds them
+	if err != nil {
+		d.bad(placeOf(n), path, "%.64q is too short or too long; write a duration such as 90s, 15m, 1h30m or 30d", text)
+	}
+	return l.Period
+}

@@ -1,0 +1,25 @@
+-- Replaces a document, if it still has the version that its publisher has read.
+--
+-- KEYS[1]  the document: a line with its version and digest, and the text
+-- ARGV[1]  the version that is to be replaced; 0 for none
+-- ARGV[2]  the first line of the new document
+-- ARGV[3]  the whole of the new document
+--
+-- Returns 1 where the document is the new one, 0 where somebody else was first, and
+-- -1 where the key holds something else.
+local head = redis.call('GETRANGE', KEYS[1], 0, #ARGV[2] + 32)
+if string.sub(head, 1, #ARGV[2]) == ARGV[2] then
+  return 1 -- a repetition, whose first answer was lost
+end
+local version = '0'
+if head ~= '' then
+  version = string.match(head, '^# ratelimit rules, version (%d+), ')
+  if not version then
+    return -1
+  end
+end
+if version ~= ARGV[1] then
+  return 0
+end
+redis.call('SET', KEYS[1], ARGV[3])
+return 1

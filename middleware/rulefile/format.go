@@ -1,0 +1,162 @@
+package rulefile
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// Format returns the document of rules, defaults filled in: a Loader reads it back
+// as rules that mean the same. Functions are left out, with a comment. A Key that
+// has no name in documents is an error, and so are rules that
+// [ratelimit.ValidateRules] refuses.
+func Format(rules []ratelimit.Rule) ([]byte, error) {
+	errs := []error{ratelimit.ValidateRules(rules)}
+	list := &yaml.Node{Kind: yaml.SequenceNode}
+	for i := range rules {
+		r := &rules[i]
+		if r.Key != nil && namesOf(r.Key) == nil {
+			errs = append(errs, fmt.Errorf("rulefile: rule %q: key: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, keyText(r.Key)))
+		}
+		rule := &yaml.Node{Kind: yaml.MappingNode, HeadComment: functions(r)}
+		for _, f := range fields {
+			if value := f.print(r); value != nil {
+				rule.Content = append(rule.Content, textNode(f.name), value)
+			}
+		}
+		list.Content = append(list.Content, rule)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	document := &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{
+		textNode("version"), {Kind: yaml.ScalarNode, Tag: "!!int", Value: version}, textNode("rules"), list,
+	}}
+	var b bytes.Buffer
+	encoder := yaml.NewEncoder(&b)
+	encoder.SetIndent(2)
+	if err := errors.Join(encoder.Encode(document), encoder.Close()); err != nil {
+		return nil, fmt.Errorf("rulefile: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// functions is a comment about what no document can say.
+func functions(r *ratelimit.Rule) string {
+	var names []string
+	if r.LimitFor != nil {
+		names = append(names, "LimitFor")
+	}
+	if r.CostFor != nil {
+		names = append(names, "CostFor")
+	}
+	if names == nil {
+		return ""
+	}
+	return "# and " + strings.Join(names, " and ") + ", in the program"
+}
+
+func keyText(k keyfunc.Key) string {
+	if s, ok := k.(fmt.Stringer); ok {
+		return s.String()
+	}
+	return fmt.Sprintf("%T", k)
+}
+
+// unclear are texts that a YAML 1.1 parser takes for something else than ours does.
+var unclear = regexp.MustCompile(`(?i)^(y|yes|n|no|on|off|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9]*)?)$`)
+
+func textNode(text string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
+	if unclear.MatchString(text) || strings.ContainsAny(text, "\n\r\t") {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	return n
+}
+
+func intNode[T int | int64](number T) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(int64(number), 10)}
+}
+
+func boolNode(b bool) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(b)}
+}
+
+func fractionNode(fraction float64) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: strconv.FormatFloat(fraction, 'f', -1, 64)}
+	if fraction == 0 || fraction == 1 {
+		n.Tag = "!!int"
+	}
+	return n
+}
+
+func limitNode(l algorithms.Limit) *yaml.Node {
+	if l == ratelimit.Unlimited {
+		return textNode(unlimited)
+	}
+	if l.Burst != 0 {
+		l.Algorithm = cmp.Or(l.Algorithm, algorithms.TokenBucket)
+	}
+	l.Algorithm = cmp.Or(l.Algorithm, algorithms.SlidingWindow)
+	return textNode(l.String())
+}
+
+func keyNode(k keyfunc.Key) *yaml.Node {
+	names := namesOf(k)
+	if len(names) == 1 {
+		return textNode(names[0])
+	}
+	return listNode(names, textNode)
+}
+
+func banNode(b algorithms.Ban) *yaml.Node {
+	if b == (algorithms.Ban{}) {
+		return nil
+	}
+	n := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle, Content: []*yaml.Node{textNode("after"), intNode(b.After)}}
+	if b.Within != 0 {
+		n.Content = append(n.Content, textNode("within"), durationNode(b.Within))
+	}
+	n.Content = append(n.Content, textNode("for"), durationNode(b.For))
+	return n
+}
+
+// durationNode spells a duration as a limit does its period.
+func durationNode(d time.Duration) *yaml.Node {
+	return textNode(strings.TrimPrefix(algorithms.Limit{Rate: 1, Period: d}.String(), "1/"))
+}
+
+func listNode[T any](items []T, node func(T) *yaml.Node) *yaml.Node {
+	if len(items) == 0 {
+		return nil
+	}
+	n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+	for _, item := range items {
+		n.Content = append(n.Content, node(item))
+	}
+	return n
+}
+
+func mapNode[T any](m map[string]T, node func(T) *yaml.Node) *yaml.Node {
+	if len(m) == 0 {
+		return nil
+	}
+	n := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		n.Content = append(n.Content, textNode(name), node(m[name]))
+	}
+	return n
+}

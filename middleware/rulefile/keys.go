@@ -1,0 +1,179 @@
+package rulefile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed75154129/ratelimit/internal/hint"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// words are the names of keys that a program may have.
+var words = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// A named is a Key with its name in documents, for [Format]: the key "tenant" of a
+// program may be an Optional of something.
+type named struct {
+	keyfunc.Key
+	names []string // more than one are joined
+}
+
+// String returns the name as a document has it.
+func (k *named) String() string {
+	if len(k.names) == 1 {
+		return k.names[0]
+	}
+	return "[" + strings.Join(k.names, ", ") + "]"
+}
+
+// Validate passes on the method that a Key may have.
+func (k *named) Validate() error {
+	if inner, ok := k.Key.(interface{ Validate() error }); ok {
+		return inner.Validate()
+	}
+	return nil
+}
+
+// ReadsBody passes on the method that a Key may have.
+func (k *named) ReadsBody() bool {
+	inner, ok := k.Key.(interface{ ReadsBody() bool })
+	return ok && inner.ReadsBody()
+}
+
+// Hints passes on the method that a Key may have.
+func (k *named) Hints() []string { return hint.Of(k.Key) }
+
+// Keys passes on the method that a Key may have. Without it, the plain value of a
+// client is its key.
+func (k *named) Keys(values ...string) ([]string, error) {
+	if inner, ok := k.Key.(interface {
+		Keys(values ...string) ([]string, error)
+	}); ok {
+		return inner.Keys(values...)
+	}
+	if len(values) != 1 {
+		return nil, fmt.Errorf("rulefile: key %s: takes one value, got %d", k, len(values))
+	}
+	return values, nil
+}
+
+// key reads a key or a list of them. It returns nil if that is wrong.
+func (d *decoder) key(n *yaml.Node, path string) *named {
+	if n.Kind != yaml.SequenceNode {
+		part, name := d.part(n, path)
+		if part == nil {
+			return nil
+		}
+		return &named{part, []string{name}}
+	}
+	items, ok := d.list(n, path, "keys, as in [tenant, route]")
+	parts, names := make([]keyfunc.Key, 0, len(items)), make([]string, 0, len(items))
+	for i, item := range items {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		part, name := d.part(item, at)
+		if part != nil && slices.Contains(names, name) {
+			d.bad(placeOf(item), at, "%s is in the list already", name)
+		}
+		ok = ok && part != nil
+		parts, names = append(parts, part), append(names, name)
+	}
+	switch {
+	case !ok:
+		return nil
+	case len(parts) == 1:
+		return &named{parts[0], names}
+	}
+	return &named{keyfunc.Join(parts...), names}
+}
+
+// part reads one key, and returns it with its name.
+func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
+	text, ok := d.text(n, path, "write ip, header:NAME or apikey:NAME")
+	if !ok {
+		return nil, ""
+	}
+	kind, header, colon := strings.Cut(text, ":")
+	if !colon {
+		if k = d.keys[text]; k == nil {
+			known := slices.Sorted(maps.Keys(d.keys))
+			d.bad(placeOf(n), path, "no such key: %.64q%s; this program has %s, header:NAME and apikey:NAME", text, meant(text, known), strings.Join(known, ", "))
+		}
+		return k, text
+	}
+	name = kind + ":" + http.CanonicalHeaderKey(header)
+	switch {
+	case kind == "apikey":
+		k = keyfunc.APIKey(header)
+	case kind == "header" && secret(header):
+		d.bad(placeOf(n), path, "%s holds secrets, which would be in the store and in logs; write %q: it counts by a hash", cut(header), "apikey:"+http.CanonicalHeaderKey(header))
+		return nil, ""
+	case kind == "header":
+		k = keyfunc.Header(header)
+	default:
+		d.bad(placeOf(n), path, "no such key: %.64q%s; write header:NAME or apikey:NAME", text, meant(kind, []string{"header", "apikey"}))
+		return nil, ""
+	}
+	if err := k.(interface{ Validate() error }).Validate(); err != nil {
+		d.bad(placeOf(n), path, "%.64q is no name of a header; write %s:NAME, as in %s:X-Device", header, kind, kind)
+		return nil, ""
+	}
+	return k, name
+}
+
+// secret reports whether a header holds what must not be stored.
+func secret(header string) bool {
+	switch http.CanonicalHeaderKey(header) {
+	case "Authorization", "Cookie", "Proxy-Authorization":
+		return true
+	}
+	return false
+}
+
+// vocabulary returns the names of keys beside header:NAME and apikey:NAME.
+func vocabulary(own map[string]keyfunc.Key) (map[string]keyfunc.Key, error) {
+	known := map[string]keyfunc.Key{"ip": keyfunc.IP, "everyone": keyfunc.Everyone}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		f, isFunc := own[name].(keyfunc.Func)
+		switch {
+		case !words.MatchString(name):
+			errs = append(errs, fmt.Errorf("rulefile: Loader.Keys[%q]: a name has letters, digits, '-', '_' and '.', at most 64", name))
+		case own[name] == nil || isFunc && f == nil:
+			errs = append(errs, fmt.Errorf("rulefile: Loader.Keys[%q]: the Key is nil", name))
+		}
+		known[name] = own[name]
+	}
+	return known, errors.Join(errs...)
+}
+
+// namesOf returns the names by which a document has a key, more than one if they
+// are joined; none if it has no such name.
+func namesOf(k keyfunc.Key) []string {
+	if k, ok := k.(*named); ok {
+		return k.names
+	}
+	s, ok := k.(fmt.Stringer)
+	if !ok {
+		return nil
+	}
+	text := s.String()
+	if inner, ok := strings.CutPrefix(text, "["); ok {
+		text, _ = strings.CutSuffix(inner, "]")
+	}
+	names := strings.Split(text, ", ")
+	for _, name := range names {
+		kind, header, colon := strings.Cut(name, ":")
+		if colon && (kind != "header" && kind != "apikey" || kind == "header" && secret(header)) || !words.MatchString(cmp.Or(header, name)) {
+			return nil
+		}
+	}
+	return names
+}

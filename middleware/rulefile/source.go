@@ -1,0 +1,54 @@
+package rulefile
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+)
+
+// A Source has the text of a rule document. A missing document is fs.ErrNotExist.
+// A source that has a method String is named by it in errors.
+type Source interface {
+	Read(ctx context.Context) ([]byte, error)
+}
+
+// File is the path of a file, read whole and at most 1 MiB.
+type File string
+
+// Read implements [Source].
+func (f File) Read(context.Context) ([]byte, error) {
+	info, err := os.Stat(string(f))
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() { // a pipe would wait for its writer
+		return nil, fmt.Errorf("%s is no regular file", printable(string(f)))
+	}
+	file, err := os.Open(string(f))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	if err == nil && len(text) > maxSize {
+		err = fmt.Errorf("%s: larger than %d bytes, which no rule file needs to be", printable(string(f)), maxSize)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// nameOf is what errors call a source.
+func nameOf(s Source) string {
+	switch s := s.(type) {
+	case File:
+		return string(s)
+	case Fleet:
+		return s.key()
+	case fmt.Stringer:
+		return s.String()
+	}
+	return fmt.Sprintf("%T", s)
+}

@@ -1,0 +1,125 @@
+package rulefile
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var (
+	located = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+	unknown = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+)
+
+// mends are what to do about the parser's most frequent messages.
+var mends = []struct{ problem, mend string }{
+	{"expected ',' or", `put { and } inside a list in quotes, as in ["GET /u/{id}"], and close each bracket`},
+	{"tab character", "indent with spaces"},
+	{"mapping values are not allowed", `put text that has ": " in it in quotes, or mend the indentation`},
+	{"did not find expected", "mend the indentation: the fields of a rule start in one column"},
+	{"could not find expected ':'", "write field: value"},
+	{"cannot start any token", "put text that starts with @, `, %, or a tab in quotes"},
+	{"unexpected end of stream", "close the quote"},
+	{"unknown escape character", `write \\ for a backslash, or use single quotes`},
+}
+
+// syntaxError makes the parser's error one of ours.
+//
+// The parser names a line, without a column, and not always the line of the
+// mistake: for what is wrong in a list in brackets it is one less than where that
+// begins, and for what is wrong with the indentation it is where the whole block
+// begins. How far it had read is never before the mistake, and seldom more than a
+// word behind it.
+func syntaxError(text []byte, err error) (place, error) {
+	m := located.FindStringSubmatch(err.Error())
+	if m == nil {
+		m = []string{"", "", err.Error()}
+	}
+	problem := m[2]
+	if anchor := unknown.FindStringSubmatch(problem); anchor != nil {
+		return placeAt(text, bytes.Index(text, []byte("*"+anchor[1]))),
+			errors.New("aliases are not used in rule files; write the value out")
+	}
+	read := consumed(text)
+	line, _ := strconv.Atoi(m[1])
+	switch {
+	case strings.Contains(problem, "expected ',' or"):
+		line++
+	case strings.Contains(problem, "did not find expected"):
+		line = 0
+	case strings.Contains(problem, "tab character"):
+		read = bytes.LastIndexByte(text[:read], '\t') + 1
+		line = placeAt(text, read).line
+	}
+	at := placeAt(text, wordBefore(text, read))
+	if line = min(cmp.Or(line, at.line), lines(text)); line != at.line || strings.Contains(problem, "did not find expected '-'") {
+		at = firstOf(text, line)
+	}
+	for _, m := range mends {
+		if strings.Contains(problem, m.problem) {
+			problem += "; " + m.mend
+			break
+		}
+	}
+	return at, errors.New(problem)
+}
+
+// consumed returns how many bytes the parser reads before it finds the mistake.
+func consumed(text []byte) int {
+	r := &byByte{text: text}
+	decoder := yaml.NewDecoder(r)
+	for {
+		if _, err := next(decoder); err != nil {
+			return r.read
+		}
+	}
+}
+
+// byByte reads a byte at a time.
+type byByte struct {
+	text []byte
+	read int
+}
+
+func (r *byByte) Read(p []byte) (int, error) {
+	if r.read == len(r.text) {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), 1)], r.text[r.read:])
+	r.read += n
+	return n, nil
+}
+
+// wordBefore returns where the last word begins that starts before an index.
+func wordBefore(text []byte, end int) int {
+	head := bytes.TrimRight(text[:end], " \t\r\n")
+	return bytes.LastIndexAny(head, " \t\r\n") + 1
+}
+
+func lines(text []byte) int { return bytes.Count(bytes.TrimRight(text, "\r\n"), []byte("\n")) + 1 }
+
+// firstOf returns where the text of a line begins.
+func firstOf(text []byte, line int) place {
+	i := 0
+	for range line - 1 {
+		i += bytes.IndexByte(text[i:], '\n') + 1
+	}
+	rest := text[i:]
+	return placeAt(text, i+len(rest)-len(bytes.TrimLeft(rest, " \t")))
+}
+
+// placeAt returns the place of a byte.
+func placeAt(text []byte, i int) place {
+	head := text[:max(i, 0)]
+	return place{
+		line:   bytes.Count(head, []byte("\n")) + 1,
+		column: utf8.RuneCount(head[bytes.LastIndexByte(head, '\n')+1:]) + 1,
+	}
+}

@@ -1,0 +1,207 @@
+package rulefile
+
+import (
+	"errors"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxText is how many characters a text in a rule may have.
+const maxText = 1000
+
+// The forms of numbers and durations. rules.schema.json has them too.
+var (
+	integers  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+	numbers   = regexp.MustCompile(`^-?([0-9]+\.?|[0-9]*\.[0-9]+)([eE][-+]?[0-9]+)?$`)
+	percents  = regexp.MustCompile(`^(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?) ?%$`)
+	durations = regexp.MustCompile(`^((([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[0-9]+d)$`)
+)
+
+// text reads a text. What is wrong with anything else ends with how to mend it.
+func (d *decoder) text(n *yaml.Node, path, mend string) (string, bool) {
+	if mend != "" {
+		mend = "; " + mend
+	}
+	switch {
+	case d.flagged[n]:
+		return "", false
+	case n.Kind != yaml.ScalarNode || n.Tag == "!!null":
+		d.bad(placeOf(n), path, "must be text, got %s%s", describe(n), mend)
+		return "", false
+	case n.Tag != "!!str" && mend == "":
+		d.bad(placeOf(n), path, "must be text, got %s; put it in quotes", describe(n))
+		return "", false
+	case n.Tag != "!!str":
+		d.bad(placeOf(n), path, "must be text, got %s%s", describe(n), mend)
+		return "", false
+	case utf8.RuneCountInString(n.Value) > maxText:
+		d.bad(placeOf(n), path, "must have at most %d characters, got %d", maxText, utf8.RuneCountInString(n.Value))
+		return "", false
+	}
+	return n.Value, true
+}
+
+// integer reads a whole number, written in decimal digits.
+func (d *decoder) integer(n *yaml.Node, path string) (int64, bool) {
+	if d.flagged[n] {
+		return 0, false
+	}
+	whole, err := wholeNumber(n)
+	switch plain := n.Tag == "!!int" && integers.MatchString(n.Value); {
+	case plain && err == nil:
+		return whole, true
+	case plain:
+		d.bad(placeOf(n), path, "%s is too large", cut(n.Value))
+	case err == nil:
+		d.bad(placeOf(n), path, "must be a whole number, got %s; write %d", describe(n), whole)
+	default:
+		d.bad(placeOf(n), path, "must be a whole number, got %s", describe(n))
+	}
+	return 0, false
+}
+
+// count reads a whole number that is at least 1, or returns 0.
+func (d *decoder) count(n *yaml.Node, path string) int64 {
+	number, ok := d.integer(n, path)
+	if ok && number < 1 {
+		d.bad(placeOf(n), path, "must be at least 1, got %d", number)
+		return 0
+	}
+	return number
+}
+
+// wholeNumber returns the number that is meant by 10, 1e3, 0x10, 1_000, 1.0, 010 or
+// "10".
+func wholeNumber(n *yaml.Node) (int64, error) {
+	if n.Kind != yaml.ScalarNode {
+		return 0, errors.New("no scalar")
+	}
+	plain := strings.ReplaceAll(n.Value, "_", "")
+	for _, base := range []int{10, 0} { // people mean 10 by 010
+		if number, err := strconv.ParseInt(plain, base, 64); err == nil {
+			return number, nil
+		}
+	}
+	number, err := strconv.ParseFloat(plain, 64)
+	if err != nil || number != math.Trunc(number) || math.Abs(number) >= 1<<53 {
+		return 0, errors.New("no whole number")
+	}
+	return int64(number), nil
+}
+
+func (d *decoder) boolean(n *yaml.Node, path string) bool {
+	if d.flagged[n] {
+		return false
+	}
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!bool" {
+		return strings.EqualFold(n.Value, "true")
+	}
+	mend := ""
+	switch strings.ToLower(n.Value) {
+	case "yes", "on", "y", "1", "true":
+		mend = "; write true"
+	case "no", "off", "n", "0", "false":
+		mend = "; write false"
+	}
+	d.bad(placeOf(n), path, "must be true or false, got %s%s", describe(n), mend)
+	return false
+}
+
+// fraction reads 0.9 or 90%.
+func (d *decoder) fraction(n *yaml.Node, path string) float64 {
+	const mend = "write a fraction such as 0.9, or a percentage such as 90%"
+	switch {
+	case d.flagged[n]:
+		return 0
+	case n.Kind != yaml.ScalarNode:
+	case n.Tag == "!!str" && percents.MatchString(n.Value):
+		percentage := strings.TrimRight(n.Value, " %")
+		fraction, _ := strconv.ParseFloat(percentage+"e-2", 64) // exact, which a division by 100 is not
+		return fraction
+	case (n.Tag == "!!int" || n.Tag == "!!float") && numbers.MatchString(n.Value):
+		fraction, err := strconv.ParseFloat(n.Value, 64)
+		switch {
+		case err == nil && fraction >= 0 && fraction <= 1:
+			return fraction + 0 // which makes 0 of -0
+		case fraction > 1 && fraction <= 100:
+			d.bad(placeOf(n), path, "must be 0 to 1, got %s; write %s%% for a percentage", n.Value, n.Value)
+			return 0
+		}
+	}
+	d.bad(placeOf(n), path, "must be 0 to 1, or 0%% to 100%%, got %s; %s", describe(n), mend)
+	return 0
+}
+
+// list returns the items of a list that is not empty.
+func (d *decoder) list(n *yaml.Node, path, of string) ([]*yaml.Node, bool) {
+	switch {
+	case d.flagged[n]:
+		return nil, false
+	case n.Kind == yaml.ScalarNode && n.Tag != "!!null":
+		d.bad(placeOf(n), path, "must be a list of %s, got %s; put it in [ ]", of, describe(n))
+		return nil, false
+	case n.Kind != yaml.SequenceNode:
+		d.bad(placeOf(n), path, "must be a list of %s, got %s", of, describe(n))
+		return nil, false
+	case len(n.Content) == 0:
+		d.bad(placeOf(n), path, "is empty; write a list of %s", of)
+		return nil, false
+	}
+	return n.Content, true
+}
+
+// mapping reports whether n is a mapping that is not empty.
+func (d *decoder) mapping(n *yaml.Node, path, of string) bool {
+	switch {
+	case d.flagged[n]:
+		return false
+	case n.Kind != yaml.MappingNode:
+		d.bad(placeOf(n), path, "must be a mapping: %s; got %s", of, describe(n))
+		return false
+	case len(n.Content) == 0:
+		d.bad(placeOf(n), path, "is empty; write %s", of)
+		return false
+	}
+	return true
+}
+
+// describe says what a node is, for errors.
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Tag == "!!null":
+		return "nothing"
+	case n.Tag == "!!int", n.Tag == "!!float":
+		return "the number " + cut(n.Value)
+	case n.Tag == "!!bool":
+		return cut(n.Value)
+	case n.Tag == "!!timestamp":
+		return "the date " + cut(n.Value)
+	}
+	return strconv.Quote(cut(n.Value))
+}
+
+// cut bounds what of a document is in an error.
+func cut(s string) string {
+	if runes := []rune(s); len(runes) > 64 {
+		return string(runes[:64]) + "…"
+	}
+	return s
+}
+
+// listed is a list of words for an error.
+func listed(words []string) string {
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(slices.Values(words)), ", ")
+}
