@@ -107,7 +107,7 @@ func TestGoodDocuments(t *testing.T) {
 }
 
 // roundTrip prints rules and reads them again.
-func roundTrip(t testing.TB, name string, rules []ratelimit.Rule) (printed string) {
+func roundTrip(t failer, name string, rules []ratelimit.Rule) (printed string) {
 	t.Helper()
 	first, err := rulefile.Format(rules)
 	if err != nil {
@@ -124,6 +124,12 @@ func roundTrip(t testing.TB, name string, rules []ratelimit.Rule) (printed strin
 		t.Fatalf("%s: is printed as\n%s\nand then as\n%s\n%v", name, first, second, err)
 	}
 	return string(first)
+}
+
+// A failer is a test: Go's, or rapid's.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
 }
 
 func anyTier() *rulefile.Loader {

@@ -19,15 +19,19 @@ import (
 // any further: what its fields mean is not known here.
 const version = "1"
 
-// maxErrors is how many mistakes are reported. Who has more has the wrong file.
-const maxErrors = 100
+// Who has more mistakes than this has the wrong file.
+const (
+	maxErrors  = 100  // are reported
+	maxCounted = 1000 // are looked at, to report the first in the order of the document
+)
 
 // A decoder reads one document. Every mistake has a place: nodes know their lines.
 type decoder struct {
 	name    string
 	keys    map[string]keyfunc.Key // beside header:NAME and apikey:NAME
 	tiers   []string               // nil means any
-	errs    []error
+	errs    []*Error
+	more    int                 // errors that are not in errs
 	flagged map[*yaml.Node]bool // what was reported already
 	at      []ruleAt
 }
@@ -54,19 +58,26 @@ func (d *decoder) decode(text []byte) ([]ratelimit.Rule, error) {
 }
 
 func (d *decoder) bad(at place, path, format string, args ...any) {
+	if len(d.errs) == maxCounted {
+		d.more++
+		return
+	}
 	d.errs = append(d.errs, &Error{d.name, at.line, at.column, path, fmt.Errorf(format, args...)})
 }
 
 // mistakes joins the errors in the order of the document.
 func (d *decoder) mistakes() error {
-	slices.SortStableFunc(d.errs, func(a, b error) int {
-		x, y := a.(*Error), b.(*Error)
-		return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Column, y.Column))
+	slices.SortStableFunc(d.errs, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	if more := len(d.errs) - maxErrors; more > 0 {
-		d.errs = append(d.errs[:maxErrors], fmt.Errorf("%s: and %d more", printable(d.name), more))
+	var errs []error
+	for _, err := range d.errs[:min(len(d.errs), maxErrors)] {
+		errs = append(errs, err)
 	}
-	return errors.Join(d.errs...)
+	if more := len(d.errs) - len(errs) + d.more; more > 0 {
+		errs = append(errs, fmt.Errorf("%s: and %d more", printable(d.name), more))
+	}
+	return errors.Join(errs...)
 }
 
 // document reads the top of the document.
@@ -115,6 +126,10 @@ func free(field string) bool { return strings.HasPrefix(field, "x-") }
 
 // unknown reports a field that there is not, and which one may be meant.
 func (d *decoder) unknown(key *yaml.Node, path string, known []string, words map[string]string) {
+	if d.more > 0 {
+		d.more++ // it takes time to guess what is meant
+		return
+	}
 	hint := meant(key.Value, known)
 	if word := nearest(plain(key.Value), slices.Sorted(maps.Keys(words))); word != "" && hint == "" {
 		hint = "; " + words[word]
@@ -176,11 +191,22 @@ func (d *decoder) rule(r *ratelimit.Rule, at *ruleAt, n *yaml.Node, path string)
 // validate reports what rules in code may not be either, unless it follows from a
 // mistake that was reported already.
 func (d *decoder) validate(rules []ratelimit.Rule, path string) {
+	if d.more > 0 {
+		return
+	}
 	err := ratelimit.ValidateRules(rules)
 	if err == nil {
 		return
 	}
-	known := d.errs
+	known := make(map[string]bool) // what has a mistake in it
+	for _, err := range d.errs {
+		known[err.Path] = true
+		for i, c := range err.Path {
+			if c == '.' || c == '[' {
+				known[err.Path[:i]] = true
+			}
+		}
+	}
 	for _, err := range each(err) {
 		mistake, ok := errors.AsType[*ratelimit.RuleError](err)
 		if !ok || mistake.Index < 0 || mistake.Index >= len(d.at) {
@@ -196,16 +222,10 @@ func (d *decoder) validate(rules []ratelimit.Rule, path string) {
 			n, whole, err = part(n, whole, err)
 			where = placeOf(n)
 		}
-		if !slices.ContainsFunc(known, func(err error) bool { return within(err.(*Error).Path, whole) }) {
+		if !known[whole] {
 			d.bad(where, whole, "%w", err)
 		}
 	}
-}
-
-// within reports whether a path is another one, or a part of it.
-func within(path, whole string) bool {
-	rest, ok := strings.CutPrefix(path, whole)
-	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // part returns the part of a field that a mistake is about. Texts about a part

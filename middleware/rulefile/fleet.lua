@@ -13,7 +13,7 @@ if string.sub(head, 1, #ARGV[2]) == ARGV[2] then
 end
 local version = '0'
 if head ~= '' then
-  version = string.match(head, '^# ratelimit rules, version (%d+), ')
+  version = string.match(head, '^# ratelimit rules, version ([1-9]%d*), ')
   if not version then
     return -1
   end

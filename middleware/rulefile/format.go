@@ -26,10 +26,14 @@ import (
 func Format(rules []ratelimit.Rule) ([]byte, error) {
 	errs := []error{ratelimit.ValidateRules(rules)}
 	list := &yaml.Node{Kind: yaml.SequenceNode}
+	keys := make(map[string]keyfunc.Key)
 	for i := range rules {
 		r := &rules[i]
 		if r.Key != nil && namesOf(r.Key) == nil {
 			errs = append(errs, fmt.Errorf("rulefile: rule %q: key: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, keyText(r.Key)))
+		}
+		for _, name := range namesOf(r.Key) {
+			keys[name] = keyfunc.Everyone // any will do
 		}
 		rule := &yaml.Node{Kind: yaml.MappingNode, HeadComment: functions(r)}
 		for _, f := range fields {
@@ -51,22 +55,24 @@ func Format(rules []ratelimit.Rule) ([]byte, error) {
 	if err := errors.Join(encoder.Encode(document), encoder.Close()); err != nil {
 		return nil, fmt.Errorf("rulefile: %w", err)
 	}
+	// Code may have what documents may not: a pattern of many thousand characters.
+	if _, err := (&decoder{name: "rulefile: Format", keys: keys}).decode(b.Bytes()); err != nil {
+		return nil, err
+	}
 	return b.Bytes(), nil
 }
 
 // functions is a comment about what no document can say.
 func functions(r *ratelimit.Rule) string {
-	var names []string
-	if r.LimitFor != nil {
-		names = append(names, "LimitFor")
+	switch {
+	case r.LimitFor != nil && r.CostFor != nil:
+		return "# LimitFor and CostFor are functions of the program"
+	case r.LimitFor != nil:
+		return "# LimitFor is a function of the program"
+	case r.CostFor != nil:
+		return "# CostFor is a function of the program"
 	}
-	if r.CostFor != nil {
-		names = append(names, "CostFor")
-	}
-	if names == nil {
-		return ""
-	}
-	return "# and " + strings.Join(names, " and ") + ", in the program"
+	return ""
 }
 
 func keyText(k keyfunc.Key) string {

@@ -23,9 +23,9 @@ func nearest(word string, known []string) (best string) {
 }
 
 // plain is a word without what differs by style: chargeOn, charge-on and charge_on.
-func plain(word string) string {
-	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(word))
-}
+func plain(word string) string { return style.Replace(strings.ToLower(word)) }
+
+var style = strings.NewReplacer("_", "", "-", "", " ", "")
 
 // distance counts the insertions, deletions, substitutions and swaps of neighbours
 // that make one word of another. Words that are too long to be a slip are far apart.

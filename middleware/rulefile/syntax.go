@@ -16,10 +16,12 @@ import (
 var (
 	located = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 	unknown = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+	blocks  = regexp.MustCompile(`^did not find expected (key|'-' indicator|<document start>)`) // are about a whole line
 )
 
 // mends are what to do about the parser's most frequent messages.
 var mends = []struct{ problem, mend string }{
+	{"incompatible YAML document", "remove the line that starts with %YAML"},
 	{"expected ',' or", `put { and } inside a list in quotes, as in ["GET /u/{id}"], and close each bracket`},
 	{"tab character", "indent with spaces"},
 	{"mapping values are not allowed", `put text that has ": " in it in quotes, or mend the indentation`},
@@ -59,7 +61,7 @@ func syntaxError(text []byte, err error) (place, error) {
 		line = placeAt(text, read).line
 	}
 	at := placeAt(text, wordBefore(text, read))
-	if line = min(cmp.Or(line, at.line), lines(text)); line != at.line || strings.Contains(problem, "did not find expected '-'") {
+	if line = min(cmp.Or(line, at.line), lines(text)); line != at.line || blocks.MatchString(problem) {
 		at = firstOf(text, line)
 	}
 	for _, m := range mends {

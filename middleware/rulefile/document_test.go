@@ -1,0 +1,160 @@
+package rulefile_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf16"
+
+	"github.com/seed75154129/ratelimit/middleware/rulefile"
+)
+
+const good = "version: 1\nrules:\n  - name: r\n    key: ip\n    limit: 5/1m\n"
+
+// What editors of other systems write is read.
+func TestOtherEditors(t *testing.T) {
+	for name, text := range map[string]string{
+		"a byte order mark":           "\ufeff" + good,
+		"CRLF":                        strings.ReplaceAll(good, "\n", "\r\n"),
+		"both":                        "\ufeff" + strings.ReplaceAll(good, "\n", "\r\n"),
+		"CR":                          strings.ReplaceAll(good, "\n", "\r"),
+		"no newline at the end":       strings.TrimSuffix(good, "\n"),
+		"the start of a document":     "---\n" + good,
+		"the end of a document":       good + "...\n",
+		"comments after the end":      good + "...\n# that was all\n",
+		"blank lines":                 "\n\n" + good + "\n  \n\n",
+		"comments that are not ASCII": "# für alle 🙂\n" + good,
+	} {
+		if rules, err := loader().Parse("f", []byte(text)); err != nil || len(rules) != 1 || rules[0].Limit.Rate != 5 {
+			t.Errorf("%s: %v, %v", name, rules, err)
+		}
+	}
+	// Places are those that such an editor shows.
+	_, err := loader().Parse("f", []byte("\ufeffversion: 1\r\nrules:\r\n- {name: 'ü ö', key: ip, limit: 5}\r\n"))
+	if err == nil || !strings.HasPrefix(err.Error(), "f:3:10: rules[0].name: 'ü' in \"ü ö\";") || !strings.Contains(err.Error(), "\nf:3:33: rules[0].limit: ") {
+		t.Error(err)
+	}
+}
+
+func TestWhatIsNoText(t *testing.T) {
+	wide := []byte{0xff, 0xfe}
+	for _, unit := range utf16.Encode([]rune(good)) {
+		wide = append(wide, byte(unit), byte(unit>>8))
+	}
+	for want, text := range map[string]string{
+		"f:1:1: byte 0xff is not UTF-8":                              string(wide),
+		"f:4:2: byte 0xfc is not UTF-8":                              "version: 1\r\n\n\n#\xfc\n",
+		"f:4:4: byte 0xe2 is not UTF-8":                              "version: 1\r\r\r#ü \xe2\x82",
+		"f:2:5: control character U+0000":                            "#\n    \x00",
+		"f:1:3: control character U+001B":                            "# \x1b[2J\nlevel=ERROR",
+		"f:1:2: control character U+007F":                            "#\x7f",
+		"f:1:2: control character U+0085":                            "#\u0085",
+		`f:1:1: no document`:                                         "",
+		`f:1:1: no document: write "version: 1"`:                     " \n\n# nothing\n",
+		`f:2:1: must have the fields version and rules, got nothing`: "---\n",
+		`f:1:1: must have the fields version and rules, got "PK"`:    "PK",
+		"f:6:1: a second document":                                   good + "---\n",
+		"f:7:1: a second document":                                   good + "...\n---\n# nothing",
+		"f:7:1: did not find expected":                               good + "...\nversion: 2\n",
+		"f: larger than 1048576 bytes":                               good + "#" + strings.Repeat("x", 1<<20),
+		"f:2:8: rules: is empty; write a list of rules, each starting with -\nf:3:38: x-a" + strings.Repeat("[0]", 32) + ": nested more than 32": "version: 1\nrules: []\nx-a: " + strings.Repeat("[", 40) + strings.Repeat("]", 40),
+		"f:1:1: exceeded max depth of 10000":                                 strings.Repeat("[", 20000),
+		"f:3:1: found incompatible YAML document; remove the line":           "%YAML 1.2\n---\n" + good,
+		"f:1:29: rules[0].name: must have at most 1000 characters, got 1001": "{version: 1, rules: [{name: " + strings.Repeat("ü", 1001) + ", key: ip, limit: 5/1m}]}",
+	} {
+		rules, err := loader().Parse("f", []byte(text))
+		if err == nil || rules != nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%.60q: %v; want %s", text, err, want)
+		}
+	}
+}
+
+// A document may be as large as allowed and as bad as can be: reading it takes no
+// second, and what is said about it fits on a few pages.
+func TestBadDocumentsCostLittle(t *testing.T) {
+	const size = 1 << 20
+	for name, text := range map[string]string{
+		"a flat list":       "[" + strings.Repeat("a,", size/2-1) + "]",
+		"empty rules":       "version: 1\nrules:\n" + strings.Repeat("- {}\n", size/5-10),
+		"bad rules":         "version: 1\nrules:\n" + strings.Repeat("- {x: 1}\n", size/9-10),
+		"rules of one name": "version: 1\nrules:\n" + strings.Repeat("- {name: a, key: ip, limit: 5/1m}\n", size/34-10),
+		"a duplicate key":   strings.Repeat("a: 1\n", size/5),
+		"anchors":           strings.Repeat("- &a 1\n", size/7),
+		"deep mappings":     strings.Repeat("{a: ", 9000),
+		"many patterns":     "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, match: [" + strings.Repeat("/*, ", size/4-30) + "]}]}",
+		"many costs":        "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, costs: {" + costs(60_000) + "}}]}",
+		"long texts":        "{version: 1, rules: [{name: " + strings.Repeat("x", size/2) + ", " + strings.Repeat("y", size/2-100) + ": 1}]}",
+		"comments":          strings.Repeat("#\n", size/2),
+		"brackets":          strings.Repeat("[", size),
+		"one quote":         "'" + strings.Repeat("\n", size-1),
+	} {
+		begun := time.Now()
+		_, err := loader().Parse("f", []byte(text))
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+			continue
+		}
+		if took := time.Since(begun); took > 10*time.Second { // a hundred times what it takes
+			t.Errorf("%s: took %s", name, took)
+		}
+		if size := len(err.Error()); size > 300_000 {
+			t.Errorf("%s: %d bytes of errors", name, size)
+		}
+	}
+}
+
+func costs(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "/{a}/%d/{b}: 1,", i)
+	}
+	return b.String()
+}
+
+func TestManyMistakes(t *testing.T) {
+	text := "version: 1\nrules:\n" + strings.Repeat("- {name: r}\n", 1000)
+	_, err := loader().Parse("f", []byte(text))
+	if got := strings.Count(err.Error(), "\n"); got != 100 || !strings.HasSuffix(err.Error(), "\nf: and 2899 more") {
+		t.Errorf("%d lines, the last is %s", got+1, err.Error()[strings.LastIndex(err.Error(), "\n"):])
+	}
+}
+
+// No text of a document can forge a line in a log, or move a terminal's cursor.
+func TestErrorsAreOneLineEach(t *testing.T) {
+	evil := `"a\nlevel=INFO msg=\"all is well\"\e[31m\u202e\0"`
+	for _, text := range []string{
+		"{version: 1, rules: [{name: @}]}", "{version: 1, rules: [{@: 1}]}", "{@: 1}", "{version: @}", "{version: 1, rules: @}",
+		"{version: 1, rules: [@]}", "{version: 1, rules: [{name: r, key: @}]}", "{version: 1, rules: [{name: r, key: [@, @]}]}",
+		"{version: 1, rules: [{name: r, key: ip, limit: @}]}", "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, match: [@]}]}",
+		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, tiers: {@: @, pro: @}}]}", "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, costs: {@: @}}]}",
+		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, cost: @}]}", "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, charge_on: [@]}]}",
+		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, ban: {@: 1, after: @, for: @}}]}",
+		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, fail: @, shadow: @, disabled: @}]}",
+		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, x-a: &a 1, x-b: !<@> 1, x-c: {@: 1, @: 2}}]}",
+	} {
+		_, err := anyTier().Parse("f", []byte(strings.ReplaceAll(text, "@", evil)))
+		if err == nil {
+			t.Errorf("%s is accepted", text)
+			continue
+		}
+		for line := range strings.Lines(err.Error()) {
+			if line = strings.TrimSuffix(line, "\n"); !strings.HasPrefix(line, "f:1:") || strings.ContainsAny(line, "\x00\x1b\r\u202e") {
+				t.Errorf("%s: %q", text, line)
+			}
+		}
+	}
+}
+
+// What a loader does not read tells nothing about what it reads later.
+func TestParseHasNoState(t *testing.T) {
+	l := &rulefile.Loader{}
+	for range 2 {
+		if _, err := l.Parse("f", []byte("x")); err == nil {
+			t.Error("accepted")
+		}
+		if rules, err := l.Parse("f", []byte(good)); err != nil || len(rules) != 1 {
+			t.Error(rules, err)
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package rulefile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/middleware/rulefile"
+)
+
+func TestFleet(t *testing.T) {
+	t.Run("miniredis", func(t *testing.T) { testFleet(t, limitertest.Redis(t)) })
+	t.Run("redis", func(t *testing.T) { testFleet(t, redistest.Start(t).Client(t)) })
+	t.Run("cluster", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("starts a cluster")
+		}
+		testFleet(t, redistest.StartCluster(t).Client(t))
+	})
+}
+
+func testFleet(t *testing.T, client redis.UniversalClient) {
+	ctx := t.Context()
+	fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
+	want := func(step string, version int64, text string) {
+		t.Helper()
+		got, err := fleet.Version(ctx)
+		if err != nil || got != version {
+			t.Errorf("%s: version %d, %v; want %d", step, got, err, version)
+		}
+		read, err := fleet.Read(ctx)
+		if version == 0 && !errors.Is(err, fs.ErrNotExist) || version > 0 && (err != nil || string(read) != text) {
+			t.Errorf("%s: %q, %v; want %q", step, read, err, text)
+		}
+	}
+	publish := func(text string, old, version int64, conflict bool) {
+		t.Helper()
+		got, err := fleet.Publish(ctx, []byte(text), old)
+		if errors.Is(err, rulefile.ErrConflict) != conflict || !conflict && (err != nil || got != version) || conflict && got != 0 {
+			t.Errorf("publish in place of %d: version %d, %v", old, got, err)
+		}
+	}
+
+	want("at first", 0, "")
+	publish(rate(1), 1, 0, true)
+	want("a version that there is not", 0, "")
+	publish(rate(1), 0, 1, false)
+	want("published", 1, rate(1))
+	publish(rate(2), 0, 0, true)
+	publish(rate(2), 2, 0, true)
+	want("conflicts", 1, rate(1))
+	publish(rate(2), 1, 2, false)
+	want("published again", 2, rate(2))
+	publish(rate(2), 1, 2, false) // repeated, because the answer was lost
+	want("repeated", 2, rate(2))
+	publish(rate(3), 1, 0, true)
+	want("a conflict", 2, rate(2))
+	odd := "\ufeff# ratelimit rules, version 9, sha256 " + strings.Repeat("0", 64) + "\r\n\x00" + strings.Repeat("ü", 1000)
+	publish(odd, 2, 3, false)
+	want("any text", 3, odd)
+	large := strings.Repeat("x", 1<<20)
+	publish(large, 3, 4, false)
+	want("a large text", 4, large)
+
+	for text, old := range map[string]int64{"": 4, large + "x": 4, "a": -1, "b": math.MaxInt64} {
+		if version, err := fleet.Publish(ctx, []byte(text), old); err == nil || errors.Is(err, rulefile.ErrConflict) || version != 0 {
+			t.Errorf("%d bytes in place of %d: %d, %v", len(text), old, version, err)
+		}
+	}
+	want("mistakes", 4, large)
+
+	other := rulefile.Fleet{Client: client, Namespace: "blog"}
+	if version, err := other.Version(ctx); err != nil || version != 0 {
+		t.Errorf("another namespace: version %d, %v", version, err)
+	}
+	if got := client.TTL(ctx, "shop:rules").Val(); got != -1 {
+		t.Errorf("the document expires in %s", got)
+	}
+
+	// Nothing is lost to publishers that read the same version: each text that was
+	// published is read once.
+	fleet.Namespace = "race"
+	var won sync.Map
+	var publishers sync.WaitGroup
+	for p := range 8 {
+		publishers.Go(func() {
+			for n := 0; n < 5; {
+				old, err := fleet.Version(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				text := fmt.Sprintf("publisher %d, text %d", p, n)
+				switch version, err := fleet.Publish(ctx, []byte(text), old); {
+				case err == nil:
+					if other, taken := won.LoadOrStore(version, text); taken {
+						t.Errorf("version %d is %q and %q", version, other, text)
+					}
+					n++
+				case !errors.Is(err, rulefile.ErrConflict):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	publishers.Wait()
+	last, _ := won.Load(int64(40))
+	want("eight publishers", 40, fmt.Sprint(last))
+}
+
+// What is at the key and was not published is no document, and is not overwritten.
+func TestFleetOfAnotherKind(t *testing.T) {
+	client := limitertest.Redis(t)
+	fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
+	ctx := t.Context()
+	refused := func(step, want string, read, publish error) {
+		t.Helper()
+		for _, err := range []error{read, publish} {
+			if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, rulefile.ErrConflict) {
+				t.Errorf("%s: %v", step, err)
+			}
+		}
+	}
+	for step, text := range map[string]string{
+		"by hand": rate(1), "another head": "# ratelimit rules, version x, sha256 y\n", "version 0": "# ratelimit rules, version 0, sha256 " + strings.Repeat("0", 64) + "\n",
+		"a huge version": "# ratelimit rules, version 9999999999999999999, sha256 " + strings.Repeat("0", 64) + "\n",
+	} {
+		client.Set(ctx, "shop:rules", text, 0)
+		_, err := fleet.Version(ctx)
+		_, readErr := fleet.Read(ctx)
+		if step == "a huge version" {
+			readErr = err // its text does not fit to its digest, which is said first
+		}
+		refused(step, "shop:rules was not written by Fleet.Publish", err, readErr)
+		if _, err := fleet.Publish(ctx, []byte(rate(2)), 0); err == nil || client.Get(ctx, "shop:rules").Val() != text {
+			t.Errorf("%s: %v, and now there is %q", step, err, client.Get(ctx, "shop:rules").Val())
+		}
+	}
+	client.Del(ctx, "shop:rules")
+	client.HSet(ctx, "shop:rules", "a", "b")
+	_, err := fleet.Version(ctx)
+	_, publishErr := fleet.Publish(ctx, []byte(rate(2)), 0)
+	refused("a hash", "WRONGTYPE", err, publishErr)
+
+	client.Del(ctx, "shop:rules")
+	if _, err := fleet.Publish(ctx, []byte(rate(1)), 0); err != nil {
+		t.Fatal(err)
+	}
+	client.Append(ctx, "shop:rules", "# edited by hand\n")
+	if _, err := fleet.Read(ctx); err == nil || !strings.Contains(err.Error(), "version 1 is not as it was published") {
+		t.Error(err)
+	}
+	if version, err := fleet.Publish(ctx, []byte(rate(2)), 1); err != nil || version != 2 {
+		t.Errorf("mended: %d, %v", version, err)
+	}
+	client.Append(ctx, "shop:rules", strings.Repeat("x", 3<<20)) // nobody reads all of it
+	if _, err := fleet.Read(ctx); err == nil || !strings.Contains(err.Error(), "version 2 is not as it was published") {
+		t.Error(err)
+	}
+}
+
+func TestFleetMistakes(t *testing.T) {
+	for want, fleet := range map[string]rulefile.Fleet{
+		"client: required":    {Namespace: "shop"},
+		"namespace: required": {Client: limitertest.Redis(t)},
+		"namespace":           {Client: limitertest.Redis(t), Namespace: "a b"},
+		"got nil":             {Client: (*redis.Client)(nil), Namespace: "shop"},
+	} {
+		_, err := fleet.Version(t.Context())
+		_, readErr := fleet.Read(t.Context())
+		_, publishErr := fleet.Publish(t.Context(), []byte("a"), 0)
+		for _, err := range []error{err, readErr, publishErr} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want %s", err, want)
+			}
+		}
+	}
+}
+
+func TestFleetWhileRedisIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := limitertest.RedisServer(t)
+		fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
+		l := &rulefile.Loader{Source: fleet}
+		server.SetError("LOADING Redis is loading the dataset in memory")
+		if rules, err := l.Load(t.Context()); err == nil || rules != nil || errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "rulefile: shop:rules: LOADING") {
+			t.Error(rules, err)
+		}
+		if _, err := fleet.Version(t.Context()); err == nil {
+			t.Error("a version, without Redis")
+		}
+		if _, err := fleet.Publish(t.Context(), []byte("a"), 0); err == nil || errors.Is(err, rulefile.ErrConflict) {
+			t.Error(err)
+		}
+		w := newWatched(t, new(algorithms.Memory))
+		w.watch(fleet)
+		for range 5 {
+			soon()
+		}
+		w.want("away", 1, 0, 1)
+		server.SetError("")
+		for range 5 {
+			soon()
+		}
+		w.want("nothing is published", 1, 0, 2)
+		if _, err := fleet.Publish(t.Context(), []byte(rate(2)), 0); err != nil {
+			t.Fatal(err)
+		}
+		soon()
+		w.want("published", 2, 1, 2)
+		server.SetError("LOADING Redis is loading the dataset in memory")
+		for range 5 {
+			soon()
+		}
+		w.want("away again", 2, 1, 3)
+		server.SetError("")
+		soon()
+		w.want("back", 2, 2, 3)
+
+		// A document of a newer release.
+		if _, err := fleet.Publish(t.Context(), []byte("version: 2\npolicies: {r: 9}\n"), 1); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			soon()
+		}
+		w.want("not understood", 2, 2, 4)
+		if !strings.Contains(w.log.String(), "shop:rules:1:10: version: this program reads version 1") {
+			t.Error(w.log.String())
+		}
+	})
+}
+
+// Two instances that count in one Redis follow the fleet's rules within 3 s, under
+// load, and no request fails. What was counted stays.
+func TestFleetUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := limitertest.Redis(t)
+		fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
+		version, err := fleet.Publish(t.Context(), []byte(rate(100)), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		apps := []*watched{newInstance(t, client), newInstance(t, client)}
+		var admitted, denied, other atomic.Int64
+		var clients sync.WaitGroup
+		for c := range 8 {
+			app := apps[c%2].Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			clients.Go(func() {
+				for range 400 {
+					rec := httptest.NewRecorder()
+					app.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+					switch rec.Code {
+					case http.StatusOK:
+						admitted.Add(1)
+					case http.StatusTooManyRequests:
+						denied.Add(1)
+					default:
+						other.Add(1)
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+			})
+		}
+		for _, limit := range []int{200, 300, 150, 400} {
+			if version, err = fleet.Publish(t.Context(), []byte(rate(limit)), version); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * time.Second)
+			for i, app := range apps {
+				if got := app.Rules()[0].Limit.Rate; got != int64(limit) {
+					t.Errorf("instance %d has %d after 3 s, want %d", i, got, limit)
+				}
+			}
+		}
+		clients.Wait()
+		if admitted.Load() != 400 || denied.Load() != 2800 || other.Load() != 0 {
+			t.Errorf("%d admitted, %d denied, %d others; want 400, 2800, 0", admitted.Load(), denied.Load(), other.Load())
+		}
+	})
+}
+
+func newInstance(t *testing.T, client *redis.Client) *watched {
+	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop"}, Logger: slog.New(slog.DiscardHandler)}
+	t.Cleanup(func() { _ = guard.Close() })
+	w := newWatched(t, guard)
+	w.watch(rulefile.Fleet{Client: client, Namespace: "shop"})
+	return w
+}
+
+// A lost answer is asked for again, and the publisher is not told that somebody
+// else was first.
+func TestPublishWhoseAnswerIsLost(t *testing.T) {
+	client := limitertest.Redis(t)
+	fleet := rulefile.Fleet{Client: repeating{client}, Namespace: "shop"}
+	if version, err := fleet.Publish(t.Context(), []byte(rate(1)), 0); err != nil || version != 1 {
+		t.Errorf("%d, %v", version, err)
+	}
+}
+
+// repeating sends each command twice, as go-redis does after a timeout.
+type repeating struct{ *redis.Client }
+
+func (r repeating) Process(ctx context.Context, cmd redis.Cmder) error {
+	_ = r.Client.Process(ctx, cmd)
+	cmd.SetErr(nil)
+	return r.Client.Process(ctx, cmd)
+}

@@ -1,0 +1,308 @@
+package rulefile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/rulefile"
+)
+
+// one parses a document of one rule, and returns the rule without its key, and that.
+func one(t *testing.T, fields string) (ratelimit.Rule, keyfunc.Key) {
+	t.Helper()
+	rules, err := loader().Parse("f", []byte("version: 1\nrules:\n- "+strings.ReplaceAll(fields, "\n", "\n  ")))
+	if err != nil || len(rules) != 1 {
+		t.Fatalf("%s\n%v", fields, err)
+	}
+	key := rules[0].Key
+	rules[0].Key = nil
+	return rules[0], key
+}
+
+// Every field has an effect, with a value that is not its default.
+func TestEveryField(t *testing.T) {
+	second, minute := time.Second, time.Minute
+	tested := map[string]bool{"Key": true} // below
+	for field, c := range map[string]struct {
+		text string
+		want ratelimit.Rule
+	}{
+		"Name":  {"name: login", ratelimit.Rule{Name: "login"}},
+		"Match": {"match: [POST /a, '/b/{x...}']", ratelimit.Rule{Match: []string{"POST /a", "/b/{x...}"}}},
+		"Limit": {"limit: 10/s burst 20", ratelimit.Rule{Limit: algorithms.Limit{Rate: 10, Period: second, Burst: 20, Algorithm: algorithms.TokenBucket}}},
+		"Tiers": {"tiers: {pro: 1000/1m gcra, internal: unlimited}", ratelimit.Rule{Tiers: map[string]algorithms.Limit{
+			"pro": {Rate: 1000, Period: minute, Algorithm: algorithms.GCRA}, "internal": ratelimit.Unlimited,
+		}}},
+		"Cost":     {"cost: 7", ratelimit.Rule{Cost: 7}},
+		"Costs":    {"costs: {POST /reports: 10, /a: 2}", ratelimit.Rule{Costs: map[string]int64{"POST /reports": 10, "/a": 2}}},
+		"ChargeOn": {"charge_on: [401, 403]", ratelimit.Rule{ChargeOn: []int{401, 403}}},
+		"Ban":      {"ban: {after: 10, within: 90s, for: 2d}", ratelimit.Rule{Ban: algorithms.Ban{After: 10, Within: 90 * second, For: 48 * time.Hour}}},
+		"Fail":     {"fail: closed", ratelimit.Rule{Fail: failmode.Closed}},
+		"Shadow":   {"shadow: 33.3%", ratelimit.Rule{Shadow: 0.333}},
+		"Disabled": {"disabled: true", ratelimit.Rule{Disabled: true}},
+		"Hidden":   {"hidden: true", ratelimit.Rule{Hidden: true}},
+		"Lease":    {"lease: true", ratelimit.Rule{Lease: true}},
+	} {
+		tested[field] = true
+		want := reflect.ValueOf(&c.want).Elem()
+		for name, text := range map[string]string{"Name": "\nname: r", "Limit": "\nlimit: 100/1m"} {
+			if name != field {
+				c.text += text
+			}
+		}
+		if field != "Name" {
+			want.FieldByName("Name").SetString("r")
+		}
+		if field != "Limit" {
+			want.FieldByName("Limit").Set(reflect.ValueOf(algorithms.PerMinute(100)))
+		}
+		got, key := one(t, c.text+"\nkey: ip")
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s\ngot  %+v\nwant %+v", c.text, got, c.want)
+		}
+		got.Key = key
+		roundTrip(t, field, []ratelimit.Rule{got})
+	}
+	for field := range reflect.TypeFor[ratelimit.Rule]().Fields() {
+		if !tested[field.Name] && field.Type.Kind() != reflect.Func {
+			t.Errorf("%s is not tested", field.Name)
+		}
+	}
+}
+
+// Keys count whom their names say, and pass on what keys can.
+func TestKeys(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, "/a", nil)
+	r.RemoteAddr = "[2001:db8::1]:4711"
+	r.Header.Set("X-Device", "phone")
+	r.Header.Set("Authorization", "Bearer secret")
+	l := loader()
+	l.Keys["body"] = keyfunc.BodyJSON("email", 100)
+	l.Keys["two"] = keyfunc.Join(keyfunc.IP, keyfunc.Header("X-Device"))
+	l.Keys["own"] = keyfunc.Func(func(*http.Request) (string, error) { return "mine", nil })
+	l.Keys["broken"] = keyfunc.Hashed(keyfunc.IP, []byte("short"))
+	for text, c := range map[string]struct{ name, key, plain string }{
+		"ip":                      {"ip", "2001:db8::/64", "2001:db8::1"},
+		"[ip]":                    {"ip", "2001:db8::/64", "2001:db8::1"},
+		"everyone":                {"everyone", "everyone", ""},
+		"user":                    {"user", "alice", "alice"},
+		"own":                     {"own", "mine", "mine"},
+		"header:x-device":         {"header:X-Device", "phone", "phone"},
+		"apikey:Authorization":    {"apikey:Authorization", "apikey:K7gNU3sdo-OL0wNhqoVWhg", "secret"},
+		"[user, header:X-Device]": {"[user, header:X-Device]", "5:alice,5:phone", "alice phone"},
+		"[two, user]":             {"[two, user]", "24:13:2001:db8::/64,5:phone,5:alice", "2001:db8::1 phone alice"},
+	} {
+		rules, err := l.Parse("f", fmt.Appendf(nil, "{version: 1, rules: [{name: r, key: %s, limit: 5/1m}]}", text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		key := rules[0].Key
+		if got := key.(fmt.Stringer).String(); got != c.name {
+			t.Errorf("%s is printed as %s", text, got)
+		}
+		if got, err := key.Resolve(r); err != nil || got != c.key {
+			t.Errorf("%s: %q, %v; want %q", text, got, err, c.key)
+		}
+		got, err := key.(interface {
+			Keys(...string) ([]string, error)
+		}).Keys(strings.Fields(c.plain)...)
+		if err != nil || !slices.Equal(got, []string{c.key}) {
+			t.Errorf("%s: plain value %q is %q, %v; want %q", text, c.plain, got, err, c.key)
+		}
+		if key.(interface{ ReadsBody() bool }).ReadsBody() || key.(interface{ Validate() error }).Validate() != nil {
+			t.Errorf("%s reads bodies, or is not valid", text)
+		}
+	}
+	for _, text := range []string{"body", "[ip, body]"} {
+		rules, err := l.Parse("f", fmt.Appendf(nil, "{version: 1, rules: [{name: r, key: %s, limit: 5/1m}]}", text))
+		if err != nil || !rules[0].Key.(interface{ ReadsBody() bool }).ReadsBody() {
+			t.Errorf("%s: %v, or it is not known that it reads bodies", text, err)
+		}
+	}
+	_, err := l.Parse("f", []byte("{version: 1, rules: [{name: r, key: broken, limit: 5/1m}]}"))
+	if err == nil || !strings.Contains(err.Error(), "f:1:37: rules[0].key: keyfunc: Hashed: the secret has 5 bytes") {
+		t.Error(err)
+	}
+	if _, err := (&rulefile.Loader{Keys: map[string]keyfunc.Key{"ip": keyfunc.Everyone}}).Parse("f", []byte("{version: 1, rules: [{name: r, key: ip, limit: 5/1m}]}")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A program's own ip replaces the built-in one.
+func TestOwnIP(t *testing.T) {
+	l := &rulefile.Loader{Keys: map[string]keyfunc.Key{"ip": keyfunc.Header("X-Client")}}
+	rules, err := l.Parse("f", []byte("{version: 1, rules: [{name: r, key: ip, limit: 5/1m}]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("X-Client", "198.51.100.7")
+	if got, err := rules[0].Key.Resolve(r); err != nil || got != "198.51.100.7" {
+		t.Error(got, err)
+	}
+}
+
+func TestMistakesOfTheProgram(t *testing.T) {
+	good := []byte("{version: 1, rules: [{name: r, key: ip, limit: 5/1m}]}")
+	boo := errors.New("boo")
+	for want, l := range map[string]*rulefile.Loader{
+		`rulefile: Loader.Keys["a b"]: a name has letters`:                          {Keys: map[string]keyfunc.Key{"a b": keyfunc.IP}},
+		`rulefile: Loader.Keys["header:X"]: a name has letters`:                     {Keys: map[string]keyfunc.Key{"header:X": keyfunc.IP}},
+		`rulefile: Loader.Keys[""]: a name has letters`:                             {Keys: map[string]keyfunc.Key{"": keyfunc.IP}},
+		`rulefile: Loader.Keys["user"]: the Key is nil`:                             {Keys: map[string]keyfunc.Key{"user": nil}},
+		`rulefile: Loader.Keys["f"]: the Key is nil`:                                {Keys: map[string]keyfunc.Key{"f": keyfunc.Func(nil)}},
+		`rulefile: "f\n": Loader.Edit: boo`:                                         {Edit: func([]ratelimit.Rule) ([]ratelimit.Rule, error) { return nil, boo }},
+		`rulefile: "f\n": Loader.Edit: middleware: rules: at least one`:             {Edit: func([]ratelimit.Rule) ([]ratelimit.Rule, error) { return nil, nil }},
+		`rulefile: "f\n": Loader.Edit: middleware: rule "r": name: rules[0] and ru`: {Edit: func(r []ratelimit.Rule) ([]ratelimit.Rule, error) { return append(r, r[0]), nil }},
+	} {
+		if rules, err := l.Parse("f\n", good); err == nil || rules != nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, %v; want %s", rules, err, want)
+		}
+	}
+	if _, err := new(rulefile.Loader).Load(t.Context()); err == nil || !strings.Contains(err.Error(), "Loader.Source: required") {
+		t.Error(err)
+	}
+	called := false
+	l := &rulefile.Loader{Edit: func(r []ratelimit.Rule) ([]ratelimit.Rule, error) { called = true; return r, nil }}
+	if _, err := l.Parse("f", nil); err == nil || called {
+		t.Errorf("%v, and Edit was called: %v", err, called)
+	}
+}
+
+func TestEdit(t *testing.T) {
+	l := &rulefile.Loader{Edit: func(rules []ratelimit.Rule) ([]ratelimit.Rule, error) {
+		rules[0].CostFor = func(*http.Request) int64 { return 3 }
+		return append(rules, ratelimit.Rule{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerSecond(5000)}), nil
+	}}
+	rules, err := l.Parse("f", []byte("{version: 1, rules: [{name: r, key: ip, limit: 5/1m}]}"))
+	if err != nil || len(rules) != 2 || rules[0].CostFor == nil || rules[1].Name != "all" {
+		t.Errorf("%+v, %v", rules, err)
+	}
+	text, err := rulefile.Format(rules)
+	if err != nil || !strings.Contains(string(text), "# CostFor is a function of the program\n  - name: r\n") {
+		t.Errorf("%s\n%v", text, err)
+	}
+	rules[0].CostFor, rules[0].LimitFor = nil, func(*http.Request) algorithms.Limit { return algorithms.Limit{} }
+	if text, err = rulefile.Format(rules); err != nil || !strings.Contains(string(text), "# LimitFor is a function of the program\n") {
+		t.Errorf("%s\n%v", text, err)
+	}
+	rules[0].LimitFor = nil
+	roundTrip(t, "edited", rules)
+}
+
+func TestErrorsHavePlaces(t *testing.T) {
+	_, err := loader().Parse("rules.yaml", []byte("version: 1\nrules:\n  - name: a\n    key: ip\n    limit: 100\n"))
+	mistake, ok := errors.AsType[*rulefile.Error](err)
+	if !ok || mistake.Name != "rules.yaml" || mistake.Line != 5 || mistake.Column != 12 || mistake.Path != "rules[0].limit" {
+		t.Errorf("%#v", mistake)
+	}
+	_, err = loader().Parse("rules.yaml", []byte("version: 1\nrules:\n  - name: a\n    key: ip\n    limit: 5/1m\n    cost: 6\n"))
+	if rule, ok := errors.AsType[*ratelimit.RuleError](err); ok {
+		t.Errorf("a RuleError, whose text says again where: %v", rule)
+	}
+	if err == nil || err.Error() != "rules.yaml:6:11: rules[0].cost: 6 is above the 5 units that the limit 5/1m can hold: no request would pass" {
+		t.Error(err)
+	}
+	// A name cannot forge a line of a log.
+	err = &rulefile.Error{Name: "a\nb", Line: 1, Column: 2, Err: errors.New("boo")}
+	if err.Error() != `"a\nb":1:2: boo` {
+		t.Error(err)
+	}
+}
+
+func TestFormatRefuses(t *testing.T) {
+	limit := algorithms.PerMinute(5)
+	own := keyfunc.Func(func(*http.Request) (string, error) { return "", nil })
+	for want, rule := range map[string]ratelimit.Rule{
+		`middleware: rule "r": key: required`:                      {Name: "r", Limit: limit},
+		`rulefile: rule "r": key: keyfunc.Func has no name`:        {Name: "r", Limit: limit, Key: own},
+		`rulefile: rule "r": key: optional(ip) has no name`:        {Name: "r", Limit: limit, Key: keyfunc.Optional(keyfunc.IP)},
+		`rulefile: rule "r": key: [ip, optional(ip)] has no name`:  {Name: "r", Limit: limit, Key: keyfunc.Join(keyfunc.IP, keyfunc.Optional(keyfunc.IP))},
+		`rulefile: rule "r": key: header:Cookie has no name`:       {Name: "r", Limit: limit, Key: keyfunc.Header("Cookie")},
+		`middleware: rule "r": cost: must not be negative`:         {Name: "r", Limit: limit, Key: keyfunc.IP, Cost: -1},
+		`rulefile: Format:4:13: rules[0].match[0]: must have at m`: {Name: "r", Limit: limit, Key: keyfunc.IP, Match: []string{"/" + strings.Repeat("a", 1000)}},
+		`rulefile: yaml: cannot marshal invalid UTF-8`:             {Name: "r", Limit: limit, Key: keyfunc.IP, Tiers: map[string]algorithms.Limit{"\xff": limit}},
+	} {
+		if text, err := rulefile.Format([]ratelimit.Rule{rule}); err == nil || text != nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s, %v; want %s", text, err, want)
+		}
+	}
+	if _, err := rulefile.Format(nil); err == nil {
+		t.Error("no rules are printed, and would not be read again")
+	}
+	// What has a name is printed, wherever it was made.
+	roundTrip(t, "code", []ratelimit.Rule{
+		{Name: "a", Limit: limit, Key: keyfunc.Join(keyfunc.IP, keyfunc.Everyone, keyfunc.Header("x-a"), keyfunc.APIKey("x-b"))},
+		{Name: "b", Limit: limit, Key: keyfunc.Everyone, Shadow: 5e-324},
+	})
+}
+
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "rules.yaml")
+	l := loader()
+	l.Source = rulefile.File(path)
+	if _, err := l.Load(t.Context()); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Error(err)
+	}
+	write(t, path, "version: 1\nrules:\n  - {name: r, key: ip, limit: 100}\n")
+	if _, err := l.Load(t.Context()); err == nil || !strings.HasPrefix(err.Error(), path+":3:31: rules[0].limit: ") {
+		t.Error(err)
+	}
+	write(t, path, "version: 1\nrules:\n  - {name: r, key: ip, limit: 100/1m}\n")
+	if rules, err := l.Load(t.Context()); err != nil || len(rules) != 1 {
+		t.Error(rules, err)
+	}
+	write(t, path, "version: 1\nrules:\n  - {name: r, key: ip, limit: 100/1m}\n#"+strings.Repeat("x", 1<<20))
+	if _, err := l.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "larger than 1048576 bytes") {
+		t.Error(err)
+	}
+	l.Source = rulefile.File(dir)
+	if _, err := l.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Error(err)
+	}
+	l.Source = rulefile.File(os.DevNull)
+	if _, err := l.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Error(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A source of the program's own is named by its String, or by its type.
+func TestOwnSource(t *testing.T) {
+	for want, source := range map[string]rulefile.Source{"consul:1:1: ": consul{}, "rulefile_test.unnamed:1:1: ": unnamed{}} {
+		if _, err := (&rulefile.Loader{Source: source}).Load(context.Background()); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
+}
+
+type unnamed struct{}
+
+func (unnamed) Read(context.Context) ([]byte, error) { return nil, nil }
+
+type consul struct{ unnamed }
+
+func (consul) String() string { return "consul" }
