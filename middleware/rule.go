@@ -123,7 +123,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 	if err := ValidateRules(rules); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(s.validate(rules)...); err != nil {
+	if err := errors.Join(append(s.validate(rules), unsupported(rules))...); err != nil {
 		return nil, err
 	}
 	compiled := make([]rule, len(rules))

@@ -165,11 +165,25 @@ func validateBan(b algorithms.Ban, bad func(string, error)) {
 	if err := validateDuration(b.For); err != nil {
 		bad("Ban", fmt.Errorf("for: %w", err))
 	}
-	bad("Ban", errNotYet)
 }
 
 // errNotYet refuses what would otherwise be ignored, and be missed only in an attack.
 var errNotYet = errors.New("not supported yet; leave it out")
+
+// unsupported reports the fields of valid rules that do nothing yet.
+func unsupported(rules []Rule) error {
+	var errs []error
+	for i := range rules {
+		r := &rules[i]
+		if r.Ban != (algorithms.Ban{}) {
+			errs = append(errs, &RuleError{Index: i, Rule: r.Name, Field: "Ban", Err: errNotYet})
+		}
+		if r.Lease {
+			errs = append(errs, &RuleError{Index: i, Rule: r.Name, Field: "Lease", Err: errNotYet})
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // validateDuration holds a duration to the bounds of a limit's period.
 func validateDuration(d time.Duration) error {
@@ -189,7 +203,6 @@ func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {
 	if !r.Lease {
 		return
 	}
-	bad("Lease", errNotYet)
 	for _, l := range limits {
 		if !isWindow(l.Limit) || l.Algorithm == algorithms.SlidingLog {
 			bad("Lease", fmt.Errorf("units can be taken in blocks only by %s and %s, and %s is neither; leave the lease out",
