@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
@@ -141,6 +143,21 @@ func TestKeys(t *testing.T) {
 	}
 	if _, err := (&rulefile.Loader{Keys: map[string]keyfunc.Key{"ip": keyfunc.Everyone}}).Parse("f", []byte("{version: 1, rules: [{name: r, key: ip, limit: 5/1m}]}")); err != nil {
 		t.Error(err)
+	}
+}
+
+// What looks like a mistake in a key of the program is said where it is used.
+func TestKeysPassOnHints(t *testing.T) {
+	anyone := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}.IP()
+	l := &rulefile.Loader{Keys: map[string]keyfunc.Key{"ip": anyone}}
+	for _, text := range []string{"ip", "[ip, everyone]"} {
+		rules, err := l.Parse("f", fmt.Appendf(nil, "{version: 1, rules: [{name: r, key: %s, limit: 5/1m}]}", text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := hint.Of(rules[0].Key), hint.Of(anyone); len(want) == 0 || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
 	}
 }
 
@@ -306,3 +323,36 @@ func (unnamed) Read(context.Context) ([]byte, error) { return nil, nil }
 type consul struct{ unnamed }
 
 func (consul) String() string { return "consul" }
+
+// The rules of the program that API users start from: testdata/programs/p10.
+func TestTheFileOfAProgram(t *testing.T) {
+	l := loader()
+	l.Source, l.Tiers = rulefile.File("../../testdata/programs/p10/rules.yaml"), []string{"pro", "enterprise", "internal"}
+	rules, err := l.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := func(rate int64) algorithms.Limit {
+		return algorithms.Limit{Rate: rate, Period: time.Minute, Algorithm: algorithms.TokenBucket}
+	}
+	want := []comparable{
+		{ratelimit.Rule{Name: "per-ip", Limit: algorithms.PerMinute(200), Fail: failmode.Open}, "ip"},
+		{ratelimit.Rule{
+			Name: "per-tenant", Limit: bucket(100),
+			Tiers: map[string]algorithms.Limit{"pro": bucket(1000), "enterprise": bucket(10000), "internal": ratelimit.Unlimited},
+			Costs: map[string]int64{"POST /reports": 10},
+		}, "[tenant, route]"},
+		{ratelimit.Rule{
+			Name: "login", Match: []string{"POST /auth/login", "POST /auth/register"},
+			Limit:    algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow},
+			ChargeOn: []int{401, 403}, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute},
+			Fail: failmode.Closed, Hidden: true, Shadow: 0.9,
+		}, "ip"},
+	}
+	for i := range want {
+		want[i].Cost, want[i].Limit = 1, filled(want[i].Limit)
+	}
+	if got := plain(rules); !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}

@@ -321,11 +321,12 @@ type fickle struct {
 	err   atomic.Pointer[error]
 	reads atomic.Int64
 	hangs atomic.Bool
+	after int64 // hangs after so many reads, if it is not 0
 }
 
 func (f *fickle) Read(ctx context.Context) ([]byte, error) {
 	n := f.reads.Add(1)
-	if f.hangs.Load() {
+	if f.hangs.Load() || f.after > 0 && n > f.after {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -374,18 +375,24 @@ func TestWatchOfASourceThatFails(t *testing.T) {
 
 func TestWatchEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, source := range map[string]*fickle{"while it waits": {}, "while it settles": {}, "while it reads": {}} {
+		for name, source := range map[string]*fickle{"while it waits": {}, "while it settles": {}, "while it reads": {}, "while it reads again": {after: 1}} {
 			source.say(rate(2))
 			w := newWatched(t, new(algorithms.Memory))
 			ctx, cancel := context.WithCancel(t.Context())
 			source.hangs.Store(name == "while it reads")
+			if name == "while it reads again" {
+				source.fail(errors.New("connection refused"))
+			}
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
 				(&rulefile.Loader{Source: source, Every: time.Hour}).Watch(ctx, w.Middleware)
 			}()
-			if name == "while it waits" {
+			switch name {
+			case "while it waits":
 				time.Sleep(time.Minute)
+			case "while it reads again":
+				time.Sleep(time.Second)
 			}
 			synctest.Wait()
 			begun := time.Now()

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const corpus = "../../testdata/rules"
+
+// runs runs the program, with a text as standard input.
+func runs(stdin string, args ...string) (status int, stdout, stderr string) {
+	var out, errs strings.Builder
+	status = run(args, strings.NewReader(stdin), &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestGoodFilesArePrinted(t *testing.T) {
+	for _, name := range []string{"all_fields", "login_and_users", "short"} {
+		path := filepath.Join(corpus, "good", name)
+		want := read(t, path+".txt")
+		status, stdout, stderr := runs("", "check", "-tiers", "pro,enterprise,internal", path+".yaml")
+		if status != 0 || stdout != want || stderr != "" {
+			t.Errorf("%s: %d\n%s\n%s", name, status, stdout, stderr)
+		}
+		if status, stdout, stderr := runs(read(t, path+".yaml"), "check", "-"); status != 0 || stdout != want || stderr != "" {
+			t.Errorf("%s, from standard input: %d\n%s\n%s", name, status, stdout, stderr)
+		}
+	}
+}
+
+func TestMistakesArePrinted(t *testing.T) {
+	for _, name := range []string{"limits", "patterns", "version_2", "tab"} {
+		path := filepath.Join(corpus, "bad", name)
+		status, stdout, stderr := runs("", "check", path+".yaml")
+		want := read(t, path+".txt")
+		if status != 1 || stdout != "" || strings.ReplaceAll(stderr, path+".yaml", name+".yaml") != want {
+			t.Errorf("%s: %d\n%s\n%s", name, status, stdout, stderr)
+		}
+	}
+	for want, args := range map[string][]string{
+		"no such file":                        {"check", "nowhere.yaml"},
+		`no such key: "tenant"`:               {"check", "-keys", "route,user", filepath.Join(corpus, "good/all_fields.yaml")},
+		`no such tier; this program has gold`: {"check", "-tiers", "gold", filepath.Join(corpus, "good/all_fields.yaml")},
+		"a name has letters":                  {"check", "-keys", "a b", filepath.Join(corpus, "good/short.yaml")},
+	} {
+		if status, stdout, stderr := runs("", args...); status != 1 || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%q: %d\n%s\n%s; want %s", args, status, stdout, stderr, want)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{nil, {"chek", "a"}, {"check"}, {"check", "a", "b"}, {"check", "-x", "a"}} {
+		if status, stdout, stderr := runs("", args...); status != 2 || stdout != "" || !strings.Contains(stderr, "usage: rules check") {
+			t.Errorf("%q: %d\n%s\n%s", args, status, stdout, stderr)
+		}
+	}
+	if status, _, stderr := runs("", "check", "-h"); status != 0 || !strings.Contains(stderr, "-tiers names") {
+		t.Errorf("%d\n%s", status, stderr)
+	}
+}
