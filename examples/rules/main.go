@@ -35,7 +35,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 	keys := flags.String("keys", "user,tenant,route", "`names` of the program's keys, beside ip, everyone, header:NAME and apikey:NAME")
 	tiers := flags.String("tiers", "", "`names` of the program's tiers (default: any)")
 	if len(args) == 0 || args[0] != "check" {
-		fmt.Fprintln(stderr, usage)
+		_, _ = fmt.Fprintln(stderr, usage) // nobody to tell
 		return 2
 	}
 	switch err := flags.Parse(args[1:]); {
@@ -49,12 +49,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 	}
 	rules, err := check(flags.Arg(0), stdin, split(*keys), split(*tiers))
 	if err != nil {
-		fmt.Fprintln(stderr, err)
+		_, _ = fmt.Fprintln(stderr, err) // nobody to tell
 		return 1
 	}
 	text, err := rulefile.Format(rules)
 	if err != nil {
-		fmt.Fprintln(stderr, err)
+		_, _ = fmt.Fprintln(stderr, err) // nobody to tell
 		return 1
 	}
 	_, _ = stdout.Write(text) // nobody to tell

@@ -138,14 +138,14 @@ func anyTier() *rulefile.Loader {
 	return l
 }
 
-// comparable is a rule with its defaults filled in, and its key by name.
-type comparable struct {
+// plainRule is a rule with its defaults filled in, and its key by name.
+type plainRule struct {
 	ratelimit.Rule
 	key string
 }
 
-func plain(rules []ratelimit.Rule) []comparable {
-	all := make([]comparable, len(rules))
+func plain(rules []ratelimit.Rule) []plainRule {
+	all := make([]plainRule, len(rules))
 	for i, r := range rules {
 		key := r.Key.(fmt.Stringer).String()
 		r.Key, r.LimitFor, r.CostFor = nil, nil, nil
@@ -155,7 +155,7 @@ func plain(rules []ratelimit.Rule) []comparable {
 				r.Tiers[tier] = filled(limit)
 			}
 		}
-		all[i] = comparable{r, key}
+		all[i] = plainRule{r, key}
 	}
 	return all
 }
