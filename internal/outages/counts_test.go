@@ -47,7 +47,8 @@ func (r *run) checkCounts(v *verdict, p promise) {
 	for _, s := range p.servers {
 		executed += s.Executed(r.t)
 	}
-	if executed > sent {
+	const looks = 10 // of the witness, on connections of its own
+	if executed > sent+looks {
 		v.add(fmt.Sprintf("Redis executed more than the %d scripts that were sent", sent), executed)
 	}
 
@@ -87,10 +88,11 @@ func (r *run) used(reader *algorithms.Redis, c counter) int {
 		if rule.Name != c.rule {
 			continue
 		}
-		d, err := reader.Peek(context.Background(), algorithms.Check{Rule: c.rule, Key: c.client, Limit: rule.Limit})
-		if err != nil {
-			r.t.Fatalf("%+v: %v", c, err)
-		}
+		var d algorithms.Decision
+		eventually(r.t, func() (err error) { // a busy machine may be late here, too
+			d, err = reader.Peek(context.Background(), algorithms.Check{Rule: c.rule, Key: c.client, Limit: rule.Limit})
+			return err
+		})
 		return int(rule.Limit.Quota() - d.Results[0].Remaining)
 	}
 	r.t.Fatalf("no rule %q", c.rule)
