@@ -31,7 +31,7 @@ func (r *run) strays() int { return len(r.records) / 50 }
 // the first that fails takes the budget, and the witness four fifths of it. They
 // may wait.
 func (r *run) underWay() int {
-	return int((budget*9/5+20*time.Millisecond).Seconds()*float64(r.rate)) + 5
+	return int((budget*9/5+50*time.Millisecond).Seconds()*float64(r.rate)) + 5
 }
 
 // A summary is a row of the table.
