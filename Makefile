@@ -91,6 +91,6 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s).
 
 .PHONY: cover
 cover: ## Show the coverage of each package, and write cover.html.
-	go test -coverprofile cover.out -coverpkg ./algorithms/...,./keyfunc,./headers,./failmode,./middleware ./...
+	go test -coverprofile cover.out -coverpkg ./algorithms/...,./keyfunc,./headers,./failmode,./middleware/... ./...
 	go tool cover -html cover.out -o cover.html
 	@go tool cover -func cover.out | tail -1

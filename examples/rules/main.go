@@ -31,11 +31,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 	const usage = "usage: rules check [-keys NAME,…] [-tiers NAME,…] FILE"
 	flags := flag.NewFlagSet("rules check", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.Usage = func() { fmt.Fprintln(stderr, usage); flags.PrintDefaults() }
+	say := func(what any) { _, _ = fmt.Fprintln(stderr, what) } // nobody to tell
+	flags.Usage = func() { say(usage); flags.PrintDefaults() }
 	keys := flags.String("keys", "user,tenant,route", "`names` of the program's keys, beside ip, everyone, header:NAME and apikey:NAME")
 	tiers := flags.String("tiers", "", "`names` of the program's tiers (default: any)")
 	if len(args) == 0 || args[0] != "check" {
-		_, _ = fmt.Fprintln(stderr, usage) // nobody to tell
+		say(usage)
 		return 2
 	}
 	switch err := flags.Parse(args[1:]); {
@@ -48,16 +49,15 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 		return 2
 	}
 	rules, err := check(flags.Arg(0), stdin, split(*keys), split(*tiers))
+	var text []byte
+	if err == nil {
+		text, err = rulefile.Format(rules)
+	}
 	if err != nil {
-		_, _ = fmt.Fprintln(stderr, err) // nobody to tell
+		say(err)
 		return 1
 	}
-	text, err := rulefile.Format(rules)
-	if err != nil {
-		_, _ = fmt.Fprintln(stderr, err) // nobody to tell
-		return 1
-	}
-	_, _ = stdout.Write(text) // nobody to tell
+	_, _ = stdout.Write(text)
 	return 0
 }
 

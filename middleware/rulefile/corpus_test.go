@@ -138,14 +138,14 @@ func anyTier() *rulefile.Loader {
 	return l
 }
 
-// plainRule is a rule with its defaults filled in, and its key by name.
-type plainRule struct {
+// compared is a rule with its defaults filled in, and its key by name.
+type compared struct {
 	ratelimit.Rule
 	key string
 }
 
-func plain(rules []ratelimit.Rule) []plainRule {
-	all := make([]plainRule, len(rules))
+func plain(rules []ratelimit.Rule) []compared {
+	all := make([]compared, len(rules))
 	for i, r := range rules {
 		key := r.Key.(fmt.Stringer).String()
 		r.Key, r.LimitFor, r.CostFor = nil, nil, nil
@@ -155,7 +155,7 @@ func plain(rules []ratelimit.Rule) []plainRule {
 				r.Tiers[tier] = filled(limit)
 			}
 		}
-		all[i] = plainRule{r, key}
+		all[i] = compared{r, key}
 	}
 	return all
 }

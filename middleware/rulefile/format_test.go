@@ -18,20 +18,21 @@ import (
 // Whatever rules in code say, their document reads as the same rules.
 func TestAnyRulesArePrintedAndReadAgain(t *testing.T) {
 	t.Parallel()
-	printed := 0
+	drawn, printed := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		rules := make([]ratelimit.Rule, rapid.IntRange(1, 4).Draw(t, "rules"))
 		for i := range rules {
 			rules[i] = drawRule(t, fmt.Sprint("rule", i))
 		}
+		drawn++
 		if ratelimit.ValidateRules(rules) != nil {
 			return // what one field needs, another may not have
 		}
 		printed++
 		roundTrip(t, "code", rules)
 	})
-	if printed < 30 {
-		t.Errorf("only %d sets of rules were valid", printed)
+	if printed < drawn/4 {
+		t.Errorf("only %d of %d sets of rules were valid", printed, drawn)
 	}
 }
 

@@ -335,7 +335,7 @@ func TestTheFileOfAProgram(t *testing.T) {
 	bucket := func(rate int64) algorithms.Limit {
 		return algorithms.Limit{Rate: rate, Period: time.Minute, Algorithm: algorithms.TokenBucket}
 	}
-	want := []plainRule{
+	want := []compared{
 		{ratelimit.Rule{Name: "per-ip", Limit: algorithms.PerMinute(200), Fail: failmode.Open}, "ip"},
 		{ratelimit.Rule{
 			Name: "per-tenant", Limit: bucket(100),
