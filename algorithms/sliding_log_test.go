@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
@@ -169,50 +168,4 @@ func TestALongLogGivesBackToItsLatestEntries(t *testing.T) {
 			t.Errorf("entry %d: %d left in Redis, %d in Go, want %d", c.entry, got[0].Remaining, want[0].Remaining, left)
 		}
 	}
-}
-
-// What somebody else keeps at a key is an error of that key, is known without
-// being read, and stays. A string of 2 MB was read and parsed once, which opened
-// the circuit.
-func TestWhatIsNotOursIsNotRead(t *testing.T) {
-	client := redistest.Start(t).Client(t)
-	ctx := t.Context()
-	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
-	const huge = 64 << 20
-	eachAlgorithm(t, func(t *testing.T, l Limit) {
-		check := Check{Rule: "r", Key: "k", Limit: l}
-		key := keyOf("test", check)
-		for what, write := range map[string]func() error{
-			"a huge string": func() error { return client.SetRange(ctx, key, huge, "x").Err() },
-			"a word":        func() error { return client.Set(ctx, key, "word", 0).Err() },
-			"a sentence":    func() error { return client.Set(ctx, key, "a sentence as long as a state, more or less", 0).Err() },
-			"words":         func() error { return client.RPush(ctx, key, "some", "words", "in", "a", "list").Err() },
-			"a word alone":  func() error { return client.RPush(ctx, key, "word").Err() },
-			"a hash":        func() error { return client.HSet(ctx, key, "f", "1").Err() },
-		} {
-			if err := write(); err != nil {
-				t.Fatal(err)
-			}
-			fastest := time.Hour
-			for range 5 {
-				begin := time.Now()
-				_, err := r.Take(ctx, check)
-				fastest = min(fastest, time.Since(begin))
-				if classOf(err) != bridge.ClassMisused {
-					t.Errorf("%s: %v", what, err)
-				}
-			}
-			if fastest > 10*time.Millisecond {
-				t.Errorf("%s: took %s", what, fastest)
-			}
-			charged := Result{Check: check, Source: SourceRedis, Charged: 1, At: time.Now()}
-			if _, err := r.Settle(ctx, Charge{Result: charged, Cost: 2}); classOf(err) != bridge.ClassMisused {
-				t.Errorf("%s: settle: %v", what, err)
-			}
-			if kind := client.Type(ctx, key).Val(); kind == "none" || client.PTTL(ctx, key).Val() > 0 {
-				t.Errorf("%s: was written", what)
-			}
-			client.Del(ctx, key)
-		}
-	})
 }

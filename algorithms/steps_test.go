@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
@@ -24,131 +23,6 @@ func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {
 			f(t, l)
 		})
 	}
-}
-
-// A clock that was a year ahead must not deny for a year, nor free anybody: what
-// was used counts, as if it had been used now.
-func TestAClockErrorOfAYearIsForgotten(t *testing.T) {
-	for name, b := range map[string]backend{"memory": modelBackend(t), "redis": realBackend(t)} {
-		eachAlgorithm(t, func(t *testing.T, l Limit) {
-			take := func(us, cost int64) Result {
-				t.Helper()
-				b.setTime(us)
-				d, err := b.limiter.Take(t.Context(), Check{Rule: "r", Key: "k", Limit: l, Cost: cost})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return d.Results[0]
-			}
-			b.flush()
-			take(someTime+year, 2)
-			if r := take(someTime, 1); !r.Allowed || r.Remaining != 2 {
-				t.Errorf("%s: two were used, and one now: %+v", name, r)
-			}
-			b.flush()
-			take(someTime+year, 5)
-			r := take(someTime, 1) // denied, and written all the same
-			if r.Allowed || r.RetryAfter > 2*l.Period {
-				t.Errorf("%s: all was used: %+v", name, r)
-			}
-			retry := r.RetryAfter.Microseconds()
-			if r := take(someTime+retry-1, 1); r.Allowed || r.RetryAfter != time.Microsecond {
-				t.Errorf("%s: before RetryAfter: %+v", name, r)
-			}
-			if r := take(someTime+retry, 1); !r.Allowed {
-				t.Errorf("%s: after RetryAfter: %+v", name, r)
-			}
-		})
-	}
-}
-
-// Peek may say what a clock error comes to, but only a Take writes it.
-func TestPeekHealsNothing(t *testing.T) {
-	b := realBackend(t)
-	client := b.limiter.(*Redis).Client.(*redis.Client)
-	eachAlgorithm(t, func(t *testing.T, l Limit) {
-		check := Check{Rule: "r", Key: "k", Limit: l, Cost: 5}
-		b.setTime(someTime + year)
-		if _, err := b.limiter.Take(t.Context(), check); err != nil {
-			t.Fatal(err)
-		}
-		b.setTime(someTime)
-		before := client.Dump(t.Context(), keyOf("test", check)).Val()
-		for range 2 {
-			if d, err := b.limiter.Peek(t.Context(), check); err != nil || d.Allowed || d.RetryAfter() > 2*l.Period {
-				t.Errorf("%+v, %v", d, err)
-			}
-		}
-		if client.Dump(t.Context(), keyOf("test", check)).Val() != before {
-			t.Error("Peek has written the key")
-		}
-		if _, err := b.limiter.Take(t.Context(), check); err != nil {
-			t.Fatal(err)
-		}
-		if client.Dump(t.Context(), keyOf("test", check)).Val() == before {
-			t.Error("a denied Take has not written the key")
-		}
-		if ttl := client.PTTL(t.Context(), keyOf("test", check)).Val(); ttl > 3*l.Period {
-			t.Errorf("remembered for %s", ttl)
-		}
-	})
-}
-
-// A state is believed that was written up to one period ahead, and not a
-// microsecond further; in Go as in Redis.
-func TestHowFarAheadAWriteIsBelieved(t *testing.T) {
-	redis := realBackend(t)
-	inRedis := func(t *testing.T, us int64, l Limit) Result {
-		t.Helper()
-		redis.setTime(us)
-		d, err := redis.limiter.Take(t.Context(), Check{Rule: "r", Key: "k", Limit: l})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.Results[0].Source = SourceMemory
-		return d.Results[0]
-	}
-	begin := someTime - someTime%60_000_000
-	eachAlgorithm(t, func(t *testing.T, l Limit) {
-		l.Rate = 1
-		if a := lookup(l.algorithm()); a.bucket {
-			l.Burst = 1
-		}
-		for _, beyond := range []int64{0, 1} {
-			redis.flush()
-			var m Memory
-			for i, at := range []int64{begin + 60_000_000, begin - beyond} {
-				got, want := inRedis(t, at, l), takeAt(&m, at, l)
-				if got != want {
-					t.Errorf("%dµs beyond:\n got %+v\nwant %+v", beyond, got, want)
-				}
-				if i == 0 {
-					continue
-				}
-				// One believed is two periods off; one not believed counts now.
-				if believed := want.RetryAfter > l.Period+time.Microsecond; want.Allowed || believed != (beyond == 0) {
-					t.Errorf("%dµs beyond: %+v", beyond, want)
-				}
-			}
-		}
-	})
-}
-
-// One that steps back a little gives nobody extra room.
-func TestAClockThatStepsBackGivesNoExtraRoom(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l Limit) {
-		var m Memory
-		admitted := 0
-		for i := range int64(1000) {
-			// It jumps to and fro over the edge of a window.
-			if takeAt(&m, someTime-someTime%60_000_000+500-i%2*1000, l).Allowed {
-				admitted++
-			}
-		}
-		if admitted != 5 {
-			t.Errorf("admitted %d, want 5", admitted)
-		}
-	})
 }
 
 // What a client owes is a time, whatever the rate is now: a debt that is more

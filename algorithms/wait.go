@@ -22,13 +22,15 @@ import (
 // gives back what was charged.
 //
 // A deadline bounds the checks' MaxDelay, so that a call which cannot wait for
-// its slot takes none.
+// its slot takes none. An eighth of the time left, at most 50 ms, is kept for the
+// decision itself.
 func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return Decision{}, err
 		}
-		d, err := l.Take(ctx, inTime(ctx, checks)...)
+		asked, spare := inTime(ctx, checks)
+		d, err := l.Take(ctx, asked...)
 		if err != nil {
 			return Decision{}, err
 		}
@@ -38,7 +40,7 @@ func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 				_ = GiveBack(ctx, l, d) // what stays charged errs towards denying
 				return Decision{}, err
 			}
-			delay, longest = d.RetryAfter(), soonest(d)
+			delay, longest = d.RetryAfter(), soonest(d, spare)
 		}
 		err = wait.ErrTooLate
 		if longest != Never && wait.InTime(ctx, longest) {
@@ -57,32 +59,35 @@ func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 	}
 }
 
-// inTime bounds the checks' MaxDelay by ctx's deadline. One without time left is
-// the shortest there is, since 0 means any.
-func inTime(ctx context.Context, checks []Check) []Check {
+// inTime bounds the checks' MaxDelay by ctx's deadline, less some time to spare:
+// a slot that is found to begin too late has been taken in vain. One without
+// time left is the shortest there is, since 0 means any.
+func inTime(ctx context.Context, checks []Check) (bounded []Check, spare time.Duration) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return checks
+		return checks, 0
 	}
-	left := max(time.Until(deadline), time.Microsecond)
-	bounded := slices.Clone(checks)
+	left := max(time.Until(deadline), 0)
+	spare = min(left/8, defaultBudget)
+	most := max(left-spare, time.Microsecond)
+	bounded = slices.Clone(checks)
 	for i := range bounded {
 		c := &bounded[i]
-		if row := c.Limit.row(); row != nil && row.queue && (c.MaxDelay == 0 || c.MaxDelay > left) {
-			c.MaxDelay = left
+		if row := c.Limit.row(); row != nil && row.queue && (c.MaxDelay == 0 || c.MaxDelay > most) {
+			c.MaxDelay = most
 		}
 	}
-	return bounded
+	return bounded, spare
 }
 
 // soonest is how long it takes at least until a request that was denied is
 // served: a slot begins when all before it have ended.
-func soonest(d Decision) time.Duration {
+func soonest(d Decision, spare time.Duration) time.Duration {
 	longest := d.RetryAfter()
 	for i := range d.Results {
 		r := &d.Results[i]
 		if row := r.Check.Limit.row(); r.Denies() && row != nil && row.queue {
-			longest = max(longest, r.ResetAfter)
+			longest = max(longest, r.ResetAfter+min(spare, Never-r.ResetAfter))
 		}
 	}
 	return longest

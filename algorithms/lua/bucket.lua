@@ -5,7 +5,7 @@
 --          the time that the cost takes to refill, and how far ahead TAT may be then, in two parts like TAT
 -- A key's deadline is the end of its TAT's part of the grid, so that it stays for a while.
 local function bucket(key, now, p)
-  local rate, was, healed = ARGV[p] + 0, read(key, 32, 47), false
+  local rate, was, healed = ARGV[p] + 0, read(key, 32, 46), false
   local stored, w, W, f = -1, now, 0, 0
   if was then
     w, W, f = sub(was, 1, 16) + 0, sub(was, 18, 30) + 0, sub(was, 32) + 0

@@ -4,7 +4,7 @@
 -- ARGV[p]  rate period cost
 local function fixed_window(key, now, p)
   local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
-  local begin, was, healed = now - now % period, read(key, 18, 33), false
+  local begin, was, healed = now - now % period, read(key, 18, 32), false
   local stored, start, used = -1, begin, 0
   if was then
     stored, used = sub(was, 1, 16) + 0, sub(was, 18) + 0
