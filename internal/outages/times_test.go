@@ -58,7 +58,7 @@ func (r *run) checkTimes(v *verdict, p promise) {
 		v.late(fmt.Sprintf("so many requests took longer than %v, want at most %d", grace, p.waits), waits)
 	}
 	if n := v.summary.requests; waits > 5*p.waits || tooLong > n/20 {
-		v.add("no machine is so busy: took longer than they should", fmt.Sprintf("%d, and %d longer than the budget", waits, tooLong))
+		v.late("no machine is so busy: took longer than they should", fmt.Sprintf("%d, and %d longer than the budget", waits, tooLong))
 	}
 }
 
