@@ -25,7 +25,7 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 	if !found || !strings.Contains(rules, "+evalsha") {
 		t.Fatal("the document has no line ACL SETUSER limiter")
 	}
-	for _, script := range []*script{takeScript, settleScript, instancesScript} {
+	for _, script := range scripts {
 		for _, called := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(script.text, -1) {
 			if !strings.Contains(rules, " +"+strings.ToLower(called[1])+" ") {
 				t.Errorf("%s is not permitted", called[1])
@@ -48,7 +48,7 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 		if !table[i].bucket {
 			limit.Burst = 0
 		}
-		check := Check{Rule: string(table[i].name), Key: "k", Limit: limit}
+		check := Check{Rule: string(table[i].name), Key: "k", Limit: limit, Ban: Ban{After: 1, For: time.Hour}}
 		for _, cost := range []int64{1, 0, 2} {
 			d, err := r.Take(t.Context(), check)
 			if err == nil {
@@ -60,6 +60,11 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 		}
 		if _, err := r.Peek(t.Context(), check); err != nil {
 			t.Errorf("%s: peek: %v", limit, err)
+		}
+		for _, d := range []time.Duration{time.Minute, 0} {
+			if err := r.Ban(t.Context(), d, check); err != nil {
+				t.Errorf("%s: ban for %s: %v", limit, d, err)
+			}
 		}
 		if err := r.Reset(t.Context(), check); err != nil {
 			t.Errorf("%s: reset: %v", limit, err)

@@ -2,6 +2,7 @@ package algorithms
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -11,6 +12,48 @@ import (
 type call struct {
 	script *script
 	args   []any
+}
+
+// A banOp is what a call about bans does; see lua/bans.lua.
+type banOp string
+
+const (
+	lookAtBan   banOp = "look"
+	countDenial banOp = "deny"
+	banByHand   banOp = "ban"
+)
+
+// bansCall is about the bans of the checks.
+func (r *Redis) bansCall(op banOp, rules []banRule, checks ...Check) *call {
+	args := make([]any, 3, 4+4*len(checks))
+	args[2] = len(checks)
+	for i := range checks {
+		args = append(args, r.banKey(&checks[i]))
+	}
+	args = append(args, string(op))
+	for _, b := range rules {
+		args = append(args, b.after, b.within, b.length)
+	}
+	return &call{bansScript, args}
+}
+
+// takeBansCall decides checks some of which have a ban; see lua/take_bans.lua.
+func (r *Redis) takeBansCall(charge bool, checks []Check, ps []params) *call {
+	c := r.takeCall(charge, checks, ps)
+	c.script = takeBansScript
+	var keys []any
+	for i := range checks {
+		if !checks[i].bans() {
+			continue
+		}
+		keys = append(keys, r.banKey(&checks[i]))
+		b := checks[i].banRule()
+		spareW, spareF := ps[i].spare()
+		c.args = append(c.args, i+1, b.after, b.within, b.length, spareW, spareF)
+	}
+	c.args[2] = len(checks) + len(keys)
+	c.args = append(slices.Insert(c.args, 3+len(checks), keys...), len(keys))
+	return c
 }
 
 // takeCall decides the checks; see lua/take.lua.

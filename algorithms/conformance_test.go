@@ -22,6 +22,7 @@ type backend struct {
 	limiter Limiter
 	setTime func(us int64)
 	flush   func()
+	del     func(key string)
 	ttl     func(key string) time.Duration // whole milliseconds; negative if there is none
 	// steady says that the clock must not step back and limits not change: what
 	// a cluster gives back it has written, with a window rolled and a fraction
@@ -57,7 +58,8 @@ func TestConformance(t *testing.T) {
 			for range b.rounds * rounds {
 				rapid.Check(t, run.schedule)
 			}
-			summary = append(summary, fmt.Sprintf("%d schedules, %d steps, %d results on %s", run.schedules, run.steps, run.results, b.name))
+			summary = append(summary, fmt.Sprintf("%d schedules, %d steps, %d results, %d of them banned, on %s",
+				run.schedules, run.steps, run.results, run.banned, b.name))
 		})
 	}
 	line := "conformance: no difference in " + strings.Join(summary, "; ")
@@ -71,7 +73,7 @@ func TestConformance(t *testing.T) {
 
 type conformance struct {
 	backend
-	schedules, steps, results int
+	schedules, steps, results, banned int
 }
 
 // schedule is one random history of several rules on a few keys.
@@ -82,8 +84,12 @@ func (c *conformance) schedule(t *rapid.T) {
 	model := new(Memory)
 	now := someTime + rapid.Int64Range(0, 86_400_000_000).Draw(t, "start")
 	limits := make([]Limit, rapid.IntRange(1, 5).Draw(t, "rules")) // more than the script has room for at first
+	bans := make([]Ban, len(limits))
 	for i := range limits {
 		limits[i] = drawLimit(t, fmt.Sprint("rule ", i))
+		if rapid.Bool().Draw(t, "bans") {
+			bans[i] = drawBan(t, limits[i])
+		}
 	}
 	var charged []Result
 	for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -92,6 +98,10 @@ func (c *conformance) schedule(t *rapid.T) {
 		if !c.steady && rapid.IntRange(0, 9).Draw(t, "change") == 0 {
 			i := rapid.IntRange(0, len(limits)-1).Draw(t, "rule to change")
 			limits[i] = changed(t, limits[i])
+			if within := bans[i].Within; bans[i] != (Ban{}) {
+				bans[i] = drawBan(t, limits[i])
+				bans[i].Within = within
+			}
 		}
 		checks := make([]Check, len(limits))
 		for i, l := range limits {
@@ -101,6 +111,8 @@ func (c *conformance) schedule(t *rapid.T) {
 				Limit:  l,
 				Cost:   rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, l.Quota()+1)).Draw(t, "cost"),
 				Shadow: rapid.IntRange(0, 7).Draw(t, "shadow") == 0,
+				Ban:    bans[i],
+				spared: rapid.IntRange(0, 7).Draw(t, "spared") == 0,
 			}
 			if l.row().queue {
 				checks[i].MaxDelay = drawMaxDelay(t, l)
@@ -118,6 +130,9 @@ func (c *conformance) schedule(t *rapid.T) {
 			want := settleModelAt(model, now, cost, charged)
 			c.compare(t, Decision{Results: settled}, err, Decision{Results: want})
 			charged = nil
+		case op == 2:
+			got, err = c.banByHand(t, model, now, checks[0])
+			c.compare(t, got, err, modelAt(model, now, false, checks[:1]))
 		case op == 1:
 			got, err = c.limiter.Peek(ctx, checks...)
 			c.compare(t, got, err, modelAt(model, now, false, checks))
@@ -140,20 +155,38 @@ func (c *conformance) schedule(t *rapid.T) {
 	}
 }
 
-// remembers checks that the store does not forget what counts.
-func (c *conformance) remembers(t *rapid.T, m *Memory, now int64, check Check) {
+// banByHand bans a key or lifts its ban, and looks.
+func (c *conformance) banByHand(t *rapid.T, m *Memory, now int64, check Check) (Decision, error) {
+	length := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(1, 3*check.Limit.Period.Microseconds())).Draw(t, "ban by hand")
+	if err := c.limiter.Ban(context.Background(), time.Duration(length)*time.Microsecond, check); err != nil {
+		t.Fatal(err)
+	}
+	m.ready()
 	p := paramsOf(&check, check.Limit.row())
 	pl := m.place(&check, &p)
-	e := pl.shard.entries[pl.key]
-	if e == nil {
-		return
+	pl.banByHand(now, length, check.banRule())
+	return c.limiter.Peek(context.Background(), check)
+}
+
+// remembers checks that the store does not forget what counts.
+func (c *conformance) remembers(t *rapid.T, m *Memory, now int64, check Check) {
+	m.ready()
+	p := paramsOf(&check, check.Limit.row())
+	pl := m.place(&check, &p)
+	if e := pl.shard.entries[pl.key]; e != nil {
+		c.keeps(t, now, p.until(p.current(e.state, now), now), keyOf("test", check))
 	}
-	until := p.until(p.current(e.state, now), now)
+	if check.bans() {
+		c.keeps(t, now, check.banRule().forgotten(pl.banState()), string(appendBanKey(nil, "test", &check)))
+	}
+}
+
+func (c *conformance) keeps(t *rapid.T, now, until int64, key string) {
 	if until <= now {
 		return
 	}
-	if kept := now/1000*1000 + c.ttl(keyOf("test", check)).Microseconds(); kept < until {
-		t.Fatalf("%s at %d: kept until %d, counts until %d", check.Limit, now, kept, until)
+	if kept := now/1000*1000 + c.ttl(key).Microseconds(); kept < until {
+		t.Fatalf("%s at %d: kept until %d, counts until %d", key, now, kept, until)
 	}
 }
 
@@ -171,7 +204,11 @@ func (c *conformance) forget(m *Memory, now int64, limits []Limit) {
 			pl := m.place(&check, &p)
 			if e := pl.shard.entries[pl.key]; e == nil || p.until(p.current(e.state, now), now) <= now {
 				delete(pl.shard.entries, pl.key)
-				_ = c.limiter.Reset(context.Background(), check)
+				c.del(keyOf("test", check))
+			}
+			if e := pl.shard.entries[pl.banKey()]; e == nil || e.until <= now {
+				delete(pl.shard.entries, pl.banKey())
+				c.del(string(appendBanKey(nil, "test", &check)))
 			}
 		}
 	}
@@ -185,7 +222,9 @@ func (c *conformance) compare(t *rapid.T, got Decision, err error, want Decision
 		t.Fatalf("got %+v\nwant %+v", got, want)
 	}
 	for i := range got.Results {
-		c.results++
+		if c.results++; got.Results[i].Banned {
+			c.banned++
+		}
 		g, w := got.Results[i], want.Results[i]
 		w.Source = SourceRedis
 		if g != w {
@@ -251,6 +290,7 @@ func miniBackend(t *testing.T) backend {
 			mr.SetTime(time.UnixMicro(us))
 		},
 		flush: mr.FlushAll,
+		del:   func(key string) { mr.Del(key) },
 		ttl:   mr.TTL,
 	}
 }
@@ -263,6 +303,7 @@ func realBackend(t *testing.T) backend {
 		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy},
 		setTime: func(us int64) { clock.Set(time.UnixMicro(us)) },
 		flush:   func() { client.FlushAll(context.Background()) },
+		del:     func(key string) { client.Del(context.Background(), key) },
 		ttl:     func(key string) time.Duration { return client.PTTL(context.Background(), key).Val() },
 	}
 }
@@ -284,6 +325,7 @@ func clusterBackend(t *testing.T) backend {
 				m.FlushAll(context.Background())
 			}
 		},
+		del: func(key string) { client.Del(context.Background(), key) },
 		ttl: func(key string) time.Duration { return client.PTTL(context.Background(), key).Val() },
 	}
 }

@@ -7,16 +7,18 @@ type Result struct {
 	Check      Check         // as it was decided: a fallback's Limit is this process' share
 	Source     Source        // who decided
 	Allowed    bool          // the check had room; others may still have denied the request
+	Banned     bool          // the key is banned, maybe since this denial: the check denies, whatever room there is
 	Charged    int64         // units taken; 0 if the request was denied
-	Remaining  int64         // units left; negative is a debt
+	Remaining  int64         // units left, none where Banned; negative is a debt
 	RetryAfter time.Duration // until Cost units are free; 0 if Allowed; Never if they never will be
-	ResetAfter time.Duration // until all units are free
+	ResetAfter time.Duration // until all units are free, and the ban has ended
 	Delay      time.Duration // leaky_bucket: wait this long before serving
 	At         time.Time     // when it was decided, on the deciding clock
 	Err        error         // why this check could not be decided; nil if it was
 
-	charge   placed // where the state holds Charged
-	followed int64  // units that a memory that follows has charged for it
+	charge    placed        // where the state holds Charged
+	followed  int64         // units that a memory that follows has charged for it
+	bannedFor time.Duration // how long the key is banned
 }
 
 // Denies reports whether the result denies its request: it is enforced and had

@@ -21,10 +21,20 @@ const maxPart = 64
 // disagree on them, as during a roll-out, must not overwrite each other's
 // states; rate and burst are not, so that a changed limit binds at once.
 func appendKey(b []byte, namespace string, c *Check, a *algorithm) []byte {
+	b = append(append(appendRule(b, namespace, c), ':'), a.short...)
+	return appendPeriod(append(b, ':'), c.Limit.Period)
+}
+
+// appendBanKey appends the key of a check's ban, namespace:{key}:rule:ban: it
+// outlives changes of the limit. No period ends like this.
+func appendBanKey(b []byte, namespace string, c *Check) []byte {
+	return append(appendRule(b, namespace, c), ":ban"...)
+}
+
+func appendRule(b []byte, namespace string, c *Check) []byte {
 	b = append(append(b, namespace...), ":{"...)
 	b = append(appendPart(b, c.Key), "}:"...)
-	b = append(append(appendPart(b, c.Rule), ':'), a.short...)
-	return appendPeriod(append(b, ':'), c.Limit.Period)
+	return appendPart(b, c.Rule)
 }
 
 // appendPart appends s as it is if that is short and harmless; otherwise '#'

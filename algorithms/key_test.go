@@ -47,6 +47,9 @@ func TestKeysAreInjectionFree(t *testing.T) {
 		if _, err := prepare([]Check{a, b}, new([4]params)); (ka == kb) != (err != nil) {
 			t.Fatalf("%+v is %q\n%+v is %q", a, ka, b, kb)
 		}
+		if ban := string(appendBanKey(nil, "ns", &a)); ban == ka || ban == kb || (ban == string(appendBanKey(nil, "ns", &b))) != (a.Rule == b.Rule && a.Key == b.Key) {
+			t.Fatalf("%+v is banned at %q\n%+v is %q", a, ban, b, kb)
+		}
 		if tag := ka[strings.Index(ka, "{")+1 : strings.Index(ka, "}")]; len(ka) > 200 || tag == "" || strings.Contains(tag, "{") {
 			t.Fatalf("%q: tag %q", ka, tag)
 		}

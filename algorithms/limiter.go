@@ -38,11 +38,13 @@ type Limiter interface {
 	// others came after.
 	Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 
-	// Ban denies the checks' rules and keys for d, in every process; 0 lifts a ban.
+	// Ban denies the checks' rules and keys for d, in every process, and never for
+	// less than they are banned already. 0 lifts a ban, and forgets the denials that
+	// would lead to one; counts stay.
 	Ban(ctx context.Context, d time.Duration, checks ...Check) error
 
 	// Reset forgets what the checks have used, under their algorithm and
-	// period, and their bans.
+	// period, and their rules' and keys' bans.
 	Reset(ctx context.Context, checks ...Check) error
 }
 
@@ -57,14 +59,9 @@ type Check struct {
 	Fail     FailMode      // what to do if the store cannot count; zero counts locally
 	Shadow   bool          // decided and counted, never enforced
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
-}
+	Ban      Ban           // what follows repeated denials; zero means nothing
 
-// A Ban says what follows repeated denials by one check. The zero value bans
-// nobody; any other needs After and For. Denials during a ban do not extend it.
-type Ban struct {
-	After  int64         // denials; 1 is the first
-	Within time.Duration // in which they must come; 0 means the limit's period
-	For    time.Duration // how long the key is denied
+	spared bool // a denial does not count towards the ban
 }
 
 // A Charge says what a charged result should have cost.
@@ -96,6 +93,3 @@ var (
 	// the caller, not of the store.
 	ErrInvalidCheck = errors.New("algorithms: invalid check")
 )
-
-// errNoBans is what Ban returns.
-var errNoBans = errors.New("algorithms: ban: not supported yet")

@@ -93,6 +93,12 @@ func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, p
 		res.Check, res.Source, res.At = checks[i], SourceMemory, time.UnixMicro(now)
 		pl.charged, pl.where, res.Allowed = p.take(pl.current, now)
 		d.Allowed = d.Allowed && !res.Denies()
+		if checks[i].bans() {
+			pl.ban = checks[i].banRule()
+			state, _ := pl.ban.at(pl.banState(), now)
+			pl.bannedUntil = state.until
+			d.Allowed = d.Allowed && pl.bannedUntil <= now
+		}
 	}
 	for i := range checks {
 		p, pl, res := &ps[i], &places[i], &d.Results[i]
@@ -105,6 +111,9 @@ func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, p
 		}
 		if pl.estimated {
 			pl.shard.overflowed++
+		}
+		if checks[i].bans() {
+			pl.decideBan(now, charge, res, m.most)
 		}
 	}
 	return d
@@ -138,12 +147,28 @@ func (m *Memory) settleAt(now int64, c *correction, pl *place) {
 	c.answer(settled, now)
 }
 
-// Ban implements [Limiter]. It is not supported yet.
-func (m *Memory) Ban(context.Context, time.Duration, ...Check) error { return errNoBans }
+// Ban implements [Limiter]. Its only errors are about the checks and the time.
+func (m *Memory) Ban(_ context.Context, d time.Duration, checks ...Check) error {
+	length, err := banLength(d)
+	if err != nil {
+		return err
+	}
+	return m.change(checks, func(pl *place, c *Check) {
+		pl.banByHand(m.now(), length, c.banRule())
+	})
+}
 
 // Reset implements [Limiter]. Its only errors are about the checks. Counts in a
 // sketch stay.
 func (m *Memory) Reset(_ context.Context, checks ...Check) error {
+	return m.change(checks, func(pl *place, _ *Check) {
+		delete(pl.shard.entries, pl.key)
+		delete(pl.shard.entries, pl.banKey())
+	})
+}
+
+// change does something to the places of valid checks, one after the other.
+func (m *Memory) change(checks []Check, do func(*place, *Check)) error {
 	m.ready()
 	var room [4]params
 	ps, err := prepare(checks, &room)
@@ -153,7 +178,7 @@ func (m *Memory) Reset(_ context.Context, checks ...Check) error {
 	for i := range checks {
 		pl := m.place(&checks[i], &ps[i])
 		pl.shard.mu.Lock()
-		delete(pl.shard.entries, pl.key)
+		do(&pl, &checks[i])
 		pl.shard.mu.Unlock()
 	}
 	return nil

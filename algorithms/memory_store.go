@@ -44,6 +44,9 @@ type place struct {
 	current state  // as it stands now
 	charged state  // as it will if the request is admitted
 	where   placed // of the charge then
+
+	ban         banRule // of a check that has one
+	bannedUntil int64
 }
 
 // place computes where a check is counted. Long keys are hashed, so that

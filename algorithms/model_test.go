@@ -94,6 +94,18 @@ func drawMaxDelay(t *rapid.T, l Limit) time.Duration {
 	).Draw(t, "max delay")
 }
 
+// drawBan draws bans that come soon.
+func drawBan(t *rapid.T, l Limit) Ban {
+	period := l.Period.Microseconds()
+	times := rapid.Map(rapid.OneOf(rapid.Just(period), rapid.Int64Range(1, period), rapid.Int64Range(1, 3*period)),
+		func(us int64) time.Duration { return time.Duration(us) * time.Microsecond })
+	return Ban{
+		After:  rapid.Int64Range(1, 3).Draw(t, "after"),
+		Within: rapid.OneOf(rapid.Just[time.Duration](0), times).Draw(t, "within"),
+		For:    times.Draw(t, "for"),
+	}
+}
+
 // within changes a limit as little as Validate asks for.
 func within(l Limit) Limit {
 	l.Rate = min(l.Rate, l.row().maxRate)

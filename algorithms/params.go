@@ -21,6 +21,11 @@ func (c Check) Validate() error {
 	if c.MaxDelay < 0 {
 		bad(fmt.Errorf("max delay must not be negative, got %s", c.MaxDelay))
 	}
+	if c.Ban != (Ban{}) {
+		for _, err := range c.Ban.invalid() {
+			bad(fmt.Errorf("ban: %w", err))
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -37,7 +42,9 @@ type params struct {
 }
 
 // ok is Validate without the reasons, for every decision.
-func (c *Check) ok(row *algorithm) bool { return c.Limit.okFor(row) && c.Cost >= 0 && c.MaxDelay >= 0 }
+func (c *Check) ok(row *algorithm) bool {
+	return c.Limit.okFor(row) && c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok()
+}
 
 // prepare validates the checks and computes their numbers. Room for four lets
 // the usual request go without an allocation.
@@ -73,6 +80,18 @@ func paramsOf(c *Check, row *algorithm) params {
 		p.wait(c.MaxDelay.Microseconds())
 	}
 	return p
+}
+
+// spare is how far ahead TAT may be for a queue to have room but for MaxDelay; -1
+// for other algorithms, and where nothing could have room.
+func (p *params) spare() (w, f int64) {
+	if w, f = p.fullW-p.costW, p.fullF-p.costF; f < 0 {
+		w, f = w-1, f+p.rate
+	}
+	if !p.queue || w < 0 {
+		return -1, 0
+	}
+	return w, f
 }
 
 // setCost sets the cost.

@@ -118,7 +118,11 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 	if t.sharded {
 		return r.decideSharded(ctx, t, charge, checks, ps)
 	}
-	reply, err := t.send(ctx, r.takeCall(charge, checks, ps))
+	ask := r.takeCall
+	if bansOf(checks) > 0 {
+		ask = r.takeBansCall
+	}
+	reply, err := t.send(ctx, ask(charge, checks, ps))
 	if err != nil {
 		return Decision{}, redisError(err)
 	}
@@ -162,11 +166,50 @@ func (r *Redis) settle(ctx context.Context, t *transport, corrections []correcti
 	return errors.Join(r.settleEach(ctx, t, corrections)...)
 }
 
-// Ban implements [Limiter]. It is not supported yet.
-func (r *Redis) Ban(context.Context, time.Duration, ...Check) error { return errNoBans }
+// Ban implements [Limiter].
+func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error {
+	length, err := banLength(d)
+	if err != nil {
+		return err
+	}
+	return r.change(ctx, checks, func(ctx context.Context, t *transport, ps []params) error {
+		if length == 0 {
+			return t.del(ctx, r.banKeys(checks))
+		}
+		rules := make([]banRule, len(checks))
+		for i := range checks {
+			rules[i] = checks[i].banRule()
+			rules[i].length = length
+		}
+		if !t.sharded {
+			_, err := t.send(ctx, r.bansCall(banByHand, rules, checks...))
+			return err
+		}
+		calls := make([]*call, len(checks))
+		for i := range checks {
+			calls[i] = r.bansCall(banByHand, rules[i:i+1], checks[i])
+		}
+		var errs []error
+		for _, resp := range t.sendAll(ctx, calls) {
+			errs = append(errs, resp.err)
+		}
+		return errors.Join(errs...)
+	})
+}
 
 // Reset implements [Limiter].
 func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
+	return r.change(ctx, checks, func(ctx context.Context, t *transport, ps []params) error {
+		keys := r.banKeys(checks)
+		for i := range checks {
+			keys = append(keys, r.key(&checks[i], &ps[i]))
+		}
+		return t.del(ctx, keys)
+	})
+}
+
+// change does something to the keys of valid checks.
+func (r *Redis) change(ctx context.Context, checks []Check, do func(context.Context, *transport, []params) error) error {
 	t, err := r.ready()
 	if err != nil {
 		return err
@@ -176,16 +219,25 @@ func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
 	if err != nil || len(checks) == 0 {
 		return err
 	}
-	keys := make([]string, len(checks))
-	for i := range checks {
-		keys[i] = r.key(&checks[i], &ps[i])
-	}
 	ctx, cancel := t.within(ctx)
 	defer cancel()
-	return redisError(t.del(ctx, keys))
+	return redisError(do(ctx, t, ps))
 }
 
 func (r *Redis) key(c *Check, p *params) string {
 	var room [128]byte
 	return string(appendKey(room[:0], r.Namespace, c, p.algorithm))
+}
+
+func (r *Redis) banKeys(checks []Check) []string {
+	keys := make([]string, len(checks))
+	for i := range checks {
+		keys[i] = r.banKey(&checks[i])
+	}
+	return keys
+}
+
+func (r *Redis) banKey(c *Check) string {
+	var room [128]byte
+	return string(appendBanKey(room[:0], r.Namespace, c))
 }

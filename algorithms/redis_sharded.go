@@ -26,8 +26,12 @@ func (r *Redis) decideSharded(ctx context.Context, t *transport, charge bool, ch
 	known := func(c *call) bool { return t.denied.has(c.key()) }
 	if slices.ContainsFunc(calls, known) {
 		d, err := r.askServers(ctx, t, false, checks, ps, r.takeCalls(false, checks, ps))
-		if err != nil || deniedForCertain(d) {
+		if err != nil {
 			return d, err
+		}
+		if deniedForCertain(d) {
+			r.denied(ctx, t, d.Results)
+			return d, nil
 		}
 		for _, c := range calls { // somebody has settled or reset, or it was another key
 			if known(c) {
@@ -45,16 +49,20 @@ func (r *Redis) decideSharded(ctx context.Context, t *transport, charge bool, ch
 		}
 	}
 	if deniedForCertain(d) {
-		r.giveBack(ctx, t, d.Results)
+		r.denied(ctx, t, d.Results)
 	}
 	return d, nil
 }
 
-// takeCalls are the calls that decide the checks, each alone.
+// takeCalls are the calls that decide the checks, each alone; and behind them
+// those that look at the bans of the checks that have one.
 func (r *Redis) takeCalls(charge bool, checks []Check, ps []params) []*call {
-	calls := make([]*call, len(checks))
+	calls := make([]*call, len(checks), 2*len(checks))
 	for i := range checks {
 		calls[i] = r.takeCall(charge, checks[i:i+1], ps[i:i+1])
+		if checks[i].bans() {
+			calls = append(calls, r.bansCall(lookAtBan, []banRule{checks[i].banRule()}, checks[i]))
+		}
 	}
 	return calls
 }
@@ -63,19 +71,28 @@ func (r *Redis) takeCalls(charge bool, checks []Check, ps []params) []*call {
 // not answered have Err.
 func (r *Redis) askServers(ctx context.Context, t *transport, charge bool, checks []Check, ps []params, calls []*call) (Decision, error) {
 	responses := t.sendAll(ctx, calls)
+	bans := responses[len(checks):]
 	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
 	answered := false
-	for i, resp := range responses {
+	for i, resp := range responses[:len(checks)] {
 		res := &d.Results[i]
 		var one Decision
 		if resp.err == nil {
 			one, resp.err = answers(checks[i:i+1], ps[i:i+1], resp.numbers, charge)
+		}
+		var until int64
+		if checks[i].bans() {
+			if resp.err == nil {
+				until, resp.err = bans[0].banned()
+			}
+			bans = bans[1:]
 		}
 		if resp.err != nil {
 			*res = Result{Check: checks[i], Source: SourceRedis, Err: redisError(resp.err)}
 		} else {
 			answered = true
 			*res = one.Results[0]
+			res.ban(until, res.At.UnixMicro())
 		}
 		d.Allowed = d.Allowed && !res.Denies()
 	}
@@ -91,40 +108,65 @@ func deniedForCertain(d Decision) bool {
 	return slices.ContainsFunc(d.Results, func(res Result) bool { return res.Err == nil && res.Denies() })
 }
 
-// giveBack undoes the charges of a request that was denied. Those that are
-// certain to stand stay in the results, for the caller to settle. Of one whose
-// return has got no answer, nothing more can be given back; if it still stands,
-// that errs towards denying.
-func (r *Redis) giveBack(ctx context.Context, t *transport, results []Result) {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < t.limit/5 {
-		return // it would be cut off half-way
-	}
-	charges := make([]Charge, len(results))
-	for i := range results {
-		charges[i].Result = results[i]
+// denied gives back what a denied request was charged, and counts its denials by
+// checks with a ban, in one flush. Charges that are certain to stand stay in the
+// results, for the caller to settle. Of one whose return has got no answer,
+// nothing more can be given back; if it still stands, that errs towards denying.
+func (r *Redis) denied(ctx context.Context, t *transport, results []Result) {
+	var charges []Charge
+	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) >= t.limit/5 { // else it would be cut off half-way
+		for i := range results {
+			charges = append(charges, Charge{Result: results[i]})
+		}
 	}
 	settled, corrections, _ := prepareSettle(charges, SourceRedis)
-	if len(corrections) == 0 {
+	var counted []int
+	calls := r.settleCalls(corrections)
+	for i := range results {
+		res := &results[i]
+		if b := res.Check.banRule(); res.Check.bans() && res.Err == nil && res.Denies() && !res.Banned && b.counts(res) {
+			counted = append(counted, i)
+			calls = append(calls, r.bansCall(countDenial, []banRule{b}, res.Check))
+		}
+	}
+	if len(calls) == 0 {
 		return
 	}
-	for i, err := range r.settleEach(ctx, t, corrections) {
+	responses := t.sendAll(ctx, calls)
+	for i, err := range settledEach(corrections, responses) {
 		if err != nil && !notExecuted(err) {
 			corrections[i].result.Charged = 0
 		}
 	}
 	copy(results, settled)
+	for i, resp := range responses[len(corrections):] {
+		if until, err := resp.banned(); err == nil {
+			res := &results[counted[i]]
+			res.ban(until, res.At.UnixMicro())
+		}
+	}
 }
 
 // settleEach corrects each charge in a call of its own.
 func (r *Redis) settleEach(ctx context.Context, t *transport, corrections []correction) []error {
+	return settledEach(corrections, t.sendAll(ctx, r.settleCalls(corrections)))
+}
+
+func (r *Redis) settleCalls(corrections []correction) []*call {
 	calls := make([]*call, len(corrections))
 	for i := range corrections {
 		calls[i] = r.settleCall(corrections[i : i+1])
 	}
+	return calls
+}
+
+// settledEach turns the responses to settleCalls into what the corrections'
+// results are now.
+func settledEach(corrections []correction, responses []response) []error {
 	errs := make([]error, len(corrections))
-	for i, resp := range t.sendAll(ctx, calls) {
-		if errs[i] = resp.err; resp.err == nil {
-			errs[i] = settled(corrections[i:i+1], resp.numbers)
+	for i := range corrections {
+		if errs[i] = responses[i].err; errs[i] == nil {
+			errs[i] = settled(corrections[i:i+1], responses[i].numbers)
 		}
 	}
 	return errs

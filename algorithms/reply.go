@@ -3,6 +3,7 @@ package algorithms
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -10,13 +11,19 @@ import (
 // written the key, or the script is not the one that this module sent.
 var errReply = errors.New("the script's answer makes no sense")
 
-// answers turns the reply of lua/take.lua into a decision.
+// answers turns the reply of lua/take.lua into a decision, or that of
+// lua/take_bans.lua, which has more numbers: when the bans end.
 func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision, error) {
-	if err := checkReply(reply, 4, len(checks)); err != nil {
+	numbers := 1 + 4*len(checks)
+	if len(reply) > numbers {
+		numbers += bansOf(checks)
+	}
+	if err := checkReply(reply, numbers, len(checks)); err != nil {
 		return Decision{}, err
 	}
+	bans := reply[1+4*len(checks):]
 	now := reply[0]
-	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
+	d := Decision{Allowed: !slices.ContainsFunc(bans, func(until int64) bool { return until > now }), Results: make([]Result, len(checks))}
 	for i := range checks {
 		res := &d.Results[i]
 		*res = Result{Check: checks[i], Source: SourceRedis, Allowed: reply[1+4*i] == 1, At: time.UnixMicro(now)}
@@ -33,14 +40,39 @@ func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision,
 			return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", errReply, i, reply[2+4*i:5+4*i], now, res.Allowed)
 		}
 		p.answer(res, current, charged, where, now)
+		if len(bans) > 0 && checks[i].bans() {
+			res.ban(bans[0], now)
+			bans = bans[1:]
+		}
 	}
 	return d, nil
+}
+
+// bansOf is how many of the checks have a ban.
+func bansOf(checks []Check) (n int) {
+	for i := range checks {
+		if checks[i].bans() {
+			n++
+		}
+	}
+	return n
+}
+
+// banned turns a reply of lua/bans.lua about one ban into when it ends.
+func (r *response) banned() (until int64, err error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	if err := checkReply(r.numbers, 2, 1); err != nil {
+		return 0, err
+	}
+	return r.numbers[1], nil
 }
 
 // settled turns the reply of lua/settle.lua into what the corrections' results
 // are now.
 func settled(corrections []correction, reply []int64) error {
-	if err := checkReply(reply, 3, len(corrections)); err != nil {
+	if err := checkReply(reply, 1+3*len(corrections), len(corrections)); err != nil {
 		return err
 	}
 	for i := range corrections {
@@ -50,11 +82,11 @@ func settled(corrections []correction, reply []int64) error {
 	return nil
 }
 
-// checkReply reports whether a script can have answered so: the clock, and so
-// many numbers for each of n.
-func checkReply(reply []int64, each, n int) error {
-	if len(reply) != 1+each*n {
-		return fmt.Errorf("%w: %d numbers for %d keys, want %d", errReply, len(reply), n, 1+each*n)
+// checkReply reports whether a script can have answered so: so many numbers for
+// n keys, the clock first.
+func checkReply(reply []int64, numbers, n int) error {
+	if len(reply) != numbers {
+		return fmt.Errorf("%w: %d numbers for %d keys, want %d", errReply, len(reply), n, numbers)
 	}
 	for i, number := range reply {
 		if number < 0 || number >= maxExact {

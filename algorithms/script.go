@@ -17,15 +17,31 @@ var embedded embed.FS
 type script struct{ text, sha string }
 
 var (
-	takeScript   = newScript(takeText(embedded))
-	settleScript = newScript(settleText(embedded))
+	takeScript     = newScript(takeText(embedded))
+	takeBansScript = newScript(takeBansText(embedded)) // for requests with a check that has a Ban
+	bansScript     = newScript(bansText(embedded))
+	settleScript   = newScript(settleText(embedded))
 )
 
 // corrections begins the part of a step's file that only lua/settle.lua needs.
 const corrections = "\n-- correct: "
 
 // takeText is lua/take.lua behind the steps of the table, each in its place.
-func takeText(files fs.FS) string {
+func takeText(files fs.FS) string { return deciding(files) + luaFile(files, "take") }
+
+// takeBansText is lua/take_bans.lua around lua/take.lua.
+func takeBansText(files fs.FS) string {
+	return deciding(files) + luaFile(files, "ban") +
+		"\nlocal function decide()\n" + luaFile(files, "take") + "end\n" + luaFile(files, "take_bans")
+}
+
+// bansText is lua/bans.lua, which needs no steps.
+func bansText(files fs.FS) string {
+	return luaFile(files, "steps") + luaFile(files, "ban") + luaFile(files, "bans")
+}
+
+// deciding is what the scripts that decide share.
+func deciding(files fs.FS) string {
 	var text strings.Builder
 	text.WriteString(luaFile(files, "steps"))
 	names := twins()
@@ -34,7 +50,6 @@ func takeText(files fs.FS) string {
 		text.WriteString(deciding)
 	}
 	fmt.Fprintf(&text, "\nlocal steps = { %s }\n", strings.Join(names, ", "))
-	text.WriteString(luaFile(files, "take"))
 	return text.String()
 }
 

@@ -6,6 +6,8 @@ import "os"
 // try changes to them without building the tests for each.
 func init() {
 	if dir := os.Getenv("LUA_DIR"); dir != "" {
-		*takeScript, *settleScript = *newScript(takeText(os.DirFS(dir))), *newScript(settleText(os.DirFS(dir)))
+		files := os.DirFS(dir)
+		*takeScript, *settleScript = *newScript(takeText(files)), *newScript(settleText(files))
+		*takeBansScript, *bansScript = *newScript(takeBansText(files)), *newScript(bansText(files))
 	}
 }

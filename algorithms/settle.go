@@ -61,6 +61,7 @@ func (c *correction) settle(s state, healed bool, now int64) (settled state, cha
 // answer makes the result say what it costs now, by the state of its key.
 func (c *correction) answer(s state, now int64) {
 	r := c.result
+	bannedUntil := r.At.Add(r.bannedFor).UnixMicro()
 	r.Charged, r.At, r.charge = r.Charged+c.delta, time.UnixMicro(now), placed{}
 	_, where, _ := c.params.take(s, now)
 	if r.Charged > 0 { // its slot is where it was
@@ -70,5 +71,9 @@ func (c *correction) answer(s state, now int64) {
 	r.Remaining, r.ResetAfter = remaining, micros(resetAfter)
 	if c.queue {
 		r.Delay = micros(max(where.at-now, 0))
+	}
+	if r.Banned { // the check had room and was charged, where keys are sharded
+		r.RetryAfter = 0
+		r.ban(bannedUntil, now)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // An outcome is what a check has to come to.
 type outcome struct {
-	allowed                bool
+	allowed, isBanned      bool
 	charged, remaining     int64
 	retryAfter, resetAfter time.Duration
 	delay                  time.Duration
@@ -50,6 +50,7 @@ func compare(got algorithms.Result, want expectation, at time.Time) (differences
 		}
 	}
 	differ("Allowed", got.Allowed == want.allowed, got.Allowed, want.allowed)
+	differ("Banned", got.Banned == want.isBanned, got.Banned, want.isBanned)
 	differ("Charged", got.Charged == want.charged, got.Charged, want.charged)
 	differ("Remaining", got.Remaining == want.remaining, got.Remaining, want.remaining)
 	differ("RetryAfter", got.RetryAfter == want.retryAfter, got.RetryAfter, want.retryAfter)

@@ -19,6 +19,18 @@ const racers = 8
 // race runs take in goroutines, n times each, and counts what was allowed. It
 // is given the number of the goroutine and of the time.
 func (c *trial) race(n int, take func(racer, n int) []algorithms.Check) (allowed []int64) {
+	return c.raceWith(n, func(racer, i int) bool {
+		d, err := c.limiter.Take(c.Context(), take(racer, i)...)
+		if err != nil {
+			c.Errorf("Take: %v", err)
+		}
+		return d.Allowed
+	})
+}
+
+// raceWith is race with what each goroutine does, which reports whether it was
+// allowed.
+func (c *trial) raceWith(n int, do func(racer, n int) bool) (allowed []int64) {
 	allowed = make([]int64, racers)
 	start := make(chan struct{})
 	var running sync.WaitGroup
@@ -26,12 +38,7 @@ func (c *trial) race(n int, take func(racer, n int) []algorithms.Check) (allowed
 		running.Go(func() {
 			<-start
 			for i := range n {
-				d, err := c.limiter.Take(c.Context(), take(racer, i)...)
-				if err != nil {
-					c.Errorf("Take: %v", err)
-					return
-				}
-				if d.Allowed {
+				if do(racer, i) {
 					allowed[racer]++
 				}
 			}

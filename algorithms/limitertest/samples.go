@@ -106,6 +106,14 @@ func (s sample) denied(used, cost int64) outcome {
 	return denied(10-used, s.retry(used, cost), s.reset(used))
 }
 
+// after is the sample when time has passed in which no unit has come free.
+func (s sample) after(d time.Duration) sample {
+	reset, retry := s.reset, s.retry
+	s.reset = func(used int64) time.Duration { return max(reset(used)-d, 0) }
+	s.retry = func(used, cost int64) time.Duration { return retry(used, cost) - d }
+	return s
+}
+
 // exhausted is the outcome of asking for one unit when all ten are used.
 func (s sample) exhausted() outcome { return s.denied(10, 1) }
 

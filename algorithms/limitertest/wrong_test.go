@@ -18,6 +18,7 @@ type wrongLimiter struct {
 	peek   func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error)
 	settle func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error)
 	reset  func(ctx context.Context, checks ...algorithms.Check) error
+	ban    func(ctx context.Context, d time.Duration, checks ...algorithms.Check) error
 }
 
 func (w *wrongLimiter) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
@@ -36,9 +37,13 @@ func (w *wrongLimiter) Reset(ctx context.Context, checks ...algorithms.Check) er
 	return w.reset(ctx, checks...)
 }
 
+func (w *wrongLimiter) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
+	return w.ban(ctx, d, checks...)
+}
+
 // wrong is a limiter with one method made wrong.
 func wrong(m *algorithms.Memory, mistake func(*wrongLimiter)) algorithms.Limiter {
-	w := &wrongLimiter{m, m.Take, m.Peek, m.Settle, m.Reset}
+	w := &wrongLimiter{m, m.Take, m.Peek, m.Settle, m.Reset, m.Ban}
 	mistake(w)
 	return w
 }
@@ -252,4 +257,67 @@ var wrongLimiters = []struct {
 			}
 		})
 	}, "Reset forgets only the checks named"},
+	{"ignores_Ban", asking(func(c *algorithms.Check) { c.Ban = algorithms.Ban{} }), "denied After times is banned"},
+	{"bans_one_too_late", asking(func(c *algorithms.Check) {
+		if c.Ban.After > 0 {
+			c.Ban.After++
+		}
+	}), "begins with the first denial"},
+	{"ignores_Within", asking(func(c *algorithms.Check) {
+		if c.Ban.Within > 0 {
+			c.Ban.Within = 1000 * time.Hour
+		}
+	}), "Within the first"},
+	{"bans_without_saying", tellingEach(func(r *algorithms.Result) { r.Banned = false }), "denied After times is banned"},
+	{"Peek_counts_denials", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.peek = func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+				d, err := m.Peek(ctx, checks...)
+				if err == nil && !d.Allowed {
+					return m.Take(ctx, checks...)
+				}
+				return d, err
+			}
+		})
+	}, "Peek counts no denial"},
+	{"Ban_shortens", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.ban = func(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
+				if d > 0 && m.Ban(ctx, 0, checks...) != nil {
+					return algorithms.ErrInvalidCheck
+				}
+				return m.Ban(ctx, d, checks...)
+			}
+		})
+	}, "never for less than before"},
+	{"Ban_0_resets", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.ban = func(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
+				if d == 0 {
+					return m.Reset(ctx, checks...)
+				}
+				return m.Ban(ctx, d, checks...)
+			}
+		})
+	}, "counts stay"},
+	{"Reset_keeps_bans", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.reset = func(ctx context.Context, checks ...algorithms.Check) error {
+				other := slices.Clone(checks)
+				for i := range other {
+					other[i].Ban = algorithms.Ban{After: 1, For: time.Hour}
+				}
+				d, err := m.Peek(ctx, other...)
+				if err == nil {
+					err = m.Reset(ctx, checks...)
+				}
+				for i, r := range d.Results {
+					if r.Banned {
+						err = errors.Join(err, m.Ban(ctx, r.RetryAfter, checks[i]))
+					}
+				}
+				return err
+			}
+		})
+	}, "Reset lifts a ban"},
 }

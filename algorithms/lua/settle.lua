@@ -8,8 +8,6 @@
 -- A correction is a function of a key, of now, of the places p and q of the step's arguments and of its
 -- own, and of what the step returned: form, the state, and what comes after the charged state. It
 -- returns ttl, form and the corrected state.
-local time = call('TIME')
-local now = time[1] * 1000000 + time[2]
 local p, reply = 1, { now }
 
 for i = 1, #KEYS do

@@ -34,3 +34,7 @@ end
 local function remember(us)
   return floor((max(us, 0) + 1999) / 1000)
 end
+
+-- The clock is read once for all that a script does.
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]

@@ -1,12 +1,10 @@
 
 -- Decides all checks of a request: checks all, then charges all or none.
 -- KEYS     one for each check
--- ARGV     1 to charge, 0 to look; then for each check the code of its step, negative for a
---          shadow check, and the step's arguments
+-- ARGV     1 to charge, 0 to look, 2 to deny what 1 would charge; then for each check the code of its
+--          step, negative for a shadow check, and the step's arguments
 -- Returns  now in µs; then for each check 1 or 0 (has it room?) and its state before the charge
 -- Tables are made at the size that three checks need: growing them costs more than the arithmetic.
-local time = call('TIME')
-local now = time[1] * 1000000 + time[2]
 local admit, p = true, 2
 local reply = { now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 local after = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
@@ -23,8 +21,8 @@ for i = 1, #KEYS do
 end
 reply[4 * #KEYS + 2] = nil -- a reply ends at the first nil
 
-local take = ARGV[1] == '1'
-local charge = admit and take
+local take = ARGV[1] ~= '0'
+local charge = admit and ARGV[1] == '1'
 for i = 1, #KEYS do
   local s, r = 7 * i - 6, 4 * i - 2
   local ttl, form = after[s + 2], after[s + 3]

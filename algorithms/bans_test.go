@@ -1,0 +1,294 @@
+package algorithms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// logins are denied after one in a day, and banned at the second denial.
+func logins(key string) Check {
+	return Check{Rule: "login", Key: key, Limit: perDay(1), Ban: Ban{After: 2, Within: time.Hour, For: 15 * time.Minute}}
+}
+
+func mustTake(t *testing.T, l Limiter, checks ...Check) []Result {
+	t.Helper()
+	d, err := l.Take(t.Context(), checks...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Results
+}
+
+// A denial costs one command, whether it counts or is by a ban, and so does what
+// has no ban: the script and the arguments that it always had.
+func TestBansTakeOneCommand(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	if err := r.warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var rec recorder
+	client.AddHook(&rec)
+	for i, banned := range []bool{false, false, true, true} {
+		got := mustTake(t, r, append(three("192.0.2.1", "alice"), Check{Rule: "other", Limit: perDay(100)}, logins("k"))...)
+		if got[4].Banned != banned || got[4].Allowed != (i == 0) {
+			t.Errorf("request %d: %+v", i, got[4])
+		}
+		if names := rec.take(); !slices.Equal(names, []string{"evalsha"}) {
+			t.Errorf("request %d sent %q", i, names)
+		}
+	}
+	check := logins("k")
+	check.Ban = Ban{}
+	before := r.takeCall(true, []Check{check}, []params{paramsOf(&check, check.Limit.row())})
+	check = logins("k")
+	check.Shadow = true // never bans
+	if bansOf([]Check{check}) != 0 {
+		t.Error("a shadow check sends its ban")
+	}
+	if before.script != takeScript || len(before.args) != 3+1+1+1+3 {
+		t.Errorf("a check without a ban sends %d arguments to another script", len(before.args))
+	}
+	if strings.Contains(takeScript.text, "ban") {
+		t.Error("the script for checks without a ban knows bans")
+	}
+}
+
+// Where keys are sharded, a ban is one call more in the flush that decides, and a
+// denial that counts is one in a second flush.
+func TestBansOnAShardedRedis(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: true}
+	if err := r.warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var flushes flushCounter
+	client.AddHook(&flushes)
+	wide := Check{Rule: "wide", Key: "w", Limit: perDay(100)}
+	for i, want := range []struct {
+		banned bool
+		calls  []int // in each flush
+	}{
+		{false, []int{3}},    // two checks and a ban
+		{false, []int{3, 2}}, // the charge given back, and the denial
+		{true, []int{3, 1}},  // known to be over: nothing was charged
+		{true, []int{3}},
+	} {
+		got := mustTake(t, r, wide, logins("k"))
+		if got[1].Banned != want.banned || got[0].Charged != 0 && i > 0 || got[0].Remaining != 99 {
+			t.Errorf("request %d: %+v", i, got)
+		}
+		if calls := flushes.take(); !slices.Equal(calls, want.calls) {
+			t.Errorf("request %d: %d calls in its flushes, want %d", i, calls, want.calls)
+		}
+	}
+	// The ban is of the key, so of requests that the hints know nothing of, too.
+	fresh := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: true}
+	if got := mustTake(t, fresh, wide, logins("k")); !got[1].Banned || got[0].Charged != 0 || got[0].Remaining != 99 {
+		t.Errorf("another process: %+v", got)
+	}
+}
+
+// A flushCounter is a go-redis hook that notes how many commands each flush has.
+type flushCounter struct{ calls []int }
+
+func (*flushCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*flushCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (c *flushCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "evalsha" {
+			c.calls = append(c.calls, len(cmds))
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (c *flushCounter) take() []int {
+	calls := c.calls
+	c.calls = nil
+	return calls
+}
+
+// Whoever cannot tell whether a key is banned has not decided, and gives nothing
+// back of which the outcome is unknown.
+func TestABanThatGetsNoAnswer(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	lost := errors.New("lost")
+	client.AddHook(failScript{bansScript.sha, lost})
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: true}
+	d, err := r.Take(t.Context(), Check{Rule: "wide", Key: "w", Limit: perDay(100)}, logins("k"))
+	if err != nil || d.Allowed || !errors.Is(d.Results[1].Err, lost) || d.Results[0].Charged != 1 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// failScript is a go-redis hook that fails the calls of a script in pipelines.
+type failScript struct {
+	sha string
+	err error
+}
+
+func (failScript) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (failScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (f failScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		sent := slices.DeleteFunc(slices.Clone(cmds), func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), any(f.sha)) })
+		err := next(ctx, sent)
+		for _, cmd := range cmds {
+			if slices.Contains(cmd.Args(), any(f.sha)) {
+				cmd.SetErr(f.err)
+				err = f.err
+			}
+		}
+		return err
+	}
+}
+
+// A clock that was a year ahead must not ban for a year, nor free anybody: the
+// ban is as if it had begun now. Peek writes nothing of that.
+func TestAClockErrorBansForNoYear(t *testing.T) {
+	for name, b := range map[string]backend{"memory": modelBackend(t), "redis": realBackend(t)} {
+		b.setTime(someTime + year)
+		for range 3 {
+			mustTake(t, b.limiter, logins("k"))
+		}
+		b.setTime(someTime)
+		for range 2 {
+			d, err := b.limiter.Peek(t.Context(), logins("k"))
+			if r := d.Results[0]; err != nil || !r.Banned || r.bannedFor != 15*time.Minute {
+				t.Errorf("%s: %+v, %v", name, r, err)
+			}
+			b.setTime(someTime + 60_000_000) // Peek has written nothing, so that it begins now
+		}
+		if r := mustTake(t, b.limiter, logins("k"))[0]; r.bannedFor != 15*time.Minute {
+			t.Errorf("%s: %+v", name, r)
+		}
+		b.setTime(someTime + 2*60_000_000)
+		if r := mustTake(t, b.limiter, logins("k"))[0]; r.bannedFor != 14*time.Minute {
+			t.Errorf("%s: a minute after a Take: %+v", name, r)
+		}
+	}
+}
+
+// A write up to Within ahead is believed.
+func TestABanOfAClockThatIsAheadALittle(t *testing.T) {
+	for name, b := range map[string]backend{"memory": modelBackend(t), "redis": realBackend(t)} {
+		for _, beyond := range []int64{0, 1} {
+			b.flush()
+			b.setTime(someTime + 3_600_000_000)
+			for range 3 {
+				mustTake(t, b.limiter, logins("k"))
+			}
+			b.setTime(someTime - beyond)
+			want := time.Hour + 15*time.Minute
+			if beyond > 0 {
+				want = 15 * time.Minute
+			}
+			if r := mustTake(t, b.limiter, logins("k"))[0]; r.bannedFor != want {
+				t.Errorf("%s, %dµs beyond: %+v", name, beyond, r)
+			}
+		}
+	}
+}
+
+// What counts denials and bans is bounded, and a flood lifts no ban.
+func TestBansInAMemoryThatIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &Memory{MaxKeys: 640}
+		for i := range 50 {
+			for range 3 {
+				mustTake(t, m, logins(fmt.Sprint("abuser-", i)))
+			}
+		}
+		for i := range 20_000 {
+			for range 3 {
+				mustTake(t, m, logins(fmt.Sprint("flood-", i)))
+			}
+		}
+		if s := m.stats(); s.Keys > 640 {
+			t.Errorf("%+v", s)
+		}
+		for i := range 50 {
+			if r := mustTake(t, m, logins(fmt.Sprint("abuser-", i)))[0]; !r.Banned {
+				t.Errorf("abuser %d: %+v", i, r)
+			}
+		}
+		if err := m.Ban(t.Context(), time.Hour, logins("by hand")); err != nil {
+			t.Fatal(err)
+		}
+		if r := mustTake(t, m, logins("by hand"))[0]; !r.Banned {
+			t.Errorf("banned by hand: %+v", r)
+		}
+		time.Sleep(48 * time.Hour)
+		if r := mustTake(t, m, logins("abuser-0"))[0]; !r.Allowed {
+			t.Errorf("two days later: %+v", r)
+		}
+	})
+}
+
+func TestBanKeys(t *testing.T) {
+	check := logins("203.0.113.9")
+	if got := string(appendBanKey(nil, "shop", &check)); got != "shop:{203.0.113.9}:login:ban" {
+		t.Error(got)
+	}
+}
+
+// What somebody else keeps at a ban's key is an error, and stays.
+func TestWhatIsNoBan(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	check := logins("k")
+	key := string(appendBanKey(nil, "test", &check))
+	for _, sharded := range []bool{false, true} {
+		r := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: sharded}
+		for _, value := range []string{"word", strings.Repeat("1", 34), strings.Repeat("1", 51), strings.Repeat("x", 1<<20), "a sentence as long as a ban is, or so"} {
+			if err := client.Set(t.Context(), key, value, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			d, err := r.Take(t.Context(), check)
+			if err == nil {
+				err = d.Results[0].Err
+			}
+			if classOf(err) != bridge.ClassMisused {
+				t.Errorf("%.40q: %+v, %v", value, d, err)
+			}
+			if client.Get(t.Context(), key).Val() != value {
+				t.Errorf("%.40q was written", value)
+			}
+		}
+	}
+}
+
+// Replies about bans that no script gives are errors.
+func TestRepliesAboutBans(t *testing.T) {
+	checks := []Check{logins("k")}
+	ps := []params{paramsOf(&checks[0], checks[0].Limit.row())}
+	for _, reply := range [][]int64{
+		{someTime, 1, someTime, 0, 0, 0, 0},
+		{someTime, 1, someTime, 0, 0, -1},
+		{someTime, 1, someTime, 0, 0, maxExact},
+	} {
+		if d, err := answers(checks, ps, reply, true); !errors.Is(err, errReply) {
+			t.Errorf("%v: %+v, %v", reply, d, err)
+		}
+	}
+	for _, numbers := range [][]int64{nil, {someTime}, {someTime, -1}, {someTime, 1, 2}} {
+		if until, err := (&response{numbers: numbers}).banned(); !errors.Is(err, errReply) {
+			t.Errorf("%v: %d, %v", numbers, until, err)
+		}
+	}
+}

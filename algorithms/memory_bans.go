@@ -1,0 +1,64 @@
+package algorithms
+
+import "strings"
+
+// A ban is an entry of its own, beside those of its key's counts, in the class of
+// its rule that has no algorithm. Like them it is never evicted while it counts.
+
+func (pl *place) banKey() memoryKey {
+	return memoryKey{class{rule: pl.key.rule}, pl.key.key}
+}
+
+// banState is what is stored of the place's ban.
+func (pl *place) banState() banState {
+	if e := pl.shard.entries[pl.banKey()]; e != nil {
+		return banState{since: e.a, until: e.b, count: e.c}
+	}
+	return banState{}
+}
+
+// banByHand bans the place's key for some µs; 0 lifts.
+func (pl *place) banByHand(now, length int64, rule banRule) {
+	if length == 0 {
+		delete(pl.shard.entries, pl.banKey())
+		return
+	}
+	s, _ := rule.at(pl.banState(), now)
+	pl.storeBan(rule, rule.extended(s, now, length))
+}
+
+// storeBan remembers a ban, also where there is no room.
+func (pl *place) storeBan(rule banRule, s banState) {
+	key := pl.banKey()
+	e := pl.shard.entries[key]
+	if e == nil {
+		e = new(entry)
+		key.rule, key.key = strings.Clone(key.rule), strings.Clone(key.key)
+		pl.shard.entries[key] = e
+	}
+	e.state, e.until = state{a: s.since, b: s.until, c: s.count}, rule.forgotten(s)
+}
+
+// decideBan makes an answer say whether the key is banned, and has a denial count.
+// Twin: lua/take_bans.lua.
+//
+// A denial that finds no room is not counted: only keys that were denied before
+// can then be banned. All others are limited as ever.
+func (pl *place) decideBan(now int64, charge bool, r *Result, most int) {
+	rule := pl.ban
+	s, healed := rule.at(pl.banState(), now)
+	counts := charge && !r.Allowed && s.until <= now && rule.counts(r)
+	if counts {
+		s = rule.deny(s, now)
+	}
+	if charge && (counts || healed) {
+		if pl.shard.entries[pl.banKey()] == nil && !pl.shard.hasRoom(now, most) {
+			pl.shard.overflowed++
+			return
+		}
+		pl.storeBan(rule, s)
+	}
+	if pl.bannedUntil > now || !r.Allowed {
+		r.ban(s.until, now)
+	}
+}
