@@ -37,6 +37,7 @@ func (k *key) Validate() error { return k.mistake }
 func (k *key) String() string  { return k.name }
 func (k *key) ReadsBody() bool { return k.readsBody }
 func (k *key) Hints() []string { return k.hints } // for package internal/hint
+func (k *key) Values() int     { return k.takes } // for package middleware: how many Keys takes
 
 func (k *key) Keys(values ...string) ([]string, error) {
 	if k.mistake != nil {
@@ -137,6 +138,9 @@ func own(k Key) *key {
 	}
 	if k, ok := k.(interface{ ReadsBody() bool }); ok {
 		owned.readsBody = k.ReadsBody()
+	}
+	if k, ok := k.(interface{ Values() int }); ok {
+		owned.takes = k.Values()
 	}
 	if k, ok := k.(interface {
 		Keys(values ...string) ([]string, error)

@@ -86,6 +86,29 @@ func TestWrappersPassOnWhoReadsTheBody(t *testing.T) {
 	}
 }
 
+// How many plain values a key takes is asked by the operators' page, and by Join.
+func TestHowManyValuesKeysTake(t *testing.T) {
+	mux := keyfunc.Mux(http.NewServeMux())
+	for k, want := range map[keyfunc.Key]int{
+		keyfunc.IP: 1, keyfunc.Everyone: 0, keyfunc.Header("A"): 1, keyfunc.Join(keyfunc.IP, mux): 2, keyfunc.Join(keyfunc.Everyone, keyfunc.Join(keyfunc.IP, mux), bare{}): 3,
+		keyfunc.Hashed(keyfunc.Required(keyfunc.Optional(keyfunc.Join(keyfunc.IP, mux)), 401), nil): 2, keyfunc.First(keyfunc.Join(keyfunc.IP, mux), keyfunc.IP): 2,
+		keyfunc.Join(pair{}, keyfunc.IP): 3,
+	} {
+		if got := k.(interface{ Values() int }).Values(); got != want {
+			t.Errorf("%s: got %d, want %d", k, got, want)
+		}
+	}
+	if got, err := keysOf(keyfunc.Join(pair{}, keyfunc.IP), "a", "b", "192.0.2.1"); err != nil || len(got) != 1 || got[0] != "3:a+b,9:192.0.2.1" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// A pair is a Key of somebody else's that takes two values.
+type pair struct{ bare }
+
+func (pair) Values() int                             { return 2 }
+func (pair) Keys(values ...string) ([]string, error) { return []string{strings.Join(values, "+")}, nil }
+
 func TestWrappersPassHintsOn(t *testing.T) {
 	everybody := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::/0")}}
 	for _, k := range []keyfunc.Key{everybody.IP(), everybody.IPv6(48), everybody.UserID("User")} {

@@ -51,6 +51,14 @@ func (k *named) ReadsBody() bool {
 // Hints passes on the method that a Key may have.
 func (k *named) Hints() []string { return hint.Of(k.Key) }
 
+// Values passes on the method that a Key may have.
+func (k *named) Values() int {
+	if inner, ok := k.Key.(interface{ Values() int }); ok {
+		return inner.Values()
+	}
+	return 1
+}
+
 // Keys passes on the method that a Key may have. Without it, the plain value of a
 // client is its key.
 func (k *named) Keys(values ...string) ([]string, error) {

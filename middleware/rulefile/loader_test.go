@@ -356,3 +356,27 @@ func TestTheFileOfAProgram(t *testing.T) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
 }
+
+// An operator's page asks as many values as a rule's key takes, and the keys of a
+// document are those of the values.
+func TestKeysTakePlainValues(t *testing.T) {
+	rules, err := loader().Parse("f", []byte("version: 1\nrules: [{name: r, key: [user, ip], limit: 5/1m}, {name: s, key: everyone, limit: 5/1m}, {name: t, key: ip, limit: 5/1m}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{2, 0, 1} {
+		if got := rules[i].Key.(interface{ Values() int }).Values(); got != want {
+			t.Errorf("%s: got %d values, want %d", rules[i].Name, got, want)
+		}
+	}
+	m := newWatched(t, new(algorithms.Memory))
+	if err := m.SetRules(rules); err != nil {
+		t.Fatal(err)
+	}
+	for rule, want := range map[string]string{"r alice 2001:db8::1": "5:alice,13:2001:db8::/64", "s": "everyone", "t 192.0.2.1": "192.0.2.1"} {
+		words := strings.Fields(rule)
+		if checks, err := m.Checks(words[0], words[1:]...); err != nil || len(checks) != 1 || checks[0].Key != want {
+			t.Errorf("%s: %+v, %v", rule, checks, err)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// Checks returns the checks by which a rule counts a client, for the limiter's
+// Peek, Reset and Ban. The client is named in plain values, one for each part of
+// the rule's Key: "2001:db8::1" is counted as "2001:db8::/64", and an API key by
+// its hash. [keyfunc.Everyone] takes no value. A Key without the method Keys takes
+// one value, which is the key.
+//
+// There is a check for each algorithm and period among Limit and Tiers, because
+// each has a count of its own; of several limits on one count the first is in the
+// check: Limit, then Tiers by name. A Key may have several keys for the values, as
+// [keyfunc.First] does. A limit that only LimitFor returns is not among the checks,
+// unless its algorithm and period are.
+//
+// Rule names are those of this middleware. If another one on the same limiter has a
+// rule of that name, algorithm and period, the two have one count.
+func (m *Middleware) Checks(rule string, values ...string) ([]algorithms.Check, error) {
+	m.mustBeMade()
+	r, err := m.rules.Load().named(rule)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := r.keysOf(values)
+	if err != nil {
+		return nil, err
+	}
+	return r.checks(keys), nil
+}
+
+var errNoRule = errors.New("no such rule")
+
+// named returns the rule of a name.
+func (set *ruleset) named(name string) (*rule, error) {
+	at, ok := set.find(name, 0)
+	if !ok {
+		return nil, fmt.Errorf("middleware: rule %.64q: %w", name, errNoRule)
+	}
+	return &set.rules[at], nil
+}
+
+// keysOf returns the keys that plain values stand for; at least one.
+func (r *rule) keysOf(values []string) (keys []string, err error) {
+	k, ok := r.key.(interface {
+		Keys(values ...string) ([]string, error)
+	})
+	switch {
+	case ok:
+		keys, err = k.Keys(values...)
+	case len(values) != 1:
+		err = fmt.Errorf("takes one value, got %d", len(values))
+	default:
+		keys = slices.Clone(values)
+	}
+	if err == nil && (len(keys) == 0 || slices.Contains(keys, "")) {
+		err = errors.New("the value is empty")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("middleware: rule %q: key: %w", r.check.Rule, err)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), nil
+}
+
+// limits returns those that the rule may have for a request, with this middleware's
+// share of them.
+func (r *rule) limits() []tierLimit {
+	all := r.source.limits()
+	all[0].Limit = r.check.Limit
+	for i := range all[1:] {
+		l := &all[i+1]
+		l.Limit = r.terms.tiers[l.tier].Limit
+	}
+	return all
+}
+
+// checksOf returns the checks of keys by one limit.
+func (r *rule) checksOf(l algorithms.Limit, keys []string) []algorithms.Check {
+	checks := make([]algorithms.Check, len(keys))
+	for i, key := range keys {
+		c := r.check
+		c.Key, c.Limit, c.Shadow = key, l, r.terms.shadows(c.Rule, key)
+		checks[i] = c
+	}
+	return checks
+}
+
+// checks returns a check for each count of the keys.
+func (r *rule) checks(keys []string) (checks []algorithms.Check) {
+	type count struct {
+		algorithm string
+		period    time.Duration
+	}
+	seen := make(map[count]bool)
+	for _, l := range r.limits() {
+		c := count{lent.AlgorithmOf(l.Limit), l.Period}
+		if !seen[c] {
+			seen[c] = true
+			checks = append(checks, r.checksOf(l.Limit, keys)...)
+		}
+	}
+	return checks
+}
+
+// valuesOf is how many plain values a key takes. Keys of this module say so.
+func valuesOf(k keyfunc.Key) int {
+	if k, ok := k.(interface{ Values() int }); ok {
+		return k.Values()
+	}
+	return 1
+}

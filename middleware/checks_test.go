@@ -1,0 +1,215 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// limiters are those that a test in fake time can have.
+var limiters = map[string]func(*testing.T) algorithms.Limiter{
+	"memory": func(*testing.T) algorithms.Limiter { return new(algorithms.Memory) },
+	"redis":  func(t *testing.T) algorithms.Limiter { return guardOf(t, limitertest.Redis(t)) },
+}
+
+// One client, as it comes in a request and as an operator names it.
+func TestChecksAreThoseOfRequests(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("POST /b/{id}", ok)
+	type userKey struct{}
+	userOf := func(ctx context.Context) (string, bool) { s, ok := ctx.Value(userKey{}).(string); return s, ok }
+	user, secret := keyfunc.Context(userOf), []byte("0123456789abcdef")
+	keys := map[string]struct {
+		key    keyfunc.Key
+		values []string
+	}{
+		"ip":       {keyfunc.IP, []string{" 2001:db8::1 "}},
+		"network":  {keyfunc.IP, []string{"2001:db8::/64"}},
+		"everyone": {keyfunc.Everyone, nil},
+		"header":   {keyfunc.Header("User"), []string{"alice"}},
+		"api key":  {keyfunc.APIKey("Authorization"), []string{"Bearer s3cret"}},
+		"bare key": {keyfunc.APIKey("Authorization"), []string{"s3cret"}},
+		"hashed":   {keyfunc.Hashed(keyfunc.Required(user, 401), secret), []string{"bob"}},
+		"joined":   {keyfunc.Join(keyfunc.IP, keyfunc.Mux(mux), user), []string{"2001:db8::2", "POST /b/{id}", "bob"}},
+		"first":    {keyfunc.First(keyfunc.Header("None"), keyfunc.IP), []string{"2001:db8::1"}},
+		"body":     {keyfunc.BodyJSON("email", 100), []string{"Alice@Example.com"}},
+		"func":     {keyfunc.Func(func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }), []string{"alice"}},
+	}
+	var rules []ratelimit.Rule
+	for name, k := range keys {
+		rules = append(rules, ratelimit.Rule{Name: strings.ReplaceAll(name, " ", "-"), Key: k.key, Limit: algorithms.PerHour(10)})
+	}
+	for name, limiter := range limiters {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := limiter(t)
+				m := mustNew(t, ratelimit.Config{Limiter: l, Rules: rules, Share: 0.5})
+				send := func() algorithms.Decision {
+					r := httptest.NewRequest(http.MethodPost, "/b/7", strings.NewReader(`{"email":" alice@example.COM"}`))
+					r.RemoteAddr = "[2001:db8::3]:4711"
+					r.Header.Set("User", "alice")
+					r.Header.Set("Authorization", "bearer s3cret")
+					r.Header.Set("Content-Type", "application/json")
+					d, err := m.Take(r.WithContext(context.WithValue(r.Context(), userKey{}, "bob")))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return d
+				}
+				d := send()
+				if d = send(); len(d.Results) != len(rules) {
+					t.Fatalf("%d results", len(d.Results))
+				}
+				for name, k := range keys {
+					name = strings.ReplaceAll(name, " ", "-")
+					checks, err := m.Checks(name, k.values...)
+					if err != nil {
+						t.Error(err)
+						continue
+					}
+					peeked, err := l.Peek(t.Context(), checks...)
+					counted, _ := d.Result(name)
+					if err != nil || len(peeked.Results) > 2 {
+						t.Errorf("%s: %v, %d results", name, err, len(peeked.Results))
+						continue
+					}
+					same := slices.IndexFunc(peeked.Results, func(r algorithms.Result) bool { return r.Check == counted.Check })
+					if same < 0 || peeked.Results[same].Remaining != 3 || counted.Remaining != 3 {
+						t.Errorf("%s: peeked %+v, counted %+v", name, peeked.Results, counted)
+					}
+					if err := l.Reset(t.Context(), checks...); err != nil {
+						t.Error(err)
+					}
+				}
+				for _, r := range send().Results {
+					if r.Remaining != 4 {
+						t.Errorf("%s: %d left after a Reset", r.Check.Rule, r.Remaining)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Each count that a tier may have has one check, with this region's share.
+func TestChecksOfTiers(t *testing.T) {
+	bucket := func(n int64) algorithms.Limit {
+		return algorithms.Limit{Rate: n, Period: time.Minute, Algorithm: algorithms.TokenBucket}
+	}
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{
+		{Name: "r", Key: keyfunc.IP, Limit: bucket(100), Cost: 2, Shadow: 1, Fail: 2, Tiers: map[string]algorithms.Limit{
+			"a": bucket(1000), "b": algorithms.PerMinute(60), "c": algorithms.PerMinute(80), "d": algorithms.PerHour(90), "e": ratelimit.Unlimited,
+			"f": {Rate: 200, Period: time.Minute, Burst: 20},
+		}},
+	}})
+	checks, err := m.Checks("r", "203.0.113.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range checks {
+		if c.Rule != "r" || c.Key != "203.0.113.9" || c.Cost != 2 || !c.Shadow || c.Fail != 2 {
+			t.Errorf("%+v", c)
+		}
+		got = append(got, c.Limit.String())
+	}
+	if want := "[50/1m token_bucket 30/1m 45/1h]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+	// They go into one call.
+	if _, err := new(algorithms.Memory).Peek(t.Context(), checks...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestChecksOfAlternatives(t *testing.T) {
+	m := inMemory(t, ratelimit.Rule{Name: "r", Key: keyfunc.First(keyfunc.Header("User"), keyfunc.IP), Limit: algorithms.PerHour(1)})
+	for value, want := range map[string]string{"alice": "[1:alice]", "203.0.113.9": "[1:203.0.113.9 2:203.0.113.9]"} {
+		checks, err := m.Checks("r", value)
+		var keys []string
+		for _, c := range checks {
+			keys = append(keys, c.Key)
+		}
+		if err != nil || fmt.Sprint(keys) != want {
+			t.Errorf("%s: %v, %v", value, keys, err)
+		}
+	}
+}
+
+// A fixed is a Key with the method Keys.
+type fixed []string
+
+func (fixed) Resolve(*http.Request) (string, error)     { return "", keyfunc.ErrNoKey }
+func (f fixed) Keys(values ...string) ([]string, error) { return f, nil }
+
+func TestChecksRefuse(t *testing.T) {
+	custom := keyfunc.Func(func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey })
+	m := inMemory(t, perHour("ip", 1), ratelimit.Rule{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerHour(1)},
+		ratelimit.Rule{Name: "both", Key: keyfunc.Join(keyfunc.IP, keyfunc.Header("User")), Limit: algorithms.PerHour(1)},
+		ratelimit.Rule{Name: "custom", Key: custom, Limit: algorithms.PerHour(1)},
+		ratelimit.Rule{Name: "none", Key: fixed(nil), Limit: algorithms.PerHour(1)},
+		ratelimit.Rule{Name: "empty", Key: fixed{"a", ""}, Limit: algorithms.PerHour(1)},
+	)
+	for _, tt := range []struct{ want, rule, values string }{
+		{`rule "nope": no such rule`, "nope", "1"},
+		{`rule "": no such rule`, "", "1"},
+		{`rule "` + strings.Repeat("x", 64) + `": no such rule`, strings.Repeat("x", 1<<20), "1"},
+		{`rule "ip": key: keyfunc: ip: takes one value, got 0`, "ip", ""},
+		{`rule "ip": key: keyfunc: ip: takes one value, got 2`, "ip", "192.0.2.1;192.0.2.2"},
+		{`rule "ip": key: keyfunc: ip: "alice" is no address`, "ip", "alice"},
+		{`rule "ip": key: keyfunc: ip: "10.0.0.0/8" is not one client`, "ip", "10.0.0.0/8"},
+		{`rule "all": key: keyfunc: everyone: takes no value, got 1`, "all", "1"},
+		{`rule "both": key: keyfunc: [ip, header:User]: takes 2 values, got 1`, "both", "192.0.2.1"},
+		{`rule "custom": key: takes one value, got 0`, "custom", ""},
+		{`rule "custom": key: takes one value, got 2`, "custom", "a;b"},
+		{`rule "none": key: the value is empty`, "none", "a"},
+		{`rule "empty": key: the value is empty`, "empty", "a"},
+	} {
+		var values []string
+		if tt.values != "" {
+			values = strings.Split(tt.values, ";")
+		}
+		if checks, err := m.Checks(tt.rule, values...); err == nil || checks != nil || !strings.HasPrefix(err.Error(), "middleware: "+tt.want) {
+			t.Errorf("%.20s %q: %v, %v; want %s", tt.rule, values, checks, err, tt.want)
+		}
+	}
+	if _, err := m.Checks("custom", ""); err == nil {
+		t.Error("an empty value would be the count of all who have no key")
+	}
+}
+
+// Another middleware has its own limits for a rule of the same name.
+func TestChecksAreOfOneMiddleware(t *testing.T) {
+	limiter := new(algorithms.Memory)
+	mine := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{perHour("login", 5)}})
+	other := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerMinute(3)}}})
+	for _, m := range []*ratelimit.Middleware{mine, other} {
+		times(2, m.Handler(ok), "GET /")
+	}
+	for _, tt := range []struct {
+		m    *ratelimit.Middleware
+		want int64
+	}{{mine, 3}, {other, 1}, {mine, 3}} {
+		checks, err := tt.m.Checks("login", "192.0.2.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := limiter.Peek(t.Context(), checks...); err != nil || len(d.Results) != 1 || d.Results[0].Remaining != tt.want {
+			t.Errorf("%+v, %v; want %d left", d, err, tt.want)
+		}
+		if tt.m == other {
+			_ = limiter.Reset(t.Context(), checks...)
+		}
+	}
+}
