@@ -86,6 +86,11 @@ func (m *Middleware) shown(key string) string {
 	if m.logKeys || key == "" {
 		return key
 	}
+	return keyID(key)
+}
+
+// keyID is a hash of a key that names it in this process.
+func keyID(key string) string {
 	h := hmac.New(sha256.New, hashSecret())
 	h.Write([]byte(key))
 	return hex.EncodeToString(h.Sum(nil)[:8])
@@ -100,3 +105,6 @@ func bounded(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return "#" + hex.EncodeToString(sum[:16])
 }
+
+// isBounded reports whether a key may be a hash that [bounded] has made.
+func isBounded(key string) bool { return len(key) == 33 && key[0] == '#' }

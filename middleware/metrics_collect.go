@@ -68,7 +68,7 @@ func (mt *metrics) Collect(ch chan<- prometheus.Metric) {
 		rules += len(set.rules)
 		generation += set.generation
 		rejected += m.rejected.Load()
-		if m.failures.any() {
+		if m.failures.current() != nil {
 			failing++
 		}
 	}

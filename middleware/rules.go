@@ -69,7 +69,7 @@ const maxFailures = 64
 // failures are the errors since rules were last replaced. The zero value is none.
 type failures struct {
 	mu     sync.Mutex
-	failed bool
+	err    error           // the last one; nil once rules were replaced
 	last   error           // what SetRules has counted and returned
 	logged map[string]bool // texts
 }
@@ -85,7 +85,7 @@ func (f *failures) note(err error) (counted, logged bool) {
 	if f.logged == nil {
 		f.logged = make(map[string]bool)
 	}
-	f.failed, f.last, f.logged[err.Error()] = true, nil, true
+	f.err, f.last, f.logged[err.Error()] = err, nil, true
 	return counted, logged
 }
 
@@ -94,15 +94,15 @@ func (f *failures) note(err error) (counted, logged bool) {
 func (f *failures) returned(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failed, f.last = err != nil, err
+	f.err, f.last = err, err
 	if err == nil {
 		f.logged = nil
 	}
 }
 
-// any reports whether rules have failed since they were last replaced.
-func (f *failures) any() bool {
+// current is the last error since rules were replaced; nil if there was none.
+func (f *failures) current() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.failed
+	return f.err
 }

@@ -1,0 +1,360 @@
+package middleware_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// An operator sends requests to a handler.
+type operator struct {
+	http.Handler
+	t      testing.TB
+	accept string // "" is a program's
+}
+
+// do sends a request; form is a query, or what is posted.
+func (o operator) do(method, form string, header ...string) *httptest.ResponseRecorder {
+	var r *http.Request
+	if method == http.MethodPost {
+		r = httptest.NewRequest(method, "/ratelimit/", strings.NewReader(form))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	} else {
+		r = httptest.NewRequest(method, "/ratelimit/?"+form, nil)
+	}
+	r.Header.Set("Accept", o.accept)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	o.ServeHTTP(w, r)
+	return w
+}
+
+func (o operator) get(query string) *httptest.ResponseRecorder {
+	return o.do(http.MethodGet, query)
+}
+func (o operator) post(form string) *httptest.ResponseRecorder { return o.do(http.MethodPost, form) }
+
+// browser is an operator with one.
+func (o operator) browser() operator {
+	o.accept = "text/html,application/xhtml+xml,*/*;q=0.8"
+	return o
+}
+
+// left is what a client has left by its rule's own limit.
+func (o operator) left(w *httptest.ResponseRecorder) int64 {
+	o.t.Helper()
+	var client struct {
+		Counts []struct{ Remaining int64 }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &client); err != nil || w.Code != http.StatusOK || len(client.Counts) == 0 {
+		o.t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+	}
+	return client.Counts[0].Remaining
+}
+
+func TestAdminLooksAndResets(t *testing.T) {
+	for name, limiter := range limiters {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{perHour("a", 5, "/a"), perHour("b", 9)},
+					Logger: slog.New(slog.NewTextHandler(&log, nil)), LogKeys: true, DenialLogRate: -1})
+				o, app := operator{m.Admin(), t, ""}, m.Handler(ok)
+				times(4, app, "GET /a")
+				if a, b := o.left(o.get("rule=a&value=192.0.2.1")), o.left(o.post("action=peek&rule=b&value=192.0.2.1")); a != 1 || b != 5 {
+					t.Errorf("%d and %d left, want 1 and 5", a, b)
+				}
+				if log.Len() > 0 {
+					t.Errorf("looking is logged: %s", &log)
+				}
+				if left := o.left(o.post("action=reset&rule=a&value=192.0.2.1")); left != 5 {
+					t.Errorf("%d left after a reset", left)
+				}
+				if a, b := o.left(o.get("rule=a&value=192.0.2.1")), o.left(o.get("rule=b&value=192.0.2.1")); a != 5 || b != 5 {
+					t.Errorf("%d and %d left, want 5 and 5", a, b)
+				}
+				if d := serve(app, "GET /a"); d.Code != http.StatusNoContent {
+					t.Error(d.Code)
+				}
+				if want := `level=INFO msg="ratelimit: changed by an operator" action=reset rule=a keys=[192.0.2.1] from=192.0.2.1:1234`; strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), want) {
+					t.Errorf("the log has %s", &log)
+				}
+			})
+		})
+	}
+}
+
+// A bans is a limiter that remembers what it is asked to ban.
+type bans struct {
+	algorithms.Memory
+	asked []string
+	err   error
+}
+
+func (b *bans) Ban(_ context.Context, d time.Duration, checks ...algorithms.Check) error {
+	for _, c := range checks {
+		b.asked = append(b.asked, fmt.Sprint(d, " ", c.Rule, " ", c.Key, " ", c.Limit))
+	}
+	return b.err
+}
+
+func TestAdminBans(t *testing.T) {
+	var log bytes.Buffer
+	limiter := new(bans)
+	m := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{perHour("a", 5)}, Logger: slog.New(slog.NewTextHandler(&log, nil)), LogKeys: true})
+	o := operator{m.Admin(), t, ""}
+	for form, want := range map[string]string{
+		"action=ban&rule=a&value=2001:db8::1&for=15m": "15m0s a 2001:db8::/64 5/1h",
+		"action=ban&rule=a&value=2001:db8::1&for=30d": "720h0m0s a 2001:db8::/64 5/1h",
+		"action=unban&rule=a&value=2001:db8::1":       "0s a 2001:db8::/64 5/1h",
+		// of no use to who lifts a ban, and no ban
+		"action=unban&rule=a&value=2001:db8::1&for=15m": "0s a 2001:db8::/64 5/1h",
+	} {
+		limiter.asked = nil
+		if w := o.post(form); w.Code != http.StatusOK || len(limiter.asked) != 1 || limiter.asked[0] != want {
+			t.Errorf("%s: %d %s, %q", form, w.Code, w.Body, limiter.asked)
+		}
+	}
+	limiter.asked = nil
+	for _, length := range []string{"", "0", "0s", "-1m", "15", "1e3s", "15m token_bucket", "1m burst 3", " 15m", "forever", "9999999999h", strings.Repeat("9", 9000) + "m"} {
+		w := o.post("action=ban&rule=a&value=2001:db8::1&for=" + url.QueryEscape(length))
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "is no duration") || w.Body.Len() > 300 {
+			t.Errorf("%.20q: %d %.300s", length, w.Code, w.Body)
+		}
+	}
+	if limiter.asked != nil {
+		t.Errorf("%q", limiter.asked)
+	}
+	limiter.err = errors.New("the store is away")
+	log.Reset()
+	if w := o.post("action=ban&rule=a&value=2001:db8::1&for=1m"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "ban: the store is away"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if want := `level=ERROR msg="ratelimit: change by an operator failed" action=ban rule=a keys=[2001:db8::/64]`; !strings.Contains(log.String(), want) {
+		t.Error(log.String())
+	}
+}
+
+// The denied most can be looked up without knowing their keys, also where keys
+// are hashed and where there is none.
+func TestAdminFindsTheDenied(t *testing.T) {
+	for _, logKeys := range []bool{false, true} {
+		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogKeys: logKeys, Rules: []ratelimit.Rule{
+			{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)}, {Name: "shadow", Key: keyfunc.Everyone, Limit: algorithms.PerHour(1), Shadow: 1},
+		}})
+		o, app := operator{m.Admin(), t, ""}, m.Handler(ok)
+		long, fake := strings.Repeat("long", 99), "#"+strings.Repeat("ab", 16)
+		users := []string{"", "alice", long, fake, "5 > 3 & 'x' \u202e\x00"}
+		for i, user := range users {
+			times(6-i+2, app, "GET /", "User", user)
+		}
+		var seen struct {
+			TopDenied []struct {
+				Rule, Key, ID string
+				Count         int64
+			} `json:"top_denied"`
+		}
+		text := o.get("").Body.Bytes()
+		if err := json.Unmarshal(text, &seen); err != nil || len(seen.TopDenied) != len(users) {
+			t.Fatalf("%s\n%v", text, err)
+		}
+		if !logKeys && (bytes.Contains(text, []byte("alice")) || bytes.Contains(text, []byte("5 \\u003e"))) {
+			t.Errorf("keys are shown: %s", text)
+		}
+		for i, user := range users {
+			d := seen.TopDenied[i]
+			w := o.post("action=reset&rule=user&id=" + url.QueryEscape(d.ID))
+			if user == long || user == fake { // which of the two cannot be told
+				if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), "name the client by its values") {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+				continue
+			}
+			if left := o.left(w); left != 1 || d.Count != int64(6-i+1) {
+				t.Errorf("%q: %+v, %d left", user, d, left)
+			}
+			if got := serve(app, "GET /", "User", user).Code; got != http.StatusNoContent {
+				t.Errorf("%q: %d", user, got)
+			}
+		}
+		for _, form := range []string{"rule=user&id=0123456789abcdef", "rule=shadow&id=" + seen.TopDenied[1].ID, "rule=user&id=" + url.QueryEscape(seen.TopDenied[1].Key+"x")} {
+			if w := o.get(form); w.Code != http.StatusNotFound {
+				t.Errorf("%s: %d %s", form, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// What is shown is what is in force: every field of a Rule, and what is wrong.
+func TestAdminShowsTheRules(t *testing.T) {
+	full := ratelimit.Rule{
+		Name: "full", Match: []string{"POST /a", "/b/{x}"}, Key: keyfunc.Join(keyfunc.IP, keyfunc.Header("User")),
+		Limit: algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.FixedWindow},
+		Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(50), "staff": ratelimit.Unlimited}, LimitFor: func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
+		Cost: 2, Costs: map[string]int64{"POST /a": 3}, CostFor: func(*http.Request) int64 { return 0 }, ChargeOn: []int{401, 403},
+		Fail: failmode.Closed, Hidden: true, Shadow: 0.25, Disabled: true,
+	}
+	for i := range reflect.TypeFor[ratelimit.Rule]().NumField() {
+		name := reflect.TypeFor[ratelimit.Rule]().Field(i).Name
+		if name != "Ban" && name != "Lease" && reflect.ValueOf(full).Field(i).IsZero() {
+			t.Errorf("%s is not tested", name)
+		}
+	}
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{full, perHour("plain", 4)}})
+	if err := m.SetRules(m.Rules()); err != nil {
+		t.Fatal(err)
+	}
+	o := operator{m.Admin(), t, ""}
+	want := `{"generation":2,"share":"0.5","rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, header:User]","limit":"10/1m fixed_window",` +
+		`"tiers":{"pro":"50/1m sliding_window","staff":"unlimited"},"limit_for":true,"cost":2,"costs":{"POST /a":3},"cost_for":true,"charge_on":[401,403],` +
+		`"fail":"closed","shadow":0.25,"disabled":true,"hidden":true},{"name":"plain","key":"ip","limit":"4/1h sliding_window","cost":1,"fail":"local","shadow":0}],"top_denied":[]}`
+	var got bytes.Buffer
+	if err := json.Compact(&got, o.get("").Body.Bytes()); err != nil || got.String() != want {
+		t.Errorf("%s\nwant\n%s\n%v", &got, want, err)
+	}
+	m.RulesFailed(errors.New("rules.yaml:5:12: no period\nrules.yaml:6:1: no such field"))
+	if text := o.get("").Body.String(); !strings.Contains(text, `"rules_error": "rules.yaml:5:12: no period\nrules.yaml:6:1: no such field"`) {
+		t.Error(text)
+	}
+	page := o.browser().get("")
+	for _, text := range []string{
+		"2 rules, generation 2", "New rules are refused", "rules.yaml:5:12: no period\nrules.yaml:6:1", "This region has 0.5 of each limit", ">full<", ">disabled<", ">fail closed<", ">hidden<",
+		">10/1m fixed_window<", ">tier pro<", ">unlimited<", ">[ip, header:User]<", ">POST /a<", ">/b/{x}<", ">cost 3<", ">401 403<", "part 1 of [ip, header:User]", "part 2 of", "or what the program says",
+	} {
+		if !strings.Contains(page.Body.String(), text) {
+			t.Errorf("the page does not say %s", text)
+		}
+	}
+	if err := m.SetRules(m.Rules()); err != nil {
+		t.Fatal(err)
+	}
+	if text := o.get("").Body.String(); strings.Contains(text, "rules_error") || !strings.Contains(text, `"generation": 3`) {
+		t.Error(text)
+	}
+}
+
+// All limits that a client may have are shown, with what it has left by each.
+func TestAdminShowsTiers(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{{
+		Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(5), Tiers: map[string]algorithms.Limit{"pro": algorithms.PerHour(50), "gold": {Rate: 7, Period: time.Hour, Burst: 7}, "staff": ratelimit.Unlimited},
+	}}})
+	times(9, m.Handler(ok), "GET /")
+	o := operator{m.Admin(), t, ""}
+	text := o.get("rule=r&value=192.0.2.1").Body.String()
+	for _, want := range []string{`"remaining": 0`, `"remaining": 45`, `"remaining": 7`, `"tier": "gold"`, `"tier": "pro"`, `"allowed": false`} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%s: %s", want, text)
+		}
+	}
+	if left := o.left(o.post("action=reset&rule=r&value=192.0.2.1")); left != 5 {
+		t.Error(left)
+	}
+	page := o.browser().get("rule=r&value=192.0.2.1").Body.String()
+	if got := regexp.MustCompile(`<span class="big">(\d+)</span> of (\d+) left`).FindAllString(page, -1); len(got) != 3 {
+		t.Errorf("%q", got)
+	}
+}
+
+// A store that is away is shown, and what cannot be done is said.
+func TestAdminWhenTheStoreIsAway(t *testing.T) {
+	s := new(store)
+	s.fail(errors.New("away"))
+	g := guard(t, s, 1)
+	m := mustNew(t, ratelimit.Config{Limiter: g, Rules: []ratelimit.Rule{perHour("a", 5)}})
+	o := operator{m.Admin(), t, ""}
+	times(3, m.Handler(ok), "GET /")
+	if text := o.get("rule=a&value=192.0.2.1").Body.String(); !strings.Contains(text, `"source": "`) {
+		t.Error(text)
+	}
+	if w := o.browser().get("rule=a&value=192.0.2.1"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "Counted by ") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestAdminRefuses(t *testing.T) {
+	m := inMemory(t, perHour("a", 5), ratelimit.Rule{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerHour(1)})
+	o := operator{m.Admin(), t, ""}
+	for _, tt := range []struct {
+		method, form string
+		status       int
+		says         string
+	}{
+		{"GET", "rule=b&value=192.0.2.1", 404, `rule \"b\": no such rule`},
+		{"GET", "rule=a", 400, "takes one value, got 0"},
+		{"GET", "rule=a&value=", 400, "is no address"},
+		{"GET", "rule=a&value=1&value=2", 400, "takes one value, got 2"},
+		{"GET", "rule=all&value=1", 400, "takes no value"},
+		{"GET", "rule=a&value=%zz", 400, "invalid URL escape"},
+		{"GET", "rule=a&value=a%00b", 400, "control characters"},
+		{"GET", "rule=a&value=a%0ab", 400, "control characters"},
+		{"GET", "rule=a&value=%ff", 400, "not UTF-8"},
+		{"GET", "rule=a&value=192.0.2.1&id=1", 400, "send one of them"},
+		{"GET", "rule=a&value=192.0.2.1&action=reset", 405, "an action takes POST"},
+		{"GET", "action=reset", 405, "an action takes POST"},
+		{"HEAD", "rule=a&value=192.0.2.1&action=reset", 405, ""},
+		{"PUT", "", 405, "takes GET and POST"},
+		{"DELETE", "rule=a&value=192.0.2.1", 405, "takes GET and POST"},
+		{"POST", "", 400, "no rule"},
+		{"POST", "rule=a&value=192.0.2.1", 400, "no such action"},
+		{"POST", "action=drop&rule=a&value=192.0.2.1", 400, `no such action: \"drop\"`},
+		{"POST", "action=reset&value=192.0.2.1", 400, "no rule"},
+		{"POST", "action=reset&rule=a" + strings.Repeat("&value=1", 17), 400, "more than 16 values"},
+		{"POST", "action=reset&rule=a&value=" + strings.Repeat("1", 70<<10), 413, "more than 65536 bytes"},
+		{"GET", "rule=a&value=" + strings.Repeat("1", 70<<10), 414, "more than 65536 bytes"},
+		{"GET", "rule=" + strings.Repeat("a", 60<<10) + "&value=1", 404, "no such rule"},
+		{"POST", "action=" + strings.Repeat("a", 60<<10) + "&rule=a&value=1", 400, "no such action"},
+	} {
+		for _, o := range []operator{o, o.browser()} {
+			w := o.do(tt.method, tt.form)
+			if w.Code != tt.status || o.accept == "" && !strings.Contains(w.Body.String(), tt.says) || w.Body.Len() > 16<<10 {
+				t.Errorf("%s %.60s: %d, %d bytes: %.200s; want %d %s", tt.method, tt.form, w.Code, w.Body.Len(), w.Body, tt.status, tt.says)
+			}
+			if tt.status == 405 && tt.method != "GET" && tt.method != "HEAD" && w.Header().Get("Allow") != "GET, HEAD, POST" {
+				t.Errorf("Allow: %q", w.Header().Get("Allow"))
+			}
+		}
+	}
+	// Only what is posted counts, and only as a form.
+	for contentType, body := range map[string]string{
+		"application/x-www-form-urlencoded": "",
+		"application/json":                  `{"action":"reset","rule":"a","value":"192.0.2.1"}`,
+		"text/plain":                        "action=reset&rule=a&value=192.0.2.1",
+		"multipart/form-data; boundary=x":   "--x\r\nContent-Disposition: form-data; name=\"rule\"\r\n\r\na\r\n--x--\r\n",
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/?action=reset&rule=a&value=192.0.2.1", strings.NewReader(body))
+		r.Header.Set("Content-Type", contentType)
+		w := httptest.NewRecorder()
+		o.ServeHTTP(w, r)
+		if w.Code != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", contentType, w.Code, w.Body)
+		}
+	}
+}
+
+func TestAdminOfNothing(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("a zero Middleware has no operators' handler")
+		}
+	}()
+	new(ratelimit.Middleware).Admin()
+}
