@@ -186,10 +186,11 @@ func (p *page) rule(r *ruleView) {
 		p.term("ban", fmt.Sprintf("after %d denials within %s, for %s", r.Ban.After, r.Ban.Within, r.Ban.For), false)
 	}
 	p.add(`</dl><form method="post"><input type="hidden" name="rule" value="{}">`, r.Name)
+	parts := strings.Split(strings.Trim(r.Key, "[]"), ", ")
 	for i := range r.values {
-		hint := "client"
-		if r.values > 1 {
-			hint = "part " + strconv.Itoa(i+1) + " of " + r.Key
+		hint := fmt.Sprintf("value %d of %d", i+1, r.values)
+		if len(parts) == r.values {
+			hint = parts[i]
 		}
 		p.add(`<input name="value" required autocomplete="off" autocapitalize="none" spellcheck="false" placeholder="{}" aria-label="{}">`, hint, r.Name+": "+hint)
 	}
