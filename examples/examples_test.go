@@ -142,6 +142,10 @@ func TestMistakesInFlags(t *testing.T) {
 		"address, no port":   {[]string{"-addr=localhost"}, 2, []string{`-addr "localhost"`, "missing port", "host:port"}},
 		"address, bad port":  {[]string{"-addr=localhost:99999"}, 2, []string{`-addr "localhost:99999"`, "host:port"}},
 		"address, busy":      {[]string{"-addr=" + busy.Addr().String()}, 1, []string{"-addr", busy.Addr().String(), "address already in use", "another address"}},
+		"admin, no port":     {[]string{"-admin=localhost"}, 2, []string{`-admin "localhost"`, "missing port", "host:port"}},
+		"admin, busy":        {[]string{"-addr=127.0.0.1:0", "-admin=" + busy.Addr().String()}, 1, []string{"-admin", busy.Addr().String(), "address already in use"}},
+		"rules, none":        {[]string{"-rules=nowhere.yaml"}, 1, []string{"nowhere.yaml", "no such file"}},
+		"rules, bad":         {[]string{"-rules=../testdata/rules/bad/limits.yaml"}, 1, []string{"limits.yaml:3:31: rules[0].limit: ", "; ../testdata"}},
 		"redis, no scheme":   {[]string{"-redis=localhost:6379"}, 2, []string{`-redis "localhost:6379"`, "redis://host:6379"}},
 		"redis, not a Redis": {[]string{"-redis=http://localhost"}, 2, []string{`-redis "http://localhost"`, "scheme: http", "redis://host:6379"}},
 		"redis, bad port":    {[]string{"-redis=redis://localhost:x"}, 2, []string{`-redis "redis://localhost:x"`, "invalid port", "redis://host:6379"}},
@@ -174,7 +178,7 @@ func TestMistakesInFlags(t *testing.T) {
 		}
 		t.Run(program+"/help", func(t *testing.T) {
 			stdout, stderr, status := run(t, program, "-h")
-			if status != 0 || stderr != "" || strings.Count(stdout, "\n  -") != 2 {
+			if status != 0 || stderr != "" || strings.Count("\n"+stdout, "\n  -") != 5 {
 				t.Errorf("status %d, stdout\n%s\nstderr\n%s", status, stdout, stderr)
 			}
 		})

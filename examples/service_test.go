@@ -63,6 +63,7 @@ const trusting = "-trusted-proxies=127.0.0.0/8"
 // A service is an example that runs on a port of 127.0.0.1.
 type service struct {
 	url     string
+	admin   string // what is for operators; "" without -admin
 	command *exec.Cmd
 	stdout  *bufio.Reader
 	stderr  strings.Builder // to be read once it has ended
@@ -95,6 +96,14 @@ func start(t *testing.T, program string, args ...string) *service {
 		t.Fatalf("%s %v: printed %q, %v", program, args, line, err)
 	}
 	s.url = url
+	if slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-admin=") }) {
+		line, err := s.stdout.ReadString('\n')
+		admin, ok := strings.CutPrefix(strings.TrimSpace(line), "for operators: ")
+		if admin, _, _ = strings.Cut(admin, "/ratelimit/"); err != nil || !ok {
+			t.Fatalf("%s %v: printed %q, %v", program, args, line, err)
+		}
+		s.admin = admin
+	}
 	return s
 }
 
@@ -115,7 +124,7 @@ func (s *service) end(t *testing.T, sig os.Signal) {
 		t.Errorf("ended by %v: %v, want status 0", sig, err)
 	}
 	if len(rest) > 0 {
-		t.Errorf("more than one line on stdout: %q", rest)
+		t.Errorf("more than where it listens on stdout: %q", rest)
 	}
 	if t.Failed() {
 		t.Logf("stderr of %s:\n%s", s.command, s.stderr.String())
@@ -123,7 +132,7 @@ func (s *service) end(t *testing.T, sig os.Signal) {
 }
 
 // A client is who a request is from, as a trusted proxy says.
-type client struct{ ip, user string }
+type client struct{ ip, user, plan, password string }
 
 var clients atomic.Uint32
 
@@ -134,7 +143,13 @@ func newClient() client {
 }
 
 // as is the same client, logged in as a user.
-func (c client) as(user string) client { return client{c.ip, user} }
+func (c client) as(user string) client { c.user = user; return c }
+
+// on is the same client, with a plan.
+func (c client) on(plan string) client { c.plan = plan; return c }
+
+// with is the same client, with a password.
+func (c client) with(password string) client { c.password = password; return c }
 
 // An answer is what the limits made of a request.
 type answer struct {
@@ -168,6 +183,12 @@ func (s *service) send(c client, request string) (answer, error) {
 	r.Header.Set("X-Forwarded-For", c.ip)
 	if c.user != "" {
 		r.Header.Set("X-User-ID", c.user)
+	}
+	if c.plan != "" {
+		r.Header.Set("X-Plan", c.plan)
+	}
+	if c.password != "" {
+		r.SetBasicAuth("alice", c.password)
 	}
 	begin := time.Now()
 	resp, err := web.Do(r)

@@ -4,6 +4,8 @@
 //
 //	go run ./examples/chi                                  # counts in process
 //	go run ./examples/chi -redis redis://localhost:6379    # counts in Redis
+//	go run ./examples/chi -rules examples/rules/tiers.yaml # the rules of a file, which may change
+//	go run ./examples/chi -admin 127.0.0.1:8081            # metrics, and http://127.0.0.1:8081/ratelimit/
 package main
 
 import (
@@ -31,6 +33,7 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
 func main() {
@@ -72,13 +75,23 @@ func routes(limit *ratelimit.Middleware) http.Handler {
 	r := chi.NewRouter()
 	r.Use(limit.Handler)
 	r.Get("/healthz", respond(`{"status":"ok"}`))
-	// If the service is public, serve this on a listener that only Prometheus reaches.
-	r.Method("GET", "/metrics", promhttp.Handler())
 	r.Get("/api/items", respond(`{"items":["apple","pear"]}`))
-	r.Post("/auth/login", respond(`{"user":"alice"}`))
+	r.Post("/api/reports", respond(`{"report":"in progress"}`))
+	r.Post("/auth/login", login)
 	r.Post("/auth/register", respond(`{"user":"alice"}`))
 	r.Post("/auth/reset-password", respond(`{"mail":"sent"}`))
 	return r
+}
+
+// login is for everybody who does not send a wrong password, as
+// "curl -X POST -u alice:wrong" does.
+func login(w http.ResponseWriter, r *http.Request) {
+	if _, password, given := r.BasicAuth(); given && password != "secret" {
+		w.Header().Set("WWW-Authenticate", "Basic")
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	respond(`{"user":"alice"}`)(w, r)
 }
 
 func respond(body string) http.HandlerFunc {
@@ -88,7 +101,17 @@ func respond(body string) http.HandlerFunc {
 	}
 }
 
+// operators is what the public must not reach.
+func operators(limit *ratelimit.Middleware) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.Handler())
+	mux.Handle("/ratelimit/", limit.Admin())
+	return mux
+}
+
 func serve(c config) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	var limiter algorithms.Limiter = new(algorithms.Memory)
 	if c.client != nil {
 		defer func() { _ = c.client.Close() }()
@@ -97,29 +120,24 @@ func serve(c config) error {
 		warm(guard)
 		limiter = guard
 	}
-	limit, err := ratelimit.New(ratelimit.Config{
-		Limiter:    limiter,
-		Rules:      rules(c.proxies),
-		Skip:       []string{"GET /healthz", "GET /metrics"},
-		Registerer: prometheus.DefaultRegisterer,
-	})
+	limit, err := newLimit(ctx, c, limiter)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{
-		Handler:     routes(limit),
-		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.addr)
+	failed := make(chan error, 2)
+	public, err := listen(ctx, "-addr", c.addr, routes(limit), failed)
 	if err != nil {
-		return fmt.Errorf("-addr %q: %w; choose another address; port 0 is any free one", c.addr, err)
+		return err
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	fmt.Printf("listening on http://%s\n", listener.Addr())
-
+	servers, says := []*http.Server{public}, "listening on http://"+public.Addr
+	if c.admin != "" {
+		private, err := listen(ctx, "-admin", c.admin, operators(limit), failed)
+		if err != nil {
+			return err
+		}
+		servers, says = append(servers, private), says+"\nfor operators: http://"+private.Addr+"/ratelimit/ and /metrics"
+	}
+	fmt.Println(says)
 	select {
 	case err := <-failed:
 		return err
@@ -128,7 +146,63 @@ func serve(c config) error {
 	stop() // a second signal ends the process at once
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return server.Shutdown(ctx)
+	for _, server := range servers {
+		err = errors.Join(err, server.Shutdown(ctx))
+	}
+	return err
+}
+
+// newLimit takes the rules of -rules, and new ones whenever the file changes or
+// the process gets SIGHUP. A bad file is fatal now; later it is logged and
+// counted, and the rules stay.
+func newLimit(ctx context.Context, c config, limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
+	user, plan := c.proxies.UserID("X-User-ID"), c.proxies.UserID("X-Plan")
+	limits := ratelimit.Config{
+		Limiter:    limiter,
+		Rules:      rules(c.proxies),
+		Skip:       []string{"GET /healthz"},
+		TierFor:    func(r *http.Request) string { tier, _ := plan.Resolve(r); return tier },
+		Registerer: prometheus.DefaultRegisterer,
+	}
+	if c.rules == "" {
+		return ratelimit.New(limits)
+	}
+	loader := &rulefile.Loader{
+		Source: rulefile.File(c.rules),
+		Keys:   map[string]keyfunc.Key{"ip": c.proxies.IP(), "user": keyfunc.Optional(user)},
+		Tiers:  []string{"pro", "internal"},
+	}
+	var err error
+	if limits.Rules, err = loader.Load(ctx); err != nil {
+		return nil, err
+	}
+	limit, err := ratelimit.New(limits)
+	if err != nil {
+		return nil, err
+	}
+	go loader.Watch(ctx, limit)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		for range hangups {
+			_ = loader.Reload(ctx, limit) // logged and counted
+		}
+	}()
+	return limit, nil
+}
+
+// listen serves a handler. The server has the address at which it listens.
+func listen(ctx context.Context, name, addr string, handler http.Handler, failed chan<- error) (*http.Server, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s %q: %w; choose another address; port 0 is any free one", name, addr, err)
+	}
+	server := &http.Server{
+		Addr: listener.Addr().String(), Handler: handler,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+	}
+	go func() { failed <- server.Serve(listener) }()
+	return server, nil
 }
 
 // warm spares the first request the connection to Redis. The service starts
@@ -143,6 +217,8 @@ func warm(guard *failmode.Guard) {
 
 type config struct {
 	addr    string
+	admin   string                // "" serves nothing for operators
+	rules   string                // "" takes those in code
 	client  redis.UniversalClient // nil counts in process
 	proxies keyfunc.Proxies
 }
@@ -151,7 +227,9 @@ func parse(args []string) (c config, err error) {
 	flags := flag.NewFlagSet("example", flag.ContinueOnError)
 	flags.StringVar(&c.addr, "addr", "127.0.0.1:8080", "`host:port` to listen on")
 	flags.TextVar(&c.proxies, "trusted-proxies", keyfunc.Proxies{},
-		"`networks` whose X-Forwarded-For and X-User-ID are believed, such as 10.0.0.0/8,192.0.2.7")
+		"`networks` whose X-Forwarded-For, X-User-ID and X-Plan are believed, such as 10.0.0.0/8,192.0.2.7")
+	flags.StringVar(&c.rules, "rules", "", "`file` with the rules, read again when it changes and on SIGHUP (default: those in code)")
+	flags.StringVar(&c.admin, "admin", "", "`host:port` for metrics and the operators' page; never public (default: none)")
 	store := flags.String("redis", "", "`URL` of the Redis that counts, or host:port,host:port for a cluster (default: in process)")
 
 	flags.SetOutput(io.Discard) // main prints errors, without the usage
@@ -165,8 +243,10 @@ func parse(args []string) (c config, err error) {
 	case flags.NArg() > 0:
 		return c, fmt.Errorf("unexpected argument %q; -h lists the flags", flags.Arg(0))
 	}
-	if _, err := net.ResolveTCPAddr("tcp", c.addr); err != nil {
-		return c, fmt.Errorf("-addr %q: %w; write host:port", c.addr, err)
+	for name, addr := range map[string]string{"-addr": c.addr, "-admin": c.admin} {
+		if _, err := net.ResolveTCPAddr("tcp", addr); err != nil && addr != "" {
+			return c, fmt.Errorf("%s %q: %w; write host:port", name, addr, err)
+		}
 	}
 	if c.client, err = newClient(*store); err != nil {
 		return c, fmt.Errorf("-redis %w; write redis://host:6379/0, rediss://… for TLS, unix:///… for a socket, or host:port,host:port for a cluster", err)

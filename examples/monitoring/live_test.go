@@ -56,7 +56,7 @@ func TestLive(t *testing.T) {
 	srv := redistest.Start(t)
 	e := startExample(t, "-redis=redis://"+srv.Addr)
 	const window = "5s"
-	s := startPrometheus(t, e.addr, window, 75*time.Second)
+	s := startPrometheus(t, e.admin, window, 75*time.Second)
 	empty := panels(t)
 
 	// Everybody is somebody else, and comes once.

@@ -64,7 +64,7 @@ func TestPromtool(t *testing.T) {
 		tool(t, "promtool")
 		s := startExample(t)
 		s.send("GET /api/items", "192.0.2.1", "alice")
-		metrics := s.send("GET /metrics", "", "")
+		metrics := s.sendTo(s.admin, "GET /metrics", "", "")
 		if !strings.Contains(metrics, `ratelimit_decisions_total{algorithm="sliding_window",outcome="allowed",rule="per-ip",source="memory"} 1`) {
 			t.Errorf("GET /metrics does not have the request before:\n%s", metrics)
 		}

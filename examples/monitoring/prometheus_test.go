@@ -37,7 +37,7 @@ func shortened(t *testing.T, window string) string {
 func startPrometheus(t *testing.T, target, window string, within time.Duration) *server {
 	t.Helper()
 	program := tool(t, "prometheus")
-	config := strings.NewReplacer("5s", "1s", "127.0.0.1:8080", target).Replace(read(t, "prometheus.yml"))
+	config := strings.NewReplacer("5s", "1s", "127.0.0.1:8081", target).Replace(read(t, "prometheus.yml"))
 	dir := t.TempDir()
 	for name, text := range map[string]string{"prometheus.yml": config, "alerts.yml": shortened(t, window)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -7,14 +7,15 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// An example is examples/stdlib, running on a port of 127.0.0.1.
-type example struct{ addr string }
+// An example is examples/stdlib, running on ports of 127.0.0.1.
+type example struct{ addr, admin string }
 
 // startExample builds and starts the example. The test's cleanup ends it.
 func startExample(t *testing.T, args ...string) *example {
@@ -26,19 +27,25 @@ func startExample(t *testing.T, args ...string) *example {
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "../stdlib").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	cmd := exec.CommandContext(ctx, program, append(args, "-addr=127.0.0.1:0", "-trusted-proxies=127.0.0.0/8")...)
+	cmd := exec.CommandContext(ctx, program, append(args, "-addr=127.0.0.1:0", "-admin=127.0.0.1:0", "-trusted-proxies=127.0.0.0/8")...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(t, cmd)
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on http://")
-	if err != nil || !ok {
-		t.Fatalf("printed %q, %v", line, err)
+	lines, e := bufio.NewScanner(stdout), new(example)
+	for _, addr := range []*string{&e.addr, &e.admin} {
+		lines.Scan()
+		if m := listens.FindStringSubmatch(lines.Text()); m != nil {
+			*addr = m[1]
+		} else {
+			t.Fatalf("printed %q", lines.Text())
+		}
 	}
-	return &example{addr}
+	return e
 }
+
+var listens = regexp.MustCompile(`http://([0-9.:]+)`)
 
 // run starts a process. The test's cleanup ends it, and wants a clean end.
 func run(t *testing.T, cmd *exec.Cmd) {
@@ -70,8 +77,12 @@ var web = &http.Client{
 // send sends a request such as "GET /api/items" from a client, as a trusted proxy
 // would, and returns the body; "" if there was no answer.
 func (e *example) send(request, ip, user string) (body string) {
+	return e.sendTo(e.addr, request, ip, user)
+}
+
+func (e *example) sendTo(addr, request, ip, user string) (body string) {
 	method, path, _ := strings.Cut(request, " ")
-	r, err := http.NewRequest(method, "http://"+e.addr+path, nil)
+	r, err := http.NewRequest(method, "http://"+addr+path, nil)
 	if err != nil {
 		return ""
 	}
