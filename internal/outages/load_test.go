@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -32,6 +33,8 @@ type load struct {
 	limiter algorithms.Limiter    // nil means a Guard around an algorithms.Redis
 	rate    int                   // requests per second; 0 means 1000, or 500 in a selection
 	length  time.Duration         // 0 means 4 s
+
+	registry *prometheus.Registry // of the middleware; nil means none
 }
 
 // A record is one request and what became of it.
@@ -67,6 +70,7 @@ func (r *record) on() algorithms.Result {
 type run struct {
 	load
 	t       *testing.T
+	limit   *ratelimit.Middleware
 	handler http.Handler
 	wire    *wire
 	machine *machine
@@ -104,16 +108,20 @@ func (l load) start(t *testing.T) *run {
 		})
 		r.limiter = guard
 	}
-	m, err := ratelimit.New(ratelimit.Config{
+	c := ratelimit.Config{
 		Limiter: r.limiter,
 		Rules:   rules(),
 		Observe: func(req *http.Request, d algorithms.Decision) { recordOf(req).results = d.Results },
 		Logger:  silent,
-	})
-	if err != nil {
+	}
+	if r.registry != nil { // or it would be a nil in an interface
+		c.Registerer = r.registry
+	}
+	var err error
+	if r.limit, err = ratelimit.New(c); err != nil {
 		t.Fatal(err)
 	}
-	r.handler = m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	r.handler = r.limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 
 	n := int(l.length.Seconds() * float64(l.rate))
 	for i := range max(n/100, 10) {
