@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -249,60 +250,73 @@ func TestFleetWhileRedisIsAway(t *testing.T) {
 	})
 }
 
-// Two instances that count in one Redis follow the fleet's rules within 3 s, under
-// load, and no request fails. What was counted stays.
-func TestFleetUnderLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := limitertest.Redis(t)
-		fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
-		version, err := fleet.Publish(t.Context(), []byte(rate(100)), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		apps := []*watched{newInstance(t, client), newInstance(t, client)}
-		var admitted, denied, other atomic.Int64
-		var clients sync.WaitGroup
-		for c := range 8 {
-			app := apps[c%2].Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-			clients.Go(func() {
-				for range 400 {
-					rec := httptest.NewRecorder()
-					app.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
-					switch rec.Code {
-					case http.StatusOK:
-						admitted.Add(1)
-					case http.StatusTooManyRequests:
-						denied.Add(1)
-					default:
-						other.Add(1)
-					}
-					time.Sleep(50 * time.Millisecond)
+// Two instances that count in one Redis follow one file, or the fleet's document,
+// within 3 s, under load, and no request fails. What was counted stays.
+func TestTwoInstancesUnderLoad(t *testing.T) {
+	t.Run("a file", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "rules.yaml")
+			underLoad(t, limitertest.Redis(t), rulefile.File(path), func(text string) { write(t, path, text) })
+		})
+	})
+	t.Run("the fleet's document", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			client := limitertest.Redis(t)
+			fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
+			version := int64(0)
+			underLoad(t, client, fleet, func(text string) {
+				var err error
+				if version, err = fleet.Publish(t.Context(), []byte(text), version); err != nil {
+					t.Fatal(err)
 				}
 			})
-		}
-		for _, limit := range []int{200, 300, 150, 400} {
-			if version, err = fleet.Publish(t.Context(), []byte(rate(limit)), version); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(3 * time.Second)
-			for i, app := range apps {
-				if got := app.Rules()[0].Limit.Rate; got != int64(limit) {
-					t.Errorf("instance %d has %d after 3 s, want %d", i, got, limit)
-				}
-			}
-		}
-		clients.Wait()
-		if admitted.Load() != 400 || denied.Load() != 2800 || other.Load() != 0 {
-			t.Errorf("%d admitted, %d denied, %d others; want 400, 2800, 0", admitted.Load(), denied.Load(), other.Load())
-		}
+		})
 	})
 }
 
-func newInstance(t *testing.T, client *redis.Client) *watched {
+func underLoad(t *testing.T, client *redis.Client, source rulefile.Source, publish func(text string)) {
+	publish(rate(100))
+	apps := []*watched{newInstance(t, client, source), newInstance(t, client, source)}
+	var admitted, denied, other atomic.Int64
+	var clients sync.WaitGroup
+	for c := range 8 {
+		app := apps[c%2].Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		clients.Go(func() {
+			for range 400 {
+				rec := httptest.NewRecorder()
+				app.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+				switch rec.Code {
+				case http.StatusOK:
+					admitted.Add(1)
+				case http.StatusTooManyRequests:
+					denied.Add(1)
+				default:
+					other.Add(1)
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+		})
+	}
+	for _, limit := range []int{200, 300, 150, 400} {
+		publish(rate(limit))
+		time.Sleep(3 * time.Second)
+		for i, app := range apps {
+			if got := app.Rules()[0].Limit.Rate; got != int64(limit) {
+				t.Errorf("instance %d has %d after 3 s, want %d", i, got, limit)
+			}
+		}
+	}
+	clients.Wait()
+	if admitted.Load() != 400 || denied.Load() != 2800 || other.Load() != 0 {
+		t.Errorf("%d admitted, %d denied, %d others; want 400, 2800, 0", admitted.Load(), denied.Load(), other.Load())
+	}
+}
+
+func newInstance(t *testing.T, client *redis.Client, source rulefile.Source) *watched {
 	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop"}, Logger: slog.New(slog.DiscardHandler)}
 	t.Cleanup(func() { _ = guard.Close() })
 	w := newWatched(t, guard)
-	w.watch(rulefile.Fleet{Client: client, Namespace: "shop"})
+	w.watch(source)
 	return w
 }
 
