@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
@@ -274,20 +275,39 @@ func TestAdminShowsTiers(t *testing.T) {
 	}
 }
 
-// A store that is away is shown, and what cannot be done is said.
+// While the store is away, counts are those of this process, and what cannot be done
+// is said.
 func TestAdminWhenTheStoreIsAway(t *testing.T) {
-	s := new(store)
-	s.fail(errors.New("away"))
-	g := guard(t, s, 1)
-	m := mustNew(t, ratelimit.Config{Limiter: g, Rules: []ratelimit.Rule{perHour("a", 5)}})
-	o := operator{m.Admin(), t, ""}
-	times(3, m.Handler(ok), "GET /")
-	if text := o.get("rule=a&value=192.0.2.1").Body.String(); !strings.Contains(text, `"source": "`) {
-		t.Error(text)
-	}
-	if w := o.browser().get("rule=a&value=192.0.2.1"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "Counted by ") {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		client, server := limitertest.RedisServer(t)
+		m := mustNew(t, ratelimit.Config{Limiter: guardOf(t, client), Rules: []ratelimit.Rule{perHour("a", 5)}})
+		o, app := operator{m.Admin(), t, ""}, m.Handler(ok)
+		times(2, app, "GET /")
+		server.SetError("LOADING Redis is loading the dataset in memory")
+		times(6, app, "GET /") // opens the circuit
+		for _, want := range []string{`"source": "fallback"`, `"remaining": 0`} {
+			if text := o.get("rule=a&value=192.0.2.1").Body.String(); !strings.Contains(text, want) {
+				t.Errorf("no %s: %s", want, text)
+			}
+		}
+		if text := o.get("").Body.String(); !strings.Contains(text, `"down": [`) {
+			t.Error(text)
+		}
+		if page := o.browser().get("rule=a&value=192.0.2.1").Body.String(); !strings.Contains(page, "Out of reach: ") || !strings.Contains(page, "Counted by fallback.") {
+			t.Error(page)
+		}
+		if w := o.post("action=reset&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "reset: `) {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if w := o.browser().post("action=reset&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "Reset.<") {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		server.SetError("")
+		time.Sleep(10 * time.Second)
+		if left := o.left(o.post("action=reset&rule=a&value=192.0.2.1")); left != 5 {
+			t.Errorf("%d left, once it is back", left)
+		}
+	})
 }
 
 func TestAdminRefuses(t *testing.T) {
