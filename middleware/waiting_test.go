@@ -137,8 +137,8 @@ func TestWaitingIsBounded(t *testing.T) {
 					h.ServeHTTP(w, r)
 					codes <- w.Code
 				}()
+				synctest.Wait() // until it is decided, it has a place, also if it need not wait
 			}
-			synctest.Wait()
 			count := map[int]int{}
 			for range n {
 				select {
