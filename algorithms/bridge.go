@@ -39,5 +39,9 @@ func init() {
 			return row != nil && row.queue
 		},
 		Impatient: (*Result).impatient,
+
+		StateOf: stateOf,
+		Again:   again,
+		Valid:   valid,
 	}
 }

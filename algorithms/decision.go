@@ -5,7 +5,7 @@ import "time"
 // A Result is the outcome of one [Check].
 type Result struct {
 	Check      Check         // as it was decided: a fallback's Limit is this process' share
-	Source     Source        // who decided
+	Source     Source        // who decided; "" if nobody did, because another check had denied the request
 	Allowed    bool          // the check had room; others may still have denied the request
 	Banned     bool          // the key is banned, maybe since this denial: the check denies, whatever room there is
 	Charged    int64         // units taken; 0 if the request was denied
@@ -17,6 +17,7 @@ type Result struct {
 	Err        error         // why this check could not be decided; nil if it was
 
 	charge    placed        // where the state holds Charged
+	held      heldState     // the state that it left
 	followed  int64         // units that a memory that follows has charged for it
 	bannedFor time.Duration // how long the key is banned
 }
@@ -65,14 +66,20 @@ func (d Decision) Delay() time.Duration {
 	return longest
 }
 
+// skipped reports whether nobody decided a check, because another one had denied
+// the request.
+func (d *Decision) skipped(r *Result) bool {
+	return !d.Allowed && r.Allowed && r.Source == "" && r.Remaining == 0 && r.ResetAfter == 0
+}
+
 // Tightest returns the enforced result with the least Remaining/Cost and, among
-// equals, the longest ResetAfter; false if there is none. Results with an Err do
-// not count.
+// equals, the longest ResetAfter; false if there is none. Results with an Err and
+// those that nobody decided do not count.
 func (d Decision) Tightest() (Result, bool) {
 	tightest, fewest := -1, int64(0)
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Check.Shadow || r.Err != nil {
+		if r.Check.Shadow || r.Err != nil || d.skipped(r) {
 			continue
 		}
 		cost := max(r.Check.Cost, 1)

@@ -118,6 +118,25 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// leaky_bucket would have begun after MaxDelay. Such a denial is neither to
 	// be cached nor counted towards a ban.
 	Impatient func(*Result) bool
+
+	// StateOf returns the state that a result left in its store, which only Again
+	// understands; false where the store does not hand it out.
+	StateOf func(*Result) (state [3]int64, ok bool)
+	// Again decides a check by such a state, which does not depend on the check's
+	// limit and cost. There is room if there is at the later of two times on the
+	// store's clock, in µs, beside the units for which requests under way have
+	// asked. Otherwise the verdict is as of the earlier time.
+	Again func(c *Check, state [3]int64, later, earlier, underWay int64) Verdict
+	// Valid reports whether a limiter could decide the checks of a call.
+	Valid func([]Check) bool
+}
+
+// A Verdict is what a check comes to by a state.
+type Verdict struct {
+	Known                  bool // false if the state says nothing about the check
+	Room                   bool
+	Remaining              int64 // this and what follows only where there is no room
+	RetryAfter, ResetAfter time.Duration
 }
 
 // FromAlgorithms is the Algorithms that package algorithms registers.

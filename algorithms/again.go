@@ -1,0 +1,58 @@
+package algorithms
+
+import (
+	"time"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
+)
+
+// A heldState is the state of a count as a store left it, in the numbers of state.
+// Results carry it, so that a Guard can decide by it again.
+type heldState struct {
+	numbers [3]int64
+	known   bool // the store hands out states, and this algorithm's is more than a summary
+}
+
+func (p *params) hold(s state) heldState {
+	if p.summary {
+		return heldState{}
+	}
+	return heldState{[3]int64{s.a, s.b, s.c}, true}
+}
+
+// stateOf returns the state that a result left in its store.
+func stateOf(r *Result) (numbers [3]int64, ok bool) { return r.held.numbers, r.held.known }
+
+// again decides a check by a state that its store had: whether there is room at
+// the later of two times on the store's clock and, if not, the answer as of the
+// earlier one. Requests under way have asked for units that the state does not
+// have yet.
+func again(c *Check, numbers [3]int64, later, earlier, underWay int64) bridge.Verdict {
+	row := c.Limit.row()
+	if !c.ok(row) || row.summary {
+		return bridge.Verdict{}
+	}
+	p := paramsOf(c, row)
+	if underWay > 0 && !p.never {
+		c := *c
+		c.Cost = min(p.cost+underWay, c.Limit.quota(row)+1)
+		p = paramsOf(&c, row)
+		p.never = false
+	}
+	s := state{a: numbers[0], b: numbers[1], c: numbers[2]}
+	v := bridge.Verdict{Known: true}
+	if _, _, v.Room = p.take(p.current(s, later), later); v.Room {
+		return v
+	}
+	r := Result{Check: Check{Limit: c.Limit}}
+	p.answer(&r, p.current(s, earlier), state{}, placed{}, earlier)
+	v.Remaining, v.RetryAfter, v.ResetAfter = r.Remaining, max(r.RetryAfter, time.Microsecond), r.ResetAfter
+	return v
+}
+
+// valid reports whether a decision on the checks would be an answer, not an error.
+func valid(checks []Check) bool {
+	var room [4]params
+	_, err := prepare(checks, &room)
+	return err == nil
+}
