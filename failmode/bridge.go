@@ -1,8 +1,6 @@
 package failmode
 
 import (
-	"time"
-
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/bridge"
 )
@@ -19,7 +17,7 @@ func init() {
 			if g.ready(); g.invalid != nil {
 				return false
 			}
-			_, over := g.denied.find(c, time.Now())
+			_, over := g.denied.find(c)
 			return over
 		},
 		Observe: func(g *Guard, f observer) {

@@ -87,7 +87,7 @@ func TestAnOutageIsNoAmnesty(t *testing.T) {
 				s.away = awayForAll
 				time.Sleep(59 * time.Second)
 				d := taken(t, f, c)
-				if r := d.Results[0]; d.Allowed || r.Source != algorithms.SourceFallback || r.RetryAfter != time.Second {
+				if r := d.Results[0]; d.Allowed || r.Source != algorithms.SourceDenyCache || r.RetryAfter != time.Second {
 					t.Errorf("over, in an outage: %+v", r)
 				}
 				if d := taken(t, f, half); mode == Open && !d.Allowed {

@@ -93,20 +93,26 @@ const retryClosed = time.Second
 // standIn decides results with an Err, which the store did not decide. In an
 // outage, each check follows its mode. Otherwise it is counted locally in every
 // mode: a client that keeps this process busy must neither pass the rules that
-// fail open nor close the others for everybody.
+// fail open nor close the others for everybody. A key that the store last denied
+// stays denied in every mode until it has room: an outage is no amnesty.
 func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.Result) (algorithms.Decision, error) {
 	g.logFallback(results[0].Err)
 	d := algorithms.Decision{Allowed: true, Results: results}
 	counted, uncounted := split(len(results), func(i int) bool {
-		return results[i].Check.Fail == Local || !outage(results[i].Err)
+		r := &results[i]
+		if over, known := g.denied.find(&r.Check); known {
+			*r = over
+			return false
+		}
+		return r.Check.Fail == Local || !outage(r.Err)
 	})
 	for _, i := range uncounted {
 		r := &results[i]
-		if over, ok := g.stillOver(&r.Check); ok {
-			*r = over
-		} else if r.Check.Fail == Open {
+		switch {
+		case r.Err == nil: // over
+		case r.Check.Fail == Open:
 			r.Source, r.Allowed = algorithms.SourceFailOpen, true
-		} else {
+		default:
 			r.Source, r.RetryAfter = algorithms.SourceFailClosed, retryClosed
 		}
 		d.Allowed = d.Allowed && !r.Denies()

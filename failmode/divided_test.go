@@ -59,6 +59,7 @@ func TestRefusedChecksAreDecidedFirst(t *testing.T) {
 func TestADenialElsewhereGivesBackWhatWasCountedHere(t *testing.T) {
 	divided(t, func(t *testing.T, l *Guard, _ *nodes) {
 		full, lost := limited(0, 1, Local), limited(1, 5, Local)
+		full.NoCache = true // so that it is asked for
 		if d := taken(t, l, full, lost); !d.Allowed {
 			t.Fatalf("%+v", d)
 		}
@@ -125,7 +126,7 @@ func TestLocalCountingIsWarm(t *testing.T) {
 			t.Fatalf("%+v", d)
 		}
 		away(s, true)
-		if d := taken(t, f, c); d.Allowed || d.Results[0].Source != algorithms.SourceFallback {
+		if d := taken(t, f, c); d.Allowed || d.Results[0].Source != algorithms.SourceDenyCache {
 			t.Errorf("%+v", d)
 		}
 	})

@@ -59,7 +59,7 @@ type Guard struct {
 	store     store
 	breaker   breaker
 	local     algorithms.Memory // at this process' share
-	denied    deniedKeys        // by the store
+	denied    denyCache
 	share     shareFunc
 	heartbeat heartbeat
 	server    serverCheck
@@ -81,7 +81,7 @@ func (g *Guard) ready() {
 		if g.store == nil { // tests have their own
 			g.store = storeOf(g.Limiter)
 		}
-		g.denied.begin()
+		g.denied.begin(g.refuses)
 		g.breaker.begin(g.store, &g.work, g.logger)
 		g.share = g.shareOf
 		g.fellBack.Every = logInterval
@@ -124,11 +124,7 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 	}
 	g.heartbeat.tick(ctx)
 	g.server.tick()
-	d, err := g.decide(ctx, true, checks)
-	if err == nil {
-		g.follow(d.Results)
-	}
-	return d, err
+	return g.take(ctx, checks)
 }
 
 // Peek implements [algorithms.Limiter].

@@ -1,27 +1,19 @@
 package failmode
 
 import (
-	"time"
-
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
 // follow counts the store's decisions locally, at this process' share and in
-// every mode, so that local counting is warm. It also remembers denials.
+// every mode, so that local counting is warm.
 func (g *Guard) follow(results []algorithms.Result) {
 	lent.Follow(&g.local, results, g.share)
-	now := time.Now()
-	for i := range results {
-		if r := &results[i]; ofStore(r) {
-			g.denied.note(r, now)
-		}
-	}
 }
 
 // ofStore reports whether the store decided a result.
 func ofStore(r *algorithms.Result) bool {
 	switch r.Source {
-	case algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
+	case algorithms.SourceDenyCache, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
 		return false
 	}
 	return r.Err == nil
@@ -58,12 +50,4 @@ func (g *Guard) shareOfCheck(c algorithms.Check) algorithms.Check {
 // instances is the best known number of processes that share the limits.
 func (g *Guard) instances() int {
 	return int(max(int64(g.Instances), g.heartbeat.count.Load(), 1))
-}
-
-// stillOver returns the store's last denial of a check until there would have
-// been room: an outage is no amnesty.
-func (g *Guard) stillOver(c *algorithms.Check) (algorithms.Result, bool) {
-	r, ok := g.denied.find(c, time.Now())
-	r.Source = algorithms.SourceFallback
-	return r, ok
 }

@@ -27,9 +27,6 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	settled, err := g.settleLocal(ctx, pick(charges, here))
 	place(results, here, settled)
 	stored := pick(charges, there)
-	for i := range stored {
-		g.denied.forget(&stored[i].Result.Check)
-	}
 	lent.Unfollow(&g.local, stored, g.share)
 	settled, storeErr := g.settleStore(ctx, stored)
 	place(results, there, settled)
@@ -63,6 +60,9 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 		return results, err
 	}
 	settled, storeErr := g.Limiter.Settle(ctx, pick(charges, sent)...)
+	for _, i := range sent {
+		g.denied.forget(&charges[i].Result.Check)
+	}
 	if len(settled) == len(sent) {
 		place(results, sent, settled)
 	}
@@ -118,7 +118,15 @@ func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.C
 	if g.ready(); g.invalid != nil {
 		return g.invalid
 	}
+	defer g.forget(checks)
 	return g.Limiter.Ban(ctx, d, checks...)
+}
+
+// forget drops what is known of keys from before now.
+func (g *Guard) forget(checks []algorithms.Check) {
+	for i := range checks {
+		g.denied.forget(&checks[i])
+	}
 }
 
 // Reset implements [algorithms.Limiter]. Checks of servers whose circuit is open
@@ -130,9 +138,7 @@ func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
 	if err := g.local.Reset(ctx, checks...); err != nil {
 		return err
 	}
-	for i := range checks {
-		g.denied.forget(&checks[i])
-	}
+	defer g.forget(checks) // what the store answers until then may be from before
 	refused, sent := split(len(checks), func(i int) bool { return g.refuses(&checks[i]) })
 	var err error
 	if len(refused) > 0 {

@@ -28,6 +28,7 @@ const (
 	originNone origin = iota // not decided
 	originRedis
 	originMemory
+	originDenyCache
 	originFallback
 	originFailOpen
 	originFailClosed
@@ -37,7 +38,7 @@ const (
 
 var originNames = [origins]string{
 	"none",
-	string(algorithms.SourceRedis), string(algorithms.SourceMemory), string(algorithms.SourceFallback),
+	string(algorithms.SourceRedis), string(algorithms.SourceMemory), string(algorithms.SourceDenyCache), string(algorithms.SourceFallback),
 	string(algorithms.SourceFailOpen), string(algorithms.SourceFailClosed),
 	"other",
 }
@@ -48,6 +49,8 @@ func originOf(s algorithms.Source) origin {
 		return originRedis
 	case algorithms.SourceMemory:
 		return originMemory
+	case algorithms.SourceDenyCache:
+		return originDenyCache
 	case algorithms.SourceFallback:
 		return originFallback
 	case algorithms.SourceFailOpen:
@@ -117,7 +120,7 @@ func expectedOf(limiter algorithms.Limiter) (from [origins]bool) {
 		case *algorithms.Redis:
 			from[originRedis] = true
 		case *failmode.Guard:
-			from[originFallback], from[originFailClosed] = true, true
+			from[originDenyCache], from[originFallback], from[originFailClosed] = true, true, true
 		}
 	}
 	return from
@@ -132,10 +135,10 @@ func (s *series) expect(from [origins]bool, r *rule) {
 	from[originFailClosed] = from[originFailClosed] && c.Fail == failmode.Closed
 	for o := range from {
 		if from[o] {
-			over := origin(o) != originFailOpen
-			s.expected[outcomeAllowed][o] = s.expected[outcomeAllowed][o] || origin(o) != originFailClosed
+			over, cached := origin(o) != originFailOpen, origin(o) == originDenyCache
+			s.expected[outcomeAllowed][o] = s.expected[outcomeAllowed][o] || origin(o) != originFailClosed && !cached
 			s.expected[outcomeDenied][o] = s.expected[outcomeDenied][o] || over && shadow < 1
-			s.expected[outcomeShadowDenied][o] = s.expected[outcomeShadowDenied][o] || over && shadow > 0
+			s.expected[outcomeShadowDenied][o] = s.expected[outcomeShadowDenied][o] || over && shadow > 0 && !cached
 		}
 	}
 	s.expected[outcomeSkipped][originNone] = true

@@ -223,12 +223,12 @@ func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 			h.ServeHTTP(httptest.NewRecorder(), r)
 		}
 		wantSamples(t, registry, map[string]float64{
-			"decisions_total sliding_window denied local fallback":     2,
+			"decisions_total sliding_window denied local deny_cache":   2,
 			"decisions_total sliding_window allowed local fallback":    1,
-			"decisions_total sliding_window denied open fallback":      2, // an outage is no amnesty
+			"decisions_total sliding_window denied open deny_cache":    2, // an outage is no amnesty
 			"decisions_total sliding_window allowed open fail_open":    1,
 			"decisions_total sliding_window allowed open fallback":     0, // expected, so it is there
-			"decisions_total sliding_window denied closed fallback":    2,
+			"decisions_total sliding_window denied closed deny_cache":  2,
 			"decisions_total sliding_window denied closed fail_closed": 1,
 		})
 		for _, k := range m.TopDenied(9) {

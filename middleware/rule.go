@@ -150,7 +150,8 @@ func compile(rules []Rule, s share) ([]rule, error) {
 			c.terms.tiers[tier], _ = c.fit(l, s)
 		}
 		c.plain, c.queue = c.terms.plain(), own.queue
-		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: r.Shadow == 1}
+		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: r.Shadow == 1,
+			NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
 	}
 	return compiled, nil
 }

@@ -140,8 +140,8 @@ func (m *Middleware) see(r *http.Request, v *verdict) {
 	next := 0
 	for i := range d.Results {
 		res := &d.Results[i]
-		if res.Allowed && m.metrics == nil {
-			continue
+		if res.Allowed && (m.metrics == nil || !d.Allowed && res.Source == "") {
+			continue // nothing to say, or nobody decided it
 		}
 		at := next
 		if at >= len(set.watches) || set.watches[at].rule != res.Check.Rule { // to be quick: find is not inlined

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,14 +51,12 @@ type recordKey struct{}
 
 func recordOf(r *http.Request) *record { return r.Context().Value(recordKey{}).(*record) }
 
-// undecided reports whether Redis did not decide the request.
+// undecided reports whether Redis did not decide the request, and did not say a
+// moment ago how it would.
 func (r *record) undecided() bool {
-	for i := range r.results {
-		if r.results[i].Source != algorithms.SourceRedis {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.results, func(res algorithms.Result) bool {
+		return res.Source != algorithms.SourceRedis && res.Source != algorithms.SourceDenyCache && res.Source != ""
+	})
 }
 
 // on is the result of the request's route.

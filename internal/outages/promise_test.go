@@ -124,7 +124,7 @@ func (r *run) checkModes(v *verdict) {
 			v.summary.wronglyAdmitted++
 		case rec.route == "closed" && on.Source == algorithms.SourceFailClosed && rec.status != http.StatusServiceUnavailable:
 			v.add("fail closed denied with another status than 503", rec)
-		case rec.route == "local" && on.Source != algorithms.SourceRedis && on.Source != algorithms.SourceFallback:
+		case rec.route == "local" && on.Source != algorithms.SourceRedis && on.Source != algorithms.SourceFallback && on.Source != algorithms.SourceDenyCache:
 			v.add("local did not count", rec)
 		}
 		uncountable := rec.route == "closed" && on.Source == algorithms.SourceFailClosed

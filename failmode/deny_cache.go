@@ -1,0 +1,339 @@
+package failmode
+
+import (
+	"hash/maphash"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/bridge"
+)
+
+const (
+	denySets  = 2048
+	denyInSet = 8 // entries; a further one replaces a random one
+
+	// secondLook is how often a key that is denied here is asked for even so:
+	// another process may have reset it. secondLooks bounds that for all keys
+	// together, since there may be thousands of them in a flood.
+	secondLook  = time.Second
+	secondLooks = time.Second / 200
+)
+
+// A denyCache remembers what the store last said about keys that it denied. It
+// keeps the state of a count, not the denial: the step decides by it again, so
+// that an entry says nothing about limits, costs or delays, and what is told is
+// as exact as what the store tells. A key that is forgotten costs a command.
+//
+// While an entry's state denies, nobody asks the store. When it has room again,
+// as many ask as it has room for, and the others wait for them. What they are
+// answered replaces the state. So a flood on one key sends at most what is
+// admitted, one, what was under way when the entry began, and one a second.
+type denyCache struct {
+	start   time.Time
+	seeds   [2]maphash.Seed
+	refuses func(*algorithms.Check) bool // the store cannot be asked now
+
+	used    atomic.Bool   // there was an entry; before, nothing is hashed
+	emptied atomic.Uint64 // how often keys were forgotten
+	looked  atomic.Int64  // the last second look, since start
+	sets    [denySets]denySet
+}
+
+// A denySet has the entries of keys with the same hash.
+type denySet struct {
+	mu      sync.Mutex // over the fields, and those of the entries
+	emptied uint64     // denyCache.emptied when a key of the set was last forgotten
+	entries []*denyEntry
+}
+
+// A denyID identifies a count by 128 bits of hash, with seeds of this process:
+// keys may be long, and clients choose them.
+type denyID [2]uint64
+
+type denyEntry struct {
+	denyID
+	lastAnswer
+	denials []denial // by a store that does not say the state
+
+	looked time.Duration // the last second look
+	asking int64         // units for which requests have asked that are under way
+	wake   chan struct{} // closed when there may be news; nil if nobody waits
+	lost   bool          // those who asked got no answer
+}
+
+// A lastAnswer is what the store last said about a count.
+type lastAnswer struct {
+	exact    bool     // it said the state
+	state    [3]int64 // where exact
+	room     int64    // otherwise: units that were left
+	at       int64    // on the store's clock, in µs
+	sent     time.Duration
+	received time.Duration
+}
+
+// A sending is when a question was sent, for its answer.
+type sending struct {
+	at      time.Duration // since start
+	emptied uint64
+}
+
+func (d *denyCache) begin(refuses func(*algorithms.Check) bool) {
+	d.start, d.refuses = time.Now(), refuses
+	d.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+}
+
+func (d *denyCache) now() time.Duration { return time.Since(d.start) }
+
+func (d *denyCache) sending() sending { return sending{d.now(), d.emptied.Load()} }
+
+func (d *denyCache) id(c *algorithms.Check) (id denyID) {
+	count := struct {
+		rule, key, algorithm string
+		period               time.Duration
+	}{c.Rule, c.Key, lent.AlgorithmOf(c.Limit), c.Limit.Period}
+	for i, seed := range d.seeds {
+		id[i] = maphash.Comparable(seed, count)
+	}
+	return id
+}
+
+func (d *denyCache) set(id denyID) *denySet { return &d.sets[id[0]%denySets] }
+
+// find requires mu.
+func (s *denySet) find(id denyID) *denyEntry {
+	for _, e := range s.entries {
+		if e.denyID == id {
+			return e
+		}
+	}
+	return nil
+}
+
+// remove takes an entry out of the set and wakes those who wait for it. It
+// requires mu.
+func (s *denySet) remove(e *denyEntry) {
+	if i := slices.Index(s.entries, e); i >= 0 {
+		s.entries = slices.Delete(s.entries, i, i+1)
+	}
+	e.tell()
+}
+
+// tell wakes those who wait. It requires mu.
+func (e *denyEntry) tell() {
+	if e.wake != nil {
+		close(e.wake)
+		e.wake = nil
+	}
+}
+
+// verdict decides a check by the entry, beside the units for which others have
+// asked. It requires mu.
+func (e *denyEntry) verdict(c *algorithms.Check, now time.Duration, asking int64) bridge.Verdict {
+	if e.exact {
+		return lent.Again(c, e.state, e.at+(now-e.sent).Microseconds(), e.at+(now-e.received).Microseconds(), asking)
+	}
+	return e.untold(c, now, asking)
+}
+
+// A lookup is what is known of a check before the store is asked.
+type lookup struct {
+	set      *denySet
+	entry    *denyEntry // nil if nothing is known
+	outcome  lookOutcome
+	reserved int64 // units of the entry's room
+	at       int64 // on the store's clock, in µs, of the verdict
+	verdict  bridge.Verdict
+	wake     chan struct{}
+}
+
+type lookOutcome int
+
+const (
+	mayAsk  lookOutcome = iota
+	mustNot             // the store would deny
+	mayWait             // others have asked for what there is room for
+)
+
+// look says what is known of an enforced check, and reserves the room for it if
+// it may be asked for: the caller must pass the answer to learn.
+func (d *denyCache) look(c *algorithms.Check, now time.Duration) (l lookup) {
+	id := d.id(c)
+	l.set = d.set(id)
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
+	e := l.set.find(id)
+	if e == nil {
+		return l
+	}
+	l.verdict = e.verdict(c, now, 0)
+	l.at = e.at + (now - e.received).Microseconds()
+	switch {
+	case !l.verdict.Known:
+		return l
+	case !l.verdict.Room:
+		if now-max(e.received, e.looked) < secondLook || d.refuses(c) || !d.mayLook(now) {
+			l.entry, l.outcome = e, mustNot
+			return l
+		}
+		e.looked = now // and this one asks
+	case d.refuses(c):
+		return l
+	default:
+		if e.asking > 0 {
+			if l.verdict = e.verdict(c, now, e.asking); !l.verdict.Room {
+				if e.wake == nil {
+					e.wake = make(chan struct{})
+				}
+				l.entry, l.outcome, l.wake = e, mayWait, e.wake
+				return l
+			}
+		}
+		l.reserved = max(c.Cost, 1)
+		e.asking += l.reserved
+	}
+	l.entry = e
+	return l
+}
+
+// mayLook reports whether one more key that is denied may be asked for.
+func (d *denyCache) mayLook(now time.Duration) bool {
+	last := d.looked.Load()
+	return (last == 0 || now-time.Duration(last) >= secondLooks) && d.looked.CompareAndSwap(last, int64(now))
+}
+
+// find returns the denial of a check, if its key is known to be over.
+func (d *denyCache) find(c *algorithms.Check) (algorithms.Result, bool) {
+	if !d.used.Load() || c.Shadow {
+		return algorithms.Result{}, false
+	}
+	id, now := d.id(c), d.now()
+	s := d.set(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.find(id)
+	if e == nil {
+		return algorithms.Result{}, false
+	}
+	l := lookup{verdict: e.verdict(c, now, 0), at: e.at + (now - e.received).Microseconds()}
+	if !l.verdict.Known || l.verdict.Room {
+		return algorithms.Result{}, false
+	}
+	return l.denial(c), true
+}
+
+// denial is the result of a check that is denied here.
+func (l *lookup) denial(c *algorithms.Check) algorithms.Result {
+	return algorithms.Result{
+		Check: *c, Source: algorithms.SourceDenyCache, At: time.UnixMicro(l.at),
+		Remaining: l.verdict.Remaining, RetryAfter: l.verdict.RetryAfter, ResetAfter: l.verdict.ResetAfter,
+	}
+}
+
+// release ends a reservation without an answer of the store. If the store was
+// asked, those who wait must not ask one after the other what nobody answers.
+func (d *denyCache) release(l *lookup, asked bool) {
+	if l.entry == nil || l.outcome != mayAsk {
+		return
+	}
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
+	e := l.entry
+	e.asking -= l.reserved
+	if asked && l.reserved > 0 {
+		e.lost = true
+		l.set.remove(e)
+		return
+	}
+	e.tell()
+}
+
+// learn takes the store's answer to a question. It begins an entry if the answer
+// is a denial by the state.
+func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
+	denied := begins(r)
+	if l.entry == nil && !denied && !(r.Check.NoCache && d.used.Load()) {
+		return // no entry is as good as one that has room
+	}
+	a := lastAnswer{at: r.At.UnixMicro(), sent: sent.at, received: d.now(), room: r.Remaining}
+	a.state, a.exact = lent.StateOf(r)
+	id := d.id(&r.Check)
+	s := d.set(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.entry != nil {
+		l.entry.asking -= l.reserved
+		if l.entry.asking == 0 || r.Charged == 0 { // otherwise as much room is reserved as before
+			defer l.entry.tell()
+		}
+	}
+	if s.emptied > sent.emptied {
+		return
+	}
+	e := s.find(id)
+	switch {
+	case e == nil && !denied:
+		return
+	case e == nil:
+		e = s.add(&denyEntry{denyID: id, lastAnswer: a})
+		d.used.Store(true)
+	case e.newer(&a):
+		e.lastAnswer = a
+	}
+	if e != l.entry {
+		e.tell()
+	}
+	if denied && !a.exact {
+		e.note(r, &a)
+	}
+}
+
+// add requires mu.
+func (s *denySet) add(e *denyEntry) *denyEntry {
+	if len(s.entries) < denyInSet {
+		s.entries = append(s.entries, e)
+	} else {
+		s.entries[rand.IntN(denyInSet)] = e
+	}
+	return e
+}
+
+// begins reports whether a result begins an entry. A denial for want of patience
+// says nothing of other requests, and neither does Never, unless there is a state.
+func begins(r *algorithms.Result) bool {
+	if !r.Denies() || r.RetryAfter <= 0 || lent.Impatient(r) {
+		return false
+	}
+	_, exact := lent.StateOf(r)
+	return exact || r.RetryAfter != algorithms.Never
+}
+
+// newer reports whether an answer is newer than the entry's. If both came at the
+// same time on the store's clock, the one by which more is used is.
+func (e *denyEntry) newer(a *lastAnswer) bool {
+	switch {
+	case a.sent >= e.received: // whatever the clocks say: another server may have taken over
+		return true
+	case a.at != e.at:
+		return a.at > e.at
+	case a.exact && e.exact:
+		return slices.Compare(a.state[:], e.state[:]) >= 0
+	}
+	return a.room <= e.room
+}
+
+// forget drops what is known of a key, and what the store will answer to
+// questions that were sent before.
+func (d *denyCache) forget(c *algorithms.Check) {
+	id, now := d.id(c), d.emptied.Add(1)
+	s := d.set(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.emptied = max(s.emptied, now)
+	if e := s.find(id); e != nil {
+		s.remove(e)
+	}
+}

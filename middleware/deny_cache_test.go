@@ -1,0 +1,114 @@
+package middleware_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// A client cannot tell whether Redis denied it or the Guard, which remembers.
+func TestADenialFromTheCacheIsAnsweredLikeTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counting, registry := &calls{Limiter: new(store)}, prometheus.NewRegistry()
+		secret := perHour("secret", 3)
+		secret.Hidden = true
+		m := mustNew(t, ratelimit.Config{
+			Limiter:    guard(t, counting, 1),
+			Headers:    headers.All(headers.XRateLimit, headers.IETFDraft11),
+			Registerer: registry,
+			Rules:      []ratelimit.Rule{perHour("ample", 100), perHour("tight", 3), secret},
+		})
+		h := m.Handler(ok)
+		times(3, h, "GET /")
+		first := serve(h, "GET /")
+		for _, line := range []string{"GET /", "POST /", "GET /items"} {
+			w := serve(h, line)
+			if w.Code != http.StatusTooManyRequests || w.Body.String() != first.Body.String() || !maps.EqualFunc(w.Header(), first.Header(), equalValues) {
+				t.Errorf("%s: %d %v %s\nthe first: %v %s", line, w.Code, w.Header(), w.Body, first.Header(), first.Body)
+			}
+		}
+		if n := counting.takes.Load(); n != 4 {
+			t.Errorf("the store was asked %d times", n)
+		}
+		wantSamples(t, registry, map[string]float64{
+			"decisions_total sliding_window denied tight redis":       1,
+			"decisions_total sliding_window denied tight deny_cache":  3,
+			"decisions_total sliding_window denied secret deny_cache": 3,
+			"decisions_total sliding_window allowed ample redis":      4, // and not decided three times
+			"store_duration_seconds_count":                            4,
+			"decision_duration_seconds_count":                         7,
+		})
+		if top := m.TopDenied(1); len(top) != 1 || top[0].Count != 4 {
+			t.Errorf("%+v", top)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		serve(h, "GET /") // asks
+		if w := serve(h, "GET /"); w.Header().Get("X-RateLimit-Reset") != first.Header().Get("X-RateLimit-Reset") ||
+			w.Header().Get("Retry-After") == first.Header().Get("Retry-After") {
+			t.Errorf("later: %v\nthe first: %v", w.Header(), first.Header())
+		}
+	})
+}
+
+func equalValues(a, b []string) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
+
+// A rule that gives back what a response does not charge must ask: what denies
+// now may be given back at any time.
+func TestRulesThatChargeByResponseAreNotCached(t *testing.T) {
+	counting := &calls{Limiter: new(store)}
+	m := mustNew(t, ratelimit.Config{Limiter: guard(t, counting, 1), Rules: []ratelimit.Rule{failures(2)}})
+	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	times(10, h, "POST /login")
+	if n := counting.takes.Load(); n != 10 {
+		t.Errorf("the store was asked %d times, want 10", n)
+	}
+}
+
+// The cache keeps what was used, not what was denied: another limit, cost or tier
+// is decided by it at once.
+func TestNewRulesBindCachedKeysAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rule := ratelimit.Rule{
+			Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(4), Costs: map[string]int64{"POST /": 2},
+			Tiers: map[string]algorithms.Limit{"pro": algorithms.PerHour(6)},
+		}
+		m := mustNew(t, ratelimit.Config{
+			Limiter: guard(t, new(store), 1), Rules: []ratelimit.Rule{rule},
+			TierFor: func(r *http.Request) string { return r.Header.Get("Tier") },
+		})
+		h := m.Handler(ok)
+		want := func(status int, line string, header ...string) {
+			t.Helper()
+			if w := serve(h, line, header...); w.Code != status {
+				t.Errorf("%s %v: %d, want %d", line, header, w.Code, status)
+			}
+		}
+		times(3, h, "GET /")
+		want(429, "POST /")
+		want(204, "GET /") // costs less
+		want(429, "GET /")
+		want(204, "POST /", "Tier", "pro")
+		want(429, "GET /", "Tier", "pro")
+		rule.Limit = algorithms.PerHour(8)
+		if err := m.SetRules([]ratelimit.Rule{rule}); err != nil {
+			t.Fatal(err)
+		}
+		want(204, "POST /")
+		want(429, "GET /")
+		rule.Limit = algorithms.PerHour(7)
+		if err := m.SetRules([]ratelimit.Rule{rule}); err != nil {
+			t.Fatal(err)
+		}
+		want(429, "GET /")
+	})
+}
