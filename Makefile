@@ -59,7 +59,7 @@ $(GOLANGCI_LINT):
 .PHONY: bench bench-peers
 bench: BENCH = .
 bench: ## Measure requests in process and through a redis-server it starts; print the medians and ratios.
-bench-peers: BENCH = Redis|Script|Key
+bench-peers: BENCH = Redis|Flood|Script|Key
 bench-peers: ## Measure what other limiters do too, beside them, in one run.
 bench bench-peers:
 	@mkdir -p bin

@@ -29,7 +29,7 @@ func (r *Result) Denies() bool { return !r.Allowed && !r.Check.Shadow }
 // A Decision is the outcome of a request.
 type Decision struct {
 	Allowed bool     // no enforced check denied it
-	Results []Result // one for each check that was answered, in their order
+	Results []Result // one for each check that was answered, in their order; if denied, others may be there without a Source
 }
 
 // Result returns the result of a rule's check; if there are several, the last.

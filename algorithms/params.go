@@ -57,13 +57,18 @@ func prepare(checks []Check, room *[4]params) ([]params, error) {
 			return nil, c.Validate()
 		}
 		for j := range checks[:i] {
-			if o := &checks[j]; c.Rule == o.Rule && c.Key == o.Key && c.Limit.Period == o.Limit.Period && row == ps[j].algorithm {
+			if sameCount(c, &checks[j], row, ps[j].algorithm) {
 				return nil, fmt.Errorf("%w: rule %q: checks %d and %d of one call have the same rule and key", ErrInvalidCheck, c.Rule, j, i)
 			}
 		}
 		ps = append(ps, paramsOf(c, row))
 	}
 	return ps, nil
+}
+
+// sameCount reports whether two checks share one count.
+func sameCount(a, b *Check, rowA, rowB *algorithm) bool {
+	return a.Rule == b.Rule && a.Key == b.Key && a.Limit.Period == b.Limit.Period && rowA == rowB
 }
 
 // paramsOf computes the numbers of a valid check.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	denySets  = 2048
+	denySets  = 4096
 	denyInSet = 8 // entries; a further one replaces a random one
 
 	// secondLook is how often a key that is denied here is asked for even so:
@@ -90,23 +90,27 @@ func (d *denyCache) now() time.Duration { return time.Since(d.start) }
 
 func (d *denyCache) sending() sending { return sending{d.now(), d.emptied.Load()} }
 
-func (d *denyCache) id(c *algorithms.Check) (id denyID) {
-	count := struct {
-		rule, key, algorithm string
-		period               time.Duration
-	}{c.Rule, c.Key, lent.AlgorithmOf(c.Limit), c.Limit.Period}
-	for i, seed := range d.seeds {
-		id[i] = maphash.Comparable(seed, count)
-	}
-	return id
+// hash hashes what identifies a count.
+func hash(seed maphash.Seed, c *algorithms.Check) uint64 {
+	const odd = 0x9e3779b97f4a7c15
+	h := maphash.String(seed, c.Rule)
+	h = h*odd ^ maphash.String(seed, c.Key)
+	h = h*odd ^ maphash.String(seed, lent.AlgorithmOf(c.Limit))
+	h = (h ^ uint64(c.Limit.Period)) * odd
+	return h ^ h>>32
 }
 
-func (d *denyCache) set(id denyID) *denySet { return &d.sets[id[0]%denySets] }
+// place returns the set of a check, and the hash that leads there.
+func (d *denyCache) place(c *algorithms.Check) (*denySet, uint64) {
+	h := hash(d.seeds[0], c)
+	return &d.sets[h%denySets], h
+}
 
-// find requires mu.
-func (s *denySet) find(id denyID) *denyEntry {
+// entry returns what is known of a check, or nil. The second half of an ID is
+// only computed where the first is found. It requires mu.
+func (d *denyCache) entry(s *denySet, h uint64, c *algorithms.Check) *denyEntry {
 	for _, e := range s.entries {
-		if e.denyID == id {
+		if e.denyID[0] == h && e.denyID[1] == hash(d.seeds[1], c) {
 			return e
 		}
 	}
@@ -161,11 +165,11 @@ const (
 // look says what is known of an enforced check, and reserves the room for it if
 // it may be asked for: the caller must pass the answer to learn.
 func (d *denyCache) look(c *algorithms.Check, now time.Duration) (l lookup) {
-	id := d.id(c)
-	l.set = d.set(id)
-	l.set.mu.Lock()
-	defer l.set.mu.Unlock()
-	e := l.set.find(id)
+	s, h := d.place(c)
+	l.set = s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := d.entry(s, h, c)
 	if e == nil {
 		return l
 	}
@@ -210,11 +214,11 @@ func (d *denyCache) find(c *algorithms.Check) (algorithms.Result, bool) {
 	if !d.used.Load() || c.Shadow {
 		return algorithms.Result{}, false
 	}
-	id, now := d.id(c), d.now()
-	s := d.set(id)
+	now := d.now()
+	s, h := d.place(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.find(id)
+	e := d.entry(s, h, c)
 	if e == nil {
 		return algorithms.Result{}, false
 	}
@@ -222,15 +226,15 @@ func (d *denyCache) find(c *algorithms.Check) (algorithms.Result, bool) {
 	if !l.verdict.Known || l.verdict.Room {
 		return algorithms.Result{}, false
 	}
-	return l.denial(c), true
+	r := algorithms.Result{Check: *c}
+	l.deny(&r)
+	return r, true
 }
 
-// denial is the result of a check that is denied here.
-func (l *lookup) denial(c *algorithms.Check) algorithms.Result {
-	return algorithms.Result{
-		Check: *c, Source: algorithms.SourceDenyCache, At: time.UnixMicro(l.at),
-		Remaining: l.verdict.Remaining, RetryAfter: l.verdict.RetryAfter, ResetAfter: l.verdict.ResetAfter,
-	}
+// deny fills in the empty result of a check that is denied here.
+func (l *lookup) deny(r *algorithms.Result) {
+	r.Source, r.At = algorithms.SourceDenyCache, time.UnixMicro(l.at)
+	r.Remaining, r.RetryAfter, r.ResetAfter = l.verdict.Remaining, l.verdict.RetryAfter, l.verdict.ResetAfter
 }
 
 // release ends a reservation without an answer of the store. If the store was
@@ -260,8 +264,7 @@ func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 	}
 	a := lastAnswer{at: r.At.UnixMicro(), sent: sent.at, received: d.now(), room: r.Remaining}
 	a.state, a.exact = lent.StateOf(r)
-	id := d.id(&r.Check)
-	s := d.set(id)
+	s, h := d.place(&r.Check)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.entry != nil {
@@ -273,12 +276,12 @@ func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 	if s.emptied > sent.emptied {
 		return
 	}
-	e := s.find(id)
+	e := d.entry(s, h, &r.Check)
 	switch {
 	case e == nil && !denied:
 		return
 	case e == nil:
-		e = s.add(&denyEntry{denyID: id, lastAnswer: a})
+		e = s.add(&denyEntry{denyID: denyID{h, hash(d.seeds[1], &r.Check)}, lastAnswer: a})
 		d.used.Store(true)
 	case e.newer(&a):
 		e.lastAnswer = a
@@ -328,12 +331,12 @@ func (e *denyEntry) newer(a *lastAnswer) bool {
 // forget drops what is known of a key, and what the store will answer to
 // questions that were sent before.
 func (d *denyCache) forget(c *algorithms.Check) {
-	id, now := d.id(c), d.emptied.Add(1)
-	s := d.set(id)
+	now := d.emptied.Add(1)
+	s, h := d.place(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.emptied = max(s.emptied, now)
-	if e := s.find(id); e != nil {
+	if e := d.entry(s, h, c); e != nil {
 		s.remove(e)
 	}
 }

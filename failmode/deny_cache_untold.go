@@ -57,4 +57,6 @@ func (e *denyEntry) untold(c *algorithms.Check, now time.Duration, asking int64)
 }
 
 // ceil is a time in whole microseconds, as those of results are.
-func ceil(d time.Duration) time.Duration { return (d + time.Microsecond - 1).Truncate(time.Microsecond) }
+func ceil(d time.Duration) time.Duration {
+	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
+}

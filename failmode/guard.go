@@ -26,8 +26,13 @@ import (
 // gain nothing.
 //
 // Local counting is warm, because it follows what the limiter decides. It admits
-// at most this process' share of each limit. In every mode, a key that the limiter
-// last denied stays denied until it would have had room.
+// at most this process' share of each limit.
+//
+// A Guard remembers what the limiter said about up to 32,768 keys that it denied,
+// and denies them itself until they have room, also in an outage. A second look,
+// once a second, notices what another process has given back. Checks with NoCache
+// or in shadow are not denied so. Other checks of a request that is denied so are
+// not decided, and their results have no Source.
 //
 // All or nothing holds across both stores: a request that is denied gets back
 // what it was charged, unless it is unknown whether it was charged.

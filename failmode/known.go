@@ -136,10 +136,11 @@ func (l *lookup) gotNone() bool {
 func deny(checks []algorithms.Check, looks []lookup) algorithms.Decision {
 	d := algorithms.Decision{Results: make([]algorithms.Result, len(checks))}
 	for i := range checks {
-		if l := &looks[i]; l.outcome == mustNot {
-			d.Results[i] = l.denial(&checks[i])
+		r := &d.Results[i]
+		if r.Check = checks[i]; looks[i].outcome == mustNot {
+			looks[i].deny(r)
 		} else {
-			d.Results[i].Check, d.Results[i].Allowed = checks[i], true
+			r.Allowed = true
 		}
 	}
 	return d

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hidden"
@@ -58,23 +59,31 @@ func Deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 		contentType = "application/problem+json"
 	}
 	delete(h, "Content-Length") // it is that of another body
-	values := [...]string{"no-store", contentType, "nosniff"}
+	values := [...]string{"no-store", contentType, "nosniff", "Accept"}
 	h["Cache-Control"] = values[0:1:1]
 	h["Content-Type"] = values[1:2:2]
 	h["X-Content-Type-Options"] = values[2:3:3]
-	varyByAccept(h)
+	if h["Vary"] == nil {
+		h["Vary"] = values[3:4:4]
+	} else {
+		varyByAccept(h)
+	}
 	w.WriteHeader(p.status)
 	if r.Method == http.MethodHead {
 		return
 	}
-	body := make([]byte, 0, 384)
+	body := bodies.Get().(*[]byte)
 	if json {
-		body = p.appendJSON(body, d)
+		*body = p.appendJSON((*body)[:0], d)
 	} else {
-		body = p.appendText(body)
+		*body = p.appendText((*body)[:0])
 	}
-	_, _ = w.Write(body) // an error means that the client has left
+	_, _ = w.Write(*body) // an error means that the client has left
+	bodies.Put(body)
 }
+
+// bodies are those of denials, for floods: a Writer must not keep what it is given.
+var bodies = sync.Pool{New: func() any { return new(make([]byte, 0, 384)) }}
 
 // A problem is a problem document without violated-policies. Its strings need
 // no escaping in JSON. It does not say why a rule could not be counted, which is

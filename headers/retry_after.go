@@ -34,8 +34,9 @@ func setRetryAfter(h http.Header, d algorithms.Decision) int64 {
 		there, _ := longestRetryAfter(lines, time.Time{})
 		seconds = max(seconds, secondsCeil(there))
 	}
-	if text := strconv.FormatInt(seconds, 10); len(lines) != 1 || lines[0] != text {
-		h[field.RetryAfter] = []string{text}
+	var room [20]byte
+	if text := strconv.AppendInt(room[:0], seconds, 10); !is(lines, text) {
+		h[field.RetryAfter] = []string{string(text)}
 	}
 	return seconds
 }

@@ -21,7 +21,7 @@ import (
 //
 //	ratelimit.allowed      whether the request passed
 //	ratelimit.rule         the rule that denied it for longest, or else the tightest one
-//	ratelimit.source       who decided that rule: redis, memory, fallback, fail_open, fail_closed
+//	ratelimit.source       who decided that rule: redis, memory, deny_cache, fallback, fail_open, fail_closed
 //	ratelimit.remaining    units left under that rule; absent if it could not be counted
 //	ratelimit.retry_after  seconds, where it was denied and waiting helps
 //	ratelimit.delay        seconds that it waits for its turn in a leaky_bucket
