@@ -58,6 +58,7 @@ type denyEntry struct {
 	denyID
 	lastAnswer
 	denials []denial // by a store that does not say the state
+	ban     denial   // the zero one if there is none
 
 	looked time.Duration // the last second look
 	asking int64         // units for which requests have asked that are under way
@@ -143,6 +144,18 @@ func (e *denyEntry) verdict(c *algorithms.Check, now time.Duration, asking int64
 	return e.untold(c, now, asking)
 }
 
+// banned is the denial by a ban that has not ended. It requires mu.
+func (e *denyEntry) banned(now time.Duration) (v bridge.Verdict, banned bool) {
+	if now >= e.ban.retryAt {
+		return v, false
+	}
+	return e.ban.verdict(now), true
+}
+
+// asksAlways reports whether a check's denials are not to be cached. A ban on its
+// key is, for a moment.
+func asksAlways(c *algorithms.Check) bool { return c.NoCache || c.Ban != (algorithms.Ban{}) }
+
 // A lookup is what is known of a check before the store is asked.
 type lookup struct {
 	set      *denySet
@@ -150,6 +163,7 @@ type lookup struct {
 	outcome  lookOutcome
 	reserved int64 // units of the entry's room
 	at       int64 // on the store's clock, in µs, of the verdict
+	banned   bool  // by a ban
 	verdict  bridge.Verdict
 	wake     chan struct{}
 }
@@ -173,8 +187,15 @@ func (d *denyCache) look(c *algorithms.Check, now time.Duration) (l lookup) {
 	if e == nil {
 		return l
 	}
-	l.verdict = e.verdict(c, now, 0)
 	l.at = e.at + (now - e.received).Microseconds()
+	if asksAlways(c) {
+		l.verdict, l.banned = e.banned(now)
+		if l.banned && now-e.received < secondLook && c.Ban != (algorithms.Ban{}) {
+			l.entry, l.outcome = e, mustNot
+		}
+		return l
+	}
+	l.verdict = e.verdict(c, now, 0)
 	switch {
 	case !l.verdict.Known:
 		return l
@@ -222,7 +243,10 @@ func (d *denyCache) find(c *algorithms.Check) (algorithms.Result, bool) {
 	if e == nil {
 		return algorithms.Result{}, false
 	}
-	l := lookup{verdict: e.verdict(c, now, 0), at: e.at + (now - e.received).Microseconds()}
+	l := lookup{at: e.at + (now - e.received).Microseconds()}
+	if l.verdict, l.banned = e.banned(now); !l.banned {
+		l.verdict = e.verdict(c, now, 0)
+	}
 	if !l.verdict.Known || l.verdict.Room {
 		return algorithms.Result{}, false
 	}
@@ -233,7 +257,7 @@ func (d *denyCache) find(c *algorithms.Check) (algorithms.Result, bool) {
 
 // deny fills in the empty result of a check that is denied here.
 func (l *lookup) deny(r *algorithms.Result) {
-	r.Source, r.At = algorithms.SourceDenyCache, time.UnixMicro(l.at)
+	r.Source, r.At, r.Banned = algorithms.SourceDenyCache, time.UnixMicro(l.at), l.banned
 	r.Remaining, r.RetryAfter, r.ResetAfter = l.verdict.Remaining, l.verdict.RetryAfter, l.verdict.ResetAfter
 }
 
@@ -259,7 +283,7 @@ func (d *denyCache) release(l *lookup, asked bool) {
 // is a denial by the state.
 func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 	denied := begins(r)
-	if l.entry == nil && !denied && !(r.Check.NoCache && d.used.Load()) {
+	if l.entry == nil && !denied && !(asksAlways(&r.Check) && d.used.Load()) {
 		return // no entry is as good as one that has room
 	}
 	a := lastAnswer{at: r.At.UnixMicro(), sent: sent.at, received: d.now(), room: r.Remaining}
@@ -289,7 +313,14 @@ func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 	if e != l.entry {
 		e.tell()
 	}
-	if denied && !a.exact {
+	if e.at != a.at { // it was not the newer one
+		return
+	}
+	e.ban = denial{}
+	switch {
+	case r.Banned:
+		e.ban = denialOf(r, &a)
+	case denied && !a.exact:
 		e.note(r, &a)
 	}
 }
@@ -307,7 +338,12 @@ func (s *denySet) add(e *denyEntry) *denyEntry {
 // begins reports whether a result begins an entry. A denial for want of patience
 // says nothing of other requests, and neither does Never, unless there is a state.
 func begins(r *algorithms.Result) bool {
-	if !r.Denies() || r.RetryAfter <= 0 || lent.Impatient(r) {
+	switch {
+	case !r.Denies() || r.RetryAfter <= 0:
+		return false
+	case r.Banned:
+		return true
+	case lent.Impatient(r):
 		return false
 	}
 	_, exact := lent.StateOf(r)

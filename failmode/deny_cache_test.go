@@ -519,3 +519,54 @@ func TestEveryKnownDenialIsTold(t *testing.T) {
 		}
 	})
 }
+
+// Denials of a rule with a ban are asked for, since each counts. The ban itself is
+// known for a second, and in an outage until it ends.
+func TestBansAreKnownForASecond(t *testing.T) {
+	s := new(distant)
+	bubble(t, s, func(t *testing.T, g *Guard) {
+		c := check("login", 1, Open)
+		c.Ban = algorithms.Ban{After: 3, For: 4 * time.Hour}
+		for range 4 { // one is admitted, the third denial bans
+			taken(t, g, c)
+		}
+		asked := s.asked.Load()
+		if asked != 4 {
+			t.Errorf("asked %d times, want for each denial that counts", asked)
+		}
+		for range 5 {
+			if r := taken(t, g, c).Results[0]; !r.Banned || r.Allowed || r.Source != algorithms.SourceDenyCache || r.RetryAfter != 4*time.Hour {
+				t.Errorf("%+v", r)
+			}
+		}
+		if n := s.asked.Load(); n != asked {
+			t.Errorf("asked %d times during the ban's first second", n-asked)
+		}
+		time.Sleep(time.Second)
+		if r := taken(t, g, c).Results[0]; !r.Banned || s.asked.Load() != asked+1 {
+			t.Errorf("%+v after %d questions", r, s.asked.Load()-asked)
+		}
+		time.Sleep(time.Second)
+		if err := s.Memory.Ban(t.Context(), 0, c); err != nil { // through another process
+			t.Fatal(err)
+		}
+		if r := taken(t, g, c).Results[0]; r.Banned || r.Allowed {
+			t.Errorf("lifted: %+v", r)
+		}
+		for range 3 {
+			taken(t, g, c)
+		}
+		s.away.Store(&errAway)
+		time.Sleep(10 * time.Minute)
+		if r := taken(t, g, c).Results[0]; !r.Banned || r.Allowed || r.RetryAfter != 4*time.Hour-10*time.Minute {
+			t.Errorf("in an outage: %+v", r)
+		}
+		s.away.Store(nil)
+		if err := g.Ban(t.Context(), 0, c); err != nil {
+			t.Fatal(err)
+		}
+		if r := taken(t, g, c).Results[0]; r.Banned {
+			t.Errorf("lifted here: %+v", r)
+		}
+	})
+}

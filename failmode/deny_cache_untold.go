@@ -22,12 +22,21 @@ type denial struct {
 	resetAt   time.Duration
 }
 
-// note remembers a denial that begins an entry. Those that are over make room.
-func (e *denyEntry) note(r *algorithms.Result, a *lastAnswer) {
-	n := denial{
+func denialOf(r *algorithms.Result, a *lastAnswer) denial {
+	return denial{
 		limit: r.Check.Limit, cost: max(r.Check.Cost, 1), remaining: r.Remaining,
 		retryAt: a.sent + r.RetryAfter, toldAt: a.received + r.RetryAfter, resetAt: a.received + r.ResetAfter,
 	}
+}
+
+// verdict is what clients are told of the denial.
+func (n *denial) verdict(now time.Duration) bridge.Verdict {
+	return bridge.Verdict{Known: true, Remaining: n.remaining, RetryAfter: ceil(n.toldAt - now), ResetAfter: ceil(n.resetAt - now)}
+}
+
+// note remembers a denial that begins an entry. Those that are over make room.
+func (e *denyEntry) note(r *algorithms.Result, a *lastAnswer) {
+	n := denialOf(r, a)
 	e.denials = slices.DeleteFunc(e.denials, func(o denial) bool {
 		return o.retryAt <= a.received || o.limit == n.limit && o.cost == n.cost
 	})
@@ -48,8 +57,7 @@ func (e *denyEntry) untold(c *algorithms.Check, now time.Duration, asking int64)
 		}
 	}
 	if found != nil && (found.cost == cost || len(e.denials) == maxDenials) {
-		v.Remaining, v.RetryAfter, v.ResetAfter = found.remaining, ceil(found.toldAt-now), ceil(found.resetAt-now)
-		return v
+		return found.verdict(now)
 	}
 	v.Room = asking == 0 || asking+cost <= e.room
 	v.RetryAfter, v.ResetAfter = time.Microsecond, time.Microsecond

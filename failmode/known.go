@@ -83,7 +83,7 @@ func (g *Guard) decideKnown(ctx context.Context, checks []algorithms.Check, look
 		for i := range checks {
 			c, l := &checks[i], &looks[i]
 			*l = lookup{}
-			if c.Shadow || c.NoCache {
+			if c.Shadow || c.NoCache && c.Ban == (algorithms.Ban{}) {
 				continue
 			}
 			switch *l = g.denied.look(c, now); l.outcome {

@@ -118,8 +118,21 @@ func servers(clock *redistest.Clock, client func(*testing.T) algorithms.Client) 
 			Logger:  slog.New(slog.DiscardHandler),
 		}
 		t.Cleanup(func() { _ = guard.Close() })
-		return world{guard, clock.Advance, time.Second}
+		return world{asking{guard}, clock.Advance, time.Second}
 	}
+}
+
+// asking keeps denials out of the Guard's cache, whose clock is this process': it
+// does not know how the test moves the servers'.
+type asking struct{ algorithms.Limiter }
+
+func (a asking) Unwrap() algorithms.Limiter { return a.Limiter }
+
+func (a asking) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	for i := range checks {
+		checks[i].NoCache = true
+	}
+	return a.Limiter.Take(ctx, checks...)
 }
 
 // The same traffic with and without rules that enforce nothing: all that clients
