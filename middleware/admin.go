@@ -307,7 +307,7 @@ func (m *Middleware) answerOperator(w http.ResponseWriter, r *http.Request, clie
 		} else {
 			p.document(m.overview(), client, err)
 		}
-		_, _ = w.Write([]byte(p.String())) // nobody to tell
+		_, _ = w.Write(p.html) // nobody to tell
 		return
 	}
 	var body any

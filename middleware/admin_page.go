@@ -19,16 +19,19 @@ import (
 type markup string
 
 // A page is HTML that is being written.
-type page struct{ strings.Builder }
+type page struct{ html []byte }
+
+// raw writes what is HTML already.
+func (p *page) raw(html string) { p.html = append(p.html, html...) }
 
 // add writes markup, with a text in place of each {}. Placeholders stand between
 // tags or in quoted attributes that are no URLs, scripts or styles.
 func (p *page) add(m markup, texts ...string) {
 	for i, part := range strings.Split(string(m), "{}") {
 		if i > 0 {
-			p.WriteString(html.EscapeString(visible(texts[i-1])))
+			p.raw(html.EscapeString(visible(texts[i-1])))
 		}
-		p.WriteString(part)
+		p.raw(part)
 	}
 }
 
@@ -60,7 +63,7 @@ func (p *page) document(o *overview, client *clientView, err error) {
 	p.add(`<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>Rate limits</title><style>`)
-	p.WriteString(adminStyle)
+	p.raw(adminStyle)
 	p.add(`</style></head><body>
 <header><h1><a href="?">Rate limits</a></h1>`)
 	if o != nil {
@@ -250,7 +253,7 @@ func (p *page) order(c *clientView, buttons markup) {
 	for _, value := range c.order.values {
 		// Exactly what was sent: not made visible, and checked when it was read.
 		p.add(`<input type="hidden" name="value" value="`)
-		p.WriteString(html.EscapeString(value))
+		p.raw(html.EscapeString(value))
 		p.add(`">`)
 	}
 	p.add(buttons)

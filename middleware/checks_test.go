@@ -67,8 +67,9 @@ func TestChecksAreThoseOfRequests(t *testing.T) {
 					}
 					return d
 				}
+				send()
 				d := send()
-				if d = send(); len(d.Results) != len(rules) {
+				if len(d.Results) != len(rules) {
 					t.Fatalf("%d results", len(d.Results))
 				}
 				for name, k := range keys {
@@ -150,8 +151,8 @@ func TestChecksOfAlternatives(t *testing.T) {
 // A fixed is a Key with the method Keys.
 type fixed []string
 
-func (fixed) Resolve(*http.Request) (string, error)     { return "", keyfunc.ErrNoKey }
-func (f fixed) Keys(values ...string) ([]string, error) { return f, nil }
+func (fixed) Resolve(*http.Request) (string, error) { return "", keyfunc.ErrNoKey }
+func (f fixed) Keys(...string) ([]string, error)    { return f, nil }
 
 func TestChecksRefuse(t *testing.T) {
 	custom := keyfunc.Func(func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey })

@@ -75,11 +75,10 @@ var web = &http.Client{
 }
 
 // send sends a request such as "GET /api/items" from a client, as a trusted proxy
-// would, and returns the body; "" if there was no answer.
-func (e *example) send(request, ip, user string) (body string) {
-	return e.sendTo(e.addr, request, ip, user)
-}
+// would.
+func (e *example) send(request, ip, user string) { e.sendTo(e.addr, request, ip, user) }
 
+// sendTo returns the body; "" if there was no answer.
 func (e *example) sendTo(addr, request, ip, user string) (body string) {
 	method, path, _ := strings.Cut(request, " ")
 	r, err := http.NewRequest(method, "http://"+addr+path, nil)

@@ -69,7 +69,10 @@ func TestRuleFileIsBad(t *testing.T) {
 	}{
 		{"empty", func() { write("") }},
 		{"another form", func() { write("limits:\n  - rate: 5\n") }},
-		{"half-written", func() { write(good[:strings.Index(good, "10000/")]) }},
+		{"half-written", func() {
+			half, _, _ := strings.Cut(good, "10000/")
+			write(half)
+		}},
 		{"a bad limit", func() { write(strings.Replace(good, "1000000/", "-1/", 1)) }},
 		{"bytes", func() { write("\x00\xff" + good) }},
 		{"removed", func() {
