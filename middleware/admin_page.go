@@ -27,12 +27,14 @@ func (p *page) raw(html string) { p.html = append(p.html, html...) }
 // add writes markup, with a text in place of each {}. Placeholders stand between
 // tags or in quoted attributes that are no URLs, scripts or styles.
 func (p *page) add(m markup, texts ...string) {
-	for i, part := range strings.Split(string(m), "{}") {
-		if i > 0 {
-			p.raw(html.EscapeString(visible(texts[i-1])))
-		}
-		p.raw(part)
+	rest := string(m)
+	for _, text := range texts {
+		var before string
+		before, rest, _ = strings.Cut(rest, "{}")
+		p.raw(before)
+		p.raw(html.EscapeString(visible(text)))
 	}
+	p.raw(rest)
 }
 
 // visible spells out what cannot be seen, such as a character that turns the
