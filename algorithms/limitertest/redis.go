@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -54,6 +55,8 @@ func RedisServer(tb testing.TB) (*redis.Client, *miniredis.Miniredis) {
 		DisableIdentity:          true,
 		ContextTimeoutEnabled:    true,
 		MaxRetries:               -1, // 0 would mean 3
+		DialerRetries:            1,
+		DialTimeout:              100 * time.Millisecond, // as algorithms.FailFast has it, so that nothing warns of a test's client
 	})
 	tb.Cleanup(func() { _ = client.Close() })
 	return client, server

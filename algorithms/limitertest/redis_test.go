@@ -3,6 +3,7 @@ package limitertest_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/failmode"
 )
 
 func TestRedisFollowsTheBubble(t *testing.T) {
@@ -30,6 +33,24 @@ func TestRedisFollowsTheBubble(t *testing.T) {
 		time.Sleep(2630 * time.Millisecond)
 		if err := rdb.Get(t.Context(), "k").Err(); !errors.Is(err, redis.Nil) {
 			t.Errorf("GET of an expired key: %v, want redis.Nil", err)
+		}
+	})
+}
+
+// Nobody who tests with this client is warned of its options, which they cannot change.
+func TestRedisIsNotWarnedOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		guard := &failmode.Guard{
+			Limiter: &algorithms.Redis{Client: limitertest.Redis(t), Namespace: "test"},
+			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+		}
+		if d, err := guard.Take(t.Context(), algorithms.Check{Rule: "r", Limit: algorithms.PerMinute(1)}); err != nil || !d.Allowed {
+			t.Error(d, err)
+		}
+		time.Sleep(time.Minute)
+		if err := guard.Close(); err != nil || log.Len() > 0 {
+			t.Errorf("%v, %s", err, &log)
 		}
 	})
 }
