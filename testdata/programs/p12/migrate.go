@@ -24,10 +24,12 @@ func account(ctx context.Context) (string, bool) {
 }
 func cost(r *http.Request) int64 { n, _ := r.Context().Value(costKey{}).(int64); return n }
 
-func routes(client *redis.Client, mux *http.ServeMux, tooMany http.HandlerFunc) (http.Handler, error) {
-	// httprateredis.WithRedisLimitCounter(&httprateredis.Config{Client: client, PrefixKey: "app"})
-	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "app"}}
+// httprateredis.WithRedisLimitCounter(&httprateredis.Config{Client: client, PrefixKey: "app"}), to be closed
+func counter(client *redis.Client) *failmode.Guard {
+	return &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "app"}}
+}
 
+func routes(guard *failmode.Guard, mux *http.ServeMux, tooMany http.HandlerFunc) (http.Handler, error) {
 	limit, err := ratelimit.New(ratelimit.Config{
 		Limiter: guard,
 		Rules: []ratelimit.Rule{
