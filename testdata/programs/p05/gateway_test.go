@@ -16,14 +16,15 @@ import (
 
 // A chatty connection has so many messages.
 type chatty struct {
-	messages int
-	closed   string
+	messages, read int
+	closed         string
 }
 
 func (c *chatty) Read() ([]byte, error) {
 	if c.messages--; c.messages < 0 {
 		return nil, errors.New("closed")
 	}
+	c.read++
 	return nil, nil
 }
 
@@ -45,7 +46,7 @@ func TestGateway(t *testing.T) {
 	to, _ := url.Parse(upstream.URL)
 	guard := &failmode.Guard{Limiter: new(algorithms.Memory), Instances: 1}
 	defer guard.Close()
-	c := &chatty{messages: 100}
+	c := &chatty{messages: 10_000}
 	h, err := gateway(guard, keyfunc.IP, map[string]*url.URL{"shop": to}, func(http.ResponseWriter, *http.Request) (conn, error) { return c, nil })
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +57,7 @@ func TestGateway(t *testing.T) {
 		t.Errorf("%d, remaining %s, flushed %v", w.Code, got, w.Flushed)
 	}
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/ws", nil))
-	if left := 100 - c.messages; !strings.HasPrefix(c.closed, "too many messages; retry in ") || left < 21 {
-		t.Errorf("%q", c.closed)
+	if !strings.HasPrefix(c.closed, "too many messages; retry in ") || c.read < 21 {
+		t.Errorf("%q after %d messages", c.closed, c.read)
 	}
 }
