@@ -247,3 +247,41 @@ func TestAdminsOfTwoMiddlewares(t *testing.T) {
 	operators[1].post("action=reset&rule=login&value=192.0.2.1")
 	want("the shared count was reset", 5, 9, 7)
 }
+
+// Whatever is sent, the answer is one of a few, its page has no markup but its own,
+// and only an order that is well formed reaches the limiter.
+func FuzzAdmin(f *testing.F) {
+	for _, form := range []string{
+		"", "rule=r&value=a", "rule=r&value=" + url.QueryEscape(payload), "action=reset&rule=r&value=a", "action=ban&for=1m&rule=r&value=a", "action=unban&rule=both&value=a&value=192.0.2.1",
+		"rule=r&id=0123456789abcdef", "rule=%", "rule=r&value=%00", "action=ban&for=1/1m&rule=r&value=a", "rule=r;value=a", "rule=all&action=peek",
+	} {
+		f.Add(form, false)
+		f.Add(form, true)
+	}
+	f.Fuzz(func(t *testing.T, form string, post bool) {
+		limiter := new(bans)
+		m := mustNew(t, ratelimit.Config{Limiter: limiter, LogKeys: true, Rules: []ratelimit.Rule{
+			{Name: "r", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)}, {Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerHour(1)},
+			{Name: "both", Key: keyfunc.Join(keyfunc.Header("User"), keyfunc.IP), Limit: algorithms.PerHour(1)},
+		}})
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.URL.RawQuery = form
+		if post {
+			r = httptest.NewRequest(http.MethodPost, "/?action=ban&for=1h&rule=all", strings.NewReader(form))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		r.Header.Set("Accept", "text/html")
+		w := httptest.NewRecorder()
+		m.Admin().ServeHTTP(w, r)
+		switch w.Code {
+		case 200, 400, 404, 405, 413, 414:
+		default:
+			t.Errorf("status %d: %s", w.Code, w.Body)
+		}
+		wantNoMarkup(t, form, w.Body.String())
+		sent, _ := url.ParseQuery(form)
+		if len(limiter.asked) > 0 && (!post || w.Code != http.StatusOK || !strings.HasSuffix(sent.Get("action"), "ban") || sent.Get("rule") == "") {
+			t.Errorf("%q is an order: %q", form, limiter.asked)
+		}
+	})
+}
