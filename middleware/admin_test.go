@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -308,6 +309,36 @@ func TestAdminWhenTheStoreIsAway(t *testing.T) {
 			t.Errorf("%d left, once it is back", left)
 		}
 	})
+}
+
+// Operators look while rules are replaced and requests are denied.
+func TestAdminWhileRulesChange(t *testing.T) {
+	m := inMemory(t, perHour("a", 1))
+	o, app := operator{m.Admin(), t, ""}, m.Handler(ok)
+	var work sync.WaitGroup
+	for _, step := range []func(){
+		func() { serve(app, "GET /") },
+		func() { _ = m.SetRules([]ratelimit.Rule{perHour("a", 2), perHour("b", 3)}) },
+		func() { m.RulesFailed(errors.New("bad")); _ = m.SetRules([]ratelimit.Rule{perHour("a", 1)}) },
+		func() { o.left(o.get("rule=a&value=192.0.2.1")) },
+		func() {
+			if w := o.browser().get(""); w.Code != http.StatusOK {
+				t.Error(w.Code)
+			}
+		},
+		func() {
+			if w := o.post("action=reset&rule=b&value=192.0.2.1"); w.Code != http.StatusOK && w.Code != http.StatusNotFound {
+				t.Error(w.Code)
+			}
+		},
+	} {
+		work.Go(func() {
+			for range 200 {
+				step()
+			}
+		})
+	}
+	work.Wait()
 }
 
 func TestAdminRefuses(t *testing.T) {
