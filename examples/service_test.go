@@ -233,13 +233,21 @@ func (a answer) undecided() bool {
 	return a.limit == "" || a.status == http.StatusServiceUnavailable
 }
 
+// isShare reports whether the limit is half of the one that was wanted: the share by
+// which one of two processes counts what Redis did not decide in time.
+func (a answer) isShare(want string) bool {
+	_, limit, _ := strings.Cut(want, "/")
+	whole, err := strconv.Atoi(limit)
+	return err == nil && a.limit == strconv.Itoa(whole/2)
+}
+
 // expect sends a request as often as there are answers wanted.
 func (s *service) expect(c client, request string, want ...string) error {
 	for i := range want {
 		a, err := s.send(c, request)
 		switch {
 		case err != nil || a.String() == want[i]:
-		case a.undecided() && strings.Contains(want[i], "/"):
+		case (a.undecided() || a.isShare(want[i])) && strings.Contains(want[i], "/"):
 			err = errUndecided
 		default:
 			err = errors.New("wrong")
