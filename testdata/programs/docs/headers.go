@@ -1,0 +1,62 @@
+package docs
+
+import (
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+func partitioned(limiter algorithms.Limiter, rules []ratelimit.Rule, secret []byte) (*ratelimit.Middleware, error) {
+	partitioned, err := headers.IETFDraft11Partitioned(secret)
+	if err != nil {
+		return nil, err
+	}
+	return ratelimit.New(ratelimit.Config{Limiter: limiter, Rules: rules, Headers: partitioned})
+}
+
+func gateway(rewrite func(*httputil.ProxyRequest)) http.Handler {
+	return &httputil.ReverseProxy{Rewrite: rewrite, ModifyResponse: ratelimit.ModifyResponse}
+}
+
+func ownResponses(limiter algorithms.Limiter, rules []ratelimit.Rule, page *template.Template) ratelimit.Config {
+	return ratelimit.Config{
+		Limiter: limiter,
+		Rules:   rules,
+		Headers: headers.All(headers.XRateLimit, func(h http.Header, d algorithms.Decision) {
+			if t, ok := d.Tightest(); ok && t.Remaining == 0 {
+				h.Set("X-Slow-Down", t.Check.Rule)
+			}
+		}),
+		Denied: func(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
+			if !strings.HasPrefix(r.URL.Path, "/web/") {
+				headers.Deny(w, r, d)
+				return
+			}
+			w.Header().Set("Cache-Control", "no-store")
+			w.WriteHeader(headers.Status(d)) // 429, or 503 if nothing could be counted
+			_ = page.Execute(w, d.RetryAfter())
+		},
+		Observe: func(r *http.Request, d algorithms.Decision) {
+			if !d.Allowed {
+				slog.InfoContext(r.Context(), "denied", "retry_after", d.RetryAfter())
+			}
+		},
+	}
+}
+
+func attemptsLeft(w http.ResponseWriter, r *http.Request) {
+	if d, ok := ratelimit.FromContext(r.Context()); ok {
+		if login, ok := d.Result("login"); ok {
+			_, _ = fmt.Fprintf(w, "%d of %d attempts left", login.Remaining, login.Check.Limit.Quota())
+		}
+	}
+}
+
+var obedient = &http.Client{Transport: new(headers.Transport)}

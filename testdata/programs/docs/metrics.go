@@ -1,0 +1,18 @@
+package docs
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+func measured(guard algorithms.Limiter, rules []ratelimit.Rule) error {
+	limit, err := ratelimit.New(ratelimit.Config{
+		Limiter:    guard,
+		Rules:      rules,
+		Registerer: prometheus.DefaultRegisterer,
+	})
+	_ = limit
+	return err
+}

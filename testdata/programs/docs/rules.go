@@ -1,0 +1,77 @@
+package docs
+
+import (
+	"context"
+	"log"
+	"net/http"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/rulefile"
+)
+
+func plans(limiter algorithms.Limiter, user keyfunc.Key, planOf func(context.Context) string) (*ratelimit.Middleware, error) {
+	return ratelimit.New(ratelimit.Config{
+		Limiter: limiter,
+		TierFor: func(r *http.Request) string { return planOf(r.Context()) }, // "" is none
+		Rules: []ratelimit.Rule{{
+			Name:  "plan",
+			Key:   user,
+			Limit: algorithms.PerMinute(60),
+			Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(1000), "internal": ratelimit.Unlimited},
+			Costs: map[string]int64{"POST /reports": 10, "GET /export/{format}": 10}, // all others cost 1
+		}},
+	})
+}
+
+func graphql(execute func(*http.Request) (body []byte, points int64)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, points := execute(r)
+		if err := ratelimit.Settle(r.Context(), "graphql", points); err != nil {
+			log.Print(err) // the charge stays as it was
+		}
+		_, _ = w.Write(body) // after Settle, so that the headers follow
+	}
+}
+
+var failedLogins = []ratelimit.Rule{
+	{Name: "login", Match: []string{"POST /auth/login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(5), ChargeOn: []int{401, 403}},
+}
+
+func rollOut(limit *ratelimit.Middleware, today ratelimit.Rule, user keyfunc.Key, stage int) error {
+	next := ratelimit.Rule{Name: "per-user-60", Key: user, Limit: algorithms.PerMinute(60)}
+	next.Shadow = []float64{1, 0.9, 0}[stage] // enforced for nobody; for 10 % of the keys; for all, whose counts are warm
+	return limit.SetRules([]ratelimit.Rule{today, next})
+}
+
+func fromFile(ctx context.Context, limiter algorithms.Limiter, trusted keyfunc.Proxies, userID func(context.Context) (string, bool)) (*ratelimit.Middleware, error) {
+	loader := &rulefile.Loader{
+		Source: rulefile.File("rules.yaml"),
+		Keys:   map[string]keyfunc.Key{"ip": trusted.IP(), "user": keyfunc.Context(userID)},
+		Tiers:  []string{"pro", "enterprise"},
+	}
+	rules, err := loader.Load(ctx)
+	if err != nil {
+		return nil, err // at start, a bad file is fatal
+	}
+	limit, err := ratelimit.New(ratelimit.Config{Limiter: limiter, Rules: rules})
+	if err != nil {
+		return nil, err
+	}
+	go loader.Watch(ctx, limit) // ends with ctx
+	return limit, nil
+}
+
+func publish(ctx context.Context, client algorithms.Client, loader *rulefile.Loader, text []byte) error {
+	fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
+	version, err := fleet.Version(ctx) // 0: nothing is published
+	if err != nil {
+		return err
+	}
+	if _, err := loader.Parse("rules.yaml", text); err != nil {
+		return err // Publish does not look into the text
+	}
+	_, err = fleet.Publish(ctx, text, version) // rulefile.ErrConflict: somebody else was first
+	return err
+}
