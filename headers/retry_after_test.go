@@ -1,7 +1,6 @@
 package headers_test
 
 import (
-	"fmt"
 	"math"
 	"math/big"
 	"net/http"
@@ -297,12 +296,4 @@ func referenceRetryAfter(text string, now time.Time) (time.Duration, bool) {
 		return time.Duration(whole.Int64() + 1), true
 	}
 	return time.Duration(whole.Int64()), true
-}
-
-func ExampleRetryAfter() {
-	resp := answer(429, `RateLimit: "burst";r=0;t=2, "daily";r=411;t=36000`)
-	if wait, ok := headers.RetryAfter(resp.Response); ok {
-		fmt.Println("again in", wait)
-	}
-	// Output: again in 2s
 }

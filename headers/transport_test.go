@@ -299,27 +299,3 @@ func TestTransportConcurrently(t *testing.T) {
 		t.Errorf("%d connections for %d clients", n, clients)
 	}
 }
-
-func ExampleTransport() {
-	var requests atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if requests.Add(1) == 1 {
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusTooManyRequests)
-			return
-		}
-		io.WriteString(w, "hello")
-	}))
-	defer server.Close()
-
-	client := &http.Client{Transport: new(headers.Transport)}
-	resp, err := client.Get(server.URL)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(resp.Body)
-	fmt.Printf("%s: %s, after %d requests\n", resp.Status, body, requests.Load())
-	// Output: 200 OK: hello, after 2 requests
-}

@@ -13,7 +13,8 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-func ExampleIP() {
+// The address of the connection, in one form: IPv4 by address, IPv6 by /64.
+func ExampleKey_ip() {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	for _, remote := range []string{"203.0.113.9:4711", "[::ffff:203.0.113.9]:4711", "[2001:db8::1]:4711"} {
 		r.RemoteAddr = remote
@@ -25,6 +26,8 @@ func ExampleIP() {
 	// 2001:db8::/64 <nil>
 }
 
+// Behind proxies at known addresses, the client is the last address that none of
+// them is. What a client writes itself is not believed.
 func ExampleProxies() {
 	proxies := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 
@@ -40,6 +43,7 @@ func ExampleProxies() {
 	// 198.51.100.1 <nil>
 }
 
+// Behind load balancers whose addresses change, the entries are counted from the end.
 func ExampleProxies_hops() {
 	proxies := keyfunc.Proxies{Hops: 2} // a load balancer with many addresses, and nginx
 
@@ -54,6 +58,7 @@ func ExampleProxies_hops() {
 	//  keyfunc: no key: X-Forwarded-For has 1 of the 2 hops
 }
 
+// RFC 7239 is read as its proxies write it, whatever a client has put in front.
 func ExampleProxies_header() {
 	proxies := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Header: "Forwarded"}
 
@@ -84,6 +89,8 @@ func ExampleProxies_IPv6() {
 	// 203.0.113.9 203.0.113.9
 }
 
+// The proxies come from a flag or a file. What is no list of proxies is an error
+// that says what to write.
 func ExampleProxies_UnmarshalText() {
 	var proxies keyfunc.Proxies
 	flags := flag.NewFlagSet("server", flag.ExitOnError)
@@ -97,6 +104,7 @@ func ExampleProxies_UnmarshalText() {
 	// keyfunc: trusted proxy "10.0.0.1/8": bits are set beyond the length: write 10.0.0.0/8 for the network, or 10.0.0.1 for the one address
 }
 
+// The address serves other purposes than limits.
 func ExampleProxies_Addr() {
 	var proxies keyfunc.Proxies
 	office := netip.MustParsePrefix("2001:db8:7::/48")
@@ -108,6 +116,8 @@ func ExampleProxies_Addr() {
 	// Output: true
 }
 
+// A safelist by address, for Config.SkipFor: no header that a client writes puts it
+// on the list.
 func ExampleProxies_In() {
 	proxies := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	monitoring := proxies.In(netip.MustParsePrefix("192.0.2.0/24"))
@@ -124,6 +134,7 @@ func ExampleProxies_In() {
 	// true
 }
 
+// A secret never leaves the process: its hash is the key.
 func ExampleAPIKey() {
 	key := keyfunc.APIKey("Authorization")
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -132,6 +143,7 @@ func ExampleAPIKey() {
 	// Output: apikey:zaiceU1OK-IuMv_PsCg0Lw <nil>
 }
 
+// The authentication middleware has put the user into the request's context.
 func ExampleContext() {
 	type userID struct{} // the authentication middleware's
 	key := keyfunc.Context(func(ctx context.Context) (string, bool) {
@@ -148,6 +160,8 @@ func ExampleContext() {
 	// alice <nil>
 }
 
+// Clients without an API key are counted by address. The number says which key it
+// was, so no API key can be an address.
 func ExampleFirst() {
 	key := keyfunc.First(keyfunc.APIKey("X-API-Key"), keyfunc.IP)
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -156,6 +170,8 @@ func ExampleFirst() {
 	// Output: 2:203.0.113.9 <nil>
 }
 
+// Each address of each tenant has a count. The lengths keep two pairs from becoming
+// one key.
 func ExampleJoin() {
 	key := keyfunc.Join(keyfunc.Header("X-Tenant"), keyfunc.IP)
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -165,6 +181,7 @@ func ExampleJoin() {
 	// Output: 4:acme,11:203.0.113.9 <nil>
 }
 
+// A rule for users leaves out who is none.
 func ExampleOptional() {
 	key := keyfunc.Optional(keyfunc.APIKey("X-API-Key"))
 	_, err := key.Resolve(httptest.NewRequest(http.MethodGet, "/", nil))
@@ -172,6 +189,7 @@ func ExampleOptional() {
 	// Output: true
 }
 
+// A request without a key is refused, and charged by the other rules.
 func ExampleRequired() {
 	key := keyfunc.Required(keyfunc.APIKey("Authorization"), http.StatusUnauthorized)
 	_, err := key.Resolve(httptest.NewRequest(http.MethodGet, "/", nil))
@@ -181,6 +199,7 @@ func ExampleRequired() {
 	// Output: 401 Unauthorized
 }
 
+// Nobody who reads the store finds out the address of an account.
 func ExampleHashed() {
 	secret := []byte("16 random bytes, or more, from a secret store")
 	key := keyfunc.Hashed(keyfunc.BodyJSON("email", 8<<10), secret)
@@ -191,6 +210,7 @@ func ExampleHashed() {
 	// Output: AbWoJyclx4G_FZHX8-aDfA <nil>
 }
 
+// The account of a login is a field of its form.
 func ExampleBodyForm() {
 	key := keyfunc.BodyForm("email", 8<<10)
 
@@ -203,6 +223,7 @@ func ExampleBodyForm() {
 	// secret
 }
 
+// The key is the route's pattern, never the path, which clients choose.
 func ExampleMux() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) {})

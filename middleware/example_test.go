@@ -12,6 +12,32 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
+// Two layers: every request counts by address, and a login has a limit of its own.
+// The third login is denied.
+func ExampleNew() {
+	limit, err := ratelimit.New(ratelimit.Config{
+		Limiter: new(algorithms.Memory),
+		Rules: []ratelimit.Rule{
+			{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(200)},
+			{Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(2)},
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	h := limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "welcome") }))
+
+	for range 3 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/login", nil))
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 1
+	// 200 0
+	// 429 0
+}
+
 // A service whose errors all have the same form gives denials that form too.
 // People who come with a browser get what everybody else gets by default.
 func ExampleConfig_denied() {

@@ -37,6 +37,29 @@ func wantLogin(t *testing.T, app http.Handler, want int) {
 	}
 }
 
+// The test of a limit sleeps through its minute in no time, because the clock
+// is fake. This is the body of a TestLoginLimit.
+func ExampleRedis() {
+	var t *testing.T // the test's
+	synctest.Test(t, func(t *testing.T) {
+		app := newApp(limitertest.Redis(t))
+		for range 5 {
+			wantLogin(t, app, http.StatusOK)
+		}
+		wantLogin(t, app, http.StatusTooManyRequests)
+		time.Sleep(time.Minute) // takes no time: the clock is fake
+		wantLogin(t, app, http.StatusOK)
+	})
+}
+
+// A limiter of your own, and each decorator, keeps the contract.
+func ExampleRun() {
+	var t *testing.T // the test's
+	limitertest.Run(t, func(*testing.T) limitertest.Subject {
+		return limitertest.Subject{Limiter: struct{ algorithms.Limiter }{new(algorithms.Memory)}}
+	})
+}
+
 // TestLoginLimit is how an application tests its limits: on a fake clock, on
 // which it sleeps through a minute in no time. The package documentation shows
 // it too.
