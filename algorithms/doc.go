@@ -6,6 +6,11 @@
 // in one round trip; [Memory] counts inside one process. Both can also report,
 // correct and clear counts.
 //
+// Read [Limit], [Check] and [Limiter] first. For HTTP, package middleware makes
+// the checks; here is what decides them, and what other work uses: [Wait] for
+// calls that you make, [Limiter].Take for jobs, messages and RPCs. Put a Redis
+// into a failmode.Guard, so that its outages are not yours.
+//
 // # Algorithms
 //
 //	fixed_window    at most Rate units in each window of Period, aligned to the Unix epoch

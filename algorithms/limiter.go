@@ -52,7 +52,7 @@ type Limiter interface {
 // Key share one count, in every process, if their limits have the same algorithm
 // and period.
 type Check struct {
-	Rule     string
+	Rule     string        // what is counted; a name that all processes share
 	Key      string        // who is counted; "" is a key like any other
 	Limit    Limit         // how much the key may use
 	Cost     int64         // units that this request takes; 0 means 1; negative is an error
@@ -67,8 +67,8 @@ type Check struct {
 
 // A Charge says what a charged result should have cost.
 type Charge struct {
-	Result Result
-	Cost   int64 // 0 gives all back; more than was charged may go into debt; negative is an error
+	Result Result // as Take or Settle returned it
+	Cost   int64  // 0 gives all back; more than was charged may go into debt; negative is an error
 }
 
 // A Source says who decided a check.

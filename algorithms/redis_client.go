@@ -17,6 +17,7 @@ import (
 // A Client sends commands to Redis. All of go-redis' clients do: Client,
 // ClusterClient, Ring and those backed by Sentinel.
 type Client interface {
+	// Process sends the command and sets its result.
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 

@@ -1,6 +1,9 @@
 // Package keyfunc says whom a rate limit counts. A [Key] resolves a request to a text,
 // and the requests of one rule that resolve to equal texts share one count.
 //
+// Read [Key], [Proxies] and [Func] first: what a key is, the address of a client
+// behind your reverse proxies, and a key of your own.
+//
 //	who is limited                            | Key
 //	------------------------------------------|------------------------------------
 //	a client that connects directly           | IP

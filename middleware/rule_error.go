@@ -13,7 +13,7 @@ import (
 type RuleError struct {
 	Index       int    // of the rule; -1 where there are no rules
 	Rule, Field string // its name; the field as in Go
-	Err         error
+	Err         error  // what is wrong, and what to write
 }
 
 // Error names the rule and the field.

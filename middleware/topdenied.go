@@ -15,7 +15,7 @@ const (
 
 // A DeniedKey is a key that was denied often.
 type DeniedKey struct {
-	Rule  string
+	Rule  string // the rule's Name
 	Key   string // hashed as in the log, unless Config.LogKeys; "" for requests without a key
 	Count int64  // denials; at most Error too many, never too few
 	Error int64  // how far Count may be above the truth

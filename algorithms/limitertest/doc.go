@@ -1,4 +1,5 @@
-// Package limitertest tests rate limiters, and applications that use them.
+// Package limitertest tests rate limiters, and applications that use them. It has
+// [Redis] for applications, and [Run] with its [Subject] for authors of limiters.
 //
 // # For authors of limiters
 //

@@ -19,6 +19,9 @@
 //	    costs: {POST /reports: 10}
 //	    shadow: 90%                  # enforced for 10 % of the keys
 //
+// Read [Loader], [File] and [Fleet] first: who reads the rules, and the two places
+// where they are.
+//
 // Each field is one of [ratelimit.Rule], in snake case; docs/rules.md explains
 // them, and rules.schema.json is a JSON Schema for editors. Fields that start with
 // "x-" are free for notes.

@@ -16,7 +16,7 @@ type Error struct {
 	Name         string // of the document
 	Line, Column int    // 1 for the first; 0 where the mistake has no place
 	Path         string // such as "rules[1].limit"; "" is the whole document
-	Err          error
+	Err          error  // what is wrong, and what to write
 }
 
 // Error returns name:line:column: path: err.

@@ -10,6 +10,7 @@ import (
 // A Source has the text of a rule document. A missing document is fs.ErrNotExist.
 // A source that has a method String is named by it in errors.
 type Source interface {
+	// Read returns the text as it is now.
 	Read(ctx context.Context) ([]byte, error)
 }
 
