@@ -70,6 +70,10 @@ bench bench-peers:
 accuracy: ## Compare each algorithm with an exact log; write docs/algorithms.md's tables and pictures.
 	go test ./internal/accuracy -count 1 -v -update
 
+.PHONY: burst
+burst: ## Draw README.md's picture from decisions in fake time: docs/burst.svg.
+	go test ./internal/docs -run TestBurstIsDrawn -count 1 -update
+
 .PHONY: outages
 outages: ## Take Redis away in every way known, under load; write docs/operations.md's table (three minutes).
 	OUTAGES=all go test ./internal/outages -count 1 -v -timeout 15m -update
