@@ -1,0 +1,27 @@
+package docs
+
+import (
+	"flag"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+func behindProxies(limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
+	var proxies keyfunc.Proxies
+	flag.TextVar(&proxies, "trusted-proxies", keyfunc.Proxies{}, "networks, addresses, or unix, separated by commas")
+	flag.Parse()
+
+	return ratelimit.New(ratelimit.Config{
+		Limiter: limiter,
+		Rules: []ratelimit.Rule{
+			{Name: "per-ip", Key: proxies.IP(), Limit: algorithms.PerMinute(200)},
+			{Name: "login", Match: []string{"POST /login"}, Key: proxies.IP(), Limit: algorithms.PerMinute(5)},
+		},
+		Skip:       []string{"GET /healthz", "GET /metrics"},
+		Registerer: prometheus.DefaultRegisterer,
+	})
+}
