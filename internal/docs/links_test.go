@@ -15,7 +15,8 @@ import (
 var (
 	inlineCode = regexp.MustCompile("`[^`]*`")
 	link       = regexp.MustCompile(`\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)`) // also of an image
-	reference  = regexp.MustCompile(`(?m)^\[[^\]]+\]:\s*(\S+)`)
+	reference  = regexp.MustCompile(`(?m)^\[([^\]]+)\]:\s*(\S+)`)
+	referring  = regexp.MustCompile(`\]\[([^\]]*)\]`)
 	anchorTag  = regexp.MustCompile(`<a (?:id|name)="([^"]+)"`)
 )
 
@@ -28,7 +29,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	seen := 0
 	for _, p := range all {
 		seen += len(p.links())
-		for _, wrong := range p.wrongLinks(all) {
+		for _, wrong := range append(p.wrongLinks(all), p.wrongReferences()...) {
 			t.Errorf("%s: %s", p.path, wrong)
 		}
 	}
@@ -72,12 +73,75 @@ func TestWrongLinksAreFound(t *testing.T) {
 func (p page) links() []string {
 	var found []string
 	text := strings.Join(p.prose(), "\n")
-	for _, pattern := range []*regexp.Regexp{link, reference} {
-		for _, m := range pattern.FindAllStringSubmatch(text, -1) {
-			found = append(found, m[1])
-		}
+	for _, m := range link.FindAllStringSubmatch(text, -1) {
+		found = append(found, m[1])
+	}
+	for _, m := range reference.FindAllStringSubmatch(text, -1) {
+		found = append(found, m[2])
 	}
 	return found
+}
+
+// wrongReferences lists the names that are referred to and not defined, or the
+// other way about.
+func (p page) wrongReferences() (wrong []string) {
+	text := strings.Join(p.prose(), "\n")
+	defined := make(map[string]bool) // and used
+	for _, m := range reference.FindAllStringSubmatch(text, -1) {
+		defined[m[1]] = false
+	}
+	for _, m := range referring.FindAllStringSubmatch(text, -1) {
+		if _, ok := defined[m[1]]; !ok {
+			wrong = append(wrong, "["+m[1]+"] is not defined")
+		}
+		defined[m[1]] = true
+	}
+	for name, used := range defined {
+		if !used {
+			wrong = append(wrong, "["+name+"] is not used")
+		}
+	}
+	return wrong
+}
+
+func TestWrongReferencesAreFound(t *testing.T) {
+	p := newPage("docs/page.md", "[a][x] [b][y] `[c][z]`\n\n[x]: https://example.com\n[w]: https://example.com\n")
+	if got := p.wrongReferences(); len(got) != 2 {
+		t.Errorf("%q", got)
+	}
+}
+
+// The README says nothing of other libraries without a source: each cell of the
+// table about them has a link, or does not apply.
+func TestWhatIsSaidOfOthersHasASource(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "\n## Beside other libraries\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows, columns := 0, 0
+	for line := range strings.Lines(section) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|--") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		if rows++; rows == 1 {
+			columns = len(cells)
+		}
+		for i, cell := range cells {
+			if i > 0 && (rows > 1 || i > 1) && strings.TrimSpace(cell) != "–" && !strings.Contains(cell, "](") && !strings.Contains(cell, "][") {
+				t.Errorf("%q has no source: %s", strings.TrimSpace(cell), line)
+			}
+		}
+		if len(cells) != columns {
+			t.Errorf("%d cells instead of %d: %s", len(cells), columns, line)
+		}
+	}
+	if !ok || rows < 8 || columns != 8 {
+		t.Errorf("%d rows and %d columns", rows, columns)
+	}
 }
 
 // wrongLinks says what is wrong with the page's links.

@@ -4,10 +4,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"net/http"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -25,12 +27,15 @@ func main() {
 
 func run() error {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /login", func(w http.ResponseWriter, r *http.Request) {})
+	mux.HandleFunc("POST /login", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "welcome") })
 
 	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "localhost:6379"}))
 	defer client.Close()
 	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop"}}
 	defer guard.Close()
+	if err := guard.Warm(context.Background()); err != nil {
+		log.Print("Redis is not ready: ", err) // the server starts all the same
+	}
 	limit, err := ratelimit.New(ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{
 		{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(200)},
 		{Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(5), Fail: failmode.Closed},
@@ -39,7 +44,7 @@ func run() error {
 		return err
 	}
 
-	server := &http.Server{Addr: ":8080", Handler: limit.Handler(mux)}
+	server := &http.Server{Addr: "localhost:8080", Handler: limit.Handler(mux), ReadHeaderTimeout: 5 * time.Second}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, func() { _ = server.Shutdown(context.Background()) })
