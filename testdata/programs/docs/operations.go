@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -25,6 +26,13 @@ func startUp(ctx context.Context, rules []ratelimit.Rule, serve func(http.Handle
 		return err
 	}
 	return serve(limit.Handler(mux))
+}
+
+func operators(limit *ratelimit.Middleware, errs chan<- error) {
+	admin := http.NewServeMux()
+	admin.Handle("/ratelimit/", limit.Admin())
+	admin.Handle("GET /metrics", promhttp.Handler())
+	go func() { errs <- http.ListenAndServe("127.0.0.1:8081", admin) }() // never the public listener
 }
 
 func clients(addrs []string) []algorithms.Client {
