@@ -55,7 +55,7 @@ type block struct {
 	line     int // of the opening fence, from 1
 	language string
 	text     string
-	section  string // the Markdown from the heading before to the heading behind
+	section  string // the Markdown from the heading of level 1 or 2 before to that behind
 }
 
 // blocks returns the page's fenced blocks. One that is not closed ends with
@@ -81,7 +81,7 @@ func (p page) blocks() []block {
 			open = false
 		case open:
 			found[len(found)-1].text += line + "\n"
-		case strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "# ") || strings.HasPrefix(line, "## "):
 			closeSection(i)
 		}
 	}

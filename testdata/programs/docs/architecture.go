@@ -1,0 +1,57 @@
+package docs
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// A subdomain is a key: the customer in customer.example.com.
+type subdomain struct{ domain string }
+
+func (k subdomain) Resolve(r *http.Request) (string, error) {
+	customer, ok := strings.CutSuffix(strings.ToLower(r.Host), "."+k.domain)
+	if !ok || customer == "" {
+		return "", keyfunc.ErrNoKey
+	}
+	return customer, nil
+}
+
+func (k subdomain) String() string { return "subdomain of " + k.domain } // in lists of rules
+
+// Slow is a writer: it tells clients that they have used up a limit.
+func slow(h http.Header, d algorithms.Decision) {
+	if t, ok := d.Tightest(); ok && t.Remaining == 0 {
+		h.Set("X-Slow-Down", t.Check.Rule)
+	}
+}
+
+// Counted is a decorator: it counts what a limiter denies.
+type counted struct {
+	algorithms.Limiter
+	denied atomic.Int64
+}
+
+func (c *counted) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d, err := c.Limiter.Take(ctx, checks...)
+	if err == nil && !d.Allowed {
+		c.denied.Add(1)
+	}
+	return d, err
+}
+
+func (c *counted) Unwrap() algorithms.Limiter { return c.Limiter } // for the metrics, which look for the Guard
+
+func ownParts(guard *failmode.Guard) (*ratelimit.Middleware, error) {
+	return ratelimit.New(ratelimit.Config{
+		Limiter: &counted{Limiter: guard},
+		Headers: slow,
+		Rules:   []ratelimit.Rule{{Name: "customer", Key: subdomain{"example.com"}, Limit: algorithms.PerMinute(1000)}},
+	})
+}
