@@ -3,7 +3,6 @@ package failmode_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 
 	"github.com/redis/go-redis/v9"
@@ -20,7 +19,7 @@ func ExampleGuard() {
 	defer client.Close()
 	guard := &failmode.Guard{
 		Limiter: &algorithms.Redis{Client: client, Namespace: "shop"},
-		Logger:  slog.New(slog.NewTextHandler(io.Discard, nil)), // only for this example
+		Logger:  slog.New(slog.DiscardHandler), // only for this example
 	}
 	defer guard.Close()
 

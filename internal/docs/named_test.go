@@ -16,7 +16,7 @@ var (
 	testName  = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z_][A-Za-z0-9_]*\b`)
 	testRun   = regexp.MustCompile(`go test (\./\S+)(?: -\S+)*? -(?:run|bench) '?([A-Za-z|]+)\b`)
 	runFlag   = regexp.MustCompile(`-(?:run|bench) '?[A-Za-z|]+`)
-	goRun     = regexp.MustCompile("go run (\\./[a-z/]+)")
+	goRun     = regexp.MustCompile(`go run (\./[a-z/]+)`)
 	makeName  = regexp.MustCompile("`make ([a-z-]+)|(?m)^make ([a-z-]+)")
 	codeFile  = regexp.MustCompile("`([A-Za-z0-9_./-]+\\.(?:go|lua|yml|yaml|json|css|md))`")
 	notOurs   = map[string]bool{"go.mod": true, "rules.yaml": true, "dashboard.json": true}
