@@ -32,6 +32,7 @@ func init() {
 		Follow:   (*Memory).follow,
 		Unfollow: (*Memory).unfollow,
 		Stats:    (*Memory).stats,
+		Clock:    func(m *Memory, now func() time.Time) { m.clock = now },
 
 		AlgorithmOf: func(l Limit) string { return string(l.algorithm()) },
 		IsQueue: func(l Limit) bool {

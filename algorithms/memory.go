@@ -35,7 +35,8 @@ type Memory struct {
 	once   sync.Once
 	seed   maphash.Seed
 	start  time.Time
-	most   int // entries in a shard at most
+	clock  func() time.Time // nil: the wall clock; see bridge.Algorithms.Clock
+	most   int              // entries in a shard at most
 	shards [memoryShards]memoryShard
 }
 
@@ -51,6 +52,9 @@ func (m *Memory) ready() {
 
 // now is the wall clock at the start plus the monotonic clock: it never steps.
 func (m *Memory) now() int64 {
+	if m.clock != nil {
+		return m.clock().UnixMicro()
+	}
 	return m.start.UnixMicro() + time.Since(m.start).Microseconds()
 }
 

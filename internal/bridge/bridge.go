@@ -108,6 +108,9 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	Unfollow func(m Memory, charges []Charge, share func(*Result) (Check, bool))
 	// Stats returns what a memory holds now.
 	Stats func(m Memory) MemoryStats
+	// Clock has a memory that nobody has used yet take the time from now, which
+	// must never step back: to decide as it was at other times than the present.
+	Clock func(m Memory, now func() time.Time)
 
 	// AlgorithmOf names a limit's algorithm, also where the limit leaves it out.
 	AlgorithmOf func(Limit) string
