@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/simulate"
 )
 
 var update = flag.Bool("update", false, "write the figures and pictures into docs")
@@ -32,9 +33,9 @@ func TestAccuracy(t *testing.T) {
 	for _, s := range shapes() {
 		t.Run(s.slug, func(t *testing.T) {
 			r := result{shape: s}
-			var shown [][]outcome
+			var shown [][]simulate.Outcome
 			for _, c := range columns {
-				outcomes := simulate(t, s.requests, c.limits...)
+				outcomes := simulated(t, s.requests, c.limits...)
 				for i := range outcomes[1:] {
 					if !slices.Equal(outcomes[0], outcomes[i+1]) {
 						t.Errorf("%s and %s decide differently", c.limits[0], c.limits[i+1])
@@ -73,14 +74,14 @@ func keepsPromise(t *testing.T, s shape, c column, got score) {
 	if c.slug == "leaky_bucket" && s.slug == "costs" {
 		most += mostCost - 1 // a request is served at once, however long its slot is
 	}
-	if got.worst > most {
-		t.Errorf("%s: %d units in a span of %s; at most %d are promised", c.slug, got.worst, period, most)
+	if got.Worst > most {
+		t.Errorf("%s: %d units in a span of %s; at most %d are promised", c.slug, got.Worst, period, most)
 	}
-	if c.slug == "sliding_log" && got.falseAdmits+got.falseDenials > 0 {
-		t.Errorf("sliding_log made %d false admits and %d false denials", got.falseAdmits, got.falseDenials)
+	if c.slug == "sliding_log" && got.FalseAdmits+got.FalseDenials > 0 {
+		t.Errorf("sliding_log made %d false admits and %d false denials", got.FalseAdmits, got.FalseDenials)
 	}
-	if c.slug != "leaky_bucket" && got.maxDelay > 0 {
-		t.Errorf("%s: a delay of %s", c.slug, got.maxDelay)
+	if c.slug != "leaky_bucket" && got.MaxDelay > 0 {
+		t.Errorf("%s: a delay of %s", c.slug, got.MaxDelay)
 	}
 }
 
@@ -96,14 +97,27 @@ func loadTable(t *testing.T) string {
 	for i, load := range []float64{0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.5} {
 		row := []string{percent(100*load) + " %"}
 		for _, rate := range rates {
-			requests := poisson(random(uint64(100+i)), rate, load, time.Duration(lengths[rate])*period)
-			outcomes := simulate(t, requests, algorithms.Limit{Rate: rate, Period: period, Algorithm: algorithms.SlidingWindow})
+			requests := simulate.Traffic{Rate: rate, Period: period}.Poisson(simulate.Random(uint64(100+i)), load, time.Duration(lengths[rate])*period)
+			outcomes := simulated(t, requests, algorithms.Limit{Rate: rate, Period: period, Algorithm: algorithms.SlidingWindow})
 			s := judge(requests, outcomes[0], rate)
 			row = append(row, percent(s.falseAdmitShare())+" / "+percent(s.falseDenialShare()))
 		}
 		rows = append(rows, row)
 	}
 	return rows.String()
+}
+
+// simulated is what the limits make of the requests, by limit and request.
+func simulated(t *testing.T, requests []simulate.Request, limits ...algorithms.Limit) [][]simulate.Outcome {
+	t.Helper()
+	outcomes := make([][]simulate.Outcome, len(limits))
+	for i, limit := range limits {
+		var err error
+		if outcomes[i], _, err = simulate.Run(requests, limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return outcomes
 }
 
 // compare wants document and pictures to show the figures and drawings, or

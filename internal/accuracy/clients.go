@@ -1,5 +1,7 @@
 package accuracy
 
+import "github.com/seed75154129/ratelimit/internal/simulate"
+
 // A verdict is about clients instead of requests, as Cloudflare's study of 2017
 // reports: a client is over the limit if what it sends in some span of a period
 // is, served or not.
@@ -11,19 +13,19 @@ type verdict struct {
 	wrong             int // requests: denials of the former, those beyond the limit of the latter
 }
 
-func judgeClients(requests []request, outcomes []outcome, rate int64) verdict {
+func judgeClients(requests []simulate.Request, outcomes []simulate.Outcome, rate int64) verdict {
 	type client struct{ denied, beyond int }
-	sent, clients := make(logs), make(map[int]client)
+	sent, clients := make(simulate.Logs), make(map[int]client)
 	for i, q := range requests {
-		log, c := sent.of(q.client), clients[q.client]
-		log.add(q.at, q.cost)
-		if log.units(q.at) > rate {
+		log, c := sent.Of(q.Client), clients[q.Client]
+		log.Add(q.At, q.Cost)
+		if log.Units(q.At, period) > rate {
 			c.beyond++
 		}
-		if !outcomes[i].allowed {
+		if !outcomes[i].Allowed {
 			c.denied++
 		}
-		clients[q.client] = c
+		clients[q.Client] = c
 	}
 	v := verdict{requests: len(requests), clients: len(clients)}
 	for _, c := range clients {

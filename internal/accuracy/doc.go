@@ -5,24 +5,11 @@
 //
 //	go test ./internal/accuracy -v -update
 //
-// What is measured is algorithms.Memory, in the fake time of testing/synctest,
-// so every figure but those about Redis' CPU is the same on every machine. The
-// conformance tests of package algorithms show that Redis decides the same.
+// Package simulate runs algorithms.Memory in virtual time, so every figure but
+// those about Redis' CPU is the same on every machine, and defines false admits
+// and false denials. Here their shares are of all requests, and
 //
-// # Definitions
-//
-// A request counts when it is served: when it arrives or, in a leaky_bucket,
-// after its Delay. Each algorithm is judged by what it has itself served. With
-// served(t) for the units that it served in (t-P, t]:
-//
-//   - A false admit is a request of cost c that is served at s although
-//     served(s) + c > R.
-//   - A false denial is a request of cost c that is denied at t although
-//     served(t) + c ≤ R.
-//   - The overshoot is the most that served(t) ever is beyond R, in percent of R.
-//   - The undershoot is the most that served(t) is below R at a false denial, in
+//   - the overshoot is the most that a window is ever beyond R, in percent of R;
+//   - the undershoot is the most that it is below R at a false denial, in
 //     percent of R.
-//
-// Both shares are of all requests. sliding_log has neither by construction,
-// which the tests want to see.
 package accuracy

@@ -21,12 +21,12 @@ func (f figures) add(results []result) {
 	for _, r := range results {
 		for i, s := range r.scores {
 			name := r.shape.slug + "/" + columns[i].slug + "/"
-			f[name+"most"] = thousands(int(s.worst))
+			f[name+"most"] = thousands(int(s.Worst))
 			f[name+"false-admits"] = percent(s.falseAdmitShare()) + " %"
 			f[name+"false-denials"] = percent(s.falseDenialShare()) + " %"
 			f[name+"total"] = total(s, r.scores[exact]) + " %"
 			f[name+"mean-delay"] = seconds(s.meanDelay())
-			f[name+"max-delay"] = seconds(s.maxDelay)
+			f[name+"max-delay"] = seconds(s.MaxDelay)
 		}
 	}
 	f["traffic"] = trafficTable(results)
@@ -81,10 +81,10 @@ func scoreTable(results []result, cell func(s, exact score) string) string {
 
 // total is what was served in all, beside what the exact limit serves.
 func total(s, exact score) string {
-	if s.units < exact.units {
-		return signed("−", 100*float64(exact.units-s.units)/float64(exact.units))
+	if s.Units < exact.Units {
+		return signed("−", 100*float64(exact.Units-s.Units)/float64(exact.Units))
 	}
-	return signed("+", 100*float64(s.units-exact.units)/float64(exact.units))
+	return signed("+", 100*float64(s.Units-exact.Units)/float64(exact.Units))
 }
 
 func signed(sign string, x float64) string {

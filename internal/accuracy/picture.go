@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/simulate"
 )
 
 // A picture's measures, in its own units.
@@ -37,7 +39,7 @@ text{font:12px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fil
 `
 
 // draw shows a shape's traffic and what each column made of it.
-func draw(s shape, outcomes [][]outcome) string {
+func draw(s shape, outcomes [][]simulate.Outcome) string {
 	var b strings.Builder
 	height := rowsTop + rowHeight*len(columns) + 30
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">`+"\n",
@@ -81,11 +83,11 @@ func drawAxis(b *strings.Builder, from time.Duration, height int) {
 }
 
 // bin is which bar a request is in, -1 if none.
-func (s shape) bin(q request) int {
-	if q.at < s.from || q.at >= s.from+pictureLength {
+func (s shape) bin(q simulate.Request) int {
+	if q.At < s.from || q.At >= s.from+pictureLength {
 		return -1
 	}
-	return int((q.at - s.from) / binLength)
+	return int((q.At - s.from) / binLength)
 }
 
 func mostInBin(s shape) int {

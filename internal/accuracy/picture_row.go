@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/simulate"
 )
 
 // A row of a picture is one column's outcomes: bars of what came, and the curve
@@ -12,7 +14,7 @@ type row struct {
 	b        *strings.Builder
 	top      int
 	shape    shape
-	outcomes []outcome
+	outcomes []simulate.Outcome
 }
 
 // bars draws what was admitted and, on top of it, what was denied. A full bar
@@ -20,7 +22,7 @@ type row struct {
 func (r row) bars(most int) {
 	var admitted, denied [bins]int
 	for i, q := range r.shape.requests {
-		if bin := r.shape.bin(q); bin >= 0 && r.outcomes[i].allowed {
+		if bin := r.shape.bin(q); bin >= 0 && r.outcomes[i].Allowed {
 			admitted[bin]++
 		} else if bin >= 0 {
 			denied[bin]++
@@ -64,10 +66,10 @@ func (r row) curve() int64 {
 // units is the most units served in the last period, for each column of the
 // plot.
 func (r row) units() []int64 {
-	log := new(exactLog)
+	log := new(simulate.Log)
 	for i, q := range r.shape.requests {
-		if r.outcomes[i].allowed {
-			log.add(r.outcomes[i].served, q.cost)
+		if r.outcomes[i].Allowed {
+			log.Add(r.outcomes[i].Served, q.Cost)
 		}
 	}
 	at := func(column int) time.Duration {
@@ -75,10 +77,7 @@ func (r row) units() []int64 {
 	}
 	units := make([]int64, plotWidth/columnWidth)
 	for i := range units {
-		units[i] = log.units(at(i))
-		for _, t := range log.between(at(i), at(i+1)) {
-			units[i] = max(units[i], log.units(t))
-		}
+		units[i] = log.Most(at(i), at(i+1), period)
 	}
 	return units
 }
@@ -117,8 +116,8 @@ func (r row) label(c column, most int64) {
 
 func (r row) longestDelay() (longest time.Duration) {
 	for i, q := range r.shape.requests {
-		if r.outcomes[i].allowed && r.shape.bin(q) >= 0 {
-			longest = max(longest, r.outcomes[i].served-q.at)
+		if r.outcomes[i].Allowed && r.shape.bin(q) >= 0 {
+			longest = max(longest, r.outcomes[i].Served-q.At)
 		}
 	}
 	return longest

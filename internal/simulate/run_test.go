@@ -1,0 +1,109 @@
+package simulate
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+var limits = []algorithms.Limit{
+	{Rate: 10, Period: time.Minute, Algorithm: algorithms.FixedWindow},
+	{Rate: 10, Period: time.Minute, Algorithm: algorithms.SlidingWindow},
+	{Rate: 10, Period: time.Minute, Algorithm: algorithms.SlidingLog},
+	{Rate: 10, Period: time.Minute, Burst: 4, Algorithm: algorithms.TokenBucket},
+	{Rate: 10, Period: time.Minute, Burst: 4, Algorithm: algorithms.LeakyBucket},
+	{Rate: 10, Period: time.Minute, Burst: 4, Algorithm: algorithms.GCRA},
+}
+
+// Virtual time decides as the real clock would: here the fake one of synctest.
+func TestVirtualTimeIsTime(t *testing.T) {
+	traffic := Traffic{10, time.Minute}
+	requests := traffic.Clients(Random(1), 3, 2, 8*time.Minute)
+	for _, limit := range limits {
+		got, _, err := Run(requests, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			memory, start := new(algorithms.Memory), time.Now()
+			if !start.Equal(edge(limit.Period)) {
+				t.Fatalf("fake time begins at %s, virtual time at %s", start, edge(limit.Period))
+			}
+			for i, q := range requests {
+				time.Sleep(time.Until(start.Add(q.At)))
+				d, err := memory.Take(t.Context(), algorithms.Check{Rule: "r", Key: strconv.Itoa(q.Client), Limit: limit, Cost: q.Cost})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := (Outcome{d.Allowed, q.At + d.Delay(), d.Results[0].Remaining}); got[i] != want {
+					t.Fatalf("%s: request %d: %+v, want %+v", limit, i, got[i], want)
+				}
+			}
+		})
+	}
+}
+
+func TestRunPeeks(t *testing.T) {
+	limit := algorithms.Limit{Rate: 10, Period: 10 * time.Second, Burst: 4, Algorithm: algorithms.TokenBucket}
+	requests := []Request{{At: s, Client: 1, Cost: 3}, {At: s, Client: 2, Cost: 1}, {At: 2 * s, Client: 1, Cost: 9}}
+	_, left, err := Run(requests[:2], limit, 0, s, s+1, 2*s, 3*s, 9*s)
+	if want := []int64{4, 1, 1, 2, 3, 4}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("%d, %v; want %d", left, err, want)
+	}
+	if outcomes, _, err := Run(requests, limit, s); err != nil || outcomes[2].Allowed {
+		t.Errorf("%v, %v", outcomes, err)
+	}
+	if _, _, err := Run([]Request{{Cost: -1}}, limit); err == nil {
+		t.Error("a negative cost is simulated")
+	}
+}
+
+// Time begins where a window of any period does: of 7 days on a Thursday.
+func TestTimeBeginsAtAnEdge(t *testing.T) {
+	for _, period := range []time.Duration{time.Microsecond, time.Second, 7 * time.Second, 90 * time.Second, time.Hour, 24 * time.Hour, 7 * 24 * time.Hour} {
+		at := edge(period)
+		if at.UnixNano()%int64(period) != 0 || at.Year() != 2000 {
+			t.Errorf("%s: %s", period, at)
+		}
+	}
+	limit := algorithms.Limit{Rate: 1, Period: 7 * time.Second, Algorithm: algorithms.FixedWindow}
+	outcomes, _, err := Run([]Request{{At: 0, Cost: 1}, {At: 7*s - time.Microsecond, Cost: 1}, {At: 7 * s, Cost: 1}}, limit)
+	if err != nil || !outcomes[0].Allowed || outcomes[1].Allowed || !outcomes[2].Allowed {
+		t.Errorf("%+v, %v", outcomes, err)
+	}
+}
+
+func TestTraffic(t *testing.T) {
+	traffic, length := Traffic{100, time.Minute}, 10*time.Minute
+	for name, c := range map[string]struct {
+		got         []Request
+		least, most int
+	}{
+		"steady":  {traffic.Steady(1.5, length), 1500, 1500},
+		"poisson": {traffic.Poisson(Random(1), 1.5, length), 1380, 1620},
+		"bursty":  {traffic.Bursty(Random(1), 1.5, length), 500, 3000},
+		"edges":   {traffic.Edges(1.5, length), 5 * 300, 5 * 300},
+		"drip":    {traffic.Drip(1.5, length), 3 * 299, 3 * 299},
+		"clients": {traffic.Clients(Random(1), 3, 1.5, length), 2550, 2950},
+		"drawn":   {Drawn([]int{0, 3, 0, 100}, length), 103, 103},
+		"one":     {traffic.Edges(0.001, length), 10, 10},
+	} {
+		if n := len(c.got); n < c.least || n > c.most {
+			t.Errorf("%s: %d requests, want %d to %d", name, n, c.least, c.most)
+		}
+		last := time.Duration(0)
+		for _, q := range c.got {
+			if q.At < last || q.At >= length || q.Cost != 1 || q.Client > 2 {
+				t.Fatalf("%s: %+v after %s", name, q, last)
+			}
+			last = q.At
+		}
+	}
+	if !slices.Equal(traffic.Poisson(Random(7), 1, length), traffic.Poisson(Random(7), 1, length)) {
+		t.Error("a seed gives other traffic the second time")
+	}
+}
