@@ -157,6 +157,9 @@ func (r Result) Validate() error {
 		if !m.Start.Truncate(time.Minute).Equal(m.Start) || !m.Start.After(last) {
 			fail("%s is no whole minute, or not after the one before", what)
 		}
+		if y := m.Start.Year(); y < 1970 || y > 2200 {
+			fail("%s is not of this age", what)
+		}
 		last = m.Start
 		part(what, m.Denied, m.Requests)
 		for name, denied := range m.ByRule {

@@ -57,6 +57,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		`09:01:00Z`:                   {`09:00:30Z`, "no whole minute"},
 		`"2026-11-20T09:01:00Z"`:      {`"2026-11-20T09:00:00Z"`, "not after the one before"},
 		`"requests": 500`:             {`"requests": 500, "denied": 501`, "501 denied of 500"},
+		`"2026-11-20T09:00:00Z"`:      {`"0226-11-20T09:00:00Z"`, "not of this age"},
 		`"by_rule": {"per-ip": 20`:    {`"by_rule": {"other": 20`, `no rule is called "other"`},
 		`"login": 6}`:                 {`"login": 701}`, "701 denied of 700"},
 		`{"rule": "per-ip", "key"`:    {`{"rule": "", "key"`, `no rule is called ""`},
