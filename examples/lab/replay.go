@@ -1,0 +1,77 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed75154129/ratelimit/internal/replayed"
+)
+
+// What the page of a replay shows at most.
+const (
+	maxBars    = 360
+	maxWorst   = 10
+	maxLimited = 100
+)
+
+// A replay is a replayed.Result made ready to be shown: a month of minutes is more
+// than a screen has room for.
+type replay struct {
+	Log      string            `json:"log"`
+	Requests int64             `json:"requests"`
+	Denied   int64             `json:"denied"`
+	Bad      int64             `json:"bad"`
+	Rules    []replayed.Rule   `json:"rules"`
+	Step     float64           `json:"step"` // seconds in a bar
+	Bars     []replayed.Minute `json:"bars"` // without gaps; Start is the first minute's
+	Worst    []replayed.Minute `json:"worst"`
+	Clients  []replayed.Client `json:"clients"`
+	Start    time.Time         `json:"start"`
+	End      time.Time         `json:"end"`
+}
+
+// summarize adds the minutes up to at most maxBars bars.
+func summarize(r *replayed.Result) replay {
+	s := replay{
+		Log: r.Log, Requests: r.Requests, Denied: r.Denied, Bad: r.Bad, Rules: r.Rules,
+		Clients: r.Clients[:min(len(r.Clients), maxLimited)],
+	}
+	if len(r.Minutes) == 0 {
+		return s
+	}
+	s.Start = r.Minutes[0].Start.UTC()
+	s.End = r.Minutes[len(r.Minutes)-1].Start.UTC().Add(time.Minute)
+	step := barLength(s.End.Sub(s.Start))
+	s.Step = step.Seconds()
+	s.Bars = make([]replayed.Minute, (s.End.Sub(s.Start)+step-1)/step)
+	for i := range s.Bars {
+		s.Bars[i] = replayed.Minute{Start: s.Start.Add(time.Duration(i) * step), ByRule: make(map[string]int64)}
+	}
+	for _, m := range r.Minutes {
+		bar := &s.Bars[m.Start.Sub(s.Start)/step]
+		bar.Requests, bar.Denied = bar.Requests+m.Requests, bar.Denied+m.Denied
+		for rule, n := range m.ByRule {
+			bar.ByRule[rule] += n
+		}
+	}
+	s.Worst = slices.DeleteFunc(slices.Clone(r.Minutes), func(m replayed.Minute) bool { return m.Denied == 0 })
+	slices.SortStableFunc(s.Worst, func(a, b replayed.Minute) int { return cmp.Compare(b.Denied, a.Denied) })
+	s.Worst = s.Worst[:min(len(s.Worst), maxWorst)]
+	return s
+}
+
+// barLength is a round number of minutes that divides a length into at most
+// maxBars bars.
+func barLength(length time.Duration) time.Duration {
+	step := time.Minute
+	for _, minutes := range []time.Duration{1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 720, 1440} {
+		if step = minutes * time.Minute; length <= maxBars*step {
+			return step
+		}
+	}
+	for length > maxBars*step {
+		step *= 2
+	}
+	return step
+}

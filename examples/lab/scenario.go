@@ -1,0 +1,203 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/simulate"
+)
+
+// What a simulation may be at most. A page that somebody shares must not keep
+// this process busy.
+const (
+	maxRate     = 10_000 // as for sliding_log
+	maxPeriod   = 30 * 24 * time.Hour
+	maxLoad     = 10
+	maxPeriods  = 12
+	maxClients  = 50
+	maxRequests = 50_000
+	maxParts    = 120  // of a drawn curve
+	maxDrawn    = 1000 // requests in a part
+)
+
+// all are the algorithms in the order in which they are shown.
+var all = []algorithms.Algorithm{
+	algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog,
+	algorithms.TokenBucket, algorithms.LeakyBucket, algorithms.GCRA,
+}
+
+// A scenario is what the query of the page's address says: a limit, algorithms and
+// traffic. What the query leaves out has a default, so a short address is a whole
+// scenario.
+type scenario struct {
+	rate, burst int64
+	period      time.Duration
+	algorithms  []algorithms.Algorithm
+	traffic     string
+	load        float64 // times the limit
+	clients     int
+	seed        uint64
+	periods     int // how long it is
+	drawn       []int
+}
+
+// traffics are the shapes of traffic. The page has their words.
+var traffics = map[string]func(s scenario) []simulate.Request{
+	"steady": func(s scenario) []simulate.Request { return s.source().Steady(s.load, s.length()) },
+	"poisson": func(s scenario) []simulate.Request {
+		return s.source().Poisson(simulate.Random(s.seed), s.load, s.length())
+	},
+	"bursty": func(s scenario) []simulate.Request {
+		return s.source().Bursty(simulate.Random(s.seed), s.load, s.length())
+	},
+	"edges": func(s scenario) []simulate.Request { return s.source().Edges(s.load, s.length()) },
+	"drip":  func(s scenario) []simulate.Request { return s.source().Drip(s.load, s.length()) },
+	"clients": func(s scenario) []simulate.Request {
+		return s.source().Clients(simulate.Random(s.seed), s.clients, s.load, s.length())
+	},
+	"drawn": func(s scenario) []simulate.Request { return simulate.Drawn(s.drawn, s.length()) },
+}
+
+func (s scenario) source() simulate.Traffic {
+	return simulate.Traffic{Rate: s.rate, Period: s.period}
+}
+
+func (s scenario) length() time.Duration { return time.Duration(s.periods) * s.period }
+
+// expected is about how many requests the traffic has.
+func (s scenario) expected() float64 {
+	if s.traffic == "drawn" {
+		sum := 0
+		for _, n := range s.drawn {
+			sum += n
+		}
+		return float64(sum)
+	}
+	n := float64(s.rate) * s.load * float64(s.periods)
+	if s.traffic == "clients" {
+		of := n
+		for i := 1; i < s.clients; i++ {
+			n += of / float64(i+1)
+		}
+	}
+	return n
+}
+
+// limit is the limit of one algorithm. Windows have no burst.
+func (s scenario) limit(a algorithms.Algorithm) algorithms.Limit {
+	l := algorithms.Limit{Rate: s.rate, Period: s.period, Algorithm: a}
+	if hasBurst(a) {
+		l.Burst = s.burst
+	}
+	return l
+}
+
+func hasBurst(a algorithms.Algorithm) bool {
+	return algorithms.Limit{Rate: 1, Period: time.Second, Burst: 1, Algorithm: a}.Validate() == nil
+}
+
+// A fieldError is a mistake in one field of the query.
+type fieldError struct {
+	field string
+	err   error
+}
+
+func (e *fieldError) Error() string { return e.field + ": " + e.err.Error() }
+func (e *fieldError) Unwrap() error { return e.err }
+
+// parseScenario reads a query, and reports the first mistake in it.
+func parseScenario(q url.Values) (s scenario, err error) {
+	fail := func(field string, wrong error) {
+		if wrong != nil && err == nil {
+			err = &fieldError{field, wrong}
+		}
+	}
+	whole := func(field string, or, least, most int64) int64 {
+		if !q.Has(field) {
+			return or
+		}
+		n, wrong := wholeNumber(q.Get(field), least, most)
+		fail(field, wrong)
+		return n
+	}
+	s.rate = whole("rate", 100, 1, maxRate)
+	s.burst = whole("burst", 20, 1, maxRate)
+	s.periods = int(whole("periods", 4, 2, maxPeriods))
+	s.clients = int(whole("clients", 5, 1, maxClients))
+	s.seed = uint64(whole("seed", 1, 0, 1<<32))
+
+	s.period, s.load, s.traffic = time.Minute, 1.5, "edges"
+	if q.Has("period") {
+		limit, wrong := algorithms.ParseLimit("1/" + q.Get("period"))
+		if s.period = limit.Period; wrong != nil || limit.Burst != 0 || s.period < time.Second || s.period > maxPeriod {
+			fail("period", errors.New("write a time from 1s to 30d, such as 90s or 1h"))
+		}
+	}
+	if q.Has("load") {
+		var wrong error
+		if s.load, wrong = strconv.ParseFloat(q.Get("load"), 64); wrong != nil || math.IsNaN(s.load) || s.load < 0.05 || s.load > maxLoad {
+			fail("load", fmt.Errorf("write a number from 0.05 to %d", maxLoad))
+		}
+	}
+	s.algorithms = []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket, algorithms.LeakyBucket}
+	if q.Has("algorithms") {
+		s.algorithms = nil
+		for name := range strings.SplitSeq(q.Get("algorithms"), ",") {
+			if !slices.Contains(all, algorithms.Algorithm(name)) {
+				fail("algorithms", fmt.Errorf("there is no %q; choose from %q", name, all))
+			}
+			s.algorithms = append(s.algorithms, algorithms.Algorithm(name))
+		}
+		slices.SortFunc(s.algorithms, func(a, b algorithms.Algorithm) int { return slices.Index(all, a) - slices.Index(all, b) })
+		s.algorithms = slices.Compact(s.algorithms)
+	}
+	if q.Has("traffic") {
+		if s.traffic = q.Get("traffic"); traffics[s.traffic] == nil {
+			fail("traffic", fmt.Errorf("there is no %q", s.traffic))
+		}
+	}
+	if s.traffic == "drawn" {
+		var wrong error
+		s.drawn, wrong = parseDrawn(q.Get("drawn"))
+		fail("drawn", wrong)
+	}
+	if err == nil && s.expected() > maxRequests {
+		fail("load", fmt.Errorf("that is about %.0f requests; the lab sends at most %d: lower the rate, the load or the length", s.expected(), maxRequests))
+	}
+	for _, a := range s.algorithms {
+		fail("rate", s.limit(a).Validate())
+	}
+	return s, err
+}
+
+func wholeNumber(text string, least, most int64) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("write a whole number from %d to %d", least, most)
+	}
+	return n, nil
+}
+
+// parseDrawn reads how many requests come in each part of a drawn curve.
+func parseDrawn(text string) (counts []int, err error) {
+	if text == "" {
+		return nil, errors.New("draw at least one request")
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := wholeNumber(part, 0, maxDrawn)
+		if err != nil {
+			return nil, err
+		}
+		if counts = append(counts, int(n)); len(counts) > maxParts {
+			return nil, fmt.Errorf("a curve has at most %d parts", maxParts)
+		}
+	}
+	return counts, nil
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"embed"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/seed75154129/ratelimit/internal/replayed"
+)
+
+//go:embed web
+var web embed.FS
+
+// policy lets the pages load their own files and nothing else: what they show
+// comes from URLs and access logs, which strangers can write.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// handler serves the pages, and the simulations and the replay that they show.
+func handler(result *replayed.Result) http.Handler {
+	files, err := fs.Sub(web, "web")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /", http.FileServerFS(files))
+	mux.HandleFunc("GET /replay", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFileFS(w, r, files, "replay.html")
+	})
+	mux.HandleFunc("GET /simulate", func(w http.ResponseWriter, r *http.Request) {
+		s, err := parseScenario(r.URL.Query())
+		if err == nil {
+			var result simulation
+			if result, err = s.simulate(); err == nil {
+				answer(w, http.StatusOK, result)
+				return
+			}
+		}
+		m := mistake{Error: err.Error()}
+		if wrong, ok := errors.AsType[*fieldError](err); ok {
+			m.Field = wrong.field
+		}
+		answer(w, http.StatusBadRequest, m)
+	})
+	var replay any = mistake{Error: "no replay"}
+	if result != nil {
+		replay = summarize(result)
+	}
+	mux.HandleFunc("GET /replay.json", func(w http.ResponseWriter, _ *http.Request) {
+		status := http.StatusOK
+		if result == nil {
+			status = http.StatusNotFound
+		}
+		answer(w, status, replay)
+	})
+	return guarded(mux)
+}
+
+// A mistake is the answer to a request that cannot be simulated.
+type mistake struct {
+	Error string `json:"error"`
+	Field string `json:"field,omitempty"` // of the query, where it is one's
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // nobody to tell
+}
+
+// guarded refuses requests by any other name than an address or localhost. So a
+// web page whose name points here (DNS rebinding) cannot read what the lab shows.
+func guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && host != "localhost" {
+			http.Error(w, "open the lab as localhost, or by its address", http.StatusMisdirectedRequest)
+			return
+		}
+		w.Header().Set("Content-Security-Policy", policy)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		w.Header().Set("Cache-Control", "no-cache")
+		next.ServeHTTP(w, r)
+	})
+}
