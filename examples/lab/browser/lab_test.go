@@ -1,0 +1,382 @@
+package browser
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/simulate"
+	"github.com/seed75154129/ratelimit/middleware/rulefile"
+)
+
+// Numbers are what the page shows of one algorithm.
+type numbers struct{ admitted, denied, worst, falseAdmits, falseDenials, longestWait string }
+
+func shown(p *tab, a algorithms.Algorithm) numbers {
+	p.t.Helper()
+	get := func(name string) string {
+		return get[string](p, fmt.Sprintf(`document.querySelector('[data-algorithm=%s] [data-name=%s] dd').textContent`, a, name))
+	}
+	return numbers{get("admitted"), get("denied"), get("worst"), get("falseAdmits"), get("falseDenials"), get("longestWait")}
+}
+
+// computed is what the page has to show, asked of the algorithms themselves.
+func computed(t *testing.T, requests []simulate.Request, limit algorithms.Limit) numbers {
+	t.Helper()
+	outcomes, _, err := simulate.Run(requests, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := simulate.Judge(requests, outcomes, limit.Rate, limit.Period, nil)
+	wait := "–"
+	switch seconds := s.MaxDelay.Seconds(); {
+	case seconds >= 10:
+		wait = fmt.Sprintf("%.0f s", seconds)
+	case seconds > 0:
+		wait = fmt.Sprintf("%.1f s", seconds)
+	}
+	return numbers{thousands(s.Admitted), thousands(s.Denied()), thousands(int(s.Worst)), thousands(s.FalseAdmits), thousands(s.FalseDenials), wait}
+}
+
+func thousands(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}
+
+// plots is everything that is drawn of the algorithms.
+const plots = `[...document.querySelectorAll('#rows path')].map((p) => p.getAttribute('class') + p.getAttribute('d')).join('\n')`
+
+// The page as it first appears: no complaint of the browser, the plots, and the
+// numbers of the algorithms themselves.
+func TestSmoke(t *testing.T) {
+	p := open(t, desktop, lab+"/")
+	requests := simulate.Traffic{Rate: 100, Period: time.Minute}.Edges(1.5, 4*time.Minute)
+	for _, a := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket, algorithms.LeakyBucket} {
+		limit := algorithms.Limit{Rate: 100, Period: time.Minute, Algorithm: a}
+		if a == algorithms.TokenBucket || a == algorithms.LeakyBucket {
+			limit.Burst = 20
+		}
+		if got, want := shown(p, a), computed(t, requests, limit); got != want {
+			t.Errorf("%s: %+v, want %+v", a, got, want)
+		}
+	}
+	if n := get[int](p, `document.querySelectorAll('#rows article').length`); n != 4 {
+		t.Errorf("%d rows", n)
+	}
+	if d := get[string](p, plots); strings.Count(d, "p-admittedM") != 4 || strings.Count(d, "p-deniedM") != 4 {
+		t.Errorf("By hand: %.300s", d)
+	}
+}
+
+func TestNumbersAreTheAlgorithms(t *testing.T) {
+	hourly := simulate.Traffic{Rate: 500, Period: time.Hour}
+	small := simulate.Traffic{Rate: 7, Period: 10 * time.Second}
+	for query, c := range map[string]struct {
+		requests []simulate.Request
+		limit    algorithms.Limit
+	}{
+		"traffic=poisson&seed=42&load=1.3&rate=500&period=1h&burst=50&periods=3&algorithms=gcra": {
+			hourly.Poisson(simulate.Random(42), 1.3, 3*time.Hour), algorithms.Limit{Rate: 500, Period: time.Hour, Burst: 50, Algorithm: algorithms.GCRA}},
+		"traffic=bursty&seed=3&load=2&rate=7&period=10s&periods=12&algorithms=sliding_window": {
+			small.Bursty(simulate.Random(3), 2, 2*time.Minute), algorithms.Limit{Rate: 7, Period: 10 * time.Second, Algorithm: algorithms.SlidingWindow}},
+		"traffic=clients&seed=5&clients=3&load=2&rate=7&period=10s&periods=6&burst=4&algorithms=leaky_bucket": {
+			small.Clients(simulate.Random(5), 3, 2, time.Minute), algorithms.Limit{Rate: 7, Period: 10 * time.Second, Burst: 4, Algorithm: algorithms.LeakyBucket}},
+		"traffic=drip&load=1&rate=500&period=1h&periods=4&algorithms=sliding_window": {
+			hourly.Drip(1, 4*time.Hour), algorithms.Limit{Rate: 500, Period: time.Hour, Algorithm: algorithms.SlidingWindow}},
+		"traffic=drawn&drawn=0,0,30,1,0,30&rate=7&period=10s&periods=4&algorithms=sliding_log": {
+			simulate.Drawn([]int{0, 0, 30, 1, 0, 30}, 40*time.Second), algorithms.Limit{Rate: 7, Period: 10 * time.Second, Algorithm: algorithms.SlidingLog}},
+	} {
+		p := open(t, desktop, lab+"/?"+query)
+		if got, want := shown(p, c.limit.Algorithm), computed(t, c.requests, c.limit); got != want {
+			t.Errorf("%s: %+v, want %+v", query, got, want)
+		}
+	}
+}
+
+// choose sets a control as its user does, and tells the page.
+func choose(name, value string) string {
+	return fmt.Sprintf(`(() => {
+		const e = document.querySelector('[name=%[1]s][value="%[2]s"]') || document.querySelector('[name=%[1]s]');
+		if (e.type === 'checkbox' || e.type === 'radio') return e.click();
+		e.value = %[2]q;
+		e.dispatchEvent(new Event('input', { bubbles: true }));
+	})(), true`, name, value)
+}
+
+func TestEachControlChangesThePlot(t *testing.T) {
+	for _, c := range []struct{ start, name, value string }{
+		{"", "rate", "60"},
+		{"", "period", "1h"},
+		{"", "burst", "55"},
+		{"", "algorithms", "gcra"},
+		{"", "algorithms", "fixed_window"},
+		{"", "traffic", "steady"},
+		{"", "traffic", "poisson"},
+		{"", "traffic", "bursty"},
+		{"", "traffic", "drip"},
+		{"", "traffic", "clients"},
+		{"?traffic=steady", "traffic", "edges"},
+		{"?traffic=drawn&drawn=1,2,3", "traffic", "poisson"},
+		{"", "load", "0.7"},
+		{"", "periods", "7"},
+		{"?traffic=clients", "clients", "9"},
+		{"?traffic=clients", "seed", "9"},
+		{"?traffic=poisson", "seed", "9"},
+		{"?traffic=bursty", "seed", "9"},
+	} {
+		t.Run(c.start+" "+c.name+"="+c.value, func(t *testing.T) {
+			p := open(t, desktop, lab+"/"+c.start)
+			before := get[string](p, "window.before = "+plots)
+			get[bool](p, choose(c.name, c.value))
+			if c.name == "period" { // the same picture, of other times
+				p.until(`document.getElementById('clock').textContent === '4:00 h'`)
+			} else {
+				p.until("window.before !== " + plots)
+				if after := get[string](p, plots); after == before || !strings.Contains(after, "p-admittedM") {
+					t.Errorf("By hand: %.300s", after)
+				}
+			}
+			address, err := url.Parse(get[string](p, "location.href"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := address.Query().Get(c.name); got != c.value && c.name != "algorithms" {
+				t.Errorf("the address has %s=%q", c.name, got)
+			}
+			// The address alone shows the same.
+			again := open(t, desktop, address.String())
+			if get[string](again, plots) != get[string](p, plots) {
+				t.Errorf("%s shows something else", address)
+			}
+			if a, b := get[string](again, "new URLSearchParams(new FormData(scenario)).toString()"), get[string](p, "new URLSearchParams(new FormData(scenario)).toString()"); a != b {
+				t.Errorf("%s: the controls show %s, want %s", address, a, b)
+			}
+		})
+	}
+}
+
+// What a control of the plot's time does.
+func TestTimeCanBeMoved(t *testing.T) {
+	p := open(t, desktop, lab+"/?traffic=edges&load=1&algorithms=fixed_window")
+	p.run(chromedp.Focus(chromedp.CSS("#time")), chromedp.KeyEvent(kb.Home))
+	p.until(`document.querySelector('[data-name=admitted] dd').textContent === '0'`)
+	get[bool](p, `(time.value = 60, time.dispatchEvent(new Event('input')))`)
+	if got := shown(p, algorithms.FixedWindow); got.admitted != "100" || got.worst != "100" || got.falseAdmits != "0" {
+		t.Errorf("at 1:00: %+v", got)
+	}
+	if text := get[string](p, `time.getAttribute('aria-valuetext')`); text != "1:00 of 4:00" {
+		t.Errorf("the slider says %q", text)
+	}
+	if text := get[string](p, `document.querySelector('.now').textContent`); text != "0 left" {
+		t.Errorf("the plot says %q", text)
+	}
+	p.run(chromedp.Focus(chromedp.CSS("#time")), chromedp.KeyEvent(kb.End))
+	p.until(`document.querySelector('[data-name=admitted] dd').textContent === '400'`)
+}
+
+// Play goes from the beginning to the end, moving or, for who wants no motion, in
+// steps.
+func TestPlay(t *testing.T) {
+	for _, still := range []bool{false, true} {
+		p := open(t, screen{width: 1280, height: 900, still: still}, lab+"/?traffic=steady&load=1&algorithms=sliding_log")
+		get[bool](p, `(window.seen = new Set(), window.frames = 0, new MutationObserver(() => {
+			seen.add(document.querySelector('[data-name=admitted] dd').textContent);
+		}).observe(document.getElementById('rows'), { subtree: true, childList: true, characterData: true }),
+			window.frame = window.requestAnimationFrame, window.requestAnimationFrame = (f) => { frames++; return frame(f); }, true)`)
+		p.run(chromedp.Focus(chromedp.CSS("#play")), chromedp.KeyEvent(" "))
+		p.until(`document.getElementById('play').textContent === 'Pause'`)
+		p.until(`document.getElementById('play').textContent === 'Play' && time.value === time.max`)
+		if n := get[int](p, `seen.size`); n < 5 || still && n > 13 {
+			t.Errorf("still %t: %d numbers on the way", still, n)
+		}
+		if n := get[int](p, `frames`); still && n > 0 {
+			t.Errorf("%d frames of motion", n)
+		}
+		if got := shown(p, algorithms.SlidingLog).admitted; got != "400" {
+			t.Errorf("still %t: in the end %s admitted", still, got)
+		}
+	}
+}
+
+// A stroke of the mouse, and the keys, make traffic of one's own.
+func TestDrawing(t *testing.T) {
+	p := open(t, desktop, lab+"/?traffic=steady&load=0.1&algorithms=fixed_window")
+	box := get[struct{ X, Y, Width, Height float64 }](p, `draw.scrollIntoView({ block: 'center' }), draw.getBoundingClientRect().toJSON()`)
+	before := get[string](p, "window.before = "+plots)
+	p.run(chromedp.DragAndDropXY(box.X+box.Width*0.2, box.Y+box.Height*0.9, box.X+box.Width*0.4, box.Y+box.Height*0.1))
+	p.until("window.before !== " + plots)
+	counts := drawn(p)
+	if len(counts) != 60 || counts[12] == 0 || counts[23] <= counts[13] || counts[40] > 1 || get[string](p, plots) == before {
+		t.Errorf("By hand: %d", counts)
+	}
+	for i := 13; i < 24; i++ {
+		if counts[i] < counts[i-1] {
+			t.Errorf("a straight stroke upwards: %d", counts)
+		}
+	}
+	p.run(chromedp.Focus(chromedp.CSS("#draw")), chromedp.KeyEvent(kb.ArrowRight+kb.ArrowRight+kb.Home+kb.ArrowUp+kb.ArrowUp+kb.ArrowUp+kb.ArrowDown))
+	part := drawn(p)
+	if at := get[string](p, `draw.getAttribute('aria-valuetext')`); !strings.HasPrefix(at, "2 requests from ") {
+		t.Errorf("the keys leave %q, %d", at, part)
+	}
+	want := computed(t, simulate.Drawn(part, 4*time.Minute), algorithms.Limit{Rate: 100, Period: time.Minute, Algorithm: algorithms.FixedWindow})
+	p.until(fmt.Sprintf(`document.querySelector('[data-name=admitted] dd').textContent === %q && document.querySelector('[data-name=denied] dd').textContent === %q`, want.admitted, want.denied))
+	if got := shown(p, algorithms.FixedWindow); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// drawn is the curve in the page's address.
+func drawn(p *tab) (counts []int) {
+	p.t.Helper()
+	for _, text := range strings.Split(get[string](p, `new URLSearchParams(location.search).get('drawn')`), ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		counts = append(counts, n)
+	}
+	return counts
+}
+
+// What is copied works as it is.
+func TestCopied(t *testing.T) {
+	p := open(t, desktop, lab+"/?rate=70&period=90s&burst=9&algorithms=token_bucket,fixed_window&rule=token_bucket")
+	p.allowClipboard()
+	want := algorithms.Limit{Rate: 70, Period: 90 * time.Second, Burst: 9, Algorithm: algorithms.TokenBucket}
+	copied := func(button string) string {
+		t.Helper()
+		p.run(chromedp.Click(chromedp.CSS(button)))
+		p.until(fmt.Sprintf(`document.querySelector(%q).textContent === 'Copied'`, button))
+		return get[string](p, `navigator.clipboard.readText()`)
+	}
+	rules, err := new(rulefile.Loader).Parse("copied", []byte(copied("[data-copy=yaml]")))
+	if err != nil || len(rules) != 1 || rules[0].Limit != want {
+		t.Errorf("%+v, %v", rules, err)
+	}
+	program := copied("[data-copy=go]")
+	path := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(path, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", os.DevNull, path)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil || !strings.Contains(program, "90 * time.Second") {
+		t.Errorf("%v\n%s\n%s", err, out, program)
+	}
+	link := copied("#share")
+	again := open(t, desktop, link)
+	if a, b := get[string](again, plots), get[string](p, plots); a != b || get[string](again, `yaml.textContent`) != get[string](p, `yaml.textContent`) {
+		t.Errorf("%s shows something else", link)
+	}
+}
+
+// A mistake is shown at its field and goes away with it; the plots stay meanwhile.
+func TestMistakes(t *testing.T) {
+	p := open(t, desktop, lab+"/")
+	before := get[string](p, plots)
+	get[bool](p, choose("rate", "0"))
+	p.until(`!mistake.hidden && mistake.textContent === 'Requests: write a whole number from 1 to 10000' && document.querySelector('[name=rate]').getAttribute('aria-invalid') === 'true'`)
+	if get[string](p, plots) != before {
+		t.Error("the plots have changed")
+	}
+	get[bool](p, choose("rate", "100"))
+	p.until(`mistake.hidden && !document.querySelector('[aria-invalid]')`)
+	p.forgive("400 (Bad Request)")
+
+	for query, want := range map[string]string{
+		"rate=abc":                  "Requests: write a whole number from 1 to 10000",
+		"traffic=%3Cscript%3E":      `Traffic: there is no "<script>"`,
+		"algorithms=x%22%5D":        `Counted by: there is no "x\"]"`,
+		"rate=9000&load=5":          "Load: that is about 180000 requests",
+		"traffic=drawn&drawn=1,x,2": "By hand: write a whole number",
+		"traffic=drawn":             "By hand: draw at least one request",
+		"period=%3Cimg+src%3Dx%3E":  "Period: write a time",
+	} {
+		p := open(t, desktop, lab+"/?"+query)
+		if got := get[string](p, `mistake.textContent`); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+		p.forgive("400 (Bad Request)")
+	}
+}
+
+func TestTheLabGoesAway(t *testing.T) {
+	address, end, err := start(labProgram)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	p := open(t, desktop, address)
+	end()
+	get[bool](p, choose("rate", "50"))
+	p.until(`mistake.textContent.startsWith('The lab does not answer')`)
+	p.forgive("ERR_CONNECTION_REFUSED")
+}
+
+// Everything can be reached and used without a mouse.
+func TestKeyboard(t *testing.T) {
+	p := open(t, desktop, lab+"/?traffic=poisson")
+	var order []string
+	for range 60 {
+		p.run(chromedp.KeyEvent(kb.Tab))
+		at := get[string](p, `(() => { const e = document.activeElement; return e === document.body ? '' : [e.tagName.toLowerCase(), e.id || e.name || e.dataset.copy || e.getAttribute('aria-label') || e.textContent.trim().slice(0, 20)].join(' ') + (e.type === 'checkbox' ? ' ' + e.value : ''); })()`)
+		if at == "" || len(order) > 0 && at == order[0] {
+			break
+		}
+		order = append(order, at)
+	}
+	got := strings.Join(order, "\n")
+	const want = `a Lab
+a Replay
+input rate
+select period
+input burst
+input algorithms fixed_window
+input algorithms sliding_window
+input algorithms sliding_log
+input algorithms token_bucket
+input algorithms leaky_bucket
+input algorithms gcra
+input traffic
+input load
+input periods
+input seed
+div draw
+button play
+input time
+button share
+input rule
+button yaml
+pre Rule file
+button go
+pre Go program
+summary What the numbers mea`
+	if got != want {
+		t.Errorf("the order is\n%s", got)
+	}
+	if n := get[int](p, `document.querySelectorAll('[tabindex]:not([tabindex="0"])').length`); n != 0 {
+		t.Errorf("%d elements out of order", n)
+	}
+	// The last algorithm stays chosen, and choosing with the space bar works.
+	p = open(t, desktop, lab+"/?algorithms=gcra")
+	p.run(chromedp.Focus(chromedp.CSS("[value=sliding_log]")), chromedp.KeyEvent(" "))
+	p.until(`document.querySelectorAll('#rows article').length === 2`)
+	p.run(chromedp.KeyEvent(" "))
+	p.until(`document.querySelectorAll('#rows article').length === 1`)
+	if !get[bool](p, `document.querySelector('[name=algorithms][value=gcra]').disabled`) {
+		t.Error("the last algorithm can be taken away")
+	}
+}

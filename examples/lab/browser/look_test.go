@@ -1,0 +1,87 @@
+package browser
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// Everything that the pages show, in each size and colour.
+var pages = []struct{ name, path string }{
+	{"lab", "/"},
+	{"poisson", "/?traffic=poisson&algorithms=fixed_window,sliding_window,sliding_log,token_bucket,leaky_bucket,gcra&load=1.2&burst=40"},
+	{"clients", "/?traffic=clients&load=3&clients=6&periods=6"},
+	{"days", "/?traffic=bursty&rate=1000&period=1d&burst=500&periods=7&load=2&rule=leaky_bucket"},
+	{"drawn", "/?traffic=drawn&drawn=0,0,9,24,30,22,4,0,0,0,60,60,3,0,0,8,8,8,8,8&burst=30"},
+	{"mistake", "/?rate=0"},
+	{"replay", "/replay"},
+}
+
+// collisions are texts that overlap, leave the screen or are cut off.
+const collisions = `(() => {
+	const texts = [], found = [], seen = (e) => e.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && !e.closest('.unseen, pre');
+	const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (walker.nextNode()) {
+		const n = walker.currentNode, e = n.parentElement;
+		if (!n.data.trim() || !seen(e) || e.closest('script, option, details:not([open]) > :not(summary)')) continue;
+		const range = document.createRange();
+		range.selectNodeContents(n);
+		for (const r of range.getClientRects()) if (r.width > 1 && r.height > 1) texts.push({ text: n.data.trim(), r, e });
+	}
+	for (const a of texts) {
+		if ((a.r.left < -1 || a.r.right > innerWidth + 1) && !a.e.closest('.wide')) found.push('off the screen: ' + a.text);
+		for (const b of texts) {
+			if (a === b || a.e === b.e) continue;
+			const w = Math.min(a.r.right, b.r.right) - Math.max(a.r.left, b.r.left), h = Math.min(a.r.bottom, b.r.bottom) - Math.max(a.r.top, b.r.top);
+			if (w > 2 && h > 4) found.push('overlap: ' + a.text + ' and ' + b.text);
+		}
+	}
+	for (const e of document.querySelectorAll('button, select, .chips span, dd, dt, th, td, h1, h2, h3, p, output')) {
+		if (seen(e) && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline') found.push('cut off: ' + e.textContent);
+	}
+	if (document.documentElement.scrollWidth > innerWidth) found.push('the page is ' + document.documentElement.scrollWidth + ' wide');
+	return [...new Set(found)];
+})()`
+
+// Nothing overlaps, leaves the screen or is cut off. SCREENSHOTS names a folder to
+// save pictures in, to be looked at.
+func TestNothingOverlaps(t *testing.T) {
+	for _, page := range pages {
+		for _, width := range []int64{320, 390, 768, 1280, 1920} {
+			for _, dark := range []bool{false, true} {
+				look := screen{width: width, height: 900, dark: dark}
+				name := fmt.Sprintf("%s-%d", page.name, width)
+				if dark {
+					name += "-dark"
+				}
+				if dark && (width == 320 || width > 1280) {
+					continue
+				}
+				t.Run(name, func(t *testing.T) {
+					p := open(t, look, lab+page.path)
+					if page.name == "mistake" {
+						p.forgive("400 (Bad Request)")
+					}
+					if page.name == "clients" { // in the middle of a run
+						get[bool](p, `(time.value = 130, time.dispatchEvent(new Event('input')))`)
+					}
+					for _, found := range get[[]string](p, collisions) {
+						t.Error(found)
+					}
+					if dir := os.Getenv("SCREENSHOTS"); dir != "" {
+						png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+						if err != nil {
+							t.Fatal(err)
+						}
+						if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package browser
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+func TestReplay(t *testing.T) {
+	p := open(t, desktop, lab+"/replay")
+	text := get[string](p, `document.body.innerText`)
+	for _, want := range []string{"access.log, from 20 Nov 2026, 09:00 to 20 Nov 2026, 19:00 UTC", "per-ip", "5/1m fixed_window", "203.0.113.9", "denies under 0.5 % of clients", hostile} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if title := get[string](p, `document.title`); title != "Replay: what rules would have done" {
+		t.Errorf("a key in the log changed the page: %q", title)
+	}
+	if n := get[int](p, `document.querySelectorAll('#minutes svg path.p-beyond[d^=M]').length`); n != 3 {
+		t.Errorf("%d rows of denials, want all, per-ip and login", n)
+	}
+	// A limit of the log leads into the lab.
+	p.run(chromedp.Click(chromedp.CSS("#rules tbody tr:nth-child(2) a")))
+	p.until(`location.pathname === '/' && document.querySelector('[data-algorithm=fixed_window] .p-head') && yaml.textContent.includes('5/1m fixed_window')`)
+}
+
+func TestNoReplay(t *testing.T) {
+	address, end, err := start(labProgram)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	p := newTab(t, desktop)
+	p.run(chromedp.Navigate(address + "/replay"))
+	p.until(`!none.hidden && none.innerText.includes('make lab RESULT=result.json')`)
+	p.forgive("404 (Not Found)")
+}
