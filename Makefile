@@ -20,6 +20,11 @@ help: ## Show this list.
 demo: ## Start the example server without Redis, send it real requests, show what happens.
 	go run ./internal/demo
 
+RESULT ?=
+.PHONY: lab
+lab: ## Open a page on which limits are tried; RESULT=result.json shows a replay, ADDR=host:port.
+	go run ./examples/lab -open $(if $(ADDR),-addr $(ADDR)) $(if $(RESULT),-result $(RESULT))
+
 .PHONY: test
 test: ## Run all tests with the race detector.
 	@$(SERVER) --version 2>/dev/null || echo "no $(SERVER): tests that need a real server are skipped"
@@ -28,6 +33,12 @@ test: ## Run all tests with the race detector.
 	CONFORMANCE_SUMMARY=$(CURDIR)/bin/conformance.txt go test -race ./...
 	cd examples/tracing && go test -race ./...
 	@cat bin/conformance.txt 2>/dev/null || true
+
+RUN ?= .
+.PHONY: test-browser
+test-browser: ## Test the lab's pages in a real Chromium (RUN=TestSmoke); save pictures in bin/screenshots.
+	@mkdir -p bin/screenshots
+	cd examples/lab/browser && REQUIRE_CHROMIUM=1 SCREENSHOTS=$(CURDIR)/bin/screenshots go test -count 1 -run '$(RUN)' ./...
 
 .PHONY: test-redis
 test-redis: ## Run what depends on the server and go-redis: REDIS_SERVER=path, GOREDIS=v9.23.0.
@@ -44,12 +55,15 @@ lint: $(GOLANGCI_LINT) ## Check format, vet (also on 32 bits), golangci-lint, go
 	GOARCH=386 go vet ./...
 	cd benchmarks && go vet ./...
 	cd examples/tracing && go vet ./...
+	cd examples/lab/browser && go vet ./...
 	$(GOLANGCI_LINT) run ./...
 	cd examples/tracing && $(CURDIR)/$(GOLANGCI_LINT) run ./...
-	@fixes=$$(go fix -diff ./... && (cd benchmarks && go fix -diff ./...) && cd examples/tracing && go fix -diff ./...) && test -z "$$fixes" || { echo "go fix would change:"; echo "$$fixes"; exit 1; }
+	cd examples/lab/browser && $(CURDIR)/$(GOLANGCI_LINT) run ./...
+	@fixes=$$(go fix -diff ./... && (cd benchmarks && go fix -diff ./...) && (cd examples/tracing && go fix -diff ./...) && cd examples/lab/browser && go fix -diff ./...) && test -z "$$fixes" || { echo "go fix would change:"; echo "$$fixes"; exit 1; }
 	go mod tidy -diff
 	cd benchmarks && go mod tidy -diff
 	cd examples/tracing && go mod tidy -diff
+	cd examples/lab/browser && go mod tidy -diff
 
 $(GOLANGCI_LINT):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)

@@ -219,7 +219,7 @@ func TestTheCodeIsTheLimit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := limitIn(t, set, file).String(); got != r.Limit {
+			if got := limitIn(t, file).String(); got != r.Limit {
 				t.Errorf("query %d: the program has %s, want %s", i, got, r.Limit)
 			}
 		}
@@ -239,7 +239,7 @@ func TestTheCodeCompiles(t *testing.T) {
 }
 
 // limitIn evaluates the literal of the limit in a program.
-func limitIn(t *testing.T, set *token.FileSet, file *ast.File) (l algorithms.Limit) {
+func limitIn(t *testing.T, file *ast.File) (l algorithms.Limit) {
 	t.Helper()
 	ast.Inspect(file, func(n ast.Node) bool {
 		literal, ok := n.(*ast.CompositeLit)

@@ -64,10 +64,11 @@ func summarize(r *replayed.Result) replay {
 // barLength is a round number of minutes that divides a length into at most
 // maxBars bars.
 func barLength(length time.Duration) time.Duration {
-	step := time.Minute
-	for _, minutes := range []time.Duration{1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 720, 1440} {
-		if step = minutes * time.Minute; length <= maxBars*step {
-			return step
+	const minute, day = time.Minute, 24 * time.Hour
+	step := day
+	for _, round := range []time.Duration{minute, 2 * minute, 5 * minute, 10 * minute, 15 * minute, 30 * minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 12 * time.Hour} {
+		if length <= maxBars*round {
+			return round
 		}
 	}
 	for length > maxBars*step {

@@ -44,8 +44,9 @@ func (m *Memory) Set(now time.Time) { m.now = now }
 // edge is the first edge of a window in this century. Windows are counted from
 // the Unix epoch.
 func edge(period time.Duration) time.Time {
-	const century = 946_684_800 * time.Second
-	return time.Unix(0, int64((century+period-1)/period*period))
+	const century = 946_684_800_000_000 // in µs
+	p := period.Microseconds()
+	return time.UnixMicro((century + p - 1) / p * p)
 }
 
 // Run sends the requests, which are in order, to a limit. It returns what became

@@ -241,7 +241,7 @@ func TestDrawing(t *testing.T) {
 // drawn is the curve in the page's address.
 func drawn(p *tab) (counts []int) {
 	p.t.Helper()
-	for _, text := range strings.Split(get[string](p, `new URLSearchParams(location.search).get('drawn')`), ",") {
+	for text := range strings.SplitSeq(get[string](p, `new URLSearchParams(location.search).get('drawn')`), ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			p.t.Fatal(err)

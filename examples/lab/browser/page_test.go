@@ -51,9 +51,9 @@ func TestMain(m *testing.M) {
 		}
 		allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 		defer stop()
-		var quit context.CancelFunc
-		chromium, quit = chromedp.NewContext(allocator)
+		ctx, quit := chromedp.NewContext(allocator)
 		defer quit()
+		chromium = ctx
 		if err := chromedp.Do(chromium); err != nil {
 			fmt.Println("chromium does not start:", err)
 			return 1
@@ -176,7 +176,7 @@ type screen struct {
 	dark, still   bool
 }
 
-var desktop, phone = screen{width: 1280, height: 900}, screen{width: 390, height: 844}
+var desktop = screen{width: 1280, height: 900}
 
 // open opens a page of the lab and waits until it has drawn.
 func open(t *testing.T, s screen, url string) *tab {
