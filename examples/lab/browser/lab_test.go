@@ -266,15 +266,15 @@ func TestCopied(t *testing.T) {
 	if err != nil || len(rules) != 1 || rules[0].Limit != want {
 		t.Errorf("%+v, %v", rules, err)
 	}
-	program := copied("[data-copy=go]")
+	code := copied("[data-copy=go]")
 	path := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(path, []byte(program), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	build := exec.Command("go", "build", "-o", os.DevNull, path)
 	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil || !strings.Contains(program, "90 * time.Second") {
-		t.Errorf("%v\n%s\n%s", err, out, program)
+	if out, err := build.CombinedOutput(); err != nil || !strings.Contains(code, "90 * time.Second") {
+		t.Errorf("%v\n%s\n%s", err, out, code)
 	}
 	link := copied("#share")
 	again := open(t, desktop, link)
@@ -314,7 +314,7 @@ func TestMistakes(t *testing.T) {
 }
 
 func TestTheLabGoesAway(t *testing.T) {
-	address, end, err := start(labProgram)
+	address, end, err := start(program)
 	if err != nil {
 		t.Fatal(err)
 	}

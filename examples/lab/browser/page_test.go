@@ -33,60 +33,58 @@ const patience = 60 * time.Second
 var (
 	chromium context.Context // a running browser
 	lab      string          // the address of a running lab, with a result
+	program  string          // its path
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		path := chromiumPath()
-		if path == "" {
-			fmt.Println("no chromium on the PATH: the pages are not tested")
-			if os.Getenv("REQUIRE_CHROMIUM") != "" {
-				return 1
-			}
-			return 0
-		}
-		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.Flag("disable-dev-shm-usage", true))
-		if os.Getuid() == 0 {
-			options = append(options, chromedp.NoSandbox) // it refuses root otherwise
-		}
-		allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-		defer stop()
-		ctx, quit := chromedp.NewContext(allocator)
-		defer quit()
-		chromium = ctx
-		if err := chromedp.Do(chromium); err != nil {
-			fmt.Println("chromium does not start:", err)
-			return 1
-		}
-		dir, err := os.MkdirTemp("", "lab")
-		if err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		program := filepath.Join(dir, "lab")
-		if out, err := exec.Command("go", "build", "-C", root, "-o", program, "./examples/lab").CombinedOutput(); err != nil {
-			fmt.Printf("%v\n%s", err, out)
-			return 1
-		}
-		result := filepath.Join(dir, "result.json")
-		if err := writeResult(result); err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		address, end, err := start(program, "-result", result)
-		if err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		defer end()
-		lab = strings.TrimSuffix(address, "/replay")
-		labProgram = program
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-var labProgram string
+func run(m *testing.M) int {
+	path := chromiumPath()
+	if path == "" {
+		fmt.Println("no chromium on the PATH: the pages are not tested")
+		if os.Getenv("REQUIRE_CHROMIUM") != "" {
+			return 1
+		}
+		return 0
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.Flag("disable-dev-shm-usage", true))
+	if os.Getuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // it refuses root otherwise
+	}
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	defer stop()
+	ctx, quit := chromedp.NewContext(allocator)
+	defer quit()
+	chromium = ctx //nolint:fatcontext // made once, for all tests
+	if err := chromedp.Do(chromium); err != nil {
+		fmt.Println("chromium does not start:", err)
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "lab")
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "lab")
+	if out, err := exec.Command("go", "build", "-C", root, "-o", program, "./examples/lab").CombinedOutput(); err != nil {
+		fmt.Printf("%v\n%s", err, out)
+		return 1
+	}
+	result := filepath.Join(dir, "result.json")
+	if err := writeResult(result); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	address, end, err := start(program, "-result", result)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer end()
+	lab = strings.TrimSuffix(address, "/replay")
+	return m.Run()
+}
 
 func chromiumPath() string {
 	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {

@@ -27,7 +27,7 @@ func TestReplay(t *testing.T) {
 }
 
 func TestNoReplay(t *testing.T) {
-	address, end, err := start(labProgram)
+	address, end, err := start(program)
 	if err != nil {
 		t.Fatal(err)
 	}
