@@ -38,7 +38,7 @@ RUN ?= .
 .PHONY: test-browser
 test-browser: ## Test the lab's pages in a real Chromium (RUN=TestSmoke); save pictures in bin/screenshots.
 	@mkdir -p bin/screenshots
-	cd examples/lab/browser && REQUIRE_CHROMIUM=1 SCREENSHOTS=$(CURDIR)/bin/screenshots go test -count 1 -run '$(RUN)' ./...
+	cd examples/lab/browser && REQUIRE_CHROMIUM=1 SCREENSHOTS=$(CURDIR)/bin/screenshots go test -count 1 -timeout 20m -run '$(RUN)' ./...
 
 .PHONY: test-redis
 test-redis: ## Run what depends on the server and go-redis: REDIS_SERVER=path, GOREDIS=v9.23.0.

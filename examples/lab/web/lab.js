@@ -1,7 +1,9 @@
 // The lab: the form is the scenario, its fields are the query of the page's
 // address and of /simulate, and what that answers is drawn. All decisions and all
 // numbers are the server's.
-import { node, element, merge, barsOf, bars, area, clock, lasts, size } from './plot.js';
+import { node, element, merge, barsOf, bars, clock, lasts, size } from './plot.js';
+import { copy } from './copy.js';
+import { addRow, edges, veil, moveVeil, plotRow, seekRow, sentence, showClients } from './rows.js';
 
 const $ = (id) => document.getElementById(id);
 const form = $('scenario'), time = $('time'), draw = $('draw');
@@ -9,14 +11,6 @@ const parts = 60; // of a drawn curve
 const random = ['poisson', 'bursty', 'clients']; // shapes that have a seed
 const still = matchMedia('(prefers-reduced-motion: reduce)');
 
-const abouts = {
-  fixed_window: 'Counts in windows of the clock. Twice the limit can pass around an edge.',
-  sliding_window: 'Estimates the last period from two windows. The default.',
-  sliding_log: 'Remembers each admitted request. Exact.',
-  token_bucket: 'A burst at once, then a steady rate.',
-  leaky_bucket: 'A queue: what is admitted waits for its turn.',
-  gcra: 'The token bucket, by another formula.',
-};
 const shapes = {
   steady: 'Evenly spaced.',
   poisson: 'Independent of each other, at random.',
@@ -54,7 +48,15 @@ const address = (q) => '?' + q.toString().replaceAll('%2C', ',');
 
 function restore(q) {
   for (const name of ['rate', 'burst', 'load', 'periods', 'clients', 'seed']) {
-    if (q.get(name) && !Number.isNaN(Number(q.get(name)))) field(name).value = q.get(name);
+    const n = Number(q.get(name));
+    if (!q.get(name) || Number.isNaN(n)) continue;
+    const input = field(name);
+    if (input.type === 'range') { // the address may say more than the slider does by itself
+      input.min = Math.min(input.min, n);
+      input.max = Math.max(input.max, n);
+      if (n !== Math.round(n * 10) / 10) input.step = 'any';
+    }
+    input.value = n;
   }
   if (q.has('period')) {
     const select = field('period'), value = q.get('period');
@@ -136,11 +138,6 @@ form.addEventListener('input', (e) => {
 
 // Showing.
 
-const headings = [
-  ['admitted', 'Admitted'], ['denied', 'Denied'], ['worst', 'Worst window'],
-  ['falseAdmits', 'False admits'], ['falseDenials', 'False denials'], ['longestWait', 'Longest wait'],
-];
-
 function show(answer) {
   result = answer;
   document.body.classList.remove('empty');
@@ -151,25 +148,10 @@ function show(answer) {
   if (!result.rows.some((r) => r.algorithm === rule)) rule = result.rows[0].algorithm;
   const rows = $('rows');
   rows.replaceChildren();
-  for (const r of result.rows) {
-    const row = element(rows, 'article', 'row');
-    row.dataset.algorithm = r.algorithm;
-    const side = element(row, 'div', 'side');
-    element(side, 'h3', '', r.algorithm);
-    element(side, 'p', 'about', abouts[r.algorithm]);
-    const stats = element(side, 'dl', 'stats');
-    for (const [name, heading] of headings) {
-      const pair = element(stats, 'div');
-      pair.dataset.name = name;
-      element(pair, 'dt', '', heading);
-      element(pair, 'dd');
-    }
-    const plot = element(row, 'div', 'plot');
-    node(plot, 'svg', { role: 'img' });
-  }
+  for (const r of result.rows) addRow(rows, r);
   $('legend-served').textContent = `served in the last ${lasts(result.period)}`;
-  $('legend-served').parentElement.parentElement.lastElementChild.hidden = !result.rows.some((r) => Math.max(...r.waiting) > 0);
-  showClients();
+  $('legend-waiting').hidden = !result.rows.some((r) => Math.max(...r.waiting) > 0);
+  showClients($('clients'), result);
   showRules();
   plotAll();
   announce();
@@ -179,28 +161,21 @@ function plotAll() {
   if (!result) return;
   plotArrivals();
   const most = Math.max(1.25 * result.rate, ...result.rows.map((r) => r.totals.worst));
-  result.rows.forEach((r, i) => plotRow($('rows').children[i], r, most));
+  result.rows.forEach((r, i) => plotRow($('rows').children[i], r, result, most));
   seek();
 }
 
 const span = () => result.period * result.periods;
-
-// edges are where windows begin.
-function edges(svg, width, top, bottom) {
-  let d = '';
-  for (let i = 0; i <= result.periods; i++) d += `M${Math.min(Math.round((width * i) / result.periods) + 0.5, width - 0.5)} ${top}V${bottom}`;
-  node(svg, 'path', { class: 'p-edge', d });
-}
 
 const arrivalsBase = 64;
 
 function plotArrivals() {
   const height = 84, base = arrivalsBase, svg = $('arrivals').firstElementChild, width = size(svg, height);
   svg.setAttribute('aria-label', `Arrivals over time: ${result.requests} requests in ${clock(span(), span())}`);
-  edges(svg, width, 0, base);
+  edges(svg, result, base);
   node(svg, 'path', { class: 'p-base', d: `M0 ${base + 0.5}H${width}` });
   if (traffic() === 'drawn') {
-    node(svg, 'path', { class: 'p-arrivals', d: bars(width, base, base / fullPart(), drawn) });
+    node(svg, 'path', { class: 'p-arrivals', d: bars(width, base, base / (last ? full : fullPart()), drawn) });
     if (document.activeElement === draw && draw.matches(':focus-visible')) {
       node(svg, 'path', { class: 'p-part', d: `M${(width * part) / drawn.length} ${base + 3}h${width / drawn.length}` });
     }
@@ -217,133 +192,24 @@ function plotArrivals() {
   describePart();
 }
 
-// veil covers what has not happened yet.
-function veil(svg, bottom) {
-  node(svg, 'rect', { class: 'p-veil', y: -2, height: bottom + 4 });
-  node(svg, 'path', { class: 'p-head' });
-}
-
-function moveVeil(svg, x, bottom) {
-  const width = svg.viewBox.baseVal.width, rect = svg.querySelector('.p-veil');
-  rect.setAttribute('x', x);
-  rect.setAttribute('width', Math.max(width - x, 0));
-  svg.querySelector('.p-head').setAttribute('d', x < width ? `M${x} 0V${bottom}` : '');
-}
-
-const lanes = { bars: 52, curveTop: 70, curveBase: 150, leftTop: 168, leftBase: 194, height: 196 };
-
-function plotRow(row, r, most) {
-  const svg = row.querySelector('svg'), width = size(svg, lanes.height), by = barsOf(r.admitted.length, width);
-  svg.setAttribute('aria-label', `${r.algorithm}: ${sentence(r)}`);
-  edges(svg, width, 0, lanes.leftBase);
-  const admitted = merge(r.admitted, by), denied = merge(r.denied, by);
-  const scale = lanes.bars / Math.max(1, ...merge(result.arrivals, by));
-  node(svg, 'path', { class: 'p-admitted', d: bars(width, lanes.bars, scale, admitted) });
-  node(svg, 'path', { class: 'p-denied', d: bars(width, lanes.bars, scale, denied, admitted) });
-  node(svg, 'path', { class: 'p-base', d: `M0 ${lanes.bars + 0.5}H${width}` });
-
-  const up = (lanes.curveBase - lanes.curveTop) / most, limit = lanes.curveBase - up * result.rate;
-  node(svg, 'path', { class: 'p-served', d: area(width, lanes.curveBase, r.served.map((n) => up * Math.min(n, result.rate))) });
-  node(svg, 'path', { class: 'p-beyond', d: area(width, limit, r.served.map((n) => up * Math.max(n - result.rate, 0))) });
-  node(svg, 'path', { class: 'p-base', d: `M0 ${lanes.curveBase + 0.5}H${width}` });
-  node(svg, 'path', { class: 'p-limit', d: `M0 ${Math.round(limit) + 0.5}H${width}` });
-
-  const deep = lanes.leftBase - lanes.leftTop, quota = Math.max(r.quota, 1);
-  node(svg, 'path', { class: 'p-left', d: area(width, lanes.leftBase, r.remaining.map((n) => (deep * Math.max(n, 0)) / quota)) });
-  if (r.waiting.some((n) => n > 0)) {
-    const longest = Math.max(quota, ...r.waiting);
-    node(svg, 'path', { class: 'p-waiting', d: area(width, lanes.leftBase, r.waiting.map((n) => (deep * n) / longest)) });
-  }
-  node(svg, 'path', { class: 'p-base', d: `M0 ${lanes.leftBase + 0.5}H${width}` });
-  veil(svg, lanes.leftBase);
-  node(svg, 'text', { class: 'now', y: lanes.leftTop + 10 });
-}
-
 // seek shows what had happened at the time that is chosen.
 function seek() {
   if (!result) return;
-  const columns = result.arrivals.length, until = Number(time.value), end = until >= columns;
+  const columns = result.arrivals.length, until = Number(time.value);
   const text = clock((span() * until) / columns, span());
   $('clock').textContent = text;
   time.setAttribute('aria-valuetext', `${text} of ${clock(span(), span())}`);
   const arrivals = $('arrivals').firstElementChild;
   moveVeil(arrivals, (arrivals.viewBox.baseVal.width * until) / columns, arrivalsBase);
-  result.rows.forEach((r, i) => {
-    const row = $('rows').children[i], svg = row.querySelector('svg'), width = svg.viewBox.baseVal.width;
-    const numbers = end ? r.totals : totals(r, until);
-    for (const [name] of headings) {
-      const pair = row.querySelector(`[data-name=${name}]`), n = numbers[name];
-      pair.lastElementChild.textContent = name === 'longestWait' ? wait(n) : n.toLocaleString('en-US');
-      pair.classList.toggle('none', n === 0);
-      pair.classList.toggle('warn', (name === 'worst' && n > result.rate) || (name === 'falseAdmits' && n > 0));
-    }
-    const x = (width * until) / columns;
-    moveVeil(svg, x, lanes.leftBase);
-    const now = svg.querySelector('.now');
-    const at = Math.max(until - 1, 0), queue = r.waiting[at] > 0 ? `, ${r.waiting[at]} waiting` : '';
-    now.textContent = end ? '' : `${r.remaining[at]} left${queue}`;
-    const right = x > width - 130;
-    now.setAttribute('x', right ? x - 8 : x + 8);
-    now.setAttribute('text-anchor', right ? 'end' : 'start');
-  });
+  result.rows.forEach((r, i) => seekRow($('rows').children[i], r, result, until));
 }
-
-// totals adds up what is before a column.
-function totals(r, until) {
-  const sum = (series) => series.slice(0, until).reduce((a, b) => a + b, 0);
-  const most = (series) => Math.max(0, ...series.slice(0, until));
-  return {
-    admitted: sum(r.admitted), denied: sum(r.denied), worst: most(r.served),
-    falseAdmits: sum(r.falseAdmits), falseDenials: sum(r.falseDenials), longestWait: most(r.wait),
-  };
-}
-
-function wait(seconds) {
-  if (seconds === 0) return '–';
-  for (const [unit, name] of [[1, 's'], [60, 'min'], [3600, 'h']]) {
-    if (seconds < 10 * unit) return `${(seconds / unit).toFixed(1)} ${name}`;
-    if (seconds < 100 * unit) return `${Math.round(seconds / unit)} ${name}`;
-  }
-  return `${Math.round(seconds / 86400)} d`;
-}
-
-const sentence = (r) =>
-  `${r.totals.admitted} admitted, ${r.totals.denied} denied, worst window ${r.totals.worst} of ${result.rate}, ${r.totals.falseAdmits} false admits`;
 
 let announcing;
 function announce() {
   clearTimeout(announcing);
   announcing = setTimeout(() => {
-    $('summary').textContent = result.rows.map((r) => `${r.algorithm}: ${sentence(r)}.`).join(' ');
+    $('summary').textContent = result.rows.map((r) => `${r.algorithm}: ${sentence(r, result)}.`).join(' ');
   }, 700);
-}
-
-function showClients() {
-  const box = $('clients');
-  box.replaceChildren();
-  box.hidden = result.clients < 2;
-  if (box.hidden) return;
-  const wide = element(box, 'div', 'wide'), table = element(wide, 'table');
-  Object.assign(wide, { tabIndex: 0, role: 'region', ariaLabel: 'Admitted and denied, by client' });
-  element(table, 'caption', '', 'Admitted and denied, by client');
-  const head = element(element(table, 'thead'), 'tr'), body = element(table, 'tbody');
-  element(head, 'th', '', 'client').scope = 'col';
-  for (const r of result.rows) {
-    const th = element(head, 'th');
-    th.scope = 'col';
-    r.algorithm.split('_').forEach((word, i) => {
-      if (i > 0) th.append('_', document.createElement('wbr'));
-      th.append(word);
-    });
-  }
-  for (let i = 0; i < result.clients; i++) {
-    const tr = element(body, 'tr');
-    element(tr, 'th', '', String(i + 1)).scope = 'row';
-    for (const r of result.rows) {
-      const td = element(tr, 'td', '', String(r.perClient[i].admitted));
-      element(td, 'span', 'soft', ` / ${r.perClient[i].denied}`);
-    }
-  }
 }
 
 // The code.
@@ -374,26 +240,6 @@ $('rule').addEventListener('change', (e) => {
   q.set('rule', rule);
   history.replaceState(null, '', address(q));
 });
-
-async function copy(text, button) {
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch { // not allowed: the old way
-    const area = element(document.body, 'textarea', 'unseen', text);
-    area.select();
-    document.execCommand('copy');
-    area.remove();
-    button.focus();
-  }
-  const label = button.textContent;
-  if (label === 'Copied') return;
-  button.textContent = 'Copied';
-  $('copied').textContent = 'Copied';
-  setTimeout(() => {
-    button.textContent = label;
-    $('copied').textContent = '';
-  }, 1500);
-}
 
 for (const button of document.querySelectorAll('[data-copy]')) {
   button.addEventListener('click', () => copy($(button.dataset.copy).textContent, button));
@@ -461,6 +307,10 @@ draw.addEventListener('pointerdown', (e) => {
   draw.setPointerCapture(e.pointerId);
   last = null;
   stroke(e);
+});
+draw.addEventListener('lostpointercapture', () => {
+  last = null;
+  redraw();
 });
 draw.addEventListener('pointermove', (e) => {
   if (draw.hasPointerCapture(e.pointerId)) stroke(e);

@@ -13,7 +13,7 @@ const when = (text) => date.format(new Date(text));
 function percent(part, of) {
   if (!part || !of) return '0 %';
   const p = (100 * part) / of;
-  return (p < 0.01 ? '< 0.01' : p < 10 ? Number(p.toPrecision(2)) : Math.round(p)) + ' %';
+  return (p < 0.01 ? '< 0.01' : p < 10 ? Number(p.toPrecision(2)) : p > 99 && p < 100 ? Math.floor(p * 100) / 100 : Math.round(p)) + ' %';
 }
 
 function figures(r) {
@@ -48,6 +48,10 @@ function plots(r) {
     `Requests over time: ${number(r.requests)}, of which ${number(r.denied)} were denied`);
   for (const rule of r.rules) {
     const denied = series((b) => (b.by_rule || {})[rule.name] || 0);
+    if (!denied.some((n) => n > 0)) { // no room for an empty plot
+      element(element(box, 'h2', '', rule.name + ' '), 'small', '', 'denied nothing');
+      continue;
+    }
     row(rule.name, 'denials', denied, denied, `Denials by ${rule.name} over time: ${number(rule.denied)}`);
   }
 }
