@@ -334,6 +334,26 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 }
 
+func TestOtherSitesMayOnlyLink(t *testing.T) {
+	for _, c := range []struct {
+		site, mode string
+		want       int
+	}{
+		{"cross-site", "no-cors", 403}, {"cross-site", "cors", 403}, {"cross-site", "navigate", 200},
+		{"same-origin", "cors", 200}, {"none", "navigate", 200}, {"", "", 200},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/simulate?algorithms=gcra", nil)
+		r.Host = "localhost"
+		r.Header.Set("Sec-Fetch-Site", c.site)
+		r.Header.Set("Sec-Fetch-Mode", c.mode)
+		w := httptest.NewRecorder()
+		handler(nil).ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%s, %s: %d, want %d", c.site, c.mode, w.Code, c.want)
+		}
+	}
+}
+
 // The page needs no network, and no markup is made of data.
 func TestThePageIsSelfContained(t *testing.T) {
 	files, err := filepath.Glob("web/*")

@@ -75,6 +75,8 @@ func answer(w http.ResponseWriter, status int, body any) {
 
 // guarded refuses requests by any other name than an address or localhost. So a
 // web page whose name points here (DNS rebinding) cannot read what the lab shows.
+// It also refuses what other sites embed, since a simulation is work; links from
+// there are fine.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -83,6 +85,10 @@ func guarded(next http.Handler) http.Handler {
 		}
 		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && host != "localhost" {
 			http.Error(w, "open the lab as localhost, or by its address", http.StatusMisdirectedRequest)
+			return
+		}
+		if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
+			http.Error(w, "other sites may link to the lab, not use it", http.StatusForbidden)
 			return
 		}
 		w.Header().Set("Content-Security-Policy", policy)
