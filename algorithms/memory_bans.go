@@ -12,9 +12,25 @@ func (pl *place) banKey() memoryKey {
 // banState is what is stored of the place's ban.
 func (pl *place) banState() banState {
 	if e := pl.shard.entries[pl.banKey()]; e != nil {
-		return banState{since: e.a, until: e.b, count: e.c}
+		return banState{since: e.a, until: e.b, count: max(e.c, 0), byHand: e.c < 0}
 	}
 	return banState{}
+}
+
+// meetsBan reports whether a check obeys bans: its own Ban, or one by hand.
+func (pl *place) meetsBan(c *Check, charge bool, now int64) bool {
+	if pl.bans = c.bans(); !pl.bans && !pl.shard.byHand {
+		return false
+	}
+	pl.ban = c.banRule()
+	stored := pl.banState()
+	current, _ := pl.ban.at(stored, now)
+	if stored.byHand && charge && current.until <= now {
+		pl.shard.entries[pl.banKey()].c = 0 // it is over, also if the clock steps back
+	}
+	pl.bans = pl.bans || stored.byHand && !c.Shadow
+	pl.bannedUntil = current.until
+	return pl.bans
 }
 
 // banByHand bans the place's key for some µs; 0 lifts.
@@ -37,6 +53,9 @@ func (pl *place) storeBan(rule banRule, s banState) {
 		pl.shard.entries[key] = e
 	}
 	e.state, e.until = state{a: s.since, b: s.until, c: s.count}, rule.forgotten(s)
+	if s.byHand {
+		e.c, pl.shard.byHand = -1, true
+	}
 }
 
 // decideBan makes an answer say whether the key is banned, and has a denial count.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -12,10 +13,13 @@ import (
 var errReply = errors.New("the script's answer makes no sense")
 
 // answers turns the reply of lua/take.lua into a decision, or that of
-// lua/take_bans.lua, which has more numbers: when the bans end.
+// lua/take_bans.lua, which has more numbers: when the bans end, of those checks
+// that have one or, where a check has met a ban by hand, of all.
 func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision, error) {
-	numbers := 1 + 4*len(checks)
-	if len(reply) > numbers {
+	numbers, met := 1+4*len(checks), len(reply) == 1+5*len(checks)
+	if met {
+		numbers = len(reply)
+	} else if len(reply) > numbers {
 		numbers += bansOf(checks)
 	}
 	if err := checkReply(reply, numbers, len(checks)); err != nil {
@@ -40,12 +44,18 @@ func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision,
 			return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", errReply, i, reply[2+4*i:5+4*i], now, res.Allowed)
 		}
 		p.answer(res, current, charged, where, now)
-		if len(bans) > 0 && checks[i].bans() {
+		if len(bans) > 0 && (met || checks[i].bans()) {
 			res.ban(bans[0], now)
 			bans = bans[1:]
 		}
 	}
 	return d, nil
+}
+
+// metBan reports whether a script has met, in the place of a state, what may be a
+// ban by hand; see lua/ban.lua. One that decides has written nothing then.
+func metBan(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "no state of a limit at key") || strings.Contains(err.Error(), "WRONGTYPE"))
 }
 
 // bansOf is how many of the checks have a ban.
