@@ -32,6 +32,7 @@ func init() {
 		Follow:   (*Memory).follow,
 		Unfollow: (*Memory).unfollow,
 		Stats:    (*Memory).stats,
+		Banned:   (*Memory).banned,
 
 		AlgorithmOf: func(l Limit) string { return string(l.algorithm()) },
 		IsQueue: func(l Limit) bool {
@@ -39,5 +40,6 @@ func init() {
 			return row != nil && row.queue
 		},
 		Impatient: (*Result).impatient,
+		Spare:     func(c *Check) { c.spared = true },
 	}
 }

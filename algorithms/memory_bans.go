@@ -43,6 +43,41 @@ func (pl *place) banByHand(now, length int64, rule banRule) {
 	pl.storeBan(rule, rule.extended(s, now, length))
 }
 
+// followBan makes the place's ban what another store says.
+func (pl *place) followBan(now int64, r *Result, most int) {
+	switch {
+	case r.Banned:
+		if pl.shard.entries[pl.banKey()] != nil || pl.shard.hasRoom(now, most) {
+			pl.storeBan(banRule{}, banState{since: now, until: now + r.bannedFor.Microseconds(), byHand: true})
+		}
+	case pl.shard.byHand && !r.Check.Shadow:
+		delete(pl.shard.entries, pl.banKey())
+	}
+}
+
+// banned returns what a check comes to whose key is known to be banned, by hand or
+// by another store.
+func (m *Memory) banned(c *Check) (Result, bool) {
+	m.ready()
+	checks := []Check{*c}
+	checks[0].Ban = Ban{}
+	var room [4]params
+	ps, err := prepare(checks, &room)
+	if err != nil {
+		return Result{}, false
+	}
+	places := []place{m.place(&checks[0], &ps[0])}
+	shard := places[0].shard
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if !shard.byHand {
+		return Result{}, false
+	}
+	r := m.decideAt(m.now(), false, checks, ps, places).Results[0]
+	r.Check = *c
+	return r, r.Banned
+}
+
 // storeBan remembers a ban, also where there is no room.
 func (pl *place) storeBan(rule banRule, s banState) {
 	key := pl.banKey()

@@ -1,8 +1,6 @@
 package failmode
 
 import (
-	"time"
-
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/bridge"
 )
@@ -13,15 +11,9 @@ func init() {
 			g.ready()
 			return g.instances()
 		},
-		Circuits: (*Guard).states,
-		Memory:   func(g *Guard) *algorithms.Memory { return &g.local },
-		KnownOver: func(g *Guard, c *algorithms.Check) bool {
-			if g.ready(); g.invalid != nil {
-				return false
-			}
-			_, over := g.denied.find(c, time.Now())
-			return over
-		},
+		Circuits:  (*Guard).states,
+		Memory:    func(g *Guard) *algorithms.Memory { return &g.local },
+		KnownOver: (*Guard).knownOver,
 		Observe: func(g *Guard, f observer) {
 			if g.ready(); g.invalid == nil {
 				g.breaker.observe(f)

@@ -63,6 +63,8 @@ func (d *deniedKeys) note(r *algorithms.Result, now time.Time) {
 		return
 	case r.Check.Shadow, r.RetryAfter <= 0, r.RetryAfter == algorithms.Never:
 		return
+	case r.Banned: // local counting remembers bans
+		return
 	case lent.Impatient(r): // with a longer MaxDelay there may be room
 		return
 	}

@@ -60,10 +60,22 @@ func (g *Guard) instances() int {
 	return int(max(int64(g.Instances), g.heartbeat.count.Load(), 1))
 }
 
-// stillOver returns the store's last denial of a check until there would have
-// been room: an outage is no amnesty.
+// stillOver returns a check's denial by a ban that is known, or the store's last
+// denial until there would have been room: an outage is no amnesty.
 func (g *Guard) stillOver(c *algorithms.Check) (algorithms.Result, bool) {
-	r, ok := g.denied.find(c, time.Now())
+	r, ok := lent.Banned(&g.local, c)
+	if !ok {
+		r, ok = g.denied.find(c, time.Now())
+	}
 	r.Source = algorithms.SourceFallback
 	return r, ok
+}
+
+// knownOver reports whether the store would deny a check, as far as is known here.
+func (g *Guard) knownOver(c *algorithms.Check) bool {
+	if g.ready(); g.invalid != nil {
+		return false
+	}
+	_, over := g.stillOver(c)
+	return over
 }

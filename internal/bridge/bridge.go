@@ -44,7 +44,7 @@ var ErrGone = errors.New("algorithms: the node has no slots any more")
 
 // MemoryStats say how full an algorithms.Memory is.
 type MemoryStats struct {
-	Keys       int    // keys with a count of their own
+	Keys       int    // keys with a count of their own, and bans
 	Sketches   int    // sketches in use, in the shard that has the most
 	Evicted    uint64 // replenished keys that made room for others, ever
 	Overflowed uint64 // checks decided by a sketch, ever
@@ -108,6 +108,9 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	Unfollow func(m Memory, charges []Charge, share func(*Result) (Check, bool))
 	// Stats returns what a memory holds now.
 	Stats func(m Memory) MemoryStats
+	// Banned returns what a check comes to whose key a memory knows to be banned,
+	// by Follow or by hand; false if it knows of no ban.
+	Banned func(m Memory, c *Check) (Result, bool)
 
 	// AlgorithmOf names a limit's algorithm, also where the limit leaves it out.
 	AlgorithmOf func(Limit) string
@@ -118,6 +121,9 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// leaky_bucket would have begun after MaxDelay. Such a denial is neither to
 	// be cached nor counted towards a ban.
 	Impatient func(*Result) bool
+	// Spare makes a check whose denial does not count towards its ban. The ban
+	// itself binds it.
+	Spare func(*Check)
 }
 
 // FromAlgorithms is the Algorithms that package algorithms registers.
