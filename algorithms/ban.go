@@ -28,8 +28,8 @@ type Ban struct {
 
 // invalid lists everything that is wrong with a ban that is not zero.
 func (b Ban) invalid() (errs []error) {
-	if b.After < 1 || b.After > maxUnits {
-		errs = append(errs, fmt.Errorf("after: must be 1 to %d, the denials that lead to the ban; got %d", int64(maxUnits), b.After))
+	if b.After < 1 {
+		errs = append(errs, fmt.Errorf("after: must be at least 1, the denials that lead to the ban; got %d", b.After))
 	}
 	if err := banDuration(b.Within); b.Within != 0 && err != nil {
 		errs = append(errs, fmt.Errorf("within: %w", err))

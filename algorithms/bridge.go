@@ -40,6 +40,13 @@ func init() {
 			return row != nil && row.queue
 		},
 		Impatient: (*Result).impatient,
+		InvalidBan: func(c *Check) []error {
+			if c.Ban == (Ban{}) {
+				return nil
+			}
+			return c.Ban.invalid()
+		},
 		Spare:     func(c *Check) { c.spared = true },
+		BannedFor: func(r *Result) time.Duration { return r.bannedFor },
 	}
 }

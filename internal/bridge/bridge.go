@@ -121,9 +121,14 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// leaky_bucket would have begun after MaxDelay. Such a denial is neither to
 	// be cached nor counted towards a ban.
 	Impatient func(*Result) bool
+	// InvalidBan lists everything that is wrong with a check's Ban.
+	InvalidBan func(*Check) []error
 	// Spare makes a check whose denial does not count towards its ban. The ban
 	// itself binds it.
 	Spare func(*Check)
+	// BannedFor is how long the key of a result is banned from its At on; 0 if it
+	// is not.
+	BannedFor func(*Result) time.Duration
 }
 
 // FromAlgorithms is the Algorithms that package algorithms registers.
