@@ -124,12 +124,13 @@ func (b banRule) forgotten(s banState) int64 {
 func (b banRule) counts(r *Result) bool { return b.after > 0 && !r.impatient() }
 
 // ban makes an answer say that the key is banned until a time, if that is to come.
+// A time that is negative says that the ban begins with this denial.
 func (r *Result) ban(until, now int64) {
-	rest := micros(until - now)
+	rest := micros(max(until, -until) - now)
 	if rest <= 0 {
 		return
 	}
-	r.Allowed, r.Banned, r.Delay, r.bannedFor = false, true, 0, rest
+	r.Allowed, r.Banned, r.Delay, r.bannedFor, r.banBegins = false, true, 0, rest, until < 0
 	r.Remaining = min(r.Remaining, 0)
 	r.RetryAfter, r.ResetAfter = max(r.RetryAfter, rest), max(r.ResetAfter, rest)
 }

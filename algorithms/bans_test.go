@@ -366,14 +366,15 @@ func TestRepliesAboutBans(t *testing.T) {
 	ps := []params{paramsOf(&checks[0], checks[0].Limit.row())}
 	for _, reply := range [][]int64{
 		{someTime, 1, someTime, 0, 0, 0, 0},
-		{someTime, 1, someTime, 0, 0, -1},
+		{someTime, 1, someTime, 0, -1, 0},
+		{someTime, 1, someTime, 0, 0, -maxExact},
 		{someTime, 1, someTime, 0, 0, maxExact},
 	} {
 		if d, err := answers(checks, ps, reply, true); !errors.Is(err, errReply) {
 			t.Errorf("%v: %+v, %v", reply, d, err)
 		}
 	}
-	for _, numbers := range [][]int64{nil, {someTime}, {someTime, -1}, {someTime, 1, 2}} {
+	for _, numbers := range [][]int64{nil, {someTime}, {-1, 0}, {someTime, -maxExact}, {someTime, 1, 2}} {
 		if until, err := (&response{numbers: numbers}).banned(); !errors.Is(err, errReply) {
 			t.Errorf("%v: %d, %v", numbers, until, err)
 		}

@@ -47,6 +47,7 @@ func init() {
 			return c.Ban.invalid()
 		},
 		Spare:     func(c *Check) { c.spared = true },
+		BanBegins: func(r *Result) bool { return r.banBegins },
 		BannedFor: func(r *Result) time.Duration { return r.bannedFor },
 	}
 }

@@ -102,8 +102,10 @@ func (pl *place) decideBan(now int64, charge bool, r *Result, most int) {
 	rule := pl.ban
 	s, healed := rule.at(pl.banState(), now)
 	counts := charge && !r.Allowed && s.until <= now && rule.counts(r)
+	until := s.until
 	if counts {
 		s = rule.deny(s, now)
+		until = -s.until // it begins, if it does
 	}
 	if charge && (counts || healed) {
 		if pl.shard.entries[pl.banKey()] == nil && !pl.shard.hasRoom(now, most) {
@@ -113,6 +115,6 @@ func (pl *place) decideBan(now int64, charge bool, r *Result, most int) {
 		pl.storeBan(rule, s)
 	}
 	if pl.bannedUntil > now || !r.Allowed {
-		r.ban(s.until, now)
+		r.ban(until, now)
 	}
 }

@@ -22,12 +22,12 @@ func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision,
 	} else if len(reply) > numbers {
 		numbers += bansOf(checks)
 	}
-	if err := checkReply(reply, numbers, len(checks)); err != nil {
+	if err := checkReply(reply, numbers, 1+4*len(checks), len(checks)); err != nil {
 		return Decision{}, err
 	}
 	bans := reply[1+4*len(checks):]
 	now := reply[0]
-	d := Decision{Allowed: !slices.ContainsFunc(bans, func(until int64) bool { return until > now }), Results: make([]Result, len(checks))}
+	d := Decision{Allowed: !slices.ContainsFunc(bans, func(until int64) bool { return max(until, -until) > now }), Results: make([]Result, len(checks))}
 	for i := range checks {
 		res := &d.Results[i]
 		*res = Result{Check: checks[i], Source: SourceRedis, Allowed: reply[1+4*i] == 1, At: time.UnixMicro(now)}
@@ -73,7 +73,7 @@ func (r *response) banned() (until int64, err error) {
 	if r.err != nil {
 		return 0, r.err
 	}
-	if err := checkReply(r.numbers, 2, 1); err != nil {
+	if err := checkReply(r.numbers, 2, 1, 1); err != nil {
 		return 0, err
 	}
 	return r.numbers[1], nil
@@ -82,7 +82,7 @@ func (r *response) banned() (until int64, err error) {
 // settled turns the reply of lua/settle.lua into what the corrections' results
 // are now.
 func settled(corrections []correction, reply []int64) error {
-	if err := checkReply(reply, 1+3*len(corrections), len(corrections)); err != nil {
+	if err := checkReply(reply, 1+3*len(corrections), 1+3*len(corrections), len(corrections)); err != nil {
 		return err
 	}
 	for i := range corrections {
@@ -93,13 +93,13 @@ func settled(corrections []correction, reply []int64) error {
 }
 
 // checkReply reports whether a script can have answered so: so many numbers for
-// n keys, the clock first.
-func checkReply(reply []int64, numbers, n int) error {
+// n keys, the clock first, and none of the first ones negative.
+func checkReply(reply []int64, numbers, positive, n int) error {
 	if len(reply) != numbers {
 		return fmt.Errorf("%w: %d numbers for %d keys, want %d", errReply, len(reply), n, numbers)
 	}
 	for i, number := range reply {
-		if number < 0 || number >= maxExact {
+		if number < 0 && i < positive || max(number, -number) >= maxExact {
 			return fmt.Errorf("%w: %d as number %d; want 0 to 2^53", errReply, number, i)
 		}
 	}

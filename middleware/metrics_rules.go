@@ -99,7 +99,7 @@ func (w *watch) count(r *algorithms.Result, admitted bool) {
 		s.counts[outcomeDenied][from].Add(1)
 		if r.Banned {
 			s.banned.Add(1)
-			if lent.BannedFor(r) == r.Check.Ban.For { // by this denial
+			if lent.BanBegins(r) {
 				s.bans.Add(1)
 			}
 		}

@@ -8,7 +8,7 @@
 --          parts, if the check has room but for MaxDelay, -1 if no denial is for that; and behind all 1
 --          if a check has met the word "ban", else 0; and how many bans there are
 -- Returns  what take.lua returns, where a check that is banned may have room; then for each ban when it
---          ends, 0 if there is none
+--          ends, negative if it begins with this denial, 0 if there is none
 local bans = ARGV[#ARGV] + 0
 local met, checks, args = ARGV[#ARGV - 1] == '1', #KEYS - 2 * bans, #ARGV - 6 * bans - 1
 local keys, banned, known, kept = {}, {}, {}, {}
@@ -47,18 +47,21 @@ for j = 1, bans do
   local p = args + 6 * j - 6
   local r, q, spare = 4 * ARGV[p] - 2, p + 1, ARGV[p + 4] + 0
   local since, expires, count, healed = unpack(known[keys[j]])
+  local begins = false
   local early = reply[r + 1] < now + spare or reply[r + 1] == now + spare and reply[r + 3] <= ARGV[p + 5] + 0
   if ARGV[1] ~= '0' then
     local counts = reply[r] == 0 and expires <= now and ARGV[q] + 0 > 0 and not (spare >= 0 and early)
     if counts then
       since, expires, count = ban_deny(now, q, since, expires, count)
+      begins = expires > now
     end
     if counts or healed and ARGV[q] ~= '-1' then
       ban_write(keys[j], now, q, since, expires, count)
       known[keys[j]] = { since, expires, count, false }
     end
   end
-  reply[4 * checks + 1 + j] = (banned[j] or reply[r] == 0) and ARGV[q] ~= '-1' and expires > now and expires or 0
+  local obeys = (banned[j] or reply[r] == 0) and ARGV[q] ~= '-1' and expires > now
+  reply[4 * checks + 1 + j] = obeys and (begins and -expires or expires) or 0
 end
 reply[4 * checks + 2 + bans] = nil
 return reply

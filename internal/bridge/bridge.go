@@ -126,6 +126,8 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// Spare makes a check whose denial does not count towards its ban. The ban
 	// itself binds it.
 	Spare func(*Check)
+	// BanBegins reports whether the ban that a result tells of begins with it.
+	BanBegins func(*Result) bool
 	// BannedFor is how long the key of a result is banned from its At on; 0 if it
 	// is not.
 	BannedFor func(*Result) time.Duration
