@@ -28,8 +28,8 @@ type Ban struct {
 
 // invalid lists everything that is wrong with a ban that is not zero.
 func (b Ban) invalid() (errs []error) {
-	if b.After < 1 || b.After > maxUnits {
-		errs = append(errs, fmt.Errorf("after: must be 1 to %d, the denials that lead to the ban; got %d", int64(maxUnits), b.After))
+	if b.After < 1 {
+		errs = append(errs, fmt.Errorf("after: must be at least 1, the denials that lead to the ban; got %d", b.After))
 	}
 	if err := banDuration(b.Within); b.Within != 0 && err != nil {
 		errs = append(errs, fmt.Errorf("within: %w", err))
@@ -63,9 +63,13 @@ type banState struct {
 	since int64 // when the first of the denials came or, of a ban, when it began
 	until int64 // when the ban ends; 0 if there was none
 	count int64 // denials since; 0 during a ban
+	// byHand says that the ban is not a rule's own: checks without a Ban obey it,
+	// too. In Redis, they meet it in the place of their count.
+	byHand bool
 }
 
-// A banRule is a check's Ban as numbers. Times are in µs.
+// A banRule is a check's Ban as numbers. Times are in µs. Denials do not count
+// where after is 0, and where it is -1, for a shadow check, no ban does.
 type banRule struct{ after, within, length int64 }
 
 func (c *Check) banRule() banRule {
@@ -73,7 +77,10 @@ func (c *Check) banRule() banRule {
 	if b.within == 0 {
 		b.within = c.Limit.Period.Microseconds()
 	}
-	if c.spared {
+	switch {
+	case c.Shadow:
+		b.after = -1
+	case c.spared:
 		b.after = 0
 	}
 	return b
@@ -83,7 +90,8 @@ func (c *Check) banRule() banRule {
 // that was more than Within ahead: it is as if it had been written now.
 func (b banRule) at(s banState, now int64) (current banState, healed bool) {
 	if s.since > now+b.within {
-		return banState{since: now, until: now + max(s.until-s.since, 0), count: s.count}, true
+		s.since, s.until = now, now+max(s.until-s.since, 0)
+		return s, true
 	}
 	return s, false
 }
@@ -101,7 +109,7 @@ func (b banRule) deny(s banState, now int64) banState {
 
 // extended is a state in which the key is banned for at least length from now.
 func (b banRule) extended(s banState, now, length int64) banState {
-	return banState{since: now, until: max(s.until, now+length)}
+	return banState{since: now, until: max(s.until, now+length), byHand: true}
 }
 
 // forgotten is when a state equals that of a key that was not denied.
@@ -116,12 +124,13 @@ func (b banRule) forgotten(s banState) int64 {
 func (b banRule) counts(r *Result) bool { return b.after > 0 && !r.impatient() }
 
 // ban makes an answer say that the key is banned until a time, if that is to come.
+// A time that is negative says that the ban begins with this denial.
 func (r *Result) ban(until, now int64) {
-	rest := micros(until - now)
+	rest := micros(max(until, -until) - now)
 	if rest <= 0 {
 		return
 	}
-	r.Allowed, r.Banned, r.Delay, r.bannedFor = false, true, 0, rest
+	r.Allowed, r.Banned, r.Delay, r.bannedFor, r.banBegins = false, true, 0, rest, until < 0
 	r.Remaining = min(r.Remaining, 0)
 	r.RetryAfter, r.ResetAfter = max(r.RetryAfter, rest), max(r.ResetAfter, rest)
 }

@@ -246,6 +246,93 @@ func TestBanKeys(t *testing.T) {
 	if got := string(appendBanKey(nil, "shop", &check)); got != "shop:{203.0.113.9}:login:ban" {
 		t.Error(got)
 	}
+	if got := string(appendKeptKey(nil, "shop", &check, check.Limit.row())); got != "shop:{203.0.113.9}:login:sw:24h:kept" {
+		t.Error(got)
+	}
+}
+
+// A ban by hand holds for checks that do not read bans. They are the only ones
+// that take a second command, and leave nothing behind.
+func TestABanByHandIsMetWithoutReadingBans(t *testing.T) {
+	server, clock := redistest.StartWithClock(t)
+	client := server.Client(t)
+	var rec recorder
+	client.AddHook(&rec)
+	for _, sharded := range []bool{false, true} {
+		eachAlgorithm(t, func(t *testing.T, l Limit) {
+			client.FlushAll(t.Context())
+			clock.Set(time.UnixMicro(someTime))
+			r := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: sharded}
+			if err := r.warm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			check := Check{Rule: "r", Key: "k", Limit: l, Cost: 2}
+			commands := func(want int) Result {
+				t.Helper()
+				rec.take()
+				got := mustTake(t, r, check)[0]
+				if names := rec.take(); len(names) != want {
+					t.Errorf("sent %q, want %d commands", names, want)
+				}
+				return got
+			}
+			before := commands(1)
+			if err := r.Ban(t.Context(), time.Second, check); err != nil {
+				t.Fatal(err)
+			}
+			if got := commands(2); !got.Banned || got.RetryAfter != time.Second {
+				t.Errorf("%+v", got)
+			}
+			clock.Advance(time.Second)
+			after := 2
+			if sharded { // it looks first, since it takes the key for one that is over
+				after = 4
+			}
+			if got := commands(after); got.Banned || !got.Allowed || got.Remaining > before.Remaining {
+				t.Errorf("after it: %+v, before: %+v", got, before)
+			}
+			commands(1)
+			if err := r.Ban(t.Context(), time.Hour, check); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Reset(t.Context(), check); err != nil {
+				t.Fatal(err)
+			}
+			if keys := client.Keys(t.Context(), "*").Val(); len(keys) > 0 {
+				t.Errorf("after Reset there are %q", keys)
+			}
+		})
+	}
+}
+
+// Another check of the rule and key may have lifted the ban, or reset it: that
+// of this one must not last, nor be an error.
+func TestABanByHandThatAnotherCheckLifts(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	minute, day := Check{Rule: "r", Key: "k", Limit: PerMinute(5)}, Check{Rule: "r", Key: "k", Limit: perDay(5)}
+	for name, l := range map[string]Limiter{
+		"memory":  new(Memory),
+		"redis":   &Redis{Client: client, Namespace: "one", Budget: roomy},
+		"sharded": &Redis{Client: client, Namespace: "sharded", Budget: roomy, Sharded: true},
+	} {
+		for what, lift := range map[string]func() error{
+			"lift":  func() error { return l.Ban(t.Context(), 0, day) },
+			"reset": func() error { return l.Reset(t.Context(), day) },
+		} {
+			if err := l.Ban(t.Context(), time.Hour, minute, day); err != nil {
+				t.Fatal(err)
+			}
+			if got := mustTake(t, l, minute, day); !got[0].Banned || !got[1].Banned {
+				t.Errorf("%s: %+v", name, got)
+			}
+			if err := lift(); err != nil {
+				t.Fatal(err)
+			}
+			if got := mustTake(t, l, minute, day); !got[0].Allowed || !got[1].Allowed {
+				t.Errorf("%s, %s: %+v", name, what, got)
+			}
+		}
+	}
 }
 
 // What somebody else keeps at a ban's key is an error, and stays.
@@ -279,14 +366,15 @@ func TestRepliesAboutBans(t *testing.T) {
 	ps := []params{paramsOf(&checks[0], checks[0].Limit.row())}
 	for _, reply := range [][]int64{
 		{someTime, 1, someTime, 0, 0, 0, 0},
-		{someTime, 1, someTime, 0, 0, -1},
+		{someTime, 1, someTime, 0, -1, 0},
+		{someTime, 1, someTime, 0, 0, -maxExact},
 		{someTime, 1, someTime, 0, 0, maxExact},
 	} {
 		if d, err := answers(checks, ps, reply, true); !errors.Is(err, errReply) {
 			t.Errorf("%v: %+v, %v", reply, d, err)
 		}
 	}
-	for _, numbers := range [][]int64{nil, {someTime}, {someTime, -1}, {someTime, 1, 2}} {
+	for _, numbers := range [][]int64{nil, {someTime}, {-1, 0}, {someTime, -maxExact}, {someTime, 1, 2}} {
 		if until, err := (&response{numbers: numbers}).banned(); !errors.Is(err, errReply) {
 			t.Errorf("%v: %d, %v", numbers, until, err)
 		}

@@ -33,6 +33,7 @@ func init() {
 		Unfollow: (*Memory).unfollow,
 		Stats:    (*Memory).stats,
 		Clock:    func(m *Memory, now func() time.Time) { m.clock = now },
+		Banned:   (*Memory).banned,
 
 		AlgorithmOf: func(l Limit) string { return string(l.algorithm()) },
 		IsQueue: func(l Limit) bool {
@@ -44,5 +45,14 @@ func init() {
 		StateOf: stateOf,
 		Again:   again,
 		Valid:   valid,
+		InvalidBan: func(c *Check) []error {
+			if c.Ban == (Ban{}) {
+				return nil
+			}
+			return c.Ban.invalid()
+		},
+		Spare:     func(c *Check) { c.spared = true },
+		BanBegins: func(r *Result) bool { return r.banBegins },
+		BannedFor: func(r *Result) time.Duration { return r.bannedFor },
 	}
 }

@@ -21,15 +21,19 @@ const (
 	lookAtBan   banOp = "look"
 	countDenial banOp = "deny"
 	banByHand   banOp = "ban"
+	liftBan     banOp = "lift"
 )
 
-// bansCall is about the bans of the checks.
-func (r *Redis) bansCall(op banOp, rules []banRule, checks ...Check) *call {
-	args := make([]any, 3, 4+4*len(checks))
-	args[2] = len(checks)
+// bansCall is about the bans of the checks. By hand, it needs their params.
+func (r *Redis) bansCall(op banOp, rules []banRule, checks []Check, ps []params) *call {
+	args := make([]any, 3, 4+6*len(checks))
 	for i := range checks {
 		args = append(args, r.banKey(&checks[i]))
+		if ps != nil {
+			args = append(args, r.key(&checks[i], &ps[i]), r.keptKey(&checks[i], &ps[i]))
+		}
 	}
+	args[2] = len(args) - 3
 	args = append(args, string(op))
 	for _, b := range rules {
 		args = append(args, b.after, b.within, b.length)
@@ -37,22 +41,29 @@ func (r *Redis) bansCall(op banOp, rules []banRule, checks ...Check) *call {
 	return &call{bansScript, args}
 }
 
-// takeBansCall decides checks some of which have a ban; see lua/take_bans.lua.
-func (r *Redis) takeBansCall(charge bool, checks []Check, ps []params) *call {
+// takeBansCall decides checks some of which have a ban; see lua/take_bans.lua. met
+// says that one of them has met a ban by hand: that takes all for checks with one.
+func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []params) *call {
 	c := r.takeCall(charge, checks, ps)
 	c.script = takeBansScript
 	var keys []any
+	bans := 0
 	for i := range checks {
-		if !checks[i].bans() {
+		if !checks[i].bans() && !met {
 			continue
 		}
-		keys = append(keys, r.banKey(&checks[i]))
+		bans++
+		keys = append(keys, r.banKey(&checks[i]), r.keptKey(&checks[i], &ps[i]))
 		b := checks[i].banRule()
 		spareW, spareF := ps[i].spare()
 		c.args = append(c.args, i+1, b.after, b.within, b.length, spareW, spareF)
 	}
+	flag := 0
+	if met {
+		flag = 1
+	}
 	c.args[2] = len(checks) + len(keys)
-	c.args = append(slices.Insert(c.args, 3+len(checks), keys...), len(keys))
+	c.args = append(slices.Insert(c.args, 3+len(checks), keys...), flag, bans)
 	return c
 }
 
@@ -76,6 +87,20 @@ func (r *Redis) takeCall(charge bool, checks []Check, ps []params) *call {
 		args = ps[i].step.arguments(append(args, code), ps[i])
 	}
 	return &call{takeScript, args}
+}
+
+// settleKeptCall corrects charges some of which are kept elsewhere during a ban by
+// hand; see lua/settle_kept.lua.
+func (r *Redis) settleKeptCall(corrections []correction) *call {
+	c := r.settleCall(corrections)
+	c.script = settleKeptScript
+	var keys []any
+	for i := range corrections {
+		keys = append(keys, r.keptKey(&corrections[i].result.Check, &corrections[i].params))
+	}
+	c.args[2] = 2 * len(corrections)
+	c.args = slices.Insert(c.args, 3+len(corrections), keys...)
+	return c
 }
 
 // settleCall corrects charges; see lua/settle.lua.

@@ -20,6 +20,7 @@ type Result struct {
 	held      heldState     // the state that it left
 	followed  int64         // units that a memory that follows has charged for it
 	bannedFor time.Duration // how long the key is banned
+	banBegins bool          // with this denial
 }
 
 // Denies reports whether the result denies its request: it is enforced and had

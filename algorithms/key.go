@@ -31,6 +31,12 @@ func appendBanKey(b []byte, namespace string, c *Check) []byte {
 	return append(appendRule(b, namespace, c), ":ban"...)
 }
 
+// appendKeptKey appends the key at which a count is kept while its key is banned
+// by hand. No period ends like this, either.
+func appendKeptKey(b []byte, namespace string, c *Check, a *algorithm) []byte {
+	return append(appendKey(b, namespace, c, a), ":kept"...)
+}
+
 func appendRule(b []byte, namespace string, c *Check) []byte {
 	b = append(append(b, namespace...), ":{"...)
 	b = append(appendPart(b, c.Key), "}:"...)

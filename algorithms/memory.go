@@ -97,10 +97,7 @@ func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, p
 		res.Check, res.Source, res.At = checks[i], SourceMemory, time.UnixMicro(now)
 		pl.charged, pl.where, res.Allowed = p.take(pl.current, now)
 		d.Allowed = d.Allowed && !res.Denies()
-		if checks[i].bans() {
-			pl.ban = checks[i].banRule()
-			state, _ := pl.ban.at(pl.banState(), now)
-			pl.bannedUntil = state.until
+		if pl.meetsBan(&checks[i], charge, now) {
 			d.Allowed = d.Allowed && pl.bannedUntil <= now
 		}
 	}
@@ -116,7 +113,7 @@ func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, p
 		if pl.estimated {
 			pl.shard.overflowed++
 		}
-		if checks[i].bans() {
+		if pl.bans {
 			pl.decideBan(now, charge, res, m.most)
 		}
 	}

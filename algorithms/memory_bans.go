@@ -12,9 +12,25 @@ func (pl *place) banKey() memoryKey {
 // banState is what is stored of the place's ban.
 func (pl *place) banState() banState {
 	if e := pl.shard.entries[pl.banKey()]; e != nil {
-		return banState{since: e.a, until: e.b, count: e.c}
+		return banState{since: e.a, until: e.b, count: max(e.c, 0), byHand: e.c < 0}
 	}
 	return banState{}
+}
+
+// meetsBan reports whether a check obeys bans: its own Ban, or one by hand.
+func (pl *place) meetsBan(c *Check, charge bool, now int64) bool {
+	if pl.bans = c.bans(); !pl.bans && !pl.shard.byHand {
+		return false
+	}
+	pl.ban = c.banRule()
+	stored := pl.banState()
+	current, _ := pl.ban.at(stored, now)
+	if stored.byHand && charge && current.until <= now {
+		pl.shard.entries[pl.banKey()].c = 0 // it is over, also if the clock steps back
+	}
+	pl.bans = pl.bans || stored.byHand && !c.Shadow
+	pl.bannedUntil = current.until
+	return pl.bans
 }
 
 // banByHand bans the place's key for some µs; 0 lifts.
@@ -27,6 +43,41 @@ func (pl *place) banByHand(now, length int64, rule banRule) {
 	pl.storeBan(rule, rule.extended(s, now, length))
 }
 
+// followBan makes the place's ban what another store says.
+func (pl *place) followBan(now int64, r *Result, most int) {
+	switch {
+	case r.Banned:
+		if pl.shard.entries[pl.banKey()] != nil || pl.shard.hasRoom(now, most) {
+			pl.storeBan(banRule{}, banState{since: now, until: now + r.bannedFor.Microseconds(), byHand: true})
+		}
+	case pl.shard.byHand && !r.Check.Shadow:
+		delete(pl.shard.entries, pl.banKey())
+	}
+}
+
+// banned returns what a check comes to whose key is known to be banned, by hand or
+// by another store.
+func (m *Memory) banned(c *Check) (Result, bool) {
+	m.ready()
+	checks := []Check{*c}
+	checks[0].Ban = Ban{}
+	var room [4]params
+	ps, err := prepare(checks, &room)
+	if err != nil {
+		return Result{}, false
+	}
+	places := []place{m.place(&checks[0], &ps[0])}
+	shard := places[0].shard
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if !shard.byHand {
+		return Result{}, false
+	}
+	r := m.decideAt(m.now(), false, checks, ps, places).Results[0]
+	r.Check = *c
+	return r, r.Banned
+}
+
 // storeBan remembers a ban, also where there is no room.
 func (pl *place) storeBan(rule banRule, s banState) {
 	key := pl.banKey()
@@ -37,6 +88,9 @@ func (pl *place) storeBan(rule banRule, s banState) {
 		pl.shard.entries[key] = e
 	}
 	e.state, e.until = state{a: s.since, b: s.until, c: s.count}, rule.forgotten(s)
+	if s.byHand {
+		e.c, pl.shard.byHand = -1, true
+	}
 }
 
 // decideBan makes an answer say whether the key is banned, and has a denial count.
@@ -48,8 +102,10 @@ func (pl *place) decideBan(now int64, charge bool, r *Result, most int) {
 	rule := pl.ban
 	s, healed := rule.at(pl.banState(), now)
 	counts := charge && !r.Allowed && s.until <= now && rule.counts(r)
+	until := s.until
 	if counts {
 		s = rule.deny(s, now)
+		until = -s.until // it begins, if it does
 	}
 	if charge && (counts || healed) {
 		if pl.shard.entries[pl.banKey()] == nil && !pl.shard.hasRoom(now, most) {
@@ -59,6 +115,6 @@ func (pl *place) decideBan(now int64, charge bool, r *Result, most int) {
 		pl.storeBan(rule, s)
 	}
 	if pl.bannedUntil > now || !r.Allowed {
-		r.ban(s.until, now)
+		r.ban(until, now)
 	}
 }

@@ -10,6 +10,10 @@ package algorithms
 // clock in another window, what is left there says nothing of here, and only the
 // charge is followed.
 //
+// A ban is followed too, if there is room for it, and ends here as soon as a check
+// is not banned there. Here it binds all checks of its rule and key, also those
+// without a Ban: a store that stands in obeys bans and begins none.
+//
 // follow denies nothing and locks one key at a time; of a request with several
 // checks, another may see only some as counted.
 func (m *Memory) follow(results []Result, share func(*Result) (Check, bool)) {
@@ -33,6 +37,9 @@ func (m *Memory) followOne(now int64, r *Result, c *Check, row *algorithm) {
 	pl := m.place(c, &p)
 	pl.shard.mu.Lock()
 	defer pl.shard.mu.Unlock()
+	if pl.followBan(now, r, m.most); r.Banned {
+		return // what is left says nothing about the count
+	}
 	current, _ := pl.load(now, &p)
 	left, _ := p.step.left(current, now, p)
 	left = max(left, 0)

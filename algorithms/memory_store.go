@@ -17,6 +17,7 @@ type memoryShard struct {
 	mu       sync.Mutex
 	entries  map[memoryKey]*entry
 	sketches sketches
+	byHand   bool // a key was banned by hand, some time
 
 	evicted, overflowed uint64 // see bridge.MemoryStats
 }
@@ -45,7 +46,8 @@ type place struct {
 	charged state  // as it will if the request is admitted
 	where   placed // of the charge then
 
-	ban         banRule // of a check that has one
+	bans        bool // the check obeys a ban
+	ban         banRule
 	bannedUntil int64
 }
 

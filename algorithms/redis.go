@@ -118,11 +118,14 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 	if t.sharded {
 		return r.decideSharded(ctx, t, charge, checks, ps)
 	}
-	ask := r.takeCall
+	ask := r.takeCall(charge, checks, ps)
 	if bansOf(checks) > 0 {
-		ask = r.takeBansCall
+		ask = r.takeBansCall(charge, false, checks, ps)
 	}
-	reply, err := t.send(ctx, ask(charge, checks, ps))
+	reply, err := t.send(ctx, ask)
+	if metBan(err) {
+		reply, err = t.send(ctx, r.takeBansCall(charge, true, checks, ps))
+	}
 	if err != nil {
 		return Decision{}, redisError(err)
 	}
@@ -158,6 +161,9 @@ func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 func (r *Redis) settle(ctx context.Context, t *transport, corrections []correction) error {
 	if !t.sharded {
 		reply, err := t.send(ctx, r.settleCall(corrections))
+		if metBan(err) && len(corrections) == 1 { // of several, some may have been settled
+			reply, err = t.send(ctx, r.settleKeptCall(corrections))
+		}
 		if err != nil {
 			return err
 		}
@@ -166,28 +172,29 @@ func (r *Redis) settle(ctx context.Context, t *transport, corrections []correcti
 	return errors.Join(r.settleEach(ctx, t, corrections)...)
 }
 
-// Ban implements [Limiter].
+// Ban implements [Limiter]. It needs the permission for RENAME and PTTL.
 func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error {
 	length, err := banLength(d)
 	if err != nil {
 		return err
 	}
+	op := banByHand
+	if length == 0 {
+		op = liftBan
+	}
 	return r.change(ctx, checks, func(ctx context.Context, t *transport, ps []params) error {
-		if length == 0 {
-			return t.del(ctx, r.banKeys(checks))
-		}
 		rules := make([]banRule, len(checks))
 		for i := range checks {
 			rules[i] = checks[i].banRule()
 			rules[i].length = length
 		}
 		if !t.sharded {
-			_, err := t.send(ctx, r.bansCall(banByHand, rules, checks...))
+			_, err := t.send(ctx, r.bansCall(op, rules, checks, ps))
 			return err
 		}
 		calls := make([]*call, len(checks))
 		for i := range checks {
-			calls[i] = r.bansCall(banByHand, rules[i:i+1], checks[i])
+			calls[i] = r.bansCall(op, rules[i:i+1], checks[i:i+1], ps[i:i+1])
 		}
 		var errs []error
 		for _, resp := range t.sendAll(ctx, calls) {
@@ -200,9 +207,10 @@ func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error
 // Reset implements [Limiter].
 func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
 	return r.change(ctx, checks, func(ctx context.Context, t *transport, ps []params) error {
-		keys := r.banKeys(checks)
+		var keys []string
 		for i := range checks {
-			keys = append(keys, r.key(&checks[i], &ps[i]))
+			c, p := &checks[i], &ps[i]
+			keys = append(keys, r.key(c, p), r.keptKey(c, p), r.banKey(c))
 		}
 		return t.del(ctx, keys)
 	})
@@ -229,12 +237,9 @@ func (r *Redis) key(c *Check, p *params) string {
 	return string(appendKey(room[:0], r.Namespace, c, p.algorithm))
 }
 
-func (r *Redis) banKeys(checks []Check) []string {
-	keys := make([]string, len(checks))
-	for i := range checks {
-		keys[i] = r.banKey(&checks[i])
-	}
-	return keys
+func (r *Redis) keptKey(c *Check, p *params) string {
+	var room [128]byte
+	return string(appendKeptKey(room[:0], r.Namespace, c, p.algorithm))
 }
 
 func (r *Redis) banKey(c *Check) string {

@@ -20,7 +20,7 @@ const (
 )
 
 // scripts are all that decisions, settlements and heartbeats run.
-var scripts = [...]*script{takeScript, takeBansScript, bansScript, settleScript, instancesScript}
+var scripts = [...]*script{takeScript, takeBansScript, bansScript, settleScript, settleKeptScript, instancesScript}
 
 // A connector opens connections whose handshake does not fit into the budget of
 // a decision. go-redis finishes a dial whose caller has left, but closes a

@@ -35,7 +35,7 @@ func TestClassOf(t *testing.T) {
 		context.DeadlineExceeded:                                   bridge.ClassUnknown,
 		errors.New("anything"):                                     bridge.ClassUnknown,
 		fmt.Errorf("%w", errBusy):                                  bridge.ClassBusy,
-		checkReply([]int64{1}, 4, 1):                               bridge.ClassMisused,
+		checkReply([]int64{1}, 4, 4, 1):                            bridge.ClassMisused,
 		&net.OpError{Op: "read", Err: io.EOF}:                      bridge.ClassUnknown,
 		fmt.Errorf("x: %w", &net.OpError{Op: "dial", Err: io.EOF}): bridge.ClassUnreachable,
 		&net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}:                            bridge.ClassUnreachable,

@@ -61,7 +61,7 @@ func (r *Redis) takeCalls(charge bool, checks []Check, ps []params) []*call {
 	for i := range checks {
 		calls[i] = r.takeCall(charge, checks[i:i+1], ps[i:i+1])
 		if checks[i].bans() {
-			calls = append(calls, r.bansCall(lookAtBan, []banRule{checks[i].banRule()}, checks[i]))
+			calls = append(calls, r.bansCall(lookAtBan, []banRule{checks[i].banRule()}, checks[i:i+1], nil))
 		}
 	}
 	return calls
@@ -72,6 +72,11 @@ func (r *Redis) takeCalls(charge bool, checks []Check, ps []params) []*call {
 func (r *Redis) askServers(ctx context.Context, t *transport, charge bool, checks []Check, ps []params, calls []*call) (Decision, error) {
 	responses := t.sendAll(ctx, calls)
 	bans := responses[len(checks):]
+	t.again(ctx, responses[:len(checks)], func(i int) *call {
+		c := checks[i]
+		c.spared = true // its denial counts in the second flush
+		return r.takeBansCall(charge, true, []Check{c}, ps[i:i+1])
+	})
 	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
 	answered := false
 	for i, resp := range responses[:len(checks)] {
@@ -92,7 +97,7 @@ func (r *Redis) askServers(ctx context.Context, t *transport, charge bool, check
 		} else {
 			answered = true
 			*res = one.Results[0]
-			res.ban(until, res.At.UnixMicro())
+			res.ban(until, res.At.UnixMicro()) // or as it was told already
 		}
 		d.Allowed = d.Allowed && !res.Denies()
 	}
@@ -126,13 +131,14 @@ func (r *Redis) denied(ctx context.Context, t *transport, results []Result) {
 		res := &results[i]
 		if b := res.Check.banRule(); res.Check.bans() && res.Err == nil && res.Denies() && !res.Banned && b.counts(res) {
 			counted = append(counted, i)
-			calls = append(calls, r.bansCall(countDenial, []banRule{b}, res.Check))
+			calls = append(calls, r.bansCall(countDenial, []banRule{b}, []Check{res.Check}, nil))
 		}
 	}
 	if len(calls) == 0 {
 		return
 	}
 	responses := t.sendAll(ctx, calls)
+	t.again(ctx, responses[:len(corrections)], func(i int) *call { return r.settleKeptCall(corrections[i : i+1]) })
 	for i, err := range settledEach(corrections, responses) {
 		if err != nil && !notExecuted(err) {
 			corrections[i].result.Charged = 0
@@ -149,7 +155,9 @@ func (r *Redis) denied(ctx context.Context, t *transport, results []Result) {
 
 // settleEach corrects each charge in a call of its own.
 func (r *Redis) settleEach(ctx context.Context, t *transport, corrections []correction) []error {
-	return settledEach(corrections, t.sendAll(ctx, r.settleCalls(corrections)))
+	responses := t.sendAll(ctx, r.settleCalls(corrections))
+	t.again(ctx, responses, func(i int) *call { return r.settleKeptCall(corrections[i : i+1]) })
+	return settledEach(corrections, responses)
 }
 
 func (r *Redis) settleCalls(corrections []correction) []*call {

@@ -117,6 +117,23 @@ func (t *transport) sendAll(ctx context.Context, calls []*call) []response {
 	return responses
 }
 
+// again sends another call in place of each that has met a ban by hand.
+func (t *transport) again(ctx context.Context, responses []response, instead func(i int) *call) {
+	var calls []*call
+	var at []int
+	for i := range responses {
+		if metBan(responses[i].err) {
+			calls, at = append(calls, instead(i)), append(at, i)
+		}
+	}
+	if len(calls) == 0 {
+		return
+	}
+	for j, resp := range t.sendAll(ctx, calls) {
+		responses[at[j]] = resp
+	}
+}
+
 // byNode returns the places of the calls that one server gets. They go in a
 // pipeline of their own: a ClusterClient whose budget ends while it tries one
 // server again also discards what the others have answered.

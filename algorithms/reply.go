@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -12,18 +13,21 @@ import (
 var errReply = errors.New("the script's answer makes no sense")
 
 // answers turns the reply of lua/take.lua into a decision, or that of
-// lua/take_bans.lua, which has more numbers: when the bans end.
+// lua/take_bans.lua, which has more numbers: when the bans end, of those checks
+// that have one or, where a check has met a ban by hand, of all.
 func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision, error) {
-	numbers := 1 + 4*len(checks)
-	if len(reply) > numbers {
+	numbers, met := 1+4*len(checks), len(reply) == 1+5*len(checks)
+	if met {
+		numbers = len(reply)
+	} else if len(reply) > numbers {
 		numbers += bansOf(checks)
 	}
-	if err := checkReply(reply, numbers, len(checks)); err != nil {
+	if err := checkReply(reply, numbers, 1+4*len(checks), len(checks)); err != nil {
 		return Decision{}, err
 	}
 	bans := reply[1+4*len(checks):]
 	now := reply[0]
-	d := Decision{Allowed: !slices.ContainsFunc(bans, func(until int64) bool { return until > now }), Results: make([]Result, len(checks))}
+	d := Decision{Allowed: !slices.ContainsFunc(bans, func(until int64) bool { return max(until, -until) > now }), Results: make([]Result, len(checks))}
 	for i := range checks {
 		res := &d.Results[i]
 		*res = Result{Check: checks[i], Source: SourceRedis, Allowed: reply[1+4*i] == 1, At: time.UnixMicro(now)}
@@ -40,12 +44,18 @@ func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision,
 			return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", errReply, i, reply[2+4*i:5+4*i], now, res.Allowed)
 		}
 		p.answer(res, current, charged, where, now)
-		if len(bans) > 0 && checks[i].bans() {
+		if len(bans) > 0 && (met || checks[i].bans()) {
 			res.ban(bans[0], now)
 			bans = bans[1:]
 		}
 	}
 	return d, nil
+}
+
+// metBan reports whether a script has met, in the place of a state, what may be a
+// ban by hand; see lua/ban.lua. One that decides has written nothing then.
+func metBan(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "no state of a limit at key") || strings.Contains(err.Error(), "WRONGTYPE"))
 }
 
 // bansOf is how many of the checks have a ban.
@@ -63,7 +73,7 @@ func (r *response) banned() (until int64, err error) {
 	if r.err != nil {
 		return 0, r.err
 	}
-	if err := checkReply(r.numbers, 2, 1); err != nil {
+	if err := checkReply(r.numbers, 2, 1, 1); err != nil {
 		return 0, err
 	}
 	return r.numbers[1], nil
@@ -72,7 +82,7 @@ func (r *response) banned() (until int64, err error) {
 // settled turns the reply of lua/settle.lua into what the corrections' results
 // are now.
 func settled(corrections []correction, reply []int64) error {
-	if err := checkReply(reply, 1+3*len(corrections), len(corrections)); err != nil {
+	if err := checkReply(reply, 1+3*len(corrections), 1+3*len(corrections), len(corrections)); err != nil {
 		return err
 	}
 	for i := range corrections {
@@ -83,13 +93,13 @@ func settled(corrections []correction, reply []int64) error {
 }
 
 // checkReply reports whether a script can have answered so: so many numbers for
-// n keys, the clock first.
-func checkReply(reply []int64, numbers, n int) error {
+// n keys, the clock first, and none of the first ones negative.
+func checkReply(reply []int64, numbers, positive, n int) error {
 	if len(reply) != numbers {
 		return fmt.Errorf("%w: %d numbers for %d keys, want %d", errReply, len(reply), n, numbers)
 	}
 	for i, number := range reply {
-		if number < 0 || number >= maxExact {
+		if number < 0 && i < positive || max(number, -number) >= maxExact {
 			return fmt.Errorf("%w: %d as number %d; want 0 to 2^53", errReply, number, i)
 		}
 	}

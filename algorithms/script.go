@@ -17,10 +17,11 @@ var embedded embed.FS
 type script struct{ text, sha string }
 
 var (
-	takeScript     = newScript(takeText(embedded))
-	takeBansScript = newScript(takeBansText(embedded)) // for requests with a check that has a Ban
-	bansScript     = newScript(bansText(embedded))
-	settleScript   = newScript(settleText(embedded))
+	takeScript       = newScript(takeText(embedded))
+	takeBansScript   = newScript(takeBansText(embedded)) // for requests with a check that has a Ban
+	bansScript       = newScript(bansText(embedded))
+	settleScript     = newScript(settleText(embedded))
+	settleKeptScript = newScript(settleKeptText(embedded)) // for keys that are banned by hand
 )
 
 // corrections begins the part of a step's file that only lua/settle.lua needs.
@@ -31,8 +32,7 @@ func takeText(files fs.FS) string { return deciding(files) + luaFile(files, "tak
 
 // takeBansText is lua/take_bans.lua around lua/take.lua.
 func takeBansText(files fs.FS) string {
-	return deciding(files) + luaFile(files, "ban") +
-		"\nlocal function decide()\n" + luaFile(files, "take") + "end\n" + luaFile(files, "take_bans")
+	return deciding(files) + luaFile(files, "ban") + function(files, "take") + luaFile(files, "take_bans")
 }
 
 // bansText is lua/bans.lua, which needs no steps.
@@ -54,7 +54,20 @@ func deciding(files fs.FS) string {
 }
 
 // settleText is lua/settle.lua behind the steps and their corrections.
-func settleText(files fs.FS) string {
+func settleText(files fs.FS) string { return correcting(files) + luaFile(files, "settle") }
+
+// settleKeptText is lua/settle_kept.lua around lua/settle.lua.
+func settleKeptText(files fs.FS) string {
+	return correcting(files) + luaFile(files, "ban") + function(files, "settle") + luaFile(files, "settle_kept")
+}
+
+// function makes a file a Lua function of its name without arguments.
+func function(files fs.FS, name string) string {
+	return "\nlocal function " + name + "()\n" + luaFile(files, name) + "end\n"
+}
+
+// correcting is what the scripts that settle share.
+func correcting(files fs.FS) string {
 	var text strings.Builder
 	text.WriteString(luaFile(files, "steps"))
 	names := twins()
@@ -63,7 +76,6 @@ func settleText(files fs.FS) string {
 	}
 	fmt.Fprintf(&text, "\nlocal steps = { %s }\nlocal corrections = { correct_%s }\n",
 		strings.Join(names, ", "), strings.Join(names, ", correct_"))
-	text.WriteString(luaFile(files, "settle"))
 	return text.String()
 }
 

@@ -9,5 +9,6 @@ func init() {
 		files := os.DirFS(dir)
 		*takeScript, *settleScript = *newScript(takeText(files)), *newScript(settleText(files))
 		*takeBansScript, *bansScript = *newScript(takeBansText(files)), *newScript(bansText(files))
+		*settleKeptScript = *newScript(settleKeptText(files))
 	}
 }

@@ -62,6 +62,9 @@ func (c *correction) settle(s state, healed bool, now int64) (settled state, cha
 func (c *correction) answer(s state, now int64) {
 	r := c.result
 	bannedUntil := r.At.Add(r.bannedFor).UnixMicro()
+	if r.banBegins {
+		bannedUntil = -bannedUntil
+	}
 	r.Charged, r.At, r.charge = r.Charged+c.delta, time.UnixMicro(now), placed{}
 	r.held = c.hold(s)
 	_, where, _ := c.params.take(s, now)

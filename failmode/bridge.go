@@ -11,15 +11,9 @@ func init() {
 			g.ready()
 			return g.instances()
 		},
-		Circuits: (*Guard).states,
-		Memory:   func(g *Guard) *algorithms.Memory { return &g.local },
-		KnownOver: func(g *Guard, c *algorithms.Check) bool {
-			if g.ready(); g.invalid != nil {
-				return false
-			}
-			_, over := g.denied.find(c)
-			return over
-		},
+		Circuits:  (*Guard).states,
+		Memory:    func(g *Guard) *algorithms.Memory { return &g.local },
+		KnownOver: (*Guard).knownOver,
 		Observe: func(g *Guard, f observer) {
 			if g.ready(); g.invalid == nil {
 				g.breaker.observe(f)

@@ -100,7 +100,7 @@ func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.R
 	d := algorithms.Decision{Allowed: true, Results: results}
 	counted, uncounted := split(len(results), func(i int) bool {
 		r := &results[i]
-		if over, known := g.denied.find(&r.Check); known {
+		if over, known := g.stillOver(&r.Check); known {
 			*r = over
 			return false
 		}
@@ -120,6 +120,7 @@ func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.R
 	checks := make([]algorithms.Check, len(counted))
 	for j, i := range counted {
 		checks[j] = g.shareOfCheck(results[i].Check)
+		checks[j].Ban = algorithms.Ban{} // what is denied here does not count; bans that are known hold all the same
 	}
 	take := g.local.Peek
 	if charge && d.Allowed {
@@ -132,6 +133,7 @@ func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.R
 	d.Allowed = d.Allowed && local.Allowed
 	for j := range local.Results {
 		local.Results[j].Source = algorithms.SourceFallback
+		local.Results[j].Check.Ban = results[counted[j]].Check.Ban
 	}
 	place(results, counted, local.Results)
 	return d, nil

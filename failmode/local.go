@@ -51,3 +51,22 @@ func (g *Guard) shareOfCheck(c algorithms.Check) algorithms.Check {
 func (g *Guard) instances() int {
 	return int(max(int64(g.Instances), g.heartbeat.count.Load(), 1))
 }
+
+// stillOver returns a check's denial by a ban that is known, or the store's last
+// denial until there would have been room: an outage is no amnesty.
+func (g *Guard) stillOver(c *algorithms.Check) (algorithms.Result, bool) {
+	if r, banned := lent.Banned(&g.local, c); banned {
+		r.Source = algorithms.SourceFallback
+		return r, true
+	}
+	return g.denied.find(c)
+}
+
+// knownOver reports whether the store would deny a check, as far as is known here.
+func (g *Guard) knownOver(c *algorithms.Check) bool {
+	if g.ready(); g.invalid != nil {
+		return false
+	}
+	_, over := g.stillOver(c)
+	return over
+}

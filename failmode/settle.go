@@ -113,13 +113,10 @@ func (g *Guard) giveBackStore(ctx context.Context, results []algorithms.Result) 
 	})
 }
 
-// Ban implements [algorithms.Limiter].
+// Ban implements [algorithms.Limiter]. Keys of servers whose circuit is open are
+// banned, or their bans lifted, only in this process, and the error wraps [ErrOpen].
 func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
-	if g.ready(); g.invalid != nil {
-		return g.invalid
-	}
-	defer g.forget(checks)
-	return g.Limiter.Ban(ctx, d, checks...)
+	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Ban(ctx, d, checks...) })
 }
 
 // forget drops what is known of keys from before now.
@@ -132,10 +129,16 @@ func (g *Guard) forget(checks []algorithms.Check) {
 // Reset implements [algorithms.Limiter]. Checks of servers whose circuit is open
 // are reset only locally, and the error wraps [ErrOpen].
 func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
+	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Reset(ctx, checks...) })
+}
+
+// change does something to the counts or bans of checks, here and in the store, and
+// forgets their denials.
+func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []algorithms.Check) error) error {
 	if g.ready(); g.invalid != nil {
 		return g.invalid
 	}
-	if err := g.local.Reset(ctx, checks...); err != nil {
+	if err := do(&g.local, checks); err != nil {
 		return err
 	}
 	defer g.forget(checks) // what the store answers until then may be from before
@@ -144,5 +147,8 @@ func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
 	if len(refused) > 0 {
 		err = ErrOpen
 	}
-	return errors.Join(err, g.Limiter.Reset(ctx, pick(checks, sent)...))
+	if len(sent) == 0 && len(checks) > 0 {
+		return err
+	}
+	return errors.Join(err, do(g.Limiter, pick(checks, sent)))
 }

@@ -13,8 +13,7 @@ import (
 )
 
 // The problem types that draft-ietf-httpapi-ratelimit-headers-11 registers, for
-// the member type of a problem document (RFC 9457). [Deny] sends the first two.
-// The third is for a handler of your own that detects abuse.
+// the member type of a problem document (RFC 9457). [Deny] sends them.
 const (
 	QuotaExceeded            = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	TemporaryReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
@@ -47,7 +46,8 @@ func counted(r *algorithms.Result) bool { return r.Err == nil || errors.Is(r.Err
 
 // Deny is the default response to a denied request: the status of [Status],
 // Retry-After, and a problem document (RFC 9457) of the type [QuotaExceeded] or,
-// with a 503, [TemporaryReducedCapacity]. Its violated-policies are the names of
+// with a 503, [TemporaryReducedCapacity] or, for a client that is banned,
+// [AbnormalUsageDetected]. Its violated-policies are the names of
 // the rules that denied the request; hidden rules are left out. A client whose
 // Accept excludes JSON gets two lines of text. The response must not be cached.
 func Deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
@@ -98,6 +98,11 @@ func problemOf(d algorithms.Decision, retryAfter int64) problem {
 	p := problem{QuotaExceeded, "Quota Exceeded", "Too many requests.", Status(d), retryAfter}
 	if p.status == http.StatusServiceUnavailable {
 		p.kind, p.title, p.detail = TemporaryReducedCapacity, "Temporary Reduced Capacity", "Requests cannot be counted at the moment."
+	}
+	for i := range d.Results {
+		if d.Results[i].Banned {
+			p.kind, p.title, p.detail = AbnormalUsageDetected, "Abnormal Usage Detected", "Too many requests were denied."
+		}
 	}
 	if d.RetryAfter() == algorithms.Never {
 		p.detail = "The request costs more than its limit can hold. Retrying will not help."

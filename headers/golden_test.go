@@ -46,6 +46,9 @@ func goldenCases() map[string]algorithms.Decision {
 		return r
 	}
 
+	banned := denied(result("login", algorithms.PerMinute(5), 0, 15*time.Minute), 15*time.Minute)
+	banned.Banned = true
+
 	shadow := denied(result("trial", algorithms.PerHour(1), 0, time.Hour), time.Hour)
 	shadow.Check.Shadow = true
 
@@ -65,6 +68,7 @@ func goldenCases() map[string]algorithms.Decision {
 		"denied, fail closed":       decision(closed, result("per-ip", algorithms.PerMinute(200), 100, time.Minute)),
 		"denied, closed and over":   decision(closed, denied(login(0), 4*time.Second)),
 		"denied, beside a shadow":   decision(shadow, denied(login(0), 4*time.Second)),
+		"denied, banned":            decision(result("per-ip", algorithms.PerMinute(200), 100, time.Minute), banned),
 		"denied, one rule by names": decision(denied(result(`say "hi" \o/`, algorithms.PerMinute(5), 0, time.Minute), time.Minute)),
 	}
 }

@@ -274,6 +274,8 @@ func (p *page) count(c *countView, several bool) {
 	case c.Error != "":
 	case c.Allowed:
 		p.add(`<span class="chip good">admits</span>`)
+	case c.Banned:
+		p.add(`<span class="chip bad">banned</span>`)
 	default:
 		p.add(`<span class="chip bad">denies</span>`)
 	}

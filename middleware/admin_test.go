@@ -213,11 +213,11 @@ func TestAdminShowsTheRules(t *testing.T) {
 		Limit: algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.FixedWindow},
 		Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(50), "staff": ratelimit.Unlimited}, LimitFor: func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
 		Cost: 2, Costs: map[string]int64{"POST /a": 3}, CostFor: func(*http.Request) int64 { return 0 }, ChargeOn: []int{401, 403},
-		Fail: failmode.Closed, Hidden: true, Shadow: 0.25, Disabled: true,
+		Ban: algorithms.Ban{After: 10, For: 15 * time.Minute}, Fail: failmode.Closed, Hidden: true, Shadow: 0.25, Disabled: true,
 	}
 	for i := range reflect.TypeFor[ratelimit.Rule]().NumField() {
 		name := reflect.TypeFor[ratelimit.Rule]().Field(i).Name
-		if name != "Ban" && name != "Lease" && reflect.ValueOf(full).Field(i).IsZero() {
+		if name != "Lease" && reflect.ValueOf(full).Field(i).IsZero() {
 			t.Errorf("%s is not tested", name)
 		}
 	}
@@ -228,7 +228,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	o := operator{m.Admin(), t, ""}
 	want := `{"generation":2,"share":"0.5","rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, header:User]","limit":"10/1m fixed_window",` +
 		`"tiers":{"pro":"50/1m sliding_window","staff":"unlimited"},"limit_for":true,"cost":2,"costs":{"POST /a":3},"cost_for":true,"charge_on":[401,403],` +
-		`"fail":"closed","shadow":0.25,"disabled":true,"hidden":true},{"name":"plain","key":"ip","limit":"4/1h sliding_window","cost":1,"fail":"local","shadow":0}],"top_denied":[]}`
+		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":0.25,"disabled":true,"hidden":true},{"name":"plain","key":"ip","limit":"4/1h sliding_window","cost":1,"fail":"local","shadow":0}],"top_denied":[]}`
 	var got bytes.Buffer
 	if err := json.Compact(&got, o.get("").Body.Bytes()); err != nil || got.String() != want {
 		t.Errorf("%s\nwant\n%s\n%v", &got, want, err)

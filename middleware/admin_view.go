@@ -108,6 +108,7 @@ type countView struct {
 	Shadow     bool    `json:"shadow,omitempty"`
 	Source     string  `json:"source"`
 	Allowed    bool    `json:"allowed"`
+	Banned     bool    `json:"banned,omitempty"`
 	Remaining  int64   `json:"remaining"`
 	RetryAfter seconds `json:"retry_after"`
 	ResetAfter seconds `json:"reset_after"`

@@ -14,9 +14,10 @@ import (
 // Until then, and where none is written, the charge stays.
 type charging struct {
 	http.ResponseWriter
-	passage *passage
-	ctx     context.Context
-	begun   bool // the status is written, or the connection is the handler's
+	passage  *passage
+	crossing *crossing
+	ctx      context.Context
+	begun    bool // the status is written, or the connection is the handler's
 }
 
 // writer returns the writer for a request that was admitted: w itself where no
@@ -25,7 +26,7 @@ func (v *verdict) writer(ctx context.Context, w http.ResponseWriter) http.Respon
 	if !v.set.charges(&v.decision) {
 		return w
 	}
-	c := &charging{ResponseWriter: w, passage: v.passage, ctx: ctx}
+	c := &charging{ResponseWriter: w, passage: v.passage, crossing: &v.crossing, ctx: ctx}
 	return c.alike()
 }
 
@@ -57,6 +58,7 @@ func (c *charging) begin(status int) {
 		return
 	}
 	c.begun = true
+	defer c.crossing.settled()
 	if status == http.StatusSwitchingProtocols || c.ctx.Err() != nil {
 		return
 	}
@@ -72,7 +74,7 @@ func (c *charging) begin(status int) {
 		return
 	}
 	if err := p.settleAll(c.ctx, claimed, 0); err != nil {
-		p.by.unsettled.Do(func() { p.by.logger.Error("ratelimit: charge not given back", "status", status, "error", err) })
+		p.by.unreturned.Do(func() { p.by.logger.Error("ratelimit: charge not given back", "status", status, "error", err) })
 	}
 }
 

@@ -21,6 +21,7 @@ func (h hijacking) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := h.c.ResponseWriter.(http.Hijacker).Hijack()
 	if err == nil {
 		h.c.begun = true
+		h.c.crossing.settled()
 	}
 	return conn, buffered, err
 }

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -49,6 +50,7 @@ type verdict struct {
 	patience time.Duration // for a turn; 0 means any
 	found    http.Header   // fields of rate limits that others have set before
 	passage  *passage      // nil until the next handler is called
+	crossing crossing
 }
 
 // unlimited reports whether no rule applies to the request.
@@ -70,6 +72,7 @@ type question struct {
 	request *http.Request
 	metrics *metrics // nil counts nothing
 	handles bool     // the request waits for its turn here
+	peeks   bool     // nothing is charged
 	hints   *hints   // nil once there were enough requests
 	target  target
 	checks  []algorithms.Check
@@ -250,7 +253,11 @@ func (q *question) ask(take asker, checks []algorithms.Check) (algorithms.Decisi
 			}
 		}
 	}
+	if q.set.spares && !q.peeks {
+		q.crossing.enter(&q.unsettled, checks, q.set.sparing, cmp.Or(q.budget, defaultBudget))
+	}
 	d, err := q.Middleware.ask(ctx, take, checks)
+	q.crossing.decided(&d, q.handles)
 	if err != nil && q.metrics != nil {
 		q.set.failed(checks)
 	}

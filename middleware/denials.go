@@ -65,6 +65,9 @@ func (m *Middleware) logDenial(ctx context.Context, l *denialLog, now time.Durat
 		slog.Int64("cost", r.Check.Cost),
 		slog.Int64("suppressed", suppressed),
 	}
+	if r.Banned {
+		attrs = append(attrs, slog.Bool("banned", true))
+	}
 	if r.Check.Shadow {
 		attrs = append(attrs, slog.Bool("shadow", true))
 	}

@@ -148,6 +148,9 @@ func standIn(d *algorithms.Decision) (err error) {
 	return err
 }
 
+// defaultBudget is how long a decision may take where that is unknown.
+const defaultBudget = 50 * time.Millisecond
+
 // budgetOf is how long a decision of a limiter may take, as far as is known.
 func budgetOf(l algorithms.Limiter) time.Duration {
 	for inner := range layers(l) {

@@ -9,6 +9,8 @@ var (
 	descDecisions    = desc("decisions_total", "Checks decided, by rule.", "rule", "algorithm", "outcome", "source")
 	descUnknownTiers = desc("unknown_tiers_total", "Requests of a tier that a rule with tiers does not know.", "rule")
 	descNearLimit    = desc("near_limit_total", "Admitted checks that left a key with at least 80 % of its limit used.", "rule")
+	descBans         = desc("bans_total", "Bans that denials of this process began.", "rule")
+	descBanned       = desc("banned_total", "Denials of keys that are banned.", "rule")
 
 	descDecisionDuration = desc("decision_duration_seconds", "Time to decide a request: its keys and the limiter.")
 	descStoreDuration    = desc("store_duration_seconds", "Time of a call to the store.")
@@ -83,10 +85,15 @@ func (mt *metrics) Collect(ch chan<- prometheus.Metric) {
 func (mt *metrics) collectRules(ch chan<- prometheus.Metric) {
 	near := make(map[string]uint64) // a rule may have two algorithms, in two middlewares
 	unknownTiers := make(map[string]uint64)
+	bans, banned := make(map[string]uint64), make(map[string]uint64)
 	for key, s := range mt.series {
 		near[key.rule] += s.near.Load()
 		if s.tiers {
 			unknownTiers[key.rule] += s.unknownTiers.Load()
+		}
+		if n := s.banned.Load(); s.canBan || n > 0 { // by hand, any rule's keys can be
+			bans[key.rule] += s.bans.Load()
+			banned[key.rule] += n
 		}
 		for o := range s.counts {
 			for from := range s.counts[o] {
@@ -101,6 +108,10 @@ func (mt *metrics) collectRules(ch chan<- prometheus.Metric) {
 	}
 	for rule, n := range unknownTiers {
 		counter(ch, descUnknownTiers, n, rule)
+	}
+	for rule := range banned {
+		counter(ch, descBans, bans[rule], rule)
+		counter(ch, descBanned, banned[rule], rule)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -144,6 +145,7 @@ func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	rule := perHour("r", 1)
 	rule.Tiers = map[string]algorithms.Limit{"pro": algorithms.PerHour(2)}
+	rule.Ban = algorithms.Ban{After: 1, For: time.Hour}
 	mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}, Registerer: registry})
 	families, err := registry.Gather()
 	if err != nil {

@@ -71,11 +71,13 @@ type series struct {
 	near   atomic.Uint64
 
 	unknownTiers atomic.Uint64
+	bans, banned atomic.Uint64
 
 	// Guarded by the metrics' lock:
 	users    int                     // middlewares that have the rule
 	expected [outcomes][origins]bool // emitted while 0, so that rate() sees the first
 	tiers    bool                    // a rule has tiers
+	canBan   bool                    // a rule has a ban
 }
 
 // add does nothing on nil, for middlewares without a registry.
@@ -98,6 +100,12 @@ func (w *watch) count(r *algorithms.Result, admitted bool) {
 		s.counts[outcomeShadowDenied][from].Add(1)
 	default:
 		s.counts[outcomeDenied][from].Add(1)
+		if r.Banned {
+			s.banned.Add(1)
+			if lent.BanBegins(r) {
+				s.bans.Add(1)
+			}
+		}
 	}
 }
 
@@ -131,6 +139,7 @@ func expectedOf(limiter algorithms.Limiter) (from [origins]bool) {
 func (s *series) expect(from [origins]bool, r *rule) {
 	c, shadow := &r.check, r.terms.shadow
 	s.tiers = s.tiers || r.terms.tiers != nil
+	s.canBan = s.canBan || c.Ban != (algorithms.Ban{})
 	from[originFailOpen] = from[originFailClosed] && c.Fail == failmode.Open
 	from[originFailClosed] = from[originFailClosed] && c.Fail == failmode.Closed
 	for o := range from {

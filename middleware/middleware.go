@@ -33,15 +33,16 @@ type Middleware struct {
 	budget    time.Duration // of a decision
 	metrics   *metrics
 	top       topDenied
+	unsettled unsettled
 
-	logger    *slog.Logger
-	start     time.Time
-	lines     int64 // about denials, in a second
-	logKeys   bool
-	errors    sampler.Sampler // of keys
-	failing   sampler.Sampler // of the limiter
-	misfits   sampler.Sampler // among limits that LimitFor returns
-	unsettled sampler.Sampler // charges by response
+	logger     *slog.Logger
+	start      time.Time
+	lines      int64 // about denials, in a second
+	logKeys    bool
+	errors     sampler.Sampler // of keys
+	failing    sampler.Sampler // of the limiter
+	misfits    sampler.Sampler // among limits that LimitFor returns
+	unreturned sampler.Sampler // charges by response
 
 	setting  sync.Mutex    // over SetRules
 	rejected atomic.Uint64 // calls of SetRules
@@ -62,28 +63,28 @@ func New(c Config) (*Middleware, error) {
 		return nil, err
 	}
 	m := &Middleware{
-		limiter:   c.Limiter,
-		foreign:   isForeign(c.Limiter),
-		knownOver: knownOver(c.Limiter),
-		skip:      skip,
-		skipFor:   c.SkipFor,
-		tierFor:   c.TierFor,
-		share:     share,
-		headers:   c.Headers,
-		denied:    c.Denied,
-		refused:   c.Refused,
-		observe:   c.Observe,
-		room:      newRoom(cmp.Or(c.MaxWaiting, 10_000)),
-		budget:    budgetOf(c.Limiter),
-		metrics:   metrics,
-		logger:    cmp.Or(c.Logger, slog.Default()),
-		start:     time.Now(),
-		lines:     min(int64(cmp.Or(c.DenialLogRate, 1)), 1<<lineBits-1),
-		logKeys:   c.LogKeys,
-		errors:    sampler.Sampler{Every: time.Second},
-		failing:   sampler.Sampler{Every: time.Second},
-		misfits:   sampler.Sampler{Every: time.Second},
-		unsettled: sampler.Sampler{Every: time.Second},
+		limiter:    c.Limiter,
+		foreign:    isForeign(c.Limiter),
+		knownOver:  knownOver(c.Limiter),
+		skip:       skip,
+		skipFor:    c.SkipFor,
+		tierFor:    c.TierFor,
+		share:      share,
+		headers:    c.Headers,
+		denied:     c.Denied,
+		refused:    c.Refused,
+		observe:    c.Observe,
+		room:       newRoom(cmp.Or(c.MaxWaiting, 10_000)),
+		budget:     budgetOf(c.Limiter),
+		metrics:    metrics,
+		logger:     cmp.Or(c.Logger, slog.Default()),
+		start:      time.Now(),
+		lines:      min(int64(cmp.Or(c.DenialLogRate, 1)), 1<<lineBits-1),
+		logKeys:    c.LogKeys,
+		errors:     sampler.Sampler{Every: time.Second},
+		failing:    sampler.Sampler{Every: time.Second},
+		misfits:    sampler.Sampler{Every: time.Second},
+		unreturned: sampler.Sampler{Every: time.Second},
 	}
 	if m.headers == nil {
 		m.headers = headers.XRateLimit
@@ -128,6 +129,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	defer func() {
 		q.turn.leave()
 		q.passage.end()
+		q.crossing.end()
 	}()
 	err := q.decide(found, m.limiter.Take)
 	switch {
@@ -158,6 +160,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
 	found, q := m.match(r), question{Middleware: m, request: r, metrics: m.metrics}
+	defer q.crossing.end()
 	if err := q.decide(&found, m.limiter.Take); err != nil {
 		return algorithms.Decision{}, err
 	}
@@ -168,7 +171,7 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 // Peek returns what Take would, and charges nothing.
 func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
-	found, q := m.match(r), question{Middleware: m, request: r}
+	found, q := m.match(r), question{Middleware: m, request: r, peeks: true}
 	if err := q.decide(&found, m.limiter.Peek); err != nil {
 		return algorithms.Decision{}, err
 	}

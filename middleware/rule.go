@@ -61,8 +61,12 @@ type Rule struct {
 	// under way count. A Settle by the handler takes precedence.
 	ChargeOn []int
 
-	// Ban denies a key for longer after repeated denials; zero means no ban. It is
-	// not supported yet, and refused.
+	// Ban denies a key for longer after repeated denials; zero means no ban. Keys in
+	// shadow are not banned, and their denials do not count. With ChargeOn, a denial
+	// does not count while this process has requests of the key under way whose
+	// charge may be given back: several people behind one address who log in at once
+	// are no attack. A ban survives SetRules, as long as the rule keeps its name and
+	// has a Ban. The limiter's Ban and Reset lift it.
 	Ban algorithms.Ban
 
 	// Fail says what to do while the store cannot count; zero is [failmode.Local].
@@ -105,6 +109,10 @@ type rule struct {
 	plain     bool             // the check needs only the key
 	terms     terms            // what it needs otherwise
 }
+
+// spares reports whether a denial that may come of charges which are given back
+// later does not count towards the rule's ban.
+func (r *rule) spares() bool { return r.terms.chargeOn != nil && r.check.Ban != (algorithms.Ban{}) }
 
 // applies reports whether the rule is on and matches a request.
 func (r *rule) applies(t *target) bool { return !r.disabled && r.matches(t) }
@@ -151,7 +159,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		}
 		c.plain, c.queue = c.terms.plain(), own.queue
 		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: r.Shadow == 1,
-			NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
+			Ban: r.Ban, NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
 	}
 	return compiled, nil
 }

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
@@ -37,7 +36,9 @@ func (r *Rule) validateData(bad func(field string, err error)) {
 	bad("Cost", tooMuch(r.Cost, limits))
 	r.validateCosts(limits, bad)
 	r.validateChargeOn(limits, bad)
-	validateBan(r.Ban, bad)
+	for _, err := range lent.InvalidBan(&algorithms.Check{Ban: r.Ban}) {
+		bad("Ban", err)
+	}
 	if !(r.Shadow >= 0 && r.Shadow <= 1) { // NaN is neither
 		bad("Shadow", fmt.Errorf("must be 0 to 1, the fraction of keys that are not limited; got %v", r.Shadow))
 	}
@@ -150,23 +151,6 @@ func isWindow(l algorithms.Limit) bool {
 	return false
 }
 
-func validateBan(b algorithms.Ban, bad func(string, error)) {
-	if b == (algorithms.Ban{}) {
-		return
-	}
-	if b.After < 1 {
-		bad("Ban", fmt.Errorf("after: must be at least 1, the denials that lead to the ban; got %d", b.After))
-	}
-	if b.Within != 0 {
-		if err := validateDuration(b.Within); err != nil {
-			bad("Ban", fmt.Errorf("within: %w", err))
-		}
-	}
-	if err := validateDuration(b.For); err != nil {
-		bad("Ban", fmt.Errorf("for: %w", err))
-	}
-}
-
 // errNotYet refuses what would otherwise be ignored, and be missed only in an attack.
 var errNotYet = errors.New("not supported yet; leave it out")
 
@@ -175,28 +159,11 @@ func unsupported(rules []Rule) error {
 	var errs []error
 	for i := range rules {
 		r := &rules[i]
-		if r.Ban != (algorithms.Ban{}) {
-			errs = append(errs, &RuleError{Index: i, Rule: r.Name, Field: "Ban", Err: errNotYet})
-		}
 		if r.Lease {
 			errs = append(errs, &RuleError{Index: i, Rule: r.Name, Field: "Lease", Err: errNotYet})
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// validateDuration holds a duration to the bounds of a limit's period.
-func validateDuration(d time.Duration) error {
-	const most = 1 << 52 * time.Microsecond
-	switch {
-	case d < time.Microsecond:
-		return fmt.Errorf("must be at least 1µs, got %s", d)
-	case d%time.Microsecond != 0:
-		return fmt.Errorf("must be whole microseconds, got %s", d)
-	case d >= most:
-		return fmt.Errorf("must be below 2^52 µs (%s), got %s", most, d)
-	}
-	return nil
 }
 
 func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {

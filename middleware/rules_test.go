@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,11 +26,11 @@ func full(t *testing.T) ratelimit.Rule {
 		Limit: algorithms.PerMinute(100), Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(1000), "internal": ratelimit.Unlimited},
 		LimitFor: func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
 		Cost:     2, Costs: map[string]int64{"GET /a": 3}, CostFor: func(*http.Request) int64 { return 0 },
-		ChargeOn: []int{401, 403},
-		Fail:     failmode.Closed, Shadow: 0.5, Disabled: true, Hidden: true,
+		ChargeOn: []int{401, 403}, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: time.Hour},
+		Fail: failmode.Closed, Shadow: 0.5, Disabled: true, Hidden: true,
 	}
 	for v, i := reflect.ValueOf(rule), 0; i < v.NumField(); i++ {
-		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Lease" && name != "Ban" { // which are refused
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Lease" { // which is refused
 			t.Fatalf("%s is not set: set it here", name)
 		}
 	}
@@ -127,6 +128,7 @@ func TestEveryChangeIsLogged(t *testing.T) {
 		"Cost":      func(r *ratelimit.Rule) { r.Cost++ },
 		"Costs":     func(r *ratelimit.Rule) { r.Costs["GET /a"]++ },
 		"ChargeOn":  func(r *ratelimit.Rule) { r.ChargeOn[0]++ },
+		"Ban":       func(r *ratelimit.Rule) { r.Ban.After++ },
 		"Fail":      func(r *ratelimit.Rule) { r.Fail = failmode.Open },
 		"Shadow":    func(r *ratelimit.Rule) { r.Shadow = 0.25 },
 		"Disabled":  func(r *ratelimit.Rule) { r.Disabled = false },

@@ -17,6 +17,7 @@ type ruleset struct {
 	watches    []watch         // one for each rule
 	hidden     map[string]bool // by name; nil if no rule is hidden
 	chargesOn  bool            // a rule has ChargeOn
+	spares     bool            // a rule has ChargeOn and a Ban
 	hints      *hints
 	generation int // 1 for the first
 }
@@ -72,6 +73,7 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 		}
 		set.watches[i] = w
 		set.chargesOn = set.chargesOn || rules[i].terms.chargeOn != nil
+		set.spares = set.spares || rules[i].spares()
 		if rules[i].hidden {
 			if set.hidden == nil {
 				set.hidden = make(map[string]bool)
@@ -128,6 +130,12 @@ func (set *ruleset) find(name string, from int) (at int, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// sparing reports whether denials of a check do not always count towards its ban.
+func (set *ruleset) sparing(c *algorithms.Check) bool {
+	at, ok := set.find(c.Rule, 0)
+	return ok && set.rules[at].spares() && !c.Shadow
 }
 
 // see counts and logs the results of a request's checks. They are mostly in the

@@ -91,6 +91,9 @@ func bystanders() []ratelimit.Rule {
 			if i == 1 {
 				r.ChargeOn = []int{401}
 			}
+			if i < 3 {
+				r.Ban = algorithms.Ban{After: 1, For: time.Hour}
+			}
 			rules = append(rules, r)
 		}
 	}

@@ -114,6 +114,14 @@ func (s sample) after(d time.Duration) sample {
 	return s
 }
 
+// remaining is how many units are left when so many were used, as far as reset says.
+func (s sample) remaining(used int64) int64 {
+	if s.reset(used) <= 0 {
+		return 10
+	}
+	return 10 - used
+}
+
 // exhausted is the outcome of asking for one unit when all ten are used.
 func (s sample) exhausted() outcome { return s.denied(10, 1) }
 

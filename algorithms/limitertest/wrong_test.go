@@ -290,6 +290,13 @@ var wrongLimiters = []struct {
 			}
 		})
 	}, "never for less than before"},
+	{"Ban_only_of_checks_with_a_Ban", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.ban = func(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
+				return m.Ban(ctx, d, slices.DeleteFunc(slices.Clone(checks), func(c algorithms.Check) bool { return c.Ban == (algorithms.Ban{}) })...)
+			}
+		})
+	}, "bans a check without a Ban"},
 	{"Ban_0_resets", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
 			w.ban = func(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {

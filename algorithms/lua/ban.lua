@@ -31,5 +31,27 @@ local function ban_write(key, now, q, since, expires, count)
   if count > 0 then
     forgotten = max(expires, since + ARGV[q + 1])
   end
-  call('PSETEX', key, format('%d', remember(forgotten - now)), format('%016d %016d %d', since, expires, count))
+  local ms = remember(forgotten - now)
+  call('PSETEX', key, format('%d', ms), format('%016d %016d %d', since, expires, count))
+  return ms
+end
+
+-- A check without a Ban does not read this key. So a ban by hand puts the word "ban" in the place of
+-- the count, which no step takes for a state, and keeps the count at another key until it has ended.
+-- Is it there?
+local function held(key)
+  return redis.pcall('GETRANGE', key, '0', '3') == 'ban'
+end
+
+local function hold(key, kept, ms)
+  if not held(key) then
+    call('DEL', kept)
+    redis.pcall('RENAME', key, kept) -- an error if there is none
+  end
+  call('PSETEX', key, format('%d', max(ms, call('PTTL', key), call('PTTL', kept) + 1)), 'ban') -- as long as all
+end
+
+local function release(key, kept)
+  call('DEL', key)
+  redis.pcall('RENAME', kept, key)
 end

@@ -1,22 +1,32 @@
 
--- Looks at bans, counts denials, or bans by hand, one after the other.
--- KEYS     one for each ban
--- ARGV     'look', 'deny' or 'ban'; then for each key after within length, as of ban.lua
--- Returns  now in µs; then for each when it ends, 0 if there is none
+-- Looks at bans, counts denials, or bans and lifts by hand, one after the other.
+-- KEYS     one for each ban; by hand, each followed by that of the count and that where it is kept
+-- ARGV     'look', 'deny', 'ban' or 'lift'; then for each ban after within length, as of ban.lua
+-- Returns  now in µs; then for each when it ends, negative if it begins with this denial, 0 if there is none
 local what, reply = ARGV[1], { now }
-for i = 1, #KEYS do
-  local key, q = KEYS[i], 3 * i - 1
+local by_hand = what == 'ban' or what == 'lift'
+local keys = by_hand and 3 or 1
+for i = 1, #KEYS / keys do
+  local at, q = keys * (i - 1) + 1, 3 * i - 1
+  local key = KEYS[at]
   local since, expires, count, healed = ban_at(key, now, q)
-  local write = healed and what ~= 'look'
+  local begins = false
   if what == 'ban' then
-    since, expires, count, write = now, max(expires, now + ARGV[q + 2]), 0, true
+    since, expires, count = now, max(expires, now + ARGV[q + 2]), 0
+    hold(KEYS[at + 1], KEYS[at + 2], ban_write(key, now, q, since, expires, count))
+  elseif what == 'lift' then
+    expires = 0
+    call('DEL', key)
+    if held(KEYS[at + 1]) then
+      release(KEYS[at + 1], KEYS[at + 2])
+    end
   elseif what == 'deny' and expires <= now and ARGV[q] ~= '0' then
     since, expires, count = ban_deny(now, q, since, expires, count)
-    write = true
-  end
-  if write then
+    begins = expires > now
+    ban_write(key, now, q, since, expires, count)
+  elseif what == 'deny' and healed then
     ban_write(key, now, q, since, expires, count)
   end
-  reply[i + 1] = expires > now and expires or 0
+  reply[i + 1] = expires > now and (begins and -expires or expires) or 0
 end
 return reply

@@ -1,44 +1,67 @@
 
--- Decides all checks of a request, some with a ban, as take.lua decides checks without: decide() is
--- take.lua. A ban that has not ended denies the request. Of the other checks with a ban, those that
--- have no room count a denial.
--- KEYS     one for each check; then one for each ban
--- ARGV     as of take.lua; then for each ban six numbers, and last how many there are: of which check
---          it is; after within length, as of ban.lua; and how far ahead of now TAT may be, in two parts,
---          if the check has room but for MaxDelay; -1 if no such denial is for MaxDelay
+-- Decides all checks of a request, some with a ban, as take.lua, which is take(), does without. A ban
+-- that has not ended denies the request. Of the other checks with a ban, those that have no room count
+-- a denial.
+-- KEYS     one for each check; then two for each ban: its own, and that of a count that it may keep
+-- ARGV     as of take.lua; then for each ban six numbers: of which check it is; after within length, as
+--          of ban.lua, where after is -1 for a shadow check; and how far ahead of now TAT may be, in two
+--          parts, if the check has room but for MaxDelay, -1 if no denial is for that; and behind all 1
+--          if a check has met the word "ban", else 0; and how many bans there are
 -- Returns  what take.lua returns, where a check that is banned may have room; then for each ban when it
---          ends, 0 if there is none
+--          ends, negative if it begins with this denial, 0 if there is none
 local bans = ARGV[#ARGV] + 0
-local checks, args = #KEYS - bans, #ARGV - 6 * bans
-local keys, banned, known = {}, {}, {}
+local met, checks, args = ARGV[#ARGV - 1] == '1', #KEYS - 2 * bans, #ARGV - 6 * bans - 1
+local keys, banned, known, kept = {}, {}, {}, {}
 
 for j = 1, bans do
-  local key = KEYS[checks + j]
-  keys[j], KEYS[checks + j] = key, nil
-  known[key] = { ban_at(key, now, args + 6 * j - 5) }
-  banned[j] = known[key][2] > now
+  local key, elsewhere, p = KEYS[checks + 2 * j - 1], KEYS[checks + 2 * j], args + 6 * j - 6
+  local of, obeys = ARGV[p] + 0, ARGV[p + 1] ~= '-1'
+  keys[j], known[key] = key, { ban_at(key, now, p + 1) }
+  local ends = known[key][2]
+  banned[j] = obeys and ends > now
+  if (met or ends > 0) and held(KEYS[of]) then
+    if ends <= now and ARGV[1] ~= '0' then
+      release(KEYS[of], elsewhere)
+    else
+      kept[#kept + 1] = { KEYS[of], elsewhere }
+      KEYS[of] = elsewhere
+    end
+  end
+end
+for i = #KEYS, checks + 1, -1 do
+  KEYS[i] = nil
+end
+for j = 1, bans do
   if banned[j] and ARGV[1] == '1' then
     ARGV[1] = '2'
   end
 end
 
-local reply = decide()
+local reply = take()
+if ARGV[1] ~= '0' then
+  for _, k in ipairs(kept) do
+    hold(k[1], k[2], 1) -- a shadow check is charged there
+  end
+end
 for j = 1, bans do
   local p = args + 6 * j - 6
   local r, q, spare = 4 * ARGV[p] - 2, p + 1, ARGV[p + 4] + 0
   local since, expires, count, healed = unpack(known[keys[j]])
+  local begins = false
   local early = reply[r + 1] < now + spare or reply[r + 1] == now + spare and reply[r + 3] <= ARGV[p + 5] + 0
   if ARGV[1] ~= '0' then
-    local counts = reply[r] == 0 and expires <= now and ARGV[q] ~= '0' and not (spare >= 0 and early)
+    local counts = reply[r] == 0 and expires <= now and ARGV[q] + 0 > 0 and not (spare >= 0 and early)
     if counts then
       since, expires, count = ban_deny(now, q, since, expires, count)
+      begins = expires > now
     end
-    if counts or healed then
+    if counts or healed and ARGV[q] ~= '-1' then
       ban_write(keys[j], now, q, since, expires, count)
       known[keys[j]] = { since, expires, count, false }
     end
   end
-  reply[4 * checks + 1 + j] = (banned[j] or reply[r] == 0) and expires > now and expires or 0
+  local obeys = (banned[j] or reply[r] == 0) and ARGV[q] ~= '-1' and expires > now
+  reply[4 * checks + 1 + j] = obeys and (begins and -expires or expires) or 0
 end
 reply[4 * checks + 2 + bans] = nil
 return reply

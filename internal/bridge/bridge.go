@@ -44,7 +44,7 @@ var ErrGone = errors.New("algorithms: the node has no slots any more")
 
 // MemoryStats say how full an algorithms.Memory is.
 type MemoryStats struct {
-	Keys       int    // keys with a count of their own
+	Keys       int    // keys with a count of their own, and bans
 	Sketches   int    // sketches in use, in the shard that has the most
 	Evicted    uint64 // replenished keys that made room for others, ever
 	Overflowed uint64 // checks decided by a sketch, ever
@@ -111,6 +111,9 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// Clock has a memory that nobody has used yet take the time from now, which
 	// must never step back: to decide as it was at other times than the present.
 	Clock func(m Memory, now func() time.Time)
+	// Banned returns what a check comes to whose key a memory knows to be banned,
+	// by Follow or by hand; false if it knows of no ban.
+	Banned func(m Memory, c *Check) (Result, bool)
 
 	// AlgorithmOf names a limit's algorithm, also where the limit leaves it out.
 	AlgorithmOf func(Limit) string
@@ -121,6 +124,16 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// leaky_bucket would have begun after MaxDelay. Such a denial is neither to
 	// be cached nor counted towards a ban.
 	Impatient func(*Result) bool
+	// InvalidBan lists everything that is wrong with a check's Ban.
+	InvalidBan func(*Check) []error
+	// Spare makes a check whose denial does not count towards its ban. The ban
+	// itself binds it.
+	Spare func(*Check)
+	// BanBegins reports whether the ban that a result tells of begins with it.
+	BanBegins func(*Result) bool
+	// BannedFor is how long the key of a result is banned from its At on; 0 if it
+	// is not.
+	BannedFor func(*Result) time.Duration
 
 	// StateOf returns the state that a result left in its store, which only Again
 	// understands; false where the store does not hand it out.

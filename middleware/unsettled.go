@@ -1,0 +1,190 @@
+package middleware
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// unsettled knows, for rules with ChargeOn and a Ban, of which keys requests are
+// under way in this process whose charges may still be given back. A denial
+// meanwhile is no reason to ban: fifteen people behind one address who log in at
+// once are no attack. The zero value is ready.
+//
+// Whether a denial counts is said before it is decided, so that it takes one round
+// trip. While a key has unsettled charges, no denial counts, and its requests are
+// decided side by side. While it has none, they are decided one after the other:
+// of two at once, the first could be charged and the second be denied and counted.
+// This ends with the first charge, or with the ban.
+type unsettled struct {
+	mu   sync.Mutex
+	keys map[counted]*underWay
+}
+
+// A counted is a count of such a rule.
+type counted struct{ rule, key string }
+
+// underWay is what a key has under way. An entry without anything is removed.
+type underWay struct {
+	counting    bool          // a request is being decided whose denial counts
+	sparing     int           // requests are being decided whose denials do not
+	charged     int           // charges that may still be given back
+	waiting     int           // requests that wait to be decided
+	bannedUntil time.Time     // no denial counts before
+	changed     chan struct{} // closed when something ends
+}
+
+// A crossing is a request's part in it: what it has under way.
+type crossing struct {
+	of      *unsettled
+	asked   []asked
+	charges []counted
+}
+
+type asked struct {
+	counted
+	spared bool
+}
+
+// enter waits until the checks may be decided, at most for so long, and spares
+// those whose denial must not count.
+func (c *crossing) enter(u *unsettled, checks []algorithms.Check, counts func(*algorithms.Check) bool, most time.Duration) {
+	var at []int
+	for i := range checks {
+		if counts(&checks[i]) {
+			at = append(at, i)
+		}
+	}
+	if len(at) == 0 {
+		return
+	}
+	c.of = u
+	// In one order, so that no two requests wait for each other.
+	slices.SortFunc(at, func(i, j int) int {
+		return cmp.Or(strings.Compare(checks[i].Rule, checks[j].Rule), strings.Compare(checks[i].Key, checks[j].Key))
+	})
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	var late <-chan time.Time = timer.C
+	for _, i := range at {
+		key := counted{checks[i].Rule, checks[i].Key}
+		spared, over := u.enter(key, late)
+		if over {
+			late = closedTimer
+		}
+		if spared {
+			lent.Spare(&checks[i])
+		}
+		c.asked = append(c.asked, asked{key, spared})
+	}
+}
+
+// closedTimer is one that has fired.
+var closedTimer = func() <-chan time.Time { c := make(chan time.Time); close(c); return c }()
+
+// enter waits until a check may be decided. It is spared if the key has unsettled
+// charges, is banned, or if the time is over.
+func (u *unsettled) enter(key counted, late <-chan time.Time) (spared, over bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	w := u.keys[key]
+	if w == nil {
+		if u.keys == nil {
+			u.keys = make(map[counted]*underWay)
+		}
+		w = &underWay{changed: make(chan struct{})}
+		u.keys[key] = w
+	}
+	for !over {
+		switch {
+		case w.charged > 0 && !w.counting, time.Now().Before(w.bannedUntil):
+			w.sparing++
+			return true, false
+		case !w.counting && w.sparing == 0:
+			w.counting = true
+			return false, false
+		}
+		changed := w.changed
+		w.waiting++
+		u.mu.Unlock()
+		select {
+		case <-changed:
+		case <-late:
+			over = true
+		}
+		u.mu.Lock()
+		w.waiting--
+	}
+	w.sparing++
+	return true, true
+}
+
+// decided notes what became of the checks that entered. Charges stay unsettled
+// until settled is called, if they may be given back.
+func (c *crossing) decided(d *algorithms.Decision, returnable bool) {
+	for _, a := range c.asked {
+		charged, banned := false, time.Duration(0)
+		for i := range d.Results {
+			if r := &d.Results[i]; r.Check.Rule == a.rule && r.Check.Key == a.key && r.Err == nil {
+				charged = r.Charged > 0 && returnable
+				if r.Banned {
+					banned = lent.BannedFor(r)
+				}
+			}
+		}
+		c.of.change(a.counted, func(w *underWay) {
+			if a.spared {
+				w.sparing--
+			} else {
+				w.counting = false
+			}
+			w.bannedUntil = time.Time{}
+			if banned > 0 {
+				w.bannedUntil = time.Now().Add(banned)
+			}
+			if charged {
+				w.charged++
+				c.charges = append(c.charges, a.counted)
+			}
+		})
+	}
+	c.asked = nil
+}
+
+// settled says that nothing of the request will be given back any more. Calling it
+// again does nothing.
+func (c *crossing) settled() {
+	if c.of == nil {
+		return
+	}
+	c.of.mu.Lock()
+	charges := c.charges
+	c.charges = nil
+	c.of.mu.Unlock()
+	for _, key := range charges {
+		c.of.change(key, func(w *underWay) { w.charged-- })
+	}
+}
+
+// end ends what a request has under way, also after a panic.
+func (c *crossing) end() {
+	c.decided(new(algorithms.Decision), false)
+	c.settled()
+}
+
+// change changes what a key has under way, and wakes those that wait for that.
+func (u *unsettled) change(key counted, f func(*underWay)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	w := u.keys[key]
+	f(w)
+	close(w.changed)
+	w.changed = make(chan struct{})
+	if !w.counting && w.sparing == 0 && w.charged == 0 && w.waiting == 0 {
+		delete(u.keys, key)
+	}
+}
