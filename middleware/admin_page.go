@@ -272,6 +272,8 @@ func (p *page) count(c *countView, several bool) {
 	}
 	switch {
 	case c.Error != "":
+	case c.Banned:
+		p.add(`<span class="chip bad">banned</span>`)
 	case c.Allowed:
 		p.add(`<span class="chip good">admits</span>`)
 	case c.Banned:
