@@ -105,6 +105,43 @@ func TestAdminLooksAndResets(t *testing.T) {
 	}
 }
 
+// A ban by hand holds until it ends, or is lifted; counts stay.
+func TestAdminBansAndUnbans(t *testing.T) {
+	for name, limiter := range limiters {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{perHour("a", 5)}})
+				o, app := operator{m.Admin(), t, ""}, m.Handler(ok)
+				want := func(step string, status int, banned bool) {
+					t.Helper()
+					if got := serve(app, "GET /").Code; got != status {
+						t.Errorf("%s: %d, want %d", step, got, status)
+					}
+					if text := o.get("rule=a&value=192.0.2.1").Body.String(); strings.Contains(text, `"banned": true`) != banned {
+						t.Errorf("%s: %s", step, text)
+					}
+					if page := o.browser().get("rule=a&value=192.0.2.1").Body.String(); strings.Contains(page, ">banned<") != banned {
+						t.Errorf("%s: %s", step, page)
+					}
+				}
+				want("at first", http.StatusNoContent, false)
+				for _, ends := range []func(){
+					func() { o.post("action=unban&rule=a&value=192.0.2.1") },
+					func() { time.Sleep(15*time.Minute + time.Second) },
+					func() { o.post("action=reset&rule=a&value=192.0.2.1") },
+				} {
+					if w := o.post("action=ban&for=15m&rule=a&value=192.0.2.1"); w.Code != http.StatusOK {
+						t.Fatalf("%d %s", w.Code, w.Body)
+					}
+					want("banned", http.StatusTooManyRequests, true)
+					ends()
+					want("over", http.StatusNoContent, false)
+				}
+			})
+		})
+	}
+}
+
 // A key that is banned is shown so.
 func TestAdminShowsBans(t *testing.T) {
 	o := operator{mustNew(t, ratelimit.Config{Limiter: new(banning), Rules: []ratelimit.Rule{perHour("a", 5)}}).Admin(), t, ""}
