@@ -299,7 +299,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	page := o.browser().get("")
 	for _, text := range []string{
 		"2 rules, generation 2", "New rules are refused", "rules.yaml:5:12: no period\nrules.yaml:6:1", "This region has 0.5 of each limit", ">full<", ">disabled<", ">fail closed<", ">hidden<",
-		">10/1m fixed_window<", ">tier pro<", ">unlimited<", ">[ip, header:User]<", ">POST /a<", ">/b/{x}<", ">cost 3<", ">401 403<", `placeholder="ip" aria-label="full: ip"`, `placeholder="header:User"`, "or what the program says",
+		">10/1m fixed_window<", ">tier pro<", ">unlimited<", ">[ip, header:User]<", ">POST /a<", ">/b/{x}<", ">cost 3<", ">401 403<", ">after 10 denials within 1m, for 15m<", `placeholder="ip" aria-label="full: ip"`, `placeholder="header:User"`, "or what the program says",
 	} {
 		if !strings.Contains(page.Body.String(), text) {
 			t.Errorf("the page does not say %s", text)
