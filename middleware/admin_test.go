@@ -144,7 +144,7 @@ func TestAdminBansAndUnbans(t *testing.T) {
 
 // A key that is banned is shown so.
 func TestAdminShowsBans(t *testing.T) {
-	o := operator{mustNew(t, ratelimit.Config{Limiter: new(banning), Rules: []ratelimit.Rule{perHour("a", 5)}}).Admin(), t, ""}
+	o := operator{mustNew(t, ratelimit.Config{Limiter: new(allBanned), Rules: []ratelimit.Rule{perHour("a", 5)}}).Admin(), t, ""}
 	if text := o.get("rule=a&value=192.0.2.1").Body.String(); !strings.Contains(text, `"banned": true`) {
 		t.Error(text)
 	}
@@ -153,10 +153,10 @@ func TestAdminShowsBans(t *testing.T) {
 	}
 }
 
-// A banning is a limiter that says of every key that it is banned.
-type banning struct{ algorithms.Memory }
+// allBanned is a limiter that says of every key that it is banned.
+type allBanned struct{ algorithms.Memory }
 
-func (b *banning) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+func (b *allBanned) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	d, err := b.Memory.Peek(ctx, checks...)
 	for i := range d.Results {
 		d.Results[i].Allowed, d.Results[i].Banned = false, true
