@@ -11,6 +11,8 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // Writers are functions, so one of your own stands beside the others.
@@ -105,4 +107,16 @@ func ExampleTransport() {
 	body, _ := io.ReadAll(resp.Body)
 	fmt.Printf("%s: %s, after %d requests\n", resp.Status, body, requests.Load())
 	// Output: 200 OK: hello, after 2 requests
+}
+
+// Clients that were denied together come back one after another: each wait is up to
+// ten seconds longer.
+func ExampleJitter() {
+	limit, err := ratelimit.New(ratelimit.Config{
+		Limiter: new(algorithms.Memory),
+		Rules:   []ratelimit.Rule{{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}},
+		Headers: headers.Jitter(10*time.Second, headers.XRateLimit),
+	})
+	fmt.Println(limit != nil, err)
+	// Output: true <nil>
 }

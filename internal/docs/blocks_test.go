@@ -37,14 +37,12 @@ func TestEveryGoBlockIsCompiled(t *testing.T) {
 }
 
 // The programs of the pages are a module of their own, so that what they import
-// does not enter a user's go.mod. Their tests are the pages' too.
+// does not enter a user's go.mod. make test runs their tests.
 func TestProgramsCompile(t *testing.T) {
-	for _, args := range [][]string{{"vet", "./..."}, {"test", "./..."}} {
-		cmd := exec.CommandContext(t.Context(), "go", args...)
-		cmd.Dir = filepath.Join(root, "testdata/programs")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", cmd, err, out)
-		}
+	vet := exec.CommandContext(t.Context(), "go", "vet", "./...")
+	vet.Dir = filepath.Join(root, "testdata/programs")
+	if out, err := vet.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

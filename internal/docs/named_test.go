@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -138,10 +139,8 @@ func functions(t *testing.T) (testsByFolder, paths) {
 
 func (tests testsByFolder) named(name string) bool {
 	for _, names := range tests {
-		for _, n := range names {
-			if n == name {
-				return true
-			}
+		if slices.Contains(names, name) {
+			return true
 		}
 	}
 	return false
@@ -155,10 +154,8 @@ func (tests testsByFolder) run(folder, pattern string) bool {
 		if at != folder && (!below || !strings.HasPrefix(at, folder)) {
 			continue
 		}
-		for _, name := range names {
-			if compiled.MatchString(name) {
-				return true
-			}
+		if slices.ContainsFunc(names, compiled.MatchString) {
+			return true
 		}
 	}
 	return false
