@@ -241,5 +241,6 @@ func prepared(t *testing.T, log io.Reader) (*replay, *source) {
 		}
 	}()
 	s.start(work, stop)
+	t.Cleanup(func() { close(stop); close(work) })
 	return p, s
 }
