@@ -105,6 +105,7 @@ func (g *gateway) identify(r *httputil.ProxyRequest) {
 func (g *gateway) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g.registry, promhttp.HandlerOpts{}))
+	mux.Handle("/ratelimit/", g.limit.Admin())
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	return mux
 }

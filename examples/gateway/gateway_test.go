@@ -360,8 +360,13 @@ func TestRun(t *testing.T) {
 			t.Fatal(resp.StatusCode, body)
 		}
 	}
-	if resp, _ := get(t, public+"/metrics"); resp.StatusCode != http.StatusNotFound {
-		t.Errorf("clients see metrics: %d", resp.StatusCode)
+	for _, path := range []string{"/metrics", "/ratelimit/"} {
+		if resp, _ := get(t, public+path); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("clients see %s: %d", path, resp.StatusCode)
+		}
+		if resp, _ := get(t, admin+path); resp.StatusCode != http.StatusOK {
+			t.Errorf("operators do not see %s: %d", path, resp.StatusCode)
+		}
 	}
 	if _, body := get(t, admin+"/metrics"); !strings.Contains(body, `ratelimit_decisions_total{algorithm="token_bucket",outcome="allowed",rule="shop",source="memory"} 3`) {
 		t.Errorf("%s", body)

@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	g := gateway{upstreams: make(map[string]*url.URL)}
 	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8080", "`host:port` for clients")
-	admin := flags.String("admin", "127.0.0.1:9090", "`host:port` for operators: /metrics and /healthz")
+	admin := flags.String("admin", "127.0.0.1:9090", "`host:port` for operators: /ratelimit/, /metrics and /healthz; never public")
 	rules := flags.String("rules", "rules.yaml", "the rule `file`; SIGHUP reads it at once")
 	store := flags.String("redis", "", "`URL` of the Redis that counts (default: in process)")
 	flags.TextVar(&g.proxies, "trusted-proxies", keyfunc.Proxies{}, "`networks` whose X-Forwarded-For is believed")
