@@ -32,6 +32,8 @@ test: ## Run all tests with the race detector.
 	@mkdir -p bin
 	CONFORMANCE_SUMMARY=$(CURDIR)/bin/conformance.txt go test -race ./...
 	cd examples/tracing && go test -race ./...
+	cd testdata/recipes && go test -race ./...
+	cd testdata/programs && go vet ./...
 	@cat bin/conformance.txt 2>/dev/null || true
 
 RUN ?= .
@@ -64,6 +66,9 @@ lint: $(GOLANGCI_LINT) ## Check format, vet (also on 32 bits), golangci-lint, go
 	cd benchmarks && go mod tidy -diff
 	cd examples/tracing && go mod tidy -diff
 	cd examples/lab/browser && go mod tidy -diff
+	cd testdata/recipes && go vet ./...
+	@fixes=$$(go fix -diff ./... && (cd benchmarks && go fix -diff ./...) && (cd testdata/recipes && go fix -diff ./...) && cd examples/tracing && go fix -diff ./...) && test -z "$$fixes" || { echo "go fix would change:"; echo "$$fixes"; exit 1; }
+	cd testdata/recipes && go mod tidy -diff
 
 $(GOLANGCI_LINT):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
