@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -296,9 +297,14 @@ func TestSafelistResetAndRegions(t *testing.T) {
 }
 
 // A sender notes when it is asked.
-type sender struct{ times []time.Time }
+type sender struct {
+	mu    sync.Mutex
+	times []time.Time
+}
 
 func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.times = append(s.times, time.Now())
 	return &http.Response{StatusCode: 200, Body: http.NoBody, Request: r}, nil
 }
