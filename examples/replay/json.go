@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
@@ -10,28 +9,30 @@ import (
 
 // parseJSON reads a line that is a JSON object.
 func (p *plan) parseJSON(line string) (r request, err error) {
-	var object map[string]any
-	if err := json.Unmarshal([]byte(line), &object); err != nil {
+	var room [16]any
+	got, ok := p.picker.pick(line, room[:0])
+	if !ok {
 		return r, errFormat
 	}
-	if r.at, err = p.readTime(find(object, p.json["time"])); err != nil {
+	at, address, method, target, asked, status := got[0], got[1], text(got[2]), text(got[3]), got[4], got[5]
+	if r.at, err = p.readTime(at); err != nil {
 		return r, err
 	}
-	if r.status, err = readStatus(text(find(object, p.json["status"]))); err != nil {
+	if r.status, err = readStatus(text(status)); err != nil {
 		return r, err
 	}
-	r.addr = text(find(object, p.json["address"]))
-	if method, target := text(find(object, p.json["method"])), text(find(object, p.json["target"])); method != "" && target != "" {
+	r.addr = text(address)
+	if method != "" && target != "" {
 		r.set(method, target)
-	} else if asked, ok := find(object, p.json["request"]).(string); ok {
+	} else if asked, ok := asked.(string); ok {
 		r.setLine(asked)
 	} else {
 		return r, errRequest
 	}
 	if len(p.wanted) > 0 {
 		r.values = make([]string, len(p.wanted))
-		for i, name := range p.wanted {
-			r.values[i] = present(text(find(object, p.json[name])))
+		for i := range r.values {
+			r.values[i] = present(text(got[len(partNames)+i]))
 		}
 	}
 	return r, nil

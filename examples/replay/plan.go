@@ -20,6 +20,7 @@ type plan struct {
 	wanted []string          // fields that the rules' keys need: names of keys, and "header:NAME"
 	text   []int             // of each of them the index in textFields; -1 where there is none
 	json   map[string]string // the path of each field, "" where there is none
+	picker *picker           // of the paths of partNames and wanted
 }
 
 // parts are the fields that every request has, and what they are called in JSON by
@@ -36,6 +37,9 @@ var parts = map[string][]string{
 	"request": {"request", "request_line"},
 	"status":  {"status", "status_code", "DownstreamStatus", "statusCode", "response_code", "code", "httpRequest.status", "http.response.status_code", "response.status"},
 }
+
+// partNames are the names of parts, in the order in which they are picked.
+var partNames = []string{"time", "address", "method", "target", "request", "status"}
 
 // names returns what a wanted field is called in JSON.
 func names(wanted string) []string {
@@ -103,6 +107,11 @@ func newPlan(lines []string, wanted []string, given map[string]string, zone *tim
 		look(name, names(name))
 	}
 	p.named = given["ip"] != ""
+	var paths []string
+	for _, name := range append(slices.Clip(partNames), wanted...) {
+		paths = append(paths, p.json[name])
+	}
+	p.picker = newPicker(paths)
 	return p
 }
 
