@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"math"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -93,7 +92,15 @@ func candidates(rule string, l algorithms.Limit) []candidate {
 
 // most returns the largest number that is good, if all smaller ones are.
 func most(good func(int64) bool) int64 {
-	return int64(sort.Search(1<<50, func(n int) bool { return !good(int64(n) + 1) }))
+	least, most := int64(0), int64(1)<<50
+	for least < most {
+		if n := least + (most-least+1)/2; good(n) {
+			least = n
+		} else {
+			most = n - 1
+		}
+	}
+	return least
 }
 
 // unreachable is a need that no limit meets.
