@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // What common servers write is read, and by whom the request came, what for and
@@ -118,5 +119,22 @@ func TestTiersSkipAndOwnAddresses(t *testing.T) {
 	stdout, result := replays(t, rules, log, []string{"-field", "ip=host", "-field", "tier=plan", "-skip", "GET /healthz"}, "smallest limit that denies under 1 % of the clients: 2/1h (0 of 1)")
 	if got := numbers(t, result, "plan"); got != [4]int64{4, 1, 2, 1} {
 		t.Errorf("%v\n%s", got, stdout)
+	}
+}
+
+// What this version of the middleware does not support is left out, and said.
+func TestBansAndLeases(t *testing.T) {
+	const rules = "version: 1\nrules: [{name: a, key: ip, limit: 1/1s fixed_window, ban: {after: 2, within: 1m, for: 15m}}, {name: b, key: ip, limit: 100/1m, lease: true}]"
+	var log strings.Builder
+	for _, seconds := range []int{0, 0, 0, 10, 20} {
+		log.WriteString(at(nine.Add(time.Duration(seconds)*time.Second), 1, "/"))
+	}
+	stdout, result := replays(t, rules, log.String(), nil)
+	want := int64(4) // the last two are banned
+	if strings.Contains(stdout, "\na\n  replayed without its ban\n") {
+		want = 2
+	}
+	if got := numbers(t, result, "a"); got[1] != want || numbers(t, result, "b")[0] != 5 {
+		t.Errorf("%v, want %d denied\n%s", got, want, stdout)
 	}
 }
