@@ -94,12 +94,12 @@ type lexeme struct {
 }
 
 // compiledSources returns the files that pages may show: the programs made for
-// them, the examples, and the packages' examples. Files that a build constraint
+// them, the recipes, the examples, and the packages' examples. Files that a build constraint
 // excludes are not among them.
 func compiledSources(t *testing.T) []source {
 	t.Helper()
 	var sources []source
-	for _, dir := range []string{".", "testdata/programs"} {
+	for _, dir := range []string{".", "testdata/programs", "testdata/recipes"} {
 		const files = `{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}
 {{end}}{{range .TestGoFiles}}{{$d}}/{{.}}
 {{end}}{{range .XTestGoFiles}}{{$d}}/{{.}}
@@ -120,7 +120,7 @@ func compiledSources(t *testing.T) []source {
 				t.Fatal(err)
 			}
 			name := filepath.ToSlash(relative)
-			if !strings.HasPrefix(name, "testdata/programs/") && !strings.HasPrefix(name, "examples/") && !strings.Contains(path.Base(name), "example") {
+			if !strings.HasPrefix(name, "testdata/") && !strings.HasPrefix(name, "examples/") && !strings.Contains(path.Base(name), "example") {
 				continue
 			}
 			text, err := os.ReadFile(file)
@@ -181,9 +181,9 @@ func checkBlock(p page, b block, sources []source) error {
 		return fmt.Errorf("the section links none of the files that have these lines: %s", strings.Join(found, ", "))
 	}
 	if whole {
-		return errors.New("no compiled file of testdata/programs, the examples and example_test.go is this one")
+		return errors.New("no compiled file of testdata, the examples and example_test.go is this one")
 	}
-	return errors.New("no compiled file of testdata/programs, the examples and example_test.go has these lines, one after another")
+	return errors.New("no compiled file of testdata, the examples and example_test.go has these lines, one after another")
 }
 
 // index returns where whole lines of the source have the tokens, -1 if nowhere.

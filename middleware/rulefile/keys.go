@@ -112,7 +112,7 @@ func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
 	if !colon {
 		if k = d.keys[text]; k == nil {
 			known := slices.Sorted(maps.Keys(d.keys))
-			d.bad(placeOf(n), path, "no such key: %.64q%s; this program has %s, header:NAME and apikey:NAME", text, meant(text, known), strings.Join(known, ", "))
+			d.bad(placeOf(n), path, "%w%s; this program has %s, header:NAME and apikey:NAME", unknownKey(text), meant(text, known), strings.Join(known, ", "))
 		}
 		return k, text
 	}
@@ -135,6 +135,15 @@ func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
 	}
 	return k, name
 }
+
+// An unknownKey is the name of a key that the program does not have. Who reads the
+// rules of another program asks for it by the method UnknownKey.
+type unknownKey string
+
+func (k unknownKey) Error() string { return fmt.Sprintf("no such key: %.64q", string(k)) }
+
+// UnknownKey returns the name.
+func (k unknownKey) UnknownKey() string { return string(k) }
 
 // secret reports whether a header holds what must not be stored.
 func secret(header string) bool {

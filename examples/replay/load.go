@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/rulefile"
+)
+
+// wantedName is the name of a field, with a header's in its canonical form.
+func wantedName(name string) string {
+	if header, ok := strings.CutPrefix(name, "header:"); ok {
+		return "header:" + http.CanonicalHeaderKey(header)
+	}
+	return name
+}
+
+// loadRules reads the rules. The program's own keys are taken from the fields of
+// their names: value returns the one that the request under way has.
+func (c *config) loadRules(value func(name string) string) ([]ratelimit.Rule, error) {
+	own := func(name string) keyfunc.Key {
+		return keyfunc.Func(func(*http.Request) (string, error) {
+			if v := value(name); v != "" {
+				return v, nil
+			}
+			return "", keyfunc.ErrNoKey
+		})
+	}
+	loader := rulefile.Loader{Source: rulefile.File(c.ruleFile), Keys: map[string]keyfunc.Key{"ip": c.proxies.IP()}}
+	if c.fields["ip"] != "" {
+		loader.Keys["ip"] = own("ip")
+	}
+	if len(c.routes) > 0 {
+		mux, err := routes(c.routes)
+		if err != nil {
+			return nil, err
+		}
+		loader.Keys["route"] = keyfunc.Mux(mux)
+	}
+	for {
+		rules, err := loader.Load(context.Background())
+		names := unknownKeys(err)
+		if len(names) == 0 {
+			return rules, err
+		}
+		for _, name := range names { // the program's
+			loader.Keys[name] = own(name)
+		}
+	}
+}
+
+// unknownKeys returns the names of keys that a document has and the loader lacks.
+func unknownKeys(err error) (names []string) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			names = append(names, unknownKeys(err)...)
+		}
+		return names
+	}
+	if e, ok := errors.AsType[interface {
+		error
+		UnknownKey() string
+	}](err); ok {
+		names = append(names, e.UnknownKey())
+	}
+	return names
+}
+
+// routes returns a ServeMux with the patterns.
+func routes(patterns []string) (mux *http.ServeMux, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("-routes: %v", v)
+		}
+	}()
+	mux = http.NewServeMux()
+	for _, pattern := range patterns {
+		mux.Handle(strings.TrimSpace(pattern), http.NotFoundHandler())
+	}
+	return mux, nil
+}
+
+// wanted returns the fields that the rules' keys need.
+func (c *config) wanted(rules []*rule) (all []string) {
+	for _, r := range rules {
+		for _, name := range r.names {
+			kind, header, colon := strings.Cut(name, ":")
+			switch {
+			case colon && (kind == "header" || kind == "apikey"):
+				all = append(all, "header:"+header)
+			case isOwn(name) && (name != "route" || len(c.routes) == 0), name == "ip" && c.fields["ip"] != "":
+				all = append(all, name)
+			}
+		}
+	}
+	if c.fields["tier"] != "" {
+		all = append(all, "tier")
+	}
+	if header := c.proxies.Header; header != "" {
+		all = append(all, "header:"+http.CanonicalHeaderKey(header))
+	}
+	all = append(all, "header:X-Forwarded-For") // to say that it is ignored
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// leaveOut turns off the rules whose keys the logs do not have, as far as their
+// first lines say.
+func (c *config) leaveOut(rules []*rule, sources []*source) {
+	has := make(map[string]bool)
+	for _, s := range sources {
+		s.plan.found(s.sample(), has)
+	}
+	lacks := func(wanted string) bool { return slices.Contains(sources[0].plan.wanted, wanted) && !has[wanted] }
+	for _, r := range rules {
+		for _, name := range r.names {
+			_, header, colon := strings.Cut(name, ":")
+			switch {
+			case r.Disabled:
+			case colon && lacks("header:"+header):
+				r.leave("the log does not have the header %s; if it has it under another name, add -field header:%[1]s=FIELD", header)
+			case name == "route" && len(c.routes) == 0 && lacks(name):
+				r.leave("no log has the route; add -routes with the patterns of the program's ServeMux")
+			case name == "ip" && c.fields["ip"] == "" && !has["address"]:
+				r.leave("the log does not have the client's address; if it has it under another name, add -field address=FIELD")
+			case !colon && lacks(name):
+				r.leave("the log does not have the key %s; if it has it under another name, add -field %[1]s=FIELD", name)
+			}
+		}
+	}
+}
+
+func (r *rule) leave(format string, args ...any) {
+	r.Disabled = true
+	r.notes = append(r.notes, "not replayed: "+fmt.Sprintf(format, args...))
+}
+
+// replay replays the logs and reports.
+func (c *config) replay(stdin io.Reader, stdout, stderr io.Writer) error {
+	var p *replay
+	rules, err := c.loadRules(func(name string) string { return p.value(name) })
+	if err != nil {
+		return err
+	}
+	if p, err = newReplay(rules, c.skip); err != nil {
+		return err
+	}
+	t := new(trash)
+	sources, err := c.openAll(stdin, t, c.wanted(p.rules))
+	defer func() {
+		for _, s := range sources {
+			_ = s.close() // they were only read
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	c.leaveOut(p.rules, sources)
+	if err := p.make(); err != nil {
+		return err
+	}
+
+	work, stop := make(chan func()), make(chan struct{})
+	defer close(stop)
+	for range max(runtime.GOMAXPROCS(0), 2) {
+		go func() {
+			for {
+				select {
+				case do := <-work:
+					do()
+				case <-stop:
+					return
+				}
+			}
+		}()
+	}
+	for _, s := range sources {
+		s.start(work, stop)
+	}
+	show := newProgress(sources, stderr, c.quiet)
+	for s := earliest(sources); s != nil; s = earliest(sources) {
+		p.send(s.head, s.plan)
+		s.head = nil
+		show.step(p.requests)
+	}
+	show.end()
+
+	result := report{config: c, replay: p, trash: t, sources: sources}
+	if p.requests == 0 {
+		return errors.Join(ended(sources), fmt.Errorf("no request in %s\n%s", strings.Join(c.logs, ", "), t))
+	}
+	if err := result.print(stdout); err != nil {
+		return err
+	}
+	return errors.Join(c.write(&result), ended(sources))
+}
+
+// openAll opens all logs.
+func (c *config) openAll(stdin io.Reader, t *trash, wanted []string) (sources []*source, err error) {
+	for _, name := range c.logs {
+		s, err := open(name, stdin, t)
+		if err != nil {
+			return sources, err
+		}
+		s.plan = newPlan(s.first.lines, wanted, c.fields, c.zone)
+		sources = append(sources, s)
+	}
+	return sources, nil
+}
+
+// write writes the result for other programs.
+func (c *config) write(r *report) (err error) {
+	if c.output == "" {
+		return nil
+	}
+	f, err := os.Create(c.output) //nolint:gosec // the user names the file
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.write(f), f.Close())
+}
+
+// ended returns why logs ended early.
+func ended(sources []*source) error {
+	var errs []error
+	for _, s := range sources {
+		if s.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w after line %d: the rest is not replayed", s.name, s.err, s.number))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/bridge"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+var lent = bridge.FromAlgorithms.(bridge.Algorithms[*algorithms.Redis, *algorithms.Memory, algorithms.Limit, algorithms.Check, algorithms.Result, algorithms.Charge])
+
+// maxKeys bounds the counts that are in use at one time. Further ones are counted
+// in sketches, and the report says so.
+const maxKeys = 1 << 22
+
+// A replay sends the requests of a log through a Middleware, at their times. It
+// counts in a Memory whose clock is the log.
+type replay struct {
+	now     time.Time
+	current *numbered // the request under way
+	plan    *plan     // of its log
+
+	skip    []string // of the program's Config
+	handler http.Handler
+	writer  nowhere
+	memory  algorithms.Memory // what the rules count
+	demand  algorithms.Memory // what they would count if nothing was ever denied
+	wide    []algorithms.Check
+	asked   []*rule // of each check in wide the rule
+
+	rules     []*rule
+	byName    map[string]*rule
+	first     time.Time
+	requests  int64
+	denied    int64
+	unserved  int64 // lines without a request that a handler would see
+	limited   int64 // responses 429 in the log
+	forwarded int64 // requests with X-Forwarded-For
+	whole     bool  // all times are whole seconds
+	minutes   []minute
+}
+
+// A rule is one of the rules, and what it did.
+type rule struct {
+	ratelimit.Rule
+	index      int
+	key        string   // as the rule file has it
+	names      []string // of its keys
+	notes      []string // how the replay differs from the rule
+	absent     int64    // requests without the key
+	requests   int64
+	denied     int64
+	clients    clients
+	candidates []candidate
+}
+
+// A minute is the requests of one minute.
+type minute struct {
+	start            time.Time
+	requests, denied int64
+	byRule           []int64 // denials; nil if there are none
+}
+
+// newReplay makes a replay of rules whose keys have values. skip is the program's
+// Config.Skip.
+func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
+	p := &replay{whole: true, byName: make(map[string]*rule), writer: nowhere{make(http.Header)}}
+	p.memory.MaxKeys, p.demand.MaxKeys = maxKeys, maxKeys
+	lent.Clock(&p.memory, func() time.Time { return p.now })
+	lent.Clock(&p.demand, func() time.Time { return p.now })
+	for i, r := range rules {
+		key := strings.Trim(fmt.Sprint(r.Key), "[]")
+		p.rules = append(p.rules, &rule{Rule: r, index: i, key: strings.ReplaceAll(key, ", ", ","), names: strings.Split(key, ", ")})
+	}
+	p.skip = skip
+	_, err := p.middleware()
+	for _, e := range unsupported(err) { // what this version has no code for is left out, and said
+		r := p.rules[e.Index]
+		switch e.Field {
+		case "Ban":
+			r.Ban = algorithms.Ban{}
+		case "Lease":
+			r.Lease = false
+		default:
+			return nil, err
+		}
+		r.notes = append(r.notes, "replayed without its "+strings.ToLower(e.Field))
+	}
+	for _, r := range p.rules {
+		p.byName[r.Name] = r
+		r.candidates = candidates(r.Name, r.Limit)
+	}
+	return p, p.make()
+}
+
+// make makes the handler for the rules as they are now.
+func (p *replay) make() error {
+	limit, err := p.middleware()
+	if err == nil {
+		p.handler = limit.Handler(http.HandlerFunc(p.serve))
+	}
+	return err
+}
+
+// unsupported returns the mistakes in rules that an error consists of.
+func unsupported(err error) (all []*ratelimit.RuleError) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			all = append(all, unsupported(err)...)
+		}
+	} else if e, ok := errors.AsType[*ratelimit.RuleError](err); ok {
+		all = append(all, e)
+	}
+	return all
+}
+
+func (p *replay) middleware() (*ratelimit.Middleware, error) {
+	rules := make([]ratelimit.Rule, 0, len(p.rules))
+	for _, r := range p.rules {
+		own := r.Rule
+		own.Key = &watched{r.Key, r}
+		rules = append(rules, own)
+	}
+	return ratelimit.New(ratelimit.Config{
+		Limiter: patient{&p.memory}, Rules: rules, Skip: p.skip,
+		TierFor: func(*http.Request) string { return p.value("tier") },
+		Headers: headers.None, Denied: func(http.ResponseWriter, *http.Request, algorithms.Decision) {},
+		Observe: p.see, Logger: slog.New(slog.DiscardHandler), DenialLogRate: -1,
+	})
+}
+
+// value returns what a field of the request under way has.
+func (p *replay) value(name string) string {
+	if i := slices.Index(p.plan.wanted, name); i >= 0 {
+		return p.current.values[i]
+	}
+	return ""
+}
+
+// send replays a request of a log. Requests come in the order of their times.
+func (p *replay) send(n *numbered, from *plan) {
+	if n.url == nil {
+		p.unserved++
+		return
+	}
+	if n.at.After(p.now) {
+		p.now = n.at
+	}
+	if p.requests == 0 {
+		p.first = p.now
+	}
+	p.requests++
+	p.whole = p.whole && n.at.Nanosecond() == 0
+	if n.status == http.StatusTooManyRequests {
+		p.limited++
+	}
+	start := p.now.UTC().Truncate(time.Minute)
+	if last := len(p.minutes) - 1; last < 0 || p.minutes[last].start != start {
+		p.minutes = append(p.minutes, minute{start: start})
+	}
+	p.minutes[len(p.minutes)-1].requests++
+
+	p.current, p.plan = n, from
+	r := &http.Request{
+		Method: n.method, URL: n.url, RequestURI: n.target, RemoteAddr: n.addr, Header: make(http.Header),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
+	}
+	from.setHeaders(r.Header, &n.request)
+	if r.Header["X-Forwarded-For"] != nil {
+		p.forwarded++
+	}
+	p.wide, p.asked = p.wide[:0], p.asked[:0]
+	clear(p.writer.header)
+	p.handler.ServeHTTP(p.writer, r)
+	p.measure()
+}
+
+// serve responds as the server in the log did.
+func (p *replay) serve(w http.ResponseWriter, _ *http.Request) {
+	if answered(p.current.status) {
+		w.WriteHeader(p.current.status)
+	}
+}
+
+// answered reports whether a client got a response. nginx and load balancers have
+// statuses for clients that had left.
+func answered(status int) bool {
+	return status >= 200 && status < 600 && !slices.Contains(unanswered, status)
+}
+
+var unanswered = []int{444, 460, 499}
+
+// see counts a decision.
+func (p *replay) see(_ *http.Request, d algorithms.Decision) {
+	m := &p.minutes[len(p.minutes)-1]
+	if !d.Allowed {
+		p.denied++
+		m.denied++
+	}
+	for i := range d.Results {
+		res := &d.Results[i]
+		r := p.byName[res.Check.Rule]
+		r.requests++
+		c := r.clients.of(res.Check.Key)
+		if !res.Allowed {
+			r.denied++
+			if m.byRule == nil {
+				m.byRule = make([]int64, len(p.rules))
+			}
+			m.byRule[r.index]++
+		}
+		if c == nil {
+			continue
+		}
+		c.requests++
+		if !res.Allowed {
+			c.denied++
+		}
+		if res.Check.Limit != r.Limit { // a tier's
+			continue
+		}
+		c.own = true
+		for _, candidate := range r.candidates {
+			p.wide = append(p.wide, algorithms.Check{Rule: candidate.name, Key: res.Check.Key, Cost: res.Check.Cost, Limit: candidate.limit, Shadow: true})
+			p.asked = append(p.asked, r)
+		}
+	}
+}
+
+// measure finds how large the limits would have to be for this request.
+func (p *replay) measure() {
+	if len(p.wide) == 0 {
+		return
+	}
+	d, err := p.demand.Take(context.Background(), p.wide...)
+	if err != nil {
+		panic(err) // the checks are valid
+	}
+	which := 0
+	var free []algorithms.Charge
+	for i := range d.Results {
+		res, r := &d.Results[i], p.asked[i]
+		if which++; i == 0 || p.asked[i-1] != r {
+			which = 0
+		}
+		need := int64(unreachable)
+		if res.Allowed {
+			need = res.Check.Limit.Quota() - res.Remaining
+		}
+		if c := r.clients.of(res.Check.Key); c != nil {
+			c.needs[which] = max(c.needs[which], need)
+		}
+		if r.ChargeOn != nil && answered(p.current.status) && !slices.Contains(r.ChargeOn, p.current.status) && res.Charged > 0 {
+			free = append(free, algorithms.Charge{Result: *res})
+		}
+	}
+	if len(free) > 0 {
+		_, _ = p.demand.Settle(context.Background(), free...) // what stays charged errs towards larger limits
+	}
+}
+
+// worst returns the minutes with the most denials, those first.
+func (p *replay) worst(n int) []minute {
+	all := slices.DeleteFunc(slices.Clone(p.minutes), func(m minute) bool { return m.byRule == nil })
+	slices.SortStableFunc(all, func(a, b minute) int { return cmp.Compare(b.denied, a.denied) })
+	return all[:min(n, len(all))]
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// A watched key counts the requests that do not have it. Where the program's own
+// key is missing, the rule does not apply.
+type watched struct {
+	keyfunc.Key
+	rule *rule
+}
+
+func (k *watched) Resolve(r *http.Request) (string, error) {
+	text, err := k.Key.Resolve(r)
+	if errors.Is(err, keyfunc.ErrNoKey) {
+		k.rule.absent++
+		if k.rule.ownKey() {
+			return "", keyfunc.ErrSkip
+		}
+	}
+	return text, err
+}
+
+// ownKey reports whether a part of the key is the program's own.
+func (r *rule) ownKey() bool { return slices.ContainsFunc(r.names, isOwn) }
+
+func isOwn(name string) bool {
+	return name != "ip" && name != "everyone" && !strings.Contains(name, ":")
+}
+
+// patient is a Memory whose queues nobody waits in: the log says when each request
+// came, and the next one is decided at its own time.
+type patient struct{ *algorithms.Memory }
+
+func (m patient) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d, err := m.Memory.Take(ctx, checks...)
+	for i := range d.Results {
+		d.Results[i].Delay = 0
+	}
+	return d, err
+}
+
+func (m patient) Unwrap() algorithms.Limiter { return m.Memory }
+
+// nowhere is where the responses go.
+type nowhere struct{ header http.Header }
+
+func (w nowhere) Header() http.Header         { return w.header }
+func (w nowhere) Write(p []byte) (int, error) { return len(p), nil }
+func (w nowhere) WriteHeader(int)             {}

@@ -1,0 +1,48 @@
+package recipes
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+func cloudflare(networks string) (keyfunc.Key, error) { // the lines of cloudflare.com/ips-v4 and ips-v6, joined by commas
+	proxies := keyfunc.Proxies{}
+	err := proxies.UnmarshalText([]byte(networks + ",header=CF-Connecting-IP"))
+	return proxies.IP(), err
+}
+
+func behindNginx() keyfunc.Key { // proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+	return keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")}}.IP()
+}
+
+func behindIngress() keyfunc.Key { // externalTrafficPolicy: Local, so that the ingress sees the client
+	return keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}.IP() // the pods of the ingress, as narrow as you can
+}
+
+func safelist(limiter algorithms.Limiter, proxies keyfunc.Proxies, rules []ratelimit.Rule) (*ratelimit.Middleware, error) {
+	return ratelimit.New(ratelimit.Config{
+		Limiter: limiter, Rules: rules,
+		Skip:    []string{"GET /healthz"},
+		SkipFor: proxies.In(netip.MustParsePrefix("198.51.100.0/24")), // our office; found as the key finds it, so no header puts a client there
+	})
+}
+
+func reset(ctx context.Context, limiter algorithms.Limiter, limit *ratelimit.Middleware, client string) error {
+	checks, err := limit.Checks("per-ip", client) // plain values: 2001:db8::1 is counted as 2001:db8::/64
+	if err != nil {
+		return err
+	}
+	return limiter.Reset(ctx, checks...)
+}
+
+func region(limiter algorithms.Limiter, rules []ratelimit.Rule) (*ratelimit.Middleware, error) {
+	return ratelimit.New(ratelimit.Config{
+		Limiter: limiter, // of this region's Redis
+		Rules:   rules,   // the same in all regions
+		Share:   0.6,     // and 0.4 in the other region: together no more than the limit
+	})
+}

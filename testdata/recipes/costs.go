@@ -1,0 +1,54 @@
+package recipes
+
+import (
+	"context"
+	"io"
+	"log"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+func expensive(user keyfunc.Key) []ratelimit.Rule {
+	return []ratelimit.Rule{
+		{Name: "api", Key: user, Limit: algorithms.PerMinute(100), Costs: map[string]int64{"POST /reports": 20, "GET /search": 5}},
+		{Name: "reports", Match: []string{"POST /reports"}, Key: keyfunc.Everyone, Limit: algorithms.PerSecond(2), Hidden: true}, // what the database can take
+	}
+}
+
+func graphQL(execute func(*http.Request) (response []byte, points int64)) (ratelimit.Rule, http.Handler) {
+	rule := ratelimit.Rule{
+		Name: "graphql", Match: []string{"POST /graphql"}, Key: keyfunc.IP,
+		Limit: algorithms.Limit{Rate: 1000, Period: time.Minute, Algorithm: algorithms.TokenBucket}, // a bucket: one query may cost more than is left
+	}
+	return rule, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		response, points := execute(r)
+		if err := ratelimit.Settle(r.Context(), "graphql", points); err != nil {
+			log.Print(err) // the charge stays at 1
+		}
+		_, _ = w.Write(response) // after Settle, so that the headers follow
+	})
+}
+
+func completions(tenant keyfunc.Key, complete func(ctx context.Context, w io.Writer, maxTokens int64) (used int64)) (ratelimit.Rule, http.Handler) {
+	maxTokens := func(r *http.Request) int64 {
+		n, err := strconv.ParseInt(r.URL.Query().Get("max_tokens"), 10, 64)
+		if err != nil || n < 1 || n > 4096 {
+			return 4096
+		}
+		return n
+	}
+	rule := ratelimit.Rule{
+		Name: "tokens", Match: []string{"POST /completions"}, Key: tenant,
+		Limit:   algorithms.Limit{Rate: 60_000, Period: time.Minute, Burst: 20_000},
+		CostFor: maxTokens, // reserved, so that parallel requests cannot all pass on the same tokens
+	}
+	return rule, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		used := complete(r.Context(), w, maxTokens(r))
+		_ = ratelimit.Settle(r.Context(), "tokens", used) // without it the reservation stays
+	})
+}

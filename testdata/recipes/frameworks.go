@@ -1,0 +1,65 @@
+package recipes
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+func ginLimit(limit *ratelimit.Middleware) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		passed := false
+		limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			passed, c.Request = true, r
+			if w == http.ResponseWriter(c.Writer) { // no rule with ChargeOn
+				c.Next()
+				return
+			}
+			own := c.Writer
+			c.Writer = &ginWriter{own, w}
+			c.Next()
+			c.Writer.WriteHeaderNow()
+			c.Writer = own
+		})).ServeHTTP(c.Writer, c.Request)
+		if !passed {
+			c.Abort()
+		}
+	}
+}
+
+// A ginWriter shows the status to rules with ChargeOn when gin writes it.
+type ginWriter struct {
+	gin.ResponseWriter
+	limited http.ResponseWriter
+}
+
+func (w *ginWriter) WriteHeaderNow() {
+	if !w.Written() {
+		w.limited.WriteHeader(w.Status())
+	}
+	w.ResponseWriter.WriteHeaderNow()
+}
+
+func (w *ginWriter) Write(p []byte) (int, error) {
+	w.WriteHeaderNow()
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *ginWriter) WriteString(s string) (int, error) {
+	w.WriteHeaderNow()
+	return w.ResponseWriter.WriteString(s)
+}
+
+func echoLimit(e *echo.Echo, limit *ratelimit.Middleware) {
+	e.Use(echo.WrapMiddleware(limit.Handler), func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if err := next(c); err != nil {
+				c.Error(err) // now, so that rules with ChargeOn see the status
+			}
+			return nil
+		}
+	})
+}

@@ -1,0 +1,100 @@
+package recipes
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/didip/tollbooth/v8"
+	"github.com/didip/tollbooth/v8/libstring"
+	"github.com/didip/tollbooth/v8/limiter"
+	"github.com/go-chi/httprate"
+	"github.com/go-redis/redis_rate/v10"
+	ulule "github.com/ulule/limiter/v3"
+	"github.com/ulule/limiter/v3/drivers/middleware/stdlib"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// The names in docs/recipes.md exist.
+var (
+	_ = []any{httprate.LimitByIP, httprate.WithKeyFuncs, httprate.KeyByEndpoint, httprate.KeyByRealIP, httprate.WithIncrement, httprate.WithLimitHandler}
+	_ = []any{ulule.NewRateFromFormatted, ulule.WithTrustForwardHeader, (*ulule.Limiter).Peek, (*ulule.Limiter).Reset, stdlib.NewMiddleware}
+	_ = []any{tollbooth.NewLimiter, tollbooth.LimitFuncHandler, (*limiter.Limiter).SetMethods, (*limiter.Limiter).SetHeader, (*limiter.Limiter).SetBasicAuthUsers, (*limiter.Limiter).SetMessage, (*limiter.Limiter).SetOnLimitReached}
+	_ = []any{(*redis_rate.Limiter).AllowN, (*redis_rate.Limiter).Reset}
+)
+
+// The entry of X-Forwarded-For that tollbooth counts from the right, from 0, is the
+// one that Hops counts, from 1.
+func TestIndexFromRight(t *testing.T) {
+	r := from("10.0.0.1:1", "GET", "/")()
+	r.Header.Set("X-Forwarded-For", "192.0.2.1, 192.0.2.2, 192.0.2.3")
+	for index := range 3 {
+		theirs := libstring.RemoteIPFromIPLookup(limiter.IPLookup{Name: "X-Forwarded-For", IndexFromRight: index}, r)
+		ours, err := keyfunc.Proxies{Hops: index + 1}.IP().Resolve(r)
+		if err != nil || theirs != ours {
+			t.Errorf("%d: %q, %v; theirs %q", index, ours, err, theirs)
+		}
+	}
+}
+
+// What a rule replaces admits as many at once, tells clients apart in the same way,
+// and so does the rule.
+func TestMigrations(t *testing.T) {
+	for name, recipe := range map[string]func() (func(http.Handler) http.Handler, ratelimit.Rule){
+		"httprate": fromHTTPRate, "ulule": fromUlule, "tollbooth": fromTollbooth,
+	} {
+		theirs, ours := recipe()
+		for who, h := range map[string]http.Handler{"theirs": theirs(responds(200)), "ours": limited(t, ours).Handler(responds(200))} {
+			ok := false
+			for try := range 5 { // a minute of the clock may end in between
+				minute := time.Now().Unix() / 60
+				one := statuses(h, 8, from(fmt.Sprintf("192.0.2.%d:1", 2*try), "GET", "/"))
+				other := statuses(h, 3, from(fmt.Sprintf("192.0.2.%d:1", 2*try+1), "GET", "/"))
+				if ok = one[200] == 5 && one[429] == 3 && other[200] == 3; ok || time.Now().Unix()/60 == minute {
+					break
+				}
+			}
+			if !ok {
+				t.Errorf("%s, %s: not 5 of 8, and 3 of another client", name, who)
+			}
+		}
+	}
+}
+
+// GCRA decides as redis_rate does, on any schedule.
+func TestRedisRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := limitertest.Redis(t)
+		theirs, ours := fromRedisRate()
+		rater, redis := redis_rate.NewLimiter(client), &algorithms.Redis{Client: client, Namespace: "app"}
+		random := rand.New(rand.NewPCG(1, 1))
+		denied := 0
+		for i := range 500 {
+			time.Sleep(time.Duration(random.Int64N(int64(12 * time.Second))).Truncate(time.Millisecond))
+			cost := 1 + random.IntN(3)
+			was, err := rater.AllowN(t.Context(), "alice", theirs, cost)
+			if err != nil {
+				t.Fatal(err)
+			}
+			is, err := redis.Take(t.Context(), algorithms.Check{Rule: "r", Key: "alice", Cost: int64(cost), Limit: ours})
+			// They say that nothing is left where a request was denied, and count in doubles.
+			if err != nil || is.Allowed != (was.Allowed > 0) || is.Allowed && is.Results[0].Remaining != int64(was.Remaining) ||
+				!is.Allowed && (is.RetryAfter()-was.RetryAfter).Abs() > time.Millisecond {
+				t.Fatalf("request %d: %+v, %v; theirs %+v", i, is, err, was)
+			}
+			if !is.Allowed {
+				denied++
+			}
+		}
+		if denied < 50 || denied > 450 {
+			t.Errorf("%d of 500 denied: that shows little", denied)
+		}
+	})
+}

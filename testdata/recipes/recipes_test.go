@@ -1,0 +1,387 @@
+package recipes
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+type contextKey string
+
+// made returns the middleware that a recipe made.
+func made(t *testing.T) func(*ratelimit.Middleware, error) *ratelimit.Middleware {
+	return func(m *ratelimit.Middleware, err error) *ratelimit.Middleware {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+}
+
+// limited returns a middleware with rules, which counts in memory.
+func limited(t *testing.T, rules ...ratelimit.Rule) *ratelimit.Middleware {
+	t.Helper()
+	return made(t)(ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules}))
+}
+
+// statuses sends a request n times and returns how often each status came.
+func statuses(h http.Handler, n int, request func() *http.Request) map[int]int {
+	got := make(map[int]int)
+	for range n {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, request())
+		got[w.Code]++
+	}
+	return got
+}
+
+func wants(t *testing.T, what string, got map[int]int, pairs ...int) {
+	t.Helper()
+	want := make(map[int]int)
+	for i := 0; i < len(pairs); i += 2 {
+		want[pairs[i]] = pairs[i+1]
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func responds(status int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+}
+
+func from(addr, method, target string) func() *http.Request {
+	return func() *http.Request {
+		r := httptest.NewRequest(method, target, nil)
+		r.RemoteAddr = addr
+		return r
+	}
+}
+
+func TestPlans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tenant := keyfunc.Context(func(ctx context.Context) (string, bool) {
+			s, ok := ctx.Value(contextKey("tenant")).(string)
+			return s, ok
+		})
+		limit := made(t)(plans(new(algorithms.Memory), tenant, func(ctx context.Context) string { s, _ := ctx.Value(contextKey("plan")).(string); return s }))
+		h := limit.Handler(responds(200))
+		n := 0
+		of := func(tenant, plan string) func() *http.Request {
+			n++
+			addr := fmt.Sprintf("192.0.2.%d:1", n)
+			return func() *http.Request {
+				ctx := context.WithValue(context.Background(), contextKey("plan"), plan)
+				if tenant != "" {
+					ctx = context.WithValue(ctx, contextKey("tenant"), tenant)
+				}
+				return from(addr, "GET", "/")().WithContext(ctx)
+			}
+		}
+		wants(t, "free", statuses(h, 100, of("a", "")), 200, 60, 429, 40)
+		wants(t, "unknown plan", statuses(h, 100, of("b", "platinum")), 200, 60, 429, 40)
+		wants(t, "pro", statuses(h, 500, of("c", "pro")), 200, 500)
+		wants(t, "internal", statuses(h, 700, of("d", "internal")), 200, 600, 429, 100) // by address
+		wants(t, "nobody", statuses(h, 700, of("", "")), 200, 600, 429, 100)
+	})
+}
+
+func TestLogins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := limited(t, logins(keyfunc.IP)...).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if strings.Contains(string(body), "right") {
+				w.WriteHeader(http.StatusOK)
+			} else {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		}))
+		try := func(addr, email, password string) func() *http.Request {
+			return func() *http.Request {
+				r := httptest.NewRequest("POST", "/auth/login", strings.NewReader(fmt.Sprintf(`{"email":%q,"password":%q}`, email, password)))
+				r.RemoteAddr = addr + ":1"
+				r.Header.Set("Content-Type", "application/json")
+				return r
+			}
+		}
+		wants(t, "good logins", statuses(h, 100, try("192.0.2.1", "a@x", "right")), 200, 100)
+		wants(t, "one machine", statuses(h, 15, try("192.0.2.2", "b@x", "wrong")), 401, 10, 429, 5)
+		for i := range 10 {
+			wants(t, "many machines", statuses(h, 1, try(fmt.Sprint("192.0.2.", 10+i), "b@x", "wrong")), 401, 1)
+		}
+		wants(t, "one more", statuses(h, 1, try("192.0.2.30", "b@x", "wrong")), 429, 1)
+		wants(t, "no account", statuses(h, 1, from("192.0.2.31:1", "POST", "/auth/login")), 400, 1)
+	})
+}
+
+func TestCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := limited(t, expensive(keyfunc.IP)...).Handler(responds(200))
+		wants(t, "reports", statuses(h, 3, from("192.0.2.1:1", "POST", "/reports")), 200, 2, 429, 1) // the database
+		time.Sleep(2 * time.Second)
+		wants(t, "searches", statuses(h, 20, from("192.0.2.1:1", "GET", "/search")), 200, 12, 429, 8)
+		wants(t, "others", statuses(h, 5, from("192.0.2.2:1", "POST", "/reports")), 200, 2, 429, 3)
+		wants(t, "cheap", statuses(h, 100, from("192.0.2.3:1", "GET", "/")), 200, 100)
+	})
+}
+
+func TestGraphQL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rule, handler := graphQL(func(*http.Request) ([]byte, int64) { return []byte("{}"), 1500 })
+		h := limited(t, rule).Handler(handler)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, from("192.0.2.1:1", "POST", "/graphql")())
+		if w.Code != 200 || w.Header().Get("X-RateLimit-Remaining") != "0" {
+			t.Errorf("%d %v", w.Code, w.Header())
+		}
+		wants(t, "in debt", statuses(h, 3, from("192.0.2.1:1", "POST", "/graphql")), 429, 3)
+		time.Sleep(31 * time.Second) // 500 points at 1000 a minute
+		wants(t, "paid", statuses(h, 1, from("192.0.2.1:1", "POST", "/graphql")), 200, 1)
+	})
+}
+
+func TestCompletions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rule, handler := completions(keyfunc.IP, func(_ context.Context, w io.Writer, _ int64) int64 { _, _ = io.WriteString(w, "hello"); return 100 })
+		h := limited(t, rule).Handler(handler)
+		wants(t, "short answers", statuses(h, 150, from("192.0.2.1:1", "POST", "/completions?max_tokens=4000")), 200, 150) // 4000 at once would be 5
+		wants(t, "a lie", statuses(h, 200, from("192.0.2.2:1", "POST", "/completions?max_tokens=-5")), 200, 160, 429, 40)
+	})
+}
+
+func TestReverseProxy(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-RateLimit-Remaining", "1") }))
+	defer upstream.Close()
+	to, _ := url.Parse(upstream.URL)
+	h := reverseProxy(limited(t, ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(2)}), to)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	if got := w.Header()["X-Ratelimit-Remaining"]; w.Code != 200 || len(got) != 1 || got[0] != "1" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	wants(t, "two more", statuses(h, 2, func() *http.Request { return httptest.NewRequest("GET", "/", nil) }), 200, 1, 429, 1)
+}
+
+// A conn is a socket on which messages wait.
+type conn struct {
+	waiting int
+	closed  string
+}
+
+func (c *conn) Read(context.Context) ([]byte, error) {
+	if c.waiting == 0 {
+		return nil, io.EOF
+	}
+	c.waiting--
+	return []byte("hello"), nil
+}
+func (c *conn) Close(reason string) error { c.closed = reason; return nil }
+
+func TestMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := limited(t, ratelimit.Rule{Name: "messages", Key: keyfunc.IP, Limit: algorithms.PerSecond(20)})
+		handled := 0
+		serve := func(c *conn) error {
+			return messages(limit, httptest.NewRequest("GET", "/ws", nil), c, func([]byte) { handled++ })
+		}
+		few, many := &conn{waiting: 15}, &conn{waiting: 30}
+		if err := serve(few); !errors.Is(err, io.EOF) || handled != 15 || few.closed != "" {
+			t.Errorf("%v, %d, %q", err, handled, few.closed)
+		}
+		if err := serve(many); err != nil || handled != 20 || !strings.HasPrefix(many.closed, "too many messages; retry in ") {
+			t.Errorf("%v, %d, %q", err, handled, many.closed)
+		}
+	})
+}
+
+func TestEvents(t *testing.T) {
+	next := make(chan string)
+	limit := limited(t, ratelimit.Rule{Name: "streams", Key: keyfunc.IP, Limit: algorithms.PerHour(1)})
+	server := httptest.NewServer(limit.Handler(events(func(context.Context) <-chan string { return next })))
+	defer server.Close()
+	resp, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	defer close(next)
+	lines := bufio.NewScanner(resp.Body)
+	for i := range 3 {
+		next <- fmt.Sprint(i) // before the one after it exists
+		if !lines.Scan() || lines.Text() != fmt.Sprint("data: ", i) || !lines.Scan() {
+			t.Fatalf("%q, %v", lines.Text(), lines.Err())
+		}
+	}
+	again, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Body.Close(); again.StatusCode != http.StatusTooManyRequests {
+		t.Error(again.Status)
+	}
+}
+
+func TestClientsBehindProxies(t *testing.T) {
+	cf, err := cloudflare("192.0.2.0/24,2001:db8::/32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		key         keyfunc.Key
+		peer, field string
+		value, want string
+	}{
+		"Cloudflare":         {cf, "192.0.2.1:1", "CF-Connecting-IP", "203.0.113.9", "203.0.113.9"},
+		"past Cloudflare":    {cf, "198.51.100.1:1", "CF-Connecting-IP", "203.0.113.9", "198.51.100.1"},
+		"Cloudflare, forged": {cf, "192.0.2.1:1", "X-Forwarded-For", "203.0.113.9", "192.0.2.1"},
+		"nginx":              {behindNginx(), "10.0.0.7:1", "X-Forwarded-For", "6.6.6.6, 203.0.113.9", "203.0.113.9"},
+		"past nginx":         {behindNginx(), "10.0.0.8:1", "X-Forwarded-For", "203.0.113.9", "10.0.0.8"},
+		"an ingress":         {behindIngress(), "10.244.3.2:1", "X-Forwarded-For", "6.6.6.6, 203.0.113.9", "203.0.113.9"},
+	} {
+		r := from(c.peer, "GET", "/")()
+		r.Header.Set(c.field, c.value)
+		if got, err := c.key.Resolve(r); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
+		}
+	}
+	if _, err := cloudflare("192.0.2.1/24"); err == nil {
+		t.Error("a bad network is accepted")
+	}
+}
+
+func TestSafelistResetAndRegions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, rule := new(algorithms.Memory), ratelimit.Rule{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(10)}
+		limit := made(t)(safelist(memory, keyfunc.Proxies{}, []ratelimit.Rule{rule}))
+		h := limit.Handler(responds(200))
+		wants(t, "the office", statuses(h, 50, from("198.51.100.7:1", "GET", "/")), 200, 50)
+		wants(t, "health checks", statuses(h, 50, from("192.0.2.1:1", "GET", "/healthz")), 200, 50)
+		wants(t, "others", statuses(h, 50, from("192.0.2.1:1", "GET", "/")), 200, 10, 429, 40)
+		wants(t, "one who says so", statuses(h, 50, func() *http.Request {
+			r := from("192.0.2.2:1", "GET", "/")()
+			r.Header.Set("X-Forwarded-For", "198.51.100.7")
+			return r
+		}), 200, 10, 429, 40)
+
+		if err := reset(t.Context(), memory, limit, "192.0.2.1"); err != nil {
+			t.Fatal(err)
+		}
+		wants(t, "after a reset", statuses(h, 11, from("192.0.2.1:1", "GET", "/")), 200, 10, 429, 1)
+
+		wants(t, "others stay", statuses(h, 1, from("192.0.2.2:1", "GET", "/")), 429, 1)
+		if err := reset(t.Context(), memory, limit, "nobody"); err == nil {
+			t.Error("what is no address is reset")
+		}
+
+		here := made(t)(region(new(algorithms.Memory), []ratelimit.Rule{rule})).Handler(responds(200))
+		wants(t, "one region", statuses(here, 20, from("192.0.2.1:1", "GET", "/")), 200, 6, 429, 14)
+	})
+}
+
+// A sender notes when it is asked.
+type sender struct {
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.times = append(s.times, time.Now())
+	return &http.Response{StatusCode: 200, Body: http.NoBody, Request: r}, nil
+}
+
+func TestOutbound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := limitertest.Redis(t)
+		sent := new(sender)
+		done := make(chan error)
+		for range 2 { // processes
+			guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "app"}}
+			defer guard.Close()
+			transport := paced{sent, guard}
+			go func() {
+				var errs []error
+				for range 25 {
+					r, _ := http.NewRequest("GET", "https://api.example/", nil)
+					resp, err := transport.RoundTrip(r)
+					if errs = append(errs, err); err == nil {
+						resp.Body.Close()
+					}
+				}
+				done <- errors.Join(errs...)
+			}()
+		}
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(sent.times, time.Time.Compare)
+		for i := 10; i < len(sent.times); i++ {
+			if took := sent.times[i].Sub(sent.times[i-10]); took < time.Second-time.Millisecond {
+				t.Errorf("11 requests in %s", took)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		r, _ := http.NewRequestWithContext(ctx, "GET", "https://api.example/", nil)
+		resp, err := paced{sent, &failmode.Guard{Limiter: new(algorithms.Memory)}}.RoundTrip(r)
+		if err != nil {
+			t.Error(err)
+		} else {
+			resp.Body.Close()
+		}
+		if outbound(new(algorithms.Memory)).Timeout == 0 {
+			t.Error("no timeout")
+		}
+	})
+}
+
+func TestWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := new(algorithms.Memory)
+		jobs := make(chan string, 100)
+		for i := range 100 {
+			jobs <- fmt.Sprint(i)
+		}
+		close(jobs)
+		begun, sent := time.Now(), 0
+		err := worker(t.Context(), memory, jobs, func(_ context.Context, job string) (int64, error) {
+			if sent++; strings.HasSuffix(job, "0") {
+				return 0, errors.New("refused")
+			}
+			return 5, nil
+		})
+		// 100 units at once, then 100 a second; 90 jobs took 5 in the end, 10 nothing.
+		if took := time.Since(begun); err != nil || sent != 100 || took < 3*time.Second || took > 4*time.Second {
+			t.Errorf("%v, %d jobs in %s", err, sent, took)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		more := make(chan string, 1)
+		more <- "x"
+		for range 30 { // until there is nothing left
+			_, _ = memory.Take(t.Context(), algorithms.Check{Rule: "mail", Key: "provider", Cost: 10, Limit: algorithms.Limit{Rate: 100, Period: time.Second, Algorithm: algorithms.TokenBucket}})
+		}
+		if err := worker(ctx, memory, more, nil); err == nil {
+			t.Error("a worker does not end with its context")
+		}
+	})
+}
