@@ -3,12 +3,15 @@ package headers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
 )
 
 // A Transport is an [http.RoundTripper] that makes a client obey rate limits. It
@@ -33,9 +36,10 @@ import (
 // Transport closes the body when the wait is over, or after a second if that is
 // later, even if a Read is under way.
 //
-// Transport does not act on what an admitted response says is left, and a denial
-// holds back no other requests: limits are per user or route, and a client cannot
-// tell which.
+// With a Limiter it keeps a limit of the client's own, too, which all processes
+// share, and a 429 holds back all of them. Without one, a denial holds back no other
+// requests: limits are per user or route, and a client cannot tell which. Transport
+// does not act on what an admitted response says is left.
 //
 // Transport does not change requests. It is safe for concurrent use; its fields
 // must not change once it is in use.
@@ -43,8 +47,8 @@ type Transport struct {
 	// Base sends the requests; nil means [http.DefaultTransport].
 	Base http.RoundTripper
 
-	// MaxWait is the longest wait that a denial may ask for; 0 means a minute.
-	// Jitter comes on top.
+	// MaxWait is the longest wait before one attempt, for the Limiter or because a
+	// denial asks for it; 0 means a minute. Jitter comes on top.
 	MaxWait time.Duration
 
 	// MaxRetries is how often a request is sent again; 0 means 3, negative never.
@@ -54,12 +58,25 @@ type Transport struct {
 	// denied together do not return together; 0 means 0.1, negative none. It
 	// is smaller where the deadline of the request is near.
 	Jitter float64
+
+	// Limiter is asked before each attempt, as [algorithms.Wait] does; nil means
+	// none. If it would have the request wait for longer than MaxWait, or for longer
+	// than its context has, RoundTrip returns [algorithms.ErrDenied]. What an attempt
+	// was charged stays, whatever becomes of it.
+	//
+	// A 429 that says how long to wait bans the key of the first check for so long,
+	// at most an hour, by the Limiter's Ban. So all processes hold back that share it.
+	Limiter algorithms.Limiter
+
+	// Checks says what an attempt is charged; required with Limiter. The first is
+	// that of the server which is asked, such as one by its host.
+	Checks func(*http.Request) []algorithms.Check
 }
 
 // RoundTrip sends a request, and again when a denial said it may.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	maxRetries := cmp.Or(t.MaxRetries, 3)
-	resp, err := t.base().RoundTrip(req)
+	resp, err := t.attempt(req)
 	for retries := 0; err == nil && retries < maxRetries && repeatable(req, resp.StatusCode); retries++ {
 		wait, ok := t.wait(req.Context(), resp)
 		if !ok {
@@ -74,10 +91,58 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 				return nil, fmt.Errorf("headers: GetBody of a request to be sent again: %w", err)
 			}
 		}
-		resp, err = t.base().RoundTrip(next)
+		resp, err = t.attempt(next)
 	}
 	return resp, err
 }
+
+// maxHold is the longest time for which a denial holds back everybody. A server that
+// means longer says so again.
+const maxHold = time.Hour
+
+// attempt sends a request once, when the Limiter lets it.
+func (t *Transport) attempt(req *http.Request) (*http.Response, error) {
+	if t.Limiter == nil {
+		return t.base().RoundTrip(req)
+	}
+	checks, err := t.admit(req)
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // as a RoundTripper must
+		}
+		return nil, err
+	}
+	resp, err := t.base().RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusTooManyRequests && len(checks) > 0 {
+		if wait, ok := RetryAfter(resp); ok {
+			wait = min((wait + time.Microsecond - 1).Truncate(time.Microsecond), maxHold)
+			_ = t.Limiter.Ban(context.WithoutCancel(req.Context()), wait, checks[0]) // if it fails, this request waits all the same
+		}
+	}
+	return resp, err
+}
+
+// admit waits until the Limiter admits a request.
+func (t *Transport) admit(req *http.Request) ([]algorithms.Check, error) {
+	if t.Checks == nil {
+		return nil, errors.New("headers: Transport has a Limiter and no Checks, which say what to ask it")
+	}
+	checks := t.Checks(req)
+	ctx, cancel := context.WithTimeout(req.Context(), t.maxWait())
+	defer cancel()
+	_, err := algorithms.Wait(ctx, t.Limiter, checks...)
+	switch {
+	case err == nil:
+		return checks, nil
+	case req.Context().Err() != nil:
+		return nil, context.Cause(req.Context())
+	case ctx.Err() != nil: // while it waited: somebody else was first
+		err = algorithms.ErrDenied
+	}
+	return nil, fmt.Errorf("headers: Transport: %w", err)
+}
+
+func (t *Transport) maxWait() time.Duration { return cmp.Or(t.MaxWait, time.Minute) }
 
 // CloseIdleConnections closes those of Base, for [http.Client.CloseIdleConnections].
 func (t *Transport) CloseIdleConnections() {
@@ -97,7 +162,7 @@ func (t *Transport) base() http.RoundTripper {
 // not to be. Only what the server asks for decides that, not the jitter.
 func (t *Transport) wait(ctx context.Context, resp *http.Response) (time.Duration, bool) {
 	wait, ok := RetryAfter(resp)
-	if !ok || wait > cmp.Or(t.MaxWait, time.Minute) {
+	if !ok || wait > t.maxWait() {
 		return 0, false
 	}
 	jitter := cmp.Or(t.Jitter, 0.1) * rand.Float64() * float64(wait) //nolint:gosec // spreads load, keeps no secret
