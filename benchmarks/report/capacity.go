@@ -1,0 +1,3 @@
+package main
+
+func capacityPage(m measured) string { return machine(m) }
