@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -87,25 +88,27 @@ func (l load) measure(b *testing.B, s subject) {
 }
 
 // warm serves every client once, so that connections, scripts and keys are there.
-func warm(b *testing.B, s subject) {
-	b.Helper()
-	const callers = 16
+func warm(tb testing.TB, s subject) {
+	tb.Helper()
+	if err := share(16, clients, s); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// share divides n requests among callers, a client at a time.
+func share(callers, n int, s subject) error {
 	var group sync.WaitGroup
 	errs := make([]error, callers)
 	for i := range callers {
 		group.Go(func() {
 			do := s()
-			for client := i; client < clients && errs[i] == nil; client += callers {
-				errs[i] = do(client)
+			for k := i; k < n && errs[i] == nil; k += callers {
+				errs[i] = do(k % clients)
 			}
 		})
 	}
 	group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
+	return errors.Join(errs...)
 }
 
 // samplesKept bounds the latencies that a measurement keeps, of all callers.

@@ -40,7 +40,7 @@ func BenchmarkNoRule(b *testing.B) {
 		{Name: "api", Match: []string{"/api/"}, Key: keyfunc.IP, Limit: perIP},
 		{Name: "files", Match: []string{"GET /files/{path...}"}, Key: keyfunc.IP, Limit: perEndpoint},
 	}
-	h := handler(b, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules})
+	h := handler(b, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules, Logger: new(log).logger()})
 	b.Run("handler", func(b *testing.B) { loop(b, serving(h, http.StatusNoContent)) })
 	b.Run("unlimited", func(b *testing.B) { loop(b, serving(admitted, http.StatusNoContent)) })
 }

@@ -29,10 +29,10 @@ return 1`
 func BenchmarkScript(b *testing.B) {
 	s := start(b)
 	client := s.theirs
-	ours := record(b, client, func(c *redis.Client) subject {
+	ours := record(b, client, clients, func(c *redis.Client) subject {
 		return taking(&algorithms.Redis{Client: c, Namespace: "bench", Budget: patience})
 	})
-	theirs := record(b, client, func(c *redis.Client) subject { return deciding(redisRate(c, layered(perIP)), true) })
+	theirs := record(b, client, clients, func(c *redis.Client) subject { return deciding(redisRate(c, layered(perIP)), true) })
 	for _, s := range []struct {
 		name     string
 		requests [][][]any
@@ -54,8 +54,8 @@ func BenchmarkScript(b *testing.B) {
 }
 
 // record returns the commands, with their arguments, that a subject sends for a
-// request of each client.
-func record(tb testing.TB, server *redis.Client, s func(*redis.Client) subject) [][][]any {
+// request of each of so many clients.
+func record(tb testing.TB, server *redis.Client, clients int, s func(*redis.Client) subject) [][][]any {
 	tb.Helper()
 	var sent recorder
 	client := redis.NewClient(server.Options())
@@ -78,11 +78,11 @@ func record(tb testing.TB, server *redis.Client, s func(*redis.Client) subject) 
 
 // withScript replaces the script of recorded requests, and the service in their
 // keys by one of equal length.
-func withScript(b *testing.B, client *redis.Client, requests [][][]any, script, namespace string) [][][]any {
-	b.Helper()
+func withScript(tb testing.TB, client *redis.Client, requests [][][]any, script, namespace string) [][][]any {
+	tb.Helper()
 	sha, err := client.ScriptLoad(context.Background(), script).Result()
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	all := make([][][]any, len(requests))
 	for i, commands := range requests {
@@ -97,19 +97,19 @@ func withScript(b *testing.B, client *redis.Client, requests [][][]any, script, 
 }
 
 // replay sends n requests.
-func replay(b *testing.B, client *redis.Client, requests [][][]any, n int) {
-	b.Helper()
+func replay(tb testing.TB, client *redis.Client, requests [][][]any, n int) {
+	tb.Helper()
 	ctx := context.Background()
 	for sent := 0; sent < n; {
 		pipe := client.Pipeline()
 		for range min(100, n-sent) {
-			for _, args := range requests[sent*stride%clients] {
+			for _, args := range requests[sent*stride%len(requests)] {
 				pipe.Do(ctx, args...)
 			}
 			sent++
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 }
