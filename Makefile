@@ -90,7 +90,7 @@ bench-peers: ## Measure COUNT rounds (5) beside other limiters, write docs/perfo
 .PHONY: bench-keys
 bench-keys: ## Measure KEYS keys (10 million) in one Redis, and what a decision costs it; write docs/capacity.md (about 10 minutes, 4 GiB).
 	@mkdir -p bin
-	cd benchmarks && KEYS=$(KEYS) go test -run '^$$' -bench 'Keys|Capacity|Script' -benchtime $(BENCHTIME) -timeout 40m . 2>&1 | tee ../bin/bench-keys.txt
+	cd benchmarks && KEYS=$(KEYS) go test -run '^$$' -bench 'Keys|Capacity|Script' -benchtime $(BENCHTIME) -count $(COUNT) -timeout 40m . 2>&1 | tee ../bin/bench-keys.txt
 	cd benchmarks && go run ./report -place capacity -write ../docs/capacity.md < ../bin/bench-keys.txt
 
 .PHONY: bench-gate

@@ -35,8 +35,8 @@ func BenchmarkFlood(b *testing.B) {
 		warm(b, c.subject)
 	}
 	handlers = append(handlers, contender{"writing_429", serving(writing(refusal(ours)), http.StatusTooManyRequests), nil})
-	b.Run("handler", func(b *testing.B) { compare(b, load{server: s.ours, timed: inProcess}, handlers) })
-	b.Run("decision", func(b *testing.B) { compare(b, load{server: s.ours, timed: inProcess}, decisions) })
+	b.Run("handler", func(b *testing.B) { compare(b, load{servers: s.all(), timed: inProcess}, handlers) })
+	b.Run("decision", func(b *testing.B) { compare(b, load{servers: s.all(), timed: inProcess}, decisions) })
 }
 
 // ignoring is a subject whose every answer will do.

@@ -32,7 +32,7 @@ func BenchmarkHot(b *testing.B) {
 	for _, p := range redisPeers(b, s.theirs, hot) {
 		all = append(all, contender{p.name, oneClient(serving(p.handler, http.StatusNoContent)), nil})
 	}
-	compare(b, load{server: s.ours, failing: true}, all)
+	compare(b, load{servers: s.all(), failing: true}, all)
 	if leases() {
 		b.Run("lease_total", func(b *testing.B) { leaseTotal(b, s) })
 	}
@@ -62,7 +62,7 @@ func leaseTotal(b *testing.B, s server) {
 	rules := []ratelimit.Rule{{Name: "hot", Key: keyfunc.IP, Limit: half, Lease: true}}
 	leased := limit(b, s.ours, fmt.Sprint("half-", b.N), rules)
 	var admitted atomic.Int64
-	load{callers: 128, server: s.ours}.measure(b, func() func(int) error {
+	load{callers: 128, servers: s.all()}.measure(b, func() func(int) error {
 		c := newCaller()
 		return func(int) error {
 			if c.call(leased, 0); c.status == http.StatusNoContent {

@@ -27,10 +27,10 @@ var callerCounts = []int{1, 16, 128, 1024}
 
 // A load is how requests come.
 type load struct {
-	callers int           // exactly that many goroutines
-	server  *redis.Client // its CPU time, round trips and scripts are reported; nil where there is none
-	timed   int           // one request in so many is timed; 0 means every one
-	failing bool          // errors are counted, and end nothing
+	callers int             // exactly that many goroutines
+	servers []*redis.Client // whose CPU time, round trips and scripts are reported
+	timed   int             // one request in so many is timed; 0 means every one
+	failing bool            // errors are counted, and end nothing
 }
 
 // inProcess is the timing of requests that take about as long as looking at the
@@ -51,7 +51,7 @@ func (l load) measure(b *testing.B, s subject) {
 	share := max(1, min(64, b.N/(l.callers*16)))
 	var next, failed atomic.Int64
 	var group sync.WaitGroup
-	before := usageOf(b, l.server)
+	before := usageOf(b, l.servers...)
 	b.ResetTimer()
 	for i := range do {
 		group.Go(func() {
@@ -78,8 +78,8 @@ func (l load) measure(b *testing.B, s subject) {
 			b.Fatal(err)
 		}
 	}
-	if l.server != nil {
-		usageOf(b, l.server).report(b, before, b.N)
+	if len(l.servers) > 0 {
+		usageOf(b, l.servers...).report(b, before, b.N)
 	}
 	if l.failing {
 		b.ReportMetric(100*float64(failed.Load())/float64(b.N), "failed-%")
@@ -159,31 +159,34 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// A usage is what a server has used since its start.
-type usage struct{ cpu, reads, scripts float64 } // seconds, read events, calls
+// A usage is what servers have used since their start.
+type usage struct {
+	cpu, reads, scripts float64 // seconds, read events, calls
+	asked               float64 // how many servers: each has read an INFO for it
+}
 
-func usageOf(tb testing.TB, server *redis.Client) (u usage) {
+func usageOf(tb testing.TB, servers ...*redis.Client) (u usage) {
 	tb.Helper()
-	if server == nil {
-		return u
-	}
-	info, err := server.Info(context.Background(), "everything").Result()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for field, sum := range map[string]*float64{
-		"used_cpu_user:": &u.cpu, "used_cpu_sys:": &u.cpu, "total_reads_processed:": &u.reads,
-	} {
-		value, err := infoField(info, field)
+	for _, server := range servers {
+		info, err := server.Info(context.Background(), "everything").Result()
 		if err != nil {
 			tb.Fatal(err)
 		}
-		*sum += value
-	}
-	for _, field := range []string{"cmdstat_eval:calls=", "cmdstat_evalsha:calls="} {
-		if calls, err := infoField(info, field); err == nil { // there is none before the first
-			u.scripts += calls
+		for field, sum := range map[string]*float64{
+			"used_cpu_user:": &u.cpu, "used_cpu_sys:": &u.cpu, "total_reads_processed:": &u.reads,
+		} {
+			value, err := infoField(info, field)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			*sum += value
 		}
+		for _, field := range []string{"cmdstat_eval:calls=", "cmdstat_evalsha:calls="} {
+			if calls, err := infoField(info, field); err == nil { // there is none before the first
+				u.scripts += calls
+			}
+		}
+		u.asked++
 	}
 	return u
 }
@@ -202,6 +205,6 @@ func (u usage) report(b *testing.B, before usage, operations int) {
 	b.Helper()
 	n := float64(operations)
 	b.ReportMetric((u.cpu-before.cpu)*1e6/n, "redis-cpu-µs/op")
-	b.ReportMetric((u.reads-before.reads-1)/n, "reads/op") // but the one of INFO
+	b.ReportMetric((u.reads-before.reads-u.asked)/n, "reads/op")
 	b.ReportMetric((u.scripts-before.scripts)/n, "scripts/op")
 }

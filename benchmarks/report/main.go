@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -63,7 +64,15 @@ func run(in io.Reader, out io.Writer, document, name, chart string, rounds int) 
 			return err
 		}
 	}
-	return fill(document, name, page(m))
+	text := page(m)
+	if chart != "" {
+		link, err := filepath.Rel(filepath.Dir(document), chart)
+		if err != nil {
+			return err
+		}
+		text = fmt.Sprintf("![Requests a second beside other limiters](%s)\n\n%s", filepath.ToSlash(link), text)
+	}
+	return fill(document, name, text)
 }
 
 // fill puts text into a place of a document.

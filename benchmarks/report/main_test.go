@@ -67,13 +67,14 @@ func TestReport(t *testing.T) {
 }
 
 func TestWrite(t *testing.T) {
-	document := filepath.Join(t.TempDir(), "performance.md")
+	dir := t.TempDir()
+	document, chart := filepath.Join(dir, "performance.md"), filepath.Join(dir, "peers.svg")
 	write := func(output string, rounds int) (string, error) {
 		const old = "# Performance\n\n<!-- peers --> old <!-- / -->\n\nthe rest\n"
 		if err := os.WriteFile(document, []byte(old), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := run(strings.NewReader(output), io.Discard, document, "peers", "", rounds)
+		err := run(strings.NewReader(output), io.Discard, document, "peers", chart, rounds)
 		text, _ := os.ReadFile(document)
 		if err != nil && string(text) != old {
 			t.Errorf("%v, but the document was changed", err)
@@ -81,7 +82,7 @@ func TestWrite(t *testing.T) {
 		return string(text), err
 	}
 	text, err := write(output, 1)
-	if err != nil || !strings.Contains(text, "| 101 |") || strings.Contains(text, "old") || !strings.HasSuffix(text, "\n\nthe rest\n") {
+	if err != nil || !strings.Contains(text, "| 101 |") || !strings.Contains(text, "](peers.svg)") || strings.Contains(text, "old") || !strings.HasSuffix(text, "\n\nthe rest\n") {
 		t.Errorf("%v\n%s", err, text)
 	}
 	if _, err := write(output, 2); err == nil {
@@ -96,6 +97,30 @@ func TestReadRefuses(t *testing.T) {
 	for _, bad := range []string{"BenchmarkX-2 100 fast ns/op", "BenchmarkX-2 100 12 ns/op 13"} {
 		if _, err := read(strings.NewReader(bad)); err == nil {
 			t.Errorf("%q: no error", bad)
+		}
+	}
+}
+
+func TestCapacity(t *testing.T) {
+	m, err := read(strings.NewReader(`BenchmarkKeys/token_bucket/few/callers=1 	 100	 30000 p50-ns	 90000 p99-ns	 15.00 redis-cpu-µs/op
+BenchmarkKeys/token_bucket/size 	 100	 160.0 bytes/key	 10000000 keys	 8.000 redis-cpu-µs/key
+BenchmarkKeys/token_bucket/many/callers=1 	 100	 33000 p50-ns	 99000 p99-ns	 18.00 redis-cpu-µs/op
+BenchmarkCapacity/redis/rules=1 	 100	 12.00 redis-cpu-µs/op
+BenchmarkCapacity/cluster/rules=3 	 100	 60.00 redis-cpu-µs/op
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := capacityPage(m)
+	for _, want := range []string{
+		"| Redis, token_bucket | 10,000,000 | 160 | 8 | 1.6 | 8 |\n",
+		"| Redis, token_bucket | 1 | 30µs | 33µs | 90µs | 99µs | 15 | 18 |\n",
+		"| one Redis, 1 rule | 12 | 83,333 | 50,000 | 2 | 20 |\n",
+		"| a cluster, 3 rules | 60 | 16,667 | 10,000 | 10 | 100 |\n",
+		"| 24 | 240,000 |\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no line %q in\n%s", want, got)
 		}
 	}
 }
