@@ -42,6 +42,7 @@ var figures = []figure{
 	{"denied, 128 callers: the whole handler's requests/s / those of a handler that only writes the same 429", "ns/op", "Flood/handler/handler/callers=128", times, []string{"Flood/handler/writing_429/callers=128"}, "≥ 0.5"},
 	{"denied, 128 callers: decisions/s / the best peer's", "ns/op", "Flood/decision/take/callers=128", times, floodPeers("decision"), "≥ 20"},
 	{"denied, 128 callers: commands that Redis executes for a request", "scripts/op", "Flood/handler/handler/callers=128", alone, nil, ""},
+	{"denied: allocations of the whole handler", "allocs/op", "Flood/handler/handler/callers=1", alone, nil, ""},
 	{"a hot key, 128 callers: requests/s with a lease / without", "ns/op", "Hot/lease/callers=128", times, []string{"Hot/handler/callers=128"}, "≥ 20"},
 	{"a hot key with a lease, asked for twice the limit: admitted / limit", "admitted/limit", "Hot/lease_total", alone, nil, "≤ 1"},
 	{"a client with 1000 connections, against 200 a minute: admitted", "admitted", "Crowd", alone, nil, "≤ 400"},
