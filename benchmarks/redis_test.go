@@ -23,10 +23,11 @@ import (
 // out of it would be decided without Redis, in no time.
 const patience = 5 * time.Second
 
-// A server is a redis-server with clients as READMEs make them, but for
-// timeouts that no busy machine outlasts: ours and that of the peers.
+// A server is a redis-server with clients of equal options, but for defaults:
+// those of FailFast, which peers are no slower with, and timeouts that no busy
+// machine outlasts.
 type server struct {
-	ours, theirs *redis.Client
+	ours, theirs, defaults *redis.Client
 }
 
 func start(tb testing.TB) server {
@@ -37,8 +38,10 @@ func start(tb testing.TB) server {
 			Addr: addr, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
 		}
 	}
-	s := server{redis.NewClient(algorithms.FailFast(options())), redis.NewClient(options())}
-	tb.Cleanup(func() { _, _ = s.ours.Close(), s.theirs.Close() })
+	s := server{
+		redis.NewClient(algorithms.FailFast(options())), redis.NewClient(algorithms.FailFast(options())), redis.NewClient(options()),
+	}
+	tb.Cleanup(func() { _, _, _ = s.ours.Close(), s.theirs.Close(), s.defaults.Close() })
 	return s
 }
 
@@ -166,7 +169,7 @@ func compare(b *testing.B, how load, all []contender) {
 // a bare GET, one call of the baseline script, and the peers.
 func BenchmarkRedis(b *testing.B) {
 	s := start(b)
-	ours, defaults := limit(b, s.ours, "bench", standard()), limit(b, s.theirs, "bench-default", standard())
+	ours, defaults := limit(b, s.ours, "bench", standard()), limit(b, s.defaults, "bench-default", standard())
 	all := []contender{
 		{"get", getting(s.ours), nil},
 		{"baseline", calling(s.ours, baseline), nil},
