@@ -78,7 +78,7 @@ bench: ## Measure everything once, briefly, and print it (two minutes; BENCH=Red
 	cd benchmarks && go run ./report < ../bin/bench.txt
 
 .PHONY: bench-peers
-bench-peers: ## Measure COUNT rounds (5) beside other limiters, write docs/performance.md and its chart (about 20 minutes).
+bench-peers: ## Measure COUNT rounds (5) beside other limiters, write docs/performance.md and its chart (15 to 25 minutes).
 	@mkdir -p bin
 	cd benchmarks && go test -c -o ../bin/bench.test .
 	@: > bin/bench-peers.txt

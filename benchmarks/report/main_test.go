@@ -24,6 +24,9 @@ BenchmarkRedis/baseline/callers=1-2 	 100	 20000 ns/op	 20000 p50-ns
 BenchmarkFlood/handler/handler/callers=128-2 	 100	 1000 ns/op
 BenchmarkFlood/handler/throttled/callers=128-2 	 100	 20000 ns/op	 25.0 failed-%
 BenchmarkFlood/handler/redis_rate/callers=128-2 	 100	 10000 ns/op
+BenchmarkCrowd 	 1	 0 circuits
+BenchmarkCrowd 	 1	 1 circuits
+BenchmarkCrowd 	 1	 0 circuits
 BenchmarkOpenLoop/limited 	 1	 750.0 p99-µs
 BenchmarkOpenLoop/bare 	 1	 500.0 p99-µs
 BenchmarkScript/take 	 100	 15.50 redis-cpu-µs/op
@@ -48,6 +51,7 @@ func TestReport(t *testing.T) {
 		"| HTTP at half of the peak rate: p99 that the middleware adds, µs | 250 |  | ≤ 1000 | met |\n",
 		"| a request that matches no rule: ns | 101 |  | ≤ 100 | **not met** |\n",
 		"| a client with 1000 connections, against 200 a minute: admitted | – | | ≤ 400 | not measured |\n",
+		"| meanwhile, circuits that opened | 1 | 0 – 1 | ≤ 0 | **not met** |\n",
 		"| denied, the whole handler | 128 | **1,000,000** | 100,000 (10 ×) | 50,000 (20 ×, 25 % failed) | | |\n",
 		"| Redis/handler/callers=1 | p50-ns | 50,000 | ±20 % | 3 |\n",
 		"| NoRule/handler | allocs/op | 0 | ±0 % | 1 |\n",
