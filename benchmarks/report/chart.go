@@ -38,7 +38,7 @@ func draw(m measured) string {
 		chartWidth, top, chartWidth, top)
 	fmt.Fprintf(&b, "<title>Requests a second with %d callers</title>\n%s", charted, style)
 	fmt.Fprintf(&b, `<text x="0" y="22" class="t">Requests a second with %d callers</text>`+"\n", charted)
-	b.WriteString(`<text x="0" y="44">behind a peer: how many times as many ours answers</text>` + "\n")
+	b.WriteString(`<text x="0" y="44">in brackets: ours, as a multiple of the peer</text>` + "\n")
 	b.WriteString(panels.String())
 	b.WriteString("</svg>\n")
 	return b.String()

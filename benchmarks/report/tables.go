@@ -81,7 +81,7 @@ func number(text string) float64 {
 // beside has the limiters beside each other.
 func beside(m measured) string {
 	var b strings.Builder
-	fmt.Fprint(&b, "Requests a second; behind those of a peer, how many times as many ours answers.\n\n")
+	fmt.Fprint(&b, "Requests a second. In brackets: ours, as a multiple of the peer.\n\n")
 	fmt.Fprintf(&b, "| | callers | ours | %s |\n|---|--:|--:|--:|--:|--:|--:|\n", strings.Join(allPeers, " | "))
 	for _, s := range scenes {
 		title := s.title
