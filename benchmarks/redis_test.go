@@ -132,7 +132,7 @@ func (l limited) measure(b *testing.B, how load, s subject) {
 			continue
 		}
 		switch algorithms.Source(source) {
-		case algorithms.SourceRedis, "deny_cache", "lease":
+		case algorithms.SourceRedis, algorithms.SourceDenyCache, "lease":
 			b.ReportMetric(100*n/all, source+"-%")
 		default:
 			b.Fatalf("%s decided %.0f of %.0f checks:\n%s", source, n, all, l.warnings)
