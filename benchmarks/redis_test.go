@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -128,17 +129,17 @@ func (l limited) measure(b *testing.B, how load, s subject) {
 		all += after[source]
 	}
 	for source, n := range after {
-		if n == 0 {
-			continue
-		}
-		switch algorithms.Source(source) {
-		case algorithms.SourceRedis, algorithms.SourceDenyCache, "lease":
-			b.ReportMetric(100*n/all, source+"-%")
-		default:
+		if n > 0 && !slices.Contains(known, algorithms.Source(source)) {
 			b.Fatalf("%s decided %.0f of %.0f checks:\n%s", source, n, all, l.warnings)
 		}
 	}
+	for _, source := range known {
+		b.ReportMetric(100*after[string(source)]/max(all, 1), string(source)+"-%")
+	}
 }
+
+// known are the sources that a measured decision may have.
+var known = []algorithms.Source{algorithms.SourceRedis, algorithms.SourceDenyCache, "lease"}
 
 // A contender is one of several that are asked for the same.
 type contender struct {
