@@ -5,7 +5,9 @@
 GOLANGCI_LINT_VERSION = v2.15.0
 FUZZTIME  ?= 30s
 BENCHTIME ?= 0.5s
-COUNT     ?= 3
+COUNT     ?= 5
+BENCH     ?= .
+KEYS      ?= 10000000
 
 GOREDIS   ?=
 SERVER     = $(or $(REDIS_SERVER),redis-server)
@@ -73,15 +75,31 @@ $(GOLANGCI_LINT):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	mv bin/golangci-lint $@
 
-.PHONY: bench bench-peers
-bench: BENCH = .
-bench: ## Measure requests in process and through a redis-server it starts; print the medians and ratios.
-bench-peers: BENCH = Redis|Flood|Script|Key
-bench-peers: ## Measure what other limiters do too, beside them, in one run.
-bench bench-peers:
+.PHONY: bench
+bench: ## Measure everything once, briefly, and print it (two minutes; BENCH=Redis: only that).
 	@mkdir -p bin
-	cd benchmarks && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) -timeout 30m | tee ../bin/$@.txt
-	cd benchmarks && go run ./report < ../bin/$@.txt
+	cd benchmarks && go test -short -run '^$$' -bench '$(BENCH)' -benchtime 0.1s -timeout 15m . | tee ../bin/bench.txt
+	cd benchmarks && go run ./report < ../bin/bench.txt
+
+.PHONY: bench-peers
+bench-peers: ## Measure COUNT rounds (5) beside other limiters, write docs/performance.md and its chart (15 to 25 minutes).
+	@mkdir -p bin
+	cd benchmarks && go test -c -o ../bin/bench.test .
+	@: > bin/bench-peers.txt
+	cd benchmarks && for round in $$(seq $(COUNT)); do \
+		../bin/bench.test -test.run '^$$' -test.bench . -test.benchtime $(BENCHTIME) -test.timeout 15m 2>&1 | tee -a ../bin/bench-peers.txt; \
+	done
+	cd benchmarks && go run ./report -rounds 5 -write ../docs/performance.md -chart ../docs/performance.svg < ../bin/bench-peers.txt
+
+.PHONY: bench-keys
+bench-keys: ## Measure KEYS keys (10 million) in one Redis, and what a decision costs it; write docs/capacity.md (about 10 minutes, 4 GiB).
+	@mkdir -p bin
+	cd benchmarks && KEYS=$(KEYS) go test -run '^$$' -bench 'Keys|Capacity|Script' -benchtime $(BENCHTIME) -count $(COUNT) -timeout 40m . 2>&1 | tee ../bin/bench-keys.txt
+	cd benchmarks && go run ./report -place capacity -write ../docs/capacity.md < ../bin/bench-keys.txt
+
+.PHONY: bench-gate
+bench-gate: ## Fail if requests have become slower beside a floor measured in the same run, or if the gate misses a slow limiter (a minute).
+	cd benchmarks && go test ./... -count 1 -timeout 5m && go test -run Gate -count 1 -v -timeout 10m . -args -gate
 
 .PHONY: accuracy
 accuracy: ## Compare each algorithm with an exact log; write docs/algorithms.md's tables and pictures.

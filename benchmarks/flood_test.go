@@ -1,100 +1,65 @@
 package benchmarks
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/go-redis/redis_rate/v10"
-
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/redistest"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// usedUp is a limit that one request uses up for a day.
-var usedUp = algorithms.Limit{Rate: 1, Period: 24 * time.Hour}
+// usedUp is a limit per address that a client's first request uses up for
+// longer than anything here runs.
+var usedUp = algorithms.Limit{Rate: 1, Period: time.Hour}
 
-// BenchmarkFlood is a request that is denied by the first rule of the standard
-// stack, from clients that were denied before, beside a handler that writes the
-// same answer and beside redis_rate, which is asked only for the limit that denies.
+// BenchmarkFlood is a request of a client that is known to be over its limit per
+// address: the whole handler, beside one that only writes the same response, and
+// the decision alone.
 func BenchmarkFlood(b *testing.B) {
-	server := redistest.Start(b)
-	client := server.Client(b)
-	var outages bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&outages, nil))
-	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "flood", Budget: patience}, Instances: 1, Logger: logger}
-	b.Cleanup(func() { _ = guard.Close() })
+	s := start(b)
 	rules := standard()
 	rules[0].Limit = usedUp
-	h := handler(b, ratelimit.Config{Limiter: guard, Rules: rules, Logger: logger, DenialLogRate: -1})
-	warm(b, serving(h, http.StatusNoContent))
-	subjects := []struct {
-		name string
-		subject
-	}{
-		{"handler", serving(h, http.StatusTooManyRequests)},
-		{"written", serving(written(b, h), http.StatusTooManyRequests)},
-		{"take", denying(guard)},
-		{"redis_rate", refusing(redis_rate.NewLimiter(client))},
+	ours := limit(b, s.ours, "flood", rules)
+	handlers := []contender{{"handler", serving(ours, http.StatusTooManyRequests), &ours}}
+	decisions := []contender{{"take", denying(ours.guard), nil}}
+	for _, p := range redisPeers(b, s.theirs, layered(usedUp)) {
+		handlers = append(handlers, contender{p.name, serving(p.handler, http.StatusTooManyRequests), nil})
+		decisions = append(decisions, contender{p.name, deciding(p, false), nil})
 	}
-	for _, s := range subjects {
-		warm(b, s.subject)
+	for _, c := range handlers {
+		warm(b, ignoring(c.subject))
+		warm(b, c.subject)
 	}
-	for _, callers := range callerCounts {
-		for _, s := range subjects {
-			b.Run(s.name+"/"+callers.name, func(b *testing.B) { measure(b, callers.n, client, s.subject) })
+	handlers = append(handlers, contender{"writing_429", serving(writing(refusal(ours)), http.StatusTooManyRequests), nil})
+	b.Run("handler", func(b *testing.B) { compare(b, load{servers: s.all(), timed: inProcess}, handlers) })
+	b.Run("decision", func(b *testing.B) { compare(b, load{servers: s.all(), timed: inProcess}, decisions) })
+}
+
+// ignoring is a subject whose every answer will do.
+func ignoring(s subject) subject {
+	return func() func(int) error {
+		do := s()
+		return func(client int) error {
+			_ = do(client)
+			return nil
 		}
 	}
-	if outages.Len() > 0 {
-		b.Fatalf("some was decided without Redis:\n%s", outages.String())
-	}
 }
 
-// written returns a handler that does nothing but write what h answers.
-func written(b *testing.B, h http.Handler) http.Handler {
-	b.Helper()
-	c := newCaller()
-	var body []byte
-	keeping := keeper{c, &body}
-	c.client, c.request.RemoteAddr = 0, addrs[0]
-	h.ServeHTTP(keeping, c.request)
-	if c.status != http.StatusTooManyRequests || len(body) == 0 {
-		b.Fatalf("status %d, %q", c.status, body)
-	}
-	header := c.header.Clone()
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		for name, values := range header {
-			w.Header().Set(name, values[0])
-		}
-		w.WriteHeader(http.StatusTooManyRequests)
-		_, _ = w.Write(body)
-	})
-}
-
-// A keeper keeps what is written.
-type keeper struct {
-	*caller
-	body *[]byte
-}
-
-func (r keeper) Write(p []byte) (int, error) {
-	*r.body = append(*r.body, p...)
-	return len(p), nil
-}
-
-// denying is the subject that asks a limiter for the decision alone.
+// denying is taking for checks of which the first is used up.
 func denying(l algorithms.Limiter) subject {
+	var all [clients][]algorithms.Check
+	for client := range all {
+		all[client] = slices.Clone(allChecks[client])
+		all[client][0].Limit = usedUp
+	}
 	return func() func(int) error {
 		return func(client int) error {
-			checks := [...]algorithms.Check{allChecks[client][0], allChecks[client][1], allChecks[client][2]}
-			checks[0].Limit = usedUp
-			d, err := l.Take(context.Background(), checks[:]...)
+			d, err := l.Take(context.Background(), all[client]...)
 			if err == nil && d.Allowed {
 				err = fmt.Errorf("admitted: %+v", d.Results)
 			}
@@ -103,21 +68,61 @@ func denying(l algorithms.Limiter) subject {
 	}
 }
 
-// refusing is the subject that asks redis_rate for the limit that denies.
-func refusing(l *redis_rate.Limiter) subject {
-	limit := redis_rate.Limit{Rate: 1, Burst: 1, Period: usedUp.Period}
-	var keys [clients]string
-	for client := range keys {
-		keys[client] = "flood:ip:" + ip(client)
-		_, _ = l.Allow(context.Background(), keys[client], limit) // an error comes again
+// A response is what a client was answered.
+type response struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+// refusal is what a handler answers to a client that is over its limit.
+func refusal(h http.Handler) response {
+	c := newCaller()
+	w := recording{caller: c}
+	c.client, c.request.RemoteAddr = 0, addrs[0]
+	h.ServeHTTP(&w, c.request)
+	return response{maps.Clone(c.header), c.status, w.body}
+}
+
+type recording struct {
+	*caller
+	body []byte
+}
+
+func (r *recording) Write(p []byte) (int, error) {
+	r.body = append(r.body, p...)
+	return len(p), nil
+}
+
+// writing is the handler that only writes a response: what a denial costs at least.
+func writing(r response) http.Handler {
+	type field struct{ name, value string }
+	var fields []field
+	for name, values := range r.header {
+		fields = append(fields, field{name, values[0]})
 	}
-	return func() func(int) error {
-		return func(client int) error {
-			res, err := l.Allow(context.Background(), keys[client], limit)
-			if err == nil && res.Allowed > 0 {
-				err = fmt.Errorf("admitted: %s", keys[client])
-			}
-			return err
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		for _, f := range fields {
+			h.Set(f.name, f.value)
 		}
+		w.WriteHeader(r.status)
+		_, _ = w.Write(r.body)
+	})
+}
+
+// The handler that only writes a denial writes the same one.
+func TestWritingADenial(t *testing.T) {
+	rules := standard()
+	rules[0].Limit = usedUp
+	ours := limit(t, start(t).ours, "flood", rules)
+	_ = refusal(ours)
+	want := refusal(ours)
+	got := refusal(writing(want))
+	if want.status != http.StatusTooManyRequests || want.header.Get("Retry-After") == "" || len(want.body) == 0 {
+		t.Errorf("no denial: %+v", want)
+	}
+	if got.status != want.status || string(got.body) != string(want.body) || !maps.EqualFunc(got.header, want.header, slices.Equal) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

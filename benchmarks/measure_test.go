@@ -1,7 +1,9 @@
 package benchmarks
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,32 +23,50 @@ type subject func() func(client int) error
 // stride visits the clients in an order in which neighbours share nothing.
 const stride = 7919
 
-// measure shares b.N requests among exactly that many callers. Of a server it
-// also reports the CPU time and how often it read from a connection, which
-// counts round trips; server is nil where there is none.
-func measure(b *testing.B, callers int, server *redis.Client, s subject) {
+var callerCounts = []int{1, 16, 128, 1024}
+
+// A load is how requests come.
+type load struct {
+	callers int             // exactly that many goroutines
+	servers []*redis.Client // whose CPU time, round trips and scripts are reported
+	timed   int             // one request in so many is timed; 0 means every one
+	failing bool            // errors are counted, and end nothing
+}
+
+// inProcess is the timing of requests that take about as long as looking at the
+// clock does.
+const inProcess = 16
+
+// measure shares b.N requests among the callers.
+func (l load) measure(b *testing.B, s subject) {
 	b.Helper()
 	b.ReportAllocs()
-	do := make([]func(int) error, callers)
+	do, latencies, errs := make([]func(int) error, l.callers), make([]sampler, l.callers), make([]error, l.callers)
 	for i := range do {
 		do[i] = s()
+		latencies[i] = sampler{every: cmp.Or(l.timed, 1), latest: make([]time.Duration, 0, samplesKept/l.callers)}
 	}
-	var latencies *sampler
-	if callers == 1 {
-		latencies = new(sampler)
-		do[0] = latencies.around(do[0])
-	}
-	var next atomic.Int64
+	// Callers fetch their work in small shares: large ones would leave some
+	// without at the end, and single requests make them meet at the counter.
+	share := max(1, min(64, b.N/(l.callers*16)))
+	var next, failed atomic.Int64
 	var group sync.WaitGroup
-	errs := make([]error, callers)
-	before := usageOf(b, server)
+	before := usageOf(b, l.servers...)
 	b.ResetTimer()
 	for i := range do {
 		group.Go(func() {
-			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
-				if err := do[i](int(n * stride % clients)); err != nil {
-					errs[i] = err
+			for {
+				end := int(next.Add(int64(share)))
+				if end-share >= b.N {
 					return
+				}
+				for n := end - share; n < min(end, b.N); n++ {
+					if err := latencies[i].call(do[i], n*stride%clients); err == nil {
+						continue
+					} else if failed.Add(1); !l.failing {
+						errs[i] = err
+						return
+					}
 				}
 			}
 		})
@@ -58,94 +78,133 @@ func measure(b *testing.B, callers int, server *redis.Client, s subject) {
 			b.Fatal(err)
 		}
 	}
-	if server != nil {
-		usageOf(b, server).report(b, before, b.N)
+	if len(l.servers) > 0 {
+		usageOf(b, l.servers...).report(b, before, b.N)
 	}
-	if latencies != nil {
-		b.ReportMetric(latencies.median(), "p50-ns")
+	if l.failing {
+		b.ReportMetric(100*float64(failed.Load())/float64(b.N), "failed-%")
 	}
+	report(b, latencies)
 }
 
 // warm serves every client once, so that connections, scripts and keys are there.
-func warm(b *testing.B, s subject) {
-	b.Helper()
-	const callers = 16
+func warm(tb testing.TB, s subject) {
+	tb.Helper()
+	if err := share(16, clients, s); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// share divides n requests among callers, a client at a time.
+func share(callers, n int, s subject) error {
 	var group sync.WaitGroup
 	errs := make([]error, callers)
 	for i := range callers {
 		group.Go(func() {
 			do := s()
-			for client := i; client < clients && errs[i] == nil; client += callers {
-				errs[i] = do(client)
+			for k := i; k < n && errs[i] == nil; k += callers {
+				errs[i] = do(k % clients)
 			}
 		})
 	}
 	group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
+	return errors.Join(errs...)
 }
 
-// A sampler keeps the latest latencies.
+// samplesKept bounds the latencies that a measurement keeps, of all callers.
+const samplesKept = 1 << 16
+
+// A sampler keeps the latest latencies of one caller.
 type sampler struct {
-	n      int
-	latest [1 << 14]time.Duration
+	every, until int // requests: timed is every n-th
+	n            int
+	latest       []time.Duration
 }
 
-func (s *sampler) around(do func(int) error) func(int) error {
-	return func(client int) error {
-		start := time.Now()
-		err := do(client)
-		s.latest[s.n%len(s.latest)] = time.Since(start)
-		s.n++
-		return err
+func (s *sampler) call(do func(int) error, client int) error {
+	if s.until--; s.until > 0 {
+		return do(client)
 	}
+	s.until = s.every
+	start := time.Now()
+	err := do(client)
+	s.add(time.Since(start))
+	return err
 }
 
-func (s *sampler) median() float64 {
-	kept := s.latest[:min(s.n, len(s.latest))]
-	slices.Sort(kept)
-	return float64(kept[len(kept)/2])
+func (s *sampler) add(latency time.Duration) {
+	if len(s.latest) < cap(s.latest) {
+		s.latest = append(s.latest, latency)
+	} else {
+		s.latest[s.n%len(s.latest)] = latency
+	}
+	s.n++
 }
 
-// A usage is what a server has used since its start.
-type usage struct{ cpu, reads float64 } // seconds, read events
+func report(b *testing.B, callers []sampler) {
+	var all []time.Duration
+	for _, c := range callers {
+		all = append(all, c.latest...)
+	}
+	slices.Sort(all)
+	b.ReportMetric(float64(quantile(all, .5)), "p50-ns")
+	b.ReportMetric(float64(quantile(all, .99)), "p99-ns")
+}
 
-func usageOf(b *testing.B, server *redis.Client) (u usage) {
-	b.Helper()
-	if server == nil {
-		return u
+// quantile is the q-quantile of what is sorted.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
 	}
-	info, err := server.Info(context.Background(), "everything").Result()
-	if err != nil {
-		b.Fatal(err)
-	}
-	for field, sum := range map[string]*float64{
-		"used_cpu_user": &u.cpu, "used_cpu_sys": &u.cpu, "total_reads_processed": &u.reads,
-	} {
-		value, err := infoField(info, field)
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+// A usage is what servers have used since their start.
+type usage struct {
+	cpu, reads, scripts float64 // seconds, read events, calls
+	asked               float64 // how many servers: each has read an INFO for it
+}
+
+func usageOf(tb testing.TB, servers ...*redis.Client) (u usage) {
+	tb.Helper()
+	for _, server := range servers {
+		info, err := server.Info(context.Background(), "everything").Result()
 		if err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
-		*sum += value
+		for field, sum := range map[string]*float64{
+			"used_cpu_user:": &u.cpu, "used_cpu_sys:": &u.cpu, "total_reads_processed:": &u.reads,
+		} {
+			value, err := infoField(info, field)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			*sum += value
+		}
+		for _, field := range []string{"cmdstat_eval:calls=", "cmdstat_evalsha:calls="} {
+			if calls, err := infoField(info, field); err == nil { // there is none before the first
+				u.scripts += calls
+			}
+		}
+		u.asked++
 	}
 	return u
 }
 
-func infoField(info, field string) (float64, error) {
-	_, rest, found := strings.Cut(info, "\n"+field+":")
+// infoField is the number behind a line's beginning.
+func infoField(info, begin string) (float64, error) {
+	_, rest, found := strings.Cut(info, "\n"+begin)
 	if !found {
-		return 0, fmt.Errorf("INFO has no %s", field)
+		return 0, fmt.Errorf("INFO has no %s", begin)
 	}
-	value, _, _ := strings.Cut(rest, "\r")
-	return strconv.ParseFloat(value, 64)
+	end := strings.IndexAny(rest, ",\r")
+	return strconv.ParseFloat(rest[:max(end, 0)], 64)
 }
 
 func (u usage) report(b *testing.B, before usage, operations int) {
 	b.Helper()
 	n := float64(operations)
 	b.ReportMetric((u.cpu-before.cpu)*1e6/n, "redis-cpu-µs/op")
-	b.ReportMetric((u.reads-before.reads-1)/n, "reads/op") // but the one of INFO
+	b.ReportMetric((u.reads-before.reads-u.asked)/n, "reads/op")
+	b.ReportMetric((u.scripts-before.scripts)/n, "scripts/op")
 }

@@ -9,23 +9,28 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// BenchmarkMemory is a request with the limits in this process.
+// BenchmarkMemory is a request with the limits in this process, admitted and
+// denied, beside peers.
 func BenchmarkMemory(b *testing.B) {
-	s := serving(handler(b, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: standard()}), http.StatusNoContent)
-	warm(b, s)
-	for _, callers := range callerCounts {
-		b.Run("handler/"+callers.name, func(b *testing.B) { measure(b, callers.n, nil, s) })
+	run := func(b *testing.B, ip algorithms.Limit, status int) {
+		rules := standard()
+		rules[0].Limit = ip
+		ours := handler(b, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules, Logger: new(log).logger()})
+		all := []contender{{"handler", serving(ours, status), nil}}
+		for _, p := range memoryPeers(b, layered(ip)) {
+			all = append(all, contender{p.name, serving(p.handler, status), nil})
+		}
+		for _, c := range all {
+			warm(b, ignoring(c.subject)) // which uses up what a flood may have
+			warm(b, c.subject)
+		}
+		compare(b, load{timed: inProcess}, all)
 	}
+	b.Run("admitted", func(b *testing.B) { run(b, perIP, http.StatusNoContent) })
+	b.Run("denied", func(b *testing.B) { run(b, usedUp, http.StatusTooManyRequests) })
 	take := taking(new(algorithms.Memory))
 	warm(b, take)
 	b.Run("take", func(b *testing.B) { loop(b, take) })
-	b.Run("denied", func(b *testing.B) {
-		rules := standard()
-		rules[0].Limit = algorithms.PerHour(1)
-		h := handler(b, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules})
-		warm(b, serving(h, http.StatusNoContent))
-		loop(b, serving(h, http.StatusTooManyRequests))
-	})
 }
 
 // BenchmarkNoRule is a request that no rule matches, beside the handler alone.
@@ -35,7 +40,7 @@ func BenchmarkNoRule(b *testing.B) {
 		{Name: "api", Match: []string{"/api/"}, Key: keyfunc.IP, Limit: perIP},
 		{Name: "files", Match: []string{"GET /files/{path...}"}, Key: keyfunc.IP, Limit: perEndpoint},
 	}
-	h := handler(b, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules})
+	h := handler(b, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules, Logger: new(log).logger()})
 	b.Run("handler", func(b *testing.B) { loop(b, serving(h, http.StatusNoContent)) })
 	b.Run("unlimited", func(b *testing.B) { loop(b, serving(admitted, http.StatusNoContent)) })
 }
@@ -65,8 +70,3 @@ func loop(b *testing.B, s subject) {
 		}
 	}
 }
-
-var callerCounts = []struct {
-	name string
-	n    int
-}{{"callers=1", 1}, {"callers=16", 16}, {"callers=128", 128}}

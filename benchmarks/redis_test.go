@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-redis/redis_rate/v10"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -22,46 +24,170 @@ import (
 // out of it would be decided without Redis, in no time.
 const patience = 5 * time.Second
 
-// BenchmarkRedis is a request with the limits in Redis, beside a bare GET and
-// the same three limits with redis_rate. What is compared runs next to each
-// other, on one server.
-func BenchmarkRedis(b *testing.B) {
-	server := redistest.Start(b)
-	client := server.Client(b)
-	defaults := redis.NewClient(&redis.Options{Addr: server.Addr})
-	b.Cleanup(func() { _ = defaults.Close() })
+// A server is a redis-server with clients of equal options, but for defaults:
+// those of FailFast, which peers are no slower with, and timeouts that no busy
+// machine outlasts.
+type server struct {
+	ours, theirs, defaults *redis.Client
+}
 
-	var outages bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&outages, nil))
-	limited := func(namespace string, c *redis.Client) subject {
-		l := &failmode.Guard{Limiter: &algorithms.Redis{Client: c, Namespace: namespace, Budget: patience}, Logger: logger}
-		b.Cleanup(func() { _ = l.Close() })
-		return serving(handler(b, ratelimit.Config{Limiter: l, Rules: standard(), Logger: logger}), http.StatusNoContent)
-	}
-	subjects := []struct {
-		name string
-		subject
-	}{
-		{"get", getting(client)},
-		{"handler", limited("bench", client)},
-		{"default_client", limited("bench-default", defaults)},
-		{"take", taking(&algorithms.Redis{Client: client, Namespace: "bench-take", Budget: patience})},
-		{"redis_rate", allowing(redis_rate.NewLimiter(client))},
-	}
-	for _, s := range subjects {
-		warm(b, s.subject)
-	}
-	for _, callers := range callerCounts {
-		for _, s := range subjects {
-			if s.name == "take" && callers.n > 1 {
-				continue
-			}
-			b.Run(s.name+"/"+callers.name, func(b *testing.B) { measure(b, callers.n, client, s.subject) })
+func start(tb testing.TB) server {
+	tb.Helper()
+	addr := redistest.Start(tb).Addr
+	options := func() *redis.Options {
+		return &redis.Options{
+			Addr: addr, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
 		}
 	}
-	if outages.Len() > 0 {
-		b.Fatalf("some was decided without Redis:\n%s", outages.String())
+	s := server{
+		redis.NewClient(algorithms.FailFast(options())), redis.NewClient(algorithms.FailFast(options())), redis.NewClient(options()),
 	}
+	tb.Cleanup(func() { _, _, _ = s.ours.Close(), s.theirs.Close(), s.defaults.Close() })
+	return s
+}
+
+// all is the servers to look at.
+func (s server) all() []*redis.Client { return []*redis.Client{s.theirs} }
+
+// A limited is our middleware over Redis, as the README makes it, with metrics.
+// They say who decided.
+type limited struct {
+	http.Handler
+	guard    *failmode.Guard
+	registry *prometheus.Registry
+	warnings *log
+}
+
+func limit(tb testing.TB, c algorithms.Client, namespace string, rules []ratelimit.Rule) limited {
+	tb.Helper()
+	l := limited{registry: prometheus.NewRegistry(), warnings: new(log)}
+	l.guard = &failmode.Guard{
+		Limiter:   &algorithms.Redis{Client: c, Namespace: namespace, Budget: patience},
+		Instances: 1,
+		Logger:    slog.New(slog.NewTextHandler(l.warnings, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	tb.Cleanup(func() { _ = l.guard.Close() })
+	l.Handler = handler(tb, ratelimit.Config{
+		Limiter: l.guard, Rules: rules, Registerer: l.registry, Logger: new(log).logger(),
+	})
+	return l
+}
+
+// A log keeps what a logger writes.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// sources is how many checks each source has decided.
+func (l limited) sources(tb testing.TB) map[string]float64 {
+	tb.Helper()
+	families, err := l.registry.Gather()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	counts := make(map[string]float64)
+	for _, f := range families {
+		if f.GetName() != "ratelimit_decisions_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "source" {
+					counts[label.GetValue()] += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return counts
+}
+
+// measure is how's. A check that this process decided by itself, because Redis
+// did not, fails: it would be a decision in no time.
+func (l limited) measure(b *testing.B, how load, s subject) {
+	b.Helper()
+	before := l.sources(b)
+	how.measure(b, s)
+	var all float64
+	after := l.sources(b)
+	for source := range after {
+		after[source] -= before[source]
+		all += after[source]
+	}
+	for source, n := range after {
+		if n > 0 && !slices.Contains(known, algorithms.Source(source)) {
+			b.Fatalf("%s decided %.0f of %.0f checks:\n%s", source, n, all, l.warnings)
+		}
+	}
+	for _, source := range known {
+		b.ReportMetric(100*after[string(source)]/max(all, 1), string(source)+"-%")
+	}
+}
+
+// known are the sources that a measured decision may have.
+var known = []algorithms.Source{algorithms.SourceRedis, algorithms.SourceDenyCache, "lease"}
+
+// A contender is one of several that are asked for the same.
+type contender struct {
+	name string
+	subject
+	ours *limited // whose sources are looked at; nil for the others
+}
+
+// compare measures all contenders with each number of callers, those with the
+// same number next to each other.
+func compare(b *testing.B, how load, all []contender) {
+	b.Helper()
+	for _, n := range callerCounts {
+		how.callers = n
+		for _, c := range all {
+			b.Run(fmt.Sprintf("%s/callers=%d", c.name, n), func(b *testing.B) {
+				if c.ours != nil {
+					c.ours.measure(b, how, c.subject)
+				} else {
+					how.measure(b, c.subject)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkRedis is an admitted request with the standard stack in Redis, beside
+// a bare GET, one call of the baseline script, and the peers.
+func BenchmarkRedis(b *testing.B) {
+	s := start(b)
+	ours, defaults := limit(b, s.ours, "bench", standard()), limit(b, s.defaults, "bench-default", standard())
+	all := []contender{
+		{"get", getting(s.ours), nil},
+		{"baseline", calling(s.ours, baseline), nil},
+		{"handler", serving(ours, http.StatusNoContent), &ours},
+		{"default_client", serving(defaults, http.StatusNoContent), &defaults},
+	}
+	for _, p := range redisPeers(b, s.theirs, layered(perIP)) {
+		if p.name == "redis_rate" { // whose README has no middleware
+			all = append(all, contender{p.name, deciding(p, true), nil})
+		} else {
+			all = append(all, contender{p.name, serving(p.handler, http.StatusNoContent), nil})
+		}
+	}
+	for _, c := range all {
+		warm(b, c.subject)
+	}
+	compare(b, load{servers: s.all()}, all)
 }
 
 // getting is the subject that does the least a round trip can do.
@@ -77,32 +203,18 @@ func getting(c *redis.Client) subject {
 	}
 }
 
-// allowing is the subject that asks redis_rate for each limit of the standard
-// stack. Its keys are ready; for ours the middleware resolves them.
-func allowing(l *redis_rate.Limiter) subject {
-	type check struct {
-		key   string
-		limit redis_rate.Limit
-	}
-	var all [clients][]check
-	for client := range all {
-		for _, c := range allChecks[client] {
-			limit := redis_rate.Limit{Rate: int(c.Limit.Rate), Burst: int(c.Limit.Quota()), Period: c.Limit.Period}
-			all[client] = append(all[client], check{c.Rule + ":" + c.Key, limit})
+// calling is the subject that runs a script of three keys.
+func calling(c *redis.Client, text string) subject {
+	script := redis.NewScript(text)
+	var keys [clients][]string
+	for client := range keys {
+		for _, check := range allChecks[client] {
+			keys[client] = append(keys[client], "basic:{"+check.Key+"}:"+check.Rule)
 		}
 	}
 	return func() func(int) error {
 		return func(client int) error {
-			for _, c := range all[client] {
-				res, err := l.Allow(context.Background(), c.key, c.limit)
-				if err != nil {
-					return err
-				}
-				if res.Allowed == 0 {
-					return fmt.Errorf("denied: %s", c.key)
-				}
-			}
-			return nil
+			return script.Run(context.Background(), c, keys[client], "1795000000000000 12345 0", "120000").Err()
 		}
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
 // baseline is the least that three limits could do in a script: read the clock
@@ -29,12 +27,12 @@ return 1`
 // sent in pipelines of 100 requests on one connection, so that reading and
 // writing to sockets hardly counts.
 func BenchmarkScript(b *testing.B) {
-	server := redistest.Start(b)
-	client := server.Client(b)
-	ours := record(b, server, func(c *redis.Client) subject {
+	s := start(b)
+	client := s.theirs
+	ours := record(b, client, clients, func(c *redis.Client) subject {
 		return taking(&algorithms.Redis{Client: c, Namespace: "bench", Budget: patience})
 	})
-	theirs := record(b, server, func(c *redis.Client) subject { return allowing(redis_rate.NewLimiter(c)) })
+	theirs := record(b, client, clients, func(c *redis.Client) subject { return deciding(redisRate(c, layered(perIP)), true) })
 	for _, s := range []struct {
 		name     string
 		requests [][][]any
@@ -56,21 +54,22 @@ func BenchmarkScript(b *testing.B) {
 }
 
 // record returns the commands, with their arguments, that a subject sends for a
-// request of each client.
-func record(b *testing.B, server *redistest.Server, s func(*redis.Client) subject) [][][]any {
-	b.Helper()
+// request of each of so many clients.
+func record(tb testing.TB, server *redis.Client, clients int, s func(*redis.Client) subject) [][][]any {
+	tb.Helper()
 	var sent recorder
-	client := server.Client(b)
+	client := redis.NewClient(server.Options())
+	tb.Cleanup(func() { _ = client.Close() })
 	do := s(client)()
 	if err := do(0); err != nil { // what follows needs no text of a script
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	client.AddHook(&sent)
 	all := make([][][]any, clients)
 	for i := range all {
 		sent.commands = nil
 		if err := do(i); err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 		all[i] = sent.commands
 	}
@@ -79,11 +78,11 @@ func record(b *testing.B, server *redistest.Server, s func(*redis.Client) subjec
 
 // withScript replaces the script of recorded requests, and the service in their
 // keys by one of equal length.
-func withScript(b *testing.B, client *redis.Client, requests [][][]any, script, namespace string) [][][]any {
-	b.Helper()
+func withScript(tb testing.TB, client *redis.Client, requests [][][]any, script, namespace string) [][][]any {
+	tb.Helper()
 	sha, err := client.ScriptLoad(context.Background(), script).Result()
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	all := make([][][]any, len(requests))
 	for i, commands := range requests {
@@ -98,19 +97,19 @@ func withScript(b *testing.B, client *redis.Client, requests [][][]any, script, 
 }
 
 // replay sends n requests.
-func replay(b *testing.B, client *redis.Client, requests [][][]any, n int) {
-	b.Helper()
+func replay(tb testing.TB, client *redis.Client, requests [][][]any, n int) {
+	tb.Helper()
 	ctx := context.Background()
 	for sent := 0; sent < n; {
 		pipe := client.Pipeline()
 		for range min(100, n-sent) {
-			for _, args := range requests[sent*stride%clients] {
+			for _, args := range requests[sent*stride%len(requests)] {
 				pipe.Do(ctx, args...)
 			}
 			sent++
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 }

@@ -9,8 +9,12 @@ import (
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/throttled/throttled/v2"
+	throttledredis "github.com/throttled/throttled/v2/store/goredisstore.v9"
+	ulule "github.com/ulule/limiter/v3"
+	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
+
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
 // BenchmarkKey is how many bytes a client's key takes in Redis, by MEMORY USAGE,
@@ -18,7 +22,7 @@ import (
 // nothing.
 func BenchmarkKey(b *testing.B) {
 	const rate = 60_000
-	client := redistest.Start(b).Client(b)
+	client := start(b).theirs
 	ours := algorithms.Redis{Client: client, Namespace: "shop", Budget: patience}
 	for _, name := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket} {
 		limit := algorithms.Limit{Rate: rate, Period: time.Second, Algorithm: name}
@@ -29,10 +33,36 @@ func BenchmarkKey(b *testing.B) {
 			})
 		})
 	}
-	theirs := redis_rate.NewLimiter(client)
 	b.Run("redis_rate", func(b *testing.B) {
+		theirs := redis_rate.NewLimiter(client)
 		measureKeys(b, client, func(addr string, cost int64) error {
 			_, err := theirs.AllowN(context.Background(), "shop:ip:"+addr, redis_rate.PerSecond(rate), int(cost))
+			return err
+		})
+	})
+	b.Run("throttled", func(b *testing.B) {
+		store, err := throttledredis.NewCtx(client, "shop:ip:")
+		if err != nil {
+			b.Fatal(err)
+		}
+		quota := throttled.RateQuota{MaxRate: throttled.PerSec(rate), MaxBurst: rate - 1}
+		theirs, err := throttled.NewGCRARateLimiterCtx(store, quota)
+		if err != nil {
+			b.Fatal(err)
+		}
+		measureKeys(b, client, func(addr string, cost int64) error {
+			_, _, err := theirs.RateLimitCtx(context.Background(), addr, int(cost))
+			return err
+		})
+	})
+	b.Run("ulule", func(b *testing.B) {
+		store, err := ululeredis.NewStoreWithOptions(client, ulule.StoreOptions{Prefix: "shop:ip"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		theirs := ulule.New(store, ulule.Rate{Period: time.Second, Limit: rate})
+		measureKeys(b, client, func(addr string, cost int64) error {
+			_, err := theirs.Increment(context.Background(), addr, cost)
 			return err
 		})
 	})

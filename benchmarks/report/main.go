@@ -1,145 +1,143 @@
-// Command report reads the output of "go test -bench", with any -count or of
-// several runs one after the other, and prints two Markdown tables: the figures
-// that have a target, and the median of everything that was measured.
+// Command report reads the output of "go test -bench", of one run or of several
+// one after the other, and prints Markdown: the figures that have a target, the
+// limiters beside each other, and the median of everything that was measured.
+//
+// With -write it puts them into a document, between <!-- peers --> and <!-- / -->
+// or whatever -place names, and with -chart it draws the limiters beside each other.
 package main
 
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// A metric is one unit of one benchmark.
-type metric struct{ benchmark, unit string }
-
-// A figure is the median of a metric, or its ratio to that of another.
-type figure struct {
-	what     string
-	of, over metric // over.unit is "" where of stands alone
-	target   string // "≤ 1.6", "≥ 2" or ""
-}
-
-func ratio(what, unit, of, over, target string) figure {
-	return figure{what, metric{of, unit}, metric{over, unit}, target}
-}
-
-func median(what, unit, of, target string) figure {
-	return figure{what, metric{of, unit}, metric{}, target}
-}
-
-var figures = []figure{
-	median("round trips of a request with 3 rules", "reads/op", "Redis/handler/callers=1", "≤ 1"),
-	ratio("1 caller, 3 rules: p50 / a bare GET's", "p50-ns", "Redis/handler/callers=1", "Redis/get/callers=1", "≤ 1.25"),
-	ratio("1 caller, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/redis_rate/callers=1", "Redis/handler/callers=1", ""),
-	ratio("16 callers, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/redis_rate/callers=16", "Redis/handler/callers=16", ""),
-	ratio("128 callers, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/redis_rate/callers=128", "Redis/handler/callers=128", "≥ 2"),
-	ratio("the same with a client of default options", "ns/op", "Redis/redis_rate/callers=128", "Redis/default_client/callers=128", ""),
-	ratio("128 callers, 3 rules: Redis CPU / redis_rate's", "redis-cpu-µs/op", "Redis/handler/callers=128", "Redis/redis_rate/callers=128", ""),
-	ratio("Redis CPU of a decision, pipelined / TIME + 3 GET + 3 SET PX", "redis-cpu-µs/op", "Script/take", "Script/baseline", "≤ 1.6"),
-	ratio("Redis CPU of a decision, pipelined / redis_rate's", "redis-cpu-µs/op", "Script/take", "Script/redis_rate", ""),
-	ratio("a flood of denied requests, 128 callers: requests/s / redis_rate's", "ns/op", "Flood/redis_rate/callers=128", "Flood/handler/callers=128", "≥ 10"),
-	ratio("a flood, the decision alone: requests/s / redis_rate's", "ns/op", "Flood/redis_rate/callers=128", "Flood/take/callers=128", "≥ 20"),
-	ratio("a flood: requests/s / those of a handler that writes the same answer", "ns/op", "Flood/written/callers=1", "Flood/handler/callers=1", "≥ 0.5"),
-	median("a flood: allocations", "allocs/op", "Flood/handler/callers=1", ""),
-	median("in memory, 3 rules, handler and headers: ns", "ns/op", "Memory/handler/callers=1", "≤ 1000"),
-	median("in memory, 3 rules, handler and headers: allocations", "allocs/op", "Memory/handler/callers=1", "≤ 12"),
-	median("a request that matches no rule: ns", "ns/op", "NoRule/handler", "≤ 100"),
-	ratio("bytes of a token_bucket key / redis_rate's", "bytes/key", "Key/token_bucket", "Key/redis_rate", "≤ 1"),
-	ratio("bytes of a sliding_window key / redis_rate's", "bytes/key", "Key/sliding_window", "Key/redis_rate", ""),
-}
-
 func main() {
-	samples, err := read(os.Stdin)
-	if err == nil && len(samples) == 0 {
-		err = errors.New("no benchmark in the input")
-	}
-	if err != nil {
+	document := flag.String("write", "", "write into this document")
+	name := flag.String("place", "peers", "what to write: peers or capacity, which is also the name of the place in the document")
+	chart := flag.String("chart", "", "draw the peers into this SVG file")
+	rounds := flag.Int("rounds", 1, "refuse to write a document of fewer runs of each benchmark")
+	flag.Parse()
+	if err := run(os.Stdin, os.Stdout, *document, *name, *chart, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
 	}
-	fmt.Print(tables(samples))
 }
 
-// line is a result of go test: name, GOMAXPROCS, iterations, values and units.
-var line = regexp.MustCompile(`^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
+func run(in io.Reader, out io.Writer, document, name, chart string, rounds int) error {
+	m, err := read(in)
+	if err == nil && len(m.samples) == 0 {
+		err = errors.New("no benchmark in the input")
+	}
+	if err != nil {
+		return err
+	}
+	pages := map[string]func(measured) string{"peers": peersPage, "capacity": capacityPage}
+	page, ok := pages[name]
+	if !ok {
+		return fmt.Errorf("no page %q", name)
+	}
+	if _, err := fmt.Fprint(out, page(m), everything(m)); err != nil {
+		return err
+	}
+	if document == "" {
+		return nil
+	}
+	if m.failed != "" {
+		return fmt.Errorf("%s: not written, since a run failed: %s", document, m.failed)
+	}
+	for metric, values := range m.samples {
+		if len(values) < rounds {
+			return fmt.Errorf("%s: not written: %s was measured %d times, not %d", document, metric.benchmark, len(values), rounds)
+		}
+	}
+	if chart != "" {
+		if err := os.WriteFile(chart, []byte(draw(m)), 0o644); err != nil { //nolint:gosec // a picture for everybody
+			return err
+		}
+	}
+	text := page(m)
+	if chart != "" {
+		link, err := filepath.Rel(filepath.Dir(document), chart)
+		if err != nil {
+			return err
+		}
+		text = fmt.Sprintf("![Requests a second beside other limiters](%s)\n\n%s", filepath.ToSlash(link), text)
+	}
+	return fill(document, name, text)
+}
 
-func read(r io.Reader) (map[metric][]float64, error) {
-	samples := make(map[metric][]float64)
+// fill puts text into a place of a document.
+func fill(document, name, text string) error {
+	old, err := os.ReadFile(document)
+	if err != nil {
+		return err
+	}
+	place := regexp.MustCompile(`(?s)<!-- ` + regexp.QuoteMeta(name) + ` -->.*?<!-- / -->`)
+	if !place.Match(old) {
+		return fmt.Errorf("%s: no place <!-- %s --><!-- / -->", document, name)
+	}
+	text = "<!-- " + name + " -->\n\n" + strings.TrimSpace(text) + "\n\n<!-- / -->"
+	return os.WriteFile(document, place.ReplaceAllLiteral(old, []byte(text)), 0o644) //nolint:gosec // as it was
+}
+
+// A metric is one unit of one benchmark.
+type metric struct{ benchmark, unit string }
+
+// A measured is what the runs printed.
+type measured struct {
+	samples  map[metric][]float64 // in the order of the runs
+	machine  map[string][]string  // "cpu" and the like: what each run said, without repetitions
+	failed   string               // a line that says that a run failed
+	benchmed []string             // benchmarks in the order of the first run
+}
+
+var (
+	// result is a result of go test: name, GOMAXPROCS, iterations, values and units.
+	result = regexp.MustCompile(`^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
+	about  = regexp.MustCompile(`^([a-z][a-z_-]*): (.+)$`)
+	broken = regexp.MustCompile(`^(--- FAIL|FAIL|panic:)`)
+)
+
+func read(r io.Reader) (measured, error) {
+	m := measured{samples: make(map[metric][]float64), machine: make(map[string][]string)}
 	in := bufio.NewScanner(r)
 	for in.Scan() {
-		match := line.FindStringSubmatch(in.Text())
+		text := in.Text()
+		if match := about.FindStringSubmatch(text); match != nil {
+			if !slices.Contains(m.machine[match[1]], match[2]) {
+				m.machine[match[1]] = append(m.machine[match[1]], match[2])
+			}
+			continue
+		}
+		if m.failed == "" && broken.MatchString(text) {
+			m.failed = text
+		}
+		match := result.FindStringSubmatch(text)
 		if match == nil {
 			continue
 		}
-		fields := strings.Fields(match[2])
-		for pair := range slices.Chunk(fields, 2) {
+		if !slices.Contains(m.benchmed, match[1]) {
+			m.benchmed = append(m.benchmed, match[1])
+		}
+		for pair := range slices.Chunk(strings.Fields(match[2]), 2) {
 			value, err := strconv.ParseFloat(pair[0], 64)
 			if err != nil || len(pair) < 2 {
-				return nil, fmt.Errorf("cannot read %q", in.Text())
+				return m, fmt.Errorf("cannot read %q", text)
 			}
-			m := metric{match[1], pair[1]}
-			samples[m] = append(samples[m], value)
+			key := metric{match[1], pair[1]}
+			m.samples[key] = append(m.samples[key], value)
 		}
 	}
-	return samples, in.Err()
-}
-
-func tables(samples map[metric][]float64) string {
-	var b strings.Builder
-	fmt.Fprint(&b, "| figure | measured | target | |\n|---|---|---|---|\n")
-	for _, f := range figures {
-		value, ok := f.value(samples)
-		if !ok {
-			continue
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.what, short(value), f.target, verdict(value, f.target))
-	}
-	fmt.Fprint(&b, "\n| benchmark | unit | median | spread | runs |\n|---|---|---|---|---|\n")
-	all := make([]metric, 0, len(samples))
-	for m := range samples {
-		all = append(all, m)
-	}
-	slices.SortFunc(all, func(a, b metric) int {
-		return strings.Compare(a.benchmark+" "+a.unit, b.benchmark+" "+b.unit)
-	})
-	for _, m := range all {
-		mid, spread := middle(samples[m])
-		fmt.Fprintf(&b, "| %s | %s | %s | ±%.0f %% | %d |\n", m.benchmark, m.unit, short(mid), spread, len(samples[m]))
-	}
-	return b.String()
-}
-
-// value is false where something that the figure needs was not measured.
-func (f figure) value(samples map[metric][]float64) (float64, bool) {
-	if len(samples[f.of]) == 0 {
-		return 0, false
-	}
-	of, _ := middle(samples[f.of])
-	if f.over.unit == "" {
-		return of, true
-	}
-	if len(samples[f.over]) == 0 {
-		return 0, false
-	}
-	over, _ := middle(samples[f.over])
-	return of / over, over != 0
-}
-
-func verdict(value float64, target string) string {
-	limit, err := strconv.ParseFloat(strings.TrimLeft(target, "≤≥ "), 64)
-	switch {
-	case err != nil:
-		return ""
-	case strings.HasPrefix(target, "≤") == (value <= limit):
-		return "met"
-	}
-	return "not met"
+	return m, in.Err()
 }
 
 // middle is the median, and half the range in percent of it.
@@ -153,10 +151,25 @@ func middle(values []float64) (mid, spread float64) {
 	return mid, spread
 }
 
-// short keeps three digits or, of large numbers, the whole part.
-func short(v float64) string {
-	if v >= 1000 {
-		return strconv.FormatFloat(v, 'f', 0, 64)
+// median is false where it was not measured.
+func (m measured) median(benchmark, unit string) (float64, bool) {
+	values := m.samples[metric{benchmark, unit}]
+	if len(values) == 0 {
+		return 0, false
 	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
+	mid, _ := middle(values)
+	return mid, true
+}
+
+// ratios are a metric's ratios to another, round by round: what disturbs one
+// round disturbs both.
+func (m measured) ratios(of, over metric) []float64 {
+	a, b := m.samples[of], m.samples[over]
+	var all []float64
+	for i := range min(len(a), len(b)) {
+		if b[i] != 0 {
+			all = append(all, a[i]/b[i])
+		}
+	}
+	return all
 }

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A figure is a metric that has a target: a median, or how it compares with
+// another one.
+type figure struct {
+	what   string
+	unit   string
+	of     string
+	how    relation
+	over   []string // the best of them counts: that with the least median
+	target string   // "≤ 1.6", "≥ 2" or ""
+}
+
+type relation int
+
+const (
+	alone  relation = iota // the median
+	worst                  // the largest of all rounds: what must never happen
+	ratio                  // of / over
+	times                  // over / of, as in "so many times as fast"
+	excess                 // of − over
+)
+
+var figures = []figure{
+	{"round trips of a request with 3 rules", "reads/op", "Redis/handler/callers=1", alone, nil, "≤ 1"},
+	{"1 caller, 3 rules: p50 / redis_rate's, called three times", "p50-ns", "Redis/handler/callers=1", ratio, []string{"Redis/redis_rate/callers=1"}, "≤ 0.6"},
+	{"1 caller, 3 rules: p50 / that of one EVALSHA of the baseline script", "p50-ns", "Redis/handler/callers=1", ratio, []string{"Redis/baseline/callers=1"}, "≤ 1.1"},
+	{"16 callers, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/handler/callers=16", times, []string{"Redis/redis_rate/callers=16"}, "≥ 3"},
+	{"128 callers, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/handler/callers=128", times, []string{"Redis/redis_rate/callers=128"}, "≥ 3"},
+	{"the same with a client of default options", "ns/op", "Redis/default_client/callers=128", times, []string{"Redis/redis_rate/callers=128"}, ""},
+	{"16 callers, 3 rules: requests/s / ulule's", "ns/op", "Redis/handler/callers=16", times, []string{"Redis/ulule/callers=16"}, "≥ 2"},
+	{"128 callers, 3 rules: requests/s / ulule's", "ns/op", "Redis/handler/callers=128", times, []string{"Redis/ulule/callers=128"}, "≥ 2"},
+	{"128 callers, 3 rules: Redis CPU / redis_rate's", "redis-cpu-µs/op", "Redis/handler/callers=128", ratio, []string{"Redis/redis_rate/callers=128"}, ""},
+	{"Redis CPU of a decision, pipelined / the baseline script's", "redis-cpu-µs/op", "Script/take", ratio, []string{"Script/baseline"}, "≤ 1.5"},
+	{"Redis CPU of a decision, pipelined / redis_rate's", "redis-cpu-µs/op", "Script/take", ratio, []string{"Script/redis_rate"}, ""},
+	{"denied, 128 callers: the whole handler's requests/s / the best peer's", "ns/op", "Flood/handler/handler/callers=128", times, floodPeers("handler"), "≥ 10"},
+	{"denied, 128 callers: the whole handler's requests/s / those of a handler that only writes the same 429", "ns/op", "Flood/handler/handler/callers=128", times, []string{"Flood/handler/writing_429/callers=128"}, "≥ 0.5"},
+	{"denied, 128 callers: decisions/s / the best peer's", "ns/op", "Flood/decision/take/callers=128", times, floodPeers("decision"), "≥ 20"},
+	{"denied, 128 callers: commands that Redis executes for a request", "scripts/op", "Flood/handler/handler/callers=128", alone, nil, ""},
+	{"denied: allocations of the whole handler", "allocs/op", "Flood/handler/handler/callers=1", alone, nil, ""},
+	{"a hot key, 128 callers: requests/s with a lease / without", "ns/op", "Hot/lease/callers=128", times, []string{"Hot/handler/callers=128"}, "≥ 20"},
+	{"a hot key with a lease, asked for twice the limit: admitted / limit", "admitted/limit", "Hot/lease_total", worst, nil, "≤ 1"},
+	{"a client with 1000 connections, against 200 a minute: admitted", "admitted", "Crowd", worst, nil, "≤ 400"},
+	{"meanwhile, logins of other clients that were refused", "refused-logins", "Crowd", worst, nil, "≤ 0"},
+	{"meanwhile, circuits that opened", "circuits", "Crowd", worst, nil, "≤ 0"},
+	{"in memory, 3 rules: the handler's time / httprate's", "ns/op", "Memory/admitted/handler/callers=1", ratio, []string{"Memory/admitted/httprate/callers=1"}, "≤ 0.5"},
+	{"in memory, 3 rules, handler and headers: allocations", "allocs/op", "Memory/admitted/handler/callers=1", alone, nil, "≤ 7"},
+	{"in memory, denied: the handler's time / httprate's", "ns/op", "Memory/denied/handler/callers=1", ratio, []string{"Memory/denied/httprate/callers=1"}, ""},
+	{"a request that matches no rule: ns", "ns/op", "NoRule/handler", alone, nil, "≤ 100"},
+	{"HTTP at half of the peak rate: p50 that the middleware adds, µs", "p50-µs", "OpenLoop/limited", excess, []string{"OpenLoop/bare"}, ""},
+	{"HTTP at half of the peak rate: p99 that the middleware adds, µs", "p99-µs", "OpenLoop/limited", excess, []string{"OpenLoop/bare"}, "≤ 1000"},
+	{"bytes of a token_bucket key / the leanest peer's (GCRA)", "bytes/key", "Key/token_bucket", ratio, []string{"Key/redis_rate", "Key/throttled"}, "≤ 1"},
+	{"bytes of a fixed_window key / ulule's", "bytes/key", "Key/fixed_window", ratio, []string{"Key/ulule"}, "≤ 1"},
+}
+
+func floodPeers(what string) (all []string) {
+	for _, name := range []string{"redis_rate", "throttled", "ulule"} {
+		all = append(all, "Flood/"+what+"/"+name+"/callers=128")
+	}
+	return all
+}
+
+// values are a figure's, round by round; none where something was not measured.
+func (f figure) values(m measured) []float64 {
+	of := metric{f.of, f.unit}
+	if f.how == alone || f.how == worst {
+		return m.samples[of]
+	}
+	best, least := metric{}, 0.0
+	for _, name := range f.over {
+		if mid, ok := m.median(name, f.unit); ok && (best == metric{} || mid < least) {
+			best, least = metric{name, f.unit}, mid
+		}
+	}
+	switch f.how {
+	case times:
+		return m.ratios(best, of)
+	case excess:
+		var all []float64
+		for i := range min(len(m.samples[of]), len(m.samples[best])) {
+			all = append(all, m.samples[of][i]-m.samples[best][i])
+		}
+		return all
+	}
+	return m.ratios(of, best)
+}
+
+func targets(m measured) string {
+	var b strings.Builder
+	fmt.Fprint(&b, "| figure | measured | from – to | target | |\n|---|--:|--:|--:|---|\n")
+	for _, f := range figures {
+		values := f.values(m)
+		if len(values) == 0 {
+			fmt.Fprintf(&b, "| %s | – | | %s | not measured |\n", f.what, f.target)
+			continue
+		}
+		value, _ := middle(values)
+		if f.how == worst {
+			value = slices.Max(values)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", f.what, short(value), fromTo(values), f.target, verdict(value, f.target))
+	}
+	return b.String()
+}
+
+func fromTo(values []float64) string {
+	least, most := values[0], values[0]
+	for _, v := range values {
+		least, most = min(least, v), max(most, v)
+	}
+	if short(least) == short(most) {
+		return ""
+	}
+	return short(least) + " – " + short(most)
+}
+
+func verdict(value float64, target string) string {
+	limit, err := strconv.ParseFloat(strings.TrimLeft(target, "≤≥ "), 64)
+	switch {
+	case err != nil:
+		return ""
+	case strings.HasPrefix(target, "≤") && value <= limit, strings.HasPrefix(target, "≥") && value >= limit:
+		return "met"
+	}
+	return "**not met**"
+}
+
+// short keeps three digits or, of large numbers, the whole part.
+func short(v float64) string {
+	if v >= 1000 || v <= -1000 {
+		return grouped(v)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+// grouped is a whole number with its thousands apart.
+func grouped(v float64) string {
+	digits := strconv.FormatFloat(v, 'f', 0, 64)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
