@@ -27,7 +27,8 @@ const patience = 5 * time.Second
 // other, on one server.
 func BenchmarkRedis(b *testing.B) {
 	server := redistest.Start(b)
-	client := server.Client(b)
+	client := redis.NewClient(algorithms.FailFast(server.Options())) // as the README says
+	b.Cleanup(func() { _ = client.Close() })
 	defaults := redis.NewClient(&redis.Options{Addr: server.Addr})
 	b.Cleanup(func() { _ = defaults.Close() })
 
