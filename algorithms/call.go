@@ -123,7 +123,11 @@ func (c *call) make(ctx context.Context, text bool) redis.Cmder {
 	if text {
 		c.args[0], c.args[1] = "eval", c.script.text
 	}
-	c.cmd = decisionCmd{redis.NewIntSliceCmd(ctx, c.args...)}
+	if c.script == takeScript {
+		c.cmd = textCmd{redis.NewStringCmd(ctx, c.args...)}
+	} else {
+		c.cmd = numbersCmd{redis.NewIntSliceCmd(ctx, c.args...)}
+	}
 	return c.cmd
 }
 
@@ -132,7 +136,11 @@ func (c *call) answer() response {
 	if c.err != nil {
 		return response{err: c.err}
 	}
-	if cmd, ok := c.cmd.(decisionCmd); ok {
+	switch cmd := c.cmd.(type) {
+	case textCmd:
+		numbers, err := parseReply(cmd.Val())
+		return response{numbers, err}
+	case numbersCmd:
 		return response{numbers: cmd.Val()}
 	}
 	return response{}

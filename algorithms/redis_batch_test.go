@@ -40,10 +40,10 @@ func (s server) serve(ctx context.Context, cmds []redis.Cmder) error {
 	return cmds[0].Err()
 }
 
-// admit answers as lua/take.lua does for a key never seen.
+// admit answers as lua/take_fast.lua does for a key never seen.
 func admit(cmd redis.Cmder) {
-	if d, ok := cmd.(decisionCmd); ok {
-		d.SetVal([]int64{time.Now().UnixMicro(), 1, 0, 0, 0})
+	if d, ok := cmd.(textCmd); ok {
+		d.SetVal(fmt.Sprintf("%d 0\n1", time.Now().Unix()))
 	}
 }
 

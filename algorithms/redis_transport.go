@@ -266,11 +266,21 @@ func (noRetry) NoRetry() bool { return true }
 // Clone keeps NoRetry in copies.
 func (n noRetry) Clone() redis.Cmder { return noRetry{n.Cmder.Clone()} }
 
-// A decisionCmd is noRetry for a script's run, without an allocation.
-type decisionCmd struct{ *redis.IntSliceCmd }
+// A numbersCmd is noRetry for a script that returns numbers, without an
+// allocation.
+type numbersCmd struct{ *redis.IntSliceCmd }
 
 // NoRetry overrides the client's MaxRetries.
-func (decisionCmd) NoRetry() bool { return true }
+func (numbersCmd) NoRetry() bool { return true }
 
 // Clone keeps NoRetry in copies.
-func (c decisionCmd) Clone() redis.Cmder { return noRetry{c.IntSliceCmd.Clone()} }
+func (c numbersCmd) Clone() redis.Cmder { return noRetry{c.IntSliceCmd.Clone()} }
+
+// A textCmd is the same for a script that returns a string.
+type textCmd struct{ *redis.StringCmd }
+
+// NoRetry overrides the client's MaxRetries.
+func (textCmd) NoRetry() bool { return true }
+
+// Clone keeps NoRetry in copies.
+func (c textCmd) Clone() redis.Cmder { return noRetry{c.StringCmd.Clone()} }
