@@ -67,17 +67,17 @@ func (r *Redis) takeCall(charge bool, checks []Check, ps []params) *call {
 	for i := range checks {
 		args = append(args, r.key(&checks[i], &ps[i]))
 	}
-	mode := "0"
 	if charge {
-		mode = "1"
+		args = append(args, "1")
+	} else {
+		args = append(args, "0")
 	}
-	args = append(args, mode)
 	for i := range checks {
 		code := ps[i].code
 		if checks[i].Shadow {
 			code = -code
 		}
-		args = ps[i].step.arguments(append(args, code), ps[i])
+		args = ps[i].arguments(append(args, code))
 	}
 	return &call{script: takeScript, args: args}
 }
