@@ -13,6 +13,7 @@ func init() {
 		ClassOf:      classOf,
 		NotExecuted:  notExecuted,
 		NotPermitted: notPermitted,
+		BatchOf:      batchOf,
 
 		Shard:        (*Redis).shard,
 		Names:        (*Redis).names,
@@ -25,6 +26,8 @@ func init() {
 		Join:           (*Redis).join,
 		Leave:          (*Redis).leave,
 		Warm:           func(ctx context.Context, r *Redis) error { return r.warm(ctx) },
+		Drop:           (*Redis).drop,
+		Idle:           (*Redis).whenIdle,
 		Budget:         (*Redis).budget,
 		Warnings:       (*Redis).warnings,
 		ServerWarnings: func(ctx context.Context, r *Redis) ([]string, error) { return r.serverWarnings(ctx) },

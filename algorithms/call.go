@@ -7,11 +7,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A call is one run of a script: its keys and arguments as EVALSHA takes them,
-// without the command's and the script's name.
+// A call is one command: a script's run, or a command of its own.
 type call struct {
-	script *script
-	args   []any
+	script *script // nil if args are the whole command
+	args   []any   // of EVALSHA: with room for the name of the command and of the script
+
+	// What was last sent, and what became of it. They are written by whoever
+	// sends the call, until its caller gets the answer.
+	cmd redis.Cmder
+	err error
 }
 
 // A banOp is what a call about bans does; see lua/bans.lua.
@@ -38,7 +42,7 @@ func (r *Redis) bansCall(op banOp, rules []banRule, checks []Check, ps []params)
 	for _, b := range rules {
 		args = append(args, b.after, b.within, b.length)
 	}
-	return &call{bansScript, args}
+	return &call{script: bansScript, args: args}
 }
 
 // takeBansCall decides checks some of which have a ban; see lua/take_bans.lua. met
@@ -74,19 +78,19 @@ func (r *Redis) takeCall(charge bool, checks []Check, ps []params) *call {
 	for i := range checks {
 		args = append(args, r.key(&checks[i], &ps[i]))
 	}
-	mode := "0"
 	if charge {
-		mode = "1"
+		args = append(args, "1")
+	} else {
+		args = append(args, "0")
 	}
-	args = append(args, mode)
 	for i := range checks {
 		code := ps[i].code
 		if checks[i].Shadow {
 			code = -code
 		}
-		args = ps[i].step.arguments(append(args, code), ps[i])
+		args = ps[i].arguments(append(args, code))
 	}
-	return &call{takeScript, args}
+	return &call{script: takeScript, args: args}
 }
 
 // settleKeptCall corrects charges some of which are kept elsewhere during a ban by
@@ -116,15 +120,59 @@ func (r *Redis) settleCall(corrections []correction) *call {
 		args = c.step.corrections(c.step.arguments(append(args, 0, c.code), c.params), c)
 		args[begin] = len(args) - begin - 1
 	}
-	return &call{settleScript, args}
+	return &call{script: settleScript, args: args}
 }
 
-// command builds what is sent: EVALSHA, or EVAL with the script's text.
-func (c *call) command(ctx context.Context, text bool) *redis.IntSliceCmd {
-	args := append([]any(nil), c.args...)
-	args[0], args[1] = "evalsha", c.script.sha
-	if text {
-		args[0], args[1] = "eval", c.script.text
+// keys are the call's keys.
+func (c *call) keys() []any {
+	if c.script == nil {
+		return c.args[1:]
 	}
-	return redis.NewIntSliceCmd(ctx, args...)
+	return c.args[3 : 3+c.args[2].(int)]
+}
+
+// key is the first of them.
+func (c *call) key() string { return c.keys()[0].(string) }
+
+// make makes what is sent: EVALSHA, or EVAL with the script's text, after the
+// server did not know the script.
+func (c *call) make(ctx context.Context, text bool) redis.Cmder {
+	switch {
+	case c.script == nil:
+		c.cmd = noRetry{redis.NewIntCmd(ctx, c.args...)}
+		return c.cmd
+	case c.cmd != nil: // others may still look at what was sent
+		c.args = append([]any(nil), c.args...)
+	}
+	c.args[0], c.args[1] = "evalsha", c.script.sha
+	if text {
+		c.args[0], c.args[1] = "eval", c.script.text
+	}
+	if c.script == takeScript {
+		c.cmd = textCmd{redis.NewStringCmd(ctx, c.args...)}
+	} else {
+		c.cmd = numbersCmd{redis.NewIntSliceCmd(ctx, c.args...)}
+	}
+	return c.cmd
+}
+
+// answer is what the call returned.
+func (c *call) answer() response {
+	if c.err != nil {
+		return response{err: c.err}
+	}
+	switch cmd := c.cmd.(type) {
+	case textCmd:
+		numbers, err := parseReply(cmd.Val())
+		return response{numbers, err}
+	case numbersCmd:
+		return response{numbers: cmd.Val()}
+	}
+	return response{}
+}
+
+// A response is what a script call returned.
+type response struct {
+	numbers []int64
+	err     error
 }

@@ -25,15 +25,14 @@ func (m *Memory) follow(results []Result, share func(*Result) (Check, bool)) {
 			continue
 		}
 		if c, ok := share(r); ok {
-			if row := c.Limit.row(); c.ok(row) {
-				m.followOne(now, r, &c, row)
+			if p, valid := c.numbers(); valid {
+				m.followOne(now, r, &c, p)
 			}
 		}
 	}
 }
 
-func (m *Memory) followOne(now int64, r *Result, c *Check, row *algorithm) {
-	p := paramsOf(c, row)
+func (m *Memory) followOne(now int64, r *Result, c *Check, p params) {
 	pl := m.place(c, &p)
 	pl.shard.mu.Lock()
 	defer pl.shard.mu.Unlock()

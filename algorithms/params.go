@@ -39,6 +39,8 @@ type params struct {
 	costW, costF int64 // buckets: time that the cost takes to refill
 	fullW, fullF int64 // buckets: time that the whole bucket takes to refill
 	roomW, roomF int64 // buckets: how far ahead of now TAT may be after the charge
+
+	bound *bound // whose numbers these are; nil if they were changed, or belong to nobody else
 }
 
 // ok is Validate without the reasons, for every decision.
@@ -52,16 +54,16 @@ func prepare(checks []Check, room *[4]params) ([]params, error) {
 	ps := room[:0]
 	for i := range checks {
 		c := &checks[i]
-		row := c.Limit.row()
-		if !c.ok(row) {
+		p, ok := c.numbers()
+		if !ok {
 			return nil, c.Validate()
 		}
 		for j := range checks[:i] {
-			if sameCount(c, &checks[j], row, ps[j].algorithm) {
+			if sameCount(c, &checks[j], p.algorithm, ps[j].algorithm) {
 				return nil, fmt.Errorf("%w: rule %q: checks %d and %d of one call have the same rule and key", ErrInvalidCheck, c.Rule, j, i)
 			}
 		}
-		ps = append(ps, paramsOf(c, row))
+		ps = append(ps, p)
 	}
 	return ps, nil
 }
@@ -101,6 +103,7 @@ func (p *params) spare() (w, f int64) {
 
 // setCost sets the cost.
 func (p *params) setCost(units int64) {
+	p.bound = nil
 	if p.cost = units; p.bucket {
 		p.costW, p.costF = p.refill(units)
 		p.roomW, p.roomF = p.fullW, p.fullF
@@ -109,6 +112,7 @@ func (p *params) setCost(units int64) {
 
 // wait bounds how far ahead the slot may begin: that bounds where it ends, too.
 func (p *params) wait(most int64) {
+	p.bound = nil
 	most = min(most, maxDuration)
 	if w := most + p.costW; w < p.roomW || w == p.roomW && p.costF < p.roomF {
 		p.roomW, p.roomF = w, p.costF

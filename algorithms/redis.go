@@ -113,8 +113,7 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 	if len(checks) == 0 {
 		return Decision{Allowed: true}, nil
 	}
-	ctx, cancel := t.within(ctx)
-	defer cancel()
+	ctx = t.within(ctx)
 	if t.sharded {
 		return r.decideSharded(ctx, t, charge, checks, ps)
 	}
@@ -152,8 +151,7 @@ func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 	if len(corrections) == 0 {
 		return results, err
 	}
-	ctx, cancel := t.within(ctx)
-	defer cancel()
+	ctx = t.within(ctx)
 	return results, errors.Join(err, redisError(r.settle(ctx, t, corrections)))
 }
 
@@ -227,8 +225,7 @@ func (r *Redis) change(ctx context.Context, checks []Check, do func(context.Cont
 	if err != nil || len(checks) == 0 {
 		return err
 	}
-	ctx, cancel := t.within(ctx)
-	defer cancel()
+	ctx = t.within(ctx)
 	return redisError(do(ctx, t, ps))
 }
 

@@ -2,6 +2,7 @@ package algorithms
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -73,7 +74,11 @@ func (t *transport) connect(key string, err error) {
 		defer cancel()
 		// TIME is the cheapest command that the scripts need permission for too.
 		open := func(ctx context.Context, node *redis.Client) error {
-			return t.processOn(ctx, node, redis.NewCmd(ctx, "time"))
+			var errs []error
+			for _, p := range t.pools() {
+				errs = append(errs, t.processOn(ctx, node, p, redis.NewCmd(ctx, "time")))
+			}
+			return errors.Join(errs...)
 		}
 		// What fails fails again with the next decision.
 		if node != nil || t.each == nil {
@@ -84,11 +89,25 @@ func (t *transport) connect(key string, err error) {
 	}()
 }
 
-// processOn sends commands to one server, on a connection of the pool that
-// decisions use: those of sharded clients are sent in pipelines, which have a
-// pool of their own. A nil node means the server of a client that has only one.
-func (t *transport) processOn(ctx context.Context, node *redis.Client, cmds ...redis.Cmder) error {
-	if t.sharded && node != nil {
+// A pool is one of the pools of connections that a client has to a server.
+type pool struct{ pipelines bool }
+
+// pools are those that decisions use: all decisions of sharded clients, and all
+// that share a batch, are sent in pipelines.
+func (t *transport) pools() []pool {
+	switch {
+	case !t.own:
+		return []pool{{pipelines: false}}
+	case t.sharded:
+		return []pool{{pipelines: true}}
+	}
+	return []pool{{pipelines: false}, {pipelines: true}}
+}
+
+// processOn sends commands to one server, on a connection of a pool. A nil node
+// means the server of a client that has only one.
+func (t *transport) processOn(ctx context.Context, node *redis.Client, p pool, cmds ...redis.Cmder) error {
+	if p.pipelines && node != nil {
 		pipe := node.Pipeline()
 		for _, cmd := range cmds {
 			_ = pipe.Process(ctx, noRetry{cmd}) // only queues
@@ -134,16 +153,22 @@ func (t *transport) warm(ctx context.Context) error {
 		return cmds
 	}
 	if t.each == nil {
-		return t.processOn(ctx, nil, load()...)
+		return t.processOn(ctx, nil, pool{}, load()...)
 	}
 	err := t.each(ctx, func(ctx context.Context, node *redis.Client) error {
-		errs := make(chan error)
-		connections := max(t.options.MinIdleConns, 1)
-		for range connections {
-			go func() { errs <- t.processOn(ctx, node, load()...) }()
+		errs, opening := make(chan error), 0
+		for _, p := range t.pools() {
+			connections := max(t.options.MinIdleConns, 1)
+			if p.pipelines && !t.sharded {
+				connections = min(maxPlaces, t.poolSize())
+			}
+			opening += connections
+			for range connections {
+				go func() { errs <- t.processOn(ctx, node, p, load()...) }()
+			}
 		}
 		var err error
-		for range connections {
+		for range opening {
 			if failed := <-errs; failed != nil {
 				err = failed
 			}

@@ -12,13 +12,18 @@ import (
 )
 
 // errBusy says that a decision was not sent: this process had too many commands
-// under way, for the whole budget.
+// under way, for as long as the decision could wait.
 var errBusy = errors.New("too many commands are under way")
 
 // An unsentError is why a decision was not sent.
 type unsentError struct{ error }
 
 func (e unsentError) Unwrap() error { return e.error }
+
+// busy is why a decision was not sent that has waited too long, or would have to.
+func (t *transport) busy() error {
+	return fmt.Errorf("%w: no turn within the budget of %s", errBusy, t.limit)
+}
 
 // failed does what a failure calls for, and returns its error for the caller:
 // what came because the budget is over says so.

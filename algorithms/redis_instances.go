@@ -27,11 +27,9 @@ func (r *Redis) beat(ctx context.Context, id string, lease time.Duration) (insta
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := t.within(ctx)
-	defer cancel()
 	ms := (max(lease, 0) + time.Millisecond - 1).Milliseconds()
-	c := &call{instancesScript, []any{nil, nil, 1, r.Namespace + ":instances", id, ms}}
-	reply, err := t.send(ctx, c) // one key goes through every client alike
+	c := &call{script: instancesScript, args: []any{nil, nil, 1, r.Namespace + ":instances", id, ms}}
+	reply, err := t.send(t.within(ctx), c) // one key goes through every client alike
 	if err == nil && len(reply) != 1 {
 		err = fmt.Errorf("%w: %d numbers, want 1", errReply, len(reply))
 	}

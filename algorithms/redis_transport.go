@@ -2,18 +2,15 @@ package algorithms
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
-
-// maxUnderWay bounds the commands under way in a client that is not called
-// directly, those included whose callers have left.
-const maxUnderWay = 1024
 
 // A transport sends commands through a client, inside a budget, whatever kind
 // of client it is.
@@ -24,20 +21,21 @@ type transport struct {
 	nodes  nodes
 	seen   atomic.Bool // the client knows its servers, so that asking for a key's takes no time
 
-	// slots has one for each command under way, unless the client is called
-	// directly. Such a command runs in a goroutine of its own, which its caller
-	// leaves behind when the budget is over; it ends with the client's timeouts.
-	slots     chan struct{}
+	batchers atomic.Pointer[[]*batcher] // by shard, of those that were needed so far
+	adding   sync.Mutex                 // over adding one
+	seed     maphash.Seed               // of turns
+
 	topology  topology
 	connector connector
 	denied    *denials // where keys are sharded
 }
 
 func newTransport(r *Redis) *transport {
-	t := &transport{client: r.Client, limit: r.budget(), slots: make(chan struct{}, maxUnderWay)}
+	t := &transport{client: r.Client, limit: r.budget(), seed: maphash.MakeSeed()}
 	if !isNil(r.Client) {
 		t.clientKind = kindOf(r.Client, r.Sharded)
 	}
+	t.batchers.Store(new([]*batcher))
 	t.seen.Store(t.knowsNodes)
 	if t.sharded {
 		t.denied = newDenials()
@@ -46,74 +44,84 @@ func newTransport(r *Redis) *transport {
 	return t
 }
 
-// within starts the clock of a decision. The caller's own cancellation ends
-// here: a client that hangs up is counted, and is no failure of Redis.
-func (t *transport) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), t.limit)
+// A decisionContext is the context of a decision: it ends with the budget, and
+// not with the caller's. A client that hangs up is counted, and is no failure of
+// Redis. Whoever waits for a decision is woken by a batcher, so that it has no
+// timer of its own.
+type decisionContext struct {
+	context.Context
+	deadline time.Time
 }
 
-// A response is what a script call returned.
-type response struct {
-	numbers []int64
-	err     error
+// Deadline is the end of the budget.
+func (c *decisionContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Done and Err do not pass on the caller's cancellation.
+func (c *decisionContext) Done() <-chan struct{} { return nil }
+func (c *decisionContext) Err() error            { return nil }
+
+// within starts the clock of a decision.
+func (t *transport) within(ctx context.Context) context.Context {
+	return &decisionContext{ctx, time.Now().Add(t.limit)}
 }
 
-// send runs one script call.
+// turnOf says in which line a decision waits for its turn: in that of its rules,
+// which are what keys end with.
+func (t *transport) turnOf(calls []*call) (turn uint64) {
+	for _, c := range calls {
+		for _, key := range c.keys() {
+			key := key.(string)
+			turn = turn*31 + maphash.String(t.seed, key[strings.LastIndexByte(key, '}')+1:])
+		}
+	}
+	return turn
+}
+
+// batcher returns what sends to a shard, and makes it if there is none.
+func (t *transport) batcher(shard int) *batcher {
+	if all := *t.batchers.Load(); shard < len(all) {
+		return all[shard]
+	}
+	t.adding.Lock()
+	defer t.adding.Unlock()
+	all := slices.Clone(*t.batchers.Load())
+	for len(all) <= shard {
+		all = append(all, newBatcher(t, len(all)))
+	}
+	t.batchers.Store(&all)
+	return all[shard]
+}
+
+// send runs one call on the only server.
 func (t *transport) send(ctx context.Context, c *call) ([]int64, error) {
-	out, err := run(ctx, t, func() response {
-		out := t.process(ctx, c, false)
-		if unknownScript(out.err) && ctx.Err() == nil {
-			out = t.process(ctx, c, true)
-		}
-		out.err = t.unsent(c.key(), out.err)
-		return out
-	})
-	if err == nil {
-		err = out.err
-	}
-	if err != nil {
-		return nil, t.failed(ctx, c.key(), err)
-	}
-	return out.numbers, nil
+	p := new(pending)
+	p.alone.call[0] = c
+	p.begin(ctx, p.alone.call[:])
+	t.batcher(0).do(p, t.direct)
+	r := t.answer(p, c)
+	return r.numbers, r.err
 }
 
-func (t *transport) process(ctx context.Context, c *call, text bool) response {
-	cmd := c.command(ctx, text)
-	if err := t.client.Process(ctx, noRetry{cmd}); err != nil {
-		return response{err: err}
-	}
-	numbers, err := cmd.Result()
-	return response{numbers, err}
-}
-
-// sendAll runs the calls in one flush. The responses are in their order; a server
-// that hangs does not take those of other servers with it.
+// sendAll runs the calls, those for one server in one flush. The responses are in
+// their order; a server that hangs does not take those of other servers with it.
 func (t *transport) sendAll(ctx context.Context, calls []*call) []response {
-	responses := make([]response, len(calls))
-	ask := func(group []int) {
-		asked := make([]*call, len(group))
-		for i, at := range group {
-			asked[i] = calls[at]
-		}
-		got, err := run(ctx, t, func() []response { return t.flush(ctx, asked) })
-		for i, at := range group {
-			if err == nil {
-				responses[at] = got[i]
-			} else {
-				responses[at].err = err
-			}
-			if responses[at].err != nil {
-				responses[at].err = t.failed(ctx, calls[at].key(), responses[at].err)
-			}
-		}
-	}
-	var asking sync.WaitGroup
 	groups := t.byNode(calls)
-	for _, group := range groups[1:] {
-		asking.Go(func() { ask(group) })
+	for _, g := range groups {
+		g.begin(ctx, g.calls)
 	}
-	ask(groups[0])
-	asking.Wait()
+	for _, g := range groups[1:] {
+		t.batcher(g.shard).enter(&g.pending, false)
+	}
+	t.batcher(groups[0].shard).do(&groups[0].pending, t.direct)
+	for _, g := range groups[1:] {
+		<-g.done
+	}
+	responses := make([]response, len(calls))
+	for _, g := range groups {
+		for i, at := range g.at {
+			responses[at] = t.answer(&g.pending, g.calls[i])
+		}
+	}
 	return responses
 }
 
@@ -134,119 +142,131 @@ func (t *transport) again(ctx context.Context, responses []response, instead fun
 	}
 }
 
-// byNode returns the places of the calls that one server gets. They go in a
-// pipeline of their own: a ClusterClient whose budget ends while it tries one
-// server again also discards what the others have answered.
-func (t *transport) byNode(calls []*call) [][]int {
-	groups := make([][]int, 0, len(calls))
-	at := make(map[*redis.Client]int, len(calls))
-	for i, c := range calls {
-		node := t.nodeOf(c.key())
-		group, ok := at[node]
-		if !ok {
-			group = len(groups)
-			at[node], groups = group, append(groups, nil)
+// A group is the calls that one server gets, and their places among all calls.
+type group struct {
+	pending
+	shard int
+	at    []int
+}
+
+// byNode groups calls by server. They go in a pipeline of their own: a
+// ClusterClient whose budget ends while it tries one server again also discards
+// what the others have answered.
+func (t *transport) byNode(calls []*call) []*group {
+	var groups []*group
+	for at, c := range calls {
+		shard := t.shardOf(c.key())
+		i := slices.IndexFunc(groups, func(g *group) bool { return g.shard == shard })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, &group{shard: shard})
 		}
-		groups[group] = append(groups[group], i)
+		groups[i].calls, groups[i].at = append(groups[i].calls, c), append(groups[i].at, at)
 	}
 	return groups
 }
 
-func (t *transport) flush(ctx context.Context, calls []*call) []response {
-	cmds := make([]*redis.IntSliceCmd, len(calls))
-	all := make([]redis.Cmder, len(calls))
-	for i, c := range calls {
-		cmds[i] = c.command(ctx, false)
-		all[i] = cmds[i]
+// answer is what became of one call of a decision whose wait is over.
+func (t *transport) answer(p *pending, c *call) response {
+	r := response{err: p.err}
+	if p.err == nil {
+		r = c.answer()
 	}
-	_ = t.pipe(ctx, all) // each command has its own error
-	var unknown []redis.Cmder
-	for i, c := range calls {
-		if unknownScript(cmds[i].Err()) && ctx.Err() == nil {
-			cmds[i] = c.command(ctx, true)
-			unknown = append(unknown, cmds[i])
-		}
+	if r.err == nil {
+		return r
 	}
-	if len(unknown) > 0 {
-		_ = t.pipe(ctx, unknown)
+	// Of several that a sharded client sends, one may have been sent and another not.
+	if p.err == nil && (!t.sharded || len(p.in.calls) == 1) {
+		r.err = t.unsent(c.key(), r.err)
 	}
-	responses := make([]response, len(calls))
-	for i := range cmds {
-		responses[i].numbers, responses[i].err = cmds[i].Result()
+	r.err = t.failed(p.ctx, c.key(), r.err)
+	if p.in != nil && len(p.in.members) > 1 {
+		r.err = batchError{r.err, p.in.id}
 	}
-	if len(calls) == 1 { // of several, one may have been sent and another not
-		responses[0].err = t.unsent(calls[0].key(), responses[0].err)
-	}
-	return responses
+	return r
 }
 
-// pipe sends all commands in one flush. Its error is one of theirs.
-func (t *transport) pipe(ctx context.Context, cmds []redis.Cmder) error {
-	pipe := t.pipeline()
-	for _, cmd := range cmds {
-		_ = pipe.Process(ctx, noRetry{cmd}) // only queues
+// flush sends a batch in one flush, and those of its calls once more, with their
+// scripts, whose script the server has forgotten. After a redirection even those
+// behind the first may be unknown to the server that got them.
+func (t *transport) flush(f *batch, b *batcher) {
+	for _, c := range f.calls {
+		c.make(f, false)
 	}
-	_, err := pipe.Exec(ctx)
-	return err
+	t.pass(f, f.calls)
+	for first := true; ; first = false {
+		again := b.unknown(f)
+		if len(again) == 0 || f.Err() != nil {
+			return
+		}
+		for i, c := range again {
+			known := first && slices.ContainsFunc(again[:i], func(before *call) bool { return before.script == c.script })
+			c.make(f, !known)
+		}
+		t.pass(f, again)
+		if !first {
+			return
+		}
+	}
+}
+
+// pass sends calls once.
+func (t *transport) pass(ctx context.Context, calls []*call) {
+	if len(calls) == 1 && !t.sharded {
+		c := calls[0]
+		if c.err = t.client.Process(ctx, c.cmd); c.err == nil {
+			c.err = c.cmd.Err()
+		}
+		return
+	}
+	pipe := t.pipeline()
+	for _, c := range calls {
+		_ = pipe.Process(ctx, c.cmd) // only queues
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for _, c := range calls {
+		c.err = c.cmd.Err()
+	}
 }
 
 // del removes keys: in one command, or one for each key where they are sharded.
 func (t *transport) del(ctx context.Context, keys []string) error {
-	lost, err := run(ctx, t, func() error {
-		if !t.sharded {
-			args := []any{"del"}
-			for _, key := range keys {
-				args = append(args, key)
-			}
-			cmd := redis.NewIntCmd(ctx, args...)
-			if err := t.client.Process(ctx, noRetry{cmd}); err != nil {
-				return err
-			}
-			return cmd.Err()
+	if !t.sharded {
+		args := []any{"del"}
+		for _, key := range keys {
+			args = append(args, key)
 		}
-		cmds := make([]redis.Cmder, len(keys))
-		for i, key := range keys {
-			cmds[i] = redis.NewIntCmd(ctx, "del", key)
+		_, err := t.send(ctx, &call{args: args})
+		return err
+	}
+	calls := make([]*call, len(keys))
+	for i, key := range keys {
+		calls[i] = &call{args: []any{"del", key}}
+	}
+	for _, r := range t.sendAll(ctx, calls) {
+		if r.err != nil {
+			return r.err
 		}
-		return t.pipe(ctx, cmds)
-	})
-	if err = errors.Join(err, lost); err != nil {
-		return t.failed(ctx, keys[0], err)
 	}
 	return nil
 }
 
-// run returns what f does, unless the budget is over first. Then f may still be
-// running: all that it finds is in what it returns.
+// run returns what f does, unless the context ends first. Then f may still be
+// running: all that it finds is in what it returns. It is for what is no decision.
 func run[T any](ctx context.Context, t *transport, f func() T) (T, error) {
 	if t.direct {
 		return f(), nil
 	}
-	var none T
-	select {
-	case t.slots <- struct{}{}:
-	default:
-		select {
-		case t.slots <- struct{}{}:
-		case <-ctx.Done():
-			return none, fmt.Errorf("%w: %d for the whole budget of %s", errBusy, maxUnderWay, t.limit)
-		}
-	}
 	done := make(chan T, 1)
-	go func() {
-		defer func() { <-t.slots }()
-		done <- f()
-	}()
+	go func() { done <- f() }()
 	select {
 	case v := <-done:
 		return v, nil
 	case <-ctx.Done():
+		var none T
 		return none, ctx.Err()
 	}
 }
-
-// key is the first of a call's keys.
-func (c *call) key() string { return c.args[3].(string) }
 
 // unknownScript reports that Redis did not run a script because it has
 // forgotten its text: after a restart, a failover or SCRIPT FLUSH.
@@ -262,3 +282,22 @@ func (noRetry) NoRetry() bool { return true }
 
 // Clone keeps NoRetry in copies.
 func (n noRetry) Clone() redis.Cmder { return noRetry{n.Cmder.Clone()} }
+
+// A numbersCmd is noRetry for a script that returns numbers, without an
+// allocation.
+type numbersCmd struct{ *redis.IntSliceCmd }
+
+// NoRetry overrides the client's MaxRetries.
+func (numbersCmd) NoRetry() bool { return true }
+
+// Clone keeps NoRetry in copies.
+func (c numbersCmd) Clone() redis.Cmder { return noRetry{c.IntSliceCmd.Clone()} }
+
+// A textCmd is the same for a script that returns a string.
+type textCmd struct{ *redis.StringCmd }
+
+// NoRetry overrides the client's MaxRetries.
+func (textCmd) NoRetry() bool { return true }
+
+// Clone keeps NoRetry in copies.
+func (c textCmd) Clone() redis.Cmder { return noRetry{c.StringCmd.Clone()} }

@@ -90,7 +90,7 @@ func (r *Redis) probeRequest(shard int) ([]byte, error) {
 		}
 	}
 	p := paramsOf(&check, check.Limit.row())
-	return appendRequest(nil, r.takeCall(true, []Check{check}, []params{p}).command(context.Background(), false).Args()), nil
+	return appendRequest(nil, r.takeCall(true, []Check{check}, []params{p}).make(context.Background(), false).Args()), nil
 }
 
 // appendRequest appends a command as RESP, the protocol of Redis.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -90,6 +91,48 @@ func settled(corrections []correction, reply []int64) error {
 		c.answer(c.stateOf(reply[1+3*i:], reply[0]), reply[0])
 	}
 	return nil
+}
+
+// parseReply turns the reply of lua/take_fast.lua into the numbers that
+// lua/take.lua returns, but for states as they are stored.
+func parseReply(reply string) ([]int64, error) {
+	clock, rest, _ := strings.Cut(reply, "\n")
+	numbers, ok := appendNumbers(make([]int64, 0, 2+4*3), clock)
+	if !ok || len(numbers) != 2 {
+		return nil, fmt.Errorf("%w: %.200q", errReply, reply)
+	}
+	numbers[0] = numbers[0]*1_000_000 + numbers[1]
+	numbers = numbers[:1]
+	for rest != "" {
+		var line string
+		line, rest, _ = strings.Cut(rest, "\n")
+		end := len(numbers) + 4
+		numbers, ok = appendNumbers(numbers, line[:min(1, len(line))])
+		if ok && len(line) > 1 {
+			numbers, ok = appendNumbers(numbers, line[1:])
+		}
+		if !ok || len(numbers) > end {
+			return nil, fmt.Errorf("%w: %.200q", errReply, reply)
+		}
+		for len(numbers) < end { // a key never seen, or a state of two numbers
+			numbers = append(numbers, 0)
+		}
+	}
+	return numbers, nil
+}
+
+// appendNumbers appends the numbers in a text, which have a space between them.
+func appendNumbers(numbers []int64, text string) (_ []int64, ok bool) {
+	for more := true; more; {
+		var number string
+		number, text, more = strings.Cut(text, " ")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return nil, false
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, true
 }
 
 // checkReply reports whether a script can have answered so: so many numbers for

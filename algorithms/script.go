@@ -27,8 +27,57 @@ var (
 // corrections begins the part of a step's file that only lua/settle.lua needs.
 const corrections = "\n-- correct: "
 
-// takeText is lua/take.lua behind the steps of the table, each in its place.
-func takeText(files fs.FS) string { return deciding(files) + luaFile(files, "take") }
+// stepsHere is the line of lua/take_fast.lua that stands for the steps.
+const stepsHere = "  -- the steps\n"
+
+// takeText is lua/take_fast.lua with the steps of the table in its loop.
+func takeText(files fs.FS) string {
+	before, after, _ := strings.Cut(luaFile(files, "take_fast"), stepsHere)
+	var text strings.Builder
+	text.WriteString(luaFile(files, "steps") + before)
+	names, word := twins(), "if"
+	for i, name := range names {
+		deciding, _, _ := strings.Cut(luaFile(files, name), corrections)
+		if _, alias := aliased(deciding, name); alias {
+			continue
+		}
+		fmt.Fprintf(&text, "  %s code == %d", word, i+1)
+		for j := range names[i+1:] {
+			other := names[i+1+j]
+			if of, _ := aliased(luaFile(files, other), other); of == name {
+				fmt.Fprintf(&text, " or code == %d", i+j+2)
+			}
+		}
+		text.WriteString(" then\n" + inLoop(deciding, name))
+		word = "elseif"
+	}
+	return text.String() + "  end\n" + after
+}
+
+// aliased returns of which step a step's text only says that it is the same.
+func aliased(text, name string) (of string, ok bool) {
+	_, rest, ok := strings.Cut(text, "\nlocal "+name+" = ")
+	of, _, _ = strings.Cut(rest, "\n")
+	return of, ok
+}
+
+// inLoop is a step's text as it stands in a loop: what the function returns is
+// assigned. A step that does not read its state from a string is shown by its
+// numbers.
+func inLoop(text, name string) string {
+	const results = "at, fits, clock_error, ttl_ms, form, a, b, c, a2, b2, c2"
+	before, function, found := strings.Cut(text, "local function "+name+"(key, now, p)\n")
+	body, values, ends := strings.Cut(function, "\n  return ")
+	values, _, closed := strings.Cut(values, "\nend\n")
+	if !found || !ends || !closed {
+		panic("lua/" + name + ".lua: no function " + name + "(key, now, p) that ends with a return")
+	}
+	raw := "format('%d %d %d', a, b, c)"
+	if strings.Contains(body, " was") {
+		raw = "was or ''"
+	}
+	return before + body + "\n  " + results + " = " + values + "\n  raw = " + raw + "\n"
+}
 
 // takeBansText is lua/take_bans.lua around lua/take.lua.
 func takeBansText(files fs.FS) string {

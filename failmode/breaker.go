@@ -219,6 +219,7 @@ func (b *breaker) trip(c *circuit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.ended && c.open(time.Now()) {
+		b.store.drop(c.shard)
 		b.probes.Go(func() { b.probe(c) })
 	}
 }

@@ -1,6 +1,7 @@
 package failmode
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,8 @@ const (
 const (
 	// Enough has failed when failuresInRow decisions failed in a row, or more than
 	// half of at least failureCalls within a window that begins with a failure.
+	// Decisions of one batch fail together, as when its connection breaks, and
+	// failuresInRow batches must have failed in either case.
 	failuresInRow = 5
 	failureCalls  = 20
 	failureWindow = time.Second
@@ -48,6 +51,7 @@ type circuit struct {
 	calls    int       // in the window
 	failures failures  // in the window
 	inRow    failures  // since the last success
+	batches  [8]uint64 // that failed last
 	patience int       // by how much to multiply the good probes that are needed
 	since    time.Time // of the last opening or closing
 	opened   int64
@@ -56,14 +60,24 @@ type circuit struct {
 
 // failures are counted by what they prove.
 type failures struct {
-	all  int
-	hard int // those that only the store can be to blame for
+	all  tally
+	hard tally // those that only the store can be to blame for
 }
 
-func (f *failures) add(kind failureKind) {
-	f.all++
+// A tally counts failed decisions, and those of one batch as one.
+type tally struct{ decisions, batches int }
+
+func (f *failures) add(kind failureKind, sameBatch bool) {
+	f.all.add(sameBatch)
 	if kind == failedHard {
-		f.hard++
+		f.hard.add(sameBatch)
+	}
+}
+
+func (t *tally) add(sameBatch bool) {
+	t.decisions++
+	if !sameBatch {
+		t.batches++
 	}
 }
 
@@ -92,10 +106,12 @@ func (c *circuit) failed(sent, now time.Time, kind failureKind, err error) doubt
 	}
 	c.state.Store(int32(circuitWatched))
 	c.calls++
-	c.failures.add(kind)
-	c.inRow.add(kind)
-	tooMany := func(inRow, failures int) bool {
-		return inRow >= failuresInRow || c.calls >= failureCalls && 2*failures > c.calls
+	sameBatch := c.known(lent.BatchOf(err))
+	c.failures.add(kind, sameBatch)
+	c.inRow.add(kind, sameBatch)
+	tooMany := func(inRow, failures tally) bool {
+		return inRow.batches >= failuresInRow ||
+			c.calls >= failureCalls && 2*failures.decisions > c.calls && failures.batches >= failuresInRow
 	}
 	switch {
 	case tooMany(c.inRow.hard, c.failures.hard):
@@ -104,6 +120,17 @@ func (c *circuit) failed(sent, now time.Time, kind failureKind, err error) doubt
 		return inDoubt
 	}
 	return noDoubt
+}
+
+// known reports whether a decision of this batch, which is 0 for one that was
+// sent alone, has failed before. The caller holds mu.
+func (c *circuit) known(batch uint64) bool {
+	if batch == 0 || slices.Contains(c.batches[:], batch) {
+		return batch != 0
+	}
+	copy(c.batches[1:], c.batches[:])
+	c.batches[0] = batch
+	return false
 }
 
 // succeeded counts the success of a decision in a circuit that is watched.

@@ -180,11 +180,25 @@ func (g *Guard) Close() error {
 	g.closing.Do(func() {
 		g.breaker.end()
 		g.work.end()
+		g.untilIdle()
 		if last := g.store.leave(); last {
 			g.heartbeat.end()
 		}
 	})
 	return nil
+}
+
+// untilIdle waits until no decision is under way, for no longer than one may take.
+func (g *Guard) untilIdle() {
+	over := time.NewTimer(g.store.budget())
+	defer over.Stop()
+	for _, idle := range g.store.idle() {
+		select {
+		case <-idle:
+		case <-over.C:
+			return
+		}
+	}
 }
 
 // logInterval bounds lines that could come with every request.

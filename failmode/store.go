@@ -43,6 +43,10 @@ type store interface {
 	// beat registers an instance for the length of a lease, and returns how many
 	// are registered. A lease of 0 removes the instance.
 	beat(ctx context.Context, id string, lease time.Duration) (instances int, err error)
+	// drop refuses the decisions that wait to be sent to a shard.
+	drop(shard int)
+	// idle returns channels that are closed as soon as no decision is under way.
+	idle() []<-chan struct{}
 	// warm dials and prepares what the first decision needs.
 	warm(ctx context.Context) error
 	// warnings lists options that make an outage worse.
@@ -79,6 +83,8 @@ func (s redisStore) warnings() []string             { return lent.Warnings(s.red
 func (s redisStore) warm(ctx context.Context) error { return lent.Warm(ctx, s.redis) }
 func (s redisStore) join() (string, int)            { return lent.Join(s.redis) }
 func (s redisStore) leave() bool                    { return lent.Leave(s.redis) }
+func (s redisStore) drop(shard int)                 { lent.Drop(s.redis, shard) }
+func (s redisStore) idle() []<-chan struct{}        { return lent.Idle(s.redis) }
 
 // within leaves it to the Redis, which bounds each decision by its budget.
 func (redisStore) within(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -146,8 +152,10 @@ func (s plainStore) probe(ctx context.Context, _ int) error {
 func (plainStore) dial(context.Context, int) (net.Conn, error) { return nil, errors.ErrUnsupported }
 func (plainStore) probeRequest(int) ([]byte, error)            { return nil, errors.ErrUnsupported }
 
-func (plainStore) join() (string, int) { return "", 0 }
-func (plainStore) leave() bool         { return true }
+func (plainStore) join() (string, int)     { return "", 0 }
+func (plainStore) leave() bool             { return true }
+func (plainStore) drop(int)                {}
+func (plainStore) idle() []<-chan struct{} { return nil }
 
 func (plainStore) beat(context.Context, string, time.Duration) (int, error) {
 	return 0, errors.ErrUnsupported

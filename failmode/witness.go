@@ -185,7 +185,7 @@ func (w *witness) read() (err error) {
 	return err
 }
 
-// readAnswer reads a script's answer: a list of numbers, or an error.
+// readAnswer reads a script's answer: a string, a list of numbers, or an error.
 func readAnswer(r *bufio.Reader) error {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -194,6 +194,14 @@ func readAnswer(r *bufio.Reader) error {
 	line = strings.TrimSuffix(line, "\r\n")
 	if text, ok := strings.CutPrefix(line, "-"); ok {
 		return reply(text)
+	}
+	if length, ok := strings.CutPrefix(line, "$"); ok {
+		n, err := strconv.ParseUint(length, 10, 16)
+		if err != nil {
+			return fmt.Errorf("unexpected answer %.40q", line)
+		}
+		_, err = r.Discard(int(n) + len("\r\n"))
+		return err
 	}
 	count, ok := strings.CutPrefix(line, "*")
 	n, err := strconv.Atoi(count)

@@ -65,6 +65,9 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// NotPermitted reports that the server accepts the credentials, but does
 	// not permit or know a command, by any version's words.
 	NotPermitted func(error) bool
+	// BatchOf identifies the batch of decisions that failed together with this
+	// error: they are one failure. It is 0 for a decision that was sent alone.
+	BatchOf func(error) uint64
 
 	// Shard is the server that counts a check: on a Redis Cluster the number of
 	// the master that has its slot, on a Ring that of the shard, as far as the
@@ -94,6 +97,12 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// there, so that the first decision finds both. ctx bounds it, not the
 	// budget.
 	Warm func(ctx context.Context, r Redis) error
+	// Drop refuses the decisions that wait to be sent to a shard: it is away. They
+	// fail as ClassBusy.
+	Drop func(r Redis, shard int)
+	// Idle returns a channel for each server. It is closed as soon as no decision
+	// is under way there.
+	Idle func(r Redis) []<-chan struct{}
 	// Budget is how long a decision may take.
 	Budget func(r Redis) time.Duration
 	// Warnings lists client options that make an outage of Redis worse.

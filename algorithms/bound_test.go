@@ -1,0 +1,58 @@
+package algorithms
+
+import (
+	"testing"
+	"time"
+)
+
+// Numbers that are computed once are those of the check that asks, whoever asked
+// before in the same place, and nobody changes what others get.
+func TestNumbersAreThoseOfTheCheck(t *testing.T) {
+	var checks []Check
+	for _, a := range []Algorithm{"", FixedWindow, SlidingWindow, SlidingLog, TokenBucket, LeakyBucket, GCRA} {
+		for _, rate := range []int64{1, 7, 100} {
+			for _, period := range []time.Duration{time.Second, time.Minute, 3 * time.Microsecond} {
+				for burst := range int64(3) {
+					for cost := range int64(4) {
+						for _, wait := range []time.Duration{0, time.Microsecond, time.Second} {
+							c := Check{Rule: "r", Limit: Limit{Rate: rate, Period: period, Burst: burst, Algorithm: a}, Cost: cost, MaxDelay: wait}
+							if c.Validate() == nil {
+								checks = append(checks, c)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	if len(checks) < 2*len(bounds) {
+		t.Fatalf("only %d checks: they need not share places", len(checks))
+	}
+	for range 2 {
+		for _, c := range checks {
+			got, ok := c.numbers()
+			want := paramsOf(&c, c.Limit.row())
+			args := got.arguments(nil)
+			for i, arg := range want.step.arguments(nil, want) {
+				if args[i] != arg {
+					t.Fatalf("%+v: argument %d is %v, want %v", c, i, args[i], arg)
+				}
+			}
+			if got.bound = nil; !ok || got != want {
+				t.Fatalf("%+v: %+v, %v; want %+v", c, got, ok, want)
+			}
+			got.setCost(3)
+		}
+	}
+	for _, c := range []Check{
+		{Limit: Limit{Rate: 7, Period: time.Second}, Cost: -1},
+		{Limit: Limit{Rate: 7, Period: time.Second}, MaxDelay: -1},
+		{Limit: Limit{Rate: 0, Period: time.Second}},
+		{Limit: Limit{Rate: 7, Period: time.Second, Algorithm: "fixed_windou"}},
+		{},
+	} {
+		if _, ok := c.numbers(); ok {
+			t.Errorf("%+v is valid", c)
+		}
+	}
+}

@@ -1,0 +1,542 @@
+package algorithms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// A server is what answers a client's flushes in place of Redis: it runs on the
+// goroutine that sends them, and may sleep.
+type server func(ctx context.Context, cmds []redis.Cmder)
+
+func (s server) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s server) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return s.serve(ctx, []redis.Cmder{cmd}) }
+}
+
+func (s server) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return s.serve
+}
+
+func (s server) serve(ctx context.Context, cmds []redis.Cmder) error {
+	if cmds[0].Name() != "time" { // as a connection is made in the background
+		s(ctx, cmds)
+	}
+	return cmds[0].Err()
+}
+
+// admit answers as lua/take_fast.lua does for a key never seen.
+func admit(cmd redis.Cmder) {
+	if d, ok := cmd.(textCmd); ok {
+		d.SetVal(fmt.Sprintf("%d 0\n1", time.Now().Unix()))
+	}
+}
+
+// A flushLog notes flushes by the keys that they are about.
+type flushLog struct {
+	mu      sync.Mutex
+	flushes [][]string
+}
+
+func (l *flushLog) note(cmds []redis.Cmder) {
+	var names []string
+	for _, cmd := range cmds {
+		key, _, _ := strings.Cut(fmt.Sprint(cmd.Args()[3]), "}")
+		names = append(names, strings.TrimPrefix(key, "test:{"))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flushes = append(l.flushes, names)
+}
+
+func (l *flushLog) all() [][]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.flushes)
+}
+
+// served returns a Redis whose client is answered by a server.
+func served(t *testing.T, direct bool, s server) *Redis {
+	o := &redis.Options{Addr: "127.0.0.1:1", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}}
+	if direct {
+		o = FailFast(o)
+	}
+	client := redis.NewClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	client.AddHook(s)
+	return &Redis{Client: client, Namespace: "test"}
+}
+
+// taken takes a unit for a key, and returns the error.
+func taken(r *Redis, rule, key string) error {
+	_, err := r.Take(context.Background(), Check{Rule: rule, Key: key, Limit: Limit{Rate: 9, Period: time.Hour, Algorithm: FixedWindow}})
+	return err
+}
+
+func inBubbles(t *testing.T, f func(t *testing.T, direct bool)) {
+	for name, direct := range map[string]bool{"client that heeds deadlines": true, "client that is left behind": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, direct) })
+		})
+	}
+}
+
+// Whoever comes while there is a place goes alone, at once. The others gather, and
+// go together as soon as a batch is back.
+func TestDecisionsGatherWhileOthersAreUnderWay(t *testing.T) {
+	inBubbles(t, func(t *testing.T, direct bool) {
+		var log flushLog
+		r := served(t, direct, func(_ context.Context, cmds []redis.Cmder) {
+			log.note(cmds)
+			time.Sleep(time.Millisecond)
+			for _, cmd := range cmds {
+				admit(cmd)
+			}
+		})
+		var all sync.WaitGroup
+		for i := range maxPlaces + maxBatch + 2 {
+			all.Go(func() {
+				if err := taken(r, "r", fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		if n := len(log.all()); n != maxPlaces {
+			t.Errorf("%d flushes before the first answer, want %d", n, maxPlaces)
+		}
+		all.Wait()
+		var sizes []int
+		for _, flush := range log.all()[maxPlaces:] {
+			sizes = append(sizes, len(flush))
+		}
+		if slices.Sort(sizes); !slices.Equal(sizes, []int{2, maxBatch}) {
+			t.Errorf("then flushes of %v; want a full one, and one of the two that are left", sizes)
+		}
+		begin := time.Now()
+		if err := taken(r, "r", "later"); err != nil || time.Since(begin) != time.Millisecond {
+			t.Errorf("alone again: %s, %v", time.Since(begin), err)
+		}
+		synctest.Wait()
+		if b := r.transport.batcher(0); len(b.underWay) > 0 || b.taken > 0 {
+			t.Error("something is still under way")
+		}
+	})
+}
+
+// A flood on one rule does not keep the callers of another waiting.
+func TestRulesTakeTurns(t *testing.T) {
+	inBubbles(t, func(t *testing.T, direct bool) {
+		var log flushLog
+		r := served(t, direct, func(_ context.Context, cmds []redis.Cmder) {
+			log.note(cmds)
+			time.Sleep(time.Millisecond)
+			for _, cmd := range cmds {
+				admit(cmd)
+			}
+		})
+		var all sync.WaitGroup
+		take := func(rule, key string) { all.Go(func() { _ = taken(r, rule, key) }); synctest.Wait() }
+		for range 20 * maxBatch {
+			take("flood", "f")
+		}
+		take("login", "b")
+		take("search", "s")
+		take("login", "c")
+		all.Wait()
+		first := slices.MaxFunc(log.all()[maxPlaces:2*maxPlaces], func(a, b []string) int {
+			return strings.Count(strings.Join(a, ""), "b") - strings.Count(strings.Join(b, ""), "b")
+		})
+		if want := []string{"f", "b", "s", "f", "c", "f"}; !slices.Equal(first[:6], want) {
+			t.Errorf("the first batch begins with %v, want %v", first[:6], want)
+		}
+	})
+}
+
+// A server that hangs, or a lost packet, does not keep those waiting who come
+// later, as long as there are connections.
+func TestASlowBatchFreesItsPlace(t *testing.T) {
+	inBubbles(t, func(t *testing.T, direct bool) {
+		var hang atomic.Bool
+		var hanging, most atomic.Int64
+		r := served(t, direct, func(ctx context.Context, cmds []redis.Cmder) {
+			if hang.Load() {
+				most.Store(max(most.Load(), hanging.Add(1)))
+				defer hanging.Add(-1)
+				<-ctx.Done()
+				for _, cmd := range cmds {
+					cmd.SetErr(ctx.Err())
+				}
+				return
+			}
+			for _, cmd := range cmds {
+				admit(cmd)
+			}
+		})
+		r.Budget = 500 * time.Millisecond
+		hang.Store(true)
+		var all sync.WaitGroup
+		for i := range maxPlaces {
+			all.Go(func() {
+				if err := taken(r, "r", fmt.Sprint("hung ", i)); !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		hang.Store(false)
+		begin := time.Now()
+		if err := taken(r, "r", "later"); err != nil || time.Since(begin) != slowBatch {
+			t.Errorf("after %s: %v; want an answer after %s", time.Since(begin), err, slowBatch)
+		}
+		begin = time.Now()
+		for i := range 100 { // the slow ones have no places any more
+			if err := taken(r, "r", fmt.Sprint(i)); err != nil || time.Since(begin) != 0 {
+				t.Fatalf("after %s: %v", time.Since(begin), err)
+			}
+		}
+
+		hang.Store(true) // and now all of it
+		for i := range 40 {
+			all.Go(func() { _ = taken(r, "r", fmt.Sprint("hung ", i)) })
+			time.Sleep(slowBatch)
+		}
+		if most.Load() != maxSlow {
+			t.Errorf("up to %d batches under way, want %d", most.Load(), maxSlow)
+		}
+		all.Wait()
+	})
+}
+
+// Whoever has no time left does not join: nothing was sent, for certain, and it is
+// this process that is busy. Those whose batch hangs leave it when their own
+// budget is over.
+func TestNobodyWaitsLongerThanTheBudget(t *testing.T) {
+	inBubbles(t, func(t *testing.T, direct bool) {
+		var log flushLog
+		r := served(t, direct, func(ctx context.Context, cmds []redis.Cmder) {
+			log.note(cmds)
+			select {
+			case <-time.After(100 * time.Millisecond):
+				for _, cmd := range cmds {
+					admit(cmd)
+				}
+			case <-ctx.Done():
+				for _, cmd := range cmds {
+					cmd.SetErr(ctx.Err())
+				}
+			}
+		})
+		const budget = 200 * time.Millisecond
+		r.Budget = budget
+		var all sync.WaitGroup
+		var busy, late, answered atomic.Int64
+		for i := range 3000 {
+			all.Go(func() {
+				begin := time.Now()
+				err := taken(r, "r", fmt.Sprint(i))
+				took := time.Since(begin)
+				switch {
+				case err == nil && took <= budget:
+					answered.Add(1)
+				case classOf(err) == bridge.ClassBusy && notExecuted(err) && took < budget:
+					busy.Add(1)
+				case errors.Is(err, context.DeadlineExceeded) && took == budget:
+					late.Add(1)
+				default:
+					t.Errorf("after %s: %v", took, err)
+				}
+			})
+			time.Sleep(time.Millisecond / 10)
+		}
+		all.Wait()
+		sent := 0
+		for _, flush := range log.all() {
+
+			sent += len(flush)
+		}
+		if busy.Load() == 0 || late.Load() == 0 || int(late.Load()+answered.Load()) != sent {
+			t.Errorf("%d were busy, %d late, %d answered, and %d were sent", busy.Load(), late.Load(), answered.Load(), sent)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !r.transport.batcher(0).wakes.IsZero() {
+			t.Error("a timer for nobody")
+		}
+	})
+}
+
+// Not more wait than there is room for, and none after a circuit has opened.
+func TestWhoWaitsIsBoundedAndDropped(t *testing.T) {
+	inBubbles(t, func(t *testing.T, direct bool) {
+		release := make(chan struct{})
+		r := served(t, direct, func(_ context.Context, cmds []redis.Cmder) {
+			<-release
+			for _, cmd := range cmds {
+				admit(cmd)
+			}
+		})
+		r.Budget = time.Hour
+		var all sync.WaitGroup
+		var refused atomic.Int64
+		for i := range maxPlaces + maxWaiting + 5 {
+			all.Go(func() {
+				if err := taken(r, "r", fmt.Sprint(i)); classOf(err) == bridge.ClassBusy {
+					refused.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := refused.Load(); n != 5 {
+			t.Errorf("%d refused, want 5", n)
+		}
+		idle := r.whenIdle()[0]
+		r.drop(0)
+		synctest.Wait()
+		if n := refused.Load(); n != 5+maxWaiting {
+			t.Errorf("%d refused after the drop, want all %d", n, 5+maxWaiting)
+		}
+		select {
+		case <-idle:
+			t.Error("idle, with decisions under way")
+		default:
+		}
+		close(release)
+		all.Wait()
+		<-idle
+		<-r.whenIdle()[0]
+	})
+}
+
+// All members of a batch have failed together, and nobody takes that for many
+// failures.
+func TestABatchFailsOnce(t *testing.T) {
+	inBubbles(t, func(t *testing.T, direct bool) {
+		r := served(t, direct, func(_ context.Context, cmds []redis.Cmder) {
+			time.Sleep(time.Millisecond)
+			for _, cmd := range cmds {
+				cmd.SetErr(errors.New("connection reset"))
+			}
+		})
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		failed := map[uint64]int{}
+		for i := range maxPlaces + 20 {
+			all.Go(func() {
+				err := taken(r, "r", fmt.Sprint(i))
+				mu.Lock()
+				defer mu.Unlock()
+				failed[batchOf(err)]++
+			})
+		}
+		all.Wait()
+		if alone := failed[0]; alone != maxPlaces || len(failed) != 2 {
+			t.Errorf("failures by batch: %v; want %d alone, and one batch", failed, maxPlaces)
+		}
+	})
+}
+
+// A script that the server has forgotten is sent once, with the first of the
+// decisions that need it, and none is sent for callers who have left.
+func TestAForgottenScriptInABatch(t *testing.T) {
+	inBubbles(t, func(t *testing.T, direct bool) {
+		turn := make(chan bool, 1)
+		known, forgotten := true, 0
+		var sent []string
+		r := served(t, direct, func(_ context.Context, cmds []redis.Cmder) {
+			turn <- true
+			defer func() { <-turn }()
+			time.Sleep(5 * time.Millisecond)
+			if len(cmds) > 1 && forgotten == 0 {
+				known = false
+				forgotten++
+				time.Sleep(30 * time.Millisecond) // the first of them leaves
+			}
+			for _, cmd := range cmds {
+				if cmd.Name() == "eval" {
+					known = true
+				}
+				if known {
+					admit(cmd)
+				} else {
+					cmd.SetErr(redis.ErrNoScript)
+				}
+				if forgotten > 0 {
+					sent = append(sent, cmd.Name())
+				}
+			}
+		})
+		var all sync.WaitGroup
+		take := func(key string, want error) {
+			all.Go(func() {
+				if err := taken(r, "r", key); !errors.Is(err, want) {
+					t.Errorf("%s: %v", key, err)
+				}
+			})
+			synctest.Wait()
+		}
+		for i := range maxPlaces {
+			take(fmt.Sprint(i), nil)
+		}
+		r.transport.limit = time.Second
+		// They wait for 15 ms, since this server serves one flush at a time.
+		r.transport.batcher(0).reserve = 0
+		late := &pending{ctx: r.transport.within(t.Context()), deadline: time.Now().Add(20 * time.Millisecond)}
+		late.calls = []*call{r.takeCall(true, []Check{{Rule: "r", Key: "late", Limit: perDay(1)}}, []params{paramsOf(&Check{Limit: perDay(1)}, perDay(1).row())})}
+		all.Go(func() { r.transport.batcher(0).do(late, direct) })
+		synctest.Wait()
+		for i := range 3 {
+			take(fmt.Sprint("with ", i), nil)
+		}
+		all.Wait()
+		want := []string{"evalsha", "evalsha", "evalsha", "evalsha", "eval", "evalsha", "evalsha"}
+		if !errors.Is(late.err, context.DeadlineExceeded) || len(sent) < len(want) || !slices.Equal(sent[len(sent)-len(want):], want) {
+			t.Errorf("sent %v, %v; want %v, and nothing again for who has left", sent, late.err, want)
+		}
+	})
+}
+
+// Whatever happens to connections, what Redis has executed is what was answered
+// and, of what was not, each at most once: counted on the server.
+func TestBatchesAreExecutedOnce(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, direct := range map[string]bool{"client that heeds deadlines": true, "client that is left behind": false} {
+		t.Run(name, func(t *testing.T) {
+			proxy := redistest.StartProxy(t, srv.Addr)
+			o := srv.Options()
+			o.Addr, o.ContextTimeoutEnabled, o.MaxRetries = proxy.Addr, false, 3
+			if direct {
+				o = FailFast(&redis.Options{Addr: proxy.Addr})
+			}
+			client := redis.NewClient(o)
+			defer client.Close()
+			var largest atomic.Int64
+			client.AddHook(batchSizes{&largest})
+			r := &Redis{Client: client, Namespace: name[len(name)-6:], Budget: roomy}
+			if err := r.warm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			const callers, each = 64, 40
+			var errs [callers][each]error
+			check := func(i, j int) Check { return Check{Rule: "r", Key: fmt.Sprint(i, "-", j), Limit: perDay(100)} }
+			var all sync.WaitGroup
+			var begun atomic.Int64
+			for i := range callers {
+				all.Go(func() {
+					for j := range each {
+						switch begun.Add(1) % 500 {
+						case 100:
+							proxy.LoseReplies(2, "evalsha")
+						case 300:
+							proxy.Cut()
+						case 400:
+							srv.Client(t).ScriptFlush(t.Context())
+						}
+						_, errs[i][j] = r.Take(t.Context(), check(i, j))
+					}
+				})
+			}
+			all.Wait()
+			proxy.Resume(t)
+			counted := &Redis{Client: srv.Client(t), Namespace: r.Namespace, Budget: roomy}
+			answered, unknown, executed := 0, 0, 0
+			for i := range callers {
+				for j := range each {
+					d, err := counted.Peek(t.Context(), check(i, j))
+					if err != nil {
+						t.Fatal(err)
+					}
+					used := 100 - d.Results[0].Remaining
+					switch err := errs[i][j]; {
+					case err == nil:
+						answered++
+						if used != 1 {
+							t.Errorf("%d-%d was answered, and used %d", i, j, used)
+						}
+					case notExecuted(err):
+						if used != 0 {
+							t.Errorf("%d-%d was certainly not executed, and used %d: %v", i, j, used, err)
+						}
+					default:
+						unknown++
+						executed += int(used)
+						if used > 1 {
+							t.Errorf("%d-%d was executed %d times: %v", i, j, used, err)
+						}
+					}
+				}
+			}
+			t.Logf("of %d decisions %d were answered and %d had an unknown outcome, of which %d were executed; the largest batch had %d",
+				callers*each, answered, unknown, executed, largest.Load())
+			if unknown == 0 || executed == 0 || largest.Load() < 2 {
+				t.Error("no reply was lost, or there were no batches: this shows nothing")
+			}
+		})
+	}
+}
+
+// batchSizes notes the most commands in a pipeline.
+type batchSizes struct{ largest *atomic.Int64 }
+
+func (batchSizes) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (batchSizes) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (s batchSizes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for n := s.largest.Load(); int64(len(cmds)) > n && !s.largest.CompareAndSwap(n, int64(len(cmds))); n = s.largest.Load() {
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// On a cluster each server has batches of its own, and a limit admits exactly what
+// it says.
+func TestBatchesOnACluster(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	client := cluster.Client(t)
+	var largest atomic.Int64
+	client.AddHook(batchSizes{&largest})
+	r := &Redis{Client: client, Namespace: "batches", Budget: roomy}
+	if err := r.warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const limit = 500
+	tight := Check{Rule: "tight", Limit: perDay(limit)}
+	var all sync.WaitGroup
+	var admitted atomic.Int64
+	for i := range 64 {
+		all.Go(func() {
+			for j := range 16 {
+				d, err := r.Take(t.Context(), tight, Check{Rule: "ip", Key: fmt.Sprint(i, j), Limit: perDay(9)}, Check{Rule: "user", Key: fmt.Sprint(j), Limit: perDay(10_000)})
+				switch {
+				case err != nil:
+					t.Error(err)
+				case d.Allowed:
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if admitted.Load() != limit || largest.Load() < 6 {
+		t.Errorf("admitted %d of %d; the largest batch had %d commands", admitted.Load(), limit, largest.Load())
+	}
+}

@@ -1,0 +1,359 @@
+package algorithms
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxPlaces is how many batches are under way to one server at a time.
+	maxPlaces = 3
+	// maxBatch is how many commands go in one batch.
+	maxBatch = 64
+	// maxSlow is how many batches may be under way if some of them are slow.
+	maxSlow = 10
+	// slowBatch is after how long a batch frees its place, so that a lost packet
+	// does not delay the others. It is also the least of its budget that a decision
+	// must have left to join a batch.
+	slowBatch = 10 * time.Millisecond
+	// maxWaiting is how many decisions wait for a batch to one server.
+	maxWaiting = 4096
+	// maxUnderWay bounds the commands under way in a client whose commands are
+	// sent one by one, those included whose callers have left.
+	maxUnderWay = 1024
+)
+
+// A batcher sends commands to one server. While there is a place, a decision is
+// sent at once. While there is none, decisions wait, and those that wait are sent
+// together as soon as a batch is back. So batches grow with the load.
+//
+// A batch with several members, or to a client that does not heed deadlines, runs
+// in a goroutine that its members leave behind when their budgets are over. There
+// is no goroutine or timer while nothing is under way.
+type batcher struct {
+	transport *transport
+	places    int           // for batches under way that are not slow
+	most      int           // batches under way, those that are slow included
+	size      int           // commands in a batch
+	reserve   time.Duration // that a decision must have left when it is sent, at least
+
+	mu       sync.Mutex
+	taken    int           // places
+	takes    time.Duration // a batch, of late
+	underWay []*batch
+	waiting  turns
+	timer    *time.Timer
+	wakes    time.Time     // when the timer calls wake; zero if it does not
+	idle     chan struct{} // closed when nothing is under way; nil if nobody wants to know
+}
+
+var batches atomic.Uint64 // so many have been sent
+
+// newBatcher returns a batcher that sends several decisions together only where
+// it is known what the client does with them.
+func newBatcher(t *transport, shard int) *batcher {
+	b := &batcher{transport: t, places: maxUnderWay, most: maxUnderWay, size: 1, reserve: min(slowBatch, t.limit/5)}
+	if t.inBatches(shard) {
+		pool := t.poolSize()
+		b.places, b.most, b.size = min(maxPlaces, pool), min(maxSlow, pool), maxBatch
+	}
+	return b
+}
+
+// do sends what is pending, or has it sent, and waits for the answer. inline
+// means that this goroutine may send.
+func (b *batcher) do(p *pending, inline bool) {
+	if f := b.enter(p, inline); f != nil {
+		b.transport.flush(f, b)
+		if next := b.land(f); next != nil {
+			go b.fly(next)
+		}
+		return
+	}
+	<-p.done
+}
+
+// enter begins a batch of p if there is a place, and returns it if the caller is
+// to send it. Otherwise p waits.
+func (b *batcher) enter(p *pending, inline bool) *batch {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.full() {
+		p.done = make(chan struct{})
+		if b.waiting.n == maxWaiting {
+			b.refuse(p)
+			return nil
+		}
+		p.turn = b.transport.turnOf(p.calls)
+		b.waiting.push(p)
+		b.wakeBy(b.latest(p))
+		for _, f := range b.underWay {
+			if !f.slow && len(b.underWay) < b.most {
+				b.wakeBy(f.begun.Add(slowBatch))
+			}
+		}
+		return nil
+	}
+	f := &p.alone
+	f.first[0], f.calls, f.deadline = p, p.calls, p.deadline
+	f.members = f.first[:]
+	b.begin(f, time.Now())
+	if inline {
+		return f
+	}
+	p.done = make(chan struct{})
+	go b.fly(f)
+	return nil
+}
+
+// full reports whether there is no place. The caller holds mu.
+func (b *batcher) full() bool { return b.taken == b.places || len(b.underWay) == b.most }
+
+// hopeless reports whether a decision would not be answered in its time: it would
+// be charged for nothing. A slow server is still asked by those who have half of
+// their budgets left. The caller holds mu.
+func (b *batcher) hopeless(p *pending, now time.Time) bool { return !now.Before(b.latest(p)) }
+
+// latest is when a decision must be sent. The caller holds mu.
+func (b *batcher) latest(p *pending) time.Time {
+	return p.deadline.Add(-max(b.reserve, min(b.takes, b.transport.limit/2)))
+}
+
+// refuse ends the wait of a decision that is not sent. The caller holds mu.
+func (b *batcher) refuse(p *pending) {
+	p.err = b.transport.busy()
+	close(p.done)
+}
+
+// begin takes a place for a batch. The caller holds mu.
+func (b *batcher) begin(f *batch, now time.Time) {
+	f.id, f.begun, f.ended = batches.Add(1), now, make(chan struct{})
+	for _, p := range f.members {
+		p.in = f
+		b.wakeBy(p.deadline)
+	}
+	f.at = len(b.underWay)
+	b.underWay = append(b.underWay, f)
+	b.taken++
+}
+
+// fly sends a batch, and then others while some wait.
+func (b *batcher) fly(f *batch) {
+	for f != nil {
+		b.transport.flush(f, b)
+		f = b.land(f)
+	}
+}
+
+// land gives the members of a batch their answers, and begins the next batch if
+// some wait.
+func (b *batcher) land(f *batch) (next *batch) {
+	b.mu.Lock()
+	f.end(context.Canceled)
+	last := b.underWay[len(b.underWay)-1]
+	b.underWay[f.at], last.at = last, f.at
+	b.underWay[len(b.underWay)-1] = nil
+	b.underWay = b.underWay[:len(b.underWay)-1]
+	if !f.slow {
+		b.taken--
+	}
+	if b.waiting.n > 0 { // or nobody asks how long it took
+		now := time.Now()
+		b.takes += (now.Sub(f.begun) - b.takes) / 8
+		next = b.gather(now)
+	}
+	if b.idle != nil && len(b.underWay) == 0 {
+		close(b.idle)
+		b.idle = nil
+	}
+	b.mu.Unlock()
+	for _, p := range f.members {
+		if p != nil && p.done != nil {
+			close(p.done)
+		}
+	}
+	return next
+}
+
+// gather begins a batch of those who wait, if there is a place, and refuses those
+// who have no time left. The caller holds mu.
+func (b *batcher) gather(now time.Time) *batch {
+	if b.full() || b.waiting.n == 0 {
+		return nil
+	}
+	f := &batch{members: make([]*pending, 0, min(b.waiting.n, b.size)), calls: make([]*call, 0, min(b.waiting.n, b.size))}
+	for len(f.calls) < b.size {
+		p := b.waiting.pop()
+		if p == nil {
+			break
+		}
+		if b.hopeless(p, now) {
+			b.refuse(p)
+			continue
+		}
+		f.members, f.calls = append(f.members, p), append(f.calls, p.calls...)
+		if p.deadline.After(f.deadline) {
+			f.deadline = p.deadline
+		}
+	}
+	if len(f.members) == 0 {
+		return nil
+	}
+	f.first[0] = f.members[0]
+	b.begin(f, now)
+	return f
+}
+
+// wakeBy has wake called at a time, or earlier. The caller holds mu.
+func (b *batcher) wakeBy(at time.Time) {
+	switch {
+	case b.timer == nil:
+		b.timer = time.AfterFunc(time.Until(at), b.wake)
+	case b.wakes.IsZero() || at.Before(b.wakes):
+		b.timer.Reset(time.Until(at))
+	default:
+		return
+	}
+	b.wakes = at
+}
+
+// wake does what is due: it ends the waits and the contexts whose time is over,
+// and gives the places of slow batches to others.
+func (b *batcher) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.wakes = time.Time{}
+	for _, f := range b.underWay {
+		if !f.slow && now.Sub(f.begun) >= slowBatch && b.waiting.n > 0 && len(b.underWay) < b.most {
+			f.slow = true
+			b.taken--
+		}
+		b.expire(f, now)
+	}
+	for _, p := range b.waiting.remove(func(p *pending) bool { return b.hopeless(p, now) }) {
+		b.refuse(p)
+	}
+	for f := b.gather(now); f != nil; f = b.gather(now) {
+		go b.fly(f)
+	}
+	b.wakeNext(now)
+}
+
+// expire lets members leave whose budget is over, and ends the batch' context if
+// all of them are. A batch of a client that heeds deadlines ends with that by
+// itself, and knows better what became of its last members. The caller holds mu.
+func (b *batcher) expire(f *batch, now time.Time) {
+	over := !now.Before(f.deadline)
+	for i, p := range f.members {
+		if p == nil || p.done == nil || now.Before(p.deadline) || b.transport.direct && p.deadline.Equal(f.deadline) {
+			continue
+		}
+		f.members[i] = nil
+		p.err = context.DeadlineExceeded
+		close(p.done)
+	}
+	if over {
+		f.end(context.DeadlineExceeded)
+	}
+}
+
+// wakeNext has wake called when something is due again. The caller holds mu.
+func (b *batcher) wakeNext(now time.Time) {
+	for _, f := range b.underWay {
+		for _, p := range f.members {
+			if p != nil && p.deadline.After(now) {
+				b.wakeBy(p.deadline)
+			}
+		}
+		if slow := f.begun.Add(slowBatch); !f.slow && b.waiting.n > 0 && slow.After(now) {
+			b.wakeBy(slow)
+		}
+	}
+	for p := range b.waiting.all() {
+		b.wakeBy(b.latest(p))
+	}
+}
+
+// unknown returns the calls of a batch that Redis did not run because it has
+// forgotten their script, but for those of callers who have left.
+func (b *batcher) unknown(f *batch) (again []*call) {
+	for _, c := range f.calls {
+		if unknownScript(c.err) {
+			again = append(again, c)
+		}
+	}
+	if again == nil {
+		return nil // the usual case
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	again = again[:0]
+	for _, p := range f.members {
+		if p == nil {
+			continue
+		}
+		for _, c := range p.calls {
+			if unknownScript(c.err) {
+				again = append(again, c)
+			}
+		}
+	}
+	return again
+}
+
+// drop refuses all who wait: the server is away.
+func (b *batcher) drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.waiting.remove(func(*pending) bool { return true }) {
+		b.refuse(p)
+	}
+}
+
+// whenIdle returns a channel that is closed as soon as nothing is under way.
+func (b *batcher) whenIdle() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	idle := b.idle
+	if idle == nil {
+		idle = make(chan struct{})
+	}
+	if len(b.underWay) == 0 {
+		close(idle)
+	} else {
+		b.idle = idle
+	}
+	return idle
+}
+
+// drop refuses the decisions that wait to be sent to a shard.
+func (r *Redis) drop(shard int) {
+	if t, err := r.ready(); err == nil {
+		t.batcher(shard).drop()
+	}
+}
+
+// whenIdle returns for each server a channel that is closed as soon as no
+// decision is under way there.
+func (r *Redis) whenIdle() (all []<-chan struct{}) {
+	t, _ := r.ready()
+	for _, b := range *t.batchers.Load() {
+		all = append(all, b.whenIdle())
+	}
+	return all
+}
+
+// inBatches reports whether decisions for a shard may share a batch: where it is
+// one server, and known what the client does.
+func (t *transport) inBatches(shard int) bool { return t.only != nil || t.own && shard > 0 }
+
+// poolSize is how many connections the client may have to one server.
+func (t *transport) poolSize() int {
+	if t.options.PoolSize > 0 {
+		return t.options.PoolSize
+	}
+	return maxSlow
+}

@@ -1,0 +1,105 @@
+package algorithms
+
+import "iter"
+
+// turns is a queue in which lines take turns, so that one with many callers does
+// not keep the others waiting. Within a line, who came first is first.
+type turns struct {
+	n     int // in all lines
+	lines map[uint64]*line
+	order []*line // the next one's turn first
+	spare *line
+}
+
+type line struct {
+	turn        uint64
+	first, last *pending
+}
+
+func (l *line) add(p *pending) {
+	if l.first == nil {
+		l.first = p
+	} else {
+		l.last.next = p
+	}
+	l.last = p
+}
+
+func (q *turns) push(p *pending) {
+	l := q.lines[p.turn]
+	if l == nil {
+		if q.lines == nil {
+			q.lines = map[uint64]*line{}
+		}
+		if l, q.spare = q.spare, nil; l == nil {
+			l = new(line)
+		}
+		l.turn = p.turn
+		q.lines[p.turn] = l
+		q.order = append(q.order, l)
+	}
+	l.add(p)
+	q.n++
+}
+
+// pop returns whose turn it is, or nil.
+func (q *turns) pop() *pending {
+	if q.n == 0 {
+		return nil
+	}
+	q.n--
+	l := q.order[0]
+	p := l.first
+	l.first, p.next = p.next, nil
+	copy(q.order, q.order[1:])
+	if l.first != nil { // behind the others
+		q.order[len(q.order)-1] = l
+		return p
+	}
+	q.order = q.order[:len(q.order)-1]
+	delete(q.lines, l.turn)
+	*l = line{}
+	q.spare = l
+	return p
+}
+
+// all yields everybody.
+func (q *turns) all() iter.Seq[*pending] {
+	return func(yield func(*pending) bool) {
+		for _, l := range q.order {
+			for p := l.first; p != nil; p = p.next {
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// remove removes and returns those for whom gone is true.
+func (q *turns) remove(gone func(*pending) bool) (removed []*pending) {
+	order := q.order[:0]
+	for _, l := range q.order {
+		p := l.first
+		l.first, l.last = nil, nil
+		for p != nil {
+			next := p.next
+			p.next = nil
+			if gone(p) {
+				removed = append(removed, p)
+			} else {
+				l.add(p)
+			}
+			p = next
+		}
+		if l.first == nil {
+			delete(q.lines, l.turn)
+		} else {
+			order = append(order, l)
+		}
+	}
+	clear(q.order[len(order):])
+	q.order = order
+	q.n -= len(removed)
+	return removed
+}

@@ -1,0 +1,98 @@
+package algorithms
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+func TestParseReply(t *testing.T) {
+	for reply, want := range map[string][]int64{
+		"1795000000 42":    {1795000000000042},
+		"1795000000 42\n0": {1795000000000042, 0, 0, 0, 0},
+		"1795000000 42\n11795000000000000 7\n0\n11795 0000001 12": {1795000000000042, 1, 1795000000000000, 7, 0, 0, 0, 0, 0, 1, 1795, 1, 12},
+	} {
+		if got, err := parseReply(reply); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v; want %v", reply, got, err, want)
+		}
+	}
+	for _, reply := range []string{
+		"", "1795000000", "1795000000 42 1", "x 42", "1795000000 4e2", "1795000000 42\n\n", "1795000000 42\nx", "1795000000 42\n11 ",
+		"1795000000 42\n11 2 3 4", "1795000000 42\n11  2", "1795000000 42\n11.5", "1795000000 42\n199999999999999999999",
+	} {
+		if got, err := parseReply(reply); !errors.Is(err, errReply) {
+			t.Errorf("%q: %v, %v; want errReply", reply, got, err)
+		}
+	}
+}
+
+// In a roll-out, instances with the script that calls the steps and with the one
+// that contains them take turns on one key. They decide as one, and the key lives
+// at least until its state equals one never seen.
+func TestBothScriptsTakeTurnsOnOneKey(t *testing.T) {
+	srv, clock := redistest.StartWithClock(t)
+	client := srv.Client(t)
+	r := &Redis{Client: client, Namespace: "both", Budget: roomy}
+	if err := r.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	tr, _ := r.ready()
+	calling := newScript(deciding(embedded) + luaFile(embedded, "take"))
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, name := range []Algorithm{FixedWindow, SlidingWindow, SlidingLog, TokenBucket, LeakyBucket, GCRA} {
+		t.Run(string(name), func(t *testing.T) {
+			var model Memory
+			denied := 0
+			for i := range 400 {
+				clock.Advance(time.Duration(random.IntN(900_000)) * time.Microsecond)
+				if random.IntN(40) == 0 {
+					clock.Advance(time.Duration(random.IntN(30)-8) * time.Second) // a clock that steps back, too
+				}
+				c := Check{Rule: string(name), Key: "k", Limit: Limit{Rate: 7, Period: 5 * time.Second, Algorithm: name}, Cost: random.Int64N(4)}
+				if lookup(name).bucket {
+					c.Limit.Burst = 9
+				}
+				checks := []Check{c}
+				ps, err := prepare(checks, new([4]params))
+				if err != nil {
+					t.Fatal(err)
+				}
+				call := r.takeCall(true, checks, ps)
+				if i%2 == 0 {
+					call.script = calling
+				}
+				numbers, err := tr.send(tr.within(t.Context()), call)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := answers(checks, ps, numbers, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := modelAt(&model, numbers[0], true, checks)
+				want.Results[0].Source = SourceRedis
+				if got.Allowed != want.Allowed || got.Results[0] != want.Results[0] {
+					t.Fatalf("step %d:\n got %+v\nwant %+v", i, got, want)
+				}
+				if !got.Allowed {
+					denied++
+				}
+				res := got.Results[0]
+				deadline, err := client.PExpireTime(t.Context(), keyOf("both", c)).Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if never := res.At.Add(res.ResetAfter); res.ResetAfter > 0 && deadline < time.Duration(never.UnixMicro())*time.Microsecond {
+					t.Fatalf("step %d: the key expires at %s, and counts until %s", i, deadline, never)
+				}
+			}
+			if denied < 40 || denied > 360 {
+				t.Errorf("%d of 400 denied: this shows little", denied)
+			}
+		})
+	}
+}
