@@ -39,6 +39,11 @@ var failedLogins = []ratelimit.Rule{
 	{Name: "login", Match: []string{"POST /auth/login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(5), ChargeOn: []int{401, 403}},
 }
 
+var banned = []ratelimit.Rule{
+	{Name: "login", Match: []string{"POST /auth/login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(5),
+		Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}},
+}
+
 func rollOut(limit *ratelimit.Middleware, today ratelimit.Rule, user keyfunc.Key, stage int) error {
 	next := ratelimit.Rule{Name: "per-user-60", Key: user, Limit: algorithms.PerMinute(60)}
 	next.Shadow = []float64{1, 0.9, 0}[stage] // enforced for nobody; for 10 % of the keys; for all, whose counts are warm
