@@ -124,10 +124,17 @@ func TestLogins(t *testing.T) {
 		}
 		wants(t, "good logins", statuses(h, 100, try("192.0.2.1", "a@x", "right")), 200, 100)
 		wants(t, "one machine", statuses(h, 15, try("192.0.2.2", "b@x", "wrong")), 401, 10, 429, 5)
+		time.Sleep(2 * time.Minute)
+		wants(t, "again", statuses(h, 25, try("192.0.2.2", "b2@x", "wrong")), 401, 10, 429, 15) // with the 5 before, a ban
+		time.Sleep(59 * time.Minute)
+		wants(t, "banned", statuses(h, 1, try("192.0.2.2", "b2@x", "right")), 429, 1)
+		time.Sleep(2 * time.Minute)
+		wants(t, "after the ban", statuses(h, 1, try("192.0.2.2", "b2@x", "right")), 200, 1)
+		wants(t, "one machine, another hour", statuses(h, 10, try("192.0.2.3", "c@x", "wrong")), 401, 10)
 		for i := range 10 {
-			wants(t, "many machines", statuses(h, 1, try(fmt.Sprint("192.0.2.", 10+i), "b@x", "wrong")), 401, 1)
+			wants(t, "many machines", statuses(h, 1, try(fmt.Sprint("192.0.2.", 10+i), "c@x", "wrong")), 401, 1)
 		}
-		wants(t, "one more", statuses(h, 1, try("192.0.2.30", "b@x", "wrong")), 429, 1)
+		wants(t, "one more", statuses(h, 1, try("192.0.2.30", "c@x", "wrong")), 429, 1)
 		wants(t, "no account", statuses(h, 1, from("192.0.2.31:1", "POST", "/auth/login")), 400, 1)
 	})
 }
