@@ -47,6 +47,13 @@ func (s *distant) Take(ctx context.Context, checks ...algorithms.Check) (algorit
 	return d, err
 }
 
+func (s *distant) probe(context.Context, int) error {
+	if err := s.away.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 func (s *distant) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
 	return settleRedis(ctx, &s.Memory, charges)
 }
