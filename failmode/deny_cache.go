@@ -288,7 +288,7 @@ func (d *denyCache) release(l *lookup, asked bool) {
 // is a denial by the state.
 func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 	denied := begins(r)
-	if l.entry == nil && !denied && !(asksAlways(&r.Check) && d.used.Load()) {
+	if l.entry == nil && !denied && (!asksAlways(&r.Check) || !d.used.Load()) {
 		return // no entry is as good as one that has room
 	}
 	a := lastAnswer{at: r.At.UnixMicro(), sent: sent.at, received: d.now(), room: r.Remaining}
@@ -336,7 +336,7 @@ func (s *denySet) add(e *denyEntry) *denyEntry {
 	if len(s.entries) < denyInSet {
 		s.entries = append(s.entries, slot)
 	} else {
-		s.entries[rand.IntN(denyInSet)] = slot
+		s.entries[rand.IntN(denyInSet)] = slot //nolint:gosec // any will do
 	}
 	return e
 }

@@ -62,12 +62,12 @@ func leasable(c *algorithms.Check) bool { return c.Lease && !c.Shadow }
 
 // find returns a check's lease. If there is none, it makes one if asked to, and
 // otherwise returns nil. One that made room for it is returned, too.
-func (ls *leases) find(c *algorithms.Check, make bool) (l, replaced *lease) {
+func (ls *leases) find(c *algorithms.Check, orMake bool) (l, replaced *lease) {
 	id := denyID{hash(ls.seeds[0], c), hash(ls.seeds[1], c)}
 	s := &ls.shards[id[0]%leaseShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l = s.keys[id]; l != nil || !make {
+	if l = s.keys[id]; l != nil || !orMake {
 		return l, nil
 	}
 	if len(s.keys) >= leaseInShard {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -300,7 +301,7 @@ func TestLeasesModel(t *testing.T) {
 					t.Errorf("seed %d, window %d: %d admitted", seed, window, n)
 				}
 			}
-			for _, g := range append(guards, killed...) {
+			for _, g := range slices.Concat(guards, killed) {
 				_ = g.Close()
 			}
 		})
