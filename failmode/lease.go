@@ -111,7 +111,7 @@ func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64) (r al
 	l.demand(now, cost)
 	if l.alive(now) && l.units >= cost {
 		l.units -= cost
-		passed := now.Sub(l.sent)
+		passed := max(now.Sub(l.sent), 0) // the block may have come while this request waited for the lock
 		r = algorithms.Result{
 			Check: *c, Source: algorithms.SourceLease, Allowed: true, Charged: cost,
 			Remaining: l.units + l.room, ResetAfter: max(l.grant.ResetAfter-passed, time.Microsecond),

@@ -229,6 +229,12 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			t.Errorf("%d left", n)
 		}
 	})
+	scene("nothing is spent before it was granted", func(t *testing.T, g *Guard, _ *distant) {
+		l, _ := g.leases.find(&c, false)
+		if r, spent, _ := l.spend(&c, l.sent.Add(-time.Second), 1); !spent || r.At.Before(l.grant.At) {
+			t.Errorf("%+v, granted at %s", r, l.grant.At)
+		}
+	})
 	scene("one refill at a time", func(t *testing.T, g *Guard, s *distant) {
 		s.there = time.Second
 		s.asked.Store(0)
