@@ -46,6 +46,8 @@ func init() {
 		Impatient: (*Result).impatient,
 
 		StateOf: stateOf,
+		Block:   func(r *Result) int64 { return r.charge.at },
+		InBlock: func(r *Result, window int64) { r.charge = placed{at: window} },
 		Again:   again,
 		Valid:   valid,
 		InvalidBan: func(c *Check) []error {

@@ -58,6 +58,7 @@ type Check struct {
 	Cost     int64         // units that this request takes; 0 means 1; negative is an error
 	Fail     FailMode      // what to do if the store cannot count; zero counts locally
 	Shadow   bool          // decided and counted, never enforced
+	Lease    bool          // a hot key: a Guard takes units in blocks. Fixed and sliding windows; not with Ban or NoCache
 	NoCache  bool          // its denials are not cached, since what denied may be given back at any time
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
 	Ban      Ban           // what follows repeated denials; zero means nothing
@@ -79,6 +80,7 @@ const (
 	SourceRedis      Source = "redis"       // Redis counted it
 	SourceMemory     Source = "memory"      // this process counted it, as configured
 	SourceDenyCache  Source = "deny_cache"  // the store denied it a moment ago, and would still
+	SourceLease      Source = "lease"       // units of a block that the store had granted to this process
 	SourceFallback   Source = "fallback"    // this process counted it, because Redis could not
 	SourceFailOpen   Source = "fail_open"   // not counted: passed
 	SourceFailClosed Source = "fail_closed" // not counted: denied

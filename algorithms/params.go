@@ -21,6 +21,9 @@ func (c Check) Validate() error {
 	if c.MaxDelay < 0 {
 		bad(fmt.Errorf("max delay must not be negative, got %s", c.MaxDelay))
 	}
+	if err := c.badLease(); err != nil {
+		bad(err)
+	}
 	if c.Ban != (Ban{}) {
 		for _, err := range c.Ban.invalid() {
 			bad(fmt.Errorf("ban: %w", err))
@@ -45,7 +48,22 @@ type params struct {
 
 // ok is Validate without the reasons, for every decision.
 func (c *Check) ok(row *algorithm) bool {
-	return c.Limit.okFor(row) && c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok()
+	return c.Limit.okFor(row) && c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && (!c.Lease || c.badLease() == nil)
+}
+
+// badLease says why units cannot be taken in blocks.
+func (c *Check) badLease() error {
+	switch row := c.Limit.row(); {
+	case !c.Lease || row == nil:
+		return nil
+	case !row.aligned:
+		return fmt.Errorf("lease: only %s and %s grant blocks, not %s", FixedWindow, SlidingWindow, row.name)
+	case c.Ban != (Ban{}):
+		return errors.New("lease: not with a ban, since who is denied here is not counted in the store")
+	case c.NoCache:
+		return errors.New("lease: not with NoCache, since units of a block are not given back one by one")
+	}
+	return nil
 }
 
 // prepare validates the checks and computes their numbers. Room for four lets

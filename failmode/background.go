@@ -15,12 +15,13 @@ type background struct {
 	all sync.WaitGroup
 }
 
-// begin runs f in a goroutine, unless there are too many or end was called.
-func (w *background) begin(f func()) {
+// begin runs f in a goroutine, unless there are too many or end was called. It
+// reports whether it did.
+func (w *background) begin(f func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended || w.running >= maxBackground {
-		return
+		return false
 	}
 	w.running++
 	w.all.Go(func() {
@@ -29,6 +30,7 @@ func (w *background) begin(f func()) {
 		defer w.mu.Unlock()
 		w.running--
 	})
+	return true
 }
 
 // end waits until all functions have returned. None begins afterwards.

@@ -47,7 +47,14 @@ type denyCache struct {
 type denySet struct {
 	mu      sync.Mutex // over the fields, and those of the entries
 	emptied uint64     // denyCache.emptied when a key of the set was last forgotten
-	entries []*denyEntry
+	entries []denySlot
+}
+
+// A denySlot has an entry's hash beside it, so that a look at a set does not fetch
+// the entries of other keys.
+type denySlot struct {
+	hash  uint64 // the first half of the entry's ID
+	entry *denyEntry
 }
 
 // A denyID identifies a count by 128 bits of hash, with seeds of this process:
@@ -110,9 +117,9 @@ func (d *denyCache) place(c *algorithms.Check) (*denySet, uint64) {
 // entry returns what is known of a check, or nil. The second half of an ID is
 // only computed where the first is found. It requires mu.
 func (d *denyCache) entry(s *denySet, h uint64, c *algorithms.Check) *denyEntry {
-	for _, e := range s.entries {
-		if e.denyID[0] == h && e.denyID[1] == hash(d.seeds[1], c) {
-			return e
+	for _, slot := range s.entries {
+		if slot.hash == h && slot.entry.denyID[1] == hash(d.seeds[1], c) {
+			return slot.entry
 		}
 	}
 	return nil
@@ -121,9 +128,7 @@ func (d *denyCache) entry(s *denySet, h uint64, c *algorithms.Check) *denyEntry 
 // remove takes an entry out of the set and wakes those who wait for it. It
 // requires mu.
 func (s *denySet) remove(e *denyEntry) {
-	if i := slices.Index(s.entries, e); i >= 0 {
-		s.entries = slices.Delete(s.entries, i, i+1)
-	}
+	s.entries = slices.DeleteFunc(s.entries, func(slot denySlot) bool { return slot.entry == e })
 	e.tell()
 }
 
@@ -283,7 +288,7 @@ func (d *denyCache) release(l *lookup, asked bool) {
 // is a denial by the state.
 func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 	denied := begins(r)
-	if l.entry == nil && !denied && !(asksAlways(&r.Check) && d.used.Load()) {
+	if l.entry == nil && !denied && (!asksAlways(&r.Check) || !d.used.Load()) {
 		return // no entry is as good as one that has room
 	}
 	a := lastAnswer{at: r.At.UnixMicro(), sent: sent.at, received: d.now(), room: r.Remaining}
@@ -327,10 +332,11 @@ func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 
 // add requires mu.
 func (s *denySet) add(e *denyEntry) *denyEntry {
+	slot := denySlot{e.denyID[0], e}
 	if len(s.entries) < denyInSet {
-		s.entries = append(s.entries, e)
+		s.entries = append(s.entries, slot)
 	} else {
-		s.entries[rand.IntN(denyInSet)] = e
+		s.entries[rand.IntN(denyInSet)] = slot //nolint:gosec // any will do
 	}
 	return e
 }

@@ -34,6 +34,9 @@ import (
 // or in shadow are not denied so. Other checks of a request that is denied so are
 // not decided, and their results have no Source.
 //
+// A check with Lease is admitted from blocks of units that the limiter has
+// counted. All Guards together stay within the limit; what is left is an estimate.
+//
 // All or nothing holds across both stores: a request that is denied gets back
 // what it was charged, unless it is unknown whether it was charged.
 //
@@ -65,6 +68,7 @@ type Guard struct {
 	breaker   breaker
 	local     algorithms.Memory // at this process' share
 	denied    denyCache
+	leases    leases
 	share     shareFunc
 	heartbeat heartbeat
 	server    serverCheck
@@ -87,6 +91,7 @@ func (g *Guard) ready() {
 			g.store = storeOf(g.Limiter)
 		}
 		g.denied.begin(g.refuses)
+		g.leases.begin()
 		g.breaker.begin(g.store, &g.work, g.logger)
 		g.share = g.shareOf
 		g.fellBack.Every = logInterval
@@ -129,6 +134,11 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 	}
 	g.heartbeat.tick(ctx)
 	g.server.tick()
+	for i := range checks {
+		if leasable(&checks[i]) {
+			return g.takeLeased(ctx, checks)
+		}
+	}
 	return g.take(ctx, checks)
 }
 
@@ -137,7 +147,9 @@ func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithm
 	if g.ready(); g.invalid != nil {
 		return algorithms.Decision{}, g.invalid
 	}
-	return g.decide(ctx, false, checks)
+	d, err := g.decide(ctx, false, checks)
+	g.addBlocks(&d)
+	return d, err
 }
 
 // Warm connects and loads the scripts, so that the first request waits for
@@ -179,6 +191,7 @@ func (g *Guard) Close() error {
 	}
 	g.closing.Do(func() {
 		g.breaker.end()
+		g.returnBlocks()
 		g.work.end()
 		g.untilIdle()
 		if last := g.store.leave(); last {

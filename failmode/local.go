@@ -13,7 +13,7 @@ func (g *Guard) follow(results []algorithms.Result) {
 // ofStore reports whether the store decided a result.
 func ofStore(r *algorithms.Result) bool {
 	switch r.Source {
-	case algorithms.SourceDenyCache, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
+	case algorithms.SourceDenyCache, algorithms.SourceLease, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
 		return false
 	}
 	return r.Err == nil

@@ -22,8 +22,16 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 			return nil, fmt.Errorf("%w: rule %q: settle: cost must not be negative, got %d", algorithms.ErrInvalidCheck, c.Result.Check.Rule, c.Cost)
 		}
 	}
-	here, there := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceFallback })
 	results := make([]algorithms.Result, len(charges))
+	leased, others := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceLease })
+	if len(leased) > 0 {
+		settled, err := g.settleLeased(ctx, pick(charges, leased))
+		place(results, leased, settled)
+		rest, otherErr := g.Settle(ctx, pick(charges, others)...)
+		place(results, others, rest)
+		return results, errors.Join(err, otherErr)
+	}
+	here, there := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceFallback })
 	settled, err := g.settleLocal(ctx, pick(charges, here))
 	place(results, here, settled)
 	stored := pick(charges, there)
@@ -123,6 +131,7 @@ func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.C
 func (g *Guard) forget(checks []algorithms.Check) {
 	for i := range checks {
 		g.denied.forget(&checks[i])
+		g.leases.drop(&checks[i])
 	}
 }
 

@@ -29,6 +29,7 @@ const (
 	originRedis
 	originMemory
 	originDenyCache
+	originLease
 	originFallback
 	originFailOpen
 	originFailClosed
@@ -38,7 +39,7 @@ const (
 
 var originNames = [origins]string{
 	"none",
-	string(algorithms.SourceRedis), string(algorithms.SourceMemory), string(algorithms.SourceDenyCache), string(algorithms.SourceFallback),
+	string(algorithms.SourceRedis), string(algorithms.SourceMemory), string(algorithms.SourceDenyCache), string(algorithms.SourceLease), string(algorithms.SourceFallback),
 	string(algorithms.SourceFailOpen), string(algorithms.SourceFailClosed),
 	"other",
 }
@@ -51,6 +52,8 @@ func originOf(s algorithms.Source) origin {
 		return originMemory
 	case algorithms.SourceDenyCache:
 		return originDenyCache
+	case algorithms.SourceLease:
+		return originLease
 	case algorithms.SourceFallback:
 		return originFallback
 	case algorithms.SourceFailOpen:
@@ -142,6 +145,9 @@ func (s *series) expect(from [origins]bool, r *rule) {
 	s.canBan = s.canBan || c.Ban != (algorithms.Ban{})
 	from[originFailOpen] = from[originFailClosed] && c.Fail == failmode.Open
 	from[originFailClosed] = from[originFailClosed] && c.Fail == failmode.Closed
+	if c.Lease && shadow < 1 && from[originDenyCache] {
+		s.expected[outcomeAllowed][originLease] = true
+	}
 	for o := range from {
 		if from[o] {
 			over, cached := origin(o) != originFailOpen, origin(o) == originDenyCache

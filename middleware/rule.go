@@ -87,8 +87,10 @@ type Rule struct {
 	// Disabled turns the rule off: its Key is not resolved. Counts expire as they
 	// would.
 	Disabled bool
-	// Lease takes units in blocks, for hot keys. Fixed and sliding windows only;
-	// not with ChargeOn or Ban. It is not supported yet, and refused.
+	// Lease takes units from the store in blocks, for keys that get thousands of
+	// requests a second, such as [keyfunc.Everyone]. The limit is never exceeded, but
+	// units of a block that is not used up are not admitted. Remaining is an
+	// estimate. Fixed and sliding windows only; not with ChargeOn or Ban.
 	Lease bool
 }
 
@@ -131,7 +133,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 	if err := ValidateRules(rules); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(append(s.validate(rules), unsupported(rules))...); err != nil {
+	if err := errors.Join(s.validate(rules)...); err != nil {
 		return nil, err
 	}
 	compiled := make([]rule, len(rules))
@@ -159,7 +161,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		}
 		c.plain, c.queue = c.terms.plain(), own.queue
 		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: r.Shadow == 1,
-			Ban: r.Ban, NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
+			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
 	}
 	return compiled, nil
 }

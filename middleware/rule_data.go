@@ -151,19 +151,9 @@ func isWindow(l algorithms.Limit) bool {
 	return false
 }
 
-// errNotYet refuses what would otherwise be ignored, and be missed only in an attack.
-var errNotYet = errors.New("not supported yet; leave it out")
-
-// unsupported reports the fields of valid rules that do nothing yet.
-func unsupported(rules []Rule) error {
-	var errs []error
-	for i := range rules {
-		r := &rules[i]
-		if r.Lease {
-			errs = append(errs, &RuleError{Index: i, Rule: r.Name, Field: "Lease", Err: errNotYet})
-		}
-	}
-	return errors.Join(errs...)
+// grantsBlocks reports whether a rule with a Lease can have the limit.
+func grantsBlocks(l algorithms.Limit) bool {
+	return isWindow(l) && l.Algorithm != algorithms.SlidingLog
 }
 
 func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {
@@ -171,7 +161,7 @@ func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {
 		return
 	}
 	for _, l := range limits {
-		if !isWindow(l.Limit) || l.Algorithm == algorithms.SlidingLog {
+		if !grantsBlocks(l.Limit) {
 			bad("Lease", fmt.Errorf("units can be taken in blocks only by %s and %s, and %s is neither; leave the lease out",
 				algorithms.FixedWindow, algorithms.SlidingWindow, l))
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -53,32 +52,6 @@ func TestWhatRulesMaySay(t *testing.T) {
 	} {
 		if got := validated(change); got != nil {
 			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
-// notYet is the mistake in a field that is right and does nothing.
-func notYet(field string) string { return field + ": not supported yet; leave it out" }
-
-// What is not built yet must not be ignored.
-func TestLeasesAreRefusedUntilTheyExist(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*ratelimit.Rule)
-		want   string
-	}{
-		"a lease": {func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.FixedWindow }, "Lease"},
-		"an exempt one": {func(r *ratelimit.Rule) {
-			r.Lease, r.Tiers = true, map[string]algorithms.Limit{"internal": ratelimit.Unlimited}
-		}, "Lease"},
-	} {
-		rule := perHour("r", 5)
-		c.change(&rule)
-		_, err := ratelimit.New(ratelimit.Config{
-			Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}, TierFor: func(*http.Request) string { return "" },
-		})
-		mistake, ok := errors.AsType[*ratelimit.RuleError](err)
-		if !ok || mistake.Field+": "+mistake.Err.Error() != notYet(c.want) {
-			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

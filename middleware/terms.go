@@ -80,6 +80,9 @@ func (r *rule) fit(l algorithms.Limit, s share) (limit, error) {
 	if r.terms.chargeOn != nil && !isWindow(l) {
 		return limit{}, fmt.Errorf("%s is no window, which ChargeOn needs", l)
 	}
+	if r.source.Lease && !grantsBlocks(l) {
+		return limit{}, fmt.Errorf("%s grants no blocks, which Lease needs", l)
+	}
 	l, err := s.limit(l)
 	return limit{l, lent.IsQueue(l)}, err
 }

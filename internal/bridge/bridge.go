@@ -147,6 +147,11 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// StateOf returns the state that a result left in its store, which only Again
 	// understands; false where the store does not hand it out.
 	StateOf func(*Result) (state [3]int64, ok bool)
+	// Block is where a charged result of a window is counted: the start of the
+	// window, in µs on the store's clock. InBlock says it of a result that was
+	// charged to a block of units which were counted there.
+	Block   func(*Result) int64
+	InBlock func(r *Result, window int64)
 	// Again decides a check by such a state, which does not depend on the check's
 	// limit and cost. There is room if there is at the later of two times on the
 	// store's clock, in µs, beside the units for which requests under way have

@@ -92,3 +92,8 @@ func publish(ctx context.Context, client algorithms.Client, loader *rulefile.Loa
 	_, err = fleet.Publish(ctx, text, version) // rulefile.ErrConflict: somebody else was first
 	return err
 }
+
+func hotKey() ratelimit.Rule {
+	all := ratelimit.Rule{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerMinute(1_000_000), Lease: true}
+	return all
+}

@@ -1,0 +1,201 @@
+package failmode
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+const (
+	leaseShards  = 64
+	leaseInShard = 64 // keys; a further one replaces any other
+
+	// demandSpan is for how long a block should last.
+	demandSpan = 100 * time.Millisecond
+	// maxLease is the longest life of a block: a clock that is slewed is not far
+	// off by then.
+	maxLease = 10 * time.Second
+)
+
+// leases has a lease for each hot key that was asked for lately.
+type leases struct {
+	seeds  [2]maphash.Seed
+	shards [leaseShards]struct {
+		mu   sync.Mutex
+		keys map[denyID]*lease
+	}
+}
+
+// A lease spends units that the store has counted already. What it spends in a
+// window is at most what the store granted in that window, so that all processes
+// together stay within the limit; what it does not spend is not admitted by others.
+type lease struct {
+	mu    sync.Mutex
+	limit algorithms.Limit
+
+	// The block. Its units were counted in one window of the store.
+	grant algorithms.Result // the charge, to give back what is left; its Charged is not used
+	units int64             // that are left
+	size  int64             // when it was granted, with what was left before
+	sent  time.Time         // when it was asked for: before the store read its clock
+	life  time.Duration     // from then on
+
+	// What the next block should be.
+	room    int64 // units that the store had left when it last answered
+	span    time.Time
+	asked   int64 // units in the current span
+	before  int64 // units in the span before
+	refills bool  // a block is under way
+}
+
+func (ls *leases) begin() {
+	ls.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+	for i := range ls.shards {
+		ls.shards[i].keys = make(map[denyID]*lease)
+	}
+}
+
+// leasable reports whether a check's units may come from a block.
+func leasable(c *algorithms.Check) bool { return c.Lease && !c.Shadow }
+
+// find returns a check's lease. If there is none, it makes one if asked to, and
+// otherwise returns nil. One that made room for it is returned, too.
+func (ls *leases) find(c *algorithms.Check, orMake bool) (l, replaced *lease) {
+	id := denyID{hash(ls.seeds[0], c), hash(ls.seeds[1], c)}
+	s := &ls.shards[id[0]%leaseShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l = s.keys[id]; l != nil || !orMake {
+		return l, nil
+	}
+	if len(s.keys) >= leaseInShard {
+		for other := range s.keys {
+			replaced = s.keys[other]
+			delete(s.keys, other)
+			break
+		}
+	}
+	l = &lease{limit: c.Limit}
+	s.keys[id] = l
+	return l, replaced
+}
+
+// drop forgets a key's block.
+func (ls *leases) drop(c *algorithms.Check) {
+	if l, _ := ls.find(c, false); l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.units, l.size, l.room = 0, 0, 0
+	}
+}
+
+// alive reports whether the block's window has certainly not ended. Both clocks
+// count: the monotonic one stands still while a machine sleeps, and the wall clock
+// may be set back. It requires mu.
+func (l *lease) alive(now time.Time) bool {
+	return l.units > 0 && now.Sub(l.sent) < l.life && now.Round(0).Sub(l.sent.Round(0)) < l.life
+}
+
+// spend takes a check's units from the block, if it has them. If the block is
+// nearly used up it returns how many units to ask for next; 0 is none. The caller
+// must call refilled then.
+func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64) (r algorithms.Result, spent bool, next int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.limit != c.Limit { // rules were replaced: the units stay counted
+		l.limit, l.units, l.size, l.room = c.Limit, 0, 0, 0
+	}
+	cost := max(c.Cost, 1)
+	l.demand(now, cost)
+	if l.alive(now) && l.units >= cost {
+		l.units -= cost
+		passed := max(now.Sub(l.sent), 0) // the block may have come while this request waited for the lock
+		r = algorithms.Result{
+			Check: *c, Source: algorithms.SourceLease, Allowed: true, Charged: cost,
+			Remaining: l.units + l.room, ResetAfter: max(l.grant.ResetAfter-passed, time.Microsecond),
+			At: l.grant.At.Add(passed.Truncate(time.Microsecond)),
+		}
+		lent.InBlock(&r, lent.Block(&l.grant))
+		spent = true
+	}
+	if !l.refills && (!l.alive(now) || l.units <= l.size/5) {
+		if next = min(max(l.asked, l.before), l.room/(4*instances)); next > max(cost, 1) {
+			l.refills = true
+			return r, spent, next
+		}
+	}
+	return r, spent, 0
+}
+
+// demand counts units that were asked for, by spans. It requires mu.
+func (l *lease) demand(now time.Time, cost int64) {
+	if passed := now.Sub(l.span); passed >= demandSpan {
+		if l.before = 0; passed < 2*demandSpan {
+			l.before = l.asked
+		}
+		l.span, l.asked = now, 0
+	}
+	l.asked += cost
+}
+
+// saw notes what the store had left after a charge that was no block.
+func (l *lease) saw(r *algorithms.Result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.room = max(r.Remaining, 0)
+}
+
+// refilled ends what spend began: with the charge that the block is, or without.
+// It returns what was left of an older block that cannot be joined with it.
+func (l *lease) refilled(r *algorithms.Result, sent time.Time) (left algorithms.Charge) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refills = false
+	if r == nil || r.Charged == 0 || r.Check.Limit != l.limit {
+		l.room = 0 // until the store is asked again
+		if r != nil && r.Charged > 0 {
+			return algorithms.Charge{Result: *r}
+		}
+		return left
+	}
+	window := lent.Block(r)
+	if l.units > 0 && lent.Block(&l.grant) != window {
+		left = l.take()
+	}
+	end := time.UnixMicro(window).Add(r.Check.Limit.Period)
+	l.life = min(end.Sub(r.At)/1000*999, maxLease) // a clock that is slewed gains less than a thousandth
+	l.units += r.Charged
+	l.grant, l.size, l.sent, l.room = *r, l.units, sent, max(r.Remaining, 0)
+	return left
+}
+
+// take takes all units out of the block, to give them back. It requires mu.
+func (l *lease) take() algorithms.Charge {
+	r := l.grant
+	r.Charged, l.units, l.size = l.units, 0, 0
+	return algorithms.Charge{Result: r}
+}
+
+// putBack undoes a spend while its window's block is there, and adds as much as
+// it reports.
+func (l *lease) putBack(window, units int64) (added bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.units == 0 && l.size == 0 || lent.Block(&l.grant) != window {
+		return false
+	}
+	l.units += units
+	return true
+}
+
+// left is how many units the block has.
+func (l *lease) left(now time.Time) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.alive(now) {
+		return 0
+	}
+	return l.units
+}

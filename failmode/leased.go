@@ -1,0 +1,217 @@
+package failmode
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// takeLeased takes from blocks what is there, and the other checks as ever. If
+// these deny, what was taken goes back into its block.
+func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
+	if !lent.Valid(checks) {
+		return g.take(ctx, checks) // the store says what is wrong
+	}
+	now, instances := time.Now(), int64(g.instances())
+	d := algorithms.Decision{Allowed: true, Results: make([]algorithms.Result, len(checks))}
+	var room [4]*lease
+	found := room[:0]
+	var rest []int
+	for i := range checks {
+		c := &checks[i]
+		var l *lease
+		spent := false
+		if leasable(c) {
+			var replaced *lease
+			if l, replaced = g.leases.find(c, true); replaced != nil {
+				g.returnBlock(replaced)
+			}
+			var next int64
+			if d.Results[i], spent, next = l.spend(c, now, instances); next > 0 {
+				g.refill(ctx, l, *c, next)
+			}
+		}
+		if found = append(found, l); !spent {
+			rest = append(rest, i)
+		}
+	}
+	if len(rest) == 0 {
+		return d, nil
+	}
+	asked := checks
+	if len(rest) < len(checks) {
+		asked = pick(checks, rest)
+	}
+	there, err := g.take(ctx, asked)
+	if err != nil || !there.Allowed {
+		for i, l := range found {
+			if r := &d.Results[i]; r.Charged > 0 {
+				l.putBack(lent.Block(r), r.Charged)
+				r.Remaining += r.Charged
+				r.Charged = 0
+			}
+		}
+	}
+	if err != nil {
+		return algorithms.Decision{}, err
+	}
+	for j, i := range rest {
+		r := answerTo(&there, j, &checks[i])
+		if r == nil { // left out, as the decision does of its own checks
+			r = &algorithms.Result{Check: checks[i], Allowed: true}
+		} else if l := found[i]; l != nil && ofStore(r) {
+			l.saw(r)
+			r.Remaining += l.left(now)
+		}
+		d.Results[i] = *r
+	}
+	d.Allowed = there.Allowed
+	return d, nil
+}
+
+// refill asks the store for a block, in the background. What is asked for is a
+// part of what is left, so that it is mostly granted; if not, requests ask one by
+// one until the store says that there is more.
+func (g *Guard) refill(ctx context.Context, l *lease, c algorithms.Check, units int64) {
+	c.Cost = units
+	ctx = context.WithoutCancel(ctx)
+	begun := g.work.begin(func() {
+		r, sent := g.askBlock(ctx, &c)
+		if left := l.refilled(r, sent); left.Result.Charged > 0 {
+			_, _ = g.settleStore(ctx, []algorithms.Charge{left})
+		}
+	})
+	if !begun {
+		l.refilled(nil, time.Time{})
+	}
+}
+
+// askBlock charges a block; nil if the store does not grant it, or is away. What
+// is unknown is lost until the window ends.
+func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check) (granted *algorithms.Result, sent time.Time) {
+	look, asked := lookup{}, g.denied.sending()
+	if g.denied.used.Load() {
+		look = g.denied.look(c, asked.at)
+	}
+	answered := false
+	defer func() {
+		if !answered {
+			g.denied.release(&look, false)
+		}
+	}()
+	shard := g.breaker.circuit(g.store.shard(c))
+	if look.outcome != mayAsk || shard.isOpen() {
+		return nil, sent
+	}
+	ctx, cancel := g.store.within(ctx)
+	defer cancel()
+	sent = time.Now()
+	d, err := g.Limiter.Take(ctx, *c)
+	results := align([]algorithms.Check{*c}, d, err)
+	g.breaker.report(ctx, sent, []*circuit{shard}, results)
+	g.breaker.tell(sent, d, err)
+	r := &results[0]
+	if !ofStore(r) {
+		return nil, sent
+	}
+	answered = true
+	g.denied.learn(asked, &look, r)
+	g.follow(results)
+	if _, exact := lent.StateOf(r); !exact {
+		if r.Charged > 0 { // a store of the user's own, which does not say where it counts
+			_, _ = g.settleStore(ctx, []algorithms.Charge{{Result: *r}})
+		}
+		return nil, sent
+	}
+	return r, sent
+}
+
+// settleLeased settles charges to blocks. What is given back goes into the same
+// block, or nowhere; what costs more is charged to the store's window.
+func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
+	results := make([]algorithms.Result, len(charges))
+	var errs []error
+	for i, ch := range charges {
+		r := &results[i]
+		*r = ch.Result
+		l, _ := g.leases.find(&r.Check, false)
+		switch more := ch.Cost - r.Charged; {
+		case r.Charged == 0 || more == 0 || l == nil:
+		case more < 0:
+			if l.putBack(lent.Block(r), -more) {
+				r.Charged, r.Remaining = ch.Cost, r.Remaining-more
+			}
+		default:
+			stored := *r
+			stored.Source = l.source()
+			settled, err := g.settleStore(ctx, []algorithms.Charge{{Result: stored, Cost: ch.Cost}})
+			if errs = append(errs, err); err == nil {
+				*r = settled[0]
+				r.Source = algorithms.SourceLease
+				lent.InBlock(r, lent.Block(&ch.Result))
+			}
+		}
+	}
+	return results, errors.Join(errs...)
+}
+
+// source is who granted the block.
+func (l *lease) source() algorithms.Source {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.grant.Source
+}
+
+// addBlocks adds the own blocks to what the store has left.
+func (g *Guard) addBlocks(d *algorithms.Decision) {
+	added := false
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !leasable(&r.Check) || !ofStore(r) {
+			continue
+		}
+		if l, _ := g.leases.find(&r.Check, false); l != nil {
+			left := l.left(time.Now())
+			if r.Remaining += left; !r.Allowed && left >= max(r.Check.Cost, 1) {
+				r.Allowed, r.RetryAfter, added = true, 0, true
+			}
+		}
+	}
+	if !added {
+		return
+	}
+	d.Allowed = true
+	for i := range d.Results {
+		d.Allowed = d.Allowed && !d.Results[i].Denies()
+	}
+}
+
+// returnBlock gives back what a lease has not spent.
+func (g *Guard) returnBlock(l *lease) {
+	l.mu.Lock()
+	left := l.take()
+	l.mu.Unlock()
+	if left.Result.Charged == 0 {
+		return
+	}
+	g.work.begin(func() {
+		ctx, cancel := g.store.within(context.Background())
+		defer cancel()
+		_, _ = g.settleStore(ctx, []algorithms.Charge{left})
+	})
+}
+
+// returnBlocks gives back all that is not spent.
+func (g *Guard) returnBlocks() {
+	for i := range g.leases.shards {
+		s := &g.leases.shards[i]
+		s.mu.Lock()
+		for id, l := range s.keys {
+			g.returnBlock(l)
+			delete(s.keys, id)
+		}
+		s.mu.Unlock()
+	}
+}
