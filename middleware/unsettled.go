@@ -69,7 +69,7 @@ func (c *crossing) enter(u *unsettled, checks []algorithms.Check, counts func(*a
 	})
 	timer := time.NewTimer(most)
 	defer timer.Stop()
-	var late <-chan time.Time = timer.C
+	late := timer.C
 	for _, i := range at {
 		key := counted{checks[i].Rule, checks[i].Key}
 		spared, over := u.enter(key, late)

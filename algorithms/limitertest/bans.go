@@ -91,10 +91,10 @@ func banNotExtended(c *trial) {
 		check := banning(s.Check, 1, time.Minute, 10*time.Millisecond)
 		c.take(costing(check, 10), s.charged(10, 10))
 		c.take(check, s.exhausted().banned(10*time.Millisecond))
-		for n := range time.Duration(9) {
+		for ms := 1; ms < 10; ms++ {
 			c.wait(time.Millisecond)
-			at := s.after(n*time.Millisecond + time.Millisecond)
-			c.take(check, at.exhausted().banned(9*time.Millisecond-n*time.Millisecond))
+			passed := time.Duration(ms) * time.Millisecond
+			c.take(check, s.after(passed).exhausted().banned(10*time.Millisecond-passed))
 		}
 		c.wait(time.Millisecond)
 		c.take(check, s.after(10*time.Millisecond).exhausted().banned(10*time.Millisecond)) // the next one
