@@ -18,7 +18,7 @@ var bounds [256]atomic.Pointer[bound]
 // numbers returns a check's params; false if it is not valid. Check.Validate has
 // the reasons.
 func (c *Check) numbers() (p params, ok bool) {
-	if c.Cost < 0 || c.MaxDelay < 0 || !c.Ban.ok() {
+	if !c.okBeside() {
 		return params{}, false
 	}
 	place := &bounds[c.slot()]

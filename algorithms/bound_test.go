@@ -49,9 +49,12 @@ func TestNumbersAreThoseOfTheCheck(t *testing.T) {
 		{Limit: Limit{Rate: 7, Period: time.Second}, MaxDelay: -1},
 		{Limit: Limit{Rate: 0, Period: time.Second}},
 		{Limit: Limit{Rate: 7, Period: time.Second, Algorithm: "fixed_windou"}},
+		{Limit: Limit{Rate: 7, Period: time.Second}, Ban: Ban{After: -1}},
+		{Limit: Limit{Rate: 7, Period: time.Second, Burst: 7}, Lease: true},
+		{Limit: Limit{Rate: 7, Period: time.Second}, Lease: true, NoCache: true},
 		{},
 	} {
-		if _, ok := c.numbers(); ok {
+		if _, ok := c.numbers(); ok || c.Validate() == nil {
 			t.Errorf("%+v is valid", c)
 		}
 	}

@@ -48,7 +48,12 @@ type params struct {
 
 // ok is Validate without the reasons, for every decision.
 func (c *Check) ok(row *algorithm) bool {
-	return c.Limit.okFor(row) && c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && (!c.Lease || c.badLease() == nil)
+	return c.Limit.okFor(row) && c.okBeside()
+}
+
+// okBeside is ok for all but the limit.
+func (c *Check) okBeside() bool {
+	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && (!c.Lease || c.badLease() == nil)
 }
 
 // badLease says why units cannot be taken in blocks.
