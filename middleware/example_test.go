@@ -137,6 +137,31 @@ func ExampleRule_chargeOn() {
 	// 401 3
 }
 
+// Who is denied twice in a minute is banned for a quarter of an hour, in all processes.
+func ExampleRule_ban() {
+	limit, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), DenialLogRate: -1, Rules: []ratelimit.Rule{{
+		Name: "login", Key: keyfunc.IP,
+		Limit: algorithms.Limit{Rate: 1, Period: 10 * time.Second, Algorithm: algorithms.TokenBucket},
+		Ban:   algorithms.Ban{After: 2, Within: time.Minute, For: 15 * time.Minute},
+	}}})
+	if err != nil {
+		panic(err)
+	}
+	for range 4 {
+		d, err := limit.Take(httptest.NewRequest(http.MethodPost, "/login", nil))
+		if err != nil {
+			panic(err)
+		}
+		login, _ := d.Result("login")
+		fmt.Println(d.Allowed, login.Banned, d.RetryAfter() > 10*time.Minute)
+	}
+	// Output:
+	// true false false
+	// false false false
+	// false true true
+	// false true true
+}
+
 // The points of a query are known once it has run. Settle it before the first
 // write, and the headers show what is left.
 func ExampleSettle() {
