@@ -276,8 +276,6 @@ func (p *page) count(c *countView, several bool) {
 		p.add(`<span class="chip bad">banned</span>`)
 	case c.Allowed:
 		p.add(`<span class="chip good">admits</span>`)
-	case c.Banned:
-		p.add(`<span class="chip bad">banned</span>`)
 	default:
 		p.add(`<span class="chip bad">denies</span>`)
 	}
