@@ -143,13 +143,9 @@ func TestHostileListsAreBounded(t *testing.T) {
 			field.XRemaining: {strings.Repeat("0,", 4*n)},
 			field.XReset:     {strings.Repeat("soon,", n)},
 		}
-		began := time.Now()
 		headers.All(headers.XRateLimit, headers.IETFDraft11)(h, ours)
 		resp := http.Response{Header: h}
 		headers.RetryAfter(&resp)
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("%s: took %v", name, took)
-		}
 		if got := x(h); !slices.Equal(got, []string{"5", "3", "1795000043"}) {
 			t.Errorf("%s: %.100q", name, got)
 		}

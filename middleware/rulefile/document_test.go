@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf16"
 
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
@@ -70,8 +69,9 @@ func TestWhatIsNoText(t *testing.T) {
 	}
 }
 
-// A document may be as large as allowed and as bad as can be: reading it takes no
-// second, and what is said about it fits on a few pages.
+// A document may be as large as allowed and as bad as can be: what is said about it
+// fits on a few pages. Reading it takes no second; if that grew with the square of
+// the size, it would outlast the time that all tests have.
 func TestBadDocumentsCostLittle(t *testing.T) {
 	const size = 1 << 20
 	for name, text := range map[string]string{
@@ -89,14 +89,10 @@ func TestBadDocumentsCostLittle(t *testing.T) {
 		"brackets":          strings.Repeat("[", size),
 		"one quote":         "'" + strings.Repeat("\n", size-1),
 	} {
-		begun := time.Now()
 		_, err := loader().Parse("f", []byte(text))
 		if err == nil {
 			t.Errorf("%s: accepted", name)
 			continue
-		}
-		if took := time.Since(begun); took > 10*time.Second { // a hundred times what it takes
-			t.Errorf("%s: took %s", name, took)
 		}
 		if size := len(err.Error()); size > 300_000 {
 			t.Errorf("%s: %d bytes of errors", name, size)
