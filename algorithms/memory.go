@@ -16,7 +16,9 @@ const defaultMaxKeys = 1 << 18
 // Its memory is bounded. Fully replenished keys may be evicted; other keys never
 // are, because that would free clients that are limited. When MaxKeys are in use,
 // further keys are counted in sketches. A sketch counts many keys together in
-// constant memory and errs only towards denying. Its charges can be given back
+// constant memory and errs only towards denying. A ban takes the place of a key; if
+// there is none, denials of a key do not count towards its ban, and only a ban by
+// hand is remembered all the same. Its charges can be given back
 // only once the key has found room, and Reset does not clear them.
 //
 // A key with a short name takes about 220 bytes; a sliding_log takes 16 more for
