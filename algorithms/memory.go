@@ -17,7 +17,9 @@ const defaultMaxKeys = 1 << 18
 // are, because that would free clients that are limited. When MaxKeys are in use,
 // further keys are counted in sketches. A sketch counts many keys together in
 // constant memory and errs only towards denying. Its charges can be given back
-// only once the key has found room, and Reset does not clear them.
+// only once the key has found room, and Reset does not clear them. A ban, and the
+// denials that lead to one, take the place of a key. If there is none, those denials
+// are not counted; a ban by hand is remembered all the same.
 //
 // A key with a short name takes about 220 bytes; a sliding_log takes 16 more for
 // each request in it. A sketch takes 8 MiB, once it is needed. Each rule that
@@ -28,7 +30,7 @@ const defaultMaxKeys = 1 << 18
 //
 // Memory is safe for concurrent use. It starts no goroutines.
 type Memory struct {
-	// MaxKeys bounds the keys that have a count of their own; 0 means 262,144.
+	// MaxKeys bounds the keys that have a count or a ban of their own; 0 means 262,144.
 	// It must not change after first use.
 	MaxKeys int
 

@@ -22,9 +22,8 @@ func (pl *place) meetsBan(c *Check, charge bool, now int64) bool {
 	if pl.bans = c.bans(); !pl.bans && !pl.shard.byHand {
 		return false
 	}
-	pl.ban = c.banRule()
 	stored := pl.banState()
-	current, _ := pl.ban.at(stored, now)
+	current, _ := c.banRule().at(stored, now)
 	if stored.byHand && charge && current.until <= now {
 		pl.shard.entries[pl.banKey()].c = 0 // it is over, also if the clock steps back
 	}
@@ -99,7 +98,7 @@ func (pl *place) storeBan(rule banRule, s banState) {
 // A denial that finds no room is not counted: only keys that were denied before
 // can then be banned. All others are limited as ever.
 func (pl *place) decideBan(now int64, charge bool, r *Result, most int) {
-	rule := pl.ban
+	rule := r.Check.banRule()
 	s, healed := rule.at(pl.banState(), now)
 	counts := charge && !r.Allowed && s.until <= now && rule.counts(r)
 	until := s.until

@@ -47,7 +47,6 @@ type place struct {
 	where   placed // of the charge then
 
 	bans        bool // the check obeys a ban
-	ban         banRule
 	bannedUntil int64
 }
 

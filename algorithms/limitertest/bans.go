@@ -116,6 +116,14 @@ func bansWithin(c *trial) {
 	c.take(check, no())
 	c.wait(5*time.Second - 1*µs)
 	c.take(check, no().banned(20*time.Second))
+
+	c.align(time.Hour, 0)
+	check = banning(of(tokenBucket(1, time.Hour, 1)), 2, 1*µs, time.Minute)
+	c.take(check, charged(1, 0, time.Hour))
+	c.take(check, denied(0, time.Hour, time.Hour))
+	c.wait(1 * µs)
+	c.take(check, denied(0, time.Hour-1*µs, time.Hour-1*µs))
+	c.take(check, denied(0, time.Hour-1*µs, time.Hour-1*µs).banned(time.Minute))
 }
 
 func bansWithinPeriod(c *trial) {
@@ -384,6 +392,7 @@ func invalidBans(c *trial) {
 		"no For":                {After: 1},
 		"negative For":          {After: 1, For: -time.Hour},
 		"For in ns":             {After: 1, For: 1500},
+		"For of 2^52 µs":        {After: 1, For: 1 << 52 * µs},
 		"For too long":          {After: 1, For: math.MaxInt64},
 		"negative Within":       {After: 1, Within: -1, For: time.Hour},
 		"Within in ns":          {After: 1, Within: 1500, For: time.Hour},
@@ -396,6 +405,11 @@ func invalidBans(c *trial) {
 		c.refused(what, algorithms.ErrInvalidCheck, check)
 		c.refused(what+", shadow", algorithms.ErrInvalidCheck, shadowed(check))
 	}
+	longest := banning(of(fixed(10, time.Hour)), math.MaxInt64, 1<<52*µs-1*µs, 1<<52*µs-1*µs)
+	c.align(time.Hour, 0)
+	c.take(longest, charged(1, 9, time.Hour))
+	c.ban(longest.Ban.For, longest)
+	c.take(longest, passed(9, time.Hour).banned(longest.Ban.For))
 }
 
 func raceToBan(c *trial) {

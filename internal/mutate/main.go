@@ -22,12 +22,13 @@ import (
 const (
 	inGo    = "^(TestStepsAreExact|TestGivingBack.*|TestSketches.*)$"
 	first   = "^TestVectors$"
-	then    = "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*)$"
+	then    = "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestAClockErrorBans.*)$"
 	without = "^(TestConformance|TestTwoLimits.*)$/^miniredis$"
 )
 
 var files = []string{
 	"fixed_window.go", "sliding_window.go", "sliding_log.go", "bucket.go", "queue.go",
+	"ban.go", "lua/ban.lua", "lua/take_bans.lua", "lua/bans.lua", "lua/settle_kept.lua",
 	"lua/fixed_window.lua", "lua/sliding_window.lua", "lua/sliding_log.lua", "lua/bucket.lua", "lua/queue.lua", "lua/steps.lua", "lua/take.lua", "lua/settle.lua",
 }
 
