@@ -47,8 +47,13 @@ local function hold(key, kept, ms)
   if not held(key) then
     call('DEL', kept)
     redis.pcall('RENAME', key, kept) -- an error if there is none
+    call('PSETEX', key, format('%d', max(ms, call('PTTL', kept) + 1)), 'ban') -- as long as both
+    return
   end
-  call('PSETEX', key, format('%d', max(ms, call('PTTL', key), call('PTTL', kept) + 1)), 'ban') -- as long as all
+  ms = max(ms, call('PTTL', kept) + 1)
+  if ms > call('PTTL', key) then
+    call('PEXPIRE', key, format('%d', ms))
+  end
 end
 
 local function release(key, kept)
