@@ -206,6 +206,22 @@ func TestABanOfAClockThatIsAheadALittle(t *testing.T) {
 	}
 }
 
+// Who is not denied leaves no more in a memory than without a ban.
+func TestBansOfKeysThatAreNotDenied(t *testing.T) {
+	var m Memory
+	for range 3 {
+		check := logins("k")
+		check.Limit = perDay(10)
+		mustTake(t, &m, check)
+		if _, err := m.Peek(t.Context(), check); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := m.stats(); s.Keys != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // What counts denials and bans is bounded, and a flood lifts no ban.
 func TestBansInAMemoryThatIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
