@@ -413,6 +413,24 @@ func TestAForgottenScriptInABatch(t *testing.T) {
 	})
 }
 
+// Who has left a batch looks at its call, while the batch makes it anew.
+func TestWhoLeavesMeetsNobodySendingAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := served(t, false, func(ctx context.Context, cmds []redis.Cmder) {
+			if cmds[0].Name() == "eval" {
+				<-ctx.Done()
+				return
+			}
+			for _, cmd := range cmds {
+				cmd.SetErr(redis.ErrNoScript)
+			}
+		})
+		if err := taken(r, "r", "k"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
 // Whatever happens to connections, what Redis has executed is what was answered
 // and, of what was not, each at most once: counted on the server.
 func TestBatchesAreExecutedOnce(t *testing.T) {
