@@ -413,6 +413,44 @@ func TestAForgottenScriptInABatch(t *testing.T) {
 	})
 }
 
+// A hook that panics ends the request whose goroutine it runs on, as net/http
+// recovers it, and takes no place with it.
+func TestAPanicFreesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		r := served(t, true, func(_ context.Context, cmds []redis.Cmder) {
+			if broken.Load() {
+				panic("broken hook")
+			}
+			for _, cmd := range cmds {
+				admit(cmd)
+			}
+		})
+		broken.Store(true)
+		for i := range 2 * maxSlow {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("decision %d did not panic", i)
+					}
+				}()
+				_ = taken(r, "r", fmt.Sprint(i))
+			}()
+		}
+		broken.Store(false)
+		if err := taken(r, "r", "later"); err != nil {
+			t.Error(err)
+		}
+		for _, idle := range r.whenIdle() {
+			select {
+			case <-idle:
+			default:
+				t.Error("something is still under way")
+			}
+		}
+	})
+}
+
 // Who has left a batch looks at its call, while the batch makes it anew.
 func TestWhoLeavesMeetsNobodySendingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -66,13 +66,21 @@ func newBatcher(t *transport, shard int) *batcher {
 // means that this goroutine may send.
 func (b *batcher) do(p *pending, inline bool) {
 	if f := b.enter(p, inline); f != nil {
-		b.transport.flush(f, b)
-		if next := b.land(f); next != nil {
-			go b.fly(next)
-		}
+		b.flyHere(f)
 		return
 	}
 	<-p.done
+}
+
+// flyHere sends a batch on its caller's goroutine. A hook of the client that panics
+// there ends the request, and leaves its place to others.
+func (b *batcher) flyHere(f *batch) {
+	defer func() {
+		if next := b.land(f); next != nil {
+			go b.fly(next)
+		}
+	}()
+	b.transport.flush(f, b)
 }
 
 // enter begins a batch of p if there is a place, and returns it if the caller is
