@@ -451,6 +451,48 @@ func TestAPanicFreesItsPlace(t *testing.T) {
 	})
 }
 
+// Where as many batches are under way as may be, the first that is back makes room
+// for one who waits, also if those that have the places are slow by now.
+func TestASlowBatchThatIsBackMakesRoom(t *testing.T) {
+	inBubbles(t, func(t *testing.T, direct bool) {
+		var hang atomic.Bool
+		release := make(chan struct{})
+		r := served(t, direct, func(ctx context.Context, cmds []redis.Cmder) {
+			if hang.Load() {
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+			}
+			for _, cmd := range cmds {
+				admit(cmd)
+			}
+		})
+		r.Budget = 10 * time.Second
+		hang.Store(true)
+		var all sync.WaitGroup
+		for i := range maxSlow {
+			all.Go(func() { _ = taken(r, "r", fmt.Sprint("hung ", i)) })
+			if synctest.Wait(); i != 1 && i != 2 { // so that in the end seven are slow, and three have the places
+				time.Sleep(2 * slowBatch)
+			}
+		}
+		if b := r.transport.batcher(0); len(b.underWay) != maxSlow || b.taken != maxPlaces {
+			t.Fatalf("%d under way, %d places taken", len(b.underWay), b.taken)
+		}
+		hang.Store(false)
+		begin := time.Now()
+		all.Go(func() {
+			if err := taken(r, "r", "waits"); err != nil || time.Since(begin) != time.Second {
+				t.Errorf("after %s: %v; want an answer as soon as there is room", time.Since(begin), err)
+			}
+		})
+		time.Sleep(time.Second)
+		release <- struct{}{}
+		all.Wait()
+	})
+}
+
 // Who has left a batch looks at its call, while the batch makes it anew.
 func TestWhoLeavesMeetsNobodySendingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

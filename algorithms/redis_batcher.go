@@ -170,6 +170,7 @@ func (b *batcher) land(f *batch) (next *batch) {
 	if b.waiting.n > 0 { // or nobody asks how long it took
 		now := time.Now()
 		b.takes += (now.Sub(f.begun) - b.takes) / 8
+		b.freePlaces(now)
 		next = b.gather(now)
 	}
 	if b.idle != nil && len(b.underWay) == 0 {
@@ -234,11 +235,8 @@ func (b *batcher) wake() {
 	defer b.mu.Unlock()
 	now := time.Now()
 	b.wakes = time.Time{}
+	b.freePlaces(now)
 	for _, f := range b.underWay {
-		if !f.slow && now.Sub(f.begun) >= slowBatch && b.waiting.n > 0 && len(b.underWay) < b.most {
-			f.slow = true
-			b.taken--
-		}
 		b.expire(f, now)
 	}
 	for _, p := range b.waiting.remove(func(p *pending) bool { return b.hopeless(p, now) }) {
@@ -248,6 +246,20 @@ func (b *batcher) wake() {
 		go b.fly(f)
 	}
 	b.wakeNext(now)
+}
+
+// freePlaces gives the places of slow batches to those who wait, if more batches
+// may be under way. The caller holds mu.
+func (b *batcher) freePlaces(now time.Time) {
+	if b.waiting.n == 0 || len(b.underWay) >= b.most {
+		return
+	}
+	for _, f := range b.underWay {
+		if !f.slow && now.Sub(f.begun) >= slowBatch {
+			f.slow = true
+			b.taken--
+		}
+	}
 }
 
 // expire lets members leave whose budget is over, and ends the batch' context if
