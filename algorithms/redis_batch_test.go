@@ -168,6 +168,40 @@ func TestRulesTakeTurns(t *testing.T) {
 	})
 }
 
+// Nor does it keep them out: when the queue is full, the longest line gives way.
+func TestALongLineGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := served(t, true, func(_ context.Context, cmds []redis.Cmder) {
+			time.Sleep(time.Millisecond)
+			for _, cmd := range cmds {
+				admit(cmd)
+			}
+		})
+		r.Budget = time.Second
+		var all sync.WaitGroup
+		var busy atomic.Int64
+		for i := range maxPlaces + maxWaiting + 5 {
+			all.Go(func() {
+				if err := taken(r, "flood", fmt.Sprint(i)); errors.Is(err, errBusy) {
+					busy.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		for i := range 7 {
+			all.Go(func() {
+				if err := taken(r, "login", fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if busy.Load() != 5+7 {
+			t.Errorf("%d of the flood were refused, want those who came to a full queue and those who gave way", busy.Load())
+		}
+	})
+}
+
 // A server that hangs, or a lost packet, does not keep those waiting who come
 // later, as long as there are connections.
 func TestASlowBatchFreesItsPlace(t *testing.T) {

@@ -90,11 +90,15 @@ func (b *batcher) enter(p *pending, inline bool) *batch {
 	defer b.mu.Unlock()
 	if b.full() {
 		p.done = make(chan struct{})
-		if b.waiting.n == maxWaiting {
-			b.refuse(p)
-			return nil
-		}
 		p.turn = b.transport.turnOf(p.calls)
+		if b.waiting.n == maxWaiting {
+			out := b.waiting.giveWay(p.turn)
+			if out == nil {
+				b.refuse(p)
+				return nil
+			}
+			b.refuse(out)
+		}
 		b.waiting.push(p)
 		b.wakeBy(b.latest(p))
 		for _, f := range b.underWay {
