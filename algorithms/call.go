@@ -137,21 +137,22 @@ func (c *call) key() string { return c.keys()[0].(string) }
 // make makes what is sent: EVALSHA, or EVAL with the script's text, after the
 // server did not know the script.
 func (c *call) make(ctx context.Context, text bool) redis.Cmder {
+	args := c.args
 	switch {
 	case c.script == nil:
-		c.cmd = noRetry{redis.NewIntCmd(ctx, c.args...)}
+		c.cmd = noRetry{redis.NewIntCmd(ctx, args...)}
 		return c.cmd
-	case c.cmd != nil: // others may still look at what was sent
-		c.args = append([]any(nil), c.args...)
+	case c.cmd != nil: // others may still look at what was sent, and a caller who has left at the keys
+		args = slices.Clone(args)
 	}
-	c.args[0], c.args[1] = "evalsha", c.script.sha
+	args[0], args[1] = "evalsha", c.script.sha
 	if text {
-		c.args[0], c.args[1] = "eval", c.script.text
+		args[0], args[1] = "eval", c.script.text
 	}
 	if c.script == takeScript {
-		c.cmd = textCmd{redis.NewStringCmd(ctx, c.args...)}
+		c.cmd = textCmd{redis.NewStringCmd(ctx, args...)}
 	} else {
-		c.cmd = numbersCmd{redis.NewIntSliceCmd(ctx, c.args...)}
+		c.cmd = numbersCmd{redis.NewIntSliceCmd(ctx, args...)}
 	}
 	return c.cmd
 }

@@ -168,6 +168,40 @@ func TestRulesTakeTurns(t *testing.T) {
 	})
 }
 
+// Nor does it keep them out: when the queue is full, the longest line gives way.
+func TestALongLineGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := served(t, true, func(_ context.Context, cmds []redis.Cmder) {
+			time.Sleep(time.Millisecond)
+			for _, cmd := range cmds {
+				admit(cmd)
+			}
+		})
+		r.Budget = time.Second
+		var all sync.WaitGroup
+		var busy atomic.Int64
+		for i := range maxPlaces + maxWaiting + 5 {
+			all.Go(func() {
+				if err := taken(r, "flood", fmt.Sprint(i)); errors.Is(err, errBusy) {
+					busy.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		for i := range 7 {
+			all.Go(func() {
+				if err := taken(r, "login", fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if busy.Load() != 5+7 {
+			t.Errorf("%d of the flood were refused, want those who came to a full queue and those who gave way", busy.Load())
+		}
+	})
+}
+
 // A server that hangs, or a lost packet, does not keep those waiting who come
 // later, as long as there are connections.
 func TestASlowBatchFreesItsPlace(t *testing.T) {
@@ -409,6 +443,104 @@ func TestAForgottenScriptInABatch(t *testing.T) {
 		want := []string{"evalsha", "evalsha", "evalsha", "evalsha", "eval", "evalsha", "evalsha"}
 		if !errors.Is(late.err, context.DeadlineExceeded) || len(sent) < len(want) || !slices.Equal(sent[len(sent)-len(want):], want) {
 			t.Errorf("sent %v, %v; want %v, and nothing again for who has left", sent, late.err, want)
+		}
+	})
+}
+
+// A hook that panics ends the request whose goroutine it runs on, as net/http
+// recovers it, and takes no place with it.
+func TestAPanicFreesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		r := served(t, true, func(_ context.Context, cmds []redis.Cmder) {
+			if broken.Load() {
+				panic("broken hook")
+			}
+			for _, cmd := range cmds {
+				admit(cmd)
+			}
+		})
+		broken.Store(true)
+		for i := range 2 * maxSlow {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("decision %d did not panic", i)
+					}
+				}()
+				_ = taken(r, "r", fmt.Sprint(i))
+			}()
+		}
+		broken.Store(false)
+		if err := taken(r, "r", "later"); err != nil {
+			t.Error(err)
+		}
+		for _, idle := range r.whenIdle() {
+			select {
+			case <-idle:
+			default:
+				t.Error("something is still under way")
+			}
+		}
+	})
+}
+
+// Where as many batches are under way as may be, the first that is back makes room
+// for one who waits, also if those that have the places are slow by now.
+func TestASlowBatchThatIsBackMakesRoom(t *testing.T) {
+	inBubbles(t, func(t *testing.T, direct bool) {
+		var hang atomic.Bool
+		release := make(chan struct{})
+		r := served(t, direct, func(ctx context.Context, cmds []redis.Cmder) {
+			if hang.Load() {
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+			}
+			for _, cmd := range cmds {
+				admit(cmd)
+			}
+		})
+		r.Budget = 10 * time.Second
+		hang.Store(true)
+		var all sync.WaitGroup
+		for i := range maxSlow {
+			all.Go(func() { _ = taken(r, "r", fmt.Sprint("hung ", i)) })
+			if synctest.Wait(); i != 1 && i != 2 { // so that in the end seven are slow, and three have the places
+				time.Sleep(2 * slowBatch)
+			}
+		}
+		if b := r.transport.batcher(0); len(b.underWay) != maxSlow || b.taken != maxPlaces {
+			t.Fatalf("%d under way, %d places taken", len(b.underWay), b.taken)
+		}
+		hang.Store(false)
+		begin := time.Now()
+		all.Go(func() {
+			if err := taken(r, "r", "waits"); err != nil || time.Since(begin) != time.Second {
+				t.Errorf("after %s: %v; want an answer as soon as there is room", time.Since(begin), err)
+			}
+		})
+		time.Sleep(time.Second)
+		release <- struct{}{}
+		all.Wait()
+	})
+}
+
+// Who has left a batch looks at its call, while the batch makes it anew.
+func TestWhoLeavesMeetsNobodySendingAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := served(t, false, func(ctx context.Context, cmds []redis.Cmder) {
+			if cmds[0].Name() == "eval" {
+				<-ctx.Done()
+				return
+			}
+			for _, cmd := range cmds {
+				cmd.SetErr(redis.ErrNoScript)
+			}
+		})
+		if err := taken(r, "r", "k"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
 		}
 	})
 }

@@ -66,13 +66,21 @@ func newBatcher(t *transport, shard int) *batcher {
 // means that this goroutine may send.
 func (b *batcher) do(p *pending, inline bool) {
 	if f := b.enter(p, inline); f != nil {
-		b.transport.flush(f, b)
-		if next := b.land(f); next != nil {
-			go b.fly(next)
-		}
+		b.flyHere(f)
 		return
 	}
 	<-p.done
+}
+
+// flyHere sends a batch on its caller's goroutine. A hook of the client that panics
+// there ends the request, and leaves its place to others.
+func (b *batcher) flyHere(f *batch) {
+	defer func() {
+		if next := b.land(f); next != nil {
+			go b.fly(next)
+		}
+	}()
+	b.transport.flush(f, b)
 }
 
 // enter begins a batch of p if there is a place, and returns it if the caller is
@@ -82,11 +90,15 @@ func (b *batcher) enter(p *pending, inline bool) *batch {
 	defer b.mu.Unlock()
 	if b.full() {
 		p.done = make(chan struct{})
-		if b.waiting.n == maxWaiting {
-			b.refuse(p)
-			return nil
-		}
 		p.turn = b.transport.turnOf(p.calls)
+		if b.waiting.n == maxWaiting {
+			out := b.waiting.giveWay(p.turn)
+			if out == nil {
+				b.refuse(p)
+				return nil
+			}
+			b.refuse(out)
+		}
 		b.waiting.push(p)
 		b.wakeBy(b.latest(p))
 		for _, f := range b.underWay {
@@ -162,6 +174,7 @@ func (b *batcher) land(f *batch) (next *batch) {
 	if b.waiting.n > 0 { // or nobody asks how long it took
 		now := time.Now()
 		b.takes += (now.Sub(f.begun) - b.takes) / 8
+		b.freePlaces(now)
 		next = b.gather(now)
 	}
 	if b.idle != nil && len(b.underWay) == 0 {
@@ -226,11 +239,8 @@ func (b *batcher) wake() {
 	defer b.mu.Unlock()
 	now := time.Now()
 	b.wakes = time.Time{}
+	b.freePlaces(now)
 	for _, f := range b.underWay {
-		if !f.slow && now.Sub(f.begun) >= slowBatch && b.waiting.n > 0 && len(b.underWay) < b.most {
-			f.slow = true
-			b.taken--
-		}
 		b.expire(f, now)
 	}
 	for _, p := range b.waiting.remove(func(p *pending) bool { return b.hopeless(p, now) }) {
@@ -240,6 +250,20 @@ func (b *batcher) wake() {
 		go b.fly(f)
 	}
 	b.wakeNext(now)
+}
+
+// freePlaces gives the places of slow batches to those who wait, if more batches
+// may be under way. The caller holds mu.
+func (b *batcher) freePlaces(now time.Time) {
+	if b.waiting.n == 0 || len(b.underWay) >= b.most {
+		return
+	}
+	for _, f := range b.underWay {
+		if !f.slow && now.Sub(f.begun) >= slowBatch {
+			f.slow = true
+			b.taken--
+		}
+	}
 }
 
 // expire lets members leave whose budget is over, and ends the batch' context if

@@ -13,6 +13,7 @@ type turns struct {
 
 type line struct {
 	turn        uint64
+	n           int
 	first, last *pending
 }
 
@@ -23,6 +24,14 @@ func (l *line) add(p *pending) {
 		l.last.next = p
 	}
 	l.last = p
+	l.n++
+}
+
+func (l *line) shift() *pending {
+	p := l.first
+	l.first, p.next = p.next, nil
+	l.n--
+	return p
 }
 
 func (q *turns) push(p *pending) {
@@ -49,8 +58,7 @@ func (q *turns) pop() *pending {
 	}
 	q.n--
 	l := q.order[0]
-	p := l.first
-	l.first, p.next = p.next, nil
+	p := l.shift()
 	copy(q.order, q.order[1:])
 	if l.first != nil { // behind the others
 		q.order[len(q.order)-1] = l
@@ -61,6 +69,26 @@ func (q *turns) pop() *pending {
 	*l = line{}
 	q.spare = l
 	return p
+}
+
+// giveWay removes and returns the first of the longest line, for one who would come
+// to a line that is shorter by two at least; nil if there is none such.
+func (q *turns) giveWay(turn uint64) *pending {
+	most := 1
+	if l := q.lines[turn]; l != nil {
+		most += l.n
+	}
+	var longest *line
+	for _, l := range q.order {
+		if l.n > most {
+			most, longest = l.n, l
+		}
+	}
+	if longest == nil {
+		return nil
+	}
+	q.n--
+	return longest.shift()
 }
 
 // all yields everybody.
@@ -81,7 +109,7 @@ func (q *turns) remove(gone func(*pending) bool) (removed []*pending) {
 	order := q.order[:0]
 	for _, l := range q.order {
 		p := l.first
-		l.first, l.last = nil, nil
+		l.first, l.last, l.n = nil, nil, 0
 		for p != nil {
 			next := p.next
 			p.next = nil

@@ -115,7 +115,7 @@ func (t *Transport) attempt(req *http.Request) (*http.Response, error) {
 	resp, err := t.base().RoundTrip(req)
 	if err == nil && resp.StatusCode == http.StatusTooManyRequests && len(checks) > 0 {
 		if wait, ok := RetryAfter(resp); ok {
-			wait = min((wait + time.Microsecond - 1).Truncate(time.Microsecond), maxHold)
+			wait = (min(wait, maxHold) + time.Microsecond - 1).Truncate(time.Microsecond)
 			_ = t.Limiter.Ban(context.WithoutCancel(req.Context()), wait, checks[0]) // if it fails, this request waits all the same
 		}
 	}

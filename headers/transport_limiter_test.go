@@ -79,6 +79,7 @@ func TestTransportBansTheFirstCheckForAsLongAsTold(t *testing.T) {
 		"429":                  {answer(http.StatusTooManyRequests, "Retry-After: 90"), 90 * time.Second},
 		"429 without a word":   {answer(http.StatusTooManyRequests), 0},
 		"429 for a year":       {answer(http.StatusTooManyRequests, "Retry-After: 31536000"), time.Hour},
+		"429 for ever":         {answer(http.StatusTooManyRequests, "Retry-After: 99999999999"), time.Hour},
 		"429 for a moment":     {answer(http.StatusTooManyRequests, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 0.0000011"), 2 * time.Microsecond},
 		"503":                  {answer(http.StatusServiceUnavailable, "Retry-After: 90"), 0},
 		"200 with Retry-After": {answer(http.StatusOK, "Retry-After: 90"), 0},
