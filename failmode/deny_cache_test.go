@@ -279,6 +279,39 @@ func TestWhatOthersFreeIsNoticedWithinASecond(t *testing.T) {
 	}
 }
 
+// So it is where several rules deny a request, and where requests that one rule
+// alone denies flood the other's key.
+func TestWhatOthersFreeIsNoticedBesideOtherDenials(t *testing.T) {
+	ip, login := check("ip", 1, Local), check("login", 1, Local)
+	ip.Limit.Period, login.Limit.Period = time.Hour, time.Hour
+	scene := func(name string, reset []algorithms.Check, flood func(t *testing.T, g *Guard)) {
+		t.Run(name, func(t *testing.T) {
+			s := new(distant)
+			bubble(t, s, func(t *testing.T, g *Guard) {
+				for range 2 {
+					taken(t, g, ip, login)
+				}
+				if err := s.Reset(t.Context(), reset...); err != nil { // behind the Guard's back
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				for !taken(t, g, reset...).Allowed {
+					if time.Since(begun) > 3*time.Second {
+						t.Fatal("not noticed")
+					}
+					time.Sleep(10 * time.Millisecond)
+					flood(t, g)
+				}
+			})
+		})
+	}
+	scene("both are free", []algorithms.Check{ip, login}, func(*testing.T, *Guard) {})
+	scene("one is free, and requests that both deny come in between", []algorithms.Check{ip}, func(t *testing.T, g *Guard) {
+		taken(t, g, login) // has the second look at its key
+		taken(t, g, ip, login)
+	})
+}
+
 // In a flood on many keys the looks at keys that are denied are bounded, too.
 func TestLooksAreBounded(t *testing.T) {
 	s := new(distant)

@@ -93,7 +93,7 @@ func (g *Guard) refill(ctx context.Context, l *lease, c algorithms.Check, units 
 func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check) (granted *algorithms.Result, sent time.Time) {
 	look, asked := lookup{}, g.denied.sending()
 	if g.denied.used.Load() {
-		look = g.denied.look(c, asked.at)
+		look = g.denied.look(c, asked.at) // a second look is for requests
 	}
 	answered := false
 	defer func() {
