@@ -29,7 +29,11 @@ func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algo
 				g.returnBlock(replaced)
 			}
 			var next int64
-			if d.Results[i], spent, next = l.spend(c, now, instances); next > 0 {
+			var left *algorithms.Charge
+			if d.Results[i], spent, next, left = l.spend(c, now, instances); left != nil {
+				g.giveBackBlock(*left)
+			}
+			if next > 0 {
 				g.refill(ctx, l, *c, next)
 			}
 		}
@@ -188,11 +192,16 @@ func (g *Guard) addBlocks(d *algorithms.Decision) {
 	}
 }
 
-// returnBlock gives back what a lease has not spent.
+// returnBlock ends a lease and gives back what it has not spent.
 func (g *Guard) returnBlock(l *lease) {
 	l.mu.Lock()
 	left := l.take()
+	l.gone = true
 	l.mu.Unlock()
+	g.giveBackBlock(left)
+}
+
+func (g *Guard) giveBackBlock(left algorithms.Charge) {
 	if left.Result.Charged == 0 {
 		return
 	}
