@@ -609,3 +609,31 @@ func TestBansAreKnownForASecond(t *testing.T) {
 		}
 	})
 }
+
+// More requests at once than the limit has room for, when all of it is free again.
+func TestFloodOnceAllIsFree(t *testing.T) {
+	for _, l := range limitsOf(5, 10*time.Second) {
+		t.Run(string(l.Algorithm), func(t *testing.T) {
+			s := &distant{there: 3 * time.Millisecond, back: 2 * time.Millisecond}
+			bubble(t, s, func(t *testing.T, g *Guard) {
+				c := algorithms.Check{Rule: "r", Key: "flood", Limit: l}
+				for taken(t, g, c).Allowed {
+				}
+				time.Sleep(time.Minute)
+				var admitted atomic.Int64
+				var all sync.WaitGroup
+				for range 100 {
+					all.Go(func() {
+						if taken(t, g, c).Allowed {
+							admitted.Add(1)
+						}
+					})
+				}
+				all.Wait()
+				if n := admitted.Load(); n != 5 {
+					t.Errorf("%d admitted", n)
+				}
+			})
+		})
+	}
+}
