@@ -194,11 +194,12 @@ func (d *denyCache) look(c *algorithms.Check, now time.Duration) (l lookup) {
 		return l
 	}
 	l.at = e.at + (now - e.received).Microseconds()
+	if l.verdict, l.banned = e.banned(now); l.banned && now-e.received < secondLook && (e.ban.byHand || c.Ban != (algorithms.Ban{})) {
+		l.entry, l.outcome = e, mustNot
+		return l
+	}
+	l.banned = false // or known for too long: the store is asked
 	if asksAlways(c) {
-		l.verdict, l.banned = e.banned(now)
-		if l.banned && now-e.received < secondLook && c.Ban != (algorithms.Ban{}) {
-			l.entry, l.outcome = e, mustNot
-		}
 		return l
 	}
 	l.verdict = e.verdict(c, now, 0)
@@ -341,6 +342,7 @@ func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 	switch {
 	case r.Banned:
 		e.ban = denialOf(r, &a)
+		e.ban.byHand = r.Check.Ban == (algorithms.Ban{}) // a rule's own is not for rules without one
 	case denied && !a.exact:
 		e.note(r, &a)
 	}

@@ -637,3 +637,47 @@ func TestFloodOnceAllIsFree(t *testing.T) {
 		})
 	}
 }
+
+// Any rule's keys can be banned by hand. A flood then costs as little as one on a
+// rule with a ban.
+func TestBansByHandAreKnownForASecond(t *testing.T) {
+	s := &distant{there: time.Millisecond, patience: 50 * time.Millisecond}
+	bubble(t, s, func(t *testing.T, g *Guard) {
+		c := check("plain", 5, Local)
+		if err := g.Ban(t.Context(), 4*time.Hour, c); err != nil {
+			t.Fatal(err)
+		}
+		taken(t, g, c)
+		asked := s.asked.Load()
+		var all sync.WaitGroup
+		for range 300 {
+			all.Go(func() {
+				if r := taken(t, g, c).Results[0]; !r.Banned || r.Allowed || r.RetryAfter < 3*time.Hour {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+		all.Wait()
+		if n := s.asked.Load() - asked; n > 0 {
+			t.Errorf("asked %d times during the ban's first second", n)
+		}
+		time.Sleep(time.Second)
+		if err := s.Memory.Ban(t.Context(), 0, c); err != nil { // through another process
+			t.Fatal(err)
+		}
+		if r := taken(t, g, c).Results[0]; r.Banned || !r.Allowed {
+			t.Errorf("lifted: %+v", r)
+		}
+		c.Ban = algorithms.Ban{After: 1, For: time.Hour}
+		for range 6 {
+			taken(t, g, c)
+		}
+		if r := taken(t, g, c).Results[0]; !r.Banned {
+			t.Errorf("%+v", r)
+		}
+		c.Ban = algorithms.Ban{}
+		if r := taken(t, g, c).Results[0]; r.Banned {
+			t.Errorf("a rule without a ban: %+v", r)
+		}
+	})
+}
