@@ -3,6 +3,7 @@ package failmode
 import (
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -22,6 +23,7 @@ const (
 // leases has a lease for each hot key that was asked for lately.
 type leases struct {
 	seeds  [2]maphash.Seed
+	source atomic.Value // algorithms.Source: who grants the blocks
 	shards [leaseShards]struct {
 		mu   sync.Mutex
 		keys map[denyID]*lease

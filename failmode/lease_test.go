@@ -184,6 +184,16 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			t.Errorf("%v, %d left", err, block(g, c))
 		}
 	})
+	scene("what costs more is charged after it is gone, too", func(t *testing.T, g *Guard, s *distant) {
+		r := hot(t, g, c)
+		_ = g.Close()
+		taken(t, g, c) // and its key has a lease again, without a block
+		stored := remaining(t, &s.Memory, c)
+		results, err := g.Settle(t.Context(), algorithms.Charge{Result: r, Cost: 31})
+		if now := remaining(t, &s.Memory, c); err != nil || results[0].Charged != 31 || stored-now != 30 {
+			t.Errorf("%+v, %v; %d left in the store, %d before", results, err, now, stored)
+		}
+	})
 	scene("what another limit of the rule ends goes back", func(t *testing.T, g *Guard, s *distant) {
 		lower := c
 		lower.Limit.Rate = 5000

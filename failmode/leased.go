@@ -129,6 +129,9 @@ func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check) (granted *alg
 		}
 		return nil, sent
 	}
+	if r.Charged > 0 {
+		g.leases.source.Store(r.Source)
+	}
 	return r, sent
 }
 
@@ -140,16 +143,16 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 	for i, ch := range charges {
 		r := &results[i]
 		*r = ch.Result
-		l, _ := g.leases.find(&r.Check, false)
+		source, granted := g.leases.source.Load().(algorithms.Source)
 		switch more := ch.Cost - r.Charged; {
-		case r.Charged == 0 || more == 0 || l == nil:
+		case r.Charged == 0 || more == 0 || !granted:
 		case more < 0:
-			if l.putBack(lent.Block(r), -more) {
+			if l, _ := g.leases.find(&r.Check, false); l != nil && l.putBack(lent.Block(r), -more) {
 				r.Charged, r.Remaining = ch.Cost, r.Remaining-more
 			}
 		default:
 			stored := *r
-			stored.Source = l.source()
+			stored.Source = source // also where the lease is gone
 			settled, err := g.settleStore(ctx, []algorithms.Charge{{Result: stored, Cost: ch.Cost}})
 			if errs = append(errs, err); err == nil {
 				*r = settled[0]
@@ -159,13 +162,6 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 		}
 	}
 	return results, errors.Join(errs...)
-}
-
-// source is who granted the block.
-func (l *lease) source() algorithms.Source {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.grant.Source
 }
 
 // addBlocks adds the own blocks to what the store has left.
