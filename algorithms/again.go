@@ -44,6 +44,11 @@ func again(c *Check, numbers [3]int64, later, earlier, underWay int64) bridge.Ve
 	if _, _, v.Room = p.take(p.current(s, later), later); v.Room {
 		return v
 	}
+	if !p.never { // what can never fit beside the others may fit once they are done
+		c := *c
+		c.Cost = min(p.cost, c.Limit.quota(row))
+		p = paramsOf(&c, row)
+	}
 	r := Result{Check: Check{Limit: c.Limit}}
 	p.answer(&r, p.current(s, earlier), state{}, placed{}, earlier)
 	v.Remaining, v.RetryAfter, v.ResetAfter = r.Remaining, max(r.RetryAfter, time.Microsecond), r.ResetAfter

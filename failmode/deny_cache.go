@@ -166,6 +166,7 @@ type lookup struct {
 	set      *denySet
 	entry    *denyEntry // nil if nothing is known
 	outcome  lookOutcome
+	due      bool  // a second look is, if all that denies the request is due for one
 	reserved int64 // units of the entry's room
 	at       int64 // on the store's clock, in µs, of the verdict
 	banned   bool  // by a ban
@@ -193,11 +194,12 @@ func (d *denyCache) look(c *algorithms.Check, now time.Duration) (l lookup) {
 		return l
 	}
 	l.at = e.at + (now - e.received).Microseconds()
+	if l.verdict, l.banned = e.banned(now); l.banned && now-e.received < secondLook && (e.ban.byHand || c.Ban != (algorithms.Ban{})) {
+		l.entry, l.outcome = e, mustNot
+		return l
+	}
+	l.banned = false // or known for too long: the store is asked
 	if asksAlways(c) {
-		l.verdict, l.banned = e.banned(now)
-		if l.banned && now-e.received < secondLook && c.Ban != (algorithms.Ban{}) {
-			l.entry, l.outcome = e, mustNot
-		}
 		return l
 	}
 	l.verdict = e.verdict(c, now, 0)
@@ -205,11 +207,8 @@ func (d *denyCache) look(c *algorithms.Check, now time.Duration) (l lookup) {
 	case !l.verdict.Known:
 		return l
 	case !l.verdict.Room:
-		if now-max(e.received, e.looked) < secondLook || d.refuses(c) || !d.mayLook(now) {
-			l.entry, l.outcome = e, mustNot
-			return l
-		}
-		e.looked = now // and this one asks
+		l.outcome = mustNot
+		l.due = now-max(e.received, e.looked) >= secondLook && !d.refuses(c)
 	case d.refuses(c):
 		return l
 	default:
@@ -229,10 +228,28 @@ func (d *denyCache) look(c *algorithms.Check, now time.Duration) (l lookup) {
 	return l
 }
 
-// mayLook reports whether one more key that is denied may be asked for.
-func (d *denyCache) mayLook(now time.Duration) bool {
+// lookAgain reports whether the request is to be asked about though it is known to
+// be denied. It is where all that denies it is due: otherwise it would be denied all
+// the same, and have used up the looks of others.
+func (d *denyCache) lookAgain(looks []lookup, now time.Duration) bool {
+	for i := range looks {
+		if looks[i].outcome == mustNot && !looks[i].due {
+			return false
+		}
+	}
 	last := d.looked.Load()
-	return (last == 0 || now-time.Duration(last) >= secondLooks) && d.looked.CompareAndSwap(last, int64(now))
+	if last != 0 && now-time.Duration(last) < secondLooks || !d.looked.CompareAndSwap(last, int64(now)) {
+		return false
+	}
+	for i := range looks {
+		if l := &looks[i]; l.outcome == mustNot {
+			l.set.mu.Lock()
+			l.entry.looked = now
+			l.set.mu.Unlock()
+			l.outcome = mayAsk
+		}
+	}
+	return true
 }
 
 // find returns the denial of a check, if its key is known to be over.
@@ -325,6 +342,7 @@ func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 	switch {
 	case r.Banned:
 		e.ban = denialOf(r, &a)
+		e.ban.byHand = r.Check.Ban == (algorithms.Ban{}) // a rule's own is not for rules without one
 	case denied && !a.exact:
 		e.note(r, &a)
 	}

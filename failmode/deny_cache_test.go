@@ -279,6 +279,39 @@ func TestWhatOthersFreeIsNoticedWithinASecond(t *testing.T) {
 	}
 }
 
+// So it is where several rules deny a request, and where requests that one rule
+// alone denies flood the other's key.
+func TestWhatOthersFreeIsNoticedBesideOtherDenials(t *testing.T) {
+	ip, login := check("ip", 1, Local), check("login", 1, Local)
+	ip.Limit.Period, login.Limit.Period = time.Hour, time.Hour
+	scene := func(name string, reset []algorithms.Check, flood func(t *testing.T, g *Guard)) {
+		t.Run(name, func(t *testing.T) {
+			s := new(distant)
+			bubble(t, s, func(t *testing.T, g *Guard) {
+				for range 2 {
+					taken(t, g, ip, login)
+				}
+				if err := s.Reset(t.Context(), reset...); err != nil { // behind the Guard's back
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				for !taken(t, g, reset...).Allowed {
+					if time.Since(begun) > 3*time.Second {
+						t.Fatal("not noticed")
+					}
+					time.Sleep(10 * time.Millisecond)
+					flood(t, g)
+				}
+			})
+		})
+	}
+	scene("both are free", []algorithms.Check{ip, login}, func(*testing.T, *Guard) {})
+	scene("one is free, and requests that both deny come in between", []algorithms.Check{ip}, func(t *testing.T, g *Guard) {
+		taken(t, g, login) // has the second look at its key
+		taken(t, g, ip, login)
+	})
+}
+
 // In a flood on many keys the looks at keys that are denied are bounded, too.
 func TestLooksAreBounded(t *testing.T) {
 	s := new(distant)
@@ -573,6 +606,78 @@ func TestBansAreKnownForASecond(t *testing.T) {
 		}
 		if r := taken(t, g, c).Results[0]; r.Banned {
 			t.Errorf("lifted here: %+v", r)
+		}
+	})
+}
+
+// More requests at once than the limit has room for, when all of it is free again.
+func TestFloodOnceAllIsFree(t *testing.T) {
+	for _, l := range limitsOf(5, 10*time.Second) {
+		t.Run(string(l.Algorithm), func(t *testing.T) {
+			s := &distant{there: 3 * time.Millisecond, back: 2 * time.Millisecond}
+			bubble(t, s, func(t *testing.T, g *Guard) {
+				c := algorithms.Check{Rule: "r", Key: "flood", Limit: l}
+				for taken(t, g, c).Allowed {
+				}
+				time.Sleep(time.Minute)
+				var admitted atomic.Int64
+				var all sync.WaitGroup
+				for range 100 {
+					all.Go(func() {
+						if taken(t, g, c).Allowed {
+							admitted.Add(1)
+						}
+					})
+				}
+				all.Wait()
+				if n := admitted.Load(); n != 5 {
+					t.Errorf("%d admitted", n)
+				}
+			})
+		})
+	}
+}
+
+// Any rule's keys can be banned by hand. A flood then costs as little as one on a
+// rule with a ban.
+func TestBansByHandAreKnownForASecond(t *testing.T) {
+	s := &distant{there: time.Millisecond, patience: 50 * time.Millisecond}
+	bubble(t, s, func(t *testing.T, g *Guard) {
+		c := check("plain", 5, Local)
+		if err := g.Ban(t.Context(), 4*time.Hour, c); err != nil {
+			t.Fatal(err)
+		}
+		taken(t, g, c)
+		asked := s.asked.Load()
+		var all sync.WaitGroup
+		for range 300 {
+			all.Go(func() {
+				if r := taken(t, g, c).Results[0]; !r.Banned || r.Allowed || r.RetryAfter < 3*time.Hour {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+		all.Wait()
+		if n := s.asked.Load() - asked; n > 0 {
+			t.Errorf("asked %d times during the ban's first second", n)
+		}
+		time.Sleep(time.Second)
+		if err := s.Memory.Ban(t.Context(), 0, c); err != nil { // through another process
+			t.Fatal(err)
+		}
+		if r := taken(t, g, c).Results[0]; r.Banned || !r.Allowed {
+			t.Errorf("lifted: %+v", r)
+		}
+		c.Ban = algorithms.Ban{After: 1, For: time.Hour}
+		for range 6 {
+			taken(t, g, c)
+		}
+		if r := taken(t, g, c).Results[0]; !r.Banned {
+			t.Errorf("%+v", r)
+		}
+		c.Ban = algorithms.Ban{}
+		if r := taken(t, g, c).Results[0]; r.Banned {
+			t.Errorf("a rule without a ban: %+v", r)
 		}
 	})
 }

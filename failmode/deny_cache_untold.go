@@ -20,6 +20,7 @@ type denial struct {
 	retryAt   time.Duration // from when the store may admit
 	toldAt    time.Duration // the same for clients: from when the answer was received
 	resetAt   time.Duration
+	byHand    bool // a ban that binds rules without one
 }
 
 func denialOf(r *algorithms.Result, a *lastAnswer) denial {

@@ -94,7 +94,7 @@ func (g *Guard) decideKnown(ctx context.Context, checks []algorithms.Check, look
 			}
 		}
 		switch {
-		case denied:
+		case denied && (wait != nil || !g.denied.lookAgain(looks, now)):
 			g.releaseAll(looks)
 			return deny(checks, looks), true, nil
 		case wait == nil:

@@ -3,6 +3,7 @@ package failmode
 import (
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -22,6 +23,7 @@ const (
 // leases has a lease for each hot key that was asked for lately.
 type leases struct {
 	seeds  [2]maphash.Seed
+	source atomic.Value // algorithms.Source: who grants the blocks
 	shards [leaseShards]struct {
 		mu   sync.Mutex
 		keys map[denyID]*lease
@@ -48,6 +50,7 @@ type lease struct {
 	asked   int64 // units in the current span
 	before  int64 // units in the span before
 	refills bool  // a block is under way
+	gone    bool  // nobody finds the lease any more
 }
 
 func (ls *leases) begin() {
@@ -100,12 +103,17 @@ func (l *lease) alive(now time.Time) bool {
 
 // spend takes a check's units from the block, if it has them. If the block is
 // nearly used up it returns how many units to ask for next; 0 is none. The caller
-// must call refilled then.
-func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64) (r algorithms.Result, spent bool, next int64) {
+// must call refilled then. A block by another limit ends and is left, to give it
+// back: the rules were replaced, or clients of several tiers share the key.
+func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64) (r algorithms.Result, spent bool, next int64, left *algorithms.Charge) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.limit != c.Limit { // rules were replaced: the units stay counted
-		l.limit, l.units, l.size, l.room = c.Limit, 0, 0, 0
+	if l.limit != c.Limit {
+		if l.units > 0 {
+			block := l.take()
+			left = &block
+		}
+		l.limit, l.size, l.room = c.Limit, 0, 0
 	}
 	cost := max(c.Cost, 1)
 	l.demand(now, cost)
@@ -120,13 +128,13 @@ func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64) (r al
 		lent.InBlock(&r, lent.Block(&l.grant))
 		spent = true
 	}
-	if !l.refills && (!l.alive(now) || l.units <= l.size/5) {
+	if !l.refills && !l.gone && (!l.alive(now) || l.units <= l.size/5) {
 		if next = min(max(l.asked, l.before), l.room/(4*instances)); next > max(cost, 1) {
 			l.refills = true
-			return r, spent, next
+			return r, spent, next, left
 		}
 	}
-	return r, spent, 0
+	return r, spent, 0, left
 }
 
 // demand counts units that were asked for, by spans. It requires mu.
@@ -148,12 +156,13 @@ func (l *lease) saw(r *algorithms.Result) {
 }
 
 // refilled ends what spend began: with the charge that the block is, or without.
-// It returns what was left of an older block that cannot be joined with it.
+// It returns what was left of an older block that cannot be joined with it, or the
+// new one if nobody would spend it.
 func (l *lease) refilled(r *algorithms.Result, sent time.Time) (left algorithms.Charge) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refills = false
-	if r == nil || r.Charged == 0 || r.Check.Limit != l.limit {
+	if r == nil || r.Charged == 0 || r.Check.Limit != l.limit || l.gone {
 		l.room = 0 // until the store is asked again
 		if r != nil && r.Charged > 0 {
 			return algorithms.Charge{Result: *r}

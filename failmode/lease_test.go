@@ -184,6 +184,42 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			t.Errorf("%v, %d left", err, block(g, c))
 		}
 	})
+	scene("what costs more is charged after it is gone, too", func(t *testing.T, g *Guard, s *distant) {
+		r := hot(t, g, c)
+		_ = g.Close()
+		taken(t, g, c) // and its key has a lease again, without a block
+		stored := remaining(t, &s.Memory, c)
+		results, err := g.Settle(t.Context(), algorithms.Charge{Result: r, Cost: 31})
+		if now := remaining(t, &s.Memory, c); err != nil || results[0].Charged != 31 || stored-now != 30 {
+			t.Errorf("%+v, %v; %d left in the store, %d before", results, err, now, stored)
+		}
+	})
+	scene("what another limit of the rule ends goes back", func(t *testing.T, g *Guard, s *distant) {
+		lower := c
+		lower.Limit.Rate = 5000
+		for block(g, c) < 10 {
+			taken(t, g, c)
+			synctest.Wait()
+		}
+		stored, units := remaining(t, &s.Memory, c), block(g, c)
+		taken(t, g, lower)
+		synctest.Wait()
+		if now := remaining(t, &s.Memory, c); now != stored+units-1 {
+			t.Errorf("%d left in the store, %d before and %d in the block", now, stored, units)
+		}
+	})
+	scene("one that comes after its key was replaced, or after Close, goes back", func(t *testing.T, g *Guard, s *distant) {
+		s.there = time.Second
+		stored, units := remaining(t, &s.Memory, c), block(g, c)
+		for range units {
+			taken(t, g, c)
+		}
+		synctest.Wait() // the next block is under way
+		_ = g.Close()
+		if now := remaining(t, &s.Memory, c); now != stored {
+			t.Errorf("%d left in the store, %d before", now, stored)
+		}
+	})
 	scene("it ends after ten seconds, and is not lost", func(t *testing.T, g *Guard, s *distant) {
 		time.Sleep(maxLease)
 		if n := block(g, c); n != 0 {
@@ -231,7 +267,7 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 	})
 	scene("nothing is spent before it was granted", func(t *testing.T, g *Guard, _ *distant) {
 		l, _ := g.leases.find(&c, false)
-		if r, spent, _ := l.spend(&c, l.sent.Add(-time.Second), 1); !spent || r.At.Before(l.grant.At) {
+		if r, spent, _, _ := l.spend(&c, l.sent.Add(-time.Second), 1); !spent || r.At.Before(l.grant.At) {
 			t.Errorf("%+v, granted at %s", r, l.grant.At)
 		}
 	})

@@ -29,7 +29,11 @@ func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algo
 				g.returnBlock(replaced)
 			}
 			var next int64
-			if d.Results[i], spent, next = l.spend(c, now, instances); next > 0 {
+			var left *algorithms.Charge
+			if d.Results[i], spent, next, left = l.spend(c, now, instances); left != nil {
+				g.giveBackBlock(*left)
+			}
+			if next > 0 {
 				g.refill(ctx, l, *c, next)
 			}
 		}
@@ -93,7 +97,7 @@ func (g *Guard) refill(ctx context.Context, l *lease, c algorithms.Check, units 
 func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check) (granted *algorithms.Result, sent time.Time) {
 	look, asked := lookup{}, g.denied.sending()
 	if g.denied.used.Load() {
-		look = g.denied.look(c, asked.at)
+		look = g.denied.look(c, asked.at) // a second look is for requests
 	}
 	answered := false
 	defer func() {
@@ -125,6 +129,9 @@ func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check) (granted *alg
 		}
 		return nil, sent
 	}
+	if r.Charged > 0 {
+		g.leases.source.Store(r.Source)
+	}
 	return r, sent
 }
 
@@ -136,16 +143,16 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 	for i, ch := range charges {
 		r := &results[i]
 		*r = ch.Result
-		l, _ := g.leases.find(&r.Check, false)
+		source, granted := g.leases.source.Load().(algorithms.Source)
 		switch more := ch.Cost - r.Charged; {
-		case r.Charged == 0 || more == 0 || l == nil:
+		case r.Charged == 0 || more == 0 || !granted:
 		case more < 0:
-			if l.putBack(lent.Block(r), -more) {
+			if l, _ := g.leases.find(&r.Check, false); l != nil && l.putBack(lent.Block(r), -more) {
 				r.Charged, r.Remaining = ch.Cost, r.Remaining-more
 			}
 		default:
 			stored := *r
-			stored.Source = l.source()
+			stored.Source = source // also where the lease is gone
 			settled, err := g.settleStore(ctx, []algorithms.Charge{{Result: stored, Cost: ch.Cost}})
 			if errs = append(errs, err); err == nil {
 				*r = settled[0]
@@ -155,13 +162,6 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 		}
 	}
 	return results, errors.Join(errs...)
-}
-
-// source is who granted the block.
-func (l *lease) source() algorithms.Source {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.grant.Source
 }
 
 // addBlocks adds the own blocks to what the store has left.
@@ -188,11 +188,16 @@ func (g *Guard) addBlocks(d *algorithms.Decision) {
 	}
 }
 
-// returnBlock gives back what a lease has not spent.
+// returnBlock ends a lease and gives back what it has not spent.
 func (g *Guard) returnBlock(l *lease) {
 	l.mu.Lock()
 	left := l.take()
+	l.gone = true
 	l.mu.Unlock()
+	g.giveBackBlock(left)
+}
+
+func (g *Guard) giveBackBlock(left algorithms.Charge) {
 	if left.Result.Charged == 0 {
 		return
 	}

@@ -108,6 +108,28 @@ func TestABanIsSaidLoggedAndCounted(t *testing.T) {
 	})
 }
 
+// Who keeps a request waiting that is charged is not free of the ban meanwhile.
+func TestASlowRequestExcusesNoDenialsForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := banning(2)
+		r.ChargeOn = []int{http.StatusUnauthorized}
+		m := inMemory(t, r)
+		failed := m.Handler(answered(http.StatusUnauthorized, 0))
+		go serve(m.Handler(answered(http.StatusUnauthorized, 30*time.Minute)), "POST /")
+		synctest.Wait()
+		times(10, failed, "POST /")
+		if isBanned(t, m) {
+			t.Error("banned while a charge may be given back")
+		}
+		time.Sleep(time.Minute)
+		times(10, failed, "POST /")
+		if !isBanned(t, m) {
+			t.Error("not banned")
+		}
+		time.Sleep(30 * time.Minute)
+	})
+}
+
 func wantBans(t testing.TB, r prometheus.Gatherer, want map[string]float64) {
 	t.Helper()
 	got := gather(t, r)

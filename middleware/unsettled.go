@@ -16,7 +16,7 @@ import (
 // once are no attack. The zero value is ready.
 //
 // Whether a denial counts is said before it is decided, so that it takes one round
-// trip. While a key has unsettled charges, no denial counts, and its requests are
+// trip. While a key has fresh unsettled charges, no denial counts, and its requests are
 // decided side by side. While it has none, they are decided one after the other:
 // of two at once, the first could be charged and the second be denied and counted.
 // This ends with the first charge, or with the ban.
@@ -33,6 +33,7 @@ type underWay struct {
 	counting    bool          // a request is being decided whose denial counts
 	sparing     int           // requests are being decided whose denials do not
 	charged     int           // charges that may still be given back
+	chargedAt   time.Time     // the last of them
 	waiting     int           // requests that wait to be decided
 	bannedUntil time.Time     // no denial counts before
 	changed     chan struct{} // closed when something ends
@@ -83,6 +84,10 @@ func (c *crossing) enter(u *unsettled, checks []algorithms.Check, counts func(*a
 	}
 }
 
+// excuse is for how long a charge that is not settled excuses denials. Otherwise who
+// keeps one request waiting, by a body that comes slowly, could never be banned.
+const excuse = 10 * time.Second
+
 // closedTimer is one that has fired.
 var closedTimer = func() <-chan time.Time { c := make(chan time.Time); close(c); return c }()
 
@@ -100,8 +105,9 @@ func (u *unsettled) enter(key counted, late <-chan time.Time) (spared, over bool
 		u.keys[key] = w
 	}
 	for !over {
+		now := time.Now()
 		switch {
-		case w.charged > 0 && !w.counting, time.Now().Before(w.bannedUntil):
+		case w.charged > 0 && now.Sub(w.chargedAt) < excuse && !w.counting, now.Before(w.bannedUntil):
 			w.sparing++
 			return true, false
 		case !w.counting && w.sparing == 0:
@@ -148,6 +154,7 @@ func (c *crossing) decided(d *algorithms.Decision, returnable bool) {
 			}
 			if charged {
 				w.charged++
+				w.chargedAt = time.Now()
 				c.charges = append(c.charges, a.counted)
 			}
 		})
