@@ -53,6 +53,7 @@ func TestALostBatchIsOneFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "127.0.0.1:1"}))
 		defer client.Close()
+		defer time.Sleep(10 * time.Second) // connections that are made in the background, also for the last probe
 		client.AddHook(lossyServer{})
 		r := &algorithms.Redis{Client: client, Namespace: "test"}
 		g := &Guard{Limiter: r, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: witnessless{redisStore{r}}}
@@ -78,6 +79,5 @@ func TestALostBatchIsOneFailure(t *testing.T) {
 		if down := g.Down(); len(down) == 0 {
 			t.Error("five lost connections did not open the circuit")
 		}
-		time.Sleep(time.Second) // connections that are made in the background
 	})
 }
