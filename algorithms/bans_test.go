@@ -222,6 +222,31 @@ func TestBansOfKeysThatAreNotDenied(t *testing.T) {
 	}
 }
 
+// A ban is written by denials that count, and by nothing else.
+func TestBansAreOnlyWrittenByDenialsThatCount(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	check := logins("k")
+	key := string(appendBanKey(nil, "test", &check))
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	writes := func() string {
+		info := client.Info(t.Context(), "commandstats").Val()
+		_, calls, _ := strings.Cut(info, "cmdstat_psetex:calls=")
+		calls, _, _ = strings.Cut(calls, ",")
+		return calls
+	}
+	mustTake(t, r, check)
+	if client.Exists(t.Context(), key).Val() > 0 {
+		t.Error("a key that was not denied has a ban's key")
+	}
+	for i, written := range []bool{true, true, false, false} {
+		before := writes()
+		mustTake(t, r, check)
+		if after := writes(); (after != before) != written {
+			t.Errorf("denial %d: PSETEX was called %s times before and %s after", i, before, after)
+		}
+	}
+}
+
 // What counts denials and bans is bounded, and a flood lifts no ban.
 func TestBansInAMemoryThatIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

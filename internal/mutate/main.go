@@ -22,7 +22,7 @@ import (
 const (
 	inGo    = "^(TestStepsAreExact|TestGivingBack.*|TestSketches.*)$"
 	first   = "^TestVectors$"
-	then    = "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestAClockErrorBans.*)$"
+	then    = "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*)$"
 	without = "^(TestConformance|TestTwoLimits.*)$/^miniredis$"
 )
 
