@@ -213,7 +213,7 @@ func (c *conformance) forget(m *Memory, now int64, limits []Limit) {
 			pl := m.place(&check, &p)
 			if e := pl.shard.entries[pl.key]; e == nil || p.until(p.current(e.state, now), now) <= now {
 				delete(pl.shard.entries, pl.key)
-				if !pl.banState().byHand {
+				if ban := pl.banState(); !ban.byHand || ban.until <= now {
 					c.del(keyOf("test", check))
 				}
 				c.del(string(appendKeptKey(nil, "test", &check, p.algorithm)))
