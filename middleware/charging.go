@@ -26,7 +26,7 @@ func (v *verdict) writer(ctx context.Context, w http.ResponseWriter) http.Respon
 	if !v.set.charges(&v.decision) {
 		return w
 	}
-	c := &charging{ResponseWriter: w, passage: v.passage, crossing: &v.crossing, ctx: ctx}
+	c := &charging{ResponseWriter: w, passage: v.passage, crossing: v.crossing, ctx: ctx}
 	return c.alike()
 }
 

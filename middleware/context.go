@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"reflect"
 	"sync"
@@ -9,8 +10,11 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// A passage is what one middleware decided on a request, for what is behind it.
+// A passage is what one middleware decided on a request, for what is behind it. It
+// is the context of the request that the next handler gets: one that has a value
+// more than its parent.
 type passage struct {
+	context.Context
 	outer  *passage // of the middleware in front; nil if there is none
 	by     *Middleware
 	set    *ruleset
@@ -27,6 +31,18 @@ type passage struct {
 
 type passageKey struct{}
 
+// Value implements [context.Context].
+func (p *passage) Value(key any) any {
+	if key == (passageKey{}) {
+		return p
+	}
+	return p.Context.Value(key)
+}
+
+// String implements [fmt.Stringer], as other contexts do: printing a request must not
+// read what handlers may be changing.
+func (p *passage) String() string { return fmt.Sprintf("%v.WithValue(ratelimit.decision)", p.Context) }
+
 // passageOf returns the passage of the innermost middleware; nil where no rule
 // applied.
 func passageOf(ctx context.Context) *passage {
@@ -37,7 +53,7 @@ func passageOf(ctx context.Context) *passage {
 // pass returns the request with what was decided on it.
 func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, v *verdict) *http.Request {
 	ctx := r.Context()
-	p := &passage{outer: passageOf(ctx), by: m, set: v.set, decision: v.decision, header: w.Header(), found: v.found}
+	p := &passage{Context: ctx, outer: passageOf(ctx), by: m, set: v.set, decision: v.decision, header: w.Header(), found: v.found}
 	wraps := v.set.charges(&v.decision)
 	if p.outer != nil && sameHeader(p.outer.header, p.header) {
 		p.outer.inner, p.found = p, nil
@@ -47,7 +63,7 @@ func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, v *verdict) *h
 		p.wrote = fieldsOf(p.header)
 	}
 	v.passage = p
-	return r.WithContext(context.WithValue(ctx, passageKey{}, p))
+	return r.WithContext(p)
 }
 
 // sameHeader reports whether two headers are those of one response.

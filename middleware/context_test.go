@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -100,4 +101,34 @@ func TestTakeLeavesTheContext(t *testing.T) {
 		}
 	}))
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+}
+
+// The context that handlers get behaves as one of package context does: it ends with
+// its parent, has the parent's values, is no goroutine's business, and prints none of
+// what handlers may change.
+func TestTheContextIsAsOthers(t *testing.T) {
+	type key struct{}
+	parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+	defer cancel()
+	m := inMemory(t, perHour("r", 10))
+	m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		if got := ctx.Value(key{}); got != "value" {
+			t.Errorf("the parent's value is %v", got)
+		}
+		if text := fmt.Sprint(ctx); !strings.HasSuffix(text, ".WithValue(ratelimit.decision)") || strings.Contains(text, "Results") {
+			t.Errorf("prints as %s", text)
+		}
+		before := runtime.NumGoroutine()
+		child, stop := context.WithCancel(ctx)
+		defer stop()
+		if after := runtime.NumGoroutine(); after > before {
+			t.Error("a child starts a goroutine")
+		}
+		cancel()
+		<-child.Done()
+		if ctx.Err() == nil {
+			t.Error("does not end with its parent")
+		}
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(parent, http.MethodGet, "/", nil))
 }

@@ -50,7 +50,7 @@ type verdict struct {
 	patience time.Duration // for a turn; 0 means any
 	found    http.Header   // fields of rate limits that others have set before
 	passage  *passage      // nil until the next handler is called
-	crossing crossing
+	crossing *crossing     // nil where no rule has ChargeOn and a Ban
 }
 
 // unlimited reports whether no rule applies to the request.
@@ -75,6 +75,7 @@ type question struct {
 	peeks   bool     // nothing is charged
 	hints   *hints   // nil once there were enough requests
 	target  target
+	shared  [maxShared]resolved
 	checks  []algorithms.Check
 	queues  []place
 	entered int // queues that the turn is for
@@ -137,7 +138,7 @@ func (found *match) shareBody(r *http.Request) {
 func (q *question) resolve(i int) {
 	rule := &q.set.rules[i]
 	check := rule.check
-	key, err := rule.key.Resolve(q.request)
+	key, err := q.keyOf(rule)
 	if q.hints != nil {
 		q.hints.looked(q.request, i, rule, key, err)
 	}
@@ -170,6 +171,25 @@ func (q *question) resolve(i int) {
 	if queue {
 		q.queues = append(q.queues, place{rule: check.Rule, key: check.Key})
 	}
+}
+
+// A resolved is what a key returned for the request.
+type resolved struct {
+	key  string
+	err  error
+	done bool
+}
+
+func (q *question) keyOf(rule *rule) (string, error) {
+	if rule.shared == 0 {
+		return rule.key.Resolve(q.request)
+	}
+	k := &q.shared[rule.shared-1]
+	if !k.done {
+		k.key, k.err = rule.key.Resolve(q.request)
+		k.done = true
+	}
+	return k.key, k.err
 }
 
 func (q *question) count(i int, o outcome) {
@@ -254,7 +274,10 @@ func (q *question) ask(take asker, checks []algorithms.Check) (algorithms.Decisi
 		}
 	}
 	if q.set.spares && !q.peeks {
-		q.crossing.enter(&q.unsettled, checks, q.set.sparing, cmp.Or(q.budget, defaultBudget))
+		if q.crossing == nil {
+			q.crossing = &crossing{of: &q.unsettled}
+		}
+		q.crossing.enter(checks, q.set.sparing, cmp.Or(q.budget, defaultBudget))
 	}
 	d, err := q.Middleware.ask(ctx, take, checks)
 	q.crossing.decided(&d, q.handles)

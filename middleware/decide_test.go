@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -218,5 +219,45 @@ func TestTakeFromManyGoroutines(t *testing.T) {
 	}))
 	if w := login(h, "alice"); w.Code != http.StatusOK {
 		t.Errorf("%d", w.Code)
+	}
+}
+
+// askedKey counts how often it is asked.
+type askedKey struct {
+	asked int
+	err   error
+}
+
+func (k *askedKey) Resolve(*http.Request) (string, error) {
+	k.asked++
+	return "client", k.err
+}
+
+// A key that several rules have is asked once for each request, whatever it answers.
+func TestASharedKeyIsAskedOnce(t *testing.T) {
+	for _, err := range []error{nil, keyfunc.ErrNoKey, keyfunc.ErrSkip, errors.New("broken")} {
+		twice, thrice, other := &askedKey{err: err}, &askedKey{err: err}, &askedKey{}
+		funcs := 0
+		byFunc := keyfunc.Func(func(*http.Request) (string, error) {
+			funcs++
+			return "client", nil
+		})
+		var rules []ratelimit.Rule
+		for i, key := range []keyfunc.Key{twice, thrice, other, byFunc, thrice, twice, byFunc, thrice} {
+			rule := perHour(fmt.Sprint("rule-", i), 10)
+			rule.Key = key
+			rules = append(rules, rule)
+		}
+		rules[0].Match = []string{"/elsewhere"} // it does not matter which rule asks first
+		m := inMemory(t, rules...)
+		for range 2 {
+			_, takeErr := m.Take(httptest.NewRequest(http.MethodGet, "/", nil))
+			if refused := err != nil && !errors.Is(err, keyfunc.ErrNoKey) && !errors.Is(err, keyfunc.ErrSkip); (takeErr != nil) != refused {
+				t.Errorf("%v: Take returns %v", err, takeErr)
+			}
+		}
+		if twice.asked != 2 || thrice.asked != 2 || other.asked != 2 || funcs != 4 {
+			t.Errorf("%v: after two requests, asked %d, %d and %d times, and the function %d times", err, twice.asked, thrice.asked, other.asked, funcs)
+		}
 	}
 }

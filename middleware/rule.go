@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -31,7 +32,8 @@ type Rule struct {
 	// Requests for which it returns [keyfunc.ErrNoKey] share one count. For
 	// [keyfunc.ErrSkip] the rule does not apply. Any other error refuses the
 	// request, a [*keyfunc.StatusError] with its status. New and SetRules call its
-	// method Validate, if it has one.
+	// method Validate, if it has one. Rules that share one Key, such as keyfunc.IP,
+	// mostly share its answer for a request, too; a [keyfunc.Func] is called for each.
 	Key keyfunc.Key
 
 	// Limit is how much each key may use.
@@ -103,6 +105,7 @@ type rule struct {
 	patterns  []pattern // none matches every request
 	key       keyfunc.Key
 	readsBody bool // of the key
+	shared    int  // where the key's answer is kept for other rules; 0 if no other has this key
 	hidden    bool
 	disabled  bool
 	byRoute   bool             // its key is a route, or has one
@@ -163,5 +166,29 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: r.Shadow == 1,
 			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
 	}
+	shareKeys(compiled)
 	return compiled, nil
+}
+
+// maxShared is how many keys' answers a request keeps for further rules.
+const maxShared = 2
+
+// shareKeys gives a place to keys that several rules have, which are asked once
+// for each request. A [keyfunc.Func] cannot be compared, so it is asked each time.
+func shareKeys(rules []rule) {
+	shared := 0
+	for i := range rules {
+		if rules[i].shared > 0 || reflect.TypeOf(rules[i].key).Kind() != reflect.Pointer {
+			continue
+		}
+		if shared == maxShared {
+			return
+		}
+		for j := i + 1; j < len(rules); j++ {
+			if rules[j].key == rules[i].key {
+				rules[i].shared, rules[j].shared = shared+1, shared+1
+			}
+		}
+		shared = max(shared, rules[i].shared)
+	}
 }

@@ -39,7 +39,7 @@ type underWay struct {
 	changed     chan struct{} // closed when something ends
 }
 
-// A crossing is a request's part in it: what it has under way.
+// A crossing is a request's part in it: what it has under way. Nil has nothing.
 type crossing struct {
 	of      *unsettled
 	asked   []asked
@@ -53,7 +53,7 @@ type asked struct {
 
 // enter waits until the checks may be decided, at most for so long, and spares
 // those whose denial must not count.
-func (c *crossing) enter(u *unsettled, checks []algorithms.Check, counts func(*algorithms.Check) bool, most time.Duration) {
+func (c *crossing) enter(checks []algorithms.Check, counts func(*algorithms.Check) bool, most time.Duration) {
 	var at []int
 	for i := range checks {
 		if counts(&checks[i]) {
@@ -63,7 +63,6 @@ func (c *crossing) enter(u *unsettled, checks []algorithms.Check, counts func(*a
 	if len(at) == 0 {
 		return
 	}
-	c.of = u
 	// In one order, so that no two requests wait for each other.
 	slices.SortFunc(at, func(i, j int) int {
 		return cmp.Or(strings.Compare(checks[i].Rule, checks[j].Rule), strings.Compare(checks[i].Key, checks[j].Key))
@@ -73,7 +72,7 @@ func (c *crossing) enter(u *unsettled, checks []algorithms.Check, counts func(*a
 	late := timer.C
 	for _, i := range at {
 		key := counted{checks[i].Rule, checks[i].Key}
-		spared, over := u.enter(key, late)
+		spared, over := c.of.enter(key, late)
 		if over {
 			late = closedTimer
 		}
@@ -132,6 +131,9 @@ func (u *unsettled) enter(key counted, late <-chan time.Time) (spared, over bool
 // decided notes what became of the checks that entered. Charges stay unsettled
 // until settled is called, if they may be given back.
 func (c *crossing) decided(d *algorithms.Decision, returnable bool) {
+	if c == nil {
+		return
+	}
 	for _, a := range c.asked {
 		charged, banned := false, time.Duration(0)
 		for i := range d.Results {
@@ -165,7 +167,7 @@ func (c *crossing) decided(d *algorithms.Decision, returnable bool) {
 // settled says that nothing of the request will be given back any more. Calling it
 // again does nothing.
 func (c *crossing) settled() {
-	if c.of == nil {
+	if c == nil {
 		return
 	}
 	c.of.mu.Lock()

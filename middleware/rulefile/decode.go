@@ -29,7 +29,8 @@ const (
 type decoder struct {
 	name    string
 	keys    map[string]keyfunc.Key // beside header:NAME and apikey:NAME
-	tiers   []string               // nil means any
+	made    map[string]*named
+	tiers   []string // nil means any
 	errs    []*Error
 	more    int                 // errors that are not in errs
 	flagged map[*yaml.Node]bool // what was reported already

@@ -80,7 +80,7 @@ func (d *decoder) key(n *yaml.Node, path string) *named {
 		if part == nil {
 			return nil
 		}
-		return &named{part, []string{name}}
+		return d.named(part, name)
 	}
 	items, ok := d.list(n, path, "keys, as in [tenant, route]")
 	parts, names := make([]keyfunc.Key, 0, len(items)), make([]string, 0, len(items))
@@ -97,9 +97,22 @@ func (d *decoder) key(n *yaml.Node, path string) *named {
 	case !ok:
 		return nil
 	case len(parts) == 1:
-		return &named{parts[0], names}
+		return d.named(parts[0], names...)
 	}
-	return &named{keyfunc.Join(parts...), names}
+	return d.named(keyfunc.Join(parts...), names...)
+}
+
+// named returns the key of these names. Rules with the same names get the same one,
+// so that the middleware asks it once for each request.
+func (d *decoder) named(k keyfunc.Key, names ...string) *named {
+	all := strings.Join(names, ",")
+	if d.made[all] == nil {
+		if d.made == nil {
+			d.made = make(map[string]*named)
+		}
+		d.made[all] = &named{k, names}
+	}
+	return d.made[all]
 }
 
 // part reads one key, and returns it with its name.

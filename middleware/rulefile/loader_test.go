@@ -137,7 +137,11 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: %v, or it is not known that it reads bodies", text, err)
 		}
 	}
-	_, err := l.Parse("f", []byte("{version: 1, rules: [{name: r, key: broken, limit: 5/1m}]}"))
+	same, err := l.Parse("f", []byte("{version: 1, rules: [{name: a, key: 'header:X-A', limit: 5/1m}, {name: b, key: [ 'header:x-a' ], limit: 5/1m}, {name: c, key: 'header:X-B', limit: 5/1m}]}"))
+	if err != nil || same[0].Key != same[1].Key || same[0].Key == same[2].Key {
+		t.Errorf("rules with the same key have not the same Key: %v, %v", same, err)
+	}
+	_, err = l.Parse("f", []byte("{version: 1, rules: [{name: r, key: broken, limit: 5/1m}]}"))
 	if err == nil || !strings.Contains(err.Error(), "f:1:37: rules[0].key: keyfunc: Hashed: the secret has 5 bytes") {
 		t.Error(err)
 	}
