@@ -19,7 +19,8 @@ type algorithm struct {
 	aligned bool   // counts in windows aligned to the Unix epoch
 	summary bool   // the state stays in Redis; scripts return a summary of it
 
-	code int64 // of the twin in the scripts, from 1
+	row  uint64 // in the table, from 1
+	code int64  // of the twin in the scripts, from 1
 }
 
 // Why rates are no larger.
@@ -38,7 +39,7 @@ var table = numbered([]algorithm{
 	{name: GCRA, short: "gcra", step: bucket{}, lua: "bucket", maxRate: maxUnits, why: forHeaders, bucket: true},
 })
 
-// numbered gives rows the codes of their twins: the first row's is 1, and rows
+// numbered gives rows their numbers and the codes of their twins: the first row's is 1, and rows
 // with the same twin have the same code.
 func numbered(rows []algorithm) []algorithm {
 	codes := map[string]int64{}
@@ -46,7 +47,7 @@ func numbered(rows []algorithm) []algorithm {
 		if codes[rows[i].lua] == 0 {
 			codes[rows[i].lua] = int64(len(codes) + 1)
 		}
-		rows[i].code = codes[rows[i].lua]
+		rows[i].row, rows[i].code = uint64(i+1), codes[rows[i].lua]
 	}
 	return rows
 }

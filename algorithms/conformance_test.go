@@ -182,8 +182,8 @@ func (c *conformance) remembers(t *rapid.T, m *Memory, now int64, check Check) {
 	m.ready()
 	p := paramsOf(&check, check.Limit.row())
 	pl := m.place(&check, &p)
-	if e := pl.shard.entries[pl.key]; e != nil {
-		c.keeps(t, now, p.until(p.current(e.state, now), now), keyOf("test", check))
+	if e := pl.shard.table.find(pl.id); e != nil {
+		c.keeps(t, now, p.until(p.current(pl.shard.table.state(e, &p), now), now), keyOf("test", check))
 	}
 	if check.bans() {
 		c.keeps(t, now, check.banRule().forgotten(pl.banState()), string(appendBanKey(nil, "test", &check)))
@@ -211,15 +211,15 @@ func (c *conformance) forget(m *Memory, now int64, limits []Limit) {
 			check := Check{Rule: fmt.Sprint("rule-", i), Key: key, Limit: l}
 			p := paramsOf(&check, check.Limit.row())
 			pl := m.place(&check, &p)
-			if e := pl.shard.entries[pl.key]; e == nil || p.until(p.current(e.state, now), now) <= now {
-				delete(pl.shard.entries, pl.key)
+			if e := pl.shard.table.find(pl.id); e == nil || p.until(p.current(pl.shard.table.state(e, &p), now), now) <= now {
+				pl.shard.table.remove(pl.id)
 				if ban := pl.banState(); !ban.byHand || ban.until <= now {
 					c.del(keyOf("test", check))
 				}
 				c.del(string(appendKeptKey(nil, "test", &check, p.algorithm)))
 			}
-			if e := pl.shard.entries[pl.banKey()]; e == nil || e.until <= now {
-				delete(pl.shard.entries, pl.banKey())
+			if e := pl.shard.table.find(pl.ban); e == nil || e.until <= now {
+				pl.shard.table.remove(pl.ban)
 				c.del(string(appendBanKey(nil, "test", &check)))
 			}
 		}

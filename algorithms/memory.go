@@ -35,7 +35,7 @@ type Memory struct {
 	MaxKeys int
 
 	once   sync.Once
-	seed   maphash.Seed
+	seeds  [2]maphash.Seed
 	start  time.Time
 	clock  func() time.Time // nil: the wall clock; see bridge.Algorithms.Clock
 	most   int              // entries in a shard at most
@@ -44,11 +44,8 @@ type Memory struct {
 
 func (m *Memory) ready() {
 	m.once.Do(func() {
-		m.seed, m.start = maphash.MakeSeed(), time.Now()
+		m.seeds, m.start = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, time.Now()
 		m.most = max(cmp.Or(m.MaxKeys, defaultMaxKeys)/memoryShards, 1)
-		for i := range m.shards {
-			m.shards[i].entries = make(map[memoryKey]*entry)
-		}
 	})
 }
 
@@ -165,8 +162,8 @@ func (m *Memory) Ban(_ context.Context, d time.Duration, checks ...Check) error 
 // sketch stay.
 func (m *Memory) Reset(_ context.Context, checks ...Check) error {
 	return m.change(checks, func(pl *place, _ *Check) {
-		delete(pl.shard.entries, pl.key)
-		delete(pl.shard.entries, pl.banKey())
+		pl.shard.table.remove(pl.id)
+		pl.shard.table.remove(pl.ban)
 	})
 }
 

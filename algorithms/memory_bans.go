@@ -1,17 +1,11 @@
 package algorithms
 
-import "strings"
-
-// A ban is an entry of its own, beside those of its key's counts, in the class of
-// its rule that has no algorithm. Like them it is never evicted while it counts.
-
-func (pl *place) banKey() memoryKey {
-	return memoryKey{class{rule: pl.key.rule}, pl.key.key}
-}
+// A ban is an entry of its own, beside those of its key's counts. Like them it is never
+// evicted while it counts.
 
 // banState is what is stored of the place's ban.
 func (pl *place) banState() banState {
-	if e := pl.shard.entries[pl.banKey()]; e != nil {
+	if e := pl.shard.table.find(pl.ban); e != nil {
 		return banState{since: e.a, until: e.b, count: max(e.c, 0), byHand: e.c < 0}
 	}
 	return banState{}
@@ -25,7 +19,7 @@ func (pl *place) meetsBan(c *Check, charge bool, now int64) bool {
 	stored := pl.banState()
 	current, _ := c.banRule().at(stored, now)
 	if stored.byHand && charge && current.until <= now {
-		pl.shard.entries[pl.banKey()].c = 0 // it is over, also if the clock steps back
+		pl.shard.table.find(pl.ban).c = 0 // it is over, also if the clock steps back
 	}
 	pl.bans = pl.bans || stored.byHand && !c.Shadow
 	pl.bannedUntil = current.until
@@ -35,7 +29,7 @@ func (pl *place) meetsBan(c *Check, charge bool, now int64) bool {
 // banByHand bans the place's key for some µs; 0 lifts.
 func (pl *place) banByHand(now, length int64, rule banRule) {
 	if length == 0 {
-		delete(pl.shard.entries, pl.banKey())
+		pl.shard.table.remove(pl.ban)
 		return
 	}
 	s, _ := rule.at(pl.banState(), now)
@@ -46,11 +40,11 @@ func (pl *place) banByHand(now, length int64, rule banRule) {
 func (pl *place) followBan(now int64, r *Result, most int) {
 	switch {
 	case r.Banned:
-		if pl.shard.entries[pl.banKey()] != nil || pl.shard.hasRoom(now, most) {
+		if pl.shard.table.find(pl.ban) != nil || pl.shard.hasRoom(now, most) {
 			pl.storeBan(banRule{}, banState{since: now, until: now + r.bannedFor.Microseconds(), byHand: true})
 		}
 	case pl.shard.byHand && !r.Check.Shadow:
-		delete(pl.shard.entries, pl.banKey())
+		pl.shard.table.remove(pl.ban)
 	}
 }
 
@@ -79,14 +73,11 @@ func (m *Memory) banned(c *Check) (Result, bool) {
 
 // storeBan remembers a ban, also where there is no room.
 func (pl *place) storeBan(rule banRule, s banState) {
-	key := pl.banKey()
-	e := pl.shard.entries[key]
+	e := pl.shard.table.find(pl.ban)
 	if e == nil {
-		e = new(entry)
-		key.rule, key.key = strings.Clone(key.rule), strings.Clone(key.key)
-		pl.shard.entries[key] = e
+		e = pl.shard.table.add(pl.ban)
 	}
-	e.state, e.until = state{a: s.since, b: s.until, c: s.count}, rule.forgotten(s)
+	e.a, e.b, e.c, e.until = s.since, s.until, s.count, rule.forgotten(s)
 	if s.byHand {
 		e.c, pl.shard.byHand = -1, true
 	}
@@ -107,7 +98,7 @@ func (pl *place) decideBan(now int64, charge bool, r *Result, most int) {
 		until = -s.until // it begins, if it does
 	}
 	if charge && (counts || healed) {
-		if pl.shard.entries[pl.banKey()] == nil && !pl.shard.hasRoom(now, most) {
+		if pl.shard.table.find(pl.ban) == nil && !pl.shard.hasRoom(now, most) {
 			pl.shard.overflowed++
 			return
 		}

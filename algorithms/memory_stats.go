@@ -10,7 +10,7 @@ func (m *Memory) stats() bridge.MemoryStats {
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()
-		all.Keys += len(s.entries)
+		all.Keys += s.table.used
 		all.Sketches = max(all.Sketches, s.sketches.inUse(m.now()))
 		all.Evicted += s.evicted
 		all.Overflowed += s.overflowed

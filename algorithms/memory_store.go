@@ -3,7 +3,6 @@ package algorithms
 import (
 	"hash/maphash"
 	"math/bits"
-	"strings"
 	"sync"
 )
 
@@ -15,30 +14,22 @@ const (
 
 type memoryShard struct {
 	mu       sync.Mutex
-	entries  map[memoryKey]*entry
+	table    memoryTable
 	sketches sketches
 	byHand   bool // a key was banned by hand, some time
 
 	evicted, overflowed uint64 // see bridge.MemoryStats
 }
 
-// A memoryKey tells counts apart as a key in Redis does.
-type memoryKey struct {
-	class
-	key string
-}
-
-type entry struct {
-	state
-	until int64 // Unix µs from which on it equals a key never seen
-}
-
 // A place is where the count of one check is kept.
 type place struct {
-	key   memoryKey
-	hash  uint64
+	class
+	hash  uint64 // of the key
+	id    countID
+	ban   countID // of the ban of the rule and the key
 	shard *memoryShard
 	entry *entry // of this key alone; nil where there is none
+	moves uint64 // of the shard's table, when the entry was found
 
 	estimated bool // it is counted in a sketch, or was before there was room
 
@@ -50,20 +41,21 @@ type place struct {
 	bannedUntil int64
 }
 
-// place computes where a check is counted. Long keys are hashed, so that
-// nobody outside chooses how much is stored.
+// place computes where a check is counted: by what tells counts apart in Redis, too.
 func (m *Memory) place(c *Check, p *params) place {
-	key := c.Key
-	if len(key) > maxPart || strings.HasPrefix(key, "#") {
-		var room [maxPart]byte
-		key = string(appendPart(room[:0], key))
+	const odd = 0x9e3779b97f4a7c15
+	pl := place{class: class{c.Rule, p.period, p.algorithm}}
+	for i, seed := range m.seeds {
+		key := maphash.String(seed, c.Key)
+		if i == 0 {
+			pl.hash, pl.shard = key, &m.shards[key%memoryShards]
+		}
+		pl.ban[i] = (key*odd ^ maphash.String(seed, c.Rule)) * odd
+		pl.id[i] = (pl.ban[i] ^ uint64(p.period)<<4 ^ p.row) * odd // no two of one rule and key are the same
 	}
-	hash := maphash.String(m.seed, key)
-	return place{
-		key:   memoryKey{class{c.Rule, p.period, p.algorithm}, key},
-		hash:  hash,
-		shard: &m.shards[hash%memoryShards],
-	}
+	pl.ban[1] |= 1
+	pl.id[1] |= 1
+	return pl
 }
 
 // lockedShards has a bit for each shard that is locked.
@@ -91,9 +83,9 @@ func (m *Memory) unlock(locked lockedShards) {
 // load finds the place's state as it stands at now. A key without an entry is
 // bound by what a sketch says that it may have used.
 func (pl *place) load(now int64, p *params) (current state, healed bool) {
-	e := pl.shard.entries[pl.key]
-	if pl.entry = e; e == nil {
-		if sk := pl.shard.sketches.find(&pl.key.class); sk != nil {
+	e := pl.shard.table.find(pl.id)
+	if pl.entry, pl.moves = e, pl.shard.table.moves; e == nil {
+		if sk := pl.shard.sketches.find(&pl.class); sk != nil {
 			pl.estimated = true
 			return sk.estimate(pl, now, p), false
 		}
@@ -101,28 +93,28 @@ func (pl *place) load(now int64, p *params) (current state, healed bool) {
 	}
 	// Another check of this request may need room, but not this one's.
 	e.until = max(e.until, now+1)
-	return p.at(e.state, now)
+	return p.at(pl.shard.table.state(e, p), now)
 }
 
 // store remembers a state until it equals a key never seen; an entry that is
 // new takes over what was estimated, since the state is made of that.
 func (pl *place) store(s state, until, now int64, p *params, most int) {
 	e := pl.entry
+	if pl.moves != pl.shard.table.moves {
+		e = pl.shard.table.find(pl.id)
+	}
 	if e == nil {
 		if !pl.shard.hasRoom(now, most) {
 			pl.estimated = true
-			pl.shard.sketches.need(pl.key.class, now).raise(pl, s, until, now, p)
+			pl.shard.sketches.need(pl.class, now).raise(pl, s, until, now, p)
 			return
 		}
-		e = new(entry)
-		// The caller's strings may be parts of large ones, such as headers.
-		pl.key.rule, pl.key.key = strings.Clone(pl.key.rule), strings.Clone(pl.key.key)
-		pl.shard.entries[pl.key] = e
+		e = pl.shard.table.add(pl.id)
 	}
 	if p.summary {
 		s = s.written()
 	}
-	e.state, e.until = s, until
+	pl.shard.table.set(e, s, until, p)
 }
 
 // hasRoom reports whether there is room for one more entry, and throws out
@@ -130,17 +122,9 @@ func (pl *place) store(s state, until, now int64, p *params, most int) {
 func (s *memoryShard) hasRoom(now int64, most int) bool {
 	s.sketches.sweep(now)
 	look := sweptPerKey
-	if len(s.entries) >= most {
+	if s.table.used >= most {
 		look = sweptWhenFull
 	}
-	for key, e := range s.entries {
-		if look--; look < 0 {
-			break
-		}
-		if e.until <= now {
-			delete(s.entries, key)
-			s.evicted++
-		}
-	}
-	return len(s.entries) < most
+	s.evicted += s.table.sweep(now, look)
+	return s.table.used < most
 }

@@ -3,7 +3,6 @@ package algorithms
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,24 +68,6 @@ func TestMemoryForgetsWhatEqualsNeverSeen(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-}
-
-func TestMemoryHoldsNoPartsOfLargeStrings(t *testing.T) {
-	var m Memory
-	header := strings.Repeat("x", 1<<20) + "alice"
-	if _, err := m.Take(t.Context(), Check{Rule: "r", Key: header[1<<20:], Limit: perDay(1)}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.Take(t.Context(), Check{Rule: "r", Key: header, Limit: perDay(1)}); err != nil {
-		t.Fatal(err)
-	}
-	for i := range m.shards {
-		for key := range m.shards[i].entries {
-			if len(key.key) > maxPart {
-				t.Errorf("holds a key of %d bytes", len(key.key))
-			}
-		}
-	}
 }
 
 func TestMemoryAdmitsExactlyTheLimitUnderConcurrency(t *testing.T) {

@@ -1,7 +1,5 @@
 package algorithms
 
-import "hash/maphash"
-
 // The size of a sketch. A part of it is in each shard of a Memory, under the
 // shard's lock.
 const (
@@ -119,13 +117,11 @@ func (sk *sketch) cell(row int, hash uint64) *cell {
 	return &sk.cells[row][hash/memoryShards>>(row*sketchBits)%(1<<sketchBits)]
 }
 
-var restSeed = maphash.MakeSeed()
-
 // hash tells a sketch's keys apart. Nobody outside can choose whose cells to
 // share.
 func (sk *sketch) hash(pl *place) uint64 {
 	if sk.rest {
-		return maphash.Comparable(restSeed, pl.key)
+		return pl.id[0]
 	}
 	return pl.hash
 }

@@ -64,9 +64,9 @@ func TestALogHoldsOnlyWhatCounts(t *testing.T) {
 		t.Errorf("%d elements in Redis", n)
 	}
 	for i := range m.shards {
-		for _, e := range m.shards[i].entries {
-			if len(e.log) > 2 {
-				t.Errorf("%d entries in memory", len(e.log))
+		for _, log := range m.shards[i].table.logs {
+			if len(log) > 2 {
+				t.Errorf("%d entries in memory", len(log))
 			}
 		}
 	}

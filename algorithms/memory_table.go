@@ -1,0 +1,160 @@
+package algorithms
+
+import "iter"
+
+// A memoryTable has the entries of a shard. It is one piece of memory without
+// pointers, so that a look-up touches one or two lines of the processor's caches and
+// the garbage collector has nothing to follow. Entries are found by linear probing;
+// see Knuth, "The Art of Computer Programming", volume 3, section 6.4, algorithms L and R.
+// The zero value is ready.
+type memoryTable struct {
+	entries []entry // a power of two; one without a countID is free
+	shift   uint    // 64 less the bits of an index
+	used    int
+	moves   uint64 // how often entries were moved: pointers from before are void
+	hand    int    // where the next sweep goes on
+	logs    map[countID][]logEntry
+}
+
+// A countID identifies a count, or a ban, by 128 bits of hash with secret seeds of
+// this process. It is never zero. Keys may be long, and clients choose them.
+type countID [2]uint64
+
+type entry struct {
+	countID
+	until   int64 // Unix µs from which on it equals a key never seen
+	a, b, c int64 // of the state
+}
+
+const fewestEntries = 8
+
+// home is where the search for an ID begins.
+func (t *memoryTable) home(id countID) int { return int(id[0] >> t.shift) }
+
+func (t *memoryTable) next(i int) int { return (i + 1) & (len(t.entries) - 1) }
+
+// find returns the entry of an ID, or nil. It is valid until the next add or remove.
+func (t *memoryTable) find(id countID) *entry {
+	if t.used == 0 {
+		return nil
+	}
+	for i := t.home(id); ; i = t.next(i) {
+		switch e := &t.entries[i]; e.countID {
+		case id:
+			return e
+		case countID{}:
+			return nil
+		}
+	}
+}
+
+// add adds an entry for an ID that has none.
+func (t *memoryTable) add(id countID) *entry {
+	if (t.used+1)*4 > len(t.entries)*3 {
+		t.grow()
+	}
+	t.used++
+	return t.place(entry{countID: id})
+}
+
+func (t *memoryTable) place(e entry) *entry {
+	i := t.home(e.countID)
+	for t.entries[i].countID != (countID{}) {
+		i = t.next(i)
+	}
+	t.entries[i] = e
+	return &t.entries[i]
+}
+
+func (t *memoryTable) grow() {
+	old := t.entries
+	t.moves++
+	if len(old) == 0 {
+		t.entries, t.shift = make([]entry, fewestEntries), 64-3
+		return
+	}
+	t.entries = make([]entry, 2*len(old))
+	t.shift--
+	for _, e := range old {
+		if e.countID != (countID{}) {
+			t.place(e)
+		}
+	}
+}
+
+func (t *memoryTable) remove(id countID) {
+	if e := t.find(id); e != nil {
+		at := t.home(id)
+		for &t.entries[at] != e {
+			at = t.next(at)
+		}
+		t.removeAt(at)
+	}
+}
+
+// removeAt fills the gap with what would not be found behind it.
+func (t *memoryTable) removeAt(gap int) {
+	delete(t.logs, t.entries[gap].countID)
+	t.used--
+	t.moves++
+	last := len(t.entries) - 1
+	for i := t.next(gap); t.entries[i].countID != (countID{}); i = t.next(i) {
+		if home := t.home(t.entries[i].countID); (i-home)&last >= (i-gap)&last {
+			t.entries[gap] = t.entries[i]
+			gap = i
+		}
+	}
+	t.entries[gap] = entry{}
+}
+
+// sweep looks at so many entries, those next that it has not looked at for longest,
+// and removes those that equal keys never seen.
+func (t *memoryTable) sweep(now int64, look int) (removed uint64) {
+	for range min(8*look, len(t.entries)) { // some places are free
+		switch e := &t.entries[t.hand]; {
+		case e.countID == countID{}:
+			t.hand = t.next(t.hand)
+			continue
+		case e.until <= now:
+			t.removeAt(t.hand) // another entry may be here now
+			removed++
+		default:
+			t.hand = t.next(t.hand)
+		}
+		if look--; look == 0 {
+			return removed
+		}
+	}
+	return removed
+}
+
+// state returns what an entry holds.
+func (t *memoryTable) state(e *entry, p *params) state {
+	s := state{a: e.a, b: e.b, c: e.c}
+	if p.summary {
+		s.log = t.logs[e.countID]
+	}
+	return s
+}
+
+func (t *memoryTable) set(e *entry, s state, until int64, p *params) {
+	e.a, e.b, e.c, e.until = s.a, s.b, s.c, until
+	if !p.summary {
+		return
+	}
+	if t.logs == nil {
+		t.logs = make(map[countID][]logEntry)
+	}
+	t.logs[e.countID] = s.log
+}
+
+// all yields the entries.
+func (t *memoryTable) all() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for i := range t.entries {
+			if e := &t.entries[i]; e.countID != (countID{}) && !yield(e) {
+				return
+			}
+		}
+	}
+}
