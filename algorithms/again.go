@@ -8,20 +8,16 @@ import (
 
 // A heldState is the state of a count as a store left it, in the numbers of state.
 // Results carry it, so that a Guard can decide by it again.
-type heldState struct {
-	numbers [3]int64
-	known   bool // the store hands out states, and this algorithm's is more than a summary
-}
+type heldState [3]int64
 
-func (p *params) hold(s state) heldState {
-	if p.summary {
-		return heldState{}
+func (r *Result) hold(s state, p *params) {
+	if r.isHeld = !p.summary; r.isHeld {
+		r.held = heldState{s.a, s.b, s.c}
 	}
-	return heldState{[3]int64{s.a, s.b, s.c}, true}
 }
 
 // stateOf returns the state that a result left in its store.
-func stateOf(r *Result) (numbers [3]int64, ok bool) { return r.held.numbers, r.held.known }
+func stateOf(r *Result) (numbers [3]int64, ok bool) { return r.held, r.isHeld }
 
 // again decides a check by a state that its store had: whether there is room at
 // the later of two times on the store's clock and, if not, the answer as of the

@@ -8,6 +8,8 @@ type Result struct {
 	Source     Source        // who decided; "" if nobody did, because another check had denied the request
 	Allowed    bool          // the check had room; others may still have denied the request
 	Banned     bool          // the key is banned, maybe since this denial: the check denies, whatever room there is
+	banBegins  bool          // with this denial
+	isHeld     bool          // held is known: the store hands out states, and this algorithm's is more than a summary
 	Charged    int64         // units taken; 0 if the request was denied
 	Remaining  int64         // units left, none where Banned; negative is a debt
 	RetryAfter time.Duration // until Cost units are free; 0 if Allowed; Never if they never will be
@@ -17,10 +19,9 @@ type Result struct {
 	Err        error         // why this check could not be decided; nil if it was
 
 	charge    placed        // where the state holds Charged
-	held      heldState     // the state that it left
+	held      heldState     // the state that it left, if isHeld
 	followed  int64         // units that a memory that follows has charged for it
 	bannedFor time.Duration // how long the key is banned
-	banBegins bool          // with this denial
 }
 
 // Denies reports whether the result denies its request: it is enforced and had

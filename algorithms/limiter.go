@@ -61,10 +61,9 @@ type Check struct {
 	Shadow   bool          // decided and counted, never enforced
 	Lease    bool          // a hot key: a Guard takes units in blocks. Fixed and sliding windows; not with Ban or NoCache
 	NoCache  bool          // its denials are not cached, since what denied may be given back at any time
+	spared   bool          // a denial does not count towards the ban
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
 	Ban      Ban           // what follows repeated denials; zero means nothing
-
-	spared bool // a denial does not count towards the ban
 }
 
 // A Charge says what a charged result should have cost.

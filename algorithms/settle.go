@@ -66,7 +66,7 @@ func (c *correction) answer(s state, now int64) {
 		bannedUntil = -bannedUntil
 	}
 	r.Charged, r.At, r.charge = r.Charged+c.delta, time.UnixMicro(now), placed{}
-	r.held = c.hold(s)
+	r.hold(s, &c.params)
 	_, where, _ := c.params.take(s, now)
 	if r.Charged > 0 { // its slot is where it was
 		r.charge, where = c.placed, c.placed

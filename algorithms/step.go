@@ -64,7 +64,7 @@ func (p *params) answer(r *Result, current, charged state, where placed, now int
 	if r.Charged > 0 {
 		s, r.charge = charged, where
 	}
-	r.held = p.hold(s)
+	r.hold(s, p)
 	remaining, resetAfter := p.step.left(s, now, *p)
 	r.Remaining, r.ResetAfter = remaining, micros(resetAfter)
 	switch {
