@@ -43,12 +43,12 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, v *verdict) 
 
 func (m *Middleware) deny(w http.ResponseWriter, r *http.Request, v *verdict) {
 	shown := v.set.shown(v.decision)
-	headers.SetRetryAfter(w.Header(), shown)
 	if m.denied == nil {
 		headers.Deny(w, r, shown)
-	} else {
-		m.denied(w, m.pass(w, r, v), shown)
+		return
 	}
+	headers.SetRetryAfter(w.Header(), shown)
+	m.denied(w, m.pass(w, r, v), shown)
 }
 
 // refuse answers a request whose key could not be resolved: it must not pass

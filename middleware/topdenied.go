@@ -98,6 +98,8 @@ type heavy struct {
 	ids    []deniedID
 	counts []int64
 	errors []int64
+	low    int64 // no count is lower
+	from   int   // where the search for a count of low goes on
 }
 
 func (h *heavy) add(id deniedID) {
@@ -114,7 +116,6 @@ func (h *heavy) add(id deniedID) {
 		h.ids, h.counts, h.errors = append(h.ids, id), append(h.counts, 1), append(h.errors, 0)
 		return
 	}
-	// A scan of 2 KiB beats a heap, which would write its map at every step.
 	i := h.least()
 	delete(h.at, h.ids[i])
 	h.at[id], h.ids[i] = i, id
@@ -122,14 +123,18 @@ func (h *heavy) add(id deniedID) {
 	h.counts[i]++
 }
 
+// least returns the index of a lowest count. Counts only rise, and in a flood most
+// are alike: the next one is mostly the next.
 func (h *heavy) least() int {
-	at := 0
-	for i, n := range h.counts {
-		if n < h.counts[at] {
-			at = i
+	for {
+		for range h.counts {
+			if h.counts[h.from] == h.low {
+				return h.from
+			}
+			h.from = (h.from + 1) % len(h.counts)
 		}
+		h.low = slices.Min(h.counts)
 	}
-	return at
 }
 
 // count returns how often a key was added at most, and how far that may be above
