@@ -21,8 +21,9 @@ const defaultMaxKeys = 1 << 18
 // denials that lead to one, take the place of a key. If there is none, those denials
 // are not counted; a ban by hand is remembered all the same.
 //
-// A key with a short name takes about 220 bytes; a sliding_log takes 16 more for
-// each request in it. A sketch takes 8 MiB, once it is needed. Each rule that
+// Keys are told apart by 128 bits of hash with secret seeds of this process. A key
+// takes 64 to 128 bytes, however long it is; a sliding_log takes about 100 more, and
+// 16 for each further request in it. A sketch takes 8 MiB, once it is needed. Each rule that
 // overflows has one, for each algorithm and period. There are at most 7: six
 // rules have their own, and all further ones share the last, which admits a key
 // once until all of its units are free again. A sketch that has been empty for a
