@@ -26,7 +26,7 @@ var gated = flag.Bool("gate", false, "measure what a change must not make slower
 var (
 	roundTrips     = bound{"round trips of an admitted request", 1.02}
 	scripts        = bound{"scripts that Redis runs for an admitted request", 1.02}
-	allocations    = bound{"allocations of an admitted request over Redis", 60}
+	allocations    = bound{"allocations of an admitted request over Redis", 32}
 	oneCaller      = bound{"1 caller: time / that of one EVALSHA of the baseline script", 3}
 	manyCallers    = bound{"16 callers: time / that of a bare GET", 8}
 	scriptCPU      = bound{"Redis CPU of a decision, pipelined / the baseline script's", 4}
