@@ -47,30 +47,26 @@ type denyCache struct {
 type denySet struct {
 	mu      sync.Mutex // over the fields, and those of the entries
 	emptied uint64     // denyCache.emptied when a key of the set was last forgotten
-	entries []denySlot
-}
-
-// A denySlot has an entry's hash beside it, so that a look at a set does not fetch
-// the entries of other keys.
-type denySlot struct {
-	hash  uint64 // the first half of the entry's ID
-	entry *denyEntry
+	used    int
+	hashes  [denyInSet]uint64 // the first halves of the entries' IDs: a look fetches no entries of other keys
+	entries [denyInSet]*denyEntry
 }
 
 // A denyID identifies a count by 128 bits of hash, with seeds of this process:
 // keys may be long, and clients choose them.
 type denyID [2]uint64
 
+// What a look reads is at its beginning, in two lines of the processor's caches.
 type denyEntry struct {
 	denyID
 	lastAnswer
-	denials []denial // by a store that does not say the state
-	ban     denial   // the zero one if there is none
-
 	looked time.Duration // the last second look
 	asking int64         // units for which requests have asked that are under way
-	wake   chan struct{} // closed when there may be news; nil if nobody waits
-	lost   bool          // those who asked got no answer
+	ban    denial        // the zero one if there is none
+
+	wake    chan struct{} // closed when there may be news; nil if nobody waits
+	lost    bool          // those who asked got no answer
+	denials []denial      // by a store that does not say the state
 }
 
 // A lastAnswer is what the store last said about a count.
@@ -117,9 +113,9 @@ func (d *denyCache) place(c *algorithms.Check) (*denySet, uint64) {
 // entry returns what is known of a check, or nil. The second half of an ID is
 // only computed where the first is found. It requires mu.
 func (d *denyCache) entry(s *denySet, h uint64, c *algorithms.Check) *denyEntry {
-	for _, slot := range s.entries {
-		if slot.hash == h && slot.entry.denyID[1] == hash(d.seeds[1], c) {
-			return slot.entry
+	for i := range s.used {
+		if s.hashes[i] == h && s.entries[i].denyID[1] == hash(d.seeds[1], c) {
+			return s.entries[i]
 		}
 	}
 	return nil
@@ -128,7 +124,11 @@ func (d *denyCache) entry(s *denySet, h uint64, c *algorithms.Check) *denyEntry 
 // remove takes an entry out of the set and wakes those who wait for it. It
 // requires mu.
 func (s *denySet) remove(e *denyEntry) {
-	s.entries = slices.DeleteFunc(s.entries, func(slot denySlot) bool { return slot.entry == e })
+	if i := slices.Index(s.entries[:s.used], e); i >= 0 {
+		s.used--
+		s.hashes[i], s.entries[i] = s.hashes[s.used], s.entries[s.used]
+		s.entries[s.used] = nil
+	}
 	e.tell()
 }
 
@@ -350,12 +350,13 @@ func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 
 // add requires mu.
 func (s *denySet) add(e *denyEntry) *denyEntry {
-	slot := denySlot{e.denyID[0], e}
-	if len(s.entries) < denyInSet {
-		s.entries = append(s.entries, slot)
+	i := s.used
+	if i < denyInSet {
+		s.used++
 	} else {
-		s.entries[rand.IntN(denyInSet)] = slot //nolint:gosec // any will do
+		i = rand.IntN(denyInSet) //nolint:gosec // any will do
 	}
+	s.hashes[i], s.entries[i] = e.denyID[0], e
 	return e
 }
 

@@ -522,7 +522,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 	n := 0
 	for i := range d.sets {
-		n += len(d.sets[i].entries)
+		n += d.sets[i].used
 	}
 	if n > denySets*denyInSet || n < denySets*denyInSet*9/10 {
 		t.Errorf("%d entries", n)

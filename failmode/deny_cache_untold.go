@@ -14,10 +14,10 @@ const maxDenials = 16
 // A denial is one by a store that does not say its state, as a sliding_log or a
 // store of the user's own: until when this cost is denied, and so every higher one.
 type denial struct {
+	retryAt   time.Duration // from when the store may admit
 	limit     algorithms.Limit
 	cost      int64
 	remaining int64
-	retryAt   time.Duration // from when the store may admit
 	toldAt    time.Duration // the same for clients: from when the answer was received
 	resetAt   time.Duration
 	byHand    bool // a ban that binds rules without one
