@@ -90,6 +90,7 @@ func (g *Guard) ready() {
 		if g.store == nil { // tests have their own
 			g.store = storeOf(g.Limiter)
 		}
+		g.work.start(g.logger)
 		g.denied.begin(g.refuses)
 		g.leases.begin()
 		g.breaker.begin(g.store, &g.work, g.logger)

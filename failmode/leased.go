@@ -112,7 +112,11 @@ func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check) (granted *alg
 	ctx, cancel := g.store.within(ctx)
 	defer cancel()
 	sent = time.Now()
-	d, err := g.Limiter.Take(ctx, *c)
+	var d algorithms.Decision
+	err := g.work.safely(func() (err error) {
+		d, err = g.Limiter.Take(ctx, *c)
+		return err
+	})
 	results := align([]algorithms.Check{*c}, d, err)
 	g.breaker.report(ctx, sent, []*circuit{shard}, results)
 	g.breaker.tell(sent, d, err)
