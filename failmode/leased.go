@@ -31,7 +31,7 @@ func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algo
 			var next int64
 			var left *algorithms.Charge
 			if d.Results[i], spent, next, left = l.spend(c, now, instances); left != nil {
-				g.giveBackBlock(*left)
+				g.giveBack(ctx, *left)
 			}
 			if next > 0 {
 				g.refill(ctx, l, *c, next)
@@ -84,7 +84,7 @@ func (g *Guard) refill(ctx context.Context, l *lease, c algorithms.Check, units 
 	begun := g.work.begin(func() {
 		r, sent := g.askBlock(ctx, &c)
 		if left := l.refilled(r, sent); left.Result.Charged > 0 {
-			_, _ = g.settleStore(ctx, []algorithms.Charge{left})
+			g.giveBackNow(ctx, left)
 		}
 	})
 	if !begun {
@@ -129,7 +129,7 @@ func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check) (granted *alg
 	g.follow(results)
 	if _, exact := lent.StateOf(r); !exact {
 		if r.Charged > 0 { // a store of the user's own, which does not say where it counts
-			_, _ = g.settleStore(ctx, []algorithms.Charge{{Result: *r}})
+			g.giveBackNow(ctx, algorithms.Charge{Result: *r})
 		}
 		return nil, sent
 	}
@@ -198,18 +198,9 @@ func (g *Guard) returnBlock(l *lease) {
 	left := l.take()
 	l.gone = true
 	l.mu.Unlock()
-	g.giveBackBlock(left)
-}
-
-func (g *Guard) giveBackBlock(left algorithms.Charge) {
-	if left.Result.Charged == 0 {
-		return
+	if left.Result.Charged > 0 {
+		g.giveBack(context.Background(), left)
 	}
-	g.work.begin(func() {
-		ctx, cancel := g.store.within(context.Background())
-		defer cancel()
-		_, _ = g.settleStore(ctx, []algorithms.Charge{left})
-	})
 }
 
 // returnBlocks gives back all that is not spent.

@@ -100,8 +100,7 @@ func (g *Guard) giveBackLocal(ctx context.Context, d algorithms.Decision) {
 }
 
 // giveBackStore undoes the store's charges of a request that is denied after all.
-// It does not wait, because the decision may have used up its budget. A charge
-// that cannot be given back stays, which errs towards denying.
+// It does not wait, because the decision may have used up its budget.
 func (g *Guard) giveBackStore(ctx context.Context, results []algorithms.Result) {
 	var charges []algorithms.Charge
 	for i := range results {
@@ -110,15 +109,29 @@ func (g *Guard) giveBackStore(ctx context.Context, results []algorithms.Result) 
 			r.Charged = 0
 		}
 	}
-	if len(charges) == 0 {
+	if len(charges) > 0 {
+		g.giveBack(ctx, charges...)
+	}
+}
+
+// giveBack undoes charges of the store in the background. A charge that cannot be
+// given back stays, which errs towards denying.
+func (g *Guard) giveBack(ctx context.Context, charges ...algorithms.Charge) {
+	ctx = context.WithoutCancel(ctx)
+	if g.work.begin(func() { g.giveBackNow(ctx, charges...) }) {
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
-	g.work.begin(func() {
-		ctx, cancel := g.store.within(ctx)
-		defer cancel()
-		_, _ = g.settleStore(ctx, charges)
+	lost := g.lost.Add(1)
+	g.lostLog.Do(func() {
+		g.logger.Warn("ratelimit: charges not given back; too many give-backs under way, or the Guard is closed", "so_far", lost)
 	})
+}
+
+func (g *Guard) giveBackNow(ctx context.Context, charges ...algorithms.Charge) {
+	ctx, cancel := g.store.within(ctx)
+	defer cancel()
+	lent.Unfollow(&g.local, charges, g.share)
+	_, _ = g.settleStore(ctx, charges)
 }
 
 // Ban implements [algorithms.Limiter]. Keys of servers whose circuit is open are
