@@ -58,7 +58,7 @@ func TestBlocksGoBackHereToo(t *testing.T) {
 			taken(t, g, c)
 		},
 		"a block that comes too late": func(_ *testing.T, g *Guard, c algorithms.Check) {
-			l, _ := g.leases.find(&c, false)
+			l := g.leases.find(&c)
 			g.refill(context.Background(), l, c, 100)
 			_ = g.Close()
 		},

@@ -2,6 +2,7 @@ package failmode
 
 import (
 	"hash/maphash"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,7 +12,7 @@ import (
 
 const (
 	leaseShards  = 64
-	leaseInShard = 64 // keys; a further one replaces any other
+	leaseInShard = 64 // keys; a further one replaces the one that is asked for least
 
 	// demandSpan is for how long a block should last.
 	demandSpan = 100 * time.Millisecond
@@ -24,10 +25,12 @@ const (
 type leases struct {
 	seeds  [2]maphash.Seed
 	source atomic.Value // algorithms.Source: who grants the blocks
-	shards [leaseShards]struct {
-		mu   sync.Mutex
-		keys map[denyID]*lease
-	}
+	shards [leaseShards]leaseShard
+}
+
+type leaseShard struct {
+	mu   sync.Mutex
+	keys map[denyID]*lease
 }
 
 // A lease spends units that the store has counted already. What it spends in a
@@ -63,31 +66,57 @@ func (ls *leases) begin() {
 // leasable reports whether a check's units may come from a block.
 func leasable(c *algorithms.Check) bool { return c.Lease && !c.Shadow }
 
-// find returns a check's lease. If there is none, it makes one if asked to, and
-// otherwise returns nil. One that made room for it is returned, too.
-func (ls *leases) find(c *algorithms.Check, orMake bool) (l, replaced *lease) {
+// place returns a check's ID, and the shard that has its lease.
+func (ls *leases) place(c *algorithms.Check) (denyID, *leaseShard) {
 	id := denyID{hash(ls.seeds[0], c), hash(ls.seeds[1], c)}
-	s := &ls.shards[id[0]%leaseShards]
+	return id, &ls.shards[id[0]%leaseShards]
+}
+
+// find returns a check's lease, or nil.
+func (ls *leases) find(c *algorithms.Check) *lease {
+	id, s := ls.place(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l = s.keys[id]; l != nil || !orMake {
+	return s.keys[id]
+}
+
+// findOrMake returns a check's lease, and makes it if there is none. One that made
+// room for it is returned, too.
+func (ls *leases) findOrMake(c *algorithms.Check, now time.Time) (l, replaced *lease) {
+	id, s := ls.place(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l = s.keys[id]; l != nil {
 		return l, nil
 	}
 	if len(s.keys) >= leaseInShard {
-		for other := range s.keys {
-			replaced = s.keys[other]
-			delete(s.keys, other)
-			break
-		}
+		least := s.least(now)
+		replaced = s.keys[least]
+		delete(s.keys, least)
 	}
-	l = &lease{limit: c.Limit}
+	l = &lease{limit: c.Limit, span: now}
 	s.keys[id] = l
 	return l, replaced
 }
 
+// least is the lease that is asked for least: clients may send any number of keys,
+// and must not take the leases of keys that are in use. It requires mu.
+func (s *leaseShard) least(now time.Time) (least denyID) {
+	lowest := math.Inf(1)
+	for id, l := range s.keys {
+		l.mu.Lock()
+		rate := l.rate(now)
+		l.mu.Unlock()
+		if rate < lowest {
+			least, lowest = id, rate
+		}
+	}
+	return least
+}
+
 // drop forgets a key's block.
 func (ls *leases) drop(c *algorithms.Check) {
-	if l, _ := ls.find(c, false); l != nil {
+	if l := ls.find(c); l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.units, l.size, l.room = 0, 0, 0
@@ -146,6 +175,17 @@ func (l *lease) demand(now time.Time, cost int64) {
 		l.span, l.asked = now, 0
 	}
 	l.asked += cost
+}
+
+// rate is how many units a second are asked for. It falls while nobody asks, and a
+// key that is asked for the first time has a few milliseconds to be asked for
+// again. It requires mu.
+func (l *lease) rate(now time.Time) float64 {
+	passed := max(now.Sub(l.span), 0) + time.Millisecond
+	if l.before > 0 {
+		passed += demandSpan
+	}
+	return float64(l.before+l.asked) / passed.Seconds()
 }
 
 // saw notes what the store had left after a charge that was no block.

@@ -25,7 +25,7 @@ func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algo
 		spent := false
 		if leasable(c) {
 			var replaced *lease
-			if l, replaced = g.leases.find(c, true); replaced != nil {
+			if l, replaced = g.leases.findOrMake(c, now); replaced != nil {
 				g.returnBlock(replaced)
 			}
 			var next int64
@@ -151,7 +151,7 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 		switch more := ch.Cost - r.Charged; {
 		case r.Charged == 0 || more == 0 || !granted:
 		case more < 0:
-			if l, _ := g.leases.find(&r.Check, false); l != nil && l.putBack(lent.Block(r), -more) {
+			if l := g.leases.find(&r.Check); l != nil && l.putBack(lent.Block(r), -more) {
 				r.Charged, r.Remaining = ch.Cost, r.Remaining-more
 			}
 		default:
@@ -176,7 +176,7 @@ func (g *Guard) addBlocks(d *algorithms.Decision) {
 		if !leasable(&r.Check) || !ofStore(r) {
 			continue
 		}
-		if l, _ := g.leases.find(&r.Check, false); l != nil {
+		if l := g.leases.find(&r.Check); l != nil {
 			left := l.left(time.Now())
 			if r.Remaining += left; !r.Allowed && left >= max(r.Check.Cost, 1) {
 				r.Allowed, r.RetryAfter, added = true, 0, true
