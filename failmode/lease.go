@@ -16,9 +16,9 @@ const (
 
 	// demandSpan is for how long a block should last.
 	demandSpan = 100 * time.Millisecond
-	// maxLease is the longest life of a block: a clock that is slewed is not far
-	// off by then.
-	maxLease = 10 * time.Second
+	// maxLease is the longest life of a block: what another process bans is admitted
+	// here for as long, and a clock that is slewed is not far off by then.
+	maxLease = time.Second
 )
 
 // leases has a lease for each hot key that was asked for lately.
@@ -119,9 +119,12 @@ func (ls *leases) drop(c *algorithms.Check) {
 	if l := ls.find(c); l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.units, l.size, l.room = 0, 0, 0
+		l.empty()
 	}
 }
+
+// empty forgets the block. What it had is lost until the window ends. It requires mu.
+func (l *lease) empty() { l.units, l.size, l.room = 0, 0, 0 }
 
 // alive reports whether the block's window has certainly not ended. Both clocks
 // count: the monotonic one stands still while a machine sleeps, and the wall clock
@@ -188,10 +191,15 @@ func (l *lease) rate(now time.Time) float64 {
 	return float64(l.before+l.asked) / passed.Seconds()
 }
 
-// saw notes what the store had left after a charge that was no block.
+// saw notes what the store had left after a charge that was no block. Of a key that
+// is banned nothing is spent.
 func (l *lease) saw(r *algorithms.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if r.Banned {
+		l.empty()
+		return
+	}
 	l.room = max(r.Remaining, 0)
 }
 
@@ -202,6 +210,9 @@ func (l *lease) refilled(r *algorithms.Result, sent time.Time) (left algorithms.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refills = false
+	if r != nil && r.Banned {
+		l.empty()
+	}
 	if r == nil || r.Charged == 0 || r.Check.Limit != l.limit || l.gone {
 		l.room = 0 // until the store is asked again
 		if r != nil && r.Charged > 0 {

@@ -220,7 +220,7 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			t.Errorf("%d left in the store, %d before", now, stored)
 		}
 	})
-	scene("it ends after ten seconds, and is not lost", func(t *testing.T, g *Guard, s *distant) {
+	scene("it ends after a second, and is not lost", func(t *testing.T, g *Guard, s *distant) {
 		time.Sleep(maxLease)
 		if n := block(g, c); n != 0 {
 			t.Errorf("%d left", n)

@@ -168,7 +168,8 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 	return results, errors.Join(errs...)
 }
 
-// addBlocks adds the own blocks to what the store has left.
+// addBlocks adds the own blocks to what the store has left. Of a key that is banned
+// it drops them.
 func (g *Guard) addBlocks(d *algorithms.Decision) {
 	added := false
 	for i := range d.Results {
@@ -177,6 +178,10 @@ func (g *Guard) addBlocks(d *algorithms.Decision) {
 			continue
 		}
 		if l := g.leases.find(&r.Check); l != nil {
+			if r.Banned {
+				l.saw(r)
+				continue
+			}
 			left := l.left(time.Now())
 			if r.Remaining += left; !r.Allowed && left >= max(r.Check.Cost, 1) {
 				r.Allowed, r.RetryAfter, added = true, 0, true
