@@ -149,9 +149,9 @@ func (e *denyEntry) verdict(c *algorithms.Check, now time.Duration, asking int64
 	return e.untold(c, now, asking)
 }
 
-// banned is the denial by a ban that has not ended. It requires mu.
-func (e *denyEntry) banned(now time.Duration) (v bridge.Verdict, banned bool) {
-	if now >= e.ban.retryAt {
+// banned is the denial by a ban that has not ended and binds a check. It requires mu.
+func (e *denyEntry) banned(c *algorithms.Check, now time.Duration) (v bridge.Verdict, banned bool) {
+	if now >= e.ban.retryAt || !e.ban.byHand && c.Ban == (algorithms.Ban{}) {
 		return v, false
 	}
 	return e.ban.verdict(now), true
@@ -194,7 +194,7 @@ func (d *denyCache) look(c *algorithms.Check, now time.Duration) (l lookup) {
 		return l
 	}
 	l.at = e.at + (now - e.received).Microseconds()
-	if l.verdict, l.banned = e.banned(now); l.banned && now-e.received < secondLook && (e.ban.byHand || c.Ban != (algorithms.Ban{})) {
+	if l.verdict, l.banned = e.banned(c, now); l.banned && now-e.received < secondLook {
 		l.entry, l.outcome = e, mustNot
 		return l
 	}
@@ -266,7 +266,7 @@ func (d *denyCache) find(c *algorithms.Check) (algorithms.Result, bool) {
 		return algorithms.Result{}, false
 	}
 	l := lookup{at: e.at + (now - e.received).Microseconds()}
-	if l.verdict, l.banned = e.banned(now); !l.banned {
+	if l.verdict, l.banned = e.banned(c, now); !l.banned {
 		l.verdict = e.verdict(c, now, 0)
 	}
 	if !l.verdict.Known || l.verdict.Room {
