@@ -82,8 +82,13 @@ func (g *Guard) refill(ctx context.Context, l *lease, c algorithms.Check, units 
 	c.Cost = units
 	ctx = context.WithoutCancel(ctx)
 	begun := g.work.begin(func() {
-		r, sent := g.askBlock(ctx, &c)
-		if left := l.refilled(r, sent); left.Result.Charged > 0 {
+		asked := g.denied.sending()
+		r, sent := g.askBlock(ctx, &c, asked)
+		var left algorithms.Charge
+		if !g.denied.unlessChanged(asked, &c, func() { left = l.refilled(r, sent) }) {
+			l.refilled(nil, time.Time{}) // after a Reset nobody counts the block
+		}
+		if left.Result.Charged > 0 {
 			g.giveBackNow(ctx, left)
 		}
 	})
@@ -94,8 +99,8 @@ func (g *Guard) refill(ctx context.Context, l *lease, c algorithms.Check, units 
 
 // askBlock charges a block; nil if the store does not grant it, or is away. What
 // is unknown is lost until the window ends.
-func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check) (granted *algorithms.Result, sent time.Time) {
-	look, asked := lookup{}, g.denied.sending()
+func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check, asked sending) (granted *algorithms.Result, sent time.Time) {
+	var look lookup
 	if g.denied.used.Load() {
 		look = g.denied.look(c, asked.at) // a second look is for requests
 	}
@@ -126,7 +131,7 @@ func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check) (granted *alg
 	}
 	answered = true
 	g.denied.learn(asked, &look, r)
-	g.follow(results)
+	g.follow(asked, results)
 	if _, exact := lent.StateOf(r); !exact {
 		if r.Charged > 0 { // a store of the user's own, which does not say where it counts
 			g.giveBackNow(ctx, algorithms.Charge{Result: *r})

@@ -69,7 +69,7 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 	}
 	settled, storeErr := g.Limiter.Settle(ctx, pick(charges, sent)...)
 	for _, i := range sent {
-		g.denied.forget(&charges[i].Result.Check)
+		g.denied.forget(&charges[i].Result.Check, false)
 	}
 	if len(settled) == len(sent) {
 		place(results, sent, settled)
@@ -143,7 +143,7 @@ func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.C
 // forget drops what is known of keys from before now.
 func (g *Guard) forget(checks []algorithms.Check) {
 	for i := range checks {
-		g.denied.forget(&checks[i])
+		g.denied.forget(&checks[i], true)
 		g.leases.drop(&checks[i])
 	}
 }
@@ -163,7 +163,10 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 	if err := do(&g.local, checks); err != nil {
 		return err
 	}
-	defer g.forget(checks) // what the store answers until then may be from before
+	defer func() { // what the store answered until then may be from before
+		g.forget(checks)
+		_ = do(&g.local, checks)
+	}()
 	refused, sent := split(len(checks), func(i int) bool { return g.refuses(&checks[i]) })
 	var err error
 	if len(refused) > 0 {
