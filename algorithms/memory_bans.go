@@ -36,14 +36,18 @@ func (pl *place) banByHand(now, length int64, rule banRule) {
 	pl.storeBan(rule, rule.extended(s, now, length))
 }
 
-// followBan makes the place's ban what another store says.
+// followBan makes the place's ban what another store says. A check without a Ban
+// is told of bans by hand only, and so says nothing of others. One with a Ban is
+// told of both: there the ban is taken for the rule's, unless it is known better.
 func (pl *place) followBan(now int64, r *Result, most int) {
+	rules := r.Check.bans()
 	switch {
 	case r.Banned:
-		if pl.shard.table.find(pl.ban) != nil || pl.shard.hasRoom(now, most) {
-			pl.storeBan(banRule{}, banState{since: now, until: now + r.bannedFor.Microseconds(), byHand: true})
+		stored := pl.banState()
+		if stored != (banState{}) || pl.shard.hasRoom(now, most) {
+			pl.storeBan(banRule{}, banState{since: now, until: now + r.bannedFor.Microseconds(), byHand: stored.byHand || !rules})
 		}
-	case pl.shard.byHand && !r.Check.Shadow:
+	case rules, pl.shard.byHand && !r.Check.Shadow && pl.banState().byHand:
 		pl.shard.table.remove(pl.ban)
 	}
 }
@@ -53,7 +57,6 @@ func (pl *place) followBan(now int64, r *Result, most int) {
 func (m *Memory) banned(c *Check) (Result, bool) {
 	m.ready()
 	checks := []Check{*c}
-	checks[0].Ban = Ban{}
 	var room [4]params
 	ps, err := prepare(checks, &room)
 	if err != nil {
@@ -63,11 +66,10 @@ func (m *Memory) banned(c *Check) (Result, bool) {
 	shard := places[0].shard
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	if !shard.byHand {
+	if !shard.byHand && !c.bans() {
 		return Result{}, false
 	}
 	r := m.decideAt(m.now(), false, checks, ps, places).Results[0]
-	r.Check = *c
 	return r, r.Banned
 }
 

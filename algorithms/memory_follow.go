@@ -11,8 +11,8 @@ package algorithms
 // charge is followed.
 //
 // A ban is followed too, if there is room for it, and ends here as soon as a check
-// is not banned there. Here it binds all checks of its rule and key, also those
-// without a Ban: a store that stands in obeys bans and begins none.
+// that it would bind is not banned there. As there, a rule's own binds the checks
+// with a Ban.
 //
 // follow denies nothing and locks one key at a time; of a request with several
 // checks, another may see only some as counted.

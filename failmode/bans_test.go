@@ -161,3 +161,43 @@ func TestCircuitsBansWhatItCan(t *testing.T) {
 		}
 	})
 }
+
+// In an outage as without one, a rule's own ban binds the checks that have a Ban,
+// and one by hand all of them, whichever of them the process was told of.
+func TestWhomABanBindsInAnOutage(t *testing.T) {
+	for _, by := range []string{"a rule", "hand"} {
+		for _, told := range []string{"with a ban", "without", "both"} {
+			t.Run(by+", told to one "+told, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := new(fakeRedis)
+					f := guarding(t, s)
+					with := login(Local)
+					without := with
+					without.Ban = algorithms.Ban{}
+					if by == "a rule" {
+						begin(t, s, with)
+					} else if err := s.Memory.Ban(t.Context(), time.Hour, with); err != nil { // through another process
+						t.Fatal(err)
+					}
+					time.Sleep(2 * time.Minute) // the limit has room again
+					if told != "without" {
+						taken(t, f, with)
+					}
+					if told != "with a ban" {
+						taken(t, f, without)
+					}
+					s.away = awayForAll
+					for range 2 {
+						if known := by == "hand" || told != "without"; taken(t, f, with).Results[0].Banned != known {
+							t.Errorf("a check with a ban: banned is %v", !known)
+						}
+						if known := by == "hand" && told != "with a ban"; taken(t, f, without).Results[0].Banned != known {
+							t.Errorf("a check without a ban: banned is %v", !known)
+						}
+						time.Sleep(2 * time.Second)
+					}
+				})
+			})
+		}
+	}
+}

@@ -202,7 +202,7 @@ func (b *breaker) look(c *circuit) {
 	}
 	b.probes.Go(func() {
 		defer c.witness.looking.Store(false)
-		err := c.witness.look(b.ctx)
+		err := b.work.safely(func() error { return c.witness.look(b.ctx) })
 		switch {
 		case failureOf(err) == noFailure:
 			c.cleared()

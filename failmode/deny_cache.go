@@ -50,6 +50,7 @@ type denySet struct {
 	used    int
 	hashes  [denyInSet]uint64 // the first halves of the entries' IDs: a look fetches no entries of other keys
 	entries [denyInSet]*denyEntry
+	changed uint64 // emptied when a key was last banned, lifted or reset
 }
 
 // A denyID identifies a count by 128 bits of hash, with seeds of this process:
@@ -77,12 +78,6 @@ type lastAnswer struct {
 	at       int64    // on the store's clock, in µs
 	sent     time.Duration
 	received time.Duration
-}
-
-// A sending is when a question was sent, for its answer.
-type sending struct {
-	at      time.Duration // since start
-	emptied uint64
 }
 
 func (d *denyCache) begin(refuses func(*algorithms.Check) bool) {
@@ -149,9 +144,9 @@ func (e *denyEntry) verdict(c *algorithms.Check, now time.Duration, asking int64
 	return e.untold(c, now, asking)
 }
 
-// banned is the denial by a ban that has not ended. It requires mu.
-func (e *denyEntry) banned(now time.Duration) (v bridge.Verdict, banned bool) {
-	if now >= e.ban.retryAt {
+// banned is the denial by a ban that has not ended and binds a check. It requires mu.
+func (e *denyEntry) banned(c *algorithms.Check, now time.Duration) (v bridge.Verdict, banned bool) {
+	if now >= e.ban.retryAt || !e.ban.byHand && c.Ban == (algorithms.Ban{}) {
 		return v, false
 	}
 	return e.ban.verdict(now), true
@@ -194,7 +189,7 @@ func (d *denyCache) look(c *algorithms.Check, now time.Duration) (l lookup) {
 		return l
 	}
 	l.at = e.at + (now - e.received).Microseconds()
-	if l.verdict, l.banned = e.banned(now); l.banned && now-e.received < secondLook && (e.ban.byHand || c.Ban != (algorithms.Ban{})) {
+	if l.verdict, l.banned = e.banned(c, now); l.banned && now-e.received < secondLook {
 		l.entry, l.outcome = e, mustNot
 		return l
 	}
@@ -266,7 +261,7 @@ func (d *denyCache) find(c *algorithms.Check) (algorithms.Result, bool) {
 		return algorithms.Result{}, false
 	}
 	l := lookup{at: e.at + (now - e.received).Microseconds()}
-	if l.verdict, l.banned = e.banned(now); !l.banned {
+	if l.verdict, l.banned = e.banned(c, now); !l.banned {
 		l.verdict = e.verdict(c, now, 0)
 	}
 	if !l.verdict.Known || l.verdict.Room {
@@ -373,31 +368,4 @@ func begins(r *algorithms.Result) bool {
 	}
 	_, exact := lent.StateOf(r)
 	return exact || r.RetryAfter != algorithms.Never
-}
-
-// newer reports whether an answer is newer than the entry's. If both came at the
-// same time on the store's clock, the one by which more is used is.
-func (e *denyEntry) newer(a *lastAnswer) bool {
-	switch {
-	case a.sent >= e.received: // whatever the clocks say: another server may have taken over
-		return true
-	case a.at != e.at:
-		return a.at > e.at
-	case a.exact && e.exact:
-		return slices.Compare(a.state[:], e.state[:]) >= 0
-	}
-	return a.room <= e.room
-}
-
-// forget drops what is known of a key, and what the store will answer to
-// questions that were sent before.
-func (d *denyCache) forget(c *algorithms.Check) {
-	now := d.emptied.Add(1)
-	s, h := d.place(c)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.emptied = max(s.emptied, now)
-	if e := d.entry(s, h, c); e != nil {
-		s.remove(e)
-	}
 }

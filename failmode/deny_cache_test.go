@@ -502,7 +502,7 @@ func TestTheNewerAnswerCounts(t *testing.T) {
 		}
 		first.Check.NoCache = true // so that it is looked at although it was admitted
 	}
-	d.forget(&c)
+	d.forget(&c, false)
 	if l := d.look(&c, d.now()); l.entry != nil {
 		t.Errorf("%+v", l)
 	}

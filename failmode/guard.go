@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -74,6 +75,8 @@ type Guard struct {
 	server    serverCheck
 	work      background
 	fellBack  sampler.Sampler // to log
+	lost      atomic.Int64    // how often charges were not given back
+	lostLog   sampler.Sampler
 }
 
 // A shareFunc returns the check by which a result is counted locally; false if it
@@ -90,11 +93,12 @@ func (g *Guard) ready() {
 		if g.store == nil { // tests have their own
 			g.store = storeOf(g.Limiter)
 		}
+		g.work.start(g.logger)
 		g.denied.begin(g.refuses)
 		g.leases.begin()
 		g.breaker.begin(g.store, &g.work, g.logger)
 		g.share = g.shareOf
-		g.fellBack.Every = logInterval
+		g.fellBack.Every, g.lostLog.Every = logInterval, logInterval
 		id, others := g.store.join()
 		if others > 0 {
 			g.logger.Warn("ratelimit: several Guards count in one Redis and namespace; share one, " +

@@ -53,7 +53,7 @@ func (g *Guard) takeAsking(ctx context.Context, checks []algorithms.Check, looks
 			g.denied.learn(sent, &looks[i], r)
 		}
 	}
-	g.follow(d.Results)
+	g.follow(sent, d.Results)
 	return d, nil
 }
 

@@ -2,6 +2,7 @@ package failmode
 
 import (
 	"hash/maphash"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,23 +12,25 @@ import (
 
 const (
 	leaseShards  = 64
-	leaseInShard = 64 // keys; a further one replaces any other
+	leaseInShard = 64 // keys; a further one replaces the one that is asked for least
 
 	// demandSpan is for how long a block should last.
 	demandSpan = 100 * time.Millisecond
-	// maxLease is the longest life of a block: a clock that is slewed is not far
-	// off by then.
-	maxLease = 10 * time.Second
+	// maxLease is the longest life of a block: what another process bans is admitted
+	// here for as long, and a clock that is slewed is not far off by then.
+	maxLease = time.Second
 )
 
 // leases has a lease for each hot key that was asked for lately.
 type leases struct {
 	seeds  [2]maphash.Seed
 	source atomic.Value // algorithms.Source: who grants the blocks
-	shards [leaseShards]struct {
-		mu   sync.Mutex
-		keys map[denyID]*lease
-	}
+	shards [leaseShards]leaseShard
+}
+
+type leaseShard struct {
+	mu   sync.Mutex
+	keys map[denyID]*lease
 }
 
 // A lease spends units that the store has counted already. What it spends in a
@@ -63,36 +66,65 @@ func (ls *leases) begin() {
 // leasable reports whether a check's units may come from a block.
 func leasable(c *algorithms.Check) bool { return c.Lease && !c.Shadow }
 
-// find returns a check's lease. If there is none, it makes one if asked to, and
-// otherwise returns nil. One that made room for it is returned, too.
-func (ls *leases) find(c *algorithms.Check, orMake bool) (l, replaced *lease) {
+// place returns a check's ID, and the shard that has its lease.
+func (ls *leases) place(c *algorithms.Check) (denyID, *leaseShard) {
 	id := denyID{hash(ls.seeds[0], c), hash(ls.seeds[1], c)}
-	s := &ls.shards[id[0]%leaseShards]
+	return id, &ls.shards[id[0]%leaseShards]
+}
+
+// find returns a check's lease, or nil.
+func (ls *leases) find(c *algorithms.Check) *lease {
+	id, s := ls.place(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l = s.keys[id]; l != nil || !orMake {
+	return s.keys[id]
+}
+
+// findOrMake returns a check's lease, and makes it if there is none. One that made
+// room for it is returned, too.
+func (ls *leases) findOrMake(c *algorithms.Check, now time.Time) (l, replaced *lease) {
+	id, s := ls.place(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l = s.keys[id]; l != nil {
 		return l, nil
 	}
 	if len(s.keys) >= leaseInShard {
-		for other := range s.keys {
-			replaced = s.keys[other]
-			delete(s.keys, other)
-			break
-		}
+		least := s.least(now)
+		replaced = s.keys[least]
+		delete(s.keys, least)
 	}
-	l = &lease{limit: c.Limit}
+	l = &lease{limit: c.Limit, span: now}
 	s.keys[id] = l
 	return l, replaced
 }
 
+// least is the lease that is asked for least: clients may send any number of keys,
+// and must not take the leases of keys that are in use. It requires mu.
+func (s *leaseShard) least(now time.Time) (least denyID) {
+	lowest := math.Inf(1)
+	for id, l := range s.keys {
+		l.mu.Lock()
+		rate := l.rate(now)
+		l.mu.Unlock()
+		if rate < lowest {
+			least, lowest = id, rate
+		}
+	}
+	return least
+}
+
 // drop forgets a key's block.
 func (ls *leases) drop(c *algorithms.Check) {
-	if l, _ := ls.find(c, false); l != nil {
+	if l := ls.find(c); l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.units, l.size, l.room = 0, 0, 0
+		l.empty()
 	}
 }
+
+// empty forgets the block. What it had is lost until the window ends. It requires mu.
+func (l *lease) empty() { l.units, l.size, l.room = 0, 0, 0 }
 
 // alive reports whether the block's window has certainly not ended. Both clocks
 // count: the monotonic one stands still while a machine sleeps, and the wall clock
@@ -148,10 +180,26 @@ func (l *lease) demand(now time.Time, cost int64) {
 	l.asked += cost
 }
 
-// saw notes what the store had left after a charge that was no block.
+// rate is how many units a second are asked for. It falls while nobody asks, and a
+// key that is asked for the first time has a few milliseconds to be asked for
+// again. It requires mu.
+func (l *lease) rate(now time.Time) float64 {
+	passed := max(now.Sub(l.span), 0) + time.Millisecond
+	if l.before > 0 {
+		passed += demandSpan
+	}
+	return float64(l.before+l.asked) / passed.Seconds()
+}
+
+// saw notes what the store had left after a charge that was no block. Of a key that
+// is banned nothing is spent.
 func (l *lease) saw(r *algorithms.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if r.Banned {
+		l.empty()
+		return
+	}
 	l.room = max(r.Remaining, 0)
 }
 
@@ -162,6 +210,9 @@ func (l *lease) refilled(r *algorithms.Result, sent time.Time) (left algorithms.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refills = false
+	if r != nil && r.Banned {
+		l.empty()
+	}
 	if r == nil || r.Charged == 0 || r.Check.Limit != l.limit || l.gone {
 		l.room = 0 // until the store is asked again
 		if r != nil && r.Charged > 0 {

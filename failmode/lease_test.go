@@ -125,7 +125,7 @@ func hot(t *testing.T, g *Guard, c algorithms.Check) algorithms.Result {
 }
 
 func block(g *Guard, c algorithms.Check) int64 {
-	l, _ := g.leases.find(&c, true)
+	l, _ := g.leases.findOrMake(&c, time.Now())
 	return l.left(time.Now())
 }
 
@@ -220,7 +220,7 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			t.Errorf("%d left in the store, %d before", now, stored)
 		}
 	})
-	scene("it ends after ten seconds, and is not lost", func(t *testing.T, g *Guard, s *distant) {
+	scene("it ends after a second, and is not lost", func(t *testing.T, g *Guard, s *distant) {
 		time.Sleep(maxLease)
 		if n := block(g, c); n != 0 {
 			t.Errorf("%d left", n)
@@ -259,14 +259,14 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 		}
 	})
 	scene("a wall clock that jumps ends it", func(t *testing.T, g *Guard, _ *distant) {
-		l, _ := g.leases.find(&c, false)
+		l := g.leases.find(&c)
 		l.sent = l.sent.Round(0).Add(-maxLease) // as after a night's sleep, which a monotonic clock does not notice
 		if n := block(g, c); n != 0 {
 			t.Errorf("%d left", n)
 		}
 	})
 	scene("nothing is spent before it was granted", func(t *testing.T, g *Guard, _ *distant) {
-		l, _ := g.leases.find(&c, false)
+		l := g.leases.find(&c)
 		if r, spent, _, _ := l.spend(&c, l.sent.Add(-time.Second), 1); !spent || r.At.Before(l.grant.At) {
 			t.Errorf("%+v, granted at %s", r, l.grant.At)
 		}

@@ -25,13 +25,13 @@ func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algo
 		spent := false
 		if leasable(c) {
 			var replaced *lease
-			if l, replaced = g.leases.find(c, true); replaced != nil {
+			if l, replaced = g.leases.findOrMake(c, now); replaced != nil {
 				g.returnBlock(replaced)
 			}
 			var next int64
 			var left *algorithms.Charge
 			if d.Results[i], spent, next, left = l.spend(c, now, instances); left != nil {
-				g.giveBackBlock(*left)
+				g.giveBack(ctx, *left)
 			}
 			if next > 0 {
 				g.refill(ctx, l, *c, next)
@@ -82,9 +82,14 @@ func (g *Guard) refill(ctx context.Context, l *lease, c algorithms.Check, units 
 	c.Cost = units
 	ctx = context.WithoutCancel(ctx)
 	begun := g.work.begin(func() {
-		r, sent := g.askBlock(ctx, &c)
-		if left := l.refilled(r, sent); left.Result.Charged > 0 {
-			_, _ = g.settleStore(ctx, []algorithms.Charge{left})
+		asked := g.denied.sending()
+		r, sent := g.askBlock(ctx, &c, asked)
+		var left algorithms.Charge
+		if !g.denied.unlessChanged(asked, &c, func() { left = l.refilled(r, sent) }) {
+			l.refilled(nil, time.Time{}) // after a Reset nobody counts the block
+		}
+		if left.Result.Charged > 0 {
+			g.giveBackNow(ctx, left)
 		}
 	})
 	if !begun {
@@ -94,8 +99,8 @@ func (g *Guard) refill(ctx context.Context, l *lease, c algorithms.Check, units 
 
 // askBlock charges a block; nil if the store does not grant it, or is away. What
 // is unknown is lost until the window ends.
-func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check) (granted *algorithms.Result, sent time.Time) {
-	look, asked := lookup{}, g.denied.sending()
+func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check, asked sending) (granted *algorithms.Result, sent time.Time) {
+	var look lookup
 	if g.denied.used.Load() {
 		look = g.denied.look(c, asked.at) // a second look is for requests
 	}
@@ -112,7 +117,11 @@ func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check) (granted *alg
 	ctx, cancel := g.store.within(ctx)
 	defer cancel()
 	sent = time.Now()
-	d, err := g.Limiter.Take(ctx, *c)
+	var d algorithms.Decision
+	err := g.work.safely(func() (err error) {
+		d, err = g.Limiter.Take(ctx, *c)
+		return err
+	})
 	results := align([]algorithms.Check{*c}, d, err)
 	g.breaker.report(ctx, sent, []*circuit{shard}, results)
 	g.breaker.tell(sent, d, err)
@@ -122,10 +131,10 @@ func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check) (granted *alg
 	}
 	answered = true
 	g.denied.learn(asked, &look, r)
-	g.follow(results)
+	g.follow(asked, results)
 	if _, exact := lent.StateOf(r); !exact {
 		if r.Charged > 0 { // a store of the user's own, which does not say where it counts
-			_, _ = g.settleStore(ctx, []algorithms.Charge{{Result: *r}})
+			g.giveBackNow(ctx, algorithms.Charge{Result: *r})
 		}
 		return nil, sent
 	}
@@ -147,7 +156,7 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 		switch more := ch.Cost - r.Charged; {
 		case r.Charged == 0 || more == 0 || !granted:
 		case more < 0:
-			if l, _ := g.leases.find(&r.Check, false); l != nil && l.putBack(lent.Block(r), -more) {
+			if l := g.leases.find(&r.Check); l != nil && l.putBack(lent.Block(r), -more) {
 				r.Charged, r.Remaining = ch.Cost, r.Remaining-more
 			}
 		default:
@@ -164,7 +173,8 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 	return results, errors.Join(errs...)
 }
 
-// addBlocks adds the own blocks to what the store has left.
+// addBlocks adds the own blocks to what the store has left. Of a key that is banned
+// it drops them.
 func (g *Guard) addBlocks(d *algorithms.Decision) {
 	added := false
 	for i := range d.Results {
@@ -172,7 +182,11 @@ func (g *Guard) addBlocks(d *algorithms.Decision) {
 		if !leasable(&r.Check) || !ofStore(r) {
 			continue
 		}
-		if l, _ := g.leases.find(&r.Check, false); l != nil {
+		if l := g.leases.find(&r.Check); l != nil {
+			if r.Banned {
+				l.saw(r)
+				continue
+			}
 			left := l.left(time.Now())
 			if r.Remaining += left; !r.Allowed && left >= max(r.Check.Cost, 1) {
 				r.Allowed, r.RetryAfter, added = true, 0, true
@@ -194,18 +208,9 @@ func (g *Guard) returnBlock(l *lease) {
 	left := l.take()
 	l.gone = true
 	l.mu.Unlock()
-	g.giveBackBlock(left)
-}
-
-func (g *Guard) giveBackBlock(left algorithms.Charge) {
-	if left.Result.Charged == 0 {
-		return
+	if left.Result.Charged > 0 {
+		g.giveBack(context.Background(), left)
 	}
-	g.work.begin(func() {
-		ctx, cancel := g.store.within(context.Background())
-		defer cancel()
-		_, _ = g.settleStore(ctx, []algorithms.Charge{left})
-	})
 }
 
 // returnBlocks gives back all that is not spent.

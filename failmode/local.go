@@ -5,9 +5,20 @@ import (
 )
 
 // follow counts the store's decisions locally, at this process' share and in
-// every mode, so that local counting is warm.
-func (g *Guard) follow(results []algorithms.Result) {
-	lent.Follow(&g.local, results, g.share)
+// every mode, so that local counting is warm. It passes over keys that were banned,
+// lifted or reset since the store was asked: it may have decided before.
+func (g *Guard) follow(sent sending, results []algorithms.Result) {
+	usual := g.denied.emptied.Load() == sent.emptied
+	for i := range results {
+		usual = usual && !results[i].Banned // which a change of this moment may have lifted
+	}
+	if usual {
+		lent.Follow(&g.local, results, g.share)
+		return
+	}
+	for i := range results {
+		g.denied.unlessChanged(sent, &results[i].Check, func() { lent.Follow(&g.local, results[i:i+1], g.share) })
+	}
 }
 
 // ofStore reports whether the store decided a result.

@@ -33,7 +33,10 @@ func (b *breaker) probe(c *circuit) {
 		b.logger.Info("ratelimit: server no longer in use; circuit closed", "server", name, "after", after)
 		return
 	}
-	c.witness.renew(b.ctx)
+	_ = b.work.safely(func() error {
+		c.witness.renew(b.ctx)
+		return nil
+	})
 }
 
 // untilWell returns nil after enough good probes. Its error means that the
@@ -46,7 +49,7 @@ func (b *breaker) untilWell(c *circuit, name string) error {
 			return err
 		}
 		begun := time.Now()
-		switch err := b.store.probe(b.ctx, c.shard); {
+		switch err := b.work.safely(func() error { return b.store.probe(b.ctx, c.shard) }); {
 		case errors.Is(err, bridge.ErrGone):
 			return err
 		case failureOf(err) != noFailure:

@@ -69,7 +69,7 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 	}
 	settled, storeErr := g.Limiter.Settle(ctx, pick(charges, sent)...)
 	for _, i := range sent {
-		g.denied.forget(&charges[i].Result.Check)
+		g.denied.forget(&charges[i].Result.Check, false)
 	}
 	if len(settled) == len(sent) {
 		place(results, sent, settled)
@@ -100,8 +100,7 @@ func (g *Guard) giveBackLocal(ctx context.Context, d algorithms.Decision) {
 }
 
 // giveBackStore undoes the store's charges of a request that is denied after all.
-// It does not wait, because the decision may have used up its budget. A charge
-// that cannot be given back stays, which errs towards denying.
+// It does not wait, because the decision may have used up its budget.
 func (g *Guard) giveBackStore(ctx context.Context, results []algorithms.Result) {
 	var charges []algorithms.Charge
 	for i := range results {
@@ -110,15 +109,29 @@ func (g *Guard) giveBackStore(ctx context.Context, results []algorithms.Result) 
 			r.Charged = 0
 		}
 	}
-	if len(charges) == 0 {
+	if len(charges) > 0 {
+		g.giveBack(ctx, charges...)
+	}
+}
+
+// giveBack undoes charges of the store in the background. A charge that cannot be
+// given back stays, which errs towards denying.
+func (g *Guard) giveBack(ctx context.Context, charges ...algorithms.Charge) {
+	ctx = context.WithoutCancel(ctx)
+	if g.work.begin(func() { g.giveBackNow(ctx, charges...) }) {
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
-	g.work.begin(func() {
-		ctx, cancel := g.store.within(ctx)
-		defer cancel()
-		_, _ = g.settleStore(ctx, charges)
+	lost := g.lost.Add(1)
+	g.lostLog.Do(func() {
+		g.logger.Warn("ratelimit: charges not given back; too many give-backs under way, or the Guard is closed", "so_far", lost)
 	})
+}
+
+func (g *Guard) giveBackNow(ctx context.Context, charges ...algorithms.Charge) {
+	ctx, cancel := g.store.within(ctx)
+	defer cancel()
+	lent.Unfollow(&g.local, charges, g.share)
+	_, _ = g.settleStore(ctx, charges)
 }
 
 // Ban implements [algorithms.Limiter]. Keys of servers whose circuit is open are
@@ -130,7 +143,7 @@ func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.C
 // forget drops what is known of keys from before now.
 func (g *Guard) forget(checks []algorithms.Check) {
 	for i := range checks {
-		g.denied.forget(&checks[i])
+		g.denied.forget(&checks[i], true)
 		g.leases.drop(&checks[i])
 	}
 }
@@ -150,7 +163,10 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 	if err := do(&g.local, checks); err != nil {
 		return err
 	}
-	defer g.forget(checks) // what the store answers until then may be from before
+	defer func() { // what the store answered until then may be from before
+		g.forget(checks)
+		_ = do(&g.local, checks)
+	}()
 	refused, sent := split(len(checks), func(i int) bool { return g.refuses(&checks[i]) })
 	var err error
 	if len(refused) > 0 {

@@ -1,0 +1,118 @@
+package failmode
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// raging is a limiter of the user's own around a distant store. It panics where it
+// is told to.
+type raging struct {
+	*distant
+	blocks, settle, probes atomic.Bool
+	panics                 atomic.Int64
+}
+
+func (s *raging) rage(now bool) {
+	if now {
+		s.panics.Add(1)
+		panic("a limiter of the user's own")
+	}
+}
+
+func (s *raging) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	s.rage(s.blocks.Load() && checks[0].Cost > 1)
+	return s.distant.Take(ctx, checks...)
+}
+
+func (s *raging) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	s.rage(s.settle.Load())
+	return s.distant.Settle(ctx, charges...)
+}
+
+func (s *raging) probe(ctx context.Context, shard int) error {
+	s.rage(s.probes.Load())
+	return s.distant.probe(ctx, shard)
+}
+
+// A panic of a limiter where no request waits for it does not end the process. It
+// is a failure like others, and logged with where it came from.
+func TestAPanicInTheBackgroundEndsNothing(t *testing.T) {
+	scene := func(name string, f func(t *testing.T, g *Guard, s *raging)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, log := &raging{distant: new(distant)}, new(logbook)
+				g := &Guard{Limiter: s, Instances: 1, Logger: slog.New(slog.NewTextHandler(log, nil)), store: s}
+				defer func() { _ = g.Close() }()
+				f(t, g, s)
+				synctest.Wait()
+				if s.panics.Load() == 0 {
+					t.Fatal("no panic")
+				}
+				if text := log.String(); strings.Count(text, "panic in the background") != 1 || !strings.Contains(text, "(*raging).rage") {
+					t.Errorf("log: %s", text)
+				}
+				if g.work.running != 0 {
+					t.Errorf("%d still run", g.work.running)
+				}
+			})
+		})
+	}
+	c := leased(10_000, time.Hour, algorithms.FixedWindow)
+	scene("where a block is asked for", func(t *testing.T, g *Guard, s *raging) {
+		s.blocks.Store(true)
+		for range 100 {
+			if d := taken(t, g, c); !d.Allowed || d.Results[0].Source != algorithms.SourceRedis {
+				t.Fatalf("%+v", d)
+			}
+			synctest.Wait()
+		}
+		s.blocks.Store(false)
+		hot(t, g, c)
+	})
+	scene("where a block is given back", func(t *testing.T, g *Guard, s *raging) {
+		for range 100 {
+			taken(t, g, c)
+		}
+		hot(t, g, c)
+		s.settle.Store(true)
+		lower := c
+		lower.Limit.Rate = 5000
+		taken(t, g, lower)
+	})
+	scene("where a probe is sent", func(t *testing.T, g *Guard, s *raging) {
+		s.probes.Store(true)
+		s.away.Store(&errAway)
+		askFor(g, 10, check("r", 10, Local))
+		time.Sleep(5 * time.Second)
+		if len(g.Down()) != 1 {
+			t.Fatal("closed by probes that panic")
+		}
+		s.probes.Store(false)
+		s.away.Store(nil)
+		time.Sleep(time.Second)
+		if len(g.Down()) != 0 {
+			t.Error("not closed by good probes")
+		}
+	})
+}
+
+// A request's own goroutine is the server's to recover.
+func TestAPanicOfARequestStaysOne(t *testing.T) {
+	s := &raging{distant: new(distant)}
+	g := &Guard{Limiter: panicking{s.distant}, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: s}
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+		_ = g.Close()
+	}()
+	_, _ = g.Take(t.Context(), check("r", 10, Local))
+}
