@@ -133,11 +133,12 @@ func (l *lease) alive(now time.Time) bool {
 	return l.units > 0 && now.Sub(l.sent) < l.life && now.Round(0).Sub(l.sent.Round(0)) < l.life
 }
 
-// spend takes a check's units from the block, if it has them. If the block is
-// nearly used up it returns how many units to ask for next; 0 is none. The caller
-// must call refilled then. A block by another limit ends and is left, to give it
-// back: the rules were replaced, or clients of several tiers share the key.
-func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64) (r algorithms.Result, spent bool, next int64, left *algorithms.Charge) {
+// spend takes a check's units from the block, if it has them, and fills in the
+// empty result. If the block is nearly used up it returns how many units to ask for
+// next; 0 is none. The caller must call refilled then. A block by another limit ends
+// and is left, to give it back: the rules were replaced, or clients of several tiers
+// share the key.
+func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64, r *algorithms.Result) (spent bool, next int64, left *algorithms.Charge) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.limit != c.Limit {
@@ -152,21 +153,21 @@ func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64) (r al
 	if l.alive(now) && l.units >= cost {
 		l.units -= cost
 		passed := max(now.Sub(l.sent), 0) // the block may have come while this request waited for the lock
-		r = algorithms.Result{
+		*r = algorithms.Result{
 			Check: *c, Source: algorithms.SourceLease, Allowed: true, Charged: cost,
 			Remaining: l.units + l.room, ResetAfter: max(l.grant.ResetAfter-passed, time.Microsecond),
 			At: l.grant.At.Add(passed.Truncate(time.Microsecond)),
 		}
-		lent.InBlock(&r, lent.Block(&l.grant))
+		lent.InBlock(r, lent.Block(&l.grant))
 		spent = true
 	}
 	if !l.refills && !l.gone && (!l.alive(now) || l.units <= l.size/5) {
 		if next = min(max(l.asked, l.before), l.room/(4*instances)); next > max(cost, 1) {
 			l.refills = true
-			return r, spent, next, left
+			return spent, next, left
 		}
 	}
-	return r, spent, 0, left
+	return spent, 0, left
 }
 
 // demand counts units that were asked for, by spans. It requires mu.

@@ -20,7 +20,7 @@ func TestAFloodOfKeysTakesNoLeaseInUse(t *testing.T) {
 			c.Key = key
 			now := time.Now()
 			l, _ = ls.findOrMake(&c, now)
-			l.spend(&c, now, 1)
+			l.spend(&c, now, 1, new(algorithms.Result))
 			return l
 		}
 		const milliseconds, warm = 60, 10

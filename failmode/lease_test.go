@@ -267,7 +267,8 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 	})
 	scene("nothing is spent before it was granted", func(t *testing.T, g *Guard, _ *distant) {
 		l := g.leases.find(&c)
-		if r, spent, _, _ := l.spend(&c, l.sent.Add(-time.Second), 1); !spent || r.At.Before(l.grant.At) {
+		var r algorithms.Result
+		if spent, _, _ := l.spend(&c, l.sent.Add(-time.Second), 1, &r); !spent || r.At.Before(l.grant.At) {
 			t.Errorf("%+v, granted at %s", r, l.grant.At)
 		}
 	})

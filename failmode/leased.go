@@ -30,7 +30,7 @@ func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algo
 			}
 			var next int64
 			var left *algorithms.Charge
-			if d.Results[i], spent, next, left = l.spend(c, now, instances); left != nil {
+			if spent, next, left = l.spend(c, now, instances, &d.Results[i]); left != nil {
 				g.giveBack(ctx, *left)
 			}
 			if next > 0 {
