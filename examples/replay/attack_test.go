@@ -241,6 +241,7 @@ func prepared(t *testing.T, log io.Reader) (*replay, *source) {
 		}
 	}()
 	s.start(work, stop)
-	t.Cleanup(func() { close(stop); close(work) })
+	measured := p.demand.start()
+	t.Cleanup(func() { measured(); close(stop); close(work) })
 	return p, s
 }

@@ -9,30 +9,31 @@ import (
 
 // parseJSON reads a line that is a JSON object.
 func (p *plan) parseJSON(line string) (r request, err error) {
-	var room [16]any
+	var room [16]string
 	got, ok := p.picker.pick(line, room[:0])
 	if !ok {
 		return r, errFormat
 	}
-	at, address, method, target, asked, status := got[0], got[1], text(got[2]), text(got[3]), got[4], got[5]
+	at, address, method, target, asked, status := got[0], got[1], value(got[2]), value(got[3]), got[4], got[5]
 	if r.at, err = p.readTime(at); err != nil {
 		return r, err
 	}
-	if r.status, err = readStatus(text(status)); err != nil {
+	if r.status, err = readStatus(value(status)); err != nil {
 		return r, err
 	}
-	r.addr = text(address)
-	if method != "" && target != "" {
+	r.addr = value(address)
+	switch {
+	case method != "" && target != "":
 		r.set(method, target)
-	} else if asked, ok := asked.(string); ok {
-		r.setLine(asked)
-	} else {
+	case strings.HasPrefix(asked, `"`):
+		r.setLine(unquote(asked))
+	default:
 		return r, errRequest
 	}
 	if len(p.wanted) > 0 {
 		r.values = make([]string, len(p.wanted))
 		for i := range r.values {
-			r.values[i] = present(text(got[len(partNames)+i]))
+			r.values[i] = present(value(got[len(partNames)+i]))
 		}
 	}
 	return r, nil
@@ -81,17 +82,14 @@ func text(v any) string {
 
 // readTime reads the forms of a time that servers write. Numbers count seconds,
 // milliseconds, microseconds or nanoseconds since 1970, by their size.
-func (p *plan) readTime(v any) (time.Time, error) {
-	n, isNumber := v.(float64)
-	s, _ := v.(string)
-	if !isNumber {
-		var err error
-		n, err = strconv.ParseFloat(s, 64)
-		isNumber = err == nil
+func (p *plan) readTime(s string) (time.Time, error) {
+	if strings.HasPrefix(s, `"`) {
+		s = unquote(s)
 	}
-	if isNumber {
+	if strings.IndexByte(s, ':') < 0 { // a number
+		n, err := strconv.ParseFloat(s, 64)
 		switch {
-		case !(n >= 0 && n < 1e20): // NaN is neither
+		case err != nil || !(n >= 0 && n < 1e20): // NaN is neither
 			return time.Time{}, errTime
 		case n < 1e11:
 			n *= 1e6

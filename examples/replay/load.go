@@ -186,12 +186,13 @@ func (c *config) replay(stdin io.Reader, stdout, stderr io.Writer) error {
 	for _, s := range sources {
 		s.start(work, stop)
 	}
-	show := newProgress(sources, stderr, c.quiet)
+	show, measured := newProgress(sources, stderr, c.quiet), p.demand.start()
 	for s := earliest(sources); s != nil; s = earliest(sources) {
 		p.send(s.head, s.plan)
 		s.head = nil
 		show.step(p.requests)
 	}
+	measured()
 	show.end()
 
 	result := report{config: c, replay: p, trash: t, sources: sources}

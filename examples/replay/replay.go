@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,9 +33,8 @@ type replay struct {
 	handler http.Handler
 	writer  nowhere
 	memory  algorithms.Memory // what the rules count
-	demand  algorithms.Memory // what they would count if nothing was ever denied
-	wide    []algorithms.Check
-	asked   []*rule // of each check in wide the rule
+	demand  *demand
+	request http.Request // the last one
 
 	rules     []*rule
 	byName    map[string]*rule
@@ -74,10 +72,10 @@ type minute struct {
 // newReplay makes a replay of rules whose keys have values. skip is the program's
 // Config.Skip.
 func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
-	p := &replay{whole: true, byName: make(map[string]*rule), writer: nowhere{make(http.Header)}}
-	p.memory.MaxKeys, p.demand.MaxKeys = maxKeys, maxKeys
+	p := &replay{whole: true, byName: make(map[string]*rule), writer: nowhere{make(http.Header)}, demand: newDemand()}
+	p.request.Header = make(http.Header)
+	p.memory.MaxKeys = maxKeys
 	lent.Clock(&p.memory, func() time.Time { return p.now })
-	lent.Clock(&p.demand, func() time.Time { return p.now })
 	for i, r := range rules {
 		key := strings.Trim(fmt.Sprint(r.Key), "[]")
 		p.rules = append(p.rules, &rule{Rule: r, index: i, key: strings.ReplaceAll(key, ", ", ","), names: strings.Split(key, ", ")})
@@ -171,18 +169,19 @@ func (p *replay) send(n *numbered, from *plan) {
 	p.minutes[len(p.minutes)-1].requests++
 
 	p.current, p.plan = n, from
-	r := &http.Request{
-		Method: n.method, URL: n.url, RequestURI: n.target, RemoteAddr: n.addr, Header: make(http.Header),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
-	}
-	from.setHeaders(r.Header, &n.request)
-	if r.Header["X-Forwarded-For"] != nil {
+	header := p.request.Header
+	clear(header)
+	from.setHeaders(header, &n.request)
+	if header["X-Forwarded-For"] != nil {
 		p.forwarded++
 	}
-	p.wide, p.asked = p.wide[:0], p.asked[:0]
+	p.request = http.Request{
+		Method: n.method, URL: n.url, RequestURI: n.target, RemoteAddr: n.addr, Header: header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
+	}
 	clear(p.writer.header)
-	p.handler.ServeHTTP(p.writer, r)
-	p.measure()
+	p.handler.ServeHTTP(p.writer, &p.request)
+	p.demand.send(p.now)
 }
 
 // serve responds as the server in the log did.
@@ -230,42 +229,7 @@ func (p *replay) see(_ *http.Request, d algorithms.Decision) {
 			continue
 		}
 		c.own = true
-		for _, candidate := range r.candidates {
-			p.wide = append(p.wide, algorithms.Check{Rule: candidate.name, Key: res.Check.Key, Cost: res.Check.Cost, Limit: candidate.limit, Shadow: true})
-			p.asked = append(p.asked, r)
-		}
-	}
-}
-
-// measure finds how large the limits would have to be for this request.
-func (p *replay) measure() {
-	if len(p.wide) == 0 {
-		return
-	}
-	d, err := p.demand.Take(context.Background(), p.wide...)
-	if err != nil {
-		panic(err) // the checks are valid
-	}
-	which := 0
-	var free []algorithms.Charge
-	for i := range d.Results {
-		res, r := &d.Results[i], p.asked[i]
-		if which++; i == 0 || p.asked[i-1] != r {
-			which = 0
-		}
-		need := int64(unreachable)
-		if res.Allowed {
-			need = res.Check.Limit.Quota() - res.Remaining
-		}
-		if c := r.clients.of(res.Check.Key); c != nil {
-			c.needs[which] = max(c.needs[which], need)
-		}
-		if r.ChargeOn != nil && answered(p.current.status) && !slices.Contains(r.ChargeOn, p.current.status) && res.Charged > 0 {
-			free = append(free, algorithms.Charge{Result: *res})
-		}
-	}
-	if len(free) > 0 {
-		_, _ = p.demand.Settle(context.Background(), free...) // what stays charged errs towards larger limits
+		p.demand.ask(r, c, &res.Check, p.current.status)
 	}
 }
 

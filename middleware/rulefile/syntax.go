@@ -64,6 +64,10 @@ func syntaxError(text []byte, err error) (place, error) {
 	if line = min(cmp.Or(line, at.line), lines(text)); line != at.line || blocks.MatchString(problem) {
 		at = firstOf(text, line)
 	}
+	indented := bytes.TrimLeft(bytes.Split(text, []byte("\n"))[at.line-1], " ")
+	if bytes.HasPrefix(indented, []byte("\t")) && !strings.Contains(problem, "tab character") { // the parser may call it a bad token
+		problem = "found a tab character"
+	}
 	for _, m := range mends {
 		if strings.Contains(problem, m.problem) {
 			problem += "; " + m.mend

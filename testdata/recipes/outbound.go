@@ -9,26 +9,15 @@ import (
 	"github.com/seed75154129/ratelimit/headers"
 )
 
-// A paced RoundTripper sends 10 requests a second to each host, from all processes
-// together.
-type paced struct {
-	base    http.RoundTripper
-	limiter algorithms.Limiter
-}
-
-func (p paced) RoundTrip(r *http.Request) (*http.Response, error) {
-	check := algorithms.Check{Rule: "outbound", Key: r.URL.Host, Limit: algorithms.Limit{Rate: 10, Period: time.Second, Burst: 100, Algorithm: algorithms.LeakyBucket}}
-	if _, err := algorithms.Wait(r.Context(), p.limiter, check); err != nil {
-		return nil, err // algorithms.ErrDenied: not before the context's deadline
-	}
-	return p.base.RoundTrip(r)
-}
-
+// outbound sends 10 requests a second to each host, from all processes together.
 func outbound(limiter algorithms.Limiter) *http.Client {
-	return &http.Client{
-		Timeout:   time.Minute,
-		Transport: &headers.Transport{Base: paced{http.DefaultTransport, limiter}}, // which also obeys a 429, and then waits for a turn again
-	}
+	limit := algorithms.Limit{Rate: 10, Period: time.Second, Burst: 100, Algorithm: algorithms.LeakyBucket} // up to 100 wait for their turn
+	return &http.Client{Timeout: time.Minute, Transport: &headers.Transport{
+		Limiter: limiter,
+		Checks: func(r *http.Request) []algorithms.Check {
+			return []algorithms.Check{{Rule: "outbound", Key: r.URL.Host, Limit: limit}}
+		},
+	}}
 }
 
 func worker(ctx context.Context, limiter algorithms.Limiter, jobs <-chan string, send func(context.Context, string) (units int64, err error)) error {

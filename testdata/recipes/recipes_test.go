@@ -9,16 +9,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/algorithms/limitertest"
-	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -300,64 +296,6 @@ func TestSafelistResetAndRegions(t *testing.T) {
 
 		here := made(t)(region(new(algorithms.Memory), []ratelimit.Rule{rule})).Handler(responds(200))
 		wants(t, "one region", statuses(here, 20, from("192.0.2.1:1", "GET", "/")), 200, 6, 429, 14)
-	})
-}
-
-// A sender notes when it is asked.
-type sender struct {
-	mu    sync.Mutex
-	times []time.Time
-}
-
-func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.times = append(s.times, time.Now())
-	return &http.Response{StatusCode: 200, Body: http.NoBody, Request: r}, nil
-}
-
-func TestOutbound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := limitertest.Redis(t)
-		sent := new(sender)
-		done := make(chan error)
-		for range 2 { // processes
-			guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "app"}}
-			defer guard.Close()
-			transport := paced{sent, guard}
-			go func() {
-				var errs []error
-				for range 25 {
-					r, _ := http.NewRequest("GET", "https://api.example/", nil)
-					resp, err := transport.RoundTrip(r)
-					if errs = append(errs, err); err == nil {
-						resp.Body.Close()
-					}
-				}
-				done <- errors.Join(errs...)
-			}()
-		}
-		if err := errors.Join(<-done, <-done); err != nil {
-			t.Fatal(err)
-		}
-		slices.SortFunc(sent.times, time.Time.Compare)
-		for i := 10; i < len(sent.times); i++ {
-			if took := sent.times[i].Sub(sent.times[i-10]); took < time.Second-time.Millisecond {
-				t.Errorf("11 requests in %s", took)
-			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		r, _ := http.NewRequestWithContext(ctx, "GET", "https://api.example/", nil)
-		resp, err := paced{sent, &failmode.Guard{Limiter: new(algorithms.Memory)}}.RoundTrip(r)
-		if err != nil {
-			t.Error(err)
-		} else {
-			resp.Body.Close()
-		}
-		if outbound(new(algorithms.Memory)).Timeout == 0 {
-			t.Error("no timeout")
-		}
 	})
 }
 

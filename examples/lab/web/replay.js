@@ -8,7 +8,12 @@ const date = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 
 const hour = new Intl.DateTimeFormat('en-GB', { timeStyle: 'short', timeZone: 'UTC' });
 const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
 const minute = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', timeZone: 'UTC' });
-const when = (text) => date.format(new Date(text));
+
+// span says from when to when, and the day once where it is one.
+function span(start, end) {
+  const from = date.format(new Date(start)), to = date.format(new Date(end)), comma = from.lastIndexOf(', ') + 2;
+  return `${from} to ${to.startsWith(from.slice(0, comma)) ? to.slice(comma) : to} UTC`;
+}
 
 function percent(part, of) {
   if (!part || !of) return '0 %';
@@ -130,8 +135,7 @@ function smallest(rule) {
 }
 
 function show(r) {
-  const span = r.bars ? `, from ${when(r.start)} to ${when(r.end)} UTC` : '';
-  $('lead').textContent = `${r.log}${span}`;
+  $('lead').textContent = r.log + (r.bars ? `, ${span(r.start, r.end)}` : '');
   $('replay').hidden = false;
   figures(r);
   const rules = r.rules || [];

@@ -148,8 +148,8 @@ export function showClients(box, result) {
     const tr = element(body, 'tr');
     element(tr, 'th', '', String(i + 1)).scope = 'row';
     for (const r of result.rows) {
-      const td = element(tr, 'td', '', String(r.perClient[i].admitted));
-      element(td, 'span', 'soft', ` / ${r.perClient[i].denied}`);
+      const td = element(tr, 'td', '', r.perClient[i].admitted.toLocaleString('en-US'));
+      element(td, 'span', 'soft', ` / ${r.perClient[i].denied.toLocaleString('en-US')}`);
     }
   }
 }
