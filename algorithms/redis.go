@@ -28,7 +28,8 @@ const defaultBudget = 50 * time.Millisecond
 // No decision is executed twice. Commands are never retried, whatever the
 // client's options are; only a script that Redis does not know is sent again,
 // with its text. A decision ignores the caller's cancellation, so that clients
-// that hang up are counted. It takes no longer than Budget.
+// that hang up are counted. It takes no longer than Budget. If a hook of the client
+// panics, so do the callers whose decisions were sent with it.
 //
 // The fields must not change after first use. Redis is safe for concurrent use.
 type Redis struct {

@@ -76,7 +76,7 @@ func (t *transport) connect(key string, err error) {
 		open := func(ctx context.Context, node *redis.Client) error {
 			var errs []error
 			for _, p := range t.pools() {
-				errs = append(errs, t.processOn(ctx, node, p, redis.NewCmd(ctx, "time")))
+				errs = append(errs, recovered(func() error { return t.processOn(ctx, node, p, redis.NewCmd(ctx, "time")) }))
 			}
 			return errors.Join(errs...)
 		}
@@ -153,7 +153,7 @@ func (t *transport) warm(ctx context.Context) error {
 		return cmds
 	}
 	if t.each == nil {
-		return t.processOn(ctx, nil, pool{}, load()...)
+		return recovered(func() error { return t.processOn(ctx, nil, pool{}, load()...) })
 	}
 	err := t.each(ctx, func(ctx context.Context, node *redis.Client) error {
 		errs, opening := make(chan error), 0
@@ -164,7 +164,7 @@ func (t *transport) warm(ctx context.Context) error {
 			}
 			opening += connections
 			for range connections {
-				go func() { errs <- t.processOn(ctx, node, p, load()...) }()
+				go func() { errs <- recovered(func() error { return t.processOn(ctx, node, p, load()...) }) }()
 			}
 		}
 		var err error

@@ -114,7 +114,7 @@ func (t *transport) sendAll(ctx context.Context, calls []*call) []response {
 	}
 	t.batcher(groups[0].shard).do(&groups[0].pending, t.direct)
 	for _, g := range groups[1:] {
-		<-g.done
+		g.wait()
 	}
 	responses := make([]response, len(calls))
 	for _, g := range groups {
