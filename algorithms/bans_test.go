@@ -282,6 +282,40 @@ func TestBansInAMemoryThatIsFull(t *testing.T) {
 	})
 }
 
+// Bans by hand find room where keys do not, and are bounded even so. One that finds
+// none is an error.
+func TestBansByHandAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &Memory{MaxKeys: 640}
+		for i := range 20_000 {
+			mustTake(t, m, logins(fmt.Sprint("flood-", i)))
+		}
+		errs := 0
+		for i := range 20_000 {
+			check := logins(fmt.Sprint("by hand-", i))
+			err := m.Ban(t.Context(), time.Hour, check)
+			if r := mustTake(t, m, check)[0]; r.Banned != (err == nil) {
+				t.Fatalf("ban %d: %+v, %v", i, r, err)
+			}
+			if err != nil {
+				errs++
+			} else if err := m.Ban(t.Context(), 2*time.Hour, check); err != nil {
+				t.Fatalf("ban %d made longer: %v", i, err)
+			}
+			if s := m.stats(); s.Keys > 2*640 {
+				t.Fatalf("after %d bans: %+v", i+1, s)
+			}
+		}
+		if errs < 19_000 || errs > 20_000-640 {
+			t.Errorf("%d of 20000 bans found no room", errs)
+		}
+		time.Sleep(48 * time.Hour)
+		if err := m.Ban(t.Context(), time.Hour, logins("later")); err != nil {
+			t.Errorf("two days later: %v", err)
+		}
+	})
+}
+
 func TestBanKeys(t *testing.T) {
 	check := logins("203.0.113.9")
 	if got := string(appendBanKey(nil, "shop", &check)); got != "shop:{203.0.113.9}:login:ban" {

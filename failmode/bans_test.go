@@ -2,6 +2,7 @@ package failmode
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,6 +125,28 @@ func TestABanIsNoCharge(t *testing.T) {
 	s.away = awayForAll
 	if d := taken(t, f, c); !d.Allowed || d.Results[0].Remaining != 4 {
 		t.Errorf("%+v", d)
+	}
+}
+
+// A ban that finds no room in this process holds in the store.
+func TestABanWithoutRoomHere(t *testing.T) {
+	s := new(fakeRedis)
+	f := guarding(t, s)
+	f.local.MaxKeys = 1
+	for i := range 10_000 {
+		c := login(Local)
+		c.Key = fmt.Sprint(i)
+		_ = f.local.Ban(t.Context(), time.Hour, c)
+	}
+	for i := range 100 {
+		c := login(Local)
+		c.Key = fmt.Sprint("another-", i)
+		if err := f.Ban(t.Context(), time.Hour, c); err != nil {
+			t.Fatal(err)
+		}
+		if d := taken(t, f, c); !d.Results[0].Banned {
+			t.Fatalf("%+v", d)
+		}
 	}
 }
 
