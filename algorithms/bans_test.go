@@ -122,16 +122,39 @@ func (c *flushCounter) take() []int {
 	return calls
 }
 
-// Whoever cannot tell whether a key is banned has not decided, and gives nothing
-// back of which the outcome is unknown.
+// Whoever cannot tell whether a key is banned has not decided. What was charged all
+// the same is known, and can be given back.
 func TestABanThatGetsNoAnswer(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	lost := errors.New("lost")
 	client.AddHook(failScript{bansScript.sha, lost})
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: true}
 	d, err := r.Take(t.Context(), Check{Rule: "wide", Key: "w", Limit: perDay(100)}, logins("k"))
-	if err != nil || d.Allowed || !errors.Is(d.Results[1].Err, lost) || d.Results[0].Charged != 1 {
+	if err != nil || d.Allowed || !errors.Is(d.Results[1].Err, lost) || d.Results[0].Charged != 1 || d.Results[1].Charged != 1 {
 		t.Errorf("%+v, %v", d, err)
+	}
+	if err := GiveBack(t.Context(), r, d); err != nil {
+		t.Fatal(err)
+	}
+	whole := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	if got := mustTake(t, whole, Check{Rule: "wide", Key: "w", Limit: perDay(100)}, logins("k")); got[0].Remaining != 99 || got[1].Remaining != 0 {
+		t.Errorf("after it was given back: %+v", got)
+	}
+	alone := logins("alone")
+	if d, err := r.Take(t.Context(), alone); err != nil || d.Allowed || d.Results[0].Charged != 1 || GiveBack(t.Context(), r, d) != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if got := mustTake(t, whole, alone); !got[0].Allowed {
+		t.Errorf("after it was given back: %+v", got)
+	}
+	// Another check denies: the request gets all back at once.
+	none := Check{Rule: "wide", Key: "w", Limit: perDay(100), Cost: 1000}
+	other := logins("other")
+	if d, err := r.Take(t.Context(), none, other); err != nil || d.Results[1].Charged != 0 || !errors.Is(d.Results[1].Err, lost) {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if got := mustTake(t, whole, other); !got[0].Allowed {
+		t.Errorf("after a request that another check denied: %+v", got)
 	}
 }
 

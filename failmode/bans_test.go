@@ -1,6 +1,7 @@
 package failmode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -221,6 +222,39 @@ func TestWhomABanBindsInAnOutage(t *testing.T) {
 					}
 				})
 			})
+		}
+	}
+}
+
+// A ban that gets lost is a store that charges checks, and cannot tell whether their
+// keys are banned.
+type banGetsLost struct{ algorithms.Memory }
+
+func (l *banGetsLost) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d, err := l.Memory.Take(ctx, checks...)
+	for i := range d.Results {
+		d.Results[i].Allowed, d.Results[i].Err = false, errors.New("lost")
+	}
+	d.Allowed = false
+	return d, err
+}
+
+// What the store charged a request that is denied here is given back, also where
+// the store has not decided.
+func TestAnUndecidedChargeIsGivenBack(t *testing.T) {
+	for mode, left := range map[Mode]int64{Closed: 5, Open: 4} {
+		l := new(banGetsLost)
+		g := &Guard{Limiter: l}
+		c := login(mode)
+		d, err := g.Take(t.Context(), c)
+		if err != nil || d.Allowed != (mode == Open) {
+			t.Errorf("%s: %+v, %v", mode, d, err)
+		}
+		if err := g.Close(); err != nil { // waits for what runs in the background
+			t.Error(err)
+		}
+		if d, err := l.Peek(t.Context(), c); err != nil || d.Results[0].Remaining != left {
+			t.Errorf("%s: %+v, %v", mode, d, err)
 		}
 	}
 }
