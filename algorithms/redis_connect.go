@@ -28,7 +28,9 @@ var scripts = [...]*script{takeScript, takeBansScript, bansScript, settleScript,
 // connection whose handshake, credentials included, does not fit into the
 // caller's context. If it never fits, no decision would ever get a connection.
 //
-// Its goroutines end with the client's timeouts, at the latest after connectPatience.
+// Its goroutines end when the caller closes the client, with the client's timeouts,
+// or after connectPatience. They do not end with the contexts of callers, because they
+// must outlive the budgets of decisions.
 type connector struct {
 	mu       sync.Mutex
 	underWay map[*redis.Client]int // by server, nil for all; guarded by mu
