@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
 // defaultBudget is how long a decision may take where Redis.Budget is 0.
@@ -63,7 +65,7 @@ type Redis struct {
 // Validate reports everything that is wrong with the fields, or nil.
 func (r *Redis) Validate() error {
 	var errs []error
-	if isNil(r.Client) {
+	if bridge.IsNil(r.Client) {
 		errs = append(errs, errors.New("client: required, got nil"))
 	} else if k := kindOf(r.Client, r.Sharded); k.invalid != nil {
 		errs = append(errs, fmt.Errorf("client: %w", k.invalid))
