@@ -122,16 +122,39 @@ func (c *flushCounter) take() []int {
 	return calls
 }
 
-// Whoever cannot tell whether a key is banned has not decided, and gives nothing
-// back of which the outcome is unknown.
+// Whoever cannot tell whether a key is banned has not decided. What was charged all
+// the same is known, and can be given back.
 func TestABanThatGetsNoAnswer(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	lost := errors.New("lost")
 	client.AddHook(failScript{bansScript.sha, lost})
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: true}
 	d, err := r.Take(t.Context(), Check{Rule: "wide", Key: "w", Limit: perDay(100)}, logins("k"))
-	if err != nil || d.Allowed || !errors.Is(d.Results[1].Err, lost) || d.Results[0].Charged != 1 {
+	if err != nil || d.Allowed || !errors.Is(d.Results[1].Err, lost) || d.Results[0].Charged != 1 || d.Results[1].Charged != 1 {
 		t.Errorf("%+v, %v", d, err)
+	}
+	if err := GiveBack(t.Context(), r, d); err != nil {
+		t.Fatal(err)
+	}
+	whole := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	if got := mustTake(t, whole, Check{Rule: "wide", Key: "w", Limit: perDay(100)}, logins("k")); got[0].Remaining != 99 || got[1].Remaining != 0 {
+		t.Errorf("after it was given back: %+v", got)
+	}
+	alone := logins("alone")
+	if d, err := r.Take(t.Context(), alone); err != nil || d.Allowed || d.Results[0].Charged != 1 || GiveBack(t.Context(), r, d) != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if got := mustTake(t, whole, alone); !got[0].Allowed {
+		t.Errorf("after it was given back: %+v", got)
+	}
+	// Another check denies: the request gets all back at once.
+	none := Check{Rule: "wide", Key: "w", Limit: perDay(100), Cost: 1000}
+	other := logins("other")
+	if d, err := r.Take(t.Context(), none, other); err != nil || d.Results[1].Charged != 0 || !errors.Is(d.Results[1].Err, lost) {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if got := mustTake(t, whole, other); !got[0].Allowed {
+		t.Errorf("after a request that another check denied: %+v", got)
 	}
 }
 
@@ -225,8 +248,6 @@ func TestBansOfKeysThatAreNotDenied(t *testing.T) {
 // A ban is written by denials that count, and by nothing else.
 func TestBansAreOnlyWrittenByDenialsThatCount(t *testing.T) {
 	client := redistest.Start(t).Client(t)
-	check := logins("k")
-	key := string(appendBanKey(nil, "test", &check))
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
 	writes := func() string {
 		info := client.Info(t.Context(), "commandstats").Val()
@@ -234,10 +255,16 @@ func TestBansAreOnlyWrittenByDenialsThatCount(t *testing.T) {
 		calls, _, _ = strings.Cut(calls, ",")
 		return calls
 	}
-	mustTake(t, r, check)
-	if client.Exists(t.Context(), key).Val() > 0 {
-		t.Error("a key that was not denied has a ban's key")
+	wide := logins("wide")
+	wide.Limit = perDay(10)
+	mustTake(t, r, wide)
+	before := writes()
+	mustTake(t, r, wide) // its count keeps its deadline, so that nothing needs one
+	if after := writes(); after != before || client.Exists(t.Context(), string(appendBanKey(nil, "test", &wide))).Val() > 0 {
+		t.Errorf("a key that was not denied has a ban's: PSETEX was called %s times before and %s after", before, after)
 	}
+	check := logins("k")
+	mustTake(t, r, check)
 	for i, written := range []bool{true, true, false, false} {
 		before := writes()
 		mustTake(t, r, check)
@@ -278,6 +305,40 @@ func TestBansInAMemoryThatIsFull(t *testing.T) {
 		time.Sleep(48 * time.Hour)
 		if r := mustTake(t, m, logins("abuser-0"))[0]; !r.Allowed {
 			t.Errorf("two days later: %+v", r)
+		}
+	})
+}
+
+// Bans by hand find room where keys do not, and are bounded even so. One that finds
+// none is an error.
+func TestBansByHandAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &Memory{MaxKeys: 640}
+		for i := range 20_000 {
+			mustTake(t, m, logins(fmt.Sprint("flood-", i)))
+		}
+		errs := 0
+		for i := range 20_000 {
+			check := logins(fmt.Sprint("by hand-", i))
+			err := m.Ban(t.Context(), time.Hour, check)
+			if r := mustTake(t, m, check)[0]; r.Banned != (err == nil) {
+				t.Fatalf("ban %d: %+v, %v", i, r, err)
+			}
+			if err != nil {
+				errs++
+			} else if err := m.Ban(t.Context(), 2*time.Hour, check); err != nil {
+				t.Fatalf("ban %d made longer: %v", i, err)
+			}
+			if s := m.stats(); s.Keys > 2*640 {
+				t.Fatalf("after %d bans: %+v", i+1, s)
+			}
+		}
+		if errs < 19_000 || errs > 20_000-640 {
+			t.Errorf("%d of 20000 bans found no room", errs)
+		}
+		time.Sleep(48 * time.Hour)
+		if err := m.Ban(t.Context(), time.Hour, logins("later")); err != nil {
+			t.Errorf("two days later: %v", err)
 		}
 	})
 }

@@ -173,7 +173,9 @@ func (c *conformance) banByHand(t *rapid.T, m *Memory, now int64, check Check) (
 	m.ready()
 	p := paramsOf(&check, check.Limit.row())
 	pl := m.place(&check, &p)
-	pl.banByHand(now, length, check.banRule())
+	if err := pl.banByHand(now, length, check.banRule(), m.most); err != nil {
+		t.Fatal(err)
+	}
 	return c.limiter.Peek(context.Background(), check)
 }
 

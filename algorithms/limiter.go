@@ -40,8 +40,11 @@ type Limiter interface {
 
 	// Ban denies the checks' rules and keys for d, in every process, and never for
 	// less than they are banned already. 0 lifts a ban, and forgets the denials that
-	// would lead to one; counts stay. In Redis, a check without a Ban meets it under
-	// the algorithm and period of the checks that were banned.
+	// would lead to one; counts stay.
+	//
+	// A check with a Ban obeys it, whatever its limit is. One without a Ban obeys it
+	// in a Memory too, but in Redis only if its algorithm and period are those of a
+	// check that was banned.
 	Ban(ctx context.Context, d time.Duration, checks ...Check) error
 
 	// Reset forgets what the checks have used, under their algorithm and

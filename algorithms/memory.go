@@ -19,7 +19,7 @@ const defaultMaxKeys = 1 << 18
 // constant memory and errs only towards denying. Its charges can be given back
 // only once the key has found room, and Reset does not clear them. A ban, and the
 // denials that lead to one, take the place of a key. If there is none, those denials
-// are not counted; a ban by hand is remembered all the same.
+// are not counted. A ban by hand finds room even so, for as many entries again.
 //
 // Keys are told apart by 128 bits of hash with secret seeds of this process. A key
 // takes 64 to 128 bytes, however long it is; a sliding_log takes about 100 more, and
@@ -32,7 +32,7 @@ const defaultMaxKeys = 1 << 18
 // Memory is safe for concurrent use. It starts no goroutines.
 type Memory struct {
 	// MaxKeys bounds the keys that have a count or a ban of their own; 0 means 262,144.
-	// It must not change after first use.
+	// Bans by hand may exceed it by as many again. It must not change after first use.
 	MaxKeys int
 
 	once   sync.Once
@@ -148,28 +148,30 @@ func (m *Memory) settleAt(now int64, c *correction, pl *place) {
 	c.answer(settled, now)
 }
 
-// Ban implements [Limiter]. Its only errors are about the checks and the time.
+// Ban implements [Limiter]. Its only errors are about the checks and the time, and
+// that there is no room for another ban.
 func (m *Memory) Ban(_ context.Context, d time.Duration, checks ...Check) error {
 	length, err := banLength(d)
 	if err != nil {
 		return err
 	}
-	return m.change(checks, func(pl *place, c *Check) {
-		pl.banByHand(m.now(), length, c.banRule())
+	return m.change(checks, func(pl *place, c *Check) error {
+		return pl.banByHand(m.now(), length, c.banRule(), m.most)
 	})
 }
 
 // Reset implements [Limiter]. Its only errors are about the checks. Counts in a
 // sketch stay.
 func (m *Memory) Reset(_ context.Context, checks ...Check) error {
-	return m.change(checks, func(pl *place, _ *Check) {
+	return m.change(checks, func(pl *place, _ *Check) error {
 		pl.shard.table.remove(pl.id)
 		pl.shard.table.remove(pl.ban)
+		return nil
 	})
 }
 
 // change does something to the places of valid checks, one after the other.
-func (m *Memory) change(checks []Check, do func(*place, *Check)) error {
+func (m *Memory) change(checks []Check, do func(*place, *Check) error) error {
 	m.ready()
 	var room [4]params
 	ps, err := prepare(checks, &room)
@@ -179,8 +181,8 @@ func (m *Memory) change(checks []Check, do func(*place, *Check)) error {
 	for i := range checks {
 		pl := m.place(&checks[i], &ps[i])
 		pl.shard.mu.Lock()
-		do(&pl, &checks[i])
+		err = cmp.Or(err, do(&pl, &checks[i]))
 		pl.shard.mu.Unlock()
 	}
-	return nil
+	return err
 }

@@ -1,5 +1,10 @@
 package algorithms
 
+import "errors"
+
+// errNoRoom is why a ban by hand failed.
+var errNoRoom = errors.New("algorithms: memory: no room for another ban by hand; raise MaxKeys")
+
 // A ban is an entry of its own, beside those of its key's counts. Like them it is never
 // evicted while it counts.
 
@@ -26,14 +31,19 @@ func (pl *place) meetsBan(c *Check, charge bool, now int64) bool {
 	return pl.bans
 }
 
-// banByHand bans the place's key for some µs; 0 lifts.
-func (pl *place) banByHand(now, length int64, rule banRule) {
+// banByHand bans the place's key for some µs; 0 lifts. It finds room where keys do
+// not, up to as many entries again: operators ban during floods.
+func (pl *place) banByHand(now, length int64, rule banRule, most int) error {
 	if length == 0 {
 		pl.shard.table.remove(pl.ban)
-		return
+		return nil
+	}
+	if !pl.hasRoomForBan(now, 2*most) {
+		return errNoRoom
 	}
 	s, _ := rule.at(pl.banState(), now)
 	pl.storeBan(rule, rule.extended(s, now, length))
+	return nil
 }
 
 // followBan makes the place's ban what another store says. A check without a Ban
@@ -43,9 +53,9 @@ func (pl *place) followBan(now int64, r *Result, most int) {
 	rules := r.Check.bans()
 	switch {
 	case r.Banned:
-		stored := pl.banState()
-		if stored != (banState{}) || pl.shard.hasRoom(now, most) {
-			pl.storeBan(banRule{}, banState{since: now, until: now + r.bannedFor.Microseconds(), byHand: stored.byHand || !rules})
+		if pl.hasRoomForBan(now, most) {
+			byHand := pl.banState().byHand || !rules
+			pl.storeBan(banRule{}, banState{since: now, until: now + r.bannedFor.Microseconds(), byHand: byHand})
 		}
 	case rules, pl.shard.byHand && !r.Check.Shadow && pl.banState().byHand:
 		pl.shard.table.remove(pl.ban)
@@ -73,7 +83,12 @@ func (m *Memory) banned(c *Check) (Result, bool) {
 	return r, r.Banned
 }
 
-// storeBan remembers a ban, also where there is no room.
+// hasRoomForBan reports whether the place's ban has an entry, or there is room for one.
+func (pl *place) hasRoomForBan(now int64, most int) bool {
+	return pl.shard.table.find(pl.ban) != nil || pl.shard.hasRoom(now, most)
+}
+
+// storeBan remembers a ban. The caller has looked for room.
 func (pl *place) storeBan(rule banRule, s banState) {
 	e := pl.shard.table.find(pl.ban)
 	if e == nil {
@@ -100,7 +115,7 @@ func (pl *place) decideBan(now int64, charge bool, r *Result, most int) {
 		until = -s.until // it begins, if it does
 	}
 	if charge && (counts || healed) {
-		if pl.shard.table.find(pl.ban) == nil && !pl.shard.hasRoom(now, most) {
+		if !pl.hasRoomForBan(now, most) {
 			pl.shard.overflowed++
 			return
 		}

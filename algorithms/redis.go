@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
 // defaultBudget is how long a decision may take where Redis.Budget is 0.
@@ -28,7 +30,8 @@ const defaultBudget = 50 * time.Millisecond
 // No decision is executed twice. Commands are never retried, whatever the
 // client's options are; only a script that Redis does not know is sent again,
 // with its text. A decision ignores the caller's cancellation, so that clients
-// that hang up are counted. It takes no longer than Budget.
+// that hang up are counted. It takes no longer than Budget. If a hook of the client
+// panics, so do the callers whose decisions were sent with it.
 //
 // The fields must not change after first use. Redis is safe for concurrent use.
 type Redis struct {
@@ -62,7 +65,7 @@ type Redis struct {
 // Validate reports everything that is wrong with the fields, or nil.
 func (r *Redis) Validate() error {
 	var errs []error
-	if isNil(r.Client) {
+	if bridge.IsNil(r.Client) {
 		errs = append(errs, errors.New("client: required, got nil"))
 	} else if k := kindOf(r.Client, r.Sharded); k.invalid != nil {
 		errs = append(errs, fmt.Errorf("client: %w", k.invalid))

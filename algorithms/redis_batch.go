@@ -18,12 +18,23 @@ type pending struct {
 	done chan struct{} // closed when the answer is there or err is set; nil if the caller itself sends
 	err  error         // why there is no answer: it was not sent, or has left its batch
 
+	panicked error // what the client did instead of answering
+
 	alone batch // what it is sent in if it does not wait
 }
 
 func (p *pending) begin(ctx context.Context, calls []*call) {
 	p.ctx, p.calls = ctx, calls
 	p.deadline, _ = ctx.Deadline()
+}
+
+// wait waits for the answer of a decision that another goroutine sends. What
+// panicked there panics here.
+func (p *pending) wait() {
+	<-p.done
+	if p.panicked != nil {
+		panic(p.panicked)
+	}
 }
 
 // A batch is what goes to a server in one flush. It is also the context of that
@@ -44,6 +55,8 @@ type batch struct {
 
 	first [1]*pending // whose values the context has; the members of a batch of one
 	call  [1]*call    // calls of a batch of one call
+
+	panicked error // what flush panicked with on a goroutine of the batcher
 }
 
 // Deadline, Done, Err and Value implement [context.Context].

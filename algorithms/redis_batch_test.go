@@ -447,44 +447,6 @@ func TestAForgottenScriptInABatch(t *testing.T) {
 	})
 }
 
-// A hook that panics ends the request whose goroutine it runs on, as net/http
-// recovers it, and takes no place with it.
-func TestAPanicFreesItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var broken atomic.Bool
-		r := served(t, true, func(_ context.Context, cmds []redis.Cmder) {
-			if broken.Load() {
-				panic("broken hook")
-			}
-			for _, cmd := range cmds {
-				admit(cmd)
-			}
-		})
-		broken.Store(true)
-		for i := range 2 * maxSlow {
-			func() {
-				defer func() {
-					if recover() == nil {
-						t.Errorf("decision %d did not panic", i)
-					}
-				}()
-				_ = taken(r, "r", fmt.Sprint(i))
-			}()
-		}
-		broken.Store(false)
-		if err := taken(r, "r", "later"); err != nil {
-			t.Error(err)
-		}
-		for _, idle := range r.whenIdle() {
-			select {
-			case <-idle:
-			default:
-				t.Error("something is still under way")
-			}
-		}
-	})
-}
-
 // Where as many batches are under way as may be, the first that is back makes room
 // for one who waits, also if those that have the places are slow by now.
 func TestASlowBatchThatIsBackMakesRoom(t *testing.T) {

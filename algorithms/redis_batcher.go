@@ -69,7 +69,7 @@ func (b *batcher) do(p *pending, inline bool) {
 		b.flyHere(f)
 		return
 	}
-	<-p.done
+	p.wait()
 }
 
 // flyHere sends a batch on its caller's goroutine. A hook of the client that panics
@@ -151,10 +151,14 @@ func (b *batcher) begin(f *batch, now time.Time) {
 	b.taken++
 }
 
-// fly sends a batch, and then others while some wait.
+// fly sends a batch, and then others while some wait. A hook of the client that
+// panics there ends the requests that wait for the batch, and not the process.
 func (b *batcher) fly(f *batch) {
 	for f != nil {
-		b.transport.flush(f, b)
+		f.panicked = recovered(func() error {
+			b.transport.flush(f, b)
+			return nil
+		})
 		f = b.land(f)
 	}
 }
@@ -184,6 +188,7 @@ func (b *batcher) land(f *batch) (next *batch) {
 	b.mu.Unlock()
 	for _, p := range f.members {
 		if p != nil && p.done != nil {
+			p.panicked = f.panicked
 			close(p.done)
 		}
 	}

@@ -149,8 +149,3 @@ func fromGoRedis(function any, in string) bool {
 	f := runtime.FuncForPC(reflect.ValueOf(function).Pointer())
 	return f != nil && strings.HasPrefix(f.Name(), "github.com/redis/go-redis/v9.") && strings.Contains(f.Name(), in)
 }
-
-func isNil(c Client) bool {
-	v := reflect.ValueOf(c)
-	return c == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}

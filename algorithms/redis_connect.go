@@ -28,7 +28,9 @@ var scripts = [...]*script{takeScript, takeBansScript, bansScript, settleScript,
 // connection whose handshake, credentials included, does not fit into the
 // caller's context. If it never fits, no decision would ever get a connection.
 //
-// Its goroutines end with the client's timeouts, at the latest after connectPatience.
+// Its goroutines end when the caller closes the client, with the client's timeouts,
+// or after connectPatience. They do not end with the contexts of callers, because they
+// must outlive the budgets of decisions.
 type connector struct {
 	mu       sync.Mutex
 	underWay map[*redis.Client]int // by server, nil for all; guarded by mu
@@ -76,7 +78,7 @@ func (t *transport) connect(key string, err error) {
 		open := func(ctx context.Context, node *redis.Client) error {
 			var errs []error
 			for _, p := range t.pools() {
-				errs = append(errs, t.processOn(ctx, node, p, redis.NewCmd(ctx, "time")))
+				errs = append(errs, recovered(func() error { return t.processOn(ctx, node, p, redis.NewCmd(ctx, "time")) }))
 			}
 			return errors.Join(errs...)
 		}
@@ -153,7 +155,7 @@ func (t *transport) warm(ctx context.Context) error {
 		return cmds
 	}
 	if t.each == nil {
-		return t.processOn(ctx, nil, pool{}, load()...)
+		return recovered(func() error { return t.processOn(ctx, nil, pool{}, load()...) })
 	}
 	err := t.each(ctx, func(ctx context.Context, node *redis.Client) error {
 		errs, opening := make(chan error), 0
@@ -164,7 +166,7 @@ func (t *transport) warm(ctx context.Context) error {
 			}
 			opening += connections
 			for range connections {
-				go func() { errs <- t.processOn(ctx, node, p, load()...) }()
+				go func() { errs <- recovered(func() error { return t.processOn(ctx, node, p, load()...) }) }()
 			}
 		}
 		var err error

@@ -2,12 +2,15 @@ package algorithms
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -143,4 +146,37 @@ func TestWarmSaysWhatIsWrong(t *testing.T) {
 	if err := (&Redis{Client: stuck, Namespace: "n"}).warm(ended); err == nil || time.Since(begin) > time.Second {
 		t.Errorf("after %s: %v; want an error at the end of the context", time.Since(begin), err)
 	}
+}
+
+// Connections that are made in the background end with the client, which the caller
+// closes.
+func TestConnectingEndsWithTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redis.NewClient(FailFast(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+			here, silent := net.Pipe()
+			t.Cleanup(func() { _ = silent.Close() })
+			go func() { _, _ = io.Copy(io.Discard, silent) }()
+			return here, nil
+		}}))
+		r := &Redis{Client: client, Namespace: "test"}
+		if err := taken(r, "r", "k"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		connecting := func() int {
+			synctest.Wait()
+			c := &r.transport.connector
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return len(c.underWay)
+		}
+		if connecting() == 0 {
+			t.Error("no connection is made in the background")
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		if connecting() != 0 {
+			t.Error("a connection is still being made")
+		}
+	})
 }

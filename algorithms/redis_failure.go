@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -59,6 +60,17 @@ func (t *transport) unsent(key string, err error) error {
 		}
 	}
 	return unsentError{fmt.Errorf("no connection within the budget of %s: %w", t.limit, err)}
+}
+
+// recovered calls f on a goroutine that is not its caller's. What f panics with
+// becomes an error that says where: it must not end the process.
+func recovered(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%v\n\nthe Redis client panicked:\n%s", v, debug.Stack())
+		}
+	}()
+	return f()
 }
 
 func isUnsent(err error) bool {

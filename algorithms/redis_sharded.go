@@ -17,7 +17,8 @@ import (
 // pass: a denial is one flush as before, and costs the others nothing.
 //
 // A check whose server did not answer has Err. Its outcome is unknown, so
-// nothing of it is ever given back. The error is for when no server answered.
+// nothing of it is ever given back. If only the answer about its ban is lost, it
+// has Err too, and Charged. The error is for when no server answered.
 func (r *Redis) decideSharded(ctx context.Context, t *transport, charge bool, checks []Check, ps []params) (Decision, error) {
 	if !charge {
 		return r.askServers(ctx, t, false, checks, ps, r.takeCalls(false, checks, ps))
@@ -85,19 +86,20 @@ func (r *Redis) askServers(ctx context.Context, t *transport, charge bool, check
 		if resp.err == nil {
 			one, resp.err = answers(checks[i:i+1], ps[i:i+1], resp.numbers, charge)
 		}
-		var until int64
+		if resp.err == nil {
+			answered = true
+			*res = one.Results[0]
+		}
 		if checks[i].bans() {
 			if resp.err == nil {
+				var until int64
 				until, resp.err = bans[0].banned()
+				res.ban(until, res.At.UnixMicro()) // or as it was told already
 			}
 			bans = bans[1:]
 		}
-		if resp.err != nil {
-			*res = Result{Check: checks[i], Source: SourceRedis, Err: redisError(resp.err)}
-		} else {
-			answered = true
-			*res = one.Results[0]
-			res.ban(until, res.At.UnixMicro()) // or as it was told already
+		if resp.err != nil { // it may be charged, if only the answer about its ban is lost
+			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, charge: res.charge, Err: redisError(resp.err)}
 		}
 		d.Allowed = d.Allowed && !res.Denies()
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
 // A transport sends commands through a client, inside a budget, whatever kind
@@ -32,7 +34,7 @@ type transport struct {
 
 func newTransport(r *Redis) *transport {
 	t := &transport{client: r.Client, limit: r.budget(), seed: maphash.MakeSeed()}
-	if !isNil(r.Client) {
+	if !bridge.IsNil(r.Client) {
 		t.clientKind = kindOf(r.Client, r.Sharded)
 	}
 	t.batchers.Store(new([]*batcher))
@@ -114,7 +116,7 @@ func (t *transport) sendAll(ctx context.Context, calls []*call) []response {
 	}
 	t.batcher(groups[0].shard).do(&groups[0].pending, t.direct)
 	for _, g := range groups[1:] {
-		<-g.done
+		g.wait()
 	}
 	responses := make([]response, len(calls))
 	for _, g := range groups {

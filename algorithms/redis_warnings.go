@@ -86,7 +86,7 @@ func (r *Redis) serverWarnings(ctx context.Context) ([]string, error) {
 
 func evictionPolicy(ctx context.Context, c Client) (string, error) {
 	cmd := redis.NewStringCmd(ctx, "info", "memory")
-	if err := c.Process(ctx, noRetry{cmd}); err != nil {
+	if err := recovered(func() error { return c.Process(ctx, noRetry{cmd}) }); err != nil {
 		return "", err
 	}
 	info, err := cmd.Result()

@@ -119,6 +119,44 @@ func TestDebtIsWhatItIs(t *testing.T) {
 	})
 }
 
+// What is charged afterwards or given back is exact to a fraction of a microsecond: a
+// unit is 333,333⅓ µs. In Go as in Redis.
+func TestDebtAndGiveBackOfFractions(t *testing.T) {
+	check := Check{Rule: "r", Limit: Limit{Rate: 3, Period: time.Second, Burst: 3, Algorithm: TokenBucket}}
+	for name, b := range map[string]backend{"memory": modelBackend(t), "redis": realBackend(t)} {
+		for _, c := range []struct {
+			charged, settled, after int64
+			tat, thirds             int64 // from the charge on
+		}{
+			{1, 3, 0, 1_000_000, 0},     // two fractions that make a whole
+			{1, 2, 0, 666_666, 2},       // and that do not
+			{2, 1, 333_333, 333_333, 1}, // what has refilled of the charge is a third more than what is given back
+			{2, 0, 333_333, 333_333, 0},
+			{2, 1, 333_334, 333_334, 0}, // and less
+		} {
+			b.flush()
+			b.setTime(someTime)
+			check.Cost = c.charged
+			d, err := b.limiter.Take(t.Context(), check)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.setTime(someTime + c.after)
+			if err := settleAll(t.Context(), b.limiter, c.settled, d.Results...); err != nil {
+				t.Fatal(err)
+			}
+			r, err := b.limiter.Peek(t.Context(), check)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Results[0].held; got[0] != someTime+c.tat || got[2] != c.thirds {
+				t.Errorf("%s: %d units settled to %d after %dµs: TAT is %dµs and %d thirds later, want %dµs and %d", name,
+					c.charged, c.settled, c.after, got[0]-someTime, got[2], c.tat, c.thirds)
+			}
+		}
+	}
+}
+
 // What was denied for MaxDelay alone says nothing about others on the key.
 func TestImpatientDenialsAreToldFromOthers(t *testing.T) {
 	var m Memory

@@ -1,7 +1,9 @@
 package failmode
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,6 +129,28 @@ func TestABanIsNoCharge(t *testing.T) {
 	}
 }
 
+// A ban that finds no room in this process holds in the store.
+func TestABanWithoutRoomHere(t *testing.T) {
+	s := new(fakeRedis)
+	f := guarding(t, s)
+	f.local.MaxKeys = 1
+	for i := range 10_000 {
+		c := login(Local)
+		c.Key = fmt.Sprint(i)
+		_ = f.local.Ban(t.Context(), time.Hour, c)
+	}
+	for i := range 100 {
+		c := login(Local)
+		c.Key = fmt.Sprint("another-", i)
+		if err := f.Ban(t.Context(), time.Hour, c); err != nil {
+			t.Fatal(err)
+		}
+		if d := taken(t, f, c); !d.Results[0].Banned {
+			t.Fatalf("%+v", d)
+		}
+	}
+}
+
 // Ban and Reset reach the store and this process; the store only while its circuit
 // is closed.
 func TestCircuitsBansWhatItCan(t *testing.T) {
@@ -198,6 +222,39 @@ func TestWhomABanBindsInAnOutage(t *testing.T) {
 					}
 				})
 			})
+		}
+	}
+}
+
+// A ban that gets lost is a store that charges checks, and cannot tell whether their
+// keys are banned.
+type banGetsLost struct{ algorithms.Memory }
+
+func (l *banGetsLost) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d, err := l.Memory.Take(ctx, checks...)
+	for i := range d.Results {
+		d.Results[i].Allowed, d.Results[i].Err = false, errors.New("lost")
+	}
+	d.Allowed = false
+	return d, err
+}
+
+// What the store charged a request that is denied here is given back, also where
+// the store has not decided.
+func TestAnUndecidedChargeIsGivenBack(t *testing.T) {
+	for mode, left := range map[Mode]int64{Closed: 5, Open: 4} {
+		l := new(banGetsLost)
+		g := &Guard{Limiter: l}
+		c := login(mode)
+		d, err := g.Take(t.Context(), c)
+		if err != nil || d.Allowed != (mode == Open) {
+			t.Errorf("%s: %+v, %v", mode, d, err)
+		}
+		if err := g.Close(); err != nil { // waits for what runs in the background
+			t.Error(err)
+		}
+		if d, err := l.Peek(t.Context(), c); err != nil || d.Results[0].Remaining != left {
+			t.Errorf("%s: %+v, %v", mode, d, err)
 		}
 	}
 }

@@ -74,6 +74,7 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 	for i := range results {
 		denied = denied || results[i].Err == nil && results[i].Denies()
 	}
+	undecided := pick(results, lost)
 	here, err := g.standIn(ctx, charge && !denied, pick(results, lost))
 	if err != nil {
 		return algorithms.Decision{}, err
@@ -81,6 +82,10 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 	place(results, lost, here.Results)
 	d = algorithms.Decision{Allowed: here.Allowed && !denied, Results: results}
 	if !d.Allowed {
+		for i := range undecided { // charged all the same, if only the answer about a ban is lost
+			undecided[i].Err = nil
+		}
+		g.giveBackStore(ctx, undecided)
 		g.giveBackStore(ctx, results)
 	}
 	return d, nil

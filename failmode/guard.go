@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,7 +114,7 @@ func (g *Guard) ready() {
 // method Validate, with Limiter. It has no side effects.
 func (g *Guard) Validate() error {
 	var errs []error
-	if isNil(g.Limiter) {
+	if bridge.IsNil(g.Limiter) {
 		errs = append(errs, errors.New("limiter: required; use &algorithms.Redis{Client: client, Namespace: \"shop\"}"))
 	} else if l, ok := g.Limiter.(interface{ Validate() error }); ok {
 		errs = append(errs, l.Validate())
@@ -124,11 +123,6 @@ func (g *Guard) Validate() error {
 		errs = append(errs, fmt.Errorf("instances: must not be negative, got %d", g.Instances))
 	}
 	return errors.Join(errs...)
-}
-
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return v == nil || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // Take implements [algorithms.Limiter].

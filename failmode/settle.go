@@ -160,8 +160,9 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 	if g.ready(); g.invalid != nil {
 		return g.invalid
 	}
-	if err := do(&g.local, checks); err != nil {
-		return err
+	local := do(&g.local, checks)
+	if errors.Is(local, algorithms.ErrInvalidCheck) {
+		return local
 	}
 	defer func() { // what the store answered until then may be from before
 		g.forget(checks)
@@ -170,7 +171,7 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 	refused, sent := split(len(checks), func(i int) bool { return g.refuses(&checks[i]) })
 	var err error
 	if len(refused) > 0 {
-		err = ErrOpen
+		err = errors.Join(ErrOpen, local) // elsewhere, what finds no room here holds in the store
 	}
 	if len(sent) == 0 && len(checks) > 0 {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"reflect"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -22,7 +21,7 @@ var (
 // layers are a limiter and all that it wraps, from the outside in.
 func layers(l algorithms.Limiter) iter.Seq[algorithms.Limiter] {
 	return func(yield func(algorithms.Limiter) bool) {
-		for !isNil(l) && yield(l) {
+		for !bridge.IsNil(l) && yield(l) {
 			switch w := l.(type) {
 			case *failmode.Guard:
 				l = w.Limiter
@@ -35,18 +34,13 @@ func layers(l algorithms.Limiter) iter.Seq[algorithms.Limiter] {
 	}
 }
 
-func isNil(l algorithms.Limiter) bool {
-	v := reflect.ValueOf(l)
-	return l == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
 var errBareRedis = errors.New("middleware: limiter: a bare *algorithms.Redis has no fail modes; " +
 	"write Limiter: &failmode.Guard{Limiter: redis}, and close it")
 
 // validateLimiter reports everything that is wrong with a limiter. A limiter's
 // Validate answers for what it wraps.
 func validateLimiter(l algorithms.Limiter) error {
-	if isNil(l) {
+	if bridge.IsNil(l) {
 		return errors.New("middleware: limiter: required; use &failmode.Guard{Limiter: redis}, or new(algorithms.Memory) to count in this process only")
 	}
 	var errs []error

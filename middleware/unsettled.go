@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"cmp"
+	"container/list"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,10 @@ import (
 // decided side by side. While it has none, they are decided one after the other:
 // of two at once, the first could be charged and the second be denied and counted.
 // This ends with the first charge, or with the ban.
+//
+// A request that has waited in vain for its turn is decided all the same. It is
+// spared, and keeps nobody waiting: otherwise who sends more than can be decided in
+// turn could never be banned.
 type unsettled struct {
 	mu   sync.Mutex
 	keys map[counted]*underWay
@@ -30,13 +35,27 @@ type counted struct{ rule, key string }
 
 // underWay is what a key has under way. An entry without anything is removed.
 type underWay struct {
-	counting    bool          // a request is being decided whose denial counts
-	sparing     int           // requests are being decided whose denials do not
-	charged     int           // charges that may still be given back
-	chargedAt   time.Time     // the last of them
-	waiting     int           // requests that wait to be decided
-	bannedUntil time.Time     // no denial counts before
-	changed     chan struct{} // closed when something ends
+	counting    bool      // a request is being decided whose denial counts
+	sparing     int       // requests are being decided whose denials do not
+	charged     int       // charges that may still be given back
+	chargedAt   time.Time // the last of them
+	bannedUntil time.Time // no denial counts before
+	waiting     list.List // of *waiter, in the order in which they came
+}
+
+// A part is what a request that is being decided is for its key.
+type part int
+
+const (
+	late part = iota // it waited in vain
+	counting
+	sparing
+)
+
+// A waiter is a request that waits to be decided.
+type waiter struct {
+	part part
+	turn chan struct{} // closed when part is set
 }
 
 // A crossing is a request's part in it: what it has under way. Nil has nothing.
@@ -48,7 +67,7 @@ type crossing struct {
 
 type asked struct {
 	counted
-	spared bool
+	part part
 }
 
 // enter waits until the checks may be decided, at most for so long, and spares
@@ -69,17 +88,17 @@ func (c *crossing) enter(checks []algorithms.Check, counts func(*algorithms.Chec
 	})
 	timer := time.NewTimer(most)
 	defer timer.Stop()
-	late := timer.C
+	patience := timer.C
 	for _, i := range at {
 		key := counted{checks[i].Rule, checks[i].Key}
-		spared, over := c.of.enter(key, late)
+		part, over := c.of.enter(key, patience)
 		if over {
-			late = closedTimer
+			patience = closedTimer
 		}
-		if spared {
+		if part != counting {
 			lent.Spare(&checks[i])
 		}
-		c.asked = append(c.asked, asked{key, spared})
+		c.asked = append(c.asked, asked{key, part})
 	}
 }
 
@@ -91,41 +110,51 @@ const excuse = 10 * time.Second
 var closedTimer = func() <-chan time.Time { c := make(chan time.Time); close(c); return c }()
 
 // enter waits until a check may be decided. It is spared if the key has unsettled
-// charges, is banned, or if the time is over.
-func (u *unsettled) enter(key counted, late <-chan time.Time) (spared, over bool) {
+// charges or is banned, and late if the time is over.
+func (u *unsettled) enter(key counted, patience <-chan time.Time) (p part, over bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	w := u.of(key)
+	if p := w.next(time.Now()); p != late {
+		return p, false
+	}
+	me := &waiter{turn: make(chan struct{})}
+	at := w.waiting.PushBack(me)
+	u.mu.Unlock()
+	select {
+	case <-me.turn:
+	case <-patience:
+		over = true
+	}
+	u.mu.Lock()
+	w.waiting.Remove(at) // unless its turn has come
+	return me.part, over
+}
+
+// of is what a key has under way.
+func (u *unsettled) of(key counted) *underWay {
 	w := u.keys[key]
 	if w == nil {
 		if u.keys == nil {
 			u.keys = make(map[counted]*underWay)
 		}
-		w = &underWay{changed: make(chan struct{})}
+		w = new(underWay)
 		u.keys[key] = w
 	}
-	for !over {
-		now := time.Now()
-		switch {
-		case w.charged > 0 && now.Sub(w.chargedAt) < excuse && !w.counting, now.Before(w.bannedUntil):
-			w.sparing++
-			return true, false
-		case !w.counting && w.sparing == 0:
-			w.counting = true
-			return false, false
-		}
-		changed := w.changed
-		w.waiting++
-		u.mu.Unlock()
-		select {
-		case <-changed:
-		case <-late:
-			over = true
-		}
-		u.mu.Lock()
-		w.waiting--
+	return w
+}
+
+// next begins the decision of a request; late means that none may begin yet.
+func (w *underWay) next(now time.Time) part {
+	switch {
+	case w.charged > 0 && now.Sub(w.chargedAt) < excuse && !w.counting, now.Before(w.bannedUntil):
+		w.sparing++
+		return sparing
+	case !w.counting && w.sparing == 0:
+		w.counting = true
+		return counting
 	}
-	w.sparing++
-	return true, true
+	return late
 }
 
 // decided notes what became of the checks that entered. Charges stay unsettled
@@ -145,9 +174,10 @@ func (c *crossing) decided(d *algorithms.Decision, returnable bool) {
 			}
 		}
 		c.of.change(a.counted, func(w *underWay) {
-			if a.spared {
+			switch a.part {
+			case sparing:
 				w.sparing--
-			} else {
+			case counting:
 				w.counting = false
 			}
 			w.bannedUntil = time.Time{}
@@ -185,15 +215,23 @@ func (c *crossing) end() {
 	c.settled()
 }
 
-// change changes what a key has under way, and wakes those that wait for that.
+// change changes what a key has under way, and wakes those whose turn has come, each
+// once.
 func (u *unsettled) change(key counted, f func(*underWay)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	w := u.keys[key]
+	w := u.of(key) // which is new if the request was late and nothing else is under way
 	f(w)
-	close(w.changed)
-	w.changed = make(chan struct{})
-	if !w.counting && w.sparing == 0 && w.charged == 0 && w.waiting == 0 {
+	for now := time.Now(); w.waiting.Len() > 0; {
+		p := w.next(now)
+		if p == late {
+			return
+		}
+		first := w.waiting.Remove(w.waiting.Front()).(*waiter)
+		first.part = p
+		close(first.turn)
+	}
+	if !w.counting && w.sparing == 0 && w.charged == 0 {
 		delete(u.keys, key)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"reflect"
 	"time"
 )
 
@@ -199,3 +200,10 @@ type Failmode[Guard, Memory, Check, Decision any] struct {
 
 // FromFailmode is the Failmode that package failmode registers.
 var FromFailmode any
+
+// IsNil reports whether a field that must be set is nil, or a nil pointer in an
+// interface.
+func IsNil(field any) bool {
+	v := reflect.ValueOf(field)
+	return field == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
