@@ -1,21 +1,24 @@
 
 -- bucket: twin of bucket.at and .take in bucket.go.
--- Key      "w W f": TAT is w + f/rate µs, W when it was written in ms
+-- Key      "w ahead f": TAT is w + f/rate µs, and was that many ms ahead of the clock when it was written
 -- ARGV[p]  rate costW costF roomW roomF period grid
 --          the time that the cost takes to refill, and how far ahead TAT may be then, in two parts like TAT
 -- A key's deadline is the end of its TAT's part of the grid, so that it stays for a while.
 local function bucket(key, now, p)
-  local rate, was, healed = ARGV[p] + 0, read(key, 32, 46), false
-  local stored, w, W, f = -1, now, 0, 0
+  local rate, was, healed = ARGV[p] + 0, read(key, 20, 46), false
+  local stored, w, ahead, f = -1, now, 0, 0
   if was then
-    w, W, f = sub(was, 1, 16) + 0, sub(was, 18, 30) + 0, sub(was, 32) + 0
+    local space = find(was, ' ', 19, true) or foreign(key)
+    w, ahead, f = sub(was, 1, 16) + 0, sub(was, 18, space - 1) + 0, sub(was, space + 1) + 0
     stored = w
-    if W * 1000 > now + ARGV[p + 5] then
-      w, f = now + max(w - W * 1000, 0), min(f, rate - 1)
-      stored, W, healed = -1, floor(now / 1000), true
+    local wrote = w - w % 1000 - ahead * 1000 -- when
+    if wrote > now + ARGV[p + 5] then
+      w = now + w - wrote
+      stored, ahead, healed = -1, floor(w / 1000) - floor(now / 1000), true
     elseif w < now then
-      w, f = now, 0
-    elseif f >= rate then
+      w, ahead, f = now, 0, 0
+    end
+    if f >= rate then
       f = rate - 1
     end
   end
@@ -26,7 +29,7 @@ local function bucket(key, now, p)
   local room_w, grid = now + ARGV[p + 3], ARGV[p + 6] + 0
   local ok = w2 < room_w or w2 == room_w and f2 <= ARGV[p + 4] + 0
   local ttl = stored - stored % grid == w2 - w2 % grid or remember(w2 - w2 % grid + grid + 1000 - now)
-  return p + 7, ok, healed, ttl, '%016d %013d %d', w, W, f, w2, floor(now / 1000), f2
+  return p + 7, ok, healed, ttl, '%016d %d %d', w, ahead, f, w2, floor(w2 / 1000) - floor(now / 1000), f2
 end
 
 -- correct: twin of bucket.correct in bucket.go.
@@ -44,15 +47,15 @@ local function earlier(w, f, dw, df, rate, now)
   return w, f
 end
 
-local function corrected(now, p, form, w, W, f, w2, f2)
+local function corrected(now, p, form, w, ahead, f, w2, f2)
   local grid = ARGV[p + 6] + 0
   if w2 ~= w or f2 ~= f then
-    W = floor(now / 1000)
+    ahead = floor(w2 / 1000) - floor(now / 1000)
   end
-  return remember(w2 - w2 % grid + grid + 1000 - now), form, w2, W, f2
+  return remember(w2 - w2 % grid + grid + 1000 - now), form, w2, ahead, f2
 end
 
-local function correct_bucket(_, now, p, q, form, w, W, f)
+local function correct_bucket(_, now, p, q, form, w, ahead, f)
   local rate, dw, df = ARGV[p] + 0, ARGV[q + 3] + 0, ARGV[q + 4] + 0
   local w2, f2 = w, f
   if ARGV[q] + 0 > 0 then
@@ -75,5 +78,5 @@ local function correct_bucket(_, now, p, q, form, w, W, f)
       w2, f2 = earlier(w, f, dw, df, rate, now)
     end
   end
-  return corrected(now, p, form, w, W, f, w2, f2)
+  return corrected(now, p, form, w, ahead, f, w2, f2)
 end
