@@ -136,7 +136,7 @@ func (bucket) retryAfter(s state, now int64, p params) int64 {
 }
 
 func (bucket) arguments(args []any, p params) []any {
-	return append(args, p.rate, p.costW, p.costF, p.roomW, p.roomF, p.period, min(max(p.period, 1_000_000), 60_000_000))
+	return append(args, p.rate, p.costW, p.costF, p.roomW, p.roomF, p.period)
 }
 
 func (bucket) corrections(args []any, c *correction) []any {
