@@ -8,17 +8,19 @@ import "math/bits"
 // time of a whole bucket ahead. TAT counts in fractions over the rate, so no
 // rate loses anything to rounding.
 //
-// State: a + c/rate is TAT in µs, and b is when it was written, in ms. A TAT that
-// is far ahead is no clock error: a limit with a slower rate shares the key, or
-// there is a debt. Twin: lua/bucket.lua.
+// State: a + c/rate is TAT in µs, and b is how many ms that was ahead of the clock
+// when it was written, which tells when that was. A TAT that is far ahead is no
+// clock error: a limit with a slower rate shares the key, or there is a debt. Twin:
+// lua/bucket.lua.
 type bucket struct{ asNow }
 
 func (bucket) at(s state, now int64, p params) (state, bool) {
+	wrote := s.a - s.a%1000 - s.b*1000 // when
 	switch {
-	case s.b*1000 > now+p.period: // no clock that is right wrote this: it owes what it owed then
-		return state{a: now + max(s.a-s.b*1000, 0), b: now / 1000, c: min(s.c, p.rate-1)}, true
+	case wrote > now+p.period: // no clock that is right: it owes what it owed then
+		return state{a: now + s.a - wrote, c: min(s.c, p.rate-1)}.writtenAt(now), true
 	case s.a < now:
-		return state{a: now, b: s.b}, false
+		return state{a: now}, false
 	case s.c >= p.rate: // written at a higher rate
 		return state{a: s.a, b: s.b, c: p.rate - 1}, false
 	}
@@ -26,9 +28,14 @@ func (bucket) at(s state, now int64, p params) (state, bool) {
 }
 
 func (bucket) take(s state, now int64, p params) (state, placed, bool) {
-	s = p.later(s, p.costW, p.costF)
-	s.b = now / 1000
+	s = p.later(s, p.costW, p.costF).writtenAt(now)
 	return s, placed{at: now}, s.a < now+p.roomW || s.a == now+p.roomW && s.c <= p.roomF
+}
+
+// writtenAt notes that a state is written now.
+func (s state) writtenAt(now int64) state {
+	s.b = s.a/1000 - now/1000
+	return s
 }
 
 // later moves TAT ahead.
@@ -52,7 +59,7 @@ func (p *params) earlier(s state, w, f int64) state {
 // notBefore makes a state current again whose TAT was moved back.
 func (s state) notBefore(now int64) state {
 	if s.a < now {
-		return state{a: now, b: s.b}
+		return state{a: now}
 	}
 	return s
 }
@@ -83,9 +90,9 @@ func (bucket) correct(s state, now int64, c *correction) state {
 // corrected is the other state, written now if it differs.
 func (s state) corrected(other state, now int64) state {
 	if other.a != s.a || other.c != s.c {
-		other.b = now / 1000
+		return other.writtenAt(now)
 	}
-	return other
+	return s
 }
 
 // left is ⌊(now + full − TAT)·rate/period⌋, and until TAT.
@@ -129,7 +136,7 @@ func (bucket) retryAfter(s state, now int64, p params) int64 {
 }
 
 func (bucket) arguments(args []any, p params) []any {
-	return append(args, p.rate, p.costW, p.costF, p.roomW, p.roomF, p.period, min(max(p.period, 1_000_000), 60_000_000))
+	return append(args, p.rate, p.costW, p.costF, p.roomW, p.roomF, p.period)
 }
 
 func (bucket) corrections(args []any, c *correction) []any {
@@ -147,7 +154,7 @@ func (bucket) toCell(s state, until, _ int64, _ params) (state, int64) {
 func (bucket) roll(cell state, _, _ int64) state { return cell }
 
 func (bucket) fromCell(cell state, now int64, p params) state {
-	return p.current(state{a: cell.a, b: now / 1000, c: cell.b}, now)
+	return p.current(state{a: cell.a, c: cell.b}.writtenAt(now), now)
 }
 
-func (bucket) usedUntil(until, now int64, _ params) state { return state{a: until, b: now / 1000} }
+func (bucket) usedUntil(until, now int64, _ params) state { return state{a: until}.writtenAt(now) }

@@ -254,7 +254,7 @@ func TestConformanceNoticesAWrongNumber(t *testing.T) {
 	b := realBackend(t)
 	right := *takeScript
 	t.Cleanup(func() { *takeScript = right })
-	wrong := strings.Replace(right.text, "'%016d %013d %d', w, W, f", "'%.10e %013d %d', w, W, f", 1)
+	wrong := strings.Replace(right.text, "format('%016d %d %d', w2, ", "format('%.10e %d %d', w2, ", 1)
 	if wrong == right.text {
 		t.Fatal("the script writes its numbers otherwise")
 	}

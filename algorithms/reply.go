@@ -96,20 +96,22 @@ func settled(corrections []correction, reply []int64) error {
 // parseReply turns the reply of lua/take_fast.lua into the numbers that
 // lua/take.lua returns, but for states as they are stored.
 func parseReply(reply string) ([]int64, error) {
-	clock, rest, _ := strings.Cut(reply, "\n")
-	numbers, ok := appendNumbers(make([]int64, 0, 2+4*3), clock)
-	if !ok || len(numbers) != 2 {
+	first, rest, more := strings.Cut(reply, "\n")
+	head, ok := appendNumbers(make([]int64, 0, 2+3), first)
+	if !ok || len(head) < 2 {
 		return nil, fmt.Errorf("%w: %.200q", errReply, reply)
 	}
-	numbers[0] = numbers[0]*1_000_000 + numbers[1]
-	numbers = numbers[:1]
-	for rest != "" {
+	numbers, denied := append(make([]int64, 0, 1+4*3), head[0]*1_000_000+head[1]), head[2:]
+	for i := int64(1); more; i++ {
+		room := int64(1)
+		if len(denied) > 0 && denied[0] == i {
+			room, denied = 0, denied[1:]
+		}
 		var line string
-		line, rest, _ = strings.Cut(rest, "\n")
+		line, rest, more = strings.Cut(rest, "\n")
 		end := len(numbers) + 4
-		numbers, ok = appendNumbers(numbers, line[:min(1, len(line))])
-		if ok && len(line) > 1 {
-			numbers, ok = appendNumbers(numbers, line[1:])
+		if numbers = append(numbers, room); line != "" {
+			numbers, ok = appendNumbers(numbers, line)
 		}
 		if !ok || len(numbers) > end {
 			return nil, fmt.Errorf("%w: %.200q", errReply, reply)
@@ -117,6 +119,9 @@ func parseReply(reply string) ([]int64, error) {
 		for len(numbers) < end { // a key never seen, or a state of two numbers
 			numbers = append(numbers, 0)
 		}
+	}
+	if len(denied) > 0 {
+		return nil, fmt.Errorf("%w: %.200q", errReply, reply)
 	}
 	return numbers, nil
 }

@@ -41,11 +41,11 @@ func takeText(files fs.FS) string {
 		if _, alias := aliased(deciding, name); alias {
 			continue
 		}
-		fmt.Fprintf(&text, "  %s code == %d", word, i+1)
+		fmt.Fprintf(&text, "  %s code == '%d' or code == '-%[2]d'", word, i+1)
 		for j := range names[i+1:] {
 			other := names[i+1+j]
 			if of, _ := aliased(luaFile(files, other), other); of == name {
-				fmt.Fprintf(&text, " or code == %d", i+j+2)
+				fmt.Fprintf(&text, " or code == '%d' or code == '-%[1]d'", i+j+2)
 			}
 		}
 		text.WriteString(" then\n" + inLoop(deciding, name))
@@ -62,21 +62,24 @@ func aliased(text, name string) (of string, ok bool) {
 }
 
 // inLoop is a step's text as it stands in a loop: what the function returns is
-// assigned. A step that does not read its state from a string is shown by its
-// numbers.
+// assigned, what is on its second line only where it is needed. A step that does
+// not read its state from a string is shown by its numbers.
 func inLoop(text, name string) string {
-	const results = "at, fits, clock_error, ttl_ms, form, a, b, c, a2, b2, c2"
+	const results, rare = "at, fits, left_us, charge", "clock_error, form, a, b, c"
 	before, function, found := strings.Cut(text, "local function "+name+"(key, now, p)\n")
 	body, values, ends := strings.Cut(function, "\n  return ")
 	values, _, closed := strings.Cut(values, "\nend\n")
-	if !found || !ends || !closed {
-		panic("lua/" + name + ".lua: no function " + name + "(key, now, p) that ends with a return")
+	values, rest, two := strings.Cut(values, ",\n")
+	if !found || !ends || !closed || !two {
+		panic("lua/" + name + ".lua: no function " + name + "(key, now, p) that ends with a return of two lines")
 	}
-	raw := "format('%d %d %d', a, b, c)"
+	rest = rare + " = " + strings.TrimSpace(rest)
 	if strings.Contains(body, " was") {
-		raw = "was or ''"
+		rest = "raw = was\n  if healed then\n    " + rest + "\n  end\n"
+	} else {
+		rest += "\n  raw = format('%d %d %d', a, b, c)\n"
 	}
-	return before + body + "\n  " + results + " = " + values + "\n  raw = " + raw + "\n"
+	return before + body + "\n  " + results + " = " + values + "\n  " + rest
 }
 
 // takeBansText is lua/take_bans.lua around lua/take.lua.
@@ -86,13 +89,13 @@ func takeBansText(files fs.FS) string {
 
 // bansText is lua/bans.lua, which needs no steps.
 func bansText(files fs.FS) string {
-	return luaFile(files, "steps") + luaFile(files, "ban") + luaFile(files, "bans")
+	return luaFile(files, "steps") + luaFile(files, "functions") + luaFile(files, "ban") + luaFile(files, "bans")
 }
 
 // deciding is what the scripts that decide share.
 func deciding(files fs.FS) string {
 	var text strings.Builder
-	text.WriteString(luaFile(files, "steps"))
+	text.WriteString(luaFile(files, "steps") + luaFile(files, "functions"))
 	names := twins()
 	for _, name := range names {
 		deciding, _, _ := strings.Cut(luaFile(files, name), corrections)
@@ -118,7 +121,7 @@ func function(files fs.FS, name string) string {
 // correcting is what the scripts that settle share.
 func correcting(files fs.FS) string {
 	var text strings.Builder
-	text.WriteString(luaFile(files, "steps"))
+	text.WriteString(luaFile(files, "steps") + luaFile(files, "functions"))
 	names := twins()
 	for _, name := range names {
 		text.WriteString(luaFile(files, name))

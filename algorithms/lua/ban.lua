@@ -4,9 +4,12 @@
 -- ARGV[q]  after within length
 --          how many denials lead to a ban, 0 if they do not count; in how many µs; and how long it lasts
 local function ban_at(key, now, q)
-  local was, within = read(key, 35, 50), ARGV[q + 1] + 0
-  if not was then
+  local was, within = call('GETRANGE', key, '0', '63'), ARGV[q + 1] + 0
+  if was == '' then
     return 0, 0, 0, false
+  end
+  if #was < 35 or #was > 50 then
+    error('no state of a limit at key ' .. key, 0)
   end
   local since, expires, count = sub(was, 1, 16) + 0, sub(was, 18, 33) + 0, sub(was, 35) + 0
   if since > now + within then

@@ -1,21 +1,27 @@
 
 -- bucket: twin of bucket.at and .take in bucket.go.
--- Key      "w W f": TAT is w + f/rate µs, W when it was written in ms
--- ARGV[p]  rate costW costF roomW roomF period grid
+-- Key      "w ahead f": TAT is w + f/rate µs, and was that many ms ahead of the clock when it was written
+-- ARGV[p]  rate costW costF roomW roomF period
 --          the time that the cost takes to refill, and how far ahead TAT may be then, in two parts like TAT
--- A key's deadline is the end of its TAT's part of the grid, so that it stays for a while.
+-- A key's deadline is the end of its TAT's part of a grid, so that it stays for a while.
 local function bucket(key, now, p)
-  local rate, was, healed = ARGV[p] + 0, read(key, 32, 46), false
-  local stored, w, W, f = -1, now, 0, 0
-  if was then
-    w, W, f = sub(was, 1, 16) + 0, sub(was, 18, 30) + 0, sub(was, 32) + 0
-    stored = w
-    if W * 1000 > now + ARGV[p + 5] then
-      w, f = now + max(w - W * 1000, 0), min(f, rate - 1)
-      stored, W, healed = -1, floor(now / 1000), true
+  local rate, period, was, healed = ARGV[p] + 0, ARGV[p + 5] + 0, call('GETRANGE', key, '0', '63'), false
+  local stored, w, ahead, f = -1, now, 0, 0
+  if was ~= '' then
+    local space = #was >= 20 and #was <= 46 and find(was, ' ', 19, true)
+    if not space then
+      error('no state of a limit at key ' .. key, 0)
+    end
+    stored, ahead, f = sub(was, 1, 16) + 0, sub(was, 18, space - 1) + 0, sub(was, space + 1) + 0
+    w = stored
+    local wrote = w - w % 1000 - ahead * 1000 -- when
+    if wrote > now + period then
+      w = now + w - wrote
+      stored, ahead, healed = -1, floor(w / 1000) - floor(now / 1000), true
     elseif w < now then
-      w, f = now, 0
-    elseif f >= rate then
+      w, ahead, f = now, 0, 0
+    end
+    if f >= rate then
       f = rate - 1
     end
   end
@@ -23,10 +29,14 @@ local function bucket(key, now, p)
   if f2 >= rate then
     w2, f2 = w2 + 1, f2 - rate
   end
-  local room_w, grid = now + ARGV[p + 3], ARGV[p + 6] + 0
+  local room_w = now + ARGV[p + 3]
   local ok = w2 < room_w or w2 == room_w and f2 <= ARGV[p + 4] + 0
-  local ttl = stored - stored % grid == w2 - w2 % grid or remember(w2 - w2 % grid + grid + 1000 - now)
-  return p + 7, ok, healed, ttl, '%016d %013d %d', w, W, f, w2, floor(now / 1000), f2
+  local grid = period > 60000000 and 60000000 or period > 1000000 and period or 1000000
+  local part = w2 - w2 % grid
+  local left = stored - stored % grid == part or part + grid + 1000 - now
+  local charged = format('%016d %d %d', w2, floor(w2 / 1000) - floor(now / 1000), f2)
+  return p + 6, ok, left, charged,
+    healed, '%016d %d %d', w, ahead, f
 end
 
 -- correct: twin of bucket.correct in bucket.go.
@@ -44,15 +54,15 @@ local function earlier(w, f, dw, df, rate, now)
   return w, f
 end
 
-local function corrected(now, p, form, w, W, f, w2, f2)
-  local grid = ARGV[p + 6] + 0
+local function corrected(now, p, form, w, ahead, f, w2, f2)
+  local grid = max(1000000, min(ARGV[p + 5] + 0, 60000000))
   if w2 ~= w or f2 ~= f then
-    W = floor(now / 1000)
+    ahead = floor(w2 / 1000) - floor(now / 1000)
   end
-  return remember(w2 - w2 % grid + grid + 1000 - now), form, w2, W, f2
+  return w2 - w2 % grid + grid + 1000 - now, form, w2, ahead, f2
 end
 
-local function correct_bucket(_, now, p, q, form, w, W, f)
+local function correct_bucket(_, now, p, q, form, w, ahead, f)
   local rate, dw, df = ARGV[p] + 0, ARGV[q + 3] + 0, ARGV[q + 4] + 0
   local w2, f2 = w, f
   if ARGV[q] + 0 > 0 then
@@ -75,5 +85,5 @@ local function correct_bucket(_, now, p, q, form, w, W, f)
       w2, f2 = earlier(w, f, dw, df, rate, now)
     end
   end
-  return corrected(now, p, form, w, W, f, w2, f2)
+  return corrected(now, p, form, w, ahead, f, w2, f2)
 end

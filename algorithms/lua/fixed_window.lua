@@ -4,11 +4,15 @@
 -- ARGV[p]  rate period cost
 local function fixed_window(key, now, p)
   local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
-  local begin, was, healed = now - now % period, read(key, 18, 32), false
-  local stored, start, used = -1, begin, 0
-  if was then
-    stored, used = sub(was, 1, 16) + 0, sub(was, 18) + 0
-    if used == 0 then
+  local was, begin, healed = call('GETRANGE', key, '0', '63'), now - now % period, false
+  local stored, start, used, head = -1, begin, 0, ''
+  if was ~= '' then
+    if #was < 18 or #was > 32 then
+      error('no state of a limit at key ' .. key, 0)
+    end
+    head, used = sub(was, 1, 17), sub(was, 18) + 0
+    stored = head + 0
+    if stored == begin or used == 0 then
       start = begin
     elseif stored > now + period then
       healed = true -- all of it counts now
@@ -18,8 +22,14 @@ local function fixed_window(key, now, p)
       start = stored
     end
   end
-  local ttl = start == stored or remember(start + period - now)
-  return p + 3, used + cost <= rate, healed, ttl, '%016d %d', start, used, 0, start, used + cost, 0
+  local left, charged = true, ''
+  if start == stored then
+    charged = head .. format('%d', used + cost)
+  else
+    left, charged = start + period - now, format('%016d %d', start, used + cost)
+  end
+  return p + 3, used + cost <= rate, left, charged,
+    healed, '%016d %d', start, used, 0
 end
 
 -- correct: twin of correction.inWindows in fixed_window.go.
@@ -38,5 +48,5 @@ local function correct_windows(p, q, start, used, last)
 end
 
 local function correct_fixed_window(_, now, p, q, form, start, used)
-  return remember(start + ARGV[p + 1] - now), form, correct_windows(p, q, start, used, 0)
+  return start + ARGV[p + 1] - now, form, correct_windows(p, q, start, used, 0)
 end

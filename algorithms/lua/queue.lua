@@ -4,10 +4,10 @@ local queue = bucket
 
 -- correct: twin of queue.correct in queue.go.
 -- ARGV[q]  as of the bucket
-local function correct_queue(key, now, p, q, form, w, W, f)
+local function correct_queue(key, now, p, q, form, w, ahead, f)
   local rate = ARGV[p] + 0
   if ARGV[q] + 0 > 0 then
-    return correct_bucket(key, now, p, q, form, w, W, f)
+    return correct_bucket(key, now, p, q, form, w, ahead, f)
   end
   local begin_w, begin_f = earlier(w, f, ARGV[q + 5], ARGV[q + 6], rate, 0)
   if begin_f > 0 then
@@ -17,5 +17,5 @@ local function correct_queue(key, now, p, q, form, w, W, f)
   if begin_w == ARGV[q + 1] + 0 and begin_f == ARGV[q + 2] + 0 then
     w2, f2 = earlier(w, f, ARGV[q + 3], ARGV[q + 4], rate, now)
   end
-  return corrected(now, p, form, w, W, f, w2, f2)
+  return corrected(now, p, form, w, ahead, f, w2, f2)
 end

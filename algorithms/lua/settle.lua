@@ -6,21 +6,21 @@
 -- Returns  now in µs; then for each charge its key's state
 --
 -- A correction is a function of a key, of now, of the places p and q of the step's arguments and of its
--- own, and of what the step returned: form, the state, and what comes after the charged state. It
--- returns ttl, form and the corrected state.
+-- own, and of what the step returned: form, the state, and what comes after it. It returns left, form and the
+-- corrected state.
 local p, reply = 1, { now }
 
 for i = 1, #KEYS do
   local key, code = KEYS[i], ARGV[p + 1] + 0
-  local q, _, healed, ttl, form, a, b, c, _, _, _, front, before = steps[code](key, now, p + 2)
+  local q, _, left, _, healed, form, a, b, c, front, before = steps[code](key, now, p + 2)
   local a2, b2, c2 = a, b, c
   if not healed or ARGV[q] + 0 > 0 then
-    ttl, form, a2, b2, c2 = corrections[code](key, now, p + 2, q, form, a, b, c, front, before)
+    left, form, a2, b2, c2 = corrections[code](key, now, p + 2, q, form, a, b, c, front, before)
   end
   if not healed and a2 == a and b2 == b and c2 == c then
     -- nothing to write
-  elseif ttl then
-    call('PSETEX', key, format('%d', ttl), format(form, a2, b2, c2))
+  elseif left then
+    call('PSETEX', key, format('%d', remember(left)), format(form, a2, b2, c2))
   else
     form(a2, b2, c2)
   end

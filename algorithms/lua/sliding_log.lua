@@ -38,7 +38,7 @@ local function sliding_log(key, now, p)
     local first, sum = tonumber(head[3]), tonumber(tail[2])
     last, before = tonumber(tail[1]), tonumber(head[2])
     if not (first and sum and last and before and head[4]) or sum < before then
-      foreign(key)
+      error('no state of a limit at key ' .. key, 0)
     end
     if last > now + period then
       last, healed = now, true -- all of it came now
@@ -77,9 +77,13 @@ local function sliding_log(key, now, p)
         call('RPUSH', key, format('%d', at), format('%d', before + total))
       end
     end
-    call('PEXPIRE', key, format('%d', remember(at + period - now)))
+    call('PEXPIRE', key, format('%d', floor((math.max(at + period - now, 0) + 1999) / 1000)))
   end
-  return p + 3, over <= 0, healed, nil, write, used, leaves, last, used + cost, 0, max(now, last), front, before
+  local function charged()
+    write(used + cost, 0, math.max(now, last))
+  end
+  return p + 3, over <= 0, false, charged,
+    healed, write, used, leaves, last, front, before
 end
 
 -- correct: twin of slidingLog.correct in sliding_log.go.
@@ -88,18 +92,18 @@ local function correct_sliding_log(key, now, p, q, form, used, leaves, last, fro
   local period, delta, at = ARGV[p + 1] + 0, ARGV[q] + 0, ARGV[q + 1] + 0
   if delta > 0 then
     local units = max(min(delta, ARGV[q + 2] - used), 0)
-    return nil, form, used + units, leaves, units > 0 and max(now, last) or last
+    return false, form, used + units, leaves, units > 0 and max(now, last) or last
   end
   if used == 0 or at <= now - period or at > last then
-    return nil, form, used, leaves, last
+    return false, form, used, leaves, last
   end
   local pair, pairs = log_above(key, front, 0, at - 1)
   if pairs - pair > 1000 then -- as many as can be written anew in a millisecond
-    return nil, form, used, leaves, last
+    return false, form, used, leaves, last
   end
   local rest = call('LRANGE', key, format('%d', 2 * pair), '-1')
   if rest[1] + 0 ~= at then
-    return nil, form, used, leaves, last
+    return false, form, used, leaves, last
   end
   local previous = { at, before } -- the pair before the charge's
   if pair - 1 > front then
@@ -127,5 +131,5 @@ local function correct_sliding_log(key, now, p, q, form, used, leaves, last, fro
     end
     call('PEXPIRE', key, format('%d', remember(last + period - now)))
   end
-  return nil, write, used - back, leaves, last
+  return false, write, used - back, leaves, last
 end

@@ -4,12 +4,16 @@
 -- ARGV[p]  rate period cost
 local function sliding_window(key, now, p)
   local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
-  local begin, was, healed = now - now % period, read(key, 20, 34), false
-  local stored, start, used, last = -1, begin, 0, 0
-  if was then
-    local space = find(was, ' ', 19, true) or foreign(key)
-    stored, used, last = sub(was, 1, 16) + 0, sub(was, 18, space - 1) + 0, sub(was, space + 1) + 0
-    if used == 0 and last == 0 then
+  local was, begin, healed = call('GETRANGE', key, '0', '63'), now - now % period, false
+  local stored, start, used, last, head, tail = -1, begin, 0, 0, '', ''
+  if was ~= '' then
+    local space = #was >= 20 and #was <= 34 and find(was, ' ', 19, true)
+    if not space then
+      error('no state of a limit at key ' .. key, 0)
+    end
+    head, used, tail = sub(was, 1, 17), sub(was, 18, space - 1) + 0, sub(was, space)
+    stored, last = head + 0, tail + 0
+    if stored == begin or used == 0 and last == 0 then
       start = begin
     elseif stored > now + period then
       healed = true -- all of it counts now
@@ -22,17 +26,23 @@ local function sliding_window(key, now, p)
       start = stored
     end
   end
-  local room, left = rate - used - cost, start + period - now
+  local room, view = rate - used - cost, start + period - now
   local ok = room >= 0
   if ok and last > room then
     local rest = period % last
-    ok = left <= room * ((period - rest) / last) + floor(room * rest / last)
+    ok = view <= room * ((period - rest) / last) + floor(room * rest / last)
   end
-  local ttl = start == stored or remember(left + period)
-  return p + 3, ok, healed, ttl, '%016d %d %d', start, used, last, start, used + cost, last
+  local left, charged = true, ''
+  if start == stored then
+    charged = head .. format('%d', used + cost) .. tail
+  else
+    left, charged = view + period, format('%016d %d %d', start, used + cost, last)
+  end
+  return p + 3, ok, left, charged,
+    healed, '%016d %d %d', start, used, last
 end
 
 -- correct: as of fixed_window.
 local function correct_sliding_window(_, now, p, q, form, start, used, last)
-  return remember(start + 2 * ARGV[p + 1] - now), form, correct_windows(p, q, start, used, last)
+  return start + 2 * ARGV[p + 1] - now, form, correct_windows(p, q, start, used, last)
 end

@@ -7,15 +7,15 @@
 -- Tables are made at the size that three checks need: growing them costs more than the arithmetic.
 local admit, p = true, 2
 local reply = { now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-local after = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+local after = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 for i = 1, #KEYS do
-  local r, s, code = 4 * i - 2, 7 * i - 6, ARGV[p] + 0
+  local r, s, code = 4 * i - 2, 5 * i - 4, ARGV[p] + 0
   local shadow, ok = code < 0, false
   if shadow then
     code = -code
   end
-  p, ok, after[s + 1], after[s + 2], after[s + 3], reply[r + 1], reply[r + 2], reply[r + 3], after[s + 4], after[s + 5], after[s + 6] = steps[code](KEYS[i], now, p + 1)
+  p, ok, after[s + 1], after[s + 2], after[s + 3], after[s + 4], reply[r + 1], reply[r + 2], reply[r + 3] = steps[code](KEYS[i], now, p + 1)
   reply[r], after[s] = ok and 1 or 0, ok
   admit = admit and (ok or shadow)
 end
@@ -24,21 +24,20 @@ reply[4 * #KEYS + 2] = nil -- a reply ends at the first nil
 local take = ARGV[1] ~= '0'
 local charge = admit and ARGV[1] == '1'
 for i = 1, #KEYS do
-  local s, r = 7 * i - 6, 4 * i - 2
-  local ttl, form = after[s + 2], after[s + 3]
-  local a, b, c = after[s + 4], after[s + 5], after[s + 6]
-  local charged = charge and after[s]
-  if not charged then
-    a, b, c = reply[r + 1], reply[r + 2], reply[r + 3]
+  local s, r = 5 * i - 4, 4 * i - 2
+  local left, write, healed, form = after[s + 1], after[s + 2], after[s + 3], after[s + 4]
+  if not (charge and after[s]) then
+    local a, b, c = reply[r + 1], reply[r + 2], reply[r + 3]
+    write = take and healed and (left and format(form, a, b, c) or function() form(a, b, c) end)
   end
-  if not charged and not (take and after[s + 1]) then
+  if not write then
     -- nothing to write
-  elseif ttl == true then
-    call('SET', KEYS[i], format(form, a, b, c), 'KEEPTTL')
-  elseif ttl then
-    call('PSETEX', KEYS[i], format('%d', ttl), format(form, a, b, c))
+  elseif left == true then
+    call('SET', KEYS[i], write, 'KEEPTTL')
+  elseif left then
+    call('PSETEX', KEYS[i], format('%d', remember(left)), write)
   else
-    form(a, b, c)
+    write()
   end
 end
 return reply

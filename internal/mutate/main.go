@@ -29,7 +29,7 @@ const (
 var files = []string{
 	"fixed_window.go", "sliding_window.go", "sliding_log.go", "bucket.go", "queue.go",
 	"ban.go", "lua/ban.lua", "lua/take_bans.lua", "lua/bans.lua", "lua/settle_kept.lua",
-	"lua/fixed_window.lua", "lua/sliding_window.lua", "lua/sliding_log.lua", "lua/bucket.lua", "lua/queue.lua", "lua/steps.lua", "lua/take.lua", "lua/settle.lua",
+	"lua/fixed_window.lua", "lua/sliding_window.lua", "lua/sliding_log.lua", "lua/bucket.lua", "lua/queue.lua", "lua/functions.lua", "lua/take.lua", "lua/settle.lua",
 }
 
 func main() {
