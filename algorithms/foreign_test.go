@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,5 +85,24 @@ func TestTheLongestStatesAreRead(t *testing.T) {
 				t.Errorf("%s: %q: %+v, %v", l, c.longest+extra, d, err)
 			}
 		}
+	}
+}
+
+// A bucket's state once said when it was written, in ms, not how far TAT was ahead
+// then. What it owes is read all the same.
+func TestBucketsOfEarlierVersionsAreRead(t *testing.T) {
+	b := realBackend(t)
+	client := b.limiter.(*Redis).Client.(*redis.Client)
+	b.setTime(someTime)
+	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 1, Period: time.Second, Burst: 5, Algorithm: TokenBucket}, Cost: 2}
+	old := fmt.Sprintf("%016d %013d %d", someTime+2_500_000, someTime/1000, 0)
+	if err := client.Set(t.Context(), keyOf("test", check), old, time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := b.limiter.Take(t.Context(), check); err != nil || !d.Allowed || d.Results[0].ResetAfter != 4500*time.Millisecond {
+		t.Fatalf("%+v, %v; want 4.5 units used", d, err)
+	}
+	if d, err := b.limiter.Peek(t.Context(), check); err != nil || d.Allowed || d.Results[0].RetryAfter != 1500*time.Millisecond {
+		t.Errorf("%+v, %v; want a denial for 1.5 s", d, err)
 	}
 }
