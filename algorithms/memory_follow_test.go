@@ -52,6 +52,37 @@ func TestFollowCountsWhatTakeCounted(t *testing.T) {
 	})
 }
 
+// What other processes have used of a key that is new here is counted in two steps,
+// which make one entry. A table that grows in between must not hide that.
+func TestFollowMakesOneEntryOfAKey(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, l Limit) {
+		synctest.Test(t, func(t *testing.T) {
+			const keys = 1000
+			var m Memory
+			left := l.Quota() - 3
+			for i := range keys {
+				check := Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}
+				follow := func() {
+					m.follow([]Result{{Check: check, Allowed: true, Charged: 1, Remaining: left, At: time.Now()}}, asItIs)
+				}
+				if follow(); peekOne(t, &m, check).Remaining != left {
+					t.Fatalf("key %d: %d left, want %d", i, peekOne(t, &m, check).Remaining, left)
+				}
+				if err := m.Reset(t.Context(), check); err != nil {
+					t.Fatal(err)
+				}
+				if got := peekOne(t, &m, check).Remaining; got != l.Quota() {
+					t.Fatalf("key %d: %d left after a Reset, want %d", i, got, l.Quota())
+				}
+				follow()
+			}
+			if n := m.stats().Keys; n != keys {
+				t.Errorf("%d entries for %d keys", n, keys)
+			}
+		})
+	})
+}
+
 // Other processes charge the same key: what is left there is all that is left.
 func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, l Limit) {

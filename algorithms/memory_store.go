@@ -110,6 +110,7 @@ func (pl *place) store(s state, until, now int64, p *params, most int) {
 			return
 		}
 		e = pl.shard.table.add(pl.id)
+		pl.entry, pl.moves = e, pl.shard.table.moves
 	}
 	if p.summary {
 		s = s.written()

@@ -160,7 +160,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
 	found, q := m.match(r), question{Middleware: m, request: r, metrics: m.metrics}
-	defer q.crossing.end()
+	defer func() { q.crossing.end() }() // it is made meanwhile
 	if err := q.decide(&found, m.limiter.Take); err != nil {
 		return algorithms.Decision{}, err
 	}

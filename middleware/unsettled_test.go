@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"net/http"
 	"runtime/metrics"
 	"sync"
@@ -75,4 +76,41 @@ func TestWhoWaitsInVainSparesNobody(t *testing.T) {
 			t.Error("not banned")
 		}
 	})
+}
+
+// A limiter that panics ends the request and nothing else, also in Take: those that
+// come later need not wait for it, and their denials count.
+func TestAPanicOfTheLimiterKeepsNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &panicky{Memory: new(algorithms.Memory), panics: true}
+		r := failures(1)
+		r.Ban = algorithms.Ban{After: 2, For: time.Hour}
+		m := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{r}})
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = m.Take(request("POST /"))
+		}()
+		l.panics = false
+		begun := time.Now()
+		for range 3 {
+			if _, err := m.Take(request("POST /")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if waited := time.Since(begun); waited > 0 || !isBanned(t, m) {
+			t.Errorf("waited for %s, banned: %t", waited, isBanned(t, m))
+		}
+	})
+}
+
+type panicky struct {
+	*algorithms.Memory
+	panics bool
+}
+
+func (p *panicky) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	if p.panics {
+		panic("a hook of the client")
+	}
+	return p.Memory.Take(ctx, checks...)
 }
