@@ -277,7 +277,7 @@ func TestBansAreOnlyWrittenByDenialsThatCount(t *testing.T) {
 // What counts denials and bans is bounded, and a flood lifts no ban.
 func TestBansInAMemoryThatIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &Memory{MaxKeys: 640}
+		m := &Memory{MaxKeys: 1280} // 20 in each shard: the abusers find room, wherever they are
 		for i := range 50 {
 			for range 3 {
 				mustTake(t, m, logins(fmt.Sprint("abuser-", i)))
@@ -288,7 +288,7 @@ func TestBansInAMemoryThatIsFull(t *testing.T) {
 				mustTake(t, m, logins(fmt.Sprint("flood-", i)))
 			}
 		}
-		if s := m.stats(); s.Keys > 640 {
+		if s := m.stats(); s.Keys > m.MaxKeys {
 			t.Errorf("%+v", s)
 		}
 		for i := range 50 {
