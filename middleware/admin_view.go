@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -89,11 +90,7 @@ func viewOf(r *Rule) ruleView {
 		v.Tiers[tier] = filled(l)
 	}
 	if r.Ban != (algorithms.Ban{}) {
-		within := r.Ban.Within
-		if within == 0 {
-			within = r.Limit.Period
-		}
-		v.Ban = &banView{r.Ban.After, span(within), span(r.Ban.For)}
+		v.Ban = &banView{r.Ban.After, span(cmp.Or(r.Ban.Within, r.Limit.Period)), span(r.Ban.For)}
 	}
 	return v
 }
