@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -73,10 +74,7 @@ type banState struct {
 type banRule struct{ after, within, length int64 }
 
 func (c *Check) banRule() banRule {
-	b := banRule{c.Ban.After, c.Ban.Within.Microseconds(), c.Ban.For.Microseconds()}
-	if b.within == 0 {
-		b.within = c.Limit.Period.Microseconds()
-	}
+	b := banRule{c.Ban.After, cmp.Or(c.Ban.Within, c.Limit.Period).Microseconds(), c.Ban.For.Microseconds()}
 	switch {
 	case c.Shadow:
 		b.after = -1

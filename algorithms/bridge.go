@@ -11,7 +11,6 @@ import (
 func init() {
 	bridge.FromAlgorithms = bridge.Algorithms[*Redis, *Memory, Limit, Check, Result, Charge]{
 		ClassOf:      classOf,
-		NotExecuted:  notExecuted,
 		NotPermitted: notPermitted,
 		BatchOf:      batchOf,
 

@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -28,8 +29,9 @@ const (
 	liftBan     banOp = "lift"
 )
 
-// bansCall is about the bans of the checks. By hand, it needs their params.
-func (r *Redis) bansCall(op banOp, rules []banRule, checks []Check, ps []params) *call {
+// bansCall is about the bans of the checks. By hand, it needs their params, and how
+// long the bans last in µs.
+func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []params) *call {
 	args := make([]any, 3, 4+6*len(checks))
 	for i := range checks {
 		args = append(args, r.banKey(&checks[i]))
@@ -39,8 +41,9 @@ func (r *Redis) bansCall(op banOp, rules []banRule, checks []Check, ps []params)
 	}
 	args[2] = len(args) - 3
 	args = append(args, string(op))
-	for _, b := range rules {
-		args = append(args, b.after, b.within, b.length)
+	for i := range checks {
+		b := checks[i].banRule()
+		args = append(args, b.after, b.within, cmp.Or(length, b.length))
 	}
 	return &call{script: bansScript, args: args}
 }

@@ -1,7 +1,5 @@
 package algorithms
 
-import "iter"
-
 // A memoryTable has the entries of a shard. It is one piece of memory without
 // pointers, so that a look-up touches one or two lines of the processor's caches and
 // the garbage collector has nothing to follow. Entries are found by linear probing;
@@ -146,15 +144,4 @@ func (t *memoryTable) set(e *entry, s state, until int64, p *params) {
 		t.logs = make(map[countID][]logEntry)
 	}
 	t.logs[e.countID] = s.log
-}
-
-// all yields the entries.
-func (t *memoryTable) all() iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		for i := range t.entries {
-			if e := &t.entries[i]; e.countID != (countID{}) && !yield(e) {
-				return
-			}
-		}
-	}
 }

@@ -184,18 +184,13 @@ func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error
 		op = liftBan
 	}
 	return r.change(ctx, checks, func(ctx context.Context, t *transport, ps []params) error {
-		rules := make([]banRule, len(checks))
-		for i := range checks {
-			rules[i] = checks[i].banRule()
-			rules[i].length = length
-		}
 		if !t.sharded {
-			_, err := t.send(ctx, r.bansCall(op, rules, checks, ps))
+			_, err := t.send(ctx, r.bansCall(op, length, checks, ps))
 			return err
 		}
 		calls := make([]*call, len(checks))
 		for i := range checks {
-			calls[i] = r.bansCall(op, rules[i:i+1], checks[i:i+1], ps[i:i+1])
+			calls[i] = r.bansCall(op, length, checks[i:i+1], ps[i:i+1])
 		}
 		var errs []error
 		for _, resp := range t.sendAll(ctx, calls) {

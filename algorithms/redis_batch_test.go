@@ -40,10 +40,12 @@ func (s server) serve(ctx context.Context, cmds []redis.Cmder) error {
 	return cmds[0].Err()
 }
 
-// admit answers as lua/take_fast.lua does for a key never seen.
-func admit(cmd redis.Cmder) {
-	if d, ok := cmd.(textCmd); ok {
-		d.SetVal(fmt.Sprintf("%d 0\n1", time.Now().Unix()))
+// admit answers as lua/take_fast.lua does for keys never seen.
+func admit(cmds ...redis.Cmder) {
+	for _, cmd := range cmds {
+		if d, ok := cmd.(textCmd); ok {
+			d.SetVal(fmt.Sprintf("%d 0\n1", time.Now().Unix()))
+		}
 	}
 }
 
@@ -104,9 +106,7 @@ func TestDecisionsGatherWhileOthersAreUnderWay(t *testing.T) {
 		r := served(t, direct, func(_ context.Context, cmds []redis.Cmder) {
 			log.note(cmds)
 			time.Sleep(time.Millisecond)
-			for _, cmd := range cmds {
-				admit(cmd)
-			}
+			admit(cmds...)
 		})
 		var all sync.WaitGroup
 		for i := range maxPlaces + maxBatch + 2 {
@@ -146,9 +146,7 @@ func TestRulesTakeTurns(t *testing.T) {
 		r := served(t, direct, func(_ context.Context, cmds []redis.Cmder) {
 			log.note(cmds)
 			time.Sleep(time.Millisecond)
-			for _, cmd := range cmds {
-				admit(cmd)
-			}
+			admit(cmds...)
 		})
 		var all sync.WaitGroup
 		take := func(rule, key string) { all.Go(func() { _ = taken(r, rule, key) }); synctest.Wait() }
@@ -173,9 +171,7 @@ func TestALongLineGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := served(t, true, func(_ context.Context, cmds []redis.Cmder) {
 			time.Sleep(time.Millisecond)
-			for _, cmd := range cmds {
-				admit(cmd)
-			}
+			admit(cmds...)
 		})
 		r.Budget = time.Second
 		var all sync.WaitGroup
@@ -218,9 +214,7 @@ func TestASlowBatchFreesItsPlace(t *testing.T) {
 				}
 				return
 			}
-			for _, cmd := range cmds {
-				admit(cmd)
-			}
+			admit(cmds...)
 		})
 		r.Budget = 500 * time.Millisecond
 		hang.Store(true)
@@ -267,9 +261,7 @@ func TestNobodyWaitsLongerThanTheBudget(t *testing.T) {
 			log.note(cmds)
 			select {
 			case <-time.After(100 * time.Millisecond):
-				for _, cmd := range cmds {
-					admit(cmd)
-				}
+				admit(cmds...)
 			case <-ctx.Done():
 				for _, cmd := range cmds {
 					cmd.SetErr(ctx.Err())
@@ -321,9 +313,7 @@ func TestWhoWaitsIsBoundedAndDropped(t *testing.T) {
 		release := make(chan struct{})
 		r := served(t, direct, func(_ context.Context, cmds []redis.Cmder) {
 			<-release
-			for _, cmd := range cmds {
-				admit(cmd)
-			}
+			admit(cmds...)
 		})
 		r.Budget = time.Hour
 		var all sync.WaitGroup
@@ -460,9 +450,7 @@ func TestASlowBatchThatIsBackMakesRoom(t *testing.T) {
 				case <-ctx.Done():
 				}
 			}
-			for _, cmd := range cmds {
-				admit(cmd)
-			}
+			admit(cmds...)
 		})
 		r.Budget = 10 * time.Second
 		hang.Store(true)

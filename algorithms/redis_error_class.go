@@ -115,8 +115,10 @@ func refusedInScript(text string) bool {
 	return false
 }
 
-// notExecuted reports that it is certain that nothing was executed. A script
-// that is refused one of its commands has run those before it.
+// notExecuted reports that it is certain that nothing was executed. It is so for
+// unreachable, busy, unavailable and moved; for refused, unless a script was refused
+// one of its commands, which has run those before it; and for unknown where no
+// connection was ready.
 func notExecuted(err error) bool {
 	if isUnsent(err) {
 		return true

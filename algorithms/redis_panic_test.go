@@ -27,9 +27,7 @@ func TestAPanicEndsItsRequestsOnly(t *testing.T) {
 			if broken.Load() {
 				panic("broken hook")
 			}
-			for _, cmd := range cmds {
-				admit(cmd)
-			}
+			admit(cmds...)
 		})
 		broken.Store(true)
 		var all sync.WaitGroup

@@ -62,7 +62,7 @@ func (r *Redis) takeCalls(charge bool, checks []Check, ps []params) []*call {
 	for i := range checks {
 		calls[i] = r.takeCall(charge, checks[i:i+1], ps[i:i+1])
 		if checks[i].bans() {
-			calls = append(calls, r.bansCall(lookAtBan, []banRule{checks[i].banRule()}, checks[i:i+1], nil))
+			calls = append(calls, r.bansCall(lookAtBan, 0, checks[i:i+1], nil))
 		}
 	}
 	return calls
@@ -131,9 +131,9 @@ func (r *Redis) denied(ctx context.Context, t *transport, results []Result) {
 	calls := r.settleCalls(corrections)
 	for i := range results {
 		res := &results[i]
-		if b := res.Check.banRule(); res.Check.bans() && res.Err == nil && res.Denies() && !res.Banned && b.counts(res) {
+		if res.Check.bans() && res.Err == nil && res.Denies() && !res.Banned && res.Check.banRule().counts(res) {
 			counted = append(counted, i)
-			calls = append(calls, r.bansCall(countDenial, []banRule{b}, []Check{res.Check}, nil))
+			calls = append(calls, r.bansCall(countDenial, 0, []Check{res.Check}, nil))
 		}
 	}
 	if len(calls) == 0 {

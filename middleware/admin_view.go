@@ -1,7 +1,10 @@
 package middleware
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -16,6 +19,34 @@ type overview struct {
 	Down       []string     `json:"down,omitempty"` // servers whose circuit is open
 	Rules      []ruleView   `json:"rules"`
 	TopDenied  []deniedView `json:"top_denied"`
+}
+
+// overviewTop is how many of the keys that were denied most an overview has.
+const overviewTop = 50
+
+// overview is what operators see first.
+func (m *Middleware) overview() *overview {
+	set := m.rules.Load()
+	o := &overview{Generation: set.generation, Share: m.share.text, Rules: make([]ruleView, len(set.rules)), TopDenied: []deniedView{}}
+	if err := m.failures.current(); err != nil {
+		o.RulesError = err.Error()
+	}
+	for inner := range layers(m.limiter) {
+		if guard, ok := inner.(interface{ Down() []string }); ok {
+			o.Down = guard.Down()
+			break
+		}
+	}
+	for i := range set.rules {
+		o.Rules[i] = viewOf(&set.rules[i].source)
+	}
+	top := m.top.list(time.Since(m.start))
+	for _, d := range top[:min(overviewTop, len(top))] {
+		_, known := set.find(d.Rule, 0)
+		o.TopDenied = append(o.TopDenied, deniedView{Rule: d.Rule, Key: m.shown(d.Key), ID: keyID(d.Key), Count: d.Count, Error: d.Error, known: known && !isBounded(d.Key)})
+	}
+	slices.Sort(o.Down)
+	return o
 }
 
 // A ruleView is a [Rule]: its data, and whether it has functions.
@@ -59,11 +90,7 @@ func viewOf(r *Rule) ruleView {
 		v.Tiers[tier] = filled(l)
 	}
 	if r.Ban != (algorithms.Ban{}) {
-		within := r.Ban.Within
-		if within == 0 {
-			within = r.Limit.Period
-		}
-		v.Ban = &banView{r.Ban.After, span(within), span(r.Ban.For)}
+		v.Ban = &banView{r.Ban.After, span(cmp.Or(r.Ban.Within, r.Limit.Period)), span(r.Ban.For)}
 	}
 	return v
 }
@@ -115,6 +142,30 @@ type countView struct {
 	Error      string  `json:"error,omitempty"`
 
 	quota int64
+}
+
+// counts are how keys stand by each limit that a rule may have for them.
+func (m *Middleware) counts(ctx context.Context, r *rule, keys []string) (counts []countView) {
+	for _, l := range r.limits() {
+		d, err := m.ask(ctx, m.limiter.Peek, r.checksOf(l.Limit, keys))
+		if err != nil {
+			counts = append(counts, countView{Tier: l.tier, Limit: filled(l.Limit), Error: err.Error()})
+			continue
+		}
+		for i := range d.Results {
+			res := &d.Results[i]
+			c := countView{
+				Key: m.shown(res.Check.Key), Tier: l.tier, Limit: filled(res.Check.Limit), Cost: res.Check.Cost, Shadow: res.Check.Shadow,
+				Source: string(res.Source), Allowed: res.Allowed, Banned: res.Banned, Remaining: res.Remaining,
+				RetryAfter: seconds(res.RetryAfter), ResetAfter: seconds(res.ResetAfter), quota: res.Check.Limit.Quota(),
+			}
+			if res.Err != nil {
+				c.Error = res.Err.Error()
+			}
+			counts = append(counts, c)
+		}
+	}
+	return counts
 }
 
 // seconds is a duration as a number; null where it never ends.

@@ -29,8 +29,8 @@ func ModifyResponse(resp *http.Response) error {
 	default:
 	}
 	first := p.first()
-	for _, name := range field.All() {
-		if lines := resp.Header[name]; len(lines) > 0 && name != field.RetryAfter {
+	for _, name := range field.Limits() {
+		if lines := resp.Header[name]; len(lines) > 0 {
 			p.header[name] = append(p.header[name], lines...)
 			if first.found == nil {
 				first.found = make(http.Header)

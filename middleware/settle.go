@@ -141,10 +141,7 @@ func (p *passage) refresh(ctx context.Context) {
 		return
 	}
 	first := p.first()
-	for _, name := range field.All() {
-		if name == field.RetryAfter {
-			continue
-		}
+	for _, name := range field.Limits() {
 		delete(p.header, name)
 		if lines := first.found[name]; len(lines) > 0 {
 			p.header[name] = slices.Clone(lines)
@@ -176,8 +173,8 @@ func foundIn(h http.Header) http.Header {
 	if len(h) == 0 {
 		return nil
 	}
-	for _, name := range field.All() {
-		if len(h[name]) > 0 && name != field.RetryAfter {
+	for _, name := range field.Limits() {
+		if len(h[name]) > 0 {
 			return fieldsOf(h)
 		}
 	}
@@ -187,8 +184,8 @@ func foundIn(h http.Header) http.Header {
 // fieldsOf is the fields of rate limits in a header, without Retry-After; not nil.
 func fieldsOf(h http.Header) http.Header {
 	fields := make(http.Header)
-	for _, name := range field.All() {
-		if lines := h[name]; len(lines) > 0 && name != field.RetryAfter {
+	for _, name := range field.Limits() {
+		if lines := h[name]; len(lines) > 0 {
 			fields[name] = slices.Clone(lines)
 		}
 	}
@@ -196,8 +193,8 @@ func fieldsOf(h http.Header) http.Header {
 }
 
 func sameFields(fields, h http.Header) bool {
-	for _, name := range field.All() {
-		if name != field.RetryAfter && !slices.Equal(fields[name], h[name]) {
+	for _, name := range field.Limits() {
+		if !slices.Equal(fields[name], h[name]) {
 			return false
 		}
 	}

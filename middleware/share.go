@@ -2,9 +2,7 @@ package middleware
 
 import (
 	"fmt"
-	"maps"
 	"math/bits"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -72,15 +70,13 @@ func (s share) validate(rules []Rule) (errs []error) {
 	}
 	for i := range rules {
 		r := &rules[i]
-		bad := func(field string, err error) { errs = append(errs, &RuleError{i, r.Name, field, err}) }
-		if err := s.holds(r.Limit, r.largestCost()); err != nil {
-			bad("Limit", err)
-		}
-		for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-			if l := r.Tiers[tier]; l != Unlimited {
-				if err := s.holds(l, r.largestCost()); err != nil {
-					bad("Tiers", fmt.Errorf("tier %q: %w", tier, err))
-				}
+		for _, l := range r.limits() {
+			switch err := s.holds(l.Limit, r.largestCost()); {
+			case err == nil:
+			case l.tier == "":
+				errs = append(errs, &RuleError{i, r.Name, "Limit", err})
+			default:
+				errs = append(errs, &RuleError{i, r.Name, "Tiers", fmt.Errorf("tier %q: %w", l.tier, err)})
 			}
 		}
 	}

@@ -1,8 +1,6 @@
 package limitertest
 
 import (
-	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -23,15 +21,8 @@ var banCases = []testCase{
 	{name: "a ban is of one rule and key", run: bansOfOne},
 	{name: "a ban stays when the limit changes", run: bansOutliveLimits},
 	{name: "two bans on one key obey each other", run: twoBans},
-	{name: "Ban bans by hand, and never for less than before", run: banByHand},
-	{name: "Ban bans a check without a Ban, and counts stay", run: banWithoutBan},
-	{name: "Ban does nothing to a shadow check", run: banShadow},
-	{name: "Settle works on the count of a check that Ban has banned", run: settleBannedByHand},
-	{name: "Ban with 0 lifts a ban and forgets denials, and counts stay", run: banLifted},
 	{name: "Reset lifts a ban and forgets denials", run: resetLifts},
 	{name: "Settle gives back during a ban", run: settleWhileBanned},
-	{name: "an invalid ban is an error and charges nothing", run: invalidBans},
-	{name: "requests at the same time are banned after exactly so many denials", run: raceToBan},
 }
 
 // banned is the outcome where the key is banned for some time more.
@@ -46,13 +37,6 @@ func (o outcome) banned(rest time.Duration) outcome {
 func banning(c algorithms.Check, after int64, within, length time.Duration) algorithms.Check {
 	c.Ban = algorithms.Ban{After: after, Within: within, For: length}
 	return c
-}
-
-func (c *trial) ban(d time.Duration, checks ...algorithms.Check) {
-	c.Helper()
-	if err := c.limiter.Ban(c.Context(), d, checks...); err != nil {
-		c.Fatalf("Ban(%s)%v: %v", d, names(checks), err)
-	}
 }
 
 func bansAfter(c *trial) {
@@ -265,95 +249,6 @@ func twoBans(c *trial) {
 	c.take(patient, no().banned(time.Minute))
 }
 
-func banByHand(c *trial) {
-	c.eachSample(func(s sample) {
-		check, beside := banning(s.Check, 3, 0, time.Minute), banning(s.under("beside").Check, 3, 0, time.Minute)
-		c.take(check, s.charged(1, 1))
-		c.ban(time.Hour, check, beside)
-		c.ban(time.Second, check)
-		c.take(check, s.passed(1).banned(time.Hour))
-		c.take(beside, s.passed(0).banned(time.Hour))
-		c.ban(2*time.Hour, check)
-		c.take(check, s.passed(1).banned(2*time.Hour))
-		c.wait(time.Hour)
-		c.take(check, s.passed(0).banned(time.Hour))
-		c.take(beside, s.charged(1, 1))
-	})
-	for _, d := range []time.Duration{-1, -time.Hour, 1, 1500, math.MaxInt64} {
-		c.wantError(d.String(), c.limiter.Ban(c.Context(), d, of(fixed(1, time.Hour))), algorithms.ErrInvalidCheck)
-	}
-	c.wantError("the zero limit", c.limiter.Ban(c.Context(), time.Hour, limitedTo(of(fixed(1, time.Hour)), algorithms.Limit{})), algorithms.ErrInvalidCheck)
-	c.take(of(fixed(1, time.Hour)), charged(1, 0, c.untilNext(time.Hour)))
-}
-
-func banWithoutBan(c *trial) {
-	c.eachSample(func(s sample) {
-		beside := s.under("beside")
-		c.take(costing(s.Check, 4), s.charged(4, 4))
-		c.ban(time.Hour, s.Check, beside.Check)
-		c.take(s.Check, s.passed(4).banned(time.Hour))
-		c.peek(s.Check, s.passed(4).banned(time.Hour))
-		c.takeAll(
-			expectation{s.under("free").Check, s.passed(0)},
-			expectation{beside.Check, s.passed(0).banned(time.Hour)})
-		c.take(banning(s.Check, 1, 0, time.Minute), s.passed(4).banned(time.Hour))
-		c.ban(0, s.Check)
-		c.take(s.Check, s.charged(1, 5))
-		c.ban(time.Hour, s.Check)
-		c.wait(time.Hour - 1*µs)
-		c.take(s.Check, s.passed(0).banned(1*µs))
-		c.wait(1 * µs)
-		c.peek(s.Check, s.passed(0))
-		c.align(time.Second, 250*time.Millisecond)
-		c.take(s.Check, s.charged(1, 1))
-		c.ban(100*time.Millisecond, s.Check) // ends before the count
-		c.wait(100 * time.Millisecond)
-		c.holds(s.Check, s.after(100*time.Millisecond).remaining(1), s.after(100*time.Millisecond).reset(1))
-		c.ban(time.Hour, s.Check)
-		c.reset(s.Check)
-		c.holds(s.Check, 10, 0)
-	})
-}
-
-func banShadow(c *trial) {
-	c.eachSample(func(s sample) {
-		c.take(costing(s.Check, 4), s.charged(4, 4))
-		c.ban(time.Hour, s.Check)
-		c.take(shadowed(s.Check), s.charged(1, 5))
-		c.take(shadowed(banning(s.Check, 1, 0, time.Minute)), s.charged(1, 6))
-		c.take(s.Check, s.passed(6).banned(time.Hour))
-		c.ban(0, s.Check)
-		c.take(s.Check, s.charged(1, 7))
-	})
-}
-
-func settleBannedByHand(c *trial) {
-	c.eachSample(func(s sample) {
-		first := c.take(costing(s.Check, 4), s.charged(4, 4))
-		c.ban(time.Hour, s.Check)
-		results, err := c.limiter.Settle(c.Context(), algorithms.Charge{Result: first})
-		if err != nil || results[0].Charged != 0 || results[0].Remaining != 10 {
-			c.Errorf("Settle: %+v, %v", results, err)
-		}
-		c.ban(0, s.Check)
-		c.holds(s.Check, 10, 0)
-	})
-}
-
-func banLifted(c *trial) {
-	c.eachSample(func(s sample) {
-		check := banning(s.Check, 2, 0, time.Hour)
-		c.take(costing(check, 10), s.charged(10, 10))
-		c.take(check, s.exhausted())
-		c.ban(0, check) // there is none, but a denial
-		c.take(check, s.exhausted())
-		c.take(check, s.exhausted().banned(time.Hour))
-		c.ban(0, check, s.under("another").Check)
-		c.take(check, s.exhausted())
-		c.take(check, s.exhausted().banned(time.Hour))
-	})
-}
-
 func resetLifts(c *trial) {
 	c.eachSample(func(s sample) {
 		check := banning(s.Check, 2, 0, time.Hour)
@@ -382,55 +277,5 @@ func settleWhileBanned(c *trial) {
 		c.take(check, s.passed(0).banned(time.Second))
 		c.wait(time.Second)
 		c.take(check, s.charged(1, 1))
-	})
-}
-
-func invalidBans(c *trial) {
-	for what, b := range map[string]algorithms.Ban{
-		"no After":              {For: time.Hour},
-		"negative After":        {After: -1, For: time.Hour},
-		"no For":                {After: 1},
-		"negative For":          {After: 1, For: -time.Hour},
-		"For in ns":             {After: 1, For: 1500},
-		"For of 2^52 µs":        {After: 1, For: 1 << 52 * µs},
-		"For too long":          {After: 1, For: math.MaxInt64},
-		"negative Within":       {After: 1, Within: -1, For: time.Hour},
-		"Within in ns":          {After: 1, Within: 1500, For: time.Hour},
-		"Within too long":       {After: 1, Within: math.MaxInt64, For: time.Hour},
-		"nothing but Within":    {Within: time.Hour},
-		"everything is invalid": {After: -1, Within: -1, For: -1},
-	} {
-		check := of(fixed(10, time.Hour))
-		check.Ban = b
-		c.refused(what, algorithms.ErrInvalidCheck, check)
-		c.refused(what+", shadow", algorithms.ErrInvalidCheck, shadowed(check))
-	}
-	longest := banning(of(fixed(10, time.Hour)), math.MaxInt64, 1<<52*µs-1*µs, 1<<52*µs-1*µs)
-	c.align(time.Hour, 0)
-	c.take(longest, charged(1, 9, time.Hour))
-	c.ban(longest.Ban.For, longest)
-	c.take(longest, passed(9, time.Hour).banned(longest.Ban.For))
-}
-
-func raceToBan(c *trial) {
-	c.eachSample(func(s sample) {
-		check := banning(s.Check, 20, time.Hour, time.Hour)
-		c.take(costing(check, 10), s.charged(10, 10))
-		var unbanned atomic.Int64
-		allowed := c.raceWith(5, func(int, int) bool {
-			d, err := c.limiter.Take(c.Context(), check)
-			if err != nil {
-				c.Errorf("Take: %v", err)
-				return false
-			}
-			if !d.Results[0].Banned {
-				unbanned.Add(1)
-			}
-			return d.Allowed
-		})
-		if sum(allowed) != 0 || unbanned.Load() != 19 {
-			c.Errorf("%s: %d of 40 denials were without a ban, and %v allowed; want 19 and none", name(check), unbanned.Load(), allowed)
-		}
-		c.take(check, s.exhausted().banned(time.Hour))
 	})
 }

@@ -13,6 +13,7 @@ var errorCases = []testCase{
 	{name: "a negative cost is an error and charges nothing", run: negativeCost},
 	{name: "a negative MaxDelay is an error and charges nothing", run: negativeMaxDelay},
 	{name: "an invalid limit is an error and charges nothing", run: invalidLimit},
+	{name: "an invalid ban is an error and charges nothing", run: invalidBans},
 	{name: "two checks that share a count are an error in one call and charge nothing", run: duplicates},
 }
 
@@ -77,6 +78,33 @@ func invalidLimit(c *trial) {
 		c.refused(what, algorithms.ErrInvalidCheck, of(l))
 		c.refused(what+", shadow", algorithms.ErrInvalidCheck, shadowed(of(l)))
 	}
+}
+
+func invalidBans(c *trial) {
+	for what, b := range map[string]algorithms.Ban{
+		"no After":              {For: time.Hour},
+		"negative After":        {After: -1, For: time.Hour},
+		"no For":                {After: 1},
+		"negative For":          {After: 1, For: -time.Hour},
+		"For in ns":             {After: 1, For: 1500},
+		"For of 2^52 µs":        {After: 1, For: 1 << 52 * µs},
+		"For too long":          {After: 1, For: math.MaxInt64},
+		"negative Within":       {After: 1, Within: -1, For: time.Hour},
+		"Within in ns":          {After: 1, Within: 1500, For: time.Hour},
+		"Within too long":       {After: 1, Within: math.MaxInt64, For: time.Hour},
+		"nothing but Within":    {Within: time.Hour},
+		"everything is invalid": {After: -1, Within: -1, For: -1},
+	} {
+		check := of(fixed(10, time.Hour))
+		check.Ban = b
+		c.refused(what, algorithms.ErrInvalidCheck, check)
+		c.refused(what+", shadow", algorithms.ErrInvalidCheck, shadowed(check))
+	}
+	longest := banning(of(fixed(10, time.Hour)), math.MaxInt64, 1<<52*µs-1*µs, 1<<52*µs-1*µs)
+	c.align(time.Hour, 0)
+	c.take(longest, charged(1, 9, time.Hour))
+	c.ban(longest.Ban.For, longest)
+	c.take(longest, passed(9, time.Hour).banned(longest.Ban.For))
 }
 
 func duplicates(c *trial) {

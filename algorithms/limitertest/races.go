@@ -3,6 +3,7 @@ package limitertest
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -11,6 +12,7 @@ import (
 var raceCases = []testCase{
 	{name: "requests at the same time are admitted exactly up to the limit", run: raceOnOne},
 	{name: "requests at the same time charge all rules or none", run: raceOnTwo},
+	{name: "requests at the same time are banned after exactly so many denials", run: raceToBan},
 }
 
 // racers is less than the connections that a client's pool has at least.
@@ -111,5 +113,28 @@ func raceOnTwo(c *trial) {
 			reset := whenUsed(c.untilNext(time.Hour))
 			c.holds(own(half), rate-n, reset(n))
 		}
+	})
+}
+
+func raceToBan(c *trial) {
+	c.eachSample(func(s sample) {
+		check := banning(s.Check, 20, time.Hour, time.Hour)
+		c.take(costing(check, 10), s.charged(10, 10))
+		var unbanned atomic.Int64
+		allowed := c.raceWith(5, func(int, int) bool {
+			d, err := c.limiter.Take(c.Context(), check)
+			if err != nil {
+				c.Errorf("Take: %v", err)
+				return false
+			}
+			if !d.Results[0].Banned {
+				unbanned.Add(1)
+			}
+			return d.Allowed
+		})
+		if sum(allowed) != 0 || unbanned.Load() != 19 {
+			c.Errorf("%s: %d of 40 denials were without a ban, and %v allowed; want 19 and none", name(check), unbanned.Load(), allowed)
+		}
+		c.take(check, s.exhausted().banned(time.Hour))
 	})
 }

@@ -55,5 +55,5 @@ type testCase struct {
 func allCases() []testCase {
 	return slices.Concat(windowCases, logCases, bucketCases, queueCases, costCases, chargingCases, shadowCases,
 		retryCases, resetAfterCases, keyCases, changeCases, errorCases, raceCases,
-		peekCases, settleCases, lateSettleCases, resetCases, banCases)
+		peekCases, settleCases, lateSettleCases, resetCases, banCases, banByHandCases)
 }

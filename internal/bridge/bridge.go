@@ -14,8 +14,7 @@ import (
 // An ErrorClass says what an error of a store means for its caller.
 type ErrorClass string
 
-// The classes. Algorithms.NotExecuted says of which errors it is certain that
-// the decision was not executed.
+// The classes.
 const (
 	// ClassUnreachable: there was no connection. A Sentinel that does not know
 	// the master and a certificate that is not trusted count as that.
@@ -58,11 +57,6 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// ClassOf returns the class of a store's error, "" for nil. An error that is
 	// not known, such as one of another store than Redis, is ClassUnknown.
 	ClassOf func(error) ErrorClass
-	// NotExecuted reports that it is certain that a decision that failed with
-	// this error was not executed. It is so for unreachable, busy, unavailable and
-	// moved; for refused, unless a script was refused one of its commands, which
-	// has run those before it; and for unknown where no connection was ready.
-	NotExecuted func(error) bool
 	// NotPermitted reports that the server accepts the credentials, but does
 	// not permit or know a command, by any version's words.
 	NotPermitted func(error) bool

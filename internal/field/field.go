@@ -13,7 +13,7 @@ const (
 	RetryAfter = "Retry-After"
 )
 
-// All returns the names of all fields.
-func All() [6]string {
-	return [...]string{XLimit, XRemaining, XReset, RateLimit, Policy, RetryAfter}
+// Limits returns the names of the fields that tell limits: all but Retry-After.
+func Limits() [5]string {
+	return [...]string{XLimit, XRemaining, XReset, RateLimit, Policy}
 }

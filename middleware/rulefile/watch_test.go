@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -452,36 +453,40 @@ func TestChangesUnderLoad(t *testing.T) {
 		w := newWatched(t, new(algorithms.Memory))
 		w.watch(source)
 		soon()
-		app := w.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		var admitted, denied, other atomic.Int64
-		ask := func() {
-			rec := httptest.NewRecorder()
-			app.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
-			switch rec.Code {
-			case http.StatusOK:
-				admitted.Add(1)
-			case http.StatusTooManyRequests:
-				denied.Add(1)
-			default:
-				other.Add(1)
-			}
-		}
-		var clients sync.WaitGroup
-		for range 8 {
-			clients.Go(func() {
-				for range 1500 {
-					ask()
-					time.Sleep(10 * time.Millisecond)
-				}
-			})
-		}
+		want := crowd(t, 1500, 10*time.Millisecond, w)
 		for _, limit := range []int{200, 300, 150, 400, 500} {
 			time.Sleep(2 * time.Second)
 			source.say(rate(limit))
 		}
-		clients.Wait()
-		if admitted.Load() != 500 || denied.Load() != 11_500 || other.Load() != 0 {
-			t.Errorf("%d admitted, %d denied, %d others; want 500, 11500, 0", admitted.Load(), denied.Load(), other.Load())
-		}
+		want(500)
 	})
+}
+
+// crowd has eight clients send so many requests each. want waits for them, and wants
+// so many admitted, and all others denied.
+func crowd(t *testing.T, requests int, pause time.Duration, apps ...*watched) (want func(admitted int)) {
+	var clients sync.WaitGroup
+	var mu sync.Mutex
+	statuses := make(map[int]int)
+	for c := range 8 {
+		app := apps[c%len(apps)].Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		clients.Go(func() {
+			for range requests {
+				rec := httptest.NewRecorder()
+				app.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+				mu.Lock()
+				statuses[rec.Code]++
+				mu.Unlock()
+				time.Sleep(pause)
+			}
+		})
+	}
+	return func(admitted int) {
+		t.Helper()
+		clients.Wait()
+		all := map[int]int{http.StatusOK: admitted, http.StatusTooManyRequests: 8*requests - admitted}
+		if !maps.Equal(statuses, all) {
+			t.Errorf("answers by status: %v, want %v", statuses, all)
+		}
+	}
 }
