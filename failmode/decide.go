@@ -215,9 +215,9 @@ func align(checks []algorithms.Check, d algorithms.Decision, err error) []algori
 		return d.Results
 	}
 	results := undecided(checks, errNoAnswer)
-	for i, c := range checks {
-		if r, ok := d.Result(c.Rule); ok {
-			results[i] = r
+	for i := range checks {
+		if r := answerTo(&d, i, &checks[i]); r != nil {
+			results[i] = *r
 		}
 	}
 	return results

@@ -9,8 +9,8 @@ import (
 // lifted or reset since the store was asked: it may have decided before.
 func (g *Guard) follow(sent sending, results []algorithms.Result) {
 	usual := g.denied.emptied.Load() == sent.emptied
-	for i := range results {
-		usual = usual && !results[i].Banned // which a change of this moment may have lifted
+	for i := range results { // a change of this moment may have lifted a ban, or begun one
+		usual = usual && !results[i].Banned && results[i].Check.Ban == (algorithms.Ban{})
 	}
 	if usual {
 		lent.Follow(&g.local, results, g.share)

@@ -7,17 +7,17 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// forgetful is a store that does not answer the checks of one rule.
+// forgetful is a store that does not answer the checks of one rule, or one key of it.
 type forgetful struct {
 	fakeRedis
-	rule string
+	rule, key string
 }
 
 func (s *forgetful) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	d, err := s.fakeRedis.Take(ctx, checks...)
 	var answered []algorithms.Result
 	for _, r := range d.Results {
-		if r.Check.Rule != s.rule {
+		if r.Check.Rule != s.rule || s.key != "" && r.Check.Key != s.key {
 			answered = append(answered, r)
 		}
 	}
@@ -43,4 +43,19 @@ func TestChecksThatAreNotAnsweredFollowTheirModes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The answer to one key of a rule is none to another, which would be given back twice.
+func TestAnAnswerIsForOneKey(t *testing.T) {
+	s := &forgetful{rule: "r", key: "lost"}
+	g := guarding(t, s)
+	lost, there, over := check("r", 5, Closed), check("r", 5, Closed), check("over", 1, Closed)
+	lost.Key, there.Key = "lost", "there"
+	taken(t, g, over)
+	taken(t, g, there)
+	d := taken(t, g, lost, there, over)
+	if d.Allowed || d.Results[0].Source != algorithms.SourceFailClosed || d.Results[0].Check.Key != "lost" || d.Results[1].Check.Key != "there" {
+		t.Errorf("%+v", d)
+	}
+	s.untilUsed(t, there, 1)
 }
