@@ -42,6 +42,9 @@ const (
 // it may be asked for: the caller must pass the answer to learn.
 func (d *denyCache) look(c *algorithms.Check, now time.Duration) (l lookup) {
 	s, h := d.place(c)
+	if !d.mayKnow(h) {
+		return l
+	}
 	l.set = s
 	s.mu.Lock()
 	defer s.mu.Unlock()

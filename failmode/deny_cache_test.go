@@ -522,7 +522,19 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 	n := 0
 	for i := range d.sets {
-		n += d.sets[i].used
+		s := &d.sets[i]
+		n += s.used
+		for _, h := range s.hashes[:s.used] {
+			if !d.mayKnow(h) {
+				t.Fatal("there is an entry that no look finds")
+			}
+		}
+		for s.used > 0 {
+			s.remove(s.entries[0])
+		}
+		if d.signs[i].Load() != 0 {
+			t.Fatal("a set without entries has signs of some")
+		}
 	}
 	if n > denySets*denyInSet || n < denySets*denyInSet*9/10 {
 		t.Errorf("%d entries", n)
