@@ -77,6 +77,7 @@ func TestLateBlocksAreNotSpent(t *testing.T) {
 				for range 100 {
 					taken(t, g, c)
 				}
+				synctest.Wait() // for blocks under way
 				s.back = 10 * time.Millisecond
 				taken(t, g, c)
 				g.leases.find(&c).refills = true
