@@ -33,15 +33,23 @@ func (t *memoryTable) next(i int) int { return (i + 1) & (len(t.entries) - 1) }
 
 // find returns the entry of an ID, or nil. It is valid until the next add or remove.
 func (t *memoryTable) find(id countID) *entry {
+	if i := t.index(id); i >= 0 {
+		return &t.entries[i]
+	}
+	return nil
+}
+
+// index returns where the entry of an ID is; -1 if there is none.
+func (t *memoryTable) index(id countID) int {
 	if t.used == 0 {
-		return nil
+		return -1
 	}
 	for i := t.home(id); ; i = t.next(i) {
-		switch e := &t.entries[i]; e.countID {
+		switch t.entries[i].countID {
 		case id:
-			return e
+			return i
 		case countID{}:
-			return nil
+			return -1
 		}
 	}
 }
@@ -81,12 +89,8 @@ func (t *memoryTable) grow() {
 }
 
 func (t *memoryTable) remove(id countID) {
-	if e := t.find(id); e != nil {
-		at := t.home(id)
-		for &t.entries[at] != e {
-			at = t.next(at)
-		}
-		t.removeAt(at)
+	if i := t.index(id); i >= 0 {
+		t.removeAt(i)
 	}
 }
 
