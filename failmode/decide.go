@@ -75,7 +75,7 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 		denied = denied || results[i].Err == nil && results[i].Denies()
 	}
 	undecided := pick(results, lost)
-	here, err := g.standIn(ctx, charge && !denied, pick(results, lost))
+	here, err := g.standIn(ctx, charge && !denied, slices.Clone(undecided))
 	if err != nil {
 		return algorithms.Decision{}, err
 	}
