@@ -67,11 +67,7 @@ func TestBlocksGoBackHereToo(t *testing.T) {
 			s := new(distant)
 			bubble(t, s, func(t *testing.T, g *Guard) {
 				c := leased(10_000, time.Hour, algorithms.FixedWindow)
-				for range 100 {
-					taken(t, g, c)
-				}
-				synctest.Wait()
-				hot(t, g, c)
+				warmUp(t, g, c)
 				for block(g, c) < 10 {
 					taken(t, g, c)
 					synctest.Wait()

@@ -69,11 +69,7 @@ func TestABanThatIsToldEndsABlock(t *testing.T) {
 			s := new(distant)
 			bubble(t, s, func(t *testing.T, g *Guard) {
 				c := leased(10_000, time.Hour, algorithms.FixedWindow)
-				for range 100 {
-					taken(t, g, c)
-				}
-				synctest.Wait()
-				hot(t, g, c)
+				warmUp(t, g, c)
 				synctest.Wait()
 				if err := s.Memory.Ban(t.Context(), time.Hour, c); err != nil {
 					t.Fatal(err)

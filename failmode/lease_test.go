@@ -124,6 +124,16 @@ func hot(t *testing.T, g *Guard, c algorithms.Check) algorithms.Result {
 	return algorithms.Result{}
 }
 
+// warmUp asks for a key so often that it has a block.
+func warmUp(t *testing.T, g *Guard, c algorithms.Check) {
+	t.Helper()
+	for range 100 {
+		taken(t, g, c)
+	}
+	synctest.Wait()
+	hot(t, g, c)
+}
+
 func block(g *Guard, c algorithms.Check) int64 {
 	l, _ := g.leases.findOrMake(&c, time.Now())
 	return l.left(time.Now())
@@ -135,11 +145,7 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := new(distant)
 			bubble(t, s, func(t *testing.T, g *Guard) {
-				for range 100 {
-					taken(t, g, c)
-				}
-				synctest.Wait()
-				hot(t, g, c)
+				warmUp(t, g, c)
 				synctest.Wait()
 				f(t, g, s)
 			})
@@ -236,11 +242,7 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 	})
 	scene("it ends before the window", func(t *testing.T, g *Guard, _ *distant) {
 		time.Sleep(time.Hour - time.Duration(time.Now().UnixNano())%time.Hour - 9*time.Second)
-		for range 100 {
-			taken(t, g, c)
-		}
-		synctest.Wait()
-		hot(t, g, c)
+		warmUp(t, g, c)
 		time.Sleep(9*time.Second - 9*time.Millisecond)
 		if n := block(g, c); n != 0 {
 			t.Errorf("%d left when the window ends", n)
