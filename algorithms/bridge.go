@@ -44,11 +44,12 @@ func init() {
 		},
 		Impatient: (*Result).impatient,
 
-		StateOf: stateOf,
-		Block:   func(r *Result) int64 { return r.charge.at },
-		InBlock: func(r *Result, window int64) { r.charge = placed{at: window} },
-		Again:   again,
-		Valid:   valid,
+		StateOf:      stateOf,
+		Block:        func(r *Result) int64 { return r.charge.at },
+		JoinFollowed: func(r, older *Result, units int64) { r.followed += min(older.followed, units) },
+		InBlock:      func(r *Result, window int64) { r.charge = placed{at: window} },
+		Again:        again,
+		Valid:        valid,
 		InvalidBan: func(c *Check) []error {
 			if c.Ban == (Ban{}) {
 				return nil

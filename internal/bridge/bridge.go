@@ -110,6 +110,9 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	Follow func(m Memory, results []Result, share func(*Result) (Check, bool))
 	// Unfollow makes what Follow charged for results cost what the charges say.
 	Unfollow func(m Memory, charges []Charge, share func(*Result) (Check, bool))
+	// JoinFollowed lets Unfollow give back, with a result, the last units of an
+	// older one's charge to the same window.
+	JoinFollowed func(r, older *Result, units int64)
 	// Stats returns what a memory holds now.
 	Stats func(m Memory) MemoryStats
 	// Clock has a memory that nobody has used yet take the time from now, which
