@@ -27,6 +27,7 @@ func TestWhatIsNotOursIsNotRead(t *testing.T) {
 		for what, write := range map[string]func() error{
 			"a huge string": func() error { return client.SetRange(ctx, key, huge, "x").Err() },
 			"a word":        func() error { return client.Set(ctx, key, "word", 0).Err() },
+			"letters":       func() error { return client.Set(ctx, key, "sixteen, letters", 0).Err() },
 			"a sentence":    func() error { return client.Set(ctx, key, "a sentence as long as a state, more or less", 0).Err() },
 			"words":         func() error { return client.RPush(ctx, key, "some", "words", "in", "a", "list").Err() },
 			"a word alone":  func() error { return client.RPush(ctx, key, "word").Err() },
@@ -104,5 +105,51 @@ func TestBucketsOfEarlierVersionsAreRead(t *testing.T) {
 	}
 	if d, err := b.limiter.Peek(t.Context(), check); err != nil || d.Allowed || d.Results[0].RetryAfter != 1500*time.Millisecond {
 		t.Errorf("%+v, %v; want a denial for 1.5 s", d, err)
+	}
+}
+
+// A window of whole seconds with less than a million units is a number in Redis, and
+// so are those that earlier versions, or Settle, have written as text, once they are
+// charged. Other windows are text.
+func TestWindowsAreKeptAsNumbers(t *testing.T) {
+	b := realBackend(t)
+	client := b.limiter.(*Redis).Client.(*redis.Client)
+	b.setTime(someTime)
+	take := func(check Check, used int64, number bool) Result {
+		t.Helper()
+		d, err := b.limiter.Take(t.Context(), check)
+		if err != nil || !d.Allowed || d.Results[0].Remaining != check.Limit.Rate-used {
+			t.Fatalf("%+v, %v; want %d used", d, err, used)
+		}
+		key := keyOf("test", check)
+		if encoding := client.ObjectEncoding(t.Context(), key).Val(); (encoding == "int") != number {
+			t.Fatalf("%d used: %q is %s", used, client.Get(t.Context(), key).Val(), encoding)
+		}
+		return d.Results[0]
+	}
+	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 5_000_000, Period: time.Minute, Algorithm: FixedWindow}}
+	used := int64(0)
+	for _, to := range []int64{1, 2, 11, 101, 999_999, 1_000_000, 1_000_001} {
+		check.Cost, used = to-used, to
+		take(check, used, used < 1_000_000)
+	}
+
+	check.Key, check.Cost = "settled", 50
+	if _, err := b.limiter.Settle(t.Context(), Charge{Result: take(check, 50, true), Cost: 5}); err != nil {
+		t.Fatal(err)
+	}
+	take(check, 55, true)
+
+	check.Key = "earlier"
+	minute := someTime - someTime%time.Minute.Microseconds()
+	if err := client.Set(t.Context(), keyOf("test", check), fmt.Sprintf("%016d %d", minute, 40), time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	take(check, 90, true)
+
+	check.Key, check.Limit.Period = "half", 1500*time.Millisecond
+	for i, whole := range []bool{true, false, true} { // does the window begin with a second?
+		b.setTime(minute + int64(i)*check.Limit.Period.Microseconds())
+		take(check, 50, whole)
 	}
 }

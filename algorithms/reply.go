@@ -111,7 +111,7 @@ func parseReply(reply string) ([]int64, error) {
 		line, rest, more = strings.Cut(rest, "\n")
 		end := len(numbers) + 4
 		if numbers = append(numbers, room); line != "" {
-			numbers, ok = appendNumbers(numbers, line)
+			numbers, ok = appendState(numbers, line)
 		}
 		if !ok || len(numbers) > end {
 			return nil, fmt.Errorf("%w: %.200q", errReply, reply)
@@ -124,6 +124,18 @@ func parseReply(reply string) ([]int64, error) {
 		return nil, fmt.Errorf("%w: %.200q", errReply, reply)
 	}
 	return numbers, nil
+}
+
+// appendState appends the numbers of a state. The two of fixed_window may be one;
+// see lua/fixed_window.lua.
+func appendState(numbers []int64, text string) (_ []int64, ok bool) {
+	numbers, ok = appendNumbers(numbers, text)
+	if last := len(numbers) - 1; ok && len(text) == 16 && !strings.Contains(text, " ") {
+		used := numbers[last] % 1_000_000
+		numbers[last] -= used
+		numbers = append(numbers, used)
+	}
+	return numbers, ok
 }
 
 // appendNumbers appends the numbers in a text, which have a space between them.

@@ -1,17 +1,22 @@
 
 -- fixed_window: twin of fixedWindow.at and .take in fixed_window.go.
--- Key      "start used": the window's start in µs, the units taken in it
+-- Key      "start used": the window's start in µs, the units taken in it. Where the start is a whole second and
+--          the units are less than a million, their sum: Redis keeps that as a number, in less than a string.
 -- ARGV[p]  rate period cost
 local function fixed_window(key, now, p)
   local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
   local was, begin, healed = call('GETRANGE', key, '0', '63'), now - now % period, false
-  local stored, start, used, head = -1, begin, 0, ''
+  local stored, start, used = -1, begin, 0
   if was ~= '' then
-    if #was < 18 or #was > 32 then
+    if #was == 16 then
+      stored = was + 0
+      used = stored % 1000000
+      stored = stored - used
+    elseif #was >= 18 and #was <= 32 then
+      stored, used = sub(was, 1, 16) + 0, sub(was, 18) + 0
+    else
       error('no state of a limit at key ' .. key, 0)
     end
-    head, used = sub(was, 1, 17), sub(was, 18) + 0
-    stored = head + 0
     if stored == begin or used == 0 then
       start = begin
     elseif stored > now + period then
@@ -22,13 +27,13 @@ local function fixed_window(key, now, p)
       start = stored
     end
   end
-  local left, charged = true, ''
-  if start == stored then
-    charged = head .. format('%d', used + cost)
+  local after, left, charged = used + cost, start == stored or start + period - now, ''
+  if after < 1000000 and start % 1000000 == 0 then
+    charged = format('%016d', start + after)
   else
-    left, charged = start + period - now, format('%016d %d', start, used + cost)
+    charged = format('%016d %d', start, after)
   end
-  return p + 3, used + cost <= rate, left, charged,
+  return p + 3, after <= rate, left, charged,
     healed, '%016d %d', start, used, 0
 end
 
