@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -188,6 +189,44 @@ func BenchmarkRedis(b *testing.B) {
 		warm(b, c.subject)
 	}
 	compare(b, load{servers: s.all()}, all)
+}
+
+// BenchmarkAlone is the latency of one caller, with the standard stack in Redis. The
+// contenders take turns in any order, request by request: a machine that sleeps
+// while it waits is at some moments twice as fast as at others, whoever asks.
+func BenchmarkAlone(b *testing.B) {
+	s := start(b)
+	ours := limit(b, s.ours, "alone", standard())
+	all := []contender{
+		{"get", getting(s.ours), nil},
+		{"baseline", calling(s.ours, baseline), nil},
+		{"handler", serving(ours, http.StatusNoContent), nil},
+		{"redis_rate", deciding(redisRate(s.theirs, layered(perIP)), true), nil},
+	}
+	do, latencies := make([]func(int) error, len(all)), make([]sampler, len(all))
+	for i, c := range all {
+		warm(b, c.subject)
+		do[i], latencies[i] = c.subject(), sampler{every: 1, latest: make([]time.Duration, 0, samplesKept)}
+	}
+	before := ours.sources(b)
+	requests := 0
+	for begin, length := time.Now(), time.Duration(openLoopSeconds()*float64(time.Second)); time.Since(begin) < length; requests++ {
+		for _, i := range rand.Perm(len(all)) {
+			if err := latencies[i].call(do[i], requests*stride%clients); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	redis := string(algorithms.SourceRedis)
+	if n := ours.sources(b)[redis] - before[redis]; int(n) != len(standard())*requests {
+		b.Fatalf("Redis decided %.0f checks of %d requests", n, requests)
+	}
+	for i, c := range all {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportMetric(0, "ns/op")
+			report(b, latencies[i:i+1])
+		})
+	}
 }
 
 // getting is the subject that does the least a round trip can do.

@@ -18,9 +18,12 @@ BenchmarkRedis/get/callers=1-2 	 100	 20000 ns/op	 20000 p50-ns	 1.000 reads/op
 BenchmarkRedis/handler/callers=1-2 	 100	 90000 ns/op	 60000 p50-ns	 1.000 reads/op
 BenchmarkRedis/handler/callers=1-2 	 100	 50000 ns/op	 40000 p50-ns	 1.000 reads/op
 BenchmarkRedis/handler/callers=1-2 	 100	 40000 ns/op	 50000 p50-ns	 1.000 reads/op
-BenchmarkRedis/baseline/callers=1-2 	 100	 20000 ns/op	 20000 p50-ns
-BenchmarkRedis/baseline/callers=1-2 	 100	 20000 ns/op	 40000 p50-ns
-BenchmarkRedis/baseline/callers=1-2 	 100	 20000 ns/op	 20000 p50-ns
+BenchmarkAlone/handler-2 	 100	 60000 p50-ns
+BenchmarkAlone/handler-2 	 100	 40000 p50-ns
+BenchmarkAlone/handler-2 	 100	 50000 p50-ns
+BenchmarkAlone/baseline-2 	 100	 20000 p50-ns
+BenchmarkAlone/baseline-2 	 100	 40000 p50-ns
+BenchmarkAlone/baseline-2 	 100	 20000 p50-ns
 BenchmarkFlood/handler/handler/callers=128-2 	 100	 1000 ns/op
 BenchmarkFlood/handler/throttled/callers=128-2 	 100	 20000 ns/op	 25.0 failed-%
 BenchmarkFlood/handler/redis_rate/callers=128-2 	 100	 10000 ns/op
