@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"errors"
+	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
@@ -16,16 +17,23 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// BenchmarkOpenLoop is a request over HTTP, with and without the middleware,
-// where requests arrive at a constant rate, half of what the server with the
-// middleware can answer. Latencies count from the arrival, so they have in them
-// how long a request waits for those before.
+// BenchmarkOpenLoop is a request over HTTP, without the middleware, with a GET in
+// its place, and with it, where requests arrive at a constant rate, half and a tenth
+// of what the server with the middleware can answer. Latencies count from the
+// arrival, so they have in them how long a request waits for those before.
 func BenchmarkOpenLoop(b *testing.B) {
 	proxies := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	rules := standard()
 	rules[0].Key, rules[1].Key, rules[2].Key = proxies.IP(), proxies.UserID("X-User-ID"), proxies.IP()
-	ours := limit(b, start(b).ours, "http", rules)
+	client := start(b).ours
+	ours := limit(b, client, "http", rules)
 	bare, behind := listen(b, admitted), listen(b, ours)
+	asking := listen(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := client.Get(r.Context(), "nothing").Err(); !errors.Is(err, redis.Nil) {
+			b.Error(err)
+		}
+		admitted.ServeHTTP(w, r)
+	}))
 	get := func(addr string, seconds, rate float64) outcome {
 		o, err := traffic{
 			Addr: addr, Request: "GET /search?q=limits", Connections: 128, Clients: clients, Seconds: seconds, Rate: rate,
@@ -38,19 +46,24 @@ func BenchmarkOpenLoop(b *testing.B) {
 	seconds := openLoopSeconds()
 	get(behind, seconds/2, 0) // makes connections and keys
 	peak := get(behind, seconds/2, 0)
-	rate := float64(peak.Sent) / peak.Seconds / 2
 	before := ours.sources(b)
-	for _, s := range []struct{ name, addr string }{{"bare", bare}, {"limited", behind}} {
-		b.Run(s.name, func(b *testing.B) {
-			var o outcome
-			for range b.N {
-				o = get(s.addr, seconds, rate)
-			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(rate, "arrivals/s")
-			b.ReportMetric(float64(o.P50)/1e3, "p50-µs")
-			b.ReportMetric(float64(o.P99)/1e3, "p99-µs")
-		})
+	for _, part := range []struct {
+		name string
+		of   float64
+	}{{"half", 2}, {"tenth", 10}} {
+		rate := float64(peak.Sent) / peak.Seconds / part.of
+		for _, s := range []struct{ name, addr string }{{"bare", bare}, {"get", asking}, {"limited", behind}} {
+			b.Run(part.name+"/"+s.name, func(b *testing.B) {
+				var o outcome
+				for range b.N {
+					o = get(s.addr, seconds, rate)
+				}
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(rate, "arrivals/s")
+				b.ReportMetric(float64(o.P50)/1e3, "p50-µs")
+				b.ReportMetric(float64(o.P99)/1e3, "p99-µs")
+			})
+		}
 	}
 	after := ours.sources(b)
 	for source, n := range after {

@@ -30,8 +30,8 @@ BenchmarkFlood/handler/redis_rate/callers=128-2 	 100	 10000 ns/op
 BenchmarkCrowd 	 1	 0 circuits
 BenchmarkCrowd 	 1	 1 circuits
 BenchmarkCrowd 	 1	 0 circuits
-BenchmarkOpenLoop/limited 	 1	 750.0 p99-µs
-BenchmarkOpenLoop/bare 	 1	 500.0 p99-µs
+BenchmarkOpenLoop/half/limited 	 1	 750.0 p99-µs
+BenchmarkOpenLoop/half/bare 	 1	 500.0 p99-µs
 BenchmarkScript/take 	 100	 15.50 redis-cpu-µs/op
 BenchmarkScript/take 	 100	 16.50 redis-cpu-µs/op
 BenchmarkScript/baseline 	 100	 10.00 redis-cpu-µs/op
