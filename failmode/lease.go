@@ -50,11 +50,14 @@ type lease struct {
 	// What the next block should be.
 	room    int64 // units that the store had left when it last answered
 	span    time.Time
-	asked   int64 // units in the current span
-	before  int64 // units in the span before
-	refills bool  // a block is under way
-	gone    bool  // nobody finds the lease any more
+	asked   demand // in the current span
+	before  demand // in the span before
+	refills bool   // a block is under way
+	gone    bool   // nobody finds the lease any more
 }
+
+// A demand is what requests ask of a key: one may ask for any number of units.
+type demand struct{ requests, units int64 }
 
 func (ls *leases) begin() {
 	ls.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
@@ -149,7 +152,7 @@ func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64, r *al
 		l.limit, l.size, l.room = c.Limit, 0, 0
 	}
 	cost := max(c.Cost, 1)
-	l.demand(now, cost)
+	l.note(now, cost)
 	if l.alive(now) && l.units >= cost {
 		l.units -= cost
 		passed := max(now.Sub(l.sent), 0) // the block may have come while this request waited for the lock
@@ -162,7 +165,7 @@ func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64, r *al
 		spent = true
 	}
 	if !l.refills && !l.gone && (!l.alive(now) || l.units <= l.size/5) {
-		if next = min(max(l.asked, l.before), l.room/(4*instances)); next > max(cost, 1) {
+		if next = min(max(l.asked.units, l.before.units), l.room/(4*instances)); next > max(cost, 1) {
 			l.refills = true
 			return spent, next, left
 		}
@@ -170,26 +173,27 @@ func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64, r *al
 	return spent, 0, left
 }
 
-// demand counts units that were asked for, by spans. It requires mu.
-func (l *lease) demand(now time.Time, cost int64) {
+// note counts a request for so many units, by spans. It requires mu.
+func (l *lease) note(now time.Time, cost int64) {
 	if passed := now.Sub(l.span); passed >= demandSpan {
-		if l.before = 0; passed < 2*demandSpan {
+		if l.before = (demand{}); passed < 2*demandSpan {
 			l.before = l.asked
 		}
-		l.span, l.asked = now, 0
+		l.span, l.asked = now, demand{}
 	}
-	l.asked += cost
+	l.asked.requests++
+	l.asked.units += cost
 }
 
-// rate is how many units a second are asked for. It falls while nobody asks, and a
-// key that is asked for the first time has a few milliseconds to be asked for
-// again. It requires mu.
+// rate is how many requests there are a second, each of which costs a command
+// without the lease. It falls while nobody asks, and a key that is asked for the
+// first time has a few milliseconds to be asked for again. It requires mu.
 func (l *lease) rate(now time.Time) float64 {
 	passed := max(now.Sub(l.span), 0) + time.Millisecond
-	if l.before > 0 {
+	if l.before.requests > 0 {
 		passed += demandSpan
 	}
-	return float64(l.before+l.asked) / passed.Seconds()
+	return float64(l.before.requests+l.asked.requests) / passed.Seconds()
 }
 
 // saw notes what the store had left after a charge that was no block. Of a key that

@@ -9,15 +9,15 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// A flood of keys that are asked for once or twice takes no lease from keys that
-// are in use, and leaves room for one that gets hot meanwhile.
+// A flood of keys that are asked for once or twice, for however many units, takes no
+// lease from keys that are in use, and leaves room for one that gets hot meanwhile.
 func TestAFloodOfKeysTakesNoLeaseInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := new(leases)
 		ls.begin()
-		ask := func(key string) (l *lease) {
+		ask := func(key string, cost int64) (l *lease) {
 			c := leased(1_000_000, time.Hour, algorithms.FixedWindow)
-			c.Key = key
+			c.Key, c.Cost = key, cost
 			now := time.Now()
 			l, _ = ls.findOrMake(&c, now)
 			l.spend(&c, now, 1, new(algorithms.Result))
@@ -29,14 +29,14 @@ func TestAFloodOfKeysTakesNoLeaseInUse(t *testing.T) {
 			for ms := range milliseconds {
 				for i := range 4 * leaseShards {
 					for range 1 + i%2 {
-						ask(fmt.Sprint(begin, ms, "-", i))
+						ask(fmt.Sprint(begin, ms, "-", i), 1000)
 					}
 				}
 				for i := range had {
 					if ms < begin {
 						break
 					}
-					l := ask(fmt.Sprint(begin, "hot-", i))
+					l := ask(fmt.Sprint(begin, "hot-", i), 1)
 					if ms > begin+warm && l != had[i] {
 						t.Fatalf("key %d lost its lease after %d ms", i, ms)
 					}
