@@ -191,15 +191,20 @@ func BenchmarkRedis(b *testing.B) {
 	compare(b, load{servers: s.all()}, all)
 }
 
-// BenchmarkAlone is the latency of one caller, with the standard stack in Redis. The
-// contenders take turns in any order, request by request: a machine that sleeps
-// while it waits is at some moments twice as fast as at others, whoever asks.
+// BenchmarkAlone is the latency of one caller, with the standard stack in Redis, and
+// of the command alone that the handler sends. The contenders take turns in any
+// order, request by request: a machine that sleeps while it waits is at some
+// moments twice as fast as at others, whoever asks.
 func BenchmarkAlone(b *testing.B) {
 	s := start(b)
 	ours := limit(b, s.ours, "alone", standard())
+	scripts := record(b, s.theirs, clients, func(c *redis.Client) subject {
+		return taking(&algorithms.Redis{Client: c, Namespace: "bare", Budget: patience})
+	})
 	all := []contender{
 		{"get", getting(s.ours), nil},
 		{"baseline", calling(s.ours, baseline), nil},
+		{"script", sending(s.ours, scripts), nil},
 		{"handler", serving(ours, http.StatusNoContent), nil},
 		{"redis_rate", deciding(redisRate(s.theirs, layered(perIP)), true), nil},
 	}
@@ -239,6 +244,13 @@ func getting(c *redis.Client) subject {
 			}
 			return err
 		}
+	}
+}
+
+// sending is the subject that sends each client's recorded command as it is.
+func sending(c *redis.Client, recorded [][][]any) subject {
+	return func() func(int) error {
+		return func(client int) error { return c.Do(context.Background(), recorded[client][0]...).Err() }
 	}
 }
 
