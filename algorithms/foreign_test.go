@@ -108,14 +108,13 @@ func TestBucketsOfEarlierVersionsAreRead(t *testing.T) {
 	}
 }
 
-// A window of whole seconds with less than a million units is a number in Redis, and
-// so are those that earlier versions, or Settle, have written as text, once they are
-// charged. Other windows are text.
+// A window of whole seconds with few units is a number in Redis, and so are those
+// that earlier versions, or Settle, have written as text, once they are charged.
+// Other windows are text.
 func TestWindowsAreKeptAsNumbers(t *testing.T) {
 	b := realBackend(t)
 	client := b.limiter.(*Redis).Client.(*redis.Client)
-	b.setTime(someTime)
-	take := func(check Check, used int64, number bool) Result {
+	take := func(t *testing.T, check Check, used int64, number bool) Result {
 		t.Helper()
 		d, err := b.limiter.Take(t.Context(), check)
 		if err != nil || !d.Allowed || d.Results[0].Remaining != check.Limit.Rate-used {
@@ -127,29 +126,42 @@ func TestWindowsAreKeptAsNumbers(t *testing.T) {
 		}
 		return d.Results[0]
 	}
-	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 5_000_000, Period: time.Minute, Algorithm: FixedWindow}}
-	used := int64(0)
-	for _, to := range []int64{1, 2, 11, 101, 999_999, 1_000_000, 1_000_001} {
-		check.Cost, used = to-used, to
-		take(check, used, used < 1_000_000)
-	}
-
-	check.Key, check.Cost = "settled", 50
-	if _, err := b.limiter.Settle(t.Context(), Charge{Result: take(check, 50, true), Cost: 5}); err != nil {
-		t.Fatal(err)
-	}
-	take(check, 55, true)
-
-	check.Key = "earlier"
 	minute := someTime - someTime%time.Minute.Microseconds()
-	if err := client.Set(t.Context(), keyOf("test", check), fmt.Sprintf("%016d %d", minute, 40), time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
-	take(check, 90, true)
+	for _, of := range []struct {
+		algorithm Algorithm
+		most      int64 // units in a number
+		earlier   string
+	}{{FixedWindow, 999_999, "%016d 40"}, {SlidingWindow, 999, "%016d 40 0"}} {
+		t.Run(string(of.algorithm), func(t *testing.T) {
+			b.setTime(minute)
+			check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 5_000_000, Period: time.Minute, Algorithm: of.algorithm}}
+			used := int64(0)
+			for _, to := range []int64{1, 2, 11, 101, of.most, of.most + 1, of.most + 2} {
+				check.Cost, used = to-used, to
+				take(t, check, used, used <= of.most)
+			}
 
-	check.Key, check.Limit.Period = "half", 1500*time.Millisecond
-	for i, whole := range []bool{true, false, true} { // does the window begin with a second?
-		b.setTime(minute + int64(i)*check.Limit.Period.Microseconds())
-		take(check, 50, whole)
+			check.Key, check.Cost = "settled", 50
+			if _, err := b.limiter.Settle(t.Context(), Charge{Result: take(t, check, 50, true), Cost: 5}); err != nil {
+				t.Fatal(err)
+			}
+			take(t, check, 55, true)
+
+			check.Key = "earlier"
+			if err := client.Set(t.Context(), keyOf("test", check), fmt.Sprintf(of.earlier, minute), time.Minute).Err(); err != nil {
+				t.Fatal(err)
+			}
+			take(t, check, 90, true)
+
+			check.Key, check.Limit.Period = "half", 1500*time.Millisecond
+			for i, whole := range []bool{true, false, true} { // does the window begin with a second?
+				b.setTime(minute + int64(i)*check.Limit.Period.Microseconds())
+				used := int64(50)
+				if i > 0 && of.algorithm == SlidingWindow {
+					used = 100
+				}
+				take(t, check, used, whole)
+			}
+		})
 	}
 }

@@ -126,16 +126,19 @@ func parseReply(reply string) ([]int64, error) {
 	return numbers, nil
 }
 
-// appendState appends the numbers of a state. The two of fixed_window may be one;
-// see lua/fixed_window.lua.
+// appendState appends the numbers of a state. Those of a window may be one; see
+// lua/fixed_window.lua and lua/sliding_window.lua.
 func appendState(numbers []int64, text string) (_ []int64, ok bool) {
-	numbers, ok = appendNumbers(numbers, text)
-	if last := len(numbers) - 1; ok && len(text) == 16 && !strings.Contains(text, " ") {
-		used := numbers[last] % 1_000_000
-		numbers[last] -= used
-		numbers = append(numbers, used)
+	begin := len(numbers)
+	if numbers, ok = appendNumbers(numbers, text); !ok || len(numbers) > begin+1 {
+		return numbers, ok
 	}
-	return numbers, ok
+	sum := max(numbers[begin], -numbers[begin])
+	counts := sum % 1_000_000
+	if numbers[begin] < 0 {
+		return append(numbers[:begin], sum-counts, counts/1000, counts%1000), true
+	}
+	return append(numbers[:begin], sum-counts, counts), true
 }
 
 // appendNumbers appends the numbers in a text, which have a space between them.

@@ -108,17 +108,18 @@ func TestStatesAreWrittenInPlace(t *testing.T) {
 	r := &Redis{Client: client, Namespace: "place", Budget: roomy}
 	var inPlace int
 	for _, name := range []Algorithm{FixedWindow, SlidingWindow, TokenBucket, LeakyBucket} {
-		check := Check{Rule: "r", Key: string(name), Limit: Limit{Rate: 100, Period: time.Minute, Algorithm: name}}
+		check := Check{Rule: "r", Key: string(name), Limit: Limit{Rate: 20_000_000, Period: time.Minute, Algorithm: name}, Cost: 9_999_995}
 		if lookup(name).bucket {
-			check.Limit.Burst = 100
+			check.Limit.Rate, check.Limit.Burst, check.Cost = 100, 100, 1
 		}
 		key := keyOf("place", check)
 		bytes := map[int64]int64{} // by length
-		for range 12 {             // the counts have one digit, and then two
+		for range 12 {             // the counts get a digit more
 			clock.Advance(time.Millisecond)
 			if d, err := r.Take(ctx, check); err != nil || !d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
+			check.Cost = 1
 			was, used := client.StrLen(ctx, key).Val(), client.MemoryUsage(ctx, key).Val()
 			if set, ok := bytes[was]; ok && used > set+16 {
 				t.Errorf("%s: %d bytes written in place, %d set anew", name, used, set)

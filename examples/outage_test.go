@@ -28,6 +28,7 @@ func TestRedisAway(t *testing.T) {
 
 			traffic := keepSending(t, s)
 			srv.Stop(t)
+			untilOpen(t, s)
 			failsAsConfigured(t, s)
 			srv.Restart(t)
 			countsAgain(t, s, srv)
@@ -45,14 +46,20 @@ func TestRedisHangs(t *testing.T) {
 			countsAgain(t, s, srv)
 
 			srv.Pause(t)
-			// Until the circuit opens, what is not answered is counted in this process.
-			eventually(t, func() error { return s.expect(newClient(), login, "503") })
+			untilOpen(t, s)
 			failsAsConfigured(t, s)
 			keepSending(t, s)()
 			srv.Resume(t)
 			countsAgain(t, s, srv)
 		})
 	}
+}
+
+// untilOpen waits for the circuit to open: until then, what is not answered in time
+// is counted in the process.
+func untilOpen(t *testing.T, s *service) {
+	t.Helper()
+	eventually(t, func() error { return s.expect(newClient(), login, "503") })
 }
 
 // failsAsConfigured checks the fail modes of the layers.
@@ -83,8 +90,8 @@ func countsAgain(t *testing.T, s *service, srv *redistest.Server) {
 		if err := s.expect(c, items, "200 197/200", "200 196/200"); err != nil {
 			return err
 		}
-		if got := stored(t, rdb, c.keys()...); counted(got[0]) != "4" || counted(got[1]) != "2" {
-			return fmt.Errorf("Redis has %q", got)
+		if used := c.counted(t, rdb); used != [2]int64{4, 2} {
+			return fmt.Errorf("Redis has %v: %q", used, stored(t, rdb, c.keys()...))
 		}
 		return nil
 	})

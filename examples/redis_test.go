@@ -7,7 +7,6 @@ import (
 	"net"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
@@ -37,13 +37,21 @@ func stored(t *testing.T, rdb redis.Cmdable, keys ...string) []string {
 	return values
 }
 
-// counted is the units in the current window of a stored state, "start used" or
-// "start used last".
-func counted(state string) string {
-	if fields := strings.Fields(state); len(fields) >= 2 {
-		return fields[1]
+// counted is what Redis has counted of a client: by per-ip and login.
+func (c client) counted(t *testing.T, rdb algorithms.Client) (used [2]int64) {
+	t.Helper()
+	store := &algorithms.Redis{Client: rdb, Namespace: "example", Budget: 5 * time.Second}
+	d, err := store.Peek(t.Context(),
+		algorithms.Check{Rule: "per-ip", Key: c.ip, Limit: algorithms.PerMinute(200)},
+		algorithms.Check{Rule: "login", Key: c.ip, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow}},
+	)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return state
+	for i, r := range d.Results {
+		used[i] = r.Check.Limit.Rate - r.Remaining
+	}
+	return used
 }
 
 // allLogins are the answers to the logins that a client has in a minute.
@@ -170,8 +178,8 @@ func TestDenialChargesNothing(t *testing.T) {
 					return err
 				}
 				before := stored(t, srv.Client(t), c.keys()...)
-				if counted(before[0]) != "5" || counted(before[1]) != "5" || before[2] == "" {
-					return fmt.Errorf("after five logins Redis has %q", before)
+				if used := c.counted(t, srv.Client(t)); used != [2]int64{5, 5} || before[2] == "" {
+					return fmt.Errorf("after five logins Redis has %v: %q", used, before)
 				}
 				if err := s.expect(c, login, slices.Repeat([]string{"429 0/5"}, 10)...); err != nil {
 					return err
@@ -216,8 +224,8 @@ func TestProcessesShareLimits(t *testing.T) {
 					return err
 				}
 				// Every admitted request is in per-ip, too, unless Redis did not decide it.
-				if n := counted(stored(t, rdb, c.keys()...)[0]); n != strconv.Itoa(admitted) {
-					return fmt.Errorf("%d requests admitted, %s in per-ip: %w", admitted, n, errUndecided)
+				if n := c.counted(t, rdb)[0]; n != int64(admitted) {
+					return fmt.Errorf("%d requests admitted, %d in per-ip: %w", admitted, n, errUndecided)
 				}
 				most := tt.admits
 				if tt.refill > 0 {
@@ -272,16 +280,16 @@ func TestCluster(t *testing.T) {
 					return err
 				}
 				before := stored(t, rdb, c.keys()...)
-				if counted(before[0]) != "5" || counted(before[1]) != "5" || before[2] == "" {
-					return fmt.Errorf("after five logins the cluster has %q", before)
+				if used := c.counted(t, rdb); used != [2]int64{5, 5} || before[2] == "" {
+					return fmt.Errorf("after five logins the cluster has %v: %q", used, before)
 				}
 				if err := s.expect(c, login, "429 0/5", "429 0/5"); err != nil {
 					return err
 				}
 				// Every layer was decided on its own, and those with room were charged and
 				// given it back, unless that would have taken longer than the budget.
-				if after := stored(t, rdb, c.keys()...); counted(after[0]) != "5" || counted(after[1]) != "5" {
-					return fmt.Errorf("two denied logins changed %q to %q: %w", before, after, errUndecided)
+				if used := c.counted(t, rdb); used != [2]int64{5, 5} {
+					return fmt.Errorf("after two denied logins the cluster has %v: %w", used, errUndecided)
 				}
 				return s.expect(client{ip: c.ip}, items, "200 194/200")
 			})

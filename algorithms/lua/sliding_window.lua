@@ -1,6 +1,8 @@
 
 -- sliding_window: twin of slidingWindow.at and .take in sliding_window.go.
--- Key      "start used last": the window's start in µs, the units taken in it and in the one before
+-- Key      "start used last": the window's start in µs, the units taken in it and in the one before. Where the
+--          start is a whole second and both are less than a thousand, -(start + used * 1000 + last): a number,
+--          as of fixed_window, and told from that by its sign.
 -- ARGV[p]  rate period cost
 local function sliding_window(key, now, p)
   local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
@@ -8,11 +10,16 @@ local function sliding_window(key, now, p)
   local stored, start, used, last, head, tail = -1, begin, 0, 0, '', ''
   if was ~= '' then
     local space = #was >= 20 and #was <= 34 and find(was, ' ', 19, true)
-    if not space then
+    if space then
+      head, used, tail = sub(was, 1, 17), sub(was, 18, space - 1) + 0, sub(was, space)
+      stored, last = head + 0, tail + 0
+    elseif #was == 17 then
+      stored = 0 - was
+      used, last = stored % 1000000, stored % 1000
+      stored, used = stored - used, (used - last) / 1000
+    else
       error('no state of a limit at key ' .. key, 0)
     end
-    head, used, tail = sub(was, 1, 17), sub(was, 18, space - 1) + 0, sub(was, space)
-    stored, last = head + 0, tail + 0
     if stored == begin or used == 0 and last == 0 then
       start = begin
     elseif stored > now + period then
@@ -32,11 +39,13 @@ local function sliding_window(key, now, p)
     local rest = period % last
     ok = view <= room * ((period - rest) / last) + floor(room * rest / last)
   end
-  local left, charged = true, ''
-  if start == stored then
-    charged = head .. format('%d', used + cost) .. tail
+  local after, left, charged = used + cost, start == stored or view + period, ''
+  if after < 1000 and last < 1000 and start % 1000000 == 0 then
+    charged = format('-%016d', start + after * 1000 + last)
+  elseif left == true and tail ~= '' then
+    charged = head .. format('%d', after) .. tail
   else
-    left, charged = view + period, format('%016d %d %d', start, used + cost, last)
+    charged = format('%016d %d %d', start, after, last)
   end
   return p + 3, ok, left, charged,
     healed, '%016d %d %d', start, used, last

@@ -35,7 +35,7 @@ if take then
     local write, left = admit and charges[i] or heals and heals[i], lefts and lefts[i]
     if not write then
       -- nothing to write
-    elseif left == nil and #write > 16 then
+    elseif left == nil and #write > 17 then
       call('SETRANGE', KEYS[i], '0', write)
     elseif left == nil or left == true then -- SETRANGE makes a string of a number
       call('SET', KEYS[i], write, 'KEEPTTL')

@@ -21,23 +21,23 @@ func TestRedisCPU(t *testing.T) {
 		t.Skip("only with -update")
 	}
 	client := redistest.Start(t).Client(t)
+	least := map[algorithms.Algorithm][2]float64{}
+	for range 30 { // in turns, since a machine may be slow for seconds
+		for _, name := range everyAlgorithm {
+			limit := algorithms.Limit{Rate: rate, Period: 24 * time.Hour, Algorithm: name}
+			if name == algorithms.LeakyBucket {
+				limit.Burst = rate
+			}
+			admitted, denied := scriptTimes(t, client, limit)
+			if before, ok := least[name]; ok {
+				admitted, denied = min(admitted, before[0]), min(denied, before[1])
+			}
+			least[name] = [2]float64{admitted, denied}
+		}
+	}
 	rows := table{{"µs per decision", "admitted", "denied"}}
 	for _, name := range everyAlgorithm {
-		limit := algorithms.Limit{Rate: rate, Period: 24 * time.Hour, Algorithm: name}
-		if name == algorithms.LeakyBucket {
-			limit.Burst = rate
-		}
-		var admitted, denied float64
-		for i := range 3 { // the least disturbed
-			a, d := scriptTimes(t, client, limit)
-			if i == 0 || a < admitted {
-				admitted = a
-			}
-			if i == 0 || d < denied {
-				denied = d
-			}
-		}
-		rows = append(rows, []string{"`" + string(name) + "`", fmt.Sprintf("%.1f", admitted), fmt.Sprintf("%.1f", denied)})
+		rows = append(rows, []string{"`" + string(name) + "`", fmt.Sprintf("%.1f", least[name][0]), fmt.Sprintf("%.1f", least[name][1])})
 	}
 	figures := figures{"redis/cpu": rows.String()}
 	t.Log("\n" + figures["redis/cpu"])
@@ -48,7 +48,7 @@ func TestRedisCPU(t *testing.T) {
 // and then as many are denied: the mean times of both, in µs.
 func scriptTimes(t *testing.T, client *redis.Client, limit algorithms.Limit) (admitted, denied float64) {
 	t.Helper()
-	const clients = 50
+	const clients = 10
 	if err := client.FlushAll(context.Background()).Err(); err != nil {
 		t.Fatal(err)
 	}
