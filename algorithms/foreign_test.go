@@ -28,6 +28,10 @@ func TestWhatIsNotOursIsNotRead(t *testing.T) {
 			"a huge string": func() error { return client.SetRange(ctx, key, huge, "x").Err() },
 			"a word":        func() error { return client.Set(ctx, key, "word", 0).Err() },
 			"letters":       func() error { return client.Set(ctx, key, "sixteen, letters", 0).Err() },
+			"a fraction":    func() error { return client.Set(ctx, key, "1234567890.12345", 0).Err() },
+			"a debt":        func() error { return client.Set(ctx, key, "-1234567890.12345", 0).Err() },
+			"a pointer":     func() error { return client.Set(ctx, key, "0x12345678901234", 0).Err() },
+			"a number":      func() error { return client.Set(ctx, key, "12345678901234567", 0).Err() },
 			"a sentence":    func() error { return client.Set(ctx, key, "a sentence as long as a state, more or less", 0).Err() },
 			"words":         func() error { return client.RPush(ctx, key, "some", "words", "in", "a", "list").Err() },
 			"a word alone":  func() error { return client.RPush(ctx, key, "word").Err() },
@@ -163,5 +167,35 @@ func TestWindowsAreKeptAsNumbers(t *testing.T) {
 				take(t, check, used, whole)
 			}
 		})
+	}
+}
+
+// Windows that began long ago, by a clock of tests or since the period is that
+// long, hold what the limit says: miniredis reads a number with leading zeros as
+// octal.
+func TestWindowsOfLongAgo(t *testing.T) {
+	for name, b := range map[string]backend{"miniredis": miniBackend(t), "redis": realBackend(t)} {
+		for _, a := range []Algorithm{FixedWindow, SlidingWindow} {
+			for what, at := range map[string]int64{"a clock of 1970": 30_000_000, "57 years": someTime} {
+				b.setTime(at)
+				check := Check{Rule: "r", Key: what, Limit: Limit{Rate: 20, Period: time.Minute, Algorithm: a}}
+				if at == someTime {
+					check.Limit.Period = 57 * 365 * 24 * time.Hour
+				}
+				admitted := 0
+				for range 60 {
+					d, err := b.limiter.Take(t.Context(), check)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if d.Allowed {
+						admitted++
+					}
+				}
+				if admitted != 20 {
+					t.Errorf("%s, %s, %s: %d admitted", name, a, what, admitted)
+				}
+			}
+		}
 	}
 }

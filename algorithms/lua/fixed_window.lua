@@ -1,14 +1,15 @@
 
 -- fixed_window: twin of fixedWindow.at and .take in fixed_window.go.
--- Key      "start used": the window's start in µs, the units taken in it. Where the start is a whole second and
---          the units are less than a million, their sum: Redis keeps that as a number, in less than a string.
+-- Key      "start used": the window's start in µs, the units taken in it. Where the start is a whole second of
+--          this century and the units are less than a million, their sum: Redis keeps that as a number, in
+--          less than a string. It has no leading zeros, which miniredis' Lua reads as octal.
 -- ARGV[p]  rate period cost
 local function fixed_window(key, now, p)
   local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
   local was, begin, healed = call('GETRANGE', key, '0', '63'), now - now % period, false
   local stored, start, used = -1, begin, 0
   if was ~= '' then
-    if #was == 16 then
+    if #was == 16 and not find(was, '%D') then
       stored = was + 0
       used = stored % 1000000
       stored = stored - used
@@ -28,8 +29,8 @@ local function fixed_window(key, now, p)
     end
   end
   local after, left, charged = used + cost, start == stored or start + period - now, ''
-  if after < 1000000 and start % 1000000 == 0 then
-    charged = format('%016d', start + after)
+  if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
+    charged = format('%d', start + after)
   else
     charged = format('%016d %d', start, after)
   end

@@ -1,7 +1,7 @@
 
 -- sliding_window: twin of slidingWindow.at and .take in sliding_window.go.
 -- Key      "start used last": the window's start in µs, the units taken in it and in the one before. Where the
---          start is a whole second and both are less than a thousand, -(start + used * 1000 + last): a number,
+--          start is such a second and both are less than a thousand, -(start + used * 1000 + last): a number,
 --          as of fixed_window, and told from that by its sign.
 -- ARGV[p]  rate period cost
 local function sliding_window(key, now, p)
@@ -13,7 +13,7 @@ local function sliding_window(key, now, p)
     if space then
       head, used, tail = sub(was, 1, 17), sub(was, 18, space - 1) + 0, sub(was, space)
       stored, last = head + 0, tail + 0
-    elseif #was == 17 then
+    elseif #was == 17 and find(was, '^%-%d+$') then
       stored = 0 - was
       used, last = stored % 1000000, stored % 1000
       stored, used = stored - used, (used - last) / 1000
@@ -40,8 +40,8 @@ local function sliding_window(key, now, p)
     ok = view <= room * ((period - rest) / last) + floor(room * rest / last)
   end
   local after, left, charged = used + cost, start == stored or view + period, ''
-  if after < 1000 and last < 1000 and start % 1000000 == 0 then
-    charged = format('-%016d', start + after * 1000 + last)
+  if after < 1000 and last < 1000 and start % 1000000 == 0 and start >= 1000000000000000 then
+    charged = format('%d', -start - after * 1000 - last)
   elseif left == true and tail ~= '' then
     charged = head .. format('%d', after) .. tail
   else
