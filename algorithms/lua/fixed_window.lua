@@ -9,10 +9,12 @@ local function fixed_window(key, now, p)
   local was, begin, healed = call('GETRANGE', key, '0', '63'), now - now % period, false
   local stored, start, used = -1, begin, 0
   if was ~= '' then
-    if #was == 16 and not find(was, '%D') then
-      stored = was + 0
-      used = stored % 1000000
-      stored = stored - used
+    if #was == 16 then
+      used = was % 1000000
+      stored = was - used
+      if stored ~= begin and find(was, '%D') then
+        error('no state of a limit at key ' .. key, 0)
+      end
     elseif #was >= 18 and #was <= 32 then
       stored, used = sub(was, 1, 16) + 0, sub(was, 18) + 0
     else

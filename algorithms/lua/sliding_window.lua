@@ -13,10 +13,13 @@ local function sliding_window(key, now, p)
     if space then
       head, used, tail = sub(was, 1, 17), sub(was, 18, space - 1) + 0, sub(was, space)
       stored, last = head + 0, tail + 0
-    elseif #was == 17 and find(was, '^%-%d+$') then
+    elseif #was == 17 then
       stored = 0 - was
       used, last = stored % 1000000, stored % 1000
       stored, used = stored - used, (used - last) / 1000
+      if stored ~= begin and not find(was, '^%-%d+$') then
+        error('no state of a limit at key ' .. key, 0)
+      end
     else
       error('no state of a limit at key ' .. key, 0)
     end
