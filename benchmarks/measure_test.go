@@ -201,6 +201,13 @@ func infoField(info, begin string) (float64, error) {
 	return strconv.ParseFloat(rest[:max(end, 0)], 64)
 }
 
+// add adds what was used between two looks.
+func (u *usage) add(after, before usage) {
+	u.cpu += after.cpu - before.cpu
+	u.reads += after.reads - before.reads - after.asked
+	u.scripts += after.scripts - before.scripts
+}
+
 func (u usage) report(b *testing.B, before usage, operations int) {
 	b.Helper()
 	n := float64(operations)
