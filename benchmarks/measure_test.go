@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,6 +140,29 @@ func (s *sampler) add(latency time.Duration) {
 		s.latest[s.n%len(s.latest)] = latency
 	}
 	s.n++
+}
+
+// alone has one caller ask all subjects for so long, in turns and in any order.
+func alone(tb testing.TB, length time.Duration, subjects ...subject) []sampler {
+	tb.Helper()
+	do, latencies := make([]func(int) error, len(subjects)), make([]sampler, len(subjects))
+	for i, s := range subjects {
+		do[i], latencies[i] = s(), sampler{every: 1, latest: make([]time.Duration, 0, samplesKept)}
+	}
+	begin := time.Now()
+	for n := 0; time.Since(begin) < length; n++ {
+		for _, i := range rand.Perm(len(subjects)) {
+			if err := latencies[i].call(do[i], n*stride%clients); err != nil {
+				tb.Fatal(err)
+			}
+		}
+	}
+	return latencies
+}
+
+func (s *sampler) median() float64 {
+	slices.Sort(s.latest)
+	return float64(quantile(s.latest, .5))
 }
 
 func report(b *testing.B, callers []sampler) {

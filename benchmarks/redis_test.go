@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -208,23 +207,16 @@ func BenchmarkAlone(b *testing.B) {
 		{"handler", serving(ours, http.StatusNoContent), nil},
 		{"redis_rate", deciding(redisRate(s.theirs, layered(perIP)), true), nil},
 	}
-	do, latencies := make([]func(int) error, len(all)), make([]sampler, len(all))
-	for i, c := range all {
+	var subjects []subject
+	for _, c := range all {
 		warm(b, c.subject)
-		do[i], latencies[i] = c.subject(), sampler{every: 1, latest: make([]time.Duration, 0, samplesKept)}
+		subjects = append(subjects, c.subject)
 	}
 	before := ours.sources(b)
-	requests := 0
-	for begin, length := time.Now(), time.Duration(openLoopSeconds()*float64(time.Second)); time.Since(begin) < length; requests++ {
-		for _, i := range rand.Perm(len(all)) {
-			if err := latencies[i].call(do[i], requests*stride%clients); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
+	latencies := alone(b, time.Duration(openLoopSeconds()*float64(time.Second)), subjects...)
 	redis := string(algorithms.SourceRedis)
-	if n := ours.sources(b)[redis] - before[redis]; int(n) != len(standard())*requests {
-		b.Fatalf("Redis decided %.0f checks of %d requests", n, requests)
+	if n := ours.sources(b)[redis] - before[redis]; int(n) != len(standard())*latencies[0].n {
+		b.Fatalf("Redis decided %.0f checks of %d requests", n, latencies[0].n)
 	}
 	for i, c := range all {
 		b.Run(c.name, func(b *testing.B) {
