@@ -118,6 +118,8 @@ func TestBucketsOfEarlierVersionsAreRead(t *testing.T) {
 func TestWindowsAreKeptAsNumbers(t *testing.T) {
 	b := realBackend(t)
 	client := b.limiter.(*Redis).Client.(*redis.Client)
+	// Valkey decides for itself how it keeps a number that a script has written.
+	asNumbers := !strings.Contains(client.Info(t.Context(), "server").Val(), "server_name:valkey")
 	take := func(t *testing.T, check Check, used int64, number bool) Result {
 		t.Helper()
 		d, err := b.limiter.Take(t.Context(), check)
@@ -125,8 +127,9 @@ func TestWindowsAreKeptAsNumbers(t *testing.T) {
 			t.Fatalf("%+v, %v; want %d used", d, err, used)
 		}
 		key := keyOf("test", check)
-		if encoding := client.ObjectEncoding(t.Context(), key).Val(); (encoding == "int") != number {
-			t.Fatalf("%d used: %q is %s", used, client.Get(t.Context(), key).Val(), encoding)
+		state, encoding := client.Get(t.Context(), key).Val(), client.ObjectEncoding(t.Context(), key).Val()
+		if strings.Contains(state, " ") == number || asNumbers && (encoding == "int") != number {
+			t.Fatalf("%d used: %q is %s", used, state, encoding)
 		}
 		return d.Results[0]
 	}
