@@ -12,7 +12,7 @@ local function fixed_window(key, now, p)
     if #was == 16 then
       used = was % 1000000
       stored = was - used
-      if stored ~= begin and find(was, '%D') then
+      if stored ~= begin and find(was, '%D') then -- a fraction, or hexadecimal
         error('no state of a limit at key ' .. key, 0)
       end
     elseif #was >= 18 and #was <= 32 then

@@ -35,9 +35,9 @@ if take then
     local write, left = admit and charges[i] or heals and heals[i], lefts and lefts[i]
     if not write then
       -- nothing to write
-    elseif left == nil and #write > 17 then
+    elseif left == nil and #write > 17 then -- no number, of which SETRANGE would make a string
       call('SETRANGE', KEYS[i], '0', write)
-    elseif left == nil or left == true then -- SETRANGE makes a string of a number
+    elseif left == nil or left == true then
       call('SET', KEYS[i], write, 'KEEPTTL')
     elseif left then
       call('PSETEX', KEYS[i], format('%d', floor((left + 1999) / 1000)), write)
