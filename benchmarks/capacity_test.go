@@ -84,7 +84,7 @@ func keysInRedis(b *testing.B, limit algorithms.Limit, many int) {
 	measure("few", few)
 	before := usageOf(b, s.theirs)
 	fill(b, s, limit, few, many)
-	cpu := usageOf(b, s.theirs).cpu - before.cpu
+	cpu := usageOf(b, s.theirs).since(before).cpu
 	full, keys := memoryOf(b, s.theirs), s.theirs.DBSize(context.Background()).Val()
 	if keys < int64(many) || keys > int64(many)+10 {
 		b.Fatalf("%d keys, want %d", keys, many)

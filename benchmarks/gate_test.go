@@ -254,11 +254,8 @@ func (g gate) used(s subject, n int) usage {
 	g.tb.Helper()
 	before := usageOf(g.tb, g.server)
 	g.send(1, n, s)
-	after := usageOf(g.tb, g.server)
-	return usage{
-		reads:   (after.reads - before.reads - 1) / float64(n),
-		scripts: (after.scripts - before.scripts) / float64(n),
-	}
+	all := usageOf(g.tb, g.server).since(before)
+	return usage{reads: all.reads / float64(n), scripts: all.scripts / float64(n)}
 }
 
 // cpu is what recorded requests cost the server.
@@ -266,7 +263,7 @@ func (g gate) cpu(requests [][][]any) float64 {
 	g.tb.Helper()
 	before := usageOf(g.tb, g.server)
 	replay(g.tb, g.server, requests, gateClients)
-	return usageOf(g.tb, g.server).cpu - before.cpu
+	return usageOf(g.tb, g.server).since(before).cpu
 }
 
 // allocated is how many allocations a request takes.

@@ -43,7 +43,7 @@ func BenchmarkOpenLoop(b *testing.B) {
 		}
 		return o
 	}
-	seconds := openLoopSeconds()
+	seconds := runLength().Seconds()
 	get(behind, seconds/2, 0) // makes connections and keys
 	peak := get(behind, seconds/2, 0)
 	before := ours.sources(b)
@@ -71,14 +71,6 @@ func BenchmarkOpenLoop(b *testing.B) {
 			b.Errorf("%s decided %.0f checks", source, n-before[source])
 		}
 	}
-}
-
-// openLoopSeconds is how long requests arrive: short runs have a short one.
-func openLoopSeconds() float64 {
-	if testing.Short() {
-		return 1
-	}
-	return 4
 }
 
 // BenchmarkCrowd is one client with 1000 connections that asks as fast as it is
@@ -110,7 +102,7 @@ func crowd(b *testing.B) {
 		{Name: "ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(most), Fail: failmode.Open},
 		{Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(5), Fail: failmode.Closed},
 	}})
-	addr, seconds := listen(b, h), openLoopSeconds()
+	addr, seconds := listen(b, h), runLength().Seconds()
 	var flood, logins outcome
 	var errs [2]error
 	var both sync.WaitGroup

@@ -80,7 +80,7 @@ func (l load) measure(b *testing.B, s subject) {
 		}
 	}
 	if len(l.servers) > 0 {
-		usageOf(b, l.servers...).report(b, before, b.N)
+		usageOf(b, l.servers...).since(before).report(b, b.N)
 	}
 	if l.failing {
 		b.ReportMetric(100*float64(failed.Load())/float64(b.N), "failed-%")
@@ -142,21 +142,38 @@ func (s *sampler) add(latency time.Duration) {
 	s.n++
 }
 
-// alone has one caller ask all subjects for so long, in turns and in any order.
+// runLength is for how long is measured what b.N does not count: short runs have a
+// short one.
+func runLength() time.Duration {
+	if testing.Short() {
+		return time.Second
+	}
+	return 4 * time.Second
+}
+
+// takeTurns does each of n for so long, in turns and in any order: a machine may be
+// slow for seconds. It returns how many turns each had.
+func takeTurns(length time.Duration, n int, do func(turn, i int)) (turns int) {
+	for begin := time.Now(); time.Since(begin) < length; turns++ {
+		for _, i := range rand.Perm(n) {
+			do(turns, i)
+		}
+	}
+	return turns
+}
+
+// alone has one caller ask all subjects for so long, in turns.
 func alone(tb testing.TB, length time.Duration, subjects ...subject) []sampler {
 	tb.Helper()
 	do, latencies := make([]func(int) error, len(subjects)), make([]sampler, len(subjects))
 	for i, s := range subjects {
 		do[i], latencies[i] = s(), sampler{every: 1, latest: make([]time.Duration, 0, samplesKept)}
 	}
-	begin := time.Now()
-	for n := 0; time.Since(begin) < length; n++ {
-		for _, i := range rand.Perm(len(subjects)) {
-			if err := latencies[i].call(do[i], n*stride%clients); err != nil {
-				tb.Fatal(err)
-			}
+	takeTurns(length, len(subjects), func(turn, i int) {
+		if err := latencies[i].call(do[i], turn*stride%clients); err != nil {
+			tb.Fatal(err)
 		}
-	}
+	})
 	return latencies
 }
 
@@ -225,17 +242,20 @@ func infoField(info, begin string) (float64, error) {
 	return strconv.ParseFloat(rest[:max(end, 0)], 64)
 }
 
-// add adds what was used between two looks.
-func (u *usage) add(after, before usage) {
-	u.cpu += after.cpu - before.cpu
-	u.reads += after.reads - before.reads - after.asked
-	u.scripts += after.scripts - before.scripts
+// since is what was used since a look before, but for the looks themselves.
+func (u usage) since(before usage) usage {
+	return usage{cpu: u.cpu - before.cpu, reads: u.reads - before.reads - u.asked, scripts: u.scripts - before.scripts}
 }
 
-func (u usage) report(b *testing.B, before usage, operations int) {
+func (u *usage) add(more usage) {
+	u.cpu, u.reads, u.scripts = u.cpu+more.cpu, u.reads+more.reads, u.scripts+more.scripts
+}
+
+// report says what was used for so many operations.
+func (u usage) report(b *testing.B, operations int) {
 	b.Helper()
 	n := float64(operations)
-	b.ReportMetric((u.cpu-before.cpu)*1e6/n, "redis-cpu-µs/op")
-	b.ReportMetric((u.reads-before.reads-u.asked)/n, "reads/op")
-	b.ReportMetric((u.scripts-before.scripts)/n, "scripts/op")
+	b.ReportMetric(u.cpu*1e6/n, "redis-cpu-µs/op")
+	b.ReportMetric(u.reads/n, "reads/op")
+	b.ReportMetric(u.scripts/n, "scripts/op")
 }

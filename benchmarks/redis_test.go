@@ -213,7 +213,7 @@ func BenchmarkAlone(b *testing.B) {
 		subjects = append(subjects, c.subject)
 	}
 	before := ours.sources(b)
-	latencies := alone(b, time.Duration(openLoopSeconds()*float64(time.Second)), subjects...)
+	latencies := alone(b, runLength(), subjects...)
 	redis := string(algorithms.SourceRedis)
 	if n := ours.sources(b)[redis] - before[redis]; int(n) != len(standard())*latencies[0].n {
 		b.Fatalf("Redis decided %.0f checks of %d requests", n, latencies[0].n)

@@ -2,11 +2,9 @@ package benchmarks
 
 import (
 	"context"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,8 +25,7 @@ return 1`
 
 // BenchmarkScript is what a request costs the server alone: its commands are
 // sent in pipelines of 100 requests on one connection, so that reading and
-// writing to sockets hardly counts. They take turns, since a machine may be slow for
-// seconds.
+// writing to sockets hardly counts. They take turns.
 func BenchmarkScript(b *testing.B) {
 	s := start(b)
 	client := s.theirs
@@ -50,18 +47,15 @@ func BenchmarkScript(b *testing.B) {
 		replay(b, client, s.requests, clients) // makes the keys
 	}
 	const turn = 2000
-	turns := 0
-	for begin, length := time.Now(), time.Duration(openLoopSeconds()*float64(time.Second)); time.Since(begin) < length; turns++ {
-		for _, i := range rand.Perm(len(all)) {
-			before := usageOf(b, client)
-			replay(b, client, all[i].requests[turns%(clients/turn)*turn:][:turn], turn)
-			all[i].spent.add(usageOf(b, client), before)
-		}
-	}
+	turns := takeTurns(runLength(), len(all), func(n, i int) {
+		before := usageOf(b, client)
+		replay(b, client, all[i].requests[n%(clients/turn)*turn:][:turn], turn)
+		all[i].spent.add(usageOf(b, client).since(before))
+	})
 	for _, s := range all {
 		b.Run(s.name, func(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
-			s.spent.report(b, usage{}, turns*turn)
+			s.spent.report(b, turns*turn)
 		})
 	}
 }
