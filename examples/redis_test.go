@@ -169,6 +169,7 @@ func (w *watch) commands(t *testing.T) (names []string) {
 
 func TestDenialChargesNothing(t *testing.T) {
 	srv := redistest.Start(t)
+	rdb := srv.Client(t)
 	for _, program := range programs {
 		t.Run(program, func(t *testing.T) {
 			s := start(t, program, trusting, "-redis=redis://"+srv.Addr)
@@ -177,14 +178,14 @@ func TestDenialChargesNothing(t *testing.T) {
 				if err := s.expect(c, login, allLogins...); err != nil {
 					return err
 				}
-				before := stored(t, srv.Client(t), c.keys()...)
-				if used := c.counted(t, srv.Client(t)); used != [2]int64{5, 5} || before[2] == "" {
+				before := stored(t, rdb, c.keys()...)
+				if used := c.counted(t, rdb); used != [2]int64{5, 5} || before[2] == "" {
 					return fmt.Errorf("after five logins Redis has %v: %q", used, before)
 				}
 				if err := s.expect(c, login, slices.Repeat([]string{"429 0/5"}, 10)...); err != nil {
 					return err
 				}
-				if after := stored(t, srv.Client(t), c.keys()...); !slices.Equal(after, before) {
+				if after := stored(t, rdb, c.keys()...); !slices.Equal(after, before) {
 					return fmt.Errorf("ten denied logins changed %q to %q", before, after)
 				}
 				return nil

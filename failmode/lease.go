@@ -230,11 +230,10 @@ func (l *lease) refilled(r *algorithms.Result, sent time.Time) (left algorithms.
 		left = l.take()
 	}
 	end := time.UnixMicro(window).Add(r.Check.Limit.Period)
-	granted := *r
-	lent.JoinFollowed(&granted, &l.grant, l.units)
+	lent.JoinFollowed(r, &l.grant, l.units)
 	l.life = min(end.Sub(r.At)/1000*999, maxLease) // a clock that is slewed gains less than a thousandth
 	l.units += r.Charged
-	l.grant, l.size, l.sent, l.room = granted, l.units, sent, max(r.Remaining, 0)
+	l.grant, l.size, l.sent, l.room = *r, l.units, sent, max(r.Remaining, 0)
 	return left
 }
 

@@ -2,7 +2,6 @@ package failmode
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -70,7 +69,6 @@ func TestABanThatIsToldEndsABlock(t *testing.T) {
 			bubble(t, s, func(t *testing.T, g *Guard) {
 				c := leased(10_000, time.Hour, algorithms.FixedWindow)
 				warmUp(t, g, c)
-				synctest.Wait()
 				if err := s.Memory.Ban(t.Context(), time.Hour, c); err != nil {
 					t.Fatal(err)
 				}

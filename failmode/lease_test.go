@@ -124,7 +124,7 @@ func hot(t *testing.T, g *Guard, c algorithms.Check) algorithms.Result {
 	return algorithms.Result{}
 }
 
-// warmUp asks for a key so often that it has a block.
+// warmUp asks for a key so often that it has a block, and none is under way.
 func warmUp(t *testing.T, g *Guard, c algorithms.Check) {
 	t.Helper()
 	for range 100 {
@@ -132,6 +132,7 @@ func warmUp(t *testing.T, g *Guard, c algorithms.Check) {
 	}
 	synctest.Wait()
 	hot(t, g, c)
+	synctest.Wait()
 }
 
 func block(g *Guard, c algorithms.Check) int64 {
@@ -146,7 +147,6 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			s := new(distant)
 			bubble(t, s, func(t *testing.T, g *Guard) {
 				warmUp(t, g, c)
-				synctest.Wait()
 				f(t, g, s)
 			})
 		})

@@ -78,10 +78,7 @@ func TestAPanicInTheBackgroundEndsNothing(t *testing.T) {
 		hot(t, g, c)
 	})
 	scene("where a block is given back", func(t *testing.T, g *Guard, s *raging) {
-		for range 100 {
-			taken(t, g, c)
-		}
-		hot(t, g, c)
+		warmUp(t, g, c)
 		s.settle.Store(true)
 		lower := c
 		lower.Limit.Rate = 5000
