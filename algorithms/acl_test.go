@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // The documentation says what a Redis user for the limiter may do. It has to
@@ -26,7 +26,7 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 		t.Fatal("the document has no line ACL SETUSER limiter")
 	}
 	for _, script := range scripts {
-		for _, called := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(script.text, -1) {
+		for _, called := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(script.Text(), -1) {
 			if !strings.Contains(rules, " +"+strings.ToLower(called[1])+" ") {
 				t.Errorf("%s is not permitted", called[1])
 			}
@@ -70,22 +70,22 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 			t.Errorf("%s: reset: %v", limit, err)
 		}
 	}
-	if err := r.warm(t.Context()); err != nil {
+	if err := storeOf(r).Warm(t.Context()); err != nil {
 		t.Error(err)
 	}
 	for _, lease := range []time.Duration{time.Minute, 0} {
-		if _, err := r.beat(t.Context(), "id", lease); err != nil {
+		if _, err := storeOf(r).Beat(t.Context(), "id", lease); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := r.serverWarnings(t.Context()); err != nil {
+	if _, err := storeOf(r).ServerWarnings(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := r.probe(t.Context(), 0); err != nil {
+	if err := storeOf(r).Probe(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 	foreign := &Redis{Client: client, Namespace: "other", Budget: roomy}
-	if _, err := foreign.Take(t.Context(), Check{Rule: "r", Limit: PerHour(1)}); classOf(err) != bridge.ClassRefused {
+	if _, err := foreign.Take(t.Context(), Check{Rule: "r", Limit: PerHour(1)}); transport.ClassOf(err) != transport.ClassRefused {
 		t.Errorf("another namespace: %v", err)
 	}
 }

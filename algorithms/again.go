@@ -3,7 +3,7 @@ package algorithms
 import (
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 // A heldState is the state of a count as a store left it, in the numbers of state.
@@ -23,10 +23,10 @@ func stateOf(r *Result) (numbers [3]int64, ok bool) { return r.held, r.isHeld }
 // the later of two times on the store's clock and, if not, the answer as of the
 // earlier one. Requests under way have asked for units that the state does not
 // have yet.
-func again(c *Check, numbers [3]int64, later, earlier, underWay int64) bridge.Verdict {
+func again(c *Check, numbers [3]int64, later, earlier, underWay int64) inside.Verdict {
 	row := c.Limit.row()
 	if !c.ok(row) || row.summary {
-		return bridge.Verdict{}
+		return inside.Verdict{}
 	}
 	p := paramsOf(c, row)
 	if underWay > 0 && !p.never {
@@ -36,7 +36,7 @@ func again(c *Check, numbers [3]int64, later, earlier, underWay int64) bridge.Ve
 		p.never = false
 	}
 	s := state{a: numbers[0], b: numbers[1], c: numbers[2]}
-	v := bridge.Verdict{Known: true}
+	v := inside.Verdict{Known: true}
 	if _, _, v.Room = p.take(p.current(s, later), later); v.Room {
 		return v
 	}

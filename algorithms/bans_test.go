@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // logins are denied after one in a day, and banned at the second denial.
@@ -35,17 +35,17 @@ func mustTake(t *testing.T, l Limiter, checks ...Check) []Result {
 func TestBansTakeOneCommand(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
-	if err := r.warm(t.Context()); err != nil {
+	if err := storeOf(r).Warm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var rec recorder
+	var rec redistest.Recorder
 	client.AddHook(&rec)
 	for i, banned := range []bool{false, false, true, true} {
 		got := mustTake(t, r, append(three("192.0.2.1", "alice"), Check{Rule: "other", Limit: perDay(100)}, logins("k"))...)
 		if got[4].Banned != banned || got[4].Allowed != (i == 0) {
 			t.Errorf("request %d: %+v", i, got[4])
 		}
-		if names := rec.take(); !slices.Equal(names, []string{"evalsha"}) {
+		if names := rec.Take(); !slices.Equal(names, []string{"evalsha"}) {
 			t.Errorf("request %d sent %q", i, names)
 		}
 	}
@@ -57,10 +57,10 @@ func TestBansTakeOneCommand(t *testing.T) {
 	if bansOf([]Check{check}) != 0 {
 		t.Error("a shadow check sends its ban")
 	}
-	if before.script != takeScript || len(before.args) != 3+1+1+1+3 {
-		t.Errorf("a check without a ban sends %d arguments to another script", len(before.args))
+	if before.Script != takeScript || len(before.Args) != 3+1+1+1+3 {
+		t.Errorf("a check without a ban sends %d arguments to another script", len(before.Args))
 	}
-	if strings.Contains(takeScript.text, "ban") {
+	if strings.Contains(takeScript.Text(), "ban") {
 		t.Error("the script for checks without a ban knows bans")
 	}
 }
@@ -70,7 +70,7 @@ func TestBansTakeOneCommand(t *testing.T) {
 func TestBansOnAShardedRedis(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: true}
-	if err := r.warm(t.Context()); err != nil {
+	if err := storeOf(r).Warm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var flushes flushCounter
@@ -127,7 +127,7 @@ func (c *flushCounter) take() []int {
 func TestABanThatGetsNoAnswer(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	lost := errors.New("lost")
-	client.AddHook(failScript{bansScript.sha, lost})
+	client.AddHook(failScript{bansScript.SHA(), lost})
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: true}
 	d, err := r.Take(t.Context(), Check{Rule: "wide", Key: "w", Limit: perDay(100)}, logins("k"))
 	if err != nil || d.Allowed || !errors.Is(d.Results[1].Err, lost) || d.Results[0].Charged != 1 || d.Results[1].Charged != 1 {
@@ -358,22 +358,22 @@ func TestBanKeys(t *testing.T) {
 func TestABanByHandIsMetWithoutReadingBans(t *testing.T) {
 	server, clock := redistest.StartWithClock(t)
 	client := server.Client(t)
-	var rec recorder
+	var rec redistest.Recorder
 	client.AddHook(&rec)
 	for _, sharded := range []bool{false, true} {
 		eachAlgorithm(t, func(t *testing.T, l Limit) {
 			client.FlushAll(t.Context())
 			clock.Set(time.UnixMicro(someTime))
 			r := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: sharded}
-			if err := r.warm(t.Context()); err != nil {
+			if err := storeOf(r).Warm(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			check := Check{Rule: "r", Key: "k", Limit: l, Cost: 2}
 			commands := func(want int) Result {
 				t.Helper()
-				rec.take()
+				rec.Take()
 				got := mustTake(t, r, check)[0]
-				if names := rec.take(); len(names) != want {
+				if names := rec.Take(); len(names) != want {
 					t.Errorf("sent %q, want %d commands", names, want)
 				}
 				return got
@@ -452,7 +452,7 @@ func TestWhatIsNoBan(t *testing.T) {
 			if err == nil {
 				err = d.Results[0].Err
 			}
-			if classOf(err) != bridge.ClassMisused {
+			if transport.ClassOf(err) != transport.ClassMisused {
 				t.Errorf("%.40q: %+v, %v", value, d, err)
 			}
 			if client.Get(t.Context(), key).Val() != value {
@@ -472,12 +472,12 @@ func TestRepliesAboutBans(t *testing.T) {
 		{someTime, 1, someTime, 0, 0, -maxExact},
 		{someTime, 1, someTime, 0, 0, maxExact},
 	} {
-		if d, err := answers(checks, ps, reply, true); !errors.Is(err, errReply) {
+		if d, err := answers(checks, ps, reply, true); !errors.Is(err, transport.ErrReply) {
 			t.Errorf("%v: %+v, %v", reply, d, err)
 		}
 	}
 	for _, numbers := range [][]int64{nil, {someTime}, {-1, 0}, {someTime, -maxExact}, {someTime, 1, 2}} {
-		if until, err := (&response{numbers: numbers}).banned(); !errors.Is(err, errReply) {
+		if until, err := banned(&transport.Response{Numbers: numbers}); !errors.Is(err, transport.ErrReply) {
 			t.Errorf("%v: %d, %v", numbers, until, err)
 		}
 	}

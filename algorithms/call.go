@@ -2,22 +2,10 @@ package algorithms
 
 import (
 	"cmp"
-	"context"
 	"slices"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
-
-// A call is one command: a script's run, or a command of its own.
-type call struct {
-	script *script // nil if args are the whole command
-	args   []any   // of EVALSHA: with room for the name of the command and of the script
-
-	// What was last sent, and what became of it. They are written by whoever
-	// sends the call, until its caller gets the answer.
-	cmd redis.Cmder
-	err error
-}
 
 // A banOp is what a call about bans does; see lua/bans.lua.
 type banOp string
@@ -31,7 +19,7 @@ const (
 
 // bansCall is about the bans of the checks. By hand, it needs their params, and how
 // long the bans last in µs.
-func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []params) *call {
+func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []params) *transport.Call {
 	args := make([]any, 3, 4+6*len(checks))
 	for i := range checks {
 		args = append(args, r.banKey(&checks[i]))
@@ -45,14 +33,14 @@ func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []params) *c
 		b := checks[i].banRule()
 		args = append(args, b.after, b.within, cmp.Or(length, b.length))
 	}
-	return &call{script: bansScript, args: args}
+	return &transport.Call{Script: bansScript, Args: args}
 }
 
 // takeBansCall decides checks some of which have a ban; see lua/take_bans.lua. met
 // says that one of them has met a ban by hand: that takes all for checks with one.
-func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []params) *call {
+func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []params) *transport.Call {
 	c := r.takeCall(charge, checks, ps)
-	c.script = takeBansScript
+	c.Script = takeBansScript
 	var keys []any
 	bans := 0
 	for i := range checks {
@@ -63,19 +51,19 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []params) *cal
 		keys = append(keys, r.banKey(&checks[i]), r.keptKey(&checks[i], &ps[i]))
 		b := checks[i].banRule()
 		spareW, spareF := ps[i].spare()
-		c.args = append(c.args, i+1, b.after, b.within, b.length, spareW, spareF)
+		c.Args = append(c.Args, i+1, b.after, b.within, b.length, spareW, spareF)
 	}
 	flag := 0
 	if met {
 		flag = 1
 	}
-	c.args[2] = len(checks) + len(keys)
-	c.args = append(slices.Insert(c.args, 3+len(checks), keys...), flag, bans)
+	c.Args[2] = len(checks) + len(keys)
+	c.Args = append(slices.Insert(c.Args, 3+len(checks), keys...), flag, bans)
 	return c
 }
 
 // takeCall decides the checks; see lua/take.lua.
-func (r *Redis) takeCall(charge bool, checks []Check, ps []params) *call {
+func (r *Redis) takeCall(charge bool, checks []Check, ps []params) *transport.Call {
 	args := make([]any, 3, 4+8*len(checks))
 	args[2] = len(checks)
 	for i := range checks {
@@ -93,25 +81,25 @@ func (r *Redis) takeCall(charge bool, checks []Check, ps []params) *call {
 		}
 		args = ps[i].arguments(append(args, code))
 	}
-	return &call{script: takeScript, args: args}
+	return &transport.Call{Script: takeScript, Args: args}
 }
 
 // settleKeptCall corrects charges some of which are kept elsewhere during a ban by
 // hand; see lua/settle_kept.lua.
-func (r *Redis) settleKeptCall(corrections []correction) *call {
+func (r *Redis) settleKeptCall(corrections []correction) *transport.Call {
 	c := r.settleCall(corrections)
-	c.script = settleKeptScript
+	c.Script = settleKeptScript
 	var keys []any
 	for i := range corrections {
 		keys = append(keys, r.keptKey(&corrections[i].result.Check, &corrections[i].params))
 	}
-	c.args[2] = 2 * len(corrections)
-	c.args = slices.Insert(c.args, 3+len(corrections), keys...)
+	c.Args[2] = 2 * len(corrections)
+	c.Args = slices.Insert(c.Args, 3+len(corrections), keys...)
 	return c
 }
 
 // settleCall corrects charges; see lua/settle.lua.
-func (r *Redis) settleCall(corrections []correction) *call {
+func (r *Redis) settleCall(corrections []correction) *transport.Call {
 	args := make([]any, 3, 3+14*len(corrections))
 	args[2] = len(corrections)
 	for i := range corrections {
@@ -123,60 +111,5 @@ func (r *Redis) settleCall(corrections []correction) *call {
 		args = c.step.corrections(c.step.arguments(append(args, 0, c.code), c.params), c)
 		args[begin] = len(args) - begin - 1
 	}
-	return &call{script: settleScript, args: args}
-}
-
-// keys are the call's keys.
-func (c *call) keys() []any {
-	if c.script == nil {
-		return c.args[1:]
-	}
-	return c.args[3 : 3+c.args[2].(int)]
-}
-
-// key is the first of them.
-func (c *call) key() string { return c.keys()[0].(string) }
-
-// make makes what is sent: EVALSHA, or EVAL with the script's text, after the
-// server did not know the script.
-func (c *call) make(ctx context.Context, text bool) redis.Cmder {
-	args := c.args
-	switch {
-	case c.script == nil:
-		c.cmd = noRetry{redis.NewIntCmd(ctx, args...)}
-		return c.cmd
-	case c.cmd != nil: // others may still look at what was sent, and a caller who has left at the keys
-		args = slices.Clone(args)
-	}
-	args[0], args[1] = "evalsha", c.script.sha
-	if text {
-		args[0], args[1] = "eval", c.script.text
-	}
-	if c.script == takeScript {
-		c.cmd = textCmd{redis.NewStringCmd(ctx, args...)}
-	} else {
-		c.cmd = numbersCmd{redis.NewIntSliceCmd(ctx, args...)}
-	}
-	return c.cmd
-}
-
-// answer is what the call returned.
-func (c *call) answer() response {
-	if c.err != nil {
-		return response{err: c.err}
-	}
-	switch cmd := c.cmd.(type) {
-	case textCmd:
-		numbers, err := parseReply(cmd.Val())
-		return response{numbers, err}
-	case numbersCmd:
-		return response{numbers: cmd.Val()}
-	}
-	return response{}
-}
-
-// A response is what a script call returned.
-type response struct {
-	numbers []int64
-	err     error
+	return &transport.Call{Script: settleScript, Args: args}
 }

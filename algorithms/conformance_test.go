@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // A backend is a store under test, with a clock that the test sets.
@@ -254,11 +255,11 @@ func TestConformanceNoticesAWrongNumber(t *testing.T) {
 	b := realBackend(t)
 	right := *takeScript
 	t.Cleanup(func() { *takeScript = right })
-	wrong := strings.Replace(right.text, "format('%016d %d %d', w2, ", "format('%.10e %d %d', w2, ", 1)
-	if wrong == right.text {
+	wrong := strings.Replace(right.Text(), "format('%016d %d %d', w2, ", "format('%.10e %d %d', w2, ", 1)
+	if wrong == right.Text() {
 		t.Fatal("the script writes its numbers otherwise")
 	}
-	*takeScript = *newScript(wrong)
+	*takeScript = *transport.NewScript(wrong, parseReply)
 
 	// Half a limit's worth of µs is lost: seen where a bucket should have room.
 	b.setTime(someTime + 123_456)
@@ -267,7 +268,7 @@ func TestConformanceNoticesAWrongNumber(t *testing.T) {
 	for us := range int64(200) {
 		b.setTime(someTime + 123_456 + us)
 		got, err := b.limiter.Take(t.Context(), check)
-		if errors.Is(err, errReply) {
+		if errors.Is(err, transport.ErrReply) {
 			return
 		}
 		if err != nil {

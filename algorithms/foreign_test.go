@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // What somebody else keeps at a key is an error of that key, is known without
@@ -40,11 +40,11 @@ func TestWhatIsNotOursIsNotRead(t *testing.T) {
 			if err := write(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.Take(ctx, check); classOf(err) != bridge.ClassMisused {
+			if _, err := r.Take(ctx, check); transport.ClassOf(err) != transport.ClassMisused {
 				t.Errorf("%s: %v", what, err)
 			}
 			charged := Result{Check: check, Source: SourceRedis, Charged: 1, At: time.Now()}
-			if _, err := r.Settle(ctx, Charge{Result: charged, Cost: 2}); classOf(err) != bridge.ClassMisused {
+			if _, err := r.Settle(ctx, Charge{Result: charged, Cost: 2}); transport.ClassOf(err) != transport.ClassMisused {
 				t.Errorf("%s: settle: %v", what, err)
 			}
 			if kind := client.Type(ctx, key).Val(); kind == "none" || client.PTTL(ctx, key).Val() > 0 {
@@ -86,7 +86,7 @@ func TestTheLongestStatesAreRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			d, err := b.limiter.Take(t.Context(), check)
-			if extra == "" && (err != nil || d.Allowed) || extra != "" && classOf(err) != bridge.ClassMisused {
+			if extra == "" && (err != nil || d.Allowed) || extra != "" && transport.ClassOf(err) != transport.ClassMisused {
 				t.Errorf("%s: %q: %+v, %v", l, c.longest+extra, d, err)
 			}
 		}

@@ -38,7 +38,7 @@ type Memory struct {
 	once   sync.Once
 	seeds  [2]maphash.Seed
 	start  time.Time
-	clock  func() time.Time // nil: the wall clock; see bridge.Algorithms.Clock
+	clock  func() time.Time // nil: the wall clock; see Internal
 	most   int              // entries in a shard at most
 	shards [memoryShards]memoryShard
 }

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 // A flood is ten seconds of new keys. After two of them, when nobody else finds
@@ -22,7 +22,7 @@ type flood struct {
 
 // A flooding is what became of it.
 type flooding struct {
-	stats       bridge.MemoryStats
+	stats       inside.MemoryStats
 	asked       int   // by clients
 	denied      int   // of that
 	most, least int   // admitted of one abuser

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 func peekOne(t *testing.T, m *Memory, check Check) Result {
@@ -135,7 +135,7 @@ func TestFollowPassesOverWhatItCannotCount(t *testing.T) {
 		{},
 	}, asItIs)
 	m.follow([]Result{{Check: Check{Rule: "r", Limit: perDay(5)}, Charged: 1}}, func(*Result) (Check, bool) { return Check{}, false })
-	if s := m.stats(); s != (bridge.MemoryStats{}) {
+	if s := m.stats(); s != (inside.MemoryStats{}) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -1,12 +1,12 @@
 package algorithms
 
-import "github.com/seed75154129/ratelimit/internal/bridge"
+import "github.com/seed75154129/ratelimit/internal/inside"
 
 // stats returns what the memory holds now. It locks one shard after the other,
 // so the numbers are not of one moment.
-func (m *Memory) stats() bridge.MemoryStats {
+func (m *Memory) stats() inside.MemoryStats {
 	m.ready()
-	var all bridge.MemoryStats
+	var all inside.MemoryStats
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()

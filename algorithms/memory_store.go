@@ -18,7 +18,7 @@ type memoryShard struct {
 	sketches sketches
 	byHand   bool // a key was banned by hand, some time
 
-	evicted, overflowed uint64 // see bridge.MemoryStats
+	evicted, overflowed uint64 // see inside.MemoryStats
 }
 
 // A place is where the count of one check is kept.

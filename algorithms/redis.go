@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // defaultBudget is how long a decision may take where Redis.Budget is 0.
@@ -59,16 +62,24 @@ type Redis struct {
 
 	once      sync.Once
 	invalid   error
-	transport *transport
+	transport *transport.Transport
+	recent    *denials // where keys are sharded
+}
+
+// A Client sends commands to Redis. All of go-redis' clients do: Client,
+// ClusterClient, Ring and those backed by Sentinel.
+type Client interface {
+	// Process sends the command and sets its result.
+	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
 // Validate reports everything that is wrong with the fields, or nil.
 func (r *Redis) Validate() error {
 	var errs []error
-	if bridge.IsNil(r.Client) {
+	if inside.IsNil(r.Client) {
 		errs = append(errs, errors.New("client: required, got nil"))
-	} else if k := kindOf(r.Client, r.Sharded); k.invalid != nil {
-		errs = append(errs, fmt.Errorf("client: %w", k.invalid))
+	} else if err := transport.Invalid(r.Client, r.Sharded); err != nil {
+		errs = append(errs, fmt.Errorf("client: %w", err))
 	}
 	if err := validateNamespace(r.Namespace); err != nil {
 		errs = append(errs, err)
@@ -83,9 +94,14 @@ func (r *Redis) Validate() error {
 func (r *Redis) budget() time.Duration { return cmp.Or(r.Budget, defaultBudget) }
 
 // ready prepares first use. The error says that fields are invalid.
-func (r *Redis) ready() (*transport, error) {
+func (r *Redis) ready() (*transport.Transport, error) {
 	r.once.Do(func() {
-		r.transport = newTransport(r)
+		var client transport.Client
+		if !inside.IsNil(r.Client) {
+			client = r.Client
+		}
+		r.transport = transport.New(client, r.Sharded, r.budget(), scripts...)
+		r.recent = newDenials()
 		if err := r.Validate(); err != nil {
 			r.invalid = redisError(err)
 		}
@@ -116,17 +132,17 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 	if len(checks) == 0 {
 		return Decision{Allowed: true}, nil
 	}
-	ctx = t.within(ctx)
-	if t.sharded {
+	ctx = t.Within(ctx)
+	if t.Sharded {
 		return r.decideSharded(ctx, t, charge, checks, ps)
 	}
 	ask := r.takeCall(charge, checks, ps)
 	if bansOf(checks) > 0 {
 		ask = r.takeBansCall(charge, false, checks, ps)
 	}
-	reply, err := t.send(ctx, ask)
+	reply, err := t.Send(ctx, ask)
 	if metBan(err) {
-		reply, err = t.send(ctx, r.takeBansCall(charge, true, checks, ps))
+		reply, err = t.Send(ctx, r.takeBansCall(charge, true, checks, ps))
 	}
 	if err != nil {
 		return Decision{}, redisError(err)
@@ -154,16 +170,16 @@ func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 	if len(corrections) == 0 {
 		return results, err
 	}
-	ctx = t.within(ctx)
+	ctx = t.Within(ctx)
 	return results, errors.Join(err, redisError(r.settle(ctx, t, corrections)))
 }
 
 // settle corrects charges, in one call or, where keys are sharded, in one for each.
-func (r *Redis) settle(ctx context.Context, t *transport, corrections []correction) error {
-	if !t.sharded {
-		reply, err := t.send(ctx, r.settleCall(corrections))
+func (r *Redis) settle(ctx context.Context, t *transport.Transport, corrections []correction) error {
+	if !t.Sharded {
+		reply, err := t.Send(ctx, r.settleCall(corrections))
 		if metBan(err) && len(corrections) == 1 { // of several, some may have been settled
-			reply, err = t.send(ctx, r.settleKeptCall(corrections))
+			reply, err = t.Send(ctx, r.settleKeptCall(corrections))
 		}
 		if err != nil {
 			return err
@@ -183,18 +199,18 @@ func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error
 	if length == 0 {
 		op = liftBan
 	}
-	return r.change(ctx, checks, func(ctx context.Context, t *transport, ps []params) error {
-		if !t.sharded {
-			_, err := t.send(ctx, r.bansCall(op, length, checks, ps))
+	return r.change(ctx, checks, func(ctx context.Context, t *transport.Transport, ps []params) error {
+		if !t.Sharded {
+			_, err := t.Send(ctx, r.bansCall(op, length, checks, ps))
 			return err
 		}
-		calls := make([]*call, len(checks))
+		calls := make([]*transport.Call, len(checks))
 		for i := range checks {
 			calls[i] = r.bansCall(op, length, checks[i:i+1], ps[i:i+1])
 		}
 		var errs []error
-		for _, resp := range t.sendAll(ctx, calls) {
-			errs = append(errs, resp.err)
+		for _, resp := range t.SendAll(ctx, calls) {
+			errs = append(errs, resp.Err)
 		}
 		return errors.Join(errs...)
 	})
@@ -202,18 +218,18 @@ func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error
 
 // Reset implements [Limiter].
 func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
-	return r.change(ctx, checks, func(ctx context.Context, t *transport, ps []params) error {
+	return r.change(ctx, checks, func(ctx context.Context, t *transport.Transport, ps []params) error {
 		var keys []string
 		for i := range checks {
 			c, p := &checks[i], &ps[i]
 			keys = append(keys, r.key(c, p), r.keptKey(c, p), r.banKey(c))
 		}
-		return t.del(ctx, keys)
+		return t.Del(ctx, keys)
 	})
 }
 
 // change does something to the keys of valid checks.
-func (r *Redis) change(ctx context.Context, checks []Check, do func(context.Context, *transport, []params) error) error {
+func (r *Redis) change(ctx context.Context, checks []Check, do func(context.Context, *transport.Transport, []params) error) error {
 	t, err := r.ready()
 	if err != nil {
 		return err
@@ -223,7 +239,7 @@ func (r *Redis) change(ctx context.Context, checks []Check, do func(context.Cont
 	if err != nil || len(checks) == 0 {
 		return err
 	}
-	ctx = t.within(ctx)
+	ctx = t.Within(ctx)
 	return redisError(do(ctx, t, ps))
 }
 

@@ -67,10 +67,10 @@ func TestWarnings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer c.fast.(io.Closer).Close()
 			defer c.slow.(io.Closer).Close()
-			if got := (&Redis{Client: c.fast}).warnings(); len(got) > 0 {
+			if got := warnings(&Redis{Client: c.fast}); len(got) > 0 {
 				t.Errorf("fast: %q", got)
 			}
-			got := (&Redis{Client: c.slow}).warnings()
+			got := warnings(&Redis{Client: c.slow})
 			for _, option := range c.warned {
 				if !slices.ContainsFunc(got, func(w string) bool { return strings.HasPrefix(w, option+" is ") }) {
 					t.Errorf("slow: no warning of %s in %q", option, got)
@@ -81,7 +81,13 @@ func TestWarnings(t *testing.T) {
 			}
 		})
 	}
-	if got := (&Redis{Client: wrapped{}}).warnings(); len(got) > 0 {
+	if got := warnings(&Redis{Client: wrapped{}}); len(got) > 0 {
 		t.Errorf("of a client that is not known: %q", got)
 	}
+}
+
+// warnings are those about the options of a client.
+func warnings(r *Redis) []string {
+	t, _ := r.ready()
+	return t.Warnings()
 }

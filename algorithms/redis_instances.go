@@ -8,30 +8,32 @@ import (
 	"reflect"
 	"sync"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 //go:embed lua/instances.lua
 var instancesLua string
 
-var instancesScript = newScript(instancesLua)
+var instancesScript = transport.NewScript(instancesLua, nil)
 
-// beat says that the instance id uses the namespace, and returns how many
+// Beat says that the instance id uses the namespace, and returns how many
 // instances do: those whose last beat was less than their lease ago. A lease of
 // 0 takes the instance out; others are rounded up to the millisecond. The key is
 // "namespace:instances".
 //
 // All instances should use the same lease: a shorter one cuts off what longer
 // ones have left.
-func (r *Redis) beat(ctx context.Context, id string, lease time.Duration) (instances int, err error) {
-	t, err := r.ready()
+func (s store) Beat(ctx context.Context, id string, lease time.Duration) (instances int, err error) {
+	t, err := s.ready()
 	if err != nil {
 		return 0, err
 	}
 	ms := (max(lease, 0) + time.Millisecond - 1).Milliseconds()
-	c := &call{script: instancesScript, args: []any{nil, nil, 1, r.Namespace + ":instances", id, ms}}
-	reply, err := t.send(t.within(ctx), c) // one key goes through every client alike
+	c := &transport.Call{Script: instancesScript, Args: []any{nil, nil, 1, s.Namespace + ":instances", id, ms}}
+	reply, err := t.Send(t.Within(ctx), c) // one key goes through every client alike
 	if err == nil && len(reply) != 1 {
-		err = fmt.Errorf("%w: %d numbers, want 1", errReply, len(reply))
+		err = fmt.Errorf("%w: %d numbers, want 1", transport.ErrReply, len(reply))
 	}
 	if err != nil {
 		return 0, redisError(err)
@@ -58,11 +60,11 @@ type member struct {
 	users int
 }
 
-// join counts one more user of r's namespace and server in this process, and
+// Join counts one more user of r's namespace and server in this process, and
 // returns the id of the instance that all of them are, and how many others
-// there are. leave undoes it.
-func (r *Redis) join() (id string, others int) {
-	key := r.instance()
+// there are. Leave undoes it.
+func (s store) Join() (id string, others int) {
+	key := s.instance()
 	instances.mu.Lock()
 	defer instances.mu.Unlock()
 	m := instances.joined[key]
@@ -77,9 +79,9 @@ func (r *Redis) join() (id string, others int) {
 	return m.id, m.users - 1
 }
 
-// leave undoes one join, and reports whether it was the last.
-func (r *Redis) leave() (last bool) {
-	key := r.instance()
+// Leave undoes one join, and reports whether it was the last.
+func (s store) Leave() (last bool) {
+	key := s.instance()
 	instances.mu.Lock()
 	defer instances.mu.Unlock()
 	m := instances.joined[key]
@@ -98,8 +100,8 @@ func (r *Redis) leave() (last bool) {
 // client.
 func (r *Redis) instance() instance {
 	t, _ := r.ready()
-	if t.server != "" {
-		return instance{server: t.server, namespace: r.Namespace}
+	if t.Server() != "" {
+		return instance{server: t.Server(), namespace: r.Namespace}
 	}
 	if reflect.ValueOf(r.Client).Comparable() {
 		return instance{client: r.Client, namespace: r.Namespace}

@@ -18,7 +18,7 @@ func TestBeatCountsInstances(t *testing.T) {
 	const lease = 15 * time.Second
 	beat := func(id string, lease time.Duration, want int) {
 		t.Helper()
-		if got, err := r.beat(t.Context(), id, lease); err != nil || got != want {
+		if got, err := storeOf(r).Beat(t.Context(), id, lease); err != nil || got != want {
 			t.Errorf("%s: %d instances, %v, want %d", id, got, err, want)
 		}
 	}
@@ -77,21 +77,21 @@ func TestUsersOfOneNamespaceAreOneInstance(t *testing.T) {
 		"two clusters":                  {&Redis{Client: cluster("a:1", "a:2"), Namespace: "n"}, &Redis{Client: cluster("a:3"), Namespace: "n"}, false},
 		"clients that do not compare":   {&Redis{Client: uncomparable{}, Namespace: "n"}, &Redis{Client: uncomparable{}, Namespace: "n"}, false},
 	} {
-		id, others := c.a.join()
+		id, others := storeOf(c.a).Join()
 		if others != 0 {
 			t.Errorf("%s: the first finds %d others", name, others)
 		}
-		id2, others := c.b.join()
+		id2, others := storeOf(c.b).Join()
 		if (id == id2) != c.same || (others == 1) != c.same {
 			t.Errorf("%s: ids %q and %q, %d others; want the same: %v", name, id, id2, others, c.same)
 		}
-		if last := c.b.leave(); last == c.same {
+		if last := storeOf(c.b).Leave(); last == c.same {
 			t.Errorf("%s: the second is the last to leave: %v", name, last)
 		}
-		if !c.a.leave() {
+		if !storeOf(c.a).Leave() {
 			t.Errorf("%s: nobody is left, and nobody was the last", name)
 		}
-		if c.a.leave() {
+		if storeOf(c.a).Leave() {
 			t.Errorf("%s: left twice", name)
 		}
 	}
@@ -104,16 +104,16 @@ func TestServerWarnings(t *testing.T) {
 	srv := redistest.Start(t)
 	client := srv.Client(t)
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
-	if warned, err := r.serverWarnings(t.Context()); err != nil || len(warned) > 0 {
+	if warned, err := storeOf(r).ServerWarnings(t.Context()); err != nil || len(warned) > 0 {
 		t.Errorf("noeviction: %q, %v", warned, err)
 	}
 	client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru")
-	warned, err := r.serverWarnings(t.Context())
+	warned, err := storeOf(r).ServerWarnings(t.Context())
 	if err != nil || len(warned) != 1 || !strings.Contains(warned[0], srv.Addr+": maxmemory-policy is allkeys-lru") {
 		t.Errorf("allkeys-lru: %q, %v", warned, err)
 	}
 	srv.Stop(t)
-	if _, err := r.serverWarnings(t.Context()); err == nil {
+	if _, err := storeOf(r).ServerWarnings(t.Context()); err == nil {
 		t.Error("no error from a server that is away")
 	}
 }

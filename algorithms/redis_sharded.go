@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // decideSharded decides where keys live on several servers: each check alone,
@@ -19,12 +21,12 @@ import (
 // A check whose server did not answer has Err. Its outcome is unknown, so
 // nothing of it is ever given back. If only the answer about its ban is lost, it
 // has Err too, and Charged. The error is for when no server answered.
-func (r *Redis) decideSharded(ctx context.Context, t *transport, charge bool, checks []Check, ps []params) (Decision, error) {
+func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []params) (Decision, error) {
 	if !charge {
 		return r.askServers(ctx, t, false, checks, ps, r.takeCalls(false, checks, ps))
 	}
 	calls := r.takeCalls(true, checks, ps)
-	known := func(c *call) bool { return t.denied.has(c.key()) }
+	known := func(c *transport.Call) bool { return r.recent.has(c.Key()) }
 	if slices.ContainsFunc(calls, known) {
 		d, err := r.askServers(ctx, t, false, checks, ps, r.takeCalls(false, checks, ps))
 		if err != nil {
@@ -36,7 +38,7 @@ func (r *Redis) decideSharded(ctx context.Context, t *transport, charge bool, ch
 		}
 		for _, c := range calls { // somebody has settled or reset, or it was another key
 			if known(c) {
-				t.denied.remove(c.key())
+				r.recent.remove(c.Key())
 			}
 		}
 	}
@@ -46,7 +48,7 @@ func (r *Redis) decideSharded(ctx context.Context, t *transport, charge bool, ch
 	}
 	for i := range d.Results {
 		if res := &d.Results[i]; res.Err == nil && res.Denies() {
-			t.denied.add(calls[i].key(), res.RetryAfter)
+			r.recent.add(calls[i].Key(), res.RetryAfter)
 		}
 	}
 	if deniedForCertain(d) {
@@ -57,8 +59,8 @@ func (r *Redis) decideSharded(ctx context.Context, t *transport, charge bool, ch
 
 // takeCalls are the calls that decide the checks, each alone; and behind them
 // those that look at the bans of the checks that have one.
-func (r *Redis) takeCalls(charge bool, checks []Check, ps []params) []*call {
-	calls := make([]*call, len(checks), 2*len(checks))
+func (r *Redis) takeCalls(charge bool, checks []Check, ps []params) []*transport.Call {
+	calls := make([]*transport.Call, len(checks), 2*len(checks))
 	for i := range checks {
 		calls[i] = r.takeCall(charge, checks[i:i+1], ps[i:i+1])
 		if checks[i].bans() {
@@ -70,10 +72,10 @@ func (r *Redis) takeCalls(charge bool, checks []Check, ps []params) []*call {
 
 // askServers sends calls that decide the checks. The results of those that were
 // not answered have Err.
-func (r *Redis) askServers(ctx context.Context, t *transport, charge bool, checks []Check, ps []params, calls []*call) (Decision, error) {
-	responses := t.sendAll(ctx, calls)
+func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []params, calls []*transport.Call) (Decision, error) {
+	responses := t.SendAll(ctx, calls)
 	bans := responses[len(checks):]
-	t.again(ctx, responses[:len(checks)], func(i int) *call {
+	t.Again(ctx, responses[:len(checks)], metBan, func(i int) *transport.Call {
 		c := checks[i]
 		c.spared = true // its denial counts in the second flush
 		return r.takeBansCall(charge, true, []Check{c}, ps[i:i+1])
@@ -83,30 +85,30 @@ func (r *Redis) askServers(ctx context.Context, t *transport, charge bool, check
 	for i, resp := range responses[:len(checks)] {
 		res := &d.Results[i]
 		var one Decision
-		if resp.err == nil {
-			one, resp.err = answers(checks[i:i+1], ps[i:i+1], resp.numbers, charge)
+		if resp.Err == nil {
+			one, resp.Err = answers(checks[i:i+1], ps[i:i+1], resp.Numbers, charge)
 		}
-		if resp.err == nil {
+		if resp.Err == nil {
 			answered = true
 			*res = one.Results[0]
 		}
 		if checks[i].bans() {
-			if resp.err == nil {
+			if resp.Err == nil {
 				var until int64
-				until, resp.err = bans[0].banned()
+				until, resp.Err = banned(&bans[0])
 				res.ban(until, res.At.UnixMicro()) // or as it was told already
 			}
 			bans = bans[1:]
 		}
-		if resp.err != nil { // it may be charged, if only the answer about its ban is lost
-			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, charge: res.charge, Err: redisError(resp.err)}
+		if resp.Err != nil { // it may be charged, if only the answer about its ban is lost
+			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, charge: res.charge, Err: redisError(resp.Err)}
 		}
 		d.Allowed = d.Allowed && !res.Denies()
 	}
 	if !answered {
 		return Decision{}, d.Results[0].Err
 	}
-	t.seen.Store(true)
+	t.Seen()
 	return d, nil
 }
 
@@ -119,9 +121,9 @@ func deniedForCertain(d Decision) bool {
 // checks with a ban, in one flush. Charges that are certain to stand stay in the
 // results, for the caller to settle. Of one whose return has got no answer,
 // nothing more can be given back; if it still stands, that errs towards denying.
-func (r *Redis) denied(ctx context.Context, t *transport, results []Result) {
+func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Result) {
 	var charges []Charge
-	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) >= t.limit/5 { // else it would be cut off half-way
+	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) >= r.budget()/5 { // else it would be cut off half-way
 		for i := range results {
 			charges = append(charges, Charge{Result: results[i]})
 		}
@@ -139,16 +141,16 @@ func (r *Redis) denied(ctx context.Context, t *transport, results []Result) {
 	if len(calls) == 0 {
 		return
 	}
-	responses := t.sendAll(ctx, calls)
-	t.again(ctx, responses[:len(corrections)], func(i int) *call { return r.settleKeptCall(corrections[i : i+1]) })
+	responses := t.SendAll(ctx, calls)
+	t.Again(ctx, responses[:len(corrections)], metBan, func(i int) *transport.Call { return r.settleKeptCall(corrections[i : i+1]) })
 	for i, err := range settledEach(corrections, responses) {
-		if err != nil && !notExecuted(err) {
+		if err != nil && !transport.NotExecuted(err) {
 			corrections[i].result.Charged = 0
 		}
 	}
 	copy(results, settled)
 	for i, resp := range responses[len(corrections):] {
-		if until, err := resp.banned(); err == nil {
+		if until, err := banned(&resp); err == nil {
 			res := &results[counted[i]]
 			res.ban(until, res.At.UnixMicro())
 		}
@@ -156,14 +158,14 @@ func (r *Redis) denied(ctx context.Context, t *transport, results []Result) {
 }
 
 // settleEach corrects each charge in a call of its own.
-func (r *Redis) settleEach(ctx context.Context, t *transport, corrections []correction) []error {
-	responses := t.sendAll(ctx, r.settleCalls(corrections))
-	t.again(ctx, responses, func(i int) *call { return r.settleKeptCall(corrections[i : i+1]) })
+func (r *Redis) settleEach(ctx context.Context, t *transport.Transport, corrections []correction) []error {
+	responses := t.SendAll(ctx, r.settleCalls(corrections))
+	t.Again(ctx, responses, metBan, func(i int) *transport.Call { return r.settleKeptCall(corrections[i : i+1]) })
 	return settledEach(corrections, responses)
 }
 
-func (r *Redis) settleCalls(corrections []correction) []*call {
-	calls := make([]*call, len(corrections))
+func (r *Redis) settleCalls(corrections []correction) []*transport.Call {
+	calls := make([]*transport.Call, len(corrections))
 	for i := range corrections {
 		calls[i] = r.settleCall(corrections[i : i+1])
 	}
@@ -172,11 +174,11 @@ func (r *Redis) settleCalls(corrections []correction) []*call {
 
 // settledEach turns the responses to settleCalls into what the corrections'
 // results are now.
-func settledEach(corrections []correction, responses []response) []error {
+func settledEach(corrections []correction, responses []transport.Response) []error {
 	errs := make([]error, len(corrections))
 	for i := range corrections {
-		if errs[i] = responses[i].err; errs[i] == nil {
-			errs[i] = settled(corrections[i:i+1], responses[i].numbers)
+		if errs[i] = responses[i].Err; errs[i] == nil {
+			errs[i] = settled(corrections[i:i+1], responses[i].Numbers)
 		}
 	}
 	return errs

@@ -32,7 +32,9 @@ func (f beforeSettling) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 	}
 }
 
-func settles(cmds []redis.Cmder) bool { return slices.Contains(cmds[0].Args(), any(settleScript.sha)) }
+func settles(cmds []redis.Cmder) bool {
+	return slices.Contains(cmds[0].Args(), any(settleScript.SHA()))
+}
 
 // failSettling is a go-redis hook that fails all settlements.
 type failSettling struct{ error }

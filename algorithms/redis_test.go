@@ -13,53 +13,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // roomy is a budget that no loaded test machine uses up.
 const roomy = 10 * time.Second
-
-// recorder is a go-redis hook that notes the names of commands.
-type recorder struct {
-	mu    sync.Mutex
-	names []string
-}
-
-func (r *recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		r.note(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		r.note(cmds...)
-		return next(ctx, cmds)
-	}
-}
-
-func (r *recorder) note(cmds ...redis.Cmder) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, cmd := range cmds {
-		if cmd.Name() == "hello" {
-			continue // a new connection introduces itself
-		}
-		r.names = append(r.names, cmd.Name())
-	}
-}
-
-func (r *recorder) take() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	names := r.names
-	r.names = nil
-	return names
-}
 
 // three are the layers of a usual request.
 func three(ip, user string) []Check {
@@ -72,7 +31,7 @@ func three(ip, user string) []Check {
 
 func TestRedisDecidesThreeChecksInOneCommand(t *testing.T) {
 	client := redistest.Start(t).Client(t)
-	var rec recorder
+	var rec redistest.Recorder
 	client.AddHook(&rec)
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
 
@@ -80,19 +39,19 @@ func TestRedisDecidesThreeChecksInOneCommand(t *testing.T) {
 		if d, err := r.Take(t.Context(), three("192.0.2.1", "alice")...); err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
-		if got := rec.take(); !slices.Equal(got, want) {
+		if got := rec.Take(); !slices.Equal(got, want) {
 			t.Errorf("request %d sent %q, want %q", i, got, want)
 		}
 	}
 	if err := client.ScriptFlush(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	rec.take()
+	rec.Take()
 	d, err := r.Take(t.Context(), three("192.0.2.1", "alice")...)
 	if err != nil || d.Results[2].Remaining != 1 {
 		t.Errorf("after SCRIPT FLUSH: %+v, %v; want the fourth of five logins", d, err)
 	}
-	if got := rec.take(); !slices.Equal(got, []string{"evalsha", "eval"}) {
+	if got := rec.Take(); !slices.Equal(got, []string{"evalsha", "eval"}) {
 		t.Errorf("after SCRIPT FLUSH: sent %q", got)
 	}
 }
@@ -169,43 +128,6 @@ func TestRedisKeepsItsBudgetWhateverTheClientsOptions(t *testing.T) {
 			srv.Restart(t)
 		})
 	}
-}
-
-func TestRedisSendsNothingMoreIntoAStuckClient(t *testing.T) {
-	stuck := stuckClient{released: make(chan struct{})}
-	r := &Redis{Client: stuck, Namespace: "test", Budget: time.Millisecond}
-	check := Check{Rule: "r", Limit: perDay(1)}
-	for range maxUnderWay {
-		if _, err := r.Take(t.Context(), check); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("got %v, want DeadlineExceeded", err)
-		}
-	}
-	if _, err := r.Take(t.Context(), check); !errors.Is(err, errBusy) {
-		t.Errorf("got %v, want errBusy", err)
-	}
-	close(stuck.released)
-	for {
-		if _, err := r.Take(t.Context(), check); !errors.Is(err, errBusy) {
-			break
-		}
-	}
-}
-
-// Decisions beyond those that a client may have under way wait for their turn.
-func TestRedisServesMoreCallersThanMayBeUnderWay(t *testing.T) {
-	srv := redistest.Start(t)
-	client := redis.NewClient(&redis.Options{Addr: srv.Addr, PoolTimeout: roomy, ReadTimeout: roomy})
-	defer client.Close()
-	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
-	var wg sync.WaitGroup
-	for range 2 * maxUnderWay {
-		wg.Go(func() {
-			if _, err := r.Take(t.Context(), Check{Rule: "r", Limit: perDay(1_000_000)}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // A sharded decision that is left behind must not touch what its caller has.
@@ -363,17 +285,17 @@ func TestRedisSaysWhichKeyHoldsNoState(t *testing.T) {
 func TestRedisProbe(t *testing.T) {
 	srv := redistest.Start(t)
 	r := &Redis{Client: srv.Client(t), Namespace: "test"}
-	if n := r.shard(&Check{Key: "k"}); n != 0 || r.names(n)[0] != srv.Addr {
-		t.Errorf("shard %d, %q", n, r.names(n))
+	if n := storeOf(r).Shard(&Check{Key: "k"}); n != 0 || storeOf(r).Names(n)[0] != srv.Addr {
+		t.Errorf("shard %d, %q", n, storeOf(r).Names(n))
 	}
-	if err := r.probe(t.Context(), 0); err != nil {
+	if err := storeOf(r).Probe(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
-	if err := r.probe(t.Context(), 1); err == nil {
+	if err := storeOf(r).Probe(t.Context(), 1); err == nil {
 		t.Error("no error for a shard that is none")
 	}
 	srv.Stop(t)
-	if err := r.probe(t.Context(), 0); err == nil {
+	if err := storeOf(r).Probe(t.Context(), 0); err == nil {
 		t.Error("no error from a Redis that is away")
 	}
 }
@@ -383,7 +305,7 @@ type wrapped struct{ *redis.ClusterClient }
 
 func TestRedisCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
-	var rec recorder
+	var rec redistest.Recorder
 	client := cluster.Client(t)
 	client.AddHook(&rec)
 
@@ -430,12 +352,12 @@ func TestRedisCluster(t *testing.T) {
 	t.Run("sends one command for each check and nothing more", func(t *testing.T) {
 		r := &Redis{Client: wrapped{client}, Namespace: "one", Sharded: true, Budget: roomy}
 		for range 2 {
-			rec.take()
+			rec.Take()
 			if _, err := r.Take(t.Context(), three("192.0.2.1", "alice")...); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := rec.take(); !slices.Equal(got, []string{"evalsha", "evalsha", "evalsha"}) {
+		if got := rec.Take(); !slices.Equal(got, []string{"evalsha", "evalsha", "evalsha"}) {
 			t.Errorf("sent %q", got)
 		}
 	})
@@ -486,10 +408,10 @@ func TestRedisCluster(t *testing.T) {
 			master.Client(t).ConfigSet(t.Context(), "maxmemory-policy", "volatile-ttl")
 			defer master.Client(t).ConfigSet(t.Context(), "maxmemory-policy", "noeviction")
 		}
-		if warned, err := r.serverWarnings(t.Context()); err != nil || len(warned) != 2 {
+		if warned, err := storeOf(r).ServerWarnings(t.Context()); err != nil || len(warned) != 2 {
 			t.Errorf("%q, %v", warned, err)
 		}
-		if n, err := r.beat(t.Context(), "a", time.Second); err != nil || n != 1 {
+		if n, err := storeOf(r).Beat(t.Context(), "a", time.Second); err != nil || n != 1 {
 			t.Errorf("%d instances, %v", n, err)
 		}
 	})
@@ -505,10 +427,10 @@ func TestRedisCluster(t *testing.T) {
 		impatient := redis.NewClusterClient(&opts)
 		defer impatient.Close()
 		r.Client = impatient
-		if err := r.probe(t.Context(), 0); err != nil {
+		if err := storeOf(r).Probe(t.Context(), 0); err != nil {
 			t.Error(err)
 		}
-		if r.shard(&Check{Key: "k"}) == 0 {
+		if storeOf(r).Shard(&Check{Key: "k"}) == 0 {
 			t.Error("no node is known")
 		}
 	})
@@ -516,10 +438,10 @@ func TestRedisCluster(t *testing.T) {
 	t.Run("knows the node of each check, and probes it", func(t *testing.T) {
 		r := &Redis{Client: client, Namespace: "probe", Budget: roomy}
 		check := func(i int) Check { return Check{Rule: "r", Key: fmt.Sprint(i), Limit: perDay(1)} }
-		if n := r.shard(new(check(0))); n != 0 {
+		if n := storeOf(r).Shard(new(check(0))); n != 0 {
 			t.Errorf("shard %d before anything was asked", n)
 		}
-		if err := r.probe(t.Context(), 0); err != nil {
+		if err := storeOf(r).Probe(t.Context(), 0); err != nil {
 			t.Error(err)
 		}
 		checks := []Check{{Rule: "r", Limit: perDay(1)}, {Rule: "r", Key: strings.Repeat("long", 100), Limit: perDay(1)}}
@@ -531,14 +453,14 @@ func TestRedisCluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n, want := r.shard(&c), cluster.Owner(t, int(slot)).Addr; n < 1 || n > 3 || r.names(n)[0] != want {
-				t.Errorf("%.20q: shard %d is %q, want %s", c.Key, n, r.names(n), want)
+			if n, want := storeOf(r).Shard(&c), cluster.Owner(t, int(slot)).Addr; n < 1 || n > 3 || storeOf(r).Names(n)[0] != want {
+				t.Errorf("%.20q: shard %d is %q, want %s", c.Key, n, storeOf(r).Names(n), want)
 			}
 		}
 		before := make([]int, 3)
 		for i := range before {
 			before[i] = cluster.Masters[i].Executed(t)
-			if err := r.probe(t.Context(), i+1); err != nil {
+			if err := storeOf(r).Probe(t.Context(), i+1); err != nil {
 				t.Errorf("node %d: %v", i+1, err)
 			}
 		}
@@ -547,7 +469,7 @@ func TestRedisCluster(t *testing.T) {
 				t.Errorf("%s executed %d probes, want its own", master.Addr, n)
 			}
 		}
-		if err := r.probe(t.Context(), 4); !errors.Is(err, bridge.ErrGone) {
+		if err := storeOf(r).Probe(t.Context(), 4); !errors.Is(err, transport.ErrGone) {
 			t.Errorf("a node without slots: %v", err)
 		}
 	})
@@ -578,19 +500,19 @@ func TestRedisRing(t *testing.T) {
 	// Each shard fails on its own.
 	var met []string
 	for i := range 20 {
-		if name := r.names(r.shard(&Check{Key: fmt.Sprint(i)}))[0]; !slices.Contains(met, name) {
+		if name := storeOf(r).Names(storeOf(r).Shard(&Check{Key: fmt.Sprint(i)}))[0]; !slices.Contains(met, name) {
 			met = append(met, name)
 		}
 	}
 	if len(met) != 2 || !slices.Contains(met, a.Addr) || !slices.Contains(met, b.Addr) {
 		t.Errorf("shards %q, want %s and %s", met, a.Addr, b.Addr)
 	}
-	dead := slices.IndexFunc(r.names(1, 2), func(name string) bool { return name == b.Addr }) + 1
+	dead := slices.IndexFunc(storeOf(r).Names(1, 2), func(name string) bool { return name == b.Addr }) + 1
 	b.Stop(t)
-	if err := r.probe(t.Context(), dead); err == nil {
+	if err := storeOf(r).Probe(t.Context(), dead); err == nil {
 		t.Error("no error from a shard that is away")
 	}
-	if err := r.probe(t.Context(), 3-dead); err != nil {
+	if err := storeOf(r).Probe(t.Context(), 3-dead); err != nil {
 		t.Errorf("the other shard: %v", err)
 	}
 }

@@ -1,17 +1,14 @@
 package algorithms
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-)
 
-// errReply says that a script answered what it cannot have: somebody else has
-// written the key, or the script is not the one that this module sent.
-var errReply = errors.New("the script's answer makes no sense")
+	"github.com/seed75154129/ratelimit/internal/transport"
+)
 
 // answers turns the reply of lua/take.lua into a decision, or that of
 // lua/take_bans.lua, which has more numbers: when the bans end, of those checks
@@ -42,7 +39,7 @@ func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision,
 		current := p.stateOf(reply[2+4*i:], now)
 		charged, where, ok := p.take(current, now)
 		if ok != res.Allowed {
-			return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", errReply, i, reply[2+4*i:5+4*i], now, res.Allowed)
+			return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", transport.ErrReply, i, reply[2+4*i:5+4*i], now, res.Allowed)
 		}
 		p.answer(res, current, charged, where, now)
 		if len(bans) > 0 && (met || checks[i].bans()) {
@@ -70,14 +67,14 @@ func bansOf(checks []Check) (n int) {
 }
 
 // banned turns a reply of lua/bans.lua about one ban into when it ends.
-func (r *response) banned() (until int64, err error) {
-	if r.err != nil {
-		return 0, r.err
+func banned(r *transport.Response) (until int64, err error) {
+	if r.Err != nil {
+		return 0, r.Err
 	}
-	if err := checkReply(r.numbers, 2, 1, 1); err != nil {
+	if err := checkReply(r.Numbers, 2, 1, 1); err != nil {
 		return 0, err
 	}
-	return r.numbers[1], nil
+	return r.Numbers[1], nil
 }
 
 // settled turns the reply of lua/settle.lua into what the corrections' results
@@ -99,7 +96,7 @@ func parseReply(reply string) ([]int64, error) {
 	first, rest, more := strings.Cut(reply, "\n")
 	head, ok := appendNumbers(make([]int64, 0, 2+3), first)
 	if !ok || len(head) < 2 {
-		return nil, fmt.Errorf("%w: %.200q", errReply, reply)
+		return nil, fmt.Errorf("%w: %.200q", transport.ErrReply, reply)
 	}
 	numbers, denied := append(make([]int64, 0, 1+4*3), head[0]*1_000_000+head[1]), head[2:]
 	for i := int64(1); more; i++ {
@@ -114,14 +111,14 @@ func parseReply(reply string) ([]int64, error) {
 			numbers, ok = appendState(numbers, line)
 		}
 		if !ok || len(numbers) > end {
-			return nil, fmt.Errorf("%w: %.200q", errReply, reply)
+			return nil, fmt.Errorf("%w: %.200q", transport.ErrReply, reply)
 		}
 		for len(numbers) < end { // a key never seen, or a state of two numbers
 			numbers = append(numbers, 0)
 		}
 	}
 	if len(denied) > 0 {
-		return nil, fmt.Errorf("%w: %.200q", errReply, reply)
+		return nil, fmt.Errorf("%w: %.200q", transport.ErrReply, reply)
 	}
 	return numbers, nil
 }
@@ -159,11 +156,11 @@ func appendNumbers(numbers []int64, text string) (_ []int64, ok bool) {
 // n keys, the clock first, and none of the first ones negative.
 func checkReply(reply []int64, numbers, positive, n int) error {
 	if len(reply) != numbers {
-		return fmt.Errorf("%w: %d numbers for %d keys, want %d", errReply, len(reply), n, numbers)
+		return fmt.Errorf("%w: %d numbers for %d keys, want %d", transport.ErrReply, len(reply), n, numbers)
 	}
 	for i, number := range reply {
 		if number < 0 && i < positive || max(number, -number) >= maxExact {
-			return fmt.Errorf("%w: %d as number %d; want 0 to 2^53", errReply, number, i)
+			return fmt.Errorf("%w: %d as number %d; want 0 to 2^53", transport.ErrReply, number, i)
 		}
 	}
 	return nil

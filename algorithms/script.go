@@ -1,27 +1,23 @@
 package algorithms
 
 import (
-	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1.
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 //go:embed lua/*.lua
 var embedded embed.FS
 
-// A script declares its keys and uses nothing that Redis since 6, or miniredis,
-// does not have.
-type script struct{ text, sha string }
-
 var (
-	takeScript       = newScript(takeText(embedded))
-	takeBansScript   = newScript(takeBansText(embedded)) // for requests with a check that has a Ban
-	bansScript       = newScript(bansText(embedded))
-	settleScript     = newScript(settleText(embedded))
-	settleKeptScript = newScript(settleKeptText(embedded)) // for keys that are banned by hand
+	takeScript       = transport.NewScript(takeText(embedded), parseReply)
+	takeBansScript   = transport.NewScript(takeBansText(embedded), nil) // for requests with a check that has a Ban
+	bansScript       = transport.NewScript(bansText(embedded), nil)
+	settleScript     = transport.NewScript(settleText(embedded), nil)
+	settleKeptScript = transport.NewScript(settleKeptText(embedded), nil) // for keys that are banned by hand
 )
 
 // corrections begins the part of a step's file that only lua/settle.lua needs.
@@ -149,7 +145,5 @@ func luaFile(files fs.FS, name string) string {
 	return string(text)
 }
 
-func newScript(text string) *script {
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
-	return &script{text: text, sha: hex.EncodeToString(sum[:])}
-}
+// scripts are all that decisions, settlements and heartbeats run.
+var scripts = []*transport.Script{takeScript, takeBansScript, bansScript, settleScript, settleKeptScript, instancesScript}

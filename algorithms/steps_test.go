@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // each runs a test for every algorithm at 5 a minute.
@@ -180,7 +181,7 @@ func TestImpatientDenialsAreToldFromOthers(t *testing.T) {
 			t.Errorf("cost %d, max delay %s: %+v", c.cost, c.maxDelay, r)
 		}
 	}
-	for _, r := range []Result{{Check: check, Remaining: 9, Err: errReply}, {Check: Check{MaxDelay: 1}, Remaining: 9}, {}} {
+	for _, r := range []Result{{Check: check, Remaining: 9, Err: transport.ErrReply}, {Check: Check{MaxDelay: 1}, Remaining: 9}, {}} {
 		if r.impatient() {
 			t.Errorf("%+v", r)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 func TestParseReply(t *testing.T) {
@@ -25,8 +26,8 @@ func TestParseReply(t *testing.T) {
 		"1795000000 42 2 1\n\n", "1795000000 42 1 1\n", "1795000000 42 x\n", "1795000000 42\n1 ", "1795000000 42\n1 2 3 4", "1795000000 42\n1  2",
 		"1795000000 42\n1.5", "1795000000 42\n99999999999999999999",
 	} {
-		if got, err := parseReply(reply); !errors.Is(err, errReply) {
-			t.Errorf("%q: %v, %v; want errReply", reply, got, err)
+		if got, err := parseReply(reply); !errors.Is(err, transport.ErrReply) {
+			t.Errorf("%q: %v, %v; want transport.ErrReply", reply, got, err)
 		}
 	}
 }
@@ -42,7 +43,7 @@ func TestBothScriptsTakeTurnsOnOneKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr, _ := r.ready()
-	calling := newScript(deciding(embedded) + luaFile(embedded, "take"))
+	calling := transport.NewScript(deciding(embedded)+luaFile(embedded, "take"), nil)
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, name := range []Algorithm{FixedWindow, SlidingWindow, SlidingLog, TokenBucket, LeakyBucket, GCRA} {
 		t.Run(string(name), func(t *testing.T) {
@@ -64,9 +65,9 @@ func TestBothScriptsTakeTurnsOnOneKey(t *testing.T) {
 				}
 				call := r.takeCall(true, checks, ps)
 				if i%2 == 0 {
-					call.script = calling
+					call.Script = calling
 				}
-				numbers, err := tr.send(tr.within(t.Context()), call)
+				numbers, err := tr.Send(tr.Within(t.Context()), call)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -42,9 +42,9 @@ func (lossyServer) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessP
 }
 
 // witnessless is a Redis to which nobody can connect beside its client.
-type witnessless struct{ redisStore }
+type witnessless struct{ store }
 
-func (witnessless) dial(context.Context, int) (net.Conn, error) { return nil, errors.ErrUnsupported }
+func (witnessless) Dial(context.Context, int) (net.Conn, error) { return nil, errors.ErrUnsupported }
 
 // A connection that breaks takes a whole batch with it. That is one failure, not
 // one for each decision: a circuit that opened by it would open for every
@@ -56,7 +56,7 @@ func TestALostBatchIsOneFailure(t *testing.T) {
 		defer time.Sleep(10 * time.Second) // connections that are made in the background, also for the last probe
 		client.AddHook(lossyServer{})
 		r := &algorithms.Redis{Client: client, Namespace: "test"}
-		g := &Guard{Limiter: r, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: witnessless{redisStore{r}}}
+		g := &Guard{Limiter: r, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: witnessless{lent.Store(r)}}
 		defer g.Close()
 		lose := func(decisions int) {
 			var all sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/bridge"
 	"github.com/seed75154129/ratelimit/internal/sampler"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // ErrOpen means that a check was not sent because its server's circuit is open.
@@ -81,9 +81,9 @@ func (b *breaker) circuit(shard int) *circuit {
 
 func (b *breaker) witness(shard int) *witness {
 	return &witness{
-		dial:     func(ctx context.Context) (net.Conn, error) { return b.store.dial(ctx, shard) },
-		request:  func() ([]byte, error) { return b.store.probeRequest(shard) },
-		patience: b.store.budget() * 4 / 5, // so that a circuit opens within two budgets
+		dial:     func(ctx context.Context) (net.Conn, error) { return b.store.Dial(ctx, shard) },
+		request:  func() ([]byte, error) { return b.store.ProbeRequest(shard) },
+		patience: b.store.Budget() * 4 / 5, // so that a circuit opens within two budgets
 	}
 }
 
@@ -128,8 +128,8 @@ const (
 )
 
 func failureOf(err error) failureKind {
-	switch lent.ClassOf(err) {
-	case "", bridge.ClassMisused, bridge.ClassMoved, bridge.ClassBusy:
+	switch transport.ClassOf(err) {
+	case "", transport.ClassMisused, transport.ClassMoved, transport.ClassBusy:
 		return noFailure
 	}
 	if isTimeout(err) {
@@ -173,8 +173,8 @@ func (b *breaker) report(ctx context.Context, sent time.Time, circuits []*circui
 func (b *breaker) count(ctx context.Context, sent, now time.Time, c *circuit, err error) {
 	kind := failureOf(err)
 	if kind == noFailure {
-		switch lent.ClassOf(err) {
-		case bridge.ClassMisused:
+		switch transport.ClassOf(err) {
+		case transport.ClassMisused:
 			b.misused.Do(func() {
 				b.logger.ErrorContext(ctx, "ratelimit: unexpected Redis error; manual action required", "error", err)
 			})
@@ -219,7 +219,7 @@ func (b *breaker) trip(c *circuit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.ended && c.open(time.Now()) {
-		b.store.drop(c.shard)
+		b.store.Drop(c.shard)
 		b.probes.Go(func() { b.probe(c) })
 	}
 }

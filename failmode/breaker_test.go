@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 func TestCircuitsOpensAfterFailuresInARow(t *testing.T) {
@@ -267,7 +267,7 @@ func TestCircuitsForgetsAShardThatIsGone(t *testing.T) {
 	circuits(t, func(t *testing.T, g *Guard, n *nodes, log *logbook) {
 		n.set(0, errAway, 0)
 		askFor(g, 5, on(0))
-		n.set(0, bridge.ErrGone, 0)
+		n.set(0, transport.ErrGone, 0)
 		time.Sleep(time.Second)
 		if s := g.states()[0]; s.Open || n.probed[0].Load() != 1 || !strings.Contains(log.String(), `no longer in use; circuit closed" server="node 0"`) {
 			t.Errorf("%+v after %d probes, logged:\n%s", s, n.probed[0].Load(), log)
@@ -282,7 +282,7 @@ func TestCircuitsSaysWhenTheReasonChanges(t *testing.T) {
 		var seen atomic.Int64
 		taken(t, g, on(0))
 		g.breaker.observe(func(_ time.Duration, _ algorithms.Decision, err error) {
-			if lent.ClassOf(err) == bridge.ClassRefused {
+			if transport.ClassOf(err) == transport.ClassRefused {
 				seen.Add(1)
 			}
 		})

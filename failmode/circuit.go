@@ -6,7 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // A circuitState says what happens to decisions that a shard counts.
@@ -106,7 +107,7 @@ func (c *circuit) failed(sent, now time.Time, kind failureKind, err error) doubt
 	}
 	c.state.Store(int32(circuitWatched))
 	c.calls++
-	sameBatch := c.known(lent.BatchOf(err))
+	sameBatch := c.known(transport.BatchOf(err))
 	c.failures.add(kind, sameBatch)
 	c.inRow.add(kind, sameBatch)
 	tooMany := func(inRow, failures tally) bool {
@@ -210,8 +211,8 @@ func (c *circuit) lastError() error {
 	return c.err
 }
 
-func (c *circuit) snapshot() bridge.CircuitState {
+func (c *circuit) snapshot() inside.CircuitState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return bridge.CircuitState{Open: c.isOpen(), Since: c.since, Opened: c.opened, Err: c.err}
+	return inside.CircuitState{Open: c.isOpen(), Since: c.since, Opened: c.opened, Err: c.err}
 }

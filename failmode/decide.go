@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // decide asks the store about the checks whose circuit is not open, and decides
@@ -19,7 +19,7 @@ func (g *Guard) decide(ctx context.Context, charge bool, checks []algorithms.Che
 	circuits := room[:0]
 	var refused []int
 	for i := range checks {
-		c := g.breaker.circuit(g.store.shard(&checks[i]))
+		c := g.breaker.circuit(g.store.Shard(&checks[i]))
 		if circuits = append(circuits, c); c.isOpen() {
 			refused = append(refused, i)
 		}
@@ -50,7 +50,7 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 	begun := time.Now()
 	var d algorithms.Decision
 	var err error
-	within, cancel := g.store.within(ctx)
+	within, cancel := g.store.Within(ctx)
 	defer cancel()
 	if charge {
 		d, err = g.Limiter.Take(within, checks...)
@@ -150,8 +150,8 @@ func outage(err error) bool {
 	if errors.Is(err, ErrOpen) {
 		return true
 	}
-	switch lent.ClassOf(err) {
-	case bridge.ClassBusy, bridge.ClassMoved:
+	switch transport.ClassOf(err) {
+	case transport.ClassBusy, transport.ClassMoved:
 		return false
 	}
 	return !isTimeout(err)
@@ -162,7 +162,7 @@ func (g *Guard) logFallback(err error) {
 		return // the breaker logs it once the circuit opens
 	}
 	g.fellBack.Do(func() {
-		g.logger.Warn("ratelimit: falling back to local counting", "class", string(lent.ClassOf(err)), "error", err)
+		g.logger.Warn("ratelimit: falling back to local counting", "class", string(transport.ClassOf(err)), "error", err)
 	})
 }
 

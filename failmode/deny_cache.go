@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 const (
@@ -153,7 +153,7 @@ func (e *denyEntry) tell() {
 
 // verdict decides a check by the entry, beside the units for which others have
 // asked. It requires mu.
-func (e *denyEntry) verdict(c *algorithms.Check, now time.Duration, asking int64) bridge.Verdict {
+func (e *denyEntry) verdict(c *algorithms.Check, now time.Duration, asking int64) inside.Verdict {
 	if e.exact {
 		return lent.Again(c, e.state, e.at+(now-e.sent).Microseconds(), e.at+(now-e.received).Microseconds(), asking)
 	}
@@ -161,7 +161,7 @@ func (e *denyEntry) verdict(c *algorithms.Check, now time.Duration, asking int64
 }
 
 // banned is the denial by a ban that has not ended and binds a check. It requires mu.
-func (e *denyEntry) banned(c *algorithms.Check, now time.Duration) (v bridge.Verdict, banned bool) {
+func (e *denyEntry) banned(c *algorithms.Check, now time.Duration) (v inside.Verdict, banned bool) {
 	if now >= e.ban.retryAt || !e.ban.byHand && c.Ban == (algorithms.Ban{}) {
 		return v, false
 	}

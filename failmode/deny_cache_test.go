@@ -25,7 +25,7 @@ type distant struct {
 	patience    time.Duration
 }
 
-func (s *distant) budget() time.Duration {
+func (s *distant) Budget() time.Duration {
 	if s.patience > 0 {
 		return s.patience
 	}
@@ -47,7 +47,7 @@ func (s *distant) Take(ctx context.Context, checks ...algorithms.Check) (algorit
 	return d, err
 }
 
-func (s *distant) probe(context.Context, int) error {
+func (s *distant) Probe(context.Context, int) error {
 	if err := s.away.Load(); err != nil {
 		return *err
 	}

@@ -27,9 +27,9 @@ func (answer) RedisError()     {}
 // A fake is what stores under test have in common.
 type fake struct{ plainStore }
 
-func (fake) join() (string, int) { return "this instance", 0 }
+func (fake) Join() (string, int) { return "this instance", 0 }
 
-func (fake) names(shards ...int) []string {
+func (fake) Names(shards ...int) []string {
 	var names []string
 	for _, s := range shards {
 		names = append(names, fmt.Sprintf("node %d", s))
@@ -48,7 +48,7 @@ type fakeRedis struct {
 
 var awayForAll = map[string]error{"": errAway}
 
-func (s *fakeRedis) probe(context.Context, int) error { return s.away[""] }
+func (s *fakeRedis) Probe(context.Context, int) error { return s.away[""] }
 
 func (s *fakeRedis) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	return s.decide(ctx, s.Memory.Take, checks)
@@ -143,7 +143,7 @@ type neverOpen struct {
 	next *atomic.Int64
 }
 
-func (s neverOpen) shard(*algorithms.Check) int { return int(s.next.Add(1)) }
+func (s neverOpen) Shard(*algorithms.Check) int { return int(s.next.Add(1)) }
 
 func check(rule string, rate int64, fail Mode) algorithms.Check {
 	return algorithms.Check{Rule: rule, Key: "k", Limit: algorithms.PerHour(rate), Cost: 1, Fail: fail}
@@ -191,7 +191,7 @@ type nodes struct {
 	late [4]time.Duration
 }
 
-func (n *nodes) shard(c *algorithms.Check) int {
+func (n *nodes) Shard(c *algorithms.Check) int {
 	var shard int
 	_, _ = fmt.Sscan(c.Key, &shard)
 	if shard == 0 {
@@ -200,12 +200,12 @@ func (n *nodes) shard(c *algorithms.Check) int {
 	return shard
 }
 
-func (n *nodes) probe(_ context.Context, shard int) error {
+func (n *nodes) Probe(_ context.Context, shard int) error {
 	n.probed[shard].Add(1)
 	return n.behave(shard)
 }
 
-func (n *nodes) beat(context.Context, string, time.Duration) (int, error) {
+func (n *nodes) Beat(context.Context, string, time.Duration) (int, error) {
 	n.beats.Add(1)
 	return 7, nil
 }
@@ -227,7 +227,7 @@ func (n *nodes) behave(shard int) error {
 func (n *nodes) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	d := algorithms.Decision{Allowed: true}
 	for _, c := range checks {
-		shard := n.shard(&c)
+		shard := n.Shard(&c)
 		n.asked[shard].Add(1)
 		r := algorithms.Result{Check: c, Source: algorithms.SourceRedis, Err: n.behave(shard)}
 		if r.Err == nil {

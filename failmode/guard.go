@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
@@ -98,7 +98,7 @@ func (g *Guard) ready() {
 		g.breaker.begin(g.store, &g.work, g.logger)
 		g.share = g.shareOf
 		g.fellBack.Every, g.lostLog.Every = logInterval, logInterval
-		id, others := g.store.join()
+		id, others := g.store.Join()
 		if others > 0 {
 			g.logger.Warn("ratelimit: several Guards count in one Redis and namespace; share one, " +
 				"because each admits a share of its own while Redis is away")
@@ -114,7 +114,7 @@ func (g *Guard) ready() {
 // method Validate, with Limiter. It has no side effects.
 func (g *Guard) Validate() error {
 	var errs []error
-	if bridge.IsNil(g.Limiter) {
+	if inside.IsNil(g.Limiter) {
 		errs = append(errs, errors.New("limiter: required; use &algorithms.Redis{Client: client, Namespace: \"shop\"}"))
 	} else if l, ok := g.Limiter.(interface{ Validate() error }); ok {
 		errs = append(errs, l.Validate())
@@ -157,7 +157,7 @@ func (g *Guard) Warm(ctx context.Context) error {
 	if g.ready(); g.invalid != nil {
 		return g.invalid
 	}
-	if err := g.store.warm(ctx); err != nil {
+	if err := g.store.Warm(ctx); err != nil {
 		return fmt.Errorf("failmode: warm: %w", err)
 	}
 	g.breaker.circuit(0).witness.prepare(ctx)
@@ -176,7 +176,7 @@ func (g *Guard) Down() []string {
 			shards = append(shards, c.shard)
 		}
 	}
-	return g.store.names(shards...)
+	return g.store.Names(shards...)
 }
 
 // Close ends the Guard's goroutines and closes its own connections. It takes no
@@ -192,7 +192,7 @@ func (g *Guard) Close() error {
 		g.returnBlocks()
 		g.work.end()
 		g.untilIdle()
-		if last := g.store.leave(); last {
+		if last := g.store.Leave(); last {
 			g.heartbeat.end()
 		}
 	})
@@ -201,9 +201,9 @@ func (g *Guard) Close() error {
 
 // untilIdle waits until no decision is under way, for no longer than one may take.
 func (g *Guard) untilIdle() {
-	over := time.NewTimer(g.store.budget())
+	over := time.NewTimer(g.store.Budget())
 	defer over.Stop()
-	for _, idle := range g.store.idle() {
+	for _, idle := range g.store.Idle() {
 		select {
 		case <-idle:
 		case <-over.C:
@@ -216,11 +216,11 @@ func (g *Guard) untilIdle() {
 const logInterval = 10 * time.Second
 
 // states returns the circuits' states, for the metrics.
-func (g *Guard) states() []bridge.CircuitState {
+func (g *Guard) states() []inside.CircuitState {
 	if g.ready(); g.invalid != nil {
 		return nil
 	}
-	var states []bridge.CircuitState
+	var states []inside.CircuitState
 	for _, c := range g.breaker.all() {
 		states = append(states, c.snapshot())
 	}

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 const (
@@ -53,11 +53,11 @@ func (h *heartbeat) tick(ctx context.Context) {
 }
 
 func (h *heartbeat) beat(ctx context.Context) {
-	instances, err := h.store.beat(ctx, h.id, heartbeatLease)
+	instances, err := h.store.Beat(ctx, h.id, heartbeatLease)
 	switch {
 	case err == nil:
 		h.counted(int64(instances))
-	case lent.NotPermitted(err), lent.ClassOf(err) == bridge.ClassMisused:
+	case transport.NotPermitted(err), transport.ClassOf(err) == transport.ClassMisused:
 		h.forbidden.Do(func() {
 			h.logger.Warn("ratelimit: cannot count instances; set Instances, "+
 				"or permit the heartbeat (ZADD, ZREM, ZREMRANGEBYSCORE, ZCARD)", "error", err)
@@ -81,6 +81,6 @@ func (h *heartbeat) counted(instances int64) {
 // end takes the instance out of the count. The last beat must be over.
 func (h *heartbeat) end() {
 	if h.store != nil && h.count.Load() > 0 {
-		_, _ = h.store.beat(context.Background(), h.id, 0) // if it fails, the lease expires
+		_, _ = h.store.Beat(context.Background(), h.id, 0) // if it fails, the lease expires
 	}
 }

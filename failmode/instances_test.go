@@ -24,7 +24,7 @@ type beating struct {
 	err       error
 }
 
-func (b *beating) beat(_ context.Context, id string, lease time.Duration) (int, error) {
+func (b *beating) Beat(_ context.Context, id string, lease time.Duration) (int, error) {
 	if id == "" {
 		return 0, errors.New("no id")
 	}

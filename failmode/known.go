@@ -102,7 +102,7 @@ func (g *Guard) decideKnown(ctx context.Context, checks []algorithms.Check, look
 		}
 		g.releaseAll(looks)
 		if timer == nil {
-			timer = time.NewTimer(g.store.budget())
+			timer = time.NewTimer(g.store.Budget())
 			defer timer.Stop()
 		}
 		select {

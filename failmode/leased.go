@@ -110,11 +110,11 @@ func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check, asked sending
 			g.denied.release(&look, false)
 		}
 	}()
-	shard := g.breaker.circuit(g.store.shard(c))
+	shard := g.breaker.circuit(g.store.Shard(c))
 	if look.outcome != mayAsk || shard.isOpen() {
 		return nil, sent
 	}
-	ctx, cancel := g.store.within(ctx)
+	ctx, cancel := g.store.Within(ctx)
 	defer cancel()
 	sent = time.Now()
 	var d algorithms.Decision

@@ -37,9 +37,9 @@ func (s *raging) Settle(ctx context.Context, charges ...algorithms.Charge) ([]al
 	return s.distant.Settle(ctx, charges...)
 }
 
-func (s *raging) probe(ctx context.Context, shard int) error {
+func (s *raging) Probe(ctx context.Context, shard int) error {
 	s.rage(s.probes.Load())
-	return s.distant.probe(ctx, shard)
+	return s.distant.Probe(ctx, shard)
 }
 
 // A panic of a limiter where no request waits for it does not end the process. It

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/transport"
 	"github.com/seed75154129/ratelimit/internal/wait"
 )
 
@@ -19,7 +19,7 @@ const probeInterval = 200 * time.Millisecond
 // probe sends probes to a shard until its circuit may close or the breaker ends.
 // Each open circuit has one such goroutine.
 func (b *breaker) probe(c *circuit) {
-	name, opened := b.store.names(c.shard)[0], time.Now()
+	name, opened := b.store.Names(c.shard)[0], time.Now()
 	b.logOpen(name, c.lastError())
 	err := b.untilWell(c, name)
 
@@ -29,7 +29,7 @@ func (b *breaker) probe(c *circuit) {
 	switch {
 	case err == nil:
 		b.logger.Info("ratelimit: circuit closed", "server", name, "after", after)
-	case errors.Is(err, bridge.ErrGone):
+	case errors.Is(err, transport.ErrGone):
 		b.logger.Info("ratelimit: server no longer in use; circuit closed", "server", name, "after", after)
 		return
 	}
@@ -42,23 +42,23 @@ func (b *breaker) probe(c *circuit) {
 // untilWell returns nil after enough good probes. Its error means that the
 // breaker has ended, or that the shard is gone.
 func (b *breaker) untilWell(c *circuit, name string) error {
-	fast := b.store.budget() / 2
+	fast := b.store.Budget() / 2
 	for good, wanted := 0, c.wanted(); good < wanted; {
 		pause := probeInterval - probeInterval/5 + rand.N(2*probeInterval/5+1) //nolint:gosec // not a secret
 		if err := wait.For(b.ctx, pause); err != nil {
 			return err
 		}
 		begun := time.Now()
-		switch err := b.work.safely(func() error { return b.store.probe(b.ctx, c.shard) }); {
-		case errors.Is(err, bridge.ErrGone):
+		switch err := b.work.safely(func() error { return b.store.Probe(b.ctx, c.shard) }); {
+		case errors.Is(err, transport.ErrGone):
 			return err
 		case failureOf(err) != noFailure:
 			b.tell(begun, algorithms.Decision{}, err)
-			if before := c.probeFailed(err); lent.ClassOf(before) != lent.ClassOf(err) {
+			if before := c.probeFailed(err); transport.ClassOf(before) != transport.ClassOf(err) {
 				b.logOpen(name, err) // for example, a server that returns with another password
 			}
 			good = 0
-		case err != nil && lent.ClassOf(err) == bridge.ClassBusy:
+		case err != nil && transport.ClassOf(err) == transport.ClassBusy:
 			good = 0 // nothing was sent
 		case time.Since(begun) <= fast:
 			good += slowProbes
@@ -71,8 +71,8 @@ func (b *breaker) untilWell(c *circuit, name string) error {
 
 // logOpen logs why a circuit is open; at level Error if it needs manual action.
 func (b *breaker) logOpen(name string, err error) {
-	class, level := lent.ClassOf(err), slog.LevelWarn
-	if class == bridge.ClassRefused {
+	class, level := transport.ClassOf(err), slog.LevelWarn
+	if class == transport.ClassRefused {
 		level = slog.LevelError
 	}
 	b.logger.Log(b.ctx, level, "ratelimit: circuit open", "server", name, "class", string(class), "error", err)

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // A serverCheck warns of servers that may evict limiter keys. It asks in the
@@ -25,7 +25,7 @@ type serverCheck struct {
 
 func (s *serverCheck) begin(ctx context.Context, st store, work *background, logger *slog.Logger) {
 	s.ctx, s.store, s.work, s.logger, s.start = ctx, st, work, logger, time.Now()
-	if warned := st.warnings(); len(warned) > 0 {
+	if warned := st.Warnings(); len(warned) > 0 {
 		logger.Warn("ratelimit: Redis client options make outages worse; use algorithms.FailFast", "options", strings.Join(warned, "; "))
 	}
 }
@@ -43,9 +43,9 @@ func (s *serverCheck) tick() {
 	s.work.begin(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, time.Second)
 		defer cancel()
-		warned, err := s.store.serverWarnings(ctx)
-		switch lent.ClassOf(err) {
-		case "", bridge.ClassRefused: // INFO may be forbidden, which is no mistake
+		warned, err := s.store.ServerWarnings(ctx)
+		switch transport.ClassOf(err) {
+		case "", transport.ClassRefused: // INFO may be forbidden, which is no mistake
 			s.next.Store(math.MaxInt64)
 		}
 		if len(warned) > 0 {

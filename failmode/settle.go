@@ -79,7 +79,7 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 
 // refuses reports whether the circuit of a check's server is open.
 func (g *Guard) refuses(c *algorithms.Check) bool {
-	return g.breaker.circuit(g.store.shard(c)).isOpen()
+	return g.breaker.circuit(g.store.Shard(c)).isOpen()
 }
 
 // giveBackLocal undoes the local charges of a request that is denied.
@@ -128,7 +128,7 @@ func (g *Guard) giveBack(ctx context.Context, charges ...algorithms.Charge) {
 }
 
 func (g *Guard) giveBackNow(ctx context.Context, charges ...algorithms.Charge) {
-	ctx, cancel := g.store.within(ctx)
+	ctx, cancel := g.store.Within(ctx)
 	defer cancel()
 	lent.Unfollow(&g.local, charges, g.share)
 	_, _ = g.settleStore(ctx, charges)

@@ -225,8 +225,8 @@ type witnessed struct {
 	server *scripted
 }
 
-func (w witnessed) dial(ctx context.Context, _ int) (net.Conn, error) { return w.server.dial(ctx) }
-func (w witnessed) probeRequest(int) ([]byte, error)                  { return []byte(probeText), nil }
+func (w witnessed) Dial(ctx context.Context, _ int) (net.Conn, error) { return w.server.dial(ctx) }
+func (w witnessed) ProbeRequest(int) ([]byte, error)                  { return []byte(probeText), nil }
 
 // An outage may end the witness' connection, and the next stall must be noticed
 // as soon as the first.

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,19 +10,19 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 // Unexported functions of the packages below.
 var (
-	lent   = bridge.FromAlgorithms.(bridge.Algorithms[*algorithms.Redis, *algorithms.Memory, algorithms.Limit, algorithms.Check, algorithms.Result, algorithms.Charge])
-	guards = bridge.FromFailmode.(bridge.Failmode[*failmode.Guard, *algorithms.Memory, algorithms.Check, algorithms.Decision])
+	lent   = algorithms.Internal.Open(&inside.Allow)
+	guards = failmode.Internal.Open(&inside.Allow)
 )
 
 // layers are a limiter and all that it wraps, from the outside in.
 func layers(l algorithms.Limiter) iter.Seq[algorithms.Limiter] {
 	return func(yield func(algorithms.Limiter) bool) {
-		for !bridge.IsNil(l) && yield(l) {
+		for !inside.IsNil(l) && yield(l) {
 			switch w := l.(type) {
 			case *failmode.Guard:
 				l = w.Limiter
@@ -40,7 +41,7 @@ var errBareRedis = errors.New("middleware: limiter: a bare *algorithms.Redis has
 // validateLimiter reports everything that is wrong with a limiter. A limiter's
 // Validate answers for what it wraps.
 func validateLimiter(l algorithms.Limiter) error {
-	if bridge.IsNil(l) {
+	if inside.IsNil(l) {
 		return errors.New("middleware: limiter: required; use &failmode.Guard{Limiter: redis}, or new(algorithms.Memory) to count in this process only")
 	}
 	var errs []error
@@ -149,7 +150,7 @@ const defaultBudget = 50 * time.Millisecond
 func budgetOf(l algorithms.Limiter) time.Duration {
 	for inner := range layers(l) {
 		if r, ok := inner.(*algorithms.Redis); ok {
-			return lent.Budget(r)
+			return cmp.Or(r.Budget, defaultBudget)
 		}
 	}
 	return 0

@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // metrics is what all middlewares on one registry share: one collector, which
@@ -33,9 +33,9 @@ type metrics struct {
 }
 
 // errorClasses are the values of the label class. All are emitted from the start.
-var errorClasses = [...]bridge.ErrorClass{
-	bridge.ClassUnreachable, bridge.ClassBusy, bridge.ClassUnavailable,
-	bridge.ClassMoved, bridge.ClassRefused, bridge.ClassMisused, bridge.ClassUnknown,
+var errorClasses = [...]transport.ErrorClass{
+	transport.ClassUnreachable, transport.ClassBusy, transport.ClassUnavailable,
+	transport.ClassMoved, transport.ClassRefused, transport.ClassMisused, transport.ClassUnknown,
 }
 
 // register returns the metrics of a registry; nil without one. Middlewares that
@@ -87,7 +87,7 @@ func (mt *metrics) called(took time.Duration, d algorithms.Decision, err error) 
 }
 
 func (mt *metrics) storeError(err error) {
-	class := lent.ClassOf(err) // "" for nil
+	class := transport.ClassOf(err) // "" for nil
 	for i := range errorClasses {
 		if errorClasses[i] == class {
 			mt.storeErrors[i].Add(1)

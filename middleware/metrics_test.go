@@ -21,7 +21,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -387,7 +387,7 @@ func TestLocalCountingIsShown(t *testing.T) {
 	for i := range 2000 {
 		serve(h, "GET /", "User", fmt.Sprint(i))
 	}
-	stats := bridge.FromAlgorithms.(bridge.Algorithms[*algorithms.Redis, *algorithms.Memory, algorithms.Limit, algorithms.Check, algorithms.Result, algorithms.Charge]).Stats(memory)
+	stats := algorithms.Internal.Open(&inside.Allow).Stats(memory)
 	if stats.Overflowed == 0 || stats.Sketches == 0 {
 		t.Fatalf("the flood does not fill the memory: %+v", stats)
 	}

@@ -52,7 +52,7 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal/bridge", "internal/redistest", "internal/wait", "testdata/vectors"} {
+	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal/inside", "internal/transport", "internal/redistest", "internal/wait", "testdata/vectors"} {
 		if out, err := exec.CommandContext(ctx, "cp", "-r", "--parents", part, dir).CombinedOutput(); err != nil {
 			return fmt.Errorf("copy %s: %w\n%s", part, err, out)
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 // A Request of a client, at a time counted from an edge of a window.
@@ -32,11 +32,9 @@ type Memory struct {
 // NewMemory returns a Memory at an edge of the windows of a period.
 func NewMemory(period time.Duration) *Memory {
 	m := &Memory{now: edge(period)}
-	bridge.FromAlgorithms.(hooks).Clock(&m.Memory, func() time.Time { return m.now })
+	algorithms.Internal.Open(&inside.Allow).Clock(&m.Memory, func() time.Time { return m.now })
 	return m
 }
-
-type hooks = bridge.Algorithms[*algorithms.Redis, *algorithms.Memory, algorithms.Limit, algorithms.Check, algorithms.Result, algorithms.Charge]
 
 // Set sets the time, which must not fall.
 func (m *Memory) Set(now time.Time) { m.now = now }

@@ -1,4 +1,4 @@
-package algorithms
+package transport
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 type pending struct {
 	ctx      context.Context // of the decision
 	deadline time.Time
-	calls    []*call
+	calls    []*Call
 
 	turn uint64        // the line that it waits in
 	next *pending      // in that line
@@ -23,7 +23,7 @@ type pending struct {
 	alone batch // what it is sent in if it does not wait
 }
 
-func (p *pending) begin(ctx context.Context, calls []*call) {
+func (p *pending) begin(ctx context.Context, calls []*Call) {
 	p.ctx, p.calls = ctx, calls
 	p.deadline, _ = ctx.Deadline()
 }
@@ -48,13 +48,13 @@ type batch struct {
 
 	// Guarded by the batcher's mu, but for the first of members.
 	members []*pending // nil for those who have left
-	calls   []*call
+	calls   []*Call
 	at      int // in the batcher's underWay
 	slow    bool
 	err     error
 
 	first [1]*pending // whose values the context has; the members of a batch of one
-	call  [1]*call    // calls of a batch of one call
+	call  [1]*Call    // calls of a batch of one call
 
 	panicked error // what flush panicked with on a goroutine of the batcher
 }
@@ -90,8 +90,8 @@ type batchError struct {
 
 func (e batchError) Unwrap() error { return e.error }
 
-// batchOf identifies the batch that has failed, 0 if a decision was sent alone.
-func batchOf(err error) uint64 {
+// BatchOf identifies the batch that has failed, 0 if a decision was sent alone.
+func BatchOf(err error) uint64 {
 	e, _ := errors.AsType[batchError](err)
 	return e.id
 }

@@ -1,4 +1,4 @@
-package algorithms
+package transport
 
 import (
 	"context"
@@ -33,7 +33,7 @@ const (
 // in a goroutine that its members leave behind when their budgets are over. There
 // is no goroutine or timer while nothing is under way.
 type batcher struct {
-	transport *transport
+	transport *Transport
 	places    int           // for batches under way that are not slow
 	most      int           // batches under way, those that are slow included
 	size      int           // commands in a batch
@@ -53,7 +53,7 @@ var batches atomic.Uint64 // so many have been sent
 
 // newBatcher returns a batcher that sends several decisions together only where
 // it is known what the client does with them.
-func newBatcher(t *transport, shard int) *batcher {
+func newBatcher(t *Transport, shard int) *batcher {
 	b := &batcher{transport: t, places: maxUnderWay, most: maxUnderWay, size: 1, reserve: min(slowBatch, t.limit/5)}
 	if t.inBatches(shard) {
 		pool := t.poolSize()
@@ -191,7 +191,7 @@ func (b *batcher) gather(now time.Time) *batch {
 	if b.full() || b.waiting.n == 0 {
 		return nil
 	}
-	f := &batch{members: make([]*pending, 0, min(b.waiting.n, b.size)), calls: make([]*call, 0, min(b.waiting.n, b.size))}
+	f := &batch{members: make([]*pending, 0, min(b.waiting.n, b.size)), calls: make([]*Call, 0, min(b.waiting.n, b.size))}
 	for len(f.calls) < b.size {
 		p := b.waiting.pop()
 		if p == nil {
@@ -216,7 +216,7 @@ func (b *batcher) gather(now time.Time) *batch {
 
 // unknown returns the calls of a batch that Redis did not run because it has
 // forgotten their script, but for those of callers who have left.
-func (b *batcher) unknown(f *batch) (again []*call) {
+func (b *batcher) unknown(f *batch) (again []*Call) {
 	for _, c := range f.calls {
 		if unknownScript(c.err) {
 			again = append(again, c)
@@ -266,17 +266,12 @@ func (b *batcher) whenIdle() <-chan struct{} {
 	return idle
 }
 
-// drop refuses the decisions that wait to be sent to a shard.
-func (r *Redis) drop(shard int) {
-	if t, err := r.ready(); err == nil {
-		t.batcher(shard).drop()
-	}
-}
+// Drop refuses the decisions that wait to be sent to a shard.
+func (t *Transport) Drop(shard int) { t.batcher(shard).drop() }
 
-// whenIdle returns for each server a channel that is closed as soon as no
+// Idle returns for each server a channel that is closed as soon as no
 // decision is under way there.
-func (r *Redis) whenIdle() (all []<-chan struct{}) {
-	t, _ := r.ready()
+func (t *Transport) Idle() (all []<-chan struct{}) {
 	for _, b := range *t.batchers.Load() {
 		all = append(all, b.whenIdle())
 	}
@@ -285,10 +280,10 @@ func (r *Redis) whenIdle() (all []<-chan struct{}) {
 
 // inBatches reports whether decisions for a shard may share a batch: where it is
 // one server, and known what the client does.
-func (t *transport) inBatches(shard int) bool { return t.only != nil || t.own && shard > 0 }
+func (t *Transport) inBatches(shard int) bool { return t.only != nil || t.own && shard > 0 }
 
 // poolSize is how many connections the client may have to one server.
-func (t *transport) poolSize() int {
+func (t *Transport) poolSize() int {
 	if t.options.PoolSize > 0 {
 		return t.options.PoolSize
 	}

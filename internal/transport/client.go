@@ -1,4 +1,4 @@
-package algorithms
+package transport
 
 import (
 	"cmp"
@@ -34,7 +34,7 @@ type clientKind struct {
 	options  redis.Options          // of own clients: how they connect and fail
 	name     string                 // of the server; "redis" if it is unknown or one of several
 	server   string                 // tells apart the servers that clients connect to; "" if it is unknown
-	sharded  bool                   // keys are spread over servers
+	Sharded  bool                   // keys are spread over servers
 	direct   bool                   // commands return when their context ends, so no goroutine is needed
 	pipeline func() redis.Pipeliner // sends several commands at once; nil if the client cannot
 
@@ -53,7 +53,7 @@ type clientKind struct {
 // kindOf resolves the kind of a client, which must not be nil. sharded is what
 // the caller says about a client that is not go-redis' own.
 func kindOf(c Client, sharded bool) clientKind {
-	k := clientKind{name: "redis", sharded: sharded}
+	k := clientKind{name: "redis", Sharded: sharded}
 	if p, ok := c.(pipeliner); ok {
 		k.pipeline = p.Pipeline
 	}
@@ -67,7 +67,7 @@ func kindOf(c Client, sharded bool) clientKind {
 		}
 	case *redis.ClusterClient:
 		o := c.Options()
-		k.own, k.options, k.sharded = true, clusterOptions(o), true
+		k.own, k.options, k.Sharded = true, clusterOptions(o), true
 		k.direct = heedsDeadlines(&k.options) && o.Dialer == nil && o.ClusterSlots == nil && fromGoRedis(o.NewClient, "")
 		k.each, k.reload = c.ForEachMaster, c.ReloadState
 		k.node = func(key string) (*redis.Client, error) { return c.MasterForKey(context.Background(), key) }
@@ -76,7 +76,7 @@ func kindOf(c Client, sharded bool) clientKind {
 		}
 	case *redis.Ring:
 		o := c.Options()
-		k.own, k.options, k.sharded = true, ringOptions(o), true
+		k.own, k.options, k.Sharded = true, ringOptions(o), true
 		k.direct = heedsDeadlines(&k.options) && o.Dialer == nil && fromGoRedis(o.NewClient, "")
 		k.each, k.node, k.knowsNodes = c.ForEachShard, c.GetShardClientForKey, true
 		if o.Dialer == nil {
@@ -89,7 +89,7 @@ func kindOf(c Client, sharded bool) clientKind {
 			k.reload = c.ReloadState
 		}
 	}
-	if k.invalid == nil && k.sharded && k.pipeline == nil {
+	if k.invalid == nil && k.Sharded && k.pipeline == nil {
 		k.invalid = fmt.Errorf("a sharded client needs the method Pipeline; %T has none", c)
 	}
 	return k

@@ -1,4 +1,4 @@
-package algorithms
+package transport
 
 import (
 	"context"
@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
 const (
@@ -19,9 +17,6 @@ const (
 	// connectPatience is how long one of them may take.
 	connectPatience = 5 * time.Second
 )
-
-// scripts are all that decisions, settlements and heartbeats run.
-var scripts = [...]*script{takeScript, takeBansScript, bansScript, settleScript, settleKeptScript, instancesScript}
 
 // A connector opens connections whose handshake does not fit into the budget of
 // a decision. go-redis finishes a dial whose caller has left, but closes a
@@ -60,14 +55,14 @@ func (c *connector) end(node *redis.Client) {
 
 // connect opens a connection to the server that holds the key, in the
 // background, if a decision may have failed for want of one. It does not wait.
-func (t *transport) connect(key string, err error) {
-	switch classOf(err) {
-	case bridge.ClassUnknown, bridge.ClassBusy:
+func (t *Transport) connect(key string, err error) {
+	switch ClassOf(err) {
+	case ClassUnknown, ClassBusy:
 	default:
 		return
 	}
 	node := t.nodeOf(key)
-	if t.each == nil && t.sharded || !t.connector.begin(node) {
+	if t.each == nil && t.Sharded || !t.connector.begin(node) {
 		return
 	}
 	go func() {
@@ -96,11 +91,11 @@ type pool struct{ pipelines bool }
 
 // pools are those that decisions use: all decisions of sharded clients, and all
 // that share a batch, are sent in pipelines.
-func (t *transport) pools() []pool {
+func (t *Transport) pools() []pool {
 	switch {
 	case !t.own:
 		return []pool{{pipelines: false}}
-	case t.sharded:
+	case t.Sharded:
 		return []pool{{pipelines: true}}
 	}
 	return []pool{{pipelines: false}, {pipelines: true}}
@@ -108,7 +103,7 @@ func (t *transport) pools() []pool {
 
 // processOn sends commands to one server, on a connection of a pool. A nil node
 // means the server of a client that has only one.
-func (t *transport) processOn(ctx context.Context, node *redis.Client, p pool, cmds ...redis.Cmder) error {
+func (t *Transport) processOn(ctx context.Context, node *redis.Client, p pool, cmds ...redis.Cmder) error {
 	if p.pipelines && node != nil {
 		pipe := node.Pipeline()
 		for _, cmd := range cmds {
@@ -129,27 +124,23 @@ func (t *transport) processOn(ctx context.Context, node *redis.Client, p pool, c
 	return nil
 }
 
-// warm opens connections to the servers that decide, as many as MinIdleConns
+// Warm opens connections to the servers that decide, as many as MinIdleConns
 // asks for, and loads the scripts there, so that the first decision finds both.
 // It takes as long as ctx and the client's timeouts allow, whatever the budget.
-func (r *Redis) warm(ctx context.Context) error {
-	t, err := r.ready()
-	if err != nil {
-		return err
-	}
+func (t *Transport) Warm(ctx context.Context) error {
 	failed, err := run(ctx, t, func() error { return t.warm(ctx) })
 	if err == nil {
 		err = failed
 	}
-	if notPermitted(err) {
+	if NotPermitted(err) {
 		err = fmt.Errorf("load the scripts: %w; permit SCRIPT LOAD, or the first decisions send the scripts", err)
 	}
-	return redisError(err)
+	return err
 }
 
-func (t *transport) warm(ctx context.Context) error {
+func (t *Transport) warm(ctx context.Context) error {
 	load := func() (cmds []redis.Cmder) {
-		for _, s := range scripts {
+		for _, s := range t.scripts {
 			cmds = append(cmds, redis.NewStringCmd(ctx, "script", "load", s.text))
 		}
 		return cmds
@@ -161,7 +152,7 @@ func (t *transport) warm(ctx context.Context) error {
 		errs, opening := make(chan error), 0
 		for _, p := range t.pools() {
 			connections := max(t.options.MinIdleConns, 1)
-			if p.pipelines && !t.sharded {
+			if p.pipelines && !t.Sharded {
 				connections = min(maxPlaces, t.poolSize())
 			}
 			opening += connections

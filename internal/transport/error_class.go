@@ -1,4 +1,4 @@
-package algorithms
+package transport
 
 import (
 	"crypto/tls"
@@ -8,33 +8,62 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
-// classOf returns the class of a store's error, "" for nil. An error that is
+// An ErrorClass says what an error of a store means for its caller.
+type ErrorClass string
+
+// The classes.
+const (
+	// ClassUnreachable: there was no connection. A Sentinel that does not know
+	// the master and a certificate that is not trusted count as that.
+	ClassUnreachable ErrorClass = "unreachable"
+	// ClassBusy: this process had no connection free, too many commands under
+	// way, or no time left to send a script that the server has forgotten.
+	ClassBusy ErrorClass = "busy"
+	// ClassUnavailable: the server cannot decide now, as while it loads, is a
+	// replica, or has no memory left.
+	ClassUnavailable ErrorClass = "unavailable"
+	// ClassMoved: the key is moving to another server, and the client has not
+	// found it yet. The servers are well.
+	ClassMoved ErrorClass = "moved"
+	// ClassRefused: the server does not accept the credentials or the client's
+	// address, or it does not permit or know a command.
+	ClassRefused ErrorClass = "refused"
+	// ClassMisused: the server answered something else, as where a key holds
+	// what is not ours. That concerns the check, not the server.
+	ClassMisused ErrorClass = "misused"
+	// ClassUnknown: no answer came. The decision may have been executed.
+	ClassUnknown ErrorClass = "unknown"
+)
+
+// ErrGone says that the node of a cluster has no slots any more, so that there
+// is nothing to probe.
+var ErrGone = errors.New("algorithms: the node has no slots any more")
+
+// ClassOf returns the class of a store's error, "" for nil. An error that is
 // not known, such as one of another store than Redis, is ClassUnknown.
-func classOf(err error) bridge.ErrorClass {
+func ClassOf(err error) ErrorClass {
 	if err == nil {
 		return ""
 	}
 	if exhausted(err) {
-		return bridge.ClassBusy
+		return ClassBusy
 	}
 	if notConnected(err) {
-		return bridge.ClassUnreachable
+		return ClassUnreachable
 	}
 	if answer, ok := errors.AsType[redis.Error](err); ok {
 		return classOfAnswer(answer)
 	}
 	switch {
-	case errors.Is(err, errReply):
-		return bridge.ClassMisused
+	case errors.Is(err, ErrReply):
+		return ClassMisused
 	case errors.Is(err, errBusy), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		strings.Contains(err.Error(), "redis: autopipeline: queue full"): // go-redis exports it since 9.23
-		return bridge.ClassBusy
+		return ClassBusy
 	}
-	return bridge.ClassUnknown
+	return ClassUnknown
 }
 
 // exhausted reports that this process can open no more connections: files or
@@ -76,7 +105,7 @@ func answered(err error) bool {
 }
 
 // classOfAnswer is about what Redis says after "-".
-func classOfAnswer(err redis.Error) bridge.ErrorClass {
+func classOfAnswer(err redis.Error) ErrorClass {
 	text := textOf(err)
 	for _, known := range knownAnswers {
 		if strings.HasPrefix(text, known.prefix) {
@@ -84,9 +113,9 @@ func classOfAnswer(err redis.Error) bridge.ErrorClass {
 		}
 	}
 	if refusedInScript(text) {
-		return bridge.ClassRefused
+		return ClassRefused
 	}
-	return bridge.ClassMisused
+	return ClassMisused
 }
 
 // textOf returns what an answer says. Up to Redis 6.2, what a command in a
@@ -115,29 +144,29 @@ func refusedInScript(text string) bool {
 	return false
 }
 
-// notExecuted reports that it is certain that nothing was executed. It is so for
+// NotExecuted reports that it is certain that nothing was executed. It is so for
 // unreachable, busy, unavailable and moved; for refused, unless a script was refused
 // one of its commands, which has run those before it; and for unknown where no
 // connection was ready.
-func notExecuted(err error) bool {
+func NotExecuted(err error) bool {
 	if isUnsent(err) {
 		return true
 	}
-	switch classOf(err) {
-	case bridge.ClassUnreachable, bridge.ClassBusy, bridge.ClassUnavailable, bridge.ClassMoved:
+	switch ClassOf(err) {
+	case ClassUnreachable, ClassBusy, ClassUnavailable, ClassMoved:
 		return true
-	case bridge.ClassRefused:
+	case ClassRefused:
 		answer, ok := errors.AsType[redis.Error](err)
 		return ok && !refusedInScript(textOf(answer))
 	}
 	return false
 }
 
-// notPermitted reports that a server accepts the credentials, but does not
+// NotPermitted reports that a server accepts the credentials, but does not
 // permit the command.
-func notPermitted(err error) bool {
+func NotPermitted(err error) bool {
 	answer, ok := errors.AsType[redis.Error](err)
-	if !ok || classOf(err) != bridge.ClassRefused {
+	if !ok || ClassOf(err) != ClassRefused {
 		return false
 	}
 	text := textOf(answer)
@@ -147,27 +176,27 @@ func notPermitted(err error) bool {
 // knownAnswers are how the errors begin that are not about one key.
 var knownAnswers = [...]struct {
 	prefix string
-	class  bridge.ErrorClass
+	class  ErrorClass
 }{
-	{"NOAUTH", bridge.ClassRefused},
-	{"WRONGPASS", bridge.ClassRefused},
-	{"NOPERM", bridge.ClassRefused},
-	{"DENIED", bridge.ClassRefused},                          // protected mode
-	{"unknown command", bridge.ClassRefused},                 // renamed, or not a Redis server but a Sentinel
-	{"AUTH ", bridge.ClassRefused},                           // called without any password configured for the default user
-	{"Protocol error: unauthenticated", bridge.ClassRefused}, // what a long command gets instead of NOAUTH
-	{"LOADING", bridge.ClassUnavailable},
-	{"READONLY", bridge.ClassUnavailable},
-	{"MASTERDOWN", bridge.ClassUnavailable},
-	{"CLUSTERDOWN", bridge.ClassUnavailable},
-	{"NOREPLICAS", bridge.ClassUnavailable},
-	{"MISCONF", bridge.ClassUnavailable},
-	{"OOM", bridge.ClassUnavailable},
-	{"BUSY", bridge.ClassUnavailable},
-	{"UNBLOCKED", bridge.ClassUnavailable},
-	{"max number of clients", bridge.ClassUnavailable},
-	{"NOSCRIPT", bridge.ClassBusy}, // and no time was left to send the script
-	{"MOVED ", bridge.ClassMoved},
-	{"ASK ", bridge.ClassMoved},
-	{"TRYAGAIN", bridge.ClassMoved},
+	{"NOAUTH", ClassRefused},
+	{"WRONGPASS", ClassRefused},
+	{"NOPERM", ClassRefused},
+	{"DENIED", ClassRefused},                          // protected mode
+	{"unknown command", ClassRefused},                 // renamed, or not a Redis server but a Sentinel
+	{"AUTH ", ClassRefused},                           // called without any password configured for the default user
+	{"Protocol error: unauthenticated", ClassRefused}, // what a long command gets instead of NOAUTH
+	{"LOADING", ClassUnavailable},
+	{"READONLY", ClassUnavailable},
+	{"MASTERDOWN", ClassUnavailable},
+	{"CLUSTERDOWN", ClassUnavailable},
+	{"NOREPLICAS", ClassUnavailable},
+	{"MISCONF", ClassUnavailable},
+	{"OOM", ClassUnavailable},
+	{"BUSY", ClassUnavailable},
+	{"UNBLOCKED", ClassUnavailable},
+	{"max number of clients", ClassUnavailable},
+	{"NOSCRIPT", ClassBusy}, // and no time was left to send the script
+	{"MOVED ", ClassMoved},
+	{"ASK ", ClassMoved},
+	{"TRYAGAIN", ClassMoved},
 }

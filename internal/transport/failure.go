@@ -1,4 +1,4 @@
-package algorithms
+package transport
 
 import (
 	"cmp"
@@ -12,6 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// ErrReply says that a script answered what it cannot have: somebody else has
+// written the key, or the script is not the one that this module sent.
+var ErrReply = errors.New("the script's answer makes no sense")
+
 // errBusy says that a decision was not sent: this process had too many commands
 // under way, for as long as the decision could wait.
 var errBusy = errors.New("too many commands are under way")
@@ -22,19 +26,19 @@ type unsentError struct{ error }
 func (e unsentError) Unwrap() error { return e.error }
 
 // busy is why a decision was not sent that has waited too long, or would have to.
-func (t *transport) busy() error {
+func (t *Transport) busy() error {
 	return fmt.Errorf("%w: no turn within the budget of %s", errBusy, t.limit)
 }
 
 // failed does what a failure calls for, and returns its error for the caller:
 // what came because the budget is over says so.
-func (t *transport) failed(ctx context.Context, key string, err error) error {
+func (t *Transport) failed(ctx context.Context, key string, err error) error {
 	t.connect(key, err)
 	if t.reload != nil {
 		t.topology.failed(ctx, t.reload, err)
 	}
 	switch {
-	case !t.sharded && redis.HasErrorPrefix(err, "CROSSSLOT"):
+	case !t.Sharded && redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return fmt.Errorf("%w; the client spreads keys over servers: set Redis.Sharded", err)
 	case !over(ctx), errors.Is(err, errBusy), isUnsent(err), answered(err):
 		return err
@@ -48,7 +52,7 @@ func (t *transport) failed(ctx context.Context, key string, err error) error {
 // unsent recognises the error of a command that has got no connection: go-redis
 // waits for one with the command's context, and for answers with the deadline
 // of the connection. That all connections were in use is no failure of Redis.
-func (t *transport) unsent(key string, err error) error {
+func (t *Transport) unsent(key string, err error) error {
 	if !t.own || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}

@@ -1,4 +1,4 @@
-package algorithms
+package transport
 
 import "github.com/redis/go-redis/v9"
 

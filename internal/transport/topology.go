@@ -1,11 +1,9 @@
-package algorithms
+package transport
 
 import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
 // reloadEvery is the shortest time between two requests to a client to look at
@@ -24,8 +22,8 @@ type topology struct {
 // failed makes the client look again if an error may come from a node that is
 // gone. It does not wait.
 func (t *topology) failed(ctx context.Context, reload func(context.Context), err error) {
-	switch classOf(err) {
-	case bridge.ClassUnreachable, bridge.ClassUnavailable, bridge.ClassUnknown, bridge.ClassMoved:
+	switch ClassOf(err) {
+	case ClassUnreachable, ClassUnavailable, ClassUnknown, ClassMoved:
 	default:
 		return
 	}

@@ -1,4 +1,4 @@
-package algorithms
+package transport
 
 import (
 	"context"
@@ -10,18 +10,17 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/seed75154129/ratelimit/internal/bridge"
 )
 
-// A transport sends commands through a client, inside a budget, whatever kind
+// A Transport sends commands through a client, inside a budget, whatever kind
 // of client it is.
-type transport struct {
+type Transport struct {
 	clientKind
-	client Client
-	limit  time.Duration // the budget
-	nodes  nodes
-	seen   atomic.Bool // the client knows its servers, so that asking for a key's takes no time
+	client  Client
+	scripts []*Script
+	limit   time.Duration // the budget
+	nodes   nodes
+	seen    atomic.Bool // the client knows its servers, so that asking for a key's takes no time
 
 	batchers atomic.Pointer[[]*batcher] // by shard, of those that were needed so far
 	adding   sync.Mutex                 // over adding one
@@ -29,19 +28,16 @@ type transport struct {
 
 	topology  topology
 	connector connector
-	denied    *denials // where keys are sharded
 }
 
-func newTransport(r *Redis) *transport {
-	t := &transport{client: r.Client, limit: r.budget(), seed: maphash.MakeSeed()}
-	if !bridge.IsNil(r.Client) {
-		t.clientKind = kindOf(r.Client, r.Sharded)
+// New returns a Transport that runs these scripts. A nil client is never used.
+func New(client Client, sharded bool, budget time.Duration, scripts ...*Script) *Transport {
+	t := &Transport{client: client, limit: budget, scripts: scripts, seed: maphash.MakeSeed()}
+	if client != nil {
+		t.clientKind = kindOf(client, sharded)
 	}
 	t.batchers.Store(new([]*batcher))
 	t.seen.Store(t.knowsNodes)
-	if t.sharded {
-		t.denied = newDenials()
-	}
 	t.topology.start = time.Now()
 	return t
 }
@@ -63,15 +59,15 @@ func (c *decisionContext) Done() <-chan struct{} { return nil }
 func (c *decisionContext) Err() error            { return nil }
 
 // within starts the clock of a decision.
-func (t *transport) within(ctx context.Context) context.Context {
+func (t *Transport) Within(ctx context.Context) context.Context {
 	return &decisionContext{ctx, time.Now().Add(t.limit)}
 }
 
 // turnOf says in which line a decision waits for its turn: in that of its rules,
 // which are what keys end with.
-func (t *transport) turnOf(calls []*call) (turn uint64) {
+func (t *Transport) turnOf(calls []*Call) (turn uint64) {
 	for _, c := range calls {
-		for _, key := range c.keys() {
+		for _, key := range c.Keys() {
 			key := key.(string)
 			turn = turn*31 + maphash.String(t.seed, key[strings.LastIndexByte(key, '}')+1:])
 		}
@@ -80,7 +76,7 @@ func (t *transport) turnOf(calls []*call) (turn uint64) {
 }
 
 // batcher returns what sends to a shard, and makes it if there is none.
-func (t *transport) batcher(shard int) *batcher {
+func (t *Transport) batcher(shard int) *batcher {
 	if all := *t.batchers.Load(); shard < len(all) {
 		return all[shard]
 	}
@@ -95,18 +91,18 @@ func (t *transport) batcher(shard int) *batcher {
 }
 
 // send runs one call on the only server.
-func (t *transport) send(ctx context.Context, c *call) ([]int64, error) {
+func (t *Transport) Send(ctx context.Context, c *Call) ([]int64, error) {
 	p := new(pending)
 	p.alone.call[0] = c
 	p.begin(ctx, p.alone.call[:])
 	t.batcher(0).do(p, t.direct)
 	r := t.answer(p, c)
-	return r.numbers, r.err
+	return r.Numbers, r.Err
 }
 
 // sendAll runs the calls, those for one server in one flush. The responses are in
 // their order; a server that hangs does not take those of other servers with it.
-func (t *transport) sendAll(ctx context.Context, calls []*call) []response {
+func (t *Transport) SendAll(ctx context.Context, calls []*Call) []Response {
 	groups := t.byNode(calls)
 	for _, g := range groups {
 		g.begin(ctx, g.calls)
@@ -118,7 +114,7 @@ func (t *transport) sendAll(ctx context.Context, calls []*call) []response {
 	for _, g := range groups[1:] {
 		g.wait()
 	}
-	responses := make([]response, len(calls))
+	responses := make([]Response, len(calls))
 	for _, g := range groups {
 		for i, at := range g.at {
 			responses[at] = t.answer(&g.pending, g.calls[i])
@@ -128,18 +124,18 @@ func (t *transport) sendAll(ctx context.Context, calls []*call) []response {
 }
 
 // again sends another call in place of each that has met a ban by hand.
-func (t *transport) again(ctx context.Context, responses []response, instead func(i int) *call) {
-	var calls []*call
+func (t *Transport) Again(ctx context.Context, responses []Response, met func(error) bool, instead func(i int) *Call) {
+	var calls []*Call
 	var at []int
 	for i := range responses {
-		if metBan(responses[i].err) {
+		if met(responses[i].Err) {
 			calls, at = append(calls, instead(i)), append(at, i)
 		}
 	}
 	if len(calls) == 0 {
 		return
 	}
-	for j, resp := range t.sendAll(ctx, calls) {
+	for j, resp := range t.SendAll(ctx, calls) {
 		responses[at[j]] = resp
 	}
 }
@@ -154,10 +150,10 @@ type group struct {
 // byNode groups calls by server. They go in a pipeline of their own: a
 // ClusterClient whose budget ends while it tries one server again also discards
 // what the others have answered.
-func (t *transport) byNode(calls []*call) []*group {
+func (t *Transport) byNode(calls []*Call) []*group {
 	var groups []*group
 	for at, c := range calls {
-		shard := t.shardOf(c.key())
+		shard := t.ShardOf(c.Key())
 		i := slices.IndexFunc(groups, func(g *group) bool { return g.shard == shard })
 		if i < 0 {
 			i = len(groups)
@@ -169,21 +165,21 @@ func (t *transport) byNode(calls []*call) []*group {
 }
 
 // answer is what became of one call of a decision whose wait is over.
-func (t *transport) answer(p *pending, c *call) response {
-	r := response{err: p.err}
+func (t *Transport) answer(p *pending, c *Call) Response {
+	r := Response{Err: p.err}
 	if p.err == nil {
 		r = c.answer()
 	}
-	if r.err == nil {
+	if r.Err == nil {
 		return r
 	}
 	// Of several that a sharded client sends, one may have been sent and another not.
-	if p.err == nil && (!t.sharded || len(p.in.calls) == 1) {
-		r.err = t.unsent(c.key(), r.err)
+	if p.err == nil && (!t.Sharded || len(p.in.calls) == 1) {
+		r.Err = t.unsent(c.Key(), r.Err)
 	}
-	r.err = t.failed(p.ctx, c.key(), r.err)
+	r.Err = t.failed(p.ctx, c.Key(), r.Err)
 	if p.in != nil && len(p.in.members) > 1 {
-		r.err = batchError{r.err, p.in.id}
+		r.Err = batchError{r.Err, p.in.id}
 	}
 	return r
 }
@@ -191,7 +187,7 @@ func (t *transport) answer(p *pending, c *call) response {
 // flush sends a batch in one flush, and those of its calls once more, with their
 // scripts, whose script the server has forgotten. After a redirection even those
 // behind the first may be unknown to the server that got them.
-func (t *transport) flush(f *batch, b *batcher) {
+func (t *Transport) flush(f *batch, b *batcher) {
 	for _, c := range f.calls {
 		c.make(f, false)
 	}
@@ -202,7 +198,7 @@ func (t *transport) flush(f *batch, b *batcher) {
 			return
 		}
 		for i, c := range again {
-			known := first && slices.ContainsFunc(again[:i], func(before *call) bool { return before.script == c.script })
+			known := first && slices.ContainsFunc(again[:i], func(before *Call) bool { return before.Script == c.Script })
 			c.make(f, !known)
 		}
 		t.pass(f, again)
@@ -213,8 +209,8 @@ func (t *transport) flush(f *batch, b *batcher) {
 }
 
 // pass sends calls once.
-func (t *transport) pass(ctx context.Context, calls []*call) {
-	if len(calls) == 1 && !t.sharded {
+func (t *Transport) pass(ctx context.Context, calls []*Call) {
+	if len(calls) == 1 && !t.Sharded {
 		c := calls[0]
 		if c.err = t.client.Process(ctx, c.cmd); c.err == nil {
 			c.err = c.cmd.Err()
@@ -232,22 +228,22 @@ func (t *transport) pass(ctx context.Context, calls []*call) {
 }
 
 // del removes keys: in one command, or one for each key where they are sharded.
-func (t *transport) del(ctx context.Context, keys []string) error {
-	if !t.sharded {
+func (t *Transport) Del(ctx context.Context, keys []string) error {
+	if !t.Sharded {
 		args := []any{"del"}
 		for _, key := range keys {
 			args = append(args, key)
 		}
-		_, err := t.send(ctx, &call{args: args})
+		_, err := t.Send(ctx, &Call{Args: args})
 		return err
 	}
-	calls := make([]*call, len(keys))
+	calls := make([]*Call, len(keys))
 	for i, key := range keys {
-		calls[i] = &call{args: []any{"del", key}}
+		calls[i] = &Call{Args: []any{"del", key}}
 	}
-	for _, r := range t.sendAll(ctx, calls) {
-		if r.err != nil {
-			return r.err
+	for _, r := range t.SendAll(ctx, calls) {
+		if r.Err != nil {
+			return r.Err
 		}
 	}
 	return nil
@@ -255,7 +251,7 @@ func (t *transport) del(ctx context.Context, keys []string) error {
 
 // run returns what f does, unless the context ends first. Then f may still be
 // running: all that it finds is in what it returns. It is for what is no decision.
-func run[T any](ctx context.Context, t *transport, f func() T) (T, error) {
+func run[T any](ctx context.Context, t *Transport, f func() T) (T, error) {
 	if t.direct {
 		return f(), nil
 	}

@@ -1,4 +1,4 @@
-package algorithms
+package transport
 
 import (
 	"cmp"
@@ -11,12 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// warnings lists the options of Client that make an outage of Redis slower to
+// Warnings lists the options of Client that make an outage of Redis slower to
 // notice or to get over than it has to be, and what to set instead. Decisions
 // keep to the budget all the same. The options of clients that are not go-redis'
 // own are unknown.
-func (r *Redis) warnings() []string {
-	t, _ := r.ready()
+func (t *Transport) Warnings() []string {
 	if !t.own {
 		return nil
 	}
@@ -37,7 +36,7 @@ func (r *Redis) warnings() []string {
 	}
 	tooLong := func(name string, wait time.Duration) {
 		if wait > time.Second {
-			warn("%s is %s; %s is enough", name, wait, fastStep)
+			warn("%s is %s; 100ms is enough", name, wait)
 		}
 	}
 	tooLong("DialTimeout", o.DialTimeout)
@@ -48,13 +47,9 @@ func (r *Redis) warnings() []string {
 	return warned
 }
 
-// serverWarnings asks the servers whether they may evict keys, which would free
+// ServerWarnings asks the servers whether they may evict keys, which would free
 // clients that are limited. It takes as long as the context allows.
-func (r *Redis) serverWarnings(ctx context.Context) ([]string, error) {
-	t, err := r.ready()
-	if err != nil {
-		return nil, err
-	}
+func (t *Transport) ServerWarnings(ctx context.Context) ([]string, error) {
 	type found struct {
 		warned []string
 		err    error
@@ -79,7 +74,7 @@ func (r *Redis) serverWarnings(ctx context.Context) ([]string, error) {
 		return f
 	})
 	if err = cmp.Or(err, f.err); err != nil {
-		err = redisError(fmt.Errorf("info: %w", err))
+		err = fmt.Errorf("info: %w", err)
 	}
 	return f.warned, err
 }

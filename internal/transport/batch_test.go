@@ -1,4 +1,4 @@
-package algorithms
+package transport_test
 
 import (
 	"context"
@@ -15,8 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // A server is what answers a client's flushes in place of Redis: it runs on the
@@ -43,9 +44,7 @@ func (s server) serve(ctx context.Context, cmds []redis.Cmder) error {
 // admit answers as lua/take_fast.lua does for keys never seen.
 func admit(cmds ...redis.Cmder) {
 	for _, cmd := range cmds {
-		if d, ok := cmd.(textCmd); ok {
-			d.SetVal(fmt.Sprintf("%d 0\n1", time.Now().Unix()))
-		}
+		transport.SetReply(cmd, fmt.Sprintf("%d 0\n1", time.Now().Unix()))
 	}
 }
 
@@ -73,20 +72,20 @@ func (l *flushLog) all() [][]string {
 }
 
 // served returns a Redis whose client is answered by a server.
-func served(t *testing.T, direct bool, s server) *Redis {
+func served(t *testing.T, direct bool, s server) *algorithms.Redis {
 	o := &redis.Options{Addr: "127.0.0.1:1", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}}
 	if direct {
-		o = FailFast(o)
+		o = algorithms.FailFast(o)
 	}
 	client := redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })
 	client.AddHook(s)
-	return &Redis{Client: client, Namespace: "test"}
+	return &algorithms.Redis{Client: client, Namespace: "test"}
 }
 
 // taken takes a unit for a key, and returns the error.
-func taken(r *Redis, rule, key string) error {
-	_, err := r.Take(context.Background(), Check{Rule: rule, Key: key, Limit: Limit{Rate: 9, Period: time.Hour, Algorithm: FixedWindow}})
+func taken(r *algorithms.Redis, rule, key string) error {
+	_, err := r.Take(context.Background(), algorithms.Check{Rule: rule, Key: key, Limit: algorithms.Limit{Rate: 9, Period: time.Hour, Algorithm: algorithms.FixedWindow}})
 	return err
 }
 
@@ -109,7 +108,7 @@ func TestDecisionsGatherWhileOthersAreUnderWay(t *testing.T) {
 			admit(cmds...)
 		})
 		var all sync.WaitGroup
-		for i := range maxPlaces + maxBatch + 2 {
+		for i := range transport.MaxPlaces + transport.MaxBatch + 2 {
 			all.Go(func() {
 				if err := taken(r, "r", fmt.Sprint(i)); err != nil {
 					t.Error(err)
@@ -117,15 +116,15 @@ func TestDecisionsGatherWhileOthersAreUnderWay(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if n := len(log.all()); n != maxPlaces {
-			t.Errorf("%d flushes before the first answer, want %d", n, maxPlaces)
+		if n := len(log.all()); n != transport.MaxPlaces {
+			t.Errorf("%d flushes before the first answer, want %d", n, transport.MaxPlaces)
 		}
 		all.Wait()
 		var sizes []int
-		for _, flush := range log.all()[maxPlaces:] {
+		for _, flush := range log.all()[transport.MaxPlaces:] {
 			sizes = append(sizes, len(flush))
 		}
-		if slices.Sort(sizes); !slices.Equal(sizes, []int{2, maxBatch}) {
+		if slices.Sort(sizes); !slices.Equal(sizes, []int{2, transport.MaxBatch}) {
 			t.Errorf("then flushes of %v; want a full one, and one of the two that are left", sizes)
 		}
 		begin := time.Now()
@@ -133,7 +132,7 @@ func TestDecisionsGatherWhileOthersAreUnderWay(t *testing.T) {
 			t.Errorf("alone again: %s, %v", time.Since(begin), err)
 		}
 		synctest.Wait()
-		if b := r.transport.batcher(0); len(b.underWay) > 0 || b.taken > 0 {
+		if batches, taken := transportOf(r).UnderWay(); batches > 0 || taken > 0 {
 			t.Error("something is still under way")
 		}
 	})
@@ -150,14 +149,14 @@ func TestRulesTakeTurns(t *testing.T) {
 		})
 		var all sync.WaitGroup
 		take := func(rule, key string) { all.Go(func() { _ = taken(r, rule, key) }); synctest.Wait() }
-		for range 20 * maxBatch {
+		for range 20 * transport.MaxBatch {
 			take("flood", "f")
 		}
 		take("login", "b")
 		take("search", "s")
 		take("login", "c")
 		all.Wait()
-		first := slices.MaxFunc(log.all()[maxPlaces:2*maxPlaces], func(a, b []string) int {
+		first := slices.MaxFunc(log.all()[transport.MaxPlaces:2*transport.MaxPlaces], func(a, b []string) int {
 			return strings.Count(strings.Join(a, ""), "b") - strings.Count(strings.Join(b, ""), "b")
 		})
 		if want := []string{"f", "b", "s", "f", "c", "f"}; !slices.Equal(first[:6], want) {
@@ -176,9 +175,9 @@ func TestALongLineGivesWay(t *testing.T) {
 		r.Budget = time.Second
 		var all sync.WaitGroup
 		var busy atomic.Int64
-		for i := range maxPlaces + maxWaiting + 5 {
+		for i := range transport.MaxPlaces + transport.MaxWaiting + 5 {
 			all.Go(func() {
-				if err := taken(r, "flood", fmt.Sprint(i)); errors.Is(err, errBusy) {
+				if err := taken(r, "flood", fmt.Sprint(i)); errors.Is(err, transport.ErrBusy) {
 					busy.Add(1)
 				}
 			})
@@ -219,7 +218,7 @@ func TestASlowBatchFreesItsPlace(t *testing.T) {
 		r.Budget = 500 * time.Millisecond
 		hang.Store(true)
 		var all sync.WaitGroup
-		for i := range maxPlaces {
+		for i := range transport.MaxPlaces {
 			all.Go(func() {
 				if err := taken(r, "r", fmt.Sprint("hung ", i)); !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
@@ -229,8 +228,8 @@ func TestASlowBatchFreesItsPlace(t *testing.T) {
 		synctest.Wait()
 		hang.Store(false)
 		begin := time.Now()
-		if err := taken(r, "r", "later"); err != nil || time.Since(begin) != slowBatch {
-			t.Errorf("after %s: %v; want an answer after %s", time.Since(begin), err, slowBatch)
+		if err := taken(r, "r", "later"); err != nil || time.Since(begin) != transport.SlowBatch {
+			t.Errorf("after %s: %v; want an answer after %s", time.Since(begin), err, transport.SlowBatch)
 		}
 		begin = time.Now()
 		for i := range 100 { // the slow ones have no places any more
@@ -242,10 +241,10 @@ func TestASlowBatchFreesItsPlace(t *testing.T) {
 		hang.Store(true) // and now all of it
 		for i := range 40 {
 			all.Go(func() { _ = taken(r, "r", fmt.Sprint("hung ", i)) })
-			time.Sleep(slowBatch)
+			time.Sleep(transport.SlowBatch)
 		}
-		if most.Load() != maxSlow {
-			t.Errorf("up to %d batches under way, want %d", most.Load(), maxSlow)
+		if most.Load() != transport.MaxSlow {
+			t.Errorf("up to %d batches under way, want %d", most.Load(), transport.MaxSlow)
 		}
 		all.Wait()
 	})
@@ -280,7 +279,7 @@ func TestNobodyWaitsLongerThanTheBudget(t *testing.T) {
 				switch {
 				case err == nil && took <= budget:
 					answered.Add(1)
-				case classOf(err) == bridge.ClassBusy && notExecuted(err) && took < budget:
+				case transport.ClassOf(err) == transport.ClassBusy && transport.NotExecuted(err) && took < budget:
 					busy.Add(1)
 				case errors.Is(err, context.DeadlineExceeded) && took == budget:
 					late.Add(1)
@@ -301,7 +300,7 @@ func TestNobodyWaitsLongerThanTheBudget(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if !r.transport.batcher(0).wakes.IsZero() {
+		if transportOf(r).Wakes() {
 			t.Error("a timer for nobody")
 		}
 	})
@@ -318,9 +317,9 @@ func TestWhoWaitsIsBoundedAndDropped(t *testing.T) {
 		r.Budget = time.Hour
 		var all sync.WaitGroup
 		var refused atomic.Int64
-		for i := range maxPlaces + maxWaiting + 5 {
+		for i := range transport.MaxPlaces + transport.MaxWaiting + 5 {
 			all.Go(func() {
-				if err := taken(r, "r", fmt.Sprint(i)); classOf(err) == bridge.ClassBusy {
+				if err := taken(r, "r", fmt.Sprint(i)); transport.ClassOf(err) == transport.ClassBusy {
 					refused.Add(1)
 				} else if err != nil {
 					t.Error(err)
@@ -331,11 +330,11 @@ func TestWhoWaitsIsBoundedAndDropped(t *testing.T) {
 		if n := refused.Load(); n != 5 {
 			t.Errorf("%d refused, want 5", n)
 		}
-		idle := r.whenIdle()[0]
-		r.drop(0)
+		idle := storeOf(r).Idle()[0]
+		storeOf(r).Drop(0)
 		synctest.Wait()
-		if n := refused.Load(); n != 5+maxWaiting {
-			t.Errorf("%d refused after the drop, want all %d", n, 5+maxWaiting)
+		if n := refused.Load(); n != 5+transport.MaxWaiting {
+			t.Errorf("%d refused after the drop, want all %d", n, 5+transport.MaxWaiting)
 		}
 		select {
 		case <-idle:
@@ -345,7 +344,7 @@ func TestWhoWaitsIsBoundedAndDropped(t *testing.T) {
 		close(release)
 		all.Wait()
 		<-idle
-		<-r.whenIdle()[0]
+		<-storeOf(r).Idle()[0]
 	})
 }
 
@@ -362,17 +361,17 @@ func TestABatchFailsOnce(t *testing.T) {
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		failed := map[uint64]int{}
-		for i := range maxPlaces + 20 {
+		for i := range transport.MaxPlaces + 20 {
 			all.Go(func() {
 				err := taken(r, "r", fmt.Sprint(i))
 				mu.Lock()
 				defer mu.Unlock()
-				failed[batchOf(err)]++
+				failed[transport.BatchOf(err)]++
 			})
 		}
 		all.Wait()
-		if alone := failed[0]; alone != maxPlaces || len(failed) != 2 {
-			t.Errorf("failures by batch: %v; want %d alone, and one batch", failed, maxPlaces)
+		if alone := failed[0]; alone != transport.MaxPlaces || len(failed) != 2 {
+			t.Errorf("failures by batch: %v; want %d alone, and one batch", failed, transport.MaxPlaces)
 		}
 	})
 }
@@ -416,23 +415,24 @@ func TestAForgottenScriptInABatch(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		for i := range maxPlaces {
+		for i := range transport.MaxPlaces {
 			take(fmt.Sprint(i), nil)
 		}
-		r.transport.limit = time.Second
+		transportOf(r).SetLimit(time.Second)
 		// They wait for 15 ms, since this server serves one flush at a time.
-		r.transport.batcher(0).reserve = 0
-		late := &pending{ctx: r.transport.within(t.Context()), deadline: time.Now().Add(20 * time.Millisecond)}
-		late.calls = []*call{r.takeCall(true, []Check{{Rule: "r", Key: "late", Limit: perDay(1)}}, []params{paramsOf(&Check{Limit: perDay(1)}, perDay(1).row())})}
-		all.Go(func() { r.transport.batcher(0).do(late, direct) })
+		call := &transport.Call{Script: transport.NewScript("return 1", nil), Args: []any{nil, nil, 1, "test:{late}:r:fw:24h"}}
+		var late error
+		all.Go(func() {
+			late = transportOf(r).SendLate(t.Context(), call, 20*time.Millisecond, direct)
+		})
 		synctest.Wait()
 		for i := range 3 {
 			take(fmt.Sprint("with ", i), nil)
 		}
 		all.Wait()
 		want := []string{"evalsha", "evalsha", "evalsha", "evalsha", "eval", "evalsha", "evalsha"}
-		if !errors.Is(late.err, context.DeadlineExceeded) || len(sent) < len(want) || !slices.Equal(sent[len(sent)-len(want):], want) {
-			t.Errorf("sent %v, %v; want %v, and nothing again for who has left", sent, late.err, want)
+		if !errors.Is(late, context.DeadlineExceeded) || len(sent) < len(want) || !slices.Equal(sent[len(sent)-len(want):], want) {
+			t.Errorf("sent %v, %v; want %v, and nothing again for who has left", sent, late, want)
 		}
 	})
 }
@@ -455,14 +455,14 @@ func TestASlowBatchThatIsBackMakesRoom(t *testing.T) {
 		r.Budget = 10 * time.Second
 		hang.Store(true)
 		var all sync.WaitGroup
-		for i := range maxSlow {
+		for i := range transport.MaxSlow {
 			all.Go(func() { _ = taken(r, "r", fmt.Sprint("hung ", i)) })
 			if synctest.Wait(); i != 1 && i != 2 { // so that in the end seven are slow, and three have the places
-				time.Sleep(2 * slowBatch)
+				time.Sleep(2 * transport.SlowBatch)
 			}
 		}
-		if b := r.transport.batcher(0); len(b.underWay) != maxSlow || b.taken != maxPlaces {
-			t.Fatalf("%d under way, %d places taken", len(b.underWay), b.taken)
+		if batches, places := transportOf(r).UnderWay(); batches != transport.MaxSlow || places != transport.MaxPlaces {
+			t.Fatalf("%d under way, %d places taken", batches, places)
 		}
 		hang.Store(false)
 		begin := time.Now()
@@ -505,19 +505,21 @@ func TestBatchesAreExecutedOnce(t *testing.T) {
 			o := srv.Options()
 			o.Addr, o.ContextTimeoutEnabled, o.MaxRetries = proxy.Addr, false, 3
 			if direct {
-				o = FailFast(&redis.Options{Addr: proxy.Addr})
+				o = algorithms.FailFast(&redis.Options{Addr: proxy.Addr})
 			}
 			client := redis.NewClient(o)
 			defer client.Close()
 			var largest atomic.Int64
 			client.AddHook(batchSizes{&largest})
-			r := &Redis{Client: client, Namespace: name[len(name)-6:], Budget: roomy}
-			if err := r.warm(t.Context()); err != nil {
+			r := &algorithms.Redis{Client: client, Namespace: name[len(name)-6:], Budget: roomy}
+			if err := storeOf(r).Warm(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			const callers, each = 64, 40
 			var errs [callers][each]error
-			check := func(i, j int) Check { return Check{Rule: "r", Key: fmt.Sprint(i, "-", j), Limit: perDay(100)} }
+			check := func(i, j int) algorithms.Check {
+				return algorithms.Check{Rule: "r", Key: fmt.Sprint(i, "-", j), Limit: perDay(100)}
+			}
 			var all sync.WaitGroup
 			var begun atomic.Int64
 			for i := range callers {
@@ -537,7 +539,7 @@ func TestBatchesAreExecutedOnce(t *testing.T) {
 			}
 			all.Wait()
 			proxy.Resume(t)
-			counted := &Redis{Client: srv.Client(t), Namespace: r.Namespace, Budget: roomy}
+			counted := &algorithms.Redis{Client: srv.Client(t), Namespace: r.Namespace, Budget: roomy}
 			answered, unknown, executed := 0, 0, 0
 			for i := range callers {
 				for j := range each {
@@ -552,7 +554,7 @@ func TestBatchesAreExecutedOnce(t *testing.T) {
 						if used != 1 {
 							t.Errorf("%d-%d was answered, and used %d", i, j, used)
 						}
-					case notExecuted(err):
+					case transport.NotExecuted(err):
 						if used != 0 {
 							t.Errorf("%d-%d was certainly not executed, and used %d: %v", i, j, used, err)
 						}
@@ -596,18 +598,18 @@ func TestBatchesOnACluster(t *testing.T) {
 	client := cluster.Client(t)
 	var largest atomic.Int64
 	client.AddHook(batchSizes{&largest})
-	r := &Redis{Client: client, Namespace: "batches", Budget: roomy}
-	if err := r.warm(t.Context()); err != nil {
+	r := &algorithms.Redis{Client: client, Namespace: "batches", Budget: roomy}
+	if err := storeOf(r).Warm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	const limit = 500
-	tight := Check{Rule: "tight", Limit: perDay(limit)}
+	tight := algorithms.Check{Rule: "tight", Limit: perDay(limit)}
 	var all sync.WaitGroup
 	var admitted atomic.Int64
 	for i := range 64 {
 		all.Go(func() {
 			for j := range 16 {
-				d, err := r.Take(t.Context(), tight, Check{Rule: "ip", Key: fmt.Sprint(i, j), Limit: perDay(9)}, Check{Rule: "user", Key: fmt.Sprint(j), Limit: perDay(10_000)})
+				d, err := r.Take(t.Context(), tight, algorithms.Check{Rule: "ip", Key: fmt.Sprint(i, j), Limit: perDay(9)}, algorithms.Check{Rule: "user", Key: fmt.Sprint(j), Limit: perDay(10_000)})
 				switch {
 				case err != nil:
 					t.Error(err)
@@ -621,4 +623,48 @@ func TestBatchesOnACluster(t *testing.T) {
 	if admitted.Load() != limit || largest.Load() < 6 {
 		t.Errorf("admitted %d of %d; the largest batch had %d commands", admitted.Load(), limit, largest.Load())
 	}
+}
+
+func TestRedisSendsNothingMoreIntoAStuckClient(t *testing.T) {
+	stuck := stuckClient{released: make(chan struct{})}
+	r := &algorithms.Redis{Client: stuck, Namespace: "test", Budget: time.Millisecond}
+	check := algorithms.Check{Rule: "r", Limit: perDay(1)}
+	for range transport.MaxUnderWay {
+		if _, err := r.Take(t.Context(), check); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v, want DeadlineExceeded", err)
+		}
+	}
+	if _, err := r.Take(t.Context(), check); !errors.Is(err, transport.ErrBusy) {
+		t.Errorf("got %v, want transport.ErrBusy", err)
+	}
+	close(stuck.released)
+	for {
+		if _, err := r.Take(t.Context(), check); !errors.Is(err, transport.ErrBusy) {
+			break
+		}
+	}
+}
+
+// Decisions beyond those that a client may have under way wait for their turn.
+func TestRedisServesMoreCallersThanMayBeUnderWay(t *testing.T) {
+	srv := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: srv.Addr, PoolTimeout: roomy, ReadTimeout: roomy})
+	defer client.Close()
+	r := &algorithms.Redis{Client: client, Namespace: "test", Budget: roomy}
+	var wg sync.WaitGroup
+	for range 2 * transport.MaxUnderWay {
+		wg.Go(func() {
+			if _, err := r.Take(t.Context(), algorithms.Check{Rule: "r", Limit: perDay(1_000_000)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+type stuckClient struct{ released chan struct{} }
+
+func (c stuckClient) Process(context.Context, redis.Cmder) error {
+	<-c.released
+	return errors.New("stuck no more")
 }

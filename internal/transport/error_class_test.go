@@ -1,4 +1,4 @@
-package algorithms
+package transport_test
 
 import (
 	"context"
@@ -12,8 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // answer is what a Redis says after "-".
@@ -23,26 +24,26 @@ func (a answer) Error() string { return string(a) }
 func (answer) RedisError()     {}
 
 func TestClassOf(t *testing.T) {
-	for err, want := range map[error]bridge.ErrorClass{
+	for err, want := range map[error]transport.ErrorClass{
 		nil:                  "",
-		redis.ErrPoolTimeout: bridge.ClassBusy,
-		redis.ErrClosed:      bridge.ClassUnreachable,
-		io.EOF:               bridge.ClassUnknown,
-		errors.New("redis: autopipeline: queue full (MaxQueuedCommands reached)"):           bridge.ClassBusy,
-		&net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}:         bridge.ClassBusy,
-		&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)}: bridge.ClassBusy,
-		os.ErrDeadlineExceeded:                                     bridge.ClassUnknown,
-		context.DeadlineExceeded:                                   bridge.ClassUnknown,
-		errors.New("anything"):                                     bridge.ClassUnknown,
-		fmt.Errorf("%w", errBusy):                                  bridge.ClassBusy,
-		checkReply([]int64{1}, 4, 4, 1):                            bridge.ClassMisused,
-		&net.OpError{Op: "read", Err: io.EOF}:                      bridge.ClassUnknown,
-		fmt.Errorf("x: %w", &net.OpError{Op: "dial", Err: io.EOF}): bridge.ClassUnreachable,
-		&net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}:                            bridge.ClassUnreachable,
-		&net.OpError{Op: "remote error", Err: errors.New("tls: bad record MAC")}:                                  bridge.ClassUnknown,
-		fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", errors.Join(redis.Nil)): bridge.ClassUnreachable,
+		redis.ErrPoolTimeout: transport.ClassBusy,
+		redis.ErrClosed:      transport.ClassUnreachable,
+		io.EOF:               transport.ClassUnknown,
+		errors.New("redis: autopipeline: queue full (MaxQueuedCommands reached)"):           transport.ClassBusy,
+		&net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}:         transport.ClassBusy,
+		&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)}: transport.ClassBusy,
+		os.ErrDeadlineExceeded:                                                         transport.ClassUnknown,
+		context.DeadlineExceeded:                                                       transport.ClassUnknown,
+		errors.New("anything"):                                                         transport.ClassUnknown,
+		fmt.Errorf("%w", transport.ErrBusy):                                            transport.ClassBusy,
+		fmt.Errorf("x: %w", transport.ErrReply):                                        transport.ClassMisused,
+		&net.OpError{Op: "read", Err: io.EOF}:                                          transport.ClassUnknown,
+		fmt.Errorf("x: %w", &net.OpError{Op: "dial", Err: io.EOF}):                     transport.ClassUnreachable,
+		&net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}: transport.ClassUnreachable,
+		&net.OpError{Op: "remote error", Err: errors.New("tls: bad record MAC")}:       transport.ClassUnknown,
+		fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", errors.Join(redis.Nil)): transport.ClassUnreachable,
 	} {
-		if got := classOf(err); got != want {
+		if got := transport.ClassOf(err); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}
@@ -53,15 +54,15 @@ func TestClassOfAnswers(t *testing.T) {
 	const sha = " script: 9281215b5471fb7f1dce4d7526d4060ae7a50b43, on @user_script:1."
 	const valkey9 = " script: on @user_script:1."
 	type is struct {
-		class        bridge.ErrorClass
+		class        transport.ErrorClass
 		notExecuted  bool
 		notPermitted bool
 	}
-	unavailable, moved := is{bridge.ClassUnavailable, true, false}, is{bridge.ClassMoved, true, false}
-	credentials, command := is{bridge.ClassRefused, true, false}, is{bridge.ClassRefused, true, true}
-	inScript, misused := is{bridge.ClassRefused, false, true}, is{bridge.ClassMisused, false, false}
+	unavailable, moved := is{transport.ClassUnavailable, true, false}, is{transport.ClassMoved, true, false}
+	credentials, command := is{transport.ClassRefused, true, false}, is{transport.ClassRefused, true, true}
+	inScript, misused := is{transport.ClassRefused, false, true}, is{transport.ClassMisused, false, false}
 	for text, want := range map[string]is{
-		"NOSCRIPT No matching script. Please use EVAL.":                                                                                    {bridge.ClassBusy, true, false},
+		"NOSCRIPT No matching script. Please use EVAL.":                                                                                    {transport.ClassBusy, true, false},
 		"LOADING Redis is loading the dataset in memory":                                                                                   unavailable,
 		"LOADING Valkey is loading the dataset in memory":                                                                                  unavailable,
 		"READONLY You can't write against a read only replica.":                                                                            unavailable,
@@ -80,7 +81,7 @@ func TestClassOfAnswers(t *testing.T) {
 		"ERR Error running script (call to f_91): @user_script:4: @user_script: 4: -READONLY You can't write against a read only replica.": unavailable,
 		"ERR Error running script (call to f_91): @user_script:4: -OOM command not allowed":                                                unavailable,
 
-		"NOSCRIPT No matching script.": {bridge.ClassBusy, true, false},
+		"NOSCRIPT No matching script.": {transport.ClassBusy, true, false},
 
 		"MOVED 8579 127.0.0.1:10581":                      moved,
 		"ASK 4134 127.0.0.1:19800":                        moved,
@@ -115,8 +116,8 @@ func TestClassOfAnswers(t *testing.T) {
 		"ERR Script killed by user with SCRIPT KILL..." + sha:                                      misused,
 		"ERR Error running script (call to f_91): @user_script:4: user_script:4: attempt to index": misused,
 	} {
-		err := redisError(answer(text))
-		if got := (is{classOf(err), notExecuted(err), notPermitted(err)}); got != want {
+		err := fmt.Errorf("algorithms: redis: %w", answer(text))
+		if got := (is{transport.ClassOf(err), transport.NotExecuted(err), transport.NotPermitted(err)}); got != want {
 			t.Errorf("%s: %+v, want %+v", text, got, want)
 		}
 	}
@@ -126,30 +127,30 @@ func TestClassOfAnswers(t *testing.T) {
 func TestARefusalInAScriptIsNotCertainlyNotExecuted(t *testing.T) {
 	srv := redistest.Start(t)
 	admin := srv.Client(t)
-	user := func(rules ...any) *Redis {
+	user := func(rules ...any) *algorithms.Redis {
 		rules = append([]any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~*", "+@all"}, rules...)
 		if err := admin.Do(t.Context(), rules...).Err(); err != nil {
 			t.Fatal(err)
 		}
-		client := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, Username: "limiter", Password: "secret", ReadTimeout: roomy, DialTimeout: roomy}))
+		client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: srv.Addr, Username: "limiter", Password: "secret", ReadTimeout: roomy, DialTimeout: roomy}))
 		t.Cleanup(func() { client.Close() })
-		return &Redis{Client: client, Namespace: "test", Budget: roomy}
+		return &algorithms.Redis{Client: client, Namespace: "test", Budget: roomy}
 	}
-	window := Check{Rule: "window", Key: "k", Limit: perDay(10)}
-	log := Check{Rule: "log", Key: "k", Limit: Limit{Rate: 10, Period: perDay(10).Period, Algorithm: SlidingLog}}
+	window := algorithms.Check{Rule: "window", Key: "k", Limit: perDay(10)}
+	log := algorithms.Check{Rule: "log", Key: "k", Limit: algorithms.Limit{Rate: 10, Period: perDay(10).Period, Algorithm: algorithms.SlidingLog}}
 
 	_, err := user("-psetex", "-set").Take(t.Context(), log, window)
-	if classOf(err) != bridge.ClassRefused || notExecuted(err) || !notPermitted(err) {
-		t.Errorf("PSETEX is not permitted: class %q, certainly not executed %v, %v", classOf(err), notExecuted(err), err)
+	if transport.ClassOf(err) != transport.ClassRefused || transport.NotExecuted(err) || !transport.NotPermitted(err) {
+		t.Errorf("PSETEX is not permitted: class %q, certainly not executed %v, %v", transport.ClassOf(err), transport.NotExecuted(err), err)
 	}
 	d, err := user().Peek(t.Context(), log)
 	if err != nil || d.Results[0].Remaining != 9 {
 		t.Errorf("the script wrote before it was refused: %+v, %v; want 9 left", d, err)
 	}
-	if _, err := user("-evalsha").Take(t.Context(), window); !notExecuted(err) || !notPermitted(err) {
-		t.Errorf("EVALSHA is not permitted: certainly not executed %v, %v", notExecuted(err), err)
+	if _, err := user("-evalsha").Take(t.Context(), window); !transport.NotExecuted(err) || !transport.NotPermitted(err) {
+		t.Errorf("EVALSHA is not permitted: certainly not executed %v, %v", transport.NotExecuted(err), err)
 	}
-	if _, err := user("-zadd").beat(t.Context(), "id", roomy); !notPermitted(err) {
+	if _, err := storeOf(user("-zadd")).Beat(t.Context(), "id", roomy); !transport.NotPermitted(err) {
 		t.Errorf("ZADD is not permitted: %v", err)
 	}
 }
@@ -158,17 +159,17 @@ func TestNoConnectionIsUnreachable(t *testing.T) {
 	silenced := redistest.Start(t)
 	sentinel := redistest.StartSentinel(t)
 	for name, client := range map[string]*redis.Client{
-		"nobody listens": redis.NewClient(FailFast(&redis.Options{Addr: "127.0.0.1:1"})),
-		"no Sentinel":    redis.NewFailoverClient(FailFast(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})),
-		"a Redis that is no Sentinel": redis.NewFailoverClient(FailFast(&redis.FailoverOptions{
+		"nobody listens": redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "127.0.0.1:1"})),
+		"no Sentinel":    redis.NewFailoverClient(algorithms.FailFast(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})),
+		"a Redis that is no Sentinel": redis.NewFailoverClient(algorithms.FailFast(&redis.FailoverOptions{
 			MasterName: "m", SentinelAddrs: []string{silenced.Addr}, DialTimeout: roomy})),
-		"a wrong master name": redis.NewFailoverClient(FailFast(&redis.FailoverOptions{
+		"a wrong master name": redis.NewFailoverClient(algorithms.FailFast(&redis.FailoverOptions{
 			MasterName: "nobody", SentinelAddrs: []string{sentinel.Sentinels[0].Addr}, DialTimeout: roomy, ReadTimeout: roomy})),
 	} {
 		defer client.Close()
-		_, err := (&Redis{Client: client, Namespace: "test", Budget: roomy}).Take(t.Context(), Check{Rule: "r", Limit: perDay(1)})
-		if classOf(err) != bridge.ClassUnreachable || !notExecuted(err) {
-			t.Errorf("%s: class %q: %v", name, classOf(err), err)
+		_, err := (&algorithms.Redis{Client: client, Namespace: "test", Budget: roomy}).Take(t.Context(), algorithms.Check{Rule: "r", Limit: perDay(1)})
+		if transport.ClassOf(err) != transport.ClassUnreachable || !transport.NotExecuted(err) {
+			t.Errorf("%s: class %q: %v", name, transport.ClassOf(err), err)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package algorithms
+package transport_test
 
 import (
 	"context"
@@ -15,8 +15,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // startTLS starts a server that speaks only TLS, and returns its address and
@@ -62,19 +63,19 @@ func TestRedisOverTLS(t *testing.T) {
 	for protocol, want := range map[int]bool{0: true, 3: false} {
 		fastest := roomy
 		for range 8 {
-			client := redis.NewClient(FailFast(&redis.Options{
+			client := redis.NewClient(algorithms.FailFast(&redis.Options{
 				Addr: addr, Dialer: dialTLS(trust), TLSConfig: &tls.Config{RootCAs: trust}, Protocol: protocol,
 				DialTimeout: roomy, ReadTimeout: roomy, WriteTimeout: roomy, PoolTimeout: roomy,
 			}))
 			defer client.Close()
-			r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+			r := &algorithms.Redis{Client: client, Namespace: "test", Budget: roomy}
 			begin := time.Now()
-			d, err := r.Take(t.Context(), Check{Rule: "r", Key: "k", Limit: perDay(1000)})
+			d, err := r.Take(t.Context(), algorithms.Check{Rule: "r", Key: "k", Limit: perDay(1000)})
 			fastest = min(fastest, time.Since(begin))
 			if err != nil || !d.Allowed {
 				t.Errorf("protocol %d: %+v, %v", protocol, d, err)
 			}
-			warned := strings.Join(r.warnings(), "\n")
+			warned := strings.Join(storeOf(r).Warnings(), "\n")
 			if strings.Contains(warned, "Protocol is 3 with TLS") == want {
 				t.Errorf("protocol %d: warnings %q", protocol, warned)
 			}
@@ -87,10 +88,10 @@ func TestRedisOverTLS(t *testing.T) {
 
 func TestRedisOverTLSUntrusted(t *testing.T) {
 	addr, _ := startTLS(t)
-	client := redis.NewClient(FailFast(&redis.Options{Addr: addr, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}, DialTimeout: roomy}))
+	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: addr, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}, DialTimeout: roomy}))
 	defer client.Close()
-	_, err := (&Redis{Client: client, Namespace: "test", Budget: roomy}).Take(t.Context(), Check{Rule: "r", Limit: perDay(1)})
-	if classOf(err) != bridge.ClassUnreachable {
-		t.Errorf("class %q: %v", classOf(err), err)
+	_, err := (&algorithms.Redis{Client: client, Namespace: "test", Budget: roomy}).Take(t.Context(), algorithms.Check{Rule: "r", Limit: perDay(1)})
+	if transport.ClassOf(err) != transport.ClassUnreachable {
+		t.Errorf("class %q: %v", transport.ClassOf(err), err)
 	}
 }

@@ -1,4 +1,4 @@
-package algorithms
+package transport_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
@@ -41,18 +42,18 @@ func reluctant(ctx context.Context, network, addr string) (net.Conn, error) {
 
 // reluctantClients are clients whose handshakes take longer than the budget
 // that a test gives them.
-func reluctantClients(t *testing.T, srv *redistest.Server, cluster *redistest.Cluster) map[string]Client {
+func reluctantClients(t *testing.T, srv *redistest.Server, cluster *redistest.Cluster) map[string]algorithms.Client {
 	slow := redis.Options{Addr: srv.Addr, Dialer: reluctant, ReadTimeout: roomy, DialTimeout: roomy, PoolTimeout: roomy}
 	type wrapper struct{ *redis.Client }
 	careless := slow
 	careless.Protocol = 2
-	clients := map[string]Client{
-		"client":          redis.NewClient(FailFast(new(slow))),
-		"not by FailFast": redis.NewClient(&careless),
-		"wrapped":         wrapper{redis.NewClient(FailFast(new(slow)))},
-		"cluster": redis.NewClusterClient(FailFast(&redis.ClusterOptions{
+	clients := map[string]algorithms.Client{
+		"client":                     redis.NewClient(algorithms.FailFast(new(slow))),
+		"not by algorithms.FailFast": redis.NewClient(&careless),
+		"wrapped":                    wrapper{redis.NewClient(algorithms.FailFast(new(slow)))},
+		"cluster": redis.NewClusterClient(algorithms.FailFast(&redis.ClusterOptions{
 			Addrs: cluster.Addrs, Dialer: reluctant, ReadTimeout: roomy, DialTimeout: roomy, PoolTimeout: roomy})),
-		"ring": redis.NewRing(FailFast(&redis.RingOptions{
+		"ring": redis.NewRing(algorithms.FailFast(&redis.RingOptions{
 			Addrs: map[string]string{"a": srv.Addr}, Dialer: reluctant, ReadTimeout: roomy, DialTimeout: roomy, PoolTimeout: roomy,
 			HeartbeatFrequency: time.Hour})),
 	}
@@ -65,9 +66,9 @@ func reluctantClients(t *testing.T, srv *redistest.Server, cluster *redistest.Cl
 }
 
 // keysEverywhere are checks that the masters of a cluster share.
-func keysEverywhere(rule string) (checks []Check) {
+func keysEverywhere(rule string) (checks []algorithms.Check) {
 	for i := range 20 {
-		checks = append(checks, Check{Rule: rule, Key: fmt.Sprint(i), Limit: perDay(1000)})
+		checks = append(checks, algorithms.Check{Rule: rule, Key: fmt.Sprint(i), Limit: perDay(1000)})
 	}
 	return checks
 }
@@ -80,19 +81,19 @@ func TestConnectionsThatTakeLongerThanTheBudget(t *testing.T) {
 	for name, client := range reluctantClients(t, srv, cluster) {
 		t.Run("warm "+name, func(t *testing.T) {
 			t.Parallel()
-			var rec recorder
+			var rec redistest.Recorder
 			client.(interface{ AddHook(redis.Hook) }).AddHook(&rec)
-			r := &Redis{Client: client, Namespace: "warm", Budget: reluctance / 2}
-			if err := r.warm(t.Context()); err != nil {
+			r := &algorithms.Redis{Client: client, Namespace: "warm", Budget: reluctance / 2}
+			if err := storeOf(r).Warm(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			rec.take()
+			rec.Take()
 			for _, c := range keysEverywhere(name) {
 				if d, err := r.Take(t.Context(), c); err != nil || !d.Allowed {
 					t.Errorf("key %s: %+v, %v", c.Key, d, err)
 				}
 			}
-			if slices.Contains(rec.take(), "eval") {
+			if slices.Contains(rec.Take(), "eval") {
 				t.Error("a script was not loaded")
 			}
 		})
@@ -100,7 +101,7 @@ func TestConnectionsThatTakeLongerThanTheBudget(t *testing.T) {
 	for name, client := range reluctantClients(t, srv, cluster) {
 		t.Run("cold "+name, func(t *testing.T) {
 			t.Parallel()
-			r := &Redis{Client: client, Namespace: "cold", Budget: reluctance / 2}
+			r := &algorithms.Redis{Client: client, Namespace: "cold", Budget: reluctance / 2}
 			failed := 0
 			for _, c := range keysEverywhere(name) {
 				for {
@@ -125,14 +126,14 @@ func TestWarmSaysWhatIsWrong(t *testing.T) {
 	if err := srv.Client(t).Do(t.Context(), "ACL", "SETUSER", "limiter", "on", ">secret", "~*", "+@all", "-script|load").Err(); err != nil {
 		t.Fatal(err)
 	}
-	client := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, Username: "limiter", Password: "secret", ReadTimeout: roomy}))
+	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: srv.Addr, Username: "limiter", Password: "secret", ReadTimeout: roomy}))
 	defer client.Close()
-	for want, r := range map[string]*Redis{
+	for want, r := range map[string]*algorithms.Redis{
 		"algorithms: redis: load the scripts: NOPERM ": {Client: client, Namespace: "n", Budget: roomy},
 		"algorithms: redis: namespace: required":       {Client: client},
-		"algorithms: redis: dial tcp 127.0.0.1:1: ":    {Client: redis.NewClient(FailFast(&redis.Options{Addr: "127.0.0.1:1"})), Namespace: "n"},
+		"algorithms: redis: dial tcp 127.0.0.1:1: ":    {Client: redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "127.0.0.1:1"})), Namespace: "n"},
 	} {
-		if err := r.warm(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if err := storeOf(r).Warm(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -140,10 +141,10 @@ func TestWarmSaysWhatIsWrong(t *testing.T) {
 	cancel()
 	s := make(stall)
 	defer close(s)
-	stuck := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, OnConnect: func(context.Context, *redis.Conn) error { s.wait(); return nil }}))
+	stuck := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: srv.Addr, OnConnect: func(context.Context, *redis.Conn) error { s.wait(); return nil }}))
 	defer stuck.Close()
 	begin := time.Now()
-	if err := (&Redis{Client: stuck, Namespace: "n"}).warm(ended); err == nil || time.Since(begin) > time.Second {
+	if err := storeOf(&algorithms.Redis{Client: stuck, Namespace: "n"}).Warm(ended); err == nil || time.Since(begin) > time.Second {
 		t.Errorf("after %s: %v; want an error at the end of the context", time.Since(begin), err)
 	}
 }
@@ -152,22 +153,19 @@ func TestWarmSaysWhatIsWrong(t *testing.T) {
 // closes.
 func TestConnectingEndsWithTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := redis.NewClient(FailFast(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		client := redis.NewClient(algorithms.FailFast(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
 			here, silent := net.Pipe()
 			t.Cleanup(func() { _ = silent.Close() })
 			go func() { _, _ = io.Copy(io.Discard, silent) }()
 			return here, nil
 		}}))
-		r := &Redis{Client: client, Namespace: "test"}
+		r := &algorithms.Redis{Client: client, Namespace: "test"}
 		if err := taken(r, "r", "k"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		connecting := func() int {
 			synctest.Wait()
-			c := &r.transport.connector
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return len(c.underWay)
+			return transportOf(r).Connecting()
 		}
 		if connecting() == 0 {
 			t.Error("no connection is made in the background")

@@ -1,4 +1,4 @@
-package algorithms
+package transport_test
 
 import (
 	"context"
@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // A hook that panics ends the requests whose decisions were sent with it, as net/http
@@ -31,7 +34,7 @@ func TestAPanicEndsItsRequestsOnly(t *testing.T) {
 		})
 		broken.Store(true)
 		var all sync.WaitGroup
-		for i := range 2 * maxBatch { // alone, and in batches
+		for i := range 2 * transport.MaxBatch { // alone, and in batches
 			all.Go(func() {
 				defer func() {
 					if v := fmt.Sprint(recover()); !strings.HasPrefix(v, "broken hook") {
@@ -47,7 +50,7 @@ func TestAPanicEndsItsRequestsOnly(t *testing.T) {
 		if err := taken(r, "r", "later"); err != nil {
 			t.Error(err)
 		}
-		for _, idle := range r.whenIdle() {
+		for _, idle := range storeOf(r).Idle() {
 			select {
 			case <-idle:
 			default:
@@ -60,7 +63,7 @@ func TestAPanicEndsItsRequestsOnly(t *testing.T) {
 // Decisions that several servers share are sent on several goroutines.
 func TestAPanicOnAnotherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ring := redis.NewRing(FailFast(&redis.RingOptions{
+		ring := redis.NewRing(algorithms.FailFast(&redis.RingOptions{
 			Addrs: map[string]string{"a": "127.0.0.1:1", "b": "127.0.0.1:2"}, HeartbeatFrequency: time.Hour}))
 		defer ring.Close()
 		ring.AddHook(server(func(_ context.Context, cmds []redis.Cmder) {
@@ -72,10 +75,11 @@ func TestAPanicOnAnotherServer(t *testing.T) {
 				panic("broken hook")
 			}
 		}))
-		r := &Redis{Client: ring, Namespace: "test"}
+		r := &algorithms.Redis{Client: ring, Namespace: "test"}
 		checks := keysEverywhere("r")
-		first := r.shard(&checks[0])
-		checks = slices.DeleteFunc(checks, func(c Check) bool { return c.Key != "0" && r.shard(&c) == first })
+		shard := func(c algorithms.Check) int { return storeOf(r).Shard(&c) }
+		first := shard(checks[0])
+		checks = slices.DeleteFunc(checks, func(c algorithms.Check) bool { return c.Key != "0" && shard(c) == first })
 		defer func() {
 			if v := fmt.Sprint(recover()); !strings.HasPrefix(v, "broken hook") {
 				t.Errorf("panic %q", v)
@@ -110,21 +114,21 @@ func (c *clumsy) serve(ctx context.Context, cmds []redis.Cmder) error {
 // A hook that panics while connections are made ends nothing.
 func TestAPanicWhileConnecting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := redis.NewClient(FailFast(&redis.Options{Addr: "127.0.0.1:1"}))
+		client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "127.0.0.1:1"}))
 		defer client.Close()
 		hook := &clumsy{server: func(_ context.Context, cmds []redis.Cmder) { cmds[0].SetErr(io.EOF) }}
 		client.AddHook(hook)
-		r := &Redis{Client: client, Namespace: "test"}
+		r := &algorithms.Redis{Client: client, Namespace: "test"}
 		if err := taken(r, "r", "a"); !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}
 		if synctest.Wait(); hook.panics.Load() == 0 {
 			t.Error("no connection was made in the background")
 		}
-		if err := r.warm(t.Context()); err == nil || !strings.Contains(err.Error(), "broken hook") {
+		if err := storeOf(r).Warm(t.Context()); err == nil || !strings.Contains(err.Error(), "broken hook") {
 			t.Error(err)
 		}
-		if _, err := r.serverWarnings(t.Context()); err == nil || !strings.Contains(err.Error(), "broken hook") {
+		if _, err := storeOf(r).ServerWarnings(t.Context()); err == nil || !strings.Contains(err.Error(), "broken hook") {
 			t.Error(err)
 		}
 	})

@@ -1,4 +1,4 @@
-package algorithms
+package transport_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
@@ -18,7 +19,7 @@ import (
 // returned, or does not look at contexts. It counts all the same.
 func TestRedisThroughAutoPipeliners(t *testing.T) {
 	srv, cluster := redistest.Start(t), redistest.StartCluster(t)
-	made := func(a *redis.AutoPipeliner, err error) Client {
+	made := func(a *redis.AutoPipeliner, err error) algorithms.Client {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +30,7 @@ func TestRedisThroughAutoPipeliners(t *testing.T) {
 	if field := reflect.ValueOf(&duplex).Elem().FieldByName("FullDuplex"); field.IsValid() { // since go-redis 9.23
 		field.SetBool(true)
 	}
-	for name, r := range map[string]*Redis{
+	for name, r := range map[string]*algorithms.Redis{
 		"blocking":          {Client: made(single.AutoPipeline())},
 		"async":             {Client: made(single.AsyncAutoPipeline())},
 		"full duplex":       {Client: made(srv.Client(t).AutoPipelineWithOptions(&duplex))},
@@ -49,7 +50,7 @@ func TestRedisThroughAutoPipeliners(t *testing.T) {
 			for range 4 {
 				all.Go(func() {
 					for range 20 {
-						d, err := r.Take(t.Context(), Check{Rule: name, Key: "a", Limit: perDay(30)}, Check{Rule: name, Key: "b", Limit: perDay(1000)})
+						d, err := r.Take(t.Context(), algorithms.Check{Rule: name, Key: "a", Limit: perDay(30)}, algorithms.Check{Rule: name, Key: "b", Limit: perDay(1000)})
 						if err != nil {
 							t.Error(err)
 							return
@@ -64,10 +65,10 @@ func TestRedisThroughAutoPipeliners(t *testing.T) {
 			if n := admitted.Load(); n != 30 {
 				t.Errorf("admitted %d, want 30", n)
 			}
-			if err := r.Reset(t.Context(), Check{Rule: name, Key: "a", Limit: perDay(30)}); err != nil {
+			if err := r.Reset(t.Context(), algorithms.Check{Rule: name, Key: "a", Limit: perDay(30)}); err != nil {
 				t.Errorf("reset: %v", err)
 			}
-			if d, err := r.Peek(t.Context(), Check{Rule: name, Key: "a", Limit: perDay(30)}); err != nil || d.Results[0].Remaining != 30 {
+			if d, err := r.Peek(t.Context(), algorithms.Check{Rule: name, Key: "a", Limit: perDay(30)}); err != nil || d.Results[0].Remaining != 30 {
 				t.Errorf("after Reset: %+v, %v", d, err)
 			}
 		})
@@ -76,10 +77,10 @@ func TestRedisThroughAutoPipeliners(t *testing.T) {
 	t.Run("within the budget", func(t *testing.T) {
 		srv.Pause(t)
 		defer srv.Resume(t)
-		for _, client := range []Client{made(single.AutoPipeline()), made(single.AsyncAutoPipeline())} {
-			r := &Redis{Client: client, Namespace: "test", Budget: 20 * time.Millisecond}
+		for _, client := range []algorithms.Client{made(single.AutoPipeline()), made(single.AsyncAutoPipeline())} {
+			r := &algorithms.Redis{Client: client, Namespace: "test", Budget: 20 * time.Millisecond}
 			begin := time.Now()
-			_, err := r.Take(t.Context(), Check{Rule: "r", Limit: perDay(1)})
+			_, err := r.Take(t.Context(), algorithms.Check{Rule: "r", Limit: perDay(1)})
 			if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > time.Second {
 				t.Errorf("took %s: %v", took, err)
 			}

@@ -1,4 +1,4 @@
-package algorithms
+package transport_test
 
 import (
 	"cmp"
@@ -13,8 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/auth"
 
-	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // A stall is what blocks, whatever its context says, until the test is over, or
@@ -84,10 +85,10 @@ func TestRedisKeepsItsBudgetWhateverTheClientCalls(t *testing.T) {
 	}
 	slots := func(context.Context) ([]redis.ClusterSlot, error) { s.wait(); return nil, errors.New("no slots") }
 
-	clients := map[string]Client{}
+	clients := map[string]algorithms.Client{}
 	single := func(name string, o redis.Options) {
 		o.Addr = cmp.Or(o.Addr, srv.Addr)
-		clients["client: "+name] = redis.NewClient(FailFast(&o))
+		clients["client: "+name] = redis.NewClient(algorithms.FailFast(&o))
 	}
 	single("Dialer", redis.Options{Dialer: dial})
 	single("Dialer of a deaf connection", redis.Options{Dialer: dialDeaf})
@@ -99,7 +100,7 @@ func TestRedisKeepsItsBudgetWhateverTheClientCalls(t *testing.T) {
 	single("no timeouts", redis.Options{Addr: silent(t, s), ReadTimeout: -2, WriteTimeout: -2})
 	sharded := func(name string, o redis.ClusterOptions) {
 		o.Addrs = cluster.Addrs
-		clients["cluster: "+name] = redis.NewClusterClient(FailFast(&o))
+		clients["cluster: "+name] = redis.NewClusterClient(algorithms.FailFast(&o))
 	}
 	sharded("Dialer of a deaf connection", redis.ClusterOptions{Dialer: dialDeaf})
 	sharded("OnConnect", redis.ClusterOptions{OnConnect: onConnect})
@@ -119,10 +120,10 @@ func TestRedisKeepsItsBudgetWhateverTheClientCalls(t *testing.T) {
 	for name, client := range clients {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &Redis{Client: client, Namespace: "test", Budget: budget}
+			r := &algorithms.Redis{Client: client, Namespace: "test", Budget: budget}
 			for range 2 {
 				begin := time.Now()
-				_, err := r.Take(t.Context(), Check{Rule: "r", Key: "k", Limit: perDay(10)})
+				_, err := r.Take(t.Context(), algorithms.Check{Rule: "r", Key: "k", Limit: perDay(10)})
 				if took := time.Since(begin); took > budget+time.Second {
 					t.Errorf("took %s on a budget of %s", took, budget)
 				}
@@ -138,19 +139,19 @@ func TestRedisKeepsItsBudgetWhateverTheClientCalls(t *testing.T) {
 func TestRedisCallsWellBehavedClientsDirectly(t *testing.T) {
 	addrs := []string{"127.0.0.1:1"}
 	for name, c := range map[string]struct {
-		client Client
+		client algorithms.Client
 		direct bool
 	}{
-		"client":   {redis.NewClient(FailFast(&redis.Options{})), true},
-		"cluster":  {redis.NewClusterClient(FailFast(&redis.ClusterOptions{Addrs: addrs})), true},
-		"RESP3":    {redis.NewClient(FailFast(&redis.Options{Protocol: 3})), false},
+		"client":   {redis.NewClient(algorithms.FailFast(&redis.Options{})), true},
+		"cluster":  {redis.NewClusterClient(algorithms.FailFast(&redis.ClusterOptions{Addrs: addrs})), true},
+		"RESP3":    {redis.NewClient(algorithms.FailFast(&redis.Options{Protocol: 3})), false},
 		"defaults": {redis.NewClient(&redis.Options{Protocol: 2}), false},
 		// Its Dialer is go-redis', with a Dialer of the user's behind it or not.
-		"sentinel": {redis.NewFailoverClient(FailFast(&redis.FailoverOptions{SentinelAddrs: addrs})), false},
-		"wrapped":  {wrapped{}, false},
+		"sentinel": {redis.NewFailoverClient(algorithms.FailFast(&redis.FailoverOptions{SentinelAddrs: addrs})), false},
+		"wrapped":  {struct{ *redis.ClusterClient }{}, false},
 	} {
-		if k := kindOf(c.client, false); k.direct != c.direct {
-			t.Errorf("%s: called directly %v, want %v", name, k.direct, c.direct)
+		if direct := transport.Direct(c.client); direct != c.direct {
+			t.Errorf("%s: called directly %v, want %v", name, direct, c.direct)
 		}
 	}
 }
@@ -159,7 +160,7 @@ func TestRedisCallsWellBehavedClientsDirectly(t *testing.T) {
 // in use that is not for Redis to answer for.
 func TestRedisKnowsWhatItHasNotSent(t *testing.T) {
 	srv := redistest.Start(t)
-	full := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, PoolSize: 1, PoolTimeout: roomy}))
+	full := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: srv.Addr, PoolSize: 1, PoolTimeout: roomy}))
 	defer full.Close()
 	taken := full.Conn()
 	defer taken.Close()
@@ -168,9 +169,9 @@ func TestRedisKnowsWhatItHasNotSent(t *testing.T) {
 	}
 	s := make(stall)
 	defer close(s)
-	dialing := redis.NewClient(FailFast(&redis.Options{Addr: silent(t, s), TLSConfig: new(tls.Config), DialTimeout: roomy}))
+	dialing := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: silent(t, s), TLSConfig: new(tls.Config), DialTimeout: roomy}))
 	defer dialing.Close()
-	answering := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, ReadTimeout: roomy}))
+	answering := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: srv.Addr, ReadTimeout: roomy}))
 	defer answering.Close()
 	for _, pool := range []func() error{ // commands and pipelines have one each
 		func() error { return answering.Ping(t.Context()).Err() },
@@ -187,20 +188,20 @@ func TestRedisKnowsWhatItHasNotSent(t *testing.T) {
 	defer srv.Resume(t)
 
 	for _, c := range []struct {
-		client  Client
-		class   bridge.ErrorClass
+		client  algorithms.Client
+		class   transport.ErrorClass
 		certain bool
 		text    string
 	}{
-		{full, bridge.ClassBusy, true, "algorithms: redis: too many commands are under way: all 1 connections are in use: context deadline exceeded"},
-		{dialing, bridge.ClassUnknown, true, "algorithms: redis: no connection within the budget of 20ms: context deadline exceeded"},
-		{answering, bridge.ClassUnknown, false, "algorithms: redis: no answer within the budget of 20ms: context deadline exceeded: "},
+		{full, transport.ClassBusy, true, "algorithms: redis: too many commands are under way: all 1 connections are in use: context deadline exceeded"},
+		{dialing, transport.ClassUnknown, true, "algorithms: redis: no connection within the budget of 20ms: context deadline exceeded"},
+		{answering, transport.ClassUnknown, false, "algorithms: redis: no answer within the budget of 20ms: context deadline exceeded: "},
 	} {
 		for _, sharded := range []bool{false, true} {
-			r := &Redis{Client: c.client, Namespace: "test", Budget: 20 * time.Millisecond, Sharded: sharded}
-			_, err := r.Take(t.Context(), Check{Rule: "r", Limit: perDay(1)})
-			if classOf(err) != c.class || notExecuted(err) != c.certain || !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), c.text) {
-				t.Errorf("sharded %v: class %q, certainly not executed %v: %v; want %q, %v: %s", sharded, classOf(err), notExecuted(err), err, c.class, c.certain, c.text)
+			r := &algorithms.Redis{Client: c.client, Namespace: "test", Budget: 20 * time.Millisecond, Sharded: sharded}
+			_, err := r.Take(t.Context(), algorithms.Check{Rule: "r", Limit: perDay(1)})
+			if transport.ClassOf(err) != c.class || transport.NotExecuted(err) != c.certain || !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), c.text) {
+				t.Errorf("sharded %v: class %q, certainly not executed %v: %v; want %q, %v: %s", sharded, transport.ClassOf(err), transport.NotExecuted(err), err, c.class, c.certain, c.text)
 			}
 		}
 	}

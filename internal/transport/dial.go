@@ -1,22 +1,21 @@
-package algorithms
+package transport
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// dial opens a connection of its own to a shard, by the options of the client:
+// Dial opens a connection of its own to a shard, by the options of the client:
 // authenticated, encrypted if the client's are, and used by nobody else. It
 // returns [errors.ErrUnsupported] for clients whose options are unknown.
-func (r *Redis) dial(ctx context.Context, shard int) (net.Conn, error) {
-	options, err := r.nodeOptions(shard)
+func (t *Transport) Dial(ctx context.Context, shard int) (net.Conn, error) {
+	options, err := t.nodeOptions(shard)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +37,7 @@ func (r *Redis) dial(ctx context.Context, shard int) (net.Conn, error) {
 	if err := client.Ping(ctx).Err(); err != nil {
 		if _, answered := errors.AsType[redis.Error](err); !answered || last.Load() == nil {
 			_ = client.Close()
-			return nil, fmt.Errorf("algorithms: redis: dial: %w", err)
+			return nil, fmt.Errorf("dial: %w", err)
 		}
 	}
 	return &ownConn{*last.Load(), client}, nil
@@ -53,18 +52,14 @@ type ownConn struct {
 func (c *ownConn) Close() error { return errors.Join(c.Conn.Close(), c.client.Close()) }
 
 // nodeOptions returns the options of the client that sends to a shard.
-func (r *Redis) nodeOptions(shard int) (*redis.Options, error) {
-	t, err := r.ready()
-	if err != nil {
-		return nil, err
-	}
-	if t.own && !t.sharded {
+func (t *Transport) nodeOptions(shard int) (*redis.Options, error) {
+	if t.own && !t.Sharded {
 		return &t.options, nil
 	}
 	if t.node == nil || shard == 0 {
 		return nil, errors.ErrUnsupported
 	}
-	key, err := t.keyOn(shard)
+	key, err := t.KeyOn(shard)
 	if err != nil {
 		return nil, err
 	}
@@ -72,34 +67,4 @@ func (r *Redis) nodeOptions(shard int) (*redis.Options, error) {
 		return node.Options(), nil
 	}
 	return nil, errors.ErrUnsupported
-}
-
-// probeRequest is a probe of a shard as RESP, for a connection of dial.
-func (r *Redis) probeRequest(shard int) ([]byte, error) {
-	t, err := r.ready()
-	if err != nil {
-		return nil, err
-	}
-	check := Check{Rule: probeRule, Limit: probeLimit}
-	if t.node != nil {
-		if shard == 0 {
-			return nil, errors.ErrUnsupported
-		}
-		if check.Key, err = t.keyOn(shard); err != nil {
-			return nil, err
-		}
-	}
-	p := paramsOf(&check, check.Limit.row())
-	return appendRequest(nil, r.takeCall(true, []Check{check}, []params{p}).make(context.Background(), false).Args()), nil
-}
-
-// appendRequest appends a command as RESP, the protocol of Redis.
-func appendRequest(b []byte, args []any) []byte {
-	b = append(strconv.AppendInt(append(b, '*'), int64(len(args)), 10), "\r\n"...)
-	for _, arg := range args {
-		text := fmt.Sprint(arg)
-		b = append(strconv.AppendInt(append(b, '$'), int64(len(text)), 10), "\r\n"...)
-		b = append(append(b, text...), "\r\n"...)
-	}
-	return b
 }

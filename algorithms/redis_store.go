@@ -1,0 +1,165 @@
+package algorithms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/seed75154129/ratelimit/internal/transport"
+)
+
+// A store is a Redis as failmode.Guard needs it, beside its decisions. A shard is a
+// part that can fail on its own. Shards are small numbers from 0 that do not change.
+type store struct{ *Redis }
+
+// Shard is the part of the store that counts a check and can fail on its own:
+// on a Redis Cluster the number of the master that has its slot, on a Ring that
+// of the shard, as far as the client knows; 0 otherwise. It is safe for
+// concurrent use and does not wait.
+func (s store) Shard(c *Check) int {
+	t, _ := s.ready()
+	if !t.KnowsServers() {
+		return 0
+	}
+	tag := c.Key
+	if len(tag) > maxPart || !plain(tag) {
+		var room [maxPart]byte
+		tag = string(appendPart(room[:0], tag))
+	}
+	return t.ShardOf(tag)
+}
+
+// probeLimit is a limit that probes do not exhaust.
+var probeLimit = Limit{Rate: 1_000_000, Period: time.Second, Algorithm: FixedWindow}
+
+const (
+	// probeRule is no name that a rule of the middleware can have.
+	probeRule = "~probe"
+	// anyNode is how many keys Probe asks for at once while no node is known. Of
+	// three masters, it misses a healthy one once in thousands of times.
+	anyNode = 16
+)
+
+// Probe sends a real, charged check to a shard, inside the budget. Its error
+// says that decisions would fail there. Only a charge shows that: a replica, or
+// a server without memory left, still answers what it need not write. A server
+// that holds no keys any more is [transport.ErrGone]. The keys are those of the rule
+// "~probe", which no rule of the middleware can have; they expire after a second.
+func (s store) Probe(ctx context.Context, shard int) error {
+	t, err := s.ready()
+	if err != nil {
+		return err
+	}
+	checks := []Check{{Rule: probeRule, Limit: probeLimit}}
+	switch {
+	case !t.KnowsServers() && shard != 0:
+		return redisError(fmt.Errorf("probe: no shard %d", shard))
+	case t.KnowsServers() && shard == 0:
+		for i := range anyNode {
+			checks = append(checks, Check{Rule: probeRule, Key: transport.ProbeKey(i), Limit: probeLimit})
+		}
+	case t.KnowsServers():
+		if checks[0].Key, err = t.KeyOn(shard); err != nil {
+			return err
+		}
+	}
+	d, err := s.Take(ctx, checks...)
+	if err == nil && len(checks) == 1 {
+		err = d.Results[0].Err
+	}
+	return err
+}
+
+// ProbeRequest is a probe of a shard as RESP, for a connection of Dial.
+func (s store) ProbeRequest(shard int) ([]byte, error) {
+	t, err := s.ready()
+	if err != nil {
+		return nil, err
+	}
+	check := Check{Rule: probeRule, Limit: probeLimit}
+	if t.KnowsServers() {
+		if shard == 0 {
+			return nil, errors.ErrUnsupported
+		}
+		if check.Key, err = t.KeyOn(shard); err != nil {
+			return nil, err
+		}
+	}
+	p := paramsOf(&check, check.Limit.row())
+	return appendRequest(nil, s.takeCall(true, []Check{check}, []params{p}).Request()), nil
+}
+
+// appendRequest appends a command as RESP, the protocol of Redis.
+func appendRequest(b []byte, args []any) []byte {
+	b = append(strconv.AppendInt(append(b, '*'), int64(len(args)), 10), "\r\n"...)
+	for _, arg := range args {
+		text := fmt.Sprint(arg)
+		b = append(strconv.AppendInt(append(b, '$'), int64(len(text)), 10), "\r\n"...)
+		b = append(append(b, text...), "\r\n"...)
+	}
+	return b
+}
+
+// Budget is how long a decision may take.
+func (s store) Budget() time.Duration { return s.budget() }
+
+// Within leaves it to the Redis, which bounds each decision by its budget.
+func (store) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return ctx, func() {}
+}
+
+// Names returns human-readable shard names: the servers' addresses where they are
+// known.
+func (s store) Names(shards ...int) []string { return s.Transport().Names(shards...) }
+
+// Dial opens a connection of its own to a shard; [errors.ErrUnsupported] if it
+// cannot for this kind of client.
+func (s store) Dial(ctx context.Context, shard int) (net.Conn, error) {
+	t, err := s.ready()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := t.Dial(ctx, shard)
+	return conn, redisError(err)
+}
+
+// Warm opens connections and loads the scripts.
+func (s store) Warm(ctx context.Context) error {
+	t, err := s.ready()
+	if err != nil {
+		return err
+	}
+	return redisError(t.Warm(ctx))
+}
+
+// Drop refuses the decisions that wait to be sent to a shard.
+func (s store) Drop(shard int) {
+	if t, err := s.ready(); err == nil {
+		t.Drop(shard)
+	}
+}
+
+// Idle returns channels that are closed as soon as no decision is under way.
+func (s store) Idle() []<-chan struct{} { return s.Transport().Idle() }
+
+// Warnings lists options that make an outage worse.
+func (s store) Warnings() []string { return s.Transport().Warnings() }
+
+// ServerWarnings asks the servers whether they may forget what they count.
+func (s store) ServerWarnings(ctx context.Context) ([]string, error) {
+	t, err := s.ready()
+	if err != nil {
+		return nil, err
+	}
+	warnings, err := t.ServerWarnings(ctx)
+	return warnings, redisError(err)
+}
+
+// Transport sends the commands. It is there of an invalid Redis, too.
+func (s store) Transport() *transport.Transport {
+	t, _ := s.ready()
+	return t
+}

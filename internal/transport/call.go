@@ -1,0 +1,77 @@
+package transport
+
+import (
+	"context"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Call is one command: a script's run, or a command of its own.
+type Call struct {
+	Script *Script // nil if args are the whole command
+	Args   []any   // of EVALSHA: with room for the name of the command and of the script
+
+	// What was last sent, and what became of it. They are written by whoever
+	// sends the call, until its caller gets the answer.
+	cmd redis.Cmder
+	err error
+}
+
+// keys are the call's keys.
+func (c *Call) Keys() []any {
+	if c.Script == nil {
+		return c.Args[1:]
+	}
+	return c.Args[3 : 3+c.Args[2].(int)]
+}
+
+// key is the first of them.
+func (c *Call) Key() string { return c.Keys()[0].(string) }
+
+// make makes what is sent: EVALSHA, or EVAL with the script's text, after the
+// server did not know the script.
+func (c *Call) make(ctx context.Context, text bool) redis.Cmder {
+	args := c.Args
+	switch {
+	case c.Script == nil:
+		c.cmd = noRetry{redis.NewIntCmd(ctx, args...)}
+		return c.cmd
+	case c.cmd != nil: // others may still look at what was sent, and a caller who has left at the keys
+		args = slices.Clone(args)
+	}
+	args[0], args[1] = "evalsha", c.Script.sha
+	if text {
+		args[0], args[1] = "eval", c.Script.text
+	}
+	if c.Script.decode != nil {
+		c.cmd = textCmd{redis.NewStringCmd(ctx, args...)}
+	} else {
+		c.cmd = numbersCmd{redis.NewIntSliceCmd(ctx, args...)}
+	}
+	return c.cmd
+}
+
+// answer is what the call returned.
+func (c *Call) answer() Response {
+	if c.err != nil {
+		return Response{Err: c.err}
+	}
+	switch cmd := c.cmd.(type) {
+	case textCmd:
+		numbers, err := c.Script.decode(cmd.Val())
+		return Response{numbers, err}
+	case numbersCmd:
+		return Response{Numbers: cmd.Val()}
+	}
+	return Response{}
+}
+
+// A Response is what a script call returned.
+type Response struct {
+	Numbers []int64
+	Err     error
+}
+
+// Request is the command as it is first sent.
+func (c *Call) Request() []any { return c.make(context.Background(), false).Args() }
