@@ -18,7 +18,7 @@ type Call struct {
 	err error
 }
 
-// keys are the call's keys.
+// Keys are the call's keys.
 func (c *Call) Keys() []any {
 	if c.Script == nil {
 		return c.Args[1:]
@@ -26,7 +26,7 @@ func (c *Call) Keys() []any {
 	return c.Args[3 : 3+c.Args[2].(int)]
 }
 
-// key is the first of them.
+// Key is the first of them.
 func (c *Call) Key() string { return c.Keys()[0].(string) }
 
 // make makes what is sent: EVALSHA, or EVAL with the script's text, after the

@@ -3,8 +3,9 @@ package transport
 import (
 	"sync"
 
-	"github.com/redis/go-redis/v9"
 	"strconv"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // maxNodes bounds the numbers of a client's servers. Where addresses change all
@@ -85,6 +86,7 @@ func (t *Transport) KeyOn(shard int) (string, error) {
 	return "", ErrGone
 }
 
+// ProbeKey is one of the keys that KeyOn chooses from.
 func ProbeKey(i int) string { return "probe-" + strconv.Itoa(i) }
 
 // Names returns human-readable shard names: the servers' addresses where they

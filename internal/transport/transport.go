@@ -58,7 +58,7 @@ func (c *decisionContext) Deadline() (time.Time, bool) { return c.deadline, true
 func (c *decisionContext) Done() <-chan struct{} { return nil }
 func (c *decisionContext) Err() error            { return nil }
 
-// within starts the clock of a decision.
+// Within starts the clock of a decision.
 func (t *Transport) Within(ctx context.Context) context.Context {
 	return &decisionContext{ctx, time.Now().Add(t.limit)}
 }
@@ -90,7 +90,7 @@ func (t *Transport) batcher(shard int) *batcher {
 	return all[shard]
 }
 
-// send runs one call on the only server.
+// Send runs one call on the only server.
 func (t *Transport) Send(ctx context.Context, c *Call) ([]int64, error) {
 	p := new(pending)
 	p.alone.call[0] = c
@@ -100,7 +100,7 @@ func (t *Transport) Send(ctx context.Context, c *Call) ([]int64, error) {
 	return r.Numbers, r.Err
 }
 
-// sendAll runs the calls, those for one server in one flush. The responses are in
+// SendAll runs the calls, those for one server in one flush. The responses are in
 // their order; a server that hangs does not take those of other servers with it.
 func (t *Transport) SendAll(ctx context.Context, calls []*Call) []Response {
 	groups := t.byNode(calls)
@@ -123,7 +123,7 @@ func (t *Transport) SendAll(ctx context.Context, calls []*Call) []Response {
 	return responses
 }
 
-// again sends another call in place of each that has met a ban by hand.
+// Again sends another call in place of each that has met a ban by hand.
 func (t *Transport) Again(ctx context.Context, responses []Response, met func(error) bool, instead func(i int) *Call) {
 	var calls []*Call
 	var at []int
@@ -227,7 +227,7 @@ func (t *Transport) pass(ctx context.Context, calls []*Call) {
 	}
 }
 
-// del removes keys: in one command, or one for each key where they are sharded.
+// Del removes keys: in one command, or one for each key where they are sharded.
 func (t *Transport) Del(ctx context.Context, keys []string) error {
 	if !t.Sharded {
 		args := []any{"del"}
