@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -43,12 +44,12 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 	client := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, Username: "limiter", Password: "secret"}))
 	defer client.Close()
 	r := &Redis{Client: client, Namespace: "shop", Budget: roomy}
-	for i := range table {
-		limit := Limit{Rate: 3, Period: time.Hour, Burst: 3, Algorithm: table[i].name}
-		if !table[i].bucket {
+	for i := range step.Table {
+		limit := Limit{Rate: 3, Period: time.Hour, Burst: 3, Algorithm: Algorithm(step.Table[i].Name)}
+		if !step.Table[i].Bucket {
 			limit.Burst = 0
 		}
-		check := Check{Rule: string(table[i].name), Key: "k", Limit: limit, Ban: Ban{After: 1, For: time.Hour}}
+		check := Check{Rule: string(step.Table[i].Name), Key: "k", Limit: limit, Ban: Ban{After: 1, For: time.Hour}}
 		for _, cost := range []int64{1, 0, 2} {
 			d, err := r.Take(t.Context(), check)
 			if err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -51,7 +52,7 @@ func TestBansTakeOneCommand(t *testing.T) {
 	}
 	check := logins("k")
 	check.Ban = Ban{}
-	before := r.takeCall(true, []Check{check}, []params{paramsOf(&check, check.Limit.row())})
+	before := r.takeCall(true, []Check{check}, []step.Params{paramsOf(&check, check.Limit.row())})
 	check = logins("k")
 	check.Shadow = true // never bans
 	if bansOf([]Check{check}) != 0 {
@@ -193,16 +194,16 @@ func TestAClockErrorBansForNoYear(t *testing.T) {
 		b.setTime(someTime)
 		for range 2 {
 			d, err := b.limiter.Peek(t.Context(), logins("k"))
-			if r := d.Results[0]; err != nil || !r.Banned || r.bannedFor != 15*time.Minute {
+			if r := d.Results[0]; err != nil || !r.Banned || r.BannedFor != 15*time.Minute {
 				t.Errorf("%s: %+v, %v", name, r, err)
 			}
 			b.setTime(someTime + 60_000_000) // Peek has written nothing, so that it begins now
 		}
-		if r := mustTake(t, b.limiter, logins("k"))[0]; r.bannedFor != 15*time.Minute {
+		if r := mustTake(t, b.limiter, logins("k"))[0]; r.BannedFor != 15*time.Minute {
 			t.Errorf("%s: %+v", name, r)
 		}
 		b.setTime(someTime + 2*60_000_000)
-		if r := mustTake(t, b.limiter, logins("k"))[0]; r.bannedFor != 14*time.Minute {
+		if r := mustTake(t, b.limiter, logins("k"))[0]; r.BannedFor != 14*time.Minute {
 			t.Errorf("%s: a minute after a Take: %+v", name, r)
 		}
 	}
@@ -222,7 +223,7 @@ func TestABanOfAClockThatIsAheadALittle(t *testing.T) {
 			if beyond > 0 {
 				want = 15 * time.Minute
 			}
-			if r := mustTake(t, b.limiter, logins("k"))[0]; r.bannedFor != want {
+			if r := mustTake(t, b.limiter, logins("k"))[0]; r.BannedFor != want {
 				t.Errorf("%s, %dµs beyond: %+v", name, beyond, r)
 			}
 		}
@@ -240,7 +241,7 @@ func TestBansOfKeysThatAreNotDenied(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s := m.stats(); s.Keys != 1 {
+	if s := m.ready().Stats(); s.Keys != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -288,7 +289,7 @@ func TestBansInAMemoryThatIsFull(t *testing.T) {
 				mustTake(t, m, logins(fmt.Sprint("flood-", i)))
 			}
 		}
-		if s := m.stats(); s.Keys > m.MaxKeys {
+		if s := m.ready().Stats(); s.Keys > m.MaxKeys {
 			t.Errorf("%+v", s)
 		}
 		for i := range 50 {
@@ -329,7 +330,7 @@ func TestBansByHandAreBounded(t *testing.T) {
 			} else if err := m.Ban(t.Context(), 2*time.Hour, check); err != nil {
 				t.Fatalf("ban %d made longer: %v", i, err)
 			}
-			if s := m.stats(); s.Keys > 2*640 {
+			if s := m.ready().Stats(); s.Keys > 2*640 {
 				t.Fatalf("after %d bans: %+v", i+1, s)
 			}
 		}
@@ -465,18 +466,18 @@ func TestWhatIsNoBan(t *testing.T) {
 // Replies about bans that no script gives are errors.
 func TestRepliesAboutBans(t *testing.T) {
 	checks := []Check{logins("k")}
-	ps := []params{paramsOf(&checks[0], checks[0].Limit.row())}
+	ps := []step.Params{paramsOf(&checks[0], checks[0].Limit.row())}
 	for _, reply := range [][]int64{
 		{someTime, 1, someTime, 0, 0, 0, 0},
 		{someTime, 1, someTime, 0, -1, 0},
-		{someTime, 1, someTime, 0, 0, -maxExact},
-		{someTime, 1, someTime, 0, 0, maxExact},
+		{someTime, 1, someTime, 0, 0, -step.MaxExact},
+		{someTime, 1, someTime, 0, 0, step.MaxExact},
 	} {
 		if d, err := answers(checks, ps, reply, true); !errors.Is(err, transport.ErrReply) {
 			t.Errorf("%v: %+v, %v", reply, d, err)
 		}
 	}
-	for _, numbers := range [][]int64{nil, {someTime}, {-1, 0}, {someTime, -maxExact}, {someTime, 1, 2}} {
+	for _, numbers := range [][]int64{nil, {someTime}, {-1, 0}, {someTime, -step.MaxExact}, {someTime, 1, 2}} {
 		if until, err := banned(&transport.Response{Numbers: numbers}); !errors.Is(err, transport.ErrReply) {
 			t.Errorf("%v: %d, %v", numbers, until, err)
 		}

@@ -3,6 +3,8 @@ package algorithms
 import (
 	"testing"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // Numbers that are computed once are those of the check that asks, whoever asked
@@ -25,23 +27,24 @@ func TestNumbersAreThoseOfTheCheck(t *testing.T) {
 			}
 		}
 	}
-	if len(checks) < 2*len(bounds) {
+	if len(checks) < 2*len(step.Bounds) {
 		t.Fatalf("only %d checks: they need not share places", len(checks))
 	}
 	for range 2 {
 		for _, c := range checks {
-			got, ok := c.numbers()
+			var got step.Params
+			ok := c.numbers(&got)
 			want := paramsOf(&c, c.Limit.row())
-			args := got.arguments(nil)
-			for i, arg := range want.step.arguments(nil, want) {
+			args := got.Arguments(nil)
+			for i, arg := range want.Step.Arguments(nil, want) {
 				if args[i] != arg {
 					t.Fatalf("%+v: argument %d is %v, want %v", c, i, args[i], arg)
 				}
 			}
-			if got.bound = nil; !ok || got != want {
+			if got.Bound = nil; !ok || got != want {
 				t.Fatalf("%+v: %+v, %v; want %+v", c, got, ok, want)
 			}
-			got.setCost(3)
+			got.SetCost(3)
 		}
 	}
 	for _, c := range []Check{
@@ -54,7 +57,8 @@ func TestNumbersAreThoseOfTheCheck(t *testing.T) {
 		{Limit: Limit{Rate: 7, Period: time.Second}, Lease: true, NoCache: true},
 		{},
 	} {
-		if _, ok := c.numbers(); ok || c.Validate() == nil {
+		var p step.Params
+		if ok := c.numbers(&p); ok || c.Validate() == nil {
 			t.Errorf("%+v is valid", c)
 		}
 	}

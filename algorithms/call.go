@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -19,7 +20,7 @@ const (
 
 // bansCall is about the bans of the checks. By hand, it needs their params, and how
 // long the bans last in µs.
-func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []params) *transport.Call {
+func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []step.Params) *transport.Call {
 	args := make([]any, 3, 4+6*len(checks))
 	for i := range checks {
 		args = append(args, r.banKey(&checks[i]))
@@ -31,14 +32,14 @@ func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []params) *t
 	args = append(args, string(op))
 	for i := range checks {
 		b := checks[i].banRule()
-		args = append(args, b.after, b.within, cmp.Or(length, b.length))
+		args = append(args, b.After, b.Within, cmp.Or(length, b.Length))
 	}
 	return &transport.Call{Script: bansScript, Args: args}
 }
 
 // takeBansCall decides checks some of which have a ban; see lua/take_bans.lua. met
 // says that one of them has met a ban by hand: that takes all for checks with one.
-func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []params) *transport.Call {
+func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params) *transport.Call {
 	c := r.takeCall(charge, checks, ps)
 	c.Script = takeBansScript
 	var keys []any
@@ -50,8 +51,8 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []params) *tra
 		bans++
 		keys = append(keys, r.banKey(&checks[i]), r.keptKey(&checks[i], &ps[i]))
 		b := checks[i].banRule()
-		spareW, spareF := ps[i].spare()
-		c.Args = append(c.Args, i+1, b.after, b.within, b.length, spareW, spareF)
+		spareW, spareF := ps[i].Spare()
+		c.Args = append(c.Args, i+1, b.After, b.Within, b.Length, spareW, spareF)
 	}
 	flag := 0
 	if met {
@@ -63,7 +64,7 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []params) *tra
 }
 
 // takeCall decides the checks; see lua/take.lua.
-func (r *Redis) takeCall(charge bool, checks []Check, ps []params) *transport.Call {
+func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transport.Call {
 	args := make([]any, 3, 4+8*len(checks))
 	args[2] = len(checks)
 	for i := range checks {
@@ -75,23 +76,23 @@ func (r *Redis) takeCall(charge bool, checks []Check, ps []params) *transport.Ca
 		args = append(args, "0")
 	}
 	for i := range checks {
-		code := ps[i].code
+		code := ps[i].Code
 		if checks[i].Shadow {
 			code = -code
 		}
-		args = ps[i].arguments(append(args, code))
+		args = ps[i].Arguments(append(args, code))
 	}
 	return &transport.Call{Script: takeScript, Args: args}
 }
 
 // settleKeptCall corrects charges some of which are kept elsewhere during a ban by
 // hand; see lua/settle_kept.lua.
-func (r *Redis) settleKeptCall(corrections []correction) *transport.Call {
+func (r *Redis) settleKeptCall(corrections []settlement) *transport.Call {
 	c := r.settleCall(corrections)
 	c.Script = settleKeptScript
 	var keys []any
 	for i := range corrections {
-		keys = append(keys, r.keptKey(&corrections[i].result.Check, &corrections[i].params))
+		keys = append(keys, r.keptKey(&corrections[i].result.Check, &corrections[i].Params))
 	}
 	c.Args[2] = 2 * len(corrections)
 	c.Args = slices.Insert(c.Args, 3+len(corrections), keys...)
@@ -99,16 +100,16 @@ func (r *Redis) settleKeptCall(corrections []correction) *transport.Call {
 }
 
 // settleCall corrects charges; see lua/settle.lua.
-func (r *Redis) settleCall(corrections []correction) *transport.Call {
+func (r *Redis) settleCall(corrections []settlement) *transport.Call {
 	args := make([]any, 3, 3+14*len(corrections))
 	args[2] = len(corrections)
 	for i := range corrections {
-		args = append(args, r.key(&corrections[i].result.Check, &corrections[i].params))
+		args = append(args, r.key(&corrections[i].result.Check, &corrections[i].Params))
 	}
 	for i := range corrections {
 		c := &corrections[i]
 		begin := len(args)
-		args = c.step.corrections(c.step.arguments(append(args, 0, c.code), c.params), c)
+		args = c.Step.Corrections(c.Step.Arguments(append(args, 0, c.Code), c.Params), &c.Correction)
 		args[begin] = len(args) - begin - 1
 	}
 	return &transport.Call{Script: settleScript, Args: args}

@@ -92,7 +92,7 @@ func TestHowFarAheadAWriteIsBelieved(t *testing.T) {
 	begin := someTime - someTime%60_000_000
 	eachAlgorithm(t, func(t *testing.T, l Limit) {
 		l.Rate = 1
-		if a := lookup(l.algorithm()); a.bucket {
+		if a := l.row(); a.Bucket {
 			l.Burst = 1
 		}
 		for _, beyond := range []int64{0, 1} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // fiftyYears is a period of which nothing ends while a test runs: its windows
@@ -19,10 +20,10 @@ const fiftyYears = 50 * 365 * 24 * time.Hour
 // endless is a limit that frees nothing while a test runs, so that with every
 // algorithm the total it admits is exact, however long the test takes.
 func endless(a Algorithm, units int64) Limit {
-	row := lookup(a)
-	units = min(units, row.maxRate)
+	row := step.Lookup(string(a))
+	units = min(units, row.MaxRate)
 	l := Limit{Rate: units, Period: fiftyYears, Algorithm: a}
-	if row.bucket {
+	if row.Bucket {
 		l.Burst = units
 	}
 	return l
@@ -30,7 +31,7 @@ func endless(a Algorithm, units int64) Limit {
 
 // following is the algorithm n rows further down the table, from its top again
 // after its end.
-func following(i, n int) Algorithm { return table[(i+n)%len(table)].name }
+func following(i, n int) Algorithm { return Algorithm(step.Table[(i+n)%len(step.Table)].Name) }
 
 const (
 	tight = 100       // units that many requests compete for
@@ -40,7 +41,7 @@ const (
 // tightAndWide are requests that one rule limits beside two that have room for
 // all. Each algorithm is once the tight one. All keys are different.
 func tightAndWide() (requests [][]Check) {
-	for i := range table {
+	for i := range step.Table {
 		requests = append(requests, []Check{
 			{Rule: "tight", Key: fmt.Sprint("tight-", i), Limit: endless(following(i, 0), tight)},
 			{Rule: "wide", Key: fmt.Sprint("wide-", i), Limit: endless(following(i, 1), wide)},
@@ -53,7 +54,7 @@ func tightAndWide() (requests [][]Check) {
 // userAndEveryone are requests of two users who together may make more than
 // everyone may. Each algorithm is once that of everyone's limit.
 func userAndEveryone() (requests [][]Check) {
-	for i := range table {
+	for i := range step.Table {
 		everyone := Check{Rule: "everyone", Key: fmt.Sprint("everyone-", i), Limit: endless(following(i, 0), tight)}
 		for _, user := range []string{"alice", "bob"} {
 			requests = append(requests, []Check{
@@ -160,10 +161,10 @@ func TestProcessesAdmitExactlyTheLimit(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	var requests [][]Check
-	for i := range table {
+	for i := range step.Table {
 		for cost := range int64(3) {
 			requests = append(requests, []Check{
-				{Rule: string(table[i].name), Key: fmt.Sprint("cost-", cost), Limit: endless(table[i].name, tight), Cost: cost},
+				{Rule: string(step.Table[i].Name), Key: fmt.Sprint("cost-", cost), Limit: endless(Algorithm(step.Table[i].Name), tight), Cost: cost},
 			})
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"pgregory.net/rapid"
 
+	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
@@ -118,7 +119,7 @@ func (c *conformance) schedule(t *rapid.T) {
 				Ban:    bans[i],
 				spared: rapid.IntRange(0, 7).Draw(t, "spared") == 0,
 			}
-			if l.row().queue {
+			if l.row().Queue {
 				checks[i].MaxDelay = drawMaxDelay(t, l)
 			}
 		}
@@ -171,10 +172,7 @@ func (c *conformance) banByHand(t *rapid.T, m *Memory, now int64, check Check) (
 	if err := c.limiter.Ban(context.Background(), time.Duration(length)*time.Microsecond, check); err != nil {
 		t.Fatal(err)
 	}
-	m.ready()
-	p := paramsOf(&check, check.Limit.row())
-	pl := m.place(&check, &p)
-	if err := pl.banByHand(now, length, check.banRule(), m.most); err != nil {
+	if err := m.at(now).Ban(context.Background(), time.Duration(length)*time.Microsecond, check); err != nil {
 		t.Fatal(err)
 	}
 	return c.limiter.Peek(context.Background(), check)
@@ -182,14 +180,14 @@ func (c *conformance) banByHand(t *rapid.T, m *Memory, now int64, check Check) (
 
 // remembers checks that the store does not forget what counts.
 func (c *conformance) remembers(t *rapid.T, m *Memory, now int64, check Check) {
-	m.ready()
-	p := paramsOf(&check, check.Limit.row())
-	pl := m.place(&check, &p)
-	if e := pl.shard.table.find(pl.id); e != nil {
-		c.keeps(t, now, p.until(p.current(pl.shard.table.state(e, &p), now), now), keyOf("test", check))
+	var n memory.Count
+	check.count(&n)
+	count, denials, _ := m.ready().Remembered(&n, now)
+	if count > 0 {
+		c.keeps(t, now, count, keyOf("test", check))
 	}
 	if check.bans() {
-		c.keeps(t, now, check.banRule().forgotten(pl.banState()), string(appendBanKey(nil, "test", &check)))
+		c.keeps(t, now, denials, string(appendBanKey(nil, "test", &check)))
 	}
 }
 
@@ -212,17 +210,18 @@ func (c *conformance) forget(m *Memory, now int64, limits []Limit) {
 	for i, l := range limits {
 		for _, key := range keys(i) {
 			check := Check{Rule: fmt.Sprint("rule-", i), Key: key, Limit: l}
-			p := paramsOf(&check, check.Limit.row())
-			pl := m.place(&check, &p)
-			if e := pl.shard.table.find(pl.id); e == nil || p.until(p.current(pl.shard.table.state(e, &p), now), now) <= now {
-				pl.shard.table.remove(pl.id)
-				if ban := pl.banState(); !ban.byHand || ban.until <= now {
+			var n memory.Count
+			check.count(&n)
+			count, denials, byHand := m.ready().Remembered(&n, now)
+			if count <= now {
+				m.ready().Forget(&n, true, false)
+				if !byHand || denials <= now {
 					c.del(keyOf("test", check))
 				}
-				c.del(string(appendKeptKey(nil, "test", &check, p.algorithm)))
+				c.del(string(appendKeptKey(nil, "test", &check, n.Row)))
 			}
-			if e := pl.shard.table.find(pl.ban); e == nil || e.until <= now {
-				pl.shard.table.remove(pl.ban)
+			if denials <= now {
+				m.ready().Forget(&n, false, true)
 				c.del(string(appendBanKey(nil, "test", &check)))
 			}
 		}
@@ -242,7 +241,7 @@ func (c *conformance) compare(t *rapid.T, got Decision, err error, want Decision
 		}
 		g, w := got.Results[i], want.Results[i]
 		w.Source = SourceRedis
-		w.held = g.held // it also says when the key was written, which one that has expired forgets
+		w.trace.State = g.trace.State // it also says when the key was written, which one that has expired forgets
 		if g != w {
 			t.Fatalf("result %d:\n got %+v\nwant %+v", i, g, w)
 		}

@@ -1,6 +1,10 @@
 package algorithms
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed75154129/ratelimit/internal/step"
+)
 
 // A Result is the outcome of one [Check].
 type Result struct {
@@ -8,8 +12,7 @@ type Result struct {
 	Source     Source        // who decided; "" if nobody did, because another check had denied the request
 	Allowed    bool          // the check had room; others may still have denied the request
 	Banned     bool          // the key is banned, maybe since this denial: the check denies, whatever room there is
-	banBegins  bool          // with this denial
-	isHeld     bool          // held is known: the store hands out states, and this algorithm's is more than a summary
+	BanBegan   bool          // with this denial
 	Charged    int64         // units taken; 0 if the request was denied
 	Remaining  int64         // units left, none where Banned; negative is a debt
 	RetryAfter time.Duration // until Cost units are free; 0 if Allowed; Never if they never will be
@@ -18,10 +21,8 @@ type Result struct {
 	At         time.Time     // when it was decided, on the deciding clock
 	Err        error         // why this check could not be decided; nil if it was
 
-	charge    placed        // where the state holds Charged
-	held      heldState     // the state that it left, if isHeld
-	followed  int64         // units that a memory that follows has charged for it
-	bannedFor time.Duration // how long the key is banned
+	trace     step.Trace
+	BannedFor time.Duration // how long the key is banned
 }
 
 // Denies reports whether the result denies its request: it is enforced and had
@@ -97,4 +98,33 @@ func (d Decision) Tightest() (Result, bool) {
 		return Result{}, false
 	}
 	return d.Results[tightest], true
+}
+
+// fill completes the answer to a check by its state and the one that take made of it,
+// which counts if it was charged. It returns when the state that counts equals never seen.
+func (r *Result) fill(p *step.Params, current, charged step.State, where step.Placed, now int64) (until int64) {
+	s := current
+	if r.Charged > 0 {
+		s, r.trace.Charge = charged, where
+	}
+	var a step.Answer
+	p.Answer(&a, r.Allowed, &s, where, now)
+	r.state(p, &s, &a)
+	return a.Until
+}
+
+// state makes the result the answer by a state.
+func (r *Result) state(p *step.Params, s *step.State, a *step.Answer) {
+	if r.trace.Known = !p.Summary; r.trace.Known {
+		r.trace.State = s.Numbers()
+	}
+	r.Remaining, r.RetryAfter, r.ResetAfter, r.Delay = a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay
+}
+
+// impatient reports whether a check was denied only because its slot would have
+// begun after MaxDelay: the queue had room. That is no reason to ban anybody, nor
+// to deny others.
+func (r *Result) impatient() bool {
+	row := r.Check.Limit.row()
+	return !r.Allowed && r.Err == nil && r.Check.MaxDelay > 0 && row != nil && row.Queue && r.Remaining >= max(r.Check.Cost, 1)
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // An exactModel is what an algorithm promises, written from its definition in
@@ -203,7 +205,7 @@ func TestStepsAreExact(t *testing.T) {
 					}
 				}
 				exactly(t, l, exact, now, r)
-				if more := rapid.Int64Range(0, min(l.Rate, 1000)).Draw(t, "more"); r.Allowed && l.Rate < maxSquared/4 && rapid.IntRange(0, 4).Draw(t, "settle") == 0 {
+				if more := rapid.Int64Range(0, min(l.Rate, 1000)).Draw(t, "more"); r.Allowed && l.Rate < step.MaxSquared/4 && rapid.IntRange(0, 4).Draw(t, "settle") == 0 {
 					r = settleModelAt(&m, now, r.Charged+more, []Result{r})[0]
 					exact.charge(now, more)
 					exactly(t, l, exact, now, r)

@@ -1,9 +1,9 @@
 package algorithms
 
 import (
-	"time"
-
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/memory"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // Internal is for the packages of this module, and no part of the API.
@@ -24,31 +24,14 @@ type opened struct{}
 // Store is a Redis beside its decisions.
 func (opened) Store(r *Redis) store { return store{r} }
 
-func (opened) Follow(m *Memory, rs []Result, share func(*Result) (Check, bool)) { m.follow(rs, share) }
-func (opened) Unfollow(m *Memory, cs []Charge, share func(*Result) (Check, bool)) {
-	m.unfollow(cs, share)
-}
-func (opened) Stats(m *Memory) inside.MemoryStats        { return m.stats() }
-func (opened) Clock(m *Memory, now func() time.Time)     { m.clock = now }
-func (opened) Banned(m *Memory, c *Check) (Result, bool) { return m.banned(c) }
+// Memory is where a Memory counts.
+func (opened) Memory(m *Memory) *memory.Store { return m.ready() }
 
-func (opened) AlgorithmOf(l Limit) string                  { return string(l.algorithm()) }
-func (opened) IsQueue(l Limit) bool                        { return l.Algorithm == LeakyBucket }
-func (opened) Impatient(r *Result) bool                    { return r.impatient() }
-func (opened) StateOf(r *Result) (state [3]int64, ok bool) { return stateOf(r) }
-func (opened) Block(r *Result) int64                       { return r.charge.at }
-func (opened) InBlock(r *Result, window int64)             { r.charge = placed{at: window} }
-func (opened) JoinFollowed(r, older *Result, units int64)  { r.followed += min(older.followed, units) }
-func (opened) Again(c *Check, state [3]int64, later, earlier, underWay int64) inside.Verdict {
-	return again(c, state, later, earlier, underWay)
-}
-func (opened) Valid(checks []Check) bool { return valid(checks) }
-func (opened) InvalidBan(c *Check) []error {
-	if c.Ban == (Ban{}) {
-		return nil
-	}
-	return c.Ban.invalid()
-}
-func (opened) Spare(c *Check)                    { c.spared = true }
-func (opened) BanBegins(r *Result) bool          { return r.banBegins }
-func (opened) BannedFor(r *Result) time.Duration { return r.bannedFor }
+// Count makes a check a count, and reports whether it is valid.
+func (opened) Count(c *Check, to *memory.Count) bool { return c.count(to) }
+
+// Trace is what a result remembers of its count.
+func (opened) Trace(r *Result) *step.Trace { return &r.trace }
+
+// Spare makes a check whose denial does not count towards its ban.
+func (opened) Spare(c *Check) { c.spared = true }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // maxPart is how long a rule or key may be to stand in a Redis key as it is;
@@ -20,8 +22,8 @@ const maxPart = 64
 // together. The algorithm and the period are part of it because instances that
 // disagree on them, as during a roll-out, must not overwrite each other's
 // states; rate and burst are not, so that a changed limit binds at once.
-func appendKey(b []byte, namespace string, c *Check, a *algorithm) []byte {
-	b = append(append(appendRule(b, namespace, c), ':'), a.short...)
+func appendKey(b []byte, namespace string, c *Check, a *step.Row) []byte {
+	b = append(append(appendRule(b, namespace, c), ':'), a.Short...)
 	return appendPeriod(append(b, ':'), c.Limit.Period)
 }
 
@@ -33,7 +35,7 @@ func appendBanKey(b []byte, namespace string, c *Check) []byte {
 
 // appendKeptKey appends the key at which a count is kept while its key is banned
 // by hand. No period ends like this, either.
-func appendKeptKey(b []byte, namespace string, c *Check, a *algorithm) []byte {
+func appendKeptKey(b []byte, namespace string, c *Check, a *step.Row) []byte {
 	return append(appendKey(b, namespace, c, a), ":kept"...)
 }
 

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 func keyOf(namespace string, c Check) string {
-	a := lookup(c.Limit.algorithm())
+	a := c.Limit.row()
 	return string(appendKey(nil, namespace, &c, a))
 }
 
@@ -44,7 +46,7 @@ func TestKeysAreInjectionFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := check.Draw(t, "a"), check.Draw(t, "b")
 		ka, kb := keyOf("ns", a), keyOf("ns", b)
-		if _, err := prepare([]Check{a, b}, new([4]params)); (ka == kb) != (err != nil) {
+		if _, err := prepare([]Check{a, b}, new([4]step.Params)); (ka == kb) != (err != nil) {
 			t.Fatalf("%+v is %q\n%+v is %q", a, ka, b, kb)
 		}
 		if ban := string(appendBanKey(nil, "ns", &a)); ban == ka || ban == kb || (ban == string(appendBanKey(nil, "ns", &b))) != (a.Rule == b.Rule && a.Key == b.Key) {

@@ -1,11 +1,10 @@
 package algorithms
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"math/bits"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // An Algorithm names how a limit is counted.
@@ -61,42 +60,18 @@ func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 // Quota is the number of units that an unused key can spend at once: Burst (or
 // Rate, where Burst is 0) for buckets, Rate for windows. X-RateLimit-Limit shows
 // it.
-func (l Limit) Quota() int64 {
-	if row := l.row(); row != nil {
-		return l.quota(row)
-	}
-	return l.Rate
-}
+func (l Limit) Quota() int64 { return l.step().Quota() }
 
-func (l Limit) quota(row *algorithm) int64 {
-	if row.bucket {
-		return cmp.Or(l.Burst, l.Rate)
-	}
-	return l.Rate
+// step is the limit as package step knows it.
+func (l *Limit) step() step.Limit {
+	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Algorithm: string(l.Algorithm)}
 }
 
 // row finds the algorithm's row, or nil. It is done once for each check.
-func (l Limit) row() *algorithm { return lookup(l.algorithm()) }
+func (l Limit) row() *step.Row { return l.step().Row() }
 
 // algorithm names the algorithm, also where Algorithm is "".
-func (l Limit) algorithm() Algorithm {
-	switch {
-	case l.Algorithm != "":
-		return l.Algorithm
-	case l.Burst != 0:
-		return TokenBucket
-	}
-	return SlidingWindow
-}
-
-// The bounds inside which doubles, all that Lua has, are exact.
-const (
-	maxExact    = 1 << 53             // products and sums
-	maxDuration = 1 << 52             // microseconds: times, periods, twice the time to refill a bucket
-	maxUnits    = 999_999_999_999_999 // what a structured field of HTTP can hold, and below 2^50
-	maxSquared  = 94_906_265          // the largest number whose square is below maxExact
-	maxLog      = 10_000              // units in a sliding_log: it has an entry for each
-)
+func (l Limit) algorithm() Algorithm { return Algorithm(l.step().Name()) }
 
 // Validate reports everything that is wrong with the limit, or nil.
 //
@@ -105,59 +80,4 @@ const (
 // enough to count bytes. Rate must be at most 94,906,265 for sliding_window and
 // 10,000 for sliding_log. Period must be below 2^52 µs, and the time to refill
 // Burst below 2^51 µs.
-func (l Limit) Validate() error {
-	row := l.row()
-	if l.okFor(row) {
-		return nil
-	}
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if l.Rate < 1 {
-		bad("rate must be at least 1, got %d", l.Rate)
-	} else if row != nil && l.Rate > row.maxRate {
-		bad("rate must be at most %d"+row.why, row.maxRate, l.Rate)
-	}
-	switch us := l.Period.Microseconds(); {
-	case l.Period < time.Microsecond:
-		bad("period must be at least 1µs, got %s", l.Period)
-	case l.Period%time.Microsecond != 0:
-		bad("period must be whole microseconds, got %s", l.Period)
-	case us >= maxDuration:
-		bad("period must be below 2^52 µs (%s), got %s", time.Duration(maxDuration)*time.Microsecond, l.Period)
-	}
-	switch {
-	case row == nil:
-		bad("unknown algorithm %q; use one of %s", l.Algorithm, names())
-	case l.Burst < 0:
-		bad("burst must not be negative, got %d", l.Burst)
-	case l.Burst > 0 && !row.bucket:
-		bad("burst is for buckets, not for %s; leave it 0 or use %s", row.name, TokenBucket)
-	case l.Burst == 0 && row.queue:
-		bad("burst is required for %s: how many may be in the queue, including the one being served", row.name)
-	case l.Burst > maxUnits:
-		bad("burst must be at most %d"+forHeaders, int64(maxUnits), l.Burst)
-	case len(errs) == 0:
-		bad("burst %d at %d per %s: the time to refill it must be below 2^51 µs", l.quota(row), l.Rate, l.Period)
-	}
-	return errors.Join(errs...)
-}
-
-// okFor is Validate without the reasons, for every decision.
-func (l Limit) okFor(row *algorithm) bool {
-	return row != nil && l.Rate >= 1 && l.Rate <= row.maxRate &&
-		l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < maxDuration &&
-		l.Burst >= 0 && l.Burst <= maxUnits && (l.Burst == 0 || row.bucket) && (l.Burst > 0 || !row.queue) && l.fits(row)
-}
-
-// fits reports whether a full bucket is inside the exact range.
-func (l Limit) fits(row *algorithm) bool {
-	if !row.bucket {
-		return true
-	}
-	hi, lo := bits.Mul64(uint64(l.quota(row)), uint64(l.Period.Microseconds()))
-	if hi >= uint64(l.Rate) {
-		return false
-	}
-	refill, _ := bits.Div64(hi, lo, uint64(l.Rate))
-	return 2*refill < maxDuration
-}
+func (l Limit) Validate() error { return errors.Join(l.step().Invalid()...) }

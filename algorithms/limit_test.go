@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 func TestLimitValidate(t *testing.T) {
@@ -16,23 +18,23 @@ func TestLimitValidate(t *testing.T) {
 		want  []string // parts of the error, none if valid
 	}{
 		"default algorithm":         {Limit{Rate: 1, Period: time.Second}, nil},
-		"largest rate":              {Limit{Rate: maxSquared, Period: time.Second}, nil},
-		"rate above":                {Limit{Rate: maxSquared + 1, Period: time.Second}, []string{"rate must be at most 94906265 for sliding_window, so that its square stays below 2^53; got 94906266: use a shorter period, fixed_window or a bucket"}},
+		"largest rate":              {Limit{Rate: step.MaxSquared, Period: time.Second}, nil},
+		"rate above":                {Limit{Rate: step.MaxSquared + 1, Period: time.Second}, []string{"rate must be at most 94906265 for sliding_window, so that its square stays below 2^53; got 94906266: use a shorter period, fixed_window or a bucket"}},
 		"a terabyte an hour":        {Limit{Rate: 1e12, Period: time.Hour, Algorithm: FixedWindow}, nil},
 		"a terabyte at once":        {Limit{Rate: 1e9, Period: time.Hour, Burst: 1e12, Algorithm: TokenBucket}, nil},
-		"largest window":            {Limit{Rate: maxUnits, Period: time.Microsecond, Algorithm: FixedWindow}, nil},
-		"window above":              {Limit{Rate: maxUnits + 1, Period: time.Second, Algorithm: FixedWindow}, []string{"rate must be at most 999999999999999, as headers hold no more; got 1000000000000000"}},
-		"largest bucket":            {Limit{Rate: maxUnits, Period: time.Second, Burst: maxUnits, Algorithm: LeakyBucket}, nil},
-		"bucket above":              {Limit{Rate: maxUnits + 1, Period: time.Second, Burst: 1, Algorithm: GCRA}, []string{"rate must be at most 999999999999999"}},
-		"burst above":               {Limit{Rate: 1, Period: time.Microsecond, Burst: maxUnits + 1, Algorithm: GCRA}, []string{"burst must be at most 999999999999999, as headers hold no more; got 1000000000000000"}},
+		"largest window":            {Limit{Rate: step.MaxUnits, Period: time.Microsecond, Algorithm: FixedWindow}, nil},
+		"window above":              {Limit{Rate: step.MaxUnits + 1, Period: time.Second, Algorithm: FixedWindow}, []string{"rate must be at most 999999999999999, as headers hold no more; got 1000000000000000"}},
+		"largest bucket":            {Limit{Rate: step.MaxUnits, Period: time.Second, Burst: step.MaxUnits, Algorithm: LeakyBucket}, nil},
+		"bucket above":              {Limit{Rate: step.MaxUnits + 1, Period: time.Second, Burst: 1, Algorithm: GCRA}, []string{"rate must be at most 999999999999999"}},
+		"burst above":               {Limit{Rate: 1, Period: time.Microsecond, Burst: step.MaxUnits + 1, Algorithm: GCRA}, []string{"burst must be at most 999999999999999, as headers hold no more; got 1000000000000000"}},
 		"longest log":               {Limit{Rate: 10_000, Period: time.Second, Algorithm: SlidingLog}, nil},
 		"log above":                 {Limit{Rate: 10_001, Period: time.Second, Algorithm: SlidingLog}, []string{"rate must be at most 10000 for sliding_log, which remembers each request; got 10001: use sliding_window"}},
 		"zero":                      {Limit{}, []string{"rate must be at least 1, got 0", "period must be at least 1µs, got 0s"}},
 		"negative":                  {Limit{Rate: -1, Period: -time.Second}, []string{"rate must be at least 1, got -1", "period must be at least 1µs"}},
 		"shortest period":           {Limit{Rate: 1, Period: time.Microsecond}, nil},
 		"nanoseconds":               {Limit{Rate: 1, Period: 1500}, []string{"whole microseconds, got 1.5µs"}},
-		"longest period":            {Limit{Rate: 1, Period: (maxDuration - 1) * time.Microsecond}, nil},
-		"period above":              {Limit{Rate: 1, Period: maxDuration * time.Microsecond}, []string{"period must be below 2^52 µs"}},
+		"longest period":            {Limit{Rate: 1, Period: (step.MaxDuration - 1) * time.Microsecond}, nil},
+		"period above":              {Limit{Rate: 1, Period: step.MaxDuration * time.Microsecond}, []string{"period must be below 2^52 µs"}},
 		"unknown algorithm":         {Limit{Rate: 1, Period: 1000, Algorithm: "fixed"}, []string{`unknown algorithm "fixed"; use one of fixed_window, sliding_window, sliding_log, token_bucket, leaky_bucket, gcra`}},
 		"burst on a window":         {Limit{Rate: 1, Period: 1000, Burst: 1, Algorithm: SlidingWindow}, []string{"burst is for buckets, not for sliding_window"}},
 		"negative burst":            {Limit{Rate: 1, Period: 1000, Burst: -1, Algorithm: TokenBucket}, []string{"burst must not be negative, got -1"}},
@@ -46,8 +48,8 @@ func TestLimitValidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.limit.Validate()
-			if (err == nil) != (len(c.want) == 0) || (err == nil) != c.limit.okFor(c.limit.row()) {
-				t.Fatalf("Validate(%+v) = %v, ok() = %v", c.limit, err, c.limit.okFor(c.limit.row()))
+			if (err == nil) != (len(c.want) == 0) || (err == nil) != c.limit.step().OkFor(c.limit.row()) {
+				t.Fatalf("Validate(%+v) = %v, ok() = %v", c.limit, err, c.limit.step().OkFor(c.limit.row()))
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {

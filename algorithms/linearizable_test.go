@@ -21,15 +21,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // held is what the limit of a history holds. Its store's clock stands still, so
 // that with every algorithm the state is a number of units, exactly.
 const held = 10
 
-func heldLimit(a *algorithm) Limit {
-	l := Limit{Rate: held, Period: held * time.Hour, Algorithm: a.name}
-	if a.queue {
+func heldLimit(a *step.Row) Limit {
+	l := Limit{Rate: held, Period: held * time.Hour, Algorithm: Algorithm(a.Name)}
+	if a.Queue {
 		l.Burst = held
 	}
 	return l
@@ -224,9 +225,9 @@ func TestLimitersAreLinearizable(t *testing.T) {
 				histories = max(histories/4, 1)
 			}
 			done, timeouts, longest := 0, 0, time.Duration(0)
-			for i := range table {
+			for i := range step.Table {
 				for n := range histories {
-					h := callHistory{limit: heldLimit(&table[i])}
+					h := callHistory{limit: heldLimit(&step.Table[i])}
 					var err error
 					run(func(ctx context.Context, c Limiter) { err = h.run(ctx, c, fmt.Sprint(n)) })
 					if err != nil {
@@ -242,7 +243,7 @@ func TestLimitersAreLinearizable(t *testing.T) {
 				}
 			}
 			t.Logf("%d histories of %d operations, %d of them timed out; the longest check took %s",
-				len(table)*histories, done, timeouts, longest)
+				len(step.Table)*histories, done, timeouts, longest)
 		})
 	}
 }
@@ -318,7 +319,7 @@ func TestMistakesAreNotLinearizable(t *testing.T) {
 		}
 	}
 
-	alone := callHistory{limit: heldLimit(&table[0])}
+	alone := callHistory{limit: heldLimit(&step.Table[0])}
 	for range 3 {
 		take(&alone, 0, "alone", 4)
 	}
@@ -327,7 +328,7 @@ func TestMistakesAreNotLinearizable(t *testing.T) {
 	var both sync.WaitGroup // have read that there is room
 	both.Add(2)
 	l.between = func() { both.Done(); both.Wait() }
-	race := callHistory{limit: heldLimit(&table[0])}
+	race := callHistory{limit: heldLimit(&step.Table[0])}
 	var wg sync.WaitGroup
 	for client := range 2 {
 		wg.Go(func() { take(&race, client, "race", held) })
@@ -337,7 +338,7 @@ func TestMistakesAreNotLinearizable(t *testing.T) {
 	l.between = nil
 
 	// The server executes the command, its reply is lost, go-redis sends it again.
-	again := callHistory{limit: heldLimit(&table[0])}
+	again := callHistory{limit: heldLimit(&step.Table[0])}
 	loseReplies.Store(true)
 	take(&again, 0, "again", 1)
 	want("a command that is sent again", &again, porcupine.Illegal)

@@ -1,15 +1,12 @@
 package algorithms
 
 import (
-	"cmp"
 	"context"
-	"hash/maphash"
 	"sync"
 	"time"
-)
 
-// defaultMaxKeys is the bound of a Memory whose MaxKeys is 0.
-const defaultMaxKeys = 1 << 18
+	"github.com/seed75154129/ratelimit/internal/memory"
+)
 
 // Memory counts in this process. Its zero value is ready.
 //
@@ -35,27 +32,17 @@ type Memory struct {
 	// Bans by hand may exceed it by as many again. It must not change after first use.
 	MaxKeys int
 
-	once   sync.Once
-	seeds  [2]maphash.Seed
-	start  time.Time
-	clock  func() time.Time // nil: the wall clock; see Internal
-	most   int              // entries in a shard at most
-	shards [memoryShards]memoryShard
+	// Now is the clock; nil means the wall clock at the start plus the monotonic
+	// clock. It must not change after first use.
+	Now func() time.Time
+
+	once  sync.Once
+	store memory.Store
 }
 
-func (m *Memory) ready() {
-	m.once.Do(func() {
-		m.seeds, m.start = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, time.Now()
-		m.most = max(cmp.Or(m.MaxKeys, defaultMaxKeys)/memoryShards, 1)
-	})
-}
-
-// now is the wall clock at the start plus the monotonic clock: it never steps.
-func (m *Memory) now() int64 {
-	if m.clock != nil {
-		return m.clock().UnixMicro()
-	}
-	return m.start.UnixMicro() + time.Since(m.start).Microseconds()
+func (m *Memory) ready() *memory.Store {
+	m.once.Do(func() { m.store.MaxKeys, m.store.Clock = m.MaxKeys, m.Now })
+	return &m.store
 }
 
 // Take implements [Limiter]. Its only errors are about the checks.
@@ -69,60 +56,63 @@ func (m *Memory) Peek(_ context.Context, checks ...Check) (Decision, error) {
 }
 
 func (m *Memory) decide(charge bool, checks []Check) (Decision, error) {
-	m.ready()
-	var roomParams [4]params
-	ps, err := prepare(checks, &roomParams)
+	var room [4]memory.Count
+	counts, err := countsOf(checks, &room)
 	if err != nil {
 		return Decision{}, err
 	}
-	var roomPlaces [4]place
-	places := roomPlaces[:0]
-	for i := range checks {
-		places = append(places, m.place(&checks[i], &ps[i]))
+	var d Decision
+	now, allowed := m.ready().Decide(charge, counts)
+	d.Allowed, d.Results = allowed, make([]Result, len(checks))
+	for i := range counts {
+		d.Results[i].counted(&checks[i], &counts[i], now)
 	}
-	locked := m.lock(places)
-	defer m.unlock(locked)
-	return m.decideAt(m.now(), charge, checks, ps, places), nil
+	return d, nil
 }
 
-// decideAt is the twin of lua/take.lua. The places' shards are locked.
-func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, places []place) Decision {
-	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
-	for i := range checks {
-		p, pl, res := &ps[i], &places[i], &d.Results[i]
-		var healed bool
-		if pl.current, healed = pl.load(now, p); healed && charge {
-			pl.store(pl.current, p.until(pl.current, now), now, p, m.most)
-		}
-		res.Check, res.Source, res.At = checks[i], SourceMemory, time.UnixMicro(now)
-		pl.charged, pl.where, res.Allowed = p.take(pl.current, now)
-		d.Allowed = d.Allowed && !res.Denies()
-		if pl.meetsBan(&checks[i], charge, now) {
-			d.Allowed = d.Allowed && pl.bannedUntil <= now
-		}
+// countsOf validates the checks and makes them counts. Room for four lets the usual
+// request go without an allocation.
+func countsOf(checks []Check, room *[4]memory.Count) ([]memory.Count, error) {
+	counts := room[:min(len(checks), len(room))]
+	if len(checks) > len(room) {
+		counts = make([]memory.Count, len(checks))
 	}
 	for i := range checks {
-		p, pl, res := &ps[i], &places[i], &d.Results[i]
-		if charge && d.Allowed && res.Allowed {
-			res.Charged = p.cost
+		c := &checks[i]
+		if !c.count(&counts[i]) {
+			return nil, c.Validate()
 		}
-		resetAt := p.answer(res, pl.current, pl.charged, pl.where, now)
-		if res.Charged > 0 {
-			pl.store(pl.charged, resetAt, now, p, m.most)
-		}
-		if pl.estimated {
-			pl.shard.overflowed++
-		}
-		if pl.bans {
-			pl.decideBan(now, charge, res, m.most)
+		for j := range checks[:i] {
+			if sameCount(c, &checks[j], counts[i].Row, counts[j].Row) {
+				return nil, twice(c, j, i)
+			}
 		}
 	}
-	return d
+	return counts, nil
+}
+
+// count makes a check a count; false if it is not valid.
+func (c *Check) count(to *memory.Count) bool {
+	to.Rule, to.Key, to.Bans, to.Shadow, to.Waits = c.Rule, c.Key, c.bans(), c.Shadow, c.MaxDelay > 0
+	if !c.numbers(&to.Params) {
+		return false
+	}
+	if to.Ban.Within = to.Period; c.Ban != (Ban{}) {
+		to.Ban = c.banRule()
+	}
+	return true
+}
+
+// counted makes the result of a check what its count came to.
+func (r *Result) counted(c *Check, n *memory.Count, now int64) {
+	r.Check, r.Source, r.At = *c, SourceMemory, time.UnixMicro(now)
+	r.Allowed, r.Charged, r.trace.Charge = n.Room, n.Charged, n.Where
+	r.state(&n.Params, &n.State, &n.Answer)
+	r.ban(n.BannedUntil, now)
 }
 
 // Settle implements [Limiter]. Its only errors are about the charges.
 func (m *Memory) Settle(_ context.Context, charges ...Charge) ([]Result, error) {
-	m.ready()
 	results, corrections, err := prepareSettle(charges, SourceMemory)
 	for i := range corrections {
 		m.settle(&corrections[i])
@@ -130,22 +120,8 @@ func (m *Memory) Settle(_ context.Context, charges ...Charge) ([]Result, error) 
 	return results, err
 }
 
-func (m *Memory) settle(c *correction) {
-	pl := m.place(&c.result.Check, &c.params)
-	pl.shard.mu.Lock()
-	defer pl.shard.mu.Unlock()
-	m.settleAt(m.now(), c, &pl)
-}
-
-// settleAt is the twin of lua/settle.lua. Nothing is given back to a sketch,
-// since store only raises its cells.
-func (m *Memory) settleAt(now int64, c *correction, pl *place) {
-	current, healed := pl.load(now, &c.params)
-	settled, changed := c.settle(current, healed, now)
-	if changed {
-		pl.store(settled, c.until(settled, now), now, &c.params, m.most)
-	}
-	c.answer(settled, now)
+func (m *Memory) settle(c *settlement) {
+	c.answer(m.ready().Settle(c.result.Check.Rule, c.result.Check.Key, &c.Correction))
 }
 
 // Ban implements [Limiter]. Its only errors are about the checks and the time, and
@@ -155,34 +131,21 @@ func (m *Memory) Ban(_ context.Context, d time.Duration, checks ...Check) error 
 	if err != nil {
 		return err
 	}
-	return m.change(checks, func(pl *place, c *Check) error {
-		return pl.banByHand(m.now(), length, c.banRule(), m.most)
-	})
+	var room [4]memory.Count
+	counts, err := countsOf(checks, &room)
+	if err != nil {
+		return err
+	}
+	return m.ready().BanByHand(length, counts)
 }
 
 // Reset implements [Limiter]. Its only errors are about the checks. Counts in a
 // sketch stay.
 func (m *Memory) Reset(_ context.Context, checks ...Check) error {
-	return m.change(checks, func(pl *place, _ *Check) error {
-		pl.shard.table.remove(pl.id)
-		pl.shard.table.remove(pl.ban)
-		return nil
-	})
-}
-
-// change does something to the places of valid checks, one after the other.
-func (m *Memory) change(checks []Check, do func(*place, *Check) error) error {
-	m.ready()
-	var room [4]params
-	ps, err := prepare(checks, &room)
-	if err != nil {
-		return err
-	}
-	for i := range checks {
-		pl := m.place(&checks[i], &ps[i])
-		pl.shard.mu.Lock()
-		err = cmp.Or(err, do(&pl, &checks[i]))
-		pl.shard.mu.Unlock()
+	var room [4]memory.Count
+	counts, err := countsOf(checks, &room)
+	if err == nil {
+		m.ready().Reset(counts)
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 func TestMemoryAtOtherTimes(t *testing.T) {
 	now := time.Date(2001, 2, 3, 4, 5, 0, 0, time.UTC)
 	m := new(Memory)
-	m.clock = func() time.Time { return now }
+	m.Now = func() time.Time { return now }
 	check := Check{Rule: "r", Limit: Limit{Rate: 2, Period: time.Minute, Algorithm: FixedWindow}}
 	take := func(want bool) Decision {
 		t.Helper()
@@ -30,7 +30,7 @@ func TestMemoryAtOtherTimes(t *testing.T) {
 	}
 	take(true)
 	take(false)
-	if got := m.stats(); got.Keys != 1 {
+	if got := m.ready().Stats(); got.Keys != 1 {
 		t.Errorf("%+v", got)
 	}
 	now = now.Add(time.Second)

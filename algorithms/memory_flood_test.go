@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // A flood is ten seconds of new keys. After two of them, when nobody else finds
@@ -68,7 +69,7 @@ func (f flood) run(t *testing.T, l Limit) flooding {
 	got.heap = heap()
 	got.growth += got.heap
 	got.heap -= before
-	got.stats = m.stats()
+	got.stats = m.ready().Stats()
 	got.noise = l.Quota() - peekOne(t, m, Check{Rule: "r", Key: "nobody", Limit: l}).Remaining
 	got.most, got.least = abusers[0], abusers[0]
 	for _, n := range abusers {
@@ -87,12 +88,12 @@ func heap() int64 {
 // Three million keys, of which a tenth finds room, take no more memory than one
 // million; nobody is freed by them and nobody is denied for them.
 func TestAFloodHarmsNobody(t *testing.T) {
-	full := flood{maxKeys: defaultMaxKeys, perSecond: 300_000, clients: 5000}
+	full := flood{maxKeys: 1 << 18, perSecond: 300_000, clients: 5000}
 	small := flood{maxKeys: 2048, perSecond: 30_000, clients: 500}
-	for i := range table {
-		t.Run(string(table[i].name), func(t *testing.T) {
-			f, l := small, Limit{Rate: 200, Period: time.Minute, Algorithm: table[i].name}
-			if table[i].bucket {
+	for i := range step.Table {
+		t.Run(string(step.Table[i].Name), func(t *testing.T) {
+			f, l := small, Limit{Rate: 200, Period: time.Minute, Algorithm: Algorithm(step.Table[i].Name)}
+			if step.Table[i].Bucket {
 				l.Burst = l.Rate
 			}
 			if l.Algorithm == SlidingWindow && os.Getenv("OUTAGES") == "all" { // ten seconds and more
@@ -108,7 +109,7 @@ func TestAFloodHarmsNobody(t *testing.T) {
 					t.Errorf("%d of %d requests of clients below their limit were denied", got.denied, got.asked)
 				}
 				limit := 200
-				if table[i].bucket {
+				if step.Table[i].Bucket {
 					limit += 200 * 8 / 60 // refilled meanwhile
 				}
 				if got.most > limit || got.least < limit*9/10 {

@@ -33,7 +33,7 @@ func TestMemoryKeepsDeniedKeysUnderAFlood(t *testing.T) {
 				t.Fatalf("%s was freed by %d other keys", abusers[i/100%50], i)
 			}
 		}
-		if s := m.stats(); s.Keys > 640 || s.Sketches != 1 {
+		if s := m.ready().Stats(); s.Keys > 640 || s.Sketches != 1 {
 			t.Errorf("%+v", s)
 		}
 		// What is in a sketch is limited too, and stays so when there is room again.
@@ -64,7 +64,7 @@ func TestMemoryForgetsWhatEqualsNeverSeen(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		// 2000 keys are alive at a time.
-		if s := m.stats(); s.Keys > 20_000 || s.Evicted != uint64(200_000-s.Keys) || s.Overflowed > 0 {
+		if s := m.ready().Stats(); s.Keys > 20_000 || s.Evicted != uint64(200_000-s.Keys) || s.Overflowed > 0 {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // TestClusterUnderLoad uses one cluster for all, because it takes two seconds
@@ -84,7 +85,7 @@ func TestClusterUnderLoad(t *testing.T) {
 // unsharp is how many units of a limit nobody may get after charges were given
 // back: bucket keep a moment of each, which adds up to less than a unit here.
 func unsharp(l Limit) int64 {
-	if row := lookup(l.algorithm()); row.bucket {
+	if row := l.row(); row.Bucket {
 		return 1
 	}
 	return 0
@@ -137,8 +138,8 @@ func wantCounted(t *testing.T, r *Redis, first map[Check]Result, got *tally, req
 			t.Fatal(err)
 		}
 		res := d.Results[0]
-		row := lookup(c.Limit.algorithm())
-		if !row.bucket {
+		row := c.Limit.row()
+		if !row.Bucket {
 			if n := c.Limit.Quota() - res.Remaining - 1; n != admitted {
 				t.Errorf("rule %s, key %s, %s: %d counted, %d admitted", c.Rule, c.Key, c.Limit, n, admitted)
 			}
@@ -148,7 +149,7 @@ func wantCounted(t *testing.T, r *Redis, first map[Check]Result, got *tally, req
 		unit := c.Limit.Period / time.Duration(c.Limit.Rate)
 		before, after := first[c], res
 		over := after.At.Add(after.ResetAfter).Sub(before.At.Add(before.ResetAfter)) - time.Duration(admitted)*unit
-		if over < 0 || over > got.Took && !row.queue {
+		if over < 0 || over > got.Took && !row.Queue {
 			t.Errorf("rule %s, key %s, %s: %s counted beside the %d admitted, all denied requests took %s",
 				c.Rule, c.Key, c.Limit, over, admitted, got.Took)
 		}
@@ -165,9 +166,9 @@ func testMovingSlots(t *testing.T, cluster *redistest.Cluster, r *Redis) {
 		limit      = 20 // of the new keys
 		enough     = 2*limit + goroutines
 	)
-	phases := 2 * len(table)
+	phases := 2 * len(step.Table)
 	if testing.Short() {
-		phases = len(table)
+		phases = len(step.Table)
 	}
 	keys := keysOfMasters(t, cluster)
 	requests := make([][]Check, phases)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 const (
@@ -15,17 +17,17 @@ const (
 // modelAt decides as Memory would at a given time: the reference for every
 // store, since it is the steps in Go and nothing else.
 func modelAt(m *Memory, us int64, charge bool, checks []Check) Decision {
-	m.ready()
-	var room [4]params
-	ps, err := prepare(checks, &room)
+	d, err := m.at(us).decide(charge, checks)
 	if err != nil {
 		panic(err)
 	}
-	places := make([]place, len(checks))
-	for i := range checks {
-		places[i] = m.place(&checks[i], &ps[i])
-	}
-	return m.decideAt(us, charge, checks, ps, places)
+	return d
+}
+
+// at is the memory at a time.
+func (m *Memory) at(us int64) *Memory {
+	m.ready().Clock = func() time.Time { return time.UnixMicro(us) }
+	return m
 }
 
 // settleModelAt is modelAt for Settle.
@@ -35,8 +37,7 @@ func settleModelAt(m *Memory, us, cost int64, charged []Result) []Result {
 		panic(err)
 	}
 	for i := range corrections {
-		pl := m.place(&corrections[i].result.Check, &corrections[i].params)
-		m.settleAt(us, &corrections[i], &pl)
+		m.at(us).settle(&corrections[i])
 	}
 	return results
 }
@@ -56,16 +57,16 @@ var extremes = []Limit{
 	{Rate: 1_000_000, Period: time.Second},
 	{Rate: 3, Period: 10 * time.Microsecond},
 	{Rate: 7, Period: time.Microsecond},
-	{Rate: maxSquared, Period: time.Hour},
+	{Rate: step.MaxSquared, Period: time.Hour},
 	{Rate: 1 << 40, Period: time.Hour},
-	{Rate: maxUnits, Period: 24 * time.Hour},
-	{Rate: maxUnits, Period: time.Microsecond},
+	{Rate: step.MaxUnits, Period: 24 * time.Hour},
+	{Rate: step.MaxUnits, Period: time.Microsecond},
 }
 
 // drawLimit draws limits from one in 30 days to a million in a second, of every
 // algorithm.
 func drawLimit(t *rapid.T, label string) Limit {
-	a := rapid.SampledFrom(table).Draw(t, label+" algorithm")
+	a := rapid.SampledFrom(step.Table).Draw(t, label+" algorithm")
 	l := rapid.OneOf(
 		rapid.SampledFrom(extremes),
 		rapid.Custom(func(t *rapid.T) Limit {
@@ -77,8 +78,8 @@ func drawLimit(t *rapid.T, label string) Limit {
 			}
 		}),
 	).Draw(t, label)
-	l.Algorithm = a.name
-	if a.bucket {
+	l.Algorithm = Algorithm(a.Name)
+	if a.Bucket {
 		l.Burst = rapid.OneOf(rapid.Just[int64](1), rapid.Int64Range(1, 20), rapid.Just(min(l.Rate, 1_000_000)), rapid.Just(l.Rate)).Draw(t, label+" burst")
 	}
 	return within(l)
@@ -108,8 +109,8 @@ func drawBan(t *rapid.T, l Limit) Ban {
 
 // within changes a limit as little as Validate asks for.
 func within(l Limit) Limit {
-	l.Rate = min(l.Rate, l.row().maxRate)
-	for l.Burst > 1 && !l.okFor(l.row()) {
+	l.Rate = min(l.Rate, l.row().MaxRate)
+	for l.Burst > 1 && !l.step().OkFor(l.row()) {
 		l.Burst /= 2
 	}
 	if err := l.Validate(); err != nil {
@@ -120,9 +121,9 @@ func within(l Limit) Limit {
 
 // changed is another limit for the same state: raised, lowered or the burst.
 func changed(t *rapid.T, l Limit) Limit {
-	a := lookup(l.algorithm())
+	a := l.row()
 	l.Rate = rapid.SampledFrom([]int64{1, max(l.Rate/2, 1), l.Rate + 1, l.Rate * 3}).Draw(t, "new rate")
-	if a.bucket {
+	if a.Bucket {
 		l.Burst = rapid.SampledFrom([]int64{1, max(l.Burst/3, 1), l.Burst + 1, l.Burst * 10}).Draw(t, "new burst")
 	}
 	return within(l)

@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // A job is what each process of a test does: several goroutines take requests
@@ -213,7 +214,7 @@ func TestProcessesWaitForTheirTurn(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		calls = append(calls, arrival{at, time.UnixMicro(slot), micros(delay)})
+		calls = append(calls, arrival{at, time.UnixMicro(slot), step.Micros(delay)})
 	}))
 	defer thirdParty.Close()
 

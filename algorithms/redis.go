@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -124,7 +125,7 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 	if err != nil {
 		return Decision{}, err
 	}
-	var room [4]params
+	var room [4]step.Params
 	ps, err := prepare(checks, &room)
 	if err != nil {
 		return Decision{}, err
@@ -175,7 +176,7 @@ func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 }
 
 // settle corrects charges, in one call or, where keys are sharded, in one for each.
-func (r *Redis) settle(ctx context.Context, t *transport.Transport, corrections []correction) error {
+func (r *Redis) settle(ctx context.Context, t *transport.Transport, corrections []settlement) error {
 	if !t.Sharded {
 		reply, err := t.Send(ctx, r.settleCall(corrections))
 		if metBan(err) && len(corrections) == 1 { // of several, some may have been settled
@@ -199,7 +200,7 @@ func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error
 	if length == 0 {
 		op = liftBan
 	}
-	return r.change(ctx, checks, func(ctx context.Context, t *transport.Transport, ps []params) error {
+	return r.change(ctx, checks, func(ctx context.Context, t *transport.Transport, ps []step.Params) error {
 		if !t.Sharded {
 			_, err := t.Send(ctx, r.bansCall(op, length, checks, ps))
 			return err
@@ -218,7 +219,7 @@ func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error
 
 // Reset implements [Limiter].
 func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
-	return r.change(ctx, checks, func(ctx context.Context, t *transport.Transport, ps []params) error {
+	return r.change(ctx, checks, func(ctx context.Context, t *transport.Transport, ps []step.Params) error {
 		var keys []string
 		for i := range checks {
 			c, p := &checks[i], &ps[i]
@@ -229,12 +230,12 @@ func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
 }
 
 // change does something to the keys of valid checks.
-func (r *Redis) change(ctx context.Context, checks []Check, do func(context.Context, *transport.Transport, []params) error) error {
+func (r *Redis) change(ctx context.Context, checks []Check, do func(context.Context, *transport.Transport, []step.Params) error) error {
 	t, err := r.ready()
 	if err != nil {
 		return err
 	}
-	var room [4]params
+	var room [4]step.Params
 	ps, err := prepare(checks, &room)
 	if err != nil || len(checks) == 0 {
 		return err
@@ -243,14 +244,14 @@ func (r *Redis) change(ctx context.Context, checks []Check, do func(context.Cont
 	return redisError(do(ctx, t, ps))
 }
 
-func (r *Redis) key(c *Check, p *params) string {
+func (r *Redis) key(c *Check, p *step.Params) string {
 	var room [128]byte
-	return string(appendKey(room[:0], r.Namespace, c, p.algorithm))
+	return string(appendKey(room[:0], r.Namespace, c, p.Row))
 }
 
-func (r *Redis) keptKey(c *Check, p *params) string {
+func (r *Redis) keptKey(c *Check, p *step.Params) string {
 	var room [128]byte
-	return string(appendKeptKey(room[:0], r.Namespace, c, p.algorithm))
+	return string(appendKeptKey(room[:0], r.Namespace, c, p.Row))
 }
 
 func (r *Redis) banKey(c *Check) string {

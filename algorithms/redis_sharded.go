@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed75154129/ratelimit/internal/step"
+
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -21,7 +23,7 @@ import (
 // A check whose server did not answer has Err. Its outcome is unknown, so
 // nothing of it is ever given back. If only the answer about its ban is lost, it
 // has Err too, and Charged. The error is for when no server answered.
-func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []params) (Decision, error) {
+func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []step.Params) (Decision, error) {
 	if !charge {
 		return r.askServers(ctx, t, false, checks, ps, r.takeCalls(false, checks, ps))
 	}
@@ -59,7 +61,7 @@ func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charg
 
 // takeCalls are the calls that decide the checks, each alone; and behind them
 // those that look at the bans of the checks that have one.
-func (r *Redis) takeCalls(charge bool, checks []Check, ps []params) []*transport.Call {
+func (r *Redis) takeCalls(charge bool, checks []Check, ps []step.Params) []*transport.Call {
 	calls := make([]*transport.Call, len(checks), 2*len(checks))
 	for i := range checks {
 		calls[i] = r.takeCall(charge, checks[i:i+1], ps[i:i+1])
@@ -72,7 +74,7 @@ func (r *Redis) takeCalls(charge bool, checks []Check, ps []params) []*transport
 
 // askServers sends calls that decide the checks. The results of those that were
 // not answered have Err.
-func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []params, calls []*transport.Call) (Decision, error) {
+func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []step.Params, calls []*transport.Call) (Decision, error) {
 	responses := t.SendAll(ctx, calls)
 	bans := responses[len(checks):]
 	t.Again(ctx, responses[:len(checks)], metBan, func(i int) *transport.Call {
@@ -101,7 +103,7 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 			bans = bans[1:]
 		}
 		if resp.Err != nil { // it may be charged, if only the answer about its ban is lost
-			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, charge: res.charge, Err: redisError(resp.Err)}
+			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, trace: step.Trace{Charge: res.trace.Charge}, Err: redisError(resp.Err)}
 		}
 		d.Allowed = d.Allowed && !res.Denies()
 	}
@@ -133,7 +135,7 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 	calls := r.settleCalls(corrections)
 	for i := range results {
 		res := &results[i]
-		if res.Check.bans() && res.Err == nil && res.Denies() && !res.Banned && res.Check.banRule().counts(res) {
+		if res.Check.bans() && res.Err == nil && res.Denies() && !res.Banned && res.counts(res.Check.banRule()) {
 			counted = append(counted, i)
 			calls = append(calls, r.bansCall(countDenial, 0, []Check{res.Check}, nil))
 		}
@@ -158,13 +160,13 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 }
 
 // settleEach corrects each charge in a call of its own.
-func (r *Redis) settleEach(ctx context.Context, t *transport.Transport, corrections []correction) []error {
+func (r *Redis) settleEach(ctx context.Context, t *transport.Transport, corrections []settlement) []error {
 	responses := t.SendAll(ctx, r.settleCalls(corrections))
 	t.Again(ctx, responses, metBan, func(i int) *transport.Call { return r.settleKeptCall(corrections[i : i+1]) })
 	return settledEach(corrections, responses)
 }
 
-func (r *Redis) settleCalls(corrections []correction) []*transport.Call {
+func (r *Redis) settleCalls(corrections []settlement) []*transport.Call {
 	calls := make([]*transport.Call, len(corrections))
 	for i := range corrections {
 		calls[i] = r.settleCall(corrections[i : i+1])
@@ -174,7 +176,7 @@ func (r *Redis) settleCalls(corrections []correction) []*transport.Call {
 
 // settledEach turns the responses to settleCalls into what the corrections'
 // results are now.
-func settledEach(corrections []correction, responses []transport.Response) []error {
+func settledEach(corrections []settlement, responses []transport.Response) []error {
 	errs := make([]error, len(corrections))
 	for i := range corrections {
 		if errs[i] = responses[i].Err; errs[i] == nil {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -89,7 +90,7 @@ func (s store) ProbeRequest(shard int) ([]byte, error) {
 		}
 	}
 	p := paramsOf(&check, check.Limit.row())
-	return appendRequest(nil, s.takeCall(true, []Check{check}, []params{p}).Request()), nil
+	return appendRequest(nil, s.takeCall(true, []Check{check}, []step.Params{p}).Request()), nil
 }
 
 // appendRequest appends a command as RESP, the protocol of Redis.

@@ -7,13 +7,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed75154129/ratelimit/internal/step"
+
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // answers turns the reply of lua/take.lua into a decision, or that of
 // lua/take_bans.lua, which has more numbers: when the bans end, of those checks
 // that have one or, where a check has met a ban by hand, of all.
-func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision, error) {
+func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Decision, error) {
 	numbers, met := 1+4*len(checks), len(reply) == 1+5*len(checks)
 	if met {
 		numbers = len(reply)
@@ -34,14 +36,14 @@ func answers(checks []Check, ps []params, reply []int64, charge bool) (Decision,
 	for i := range checks {
 		p, res := &ps[i], &d.Results[i]
 		if charge && d.Allowed && res.Allowed {
-			res.Charged = p.cost
+			res.Charged = p.Cost
 		}
-		current := p.stateOf(reply[2+4*i:], now)
-		charged, where, ok := p.take(current, now)
+		current := stateOf(p, reply[2+4*i:], now)
+		charged, where, ok := p.Take(current, now)
 		if ok != res.Allowed {
 			return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", transport.ErrReply, i, reply[2+4*i:5+4*i], now, res.Allowed)
 		}
-		p.answer(res, current, charged, where, now)
+		res.fill(p, current, charged, where, now)
 		if len(bans) > 0 && (met || checks[i].bans()) {
 			res.ban(bans[0], now)
 			bans = bans[1:]
@@ -79,13 +81,13 @@ func banned(r *transport.Response) (until int64, err error) {
 
 // settled turns the reply of lua/settle.lua into what the corrections' results
 // are now.
-func settled(corrections []correction, reply []int64) error {
+func settled(corrections []settlement, reply []int64) error {
 	if err := checkReply(reply, 1+3*len(corrections), 1+3*len(corrections), len(corrections)); err != nil {
 		return err
 	}
 	for i := range corrections {
 		c := &corrections[i]
-		c.answer(c.stateOf(reply[1+3*i:], reply[0]), reply[0])
+		c.answer(stateOf(&c.Params, reply[1+3*i:], reply[0]), reply[0])
 	}
 	return nil
 }
@@ -159,7 +161,7 @@ func checkReply(reply []int64, numbers, positive, n int) error {
 		return fmt.Errorf("%w: %d numbers for %d keys, want %d", transport.ErrReply, len(reply), n, numbers)
 	}
 	for i, number := range reply {
-		if number < 0 && i < positive || max(number, -number) >= maxExact {
+		if number < 0 && i < positive || max(number, -number) >= step.MaxExact {
 			return fmt.Errorf("%w: %d as number %d; want 0 to 2^53", transport.ErrReply, number, i)
 		}
 	}
@@ -168,12 +170,12 @@ func checkReply(reply []int64, numbers, positive, n int) error {
 
 // stateOf reads a state from a reply. It is current already, unless somebody
 // else has written the key: then it is made what a step can work with.
-func (p *params) stateOf(reply []int64, now int64) state {
-	s := state{a: reply[0], b: reply[1], c: reply[2]}
-	if p.summary {
-		oldest, newest := now-p.period+1, now+p.period
-		s.b, s.c = min(max(s.b, oldest), newest), min(max(s.c, oldest), newest)
+func stateOf(p *step.Params, reply []int64, now int64) step.State {
+	s := step.State{A: reply[0], B: reply[1], C: reply[2]}
+	if p.Summary {
+		oldest, newest := now-p.Period+1, now+p.Period
+		s.B, s.C = min(max(s.B, oldest), newest), min(max(s.C, oldest), newest)
 		return s
 	}
-	return p.current(s, now)
+	return p.Current(s, now)
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // Whatever is in a key or in between, a reply must not panic nor be taken for
@@ -14,19 +16,19 @@ func FuzzReply(f *testing.F) {
 	f.Add(uint8(0), int64(5), int64(60_000_000), pack(valid))
 	f.Add(uint8(1), int64(5), int64(60_000_000), pack([]int64{someTime, 0, someTime - 30_000_000, 5, 5}))
 	f.Add(uint8(3), int64(1_000_000), int64(1), pack([]int64{someTime, 1, someTime + 1, 999_999, 0}))
-	f.Add(uint8(4), int64(maxSquared), int64(1), pack([]int64{1 << 52, 1, 0, 1<<53 - 1, 1<<53 - 1}))
+	f.Add(uint8(4), int64(step.MaxSquared), int64(1), pack([]int64{1 << 52, 1, 0, 1<<53 - 1, 1<<53 - 1}))
 	f.Add(uint8(5), int64(1), int64(1), pack([]int64{-1, 1, -1, -1, -1}))
 	f.Fuzz(func(t *testing.T, which uint8, rate, period int64, packed []byte) {
-		a := table[int(which)%len(table)]
-		l := Limit{Rate: rate, Period: time.Duration(period) * time.Microsecond, Algorithm: a.name}
-		if a.queue {
+		a := step.Table[int(which)%len(step.Table)]
+		l := Limit{Rate: rate, Period: time.Duration(period) * time.Microsecond, Algorithm: Algorithm(a.Name)}
+		if a.Queue {
 			l.Burst = 1
 		}
-		if !l.okFor(l.row()) || period > 1<<50 {
+		if !l.step().OkFor(l.row()) || period > 1<<50 {
 			return
 		}
 		checks := []Check{{Rule: "r", Limit: l, Cost: 1}}
-		d, err := answers(checks, []params{paramsOf(&checks[0], checks[0].Limit.row())}, unpack(packed), true)
+		d, err := answers(checks, []step.Params{paramsOf(&checks[0], checks[0].Limit.row())}, unpack(packed), true)
 		if err != nil {
 			return
 		}
@@ -52,7 +54,7 @@ func unpack(b []byte) (numbers []int64) {
 
 func TestRepliesThatNoScriptGives(t *testing.T) {
 	checks := []Check{{Rule: "r", Limit: PerMinute(5), Cost: 1}}
-	ps := []params{paramsOf(&checks[0], checks[0].Limit.row())}
+	ps := []step.Params{paramsOf(&checks[0], checks[0].Limit.row())}
 	for want, reply := range map[string][]int64{
 		"0 numbers for 1 keys":        nil,
 		"4 numbers for 1 keys":        {someTime, 1, 2, 3},

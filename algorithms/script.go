@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/seed75154129/ratelimit/internal/step"
+
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -129,9 +131,9 @@ func correcting(files fs.FS) string {
 
 // twins names the steps in Lua, in the order of their codes.
 func twins() (names []string) {
-	for i := range table {
-		if int(table[i].code) > len(names) {
-			names = append(names, table[i].lua)
+	for i := range step.Table {
+		if int(step.Table[i].Code) > len(names) {
+			names = append(names, step.Table[i].Lua)
 		}
 	}
 	return names

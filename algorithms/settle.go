@@ -4,23 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// A correction is a charge that Settle corrects.
-type correction struct {
-	params
-	placed
-	units  int64   // what was charged
-	delta  int64   // by how much to correct it: negative gives back
+// A settlement is a correction and its result.
+type settlement struct {
+	step.Correction
 	result *Result // what Settle returns of it
 }
 
 // prepareSettle returns a copy of the charges' results, for Settle to return,
 // and the corrections of those that a store of this source charged and that are
 // to cost something else.
-func prepareSettle(charges []Charge, source Source) ([]Result, []correction, error) {
+func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, error) {
 	results := make([]Result, len(charges))
-	var cs []correction
+	var cs []settlement
 	var errs []error
 	for i := range charges {
 		res := &results[i]
@@ -37,44 +36,36 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []correction, err
 			errs = append(errs, err)
 			continue
 		}
-		cs = append(cs, correction{
-			params: paramsOf(&res.Check, res.Check.Limit.row()),
-			placed: res.charge,
-			units:  res.Charged,
-			delta:  cost - res.Charged,
-			result: res,
-		})
+		cs = append(cs, settlement{step.Correction{
+			Params: paramsOf(&res.Check, res.Check.Limit.row()),
+			Placed: res.trace.Charge,
+			Units:  res.Charged,
+			Delta:  cost - res.Charged,
+		}, res})
 	}
 	return results, cs, errors.Join(errs...)
 }
 
-// settle corrects a charge in what at returned. Without a change there is
-// nothing to write.
-func (c *correction) settle(s state, healed bool, now int64) (settled state, changed bool) {
-	if healed && c.delta < 0 {
-		return s, true // nothing of the charge is in it
-	}
-	settled = c.step.correct(s, now, c)
-	return settled, healed || settled.a != s.a || settled.b != s.b || settled.c != s.c
-}
-
 // answer makes the result say what it costs now, by the state of its key.
-func (c *correction) answer(s state, now int64) {
+func (c *settlement) answer(s step.State, now int64) {
 	r := c.result
-	bannedUntil := r.At.Add(r.bannedFor).UnixMicro()
-	if r.banBegins {
+	bannedUntil := r.At.Add(r.BannedFor).UnixMicro()
+	if r.BanBegan {
 		bannedUntil = -bannedUntil
 	}
-	r.Charged, r.At, r.charge = r.Charged+c.delta, time.UnixMicro(now), placed{}
-	r.hold(s, &c.params)
-	_, where, _ := c.params.take(s, now)
-	if r.Charged > 0 { // its slot is where it was
-		r.charge, where = c.placed, c.placed
+	r.Charged, r.At, r.trace.Charge = r.Charged+c.Delta, time.UnixMicro(now), step.Placed{}
+	if r.trace.Known = !c.Summary; r.trace.Known {
+		r.trace.State = s.Numbers()
 	}
-	remaining, resetAfter := c.step.left(s, now, c.params)
-	r.Remaining, r.ResetAfter = remaining, micros(resetAfter)
-	if c.queue {
-		r.Delay = micros(max(where.at-now, 0))
+	_, where, _ := c.Params.Take(s, now)
+	if r.Charged > 0 { // its slot is where it was
+		r.trace.Charge, where = c.Placed, c.Placed
+	}
+	var a step.Answer
+	c.Params.Answer(&a, true, &s, where, now)
+	r.Remaining, r.ResetAfter = a.Remaining, a.ResetAfter
+	if c.Queue {
+		r.Delay = max(a.Delay, 0)
 	}
 	if r.Banned { // the check had room and was charged, where keys are sharded
 		r.RetryAfter = 0

@@ -9,16 +9,17 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // each runs a test for every algorithm at 5 a minute.
 func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {
 	t.Helper()
-	for i := range table {
-		t.Run(string(table[i].name), func(t *testing.T) {
-			l := Limit{Rate: 5, Period: time.Minute, Algorithm: table[i].name}
-			if table[i].queue {
+	for i := range step.Table {
+		t.Run(string(step.Table[i].Name), func(t *testing.T) {
+			l := Limit{Rate: 5, Period: time.Minute, Algorithm: Algorithm(step.Table[i].Name)}
+			if step.Table[i].Queue {
 				l.Burst = 5
 			}
 			f(t, l)
@@ -60,7 +61,7 @@ func TestRedisRemembersLongEnough(t *testing.T) {
 		// Rounded up to the millisecond, plus one. A bucket's deadline is on a grid.
 		ttl := client.PTTL(context.Background(), keyOf("test", check)).Val()
 		need, grid := d.Results[0].ResetAfter, time.Duration(0)
-		if l.row().bucket {
+		if l.row().Bucket {
 			grid = min(max(l.Period, time.Second), time.Minute) + time.Millisecond
 		}
 		if least, most := msCeil(need)+time.Millisecond, msCeil(need+grid)+time.Millisecond; ttl < least || ttl > most {
@@ -79,8 +80,8 @@ func TestDebtIsWhatItIs(t *testing.T) {
 	redis := realBackend(t)
 	eachAlgorithm(t, func(t *testing.T, l Limit) {
 		limits := []Limit{l}
-		if !l.row().bucket && l.Algorithm != SlidingLog {
-			limits = append(limits, Limit{Rate: l.row().maxRate, Period: time.Minute, Algorithm: l.Algorithm})
+		if !l.row().Bucket && l.Algorithm != SlidingLog {
+			limits = append(limits, Limit{Rate: l.row().MaxRate, Period: time.Minute, Algorithm: l.Algorithm})
 		}
 		for _, l := range limits {
 			for _, more := range []int64{30, 1 << 20, 1 << 45, math.MaxInt64 - 1} {
@@ -150,7 +151,7 @@ func TestDebtAndGiveBackOfFractions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := r.Results[0].held; got[0] != someTime+c.tat || got[2] != c.thirds {
+			if got := r.Results[0].trace.State; got[0] != someTime+c.tat || got[2] != c.thirds {
 				t.Errorf("%s: %d units settled to %d after %dµs: TAT is %dµs and %d thirds later, want %dµs and %d", name,
 					c.charged, c.settled, c.after, got[0]-someTime, got[2], c.tat, c.thirds)
 			}
@@ -198,9 +199,9 @@ func TestGivingBackNeverOverAdmits(t *testing.T) {
 }
 
 func givingBack(t *rapid.T) {
-	a := rapid.SampledFrom(table).Draw(t, "algorithm")
-	l := Limit{Rate: rapid.Int64Range(1, 6).Draw(t, "rate"), Period: time.Duration(rapid.Int64Range(1, 50).Draw(t, "period")) * time.Microsecond, Algorithm: a.name}
-	if a.bucket {
+	a := rapid.SampledFrom(step.Table).Draw(t, "algorithm")
+	l := Limit{Rate: rapid.Int64Range(1, 6).Draw(t, "rate"), Period: time.Duration(rapid.Int64Range(1, 50).Draw(t, "period")) * time.Microsecond, Algorithm: Algorithm(a.Name)}
+	if a.Bucket {
 		l.Burst = rapid.Int64Range(1, 6).Draw(t, "burst")
 	}
 	type use struct{ at, units int64 }

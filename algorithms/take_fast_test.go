@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -55,11 +56,11 @@ func TestBothScriptsTakeTurnsOnOneKey(t *testing.T) {
 					clock.Advance(time.Duration(random.IntN(30)-8) * time.Second) // a clock that steps back, too
 				}
 				c := Check{Rule: string(name), Key: "k", Limit: Limit{Rate: 7, Period: 5 * time.Second, Algorithm: name}, Cost: random.Int64N(4)}
-				if lookup(name).bucket {
+				if step.Lookup(string(name)).Bucket {
 					c.Limit.Burst = 9
 				}
 				checks := []Check{c}
-				ps, err := prepare(checks, new([4]params))
+				ps, err := prepare(checks, new([4]step.Params))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -110,7 +111,7 @@ func TestStatesAreWrittenInPlace(t *testing.T) {
 	var inPlace int
 	for _, name := range []Algorithm{FixedWindow, SlidingWindow, TokenBucket, LeakyBucket} {
 		check := Check{Rule: "r", Key: string(name), Limit: Limit{Rate: 20_000_000, Period: time.Minute, Algorithm: name}, Cost: 9_999_995}
-		if lookup(name).bucket {
+		if step.Lookup(string(name)).Bucket {
 			check.Limit.Rate, check.Limit.Burst, check.Cost = 100, 100, 1
 		}
 		key := keyOf("place", check)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // Two instances that disagree on a limit, or two tiers, count on one key. In our
@@ -78,7 +80,7 @@ func TestTwoLimitsOnOneKeyKeepTheirPromises(t *testing.T) {
 func twoLimits(t *rapid.T, b backend) {
 	ctx := context.Background()
 	b.flush()
-	row := rapid.SampledFrom(table).Draw(t, "algorithm")
+	row := rapid.SampledFrom(step.Table).Draw(t, "algorithm")
 	period := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute, time.Hour}).Draw(t, "period")
 	var limits [2]Limit
 	var alone [2]Memory
@@ -87,9 +89,9 @@ func twoLimits(t *rapid.T, b backend) {
 	for i := range limits {
 		limits[i] = Limit{
 			Rate:   rapid.SampledFrom([]int64{1, 3, 7, 10, 20, 99, 100, 1000}).Draw(t, "rate"),
-			Period: period, Algorithm: row.name,
+			Period: period, Algorithm: Algorithm(row.Name),
 		}
-		if row.bucket {
+		if row.Bucket {
 			limits[i].Burst = rapid.SampledFrom([]int64{1, 5, 50, 100, 1000}).Draw(t, "burst")
 		}
 	}
@@ -118,7 +120,7 @@ func twoLimits(t *rapid.T, b backend) {
 				r, own := open[i][n], openAlone[i][n]
 				open[i], openAlone[i] = append(open[i][:n:n], open[i][n+1:]...), append(openAlone[i][:n:n], openAlone[i][n+1:]...)
 				cost := rapid.OneOf(rapid.Int64Range(0, r.Charged), rapid.Int64Range(0, 30)).Draw(t, "settled")
-				if row.bucket && cost < r.Charged {
+				if row.Bucket && cost < r.Charged {
 					slack++
 				}
 				if err := settleAll(ctx, b.limiter, cost, r); err != nil {

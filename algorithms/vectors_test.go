@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 var update = flag.Bool("update", false, "write the vectors from the exact models")
@@ -47,7 +49,7 @@ var histories = []struct {
 	{"into debt and out of it", "10/1m", [][3]int64{{0, 4, 3}, {7, 1, 0}, {1, 1, 9}, {1, 1, 0}, {41_999_991, 1, 0}, {18_000_000, 1, 0}, {60_000_000, 10, 0}}},
 }
 
-func (v *vector) exact(a *algorithm, steps [][3]int64) {
+func (v *vector) exact(a *step.Row, steps [][3]int64) {
 	l := v.limit(a)
 	model, quota := exactOf(l), l.Quota()
 	first := func(admits func(us int64) bool, least int64) int64 {
@@ -85,23 +87,23 @@ func (v *vector) exact(a *algorithm, steps [][3]int64) {
 	}
 }
 
-func (v *vector) limit(a *algorithm) Limit {
+func (v *vector) limit(a *step.Row) Limit {
 	l, err := ParseLimit(v.Limit)
 	if err != nil {
 		panic(err)
 	}
-	if l.Algorithm != a.name {
-		panic(fmt.Sprint(v.Limit, " is not of ", a.name))
+	if string(l.Algorithm) != a.Name {
+		panic(fmt.Sprint(v.Limit, " is not of ", a.Name))
 	}
 	return l
 }
 
 func TestVectors(t *testing.T) {
 	redis := realBackend(t)
-	for i := range table {
-		a := &table[i]
-		t.Run(string(a.name), func(t *testing.T) {
-			path := filepath.Join("..", "testdata", "vectors", string(a.name)+".json")
+	for i := range step.Table {
+		a := &step.Table[i]
+		t.Run(string(a.Name), func(t *testing.T) {
+			path := filepath.Join("..", "testdata", "vectors", string(a.Name)+".json")
 			if *update {
 				writeVectors(t, path, a)
 			}
@@ -143,14 +145,14 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-func writeVectors(t *testing.T, path string, a *algorithm) {
+func writeVectors(t *testing.T, path string, a *step.Row) {
 	t.Helper()
 	vectors := make([]vector, len(histories))
 	for i, h := range histories {
-		vectors[i] = vector{Name: h.name, Limit: h.limit + " " + string(a.name)}
-		if a.queue {
+		vectors[i] = vector{Name: h.name, Limit: h.limit + " " + string(a.Name)}
+		if a.Queue {
 			l, _ := ParseLimit(h.limit)
-			vectors[i].Limit = fmt.Sprintf("%s burst %d %s", h.limit, l.Rate, a.name)
+			vectors[i].Limit = fmt.Sprintf("%s burst %d %s", h.limit, l.Rate, a.Name)
 		}
 		vectors[i].exact(a, h.steps)
 	}

@@ -73,7 +73,7 @@ func inTime(ctx context.Context, checks []Check) (bounded []Check, spare time.Du
 	bounded = slices.Clone(checks)
 	for i := range bounded {
 		c := &bounded[i]
-		if row := c.Limit.row(); row != nil && row.queue && (c.MaxDelay == 0 || c.MaxDelay > most) {
+		if row := c.Limit.row(); row != nil && row.Queue && (c.MaxDelay == 0 || c.MaxDelay > most) {
 			c.MaxDelay = most
 		}
 	}
@@ -86,7 +86,7 @@ func soonest(d Decision, spare time.Duration) time.Duration {
 	longest := d.RetryAfter()
 	for i := range d.Results {
 		r := &d.Results[i]
-		if row := r.Check.Limit.row(); r.Denies() && row != nil && row.queue {
+		if row := r.Check.Limit.row(); r.Denies() && row != nil && row.Queue {
 			longest = max(longest, r.ResetAfter+min(spare, Never-r.ResetAfter))
 		}
 	}

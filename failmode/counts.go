@@ -1,95 +1,83 @@
-package algorithms
+package failmode
 
-// follow counts here what another store decided, so that this one is warm when
-// it has to take over: each result's key is charged what was charged there, and
-// is left no more than its Remaining there. It never goes into debt. The results
-// remember what was charged, for unfollow. share says by which check a result
-// is counted here, such as one with a part of the limit; false passes it over.
-//
-// Results with an Err and those whose share is invalid are passed over. By a
-// clock in another window, what is left there says nothing of here, and only the
-// charge is followed.
-//
-// A ban is followed too, if there is room for it, and ends here as soon as a check
-// that it would bind is not banned there. As there, a rule's own binds the checks
-// with a Ban.
-//
-// follow denies nothing and locks one key at a time; of a request with several
-// checks, another may see only some as counted.
-func (m *Memory) follow(results []Result, share func(*Result) (Check, bool)) {
-	m.ready()
-	now := m.now()
+import (
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/memory"
+	"github.com/seed75154129/ratelimit/internal/step"
+)
+
+func stepLimit(l algorithms.Limit) step.Limit {
+	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Algorithm: string(l.Algorithm)}
+}
+
+// valid reports whether a limiter could decide the checks of a call.
+func valid(checks []algorithms.Check) bool {
+	for i := range checks {
+		a := &checks[i]
+		if a.Validate() != nil {
+			return false
+		}
+		for j := range checks[:i] {
+			b := &checks[j]
+			if a.Rule == b.Rule && a.Key == b.Key && a.Limit.Period == b.Limit.Period && stepLimit(a.Limit).Row() == stepLimit(b.Limit).Row() {
+				return false // two checks of one call may not share a count
+			}
+		}
+	}
+	return true
+}
+
+// impatient reports whether a check was denied only because its slot would have begun
+// after MaxDelay: the queue had room.
+func impatient(r *algorithms.Result) bool {
+	row := stepLimit(r.Check.Limit).Row()
+	return !r.Allowed && r.Err == nil && r.Check.MaxDelay > 0 && row != nil && row.Queue && r.Remaining >= max(r.Check.Cost, 1)
+}
+
+// followIn counts in a memory what another store decided, by the checks that share
+// returns.
+func followIn(m *algorithms.Memory, results []algorithms.Result, share func(*algorithms.Result) (algorithms.Check, bool)) {
+	store := lent.Memory(m)
+	now := store.Now()
 	for i := range results {
 		r := &results[i]
 		if r.Err != nil {
 			continue
 		}
-		if c, ok := share(r); ok {
-			if p, valid := c.numbers(); valid {
-				m.followOne(now, r, &c, p)
-			}
-		}
-	}
-}
-
-func (m *Memory) followOne(now int64, r *Result, c *Check, p params) {
-	pl := m.place(c, &p)
-	pl.shard.mu.Lock()
-	defer pl.shard.mu.Unlock()
-	if pl.followBan(now, r, m.most); r.Banned {
-		return // what is left says nothing about the count
-	}
-	current, _ := pl.load(now, &p)
-	left, _ := p.step.left(current, now, p)
-	left = max(left, 0)
-	r.followed = min(max(r.Charged, 0), left)
-	over := left - r.followed - max(r.Remaining, 0) // used there, but not through here
-	if p.aligned && r.At.UnixMicro()/p.period != now/p.period {
-		over = 0
-	}
-	if over > 0 && r.Allowed {
-		current, over = p.step.usedBefore(current, now, over, p)
-		pl.store(current, p.until(current, now), now, &p, m.most)
-	}
-	units := r.followed + max(over, 0)
-	if units == 0 {
-		return
-	}
-	p.setCost(units)
-	current, _, _ = p.take(current, now)
-	pl.store(current, p.until(current, now), now, &p, m.most)
-}
-
-// followed is what a step says about units that other processes have used.
-type followed interface {
-	// usedBefore counts units in a current state as used before now, as far as
-	// it can tell, and returns how many are to be counted as used now.
-	usedBefore(s state, now, units int64, p params) (state, int64)
-}
-
-// asNow is for steps that count all of them as used now.
-type asNow struct{}
-
-func (asNow) usedBefore(s state, _, units int64, _ params) (state, int64) { return s, units }
-
-// unfollow makes what follow charged for the charges' results cost what they
-// say, as [Memory.Settle] does where they were charged, and notes it in them. A charge to a sliding_log or
-// a leaky_bucket is found only if the clocks agree to the microsecond, and stays
-// otherwise.
-func (m *Memory) unfollow(charges []Charge, share func(*Result) (Check, bool)) {
-	for i, ch := range charges {
-		r := ch.Result
-		c, ok := share(&r)
-		if !ok || r.followed == 0 {
+		c, ok := share(r)
+		if !ok {
 			continue
 		}
-		ch.Cost = max(r.followed+ch.Cost-r.Charged, 0)
-		r.Check, r.Source, r.Charged = c, SourceMemory, r.followed
-		ch.Result = r
-		_, corrections, _ := prepareSettle([]Charge{ch}, SourceMemory) // follow took the share for valid
-		for j := range corrections {
-			m.settle(&corrections[j])
+		var n memory.Count
+		if !lent.Count(&c, &n) {
+			continue
 		}
-		charges[i].Result.followed = ch.Cost
+		followed := store.Follow(now, &n, &memory.Followed{
+			Allowed: r.Allowed, Banned: r.Banned, Charged: r.Charged, Remaining: r.Remaining,
+			At: r.At.UnixMicro(), BannedFor: r.BannedFor.Microseconds(),
+		})
+		if !r.Banned {
+			lent.Trace(r).Followed = followed
+		}
+	}
+}
+
+// unfollowIn makes what followIn charged for the charges' results cost what they say.
+func unfollowIn(m *algorithms.Memory, charges []algorithms.Charge, share func(*algorithms.Result) (algorithms.Check, bool)) {
+	for i := range charges {
+		r := &charges[i].Result
+		trace := lent.Trace(r)
+		c, ok := share(r)
+		if !ok || trace.Followed == 0 {
+			continue
+		}
+		units := max(trace.Followed+charges[i].Cost-r.Charged, 0)
+		var n memory.Count
+		if units != trace.Followed && lent.Count(&c, &n) {
+			lent.Memory(m).Settle(c.Rule, c.Key, &step.Correction{
+				Params: n.Params, Placed: trace.Charge, Units: trace.Followed, Delta: units - trace.Followed,
+			})
+		}
+		trace.Followed = units
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 const (
@@ -93,7 +93,7 @@ func hash(seed maphash.Seed, c *algorithms.Check) uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	h := maphash.String(seed, c.Rule)
 	h = h*odd ^ maphash.String(seed, c.Key)
-	h = h*odd ^ maphash.String(seed, lent.AlgorithmOf(c.Limit))
+	h = h*odd ^ maphash.String(seed, stepLimit(c.Limit).Name())
 	h = (h ^ uint64(c.Limit.Period)) * odd
 	return h ^ h>>32
 }
@@ -153,15 +153,15 @@ func (e *denyEntry) tell() {
 
 // verdict decides a check by the entry, beside the units for which others have
 // asked. It requires mu.
-func (e *denyEntry) verdict(c *algorithms.Check, now time.Duration, asking int64) inside.Verdict {
+func (e *denyEntry) verdict(c *algorithms.Check, now time.Duration, asking int64) step.Verdict {
 	if e.exact {
-		return lent.Again(c, e.state, e.at+(now-e.sent).Microseconds(), e.at+(now-e.received).Microseconds(), asking)
+		return stepLimit(c.Limit).Again(c.Cost, c.MaxDelay, e.state, e.at+(now-e.sent).Microseconds(), e.at+(now-e.received).Microseconds(), asking)
 	}
 	return e.untold(c, now, asking)
 }
 
 // banned is the denial by a ban that has not ended and binds a check. It requires mu.
-func (e *denyEntry) banned(c *algorithms.Check, now time.Duration) (v inside.Verdict, banned bool) {
+func (e *denyEntry) banned(c *algorithms.Check, now time.Duration) (v step.Verdict, banned bool) {
 	if now >= e.ban.retryAt || !e.ban.byHand && c.Ban == (algorithms.Ban{}) {
 		return v, false
 	}
@@ -180,7 +180,7 @@ func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 		return // no entry is as good as one that has room
 	}
 	a := lastAnswer{at: r.At.UnixMicro(), sent: sent.at, received: d.now(), room: r.Remaining}
-	a.state, a.exact = lent.StateOf(r)
+	a.state, a.exact = lent.Trace(r).State, lent.Trace(r).Known
 	s, h := d.place(&r.Check)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,9 +240,9 @@ func begins(r *algorithms.Result) bool {
 		return false
 	case r.Banned:
 		return true
-	case lent.Impatient(r):
+	case impatient(r):
 		return false
 	}
-	_, exact := lent.StateOf(r)
+	exact := lent.Trace(r).Known
 	return exact || r.RetryAfter != algorithms.Never
 }

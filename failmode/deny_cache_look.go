@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // How the cache of denials is asked before the store is.
@@ -26,7 +26,7 @@ type lookup struct {
 	reserved int64 // units of the entry's room
 	at       int64 // on the store's clock, in µs, of the verdict
 	banned   bool  // by a ban
-	verdict  inside.Verdict
+	verdict  step.Verdict
 	wake     chan struct{}
 }
 

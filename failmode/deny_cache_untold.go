@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // maxDenials is how many denials an entry holds, each of another cost or limit.
@@ -31,8 +31,8 @@ func denialOf(r *algorithms.Result, a *lastAnswer) denial {
 }
 
 // verdict is what clients are told of the denial.
-func (n *denial) verdict(now time.Duration) inside.Verdict {
-	return inside.Verdict{Known: true, Remaining: n.remaining, RetryAfter: ceil(n.toldAt - now), ResetAfter: ceil(n.resetAt - now)}
+func (n *denial) verdict(now time.Duration) step.Verdict {
+	return step.Verdict{Known: true, Remaining: n.remaining, RetryAfter: ceil(n.toldAt - now), ResetAfter: ceil(n.resetAt - now)}
 }
 
 // note remembers a denial that begins an entry. Those that are over make room.
@@ -49,8 +49,8 @@ func (e *denyEntry) note(r *algorithms.Result, a *lastAnswer) {
 // untold is the verdict where the state is not known. A cost that was not asked
 // for may have to wait longer than a lower one that is denied, so the store is
 // asked, unless there are too many costs to be told exactly.
-func (e *denyEntry) untold(c *algorithms.Check, now time.Duration, asking int64) inside.Verdict {
-	cost, v := max(c.Cost, 1), inside.Verdict{Known: true}
+func (e *denyEntry) untold(c *algorithms.Check, now time.Duration, asking int64) step.Verdict {
+	cost, v := max(c.Cost, 1), step.Verdict{Known: true}
 	var found *denial
 	for i := range e.denials {
 		if n := &e.denials[i]; n.limit == c.Limit && n.cost <= cost && now < n.retryAt && (found == nil || n.cost > found.cost) {

@@ -1,4 +1,4 @@
-package algorithms
+package failmode
 
 import (
 	"errors"
@@ -9,10 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
-func peekOne(t *testing.T, m *Memory, check Check) Result {
+func peekOne(t *testing.T, m *algorithms.Memory, check algorithms.Check) algorithms.Result {
 	t.Helper()
 	d, err := m.Peek(t.Context(), check)
 	if err != nil {
@@ -21,17 +22,39 @@ func peekOne(t *testing.T, m *Memory, check Check) Result {
 	return d.Results[0]
 }
 
-func asItIs(r *Result) (Check, bool) { return r.Check, true }
+func eachAlgorithm(t *testing.T, f func(t *testing.T, l algorithms.Limit)) {
+	t.Helper()
+	for _, name := range []algorithms.Algorithm{
+		algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog, algorithms.TokenBucket, algorithms.LeakyBucket, algorithms.GCRA,
+	} {
+		t.Run(string(name), func(t *testing.T) {
+			l := algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: name}
+			if name == algorithms.LeakyBucket {
+				l.Burst = 5
+			}
+			f(t, l)
+		})
+	}
+}
+
+func chargesOf(cost int64, charged ...algorithms.Result) (charges []algorithms.Charge) {
+	for _, r := range charged {
+		charges = append(charges, algorithms.Charge{Result: r, Cost: cost})
+	}
+	return charges
+}
+
+func asItIs(r *algorithms.Result) (algorithms.Check, bool) { return r.Check, true }
 
 // One that follows every decision answers as the one that made them.
 func TestFollowCountsWhatTakeCounted(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l Limit) {
+	eachAlgorithm(t, func(t *testing.T, l algorithms.Limit) {
 		synctest.Test(t, func(t *testing.T) {
-			var there, here Memory
+			var there, here algorithms.Memory
 			random := rand.New(rand.NewPCG(1, 2))
 			denied := 0
 			for range 2000 {
-				check := Check{Rule: "r", Key: fmt.Sprint(random.IntN(3)), Limit: l, Cost: 1 + random.Int64N(3)}
+				check := algorithms.Check{Rule: "r", Key: fmt.Sprint(random.IntN(3)), Limit: l, Cost: 1 + random.Int64N(3)}
 				d, err := there.Take(t.Context(), check)
 				if err != nil {
 					t.Fatal(err)
@@ -39,7 +62,7 @@ func TestFollowCountsWhatTakeCounted(t *testing.T) {
 				if !d.Allowed {
 					denied++
 				}
-				here.follow(d.Results, asItIs)
+				followIn(&here, d.Results, asItIs)
 				if got, want := peekOne(t, &here, check), peekOne(t, &there, check); got != want {
 					t.Fatalf("after %+v\n got %+v\nwant %+v", d.Results[0], got, want)
 				}
@@ -55,15 +78,15 @@ func TestFollowCountsWhatTakeCounted(t *testing.T) {
 // What other processes have used of a key that is new here is counted in two steps,
 // which make one entry. A table that grows in between must not hide that.
 func TestFollowMakesOneEntryOfAKey(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l Limit) {
+	eachAlgorithm(t, func(t *testing.T, l algorithms.Limit) {
 		synctest.Test(t, func(t *testing.T) {
 			const keys = 1000
-			var m Memory
+			var m algorithms.Memory
 			left := l.Quota() - 3
 			for i := range keys {
-				check := Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}
+				check := algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}
 				follow := func() {
-					m.follow([]Result{{Check: check, Allowed: true, Charged: 1, Remaining: left, At: time.Now()}}, asItIs)
+					followIn(&m, []algorithms.Result{{Check: check, Allowed: true, Charged: 1, Remaining: left, At: time.Now()}}, asItIs)
 				}
 				if follow(); peekOne(t, &m, check).Remaining != left {
 					t.Fatalf("key %d: %d left, want %d", i, peekOne(t, &m, check).Remaining, left)
@@ -76,7 +99,7 @@ func TestFollowMakesOneEntryOfAKey(t *testing.T) {
 				}
 				follow()
 			}
-			if n := m.stats().Keys; n != keys {
+			if n := lent.Memory(&m).Stats().Keys; n != keys {
 				t.Errorf("%d entries for %d keys", n, keys)
 			}
 		})
@@ -85,7 +108,7 @@ func TestFollowMakesOneEntryOfAKey(t *testing.T) {
 
 // Other processes charge the same key: what is left there is all that is left.
 func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l Limit) {
+	eachAlgorithm(t, func(t *testing.T, l algorithms.Limit) {
 		synctest.Test(t, func(t *testing.T) {
 			quota := l.Quota()
 			for _, c := range []struct{ charged, remaining, want int64 }{
@@ -104,18 +127,18 @@ func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
 				{-1 << 63, 1<<63 - 1, quota}, //
 				{1<<63 - 1, -1 << 63, 0},     //
 			} {
-				var m Memory
-				check := Check{Rule: "r", Key: "k", Limit: l}
-				m.follow([]Result{{Check: check, Charged: c.charged, Remaining: c.remaining, At: time.Now()}}, asItIs)
+				var m algorithms.Memory
+				check := algorithms.Check{Rule: "r", Key: "k", Limit: l}
+				followIn(&m, []algorithms.Result{{Check: check, Charged: c.charged, Remaining: c.remaining, At: time.Now()}}, asItIs)
 				got := peekOne(t, &m, check)
-				if got.Remaining != c.want || got.RetryAfter > l.Period+time.Microsecond && l.Algorithm != SlidingWindow {
+				if got.Remaining != c.want || got.RetryAfter > l.Period+time.Microsecond && l.Algorithm != algorithms.SlidingWindow {
 					t.Errorf("charged %d, left %d there: %+v, want %d left", c.charged, c.remaining, got, c.want)
 				}
-				if keys := m.stats().Keys; (keys == 0) != (c.want == quota) {
+				if keys := lent.Memory(&m).Stats().Keys; (keys == 0) != (c.want == quota) {
 					t.Errorf("charged %d, left %d there: %d keys", c.charged, c.remaining, keys)
 				}
 				// Less is left already.
-				m.follow([]Result{{Check: check, Remaining: quota, At: time.Now()}}, asItIs)
+				followIn(&m, []algorithms.Result{{Check: check, Remaining: quota, At: time.Now()}}, asItIs)
 				if got := peekOne(t, &m, check).Remaining; got != c.want {
 					t.Errorf("left %d, then more there: %d", c.want, got)
 				}
@@ -125,45 +148,45 @@ func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
 }
 
 func TestFollowPassesOverWhatItCannotCount(t *testing.T) {
-	var m Memory
-	m.follow(nil, asItIs)
-	m.follow([]Result{
-		{Check: Check{Rule: "r", Limit: perDay(5)}, Charged: 1, Err: errors.New("away")},
-		{Check: Check{Rule: "r", Limit: Limit{Rate: -1}}, Charged: 1},
-		{Check: Check{Rule: "r", Limit: Limit{Rate: 1, Period: time.Hour, Algorithm: "none"}}, Charged: 1},
-		{Check: Check{Rule: "r", Limit: perDay(5), Cost: -1}, Charged: 1},
+	var m algorithms.Memory
+	followIn(&m, nil, asItIs)
+	followIn(&m, []algorithms.Result{
+		{Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}}, Charged: 1, Err: errors.New("away")},
+		{Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: -1}}, Charged: 1},
+		{Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Algorithm: "none"}}, Charged: 1},
+		{Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}, Cost: -1}, Charged: 1},
 		{},
 	}, asItIs)
-	m.follow([]Result{{Check: Check{Rule: "r", Limit: perDay(5)}, Charged: 1}}, func(*Result) (Check, bool) { return Check{}, false })
-	if s := m.stats(); s != (inside.MemoryStats{}) {
+	followIn(&m, []algorithms.Result{{Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}}, Charged: 1}}, func(*algorithms.Result) (algorithms.Check, bool) { return algorithms.Check{}, false })
+	if s := lent.Memory(&m).Stats(); s != (inside.MemoryStats{}) {
 		t.Errorf("%+v", s)
 	}
 }
 
 // What the other store gave back can be given back here.
 func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l Limit) {
+	eachAlgorithm(t, func(t *testing.T, l algorithms.Limit) {
 		synctest.Test(t, func(t *testing.T) {
-			var there, here Memory
-			check := Check{Rule: "r", Key: "k", Limit: l, Cost: 2}
+			var there, here algorithms.Memory
+			check := algorithms.Check{Rule: "r", Key: "k", Limit: l, Cost: 2}
 			for range 2 {
 				d, err := there.Take(t.Context(), check)
 				if err != nil {
 					t.Fatal(err)
 				}
 				before := peekOne(t, &here, check)
-				here.follow(d.Results, asItIs)
+				followIn(&here, d.Results, asItIs)
 				after := peekOne(t, &here, check)
 				if after.Remaining != before.Remaining-2 {
 					t.Errorf("followed: %d left of %d", after.Remaining, before.Remaining)
 				}
-				here.unfollow(chargesOf(0, d.Results...), asItIs)
+				unfollowIn(&here, chargesOf(0, d.Results...), asItIs)
 				got := peekOne(t, &here, check)
-				got.held, before.held = heldState{}, heldState{} // they know when they were written
+				lent.Trace(&got).State, lent.Trace(&before).State = [3]int64{}, [3]int64{} // they know when they were written
 				if got != before {
 					t.Errorf("taken back:\n got %+v\nwant %+v", got, before)
 				}
-				here.follow(d.Results, asItIs)
+				followIn(&here, d.Results, asItIs)
 			}
 		})
 	})
@@ -171,30 +194,30 @@ func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
 
 // What Follow found no room for was not charged, and is not given back.
 func TestUnfollowFreesNothingElse(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l Limit) {
+	eachAlgorithm(t, func(t *testing.T, l algorithms.Limit) {
 		synctest.Test(t, func(t *testing.T) {
-			var here Memory
-			check := Check{Rule: "r", Key: "k", Limit: l}
+			var here algorithms.Memory
+			check := algorithms.Check{Rule: "r", Key: "k", Limit: l}
 			for range l.Quota() - 1 {
 				if _, err := here.Take(t.Context(), check); err != nil {
 					t.Fatal(err)
 				}
 			}
-			var there Memory
+			var there algorithms.Memory
 			check.Cost = 3
 			d, err := there.Take(t.Context(), check)
 			if err != nil || !d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
-			here.follow(d.Results, asItIs)
+			followIn(&here, d.Results, asItIs)
 			if got := peekOne(t, &here, check).Remaining; got != 0 {
 				t.Errorf("%d left, want 0", got)
 			}
-			here.unfollow(chargesOf(2, d.Results...), asItIs) // it costs 1 less than it did
+			unfollowIn(&here, chargesOf(2, d.Results...), asItIs) // it costs 1 less than it did
 			if got := peekOne(t, &here, check).Remaining; got > 1 {
 				t.Errorf("%d left after one was given back", got)
 			}
-			here.unfollow(chargesOf(0, d.Results...), func(*Result) (Check, bool) { return Check{}, false })
+			unfollowIn(&here, chargesOf(0, d.Results...), func(*algorithms.Result) (algorithms.Check, bool) { return algorithms.Check{}, false })
 			if got := peekOne(t, &here, check).Remaining; got > 1 {
 				t.Errorf("%d left: what is not followed was given back", got)
 			}
@@ -206,8 +229,8 @@ func TestUnfollowFreesNothingElse(t *testing.T) {
 // units must not seem to have been used just now.
 func TestFollowOfASlidingWindowForgetsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var there, here Memory
-		check := Check{Rule: "r", Key: "k", Limit: PerMinute(100)}
+		var there, here algorithms.Memory
+		check := algorithms.Check{Rule: "r", Key: "k", Limit: algorithms.PerMinute(100)}
 		time.Sleep(time.Minute - time.Duration(time.Now().UnixNano()%int64(time.Minute))) // a window begins
 		for range 100 {
 			if _, err := there.Take(t.Context(), check); err != nil {
@@ -219,7 +242,7 @@ func TestFollowOfASlidingWindowForgetsWithIt(t *testing.T) {
 		if err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
-		here.follow(d.Results, asItIs)
+		followIn(&here, d.Results, asItIs)
 		for range 12 {
 			t0, t1 := peekOne(t, &there, check).Remaining, peekOne(t, &here, check).Remaining
 			if t1 > t0 || t1 < t0-2 {
@@ -233,11 +256,11 @@ func TestFollowOfASlidingWindowForgetsWithIt(t *testing.T) {
 // By a clock in another window, what is left says nothing.
 func TestFollowAcrossAWindowsBorder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		day := Limit{Rate: 100, Period: 24 * time.Hour, Algorithm: FixedWindow}
-		check := Check{Rule: "r", Key: "k", Limit: day}
+		day := algorithms.Limit{Rate: 100, Period: 24 * time.Hour, Algorithm: algorithms.FixedWindow}
+		check := algorithms.Check{Rule: "r", Key: "k", Limit: day}
 		time.Sleep(24*time.Hour - time.Duration(time.Now().UnixNano()%int64(24*time.Hour))) // midnight
-		var here Memory
-		here.follow([]Result{{Check: check, Allowed: true, Charged: 1, At: time.Now().Add(-10 * time.Millisecond)}}, asItIs)
+		var here algorithms.Memory
+		followIn(&here, []algorithms.Result{{Check: check, Allowed: true, Charged: 1, At: time.Now().Add(-10 * time.Millisecond)}}, asItIs)
 		if got := peekOne(t, &here, check).Remaining; got != 99 {
 			t.Errorf("%d left of the new day, want 99", got)
 		}
@@ -246,18 +269,18 @@ func TestFollowAcrossAWindowsBorder(t *testing.T) {
 
 // A key without room is followed in a sketch.
 func TestFollowCountsKeysWithoutRoom(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l Limit) {
+	eachAlgorithm(t, func(t *testing.T, l algorithms.Limit) {
 		synctest.Test(t, func(t *testing.T) {
-			m := Memory{MaxKeys: 1}
+			m := algorithms.Memory{MaxKeys: 1}
 			for i := range 1000 {
-				m.follow([]Result{{Check: Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: 1, At: time.Now()}}, asItIs)
+				followIn(&m, []algorithms.Result{{Check: algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: 1, At: time.Now()}}, asItIs)
 			}
 			for i := range 1000 {
-				if r := peekOne(t, &m, Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}); r.Remaining > 1 {
+				if r := peekOne(t, &m, algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}); r.Remaining > 1 {
 					t.Fatalf("key %d: %+v", i, r)
 				}
 			}
-			if s := m.stats(); s.Keys != memoryShards || s.Sketches != 1 {
+			if s := lent.Memory(&m).Stats(); s.Keys != 64 || s.Sketches != 1 {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -265,17 +288,17 @@ func TestFollowCountsKeysWithoutRoom(t *testing.T) {
 }
 
 func TestFollowDoesNotAllocate(t *testing.T) {
-	var m Memory
-	var results []Result
-	for i, a := range []Algorithm{FixedWindow, SlidingWindow, TokenBucket, LeakyBucket} {
-		l := Limit{Rate: 1_000_000, Period: time.Hour, Algorithm: a}
-		if a == LeakyBucket {
+	var m algorithms.Memory
+	var results []algorithms.Result
+	for i, a := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket, algorithms.LeakyBucket} {
+		l := algorithms.Limit{Rate: 1_000_000, Period: time.Hour, Algorithm: a}
+		if a == algorithms.LeakyBucket {
 			l.Burst = l.Rate
 		}
-		results = append(results, Result{Check: Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: l.Rate})
+		results = append(results, algorithms.Result{Check: algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: l.Rate})
 	}
-	m.follow(results, asItIs)
-	if n := testing.AllocsPerRun(1000, func() { m.follow(results, asItIs) }); n != 0 {
+	followIn(&m, results, asItIs)
+	if n := testing.AllocsPerRun(1000, func() { followIn(&m, results, asItIs) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if r := peekOne(t, &m, results[0].Check); r.Remaining != 1_000_000-1002 {
@@ -284,20 +307,20 @@ func TestFollowDoesNotAllocate(t *testing.T) {
 }
 
 func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
-	m := Memory{MaxKeys: 640}
-	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 100_000, Period: 1000 * time.Hour, Algorithm: FixedWindow}}
-	m.follow([]Result{{Check: check, Charged: 1, Remaining: 100_000}}, asItIs) // has an entry from now on
+	m := algorithms.Memory{MaxKeys: 640}
+	check := algorithms.Check{Rule: "r", Key: "k", Limit: algorithms.Limit{Rate: 100_000, Period: 1000 * time.Hour, Algorithm: algorithms.FixedWindow}}
+	followIn(&m, []algorithms.Result{{Check: check, Charged: 1, Remaining: 100_000}}, asItIs) // has an entry from now on
 	var wg sync.WaitGroup
 	for n := range 8 {
 		wg.Go(func() {
 			for i := range 300 {
-				m.follow([]Result{{Check: check, Charged: 1, Remaining: 100_000}}, asItIs)
+				followIn(&m, []algorithms.Result{{Check: check, Charged: 1, Remaining: 100_000}}, asItIs)
 				other := check
 				other.Key = fmt.Sprint(n, "-", i)
 				if _, err := m.Take(t.Context(), check, other); err != nil {
 					t.Error(err)
 				}
-				if s := m.stats(); s.Keys > 640 {
+				if s := lent.Memory(&m).Stats(); s.Keys > 640 {
 					t.Errorf("%+v", s)
 				}
 			}
@@ -307,7 +330,7 @@ func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
 	if r := peekOne(t, &m, check); r.Remaining != 100_000-1-8*300*2 {
 		t.Errorf("%+v", r)
 	}
-	if s := m.stats(); s.Overflowed == 0 || s.Sketches != 1 {
+	if s := lent.Memory(&m).Stats(); s.Overflowed == 0 || s.Sketches != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -315,12 +338,13 @@ func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
 func BenchmarkMemoryFollow(b *testing.B) {
 	for _, name := range []string{"known", "unused"} {
 		b.Run(name, func(b *testing.B) {
-			var m Memory
-			results := make([][]Result, 1000)
+			var m algorithms.Memory
+			results := make([][]algorithms.Result, 1000)
 			for i := range results {
-				for _, check := range three(fmt.Sprint("192.0.2.", i), fmt.Sprint("user", i)) {
+				for n := range 3 {
+					check := algorithms.Check{Rule: fmt.Sprint("rule-", n), Key: fmt.Sprint("192.0.2.", i), Limit: algorithms.PerMinute(1)}
 					check.Limit.Rate = 1_000_000
-					r := Result{Check: check, Remaining: 1_000_000}
+					r := algorithms.Result{Check: check, Remaining: 1_000_000}
 					if name == "known" {
 						r.Charged = 1
 					}
@@ -330,7 +354,7 @@ func BenchmarkMemoryFollow(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				m.follow(results[i%1000], asItIs)
+				followIn(&m, results[i%1000], asItIs)
 				i++
 			}
 		})

@@ -206,7 +206,7 @@ var stores = []struct {
 			s := &distant{there: time.Millisecond, back: time.Millisecond}
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				lent.Clock(&s.Memory, func() time.Time { return start })
+				s.Memory.Now = func() time.Time { return start }
 				f(t, s, s)
 			})
 		}

@@ -73,7 +73,7 @@ func answerTo(d *algorithms.Decision, i int, c *algorithms.Check) *algorithms.Re
 // decideKnown decides a request that is known to be denied. Otherwise the caller
 // must ask the store, with what was looked up.
 func (g *Guard) decideKnown(ctx context.Context, checks []algorithms.Check, looks []lookup) (d algorithms.Decision, decided bool, err error) {
-	if !lent.Valid(checks) {
+	if !valid(checks) {
 		return d, false, nil // the store says what is wrong
 	}
 	var timer *time.Timer

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 const (
@@ -161,7 +162,7 @@ func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64, r *al
 			Remaining: l.units + l.room, ResetAfter: max(l.grant.ResetAfter-passed, time.Microsecond),
 			At: l.grant.At.Add(passed.Truncate(time.Microsecond)),
 		}
-		lent.InBlock(r, lent.Block(&l.grant))
+		lent.Trace(r).Charge = step.Placed{At: lent.Trace(&l.grant).Charge.At}
 		spent = true
 	}
 	if !l.refills && !l.gone && (!l.alive(now) || l.units <= l.size/5) {
@@ -225,12 +226,12 @@ func (l *lease) refilled(r *algorithms.Result, sent time.Time) (left algorithms.
 		}
 		return left
 	}
-	window := lent.Block(r)
-	if l.units > 0 && lent.Block(&l.grant) != window {
+	window := lent.Trace(r).Charge.At
+	if l.units > 0 && lent.Trace(&l.grant).Charge.At != window {
 		left = l.take()
 	}
 	end := time.UnixMicro(window).Add(r.Check.Limit.Period)
-	lent.JoinFollowed(r, &l.grant, l.units)
+	lent.Trace(r).Followed += min(lent.Trace(&l.grant).Followed, l.units)
 	l.life = min(end.Sub(r.At)/1000*999, maxLease) // a clock that is slewed gains less than a thousandth
 	l.units += r.Charged
 	l.grant, l.size, l.sent, l.room = *r, l.units, sent, max(r.Remaining, 0)
@@ -249,7 +250,7 @@ func (l *lease) take() algorithms.Charge {
 func (l *lease) putBack(window, units int64) (added bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.units == 0 && l.size == 0 || lent.Block(&l.grant) != window {
+	if l.units == 0 && l.size == 0 || lent.Trace(&l.grant).Charge.At != window {
 		return false
 	}
 	l.units += units

@@ -30,7 +30,7 @@ func TestLeasesWithClocksThatRunApart(t *testing.T) {
 						}
 						return begun.Add(time.Since(begun) * 100)
 					}
-					lent.Clock(&s.Memory, there)
+					s.Memory.Now = there
 					const windows = 5
 					end := begun.Add(windows * period)
 					c := leased(rate, period, a)
@@ -55,11 +55,11 @@ func TestLeasesWithClocksThatRunApart(t *testing.T) {
 									}
 									window := at.UnixMicro() / period.Microseconds()
 									mu.Lock()
-									granted[lent.Block(&r)] += r.Charged
+									granted[lent.Trace(&r).Charge.At] += r.Charged
 									admitted[window] += r.Charged
 									if r.Source == algorithms.SourceLease {
 										fromBlocks += r.Charged
-										if window*period.Microseconds() != lent.Block(&r) {
+										if window*period.Microseconds() != lent.Trace(&r).Charge.At {
 											late += r.Charged
 										}
 									}

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // takeLeased takes from blocks what is there, and the other checks as ever. If
 // these deny, what was taken goes back into its block.
 func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
-	if !lent.Valid(checks) {
+	if !valid(checks) {
 		return g.take(ctx, checks) // the store says what is wrong
 	}
 	now, instances := time.Now(), int64(g.instances())
@@ -52,7 +53,7 @@ func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algo
 	if err != nil || !there.Allowed {
 		for i, l := range found {
 			if r := &d.Results[i]; r.Charged > 0 {
-				l.putBack(lent.Block(r), r.Charged)
+				l.putBack(lent.Trace(r).Charge.At, r.Charged)
 				r.Remaining += r.Charged
 				r.Charged = 0
 			}
@@ -132,7 +133,7 @@ func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check, asked sending
 	answered = true
 	g.denied.learn(asked, &look, r)
 	g.follow(asked, results)
-	if _, exact := lent.StateOf(r); !exact {
+	if exact := lent.Trace(r).Known; !exact {
 		if r.Charged > 0 { // a store of the user's own, which does not say where it counts
 			g.giveBackNow(ctx, algorithms.Charge{Result: *r})
 		}
@@ -156,7 +157,7 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 		switch more := ch.Cost - r.Charged; {
 		case r.Charged == 0 || more == 0 || !granted:
 		case more < 0:
-			if l := g.leases.find(&r.Check); l != nil && l.putBack(lent.Block(r), -more) {
+			if l := g.leases.find(&r.Check); l != nil && l.putBack(lent.Trace(r).Charge.At, -more) {
 				r.Charged, r.Remaining = ch.Cost, r.Remaining-more
 			}
 		default:
@@ -166,7 +167,7 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 			if errs = append(errs, err); err == nil {
 				*r = settled[0]
 				r.Source = algorithms.SourceLease
-				lent.InBlock(r, lent.Block(&ch.Result))
+				lent.Trace(r).Charge = step.Placed{At: lent.Trace(&ch.Result).Charge.At}
 			}
 		}
 	}

@@ -1,7 +1,10 @@
 package failmode
 
 import (
+	"context"
+
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/memory"
 )
 
 // follow counts the store's decisions locally, at this process' share and in
@@ -13,11 +16,11 @@ func (g *Guard) follow(sent sending, results []algorithms.Result) {
 		usual = usual && !results[i].Banned && results[i].Check.Ban == (algorithms.Ban{})
 	}
 	if usual {
-		lent.Follow(&g.local, results, g.share)
+		followIn(&g.local, results, g.share)
 		return
 	}
 	for i := range results {
-		g.denied.unlessChanged(sent, &results[i].Check, func() { lent.Follow(&g.local, results[i:i+1], g.share) })
+		g.denied.unlessChanged(sent, &results[i].Check, func() { followIn(&g.local, results[i:i+1], g.share) })
 	}
 }
 
@@ -66,9 +69,11 @@ func (g *Guard) instances() int {
 // stillOver returns a check's denial by a ban that is known, or the store's last
 // denial until there would have been room: an outage is no amnesty.
 func (g *Guard) stillOver(c *algorithms.Check) (algorithms.Result, bool) {
-	if r, banned := lent.Banned(&g.local, c); banned {
-		r.Source = algorithms.SourceFallback
-		return r, true
+	var n memory.Count
+	if lent.Count(c, &n) && lent.Memory(&g.local).Banned(&n) {
+		d, _ := g.local.Peek(context.Background(), *c)
+		d.Results[0].Source = algorithms.SourceFallback
+		return d.Results[0], true
 	}
 	return g.denied.find(c)
 }

@@ -35,7 +35,7 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	settled, err := g.settleLocal(ctx, pick(charges, here))
 	place(results, here, settled)
 	stored := pick(charges, there)
-	lent.Unfollow(&g.local, stored, g.share)
+	unfollowIn(&g.local, stored, g.share)
 	settled, storeErr := g.settleStore(ctx, stored)
 	place(results, there, settled)
 	return results, errors.Join(err, storeErr)
@@ -130,7 +130,7 @@ func (g *Guard) giveBack(ctx context.Context, charges ...algorithms.Charge) {
 func (g *Guard) giveBackNow(ctx context.Context, charges ...algorithms.Charge) {
 	ctx, cancel := g.store.Within(ctx)
 	defer cancel()
-	lent.Unfollow(&g.local, charges, g.share)
+	unfollowIn(&g.local, charges, g.share)
 	_, _ = g.settleStore(ctx, charges)
 }
 

@@ -100,7 +100,7 @@ func filled(l algorithms.Limit) string {
 	if l == Unlimited {
 		return "unlimited"
 	}
-	l.Algorithm = algorithms.Algorithm(lent.AlgorithmOf(l))
+	l.Algorithm = algorithms.Algorithm(algorithmOf(l))
 	return l.String()
 }
 

@@ -102,7 +102,7 @@ func (r *rule) checks(keys []string) (checks []algorithms.Check) {
 	}
 	seen := make(map[count]bool)
 	for _, l := range r.limits() {
-		c := count{lent.AlgorithmOf(l.Limit), l.Period}
+		c := count{algorithmOf(l.Limit), l.Period}
 		if !seen[c] {
 			seen[c] = true
 			checks = append(checks, r.checksOf(l.Limit, keys)...)

@@ -268,7 +268,7 @@ func (q *question) ask(take asker, checks []algorithms.Check) (algorithms.Decisi
 			q.patience = time.Microsecond
 		}
 		for i := range checks {
-			if lent.IsQueue(checks[i].Limit) {
+			if checks[i].Limit.Algorithm == algorithms.LeakyBucket {
 				checks[i].MaxDelay = q.patience
 			}
 		}

@@ -58,7 +58,7 @@ func (m *Middleware) logDenial(ctx context.Context, l *denialLog, now time.Durat
 	attrs := []slog.Attr{
 		slog.String("rule", r.Check.Rule),
 		slog.String("key", m.shown(r.Check.Key)),
-		slog.String("algorithm", lent.AlgorithmOf(r.Check.Limit)),
+		slog.String("algorithm", algorithmOf(r.Check.Limit)),
 		slog.String("source", originNames[originOf(r.Source)]),
 		slog.Duration("retry_after", r.RetryAfter),
 		slog.String("limit", r.Check.Limit.String()),

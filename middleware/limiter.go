@@ -11,6 +11,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // Unexported functions of the packages below.
@@ -171,4 +172,9 @@ func knownOver(l algorithms.Limiter) func(*algorithms.Check) bool {
 		}
 	}
 	return func(*algorithms.Check) bool { return false }
+}
+
+// algorithmOf names the algorithm of a limit, also where Algorithm is "".
+func algorithmOf(l algorithms.Limit) string {
+	return step.Limit{Burst: l.Burst, Algorithm: string(l.Algorithm)}.Name()
 }

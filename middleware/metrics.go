@@ -128,7 +128,7 @@ func (mt *metrics) follow(set *ruleset, limiter algorithms.Limiter) {
 	expected := expectedOf(limiter)
 	for i := range set.rules {
 		c := &set.rules[i].check
-		key := seriesKey{c.Rule, lent.AlgorithmOf(c.Limit)}
+		key := seriesKey{c.Rule, algorithmOf(c.Limit)}
 		s := mt.series[key]
 		if s == nil {
 			s = new(series)
@@ -149,7 +149,7 @@ func (mt *metrics) release(set *ruleset) {
 	defer mt.mu.Unlock()
 	for i := range set.rules {
 		c := &set.rules[i].check
-		key := seriesKey{c.Rule, lent.AlgorithmOf(c.Limit)}
+		key := seriesKey{c.Rule, algorithmOf(c.Limit)}
 		if s := mt.series[key]; s != nil {
 			if s.users--; s.users == 0 {
 				delete(mt.series, key)

@@ -139,7 +139,7 @@ func (s *state) collect(ch chan<- prometheus.Metric) {
 	var keys, sketches int
 	var evicted, overflowed uint64
 	for m := range s.memories {
-		stats := lent.Stats(m)
+		stats := lent.Memory(m).Stats()
 		keys += stats.Keys
 		sketches += stats.Sketches
 		evicted += stats.Evicted

@@ -105,7 +105,7 @@ func (w *watch) count(r *algorithms.Result, admitted bool) {
 		s.counts[outcomeDenied][from].Add(1)
 		if r.Banned {
 			s.banned.Add(1)
-			if lent.BanBegins(r) {
+			if r.BanBegan {
 				s.bans.Add(1)
 			}
 		}

@@ -387,7 +387,7 @@ func TestLocalCountingIsShown(t *testing.T) {
 	for i := range 2000 {
 		serve(h, "GET /", "User", fmt.Sprint(i))
 	}
-	stats := algorithms.Internal.Open(&inside.Allow).Stats(memory)
+	stats := algorithms.Internal.Open(&inside.Allow).Memory(memory).Stats()
 	if stats.Overflowed == 0 || stats.Sketches == 0 {
 		t.Fatalf("the flood does not fill the memory: %+v", stats)
 	}

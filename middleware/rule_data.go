@@ -36,7 +36,7 @@ func (r *Rule) validateData(bad func(field string, err error)) {
 	bad("Cost", tooMuch(r.Cost, limits))
 	r.validateCosts(limits, bad)
 	r.validateChargeOn(limits, bad)
-	for _, err := range lent.InvalidBan(&algorithms.Check{Ban: r.Ban}) {
+	for _, err := range each(r.Ban.Validate()) {
 		bad("Ban", err)
 	}
 	if !(r.Shadow >= 0 && r.Shadow <= 1) { // NaN is neither
@@ -144,7 +144,7 @@ func (r *Rule) validateChargeOn(limits []tierLimit, bad func(string, error)) {
 }
 
 func isWindow(l algorithms.Limit) bool {
-	switch algorithms.Algorithm(lent.AlgorithmOf(l)) {
+	switch algorithms.Algorithm(algorithmOf(l)) {
 	case algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog:
 		return true
 	}

@@ -84,7 +84,7 @@ func (r *rule) fit(l algorithms.Limit, s share) (limit, error) {
 		return limit{}, fmt.Errorf("%s grants no blocks, which Lease needs", l)
 	}
 	l, err := s.limit(l)
-	return limit{l, lent.IsQueue(l)}, err
+	return limit{l, l.Algorithm == algorithms.LeakyBucket}, err
 }
 
 // tier asks for the request's tier, once.

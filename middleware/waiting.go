@@ -97,7 +97,7 @@ func (m *Middleware) await(r *http.Request, t *turn, delay time.Duration) bool {
 func (m *Middleware) giveUp(ctx context.Context, d algorithms.Decision) {
 	slot := -1
 	for i := range d.Results {
-		if r := &d.Results[i]; lent.IsQueue(r.Check.Limit) && !r.Check.Shadow && r.Charged > 0 {
+		if r := &d.Results[i]; r.Check.Limit.Algorithm == algorithms.LeakyBucket && !r.Check.Shadow && r.Charged > 0 {
 			if slot >= 0 {
 				return
 			}

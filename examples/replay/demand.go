@@ -46,7 +46,7 @@ const (
 func newDemand() *demand {
 	d := &demand{next: new(asked), full: make(chan *asked, askedBatches), empty: make(chan *asked, askedBatches+1)}
 	d.memory.MaxKeys = maxKeys
-	lent.Clock(&d.memory, func() time.Time { return d.now })
+	d.memory.Now = func() time.Time { return d.now }
 	for range askedBatches {
 		d.empty <- new(asked)
 	}

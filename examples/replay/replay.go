@@ -75,7 +75,7 @@ func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
 	p := &replay{whole: true, byName: make(map[string]*rule), writer: nowhere{make(http.Header)}, demand: newDemand()}
 	p.request.Header = make(http.Header)
 	p.memory.MaxKeys = maxKeys
-	lent.Clock(&p.memory, func() time.Time { return p.now })
+	p.memory.Now = func() time.Time { return p.now }
 	for i, r := range rules {
 		key := strings.Trim(fmt.Sprint(r.Key), "[]")
 		p.rules = append(p.rules, &rule{Rule: r, index: i, key: strings.ReplaceAll(key, ", ", ","), names: strings.Split(key, ", ")})

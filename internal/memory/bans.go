@@ -1,6 +1,10 @@
-package algorithms
+package memory
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/seed75154129/ratelimit/internal/step"
+)
 
 // errNoRoom is why a ban by hand failed.
 var errNoRoom = errors.New("algorithms: memory: no room for another ban by hand; raise MaxKeys")
@@ -9,31 +13,31 @@ var errNoRoom = errors.New("algorithms: memory: no room for another ban by hand;
 // evicted while it counts.
 
 // banState is what is stored of the place's ban.
-func (pl *place) banState() banState {
+func (pl *place) banState() step.Denials {
 	if e := pl.shard.table.find(pl.ban); e != nil {
-		return banState{since: e.a, until: e.b, count: max(e.c, 0), byHand: e.c < 0}
+		return step.Denials{Since: e.a, Until: e.b, Count: max(e.c, 0), ByHand: e.c < 0}
 	}
-	return banState{}
+	return step.Denials{}
 }
 
 // meetsBan reports whether a check obeys bans: its own Ban, or one by hand.
-func (pl *place) meetsBan(c *Check, charge bool, now int64) bool {
-	if pl.bans = c.bans(); !pl.bans && !pl.shard.byHand {
+func (c *Count) meetsBan(charge bool, now int64) bool {
+	if c.bans = c.Bans; !c.bans && !c.shard.byHand {
 		return false
 	}
-	stored := pl.banState()
-	current, _ := c.banRule().at(stored, now)
-	if stored.byHand && charge && current.until <= now {
-		pl.shard.table.find(pl.ban).c = 0 // it is over, also if the clock steps back
+	stored := c.banState()
+	current, _ := c.Ban.At(stored, now)
+	if stored.ByHand && charge && current.Until <= now {
+		c.shard.table.find(c.ban).c = 0 // it is over, also if the clock steps back
 	}
-	pl.bans = pl.bans || stored.byHand && !c.Shadow
-	pl.bannedUntil = current.until
-	return pl.bans
+	c.bans = c.bans || stored.ByHand && !c.Shadow
+	c.bannedUntil = current.Until
+	return c.bans
 }
 
 // banByHand bans the place's key for some µs; 0 lifts. It finds room where keys do
 // not, up to as many entries again: operators ban during floods.
-func (pl *place) banByHand(now, length int64, rule banRule, most int) error {
+func (pl *place) banByHand(now, length int64, rule step.Ban, most int) error {
 	if length == 0 {
 		pl.shard.table.remove(pl.ban)
 		return nil
@@ -41,46 +45,39 @@ func (pl *place) banByHand(now, length int64, rule banRule, most int) error {
 	if !pl.hasRoomForBan(now, 2*most) {
 		return errNoRoom
 	}
-	s, _ := rule.at(pl.banState(), now)
-	pl.storeBan(rule, rule.extended(s, now, length))
+	s, _ := rule.At(pl.banState(), now)
+	pl.storeBan(rule, rule.Extended(s, now, length))
 	return nil
 }
 
-// followBan makes the place's ban what another store says. A check without a Ban
+// followBan makes the count's ban what another store says. A check without a Ban
 // is told of bans by hand only, and so says nothing of others. One with a Ban is
 // told of both: there the ban is taken for the rule's, unless it is known better.
-func (pl *place) followBan(now int64, r *Result, most int) {
-	rules := r.Check.bans()
+func (c *Count) followBan(now int64, there *Followed, most int) {
 	switch {
-	case r.Banned:
-		if pl.hasRoomForBan(now, most) {
-			byHand := pl.banState().byHand || !rules
-			pl.storeBan(banRule{}, banState{since: now, until: now + r.bannedFor.Microseconds(), byHand: byHand})
+	case there.Banned:
+		if c.hasRoomForBan(now, most) {
+			byHand := c.banState().ByHand || !c.Bans
+			c.storeBan(step.Ban{}, step.Denials{Since: now, Until: now + there.BannedFor, ByHand: byHand})
 		}
-	case rules, pl.shard.byHand && !r.Check.Shadow && pl.banState().byHand:
-		pl.shard.table.remove(pl.ban)
+	case c.Bans, c.shard.byHand && !c.Shadow && c.banState().ByHand:
+		c.shard.table.remove(c.ban)
 	}
 }
 
-// banned returns what a check comes to whose key is known to be banned, by hand or
-// by another store.
-func (m *Memory) banned(c *Check) (Result, bool) {
+// Banned reports whether the key of a count is banned, by hand or by another store.
+func (m *Store) Banned(c *Count) bool {
 	m.ready()
-	checks := []Check{*c}
-	var room [4]params
-	ps, err := prepare(checks, &room)
-	if err != nil {
-		return Result{}, false
+	m.place(&c.place, c.Rule, c.Key, &c.Params)
+	c.shard.mu.Lock()
+	defer c.shard.mu.Unlock()
+	if c.Shadow || !c.shard.byHand && !c.Bans {
+		return false
 	}
-	places := []place{m.place(&checks[0], &ps[0])}
-	shard := places[0].shard
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	if !shard.byHand && !c.bans() {
-		return Result{}, false
-	}
-	r := m.decideAt(m.now(), false, checks, ps, places).Results[0]
-	return r, r.Banned
+	now := m.Now()
+	stored := c.banState()
+	current, _ := c.Ban.At(stored, now)
+	return current.Until > now && (c.Bans || stored.ByHand)
 }
 
 // hasRoomForBan reports whether the place's ban has an entry, or there is room for one.
@@ -89,13 +86,13 @@ func (pl *place) hasRoomForBan(now int64, most int) bool {
 }
 
 // storeBan remembers a ban. The caller has looked for room.
-func (pl *place) storeBan(rule banRule, s banState) {
+func (pl *place) storeBan(rule step.Ban, s step.Denials) {
 	e := pl.shard.table.find(pl.ban)
 	if e == nil {
 		e = pl.shard.table.add(pl.ban)
 	}
-	e.a, e.b, e.c, e.until = s.since, s.until, s.count, rule.forgotten(s)
-	if s.byHand {
+	e.a, e.b, e.c, e.until = s.Since, s.Until, s.Count, rule.Forgotten(s)
+	if s.ByHand {
 		e.c, pl.shard.byHand = -1, true
 	}
 }
@@ -105,23 +102,22 @@ func (pl *place) storeBan(rule banRule, s banState) {
 //
 // A denial that finds no room is not counted: only keys that were denied before
 // can then be banned. All others are limited as ever.
-func (pl *place) decideBan(now int64, charge bool, r *Result, most int) {
-	rule := r.Check.banRule()
-	s, healed := rule.at(pl.banState(), now)
-	counts := charge && !r.Allowed && s.until <= now && rule.counts(r)
-	until := s.until
+func (c *Count) decideBan(now int64, charge bool, most int) {
+	s, healed := c.Ban.At(c.banState(), now)
+	counts := charge && !c.Room && s.Until <= now && c.Ban.After > 0 && !c.impatient()
+	until := s.Until
 	if counts {
-		s = rule.deny(s, now)
-		until = -s.until // it begins, if it does
+		s = c.Ban.Deny(s, now)
+		until = -s.Until // it begins, if it does
 	}
 	if charge && (counts || healed) {
-		if !pl.hasRoomForBan(now, most) {
-			pl.shard.overflowed++
+		if !c.hasRoomForBan(now, most) {
+			c.shard.overflowed++
 			return
 		}
-		pl.storeBan(rule, s)
+		c.storeBan(c.Ban, s)
 	}
-	if pl.bannedUntil > now || !r.Allowed {
-		r.ban(until, now)
+	if c.bannedUntil > now || !c.Room {
+		c.BannedUntil = until
 	}
 }

@@ -1,20 +1,22 @@
-package algorithms
+package memory
 
 import (
 	"hash/maphash"
 	"math/bits"
 	"sync"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 const (
-	memoryShards  = 64 // as many as the bits of lockedShards
+	shardCount    = 64 // as many as the bits of lockedShards
 	sweptPerKey   = 2  // entries looked at for each new one, so that old ones go
 	sweptWhenFull = 8  // and where there is no room otherwise
 )
 
-type memoryShard struct {
+type shard struct {
 	mu       sync.Mutex
-	table    memoryTable
+	table    table
 	sketches sketches
 	byHand   bool // a key was banned by hand, some time
 
@@ -27,35 +29,30 @@ type place struct {
 	hash  uint64 // of the key
 	id    countID
 	ban   countID // of the ban of the rule and the key
-	shard *memoryShard
+	shard *shard
 	entry *entry // of this key alone; nil where there is none
 	moves uint64 // of the shard's table, when the entry was found
 
 	estimated bool // it is counted in a sketch, or was before there was room
 
-	current state  // as it stands now
-	charged state  // as it will if the request is admitted
-	where   placed // of the charge then
-
-	bans        bool // the check obeys a ban
+	bans        bool // it obeys a ban
 	bannedUntil int64
 }
 
 // place computes where a check is counted: by what tells counts apart in Redis, too.
-func (m *Memory) place(c *Check, p *params) place {
+func (m *Store) place(pl *place, rule, key string, p *step.Params) {
 	const odd = 0x9e3779b97f4a7c15
-	pl := place{class: class{c.Rule, p.period, p.algorithm}}
+	pl.class = class{rule, p.Period, p.Row}
 	for i, seed := range m.seeds {
-		key := maphash.String(seed, c.Key)
+		hash := maphash.String(seed, key)
 		if i == 0 {
-			pl.hash, pl.shard = key, &m.shards[key%memoryShards]
+			pl.hash, pl.shard = hash, &m.shards[hash%shardCount]
 		}
-		pl.ban[i] = (key*odd ^ maphash.String(seed, c.Rule)) * odd
-		pl.id[i] = (pl.ban[i] ^ uint64(p.period)<<4 ^ p.row) * odd // no two of one rule and key are the same
+		pl.ban[i] = (hash*odd ^ maphash.String(seed, rule)) * odd
+		pl.id[i] = (pl.ban[i] ^ uint64(p.Period)<<4 ^ p.Number) * odd // no two of one rule and key are the same
 	}
 	pl.ban[1] |= 1
 	pl.id[1] |= 1
-	return pl
 }
 
 // lockedShards has a bit for each shard that is locked.
@@ -63,10 +60,10 @@ type lockedShards uint64
 
 // lock locks the shards of the places, in their order, so that two requests
 // never wait for each other.
-func (m *Memory) lock(places []place) lockedShards {
+func (m *Store) lock(counts []Count) lockedShards {
 	var all lockedShards
-	for i := range places {
-		all |= 1 << (places[i].hash % memoryShards)
+	for i := range counts {
+		all |= 1 << (counts[i].hash % shardCount)
 	}
 	for rest := all; rest != 0; rest &= rest - 1 {
 		m.shards[bits.TrailingZeros64(uint64(rest))].mu.Lock()
@@ -74,7 +71,7 @@ func (m *Memory) lock(places []place) lockedShards {
 	return all
 }
 
-func (m *Memory) unlock(locked lockedShards) {
+func (m *Store) unlock(locked lockedShards) {
 	for rest := locked; rest != 0; rest &= rest - 1 {
 		m.shards[bits.TrailingZeros64(uint64(rest))].mu.Unlock()
 	}
@@ -82,23 +79,23 @@ func (m *Memory) unlock(locked lockedShards) {
 
 // load finds the place's state as it stands at now. A key without an entry is
 // bound by what a sketch says that it may have used.
-func (pl *place) load(now int64, p *params) (current state, healed bool) {
+func (pl *place) load(now int64, p *step.Params) (current step.State, healed bool) {
 	e := pl.shard.table.find(pl.id)
 	if pl.entry, pl.moves = e, pl.shard.table.moves; e == nil {
 		if sk := pl.shard.sketches.find(&pl.class); sk != nil {
 			pl.estimated = true
 			return sk.estimate(pl, now, p), false
 		}
-		return p.at(state{}, now)
+		return p.At(step.State{}, now)
 	}
 	// Another check of this request may need room, but not this one's.
 	e.until = max(e.until, now+1)
-	return p.at(pl.shard.table.state(e, p), now)
+	return p.At(pl.shard.table.state(e, p), now)
 }
 
 // store remembers a state until it equals a key never seen; an entry that is
 // new takes over what was estimated, since the state is made of that.
-func (pl *place) store(s state, until, now int64, p *params, most int) {
+func (pl *place) store(s step.State, until, now int64, p *step.Params, most int) {
 	e := pl.entry
 	if pl.moves != pl.shard.table.moves {
 		e = pl.shard.table.find(pl.id)
@@ -112,15 +109,15 @@ func (pl *place) store(s state, until, now int64, p *params, most int) {
 		e = pl.shard.table.add(pl.id)
 		pl.entry, pl.moves = e, pl.shard.table.moves
 	}
-	if p.summary {
-		s = s.written()
+	if p.Summary {
+		s = s.Written()
 	}
 	pl.shard.table.set(e, s, until, p)
 }
 
 // hasRoom reports whether there is room for one more entry, and throws out
 // what equals keys never seen.
-func (s *memoryShard) hasRoom(now int64, most int) bool {
+func (s *shard) hasRoom(now int64, most int) bool {
 	s.sketches.sweep(now)
 	look := sweptPerKey
 	if s.table.used >= most {

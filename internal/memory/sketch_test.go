@@ -1,4 +1,4 @@
-package algorithms
+package memory
 
 import (
 	"fmt"
@@ -7,75 +7,93 @@ import (
 	"unsafe"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// crowded decides in one shard of a Memory, where keys have few cells to share.
-type crowded struct{ m Memory }
+const someTime = 1_795_000_000_000_000 // Unix µs
+
+// crowded decides in one shard of a Store, where keys have few cells to share.
+type crowded struct{ m Store }
 
 func newCrowded() *crowded {
-	c := &crowded{Memory{MaxKeys: memoryShards}} // one key in each shard
+	c := &crowded{Store{MaxKeys: shardCount}} // one key in each shard
 	c.m.ready()
 	return c
 }
 
-// place says where a key is counted. Of each row it has one of two cells, by
-// the bits of cells.
-func (c *crowded) place(check *Check, p *params, cells uint64) place {
-	pl := c.m.place(check, p)
-	pl.hash = 0
+// place says where a count is kept. Of each row it has one of two cells, by the
+// bits of cells.
+func (c *crowded) place(n *Count, cells uint64) {
+	c.m.place(&n.place, n.Rule, n.Key, &n.Params)
+	n.hash = 0
 	for row := range sketchRows {
-		pl.hash |= (cells >> row & 1) << (row * sketchBits)
+		n.hash |= (cells >> row & 1) << (row * sketchBits)
 	}
-	pl.hash *= memoryShards
-	pl.shard = &c.m.shards[0]
-	return pl
+	n.hash *= shardCount
+	n.shard = &c.m.shards[0]
 }
 
-func (c *crowded) take(us int64, check Check, cells uint64) Result {
-	p := paramsOf(&check, check.Limit.row())
-	pl := c.place(&check, &p, cells)
-	return c.m.decideAt(us, true, []Check{check}, []params{p}, []place{pl}).Results[0]
+func (c *crowded) take(us int64, n Count, cells uint64) Count {
+	c.place(&n, cells)
+	counts := []Count{n}
+	c.m.decideAt(us, true, counts)
+	return counts[0]
 }
 
-func (c *crowded) settle(us, cost int64, charged Result, cells uint64) {
-	_, corrections, _ := prepareSettle(chargesOf(cost, charged), SourceMemory)
-	for i := range corrections {
-		pl := c.place(&corrections[i].result.Check, &corrections[i].params, cells)
-		c.m.settleAt(us, &corrections[i], &pl)
-	}
+func (c *crowded) settle(us int64, charged Count, delta int64, cells uint64) {
+	c.place(&charged, cells)
+	c.m.settleAt(us, &charged.place, correction(&charged, delta))
+}
+
+// alone decides in a Store in which each key has a count of its own.
+func alone(m *Store, us int64, charge bool, n Count) Count {
+	m.ready()
+	m.place(&n.place, n.Rule, n.Key, &n.Params)
+	counts := []Count{n}
+	m.decideAt(us, charge, counts)
+	return counts[0]
+}
+
+func correction(charged *Count, delta int64) *step.Correction {
+	return &step.Correction{Params: charged.Params, Placed: charged.Where, Units: charged.Charged, Delta: delta}
 }
 
 // What is admitted without a count of one's own would have been admitted with
-// one too, whoever shares the cells, when a key comes to an entry of its own, when
-// classes share a sketch, and when charges are corrected.
+// one too, whichever keys share the cells, when a key comes to an entry of its own,
+// when classes share a sketch, and when charges are corrected.
 func TestSketchesErrOnlyTowardsDenying(t *testing.T) {
-	for i := range table {
-		t.Run(string(table[i].name), func(t *testing.T) {
+	for i := range step.Table {
+		t.Run(step.Table[i].Name, func(t *testing.T) {
 			for range 5 {
-				rapid.Check(t, func(t *rapid.T) { crowd(t, &table[i]) })
+				rapid.Check(t, func(t *rapid.T) { crowd(t, &step.Table[i]) })
 			}
 		})
 	}
 }
 
-func crowd(t *rapid.T, a *algorithm) {
+func crowd(t *rapid.T, row *step.Row) {
 	type charge struct {
-		here, there Result
+		here, there Count
 		cells       uint64
 	}
-	l := Limit{Rate: rapid.Int64Range(1, 4).Draw(t, "rate"), Period: time.Duration(rapid.Int64Range(1, 20).Draw(t, "period")) * time.Microsecond, Algorithm: a.name}
-	if a.bucket {
+	l := step.Limit{
+		Rate: rapid.Int64Range(1, 4).Draw(t, "rate"), Algorithm: row.Name,
+		Period: time.Duration(rapid.Int64Range(1, 20).Draw(t, "period")) * time.Microsecond,
+	}
+	if row.Bucket {
 		l.Burst = rapid.Int64Range(1, 4).Draw(t, "burst")
 	}
-	tiers := [2]Limit{l, l} // keys of one rule may have different limits
+	tiers := [2]step.Limit{l, l} // keys of one rule may have different limits
 	tiers[1].Rate = rapid.Int64Range(1, 16).Draw(t, "other rate")
-	c, alone := newCrowded(), new(Memory)
+	c, own := newCrowded(), new(Store)
 	now := someTime + rapid.Int64Range(0, 20).Draw(t, "begin")
 	// Some sketches are in use by other rules, for ever or a while: then rules
 	// share the one of the rest.
 	rest := rapid.Bool().Draw(t, "rest")
 	for i := range maxSketches {
 		if rest {
+			const year = 365 * 24 * 3600 * 1_000_000
 			until := now + rapid.SampledFrom([]int64{0, 30, 100, year}).Draw(t, "in use")
 			c.m.shards[0].sketches.own = append(c.m.shards[0].sketches.own, &sketch{class: class{rule: fmt.Sprint("other ", i)}, until: until})
 		}
@@ -91,31 +109,32 @@ func crowd(t *rapid.T, a *algorithm) {
 			o := open[i]
 			open = append(open[:i:i], open[i+1:]...)
 			most := 2 * o.here.Charged
-			if a.name == SlidingLog {
+			if row.Summary {
 				most = o.here.Charged // what a log may owe is of all its units together
 			}
-			cost := rapid.Int64Range(0, most).Draw(t, "to")
-			c.settle(now, cost, o.here, o.cells)
-			settleModelAt(alone, now, cost, []Result{o.there})
+			delta := rapid.Int64Range(0, most).Draw(t, "to") - o.here.Charged
+			c.settle(now, o.here, delta, o.cells)
+			own.place(&o.there.place, o.there.Rule, o.there.Key, &o.there.Params)
+			own.settleAt(now, &o.there.place, correction(&o.there, delta))
 			continue
 		}
 		tier := rapid.IntRange(0, 1).Draw(t, "tier")
 		cells := rapid.SampledFrom([]uint64{0, 1<<sketchRows - 2, 1<<sketchRows - 1}).Draw(t, "cells")
-		check := Check{
-			Rule:  rapid.SampledFrom([]string{"r", "r", "s"}).Draw(t, "rule"),
-			Key:   fmt.Sprint(cells, "-", tier),
-			Limit: tiers[tier],
-			Cost:  rapid.Int64Range(1, max(l.Quota()/2, 1)).Draw(t, "cost"),
+		count := Count{
+			Rule:   rapid.SampledFrom([]string{"r", "r", "s"}).Draw(t, "rule"),
+			Key:    fmt.Sprint(cells, "-", tier),
+			Params: tiers[tier].Params(rapid.Int64Range(1, max(l.Quota()/2, 1)).Draw(t, "cost"), 0, row),
 		}
-		here, there := c.take(now, check, cells), modelAt(alone, now, false, []Check{check}).Results[0]
-		if here.Allowed && !there.Allowed {
+		here, there := c.take(now, count, cells), alone(own, now, false, count)
+		if here.Room && !there.Room {
 			t.Fatalf("admitted:\n     got %+v\nby itself %+v", here, there)
 		}
 		if here.Charged > 0 {
-			there = modelAt(alone, now, true, []Check{check}).Results[0]
+			there = alone(own, now, true, count)
 			open = append(open, charge{here, there, cells})
 		}
-		if here.Remaining > there.Remaining || here.Allowed && here.Delay < there.Delay || !there.Allowed && here.RetryAfter < there.RetryAfter {
+		h, o := here.Answer, there.Answer
+		if h.Remaining > o.Remaining || here.Room && h.Delay < o.Delay || !there.Room && h.RetryAfter < o.RetryAfter {
 			t.Fatalf("more room than its own count has:\n     got %+v\nby itself %+v", here, there)
 		}
 	}
@@ -123,7 +142,7 @@ func crowd(t *rapid.T, a *algorithm) {
 
 // The bound that Memory's documentation states.
 func TestSizeOfSketches(t *testing.T) {
-	if size := unsafe.Sizeof(sketch{}) * memoryShards; size>>20 != 8 || size-8<<20 > 64<<10 {
+	if size := unsafe.Sizeof(sketch{}) * shardCount; size>>20 != 8 || size-8<<20 > 64<<10 {
 		t.Errorf("a sketch takes %d bytes, want 8 MiB", size)
 	}
 }

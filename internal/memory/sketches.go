@@ -1,8 +1,10 @@
-package algorithms
+package memory
 
 import (
 	"slices"
 	"strings"
+
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 type class struct {
 	rule      string
 	period    int64
-	algorithm *algorithm
+	algorithm *step.Row
 }
 
 // sketches are a shard's: they count the keys that found no room in it.

@@ -1,17 +1,19 @@
-package algorithms
+package memory
 
-// A memoryTable has the entries of a shard. It is one piece of memory without
+import "github.com/seed75154129/ratelimit/internal/step"
+
+// A table has the entries of a shard. It is one piece of memory without
 // pointers, so that a look-up touches one or two lines of the processor's caches and
 // the garbage collector has nothing to follow. Entries are found by linear probing;
 // see Knuth, "The Art of Computer Programming", volume 3, section 6.4, algorithms L and R.
 // The zero value is ready.
-type memoryTable struct {
+type table struct {
 	entries []entry // a power of two; one without a countID is free
 	shift   uint    // 64 less the bits of an index
 	used    int
 	moves   uint64 // how often entries were moved: pointers from before are void
 	hand    int    // where the next sweep goes on
-	logs    map[countID][]logEntry
+	logs    map[countID][]step.LogEntry
 }
 
 // A countID identifies a count, or a ban, by 128 bits of hash with secret seeds of
@@ -27,12 +29,12 @@ type entry struct {
 const fewestEntries = 8
 
 // home is where the search for an ID begins.
-func (t *memoryTable) home(id countID) int { return int(id[0] >> t.shift) }
+func (t *table) home(id countID) int { return int(id[0] >> t.shift) }
 
-func (t *memoryTable) next(i int) int { return (i + 1) & (len(t.entries) - 1) }
+func (t *table) next(i int) int { return (i + 1) & (len(t.entries) - 1) }
 
 // find returns the entry of an ID, or nil. It is valid until the next add or remove.
-func (t *memoryTable) find(id countID) *entry {
+func (t *table) find(id countID) *entry {
 	if i := t.index(id); i >= 0 {
 		return &t.entries[i]
 	}
@@ -40,7 +42,7 @@ func (t *memoryTable) find(id countID) *entry {
 }
 
 // index returns where the entry of an ID is; -1 if there is none.
-func (t *memoryTable) index(id countID) int {
+func (t *table) index(id countID) int {
 	if t.used == 0 {
 		return -1
 	}
@@ -55,7 +57,7 @@ func (t *memoryTable) index(id countID) int {
 }
 
 // add adds an entry for an ID that has none.
-func (t *memoryTable) add(id countID) *entry {
+func (t *table) add(id countID) *entry {
 	if (t.used+1)*4 > len(t.entries)*3 {
 		t.grow()
 	}
@@ -63,7 +65,7 @@ func (t *memoryTable) add(id countID) *entry {
 	return t.place(entry{countID: id})
 }
 
-func (t *memoryTable) place(e entry) *entry {
+func (t *table) place(e entry) *entry {
 	i := t.home(e.countID)
 	for t.entries[i].countID != (countID{}) {
 		i = t.next(i)
@@ -72,7 +74,7 @@ func (t *memoryTable) place(e entry) *entry {
 	return &t.entries[i]
 }
 
-func (t *memoryTable) grow() {
+func (t *table) grow() {
 	old := t.entries
 	t.moves++
 	if len(old) == 0 {
@@ -88,14 +90,14 @@ func (t *memoryTable) grow() {
 	}
 }
 
-func (t *memoryTable) remove(id countID) {
+func (t *table) remove(id countID) {
 	if i := t.index(id); i >= 0 {
 		t.removeAt(i)
 	}
 }
 
 // removeAt fills the gap with what would not be found behind it.
-func (t *memoryTable) removeAt(gap int) {
+func (t *table) removeAt(gap int) {
 	delete(t.logs, t.entries[gap].countID)
 	t.used--
 	t.moves++
@@ -111,7 +113,7 @@ func (t *memoryTable) removeAt(gap int) {
 
 // sweep looks at so many entries, those next that it has not looked at for longest,
 // and removes those that equal keys never seen.
-func (t *memoryTable) sweep(now int64, look int) (removed uint64) {
+func (t *table) sweep(now int64, look int) (removed uint64) {
 	for range min(8*look, len(t.entries)) { // some places are free
 		switch e := &t.entries[t.hand]; {
 		case e.countID == countID{}:
@@ -131,21 +133,21 @@ func (t *memoryTable) sweep(now int64, look int) (removed uint64) {
 }
 
 // state returns what an entry holds.
-func (t *memoryTable) state(e *entry, p *params) state {
-	s := state{a: e.a, b: e.b, c: e.c}
-	if p.summary {
-		s.log = t.logs[e.countID]
+func (t *table) state(e *entry, p *step.Params) step.State {
+	s := step.State{A: e.a, B: e.b, C: e.c}
+	if p.Summary {
+		s.Log = t.logs[e.countID]
 	}
 	return s
 }
 
-func (t *memoryTable) set(e *entry, s state, until int64, p *params) {
-	e.a, e.b, e.c, e.until = s.a, s.b, s.c, until
-	if !p.summary {
+func (t *table) set(e *entry, s step.State, until int64, p *step.Params) {
+	e.a, e.b, e.c, e.until = s.A, s.B, s.C, until
+	if !p.Summary {
 		return
 	}
 	if t.logs == nil {
-		t.logs = make(map[countID][]logEntry)
+		t.logs = make(map[countID][]step.LogEntry)
 	}
-	t.logs[e.countID] = s.log
+	t.logs[e.countID] = s.Log
 }

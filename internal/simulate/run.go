@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 // A Request of a client, at a time counted from an edge of a window.
@@ -32,7 +31,7 @@ type Memory struct {
 // NewMemory returns a Memory at an edge of the windows of a period.
 func NewMemory(period time.Duration) *Memory {
 	m := &Memory{now: edge(period)}
-	algorithms.Internal.Open(&inside.Allow).Clock(&m.Memory, func() time.Time { return m.now })
+	m.Memory.Now = func() time.Time { return m.now }
 	return m
 }
 

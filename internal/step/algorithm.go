@@ -1,4 +1,4 @@
-package algorithms
+package step
 
 import "strings"
 
@@ -6,21 +6,21 @@ import "strings"
 // file and the step's twin in a Lua file; docs/architecture.md says how. Nothing
 // else compares algorithms: whatever the other files need to know about one is a
 // column here or a method of its step.
-type algorithm struct {
-	name    Algorithm
-	short   string // in keys
-	step    step
-	lua     string // the step's twin: the function of this name, in lua/<name>.lua
-	maxRate int64  // the largest Rate
+type Row struct {
+	Name    string
+	Short   string // in keys
+	Step    step
+	Lua     string // the step's twin: the function of this name, in lua/<name>.lua
+	MaxRate int64  // the largest Rate
 	why     string // it is no larger
 	maxUsed int64  // units that a window or log can hold, with what is owed
-	bucket  bool   // has a Burst, and its params have times to refill
-	queue   bool   // has a Delay; Burst is required
-	aligned bool   // counts in windows aligned to the Unix epoch
-	summary bool   // the state stays in Redis; scripts return a summary of it
+	Bucket  bool   // has a Burst, and its params have times to refill
+	Queue   bool   // has a Delay; Burst is required
+	Aligned bool   // counts in windows aligned to the Unix epoch
+	Summary bool   // the state stays in Redis; scripts return a summary of it
 
-	row  uint64 // in the table, from 1
-	code int64  // of the twin in the scripts, from 1
+	Number uint64 // in the table, from 1
+	Code   int64  // of the twin in the scripts, from 1
 }
 
 // Why rates are no larger.
@@ -30,42 +30,42 @@ const (
 	forEntries = " for sliding_log, which remembers each request; got %d: use sliding_window"
 )
 
-var table = numbered([]algorithm{
-	{name: FixedWindow, short: "fw", step: fixedWindow{}, lua: "fixed_window", maxRate: maxUnits, why: forHeaders, maxUsed: maxUnits, aligned: true},
-	{name: SlidingWindow, short: "sw", step: slidingWindow{}, lua: "sliding_window", maxRate: maxSquared, why: forSquares, maxUsed: maxSquared, aligned: true},
-	{name: SlidingLog, short: "sl", step: slidingLog{}, lua: "sliding_log", maxRate: maxLog, why: forEntries, maxUsed: maxSquared, summary: true},
-	{name: TokenBucket, short: "tb", step: bucket{}, lua: "bucket", maxRate: maxUnits, why: forHeaders, bucket: true},
-	{name: LeakyBucket, short: "lb", step: queue{}, lua: "queue", maxRate: maxUnits, why: forHeaders, bucket: true, queue: true},
-	{name: GCRA, short: "gcra", step: bucket{}, lua: "bucket", maxRate: maxUnits, why: forHeaders, bucket: true},
+var Table = numbered([]Row{
+	{Name: "fixed_window", Short: "fw", Step: fixedWindow{}, Lua: "fixed_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Aligned: true},
+	{Name: "sliding_window", Short: "sw", Step: slidingWindow{}, Lua: "sliding_window", MaxRate: MaxSquared, why: forSquares, maxUsed: MaxSquared, Aligned: true},
+	{Name: "sliding_log", Short: "sl", Step: slidingLog{}, Lua: "sliding_log", MaxRate: MaxLog, why: forEntries, maxUsed: MaxSquared, Summary: true},
+	{Name: "token_bucket", Short: "tb", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
+	{Name: "leaky_bucket", Short: "lb", Step: queue{}, Lua: "queue", MaxRate: MaxUnits, why: forHeaders, Bucket: true, Queue: true},
+	{Name: "gcra", Short: "gcra", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
 })
 
 // numbered gives rows their numbers and the codes of their twins: the first row's is 1, and rows
 // with the same twin have the same code.
-func numbered(rows []algorithm) []algorithm {
+func numbered(rows []Row) []Row {
 	codes := map[string]int64{}
 	for i := range rows {
-		if codes[rows[i].lua] == 0 {
-			codes[rows[i].lua] = int64(len(codes) + 1)
+		if codes[rows[i].Lua] == 0 {
+			codes[rows[i].Lua] = int64(len(codes) + 1)
 		}
-		rows[i].row, rows[i].code = uint64(i+1), codes[rows[i].lua]
+		rows[i].Number, rows[i].Code = uint64(i+1), codes[rows[i].Lua]
 	}
 	return rows
 }
 
 // lookup finds an algorithm's row, or nil.
-func lookup(name Algorithm) *algorithm {
-	for i := range table {
-		if table[i].name == name {
-			return &table[i]
+func Lookup(name string) *Row {
+	for i := range Table {
+		if Table[i].Name == name {
+			return &Table[i]
 		}
 	}
 	return nil
 }
 
 func names() string {
-	all := make([]string, len(table))
-	for i := range table {
-		all[i] = string(table[i].name)
+	all := make([]string, len(Table))
+	for i := range Table {
+		all[i] = Table[i].Name
 	}
 	return strings.Join(all, ", ")
 }

@@ -1,4 +1,4 @@
-package algorithms
+package step
 
 import "math/bits"
 
@@ -14,52 +14,52 @@ import "math/bits"
 // lua/bucket.lua.
 type bucket struct{ asNow }
 
-func (bucket) at(s state, now int64, p params) (state, bool) {
-	wrote := s.a - s.a%1000 - s.b*1000 // when
+func (bucket) At(s State, now int64, p Params) (State, bool) {
+	wrote := s.A - s.A%1000 - s.B*1000 // when
 	switch {
-	case wrote > now+p.period: // no clock that is right: it owes what it owed then
-		return state{a: now + s.a - wrote, c: min(s.c, p.rate-1)}.writtenAt(now), true
-	case s.a < now:
-		return state{a: now}, false
-	case s.c >= p.rate: // written at a higher rate
-		return state{a: s.a, b: s.b, c: p.rate - 1}, false
+	case wrote > now+p.Period: // no clock that is right: it owes what it owed then
+		return State{A: now + s.A - wrote, C: min(s.C, p.rate-1)}.writtenAt(now), true
+	case s.A < now:
+		return State{A: now}, false
+	case s.C >= p.rate: // written at a higher rate
+		return State{A: s.A, B: s.B, C: p.rate - 1}, false
 	}
 	return s, false
 }
 
-func (bucket) take(s state, now int64, p params) (state, placed, bool) {
+func (bucket) Take(s State, now int64, p Params) (State, Placed, bool) {
 	s = p.later(s, p.costW, p.costF).writtenAt(now)
-	return s, placed{at: now}, s.a < now+p.roomW || s.a == now+p.roomW && s.c <= p.roomF
+	return s, Placed{At: now}, s.A < now+p.roomW || s.A == now+p.roomW && s.C <= p.roomF
 }
 
 // writtenAt notes that a state is written now.
-func (s state) writtenAt(now int64) state {
-	s.b = s.a/1000 - now/1000
+func (s State) writtenAt(now int64) State {
+	s.B = s.A/1000 - now/1000
 	return s
 }
 
 // later moves TAT ahead.
-func (p *params) later(s state, w, f int64) state {
-	w, f = s.a+w, s.c+f
+func (p *Params) later(s State, w, f int64) State {
+	w, f = s.A+w, s.C+f
 	if f >= p.rate {
 		w, f = w+1, f-p.rate
 	}
-	return state{a: w, b: s.b, c: f}
+	return State{A: w, B: s.B, C: f}
 }
 
 // earlier moves TAT back, maybe before now.
-func (p *params) earlier(s state, w, f int64) state {
-	w, f = s.a-w, s.c-f
+func (p *Params) earlier(s State, w, f int64) State {
+	w, f = s.A-w, s.C-f
 	if f < 0 {
 		w, f = w-1, f+p.rate
 	}
-	return state{a: w, b: s.b, c: f}
+	return State{A: w, B: s.B, C: f}
 }
 
 // notBefore makes a state current again whose TAT was moved back.
-func (s state) notBefore(now int64) state {
-	if s.a < now {
-		return state{a: now}
+func (s State) notBefore(now int64) State {
+	if s.A < now {
+		return State{A: now}
 	}
 	return s
 }
@@ -68,93 +68,93 @@ func (s state) notBefore(now int64) state {
 // already was not charged here, and stays. It gives back at most what the
 // charge's time has not refilled since: a bucket that is given back more would
 // admit what it never held. By a clock that was far ahead, nobody knows.
-func (bucket) correct(s state, now int64, c *correction) state {
-	w, f := c.refill(max(c.delta, -c.delta))
-	if c.delta > 0 {
+func (bucket) correct(s State, now int64, c *Correction) State {
+	w, f := c.refill(max(c.Delta, -c.Delta))
+	if c.Delta > 0 {
 		more := c.later(s, w, f)
-		if more.a >= maxDuration {
-			more = most(s, state{a: maxDuration})
+		if more.A >= MaxDuration {
+			more = Most(s, State{A: MaxDuration})
 		}
 		return s.corrected(more, now)
 	}
-	chargeW, chargeF := c.refill(c.units)
-	if chargeW -= max(now-c.placed.at, 0); chargeW < w || chargeW == w && chargeF < f {
+	chargeW, chargeF := c.refill(c.Units)
+	if chargeW -= max(now-c.Placed.At, 0); chargeW < w || chargeW == w && chargeF < f {
 		w, f = chargeW, chargeF
 	}
-	if w < 0 || c.placed.at > now+c.period {
+	if w < 0 || c.Placed.At > now+c.Period {
 		return s
 	}
 	return s.corrected(c.earlier(s, w, f).notBefore(now), now)
 }
 
 // corrected is the other state, written now if it differs.
-func (s state) corrected(other state, now int64) state {
-	if other.a != s.a || other.c != s.c {
+func (s State) corrected(other State, now int64) State {
+	if other.A != s.A || other.C != s.C {
 		return other.writtenAt(now)
 	}
 	return s
 }
 
 // left is ⌊(now + full − TAT)·rate/period⌋, and until TAT.
-func (bucket) left(s state, now int64, p params) (remaining, resetAfter int64) {
+func (bucket) Left(s State, now int64, p Params) (remaining, resetAfter int64) {
 	resetAfter = s.ceil() - now
-	full := p.earlier(state{a: now + p.fullW, c: p.fullF}, s.a, s.c)
-	if full.a >= 0 {
-		hi, lo := bits.Mul64(uint64(full.a), uint64(p.rate))
-		lo, carry := bits.Add64(lo, uint64(full.c), 0)
-		q, _ := bits.Div64(hi+carry, lo, uint64(p.period))
+	full := p.earlier(State{A: now + p.fullW, C: p.fullF}, s.A, s.C)
+	if full.A >= 0 {
+		hi, lo := bits.Mul64(uint64(full.A), uint64(p.rate))
+		lo, carry := bits.Add64(lo, uint64(full.C), 0)
+		q, _ := bits.Div64(hi+carry, lo, uint64(p.Period))
 		return int64(q), resetAfter
 	}
 	// In debt: the time is full.a whole microseconds, less than 0, and a fraction.
-	hi, lo := bits.Mul64(uint64(-full.a), uint64(p.rate))
-	lo, borrow := bits.Sub64(lo, uint64(full.c), 0)
-	if hi -= borrow; hi >= uint64(p.period) {
-		return -maxExact, resetAfter
+	hi, lo := bits.Mul64(uint64(-full.A), uint64(p.rate))
+	lo, borrow := bits.Sub64(lo, uint64(full.C), 0)
+	if hi -= borrow; hi >= uint64(p.Period) {
+		return -MaxExact, resetAfter
 	}
-	q, r := bits.Div64(hi, lo, uint64(p.period))
+	q, r := bits.Div64(hi, lo, uint64(p.Period))
 	if r > 0 {
 		q++
 	}
-	return -int64(min(q, maxExact)), resetAfter
+	return -int64(min(q, MaxExact)), resetAfter
 }
 
 // ceil is the first whole microsecond that is not before TAT.
-func (s state) ceil() int64 {
-	if s.c > 0 {
-		return s.a + 1
+func (s State) ceil() int64 {
+	if s.C > 0 {
+		return s.A + 1
 	}
-	return s.a
+	return s.A
 }
 
-func (bucket) retryAfter(s state, now int64, p params) int64 {
+func (bucket) retryAfter(s State, now int64, p Params) int64 {
 	s = p.later(s, p.costW, p.costF)
-	after := s.a - now - p.roomW
-	if s.c > p.roomF {
+	after := s.A - now - p.roomW
+	if s.C > p.roomF {
 		after++
 	}
 	return after
 }
 
-func (bucket) arguments(args []any, p params) []any {
-	return append(args, p.rate, p.costW, p.costF, p.roomW, p.roomF, p.period)
+func (bucket) Arguments(args []any, p Params) []any {
+	return append(args, p.rate, p.costW, p.costF, p.roomW, p.roomF, p.Period)
 }
 
-func (bucket) corrections(args []any, c *correction) []any {
-	w, f := c.refill(max(c.delta, -c.delta))
-	chargeW, chargeF := c.refill(c.units)
-	return append(args, c.delta, c.placed.at, c.placed.frac, w, f, chargeW, chargeF)
+func (bucket) Corrections(args []any, c *Correction) []any {
+	w, f := c.refill(max(c.Delta, -c.Delta))
+	chargeW, chargeF := c.refill(c.Units)
+	return append(args, c.Delta, c.Placed.At, c.Placed.frac, w, f, chargeW, chargeF)
 }
 
 // toCell: when a cell was written says nothing of its keys.
-func (bucket) toCell(s state, until, _ int64, _ params) (state, int64) {
-	return state{a: s.a, b: s.c}, until
+func (bucket) ToCell(s State, until, _ int64, _ Params) (State, int64) {
+	return State{A: s.A, B: s.C}, until
 }
 
 // roll leaves a cell alone: its TAT may have been charged at another rate.
-func (bucket) roll(cell state, _, _ int64) state { return cell }
+func (bucket) Roll(cell State, _, _ int64) State { return cell }
 
-func (bucket) fromCell(cell state, now int64, p params) state {
-	return p.current(state{a: cell.a, c: cell.b}.writtenAt(now), now)
+func (bucket) FromCell(cell State, now int64, p Params) State {
+	return p.Current(State{A: cell.A, C: cell.B}.writtenAt(now), now)
 }
 
-func (bucket) usedUntil(until, now int64, _ params) state { return state{a: until}.writtenAt(now) }
+func (bucket) UsedUntil(until, now int64, _ Params) State { return State{A: until}.writtenAt(now) }

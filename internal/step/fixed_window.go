@@ -1,4 +1,4 @@
-package algorithms
+package step
 
 // fixedWindow counts units in windows aligned to the Unix epoch.
 //
@@ -9,66 +9,66 @@ type fixedWindow struct {
 	asNow
 }
 
-func (w fixedWindow) at(s state, now int64, p params) (state, bool) {
-	return w.rolled(s, now, p.period)
+func (w fixedWindow) At(s State, now int64, p Params) (State, bool) {
+	return w.rolled(s, now, p.Period)
 }
 
-func (fixedWindow) rolled(s state, now, period int64) (state, bool) {
+func (fixedWindow) rolled(s State, now, period int64) (State, bool) {
 	begin := now - now%period
 	switch {
-	case s.b == 0: // nothing was used, or all of it given back
-		return state{a: begin}, false
-	case s.a > now+period: // no clock that is right wrote this: all of it counts now
-		return state{a: begin, b: s.b}, true
-	case s.a < begin:
-		return state{a: begin}, false
+	case s.B == 0: // nothing was used, or all of it given back
+		return State{A: begin}, false
+	case s.A > now+period: // no clock that is right wrote this: all of it counts now
+		return State{A: begin, B: s.B}, true
+	case s.A < begin:
+		return State{A: begin}, false
 	}
 	return s, false // begun, or ahead because the clock stepped back
 }
 
-func (fixedWindow) take(s state, _ int64, p params) (state, placed, bool) {
-	return state{a: s.a, b: s.b + p.cost}, placed{at: s.a}, s.b+p.cost <= p.rate
+func (fixedWindow) Take(s State, _ int64, p Params) (State, Placed, bool) {
+	return State{A: s.A, B: s.B + p.Cost}, Placed{At: s.A}, s.B+p.Cost <= p.rate
 }
 
-func (fixedWindow) correct(s state, _ int64, c *correction) state { return c.inWindows(s) }
+func (fixedWindow) correct(s State, _ int64, c *Correction) State { return c.inWindows(s) }
 
-func (fixedWindow) left(s state, now int64, p params) (remaining, resetAfter int64) {
-	if s.b == 0 {
+func (fixedWindow) Left(s State, now int64, p Params) (remaining, resetAfter int64) {
+	if s.B == 0 {
 		return p.rate, 0
 	}
-	return p.rate - s.b, s.a + p.period - now
+	return p.rate - s.B, s.A + p.Period - now
 }
 
-func (fixedWindow) retryAfter(s state, now int64, p params) int64 { return s.a + p.period - now }
+func (fixedWindow) retryAfter(s State, now int64, p Params) int64 { return s.A + p.Period - now }
 
-func (fixedWindow) arguments(args []any, p params) []any {
-	return append(args, p.rate, p.period, p.cost)
+func (fixedWindow) Arguments(args []any, p Params) []any {
+	return append(args, p.rate, p.Period, p.Cost)
 }
 
-func (fixedWindow) corrections(args []any, c *correction) []any {
-	return append(args, c.delta, c.placed.at, c.maxUsed)
+func (fixedWindow) Corrections(args []any, c *Correction) []any {
+	return append(args, c.Delta, c.Placed.At, c.maxUsed)
 }
 
-func (w fixedWindow) roll(cell state, now, period int64) state {
+func (w fixedWindow) Roll(cell State, now, period int64) State {
 	cell, _ = w.rolled(cell, now, period)
 	return cell
 }
 
-func (fixedWindow) usedUntil(_, now int64, p params) state {
-	return state{a: now - now%p.period, b: maxUnits}
+func (fixedWindow) UsedUntil(_, now int64, p Params) State {
+	return State{A: now - now%p.Period, B: MaxUnits}
 }
 
 // inWindows corrects a charge to windows. It gives back only to the window that
 // was charged, wherever that is kept now, and charges more to the current one,
 // as far as the exact range goes.
-func (c *correction) inWindows(s state) state {
-	switch begin := c.placed.at; {
-	case c.delta > 0:
-		s.b += min(c.delta, c.maxUsed-s.b)
-	case s.a == begin:
-		s.b = max(s.b+c.delta, 0)
-	case s.a == begin+c.period: // sliding_window: rolled since
-		s.c = max(s.c+c.delta, 0)
+func (c *Correction) inWindows(s State) State {
+	switch begin := c.Placed.At; {
+	case c.Delta > 0:
+		s.B += min(c.Delta, c.maxUsed-s.B)
+	case s.A == begin:
+		s.B = max(s.B+c.Delta, 0)
+	case s.A == begin+c.Period: // sliding_window: rolled since
+		s.C = max(s.C+c.Delta, 0)
 	}
 	return s
 }

@@ -1,4 +1,4 @@
-package algorithms
+package step
 
 // queue is the bucket read as nginx' limit_req reads it: TAT is the end of the
 // last slot that was given away, and a request is served when its own begins.
@@ -7,29 +7,21 @@ package algorithms
 type queue struct{ bucket }
 
 // take says when the slot begins, rounded up, and by which fraction.
-func (q queue) take(s state, now int64, p params) (state, placed, bool) {
-	charged, _, ok := q.bucket.take(s, now, p)
-	return charged, placed{s.ceil(), s.c}, ok
+func (q queue) Take(s State, now int64, p Params) (State, Placed, bool) {
+	charged, _, ok := q.bucket.Take(s, now, p)
+	return charged, Placed{s.ceil(), s.C}, ok
 }
 
 // correct gives a slot back only while it is the last: others were told when
 // theirs begin.
-func (q queue) correct(s state, now int64, c *correction) state {
-	if c.delta > 0 {
+func (q queue) correct(s State, now int64, c *Correction) State {
+	if c.Delta > 0 {
 		return q.bucket.correct(s, now, c)
 	}
-	w, f := c.refill(c.units)
-	if begin := c.earlier(s, w, f); begin.ceil() != c.placed.at || begin.c != c.placed.frac {
+	w, f := c.refill(c.Units)
+	if begin := c.earlier(s, w, f); begin.ceil() != c.Placed.At || begin.C != c.Placed.frac {
 		return s
 	}
-	w, f = c.refill(-c.delta)
+	w, f = c.refill(-c.Delta)
 	return s.corrected(c.earlier(s, w, f).notBefore(now), now)
-}
-
-// impatient reports whether a check was denied only because its slot would have
-// begun after MaxDelay: the queue had room. That is no reason to ban anybody, nor
-// to deny others.
-func (r *Result) impatient() bool {
-	row := r.Check.Limit.row()
-	return !r.Allowed && r.Err == nil && r.Check.MaxDelay > 0 && row != nil && row.queue && r.Remaining >= max(r.Check.Cost, 1)
 }

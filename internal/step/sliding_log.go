@@ -1,4 +1,4 @@
-package algorithms
+package step
 
 import (
 	"slices"
@@ -19,32 +19,32 @@ type slidingLog struct{ asNow }
 // it is there for its sum. Times rise. (Sums stay below 2^53: they begin anew
 // whenever a period passes without a charge, and 2^53 units take more than
 // 10^7 periods without.)
-type logEntry struct{ at, sum int64 }
+type LogEntry struct{ at, sum int64 }
 
-func (l slidingLog) at(s state, now int64, p params) (state, bool) {
-	log := s.log
+func (l slidingLog) At(s State, now int64, p Params) (State, bool) {
+	log := s.Log
 	if len(log) == 0 {
-		return state{}, false
+		return State{}, false
 	}
 	newest := log[len(log)-1]
-	if newest.at > now+p.period { // no clock that is right wrote this: all of it came now
+	if newest.at > now+p.Period { // no clock that is right wrote this: all of it came now
 		used := newest.sum - log[0].sum
-		s = state{a: used, c: now, log: []logEntry{{}, {now, used}}}
-		s.b = l.leaves(s, &p)
+		s = State{A: used, C: now, Log: []LogEntry{{}, {now, used}}}
+		s.B = l.leaves(s, &p)
 		return s, true
 	}
-	log = log[firstAbove(log, now-p.period)-1:]
-	s = state{a: newest.sum - log[0].sum, c: newest.at, log: log}
-	if s.a == 0 { // nothing was used, or all of it has left
-		return state{}, false
+	log = log[firstAbove(log, now-p.Period)-1:]
+	s = State{A: newest.sum - log[0].sum, C: newest.at, Log: log}
+	if s.A == 0 { // nothing was used, or all of it has left
+		return State{}, false
 	}
-	s.b = l.leaves(s, &p)
+	s.B = l.leaves(s, &p)
 	return s, false
 }
 
 // firstAbove is the first entry after the one that has left whose time is after
 // this one. That is mostly the next.
-func firstAbove(log []logEntry, at int64) int {
+func firstAbove(log []LogEntry, at int64) int {
 	if len(log) > 1 && log[1].at > at {
 		return 1
 	}
@@ -52,122 +52,122 @@ func firstAbove(log []logEntry, at int64) int {
 }
 
 // leaves is when those units came whose leaving makes room for the cost.
-func (slidingLog) leaves(s state, p *params) int64 {
-	over := s.a + p.cost - p.rate
-	if over <= 0 || over > s.a {
+func (slidingLog) leaves(s State, p *Params) int64 {
+	over := s.A + p.Cost - p.rate
+	if over <= 0 || over > s.A {
 		return 0
 	}
-	sum := s.log[0].sum + over
-	if s.log[1].sum >= sum { // the usual denial
-		return s.log[1].at
+	sum := s.Log[0].sum + over
+	if s.Log[1].sum >= sum { // the usual denial
+		return s.Log[1].at
 	}
-	return s.log[sort.Search(len(s.log), func(i int) bool { return s.log[i].sum >= sum })].at
+	return s.Log[sort.Search(len(s.Log), func(i int) bool { return s.Log[i].sum >= sum })].at
 }
 
 // take leaves the log alone, since the charge may yet not be made: see written.
-func (slidingLog) take(s state, now int64, p params) (state, placed, bool) {
-	at := max(now, s.c) // with the last ones if the clock stepped back
-	return state{a: s.a + p.cost, c: at, log: s.log}, placed{at: at}, s.a+p.cost <= p.rate
+func (slidingLog) Take(s State, now int64, p Params) (State, Placed, bool) {
+	at := max(now, s.C) // with the last ones if the clock stepped back
+	return State{A: s.A + p.Cost, C: at, Log: s.Log}, Placed{At: at}, s.A+p.Cost <= p.rate
 }
 
 // written makes the log say what the numbers say, before a Memory stores it.
-func (s state) written() state {
-	n := len(s.log)
+func (s State) Written() State {
+	n := len(s.Log)
 	switch {
-	case s.a == 0:
-		return state{}
+	case s.A == 0:
+		return State{}
 	case n == 0:
-		s.log = []logEntry{{}, {s.c, s.a}}
-	case s.log[n-1].at == s.c:
-		s.log[n-1].sum = s.log[0].sum + s.a
+		s.Log = []LogEntry{{}, {s.C, s.A}}
+	case s.Log[n-1].at == s.C:
+		s.Log[n-1].sum = s.Log[0].sum + s.A
 	default:
-		s.log = append(s.log, logEntry{s.c, s.log[0].sum + s.a})
+		s.Log = append(s.Log, LogEntry{s.C, s.Log[0].sum + s.A})
 	}
 	return s
 }
 
 // maxRewritten is how many entries a give-back may write anew: their sums change.
 // In Redis that takes a millisecond.
-const maxRewritten = 1000
+const MaxRewritten = 1000
 
 // correct gives back to the entry of the charge, unless more than maxRewritten
 // have come since it: then the charge stays. What has no units left goes, so that
 // nothing waits for it and the log does not grow.
-func (slidingLog) correct(s state, now int64, c *correction) state {
-	if c.delta > 0 {
-		if units := min(c.delta, c.maxUsed-s.a); units > 0 {
-			s.a, s.c = s.a+units, max(now, s.c)
+func (slidingLog) correct(s State, now int64, c *Correction) State {
+	if c.Delta > 0 {
+		if units := min(c.Delta, c.maxUsed-s.A); units > 0 {
+			s.A, s.C = s.A+units, max(now, s.C)
 		}
 		return s
 	}
-	i := firstAbove(s.log, c.placed.at-1)
-	if s.a == 0 || c.placed.at <= now-c.period || i == len(s.log) || s.log[i].at != c.placed.at || len(s.log)-i > maxRewritten {
+	i := firstAbove(s.Log, c.Placed.At-1)
+	if s.A == 0 || c.Placed.At <= now-c.Period || i == len(s.Log) || s.Log[i].at != c.Placed.At || len(s.Log)-i > MaxRewritten {
 		return s
 	}
-	units := s.log[i].sum - s.log[i-1].sum
-	back := min(-c.delta, units)
-	for j := i; j < len(s.log); j++ {
-		s.log[j].sum -= back
+	units := s.Log[i].sum - s.Log[i-1].sum
+	back := min(-c.Delta, units)
+	for j := i; j < len(s.Log); j++ {
+		s.Log[j].sum -= back
 	}
 	if back == units {
-		s.log = slices.Delete(s.log, i, i+1)
+		s.Log = slices.Delete(s.Log, i, i+1)
 	}
-	s.a -= back
-	if s.c = s.log[len(s.log)-1].at; s.a == 0 {
-		s.c = 0
+	s.A -= back
+	if s.C = s.Log[len(s.Log)-1].at; s.A == 0 {
+		s.C = 0
 	}
 	return s
 }
 
-func (slidingLog) left(s state, now int64, p params) (remaining, resetAfter int64) {
-	if s.a == 0 {
+func (slidingLog) Left(s State, now int64, p Params) (remaining, resetAfter int64) {
+	if s.A == 0 {
 		return p.rate, 0
 	}
-	return p.rate - s.a, s.c + p.period - now
+	return p.rate - s.A, s.C + p.Period - now
 }
 
-func (slidingLog) retryAfter(s state, now int64, p params) int64 { return s.b + p.period - now }
+func (slidingLog) retryAfter(s State, now int64, p Params) int64 { return s.B + p.Period - now }
 
-func (slidingLog) arguments(args []any, p params) []any {
-	return append(args, p.rate, p.period, p.cost)
+func (slidingLog) Arguments(args []any, p Params) []any {
+	return append(args, p.rate, p.Period, p.Cost)
 }
 
-func (slidingLog) corrections(args []any, c *correction) []any {
-	return append(args, c.delta, c.placed.at, c.maxUsed)
+func (slidingLog) Corrections(args []any, c *Correction) []any {
+	return append(args, c.Delta, c.Placed.At, c.maxUsed)
 }
 
 // toCell: a log has no constant size, so its units are counted in the windows
 // in which they came, as slidingWindow does.
-func (slidingLog) toCell(s state, _, now int64, p params) (cell state, until int64) {
-	s = s.written()
-	cell.a = now - now%p.period
-	for i := 1; i < len(s.log); i++ {
-		if units := s.log[i].sum - s.log[i-1].sum; s.log[i].at >= cell.a {
-			cell.b += units
+func (slidingLog) ToCell(s State, _, now int64, p Params) (cell State, until int64) {
+	s = s.Written()
+	cell.A = now - now%p.Period
+	for i := 1; i < len(s.Log); i++ {
+		if units := s.Log[i].sum - s.Log[i-1].sum; s.Log[i].at >= cell.A {
+			cell.B += units
 		} else {
-			cell.c += units
+			cell.C += units
 		}
 	}
-	return cell, cell.a + 2*p.period
+	return cell, cell.A + 2*p.Period
 }
 
-func (slidingLog) roll(cell state, now, period int64) state {
-	return slidingWindow{}.roll(cell, now, period)
+func (slidingLog) Roll(cell State, now, period int64) State {
+	return slidingWindow{}.Roll(cell, now, period)
 }
 
 // fromCell makes a log with all units at the last moments of their windows: so
 // none leaves it sooner than the key's own would.
-func (l slidingLog) fromCell(cell state, now int64, p params) state {
-	log := make([]logEntry, 1, 4) // room for a charge
-	for _, e := range [...]logEntry{{cell.a - 1, cell.c}, {cell.a + p.period - 1, cell.b}} {
+func (l slidingLog) FromCell(cell State, now int64, p Params) State {
+	log := make([]LogEntry, 1, 4) // room for a charge
+	for _, e := range [...]LogEntry{{cell.A - 1, cell.C}, {cell.A + p.Period - 1, cell.B}} {
 		if e.sum > 0 {
-			log = append(log, logEntry{e.at, log[len(log)-1].sum + e.sum})
+			log = append(log, LogEntry{e.at, log[len(log)-1].sum + e.sum})
 		}
 	}
-	s, _ := l.at(state{log: log}, now, p)
+	s, _ := l.At(State{Log: log}, now, p)
 	return s
 }
 
-func (slidingLog) usedUntil(until, now int64, p params) state {
-	return state{log: []logEntry{{}, {min(until-p.period, now+p.period), p.rate}}}
+func (slidingLog) UsedUntil(until, now int64, p Params) State {
+	return State{Log: []LogEntry{{}, {min(until-p.Period, now+p.Period), p.rate}}}
 }

@@ -1,4 +1,4 @@
-package algorithms
+package step
 
 import "math/bits"
 
@@ -11,30 +11,30 @@ import "math/bits"
 // the one before. Twin: lua/sliding_window.lua.
 type slidingWindow struct{ inCells }
 
-func (w slidingWindow) at(s state, now int64, p params) (state, bool) {
-	return w.rolled(s, now, p.period)
+func (w slidingWindow) At(s State, now int64, p Params) (State, bool) {
+	return w.rolled(s, now, p.Period)
 }
 
-func (slidingWindow) rolled(s state, now, period int64) (state, bool) {
+func (slidingWindow) rolled(s State, now, period int64) (State, bool) {
 	begin := now - now%period
 	switch {
-	case s.b == 0 && s.c == 0: // nothing was used, or all of it given back
-		return state{a: begin}, false
-	case s.a > now+period: // no clock that is right wrote this: all of it counts now
-		return state{a: begin, b: s.b, c: s.c}, true
-	case s.a == begin-period:
-		return state{a: begin, c: s.b}, false
-	case s.a < begin:
-		return state{a: begin}, false
+	case s.B == 0 && s.C == 0: // nothing was used, or all of it given back
+		return State{A: begin}, false
+	case s.A > now+period: // no clock that is right wrote this: all of it counts now
+		return State{A: begin, B: s.B, C: s.C}, true
+	case s.A == begin-period:
+		return State{A: begin, C: s.B}, false
+	case s.A < begin:
+		return State{A: begin}, false
 	}
 	return s, false // begun, or ahead because the clock stepped back
 }
 
-func (slidingWindow) take(s state, now int64, p params) (state, placed, bool) {
-	room := p.rate - s.b - p.cost
-	left := s.a + p.period - now
-	ok := room >= 0 && left <= inView(room, s.c, p.period, left)
-	return state{a: s.a, b: s.b + p.cost, c: s.c}, placed{at: s.a}, ok
+func (slidingWindow) Take(s State, now int64, p Params) (State, Placed, bool) {
+	room := p.rate - s.B - p.Cost
+	left := s.A + p.Period - now
+	ok := room >= 0 && left <= inView(room, s.C, p.Period, left)
+	return State{A: s.A, B: s.B + p.Cost, C: s.C}, Placed{At: s.A}, ok
 }
 
 // inView is how much of the current window may be left so that the last
@@ -47,79 +47,79 @@ func inView(room, last, period, left int64) int64 {
 	return room*(period/last) + room*(period%last)/last
 }
 
-func (slidingWindow) correct(s state, _ int64, c *correction) state { return c.inWindows(s) }
+func (slidingWindow) correct(s State, _ int64, c *Correction) State { return c.inWindows(s) }
 
 // left is the rate less what was used and ⌈last·left/P⌉, the last window's share
 // in view.
-func (slidingWindow) left(s state, now int64, p params) (remaining, resetAfter int64) {
-	left := s.a + p.period - now
-	share := s.c
-	if left < p.period {
-		hi, lo := bits.Mul64(uint64(s.c), uint64(left))
-		q, r := bits.Div64(hi, lo, uint64(p.period))
+func (slidingWindow) Left(s State, now int64, p Params) (remaining, resetAfter int64) {
+	left := s.A + p.Period - now
+	share := s.C
+	if left < p.Period {
+		hi, lo := bits.Mul64(uint64(s.C), uint64(left))
+		q, r := bits.Div64(hi, lo, uint64(p.Period))
 		share = int64(q)
 		if r > 0 {
 			share++
 		}
 	}
-	switch remaining = p.rate - s.b - share; {
-	case s.b > 0:
-		return remaining, left + p.period
-	case s.c > 0:
+	switch remaining = p.rate - s.B - share; {
+	case s.B > 0:
+		return remaining, left + p.Period
+	case s.C > 0:
 		return remaining, left
 	}
 	return remaining, 0
 }
 
-func (slidingWindow) retryAfter(s state, now int64, p params) int64 {
-	left := s.a + p.period - now
-	if room := p.rate - s.b - p.cost; room >= 0 {
-		return left - inView(room, s.c, p.period, left)
+func (slidingWindow) retryAfter(s State, now int64, p Params) int64 {
+	left := s.A + p.Period - now
+	if room := p.rate - s.B - p.Cost; room >= 0 {
+		return left - inView(room, s.C, p.Period, left)
 	}
 	// Only the next window has room, once enough of this one is out of view.
-	return left + p.period - inView(p.rate-p.cost, s.b, p.period, p.period)
+	return left + p.Period - inView(p.rate-p.Cost, s.B, p.Period, p.Period)
 }
 
-func (slidingWindow) arguments(args []any, p params) []any {
-	return append(args, p.rate, p.period, p.cost)
+func (slidingWindow) Arguments(args []any, p Params) []any {
+	return append(args, p.rate, p.Period, p.Cost)
 }
 
-func (slidingWindow) corrections(args []any, c *correction) []any {
-	return append(args, c.delta, c.placed.at, c.maxUsed)
+func (slidingWindow) Corrections(args []any, c *Correction) []any {
+	return append(args, c.Delta, c.Placed.At, c.maxUsed)
 }
 
-func (w slidingWindow) roll(cell state, now, period int64) state {
+func (w slidingWindow) Roll(cell State, now, period int64) State {
 	cell, _ = w.rolled(cell, now, period)
 	return cell
 }
 
 // usedUntil: only the last window counts no longer than the current one.
-func (slidingWindow) usedUntil(until, now int64, p params) state {
-	s := state{a: now - now%p.period, c: maxSquared}
-	if until > s.a+p.period {
-		s.b = maxSquared
+func (slidingWindow) UsedUntil(until, now int64, p Params) State {
+	s := State{A: now - now%p.Period, C: MaxSquared}
+	if until > s.A+p.Period {
+		s.B = MaxSquared
 	}
 	return s
 }
 
 // usedBefore counts units in the window before this one, as far as they can
 // have been used then: so they are free the sooner.
-func (w slidingWindow) usedBefore(s state, now, units int64, p params) (state, int64) {
-	left := s.a + p.period - now
-	if left <= 0 || left > p.period {
+func (w slidingWindow) UsedBefore(s State, now, units int64, p Params) (State, int64) {
+	left := s.A + p.Period - now
+	if left <= 0 || left > p.Period {
 		return s, units // the window has not begun: a clock stepped back
 	}
-	remaining, _ := w.left(s, now, p)
+	remaining, _ := w.Left(s, now, p)
 	want := remaining - units
 	last := p.rate
-	if hi, lo := bits.Mul64(uint64(units), uint64(p.period)); hi < uint64(left) {
+	if hi, lo := bits.Mul64(uint64(units), uint64(p.Period)); hi < uint64(left) {
 		weighed, rest := bits.Div64(hi, lo, uint64(left))
 		if rest > 0 {
 			weighed++
 		}
-		last = int64(min(uint64(s.c)+weighed, uint64(p.rate)))
+		last = int64(min(uint64(s.C)+weighed, uint64(p.rate)))
 	}
-	s.c = max(s.c, last)
-	remaining, _ = w.left(s, now, p)
+	s.C = max(s.C, last)
+	remaining, _ = w.Left(s, now, p)
 	return s, max(remaining-want, 0)
 }

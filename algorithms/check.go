@@ -1,0 +1,99 @@
+package algorithms
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seed75154129/ratelimit/internal/step"
+)
+
+// Validate reports everything that is wrong with the check, or nil. Its errors
+// wrap [ErrInvalidCheck].
+func (c Check) Validate() error {
+	var errs []error
+	bad := func(err error) { errs = append(errs, fmt.Errorf("%w: rule %q: %w", ErrInvalidCheck, c.Rule, err)) }
+	if err := c.Limit.Validate(); err != nil {
+		bad(err)
+	}
+	if c.Cost < 0 {
+		bad(fmt.Errorf("cost must not be negative, got %d", c.Cost))
+	}
+	if c.MaxDelay < 0 {
+		bad(fmt.Errorf("max delay must not be negative, got %s", c.MaxDelay))
+	}
+	if err := c.badLease(); err != nil {
+		bad(err)
+	}
+	for _, err := range c.Ban.invalid() {
+		bad(fmt.Errorf("ban: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// ok is Validate without the reasons, for every decision.
+func (c *Check) ok(row *step.Row) bool {
+	return c.Limit.step().OkFor(row) && c.okBeside()
+}
+
+// okBeside is ok for all but the limit.
+func (c *Check) okBeside() bool {
+	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && (!c.Lease || c.badLease() == nil)
+}
+
+// badLease says why units cannot be taken in blocks.
+func (c *Check) badLease() error {
+	switch row := c.Limit.row(); {
+	case !c.Lease || row == nil:
+		return nil
+	case !row.Aligned:
+		return fmt.Errorf("lease: only %s and %s grant blocks, not %s", FixedWindow, SlidingWindow, row.Name)
+	case c.Ban != (Ban{}):
+		return errors.New("lease: not with a ban, since who is denied here is not counted in the store")
+	case c.NoCache:
+		return errors.New("lease: not with NoCache, since units of a block are not given back one by one")
+	}
+	return nil
+}
+
+// prepare validates the checks and computes their numbers. Room for four lets
+// the usual request go without an allocation.
+func prepare(checks []Check, room *[4]step.Params) ([]step.Params, error) {
+	ps := room[:0]
+	for i := range checks {
+		c := &checks[i]
+		ps = append(ps, step.Params{})
+		p := &ps[i]
+		if !c.numbers(p) {
+			return nil, c.Validate()
+		}
+		for j := range checks[:i] {
+			if sameCount(c, &checks[j], p.Row, ps[j].Row) {
+				return nil, twice(c, j, i)
+			}
+		}
+	}
+	return ps, nil
+}
+
+func twice(c *Check, i, j int) error {
+	return fmt.Errorf("%w: rule %q: checks %d and %d of one call have the same rule and key", ErrInvalidCheck, c.Rule, i, j)
+}
+
+// sameCount reports whether two checks share one count.
+func sameCount(a, b *Check, rowA, rowB *step.Row) bool {
+	return a.Rule == b.Rule && a.Key == b.Key && a.Limit.Period == b.Limit.Period && rowA == rowB
+}
+
+// paramsOf computes the numbers of a valid check.
+func paramsOf(c *Check, row *step.Row) step.Params {
+	return c.Limit.step().Params(c.Cost, c.MaxDelay, row)
+}
+
+// numbers returns a check's params; false if it is not valid. Check.Validate has
+// the reasons.
+func (c *Check) numbers(p *step.Params) bool {
+	if !c.okBeside() {
+		return false
+	}
+	return c.Limit.step().Numbers(p, c.Cost, c.MaxDelay)
+}

@@ -1,0 +1,41 @@
+package memory
+
+// A Followed is what another store decided. Times are in µs.
+type Followed struct {
+	Allowed, Banned        bool
+	Charged, Remaining, At int64
+	BannedFor              int64
+}
+
+// Follow counts here what another store decided of this count, and returns how many
+// units it charged for it. It never goes into debt.
+func (m *Store) Follow(now int64, c *Count, there *Followed) (followed int64) {
+	p := c.Params
+	m.place(&c.place, c.Rule, c.Key, &p)
+	pl := &c.place
+	pl.shard.mu.Lock()
+	defer pl.shard.mu.Unlock()
+	if c.followBan(now, there, m.most); there.Banned {
+		return 0 // what is left says nothing about the count
+	}
+	current, _ := pl.load(now, &p)
+	left, _ := p.Step.Left(current, now, p)
+	left = max(left, 0)
+	followed = min(max(there.Charged, 0), left)
+	over := left - followed - max(there.Remaining, 0) // used there, but not through here
+	if p.Aligned && there.At/p.Period != now/p.Period {
+		over = 0
+	}
+	if over > 0 && there.Allowed {
+		current, over = p.Step.UsedBefore(current, now, over, p)
+		pl.store(current, p.Until(current, now), now, &p, m.most)
+	}
+	units := followed + max(over, 0)
+	if units == 0 {
+		return followed
+	}
+	p.SetCost(units)
+	current, _, _ = p.Take(current, now)
+	pl.store(current, p.Until(current, now), now, &p, m.most)
+	return followed
+}

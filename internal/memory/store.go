@@ -1,0 +1,179 @@
+// Package memory counts in this process, in bounded memory. It knows nothing of
+// checks and results: a Count is a check in numbers and what it comes to.
+package memory
+
+import (
+	"cmp"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/seed75154129/ratelimit/internal/step"
+)
+
+// defaultMaxKeys is the bound of a Store whose MaxKeys is 0.
+const defaultMaxKeys = 1 << 18
+
+// A Store is the shards. Its zero value is ready; the fields must not change after first use.
+type Store struct {
+	MaxKeys int
+	Clock   func() time.Time // nil: the wall clock at the start plus the monotonic clock
+
+	once   sync.Once
+	seeds  [2]maphash.Seed
+	start  time.Time
+	most   int // entries in a shard at most
+	shards [shardCount]shard
+}
+
+// A Count is a check in numbers, and what it comes to.
+type Count struct {
+	Rule, Key string
+	step.Params
+	Ban    step.Ban
+	Bans   bool // it obeys the rule's own ban
+	Shadow bool
+	Waits  bool // a longest delay bounds its wait
+
+	Room        bool // it had room
+	Charged     int64
+	Answer      step.Answer
+	State       step.State  // that the answer is by
+	Where       step.Placed // is the charge
+	BannedUntil int64       // if that is to come; negative where the ban begins
+
+	charged step.State // as State will be if the request is admitted
+	where   step.Placed
+	place
+}
+
+func (m *Store) ready() {
+	m.once.Do(func() {
+		m.seeds, m.start = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, time.Now()
+		m.most = max(cmp.Or(m.MaxKeys, defaultMaxKeys)/shardCount, 1)
+	})
+}
+
+// Now never steps, where Clock does not.
+func (m *Store) Now() int64 {
+	m.ready()
+	if m.Clock != nil {
+		return m.Clock().UnixMicro()
+	}
+	return m.start.UnixMicro() + time.Since(m.start).Microseconds()
+}
+
+// Decide decides the counts of a request.
+func (m *Store) Decide(charge bool, counts []Count) (now int64, allowed bool) {
+	m.ready()
+	for i := range counts {
+		c := &counts[i]
+		m.place(&c.place, c.Rule, c.Key, &c.Params)
+	}
+	locked := m.lock(counts)
+	defer m.unlock(locked)
+	now = m.Now()
+	return now, m.decideAt(now, charge, counts)
+}
+
+// decideAt is the twin of lua/take.lua. The places' shards are locked.
+func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
+	allowed := true
+	for i := range counts {
+		c := &counts[i]
+		current, healed := c.load(now, &c.Params)
+		if healed && charge {
+			c.store(current, c.Until(current, now), now, &c.Params, m.most)
+		}
+		c.State = current
+		c.charged, c.where, c.Room = c.Take(current, now)
+		allowed = allowed && (c.Room || c.Shadow)
+		if c.meetsBan(charge, now) {
+			allowed = allowed && c.bannedUntil <= now
+		}
+	}
+	for i := range counts {
+		c := &counts[i]
+		if charge && allowed && c.Room {
+			c.Charged, c.State, c.Where = c.Cost, c.charged, c.where
+		}
+		c.Params.Answer(&c.Answer, c.Room, &c.State, c.where, now)
+		if c.Charged > 0 {
+			c.store(c.charged, c.Answer.Until, now, &c.Params, m.most)
+		}
+		if c.estimated {
+			c.shard.overflowed++
+		}
+		if c.bans {
+			c.decideBan(now, charge, m.most)
+		}
+	}
+	return allowed
+}
+
+// impatient reports whether a count was denied only because its slot would have begun
+// too late: the queue had room.
+func (c *Count) impatient() bool {
+	return !c.Room && c.Waits && c.Queue && c.Answer.Remaining >= c.Cost
+}
+
+// Settle corrects a charge. It is the twin of lua/settle.lua. Nothing is given back
+// to a sketch, since store only raises its cells.
+func (m *Store) Settle(rule, key string, c *step.Correction) (settled step.State, now int64) {
+	m.ready()
+	var pl place
+	m.place(&pl, rule, key, &c.Params)
+	pl.shard.mu.Lock()
+	defer pl.shard.mu.Unlock()
+	now = m.Now()
+	return m.settleAt(now, &pl, c), now
+}
+
+// settleAt settles in a place whose shard is locked.
+func (m *Store) settleAt(now int64, pl *place, c *step.Correction) step.State {
+	current, healed := pl.load(now, &c.Params)
+	settled, changed := c.Settle(current, healed, now)
+	if changed {
+		pl.store(settled, c.Until(settled, now), now, &c.Params, m.most)
+	}
+	return settled
+}
+
+// BanByHand bans the counts' keys for some µs; 0 lifts.
+func (m *Store) BanByHand(length int64, counts []Count) error {
+	var err error
+	for i := range counts {
+		c := &counts[i]
+		err = cmp.Or(err, m.change(c, func() error { return c.banByHand(m.Now(), length, c.Ban, m.most) }))
+	}
+	return err
+}
+
+// Reset forgets the counts and their bans. Counts in a sketch stay.
+func (m *Store) Reset(counts []Count) {
+	for i := range counts {
+		m.Forget(&counts[i], true, true)
+	}
+}
+
+// Forget forgets a count, its key's denials, or both.
+func (m *Store) Forget(c *Count, count, denials bool) {
+	_ = m.change(c, func() error {
+		if count {
+			c.shard.table.remove(c.id)
+		}
+		if denials {
+			c.shard.table.remove(c.ban)
+		}
+		return nil
+	})
+}
+
+// change does something to the place of a count.
+func (m *Store) change(c *Count, do func() error) error {
+	m.ready()
+	m.place(&c.place, c.Rule, c.Key, &c.Params)
+	c.shard.mu.Lock()
+	defer c.shard.mu.Unlock()
+	return do()
+}

@@ -1,0 +1,112 @@
+package step
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// A stepLimit is how much is allowed: Rate units in each Period.
+type Limit struct {
+	Rate      int64
+	Period    time.Duration
+	Burst     int64
+	Algorithm string // "" means sliding_window, or token_bucket where Burst is set
+}
+
+// name is the algorithm's, also where Algorithm is "".
+func (l Limit) Name() string {
+	switch {
+	case l.Algorithm != "":
+		return l.Algorithm
+	case l.Burst != 0:
+		return "token_bucket"
+	}
+	return "sliding_window"
+}
+
+// row finds the algorithm's row, or nil. It is done once for each check.
+func (l Limit) Row() *Row { return Lookup(l.Name()) }
+
+// quota is what an unused key can spend at once.
+func (l Limit) Quota() int64 {
+	if row := l.Row(); row != nil {
+		return l.quotaFor(row)
+	}
+	return l.Rate
+}
+
+func (l Limit) quotaFor(row *Row) int64 {
+	if row.Bucket {
+		return cmp.Or(l.Burst, l.Rate)
+	}
+	return l.Rate
+}
+
+// The bounds inside which doubles, all that Lua has, are exact.
+const (
+	MaxExact    = 1 << 53             // products and sums
+	MaxDuration = 1 << 52             // microseconds: times, periods, twice the time to refill a bucket
+	MaxUnits    = 999_999_999_999_999 // what a structured field of HTTP can hold, and below 2^50
+	MaxSquared  = 94_906_265          // the largest number whose square is below maxExact
+	MaxLog      = 10_000              // units in a sliding_log: it has an entry for each
+)
+
+// invalid lists everything that is wrong with the limit.
+func (l Limit) Invalid() []error {
+	row := l.Row()
+	if l.OkFor(row) {
+		return nil
+	}
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if l.Rate < 1 {
+		bad("rate must be at least 1, got %d", l.Rate)
+	} else if row != nil && l.Rate > row.MaxRate {
+		bad("rate must be at most %d"+row.why, row.MaxRate, l.Rate)
+	}
+	switch us := l.Period.Microseconds(); {
+	case l.Period < time.Microsecond:
+		bad("period must be at least 1µs, got %s", l.Period)
+	case l.Period%time.Microsecond != 0:
+		bad("period must be whole microseconds, got %s", l.Period)
+	case us >= MaxDuration:
+		bad("period must be below 2^52 µs (%s), got %s", time.Duration(MaxDuration)*time.Microsecond, l.Period)
+	}
+	switch {
+	case row == nil:
+		bad("unknown algorithm %q; use one of %s", l.Algorithm, names())
+	case l.Burst < 0:
+		bad("burst must not be negative, got %d", l.Burst)
+	case l.Burst > 0 && !row.Bucket:
+		bad("burst is for buckets, not for %s; leave it 0 or use %s", row.Name, "token_bucket")
+	case l.Burst == 0 && row.Queue:
+		bad("burst is required for %s: how many may be in the queue, including the one being served", row.Name)
+	case l.Burst > MaxUnits:
+		bad("burst must be at most %d"+forHeaders, int64(MaxUnits), l.Burst)
+	case len(errs) == 0:
+		bad("burst %d at %d per %s: the time to refill it must be below 2^51 µs", l.quotaFor(row), l.Rate, l.Period)
+	}
+	return errs
+}
+
+// okFor is invalid without the reasons, for every decision.
+func (l Limit) OkFor(row *Row) bool {
+	return row != nil && l.Rate >= 1 && l.Rate <= row.MaxRate &&
+		l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < MaxDuration &&
+		l.Burst >= 0 && l.Burst <= MaxUnits && (l.Burst == 0 || row.Bucket) && (l.Burst > 0 || !row.Queue) && l.fits(row)
+}
+
+// fits reports whether a full bucket is inside the exact range.
+func (l Limit) fits(row *Row) bool {
+	if !row.Bucket {
+		return true
+	}
+	hi, lo := bits.Mul64(uint64(l.quotaFor(row)), uint64(l.Period.Microseconds()))
+	if hi >= uint64(l.Rate) {
+		return false
+	}
+	refill, _ := bits.Div64(hi, lo, uint64(l.Rate))
+	return 2*refill < MaxDuration
+}
