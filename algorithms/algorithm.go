@@ -8,7 +8,7 @@ import "strings"
 // column here or a method of its step.
 type algorithm struct {
 	name    Algorithm
-	short   string // in keys
+	short   string // in keys; its digit is the form of the states there, see testdata/forms.txt
 	step    step
 	lua     string // the step's twin: the function of this name, in lua/<name>.lua
 	maxRate int64  // the largest Rate
@@ -31,12 +31,12 @@ const (
 )
 
 var table = numbered([]algorithm{
-	{name: FixedWindow, short: "fw", step: fixedWindow{}, lua: "fixed_window", maxRate: maxUnits, why: forHeaders, maxUsed: maxUnits, aligned: true},
-	{name: SlidingWindow, short: "sw", step: slidingWindow{}, lua: "sliding_window", maxRate: maxSquared, why: forSquares, maxUsed: maxSquared, aligned: true},
-	{name: SlidingLog, short: "sl", step: slidingLog{}, lua: "sliding_log", maxRate: maxLog, why: forEntries, maxUsed: maxSquared, summary: true},
-	{name: TokenBucket, short: "tb", step: bucket{}, lua: "bucket", maxRate: maxUnits, why: forHeaders, bucket: true},
-	{name: LeakyBucket, short: "lb", step: queue{}, lua: "queue", maxRate: maxUnits, why: forHeaders, bucket: true, queue: true},
-	{name: GCRA, short: "gcra", step: bucket{}, lua: "bucket", maxRate: maxUnits, why: forHeaders, bucket: true},
+	{name: FixedWindow, short: "fw1", step: fixedWindow{}, lua: "fixed_window", maxRate: maxUnits, why: forHeaders, maxUsed: maxUnits, aligned: true},
+	{name: SlidingWindow, short: "sw1", step: slidingWindow{}, lua: "sliding_window", maxRate: maxSquared, why: forSquares, maxUsed: maxSquared, aligned: true},
+	{name: SlidingLog, short: "sl1", step: slidingLog{}, lua: "sliding_log", maxRate: maxLog, why: forEntries, maxUsed: maxSquared, summary: true},
+	{name: TokenBucket, short: "tb1", step: bucket{}, lua: "bucket", maxRate: maxUnits, why: forHeaders, bucket: true},
+	{name: LeakyBucket, short: "lb1", step: queue{}, lua: "queue", maxRate: maxUnits, why: forHeaders, bucket: true, queue: true},
+	{name: GCRA, short: "gcra1", step: bucket{}, lua: "bucket", maxRate: maxUnits, why: forHeaders, bucket: true},
 })
 
 // numbered gives rows their numbers and the codes of their twins: the first row's is 1, and rows

@@ -1,7 +1,6 @@
 package algorithms
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,28 +92,8 @@ func TestTheLongestStatesAreRead(t *testing.T) {
 	}
 }
 
-// A bucket's state once said when it was written, in ms, not how far TAT was ahead
-// then. What it owes is read all the same.
-func TestBucketsOfEarlierVersionsAreRead(t *testing.T) {
-	b := realBackend(t)
-	client := b.limiter.(*Redis).Client.(*redis.Client)
-	b.setTime(someTime)
-	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 1, Period: time.Second, Burst: 5, Algorithm: TokenBucket}, Cost: 2}
-	old := fmt.Sprintf("%016d %013d %d", someTime+2_500_000, someTime/1000, 0)
-	if err := client.Set(t.Context(), keyOf("test", check), old, time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if d, err := b.limiter.Take(t.Context(), check); err != nil || !d.Allowed || d.Results[0].ResetAfter != 4500*time.Millisecond {
-		t.Fatalf("%+v, %v; want 4.5 units used", d, err)
-	}
-	if d, err := b.limiter.Peek(t.Context(), check); err != nil || d.Allowed || d.Results[0].RetryAfter != 1500*time.Millisecond {
-		t.Errorf("%+v, %v; want a denial for 1.5 s", d, err)
-	}
-}
-
 // A window of whole seconds with few units is a number in Redis, and so are those
-// that earlier versions, or Settle, have written as text, once they are charged.
-// Other windows are text.
+// that Settle has written as text, once they are charged. Other windows are text.
 func TestWindowsAreKeptAsNumbers(t *testing.T) {
 	b := realBackend(t)
 	client := b.limiter.(*Redis).Client.(*redis.Client)
@@ -137,8 +116,7 @@ func TestWindowsAreKeptAsNumbers(t *testing.T) {
 	for _, of := range []struct {
 		algorithm Algorithm
 		most      int64 // units in a number
-		earlier   string
-	}{{FixedWindow, 999_999, "%016d 40"}, {SlidingWindow, 999, "%016d 40 0"}} {
+	}{{FixedWindow, 999_999}, {SlidingWindow, 999}} {
 		t.Run(string(of.algorithm), func(t *testing.T) {
 			b.setTime(minute)
 			check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 5_000_000, Period: time.Minute, Algorithm: of.algorithm}}
@@ -153,12 +131,6 @@ func TestWindowsAreKeptAsNumbers(t *testing.T) {
 				t.Fatal(err)
 			}
 			take(t, check, 55, true)
-
-			check.Key = "earlier"
-			if err := client.Set(t.Context(), keyOf("test", check), fmt.Sprintf(of.earlier, minute), time.Minute).Err(); err != nil {
-				t.Fatal(err)
-			}
-			take(t, check, 90, true)
 
 			check.Key, check.Limit.Period = "half", 1500*time.Millisecond
 			for i, whole := range []bool{true, false, true} { // does the window begin with a second?
