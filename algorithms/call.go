@@ -49,7 +49,8 @@ func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []params) *c
 }
 
 // takeBansCall decides checks some of which have a ban; see lua/take_bans.lua. met
-// says that one of them has met a ban by hand: that takes all for checks with one.
+// says that one of them has met a ban by hand or a foreign value: that takes all for
+// checks with a ban.
 func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []params) *call {
 	c := r.takeCall(charge, checks, ps)
 	c.script = takeBansScript

@@ -1,6 +1,8 @@
 package algorithms
 
 import (
+	"cmp"
+	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -172,5 +174,93 @@ func TestWindowsOfLongAgo(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A foreign value leaves its own check undecided. The others of the request are
+// decided, all or nothing, as if it were not there.
+func TestAForeignValueTakesNoOtherCheckAlong(t *testing.T) {
+	values := map[string]func(c redis.UniversalClient, ctx context.Context, key string){
+		"a word": func(c redis.UniversalClient, ctx context.Context, key string) { c.Set(ctx, key, "word", 0) },
+		"a hash": func(c redis.UniversalClient, ctx context.Context, key string) { c.HSet(ctx, key, "f", "1") },
+		"a list": func(c redis.UniversalClient, ctx context.Context, key string) { c.RPush(ctx, key, "a", "b") },
+		"a phrase": func(c redis.UniversalClient, ctx context.Context, key string) {
+			c.Set(ctx, key, "as long as many a state", 0)
+		},
+	}
+	for name, b := range map[string]backend{"miniredis": miniBackend(t), "redis": realBackend(t), "cluster": clusterBackend(t)} {
+		t.Run(name, func(t *testing.T) {
+			client := b.limiter.(*Redis).Client.(redis.UniversalClient)
+			eachAlgorithm(t, func(t *testing.T, l Limit) {
+				foreign := Check{Rule: "foreign", Key: "k2", Limit: l}
+				for what, write := range values {
+					if name == "miniredis" && what == "a phrase" {
+						continue // its Lua says otherwise what is no number
+					}
+					for where, key := range map[string]string{"the count": keyOf("test", foreign), "the ban": string(appendBanKey(nil, "test", &foreign))} {
+						foreign.Ban = Ban{}
+						if where == "the ban" {
+							foreign.Ban = Ban{After: 1, For: time.Minute}
+						}
+						t.Run(what+" for "+where, func(t *testing.T) {
+							b.flush()
+							b.setTime(someTime)
+							write(client, t.Context(), key)
+							value := client.Dump(t.Context(), key).Val()
+							wide := Check{Rule: "wide", Key: "k1", Limit: Limit{Rate: 9, Period: time.Minute, Algorithm: TokenBucket}}
+							tight := Check{Rule: "tight", Key: "k3", Limit: Limit{Rate: 2, Period: time.Minute}}
+							for n := range int64(3) {
+								foreign.Shadow = n == 1 && where == "the count" // shadow checks read no ban
+								d, err := b.limiter.Take(t.Context(), wide, foreign, tight)
+								if err != nil {
+									t.Fatal(err)
+								}
+								charged := int64(1)
+								if n == 2 {
+									charged = 0
+								}
+								w, f, last := d.Results[0], d.Results[1], d.Results[2]
+								if d.Allowed != foreign.Shadow || w.Err != nil || last.Err != nil || w.Charged != charged || last.Charged != charged || last.Allowed != (charged == 1) {
+									t.Errorf("%d: allowed %t\n%+v\n%+v", n, d.Allowed, w, last)
+								}
+								if classOf(f.Err) != bridge.ClassMisused || f.Allowed || f.Banned || f.Charged != 0 && where == "the count" {
+									t.Errorf("%d: %+v", n, f)
+								}
+								if !strings.Contains(f.Err.Error(), "test:{k2}:foreign:") {
+									t.Errorf("%v does not say which key", f.Err)
+								}
+							}
+							if d, err := b.limiter.Peek(t.Context(), wide, foreign); err != nil || d.Results[0].Remaining != 7 || classOf(d.Results[1].Err) != bridge.ClassMisused {
+								t.Errorf("%+v, %v", d, err)
+							}
+							foreign.Shadow = false
+							if d, err := b.limiter.Take(t.Context(), foreign); classOf(cmp.Or(err, errOf(d))) != bridge.ClassMisused {
+								t.Errorf("alone: %+v, %v", d, err)
+							}
+							if client.Dump(t.Context(), key).Val() != value {
+								t.Error("was written")
+							}
+
+							if err := b.limiter.Ban(t.Context(), time.Hour, wide); err != nil {
+								t.Fatal(err)
+							}
+							d, err := b.limiter.Take(t.Context(), wide, foreign)
+							if err != nil || d.Allowed || !d.Results[0].Banned || d.Results[1].Err == nil || d.Results[1].Charged != 0 {
+								t.Errorf("beside a ban by hand: %+v, %v", d, err)
+							}
+							if where == "the ban" {
+								return // nobody knows until when
+							}
+							if err := b.limiter.Ban(t.Context(), time.Hour, foreign); err != nil {
+								t.Fatal(err)
+							}
+							if d, err := b.limiter.Take(t.Context(), foreign, tight); err != nil || d.Allowed || !d.Results[0].Banned || d.Results[0].Err != nil {
+								t.Errorf("banned by hand: %+v, %v", d, err)
+							}
+						})
+					}
+				}
+			})
+		})
 	}
 }

@@ -28,7 +28,7 @@ func classOf(err error) bridge.ErrorClass {
 		return classOfAnswer(answer)
 	}
 	switch {
-	case errors.Is(err, errReply):
+	case errors.Is(err, errReply), errors.Is(err, errForeign):
 		return bridge.ClassMisused
 	case errors.Is(err, errBusy), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		strings.Contains(err.Error(), "redis: autopipeline: queue full"): // go-redis exports it since 9.23

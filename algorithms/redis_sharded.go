@@ -84,7 +84,7 @@ func (r *Redis) askServers(ctx context.Context, t *transport, charge bool, check
 		res := &d.Results[i]
 		var one Decision
 		if resp.err == nil {
-			one, resp.err = answers(checks[i:i+1], ps[i:i+1], resp.numbers, charge)
+			one, resp.err = r.answer(checks[i:i+1], ps[i:i+1], resp.numbers, charge)
 		}
 		if resp.err == nil {
 			answered = true
@@ -93,7 +93,9 @@ func (r *Redis) askServers(ctx context.Context, t *transport, charge bool, check
 		if checks[i].bans() {
 			if resp.err == nil {
 				var until int64
-				until, resp.err = bans[0].banned()
+				if until, resp.err = bans[0].banned(); metBan(resp.err) {
+					resp.err = r.foreign(&checks[i], &ps[i], resp.err)
+				}
 				res.ban(until, res.At.UnixMicro()) // or as it was told already
 			}
 			bans = bans[1:]

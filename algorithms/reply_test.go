@@ -16,6 +16,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(uint8(3), int64(1_000_000), int64(1), pack([]int64{someTime, 1, someTime + 1, 999_999, 0}))
 	f.Add(uint8(4), int64(maxSquared), int64(1), pack([]int64{1 << 52, 1, 0, 1<<53 - 1, 1<<53 - 1}))
 	f.Add(uint8(5), int64(1), int64(1), pack([]int64{-1, 1, -1, -1, -1}))
+	f.Add(uint8(1), int64(5), int64(60_000_000), pack([]int64{someTime, 2, 0, 0, 0, 0}))
 	f.Fuzz(func(t *testing.T, which uint8, rate, period int64, packed []byte) {
 		a := table[int(which)%len(table)]
 		l := Limit{Rate: rate, Period: time.Duration(period) * time.Microsecond, Algorithm: a.name}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 )
 
@@ -82,9 +83,17 @@ func inLoop(text, name string) string {
 	return before + body + "\n  " + results + " = " + values + "\n  " + rest
 }
 
-// takeBansText is lua/take_bans.lua around lua/take.lua.
+// takeBansText is lua/take_bans.lua around lua/take.lua. sizes says how many
+// arguments each step has, as one that fails does not.
 func takeBansText(files fs.FS) string {
-	return deciding(files) + luaFile(files, "ban") + function(files, "take") + luaFile(files, "take_bans")
+	var sizes []string
+	for i := range table {
+		if int(table[i].code) > len(sizes) {
+			sizes = append(sizes, strconv.Itoa(len(table[i].step.arguments(nil, params{}))))
+		}
+	}
+	return deciding(files) + "\nlocal sizes = { " + strings.Join(sizes, ", ") + " }\n" +
+		luaFile(files, "ban") + function(files, "take") + luaFile(files, "take_bans")
 }
 
 // bansText is lua/bans.lua, which needs no steps.
