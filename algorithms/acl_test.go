@@ -89,4 +89,20 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 	if _, err := foreign.Take(t.Context(), Check{Rule: "r", Limit: PerHour(1)}); transport.ClassOf(err) != transport.ClassRefused {
 		t.Errorf("another namespace: %v", err)
 	}
+
+	// A permission that is withdrawn is no foreign value, also beside one.
+	log := Check{Rule: "log", Limit: Limit{Rate: 1, Period: time.Hour, Algorithm: SlidingLog}}
+	srv.Client(t).RPush(t.Context(), keyOf("shop", log), "word")
+	if err := srv.Client(t).Do(t.Context(), "ACL", "SETUSER", "limiter", "-getrange").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, checks := range [][]Check{
+		{{Rule: "r", Limit: PerHour(1)}},
+		{{Rule: "r", Limit: PerHour(1), Ban: Ban{After: 1, For: time.Hour}}},
+		{log, {Rule: "r", Limit: PerHour(1)}},
+	} {
+		if d, err := r.Take(t.Context(), checks...); transport.ClassOf(err) != transport.ClassRefused {
+			t.Errorf("without GETRANGE: %+v, %v", d, err)
+		}
+	}
 }

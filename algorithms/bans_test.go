@@ -346,10 +346,10 @@ func TestBansByHandAreBounded(t *testing.T) {
 
 func TestBanKeys(t *testing.T) {
 	check := logins("203.0.113.9")
-	if got := string(appendBanKey(nil, "shop", &check)); got != "shop:{203.0.113.9}:login:ban" {
+	if got := string(appendBanKey(nil, "shop", &check)); got != "shop:{203.0.113.9}:login:ban1" {
 		t.Error(got)
 	}
-	if got := string(appendKeptKey(nil, "shop", &check, check.Limit.row())); got != "shop:{203.0.113.9}:login:sw:24h:kept" {
+	if got := string(appendKeptKey(nil, "shop", &check, check.Limit.row())); got != "shop:{203.0.113.9}:login:sw1:24h:kept" {
 		t.Error(got)
 	}
 }

@@ -38,7 +38,8 @@ func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []step.Param
 }
 
 // takeBansCall decides checks some of which have a ban; see lua/take_bans.lua. met
-// says that one of them has met a ban by hand: that takes all for checks with one.
+// says that one of them has met a ban by hand or a foreign value: that takes all for
+// checks with a ban.
 func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params) *transport.Call {
 	c := r.takeCall(charge, checks, ps)
 	c.Script = takeBansScript

@@ -148,7 +148,7 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 	if err != nil {
 		return Decision{}, redisError(err)
 	}
-	d, err := answers(checks, ps, reply, charge)
+	d, err := r.answer(checks, ps, reply, charge)
 	return d, redisError(err)
 }
 

@@ -88,7 +88,7 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 		res := &d.Results[i]
 		var one Decision
 		if resp.Err == nil {
-			one, resp.Err = answers(checks[i:i+1], ps[i:i+1], resp.Numbers, charge)
+			one, resp.Err = r.answer(checks[i:i+1], ps[i:i+1], resp.Numbers, charge)
 		}
 		if resp.Err == nil {
 			answered = true
@@ -97,7 +97,9 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 		if checks[i].bans() {
 			if resp.Err == nil {
 				var until int64
-				until, resp.Err = banned(&bans[0])
+				if until, resp.Err = banned(&bans[0]); metBan(resp.Err) {
+					resp.Err = r.foreign(&checks[i], &ps[i], resp.Err)
+				}
 				res.ban(until, res.At.UnixMicro()) // or as it was told already
 			}
 			bans = bans[1:]

@@ -277,7 +277,7 @@ func TestRedisSaysWhichKeyHoldsNoState(t *testing.T) {
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
 	check := Check{Rule: "r", Key: "k", Limit: perDay(1)}
 	client.Set(t.Context(), keyOf("test", check), "something else", 0)
-	if _, err := r.Take(t.Context(), check); err == nil || !strings.Contains(err.Error(), "test:{k}:r:sw:24h") {
+	if _, err := r.Take(t.Context(), check); err == nil || !strings.Contains(err.Error(), "test:{k}:r:sw1:24h") {
 		t.Errorf("got %v", err)
 	}
 }

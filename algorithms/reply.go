@@ -8,13 +8,38 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
-
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
+// foreign says at which keys of a check such a value is.
+func (r *Redis) foreign(c *Check, p *step.Params, err error) error {
+	return fmt.Errorf("foreign value at key %s or at that of its ban; Reset deletes both: %w", r.key(c, p), err)
+}
+
+// answer turns a reply into a decision. If it leaves all checks undecided, that is
+// an error.
+func (r *Redis) answer(checks []Check, ps []step.Params, reply []int64, charge bool) (Decision, error) {
+	d, err := answers(checks, ps, reply, charge)
+	decided := false
+	for i := range d.Results {
+		res := &d.Results[i]
+		if res.Err == nil {
+			decided = true
+			continue
+		}
+		err = r.foreign(&checks[i], &ps[i], res.Err)
+		res.Err = redisError(err)
+	}
+	if decided {
+		return d, nil
+	}
+	return Decision{}, err
+}
+
 // answers turns the reply of lua/take.lua into a decision, or that of
 // lua/take_bans.lua, which has more numbers: when the bans end, of those checks
-// that have one or, where a check has met a ban by hand, of all.
+// that have one or, where a check has met a ban by hand or a foreign value, of all.
+// Checks with a foreign value have transport.ErrForeign.
 func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Decision, error) {
 	numbers, met := 1+4*len(checks), len(reply) == 1+5*len(checks)
 	if met {
@@ -31,31 +56,45 @@ func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Deci
 	for i := range checks {
 		res := &d.Results[i]
 		*res = Result{Check: checks[i], Source: SourceRedis, Allowed: reply[1+4*i] == 1, At: time.UnixMicro(now)}
-		d.Allowed = d.Allowed && !res.Denies()
+		if met && reply[1+4*i] == 2 {
+			res.Err = transport.ErrForeign
+		}
+		d.Allowed = d.Allowed && (res.Err != nil || !res.Denies())
 	}
+	charge = charge && d.Allowed
 	for i := range checks {
 		p, res := &ps[i], &d.Results[i]
-		if charge && d.Allowed && res.Allowed {
-			res.Charged = p.Cost
+		if res.Err == nil {
+			if charge && res.Allowed {
+				res.Charged = p.Cost
+			}
+			current := stateOf(p, reply[2+4*i:], now)
+			charged, where, ok := p.Take(current, now)
+			if ok != res.Allowed {
+				return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", transport.ErrReply, i, reply[2+4*i:5+4*i], now, res.Allowed)
+			}
+			res.fill(p, current, charged, where, now)
 		}
-		current := stateOf(p, reply[2+4*i:], now)
-		charged, where, ok := p.Take(current, now)
-		if ok != res.Allowed {
-			return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", transport.ErrReply, i, reply[2+4*i:5+4*i], now, res.Allowed)
-		}
-		res.fill(p, current, charged, where, now)
 		if len(bans) > 0 && (met || checks[i].bans()) {
 			res.ban(bans[0], now)
 			bans = bans[1:]
 		}
+		if res.Banned {
+			res.Err = nil // denied, whatever is at its key
+		}
+		d.Allowed = d.Allowed && !res.Denies()
 	}
 	return d, nil
 }
 
-// metBan reports whether a script has met, in the place of a state, what may be a
-// ban by hand; see lua/ban.lua. One that decides has written nothing then.
+// metBan reports whether a script has met, in the place of a state, a ban by hand or
+// a foreign value; see lua/ban.lua. One that decides has written nothing then.
 func metBan(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "no state of a limit at key") || strings.Contains(err.Error(), "WRONGTYPE"))
+	if err == nil || !transport.Answered(err) {
+		return false
+	}
+	text := err.Error()
+	return strings.Contains(text, "no state of a limit at key") || strings.Contains(text, "WRONGTYPE") || strings.Contains(text, "perform arithmetic")
 }
 
 // bansOf is how many of the checks have a ban.

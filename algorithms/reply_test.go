@@ -18,6 +18,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(uint8(3), int64(1_000_000), int64(1), pack([]int64{someTime, 1, someTime + 1, 999_999, 0}))
 	f.Add(uint8(4), int64(step.MaxSquared), int64(1), pack([]int64{1 << 52, 1, 0, 1<<53 - 1, 1<<53 - 1}))
 	f.Add(uint8(5), int64(1), int64(1), pack([]int64{-1, 1, -1, -1, -1}))
+	f.Add(uint8(1), int64(5), int64(60_000_000), pack([]int64{someTime, 2, 0, 0, 0, 0}))
 	f.Fuzz(func(t *testing.T, which uint8, rate, period int64, packed []byte) {
 		a := step.Table[int(which)%len(step.Table)]
 		l := Limit{Rate: rate, Period: time.Duration(period) * time.Microsecond, Algorithm: Algorithm(a.Name)}
@@ -69,14 +70,14 @@ func TestRepliesThatNoScriptGives(t *testing.T) {
 
 // FuzzKey checks that no client can leave its hash tag or grow a key.
 func FuzzKey(f *testing.F) {
-	for _, s := range []string{"", "#", "a", "}:r:sw:1m", "{", strings.Repeat("x", 100), "\x00", "2001:db8::/64"} {
+	for _, s := range []string{"", "#", "a", "}:r:sw1:1m", "{", strings.Repeat("x", 100), "\x00", "2001:db8::/64"} {
 		f.Add("rule", s)
 	}
 	f.Fuzz(func(t *testing.T, rule, key string) {
 		got := keyOf("ns", Check{Rule: rule, Key: key, Limit: PerMinute(1)})
 		head, rest, ok := strings.Cut(got, ":{")
 		tag, rest, ok2 := strings.Cut(rest, "}:")
-		if !ok || !ok2 || head != "ns" || tag == "" || strings.ContainsAny(tag+rest, "{}\x00 ") || !strings.HasSuffix(rest, ":sw:1m") || len(got) > 160 {
+		if !ok || !ok2 || head != "ns" || tag == "" || strings.ContainsAny(tag+rest, "{}\x00 ") || !strings.HasSuffix(rest, ":sw1:1m") || len(got) > 160 {
 			t.Fatalf("%q %q is %q", rule, key, got)
 		}
 		if tag == key != (key != "" && key[0] != '#' && len(key) <= maxPart && plain(key)) {

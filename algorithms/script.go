@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -80,9 +81,17 @@ func inLoop(text, name string) string {
 	return before + body + "\n  " + results + " = " + values + "\n  " + rest
 }
 
-// takeBansText is lua/take_bans.lua around lua/take.lua.
+// takeBansText is lua/take_bans.lua around lua/take.lua. sizes says how many
+// arguments each step has, as one that fails does not.
 func takeBansText(files fs.FS) string {
-	return deciding(files) + luaFile(files, "ban") + function(files, "take") + luaFile(files, "take_bans")
+	var sizes []string
+	for i := range step.Table {
+		if row := &step.Table[i]; int(row.Code) > len(sizes) {
+			sizes = append(sizes, strconv.Itoa(len(row.Step.Arguments(nil, step.Params{}))))
+		}
+	}
+	return deciding(files) + "\nlocal sizes = { " + strings.Join(sizes, ", ") + " }\n" +
+		luaFile(files, "ban") + function(files, "take") + luaFile(files, "take_bans")
 }
 
 // bansText is lua/bans.lua, which needs no steps.

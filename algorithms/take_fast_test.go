@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
@@ -135,5 +137,35 @@ func TestStatesAreWrittenInPlace(t *testing.T) {
 	}
 	if inPlace < 30 {
 		t.Errorf("%d of 48 states were written in place", inPlace)
+	}
+}
+
+// A deadline that somebody has removed or shortened stands until the next window or
+// part of a bucket's grid: setting it with each charge would cost a command.
+func TestDeadlinesThatWereChangedAreMended(t *testing.T) {
+	b := realBackend(t)
+	client := b.limiter.(*Redis).Client.(*redis.Client)
+	minute := someTime - someTime%time.Minute.Microseconds()
+	for what, change := range map[string]func(key string) error{
+		"removed":   func(key string) error { return client.Persist(t.Context(), key).Err() },
+		"shortened": func(key string) error { return client.PExpire(t.Context(), key, 70*time.Second).Err() },
+	} {
+		eachAlgorithm(t, func(t *testing.T, l Limit) {
+			check := Check{Rule: "r", Key: what, Limit: l}
+			for at, then := range []func(string) error{change, nil} {
+				b.setTime(minute + int64(at)*time.Minute.Microseconds())
+				d, err := b.limiter.Take(t.Context(), check)
+				if err != nil || !d.Allowed {
+					t.Fatalf("%+v, %v", d, err)
+				}
+				if then != nil {
+					if err := then(keyOf("test", check)); err != nil {
+						t.Fatal(err)
+					}
+				} else if ttl := b.ttl(keyOf("test", check)); ttl < d.Results[0].ResetAfter || ttl > 3*time.Minute {
+					t.Errorf("%s: forgotten in %s, counts for %s", what, ttl, d.Results[0].ResetAfter)
+				}
+			}
+		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-var update = flag.Bool("update", false, "write the vectors from the exact models")
+var update = flag.Bool("update", false, "write the vectors from the exact models, and forms of states that are new")
 
 // A vector is a history on one key with its answers, for whoever writes the
 // algorithm again. The answers come from exact_test.go, not from the steps.

@@ -20,7 +20,7 @@ import (
 
 // keys are what counts a client in Redis: by per-ip, login and per-user.
 func (c client) keys() []string {
-	return []string{"example:{" + c.ip + "}:per-ip:sw:1m", "example:{" + c.ip + "}:login:fw:1m", "example:{" + c.user + "}:per-user:tb:1m"}
+	return []string{"example:{" + c.ip + "}:per-ip:sw1:1m", "example:{" + c.ip + "}:login:fw1:1m", "example:{" + c.user + "}:per-user:tb1:1m"}
 }
 
 // stored reads keys, one after the other because a cluster has them on several

@@ -21,6 +21,7 @@ func TestWhatIsNotDecidedWithoutAnOutageIsCountedLocally(t *testing.T) {
 		"no connection free":     redis.ErrPoolTimeout,
 		"a slot that is moving":  answer("TRYAGAIN Multiple keys request during rehashing of slot"),
 		"a node that is unknown": answer("MOVED 3999 127.0.0.1:6381"),
+		"a foreign value":        answer("WRONGTYPE Operation against a key holding the wrong kind of value"),
 	} {
 		for _, mode := range []Mode{Local, Open, Closed} {
 			t.Run(what+", "+mode.String(), func(t *testing.T) {

@@ -145,21 +145,22 @@ func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.R
 }
 
 // outage reports whether an error proves that the store is away or refuses to
-// count. Otherwise the store may be well and this process busy.
+// count. Otherwise the store may be well and this process busy, or a key has a
+// foreign value.
 func outage(err error) bool {
 	if errors.Is(err, ErrOpen) {
 		return true
 	}
 	switch transport.ClassOf(err) {
-	case transport.ClassBusy, transport.ClassMoved:
+	case transport.ClassBusy, transport.ClassMoved, transport.ClassMisused:
 		return false
 	}
 	return !isTimeout(err)
 }
 
 func (g *Guard) logFallback(err error) {
-	if outage(err) {
-		return // the breaker logs it once the circuit opens
+	if outage(err) || transport.ClassOf(err) == transport.ClassMisused {
+		return // the breaker logs it
 	}
 	g.fellBack.Do(func() {
 		g.logger.Warn("ratelimit: falling back to local counting", "class", string(transport.ClassOf(err)), "error", err)

@@ -95,3 +95,47 @@ func TestFloodOnAClusterDrainsNobody(t *testing.T) {
 		t.Errorf("%+v, %v; want 95 left", d, err)
 	}
 }
+
+// A foreign value at one key concerns its own check only, which is counted here in
+// every mode. Redis counts the others, also those that fail open.
+func TestAForeignValueTakesNoOtherRuleAlong(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	for _, mode := range []failmode.Mode{failmode.Local, failmode.Open, failmode.Closed} {
+		t.Run(mode.String(), func(t *testing.T) {
+			r := &algorithms.Redis{Client: client}
+			g := guardOver(t, r)
+			foreign := algorithms.Check{Rule: "foreign", Key: mode.String(), Limit: algorithms.PerHour(20), Fail: mode}
+			other := algorithms.Check{Rule: "other", Key: mode.String(), Limit: algorithms.PerHour(10), Fail: failmode.Open}
+			if err := client.Set(t.Context(), "test:{"+mode.String()+"}:foreign:sw1:1h", "hello", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			admitted := 0
+			for range 30 {
+				d, err := g.Take(t.Context(), foreign, other)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d.Allowed {
+					admitted++
+				}
+				if s := d.Results[0].Source; s != algorithms.SourceFallback && s != "" {
+					t.Errorf("%+v", d.Results[0])
+				}
+				if s := d.Results[1].Source; s != algorithms.SourceRedis && s != algorithms.SourceDenyCache {
+					t.Errorf("%+v", d.Results[1])
+				}
+			}
+			if d, err := r.Peek(t.Context(), other); admitted != 10 || err != nil || d.Results[0].Remaining != 0 {
+				t.Errorf("%d admitted, want the other rule's 10: %+v, %v", admitted, d, err)
+			}
+			for range 30 {
+				if d, err := g.Take(t.Context(), foreign); err == nil && d.Allowed {
+					admitted++
+				}
+			}
+			if admitted != 20 || len(g.Down()) > 0 {
+				t.Errorf("%d admitted, want the rule's own 20; servers away: %q", admitted, g.Down())
+			}
+		})
+	}
+}

@@ -21,9 +21,9 @@ import (
 //
 // While a server's circuit is open, only a probe about every 200 ms is sent to
 // it, and the checks that it counts follow their [Mode]. A check that is not
-// decided for another reason is counted locally in every mode: it was late, or
-// this process had no connection free. So clients that keep this process busy
-// gain nothing.
+// decided for another reason is counted locally in every mode: it was late, this
+// process had no connection free, or another program has written its key. So
+// clients that keep this process busy gain nothing.
 //
 // Local counting is warm, because it follows what the limiter decides. It admits
 // at most this process' share of each limit.

@@ -19,8 +19,8 @@ import (
 )
 
 // A Mode says what to do with a check while the store cannot count it. While the
-// store is well, a check that it did not decide in time is counted locally in
-// every mode; see [Guard].
+// store is well, a check that it did not decide in time, or whose key another program
+// has written, is counted locally in every mode; see [Guard].
 type Mode = algorithms.FailMode
 
 const (

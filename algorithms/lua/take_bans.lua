@@ -6,20 +6,57 @@
 -- ARGV     as of take.lua; then for each ban six numbers: of which check it is; after within length, as
 --          of ban.lua, where after is -1 for a shadow check; and how far ahead of now TAT may be, in two
 --          parts, if the check has room but for MaxDelay, -1 if no denial is for that; and behind all 1
---          if a check has met the word "ban", else 0; and how many bans there are
--- Returns  what take.lua returns, where a check that is banned may have room; then for each ban when it
---          ends, negative if it begins with this denial, 0 if there is none
+--          if a check has met the word "ban" or a foreign value, so that all checks have a ban here, else
+--          0; and how many bans there are
+-- Returns  what take.lua returns, where a check that is banned may have room, and 2 in place of 1 or 0
+--          leaves it undecided, for a foreign value; then for each ban when it ends, negative if it
+--          begins with this denial, 0 if there is none
 local bans = ARGV[#ARGV] + 0
 local met, checks, args = ARGV[#ARGV - 1] == '1', #KEYS - 2 * bans, #ARGV - 6 * bans - 1
-local keys, banned, known, kept = {}, {}, {}, {}
+local keys, banned, known, kept, foreign = {}, {}, {}, {}, {}
+
+-- Leaves out the check that counts at a key, if an error is about a foreign value. As long as met is 0,
+-- such a value may be the word "ban", so the request is sent again.
+local function leave_out(key, err)
+  local text = type(err) == 'table' and err.err or err
+  if not met or not (find(text, 'no state of a limit', 1, true) or find(text, 'WRONGTYPE', 1, true) or find(text, 'perform arithmetic', 1, true)) then
+    error(err, 0)
+  end
+  foreign[key] = true
+end
+
+-- What pcall says of a step: as the step, or that the check has room and is not charged.
+local function read(key, after, fine, ...)
+  if fine and not foreign[key] then
+    return ...
+  end
+  if not fine then
+    leave_out(key, ...)
+  end
+  return after, true, nil, false, false, nil, 0, 0, 0
+end
+
+if met then
+  for code, step in ipairs(steps) do
+    steps[code] = function(key, now, p)
+      return read(key, p + sizes[code], pcall(step, key, now, p))
+    end
+  end
+end
 
 for j = 1, bans do
   local key, elsewhere, p = KEYS[checks + 2 * j - 1], KEYS[checks + 2 * j], args + 6 * j - 6
   local of, obeys = ARGV[p] + 0, ARGV[p + 1] ~= '-1'
-  keys[j], known[key] = key, { ban_at(key, now, p + 1) }
-  local ends = known[key][2]
+  local fine, since, ends, count, healed = pcall(ban_at, key, now, p + 1)
+  if not fine then
+    if obeys then
+      leave_out(KEYS[of], since)
+    end
+    since, ends, count, healed = 0, 0, 0, false
+  end
+  keys[j], known[key] = key, { since, ends, count, healed }
   banned[j] = obeys and ends > now
-  if (met or ends > 0) and held(KEYS[of]) then
+  if fine and (met or ends > 0) and held(KEYS[of]) then
     if ends <= now and ARGV[1] ~= '0' then
       release(KEYS[of], elsewhere)
     else
@@ -46,6 +83,9 @@ end
 for j = 1, bans do
   local p = args + 6 * j - 6
   local r, q, spare = 4 * ARGV[p] - 2, p + 1, ARGV[p + 4] + 0
+  if foreign[KEYS[ARGV[p] + 0]] then
+    reply[r] = 2
+  end
   local since, expires, count, healed = unpack(known[keys[j]])
   local begins = false
   local early = reply[r + 1] < now + spare or reply[r + 1] == now + spare and reply[r + 3] <= ARGV[p + 5] + 0

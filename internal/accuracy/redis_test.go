@@ -164,7 +164,7 @@ func usage(t *testing.T, client *redis.Client, key string) int64 {
 func sortedSetBytes(t *testing.T, client *redis.Client, now time.Time, entries int64) int64 {
 	t.Helper()
 	ctx := context.Background()
-	const key = "shop:{203.0.113.7}:per-ip:sl:1m"
+	const key = "shop:{203.0.113.7}:per-ip:sl1:1m"
 	if err := client.FlushAll(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import "strings"
 // column here or a method of its step.
 type Row struct {
 	Name    string
-	Short   string // in keys
+	Short   string // in keys; its digit is the form of the states there, see testdata/forms.txt
 	Step    step
 	Lua     string // the step's twin: the function of this name, in lua/<name>.lua
 	MaxRate int64  // the largest Rate
@@ -31,12 +31,12 @@ const (
 )
 
 var Table = numbered([]Row{
-	{Name: "fixed_window", Short: "fw", Step: fixedWindow{}, Lua: "fixed_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Aligned: true},
-	{Name: "sliding_window", Short: "sw", Step: slidingWindow{}, Lua: "sliding_window", MaxRate: MaxSquared, why: forSquares, maxUsed: MaxSquared, Aligned: true},
-	{Name: "sliding_log", Short: "sl", Step: slidingLog{}, Lua: "sliding_log", MaxRate: MaxLog, why: forEntries, maxUsed: MaxSquared, Summary: true},
-	{Name: "token_bucket", Short: "tb", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
-	{Name: "leaky_bucket", Short: "lb", Step: queue{}, Lua: "queue", MaxRate: MaxUnits, why: forHeaders, Bucket: true, Queue: true},
-	{Name: "gcra", Short: "gcra", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
+	{Name: "fixed_window", Short: "fw1", Step: fixedWindow{}, Lua: "fixed_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Aligned: true},
+	{Name: "sliding_window", Short: "sw1", Step: slidingWindow{}, Lua: "sliding_window", MaxRate: MaxSquared, why: forSquares, maxUsed: MaxSquared, Aligned: true},
+	{Name: "sliding_log", Short: "sl1", Step: slidingLog{}, Lua: "sliding_log", MaxRate: MaxLog, why: forEntries, maxUsed: MaxSquared, Summary: true},
+	{Name: "token_bucket", Short: "tb1", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
+	{Name: "leaky_bucket", Short: "lb1", Step: queue{}, Lua: "queue", MaxRate: MaxUnits, why: forHeaders, Bucket: true, Queue: true},
+	{Name: "gcra", Short: "gcra1", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
 })
 
 // numbered gives rows their numbers and the codes of their twins: the first row's is 1, and rows

@@ -57,7 +57,7 @@ func ClassOf(err error) ErrorClass {
 		return classOfAnswer(answer)
 	}
 	switch {
-	case errors.Is(err, ErrReply):
+	case errors.Is(err, ErrReply), errors.Is(err, ErrForeign):
 		return ClassMisused
 	case errors.Is(err, errBusy), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		strings.Contains(err.Error(), "redis: autopipeline: queue full"): // go-redis exports it since 9.23
@@ -98,8 +98,8 @@ func handshakeAlert(alert string) bool {
 	return false
 }
 
-// answered reports that an error is what a server said.
-func answered(err error) bool {
+// Answered reports that an error is what a server said.
+func Answered(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
 	return ok && !notConnected(err)
 }

@@ -16,6 +16,9 @@ import (
 // written the key, or the script is not the one that this module sent.
 var ErrReply = errors.New("the script's answer makes no sense")
 
+// ErrForeign says that the value at a key is none of this module's.
+var ErrForeign = errors.New("no state of a limit")
+
 // errBusy says that a decision was not sent: this process had too many commands
 // under way, for as long as the decision could wait.
 var errBusy = errors.New("too many commands are under way")
@@ -40,7 +43,7 @@ func (t *Transport) failed(ctx context.Context, key string, err error) error {
 	switch {
 	case !t.Sharded && redis.HasErrorPrefix(err, "CROSSSLOT"):
 		return fmt.Errorf("%w; the client spreads keys over servers: set Redis.Sharded", err)
-	case !over(ctx), errors.Is(err, errBusy), isUnsent(err), answered(err):
+	case !over(ctx), errors.Is(err, errBusy), isUnsent(err), Answered(err):
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

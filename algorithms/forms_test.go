@@ -1,0 +1,155 @@
+package algorithms
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/transport"
+)
+
+// States are written as testdata/forms.txt says. A form that changes, or whose
+// deadlines do, gets another name, and with it other keys. Names are not used again,
+// so the file keeps those of former forms.
+func TestEachFormHasItsName(t *testing.T) {
+	b := realBackend(t)
+	client := b.limiter.(*Redis).Client.(*redis.Client)
+	path := filepath.Join("testdata", "forms.txt")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		name, form, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		known[name] = form
+	}
+	compare := func(name string, states []string) {
+		form := strings.Join(states, " | ")
+		switch was, ok := known[name]; {
+		case !ok && *update:
+			data = fmt.Appendf(data, "%s: %s\n", name, form)
+		case !ok:
+			t.Errorf("%s is a new form: run the test with -update", name)
+		case was != form:
+			t.Errorf("the form of %s has changed: put the next digit at the end of its name, in algorithm.go or key.go, and run the test with -update\n got %s\nwant %s", name, form, was)
+		}
+	}
+	stored := func(key string) string {
+		state := client.Get(t.Context(), key).Val()
+		if list := client.LRange(t.Context(), key, 0, -1).Val(); len(list) > 0 {
+			state = strings.Join(list, ",")
+		}
+		return fmt.Sprintf("%s for %s", state, client.PTTL(t.Context(), key).Val())
+	}
+
+	for i := range step.Table {
+		var states []string
+		for _, period := range []time.Duration{time.Minute, 1500 * time.Millisecond} {
+			check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 7, Period: period, Algorithm: Algorithm(step.Table[i].Name)}}
+			if step.Table[i].Bucket {
+				check.Limit.Burst = 9
+			}
+			var last Result
+			for j := range int64(3) {
+				b.setTime(someTime + j*1_100_000)
+				check.Cost = j + 1
+				d, err := b.limiter.Take(t.Context(), check)
+				if err != nil || !d.Allowed {
+					t.Fatalf("%+v, %v", d, err)
+				}
+				last = d.Results[0]
+				states = append(states, stored(keyOf("test", check)))
+			}
+			if _, err := b.limiter.Settle(t.Context(), Charge{Result: last, Cost: 2}); err != nil {
+				t.Fatal(err)
+			}
+			states = append(states, stored(keyOf("test", check)))
+		}
+		compare(step.Table[i].Short, states)
+	}
+
+	check := Check{Rule: "r", Key: "banned", Limit: PerMinute(1), Cost: 2, Ban: Ban{After: 2, For: time.Hour}}
+	key := string(appendBanKey(nil, "test", &check))
+	var states []string
+	for range 2 {
+		if d, err := b.limiter.Take(t.Context(), check); err != nil || d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		states = append(states, stored(key))
+	}
+	if err := b.limiter.Ban(t.Context(), 2*time.Hour, check); err != nil {
+		t.Fatal(err)
+	}
+	compare(key[strings.LastIndex(key, ":")+1:], append(states, stored(key), stored(keyOf("test", check))))
+
+	if *update {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// While processes of two forms run, in a roll-out or back, each form has a count: the
+// two admit at most one limit more. At one key they would admit everything: here the
+// other form counts time from another year.
+func TestTwoFormsAdmitTwoLimits(t *testing.T) {
+	b := realBackend(t)
+	r := b.limiter.(*Redis)
+	if err := r.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	tr, _ := r.ready()
+	other := transport.NewScript(strings.Replace(deciding(embedded)+luaFile(embedded, "take"), "+ time[2]\n", "+ time[2] - 1577836800000000\n", 1), nil)
+	phases := []func(i int) bool{ // is request i of the other form?
+		func(int) bool { return true },
+		func(i int) bool { return i%2 == 0 },
+		func(int) bool { return false },
+		func(i int) bool { return i%2 == 0 },
+		func(int) bool { return true },
+	}
+	for i := range step.Table {
+		row := step.Table[i]
+		for _, short := range []string{row.Short, "other"} {
+			b.flush()
+			checks := []Check{{Rule: "r", Key: "k", Limit: Limit{Rate: 5, Period: time.Minute, Algorithm: Algorithm(row.Name)}}}
+			if row.Bucket {
+				checks[0].Limit.Burst = 5
+			}
+			otherRow := row
+			otherRow.Short = short
+			now, admitted := someTime-someTime%time.Minute.Microseconds(), int64(0)
+			for _, isOther := range phases {
+				for n := range 20 {
+					now += 10_000
+					b.setTime(now)
+					ps, err := prepare(checks, new([4]step.Params))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if isOther(n) {
+						ps[0].Row = &otherRow
+					}
+					call := r.takeCall(true, checks, ps)
+					if isOther(n) {
+						call.Script = other
+					}
+					numbers, err := tr.Send(tr.Within(t.Context()), call)
+					if err != nil {
+						t.Fatal(err)
+					}
+					admitted += numbers[1]
+				}
+			}
+			if atOneKey := short == row.Short; atOneKey != (admitted > 2*5) || admitted < 2*5 {
+				t.Errorf("%s: admitted %d; at one key: %t", row.Name, admitted, atOneKey)
+			}
+		}
+	}
+}
