@@ -214,9 +214,11 @@ func TestAnH2CHandlerBehindTheLimiter(t *testing.T) {
 					t.Fatal(err)
 				}
 				fmt.Fprint(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-				if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
-					t.Error(err)
+				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil {
+					t.Fatal(err)
 				}
+				resp.Body.Close()
 				conn.Close()
 			}
 			server.Close() // waits for the handlers
