@@ -3,10 +3,11 @@ package middleware
 import (
 	"encoding/json"
 	"errors"
-	"net"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -28,10 +29,15 @@ import (
 //
 // Never serve it to the public: it has no authentication, and shows and lifts all
 // limits. Put it on a listener of its own, or behind authentication. It refuses what
-// pages of other sites make a browser send and, where it listens on a loopback
-// address, requests for any other host than localhost or an address.
-func (m *Middleware) Admin() http.Handler {
+// pages of other sites make a browser send. It also refuses requests whose Host is
+// neither an address, localhost nor one of hosts, whatever their port: any site can
+// make a name of its own resolve to this server.
+func (m *Middleware) Admin(hosts ...string) http.Handler {
 	m.mustBeMade()
+	names := make([]string, len(hosts))
+	for i, host := range hosts {
+		names[i] = nameOf(host)
+	}
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.answerOperator(w, r, nil, &operatorError{http.StatusForbidden,
@@ -42,9 +48,9 @@ func (m *Middleware) Admin() http.Handler {
 		for name, value := range adminHeaders {
 			w.Header().Set(name, value)
 		}
-		if rebound(r) {
+		if host := nameOf(r.Host); !isOurs(host) && !slices.Contains(names, host) {
 			m.answerOperator(w, r, nil, &operatorError{http.StatusMisdirectedRequest,
-				errors.New("refused: on a loopback address only the host localhost or an address is served; a proxy must send one of these as Host")})
+				fmt.Errorf("refused: the host %.253q is neither an address nor localhost; if it is a name of yours, write Admin(%.253[1]q)", host)})
 			return
 		}
 		protected.ServeHTTP(w, r)
@@ -62,22 +68,17 @@ var adminHeaders = map[string]string{
 	"X-Frame-Options":              "DENY",
 }
 
-// rebound reports whether a request came to a loopback address by a name that is
-// not localhost. Whoever owns a name can make it resolve to 127.0.0.1, and so make
-// a browser believe that this handler is a part of their site.
-func rebound(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok {
-		return false
-	}
-	at, err := netip.ParseAddrPort(local.String())
-	if err != nil || !at.Addr().Unmap().IsLoopback() {
-		return false
-	}
-	host := (&url.URL{Host: r.Host}).Hostname()
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	_, err = netip.ParseAddr(host)
-	return err != nil && host != "localhost" && !strings.HasSuffix(host, ".localhost")
+// nameOf returns a host without its port.
+func nameOf(host string) string {
+	return strings.ToLower(strings.TrimSuffix((&url.URL{Host: host}).Hostname(), "."))
+}
+
+// isOurs reports whether a host is one that no other site can have. Whoever owns a
+// name can make it resolve to this server, and so make a browser believe that this
+// handler is a part of their site.
+func isOurs(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
 // An operatorError is what an operator is told, and its status.

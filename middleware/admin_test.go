@@ -36,10 +36,10 @@ type operator struct {
 func (o operator) do(method, form string, header ...string) *httptest.ResponseRecorder {
 	var r *http.Request
 	if method == http.MethodPost {
-		r = httptest.NewRequest(method, "/ratelimit/", strings.NewReader(form))
+		r = httptest.NewRequest(method, "http://localhost/ratelimit/", strings.NewReader(form))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	} else {
-		r = httptest.NewRequest(method, "/ratelimit/?"+form, nil)
+		r = httptest.NewRequest(method, "http://localhost/ratelimit/?"+form, nil)
 	}
 	r.Header.Set("Accept", o.accept)
 	for i := 0; i < len(header); i += 2 {
@@ -454,7 +454,7 @@ func TestAdminRefuses(t *testing.T) {
 		"text/plain":                        "action=reset&rule=a&value=192.0.2.1",
 		"multipart/form-data; boundary=x":   "--x\r\nContent-Disposition: form-data; name=\"rule\"\r\n\r\na\r\n--x--\r\n",
 	} {
-		r := httptest.NewRequest(http.MethodPost, "/?action=reset&rule=a&value=192.0.2.1", strings.NewReader(body))
+		r := httptest.NewRequest(http.MethodPost, "http://localhost/?action=reset&rule=a&value=192.0.2.1", strings.NewReader(body))
 		r.Header.Set("Content-Type", contentType)
 		w := httptest.NewRecorder()
 		o.ServeHTTP(w, r)

@@ -79,7 +79,9 @@ func (c *charging) begin(status int) {
 }
 
 func (c *charging) WriteHeader(status int) {
-	if status < 100 || status > 199 || status == http.StatusSwitchingProtocols { // others are not the last
+	// Informational statuses are not the last, and net/http panics on those below 100
+	// and above 999.
+	if status == http.StatusSwitchingProtocols || 200 <= status && status <= 999 {
 		c.begin(status)
 	}
 	c.ResponseWriter.WriteHeader(status)

@@ -85,7 +85,11 @@ func TestStatusesThatCharge(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			panic(http.ErrAbortHandler)
 		}, nil, 1},
-		"the client left": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, canceled, 1},
+		"no status at all":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(0) }, nil, 1}, // net/http panics
+		"a status below 100":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(99) }, nil, 1},
+		"a status of 4 digits": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) }, nil, 1},
+		"the largest status":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(999) }, nil, 0},
+		"the client left":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, canceled, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory, rule := new(algorithms.Memory), failures(5)

@@ -1,9 +1,11 @@
 package middleware_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -179,5 +181,50 @@ func TestAProxyIsHintedAtOnce(t *testing.T) {
 	}
 	if got := strings.Count(log.String(), "that is not trusted"); got != 4 { // of two rules and two headers
 		t.Errorf("%d lines:\n%s", got, log.String())
+	}
+}
+
+// An h2c handler behind the limiter takes over connections, whose requests the limiter
+// does not see. Any client can send a preface to a server that has none.
+func TestAnH2CHandlerBehindTheLimiter(t *testing.T) {
+	for name, c := range map[string]struct {
+		h    http.HandlerFunc
+		want int
+	}{
+		"a handler that takes it over": {func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			conn.Close()
+		}, 1},
+		"a handler that does not": {func(http.ResponseWriter, *http.Request) {}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			// Its rules do not match a preface.
+			m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Rules: []ratelimit.Rule{{Name: "login", Match: []string{"/login"}, Key: keyfunc.IP, Limit: algorithms.PerHour(2)}}})
+			server := httptest.NewServer(m.Handler(c.h))
+			for range 2 {
+				conn, err := net.Dial("tcp", server.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprint(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				conn.Close()
+			}
+			server.Close() // waits for the handlers
+			if got := log.String(); strings.Count(got, "\n") != c.want || strings.Count(got, "an h2c handler is behind the limiter") != c.want {
+				t.Errorf("%d lines wanted:\n%s", c.want, got)
+			}
+		})
 	}
 }

@@ -105,6 +105,10 @@ func (m *Middleware) mustBeMade() {
 // other requests the middleware sets the response headers before it calls next,
 // which gets the decision from [FromContext]. Handler panics if next is nil.
 //
+// A connection that next takes over is one request, whatever is sent on it. So
+// Handler belongs inside a handler that serves HTTP/2 on such connections, such as
+// golang.org/x/net/http2/h2c.
+//
 // A request that a leaky_bucket delays waits here for its turn. It is denied at
 // once if its context's deadline or the server's WriteTimeout comes earlier, or
 // if [Config].MaxWaiting is reached. If its client hangs up, its slot is given
@@ -115,6 +119,9 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		panic("middleware: Handler: the next handler is nil")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isPreface(r) {
+			w = &prefaceWriter{w, m.rules.Load().hints}
+		}
 		if found := m.match(r); found.first < 0 {
 			next.ServeHTTP(w, r)
 		} else {

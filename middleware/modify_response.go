@@ -9,7 +9,8 @@ import (
 // ModifyResponse merges the rate limit headers of an upstream with those of the
 // middlewares in front. It is for [net/http/httputil.ReverseProxy], which would
 // send both. The client gets the tighter set. An upstream's Retry-After stays as
-// it is.
+// it is. Set it always: ReverseProxy clears the middlewares' fields after an
+// informational response (1xx) of the upstream, and ModifyResponse sets them again.
 //
 // It needs the request's context, which ReverseProxy passes on. If no rule
 // applied, it does nothing. No handler that answers by itself after a timeout,

@@ -8,8 +8,11 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -54,13 +57,14 @@ func (g *gateway) start(ctx context.Context) (err error) {
 	return err
 }
 
-// complete refuses rules that leave an upstream without a limit of its own.
+// complete refuses rules that leave an upstream without a limit of its own. One that
+// is in shadow for some keys may be so for the only key it has.
 func (g *gateway) complete(rules []ratelimit.Rule) ([]ratelimit.Rule, error) {
 	var errs []error
 	for name := range g.upstreams {
 		pattern := "/" + name + "/"
-		if !slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return !r.Disabled && slices.Contains(r.Match, pattern) }) {
-			errs = append(errs, fmt.Errorf("no rule for the upstream %s; write one with match: [%s]", name, pattern))
+		if !slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return !r.Disabled && r.Shadow == 0 && slices.Contains(r.Match, pattern) }) {
+			errs = append(errs, fmt.Errorf("no rule for the upstream %s; write one with match: [%s], neither disabled nor in shadow", name, pattern))
 		}
 	}
 	return rules, errors.Join(errs...)
@@ -79,6 +83,7 @@ func (g *gateway) public() http.Handler {
 			Transport: g.transport,
 			Rewrite: func(r *httputil.ProxyRequest) {
 				r.SetURL(to)
+				onlyWebSockets(r.Out)
 				g.identify(r)
 			},
 			ModifyResponse: func(resp *http.Response) error {
@@ -87,15 +92,62 @@ func (g *gateway) public() http.Handler {
 			},
 		})
 	}
-	return withController(g.limit.Handler(mux))
+	return withController(onlyPlain(g.limit.Handler(mux)))
+}
+
+// oddPath finds what some upstreams read as another path than the rules do:
+// parameters, backslashes, control characters, and encoded dots, separators and
+// percent signs.
+var oddPath = regexp.MustCompile(`(?i)[;\\]|%(0|1|2[35ef]|3[bf]|5c|7f)`)
+
+// onlyPlain refuses such paths, what is no UTF-8, and CONNECT, whose path ServeMux
+// does not clean. Nothing is charged for them.
+func onlyPlain(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect || oddPath.MatchString(r.URL.EscapedPath()) || !utf8.ValidString(r.URL.Path) {
+			http.Error(w, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// onlyWebSockets asks the upstream for no other protocol. On a connection that has
+// become HTTP/2 a client could send any requests, and the rules would see one.
+func onlyWebSockets(out *http.Request) {
+	if !strings.EqualFold(out.Header.Get("Upgrade"), "websocket") {
+		out.Header.Del("Upgrade")
+		out.Header.Del("Connection")
+	}
+	out.Header.Del("HTTP2-Settings")
+}
+
+// proxyFields are fields that upstreams believe because proxies set them: the
+// client's address, the user, and another URL or method than those of the request.
+// X-Forwarded-* are removed too.
+var proxyFields = []string{
+	"CF-Connecting-IP", "CF-Connecting-IPv6", "Client-IP", "Fastly-Client-IP", "Fly-Client-IP", "True-Client-IP",
+	"X-Azure-ClientIP", "X-Client-IP", "X-Cluster-Client-IP", "X-Envoy-External-Address", "X-Original-Forwarded-For", "X-Originating-IP", "X-Real-IP", "X-Remote-Addr", "X-Remote-IP",
+	"Remote-User", "X-Auth-Request-User", "X-Authenticated-User", "X-Remote-User", "X-User", "X-User-Email", "X-User-Id",
+	"X-Host", "X-Original-Host", "X-Original-URI", "X-Original-URL", "X-Rewrite-URL",
+	"X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override",
+	"Proxy", // HTTP_PROXY to CGI
 }
 
 // identify tells the upstream the client's address, which nobody but a trusted proxy
-// can make up. ReverseProxy has removed Forwarded and X-Forwarded-*.
+// can make up, and removes what else clients could say in a proxy's name. CGI and
+// WSGI read X_User_Id as X-User-Id, so names with an underscore go as well.
 func (g *gateway) identify(r *httputil.ProxyRequest) {
+	for name := range r.Out.Header {
+		if strings.HasPrefix(name, "X-Forwarded-") || strings.Contains(name, "_") {
+			delete(r.Out.Header, name)
+		}
+	}
+	for _, name := range proxyFields {
+		r.Out.Header.Del(name)
+	}
 	r.SetXForwarded()
 	r.Out.Header.Del("X-Forwarded-For")
-	r.Out.Header.Del("X-Real-Ip")
 	if addr, err := g.proxies.Addr(r.In); err == nil {
 		r.Out.Header.Set("X-Forwarded-For", addr.String())
 	}

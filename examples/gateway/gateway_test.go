@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -149,24 +150,93 @@ func TestAddressesAreNotForged(t *testing.T) {
 		"one proxy": {keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, "192.0.2.7"},
 	} {
 		s := newSetup(t, ok, ok, c.proxies)
-		get(t, s.public.URL+"/chat/a", "X-Forwarded-For", "6.6.6.6", "X-Forwarded-For", "6.6.6.7, 192.0.2.7", "X-Real-IP", "6.6.6.6", "Forwarded", "for=6.6.6.6", "X-Forwarded-Host", "evil")
+		fields := []string{"X-Forwarded-For", "6.6.6.6", "X-Forwarded-For", "6.6.6.7, 192.0.2.7"}
+		for _, name := range []string{
+			"Forwarded", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded-User", "X-Forwarded-Uri", "X-Real-IP", "X-Client-IP", "True-Client-IP", "CF-Connecting-IP",
+			"X-Original-Forwarded-For", "X-User-Id", "X-Remote-User", "X-Original-URL", "X-Rewrite-URL", "Proxy",
+			"X-HTTP-Method-Override",                          // a GET that the upstream takes for a POST, to which another rule applies
+			"X_User_Id", "X_Forwarded_For", "X-Forwarded_For", // X-User-Id and X-Forwarded-For to upstreams that speak CGI or WSGI
+		} {
+			fields = append(fields, name, "forged")
+		}
+		get(t, s.public.URL+"/chat/a", append(fields, "Authorization", "theirs", "Connection", "X-Forwarded-For, X-Forwarded-Proto")...)
 		h := s.chat.last.Load().Header
-		if h.Get("X-Forwarded-For") != c.want || len(h.Values("X-Forwarded-For")) != 1 || h.Get("X-Real-IP") != "" || h.Get("Forwarded") != "" || h.Get("X-Forwarded-Host") == "evil" {
+		for field, values := range h {
+			if slices.Contains(values, "forged") {
+				t.Errorf("%s: %s", field, values)
+			}
+		}
+		if h.Get("X-Forwarded-For") != c.want || len(h.Values("X-Forwarded-For")) != 1 || h.Get("X-Forwarded-Proto") != "http" || h.Get("Authorization") != "theirs" {
 			t.Errorf("%s: %v", name, h)
 		}
 	}
 }
 
-// The tighter one of two limits is what the client is told.
+// Paths that upstreams read in different ways would reach /chat/live, or another
+// upstream's paths, without the rule for them.
+func TestOddPaths(t *testing.T) {
+	s := newSetup(t, ok, ok, keyfunc.Proxies{})
+	for _, target := range []string{
+		"/chat/live;v=1", "/chat;v=1/live", "/chat/live%3bv=1", "/chat/.;/live", "/chat/x\\..\\live", "/chat/x%5c..%5Clive", "/chat%2Flive", "/chat/x%2f..%2flive",
+		"/chat/%2e%2e/shop/", "/chat/.%2E/shop/", "/chat/%2e/live", "/chat/%252e%252e/shop/", "/chat/live%00", "/chat/live%0a", "/chat/live%7f", "/chat/live%3fx", "/chat/live%23x", "/chat/live#x",
+		"/chat/%c0%ae%c0%ae/shop/", "/chat/x%c0%aflive",
+	} {
+		if resp := raw(t, s, "GET "+target+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %d", target, resp.StatusCode)
+		}
+	}
+	// ServeMux does not clean the path of a CONNECT.
+	if resp := raw(t, s, "CONNECT /chat/../shop/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("CONNECT: %d", resp.StatusCode)
+	}
+	if n := s.chat.requests.Load() + s.shop.requests.Load(); n != 0 {
+		t.Errorf("%d requests came through", n)
+	}
+	for target, want := range map[string]string{
+		"/chat/a%20b/caf%C3%A9": "/chat/a b/café", "/chat/a.b/..c/@:,+&=$!*'()~": "/chat/a.b/..c/@:,+&=$!*'()~", "/chat/%6cive": "/chat/live", "/chat/?a=b;c%2f..%5c": "/chat/",
+		"http://evil.example/chat/": "/chat/",
+	} {
+		resp := raw(t, s, "GET "+target+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		if r := s.chat.last.Load(); resp.StatusCode != http.StatusOK || r == nil || r.URL.Path != want {
+			t.Errorf("%s: %d", target, resp.StatusCode)
+		}
+	}
+	if resp, _ := get(t, s.public.URL+"/chat/"); resp.Header.Get("X-RateLimit-Remaining") != "14" {
+		t.Errorf("refused requests were charged: %v", resp.Header)
+	}
+}
+
+// raw sends what is written, and returns the response.
+func raw(t *testing.T, s *setup, request string) answer {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.public.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	fmt.Fprint(conn, request)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return answer{resp.StatusCode, resp.Header}
+}
+
+// The tighter one of two limits is what the client is told, also after an
+// informational response, behind which net/http's proxy forgets the headers.
 func TestHeadersOfAnUpstreamAreMerged(t *testing.T) {
 	s := newSetup(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-RateLimit-Limit", "10")
 		w.Header().Set("X-RateLimit-Remaining", "1")
 		w.Header().Set("X-RateLimit-Reset", fmt.Sprint(time.Now().Unix()+60))
-	}, ok, keyfunc.Proxies{})
-	resp, _ := get(t, s.public.URL+"/shop/")
-	if got := resp.Header["X-Ratelimit-Remaining"]; len(got) != 1 || got[0] != "1" {
-		t.Errorf("%v", resp.Header)
+	}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }, keyfunc.Proxies{})
+	for _, c := range []struct{ path, want string }{{"/shop/", "1"}, {"/chat/", "18"}} {
+		resp, _ := get(t, s.public.URL+c.path)
+		if got := resp.Header["X-Ratelimit-Remaining"]; len(got) != 1 || got[0] != c.want {
+			t.Errorf("%s: %v", c.path, resp.Header)
+		}
 	}
 }
 
@@ -301,6 +371,86 @@ func TestWebSockets(t *testing.T) {
 	}
 }
 
+// A one is a listener for one connection that was accepted elsewhere.
+type one struct{ conns chan net.Conn }
+
+func (l one) Accept() (net.Conn, error) {
+	conn, ok := <-l.conns
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+func (l one) Close() error   { return nil }
+func (l one) Addr() net.Addr { return new(net.TCPAddr) }
+
+// A buffered conn has been read ahead.
+type buffered struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (b buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
+
+// unencryptedHTTP2 is HTTP/2 without TLS and nothing else.
+func unencryptedHTTP2() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// An upstream that would serve HTTP/2 on the client's connection gets no such
+// connection: all requests on it would be one to the rules, and have any path.
+func TestHTTP2IsNoWayPastTheRules(t *testing.T) {
+	var past atomic.Int64
+	inner := &http.Server{Protocols: unencryptedHTTP2(), Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { past.Add(1) })}
+	t.Cleanup(func() { inner.Close() })
+	s := newSetup(t, ok, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(strings.ToLower(strings.Join(r.Header["Upgrade"], ",")), "h2c") {
+			return
+		}
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
+		l := one{make(chan net.Conn, 1)}
+		l.conns <- buffered{conn, rw.Reader}
+		close(l.conns)
+		_ = inner.Serve(l)
+	}, keyfunc.Proxies{})
+	for _, upgrade := range []string{
+		"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n", "Connection: Upgrade\r\nUpgrade: H2C\r\n", "Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n",
+		"Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n", "Connection: Upgrade\r\nUpgrade: h2c/2\r\n",
+	} {
+		conn, err := net.Dial("tcp", s.public.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		fmt.Fprint(conn, "GET /chat/ HTTP/1.1\r\nHost: x\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"+upgrade+"\r\n")
+		r := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusSwitchingProtocols {
+			client := &http.Transport{Protocols: unencryptedHTTP2(), DialContext: func(context.Context, string, string) (net.Conn, error) { return buffered{conn, r}, nil }}
+			for i := range 200 {
+				if resp, err := (&http.Client{Transport: client}).Get(fmt.Sprint("http://x/admin/", i)); err == nil {
+					resp.Body.Close()
+				}
+			}
+			client.CloseIdleConnections()
+		}
+		conn.Close()
+		if h := s.chat.last.Load().Header; resp.StatusCode != http.StatusOK || past.Load() > 0 || h.Get("Upgrade") == "h2c" || h.Get("HTTP2-Settings") != "" {
+			t.Errorf("%q: %d, %d requests past the rules, %v", upgrade, resp.StatusCode, past.Swap(0), h)
+		}
+	}
+}
+
 // Rules that leave an upstream without one are refused, at the start and later.
 func TestEveryUpstreamNeedsARule(t *testing.T) {
 	s := newSetup(t, ok, ok, keyfunc.Proxies{})
@@ -319,9 +469,11 @@ func TestEveryUpstreamNeedsARule(t *testing.T) {
 	if resp, _ := get(t, s.public.URL+"/chat/"); resp.Header.Get("X-RateLimit-Limit") != "30" {
 		t.Errorf("%v", resp.Header)
 	}
-	s.write(t, strings.ReplaceAll(rulesText, "limit: 3/1h,", "limit: 3/1h, disabled: true,"))
-	if err := s.start(t.Context()); err == nil || !strings.Contains(err.Error(), "no rule for the upstream shop") {
-		t.Errorf("%v", err)
+	for _, field := range []string{"disabled: true", "shadow: 100%", "shadow: 1%"} { // of one key, 1 % is all or nothing
+		s.write(t, strings.ReplaceAll(rulesText, "limit: 3/1h,", "limit: 3/1h, "+field+","))
+		if err := s.start(t.Context()); err == nil || !strings.Contains(err.Error(), "no rule for the upstream shop") {
+			t.Errorf("%s: %v", field, err)
+		}
 	}
 }
 
@@ -381,12 +533,28 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// What an upstream would not be sent must not be in its URL.
+func TestUpstreamsHaveNoMoreThanAPath(t *testing.T) {
+	g := gateway{upstreams: make(map[string]*url.URL)}
+	for _, to := range []string{"http://user:secret@a/", "http://a/?q=1", "http://a/#f"} {
+		if err := g.addUpstream("shop=" + to); err == nil || !strings.Contains(err.Error(), "no user, query or fragment") {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+	if err := g.addUpstream("shop=https://a:1/base/"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	good := []string{"-addr", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-rules", "rules.yaml", "-upstream", "shop=http://a", "-upstream", "chat=http://b"}
 	for want, args := range map[string][]string{
 		"no upstream; write":                 good[:6],
 		"write NAME=URL":                     {"-upstream", "shop"},
 		"invalid value \"a/b=http://x\"":     {"-upstream", "a/b=http://x"},
+		"invalid value \".=http://x\"":       {"-upstream", ".=http://x"},
+		"invalid value \"a;b=http://x\"":     {"-upstream", "a;b=http://x"},
+		"shop is there twice":                {"-upstream", "shop=http://a", "-upstream", "shop=http://b"},
 		"no such file":                       append([]string{"-rules", "nowhere.yaml"}, good[6:]...),
 		"no rule for the upstream other":     append([]string{"-upstream", "other=http://c"}, good...),
 		"-redis: ":                           append([]string{"-redis", "localhost"}, good...),

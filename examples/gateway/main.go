@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -97,6 +98,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return serve(ctx, stdout, listen{"listening", *addr, g.public()}, listen{"admin", *admin, g.admin()})
 }
 
+// upstreamName is what a pattern and a path spell alike.
+var upstreamName = regexp.MustCompile(`^[\w-]+$`)
+
 // addUpstream adds an upstream such as "shop=http://127.0.0.1:9001".
 func (g *gateway) addUpstream(s string) error {
 	name, to, _ := strings.Cut(s, "=")
@@ -104,8 +108,12 @@ func (g *gateway) addUpstream(s string) error {
 	switch {
 	case err != nil:
 		return err
-	case name == "" || strings.ContainsAny(name, "/{} ") || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return errors.New("write NAME=URL, such as shop=http://127.0.0.1:9001")
+	case !upstreamName.MatchString(name) || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return errors.New("write NAME=URL, such as shop=http://127.0.0.1:9001; a name has letters, digits, - and _")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return errors.New("the URL may have a path, but no user, query or fragment")
+	case g.upstreams[name] != nil:
+		return fmt.Errorf("the upstream %s is there twice; write each name once", name)
 	}
 	g.upstreams[name] = u
 	return nil

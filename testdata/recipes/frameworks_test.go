@@ -3,14 +3,19 @@ package recipes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/labstack/echo/v4"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -21,6 +26,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -73,6 +79,7 @@ func TestFrameworks(t *testing.T) {
 func TestGRPC(t *testing.T) {
 	calls := limited(t,
 		ratelimit.Rule{Name: "check", Match: []string{"POST /grpc.health.v1.Health/Check"}, Key: keyfunc.Required(keyfunc.APIKey("Authorization"), 401), Limit: algorithms.PerHour(3)},
+		ratelimit.Rule{Name: "list", Match: []string{"POST /grpc.health.v1.Health/List"}, Key: keyfunc.Everyone, Limit: algorithms.PerHour(1), Cost: 1, Hidden: true},
 		ratelimit.Rule{Name: "watch", Match: []string{"POST /grpc.health.v1.Health/Watch"}, Key: keyfunc.Everyone, Limit: algorithms.PerHour(2)},
 	)
 	perMessage := limited(t, ratelimit.Rule{Name: "messages", Key: keyfunc.Everyone, Limit: algorithms.PerHour(1)})
@@ -94,11 +101,21 @@ func TestGRPC(t *testing.T) {
 	if _, err := c.Check(ctx, new(health_v1.HealthCheckRequest)); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("without a key: %v", err)
 	}
+	if _, err := c.List(ctx, new(health_v1.HealthListRequest)); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.List(ctx, new(health_v1.HealthListRequest)); status.Code(err) != codes.ResourceExhausted || len(violated(err)) != 0 || retryDelay(err) == 0 {
+		t.Errorf("a hidden rule: %v, %v", err, status.Convert(err).Details())
+	}
 	alice := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer alice")
 	bob := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer bob")
 	for i, want := range []codes.Code{codes.OK, codes.OK, codes.OK, codes.ResourceExhausted} {
-		if _, err := c.Check(alice, new(health_v1.HealthCheckRequest)); status.Code(err) != want {
+		_, err := c.Check(alice, new(health_v1.HealthCheckRequest))
+		if status.Code(err) != want {
 			t.Errorf("call %d: %v, want %s", i, err, want)
+		}
+		if want != codes.OK && (fmt.Sprint(violated(err)) != "[check 3/1h]" || retryDelay(err) <= 0 || retryDelay(err) > 2*time.Hour) {
+			t.Errorf("call %d: %v", i, status.Convert(err).Details())
 		}
 	}
 	if _, err := c.Check(bob, new(health_v1.HealthCheckRequest)); err != nil {
@@ -118,4 +135,92 @@ func TestGRPC(t *testing.T) {
 	if err != nil || d.Allowed || errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v", d, err)
 	}
+}
+
+// violated is what a denial says about rules.
+func violated(err error) (rules []string) {
+	for _, detail := range status.Convert(err).Details() {
+		if quota, ok := detail.(*errdetails.QuotaFailure); ok {
+			for _, v := range quota.Violations {
+				rules = append(rules, v.Subject+" "+v.Description)
+			}
+		}
+	}
+	return rules
+}
+
+// retryDelay is what a denial says about the next call; 0 if nothing.
+func retryDelay(err error) time.Duration {
+	for _, detail := range status.Convert(err).Details() {
+		if retry, ok := detail.(*errdetails.RetryInfo); ok {
+			return retry.RetryDelay.AsDuration()
+		}
+	}
+	return 0
+}
+
+// Calls of a queue come one after the other, and one whose client does not wait ends.
+func TestGRPCCallsWaitForTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := limited(t, ratelimit.Rule{Name: "queue", Key: keyfunc.Everyone, Limit: algorithms.Limit{Rate: 2, Period: time.Second, Burst: 20, Algorithm: algorithms.LeakyBucket}})
+		begun := time.Now()
+		for i := range 20 {
+			if err := takeRPC(t.Context(), limit, "/shop.Search/Find"); err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		if took := time.Since(begun); took != 9500*time.Millisecond {
+			t.Errorf("20 calls of a queue of 2/s took %s", took)
+		}
+		var calls sync.WaitGroup
+		canceled, cancel := context.WithCancel(t.Context())
+		calls.Go(func() {
+			if err := takeRPC(canceled, limit, "/shop.Search/Find"); status.Code(err) != codes.Canceled {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		calls.Wait()
+		brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := takeRPC(brief, limit, "/shop.Search/Find"); status.Code(err) != codes.ResourceExhausted || time.Since(begun) != 9500*time.Millisecond {
+			t.Errorf("%v, after %s", err, time.Since(begun))
+		}
+	})
+}
+
+// Errors of keys have the codes that their statuses stand for.
+func TestGRPCCodes(t *testing.T) {
+	fails := func(err error) keyfunc.Key {
+		return keyfunc.Func(func(*http.Request) (string, error) { return "", err })
+	}
+	for name, c := range map[string]struct {
+		rule ratelimit.Rule
+		want codes.Code
+	}{
+		"400":                       {ratelimit.Rule{Key: keyfunc.Required(fails(keyfunc.ErrNoKey), 400)}, codes.InvalidArgument},
+		"401":                       {ratelimit.Rule{Key: keyfunc.Required(fails(keyfunc.ErrNoKey), 401)}, codes.Unauthenticated},
+		"403":                       {ratelimit.Rule{Key: keyfunc.Required(fails(keyfunc.ErrNoKey), 403)}, codes.PermissionDenied},
+		"a key that fails":          {ratelimit.Rule{Key: fails(errors.New("the database is away"))}, codes.Internal},
+		"no key, and none required": {ratelimit.Rule{Key: fails(keyfunc.ErrNoKey)}, codes.OK},
+		"more than the limit":       {ratelimit.Rule{Key: keyfunc.Everyone, CostFor: func(*http.Request) int64 { return 11 }}, codes.ResourceExhausted},
+	} {
+		c.rule.Name, c.rule.Limit = "r", algorithms.PerHour(10)
+		err := takeRPC(t.Context(), limited(t, c.rule), "/shop.Search/Find")
+		if status.Code(err) != c.want || strings.Contains(fmt.Sprint(err), "database") || retryDelay(err) != 0 {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+	closed := made(t)(ratelimit.New(ratelimit.Config{Limiter: away{new(algorithms.Memory)}, Rules: []ratelimit.Rule{{Name: "r", Key: keyfunc.Everyone, Limit: algorithms.PerHour(10), Fail: failmode.Closed}}}))
+	if err := takeRPC(t.Context(), closed, "/shop.Search/Find"); status.Code(err) != codes.Unavailable || retryDelay(err) == 0 {
+		t.Errorf("a store that is away: %v, %v", err, status.Convert(err).Details())
+	}
+}
+
+// An away limiter is a store that cannot be asked.
+type away struct{ algorithms.Limiter }
+
+func (away) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	return algorithms.Decision{}, errors.New("away")
 }

@@ -2,19 +2,27 @@ package recipes
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// takeRPC charges a call. To the rules it is a POST: Match: []string{"POST /shop.Search/{method}"}.
+// takeRPC charges a call and waits for its turn. To the rules it is a POST: Match: []string{"POST /shop.Search/{method}"}.
 func takeRPC(ctx context.Context, limit *ratelimit.Middleware, method string) error {
 	r := (&http.Request{Method: http.MethodPost, URL: &url.URL{Path: method}, Header: http.Header{}}).WithContext(ctx)
 	if p, ok := peer.FromContext(ctx); ok {
@@ -24,13 +32,57 @@ func takeRPC(ctx context.Context, limit *ratelimit.Middleware, method string) er
 	for name, values := range md {
 		r.Header[http.CanonicalHeaderKey(name)] = values
 	}
-	switch d, err := limit.Take(r); {
+	d, err := limit.Take(r)
+	switch {
 	case err != nil:
-		return status.Error(codes.Unauthenticated, "no key")
+		return status.Error(codeOf(err), "no key")
 	case !d.Allowed:
-		return status.Errorf(codes.ResourceExhausted, "retry in %s", d.RetryAfter())
+		return denied(limit, d)
+	}
+	if err := awaitTurn(ctx, d); err != nil {
+		return status.FromContextError(err).Err()
 	}
 	return nil
+}
+
+// codeOf is the code of a key's error: keyfunc.Required has chosen an HTTP status,
+// and all other errors are failures of the server.
+func codeOf(err error) codes.Code {
+	refused, ok := errors.AsType[*keyfunc.StatusError](err)
+	switch {
+	case !ok:
+		return codes.Internal
+	case refused.Status == http.StatusUnauthorized:
+		return codes.Unauthenticated
+	case refused.Status == http.StatusForbidden:
+		return codes.PermissionDenied
+	}
+	return codes.InvalidArgument
+}
+
+// denied is the status of a denial, with the details that gRPC clients know.
+func denied(limit *ratelimit.Middleware, d algorithms.Decision) error {
+	code := codes.ResourceExhausted
+	if headers.Status(d) == http.StatusServiceUnavailable { // a rule that fails closed could not be counted
+		code = codes.Unavailable
+	}
+	quota := new(errdetails.QuotaFailure)
+	for _, rule := range limit.Rules() {
+		if r, ok := d.Result(rule.Name); ok && r.Denies() && !rule.Hidden {
+			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{Subject: rule.Name, Description: r.Check.Limit.String()})
+		}
+	}
+	details := []protoadapt.MessageV1{quota}
+	text := "the call costs more than its limit can hold"
+	if after := d.RetryAfter(); after != algorithms.Never {
+		text = fmt.Sprint("retry in ", after)
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+	}
+	s, err := status.New(code, text).WithDetails(details...)
+	if err != nil { // not reached: the details are valid
+		return status.Error(code, text)
+	}
+	return s.Err()
 }
 
 func unary(limit *ratelimit.Middleware) grpc.UnaryServerInterceptor {

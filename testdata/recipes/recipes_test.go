@@ -171,14 +171,39 @@ func TestCompletions(t *testing.T) {
 }
 
 func TestReverseProxy(t *testing.T) {
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-RateLimit-Remaining", "1") }))
+	var got *http.Request
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		w.Header().Set("X-RateLimit-Remaining", "1")
+	}))
 	defer upstream.Close()
-	to, _ := url.Parse(upstream.URL)
-	h := reverseProxy(limited(t, ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(2)}), to)
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	if got := w.Header()["X-Ratelimit-Remaining"]; w.Code != 200 || len(got) != 1 || got[0] != "1" {
-		t.Errorf("%d %v", w.Code, w.Header())
+	to, err := url.Parse(upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := reverseProxy(limited(t, ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(3)}), to)
+	for upgrade, passes := range map[string]string{"h2c": "", "WebSocket": "WebSocket"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Connection", "Upgrade")
+		r.Header.Set("Upgrade", upgrade)
+		r.Header.Set("X-User-ID", "root")
+		r.Header["X_user_id"] = []string{"root"}
+		r.Header.Set("X-Forwarded-User", "root")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if left := w.Header()["X-Ratelimit-Remaining"]; w.Code != 200 || len(left) != 1 || left[0] != "1" {
+			t.Errorf("%d %v", w.Code, w.Header())
+		}
+		if got.Header.Get("Upgrade") != passes || got.Header.Get("X-Forwarded-For") != "192.0.2.1" || strings.Contains(fmt.Sprint(got.Header), "root") {
+			t.Errorf("%s: %v", upgrade, got.Header)
+		}
+	}
+	for _, target := range []string{"/a;b", `/a\b`, "/%2e%2e/a", "/a%2Fb", "/a%5cb", "/a%3Bb", "/%252e/a", "/a%00"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		if r.URL, err = url.Parse(target); err != nil {
+			t.Fatal(err)
+		}
+		wants(t, target, statuses(h, 1, func() *http.Request { return r }), 400, 1)
 	}
 	wants(t, "two more", statuses(h, 2, func() *http.Request { return httptest.NewRequest("GET", "/", nil) }), 200, 1, 429, 1)
 }
@@ -211,6 +236,17 @@ func TestMessages(t *testing.T) {
 		}
 		if err := serve(many); err != nil || handled != 20 || !strings.HasPrefix(many.closed, "too many messages; retry in ") {
 			t.Errorf("%v, %d, %q", err, handled, many.closed)
+		}
+
+		limit = limited(t, ratelimit.Rule{Name: "queue", Key: keyfunc.Required(keyfunc.IP, 401), Limit: algorithms.Limit{Rate: 2, Period: time.Second, Burst: 20, Algorithm: algorithms.LeakyBucket}})
+		begun, queued := time.Now(), &conn{waiting: 20}
+		if err := serve(queued); !errors.Is(err, io.EOF) || handled != 40 || time.Since(begun) != 9500*time.Millisecond {
+			t.Errorf("20 messages of a queue of 2/s: %v, %d after %s", err, handled, time.Since(begun))
+		}
+		limit = limited(t, ratelimit.Rule{Name: "user", Key: keyfunc.Required(keyfunc.Header("User"), 401), Limit: algorithms.PerHour(1)})
+		nobody := &conn{waiting: 1}
+		if err := serve(nobody); err == nil || nobody.closed != "no key" {
+			t.Errorf("%v, %q", err, nobody.closed)
 		}
 	})
 }

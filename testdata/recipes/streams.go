@@ -2,19 +2,52 @@ package recipes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
+// Fields that upstreams believe because proxies set them. Add those that yours believe.
+var proxyFields = []string{
+	"Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Http-Method-Override", "X-Original-Url", "X-Real-Ip", "X-Remote-User", "X-Rewrite-Url", "X-User-Id",
+}
+
+// oddPath finds what some upstreams read as another path: parameters, backslashes,
+// control characters, and encoded dots, separators and percent signs.
+var oddPath = regexp.MustCompile(`(?i)[;\\]|%(0|1|2[35ef]|3[bf]|5c|7f)`)
+
 func reverseProxy(limit *ratelimit.Middleware, upstream *url.URL) http.Handler {
-	return limit.Handler(&httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(upstream); r.SetXForwarded() },
-		ModifyResponse: ratelimit.ModifyResponse, // if the upstream has limits too: one set of headers, the tighter
+	proxy := limit.Handler(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			for name := range r.Out.Header { // CGI and WSGI read X_User_Id as X-User-Id
+				if strings.HasPrefix(name, "X-Forwarded-") || strings.Contains(name, "_") || slices.Contains(proxyFields, name) {
+					delete(r.Out.Header, name)
+				}
+			}
+			if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") { // HTTP/2 on this connection would pass the limiter
+				r.Out.Header.Del("Upgrade")
+				r.Out.Header.Del("Connection")
+			}
+			r.SetURL(upstream)
+			r.SetXForwarded()
+		},
+		ModifyResponse: ratelimit.ModifyResponse, // always: if the upstream has limits, clients get one set of headers, the tighter
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect || oddPath.MatchString(r.URL.EscapedPath()) {
+			http.Error(w, "odd path", http.StatusBadRequest)
+			return
+		}
+		proxy.ServeHTTP(w, r)
 	})
 }
 
@@ -33,10 +66,29 @@ func messages(limit *ratelimit.Middleware, r *http.Request, conn socket, handle 
 			return err
 		}
 		d, err := limit.Take(r)
-		if err != nil || !d.Allowed {
+		switch {
+		case err != nil:
+			return errors.Join(err, conn.Close("no key"))
+		case !d.Allowed:
 			return conn.Close(fmt.Sprint("too many messages; retry in ", d.RetryAfter()))
 		}
+		if err := awaitTurn(r.Context(), d); err != nil {
+			return err
+		}
 		handle(message)
+	}
+}
+
+// awaitTurn waits as long as a leaky_bucket delays what was admitted.
+func awaitTurn(ctx context.Context, d algorithms.Decision) error {
+	if d.Delay() == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(d.Delay()):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

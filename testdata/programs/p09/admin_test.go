@@ -16,7 +16,7 @@ import (
 
 func send(h http.Handler, method, target, form string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, strings.NewReader(form))
-	r.RemoteAddr = "[2001:db8::7]:4711"
+	r.RemoteAddr, r.Host = "[2001:db8::7]:4711", "localhost"
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
