@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/internal/hint"
@@ -43,10 +42,11 @@ func Mux(mux *http.ServeMux) Key {
 			return ""
 		}
 		_, pattern := mux.Handler(r)
-		// For a redirect from /tree to /tree/, Handler may return the path instead.
-		if strings.HasSuffix(pattern, "/") && !strings.HasSuffix(r.URL.Path, "/") && path.Clean("/"+r.URL.Path)+"/" == pattern {
+		// Of a CONNECT that is redirected from /tree to /tree/, Handler returns the
+		// path instead. It asks by the URL's host for that.
+		if path := r.URL.EscapedPath(); r.Method == http.MethodConnect && strings.HasSuffix(pattern, "/") && !strings.HasSuffix(path, "/") {
 			redirected := *r
-			redirected.URL = &url.URL{Path: pattern, Host: r.URL.Host}
+			redirected.Host, redirected.URL = r.URL.Host, &url.URL{Path: r.URL.Path + "/", RawPath: path + "/"}
 			_, pattern = mux.Handler(&redirected)
 		}
 		return pattern
