@@ -38,8 +38,9 @@ func TestMistakes(t *testing.T) {
 		{"nil route", keyfunc.Route(nil), []string{"keyfunc: Route: the argument is nil"}},
 		{"nil mux", keyfunc.Mux(nil), []string{"keyfunc: Mux: the argument is nil"}},
 		{"JSON of no name and size", keyfunc.BodyJSON("", 0), []string{
-			"keyfunc: BodyJSON: the name of the field is empty", "keyfunc: BodyJSON: at most 0 bytes: give a positive number, such as 8<<10"}},
-		{"form of a negative size", keyfunc.BodyForm("email", -1), []string{"keyfunc: BodyForm: at most -1 bytes: give a positive number, such as 8<<10"}},
+			"keyfunc: BodyJSON: the name of the field is empty", "keyfunc: BodyJSON: at most 0 bytes: hardly any body would be read; give 64 or more, such as 8<<10"}},
+		{"form of a negative size", keyfunc.BodyForm("email", -1), []string{"keyfunc: BodyForm: at most -1 bytes: hardly any body would be read; give 64 or more, such as 8<<10"}},
+		{"JSON of a size without its unit", keyfunc.BodyJSON("email", 63), []string{"keyfunc: BodyJSON: at most 63 bytes: hardly any body would be read; give 64 or more, such as 8<<10"}},
 		{"header of no name", keyfunc.Header(""), []string{"keyfunc: Header: the name of the header is empty"}},
 		{"header of an invalid name", keyfunc.Header("X Device"), []string{`keyfunc: Header: "X Device" is no name of a header`}},
 		{"header with a value", keyfunc.Header("X-Device:"), []string{`keyfunc: Header: "X-Device:" is no name of a header`}},
@@ -95,7 +96,7 @@ func TestWhatIsNoMistake(t *testing.T) {
 		keyfunc.IP, keyfunc.Everyone, ours.IP(), rfc7239.IPv6(48), keyfunc.Proxies{}.UserID("X-User-ID"), keyfunc.Proxies{Hops: 32, Header: "Forwarded"}.IP(),
 		keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}.IP(), // a hint
 		keyfunc.Hashed(key("a"), make([]byte, 16)), keyfunc.Hashed(key("a"), nil), keyfunc.Required(key("a"), 400), keyfunc.Required(key("a"), 499),
-		keyfunc.BodyJSON("email", 1), keyfunc.Context(func(context.Context) (string, bool) { return "", false }),
+		keyfunc.BodyJSON("email", 64), keyfunc.Context(func(context.Context) (string, bool) { return "", false }),
 		keyfunc.Join(keyfunc.First(keyfunc.Optional(key("a")))),
 	} {
 		if err := validate(k); err != nil {

@@ -74,11 +74,11 @@ func TestAccountsCannotHideInPolyglots(t *testing.T) {
 // All rules look at one body, which the handler reads as if nobody had: among the
 // first requests, which are watched, and later.
 func TestBodiesAreReadByAllRulesAndTheHandler(t *testing.T) {
-	const body = `{"email":"alice","tenant":"acme"}`
+	const body = `{"email":"alice","tenant":"acme","text":"more than 64 bytes in all"}`
 	long := body + strings.Repeat(" ", 1<<10)
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
-		{Name: "short", Key: keyfunc.BodyJSON("email", 10), Limit: algorithms.PerHour(1e6)},
-		{Name: "account", Key: keyfunc.BodyJSON("email", 64), Limit: algorithms.PerHour(1e6)},
+		{Name: "short", Key: keyfunc.BodyJSON("email", 64), Limit: algorithms.PerHour(1e6)},
+		{Name: "account", Key: keyfunc.BodyJSON("email", 128), Limit: algorithms.PerHour(1e6)},
 		{Name: "both", Key: keyfunc.Join(keyfunc.BodyJSON("tenant", 1<<20), keyfunc.BodyJSON("email", 1<<20)), Limit: algorithms.PerHour(1e6)},
 	}})
 	sent := body
