@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/replay"
 )
 
@@ -123,7 +124,7 @@ func inBody(constructor, name string, maxBytes int64, accept func(method, mediaT
 		}
 		return value, nil
 	}
-	k := leaf(strings.ToLower(constructor)+":"+name, errors.Join(errs...), func(r *http.Request) (string, error) {
+	k := leaf(strings.ToLower(constructor)+":"+name, hint.Traits{Chosen: "a field of the body"}, errors.Join(errs...), func(r *http.Request) (string, error) {
 		value, err := read(r)
 		if err != nil {
 			return "", fmt.Errorf("%w: body: %w", ErrNoKey, err)

@@ -284,7 +284,7 @@ func TestBodyOfARealServer(t *testing.T) {
 
 // Goroutines that share a request get its key without a data race: run with -race.
 func TestBodyOfOneRequestInManyGoroutines(t *testing.T) {
-	r := post(jsonType, iotest.OneByteReader(strings.NewReader(`{"email":"alice","tenant":"acme"}` + strings.Repeat(" ", 40))))
+	r := post(jsonType, iotest.OneByteReader(strings.NewReader(`{"email":"alice","tenant":"acme"}`+strings.Repeat(" ", 40))))
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() { wantKey(t, keyfunc.BodyJSON("email", 100), r, "alice") })

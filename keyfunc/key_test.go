@@ -109,17 +109,25 @@ type pair struct{ bare }
 func (pair) Values() int                             { return 2 }
 func (pair) Keys(values ...string) ([]string, error) { return []string{strings.Join(values, "+")}, nil }
 
-func TestWrappersPassHintsOn(t *testing.T) {
-	everybody := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::/0")}}
-	for _, k := range []keyfunc.Key{everybody.IP(), everybody.IPv6(48), everybody.UserID("User")} {
+func TestWrappersPassTraitsOn(t *testing.T) {
+	for k, want := range map[keyfunc.Key]hint.Traits{
+		keyfunc.IP: {Address: true}, ours.IPv6(48): {Address: true}, keyfunc.ContextAddr(nil): {Address: true}, keyfunc.Everyone: {}, ours.UserID("User"): {},
+		keyfunc.Context(nil): {}, keyfunc.Mux(nil): {}, keyfunc.Route(nil): {Route: true, Opaque: true}, bare{}: {Opaque: true},
+		keyfunc.Header("A"): {Chosen: "a header"}, keyfunc.APIKey("A"): {Chosen: "an API key"}, keyfunc.BodyForm("a", 64): {Chosen: "a field of the body"},
+	} {
+		if got := hint.Of(k); got != want {
+			t.Errorf("%v: got %+v, want %+v", k, got, want)
+		}
 		for name, wrap := range wrappers {
-			if got := hint.Of(wrap(k)); len(got) != 1 || !strings.Contains(got[0], "trusts ::/0, which is everybody") {
-				t.Errorf(name+": got %q", k, got)
+			want := want
+			want.Address = want.Address || strings.Contains(name, "ip")
+			if got := hint.Of(wrap(k)); got != want {
+				t.Errorf(name+": got %+v, want %+v", k, got, want)
 			}
 		}
 	}
-	if got := hint.Of(keyfunc.Join(everybody.IP(), ours.IP(), keyfunc.First(everybody.IPv6(48), bare{}))); len(got) != 2 {
-		t.Errorf("got %q", got)
+	if got := hint.Of(keyfunc.Optional(keyfunc.Func(func(*http.Request) (string, error) { return "", nil }))); !got.Opaque {
+		t.Errorf("a Func: got %+v", got)
 	}
 }
 

@@ -9,7 +9,10 @@ import (
 	"github.com/seed75154129/ratelimit/internal/hint"
 )
 
-var errNoRoute = fmt.Errorf("%w: %w", ErrNoKey, hint.ErrNoRoute)
+var (
+	errNoRoute   = fmt.Errorf("%w: %w", ErrNoKey, hint.ErrNoRoute)
+	errNoPattern = fmt.Errorf("%w: no pattern matches the request", ErrNoKey)
+)
 
 // Route returns a [Key] that is the route which a request matches, such as
 // "GET /users/{id}", for a count of its own for each route:
@@ -27,7 +30,7 @@ var errNoRoute = fmt.Errorf("%w: %w", ErrNoKey, hint.ErrNoRoute)
 //
 // The error is [ErrNoKey] if route returns "". A nil route is a mistake.
 func Route(route func(*http.Request) string) Key {
-	return byRoute("route", ifNil("Route", route == nil), route)
+	return byRoute("route", hint.Traits{Route: true, Opaque: true}, ifNil("Route", route == nil), errNoRoute, route)
 }
 
 // Mux returns a [Key] that is the pattern of mux which a request matches, also before
@@ -37,7 +40,7 @@ func Route(route func(*http.Request) string) Key {
 // The error is [ErrNoKey] if no pattern matches the request and its method. A nil
 // mux is a mistake.
 func Mux(mux *http.ServeMux) Key {
-	return byRoute("mux", ifNil("Mux", mux == nil), func(r *http.Request) string {
+	return byRoute("mux", hint.Traits{}, ifNil("Mux", mux == nil), errNoPattern, func(r *http.Request) string {
 		if r.URL == nil {
 			return ""
 		}
@@ -53,11 +56,11 @@ func Mux(mux *http.ServeMux) Key {
 	})
 }
 
-func byRoute(name string, wrong error, route func(*http.Request) string) *key {
-	return leaf(name, wrong, func(r *http.Request) (string, error) {
+func byRoute(name string, traits hint.Traits, wrong, none error, route func(*http.Request) string) *key {
+	return leaf(name, traits, wrong, func(r *http.Request) (string, error) {
 		pattern := route(r)
 		if pattern == "" {
-			return "", errNoRoute
+			return "", none
 		}
 		return pattern, nil
 	}, plain)

@@ -202,7 +202,7 @@ func TestNewRefusesKeysThatCannotWork(t *testing.T) {
 	}
 	want := strings.Join([]string{
 		`middleware: rule "ip": key: keyfunc: Proxies: Header "X-Real-IP" is never read, since nobody is trusted: set Trusted, Unix or Hops, or remove Header`,
-		`middleware: rule "login": key: keyfunc: BodyJSON: at most 0 bytes: give a positive number, such as 8<<10`,
+		`middleware: rule "login": key: keyfunc: BodyJSON: at most 0 bytes: hardly any body would be read; give 64 or more, such as 8<<10`,
 		`middleware: rule "login": key: keyfunc: Required: status 500: give one from 400 to 499, such as 401`,
 		`middleware: rule "login": key: keyfunc: Hashed: the secret has 5 bytes: give at least 16 random ones, or nil for a plain hash`,
 		`middleware: rule "nil": key: required; use keyfunc.IP to limit each address, keyfunc.Everyone to limit all together`,
