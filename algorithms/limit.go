@@ -48,13 +48,21 @@ type Limit struct {
 	Algorithm Algorithm     // "" means SlidingWindow, or TokenBucket where Burst is set, as in the text form
 }
 
-// PerSecond is a [SlidingWindow] limit of rate units in each second.
+// PerSecond is a [SlidingWindow] limit of rate units in each second. A client that
+// has used them up has to wait for up to a second and 1/rate of one. For few units,
+// [SlidingLog] makes it wait for no more than one.
 func PerSecond(rate int64) Limit { return Limit{Rate: rate, Period: time.Second} }
 
-// PerMinute is a [SlidingWindow] limit of rate units in each minute.
+// PerMinute is a [SlidingWindow] limit of rate units in each minute. A client that
+// has used them up has to wait for up to a minute and 1/rate of one: 72 seconds of
+// PerMinute(5). For few units, as on logins, [SlidingLog] makes it wait for no more
+// than one.
 func PerMinute(rate int64) Limit { return Limit{Rate: rate, Period: time.Minute} }
 
-// PerHour is a [SlidingWindow] limit of rate units in each hour.
+// PerHour is a [SlidingWindow] limit of rate units in each hour. A client that has
+// used them up has to wait for up to an hour and 1/rate of one: two hours of
+// PerHour(1). For few units, as on password resets, [SlidingLog] makes it wait for no
+// more than one.
 func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 
 // Quota is the number of units that an unused key can spend at once: Burst (or

@@ -53,7 +53,7 @@ func logins(limit *ratelimit.Middleware, n int, ip, password string) map[int]int
 func TestLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, process := limitertest.Redis(t), [2]*ratelimit.Middleware{}
-		rules := []ratelimit.Rule{{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerMinute(5), ChargeOn: []int{401},
+		rules := []ratelimit.Rule{{Name: "login", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog}, ChargeOn: []int{401},
 			Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}}}
 		for i := range process {
 			guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "app"}, Logger: slog.New(slog.DiscardHandler)}

@@ -72,7 +72,7 @@ func TestAdvisoriesNoKeyIsNeverNoLimit(t *testing.T) {
 		"user missing":        keyfunc.Context(userID),
 		"value not validated": keyfunc.Proxies{Hops: 1}.IP(),
 		"route unknown":       keyfunc.Route(pattern),
-		"field missing":       keyfunc.BodyJSON("email", 10),
+		"field missing":       keyfunc.BodyJSON("email", 64),
 		"nobody to hash":      keyfunc.Hashed(keyfunc.Context(userID), nil),
 	} {
 		t.Run(name, func(t *testing.T) {

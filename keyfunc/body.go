@@ -7,13 +7,15 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/replay"
 )
 
 // BodyJSON returns a [Key] that is a field of a JSON body: the string or whole number
-// of that name at the top of the object. Blanks around it are removed and letters are
-// lower-cased, so that " Alice@Example.com" is "alice@example.com". Use it to limit
-// the logins to one account, from wherever they come.
+// of that name at the top of the object. Blanks around it are removed, and values that
+// [strings.EqualFold] calls equal are one key, in which ASCII letters are lower-cased:
+// " Alice@Example.com" is "alice@example.com". Use it to limit the logins to one
+// account, from wherever they come.
 //
 // It belongs beside a rule by address, since the client chooses the value, and needs
 // [Required] around it, since a client can leave the field out:
@@ -24,8 +26,8 @@ import (
 // and the error wraps [ErrNoKey] and says why, wherever another program could read
 // another value than this one:
 //
-//   - the Content-Type is another, malformed, there more than once, or has a charset
-//     that is not UTF-8, or the body has a Content-Encoding
+//   - the Content-Type is another, malformed, longer than 256 bytes, there more than
+//     once, or has a charset that is not UTF-8, or the body has a Content-Encoding
 //   - the field is there more than once. Names that differ only in case, "-" and "_"
 //     count as one; [encoding/json] ignores the case
 //   - the URL's query has the field too, or the body read as a form has
@@ -42,7 +44,7 @@ import (
 // or leading zeros from numbers, each spelling is a key of its own: have it put the
 // account into the context and limit by [Context], behind it.
 //
-// An empty field, and a maxBytes that is not positive, are mistakes.
+// An empty field, and a maxBytes below 64, are mistakes.
 func BodyJSON(field string, maxBytes int64) Key {
 	return inBody("BodyJSON", field, maxBytes, func(_, mediaType string) error {
 		if mediaType != "application/json" && !strings.HasSuffix(mediaType, "+json") {
@@ -54,8 +56,7 @@ func BodyJSON(field string, maxBytes int64) Key {
 
 // BodyForm returns a [Key] that is a field of a form: of a body whose Content-Type is
 // application/x-www-form-urlencoded, in a POST, PUT or PATCH request, as
-// [http.Request.ParseForm] reads it. Blanks around it are removed and letters are
-// lower-cased.
+// [http.Request.ParseForm] reads it.
 //
 // All that [BodyJSON] says holds for BodyForm too, but a name that differs in case is
 // not the field. A request has no key if its body begins as a JSON object does, since
@@ -78,6 +79,14 @@ func BodyForm(field string, maxBytes int64) Key {
 	}, fromForm)
 }
 
+const (
+	// minBody is the least number of bytes that is taken for the size of a body.
+	minBody = 64
+
+	// maxContentType is the longest Content-Type that is read.
+	maxContentType = 256
+)
+
 // inBody returns the key for a field of the bodies that accept accepts, where find
 // finds it.
 func inBody(constructor, name string, maxBytes int64, accept func(method, mediaType string) error,
@@ -87,8 +96,8 @@ func inBody(constructor, name string, maxBytes int64, accept func(method, mediaT
 	if name == "" {
 		errs = append(errs, mistake(constructor, "the name of the field is empty"))
 	}
-	if maxBytes <= 0 {
-		errs = append(errs, mistake(constructor, "at most %d bytes: give a positive number, such as 8<<10", maxBytes))
+	if maxBytes < minBody {
+		errs = append(errs, mistake(constructor, "at most %d bytes: hardly any body would be read; give %d or more, such as 8<<10", maxBytes, minBody))
 	}
 	f := newField(name)
 	read := func(r *http.Request) (string, error) {
@@ -115,7 +124,7 @@ func inBody(constructor, name string, maxBytes int64, accept func(method, mediaT
 		}
 		return value, nil
 	}
-	k := leaf(strings.ToLower(constructor)+":"+name, errors.Join(errs...), func(r *http.Request) (string, error) {
+	k := leaf(strings.ToLower(constructor)+":"+name, hint.Traits{Chosen: "a field of the body"}, errors.Join(errs...), func(r *http.Request) (string, error) {
 		value, err := read(r)
 		if err != nil {
 			return "", fmt.Errorf("%w: body: %w", ErrNoKey, err)
@@ -140,6 +149,10 @@ func plainType(h http.Header) (string, error) {
 	}
 	if strings.Join(h.Values("Content-Encoding"), "") != "" {
 		return "", errors.New("the request has a Content-Encoding")
+	}
+	// ParseMediaType takes 0.2 s for the 1 MB that net/http lets clients send.
+	if len(types[0]) > maxContentType {
+		return "", fmt.Errorf("the Content-Type has %d bytes, more than %d", len(types[0]), maxContentType)
 	}
 	mediaType, parameters, err := mime.ParseMediaType(types[0])
 	if err != nil {

@@ -24,15 +24,23 @@ func newField(name string) field {
 	return field{name, folded, utf8.RuneCountInString(folded)}
 }
 
-// fold maps all runes that differ only in case to one.
+// fold maps all runes that [strings.EqualFold] calls equal to the lowest of them,
+// and ASCII letters to lower case. ToLower and ToUpper are not used: for some runes
+// they disagree with SimpleFold, which encoding/json goes by.
 func fold(r rune) rune {
-	if r < utf8.RuneSelf {
-		if 'A' <= r && r <= 'Z' {
-			r += 'a' - 'A'
+	if r >= utf8.RuneSelf {
+		for next := unicode.SimpleFold(r); ; next = unicode.SimpleFold(next) {
+			if next <= r {
+				r = next
+				break
+			}
+			r = next
 		}
-		return r
 	}
-	return unicode.ToLower(unicode.ToUpper(r))
+	if 'A' <= r && r <= 'Z' {
+		r += 'a' - 'A'
+	}
+	return r
 }
 
 // resembles reports whether some parser could take name for the field: encoding/json

@@ -45,6 +45,7 @@ func TestBody(t *testing.T) {
 		{"JSON among others", jsonType, ` { "a":[{"email":"x\"}"}], "email" : "alice" , "b":{"email":"y"} } ` + "\n", "alice"},
 		{"JSON with charset", jsonType + "; charset=utf-8", `{"email":"alice"}`, "alice"},
 		{"JSON with a charset in capitals", jsonType + `; charset="UTF-8"; a=b`, `{"email":"alice"}`, "alice"},
+		{"JSON type as long as allowed", jsonType + "; a=" + strings.Repeat("b", 256-len(jsonType)-4), `{"email":"alice"}`, "alice"},
 		{"JSON type in capitals", "Application/JSON", `{"email":"alice"}`, "alice"},
 		{"JSON of another kind", "application/vnd.api+json", `{"email":"alice"}`, "alice"},
 		{"JSON escapes make no other key", jsonType, `{"em\u0061il":"\u0061lice"}`, "alice"},
@@ -109,6 +110,7 @@ func TestBodyFailsClosed(t *testing.T) {
 		{"a string", jsonType, `"email"`},
 		{"malformed", jsonType, `{"email":"alice"`},
 		{"malformed later", jsonType, `{"email":"alice",}`},
+		{"JSON type that is long", jsonType + "; a=" + strings.Repeat("b", 257-len(jsonType)-4), `{"email":"alice"}`},
 		{"something after it", jsonType, `{"email":"alice"}{"email":"bob"}`},
 		{"garbage after it", jsonType, `{"email":"alice"}]`},
 		{"byte order mark", jsonType, "\ufeff" + `{"email":"alice"}`},
@@ -184,26 +186,27 @@ func TestBodyIsNotReadWithoutNeed(t *testing.T) {
 		"compressed":                {"Content-Type": {jsonType}, "Content-Encoding": {"gzip"}},
 		"compressed in a 2nd line":  {"Content-Type": {jsonType}, "Content-Encoding": {"", "gzip"}},
 		"a charset that is another": {"Content-Type": {jsonType + "; charset=utf-7"}},
+		"a type that is long":       {"Content-Type": {jsonType + ";" + strings.Repeat("a", 256-len(jsonType))}},
 	} {
 		r := post("", untouched)
 		r.Header = header
 		before := r.Body
-		wantErr(t, keyfunc.BodyJSON("email", 10), r, keyfunc.ErrNoKey)
-		wantErr(t, keyfunc.BodyForm("email", 10), r, keyfunc.ErrNoKey)
+		wantErr(t, keyfunc.BodyJSON("email", 64), r, keyfunc.ErrNoKey)
+		wantErr(t, keyfunc.BodyForm("email", 64), r, keyfunc.ErrNoKey)
 		if r.Body != before {
 			t.Errorf("%s: the body was read", name)
 		}
 	}
 	r := post(jsonType, untouched)
 	before := r.Body
-	r.ContentLength = 11
-	wantErr(t, keyfunc.BodyJSON("email", 10), r, keyfunc.ErrNoKey)
+	r.ContentLength = 65
+	wantErr(t, keyfunc.BodyJSON("email", 64), r, keyfunc.ErrNoKey)
 	if r.Body != before {
 		t.Error("known to be too long: the body was read")
 	}
 	for _, none := range []io.ReadCloser{nil, http.NoBody} {
 		r.Body, r.ContentLength = none, 0
-		wantErr(t, keyfunc.BodyJSON("email", 10), r, keyfunc.ErrNoKey)
+		wantErr(t, keyfunc.BodyJSON("email", 64), r, keyfunc.ErrNoKey)
 		if r.Body != none {
 			t.Error("no body: now there is one")
 		}
@@ -211,17 +214,17 @@ func TestBodyIsNotReadWithoutNeed(t *testing.T) {
 }
 
 func TestBodyPassesReadErrorsOn(t *testing.T) {
-	for _, sent := range []string{"", `{"email":`, `{"email":"alice"}`, strings.Repeat(" ", 30)} {
+	for _, sent := range []string{"", `{"email":`, `{"email":"alice"}`, strings.Repeat(" ", 80)} {
 		r := post(jsonType, io.MultiReader(strings.NewReader(sent), iotest.ErrReader(errBroken)))
-		wantErr(t, keyfunc.BodyJSON("email", 20), r, keyfunc.ErrNoKey)
+		wantErr(t, keyfunc.BodyJSON("email", 64), r, keyfunc.ErrNoKey)
 		if got, err := io.ReadAll(r.Body); string(got) != sent || !errors.Is(err, errBroken) {
 			t.Errorf("the handler reads %q, %v; want %q and the error", got, err, sent)
 		}
 	}
 
-	r := post(jsonType, strings.NewReader(strings.Repeat(" ", 30)))
+	r := post(jsonType, strings.NewReader(strings.Repeat(" ", 80)))
 	r.Body = http.MaxBytesReader(nil, r.Body, 10)
-	_, err := keyfunc.BodyJSON("email", 20).Resolve(r)
+	_, err := keyfunc.BodyJSON("email", 64).Resolve(r)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); !ok || !errors.Is(err, keyfunc.ErrNoKey) {
 		t.Errorf("got %v", err)
 	}
@@ -229,7 +232,7 @@ func TestBodyPassesReadErrorsOn(t *testing.T) {
 
 func TestBodyIsRestoredExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		sent := rapid.SliceOfN(rapid.Byte(), 0, 64).Draw(t, "sent")
+		sent := rapid.SliceOfN(rapid.Byte(), 0, 128).Draw(t, "sent")
 		var body io.Reader = bytes.NewReader(sent)
 		switch rapid.IntRange(0, 3).Draw(t, "reader") {
 		case 1:
@@ -242,7 +245,7 @@ func TestBodyIsRestoredExactly(t *testing.T) {
 		contentType := rapid.SampledFrom([]string{jsonType, formType}).Draw(t, "type")
 		r := post(contentType, body)
 		for range rapid.IntRange(1, 3).Draw(t, "rules") {
-			_, _ = bodyKey(contentType, "a", rapid.Int64Range(1, 80).Draw(t, "most")).Resolve(r)
+			_, _ = bodyKey(contentType, "a", rapid.Int64Range(64, 140).Draw(t, "most")).Resolve(r)
 		}
 		if err := iotest.TestReader(r.Body, sent); err != nil {
 			t.Fatal(err)
@@ -281,15 +284,15 @@ func TestBodyOfARealServer(t *testing.T) {
 
 // Goroutines that share a request get its key without a data race: run with -race.
 func TestBodyOfOneRequestInManyGoroutines(t *testing.T) {
-	r := post(jsonType, iotest.OneByteReader(strings.NewReader(`{"email":"alice","tenant":"acme"}`)))
+	r := post(jsonType, iotest.OneByteReader(strings.NewReader(`{"email":"alice","tenant":"acme"}`+strings.Repeat(" ", 40))))
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() { wantKey(t, keyfunc.BodyJSON("email", 100), r, "alice") })
 		all.Go(func() { wantKey(t, keyfunc.BodyJSON("tenant", 1000), r, "acme") })
-		all.Go(func() { wantErr(t, keyfunc.BodyJSON("tenant", 10), r, keyfunc.ErrNoKey) })
+		all.Go(func() { wantErr(t, keyfunc.BodyJSON("tenant", 64), r, keyfunc.ErrNoKey) })
 	}
 	all.Wait()
-	if got, err := io.ReadAll(r.Body); len(got) != 33 || err != nil {
+	if got, err := io.ReadAll(r.Body); len(got) != 73 || err != nil {
 		t.Errorf("the handler reads %q, %v", got, err)
 	}
 }

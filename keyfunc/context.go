@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+
+	"github.com/seed75154129/ratelimit/internal/hint"
 )
 
 // Context returns a [Key] that is the user ID which authentication middleware has
@@ -15,7 +17,7 @@ import (
 // mistake.
 func Context(user func(context.Context) (string, bool)) Key {
 	missing := fmt.Errorf("%w: no user in the context of the request", ErrNoKey)
-	return leaf("context", ifNil("Context", user == nil), func(r *http.Request) (string, error) {
+	return leaf("context", hint.Traits{}, ifNil("Context", user == nil), func(r *http.Request) (string, error) {
 		id, ok := user(r.Context())
 		if !ok || id == "" {
 			return "", missing
@@ -35,7 +37,7 @@ func Context(user func(context.Context) (string, bool)) Key {
 // The error is [ErrNoKey] if addr returns the zero Addr. A nil addr is a mistake.
 func ContextAddr(addr func(context.Context) netip.Addr) Key {
 	missing := fmt.Errorf("%w: no client address in the context of the request", ErrNoKey)
-	return leaf("contextaddr", ifNil("ContextAddr", addr == nil), func(r *http.Request) (string, error) {
+	return leaf("contextaddr", hint.Traits{Address: true}, ifNil("ContextAddr", addr == nil), func(r *http.Request) (string, error) {
 		client := addr(r.Context())
 		if !client.IsValid() {
 			return "", missing

@@ -1,11 +1,14 @@
 package keyfunc
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/seed75154129/ratelimit/internal/hint"
 )
 
 // Header returns a [Key] that is the value of a header, as the client sent it,
@@ -17,10 +20,14 @@ import (
 //
 // The error wraps [ErrNoKey] if the header is missing or empty, and if the request
 // has it more than once: another program that reads the header might take another
-// of the lines. A name that no header can have is a mistake.
+// of the lines.
+//
+// A name that no header can have is a mistake. So are headers that hold secrets, such
+// as Authorization and X-API-Key, those in which proxies write addresses, such as
+// X-Forwarded-For, and Host, Content-Length and Transfer-Encoding.
 func Header(name string) Key {
 	name = http.CanonicalHeaderKey(name)
-	return leaf("header:"+name, checkHeader("Header", name), headerValue(name), func(value string) (string, error) {
+	return leaf("header:"+name, hint.Traits{Chosen: "a header"}, cmp.Or(checkHeader("Header", name), unfit(name)), headerValue(name), func(value string) (string, error) {
 		return plain(trim(value))
 	})
 }
@@ -60,6 +67,20 @@ func checkHeader(constructor, name string) error {
 	return nil
 }
 
+// unfit says why a header, by its canonical name, is no key.
+func unfit(name string) error {
+	switch name {
+	case forwardedFor, forwarded, "X-Real-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip":
+		return mistake("Header", "any client can write %s: use keyfunc.IP or, behind proxies, keyfunc.Proxies with their networks", name)
+	case "Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "Apikey", "X-Auth-Token", "X-Access-Token":
+		return mistake("Header", "%s holds a secret, which would be in the store and in logs: use keyfunc.APIKey, in a rule file %q, "+
+			"which counts by a hash", name, "apikey:"+name)
+	case "Host", "Content-Length", "Transfer-Encoding":
+		return mistake("Header", "%s does not say who sends a request, and handlers may not see it: use another header or keyfunc.IP", name)
+	}
+	return nil
+}
+
 // APIKey returns a [Key] that stands for the secret in a header: of "Authorization"
 // the credentials without the scheme "Bearer", in any case; of any other header the
 // whole value. The secret itself never leaves the process: the key is "apikey:" and
@@ -86,7 +107,7 @@ func APIKey(header string) Key {
 		}
 		return "apikey:" + digest(sha256.Sum256([]byte(value))), nil
 	}
-	return leaf("apikey:"+header, checkHeader("APIKey", header), func(r *http.Request) (string, error) {
+	return leaf("apikey:"+header, hint.Traits{Chosen: "an API key"}, checkHeader("APIKey", header), func(r *http.Request) (string, error) {
 		secret, err := value(r)
 		if err != nil {
 			return "", err

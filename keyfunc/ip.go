@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/seed75154129/ratelimit/internal/hint"
 )
 
 const (
@@ -44,7 +46,7 @@ var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 var IP Key = byConnection()
 
 func byConnection() *key {
-	return leaf("ip", nil, func(r *http.Request) (string, error) {
+	return leaf("ip", hint.Traits{Address: true}, nil, func(r *http.Request) (string, error) {
 		addr, host, err := peer(r)
 		if err != nil {
 			return "", err

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/internal/hint"
@@ -14,8 +13,8 @@ import (
 // found out when it is made.
 type key struct {
 	name      string
-	mistake   error    // everything that is wrong with it and its parts
-	hints     []string // what looks wrong and may be meant
+	mistake   error // everything that is wrong with it and its parts
+	traits    hint.Traits
 	readsBody bool
 
 	resolve func(*http.Request) (string, error) // never "" without an error
@@ -36,8 +35,10 @@ func (k *key) Resolve(r *http.Request) (string, error) {
 func (k *key) Validate() error { return k.mistake }
 func (k *key) String() string  { return k.name }
 func (k *key) ReadsBody() bool { return k.readsBody }
-func (k *key) Hints() []string { return k.hints } // for package internal/hint
 func (k *key) Values() int     { return k.takes } // for package middleware: how many Keys takes
+
+// Traits is for package internal/hint.
+func (k *key) Traits() hint.Traits { return k.traits }
 
 func (k *key) Keys(values ...string) ([]string, error) {
 	if k.mistake != nil {
@@ -48,8 +49,8 @@ func (k *key) Keys(values ...string) ([]string, error) {
 
 // leaf returns a key that has no parts and takes one plain value, of which keyOf
 // makes a key.
-func leaf(name string, mistake error, resolve func(*http.Request) (string, error), keyOf func(value string) (string, error)) *key {
-	return &key{name: name, mistake: mistake, resolve: resolve, takes: 1, keys: func(values []string) ([]string, error) {
+func leaf(name string, traits hint.Traits, mistake error, resolve func(*http.Request) (string, error), keyOf func(value string) (string, error)) *key {
+	return &key{name: name, traits: traits, mistake: mistake, resolve: resolve, takes: 1, keys: func(values []string) ([]string, error) {
 		if len(values) != 1 {
 			return nil, fmt.Errorf("keyfunc: %s: takes one value, got %d", name, len(values))
 		}
@@ -83,7 +84,7 @@ func wrap(constructor string, given ...Key) (parts []*key, wrapper *key) {
 		}
 		parts[i] = part
 		wrapper.mistake = errors.Join(wrapper.mistake, part.mistake)
-		wrapper.hints = slices.Concat(wrapper.hints, part.hints)
+		wrapper.traits = wrapper.traits.And(part.traits)
 		wrapper.readsBody = wrapper.readsBody || part.readsBody
 	}
 	return parts, wrapper
@@ -119,7 +120,7 @@ func own(k Key) *key {
 			return nil
 		}
 	}
-	owned := leaf(fmt.Sprintf("%T", k), nil, func(r *http.Request) (string, error) {
+	owned := leaf(fmt.Sprintf("%T", k), hint.Of(k), nil, func(r *http.Request) (string, error) {
 		text, err := k.Resolve(r)
 		switch {
 		case err != nil:
@@ -129,7 +130,6 @@ func own(k Key) *key {
 		}
 		return text, nil
 	}, plain)
-	owned.hints = hint.Of(k)
 	if k, ok := k.(interface{ Validate() error }); ok {
 		owned.mistake = k.Validate()
 	}

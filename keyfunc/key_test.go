@@ -51,7 +51,7 @@ func TestNames(t *testing.T) {
 		"ip": keyfunc.IP, "everyone": keyfunc.Everyone, "header:X-Device": keyfunc.Header("x-device"), "apikey:Authorization": keyfunc.APIKey("authorization"),
 		"ipv6:48": ours.IPv6(48), "userid:X-User-Id": ours.UserID("X-User-ID"), "context": keyfunc.Context(userID),
 		"contextaddr": keyfunc.ContextAddr(func(context.Context) netip.Addr { return netip.Addr{} }), "route": keyfunc.Route(pattern), "mux": keyfunc.Mux(http.NewServeMux()),
-		"bodyjson:email": keyfunc.BodyJSON("email", 1), "bodyform:email": keyfunc.BodyForm("email", 1), "tenant": custom{},
+		"bodyjson:email": keyfunc.BodyJSON("email", 64), "bodyform:email": keyfunc.BodyForm("email", 64), "tenant": custom{},
 	} {
 		if got := fmt.Sprint(k); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -72,7 +72,7 @@ func TestNames(t *testing.T) {
 
 func TestWrappersPassOnWhoReadsTheBody(t *testing.T) {
 	for k, want := range map[keyfunc.Key]bool{
-		keyfunc.BodyJSON("email", 1): true, keyfunc.BodyForm("email", 1): true, custom{body: true}: true,
+		keyfunc.BodyJSON("email", 64): true, keyfunc.BodyForm("email", 64): true, custom{body: true}: true,
 		custom{}: false, bare{}: false, keyfunc.IP: false, keyfunc.Everyone: false, keyfunc.Header("A"): false, keyfunc.APIKey("A"): false, keyfunc.Context(userID): false,
 	} {
 		for name, wrap := range wrappers {
@@ -109,17 +109,25 @@ type pair struct{ bare }
 func (pair) Values() int                             { return 2 }
 func (pair) Keys(values ...string) ([]string, error) { return []string{strings.Join(values, "+")}, nil }
 
-func TestWrappersPassHintsOn(t *testing.T) {
-	everybody := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::/0")}}
-	for _, k := range []keyfunc.Key{everybody.IP(), everybody.IPv6(48), everybody.UserID("User")} {
+func TestWrappersPassTraitsOn(t *testing.T) {
+	for k, want := range map[keyfunc.Key]hint.Traits{
+		keyfunc.IP: {Address: true}, ours.IPv6(48): {Address: true}, keyfunc.ContextAddr(nil): {Address: true}, keyfunc.Everyone: {}, ours.UserID("User"): {},
+		keyfunc.Context(nil): {}, keyfunc.Mux(nil): {}, keyfunc.Route(nil): {Route: true, Opaque: true}, bare{}: {Opaque: true},
+		keyfunc.Header("A"): {Chosen: "a header"}, keyfunc.APIKey("A"): {Chosen: "an API key"}, keyfunc.BodyForm("a", 64): {Chosen: "a field of the body"},
+	} {
+		if got := hint.Of(k); got != want {
+			t.Errorf("%v: got %+v, want %+v", k, got, want)
+		}
 		for name, wrap := range wrappers {
-			if got := hint.Of(wrap(k)); len(got) != 1 || !strings.Contains(got[0], "trusts ::/0, which is everybody") {
-				t.Errorf(name+": got %q", k, got)
+			want := want
+			want.Address = want.Address || strings.Contains(name, "ip")
+			if got := hint.Of(wrap(k)); got != want {
+				t.Errorf(name+": got %+v, want %+v", k, got, want)
 			}
 		}
 	}
-	if got := hint.Of(keyfunc.Join(everybody.IP(), ours.IP(), keyfunc.First(everybody.IPv6(48), bare{}))); len(got) != 2 {
-		t.Errorf("got %q", got)
+	if got := hint.Of(keyfunc.Optional(keyfunc.Func(func(*http.Request) (string, error) { return "", nil }))); !got.Opaque {
+		t.Errorf("a Func: got %+v", got)
 	}
 }
 
@@ -206,7 +214,7 @@ func TestKeysSayWhatIsWrongWithValues(t *testing.T) {
 		{keyfunc.Everyone, []string{"a"}, "keyfunc: everyone: takes no value, got 1"},
 		{keyfunc.Header("User"), []string{" "}, "keyfunc: header:User: the value is empty"},
 		{keyfunc.APIKey("Authorization"), []string{"Bearer "}, "keyfunc: apikey:Authorization: the value is empty"},
-		{keyfunc.BodyForm("email", 1), []string{" "}, "keyfunc: bodyform:email: the value is empty"},
+		{keyfunc.BodyForm("email", 64), []string{" "}, "keyfunc: bodyform:email: the value is empty"},
 		{joined, []string{"203.0.113.9"}, "keyfunc: [ip, header:User]: takes 2 values, got 1"},
 		{keyfunc.Hashed(joined, nil), []string{"alice", "203.0.113.9"}, `keyfunc: ip: "alice" is no address: give one such as 203.0.113.9 or 2001:db8::1`},
 		{keyfunc.First(keyfunc.IP, ours.IPv6(48)), []string{"alice"}, `keyfunc: ip: "alice" is no address: give one such as 203.0.113.9 or 2001:db8::1` + "\n" +

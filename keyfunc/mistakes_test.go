@@ -38,11 +38,18 @@ func TestMistakes(t *testing.T) {
 		{"nil route", keyfunc.Route(nil), []string{"keyfunc: Route: the argument is nil"}},
 		{"nil mux", keyfunc.Mux(nil), []string{"keyfunc: Mux: the argument is nil"}},
 		{"JSON of no name and size", keyfunc.BodyJSON("", 0), []string{
-			"keyfunc: BodyJSON: the name of the field is empty", "keyfunc: BodyJSON: at most 0 bytes: give a positive number, such as 8<<10"}},
-		{"form of a negative size", keyfunc.BodyForm("email", -1), []string{"keyfunc: BodyForm: at most -1 bytes: give a positive number, such as 8<<10"}},
+			"keyfunc: BodyJSON: the name of the field is empty", "keyfunc: BodyJSON: at most 0 bytes: hardly any body would be read; give 64 or more, such as 8<<10"}},
+		{"form of a negative size", keyfunc.BodyForm("email", -1), []string{"keyfunc: BodyForm: at most -1 bytes: hardly any body would be read; give 64 or more, such as 8<<10"}},
+		{"JSON of a size without its unit", keyfunc.BodyJSON("email", 63), []string{"keyfunc: BodyJSON: at most 63 bytes: hardly any body would be read; give 64 or more, such as 8<<10"}},
 		{"header of no name", keyfunc.Header(""), []string{"keyfunc: Header: the name of the header is empty"}},
 		{"header of an invalid name", keyfunc.Header("X Device"), []string{`keyfunc: Header: "X Device" is no name of a header`}},
 		{"header with a value", keyfunc.Header("X-Device:"), []string{`keyfunc: Header: "X-Device:" is no name of a header`}},
+		{"header of addresses", keyfunc.Header("x-forwarded-for"), []string{
+			"keyfunc: Header: any client can write X-Forwarded-For: use keyfunc.IP or, behind proxies, keyfunc.Proxies with their networks"}},
+		{"header of a secret, hashed", keyfunc.Hashed(keyfunc.Header("X-API-Key"), nil), []string{
+			`keyfunc: Header: X-Api-Key holds a secret, which would be in the store and in logs: use keyfunc.APIKey, in a rule file "apikey:X-Api-Key", which counts by a hash`}},
+		{"header that net/http removes", keyfunc.Optional(keyfunc.Header("host")), []string{
+			"keyfunc: Header: Host does not say who sends a request, and handlers may not see it: use another header or keyfunc.IP"}},
 		{"API key of no name", keyfunc.APIKey(""), []string{"keyfunc: APIKey: the name of the header is empty"}},
 		{"user of an invalid name", ours.UserID("X\nUser"), []string{`keyfunc: UserID: "X\nUser" is no name of a header`}},
 		{"Hops and Trusted", keyfunc.Proxies{Hops: 1, Trusted: ours.Trusted}.IP(), []string{hopsAndTrusted}},
@@ -54,7 +61,7 @@ func TestMistakes(t *testing.T) {
 			`keyfunc: Proxies: Header "X-Real-IP" is never read, since nobody is trusted: set Trusted, Unix or Hops, or remove Header`}},
 		{"list that is never read", keyfunc.Proxies{Header: "Forwarded"}.UserID("X-User-ID"), []string{
 			`keyfunc: Proxies: Header "Forwarded" is never read, since nobody is trusted: set Trusted, Unix or Hops, or remove Header`}},
-		{"network of a failed parse", keyfunc.Proxies{Trusted: []netip.Prefix{office, {}}}.IP(), []string{"keyfunc: Proxies: Trusted[1] is not a valid network"}},
+		{"network of a failed parse", keyfunc.Proxies{Trusted: []netip.Prefix{office, {}}}.IP(), []string{"keyfunc: Proxies: Trusted[1], invalid Prefix: this is no valid network"}},
 		{"everything wrong with Proxies", keyfunc.Proxies{Hops: 40, Unix: true, Header: "X-Real-IP"}.IP(), []string{
 			"keyfunc: Proxies: Hops is 40: must be 0 to 32", hopsAndTrusted,
 			`keyfunc: Proxies: Header "X-Real-IP" holds one address, no list for Hops to count: set Trusted or Unix instead of Hops`}},
@@ -93,13 +100,43 @@ func TestMistakesOfProxiesAreThoseOfAllMethods(t *testing.T) {
 func TestWhatIsNoMistake(t *testing.T) {
 	for _, k := range []keyfunc.Key{
 		keyfunc.IP, keyfunc.Everyone, ours.IP(), rfc7239.IPv6(48), keyfunc.Proxies{}.UserID("X-User-ID"), keyfunc.Proxies{Hops: 32, Header: "Forwarded"}.IP(),
-		keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}.IP(), // a hint
 		keyfunc.Hashed(key("a"), make([]byte, 16)), keyfunc.Hashed(key("a"), nil), keyfunc.Required(key("a"), 400), keyfunc.Required(key("a"), 499),
-		keyfunc.BodyJSON("email", 1), keyfunc.Context(func(context.Context) (string, bool) { return "", false }),
+		keyfunc.BodyJSON("email", 64), keyfunc.Context(func(context.Context) (string, bool) { return "", false }),
 		keyfunc.Join(keyfunc.First(keyfunc.Optional(key("a")))),
 	} {
 		if err := validate(k); err != nil {
 			t.Errorf("%v: %v", k, err)
+		}
+	}
+}
+
+// Networks that hold much of the internet trust everybody, however they are written.
+func TestWideNetworksAreMistakes(t *testing.T) {
+	ends := netip.MustParsePrefix("10.0.0.0/8")
+	for network, want := range map[string]string{
+		"0.0.0.0/0": "it holds a large part of the internet", "0.0.0.0/1": "it holds", "128.0.0.0/1": "it holds", "16.0.0.0/7": "it holds",
+		"::ffff:0.0.0.0/96": "it holds", "::ffff:128.0.0.0/97": "it holds", "::/0": "it holds", "2000::/3": "it holds", "2a00::/12": "it holds", "2002::/16": "it holds",
+		"64:ff9b::/96": "it holds", "1.2.3.4/4": "bits are set beyond the length: write 0.0.0.0/4 for the network, or 1.2.3.4 for the one address",
+		"10.1.2.3/8": "bits are set beyond the length: write 10.0.0.0/8", "::ffff:10.1.2.3/104": "bits are set beyond the length: write 10.0.0.0/8",
+		"10.0.0.0/8": "", "::ffff:10.0.0.0/104": "", "fc00::/7": "", "fe80::/10": "", "2001:db8::/32": "", "2a00::/17": "", "64:ff9b::a00:0/104": "", "::1/128": "",
+	} {
+		p := keyfunc.Proxies{Trusted: []netip.Prefix{ends, netip.MustParsePrefix(network)}}
+		var read keyfunc.Proxies
+		err, textErr := validate(p.IP()), read.UnmarshalText([]byte(network))
+		if want == "" {
+			if err != nil || textErr != nil {
+				t.Errorf("%s: %v, %v", network, err, textErr)
+			}
+			continue
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), "keyfunc: Proxies: Trusted[1], "+network+": "+want) {
+			t.Errorf("%s: got %v", network, err)
+		}
+		if textErr == nil || !strings.HasPrefix(textErr.Error(), `keyfunc: trusted proxy "`+network+`": `+want) || strings.Contains(textErr.Error(), "\n") {
+			t.Errorf("%s: text: got %v", network, textErr)
+		}
+		if r := from("198.51.100.66:1", "10.0.0.1"); p.In(ends)(r) {
+			t.Errorf("%s: a client that writes X-Forwarded-For is on the safelist", network)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+
+	"github.com/seed75154129/ratelimit/internal/hint"
 )
 
 // The headers that hold a list, in canonical form.
@@ -23,8 +25,10 @@ const (
 // safe for concurrent use, as long as nothing changes Trusted.
 type Proxies struct {
 	// Trusted are the networks of the proxies. IPv4 and IPv4 mapped to IPv6 are
-	// the same, and zones do not matter. Each must hold nothing but proxies: with
-	// 0.0.0.0/0 in it, every client chooses its own key.
+	// the same, and zones do not matter. Each must hold nothing but proxies: clients
+	// in it choose their own key. So networks that hold much of the internet are a
+	// mistake: of IPv4 those wider than /8, of public IPv6 those of /16 and wider.
+	// So are host bits, as in 10.1.2.3/8.
 	Trusted []netip.Prefix
 
 	// Unix says whether to trust what connects through a unix socket.
@@ -87,15 +91,13 @@ func (p Proxies) IPv6(bits int) Key {
 }
 
 func (p Proxies) byAddress(name string, bits int, wrong error) *key {
-	k := leaf(name, errors.Join(p.validate(), wrong), func(r *http.Request) (string, error) {
+	return leaf(name, hint.Traits{Address: true}, errors.Join(p.validate(), wrong), func(r *http.Request) (string, error) {
 		addr, err := p.client(r)
 		if err != nil {
 			return "", err
 		}
 		return ipKey(addr, bits), nil
 	}, addressKey(bits))
-	k.hints = p.hints()
-	return k
 }
 
 // Addr returns the client's address before any masking, to look it up in a list of
@@ -120,9 +122,12 @@ func (p Proxies) Addr(r *http.Request) (netip.Addr, error) {
 // It returns false where there is no address, and everywhere if the fields of p are
 // a mistake.
 func (p Proxies) In(networks ...netip.Prefix) func(*http.Request) bool {
-	networks = slices.Clone(networks)
+	networks, wrong := slices.Clone(networks), p.validate()
 	return func(r *http.Request) bool {
-		addr, err := p.Addr(r)
+		if wrong != nil {
+			return false
+		}
+		addr, err := p.client(r)
 		return err == nil && contains(networks, addr)
 	}
 }
@@ -139,7 +144,7 @@ func (p Proxies) UserID(header string) Key {
 	header = http.CanonicalHeaderKey(header)
 	value := headerValue(header)
 	untrusted := fmt.Errorf("%w: %s comes from no trusted proxy", ErrNoKey, header)
-	k := leaf("userid:"+header, errors.Join(p.validate(), checkHeader("UserID", header)), func(r *http.Request) (string, error) {
+	return leaf("userid:"+header, hint.Traits{}, errors.Join(p.validate(), checkHeader("UserID", header)), func(r *http.Request) (string, error) {
 		addr, _, err := peer(r)
 		if err != nil {
 			return "", err
@@ -149,8 +154,6 @@ func (p Proxies) UserID(header string) Key {
 		}
 		return value(r)
 	}, func(value string) (string, error) { return plain(trim(value)) })
-	k.hints = p.hints()
-	return k
 }
 
 // validate returns everything that is wrong with the fields.
@@ -158,8 +161,8 @@ func (p Proxies) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, mistake("Proxies", format, args...)) }
 	for i, network := range p.Trusted {
-		if !network.IsValid() {
-			bad("Trusted[%d] is not a valid network", i)
+		if err := checkNetwork(network); err != nil {
+			bad("Trusted[%d], %s: %w", i, network, err)
 		}
 	}
 	if p.Hops < 0 || p.Hops > maxHops {
@@ -181,15 +184,31 @@ func (p Proxies) validate() error {
 	return errors.Join(errs...)
 }
 
-// hints says which networks trust whoever connects.
-func (p Proxies) hints() (hints []string) {
-	for _, network := range p.Trusted {
-		if network.Bits() == 0 {
-			hints = append(hints, "keyfunc.Proxies trusts "+network.String()+", which is everybody: any client can choose its key with "+
-				p.header()+"; list the networks of your own proxies")
-		}
+// checkNetwork returns what is wrong with a trusted network.
+func checkNetwork(network netip.Prefix) error {
+	switch masked := network.Masked(); {
+	case !network.IsValid():
+		return errors.New("this is no valid network")
+	case masked != network:
+		return fmt.Errorf("bits are set beyond the length: write %s for the network, or %s for the one address",
+			unmap(masked), network.Addr().Unmap())
+	case isWide(unmap(network)):
+		return errors.New("it holds a large part of the internet, whose clients could choose their keys: " +
+			"list the networks of your own proxies, or say with Hops how many there are")
 	}
-	return hints
+	return nil
+}
+
+// public are the global unicast addresses of IPv6 (RFC 4291, section 2.4).
+var public = netip.MustParsePrefix("2000::/3")
+
+// isWide reports whether a network holds more of the internet than anybody has for
+// proxies.
+func isWide(network netip.Prefix) bool {
+	if network.Addr().Is4() {
+		return network.Bits() < 8
+	}
+	return network.Bits() <= 16 && network.Overlaps(public) || network.Bits() < nat64.Bits()+8 && network.Overlaps(nat64)
 }
 
 // header returns the canonical name of the header to read.

@@ -21,7 +21,8 @@ import (
 // It replaces what p held, or leaves p alone and returns an error that joins one
 // for each bad item, each with the item and how to mend it, and one for each
 // contradiction between them. A network with host bits set, such as 10.1.2.3/8, is
-// bad, since it could mean the network or the address.
+// bad, since it could mean the network or the address, and so is one that holds much
+// of the internet.
 func (p *Proxies) UnmarshalText(text []byte) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		*p = Proxies{}
@@ -79,16 +80,15 @@ func (p *Proxies) add(item string) error {
 	return nil
 }
 
-// MarshalText returns the list that UnmarshalText reads, host bits cleared and IPv4
-// mapped to IPv6 as IPv4; it is empty for the zero value. The error is everything
-// that is wrong with p.
+// MarshalText returns the list that UnmarshalText reads, with IPv4 mapped to IPv6 as
+// IPv4; it is empty for the zero value. The error is everything that is wrong with p.
 func (p Proxies) MarshalText() ([]byte, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
 	items := make([]string, 0, len(p.Trusted)+3)
 	for _, network := range p.Trusted {
-		network = unmap(network).Masked()
+		network = unmap(network)
 		if network.IsSingleIP() {
 			items = append(items, network.Addr().String())
 		} else {
@@ -126,9 +126,5 @@ func parseNetwork(item string) (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, errors.New("this is no network: write one such as 10.0.0.0/8 or 2001:db8::/32, the length at most 32 for IPv4 and 128 for IPv6, without a zone")
 	}
-	if masked := network.Masked(); masked != network {
-		return netip.Prefix{}, fmt.Errorf("bits are set beyond the length: write %s for the network, or %s for the one address",
-			unmap(masked), network.Addr().Unmap())
-	}
-	return unmap(network), nil
+	return unmap(network), checkNetwork(network)
 }

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/internal/hint"
 )
 
-var errNoRoute = fmt.Errorf("%w: %w", ErrNoKey, hint.ErrNoRoute)
+var (
+	errNoRoute   = fmt.Errorf("%w: %w", ErrNoKey, hint.ErrNoRoute)
+	errNoPattern = fmt.Errorf("%w: no pattern matches the request", ErrNoKey)
+)
 
 // Route returns a [Key] that is the route which a request matches, such as
 // "GET /users/{id}", for a count of its own for each route:
@@ -28,7 +30,7 @@ var errNoRoute = fmt.Errorf("%w: %w", ErrNoKey, hint.ErrNoRoute)
 //
 // The error is [ErrNoKey] if route returns "". A nil route is a mistake.
 func Route(route func(*http.Request) string) Key {
-	return byRoute("route", ifNil("Route", route == nil), route)
+	return byRoute("route", hint.Traits{Route: true, Opaque: true}, ifNil("Route", route == nil), errNoRoute, route)
 }
 
 // Mux returns a [Key] that is the pattern of mux which a request matches, also before
@@ -38,26 +40,27 @@ func Route(route func(*http.Request) string) Key {
 // The error is [ErrNoKey] if no pattern matches the request and its method. A nil
 // mux is a mistake.
 func Mux(mux *http.ServeMux) Key {
-	return byRoute("mux", ifNil("Mux", mux == nil), func(r *http.Request) string {
+	return byRoute("mux", hint.Traits{}, ifNil("Mux", mux == nil), errNoPattern, func(r *http.Request) string {
 		if r.URL == nil {
 			return ""
 		}
 		_, pattern := mux.Handler(r)
-		// For a redirect from /tree to /tree/, Handler may return the path instead.
-		if strings.HasSuffix(pattern, "/") && !strings.HasSuffix(r.URL.Path, "/") && path.Clean("/"+r.URL.Path)+"/" == pattern {
+		// Of a CONNECT that is redirected from /tree to /tree/, Handler returns the
+		// path instead. It asks by the URL's host for that.
+		if path := r.URL.EscapedPath(); r.Method == http.MethodConnect && strings.HasSuffix(pattern, "/") && !strings.HasSuffix(path, "/") {
 			redirected := *r
-			redirected.URL = &url.URL{Path: pattern, Host: r.URL.Host}
+			redirected.Host, redirected.URL = r.URL.Host, &url.URL{Path: r.URL.Path + "/", RawPath: path + "/"}
 			_, pattern = mux.Handler(&redirected)
 		}
 		return pattern
 	})
 }
 
-func byRoute(name string, wrong error, route func(*http.Request) string) *key {
-	return leaf(name, wrong, func(r *http.Request) (string, error) {
+func byRoute(name string, traits hint.Traits, wrong, none error, route func(*http.Request) string) *key {
+	return leaf(name, traits, wrong, func(r *http.Request) (string, error) {
 		pattern := route(r)
 		if pattern == "" {
-			return "", errNoRoute
+			return "", none
 		}
 		return pattern, nil
 	}, plain)

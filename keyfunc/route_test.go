@@ -73,7 +73,7 @@ func spelled(method, path string) *http.Request {
 
 func TestPathSpellingsGiveNoOtherRoute(t *testing.T) {
 	mux := http.NewServeMux()
-	for _, pattern := range []string{"POST /auth/login", "GET /users/{id}/", "/files/{path...}", "GET /tree/{$}"} {
+	for _, pattern := range []string{"POST /auth/login", "GET /users/{id}/", "/files/{path...}", "GET /tree/{$}", "/dirs/{name}/"} {
 		mux.Handle(pattern, http.NotFoundHandler())
 	}
 	f := keyfunc.Mux(mux)
@@ -94,6 +94,8 @@ func TestPathSpellingsGiveNoOtherRoute(t *testing.T) {
 		{"GET", "/users/4711/a", "GET /users/{id}/"},
 		{"GET", "/tree", "GET /tree/{$}"},
 		{"CONNECT", "/files", "/files/{path...}"},
+		{"CONNECT", "/files/..", "/files/{path...}"}, // not cleaned
+		{"CONNECT", "/dirs/..%2F", "/dirs/{name}/"},
 		{"GET", "/files/a/b", "/files/{path...}"},
 	} {
 		r := spelled(tc.method, tc.path)

@@ -80,6 +80,7 @@ func TestAdminLooksAndResets(t *testing.T) {
 				var log bytes.Buffer
 				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{perHour("a", 5, "/a"), perHour("b", 9)},
 					Logger: slog.New(slog.NewTextHandler(&log, nil)), LogKeys: true, DenialLogRate: -1})
+				log.Reset() // of hints
 				o, app := operator{m.Admin(), t, ""}, m.Handler(ok)
 				times(4, app, "GET /a")
 				if a, b := o.left(o.get("rule=a&value=192.0.2.1")), o.left(o.post("action=peek&rule=b&value=192.0.2.1")); a != 1 || b != 5 {

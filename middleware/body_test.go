@@ -74,11 +74,11 @@ func TestAccountsCannotHideInPolyglots(t *testing.T) {
 // All rules look at one body, which the handler reads as if nobody had: among the
 // first requests, which are watched, and later.
 func TestBodiesAreReadByAllRulesAndTheHandler(t *testing.T) {
-	const body = `{"email":"alice","tenant":"acme"}`
+	const body = `{"email":"alice","tenant":"acme","text":"more than 64 bytes in all"}`
 	long := body + strings.Repeat(" ", 1<<10)
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
-		{Name: "short", Key: keyfunc.BodyJSON("email", 10), Limit: algorithms.PerHour(1e6)},
-		{Name: "account", Key: keyfunc.BodyJSON("email", 64), Limit: algorithms.PerHour(1e6)},
+		{Name: "short", Key: keyfunc.BodyJSON("email", 64), Limit: algorithms.PerHour(1e6)},
+		{Name: "account", Key: keyfunc.BodyJSON("email", 128), Limit: algorithms.PerHour(1e6)},
 		{Name: "both", Key: keyfunc.Join(keyfunc.BodyJSON("tenant", 1<<20), keyfunc.BodyJSON("email", 1<<20)), Limit: algorithms.PerHour(1e6)},
 	}})
 	sent := body
@@ -202,7 +202,7 @@ func TestNewRefusesKeysThatCannotWork(t *testing.T) {
 	}
 	want := strings.Join([]string{
 		`middleware: rule "ip": key: keyfunc: Proxies: Header "X-Real-IP" is never read, since nobody is trusted: set Trusted, Unix or Hops, or remove Header`,
-		`middleware: rule "login": key: keyfunc: BodyJSON: at most 0 bytes: give a positive number, such as 8<<10`,
+		`middleware: rule "login": key: keyfunc: BodyJSON: at most 0 bytes: hardly any body would be read; give 64 or more, such as 8<<10`,
 		`middleware: rule "login": key: keyfunc: Required: status 500: give one from 400 to 499, such as 401`,
 		`middleware: rule "login": key: keyfunc: Hashed: the secret has 5 bytes: give at least 16 random ones, or nil for a plain hash`,
 		`middleware: rule "nil": key: required; use keyfunc.IP to limit each address, keyfunc.Everyone to limit all together`,

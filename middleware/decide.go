@@ -23,10 +23,12 @@ func (m *Middleware) match(r *http.Request) (found match) {
 	found.set, found.target, found.first = m.rules.Load(), targetOf(r), -1
 	for i := range m.skip {
 		if m.skip[i].matchExactly(&found.target) {
+			found.set.hints.skip()
 			return found
 		}
 	}
 	if m.skipFor != nil && m.skipFor(r) {
+		found.set.hints.skip()
 		return found
 	}
 	for i := range found.set.rules {
@@ -36,7 +38,7 @@ func (m *Middleware) match(r *http.Request) (found match) {
 		}
 	}
 	if hints := found.set.hints; hints.watching() {
-		hints.done(found.set.rules, nil)
+		hints.done(found.set.rules, limitedBy{})
 	}
 	return found
 }
@@ -70,10 +72,11 @@ func (v *verdict) outcome() (algorithms.Decision, error) {
 type question struct {
 	*Middleware
 	request *http.Request
-	metrics *metrics // nil counts nothing
-	handles bool     // the request waits for its turn here
-	peeks   bool     // nothing is charged
-	hints   *hints   // nil once there were enough requests
+	metrics *metrics  // nil counts nothing
+	handles bool      // the request waits for its turn here
+	peeks   bool      // nothing is charged
+	hints   *hints    // nil once there were enough requests
+	by      limitedBy // for them
 	target  target
 	shared  [maxShared]resolved
 	checks  []algorithms.Check
@@ -116,7 +119,7 @@ func (q *question) decide(found *match, take asker) error {
 		q.metrics.decided(begun)
 	}
 	if q.hints != nil {
-		q.hints.done(rules, q.checks)
+		q.hints.done(rules, q.by)
 	}
 	return err
 }
@@ -139,13 +142,17 @@ func (q *question) resolve(i int) {
 	rule := &q.set.rules[i]
 	check := rule.check
 	key, err := q.keyOf(rule)
+	if err == nil && key == "" {
+		err = keyfunc.ErrNoKey
+	}
 	if q.hints != nil {
 		q.hints.looked(q.request, i, rule, key, err)
 	}
 	switch {
 	case err == nil:
 		check.Key = key
-	case errors.Is(err, keyfunc.ErrNoKey): // those without a key share one count
+	case errors.Is(err, keyfunc.ErrNoKey): // those without a key share one count, but one of them cannot ban all
+		check.Ban = algorithms.Ban{}
 	case errors.Is(err, keyfunc.ErrSkip):
 		q.count(i, outcomeSkipped)
 		return
@@ -160,6 +167,9 @@ func (q *question) resolve(i int) {
 	if !rule.plain {
 		var applies bool
 		if queue, applies = q.agree(i, rule, &check); !applies {
+			if q.hints != nil {
+				q.hints.use[i].exempt.Add(1)
+			}
 			q.count(i, outcomeSkipped)
 			return
 		}
@@ -168,6 +178,9 @@ func (q *question) resolve(i int) {
 		q.checks = make([]algorithms.Check, 0, len(q.set.rules)-i)
 	}
 	q.checks = append(q.checks, check)
+	if q.hints != nil {
+		q.by.add(rule, &check)
+	}
 	if queue {
 		q.queues = append(q.queues, place{rule: check.Rule, key: check.Key})
 	}

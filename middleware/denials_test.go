@@ -26,7 +26,9 @@ func logged(t testing.TB, c ratelimit.Config) (*ratelimit.Middleware, *bytes.Buf
 		}
 		return a
 	}}))
-	return mustNew(t, c), log
+	m := mustNew(t, c)
+	log.Reset() // of hints
+	return m, log
 }
 
 // lines empties a log.
@@ -37,8 +39,8 @@ func lines(log *bytes.Buffer) []string {
 
 func TestDenialsAreLoggedInSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		login := perHour("login", 2, "POST /login")
-		login.Cost = 2
+		login := perHour("login", 20, "POST /login")
+		login.Cost = 20
 		m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogKeys: true, Rules: []ratelimit.Rule{
 			login, {Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 6, Period: time.Hour, Algorithm: algorithms.FixedWindow}},
 		}})
@@ -53,7 +55,7 @@ func TestDenialsAreLoggedInSamples(t *testing.T) {
 		times(3, h, "GET /")
 		want() // nothing was denied
 		times(20, h, "POST /login")
-		want(`level=INFO msg="ratelimit: denied" rule=login key=192.0.2.1 algorithm=sliding_window source=memory retry_after=2h0m0s limit=2/1h cost=2 suppressed=0`)
+		want(`level=INFO msg="ratelimit: denied" rule=login key=192.0.2.1 algorithm=sliding_window source=memory retry_after=2h0m0s limit=20/1h cost=20 suppressed=0`)
 		time.Sleep(500 * time.Millisecond)
 		times(10, h, "POST /login")
 		want()
@@ -71,7 +73,7 @@ func TestDenialsAreLoggedInSamples(t *testing.T) {
 		}
 		want(`level=INFO msg="ratelimit: rules replaced" rules=1 generation=2 added=[] removed=[per-ip] changed=[]`)
 		times(1, h, "POST /login")
-		want(`level=INFO msg="ratelimit: denied" rule=login key=192.0.2.1 algorithm=sliding_window source=memory retry_after=1h58m59.5s limit=2/1h cost=2 suppressed=29`)
+		want(`level=INFO msg="ratelimit: denied" rule=login key=192.0.2.1 algorithm=sliding_window source=memory retry_after=1h58m59.5s limit=20/1h cost=20 suppressed=29`)
 	})
 }
 
@@ -108,7 +110,7 @@ func TestShadowDenialsSaySo(t *testing.T) {
 
 func TestKeysAreHashedUnlessAskedFor(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
-	rules := []ratelimit.Rule{{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)}}
+	rules := []ratelimit.Rule{{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)}, perHour("per-ip", 1e6)}
 	for _, inClear := range []bool{false, true} {
 		m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), DenialLogRate: 100, LogKeys: inClear, Rules: rules})
 		h := m.Handler(ok)
@@ -155,9 +157,9 @@ func TestKeysAreHashedUnlessAskedFor(t *testing.T) {
 
 func TestWhatChangedIsLogged(t *testing.T) {
 	m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
-		perHour("a", 1), perHour("b", 1, "GET /b"), perHour("c", 1), perHour("d", 1),
+		perHour("a", 10), perHour("b", 10, "GET /b"), perHour("c", 10), perHour("d", 10),
 	}})
-	if err := m.SetRules([]ratelimit.Rule{perHour("e", 1), perHour("d", 1), perHour("b", 1, "GET /b", "POST /b"), perHour("a", 2)}); err != nil {
+	if err := m.SetRules([]ratelimit.Rule{perHour("e", 10), perHour("d", 10), perHour("b", 10, "GET /b", "POST /b"), perHour("a", 20)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.SetRules(nil); err == nil {

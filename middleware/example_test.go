@@ -22,7 +22,10 @@ func ExampleNew() {
 		Limiter: new(algorithms.Memory),
 		Rules: []ratelimit.Rule{
 			{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(200)},
-			{Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(2)},
+			{
+				Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP,
+				Limit: algorithms.Limit{Rate: 2, Period: time.Minute, Algorithm: algorithms.SlidingLog},
+			},
 		},
 	})
 	if err != nil {
@@ -113,7 +116,8 @@ func ExampleRule_tiers() {
 // Only failed logins count: a charge stays if the response is a 401.
 func ExampleRule_chargeOn() {
 	limit, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{
-		Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP, Limit: algorithms.PerHour(5), ChargeOn: []int{http.StatusUnauthorized},
+		Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP, ChargeOn: []int{http.StatusUnauthorized},
+		Limit: algorithms.Limit{Rate: 5, Period: time.Hour, Algorithm: algorithms.SlidingLog},
 	}}})
 	if err != nil {
 		panic(err)

@@ -172,7 +172,7 @@ func TestClientsThatWaitAreAdmitted(t *testing.T) {
 		for i := range rapid.IntRange(1, 3).Draw(rt, "rules") {
 			l := algorithms.Limit{
 				Rate:   rapid.Int64Range(1, 5).Draw(rt, "rate"),
-				Period: time.Duration(rapid.Int64Range(1, 9_000_000).Draw(rt, "period µs")) * time.Microsecond,
+				Period: time.Duration(rapid.Int64Range(10_000, 9_000_000).Draw(rt, "period µs")) * time.Microsecond,
 				Algorithm: rapid.SampledFrom([]algorithms.Algorithm{
 					algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog, algorithms.TokenBucket, algorithms.GCRA,
 				}).Draw(rt, "algorithm"),

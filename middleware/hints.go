@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,19 +24,33 @@ const (
 	watched = 1000
 	// enough is how many requests without a key are no accident.
 	enough = 20
+	// fewRoutes is how many requests without a route are no accident.
+	fewRoutes = 10
+	// nearlyAll is how many of the watched keys differ only if a client chooses them.
+	nearlyAll = 900
 )
 
 // hints watch the first requests that a set of rules gets, and log what looks
 // like a mistake in how the middleware was set up, each once.
 type hints struct {
-	logger *slog.Logger
-	seen   atomic.Int64
-	said   sync.Map // by meaning
-	use    []ruleUse
+	logger    *slog.Logger
+	seen      atomic.Int64 // requests that were not skipped
+	skipped   atomic.Int64 // by Skip or SkipFor, before the first that was not
+	byAddress atomic.Bool  // a request was limited by its address
+	said      sync.Map     // by meaning
+	use       []ruleUse
 }
 
 // A ruleUse counts what became of a rule's key.
-type ruleUse struct{ matched, keyed, noKey, noRoute, skipped atomic.Int64 }
+type ruleUse struct {
+	matched, keyed, noKey, noRoute, skipped atomic.Int64
+
+	exempt   atomic.Int64 // unlimited
+	tiered   atomic.Int64 // with a tier that the rule has
+	noTier   atomic.Pointer[string]
+	keys     sync.Map // hashes of those that a function of the program returned
+	distinct atomic.Int64
+}
 
 func newHints(logger *slog.Logger, rules int) *hints {
 	return &hints{logger: logger, use: make([]ruleUse, rules)}
@@ -51,6 +67,14 @@ func (h *hints) sayOnce(meaning, text string) {
 
 // watching reports whether requests are watched still.
 func (h *hints) watching() bool { return h.seen.Load() < watched }
+
+// skip looks at a request that is not limited, by Config.Skip or Config.SkipFor.
+func (h *hints) skip() {
+	if h.seen.Load() == 0 && h.skipped.Load() < watched && h.skipped.Add(1) == watched {
+		h.say(fmt.Sprintf("all of the first %d requests were skipped, so none was limited; if they were not just health checks, "+
+			"look at the patterns of Config.Skip, and at what Config.SkipFor returns", watched))
+	}
+}
 
 // begin looks at a request. Neither this nor what follows changes the request, so
 // that keys and handlers find all requests as they find these.
@@ -69,16 +93,35 @@ func (h *hints) looked(r *http.Request, i int, rule *rule, key string, err error
 	switch {
 	case err == nil:
 		use.keyed.Add(1)
+		if rule.traits.Opaque {
+			if _, again := use.keys.LoadOrStore(hash(name, key), true); !again {
+				use.distinct.Add(1)
+			}
+		}
 		h.lookedAtAddress(r, name, key)
 	case errors.Is(err, hint.ErrNoRoute):
-		if use.noRoute.Add(1) == enough && use.keyed.Load() == 0 {
-			h.say(fmt.Sprintf("rule %q: no request has a route yet when its key is taken, so all requests share one count; "+
-				"mount the middleware on the route (chi: router.With(limit.Handler).Get(...), not router.Use) or ask the router: keyfunc.Mux(mux)", name))
+		if use.noRoute.Add(1) == fewRoutes && use.keyed.Load() == 0 {
+			h.sayNoRoute(name)
 		}
 	case errors.Is(err, keyfunc.ErrNoKey):
 		use.noKey.Add(1)
 	case errors.Is(err, keyfunc.ErrSkip):
 		use.skipped.Add(1)
+	}
+}
+
+func (h *hints) sayNoRoute(name string) {
+	h.say(fmt.Sprintf("rule %q: no request has a route yet when its key is taken, so all requests share one count; "+
+		"mount the middleware on the route (net/http: mux.Handle(pattern, limit.Handler(h)); chi: router.With(limit.Handler).Get(...), not router.Use) "+
+		"or ask the router (net/http: keyfunc.Mux(mux); chi: keyfunc.Route with router.Find(chi.NewRouteContext(), r.Method, r.URL.Path))", name))
+}
+
+// tier looks at a tier that TierFor names, for a rule with Tiers.
+func (h *hints) tier(i int, tier string, known bool) {
+	if known {
+		h.use[i].tiered.Add(1)
+	} else {
+		h.use[i].noTier.CompareAndSwap(nil, &tier)
 	}
 }
 
@@ -107,18 +150,34 @@ func (h *hints) lookedAtAddress(r *http.Request, name, key string) {
 	}
 }
 
-// done looks at what applied to a request.
-func (h *hints) done(rules []rule, checks []algorithms.Check) {
-	byAddress, apiKey := false, ""
-	for i := range checks {
-		byAddress = byAddress || isAddress(checks[i].Key)
-		if strings.Contains(checks[i].Key, "apikey:") {
-			apiKey = checks[i].Rule
-		}
+// limitedBy is what the keys of a request's checks are made of.
+type limitedBy struct {
+	address bool
+	chosen  *rule // what a client can make up is in its key; nil if in none
+}
+
+func (l *limitedBy) add(rule *rule, c *algorithms.Check) {
+	switch {
+	case c.Shadow || c.Key == "":
+	case rule.traits.Chosen != "":
+		l.chosen = rule
+	case rule.traits.Address || isAddress(c.Key):
+		l.address = true
 	}
-	if apiKey != "" && !byAddress {
-		h.say(fmt.Sprintf("rule %q is keyed by an API key, of which a client can make up any number, and no rule limits its address; "+
-			"add one with Key: keyfunc.IP", apiKey))
+}
+
+// done looks at what applied to a request.
+func (h *hints) done(rules []rule, by limitedBy) {
+	switch {
+	case by.address:
+		h.byAddress.Store(true)
+	case by.chosen != nil:
+		chosen, proxy := by.chosen.traits.Chosen, ""
+		if chosen == "a header" {
+			proxy = "; if your proxy sets the header, write keyfunc.Proxies.UserID instead"
+		}
+		h.say(fmt.Sprintf("rule %q is keyed by %s, of which a client can make up any number, and no rule limits its address; "+
+			"add one with Key: keyfunc.IP%s", by.chosen.check.Rule, chosen, proxy))
 	}
 	if h.seen.Add(1) != watched {
 		return
@@ -129,12 +188,22 @@ func (h *hints) done(rules []rule, checks []algorithms.Check) {
 		case rules[i].disabled:
 		case matched == 0:
 			h.say(fmt.Sprintf("rule %q matched none of the first %d requests; look at its Match", name, watched))
+		case use.exempt.Load() == matched:
+			h.say(fmt.Sprintf("rule %q: all of the first %d requests were Unlimited by LimitFor or Tiers; look at what LimitFor and Config.TierFor return", name, watched))
+		case use.noTier.Load() != nil && use.tiered.Load() == 0:
+			h.say(fmt.Sprintf("rule %q: Config.TierFor returned none of its Tiers for the first %d requests, but %.32q; "+
+				"names are compared exactly, so write them as Tiers does: %q", name, watched, *use.noTier.Load(), slices.Sorted(maps.Keys(rules[i].source.Tiers))))
+		case use.distinct.Load() > nearlyAll && !h.byAddress.Load():
+			h.say(fmt.Sprintf("rule %q: the first %d requests had %d keys, and no rule limits their addresses, so a client that can change its key has no limit; "+
+				"if the Key returns RemoteAddr with its port or the path, write keyfunc.IP or keyfunc.Route, or else add a rule with Key: keyfunc.IP",
+				name, watched, use.distinct.Load()))
 		case use.skipped.Load() == matched:
 			h.say(fmt.Sprintf("rule %q was skipped on all of the first %d requests: its Key found none; look at its Key", name, watched))
 		case use.keyed.Load() == 0 && use.noKey.Load() >= enough:
 			h.say(fmt.Sprintf("rule %q: none of the first %d requests had a key, so all of them share one count; look at its Key, "+
 				"or wrap it with keyfunc.Required or keyfunc.Optional", name, watched))
 		}
+		use.keys.Clear()
 	}
 }
 
@@ -143,14 +212,19 @@ func (h *hints) done(rules []rule, checks []algorithms.Check) {
 func (h *hints) routed(r *http.Request, rules []rule, d *algorithms.Decision) {
 	for i := range rules {
 		rule := &rules[i]
-		if !rule.byRoute {
+		if !rule.traits.Route {
 			continue
 		}
 		before, ok := d.Result(rule.check.Rule)
 		if !ok {
 			continue
 		}
-		if after, err := rule.key.Resolve(r); err == nil && before.Check.Key != "" && after != before.Check.Key {
+		after, err := rule.key.Resolve(r)
+		switch {
+		case err != nil || after == before.Check.Key:
+		case before.Check.Key == "":
+			h.sayNoRoute(rule.check.Rule)
+		default:
 			h.say(fmt.Sprintf("rule %q: only a part of the route is known when its key is taken, so all routes of a group share one count; "+
 				"mount the middleware on each route (chi: router.With(limit.Handler).Get(...), not Use in the group)", rule.check.Rule))
 		}

@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net"
@@ -23,7 +24,6 @@ import (
 func TestHints(t *testing.T) {
 	many := algorithms.PerHour(1_000_000)
 	perIP := ratelimit.Rule{Name: "per-ip", Key: keyfunc.IP, Limit: many}
-	everybody := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}
 	own := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}} // httptest's clients
 	chiRoute := keyfunc.Route(func(r *http.Request) string { return chi.RouteContext(r.Context()).RoutePattern() })
 
@@ -38,11 +38,10 @@ func TestHints(t *testing.T) {
 		times  int
 		want   []string // a part of each line; none means silence
 	}{
-		"all is well":          {rules: []ratelimit.Rule{perIP}, times: 1200},
-		"a trusted proxy":      {rules: []ratelimit.Rule{{Name: "r", Key: own.IP(), Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}},
-		"an untrusted proxy":   {rules: []ratelimit.Rule{perIP}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{`rule "per-ip": requests with X-Forwarded-For come from an address that is not trusted`}},
-		"with RFC 7239":        {rules: []ratelimit.Rule{perIP}, header: []string{"Forwarded", "for=203.0.113.7"}, want: []string{`rule "per-ip": requests with Forwarded come from an address that is not trusted`}},
-		"everybody is trusted": {rules: []ratelimit.Rule{{Name: "r", Key: everybody.IP(), Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{"trusts 0.0.0.0/0, which is everybody"}},
+		"all is well":        {rules: []ratelimit.Rule{perIP}, times: 1200},
+		"a trusted proxy":    {rules: []ratelimit.Rule{{Name: "r", Key: own.IP(), Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}},
+		"an untrusted proxy": {rules: []ratelimit.Rule{perIP}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{`rule "per-ip": requests with X-Forwarded-For come from an address that is not trusted`}},
+		"with RFC 7239":      {rules: []ratelimit.Rule{perIP}, header: []string{"Forwarded", "for=203.0.113.7"}, want: []string{`rule "per-ip": requests with Forwarded come from an address that is not trusted`}},
 		"twice": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler { return m.Handler(m.Handler(ok)) },
 			want: []string{"passed the same middleware twice and was charged twice"}},
 		"two middlewares are not twice": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler {
@@ -54,7 +53,16 @@ func TestHints(t *testing.T) {
 			r.Use(m.Handler)
 			r.Get("/", ok.ServeHTTP)
 			return r
-		}, want: []string{`rule "route": no request has a route yet when its key is taken`}},
+		}, times: 1, want: []string{`rule "route": no request has a route yet when its key is taken`}},
+		"a route that net/http does not know yet": {rules: []ratelimit.Rule{{Name: "route", Key: muxRoute, Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
+			return m.Handler(mux)
+		}, times: 1, want: []string{`ask the router (net/http: keyfunc.Mux(mux); chi: keyfunc.Route with router.Find(`}},
+		"a route that is never known": {rules: []ratelimit.Rule{{Name: "route", Key: chiRoute, Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
+			r := chi.NewRouter()
+			r.Get("/", ok.ServeHTTP)
+			return m.Handler(r)
+		}, times: 19, want: []string{`rule "route": no request has a route yet when its key is taken`}},
+		"requests to no route": {rules: []ratelimit.Rule{{Name: "mux", Key: keyfunc.Mux(http.NewServeMux()), Limit: many}}, times: 500},
 		"a route that it knows": {rules: []ratelimit.Rule{{Name: "route", Key: chiRoute, Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
 			r := chi.NewRouter()
 			r.With(m.Handler).Get("/", ok.ServeHTTP)
@@ -120,7 +128,7 @@ func TestHints(t *testing.T) {
 			if c.wrap != nil {
 				h = c.wrap(m)
 			}
-			for range max(c.times, 25) {
+			for range cmp.Or(c.times, 25) {
 				serve(h, "GET /", c.header...)
 			}
 			got := strings.ReplaceAll(log.String(), `\"`, `"`)

@@ -20,7 +20,7 @@ func TestOddRequestsDoNotPanic(t *testing.T) {
 	keys := []keyfunc.Key{
 		keyfunc.IP, keyfunc.Everyone, keyfunc.Mux(http.NewServeMux()),
 		keyfunc.Required(keyfunc.BodyJSON("a", 1<<10), 400), keyfunc.Optional(keyfunc.BodyForm("a", 1<<10)),
-		keyfunc.First(keyfunc.BodyJSON("a", 10), keyfunc.Mux(http.NewServeMux()), keyfunc.IP),
+		keyfunc.First(keyfunc.BodyJSON("a", 64), keyfunc.Mux(http.NewServeMux()), keyfunc.IP),
 	}
 	var rules []ratelimit.Rule
 	for i, k := range keys {

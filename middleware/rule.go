@@ -2,13 +2,12 @@ package middleware
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"reflect"
-	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -64,7 +63,8 @@ type Rule struct {
 	ChargeOn []int
 
 	// Ban denies a key for longer after repeated denials; zero means no ban. Keys in
-	// shadow are not banned, and their denials do not count. With ChargeOn, a denial
+	// shadow are not banned, and their denials do not count. Neither are requests
+	// without a key, which share one. With ChargeOn, a denial
 	// does not count while this process has requests of the key under way whose
 	// charge may be given back: several people behind one address who log in at once
 	// are no attack. A ban survives SetRules, as long as the rule keeps its name and
@@ -108,7 +108,7 @@ type rule struct {
 	shared    int  // where the key's answer is kept for other rules; 0 if no other has this key
 	hidden    bool
 	disabled  bool
-	byRoute   bool             // its key is a route, or has one
+	traits    hint.Traits      // of the key
 	check     algorithms.Check // without the key
 	queue     bool             // of the check's limit
 	plain     bool             // the check needs only the key
@@ -150,9 +150,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		}
 		reader, ok := r.Key.(interface{ ReadsBody() bool })
 		c.key, c.readsBody = r.Key, ok && reader.ReadsBody()
-		if named, ok := r.Key.(fmt.Stringer); ok {
-			c.byRoute = strings.Contains(named.String(), "route")
-		}
+		c.traits = hint.Of(r.Key)
 		c.hidden, c.disabled = r.Hidden, r.Disabled
 		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, costs: compileCosts(r.Costs), chargeOn: c.source.ChargeOn, shadow: r.Shadow}
 		own, _ := c.fit(r.Limit, s) // they are valid

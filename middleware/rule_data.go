@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
@@ -24,7 +26,7 @@ func (r *Rule) validateData(bad func(field string, err error)) {
 		if l.tier == "" {
 			bad("Tiers", errors.New(`a tier needs a name: "" is the tier of requests that have none`))
 		}
-		for _, err := range each(l.Validate()) {
+		for _, err := range each(cmp.Or(l.Validate(), tooShort("the period", l.Period))) {
 			bad("Tiers", fmt.Errorf("tier %q: %w", l.tier, err))
 		}
 	}
@@ -36,13 +38,41 @@ func (r *Rule) validateData(bad func(field string, err error)) {
 	bad("Cost", tooMuch(r.Cost, limits))
 	r.validateCosts(limits, bad)
 	r.validateChargeOn(limits, bad)
-	for _, err := range each(r.Ban.Validate()) {
-		bad("Ban", err)
-	}
+	r.validateBan(bad)
 	if !(r.Shadow >= 0 && r.Shadow <= 1) { // NaN is neither
 		bad("Shadow", fmt.Errorf("must be 0 to 1, the fraction of keys that are not limited; got %v", r.Shadow))
 	}
 	r.validateLease(limits, bad)
+}
+
+func (r *Rule) validateBan(bad func(string, error)) {
+	if r.Ban == (algorithms.Ban{}) {
+		return
+	}
+	invalid := each(r.Ban.Validate())
+	for _, err := range invalid {
+		bad("Ban", err)
+	}
+	if len(invalid) == 0 {
+		bad("Ban", tooShort("for:", r.Ban.For))
+		bad("Ban", tooShort("within:", cmp.Or(r.Ban.Within, shortest)))
+	}
+	if r.Key != nil && valuesOf(r.Key) == 0 {
+		bad("Ban", errors.New("all clients have one key, so each of them could have all others denied: "+
+			"ban by another key, such as keyfunc.IP, or leave the ban out"))
+	}
+}
+
+// shortest is the shortest time that a rule may count by. Anything below is shorter
+// than a decision may take, and mostly a number whose unit was forgotten.
+const shortest = 10 * time.Millisecond
+
+func tooShort(what string, d time.Duration) error {
+	if d >= shortest {
+		return nil
+	}
+	return fmt.Errorf("%s %s is below %s, which limits nobody; a number without a unit is in nanoseconds: write 10*time.Second, in text 10s",
+		what, d, shortest)
 }
 
 // A tierLimit is one of the limits that a rule may have.

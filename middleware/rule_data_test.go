@@ -43,7 +43,7 @@ func TestWhatRulesMaySay(t *testing.T) {
 		},
 		"statuses":        func(r *ratelimit.Rule) { r.ChargeOn = []int{200, 401, 599} },
 		"statuses of log": func(r *ratelimit.Rule) { r.ChargeOn, r.Limit.Algorithm = []int{401}, algorithms.SlidingLog },
-		"a ban":           func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: time.Microsecond} },
+		"a ban":           func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: 10 * time.Millisecond} },
 		"all of a ban": func(r *ratelimit.Rule) {
 			r.Ban = algorithms.Ban{After: 1 << 60, Within: time.Hour, For: 720 * time.Hour}
 		},
@@ -103,6 +103,19 @@ func TestMistakesInRules(t *testing.T) {
 		}},
 		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: math.MaxInt64 / 1000 * 1000} }, []string{
 			"Ban: for: must be below 2^52 µs",
+		}},
+		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, Within: 9 * time.Millisecond, For: 1000} }, []string{
+			"Ban: for: 1µs is below 10ms", "Ban: within: 9ms is below 10ms",
+		}},
+		{func(r *ratelimit.Rule) {
+			r.Ban, r.Key = algorithms.Ban{After: 1, For: time.Hour}, keyfunc.Hashed(keyfunc.Everyone, nil)
+		}, []string{
+			"Ban: all clients have one key",
+		}},
+		{func(r *ratelimit.Rule) {
+			r.Limit.Period, r.Tiers = 60000, map[string]algorithms.Limit{"pro": {Rate: 5, Period: 9999 * time.Microsecond}}
+		}, []string{
+			"Limit: the period 60µs is below 10ms, which limits nobody", `Tiers: tier "pro": the period 9.999ms is below 10ms`,
 		}},
 		{func(r *ratelimit.Rule) { r.Shadow = 90 }, []string{"Shadow: must be 0 to 1, the fraction of keys that are not limited; got 90"}},
 		{func(r *ratelimit.Rule) { r.Shadow = -0.1 }, []string{"Shadow: must be 0 to 1"}},

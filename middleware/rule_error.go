@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -71,7 +72,7 @@ func ValidateRules(rules []Rule) error {
 			bad("Match", err)
 		}
 		bad("Key", validateKey(r.Key))
-		bad("Limit", r.Limit.Validate())
+		bad("Limit", cmp.Or(r.Limit.Validate(), tooShort("the period", r.Limit.Period)))
 		r.validateData(bad)
 		_, err := r.Fail.MarshalText()
 		bad("Fail", err)

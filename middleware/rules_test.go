@@ -122,7 +122,7 @@ func TestEveryChangeIsLogged(t *testing.T) {
 		"nothing":   func(*ratelimit.Rule) {},
 		"functions": func(r *ratelimit.Rule) { r.LimitFor, r.CostFor = nil, func(*http.Request) int64 { return 5 } },
 		"Match":     func(r *ratelimit.Rule) { r.Match = r.Match[:1] },
-		"Key":       func(r *ratelimit.Rule) { r.Key = keyfunc.Everyone },
+		"Key":       func(r *ratelimit.Rule) { r.Key = keyfunc.Header("User") },
 		"Limit":     func(r *ratelimit.Rule) { r.Limit.Rate++ },
 		"Tiers":     func(r *ratelimit.Rule) { r.Tiers["free"] = algorithms.PerHour(9) },
 		"Cost":      func(r *ratelimit.Rule) { r.Cost++ },

@@ -2,13 +2,11 @@ package middleware
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hidden"
-	"github.com/seed75154129/ratelimit/internal/hint"
 )
 
 // A ruleset is the rules in force, with their counts and hints.
@@ -80,12 +78,9 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 			}
 			set.hidden[c.Rule] = true
 		}
-		if rules[i].terms.tiers != nil && m.tierFor == nil {
-			set.hints.say(fmt.Sprintf("rule %q has Tiers, and Config.TierFor is nil: every request has the rule's own limit", c.Rule))
-		}
-		for _, text := range hint.Of(rules[i].key) {
-			set.hints.say(text)
-		}
+	}
+	for _, text := range oddities(rules, m.tierFor != nil) {
+		set.hints.say(text)
 	}
 	if old != nil {
 		set.generation = old.generation + 1

@@ -91,7 +91,7 @@ func bystanders() []ratelimit.Rule {
 			if i == 1 {
 				r.ChargeOn = []int{401}
 			}
-			if i < 3 {
+			if i < 3 && j != 1 { // everyone is not banned
 				r.Ban = algorithms.Ban{After: 1, For: time.Hour}
 			}
 			rules = append(rules, r)

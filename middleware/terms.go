@@ -58,7 +58,11 @@ func (q *question) limitOf(i int, rule *rule) limit {
 	}
 	if rule.terms.tiers != nil {
 		if tier := q.tier(); tier != "" {
-			if l, ok := rule.terms.tiers[tier]; ok {
+			l, ok := rule.terms.tiers[tier]
+			if q.hints != nil {
+				q.hints.tier(i, tier, ok)
+			}
+			if ok {
 				return l
 			}
 			if q.metrics != nil {

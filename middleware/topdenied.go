@@ -22,8 +22,9 @@ type DeniedKey struct {
 }
 
 // TopDenied returns the n keys that were denied most in the last ten to twenty
-// minutes, those with the most denials first. Denials by a rule in shadow count.
-// Those of [failmode.Closed] do not, since they say nothing about the client.
+// minutes, those with the most denials first. Denials by a rule in shadow do not
+// count, and neither do those of [failmode.Closed], which say nothing about the
+// client.
 //
 // The memory is bounded: 256 keys are counted at a time, by the space-saving
 // algorithm (Metwally, Agrawal, El Abbadi: "Efficient Computation of Frequent and

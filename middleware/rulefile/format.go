@@ -33,7 +33,7 @@ func Format(rules []ratelimit.Rule) ([]byte, error) {
 			errs = append(errs, fmt.Errorf("rulefile: rule %q: key: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, keyText(r.Key)))
 		}
 		for _, name := range namesOf(r.Key) {
-			keys[name] = keyfunc.Everyone // any will do
+			keys[name] = keyfunc.IP // any will do that may be banned
 		}
 		rule := &yaml.Node{Kind: yaml.MappingNode, HeadComment: functions(r)}
 		for _, f := range fields {

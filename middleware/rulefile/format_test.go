@@ -44,7 +44,7 @@ func drawRule(t *rapid.T, name string) ratelimit.Rule {
 	patterns := rapid.SampledFrom([]string{"/", "/{$}", "POST /a", "GET /u/{id}", "/b/{x...}", "DELETE /c/", "/%41", "/%20", "/a,b", "/{x}/d", "/é", "/'\""})
 	windows := rapid.SampledFrom([]algorithms.Algorithm{"", algorithms.FixedWindow, algorithms.SlidingWindow})
 	others := rapid.SampledFrom([]algorithms.Algorithm{"", algorithms.SlidingLog, algorithms.TokenBucket, algorithms.LeakyBucket, algorithms.GCRA})
-	periods := rapid.SampledFrom([]time.Duration{time.Microsecond, 1500 * time.Microsecond, time.Second, 90 * time.Minute, 720 * time.Hour})
+	periods := rapid.SampledFrom([]time.Duration{10 * time.Millisecond, 10500 * time.Microsecond, time.Second, 90 * time.Minute, 720 * time.Hour})
 	onlyWindows := rapid.Bool().Draw(t, "windows")
 	limit := rapid.Custom(func(t *rapid.T) algorithms.Limit {
 		l := algorithms.Limit{Rate: rapid.Int64Range(1, 9000).Draw(t, "rate"), Period: periods.Draw(t, "period"), Algorithm: windows.Draw(t, "algorithm")}
@@ -94,7 +94,7 @@ func drawRule(t *rapid.T, name string) ratelimit.Rule {
 		r.Lease = true
 	case extra == 2 && onlyWindows:
 		r.ChargeOn = rapid.SliceOfNDistinct(rapid.IntRange(200, 599), 1, 3, rapid.ID).Draw(t, "charge on")
-	case extra == 3:
+	case extra == 3 && r.Key != keyfunc.Everyone:
 		r.Ban = algorithms.Ban{After: rapid.Int64Range(1, 1<<60).Draw(t, "after"), For: periods.Draw(t, "for")}
 		if rapid.Bool().Draw(t, "has within") {
 			r.Ban.Within = periods.Draw(t, "within")

@@ -48,8 +48,8 @@ func (k *named) ReadsBody() bool {
 	return ok && inner.ReadsBody()
 }
 
-// Hints passes on the method that a Key may have.
-func (k *named) Hints() []string { return hint.Of(k.Key) }
+// Traits passes on the method that a Key may have.
+func (k *named) Traits() hint.Traits { return hint.Of(k.Key) }
 
 // Values passes on the method that a Key may have.
 func (k *named) Values() int {
@@ -130,20 +130,21 @@ func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
 		return k, text
 	}
 	name = kind + ":" + http.CanonicalHeaderKey(header)
-	switch {
-	case kind == "apikey":
+	switch kind {
+	case "apikey":
 		k = keyfunc.APIKey(header)
-	case kind == "header" && secret(header):
-		d.bad(placeOf(n), path, "%s holds secrets, which would be in the store and in logs; write %q: it counts by a hash", cut(header), "apikey:"+http.CanonicalHeaderKey(header))
-		return nil, ""
-	case kind == "header":
+	case "header":
 		k = keyfunc.Header(header)
 	default:
 		d.bad(placeOf(n), path, "no such key: %.64q%s; write header:NAME or apikey:NAME", text, meant(kind, []string{"header", "apikey"}))
 		return nil, ""
 	}
-	if err := k.(interface{ Validate() error }).Validate(); err != nil {
+	if invalid(keyfunc.APIKey(header)) != nil {
 		d.bad(placeOf(n), path, "%.64q is no name of a header; write %s:NAME, as in %s:X-Device", header, kind, kind)
+		return nil, ""
+	}
+	if err := invalid(k); err != nil {
+		d.bad(placeOf(n), path, "%w", err)
 		return nil, ""
 	}
 	return k, name
@@ -158,14 +159,8 @@ func (k unknownKey) Error() string { return fmt.Sprintf("no such key: %.64q", st
 // UnknownKey returns the name.
 func (k unknownKey) UnknownKey() string { return string(k) }
 
-// secret reports whether a header holds what must not be stored.
-func secret(header string) bool {
-	switch http.CanonicalHeaderKey(header) {
-	case "Authorization", "Cookie", "Proxy-Authorization":
-		return true
-	}
-	return false
-}
+// invalid returns what is wrong with a key of package keyfunc.
+func invalid(k keyfunc.Key) error { return k.(interface{ Validate() error }).Validate() }
 
 // vocabulary returns the names of keys beside header:NAME and apikey:NAME.
 func vocabulary(own map[string]keyfunc.Key) (map[string]keyfunc.Key, error) {
@@ -201,7 +196,7 @@ func namesOf(k keyfunc.Key) []string {
 	names := strings.Split(text, ", ")
 	for _, name := range names {
 		kind, header, colon := strings.Cut(name, ":")
-		if colon && (kind != "header" && kind != "apikey" || kind == "header" && secret(header)) || !words.MatchString(cmp.Or(header, name)) {
+		if colon && (kind != "header" && kind != "apikey" || kind == "header" && invalid(keyfunc.Header(header)) != nil) || !words.MatchString(cmp.Or(header, name)) {
 			return nil
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -150,17 +149,16 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// What looks like a mistake in a key of the program is said where it is used.
-func TestKeysPassOnHints(t *testing.T) {
-	anyone := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}.IP()
-	l := &rulefile.Loader{Keys: map[string]keyfunc.Key{"ip": anyone}}
-	for _, text := range []string{"ip", "[ip, everyone]"} {
+// Hints about a key of the program need to know what it is made of.
+func TestKeysPassOnTraits(t *testing.T) {
+	l := &rulefile.Loader{Keys: map[string]keyfunc.Key{"account": keyfunc.BodyJSON("email", 8<<10)}}
+	for text, want := range map[string]hint.Traits{"account": {Chosen: "a field of the body"}, "[account, ip]": {Chosen: "a field of the body", Address: true}} {
 		rules, err := l.Parse("f", fmt.Appendf(nil, "{version: 1, rules: [{name: r, key: %s, limit: 5/1m}]}", text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := hint.Of(rules[0].Key), hint.Of(anyone); len(want) == 0 || !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", text, got, want)
+		if got := hint.Of(rules[0].Key); got != want {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
 		}
 	}
 }
@@ -255,7 +253,7 @@ func TestFormatRefuses(t *testing.T) {
 		`rulefile: rule "r": key: keyfunc.Func has no name`:        {Name: "r", Limit: limit, Key: own},
 		`rulefile: rule "r": key: optional(ip) has no name`:        {Name: "r", Limit: limit, Key: keyfunc.Optional(keyfunc.IP)},
 		`rulefile: rule "r": key: [ip, optional(ip)] has no name`:  {Name: "r", Limit: limit, Key: keyfunc.Join(keyfunc.IP, keyfunc.Optional(keyfunc.IP))},
-		`rulefile: rule "r": key: header:Cookie has no name`:       {Name: "r", Limit: limit, Key: keyfunc.Header("Cookie")},
+		`rulefile: rule "r": key: bodyjson:a has no name`:          {Name: "r", Limit: limit, Key: keyfunc.BodyJSON("a", 64)},
 		`middleware: rule "r": cost: must not be negative`:         {Name: "r", Limit: limit, Key: keyfunc.IP, Cost: -1},
 		`rulefile: Format:4:13: rules[0].match[0]: must have at m`: {Name: "r", Limit: limit, Key: keyfunc.IP, Match: []string{"/" + strings.Repeat("a", 1000)}},
 		`rulefile: yaml: cannot marshal invalid UTF-8`:             {Name: "r", Limit: limit, Key: keyfunc.IP, Tiers: map[string]algorithms.Limit{"\xff": limit}},

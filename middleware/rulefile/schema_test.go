@@ -98,7 +98,7 @@ var texts = []string{
 	`""`, `" "`, `"x"`, `"login"`, `"per ip"`, `"a.b-c_D9"`, `"ä"`, `"true"`, `"1"`, `"0.5"`, `"` + strings.Repeat("a", 64) + `"`, `"` + strings.Repeat("a", 65) + `"`,
 	`"/"`, `"/a"`, `"POST /a"`, `"a/b"`, `"POST"`, `"POST a"`, `"a b /c"`, `"/` + strings.Repeat("a", 1000) + `"`,
 	`"ip"`, `"IP"`, `"everyone"`, `"user"`, `"tenant"`, `"nobody"`, `"header:X-User"`, `"header:x_user"`, `"header:"`, `"header:X User"`, `"header:authorization"`,
-	`"header:Cookie"`, `"header:COOKIES"`, `"header:Proxy-Authorization"`, `"apikey:Authorization"`, `"apikey:"`, `"cookie:a"`, `"Header:X"`, `"ip,user"`,
+	`"header:Cookie"`, `"header:COOKIES"`, `"header:Proxy-Authorization"`, `"header:x-API-Key"`, `"header:X-Forwarded-For"`, `"header:host"`, `"header:Forwarded-For"`, `"apikey:Authorization"`, `"apikey:"`, `"cookie:a"`, `"Header:X"`, `"ip,user"`,
 	`"100/1m"`, `"100 / 1m"`, `" 100/min "`, `"100/1m token_bucket"`, `"100/1m burst 20"`, `"100/1m burst 20 gcra"`, `"100/1m gcra burst 20"`, `"100/1h30m"`,
 	`"100/1.5h"`, `"100/.5h"`, `"100/30d"`, `"100/1.5d"`, `"100/day"`, `"100/days"`, `"100/250µs"`, `"100/250μs"`, `"100/-1m"`, `"+100/1m"`, `"100/+1m"`, `"100/1m leaky"`,
 	`"100/1m\tgcra"`, `"100/1m\u00a0gcra"`, `"100/"`, `"/1m"`, `"100"`, `"100/1 m"`, `"100/1m burst"`, `"100/1m burs 20"`, `"100/5000ns"`, `"100/1s"`, `"0/1m"`, `"100/1ns"`, `"100/0s"`, `"99999999999/1m"`,
@@ -123,11 +123,11 @@ func init() {
 	for field, values := range map[string][]string{
 		"key":   {`"x"`, `"login"`, `"a.b-c_D9"`, `"true"`, `"1"`, `"0.5"`, `"` + strings.Repeat("a", 64) + `"`, `"POST"`, `"IP"`, `"nobody"`, `"100"`, `"unlimited"`, `"Unlimited"`, `"1m"`, `"90s"`, `"30d"`, `"1h30m"`, `"1.5h"`, `"-1m"`, `"0s"`, `"500ns"`, `"minute"`, `"999999d"`, `"local"`, `"open"`, `"closed"`, `"Closed"`, `"off"`, `"90"`, `["x"]`, `["a"]`, `["ip", "ip"]`, `["nobody"]`},
 		"match": {`["/a/*"]`},
-		"limit": {`"0/1m"`, `"100/1ns"`, `"100/0s"`, `"99999999999/1m"`, `"100/1m leaky_bucket"`, `"100/1m burst 0"`},
+		"limit": {`"0/1m"`, `"100/1ns"`, `"100/0s"`, `"99999999999/1m"`, `"100/1m leaky_bucket"`, `"100/1m burst 0"`, `"100/250µs"`, `"100/250μs"`, `"100/5000ns"`},
 		"tiers": {`{"gold": "100/1m"}`},
 		"cost":  {`1001`, `1e300`},
 		"costs": {`{"/a/*": 1}`, `{"/a": 1001}`, `{"/a/{x}": 1, "/a/{y}": 2}`},
-		"ban":   {`{"after": 10, "for": "0s"}`, `{"after": 10, "within": "0s", "for": "1m"}`},
+		"ban":   {`{"after": 10, "for": "0s"}`, `{"after": 10, "within": "0s", "for": "1m"}`, `{"after": 1, "for": "5000ns"}`},
 	} {
 		for _, value := range values {
 			beyond[field+": "+value] = true

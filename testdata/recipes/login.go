@@ -15,9 +15,13 @@ func logins(client keyfunc.Key) []ratelimit.Rule {
 	account := keyfunc.Required(keyfunc.BodyJSON("email", 8<<10), http.StatusBadRequest)
 	return []ratelimit.Rule{
 		{
-			Name: "login-ip", Match: match, Key: client, Limit: algorithms.PerMinute(10), ChargeOn: []int{401, 403}, Fail: failmode.Closed,
-			Ban: algorithms.Ban{After: 20, Within: 10 * time.Minute, For: time.Hour}, // 20 denials more, and the address has an hour to wait
+			Name: "login-ip", Match: match, Key: client, ChargeOn: []int{401, 403}, Fail: failmode.Closed,
+			Limit: algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.SlidingLog},
+			Ban:   algorithms.Ban{After: 20, Within: 10 * time.Minute, For: time.Hour}, // 20 denials more, and the address has an hour to wait
 		},
-		{Name: "login-account", Match: match, Key: account, Limit: algorithms.PerHour(20), ChargeOn: []int{401, 403}, Fail: failmode.Closed, Hidden: true},
+		{
+			Name: "login-account", Match: match, Key: account, ChargeOn: []int{401, 403}, Fail: failmode.Closed, Hidden: true,
+			Limit: algorithms.Limit{Rate: 20, Period: time.Hour, Algorithm: algorithms.SlidingLog},
+		},
 	}
 }

@@ -2,6 +2,7 @@ package docs
 
 import (
 	"flag"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,7 +20,10 @@ func behindProxies(limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
 		Limiter: limiter,
 		Rules: []ratelimit.Rule{
 			{Name: "per-ip", Key: proxies.IP(), Limit: algorithms.PerMinute(200)},
-			{Name: "login", Match: []string{"POST /login"}, Key: proxies.IP(), Limit: algorithms.PerMinute(5)},
+			{
+				Name: "login", Match: []string{"POST /login"}, Key: proxies.IP(),
+				Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
+			},
 		},
 		Skip:       []string{"GET /healthz", "GET /metrics"},
 		Registerer: prometheus.DefaultRegisterer,

@@ -37,11 +37,12 @@ func graphql(execute func(*http.Request) (body []byte, points int64)) http.Handl
 }
 
 var failedLogins = []ratelimit.Rule{
-	{Name: "login", Match: []string{"POST /auth/login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(5), ChargeOn: []int{401, 403}},
+	{Name: "login", Match: []string{"POST /auth/login"}, Key: keyfunc.IP, ChargeOn: []int{401, 403},
+		Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog}},
 }
 
 var banned = []ratelimit.Rule{
-	{Name: "login", Match: []string{"POST /auth/login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(5),
+	{Name: "login", Match: []string{"POST /auth/login"}, Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
 		Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}},
 }
 

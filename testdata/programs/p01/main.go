@@ -38,7 +38,10 @@ func run() error {
 	}
 	limit, err := ratelimit.New(ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{
 		{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(200)},
-		{Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(5), Fail: failmode.Closed},
+		{
+			Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP, Fail: failmode.Closed,
+			Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
+		},
 	}})
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 func limits(guard *failmode.Guard, trusted keyfunc.Proxies, secret []byte) (*ratelimit.Middleware, error) {
 	login := ratelimit.Rule{
 		Match:    []string{"POST /auth/login"},
-		Limit:    algorithms.PerMinute(5),
+		Limit:    algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
 		ChargeOn: []int{http.StatusUnauthorized, http.StatusForbidden}, // a success gives back
 		Ban:      algorithms.Ban{After: 1, For: 15 * time.Minute},      // at the first denial
 		Fail:     failmode.Closed,

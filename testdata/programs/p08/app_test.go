@@ -21,7 +21,7 @@ func newApp(t *testing.T, client *redis.Client) http.Handler {
 	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "app"}}
 	t.Cleanup(func() { _ = guard.Close() })
 	limit, err := ratelimit.New(ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{{
-		Name: "login", Key: keyfunc.IP, Limit: algorithms.PerMinute(5), ChargeOn: []int{401},
+		Name: "login", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog}, ChargeOn: []int{401},
 		Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute},
 	}}})
 	if err != nil {

@@ -24,7 +24,10 @@ func main() {
 func limits(limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
 	return ratelimit.New(ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{
 		{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(200)},
-		{Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(5)},
+		{
+			Name: "login", Match: []string{"POST /login"}, Key: keyfunc.IP,
+			Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
+		},
 	}})
 }
 

@@ -1,0 +1,209 @@
+package middleware_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// Configurations that are surely or probably wrong: each is an error of New, or is
+// said in the log when the middleware is made or after 1000 requests, or is right.
+func TestMisconfigurations(t *testing.T) {
+	type (
+		rule   = ratelimit.Rule
+		config = ratelimit.Config
+	)
+	perIP := rule{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerHour(1_000_000)}
+	bucket := func(rate int64, period time.Duration, burst int64) algorithms.Limit {
+		return algorithms.Limit{Rate: rate, Period: period, Burst: burst}
+	}
+	ban := func(limit algorithms.Limit, ban algorithms.Ban) func(*config, *rule) {
+		return func(_ *config, r *rule) { r.Limit, r.Ban = limit, ban }
+	}
+	hour := algorithms.PerHour(100)
+	key := func(k keyfunc.Key) func(*config, *rule) { return func(_ *config, r *rule) { r.Key = k } }
+	trusting := func(networks ...string) func(*config, *rule) {
+		var p keyfunc.Proxies
+		for _, network := range networks {
+			p.Trusted = append(p.Trusted, netip.MustParsePrefix(network))
+		}
+		return key(p.IP())
+	}
+	from := func(k keyfunc.Key, beside ...rule) func(*config, *rule) {
+		return func(c *config, r *rule) { r.Key, c.Rules = k, append(c.Rules, beside...) }
+	}
+	tiers := func(tier string) func(*config, *rule) {
+		return func(c *config, r *rule) {
+			r.Tiers, c.TierFor = map[string]algorithms.Limit{"pro": algorithms.PerHour(2_000_000)}, func(*http.Request) string { return tier }
+		}
+	}
+	path := keyfunc.Func(func(r *http.Request) (string, error) { return r.URL.Path, nil })
+	port := keyfunc.Func(func(r *http.Request) (string, error) { return r.RemoteAddr, nil })
+	none := keyfunc.Func(func(*http.Request) (string, error) { return "", nil })
+
+	for name, c := range map[string]struct {
+		change func(*config, *rule)
+		err    string // a part of New's error
+		hint   string // a part of the only line of the log; "" where there is none
+	}{
+		"nothing": {change: func(*config, *rule) {}},
+
+		"a ban of everyone": {change: func(_ *config, r *rule) {
+			r.Key, r.Ban = keyfunc.Everyone, algorithms.Ban{After: 1, For: 720 * time.Hour}
+		}, err: "ban: all clients have one key"},
+		"a ban of everyone, wrapped": {change: func(_ *config, r *rule) {
+			r.Key, r.Ban = keyfunc.Join(keyfunc.Everyone), algorithms.Ban{After: 1, For: 720 * time.Hour}
+		}, err: "ban: all clients have one key"},
+		"a ban of those without a key":       {change: func(_ *config, r *rule) { r.Ban = algorithms.Ban{After: 1, For: 2 * time.Hour} }}, // see TestWhoHasNoKeyIsNotBanned
+		"a ban that is over at once":         {change: ban(hour, algorithms.Ban{After: 1, For: time.Millisecond}), err: "ban: for: 1ms is below 10ms"},
+		"denials that never come so quickly": {change: ban(hour, algorithms.Ban{After: 1, Within: time.Microsecond, For: 2 * time.Hour}), err: "ban: within: 1µs is below 10ms"},
+		"a ban for ever":                     {change: ban(hour, algorithms.Ban{After: 1, For: 100 * 365 * 24 * time.Hour}), hint: "it bans for 36500 days"},
+		"a ban that the window outlasts":     {change: ban(hour, algorithms.Ban{After: 1, For: time.Minute}), hint: "it bans for 1m0s, and the limit 100/1h denies for up to 1h0m0s anyway"},
+		"a ban that a bucket outlasts":       {change: ban(bucket(1, time.Hour, 9), algorithms.Ban{After: 1, For: time.Minute}), hint: "and the limit 1/1h burst 9 denies for up to 1h0m0s anyway"},
+		"a ban longer than a bucket's token": {change: ban(bucket(100, time.Hour, 9), algorithms.Ban{After: 1, For: time.Minute})},
+
+		"any client chooses X-Forwarded-For": {change: key(keyfunc.Header("X-Forwarded-For")), err: "use keyfunc.IP or, behind proxies, keyfunc.Proxies"},
+		"any client chooses X-Real-IP":       {change: key(keyfunc.Header("X-Real-IP")), err: "use keyfunc.IP or, behind proxies, keyfunc.Proxies"},
+		"any client chooses Forwarded":       {change: key(keyfunc.Header("Forwarded")), err: "use keyfunc.IP or, behind proxies, keyfunc.Proxies"},
+		"a secret in Authorization":          {change: key(keyfunc.Header("Authorization")), err: "use keyfunc.APIKey"},
+		"a secret in X-API-Key":              {change: key(keyfunc.Header("X-API-Key")), err: "use keyfunc.APIKey"},
+		"a secret in X-Auth-Token":           {change: key(keyfunc.Header("X-Auth-Token")), err: "use keyfunc.APIKey"},
+		"a secret in X-Access-Token":         {change: key(keyfunc.Header("X-Access-Token")), err: "use keyfunc.APIKey"},
+		"a secret in Cookie":                 {change: key(keyfunc.Optional(keyfunc.Header("Cookie"))), err: "use keyfunc.APIKey"},
+		"Host, which net/http removes":       {change: key(keyfunc.Header("Host")), err: "Host does not say who sends a request"},
+		"Transfer-Encoding":                  {change: key(keyfunc.Header("Transfer-Encoding")), err: "Transfer-Encoding does not say who"},
+		"Content-Length":                     {change: key(keyfunc.Header("Content-Length")), err: "Content-Length does not say who"},
+
+		"a header alone":              {change: from(keyfunc.Header("Client")), hint: `rule "r" is keyed by a header, of which a client can make up any number, and no rule limits its address; add one with Key: keyfunc.IP; if your proxy sets`},
+		"a header with the address":   {change: from(keyfunc.Join(keyfunc.IP, keyfunc.Header("Client"))), hint: "is keyed by a header"},
+		"a header beside an address":  {change: from(keyfunc.Header("Client"), perIP)},
+		"a header beside one, hashed": {change: from(keyfunc.Header("Client"), rule{Name: "hashed", Key: keyfunc.Hashed(keyfunc.IP, nil), Limit: perIP.Limit})},
+		"a header beside a shadow": {change: from(keyfunc.Header("Client"), rule{Name: "shadow", Key: keyfunc.IP, Limit: perIP.Limit, Shadow: 1}),
+			hint: "is keyed by a header"},
+		"a form's field alone":     {change: from(keyfunc.BodyForm("email", 1<<10)), hint: `rule "r" is keyed by a field of the body`},
+		"a field of JSON alone":    {change: from(keyfunc.First(keyfunc.BodyForm("e", 1<<10), keyfunc.BodyForm("email", 1<<10))), hint: "is keyed by a field of the body"},
+		"a Func of the path":       {change: from(path), hint: `rule "r": the first 1000 requests had 1000 keys, and no rule limits their addresses`},
+		"a Func of the port":       {change: from(keyfunc.Hashed(port, nil)), hint: "write keyfunc.IP or keyfunc.Route"},
+		"a Func beside an address": {change: from(path, perIP)},
+		"a Func of no key":         {change: from(none), hint: "none of the first 1000 requests had a key"},
+
+		"skipped by /":       {change: func(c *config, _ *rule) { c.Skip = []string{"/"} }, hint: "all of the first 1000 requests were skipped"},
+		"skipped by POST /":  {change: func(c *config, _ *rule) { c.Skip = []string{"POST /"} }, hint: "look at the patterns of Config.Skip"},
+		"skipped by SkipFor": {change: func(c *config, _ *rule) { c.SkipFor = func(*http.Request) bool { return true } }, hint: "were skipped"},
+		"unlimited": {change: func(_ *config, r *rule) {
+			r.LimitFor = func(*http.Request) algorithms.Limit { return ratelimit.Unlimited }
+		}, hint: `rule "r": all of the first 1000 requests were Unlimited`},
+		"disabled":              {change: func(_ *config, r *rule) { r.Disabled = true }, hint: "every rule is disabled or in shadow for all keys"},
+		"in shadow":             {change: func(_ *config, r *rule) { r.Shadow = 1 }, hint: "every rule is disabled or in shadow for all keys"},
+		"most are in shadow":    {change: func(c *config, r *rule) { r.Shadow = 1; c.Rules = append(c.Rules, perIP) }},
+		"a tier of no rule":     {change: tiers("Pro"), hint: `rule "r": Config.TierFor returned none of its Tiers for the first 1000 requests, but "Pro"`},
+		"a tier":                {change: tiers("pro")},
+		"no tier":               {change: tiers("")}, // nobody may have bought one yet
+		"Tiers, but no TierFor": {change: func(c *config, r *rule) { tiers("")(c, r); c.TierFor = nil }, hint: "Config.TierFor is nil"},
+
+		"all of the internet is trusted":  {change: trusting("0.0.0.0/0"), err: "holds a large part of the internet"},
+		"all of it is trusted, mapped":    {change: trusting("::ffff:0.0.0.0/96"), err: "holds a large part of the internet"},
+		"all of it is trusted, in halves": {change: trusting("0.0.0.0/1", "128.0.0.0/1"), err: "holds a large part of the internet"},
+		"all of IPv6 is trusted":          {change: trusting("2000::/3"), err: "holds a large part of the internet"},
+		"an address with a short prefix":  {change: trusting("1.2.3.4/4"), err: "bits are set beyond the length"},
+		"a safelist by what anybody wrote": {change: func(c *config, _ *rule) {
+			c.SkipFor = keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}.In(netip.MustParsePrefix("192.0.2.0/24"))
+		}}, // nobody is on it
+
+		"Period: 1000":        {change: func(_ *config, r *rule) { r.Limit.Period = 1000 }, err: "limit: the period 1µs is below 10ms"},
+		"Period: 60000":       {change: func(_ *config, r *rule) { r.Limit.Period = 60000 }, err: "limit: the period 60µs is below 10ms"},
+		"10/1ms":              {change: func(_ *config, r *rule) { r.Limit = bucket(10, time.Millisecond, 10) }, err: "limit: the period 1ms is below 10ms"},
+		"a burst for years":   {change: func(_ *config, r *rule) { r.Limit = bucket(1, 10*time.Minute, 1_000_000) }, hint: "1/10m burst 1000000 admits 1000000 units at once, and needs more than 30 days to refill"},
+		"a burst for an hour": {change: func(_ *config, r *rule) { r.Limit = bucket(1, time.Second, 3600) }},
+		"few in a sliding window": {change: func(_ *config, r *rule) {
+			r.Limit = algorithms.Limit{Rate: 9, Period: 24 * time.Hour}
+			r.LimitFor = func(*http.Request) algorithms.Limit { return hour }
+		}, hint: `9/24h is a sliding_window, which may deny for up to 26h40m0s; for so few units write Algorithm: algorithms.SlidingLog, in text "9/24h sliding_log"`},
+		"few in one that is named": {change: func(_ *config, r *rule) { r.Limit.Rate, r.Limit.Algorithm = 9, algorithms.SlidingWindow }},
+		"few in a short window":    {change: func(_ *config, r *rule) { r.Limit = algorithms.PerSecond(5) }},
+
+		"ChargeOn 429": {change: func(_ *config, r *rule) { r.ChargeOn = []int{429} }, hint: "ChargeOn has only 429"},
+		"ChargeOn 200": {change: func(_ *config, r *rule) { r.ChargeOn = []int{200} }, hint: "ChargeOn has only 200"},
+
+		"a body of 8 bytes": {change: key(keyfunc.BodyJSON("email", 8)), err: "at most 8 bytes: hardly any body would be read"},
+		"bodies of GET requests": {change: func(_ *config, r *rule) {
+			r.Key, r.Match = keyfunc.Required(keyfunc.BodyJSON("email", 1<<10), 400), []string{"GET /", "HEAD /"}
+		}, hint: "its Key reads the body"},
+		"bodies of some requests": {change: func(_ *config, r *rule) {
+			r.Key, r.Match = keyfunc.Required(keyfunc.BodyJSON("email", 1<<10), 400), []string{"GET /", "POST /"}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			config := ratelimit.Config{Limiter: new(algorithms.Memory), DenialLogRate: -1, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Rules: []rule{{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(1_000_000)}}}
+			r := config.Rules[0]
+			c.change(&config, &r)
+			config.Rules[0] = r
+			m, err := ratelimit.New(config)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "\n") != (name == "all of it is trusted, in halves") {
+					t.Errorf("error %v, want %s", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := m.Handler(ok)
+			for i := range 1100 {
+				r := httptest.NewRequest(http.MethodPost, fmt.Sprint("/", i), strings.NewReader("email=a"))
+				r.RemoteAddr = fmt.Sprint("192.0.2.1:", i)
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				r.Header.Set("Client", fmt.Sprint(i))
+				if strings.HasPrefix(name, "bodies of") {
+					r.Method = http.MethodGet
+				}
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}
+			got := strings.ReplaceAll(log.String(), `\"`, `"`)
+			if lines := strings.Count(got, "\n"); !strings.Contains(got, c.hint) || lines != min(len(c.hint), 1) {
+				t.Errorf("logged\n%swant %q", got, c.hint)
+			}
+		})
+	}
+}
+
+// Requests without a key share one count. If one client could have it banned, it
+// could have all others denied.
+func TestWhoHasNoKeyIsNotBanned(t *testing.T) {
+	for name, key := range map[string]keyfunc.Key{
+		"no header":    keyfunc.Header("User"),
+		"an empty key": keyfunc.Func(func(r *http.Request) (string, error) { return r.Header.Get("User"), nil }),
+	} {
+		r := ratelimit.Rule{Name: "user", Key: key, Limit: algorithms.PerMinute(30), Ban: algorithms.Ban{After: 1, For: 24 * time.Hour}}
+		for user, want := range map[string]bool{"": false, "mallory": true} {
+			m := inMemory(t, r)
+			h := m.Handler(ok)
+			var header []string
+			if user != "" {
+				header = []string{"User", user}
+			}
+			times(40, h, "GET /", header...)
+			d, err := m.Peek(httptest.NewRequest(http.MethodGet, "/", nil))
+			if user != "" {
+				request := httptest.NewRequest(http.MethodGet, "/", nil)
+				request.Header.Set("User", user)
+				d, err = m.Peek(request)
+			}
+			if err != nil || d.Allowed || d.Results[0].Banned != want {
+				t.Errorf("%s: user %q: %+v, %v", name, user, d, err)
+			}
+		}
+	}
+}
