@@ -66,6 +66,9 @@ type Transport struct {
 	//
 	// A 429 that says how long to wait bans the key of the first check for so long,
 	// at most an hour, by the Limiter's Ban. So all processes hold back that share it.
+	// A request that waited for its turn peeks then. If the key is banned by now, the
+	// request waits for the end of the ban and for another turn, and what it was
+	// charged by the other checks is given back.
 	Limiter algorithms.Limiter
 
 	// Checks says what an attempt is charged; required with Limiter. The first is
@@ -130,7 +133,12 @@ func (t *Transport) admit(req *http.Request) ([]algorithms.Check, error) {
 	checks := t.Checks(req)
 	ctx, cancel := context.WithTimeout(req.Context(), t.maxWait())
 	defer cancel()
-	_, err := algorithms.Wait(ctx, t.Limiter, checks...)
+	d, err := algorithms.Wait(ctx, t.Limiter, checks...)
+	for err == nil && d.Delay() > 0 && t.banned(ctx, checks[0]) {
+		// The first check's turn has passed: only the others' charges are given back. What stays charged errs towards denying.
+		_ = algorithms.GiveBack(ctx, t.Limiter, algorithms.Decision{Results: d.Results[1:]})
+		d, err = algorithms.Wait(ctx, t.Limiter, checks...)
+	}
 	switch {
 	case err == nil:
 		return checks, nil
@@ -140,6 +148,12 @@ func (t *Transport) admit(req *http.Request) ([]algorithms.Check, error) {
 		err = algorithms.ErrDenied
 	}
 	return nil, fmt.Errorf("headers: Transport: %w", err)
+}
+
+// banned reports whether a denial has banned the key of a check meanwhile.
+func (t *Transport) banned(ctx context.Context, check algorithms.Check) bool {
+	d, err := t.Limiter.Peek(ctx, check)
+	return err == nil && !d.Allowed && d.Results[0].Banned
 }
 
 func (t *Transport) maxWait() time.Duration { return cmp.Or(t.MaxWait, time.Minute) }
