@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -34,7 +33,7 @@ import (
 // A context that ends during a wait ends the request with the context's error.
 // A server cannot make a wait longer than it says by sending the denial slowly:
 // Transport closes the body when the wait is over, or after a second if that is
-// later, even if a Read is under way.
+// later. If it is built with Go 1.27 or newer, it closes the body at once.
 //
 // With a Limiter it keeps a limit of the client's own, too, which all processes
 // share, and a 429 holds back all of them. Without one, a denial holds back no other
@@ -231,21 +230,4 @@ func pause(ctx context.Context, wait time.Duration, denial *http.Response) error
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// discard reads a short body to its end, so that the connection can be used
-// again, and closes it. If the server keeps it waiting, it closes the body after
-// timeout, which ends the Read. That does not hold for a body that net/http
-// decompresses: its Close waits for the first Read. Such a body is not read.
-func discard(ctx context.Context, resp *http.Response, timeout time.Duration) {
-	if !resp.Uncompressed {
-		reading, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		stop := context.AfterFunc(reading, func() { _ = resp.Body.Close() })
-		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // closing the connection is cheaper than reading more
-		if !stop() {
-			return
-		}
-	}
-	_ = resp.Body.Close()
 }
