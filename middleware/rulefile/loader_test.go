@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -300,6 +301,38 @@ func TestFiles(t *testing.T) {
 	if _, err := l.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "no regular file") {
 		t.Error(err)
 	}
+}
+
+// A pipe that takes the place of the file is refused at once: opening one waits for
+// its writer.
+func TestAPipeInPlaceOfAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := exec.Command("mkfifo", path).Run(); err != nil {
+		t.Skip(err)
+	}
+	file := rulefile.File(path)
+	if _, err := file.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Error(err)
+	}
+	good := path + ".good"
+	write(t, good, "version: 1\n")
+	swapped := make(chan struct{})
+	go func() { // as often as the file is read
+		defer close(swapped)
+		for t.Context().Err() == nil {
+			for _, now := range []string{good, path} {
+				_ = os.Symlink(now, path+".new")
+				_ = os.Rename(path+".new", path+".link")
+			}
+		}
+	}()
+	link := rulefile.File(path + ".link")
+	for range 20_000 {
+		if text, err := link.Read(t.Context()); err == nil && string(text) != "version: 1\n" {
+			t.Fatalf("%q", text)
+		}
+	}
+	t.Cleanup(func() { <-swapped })
 }
 
 func write(t *testing.T, path, text string) {
