@@ -98,7 +98,10 @@ func TestBadDocumentsCostLittle(t *testing.T) {
 		"anchors":           strings.Repeat("- &a 1\n", size/7),
 		"deep mappings":     strings.Repeat("{a: ", 9000),
 		"many patterns":     "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, match: [" + strings.Repeat("/*, ", size/4-30) + "]}]}",
-		"many costs":        "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, costs: {" + costs(60_000) + "}}]}",
+		"many costs":        "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, costs: {" + numbered(60_000, "/{a}/%d/{b}: 1,") + "}}]}",
+		"many parts":        "{version: 1, rules: [{name: r, limit: 5/1m, key: [" + numbered(60_000, "header:X-%d, ") + "]}]}",
+		"many rules":        "version: 1\nrules:\n" + numbered(25_000, "- {name: r%d, key: ip, limit: 5/1m}\n"),
+		"many good ones":    "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, match: [" + numbered(100_000, "/%d, ") + "]}]}",
 		"long texts":        "{version: 1, rules: [{name: " + strings.Repeat("x", size/2) + ", " + strings.Repeat("y", size/2-100) + ": 1}]}",
 		"comments":          strings.Repeat("#\n", size/2),
 		"brackets":          strings.Repeat("[", size),
@@ -115,10 +118,10 @@ func TestBadDocumentsCostLittle(t *testing.T) {
 	}
 }
 
-func costs(n int) string {
+func numbered(n int, format string) string {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, "/{a}/%d/{b}: 1,", i)
+		fmt.Fprintf(&b, format, i)
 	}
 	return b.String()
 }

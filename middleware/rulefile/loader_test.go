@@ -239,6 +239,17 @@ func TestErrorsHavePlaces(t *testing.T) {
 	if err == nil || err.Error() != "rules.yaml:6:11: rules[0].cost: 6 is above the 5 units that the limit 5/1m can hold: no request would pass" {
 		t.Error(err)
 	}
+	for text, want := range map[string]string{
+		"{version: 1, rules: [\n{name: a, key: ip, limit: 5/1m, tiers: {pro: 1/1m, Pro: unlimited}}]}":              `f:2:41: rules[0].tiers.pro: tier "pro": differs from "Pro" only in case`,
+		"{version: 1, rules: [\n{name: a, key: ip, limit: 5/1m, tiers: {'pro ': unlimited}}]}":                      `f:2:41: rules[0].tiers["pro "]: tier "pro ": there is white space around it; write "pro"`,
+		"version: 1\nrules:\n" + numbered(1001, "- {name: r%d, key: ip, limit: 5/1m}\n"):                            `f:1003:3: rules[1000]: 1001 rules; at most 1000`,
+		"{version: 1, rules: [{name: a, key: ip, limit: 5/1m, match: [\n" + numbered(1001, "/%d, ") + "/]}]}":       `f:1:61: rules[0].match: 1002 patterns; at most 1000`,
+		"{version: 1, rules: [{name: a, limit: 5/1m, key: [\n" + strings.Repeat("ip,\n", 16) + "everyone, user]}]}": `f:18:1: rules[0].key: a key of 18; at most 16`,
+	} {
+		if _, err := anyTier().Parse("f", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
 	// A name cannot forge a line of a log.
 	err = &rulefile.Error{Name: "a\nb", Line: 1, Column: 2, Err: errors.New("boo")}
 	if err.Error() != `"a\nb":1:2: boo` {
