@@ -166,6 +166,21 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			t.Errorf("%d left, %d before", after, before)
 		}
 	})
+	scene("a request that nobody decided has nothing of it", func(t *testing.T, g *Guard, _ *distant) {
+		full, dear := check("full", 1, Local), c
+		dear.Cost = 1000
+		for taken(t, g, full).Allowed {
+		}
+		l := g.leases.find(&c)
+		room := l.room
+		d := taken(t, g, dear, full)
+		if want := (algorithms.Result{Check: dear, Allowed: true}); d.Allowed || d.Results[0] != want {
+			t.Errorf("%+v", d.Results[0])
+		}
+		if l.room != room {
+			t.Errorf("the store has %d left by what nobody said, %d before", l.room, room)
+		}
+	})
 	scene("what is settled goes back into it", func(t *testing.T, g *Guard, s *distant) {
 		r, before := hot(t, g, c), block(g, c)
 		results, err := g.Settle(t.Context(), algorithms.Charge{Result: r})
