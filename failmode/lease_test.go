@@ -255,6 +255,30 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			t.Errorf("%d used", n)
 		}
 	})
+	for name, next := range map[string]func(t *testing.T, g *Guard) int64{
+		"one that nobody asks for any more":     func(*testing.T, *Guard) int64 { return 0 },
+		"one of a key that is asked for rarely": func(t *testing.T, g *Guard) int64 { return taken(t, g, c).Results[0].Charged },
+		"one whose rule has no Lease any more": func(t *testing.T, g *Guard) int64 {
+			c := c
+			c.Lease = false
+			return taken(t, g, c).Results[0].Charged
+		},
+	} {
+		scene(name+" goes back within its second", func(t *testing.T, g *Guard, s *distant) {
+			for begun := time.Now(); time.Since(begun) < 2*maxLease || block(g, c) < 10; time.Sleep(time.Millisecond) {
+				taken(t, g, c)
+			}
+			synctest.Wait()
+			stored, units, others := remaining(t, &s.Memory, c), block(g, c), int64(0)
+			for begun := time.Now(); time.Since(begun) <= maxLease; time.Sleep(220 * time.Millisecond) {
+				others += next(t, g)
+			}
+			synctest.Wait()
+			if now := remaining(t, &s.Memory, c); now != stored+units-others {
+				t.Errorf("%d left in the store, %d before and %d in the block, %d admitted since", now, stored, units, others)
+			}
+		})
+	}
 	scene("it ends before the window", func(t *testing.T, g *Guard, _ *distant) {
 		time.Sleep(time.Hour - time.Duration(time.Now().UnixNano())%time.Hour - 9*time.Second)
 		warmUp(t, g, c)
