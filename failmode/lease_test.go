@@ -135,6 +135,28 @@ func warmUp(t *testing.T, g *Guard, c algorithms.Check) {
 	synctest.Wait()
 }
 
+// However many units are asked for, a block is at most a quarter of what the store has
+// left, divided by the number of processes.
+func TestABlockIsAtMostAQuarter(t *testing.T) {
+	for _, instances := range []int64{1, 3} {
+		s := new(distant)
+		synctest.Test(t, func(t *testing.T) {
+			g := join(s, int(instances))
+			defer func() { _ = g.Close() }()
+			c := leased(10_000, time.Hour, algorithms.FixedWindow)
+			c.Cost = 4000
+			taken(t, g, c)
+			before := remaining(t, &s.Memory, c)
+			c.Cost = 1
+			taken(t, g, c)
+			synctest.Wait()
+			if units, most := block(g, c), before/(4*instances); units != most || remaining(t, &s.Memory, c) != before-1-units {
+				t.Errorf("%d processes: a block of %d, want %d of %d", instances, units, most, before)
+			}
+		})
+	}
+}
+
 func block(g *Guard, c algorithms.Check) int64 {
 	l, _ := g.leases.findOrMake(&c, time.Now())
 	return l.left(time.Now())
