@@ -158,19 +158,22 @@ func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 	return results, errors.Join(err, redisError(r.settle(ctx, t, corrections)))
 }
 
-// settle corrects charges, in one call or, where keys are sharded, in one for each.
+// settle corrects charges: in one call or, where keys are sharded, in one for each.
+// If a key has no state, as during a ban by hand, the one call has written nothing.
+// Then each charge has a call that also looks where a count is kept, so that the
+// others do not depend on that key.
 func (r *Redis) settle(ctx context.Context, t *transport, corrections []correction) error {
-	if !t.sharded {
-		reply, err := t.send(ctx, r.settleCall(corrections))
-		if metBan(err) && len(corrections) == 1 { // of several, some may have been settled
-			reply, err = t.send(ctx, r.settleKeptCall(corrections))
-		}
-		if err != nil {
-			return err
-		}
-		return settled(corrections, reply)
+	if t.sharded {
+		return errors.Join(r.settleEach(ctx, t, corrections)...)
 	}
-	return errors.Join(r.settleEach(ctx, t, corrections)...)
+	reply, err := t.send(ctx, r.settleCall(corrections))
+	switch {
+	case metBan(err):
+		return errors.Join(settledEach(corrections, t.sendAll(ctx, each(corrections, r.settleKeptCall)))...)
+	case err != nil:
+		return err
+	}
+	return settled(corrections, reply)
 }
 
 // Ban implements [Limiter]. It needs the permission for RENAME and PTTL.

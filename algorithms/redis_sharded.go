@@ -130,7 +130,7 @@ func (r *Redis) denied(ctx context.Context, t *transport, results []Result) {
 	}
 	settled, corrections, _ := prepareSettle(charges, SourceRedis)
 	var counted []int
-	calls := r.settleCalls(corrections)
+	calls := each(corrections, r.settleCall)
 	for i := range results {
 		res := &results[i]
 		if res.Check.bans() && res.Err == nil && res.Denies() && !res.Banned && res.Check.banRule().counts(res) {
@@ -159,20 +159,21 @@ func (r *Redis) denied(ctx context.Context, t *transport, results []Result) {
 
 // settleEach corrects each charge in a call of its own.
 func (r *Redis) settleEach(ctx context.Context, t *transport, corrections []correction) []error {
-	responses := t.sendAll(ctx, r.settleCalls(corrections))
+	responses := t.sendAll(ctx, each(corrections, r.settleCall))
 	t.again(ctx, responses, func(i int) *call { return r.settleKeptCall(corrections[i : i+1]) })
 	return settledEach(corrections, responses)
 }
 
-func (r *Redis) settleCalls(corrections []correction) []*call {
+// each makes a call for each correction.
+func each(corrections []correction, settleCall func([]correction) *call) []*call {
 	calls := make([]*call, len(corrections))
 	for i := range corrections {
-		calls[i] = r.settleCall(corrections[i : i+1])
+		calls[i] = settleCall(corrections[i : i+1])
 	}
 	return calls
 }
 
-// settledEach turns the responses to settleCalls into what the corrections'
+// settledEach turns the responses to calls for each into what the corrections'
 // results are now.
 func settledEach(corrections []correction, responses []response) []error {
 	errs := make([]error, len(corrections))
