@@ -48,6 +48,9 @@ func init() {
 		Block:        func(r *Result) int64 { return r.charge.at },
 		JoinFollowed: func(r, older *Result, units int64) { r.followed += min(older.followed, units) },
 		InBlock:      func(r *Result, window int64) { r.charge = placed{at: window} },
+		NewResults:   newResults,
+		Update:       (*Result).update,
+		SettleBy:     (*Result).settleBy,
 		Again:        again,
 		Valid:        valid,
 		InvalidBan: func(c *Check) []error {

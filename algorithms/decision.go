@@ -22,6 +22,7 @@ type Result struct {
 	held      heldState     // the state that it left, if isHeld
 	followed  int64         // units that a memory that follows has charged for it
 	bannedFor time.Duration // how long the key is banned
+	settled   *settledCost  // what all copies of the result were settled at; nil if nobody knows
 }
 
 // Denies reports whether the result denies its request: it is enforced and had

@@ -87,7 +87,7 @@ func (m *Memory) decide(charge bool, checks []Check) (Decision, error) {
 
 // decideAt is the twin of lua/take.lua. The places' shards are locked.
 func (m *Memory) decideAt(now int64, charge bool, checks []Check, ps []params, places []place) Decision {
-	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
+	d := Decision{Allowed: true, Results: newResults(len(checks))}
 	for i := range checks {
 		p, pl, res := &ps[i], &places[i], &d.Results[i]
 		var healed bool

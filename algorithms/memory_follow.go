@@ -72,24 +72,22 @@ type asNow struct{}
 
 func (asNow) usedBefore(s state, _, units int64, _ params) (state, int64) { return s, units }
 
-// unfollow makes what follow charged for the charges' results cost what they
-// say, as [Memory.Settle] does where they were charged, and notes it in them. A charge to a sliding_log or
-// a leaky_bucket is found only if the clocks agree to the microsecond, and stays
+// unfollow makes what follow charged for a charge's result cost what the charge says,
+// as [Memory.Settle] does where it was charged, and notes it in the result as settled
+// there. The charge's result says what it cost before. A charge to a sliding_log or a
+// leaky_bucket is found only if the clocks agree to the microsecond, and stays
 // otherwise.
-func (m *Memory) unfollow(charges []Charge, share func(*Result) (Check, bool)) {
-	for i, ch := range charges {
-		r := ch.Result
-		c, ok := share(&r)
-		if !ok || r.followed == 0 {
-			continue
-		}
-		ch.Cost = max(r.followed+ch.Cost-r.Charged, 0)
-		r.Check, r.Source, r.Charged = c, SourceMemory, r.followed
-		ch.Result = r
-		_, corrections, _ := prepareSettle([]Charge{ch}, SourceMemory) // follow took the share for valid
-		for j := range corrections {
-			m.settle(&corrections[j])
-		}
-		charges[i].Result.followed = ch.Cost
+func (m *Memory) unfollow(ch Charge, settled *Result, share func(*Result) (Check, bool)) {
+	r := &ch.Result
+	c, ok := share(r)
+	if !ok || r.followed == 0 {
+		return
 	}
+	ch.Cost = r.followedAt(ch.Cost)
+	r.Check, r.Source, r.Charged, r.settled = c, SourceMemory, r.followed, nil
+	_, corrections, _ := prepareSettle([]Charge{ch}, SourceMemory) // follow took the share for valid
+	for i := range corrections {
+		m.settle(&corrections[i])
+	}
+	settled.followed = ch.Cost
 }

@@ -18,7 +18,7 @@ func peekOne(t *testing.T, m *Memory, check Check) Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d.Results[0]
+	return alone(d.Results[0])
 }
 
 func asItIs(r *Result) (Check, bool) { return r.Check, true }
@@ -157,7 +157,7 @@ func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
 				if after.Remaining != before.Remaining-2 {
 					t.Errorf("followed: %d left of %d", after.Remaining, before.Remaining)
 				}
-				here.unfollow(chargesOf(0, d.Results...), asItIs)
+				here.unfollow(Charge{Result: d.Results[0]}, new(Result), asItIs)
 				got := peekOne(t, &here, check)
 				got.held, before.held = heldState{}, heldState{} // they know when they were written
 				if got != before {
@@ -190,11 +190,11 @@ func TestUnfollowFreesNothingElse(t *testing.T) {
 			if got := peekOne(t, &here, check).Remaining; got != 0 {
 				t.Errorf("%d left, want 0", got)
 			}
-			here.unfollow(chargesOf(2, d.Results...), asItIs) // it costs 1 less than it did
+			here.unfollow(Charge{Result: d.Results[0], Cost: 2}, &d.Results[0], asItIs) // it costs 1 less than it did
 			if got := peekOne(t, &here, check).Remaining; got > 1 {
 				t.Errorf("%d left after one was given back", got)
 			}
-			here.unfollow(chargesOf(0, d.Results...), func(*Result) (Check, bool) { return Check{}, false })
+			here.unfollow(Charge{Result: d.Results[0]}, new(Result), func(*Result) (Check, bool) { return Check{}, false })
 			if got := peekOne(t, &here, check).Remaining; got > 1 {
 				t.Errorf("%d left: what is not followed was given back", got)
 			}

@@ -25,12 +25,27 @@ func modelAt(m *Memory, us int64, charge bool, checks []Check) Decision {
 	for i := range checks {
 		places[i] = m.place(&checks[i], &ps[i])
 	}
-	return m.decideAt(us, charge, checks, ps, places)
+	d := m.decideAt(us, charge, checks, ps, places)
+	for i := range d.Results {
+		d.Results[i] = alone(d.Results[i])
+	}
+	return d
+}
+
+// alone is a result that does not know its copies: it can be compared with one of
+// another store, and each copy is a charge of its own.
+func alone(r Result) Result {
+	r.settled = nil
+	return r
 }
 
 // settleModelAt is modelAt for Settle.
 func settleModelAt(m *Memory, us, cost int64, charged []Result) []Result {
-	results, corrections, err := prepareSettle(chargesOf(cost, charged...), SourceMemory)
+	charges := chargesOf(cost, charged...)
+	for i := range charges {
+		charges[i].Result = alone(charges[i].Result) // the store that is compared has settled it, or will
+	}
+	results, corrections, err := prepareSettle(charges, SourceMemory)
 	if err != nil {
 		panic(err)
 	}

@@ -144,7 +144,7 @@ func redisError(err error) error {
 }
 
 // Settle implements [Limiter]. If it returns an error, results that could not be
-// settled are unchanged.
+// settled are unchanged, and the others are settled.
 func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error) {
 	t, err := r.ready()
 	if err != nil {
@@ -167,13 +167,18 @@ func (r *Redis) settle(ctx context.Context, t *transport, corrections []correcti
 		return errors.Join(r.settleEach(ctx, t, corrections)...)
 	}
 	reply, err := t.send(ctx, r.settleCall(corrections))
-	switch {
-	case metBan(err):
+	if metBan(err) {
 		return errors.Join(settledEach(corrections, t.sendAll(ctx, each(corrections, r.settleKeptCall)))...)
-	case err != nil:
-		return err
 	}
-	return settled(corrections, reply)
+	if err == nil {
+		err = settled(corrections, reply)
+	}
+	for i := range corrections {
+		if err != nil {
+			corrections[i].failed(err)
+		}
+	}
+	return err
 }
 
 // Ban implements [Limiter]. It needs the permission for RENAME and PTTL.

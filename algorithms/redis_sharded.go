@@ -101,7 +101,7 @@ func (r *Redis) askServers(ctx context.Context, t *transport, charge bool, check
 			bans = bans[1:]
 		}
 		if resp.err != nil { // it may be charged, if only the answer about its ban is lost
-			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, charge: res.charge, Err: redisError(resp.err)}
+			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, charge: res.charge, settled: res.settled, Err: redisError(resp.err)}
 		}
 		d.Allowed = d.Allowed && !res.Denies()
 	}
@@ -180,6 +180,9 @@ func settledEach(corrections []correction, responses []response) []error {
 	for i := range corrections {
 		if errs[i] = responses[i].err; errs[i] == nil {
 			errs[i] = settled(corrections[i:i+1], responses[i].numbers)
+		}
+		if errs[i] != nil {
+			corrections[i].failed(errs[i])
 		}
 	}
 	return errs

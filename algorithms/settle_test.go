@@ -2,13 +2,18 @@ package algorithms
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/bridge"
+	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
 // chargesOf makes each of the results cost this much.
@@ -101,6 +106,108 @@ func TestSettlingWhereOneKeyIsInTheWay(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// A Settle whose outcome is unknown may be tried again. That may charge twice, but
+// gives nothing back twice, not even what was charged since.
+func TestSettlingAgainAfterAnError(t *testing.T) {
+	srv := redistest.Start(t)
+	unsent := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	for name, c := range map[string]struct {
+		err      error
+		executed bool
+		cost     int64 // of 10
+		want     int64 // it costs after another try
+		wantBack int64 // what it costs then at 0
+	}{
+		"given back in part, unknown": {io.EOF, true, 4, 4, 0},
+		"perhaps given back in part":  {io.EOF, false, 4, 10, 6},
+		"not given back in part":      {unsent, false, 4, 4, 0},
+		"given back, unknown":         {io.EOF, true, 0, 0, 0},
+		"perhaps given back":          {io.EOF, false, 0, 10, 10},
+		"not given back":              {unsent, false, 0, 0, 0},
+		"charged more, unknown":       {io.EOF, true, 14, 18, 4},
+		"perhaps charged more":        {io.EOF, false, 14, 14, 0},
+		"not charged more":            {unsent, false, 14, 14, 0},
+	} {
+		for _, sharded := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " sharded=", sharded), func(t *testing.T) {
+				client := srv.Client(t)
+				client.FlushAll(t.Context())
+				lost := &losing{err: c.err, executed: c.executed}
+				client.AddHook(lost)
+				r := &Redis{Client: client, Namespace: "test", Sharded: sharded, Budget: roomy}
+				if err := r.warm(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				check := Check{Rule: "r", Key: "k", Limit: perDay(100), Cost: 10}
+				mustTake(t, r, check) // of another
+				result := mustTake(t, r, check)[0]
+				lost.next.Store(true)
+				results, err := r.Settle(t.Context(), Charge{Result: result, Cost: c.cost})
+				if err == nil || len(results) != 1 || results[0].Charged != 10 {
+					t.Fatalf("%+v, %v", results, err)
+				}
+				for _, step := range []struct{ cost, want int64 }{{c.cost, c.want}, {c.cost, c.want}, {0, c.wantBack}, {0, c.wantBack}} {
+					if err := settleAll(t.Context(), r, step.cost, result); err != nil {
+						t.Fatal(err)
+					}
+					d, err := r.Peek(t.Context(), check)
+					if used := 90 - d.Results[0].Remaining; err != nil || used != step.want {
+						t.Errorf("settled again at %d: it costs %d, want %d: %v", step.cost, used, step.want, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// losing is a go-redis hook that loses the answer to the next settlement.
+type losing struct {
+	next     atomic.Bool
+	executed bool
+	err      error
+}
+
+func (*losing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *losing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return l.lose([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
+
+func (l *losing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return l.lose(cmds, func() error { return next(ctx, cmds) })
+	}
+}
+
+func (l *losing) lose(cmds []redis.Cmder, send func() error) error {
+	if !settles(cmds) || !l.next.CompareAndSwap(true, false) {
+		return send()
+	}
+	if l.executed {
+		_ = send()
+	}
+	for _, cmd := range cmds {
+		cmd.SetErr(l.err)
+	}
+	return l.err
+}
+
+// That copies of a result know of each other costs a Take no allocation.
+func TestResultsAreOneAllocation(t *testing.T) {
+	var m Memory
+	for n := 1; n <= 4; n++ {
+		checks := make([]Check, n)
+		for i := range checks {
+			checks[i] = Check{Rule: "r", Key: fmt.Sprint(i), Limit: perDay(1_000_000)}
+		}
+		if got := testing.AllocsPerRun(1000, func() { _, _ = m.Take(t.Context(), checks...) }); got != 1 {
+			t.Errorf("%d checks: %v allocations, want 1", n, got)
 		}
 	}
 }

@@ -108,8 +108,9 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// Follow counts in a memory what another store decided, each result by the
 	// check that share returns for it, if any.
 	Follow func(m Memory, results []Result, share func(*Result) (Check, bool))
-	// Unfollow makes what Follow charged for results cost what the charges say.
-	Unfollow func(m Memory, charges []Charge, share func(*Result) (Check, bool))
+	// Unfollow makes what Follow charged for a charge's result cost what the charge says,
+	// and notes it in the result as settled. The charge's result says what it cost before.
+	Unfollow func(m Memory, charge Charge, settled *Result, share func(*Result) (Check, bool))
 	// JoinFollowed lets Unfollow give back, with a result, the last units of an
 	// older one's charge to the same window.
 	JoinFollowed func(r, older *Result, units int64)
@@ -150,6 +151,12 @@ type Algorithms[Redis, Memory, Limit, Check, Result, Charge any] struct {
 	// charged to a block of units which were counted there.
 	Block   func(*Result) int64
 	InBlock func(r *Result, window int64)
+	// NewResults makes results whose copies know what they are settled at: Update makes
+	// a copy say what its charge costs now. SettleBy settles a result by what change does
+	// with how many units more it is to cost, unless it reports that this failed.
+	NewResults func(n int) []Result
+	Update     func(*Result)
+	SettleBy   func(r *Result, cost int64, change func(units int64) (ok bool))
 	// Again decides a check by such a state, which does not depend on the check's
 	// limit and cost. There is room if there is at the later of two times on the
 	// store's clock, in µs, beside the units for which requests under way have
