@@ -17,7 +17,8 @@ import (
 //
 // A ban belongs to the rule and the key, not to the limit: it stays if the limit
 // changes. Where two bans meet on one key, as during a roll-out, both count the
-// same denials, begin anew after the shorter Within, and obey what either began.
+// same denials and obey what either began. Each begins anew after its own Within,
+// and both after that of the check that counted the last denial.
 //
 // Check.Validate reports what is wrong with a Ban. Within and For are whole
 // microseconds below 2^52.
@@ -88,7 +89,10 @@ func (c *Check) banRule() banRule {
 // that was more than Within ahead: it is as if it had been written now.
 func (b banRule) at(s banState, now int64) (current banState, healed bool) {
 	if s.since > now+b.within {
-		s.since, s.until = now, now+max(s.until-s.since, 0)
+		if s.count == 0 {
+			s.until = now + max(s.until-s.since, 0)
+		}
+		s.since = now
 		return s, true
 	}
 	return s, false

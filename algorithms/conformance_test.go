@@ -99,9 +99,8 @@ func (c *conformance) schedule(t *rapid.T) {
 		if !c.steady && rapid.IntRange(0, 9).Draw(t, "change") == 0 {
 			i := rapid.IntRange(0, len(limits)-1).Draw(t, "rule to change")
 			limits[i] = changed(t, limits[i])
-			if within := bans[i].Within; bans[i] != (Ban{}) {
+			if bans[i] != (Ban{}) {
 				bans[i] = drawBan(t, limits[i])
-				bans[i].Within = within
 			}
 		}
 		checks := make([]Check, len(limits))
@@ -178,8 +177,8 @@ func (c *conformance) remembers(t *rapid.T, m *Memory, now int64, check Check) {
 	if e := pl.shard.table.find(pl.id); e != nil {
 		c.keeps(t, now, p.until(p.current(pl.shard.table.state(e, &p), now), now), keyOf("test", check))
 	}
-	if check.bans() {
-		c.keeps(t, now, check.banRule().forgotten(pl.banState()), string(appendBanKey(nil, "test", &check)))
+	if e := pl.shard.table.find(pl.ban); e != nil && check.bans() {
+		c.keeps(t, now, e.until, string(appendBanKey(nil, "test", &check)))
 	}
 }
 
@@ -206,7 +205,7 @@ func (c *conformance) forget(m *Memory, now int64, limits []Limit) {
 			pl := m.place(&check, &p)
 			if e := pl.shard.table.find(pl.id); e == nil || p.until(p.current(pl.shard.table.state(e, &p), now), now) <= now {
 				pl.shard.table.remove(pl.id)
-				if ban := pl.banState(); !ban.byHand || ban.until <= now {
+				if ban := pl.banState(now); !ban.byHand || ban.until <= now {
 					c.del(keyOf("test", check))
 				}
 				c.del(string(appendKeptKey(nil, "test", &check, p.algorithm)))

@@ -8,9 +8,10 @@ var errNoRoom = errors.New("algorithms: memory: no room for another ban by hand;
 // A ban is an entry of its own, beside those of its key's counts. Like them it is never
 // evicted while it counts.
 
-// banState is what is stored of the place's ban.
-func (pl *place) banState() banState {
-	if e := pl.shard.table.find(pl.ban); e != nil {
+// banState is what is stored of the place's ban. Denials are forgotten after the
+// Within of the check that counted the last of them.
+func (pl *place) banState(now int64) banState {
+	if e := pl.shard.table.find(pl.ban); e != nil && (e.c <= 0 || e.until > now) {
 		return banState{since: e.a, until: e.b, count: max(e.c, 0), byHand: e.c < 0}
 	}
 	return banState{}
@@ -21,7 +22,7 @@ func (pl *place) meetsBan(c *Check, charge bool, now int64) bool {
 	if pl.bans = c.bans(); !pl.bans && !pl.shard.byHand {
 		return false
 	}
-	stored := pl.banState()
+	stored := pl.banState(now)
 	current, _ := c.banRule().at(stored, now)
 	if stored.byHand && charge && current.until <= now {
 		pl.shard.table.find(pl.ban).c = 0 // it is over, also if the clock steps back
@@ -41,7 +42,7 @@ func (pl *place) banByHand(now, length int64, rule banRule, most int) error {
 	if !pl.hasRoomForBan(now, 2*most) {
 		return errNoRoom
 	}
-	s, _ := rule.at(pl.banState(), now)
+	s, _ := rule.at(pl.banState(now), now)
 	pl.storeBan(rule, rule.extended(s, now, length))
 	return nil
 }
@@ -54,10 +55,10 @@ func (pl *place) followBan(now int64, r *Result, most int) {
 	switch {
 	case r.Banned:
 		if pl.hasRoomForBan(now, most) {
-			byHand := pl.banState().byHand || !rules
+			byHand := pl.banState(now).byHand || !rules
 			pl.storeBan(banRule{}, banState{since: now, until: now + r.bannedFor.Microseconds(), byHand: byHand})
 		}
-	case rules, pl.shard.byHand && !r.Check.Shadow && pl.banState().byHand:
+	case rules, pl.shard.byHand && !r.Check.Shadow && pl.banState(now).byHand:
 		pl.shard.table.remove(pl.ban)
 	}
 }
@@ -107,7 +108,7 @@ func (pl *place) storeBan(rule banRule, s banState) {
 // can then be banned. All others are limited as ever.
 func (pl *place) decideBan(now int64, charge bool, r *Result, most int) {
 	rule := r.Check.banRule()
-	s, healed := rule.at(pl.banState(), now)
+	s, healed := rule.at(pl.banState(now), now)
 	counts := charge && !r.Allowed && s.until <= now && rule.counts(r)
 	until := s.until
 	if counts {
