@@ -109,7 +109,7 @@ func (c *conformance) schedule(t *rapid.T) {
 				Rule:   fmt.Sprint("rule-", i),
 				Key:    keys(i)[rapid.IntRange(0, 1).Draw(t, "key")],
 				Limit:  l,
-				Cost:   rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, l.Quota()+1)).Draw(t, "cost"),
+				Cost:   rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, l.Quota()+1), atBoundary).Draw(t, "cost"),
 				Shadow: rapid.IntRange(0, 7).Draw(t, "shadow") == 0,
 				Ban:    bans[i],
 				spared: rapid.IntRange(0, 7).Draw(t, "spared") == 0,
@@ -122,7 +122,7 @@ func (c *conformance) schedule(t *rapid.T) {
 		var err error
 		switch op := rapid.IntRange(0, 9).Draw(t, "op"); {
 		case op == 0 && len(charged) > 0:
-			cost := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, 5)).Draw(t, "new cost")
+			cost := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, 5), atBoundary).Draw(t, "new cost")
 			settled, err := c.limiter.Settle(ctx, chargesOf(cost, charged...)...)
 			for i := range charged {
 				charged[i].Source = SourceMemory

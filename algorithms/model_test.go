@@ -77,6 +77,10 @@ var extremes = []Limit{
 	{Rate: maxUnits, Period: time.Microsecond},
 }
 
+// The numbers around which states have another form; see lua/fixed_window.lua and
+// lua/sliding_window.lua.
+var atBoundary = rapid.SampledFrom([]int64{998, 999, 1000, 1001, 999_998, 999_999, 1_000_000, 1_000_001})
+
 // drawLimit draws limits from one in 30 days to a million in a second, of every
 // algorithm.
 func drawLimit(t *rapid.T, label string) Limit {
@@ -85,7 +89,7 @@ func drawLimit(t *rapid.T, label string) Limit {
 		rapid.SampledFrom(extremes),
 		rapid.Custom(func(t *rapid.T) Limit {
 			return Limit{
-				Rate: rapid.OneOf(rapid.Int64Range(1, 12), rapid.SampledFrom([]int64{100, 7_919})).Draw(t, "rate"),
+				Rate: rapid.OneOf(rapid.Int64Range(1, 12), rapid.SampledFrom([]int64{100, 7_919}), atBoundary).Draw(t, "rate"),
 				Period: rapid.SampledFrom([]time.Duration{
 					time.Millisecond, 37 * time.Microsecond, time.Second, 1234567 * time.Microsecond, time.Minute,
 				}).Draw(t, "period"),
