@@ -43,8 +43,8 @@ type Redis struct {
 	// and braces, at most 64 bytes.
 	Namespace string
 
-	// Budget bounds a decision; 0 means 50 ms. A late decision fails with
-	// [context.DeadlineExceeded].
+	// Budget bounds a decision: 1 ms to a minute; 0 means 50 ms. A late decision
+	// fails with [context.DeadlineExceeded].
 	//
 	// The budget holds whatever the client's options are. It costs least with a
 	// client that respects deadlines by itself: one made with [FailFast] and
@@ -73,8 +73,8 @@ func (r *Redis) Validate() error {
 	if err := validateNamespace(r.Namespace); err != nil {
 		errs = append(errs, err)
 	}
-	if r.Budget < 0 {
-		errs = append(errs, fmt.Errorf("budget: must not be negative, got %s", r.Budget))
+	if r.Budget != 0 && (r.Budget < time.Millisecond || r.Budget > time.Minute) {
+		errs = append(errs, fmt.Errorf("budget: must be from 1 ms to a minute, or 0 for 50 ms; got %s; write the unit, as in 50*time.Millisecond", r.Budget))
 	}
 	return errors.Join(errs...)
 }
