@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,7 +43,7 @@ func TestSettlingWhereOneKeyIsInTheWay(t *testing.T) {
 	b.setTime(someTime)
 	client := b.limiter.(*Redis).Client.(*redis.Client)
 	var checks []Check
-	eachAlgorithm(t, func(t *testing.T, l Limit) {
+	eachAlgorithm(t, func(_ *testing.T, l Limit) {
 		l.Rate = 100
 		if l.Burst > 0 {
 			l.Burst = 100
@@ -161,6 +163,98 @@ func TestSettlingAgainAfterAnError(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Copies of a result that are settled at the same time, on a network that loses
+// answers, free nothing that others have used.
+func TestSettlingCopiesAtOnceOnABadNetwork(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	lost := &losing{err: io.EOF}
+	client.AddHook(lost)
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	if err := r.warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		check := Check{Rule: "r", Key: fmt.Sprint(i), Limit: Limit{Rate: 100, Period: 720 * time.Hour, Algorithm: FixedWindow}, Cost: 10}
+		mustTake(t, r, check) // of another
+		result := mustTake(t, r, check)[0]
+		lost.executed = i%2 == 0
+		lost.next.Store(i%3 > 0)
+		var all sync.WaitGroup
+		for j := range int64(3) {
+			all.Go(func() {
+				_, _ = r.Settle(t.Context(), Charge{Result: result, Cost: j})
+				_, _ = r.Settle(t.Context(), Charge{Result: result, Cost: 0})
+			})
+		}
+		all.Wait()
+		d, err := r.Peek(t.Context(), check)
+		if left := d.Results[0].Remaining; err != nil || left > 90 || left < 90 && (lost.executed || i%3 == 0) {
+			t.Errorf("%d: %d left, want 90, or less if one was not given back: %v", i, left, err)
+		}
+	}
+}
+
+// Where a shard is away, what the others have charged is given back, and what may
+// have been given back there is not given back again.
+func TestSettlingWhereAShardIsAway(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	for _, node := range cluster.Nodes { // no replica is to take over
+		if err := node.Client(t).ConfigSet(t.Context(), "cluster-node-timeout", "60000").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := redis.NewClusterClient(FailFast(&redis.ClusterOptions{Addrs: cluster.Addrs, ReadTimeout: roomy}))
+	defer client.Close()
+	r := &Redis{Client: client, Namespace: "test", Budget: 300 * time.Millisecond}
+	if err := r.warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var checks []Check
+	shards := make(map[int]bool)
+	for i := 0; len(checks) < 3; i++ {
+		c := Check{Rule: "r", Key: fmt.Sprint(i), Limit: Limit{Rate: 100, Period: 720 * time.Hour, Algorithm: FixedWindow}, Cost: 10}
+		for { // of another; until there are connections
+			if d, err := r.Take(t.Context(), c); err == nil && d.Results[0].Err == nil {
+				break
+			}
+		}
+		if shard := r.shard(&c); !shards[shard] {
+			shards[shard] = true
+			checks = append(checks, c)
+		}
+	}
+	left := func() (left []int64) {
+		t.Helper()
+		d, err := r.Peek(t.Context(), checks...)
+		if err != nil || slices.ContainsFunc(d.Results, func(r Result) bool { return r.Err != nil }) {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		for _, res := range d.Results {
+			left = append(left, res.Remaining)
+		}
+		return left
+	}
+	want := left()
+	d := Decision{Results: mustTake(t, r, checks...)}
+	copies := Decision{Results: slices.Clone(d.Results)}
+
+	away := slices.Index(cluster.Addrs, r.names(r.shard(&checks[1]))[0])
+	cluster.Masters[away].Pause(t)
+	if err := GiveBack(t.Context(), r, d); !errors.Is(err, context.DeadlineExceeded) || d.Results[0].Charged != 0 || d.Results[2].Charged != 0 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	cluster.Masters[away].Resume(t)
+	for _, again := range []Decision{d, copies} {
+		if err := GiveBack(t.Context(), r, again); err != nil {
+			t.Error(err)
+		}
+	}
+	// The shard may have got the command, and have executed it once it was back.
+	if got := left(); got[0] != want[0] || got[1] > want[1] || got[2] != want[2] {
+		t.Errorf("%d left, want %d", got, want)
 	}
 }
 
