@@ -18,6 +18,9 @@ var settleCases = []testCase{
 	{name: "Settle goes into any debt, and says so", run: settleDebt},
 	{name: "Settle corrects every result of a request", run: settleRequest},
 	{name: "Settle passes over what was charged nothing", run: settleUncharged},
+	{name: "Settle settles all copies of a result as one charge", run: settleCopies},
+	{name: "Settle settles a copy that was settled at more", run: settleCopiesUp},
+	{name: "Settle at the same time with copies of a result gives it back once", run: settleCopiesRace},
 	{name: "Settle to a negative cost is an error and changes nothing", run: settleNegative},
 	{name: "Settle at the same time as others loses no correction", run: settleRace},
 }
@@ -154,6 +157,66 @@ func settleUncharged(c *trial) {
 		c.holds(s.Check, 6, s.reset(4))
 		c.holds(other.Check, 0, s.reset(10))
 	}
+}
+
+func settleCopies(c *trial) {
+	c.eachSample(func(s sample) {
+		c.take(costing(s.Check, 3), s.charged(3, 3)) // of another
+		r := c.take(costing(s.Check, 4), s.charged(4, 7))
+		c.settle(2, r)
+		c.settleCopy(2, 2, r)
+		c.holds(s.Check, 5, s.reset(5))
+		c.settle(1, r)
+		c.holds(s.Check, 6, s.reset(4))
+		c.settle(0, r)
+		for _, cost := range []int64{0, 1, 4, 9} {
+			c.settleCopy(cost, 0, r) // it has ended
+		}
+		c.holds(s.Check, 7, s.reset(3))
+
+		r = c.take(costing(s.Check, 4), s.charged(4, 7))
+		results, err := c.limiter.Settle(c.Context(), append(charges(1, r), charges(2, r)...)...)
+		if err != nil || results[0].Charged != 1 || results[1].Charged != 2 {
+			c.Errorf("Settle of two copies: %+v, %v", results, err)
+		}
+		c.holds(s.Check, 5, s.reset(5))
+	})
+}
+
+func settleCopiesUp(c *trial) {
+	c.eachSample(func(s sample) {
+		c.take(costing(s.Check, 2), s.charged(2, 2)) // of another
+		r := c.take(s.Check, s.charged(1, 3))
+		more := c.settle(5, r)[0]
+		c.settleCopy(5, 5, r)
+		c.holds(s.Check, 3, s.reset(7))
+		c.settle(1, r)
+		c.settleCopy(1, 1, more)
+		c.holds(s.Check, 7, s.reset(3))
+		c.settle(0, more)
+		c.settleCopy(0, 0, r)
+		c.holds(s.Check, 8, s.reset(2))
+	})
+}
+
+func settleCopiesRace(c *trial) {
+	c.eachSample(func(s sample) {
+		if s.queue {
+			return // parts of a slot come back in their order only
+		}
+		c.take(costing(s.Check, 3), s.charged(3, 3)) // of another
+		r := c.take(costing(s.Check, 4), s.charged(4, 7))
+		var running sync.WaitGroup
+		for cost := range int64(racers) {
+			running.Go(func() {
+				if _, err := c.limiter.Settle(c.Context(), charges(cost%4, r)...); err != nil {
+					c.Error(err)
+				}
+			})
+		}
+		running.Wait()
+		c.holds(s.Check, 7, s.reset(3)) // one of them was at 0
+	})
 }
 
 func settleNegative(c *trial) {

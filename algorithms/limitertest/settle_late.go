@@ -30,7 +30,7 @@ func lateFixedWindow(c *trial) {
 	c.settle(0, first)
 	c.holds(check, 7, 1*µs)
 	c.wait(1 * µs)
-	c.settle(0, second)
+	c.settle(1, second)
 	c.holds(check, 10, 0)
 	c.take(costing(check, 2), charged(2, 8, time.Second))
 	c.settle(0, second)
@@ -53,9 +53,7 @@ func lateSlidingWindow(c *trial) {
 	c.holds(check, 9, 7500*time.Millisecond+1*µs)
 	c.take(check, charged(1, 8, 17500*time.Millisecond+1*µs))
 
-	// The first two are out of view; nothing of them is in what is counted now.
-	c.settle(0, first)
-	c.settle(0, second)
+	c.settle(0, second) // out of view: nothing of it is in what is counted now
 	c.holds(check, 8, 17500*time.Millisecond+1*µs)
 	c.wait(time.Hour)
 	c.settle(0, third)
@@ -232,8 +230,8 @@ func lateForgotten(c *trial) {
 		if err := c.limiter.Reset(c.Context(), s.Check); err != nil {
 			c.Fatal(err)
 		}
-		c.settle(0, r)
 		c.settle(3, r)
+		c.settle(0, r)
 		c.holds(s.Check, 10, 0)
 	})
 }

@@ -106,7 +106,7 @@ func (c *trial) tight(check algorithms.Check, now, before, then outcome) {
 }
 
 // settle corrects charges, and wants the results as Peek sees them now.
-func (c *trial) settle(cost int64, charged ...algorithms.Result) {
+func (c *trial) settle(cost int64, charged ...algorithms.Result) []algorithms.Result {
 	c.Helper()
 	results, err := c.limiter.Settle(c.Context(), charges(cost, charged...)...)
 	if err != nil || len(results) != len(charged) {
@@ -126,6 +126,17 @@ func (c *trial) settle(cost int64, charged ...algorithms.Result) {
 		if r.Check != want.Check || r.Charged != cost || r.At != want.At || r.Remaining != want.Remaining || r.ResetAfter != want.ResetAfter {
 			c.Errorf("Settle at %d returned\n\t%+v, want\n\t%+v", cost, r, want)
 		}
+	}
+	return results
+}
+
+// settleCopy settles a copy of a result whose charge costs so much already, or has
+// ended: nothing changes.
+func (c *trial) settleCopy(cost, now int64, settled algorithms.Result) {
+	c.Helper()
+	results, err := c.limiter.Settle(c.Context(), charges(cost, settled)...)
+	if err != nil || len(results) != 1 || results[0].Charged != now {
+		c.Errorf("Settle of a copy at %d: %+v, %v; want that it costs %d", cost, results, err, now)
 	}
 }
 

@@ -233,6 +233,21 @@ var wrongLimiters = []struct {
 			}
 		})
 	}, "Settle gives back to a token bucket, and gcra, at most"},
+	{"Settle_settles_each_copy", func(m *algorithms.Memory) algorithms.Limiter {
+		settled := make(map[algorithms.Check]bool)
+		return wrong(m, func(w *wrongLimiter) {
+			w.settle = func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+				results, err := m.Settle(ctx, charges...)
+				for _, c := range charges {
+					if settled[c.Result.Check] && c.Result.Charged > c.Cost {
+						err = errors.Join(err, m.Reset(ctx, c.Result.Check))
+					}
+					settled[c.Result.Check] = true
+				}
+				return results, err
+			}
+		})
+	}, "all copies of a result as one charge"},
 	{"Settle_owes_at_most_a_quota", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
 			w.settle = func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {

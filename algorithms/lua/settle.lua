@@ -1,5 +1,6 @@
 
--- Corrects charges, one after the other: twin of correction.settle in settle.go.
+-- Corrects charges, one after the other: twin of correction.settle in settle.go. A state that is not ours
+-- is an error before anything is written.
 -- KEYS     one for each charge
 -- ARGV     for each charge how many numbers follow; the code of its step, the step's arguments, and
 --          its correction's, the first of which is by how many units the charge is to cost more
@@ -10,6 +11,13 @@
 -- corrected state.
 local p, reply = 1, { now }
 
+if #KEYS > 1 then -- of one, the step below reads before it writes
+  for i = 1, #KEYS do
+    steps[ARGV[p + 1] + 0](KEYS[i], now, p + 2)
+    p = p + 1 + ARGV[p]
+  end
+  p = 1
+end
 for i = 1, #KEYS do
   local key, code = KEYS[i], ARGV[p + 1] + 0
   local q, _, left, _, healed, form, a, b, c, front, before = steps[code](key, now, p + 2)
