@@ -3,6 +3,7 @@ package algorithms
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
