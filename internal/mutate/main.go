@@ -21,7 +21,7 @@ import (
 // on miniredis. Most mutants fall to the first.
 const (
 	inGo    = "^(TestStepsAreExact|TestGivingBack.*|TestSketches.*)$"
-	first   = "^TestVectors$"
+	first   = "^TestContract(Memory|Redis)$"
 	then    = "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*)$"
 	without = "^(TestConformance|TestTwoLimits.*)$/^miniredis$"
 )
@@ -52,7 +52,7 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal/inside", "internal/transport", "internal/redistest", "internal/wait", "testdata/vectors"} {
+	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal/inside", "internal/transport", "internal/redistest", "internal/wait"} {
 		if out, err := exec.CommandContext(ctx, "cp", "-r", "--parents", part, dir).CombinedOutput(); err != nil {
 			return fmt.Errorf("copy %s: %w\n%s", part, err, out)
 		}
