@@ -26,9 +26,6 @@ var periods = map[string]time.Duration{
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(text)
 	if err != nil {
-		if meant, ok := parseUlule(text); ok {
-			return Limit{}, fmt.Errorf("limit %q: the form of ulule/limiter; write it as %q", text, meant)
-		}
 		return Limit{}, fmt.Errorf("limit %q: %w; write it as \"100/1m\", \"10/s burst 20\" or \"5/1m fixed_window\"", text, err)
 	}
 	if err := l.Validate(); err != nil {
@@ -79,15 +76,6 @@ func parseLimit(text string) (Limit, error) {
 		return Limit{}, fmt.Errorf("unexpected %q", words[0])
 	}
 	return l, nil
-}
-
-// parseUlule reads the form of github.com/ulule/limiter, such as "5-S".
-func parseUlule(text string) (Limit, bool) {
-	rate, unit, _ := strings.Cut(text, "-")
-	l := Limit{Period: map[string]time.Duration{"S": time.Second, "M": time.Minute, "H": time.Hour, "D": 24 * time.Hour}[unit], Algorithm: FixedWindow}
-	var err error
-	l.Rate, err = parseUnits("rate", rate)
-	return l, err == nil && l.Period > 0
 }
 
 func parseUnits(what, text string) (int64, error) {
