@@ -6,7 +6,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// LUA_DIR replaces the folder of the scripts' folder, so that internal/mutate can
+// LUA_DIR replaces the folder of the scripts' folder, so that tools/mutate can
 // try changes to them without building the tests for each.
 func init() {
 	if dir := os.Getenv("LUA_DIR"); dir != "" {

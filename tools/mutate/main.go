@@ -12,24 +12,41 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
+// root is the library's module, seen from this one's folder.
+const root = ".."
+
+// A stage is tests of a package.
+type stage struct{ pkg, tests string }
+
 // The tests that know what the steps have to do, without those that repeat them
 // on miniredis. Most mutants fall to the first.
-const (
-	inGo    = "^(TestStepsAreExact|TestGivingBack.*|TestSketches.*)$"
-	first   = "^TestVectors$"
-	then    = "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*)$"
-	without = "^(TestConformance|TestTwoLimits.*)$/^miniredis$"
+var (
+	inGo = []stage{
+		{"internal/memory", "^TestSketches"},
+		{"algorithms", "^(TestStepsAreExact|TestGivingBack.*|TestContractMemory)$"},
+	}
+	onRedis = []stage{
+		{"algorithms", "^TestContractRedis$"},
+		{"algorithms", "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestBothScripts.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*|TestStatesAre.*|TestWindowsAre.*)$"},
+	}
 )
 
+const without = "^(TestConformance|TestTwoLimits.*)$/^miniredis$"
+
+// files are the steps and the scripts.
 var files = []string{
-	"fixed_window.go", "sliding_window.go", "sliding_log.go", "bucket.go", "queue.go",
-	"ban.go", "lua/ban.lua", "lua/take_bans.lua", "lua/bans.lua", "lua/settle_kept.lua",
-	"lua/fixed_window.lua", "lua/sliding_window.lua", "lua/sliding_log.lua", "lua/bucket.lua", "lua/queue.lua", "lua/functions.lua", "lua/take.lua", "lua/settle.lua",
+	"internal/step/fixed_window.go", "internal/step/sliding_window.go", "internal/step/sliding_log.go",
+	"internal/step/bucket.go", "internal/step/queue.go", "internal/step/correction.go", "internal/step/banstate.go",
+	"algorithms/lua/fixed_window.lua", "algorithms/lua/sliding_window.lua", "algorithms/lua/sliding_log.lua",
+	"algorithms/lua/bucket.lua", "algorithms/lua/queue.lua", "algorithms/lua/functions.lua",
+	"algorithms/lua/take_fast.lua", "algorithms/lua/take.lua", "algorithms/lua/settle.lua",
+	"algorithms/lua/ban.lua", "algorithms/lua/take_bans.lua", "algorithms/lua/bans.lua", "algorithms/lua/settle_kept.lua",
 }
 
 func main() {
@@ -52,8 +69,8 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal/inside", "internal/transport", "internal/redistest", "internal/wait", "testdata/vectors"} {
-		if out, err := exec.CommandContext(ctx, "cp", "-r", "--parents", part, dir).CombinedOutput(); err != nil {
+	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal"} {
+		if out, err := command(ctx, root, "cp", "-r", "--parents", part, dir).CombinedOutput(); err != nil {
 			return fmt.Errorf("copy %s: %w\n%s", part, err, out)
 		}
 	}
@@ -61,7 +78,7 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 		if outcome, out := build(ctx, dir); outcome != survived {
 			return fmt.Errorf("the tests do not build:\n%s", out)
 		}
-		if outcome, out := test(ctx, dir, inGo, first, then); outcome != survived {
+		if outcome, out := test(ctx, dir, slices.Concat(inGo, onRedis)); outcome != survived {
 			return fmt.Errorf("the tests fail without a mutation:\n%s", out)
 		}
 	}
@@ -70,7 +87,7 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 		if !strings.Contains(file, only) {
 			continue
 		}
-		path := filepath.Join(dir, "algorithms", file)
+		path := filepath.Join(dir, file)
 		source, err := os.ReadFile(path)
 		if err != nil {
 			return err
@@ -83,13 +100,13 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 			if err := os.WriteFile(path, []byte(m.source), 0o600); err != nil {
 				return err
 			}
-			result, stages := survived, []string{first, then}
+			result, stages := survived, onRedis
 			if strings.HasSuffix(file, ".go") { // scripts are read when the tests run
 				result, _ = build(ctx, dir)
-				stages = []string{inGo, first, then}
+				stages = slices.Concat(inGo, onRedis)
 			}
 			if result == survived {
-				result, _ = test(ctx, dir, stages...)
+				result, _ = test(ctx, dir, stages)
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -113,11 +130,15 @@ const (
 	broken   outcome = "broken"
 )
 
+func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	return cmd
+}
+
 // build builds the tests of a mutant.
 func build(ctx context.Context, dir string) (outcome, []byte) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-o", filepath.Join(dir, "algorithms.test"), "./algorithms")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := command(ctx, dir, "go", "test", "-c", "-vet=off", "-o", dir, "./algorithms", "./internal/memory").CombinedOutput(); err != nil {
 		return broken, out
 	}
 	return survived, nil
@@ -125,13 +146,12 @@ func build(ctx context.Context, dir string) (outcome, []byte) {
 
 // test runs the tests on a mutant, one stage after the other. One that hangs is
 // noticed too.
-func test(ctx context.Context, dir string, stages ...string) (result outcome, out []byte) {
-	for _, tests := range stages {
+func test(ctx context.Context, dir string, stages []stage) (result outcome, out []byte) {
+	for _, s := range stages {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
-		cmd := exec.CommandContext(ctx, filepath.Join(dir, "algorithms.test"),
-			"-test.failfast", "-test.run", tests, "-test.skip", without, "-rapid.nofailfile", "-rapid.shrinktime=0s")
-		cmd.Dir = filepath.Join(dir, "algorithms")
-		cmd.Env = append(os.Environ(), "REQUIRE_REDIS=1", "LUA_DIR="+cmd.Dir)
+		cmd := command(ctx, filepath.Join(dir, s.pkg), filepath.Join(dir, filepath.Base(s.pkg)+".test"),
+			"-test.failfast", "-test.run", s.tests, "-test.skip", without, "-rapid.nofailfile", "-rapid.shrinktime=0s")
+		cmd.Env = append(os.Environ(), "REQUIRE_REDIS=1", "LUA_DIR="+filepath.Join(dir, "algorithms"))
 		out, err := cmd.CombinedOutput()
 		cancel()
 		if err != nil {
