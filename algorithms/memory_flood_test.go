@@ -91,7 +91,7 @@ func TestAFloodHarmsNobody(t *testing.T) {
 	full := flood{maxKeys: 1 << 18, perSecond: 300_000, clients: 5000}
 	small := flood{maxKeys: 2048, perSecond: 30_000, clients: 500}
 	for i := range step.Table {
-		t.Run(string(step.Table[i].Name), func(t *testing.T) {
+		t.Run(step.Table[i].Name, func(t *testing.T) {
 			f, l := small, Limit{Rate: 200, Period: time.Minute, Algorithm: Algorithm(step.Table[i].Name)}
 			if step.Table[i].Bucket {
 				l.Burst = l.Rate

@@ -43,13 +43,6 @@ func eachLimit(t *testing.T, f func(t *testing.T, l algorithms.Limit)) {
 	}
 }
 
-func chargesOf(cost int64, charged ...algorithms.Result) (charges []algorithms.Charge) {
-	for _, r := range charged {
-		charges = append(charges, algorithms.Charge{Result: r, Cost: cost})
-	}
-	return charges
-}
-
 func asItIs(r *algorithms.Result) (algorithms.Check, bool) { return r.Check, true }
 
 // One that follows every decision answers as the one that made them.
