@@ -13,22 +13,6 @@ type Key struct{ _ byte }
 // Allow is the Key.
 var Allow Key
 
-// MemoryStats say how full an algorithms.Memory is.
-type MemoryStats struct {
-	Keys       int    // keys with a count of their own, and bans
-	Sketches   int    // sketches in use, in the shard that has the most
-	Evicted    uint64 // replenished keys that made room for others, ever
-	Overflowed uint64 // checks decided by a sketch, ever
-}
-
-// A Verdict is what a check comes to by a state.
-type Verdict struct {
-	Known                  bool // false if the state says nothing about the check
-	Room                   bool
-	Remaining              int64 // this and what follows only where there is no room
-	RetryAfter, ResetAfter time.Duration
-}
-
 // A CircuitState is what a circuit was last seen to do.
 type CircuitState struct {
 	Open   bool
