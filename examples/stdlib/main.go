@@ -32,6 +32,7 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/metrics"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
@@ -122,6 +123,9 @@ func serve(c config) error {
 	if err != nil {
 		return err
 	}
+	if err := metrics.Register(prometheus.DefaultRegisterer, limit); err != nil {
+		return err
+	}
 	failed := make(chan error, 2)
 	public, err := listen(ctx, "-addr", c.addr, routes(limit), failed)
 	if err != nil {
@@ -156,11 +160,10 @@ func serve(c config) error {
 func newLimit(ctx context.Context, c config, limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
 	user, plan := c.proxies.UserID("X-User-ID"), c.proxies.UserID("X-Plan")
 	limits := ratelimit.Config{
-		Limiter:    limiter,
-		Rules:      rules(c.proxies),
-		Skip:       []string{"GET /healthz"},
-		TierFor:    func(r *http.Request) string { tier, _ := plan.Resolve(r); return tier },
-		Registerer: prometheus.DefaultRegisterer,
+		Limiter: limiter,
+		Rules:   rules(c.proxies),
+		Skip:    []string{"GET /healthz"},
+		TierFor: func(r *http.Request) string { tier, _ := plan.Resolve(r); return tier },
 	}
 	if c.rules == "" {
 		return ratelimit.New(limits)

@@ -4,8 +4,6 @@ import (
 	"flag"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
@@ -25,7 +23,6 @@ func behindProxies(limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
 				Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
 			},
 		},
-		Skip:       []string{"GET /healthz", "GET /metrics"},
-		Registerer: prometheus.DefaultRegisterer,
+		Skip: []string{"GET /healthz", "GET /metrics"},
 	})
 }
