@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
@@ -23,7 +23,7 @@ type flood struct {
 
 // A flooding is what became of it.
 type flooding struct {
-	stats       inside.MemoryStats
+	stats       memory.Stats
 	asked       int   // by clients
 	denied      int   // of that
 	most, least int   // admitted of one abuser
