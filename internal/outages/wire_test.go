@@ -66,7 +66,7 @@ func (w *wire) note(ctx context.Context, cmd redis.Cmder, err error) {
 	args := cmd.Args()
 	keys, _ := args[2].(int)
 	unknown := w.returns
-	if _, takes := args[3+keys].(string); takes { // whether to charge; lua/settle.lua has no such argument
+	if _, takes := args[3+keys].(string); takes { // whether to charge; settle.lua has no such argument
 		unknown = w.charges
 	}
 	probe := false

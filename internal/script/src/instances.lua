@@ -2,6 +2,7 @@
 -- KEYS[1]  the set
 -- ARGV     the id of this instance; for how many ms it counts from now on, 0 to leave
 -- Returns  how many instances count
+-- Sent by  store.Beat in algorithms/redis_instances.go
 local format = string.format
 local set, id, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local time = redis.call('TIME')

@@ -1,5 +1,4 @@
-
--- ban: twin of banRule in ban.go.
+-- ban: twin of Ban in internal/step/banstate.go.
 -- Key      "since until count": when the first of the denials came, or the ban began; when it ends; the denials
 -- ARGV[q]  after within length
 --          how many denials lead to a ban, 0 if they do not count; in how many µs; and how long it lasts

@@ -1,46 +1,45 @@
-
--- fixed_window: twin of fixedWindow.at and .take in fixed_window.go.
+-- fixed_window: twin of fixedWindow.At and .Take in internal/step/fixed_window.go.
 -- Key      "start used": the window's start in µs, the units taken in it. Where the start is a whole second of
 --          this century and the units are less than a million, their sum: Redis keeps that as a number, in
 --          less than a string. It has no leading zeros, which miniredis' Lua reads as octal.
 -- ARGV[p]  rate period cost
-local function fixed_window(key, now, p)
-  local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
-  local was, begin, healed = call('GETRANGE', key, '0', '63'), now - now % period, false
-  local stored, start, used = -1, begin, 0
-  if was ~= '' then
-    if #was == 16 then
-      used = was % 1000000
-      stored = was - used
-      if stored ~= begin and find(was, '%D') then -- a fraction, or hexadecimal
-        error('no state of a limit at key ' .. key, 0)
-      end
-    elseif #was >= 18 and #was <= 32 then
-      stored, used = sub(was, 1, 16) + 0, sub(was, 18) + 0
-    else
+--@ step
+local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
+local begin = now - now % period
+local stored, start, used = -1, begin, 0
+was = call('GETRANGE', key, '0', '63')
+if was ~= '' then
+  if #was == 16 then
+    used = was % 1000000
+    stored = was - used
+    if stored ~= begin and find(was, '%D') then -- a fraction, or hexadecimal
       error('no state of a limit at key ' .. key, 0)
     end
-    if stored == begin or used == 0 then
-      start = begin
-    elseif stored > now + period then
-      healed = true -- all of it counts now
-    elseif stored < begin then
-      used = 0
-    else
-      start = stored
-    end
-  end
-  local after, left, charged = used + cost, start == stored or start + period - now, ''
-  if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
-    charged = format('%d', start + after)
+  elseif #was >= 18 and #was <= 32 then
+    stored, used = sub(was, 1, 16) + 0, sub(was, 18) + 0
   else
-    charged = format('%016d %d', start, after)
+    error('no state of a limit at key ' .. key, 0)
   end
-  return p + 3, after <= rate, left, charged,
-    healed, '%016d %d', start, used, 0
+  if stored == begin or used == 0 then
+    start = begin
+  elseif stored > now + period then
+    healed = true -- all of it counts now
+  elseif stored < begin then
+    used = 0
+  else
+    start = stored
+  end
 end
-
--- correct: twin of correction.inWindows in fixed_window.go.
+local after = used + cost
+fits, left = after <= rate, start == stored or start + period - now
+if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
+  charge = format('%d', start + after)
+else
+  charge = format('%016d %d', start, after)
+end
+form, a, b, c = '%016d %d', start, used, 0
+--@ correct
+-- correct: twin of correction.inWindows in internal/step/fixed_window.go.
 -- ARGV[q]  delta begin most: how many units more, the start of the window that was charged, and how many
 --          units a window can hold
 local function correct_windows(p, q, start, used, last)
