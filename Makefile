@@ -27,13 +27,16 @@ RESULT ?=
 lab: ## Open a page on which limits are tried; RESULT=result.json shows a replay, ADDR=host:port.
 	go run ./examples/lab -open $(if $(ADDR),-addr $(ADDR)) $(if $(RESULT),-result $(RESULT))
 
+# The race detector needs cgo, so a C compiler.
+RACE = $(shell go build -race runtime/cgo 2>/dev/null && echo -race)
 .PHONY: test
-test: ## Run all tests with the race detector.
+test: ## Run all tests, with the race detector where there is a C compiler.
 	@$(SERVER) --version 2>/dev/null || echo "no $(SERVER): tests that need a real server are skipped"
 	@command -v prometheus >/dev/null || echo "no prometheus on the PATH: tests of the alerts and the dashboard are skipped"
+	@test -n "$(RACE)" || echo "no C compiler: tests run without the race detector"
 	@mkdir -p bin
-	CONFORMANCE_SUMMARY=$(CURDIR)/bin/conformance.txt go test -race ./...
-	cd examples/tracing && go test -race ./...
+	CONFORMANCE_SUMMARY=$(CURDIR)/bin/conformance.txt go test $(RACE) ./...
+	cd examples/tracing && go test $(RACE) ./...
 	cd testdata/programs && go test ./...
 	cd testdata/recipes && go test ./...
 	@cat bin/conformance.txt 2>/dev/null || true

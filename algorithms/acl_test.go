@@ -86,6 +86,15 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 	if err := storeOf(r).Probe(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
+	for _, command := range []string{"BLPOP k 1", "CLIENT KILL 127.0.0.1:1", "RESTORE shop:k 0 v", "SCRIPT DEBUG YES", "FUNCTION LIST", "REPLICAOF NO ONE"} {
+		var args []any
+		for arg := range strings.FieldsSeq(command) {
+			args = append(args, arg)
+		}
+		if err := client.Do(t.Context(), args...).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+			t.Errorf("%s: %v, want NOPERM", command, err)
+		}
+	}
 	foreign := &Redis{Client: client, Namespace: "other", Budget: roomy}
 	if _, err := foreign.Take(t.Context(), Check{Rule: "r", Limit: PerHour(1)}); transport.ClassOf(err) != transport.ClassRefused {
 		t.Errorf("another namespace: %v", err)

@@ -3,6 +3,7 @@ package algorithms
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ func ParseLimit(text string) (Limit, error) {
 	if err != nil {
 		if meant, ok := parseUlule(text); ok {
 			return Limit{}, fmt.Errorf("limit %q: the form of ulule/limiter; write it as %q", text, meant)
+		}
+		if meant, ok := meantLimit(text); ok {
+			return Limit{}, fmt.Errorf("limit %q: %w; write it as %s", text, err, meant)
 		}
 		return Limit{}, fmt.Errorf("limit %q: %w; write it as \"100/1m\", \"10/s burst 20\" or \"5/1m fixed_window\"", text, err)
 	}
@@ -88,6 +92,38 @@ func parseUlule(text string) (Limit, bool) {
 	var err error
 	l.Rate, err = parseUnits("rate", rate)
 	return l, err == nil && l.Period > 0
+}
+
+// grouped is a number with a mark for thousands.
+var grouped = regexp.MustCompile(`^[0-9]{1,3}([,_][0-9]{3})+$`)
+
+// meantLimit returns what to write for a text that is nearly a limit: in capitals,
+// with "per", with a mark for thousands, a period without a unit, or the algorithm
+// before the burst.
+func meantLimit(text string) (string, bool) {
+	rate, rest, _ := strings.Cut(strings.Replace(strings.ToLower(text), " per ", "/", 1), "/")
+	if rate = strings.TrimSpace(rate); grouped.MatchString(rate) {
+		rate = strings.NewReplacer(",", "", "_", "").Replace(rate)
+	}
+	words := strings.Fields(rest)
+	if len(words) == 0 {
+		return "", false
+	}
+	if _, err := parseUnits("", words[0]); err == nil {
+		words[0] += "s"
+	}
+	if len(words) == 4 && words[2] == "burst" {
+		words = []string{words[0], words[2], words[3], words[1]}
+	}
+	l, err := parseLimit(rate + "/" + strings.Join(words, " "))
+	if err != nil || l.Validate() != nil {
+		return "", false
+	}
+	meant := strconv.Quote(l.String())
+	if _, period, _ := strings.Cut(text, "/"); strings.HasSuffix(strings.TrimSpace(period), "M") {
+		meant += fmt.Sprintf(", or for a month as \"%d/30d\"", l.Rate)
+	}
+	return meant, true
 }
 
 func parseUnits(what, text string) (int64, error) {

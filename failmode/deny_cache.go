@@ -15,6 +15,10 @@ import (
 const (
 	denySets  = 4096
 	denyInSet = 8 // entries; a further one replaces a random one
+
+	// maxCosts is after how many costs that were denied in a row a store that does
+	// not say its state is asked no more how much longer a higher one has to wait.
+	maxCosts = 16
 )
 
 // A denyCache remembers what the store last said about keys that it denied. It
@@ -59,11 +63,10 @@ type denyEntry struct {
 	lastAnswer
 	looked time.Duration // the last second look
 	asking int64         // units for which requests have asked that are under way
-	ban    denial        // the zero one if there is none
+	denied denial        // the zero one where the state says it all
 
-	wake    chan struct{} // closed when there may be news; nil if nobody waits
-	lost    bool          // those who asked got no answer
-	denials []denial      // by a store that does not say the state
+	wake chan struct{} // closed when there may be news; nil if nobody waits
+	lost bool          // those who asked got no answer
 }
 
 // A lastAnswer is what the store last said about a count.
@@ -74,6 +77,39 @@ type lastAnswer struct {
 	at       int64    // on the store's clock, in µs
 	sent     time.Duration
 	received time.Duration
+}
+
+// A denial is a last answer that is more than its state: a ban, or what a store
+// denied that does not say the state, as of a sliding_log or in a store of the
+// user's own. Until retryAt the cost is denied, and so is every higher one.
+type denial struct {
+	costs     int           // so many denials in a row were of another cost than the one before
+	retryAt   time.Duration // from when the store may admit
+	limit     algorithms.Limit
+	cost      int64
+	remaining int64
+	toldAt    time.Duration // the same for clients: from when the answer was received
+	resetAt   time.Duration
+	banned    bool
+	byHand    bool // a ban that binds rules without one
+}
+
+func denialOf(r *algorithms.Result, a *lastAnswer) denial {
+	return denial{
+		limit: r.Check.Limit, cost: max(r.Check.Cost, 1), remaining: r.Remaining,
+		retryAt: a.sent + r.RetryAfter, toldAt: a.received + r.RetryAfter, resetAt: a.received + r.ResetAfter,
+		banned: r.Banned, byHand: r.Check.Ban == (algorithms.Ban{}), // a rule's own is not for rules without one
+	}
+}
+
+// verdict is what clients are told of the denial.
+func (n *denial) verdict(now time.Duration) step.Verdict {
+	return step.Verdict{Known: true, Remaining: n.remaining, RetryAfter: ceil(n.toldAt - now), ResetAfter: ceil(n.resetAt - now)}
+}
+
+// ceil is a time in whole microseconds, as those of results are.
+func ceil(d time.Duration) time.Duration {
+	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
 func (d *denyCache) begin(refuses func(*algorithms.Check) bool) {
@@ -157,15 +193,20 @@ func (e *denyEntry) verdict(c *algorithms.Check, now time.Duration, asking int64
 	if e.exact {
 		return stepLimit(c.Limit).Again(c.Cost, c.MaxDelay, e.state, e.at+(now-e.sent).Microseconds(), e.at+(now-e.received).Microseconds(), asking)
 	}
-	return e.untold(c, now, asking)
+	cost, n := max(c.Cost, 1), &e.denied
+	if !n.banned && n.limit == c.Limit && now < n.retryAt && (n.cost == cost || n.cost < cost && n.costs >= maxCosts) {
+		return n.verdict(now)
+	}
+	return step.Verdict{Known: true, Room: asking == 0 || asking+cost <= e.room, RetryAfter: time.Microsecond, ResetAfter: time.Microsecond}
 }
 
 // banned is the denial by a ban that has not ended and binds a check. It requires mu.
 func (e *denyEntry) banned(c *algorithms.Check, now time.Duration) (v step.Verdict, banned bool) {
-	if now >= e.ban.retryAt || !e.ban.byHand && c.Ban == (algorithms.Ban{}) {
+	n := &e.denied
+	if !n.banned || now >= n.retryAt || !n.byHand && c.Ban == (algorithms.Ban{}) {
 		return v, false
 	}
-	return e.ban.verdict(now), true
+	return n.verdict(now), true
 }
 
 // asksAlways reports whether a check's denials are not to be cached. A ban on its
@@ -209,13 +250,12 @@ func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 	if e.at != a.at { // it was not the newer one
 		return
 	}
-	e.ban = denial{}
-	switch {
-	case r.Banned:
-		e.ban = denialOf(r, &a)
-		e.ban.byHand = r.Check.Ban == (algorithms.Ban{}) // a rule's own is not for rules without one
-	case denied && !a.exact:
-		e.note(r, &a)
+	before := e.denied
+	if e.denied = (denial{}); r.Banned || denied && !a.exact {
+		e.denied = denialOf(r, &a)
+		if e.denied.costs = before.costs; e.denied.cost != before.cost {
+			e.denied.costs++
+		}
 	}
 }
 

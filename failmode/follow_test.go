@@ -22,7 +22,7 @@ func peekOne(t *testing.T, m *algorithms.Memory, check algorithms.Check) algorit
 	return d.Results[0]
 }
 
-func eachAlgorithm(t *testing.T, f func(t *testing.T, l algorithms.Limit)) {
+func eachLimit(t *testing.T, f func(t *testing.T, l algorithms.Limit)) {
 	t.Helper()
 	for _, name := range []algorithms.Algorithm{
 		algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog, algorithms.TokenBucket, algorithms.LeakyBucket, algorithms.GCRA,
@@ -48,7 +48,7 @@ func asItIs(r *algorithms.Result) (algorithms.Check, bool) { return r.Check, tru
 
 // One that follows every decision answers as the one that made them.
 func TestFollowCountsWhatTakeCounted(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l algorithms.Limit) {
+	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
 		synctest.Test(t, func(t *testing.T) {
 			var there, here algorithms.Memory
 			random := rand.New(rand.NewPCG(1, 2))
@@ -78,7 +78,7 @@ func TestFollowCountsWhatTakeCounted(t *testing.T) {
 // What other processes have used of a key that is new here is counted in two steps,
 // which make one entry. A table that grows in between must not hide that.
 func TestFollowMakesOneEntryOfAKey(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l algorithms.Limit) {
+	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
 		synctest.Test(t, func(t *testing.T) {
 			const keys = 1000
 			var m algorithms.Memory
@@ -108,7 +108,7 @@ func TestFollowMakesOneEntryOfAKey(t *testing.T) {
 
 // Other processes charge the same key: what is left there is all that is left.
 func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l algorithms.Limit) {
+	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
 		synctest.Test(t, func(t *testing.T) {
 			quota := l.Quota()
 			for _, c := range []struct{ charged, remaining, want int64 }{
@@ -165,7 +165,7 @@ func TestFollowPassesOverWhatItCannotCount(t *testing.T) {
 
 // What the other store gave back can be given back here.
 func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l algorithms.Limit) {
+	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
 		synctest.Test(t, func(t *testing.T) {
 			var there, here algorithms.Memory
 			check := algorithms.Check{Rule: "r", Key: "k", Limit: l, Cost: 2}
@@ -194,7 +194,7 @@ func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
 
 // What Follow found no room for was not charged, and is not given back.
 func TestUnfollowFreesNothingElse(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l algorithms.Limit) {
+	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
 		synctest.Test(t, func(t *testing.T) {
 			var here algorithms.Memory
 			check := algorithms.Check{Rule: "r", Key: "k", Limit: l}
@@ -269,7 +269,7 @@ func TestFollowAcrossAWindowsBorder(t *testing.T) {
 
 // A key without room is followed in a sketch.
 func TestFollowCountsKeysWithoutRoom(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, l algorithms.Limit) {
+	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
 		synctest.Test(t, func(t *testing.T) {
 			m := algorithms.Memory{MaxKeys: 1}
 			for i := range 1000 {

@@ -2,8 +2,11 @@ package failmode
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +47,100 @@ func TestGiveBacksThatFindNoRoomAreLogged(t *testing.T) {
 		}
 		if text := log.String(); strings.Count(text, "not given back") != 1 {
 			t.Errorf("log: %s", text)
+		}
+	})
+}
+
+// Close gives back all blocks, however many there are.
+func TestCloseGivesBackAllBlocks(t *testing.T) {
+	log, s := new(logbook), &distant{back: time.Millisecond}
+	bubble(t, s, func(t *testing.T, g *Guard) {
+		g.Logger = slog.New(slog.NewTextHandler(log, nil))
+		const keys, spent = 2 * maxBackground, 3
+		checks := make([]algorithms.Check, keys)
+		for i := range checks {
+			checks[i] = leased(10_000, time.Hour, algorithms.FixedWindow)
+			checks[i].Key = fmt.Sprint(i)
+			taken(t, g, checks[i])
+			g.refill(t.Context(), g.leases.find(&checks[i]), checks[i], 50)
+			synctest.Wait()
+			time.Sleep(s.back)
+			for range spent - 1 {
+				taken(t, g, checks[i])
+			}
+		}
+		_ = g.Close()
+		for i := range checks {
+			if n := 10_000 - remaining(t, &s.Memory, checks[i]); n != spent {
+				t.Fatalf("key %d: %d counted, %d spent; log: %s", i, n, spent, log)
+			}
+		}
+	})
+}
+
+// Two processes that close while requests come and blocks are under way, to a store
+// that takes longer than they ask for, leave counted what they have admitted.
+func TestClosingUnderLoadLosesNoUnit(t *testing.T) {
+	for _, s := range []*distant{{}, {there: 2 * time.Millisecond, back: time.Millisecond}, {there: 200 * time.Millisecond}, {back: 200 * time.Millisecond}} {
+		t.Run(fmt.Sprint(s.there, " there, ", s.back, " back"), func(t *testing.T) {
+			bubble(t, s, func(t *testing.T, g *Guard) {
+				const keys = 10
+				checks, admitted := make([]algorithms.Check, keys), make([]atomic.Int64, keys)
+				for i := range checks {
+					checks[i] = leased(1_000_000, 24*time.Hour, algorithms.FixedWindow)
+					checks[i].Key = fmt.Sprint(i)
+				}
+				var all sync.WaitGroup
+				var fromBlocks atomic.Int64
+				closing := time.Now().Add(500 * time.Millisecond)
+				end := closing.Add(500 * time.Millisecond)
+				for i, g := range []*Guard{g, join(s, 2)} {
+					for j := range 4 * keys {
+						all.Go(func() {
+							for time.Now().Before(end) {
+								r := taken(t, g, checks[j%keys]).Results[0]
+								if admitted[j%keys].Add(r.Charged); r.Source == algorithms.SourceLease {
+									fromBlocks.Add(1)
+								}
+								time.Sleep(time.Duration(1+(i+j)%3) * time.Millisecond)
+							}
+						})
+					}
+					all.Go(func() {
+						time.Sleep(time.Until(closing))
+						_ = g.Close()
+						for k := range checks {
+							if n := block(g, checks[k]); n != 0 {
+								t.Errorf("key %d: a block of %d after Close", k, n)
+							}
+						}
+					})
+				}
+				all.Wait()
+				if fromBlocks.Load() == 0 {
+					t.Error("no block was spent")
+				}
+				for i := range checks {
+					if n := 1_000_000 - remaining(t, &s.Memory, checks[i]); n != admitted[i].Load() {
+						t.Errorf("key %d: %d counted, %d admitted", i, n, admitted[i].Load())
+					}
+				}
+			})
+		})
+	}
+}
+
+// A request that comes before Close has seen all leases begins none.
+func TestNoBlockBeginsDuringClose(t *testing.T) {
+	bubble(t, new(distant), func(t *testing.T, g *Guard) {
+		c := leased(10_000, time.Hour, algorithms.FixedWindow)
+		g.ready()
+		g.returnBlocks()
+		for range 300 {
+			if r := taken(t, g, c).Results[0]; r.Source == algorithms.SourceLease {
+				t.Fatalf("%+v", r)
+			}
+			synctest.Wait()
 		}
 	})
 }

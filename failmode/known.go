@@ -48,7 +48,7 @@ func (g *Guard) takeAsking(ctx context.Context, checks []algorithms.Check, looks
 	for i := range checks {
 		switch r := answerTo(&d, i, &checks[i]); {
 		case r == nil || !ofStore(r):
-			g.denied.release(&looks[i], r != nil)
+			g.denied.release(&looks[i], r != nil && r.Source != "")
 		case !r.Check.Shadow:
 			g.denied.learn(sent, &looks[i], r)
 		}

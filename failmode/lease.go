@@ -30,8 +30,9 @@ type leases struct {
 }
 
 type leaseShard struct {
-	mu   sync.Mutex
-	keys map[denyID]*lease
+	mu     sync.Mutex
+	keys   map[denyID]*lease
+	closed bool // its leases get no blocks any more
 }
 
 // A lease spends units that the store has counted already. What it spends in a
@@ -47,6 +48,7 @@ type lease struct {
 	size  int64             // when it was granted, with what was left before
 	sent  time.Time         // when it was asked for: before the store read its clock
 	life  time.Duration     // from then on
+	ends  *time.Timer       // gives back then what is left; nil before the first block
 
 	// What the next block should be.
 	room    int64 // units that the store had left when it last answered
@@ -54,7 +56,7 @@ type lease struct {
 	asked   demand // in the current span
 	before  demand // in the span before
 	refills bool   // a block is under way
-	gone    bool   // nobody finds the lease any more
+	gone    bool   // nobody finds the lease any more, or the Guard is closed
 }
 
 // A demand is what requests ask of a key: one may ask for any number of units.
@@ -98,7 +100,7 @@ func (ls *leases) findOrMake(c *algorithms.Check, now time.Time) (l, replaced *l
 		replaced = s.keys[least]
 		delete(s.keys, least)
 	}
-	l = &lease{limit: c.Limit, span: now}
+	l = &lease{limit: c.Limit, span: now, gone: s.closed}
 	s.keys[id] = l
 	return l, replaced
 }
@@ -243,6 +245,17 @@ func (l *lease) take() algorithms.Charge {
 	r := l.grant
 	r.Charged, l.units, l.size = l.units, 0, 0
 	return algorithms.Charge{Result: r}
+}
+
+// end ends a lease and returns what it has not spent.
+func (l *lease) end() algorithms.Charge {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = true
+	if l.ends != nil {
+		l.ends.Stop()
+	}
+	return l.take()
 }
 
 // putBack undoes a spend while its window's block is there, and adds as much as

@@ -93,3 +93,33 @@ func TestLeasesWithClocksThatRunApart(t *testing.T) {
 		}
 	}
 }
+
+// A store's clock that is slewed runs faster by up to a thousandth. By it, too, no
+// block outlives its window.
+func TestBlocksEndInTimeByASlewedClock(t *testing.T) {
+	const period = 800 * time.Millisecond // below maxLease
+	for _, a := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow} {
+		t.Run(string(a), func(t *testing.T) {
+			s := new(distant)
+			bubble(t, s, func(t *testing.T, g *Guard) {
+				begun := time.Now().Truncate(period)
+				there := func() time.Time { return begun.Add(time.Since(begun) * 1001 / 1000) }
+				s.Memory.Now = there
+				c := leased(10_000, period, a)
+				for range 3 {
+					window := there().Truncate(period)
+					warmUp(t, g, c)
+					if granted := lent.Trace(&g.leases.find(&c).Charge.At.grant); granted != window.UnixMicro() {
+						t.Fatalf("a block of %d in window %d", granted, window.UnixMicro())
+					}
+					for there().Before(window.Add(period)) {
+						time.Sleep(100 * time.Microsecond)
+					}
+					if n := block(g, c); n != 0 {
+						t.Fatalf("%d left after the window", n)
+					}
+				}
+			})
+		})
+	}
+}

@@ -135,6 +135,28 @@ func warmUp(t *testing.T, g *Guard, c algorithms.Check) {
 	synctest.Wait()
 }
 
+// However many units are asked for, a block is at most a quarter of what the store has
+// left, divided by the number of processes.
+func TestABlockIsAtMostAQuarter(t *testing.T) {
+	for _, instances := range []int64{1, 3} {
+		s := new(distant)
+		synctest.Test(t, func(t *testing.T) {
+			g := join(s, int(instances))
+			defer func() { _ = g.Close() }()
+			c := leased(10_000, time.Hour, algorithms.FixedWindow)
+			c.Cost = 4000
+			taken(t, g, c)
+			before := remaining(t, &s.Memory, c)
+			c.Cost = 1
+			taken(t, g, c)
+			synctest.Wait()
+			if units, most := block(g, c), before/(4*instances); units != most || remaining(t, &s.Memory, c) != before-1-units {
+				t.Errorf("%d processes: a block of %d, want %d of %d", instances, units, most, before)
+			}
+		})
+	}
+}
+
 func block(g *Guard, c algorithms.Check) int64 {
 	l, _ := g.leases.findOrMake(&c, time.Now())
 	return l.left(time.Now())
@@ -164,6 +186,21 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 		synctest.Wait()
 		if after := block(g, c); after < before {
 			t.Errorf("%d left, %d before", after, before)
+		}
+	})
+	scene("a request that nobody decided has nothing of it", func(t *testing.T, g *Guard, _ *distant) {
+		full, dear := check("full", 1, Local), c
+		dear.Cost = 1000
+		for taken(t, g, full).Allowed {
+		}
+		l := g.leases.find(&c)
+		room := l.room
+		d := taken(t, g, dear, full)
+		if want := (algorithms.Result{Check: dear, Allowed: true}); d.Allowed || d.Results[0] != want {
+			t.Errorf("%+v", d.Results[0])
+		}
+		if l.room != room {
+			t.Errorf("the store has %d left by what nobody said, %d before", l.room, room)
 		}
 	})
 	scene("what is settled goes back into it", func(t *testing.T, g *Guard, s *distant) {
@@ -240,6 +277,30 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			t.Errorf("%d used", n)
 		}
 	})
+	for name, next := range map[string]func(t *testing.T, g *Guard) int64{
+		"one that nobody asks for any more":     func(*testing.T, *Guard) int64 { return 0 },
+		"one of a key that is asked for rarely": func(t *testing.T, g *Guard) int64 { return taken(t, g, c).Results[0].Charged },
+		"one whose rule has no Lease any more": func(t *testing.T, g *Guard) int64 {
+			c := c
+			c.Lease = false
+			return taken(t, g, c).Results[0].Charged
+		},
+	} {
+		scene(name+" goes back within its second", func(t *testing.T, g *Guard, s *distant) {
+			for begun := time.Now(); time.Since(begun) < 2*maxLease || block(g, c) < 10; time.Sleep(time.Millisecond) {
+				taken(t, g, c)
+			}
+			synctest.Wait()
+			stored, units, others := remaining(t, &s.Memory, c), block(g, c), int64(0)
+			for begun := time.Now(); time.Since(begun) <= maxLease; time.Sleep(220 * time.Millisecond) {
+				others += next(t, g)
+			}
+			synctest.Wait()
+			if now := remaining(t, &s.Memory, c); now != stored+units-others {
+				t.Errorf("%d left in the store, %d before and %d in the block, %d admitted since", now, stored, units, others)
+			}
+		})
+	}
 	scene("it ends before the window", func(t *testing.T, g *Guard, _ *distant) {
 		time.Sleep(time.Hour - time.Duration(time.Now().UnixNano())%time.Hour - 9*time.Second)
 		warmUp(t, g, c)

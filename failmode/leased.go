@@ -3,11 +3,16 @@ package failmode
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
+
+// maxSettled is how many blocks are given back in one call. All that a process may
+// have are fewer calls than may run in the background.
+const maxSettled = 100
 
 // takeLeased takes from blocks what is there, and the other checks as ever. If
 // these deny, what was taken goes back into its block.
@@ -27,7 +32,7 @@ func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algo
 		if leasable(c) {
 			var replaced *lease
 			if l, replaced = g.leases.findOrMake(c, now); replaced != nil {
-				g.returnBlock(replaced)
+				g.giveBackUnits(replaced.end())
 			}
 			var next int64
 			var left *algorithms.Charge
@@ -89,6 +94,7 @@ func (g *Guard) refill(ctx context.Context, l *lease, c algorithms.Check, units 
 		if !g.denied.unlessChanged(asked, &c, func() { left = l.refilled(r, sent) }) {
 			l.refilled(nil, time.Time{}) // after a Reset nobody counts the block
 		}
+		g.endInTime(l)
 		if left.Result.Charged > 0 {
 			g.giveBackNow(ctx, left)
 		}
@@ -203,26 +209,44 @@ func (g *Guard) addBlocks(d *algorithms.Decision) {
 	}
 }
 
-// returnBlock ends a lease and gives back what it has not spent.
-func (g *Guard) returnBlock(l *lease) {
+// endInTime has what is left of a lease's block given back at the end of its life.
+// A request that would do so may never come.
+func (g *Guard) endInTime(l *lease) {
 	l.mu.Lock()
-	left := l.take()
-	l.gone = true
-	l.mu.Unlock()
-	if left.Result.Charged > 0 {
-		g.giveBack(context.Background(), left)
+	defer l.mu.Unlock()
+	switch rest := time.Until(l.sent.Add(l.life)); {
+	case l.units == 0:
+	case l.ends == nil:
+		l.ends = time.AfterFunc(rest, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			g.giveBackUnits(l.take())
+		})
+	default:
+		l.ends.Reset(rest)
 	}
 }
 
-// returnBlocks gives back all that is not spent.
+// giveBackUnits gives back what is left of blocks.
+func (g *Guard) giveBackUnits(left ...algorithms.Charge) {
+	left = slices.DeleteFunc(left, func(c algorithms.Charge) bool { return c.Result.Charged == 0 })
+	for charges := range slices.Chunk(left, maxSettled) {
+		g.giveBack(context.Background(), charges...)
+	}
+}
+
+// returnBlocks ends all leases and gives back what they have not spent.
 func (g *Guard) returnBlocks() {
+	var left []algorithms.Charge
 	for i := range g.leases.shards {
 		s := &g.leases.shards[i]
 		s.mu.Lock()
-		for id, l := range s.keys {
-			g.returnBlock(l)
-			delete(s.keys, id)
+		s.closed = true
+		for _, l := range s.keys {
+			left = append(left, l.end())
 		}
+		clear(s.keys)
 		s.mu.Unlock()
 	}
+	g.giveBackUnits(left...)
 }

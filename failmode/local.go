@@ -24,10 +24,10 @@ func (g *Guard) follow(sent sending, results []algorithms.Result) {
 	}
 }
 
-// ofStore reports whether the store decided a result.
+// ofStore reports whether the store decided a result, and not this process or nobody.
 func ofStore(r *algorithms.Result) bool {
 	switch r.Source {
-	case algorithms.SourceDenyCache, algorithms.SourceLease, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
+	case "", algorithms.SourceDenyCache, algorithms.SourceLease, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
 		return false
 	}
 	return r.Err == nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -34,7 +33,7 @@ import (
 // A context that ends during a wait ends the request with the context's error.
 // A server cannot make a wait longer than it says by sending the denial slowly:
 // Transport closes the body when the wait is over, or after a second if that is
-// later, even if a Read is under way.
+// later. If it is built with Go 1.27 or newer, it closes the body at once.
 //
 // With a Limiter it keeps a limit of the client's own, too, which all processes
 // share, and a 429 holds back all of them. Without one, a denial holds back no other
@@ -66,6 +65,9 @@ type Transport struct {
 	//
 	// A 429 that says how long to wait bans the key of the first check for so long,
 	// at most an hour, by the Limiter's Ban. So all processes hold back that share it.
+	// A request that waited for its turn peeks then. If the key is banned by now, the
+	// request waits for the end of the ban and for another turn, and what it was
+	// charged by the other checks is given back.
 	Limiter algorithms.Limiter
 
 	// Checks says what an attempt is charged; required with Limiter. The first is
@@ -130,7 +132,12 @@ func (t *Transport) admit(req *http.Request) ([]algorithms.Check, error) {
 	checks := t.Checks(req)
 	ctx, cancel := context.WithTimeout(req.Context(), t.maxWait())
 	defer cancel()
-	_, err := algorithms.Wait(ctx, t.Limiter, checks...)
+	d, err := algorithms.Wait(ctx, t.Limiter, checks...)
+	for err == nil && d.Delay() > 0 && t.banned(ctx, checks[0]) {
+		// The first check's turn has passed: only the others' charges are given back. What stays charged errs towards denying.
+		_ = algorithms.GiveBack(ctx, t.Limiter, algorithms.Decision{Results: d.Results[1:]})
+		d, err = algorithms.Wait(ctx, t.Limiter, checks...)
+	}
 	switch {
 	case err == nil:
 		return checks, nil
@@ -140,6 +147,12 @@ func (t *Transport) admit(req *http.Request) ([]algorithms.Check, error) {
 		err = algorithms.ErrDenied
 	}
 	return nil, fmt.Errorf("headers: Transport: %w", err)
+}
+
+// banned reports whether a denial has banned the key of a check meanwhile.
+func (t *Transport) banned(ctx context.Context, check algorithms.Check) bool {
+	d, err := t.Limiter.Peek(ctx, check)
+	return err == nil && !d.Allowed && d.Results[0].Banned
 }
 
 func (t *Transport) maxWait() time.Duration { return cmp.Or(t.MaxWait, time.Minute) }
@@ -217,21 +230,4 @@ func pause(ctx context.Context, wait time.Duration, denial *http.Response) error
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// discard reads a short body to its end, so that the connection can be used
-// again, and closes it. If the server keeps it waiting, it closes the body after
-// timeout, which ends the Read. That does not hold for a body that net/http
-// decompresses: its Close waits for the first Read. Such a body is not read.
-func discard(ctx context.Context, resp *http.Response, timeout time.Duration) {
-	if !resp.Uncompressed {
-		reading, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		stop := context.AfterFunc(reading, func() { _ = resp.Body.Close() })
-		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // closing the connection is cheaper than reading more
-		if !stop() {
-			return
-		}
-	}
-	_ = resp.Body.Close()
 }

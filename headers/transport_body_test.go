@@ -65,9 +65,10 @@ type zeroes struct{}
 func (zeroes) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestTransportDiscardsDenials(t *testing.T) {
+	// A Transport built with Go 1.27 only closes a body: net/http reads its rest then.
 	for name, c := range map[string]struct {
 		from io.Reader
-		read int
+		most int
 	}{
 		"short":   {strings.NewReader("denied"), 6},
 		"endless": {zeroes{}, 64 << 10},
@@ -79,8 +80,8 @@ func TestTransportDiscardsDenials(t *testing.T) {
 				denial.Body = b
 				s := play(denial)
 				send(t, s.exact(), get(t), 200)
-				if b.read != c.read || b.closed != 1 {
-					t.Errorf("read %d bytes and closed %d times; want %d and once", b.read, b.closed, c.read)
+				if b.read > c.most || b.closed != 1 {
+					t.Errorf("read %d bytes and closed %d times; want at most %d and once", b.read, b.closed, c.most)
 				}
 			})
 		})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,10 +44,12 @@ func (s *third) RoundTrip(*http.Request) (*http.Response, error) {
 func TestTransportsOfSeveralProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := limitertest.Redis(t)
+		daily := algorithms.Check{Rule: "daily", Limit: algorithms.Limit{Rate: 1000, Period: 24 * time.Hour, Algorithm: algorithms.FixedWindow}}
+		checks := func(r *http.Request) []algorithms.Check { return append(outbound(r), daily) }
 		server := &third{began: time.Now(), wrong: map[int]reply{15: answer(http.StatusTooManyRequests, "Retry-After: 30")}}
 		var all sync.WaitGroup
 		for range 3 {
-			process := &headers.Transport{Base: server, Jitter: -1, Limiter: &algorithms.Redis{Client: client, Namespace: "app"}, Checks: outbound}
+			process := &headers.Transport{Base: server, Jitter: -1, Limiter: &algorithms.Redis{Client: client, Namespace: "app"}, Checks: checks}
 			for range 10 {
 				all.Go(func() { send(t, process, get(t), http.StatusOK) })
 			}
@@ -62,12 +63,37 @@ func TestTransportsOfSeveralProcesses(t *testing.T) {
 				t.Errorf("call %d came %s after the one before", i+1, gap)
 			}
 		}
-		// Those that had their slot already go out; a queue has at most ten.
-		denied := server.calls[15]
-		held := slices.IndexFunc(server.calls, func(at time.Duration) bool { return at >= denied+30*time.Second })
-		if held < 0 || server.calls[held-1] > denied+time.Second {
+		// Not even the calls go out that had their slot already.
+		if denied, next := server.calls[15], server.calls[16]; next < denied+30*time.Second {
 			t.Errorf("denied at %s, and then called at %v", denied, server.calls[16:])
 		}
+		// The other check is charged once for a call that was held back.
+		d, err := (&algorithms.Redis{Client: client, Namespace: "app"}).Peek(t.Context(), daily)
+		if err != nil || d.Results[0].Remaining != daily.Limit.Rate-31 {
+			t.Errorf("%d of %d are left after 31 calls; %v", d.Results[0].Remaining, daily.Limit.Rate, err)
+		}
+	})
+}
+
+// A call that had its slot, and has no time for what the 429 asks for, is denied in its turn.
+func TestTransportHasNoTimeToBeHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, s := new(algorithms.Memory), play(answer(http.StatusTooManyRequests, "Retry-After: 30"))
+		slow := roundTripper(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(50 * time.Millisecond)
+			return s.RoundTrip(r)
+		})
+		rt := &headers.Transport{Base: slow, MaxWait: 20 * time.Second, Limiter: limiter, Checks: outbound}
+		var all sync.WaitGroup
+		all.Go(func() { send(t, rt, get(t), http.StatusTooManyRequests) })
+		all.Go(func() {
+			time.Sleep(time.Millisecond)
+			if _, err := do(rt, get(t)); !errors.Is(err, algorithms.ErrDenied) || time.Since(s.began) != 100*time.Millisecond {
+				t.Errorf("%v after %s", err, time.Since(s.began))
+			}
+		})
+		all.Wait()
+		s.want(t, 50*time.Millisecond)
 	})
 }
 

@@ -214,7 +214,7 @@ func TestAnH2CHandlerBehindTheLimiter(t *testing.T) {
 			var log bytes.Buffer
 			// Its rules do not match a preface.
 			m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Logger: slog.New(slog.NewTextHandler(&log, nil)),
-				Rules: []ratelimit.Rule{{Name: "login", Match: []string{"/login"}, Key: keyfunc.IP, Limit: algorithms.PerHour(2)}}})
+				Rules: []ratelimit.Rule{{Name: "login", Match: []string{"/login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(20)}}})
 			server := httptest.NewServer(m.Handler(c.h))
 			for range 2 {
 				conn, err := net.Dial("tcp", server.Listener.Addr().String())

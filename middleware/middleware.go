@@ -44,9 +44,9 @@ type Middleware struct {
 	misfits    sampler.Sampler // among limits that LimitFor returns
 	unreturned sampler.Sampler // charges by response
 
-	setting  sync.Mutex    // over SetRules
-	rejected atomic.Uint64 // calls of SetRules
-	failures failures      // to replace the rules
+	setting  sync.Mutex    // over attempts to replace the rules
+	rejected atomic.Uint64 // attempts
+	failures failures
 }
 
 // New returns a Middleware. Its error reports every mistake in the configuration

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/seed75154129/ratelimit/internal/near"
 )
 
 // A pattern is a net/http ServeMux pattern without a host, compiled to be asked
@@ -90,7 +92,7 @@ func refusal(s string) (why string) {
 // how to mend it; or "".
 func mistake(s string) (what, mend string) {
 	method, p := splitMethod(s)
-	upper, before := strings.ToUpper(method), strings.TrimSuffix(s, p)
+	upper, before, meant := strings.ToUpper(method), strings.TrimSuffix(s, p), near.Word(method, methods)
 	host, rest, slash := strings.Cut(p, "/")
 	switch {
 	case s == "":
@@ -105,6 +107,12 @@ func mistake(s string) (what, mend string) {
 		return fmt.Sprintf("%q is no method", method), "leave it out to match every method"
 	case upper != method: // "get" never comes
 		return "methods are case-sensitive", fmt.Sprintf("write %q", upper+" "+p)
+	case meant != "" && meant != method:
+		return fmt.Sprintf("%q is no method of HTTP", method), fmt.Sprintf("write %q, or leave the method out to match every method", meant+" "+p)
+	case strings.ContainsFunc(method+p, unseen):
+		return "there is a character in it that is not visible", "remove it"
+	case strings.HasPrefix(p, "^"):
+		return "patterns are no regular expressions", "write " + unanchored(before, p)
 	case slices.Contains(methods, p):
 		return "there is no path", fmt.Sprintf("write %q to match every path", p+" /")
 	case slices.Contains(methods, host):
@@ -136,6 +144,26 @@ func mistake(s string) (what, mend string) {
 		}
 	}
 	return "", ""
+}
+
+// unanchored says what to write for a regular expression.
+func unanchored(before, p string) string {
+	path := strings.TrimSuffix(p[len("^"):], "$")
+	if i := strings.IndexAny(path, `\.+*?()[]{}|^$`); i >= 0 {
+		path = path[:strings.LastIndexByte(path[:i], '/')+1]
+	}
+	if what, _ := mistake(before + path); what != "" || path == "/" && p != "^/" && p != "^/$" {
+		return "a path such as /api/, which matches all paths that begin so, and {name} for one segment"
+	}
+	if strings.HasSuffix(path, "/") {
+		return fmt.Sprintf("%q to match all paths that begin so, and {name} for one segment", before+path)
+	}
+	return fmt.Sprintf("%q", before+path)
+}
+
+// unseen reports whether a character is neither visible nor a plain space.
+func unseen(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
@@ -264,6 +292,20 @@ func (p *pattern) walk(path string, escaped bool) (rest string, ok bool) {
 		}
 	}
 	return rest, true
+}
+
+// meets reports whether a request may match both patterns.
+func (p *pattern) meets(q *pattern) bool {
+	if len(p.segs) > len(q.segs) {
+		p, q = q, p
+	}
+	for i, seg := range p.segs {
+		if seg != q.segs[i] && seg != "" && q.segs[i] != "" {
+			return false
+		}
+	}
+	return (p.end == endAnything || len(p.segs) == len(q.segs)) &&
+		(p.method == "" || q.method == "" || p.matchMethod(q.method) || q.matchMethod(p.method))
 }
 
 // unescape leaves what is not validly escaped as it is, like ServeMux.

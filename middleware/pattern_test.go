@@ -140,6 +140,9 @@ func TestParsePatternErrors(t *testing.T) {
 		star    = `* is no wildcard; write {name} for one segment, {name...} for the rest of the path, %2A for an asterisk`
 		percent = `% must be followed by two hexadecimal digits; write %25 for a percent sign`
 		host    = `hosts are not matched; mount the middleware on that host's router instead`
+		get     = `; write "GET /x", or leave the method out to match every method`
+		hidden  = `there is a character in it that is not visible; remove it`
+		regular = `patterns are no regular expressions; write `
 		dots    = `the path is not clean once unescaped; leave out the escaped dots`
 	)
 	for _, tt := range []struct{ pattern, want string }{
@@ -157,7 +160,13 @@ func TestParsePatternErrors(t *testing.T) {
 		{"GET,POST /x", `"GET,POST" is more than one method; write a pattern for each`},
 		{"GET, POST /x", `"GET," is more than one method; write a pattern for each`},
 		{"GET POST /x", space},
-		{"G(T /x", `invalid method "G(T"; ` + syntax},
+		{"G(ET /x", `"G(ET" is no method of HTTP` + get},
+		{"M(N /x", `invalid method "M(N"; ` + syntax},
+		{"PSOT /x", `"PSOT" is no method of HTTP; write "POST /x", or leave the method out to match every method`},
+		{"GTE  /x", `"GTE" is no method of HTTP` + get},
+		{"DELET /x", `"DELET" is no method of HTTP; write "DELETE /x", or leave the method out to match every method`},
+		{"OPTIOSN /{y}/z", `"OPTIOSN" is no method of HTTP; write "OPTIONS /{y}/z", or leave the method out to match every method`},
+		{"GET\u200b /x", hidden},
 
 		{"POST", `there is no path; write "POST /" to match every path`},
 		{"POST/auth/login", `there is no space after the method; write "POST /auth/login"`},
@@ -184,6 +193,19 @@ func TestParsePatternErrors(t *testing.T) {
 		{"/100%", percent},
 		{"/%zz", percent},
 
+		{"POST /lo\u200bgin", hidden},
+		{"/login\u00ad", hidden},
+		{"/login\ufe0f", hidden},
+		{"/a\x00", hidden},
+		{"/login\u00a0a", space},
+
+		{"^/api/.*$", regular + `"/api/" to match all paths that begin so, and {name} for one segment`},
+		{"POST ^/login$", regular + `"POST /login"`},
+		{"^/users/[0-9]+/files$", regular + `"/users/" to match all paths that begin so, and {name} for one segment`},
+		{"^/$", regular + `"/" to match all paths that begin so, and {name} for one segment`},
+		{"^/.*", regular + `a path such as /api/, which matches all paths that begin so, and {name} for one segment`},
+		{"^//a", regular + `a path such as /api/, which matches all paths that begin so, and {name} for one segment`},
+		{"^example.com/a", regular + `a path such as /api/, which matches all paths that begin so, and {name} for one segment`},
 		{"/files/*", star},
 		{"/files/*path", star},
 		{"/u/:id", `:id is no wildcard; write {id}, or %3A for a colon`},
@@ -202,7 +224,7 @@ func TestParsePatternErrors(t *testing.T) {
 		}
 	}
 	for _, s := range []string{
-		"/", "GET /", "GET\t /x", "M-SEARCH /x", "/v1/jobs:run", "/:", "/.well-known/{x}", "/a...", "/%3Aid", "/%2A", "/a%3Fb", "/{_}/{$}",
+		"/", "GET /", "GET\t /x", "M-SEARCH /x", "PROPFIND /x", "PURGE /x", "QUERY /x", "MOVE /x", "FETCH /x", "/é/登录", "/v1/jobs:run", "/:", "/.well-known/{x}", "/a...", "/%3Aid", "/%2A", "/a%3Fb", "/{_}/{$}",
 	} {
 		mustParse(t, s)
 	}
@@ -285,6 +307,46 @@ func TestPatternIsServeMux(t *testing.T) {
 	t.Logf("%d matches, %d exact", hits, exact)
 	if exact < 100 {
 		t.Error("the generators hardly ever match: the test proves nothing")
+	}
+}
+
+// Patterns that one request matches meet, whoever is asked.
+func TestPatternsMeet(t *testing.T) {
+	hits := 0
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := patterns.Draw(t, "a pattern"), patterns.Draw(t, "another pattern")
+		p, err := parsePattern(a)
+		q, otherErr := parsePattern(b)
+		if err != nil || otherErr != nil {
+			t.Fatal(err, otherErr)
+		}
+		meet := p.meets(&q)
+		if meet != q.meets(&p) {
+			t.Fatalf("%q meets %q: %t, and the other way round %t", a, b, meet, !meet)
+		}
+		for range 100 {
+			x := targetOf(requests(a).Draw(t, "request"))
+			if x.odd || !p.match(&x) || !q.match(&x) { // routers disagree about odd ones
+				continue
+			}
+			if hits++; !meet {
+				t.Fatalf("%+v matches %q and %q", x, a, b)
+			}
+		}
+	})
+	if hits < 20 {
+		t.Errorf("%d requests matched both: the test proves nothing", hits)
+	}
+	for _, c := range []struct {
+		a, b string
+		meet bool
+	}{
+		{"/a", "/b", false}, {"/a/", "/b", false}, {"/a", "/a/b", false}, {"/a/{$}", "/a/b", false}, {"POST /a", "GET /a", false}, {"GET /a", "POST /", false}, {"/a/{x}", "/a", false},
+		{"/a", "/{x}", true}, {"/", "POST /b", true}, {"GET /a", "HEAD /a", true}, {"/a/", "/a/b/{c}", true}, {"/a", "/a/", true}, {"/a/{x}", "/{y}/b", true}, {"/{rest...}", "DELETE /a/b", true},
+	} {
+		if got := mustParse(t, c.a).meets(mustParse(t, c.b)); got != c.meet {
+			t.Errorf("%q meets %q: %t", c.a, c.b, got)
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ type Rule struct {
 	Limit algorithms.Limit
 	// Tiers replaces Limit for the tier that Config.TierFor names; [Unlimited]
 	// exempts a tier. An unknown tier has Limit, and is counted in the metric
-	// ratelimit_unknown_tiers_total.
+	// ratelimit_unknown_tiers_total. Names differ in more than case.
 	Tiers map[string]algorithms.Limit
 	// LimitFor returns a request's limit; the zero Limit means what Tiers and
 	// Limit say, and so, with a line in the log, does an invalid one.
@@ -49,8 +49,9 @@ type Rule struct {
 	// limit's Quota.
 	Cost int64
 	// Costs replaces Cost for requests that match a pattern, the most specific
-	// first, in the same count. Patterns are matched as those of Match; costs are
-	// at least 1, and at most what the limit and each tier can hold.
+	// first, in the same count. Patterns are matched as those of Match, and each must
+	// have requests that Match has; costs are at least 1, and at most what the limit
+	// and each tier can hold.
 	Costs map[string]int64
 	// CostFor returns a request's cost; 0 means what Costs and Cost say, and so does
 	// a negative one. A cost above what the limit can hold is denied. Where the cost

@@ -14,18 +14,26 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// maxCosts is how many patterns Rule.Costs may have: whether two of them conflict
-// takes time in the square of their number.
-const maxCosts = 1000
+const (
+	// maxEntries is how many entries Rule.Match, Costs and Tiers may have: patterns
+	// are compared with each other, and costs with the limits of tiers.
+	maxEntries = 1000
+	// maxConflicts is how many conflicts among the patterns of Costs are looked for.
+	maxConflicts = 10
+)
 
-// validateData reports what is wrong with the fields that go with Limit: tiers,
-// costs, charging by response, bans, shadow and leases.
-func (r *Rule) validateData(bad func(field string, err error)) {
+// validateData reports what is wrong with the fields that go with Match and Limit:
+// tiers, costs, charging by response, bans, shadow and leases. It is given the
+// patterns of the rule; nil if it has none, or bad ones.
+func (r *Rule) validateData(match []pattern, bad func(field string, err error)) {
 	limits := r.limits()
+	if len(r.Tiers) > maxEntries {
+		bad("Tiers", fmt.Errorf("%d tiers; at most %d", len(r.Tiers), maxEntries))
+		limits = limits[:1]
+	} else {
+		r.validateTierNames(bad)
+	}
 	for _, l := range limits[1:] {
-		if l.tier == "" {
-			bad("Tiers", errors.New(`a tier needs a name: "" is the tier of requests that have none`))
-		}
 		for _, err := range each(cmp.Or(l.Validate(), tooShort("the period", l.Period))) {
 			bad("Tiers", fmt.Errorf("tier %q: %w", l.tier, err))
 		}
@@ -36,7 +44,7 @@ func (r *Rule) validateData(bad func(field string, err error)) {
 		bad("Cost", fmt.Errorf("must not be negative, got %d", r.Cost))
 	}
 	bad("Cost", tooMuch(r.Cost, limits))
-	r.validateCosts(limits, bad)
+	r.validateCosts(match, limits, bad)
 	r.validateChargeOn(limits, bad)
 	r.validateBan(bad)
 	if !(r.Shadow >= 0 && r.Shadow <= 1) { // NaN is neither
@@ -75,6 +83,43 @@ func tooShort(what string, d time.Duration) error {
 		what, d, shortest)
 }
 
+// validateMatch returns the patterns; nil if there are none, or bad ones.
+func (r *Rule) validateMatch(bad func(string, error)) (match []pattern) {
+	if len(r.Match) > maxEntries {
+		bad("Match", fmt.Errorf("%d patterns; at most %d", len(r.Match), maxEntries))
+		return nil
+	}
+	good := true
+	for _, text := range r.Match {
+		p, err := parsePattern(text)
+		bad("Match", err)
+		match, good = append(match, p), good && err == nil
+	}
+	if !good {
+		return nil
+	}
+	return match
+}
+
+// validateTierNames refuses names that look like another one and are none.
+func (r *Rule) validateTierNames(bad func(string, error)) {
+	lower := make(map[string]string, len(r.Tiers))
+	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+		other, taken := lower[strings.ToLower(tier)]
+		lower[strings.ToLower(tier)] = tier
+		switch {
+		case tier == "":
+			bad("Tiers", errors.New(`a tier needs a name: "" is the tier of requests that have none`))
+		case tier != strings.TrimSpace(tier):
+			bad("Tiers", fmt.Errorf("tier %q: there is white space around it; write %q", tier, strings.TrimSpace(tier)))
+		case strings.ContainsFunc(tier, unseen):
+			bad("Tiers", fmt.Errorf("tier %q: there is a character in it that is not visible; remove it", tier))
+		case taken:
+			bad("Tiers", fmt.Errorf("tier %q: differs from %q only in case; keep the one that Config.TierFor returns", tier, other))
+		}
+	}
+}
+
 // A tierLimit is one of the limits that a rule may have.
 type tierLimit struct {
 	tier string // of the rule's own limit: ""
@@ -111,16 +156,21 @@ func tooMuch(cost int64, limits []tierLimit) error {
 	return nil
 }
 
-func (r *Rule) validateCosts(limits []tierLimit, bad func(string, error)) {
-	if len(r.Costs) > maxCosts {
-		bad("Costs", fmt.Errorf("%d patterns; at most %d", len(r.Costs), maxCosts))
+func (r *Rule) validateCosts(match []pattern, limits []tierLimit, bad func(string, error)) {
+	if len(r.Costs) > maxEntries {
+		bad("Costs", fmt.Errorf("%d patterns; at most %d", len(r.Costs), maxEntries))
 		return
 	}
-	mux := http.NewServeMux()
+	mux, conflicts := http.NewServeMux(), 0
 	for _, text := range slices.Sorted(maps.Keys(r.Costs)) {
-		_, err := parsePattern(text)
-		if err == nil {
-			err = conflict(mux, text)
+		p, err := parsePattern(text)
+		if err == nil && conflicts < maxConflicts {
+			if err = conflict(mux, text); err != nil {
+				conflicts++
+			}
+		}
+		if err == nil && match != nil && !slices.ContainsFunc(match, func(m pattern) bool { return m.meets(&p) }) {
+			err = fmt.Errorf("pattern %q: the rule matches no such request, so the cost would never apply; let the rule match it, or leave the cost out", text)
 		}
 		bad("Costs", err)
 		if cost := r.Costs[text]; cost < 1 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,8 +71,25 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) {
 			r.Tiers = map[string]algorithms.Limit{"pro": {Rate: 0, Period: time.Minute}, "a\nb": {Rate: 5, Period: 1}}
 		}, []string{
-			`Tiers: tier "a\nb": period must be at least 1µs`, `Tiers: tier "pro": rate must be at least 1, got 0`,
+			`Tiers: tier "a\nb": there is a character in it`, `Tiers: tier "a\nb": period must be at least 1µs`, `Tiers: tier "pro": rate must be at least 1, got 0`,
 		}},
+		{func(r *ratelimit.Rule) {
+			r.Tiers = map[string]algorithms.Limit{"": ratelimit.Unlimited, "pro ": ratelimit.Unlimited, "Pro": bucket(5), "pro": bucket(5), "PRO": bucket(5), "a\u200bb": bucket(5), "über uns": bucket(5)}
+		}, []string{
+			`Tiers: a tier needs a name`, `Tiers: tier "Pro": differs from "PRO" only in case; keep the one`,
+			`Tiers: tier "a\u200bb": there is a character in it that is not visible`, `Tiers: tier "pro": differs from "Pro" only in case`,
+			`Tiers: tier "pro ": there is white space around it; write "pro"`,
+		}},
+		{func(r *ratelimit.Rule) {
+			r.Match = []string{"POST /a", "/b/"}
+			r.Costs = map[string]int64{"/a": 1, "/{x}": 2, "/b/{y}": 3, "GET /a": 4, "/c": 5}
+		}, []string{
+			`Costs: pattern "/c": the rule matches no such request, so the cost would never apply`, `Costs: pattern "GET /a": the rule matches no such request`,
+		}},
+		{func(r *ratelimit.Rule) {
+			r.Match, r.Costs = []string{"POST /a", "/c/*"}, map[string]int64{"/c": 5} // it may be what the bad one means
+		}, []string{`Match: pattern "/c/*": * is no wildcard`}},
+		{func(r *ratelimit.Rule) { r.Match = slices.Repeat([]string{"/*"}, 1001) }, []string{"Match: 1001 patterns; at most 1000"}},
 		{func(r *ratelimit.Rule) { r.Cost, r.Tiers = 50, map[string]algorithms.Limit{"free": bucket(49)} }, []string{
 			`Cost: 50 is above the 49 units that tier "free"'s limit 49/1m token_bucket can hold`,
 		}},
@@ -139,17 +157,42 @@ func TestMistakesInRules(t *testing.T) {
 	}
 }
 
-// Patterns that may conflict are compared with each other; a million are not.
-func TestCostsAreBounded(t *testing.T) {
-	costs := make(map[string]int64)
+// A request is compared with each rule.
+func TestRulesAreBounded(t *testing.T) {
+	rules := make([]ratelimit.Rule, 1000)
+	for i := range rules {
+		rules[i] = perHour(fmt.Sprintf("r%d", i), 5)
+	}
+	if err := ratelimit.ValidateRules(rules); err != nil {
+		t.Error(err)
+	}
+	err := ratelimit.ValidateRules(slices.Concat(rules, []ratelimit.Rule{perHour("last", 5), perHour("last", 5)}))
+	if err == nil || err.Error() != `middleware: rule "last": 1002 rules; at most 1000` {
+		t.Error(err)
+	}
+}
+
+// Patterns that may conflict are compared with each other, and costs with the limits
+// of tiers; a million are not.
+func TestEntriesAreBounded(t *testing.T) {
+	costs, tiers := make(map[string]int64), make(map[string]algorithms.Limit)
 	for i := range 1000 {
 		costs[fmt.Sprintf("/{a}/%d/{b}", i)] = 1
+		tiers[fmt.Sprint(i)] = bucket(5)
 	}
-	if got := validated(func(r *ratelimit.Rule) { r.Costs = costs }); got != nil {
+	if got := validated(func(r *ratelimit.Rule) { r.Costs, r.Tiers = costs, tiers }); got != nil {
 		t.Error(got)
 	}
-	costs["/"] = 1
-	if got := validated(func(r *ratelimit.Rule) { r.Costs = costs }); len(got) != 1 || got[0] != "Costs: 1001 patterns; at most 1000" {
+	costs["/"], tiers["x"] = 1, bucket(5)
+	got := validated(func(r *ratelimit.Rule) { r.Costs, r.Tiers = costs, tiers })
+	if want := []string{"Tiers: 1001 tiers; at most 1000", "Costs: 1001 patterns; at most 1000"}; !slices.Equal(got, want) {
 		t.Error(got)
+	}
+	clear(costs)
+	for i := range 500 {
+		costs[fmt.Sprintf("/{a}/%d", i)], costs[fmt.Sprintf("/%d/{a}", i)] = 1, 1
+	}
+	if got := validated(func(r *ratelimit.Rule) { r.Costs = costs }); len(got) != 10 || !strings.Contains(got[9], "conflicts with") {
+		t.Errorf("%d: %s", len(got), got[len(got)-1])
 	}
 }

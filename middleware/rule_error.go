@@ -47,10 +47,16 @@ func words(field string) string {
 	return b.String()
 }
 
+// maxRules is how many rules there may be: a request is compared with each.
+const maxRules = 1000
+
 // ValidateRules reports every mistake, each a [*RuleError], joined.
 func ValidateRules(rules []Rule) error {
 	if len(rules) == 0 {
 		return &RuleError{Index: -1, Err: errors.New("at least one is required")}
+	}
+	if len(rules) > maxRules {
+		return &RuleError{Index: maxRules, Rule: rules[maxRules].Name, Err: fmt.Errorf("%d rules; at most %d", len(rules), maxRules)}
 	}
 	var errs []error
 	named := make(map[string]int, len(rules))
@@ -67,13 +73,10 @@ func ValidateRules(rules []Rule) error {
 		} else {
 			named[r.Name] = i
 		}
-		for _, text := range r.Match {
-			_, err := parsePattern(text)
-			bad("Match", err)
-		}
+		match := r.validateMatch(bad)
 		bad("Key", validateKey(r.Key))
 		bad("Limit", cmp.Or(r.Limit.Validate(), tooShort("the period", r.Limit.Period)))
-		r.validateData(bad)
+		r.validateData(match, bad)
 		_, err := r.Fail.MarshalText()
 		bad("Fail", err)
 	}

@@ -54,13 +54,24 @@ func (m *Middleware) RulesFailed(err error) {
 	if err == nil {
 		return
 	}
+	m.setting.Lock()
 	counted, logged := m.failures.note(err)
 	if !counted {
 		m.rejected.Add(1)
 	}
+	m.setting.Unlock()
 	if !logged {
 		m.logger.Error("ratelimit: rules not replaced", "error", err, "generation", m.rules.Load().generation)
 	}
+}
+
+// RulesRevision counts the attempts to set rules: New's, and each call of SetRules
+// or RulesFailed. It is for loaders: if the revision is not the one that a loader's
+// own last attempt left, something else has replaced the rules, or failed to, and
+// the loader should set its rules again.
+func (m *Middleware) RulesRevision() uint64 {
+	m.mustBeMade()
+	return uint64(m.rules.Load().generation) + m.rejected.Load()
 }
 
 // maxFailures is how many texts are remembered, in case each is another one.

@@ -76,9 +76,13 @@ func TestRulesThatFailAreLoggedOnceAndCounted(t *testing.T) {
 		Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 1)},
 		Registerer: registry, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
+	generation := 1.0
 	want := func(step string, errors, failing float64, lines int) {
 		t.Helper()
-		wantSamples(t, registry, map[string]float64{"rules_errors_total": errors, "rules_failing": failing, "rules": 1})
+		wantSamples(t, registry, map[string]float64{"rules_errors_total": errors, "rules_failing": failing, "rules": 1, "rules_generation": generation})
+		if got := m.RulesRevision(); got != uint64(generation+errors) {
+			t.Errorf("%s: revision %d", step, got)
+		}
 		if got := strings.Count(log.String(), `level=ERROR msg="ratelimit: rules not replaced"`); got != lines {
 			t.Errorf("%s: %d lines, want %d\n%s", step, got, lines, &log)
 		}
@@ -106,6 +110,7 @@ func TestRulesThatFailAreLoggedOnceAndCounted(t *testing.T) {
 	if err := m.SetRules([]ratelimit.Rule{perHour("r", 2)}); err != nil {
 		t.Fatal(err)
 	}
+	generation++
 	want("replaced", 5, 0, 3)
 	m.RulesFailed(errors.New("rules.yaml: gone"))
 	want("a text from before", 6, 1, 4)

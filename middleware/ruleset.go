@@ -45,20 +45,21 @@ type watch struct {
 func (m *Middleware) SetRules(rules []Rule) error {
 	m.mustBeMade()
 	compiled, err := compile(rules, m.share)
+	m.setting.Lock()
+	m.failures.returned(err)
 	if err != nil {
 		m.rejected.Add(1)
-		m.failures.returned(err)
+		m.setting.Unlock()
 		return err
 	}
-	m.logChanges(m.setRules(compiled))
-	m.failures.returned(nil)
+	old, set := m.setRules(compiled)
+	m.setting.Unlock()
+	m.logChanges(old, set)
 	return nil
 }
 
 // setRules returns the set that was in force, nil the first time, and the new one.
 func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
-	m.setting.Lock()
-	defer m.setting.Unlock()
 	old = m.rules.Load()
 	set = &ruleset{rules: rules, watches: make([]watch, len(rules)), hints: newHints(m.logger, len(rules)), generation: 1}
 	for i := range rules {

@@ -28,8 +28,12 @@ func Redis(tb testing.TB) *redis.Client {
 }
 
 // RedisServer is [Redis] for tests that also want the server: to make it fail
-// (SetError, Close), or to look into it. It has no address; the client's Options
-// make more clients of it.
+// (SetError, Close), or to look into it. It has no address; a copy of the client's
+// options makes more clients of it, with [algorithms.FailFast], since go-redis
+// reads the MaxRetries of a client as the default:
+//
+//	options := *client.Options()
+//	another := redis.NewClient(algorithms.FailFast(&options))
 func RedisServer(tb testing.TB) (*redis.Client, *miniredis.Miniredis) {
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true)

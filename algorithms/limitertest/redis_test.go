@@ -118,10 +118,17 @@ func TestRedisServer(t *testing.T) {
 		if got, err := server.Get("k"); got != "v" || err != nil {
 			t.Errorf("the server has %q, %v", got, err)
 		}
-		second := redis.NewClient(rdb.Options())
+		options := *rdb.Options()
+		second := redis.NewClient(algorithms.FailFast(&options))
 		defer second.Close()
 		if got := second.Get(t.Context(), "k").Val(); got != "v" {
 			t.Errorf("another client gets %q", got)
+		}
+		var log strings.Builder
+		guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: second, Namespace: "app"}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		defer guard.Close()
+		if err := guard.Warm(t.Context()); err != nil || log.Len() > 0 {
+			t.Errorf("another client: %v\n%s", err, &log)
 		}
 		server.Close()
 		if err := rdb.Ping(t.Context()).Err(); err == nil {

@@ -81,8 +81,11 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
+// forMinutes is how long an alert and its section say that it has lasted.
+var forMinutes = regexp.MustCompile(`(?i)\bfor (three|five|ten) minutes`)
+
 // Every alert has a severity, a test where it fires, one where it does not, and
-// a section that says what to do.
+// a section that says what to do. How long it says that it has lasted is how long it waits.
 func TestAlertsAreComplete(t *testing.T) {
 	sections := read(t, "../../docs/alerts.md")
 	tests := read(t, "alerts_test.yml")
@@ -94,8 +97,16 @@ func TestAlertsAreComplete(t *testing.T) {
 				t.Errorf("%s has no %q", name, field)
 			}
 		}
-		if !strings.Contains(sections, "\n## "+name+"\n") {
+		_, section, found := strings.Cut(sections, "\n## "+name+"\n")
+		if !found {
 			t.Errorf("docs/alerts.md has no section %s", name)
+		}
+		section, _, _ = strings.Cut(section, "\n## ")
+		for _, said := range forMinutes.FindAllStringSubmatch(alert+section, -1) {
+			minutes := map[string]int{"three": 3, "five": 5, "ten": 10}[strings.ToLower(said[1])]
+			if want := fmt.Sprintf("\n        for: %dm\n", minutes); !strings.Contains(alert, want) {
+				t.Errorf("%s: it says %q, and has no%s", name, said[0], want)
+			}
 		}
 		if !strings.Contains(tests, "- alertname: "+name+"\n") || !strings.Contains(tests, "- {alertname: "+name+",") {
 			t.Errorf("alerts_test.yml wants %s never to fire, or never not to", name)

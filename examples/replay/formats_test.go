@@ -70,6 +70,11 @@ rules:
 			t.Errorf("%s: %v, want %v", rule, got, want)
 		}
 	}
+	for i, want := range []string{"the log does not have the header X-Api-Key; ", "the log does not have the key tenant; ", "no log has the route; ", "", "", "disabled in the rule file"} {
+		if got := result.Rules[i].NotReplayed; !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+			t.Errorf("%s: not replayed: %q, want %q", result.Rules[i].Name, got, want)
+		}
+	}
 	const log = `{"time":"2026-11-20T09:30:00Z","ip":"192.0.2.1","method":"GET","path":"/a/1","status":200,"key":"s3cret","account":{"id":7}}
 {"time":"2026-11-20T09:30:00Z","ip":"192.0.2.1","method":"GET","path":"/a/2","status":200,"key":"s3cret","account":{"id":8}}
 `

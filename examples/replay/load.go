@@ -140,8 +140,7 @@ func (c *config) leaveOut(rules []*rule, sources []*source) {
 }
 
 func (r *rule) leave(format string, args ...any) {
-	r.Disabled = true
-	r.notes = append(r.notes, "not replayed: "+fmt.Sprintf(format, args...))
+	r.Disabled, r.notReplayed = true, fmt.Sprintf(format, args...)
 }
 
 // replay replays the logs and reports.

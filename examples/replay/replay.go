@@ -51,15 +51,16 @@ type replay struct {
 // A rule is one of the rules, and what it did.
 type rule struct {
 	ratelimit.Rule
-	index      int
-	key        string   // as the rule file has it
-	names      []string // of its keys
-	notes      []string // how the replay differs from the rule
-	absent     int64    // requests without the key
-	requests   int64
-	denied     int64
-	clients    clients
-	candidates []candidate
+	index       int
+	key         string   // as the rule file has it
+	names       []string // of its keys
+	notReplayed string   // why, if the log does not have the key
+	notes       []string // how the replay differs from the rule
+	absent      int64    // requests without the key
+	requests    int64
+	denied      int64
+	clients     clients
+	candidates  []candidate
 }
 
 // A minute is the requests of one minute.

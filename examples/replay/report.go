@@ -101,6 +101,9 @@ func (r *report) summary(b *strings.Builder) {
 func (r *report) rule(b *strings.Builder, rule *rule) {
 	var lines []string
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	if rule.notReplayed != "" {
+		say("not replayed: %s", rule.notReplayed)
+	}
 	for _, note := range rule.notes {
 		say("%s", note)
 	}
@@ -207,6 +210,9 @@ func (r *report) write(to io.Writer) error {
 		one := replayed.Rule{
 			Name: rule.Name, Match: rule.Match, Key: rule.key, Limit: rule.Limit.String(),
 			Requests: rule.requests, Denied: rule.denied, Clients: all, Limited: limited,
+		}
+		if rule.Disabled {
+			one.NotReplayed = cmp.Or(rule.notReplayed, "disabled in the rule file")
 		}
 		if len(rule.candidates) > 0 {
 			if text, _, _, ok := rule.smallest(0, r.under); ok {

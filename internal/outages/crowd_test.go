@@ -181,10 +181,11 @@ func TestFloodWithoutRedis(t *testing.T) {
 	if settled := heaps[len(heaps)/2]; heaps[len(heaps)-1] > settled+settled/10 {
 		t.Errorf("the heap still grows: %d", heaps)
 	}
-	if rate := float64(flooded) / took.Seconds(); rate < perSecond/2 {
-		t.Errorf("%.0f clients per second, want %d: the machine is too slow for this", rate, perSecond)
+	rate := float64(flooded) / took.Seconds()
+	r := row{16, fmt.Sprintf("%d,000 new clients per second, Redis away all the time", int(rate/1000+0.5))}
+	if rate < perSecond/2 {
+		r.untimed(t)
 	}
 	all := flooded + requests + int(seconds*time.Second/step)*abusers
-	row{16, fmt.Sprintf("%d,000 new clients per second, Redis away all the time", int(float64(flooded)/took.Seconds()/1000+0.5))}.
-		write(summary{requests: all, answered: all, alone: all, wronglyDeny: denied, slowest: -1}, false)
+	r.write(summary{requests: all, answered: all, alone: all, wronglyDeny: denied, slowest: -1}, false)
 }

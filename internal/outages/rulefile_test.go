@@ -2,6 +2,7 @@ package outages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -33,9 +34,10 @@ rules:
 func TestRuleFileIsBad(t *testing.T) {
 	srv := redistest.Start(t)
 	file := filepath.Join(t.TempDir(), "rules.yaml")
-	write := func(text string) {
+	write := func(text string) { // at once, or the loader may find the file empty before
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		next := file + ".next"
+		if err := errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, file)); err != nil {
 			t.Fatal(err)
 		}
 	}

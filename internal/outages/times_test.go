@@ -45,7 +45,7 @@ func (r *run) checkTimes(v *verdict, p promise) {
 			v.summary.recovered = since
 		}
 		during := r.away.Load() && end >= r.began && (r.over == 0 || rec.begin <= r.over+p.back)
-		if (!during || isSpared) && !r.excused(rec.begin, end) {
+		if (!during || isSpared) && !r.excused(p, rec.begin, end) {
 			if alone++; alone > p.alone {
 				v.late("not decided by Redis although it was there", rec)
 			}
@@ -64,18 +64,20 @@ func (r *run) checkTimes(v *verdict, p promise) {
 
 // excused reports whether the machine was so late that Redis was, too, and the
 // limiter may still be noticing.
-func (r *run) excused(from, to time.Duration) bool {
-	return 2*r.machine.late(from-time.Second, to) > budget
+func (r *run) excused(p promise, from, to time.Duration) bool {
+	return p.latency+2*r.machine.late(from-time.Second, to) > budget
 }
 
-// busy reports whether the machine was so late at any time.
-func (r *run) busy() bool { return 2*r.machine.late(0, r.length) > budget }
+// busy reports whether the machine was so late at any time that it may be to blame
+// for what took too long: between a request and its answer several processes have
+// to run, and each may be late.
+func (r *run) busy() bool { return 4*r.machine.late(0, r.length) > budget }
 
 // checkOpened is about how often something was down.
 func (r *run) checkOpened(v *verdict, p promise) {
 	opened := 0
 	for _, at := range r.opened {
-		if !r.excused(at, at) {
+		if !r.excused(p, at, at) {
 			opened++
 		}
 	}

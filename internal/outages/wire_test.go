@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -15,6 +16,7 @@ type wire struct {
 	mu      sync.Mutex
 	sent    int             // script calls that were no probes
 	probes  int             // script calls that were
+	lost    int             // calls that take, no probes, whose connection was reset before the answer
 	charges map[counter]int // calls without an answer that may have charged
 	returns map[counter]int // calls without an answer that may have given back
 	errors  map[string]int  // by text
@@ -66,7 +68,8 @@ func (w *wire) note(ctx context.Context, cmd redis.Cmder, err error) {
 	args := cmd.Args()
 	keys, _ := args[2].(int)
 	unknown := w.returns
-	if _, takes := args[3+keys].(string); takes { // whether to charge; settle.lua has no such argument
+	_, takes := args[3+keys].(string)
+	if takes { // whether to charge; settle.lua has no such argument
 		unknown = w.charges
 	}
 	probe := false
@@ -81,6 +84,9 @@ func (w *wire) note(ctx context.Context, cmd redis.Cmder, err error) {
 		w.probes++
 	} else {
 		w.sent++
+		if takes && errors.Is(err, syscall.ECONNRESET) {
+			w.lost++
+		}
 	}
 	if err != nil {
 		text := err.Error()

@@ -51,7 +51,7 @@ func TestWrongLimiters(t *testing.T) {
 			if wrong.timed {
 				onlyAll(t)
 			}
-			const tries = 5
+			const tries = 20
 			for try := 1; ; try++ {
 				v := judgeWrong(t, wrong.limiter)
 				var found []string

@@ -143,7 +143,7 @@ func (s *Server) Options() *redis.Options {
 }
 
 const (
-	dialTimeout = time.Second
+	dialTimeout = 5 * time.Second
 	ioTimeout   = 5 * time.Second
 )
 

@@ -9,7 +9,9 @@
 //	    {"name": "per-ip", "key": "ip", "limit": "200/1m", "requests": 1200, "denied": 20, "clients": 85, "limited": 2,
 //	     "smallest": "260/1m", "under": 0.01},
 //	    {"name": "login", "match": ["POST /login"], "key": "ip", "limit": "5/1m fixed_window",
-//	     "requests": 40, "denied": 6, "clients": 31, "limited": 1}
+//	     "requests": 40, "denied": 6, "clients": 31, "limited": 1},
+//	    {"name": "per-user", "key": "user", "limit": "60/1m", "requests": 0, "denied": 0, "clients": 0, "limited": 0,
+//	     "not_replayed": "the log does not have the key user"}
 //	  ],
 //	  "minutes": [
 //	    {"start": "2026-11-20T09:00:00Z", "requests": 700, "denied": 25, "by_rule": {"per-ip": 20, "login": 6}},
@@ -70,6 +72,10 @@ type Rule struct {
 	// the clients; "" where that was not computed.
 	Smallest string  `json:"smallest,omitempty"`
 	Under    float64 `json:"under,omitempty"`
+
+	// NotReplayed says why the rule decided no request: it is disabled, or the log
+	// does not have its key. "" means that it was replayed.
+	NotReplayed string `json:"not_replayed,omitempty"`
 }
 
 // A Minute is the requests of a minute.
@@ -144,6 +150,9 @@ func (r Result) Validate() error {
 		part(fmt.Sprintf("rule %q", rule.Name), rule.Denied, rule.Requests)
 		if rule.Limited < 0 || rule.Limited > rule.Clients {
 			fail("rule %q: %d limited of %d clients", rule.Name, rule.Limited, rule.Clients)
+		}
+		if rule.NotReplayed != "" && rule.Requests > 0 {
+			fail("rule %q: not replayed, and %d requests", rule.Name, rule.Requests)
 		}
 		for _, limit := range []string{rule.Limit, rule.Smallest} {
 			if _, err := algorithms.ParseLimit(limit); err != nil && limit != "" {

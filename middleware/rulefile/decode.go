@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/seed75154129/ratelimit/internal/near"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -125,6 +126,14 @@ func otherVersion(root *yaml.Node) *yaml.Node {
 // free reports whether a field is for notes.
 func free(field string) bool { return strings.HasPrefix(field, "x-") }
 
+// meant returns " (did you mean …?)" if a word is nearly one of those that are known.
+func meant(word string, known []string) string {
+	if best := near.Word(word, known); best != "" {
+		return " (did you mean " + best + "?)"
+	}
+	return ""
+}
+
 // unknown reports a field that there is not, and which one may be meant.
 func (d *decoder) unknown(key *yaml.Node, path string, known []string, words map[string]string) {
 	if d.more > 0 {
@@ -132,7 +141,7 @@ func (d *decoder) unknown(key *yaml.Node, path string, known []string, words map
 		return
 	}
 	hint := meant(key.Value, known)
-	if word := nearest(plain(key.Value), slices.Sorted(maps.Keys(words))); word != "" && hint == "" {
+	if word := near.Word(key.Value, slices.Sorted(maps.Keys(words))); word != "" && hint == "" {
 		hint = "; " + words[word]
 	}
 	d.bad(placeOf(key), path, "no such field%s", cmp.Or(hint, `; remove it, or begin it with "x-" if it is a note`))
@@ -218,7 +227,7 @@ func (d *decoder) validate(rules []ratelimit.Rule, path string) {
 		if at.fields == nil {
 			continue
 		}
-		where, whole, err := at.place, fmt.Sprintf("%s[%d].%s", path, mistake.Index, field), mistake.Err
+		where, whole, err := at.place, strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", path, mistake.Index, field), "."), mistake.Err
 		if n := at.fields[field]; n != nil {
 			n, whole, err = part(n, whole, err)
 			where = placeOf(n)

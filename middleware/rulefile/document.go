@@ -62,7 +62,9 @@ func next(decoder *yaml.Decoder) (doc *yaml.Node, err error) {
 	return doc, err
 }
 
-// readable returns where text has bytes that are no text.
+// readable returns where text has bytes that are no text, or text that loads other
+// than editors and reviews show it: what YAML takes for the end of a line and they
+// do not ends a comment, unseen.
 func readable(text []byte) (at place, err error) {
 	at = place{1, 1}
 	for rest := text; len(rest) > 0; {
@@ -70,9 +72,15 @@ func readable(text []byte) (at place, err error) {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			return at, fmt.Errorf("byte 0x%02x is not UTF-8; save the file as UTF-8", rest[0])
+		case r == '\r' && !bytes.HasPrefix(rest, []byte("\r\n")):
+			return at, errors.New("a carriage return without a line feed, which few programs show as the end of a line; save the file with LF or CRLF")
+		case unicode.In(r, unicode.Zl, unicode.Zp):
+			return at, fmt.Errorf("line separator %U, which few programs show as the end of a line; write a line feed", r)
+		case unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point):
+			return at, fmt.Errorf("character %U, which is invisible or moves what is around it; remove it", r)
 		case unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t':
 			return at, fmt.Errorf("control character %U; remove it, or write it as an escape in double quotes", r)
-		case r == '\n' || r == '\r' && (len(rest) == 1 || rest[1] != '\n'):
+		case r == '\n':
 			at = place{at.line + 1, 1}
 		default:
 			at.column++

@@ -17,13 +17,12 @@ func TestOtherEditors(t *testing.T) {
 		"a byte order mark":           "\ufeff" + good,
 		"CRLF":                        strings.ReplaceAll(good, "\n", "\r\n"),
 		"both":                        "\ufeff" + strings.ReplaceAll(good, "\n", "\r\n"),
-		"CR":                          strings.ReplaceAll(good, "\n", "\r"),
 		"no newline at the end":       strings.TrimSuffix(good, "\n"),
 		"the start of a document":     "---\n" + good,
 		"the end of a document":       good + "...\n",
 		"comments after the end":      good + "...\n# that was all\n",
 		"blank lines":                 "\n\n" + good + "\n  \n\n",
-		"comments that are not ASCII": "# für alle 🙂\n" + good,
+		"comments that are not ASCII": "# für alle 🙂, ⚠️\u00a0важно\n" + good,
 	} {
 		if rules, err := loader().Parse("f", []byte(text)); err != nil || len(rules) != 1 || rules[0].Limit.Rate != 5 {
 			t.Errorf("%s: %v, %v", name, rules, err)
@@ -44,11 +43,16 @@ func TestWhatIsNoText(t *testing.T) {
 	for want, text := range map[string]string{
 		"f:1:1: byte 0xff is not UTF-8":                              string(wide),
 		"f:4:2: byte 0xfc is not UTF-8":                              "version: 1\r\n\n\n#\xfc\n",
-		"f:4:4: byte 0xe2 is not UTF-8":                              "version: 1\r\r\r#ü \xe2\x82",
+		"f:4:4: byte 0xe2 is not UTF-8":                              "version: 1\n\r\n\n#ü \xe2\x82",
 		"f:2:5: control character U+0000":                            "#\n    \x00",
 		"f:1:3: control character U+001B":                            "# \x1b[2J\nlevel=ERROR",
 		"f:1:2: control character U+007F":                            "#\x7f",
 		"f:1:2: control character U+0085":                            "#\u0085",
+		"f:1:11: a carriage return without a line feed":              strings.ReplaceAll(good, "\n", "\r"),
+		"f:5:16: a carriage return without a line feed":              good[:len(good)-1] + "\r",
+		"f:5:18: a carriage return without a line feed":              good[:len(good)-1] + " #\r    disabled: true\n",
+		"f:5:19: line separator U+2028":                              good[:len(good)-1] + " # \u2028    disabled: true\n",
+		"f:5:19: line separator U+2029":                              good[:len(good)-1] + " # \u2029    disabled: true\n",
 		`f:1:1: no document`:                                         "",
 		`f:1:1: no document: write "version: 1"`:                     " \n\n# nothing\n",
 		`f:2:1: must have the fields version and rules, got nothing`: "---\n",
@@ -69,6 +73,17 @@ func TestWhatIsNoText(t *testing.T) {
 	}
 }
 
+// What editors and reviews do not show, or show somewhere else, is nowhere in a
+// document, not even in a comment.
+func TestNothingIsInvisible(t *testing.T) {
+	for _, r := range "\u00ad\u034f\u061c\u115f\u1160\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2064\u2066\u2067\u2068\u2069\u3164\ufeff\uffa0\U000e0001\U000e0061" {
+		_, err := loader().Parse("f", []byte("# ü"+string(r)+"\n"+good))
+		if want := fmt.Sprintf("f:1:4: character %U, which is invisible", r); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
+}
+
 // A document may be as large as allowed and as bad as can be: what is said about it
 // fits on a few pages. Reading it takes no second; if that grew with the square of
 // the size, it would outlast the time that all tests have.
@@ -83,7 +98,10 @@ func TestBadDocumentsCostLittle(t *testing.T) {
 		"anchors":           strings.Repeat("- &a 1\n", size/7),
 		"deep mappings":     strings.Repeat("{a: ", 9000),
 		"many patterns":     "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, match: [" + strings.Repeat("/*, ", size/4-30) + "]}]}",
-		"many costs":        "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, costs: {" + costs(60_000) + "}}]}",
+		"many costs":        "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, costs: {" + numbered(60_000, "/{a}/%d/{b}: 1,") + "}}]}",
+		"many parts":        "{version: 1, rules: [{name: r, limit: 5/1m, key: [" + numbered(60_000, "header:X-%d, ") + "]}]}",
+		"many rules":        "version: 1\nrules:\n" + numbered(25_000, "- {name: r%d, key: ip, limit: 5/1m}\n"),
+		"many good ones":    "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, match: [" + numbered(100_000, "/%d, ") + "]}]}",
 		"long texts":        "{version: 1, rules: [{name: " + strings.Repeat("x", size/2) + ", " + strings.Repeat("y", size/2-100) + ": 1}]}",
 		"comments":          strings.Repeat("#\n", size/2),
 		"brackets":          strings.Repeat("[", size),
@@ -100,10 +118,10 @@ func TestBadDocumentsCostLittle(t *testing.T) {
 	}
 }
 
-func costs(n int) string {
+func numbered(n int, format string) string {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, "/{a}/%d/{b}: 1,", i)
+		fmt.Fprintf(&b, format, i)
 	}
 	return b.String()
 }

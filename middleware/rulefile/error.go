@@ -35,6 +35,12 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
+// A problem is what is wrong with a document as a whole, where its source has it.
+// Its text is always the same for the same problem.
+type problem string
+
+func (p problem) Error() string { return string(p) }
+
 // printable returns s, quoted if it could forge a line in a log.
 func printable(s string) string {
 	if quoted := strconv.Quote(s); quoted[1:len(quoted)-1] != s {

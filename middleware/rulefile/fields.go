@@ -165,8 +165,8 @@ func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool)
 		d.bad(placeOf(n), path, `unlimited is for tiers; write "disabled: true" to turn the rule off`)
 		return l, false
 	}
-	if odd := strings.IndexFunc(text, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' }); odd >= 0 {
-		d.bad(placeOf(n), path, "%q: write plain spaces", cut(text))
+	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' }) {
+		d.bad(placeOf(n), path, "%q: write it on one line, with plain spaces, as %q", cut(text), cut(strings.Join(strings.Fields(text), " ")))
 		return l, false
 	}
 	l, err := algorithms.ParseLimit(text)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	_ "embed" // the script
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -60,7 +59,7 @@ func (f Fleet) Read(ctx context.Context) ([]byte, error) {
 	}
 	text := value[len(head[0]):]
 	if digest(text) != head[2] {
-		return nil, fmt.Errorf("%s: version %s is not as it was published: it was changed in Redis; publish it again", f.key(), head[1])
+		return nil, problem(fmt.Sprintf("%s: version %s is not as it was published: it was changed in Redis; publish it again", f.key(), head[1]))
 	}
 	return []byte(text), nil
 }
@@ -136,7 +135,7 @@ func do[T any](ctx context.Context, f Fleet, cmd *redis.Cmd) (result T, err erro
 }
 
 func (f Fleet) foreign() error {
-	return errors.New(f.key() + " was not written by Fleet.Publish: remove the key, and publish the rules")
+	return problem(f.key() + " was not written by Fleet.Publish: remove the key, and publish the rules")
 }
 
 func digest(text string) string {

@@ -244,6 +244,59 @@ func TestFleetWhileRedisIsAway(t *testing.T) {
 		if !strings.Contains(w.log.String(), "shop:rules:1:10: version: this program reads version 1") {
 			t.Error(w.log.String())
 		}
+
+		// Why there is no document is said anew where something else is to be done.
+		failed := 4
+		for _, c := range []struct {
+			step string
+			do   func()
+		}{
+			{"away once more", func() { server.SetError("LOADING Redis is loading the dataset in memory") }},
+			{"not permitted", func() { server.SetError("NOPERM this user has no permissions to run the 'getrange' command") }},
+			{"changed by hand", func() { server.SetError(""); client.Append(t.Context(), "shop:rules", "# by hand\n") }},
+			{"foreign", func() { client.Set(t.Context(), "shop:rules", rate(9), 0) }},
+			{"no string", func() { client.Del(t.Context(), "shop:rules"); client.HSet(t.Context(), "shop:rules", "a", "b") }},
+			{"deleted", func() { client.Del(t.Context(), "shop:rules") }},
+		} {
+			c.do()
+			for range 5 {
+				soon()
+			}
+			failed++
+			w.want(c.step, 2, 2, failed)
+		}
+	})
+}
+
+// A failover that loses the last publication brings back the one before. It is put
+// in force, as everywhere, and said.
+func TestAnOlderVersionThatComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := limitertest.Redis(t)
+		fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
+		w := newWatched(t, new(algorithms.Memory))
+		w.watch(fleet)
+		var kept string // by the replica
+		for version := range int64(3) {
+			kept = client.Get(t.Context(), "shop:rules").Val()
+			if _, err := fleet.Publish(t.Context(), []byte(rate(10+int(version))), version); err != nil {
+				t.Fatal(err)
+			}
+			soon()
+			w.want("published", 10+version, 1+int(version), 0)
+		}
+		const warning = `level=WARN msg="ratelimit: an older version of the rules is back, and what was published after it is lost: publish again" source=shop:rules version=2 lost=3`
+		if strings.Contains(w.log.String(), "an older version") {
+			t.Error(w.log.String())
+		}
+		client.Set(t.Context(), "shop:rules", kept, 0)
+		for range 5 {
+			soon()
+		}
+		w.want("an older version is back", 11, 4, 0)
+		if got := strings.Count(w.log.String(), warning); got != 1 {
+			t.Errorf("said %d times\n%s", got, &w.log)
+		}
 	})
 }
 

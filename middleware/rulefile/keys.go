@@ -16,6 +16,9 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
+// maxParts is how many keys a rule may join.
+const maxParts = 16
+
 // words are the names of keys that a program may have.
 var words = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
@@ -83,6 +86,10 @@ func (d *decoder) key(n *yaml.Node, path string) *named {
 		return d.named(part, name)
 	}
 	items, ok := d.list(n, path, "keys, as in [tenant, route]")
+	if len(items) > maxParts {
+		d.bad(placeOf(items[maxParts]), path, "a key of %d; at most %d", len(items), maxParts)
+		return nil
+	}
 	parts, names := make([]keyfunc.Key, 0, len(items)), make([]string, 0, len(items))
 	for i, item := range items {
 		at := fmt.Sprintf("%s[%d]", path, i)

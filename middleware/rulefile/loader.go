@@ -1,9 +1,11 @@
 package rulefile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -31,7 +33,13 @@ type Loader struct {
 
 	// Every is how often Watch looks; 0 means 2 s.
 	Every time.Duration
+
+	// Logger receives what Watch has to say beside the log of the Middleware; nil
+	// means slog.Default().
+	Logger *slog.Logger
 }
+
+func (l *Loader) logger() *slog.Logger { return cmp.Or(l.Logger, slog.Default()) }
 
 // Load reads the rules, or returns every mistake in the document, each an
 // [*Error], joined. If the source cannot be read, the error wraps the source's.
@@ -74,15 +82,27 @@ func (l *Loader) Parse(name string, text []byte) ([]ratelimit.Rule, error) {
 	return rules, nil
 }
 
-// Reload sets the rules of m now, as on SIGHUP. If that fails, the rules in force
-// stay, m.RulesFailed has logged and counted why, and Reload returns it.
-func (l *Loader) Reload(ctx context.Context, m *ratelimit.Middleware) error {
-	text, err := l.read(ctx)
-	if err != nil {
-		m.RulesFailed(err)
-		return err
+// Reload sets the rules of m now, as on SIGHUP. Like Watch it reads a document
+// twice, and waits 5 s for each. If it fails, the rules in force stay, m.RulesFailed
+// has logged and counted why, and Reload returns it.
+//
+// Loaders may reload at once, also beside Watch: the one that sets its rules last
+// has read the document after all others had set theirs.
+func (l *Loader) Reload(ctx context.Context, m *ratelimit.Middleware) (err error) {
+	for range maxReads {
+		revision := m.RulesRevision()
+		var text []byte
+		text, err = l.readInTime(ctx)
+		if text, err = l.settle(ctx, text, err); err != nil {
+			m.RulesFailed(err)
+		} else {
+			err = l.set(m, text)
+		}
+		if m.RulesRevision() == revision+1 {
+			return err
+		}
 	}
-	return l.set(m, text)
+	return err
 }
 
 // set puts the rules of a document in force.

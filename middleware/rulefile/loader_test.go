@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -238,6 +239,17 @@ func TestErrorsHavePlaces(t *testing.T) {
 	if err == nil || err.Error() != "rules.yaml:6:11: rules[0].cost: 6 is above the 5 units that the limit 5/1m can hold: no request would pass" {
 		t.Error(err)
 	}
+	for text, want := range map[string]string{
+		"{version: 1, rules: [\n{name: a, key: ip, limit: 5/1m, tiers: {pro: 1/1m, Pro: unlimited}}]}":              `f:2:41: rules[0].tiers.pro: tier "pro": differs from "Pro" only in case`,
+		"{version: 1, rules: [\n{name: a, key: ip, limit: 5/1m, tiers: {'pro ': unlimited}}]}":                      `f:2:41: rules[0].tiers["pro "]: tier "pro ": there is white space around it; write "pro"`,
+		"version: 1\nrules:\n" + numbered(1001, "- {name: r%d, key: ip, limit: 5/1m}\n"):                            `f:1003:3: rules[1000]: 1001 rules; at most 1000`,
+		"{version: 1, rules: [{name: a, key: ip, limit: 5/1m, match: [\n" + numbered(1001, "/%d, ") + "/]}]}":       `f:1:61: rules[0].match: 1002 patterns; at most 1000`,
+		"{version: 1, rules: [{name: a, limit: 5/1m, key: [\n" + strings.Repeat("ip,\n", 16) + "everyone, user]}]}": `f:18:1: rules[0].key: a key of 18; at most 16`,
+	} {
+		if _, err := anyTier().Parse("f", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
 	// A name cannot forge a line of a log.
 	err = &rulefile.Error{Name: "a\nb", Line: 1, Column: 2, Err: errors.New("boo")}
 	if err.Error() != `"a\nb":1:2: boo` {
@@ -300,6 +312,38 @@ func TestFiles(t *testing.T) {
 	if _, err := l.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "no regular file") {
 		t.Error(err)
 	}
+}
+
+// A pipe that takes the place of the file is refused at once: opening one waits for
+// its writer.
+func TestAPipeInPlaceOfAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := exec.Command("mkfifo", path).Run(); err != nil {
+		t.Skip(err)
+	}
+	file := rulefile.File(path)
+	if _, err := file.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Error(err)
+	}
+	good := path + ".good"
+	write(t, good, "version: 1\n")
+	swapped := make(chan struct{})
+	go func() { // as often as the file is read
+		defer close(swapped)
+		for t.Context().Err() == nil {
+			for _, now := range []string{good, path} {
+				_ = os.Symlink(now, path+".new")
+				_ = os.Rename(path+".new", path+".link")
+			}
+		}
+	}()
+	link := rulefile.File(path + ".link")
+	for range 20_000 {
+		if text, err := link.Read(t.Context()); err == nil && string(text) != "version: 1\n" {
+			t.Fatalf("%q", text)
+		}
+	}
+	t.Cleanup(func() { <-swapped })
 }
 
 func write(t *testing.T, path, text string) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 )
 
 // A Source has the text of a rule document. A missing document is fs.ErrNotExist.
@@ -19,21 +20,21 @@ type File string
 
 // Read implements [Source].
 func (f File) Read(context.Context) ([]byte, error) {
-	info, err := os.Stat(string(f))
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() { // a pipe would wait for its writer
-		return nil, fmt.Errorf("%s is no regular file", printable(string(f)))
-	}
-	file, err := os.Open(string(f))
+	file, err := os.OpenFile(string(f), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for its writer
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = problem(printable(string(f)) + " is no regular file")
+	}
+	if err != nil {
+		return nil, err
+	}
 	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
 	if err == nil && len(text) > maxSize {
-		err = fmt.Errorf("%s: larger than %d bytes, which no rule file needs to be", printable(string(f)), maxSize)
+		err = problem(fmt.Sprintf("%s: larger than %d bytes, which no rule file needs to be", printable(string(f)), maxSize))
 	}
 	if err != nil {
 		return nil, err

@@ -4,8 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -14,7 +19,11 @@ const (
 	defaultEvery = 2 * time.Second
 	readTimeout  = 5 * time.Second // of a source that heeds its context
 	maxSettle    = 200 * time.Millisecond
+	maxReads     = 10 // of a document that is another one each time
 )
+
+// watching has the Middlewares that follow a document, each with its *watcher.
+var watching sync.Map
 
 // Watch sets the rules of m when it begins and whenever the document changes, until
 // ctx ends. A bad document keeps the old rules and goes to m.RulesFailed, once; so
@@ -26,15 +35,27 @@ const (
 // a file that is being written. Whoever takes longer to write writes another file
 // and renames it.
 //
-// Watch one source for each Middleware: two would take turns.
+// The document decides. If anything else sets the rules of m or fails to, such as
+// Reload or m.SetRules, Watch sets those of the document again when it looks next.
+//
+// A Middleware follows one document at a time. A second Watch of m logs that it
+// waits, and begins when the first has ended.
 func (l *Loader) Watch(ctx context.Context, m *ratelimit.Middleware) {
-	w := watcher{loader: l, middleware: m, every: defaultEvery}
+	w := &watcher{loader: l, middleware: m, ended: make(chan struct{})}
+	if !w.begin(ctx) {
+		return
+	}
+	defer func() {
+		watching.Delete(m)
+		close(w.ended)
+	}()
+	every := defaultEvery
 	if l.Every > 0 {
-		w.every = l.Every
+		every = l.Every
 	}
 	for {
 		w.look(ctx)
-		if !sleep(ctx, w.every) {
+		if !sleep(ctx, every) {
 			return
 		}
 	}
@@ -44,33 +65,63 @@ func (l *Loader) Watch(ctx context.Context, m *ratelimit.Middleware) {
 type watcher struct {
 	loader     *Loader
 	middleware *ratelimit.Middleware
-	every      time.Duration
+	ended      chan struct{}
 
-	seen bool // there was a document, which was set or reported
-	text []byte
-	away string // why there was none, which was reported
+	seen     bool // there was a document, which was set or reported
+	text     []byte
+	away     string // why there was none, which was reported
+	revision uint64 // of the middleware after that, if nothing else set its rules meanwhile
+	version  int64  // of the document, if its source counts versions
+}
+
+// begin waits until no other watcher has the middleware. It reports whether that
+// was before ctx ended.
+func (w *watcher) begin(ctx context.Context) bool {
+	for said := false; ; said = true {
+		found, taken := watching.LoadOrStore(w.middleware, w)
+		if !taken {
+			return true
+		}
+		other := found.(*watcher)
+		if !said {
+			w.loader.logger().Error("ratelimit: rules not watched: the Middleware follows another Watch, and this one waits until that ends",
+				"source", nameOf(w.loader.Source), "watched", nameOf(other.loader.Source))
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-other.ended:
+		}
+	}
 }
 
 // look brings the rules up to date with the document.
 func (w *watcher) look(ctx context.Context) {
-	text, err := w.read(ctx)
-	if !w.news(text, err) {
+	revision := w.middleware.RulesRevision()
+	displaced := w.revision != 0 && w.revision != revision
+	text, err := w.loader.readInTime(ctx)
+	if !displaced && !w.news(text, err) {
 		return
 	}
-	if !sleep(ctx, min(maxSettle, w.every)) {
+	text, err = w.loader.settle(ctx, text, err)
+	switch news := w.news(text, err); {
+	case ctx.Err() != nil:
 		return
+	case !news && !displaced:
+		return // it was away, or another one, for a moment
+	case !news:
+		w.loader.logger().Info("ratelimit: the rules of the document are set again: something else has set rules, or failed to",
+			"source", nameOf(w.loader.Source))
 	}
-	again, err := w.read(ctx)
-	switch {
-	case ctx.Err() != nil, !w.news(again, err), !bytes.Equal(text, again):
-		// It is being written: the next look sees what comes of it.
-	case err != nil:
+	w.revision = revision + 1
+	if err != nil {
 		w.seen, w.text, w.away = false, nil, reason(err) // what comes back is set, which says that it is back
 		w.middleware.RulesFailed(err)
-	default:
-		w.seen, w.text, w.away = true, text, ""
-		_ = w.loader.set(w.middleware, text) // reported
+		return
 	}
+	w.seen, w.text, w.away = true, text, ""
+	w.compareVersions(ctx)
+	_ = w.loader.set(w.middleware, text) // reported
 }
 
 // news reports whether what was read is not what was seen last.
@@ -81,16 +132,69 @@ func (w *watcher) news(text []byte, err error) bool {
 	return !w.seen || !bytes.Equal(text, w.text)
 }
 
-func (w *watcher) read(ctx context.Context) ([]byte, error) {
+// compareVersions logs that a document is older than the one before, as after a
+// failover of Redis that lost the last publication.
+func (w *watcher) compareVersions(ctx context.Context) {
+	source, ok := w.loader.Source.(interface {
+		Version(ctx context.Context) (int64, error)
+	})
+	if !ok {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	return w.loader.read(ctx)
+	version, err := source.Version(ctx)
+	if err != nil || version == 0 {
+		return
+	}
+	if version < w.version {
+		w.loader.logger().Warn("ratelimit: an older version of the rules is back, and what was published after it is lost: publish again",
+			"source", nameOf(w.loader.Source), "version", version, "lost", w.version)
+	}
+	w.version = version
 }
 
-// reason tells apart errors about which different things are to be done. Their
-// texts differ too often: those of a network have another port in them each time.
+// readInTime reads the source, and waits for it no longer than readTimeout.
+func (l *Loader) readInTime(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return l.read(ctx)
+}
+
+// settle reads until it reads what it has read before: half of a rule file is often
+// a good one, with half of the rules.
+func (l *Loader) settle(ctx context.Context, text []byte, err error) ([]byte, error) {
+	pause := maxSettle
+	if l.Every > 0 {
+		pause = min(pause, l.Every)
+	}
+	for range maxReads {
+		if !sleep(ctx, pause) {
+			return nil, fmt.Errorf("rulefile: %w", ctx.Err())
+		}
+		again, errAgain := l.readInTime(ctx)
+		if bytes.Equal(text, again) && reason(err) == reason(errAgain) {
+			return again, errAgain
+		}
+		text, err = again, errAgain
+	}
+	return nil, fmt.Errorf("rulefile: %w", problem(printable(nameOf(l.Source))+
+		" is another document each time it is read: write another file and rename it, and look for a second writer"))
+}
+
+// reason tells apart errors about which different things are to be done. The texts
+// of most differ too often: those of a network have another port in them each time.
 func reason(err error) string {
+	if p, ok := errors.AsType[problem](err); ok {
+		return string(p)
+	}
+	if reply, ok := errors.AsType[redis.Error](err); ok {
+		code, _, _ := strings.Cut(reply.Error(), " ")
+		return code
+	}
 	switch {
+	case err == nil:
+		return ""
 	case errors.Is(err, fs.ErrNotExist):
 		return "missing"
 	case errors.Is(err, fs.ErrPermission):

@@ -54,15 +54,21 @@ func newWatched(t *testing.T, limiter algorithms.Limiter) *watched {
 	return w
 }
 
-// watch begins to watch a source, until the test ends.
-func (w *watched) watch(source rulefile.Source) {
+// watch begins to watch a source, until the test ends or the caller ends it.
+func (w *watched) watch(source rulefile.Source) (end func()) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		(&rulefile.Loader{Source: source}).Watch(ctx, w.Middleware)
+		w.loader(source).Watch(ctx, w.Middleware)
 	}()
-	w.t.Cleanup(func() { cancel(); <-done })
+	end = func() { cancel(); <-done }
+	w.t.Cleanup(end)
+	return end
+}
+
+func (w *watched) loader(source rulefile.Source) *rulefile.Loader {
+	return &rulefile.Loader{Source: source, Logger: slog.New(slog.NewTextHandler(&w.log, nil))}
 }
 
 // soon is longer than a change takes to come into force.
@@ -425,23 +431,257 @@ func TestWatchLooksEvery(t *testing.T) {
 }
 
 func TestReload(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "rules.yaml")
-	l := &rulefile.Loader{Source: rulefile.File(path)}
-	w := newWatched(t, new(algorithms.Memory))
-	if err := l.Reload(t.Context(), w.Middleware); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "rules.yaml")
+		l := &rulefile.Loader{Source: rulefile.File(path)}
+		w := newWatched(t, new(algorithms.Memory))
+		if err := l.Reload(t.Context(), w.Middleware); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+		w.want("no file", 1, 0, 1)
+		write(t, path, rate(2))
+		if err := l.Reload(t.Context(), w.Middleware); err != nil {
+			t.Error(err)
+		}
+		w.want("a file", 2, 1, 1)
+		write(t, path, "version: 2\n")
+		if err := l.Reload(t.Context(), w.Middleware); err == nil || !strings.Contains(err.Error(), "this program reads version 1") {
+			t.Error(err)
+		}
+		w.want("a bad file", 2, 1, 2)
+		hanging := new(fickle)
+		hanging.hangs.Store(true)
+		if err := w.loader(hanging).Reload(t.Context(), w.Middleware); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		w.want("a source that hangs", 2, 1, 3)
+	})
+}
+
+// Whatever else sets the rules of a Middleware that is watched, it ends with those
+// that the file has, and with none that failed.
+func TestTheFileDecides(t *testing.T) {
+	const halves = "  - name: login\n    key: ip\n    limit: 5/1m\n"
+	bad := strings.ReplaceAll(rate(9), "/1h", " per hour")
+	for name, meddle := range map[string]func(t *testing.T, w *watched, path string, reload func()){
+		"a reload while the file is rewritten": func(t *testing.T, _ *watched, path string, reload func()) {
+			write(t, path, rate(2))
+			reload()
+			write(t, path, rate(2)+halves)
+		},
+		"a reload while an empty file is rewritten": func(t *testing.T, _ *watched, path string, reload func()) {
+			write(t, path, "")
+			reload()
+			write(t, path, rate(2)+halves)
+		},
+		"an edit that is reverted": func(t *testing.T, _ *watched, path string, reload func()) {
+			write(t, path, rate(3))
+			reload()
+			write(t, path, rate(2)+halves)
+		},
+		"a bad edit that is reverted": func(t *testing.T, _ *watched, path string, reload func()) {
+			write(t, path, bad)
+			reload()
+			write(t, path, rate(2)+halves)
+		},
+		"a file that is away for a moment": func(t *testing.T, _ *watched, path string, reload func()) {
+			rename(t, path+".away", rate(2)+halves)
+			if err := os.Remove(path); err != nil {
+				t.Error(err)
+			}
+			reload()
+			write(t, path, rate(2)+halves)
+		},
+		"another loader": func(t *testing.T, w *watched, _ string, _ func()) {
+			other := new(fickle)
+			other.say(rate(4))
+			if err := w.loader(other).Reload(t.Context(), w.Middleware); err != nil {
+				t.Error(err)
+			}
+		},
+		"the program": func(t *testing.T, w *watched, _ string, _ func()) {
+			if err := w.SetRules(w.Rules()[:1]); err != nil {
+				t.Error(err)
+			}
+		},
+		"a mistake of the program": func(t *testing.T, w *watched, _ string, _ func()) {
+			if err := w.SetRules(nil); err == nil {
+				t.Error("accepted")
+			}
+		},
+		"another loader's failure": func(_ *testing.T, w *watched, _ string, _ func()) { w.RulesFailed(errors.New("away")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "rules.yaml")
+				write(t, path, rate(2)+halves)
+				w := newWatched(t, new(algorithms.Memory))
+				w.watch(rulefile.File(path))
+				soon()
+				before := w.RulesRevision()
+				meddle(t, w, path, func() { _ = w.loader(rulefile.File(path)).Reload(t.Context(), w.Middleware) })
+				if w.RulesRevision() == before {
+					t.Error("nothing was set, and nothing failed")
+				}
+				soon()
+				if got := w.Rules(); len(got) != 2 || got[0].Limit.Rate != 2 || w.metric("ratelimit_rules_failing") != 0 {
+					t.Errorf("%d rules, the first with rate %d; failing: %v\n%s", len(got), got[0].Limit.Rate, w.metric("ratelimit_rules_failing"), &w.log)
+				}
+				if !strings.Contains(w.log.String(), "the rules of the document are set again") {
+					t.Errorf("it is not said why rules are set again\n%s", &w.log)
+				}
+				settled := w.RulesRevision()
+				for range 20 {
+					soon()
+				}
+				if got := w.RulesRevision(); got != settled {
+					t.Errorf("%d more attempts to set rules, and nothing happened", got-settled)
+				}
+			})
+		})
 	}
-	w.want("no file", 1, 0, 1)
-	write(t, path, rate(2))
-	if err := l.Reload(t.Context(), w.Middleware); err != nil {
-		t.Error(err)
+}
+
+// Of two watches of one Middleware the second waits for the first. They would take
+// turns for ever.
+func TestTwoWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := new(fickle), new(fickle)
+		first.say(rate(2))
+		second.say(rate(3))
+		w := newWatched(t, new(algorithms.Memory))
+		end := w.watch(first)
+		soon()
+		endSecond := w.watch(second)
+		for range 20 {
+			soon()
+		}
+		w.want("the second waits", 2, 1, 0)
+		if got := strings.Count(w.log.String(), `level=ERROR msg="ratelimit: rules not watched: the Middleware follows another Watch`); got != 1 {
+			t.Errorf("said %d times\n%s", got, &w.log)
+		}
+		end()
+		soon()
+		w.want("the first has ended", 3, 2, 0)
+		end = w.watch(first)
+		synctest.Wait()
+		end() // while it waits
+		endSecond()
+		w.watch(first)
+		soon()
+		w.want("both have ended", 2, 3, 0)
+	})
+}
+
+// A document that is another one with each look is never taken, which is said.
+func TestADocumentThatNeverSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := new(fickle)
+		source.say(rate(2))
+		w := newWatched(t, new(algorithms.Memory))
+		w.watch(source)
+		soon()
+		for i := range 500 {
+			source.say(rate(100 + i))
+			time.Sleep(60 * time.Millisecond)
+		}
+		w.want("another one each time", 2, 1, 1)
+		if !strings.Contains(w.log.String(), "*rulefile_test.fickle is another document each time it is read") {
+			t.Error(w.log.String())
+		}
+		if err := w.loader(source).Reload(t.Context(), w.Middleware); err != nil {
+			t.Error(err)
+		}
+		soon()
+		if got := w.Rules()[0].Limit.Rate; got != 599 || w.metric("ratelimit_rules_failing") != 0 {
+			t.Errorf("rate %d, failing: %v", got, w.metric("ratelimit_rules_failing"))
+		}
+	})
+}
+
+// A slow source answers with what it had when it was asked. Of two reloads the one
+// that asked first sets its rules last, and asks again.
+func TestAnOlderTextThatComesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &slow{answers: make(chan time.Duration, 100)}
+		source.say(rate(2))
+		w := newWatched(t, new(algorithms.Memory))
+		for _, takes := range []time.Duration{0, 4 * time.Second} { // the second read, for sure, before the change
+			source.answers <- takes
+		}
+		var late sync.WaitGroup
+		late.Go(func() {
+			if err := w.loader(source).Reload(t.Context(), w.Middleware); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Second)
+		source.say(rate(3))
+		if err := w.loader(source).Reload(t.Context(), w.Middleware); err != nil {
+			t.Error(err)
+		}
+		w.want("the later one, at once", 3, 1, 0)
+		late.Wait()
+		w.want("both", 3, 3, 0)
+	})
+}
+
+// A slow source takes so long for an answer, or no time.
+type slow struct {
+	fickle
+	answers chan time.Duration
+}
+
+func (s *slow) Read(ctx context.Context) ([]byte, error) {
+	text, err := s.fickle.Read(ctx)
+	select {
+	case takes := <-s.answers:
+		time.Sleep(takes)
+	default:
 	}
-	w.want("a file", 2, 1, 1)
-	write(t, path, "version: 2\n")
-	if err := l.Reload(t.Context(), w.Middleware); err == nil || !strings.Contains(err.Error(), "this program reads version 1") {
-		t.Error(err)
-	}
-	w.want("a bad file", 2, 1, 2)
+	return text, err
+}
+
+// Watch, reloads of good and bad documents, and the program set rules at once.
+func TestEverybodySetsRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "rules.yaml")
+		write(t, path, rate(2))
+		w := newWatched(t, new(algorithms.Memory))
+		w.watch(rulefile.File(path))
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				for n := range 30 {
+					_ = w.loader(rulefile.File(path)).Reload(t.Context(), w.Middleware)
+					time.Sleep(time.Duration(7*i+n) * time.Millisecond)
+				}
+			})
+			all.Go(func() {
+				for n := range 30 {
+					if err := w.SetRules(w.Rules()); err != nil {
+						t.Error(err)
+					}
+					_ = w.SetRules(nil)
+					time.Sleep(time.Duration(31*i+n) * time.Millisecond)
+				}
+			})
+		}
+		for i := range 40 {
+			text := rate(10 + i)
+			if i%3 == 0 {
+				text = "version: 2\n"
+			}
+			rename(t, path, text)
+			time.Sleep(150 * time.Millisecond)
+		}
+		rename(t, path, rate(7))
+		all.Wait()
+		soon()
+		if got := w.Rules()[0].Limit.Rate; got != 7 || w.metric("ratelimit_rules_failing") != 0 {
+			t.Errorf("rate %d, failing: %v\n%s", got, w.metric("ratelimit_rules_failing"), &w.log)
+		}
+	})
 }
 
 // A change binds at once, also keys that have been counted, fails no request, and

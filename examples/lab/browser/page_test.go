@@ -126,6 +126,8 @@ func writeResult(path string) error {
 		Rules: []replayed.Rule{
 			{Name: "per-ip", Key: "ip", Limit: "200/1m", Clients: 4180, Limited: 31, Smallest: "320/1m", Under: 0.005},
 			{Name: "login", Match: []string{"POST /auth/login"}, Key: "ip", Limit: "5/1m fixed_window", Clients: 512, Limited: 9},
+			{Name: "per-user", Key: "user", Limit: "60/1m", NotReplayed: "the log does not have the key user"},
+			{Name: "upload", Match: []string{"PUT /files/{name}"}, Key: "ip", Limit: "10/1m"},
 		},
 		Clients: []replayed.Client{
 			{Rule: "per-ip", Key: "203.0.113.9", Requests: 5210, Denied: 3120},

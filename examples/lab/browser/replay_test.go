@@ -10,7 +10,7 @@ import (
 func TestReplay(t *testing.T) {
 	p := open(t, desktop, lab+"/replay")
 	text := get[string](p, `document.body.innerText`)
-	for _, want := range []string{"access.log, 20 Nov 2026, 09:00 to 19:00 UTC", "per-ip", "5/1m fixed_window", "203.0.113.9", "denies under 0.5 % of clients", hostile} {
+	for _, want := range []string{"access.log, 20 Nov 2026, 09:00 to 19:00 UTC", "per-ip", "5/1m fixed_window", "203.0.113.9", "denies under 0.5 % of clients", "per-user not replayed: the log does not have the key user", "upload met no request of the log", hostile} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -54,7 +54,8 @@ function plots(r) {
   for (const rule of r.rules) {
     const denied = series((b) => (b.by_rule || {})[rule.name] || 0);
     if (!denied.some((n) => n > 0)) { // no room for an empty plot
-      element(element(box, 'h2', '', rule.name + ' '), 'small', '', 'denied nothing');
+      const why = rule.not_replayed ? 'not replayed: ' + rule.not_replayed : rule.requests ? 'denied nothing' : 'met no request of the log';
+      element(element(box, 'h2', '', rule.name + ' '), 'small', '', why);
       continue;
     }
     row(rule.name, 'denials', denied, denied, `Denials by ${rule.name} over time: ${number(rule.denied)}`);
@@ -122,6 +123,14 @@ function key(text) {
   return fill;
 }
 
+const none = (td) => { td.textContent = '–'; };
+
+// denials are those of a rule, and their share.
+const denials = (rule) => (td) => {
+  td.textContent = number(rule.denied);
+  if (rule.denied) element(td, 'span', 'soft', ` ${percent(rule.denied, rule.requests)}`);
+};
+
 // smallest is the smallest limit that would do, if that is known.
 function smallest(rule) {
   if (!rule.smallest) return '–';
@@ -140,14 +149,12 @@ function show(r) {
   figures(r);
   const rules = r.rules || [];
   table('rules', 'Rules', ['rule', 'limit', 'requests', 'denied', 'clients', 'limited', 'smallest limit'], rules.map((x) => [
-    x.name, inTheLab(x.limit), x.requests, (td) => {
-      td.textContent = number(x.denied);
-      if (x.denied) element(td, 'span', 'soft', ` ${percent(x.denied, x.requests)}`);
-    }, x.clients, x.limited,
+    x.name, inTheLab(x.limit), ...(x.not_replayed ? [none, none, none, none] : [x.requests, denials(x), x.clients, x.limited]),
     smallest(x),
   ]));
-  table('worst', 'Worst minutes', ['minute (UTC)', 'requests', 'denied', ...rules.map((x) => x.name)],
-    (r.worst || []).map((m) => [minute.format(new Date(m.start)), m.requests, m.denied, ...rules.map((x) => (m.by_rule || {})[x.name] || 0)]));
+  const replayed = rules.filter((x) => !x.not_replayed);
+  table('worst', 'Worst minutes', ['minute (UTC)', 'requests', 'denied', ...replayed.map((x) => x.name)],
+    (r.worst || []).map((m) => [minute.format(new Date(m.start)), m.requests, m.denied, ...replayed.map((x) => (m.by_rule || {})[x.name] || 0)]));
   table('clients', 'Clients with the most denials', ['client', 'rule', 'requests', 'denied'],
     (r.clients || []).map((c) => [key(c.key), c.rule, c.requests, c.denied]));
   if (!r.bars) return;

@@ -11,11 +11,13 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-func behindProxies(limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
-	var proxies keyfunc.Proxies
+func trustedProxies() (proxies keyfunc.Proxies) {
 	flag.TextVar(&proxies, "trusted-proxies", keyfunc.Proxies{}, "networks, addresses, or unix, separated by commas")
 	flag.Parse()
+	return proxies
+}
 
+func limits(limiter algorithms.Limiter, proxies keyfunc.Proxies) (*ratelimit.Middleware, error) {
 	return ratelimit.New(ratelimit.Config{
 		Limiter: limiter,
 		Rules: []ratelimit.Rule{

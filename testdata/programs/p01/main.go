@@ -3,12 +3,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"net/http"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,11 +48,14 @@ func run() error {
 	}
 
 	server := &http.Server{Addr: "localhost:8080", Handler: limit.Handler(mux), ReadHeaderTimeout: 5 * time.Second}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	context.AfterFunc(ctx, func() { _ = server.Shutdown(context.Background()) })
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	failed := make(chan error, 1)
+	go func() { failed <- server.ListenAndServe() }()
+	select {
+	case err := <-failed:
 		return err
+	case <-ctx.Done():
 	}
-	return nil
+	stop()                                       // a second signal ends the program at once
+	return server.Shutdown(context.Background()) // returns when all requests are answered
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,20 +13,32 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 )
 
-// The program as it is, but for its addresses: it limits, goes on without Redis, and
-// ends when it is interrupted.
+// The program as it is, but for its addresses and a login that lasts as long as its
+// body: it limits, goes on without Redis, and ends when it is told to.
 func TestProgram(t *testing.T) {
 	redis := miniredis.RunT(t)
 	addr := freeAddr(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	server := exec.CommandContext(ctx, build(t, map[string]string{"localhost:6379": redis.Addr(), "localhost:8080": addr}))
+	program := build(t, map[string]string{
+		"localhost:6379": redis.Addr(), "localhost:8080": addr,
+		`fmt.Fprintln(w, "welcome")`: `fmt.Fscanln(r.Body); fmt.Fprintln(w, "welcome")`,
+	})
+	for name, sig := range map[string]os.Signal{"SIGINT": os.Interrupt, "SIGTERM": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			redis.FlushAll()
+			endsAfterItsRequests(ctx, t, exec.CommandContext(ctx, program), addr, sig, redis)
+		})
+	}
+	redis.FlushAll()
+	server := exec.CommandContext(ctx, program)
 	var log bytes.Buffer
 	server.Stderr = &log
 	if err := server.Start(); err != nil {
@@ -77,14 +91,68 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// build builds the program with other addresses, and returns its path.
-func build(t *testing.T, addrs map[string]string) string {
+// endsAfterItsRequests has a login under way when the server is told to end.
+func endsAfterItsRequests(ctx context.Context, t *testing.T, server *exec.Cmd, addr string, sig os.Signal, redis *miniredis.Miniredis) {
+	var log bytes.Buffer
+	server.Stderr = &log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until := func(what string, done func() bool) {
+		t.Helper()
+		for !done() {
+			if ctx.Err() != nil {
+				t.Fatalf("%s: %v\n%s", what, ctx.Err(), log.String())
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	var conn net.Conn
+	until("it listens", func() bool {
+		var err error
+		conn, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
+		return err == nil
+	})
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /login HTTP/1.1\r\nHost: shop\r\nContent-Length: 1\r\n\r\n")
+	until("the login is counted", func() bool { return len(redis.Keys()) > 1 })
+	if err := server.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	until("it takes no more connections", func() bool {
+		other, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err == nil {
+			other.Close()
+		}
+		return err != nil
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended before the login: %v\n%s", err, log.String())
+	case <-time.After(time.Second): // a program that does not wait has ended by now
+	}
+	fmt.Fprint(conn, "\n") // the login ends
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Errorf("the login under way: %v", err)
+	} else if text, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK || string(text) != "welcome\n" || err != nil {
+		t.Errorf("the login under way: %d %q %v", resp.StatusCode, text, err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("%v\n%s", err, log.String())
+	}
+}
+
+// build builds the program with changes, and returns its path.
+func build(t *testing.T, changes map[string]string) string {
 	source, err := os.ReadFile("main.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(source)
-	for from, to := range addrs {
+	for from, to := range changes {
 		if strings.Count(text, from) != 1 {
 			t.Fatalf("%s is in the program %d times", from, strings.Count(text, from))
 		}

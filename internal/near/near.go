@@ -1,18 +1,11 @@
-package rulefile
+// Package near finds the word that a misspelt one is meant to be, for errors.
+package near
 
 import "strings"
 
-// meant returns " (did you mean …?)" if a word is nearly one of those that are known.
-func meant(word string, known []string) string {
-	if best := nearest(word, known); best != "" {
-		return " (did you mean " + best + "?)"
-	}
-	return ""
-}
-
-// nearest returns the known word that a word is nearly: with at most two slips, and
-// fewer in short words; "" if there is none.
-func nearest(word string, known []string) (best string) {
+// Word returns the known word that a word is nearly: with at most two slips, and
+// fewer in short words; "" if there is none. Case, '_', '-' and spaces are no slips.
+func Word(word string, known []string) (best string) {
 	least := 3
 	for _, k := range known {
 		if d := distance(plain(word), plain(k)); d < least && 3*d <= len(k) {
