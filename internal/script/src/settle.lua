@@ -1,4 +1,5 @@
--- Corrects charges, one after the other: twin of Correction.Settle in internal/step/correction.go.
+-- Corrects charges, one after the other: twin of Correction.Settle in internal/step/correction.go. A state
+-- that is not ours is an error before anything is written.
 -- KEYS     one for each charge
 -- ARGV     for each charge how many numbers follow; the code of its step, the step's arguments, and
 --          its correction's, the first of which is by how many units the charge is to cost more

@@ -1,5 +1,13 @@
 local reply = { now }
 
+if #KEYS > 1 then -- of one, the step below reads before it writes
+  at = 1
+  for i = 1, #KEYS do
+    local p = at + 2
+    step(KEYS[i], ARGV[p - 1], p)
+    at = p - 1 + ARGV[p - 2]
+  end
+end
 at = 1
 for i = 1, #KEYS do
   local key, code, p = KEYS[i], ARGV[at + 1], at + 2
