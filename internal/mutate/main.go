@@ -22,15 +22,21 @@ import (
 const (
 	inGo    = "^(TestStepsAreExact|TestGivingBack.*|TestSketches.*)$"
 	first   = "^TestVectors$"
-	then    = "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*)$"
+	then    = "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*|TestBothScripts.*|TestStatesAreWrittenInPlace|TestDeadlines.*|TestWindowsAre.*|TestAForeign.*)$"
 	without = "^(TestConformance|TestTwoLimits.*)$/^miniredis$"
 )
 
+// Scripts are made anew of what is changed in their sources.
 var files = []string{
-	"fixed_window.go", "sliding_window.go", "sliding_log.go", "bucket.go", "queue.go",
-	"ban.go", "lua/ban.lua", "lua/take_bans.lua", "lua/bans.lua", "lua/settle_kept.lua",
-	"lua/fixed_window.lua", "lua/sliding_window.lua", "lua/sliding_log.lua", "lua/bucket.lua", "lua/queue.lua", "lua/functions.lua", "lua/take.lua", "lua/settle.lua",
+	"internal/step/fixed_window.go", "internal/step/sliding_window.go", "internal/step/sliding_log.go",
+	"internal/step/bucket.go", "internal/step/queue.go", "internal/step/banstate.go",
+	scripts + "/src/parts/ban.lua", scripts + "/src/take_bans.lua", scripts + "/src/bans.lua", scripts + "/src/settle_kept.lua",
+	scripts + "/src/steps/fixed_window.lua", scripts + "/src/steps/sliding_window.lua", scripts + "/src/steps/sliding_log.lua",
+	scripts + "/src/steps/bucket.lua", scripts + "/src/steps/queue.lua",
+	scripts + "/src/parts/functions.lua", scripts + "/src/parts/take.lua", scripts + "/src/parts/settle.lua",
 }
+
+const scripts = "internal/script"
 
 func main() {
 	arithmetic := flag.Bool("arithmetic", false, "change arithmetic too, not only comparisons, roundings and conditions")
@@ -52,7 +58,7 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal/inside", "internal/transport", "internal/redistest", "internal/wait", "testdata/vectors"} {
+	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal/inside", "internal/memory", "internal/redistest", scripts, "internal/step", "internal/transport", "internal/wait", "testdata/vectors"} {
 		if out, err := exec.CommandContext(ctx, "cp", "-r", "--parents", part, dir).CombinedOutput(); err != nil {
 			return fmt.Errorf("copy %s: %w\n%s", part, err, out)
 		}
@@ -70,7 +76,7 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 		if !strings.Contains(file, only) {
 			continue
 		}
-		path := filepath.Join(dir, "algorithms", file)
+		path := filepath.Join(dir, file)
 		source, err := os.ReadFile(path)
 		if err != nil {
 			return err
@@ -83,10 +89,13 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 			if err := os.WriteFile(path, []byte(m.source), 0o600); err != nil {
 				return err
 			}
-			result, stages := survived, []string{first, then}
-			if strings.HasSuffix(file, ".go") { // scripts are read when the tests run
+			var result outcome
+			stages := []string{first, then}
+			if strings.HasSuffix(file, ".go") {
 				result, _ = build(ctx, dir)
 				stages = []string{inGo, first, then}
+			} else { // scripts are read when the tests run
+				result, _ = generate(ctx, dir)
 			}
 			if result == survived {
 				result, _ = test(ctx, dir, stages...)
@@ -99,6 +108,11 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 		}
 		if err := os.WriteFile(path, source, 0o600); err != nil {
 			return err
+		}
+		if !list {
+			if outcome, out := generate(ctx, dir); outcome != survived {
+				return fmt.Errorf("the scripts are not generated:\n%s", out)
+			}
 		}
 	}
 	fmt.Printf("%d killed, %d survived, %d did not compile\n", count[killed], count[survived], count[broken])
@@ -113,9 +127,21 @@ const (
 	broken   outcome = "broken"
 )
 
-// build builds the tests of a mutant.
+// build builds the tests of a mutant, and what generates its scripts.
 func build(ctx context.Context, dir string) (outcome, []byte) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-o", filepath.Join(dir, "algorithms.test"), "./algorithms")
+	if outcome, out := command(ctx, dir, "go", "test", "-c", "-vet=off", "-o", filepath.Join(dir, "algorithms.test"), "./algorithms"); outcome != survived {
+		return outcome, out
+	}
+	return command(ctx, dir, "go", "build", "-o", filepath.Join(dir, "gen"), "./"+scripts+"/gen")
+}
+
+// generate makes the scripts of a mutant.
+func generate(ctx context.Context, dir string) (outcome, []byte) {
+	return command(ctx, filepath.Join(dir, scripts), filepath.Join(dir, "gen"))
+}
+
+func command(ctx context.Context, dir, name string, args ...string) (outcome, []byte) {
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return broken, out
@@ -131,7 +157,7 @@ func test(ctx context.Context, dir string, stages ...string) (result outcome, ou
 		cmd := exec.CommandContext(ctx, filepath.Join(dir, "algorithms.test"),
 			"-test.failfast", "-test.run", tests, "-test.skip", without, "-rapid.nofailfile", "-rapid.shrinktime=0s")
 		cmd.Dir = filepath.Join(dir, "algorithms")
-		cmd.Env = append(os.Environ(), "REQUIRE_REDIS=1", "LUA_DIR="+cmd.Dir)
+		cmd.Env = append(os.Environ(), "REQUIRE_REDIS=1", "LUA_DIR="+filepath.Join(dir, scripts))
 		out, err := cmd.CombinedOutput()
 		cancel()
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -60,7 +61,8 @@ func generate(src fs.FS) (map[string]string, error) {
 // A luaStep is a step of the table, in Lua.
 type luaStep struct {
 	name      string
-	codes     []string // of the step and of those whose step is the same
+	code      int64
+	codes     []string // of what has this body, each also negative
 	arguments int
 	helpers   string
 	body      string // "" if it is the step of another
@@ -84,7 +86,7 @@ func readSteps(src fs.FS) (steps []luaStep, err error) {
 		if parts == nil {
 			return nil, fmt.Errorf("steps/%s.lua: no line --@ step, or no --@ correct below it", row.Lua)
 		}
-		s := luaStep{name: row.Lua, helpers: parts[1], body: parts[3], correct: parts[4]}
+		s := luaStep{name: row.Lua, code: row.Code, helpers: parts[1], body: parts[3], correct: parts[4]}
 		s.arguments = len(row.Step.Arguments(nil, step.Params{}))
 		with := &s
 		if same := parts[2]; same != "" {
@@ -94,7 +96,7 @@ func readSteps(src fs.FS) (steps []luaStep, err error) {
 			}
 			with = &steps[at]
 		}
-		with.codes = append(with.codes, fmt.Sprint(row.Code), fmt.Sprint(-row.Code))
+		with.codes = append(with.codes, strconv.FormatInt(row.Code, 10), strconv.FormatInt(-row.Code, 10))
 		steps = append(steps, s)
 	}
 	return steps, nil
@@ -138,36 +140,34 @@ func (g *generator) directed(what, name string) (text string) {
 	case "steps":
 		return g.chain(func(s *luaStep) string { return s.body })
 	case "helpers":
-		for i := range g.steps {
-			text += g.steps[i].helpers + "\n"
-		}
-		return text
+		return g.each(func(s *luaStep) string { return s.helpers + "\n" })
 	case "corrections":
-		var table string
-		for i := range g.steps {
-			s := &g.steps[i]
-			text += s.correct + "\n"
-			table += fmt.Sprintf("  ['%d'] = correct_%s,\n", i+1, s.name)
-		}
-		return text + "local corrections = {\n" + table + "}\n"
+		return g.each(func(s *luaStep) string { return s.correct + "\n" }) + "local corrections = {\n" +
+			g.each(func(s *luaStep) string { return fmt.Sprintf("  ['%d'] = correct_%s,\n", s.code, s.name) }) + "}\n"
 	}
 	g.fail(fmt.Errorf("--@ %s is not known", what))
 	return ""
 }
 
 // chain returns one statement that does what a step is, by its code.
-func (g *generator) chain(does func(*luaStep) string) (text string) {
+func (g *generator) chain(does func(*luaStep) string) string {
 	word := "if"
-	for i := range g.steps {
-		s := &g.steps[i]
+	return g.each(func(s *luaStep) string {
 		if s.body == "" {
-			continue
+			return ""
 		}
-		is := "code == '" + strings.Join(s.codes, "' or code == '") + "'"
-		text += word + " " + is + " then\n" + indent("  ", fmt.Sprintf("at = p + %d\n", s.arguments)+does(s))
+		begin := word + " code == '" + strings.Join(s.codes, "' or code == '") + "' then\n"
 		word = "elseif"
+		return begin + indent("  ", fmt.Sprintf("at = p + %d\n", s.arguments)+does(s))
+	}) + "end\n"
+}
+
+func (g *generator) each(says func(*luaStep) string) string {
+	var text strings.Builder
+	for i := range g.steps {
+		text.WriteString(says(&g.steps[i]))
 	}
-	return text + "end\n"
+	return text.String()
 }
 
 func (g *generator) fail(err error) {
