@@ -20,7 +20,7 @@ help: ## Show this list.
 
 .PHONY: demo
 demo: ## Start the example server without Redis, send it real requests, show what happens.
-	go run ./internal/demo
+	go run -C tools ./demo
 
 RESULT ?=
 .PHONY: lab
@@ -36,6 +36,7 @@ test: ## Run all tests, with the race detector where there is a C compiler.
 	@test -n "$(RACE)" || echo "no C compiler: tests run without the race detector"
 	@mkdir -p bin
 	CONFORMANCE_SUMMARY=$(CURDIR)/bin/conformance.txt go test $(RACE) ./...
+	cd tools && go test $(RACE) ./...
 	cd examples/tracing && go test $(RACE) ./...
 	cd testdata/programs && go test ./...
 	cd testdata/recipes && go test ./...
@@ -61,15 +62,18 @@ lint: $(GOLANGCI_LINT) ## Check format, vet (also on 32 bits), golangci-lint, go
 	go vet ./...
 	GOARCH=386 go vet ./...
 	cd benchmarks && go vet ./...
+	cd tools && go vet ./...
 	cd examples/tracing && go vet ./...
 	cd testdata/recipes && go vet ./...
 	cd examples/lab/browser && go vet ./...
 	$(GOLANGCI_LINT) run ./...
+	cd tools && $(CURDIR)/$(GOLANGCI_LINT) run ./...
 	cd examples/tracing && $(CURDIR)/$(GOLANGCI_LINT) run ./...
 	cd examples/lab/browser && $(CURDIR)/$(GOLANGCI_LINT) run ./...
-	@fixes=$$(go fix -diff ./... && (cd benchmarks && go fix -diff ./...) && (cd testdata/recipes && go fix -diff ./...) && (cd examples/tracing && go fix -diff ./...) && cd examples/lab/browser && go fix -diff ./...) && test -z "$$fixes" || { echo "go fix would change:"; echo "$$fixes"; exit 1; }
+	@fixes=$$(go fix -diff ./... && (cd benchmarks && go fix -diff ./...) && (cd tools && go fix -diff ./...) && (cd testdata/recipes && go fix -diff ./...) && (cd examples/tracing && go fix -diff ./...) && cd examples/lab/browser && go fix -diff ./...) && test -z "$$fixes" || { echo "go fix would change:"; echo "$$fixes"; exit 1; }
 	go mod tidy -diff
 	cd benchmarks && go mod tidy -diff
+	cd tools && go mod tidy -diff
 	cd examples/tracing && go mod tidy -diff
 	cd testdata/recipes && go mod tidy -diff
 	cd examples/lab/browser && go mod tidy -diff
@@ -106,11 +110,11 @@ bench-gate: ## Fail if requests have become slower beside a floor measured in th
 
 .PHONY: accuracy
 accuracy: ## Compare each algorithm with an exact log; write docs/algorithms.md's tables and pictures.
-	go test ./internal/accuracy -count 1 -v -update
+	go test -C tools ./accuracy -count 1 -v -update
 
 .PHONY: burst
 burst: ## Draw README.md's picture from decisions in fake time: docs/burst.svg.
-	go test ./internal/docs -run TestBurstIsDrawn -count 1 -update
+	go test -C tools ./burst -count 1 -update
 
 .PHONY: outages
 outages: ## Take Redis away in every way known, under load; write docs/operations.md's table (three minutes).
@@ -120,7 +124,7 @@ outages: ## Take Redis away in every way known, under load; write docs/operation
 
 .PHONY: mutate
 mutate: ## Change the steps one comparison at a time; list changes that no test notices (half an hour).
-	go run ./internal/mutate
+	go run -C tools ./mutate
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s).

@@ -20,7 +20,8 @@ import (
 //
 // A ban belongs to the rule and the key, not to the limit: it stays if the limit
 // changes. Where two bans meet on one key, as during a roll-out, both count the
-// same denials, begin anew after the shorter Within, and obey what either began.
+// same denials and obey what either began. Each begins anew after its own Within,
+// and both after that of the check that counted the last denial.
 //
 // Within and For are whole
 // microseconds below 2^52.
@@ -78,7 +79,7 @@ func (c *Check) banRule() step.Ban {
 	return b
 }
 
-// counts reports whether the result's denial counts.
+// counts reports whether a check's denial counts, by its own answer.
 func (r *Result) counts(b step.Ban) bool { return b.After > 0 && !r.impatient() }
 
 // ban makes an answer say that the key is banned until a time, if that is to come.

@@ -87,7 +87,7 @@ func TestHowFarAheadAWriteIsBelieved(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.Results[0].Source = SourceMemory
-		return d.Results[0]
+		return alone(d.Results[0])
 	}
 	begin := someTime - someTime%60_000_000
 	eachAlgorithm(t, func(t *testing.T, l Limit) {

@@ -22,6 +22,7 @@ type Result struct {
 	Err        error         // why this check could not be decided; nil if it was
 
 	trace     step.Trace
+	settled   *settledCost  // what all copies of the result were settled at; nil if nobody knows
 	BannedFor time.Duration // how long the key is banned
 }
 

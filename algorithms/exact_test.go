@@ -14,6 +14,9 @@ import (
 type exactModel interface {
 	left(now int64) *big.Rat // units at any now, without changing anything; negative is a debt
 	charge(now, cost int64)  // whatever is left
+	// giveBack takes back units of the n-th charge, as far as they still count.
+	giveBack(now int64, n int, units int64)
+	change(now, rate, burst int64) // to another limit for the same state
 	// promise is how many units may be admitted from a time on, in a span that
 	// includes both ends, though charges are given back.
 	promise(from, span int64) int64
@@ -39,14 +42,21 @@ func exactOf(l Limit) exactModel {
 	return exactModels[l.Algorithm](history{rate: l.Rate, burst: l.Quota(), period: l.Period.Microseconds()})
 }
 
-type use struct{ at, units int64 }
+type use struct {
+	at, units int64
+	begin     *big.Rat // of its slots, in a queue
+}
 
 type history struct {
 	rate, burst, period int64
 	uses                []use
 }
 
-func (h *history) charge(now, cost int64) { h.uses = append(h.uses, use{now, cost}) }
+func (h *history) charge(now, cost int64) { h.uses = append(h.uses, use{at: now, units: cost}) }
+
+func (h *history) giveBack(_ int64, n int, units int64) { h.uses[n].units -= units }
+
+func (h *history) change(_, rate, burst int64) { h.rate, h.burst = rate, burst }
 
 // in is the units in [from, to).
 func (h *history) in(from, to int64) (units int64) {
@@ -121,8 +131,30 @@ func (m *exactTokens) left(now int64) *big.Rat {
 func (m *exactTokens) promise(_, span int64) int64 { return m.refilled(span) }
 
 func (m *exactTokens) charge(now, cost int64) {
+	m.history.charge(now, cost)
 	m.tokens, m.asOf = m.left(now), now
 	m.tokens.Sub(m.tokens, big.NewRat(cost, 1))
+}
+
+// giveBack returns what has not been refilled of the charge.
+func (m *exactTokens) giveBack(now int64, n int, units int64) {
+	u := &m.uses[n]
+	back := big.NewRat(now-u.at, m.period)
+	back.Mul(back, big.NewRat(m.rate, 1)).Sub(big.NewRat(u.units, 1), back)
+	if all := big.NewRat(units, 1); back.Cmp(all) > 0 {
+		back = all
+	}
+	if u.units -= units; back.Sign() > 0 {
+		m.tokens, m.asOf = back.Add(back, m.left(now)), now
+	}
+}
+
+// change keeps the time until the bucket is full.
+func (m *exactTokens) change(now, rate, burst int64) {
+	taken := m.left(now)
+	taken.Sub(big.NewRat(m.burst, 1), taken).Mul(taken, big.NewRat(rate, m.rate))
+	m.history.change(now, rate, burst)
+	m.tokens, m.asOf = taken.Sub(big.NewRat(burst, 1), taken), now
 }
 
 // exactQueue gives away slots of period/rate, one after the other.
@@ -148,9 +180,24 @@ func (m *exactQueue) left(now int64) *big.Rat {
 }
 
 func (m *exactQueue) charge(now, cost int64) {
-	slots := big.NewRat(m.period, m.rate)
-	slots.Mul(slots, big.NewRat(cost, 1))
-	m.free = slots.Add(slots, m.begin(now))
+	begin := m.begin(now)
+	m.uses = append(m.uses, use{now, cost, begin})
+	m.free = m.after(begin, cost)
+}
+
+// after is when so many slots end that begin then.
+func (m *exactQueue) after(begin *big.Rat, slots int64) *big.Rat {
+	end := big.NewRat(m.period, m.rate)
+	return end.Mul(end, big.NewRat(slots, 1)).Add(end, begin)
+}
+
+// giveBack returns the last slots only: others were told when theirs begin.
+func (m *exactQueue) giveBack(_ int64, n int, units int64) {
+	u := &m.uses[n]
+	if m.after(u.begin, u.units).Cmp(m.free) == 0 {
+		m.free = m.after(u.begin, u.units-units)
+	}
+	u.units -= units
 }
 
 func (m *exactQueue) delay(now int64) int64 {

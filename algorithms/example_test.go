@@ -89,7 +89,7 @@ func ExampleParseLimit() {
 	// 100/1m admits at once 100
 	// 10/1s burst 20 token_bucket admits at once 20
 	// 5/1m fixed_window admits at once 5
-	// limit "5-S": the form of ulule/limiter; write it as "5/1s fixed_window"
+	// limit "5-S": no period; write it as "100/1m", "10/s burst 20" or "5/1m fixed_window"
 }
 
 // Calls to somebody else's API leave one by one. A call whose turn would come

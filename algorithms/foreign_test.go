@@ -3,6 +3,7 @@ package algorithms
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -127,6 +128,18 @@ func TestWindowsAreKeptAsNumbers(t *testing.T) {
 				check.Cost, used = to-used, to
 				take(t, check, used, used <= of.most)
 			}
+
+			for _, last := range []int64{of.most, of.most + 1} { // in the window before
+				check.Key, check.Cost = fmt.Sprint("after ", last), last
+				b.setTime(minute)
+				take(t, check, last, last == of.most)
+				b.setTime(minute + time.Minute.Microseconds())
+				if of.algorithm == SlidingWindow {
+					check.Cost = 1
+					take(t, check, last+1, last == of.most)
+				}
+			}
+			b.setTime(minute)
 
 			check.Key, check.Cost = "settled", 50
 			if _, err := b.limiter.Settle(t.Context(), Charge{Result: take(t, check, 50, true), Cost: 5}); err != nil {

@@ -35,3 +35,15 @@ func (opened) Trace(r *Result) *step.Trace { return &r.trace }
 
 // Spare makes a check whose denial does not count towards its ban.
 func (opened) Spare(c *Check) { c.spared = true }
+
+// NewResults makes results whose copies know what they are settled at.
+func (opened) NewResults(n int) []Result { return newResults(n) }
+
+// Update makes a copy of a result say what its charge costs now.
+func (opened) Update(r *Result) { r.update() }
+
+// SettleBy settles a result by what change does with how many units more it is to
+// cost, unless it reports that this failed.
+func (opened) SettleBy(r *Result, cost int64, change func(units int64) (ok bool)) {
+	r.settleBy(cost, change)
+}

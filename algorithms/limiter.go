@@ -32,6 +32,12 @@ type Limiter interface {
 	// they are now, in the order of the charges. Results that were charged
 	// nothing are returned as they are.
 	//
+	// All copies of a result are one charge, in this process. Settle changes what
+	// the charge costs now, whichever copy is passed. A charge settled at 0 has
+	// ended, and settling it again does nothing. After an error, a charge may be
+	// settled again: if it is unknown whether it was settled, it counts as the
+	// lower of both costs, so nothing is given back twice.
+	//
 	// Settle gives back no more than waiting would have freed. A bucket gets back
 	// at most what it has not refilled since, a window only what was counted in
 	// it, a queue only the last slot, and a log only a charge that at most 1000
@@ -48,7 +54,9 @@ type Limiter interface {
 	Ban(ctx context.Context, d time.Duration, checks ...Check) error
 
 	// Reset forgets what the checks have used, under their algorithm and
-	// period, and their rules' and keys' bans.
+	// period, and their rules' and keys' bans. It does not know the charges that
+	// were made before: a Settle that lowers one may give back what others have
+	// used since.
 	Reset(ctx context.Context, checks ...Check) error
 }
 
@@ -71,7 +79,7 @@ type Check struct {
 
 // A Charge says what a charged result should have cost.
 type Charge struct {
-	Result Result // as Take or Settle returned it
+	Result Result // as Take or Settle returned it, or a copy
 	Cost   int64  // 0 gives all back; more than was charged may go into debt; negative is an error
 }
 

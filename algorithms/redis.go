@@ -48,8 +48,8 @@ type Redis struct {
 	// and braces, at most 64 bytes.
 	Namespace string
 
-	// Budget bounds a decision; 0 means 50 ms. A late decision fails with
-	// [context.DeadlineExceeded].
+	// Budget bounds a decision: 1 ms to a minute; 0 means 50 ms. A late decision
+	// fails with [context.DeadlineExceeded].
 	//
 	// The budget holds whatever the client's options are. It costs least with a
 	// client that respects deadlines by itself: one made with [FailFast] and
@@ -86,8 +86,8 @@ func (r *Redis) Validate() error {
 	if err := validateNamespace(r.Namespace); err != nil {
 		errs = append(errs, err)
 	}
-	if r.Budget < 0 {
-		errs = append(errs, fmt.Errorf("budget: must not be negative, got %s", r.Budget))
+	if r.Budget != 0 && (r.Budget < time.Millisecond || r.Budget > time.Minute) {
+		errs = append(errs, fmt.Errorf("budget: must be from 1 ms to a minute, or 0 for 50 ms; got %s; write the unit, as in 50*time.Millisecond", r.Budget))
 	}
 	return errors.Join(errs...)
 }
@@ -162,7 +162,7 @@ func redisError(err error) error {
 }
 
 // Settle implements [Limiter]. If it returns an error, results that could not be
-// settled are unchanged.
+// settled are unchanged, and the others are settled.
 func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error) {
 	t, err := r.ready()
 	if err != nil {
@@ -176,19 +176,27 @@ func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 	return results, errors.Join(err, redisError(r.settle(ctx, t, corrections)))
 }
 
-// settle corrects charges, in one call or, where keys are sharded, in one for each.
+// settle corrects charges: in one call or, where keys are sharded, in one for each.
+// If a key has no state, as during a ban by hand, the one call has written nothing.
+// Then each charge has a call that also looks where a count is kept, so that the
+// others do not depend on that key.
 func (r *Redis) settle(ctx context.Context, t *transport.Transport, corrections []settlement) error {
-	if !t.Sharded {
-		reply, err := t.Send(ctx, r.settleCall(corrections))
-		if metBan(err) && len(corrections) == 1 { // of several, some may have been settled
-			reply, err = t.Send(ctx, r.settleKeptCall(corrections))
-		}
-		if err != nil {
-			return err
-		}
-		return settled(corrections, reply)
+	if t.Sharded {
+		return errors.Join(r.settleEach(ctx, t, corrections)...)
 	}
-	return errors.Join(r.settleEach(ctx, t, corrections)...)
+	reply, err := t.Send(ctx, r.settleCall(corrections))
+	if metBan(err) {
+		return errors.Join(settledEach(corrections, t.SendAll(ctx, each(corrections, r.settleKeptCall)))...)
+	}
+	if err == nil {
+		err = settled(corrections, reply)
+	}
+	for i := range corrections {
+		if err != nil {
+			corrections[i].failed(err)
+		}
+	}
+	return err
 }
 
 // Ban implements [Limiter]. It needs the permission for RENAME and PTTL.

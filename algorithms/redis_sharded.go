@@ -105,7 +105,7 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 			bans = bans[1:]
 		}
 		if resp.Err != nil { // it may be charged, if only the answer about its ban is lost
-			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, trace: step.Trace{Charge: res.trace.Charge}, Err: redisError(resp.Err)}
+			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, trace: step.Trace{Charge: res.trace.Charge}, settled: res.settled, Err: redisError(resp.Err)}
 		}
 		d.Allowed = d.Allowed && !res.Denies()
 	}
@@ -134,7 +134,7 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 	}
 	settled, corrections, _ := prepareSettle(charges, SourceRedis)
 	var counted []int
-	calls := r.settleCalls(corrections)
+	calls := each(corrections, r.settleCall)
 	for i := range results {
 		res := &results[i]
 		if res.Check.bans() && res.Err == nil && res.Denies() && !res.Banned && res.counts(res.Check.banRule()) {
@@ -163,26 +163,30 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 
 // settleEach corrects each charge in a call of its own.
 func (r *Redis) settleEach(ctx context.Context, t *transport.Transport, corrections []settlement) []error {
-	responses := t.SendAll(ctx, r.settleCalls(corrections))
+	responses := t.SendAll(ctx, each(corrections, r.settleCall))
 	t.Again(ctx, responses, metBan, func(i int) *transport.Call { return r.settleKeptCall(corrections[i : i+1]) })
 	return settledEach(corrections, responses)
 }
 
-func (r *Redis) settleCalls(corrections []settlement) []*transport.Call {
+// each makes a call for each correction.
+func each(corrections []settlement, settleCall func([]settlement) *transport.Call) []*transport.Call {
 	calls := make([]*transport.Call, len(corrections))
 	for i := range corrections {
-		calls[i] = r.settleCall(corrections[i : i+1])
+		calls[i] = settleCall(corrections[i : i+1])
 	}
 	return calls
 }
 
-// settledEach turns the responses to settleCalls into what the corrections'
+// settledEach turns the responses to calls for each into what the corrections'
 // results are now.
 func settledEach(corrections []settlement, responses []transport.Response) []error {
 	errs := make([]error, len(corrections))
 	for i := range corrections {
 		if errs[i] = responses[i].Err; errs[i] == nil {
 			errs[i] = settled(corrections[i:i+1], responses[i].Numbers)
+		}
+		if errs[i] != nil {
+			corrections[i].failed(errs[i])
 		}
 	}
 	return errs

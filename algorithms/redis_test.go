@@ -250,14 +250,17 @@ func TestRedisAdmitsExactlyTheLimitUnderConcurrency(t *testing.T) {
 func TestRedisValidate(t *testing.T) {
 	var nilClient *redis.Client
 	for want, r := range map[string]*Redis{
-		"client: required, got nil":                                {Namespace: "n"},
-		"client: required, got nil\nnamespace: required":           {Client: nilClient},
-		"budget: must not be negative, got -1ns":                   {Client: stuckClient{}, Namespace: "n", Budget: -1},
-		"a sharded client needs the method Pipeline":               {Client: stuckClient{}, Namespace: "n", Sharded: true},
-		"client: a pipeline only queues commands; pass the client": {Client: redis.NewClient(&redis.Options{}).Pipeline(), Namespace: "n"},
-		`namespace: "a:b"; use printable ASCII`:                    {Client: stuckClient{}, Namespace: "a:b"},
-		"namespace: 65 bytes; at most 64":                          {Client: stuckClient{}, Namespace: strings.Repeat("x", 65)},
-		"algorithms: redis: client: required, got nil\nnamespace":  nil,
+		"client: required, got nil":                                                                                  {Namespace: "n"},
+		"client: required, got nil\nnamespace: required":                                                             {Client: nilClient},
+		"budget: must be from 1 ms to a minute, or 0 for 50 ms; got -1ns":                                            {Client: stuckClient{}, Namespace: "n", Budget: -1},
+		"budget: must be from 1 ms to a minute, or 0 for 50 ms; got 50ns; write the unit, as in 50*time.Millisecond": {Client: stuckClient{}, Namespace: "n", Budget: 50},
+		"budget: must be from 1 ms to a minute, or 0 for 50 ms; got 999.999µs":                                       {Client: stuckClient{}, Namespace: "n", Budget: time.Millisecond - 1},
+		"budget: must be from 1 ms to a minute, or 0 for 50 ms; got 1m0.000000001s":                                  {Client: stuckClient{}, Namespace: "n", Budget: time.Minute + 1},
+		"a sharded client needs the method Pipeline":                                                                 {Client: stuckClient{}, Namespace: "n", Sharded: true},
+		"client: a pipeline only queues commands; pass the client":                                                   {Client: redis.NewClient(&redis.Options{}).Pipeline(), Namespace: "n"},
+		`namespace: "a:b"; use printable ASCII`:                                                                      {Client: stuckClient{}, Namespace: "a:b"},
+		"namespace: 65 bytes; at most 64":                                                                            {Client: stuckClient{}, Namespace: strings.Repeat("x", 65)},
+		"algorithms: redis: client: required, got nil\nnamespace":                                                    nil,
 	} {
 		if r == nil {
 			_, err := new(Redis).Take(t.Context(), Check{Rule: "r", Limit: perDay(1)})

@@ -51,10 +51,10 @@ func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Deci
 	}
 	bans := reply[1+4*len(checks):]
 	now := reply[0]
-	d := Decision{Allowed: !slices.ContainsFunc(bans, func(until int64) bool { return max(until, -until) > now }), Results: make([]Result, len(checks))}
+	d := Decision{Allowed: !slices.ContainsFunc(bans, func(until int64) bool { return max(until, -until) > now }), Results: newResults(len(checks))}
 	for i := range checks {
 		res := &d.Results[i]
-		*res = Result{Check: checks[i], Source: SourceRedis, Allowed: reply[1+4*i] == 1, At: time.UnixMicro(now)}
+		res.Check, res.Source, res.Allowed, res.At = checks[i], SourceRedis, reply[1+4*i] == 1, time.UnixMicro(now)
 		if met && reply[1+4*i] == 2 {
 			res.Err = transport.ErrForeign
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// LUA_DIR replaces the folder of the scripts, so that internal/mutate can try
-// changes to them without building the tests for each.
+// LUA_DIR replaces the folder of the scripts, so that tools/mutate can try changes
+// to them without building the tests for each.
 func init() {
 	dir := os.Getenv("LUA_DIR")
 	if dir == "" {

@@ -2,7 +2,20 @@ package algorithms
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // chargesOf makes each of the results cost this much.
@@ -20,3 +33,275 @@ func settleAll(ctx context.Context, l Limiter, cost int64, charged ...Result) er
 }
 
 func perDay(rate int64) Limit { return Limit{Rate: rate, Period: 24 * time.Hour} }
+
+// One of several charges may be on a key that is banned by hand, or that somebody
+// else has written. The others are settled all the same, and each only once,
+// however often it is tried.
+func TestSettlingWhereOneKeyIsInTheWay(t *testing.T) {
+	ctx := t.Context()
+	b := realBackend(t)
+	b.setTime(someTime)
+	client := b.limiter.(*Redis).Client.(*redis.Client)
+	var checks []Check
+	eachAlgorithm(t, func(_ *testing.T, l Limit) {
+		l.Rate = 100
+		if l.Burst > 0 {
+			l.Burst = 100
+		}
+		checks = append(checks, Check{Rule: string(l.algorithm()), Key: "k", Limit: l, Cost: 10})
+	})
+	twice := len(checks) // one key has two charges
+	checks = append(checks, checks[0])
+	for at := range twice {
+		for name, wrong := range map[string]struct {
+			begin, end func() error
+			failed     bool
+		}{
+			"a ban by hand": {
+				begin: func() error { return b.limiter.Ban(ctx, time.Minute, checks[at]) },
+				end:   func() error { return b.limiter.Ban(ctx, 0, checks[at]) },
+			},
+			"a foreign key": {
+				begin: func() error {
+					return client.Rename(ctx, keyOf("test", checks[at]), "elsewhere").Err()
+				},
+				end: func() error {
+					return client.Rename(ctx, "elsewhere", keyOf("test", checks[at])).Err()
+				},
+				failed: true,
+			},
+		} {
+			t.Run(fmt.Sprint(name, " at ", at), func(t *testing.T) {
+				b.flush()
+				mustTake(t, b.limiter, checks[:twice]...) // of others
+				results := mustTake(t, b.limiter, checks[:twice]...)
+				results = append(results, mustTake(t, b.limiter, checks[twice])...)
+				if err := wrong.begin(); err != nil {
+					t.Fatal(err)
+				}
+				if wrong.failed {
+					if err := client.HSet(ctx, keyOf("test", checks[at]), "f", "1").Err(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				failed := func(i int) bool { return wrong.failed && checks[i] == checks[at] }
+				d := Decision{Results: results}
+				for range 3 {
+					if err := GiveBack(ctx, b.limiter, d); wrong.failed != (transport.ClassOf(err) == transport.ClassMisused) || !wrong.failed && err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := wrong.end(); err != nil {
+					t.Fatal(err)
+				}
+				for i, c := range checks {
+					want, charged := int64(90), int64(0)
+					switch {
+					case failed(i) && c == checks[twice]:
+						want, charged = 70, 10
+					case failed(i):
+						want, charged = 80, 10
+					}
+					d2, err := b.limiter.Peek(ctx, c)
+					if err != nil || d2.Results[0].Remaining != want || d.Results[i].Charged != charged {
+						t.Errorf("%s: %d left and charged %d, want %d and %d: %v", c.Limit, d2.Results[0].Remaining, d.Results[i].Charged, want, charged, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A Settle whose outcome is unknown may be tried again. That may charge twice, but
+// gives nothing back twice, not even what was charged since.
+func TestSettlingAgainAfterAnError(t *testing.T) {
+	srv := redistest.Start(t)
+	unsent := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	for name, c := range map[string]struct {
+		err      error
+		executed bool
+		cost     int64 // of 10
+		want     int64 // it costs after another try
+		wantBack int64 // what it costs then at 0
+	}{
+		"given back in part, unknown": {io.EOF, true, 4, 4, 0},
+		"perhaps given back in part":  {io.EOF, false, 4, 10, 6},
+		"not given back in part":      {unsent, false, 4, 4, 0},
+		"given back, unknown":         {io.EOF, true, 0, 0, 0},
+		"perhaps given back":          {io.EOF, false, 0, 10, 10},
+		"not given back":              {unsent, false, 0, 0, 0},
+		"charged more, unknown":       {io.EOF, true, 14, 18, 4},
+		"perhaps charged more":        {io.EOF, false, 14, 14, 0},
+		"not charged more":            {unsent, false, 14, 14, 0},
+	} {
+		for _, sharded := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " sharded=", sharded), func(t *testing.T) {
+				client := srv.Client(t)
+				client.FlushAll(t.Context())
+				lost := &losing{err: c.err, executed: c.executed}
+				client.AddHook(lost)
+				r := &Redis{Client: client, Namespace: "test", Sharded: sharded, Budget: roomy}
+				if err := storeOf(r).Warm(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				check := Check{Rule: "r", Key: "k", Limit: perDay(100), Cost: 10}
+				mustTake(t, r, check) // of another
+				result := mustTake(t, r, check)[0]
+				lost.next.Store(true)
+				results, err := r.Settle(t.Context(), Charge{Result: result, Cost: c.cost})
+				if err == nil || len(results) != 1 || results[0].Charged != 10 {
+					t.Fatalf("%+v, %v", results, err)
+				}
+				for _, step := range []struct{ cost, want int64 }{{c.cost, c.want}, {c.cost, c.want}, {0, c.wantBack}, {0, c.wantBack}} {
+					if err := settleAll(t.Context(), r, step.cost, result); err != nil {
+						t.Fatal(err)
+					}
+					d, err := r.Peek(t.Context(), check)
+					if used := 90 - d.Results[0].Remaining; err != nil || used != step.want {
+						t.Errorf("settled again at %d: it costs %d, want %d: %v", step.cost, used, step.want, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Copies of a result that are settled at the same time, on a network that loses
+// answers, free nothing that others have used.
+func TestSettlingCopiesAtOnceOnABadNetwork(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	lost := &losing{err: io.EOF}
+	client.AddHook(lost)
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	if err := storeOf(r).Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		check := Check{Rule: "r", Key: fmt.Sprint(i), Limit: Limit{Rate: 100, Period: 720 * time.Hour, Algorithm: FixedWindow}, Cost: 10}
+		mustTake(t, r, check) // of another
+		result := mustTake(t, r, check)[0]
+		lost.executed = i%2 == 0
+		lost.next.Store(i%3 > 0)
+		var all sync.WaitGroup
+		for j := range int64(3) {
+			all.Go(func() {
+				_, _ = r.Settle(t.Context(), Charge{Result: result, Cost: j})
+				_, _ = r.Settle(t.Context(), Charge{Result: result, Cost: 0})
+			})
+		}
+		all.Wait()
+		d, err := r.Peek(t.Context(), check)
+		if left := d.Results[0].Remaining; err != nil || left > 90 || left < 90 && (lost.executed || i%3 == 0) {
+			t.Errorf("%d: %d left, want 90, or less if one was not given back: %v", i, left, err)
+		}
+	}
+}
+
+// Where a shard is away, what the others have charged is given back, and what may
+// have been given back there is not given back again.
+func TestSettlingWhereAShardIsAway(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	for _, node := range cluster.Nodes { // no replica is to take over
+		if err := node.Client(t).ConfigSet(t.Context(), "cluster-node-timeout", "60000").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := redis.NewClusterClient(FailFast(&redis.ClusterOptions{Addrs: cluster.Addrs, ReadTimeout: roomy}))
+	defer client.Close()
+	r := &Redis{Client: client, Namespace: "test", Budget: 300 * time.Millisecond}
+	if err := storeOf(r).Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var checks []Check
+	shards := make(map[int]bool)
+	for i := 0; len(checks) < 3; i++ {
+		c := Check{Rule: "r", Key: fmt.Sprint(i), Limit: Limit{Rate: 100, Period: 720 * time.Hour, Algorithm: FixedWindow}, Cost: 10}
+		for { // of another; until there are connections
+			if d, err := r.Take(t.Context(), c); err == nil && d.Results[0].Err == nil {
+				break
+			}
+		}
+		if shard := storeOf(r).Shard(&c); !shards[shard] {
+			shards[shard] = true
+			checks = append(checks, c)
+		}
+	}
+	left := func() (left []int64) {
+		t.Helper()
+		d, err := r.Peek(t.Context(), checks...)
+		if err != nil || slices.ContainsFunc(d.Results, func(r Result) bool { return r.Err != nil }) {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		for _, res := range d.Results {
+			left = append(left, res.Remaining)
+		}
+		return left
+	}
+	want := left()
+	d := Decision{Results: mustTake(t, r, checks...)}
+	copies := Decision{Results: slices.Clone(d.Results)}
+
+	away := slices.Index(cluster.Addrs, storeOf(r).Names(storeOf(r).Shard(&checks[1]))[0])
+	cluster.Masters[away].Pause(t)
+	if err := GiveBack(t.Context(), r, d); !errors.Is(err, context.DeadlineExceeded) || d.Results[0].Charged != 0 || d.Results[2].Charged != 0 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	cluster.Masters[away].Resume(t)
+	for _, again := range []Decision{d, copies} {
+		if err := GiveBack(t.Context(), r, again); err != nil {
+			t.Error(err)
+		}
+	}
+	// The shard may have got the command, and have executed it once it was back.
+	if got := left(); got[0] != want[0] || got[1] > want[1] || got[2] != want[2] {
+		t.Errorf("%d left, want %d", got, want)
+	}
+}
+
+// losing is a go-redis hook that loses the answer to the next settlement.
+type losing struct {
+	next     atomic.Bool
+	executed bool
+	err      error
+}
+
+func (*losing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *losing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return l.lose([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
+
+func (l *losing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return l.lose(cmds, func() error { return next(ctx, cmds) })
+	}
+}
+
+func (l *losing) lose(cmds []redis.Cmder, send func() error) error {
+	if !settles(cmds) || !l.next.CompareAndSwap(true, false) {
+		return send()
+	}
+	if l.executed {
+		_ = send()
+	}
+	for _, cmd := range cmds {
+		cmd.SetErr(l.err)
+	}
+	return l.err
+}
+
+// That copies of a result know of each other costs a Take no allocation.
+func TestResultsAreOneAllocation(t *testing.T) {
+	var m Memory
+	for n := 1; n <= 4; n++ {
+		checks := make([]Check, n)
+		for i := range checks {
+			checks[i] = Check{Rule: "r", Key: fmt.Sprint(i), Limit: perDay(1_000_000)}
+		}
+		if got := testing.AllocsPerRun(1000, func() { _, _ = m.Take(t.Context(), checks...) }); got != 1 {
+			t.Errorf("%d checks: %v allocations, want 1", n, got)
+		}
+	}
+}

@@ -27,9 +27,6 @@ var periods = map[string]time.Duration{
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(text)
 	if err != nil {
-		if meant, ok := parseUlule(text); ok {
-			return Limit{}, fmt.Errorf("limit %q: the form of ulule/limiter; write it as %q", text, meant)
-		}
 		if meant, ok := meantLimit(text); ok {
 			return Limit{}, fmt.Errorf("limit %q: %w; write it as %s", text, err, meant)
 		}
@@ -83,15 +80,6 @@ func parseLimit(text string) (Limit, error) {
 		return Limit{}, fmt.Errorf("unexpected %q", words[0])
 	}
 	return l, nil
-}
-
-// parseUlule reads the form of github.com/ulule/limiter, such as "5-S".
-func parseUlule(text string) (Limit, bool) {
-	rate, unit, _ := strings.Cut(text, "-")
-	l := Limit{Period: map[string]time.Duration{"S": time.Second, "M": time.Minute, "H": time.Hour, "D": 24 * time.Hour}[unit], Algorithm: FixedWindow}
-	var err error
-	l.Rate, err = parseUnits("rate", rate)
-	return l, err == nil && l.Period > 0
 }
 
 // grouped is a number with a mark for thousands.

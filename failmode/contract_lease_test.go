@@ -38,7 +38,7 @@ func TestContractOfLeases(t *testing.T) {
 	t.Parallel()
 	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
 		g := &failmode.Guard{
-			Limiter:   &algorithms.Redis{Client: limitertest.Redis(t), Namespace: "test", Budget: time.Hour},
+			Limiter:   &algorithms.Redis{Client: limitertest.Redis(t), Namespace: "test", Budget: time.Minute},
 			Instances: 1_000_000,
 			Logger:    slog.New(slog.DiscardHandler),
 		}

@@ -15,7 +15,7 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
 		g := &failmode.Guard{
-			Limiter:   &algorithms.Redis{Client: limitertest.Redis(t), Namespace: "test", Budget: time.Hour},
+			Limiter:   &algorithms.Redis{Client: limitertest.Redis(t), Namespace: "test", Budget: time.Minute},
 			Instances: 1,
 			Logger:    slog.New(slog.DiscardHandler),
 		}

@@ -62,22 +62,23 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, share func(*alg
 	}
 }
 
-// unfollowIn makes what followIn charged for the charges' results cost what they say.
-func unfollowIn(m *algorithms.Memory, charges []algorithms.Charge, share func(*algorithms.Result) (algorithms.Check, bool)) {
-	for i := range charges {
-		r := &charges[i].Result
-		trace := lent.Trace(r)
-		c, ok := share(r)
-		if !ok || trace.Followed == 0 {
-			continue
-		}
-		units := max(trace.Followed+charges[i].Cost-r.Charged, 0)
-		var n memory.Count
-		if units != trace.Followed && lent.Count(&c, &n) {
-			lent.Memory(m).Settle(c.Rule, c.Key, &step.Correction{
-				Params: n.Params, Placed: trace.Charge, Units: trace.Followed, Delta: units - trace.Followed,
-			})
-		}
-		trace.Followed = units
+// unfollowIn makes what followIn charged for a charge's result cost what the charge
+// says, and notes it in the result as settled by the store. The charge's result says
+// what it cost before. A charge to a sliding_log or a leaky_bucket is found only if the
+// clocks agree to the microsecond, and stays otherwise.
+func unfollowIn(m *algorithms.Memory, ch algorithms.Charge, settled *algorithms.Result, share func(*algorithms.Result) (algorithms.Check, bool)) {
+	r := &ch.Result
+	trace := lent.Trace(r)
+	c, ok := share(r)
+	if !ok || trace.Followed == 0 {
+		return
 	}
+	units := max(trace.Followed+ch.Cost-r.Charged, 0)
+	var n memory.Count
+	if units != trace.Followed && lent.Count(&c, &n) {
+		lent.Memory(m).Settle(c.Rule, c.Key, &step.Correction{
+			Params: n.Params, Placed: trace.Charge, Units: trace.Followed, Delta: units - trace.Followed,
+		})
+	}
+	lent.Trace(settled).Followed = units
 }

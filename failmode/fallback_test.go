@@ -122,17 +122,25 @@ func TestSettleAndResetReachTheStoreThatCharged(t *testing.T) {
 	f := guarding(t, s)
 	well, lost := check("well", 10, Local), check("lost", 10, Local)
 	d := taken(t, f, well, lost)
-	if err := settleAll(t.Context(), f, 4, d.Results...); err != nil {
-		t.Fatal(err)
-	}
-	d, err := f.Peek(t.Context(), well, lost)
-	if err != nil || d.Results[0].Remaining != 6 || d.Results[1].Remaining != 6 {
-		t.Errorf("after settling at 4: %+v, %v", d, err)
+	taken(t, f, well, lost)                             // of others
+	for _, cost := range []int64{4, 4, 2, 2, 0, 0, 5} { // copies of the results, which say that 1 is charged
+		if err := settleAll(t.Context(), f, cost, d.Results...); err != nil {
+			t.Fatal(err)
+		}
+		if cost == 5 {
+			cost = 0 // it has ended
+		}
+		for _, where := range []algorithms.Limiter{f, &f.local} { // which follows the store
+			d, err := where.Peek(t.Context(), well, lost)
+			if err != nil || d.Results[0].Remaining != 9-cost || d.Results[1].Remaining != 9-cost {
+				t.Errorf("%T after settling at %d: %+v, %v", where, cost, d, err)
+			}
+		}
 	}
 	if err := f.Reset(t.Context(), well, lost); err != nil {
 		t.Fatal(err)
 	}
-	d, err = f.Peek(t.Context(), well, lost)
+	d, err := f.Peek(t.Context(), well, lost)
 	if err != nil || d.Results[0].Remaining != 10 || d.Results[1].Remaining != 10 {
 		t.Errorf("after a reset: %+v, %v", d, err)
 	}

@@ -159,11 +159,9 @@ func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64, r *al
 	if l.alive(now) && l.units >= cost {
 		l.units -= cost
 		passed := max(now.Sub(l.sent), 0) // the block may have come while this request waited for the lock
-		*r = algorithms.Result{
-			Check: *c, Source: algorithms.SourceLease, Allowed: true, Charged: cost,
-			Remaining: l.units + l.room, ResetAfter: max(l.grant.ResetAfter-passed, time.Microsecond),
-			At: l.grant.At.Add(passed.Truncate(time.Microsecond)),
-		}
+		r.Check, r.Source, r.Allowed, r.Charged = *c, algorithms.SourceLease, true, cost
+		r.Remaining, r.ResetAfter = l.units+l.room, max(l.grant.ResetAfter-passed, time.Microsecond)
+		r.At = l.grant.At.Add(passed.Truncate(time.Microsecond))
 		lent.Trace(r).Charge = step.Placed{At: lent.Trace(&l.grant).Charge.At}
 		spent = true
 	}

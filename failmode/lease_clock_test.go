@@ -109,7 +109,7 @@ func TestBlocksEndInTimeByASlewedClock(t *testing.T) {
 				for range 3 {
 					window := there().Truncate(period)
 					warmUp(t, g, c)
-					if granted := lent.Trace(&g.leases.find(&c).Charge.At.grant); granted != window.UnixMicro() {
+					if granted := lent.Trace(&g.leases.find(&c).grant).Charge.At; granted != window.UnixMicro() {
 						t.Fatalf("a block of %d in window %d", granted, window.UnixMicro())
 					}
 					for there().Before(window.Add(period)) {

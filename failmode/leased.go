@@ -21,7 +21,7 @@ func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algo
 		return g.take(ctx, checks) // the store says what is wrong
 	}
 	now, instances := time.Now(), int64(g.instances())
-	d := algorithms.Decision{Allowed: true, Results: make([]algorithms.Result, len(checks))}
+	d := algorithms.Decision{Allowed: true, Results: lent.NewResults(len(checks))}
 	var room [4]*lease
 	found := room[:0]
 	var rest []int
@@ -160,12 +160,17 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 		r := &results[i]
 		*r = ch.Result
 		source, granted := g.leases.source.Load().(algorithms.Source)
-		switch more := ch.Cost - r.Charged; {
-		case r.Charged == 0 || more == 0 || !granted:
-		case more < 0:
-			if l := g.leases.find(&r.Check); l != nil && l.putBack(lent.Trace(r).Charge.At, -more) {
-				r.Charged, r.Remaining = ch.Cost, r.Remaining-more
-			}
+		switch {
+		case r.Charged == 0 || ch.Cost == r.Charged || !granted:
+		case ch.Cost < r.Charged:
+			lent.SettleBy(r, ch.Cost, func(units int64) bool {
+				l := g.leases.find(&r.Check)
+				if l == nil || !l.putBack(lent.Trace(r).Charge.At, -units) {
+					return false
+				}
+				r.Remaining -= units
+				return true
+			})
 		default:
 			stored := *r
 			stored.Source = source // also where the lease is gone

@@ -17,10 +17,13 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	if g.ready(); g.invalid != nil {
 		return nil, g.invalid
 	}
-	for _, c := range charges {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		c := &charges[i]
 		if c.Cost < 0 { // before anything is settled
 			return nil, fmt.Errorf("%w: rule %q: settle: cost must not be negative, got %d", algorithms.ErrInvalidCheck, c.Result.Check.Rule, c.Cost)
 		}
+		lent.Update(&c.Result)
 	}
 	results := make([]algorithms.Result, len(charges))
 	leased, others := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceLease })
@@ -34,9 +37,7 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	here, there := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceFallback })
 	settled, err := g.settleLocal(ctx, pick(charges, here))
 	place(results, here, settled)
-	stored := pick(charges, there)
-	unfollowIn(&g.local, stored, g.share)
-	settled, storeErr := g.settleStore(ctx, stored)
+	settled, storeErr := g.settleStore(ctx, pick(charges, there))
 	place(results, there, settled)
 	return results, errors.Join(err, storeErr)
 }
@@ -53,7 +54,8 @@ func (g *Guard) settleLocal(ctx context.Context, charges []algorithms.Charge) ([
 	return results, err
 }
 
-// settleStore settles charges of the store, except where a circuit is open.
+// settleStore settles charges of the store, except where a circuit is open, and what
+// the local memory has followed of them. The results say what the charges cost before.
 func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
 	results := make([]algorithms.Result, len(charges))
 	for i := range charges {
@@ -68,11 +70,14 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 		return results, err
 	}
 	settled, storeErr := g.Limiter.Settle(ctx, pick(charges, sent)...)
-	for _, i := range sent {
-		g.denied.forget(&charges[i].Result.Check, false)
-	}
 	if len(settled) == len(sent) {
 		place(results, sent, settled)
+	}
+	for _, i := range sent {
+		g.denied.forget(&charges[i].Result.Check, false)
+		if results[i].Charged == charges[i].Cost {
+			unfollowIn(&g.local, charges[i], &results[i], g.share)
+		}
 	}
 	return results, errors.Join(err, storeErr)
 }
@@ -130,7 +135,6 @@ func (g *Guard) giveBack(ctx context.Context, charges ...algorithms.Charge) {
 func (g *Guard) giveBackNow(ctx context.Context, charges ...algorithms.Charge) {
 	ctx, cancel := g.store.Within(ctx)
 	defer cancel()
-	unfollowIn(&g.local, charges, g.share)
 	_, _ = g.settleStore(ctx, charges)
 }
 

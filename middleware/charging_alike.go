@@ -44,15 +44,15 @@ func (r readingFrom) ReadFrom(src io.Reader) (n int64, err error) {
 type writerOnly struct{ io.Writer }
 
 // alike returns the writer with those interfaces that the writer underneath has: a
-// handler that finds one must find that it works.
+// handler that finds one must find that it works. http.Pusher is not among them, since
+// browsers have removed server push.
 func (c *charging) alike() http.ResponseWriter {
 	f, h, r := flushing{c}, hijacking{c}, readingFrom{c}
 	_, flushes := c.ResponseWriter.(http.Flusher)
 	_, hijacks := c.ResponseWriter.(http.Hijacker)
 	_, readsFrom := c.ResponseWriter.(io.ReaderFrom)
-	p, pushes := c.ResponseWriter.(http.Pusher)
 	n := 0
-	for i, has := range [...]bool{flushes, hijacks, readsFrom, pushes} {
+	for i, has := range [...]bool{flushes, hijacks, readsFrom} {
 		if has {
 			n |= 1 << i
 		}
@@ -98,58 +98,6 @@ func (c *charging) alike() http.ResponseWriter {
 			http.Hijacker
 			io.ReaderFrom
 		}{c, f, h, r}
-	case 8:
-		return struct {
-			*charging
-			http.Pusher
-		}{c, p}
-	case 9:
-		return struct {
-			*charging
-			http.Flusher
-			http.Pusher
-		}{c, f, p}
-	case 10:
-		return struct {
-			*charging
-			http.Hijacker
-			http.Pusher
-		}{c, h, p}
-	case 11:
-		return struct {
-			*charging
-			http.Flusher
-			http.Hijacker
-			http.Pusher
-		}{c, f, h, p}
-	case 12:
-		return struct {
-			*charging
-			io.ReaderFrom
-			http.Pusher
-		}{c, r, p}
-	case 13:
-		return struct {
-			*charging
-			http.Flusher
-			io.ReaderFrom
-			http.Pusher
-		}{c, f, r, p}
-	case 14:
-		return struct {
-			*charging
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{c, h, r, p}
-	case 15:
-		return struct {
-			*charging
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{c, f, h, r, p}
 	}
 	return c
 }

@@ -18,7 +18,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// Streams, hijacked connections, deadlines and pushes: as without the rule.
+// Streams, hijacked connections and deadlines: as without the rule.
 func TestTheWriterOfAChargedRequestCanDoWhatItsOwnCan(t *testing.T) {
 	rule := failures(100)
 	charged := func(t *testing.T, http2 bool, next http.HandlerFunc) (string, *http.Client) {
@@ -35,11 +35,10 @@ func TestTheWriterOfAChargedRequestCanDoWhatItsOwnCan(t *testing.T) {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
 			read := make(chan bool)
 			url, client := charged(t, http2, func(w http.ResponseWriter, _ *http.Request) {
-				_, pushes := w.(http.Pusher)
 				_, hijacks := w.(http.Hijacker)
 				_, readsFrom := w.(io.ReaderFrom)
-				if pushes != http2 || hijacks == http2 || readsFrom == http2 {
-					t.Errorf("http2 %v: a Pusher %v, a Hijacker %v, a ReaderFrom %v", http2, pushes, hijacks, readsFrom)
+				if hijacks == http2 || readsFrom == http2 {
+					t.Errorf("http2 %v: a Hijacker %v, a ReaderFrom %v", http2, hijacks, readsFrom)
 				}
 				c := http.NewResponseController(w)
 				if err := errors.Join(c.SetReadDeadline(time.Now().Add(time.Minute)), c.SetWriteDeadline(time.Now().Add(time.Minute))); err != nil {
@@ -138,9 +137,6 @@ func TestEveryKindOfWriter(t *testing.T) {
 		r = interface {
 			ReadFrom(io.Reader) (int64, error)
 		}
-		p = interface {
-			Push(string, *http.PushOptions) error
-		}
 	)
 	all := &everything{discard: discard{http.Header{}}}
 	w := &all.discard
@@ -156,9 +152,6 @@ func TestEveryKindOfWriter(t *testing.T) {
 			r
 		}{w, all}, struct {
 			*discard
-			p
-		}{w, all}, struct {
-			*discard
 			f
 			h
 		}{w, all, all}, struct {
@@ -167,48 +160,15 @@ func TestEveryKindOfWriter(t *testing.T) {
 			r
 		}{w, all, all}, struct {
 			*discard
-			f
-			p
-		}{w, all, all}, struct {
-			*discard
 			h
 			r
-		}{w, all, all}, struct {
-			*discard
-			h
-			p
-		}{w, all, all}, struct {
-			*discard
-			r
-			p
-		}{w, all, all}, struct {
-			*discard
-			f
-			h
-			r
-		}{w, all, all, all}, struct {
-			*discard
-			f
-			h
-			p
-		}{w, all, all, all}, struct {
-			*discard
-			f
-			r
-			p
-		}{w, all, all, all}, struct {
-			*discard
-			h
-			r
-			p
-		}{w, all, all, all}, all,
+		}{w, all, all}, all,
 	}
 	can := func(w http.ResponseWriter) (does []bool) {
 		_, flushes := w.(http.Flusher)
 		_, hijacks := w.(http.Hijacker)
 		_, readsFrom := w.(io.ReaderFrom)
-		_, pushes := w.(http.Pusher)
-		return []bool{flushes, hijacks, readsFrom, pushes}
+		return []bool{flushes, hijacks, readsFrom}
 	}
 	seen := make(map[string]bool)
 	m := inMemory(t, failures(100))
@@ -222,12 +182,9 @@ func TestEveryKindOfWriter(t *testing.T) {
 			if u, ok := w.(interface{ Unwrap() http.ResponseWriter }); !ok || u.Unwrap() != kind {
 				t.Errorf("%s does not unwrap to its own", want)
 			}
-			if p, ok := w.(http.Pusher); ok && !errors.Is(p.Push("/x", nil), http.ErrNotSupported) {
-				t.Error("Push is another one's")
-			}
 		})).ServeHTTP(kind, request("GET /"))
 	}
-	if len(seen) != 16 {
+	if len(seen) != 8 {
 		t.Errorf("%d kinds of writers", len(seen))
 	}
 }
@@ -238,5 +195,4 @@ func (*everything) Flush() {}
 func (*everything) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return nil, nil, http.ErrNotSupported
 }
-func (*everything) ReadFrom(r io.Reader) (int64, error)  { return io.Copy(io.Discard, r) }
-func (*everything) Push(string, *http.PushOptions) error { return http.ErrNotSupported }
+func (*everything) ReadFrom(r io.Reader) (int64, error) { return io.Copy(io.Discard, r) }

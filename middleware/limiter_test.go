@@ -57,7 +57,7 @@ func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
 		{&failmode.Guard{Limiter: redisOf(nilClient, "n")}, "middleware: limiter: client: required, got"},
 		{&failmode.Guard{Limiter: redisOf(client, "")}, "middleware: limiter: namespace: required"},
 		{&failmode.Guard{Limiter: good, Instances: -1}, "middleware: limiter: instances: must not be"},
-		{&failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "n", Budget: -1}}, "middleware: limiter: budget: must not be"},
+		{&failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "n", Budget: -1}}, "middleware: limiter: budget: must be from 1 ms to a minute"},
 	} {
 		_, err := ratelimit.New(ratelimit.Config{Limiter: c.limiter, Rules: []ratelimit.Rule{perHour("r", 1)}})
 		if c.want == "" && err == nil {
@@ -85,7 +85,7 @@ func TestEachMistakeSaysWhere(t *testing.T) {
 			t.Errorf("%q in\n%v", line, err)
 		}
 	}
-	for _, want := range []string{`namespace: "a b"`, "budget: must not be negative", "instances: must not be negative"} {
+	for _, want := range []string{`namespace: "a b"`, "budget: must be from 1 ms to a minute", "instances: must not be negative"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
 		}

@@ -102,7 +102,7 @@ func bansWithin(c *trial) {
 	c.take(check, no().banned(20*time.Second))
 
 	c.align(time.Hour, 0)
-	check = banning(of(tokenBucket(1, time.Hour, 1)), 2, 1*µs, time.Minute)
+	check = banning(of(limit("1/1h burst 1")), 2, 1*µs, time.Minute)
 	c.take(check, charged(1, 0, time.Hour))
 	c.take(check, denied(0, time.Hour, time.Hour))
 	c.wait(1 * µs)
@@ -112,7 +112,7 @@ func bansWithin(c *trial) {
 
 func bansWithinPeriod(c *trial) {
 	c.align(time.Hour, 0)
-	check := banning(of(tokenBucket(1, time.Hour, 1)), 2, 0, 3*time.Hour)
+	check := banning(of(limit("1/1h burst 1")), 2, 0, 3*time.Hour)
 	c.take(check, charged(1, 0, time.Hour))
 	c.take(check, denied(0, time.Hour, time.Hour))
 	c.wait(time.Hour)
@@ -182,7 +182,7 @@ func shadowNotBanned(c *trial) {
 
 func impatientNotBanned(c *trial) {
 	c.align(time.Second, 0)
-	check := banning(of(leakyBucket(1, time.Second, 3)), 2, time.Minute, time.Hour)
+	check := banning(of(limit("1/1s burst 3 leaky_bucket")), 2, time.Minute, time.Hour)
 	c.take(check, charged(1, 2, time.Second))
 	c.take(check, charged(1, 1, 2*time.Second).delayed(time.Second))
 	for range 3 {

@@ -13,7 +13,7 @@ var chargingCases = []testCase{
 	{name: "all checks of an admitted request are charged", run: allCharged},
 	{name: "a request that one check denies charges nothing, in any order", run: denialChargesNothing},
 	{name: "each check that denies says when it would not", run: eachDenies},
-	{name: "denials do not put off when a request is admitted", run: denialsPutNothingOff},
+	{name: "a check that denies for MaxDelay alone charges nothing", run: impatientChargesNothing},
 	{name: "a request whose context has ended is counted", run: contextEnded},
 }
 
@@ -90,16 +90,20 @@ func eachDenies(c *trial) {
 	c.takeAll(want...)
 }
 
-func denialsPutNothingOff(c *trial) {
-	c.eachSample(func(s sample) {
-		c.take(costing(s.Check, 10), s.charged(10, 10))
-		retry := s.retry(10, 1)
-		for passed := time.Duration(0); passed < retry; passed += retry / 10 {
-			// A window may begin meanwhile, but nothing comes free.
-			c.take(s.Check, denied(0, retry-passed, s.reset(10)-passed))
-			c.wait(retry / 10)
-		}
-	})
+// impatientChargesNothing asks for places in a queue that begin too late.
+func impatientChargesNothing(c *trial) {
+	const place = 100 * time.Millisecond
+	check, beside := of(limit("10/1s burst 10 leaky_bucket")), sampleOf(sliding(10, time.Second))
+	c.align(time.Second, 250*time.Millisecond)
+	c.take(impatient(check, 1*time.Nanosecond), charged(1, 9, place)) // need not wait
+	c.take(costing(check, 2), charged(2, 7, 3*place).delayed(place))
+	c.take(impatient(check, 1*time.Nanosecond), denied(7, 3*place, 3*place))
+	c.peek(impatient(check, 3*place), passed(7, 3*place).delayed(3*place))
+	for range 20 {
+		c.takeAll(expectation{impatient(check, place), denied(7, 2*place, 3*place)}, expectation{beside, passed(10, 0)})
+	}
+	c.take(check, charged(1, 6, 4*place).delayed(3*place))
+	c.holds(beside, 10, 0)
 }
 
 // contextEnded is about clients that hang up: they must not get away uncounted.
@@ -110,9 +114,9 @@ func contextEnded(c *trial) {
 	overdue, cancel := context.WithDeadline(c.Context(), time.Now().Add(-time.Hour))
 	defer cancel()
 	c.eachSample(func(s sample) {
-		c.decideContext(cancelled, "Take", c.limiter.Take, []expectation{{s.Check, s.charged(1, 1)}})
-		c.decideContext(overdue, "Take", c.limiter.Take, []expectation{{s.Check, s.charged(1, 2)}})
+		c.decide(cancelled, "Take", c.limiter.Take, []expectation{{s.Check, s.charged(1, 1)}})
+		c.decide(overdue, "Take", c.limiter.Take, []expectation{{s.Check, s.charged(1, 2)}})
 		c.take(costing(s.Check, 8), s.charged(8, 10))
-		c.decideContext(cancelled, "Take", c.limiter.Take, []expectation{{s.Check, s.exhausted()}})
+		c.decide(cancelled, "Take", c.limiter.Take, []expectation{{s.Check, s.exhausted()}})
 	})
 }

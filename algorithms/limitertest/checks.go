@@ -14,20 +14,13 @@ func sliding(rate int64, period time.Duration) algorithms.Limit {
 	return algorithms.Limit{Rate: rate, Period: period, Algorithm: algorithms.SlidingWindow}
 }
 
-func slidingLog(rate int64, period time.Duration) algorithms.Limit {
-	return algorithms.Limit{Rate: rate, Period: period, Algorithm: algorithms.SlidingLog}
-}
-
-func tokenBucket(rate int64, period time.Duration, burst int64) algorithms.Limit {
-	return algorithms.Limit{Rate: rate, Period: period, Burst: burst, Algorithm: algorithms.TokenBucket}
-}
-
-func gcra(rate int64, period time.Duration, burst int64) algorithms.Limit {
-	return algorithms.Limit{Rate: rate, Period: period, Burst: burst, Algorithm: algorithms.GCRA}
-}
-
-func leakyBucket(rate int64, period time.Duration, burst int64) algorithms.Limit {
-	return algorithms.Limit{Rate: rate, Period: period, Burst: burst, Algorithm: algorithms.LeakyBucket}
+// limit reads a limit that is valid.
+func limit(text string) algorithms.Limit {
+	l, err := algorithms.ParseLimit(text)
+	if err != nil {
+		panic("limitertest: " + err.Error())
+	}
+	return l
 }
 
 // of is a check of the rule and key that most cases use.
@@ -46,6 +39,11 @@ func costing(c algorithms.Check, units int64) algorithms.Check {
 
 func shadowed(c algorithms.Check) algorithms.Check {
 	c.Shadow = true
+	return c
+}
+
+func impatient(c algorithms.Check, longest time.Duration) algorithms.Check {
+	c.MaxDelay = longest
 	return c
 }
 

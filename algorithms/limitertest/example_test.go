@@ -61,8 +61,7 @@ func ExampleRun() {
 }
 
 // TestLoginLimit is how an application tests its limits: on a fake clock, on
-// which it sleeps through a minute in no time. The package documentation shows
-// it too.
+// which it sleeps through a minute in no time.
 func TestLoginLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app := newApp(limitertest.Redis(t))

@@ -16,6 +16,7 @@ var keyCases = []testCase{
 	{name: "two algorithms are counted apart", run: algorithmsApart},
 	{name: "two periods are counted apart", run: periodsApart},
 	{name: "keys that look alike are counted apart", run: lookalikesApart},
+	{name: "no algorithm means sliding window", run: defaultAlgorithm},
 }
 
 func keysApart(c *trial) {
@@ -57,25 +58,19 @@ func algorithmsApart(c *trial) {
 }
 
 func periodsApart(c *trial) {
-	for _, l := range []struct {
-		of                     func(period time.Duration) algorithms.Limit
-		retry, reset           time.Duration // of two units per second, both used
-		resetOfOne, resetOfTwo time.Duration // of two units per minute, when so many are used
-	}{
-		{func(p time.Duration) algorithms.Limit { return fixed(2, p) }, time.Second, time.Second, time.Minute, time.Minute},
-		{func(p time.Duration) algorithms.Limit { return sliding(2, p) }, 1500 * time.Millisecond, 2 * time.Second, 2 * time.Minute, 2 * time.Minute},
-		{func(p time.Duration) algorithms.Limit { return slidingLog(2, p) }, time.Second, time.Second, time.Minute, time.Minute},
-		{func(p time.Duration) algorithms.Limit { return tokenBucket(2, p, 2) }, 500 * time.Millisecond, time.Second, 30 * time.Second, time.Minute},
-		{func(p time.Duration) algorithms.Limit { return gcra(2, p, 2) }, 500 * time.Millisecond, time.Second, 30 * time.Second, time.Minute},
-	} {
-		second, minute := of(l.of(time.Second)), of(l.of(time.Minute))
-		c.align(time.Minute, 0)
-		c.takeAll(
-			expectation{costing(second, 2), charged(2, 0, l.reset)},
-			expectation{minute, charged(1, 1, l.resetOfOne)})
-		c.take(second, denied(0, l.retry, l.reset))
-		c.take(minute, charged(1, 0, l.resetOfTwo))
-	}
+	c.eachSample(func(s sample) {
+		other := s.Check
+		other.Limit.Period = time.Minute
+		c.take(costing(s.Check, 9), s.charged(9, 9))
+		for n := range int64(2) {
+			d, err := c.limiter.Take(c.Context(), other)
+			if err != nil || !d.Allowed || d.Results[0].Remaining != 9-n {
+				c.Errorf("%s of another period: %+v, %v; want %d left", name(other), d, err, 9-n)
+			}
+		}
+		c.take(s.Check, s.charged(1, 10))
+		c.take(s.Check, s.exhausted())
+	})
 }
 
 // lookalikes are rules and keys that a limiter might take for one another: by
@@ -106,11 +101,20 @@ func lookalikes() [][2]string {
 }
 
 func lookalikesApart(c *trial) {
-	l := tokenBucket(1, time.Minute, 1)
+	l := limit("1/1m burst 1")
 	for _, names := range lookalikes() {
 		c.take(check(names[0], names[1], l), charged(1, 0, time.Minute))
 	}
 	for _, names := range lookalikes() {
 		c.take(check(names[0], names[1], l), denied(0, time.Minute, time.Minute))
 	}
+}
+
+func defaultAlgorithm(c *trial) {
+	unnamed := of(algorithms.Limit{Rate: 2, Period: time.Second})
+	named := of(sliding(2, time.Second))
+	c.align(time.Second, 250*time.Millisecond)
+	c.take(unnamed, charged(1, 1, 1750*time.Millisecond))
+	c.take(named, charged(1, 0, 1750*time.Millisecond))
+	c.take(unnamed, denied(0, 1250*time.Millisecond, 1750*time.Millisecond))
 }

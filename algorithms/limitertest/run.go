@@ -53,7 +53,6 @@ type testCase struct {
 }
 
 func allCases() []testCase {
-	return slices.Concat(windowCases, logCases, bucketCases, queueCases, costCases, chargingCases, shadowCases,
-		retryCases, resetAfterCases, keyCases, changeCases, errorCases, raceCases,
-		peekCases, settleCases, lateSettleCases, resetCases, banCases, banByHandCases)
+	return slices.Concat(vectorCases(), chargingCases, shadowCases, keyCases, errorCases, raceCases,
+		peekCases, settleCases, resetCases, banCases, banByHandCases)
 }

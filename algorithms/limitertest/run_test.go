@@ -52,8 +52,8 @@ func TestRunFindsMistakes(t *testing.T) {
 			t.Errorf("%s: was not tested", right)
 		}
 	}
-	const message = `Take of 1, 2.25s after the first:
-        	check 0 (rule "rule", key "key", 5/1s fixed_window, cost 1): RetryAfter = 750.001ms, want 750ms`
+	const message = `"a cost of the whole quota is admitted once" of 10/1s fixed_window, step 2: Take of 1, 2.25s after the first:
+        	check 0 (rule "rule", key "vector 0", 10/1s fixed_window, cost 1): RetryAfter = 750.001ms, want 750ms`
 	if squeeze := strings.Join(strings.Fields(text), " "); !strings.Contains(squeeze, strings.Join(strings.Fields(message), " ")) {
 		t.Errorf("no message says\n%s", message)
 	}

@@ -36,14 +36,14 @@ var samples = []sample{
 		},
 	},
 	{
-		Check:  sampleOf(slidingLog(10, time.Second)),
+		Check:  sampleOf(limit("10/1s sliding_log")),
 		reset:  whenUsed(time.Second),
 		retry:  func(int64, int64) time.Duration { return time.Second },
 		atOnce: true,
 	},
-	{Check: sampleOf(tokenBucket(10, time.Second, 10)), reset: refill, retry: overdue},
-	{Check: sampleOf(gcra(10, time.Second, 10)), reset: refill, retry: overdue},
-	{Check: sampleOf(leakyBucket(10, time.Second, 10)), reset: refill, retry: overdue, queue: true},
+	{Check: sampleOf(limit("10/1s burst 10")), reset: refill, retry: overdue},
+	{Check: sampleOf(limit("10/1s burst 10 gcra")), reset: refill, retry: overdue},
+	{Check: sampleOf(limit("10/1s burst 10 leaky_bucket")), reset: refill, retry: overdue, queue: true},
 }
 
 func sampleOf(l algorithms.Limit) algorithms.Check {
@@ -70,17 +70,6 @@ func overdue(used, cost int64) time.Duration { return refill(used + cost - 10) }
 func (s sample) under(rule string) sample {
 	s.Rule = rule
 	return s
-}
-
-// raised returns the sample's check with another quota.
-func (s sample) raised(quota int64) algorithms.Check {
-	check := s.Check
-	if check.Limit.Burst > 0 {
-		check.Limit.Burst = quota
-	} else {
-		check.Limit.Rate = quota
-	}
-	return check
 }
 
 // charged is the outcome of taking units when so many are used then.

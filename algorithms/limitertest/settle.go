@@ -4,118 +4,44 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
 var settleCases = []testCase{
-	{name: "Settle to 0 gives a charge back", run: settleToZero},
-	{name: "Settle to less gives a part back", run: settleToLess},
-	{name: "Settle to the same changes nothing", run: settleToSame},
-	{name: "Settle to more charges the rest", run: settleToMore},
-	{name: "Settle to more than there is goes into debt", run: settleIntoDebt},
-	{name: "Settle goes into any debt, and says so", run: settleDebt},
+	{name: "Settle goes into the largest debts", run: settleLargest},
 	{name: "Settle corrects every result of a request", run: settleRequest},
 	{name: "Settle passes over what was charged nothing", run: settleUncharged},
+	{name: "Settle settles all copies of a result as one charge", run: settleCopies},
+	{name: "Settle settles a copy that was settled at more", run: settleCopiesUp},
+	{name: "Settle at the same time with copies of a result gives it back once", run: settleCopiesRace},
+	{name: "Settle gives nothing back of what was forgotten", run: settleForgotten},
 	{name: "Settle to a negative cost is an error and changes nothing", run: settleNegative},
 	{name: "Settle at the same time as others loses no correction", run: settleRace},
 }
 
-func settleToZero(c *trial) {
-	c.eachSample(func(s sample) {
-		r := c.take(costing(s.Check, 4), s.charged(4, 4))
-		c.settle(0, r)
-		c.holds(s.Check, 10, 0)
-		one := c.take(costing(s.Check, 0), s.charged(1, 1)) // cost 0 was charged 1
-		c.take(costing(s.Check, 3), s.charged(3, 4))
-		r = c.take(costing(s.Check, 6), s.charged(6, 10))
-		c.settle(0, r)
-		c.holds(s.Check, 6, s.reset(4))
-		c.settle(0)
-		c.holds(s.Check, 6, s.reset(4))
-		if s.queue {
-			return // others have been told to wait behind the first
-		}
-		c.settle(0, one)
-		c.holds(s.Check, 7, s.reset(3))
-	})
-}
-
-func settleToLess(c *trial) {
-	c.eachSample(func(s sample) {
-		r := c.take(costing(s.Check, 10), s.charged(10, 10))
-		c.settle(1, r)
-		c.take(s.Check, s.charged(1, 2))
-	})
-}
-
-func settleToSame(c *trial) {
-	c.eachSample(func(s sample) {
-		r := c.take(costing(s.Check, 4), s.charged(4, 4))
-		c.settle(4, r)
-		c.holds(s.Check, 6, s.reset(4))
-		c.wait(10 * time.Second)
-		c.settle(4, r)
-		c.holds(s.Check, 10, 0)
-	})
-}
-
-func settleToMore(c *trial) {
-	c.eachSample(func(s sample) {
-		r := c.take(s.Check, s.charged(1, 1))
-		c.settle(7, r)
-		r = c.take(s.Check, s.charged(1, 8))
-		c.settle(2, r)
-		c.take(s.Check, s.charged(1, 10))
-	})
-}
-
-func settleIntoDebt(c *trial) {
-	c.eachSample(func(s sample) {
-		r := c.take(costing(s.Check, 8), s.charged(8, 8))
-		c.settle(15, r)
-		c.take(s.Check, s.denied(15, 1))
-		c.wait(s.retry(15, 1))
-		if s.atOnce {
-			c.holds(s.Check, 10, 0)
-		} else {
-			c.holds(s.Check, 1, s.reset(15)-s.retry(15, 1))
-		}
-	})
-}
-
-// settleDebt owes more than a period frees, which windows forget at their end and
-// buckets do not. The largest debts need not be exact.
-func settleDebt(c *trial) {
-	c.eachSample(func(s sample) {
-		first := c.take(s.Check, s.charged(1, 1))
-		second := c.take(costing(s.Check, 3), s.charged(3, 4))
-		c.settle(30, first)
-		c.take(s.Check, s.denied(33, 1))
-		c.settle(40, second)
-		c.take(s.Check, s.denied(70, 1))
-		c.holds(s.Check, -60, s.reset(70))
-		c.holds(s.raised(100), 30, s.reset(70))
-		c.wait(s.retry(70, 1) - 1*µs)
-		d, err := c.limiter.Peek(c.Context(), s.Check)
-		if err != nil || d.Allowed {
-			c.Errorf("%s: admitted before the debt was repaid: %+v, %v", s.Limit, d, err)
-		}
-		c.wait(s.reset(70) - s.retry(70, 1) + 1*µs)
-		c.holds(s.Check, 10, 0)
-	})
+// settleLargest has debts that need not be exact.
+func settleLargest(c *trial) {
 	for _, units := range []int64{1_000_000, 1 << 53, math.MaxInt64} {
 		c.eachSample(func(s sample) {
 			s = s.under(fmt.Sprint("owes ", units))
-			r := c.take(s.Check, s.charged(1, 1))
-			c.settle(units, r)
+			c.settleAll(units, c.take(s.Check, s.charged(1, 1)))
 			d, err := c.limiter.Peek(c.Context(), s.Check)
 			if err != nil || d.Allowed || d.Results[0].Remaining > -999_990 {
 				c.Errorf("%s: charged %d: %+v, %v", s.Limit, units, d, err)
 			}
 		})
 	}
+}
+
+func settleForgotten(c *trial) {
+	c.eachSample(func(s sample) {
+		r := c.take(costing(s.Check, 4), s.charged(4, 4))
+		c.reset(s.Check)
+		c.settleAll(3, r)
+		c.settleAll(0, r)
+		c.holds(s.Check, 10, 0)
+	})
 }
 
 func settleRequest(c *trial) {
@@ -133,7 +59,7 @@ func settleRequest(c *trial) {
 	want = append(want, expectation{shadowed(full.Check), full.exhausted()})
 
 	results := c.takeAll(want...)
-	c.settle(4, results...) // more, the same and less
+	c.settleAll(4, results...) // more, the same and less
 	for _, s := range all {
 		c.holds(s.Check, 4, s.reset(6))
 	}
@@ -149,11 +75,72 @@ func settleUncharged(c *trial) {
 		c.take(costing(other.Check, 10), s.charged(10, 10))
 		results := c.takeAll(expectation{s.Check, s.passed(4)}, expectation{other.Check, s.exhausted()})
 		for _, units := range []int64{0, 1, 5} {
-			c.settle(units, results...)
+			c.settleAll(units, results...)
+			c.settleAll(units)
 		}
 		c.holds(s.Check, 6, s.reset(4))
 		c.holds(other.Check, 0, s.reset(10))
 	}
+}
+
+func settleCopies(c *trial) {
+	c.eachSample(func(s sample) {
+		c.take(costing(s.Check, 3), s.charged(3, 3)) // of another
+		r := c.take(costing(s.Check, 4), s.charged(4, 7))
+		c.settleAll(2, r)
+		c.settleCopy(2, 2, r)
+		c.holds(s.Check, 5, s.reset(5))
+		c.settleAll(1, r)
+		c.holds(s.Check, 6, s.reset(4))
+		c.settleAll(0, r)
+		for _, cost := range []int64{0, 1, 4, 9} {
+			c.settleCopy(cost, 0, r) // it has ended
+		}
+		c.holds(s.Check, 7, s.reset(3))
+
+		r = c.take(costing(s.Check, 4), s.charged(4, 7))
+		results, err := c.limiter.Settle(c.Context(), append(charges(1, r), charges(2, r)...)...)
+		if err != nil || results[0].Charged != 1 || results[1].Charged != 2 {
+			c.Errorf("Settle of two copies: %+v, %v", results, err)
+		}
+		c.holds(s.Check, 5, s.reset(5))
+	})
+}
+
+func settleCopiesUp(c *trial) {
+	c.eachSample(func(s sample) {
+		c.take(costing(s.Check, 2), s.charged(2, 2)) // of another
+		r := c.take(s.Check, s.charged(1, 3))
+		more := c.settleAll(5, r)[0]
+		c.settleCopy(5, 5, r)
+		c.holds(s.Check, 3, s.reset(7))
+		c.settleAll(1, r)
+		c.settleCopy(1, 1, more)
+		c.holds(s.Check, 7, s.reset(3))
+		c.settleAll(0, more)
+		c.settleCopy(0, 0, r)
+		c.holds(s.Check, 8, s.reset(2))
+	})
+}
+
+func settleCopiesRace(c *trial) {
+	c.eachSample(func(s sample) {
+		if s.queue {
+			return // parts of a slot come back in their order only
+		}
+		c.take(costing(s.Check, 3), s.charged(3, 3)) // of another
+		r := c.take(costing(s.Check, 4), s.charged(4, 7))
+		var running sync.WaitGroup
+		for cost := range int64(racers) {
+			running.Go(func() {
+				if _, err := c.limiter.Settle(c.Context(), charges(cost%4, r)...); err != nil {
+					c.Error(err)
+				}
+			})
+		}
+		running.Wait()
+		c.holds(s.Check, 7, s.reset(3)) // one of them was at 0
+	})
 }
 
 func settleNegative(c *trial) {

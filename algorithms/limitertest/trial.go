@@ -21,6 +21,7 @@ type trial struct {
 	advance func(time.Duration)
 	begin   time.Time     // At of the first result
 	elapsed time.Duration // by how much the clock was moved since
+	where   string        // the step of a vector, for messages
 }
 
 // newTrial asks the limiter for the time, and leaves the round one at which a
@@ -72,7 +73,7 @@ func (c *trial) take(check algorithms.Check, want outcome) algorithms.Result {
 // check that is no shadow is denied.
 func (c *trial) takeAll(want ...expectation) []algorithms.Result {
 	c.Helper()
-	return c.decide("Take", c.limiter.Take, want)
+	return c.decide(c.Context(), "Take", c.limiter.Take, want)
 }
 
 // peek is take with Peek.
@@ -84,7 +85,7 @@ func (c *trial) peek(check algorithms.Check, want outcome) {
 // peekAll is takeAll with Peek.
 func (c *trial) peekAll(want ...expectation) {
 	c.Helper()
-	c.decide("Peek", c.limiter.Peek, want)
+	c.decide(c.Context(), "Peek", c.limiter.Peek, want)
 }
 
 // holds looks at a count without charging it, as any limiter allows: no limit
@@ -94,23 +95,24 @@ func (c *trial) holds(check algorithms.Check, remaining int64, resetAfter time.D
 	c.take(costing(check, math.MaxInt64), denied(remaining, algorithms.Never, resetAfter))
 }
 
-// tight takes a check that is denied, at once and one microsecond before its
-// RetryAfter is over, and admitted then.
-func (c *trial) tight(check algorithms.Check, now, before, then outcome) {
+// settle corrects a charge, and returns it.
+func (c *trial) settle(cost int64, charged algorithms.Result, want outcome) algorithms.Result {
 	c.Helper()
-	c.take(check, now)
-	c.wait(now.retryAfter - 1*µs)
-	c.take(check, before)
-	c.wait(1 * µs)
-	c.take(check, then)
+	same := charged.Charged == cost || charged.Charged == 0
+	settled := c.settleAll(cost, charged)[0]
+	if !same && (settled.Remaining != want.remaining || settled.ResetAfter != want.resetAfter) {
+		c.Fatalf("%sSettle at %d: Remaining = %d, ResetAfter = %v; want %d, %v",
+			c.where, cost, settled.Remaining, settled.ResetAfter, want.remaining, want.resetAfter)
+	}
+	return settled
 }
 
-// settle corrects charges, and wants the results as Peek sees them now.
-func (c *trial) settle(cost int64, charged ...algorithms.Result) {
+// settleAll corrects charges, and wants the results as Peek sees them now.
+func (c *trial) settleAll(cost int64, charged ...algorithms.Result) []algorithms.Result {
 	c.Helper()
 	results, err := c.limiter.Settle(c.Context(), charges(cost, charged...)...)
 	if err != nil || len(results) != len(charged) {
-		c.Fatalf("Settle at %d: %d results, %v; want %d", cost, len(results), err, len(charged))
+		c.Fatalf("%sSettle at %d: %d results, %v; want %d", c.where, cost, len(results), err, len(charged))
 	}
 	for i, want := range charged {
 		r := results[i]
@@ -124,8 +126,19 @@ func (c *trial) settle(cost int64, charged ...algorithms.Result) {
 		want.Charged, want.At = cost, now.Results[0].At
 		want.Remaining, want.ResetAfter = now.Results[0].Remaining, now.Results[0].ResetAfter
 		if r.Check != want.Check || r.Charged != cost || r.At != want.At || r.Remaining != want.Remaining || r.ResetAfter != want.ResetAfter {
-			c.Errorf("Settle at %d returned\n\t%+v, want\n\t%+v", cost, r, want)
+			c.Errorf("%sSettle at %d returned\n\t%+v, want\n\t%+v", c.where, cost, r, want)
 		}
+	}
+	return results
+}
+
+// settleCopy settles a copy of a result whose charge costs so much already, or has
+// ended: nothing changes.
+func (c *trial) settleCopy(cost, now int64, settled algorithms.Result) {
+	c.Helper()
+	results, err := c.limiter.Settle(c.Context(), charges(cost, settled)...)
+	if err != nil || len(results) != 1 || results[0].Charged != now {
+		c.Errorf("Settle of a copy at %d: %+v, %v; want that it costs %d", cost, results, err, now)
 	}
 }
 
@@ -140,12 +153,7 @@ func charges(cost int64, charged ...algorithms.Result) []algorithms.Charge {
 
 type decider = func(context.Context, ...algorithms.Check) (algorithms.Decision, error)
 
-func (c *trial) decide(method string, f decider, want []expectation) []algorithms.Result {
-	c.Helper()
-	return c.decideContext(c.Context(), method, f, want)
-}
-
-func (c *trial) decideContext(ctx context.Context, method string, f decider, want []expectation) []algorithms.Result {
+func (c *trial) decide(ctx context.Context, method string, f decider, want []expectation) []algorithms.Result {
 	c.Helper()
 	checks := make([]algorithms.Check, len(want))
 	allowed := true
@@ -155,7 +163,7 @@ func (c *trial) decideContext(ctx context.Context, method string, f decider, wan
 	}
 	d, err := f(ctx, checks...)
 	if err != nil {
-		c.Fatalf("%s%v: %v", method, names(checks), err)
+		c.Fatalf("%s%s%v: %v", c.where, method, names(checks), err)
 	}
 	if len(d.Results) != len(want) {
 		c.Fatalf("%s%v: %d results, want one for each check: %+v", method, names(checks), len(d.Results), d.Results)
@@ -173,7 +181,7 @@ func (c *trial) decideContext(ctx context.Context, method string, f decider, wan
 		}
 	}
 	if len(wrong) > 0 {
-		c.Fatalf("%s of %d, %s after the first:\n\t%s", method, len(checks), c.elapsed, strings.Join(wrong, "\n\t"))
+		c.Fatalf("%s%s of %d, %s after the first:\n\t%s", c.where, method, len(checks), c.elapsed, strings.Join(wrong, "\n\t"))
 	}
 	return d.Results
 }

@@ -101,12 +101,12 @@ var wrongLimiters = []struct {
 		} else {
 			c.Limit.Burst++
 		}
-	}), "a fixed window admits its rate"},
-	{"ignores_Burst", asking(func(c *algorithms.Check) { c.Limit.Burst = 0 }), "a token bucket, and gcra, admit their burst"},
-	{"ignores_Cost", asking(func(c *algorithms.Check) { c.Cost = min(c.Cost, 1) }), "a cost above 1"},
+	}), "up to the limit and over it"},
+	{"ignores_Burst", asking(func(c *algorithms.Check) { c.Limit.Burst = 0 }), "a burst at once, then the rate"},
+	{"ignores_Cost", asking(func(c *algorithms.Check) { c.Cost = min(c.Cost, 1) }), "a cost takes all of its units"},
 	{"ignores_negative_Cost", asking(func(c *algorithms.Check) { c.Cost = max(c.Cost, 0) }), "a negative cost is an error"},
-	{"ignores_MaxDelay", asking(func(c *algorithms.Check) { c.MaxDelay = 0 }), "denies who would wait longer than MaxDelay"},
-	{"MaxDelay_in_ms", asking(func(c *algorithms.Check) { c.MaxDelay = c.MaxDelay.Truncate(time.Millisecond) }), "rounding of MaxDelay"},
+	{"ignores_MaxDelay", asking(func(c *algorithms.Check) { c.MaxDelay = 0 }), "MaxDelay denies who would wait longer"},
+	{"MaxDelay_in_ms", asking(func(c *algorithms.Check) { c.MaxDelay = c.MaxDelay.Truncate(time.Millisecond) }), "MaxDelay denies who would wait longer"},
 	{"ignores_Shadow", asking(func(c *algorithms.Check) { c.Shadow = false }), "a shadow check is decided and charged but never"},
 	{"ignores_Key", asking(func(c *algorithms.Check) { c.Key = "" }), "two keys"},
 	{"ignores_Rule", asking(func(c *algorithms.Check) { c.Rule = "" }), "two rules"},
@@ -114,28 +114,28 @@ var wrongLimiters = []struct {
 	{"joins_names", asking(func(c *algorithms.Check) { c.Key, c.Rule = c.Rule+":"+c.Key, "" }), "look alike"},
 	{"truncates_keys", asking(func(c *algorithms.Check) { c.Key = c.Key[:min(len(c.Key), 64)] }), "look alike"},
 	{"repairs_keys", asking(func(c *algorithms.Check) { c.Key = strings.ToValidUTF8(c.Key, "\ufffd") }), "look alike"},
-	{"counts_each_rate_apart", asking(func(c *algorithms.Check) { c.Rule += c.Limit.String() }), "whose rate changes"},
+	{"counts_each_rate_apart", asking(func(c *algorithms.Check) { c.Rule += c.Limit.String() }), "a limit that changes keeps its count"},
 
 	{"RetryAfter_late_by_1µs", tellingEach(func(r *algorithms.Result) {
 		if !r.Allowed && r.RetryAfter != algorithms.Never {
 			r.RetryAfter += time.Microsecond
 		}
-	}), "RetryAfter is tight in a token bucket, and in gcra"},
+	}), "RetryAfter is tight"},
 	{"RetryAfter_early_by_1µs", tellingEach(func(r *algorithms.Result) {
 		if !r.Allowed && r.RetryAfter != algorithms.Never {
 			r.RetryAfter -= time.Microsecond
 		}
-	}), "RetryAfter is tight in a fixed window"},
+	}), "RetryAfter is tight"},
 	{"ResetAfter_in_ms", tellingEach(func(r *algorithms.Result) {
 		r.ResetAfter = r.ResetAfter.Truncate(time.Millisecond)
 	}), "ResetAfter is when"},
-	{"At_in_ms", tellingEach(func(r *algorithms.Result) { r.At = r.At.Truncate(time.Millisecond) }), "RetryAfter is tight in a fixed window"},
+	{"At_in_ms", tellingEach(func(r *algorithms.Result) { r.At = r.At.Truncate(time.Millisecond) }), "RetryAfter is tight"},
 	{"Check_not_as_asked", tellingEach(func(r *algorithms.Result) { r.Check.Cost = max(r.Check.Cost, 1) }), "a cost of 0"},
 	{"Remaining_negative", tellingEach(func(r *algorithms.Result) {
 		if !r.Allowed {
 			r.Remaining = -1
 		}
-	}), "denies"},
+	}), "up to the limit and over it"},
 	{"Remaining_hides_debts", tellingEach(func(r *algorithms.Result) { r.Remaining = max(r.Remaining, 0) }), "goes into any debt"},
 	{"results_reversed", telling(func(d *algorithms.Decision) { slices.Reverse(d.Results) }), "all checks of an admitted request"},
 	{"only_denials_told", telling(func(d *algorithms.Decision) {
@@ -207,7 +207,7 @@ var wrongLimiters = []struct {
 				return results, nil
 			}
 		})
-	}, "Settle to 0 gives a charge back"},
+	}, "Settle to less gives back"},
 	{"Settle_returns_what_was", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
 			w.settle = func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
@@ -219,7 +219,7 @@ var wrongLimiters = []struct {
 				return results, err
 			}
 		})
-	}, "Settle to 0 gives a charge back"},
+	}, "Settle to less gives back"},
 	{"Settle_gives_back_all_at_any_time", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
 			w.settle = func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
@@ -232,7 +232,22 @@ var wrongLimiters = []struct {
 				return results, err
 			}
 		})
-	}, "Settle gives back to a token bucket, and gcra, at most"},
+	}, "Settle gives back what was not refilled since"},
+	{"Settle_settles_each_copy", func(m *algorithms.Memory) algorithms.Limiter {
+		settled := make(map[algorithms.Check]bool)
+		return wrong(m, func(w *wrongLimiter) {
+			w.settle = func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+				results, err := m.Settle(ctx, charges...)
+				for _, c := range charges {
+					if settled[c.Result.Check] && c.Result.Charged > c.Cost {
+						err = errors.Join(err, m.Reset(ctx, c.Result.Check))
+					}
+					settled[c.Result.Check] = true
+				}
+				return results, err
+			}
+		})
+	}, "all copies of a result as one charge"},
 	{"Settle_owes_at_most_a_quota", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
 			w.settle = func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {

@@ -12,9 +12,10 @@ var errNoRoom = errors.New("algorithms: memory: no room for another ban by hand;
 // A ban is an entry of its own, beside those of its key's counts. Like them it is never
 // evicted while it counts.
 
-// banState is what is stored of the place's ban.
-func (pl *place) banState() step.Denials {
-	if e := pl.shard.table.find(pl.ban); e != nil {
+// banState is what is stored of the place's ban. Denials are forgotten after the
+// Within of the check that counted the last of them.
+func (pl *place) banState(now int64) step.Denials {
+	if e := pl.shard.table.find(pl.ban); e != nil && (e.c <= 0 || e.until > now) {
 		return step.Denials{Since: e.a, Until: e.b, Count: max(e.c, 0), ByHand: e.c < 0}
 	}
 	return step.Denials{}
@@ -25,7 +26,7 @@ func (c *Count) meetsBan(charge bool, now int64) bool {
 	if c.bans = c.Bans; !c.bans && !c.shard.byHand {
 		return false
 	}
-	stored := c.banState()
+	stored := c.banState(now)
 	current, _ := c.Ban.At(stored, now)
 	if stored.ByHand && charge && current.Until <= now {
 		c.shard.table.find(c.ban).c = 0 // it is over, also if the clock steps back
@@ -45,7 +46,7 @@ func (pl *place) banByHand(now, length int64, rule step.Ban, most int) error {
 	if !pl.hasRoomForBan(now, 2*most) {
 		return errNoRoom
 	}
-	s, _ := rule.At(pl.banState(), now)
+	s, _ := rule.At(pl.banState(now), now)
 	pl.storeBan(rule, rule.Extended(s, now, length))
 	return nil
 }
@@ -57,10 +58,10 @@ func (c *Count) followBan(now int64, there *Followed, most int) {
 	switch {
 	case there.Banned:
 		if c.hasRoomForBan(now, most) {
-			byHand := c.banState().ByHand || !c.Bans
+			byHand := c.banState(now).ByHand || !c.Bans
 			c.storeBan(step.Ban{}, step.Denials{Since: now, Until: now + there.BannedFor, ByHand: byHand})
 		}
-	case c.Bans, c.shard.byHand && !c.Shadow && c.banState().ByHand:
+	case c.Bans, c.shard.byHand && !c.Shadow && c.banState(now).ByHand:
 		c.shard.table.remove(c.ban)
 	}
 }
@@ -75,7 +76,7 @@ func (m *Store) Banned(c *Count) bool {
 		return false
 	}
 	now := m.Now()
-	stored := c.banState()
+	stored := c.banState(now)
 	current, _ := c.Ban.At(stored, now)
 	return current.Until > now && (c.Bans || stored.ByHand)
 }
@@ -103,7 +104,7 @@ func (pl *place) storeBan(rule step.Ban, s step.Denials) {
 // A denial that finds no room is not counted: only keys that were denied before
 // can then be banned. All others are limited as ever.
 func (c *Count) decideBan(now int64, charge bool, most int) {
-	s, healed := c.Ban.At(c.banState(), now)
+	s, healed := c.Ban.At(c.banState(now), now)
 	counts := charge && !c.Room && s.Until <= now && c.Ban.After > 0 && !c.impatient()
 	until := s.Until
 	if counts {

@@ -12,7 +12,7 @@ func (m *Store) Remembered(c *Count, now int64) (count, denials int64, byHand bo
 		count = c.Until(c.Current(c.shard.table.state(e, &c.Params), now), now)
 	}
 	if e := c.shard.table.find(c.ban); e != nil {
-		denials, byHand = e.until, c.banState().ByHand
+		denials, byHand = e.until, c.banState(now).ByHand
 	}
 	return count, denials, byHand
 }

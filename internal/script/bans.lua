@@ -23,7 +23,8 @@ local function remember(us)
 end
 
 -- ban: twin of Ban in internal/step/banstate.go.
--- Key      "since until count": when the first of the denials came, or the ban began; when it ends; the denials
+-- Key      "since until count": when the first of the denials came, or the ban began; when the denials are
+--          forgotten, or the ban ends; the denials, 0 during a ban
 -- ARGV[q]  after within length
 --          how many denials lead to a ban, 0 if they do not count; in how many µs; and how long it lasts
 local function ban_at(key, now, q)
@@ -35,8 +36,14 @@ local function ban_at(key, now, q)
     error('no state of a limit at key ' .. key, 0)
   end
   local since, expires, count = sub(was, 1, 16) + 0, sub(was, 18, 33) + 0, sub(was, 35) + 0
+  if count > 0 then
+    if expires <= now then -- the key is there for some ms more
+      return 0, 0, 0, false
+    end
+    expires = 0
+  end
   if since > now + within then
-    return now, now + max(expires - since, 0), count, true
+    return now, count > 0 and 0 or now + max(expires - since, 0), count, true
   end
   return since, expires, count, false
 end
@@ -53,11 +60,10 @@ local function ban_deny(now, q, since, expires, count)
 end
 
 local function ban_write(key, now, q, since, expires, count)
-  local forgotten = expires
   if count > 0 then
-    forgotten = max(expires, since + ARGV[q + 1])
+    expires = max(expires, since + ARGV[q + 1])
   end
-  local ms = remember(forgotten - now)
+  local ms = remember(expires - now)
   call('PSETEX', key, format('%d', ms), format('%016d %016d %d', since, expires, count))
   return ms
 end

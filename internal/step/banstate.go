@@ -19,7 +19,10 @@ type Ban struct{ After, Within, Length int64 }
 // that was more than Within ahead: it is as if it had been written now.
 func (b Ban) At(s Denials, now int64) (current Denials, healed bool) {
 	if s.Since > now+b.Within {
-		s.Since, s.Until = now, now+max(s.Until-s.Since, 0)
+		if s.Count == 0 {
+			s.Until = now + max(s.Until-s.Since, 0)
+		}
+		s.Since = now
 		return s, true
 	}
 	return s, false

@@ -314,7 +314,7 @@ func TestWhoWaitsIsBoundedAndDropped(t *testing.T) {
 			<-release
 			admit(cmds...)
 		})
-		r.Budget = time.Hour
+		r.Budget = time.Minute
 		var all sync.WaitGroup
 		var refused atomic.Int64
 		for i := range transport.MaxPlaces + transport.MaxWaiting + 5 {

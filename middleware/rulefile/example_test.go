@@ -56,7 +56,7 @@ rules:
 	_, err := new(rulefile.Loader).Parse("rules.yaml", []byte(text))
 	fmt.Println(err)
 	// Output:
-	// rules.yaml:6:12: rules[0].limit: limit "5-S": the form of ulule/limiter; write it as "5/1s fixed_window"
+	// rules.yaml:6:12: rules[0].limit: limit "5-S": no period; write it as "100/1m", "10/s burst 20" or "5/1m fixed_window"
 	// rules.yaml:7:13: rules[0].shadow: must be 0 to 1, got 90; write 90% for a percentage
 }
 

@@ -26,8 +26,12 @@ func fromHTTPRate() (theirs func(http.Handler) http.Handler, ours ratelimit.Rule
 func fromUlule() (theirs func(http.Handler) http.Handler, ours ratelimit.Rule) {
 	rate, _ := ulule.NewRateFromFormatted("5-M")
 	theirs = stdlib.NewMiddleware(ulule.New(memory.NewStore(), rate)).Handler
-	ours = ratelimit.Rule{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow}}
+	ours = ratelimit.Rule{Name: "per-ip", Key: keyfunc.IP, Limit: fromRate(rate)}
 	return theirs, ours
+}
+
+func fromRate(rate ulule.Rate) algorithms.Limit {
+	return algorithms.Limit{Rate: rate.Limit, Period: rate.Period, Algorithm: algorithms.FixedWindow}
 }
 
 func fromTollbooth() (theirs func(http.Handler) http.Handler, ours ratelimit.Rule) {

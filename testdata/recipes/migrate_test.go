@@ -44,6 +44,19 @@ func TestIndexFromRight(t *testing.T) {
 	}
 }
 
+// The table says how their rates are written.
+func TestRates(t *testing.T) {
+	for theirs, ours := range map[string]string{"5-S": "5/1s", "5-M": "5/1m", "1000-H": "1000/1h", "7-D": "7/24h"} {
+		rate, err := ulule.NewRateFromFormatted(theirs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limit, err := algorithms.ParseLimit(ours + " fixed_window"); err != nil || limit != fromRate(rate) {
+			t.Errorf("%s is %+v, and %s is %+v, %v", theirs, fromRate(rate), ours, limit, err)
+		}
+	}
+}
+
 // What a rule replaces admits as many at once, tells clients apart in the same way,
 // and so does the rule.
 func TestMigrations(t *testing.T) {

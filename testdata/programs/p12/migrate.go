@@ -72,7 +72,7 @@ func mine(r *http.Request) (string, error) { return r.Header.Get("X-Team"), nil 
 // ulule: rate, err := limiter.NewRateFromFormatted("5-S"); stdlib.NewMiddleware(limiter.New(store, rate,
 // limiter.WithTrustForwardHeader(true))).Handler(h)
 func ulule(guard *failmode.Guard, trusted keyfunc.Proxies, h http.Handler) (http.Handler, error) {
-	rate, err := algorithms.ParseLimit("5/1s fixed_window") // "5-S" is an error that says so
+	rate, err := algorithms.ParseLimit("5/1s fixed_window")
 	if err != nil {
 		return nil, err
 	}

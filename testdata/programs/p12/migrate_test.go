@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/algorithms/limitertest"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
@@ -58,9 +57,6 @@ func TestHTTPRate(t *testing.T) {
 }
 
 func TestUlule(t *testing.T) {
-	if _, err := algorithms.ParseLimit("5-S"); err == nil || !strings.Contains(err.Error(), `write it as "5/1s fixed_window"`) {
-		t.Error(err)
-	}
 	synctest.Test(t, func(t *testing.T) {
 		guard := counter(limitertest.Redis(t))
 		defer guard.Close()

@@ -3,7 +3,7 @@
 // of docs/algorithms.md, and its tests fail when they are no longer what is
 // computed:
 //
-//	go test ./internal/accuracy -v -update
+//	make accuracy
 //
 // Package simulate runs algorithms.Memory in virtual time, so every figure but
 // those about Redis' CPU is the same on every machine, and defines false admits

@@ -12,28 +12,41 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
+// root is the library's module, seen from this one's folder.
+const root = ".."
+
+// A stage is tests of a package.
+type stage struct{ pkg, tests string }
+
 // The tests that know what the steps have to do, without those that repeat them
 // on miniredis. Most mutants fall to the first.
-const (
-	inGo    = "^(TestStepsAreExact|TestGivingBack.*|TestSketches.*)$"
-	first   = "^TestVectors$"
-	then    = "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*|TestBothScripts.*|TestStatesAreWrittenInPlace|TestDeadlines.*|TestWindowsAre.*|TestAForeign.*)$"
-	without = "^(TestConformance|TestTwoLimits.*)$/^miniredis$"
+var (
+	inGo = []stage{
+		{"internal/memory", "^TestSketches"},
+		{"algorithms", "^(TestStepsAreExact|TestGivingBack.*|TestContractMemory)$"},
+	}
+	onRedis = []stage{
+		{"algorithms", "^TestContractRedis$"},
+		{"algorithms", "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestBothScripts.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*|TestStatesAre.*|TestWindowsAre.*|TestDeadlines.*|TestAForeign.*)$"},
+	}
 )
 
-// Scripts are made anew of what is changed in their sources.
+const without = "^(TestConformance|TestTwoLimits.*)$/^miniredis$"
+
+// files are the steps, and what the scripts are generated from.
 var files = []string{
 	"internal/step/fixed_window.go", "internal/step/sliding_window.go", "internal/step/sliding_log.go",
-	"internal/step/bucket.go", "internal/step/queue.go", "internal/step/banstate.go",
-	scripts + "/src/parts/ban.lua", scripts + "/src/take_bans.lua", scripts + "/src/bans.lua", scripts + "/src/settle_kept.lua",
+	"internal/step/bucket.go", "internal/step/queue.go", "internal/step/correction.go", "internal/step/banstate.go",
 	scripts + "/src/steps/fixed_window.lua", scripts + "/src/steps/sliding_window.lua", scripts + "/src/steps/sliding_log.lua",
-	scripts + "/src/steps/bucket.lua", scripts + "/src/steps/queue.lua",
-	scripts + "/src/parts/functions.lua", scripts + "/src/parts/take.lua", scripts + "/src/parts/settle.lua",
+	scripts + "/src/steps/bucket.lua", scripts + "/src/steps/queue.lua", scripts + "/src/parts/functions.lua",
+	scripts + "/src/parts/take.lua", scripts + "/src/parts/settle.lua", scripts + "/src/parts/ban.lua",
+	scripts + "/src/take_bans.lua", scripts + "/src/bans.lua", scripts + "/src/settle_kept.lua",
 }
 
 const scripts = "internal/script"
@@ -58,8 +71,8 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal/inside", "internal/memory", "internal/redistest", scripts, "internal/step", "internal/transport", "internal/wait", "testdata/vectors"} {
-		if out, err := exec.CommandContext(ctx, "cp", "-r", "--parents", part, dir).CombinedOutput(); err != nil {
+	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal"} {
+		if out, err := command(ctx, root, "cp", "-r", "--parents", part, dir).CombinedOutput(); err != nil {
 			return fmt.Errorf("copy %s: %w\n%s", part, err, out)
 		}
 	}
@@ -67,7 +80,7 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 		if outcome, out := build(ctx, dir); outcome != survived {
 			return fmt.Errorf("the tests do not build:\n%s", out)
 		}
-		if outcome, out := test(ctx, dir, inGo, first, then); outcome != survived {
+		if outcome, out := test(ctx, dir, slices.Concat(inGo, onRedis)); outcome != survived {
 			return fmt.Errorf("the tests fail without a mutation:\n%s", out)
 		}
 	}
@@ -89,16 +102,13 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 			if err := os.WriteFile(path, []byte(m.source), 0o600); err != nil {
 				return err
 			}
-			var result outcome
-			stages := []string{first, then}
-			if strings.HasSuffix(file, ".go") {
+			result, stages := survived, onRedis
+			if strings.HasSuffix(file, ".go") { // scripts are read when the tests run
 				result, _ = build(ctx, dir)
-				stages = []string{inGo, first, then}
-			} else { // scripts are read when the tests run
-				result, _ = generate(ctx, dir)
+				stages = slices.Concat(inGo, onRedis)
 			}
 			if result == survived {
-				result, _ = test(ctx, dir, stages...)
+				result, _ = test(ctx, dir, stages)
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -108,11 +118,6 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 		}
 		if err := os.WriteFile(path, source, 0o600); err != nil {
 			return err
-		}
-		if !list {
-			if outcome, out := generate(ctx, dir); outcome != survived {
-				return fmt.Errorf("the scripts are not generated:\n%s", out)
-			}
 		}
 	}
 	fmt.Printf("%d killed, %d survived, %d did not compile\n", count[killed], count[survived], count[broken])
@@ -127,23 +132,18 @@ const (
 	broken   outcome = "broken"
 )
 
-// build builds the tests of a mutant, and what generates its scripts.
-func build(ctx context.Context, dir string) (outcome, []byte) {
-	if outcome, out := command(ctx, dir, "go", "test", "-c", "-vet=off", "-o", filepath.Join(dir, "algorithms.test"), "./algorithms"); outcome != survived {
-		return outcome, out
-	}
-	return command(ctx, dir, "go", "build", "-o", filepath.Join(dir, "gen"), "./"+scripts+"/gen")
-}
-
-// generate makes the scripts of a mutant.
-func generate(ctx context.Context, dir string) (outcome, []byte) {
-	return command(ctx, filepath.Join(dir, scripts), filepath.Join(dir, "gen"))
-}
-
-func command(ctx context.Context, dir, name string, args ...string) (outcome, []byte) {
+func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
+	return cmd
+}
+
+// build builds the tests of a mutant, and what generates its scripts.
+func build(ctx context.Context, dir string) (outcome, []byte) {
+	if out, err := command(ctx, dir, "go", "test", "-c", "-vet=off", "-o", dir, "./algorithms", "./internal/memory").CombinedOutput(); err != nil {
+		return broken, out
+	}
+	if out, err := command(ctx, dir, "go", "build", "-o", dir, "./"+scripts+"/gen").CombinedOutput(); err != nil {
 		return broken, out
 	}
 	return survived, nil
@@ -151,12 +151,14 @@ func command(ctx context.Context, dir, name string, args ...string) (outcome, []
 
 // test runs the tests on a mutant, one stage after the other. One that hangs is
 // noticed too.
-func test(ctx context.Context, dir string, stages ...string) (result outcome, out []byte) {
-	for _, tests := range stages {
+func test(ctx context.Context, dir string, stages []stage) (result outcome, out []byte) {
+	if out, err := command(ctx, filepath.Join(dir, scripts), filepath.Join(dir, "gen")).CombinedOutput(); err != nil {
+		return broken, out
+	}
+	for _, s := range stages {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
-		cmd := exec.CommandContext(ctx, filepath.Join(dir, "algorithms.test"),
-			"-test.failfast", "-test.run", tests, "-test.skip", without, "-rapid.nofailfile", "-rapid.shrinktime=0s")
-		cmd.Dir = filepath.Join(dir, "algorithms")
+		cmd := command(ctx, filepath.Join(dir, s.pkg), filepath.Join(dir, filepath.Base(s.pkg)+".test"),
+			"-test.failfast", "-test.run", s.tests, "-test.skip", without, "-rapid.nofailfile", "-rapid.shrinktime=0s")
 		cmd.Env = append(os.Environ(), "REQUIRE_REDIS=1", "LUA_DIR="+filepath.Join(dir, scripts))
 		out, err := cmd.CombinedOutput()
 		cancel()

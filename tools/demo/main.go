@@ -1,4 +1,4 @@
-// Demo builds examples/stdlib, starts it without Redis, sends it real requests
+// Demo, which `make demo` runs in this module's folder, builds examples/stdlib, starts it without Redis, sends it real requests
 // and prints what happens. It checks every answer: its exit status is 1 if one
 // is not what the limits promise.
 package main
@@ -36,7 +36,7 @@ func run() (err error) {
 
 	fmt.Println("Building examples/stdlib ...")
 	program := filepath.Join(dir, "stdlib")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/seed75154129/ratelimit/examples/stdlib")
+	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", program, "./examples/stdlib")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", build, err, out)
 	}
