@@ -50,7 +50,7 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 		if !step.Table[i].Bucket {
 			limit.Burst = 0
 		}
-		check := Check{Rule: string(step.Table[i].Name), Key: "k", Limit: limit, Ban: Ban{After: 1, For: time.Hour}}
+		check := Check{Rule: step.Table[i].Name, Key: "k", Limit: limit, Ban: Ban{After: 1, For: time.Hour}}
 		for _, cost := range []int64{1, 0, 2} {
 			d, err := r.Take(t.Context(), check)
 			if err == nil {

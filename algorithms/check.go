@@ -30,12 +30,7 @@ func (c Check) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ok is Validate without the reasons, for every decision.
-func (c *Check) ok(row *step.Row) bool {
-	return c.Limit.step().OkFor(row) && c.okBeside()
-}
-
-// okBeside is ok for all but the limit.
+// okBeside is Validate without the reasons, for all but the limit.
 func (c *Check) okBeside() bool {
 	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && (!c.Lease || c.badLease() == nil)
 }

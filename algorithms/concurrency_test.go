@@ -164,7 +164,7 @@ func TestProcessesAdmitExactlyTheLimit(t *testing.T) {
 	for i := range step.Table {
 		for cost := range int64(3) {
 			requests = append(requests, []Check{
-				{Rule: string(step.Table[i].Name), Key: fmt.Sprint("cost-", cost), Limit: endless(Algorithm(step.Table[i].Name), tight), Cost: cost},
+				{Rule: step.Table[i].Name, Key: fmt.Sprint("cost-", cost), Limit: endless(Algorithm(step.Table[i].Name), tight), Cost: cost},
 			})
 		}
 	}

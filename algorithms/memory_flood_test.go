@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
@@ -23,7 +23,7 @@ type flood struct {
 
 // A flooding is what became of it.
 type flooding struct {
-	stats       inside.MemoryStats
+	stats       memory.Stats
 	asked       int   // by clients
 	denied      int   // of that
 	most, least int   // admitted of one abuser
@@ -91,7 +91,7 @@ func TestAFloodHarmsNobody(t *testing.T) {
 	full := flood{maxKeys: 1 << 18, perSecond: 300_000, clients: 5000}
 	small := flood{maxKeys: 2048, perSecond: 30_000, clients: 500}
 	for i := range step.Table {
-		t.Run(string(step.Table[i].Name), func(t *testing.T) {
+		t.Run(step.Table[i].Name, func(t *testing.T) {
 			f, l := small, Limit{Rate: 200, Period: time.Minute, Algorithm: Algorithm(step.Table[i].Name)}
 			if step.Table[i].Bucket {
 				l.Burst = l.Rate

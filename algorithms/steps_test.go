@@ -17,7 +17,7 @@ import (
 func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {
 	t.Helper()
 	for i := range step.Table {
-		t.Run(string(step.Table[i].Name), func(t *testing.T) {
+		t.Run(step.Table[i].Name, func(t *testing.T) {
 			l := Limit{Rate: 5, Period: time.Minute, Algorithm: Algorithm(step.Table[i].Name)}
 			if step.Table[i].Queue {
 				l.Burst = 5

@@ -46,7 +46,7 @@ func BenchmarkOpenLoop(b *testing.B) {
 	seconds := runLength().Seconds()
 	get(behind, seconds/2, 0) // makes connections and keys
 	peak := get(behind, seconds/2, 0)
-	before := ours.sources(b)
+	before := ours.sources()
 	for _, part := range []struct {
 		name string
 		of   float64
@@ -65,7 +65,7 @@ func BenchmarkOpenLoop(b *testing.B) {
 			})
 		}
 	}
-	after := ours.sources(b)
+	after := ours.sources()
 	for source, n := range after {
 		if source != string(algorithms.SourceRedis) && n > before[source] {
 			b.Errorf("%s decided %.0f checks", source, n-before[source])

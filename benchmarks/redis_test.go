@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -49,27 +48,29 @@ func start(tb testing.TB) server {
 // all is the servers to look at.
 func (s server) all() []*redis.Client { return []*redis.Client{s.theirs} }
 
-// A limited is our middleware over Redis, as the README makes it, with metrics.
-// They say who decided.
+// A limited is our middleware over Redis, as the README makes it. Its metrics say
+// who decided.
 type limited struct {
 	http.Handler
 	guard    *failmode.Guard
-	registry *prometheus.Registry
+	limit    *ratelimit.Middleware
 	warnings *log
 }
 
 func limit(tb testing.TB, c algorithms.Client, namespace string, rules []ratelimit.Rule) limited {
 	tb.Helper()
-	l := limited{registry: prometheus.NewRegistry(), warnings: new(log)}
+	l := limited{warnings: new(log)}
 	l.guard = &failmode.Guard{
 		Limiter:   &algorithms.Redis{Client: c, Namespace: namespace, Budget: patience},
 		Instances: 1,
 		Logger:    slog.New(slog.NewTextHandler(l.warnings, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	tb.Cleanup(func() { _ = l.guard.Close() })
-	l.Handler = handler(tb, ratelimit.Config{
-		Limiter: l.guard, Rules: rules, Registerer: l.registry, Logger: new(log).logger(),
-	})
+	var err error
+	if l.limit, err = ratelimit.New(ratelimit.Config{Limiter: l.guard, Rules: rules, Logger: new(log).logger()}); err != nil {
+		tb.Fatal(err)
+	}
+	l.Handler = l.limit.Handler(admitted)
 	return l
 }
 
@@ -94,23 +95,11 @@ func (l *log) String() string {
 }
 
 // sources is how many checks each source has decided.
-func (l limited) sources(tb testing.TB) map[string]float64 {
-	tb.Helper()
-	families, err := l.registry.Gather()
-	if err != nil {
-		tb.Fatal(err)
-	}
+func (l limited) sources() map[string]float64 {
 	counts := make(map[string]float64)
-	for _, f := range families {
-		if f.GetName() != "ratelimit_decisions_total" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			for _, label := range m.GetLabel() {
-				if label.GetName() == "source" {
-					counts[label.GetValue()] += m.GetCounter().GetValue()
-				}
-			}
+	for m := range l.limit.Metrics() {
+		if i := slices.Index(m.Labels, "source"); m.Name == "ratelimit_decisions_total" {
+			counts[m.Labels[i+1]] += m.Value
 		}
 	}
 	return counts
@@ -120,10 +109,10 @@ func (l limited) sources(tb testing.TB) map[string]float64 {
 // did not, fails: it would be a decision in no time.
 func (l limited) measure(b *testing.B, how load, s subject) {
 	b.Helper()
-	before := l.sources(b)
+	before := l.sources()
 	how.measure(b, s)
 	var all float64
-	after := l.sources(b)
+	after := l.sources()
 	for source := range after {
 		after[source] -= before[source]
 		all += after[source]
@@ -212,10 +201,10 @@ func BenchmarkAlone(b *testing.B) {
 		warm(b, c.subject)
 		subjects = append(subjects, c.subject)
 	}
-	before := ours.sources(b)
+	before := ours.sources()
 	latencies := alone(b, runLength(), subjects...)
 	redis := string(algorithms.SourceRedis)
-	if n := ours.sources(b)[redis] - before[redis]; int(n) != len(standard())*latencies[0].n {
+	if n := ours.sources()[redis] - before[redis]; int(n) != len(standard())*latencies[0].n {
 		b.Fatalf("Redis decided %.0f checks of %d requests", n, latencies[0].n)
 	}
 	for i, c := range all {

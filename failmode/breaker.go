@@ -27,19 +27,17 @@ type breaker struct {
 	logger  *slog.Logger
 	misused sampler.Sampler
 
-	circuits  atomic.Pointer[[]*circuit] // by shard, of those that were needed so far
-	observers atomic.Pointer[[]observer]
+	calls calls
+
+	circuits atomic.Pointer[[]*circuit] // by shard, of those that were needed so far
 
 	ctx    context.Context // ends with the breaker
 	cancel context.CancelFunc
 	probes sync.WaitGroup
 
-	mu    sync.Mutex // over adding circuits and observers, beginning probes, and ended
+	mu    sync.Mutex // over adding circuits, beginning probes, and ended
 	ended bool
 }
-
-// An observer sees every call to the store: how long it took and what it returned.
-type observer = func(took time.Duration, d algorithms.Decision, err error)
 
 func (b *breaker) begin(s store, work *background, logger *slog.Logger) {
 	b.store, b.work, b.logger = s, work, logger
@@ -94,28 +92,6 @@ func (b *breaker) all() []*circuit { return *b.circuits.Load() }
 func (b *breaker) allOpen() bool {
 	all := b.all()
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c *circuit) bool { return !c.isOpen() })
-}
-
-// observe calls f after every call to the store and after every probe that
-// failed. f runs on the goroutine of the call.
-func (b *breaker) observe(f observer) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var observers []observer
-	if old := b.observers.Load(); old != nil {
-		observers = slices.Clone(*old)
-	}
-	observers = append(observers, f)
-	b.observers.Store(&observers)
-}
-
-func (b *breaker) tell(begun time.Time, d algorithms.Decision, err error) {
-	if observers := b.observers.Load(); observers != nil {
-		took := time.Since(begun)
-		for _, f := range *observers {
-			f(took, d, err)
-		}
-	}
 }
 
 // A failureKind says what an error proves about the store.

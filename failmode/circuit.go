@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -211,8 +210,9 @@ func (c *circuit) lastError() error {
 	return c.err
 }
 
-func (c *circuit) snapshot() inside.CircuitState {
+// history is whether the circuit is open, and how often it has opened.
+func (c *circuit) history() (open bool, opened int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return inside.CircuitState{Open: c.isOpen(), Since: c.since, Opened: c.opened, Err: c.err}
+	return c.isOpen(), c.opened
 }

@@ -62,7 +62,7 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 	}
 	results := align(checks, d, err)
 	g.breaker.report(ctx, begun, circuits, results)
-	g.breaker.tell(begun, d, err)
+	g.breaker.calls.count(begun, d, err)
 	if !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Err != nil }) {
 		if !d.Allowed {
 			g.giveBackStore(ctx, results) // charges that the store had no time to give back

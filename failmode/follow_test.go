@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/memory"
 )
 
 func peekOne(t *testing.T, m *algorithms.Memory, check algorithms.Check) algorithms.Result {
@@ -41,13 +41,6 @@ func eachLimit(t *testing.T, f func(t *testing.T, l algorithms.Limit)) {
 			f(t, l)
 		})
 	}
-}
-
-func chargesOf(cost int64, charged ...algorithms.Result) (charges []algorithms.Charge) {
-	for _, r := range charged {
-		charges = append(charges, algorithms.Charge{Result: r, Cost: cost})
-	}
-	return charges
 }
 
 func asItIs(r *algorithms.Result) (algorithms.Check, bool) { return r.Check, true }
@@ -164,7 +157,7 @@ func TestFollowPassesOverWhatItCannotCount(t *testing.T) {
 		{},
 	}, asItIs)
 	followIn(&m, []algorithms.Result{{Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}}, Charged: 1}}, func(*algorithms.Result) (algorithms.Check, bool) { return algorithms.Check{}, false })
-	if s := lent.Memory(&m).Stats(); s != (inside.MemoryStats{}) {
+	if s := lent.Memory(&m).Stats(); s != (memory.Stats{}) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/histogram"
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
@@ -85,6 +86,7 @@ type shareFunc = func(*algorithms.Result) (algorithms.Check, bool)
 func (g *Guard) ready() {
 	g.once.Do(func() {
 		g.logger = cmp.Or(g.Logger, slog.Default())
+		g.breaker.calls.took = histogram.New(histogram.Latencies)
 		if err := g.Validate(); err != nil {
 			g.invalid = fmt.Errorf("failmode: %w", err)
 			return
@@ -214,15 +216,3 @@ func (g *Guard) untilIdle() {
 
 // logInterval bounds lines that could come with every request.
 const logInterval = 10 * time.Second
-
-// states returns the circuits' states, for the metrics.
-func (g *Guard) states() []inside.CircuitState {
-	if g.ready(); g.invalid != nil {
-		return nil
-	}
-	var states []inside.CircuitState
-	for _, c := range g.breaker.all() {
-		states = append(states, c.snapshot())
-	}
-	return states
-}

@@ -1,8 +1,6 @@
 package failmode
 
 import (
-	"time"
-
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/inside"
 )
@@ -22,12 +20,5 @@ func (internals) Open(k *inside.Key) opened {
 
 type opened struct{}
 
-func (opened) Instances(g *Guard) int                       { g.ready(); return g.instances() }
-func (opened) Circuits(g *Guard) []inside.CircuitState      { return g.states() }
-func (opened) Memory(g *Guard) *algorithms.Memory           { return &g.local }
+// KnownOver reports whether the store would deny a check, as far as is known here.
 func (opened) KnownOver(g *Guard, c *algorithms.Check) bool { return g.knownOver(c) }
-func (opened) Observe(g *Guard, f func(time.Duration, algorithms.Decision, error)) {
-	if g.ready(); g.invalid == nil {
-		g.breaker.observe(f)
-	}
-}

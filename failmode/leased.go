@@ -131,7 +131,7 @@ func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check, asked sending
 	})
 	results := align([]algorithms.Check{*c}, d, err)
 	g.breaker.report(ctx, sent, []*circuit{shard}, results)
-	g.breaker.tell(sent, d, err)
+	g.breaker.calls.count(sent, d, err)
 	r := &results[0]
 	if !ofStore(r) {
 		return nil, sent

@@ -53,7 +53,7 @@ func (b *breaker) untilWell(c *circuit, name string) error {
 		case errors.Is(err, transport.ErrGone):
 			return err
 		case failureOf(err) != noFailure:
-			b.tell(begun, algorithms.Decision{}, err)
+			b.calls.count(begun, algorithms.Decision{}, err)
 			if before := c.probeFailed(err); transport.ClassOf(before) != transport.ClassOf(err) {
 				b.logOpen(name, err) // for example, a server that returns with another password
 			}

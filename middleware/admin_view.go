@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/layers"
 )
 
 // An overview is what [Middleware.Admin] shows of a Middleware. Fields that are
@@ -31,7 +32,7 @@ func (m *Middleware) overview() *overview {
 	if err := m.failures.current(); err != nil {
 		o.RulesError = err.Error()
 	}
-	for inner := range layers(m.limiter) {
+	for inner := range layers.Of(m.limiter) {
 		if guard, ok := inner.(interface{ Down() []string }); ok {
 			o.Down = guard.Down()
 			break

@@ -72,8 +72,8 @@ func TestABanIsSaidLoggedAndCounted(t *testing.T) {
 		var log bytes.Buffer
 		registry := prometheus.NewRegistry()
 		limiter := new(algorithms.Memory)
-		m := mustNew(t, ratelimit.Config{
-			Limiter: limiter, Rules: []ratelimit.Rule{banning(2), perHour("plain", 100)}, Registerer: registry,
+		m := measured(t, registry, ratelimit.Config{
+			Limiter: limiter, Rules: []ratelimit.Rule{banning(2), perHour("plain", 100)},
 			Logger: slog.New(slog.NewTextHandler(&log, nil)), DenialLogRate: 100,
 		})
 		h := m.Handler(ok)

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
 )
@@ -90,12 +88,6 @@ type Config struct {
 	// waits, but not longer ones or those of unknown length.
 	MaxWaiting int
 
-	// Registerer receives the metrics that docs/metrics.md lists; nil means none.
-	// Middlewares on one registry add up, and a limiter that they share counts
-	// once. Metrics are never unregistered; create one Middleware per process
-	// lifetime.
-	Registerer prometheus.Registerer
-
 	// Logger receives mistakes, hints and denials; nil means slog.Default().
 	Logger *slog.Logger
 
@@ -109,8 +101,8 @@ type Config struct {
 	LogKeys bool
 }
 
-// validate reports everything that is wrong with the fields other than Rules and
-// Registerer, and compiles Skip.
+// validate reports everything that is wrong with the fields other than Rules, and
+// compiles Skip.
 func (c *Config) validate() (skip []pattern, err error) {
 	errs := []error{validateLimiter(c.Limiter)}
 	for _, text := range c.Skip {

@@ -72,9 +72,8 @@ func (v *verdict) outcome() (algorithms.Decision, error) {
 type question struct {
 	*Middleware
 	request *http.Request
-	metrics *metrics  // nil counts nothing
 	handles bool      // the request waits for its turn here
-	peeks   bool      // nothing is charged
+	peeks   bool      // nothing is charged or counted
 	hints   *hints    // nil once there were enough requests
 	by      limitedBy // for them
 	target  target
@@ -96,7 +95,7 @@ func (q *question) decide(found *match, take asker) error {
 	if found.first < 0 {
 		return nil
 	}
-	begun, rules := q.metrics.now(), found.set.rules
+	begun, rules := q.clock(), found.set.rules
 	if hints := found.set.hints; hints.watching() {
 		q.hints = hints
 		hints.begin(q.request, q.Middleware, q.handles)
@@ -116,7 +115,7 @@ func (q *question) decide(found *match, take asker) error {
 	}
 	err := q.decideOnce(take, readers)
 	if len(q.decision.Results) > 0 || err != nil {
-		q.metrics.decided(begun)
+		q.took(begun)
 	}
 	if q.hints != nil {
 		q.hints.done(rules, q.by)
@@ -206,8 +205,8 @@ func (q *question) keyOf(rule *rule) (string, error) {
 }
 
 func (q *question) count(i int, o outcome) {
-	if q.metrics != nil {
-		q.set.watches[i].series.add(o, originNone)
+	if !q.peeks {
+		q.set.watches[i].series.counts[o][originNone].Add(1)
 	}
 }
 
@@ -294,7 +293,7 @@ func (q *question) ask(take asker, checks []algorithms.Check) (algorithms.Decisi
 	}
 	d, err := q.Middleware.ask(ctx, take, checks)
 	q.crossing.decided(&d, q.handles)
-	if err != nil && q.metrics != nil {
+	if err != nil && !q.peeks {
 		q.set.failed(checks)
 	}
 	return d, err

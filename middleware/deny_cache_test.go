@@ -22,11 +22,10 @@ func TestADenialFromTheCacheIsAnsweredLikeTheFirst(t *testing.T) {
 		counting, registry := &calls{Limiter: new(store)}, prometheus.NewRegistry()
 		secret := perHour("secret", 3)
 		secret.Hidden = true
-		m := mustNew(t, ratelimit.Config{
-			Limiter:    guard(t, counting, 1),
-			Headers:    headers.All(headers.XRateLimit, headers.IETFDraft11),
-			Registerer: registry,
-			Rules:      []ratelimit.Rule{perHour("ample", 100), perHour("tight", 3), secret},
+		m := measured(t, registry, ratelimit.Config{
+			Limiter: guard(t, counting, 1),
+			Headers: headers.All(headers.XRateLimit, headers.IETFDraft11),
+			Rules:   []ratelimit.Rule{perHour("ample", 100), perHour("tight", 3), secret},
 		})
 		h := m.Handler(ok)
 		times(3, h, "GET /")

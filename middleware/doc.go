@@ -20,6 +20,7 @@
 //	algorithms              how it is counted: limits, and the limiters Redis and Memory
 //	failmode                what happens while Redis is away
 //	headers                 what clients are told, and a client that obeys
+//	middleware/metrics      what was counted, for Prometheus
 //	middleware/rulefile     rules from YAML or JSON, reloaded while the service runs
 //	algorithms/limitertest  tests of your own limits, in fake time
 //

@@ -30,12 +30,12 @@ type pacedServer struct {
 func startPaced(t *testing.T, config ratelimit.Config) *pacedServer {
 	t.Helper()
 	s := &pacedServer{registry: prometheus.NewRegistry()}
-	config.Limiter, config.Registerer = new(algorithms.Memory), s.registry
+	config.Limiter = new(algorithms.Memory)
 	config.Rules = []ratelimit.Rule{
 		perHour("per-ip", 10),
 		{Name: "pace", Key: keyfunc.Everyone, Limit: algorithms.Limit{Rate: 1, Period: time.Minute, Burst: 50, Algorithm: algorithms.LeakyBucket}},
 	}
-	s.limit = mustNew(t, config)
+	s.limit = measured(t, s.registry, config)
 	s.Server = httptest.NewUnstartedServer(s.limit.Handler(ok))
 	ctx, end := context.WithCancel(context.Background())
 	s.Config.BaseContext = func(net.Listener) context.Context { return ctx }

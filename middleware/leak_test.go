@@ -29,7 +29,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 				closed, queue := perHour("closed", 100, "/closed"), perHour("queue", 100, "/queue")
 				closed.Fail = failmode.Closed
 				queue.Limit = algorithms.Limit{Rate: 1, Period: time.Second, Burst: 5, Algorithm: algorithms.LeakyBucket}
-				m := mustNew(t, ratelimit.Config{Limiter: guard, Registerer: prometheus.NewRegistry(), Rules: []ratelimit.Rule{
+				m := measured(t, prometheus.NewRegistry(), ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{
 					{Name: "each", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}, closed, queue,
 				}})
 				h := m.Handler(ok)

@@ -29,7 +29,7 @@ func TestLeasedRule(t *testing.T) {
 			},
 		}
 		g := guard(t, counting, 1)
-		m := mustNew(t, ratelimit.Config{Limiter: g, Registerer: registry, Rules: []ratelimit.Rule{rule}, TierFor: func(*http.Request) string { return "" }})
+		m := measured(t, registry, ratelimit.Config{Limiter: g, Rules: []ratelimit.Rule{rule}, TierFor: func(*http.Request) string { return "" }})
 		h := m.Handler(ok)
 		admitted := 0
 		for range 12_000 {

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/layers"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
@@ -19,22 +19,6 @@ var (
 	lent   = algorithms.Internal.Open(&inside.Allow)
 	guards = failmode.Internal.Open(&inside.Allow)
 )
-
-// layers are a limiter and all that it wraps, from the outside in.
-func layers(l algorithms.Limiter) iter.Seq[algorithms.Limiter] {
-	return func(yield func(algorithms.Limiter) bool) {
-		for !inside.IsNil(l) && yield(l) {
-			switch w := l.(type) {
-			case *failmode.Guard:
-				l = w.Limiter
-			case interface{ Unwrap() algorithms.Limiter }:
-				l = w.Unwrap()
-			default:
-				return
-			}
-		}
-	}
-}
 
 var errBareRedis = errors.New("middleware: limiter: a bare *algorithms.Redis has no fail modes; " +
 	"write Limiter: &failmode.Guard{Limiter: redis}, and close it")
@@ -47,7 +31,7 @@ func validateLimiter(l algorithms.Limiter) error {
 	}
 	var errs []error
 	guarded, validated := false, false
-	for inner := range layers(l) {
+	for inner := range layers.Of(l) {
 		switch inner.(type) {
 		case *failmode.Guard:
 			guarded = true
@@ -75,7 +59,7 @@ const foreignPatience = time.Second
 
 // isForeign reports whether a limiter is neither a Guard nor a Memory, nor wraps one.
 func isForeign(l algorithms.Limiter) bool {
-	for inner := range layers(l) {
+	for inner := range layers.Of(l) {
 		switch inner.(type) {
 		case *failmode.Guard, *algorithms.Memory:
 			return false
@@ -149,7 +133,7 @@ const defaultBudget = 50 * time.Millisecond
 
 // budgetOf is how long a decision of a limiter may take, as far as is known.
 func budgetOf(l algorithms.Limiter) time.Duration {
-	for inner := range layers(l) {
+	for inner := range layers.Of(l) {
 		if r, ok := inner.(*algorithms.Redis); ok {
 			return cmp.Or(r.Budget, defaultBudget)
 		}
@@ -160,7 +144,7 @@ func budgetOf(l algorithms.Limiter) time.Duration {
 // knownOver returns a function that reports whether a check would be denied, as
 // far as this process knows. It does not ask a store, and may be wrong.
 func knownOver(l algorithms.Limiter) func(*algorithms.Check) bool {
-	for inner := range layers(l) {
+	for inner := range layers.Of(l) {
 		switch l := inner.(type) {
 		case *failmode.Guard:
 			return func(c *algorithms.Check) bool { return guards.KnownOver(l, c) }

@@ -1,187 +1,60 @@
 package middleware
 
 import (
-	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
+	"iter"
+	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// metrics is what all middlewares on one registry share: one collector, which
-// emits their counts, and reads the state of their limiters only when scraped.
-// Decisions only touch atomics.
-//
-// Its methods do nothing on nil, for middlewares without a registry.
-type metrics struct {
-	start       time.Time
-	decision    *histogram
-	store       *histogram
-	queueDelay  *histogram
-	storeErrors [len(errorClasses)]atomic.Uint64
+const ms = time.Millisecond
 
-	mu          sync.Mutex
-	series      map[seriesKey]*series
-	middlewares []*Middleware
-	limiters    state
-}
+// delays are the bounds for the time that requests wait for their turn.
+var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms,
+	time.Second, 2500 * ms, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
 
-// errorClasses are the values of the label class. All are emitted from the start.
-var errorClasses = [...]transport.ErrorClass{
-	transport.ClassUnreachable, transport.ClassBusy, transport.ClassUnavailable,
-	transport.ClassMoved, transport.ClassRefused, transport.ClassMisused, transport.ClassUnknown,
-}
-
-// register returns the metrics of a registry; nil without one. Middlewares that
-// share a registry share them.
-func register(r prometheus.Registerer) (*metrics, error) {
-	if r == nil {
-		return nil, nil
-	}
-	mt := &metrics{
-		start:      time.Now(),
-		decision:   newHistogram(latencies),
-		store:      newHistogram(latencies),
-		queueDelay: newHistogram(delays),
-		series:     make(map[seriesKey]*series),
-	}
-	err := r.Register(mt)
-	if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if shared, ok := taken.ExistingCollector.(*metrics); ok {
-			return shared, nil
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("middleware: registerer: it has other metrics of the same names (wrap it by "+
-			"prometheus.WrapRegistererWithPrefix) or does not take ours: %w", err)
-	}
-	return mt, nil
-}
-
-// attach adds a middleware and its limiter to what is collected.
-func (mt *metrics) attach(m *Middleware) {
-	if mt == nil {
-		return
-	}
-	mt.mu.Lock()
-	defer mt.mu.Unlock()
-	mt.middlewares = append(mt.middlewares, m)
-	for _, guard := range mt.limiters.add(m.limiter) {
-		guards.Observe(guard, mt.called)
+// Metrics yields what the Middleware has counted. Its Limiter has metrics of its own.
+func (m *Middleware) Metrics() iter.Seq[algorithms.Metric] {
+	m.mustBeMade()
+	return func(yield func(algorithms.Metric) bool) {
+		slices.Values(m.metrics())(yield)
 	}
 }
 
-// called counts and measures a call to a store.
-func (mt *metrics) called(took time.Duration, d algorithms.Decision, err error) {
-	mt.store.observe(took)
-	mt.storeError(err)
-	for i := range d.Results {
-		mt.storeError(d.Results[i].Err)
+// metrics takes no lock that a request waits for.
+func (m *Middleware) metrics() []algorithms.Metric {
+	set, failing := m.rules.Load(), 0.0
+	if m.failures.current() != nil {
+		failing = 1
 	}
+	all := []algorithms.Metric{
+		m.decisions.Metric("ratelimit_decision_duration_seconds"),
+		{Name: "ratelimit_queue_waiting", Value: float64(m.room.count())},
+		m.delays.Metric("ratelimit_queue_delay_seconds"),
+		{Name: "ratelimit_rules", Value: float64(len(set.rules))},
+		{Name: "ratelimit_rules_generation", Value: float64(set.generation)},
+		{Name: "ratelimit_rules_errors_total", Value: float64(m.rejected.Load())},
+		{Name: "ratelimit_rules_failing", Value: failing},
+	}
+	from := expectedOf(m.limiter)
+	for i := range set.rules {
+		all = set.watches[i].appendTo(all, &set.rules[i], from)
+	}
+	return all
 }
 
-func (mt *metrics) storeError(err error) {
-	class := transport.ClassOf(err) // "" for nil
-	for i := range errorClasses {
-		if errorClasses[i] == class {
-			mt.storeErrors[i].Add(1)
-		}
-	}
-}
-
-// now reads the monotonic clock, which costs half of time.Now.
-func (mt *metrics) now() time.Duration {
-	if mt == nil {
+// clock reads the monotonic clock, which costs half of time.Now.
+func (q *question) clock() time.Duration {
+	if q.peeks {
 		return 0
 	}
-	return time.Since(mt.start)
+	return time.Since(q.start)
 }
 
-// decided measures a decision that began at a reading of now.
-func (mt *metrics) decided(begun time.Duration) {
-	if mt != nil {
-		mt.decision.observe(mt.now() - begun)
+// took measures a decision that began at a reading of clock.
+func (q *question) took(begun time.Duration) {
+	if !q.peeks {
+		q.decisions.Observe(q.clock() - begun)
 	}
-}
-
-// queued measures how long a request has to wait for its turn.
-func (mt *metrics) queued(delay time.Duration) {
-	if mt != nil {
-		mt.queueDelay.observe(delay)
-	}
-}
-
-// follow adds the series of a set's rules. The set that was in force is released
-// only afterwards, so that a rule that stays keeps its counts.
-func (mt *metrics) follow(set *ruleset, limiter algorithms.Limiter) {
-	if mt == nil {
-		return
-	}
-	mt.mu.Lock()
-	defer mt.mu.Unlock()
-	expected := expectedOf(limiter)
-	for i := range set.rules {
-		c := &set.rules[i].check
-		key := seriesKey{c.Rule, algorithmOf(c.Limit)}
-		s := mt.series[key]
-		if s == nil {
-			s = new(series)
-			mt.series[key] = s
-		}
-		s.users++
-		s.expect(expected, &set.rules[i])
-		set.watches[i].series = s
-	}
-}
-
-// release drops the series of rules that no middleware has any more.
-func (mt *metrics) release(set *ruleset) {
-	if mt == nil || set == nil {
-		return
-	}
-	mt.mu.Lock()
-	defer mt.mu.Unlock()
-	for i := range set.rules {
-		c := &set.rules[i].check
-		key := seriesKey{c.Rule, algorithmOf(c.Limit)}
-		if s := mt.series[key]; s != nil {
-			if s.users--; s.users == 0 {
-				delete(mt.series, key)
-			}
-		}
-	}
-}
-
-// A state is the parts of limiters that are collected, each once, however many
-// middlewares share it.
-type state struct {
-	guards   map[*failmode.Guard]bool
-	memories map[*algorithms.Memory]bool
-}
-
-// add adds the parts of a limiter, and returns the guards that are new.
-func (s *state) add(limiter algorithms.Limiter) (fresh []*failmode.Guard) {
-	if s.memories == nil {
-		s.guards = make(map[*failmode.Guard]bool)
-		s.memories = make(map[*algorithms.Memory]bool)
-	}
-	for l := range layers(limiter) {
-		switch l := l.(type) {
-		case *failmode.Guard:
-			if !s.guards[l] {
-				fresh = append(fresh, l)
-			}
-			s.guards[l] = true
-			s.memories[guards.Memory(l)] = true
-		case *algorithms.Memory:
-			s.memories[l] = true
-		}
-	}
-	return fresh
 }

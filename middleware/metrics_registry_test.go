@@ -23,7 +23,7 @@ import (
 
 func TestUsersAreNoSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{MaxKeys: 1000}, Registerer: registry, DenialLogRate: -1, Rules: []ratelimit.Rule{
+	m := measured(t, registry, ratelimit.Config{Limiter: &algorithms.Memory{MaxKeys: 1000}, DenialLogRate: -1, Rules: []ratelimit.Rule{
 		{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)},
 		{Name: "skips", Key: keyfunc.Optional(keyfunc.Header("None")), Limit: algorithms.PerHour(1)},
 	}})
@@ -58,8 +58,8 @@ func TestMiddlewaresOnOneRegistryAddUp(t *testing.T) {
 				two = one
 			}
 			rules := []ratelimit.Rule{perHour("per-ip", 100)}
-			first := mustNew(t, ratelimit.Config{Limiter: one, Registerer: registry, Rules: rules}).Handler(ok)
-			second := mustNew(t, ratelimit.Config{Limiter: two, Registerer: registry, Rules: append(rules, perHour("more", 100))}).Handler(ok)
+			first := measured(t, registry, ratelimit.Config{Limiter: one, Rules: rules}).Handler(ok)
+			second := measured(t, registry, ratelimit.Config{Limiter: two, Rules: append(rules, perHour("more", 100))}).Handler(ok)
 			times(3, first, "GET /")
 			times(4, second, "GET /")
 			limiters := 2.0
@@ -77,8 +77,8 @@ func TestMiddlewaresOnOneRegistryAddUp(t *testing.T) {
 	t.Run("by labels", func(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		for i, name := range []string{"a", "b"} {
-			h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 9)},
-				Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, registry)}).Handler(ok)
+			h := measured(t, prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, registry),
+				ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 9)}}).Handler(ok)
 			times(i+1, h, "GET /")
 		}
 		wantSamples(t, registry, map[string]float64{
@@ -89,8 +89,8 @@ func TestMiddlewaresOnOneRegistryAddUp(t *testing.T) {
 
 func TestReplacedRulesLeaveNoSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	config := ratelimit.Config{Limiter: new(algorithms.Memory), Registerer: registry, Rules: []ratelimit.Rule{perHour("stays", 9), perHour("goes", 9)}}
-	m := mustNew(t, config)
+	config := ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("stays", 9), perHour("goes", 9)}}
+	m := measured(t, registry, config)
 	h := m.Handler(ok)
 	times(3, h, "GET /")
 	bucket := perHour("new", 9)
@@ -112,7 +112,7 @@ func TestReplacedRulesLeaveNoSeries(t *testing.T) {
 
 	// What another middleware has, stays.
 	config.Limiter = new(algorithms.Memory)
-	other := mustNew(t, config)
+	other := measured(t, registry, config)
 	if err := m.SetRules([]ratelimit.Rule{perHour("goes", 9)}); err != nil {
 		t.Fatal(err)
 	}
@@ -127,26 +127,12 @@ func TestReplacedRulesLeaveNoSeries(t *testing.T) {
 	wantDecisions(t, registry, map[string]float64{"sliding_window allowed goes memory": 1, "fixed_window allowed goes memory": 1})
 }
 
-func TestARegistryThatRefuses(t *testing.T) {
-	taken := prometheus.NewRegistry()
-	taken.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "ratelimit_rules", Help: "Another's."}))
-	for name, r := range map[string]prometheus.Registerer{
-		"a name that is taken":  taken,
-		"a label that is taken": prometheus.WrapRegistererWith(prometheus.Labels{"rule": "x"}, prometheus.NewRegistry()),
-	} {
-		_, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 1)}, Registerer: r})
-		if err == nil || !strings.HasPrefix(err.Error(), "middleware: registerer: ") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	rule := perHour("r", 1)
 	rule.Tiers = map[string]algorithms.Limit{"pro": algorithms.PerHour(2)}
 	rule.Ban = algorithms.Ban{After: 1, For: time.Hour}
-	mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}, Registerer: registry})
+	measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +162,7 @@ func TestMetricsAreCleanAndDocumented(t *testing.T) {
 
 func TestNothingIsLostWhileRulesChange(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Registerer: registry, DenialLogRate: -1, Rules: []ratelimit.Rule{perHour("stays", 100)}})
+	m := measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), DenialLogRate: -1, Rules: []ratelimit.Rule{perHour("stays", 100)}})
 	h := m.Handler(ok)
 	var requests, changes sync.WaitGroup
 	done := make(chan struct{})
@@ -214,7 +200,8 @@ func TestLimitersAreLookedThrough(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	limiter := audit{guard(t, audit{&algorithms.Redis{Client: client, Namespace: "test"}}, 5)}
 	registry := prometheus.NewRegistry()
-	m, _ := logged(t, ratelimit.Config{Limiter: limiter, Registerer: registry, Rules: []ratelimit.Rule{perHour("r", 100)}})
+	m, _ := logged(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{perHour("r", 100)}})
+	register(t, registry, m)
 	wantSamples(t, registry, map[string]float64{"decisions_total sliding_window allowed r redis": 0, "decisions_total sliding_window denied r fallback": 0})
 	times(3, m.Handler(ok), "GET /")
 	wantDecisions(t, registry, map[string]float64{"sliding_window allowed r fallback": 3})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/layers"
 )
 
 // An outcome is the label outcome, as a small number.
@@ -66,31 +67,16 @@ func originOf(s algorithms.Source) origin {
 	return originOther
 }
 
-type seriesKey struct{ rule, algorithm string }
-
-// A series has the counts of a rule.
+// A series has the counts of a rule, as long as it keeps its name and algorithm.
 type series struct {
 	counts [outcomes][origins]atomic.Uint64
 	near   atomic.Uint64
 
 	unknownTiers atomic.Uint64
 	bans, banned atomic.Uint64
-
-	// Guarded by the metrics' lock:
-	users    int                     // middlewares that have the rule
-	expected [outcomes][origins]bool // emitted while 0, so that rate() sees the first
-	tiers    bool                    // a rule has tiers
-	canBan   bool                    // a rule has a ban
 }
 
-// add does nothing on nil, for middlewares without a registry.
-func (s *series) add(o outcome, from origin) {
-	if s != nil {
-		s.counts[o][from].Add(1)
-	}
-}
-
-// count counts a result of the rule, which has a series.
+// count counts a result of the rule.
 func (w *watch) count(r *algorithms.Result, admitted bool) {
 	from, s := originOf(r.Source), w.series
 	switch {
@@ -124,7 +110,7 @@ func (w *watch) near(r *algorithms.Result) bool {
 // expectedOf returns who may decide the checks of a limiter. originFailClosed
 // stands for the fail mode of the rule, whatever it is.
 func expectedOf(limiter algorithms.Limiter) (from [origins]bool) {
-	for l := range layers(limiter) {
+	for l := range layers.Of(limiter) {
 		switch l.(type) {
 		case *algorithms.Memory:
 			from[originMemory] = true
@@ -137,25 +123,45 @@ func expectedOf(limiter algorithms.Limiter) (from [origins]bool) {
 	return from
 }
 
-// expect marks what the check of a rule may come to. The caller holds the
-// metrics' lock.
-func (s *series) expect(from [origins]bool, r *rule) {
+// expected returns what the check of a rule may come to, by those who may decide it.
+func (r *rule) expected(from [origins]bool) (e [outcomes][origins]bool) {
 	c, shadow := &r.check, r.terms.shadow
-	s.tiers = s.tiers || r.terms.tiers != nil
-	s.canBan = s.canBan || c.Ban != (algorithms.Ban{})
 	from[originFailOpen] = from[originFailClosed] && c.Fail == failmode.Open
 	from[originFailClosed] = from[originFailClosed] && c.Fail == failmode.Closed
-	if c.Lease && shadow < 1 && from[originDenyCache] {
-		s.expected[outcomeAllowed][originLease] = true
-	}
+	e[outcomeAllowed][originLease] = c.Lease && shadow < 1 && from[originDenyCache]
 	for o := range from {
 		if from[o] {
 			over, cached := origin(o) != originFailOpen, origin(o) == originDenyCache
-			s.expected[outcomeAllowed][o] = s.expected[outcomeAllowed][o] || origin(o) != originFailClosed && !cached
-			s.expected[outcomeDenied][o] = s.expected[outcomeDenied][o] || over && shadow < 1
-			s.expected[outcomeShadowDenied][o] = s.expected[outcomeShadowDenied][o] || over && shadow > 0 && !cached
+			e[outcomeAllowed][o] = origin(o) != originFailClosed && !cached
+			e[outcomeDenied][o] = over && shadow < 1
+			e[outcomeShadowDenied][o] = over && shadow > 0 && !cached
 		}
 	}
-	s.expected[outcomeSkipped][originNone] = true
-	s.expected[outcomeError][originNone] = true
+	e[outcomeSkipped][originNone] = true
+	e[outcomeError][originNone] = true
+	return e
+}
+
+// appendTo appends what was counted of the watch's rule. What can be expected is there
+// from the start, at 0, so that rate() counts the first.
+func (w *watch) appendTo(all []algorithms.Metric, r *rule, from [origins]bool) []algorithms.Metric {
+	s, algorithm, expected := w.series, algorithmOf(w.limit), r.expected(from)
+	for o := range s.counts {
+		for from := range s.counts[o] {
+			if n := s.counts[o][from].Load(); n > 0 || expected[o][from] {
+				all = append(all, algorithms.Metric{Name: "ratelimit_decisions_total", Value: float64(n),
+					Labels: []string{"rule", w.rule, "algorithm", algorithm, "outcome", outcomeNames[o], "source", originNames[from]}})
+			}
+		}
+	}
+	ofRule := []string{"rule", w.rule}
+	all = append(all, algorithms.Metric{Name: "ratelimit_near_limit_total", Labels: ofRule, Value: float64(s.near.Load())})
+	if n := s.unknownTiers.Load(); n > 0 || r.terms.tiers != nil {
+		all = append(all, algorithms.Metric{Name: "ratelimit_unknown_tiers_total", Labels: ofRule, Value: float64(n)})
+	}
+	if n := s.banned.Load(); n > 0 || r.check.Ban != (algorithms.Ban{}) { // by hand, any rule's keys can be
+		all = append(all, algorithms.Metric{Name: "ratelimit_bans_total", Labels: ofRule, Value: float64(s.bans.Load())},
+			algorithms.Metric{Name: "ratelimit_banned_total", Labels: ofRule, Value: float64(n)})
+	}
+	return all
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/metrics"
 )
 
 // gather returns the samples of a registry by name and label values, such as
@@ -59,6 +60,21 @@ func gather(t testing.TB, r prometheus.Gatherer) map[string]float64 {
 		}
 	}
 	return samples
+}
+
+func register(t testing.TB, r prometheus.Registerer, m *ratelimit.Middleware) {
+	t.Helper()
+	if err := metrics.Register(r, m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// measured is a middleware whose metrics a registry has.
+func measured(t testing.TB, r prometheus.Registerer, c ratelimit.Config) *ratelimit.Middleware {
+	t.Helper()
+	m := mustNew(t, c)
+	register(t, r, m)
+	return m
 }
 
 // wantSamples checks those that it is told of.
@@ -179,7 +195,7 @@ func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 
 	t.Run("memory", func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Registerer: registry, Rules: []ratelimit.Rule{bucket, user, broken}})
+		m := measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{bucket, user, broken}})
 		h := m.Handler(ok)
 		times(3, h, "GET /", "User", "alice") // two and a denial by user, which bucket had room for
 		times(4, h, "GET /")
@@ -203,7 +219,7 @@ func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 
 	t.Run("redis and its failure", func(t *testing.T) {
 		registry, s := prometheus.NewRegistry(), new(store)
-		m := mustNew(t, ratelimit.Config{Limiter: guard(t, s, 1), Registerer: registry, Rules: []ratelimit.Rule{
+		m := measured(t, registry, ratelimit.Config{Limiter: guard(t, s, 1), Rules: []ratelimit.Rule{
 			failing("local", failmode.Local), failing("open", failmode.Open), failing("closed", failmode.Closed),
 		}})
 		h := m.Handler(ok)
@@ -245,8 +261,7 @@ func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 
 	t.Run("limiters that are not ours", func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		h := mustNew(t, ratelimit.Config{
-			Registerer: registry,
+		h := measured(t, registry, ratelimit.Config{
 			Limiter: &hook{
 				check: func(c *algorithms.Check) { c.Shadow = c.Rule == "shadow" },
 				result: func(r *algorithms.Result) error {
@@ -290,7 +305,8 @@ func TestTheAlgorithmIsNamed(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	burst := perHour("burst", 10)
 	burst.Limit.Burst = 2
-	m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), Registerer: registry, Rules: []ratelimit.Rule{burst, perHour("plain", 9)}})
+	m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{burst, perHour("plain", 9)}})
+	register(t, registry, m)
 	times(3, m.Handler(ok), "GET /")
 	wantDecisions(t, registry, map[string]float64{
 		"token_bucket allowed burst memory": 2, "token_bucket denied burst memory": 1,
@@ -303,7 +319,7 @@ func TestTheAlgorithmIsNamed(t *testing.T) {
 
 func TestNearTheLimit(t *testing.T) {
 	registry, s := prometheus.NewRegistry(), new(store)
-	h := mustNew(t, ratelimit.Config{Limiter: guard(t, s, 2), Registerer: registry, Rules: []ratelimit.Rule{
+	h := measured(t, registry, ratelimit.Config{Limiter: guard(t, s, 2), Rules: []ratelimit.Rule{
 		perHour("twenty", 20, "/twenty", "/gate"), perHour("gate", 1, "/gate"),
 		{Name: "open", Match: []string{"/open"}, Key: keyfunc.IP, Limit: algorithms.PerHour(1), Fail: failmode.Open},
 	}}).Handler(ok)
@@ -346,7 +362,7 @@ func TestTheStoreIsMeasuredAndItsFailuresClassed(t *testing.T) {
 			time.Sleep(4 * time.Millisecond)
 			return keyfunc.IP.Resolve(r)
 		})}
-		h := mustNew(t, ratelimit.Config{Limiter: guard(t, s, 3), Registerer: registry, Rules: []ratelimit.Rule{slow}}).Handler(ok)
+		h := measured(t, registry, ratelimit.Config{Limiter: guard(t, s, 3), Rules: []ratelimit.Rule{slow}}).Handler(ok)
 		wantSamples(t, registry, map[string]float64{"breaker_shards": 0, "breaker_open_shards": 0, "instances": 3,
 			"store_errors_total unreachable": 0, "store_errors_total busy": 0, "store_errors_total unavailable": 0,
 			"store_errors_total refused": 0, "store_errors_total misused": 0, "store_errors_total unknown": 0})
@@ -381,7 +397,7 @@ func TestTheStoreIsMeasuredAndItsFailuresClassed(t *testing.T) {
 
 func TestLocalCountingIsShown(t *testing.T) {
 	registry, memory := prometheus.NewRegistry(), &algorithms.Memory{MaxKeys: 64}
-	m := mustNew(t, ratelimit.Config{Limiter: memory, Registerer: registry,
+	m := measured(t, registry, ratelimit.Config{Limiter: memory,
 		Rules: []ratelimit.Rule{{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(10)}}})
 	h := m.Handler(ok)
 	for i := range 2000 {
@@ -400,7 +416,7 @@ func TestLocalCountingIsShown(t *testing.T) {
 func TestTheQueueIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Registerer: registry, Rules: []ratelimit.Rule{{Name: "queue", Key: keyfunc.IP,
+		h := measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{Name: "queue", Key: keyfunc.IP,
 			Limit: algorithms.Limit{Rate: 5, Period: time.Second, Burst: 4, Algorithm: algorithms.LeakyBucket}}}}).Handler(ok)
 		var wg sync.WaitGroup
 		for range 6 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/histogram"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
@@ -30,8 +31,9 @@ type Middleware struct {
 	refused   func(http.ResponseWriter, *http.Request, error)
 	observe   func(*http.Request, algorithms.Decision)
 	room      *room
-	budget    time.Duration // of a decision
-	metrics   *metrics
+	budget    time.Duration        // of a decision
+	decisions *histogram.Histogram // how long they took
+	delays    *histogram.Histogram // of requests that wait for their turn
 	top       topDenied
 	unsettled unsettled
 
@@ -58,10 +60,6 @@ func New(c Config) (*Middleware, error) {
 	if err := errors.Join(err, shareErr, rulesErr); err != nil {
 		return nil, err
 	}
-	metrics, err := register(c.Registerer)
-	if err != nil {
-		return nil, err
-	}
 	m := &Middleware{
 		limiter:    c.Limiter,
 		foreign:    isForeign(c.Limiter),
@@ -76,7 +74,8 @@ func New(c Config) (*Middleware, error) {
 		observe:    c.Observe,
 		room:       newRoom(cmp.Or(c.MaxWaiting, 10_000)),
 		budget:     budgetOf(c.Limiter),
-		metrics:    metrics,
+		decisions:  histogram.New(histogram.Latencies),
+		delays:     histogram.New(delays),
 		logger:     cmp.Or(c.Logger, slog.Default()),
 		start:      time.Now(),
 		lines:      min(int64(cmp.Or(c.DenialLogRate, 1)), 1<<lineBits-1),
@@ -90,7 +89,6 @@ func New(c Config) (*Middleware, error) {
 		m.headers = headers.XRateLimit
 	}
 	m.setRules(rules)
-	metrics.attach(m)
 	return m, nil
 }
 
@@ -99,6 +97,12 @@ func (m *Middleware) mustBeMade() {
 	if m == nil || m.limiter == nil {
 		panic("middleware: the Middleware is nil or zero: make it with New, and look at New's error")
 	}
+}
+
+// Limiter returns Config.Limiter, for Peek, Reset and Ban of Checks.
+func (m *Middleware) Limiter() algorithms.Limiter {
+	m.mustBeMade()
+	return m.limiter
 }
 
 // Handler wraps next. A request that no rule applies to passes unchanged. For
@@ -132,7 +136,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 
 // serve handles a request that rules match.
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
-	q := question{Middleware: m, request: r, metrics: m.metrics, handles: true}
+	q := question{Middleware: m, request: r, handles: true}
 	defer func() {
 		q.turn.leave()
 		q.passage.end()
@@ -166,7 +170,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 // no error.
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
-	found, q := m.match(r), question{Middleware: m, request: r, metrics: m.metrics}
+	found, q := m.match(r), question{Middleware: m, request: r}
 	defer func() { q.crossing.end() }() // it is made meanwhile
 	if err := q.decide(&found, m.limiter.Take); err != nil {
 		return algorithms.Decision{}, err

@@ -72,9 +72,9 @@ func TestRulesAreACopy(t *testing.T) {
 func TestRulesThatFailAreLoggedOnceAndCounted(t *testing.T) {
 	var log bytes.Buffer
 	registry := prometheus.NewRegistry()
-	m := mustNew(t, ratelimit.Config{
+	m := measured(t, registry, ratelimit.Config{
 		Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 1)},
-		Registerer: registry, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	generation := 1.0
 	want := func(step string, errors, failing float64, lines int) {

@@ -33,8 +33,8 @@ func (set *ruleset) shown(d algorithms.Decision) algorithms.Decision {
 type watch struct {
 	rule    string
 	limit   algorithms.Limit
-	quota   int64   // of the limit
-	series  *series // nil without a registry
+	quota   int64 // of the limit
+	series  *series
 	denials *denialLog
 }
 
@@ -64,10 +64,14 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 	set = &ruleset{rules: rules, watches: make([]watch, len(rules)), hints: newHints(m.logger, len(rules)), generation: 1}
 	for i := range rules {
 		c := &rules[i].check
-		w := watch{rule: c.Rule, limit: c.Limit, quota: c.Limit.Quota(), denials: new(denialLog)}
+		w := watch{rule: c.Rule, limit: c.Limit, quota: c.Limit.Quota(), series: new(series), denials: new(denialLog)}
 		if old != nil {
 			if at, ok := old.find(c.Rule, i); ok {
-				w.denials = old.watches[at].denials
+				was := &old.watches[at]
+				w.denials = was.denials
+				if algorithmOf(was.limit) == algorithmOf(w.limit) {
+					w.series = was.series
+				}
 			}
 		}
 		set.watches[i] = w
@@ -86,9 +90,7 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 	if old != nil {
 		set.generation = old.generation + 1
 	}
-	m.metrics.follow(set, m.limiter)
 	m.rules.Store(set)
-	m.metrics.release(old)
 	return old, set
 }
 
@@ -144,8 +146,8 @@ func (m *Middleware) see(r *http.Request, v *verdict) {
 	next := 0
 	for i := range d.Results {
 		res := &d.Results[i]
-		if res.Allowed && (m.metrics == nil || !d.Allowed && res.Source == "") {
-			continue // nothing to say, or nobody decided it
+		if res.Allowed && !d.Allowed && res.Source == "" {
+			continue // nobody decided it
 		}
 		at := next
 		if at >= len(set.watches) || set.watches[at].rule != res.Check.Rule { // to be quick: find is not inlined
@@ -156,9 +158,7 @@ func (m *Middleware) see(r *http.Request, v *verdict) {
 		}
 		next = at + 1
 		w := &set.watches[at]
-		if w.series != nil {
-			w.count(res, d.Allowed)
-		}
+		w.count(res, d.Allowed)
 		if !res.Allowed {
 			m.seeDenial(r.Context(), w, res)
 		}
@@ -181,7 +181,7 @@ func (set *ruleset) failed(checks []algorithms.Check) {
 	next := 0
 	for i := range checks {
 		if at, ok := set.find(checks[i].Rule, next); ok {
-			set.watches[at].series.add(outcomeError, originNone)
+			set.watches[at].series.counts[outcomeError][originNone].Add(1)
 			next = at + 1
 		}
 	}

@@ -151,8 +151,8 @@ func TestShadowAndDisabledChangeNothing(t *testing.T) {
 	traffic := func(t *testing.T, in world, rules []ratelimit.Rule) (seen []string, registry *prometheus.Registry) {
 		registry = prometheus.NewRegistry()
 		shadows := 0
-		m := mustNew(t, ratelimit.Config{
-			Limiter: in.limiter, Rules: rules, Headers: headers.All(headers.XRateLimit, headers.IETFDraft11), MaxWaiting: 2, Registerer: registry,
+		m := measured(t, registry, ratelimit.Config{
+			Limiter: in.limiter, Rules: rules, Headers: headers.All(headers.XRateLimit, headers.IETFDraft11), MaxWaiting: 2,
 			Observe: func(_ *http.Request, d algorithms.Decision) {
 				for _, r := range d.Results {
 					if r.Check.Shadow && !r.Allowed {

@@ -65,7 +65,7 @@ func (q *question) limitOf(i int, rule *rule) limit {
 			if ok {
 				return l
 			}
-			if q.metrics != nil {
+			if !q.peeks {
 				q.set.watches[i].series.unknownTiers.Add(1)
 			}
 		}

@@ -56,8 +56,8 @@ func TestTiers(t *testing.T) {
 	one.Tiers, two.Tiers = tiers, tiers
 	keyless := perHour("keyless", 9, "/keyless")
 	keyless.Tiers, keyless.Key = tiers, keyfunc.Optional(keyfunc.Header("Nobody"))
-	m := mustNew(t, ratelimit.Config{
-		Limiter: new(algorithms.Memory), Registerer: registry, Rules: []ratelimit.Rule{one, two, keyless, perHour("plain", 3, "/plain")},
+	m := measured(t, registry, ratelimit.Config{
+		Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{one, two, keyless, perHour("plain", 3, "/plain")},
 		TierFor: func(r *http.Request) string { asked++; return byHeader(r) },
 	})
 	for _, c := range []struct {

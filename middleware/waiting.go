@@ -75,7 +75,7 @@ func hidesHangUp(r *http.Request) bool {
 // request ended.
 func (m *Middleware) await(r *http.Request, t *turn, delay time.Duration) bool {
 	begun := time.Now()
-	m.metrics.queued(delay)
+	m.delays.Observe(delay)
 	t.wait()
 	// A body that comes slowly does not keep the place.
 	ended := time.AfterFunc(delay, t.leave)

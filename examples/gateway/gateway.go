@@ -20,6 +20,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/metrics"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
@@ -52,9 +53,12 @@ func (g *gateway) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	g.limit, err = ratelimit.New(ratelimit.Config{Limiter: g.limiter, Rules: rules})
+	if err != nil {
+		return err
+	}
 	g.registry = prometheus.NewRegistry()
-	g.limit, err = ratelimit.New(ratelimit.Config{Limiter: g.limiter, Rules: rules, Registerer: g.registry})
-	return err
+	return metrics.Register(g.registry, g.limit)
 }
 
 // complete refuses rules that leave an upstream without a limit of its own. One that

@@ -21,6 +21,7 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/metrics"
 )
 
 // named returns the metrics that a text names, without what a histogram adds.
@@ -131,7 +132,7 @@ func script(t *testing.T, m *moving) {
 		{Name: "broken", Match: []string{"/broken"}, Limit: day(5), Fail: failmode.Closed,
 			Key: keyfunc.Func(func(*http.Request) (string, error) { return "", errors.New("no such table") })},
 	}
-	config := ratelimit.Config{Limiter: guard(1), Rules: rules, Registerer: m.registry, Logger: silent}
+	config := ratelimit.Config{Limiter: guard(1), Rules: rules, Logger: silent}
 	limit, err := ratelimit.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -139,6 +140,9 @@ func script(t *testing.T, m *moving) {
 	config.Limiter, config.Rules = &algorithms.Memory{MaxKeys: 64}, rules[:2]
 	small, err := ratelimit.New(config)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.Register(m.registry, limit, small); err != nil {
 		t.Fatal(err)
 	}
 	handlers := map[*ratelimit.Middleware]http.Handler{limit: limit.Handler(http.NotFoundHandler()), small: small.Handler(http.NotFoundHandler())}
@@ -178,7 +182,11 @@ func script(t *testing.T, m *moving) {
 		t.Fatal("a rule without anything was not refused")
 	}
 	config.Limiter, config.Rules = guard(3), rules[:3]
-	if _, err := ratelimit.New(config); err != nil {
+	third, err := ratelimit.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.Register(m.registry, third); err != nil {
 		t.Fatal(err)
 	}
 	m.look(t)

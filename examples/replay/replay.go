@@ -12,11 +12,8 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
-
-var lent = algorithms.Internal.Open(&inside.Allow)
 
 // maxKeys bounds the counts that are in use at one time. Further ones are counted
 // in sketches, and the report says so.

@@ -91,10 +91,20 @@ func (r *report) summary(b *strings.Builder) {
 	if r.whole && slices.ContainsFunc(r.rules, func(rule *rule) bool { return rule.Limit.Period < fine }) {
 		b.WriteString("note: times are whole seconds, so limits with a period below 10 s deny more here than they would\n")
 	}
-	if n := lent.Memory(&r.memory).Stats().Overflowed; n > 0 {
-		fmt.Fprintf(b, "note: %s decisions were made by estimates, because more than %s keys were in use; those err towards denying\n", count(int64(n)), count(maxKeys))
+	if n := r.estimated(); n > 0 {
+		fmt.Fprintf(b, "note: %s decisions were made by estimates, because more than %s keys were in use; those err towards denying\n", count(n), count(maxKeys))
 	}
 	b.WriteString("\n")
+}
+
+// estimated is how many decisions a sketch made.
+func (r *replay) estimated() (n int64) {
+	for m := range r.memory.Metrics() {
+		if m.Name == "ratelimit_local_overflow_total" {
+			n = int64(m.Value)
+		}
+	}
+	return n
 }
 
 // rule says more about one rule.

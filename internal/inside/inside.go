@@ -1,41 +1,14 @@
 // Package inside has what the packages of this module share and do not promise
-// to users: the key to their Internal values, and the types that these return.
+// to users: the key to their Internal values.
 package inside
 
-import (
-	"reflect"
-	"time"
-)
+import "reflect"
 
 // A Key opens the Internal values: only &Allow does, and only this module can name it.
 type Key struct{ _ byte }
 
 // Allow is the Key.
 var Allow Key
-
-// MemoryStats say how full an algorithms.Memory is.
-type MemoryStats struct {
-	Keys       int    // keys with a count of their own, and bans
-	Sketches   int    // sketches in use, in the shard that has the most
-	Evicted    uint64 // replenished keys that made room for others, ever
-	Overflowed uint64 // checks decided by a sketch, ever
-}
-
-// A Verdict is what a check comes to by a state.
-type Verdict struct {
-	Known                  bool // false if the state says nothing about the check
-	Room                   bool
-	Remaining              int64 // this and what follows only where there is no room
-	RetryAfter, ResetAfter time.Duration
-}
-
-// A CircuitState is what a circuit was last seen to do.
-type CircuitState struct {
-	Open   bool
-	Since  time.Time // of the last opening or closing; zero if there was none
-	Opened int64     // how often it has opened
-	Err    error     // the last failure; nil if there was none
-}
 
 // IsNil reports whether a field that must be set is nil, or a nil pointer in an
 // interface.

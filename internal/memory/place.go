@@ -20,7 +20,7 @@ type shard struct {
 	sketches sketches
 	byHand   bool // a key was banned by hand, some time
 
-	evicted, overflowed uint64 // see inside.MemoryStats
+	evicted, overflowed uint64 // see Stats
 }
 
 // A place is where the count of one check is kept.

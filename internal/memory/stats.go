@@ -1,12 +1,18 @@
 package memory
 
-import "github.com/seed75154129/ratelimit/internal/inside"
+// Stats say how full a Store is.
+type Stats struct {
+	Keys       int    // keys with a count of their own, and bans
+	Sketches   int    // sketches in use, in the shard that has the most
+	Evicted    uint64 // replenished keys that made room for others, ever
+	Overflowed uint64 // checks decided by a sketch, ever
+}
 
-// Stats returns what the memory holds now. It locks one shard after the other,
+// Stats returns what the Store holds now. It locks one shard after the other,
 // so the numbers are not of one moment.
-func (m *Store) Stats() inside.MemoryStats {
+func (m *Store) Stats() Stats {
 	m.ready()
-	var all inside.MemoryStats
+	var all Stats
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()

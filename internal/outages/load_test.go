@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -35,7 +34,6 @@ type load struct {
 	rate    int                   // requests per second; 0 means 1000, or 500 in a selection
 	length  time.Duration         // 0 means 4 s
 
-	registry *prometheus.Registry // of the middleware; nil means none
 }
 
 // A record is one request and what became of it.
@@ -112,9 +110,6 @@ func (l load) start(t *testing.T) *run {
 		Rules:   rules(),
 		Observe: func(req *http.Request, d algorithms.Decision) { recordOf(req).results = d.Results },
 		Logger:  silent,
-	}
-	if r.registry != nil { // or it would be a nil in an interface
-		c.Registerer = r.registry
 	}
 	var err error
 	if r.limit, err = ratelimit.New(c); err != nil {

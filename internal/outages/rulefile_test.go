@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
@@ -43,7 +41,7 @@ func TestRuleFileIsBad(t *testing.T) {
 	}
 	good := ruleFile(1_000_000)
 	write(good)
-	r := load{client: failFast(t, srv.Addr), length: 5 * time.Second, registry: prometheus.NewRegistry()}.start(t)
+	r := load{client: failFast(t, srv.Addr), length: 5 * time.Second}.start(t)
 
 	loader := &rulefile.Loader{
 		Source: rulefile.File(file), Every: 50 * time.Millisecond,
@@ -109,13 +107,9 @@ func TestRuleFileIsBad(t *testing.T) {
 // gauge is the value of a metric without labels.
 func (r *run) gauge(name string) float64 {
 	r.t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
+	for m := range r.limit.Metrics() {
+		if m.Name == name {
+			return m.Value
 		}
 	}
 	r.t.Fatalf("no metric %s", name)

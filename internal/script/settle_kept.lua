@@ -424,7 +424,7 @@ local corrections = {
   ['5'] = correct_queue,
 }
 
--- ban: twin of Ban in internal/step/banstate.go.
+-- ban: twin of Ban in internal/step/denials.go.
 -- Key      "since until count": when the first of the denials came, or the ban began; when the denials are
 --          forgotten, or the ban ends; the denials, 0 during a ban
 -- ARGV[q]  after within length

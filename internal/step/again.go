@@ -10,7 +10,7 @@ type Verdict struct {
 	RetryAfter, ResetAfter time.Duration
 }
 
-// again decides a check by a state that its store had: whether there is room at
+// Again decides a check by a state that its store had: whether there is room at
 // the later of two times on the store's clock and, if not, the answer as of the
 // earlier one. Requests under way have asked for units that the state does not
 // have yet.

@@ -2,7 +2,7 @@ package step
 
 import "strings"
 
-// An algorithm is a row of the table. A new one is a row here, its step in a Go
+// A Row is an algorithm in the table. A new one is a row here, its step in a Go
 // file and the step's twin in a Lua file; docs/architecture.md says how. Nothing
 // else compares algorithms: whatever the other files need to know about one is a
 // column here or a method of its step.
@@ -30,6 +30,7 @@ const (
 	forEntries = " for sliding_log, which remembers each request; got %d: use sliding_window"
 )
 
+// Table has the algorithms.
 var Table = numbered([]Row{
 	{Name: "fixed_window", Short: "fw1", Step: fixedWindow{}, Lua: "fixed_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Aligned: true},
 	{Name: "sliding_window", Short: "sw1", Step: slidingWindow{}, Lua: "sliding_window", MaxRate: MaxSquared, why: forSquares, maxUsed: MaxSquared, Aligned: true},
@@ -52,7 +53,7 @@ func numbered(rows []Row) []Row {
 	return rows
 }
 
-// lookup finds an algorithm's row, or nil.
+// Lookup finds an algorithm's row, or nil.
 func Lookup(name string) *Row {
 	for i := range Table {
 		if Table[i].Name == name {

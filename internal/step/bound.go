@@ -14,11 +14,11 @@ type bound struct {
 	args   []any // that the step's twin gets; shared, so never written
 }
 
-// bounds has those that were used last, each in a place of its own unless they
+// Bounds has those that were used last, each in a place of its own unless they
 // meet: then they take turns, which costs time and nothing else.
 var Bounds [256]atomic.Pointer[bound]
 
-// numbers returns the params of a check; false if the limit is not valid. The cost
+// Numbers returns the params of a check; false if the limit is not valid. The cost
 // and the longest delay must not be negative.
 func (l Limit) Numbers(p *Params, cost int64, maxDelay time.Duration) (ok bool) {
 	place := &Bounds[l.slot(cost)]
@@ -52,7 +52,7 @@ func (l Limit) slot(cost int64) uint64 {
 	return mixed >> 56 % uint64(len(Bounds))
 }
 
-// arguments appends what the step's twin gets.
+// Arguments appends what the step's twin gets.
 func (p *Params) Arguments(args []any) []any {
 	if p.Bound != nil {
 		return append(args, p.Bound.args...)

@@ -95,7 +95,7 @@ func (s State) corrected(other State, now int64) State {
 	return s
 }
 
-// left is ⌊(now + full − TAT)·rate/period⌋, and until TAT.
+// Left is ⌊(now + full − TAT)·rate/period⌋, and until TAT.
 func (bucket) Left(s State, now int64, p Params) (remaining, resetAfter int64) {
 	resetAfter = s.ceil() - now
 	full := p.earlier(State{A: now + p.fullW, C: p.fullF}, s.A, s.C)
@@ -145,12 +145,12 @@ func (bucket) Corrections(args []any, c *Correction) []any {
 	return append(args, c.Delta, c.Placed.At, c.Placed.frac, w, f, chargeW, chargeF)
 }
 
-// toCell: when a cell was written says nothing of its keys.
+// ToCell: when a cell was written says nothing of its keys.
 func (bucket) ToCell(s State, until, _ int64, _ Params) (State, int64) {
 	return State{A: s.A, B: s.C}, until
 }
 
-// roll leaves a cell alone: its TAT may have been charged at another rate.
+// Roll leaves a cell alone: its TAT may have been charged at another rate.
 func (bucket) Roll(cell State, _, _ int64) State { return cell }
 
 func (bucket) FromCell(cell State, now int64, p Params) State {

@@ -22,7 +22,7 @@ func (inCells) ToCell(s State, until, _ int64, _ Params) (State, int64) { return
 
 func (inCells) FromCell(cell State, _ int64, _ Params) State { return cell }
 
-// current is at without its second answer.
+// Current is at without its second answer.
 func (p *Params) Current(s State, now int64) State {
 	s, _ = p.At(s, now)
 	return s
@@ -40,7 +40,7 @@ type asNow struct{}
 
 func (asNow) UsedBefore(s State, _, units int64, _ Params) (State, int64) { return s, units }
 
-// least is the lesser in each number of two states at the same time: of
+// Least is the lesser in each number of two states at the same time: of
 // buckets the earlier TAT, and of windows, which begin together, the lesser
 // counts.
 func Least(s, t State) State {
@@ -53,7 +53,7 @@ func Least(s, t State) State {
 	return State{A: s.A, B: min(s.B, t.B), C: min(s.C, t.C)}
 }
 
-// most is the greater in each number.
+// Most is the greater in each number.
 func Most(s, t State) State {
 	switch {
 	case s.A > t.A:

@@ -1,6 +1,6 @@
 package step
 
-// A correction is a charge that Settle corrects.
+// A Correction is a charge that Settle corrects.
 type Correction struct {
 	Params
 	Placed
@@ -8,7 +8,7 @@ type Correction struct {
 	Delta int64 // by how much to correct it: negative gives back
 }
 
-// settle corrects a charge in what at returned. Without a change there is
+// Settle corrects a charge in what at returned. Without a change there is
 // nothing to write.
 func (c *Correction) Settle(s State, healed bool, now int64) (settled State, changed bool) {
 	if healed && c.Delta < 0 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// params are a check's numbers, as both twins of its step need them. Bucket
+// Params are a check's numbers, as both twins of its step need them. Bucket
 // times are in two parts: whole microseconds and a fraction over the rate.
 type Params struct {
 	*Row
@@ -19,7 +19,7 @@ type Params struct {
 	Bound *bound // whose numbers these are; nil if they were changed, or belong to nobody else
 }
 
-// params computes the numbers of a valid limit, at a cost and with a longest delay that are not negative.
+// Params computes the numbers of a valid limit, at a cost and with a longest delay that are not negative.
 func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
 	p := Params{Row: row, rate: l.Rate, Period: l.Period.Microseconds()}
 	quota := l.quotaFor(row)
@@ -35,7 +35,7 @@ func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
 	return p
 }
 
-// spare is how far ahead TAT may be for a queue to have room but for MaxDelay; -1
+// Spare is how far ahead TAT may be for a queue to have room but for MaxDelay; -1
 // for other algorithms, and where nothing could have room.
 func (p *Params) Spare() (w, f int64) {
 	if w, f = p.fullW-p.costW, p.fullF-p.costF; f < 0 {
@@ -47,7 +47,7 @@ func (p *Params) Spare() (w, f int64) {
 	return w, f
 }
 
-// setCost sets the cost.
+// SetCost sets the cost.
 func (p *Params) SetCost(units int64) {
 	p.Bound = nil
 	if p.Cost = units; p.Bucket {
@@ -82,7 +82,7 @@ func (p *Params) refill(units int64) (w, f int64) {
 // never is the RetryAfter of a cost above what the limit can hold.
 const never time.Duration = 1<<63 - 1
 
-// micros converts, and takes what a Duration cannot hold for Never.
+// Micros converts, and takes what a Duration cannot hold for Never.
 func Micros(us int64) time.Duration {
 	if us > int64(never/time.Microsecond) {
 		return never

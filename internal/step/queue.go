@@ -6,7 +6,7 @@ package step
 // State and admission are the bucket's. Twin: internal/script/src/steps/queue.lua.
 type queue struct{ bucket }
 
-// take says when the slot begins, rounded up, and by which fraction.
+// Take says when the slot begins, rounded up, and by which fraction.
 func (q queue) Take(s State, now int64, p Params) (State, Placed, bool) {
 	charged, _, ok := q.bucket.Take(s, now, p)
 	return charged, Placed{s.ceil(), s.C}, ok

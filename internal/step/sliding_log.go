@@ -14,7 +14,7 @@ import (
 // internal/script/src/steps/sliding_log.lua, which keeps the log in a list.
 type slidingLog struct{ asNow }
 
-// A logEntry says when units came, and the sum of all units up to then, so that
+// A LogEntry says when units came, and the sum of all units up to then, so that
 // every question is a binary search. The first entry of a log has left already;
 // it is there for its sum. Times rise. (Sums stay below 2^53: they begin anew
 // whenever a period passes without a charge, and 2^53 units take more than
@@ -64,13 +64,13 @@ func (slidingLog) leaves(s State, p *Params) int64 {
 	return s.Log[sort.Search(len(s.Log), func(i int) bool { return s.Log[i].sum >= sum })].at
 }
 
-// take leaves the log alone, since the charge may yet not be made: see written.
+// Take leaves the log alone, since the charge may yet not be made: see written.
 func (slidingLog) Take(s State, now int64, p Params) (State, Placed, bool) {
 	at := max(now, s.C) // with the last ones if the clock stepped back
 	return State{A: s.A + p.Cost, C: at, Log: s.Log}, Placed{At: at}, s.A+p.Cost <= p.rate
 }
 
-// written makes the log say what the numbers say, before a Memory stores it.
+// Written makes the log say what the numbers say, before a Memory stores it.
 func (s State) Written() State {
 	n := len(s.Log)
 	switch {
@@ -86,7 +86,7 @@ func (s State) Written() State {
 	return s
 }
 
-// maxRewritten is how many entries a give-back may write anew: their sums change.
+// MaxRewritten is how many entries a give-back may write anew: their sums change.
 // In Redis that takes a millisecond.
 const MaxRewritten = 1000
 
@@ -136,7 +136,7 @@ func (slidingLog) Corrections(args []any, c *Correction) []any {
 	return append(args, c.Delta, c.Placed.At, c.maxUsed)
 }
 
-// toCell: a log has no constant size, so its units are counted in the windows
+// ToCell: a log has no constant size, so its units are counted in the windows
 // in which they came, as slidingWindow does.
 func (slidingLog) ToCell(s State, _, now int64, p Params) (cell State, until int64) {
 	s = s.Written()
@@ -155,7 +155,7 @@ func (slidingLog) Roll(cell State, now, period int64) State {
 	return slidingWindow{}.Roll(cell, now, period)
 }
 
-// fromCell makes a log with all units at the last moments of their windows: so
+// FromCell makes a log with all units at the last moments of their windows: so
 // none leaves it sooner than the key's own would.
 func (l slidingLog) FromCell(cell State, now int64, p Params) State {
 	log := make([]LogEntry, 1, 4) // room for a charge

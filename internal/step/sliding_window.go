@@ -49,7 +49,7 @@ func inView(room, last, period, left int64) int64 {
 
 func (slidingWindow) correct(s State, _ int64, c *Correction) State { return c.inWindows(s) }
 
-// left is the rate less what was used and ⌈last·left/P⌉, the last window's share
+// Left is the rate less what was used and ⌈last·left/P⌉, the last window's share
 // in view.
 func (slidingWindow) Left(s State, now int64, p Params) (remaining, resetAfter int64) {
 	left := s.A + p.Period - now
@@ -93,7 +93,7 @@ func (w slidingWindow) Roll(cell State, now, period int64) State {
 	return cell
 }
 
-// usedUntil: only the last window counts no longer than the current one.
+// UsedUntil: only the last window counts no longer than the current one.
 func (slidingWindow) UsedUntil(until, now int64, p Params) State {
 	s := State{A: now - now%p.Period, C: MaxSquared}
 	if until > s.A+p.Period {
@@ -102,7 +102,7 @@ func (slidingWindow) UsedUntil(until, now int64, p Params) State {
 	return s
 }
 
-// usedBefore counts units in the window before this one, as far as they can
+// UsedBefore counts units in the window before this one, as far as they can
 // have been used then: so they are free the sooner.
 func (w slidingWindow) UsedBefore(s State, now, units int64, p Params) (State, int64) {
 	left := s.A + p.Period - now

@@ -33,32 +33,34 @@ type step interface {
 	followed
 }
 
-// A state is what is remembered of one key: three whole numbers that each
+// A State is what is remembered of one key: three whole numbers that each
 // step reads in its own way. The zero value is a key never seen.
 type State struct {
 	A, B, C int64
 	Log     []LogEntry // sliding_log in memory; Redis has it in a list
 }
 
-// A placed is where a charge is to be found in a state: the start of the
+// Placed is where a charge is to be found in a state: the start of the
 // window, or the time of the entry, of the charge or of the slot that it has;
 // and of a slot the fraction of that microsecond, over the rate. After a clock
 // stepped back that may be later than now.
 type Placed struct{ At, frac int64 }
 
+// At returns the state as it stands at now; see the step.
 func (p *Params) At(s State, now int64) (current State, healed bool) { return p.Step.At(s, now, *p) }
 
+// Take charges the cost to a current state if there is room; see the step.
 func (p *Params) Take(s State, now int64) (charged State, where Placed, ok bool) {
 	return p.Step.Take(s, now, *p)
 }
 
-// until is when a current state equals never seen.
+// Until is when a current state equals never seen.
 func (p *Params) Until(s State, now int64) int64 {
 	_, resetAfter := p.Step.Left(s, now, *p)
 	return now + resetAfter
 }
 
-// numbers are those of a state; a Result carries them, so that a Guard can decide by it again.
+// Numbers are those of a state; a Result carries them, so that a Guard can decide by it again.
 func (s State) Numbers() [3]int64 { return [3]int64{s.A, s.B, s.C} }
 
 // An Answer is what a check comes to.
@@ -68,7 +70,7 @@ type Answer struct {
 	Until                         int64 // when the state equals never seen
 }
 
-// answer answers by the state that counts: the one that take made, if it was charged,
+// Answer answers by the state that counts: the one that take made, if it was charged,
 // and otherwise the one before. Both limiters answer through it.
 func (p *Params) Answer(a *Answer, allowed bool, s *State, where Placed, now int64) {
 	var resetAfter int64

@@ -24,6 +24,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/metrics"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
@@ -45,10 +46,13 @@ func newWatched(t *testing.T, limiter algorithms.Limiter) *watched {
 	w := &watched{t: t, registry: prometheus.NewRegistry()}
 	var err error
 	w.Middleware, err = ratelimit.New(ratelimit.Config{
-		Limiter: limiter, Registerer: w.registry, Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
+		Limiter: limiter, Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
 		Rules: []ratelimit.Rule{{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(1)}},
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := metrics.Register(w.registry, w.Middleware); err != nil {
 		t.Fatal(err)
 	}
 	return w

@@ -42,7 +42,7 @@ const without = "^(TestConformance|TestTwoLimits.*)$/^miniredis$"
 // files are the steps, and what the scripts are generated from.
 var files = []string{
 	"internal/step/fixed_window.go", "internal/step/sliding_window.go", "internal/step/sliding_log.go",
-	"internal/step/bucket.go", "internal/step/queue.go", "internal/step/correction.go", "internal/step/banstate.go",
+	"internal/step/bucket.go", "internal/step/queue.go", "internal/step/correction.go", "internal/step/denials.go",
 	scripts + "/src/steps/fixed_window.lua", scripts + "/src/steps/sliding_window.lua", scripts + "/src/steps/sliding_log.lua",
 	scripts + "/src/steps/bucket.lua", scripts + "/src/steps/queue.lua", scripts + "/src/parts/functions.lua",
 	scripts + "/src/parts/take.lua", scripts + "/src/parts/settle.lua", scripts + "/src/parts/ban.lua",

@@ -24,6 +24,7 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/metrics"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
@@ -92,6 +93,9 @@ func (s Shop) serve(c config) error {
 	if err != nil {
 		return err
 	}
+	if err := metrics.Register(prometheus.DefaultRegisterer, limit); err != nil {
+		return err
+	}
 	failed := make(chan error, 2)
 	public, err := listen(ctx, "-addr", c.addr, s.Routes(limit), failed)
 	if err != nil {
@@ -126,11 +130,10 @@ func (s Shop) serve(c config) error {
 func (s Shop) newLimit(ctx context.Context, c config, limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
 	user, plan := c.proxies.UserID("X-User-ID"), c.proxies.UserID("X-Plan")
 	limits := ratelimit.Config{
-		Limiter:    limiter,
-		Rules:      s.Rules(c.proxies),
-		Skip:       []string{"GET /healthz"},
-		TierFor:    func(r *http.Request) string { tier, _ := plan.Resolve(r); return tier },
-		Registerer: prometheus.DefaultRegisterer,
+		Limiter: limiter,
+		Rules:   s.Rules(c.proxies),
+		Skip:    []string{"GET /healthz"},
+		TierFor: func(r *http.Request) string { tier, _ := plan.Resolve(r); return tier },
 	}
 	if c.rules == "" {
 		return ratelimit.New(limits)

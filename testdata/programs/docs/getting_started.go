@@ -4,8 +4,6 @@ import (
 	"flag"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
@@ -27,7 +25,6 @@ func limits(limiter algorithms.Limiter, proxies keyfunc.Proxies) (*ratelimit.Mid
 				Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
 			},
 		},
-		Skip:       []string{"GET /healthz", "GET /metrics"},
-		Registerer: prometheus.DefaultRegisterer,
+		Skip: []string{"GET /healthz", "GET /metrics"},
 	})
 }

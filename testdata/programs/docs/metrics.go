@@ -5,14 +5,13 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/metrics"
 )
 
 func measured(guard algorithms.Limiter, rules []ratelimit.Rule) error {
-	limit, err := ratelimit.New(ratelimit.Config{
-		Limiter:    guard,
-		Rules:      rules,
-		Registerer: prometheus.DefaultRegisterer,
-	})
-	_ = limit
-	return err
+	limit, err := ratelimit.New(ratelimit.Config{Limiter: guard, Rules: rules})
+	if err != nil {
+		return err
+	}
+	return metrics.Register(prometheus.DefaultRegisterer, limit)
 }

@@ -13,15 +13,19 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/metrics"
 )
 
 func admin(guard *failmode.Guard) (limit *ratelimit.Middleware, handler http.Handler, err error) {
-	registry := prometheus.NewRegistry()
 	limit, err = ratelimit.New(ratelimit.Config{
-		Limiter: guard, Registerer: registry, LogKeys: true,
+		Limiter: guard, LogKeys: true,
 		Rules: []ratelimit.Rule{{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(200)}},
 	})
 	if err != nil {
+		return nil, nil, err
+	}
+	registry := prometheus.NewRegistry()
+	if err := metrics.Register(registry, limit); err != nil {
 		return nil, nil, err
 	}
 	mux := http.NewServeMux()

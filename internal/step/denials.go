@@ -1,6 +1,6 @@
 package step
 
-// A banState is what is remembered of a key's denials. The zero value is a key
+// Denials are what is remembered of a key's denials. The zero value is a key
 // that was not denied. Twin: internal/script/src/parts/ban.lua.
 type Denials struct {
 	Since int64 // when the first of the denials came or, of a ban, when it began
@@ -11,11 +11,11 @@ type Denials struct {
 	ByHand bool
 }
 
-// A banRule is a check's Ban as numbers. Times are in µs. Denials do not count
+// A Ban is a check's Ban as numbers. Times are in µs. Denials do not count
 // where after is 0, and where it is -1, for a shadow check, no ban does.
 type Ban struct{ After, Within, Length int64 }
 
-// at returns the state as it stands at now. healed says that a clock wrote it
+// At returns the state as it stands at now. healed says that a clock wrote it
 // that was more than Within ahead: it is as if it had been written now.
 func (b Ban) At(s Denials, now int64) (current Denials, healed bool) {
 	if s.Since > now+b.Within {
@@ -28,7 +28,7 @@ func (b Ban) At(s Denials, now int64) (current Denials, healed bool) {
 	return s, false
 }
 
-// deny counts a denial in a current state in which the key is not banned.
+// Deny counts a denial in a current state in which the key is not banned.
 func (b Ban) Deny(s Denials, now int64) Denials {
 	if s.Count == 0 || now-s.Since >= b.Within {
 		s = Denials{Since: now}
@@ -39,12 +39,12 @@ func (b Ban) Deny(s Denials, now int64) Denials {
 	return s
 }
 
-// extended is a state in which the key is banned for at least length from now.
+// Extended is a state in which the key is banned for at least length from now.
 func (b Ban) Extended(s Denials, now, length int64) Denials {
 	return Denials{Since: now, Until: max(s.Until, now+length), ByHand: true}
 }
 
-// forgotten is when a state equals that of a key that was not denied.
+// Forgotten is when a state equals that of a key that was not denied.
 func (b Ban) Forgotten(s Denials) int64 {
 	if s.Count > 0 {
 		return max(s.Until, s.Since+b.Within)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A stepLimit is how much is allowed: Rate units in each Period.
+// A Limit is how much is allowed: Rate units in each Period.
 type Limit struct {
 	Rate      int64
 	Period    time.Duration
@@ -15,7 +15,7 @@ type Limit struct {
 	Algorithm string // "" means sliding_window, or token_bucket where Burst is set
 }
 
-// name is the algorithm's, also where Algorithm is "".
+// Name is the algorithm's, also where Algorithm is "".
 func (l Limit) Name() string {
 	switch {
 	case l.Algorithm != "":
@@ -26,10 +26,10 @@ func (l Limit) Name() string {
 	return "sliding_window"
 }
 
-// row finds the algorithm's row, or nil. It is done once for each check.
+// Row finds the algorithm's row, or nil. It is done once for each check.
 func (l Limit) Row() *Row { return Lookup(l.Name()) }
 
-// quota is what an unused key can spend at once.
+// Quota is what an unused key can spend at once.
 func (l Limit) Quota() int64 {
 	if row := l.Row(); row != nil {
 		return l.quotaFor(row)
@@ -53,7 +53,7 @@ const (
 	MaxLog      = 10_000              // units in a sliding_log: it has an entry for each
 )
 
-// invalid lists everything that is wrong with the limit.
+// Invalid lists everything that is wrong with the limit.
 func (l Limit) Invalid() []error {
 	row := l.Row()
 	if l.OkFor(row) {
@@ -91,7 +91,7 @@ func (l Limit) Invalid() []error {
 	return errs
 }
 
-// okFor is invalid without the reasons, for every decision.
+// OkFor is invalid without the reasons, for every decision.
 func (l Limit) OkFor(row *Row) bool {
 	return row != nil && l.Rate >= 1 && l.Rate <= row.MaxRate &&
 		l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < MaxDuration &&

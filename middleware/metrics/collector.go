@@ -1,0 +1,191 @@
+package metrics
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// descs are the metrics by name; docs/metrics.md says what they mean.
+var descs = describe([]description{
+	{"decisions_total", "Checks decided, by rule.", []string{"rule", "algorithm", "outcome", "source"}},
+	{"unknown_tiers_total", "Requests of a tier that a rule with tiers does not know.", []string{"rule"}},
+	{"near_limit_total", "Admitted checks that left a key with at least 80 % of its limit used.", []string{"rule"}},
+	{"bans_total", "Bans that denials of this process began.", []string{"rule"}},
+	{"banned_total", "Denials of keys that are banned.", []string{"rule"}},
+
+	{"decision_duration_seconds", "Time to decide a request: its keys and the limiter.", nil},
+	{"store_duration_seconds", "Time of a call to the store.", nil},
+	{"store_errors_total", "Calls to the store and checks in them that failed, by class.", []string{"class"}},
+
+	{"breaker_open_shards", "Servers of the store whose circuit is open.", nil},
+	{"breaker_shards", "Servers of the store that decisions were sent to so far.", nil},
+	{"breaker_transitions_total", "How often a circuit has opened or closed.", []string{"to"}},
+
+	{"instances", "Processes that share the limits.", nil},
+	{"local_keys", "Keys with a count of their own in this process.", nil},
+	{"local_evictions_total", "Replenished keys that were evicted in this process.", nil},
+	{"local_overflow_total", "Checks that a sketch decided in this process, for want of room.", nil},
+	{"local_sketches", "Sketches in use in this process.", nil},
+
+	{"queue_waiting", "Requests that wait for their turn in a leaky_bucket.", nil},
+	{"queue_delay_seconds", "Time that requests have to wait for their turn.", nil},
+
+	{"rules", "Rules in force.", nil},
+	{"rules_generation", "How often rules have been put in force.", nil},
+	{"rules_errors_total", "Calls of SetRules that returned an error, and rules that could not be read.", nil},
+	{"rules_failing", "Middlewares whose rules could not be replaced when that was last tried.", nil},
+})
+
+type description struct {
+	name, help string
+	labels     []string
+}
+
+func describe(all []description) map[string]*prometheus.Desc {
+	descs := make(map[string]*prometheus.Desc, len(all))
+	for _, d := range all {
+		name := "ratelimit_" + d.name
+		descs[name] = prometheus.NewDesc(name, d.help, d.labels, nil)
+	}
+	return descs
+}
+
+// A collector emits what its sources have counted, and asks them only when scraped.
+// Every registry has one.
+type collector struct {
+	mu      sync.Mutex
+	sources []Source
+	round   int                // how often it was scraped
+	series  map[string]*series // of the last round, by name and labels
+}
+
+// A series is what the metrics of several sources come to.
+type series struct {
+	algorithms.Metric
+	round int       // the last that had it
+	last  []float64 // of a counter: what each source said last
+}
+
+// add adds sources, each once.
+func (c *collector) add(sources ...Source) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range sources {
+		for _, part := range partsOf(s) {
+			if !slices.Contains(c.sources, part) {
+				c.sources = append(c.sources, part)
+			}
+		}
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range descs {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.round++
+	for i, source := range c.sources {
+		for m := range source.Metrics() {
+			c.take(i, &m)
+		}
+	}
+	for name, s := range c.series {
+		if s.round == c.round {
+			ch <- s.metric()
+		} else {
+			delete(c.series, name) // of a rule that no middleware has any more
+		}
+	}
+}
+
+// take adds a metric of a source to its series.
+func (c *collector) take(source int, m *algorithms.Metric) {
+	name := m.Name + "\x00" + strings.Join(m.Labels, "\x00")
+	s := c.series[name]
+	switch {
+	case s == nil:
+		s = &series{Metric: algorithms.Metric{Name: m.Name, Labels: m.Labels, Bounds: m.Bounds, Counts: make([]uint64, len(m.Counts))}}
+		c.series[name] = s
+	case s.round < c.round && !s.isCounter():
+		s.Value = 0
+		clear(s.Counts)
+	}
+	s.round = c.round
+	switch {
+	case s.isCounter():
+		s.grow(source, m.Value)
+	case s.Name == "ratelimit_instances":
+		s.Value = max(s.Value, m.Value) // limiters that are shared by as many are not twice as many
+	default:
+		s.Value += m.Value
+		for i := range min(len(s.Counts), len(m.Counts)) {
+			s.Counts[i] += m.Counts[i]
+		}
+	}
+}
+
+func (s *series) isCounter() bool { return strings.HasSuffix(s.Name, "_total") }
+
+// grow adds to a counter by how much it has grown in a source. It never shrinks when
+// one of several middlewares replaces the rule: Prometheus would take that for a
+// restart, and count what the others have once more.
+func (s *series) grow(source int, value float64) {
+	for len(s.last) <= source {
+		s.last = append(s.last, 0)
+	}
+	increase := value - s.last[source]
+	if increase < 0 {
+		increase = value
+	}
+	s.Value += increase
+	s.last[source] = value
+}
+
+func (s *series) metric() prometheus.Metric {
+	desc := descs[s.Name]
+	names, values := split(s.Labels)
+	if desc == nil { // of a user's own source
+		desc = prometheus.NewDesc(s.Name, "", names, nil)
+	}
+	var m prometheus.Metric
+	var err error
+	switch {
+	case s.Bounds != nil:
+		var count uint64
+		buckets := make(map[float64]uint64, len(s.Bounds))
+		for i, n := range s.Counts {
+			if count += n; i < len(s.Bounds) {
+				buckets[s.Bounds[i]] = count
+			}
+		}
+		m, err = prometheus.NewConstHistogram(desc, count, s.Value, buckets, values...)
+	case s.isCounter():
+		m, err = prometheus.NewConstMetric(desc, prometheus.CounterValue, s.Value, values...)
+	default:
+		m, err = prometheus.NewConstMetric(desc, prometheus.GaugeValue, s.Value, values...)
+	}
+	if err != nil {
+		return prometheus.NewInvalidMetric(desc, err)
+	}
+	return m
+}
+
+// split returns the names and the values of labels.
+func split(labels []string) (names, values []string) {
+	for i := 0; i+1 < len(labels); i += 2 {
+		names, values = append(names, labels[i]), append(values, labels[i+1])
+	}
+	return names, values
+}
