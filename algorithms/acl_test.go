@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
@@ -26,8 +27,8 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 	if !found || !strings.Contains(rules, "+evalsha") {
 		t.Fatal("the document has no line ACL SETUSER limiter")
 	}
-	for _, script := range scripts {
-		for _, called := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(script.Text(), -1) {
+	for _, s := range script.All {
+		for _, called := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(s.Text(), -1) {
 			if !strings.Contains(rules, " +"+strings.ToLower(called[1])+" ") {
 				t.Errorf("%s is not permitted", called[1])
 			}

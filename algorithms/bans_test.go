@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
@@ -58,10 +59,10 @@ func TestBansTakeOneCommand(t *testing.T) {
 	if bansOf([]Check{check}) != 0 {
 		t.Error("a shadow check sends its ban")
 	}
-	if before.Script != takeScript || len(before.Args) != 3+1+1+1+3 {
+	if before.Script != script.Take || len(before.Args) != 3+1+1+1+3 {
 		t.Errorf("a check without a ban sends %d arguments to another script", len(before.Args))
 	}
-	if strings.Contains(takeScript.Text(), "ban") {
+	if strings.Contains(script.Take.Text(), "ban_") {
 		t.Error("the script for checks without a ban knows bans")
 	}
 }
@@ -128,7 +129,7 @@ func (c *flushCounter) take() []int {
 func TestABanThatGetsNoAnswer(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	lost := errors.New("lost")
-	client.AddHook(failScript{bansScript.SHA(), lost})
+	client.AddHook(failScript{script.Bans.SHA(), lost})
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: true}
 	d, err := r.Take(t.Context(), Check{Rule: "wide", Key: "w", Limit: perDay(100)}, logins("k"))
 	if err != nil || d.Allowed || !errors.Is(d.Results[1].Err, lost) || d.Results[0].Charged != 1 || d.Results[1].Charged != 1 {

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// A banOp is what a call about bans does; see lua/bans.lua.
+// A banOp is what a call about bans does; see internal/script/bans.lua.
 type banOp string
 
 const (
@@ -34,15 +35,15 @@ func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []step.Param
 		b := checks[i].banRule()
 		args = append(args, b.After, b.Within, cmp.Or(length, b.Length))
 	}
-	return &transport.Call{Script: bansScript, Args: args}
+	return &transport.Call{Script: script.Bans, Args: args}
 }
 
-// takeBansCall decides checks some of which have a ban; see lua/take_bans.lua. met
-// says that one of them has met a ban by hand or a foreign value: that takes all for
-// checks with a ban.
+// takeBansCall decides checks some of which have a ban; see
+// internal/script/take_bans.lua. met says that one of them has met a ban by hand or
+// a foreign value: that takes all for checks with a ban.
 func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params) *transport.Call {
 	c := r.takeCall(charge, checks, ps)
-	c.Script = takeBansScript
+	c.Script = script.TakeBans
 	var keys []any
 	bans := 0
 	for i := range checks {
@@ -64,7 +65,7 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params)
 	return c
 }
 
-// takeCall decides the checks; see lua/take.lua.
+// takeCall decides checks without a ban; see internal/script/take.lua.
 func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transport.Call {
 	args := make([]any, 3, 4+8*len(checks))
 	args[2] = len(checks)
@@ -83,14 +84,14 @@ func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transpo
 		}
 		args = ps[i].Arguments(append(args, code))
 	}
-	return &transport.Call{Script: takeScript, Args: args}
+	return &transport.Call{Script: script.Take, Args: args}
 }
 
 // settleKeptCall corrects charges some of which are kept elsewhere during a ban by
-// hand; see lua/settle_kept.lua.
+// hand; see internal/script/settle_kept.lua.
 func (r *Redis) settleKeptCall(corrections []settlement) *transport.Call {
 	c := r.settleCall(corrections)
-	c.Script = settleKeptScript
+	c.Script = script.SettleKept
 	var keys []any
 	for i := range corrections {
 		keys = append(keys, r.keptKey(&corrections[i].result.Check, &corrections[i].Params))
@@ -100,7 +101,7 @@ func (r *Redis) settleKeptCall(corrections []settlement) *transport.Call {
 	return c
 }
 
-// settleCall corrects charges; see lua/settle.lua.
+// settleCall corrects charges; see internal/script/settle.lua.
 func (r *Redis) settleCall(corrections []settlement) *transport.Call {
 	args := make([]any, 3, 3+14*len(corrections))
 	args[2] = len(corrections)
@@ -113,5 +114,5 @@ func (r *Redis) settleCall(corrections []settlement) *transport.Call {
 		args = c.Step.Corrections(c.Step.Arguments(append(args, 0, c.Code), c.Params), &c.Correction)
 		args[begin] = len(args) - begin - 1
 	}
-	return &transport.Call{Script: settleScript, Args: args}
+	return &transport.Call{Script: script.Settle, Args: args}
 }

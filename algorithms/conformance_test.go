@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -242,13 +243,13 @@ func (c *conformance) compare(t *rapid.T, got Decision, err error, want Decision
 // done: Lua's own conversion of numbers loses digits.
 func TestConformanceNoticesAWrongNumber(t *testing.T) {
 	b := realBackend(t)
-	right := *takeScript
-	t.Cleanup(func() { *takeScript = right })
+	right := *script.Take
+	t.Cleanup(func() { *script.Take = right })
 	wrong := strings.Replace(right.Text(), "format('%016d %d %d', w2, ", "format('%.10e %d %d', w2, ", 1)
 	if wrong == right.Text() {
 		t.Fatal("the script writes its numbers otherwise")
 	}
-	*takeScript = *transport.NewScript(wrong, parseReply)
+	*script.Take = *transport.NewScript(wrong, script.ParseReply)
 
 	// Half a limit's worth of µs is lost: seen where a bucket should have room.
 	b.setTime(someTime + 123_456)

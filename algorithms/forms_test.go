@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
@@ -106,7 +107,7 @@ func TestTwoFormsAdmitTwoLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr, _ := r.ready()
-	other := transport.NewScript(strings.Replace(deciding(embedded)+luaFile(embedded, "take"), "+ time[2]\n", "+ time[2] - 1577836800000000\n", 1), nil)
+	other := transport.NewScript(strings.Replace(script.Take.Text(), "+ time[2]\n", "+ time[2] - 1577836800000000\n", 1), script.ParseReply)
 	phases := []func(i int) bool{ // is request i of the other form?
 		func(int) bool { return true },
 		func(i int) bool { return i%2 == 0 },

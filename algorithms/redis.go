@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
@@ -101,7 +102,7 @@ func (r *Redis) ready() (*transport.Transport, error) {
 		if !inside.IsNil(r.Client) {
 			client = r.Client
 		}
-		r.transport = transport.New(client, r.Sharded, r.budget(), scripts...)
+		r.transport = transport.New(client, r.Sharded, r.budget(), script.All...)
 		r.recent = newDenials()
 		if err := r.Validate(); err != nil {
 			r.invalid = redisError(err)

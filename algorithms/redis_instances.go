@@ -3,19 +3,14 @@ package algorithms
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"fmt"
 	"reflect"
 	"sync"
 	"time"
 
+	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
-
-//go:embed lua/instances.lua
-var instancesLua string
-
-var instancesScript = transport.NewScript(instancesLua, nil)
 
 // Beat says that the instance id uses the namespace, and returns how many
 // instances do: those whose last beat was less than their lease ago. A lease of
@@ -30,7 +25,7 @@ func (s store) Beat(ctx context.Context, id string, lease time.Duration) (instan
 		return 0, err
 	}
 	ms := (max(lease, 0) + time.Millisecond - 1).Milliseconds()
-	c := &transport.Call{Script: instancesScript, Args: []any{nil, nil, 1, s.Namespace + ":instances", id, ms}}
+	c := &transport.Call{Script: script.Instances, Args: []any{nil, nil, 1, s.Namespace + ":instances", id, ms}}
 	reply, err := t.Send(t.Within(ctx), c) // one key goes through every client alike
 	if err == nil && len(reply) != 1 {
 		err = fmt.Errorf("%w: %d numbers, want 1", transport.ErrReply, len(reply))

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/script"
 )
 
 // beforeSettling is a go-redis hook that runs a function before each flush of a
@@ -33,7 +34,7 @@ func (f beforeSettling) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 }
 
 func settles(cmds []redis.Cmder) bool {
-	return slices.Contains(cmds[0].Args(), any(settleScript.SHA()))
+	return slices.Contains(cmds[0].Args(), any(script.Settle.SHA()))
 }
 
 // failSettling is a go-redis hook that fails all settlements.

@@ -3,7 +3,6 @@ package algorithms
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -36,10 +35,10 @@ func (r *Redis) answer(checks []Check, ps []step.Params, reply []int64, charge b
 	return Decision{}, err
 }
 
-// answers turns the reply of lua/take.lua into a decision, or that of
-// lua/take_bans.lua, which has more numbers: when the bans end, of those checks
-// that have one or, where a check has met a ban by hand or a foreign value, of all.
-// Checks with a foreign value have transport.ErrForeign.
+// answers turns what [script.ParseReply] returns into a decision. Of take_bans.lua
+// there are more numbers: when the bans end, of those checks that have one or, where
+// a check has met a ban by hand or a foreign value, of all. Checks with a foreign
+// value have transport.ErrForeign.
 func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Decision, error) {
 	numbers, met := 1+4*len(checks), len(reply) == 1+5*len(checks)
 	if met {
@@ -88,7 +87,8 @@ func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Deci
 }
 
 // metBan reports whether a script has met, in the place of a state, a ban by hand or
-// a foreign value; see lua/ban.lua. One that decides has written nothing then.
+// a foreign value; see internal/script/take_bans.lua. It has written nothing then if
+// it decides.
 func metBan(err error) bool {
 	if err == nil || !transport.Answered(err) {
 		return false
@@ -107,7 +107,7 @@ func bansOf(checks []Check) (n int) {
 	return n
 }
 
-// banned turns a reply of lua/bans.lua about one ban into when it ends.
+// banned turns a reply of bans.lua about one ban into when it ends.
 func banned(r *transport.Response) (until int64, err error) {
 	if r.Err != nil {
 		return 0, r.Err
@@ -118,7 +118,7 @@ func banned(r *transport.Response) (until int64, err error) {
 	return r.Numbers[1], nil
 }
 
-// settled turns the reply of lua/settle.lua into what the corrections' results
+// settled turns the reply of settle.lua into what the corrections' results
 // are now.
 func settled(corrections []settlement, reply []int64) error {
 	if err := checkReply(reply, 1+3*len(corrections), 1+3*len(corrections), len(corrections)); err != nil {
@@ -129,68 +129,6 @@ func settled(corrections []settlement, reply []int64) error {
 		c.answer(stateOf(&c.Params, reply[1+3*i:], reply[0]), reply[0])
 	}
 	return nil
-}
-
-// parseReply turns the reply of lua/take_fast.lua into the numbers that
-// lua/take.lua returns, but for states as they are stored.
-func parseReply(reply string) ([]int64, error) {
-	first, rest, more := strings.Cut(reply, "\n")
-	head, ok := appendNumbers(make([]int64, 0, 2+3), first)
-	if !ok || len(head) < 2 {
-		return nil, fmt.Errorf("%w: %.200q", transport.ErrReply, reply)
-	}
-	numbers, denied := append(make([]int64, 0, 1+4*3), head[0]*1_000_000+head[1]), head[2:]
-	for i := int64(1); more; i++ {
-		room := int64(1)
-		if len(denied) > 0 && denied[0] == i {
-			room, denied = 0, denied[1:]
-		}
-		var line string
-		line, rest, more = strings.Cut(rest, "\n")
-		end := len(numbers) + 4
-		if numbers = append(numbers, room); line != "" {
-			numbers, ok = appendState(numbers, line)
-		}
-		if !ok || len(numbers) > end {
-			return nil, fmt.Errorf("%w: %.200q", transport.ErrReply, reply)
-		}
-		for len(numbers) < end { // a key never seen, or a state of two numbers
-			numbers = append(numbers, 0)
-		}
-	}
-	if len(denied) > 0 {
-		return nil, fmt.Errorf("%w: %.200q", transport.ErrReply, reply)
-	}
-	return numbers, nil
-}
-
-// appendState appends the numbers of a state. Those of a window may be one; see
-// lua/fixed_window.lua and lua/sliding_window.lua.
-func appendState(numbers []int64, text string) (_ []int64, ok bool) {
-	begin := len(numbers)
-	if numbers, ok = appendNumbers(numbers, text); !ok || len(numbers) > begin+1 {
-		return numbers, ok
-	}
-	sum := max(numbers[begin], -numbers[begin])
-	counts := sum % 1_000_000
-	if numbers[begin] < 0 {
-		return append(numbers[:begin], sum-counts, counts/1000, counts%1000), true
-	}
-	return append(numbers[:begin], sum-counts, counts), true
-}
-
-// appendNumbers appends the numbers in a text, which have a space between them.
-func appendNumbers(numbers []int64, text string) (_ []int64, ok bool) {
-	for more := true; more; {
-		var number string
-		number, text, more = strings.Cut(text, " ")
-		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			return nil, false
-		}
-		numbers = append(numbers, n)
-	}
-	return numbers, true
 }
 
 // checkReply reports whether a script can have answered so: so many numbers for

@@ -2,17 +2,29 @@ package algorithms
 
 import (
 	"os"
+	"path/filepath"
 
+	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// LUA_DIR replaces the folder of the scripts' folder, so that tools/mutate can
-// try changes to them without building the tests for each.
+// LUA_DIR replaces the folder of the scripts, so that tools/mutate can try changes
+// to them without building the tests for each.
 func init() {
-	if dir := os.Getenv("LUA_DIR"); dir != "" {
-		files := os.DirFS(dir)
-		*takeScript, *settleScript = *transport.NewScript(takeText(files), parseReply), *transport.NewScript(settleText(files), nil)
-		*takeBansScript, *bansScript = *transport.NewScript(takeBansText(files), nil), *transport.NewScript(bansText(files), nil)
-		*settleKeptScript = *transport.NewScript(settleKeptText(files), nil)
+	dir := os.Getenv("LUA_DIR")
+	if dir == "" {
+		return
 	}
+	replace := func(s *transport.Script, file string, decode func(string) ([]int64, error)) {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			panic(err)
+		}
+		*s = *transport.NewScript(string(text), decode)
+	}
+	replace(script.Take, "take.lua", script.ParseReply)
+	replace(script.TakeBans, "take_bans.lua", script.ParseReply)
+	replace(script.Bans, "bans.lua", nil)
+	replace(script.Settle, "settle.lua", nil)
+	replace(script.SettleKept, "settle_kept.lua", nil)
 }

@@ -99,7 +99,7 @@ func (pl *place) storeBan(rule step.Ban, s step.Denials) {
 }
 
 // decideBan makes an answer say whether the key is banned, and has a denial count.
-// Twin: lua/take_bans.lua.
+// Twin: internal/script/take_bans.lua.
 //
 // A denial that finds no room is not counted: only keys that were denied before
 // can then be banned. All others are limited as ever.

@@ -76,7 +76,7 @@ func (m *Store) Decide(charge bool, counts []Count) (now int64, allowed bool) {
 	return now, m.decideAt(now, charge, counts)
 }
 
-// decideAt is the twin of lua/take.lua. The places' shards are locked.
+// decideAt is the twin of internal/script/take.lua. The places' shards are locked.
 func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
 	allowed := true
 	for i := range counts {
@@ -117,8 +117,8 @@ func (c *Count) impatient() bool {
 	return !c.Room && c.Waits && c.Queue && c.Answer.Remaining >= c.Cost
 }
 
-// Settle corrects a charge. It is the twin of lua/settle.lua. Nothing is given back
-// to a sketch, since store only raises its cells.
+// Settle corrects a charge. It is the twin of internal/script/settle.lua. Nothing is
+// given back to a sketch, since store only raises its cells.
 func (m *Store) Settle(rule, key string, c *step.Correction) (settled step.State, now int64) {
 	m.ready()
 	var pl place

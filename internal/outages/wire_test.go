@@ -69,7 +69,7 @@ func (w *wire) note(ctx context.Context, cmd redis.Cmder, err error) {
 	keys, _ := args[2].(int)
 	unknown := w.returns
 	_, takes := args[3+keys].(string)
-	if takes { // whether to charge; lua/settle.lua has no such argument
+	if takes { // whether to charge; settle.lua has no such argument
 		unknown = w.charges
 	}
 	probe := false

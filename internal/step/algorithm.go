@@ -10,7 +10,7 @@ type Row struct {
 	Name    string
 	Short   string // in keys; its digit is the form of the states there, see testdata/forms.txt
 	Step    step
-	Lua     string // the step's twin: the function of this name, in lua/<name>.lua
+	Lua     string // the step's twin: internal/script/src/steps/<name>.lua
 	MaxRate int64  // the largest Rate
 	why     string // it is no larger
 	maxUsed int64  // units that a window or log can hold, with what is owed

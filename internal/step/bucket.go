@@ -11,7 +11,7 @@ import "math/bits"
 // State: a + c/rate is TAT in µs, and b is how many ms that was ahead of the clock
 // when it was written, which tells when that was. A TAT that is far ahead is no
 // clock error: a limit with a slower rate shares the key, or there is a debt. Twin:
-// lua/bucket.lua.
+// internal/script/src/steps/bucket.lua.
 type bucket struct{ asNow }
 
 func (bucket) At(s State, now int64, p Params) (State, bool) {

@@ -1,7 +1,7 @@
 package step
 
 // Denials are what is remembered of a key's denials. The zero value is a key
-// that was not denied. Twin: lua/ban.lua.
+// that was not denied. Twin: internal/script/src/parts/ban.lua.
 type Denials struct {
 	Since int64 // when the first of the denials came or, of a ban, when it began
 	Until int64 // when the ban ends; 0 if there was none

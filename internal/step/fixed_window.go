@@ -3,7 +3,7 @@ package step
 // fixedWindow counts units in windows aligned to the Unix epoch.
 //
 // State: a is the window's start, b the units taken in it. Twin:
-// lua/fixed_window.lua.
+// internal/script/src/steps/fixed_window.lua.
 type fixedWindow struct {
 	inCells
 	asNow

@@ -3,7 +3,7 @@ package step
 // queue is the bucket read as nginx' limit_req reads it: TAT is the end of the
 // last slot that was given away, and a request is served when its own begins.
 //
-// State and admission are the bucket's. Twin: lua/queue.lua.
+// State and admission are the bucket's. Twin: internal/script/src/steps/queue.lua.
 type queue struct{ bucket }
 
 // Take says when the slot begins, rounded up, and by which fraction.

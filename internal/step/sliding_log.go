@@ -10,8 +10,8 @@ import (
 //
 // State: a is the units that count, b when those came whose leaving makes room
 // for the cost (0 where there is room or never will be), c when the last ones
-// came. log is what they are computed from. Twin: lua/sliding_log.lua, which
-// keeps the log in a list.
+// came. log is what they are computed from. Twin:
+// internal/script/src/steps/sliding_log.lua, which keeps the log in a list.
 type slidingLog struct{ asNow }
 
 // A LogEntry says when units came, and the sum of all units up to then, so that

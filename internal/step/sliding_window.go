@@ -8,7 +8,7 @@ import "math/bits"
 // millions of domains" (2017).
 //
 // State: a is the current window's start, b the units taken in it, c those in
-// the one before. Twin: lua/sliding_window.lua.
+// the one before. Twin: internal/script/src/steps/sliding_window.lua.
 type slidingWindow struct{ inCells }
 
 func (w slidingWindow) At(s State, now int64, p Params) (State, bool) {

@@ -41,7 +41,7 @@ func (s server) serve(ctx context.Context, cmds []redis.Cmder) error {
 	return cmds[0].Err()
 }
 
-// admit answers as lua/take_fast.lua does for keys never seen.
+// admit answers as internal/script/take.lua does for keys never seen.
 func admit(cmds ...redis.Cmder) {
 	for _, cmd := range cmds {
 		transport.SetReply(cmd, fmt.Sprintf("%d 0\n1", time.Now().Unix()))

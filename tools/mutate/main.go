@@ -33,21 +33,23 @@ var (
 	}
 	onRedis = []stage{
 		{"algorithms", "^TestContractRedis$"},
-		{"algorithms", "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestBothScripts.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*|TestStatesAre.*|TestWindowsAre.*)$"},
+		{"algorithms", "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestBothScripts.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*|TestStatesAre.*|TestWindowsAre.*|TestDeadlines.*|TestAForeign.*)$"},
 	}
 )
 
 const without = "^(TestConformance|TestTwoLimits.*)$/^miniredis$"
 
-// files are the steps and the scripts.
+// files are the steps, and what the scripts are generated from.
 var files = []string{
 	"internal/step/fixed_window.go", "internal/step/sliding_window.go", "internal/step/sliding_log.go",
-	"internal/step/bucket.go", "internal/step/queue.go", "internal/step/correction.go", "internal/step/banstate.go",
-	"algorithms/lua/fixed_window.lua", "algorithms/lua/sliding_window.lua", "algorithms/lua/sliding_log.lua",
-	"algorithms/lua/bucket.lua", "algorithms/lua/queue.lua", "algorithms/lua/functions.lua",
-	"algorithms/lua/take_fast.lua", "algorithms/lua/take.lua", "algorithms/lua/settle.lua",
-	"algorithms/lua/ban.lua", "algorithms/lua/take_bans.lua", "algorithms/lua/bans.lua", "algorithms/lua/settle_kept.lua",
+	"internal/step/bucket.go", "internal/step/queue.go", "internal/step/correction.go", "internal/step/denials.go",
+	scripts + "/src/steps/fixed_window.lua", scripts + "/src/steps/sliding_window.lua", scripts + "/src/steps/sliding_log.lua",
+	scripts + "/src/steps/bucket.lua", scripts + "/src/steps/queue.lua", scripts + "/src/parts/functions.lua",
+	scripts + "/src/parts/take.lua", scripts + "/src/parts/settle.lua", scripts + "/src/parts/ban.lua",
+	scripts + "/src/take_bans.lua", scripts + "/src/bans.lua", scripts + "/src/settle_kept.lua",
 }
+
+const scripts = "internal/script"
 
 func main() {
 	arithmetic := flag.Bool("arithmetic", false, "change arithmetic too, not only comparisons, roundings and conditions")
@@ -136,9 +138,12 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// build builds the tests of a mutant.
+// build builds the tests of a mutant, and what generates its scripts.
 func build(ctx context.Context, dir string) (outcome, []byte) {
 	if out, err := command(ctx, dir, "go", "test", "-c", "-vet=off", "-o", dir, "./algorithms", "./internal/memory").CombinedOutput(); err != nil {
+		return broken, out
+	}
+	if out, err := command(ctx, dir, "go", "build", "-o", dir, "./"+scripts+"/gen").CombinedOutput(); err != nil {
 		return broken, out
 	}
 	return survived, nil
@@ -147,11 +152,14 @@ func build(ctx context.Context, dir string) (outcome, []byte) {
 // test runs the tests on a mutant, one stage after the other. One that hangs is
 // noticed too.
 func test(ctx context.Context, dir string, stages []stage) (result outcome, out []byte) {
+	if out, err := command(ctx, filepath.Join(dir, scripts), filepath.Join(dir, "gen")).CombinedOutput(); err != nil {
+		return broken, out
+	}
 	for _, s := range stages {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 		cmd := command(ctx, filepath.Join(dir, s.pkg), filepath.Join(dir, filepath.Base(s.pkg)+".test"),
 			"-test.failfast", "-test.run", s.tests, "-test.skip", without, "-rapid.nofailfile", "-rapid.shrinktime=0s")
-		cmd.Env = append(os.Environ(), "REQUIRE_REDIS=1", "LUA_DIR="+filepath.Join(dir, "algorithms"))
+		cmd.Env = append(os.Environ(), "REQUIRE_REDIS=1", "LUA_DIR="+filepath.Join(dir, scripts))
 		out, err := cmd.CombinedOutput()
 		cancel()
 		if err != nil {

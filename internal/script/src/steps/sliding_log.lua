@@ -1,11 +1,10 @@
-
--- sliding_log: twin of slidingLog.at and .take in sliding_log.go.
+-- sliding_log: twin of slidingLog.At and .Take in internal/step/sliding_log.go.
 -- Key      a list of pairs, oldest first: a time at which units came, and the sum of all units up to
 --          then. Times rise. The first pair has left already; it is there for its sum.
 -- State    used leaves last    the units that count, when those came whose leaving makes room, and
 --          when the last came
 -- ARGV[p]  rate period cost
--- Also     returns the pair that left last, and the sum up to it
+-- Also     front before: the pair that left last, and the sum up to it
 
 -- The first pair after one that is not above a bound whose time (0) or sum (1) is above it, the number
 -- of pairs if none is; and that number. Looks near that pair first.
@@ -29,64 +28,64 @@ local function log_above(key, pair, what, bound)
   end
   return above, pairs
 end
-
-local function sliding_log(key, now, p)
-  local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
-  local head, tail = call('LRANGE', key, '0', '3'), call('LRANGE', key, '-2', '-1')
-  local used, leaves, last, front, before, healed = 0, 0, 0, 0, 0, false
-  if tail[1] then
-    local first, sum = tonumber(head[3]), tonumber(tail[2])
-    last, before = tonumber(tail[1]), tonumber(head[2])
-    if not (first and sum and last and before and head[4]) or sum < before then
-      error('no state of a limit at key ' .. key, 0)
-    end
-    if last > now + period then
-      last, healed = now, true -- all of it came now
-    elseif first <= now - period then
-      front = log_above(key, 1, 0, now - period) - 1
-      before = call('LINDEX', key, format('%d', 2 * front + 1)) + 0
-    end
-    used = sum - before
+--@ step
+local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
+local head, tail = call('LRANGE', key, '0', '3'), call('LRANGE', key, '-2', '-1')
+local used, leaves, last = 0, 0, 0
+front, before = 0, 0
+if tail[1] then
+  local first, sum = tonumber(head[3]), tonumber(tail[2])
+  last, before = tonumber(tail[1]), tonumber(head[2])
+  if not (first and sum and last and before and head[4]) or sum < before then
+    error('no state of a limit at key ' .. key, 0)
   end
-  if used == 0 then
-    last = 0
+  if last > now + period then
+    last, healed = now, true -- all of it came now
+  elseif first <= now - period then
+    front = log_above(key, 1, 0, now - period) - 1
+    before = call('LINDEX', key, format('%d', 2 * front + 1)) + 0
   end
-
-  local over = used + cost - rate
-  if over > 0 and over <= used then
-    if healed then
-      leaves = now
-    elseif front == 0 and over <= head[4] - before then -- the usual denial
-      leaves = head[3] + 0
-    else
-      leaves = call('LINDEX', key, format('%d', 2 * log_above(key, front, 1, before + over - 1))) + 0
-    end
-  end
-
-  local function write(total, _, at)
-    if healed or used == 0 then
-      call('DEL', key)
-      call('RPUSH', key, '0', '0', format('%d', at), format('%d', total))
-    else
-      if front > 0 then
-        call('LTRIM', key, format('%d', 2 * front), '-1')
-      end
-      if at == last then
-        call('LSET', key, '-1', format('%d', before + total))
-      else
-        call('RPUSH', key, format('%d', at), format('%d', before + total))
-      end
-    end
-    call('PEXPIRE', key, format('%d', floor((math.max(at + period - now, 0) + 1999) / 1000)))
-  end
-  local function charged()
-    write(used + cost, 0, math.max(now, last))
-  end
-  return p + 3, over <= 0, false, charged,
-    healed, write, used, leaves, last, front, before
+  used = sum - before
+end
+if used == 0 then
+  last = 0
 end
 
--- correct: twin of slidingLog.correct in sliding_log.go.
+local over = used + cost - rate
+if over > 0 and over <= used then
+  if healed then
+    leaves = now
+  elseif front == 0 and over <= head[4] - before then -- the usual denial
+    leaves = head[3] + 0
+  else
+    leaves = call('LINDEX', key, format('%d', 2 * log_above(key, front, 1, before + over - 1))) + 0
+  end
+end
+
+local function write(total, _, at)
+  if healed or used == 0 then
+    call('DEL', key)
+    call('RPUSH', key, '0', '0', format('%d', at), format('%d', total))
+  else
+    if front > 0 then
+      call('LTRIM', key, format('%d', 2 * front), '-1')
+    end
+    if at == last then
+      call('LSET', key, '-1', format('%d', before + total))
+    else
+      call('RPUSH', key, format('%d', at), format('%d', before + total))
+    end
+  end
+  call('PEXPIRE', key, format('%d', floor((math.max(at + period - now, 0) + 1999) / 1000)))
+end
+fits, left = over <= 0, false
+charge = function()
+  write(used + cost, 0, math.max(now, last))
+end
+form, a, b, c = write, used, leaves, last
+was = format('%d %d %d', used, leaves, last)
+--@ correct
+-- correct: twin of slidingLog.correct in internal/step/sliding_log.go.
 -- ARGV[q]  delta at most: how many units more, when the charge came, and how many units a log can hold
 local function correct_sliding_log(key, now, p, q, form, used, leaves, last, front, before)
   local period, delta, at = ARGV[p + 1] + 0, ARGV[q] + 0, ARGV[q + 1] + 0

@@ -1,8 +1,15 @@
-
 -- Looks at bans, counts denials, or bans and lifts by hand, one after the other.
 -- KEYS     one for each ban; by hand, each followed by that of the count and that where it is kept
--- ARGV     'look', 'deny', 'ban' or 'lift'; then for each ban after within length, as of ban.lua
+-- ARGV     'look', 'deny', 'ban' or 'lift'; then for each ban after within length, as of a ban below
 -- Returns  now in µs; then for each when it ends, negative if it begins with this denial, 0 if there is none
+-- Sent by  bansCall in algorithms/call.go: by hand, and where keys are sharded
+
+--@ include begin
+
+--@ include functions
+
+--@ include ban
+
 local what, reply = ARGV[1], { now }
 local by_hand = what == 'ban' or what == 'lift'
 local keys = by_hand and 3 or 1

@@ -1,9 +1,7 @@
 package algorithms
 
 import (
-	"errors"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -11,33 +9,11 @@ import (
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/step"
-	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-func TestParseReply(t *testing.T) {
-	for reply, want := range map[string][]int64{
-		"1795000000 42":     {1795000000000042},
-		"1795000000 42 1\n": {1795000000000042, 0, 0, 0, 0},
-		"1795000000 42 2\n1795000000000000 7\n\n1795 0000001 12": {1795000000000042, 1, 1795000000000000, 7, 0, 0, 0, 0, 0, 1, 1795, 1, 12},
-	} {
-		if got, err := parseReply(reply); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %v, %v; want %v", reply, got, err, want)
-		}
-	}
-	for _, reply := range []string{
-		"", "1795000000", "1795000000 ", "1795000000 42 ", "x 42", "1795000000 4e2", "1795000000 42 1", "1795000000 42 0\n", "1795000000 42 2\n",
-		"1795000000 42 2 1\n\n", "1795000000 42 1 1\n", "1795000000 42 x\n", "1795000000 42\n1 ", "1795000000 42\n1 2 3 4", "1795000000 42\n1  2",
-		"1795000000 42\n1.5", "1795000000 42\n99999999999999999999",
-	} {
-		if got, err := parseReply(reply); !errors.Is(err, transport.ErrReply) {
-			t.Errorf("%q: %v, %v; want transport.ErrReply", reply, got, err)
-		}
-	}
-}
-
-// In a roll-out, instances with the script that calls the steps and with the one
-// that contains them take turns on one key. They decide as one, and the key lives
-// at least until its state equals one never seen.
+// The script for checks without a ban, which contains the steps, and the one for those
+// with a ban, which calls them, take turns on one key. They decide as one, and the key
+// lives at least until its state equals one never seen.
 func TestBothScriptsTakeTurnsOnOneKey(t *testing.T) {
 	srv, clock := redistest.StartWithClock(t)
 	client := srv.Client(t)
@@ -46,7 +22,6 @@ func TestBothScriptsTakeTurnsOnOneKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr, _ := r.ready()
-	calling := transport.NewScript(deciding(embedded)+luaFile(embedded, "take"), nil)
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, name := range []Algorithm{FixedWindow, SlidingWindow, SlidingLog, TokenBucket, LeakyBucket, GCRA} {
 		t.Run(string(name), func(t *testing.T) {
@@ -68,7 +43,7 @@ func TestBothScriptsTakeTurnsOnOneKey(t *testing.T) {
 				}
 				call := r.takeCall(true, checks, ps)
 				if i%2 == 0 {
-					call.Script = calling
+					call = r.takeBansCall(true, true, checks, ps)
 				}
 				numbers, err := tr.Send(tr.Within(t.Context()), call)
 				if err != nil {

@@ -1,33 +1,24 @@
-
--- As take.lua, but for the hot path: the steps stand in the loop itself, since making functions and
--- calling them costs a third of what they compute; codes are compared as text; there are tables only for
--- what is rare; states of equal length are written in place; and the reply is a string.
--- KEYS     one for each check
--- ARGV     as of take.lua
--- Returns  a string of lines: the clock's seconds and microseconds, and which checks have no room; then
---          the state of each check before the charge, as it is stored or, of a log, as take.lua returns it
 local KEYS, ARGV = KEYS, ARGV
-local admit, take, at = true, ARGV[1] == '1', 2
+local admit, take = ARGV[1] ~= '2', ARGV[1] ~= '0'
 local reply = { time[1] .. ' ' .. time[2], '', '', '' }
 local charges, lefts, heals = ARGV, nil, nil -- ARGV has a place for each check that has been read
 
 for i = 1, #KEYS do
   local key, code, p = KEYS[i], ARGV[at], at + 1
-  local fits, left_us, charge, raw, clock_error, form, a, b, c
-  -- the steps
-  if clock_error then
+  local fits, left, charge, was, healed, form, a, b, c, front, before = step(key, code, p)
+  if healed then
     heals = heals or {}
-    heals[i] = left_us and format(form, a, b, c) or function() form(a, b, c) end
+    heals[i] = left and format(form, a, b, c) or function() form(a, b, c) end
   end
-  if left_us ~= true or #charge ~= #raw then
+  if left ~= true or #charge ~= #was then
     lefts = lefts or {}
-    lefts[i] = left_us
+    lefts[i] = left
   end
   if not fits then
     admit = admit and code + 0 < 0
     reply[1] = reply[1] .. format(' %d', i)
   end
-  charges[i], reply[i + 1] = fits and charge, raw
+  charges[i], reply[i + 1] = fits and charge, was
 end
 
 if take then

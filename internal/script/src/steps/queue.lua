@@ -1,8 +1,7 @@
-
--- queue: twin of queue.take in queue.go. Its key and arguments are the bucket's.
-local queue = bucket
-
--- correct: twin of queue.correct in queue.go.
+-- queue: twin of queue.Take in internal/step/queue.go. Its key, its arguments and its step are the bucket's.
+--@ step bucket
+--@ correct
+-- correct: twin of queue.correct in internal/step/queue.go.
 -- ARGV[q]  as of the bucket
 local function correct_queue(key, now, p, q, form, w, ahead, f)
   local rate = ARGV[p] + 0

@@ -1,5 +1,4 @@
-
--- What the scripts share that call functions; lua/take_fast.lua has none.
+-- What the scripts share that call functions; take.lua has none.
 local max, min = math.max, math.min
 
 -- The ms for which to remember what counts for some µs more.

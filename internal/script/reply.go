@@ -1,0 +1,84 @@
+package script
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/seed75154129/ratelimit/internal/transport"
+)
+
+// ParseReply turns the reply of take.lua or take_bans.lua into numbers: the clock in
+// µs; for each check 1 or 0 (has it room?), or 2 if it is undecided, and three of its
+// state as it is stored; then those of the line "bans".
+func ParseReply(reply string) ([]int64, error) {
+	numbers, ok := parse(reply)
+	if !ok {
+		return nil, fmt.Errorf("%w: %.200q", transport.ErrReply, reply)
+	}
+	return numbers, nil
+}
+
+func parse(reply string) (numbers []int64, ok bool) {
+	first, rest, more := strings.Cut(reply, "\n")
+	head, ok := appendNumbers(make([]int64, 0, 2+3), first)
+	if !ok || len(head) < 2 {
+		return nil, false
+	}
+	numbers = append(make([]int64, 0, 1+4*3), head[0]*1_000_000+head[1])
+	denied := head[2:]
+	for i := int64(1); more; i++ {
+		var line string
+		line, rest, more = strings.Cut(rest, "\n")
+		if bans, found := strings.CutPrefix(line, "bans "); found {
+			numbers, ok = appendNumbers(numbers, bans)
+			return numbers, ok && !more && len(denied) == 0
+		}
+		room, end := int64(1), len(numbers)+4
+		switch {
+		case len(denied) > 0 && denied[0] == i:
+			room, denied = 0, denied[1:]
+		case line == "?":
+			room, line = 2, ""
+		}
+		if numbers = append(numbers, room); line != "" {
+			numbers, ok = appendState(numbers, line)
+		}
+		if !ok || len(numbers) > end {
+			return nil, false
+		}
+		for len(numbers) < end { // a key never seen, or a state of two numbers
+			numbers = append(numbers, 0)
+		}
+	}
+	return numbers, len(denied) == 0
+}
+
+// appendState appends the numbers of a state. Those of a window may be one; see
+// src/steps/fixed_window.lua and sliding_window.lua.
+func appendState(numbers []int64, text string) (_ []int64, ok bool) {
+	begin := len(numbers)
+	if numbers, ok = appendNumbers(numbers, text); !ok || len(numbers) > begin+1 {
+		return numbers, ok
+	}
+	sum := max(numbers[begin], -numbers[begin])
+	counts := sum % 1_000_000
+	if numbers[begin] < 0 {
+		return append(numbers[:begin], sum-counts, counts/1000, counts%1000), true
+	}
+	return append(numbers[:begin], sum-counts, counts), true
+}
+
+// appendNumbers appends the numbers in a text, which have a space between them.
+func appendNumbers(numbers []int64, text string) (_ []int64, ok bool) {
+	for more := true; more; {
+		var number string
+		number, text, more = strings.Cut(text, " ")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return nil, false
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, true
+}
