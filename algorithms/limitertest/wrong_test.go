@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -234,9 +235,12 @@ var wrongLimiters = []struct {
 		})
 	}, "Settle gives back what was not refilled since"},
 	{"Settle_settles_each_copy", func(m *algorithms.Memory) algorithms.Limiter {
+		var mu sync.Mutex
 		settled := make(map[algorithms.Check]bool)
 		return wrong(m, func(w *wrongLimiter) {
 			w.settle = func(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				results, err := m.Settle(ctx, charges...)
 				for _, c := range charges {
 					if settled[c.Result.Check] && c.Result.Charged > c.Cost {
