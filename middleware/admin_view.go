@@ -64,7 +64,8 @@ type ruleView struct {
 	ChargeOn []int             `json:"charge_on,omitempty"`
 	Ban      *banView          `json:"ban,omitempty"`
 	Fail     string            `json:"fail"`
-	Shadow   float64           `json:"shadow"`
+	Shadow   bool              `json:"shadow,omitempty"`
+	Enforce  float64           `json:"enforce,omitempty"`
 	Disabled bool              `json:"disabled,omitempty"`
 	Hidden   bool              `json:"hidden,omitempty"`
 	Lease    bool              `json:"lease,omitempty"`
@@ -82,7 +83,7 @@ func viewOf(r *Rule) ruleView {
 	v := ruleView{
 		Name: r.Name, Match: r.Match, Key: keyName(r.Key), Limit: filled(r.Limit), LimitFor: r.LimitFor != nil,
 		Cost: max(r.Cost, 1), Costs: r.Costs, CostFor: r.CostFor != nil, ChargeOn: r.ChargeOn, Fail: r.Fail.String(),
-		Shadow: r.Shadow, Disabled: r.Disabled, Hidden: r.Hidden, Lease: r.Lease, values: valuesOf(r.Key),
+		Shadow: r.Shadow, Enforce: r.Enforce, Disabled: r.Disabled, Hidden: r.Hidden, Lease: r.Lease, values: valuesOf(r.Key),
 	}
 	if len(r.Tiers) > 0 {
 		v.Tiers = make(map[string]string, len(r.Tiers))

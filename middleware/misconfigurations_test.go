@@ -88,7 +88,7 @@ func TestMisconfigurations(t *testing.T) {
 		"a header with the address":   {change: from(keyfunc.Join(keyfunc.IP, keyfunc.Header("Client"))), hint: "is keyed by a header"},
 		"a header beside an address":  {change: from(keyfunc.Header("Client"), perIP)},
 		"a header beside one, hashed": {change: from(keyfunc.Header("Client"), rule{Name: "hashed", Key: keyfunc.Hashed(keyfunc.IP, nil), Limit: perIP.Limit})},
-		"a header beside a shadow": {change: from(keyfunc.Header("Client"), rule{Name: "shadow", Key: keyfunc.IP, Limit: perIP.Limit, Shadow: 1}),
+		"a header beside a shadow": {change: from(keyfunc.Header("Client"), rule{Name: "shadow", Key: keyfunc.IP, Limit: perIP.Limit, Shadow: true}),
 			hint: "is keyed by a header"},
 		"a form's field alone":     {change: from(keyfunc.BodyForm("email", 1<<10)), hint: `rule "r" is keyed by a field of the body`},
 		"a field of JSON alone":    {change: from(keyfunc.First(keyfunc.BodyForm("e", 1<<10), keyfunc.BodyForm("email", 1<<10))), hint: "is keyed by a field of the body"},
@@ -104,8 +104,10 @@ func TestMisconfigurations(t *testing.T) {
 			r.LimitFor = func(*http.Request) algorithms.Limit { return ratelimit.Unlimited() }
 		}, hint: `rule "r": all of the first 1000 requests were Unlimited`},
 		"disabled":              {change: func(_ *config, r *rule) { r.Disabled = true }, hint: "every rule is disabled or in shadow for all keys"},
-		"in shadow":             {change: func(_ *config, r *rule) { r.Shadow = 1 }, hint: "every rule is disabled or in shadow for all keys"},
-		"most are in shadow":    {change: func(c *config, r *rule) { r.Shadow = 1; c.Rules = append(c.Rules, perIP) }},
+		"in shadow":             {change: func(_ *config, r *rule) { r.Shadow = true }, hint: "every rule is disabled or in shadow for all keys"},
+		"all enforced":          {change: func(_ *config, r *rule) { r.Shadow, r.Enforce = true, 1 }, hint: `rule "r": with Enforce 1 it is enforced for all keys`},
+		"a part enforced":       {change: func(c *config, r *rule) { r.Shadow, r.Enforce = true, 0.5; c.Rules = append(c.Rules, perIP) }},
+		"most are in shadow":    {change: func(c *config, r *rule) { r.Shadow = true; c.Rules = append(c.Rules, perIP) }},
 		"a tier of no rule":     {change: tiers("Pro"), hint: `rule "r": Config.TierFor returned none of its Tiers for the first 1000 requests, but "Pro"`},
 		"a tier":                {change: tiers("pro")},
 		"no tier":               {change: tiers("")}, // nobody may have bought one yet

@@ -47,8 +47,10 @@ func (r *Rule) validateData(match []pattern, bad func(field string, err error)) 
 	r.validateCosts(match, limits, bad)
 	r.validateChargeOn(limits, bad)
 	r.validateBan(bad)
-	if !(r.Shadow >= 0 && r.Shadow <= 1) { // NaN is neither
-		bad("Shadow", fmt.Errorf("must be 0 to 1, the fraction of keys that are not limited; got %v", r.Shadow))
+	if !(r.Enforce >= 0 && r.Enforce <= 1) { // NaN is neither
+		bad("Enforce", fmt.Errorf("must be 0 to 1, the fraction of keys that are limited; got %v", r.Enforce))
+	} else if r.Enforce > 0 && !r.Shadow {
+		bad("Enforce", errors.New("needs shadow: without it the rule is enforced for all keys; write shadow: true, or leave enforce out"))
 	}
 	r.validateLease(limits, bad)
 }

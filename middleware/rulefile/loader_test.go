@@ -55,7 +55,8 @@ func TestEveryField(t *testing.T) {
 		"ChargeOn": {"charge_on: [401, 403]", ratelimit.Rule{ChargeOn: []int{401, 403}}},
 		"Ban":      {"ban: {after: 10, within: 90s, for: 2d}", ratelimit.Rule{Ban: algorithms.Ban{After: 10, Within: 90 * second, For: 48 * time.Hour}}},
 		"Fail":     {"fail: closed", ratelimit.Rule{Fail: failmode.Closed}},
-		"Shadow":   {"shadow: 33.3%", ratelimit.Rule{Shadow: 0.333}},
+		"Shadow":   {"shadow: true", ratelimit.Rule{Shadow: true}},
+		"Enforce":  {"shadow: true\nenforce: 33.3%", ratelimit.Rule{Shadow: true, Enforce: 0.333}},
 		"Disabled": {"disabled: true", ratelimit.Rule{Disabled: true}},
 		"Hidden":   {"hidden: true", ratelimit.Rule{Hidden: true}},
 		"Lease":    {"lease: true", ratelimit.Rule{Lease: true}},
@@ -280,7 +281,7 @@ func TestFormatRefuses(t *testing.T) {
 	// What has a name is printed, wherever it was made.
 	roundTrip(t, "code", []ratelimit.Rule{
 		{Name: "a", Limit: limit, Key: keyfunc.Join(keyfunc.IP, keyfunc.Everyone, keyfunc.Header("x-a"), keyfunc.APIKey("x-b"))},
-		{Name: "b", Limit: limit, Key: keyfunc.Everyone, Shadow: 5e-324},
+		{Name: "b", Limit: limit, Key: keyfunc.Everyone, Shadow: true, Enforce: 5e-324},
 	})
 }
 
@@ -392,7 +393,7 @@ func TestTheFileOfAProgram(t *testing.T) {
 			Name: "login", Match: []string{"POST /auth/login", "POST /auth/register"},
 			Limit:    algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow},
 			ChargeOn: []int{401, 403}, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute},
-			Fail: failmode.Closed, Hidden: true, Shadow: 0.9,
+			Fail: failmode.Closed, Hidden: true, Shadow: true, Enforce: 0.1,
 		}, "ip"},
 	}
 	for i := range want {
