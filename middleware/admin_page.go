@@ -222,7 +222,7 @@ func (p *page) client(c *clientView, ok bool) {
 	switch {
 	case c.order.id != "" || len(c.order.values) == 0:
 	case c.secret:
-		p.add(`<h3>an API key</h3>`)
+		p.add(`<h3>a secret</h3>`)
 	default:
 		p.add(`<h3>{}</h3>`, strings.Join(c.order.values, ", "))
 	}

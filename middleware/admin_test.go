@@ -336,6 +336,23 @@ func TestAdminShowsTiers(t *testing.T) {
 	}
 }
 
+// A partner is an API key by another name.
+type partner struct{ keyfunc.Described }
+
+func (partner) String() string { return "partner" }
+
+// The page repeats the values of a key, unless they are secret.
+func TestAdminShowsNoSecrets(t *testing.T) {
+	for key, shown := range map[keyfunc.Key]bool{
+		partner{keyfunc.Describe(keyfunc.APIKey("Key"))}: false, keyfunc.First(keyfunc.IP, keyfunc.APIKey("Key")): false, keyfunc.Hashed(keyfunc.Header("User"), nil): false, keyfunc.Header("User"): true,
+	} {
+		o := operator{inMemory(t, ratelimit.Rule{Name: "r", Key: key, Limit: algorithms.PerHour(5)}).Admin(), t, ""}
+		if page := o.browser().get("rule=r&value=s3cret").Body.String(); strings.Contains(page, "<h3>s3cret</h3>") != shown || strings.Contains(page, "<h3>a secret</h3>") == shown {
+			t.Errorf("%v:\n%s", key, page)
+		}
+	}
+}
+
 // While the store is away, counts are those of this process, and what cannot be done
 // is said.
 func TestAdminWhenTheStoreIsAway(t *testing.T) {

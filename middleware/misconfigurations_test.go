@@ -75,6 +75,7 @@ func TestMisconfigurations(t *testing.T) {
 		"any client chooses X-Forwarded-For": {change: key(keyfunc.Header("X-Forwarded-For")), err: "use keyfunc.IP or, behind proxies, keyfunc.Proxies"},
 		"any client chooses X-Real-IP":       {change: key(keyfunc.Header("X-Real-IP")), err: "use keyfunc.IP or, behind proxies, keyfunc.Proxies"},
 		"any client chooses Forwarded":       {change: key(keyfunc.Header("Forwarded")), err: "use keyfunc.IP or, behind proxies, keyfunc.Proxies"},
+		"a Key that hides ReadsBody":         {change: key(struct{ keyfunc.Key }{keyfunc.BodyJSON("email", 1<<10)}), err: "embed what keyfunc.Describe returns"},
 		"a secret in Authorization":          {change: key(keyfunc.Header("Authorization")), err: "use keyfunc.APIKey"},
 		"a secret in X-API-Key":              {change: key(keyfunc.Header("X-API-Key")), err: "use keyfunc.APIKey"},
 		"a secret in X-Auth-Token":           {change: key(keyfunc.Header("X-Auth-Token")), err: "use keyfunc.APIKey"},

@@ -30,8 +30,8 @@ type Rule struct {
 	//
 	// Requests for which it returns [keyfunc.ErrNoKey] share one count. For
 	// [keyfunc.ErrSkip] the rule does not apply. Any other error refuses the
-	// request, a [*keyfunc.StatusError] with its status. New and SetRules call its
-	// method Validate, if it has one. Rules that share one Key, such as keyfunc.IP,
+	// request, a [*keyfunc.StatusError] with its status. New and SetRules call
+	// Validate of [keyfunc.Describe]. Rules that share one Key, such as keyfunc.IP,
 	// mostly share its answer for a request, too; a [keyfunc.Func] is called for each.
 	Key keyfunc.Key
 
@@ -151,8 +151,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 			p, _ := parsePattern(text) // it is valid
 			c.patterns = append(c.patterns, p)
 		}
-		reader, ok := r.Key.(interface{ ReadsBody() bool })
-		c.key, c.readsBody = r.Key, ok && reader.ReadsBody()
+		c.key, c.readsBody = r.Key, keyfunc.Describe(r.Key).ReadsBody()
 		c.traits = hint.Of(r.Key)
 		c.hidden, c.disabled = r.Hidden, r.Disabled
 		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, costs: compileCosts(r.Costs), chargeOn: c.source.ChargeOn, shadow: r.shadowed()}

@@ -115,26 +115,24 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		key := rules[0].Key
-		if got := key.(fmt.Stringer).String(); got != c.name {
+		key := rules[0].Key.(keyfunc.Described)
+		if got := key.String(); got != c.name {
 			t.Errorf("%s is printed as %s", text, got)
 		}
 		if got, err := key.Resolve(r); err != nil || got != c.key {
 			t.Errorf("%s: %q, %v; want %q", text, got, err, c.key)
 		}
-		got, err := key.(interface {
-			Keys(...string) ([]string, error)
-		}).Keys(strings.Fields(c.plain)...)
+		got, err := key.Keys(strings.Fields(c.plain)...)
 		if err != nil || !slices.Equal(got, []string{c.key}) {
 			t.Errorf("%s: plain value %q is %q, %v; want %q", text, c.plain, got, err, c.key)
 		}
-		if key.(interface{ ReadsBody() bool }).ReadsBody() || key.(interface{ Validate() error }).Validate() != nil {
+		if key.ReadsBody() || key.Validate() != nil {
 			t.Errorf("%s reads bodies, or is not valid", text)
 		}
 	}
 	for _, text := range []string{"body", "[ip, body]"} {
 		rules, err := l.Parse("f", fmt.Appendf(nil, "{version: 1, rules: [{name: r, key: %s, limit: 5/1m}]}", text))
-		if err != nil || !rules[0].Key.(interface{ ReadsBody() bool }).ReadsBody() {
+		if err != nil || !rules[0].Key.(keyfunc.Described).ReadsBody() {
 			t.Errorf("%s: %v, or it is not known that it reads bodies", text, err)
 		}
 	}
@@ -412,7 +410,7 @@ func TestKeysTakePlainValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []int{2, 0, 1} {
-		if got := rules[i].Key.(interface{ Values() int }).Values(); got != want {
+		if got := rules[i].Key.(keyfunc.Described).Values(); got != want {
 			t.Errorf("%s: got %d values, want %d", rules[i].Name, got, want)
 		}
 	}
