@@ -25,6 +25,7 @@ const minSecret = 16
 // nil and has less than 16 bytes, such as the value of an unset variable.
 func Hashed(k Key, secret []byte) Key {
 	part, hashed := wrapOne("Hashed", k, "")
+	hashed.secret = true
 	if secret != nil && len(secret) < minSecret {
 		hashed.mistake = errors.Join(hashed.mistake, mistake("Hashed",
 			"the secret has %d bytes: give at least %d random ones, or nil for a plain hash", len(secret), minSecret))

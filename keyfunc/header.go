@@ -107,7 +107,7 @@ func APIKey(header string) Key {
 		}
 		return "apikey:" + digest(sha256.Sum256([]byte(value))), nil
 	}
-	return leaf("apikey:"+header, hint.Traits{Chosen: "an API key"}, checkHeader("APIKey", header), func(r *http.Request) (string, error) {
+	k := leaf("apikey:"+header, hint.Traits{Chosen: "an API key"}, checkHeader("APIKey", header), func(r *http.Request) (string, error) {
 		secret, err := value(r)
 		if err != nil {
 			return "", err
@@ -120,6 +120,8 @@ func APIKey(header string) Key {
 		}
 		return text, nil
 	})
+	k.secret = true
+	return k
 }
 
 // cutBearer returns the credentials without the scheme, if that is Bearer.

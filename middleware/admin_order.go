@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 // An order is what an operator asks for.
@@ -127,7 +128,7 @@ func (m *Middleware) carryOut(r *http.Request, o order) (*clientView, error) {
 	case "ban", "unban": // a ban of no length ends one
 		err = m.limiter.Ban(ctx, o.lasts, rule.checks(keys)...)
 	}
-	client := &clientView{Rule: o.rule, Action: o.action, order: o, secret: strings.Contains(keyName(rule.key), "apikey:")}
+	client := &clientView{Rule: o.rule, Action: o.action, order: o, secret: keyfunc.Describe(rule.key).Secret()}
 	if o.action != "peek" {
 		m.logOrder(r, o, keys, err)
 	}

@@ -22,7 +22,7 @@ func oddities(rules []rule, tierFor bool) (odd []string) {
 	off := 0
 	for i := range rules {
 		r := &rules[i]
-		if r.disabled || r.source.Shadow == 1 {
+		if r.disabled || r.check.Shadow {
 			off++
 		}
 		if r.disabled {
@@ -55,6 +55,9 @@ func (r *rule) oddities(tierFor bool) (odd []string) {
 		if quota := l.Quota(); bucket && quota/l.Rate > 1000 && float64(quota)/float64(l.Rate)*float64(l.Period) > float64(longFill) {
 			say(": %s admits %d units at once, and needs more than %d days to refill; write a smaller burst or a higher rate", l, quota, longFill/day)
 		}
+	}
+	if r.source.Enforce == 1 {
+		say(": with Enforce 1 it is enforced for all keys, as without Shadow; delete both")
 	}
 	odd = append(odd, r.source.oddBan()...)
 	switch on := r.source.ChargeOn; {

@@ -30,8 +30,8 @@ type Rule struct {
 	//
 	// Requests for which it returns [keyfunc.ErrNoKey] share one count. For
 	// [keyfunc.ErrSkip] the rule does not apply. Any other error refuses the
-	// request, a [*keyfunc.StatusError] with its status. New and SetRules call its
-	// method Validate, if it has one. Rules that share one Key, such as keyfunc.IP,
+	// request, a [*keyfunc.StatusError] with its status. New and SetRules call
+	// Validate of [keyfunc.Describe]. Rules that share one Key, such as keyfunc.IP,
 	// mostly share its answer for a request, too; a [keyfunc.Func] is called for each.
 	Key keyfunc.Key
 
@@ -81,12 +81,14 @@ type Rule struct {
 	// [FromContext], Observe and Take include it: do not show those to clients.
 	Hidden bool
 
-	// Shadow is the fraction of keys, chosen by hash, for which the rule is
-	// decided, counted and reported but not enforced: 0 none, 1 all. All instances
-	// have the same keys, and a smaller fraction has some of them. A key in shadow
-	// refuses no request. Requests that have no key, or an error for one, count as
-	// one key.
-	Shadow float64
+	// Shadow decides, counts and reports the rule without enforcing it. A key in
+	// shadow refuses no request.
+	Shadow bool
+	// Enforce is the fraction of keys, chosen by hash, for which a rule in Shadow is
+	// enforced all the same: 0.1 for a tenth. All instances have the same keys, and a
+	// larger fraction keeps those of a smaller one. Requests that have no key, or an
+	// error for one, count as one key. It is an error without Shadow.
+	Enforce float64
 	// Disabled turns the rule off: its Key is not resolved. Counts expire as they
 	// would.
 	Disabled bool
@@ -149,11 +151,10 @@ func compile(rules []Rule, s share) ([]rule, error) {
 			p, _ := parsePattern(text) // it is valid
 			c.patterns = append(c.patterns, p)
 		}
-		reader, ok := r.Key.(interface{ ReadsBody() bool })
-		c.key, c.readsBody = r.Key, ok && reader.ReadsBody()
+		c.key, c.readsBody = r.Key, keyfunc.Describe(r.Key).ReadsBody()
 		c.traits = hint.Of(r.Key)
 		c.hidden, c.disabled = r.Hidden, r.Disabled
-		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, costs: compileCosts(r.Costs), chargeOn: c.source.ChargeOn, shadow: r.Shadow}
+		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, costs: compileCosts(r.Costs), chargeOn: c.source.ChargeOn, shadow: r.shadowed()}
 		own, _ := c.fit(r.Limit, s) // they are valid
 		for tier, l := range r.Tiers {
 			if c.terms.tiers == nil {
@@ -162,7 +163,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 			c.terms.tiers[tier], _ = c.fit(l, s)
 		}
 		c.plain, c.queue = c.terms.plain(), own.queue
-		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: r.Shadow == 1,
+		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
 			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
 	}
 	shareKeys(compiled)

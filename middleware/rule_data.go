@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 const (
@@ -47,8 +48,10 @@ func (r *Rule) validateData(match []pattern, bad func(field string, err error)) 
 	r.validateCosts(match, limits, bad)
 	r.validateChargeOn(limits, bad)
 	r.validateBan(bad)
-	if !(r.Shadow >= 0 && r.Shadow <= 1) { // NaN is neither
-		bad("Shadow", fmt.Errorf("must be 0 to 1, the fraction of keys that are not limited; got %v", r.Shadow))
+	if !(r.Enforce >= 0 && r.Enforce <= 1) { // NaN is neither
+		bad("Enforce", fmt.Errorf("must be 0 to 1, the fraction of keys that are limited; got %v", r.Enforce))
+	} else if r.Enforce > 0 && !r.Shadow {
+		bad("Enforce", errors.New("needs shadow: without it the rule is enforced for all keys; write shadow: true, or leave enforce out"))
 	}
 	r.validateLease(limits, bad)
 }
@@ -65,7 +68,7 @@ func (r *Rule) validateBan(bad func(string, error)) {
 		bad("Ban", tooShort("for:", r.Ban.For))
 		bad("Ban", tooShort("within:", cmp.Or(r.Ban.Within, shortest)))
 	}
-	if r.Key != nil && valuesOf(r.Key) == 0 {
+	if r.Key != nil && keyfunc.Describe(r.Key).Values() == 0 {
 		bad("Ban", errors.New("all clients have one key, so each of them could have all others denied: "+
 			"ban by another key, such as keyfunc.IP, or leave the ban out"))
 	}

@@ -102,10 +102,7 @@ func validateKey(key keyfunc.Key) error {
 	if f, ok := key.(keyfunc.Func); key == nil || ok && f == nil {
 		return errors.New("required; use keyfunc.IP to limit each address, keyfunc.Everyone to limit all together")
 	}
-	if v, ok := key.(interface{ Validate() error }); ok {
-		return v.Validate()
-	}
-	return nil
+	return keyfunc.Describe(key).Validate()
 }
 
 // each returns the errors that [errors.Join] joined, at any depth; none if err

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -34,17 +33,10 @@ func (r *Rule) clone() Rule {
 // the same name.
 func (r *Rule) sameData(other *Rule) bool {
 	a, b := *r, *other
-	nameA, nameB := keyName(a.Key), keyName(b.Key)
+	nameA, nameB := keyfunc.Describe(a.Key).String(), keyfunc.Describe(b.Key).String()
 	a.Key, a.LimitFor, a.CostFor = nil, nil, nil
 	b.Key, b.LimitFor, b.CostFor = nil, nil, nil
 	return nameA == nameB && reflect.DeepEqual(a, b)
-}
-
-func keyName(k keyfunc.Key) string {
-	if s, ok := k.(fmt.Stringer); ok {
-		return s.String()
-	}
-	return fmt.Sprintf("%T", k)
 }
 
 // RulesFailed reports that new rules could not be read, or that SetRules returned

@@ -15,7 +15,7 @@ type terms struct {
 	costFor  func(*http.Request) int64
 	costs    []cost // the most specific first
 	chargeOn []int
-	shadow   float64
+	shadow   float64 // the fraction of keys that are not enforced
 }
 
 // A limit is one that a rule may have, made ready for requests.
@@ -110,6 +110,14 @@ func (q *question) costOf(rule *rule) int64 {
 		return costAt(rule.terms.costs, &q.target, rule.check.Cost)
 	}
 	return rule.check.Cost
+}
+
+// shadowed is the fraction of keys for which the rule is not enforced.
+func (r *Rule) shadowed() float64 {
+	if !r.Shadow {
+		return 0
+	}
+	return 1 - r.Enforce
 }
 
 // shadows reports whether a key is one of those that are not enforced. Every

@@ -61,13 +61,13 @@ func (g *gateway) start(ctx context.Context) (err error) {
 	return metrics.Register(g.registry, g.limit)
 }
 
-// complete refuses rules that leave an upstream without a limit of its own. One that
-// is in shadow for some keys may be so for the only key it has.
+// complete refuses rules that leave an upstream without a limit of its own. A rule in
+// shadow is none, whatever it enforces: it may have only one key.
 func (g *gateway) complete(rules []ratelimit.Rule) ([]ratelimit.Rule, error) {
 	var errs []error
 	for name := range g.upstreams {
 		pattern := "/" + name + "/"
-		if !slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return !r.Disabled && r.Shadow == 0 && slices.Contains(r.Match, pattern) }) {
+		if !slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return !r.Disabled && !r.Shadow && slices.Contains(r.Match, pattern) }) {
 			errs = append(errs, fmt.Errorf("no rule for the upstream %s; write one with match: [%s], neither disabled nor in shadow", name, pattern))
 		}
 	}

@@ -469,7 +469,7 @@ func TestEveryUpstreamNeedsARule(t *testing.T) {
 	if resp, _ := get(t, s.public.URL+"/chat/"); resp.Header.Get("X-RateLimit-Limit") != "30" {
 		t.Errorf("%v", resp.Header)
 	}
-	for _, field := range []string{"disabled: true", "shadow: 100%", "shadow: 1%"} { // of one key, 1 % is all or nothing
+	for _, field := range []string{"disabled: true", "shadow: true", "shadow: true, enforce: 99%"} { // of one key, 99 % is all or nothing
 		s.write(t, strings.ReplaceAll(rulesText, "limit: 3/1h,", "limit: 3/1h, "+field+","))
 		if err := s.start(t.Context()); err == nil || !strings.Contains(err.Error(), "no rule for the upstream shop") {
 			t.Errorf("%s: %v", field, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -124,7 +125,7 @@ func (p *replay) middleware() (*ratelimit.Middleware, error) {
 	rules := make([]ratelimit.Rule, 0, len(p.rules))
 	for _, r := range p.rules {
 		own := r.Rule
-		own.Key = &watched{r.Key, r}
+		own.Key = &watched{keyfunc.Describe(r.Key), r}
 		rules = append(rules, own)
 	}
 	return ratelimit.New(ratelimit.Config{

@@ -122,8 +122,8 @@ func (r *report) rule(b *strings.Builder, rule *rule) {
 	} else if rule.absent > 0 {
 		say("requests without %s: %s, which share one count, as they would in production", rule.key, count(rule.absent))
 	}
-	if rule.Shadow > 0 {
-		say("in shadow for %v %% of the keys: what it denies there is counted, and the requests pass", 100*rule.Shadow)
+	if rule.Shadow {
+		say("in shadow, and enforced for %.4g %% of the keys: what it denies for others is counted, and the requests pass", 100*rule.Enforce)
 	}
 	if rule.clients.mask > 0 {
 		say("1 of %d clients was counted", rule.clients.scale())

@@ -14,12 +14,12 @@ import (
 // A watched key counts the requests that do not have it. Where the program's own
 // key is missing, the rule does not apply.
 type watched struct {
-	keyfunc.Key
+	keyfunc.Described
 	rule *rule
 }
 
 func (k *watched) Resolve(r *http.Request) (string, error) {
-	text, err := k.Key.Resolve(r)
+	text, err := k.Described.Resolve(r)
 	if errors.Is(err, keyfunc.ErrNoKey) {
 		k.rule.absent++
 		if k.rule.ownKey() {

@@ -17,7 +17,8 @@
 //	    limit: 100/1m token_bucket
 //	    tiers: {pro: 1000/1m token_bucket, internal: unlimited}
 //	    costs: {POST /reports: 10}
-//	    shadow: 90%                  # enforced for 10 % of the keys
+//	    shadow: true                 # counted and reported, but
+//	    enforce: 10%                 # enforced for only 10 % of the keys
 //
 // Read [Loader], [File] and [Fleet] first: who reads the rules, and the two places
 // where they are.

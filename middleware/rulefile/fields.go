@@ -86,8 +86,13 @@ var fields = []field{
 	},
 	{
 		"shadow", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Shadow = d.fraction(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return fractionNode(r.Shadow) },
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Shadow = d.shadow(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return boolNode(r.Shadow) },
+	},
+	{
+		"enforce", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Enforce = d.fraction(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return fractionNode(r.Enforce) },
 	},
 	{
 		"disabled", "",
@@ -132,7 +137,7 @@ var (
 		"patterns": matchWords, "route": matchWords, "routes": matchWords, "method": matchWords, "methods": matchWords, "url": matchWords,
 		"keytype": "write key", "keyfunc": "write key", "by": "write key", "limitby": "write key", "id": "write name",
 		"tier": "write tiers: {pro: 1000/1m}", "plans": "write tiers", "limitfor": codeWords, "costfor": codeWords,
-		"mode": modeWords, "enforce": modeWords, "shadowmode": modeWords, "dryrun": modeWords, "enabled": modeWords, "skip": codeWords,
+		"mode": modeWords, "shadowmode": modeWords, "dryrun": modeWords, "enabled": modeWords, "skip": codeWords,
 		"failmode": "write fail: local, open or closed", "failopen": "write fail: open", "failclosed": "write fail: closed",
 		"onerror": "write fail: local, open or closed", "weight": "write cost", "weights": "write costs",
 	}
@@ -141,7 +146,7 @@ var (
 const (
 	limitWords = `write it in limit, as "100/1m token_bucket" or "10/s burst 20"`
 	matchWords = `write match, a list of patterns such as "POST /auth/login"`
-	modeWords  = "write shadow: 100% to watch a rule, disabled: true to turn it off"
+	modeWords  = "write shadow: true to watch a rule, disabled: true to turn it off"
 	codeWords  = "the program says it, in Loader.Edit or in its Config"
 )
 

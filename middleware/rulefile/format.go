@@ -30,7 +30,7 @@ func Format(rules []ratelimit.Rule) ([]byte, error) {
 	for i := range rules {
 		r := &rules[i]
 		if r.Key != nil && namesOf(r.Key) == nil {
-			errs = append(errs, fmt.Errorf("rulefile: rule %q: key: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, keyText(r.Key)))
+			errs = append(errs, fmt.Errorf("rulefile: rule %q: key: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, keyfunc.Describe(r.Key)))
 		}
 		for _, name := range namesOf(r.Key) {
 			keys[name] = keyfunc.IP // any will do that may be banned
@@ -73,13 +73,6 @@ func functions(r *ratelimit.Rule) string {
 		return "# CostFor is a function of the program"
 	}
 	return ""
-}
-
-func keyText(k keyfunc.Key) string {
-	if s, ok := k.(fmt.Stringer); ok {
-		return s.String()
-	}
-	return fmt.Sprintf("%T", k)
 }
 
 // unclear are texts that a YAML 1.1 parser takes for something else than ours does.

@@ -25,7 +25,7 @@ var words = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 // A named is a Key with its name in documents, for [Format]: the key "tenant" of a
 // program may be an Optional of something.
 type named struct {
-	keyfunc.Key
+	keyfunc.Described
 	names []string // more than one are joined
 }
 
@@ -37,44 +37,8 @@ func (k *named) String() string {
 	return "[" + strings.Join(k.names, ", ") + "]"
 }
 
-// Validate passes on the method that a Key may have.
-func (k *named) Validate() error {
-	if inner, ok := k.Key.(interface{ Validate() error }); ok {
-		return inner.Validate()
-	}
-	return nil
-}
-
-// ReadsBody passes on the method that a Key may have.
-func (k *named) ReadsBody() bool {
-	inner, ok := k.Key.(interface{ ReadsBody() bool })
-	return ok && inner.ReadsBody()
-}
-
-// Traits passes on the method that a Key may have.
-func (k *named) Traits() hint.Traits { return hint.Of(k.Key) }
-
-// Values passes on the method that a Key may have.
-func (k *named) Values() int {
-	if inner, ok := k.Key.(interface{ Values() int }); ok {
-		return inner.Values()
-	}
-	return 1
-}
-
-// Keys passes on the method that a Key may have. Without it, the plain value of a
-// client is its key.
-func (k *named) Keys(values ...string) ([]string, error) {
-	if inner, ok := k.Key.(interface {
-		Keys(values ...string) ([]string, error)
-	}); ok {
-		return inner.Keys(values...)
-	}
-	if len(values) != 1 {
-		return nil, fmt.Errorf("rulefile: key %s: takes one value, got %d", k, len(values))
-	}
-	return values, nil
-}
+// Traits passes on what package middleware is told about keys.
+func (k *named) Traits() hint.Traits { return hint.Of(k.Described) }
 
 // key reads a key or a list of them. It returns nil if that is wrong.
 func (d *decoder) key(n *yaml.Node, path string) *named {
@@ -117,7 +81,7 @@ func (d *decoder) named(k keyfunc.Key, names ...string) *named {
 		if d.made == nil {
 			d.made = make(map[string]*named)
 		}
-		d.made[all] = &named{k, names}
+		d.made[all] = &named{keyfunc.Describe(k), names}
 	}
 	return d.made[all]
 }
@@ -146,11 +110,11 @@ func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
 		d.bad(placeOf(n), path, "no such key: %.64q%s; write header:NAME or apikey:NAME", text, meant(kind, []string{"header", "apikey"}))
 		return nil, ""
 	}
-	if invalid(keyfunc.APIKey(header)) != nil {
+	if keyfunc.Describe(keyfunc.APIKey(header)).Validate() != nil {
 		d.bad(placeOf(n), path, "%.64q is no name of a header; write %s:NAME, as in %s:X-Device", header, kind, kind)
 		return nil, ""
 	}
-	if err := invalid(k); err != nil {
+	if err := keyfunc.Describe(k).Validate(); err != nil {
 		d.bad(placeOf(n), path, "%w", err)
 		return nil, ""
 	}
@@ -165,9 +129,6 @@ func (k unknownKey) Error() string { return fmt.Sprintf("no such key: %.64q", st
 
 // UnknownKey returns the name.
 func (k unknownKey) UnknownKey() string { return string(k) }
-
-// invalid returns what is wrong with a key of package keyfunc.
-func invalid(k keyfunc.Key) error { return k.(interface{ Validate() error }).Validate() }
 
 // vocabulary returns the names of keys beside header:NAME and apikey:NAME.
 func vocabulary(own map[string]keyfunc.Key) (map[string]keyfunc.Key, error) {
@@ -203,7 +164,7 @@ func namesOf(k keyfunc.Key) []string {
 	names := strings.Split(text, ", ")
 	for _, name := range names {
 		kind, header, colon := strings.Cut(name, ":")
-		if colon && (kind != "header" && kind != "apikey" || kind == "header" && invalid(keyfunc.Header(header)) != nil) || !words.MatchString(cmp.Or(header, name)) {
+		if colon && (kind != "header" && kind != "apikey" || kind == "header" && keyfunc.Describe(keyfunc.Header(header)).Validate() != nil) || !words.MatchString(cmp.Or(header, name)) {
 			return nil
 		}
 	}

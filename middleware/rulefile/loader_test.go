@@ -55,7 +55,8 @@ func TestEveryField(t *testing.T) {
 		"ChargeOn": {"charge_on: [401, 403]", ratelimit.Rule{ChargeOn: []int{401, 403}}},
 		"Ban":      {"ban: {after: 10, within: 90s, for: 2d}", ratelimit.Rule{Ban: algorithms.Ban{After: 10, Within: 90 * second, For: 48 * time.Hour}}},
 		"Fail":     {"fail: closed", ratelimit.Rule{Fail: failmode.Closed}},
-		"Shadow":   {"shadow: 33.3%", ratelimit.Rule{Shadow: 0.333}},
+		"Shadow":   {"shadow: true", ratelimit.Rule{Shadow: true}},
+		"Enforce":  {"shadow: true\nenforce: 33.3%", ratelimit.Rule{Shadow: true, Enforce: 0.333}},
 		"Disabled": {"disabled: true", ratelimit.Rule{Disabled: true}},
 		"Hidden":   {"hidden: true", ratelimit.Rule{Hidden: true}},
 		"Lease":    {"lease: true", ratelimit.Rule{Lease: true}},
@@ -114,26 +115,24 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		key := rules[0].Key
-		if got := key.(fmt.Stringer).String(); got != c.name {
+		key := rules[0].Key.(keyfunc.Described)
+		if got := key.String(); got != c.name {
 			t.Errorf("%s is printed as %s", text, got)
 		}
 		if got, err := key.Resolve(r); err != nil || got != c.key {
 			t.Errorf("%s: %q, %v; want %q", text, got, err, c.key)
 		}
-		got, err := key.(interface {
-			Keys(...string) ([]string, error)
-		}).Keys(strings.Fields(c.plain)...)
+		got, err := key.Keys(strings.Fields(c.plain)...)
 		if err != nil || !slices.Equal(got, []string{c.key}) {
 			t.Errorf("%s: plain value %q is %q, %v; want %q", text, c.plain, got, err, c.key)
 		}
-		if key.(interface{ ReadsBody() bool }).ReadsBody() || key.(interface{ Validate() error }).Validate() != nil {
+		if key.ReadsBody() || key.Validate() != nil {
 			t.Errorf("%s reads bodies, or is not valid", text)
 		}
 	}
 	for _, text := range []string{"body", "[ip, body]"} {
 		rules, err := l.Parse("f", fmt.Appendf(nil, "{version: 1, rules: [{name: r, key: %s, limit: 5/1m}]}", text))
-		if err != nil || !rules[0].Key.(interface{ ReadsBody() bool }).ReadsBody() {
+		if err != nil || !rules[0].Key.(keyfunc.Described).ReadsBody() {
 			t.Errorf("%s: %v, or it is not known that it reads bodies", text, err)
 		}
 	}
@@ -280,7 +279,7 @@ func TestFormatRefuses(t *testing.T) {
 	// What has a name is printed, wherever it was made.
 	roundTrip(t, "code", []ratelimit.Rule{
 		{Name: "a", Limit: limit, Key: keyfunc.Join(keyfunc.IP, keyfunc.Everyone, keyfunc.Header("x-a"), keyfunc.APIKey("x-b"))},
-		{Name: "b", Limit: limit, Key: keyfunc.Everyone, Shadow: 5e-324},
+		{Name: "b", Limit: limit, Key: keyfunc.Everyone, Shadow: true, Enforce: 5e-324},
 	})
 }
 
@@ -392,7 +391,7 @@ func TestTheFileOfAProgram(t *testing.T) {
 			Name: "login", Match: []string{"POST /auth/login", "POST /auth/register"},
 			Limit:    algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow},
 			ChargeOn: []int{401, 403}, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute},
-			Fail: failmode.Closed, Hidden: true, Shadow: 0.9,
+			Fail: failmode.Closed, Hidden: true, Shadow: true, Enforce: 0.1,
 		}, "ip"},
 	}
 	for i := range want {
@@ -411,7 +410,7 @@ func TestKeysTakePlainValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []int{2, 0, 1} {
-		if got := rules[i].Key.(interface{ Values() int }).Values(); got != want {
+		if got := rules[i].Key.(keyfunc.Described).Values(); got != want {
 			t.Errorf("%s: got %d values, want %d", rules[i].Name, got, want)
 		}
 	}

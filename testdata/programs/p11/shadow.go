@@ -10,11 +10,11 @@ import (
 
 func stages(user keyfunc.Key) (watch, tenth, all []ratelimit.Rule) {
 	today := ratelimit.Rule{Name: "per-user", Key: user, Limit: algorithms.PerMinute(100), Fail: failmode.Local}
-	next := ratelimit.Rule{Name: "per-user-60", Key: user, Limit: algorithms.PerMinute(60), Shadow: 1}
+	next := ratelimit.Rule{Name: "per-user-60", Key: user, Limit: algorithms.PerMinute(60), Shadow: true}
 	watch = []ratelimit.Rule{today, next} // outcome="shadow_denied" in the metrics says how much it would deny
-	next.Shadow = 0.9
+	next.Enforce = 0.1
 	tenth = []ratelimit.Rule{today, next} // the same 10 % on every instance; they stay among the enforced ones
-	next.Shadow = 0
+	next.Shadow, next.Enforce = false, 0
 	all = []ratelimit.Rule{next} // its counts are warm
 	return watch, tenth, all
 }
