@@ -1,4 +1,4 @@
-package failmode
+package lease
 
 import (
 	"hash/maphash"

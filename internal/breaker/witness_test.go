@@ -1,4 +1,4 @@
-package failmode
+package breaker
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package failmode
+package denials
 
 import (
 	"time"
