@@ -1,3 +1,4 @@
+// Package background runs work that no request waits for.
 package background
 
 import (
@@ -9,12 +10,11 @@ import (
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
-// maxBackground bounds the functions that run in the background at a time.
-const maxBackground = 256
+// Max bounds the functions that a Group runs at a time.
+const Max = 256
 
-// A background runs functions that only end waits for. Each must return in
-// bounded time.
-type background struct {
+// A Group runs functions that End waits for. Each must return in bounded time.
+type Group struct {
 	logger   *slog.Logger
 	panicked sampler.Sampler // to log
 
@@ -25,27 +25,27 @@ type background struct {
 	all sync.WaitGroup
 }
 
-// start sets what a background needs before its first function.
-func (w *background) start(logger *slog.Logger) {
-	w.logger, w.panicked.Every = logger, logInterval
+// Start sets what a Group needs before its first function.
+func (g *Group) Start(logger *slog.Logger) {
+	g.logger, g.panicked.Every = logger, sampler.LogInterval
 }
 
-// begin runs f in a goroutine, unless there are too many or end was called. It
-// reports whether it did. A panic of f ends f only.
-func (w *background) begin(f func()) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ended || w.running >= maxBackground {
+// Begin runs f in a goroutine, unless Max functions run or End was called. It
+// reports whether f runs. A panic of f ends f only.
+func (g *Group) Begin(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended || g.running >= Max {
 		return false
 	}
-	w.running++
-	w.all.Go(func() {
+	g.running++
+	g.all.Go(func() {
 		defer func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.running--
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.running--
 		}()
-		_ = w.safely(func() error {
+		_ = g.Safely(func() error {
 			f()
 			return nil
 		})
@@ -53,24 +53,24 @@ func (w *background) begin(f func()) bool {
 	return true
 }
 
-// safely calls f and returns its error. A panic becomes an error, of which nobody
-// knows what it means for the store, and is logged: in a goroutine that no request
-// waits for, a panic of a limiter of the user's own would end the process.
-func (w *background) safely(f func() error) (err error) {
+// Safely calls f and returns its error. A panic is logged and becomes an error: in a
+// goroutine that no request waits for, a panic of a user's own limiter would end the
+// process. Whether f had an effect is unknown then.
+func (g *Group) Safely(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("failmode: panic in the background: %v", v)
 			stack := string(debug.Stack())
-			w.panicked.Do(func() { w.logger.Error("ratelimit: panic in the background", "panic", v, "stack", stack) })
+			g.panicked.Do(func() { g.logger.Error("ratelimit: panic in the background", "panic", v, "stack", stack) })
 		}
 	}()
 	return f()
 }
 
-// end waits until all functions have returned. None begins afterwards.
-func (w *background) end() {
-	w.mu.Lock()
-	w.ended = true
-	w.mu.Unlock()
-	w.all.Wait()
+// End waits until all functions have returned. None begins afterwards.
+func (g *Group) End() {
+	g.mu.Lock()
+	g.ended = true
+	g.mu.Unlock()
+	g.all.Wait()
 }

@@ -1,3 +1,9 @@
+// Package breaker is the circuit breaker of a Guard: it stops decisions from being
+// sent to servers that do not answer, probes those, and notices when they recover.
+//
+// Each server has a [Circuit]. Errors that only the server can be to blame for open
+// it. Timeouts only call its witness, because a busy process reads good answers too
+// late: the witness asks the server on a connection of its own.
 package breaker
 
 import (
@@ -12,24 +18,42 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/background"
+	"github.com/seed75154129/ratelimit/internal/histogram"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// ErrOpen means that a check was not sent because its server's circuit is open.
-var ErrOpen = errors.New("failmode: circuit open")
+// A Store is what a Breaker needs of the store that it protects. A shard is a part
+// of it that can fail on its own, such as a node of a Redis Cluster. Shards are
+// small numbers from 0.
+type Store interface {
+	// Names returns human-readable shard names.
+	Names(shards ...int) []string
+	// Probe sends a real, charged check to a shard, in bounded time.
+	Probe(ctx context.Context, shard int) error
+	// Dial opens a connection of its own to a shard. It returns
+	// [errors.ErrUnsupported] if the kind of store allows none.
+	Dial(ctx context.Context, shard int) (net.Conn, error)
+	// ProbeRequest is the request of a probe, for a connection of Dial.
+	ProbeRequest(shard int) ([]byte, error)
+	// Budget is how long a decision may take.
+	Budget() time.Duration
+	// Drop refuses the decisions that wait to be sent to a shard.
+	Drop(shard int)
+}
 
-// A breaker has a circuit for each shard of a store. It has a goroutine for each
-// circuit that is open or in doubt; end ends them.
-type breaker struct {
-	store   store
-	work    *background
+// A Breaker has a circuit for each shard of a store. It runs a goroutine for each
+// circuit that is open or suspected; End ends them.
+type Breaker struct {
+	store   Store
+	work    *background.Group
 	logger  *slog.Logger
 	misused sampler.Sampler
 
 	calls calls
 
-	circuits atomic.Pointer[[]*circuit] // by shard, of those that were needed so far
+	circuits atomic.Pointer[[]*Circuit] // by shard, of those that were needed so far
 
 	ctx    context.Context // ends with the breaker
 	cancel context.CancelFunc
@@ -39,16 +63,20 @@ type breaker struct {
 	ended bool
 }
 
-func (b *breaker) begin(s store, work *background, logger *slog.Logger) {
+// Start sets what a Breaker needs before its first circuit.
+func (b *Breaker) Start(s Store, work *background.Group, logger *slog.Logger) {
 	b.store, b.work, b.logger = s, work, logger
-	b.misused.Every = logInterval
-	b.circuits.Store(new([]*circuit))
+	b.misused.Every = sampler.LogInterval
+	b.calls.took = histogram.New(histogram.Latencies)
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 }
 
-// end ends the probes. It takes as long as one of them may. Afterwards no
+// Context ends with the Breaker.
+func (b *Breaker) Context() context.Context { return b.ctx }
+
+// End ends the probes. It takes as long as one of them may. Afterwards no
 // circuit is open.
-func (b *breaker) end() {
+func (b *Breaker) End() {
 	b.mu.Lock()
 	b.ended = true
 	b.mu.Unlock()
@@ -59,8 +87,8 @@ func (b *breaker) end() {
 	}
 }
 
-// circuit returns a shard's circuit, and makes it if there is none.
-func (b *breaker) circuit(shard int) *circuit {
+// Circuit returns a shard's circuit, and makes it if there is none.
+func (b *Breaker) Circuit(shard int) *Circuit {
 	if all := b.all(); shard < len(all) {
 		return all[shard]
 	}
@@ -68,30 +96,48 @@ func (b *breaker) circuit(shard int) *circuit {
 	defer b.mu.Unlock()
 	all := slices.Clone(b.all())
 	for len(all) <= shard {
-		all = append(all, &circuit{shard: len(all), witness: b.witness(len(all))})
+		all = append(all, &Circuit{shard: len(all), witness: b.witness(len(all))})
 	}
 	b.circuits.Store(&all)
 	if w := all[shard].witness; !b.ended {
-		b.work.begin(func() { w.prepare(b.ctx) })
+		b.work.Begin(func() { w.prepare(b.ctx) })
 	}
 	return all[shard]
 }
 
-func (b *breaker) witness(shard int) *witness {
+func (b *Breaker) witness(shard int) *witness {
 	return &witness{
-		dial:     func(ctx context.Context) (net.Conn, error) { return b.store.Dial(ctx, shard) },
-		request:  func() ([]byte, error) { return b.store.ProbeRequest(shard) },
-		patience: b.store.Budget() * 4 / 5, // so that a circuit opens within two budgets
+		dial:    func(ctx context.Context) (net.Conn, error) { return b.store.Dial(ctx, shard) },
+		request: func() ([]byte, error) { return b.store.ProbeRequest(shard) },
+		timeout: b.store.Budget() * 4 / 5, // so that a circuit opens within two budgets
 	}
 }
 
-// all returns the circuits by shard.
-func (b *breaker) all() []*circuit { return *b.circuits.Load() }
+// Prepare opens the connection of the first shard's witness.
+func (b *Breaker) Prepare(ctx context.Context) { b.Circuit(0).witness.prepare(ctx) }
 
-// allOpen reports whether nothing can be sent.
-func (b *breaker) allOpen() bool {
+// all returns the circuits by shard.
+func (b *Breaker) all() []*Circuit {
+	if all := b.circuits.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// AllOpen reports whether nothing can be sent.
+func (b *Breaker) AllOpen() bool {
 	all := b.all()
-	return len(all) > 0 && !slices.ContainsFunc(all, func(c *circuit) bool { return !c.isOpen() })
+	return len(all) > 0 && !slices.ContainsFunc(all, func(c *Circuit) bool { return !c.IsOpen() })
+}
+
+// States returns the states of the circuits that were needed so far, by shard.
+func (b *Breaker) States() []State {
+	all := b.all()
+	states := make([]State, len(all))
+	for i, c := range all {
+		states[i] = c.now()
+	}
+	return states
 }
 
 // A failureKind says what an error proves about the store.
@@ -108,13 +154,14 @@ func failureOf(err error) failureKind {
 	case "", transport.ClassMisused, transport.ClassMoved, transport.ClassBusy:
 		return noFailure
 	}
-	if isTimeout(err) {
+	if IsTimeout(err) {
 		return failedLate
 	}
 	return failedHard
 }
 
-func isTimeout(err error) bool {
+// IsTimeout reports whether no answer came in time.
+func IsTimeout(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
@@ -122,8 +169,10 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// report counts the outcome of a request's checks: one call for each circuit.
-func (b *breaker) report(ctx context.Context, sent time.Time, circuits []*circuit, results []algorithms.Result) {
+// Report counts the outcome of a request's checks: one call for each circuit. The
+// circuit of each result stands at its place. If err is not nil, no check was decided.
+func (b *Breaker) Report(ctx context.Context, sent time.Time, circuits []*Circuit, results []algorithms.Result, err error) {
+	b.calls.count(sent, results, err)
 	var now time.Time // read only where something is counted
 	for i, c := range circuits {
 		if slices.Contains(circuits[:i], c) {
@@ -135,7 +184,7 @@ func (b *breaker) report(ctx context.Context, sent time.Time, circuits []*circui
 				failure = results[j].Err
 			}
 		}
-		if failure == nil && !c.is(circuitWatched) {
+		if failure == nil && !c.is(watched) {
 			continue // the usual case
 		}
 		if now.IsZero() {
@@ -146,7 +195,7 @@ func (b *breaker) report(ctx context.Context, sent time.Time, circuits []*circui
 }
 
 // count counts one call through a circuit.
-func (b *breaker) count(ctx context.Context, sent, now time.Time, c *circuit, err error) {
+func (b *Breaker) count(ctx context.Context, sent, now time.Time, c *Circuit, err error) {
 	kind := failureOf(err)
 	if kind == noFailure {
 		switch transport.ClassOf(err) {
@@ -161,37 +210,37 @@ func (b *breaker) count(ctx context.Context, sent, now time.Time, c *circuit, er
 		return
 	}
 	switch c.failed(sent, now, kind, err) {
-	case inDoubt:
-		b.look(c)
-	case isBroken:
+	case suspected:
+		b.checkServer(c)
+	case broken:
 		b.trip(c)
 	}
 }
 
-// look asks a circuit's witness whether its shard answers. It opens the circuit
-// if the shard does not, or if the witness cannot connect to it at all.
-func (b *breaker) look(c *circuit) {
+// checkServer asks a circuit's witness whether its shard answers. It opens the
+// circuit if the shard does not, or if the witness cannot connect to it at all.
+func (b *Breaker) checkServer(c *Circuit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ended || !c.witness.looking.CompareAndSwap(false, true) {
+	if b.ended || !c.witness.checking.CompareAndSwap(false, true) {
 		return
 	}
 	b.probes.Go(func() {
-		defer c.witness.looking.Store(false)
-		err := b.work.safely(func() error { return c.witness.look(b.ctx) })
+		defer c.witness.checking.Store(false)
+		err := b.work.Safely(func() error { return c.witness.check(b.ctx) })
 		switch {
 		case failureOf(err) == noFailure:
 			c.cleared()
 			return
 		case !errors.Is(err, errors.ErrUnsupported):
-			_ = c.probeFailed(fmt.Errorf("failmode: witness: %w", err)) // this is why, and not what was late before
+			_ = c.probeFailed(fmt.Errorf("failmode: witness: %w", err)) // this is why, and not the timeouts before
 		}
 		b.trip(c)
 	})
 }
 
 // trip opens a circuit and has it probed.
-func (b *breaker) trip(c *circuit) {
+func (b *Breaker) trip(c *Circuit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.ended && c.open(time.Now()) {
