@@ -79,8 +79,11 @@ func (c *Check) banRule() step.Ban {
 	return b
 }
 
-// counts reports whether a check's denial counts, by its own answer.
-func (r *Result) counts(b step.Ban) bool { return b.After > 0 && !r.impatient() }
+// counts reports whether a check's denial counts, by its own answer. A denial for its
+// MaxDelay alone does not.
+func (r *Result) counts(b step.Ban) bool {
+	return b.After > 0 && !r.Check.Limit.row().DeniedByDelay(r.Check.MaxDelay > 0, r.Remaining, r.Check.Cost)
+}
 
 // ban makes an answer say that the key is banned until a time, if that is to come.
 // A time that is negative says that the ban begins with this denial.

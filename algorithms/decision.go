@@ -116,11 +116,3 @@ func (r *Result) state(p *step.Params, s *step.State, a *step.Answer) {
 	}
 	r.Remaining, r.RetryAfter, r.ResetAfter, r.Delay = a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay
 }
-
-// impatient reports whether a check was denied only because its slot would have
-// begun after MaxDelay: the queue had room. That is no reason to ban anybody, nor
-// to deny others.
-func (r *Result) impatient() bool {
-	row := r.Check.Limit.row()
-	return !r.HasRoom && r.Err == nil && r.Check.MaxDelay > 0 && row != nil && row.Queue && r.Remaining >= max(r.Check.Cost, 1)
-}

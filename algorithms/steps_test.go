@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/step"
-	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // each runs a test for every algorithm at 5 a minute.
@@ -178,15 +177,19 @@ func TestImpatientDenialsAreToldFromOthers(t *testing.T) {
 	} {
 		check.Cost, check.MaxDelay = c.cost, c.maxDelay
 		r := modelAt(&m, someTime, false, []Check{check}).Results[0]
-		if r.impatient() != c.want {
+		if by := !r.HasRoom && byDelay(&r); by != c.want {
 			t.Errorf("cost %d, max delay %s: %+v", c.cost, c.maxDelay, r)
 		}
 	}
-	for _, r := range []Result{{Check: check, Remaining: 9, Err: transport.ErrReply}, {Check: Check{MaxDelay: 1}, Remaining: 9}, {}} {
-		if r.impatient() {
+	for _, r := range []Result{{Check: Check{MaxDelay: 1}, Remaining: 9}, {}} { // no queue, no algorithm
+		if byDelay(&r) {
 			t.Errorf("%+v", r)
 		}
 	}
+}
+
+func byDelay(r *Result) bool {
+	return r.Check.Limit.row().DeniedByDelay(r.Check.MaxDelay > 0, r.Remaining, r.Check.Cost)
 }
 
 // Giving everything back would admit more than the limit: the bucket has

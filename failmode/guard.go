@@ -5,13 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/histogram"
+	"github.com/seed75154129/ratelimit/internal/background"
+	"github.com/seed75154129/ratelimit/internal/breaker"
+	"github.com/seed75154129/ratelimit/internal/denials"
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
@@ -66,27 +70,22 @@ type Guard struct {
 	invalid   error // the error of Validate
 	logger    *slog.Logger
 	store     store
-	breaker   breaker
+	breaker   breaker.Breaker
 	local     algorithms.Memory // at this process' share
-	denied    denyCache
+	denied    denials.Cache
 	leases    leases
 	share     shareFunc
 	heartbeat heartbeat
 	server    serverCheck
-	work      background
+	work      background.Group
 	fellBack  sampler.Sampler // to log
-	lost      atomic.Int64    // how often charges were not given back
+	lost      atomic.Int64    // how often charges were not refunded
 	lostLog   sampler.Sampler
 }
-
-// A shareFunc returns the check by which a result is counted locally; false if it
-// is not counted.
-type shareFunc = func(*algorithms.Result) (algorithms.Check, bool)
 
 func (g *Guard) ready() {
 	g.once.Do(func() {
 		g.logger = cmp.Or(g.Logger, slog.Default())
-		g.breaker.calls.took = histogram.New(histogram.Latencies)
 		if err := g.Validate(); err != nil {
 			g.invalid = fmt.Errorf("failmode: %w", err)
 			return
@@ -94,12 +93,12 @@ func (g *Guard) ready() {
 		if g.store == nil { // tests have their own
 			g.store = storeOf(g.Limiter)
 		}
-		g.work.start(g.logger)
-		g.denied.begin(g.refuses)
-		g.leases.begin()
-		g.breaker.begin(g.store, &g.work, g.logger)
+		g.work.Start(g.logger)
+		g.denied.Start(g.refuses)
+		g.leases.Start()
+		g.breaker.Start(g.store, &g.work, g.logger)
 		g.share = g.shareOf
-		g.fellBack.Every, g.lostLog.Every = logInterval, logInterval
+		g.fellBack.Every, g.lostLog.Every = sampler.LogInterval, sampler.LogInterval
 		id, others := g.store.Join()
 		if others > 0 {
 			g.logger.Warn("ratelimit: several Guards count in one Redis and namespace; share one, " +
@@ -108,7 +107,7 @@ func (g *Guard) ready() {
 		if g.Instances == 0 {
 			g.heartbeat.begin(id, g.store, &g.breaker, &g.work, g.logger)
 		}
-		g.server.begin(g.breaker.ctx, g.store, &g.work, g.logger)
+		g.server.begin(g.breaker.Context(), g.store, &g.work, g.logger)
 	})
 }
 
@@ -136,10 +135,10 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 	g.server.tick()
 	for i := range checks {
 		if leasable(&checks[i]) {
-			return g.takeLeased(ctx, checks)
+			return g.spendBlocks(ctx, checks)
 		}
 	}
-	return g.take(ctx, checks)
+	return g.recall(ctx, checks)
 }
 
 // Peek implements [algorithms.Limiter].
@@ -147,7 +146,7 @@ func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithm
 	if g.ready(); g.invalid != nil {
 		return algorithms.Decision{}, g.invalid
 	}
-	d, err := g.decide(ctx, false, checks)
+	d, err := g.route(ctx, false, checks)
 	g.addBlocks(&d)
 	return d, err
 }
@@ -162,7 +161,7 @@ func (g *Guard) Warm(ctx context.Context) error {
 	if err := g.store.Warm(ctx); err != nil {
 		return fmt.Errorf("failmode: warm: %w", err)
 	}
-	g.breaker.circuit(0).witness.prepare(ctx)
+	g.breaker.Prepare(ctx)
 	return nil
 }
 
@@ -173,9 +172,9 @@ func (g *Guard) Down() []string {
 		return nil
 	}
 	var shards []int
-	for _, c := range g.breaker.all() {
-		if c.isOpen() {
-			shards = append(shards, c.shard)
+	for _, s := range g.breaker.States() {
+		if s.Open {
+			shards = append(shards, s.Shard)
 		}
 	}
 	return g.store.Names(shards...)
@@ -190,9 +189,9 @@ func (g *Guard) Close() error {
 		return nil //nolint:nilerr // nothing was started; Take says what is wrong
 	}
 	g.closing.Do(func() {
-		g.breaker.end()
-		g.returnBlocks()
-		g.work.end()
+		g.breaker.End()
+		g.refundBlocks(g.leases.End()...)
+		g.work.End()
 		g.untilIdle()
 		if last := g.store.Leave(); last {
 			g.heartbeat.end()
@@ -214,5 +213,12 @@ func (g *Guard) untilIdle() {
 	}
 }
 
-// logInterval bounds lines that could come with every request.
-const logInterval = 10 * time.Second
+// Metrics yields what the Guard has counted: of the store, its circuits, and of what
+// is counted in this process.
+func (g *Guard) Metrics() iter.Seq[algorithms.Metric] {
+	return func(yield func(algorithms.Metric) bool) {
+		g.ready()
+		metrics := append(g.breaker.Metrics(), algorithms.Metric{Name: "ratelimit_instances", Value: float64(g.instances())})
+		slices.Values(slices.AppendSeq(metrics, g.local.Metrics()))(yield)
+	}
+}

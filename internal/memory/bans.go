@@ -105,7 +105,7 @@ func (pl *place) storeBan(rule step.Ban, s step.Denials) {
 // can then be banned. All others are limited as ever.
 func (c *Count) decideBan(now int64, charge bool, most int) {
 	s, healed := c.Ban.At(c.banState(now), now)
-	counts := charge && !c.Room && s.Until <= now && c.Ban.After > 0 && !c.impatient()
+	counts := charge && !c.Room && s.Until <= now && c.Ban.After > 0 && !c.DeniedByDelay(c.Waits, c.Answer.Remaining, c.Cost)
 	until := s.Until
 	if counts {
 		s = c.Ban.Deny(s, now)

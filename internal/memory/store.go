@@ -111,12 +111,6 @@ func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
 	return allowed
 }
 
-// impatient reports whether a count was denied only because its slot would have begun
-// too late: the queue had room.
-func (c *Count) impatient() bool {
-	return !c.Room && c.Waits && c.Queue && c.Answer.Remaining >= c.Cost
-}
-
 // Settle corrects a charge. It is the twin of internal/script/settle.lua. Nothing is
 // given back to a sketch, since store only raises its cells.
 func (m *Store) Settle(rule, key string, c *step.Correction) (settled step.State, now int64) {

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// LogInterval bounds log lines that could come with every request.
+const LogInterval = 10 * time.Second
+
 // A Sampler lets one call through in each interval. It is safe for concurrent use.
 type Sampler struct {
 	Every time.Duration

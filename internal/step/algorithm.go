@@ -53,6 +53,12 @@ func numbered(rows []Row) []Row {
 	return rows
 }
 
+// DeniedByDelay reports whether a check that does not fit was denied only because its
+// slot would begin after its longest delay, if it has one: the queue had room.
+func (r *Row) DeniedByDelay(bounded bool, remaining, cost int64) bool {
+	return bounded && r != nil && r.Queue && remaining >= max(cost, 1)
+}
+
 // Lookup finds an algorithm's row, or nil.
 func Lookup(name string) *Row {
 	for i := range Table {

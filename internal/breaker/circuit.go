@@ -1,4 +1,4 @@
-package failmode
+package breaker
 
 import (
 	"slices"
@@ -9,16 +9,16 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// A circuitState says what happens to decisions that a shard counts.
-type circuitState int32
+// A phase says what happens to decisions that a shard counts.
+type phase int32
 
 const (
-	// circuitClosed: decisions are sent, and none has failed lately.
-	circuitClosed circuitState = iota
-	// circuitWatched: decisions are sent and counted, because one has failed.
-	circuitWatched
-	// circuitOpen: nothing is sent but probes. Enough good ones close it.
-	circuitOpen
+	// closed: decisions are sent, and none has failed recently.
+	closed phase = iota
+	// watched: decisions are sent and counted, because one has failed.
+	watched
+	// open: nothing is sent but probes. Enough good ones close the circuit.
+	open
 )
 
 const (
@@ -30,21 +30,21 @@ const (
 	failureCalls  = 20
 	failureWindow = time.Second
 
-	slowProbes  = 5                // so many slow probes count as one fast probe
-	flapping    = 10 * time.Second // a circuit that reopens within this needs more good probes
-	maxPatience = 8                // times as many good probes as at first
+	slowProbes = 5                // so many slow probes count as one fast probe
+	flapping   = 10 * time.Second // a circuit that reopens within this needs more good probes
+	maxBackoff = 8                // times as many good probes as at first
 )
 
-// A circuit belongs to one shard. All its transitions are in this file:
+// A Circuit belongs to one shard. All its transitions are in this file:
 //
 //	closed  → watched  by the first failure
 //	watched → closed   by a success after the window, or by the witness
 //	watched → open     when enough has failed, and the witness does not object
 //	open    → closed   by good probes, or if the shard is gone
-type circuit struct {
+type Circuit struct {
 	shard   int
 	witness *witness
-	state   atomic.Int32 // a circuitState; written with mu held, read without
+	state   atomic.Int32 // a phase; written with mu held, read without
 
 	mu       sync.Mutex
 	window   time.Time // when it began; zero while closed
@@ -52,7 +52,7 @@ type circuit struct {
 	failures failures  // in the window
 	inRow    failures  // since the last success
 	batches  [8]uint64 // that failed last
-	patience int       // by how much to multiply the good probes that are needed
+	backoff  int       // by how much to multiply the good probes that are needed
 	since    time.Time // of the last opening or closing
 	opened   int64
 	err      error // the last failure
@@ -81,30 +81,32 @@ func (t *tally) add(sameBatch bool) {
 	}
 }
 
-func (c *circuit) is(s circuitState) bool { return circuitState(c.state.Load()) == s }
-func (c *circuit) isOpen() bool           { return c.is(circuitOpen) }
+func (c *Circuit) is(p phase) bool { return phase(c.state.Load()) == p }
 
-// A doubt says what to do after a failure.
-type doubt int
+// IsOpen reports whether decisions must not be sent to the shard.
+func (c *Circuit) IsOpen() bool { return c.is(open) }
+
+// A suspicion says what to do after a failure.
+type suspicion int
 
 const (
-	noDoubt  doubt = iota
-	inDoubt        // enough decisions were late: ask the witness
-	isBroken       // enough failed that only the store can be to blame for: open
+	none      suspicion = iota
+	suspected           // enough decisions timed out: ask the witness
+	broken              // enough failed that only the store can be to blame for: open
 )
 
 // failed counts the failure of a decision.
-func (c *circuit) failed(sent, now time.Time, kind failureKind, err error) doubt {
+func (c *Circuit) failed(sent, now time.Time, kind failureKind, err error) suspicion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isOpen() || sent.Before(c.since) { // outdated
-		return noDoubt
+	if c.IsOpen() || sent.Before(c.since) { // outdated
+		return none
 	}
 	c.err = err
 	if now.Sub(c.window) > failureWindow {
 		c.window, c.calls, c.failures = now, 0, failures{}
 	}
-	c.state.Store(int32(circuitWatched))
+	c.state.Store(int32(watched))
 	c.calls++
 	sameBatch := c.known(transport.BatchOf(err))
 	c.failures.add(kind, sameBatch)
@@ -115,16 +117,16 @@ func (c *circuit) failed(sent, now time.Time, kind failureKind, err error) doubt
 	}
 	switch {
 	case tooMany(c.inRow.hard, c.failures.hard):
-		return isBroken
+		return broken
 	case tooMany(c.inRow.all, c.failures.all):
-		return inDoubt
+		return suspected
 	}
-	return noDoubt
+	return none
 }
 
 // known reports whether a decision of this batch, which is 0 for one that was
 // sent alone, has failed before. The caller holds mu.
-func (c *circuit) known(batch uint64) bool {
+func (c *Circuit) known(batch uint64) bool {
 	if batch == 0 || slices.Contains(c.batches[:], batch) {
 		return batch != 0
 	}
@@ -134,10 +136,10 @@ func (c *circuit) known(batch uint64) bool {
 }
 
 // succeeded counts the success of a decision in a circuit that is watched.
-func (c *circuit) succeeded(sent, now time.Time) {
+func (c *Circuit) succeeded(sent, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.is(circuitWatched) || sent.Before(c.since) {
+	if !c.is(watched) || sent.Before(c.since) {
 		return
 	}
 	c.calls++
@@ -148,34 +150,34 @@ func (c *circuit) succeeded(sent, now time.Time) {
 }
 
 // cleared ends the watch: the failures were not the store's fault.
-func (c *circuit) cleared() {
+func (c *Circuit) cleared() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.is(circuitWatched) {
+	if c.is(watched) {
 		c.close()
 	}
 }
 
 // open opens the circuit and reports whether it was not open already.
-func (c *circuit) open(now time.Time) bool {
+func (c *Circuit) open(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isOpen() {
+	if c.IsOpen() {
 		return false
 	}
 	if c.opened > 0 && now.Sub(c.since) < flapping {
-		c.patience = min(2*c.patience, maxPatience)
+		c.backoff = min(2*c.backoff, maxBackoff)
 	} else {
-		c.patience = 1
+		c.backoff = 1
 	}
-	c.state.Store(int32(circuitOpen))
+	c.state.Store(int32(open))
 	c.since = now
 	c.opened++
 	return true
 }
 
 // recovered closes the circuit after it was open.
-func (c *circuit) recovered(now time.Time) {
+func (c *Circuit) recovered(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.since = now
@@ -183,13 +185,13 @@ func (c *circuit) recovered(now time.Time) {
 }
 
 // close requires mu.
-func (c *circuit) close() {
-	c.state.Store(int32(circuitClosed))
+func (c *Circuit) close() {
+	c.state.Store(int32(closed))
 	c.window, c.inRow = time.Time{}, failures{}
 }
 
 // probeFailed notes why a probe failed and returns the failure before.
-func (c *circuit) probeFailed(err error) (before error) {
+func (c *Circuit) probeFailed(err error) (before error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, c.err = c.err, err
@@ -197,22 +199,22 @@ func (c *circuit) probeFailed(err error) (before error) {
 }
 
 // wanted is how many good probes close the circuit, counted as slow ones.
-func (c *circuit) wanted() int {
+func (c *Circuit) wanted() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slowProbes * c.patience
+	return slowProbes * c.backoff
 }
 
-// lastError is the last failure.
-func (c *circuit) lastError() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
+// A State is what a circuit does, and what it did.
+type State struct {
+	Shard  int
+	Open   bool
+	Opened int64 // how often
+	Err    error // the last failure
 }
 
-// history is whether the circuit is open, and how often it has opened.
-func (c *circuit) history() (open bool, opened int64) {
+func (c *Circuit) now() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.isOpen(), c.opened
+	return State{c.shard, c.IsOpen(), c.opened, c.err}
 }

@@ -1,4 +1,4 @@
-package failmode
+package breaker
 
 import (
 	"bufio"
@@ -19,27 +19,27 @@ const (
 	// noticedLate bounds the delay with which a timeout may be noticed. If it is
 	// longer, this process is too busy to blame the server.
 	noticedLate = 2 * time.Millisecond
-	// secondGlance is how long to look for an answer that may have come in time.
-	secondGlance = time.Millisecond
-	// maxGlances bounds how often a busy process sends the probe.
-	maxGlances = 10
-	// dialPatience is how long a server may take to accept a connection. A busy
+	// rereadTime is how long to read again for an answer that may have come in time.
+	rereadTime = time.Millisecond
+	// maxProbes bounds how often a busy process sends the probe.
+	maxProbes = 10
+	// dialTimeout is how long a server may take to accept a connection. A busy
 	// process needs much of it, because it notices each step late.
-	dialPatience = time.Second
-	dialPause    = 10 * time.Millisecond // before another try
+	dialTimeout = time.Second
+	dialPause   = 10 * time.Millisecond // before another try
 )
 
-// A witness finds out whether a shard answers. Late decisions do not prove that
-// it does not: a client with many connections can make this process so slow that
+// A witness finds out whether a shard answers. Decisions that timed out do not prove
+// that it does not: a client with many connections can make this process so slow that
 // it reads good answers too late. A witness has a connection that was opened
 // beforehand and that nothing else uses. It sends a probe, and blames the shard
 // only for a timeout that it notices in time.
 type witness struct {
-	dial     func(context.Context) (net.Conn, error)
-	request  func() ([]byte, error)
-	patience time.Duration // for an answer
+	dial    func(context.Context) (net.Conn, error)
+	request func() ([]byte, error)
+	timeout time.Duration // for an answer
 
-	looking atomic.Bool
+	checking atomic.Bool
 
 	mu      sync.Mutex    // over the fields below
 	conn    net.Conn      // nil before the first, and after a failure
@@ -80,10 +80,10 @@ func (w *witness) drop() {
 	}
 }
 
-// look returns why the shard does not answer, or nil if it does or if nobody can
-// say. The error is [errors.ErrUnsupported] where there is no connection to have.
-// One call is under way at a time.
-func (w *witness) look(ctx context.Context) error {
+// check returns why the shard does not answer, or nil if it does or if this process
+// is too busy to tell. The error is [errors.ErrUnsupported] if the store allows no
+// connection. One call is under way at a time.
+func (w *witness) check(ctx context.Context) error {
 	request, err := w.request()
 	if err != nil {
 		return errors.ErrUnsupported
@@ -97,12 +97,12 @@ func (w *witness) look(ctx context.Context) error {
 				return err
 			}
 		}
-		err := w.ask(request)
+		err := w.probe(request)
 		if failureOf(err) == noFailure {
 			return err
 		}
 		w.drop()
-		if fresh || isTimeout(err) {
+		if fresh || IsTimeout(err) {
 			return err
 		}
 		// The server may have closed a connection that was idle, and a master may
@@ -114,7 +114,7 @@ func (w *witness) look(ctx context.Context) error {
 // redial opens the connection where there is none. It returns nil without one if
 // this process is too busy to say why. The caller holds mu.
 func (w *witness) redial(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, dialPatience)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	begun := time.Now()
 	for {
@@ -123,9 +123,9 @@ func (w *witness) redial(ctx context.Context) error {
 		case err == nil:
 			w.conn, w.answers = conn, bufio.NewReader(conn)
 			return nil
-		case isTimeout(err) && wait.For(ctx, dialPause) == nil: // the client's options allow less
+		case IsTimeout(err) && wait.For(ctx, dialPause) == nil: // the client's options allow less
 			continue
-		case isTimeout(err) && time.Since(begun) > dialPatience+noticedLate:
+		case IsTimeout(err) && time.Since(begun) > dialTimeout+noticedLate:
 			return nil
 		}
 		return err
@@ -140,28 +140,28 @@ func (r reply) Error() string { return string(r) }
 // RedisError marks what Redis said, for the classes of errors.
 func (reply) RedisError() {}
 
-// ask sends the request until it is answered, or until a timeout is noticed in
+// probe sends the request until it is answered, or until a timeout is noticed in
 // time. It returns nil if this process is too busy to tell. Then it keeps the
 // connection, because a busy process would take too long to open another; the
 // answers that are owed there come before the next one.
-func (w *witness) ask(request []byte) error {
-	for range maxGlances {
-		deadline := time.Now().Add(w.patience)
+func (w *witness) probe(request []byte) error {
+	for range maxProbes {
+		deadline := time.Now().Add(w.timeout)
 		_ = w.conn.SetDeadline(deadline)
 		if _, err := w.conn.Write(request); err != nil {
 			return err
 		}
 		w.owed++
 		err := w.read()
-		if err == nil || !isTimeout(err) {
+		if err == nil || !IsTimeout(err) {
 			return err
 		}
 		late := time.Since(deadline)
 		// In a busy process timers fire before the network is read, so the answer
 		// may have arrived.
-		deadline = time.Now().Add(secondGlance)
+		deadline = time.Now().Add(rereadTime)
 		_ = w.conn.SetReadDeadline(deadline)
-		if again := w.read(); again == nil || !isTimeout(again) {
+		if again := w.read(); again == nil || !IsTimeout(again) {
 			return again
 		}
 		if max(late, time.Since(deadline)) <= noticedLate {
@@ -177,7 +177,7 @@ func (w *witness) read() (err error) {
 		if _, err = w.answers.Peek(1); err != nil {
 			return err // the answer may still come
 		}
-		if err = readAnswer(w.answers); err != nil && isTimeout(err) {
+		if err = readAnswer(w.answers); err != nil && IsTimeout(err) {
 			w.drop() // the rest of this answer would be read as the next
 			return nil
 		}

@@ -1,6 +1,7 @@
-package failmode
+package breaker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -10,9 +11,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/background"
 )
 
 const probeText = "*1\r\n$4\r\nPING\r\n"
@@ -109,11 +114,15 @@ type lateConn struct {
 
 func (c *lateConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if isTimeout(err) {
+	if IsTimeout(err) {
 		time.Sleep(c.late)
 		c.late, c.next = c.next, c.late
 	}
 	return n, err
+}
+
+func witnessOf(dial func(context.Context) (net.Conn, error)) *witness {
+	return &witness{dial: dial, request: func() ([]byte, error) { return []byte(probeText), nil }, timeout: 40 * time.Millisecond}
 }
 
 func TestWitness(t *testing.T) {
@@ -148,12 +157,12 @@ func TestWitness(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &witness{dial: c.server.dial, request: func() ([]byte, error) { return []byte(probeText), nil }, patience: 40 * time.Millisecond}
+				w := witnessOf(c.server.dial)
 				defer time.Sleep(2 * time.Second) // until the server has ended
 				defer w.end()
 				w.prepare(t.Context())
 				begun := time.Now()
-				err := w.look(t.Context())
+				err := w.check(t.Context())
 				if kind, took := failureOf(err), time.Since(begun); kind != c.kind || took > c.within {
 					t.Errorf("%v (%d) after %s, want %d within %s", err, kind, took, c.kind, c.within)
 				}
@@ -166,11 +175,11 @@ func TestWitness(t *testing.T) {
 func TestWitnessIsNotFooledByOldAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{answers: []string{"*0\r\n", "", "*0\r\n"}, delay: 50 * time.Millisecond}
-		w := &witness{dial: s.dial, request: func() ([]byte, error) { return []byte(probeText), nil }, patience: 40 * time.Millisecond}
+		w := witnessOf(s.dial)
 		defer time.Sleep(2 * time.Second) // until the server has ended
 		defer w.end()
 		for look, want := range []failureKind{failedLate, failedLate, failedLate} {
-			if err := w.look(t.Context()); failureOf(err) != want {
+			if err := w.check(t.Context()); failureOf(err) != want {
 				t.Errorf("look %d: %v", look, err)
 			}
 			time.Sleep(time.Second)
@@ -178,7 +187,7 @@ func TestWitnessIsNotFooledByOldAnswers(t *testing.T) {
 		s.mu.Lock()
 		s.delay, s.answers = 0, []string{"*0\r\n"}
 		s.mu.Unlock()
-		if err := w.look(t.Context()); err != nil {
+		if err := w.check(t.Context()); err != nil {
 			t.Errorf("it is well again: %v", err)
 		}
 	})
@@ -190,8 +199,8 @@ func TestWitnessKeepsItsConnectionWhileThisProcessIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const well, oom = "*1\r\n:1\r\n", "-OOM command not allowed\r\n"
 		s := &scripted{delay: 45 * time.Millisecond, late: 10 * time.Millisecond}
-		s.answers = append(slices.Repeat([]string{well}, 2+maxGlances), slices.Repeat([]string{oom}, maxGlances)...)
-		w := &witness{dial: s.dial, request: func() ([]byte, error) { return []byte(probeText), nil }, patience: 40 * time.Millisecond}
+		s.answers = append(slices.Repeat([]string{well}, 2+maxProbes), slices.Repeat([]string{oom}, maxProbes)...)
+		w := witnessOf(s.dial)
 		defer time.Sleep(2 * time.Second) // until the server has ended
 		defer w.end()
 		for look, c := range []struct {
@@ -206,7 +215,7 @@ func TestWitnessKeepsItsConnectionWhileThisProcessIsBusy(t *testing.T) {
 			s.mu.Lock()
 			s.delay = c.delay
 			s.mu.Unlock()
-			if err := w.look(t.Context()); failureOf(err) != c.want {
+			if err := w.check(t.Context()); failureOf(err) != c.want {
 				t.Errorf("look %d: %v", look, err)
 			}
 			if left := w.owed > 0; left != (look == 2) {
@@ -219,38 +228,53 @@ func TestWitnessKeepsItsConnectionWhileThisProcessIsBusy(t *testing.T) {
 	})
 }
 
-// witnessed is a store with a server for its witnesses.
-type witnessed struct {
-	*nodes
-	server *scripted
+// A store is away if err is not nil. Its witnesses ask the server.
+type store struct {
+	*scripted
+	err error
 }
 
-func (w witnessed) Dial(ctx context.Context, _ int) (net.Conn, error) { return w.server.dial(ctx) }
-func (w witnessed) ProbeRequest(int) ([]byte, error)                  { return []byte(probeText), nil }
+func (s *store) Names(...int) []string                             { return []string{"server"} }
+func (s *store) Probe(context.Context, int) error                  { return s.err }
+func (s *store) Dial(ctx context.Context, _ int) (net.Conn, error) { return s.dial(ctx) }
+func (s *store) ProbeRequest(int) ([]byte, error)                  { return []byte(probeText), nil }
+func (s *store) Budget() time.Duration                             { return 50 * time.Millisecond }
+func (s *store) Drop(int)                                          {}
 
 // An outage may end the witness' connection, and the next stall must be noticed
 // as soon as the first.
 func TestWitnessHasANewConnectionAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, server, log := new(nodes), &scripted{redial: 300 * time.Millisecond}, new(logbook)
-		g := &Guard{Limiter: n, Instances: 1, Logger: slog.New(slog.NewTextHandler(log, nil)), store: witnessed{n, server}}
+		s, log := &store{scripted: &scripted{redial: 300 * time.Millisecond}}, new(bytes.Buffer)
+		var work background.Group
+		logger := slog.New(slog.NewTextHandler(log, nil))
+		work.Start(logger)
+		var b Breaker
+		b.Start(s, &work, logger)
 		defer time.Sleep(2 * time.Second) // until the server has ended
-		defer g.Close()
-		askFor(g, 1, on(0))
-		server.close()
-		n.set(0, errAway, 0)
-		askFor(g, 5, on(0))
-		n.set(0, nil, 0)
+		defer work.End()
+		defer b.End()
+		fail := func(err error) {
+			for range failuresInRow {
+				b.Report(t.Context(), time.Now(), []*Circuit{b.Circuit(0)}, []algorithms.Result{{Err: err}}, err)
+				time.Sleep(time.Millisecond)
+			}
+		}
+		b.Prepare(t.Context())
+		s.close()
+		s.err = syscall.ECONNREFUSED
+		fail(s.err)
+		s.err = nil
 		time.Sleep(time.Second)
-		if s := g.states()[0]; s.Open || s.Opened != 1 {
+		if s := b.States()[0]; s.Open || s.Opened != 1 {
 			t.Fatalf("%+v", s)
 		}
-		n.set(0, context.DeadlineExceeded, 0)
-		askFor(g, 5, on(0))
+		fail(context.DeadlineExceeded)
 		time.Sleep(41 * time.Millisecond)
-		if s := g.states()[0]; !s.Open {
+		if s := b.States()[0]; !s.Open {
 			t.Errorf("not noticed: %+v", s)
 		}
+		b.End()
 		if text := log.String(); !strings.Contains(text, `error="failmode: witness: `) {
 			t.Errorf("what the witness found is not logged:\n%s", text)
 		}
@@ -271,10 +295,10 @@ func TestWitnessAsksAgainBeforeItBelievesAnOldConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &scripted{answers: c.answers}
-				w := &witness{dial: s.dial, request: func() ([]byte, error) { return []byte(probeText), nil }, patience: 40 * time.Millisecond}
+				w := witnessOf(s.dial)
 				defer w.end()
 				w.prepare(t.Context())
-				if err := w.look(t.Context()); failureOf(err) != c.kind {
+				if err := w.check(t.Context()); failureOf(err) != c.kind {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -285,15 +309,15 @@ func TestWitnessAsksAgainBeforeItBelievesAnOldConnection(t *testing.T) {
 func TestWitnessWithoutAConnectionToHave(t *testing.T) {
 	none := func(context.Context) (net.Conn, error) { return nil, errors.ErrUnsupported }
 	w := &witness{dial: none, request: func() ([]byte, error) { return nil, nil }}
-	if err := w.look(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
+	if err := w.check(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("got %v", err)
 	}
 	w = &witness{dial: none, request: func() ([]byte, error) { return nil, errors.ErrUnsupported }}
-	if err := w.look(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
+	if err := w.check(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("got %v", err)
 	}
 	w.end()
-	if err := w.look(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
+	if err := w.check(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("after its end: %v", err)
 	}
 }

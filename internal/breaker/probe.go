@@ -1,4 +1,4 @@
-package failmode
+package breaker
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/transport"
 	"github.com/seed75154129/ratelimit/internal/wait"
 )
@@ -18,10 +17,10 @@ const probeInterval = 200 * time.Millisecond
 
 // probe sends probes to a shard until its circuit may close or the breaker ends.
 // Each open circuit has one such goroutine.
-func (b *breaker) probe(c *circuit) {
+func (b *Breaker) probe(c *Circuit) {
 	name, opened := b.store.Names(c.shard)[0], time.Now()
-	b.logOpen(name, c.lastError())
-	err := b.untilWell(c, name)
+	b.logOpen(name, c.now().Err)
+	err := b.untilHealthy(c, name)
 
 	now := time.Now()
 	c.recovered(now)
@@ -33,27 +32,27 @@ func (b *breaker) probe(c *circuit) {
 		b.logger.Info("ratelimit: server no longer in use; circuit closed", "server", name, "after", after)
 		return
 	}
-	_ = b.work.safely(func() error {
+	_ = b.work.Safely(func() error {
 		c.witness.renew(b.ctx)
 		return nil
 	})
 }
 
-// untilWell returns nil after enough good probes. Its error means that the
+// untilHealthy returns nil after enough good probes. Its error means that the
 // breaker has ended, or that the shard is gone.
-func (b *breaker) untilWell(c *circuit, name string) error {
+func (b *Breaker) untilHealthy(c *Circuit, name string) error {
 	fast := b.store.Budget() / 2
 	for good, wanted := 0, c.wanted(); good < wanted; {
-		pause := probeInterval - probeInterval/5 + rand.N(2*probeInterval/5+1) //nolint:gosec // not a secret
+		pause := probeInterval - probeInterval/5 + rand.N(2*probeInterval/5+1)
 		if err := wait.For(b.ctx, pause); err != nil {
 			return err
 		}
 		begun := time.Now()
-		switch err := b.work.safely(func() error { return b.store.Probe(b.ctx, c.shard) }); {
+		switch err := b.work.Safely(func() error { return b.store.Probe(b.ctx, c.shard) }); {
 		case errors.Is(err, transport.ErrGone):
 			return err
 		case failureOf(err) != noFailure:
-			b.calls.count(begun, algorithms.Decision{}, err)
+			b.calls.count(begun, nil, err)
 			if before := c.probeFailed(err); transport.ClassOf(before) != transport.ClassOf(err) {
 				b.logOpen(name, err) // for example, a server that returns with another password
 			}
@@ -70,7 +69,7 @@ func (b *breaker) untilWell(c *circuit, name string) error {
 }
 
 // logOpen logs why a circuit is open; at level Error if it needs manual action.
-func (b *breaker) logOpen(name string, err error) {
+func (b *Breaker) logOpen(name string, err error) {
 	class, level := transport.ClassOf(err), slog.LevelWarn
 	if class == transport.ClassRefused {
 		level = slog.LevelError
