@@ -253,7 +253,11 @@ func ofOneAndAll(i int) []Check {
 // nothing, and no other one. Only requests with that key are sent by themselves
 // afterwards, and only if it costs the others time.
 func TestABadKeyFailsOneRequest(t *testing.T) {
-	client := redistest.Start(t).Client(t)
+	t.Run("redis", func(t *testing.T) { testABadKey(t, redistest.Start(t).Client(t)) })
+	t.Run("miniredis", func(t *testing.T) { testABadKey(t, miniBackend(t).limiter.(*Redis).Client.(*redis.Client)) })
+}
+
+func testABadKey(t *testing.T, client *redis.Client) {
 	var log scriptLog
 	sender := redis.NewClient(client.Options())
 	defer sender.Close()
@@ -268,8 +272,10 @@ func TestABadKeyFailsOneRequest(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := storeOf(r).Warm(t.Context()); err != nil {
-				t.Fatal(err)
+			for _, s := range []*transport.Script{script.Take, script.TakeJoint} {
+				if err := client.ScriptLoad(t.Context(), s.Text()).Err(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			used := int64(0)
 			log.all()
