@@ -7,10 +7,12 @@
 // whether the client respects deadlines by itself.
 //
 // Every call has one budget. It ends with the budget and not with its caller's
-// context. No call is executed twice: go-redis' retries are switched off, and only a
-// script that a server does not know is sent again, with its text.
+// context. No call is executed twice: go-redis' retries are switched off. Only what a
+// server certainly did not run is sent again: a script that it does not know, with its
+// text, and calls that it does not run as one.
 //
-// Calls to one server that are made at the same time share a pipeline. A lone call
+// Calls to one server that are made at the same time share a pipeline. Those that
+// differ in their keys only are one command there ([Script.JoinedBy]). A lone call
 // is sent at once. While the places of a server are taken, later calls wait in
 // lines, one for each rule, which take turns. A call that cannot be sent within its
 // budget fails as busy, which is no failure of the server.
