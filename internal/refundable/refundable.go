@@ -1,4 +1,4 @@
-package middleware
+package refundable
 
 import (
 	"cmp"
