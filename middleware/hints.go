@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hint"
+	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -80,8 +81,8 @@ func (h *hints) skip() {
 // begin looks at a request. Neither this nor what follows changes the request, so
 // that keys and handlers find all requests as they find these.
 func (h *hints) begin(r *http.Request, m *Middleware, handles bool) {
-	for p := passageOf(r.Context()); p != nil && handles; p = p.outer {
-		if p.by == m {
+	for s := stateOf(r.Context()); s != nil && handles; s = s.outer {
+		if s.by == m {
 			h.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
 		}
 	}
@@ -296,7 +297,7 @@ func (r *rule) oddities(tierFor bool) (odd []string) {
 	if r.terms.tiers != nil && !tierFor {
 		say(" has Tiers, and Config.TierFor is nil: every request has the rule's own limit")
 	}
-	if r.readsBody && len(r.patterns) > 0 && !slices.ContainsFunc(r.patterns, func(p pattern) bool { return p.hasBodies() }) {
+	if r.readsBody && len(r.patterns) > 0 && !slices.ContainsFunc(r.patterns, func(p pattern.Pattern) bool { return p.HasBodies() }) {
 		say(": its Key reads the body, and requests that its Match takes mostly have none; add the method that sends one, such as POST")
 	}
 	for _, l := range r.source.limits() {
@@ -336,13 +337,4 @@ func (r *Rule) oddBan() (odd []string) {
 		}
 	}
 	return odd
-}
-
-// hasBodies reports whether requests that the pattern matches may well have a body.
-func (p *pattern) hasBodies() bool {
-	switch p.method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
-		return false
-	}
-	return true
 }

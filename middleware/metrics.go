@@ -13,7 +13,7 @@ import (
 
 const ms = time.Millisecond
 
-// delays are the bounds for the time that requests wait for their turn.
+// delays are the bounds for the time that a leaky_bucket delays requests.
 var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms,
 	time.Second, 2500 * ms, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
 
@@ -33,7 +33,7 @@ func (m *Middleware) metrics() []algorithms.Metric {
 	}
 	all := []algorithms.Metric{
 		m.decisions.Metric("ratelimit_decision_duration_seconds"),
-		{Name: "ratelimit_queue_waiting", Value: float64(m.room.count())},
+		{Name: "ratelimit_queue_waiting", Value: float64(m.queue.Waiting())},
 		m.delays.Metric("ratelimit_queue_delay_seconds"),
 		{Name: "ratelimit_rules", Value: float64(len(set.rules))},
 		{Name: "ratelimit_rules_generation", Value: float64(set.generation)},
@@ -45,21 +45,6 @@ func (m *Middleware) metrics() []algorithms.Metric {
 		all = set.watches[i].appendTo(all, &set.rules[i], from)
 	}
 	return all
-}
-
-// clock reads the monotonic clock, which costs half of time.Now.
-func (q *question) clock() time.Duration {
-	if q.peeks {
-		return 0
-	}
-	return time.Since(q.start)
-}
-
-// took measures a decision that began at a reading of clock.
-func (q *question) took(begun time.Duration) {
-	if !q.peeks {
-		q.decisions.Observe(q.clock() - begun)
-	}
 }
 
 // An outcome is the label outcome, as a small number.

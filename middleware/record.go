@@ -7,51 +7,58 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// A denialLog bounds how many denials a rule logs per second, and counts those
-// that it leaves out. A denial costs it two atomic operations, and no lock or
-// timer.
-type denialLog struct {
-	window     atomic.Int64 // second<<lineBits + lines written in it
-	suppressed atomic.Int64
-}
+// maxShown is how many bytes of a key are kept for logs and TopDenied.
+const maxShown = 128
 
-const (
-	lineBits = 20
-	maxShown = 128 // bytes of a key
-)
-
-// take reports whether a line may be written, and how many were left out since
-// the last one.
-func (l *denialLog) take(now time.Duration, rate int64) (suppressed int64, ok bool) {
-	second := int64(now/time.Second) + 1 // never 0, which is the zero value's
-	for {
-		window := l.window.Load()
-		next := window + 1
-		if window>>lineBits != second {
-			next = second<<lineBits + 1
-		} else if window&(1<<lineBits-1) >= rate {
-			l.suppressed.Add(1)
-			return 0, false
-		}
-		if l.window.CompareAndSwap(window, next) {
-			return l.suppressed.Swap(0), true
-		}
-	}
-}
-
-// logDenial logs a denial, unless its rule has logged enough in this second.
-func (m *Middleware) logDenial(ctx context.Context, l *denialLog, now time.Duration, r *algorithms.Result) {
-	if m.lines <= 0 || !m.logger.Enabled(ctx, slog.LevelInfo) {
+// record counts and logs the results of a request's checks, and calls Observe. The
+// results are mostly in the rules' order, so that finding their rules takes one pass.
+func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decision) {
+	if len(d.Results) == 0 {
 		return
 	}
-	suppressed, ok := l.take(now, m.lines)
+	next := 0
+	for i := range d.Results {
+		res := &d.Results[i]
+		if res.Source == algorithms.SourceNone && !res.HasRoom && res.Err == nil {
+			continue
+		}
+		at := next
+		if at >= len(set.watches) || set.watches[at].rule != res.Check.Rule { // to be quick: find is not inlined
+			var ok bool
+			if at, ok = set.find(res.Check.Rule, next); !ok {
+				continue // the limiter added it
+			}
+		}
+		next = at + 1
+		w := &set.watches[at]
+		w.count(res, d.Allowed)
+		if !res.HasRoom {
+			m.recordDenial(r.Context(), w, res)
+		}
+	}
+	if m.observe != nil {
+		m.observe(r, *d)
+	}
+}
+
+// recordDenial counts a denial for TopDenied, and logs it unless its rule has logged
+// enough in this second.
+func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.Result) {
+	now := time.Since(m.start)
+	if r.Source != algorithms.SourceFailClosed && !r.Check.Shadow {
+		m.top.Add(now, r.Check.Rule, bounded(r.Check.Key))
+	}
+	if m.denialRate <= 0 || !m.logger.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	suppressed, ok := w.denials.Take(now, m.denialRate)
 	if !ok {
 		return
 	}
@@ -72,6 +79,31 @@ func (m *Middleware) logDenial(ctx context.Context, l *denialLog, now time.Durat
 		attrs = append(attrs, slog.Bool("shadow", true))
 	}
 	m.logger.LogAttrs(ctx, slog.LevelInfo, "ratelimit: denied", attrs...)
+}
+
+// A DeniedKey is a key that was denied often.
+type DeniedKey struct {
+	Rule  string // the rule's Name
+	Key   string // hashed as in the log, unless Config.LogKeys; "" for requests without a key
+	Count int64  // denials; at most Error too many, never too few
+	Error int64  // how much Count may be too high
+}
+
+// TopDenied returns the n keys that were denied most in the last ten to twenty minutes,
+// those with the most denials first. Denials by a rule in shadow do not count. Denials
+// by [failmode.Closed] do not count either, because they say nothing about the client.
+//
+// The memory is bounded: 256 keys are counted at a time. Every key with more than one in
+// 256 of the denials is returned, and no Error is larger than one in 256 of them.
+func (m *Middleware) TopDenied(n int) []DeniedKey {
+	m.mustBeMade()
+	entries := m.top.List(time.Since(m.start))
+	top := make([]DeniedKey, min(max(n, 0), len(entries)))
+	for i := range top {
+		top[i] = DeniedKey(entries[i])
+		top[i].Key = m.shown(top[i].Key)
+	}
+	return top
 }
 
 // hashSecret belongs to this process, so that nobody who reads its log can find

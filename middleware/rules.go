@@ -1,18 +1,16 @@
 package middleware
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hidden"
+	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -42,7 +40,7 @@ type watch struct {
 	limit   algorithms.Limit
 	quota   int64 // of the limit
 	series  *series
-	denials *denialLog
+	denials *sampler.Rate
 }
 
 // SetRules replaces the rules in one step, for requests that come from now on,
@@ -71,7 +69,7 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 	set = &ruleset{rules: rules, watches: make([]watch, len(rules)), hints: newHints(m.logger, len(rules)), generation: 1}
 	for i := range rules {
 		c := &rules[i].check
-		w := watch{rule: c.Rule, limit: c.Limit, quota: c.Limit.Quota(), series: new(series), denials: new(denialLog)}
+		w := watch{rule: c.Rule, limit: c.Limit, quota: c.Limit.Quota(), series: new(series), denials: new(sampler.Rate)}
 		if old != nil {
 			if at, ok := old.find(c.Rule, i); ok {
 				was := &old.watches[at]
@@ -141,46 +139,6 @@ func (set *ruleset) find(name string, from int) (at int, ok bool) {
 func (set *ruleset) sparing(c *algorithms.Check) bool {
 	at, ok := set.find(c.Rule, 0)
 	return ok && set.rules[at].spares() && !c.Shadow
-}
-
-// see counts and logs the results of a request's checks. They are mostly in the
-// rules' order, so that finding their rules takes one pass.
-func (m *Middleware) see(r *http.Request, v *verdict) {
-	set, d := v.set, v.decision
-	if len(d.Results) == 0 {
-		return
-	}
-	next := 0
-	for i := range d.Results {
-		res := &d.Results[i]
-		if res.Source == algorithms.SourceNone && !res.HasRoom && res.Err == nil {
-			continue
-		}
-		at := next
-		if at >= len(set.watches) || set.watches[at].rule != res.Check.Rule { // to be quick: find is not inlined
-			var ok bool
-			if at, ok = set.find(res.Check.Rule, next); !ok {
-				continue // the limiter added it
-			}
-		}
-		next = at + 1
-		w := &set.watches[at]
-		w.count(res, d.Allowed)
-		if !res.HasRoom {
-			m.seeDenial(r.Context(), w, res)
-		}
-	}
-	if m.observe != nil {
-		m.observe(r, d)
-	}
-}
-
-func (m *Middleware) seeDenial(ctx context.Context, w *watch, r *algorithms.Result) {
-	now := time.Since(m.start)
-	if r.Source != algorithms.SourceFailClosed && !r.Check.Shadow {
-		m.top.add(now, r.Check.Rule, r.Check.Key)
-	}
-	m.logDenial(ctx, w.denials, now, r)
 }
 
 // failed counts the checks of a call for which the limiter returned an error.

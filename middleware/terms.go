@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/pattern"
 )
 
 // terms are what a rule asks of requests by more than one limit and one cost.
@@ -16,7 +17,7 @@ type terms struct {
 	limitFor func(*http.Request) algorithms.Limit
 	tiers    map[string]limit
 	costFor  func(*http.Request) int64
-	costs    []cost // the most specific first
+	costs    pattern.Values
 	chargeOn []int
 	shadow   float64
 }
@@ -33,43 +34,43 @@ func (t *terms) plain() bool {
 	return t.limitFor == nil && t.tiers == nil && t.costFor == nil && t.costs == nil && t.shadow == 0
 }
 
-// agree completes a check by the terms of its rule. The rule does not apply where
-// the request is exempt.
-func (q *question) agree(i int, rule *rule, check *algorithms.Check) (queue, applies bool) {
-	l := q.limitOf(i, rule)
+// applyTerms completes a check by the terms of its rule. The rule does not apply to an
+// exempt request.
+func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) (queue, applies bool) {
+	l := e.limitOf(i, rule)
 	if l.Limit == Unlimited() {
 		return false, false
 	}
-	check.Limit, check.Cost = l.Limit, q.costOf(rule)
+	check.Limit, check.Cost = l.Limit, e.costOf(rule)
 	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
-	return l.queue && !check.Shadow, true // who is not enforced takes nobody's place
+	return l.queue && !check.Shadow, true // a request in shadow takes no place in the wait queue
 }
 
 // limitOf is the limit of the request by a rule: LimitFor, Tiers, Limit.
-func (q *question) limitOf(i int, rule *rule) limit {
+func (e *evaluation) limitOf(i int, rule *rule) limit {
 	if f := rule.terms.limitFor; f != nil {
-		if l := f(q.request); l != (algorithms.Limit{}) {
-			fit, err := rule.fit(l, q.share)
+		if l := f(e.request); l != (algorithms.Limit{}) {
+			fit, err := rule.fit(l, e.m.share)
 			if err == nil {
 				return fit
 			}
-			q.misfits.Do(func() {
-				q.logger.Warn("ratelimit: LimitFor returned a limit that cannot be used; Tiers and Limit apply",
+			e.m.badLimits.Do(func() {
+				e.m.logger.Warn("ratelimit: LimitFor returned a limit that cannot be used; Tiers and Limit apply",
 					"rule", rule.check.Rule, "limit", l.String(), "error", err)
 			})
 		}
 	}
 	if rule.terms.tiers != nil {
-		if tier := q.tier(); tier != "" {
+		if tier := e.tier(); tier != "" {
 			l, ok := rule.terms.tiers[tier]
-			if q.hints != nil {
-				q.hints.tier(i, tier, ok)
+			if e.hints != nil {
+				e.hints.tier(i, tier, ok)
 			}
 			if ok {
 				return l
 			}
-			if !q.peeks {
-				q.set.watches[i].series.unknownTiers.Add(1)
+			if !e.peeks {
+				e.set.watches[i].series.unknownTiers.Add(1)
 			}
 		}
 	}
@@ -95,22 +96,22 @@ func (r *rule) fit(l algorithms.Limit, s share) (limit, error) {
 }
 
 // tier asks for the request's tier, once.
-func (q *question) tier() string {
-	if !q.tierKnown && q.tierFor != nil {
-		q.tierName, q.tierKnown = q.tierFor(q.request), true
+func (e *evaluation) tier() string {
+	if !e.tierKnown && e.m.tierFor != nil {
+		e.tierName, e.tierKnown = e.m.tierFor(e.request), true
 	}
-	return q.tierName
+	return e.tierName
 }
 
 // costOf is what the request costs by a rule: CostFor, Costs, Cost.
-func (q *question) costOf(rule *rule) int64 {
+func (e *evaluation) costOf(rule *rule) int64 {
 	if f := rule.terms.costFor; f != nil {
-		if n := f(q.request); n > 0 {
+		if n := f(e.request); n > 0 {
 			return n
 		}
 	}
 	if rule.terms.costs != nil {
-		return costAt(rule.terms.costs, &q.target, rule.check.Cost)
+		return rule.terms.costs.Of(&e.target, rule.check.Cost)
 	}
 	return rule.check.Cost
 }

@@ -1,3 +1,4 @@
+// Package onstatus tells a program the status of a response before it is written.
 package onstatus
 
 import (
@@ -7,93 +8,63 @@ import (
 	"net/http"
 )
 
-// What a ResponseWriter may have beside, each on its own.
-type (
-	flushing    struct{ c *charging }
-	hijacking   struct{ c *charging }
-	readingFrom struct{ c *charging }
-)
-
-func (f flushing) Flush() { _ = f.c.FlushError() }
-
-// Hijack keeps the charge: what the handler answers is not known.
-func (h hijacking) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := h.c.ResponseWriter.(http.Hijacker).Hijack()
-	if err == nil {
-		h.c.begun = true
-		h.c.crossing.settled()
-	}
-	return conn, buffered, err
+// writer calls begin once.
+type writer struct {
+	http.ResponseWriter
+	begin func(status int)
+	begun bool // begin was called
 }
 
-// sniffed is how much net/http reads before it writes the status.
-const sniffed = 512
-
-// ReadFrom writes the beginning itself: there is no status if src has nothing.
-func (r readingFrom) ReadFrom(src io.Reader) (n int64, err error) {
-	if !r.c.begun {
-		n, err = io.Copy(writerOnly{r.c}, io.LimitReader(src, sniffed))
-		if err != nil || n < sniffed {
-			return n, err
-		}
-	}
-	rest, err := r.c.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
-	return n + rest, err
-}
-
-type writerOnly struct{ io.Writer }
-
-// alike returns the writer with those interfaces that the writer underneath has: a
-// handler that finds one must find that it works. http.Pusher is not among them, since
-// browsers have removed server push.
-func (c *charging) alike() http.ResponseWriter {
-	f, h, r := flushing{c}, hijacking{c}, readingFrom{c}
-	_, flushes := c.ResponseWriter.(http.Flusher)
-	_, hijacks := c.ResponseWriter.(http.Hijacker)
-	_, readsFrom := c.ResponseWriter.(io.ReaderFrom)
-	n := 0
-	for i, has := range [...]bool{flushes, hijacks, readsFrom} {
-		if has {
-			n |= 1 << i
-		}
-	}
-	switch n {
-	case 1:
+// Wrap returns a ResponseWriter that calls begin with the final status, before w gets
+// it. For a connection that the handler takes over, the status is 101. If nothing is
+// written, begin is not called.
+//
+// The writer is a Flusher, a Hijacker or an io.ReaderFrom if w is one: a handler that
+// finds such a method must find that it works. It is no http.Pusher, since browsers have
+// removed server push.
+func Wrap(w http.ResponseWriter, begin func(status int)) http.ResponseWriter {
+	c := &writer{ResponseWriter: w, begin: begin}
+	f, h, r := flusher{c}, hijacker{c}, readerFrom{c}
+	_, flushes := w.(http.Flusher)
+	_, hijacks := w.(http.Hijacker)
+	_, readsFrom := w.(io.ReaderFrom)
+	switch [...]bool{flushes, hijacks, readsFrom} {
+	case [...]bool{true, false, false}:
 		return struct {
-			*charging
+			*writer
 			http.Flusher
 		}{c, f}
-	case 2:
+	case [...]bool{false, true, false}:
 		return struct {
-			*charging
+			*writer
 			http.Hijacker
 		}{c, h}
-	case 3:
+	case [...]bool{true, true, false}:
 		return struct {
-			*charging
+			*writer
 			http.Flusher
 			http.Hijacker
 		}{c, f, h}
-	case 4:
+	case [...]bool{false, false, true}:
 		return struct {
-			*charging
+			*writer
 			io.ReaderFrom
 		}{c, r}
-	case 5:
+	case [...]bool{true, false, true}:
 		return struct {
-			*charging
+			*writer
 			http.Flusher
 			io.ReaderFrom
 		}{c, f, r}
-	case 6:
+	case [...]bool{false, true, true}:
 		return struct {
-			*charging
+			*writer
 			http.Hijacker
 			io.ReaderFrom
 		}{c, h, r}
-	case 7:
+	case [...]bool{true, true, true}:
 		return struct {
-			*charging
+			*writer
 			http.Flusher
 			http.Hijacker
 			io.ReaderFrom
@@ -101,3 +72,87 @@ func (c *charging) alike() http.ResponseWriter {
 	}
 	return c
 }
+
+func (w *writer) status(status int) {
+	if !w.begun {
+		w.begun = true
+		w.begin(status)
+	}
+}
+
+func (w *writer) WriteHeader(status int) {
+	// Other informational statuses are not the last, and net/http panics on those below
+	// 100 and above 999.
+	if status == http.StatusSwitchingProtocols || 200 <= status && status <= 999 {
+		w.status(status)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	w.status(http.StatusOK)
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *writer) WriteString(s string) (int, error) {
+	w.status(http.StatusOK)
+	return io.WriteString(w.ResponseWriter, s)
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// FlushError is what [http.ResponseController] calls. A flush writes the status.
+func (w *writer) FlushError() error {
+	if canFlush(w.ResponseWriter) {
+		w.status(http.StatusOK)
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+func canFlush(w http.ResponseWriter) bool {
+	for {
+		switch inner := w.(type) {
+		case interface{ FlushError() error }, http.Flusher:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = inner.Unwrap()
+		default:
+			return false
+		}
+	}
+}
+
+// What a ResponseWriter may have besides, each on its own.
+type (
+	flusher    struct{ *writer }
+	hijacker   struct{ *writer }
+	readerFrom struct{ *writer }
+)
+
+func (f flusher) Flush() { _ = f.FlushError() }
+
+func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := h.ResponseWriter.(http.Hijacker).Hijack()
+	if err == nil {
+		h.status(http.StatusSwitchingProtocols)
+	}
+	return conn, buffered, err
+}
+
+// sniffed is how much net/http reads before it writes the status.
+const sniffed = 512
+
+// ReadFrom writes the beginning itself, because an empty src writes no status.
+func (r readerFrom) ReadFrom(src io.Reader) (n int64, err error) {
+	if !r.begun {
+		n, err = io.Copy(writerOnly{r.writer}, io.LimitReader(src, sniffed))
+		if err != nil || n < sniffed {
+			return n, err
+		}
+	}
+	rest, err := r.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	return n + rest, err
+}
+
+type writerOnly struct{ io.Writer }

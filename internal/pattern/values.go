@@ -2,35 +2,41 @@ package pattern
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
+	"strings"
 )
 
-// A cost is what requests cost that match a pattern.
-type cost struct {
-	pattern
-	units int64
+// Values assigns a number to each request: that of the most specific pattern which
+// matches it. nil assigns none.
+type Values []value
+
+type value struct {
+	Pattern
+	n int64
 }
 
-// compileCosts returns valid costs, each pattern before those that match all its
-// requests and others.
-func compileCosts(byPattern map[string]int64) []cost {
-	var costs []cost
-	for text, units := range byPattern {
-		p, _ := parsePattern(text) // it is valid
-		costs = append(costs, cost{p, units})
+// NewValues returns Values for valid patterns without conflicts.
+func NewValues(byPattern map[string]int64) Values {
+	var values Values
+	for text, n := range byPattern {
+		p, _ := Parse(text) // it is valid
+		values = append(values, value{p, n})
 	}
-	slices.SortFunc(costs, func(a, b cost) int {
+	// Each pattern comes before those that match all its requests and others.
+	slices.SortFunc(values, func(a, b value) int {
 		return cmp.Or(
 			cmp.Compare(len(b.segs), len(a.segs)),
 			cmp.Compare(a.wildcards(), b.wildcards()),
 			cmp.Compare(a.openness(), b.openness()),
 			cmp.Compare(methodOpenness(a.method), methodOpenness(b.method)))
 	})
-	return costs
+	return values
 }
 
-func (p *pattern) wildcards() (n int) {
+func (p *Pattern) wildcards() (n int) {
 	for _, seg := range p.segs {
 		if seg == "" {
 			n++
@@ -39,9 +45,8 @@ func (p *pattern) wildcards() (n int) {
 	return n
 }
 
-// openness is greater for a pattern that may match more paths, the segments being
-// the same.
-func (p *pattern) openness() int {
+// openness is greater for a pattern that may match more paths with the same segments.
+func (p *Pattern) openness() int {
 	if p.end == endAnything {
 		return 1
 	}
@@ -58,40 +63,56 @@ func methodOpenness(method string) int {
 	return 0
 }
 
-// costAt is what a request costs: what the most specific pattern says that
-// matches it, otherwise the rule's own cost. Where routers may read the path
-// differently, it is the most that one reading costs, so that no spelling of a
-// path is cheaper than the path.
-func costAt(costs []cost, t *target, own int64) int64 {
-	units := costOfPath(costs, t.method, t.path, false, own)
-	if !t.odd {
-		return units
-	}
+// Of returns the number of a request, and other if no pattern matches. If routers may
+// read the path differently, it is the largest number of all readings, so that no
+// spelling of a path has a smaller one.
+func (v Values) Of(t *Target, other int64) int64 {
+	n := v.ofPath(t.method, t.path, false, other)
 	if t.cleanPath != "" {
-		units = max(units, costOfPath(costs, t.method, t.cleanPath, false, own))
+		n = max(n, v.ofPath(t.method, t.cleanPath, false, other))
 	}
 	if t.raw != "" {
-		units = max(units, costOfPath(costs, t.method, t.raw, true, own))
+		n = max(n, v.ofPath(t.method, t.raw, true, other))
 	}
 	if t.cleanRaw != "" {
-		units = max(units, costOfPath(costs, t.method, t.cleanRaw, true, own))
+		n = max(n, v.ofPath(t.method, t.cleanRaw, true, other))
 	}
-	return units
+	return n
 }
 
-// costOfPath goes on to less specific patterns until one matches exactly: others
-// match a path that some router may serve as something else.
-func costOfPath(costs []cost, method, path string, escaped bool, own int64) int64 {
+// ofPath goes on to less specific patterns until one matches exactly, because some
+// router may serve the path by one of them.
+func (v Values) ofPath(method, path string, escaped bool, other int64) int64 {
 	var most int64
-	for i := range costs {
-		c := &costs[i]
-		if !escaped && (c.at >= len(path) || path[c.at] != c.last) || !c.matchMethod(method) || !c.matchPath(path, escaped) {
+	for i := range v {
+		p := &v[i]
+		if !escaped && (p.at >= len(path) || path[p.at] != p.last) || !p.matchMethod(method) || !p.matchPath(path, escaped) {
 			continue
 		}
-		most = max(most, c.units)
-		if c.matchPathExactly(path, escaped) {
+		most = max(most, p.n)
+		if p.matchPathExactly(path, escaped) {
 			return most
 		}
 	}
-	return max(most, own)
+	return max(most, other)
+}
+
+var conflicting = regexp.MustCompile(`(?s)conflicts with pattern (".*") \(registered at .*?\):\n(.*)`)
+
+// Conflict adds a valid pattern to those in mux. The error says with which of them it
+// conflicts: neither is more specific than the other.
+func Conflict(mux *http.ServeMux, text string) (err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		other, why := "another one", fmt.Sprint(v)
+		if m := conflicting.FindStringSubmatch(why); m != nil {
+			other, why = m[1], strings.ReplaceAll(m[2], "\n", " ")
+		}
+		err = fmt.Errorf("pattern %q: conflicts with %s: %s; make one more specific than the other", text, other, strings.TrimSuffix(why, "."))
+	}()
+	mux.Handle(text, http.NotFoundHandler())
+	return nil
 }

@@ -1,3 +1,16 @@
+// Package refundable keeps denials from counting towards a ban while charges of the key
+// may still be refunded: fifteen people behind one address who log in at once are no
+// attack.
+//
+// Whether a denial counts is decided before the limiter is asked, so that the limiter is
+// asked once. While a key has recent refundable charges, no denial counts, and its
+// requests are decided concurrently. While it has none, they are decided one after the
+// other: of two concurrent requests, the first could be charged and the second be denied
+// and counted. That ends with the first charge, or with a ban.
+//
+// A request that has waited too long is decided all the same. Its denial does not count.
+// It does not delay other requests and does not keep their denials from counting.
+// Otherwise a client could avoid every ban by sending faster than requests are decided.
 package refundable
 
 import (
@@ -9,70 +22,64 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
-// unsettled knows, for rules with ChargeOn and a Ban, of which keys requests are
-// under way in this process whose charges may still be given back. A denial
-// meanwhile is no reason to ban: fifteen people behind one address who log in at
-// once are no attack. The zero value is ready.
-//
-// Whether a denial counts is said before it is decided, so that it takes one round
-// trip. While a key has fresh unsettled charges, no denial counts, and its requests are
-// decided side by side. While it has none, they are decided one after the other:
-// of two at once, the first could be charged and the second be denied and counted.
-// This ends with the first charge, or with the ban.
-//
-// A request that has waited in vain for its turn is decided all the same. It is
-// spared, and keeps nobody waiting: otherwise who sends more than can be decided in
-// turn could never be banned.
-type unsettled struct {
+var lent = algorithms.Internal.Open(&inside.Allow)
+
+// Charges tracks the keys whose charges may be refunded, in this process. The zero value
+// is ready. It is safe for concurrent use.
+type Charges struct {
 	mu   sync.Mutex
-	keys map[counted]*underWay
+	keys map[id]*pending
 }
 
-// A counted is a count of such a rule.
-type counted struct{ rule, key string }
+type id struct{ rule, key string }
 
-// underWay is what a key has under way. An entry without anything is removed.
-type underWay struct {
+// pending holds the requests in progress of a key. One without any is removed.
+type pending struct {
 	counting    bool      // a request is being decided whose denial counts
-	sparing     int       // requests are being decided whose denials do not
-	charged     int       // charges that may still be given back
+	ignoring    int       // requests are being decided whose denials do not count
+	charged     int       // charges that may be refunded
 	chargedAt   time.Time // the last of them
 	bannedUntil time.Time // no denial counts before
 	waiting     list.List // of *waiter, in the order in which they came
 }
 
-// A part is what a request that is being decided is for its key.
-type part int
+// A role says whether a request's denial counts.
+type role int
 
 const (
-	late part = iota // it waited in vain
-	counting
-	sparing
+	timedOut     role = iota // it waited too long
+	countDenial              // alone
+	ignoreDenial             // with others
 )
 
 // A waiter is a request that waits to be decided.
 type waiter struct {
-	part part
-	turn chan struct{} // closed when part is set
+	role  role
+	ready chan struct{} // closed when role is set
 }
 
-// A crossing is a request's part in it: what it has under way. Nil has nothing.
-type crossing struct {
-	of      *unsettled
-	asked   []asked
-	charges []counted
+// A Request tracks what one request holds in Charges. A nil Request holds nothing.
+type Request struct {
+	of      *Charges
+	entered []entered
+	charges []id
 }
 
-type asked struct {
-	counted
-	part part
+type entered struct {
+	id
+	role role
 }
 
-// enter waits until the checks may be decided, at most for so long, and spares
-// those whose denial must not count.
-func (c *crossing) enter(checks []algorithms.Check, counts func(*algorithms.Check) bool, most time.Duration) {
+// NewRequest returns a Request that holds nothing. The caller must End it.
+func (c *Charges) NewRequest() *Request { return &Request{of: c} }
+
+// Enter waits until the checks may be decided, at most for maxWait. Only checks for which
+// counts reports true wait. If the denial of a check must not count towards its ban, Enter
+// marks the check.
+func (r *Request) Enter(checks []algorithms.Check, counts func(*algorithms.Check) bool, maxWait time.Duration) {
 	var at []int
 	for i := range checks {
 		if counts(&checks[i]) {
@@ -86,152 +93,150 @@ func (c *crossing) enter(checks []algorithms.Check, counts func(*algorithms.Chec
 	slices.SortFunc(at, func(i, j int) int {
 		return cmp.Or(strings.Compare(checks[i].Rule, checks[j].Rule), strings.Compare(checks[i].Key, checks[j].Key))
 	})
-	timer := time.NewTimer(most)
+	timer := time.NewTimer(maxWait)
 	defer timer.Stop()
-	patience := timer.C
+	ended := timer.C
 	for _, i := range at {
-		key := counted{checks[i].Rule, checks[i].Key}
-		part, over := c.of.enter(key, patience)
-		if over {
-			patience = closedTimer
+		k := id{checks[i].Rule, checks[i].Key}
+		role, late := r.of.enter(k, ended)
+		if late {
+			ended = closedTimer
 		}
-		if part != counting {
+		if role != countDenial {
 			lent.Spare(&checks[i])
 		}
-		c.asked = append(c.asked, asked{key, part})
+		r.entered = append(r.entered, entered{k, role})
 	}
 }
 
-// excuse is for how long a charge that is not settled excuses denials. Otherwise who
-// keeps one request waiting, by a body that comes slowly, could never be banned.
-const excuse = 10 * time.Second
+// grace is how long a charge keeps denials from counting. Without a bound, a client that
+// keeps one request in progress by a slow body could never be banned.
+const grace = 10 * time.Second
 
-// closedTimer is one that has fired.
+// closedTimer has fired.
 var closedTimer = func() <-chan time.Time { c := make(chan time.Time); close(c); return c }()
 
-// enter waits until a check may be decided. It is spared if the key has unsettled
-// charges or is banned, and late if the time is over.
-func (u *unsettled) enter(key counted, patience <-chan time.Time) (p part, over bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	w := u.of(key)
-	if p := w.next(time.Now()); p != late {
-		return p, false
+// enter waits until a check may be decided, or until a receive from ended succeeds.
+func (c *Charges) enter(k id, ended <-chan time.Time) (r role, late bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.of(k)
+	if r := p.begin(time.Now()); r != timedOut {
+		return r, false
 	}
-	me := &waiter{turn: make(chan struct{})}
-	at := w.waiting.PushBack(me)
-	u.mu.Unlock()
+	w := &waiter{ready: make(chan struct{})}
+	at := p.waiting.PushBack(w)
+	c.mu.Unlock()
 	select {
-	case <-me.turn:
-	case <-patience:
-		over = true
+	case <-w.ready:
+	case <-ended:
+		late = true
 	}
-	u.mu.Lock()
-	w.waiting.Remove(at) // unless its turn has come
-	return me.part, over
+	c.mu.Lock()
+	p.waiting.Remove(at) // does nothing if the waiter became ready meanwhile
+	return w.role, late
 }
 
-// of is what a key has under way.
-func (u *unsettled) of(key counted) *underWay {
-	w := u.keys[key]
-	if w == nil {
-		if u.keys == nil {
-			u.keys = make(map[counted]*underWay)
+// of returns the requests in progress of a key.
+func (c *Charges) of(k id) *pending {
+	p := c.keys[k]
+	if p == nil {
+		if c.keys == nil {
+			c.keys = make(map[id]*pending)
 		}
-		w = new(underWay)
-		u.keys[key] = w
+		p = new(pending)
+		c.keys[k] = p
 	}
-	return w
+	return p
 }
 
-// next begins the decision of a request; late means that none may begin yet.
-func (w *underWay) next(now time.Time) part {
+// begin begins the decision of a request; timedOut means that none may begin yet.
+func (p *pending) begin(now time.Time) role {
 	switch {
-	case w.charged > 0 && now.Sub(w.chargedAt) < excuse && !w.counting, now.Before(w.bannedUntil):
-		w.sparing++
-		return sparing
-	case !w.counting && w.sparing == 0:
-		w.counting = true
-		return counting
+	case p.charged > 0 && now.Sub(p.chargedAt) < grace && !p.counting, now.Before(p.bannedUntil):
+		p.ignoring++
+		return ignoreDenial
+	case !p.counting && p.ignoring == 0:
+		p.counting = true
+		return countDenial
 	}
-	return late
+	return timedOut
 }
 
-// decided notes what became of the checks that entered. Charges stay unsettled
-// until settled is called, if they may be given back.
-func (c *crossing) decided(d *algorithms.Decision, returnable bool) {
-	if c == nil {
+// Decided records the results of the checks that entered. If canRefund is true, their
+// charges may be refunded until Settled is called.
+func (r *Request) Decided(d *algorithms.Decision, canRefund bool) {
+	if r == nil {
 		return
 	}
-	for _, a := range c.asked {
+	for _, e := range r.entered {
 		charged, banned := false, time.Duration(0)
 		for i := range d.Results {
-			if r := &d.Results[i]; r.Check.Rule == a.rule && r.Check.Key == a.key && r.Err == nil {
-				charged = r.Charged > 0 && returnable
-				if r.BannedFor > 0 { // what a cache remembers, it tells for a moment
-					banned = cmp.Or(r.BannedFor, min(r.RetryAfter, time.Second))
+			if res := &d.Results[i]; res.Check.Rule == e.rule && res.Check.Key == e.key && res.Err == nil {
+				charged = res.Charged > 0 && canRefund
+				if res.BannedFor > 0 { // what a cache remembers is repeated for a moment
+					banned = cmp.Or(res.BannedFor, min(res.RetryAfter, time.Second))
 				}
 			}
 		}
-		c.of.change(a.counted, func(w *underWay) {
-			switch a.part {
-			case sparing:
-				w.sparing--
-			case counting:
-				w.counting = false
+		r.of.change(e.id, func(p *pending) {
+			switch e.role {
+			case ignoreDenial:
+				p.ignoring--
+			case countDenial:
+				p.counting = false
 			}
-			w.bannedUntil = time.Time{}
+			p.bannedUntil = time.Time{}
 			if banned > 0 {
-				w.bannedUntil = time.Now().Add(banned)
+				p.bannedUntil = time.Now().Add(banned)
 			}
 			if charged {
-				w.charged++
-				w.chargedAt = time.Now()
-				c.charges = append(c.charges, a.counted)
+				p.charged++
+				p.chargedAt = time.Now()
+				r.charges = append(r.charges, e.id)
 			}
 		})
 	}
-	c.asked = nil
+	r.entered = nil
 }
 
-// settled says that nothing of the request will be given back any more. Calling it
-// again does nothing.
-func (c *crossing) settled() {
-	if c == nil {
+// Settled records that the request's charges are final. Further calls do nothing.
+func (r *Request) Settled() {
+	if r == nil {
 		return
 	}
-	c.of.mu.Lock()
-	charges := c.charges
-	c.charges = nil
-	c.of.mu.Unlock()
-	for _, key := range charges {
-		c.of.change(key, func(w *underWay) { w.charged-- })
+	r.of.mu.Lock()
+	charges := r.charges
+	r.charges = nil
+	r.of.mu.Unlock()
+	for _, k := range charges {
+		r.of.change(k, func(p *pending) { p.charged-- })
 	}
 }
 
-// end ends what a request has under way, also after a panic.
-func (c *crossing) end() {
-	c.decided(new(algorithms.Decision), false)
-	c.settled()
+// End releases all that the request holds, also after a panic.
+func (r *Request) End() {
+	r.Decided(new(algorithms.Decision), false)
+	r.Settled()
 }
 
-// change changes what a key has under way, and wakes those whose turn has come, each
+// change changes a key's requests in progress, and wakes the waiters that may begin, each
 // once.
-func (u *unsettled) change(key counted, f func(*underWay)) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	w := u.of(key) // which is new if the request was late and nothing else is under way
-	f(w)
-	for now := time.Now(); w.waiting.Len() > 0; {
-		p := w.next(now)
-		if p == late {
+func (c *Charges) change(k id, f func(*pending)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.of(k) // new if the request timed out and no other is in progress
+	f(p)
+	for now := time.Now(); p.waiting.Len() > 0; {
+		r := p.begin(now)
+		if r == timedOut {
 			return
 		}
-		first := w.waiting.Remove(w.waiting.Front()).(*waiter)
-		first.part = p
-		close(first.turn)
+		first := p.waiting.Remove(p.waiting.Front()).(*waiter)
+		first.role = r
+		close(first.ready)
 	}
-	if !w.counting && w.sparing == 0 && w.charged == 0 {
-		delete(u.keys, key)
+	if !p.counting && p.ignoring == 0 && p.charged == 0 {
+		delete(c.keys, k)
 	}
 }

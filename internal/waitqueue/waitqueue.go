@@ -1,115 +1,107 @@
+// Package waitqueue bounds how many requests wait at a time, in total and for each key,
+// so that no key takes the places of all others.
 package waitqueue
 
-import (
-	"slices"
-	"sync"
-)
+import "sync"
 
-// A room is where requests wait for their turn in a leaky_bucket. It bounds them
-// in total, and by key, so that no key takes all the places.
-type room struct {
+// A Queue holds the requests that wait. It is safe for concurrent use.
+type Queue struct {
 	max, maxOfKey, maxUnnoticed int
 
 	mu      sync.Mutex
-	taken   int           // places
-	waiting int           // requests in them, without those that are being decided
-	of      map[place]int // places by key
+	entered int          // requests with a ticket
+	waiting int          // those of them that wait, rather than being decided
+	of      map[held]int // tickets by key
 }
 
-// A place is the queue that a request is in.
-type place struct {
-	rule, key string
+// A Key is a key of a rule, for which requests wait one after the other.
+type Key struct{ Rule, Key string }
+
+// held is what a ticket counts for.
+type held struct {
+	Key
 	unnoticed bool // counts only requests whose client may hang up unnoticed
 }
 
-// newRoom returns a room with so many places. Requests of one key may have half
-// of them, and a sixteenth if their clients may hang up unnoticed.
-func newRoom(places int) *room {
-	return &room{max: places, maxOfKey: (places + 1) / 2, maxUnnoticed: (places + 15) / 16, of: make(map[place]int)}
+// New returns a Queue for at most size requests. Requests of one key may be half of
+// them, and a sixteenth if their clients may hang up unnoticed.
+func New(size int) *Queue {
+	return &Queue{max: size, maxOfKey: (size + 1) / 2, maxUnnoticed: (size + 15) / 16, of: make(map[held]int)}
 }
 
-// A turn is a request's place in the room; a nil turn is that of a request which
-// needs none.
-type turn struct {
-	room   *room
-	queues []place // guarded by room.mu; empty if there is no room, or it was left
-	waits  bool    // guarded by room.mu
+// A Ticket is a request's place in a Queue. A nil Ticket holds no place.
+type Ticket struct {
+	queue *Queue
+	held  []held // guarded by queue.mu; nil once the request has left
+	waits bool   // guarded by queue.mu
 }
 
-// enter takes a place for a request in these queues, if there is one.
-func (r *room) enter(queues []place, unnoticed bool) *turn {
-	if unnoticed {
-		queues = slices.Clip(queues) // the caller may append to them
-		for _, q := range queues {
-			queues = append(queues, place{q.rule, q.key, true})
+// Enter returns a ticket for a request with these keys; nil if the queue is full for one
+// of them.
+func (q *Queue) Enter(keys []Key, unnoticed bool) *Ticket {
+	var all []held
+	for _, k := range keys {
+		all = append(all, held{k, false})
+		if unnoticed {
+			all = append(all, held{k, true})
 		}
 	}
-	t := &turn{room: r}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.taken >= r.max {
-		return t
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.entered >= q.max {
+		return nil
 	}
-	for _, q := range queues {
-		if n := r.of[q]; n >= r.maxOfKey || q.unnoticed && n >= r.maxUnnoticed {
-			return t
+	for _, h := range all {
+		if n := q.of[h]; n >= q.maxOfKey || h.unnoticed && n >= q.maxUnnoticed {
+			return nil
 		}
 	}
-	for _, q := range queues {
-		r.of[q]++
+	for _, h := range all {
+		q.of[h]++
 	}
-	r.taken++
-	t.queues = queues
-	return t
+	q.entered++
+	return &Ticket{queue: q, held: all}
 }
 
-// has reports whether the request has a place.
-func (t *turn) has() bool {
-	t.room.mu.Lock()
-	defer t.room.mu.Unlock()
-	return len(t.queues) > 0
-}
-
-// wait notes that the request waits from now on. A limiter of the user's own may
-// have it wait without a queue.
-func (t *turn) wait() {
+// Wait notes that the request waits from now on.
+func (t *Ticket) Wait() {
 	if t == nil {
 		return
 	}
-	t.room.mu.Lock()
-	defer t.room.mu.Unlock()
-	if len(t.queues) > 0 && !t.waits {
+	t.queue.mu.Lock()
+	defer t.queue.mu.Unlock()
+	if t.held != nil && !t.waits {
 		t.waits = true
-		t.room.waiting++
+		t.queue.waiting++
 	}
 }
 
-// leave frees the place. Leaving twice does no harm.
-func (t *turn) leave() {
+// Leave frees the place. Further calls do nothing.
+func (t *Ticket) Leave() {
 	if t == nil {
 		return
 	}
-	r := t.room
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(t.queues) == 0 {
+	q := t.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.held == nil {
 		return
 	}
-	for _, q := range t.queues {
-		if r.of[q]--; r.of[q] == 0 {
-			delete(r.of, q)
+	for _, h := range t.held {
+		if q.of[h]--; q.of[h] == 0 {
+			delete(q.of, h)
 		}
 	}
-	r.taken--
+	q.entered--
 	if t.waits {
-		r.waiting--
+		q.waiting--
 	}
-	t.queues = nil
+	t.held = nil
 }
 
-// count is how many requests wait.
-func (r *room) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.waiting
+// Waiting returns how many requests wait.
+func (q *Queue) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting
 }
