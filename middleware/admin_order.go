@@ -162,7 +162,7 @@ func (m *Middleware) logOrder(r *http.Request, o order, keys []string, err error
 
 // deniedKey returns the key that has an id in the list of those denied most.
 func (m *Middleware) deniedKey(rule, id string) ([]string, error) {
-	for _, d := range m.top.list(time.Since(m.start)) {
+	for _, d := range m.top.List(time.Since(m.start)) {
 		if d.Rule != rule || keyID(d.Key) != id {
 			continue
 		}

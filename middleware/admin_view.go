@@ -42,7 +42,7 @@ func (m *Middleware) overview() *overview {
 	for i := range set.rules {
 		o.Rules[i] = viewOf(&set.rules[i].source)
 	}
-	top := m.top.list(time.Since(m.start))
+	top := m.top.List(time.Since(m.start))
 	for _, d := range top[:min(overviewTop, len(top))] {
 		_, known := set.find(d.Rule, 0)
 		o.TopDenied = append(o.TopDenied, deniedView{Rule: d.Rule, Key: m.shown(d.Key), ID: keyID(d.Key), Count: d.Count, Error: d.Error, known: known && !isBounded(d.Key)})
@@ -151,7 +151,7 @@ type countView struct {
 // counts are how keys stand by each limit that a rule may have for them.
 func (m *Middleware) counts(ctx context.Context, r *rule, keys []string) (counts []countView) {
 	for _, l := range r.limits() {
-		d, err := m.ask(ctx, m.limiter.Peek, r.checksOf(l.Limit, keys))
+		d, err := m.callLimiter(ctx, m.limiter.Peek, r.checksOf(l.Limit, keys))
 		if err != nil {
 			counts = append(counts, countView{Tier: l.tier, Limit: filled(l.Limit), Error: err.Error()})
 			continue

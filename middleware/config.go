@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/pattern"
 )
 
 // A Config says what to limit and how. Only Limiter and Rules are required.
@@ -103,10 +104,10 @@ type Config struct {
 
 // validate reports everything that is wrong with the fields other than Rules, and
 // compiles Skip.
-func (c *Config) validate() (skip []pattern, err error) {
+func (c *Config) validate() (skip []pattern.Pattern, err error) {
 	errs := []error{validateLimiter(c.Limiter)}
 	for _, text := range c.Skip {
-		p, err := parsePattern(text)
+		p, err := pattern.Parse(text)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("middleware: skip: %w", err))
 		}

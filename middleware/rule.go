@@ -8,6 +8,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/hint"
+	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -104,11 +105,11 @@ func Unlimited() algorithms.Limit { return algorithms.Limit{Rate: -1} }
 
 // A rule is a Rule made ready for requests.
 type rule struct {
-	source    Rule      // a copy of it
-	patterns  []pattern // none matches every request
+	source    Rule              // a copy of it
+	patterns  []pattern.Pattern // none matches every request
 	key       keyfunc.Key
 	readsBody bool // of the key
-	shared    int  // where the key's answer is kept for other rules; 0 if no other has this key
+	reused    int  // number of the key's answer among those that other rules reuse; 0 if no other rule has this key
 	hidden    bool
 	disabled  bool
 	traits    hint.Traits      // of the key
@@ -123,11 +124,11 @@ type rule struct {
 func (r *rule) spares() bool { return r.terms.chargeOn != nil && r.check.Ban != (algorithms.Ban{}) }
 
 // applies reports whether the rule is on and matches a request.
-func (r *rule) applies(t *target) bool { return !r.disabled && r.matches(t) }
+func (r *rule) applies(t *pattern.Target) bool { return !r.disabled && r.matches(t) }
 
-func (r *rule) matches(t *target) bool {
+func (r *rule) matches(t *pattern.Target) bool {
 	for i := range r.patterns {
-		if r.patterns[i].match(t) {
+		if r.patterns[i].Match(t) {
 			return true
 		}
 	}
@@ -148,13 +149,13 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		c := &compiled[i]
 		c.source = r.clone()
 		for _, text := range r.Match {
-			p, _ := parsePattern(text) // it is valid
+			p, _ := pattern.Parse(text) // it is valid
 			c.patterns = append(c.patterns, p)
 		}
 		c.key, c.readsBody = r.Key, keyfunc.Describe(r.Key).ReadsBody()
 		c.traits = hint.Of(r.Key)
 		c.hidden, c.disabled = r.Hidden, r.Disabled
-		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, costs: compileCosts(r.Costs), chargeOn: c.source.ChargeOn, shadow: r.shadowed()}
+		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, costs: pattern.NewValues(r.Costs), chargeOn: c.source.ChargeOn, shadow: r.shadowed()}
 		own, _ := c.fit(r.Limit, s) // they are valid
 		for tier, l := range r.Tiers {
 			if c.terms.tiers == nil {
@@ -166,29 +167,29 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
 			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
 	}
-	shareKeys(compiled)
+	reuseKeys(compiled)
 	return compiled, nil
 }
 
-// maxShared is how many keys' answers a request keeps for further rules.
-const maxShared = 2
+// maxReused is how many keys' answers a request keeps for further rules.
+const maxReused = 2
 
-// shareKeys gives a place to keys that several rules have, which are asked once
-// for each request. A [keyfunc.Func] cannot be compared, so it is asked each time.
-func shareKeys(rules []rule) {
-	shared := 0
+// reuseKeys numbers the keys that several rules have. They are resolved once for each
+// request. A [keyfunc.Func] cannot be compared, so it is called for each rule.
+func reuseKeys(rules []rule) {
+	reused := 0
 	for i := range rules {
-		if rules[i].shared > 0 || reflect.TypeOf(rules[i].key).Kind() != reflect.Pointer {
+		if rules[i].reused > 0 || reflect.TypeOf(rules[i].key).Kind() != reflect.Pointer {
 			continue
 		}
-		if shared == maxShared {
+		if reused == maxReused {
 			return
 		}
 		for j := i + 1; j < len(rules); j++ {
 			if rules[j].key == rules[i].key {
-				rules[i].shared, rules[j].shared = shared+1, shared+1
+				rules[i].reused, rules[j].reused = reused+1, reused+1
 			}
 		}
-		shared = max(shared, rules[i].shared)
+		reused = max(reused, rules[i].reused)
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -26,7 +26,7 @@ const (
 // validateData reports what is wrong with the fields that go with Match and Limit:
 // tiers, costs, charging by response, bans, shadow and leases. It is given the
 // patterns of the rule; nil if it has none, or bad ones.
-func (r *Rule) validateData(match []pattern, bad func(field string, err error)) {
+func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err error)) {
 	limits := r.limits()
 	if len(r.Tiers) > maxEntries {
 		bad("Tiers", fmt.Errorf("%d tiers; at most %d", len(r.Tiers), maxEntries))
@@ -87,14 +87,14 @@ func tooShort(what string, d time.Duration) error {
 }
 
 // validateMatch returns the patterns; nil if there are none, or bad ones.
-func (r *Rule) validateMatch(bad func(string, error)) (match []pattern) {
+func (r *Rule) validateMatch(bad func(string, error)) (match []pattern.Pattern) {
 	if len(r.Match) > maxEntries {
 		bad("Match", fmt.Errorf("%d patterns; at most %d", len(r.Match), maxEntries))
 		return nil
 	}
 	good := true
 	for _, text := range r.Match {
-		p, err := parsePattern(text)
+		p, err := pattern.Parse(text)
 		bad("Match", err)
 		match, good = append(match, p), good && err == nil
 	}
@@ -115,7 +115,7 @@ func (r *Rule) validateTierNames(bad func(string, error)) {
 			bad("Tiers", errors.New(`a tier needs a name: "" is the tier of requests that have none`))
 		case tier != strings.TrimSpace(tier):
 			bad("Tiers", fmt.Errorf("tier %q: there is white space around it; write %q", tier, strings.TrimSpace(tier)))
-		case strings.ContainsFunc(tier, unseen):
+		case strings.ContainsFunc(tier, pattern.Invisible):
 			bad("Tiers", fmt.Errorf("tier %q: there is a character in it that is not visible; remove it", tier))
 		case taken:
 			bad("Tiers", fmt.Errorf("tier %q: differs from %q only in case; keep the one that Config.TierFor returns", tier, other))
@@ -159,20 +159,20 @@ func tooMuch(cost int64, limits []tierLimit) error {
 	return nil
 }
 
-func (r *Rule) validateCosts(match []pattern, limits []tierLimit, bad func(string, error)) {
+func (r *Rule) validateCosts(match []pattern.Pattern, limits []tierLimit, bad func(string, error)) {
 	if len(r.Costs) > maxEntries {
 		bad("Costs", fmt.Errorf("%d patterns; at most %d", len(r.Costs), maxEntries))
 		return
 	}
 	mux, conflicts := http.NewServeMux(), 0
 	for _, text := range slices.Sorted(maps.Keys(r.Costs)) {
-		p, err := parsePattern(text)
+		p, err := pattern.Parse(text)
 		if err == nil && conflicts < maxConflicts {
-			if err = conflict(mux, text); err != nil {
+			if err = pattern.Conflict(mux, text); err != nil {
 				conflicts++
 			}
 		}
-		if err == nil && match != nil && !slices.ContainsFunc(match, func(m pattern) bool { return m.meets(&p) }) {
+		if err == nil && match != nil && !slices.ContainsFunc(match, func(m pattern.Pattern) bool { return m.Meets(&p) }) {
 			err = fmt.Errorf("pattern %q: the rule matches no such request, so the cost would never apply; let the rule match it, or leave the cost out", text)
 		}
 		bad("Costs", err)
@@ -182,26 +182,6 @@ func (r *Rule) validateCosts(match []pattern, limits []tierLimit, bad func(strin
 			bad("Costs", fmt.Errorf("pattern %q: %w", text, err))
 		}
 	}
-}
-
-var conflicting = regexp.MustCompile(`(?s)conflicts with pattern (".*") \(registered at .*?\):\n(.*)`)
-
-// conflict adds a valid pattern to those in mux, or returns why it is not clear
-// which of them a request should have.
-func conflict(mux *http.ServeMux, text string) (err error) {
-	defer func() {
-		v := recover()
-		if v == nil {
-			return
-		}
-		other, why := "another one", fmt.Sprint(v)
-		if m := conflicting.FindStringSubmatch(why); m != nil {
-			other, why = m[1], strings.ReplaceAll(m[2], "\n", " ")
-		}
-		err = fmt.Errorf("pattern %q: conflicts with %s: %s; make one more specific than the other", text, other, strings.TrimSuffix(why, "."))
-	}()
-	mux.Handle(text, http.NotFoundHandler())
-	return nil
 }
 
 func (r *Rule) validateChargeOn(limits []tierLimit, bad func(string, error)) {

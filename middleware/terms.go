@@ -2,9 +2,13 @@ package middleware
 
 import (
 	"fmt"
+	"math/bits"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/pattern"
 )
 
 // terms are what a rule asks of requests by more than one limit and one cost.
@@ -13,7 +17,7 @@ type terms struct {
 	limitFor func(*http.Request) algorithms.Limit
 	tiers    map[string]limit
 	costFor  func(*http.Request) int64
-	costs    []cost // the most specific first
+	costs    pattern.Values
 	chargeOn []int
 	shadow   float64 // the fraction of keys that are not enforced
 }
@@ -30,43 +34,43 @@ func (t *terms) plain() bool {
 	return t.limitFor == nil && t.tiers == nil && t.costFor == nil && t.costs == nil && t.shadow == 0
 }
 
-// agree completes a check by the terms of its rule. The rule does not apply where
-// the request is exempt.
-func (q *question) agree(i int, rule *rule, check *algorithms.Check) (queue, applies bool) {
-	l := q.limitOf(i, rule)
+// applyTerms completes a check by the terms of its rule. The rule does not apply to an
+// exempt request.
+func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) (queue, applies bool) {
+	l := e.limitOf(i, rule)
 	if l.Limit == Unlimited() {
 		return false, false
 	}
-	check.Limit, check.Cost = l.Limit, q.costOf(rule)
+	check.Limit, check.Cost = l.Limit, e.costOf(rule)
 	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
-	return l.queue && !check.Shadow, true // who is not enforced takes nobody's place
+	return l.queue && !check.Shadow, true // a request in shadow takes no place in the wait queue
 }
 
 // limitOf is the limit of the request by a rule: LimitFor, Tiers, Limit.
-func (q *question) limitOf(i int, rule *rule) limit {
+func (e *evaluation) limitOf(i int, rule *rule) limit {
 	if f := rule.terms.limitFor; f != nil {
-		if l := f(q.request); l != (algorithms.Limit{}) {
-			fit, err := rule.fit(l, q.share)
+		if l := f(e.request); l != (algorithms.Limit{}) {
+			fit, err := rule.fit(l, e.m.share)
 			if err == nil {
 				return fit
 			}
-			q.misfits.Do(func() {
-				q.logger.Warn("ratelimit: LimitFor returned a limit that cannot be used; Tiers and Limit apply",
+			e.m.badLimits.Do(func() {
+				e.m.logger.Warn("ratelimit: LimitFor returned a limit that cannot be used; Tiers and Limit apply",
 					"rule", rule.check.Rule, "limit", l.String(), "error", err)
 			})
 		}
 	}
 	if rule.terms.tiers != nil {
-		if tier := q.tier(); tier != "" {
+		if tier := e.tier(); tier != "" {
 			l, ok := rule.terms.tiers[tier]
-			if q.hints != nil {
-				q.hints.tier(i, tier, ok)
+			if e.hints != nil {
+				e.hints.tier(i, tier, ok)
 			}
 			if ok {
 				return l
 			}
-			if !q.peeks {
-				q.set.watches[i].series.unknownTiers.Add(1)
+			if !e.peeks {
+				e.set.watches[i].series.unknownTiers.Add(1)
 			}
 		}
 	}
@@ -92,22 +96,22 @@ func (r *rule) fit(l algorithms.Limit, s share) (limit, error) {
 }
 
 // tier asks for the request's tier, once.
-func (q *question) tier() string {
-	if !q.tierKnown && q.tierFor != nil {
-		q.tierName, q.tierKnown = q.tierFor(q.request), true
+func (e *evaluation) tier() string {
+	if !e.tierKnown && e.m.tierFor != nil {
+		e.tierName, e.tierKnown = e.m.tierFor(e.request), true
 	}
-	return q.tierName
+	return e.tierName
 }
 
 // costOf is what the request costs by a rule: CostFor, Costs, Cost.
-func (q *question) costOf(rule *rule) int64 {
+func (e *evaluation) costOf(rule *rule) int64 {
 	if f := rule.terms.costFor; f != nil {
-		if n := f(q.request); n > 0 {
+		if n := f(e.request); n > 0 {
 			return n
 		}
 	}
 	if rule.terms.costs != nil {
-		return costAt(rule.terms.costs, &q.target, rule.check.Cost)
+		return rule.terms.costs.Of(&e.target, rule.check.Cost)
 	}
 	return rule.check.Cost
 }
@@ -152,4 +156,89 @@ func (r *Rule) largestCost() int64 {
 		most = max(most, units)
 	}
 	return most
+}
+
+// A share is a part of each limit, as the decimal fraction that the program has
+// written: floating-point numbers would make 28 of 100 × 0.29. The zero value is
+// all of it.
+type share struct {
+	part, of uint64
+	text     string
+}
+
+// maxDecimals is what of a share counts: 10^18 is below 2^64. More are cut off,
+// so that no sum of shares exceeds the whole.
+const maxDecimals = 18
+
+// parseShare reads Config.Share.
+func parseShare(f float64) (share, error) {
+	if f == 0 || f == 1 {
+		return share{}, nil
+	}
+	if !(f > 0 && f < 1) { // NaN is neither
+		return share{}, fmt.Errorf("middleware: share: must be above 0 and at most 1, this region's part of each limit; got %v", f)
+	}
+	text := strconv.FormatFloat(f, 'f', -1, 64)
+	digits := strings.TrimPrefix(text, "0.")
+	digits = digits[:min(len(digits), maxDecimals)]
+	s := share{of: 1, text: text}
+	for _, c := range []byte(digits) {
+		s.part, s.of = 10*s.part+uint64(c-'0'), 10*s.of
+	}
+	return s, nil
+}
+
+// units is the share of so many, rounded down.
+func (s share) units(n int64) int64 {
+	hi, lo := bits.Mul64(uint64(n), s.part)
+	q, _ := bits.Div64(hi, lo, s.of) // part < of, so it fits
+	return int64(q)
+}
+
+// limit is the share of a valid limit. The error says that it is too small.
+func (s share) limit(l algorithms.Limit) (algorithms.Limit, error) {
+	if s.of == 0 {
+		return l, nil
+	}
+	part := l
+	part.Rate, part.Burst = s.units(l.Rate), s.units(l.Burst)
+	if part.Rate < 1 || l.Burst > 0 && part.Burst < 1 {
+		return part, fmt.Errorf("the share %s of %s is less than one unit", s.text, l)
+	}
+	if err := part.Validate(); err != nil {
+		return part, fmt.Errorf("the share %s of %s: %w", s.text, l, err)
+	}
+	return part, nil
+}
+
+// validate reports the limits of valid rules whose share cannot hold the largest
+// cost. Rounding them up would admit more than the limit in all regions together.
+func (s share) validate(rules []Rule) (errs []error) {
+	if s.of == 0 {
+		return nil
+	}
+	for i := range rules {
+		r := &rules[i]
+		for _, l := range r.limits() {
+			switch err := s.holds(l.Limit, r.largestCost()); {
+			case err == nil:
+			case l.tier == "":
+				errs = append(errs, &RuleError{i, r.Name, "Limit", err})
+			default:
+				errs = append(errs, &RuleError{i, r.Name, "Tiers", fmt.Errorf("tier %q: %w", l.tier, err)})
+			}
+		}
+	}
+	return errs
+}
+
+func (s share) holds(l algorithms.Limit, cost int64) error {
+	part, err := s.limit(l)
+	if err == nil && part.Quota() < cost {
+		err = fmt.Errorf("the share %s of %s holds %d units, and a request costs up to %d: it would never pass", s.text, l, part.Quota(), cost)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; raise the limit or Config.Share", err)
+	}
+	return nil
 }

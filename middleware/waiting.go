@@ -8,14 +8,17 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/replay"
 	"github.com/seed75154129/ratelimit/internal/wait"
+	"github.com/seed75154129/ratelimit/internal/waitqueue"
 )
 
-// patienceOf is how long a request can wait for its turn at most, so that it comes
-// before its context's deadline and, in a handler, leaves a tenth of the server's
-// WriteTimeout for the response. net/http counts that from when it had read the
-// request's headers, a little before now. The decision itself may take the
-// store's budget. 0 means any time; no time is a microsecond.
-func (m *Middleware) patienceOf(ctx context.Context, handles bool) time.Duration {
+// noWait is the longest wait of a request that cannot wait, since 0 means any.
+const noWait = time.Microsecond
+
+// maxWait returns how long a request can wait, so that it is served before its context's
+// deadline and, in a handler, leaves a tenth of the server's WriteTimeout for the
+// response. net/http counts that from when it had read the request's headers, a little
+// before now. The decision itself may take the store's budget. 0 means any time.
+func (m *Middleware) maxWait(ctx context.Context, handles bool) time.Duration {
 	now := time.Now()
 	until, bounded := ctx.Deadline()
 	if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && handles && server.WriteTimeout > 0 {
@@ -26,32 +29,32 @@ func (m *Middleware) patienceOf(ctx context.Context, handles bool) time.Duration
 	if !bounded {
 		return 0
 	}
-	return max(until.Sub(now)-m.budget-time.Microsecond, time.Microsecond)
+	return max(until.Sub(now)-m.budget-noWait, noWait)
 }
 
-// findPlace takes a place for a request that has to wait and has none yet: by a
-// rule that is no queue, which a limiter of the user's own may delay, or because
-// its queues were taken while it was believed to be over.
-func (m *Middleware) findPlace(r *http.Request, v *verdict) {
-	if v.turn != nil {
-		return
-	}
-	var places []place
-	for i := range v.decision.Results {
-		if res := &v.decision.Results[i]; res.Delay > 0 && !res.Check.Shadow {
-			places = append(places, place{rule: res.Check.Rule, key: res.Check.Key})
+// prepareWait gives a delayed request a place in the wait queue, if it has none, and
+// denies it if it cannot wait for the delay.
+//
+// A request has no place yet if a limiter of the user's own delays a rule that is no
+// leaky_bucket, or if its keys were resolved after a first decision. Limiters of the
+// user's own may ignore MaxDelay.
+func (e *evaluation) prepareWait(delay time.Duration) {
+	d := &e.decision
+	if e.entered == 0 {
+		var keys []waitqueue.Key
+		for i := range d.Results {
+			if r := &d.Results[i]; r.Delay > 0 && !r.Check.Shadow {
+				keys = append(keys, waitqueue.Key{Rule: r.Check.Rule, Key: r.Check.Key})
+			}
+		}
+		if e.ticket = e.m.queue.Enter(keys, hidesHangUp(e.request)); e.ticket == nil {
+			e.maxWait = noWait
 		}
 	}
-	if v.turn = m.room.enter(places, hidesHangUp(r)); !v.turn.has() {
-		v.patience = time.Microsecond
+	if e.maxWait == 0 || delay <= e.maxWait {
+		return
 	}
-}
-
-// tooLate turns an admission whose delay is too long into a denial: its results
-// with a delay are denied until now would be their turn. It is for limiters that
-// ignore MaxDelay.
-func (m *Middleware) tooLate(ctx context.Context, d *algorithms.Decision) {
-	_ = algorithms.Refund(ctx, m.limiter, *d) // what stays charged errs towards denying
+	e.m.refund(e.request.Context(), *d)
 	d.Allowed = false
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Delay > 0 {
@@ -60,44 +63,45 @@ func (m *Middleware) tooLate(ctx context.Context, d *algorithms.Decision) {
 	}
 }
 
-// maxHeld is the largest body that is read while its request waits.
+// maxHeld is the largest body, in bytes, that is read while its request waits.
 const maxHeld = 8 << 10
 
-// hidesHangUp reports whether it will not be noticed that the client hangs up.
-// net/http notices that once the body of an HTTP/1 request is read, so small
-// bodies are read; larger ones, and those of unknown length, are left to the
-// handler.
+// hidesHangUp reports whether net/http may not notice that the client hangs up. It
+// notices that once the body of an HTTP/1 request is read. So small bodies are read;
+// larger ones, and those of unknown length, are left to the handler.
 func hidesHangUp(r *http.Request) bool {
 	return r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody && (r.ContentLength < 0 || r.ContentLength > maxHeld)
 }
 
-// await waits for the request's turn. It reports whether that came before the
-// request ended.
-func (m *Middleware) await(r *http.Request, t *turn, delay time.Duration) bool {
-	begun := time.Now()
-	m.delays.Observe(delay)
-	t.wait()
+// await waits until the request's delay is over. If the request ends before, await
+// refunds its slot and returns false.
+func (e *evaluation) await(delay time.Duration) bool {
+	r, begun := e.request, time.Now()
+	e.m.delays.Observe(delay)
+	e.ticket.Wait()
 	// A body that comes slowly does not keep the place.
-	ended := time.AfterFunc(delay, t.leave)
+	ended := time.AfterFunc(delay, e.ticket.Leave)
 	defer ended.Stop()
 	if r.ProtoMajor == 1 && !hidesHangUp(r) {
 		if body := replay.Of(r); body != nil {
 			_, _ = body.Peek(maxHeld) // the handler finds the error when it reads
 		}
 	}
-	err := wait.For(r.Context(), delay-time.Since(begun))
-	return err == nil && r.Context().Err() == nil
+	if wait.For(r.Context(), delay-time.Since(begun)) == nil && r.Context().Err() == nil {
+		return true
+	}
+	e.refundSlot()
+	return false
 }
 
-// giveUp gives back the slot of a request that ended before its turn. The other
-// rules stay charged: otherwise whoever sends and hangs up would be limited by
-// none of them. So does everything where several rules are queues, since a slot
-// is only given back while it is the last: one that is would free its client of
-// paying for those that are not.
-func (m *Middleware) giveUp(ctx context.Context, d algorithms.Decision) {
+// refundSlot refunds the slot of a request that ended before its delay was over. The
+// other rules stay charged. Otherwise a client that sends requests and hangs up would be
+// limited by none of them. For the same reason, everything stays charged if several rules
+// are a leaky_bucket: only the last slot of each can be refunded.
+func (e *evaluation) refundSlot() {
 	slot := -1
-	for i := range d.Results {
-		if r := &d.Results[i]; r.Check.Limit.Algorithm == algorithms.LeakyBucket && !r.Check.Shadow && r.Charged > 0 {
+	for i := range e.decision.Results {
+		if r := &e.decision.Results[i]; r.Check.Limit.Algorithm == algorithms.LeakyBucket && !r.Check.Shadow && r.Charged > 0 {
 			if slot >= 0 {
 				return
 			}
@@ -105,6 +109,6 @@ func (m *Middleware) giveUp(ctx context.Context, d algorithms.Decision) {
 		}
 	}
 	if slot >= 0 {
-		_ = algorithms.Refund(ctx, m.limiter, algorithms.Decision{Results: d.Results[slot : slot+1]})
+		e.m.refund(e.request.Context(), algorithms.Decision{Results: e.decision.Results[slot : slot+1]})
 	}
 }

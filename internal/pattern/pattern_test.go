@@ -1,4 +1,4 @@
-package middleware
+package pattern
 
 import (
 	"cmp"
@@ -57,12 +57,12 @@ func TestPatternMatch(t *testing.T) {
 	} {
 		p := mustParse(t, tt.pattern)
 		for _, s := range tt.yes {
-			if x := targetOf(request(t, s)); !p.match(&x) {
+			if x := TargetOf(request(t, s)); !p.Match(&x) {
 				t.Errorf("%q does not match %q: %+v", tt.pattern, s, x)
 			}
 		}
 		for _, s := range tt.no {
-			if x := targetOf(request(t, s)); p.match(&x) {
+			if x := TargetOf(request(t, s)); p.Match(&x) {
 				t.Errorf("%q matches %q: %+v", tt.pattern, s, x)
 			}
 		}
@@ -92,12 +92,12 @@ func TestPatternMatchExactly(t *testing.T) {
 	} {
 		p := mustParse(t, tt.pattern)
 		for _, s := range tt.yes {
-			if x := targetOf(request(t, s)); !p.matchExactly(&x) {
+			if x := TargetOf(request(t, s)); !p.MatchExactly(&x) {
 				t.Errorf("%q does not match exactly %q: %+v", tt.pattern, s, x)
 			}
 		}
 		for _, s := range tt.no {
-			if x := targetOf(request(t, s)); p.matchExactly(&x) {
+			if x := TargetOf(request(t, s)); p.MatchExactly(&x) {
 				t.Errorf("%q matches exactly %q: %+v", tt.pattern, s, x)
 			}
 		}
@@ -109,25 +109,25 @@ func TestPatternStaleRawPath(t *testing.T) {
 	r := request(t, "POST /v1/auth/log%69n")
 	r.URL.Path = "/auth/login"
 	for pattern, want := range map[string]bool{"/auth/login": true, "/v1/auth/login": true, "/v1": false} {
-		p, x := mustParse(t, pattern), targetOf(r)
-		if got := p.match(&x); got != want {
+		p, x := mustParse(t, pattern), TargetOf(r)
+		if got := p.Match(&x); got != want {
 			t.Errorf("%q matches: %t", pattern, got)
 		}
-		if p.matchExactly(&x) {
+		if p.MatchExactly(&x) {
 			t.Errorf("%q matches exactly", pattern)
 		}
 	}
 	r.URL.RawPath = "//auth/login"
-	p, x := mustParse(t, "/"), targetOf(r)
-	if p.matchExactly(&x) {
+	p, x := mustParse(t, "/"), TargetOf(r)
+	if p.MatchExactly(&x) {
 		t.Error("the unclean RawPath was not seen")
 	}
 
 	// Under StripPrefix a path may lose its slash, and look like OPTIONS *.
 	r = request(t, "GET /files/*")
 	r.URL.Path = "*"
-	p, x = mustParse(t, "/{name}"), targetOf(r)
-	if !p.match(&x) || p.matchExactly(&x) {
+	p, x = mustParse(t, "/{name}"), TargetOf(r)
+	if !p.Match(&x) || p.MatchExactly(&x) {
 		t.Error("a path without a slash must be limited")
 	}
 }
@@ -219,8 +219,8 @@ func TestParsePatternErrors(t *testing.T) {
 		{"/{$}/y", `{$} not at end; ` + syntax},
 	} {
 		want := fmt.Sprintf("pattern %q: %s", tt.pattern, tt.want)
-		if _, err := parsePattern(tt.pattern); err == nil || err.Error() != want {
-			t.Errorf("parsePattern(%q)\n got %v\nwant %s", tt.pattern, err, want)
+		if _, err := Parse(tt.pattern); err == nil || err.Error() != want {
+			t.Errorf("Parse(%q)\n got %v\nwant %s", tt.pattern, err, want)
 		}
 	}
 	for _, s := range []string{
@@ -235,7 +235,7 @@ func FuzzPattern(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		p, err := parsePattern(s)
+		p, err := Parse(s)
 		if err != nil {
 			if msg := err.Error(); !strings.HasPrefix(msg, "pattern ") || !strings.Contains(msg, "; ") || strings.Contains(msg, "parsing") != strings.Contains(s, "parsing") {
 				t.Errorf("unlike the others: %s", msg)
@@ -254,8 +254,8 @@ func FuzzPattern(f *testing.F) {
 			return // control characters
 		}
 		r := &http.Request{Method: method, URL: u}
-		x := targetOf(r)
-		if !p.match(&x) {
+		x := TargetOf(r)
+		if !p.Match(&x) {
 			t.Errorf("%q does not match %q", s, u)
 		}
 		if h, _ := muxOf(s).Handler(r); h != http.Handler(hit{}) {
@@ -264,20 +264,20 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
-// TestPatternIsServeMux compares with ServeMux under what match and matchExactly
+// TestPatternIsServeMux compares with ServeMux under what match and MatchExactly
 // promise, thousands of times: no difference either way.
 func TestPatternIsServeMux(t *testing.T) {
 	var hits, exact int
 	rapid.Check(t, func(t *rapid.T) {
 		s := patterns.Draw(t, "pattern")
-		p, err := parsePattern(s)
+		p, err := Parse(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 50 {
 			r := requests(s).Draw(t, "request")
-			x := targetOf(r)
-			got, want := p.match(&x), anyRouter(s, r)
+			x := TargetOf(r)
+			got, want := p.Match(&x), anyRouter(s, r)
 			if got != want {
 				t.Fatalf("match is %t, not %t: %q for %s %q, %+v", got, want, s, r.Method, r.RequestURI, x)
 			}
@@ -289,9 +289,9 @@ func TestPatternIsServeMux(t *testing.T) {
 					t.Fatalf("match is %t, not %t: %q for %s %q", got, want, s, r.Method, r.RequestURI)
 				}
 			}
-			gotExactly, wantExactly := p.matchExactly(&x), everyRouter(s, r)
+			gotExactly, wantExactly := p.MatchExactly(&x), everyRouter(s, r)
 			if gotExactly != wantExactly {
-				t.Fatalf("matchExactly is %t, not %t: %q for %s %q, %+v", gotExactly, wantExactly, s, r.Method, r.RequestURI, x)
+				t.Fatalf("MatchExactly is %t, not %t: %q for %s %q, %+v", gotExactly, wantExactly, s, r.Method, r.RequestURI, x)
 			}
 			if gotExactly && !got {
 				t.Fatalf("exact but not a match: %q for %s %q", s, r.Method, r.RequestURI)
@@ -315,18 +315,18 @@ func TestPatternsMeet(t *testing.T) {
 	hits := 0
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := patterns.Draw(t, "a pattern"), patterns.Draw(t, "another pattern")
-		p, err := parsePattern(a)
-		q, otherErr := parsePattern(b)
+		p, err := Parse(a)
+		q, otherErr := Parse(b)
 		if err != nil || otherErr != nil {
 			t.Fatal(err, otherErr)
 		}
-		meet := p.meets(&q)
-		if meet != q.meets(&p) {
+		meet := p.Meets(&q)
+		if meet != q.Meets(&p) {
 			t.Fatalf("%q meets %q: %t, and the other way round %t", a, b, meet, !meet)
 		}
 		for range 100 {
-			x := targetOf(requests(a).Draw(t, "request"))
-			if x.odd || !p.match(&x) || !q.match(&x) { // routers disagree about odd ones
+			x := TargetOf(requests(a).Draw(t, "request"))
+			if x.odd || !p.Match(&x) || !q.Match(&x) { // routers disagree about odd ones
 				continue
 			}
 			if hits++; !meet {
@@ -344,7 +344,7 @@ func TestPatternsMeet(t *testing.T) {
 		{"/a", "/b", false}, {"/a/", "/b", false}, {"/a", "/a/b", false}, {"/a/{$}", "/a/b", false}, {"POST /a", "GET /a", false}, {"GET /a", "POST /", false}, {"/a/{x}", "/a", false},
 		{"/a", "/{x}", true}, {"/", "POST /b", true}, {"GET /a", "HEAD /a", true}, {"/a/", "/a/b/{c}", true}, {"/a", "/a/", true}, {"/a/{x}", "/{y}/b", true}, {"/{rest...}", "DELETE /a/b", true},
 	} {
-		if got := mustParse(t, c.a).meets(mustParse(t, c.b)); got != c.meet {
+		if got := mustParse(t, c.a).Meets(mustParse(t, c.b)); got != c.meet {
 			t.Errorf("%q meets %q: %t", c.a, c.b, got)
 		}
 	}
@@ -356,7 +356,7 @@ func TestPatternCoversRouters(t *testing.T) {
 	var served [5]int
 	rapid.Check(t, func(t *rapid.T) {
 		s := patterns.Draw(t, "pattern")
-		p, err := parsePattern(s)
+		p, err := Parse(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -366,8 +366,8 @@ func TestPatternCoversRouters(t *testing.T) {
 		method, _ := splitMethod(s)
 		for range 50 {
 			r := requests(s).Draw(t, "request")
-			x := targetOf(r)
-			matched := p.match(&x)
+			x := TargetOf(r)
+			matched := p.Match(&x)
 			for i, ok := range []bool{
 				serves(mux, r),
 				serves(plain, r),
@@ -413,10 +413,10 @@ func TestPatternCoversChi(t *testing.T) {
 			"/auth/%2e/login", "/%61uth/login/", "/auth/login?x=/", "/auth/login;x", "http://host/auth/login", "/auth/login/%2e%2e/",
 		} {
 			r := request(t, "POST "+spelling)
-			x := targetOf(r)
+			x := TargetOf(r)
 			if serves(router, r) {
 				served++
-				if !p.match(&x) {
+				if !p.Match(&x) {
 					t.Errorf("chi, %s, serves %q, which escapes the rule", name, spelling)
 				}
 			}
@@ -432,9 +432,9 @@ func TestTargetOfAllocatesNothing(t *testing.T) {
 	for _, s := range []string{"POST /auth/login/7", "/", "/a/b/", "/.well-known/x/", "/a%2Fb/c/", "POST /auth/login/a%2Fb"} {
 		r := request(t, s)
 		if n := testing.AllocsPerRun(100, func() {
-			x := targetOf(r)
-			p.match(&x)
-			p.matchExactly(&x)
+			x := TargetOf(r)
+			p.Match(&x)
+			p.MatchExactly(&x)
 		}); n != 0 {
 			t.Errorf("%q: %v allocations", s, n)
 		}

@@ -1,4 +1,6 @@
-package middleware
+// Package pattern compiles ServeMux patterns that are compared with requests, rather
+// than used to route them. It knows nothing of rate limits.
+package pattern
 
 import (
 	"cmp"
@@ -18,9 +20,9 @@ import (
 // about a request rather than to route it.
 //
 // It answers two questions whose safe sides are opposite: match, for what must
-// not escape a limit, and matchExactly, for what may. They differ where routers
+// not escape a limit, and MatchExactly, for what may. They differ where routers
 // read a path differently.
-type pattern struct {
+type Pattern struct {
 	method string   // "" matches every method
 	segs   []string // literals, unescaped; "" is a wildcard
 	end    ending
@@ -40,22 +42,22 @@ const (
 	endAnything               // "/a/", "/a/{rest...}"
 )
 
-// parsePattern compiles a ServeMux pattern. ServeMux itself decides what is
-// valid. What it takes but is surely not meant is refused too: a rule that
-// matches nothing limits nothing, and nobody would notice.
-func parsePattern(s string) (pattern, error) {
-	what, mend := mistake(s)
+// Parse compiles a ServeMux pattern. It rejects what ServeMux rejects. It also rejects
+// patterns that ServeMux accepts but that are mistakes, because a pattern that matches
+// no request would go unnoticed. The error says what to write instead.
+func Parse(s string) (Pattern, error) {
+	what, fix := mistake(s)
 	if what == "" {
-		what, mend = refusal(s), "see net/http.ServeMux for the syntax"
+		what, fix = rejection(s), "see net/http.ServeMux for the syntax"
 	}
 	if what != "" {
-		return pattern{}, fmt.Errorf("pattern %q: %s; %s", s, what, mend)
+		return Pattern{}, fmt.Errorf("pattern %q: %s; %s", s, what, fix)
 	}
 
 	method, rest := splitMethod(s)
 	head, _, _ := strings.Cut(rest, "{")
 	head = cmp.Or(unescape(strings.TrimSuffix(head, "/")), "/")
-	p := pattern{method: method, at: len(head) - 1, last: head[len(head)-1]}
+	p := Pattern{method: method, at: len(head) - 1, last: head[len(head)-1]}
 	for rest != "" {
 		var seg string
 		seg, rest = cutSegment(rest)
@@ -73,8 +75,8 @@ func parsePattern(s string) (pattern, error) {
 	return p, nil
 }
 
-// refusal returns why ServeMux refuses a pattern, or "".
-func refusal(s string) (why string) {
+// rejection returns why ServeMux rejects a pattern, or "".
+func rejection(s string) (why string) {
 	defer func() {
 		if v := recover(); v != nil {
 			why = fmt.Sprint(v)
@@ -88,9 +90,9 @@ func refusal(s string) (why string) {
 	return ""
 }
 
-// mistake returns what is wrong with a pattern, even if ServeMux takes it, and
-// how to mend it; or "".
-func mistake(s string) (what, mend string) {
+// mistake returns what is wrong with a pattern, even if ServeMux accepts it, and how
+// to fix it. Both are "" for a good pattern.
+func mistake(s string) (what, fix string) {
 	method, p := splitMethod(s)
 	upper, before, meant := strings.ToUpper(method), strings.TrimSuffix(s, p), near.Word(method, methods)
 	host, rest, slash := strings.Cut(p, "/")
@@ -109,7 +111,7 @@ func mistake(s string) (what, mend string) {
 		return "methods are case-sensitive", fmt.Sprintf("write %q", upper+" "+p)
 	case meant != "" && meant != method:
 		return fmt.Sprintf("%q is no method of HTTP", method), fmt.Sprintf("write %q, or leave the method out to match every method", meant+" "+p)
-	case strings.ContainsFunc(method+p, unseen):
+	case strings.ContainsFunc(method+p, Invisible):
 		return "there is a character in it that is not visible", "remove it"
 	case strings.HasPrefix(p, "^"):
 		return "patterns are no regular expressions", "write " + unanchored(before, p)
@@ -161,8 +163,8 @@ func unanchored(before, p string) string {
 	return fmt.Sprintf("%q", before+path)
 }
 
-// unseen reports whether a character is neither visible nor a plain space.
-func unseen(r rune) bool {
+// Invisible reports whether a character is neither visible nor a plain space.
+func Invisible(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
@@ -173,7 +175,7 @@ var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT
 // ServeMux splits the escaped path and then unescapes each segment, chi takes
 // RawPath as it is if there is one, others take Path; some clean it first. A
 // target has every reading, the extra ones only where they differ.
-type target struct {
+type Target struct {
 	method string
 	// path is URL.Path, with a leading slash; "" for OPTIONS *, which has no path.
 	// cleanPath is "" if the path was sent clean.
@@ -184,18 +186,18 @@ type target struct {
 	odd           bool // has more than path
 }
 
-// targetOf allocates only for unclean paths. A request made by hand may have no
-// URL; then its path is that of an empty one.
-func targetOf(r *http.Request) (t target) {
+// TargetOf returns the Target of a request. It allocates only for unclean paths. A
+// request without a URL has the path "/".
+func TargetOf(r *http.Request) (t Target) {
 	if r.URL == nil {
-		return target{method: r.Method, path: "/"}
+		return Target{method: r.Method, path: "/"}
 	}
 	t.method, t.path = r.Method, r.URL.Path
 	if r.URL.RawPath == "" && tidy(t.path) {
 		return t
 	}
 	if t.path == "*" && t.method == http.MethodOptions && cmp.Or(r.RequestURI, "*") == "*" {
-		return target{}
+		return Target{}
 	}
 	t.path, t.cleanPath = readings(t.path)
 	if r.URL.RawPath != "" {
@@ -228,14 +230,14 @@ func readings(sent string) (rooted, cleaned string) {
 	return rooted, cleaned
 }
 
-// match reports whether a router might serve the request as the pattern says,
-// with or without a trailing slash. It may err towards true.
-func (p *pattern) match(t *target) bool {
+// Match reports whether a router might serve the request by the pattern, with or
+// without a trailing slash. It errs towards true.
+func (p *Pattern) Match(t *Target) bool {
 	// Small enough to be inlined.
 	return (t.odd || p.at < len(t.path) && t.path[p.at] == p.last) && p.matchReadings(t)
 }
 
-func (p *pattern) matchReadings(t *target) bool {
+func (p *Pattern) matchReadings(t *Target) bool {
 	return p.matchMethod(t.method) &&
 		(p.matchPath(t.path, false) ||
 			t.cleanPath != "" && p.matchPath(t.cleanPath, false) ||
@@ -243,39 +245,38 @@ func (p *pattern) matchReadings(t *target) bool {
 			t.cleanRaw != "" && p.matchPath(t.cleanRaw, true))
 }
 
-func (p *pattern) matchPath(path string, escaped bool) bool {
+func (p *Pattern) matchPath(path string, escaped bool) bool {
 	rest, ok := p.walk(path, escaped)
 	rest = strings.TrimSuffix(rest, "/")
 	// What is left may still be the slash of "/a/{$}", sent by its name or not.
 	return ok && (p.end == endAnything || rest == "" || rest == "/" || escaped && strings.EqualFold(rest, "/%2F"))
 }
 
-// matchExactly reports whether every router would serve the request as the
-// pattern says, taking the path as it was sent. It may err towards false.
-func (p *pattern) matchExactly(t *target) bool {
+// MatchExactly reports whether every router would serve the request by the pattern,
+// with the path as it was sent. It errs towards false.
+func (p *Pattern) MatchExactly(t *Target) bool {
 	return t.cleanPath == "" && t.cleanRaw == "" && p.matchMethod(t.method) &&
 		p.matchPathExactly(t.path, false) &&
 		// chi does not unescape RawPath: to it, /he%61lth may be some /{page}.
 		(t.raw == "" || p.matchPathExactly(t.raw, true) && p.matchPathExactly(t.raw, false))
 }
 
-func (p *pattern) matchPathExactly(path string, escaped bool) bool {
+func (p *Pattern) matchPathExactly(path string, escaped bool) bool {
 	rest, ok := p.walk(path, escaped)
 	return ok && (p.end == endNothing && rest == "" ||
 		p.end == endSlash && rest == "/" ||
 		p.end == endAnything && rest != "")
 }
 
-func (p *pattern) matchMethod(method string) bool {
+func (p *Pattern) matchMethod(method string) bool {
 	return p.method == "" || p.method == method || p.method == http.MethodGet && method == http.MethodHead
 }
 
-// walk matches the pattern's segments and returns what is left of the path.
+// walk matches the pattern's segments and returns the rest of the path.
 //
-// A wildcard takes also what ServeMux gives it only for CONNECT, an empty
-// segment, or never, %2F: chi does. It does not take the nothing after a
-// trailing slash.
-func (p *pattern) walk(path string, escaped bool) (rest string, ok bool) {
+// A wildcard also matches an empty segment, which ServeMux allows only for CONNECT,
+// and %2F, which only chi allows. It does not match the end of a path after a slash.
+func (p *Pattern) walk(path string, escaped bool) (rest string, ok bool) {
 	rest = path
 	for _, lit := range p.segs {
 		if len(rest) <= 1 {
@@ -294,8 +295,8 @@ func (p *pattern) walk(path string, escaped bool) (rest string, ok bool) {
 	return rest, true
 }
 
-// meets reports whether a request may match both patterns.
-func (p *pattern) meets(q *pattern) bool {
+// Meets reports whether a request may match both patterns.
+func (p *Pattern) Meets(q *Pattern) bool {
 	if len(p.segs) > len(q.segs) {
 		p, q = q, p
 	}
@@ -306,6 +307,15 @@ func (p *pattern) meets(q *pattern) bool {
 	}
 	return (p.end == endAnything || len(p.segs) == len(q.segs)) &&
 		(p.method == "" || q.method == "" || p.matchMethod(q.method) || q.matchMethod(p.method))
+}
+
+// HasBodies reports whether requests that the pattern matches often have a body.
+func (p *Pattern) HasBodies() bool {
+	switch p.method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
+		return false
+	}
+	return true
 }
 
 // unescape leaves what is not validly escaped as it is, like ServeMux.

@@ -1,4 +1,4 @@
-package middleware
+package pattern
 
 import (
 	"bufio"
@@ -53,7 +53,7 @@ func anyRouter(pattern string, r *http.Request) bool {
 	return false
 }
 
-// everyRouter is what matchExactly promises: ServeMux serves the request, and
+// everyRouter is what MatchExactly promises: ServeMux serves the request, and
 // would whichever way it read the path, and has nothing to clean.
 func everyRouter(pattern string, r *http.Request) bool {
 	u := r.URL
@@ -259,9 +259,9 @@ func read(line string) (*http.Request, error) {
 	return http.ReadRequest(bufio.NewReader(strings.NewReader(line + " HTTP/1.1\r\nHost: host\r\n\r\n")))
 }
 
-func mustParse(t testing.TB, s string) *pattern {
+func mustParse(t testing.TB, s string) *Pattern {
 	t.Helper()
-	p, err := parsePattern(s)
+	p, err := Parse(s)
 	if err != nil {
 		t.Fatal(err)
 	}

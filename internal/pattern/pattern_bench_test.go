@@ -1,4 +1,4 @@
-package middleware
+package pattern
 
 import (
 	"net/http"
@@ -14,11 +14,11 @@ var typicalPatterns = []string{
 }
 
 func BenchmarkPattern(b *testing.B) {
-	patterns := make([]pattern, len(typicalPatterns))
+	patterns := make([]Pattern, len(typicalPatterns))
 	mux := http.NewServeMux()
 	for i, s := range typicalPatterns {
 		var err error
-		if patterns[i], err = parsePattern(s); err != nil {
+		if patterns[i], err = Parse(s); err != nil {
 			b.Fatal(err)
 		}
 		mux.Handle(s, http.NotFoundHandler())
@@ -35,9 +35,9 @@ func BenchmarkPattern(b *testing.B) {
 		b.Run(bb.name+"/ours", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				t := targetOf(r)
+				t := TargetOf(r)
 				for i := range patterns {
-					if patterns[i].match(&t) {
+					if patterns[i].Match(&t) {
 						break
 					}
 				}

@@ -1,4 +1,4 @@
-package middleware
+package topk
 
 import (
 	"fmt"
@@ -8,16 +8,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Against exact counts of two windows: what TopDenied promises.
-func TestTopDeniedKeepsItsBounds(t *testing.T) {
+// Against exact counts of two windows: what List promises.
+func TestListKeepsItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var top topDenied
+		var top Counter
 		now := time.Duration(0)
-		windows := map[time.Duration]map[deniedID]int64{}
+		windows := map[time.Duration]map[pair]int64{}
 		for range rapid.IntRange(1, 4).Draw(t, "phases") {
 			now += time.Duration(rapid.IntRange(0, 25).Draw(t, "minutes")) * time.Minute
-			if windows[now/topWindow] == nil {
-				windows[now/topWindow] = map[deniedID]int64{}
+			if windows[now/window] == nil {
+				windows[now/window] = map[pair]int64{}
 			}
 			keys := rapid.IntRange(1, 3000).Draw(t, "keys")
 			skew := rapid.IntRange(1, 4).Draw(t, "skew")
@@ -28,22 +28,22 @@ func TestTopDeniedKeepsItsBounds(t *testing.T) {
 					seed = seed*6364136223846793005 + 1442695040888963407
 					at *= float64(seed>>40) / (1 << 24)
 				}
-				id := deniedID{"r", fmt.Sprint(int(at * float64(keys)))}
-				windows[now/topWindow][id]++
-				top.add(now, id.rule, id.key)
+				id := pair{"r", fmt.Sprint(int(at * float64(keys)))}
+				windows[now/window][id]++
+				top.Add(now, id.rule, id.key)
 			}
 		}
-		exact, denials := map[deniedID]int64{}, int64(0)
-		for _, window := range []map[deniedID]int64{windows[now/topWindow], windows[now/topWindow-1]} {
+		exact, denials := map[pair]int64{}, int64(0)
+		for _, window := range []map[pair]int64{windows[now/window], windows[now/window-1]} {
 			for id, n := range window {
 				exact[id] += n
 				denials += n
 			}
 		}
-		listed := map[deniedID]bool{}
-		list := top.list(now)
+		listed := map[pair]bool{}
+		list := top.List(now)
 		for i, k := range list {
-			id := deniedID{k.Rule, k.Key}
+			id := pair{k.Rule, k.Key}
 			if listed[id] {
 				t.Fatalf("%v is listed twice", id)
 			}
@@ -51,7 +51,7 @@ func TestTopDeniedKeepsItsBounds(t *testing.T) {
 			if k.Count < exact[id] || k.Count-k.Error > exact[id] {
 				t.Fatalf("%v: %d±%d, in truth %d", id, k.Count, k.Error, exact[id])
 			}
-			if k.Error > denials/topEntries {
+			if k.Error > denials/maxEntries {
 				t.Fatalf("%v: an error of %d in %d denials", id, k.Error, denials)
 			}
 			if before := list[max(i-1, 0)]; before.Count < k.Count {
@@ -59,39 +59,58 @@ func TestTopDeniedKeepsItsBounds(t *testing.T) {
 			}
 		}
 		for id, n := range exact {
-			if n > denials/topEntries && !listed[id] {
+			if n > denials/maxEntries && !listed[id] {
 				t.Fatalf("%v, %d of %d denials, is not listed", id, n, denials)
 			}
 		}
-		if len(listed) > 2*topEntries {
+		if len(listed) > 2*maxEntries {
 			t.Fatalf("%d are listed", len(listed))
 		}
 	})
 }
 
-func TestTopDeniedShowsThePresent(t *testing.T) {
-	var top topDenied
+func TestListShowsThePresent(t *testing.T) {
+	var top Counter
 	counts := func(now time.Duration) (got string) {
-		for _, k := range top.list(now) {
+		for _, k := range top.List(now) {
 			got += fmt.Sprintf("%s %d ", k.Key, k.Count)
 		}
 		return got
 	}
-	top.add(time.Minute, "r", "old")
-	top.add(topWindow, "r", "new")
-	top.add(topWindow, "r", "new")
+	top.Add(time.Minute, "r", "old")
+	top.Add(window, "r", "new")
+	top.Add(window, "r", "new")
 	for _, c := range []struct {
 		now  time.Duration
 		want string
 	}{
-		{topWindow, "new 2 old 1 "},
-		{2*topWindow - 1, "new 2 old 1 "},
-		{2 * topWindow, "new 2 "},
-		{3 * topWindow, ""},
+		{window, "new 2 old 1 "},
+		{2*window - 1, "new 2 old 1 "},
+		{2 * window, "new 2 "},
+		{3 * window, ""},
 		{time.Hour, ""},
 	} {
 		if got := counts(c.now); got != c.want {
 			t.Errorf("after %s: %q, want %q", c.now, got, c.want)
 		}
+	}
+}
+
+// What Add costs for a key that is counted, and for one that replaces another.
+func BenchmarkAdd(b *testing.B) {
+	keys := make([]string, 100_000)
+	for i := range keys {
+		keys[i] = string(rune('a'+i%26)) + "1.2.3.4" + string(rune(i))
+	}
+	for name, distinct := range map[string]int{"counted": 100, "new": len(keys)} {
+		b.Run(name, func(b *testing.B) {
+			var top Counter
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				top.Add(0, "rule", keys[i%distinct])
+				i++
+			}
+		})
 	}
 }

@@ -1,0 +1,144 @@
+package middleware
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// Handler wraps next. A request that no rule applies to passes unchanged. For other
+// requests the middleware sets the response headers before it calls next. next gets the
+// decision from [FromContext]. Handler panics if next is nil.
+//
+// A connection that next takes over is one request, whatever is sent on it. So Handler
+// belongs inside a handler that serves HTTP/2 on such connections, such as
+// golang.org/x/net/http2/h2c.
+//
+// A request that a leaky_bucket delays waits here. It is denied at once if its delay ends
+// after its context's deadline or the server's WriteTimeout, or if [Config].MaxWaiting is
+// reached. If its client hangs up, its slot is refunded, and the other rules stay charged.
+func (m *Middleware) Handler(next http.Handler) http.Handler {
+	m.mustBeMade()
+	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
+		panic("middleware: Handler: the next handler is nil")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isPreface(r) {
+			w = &prefaceWriter{w, m.rules.Load().hints}
+		}
+		if found := m.match(r); found.first < 0 {
+			next.ServeHTTP(w, r)
+		} else {
+			m.serve(w, r, next, &found)
+		}
+	})
+}
+
+// serve handles a request that rules match.
+func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
+	e := evaluation{m: m, match: *found, request: r, handles: true}
+	defer e.end()
+	if err := e.decide(m.limiter.Take); err != nil {
+		m.refuse(w, r, err)
+		return
+	}
+	if e.unlimited() {
+		next.ServeHTTP(w, r)
+		return
+	}
+	if !e.admit(w) {
+		return
+	}
+	r = e.withState(w)
+	next.ServeHTTP(e.refundingWriter(w), r)
+	if hints := e.set.hints; hints.watching() {
+		hints.routed(r, e.set.rules, &e.decision)
+	}
+}
+
+// admit sets the response headers and waits until the request's delay is over. If the
+// request is denied or refused, or ends before, admit responds and returns false.
+func (e *evaluation) admit(w http.ResponseWriter) bool {
+	m, r, d := e.m, e.request, &e.decision
+	delay := d.Delay()
+	if delay > 0 && e.refusal == nil {
+		e.prepareWait(delay)
+	}
+	if delay == 0 || !d.Allowed || e.refusal != nil {
+		e.ticket.Leave()
+	}
+	m.record(r, e.set, d)
+	e.before = limitFields(w.Header())
+	shown := e.set.shown(*d)
+	m.headers(w.Header(), shown)
+	switch {
+	case !d.Allowed && m.denied == nil:
+		headers.Deny(w, r, shown)
+	case !d.Allowed:
+		headers.SetRetryAfter(w.Header(), shown)
+		m.denied(w, e.withState(w), shown)
+	case e.refusal != nil:
+		m.refuse(w, r, e.refusal)
+	case delay > 0 && !e.await(delay):
+		fail(w, http.StatusServiceUnavailable) // read only if it was not the client that left
+	default:
+		e.ticket.Leave()
+		return true
+	}
+	return false
+}
+
+// refuse responds to a request whose key could not be resolved: it must not pass
+// unlimited.
+func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status := http.StatusInternalServerError
+	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok && required.Status >= 400 && required.Status <= 499 {
+		status = required.Status
+	} else {
+		m.errors.Do(func() { m.logger.Error("ratelimit: request refused", "error", err) })
+	}
+	if m.refused == nil {
+		fail(w, status)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	m.refused(w, r, err)
+}
+
+// fail responds with the status only. The next request may succeed.
+func fail(w http.ResponseWriter, status int) {
+	w.Header().Set("Cache-Control", "no-store")
+	http.Error(w, http.StatusText(status), status)
+}
+
+// Take charges the rules that match r and returns the decision. If no rule
+// applies, the decision is allowed and has no results. Take is for work that is
+// not an HTTP request, such as a message in a connection, or a gRPC call, which r
+// describes as a POST. The caller must wait for the decision's Delay.
+//
+// An error means that a key refused r; it may be a [keyfunc.StatusError]. The
+// other rules were charged. If one of them denies, Take returns that decision and
+// no error.
+func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
+	m.mustBeMade()
+	e := evaluation{m: m, match: m.match(r), request: r}
+	defer e.end()
+	if err := e.decide(m.limiter.Take); err != nil {
+		return algorithms.Decision{}, err
+	}
+	m.record(r, e.set, &e.decision)
+	return e.outcome()
+}
+
+// Peek returns the decision that Take would make, and charges nothing.
+func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
+	m.mustBeMade()
+	e := evaluation{m: m, match: m.match(r), request: r, peeks: true}
+	if err := e.decide(m.limiter.Peek); err != nil {
+		return algorithms.Decision{}, err
+	}
+	return e.outcome()
+}
