@@ -78,9 +78,6 @@ func (l *Limit) step() step.Limit {
 // row finds the algorithm's row, or nil. It is done once for each check.
 func (l Limit) row() *step.Row { return l.step().Row() }
 
-// algorithm names the algorithm, also where Algorithm is "".
-func (l Limit) algorithm() Algorithm { return Algorithm(l.step().Name()) }
-
 // Validate reports everything that is wrong with the limit, or nil.
 //
 // Redis computes in doubles, so Validate also refuses limits that whole numbers

@@ -227,7 +227,7 @@ func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 		return // no entry is as good as one that has room
 	}
 	a := lastAnswer{at: r.At.UnixMicro(), sent: sent.at, received: d.now(), room: r.Remaining}
-	a.state, a.exact = lent.Trace(r).State, lent.Trace(r).Known
+	a.state, a.exact = lent.Result(r).Trace().State, lent.Result(r).Trace().Known
 	s, h := d.place(&r.Check)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,6 +289,6 @@ func begins(r *algorithms.Result) bool {
 	case impatient(r):
 		return false
 	}
-	exact := lent.Trace(r).Known
+	exact := lent.Result(r).Trace().Known
 	return exact || r.RetryAfter != algorithms.Never
 }

@@ -162,7 +162,7 @@ func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64, r *al
 		r.Check, r.Source, r.HasRoom, r.Charged = *c, algorithms.SourceLease, true, cost
 		r.Remaining, r.ResetAfter = l.units+l.room, max(l.grant.ResetAfter-passed, time.Microsecond)
 		r.At = l.grant.At.Add(passed.Truncate(time.Microsecond))
-		lent.Trace(r).Charge = step.Placed{At: lent.Trace(&l.grant).Charge.At}
+		lent.Result(r).Trace().Charge = step.Placed{At: lent.Result(&l.grant).Trace().Charge.At}
 		spent = true
 	}
 	if !l.refills && !l.gone && (!l.alive(now) || l.units <= l.size/5) {
@@ -226,12 +226,12 @@ func (l *lease) refilled(r *algorithms.Result, sent time.Time) (left algorithms.
 		}
 		return left
 	}
-	window := lent.Trace(r).Charge.At
-	if l.units > 0 && lent.Trace(&l.grant).Charge.At != window {
+	window := lent.Result(r).Trace().Charge.At
+	if l.units > 0 && lent.Result(&l.grant).Trace().Charge.At != window {
 		left = l.take()
 	}
 	end := time.UnixMicro(window).Add(r.Check.Limit.Period)
-	lent.Trace(r).Followed += min(lent.Trace(&l.grant).Followed, l.units)
+	lent.Result(r).Trace().Followed += min(lent.Result(&l.grant).Trace().Followed, l.units)
 	l.life = min(end.Sub(r.At)/1000*999, maxLease) // a clock that is slewed gains less than a thousandth
 	l.units += r.Charged
 	l.grant, l.size, l.sent, l.room = *r, l.units, sent, max(r.Remaining, 0)
@@ -261,7 +261,7 @@ func (l *lease) end() algorithms.Charge {
 func (l *lease) putBack(window, units int64) (added bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.units == 0 && l.size == 0 || lent.Trace(&l.grant).Charge.At != window {
+	if l.units == 0 && l.size == 0 || lent.Result(&l.grant).Trace().Charge.At != window {
 		return false
 	}
 	l.units += units

@@ -58,7 +58,7 @@ func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algo
 	if err != nil || !there.Allowed {
 		for i, l := range found {
 			if r := &d.Results[i]; r.Charged > 0 {
-				l.putBack(lent.Trace(r).Charge.At, r.Charged)
+				l.putBack(lent.Result(r).Trace().Charge.At, r.Charged)
 				r.Remaining += r.Charged
 				r.Charged = 0
 			}
@@ -139,7 +139,7 @@ func (g *Guard) askBlock(ctx context.Context, c *algorithms.Check, asked sending
 	answered = true
 	g.denied.learn(asked, &look, r)
 	g.follow(asked, results)
-	if exact := lent.Trace(r).Known; !exact {
+	if exact := lent.Result(r).Trace().Known; !exact {
 		if r.Charged > 0 { // a store of the user's own, which does not say where it counts
 			g.giveBackNow(ctx, algorithms.Charge{Result: *r})
 		}
@@ -163,9 +163,9 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 		switch {
 		case r.Charged == 0 || ch.Cost == r.Charged || !granted:
 		case ch.Cost < r.Charged:
-			lent.SettleBy(r, ch.Cost, func(units int64) bool {
+			lent.Result(r).SettleBy(ch.Cost, func(units int64) bool {
 				l := g.leases.find(&r.Check)
-				if l == nil || !l.putBack(lent.Trace(r).Charge.At, -units) {
+				if l == nil || !l.putBack(lent.Result(r).Trace().Charge.At, -units) {
 					return false
 				}
 				r.Remaining -= units
@@ -178,7 +178,7 @@ func (g *Guard) settleLeased(ctx context.Context, charges []algorithms.Charge) (
 			if errs = append(errs, err); err == nil {
 				*r = settled[0]
 				r.Source = algorithms.SourceLease
-				lent.Trace(r).Charge = step.Placed{At: lent.Trace(&ch.Result).Charge.At}
+				lent.Result(r).Trace().Charge = step.Placed{At: lent.Result(&ch.Result).Trace().Charge.At}
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func (g *Guard) instances() int {
 // denial until there would have been room: an outage is no amnesty.
 func (g *Guard) stillOver(c *algorithms.Check) (algorithms.Result, bool) {
 	var n memory.Count
-	if lent.Count(c, &n) && lent.Memory(&g.local).Banned(&n) {
+	if lent.Check(c).Count(&n) && lent.Memory(&g.local).Banned(&n) {
 		d, _ := g.local.Peek(context.Background(), *c)
 		d.Results[0].Source = algorithms.SourceFallback
 		return d.Results[0], true

@@ -96,7 +96,7 @@ func (c *crossing) enter(checks []algorithms.Check, counts func(*algorithms.Chec
 			patience = closedTimer
 		}
 		if part != counting {
-			lent.Spare(&checks[i])
+			lent.Check(&checks[i]).Spare()
 		}
 		c.asked = append(c.asked, asked{key, part})
 	}
