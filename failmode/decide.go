@@ -57,8 +57,8 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 	} else {
 		d, err = g.Limiter.Peek(within, checks...)
 	}
-	if errors.Is(err, algorithms.ErrInvalidCheck) {
-		return algorithms.Decision{}, err // the caller's mistake, not the store's
+	if errors.Is(err, algorithms.ErrInvalidCheck) || !charge && errors.Is(err, errors.ErrUnsupported) {
+		return algorithms.Decision{}, err // the caller's mistake, not a failure of the store
 	}
 	results := align(checks, d, err)
 	g.breaker.report(ctx, begun, circuits, results)

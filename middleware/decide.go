@@ -291,7 +291,7 @@ func (q *question) ask(take asker, checks []algorithms.Check) (algorithms.Decisi
 		}
 		q.crossing.enter(checks, q.set.sparing, cmp.Or(q.budget, defaultBudget))
 	}
-	d, err := q.Middleware.ask(ctx, take, checks)
+	d, err := q.Middleware.ask(ctx, take, q.peeks, checks)
 	q.crossing.decided(&d, q.handles)
 	if err != nil && !q.peeks {
 		q.set.failed(checks)

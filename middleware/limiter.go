@@ -68,18 +68,19 @@ func isForeign(l algorithms.Limiter) bool {
 	return true
 }
 
-// ask lets the limiter decide. The error wraps [algorithms.ErrInvalidCheck].
+// ask lets the limiter decide. The error wraps [algorithms.ErrInvalidCheck], or
+// [errors.ErrUnsupported] if the limiter cannot peek.
 //
 // A client that hangs up must not make a foreign limiter fail, and so pass the
 // rules in mode open: its request is decided without it. A Guard does the same.
-func (m *Middleware) ask(ctx context.Context, take asker, checks []algorithms.Check) (algorithms.Decision, error) {
+func (m *Middleware) ask(ctx context.Context, take asker, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
 	if m.foreign {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignPatience)
 		defer cancel()
 	}
 	d, err := take(ctx, checks...)
-	if errors.Is(err, algorithms.ErrInvalidCheck) {
+	if errors.Is(err, algorithms.ErrInvalidCheck) || peeks && errors.Is(err, errors.ErrUnsupported) {
 		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
 	}
 	if err != nil {

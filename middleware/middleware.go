@@ -179,7 +179,8 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	return q.outcome()
 }
 
-// Peek returns what Take would, and charges nothing.
+// Peek returns what Take would, and charges nothing. If the limiter cannot peek, the
+// error wraps [errors.ErrUnsupported].
 func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
 	found, q := m.match(r), question{Middleware: m, request: r, peeks: true}
