@@ -35,7 +35,7 @@ func (c *Check) okBeside() bool {
 	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && (!c.Lease || c.badLease() == nil)
 }
 
-// badLease says why units cannot be taken in blocks.
+// badLease says why units cannot be leased.
 func (c *Check) badLease() error {
 	switch row := c.Limit.row(); {
 	case !c.Lease || row == nil:
@@ -43,15 +43,15 @@ func (c *Check) badLease() error {
 	case !row.Aligned:
 		return fmt.Errorf("lease: only %s and %s grant blocks, not %s", FixedWindow, SlidingWindow, row.Name)
 	case c.Ban != (Ban{}):
-		return errors.New("lease: not with a ban, since who is denied here is not counted in the store")
+		return errors.New("lease: not with a ban, since the store does not count denials by this process")
 	case c.NoCache:
-		return errors.New("lease: not with NoCache, since units of a block are not given back one by one")
+		return errors.New("lease: not with NoCache, since leased units are not refunded one by one")
 	}
 	return nil
 }
 
-// prepare validates the checks and computes their numbers. Room for four lets
-// the usual request go without an allocation.
+// prepare validates the checks and computes their params. Up to four are in room, which
+// saves an allocation.
 func prepare(checks []Check, room *[4]step.Params) ([]step.Params, error) {
 	ps := room[:0]
 	for i := range checks {
@@ -84,8 +84,8 @@ func paramsOf(c *Check, row *step.Row) step.Params {
 	return c.Limit.step().Params(c.Cost, c.MaxDelay, row)
 }
 
-// numbers returns a check's params; false if it is not valid. Check.Validate has
-// the reasons.
+// numbers computes the check's params, and reports whether the check is valid.
+// Check.Validate has the reasons.
 func (c *Check) numbers(p *step.Params) bool {
 	if !c.okBeside() {
 		return false

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A Metric is one number at the moment of asking. docs/metrics.md lists all; a minor
-// version may add some. No label is ever a client's key.
+// A Metric is one number, as it was when it was read. docs/metrics.md lists all of them; a
+// minor version may add some. No label has a client's key.
 type Metric struct {
 	Name   string   // as in Prometheus; a name that ends in _total only grows
 	Labels []string // names and values in turn: "rule", "login", "outcome", "denied"

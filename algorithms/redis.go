@@ -175,8 +175,7 @@ func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 	if len(corrections) == 0 {
 		return results, err
 	}
-	ctx = t.Within(ctx)
-	return results, errors.Join(err, redisError(r.settle(ctx, t, corrections)))
+	return results, redisError(r.settle(t.Within(ctx), t, corrections))
 }
 
 // settle corrects charges: in one call or, where keys are sharded, in one for each.

@@ -61,8 +61,8 @@ func (g *Guard) send(ctx context.Context, charge bool, checks []algorithms.Check
 	} else {
 		d, err = g.Limiter.Peek(within, checks...)
 	}
-	if errors.Is(err, algorithms.ErrInvalidCheck) {
-		return algorithms.Decision{}, err // the caller's mistake, not the store's
+	if errors.Is(err, algorithms.ErrInvalidCheck) || !charge && errors.Is(err, errors.ErrUnsupported) {
+		return algorithms.Decision{}, err // the caller's mistake, not a failure of the store
 	}
 	results := align(checks, d, err)
 	g.breaker.Report(ctx, begun, circuits, results, err)

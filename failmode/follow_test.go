@@ -24,7 +24,7 @@ func peekOne(t *testing.T, m *algorithms.Memory, check algorithms.Check) algorit
 		Check: r.Check, Source: r.Source, HasRoom: r.HasRoom, BanBegan: r.BanBegan, BannedFor: r.BannedFor,
 		Charged: r.Charged, Remaining: r.Remaining, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Delay: r.Delay, At: r.At, Err: r.Err,
 	}
-	*lent.Trace(&bare) = *lent.Trace(r)
+	*lent.Result(&bare).Trace() = *lent.Result(r).Trace()
 	return bare
 }
 
@@ -181,7 +181,7 @@ func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
 				}
 				unfollowIn(&here, algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), asItIs)
 				got := peekOne(t, &here, check)
-				lent.Trace(&got).State, lent.Trace(&before).State = [3]int64{}, [3]int64{} // they know when they were written
+				lent.Result(&got).Trace().State, lent.Result(&before).Trace().State = [3]int64{}, [3]int64{} // they know when they were written
 				if got != before {
 					t.Errorf("taken back:\n got %+v\nwant %+v", got, before)
 				}

@@ -22,7 +22,8 @@ import (
 
 // A Guard wraps a limiter that can fail, such as an [algorithms.Redis]. It has a
 // circuit breaker for each server and decides by the checks' fail modes while a
-// server is away. Its Take and Peek fail only for invalid checks or fields.
+// server is away. Its Take and Peek fail only for invalid checks or fields, and Peek
+// if the limiter cannot peek: then the error wraps [errors.ErrUnsupported].
 //
 // While a server's circuit is open, only a probe about every 200 ms is sent to
 // it, and the checks that it counts follow their [Mode]. A check that is not

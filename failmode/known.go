@@ -95,7 +95,7 @@ func answerTo(d *algorithms.Decision, i int, c *algorithms.Check) *algorithms.Re
 // denial until the check would have fit: a denied client stays denied in an outage.
 func (g *Guard) knownDenial(c *algorithms.Check) (algorithms.Result, bool) {
 	var n memory.Count
-	if lent.Count(c, &n) && lent.Memory(&g.local).Banned(&n) {
+	if lent.Check(c).Count(&n) && lent.Memory(&g.local).Banned(&n) {
 		d, _ := g.local.Peek(context.Background(), *c)
 		d.Results[0].Source = algorithms.SourceFallback
 		return d.Results[0], true

@@ -70,7 +70,7 @@ func (g *Guard) spendBlocks(ctx context.Context, checks []algorithms.Check) (alg
 	if err != nil || !there.Allowed {
 		for i, l := range found {
 			if r := &d.Results[i]; r.Charged > 0 {
-				l.PutBack(lent.Trace(r).Charge.At, r.Charged)
+				l.PutBack(lent.Result(r).Trace().Charge.At, r.Charged)
 				r.Remaining += r.Charged
 				r.Charged = 0
 			}
@@ -147,8 +147,8 @@ func (g *Guard) chargeBlock(ctx context.Context, c *algorithms.Check, asked deni
 	answered = true
 	g.denied.Learn(asked, &lookup, r)
 	g.follow(asked, results)
-	if exact := lent.Trace(r).Known; !exact {
-		if r.Charged > 0 { // a user's own store, which does not say where it counts
+	if exact := lent.Result(r).Trace().Known; !exact {
+		if r.Charged > 0 { // a store of the user's own, which does not say where it counts
 			g.refund(ctx, algorithms.Charge{Result: *r})
 		}
 		return nil, sent
@@ -171,9 +171,9 @@ func (g *Guard) settleBlocks(ctx context.Context, charges []algorithms.Charge) (
 		switch {
 		case r.Charged == 0 || ch.Cost == r.Charged || !granted:
 		case ch.Cost < r.Charged:
-			lent.SettleBy(r, ch.Cost, func(units int64) bool {
+			lent.Result(r).SettleBy(ch.Cost, func(units int64) bool {
 				l := g.leases.Find(&r.Check)
-				if l == nil || !l.PutBack(lent.Trace(r).Charge.At, -units) {
+				if l == nil || !l.PutBack(lent.Result(r).Trace().Charge.At, -units) {
 					return false
 				}
 				r.Remaining -= units
@@ -186,7 +186,7 @@ func (g *Guard) settleBlocks(ctx context.Context, charges []algorithms.Charge) (
 			if errs = append(errs, err); err == nil {
 				*r = settled[0]
 				r.Source = algorithms.SourceLease
-				lent.Trace(r).Charge = step.Placed{At: lent.Trace(&ch.Result).Charge.At}
+				lent.Result(r).Trace().Charge = step.Placed{At: lent.Result(&ch.Result).Trace().Charge.At}
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, share shareFunc
 			continue
 		}
 		var n memory.Count
-		if !lent.Count(&c, &n) {
+		if !lent.Check(&c).Count(&n) {
 			continue
 		}
 		followed := store.Follow(now, &n, &memory.Followed{
@@ -51,7 +51,7 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, share shareFunc
 			At: r.At.UnixMicro(), BannedFor: r.BannedFor.Microseconds(),
 		})
 		if r.BannedFor <= 0 {
-			lent.Trace(r).Followed = followed
+			lent.Result(r).Trace().Followed = followed
 		}
 	}
 }
@@ -62,19 +62,19 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, share shareFunc
 // clocks agree to the microsecond, and stays otherwise.
 func unfollowIn(m *algorithms.Memory, ch algorithms.Charge, settled *algorithms.Result, share shareFunc) {
 	r := &ch.Result
-	trace := lent.Trace(r)
+	trace := lent.Result(r).Trace()
 	c, ok := share(r)
 	if !ok || trace.Followed == 0 {
 		return
 	}
 	units := max(trace.Followed+ch.Cost-r.Charged, 0)
 	var n memory.Count
-	if units != trace.Followed && lent.Count(&c, &n) {
+	if units != trace.Followed && lent.Check(&c).Count(&n) {
 		lent.Memory(m).Settle(c.Rule, c.Key, &step.Correction{
 			Params: n.Params, Placed: trace.Charge, Units: trace.Followed, Delta: units - trace.Followed,
 		})
 	}
-	lent.Trace(settled).Followed = units
+	lent.Result(settled).Trace().Followed = units
 }
 
 // ofStore reports whether the store decided a result.

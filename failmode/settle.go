@@ -23,7 +23,7 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 		if c.Cost < 0 { // before anything is settled
 			return nil, fmt.Errorf("%w: rule %q: settle: cost must not be negative, got %d", algorithms.ErrInvalidCheck, c.Result.Check.Rule, c.Cost)
 		}
-		lent.Update(&c.Result)
+		lent.Result(&c.Result).Update()
 	}
 	results := make([]algorithms.Result, len(charges))
 	leased, others := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceLease })

@@ -133,7 +133,11 @@ func (m *Middleware) carryOut(r *http.Request, o order) (*clientView, error) {
 		m.logOrder(r, o, keys, err)
 	}
 	if err != nil {
-		err = &operatorError{http.StatusInternalServerError, fmt.Errorf("%s: %w", o.action, err)}
+		status := http.StatusInternalServerError
+		if errors.Is(err, errors.ErrUnsupported) {
+			status = http.StatusNotImplemented
+		}
+		err = &operatorError{status, fmt.Errorf("%s: %w", o.action, err)}
 	}
 	client.Counts = m.counts(ctx, rule, keys)
 	for _, key := range keys {

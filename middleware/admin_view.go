@@ -151,7 +151,7 @@ type countView struct {
 // counts are how keys stand by each limit that a rule may have for them.
 func (m *Middleware) counts(ctx context.Context, r *rule, keys []string) (counts []countView) {
 	for _, l := range r.limits() {
-		d, err := m.callLimiter(ctx, m.limiter.Peek, r.checksOf(l.Limit, keys))
+		d, err := m.callLimiter(ctx, m.limiter.Peek, true, r.checksOf(l.Limit, keys))
 		if err != nil {
 			counts = append(counts, countView{Tier: l.tier, Limit: filled(l.Limit), Error: err.Error()})
 			continue

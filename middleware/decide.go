@@ -262,7 +262,7 @@ func (e *evaluation) charge(call limiterCall) error {
 		}
 		e.pending.Enter(checks, e.set.sparing, cmp.Or(e.m.budget, defaultBudget))
 	}
-	d, err := e.m.callLimiter(ctx, call, checks)
+	d, err := e.m.callLimiter(ctx, call, e.peeks, checks)
 	e.pending.Decided(&d, e.handles)
 	if err != nil && !e.peeks {
 		e.set.failed(checks)

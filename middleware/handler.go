@@ -133,7 +133,8 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	return e.outcome()
 }
 
-// Peek returns the decision that Take would make, and charges nothing.
+// Peek returns the decision that Take would make, and charges nothing. If the limiter
+// cannot peek, the error wraps [errors.ErrUnsupported].
 func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
 	e := evaluation{m: m, match: m.match(r), request: r, peeks: true}

@@ -65,19 +65,20 @@ func isForeign(l algorithms.Limiter) bool {
 }
 
 // callLimiter calls the limiter. Checks that it could not decide follow their fail modes.
-// The error wraps [algorithms.ErrInvalidCheck].
+// The error wraps [algorithms.ErrInvalidCheck], or [errors.ErrUnsupported] if the limiter
+// cannot peek.
 //
 // The end of the request's context does not reach a foreign limiter. Otherwise a client
 // that hangs up could make it fail, and so pass the rules in mode open. A Guard does the
 // same.
-func (m *Middleware) callLimiter(ctx context.Context, call limiterCall, checks []algorithms.Check) (algorithms.Decision, error) {
+func (m *Middleware) callLimiter(ctx context.Context, call limiterCall, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
 	if m.foreign {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignTimeout)
 		defer cancel()
 	}
 	d, err := call(ctx, checks...)
-	if errors.Is(err, algorithms.ErrInvalidCheck) {
+	if errors.Is(err, algorithms.ErrInvalidCheck) || peeks && errors.Is(err, errors.ErrUnsupported) {
 		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ var settleCases = []testCase{
 	{name: "Settle settles a copy that was settled at more", run: settleCopiesUp},
 	{name: "Settle at the same time with copies of a result gives it back once", run: settleCopiesRace},
 	{name: "Settle gives nothing back of what was forgotten", run: settleForgotten},
-	{name: "Settle to a negative cost is an error and changes nothing", run: settleNegative},
+	{name: "Settle to a negative cost is an error and changes no charge", run: settleNegative},
 	{name: "Settle at the same time as others loses no correction", run: settleRace},
 }
 
@@ -145,12 +145,17 @@ func settleCopiesRace(c *trial) {
 
 func settleNegative(c *trial) {
 	c.eachSample(func(s sample) {
-		r := c.take(costing(s.Check, 4), s.charged(4, 4))
+		beside := s.under("beside")
+		r := c.takeAll(expectation{costing(s.Check, 4), s.charged(4, 4)}, expectation{costing(beside.Check, 4), s.charged(4, 4)})
 		for _, units := range []int64{-1, math.MinInt64} {
-			_, err := c.limiter.Settle(c.Context(), charges(units, r)...)
+			results, err := c.limiter.Settle(c.Context(), append(charges(0, r[1]), charges(units, r[0])...)...)
 			c.wantError("negative cost", err, algorithms.ErrInvalidCheck)
+			if len(results) > 0 {
+				c.Errorf("negative cost: %+v, want no results", results)
+			}
 		}
 		c.holds(s.Check, 6, s.reset(4))
+		c.holds(beside.Check, 6, s.reset(4))
 	})
 }
 

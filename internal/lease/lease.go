@@ -189,7 +189,7 @@ func (l *Lease) Spend(c *algorithms.Check, now time.Time, instances int64, r *al
 		r.Check, r.Source, r.HasRoom, r.Charged = *c, algorithms.SourceLease, true, cost
 		r.Remaining, r.ResetAfter = l.units+l.stored, max(l.grant.ResetAfter-passed, time.Microsecond)
 		r.At = l.grant.At.Add(passed.Truncate(time.Microsecond))
-		internal.Trace(r).Charge = step.Placed{At: internal.Trace(&l.grant).Charge.At}
+		internal.Result(r).Trace().Charge = step.Placed{At: internal.Result(&l.grant).Trace().Charge.At}
 		spent = true
 	}
 	if !l.refills && !l.gone && (!l.alive(now) || l.units <= l.size/5) {
@@ -254,12 +254,12 @@ func (l *Lease) Refilled(r *algorithms.Result, sent time.Time) (left algorithms.
 		}
 		return left
 	}
-	window := internal.Trace(r).Charge.At
-	if l.units > 0 && internal.Trace(&l.grant).Charge.At != window {
+	window := internal.Result(r).Trace().Charge.At
+	if l.units > 0 && internal.Result(&l.grant).Trace().Charge.At != window {
 		left = l.take()
 	}
 	end := time.UnixMicro(window).Add(r.Check.Limit.Period)
-	internal.Trace(r).Followed += min(internal.Trace(&l.grant).Followed, l.units)
+	internal.Result(r).Trace().Followed += min(internal.Result(&l.grant).Trace().Followed, l.units)
 	l.life = min(end.Sub(r.At)/1000*999, maxLife) // a clock that is slewed gains less than a thousandth
 	l.units += r.Charged
 	l.grant, l.size, l.sent, l.stored = *r, l.units, sent, max(r.Remaining, 0)
@@ -288,7 +288,7 @@ func (l *Lease) end() algorithms.Charge {
 func (l *Lease) PutBack(window, units int64) (added bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.units == 0 && l.size == 0 || internal.Trace(&l.grant).Charge.At != window {
+	if l.units == 0 && l.size == 0 || internal.Result(&l.grant).Trace().Charge.At != window {
 		return false
 	}
 	l.units += units

@@ -64,7 +64,7 @@ func TestABlockAndTheClocks(t *testing.T) {
 	ls.Start()
 	l, _ := ls.FindOrMake(&c, sent)
 	block := algorithms.Result{Check: c, HasRoom: true, Charged: 100, At: time.Now().Truncate(time.Microsecond)}
-	internal.Trace(&block).Charge.At = block.At.UnixMicro()
+	internal.Result(&block).Trace().Charge.At = block.At.UnixMicro()
 	if left := l.Refilled(&block, sent); left.Result.Charged != 0 || l.Left(sent) != 100 {
 		t.Fatalf("%+v; %d left", left, l.Left(sent))
 	}

@@ -103,7 +103,7 @@ func (r *Request) Enter(checks []algorithms.Check, counts func(*algorithms.Check
 			ended = closedTimer
 		}
 		if role != countDenial {
-			lent.Spare(&checks[i])
+			lent.Check(&checks[i]).Spare()
 		}
 		r.entered = append(r.entered, entered{k, role})
 	}

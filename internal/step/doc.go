@@ -1,15 +1,15 @@
-// Package step is the arithmetic of the algorithms: pure functions of a state, a limit
+// Package step has the arithmetic of the algorithms: pure functions of a state, a limit
 // and a time, in whole numbers. It imports the standard library only, and knows neither
 // checks nor stores.
 //
-// A [State] is three whole numbers (and, of a sliding_log in memory, its entries). A
-// [Limit] at a cost becomes [Params] once. The step of an algorithm says what a state
-// is at a time (At), whether the cost fits and what the state becomes (Take), what an
-// earlier charge is corrected to ([Correction]), and how many units are left.
+// A [State] is three whole numbers; a sliding_log in memory has its entries too. [Params]
+// are a [Limit] and a cost as numbers. Each algorithm has a step: its methods bring a
+// stored state to the current time (At), charge a cost if it fits (Take), correct an
+// earlier charge ([Correction]), and compute how many units are left (Left).
 //
-// Every step has a twin in Lua, line for line. Times are Unix microseconds; a bucket
-// also keeps the fraction of a microsecond, over the rate. Limits are bounded so that
-// all numbers stay exact in doubles, which is all that Lua has. A stored time moves a
-// decision only towards denying. A state that was written more than a period ahead of
-// now is a clock error: it keeps what was used and is moved to now.
+// Every step has a twin in Lua, line for line. Times are Unix microseconds. A bucket also
+// keeps a fraction of a microsecond, with the rate as its denominator. Limits are bounded
+// so that all numbers are exact in doubles, the only numbers of Lua. A stored time moves
+// a decision only towards denying. A state that was written more than one period ahead of
+// now is a clock error: its used units are counted as used now.
 package step
