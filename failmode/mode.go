@@ -1,17 +1,3 @@
-// Package failmode decides requests while the store that counts them, such as
-// Redis, cannot.
-//
-// A [Guard] wraps the store. It stops asking servers that do not answer, and
-// meanwhile decides each check by its [Mode]:
-//
-//	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "redis:6379"}))
-//	defer client.Close()
-//	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop"}}
-//	defer guard.Close()
-//
-// Read [Guard] and [Mode] first, then [algorithms.Limiter], which a Guard wraps and
-// is. A program makes one Guard for each Redis and namespace, shares it, and closes
-// it.
 package failmode
 
 import (

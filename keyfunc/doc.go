@@ -56,3 +56,18 @@
 // [APIKey] and [Hashed] hash what they read. All other keys are as long and as
 // personal as what they were read from; the limiters of this module bound them.
 package keyfunc
+
+// # How it works
+//
+// A constructor returns leaf(…), or wrapOne(…) for a key around a key. These have all
+// optional methods of [Key], so a decorator of keys loses none. Package hint tells package
+// middleware what a key is made of, for its warnings. The operators' page asks through
+// Values, which is not part of the promise, how many plain values Keys takes.
+//
+// A key that reads the body looks at a replay.Body, which package middleware has put in
+// place: the beginning is read once and kept until the request ends. BodyJSON validates with
+// encoding/json and scans once for the field, which takes about as long as the handler's
+// Unmarshal: go test ./keyfunc -run '^$' -bench BodyJSON.
+//
+// A new key takes a file with its constructor, a row in the table above, its mistakes in
+// mistakes_test.go, its values in the tables of request_test.go, and an example.

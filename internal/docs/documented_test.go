@@ -35,7 +35,7 @@ func parsed(t *testing.T, set *token.FileSet, pkg string, tests bool) []*ast.Fil
 // constants, variables, fields of structs and methods of interfaces. A
 // constant may leave it to the comment of its group.
 func TestEveryExportIsDocumented(t *testing.T) {
-	for _, pkg := range promised {
+	for _, pkg := range promised(t) {
 		set := token.NewFileSet()
 		for _, file := range parsed(t, set, pkg, false) {
 			for _, name := range undocumented(file) {
@@ -62,7 +62,11 @@ func undocumented(file *ast.File) (names []string) {
 	for _, decl := range file.Decls {
 		switch d := decl.(type) {
 		case *ast.FuncDecl:
-			miss(declared(d)[0], d.Doc)
+			name := d.Name.Name
+			if d.Recv != nil {
+				name = receiver(d.Recv.List[0].Type) + "." + name
+			}
+			miss(name, d.Doc)
 		case *ast.GenDecl:
 			for _, spec := range d.Specs {
 				switch s := spec.(type) {
@@ -91,6 +95,18 @@ func undocumented(file *ast.File) (names []string) {
 		}
 	}
 	return names
+}
+
+func receiver(expr ast.Expr) string {
+	switch e := expr.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
 }
 
 func TestUndocumentedIsFound(t *testing.T) {
@@ -133,9 +149,9 @@ func (k) M() {}
 // pkg.go.dev has them where people look. Those of limitertest are tests: it is
 // for tests.
 func TestEveryPackageHasExamples(t *testing.T) {
-	for _, pkg := range promised {
+	for _, pkg := range promised(t) {
 		set := token.NewFileSet()
-		p, err := doc.NewFromFiles(set, parsed(t, set, pkg, true), "github.com/seed75154129/ratelimit/"+pkg)
+		p, err := doc.NewFromFiles(set, parsed(t, set, pkg, true), module+pkg)
 		if err != nil {
 			t.Fatal(err)
 		}
