@@ -55,6 +55,12 @@ type Middleware struct {
 	failures failures
 }
 
+const ms = time.Millisecond
+
+// delays are the bounds for the time that a leaky_bucket delays requests.
+var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms,
+	time.Second, 2500 * ms, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
+
 // New returns a Middleware. Its error reports every mistake in the configuration
 // at once. It does not contact the store: a Redis that is down now may be up later.
 func New(c Config) (*Middleware, error) {
@@ -92,7 +98,7 @@ func New(c Config) (*Middleware, error) {
 	if m.headers == nil {
 		m.headers = headers.XRateLimit
 	}
-	m.setRules(rules)
+	m.rules.Store(newRuleset(rules, nil, m.logger, m.tierFor != nil))
 	return m, nil
 }
 
@@ -107,4 +113,85 @@ func (m *Middleware) mustBeMade() {
 func (m *Middleware) Limiter() algorithms.Limiter {
 	m.mustBeMade()
 	return m.limiter
+}
+
+// Rules returns a copy of the rules in force. What is done to it changes nothing:
+// its Keys and functions are the same, all else is its own.
+func (m *Middleware) Rules() []Rule {
+	set := m.rules.Load()
+	rules := make([]Rule, len(set.rules))
+	for i := range set.rules {
+		rules[i] = set.rules[i].source.clone()
+	}
+	return rules
+}
+
+// SetRules replaces the rules in one step, for requests that come from now on,
+// and logs what changed. A mistake keeps the old rules: the error has every one,
+// and the caller should log it. The rules are copied. Counts of rules that keep
+// their name, algorithm and period stay.
+func (m *Middleware) SetRules(rules []Rule) error {
+	m.mustBeMade()
+	compiled, err := compile(rules, m.share)
+	m.setting.Lock()
+	m.failures.returned(err)
+	if err != nil {
+		m.rejected.Add(1)
+		m.setting.Unlock()
+		return err
+	}
+	old := m.rules.Load()
+	set := newRuleset(compiled, old, m.logger, m.tierFor != nil)
+	m.rules.Store(set)
+	m.setting.Unlock()
+	m.logChanges(old, set)
+	return nil
+}
+
+// logChanges logs the names of the rules that were added, removed or changed. It
+// does not notice a new function, or a Key of the same name: they cannot be compared.
+func (m *Middleware) logChanges(old, set *ruleset) {
+	var added, removed, changed []string
+	for i := range set.rules {
+		now := &set.rules[i]
+		if at, ok := old.find(now.check.Rule, i); !ok {
+			added = append(added, now.check.Rule)
+		} else if was := &old.rules[at]; !was.source.sameData(&now.source) {
+			changed = append(changed, now.check.Rule)
+		}
+	}
+	for i := range old.rules {
+		if _, ok := set.find(old.rules[i].check.Rule, i); !ok {
+			removed = append(removed, old.rules[i].check.Rule)
+		}
+	}
+	m.logger.Info("ratelimit: rules replaced", "rules", len(set.rules), "generation", set.generation,
+		"added", added, "removed", removed, "changed", changed)
+}
+
+// RulesFailed reports that new rules could not be read, or that SetRules returned
+// an error, for loaders: it logs err and counts it as a failed SetRules, once.
+// The rules in force stay. Until rules are replaced, each text is logged once.
+func (m *Middleware) RulesFailed(err error) {
+	if err == nil {
+		return
+	}
+	m.setting.Lock()
+	counted, logged := m.failures.note(err)
+	if !counted {
+		m.rejected.Add(1)
+	}
+	m.setting.Unlock()
+	if !logged {
+		m.logger.Error("ratelimit: rules not replaced", "error", err, "generation", m.rules.Load().generation)
+	}
+}
+
+// RulesRevision counts the attempts to set rules: New's, and each call of SetRules
+// or RulesFailed. It is for loaders: if the revision is not the one that a loader's
+// own last attempt left, something else has replaced the rules, or failed to, and
+// the loader should set its rules again.
+func (m *Middleware) RulesRevision() uint64 {
+	m.mustBeMade()
+	return uint64(m.rules.Load().generation) + m.rejected.Load()
 }

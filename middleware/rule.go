@@ -1,14 +1,14 @@
 package middleware
 
 import (
-	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/hint"
-	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -101,94 +101,36 @@ type Rule struct {
 // Unlimited exempts a request from the rule, in Rule.Tiers or from Rule.LimitFor.
 func Unlimited() algorithms.Limit { return algorithms.Limit{Rate: -1} }
 
-// A rule is a Rule made ready for requests.
-type rule struct {
-	source    Rule              // a copy of it
-	patterns  []pattern.Pattern // none matches every request
-	key       keyfunc.Key
-	readsBody bool // of the key
-	reused    int  // number of the key's answer among those that other rules reuse; 0 if no other rule has this key
-	hidden    bool
-	disabled  bool
-	traits    hint.Traits      // of the key
-	check     algorithms.Check // without the key
-	queue     bool             // of the check's limit
-	plain     bool             // the check needs only the key
-	terms     terms            // what it needs otherwise
+// clone copies what of a rule is not a Key or a function.
+func (r *Rule) clone() Rule {
+	c := *r
+	c.Match, c.ChargeOn = slices.Clone(r.Match), slices.Clone(r.ChargeOn)
+	c.Tiers, c.Costs = maps.Clone(r.Tiers), maps.Clone(r.Costs)
+	return c
 }
 
-// spares reports whether a denial that may come of charges which are given back
-// later does not count towards the rule's ban.
-func (r *rule) spares() bool { return r.terms.chargeOn != nil && r.check.Ban != (algorithms.Ban{}) }
-
-// applies reports whether the rule is on and matches a request.
-func (r *rule) applies(t *pattern.Target) bool { return !r.disabled && r.matches(t) }
-
-func (r *rule) matches(t *pattern.Target) bool {
-	for i := range r.patterns {
-		if r.patterns[i].Match(t) {
-			return true
-		}
-	}
-	return len(r.patterns) == 0
+// sameData reports whether two rules differ at most in functions, and in keys of
+// the same name.
+func (r *Rule) sameData(other *Rule) bool {
+	a, b := *r, *other
+	nameA, nameB := keyName(a.Key), keyName(b.Key)
+	a.Key, a.LimitFor, a.CostFor = nil, nil, nil
+	b.Key, b.LimitFor, b.CostFor = nil, nil, nil
+	return nameA == nameB && reflect.DeepEqual(a, b)
 }
 
-// compile validates rules and makes them ready, with a share of each limit.
-func compile(rules []Rule, s share) ([]rule, error) {
-	if err := ValidateRules(rules); err != nil {
-		return nil, err
+func keyName(k keyfunc.Key) string {
+	if s, ok := k.(fmt.Stringer); ok {
+		return s.String()
 	}
-	if err := errors.Join(s.validate(rules)...); err != nil {
-		return nil, err
-	}
-	compiled := make([]rule, len(rules))
-	for i := range rules {
-		r := &rules[i]
-		c := &compiled[i]
-		c.source = r.clone()
-		for _, text := range r.Match {
-			p, _ := pattern.Parse(text) // it is valid
-			c.patterns = append(c.patterns, p)
-		}
-		reader, ok := r.Key.(interface{ ReadsBody() bool })
-		c.key, c.readsBody = r.Key, ok && reader.ReadsBody()
-		c.traits = hint.Of(r.Key)
-		c.hidden, c.disabled = r.Hidden, r.Disabled
-		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, costs: pattern.NewValues(r.Costs), chargeOn: c.source.ChargeOn, shadow: r.Shadow}
-		own, _ := c.fit(r.Limit, s) // they are valid
-		for tier, l := range r.Tiers {
-			if c.terms.tiers == nil {
-				c.terms.tiers = make(map[string]limit)
-			}
-			c.terms.tiers[tier], _ = c.fit(l, s)
-		}
-		c.plain, c.queue = c.terms.plain(), own.queue
-		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: r.Shadow == 1,
-			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
-	}
-	reuseKeys(compiled)
-	return compiled, nil
+	return fmt.Sprintf("%T", k)
 }
 
-// maxReused is how many keys' answers a request keeps for further rules.
-const maxReused = 2
-
-// reuseKeys numbers the keys that several rules have. They are resolved once for each
-// request. A [keyfunc.Func] cannot be compared, so it is called for each rule.
-func reuseKeys(rules []rule) {
-	reused := 0
-	for i := range rules {
-		if rules[i].reused > 0 || reflect.TypeOf(rules[i].key).Kind() != reflect.Pointer {
-			continue
-		}
-		if reused == maxReused {
-			return
-		}
-		for j := i + 1; j < len(rules); j++ {
-			if rules[j].key == rules[i].key {
-				rules[i].reused, rules[j].reused = reused+1, reused+1
-			}
-		}
-		reused = max(reused, rules[i].reused)
+// largestCost is the largest that is known before there are requests.
+func (r *Rule) largestCost() int64 {
+	most := max(r.Cost, 1)
+	for _, units := range r.Costs {
+		most = max(most, units)
 	}
+	return most
 }
