@@ -134,3 +134,42 @@ func (r *Rule) largestCost() int64 {
 	}
 	return most
 }
+
+// A tierLimit is one of the limits that a rule may have.
+type tierLimit struct {
+	tier string // of the rule's own limit: ""
+	algorithms.Limit
+}
+
+// String says which limit it is, for errors.
+func (l tierLimit) String() string {
+	if l.tier == "" {
+		return "the limit " + l.Limit.String()
+	}
+	return fmt.Sprintf("tier %q's limit %s", l.tier, l.Limit)
+}
+
+// limits returns the rule's own limit, and then those of its tiers that have one,
+// by name.
+func (r *Rule) limits() []tierLimit {
+	all := []tierLimit{{"", r.Limit}}
+	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+		if r.Tiers[tier] != Unlimited() {
+			all = append(all, tierLimit{tier, r.Tiers[tier]})
+		}
+	}
+	return all
+}
+
+func isWindow(l algorithms.Limit) bool {
+	switch algorithms.Algorithm(algorithmOf(l)) {
+	case algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog:
+		return true
+	}
+	return false
+}
+
+// grantsBlocks reports whether a rule with a Lease can have the limit.
+func grantsBlocks(l algorithms.Limit) bool {
+	return isWindow(l) && l.Algorithm != algorithms.SlidingLog
+}

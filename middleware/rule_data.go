@@ -182,32 +182,6 @@ func (r *Rule) validateTierNames(bad func(string, error)) {
 	}
 }
 
-// A tierLimit is one of the limits that a rule may have.
-type tierLimit struct {
-	tier string // of the rule's own limit: ""
-	algorithms.Limit
-}
-
-// String says which limit it is, for errors.
-func (l tierLimit) String() string {
-	if l.tier == "" {
-		return "the limit " + l.Limit.String()
-	}
-	return fmt.Sprintf("tier %q's limit %s", l.tier, l.Limit)
-}
-
-// limits returns the rule's own limit, and then those of its tiers that have one,
-// by name.
-func (r *Rule) limits() []tierLimit {
-	all := []tierLimit{{"", r.Limit}}
-	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-		if r.Tiers[tier] != Unlimited() {
-			all = append(all, tierLimit{tier, r.Tiers[tier]})
-		}
-	}
-	return all
-}
-
 // tooMuch is what is wrong with a cost that one of the limits can never hold.
 func tooMuch(cost int64, limits []tierLimit) error {
 	for _, l := range limits {
@@ -263,19 +237,6 @@ func (r *Rule) validateChargeOn(limits []tierLimit, bad func(string, error)) {
 				l, algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog))
 		}
 	}
-}
-
-func isWindow(l algorithms.Limit) bool {
-	switch algorithms.Algorithm(algorithmOf(l)) {
-	case algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog:
-		return true
-	}
-	return false
-}
-
-// grantsBlocks reports whether a rule with a Lease can have the limit.
-func grantsBlocks(l algorithms.Limit) bool {
-	return isWindow(l) && l.Algorithm != algorithms.SlidingLog
 }
 
 func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {
