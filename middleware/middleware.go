@@ -19,8 +19,8 @@ import (
 	"github.com/seed75154129/ratelimit/internal/waitqueue"
 )
 
-// A Middleware limits requests. It is safe for concurrent use. It starts no
-// goroutines and needs no closing.
+// A Middleware limits requests. Make it with [New]. It is safe for concurrent use. It
+// starts no goroutines and needs no closing.
 type Middleware struct {
 	limiter    algorithms.Limiter
 	foreign    bool                         // the limiter is neither a Guard nor a Memory
@@ -61,8 +61,8 @@ const ms = time.Millisecond
 var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms,
 	time.Second, 2500 * ms, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
 
-// New returns a Middleware. Its error reports every mistake in the configuration
-// at once. It does not contact the store: a Redis that is down now may be up later.
+// New returns a Middleware. Its error reports every mistake in the configuration at once.
+// New does not contact the store, so that the program can start while Redis is down.
 func New(c Config) (*Middleware, error) {
 	share, shareErr := parseShare(c.Share)
 	rules, rulesErr := compile(c.Rules, share)
@@ -115,8 +115,8 @@ func (m *Middleware) Limiter() algorithms.Limiter {
 	return m.limiter
 }
 
-// Rules returns a copy of the rules in force. What is done to it changes nothing:
-// its Keys and functions are the same, all else is its own.
+// Rules returns a copy of the rules in force. Only Keys and functions are shared with
+// them.
 func (m *Middleware) Rules() []Rule {
 	set := m.rules.Load()
 	rules := make([]Rule, len(set.rules))
@@ -126,10 +126,10 @@ func (m *Middleware) Rules() []Rule {
 	return rules
 }
 
-// SetRules replaces the rules in one step, for requests that come from now on,
-// and logs what changed. A mistake keeps the old rules: the error has every one,
-// and the caller should log it. The rules are copied. Counts of rules that keep
-// their name, algorithm and period stay.
+// SetRules replaces the rules in one step, for all later requests, and logs the
+// differences. If a rule is invalid, the old rules stay in force. The error reports every
+// mistake, and the caller should log it. The rules are copied. A rule that keeps its name,
+// algorithm and period keeps its counts.
 func (m *Middleware) SetRules(rules []Rule) error {
 	m.mustBeMade()
 	compiled, err := compile(rules, m.share)
@@ -148,8 +148,8 @@ func (m *Middleware) SetRules(rules []Rule) error {
 	return nil
 }
 
-// logChanges logs the names of the rules that were added, removed or changed. It
-// does not notice a new function, or a Key of the same name: they cannot be compared.
+// logChanges logs the names of the rules that were added, removed or changed. It does not
+// notice a new function or a Key of the same name, because these cannot be compared.
 func (m *Middleware) logChanges(old, set *ruleset) {
 	var added, removed, changed []string
 	for i := range set.rules {
@@ -169,9 +169,9 @@ func (m *Middleware) logChanges(old, set *ruleset) {
 		"added", added, "removed", removed, "changed", changed)
 }
 
-// RulesFailed reports that new rules could not be read, or that SetRules returned
-// an error, for loaders: it logs err and counts it as a failed SetRules, once.
-// The rules in force stay. Until rules are replaced, each text is logged once.
+// RulesFailed is for loaders: it reports that new rules could not be read, or that SetRules
+// returned an error. It logs err and counts it as a failed SetRules, once. The rules in
+// force stay. Until rules are replaced, each text is logged once.
 func (m *Middleware) RulesFailed(err error) {
 	if err == nil {
 		return
@@ -187,10 +187,10 @@ func (m *Middleware) RulesFailed(err error) {
 	}
 }
 
-// RulesRevision counts the attempts to set rules: New's, and each call of SetRules
-// or RulesFailed. It is for loaders: if the revision is not the one that a loader's
-// own last attempt left, something else has replaced the rules, or failed to, and
-// the loader should set its rules again.
+// RulesRevision returns the number of attempts to set rules: New's, and each call of
+// SetRules or RulesFailed. It is for loaders: if the revision differs from that after a
+// loader's last attempt, another caller has set rules or tried to. Then the loader should
+// set its rules again.
 func (m *Middleware) RulesRevision() uint64 {
 	m.mustBeMade()
 	return uint64(m.rules.Load().generation) + m.rejected.Load()
