@@ -184,6 +184,7 @@ func TestBansOfRulesThatAreNotEnforced(t *testing.T) {
 			t.Errorf("banned by a rule that is %s", name)
 		}
 	}
+	set(plain) // without its Ban for a time
 	for range 2 {
 		enforced.Limit.Rate += 1000
 		if set(enforced); !isBanned(t, m) || serve(h, "POST /").Code != http.StatusTooManyRequests {

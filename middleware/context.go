@@ -24,6 +24,8 @@ type requestState struct {
 	before http.Header // rate limit fields that the header had already; nil if none
 	wrote  http.Header // the fields as they were last written; nil if they need not be known
 
+	mayRefund bool // a rule with ChargeOn has charged the request
+
 	mu       sync.Mutex
 	decision algorithms.Decision // its Results are never changed, only replaced
 	settled  []int               // results that cannot be settled again
@@ -52,22 +54,6 @@ func stateOf(ctx context.Context) *requestState {
 	return s
 }
 
-// withState returns the request with what was decided about it.
-func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
-	ctx := e.request.Context()
-	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, decision: e.decision, header: w.Header(), before: e.before}
-	mayRefund := e.set.mayRefund(&e.decision)
-	if s.outer != nil && sameHeader(s.outer.header, s.header) {
-		s.outer.inner, s.before = s, nil
-		mayRefund = mayRefund || s.outer.wrote != nil
-	}
-	if mayRefund {
-		s.wrote = fieldsOf(s.header)
-	}
-	e.state = s
-	return e.request.WithContext(s)
-}
-
 // sameHeader reports whether two headers are those of one response.
 func sameHeader(a, b http.Header) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
@@ -87,6 +73,16 @@ func (s *requestState) close() {
 		defer s.mu.Unlock()
 		s.closed = true
 	}
+}
+
+// passed reports whether a middleware has decided about the request already.
+func (s *requestState) passed(m *Middleware) bool {
+	for ; s != nil; s = s.outer {
+		if s.by == m {
+			return true
+		}
+	}
+	return false
 }
 
 // FromContext returns the decision on a request, for handlers; false if no rule

@@ -63,8 +63,7 @@ type evaluation struct {
 	tierName  string
 	tierKnown bool // TierFor was called
 
-	hints *hints    // nil once enough requests were watched
-	by    limitedBy // for the hints
+	seen []seenKey // for each rule; nil once the hints have watched enough requests
 
 	queues  []waitqueue.Key // of the checks by a leaky_bucket
 	entered int             // how many of the queues the ticket is for
@@ -76,26 +75,6 @@ type evaluation struct {
 	pending  *refundable.Request // nil if no rule has ChargeOn and a Ban
 	before   http.Header         // rate limit fields that the response had already; nil if none
 	state    *requestState       // nil until the next handler is called
-}
-
-// end releases what the request holds.
-func (e *evaluation) end() {
-	e.ticket.Leave()
-	e.state.close()
-	e.pending.End()
-}
-
-// unlimited reports whether no rule applies to the request.
-func (e *evaluation) unlimited() bool {
-	return e.refusal == nil && e.decision.Allowed && len(e.decision.Results) == 0
-}
-
-// outcome is what Take and Peek return. A denial takes precedence over a refusal.
-func (e *evaluation) outcome() (algorithms.Decision, error) {
-	if e.refusal != nil && e.decision.Allowed {
-		return algorithms.Decision{}, e.refusal
-	}
-	return e.decision, nil
 }
 
 // decide resolves the keys of the rules that match, and has the limiter charge them. The
@@ -113,9 +92,8 @@ func (e *evaluation) decide(call limiterCall) error {
 	if !e.peeks {
 		begun = time.Since(e.m.start) // half as expensive as time.Now
 	}
-	if hints := e.set.hints; hints.watching() {
-		e.hints = hints
-		hints.begin(e.request, e.m, e.handles)
+	if e.set.hints.watching() {
+		e.seen = make([]seenKey, len(rules))
 	}
 	e.shareBody()
 	var few [4]int
@@ -143,8 +121,8 @@ func (e *evaluation) decide(call limiterCall) error {
 	if !e.peeks && (len(e.decision.Results) > 0 || err != nil) {
 		e.m.decisions.Observe(time.Since(e.m.start) - begun)
 	}
-	if e.hints != nil {
-		e.hints.done(rules, e.by)
+	if e.seen != nil {
+		e.set.hints.decided(e.request, rules, e.seen)
 	}
 	return err
 }
@@ -170,8 +148,8 @@ func (e *evaluation) resolve(i int) {
 	if err == nil && key == "" {
 		err = keyfunc.ErrNoKey
 	}
-	if e.hints != nil {
-		e.hints.looked(e.request, i, rule, key, err)
+	if e.seen != nil {
+		e.seen[i] = seenKey{matched: true, key: key, err: err}
 	}
 	switch {
 	case err == nil:
@@ -192,8 +170,8 @@ func (e *evaluation) resolve(i int) {
 	if !rule.plain {
 		var applies bool
 		if queue, applies = e.applyTerms(i, rule, &check); !applies {
-			if e.hints != nil {
-				e.hints.use[i].exempt.Add(1)
+			if e.seen != nil {
+				e.seen[i].exempt = true
 			}
 			e.count(i, outcomeSkipped)
 			return
@@ -203,8 +181,8 @@ func (e *evaluation) resolve(i int) {
 		e.checks = make([]algorithms.Check, 0, len(e.set.rules)-i)
 	}
 	e.checks = append(e.checks, check)
-	if e.hints != nil {
-		e.by.add(rule, &check)
+	if e.seen != nil {
+		e.seen[i].enforced = !check.Shadow
 	}
 	if queue {
 		e.queues = append(e.queues, waitqueue.Key{Rule: check.Rule, Key: check.Key})
@@ -277,13 +255,16 @@ func (e *evaluation) charge(call limiterCall) error {
 	return err
 }
 
+// noWait is the longest wait of a request that cannot wait, since 0 means any.
+const noWait = time.Microsecond
+
 // enterQueue takes a place in the wait queue before the limiter is asked, so that a
 // request without one takes no slot of a leaky_bucket. The limiter is told how long the
 // request can wait, so that a request which cannot wait long enough takes none either.
 func (e *evaluation) enterQueue(ctx context.Context, checks []algorithms.Check) {
 	if e.handles && e.entered < len(e.queues) {
 		e.ticket.Leave()
-		e.ticket, e.entered = e.m.queue.Enter(e.queues, hidesHangUp(e.request)), len(e.queues)
+		e.ticket, e.entered = e.m.queue.Enter(e.request, e.queues), len(e.queues)
 	}
 	e.maxWait = e.m.maxWait(ctx, e.handles)
 	if e.handles && e.ticket == nil {
@@ -294,4 +275,68 @@ func (e *evaluation) enterQueue(ctx context.Context, checks []algorithms.Check) 
 			checks[i].MaxDelay = e.maxWait
 		}
 	}
+}
+
+// maxWait returns how long a request can wait, so that it is served before its context's
+// deadline and, in a handler, leaves a tenth of the server's WriteTimeout for the
+// response. net/http counts that from when it had read the request's headers, a little
+// before now. The decision itself may take the store's budget. 0 means any time.
+func (m *Middleware) maxWait(ctx context.Context, handles bool) time.Duration {
+	now := time.Now()
+	until, bounded := ctx.Deadline()
+	if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && handles && server.WriteTimeout > 0 {
+		if end := now.Add(server.WriteTimeout - server.WriteTimeout/10); !bounded || end.Before(until) {
+			until, bounded = end, true
+		}
+	}
+	if !bounded {
+		return 0
+	}
+	return max(until.Sub(now)-m.budget-noWait, noWait)
+}
+
+// A limiterCall is a limiter's Take or Peek.
+type limiterCall func(context.Context, ...algorithms.Check) (algorithms.Decision, error)
+
+// foreignTimeout bounds a decision of a limiter that is neither a Guard nor a Memory.
+const foreignTimeout = time.Second
+
+// callLimiter calls the limiter. Checks that it could not decide follow their fail modes.
+// The error wraps [algorithms.ErrInvalidCheck], or [errors.ErrUnsupported] if the limiter
+// cannot peek.
+//
+// The end of the request's context does not reach a foreign limiter. Otherwise a client
+// that hangs up could make it fail, and so pass the rules in mode open. A Guard does the
+// same.
+func (m *Middleware) callLimiter(ctx context.Context, call limiterCall, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
+	if m.foreign {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignTimeout)
+		defer cancel()
+	}
+	d, err := call(ctx, checks...)
+	if errors.Is(err, algorithms.ErrInvalidCheck) || peeks && errors.Is(err, errors.ErrUnsupported) {
+		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
+	}
+	if err != nil {
+		d = algorithms.Decision{Results: make([]algorithms.Result, len(checks))}
+		for i := range checks {
+			d.Results[i] = algorithms.Result{Check: checks[i], Err: err}
+		}
+	}
+	if err := applyFailModes(&d); err != nil {
+		m.failing.Do(func() {
+			m.logger.Error("ratelimit: limiter failed; rules in mode open pass, all others answer 503", "error", err)
+		})
+		if !d.Allowed {
+			m.refund(ctx, d)
+		}
+	}
+	return d, nil
+}
+
+// refund refunds the charges of a decision. A charge that cannot be refunded stays, which
+// errs towards denying.
+func (m *Middleware) refund(ctx context.Context, d algorithms.Decision) {
+	_ = algorithms.Refund(ctx, m.limiter, d)
 }

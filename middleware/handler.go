@@ -3,9 +3,14 @@ package middleware
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/onstatus"
+	"github.com/seed75154129/ratelimit/internal/replay"
+	"github.com/seed75154129/ratelimit/internal/wait"
+	"github.com/seed75154129/ratelimit/internal/waitqueue"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -41,6 +46,9 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
 	e := evaluation{m: m, match: *found, request: r, handles: true}
 	defer e.end()
+	if hints := e.set.hints; hints.watching() && stateOf(r.Context()).passed(m) {
+		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
+	}
 	if err := e.decide(m.limiter.Take); err != nil {
 		m.refuse(w, r, err)
 		return
@@ -53,7 +61,13 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	r = e.withState(w)
-	next.ServeHTTP(e.refundingWriter(w), r)
+	if s, pending := e.state, e.pending; s.mayRefund {
+		w = onstatus.Wrap(w, func(status int) {
+			defer pending.Settled()
+			s.refundBy(status)
+		})
+	}
+	next.ServeHTTP(w, r)
 	if hints := e.set.hints; hints.watching() {
 		hints.routed(r, e.set.rules, &e.decision)
 	}
@@ -89,6 +103,94 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 		return true
 	}
 	return false
+}
+
+// prepareWait gives a delayed request a place in the wait queue, if it has none, and
+// denies it if it cannot wait for the delay.
+//
+// A request has no place yet if a limiter of the user's own delays a rule that is no
+// leaky_bucket, or if its keys were resolved after a first decision. Limiters of the
+// user's own may ignore MaxDelay.
+func (e *evaluation) prepareWait(delay time.Duration) {
+	d := &e.decision
+	if e.entered == 0 {
+		var keys []waitqueue.Key
+		for i := range d.Results {
+			if r := &d.Results[i]; r.Delay > 0 && !r.Check.Shadow {
+				keys = append(keys, waitqueue.Key{Rule: r.Check.Rule, Key: r.Check.Key})
+			}
+		}
+		if e.ticket = e.m.queue.Enter(e.request, keys); e.ticket == nil {
+			e.maxWait = noWait
+		}
+	}
+	if e.maxWait == 0 || delay <= e.maxWait {
+		return
+	}
+	e.m.refund(e.request.Context(), *d)
+	d.Allowed = false
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Delay > 0 {
+			r.HasRoom, r.RetryAfter, r.Delay = false, r.Delay, 0
+		}
+	}
+}
+
+// await waits until the request's delay is over. If the request ends before, await
+// refunds its slot and returns false.
+func (e *evaluation) await(delay time.Duration) bool {
+	r, begun := e.request, time.Now()
+	e.m.delays.Observe(delay)
+	e.ticket.Wait()
+	// A body that comes slowly does not keep the place.
+	ended := time.AfterFunc(delay, e.ticket.Leave)
+	defer ended.Stop()
+	if r.ProtoMajor == 1 && !waitqueue.HidesHangUp(r) {
+		if body := replay.Of(r); body != nil {
+			_, _ = body.Peek(waitqueue.MaxBody) // the handler finds the error when it reads
+		}
+	}
+	if wait.For(r.Context(), delay-time.Since(begun)) == nil && r.Context().Err() == nil {
+		return true
+	}
+	e.refundSlot()
+	return false
+}
+
+// refundSlot refunds the slot of a request that ended before its delay was over. The
+// other rules stay charged. Otherwise a client that sends requests and hangs up would be
+// limited by none of them. For the same reason, everything stays charged if several rules
+// are a leaky_bucket: only the last slot of each can be refunded.
+func (e *evaluation) refundSlot() {
+	slot := -1
+	for i := range e.decision.Results {
+		if r := &e.decision.Results[i]; r.Check.Limit.Algorithm == algorithms.LeakyBucket && !r.Check.Shadow && r.Charged > 0 {
+			if slot >= 0 {
+				return
+			}
+			slot = i
+		}
+	}
+	if slot >= 0 {
+		e.m.refund(e.request.Context(), algorithms.Decision{Results: e.decision.Results[slot : slot+1]})
+	}
+}
+
+// withState returns the request for the next handler, with what was decided about it.
+func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
+	ctx := e.request.Context()
+	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(), before: e.before, decision: e.decision}
+	s.mayRefund = e.set.mayRefund(&e.decision)
+	remembers := s.mayRefund
+	if s.outer != nil && sameHeader(s.outer.header, s.header) {
+		s.outer.inner, s.before = s, nil
+		remembers = remembers || s.outer.wrote != nil
+	}
+	if remembers {
+		s.wrote = fieldsOf(s.header)
+	}
+	e.state = s
+	return e.request.WithContext(s)
 }
 
 // refuse responds to a request whose key could not be resolved: it must not pass
@@ -142,4 +244,24 @@ func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
 		return algorithms.Decision{}, err
 	}
 	return e.outcome()
+}
+
+// end releases what the request holds.
+func (e *evaluation) end() {
+	e.ticket.Leave()
+	e.state.close()
+	e.pending.End()
+}
+
+// unlimited reports whether no rule applies to the request.
+func (e *evaluation) unlimited() bool {
+	return e.refusal == nil && e.decision.Allowed && len(e.decision.Results) == 0
+}
+
+// outcome is what Take and Peek return. A denial takes precedence over a refusal.
+func (e *evaluation) outcome() (algorithms.Decision, error) {
+	if e.refusal != nil && e.decision.Allowed {
+		return algorithms.Decision{}, e.refusal
+	}
+	return e.decision, nil
 }

@@ -18,6 +18,7 @@ import (
 var guards = failmode.Internal.Open(&inside.Allow)
 
 var errBareRedis = errors.New("middleware: limiter: a bare *algorithms.Redis has no fail modes; " +
+
 	"write Limiter: &failmode.Guard{Limiter: redis}, and close it")
 
 // validateLimiter reports everything that is wrong with a limiter. A limiter's
@@ -47,12 +48,6 @@ func validateLimiter(l algorithms.Limiter) error {
 	return errors.Join(errs...)
 }
 
-// A limiterCall is a limiter's Take or Peek.
-type limiterCall func(context.Context, ...algorithms.Check) (algorithms.Decision, error)
-
-// foreignTimeout bounds a decision of a limiter that is neither a Guard nor a Memory.
-const foreignTimeout = time.Second
-
 // isForeign reports whether a limiter is neither a Guard nor a Memory, nor wraps one.
 func isForeign(l algorithms.Limiter) bool {
 	for inner := range layers.Of(l) {
@@ -62,46 +57,6 @@ func isForeign(l algorithms.Limiter) bool {
 		}
 	}
 	return true
-}
-
-// callLimiter calls the limiter. Checks that it could not decide follow their fail modes.
-// The error wraps [algorithms.ErrInvalidCheck], or [errors.ErrUnsupported] if the limiter
-// cannot peek.
-//
-// The end of the request's context does not reach a foreign limiter. Otherwise a client
-// that hangs up could make it fail, and so pass the rules in mode open. A Guard does the
-// same.
-func (m *Middleware) callLimiter(ctx context.Context, call limiterCall, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
-	if m.foreign {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignTimeout)
-		defer cancel()
-	}
-	d, err := call(ctx, checks...)
-	if errors.Is(err, algorithms.ErrInvalidCheck) || peeks && errors.Is(err, errors.ErrUnsupported) {
-		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
-	}
-	if err != nil {
-		d = algorithms.Decision{Results: make([]algorithms.Result, len(checks))}
-		for i := range checks {
-			d.Results[i] = algorithms.Result{Check: checks[i], Err: err}
-		}
-	}
-	if err := applyFailModes(&d); err != nil {
-		m.failing.Do(func() {
-			m.logger.Error("ratelimit: limiter failed; rules in mode open pass, all others answer 503", "error", err)
-		})
-		if !d.Allowed {
-			m.refund(ctx, d)
-		}
-	}
-	return d, nil
-}
-
-// refund refunds the charges of a decision. A charge that cannot be refunded stays, which
-// errs towards denying.
-func (m *Middleware) refund(ctx context.Context, d algorithms.Decision) {
-	_ = algorithms.Refund(ctx, m.limiter, d)
 }
 
 // retryFailed is the RetryAfter of a check that is denied because the limiter failed. It

@@ -1,51 +1,13 @@
 package middleware
 
 import (
-	"iter"
-	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/layers"
+	"github.com/seed75154129/ratelimit/internal/sampler"
 )
-
-const ms = time.Millisecond
-
-// delays are the bounds for the time that a leaky_bucket delays requests.
-var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms,
-	time.Second, 2500 * ms, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
-
-// Metrics yields what the Middleware has counted. Its Limiter has metrics of its own.
-func (m *Middleware) Metrics() iter.Seq[algorithms.Metric] {
-	m.mustBeMade()
-	return func(yield func(algorithms.Metric) bool) {
-		slices.Values(m.metrics())(yield)
-	}
-}
-
-// metrics takes no lock that a request waits for.
-func (m *Middleware) metrics() []algorithms.Metric {
-	set, failing := m.rules.Load(), 0.0
-	if m.failures.current() != nil {
-		failing = 1
-	}
-	all := []algorithms.Metric{
-		m.decisions.Metric("ratelimit_decision_duration_seconds"),
-		{Name: "ratelimit_queue_waiting", Value: float64(m.queue.Waiting())},
-		m.delays.Metric("ratelimit_queue_delay_seconds"),
-		{Name: "ratelimit_rules", Value: float64(len(set.rules))},
-		{Name: "ratelimit_rules_generation", Value: float64(set.generation)},
-		{Name: "ratelimit_rules_errors_total", Value: float64(m.rejected.Load())},
-		{Name: "ratelimit_rules_failing", Value: failing},
-	}
-	from := expectedOf(m.limiter)
-	for i := range set.rules {
-		all = set.watches[i].appendTo(all, &set.rules[i], from)
-	}
-	return all
-}
 
 // An outcome is the label outcome, as a small number.
 type outcome int
@@ -104,6 +66,16 @@ func originOf(s algorithms.Source) origin {
 		return originNone
 	}
 	return originOther
+}
+
+// A watch counts and logs what becomes of a rule's checks. When rules are
+// replaced, the rule of the same name continues it.
+type watch struct {
+	rule    string
+	limit   algorithms.Limit
+	quota   int64 // of the limit
+	series  *series
+	denials *sampler.Rate
 }
 
 // A series has the counts of a rule, as long as it keeps its name and algorithm.

@@ -19,8 +19,8 @@ import (
 	"github.com/seed75154129/ratelimit/internal/waitqueue"
 )
 
-// A Middleware limits requests. It is safe for concurrent use. It starts no
-// goroutines and needs no closing.
+// A Middleware limits requests. Make it with [New]. It is safe for concurrent use. It
+// starts no goroutines and needs no closing.
 type Middleware struct {
 	limiter    algorithms.Limiter
 	foreign    bool                         // the limiter is neither a Guard nor a Memory
@@ -55,8 +55,14 @@ type Middleware struct {
 	failures failures
 }
 
-// New returns a Middleware. Its error reports every mistake in the configuration
-// at once. It does not contact the store: a Redis that is down now may be up later.
+const ms = time.Millisecond
+
+// delays are the bounds for the time that a leaky_bucket delays requests.
+var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms,
+	time.Second, 2500 * ms, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
+
+// New returns a Middleware. Its error reports every mistake in the configuration at once.
+// New does not contact the store, so that the program can start while Redis is down.
 func New(c Config) (*Middleware, error) {
 	share, shareErr := parseShare(c.Share)
 	rules, rulesErr := compile(c.Rules, share)
@@ -92,7 +98,7 @@ func New(c Config) (*Middleware, error) {
 	if m.headers == nil {
 		m.headers = headers.XRateLimit
 	}
-	m.setRules(rules)
+	m.rules.Store(newRuleset(rules, nil, m.logger, m.tierFor != nil))
 	return m, nil
 }
 
@@ -107,4 +113,85 @@ func (m *Middleware) mustBeMade() {
 func (m *Middleware) Limiter() algorithms.Limiter {
 	m.mustBeMade()
 	return m.limiter
+}
+
+// Rules returns a copy of the rules in force. Only Keys and functions are shared with
+// them.
+func (m *Middleware) Rules() []Rule {
+	set := m.rules.Load()
+	rules := make([]Rule, len(set.rules))
+	for i := range set.rules {
+		rules[i] = set.rules[i].source.clone()
+	}
+	return rules
+}
+
+// SetRules replaces the rules in one step, for all later requests, and logs the
+// differences. If a rule is invalid, the old rules stay in force. The error reports every
+// mistake, and the caller should log it. The rules are copied. A rule that keeps its name,
+// algorithm and period keeps its counts.
+func (m *Middleware) SetRules(rules []Rule) error {
+	m.mustBeMade()
+	compiled, err := compile(rules, m.share)
+	m.setting.Lock()
+	m.failures.returned(err)
+	if err != nil {
+		m.rejected.Add(1)
+		m.setting.Unlock()
+		return err
+	}
+	old := m.rules.Load()
+	set := newRuleset(compiled, old, m.logger, m.tierFor != nil)
+	m.rules.Store(set)
+	m.setting.Unlock()
+	m.logChanges(old, set)
+	return nil
+}
+
+// logChanges logs the names of the rules that were added, removed or changed. It does not
+// notice a new function or a Key of the same name, because these cannot be compared.
+func (m *Middleware) logChanges(old, set *ruleset) {
+	var added, removed, changed []string
+	for i := range set.rules {
+		now := &set.rules[i]
+		if at, ok := old.find(now.check.Rule, i); !ok {
+			added = append(added, now.check.Rule)
+		} else if was := &old.rules[at]; !was.source.sameData(&now.source) {
+			changed = append(changed, now.check.Rule)
+		}
+	}
+	for i := range old.rules {
+		if _, ok := set.find(old.rules[i].check.Rule, i); !ok {
+			removed = append(removed, old.rules[i].check.Rule)
+		}
+	}
+	m.logger.Info("ratelimit: rules replaced", "rules", len(set.rules), "generation", set.generation,
+		"added", added, "removed", removed, "changed", changed)
+}
+
+// RulesFailed is for loaders: it reports that new rules could not be read, or that SetRules
+// returned an error. It logs err and counts it as a failed SetRules, once. The rules in
+// force stay. Until rules are replaced, each text is logged once.
+func (m *Middleware) RulesFailed(err error) {
+	if err == nil {
+		return
+	}
+	m.setting.Lock()
+	counted, logged := m.failures.note(err)
+	if !counted {
+		m.rejected.Add(1)
+	}
+	m.setting.Unlock()
+	if !logged {
+		m.logger.Error("ratelimit: rules not replaced", "error", err, "generation", m.rules.Load().generation)
+	}
+}
+
+// RulesRevision returns the number of attempts to set rules: New's, and each call of
+// SetRules or RulesFailed. It is for loaders: if the revision differs from that after a
+// loader's last attempt, another caller has set rules or tried to. Then the loader should
+// set its rules again.
+func (m *Middleware) RulesRevision() uint64 {
+	m.mustBeMade()
+	return uint64(m.rules.Load().generation) + m.rejected.Load()
 }

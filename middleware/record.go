@@ -6,8 +6,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -143,3 +145,33 @@ func bounded(key string) string {
 
 // isBounded reports whether a key may be a hash that [bounded] has made.
 func isBounded(key string) bool { return len(key) == 33 && key[0] == '#' }
+
+// Metrics yields what the Middleware has counted. Its Limiter has metrics of its own.
+func (m *Middleware) Metrics() iter.Seq[algorithms.Metric] {
+	m.mustBeMade()
+	return func(yield func(algorithms.Metric) bool) {
+		slices.Values(m.metrics())(yield)
+	}
+}
+
+// metrics takes no lock that a request waits for.
+func (m *Middleware) metrics() []algorithms.Metric {
+	set, failing := m.rules.Load(), 0.0
+	if m.failures.current() != nil {
+		failing = 1
+	}
+	all := []algorithms.Metric{
+		m.decisions.Metric("ratelimit_decision_duration_seconds"),
+		{Name: "ratelimit_queue_waiting", Value: float64(m.queue.Waiting())},
+		m.delays.Metric("ratelimit_queue_delay_seconds"),
+		{Name: "ratelimit_rules", Value: float64(len(set.rules))},
+		{Name: "ratelimit_rules_generation", Value: float64(set.generation)},
+		{Name: "ratelimit_rules_errors_total", Value: float64(m.rejected.Load())},
+		{Name: "ratelimit_rules_failing", Value: failing},
+	}
+	from := expectedOf(m.limiter)
+	for i := range set.rules {
+		all = set.watches[i].appendTo(all, &set.rules[i], from)
+	}
+	return all
+}

@@ -23,6 +23,64 @@ const (
 	maxConflicts = 10
 )
 
+// maxRules is how many rules there may be: a request is compared with each.
+const maxRules = 1000
+
+// ValidateRules reports every mistake, each a [*RuleError], joined.
+func ValidateRules(rules []Rule) error {
+	if len(rules) == 0 {
+		return &RuleError{Index: -1, Err: errors.New("at least one is required")}
+	}
+	if len(rules) > maxRules {
+		return &RuleError{Index: maxRules, Rule: rules[maxRules].Name, Err: fmt.Errorf("%d rules; at most %d", len(rules), maxRules)}
+	}
+	var errs []error
+	named := make(map[string]int, len(rules))
+	for i := range rules {
+		r := &rules[i]
+		bad := func(field string, err error) {
+			for _, err := range each(err) {
+				errs = append(errs, &RuleError{i, r.Name, field, err})
+			}
+		}
+		bad("Name", validateName(r.Name))
+		if first, taken := named[r.Name]; taken && r.Name != "" {
+			bad("Name", fmt.Errorf("rules[%d] and rules[%d] have the same; counts would be shared", first, i))
+		} else {
+			named[r.Name] = i
+		}
+		match := r.validateMatch(bad)
+		bad("Key", validateKey(r.Key))
+		bad("Limit", cmp.Or(r.Limit.Validate(), tooShort("the period", r.Limit.Period)))
+		r.validateData(match, bad)
+		_, err := r.Fail.MarshalText()
+		bad("Fail", err)
+	}
+	return errors.Join(errs...)
+}
+
+func validateName(name string) error {
+	if name == "" {
+		return errors.New("required")
+	}
+	if len(name) > 64 {
+		return fmt.Errorf("%d bytes; at most 64", len(name))
+	}
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+			return fmt.Errorf("%q in %q; use letters, digits, '-', '_' and '.'", c, name)
+		}
+	}
+	return nil
+}
+
+func validateKey(key keyfunc.Key) error {
+	if f, ok := key.(keyfunc.Func); key == nil || ok && f == nil {
+		return errors.New("required; use keyfunc.IP to limit each address, keyfunc.Everyone to limit all together")
+	}
+	return keyfunc.Describe(key).Validate()
+}
+
 // validateData reports what is wrong with the fields that go with Match and Limit:
 // tiers, costs, charging by response, bans, shadow and leases. It is given the
 // patterns of the rule; nil if it has none, or bad ones.
@@ -123,32 +181,6 @@ func (r *Rule) validateTierNames(bad func(string, error)) {
 	}
 }
 
-// A tierLimit is one of the limits that a rule may have.
-type tierLimit struct {
-	tier string // of the rule's own limit: ""
-	algorithms.Limit
-}
-
-// String says which limit it is, for errors.
-func (l tierLimit) String() string {
-	if l.tier == "" {
-		return "the limit " + l.Limit.String()
-	}
-	return fmt.Sprintf("tier %q's limit %s", l.tier, l.Limit)
-}
-
-// limits returns the rule's own limit, and then those of its tiers that have one,
-// by name.
-func (r *Rule) limits() []tierLimit {
-	all := []tierLimit{{"", r.Limit}}
-	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-		if r.Tiers[tier] != Unlimited() {
-			all = append(all, tierLimit{tier, r.Tiers[tier]})
-		}
-	}
-	return all
-}
-
 // tooMuch is what is wrong with a cost that one of the limits can never hold.
 func tooMuch(cost int64, limits []tierLimit) error {
 	for _, l := range limits {
@@ -206,19 +238,6 @@ func (r *Rule) validateChargeOn(limits []tierLimit, bad func(string, error)) {
 	}
 }
 
-func isWindow(l algorithms.Limit) bool {
-	switch algorithms.Algorithm(algorithmOf(l)) {
-	case algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog:
-		return true
-	}
-	return false
-}
-
-// grantsBlocks reports whether a rule with a Lease can have the limit.
-func grantsBlocks(l algorithms.Limit) bool {
-	return isWindow(l) && l.Algorithm != algorithms.SlidingLog
-}
-
 func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {
 	if !r.Lease {
 		return
@@ -235,4 +254,36 @@ func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {
 	if r.Ban != (algorithms.Ban{}) {
 		bad("Lease", errors.New("does not go with a ban: who is denied inside a block is not counted in Redis; leave one of them out"))
 	}
+}
+
+// validate reports the limits of valid rules whose share cannot hold the largest
+// cost. Rounding them up would admit more than the limit in all regions together.
+func (s share) validate(rules []Rule) (errs []error) {
+	if s.of == 0 {
+		return nil
+	}
+	for i := range rules {
+		r := &rules[i]
+		for _, l := range r.limits() {
+			switch err := s.holds(l.Limit, r.largestCost()); {
+			case err == nil:
+			case l.tier == "":
+				errs = append(errs, &RuleError{i, r.Name, "Limit", err})
+			default:
+				errs = append(errs, &RuleError{i, r.Name, "Tiers", fmt.Errorf("tier %q: %w", l.tier, err)})
+			}
+		}
+	}
+	return errs
+}
+
+func (s share) holds(l algorithms.Limit, cost int64) error {
+	part, err := s.limit(l)
+	if err == nil && part.Quota() < cost {
+		err = fmt.Errorf("the share %s of %s holds %d units, and a request costs up to %d: it would never pass", s.text, l, part.Quota(), cost)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; raise the limit or Config.Share", err)
+	}
+	return nil
 }

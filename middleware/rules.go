@@ -2,16 +2,108 @@ package middleware
 
 import (
 	"errors"
-	"maps"
+	"log/slog"
 	"reflect"
-	"slices"
 	"sync"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hidden"
+	"github.com/seed75154129/ratelimit/internal/hint"
+	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
+
+// A rule is a Rule made ready for requests.
+type rule struct {
+	source    Rule              // a copy of it
+	patterns  []pattern.Pattern // none matches every request
+	key       keyfunc.Key
+	readsBody bool // of the key
+	reused    int  // number of the key's answer among those that other rules reuse; 0 if no other rule has this key
+	hidden    bool
+	disabled  bool
+	traits    hint.Traits      // of the key
+	check     algorithms.Check // without the key
+	queue     bool             // of the check's limit
+	plain     bool             // the check needs only the key
+	terms     terms            // what it needs otherwise
+}
+
+// spares reports whether a denial that may come of charges which are given back
+// later does not count towards the rule's ban.
+func (r *rule) spares() bool { return r.terms.chargeOn != nil && r.check.Ban != (algorithms.Ban{}) }
+
+// applies reports whether the rule is on and matches a request.
+func (r *rule) applies(t *pattern.Target) bool { return !r.disabled && r.matches(t) }
+
+func (r *rule) matches(t *pattern.Target) bool {
+	for i := range r.patterns {
+		if r.patterns[i].Match(t) {
+			return true
+		}
+	}
+	return len(r.patterns) == 0
+}
+
+// compile validates rules and makes them ready, with a share of each limit.
+func compile(rules []Rule, s share) ([]rule, error) {
+	if err := ValidateRules(rules); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.validate(rules)...); err != nil {
+		return nil, err
+	}
+	compiled := make([]rule, len(rules))
+	for i := range rules {
+		r := &rules[i]
+		c := &compiled[i]
+		c.source = r.clone()
+		for _, text := range r.Match {
+			p, _ := pattern.Parse(text) // it is valid
+			c.patterns = append(c.patterns, p)
+		}
+		c.key, c.readsBody = r.Key, keyfunc.Describe(r.Key).ReadsBody()
+		c.traits = hint.Of(r.Key)
+		c.hidden, c.disabled = r.Hidden, r.Disabled
+		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, costs: pattern.NewValues(r.Costs), chargeOn: c.source.ChargeOn, lease: r.Lease, shadow: r.shadowed()}
+		own, _ := c.terms.fit(r.Limit, s) // they are valid
+		for tier, l := range r.Tiers {
+			if c.terms.tiers == nil {
+				c.terms.tiers = make(map[string]limit)
+			}
+			c.terms.tiers[tier], _ = c.terms.fit(l, s)
+		}
+		c.plain, c.queue = c.terms.plain(), own.queue
+		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
+			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
+	}
+	reuseKeys(compiled)
+	return compiled, nil
+}
+
+// maxReused is how many keys' answers a request keeps for further rules.
+const maxReused = 2
+
+// reuseKeys numbers the keys that several rules have. They are resolved once for each
+// request. A [keyfunc.Func] cannot be compared, so it is called for each rule.
+func reuseKeys(rules []rule) {
+	reused := 0
+	for i := range rules {
+		if rules[i].reused > 0 || reflect.TypeOf(rules[i].key).Kind() != reflect.Pointer {
+			continue
+		}
+		if reused == maxReused {
+			return
+		}
+		for j := i + 1; j < len(rules); j++ {
+			if rules[j].key == rules[i].key {
+				rules[i].reused, rules[j].reused = reused+1, reused+1
+			}
+		}
+		reused = max(reused, rules[i].reused)
+	}
+}
 
 // A ruleset is the rules in force, with their counts and hints.
 type ruleset struct {
@@ -32,40 +124,9 @@ func (set *ruleset) shown(d algorithms.Decision) algorithms.Decision {
 	return hidden.Redact(d, func(rule string) bool { return set.hidden[rule] })
 }
 
-// A watch counts and logs what becomes of a rule's checks. When rules are
-// replaced, the rule of the same name continues it.
-type watch struct {
-	rule    string
-	limit   algorithms.Limit
-	quota   int64 // of the limit
-	series  *series
-	denials *sampler.Rate
-}
-
-// SetRules replaces the rules in one step, for requests that come from now on,
-// and logs what changed. A mistake keeps the old rules: the error has every one,
-// and the caller should log it. The rules are copied. Counts of rules that keep
-// their name, algorithm and period stay.
-func (m *Middleware) SetRules(rules []Rule) error {
-	m.mustBeMade()
-	compiled, err := compile(rules, m.share)
-	m.setting.Lock()
-	m.failures.returned(err)
-	if err != nil {
-		m.rejected.Add(1)
-		m.setting.Unlock()
-		return err
-	}
-	old, set := m.setRules(compiled)
-	m.setting.Unlock()
-	m.logChanges(old, set)
-	return nil
-}
-
-// setRules returns the set that was in force, nil the first time, and the new one.
-func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
-	old = m.rules.Load()
-	set = &ruleset{rules: rules, watches: make([]watch, len(rules)), hints: newHints(m.logger, len(rules)), generation: 1}
+// newRuleset returns the set that follows old, which is nil the first time.
+func newRuleset(rules []rule, old *ruleset, logger *slog.Logger, hasTierFor bool) *ruleset {
+	set := &ruleset{rules: rules, watches: make([]watch, len(rules)), hints: newHints(logger, len(rules)), generation: 1}
 	for i := range rules {
 		c := &rules[i].check
 		w := watch{rule: c.Rule, limit: c.Limit, quota: c.Limit.Quota(), series: new(series), denials: new(sampler.Rate)}
@@ -88,35 +149,13 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 			set.hidden[c.Rule] = true
 		}
 	}
-	for _, text := range oddities(rules, m.tierFor != nil) {
+	for _, text := range oddities(rules, hasTierFor) {
 		set.hints.say(text)
 	}
 	if old != nil {
 		set.generation = old.generation + 1
 	}
-	m.rules.Store(set)
-	return old, set
-}
-
-// logChanges logs the names of the rules that were added, removed or changed. It
-// does not notice a new function, or a Key of the same name: they cannot be compared.
-func (m *Middleware) logChanges(old, set *ruleset) {
-	var added, removed, changed []string
-	for i := range set.rules {
-		now := &set.rules[i]
-		if at, ok := old.find(now.check.Rule, i); !ok {
-			added = append(added, now.check.Rule)
-		} else if was := &old.rules[at]; !was.source.sameData(&now.source) {
-			changed = append(changed, now.check.Rule)
-		}
-	}
-	for i := range old.rules {
-		if _, ok := set.find(old.rules[i].check.Rule, i); !ok {
-			removed = append(removed, old.rules[i].check.Rule)
-		}
-	}
-	m.logger.Info("ratelimit: rules replaced", "rules", len(set.rules), "generation", set.generation,
-		"added", added, "removed", removed, "changed", changed)
+	return set
 }
 
 // find returns the index of a rule, which is most likely at from or soon after.
@@ -140,6 +179,27 @@ func (set *ruleset) sparing(c *algorithms.Check) bool {
 	return ok && set.rules[at].spares() && !c.Shadow
 }
 
+// mayRefund reports whether a rule with ChargeOn has charged the request.
+func (set *ruleset) mayRefund(d *algorithms.Decision) bool {
+	if !set.chargesOn {
+		return false
+	}
+	for i := range d.Results {
+		if d.Results[i].Charged > 0 && set.chargeOn(d.Results[i].Check.Rule) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// chargeOn returns the statuses that a rule charges; nil means all.
+func (set *ruleset) chargeOn(rule string) []int {
+	if at, ok := set.find(rule, 0); ok {
+		return set.rules[at].terms.chargeOn
+	}
+	return nil
+}
+
 // failed counts the checks of a call for which the limiter returned an error.
 func (set *ruleset) failed(checks []algorithms.Check) {
 	next := 0
@@ -149,62 +209,6 @@ func (set *ruleset) failed(checks []algorithms.Check) {
 			next = at + 1
 		}
 	}
-}
-
-// Rules returns a copy of the rules in force. What is done to it changes nothing:
-// its Keys and functions are the same, all else is its own.
-func (m *Middleware) Rules() []Rule {
-	set := m.rules.Load()
-	rules := make([]Rule, len(set.rules))
-	for i := range set.rules {
-		rules[i] = set.rules[i].source.clone()
-	}
-	return rules
-}
-
-// clone copies what of a rule is not a Key or a function.
-func (r *Rule) clone() Rule {
-	c := *r
-	c.Match, c.ChargeOn = slices.Clone(r.Match), slices.Clone(r.ChargeOn)
-	c.Tiers, c.Costs = maps.Clone(r.Tiers), maps.Clone(r.Costs)
-	return c
-}
-
-// sameData reports whether two rules differ at most in functions, and in keys of
-// the same name.
-func (r *Rule) sameData(other *Rule) bool {
-	a, b := *r, *other
-	nameA, nameB := keyfunc.Describe(a.Key).String(), keyfunc.Describe(b.Key).String()
-	a.Key, a.LimitFor, a.CostFor = nil, nil, nil
-	b.Key, b.LimitFor, b.CostFor = nil, nil, nil
-	return nameA == nameB && reflect.DeepEqual(a, b)
-}
-
-// RulesFailed reports that new rules could not be read, or that SetRules returned
-// an error, for loaders: it logs err and counts it as a failed SetRules, once.
-// The rules in force stay. Until rules are replaced, each text is logged once.
-func (m *Middleware) RulesFailed(err error) {
-	if err == nil {
-		return
-	}
-	m.setting.Lock()
-	counted, logged := m.failures.note(err)
-	if !counted {
-		m.rejected.Add(1)
-	}
-	m.setting.Unlock()
-	if !logged {
-		m.logger.Error("ratelimit: rules not replaced", "error", err, "generation", m.rules.Load().generation)
-	}
-}
-
-// RulesRevision counts the attempts to set rules: New's, and each call of SetRules
-// or RulesFailed. It is for loaders: if the revision is not the one that a loader's
-// own last attempt left, something else has replaced the rules, or failed to, and
-// the loader should set its rules again.
-func (m *Middleware) RulesRevision() uint64 {
-	m.mustBeMade()
-	return uint64(m.rules.Load().generation) + m.rejected.Load()
 }
 
 // maxFailures is how many texts are remembered, in case each is another one.

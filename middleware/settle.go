@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/onstatus"
 )
 
 var (
@@ -113,19 +112,6 @@ func (s *requestState) settleAll(ctx context.Context, at []int, cost int64) erro
 	return err
 }
 
-// refundingWriter returns a ResponseWriter that refunds, by ChargeOn, when the status is
-// written. It is w itself if no rule with ChargeOn has charged the request.
-func (e *evaluation) refundingWriter(w http.ResponseWriter) http.ResponseWriter {
-	if !e.set.mayRefund(&e.decision) {
-		return w
-	}
-	s, pending := e.state, e.pending
-	return onstatus.Wrap(w, func(status int) {
-		defer pending.Settled()
-		s.refundBy(status)
-	})
-}
-
 // refundBy refunds the rules with ChargeOn that do not list the status. A request that
 // has ended stays charged: otherwise clients that hang up would not be counted. So does a
 // connection that the handler takes over, because what is answered on it is not known.
@@ -146,25 +132,4 @@ func (s *requestState) refundBy(status int) {
 	if err := s.settleAll(s.Context, claimed, 0); err != nil {
 		s.by.unrefunded.Do(func() { s.by.logger.Error("ratelimit: charge not refunded", "status", status, "error", err) })
 	}
-}
-
-// mayRefund reports whether a rule with ChargeOn has charged the request.
-func (set *ruleset) mayRefund(d *algorithms.Decision) bool {
-	if !set.chargesOn {
-		return false
-	}
-	for i := range d.Results {
-		if d.Results[i].Charged > 0 && set.chargeOn(d.Results[i].Check.Rule) != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// chargeOn returns the statuses that a rule charges; nil means all.
-func (set *ruleset) chargeOn(rule string) []int {
-	if at, ok := set.find(rule, 0); ok {
-		return set.rules[at].terms.chargeOn
-	}
-	return nil
 }

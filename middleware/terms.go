@@ -19,6 +19,7 @@ type terms struct {
 	costFor  func(*http.Request) int64
 	costs    pattern.Values
 	chargeOn []int
+	lease    bool
 	shadow   float64 // the fraction of keys that are not enforced
 }
 
@@ -32,6 +33,24 @@ type limit struct {
 // keys are enforced.
 func (t *terms) plain() bool {
 	return t.limitFor == nil && t.tiers == nil && t.costFor == nil && t.costs == nil && t.shadow == 0
+}
+
+// fit makes a limit of the rule ready for requests.
+func (t *terms) fit(l algorithms.Limit, s share) (limit, error) {
+	if l == Unlimited() {
+		return limit{Limit: l}, nil
+	}
+	if err := l.Validate(); err != nil {
+		return limit{}, err
+	}
+	if t.chargeOn != nil && !isWindow(l) {
+		return limit{}, fmt.Errorf("%s is no window, which ChargeOn needs", l)
+	}
+	if t.lease && !grantsBlocks(l) {
+		return limit{}, fmt.Errorf("%s grants no blocks, which Lease needs", l)
+	}
+	l, err := s.limit(l)
+	return limit{l, l.Algorithm == algorithms.LeakyBucket}, err
 }
 
 // applyTerms completes a check by the terms of its rule. The rule does not apply to an
@@ -50,7 +69,7 @@ func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) (que
 func (e *evaluation) limitOf(i int, rule *rule) limit {
 	if f := rule.terms.limitFor; f != nil {
 		if l := f(e.request); l != (algorithms.Limit{}) {
-			fit, err := rule.fit(l, e.m.share)
+			fit, err := rule.terms.fit(l, e.m.share)
 			if err == nil {
 				return fit
 			}
@@ -63,8 +82,8 @@ func (e *evaluation) limitOf(i int, rule *rule) limit {
 	if rule.terms.tiers != nil {
 		if tier := e.tier(); tier != "" {
 			l, ok := rule.terms.tiers[tier]
-			if e.hints != nil {
-				e.hints.tier(i, tier, ok)
+			if e.seen != nil {
+				e.seen[i].tier, e.seen[i].hasTier = tier, ok
 			}
 			if ok {
 				return l
@@ -75,24 +94,6 @@ func (e *evaluation) limitOf(i int, rule *rule) limit {
 		}
 	}
 	return limit{rule.check.Limit, rule.queue}
-}
-
-// fit makes a limit of the rule ready for requests.
-func (r *rule) fit(l algorithms.Limit, s share) (limit, error) {
-	if l == Unlimited() {
-		return limit{Limit: l}, nil
-	}
-	if err := l.Validate(); err != nil {
-		return limit{}, err
-	}
-	if r.terms.chargeOn != nil && !isWindow(l) {
-		return limit{}, fmt.Errorf("%s is no window, which ChargeOn needs", l)
-	}
-	if r.source.Lease && !grantsBlocks(l) {
-		return limit{}, fmt.Errorf("%s grants no blocks, which Lease needs", l)
-	}
-	l, err := s.limit(l)
-	return limit{l, l.Algorithm == algorithms.LeakyBucket}, err
 }
 
 // tier asks for the request's tier, once.
@@ -149,15 +150,6 @@ func hash(rule, key string) uint64 {
 	return h ^ h>>33
 }
 
-// largestCost is the largest that is known before there are requests.
-func (r *Rule) largestCost() int64 {
-	most := max(r.Cost, 1)
-	for _, units := range r.Costs {
-		most = max(most, units)
-	}
-	return most
-}
-
 // A share is a part of each limit, as the decimal fraction that the program has
 // written: floating-point numbers would make 28 of 100 × 0.29. The zero value is
 // all of it.
@@ -209,36 +201,4 @@ func (s share) limit(l algorithms.Limit) (algorithms.Limit, error) {
 		return part, fmt.Errorf("the share %s of %s: %w", s.text, l, err)
 	}
 	return part, nil
-}
-
-// validate reports the limits of valid rules whose share cannot hold the largest
-// cost. Rounding them up would admit more than the limit in all regions together.
-func (s share) validate(rules []Rule) (errs []error) {
-	if s.of == 0 {
-		return nil
-	}
-	for i := range rules {
-		r := &rules[i]
-		for _, l := range r.limits() {
-			switch err := s.holds(l.Limit, r.largestCost()); {
-			case err == nil:
-			case l.tier == "":
-				errs = append(errs, &RuleError{i, r.Name, "Limit", err})
-			default:
-				errs = append(errs, &RuleError{i, r.Name, "Tiers", fmt.Errorf("tier %q: %w", l.tier, err)})
-			}
-		}
-	}
-	return errs
-}
-
-func (s share) holds(l algorithms.Limit, cost int64) error {
-	part, err := s.limit(l)
-	if err == nil && part.Quota() < cost {
-		err = fmt.Errorf("the share %s of %s holds %d units, and a request costs up to %d: it would never pass", s.text, l, part.Quota(), cost)
-	}
-	if err != nil {
-		return fmt.Errorf("%w; raise the limit or Config.Share", err)
-	}
-	return nil
 }

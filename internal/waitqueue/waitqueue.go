@@ -2,7 +2,10 @@
 // so that no key takes the places of all others.
 package waitqueue
 
-import "sync"
+import (
+	"net/http"
+	"sync"
+)
 
 // A Queue holds the requests that wait. It is safe for concurrent use.
 type Queue struct {
@@ -36,9 +39,20 @@ type Ticket struct {
 	waits bool   // guarded by queue.mu
 }
 
+// MaxBody is the largest body, in bytes, that is to be read while its request waits.
+const MaxBody = 8 << 10
+
+// HidesHangUp reports whether net/http may not notice that the client hangs up. It
+// notices that once the body of an HTTP/1 request is read. So small bodies are to be read
+// while the request waits. Larger ones, and those of unknown length, are the handler's.
+func HidesHangUp(r *http.Request) bool {
+	return r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody && (r.ContentLength < 0 || r.ContentLength > MaxBody)
+}
+
 // Enter returns a ticket for a request with these keys; nil if the queue is full for one
 // of them.
-func (q *Queue) Enter(keys []Key, unnoticed bool) *Ticket {
+func (q *Queue) Enter(r *http.Request, keys []Key) *Ticket {
+	unnoticed := HidesHangUp(r)
 	var all []held
 	for _, k := range keys {
 		all = append(all, held{k, false})
