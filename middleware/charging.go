@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/alike"
 )
 
 // A charging is the ResponseWriter of a request that rules with ChargeOn have
@@ -102,21 +103,8 @@ func (c *charging) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // FlushError is what [http.ResponseController] calls. A flush writes the status.
 func (c *charging) FlushError() error {
-	if canFlush(c.ResponseWriter) {
+	if alike.Flushes(c.ResponseWriter) {
 		c.begin(http.StatusOK)
 	}
 	return http.NewResponseController(c.ResponseWriter).Flush()
-}
-
-func canFlush(w http.ResponseWriter) bool {
-	for {
-		switch inner := w.(type) {
-		case interface{ FlushError() error }, http.Flusher:
-			return true
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = inner.Unwrap()
-		default:
-			return false
-		}
-	}
 }

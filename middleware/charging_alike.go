@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+
+	"github.com/seed75154129/ratelimit/internal/alike"
 )
 
 // What a ResponseWriter may have beside, each on its own.
@@ -43,61 +45,7 @@ func (r readingFrom) ReadFrom(src io.Reader) (n int64, err error) {
 
 type writerOnly struct{ io.Writer }
 
-// alike returns the writer with those interfaces that the writer underneath has: a
-// handler that finds one must find that it works. http.Pusher is not among them, since
-// browsers have removed server push.
+// alike returns the writer with those interfaces that the writer underneath has.
 func (c *charging) alike() http.ResponseWriter {
-	f, h, r := flushing{c}, hijacking{c}, readingFrom{c}
-	_, flushes := c.ResponseWriter.(http.Flusher)
-	_, hijacks := c.ResponseWriter.(http.Hijacker)
-	_, readsFrom := c.ResponseWriter.(io.ReaderFrom)
-	n := 0
-	for i, has := range [...]bool{flushes, hijacks, readsFrom} {
-		if has {
-			n |= 1 << i
-		}
-	}
-	switch n {
-	case 1:
-		return struct {
-			*charging
-			http.Flusher
-		}{c, f}
-	case 2:
-		return struct {
-			*charging
-			http.Hijacker
-		}{c, h}
-	case 3:
-		return struct {
-			*charging
-			http.Flusher
-			http.Hijacker
-		}{c, f, h}
-	case 4:
-		return struct {
-			*charging
-			io.ReaderFrom
-		}{c, r}
-	case 5:
-		return struct {
-			*charging
-			http.Flusher
-			io.ReaderFrom
-		}{c, f, r}
-	case 6:
-		return struct {
-			*charging
-			http.Hijacker
-			io.ReaderFrom
-		}{c, h, r}
-	case 7:
-		return struct {
-			*charging
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-		}{c, f, h, r}
-	}
-	return c
+	return alike.Of(c, flushing{c}, hijacking{c}, readingFrom{c})
 }
