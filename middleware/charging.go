@@ -21,9 +21,9 @@ type charging struct {
 	begun    bool // the status is written, or the connection is the handler's
 }
 
-// writer returns the writer for a request that was admitted: w itself where no
+// charged returns the writer for a request that was admitted: w itself where no
 // rule with ChargeOn has charged it.
-func (v *verdict) writer(ctx context.Context, w http.ResponseWriter) http.ResponseWriter {
+func (v *verdict) charged(ctx context.Context, w http.ResponseWriter) http.ResponseWriter {
 	if !v.set.charges(&v.decision) {
 		return w
 	}

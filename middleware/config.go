@@ -8,13 +8,14 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/shed"
 )
 
 // A Config says what to limit and how. Only Limiter and Rules are required.
 //
 // A request is decided in this order: Skip; SkipFor; the rules whose Match fits
 // and that are not Disabled; their keys, those that read the body last, and not
-// for clients known to be over a limit. For each rule that has a key follow its
+// for clients known to be over a limit; the Shedder. For each rule that has a key follow its
 // limit, by LimitFor, Tiers and Limit (TierFor is called at most once, and only
 // for Tiers), its cost, by CostFor, Costs and Cost, then Share, and Shadow, by a
 // hash of rule and key. One Take decides about all of them. Then the middleware
@@ -50,6 +51,12 @@ type Config struct {
 	// Tiers needs it. It must not believe what a client can write, such as a header
 	// that nobody has verified.
 	TierFor func(*http.Request) string
+
+	// Shedder refuses requests with 503 while this process is overloaded; nil means
+	// none. It is asked after Skip and SkipFor, also for requests that no rule matches,
+	// and before the Limiter: what is shed has charged nothing. While requests wait for
+	// a place, those that are known to be denied get their denial without one.
+	Shedder *shed.Shedder
 
 	// Share is this region's part of each limit, where each region has a Redis of
 	// its own: 0.5. 0 means 1. Rates and bursts are rounded down, so that shares
@@ -104,7 +111,7 @@ type Config struct {
 // validate reports everything that is wrong with the fields other than Rules, and
 // compiles Skip.
 func (c *Config) validate() (skip []pattern, err error) {
-	errs := []error{validateLimiter(c.Limiter)}
+	errs := []error{validateLimiter(c.Limiter), validateShedder(c.Shedder)}
 	for _, text := range c.Skip {
 		p, err := parsePattern(text)
 		if err != nil {

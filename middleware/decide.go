@@ -17,6 +17,8 @@ type match struct {
 	set    *ruleset
 	target target
 	first  int // the first rule that matches; below 0 if none does, or the request is to be skipped
+
+	skipped bool
 }
 
 func (m *Middleware) match(r *http.Request) (found match) {
@@ -24,11 +26,13 @@ func (m *Middleware) match(r *http.Request) (found match) {
 	for i := range m.skip {
 		if m.skip[i].matchExactly(&found.target) {
 			found.set.hints.skip()
+			found.skipped = true
 			return found
 		}
 	}
 	if m.skipFor != nil && m.skipFor(r) {
 		found.set.hints.skip()
+		found.skipped = true
 		return found
 	}
 	for i := range found.set.rules {
@@ -53,6 +57,8 @@ type verdict struct {
 	found    http.Header   // fields of rate limits that others have set before
 	passage  *passage      // nil until the next handler is called
 	crossing *crossing     // nil where no rule has ChargeOn and a Ban
+	slot     slot          // nil where there is no Shedder, or it was not asked
+	shed     bool          // by the Shedder
 }
 
 // unlimited reports whether no rule applies to the request.
@@ -72,10 +78,12 @@ func (v *verdict) outcome() (algorithms.Decision, error) {
 type question struct {
 	*Middleware
 	request *http.Request
-	handles bool      // the request waits for its turn here
-	peeks   bool      // nothing is charged or counted
-	hints   *hints    // nil once there were enough requests
-	by      limitedBy // for them
+	writer  http.ResponseWriter // nil unless it handles
+	waited  time.Duration       // for the Shedder
+	handles bool                // the request waits for its turn here
+	peeks   bool                // nothing is charged or counted
+	hints   *hints              // nil once there were enough requests
+	by      limitedBy           // for them
 	target  target
 	shared  [maxShared]resolved
 	checks  []algorithms.Check
@@ -113,9 +121,12 @@ func (q *question) decide(found *match, take asker) error {
 			q.resolve(i)
 		}
 	}
-	err := q.decideOnce(take, readers)
+	var err error
+	if q.findSlot() {
+		err = q.decideOnce(take, readers)
+	}
 	if len(q.decision.Results) > 0 || err != nil {
-		q.took(begun)
+		q.took(begun + q.waited)
 	}
 	if q.hints != nil {
 		q.hints.done(rules, q.by)

@@ -13,6 +13,7 @@ import (
 	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/internal/histogram"
 	"github.com/seed75154129/ratelimit/internal/sampler"
+	"github.com/seed75154129/ratelimit/shed"
 )
 
 // A Middleware limits requests. It is safe for concurrent use. It starts no
@@ -31,6 +32,7 @@ type Middleware struct {
 	refused   func(http.ResponseWriter, *http.Request, error)
 	observe   func(*http.Request, algorithms.Decision)
 	room      *room
+	shedder   *shed.Shedder
 	budget    time.Duration        // of a decision
 	decisions *histogram.Histogram // how long they took
 	delays    *histogram.Histogram // of requests that wait for their turn
@@ -73,6 +75,7 @@ func New(c Config) (*Middleware, error) {
 		refused:    c.Refused,
 		observe:    c.Observe,
 		room:       newRoom(cmp.Or(c.MaxWaiting, 10_000)),
+		shedder:    c.Shedder,
 		budget:     budgetOf(c.Limiter),
 		decisions:  histogram.New(histogram.Latencies),
 		delays:     histogram.New(delays),
@@ -122,13 +125,20 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 		panic("middleware: Handler: the next handler is nil")
 	}
+	unmatched := next
+	if m.shedder != nil {
+		unmatched = m.shedder.Handler(next)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isPreface(r) {
 			w = &prefaceWriter{w, m.rules.Load().hints}
 		}
-		if found := m.match(r); found.first < 0 {
+		switch found := m.match(r); {
+		case found.skipped:
 			next.ServeHTTP(w, r)
-		} else {
+		case found.first < 0:
+			unmatched.ServeHTTP(w, r)
+		default:
 			m.serve(w, r, next, &found)
 		}
 	})
@@ -136,24 +146,31 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 
 // serve handles a request that rules match.
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
-	q := question{Middleware: m, request: r, handles: true}
+	q := question{Middleware: m, request: r, writer: w, handles: true}
+	served := false
 	defer func() {
+		q.leave(served)
 		q.turn.leave()
 		q.passage.end()
 		q.crossing.end()
 	}()
 	err := q.decide(found, m.limiter.Take)
+	w, r = q.writer, q.request
 	switch {
+	case q.shed:
+		shedders.Refuse(m.shedder, w, r)
 	case err != nil:
 		m.refuse(w, r, err)
 	case q.unlimited():
-		next.ServeHTTP(w, r)
+		q.shedding(next).ServeHTTP(w, r)
+		served = true
 	default:
 		r, ok := m.answer(w, r, &q.verdict)
 		if !ok {
 			return
 		}
-		next.ServeHTTP(q.writer(r.Context(), w), r)
+		q.shedding(next).ServeHTTP(q.charged(r.Context(), w), r)
+		served = true
 		if hints := q.set.hints; hints.watching() {
 			hints.routed(r, q.set.rules, &q.decision)
 		}

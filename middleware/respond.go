@@ -31,7 +31,7 @@ func (m *Middleware) answer(w http.ResponseWriter, r *http.Request, v *verdict) 
 		m.deny(w, r, v)
 	case v.refusal != nil:
 		m.refuse(w, r, v.refusal)
-	case delay > 0 && !m.await(r, v.turn, delay):
+	case delay > 0 && !m.await(r, v, delay):
 		m.giveUp(r.Context(), *d)
 		fail(w, http.StatusServiceUnavailable) // read only if it was not the client that left
 	default:

@@ -73,13 +73,16 @@ func hidesHangUp(r *http.Request) bool {
 
 // await waits for the request's turn. It reports whether that came before the
 // request ended.
-func (m *Middleware) await(r *http.Request, t *turn, delay time.Duration) bool {
-	begun := time.Now()
+func (m *Middleware) await(r *http.Request, v *verdict, delay time.Duration) bool {
+	begun, t := time.Now(), v.turn
 	m.delays.Observe(delay)
 	t.wait()
 	// A body that comes slowly does not keep the place.
 	ended := time.AfterFunc(delay, t.leave)
 	defer ended.Stop()
+	if v.slot != nil {
+		defer v.slot.Unblock(v.slot.Block())
+	}
 	if r.ProtoMajor == 1 && !hidesHangUp(r) {
 		if body := replay.Of(r); body != nil {
 			_, _ = body.Peek(maxHeld) // the handler finds the error when it reads
