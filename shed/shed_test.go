@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -29,13 +30,14 @@ import (
 func metricsOf(s *shed.Shedder) map[string]float64 {
 	all := make(map[string]float64)
 	for m := range s.Metrics() {
-		name := strings.TrimPrefix(m.Name, "ratelimit_shed_")
+		var name strings.Builder
+		name.WriteString(strings.TrimPrefix(m.Name, "ratelimit_shed_"))
 		for i := 1; i < len(m.Labels); i += 2 {
-			name += " " + m.Labels[i]
+			name.WriteString(" " + m.Labels[i])
 		}
-		all[name] = m.Value
+		all[name.String()] = m.Value
 		for _, n := range m.Counts {
-			all[name+" count"] += float64(n)
+			all[name.String()+" count"] += float64(n)
 		}
 	}
 	return all
@@ -59,6 +61,12 @@ var idle = map[string]float64{"working": 0, "waiting": 0, "parked": 0}
 // fixed is a Shedder with so many places, whose requests say how important they are.
 func fixed(places int) *shed.Shedder {
 	return &shed.Shedder{Min: places, Max: places, Priority: priorityOf, Logger: slog.New(slog.DiscardHandler)}
+}
+
+func adaptive() *shed.Shedder {
+	s := fixed(8)
+	s.Max = 0
+	return s
 }
 
 func request(p shed.Priority) *http.Request {
@@ -190,6 +198,18 @@ func TestMistakes(t *testing.T) {
 			}()
 			do()
 		}()
+	}
+}
+
+func TestMetricsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m := range new(shed.Shedder).Metrics() {
+		if !strings.Contains(string(page), "| `"+m.Name) {
+			t.Errorf("docs/metrics.md does not have %s", m.Name)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 const root = "../.."
 
 // The packages whose exports are a promise.
-var promised = []string{"algorithms", "algorithms/limitertest", "failmode", "headers", "keyfunc", "middleware", "middleware/metrics", "middleware/rulefile"}
+var promised = []string{"algorithms", "algorithms/limitertest", "failmode", "headers", "keyfunc", "middleware", "middleware/metrics", "middleware/rulefile", "shed"}
 
 // An export is a decision: docs/architecture.md lists every one by its subject.
 // Fields and the methods of interfaces are not counted.
