@@ -94,10 +94,10 @@ func loadTest(b *testing.B, times float64, s *shed.Shedder) {
 			if p == shed.Critical {
 				critical++
 			}
-			switch {
-			case code == http.StatusServiceUnavailable:
+			switch code {
+			case http.StatusServiceUnavailable:
 				refused++
-			case code == http.StatusOK:
+			case http.StatusOK:
 				latencies = append(latencies, time.Since(begun))
 				if p == shed.Critical {
 					served++

@@ -106,7 +106,7 @@ func TestTheLeastImportantGivesWay(t *testing.T) {
 			shed.Critical, // is refused
 			shed.Priority(100),
 		} {
-			w, r := httptest.NewRecorder(), httptest.NewRequest("GET", fmt.Sprintf("/%d", i), nil)
+			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, fmt.Sprintf("/%d", i), nil)
 			r.Header = priorities[p]
 			if p > shed.Critical {
 				r.Header = priorities[shed.Critical]
@@ -382,7 +382,7 @@ func TestAClientThatNeverReads(t *testing.T) {
 		if err == nil {
 			response.Body.Close()
 		}
-		return err == nil && response.StatusCode == 200
+		return err == nil && response.StatusCode == http.StatusOK
 	})
 	wantMetrics(t, s, map[string]float64{"parked": 1})
 	conn.Close()
@@ -435,7 +435,7 @@ func TestWhatTheLimitDoesNotLearnFrom(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"4xx at once": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
 		"5xx at once": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
-		"429":         func(w http.ResponseWriter, _ *http.Request) { time.Sleep(5 * time.Millisecond); w.WriteHeader(429) },
+		"429":         func(w http.ResponseWriter, _ *http.Request) { time.Sleep(5 * time.Millisecond); w.WriteHeader(http.StatusTooManyRequests) },
 		"panic":       func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second); panic(http.ErrAbortHandler) },
 		"hijack": func(w http.ResponseWriter, _ *http.Request) {
 			_, _, _ = w.(http.Hijacker).Hijack()
