@@ -340,7 +340,9 @@ func TestConnectionsOfARealServer(t *testing.T) {
 	}{
 		"/flush": {0, ""}, "/control": {0, ""}, "/hijack": {0, ""}, "/copy": {1, "abc"}, "/text": {1, "abc"}, "/panic": {1, "EOF"}, "/goexit": {1, "EOF"},
 	} {
-		response, err := http.Post(server.URL+path, "text/plain", strings.NewReader("abc"))
+		r, _ := http.NewRequest(http.MethodPost, server.URL+path, strings.NewReader("abc"))
+		r.Close = true // a connection that a handler has ended must not meet the next request
+		response, err := http.DefaultClient.Do(r)
 		body := []byte("EOF")
 		if err == nil {
 			body, _ = io.ReadAll(response.Body)
