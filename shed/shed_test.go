@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -199,18 +198,6 @@ func TestMistakes(t *testing.T) {
 			}()
 			do()
 		}()
-	}
-}
-
-func TestMetricsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for m := range new(shed.Shedder).Metrics() {
-		if !strings.Contains(string(page), "| `"+m.Name) {
-			t.Errorf("docs/metrics.md does not have %s", m.Name)
-		}
 	}
 }
 
