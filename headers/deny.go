@@ -97,7 +97,7 @@ type problem struct {
 func problemOf(d algorithms.Decision, retryAfter int64) problem {
 	p := problem{QuotaExceeded, "Quota Exceeded", "Too many requests.", Status(d), retryAfter}
 	if p.status == http.StatusServiceUnavailable {
-		p.kind, p.title, p.detail = TemporaryReducedCapacity, "Temporary Reduced Capacity", "Requests cannot be counted at the moment."
+		p.kind, p.title, p.detail = TemporaryReducedCapacity, "Temporary Reduced Capacity", "The server cannot take the request at the moment."
 	}
 	for i := range d.Results {
 		if d.Results[i].BannedFor > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/internal/pattern"
+	"github.com/seed75154129/ratelimit/shed"
 )
 
 // A Config says what to limit and how. Limiter and Rules are required.
@@ -19,13 +20,14 @@ import (
 //  2. The rules apply whose Match fits and that are not Disabled.
 //  3. Their keys are resolved. Keys that read the body are last, and are not resolved for
 //     a client that this process knows to be over a limit.
-//  4. Each rule gets its limit (LimitFor, Tiers, Limit; then Share), its cost (CostFor,
+//  4. The Shedder gives it a place, or sheds it.
+//  5. Each rule gets its limit (LimitFor, Tiers, Limit; then Share), its cost (CostFor,
 //     Costs, Cost), and whether the key is in shadow.
-//  5. One Take decides about all of them.
-//  6. The middleware calls Observe and sets the response headers.
-//  7. It responds with the denial or the refusal. Otherwise it waits for the delay of a
+//  6. One Take decides about all of them.
+//  7. The middleware calls Observe and sets the response headers.
+//  8. It responds with the denial or the refusal. Otherwise it waits for the delay of a
 //     leaky_bucket, and calls the next handler.
-//  8. [Settle], or else ChargeOn when the status is written, sets the final charge.
+//  9. [Settle], or else ChargeOn when the status is written, sets the final charge.
 //
 // If a key refuses a request, the other rules are charged first, and may deny it.
 type Config struct {
@@ -57,6 +59,12 @@ type Config struct {
 	// rule with Tiers has no limit by LimitFor. Never base it on unverified input, such
 	// as a header that a client can write.
 	TierFor func(*http.Request) string
+
+	// Shedder refuses requests with 503 while this process is overloaded; nil means
+	// none. It is asked after Skip and SkipFor, also for requests that no rule matches,
+	// and before the Limiter: what is shed has charged nothing. While requests wait for
+	// a place, those that are known to be denied get their denial without one.
+	Shedder *shed.Shedder
 
 	// Share is this region's fraction of each limit, such as 0.5, if each region has its
 	// own Redis. 0 means 1. It applies to Limit, Tiers and LimitFor. Rates and bursts
@@ -112,7 +120,7 @@ type Config struct {
 // validate reports everything that is wrong with the fields other than Rules, and
 // compiles Skip.
 func (c *Config) validate() (skip []pattern.Pattern, err error) {
-	errs := []error{validateLimiter(c.Limiter)}
+	errs := []error{validateLimiter(c.Limiter), validateShedder(c.Shedder)}
 	for _, text := range c.Skip {
 		p, err := pattern.Parse(text)
 		if err != nil {

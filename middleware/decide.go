@@ -21,6 +21,8 @@ type match struct {
 	set    *ruleset
 	target pattern.Target
 	first  int // the first rule that matches; below 0 if none does, or the request is skipped
+
+	skipped bool
 }
 
 // match finds the rules of a request. It charges nothing.
@@ -29,11 +31,13 @@ func (m *Middleware) match(r *http.Request) (found match) {
 	for i := range m.skip {
 		if m.skip[i].MatchExactly(&found.target) {
 			found.set.hints.skip()
+			found.skipped = true
 			return found
 		}
 	}
 	if m.skipFor != nil && m.skipFor(r) {
 		found.set.hints.skip()
+		found.skipped = true
 		return found
 	}
 	for i := range found.set.rules {
@@ -54,8 +58,9 @@ type evaluation struct {
 	m *Middleware
 	match
 	request *http.Request
-	handles bool // the request waits here if a leaky_bucket delays it
-	peeks   bool // nothing is charged or counted
+	writer  http.ResponseWriter // nil unless handles
+	handles bool                // the request waits here if a leaky_bucket delays it
+	peeks   bool                // nothing is charged or counted
 
 	checks    []algorithms.Check
 	decided   int // how many of the checks the decision is about
@@ -75,6 +80,10 @@ type evaluation struct {
 	pending  *refundable.Request // nil if no rule has ChargeOn and a Ban
 	before   http.Header         // rate limit fields that the response had already; nil if none
 	state    *requestState       // nil until the next handler is called
+
+	slot   slot          // nil without a Shedder, or if it was not asked
+	shed   bool          // by the Shedder
+	waited time.Duration // for the slot
 }
 
 // decide resolves the keys of the rules that match, and has the limiter charge them. The
@@ -108,18 +117,19 @@ func (e *evaluation) decide(call limiterCall) error {
 			e.resolve(i)
 		}
 	}
+	e.enterShedder()
 	var err error
-	if len(readers) > 0 && e.anyKnownOver() {
+	if !e.shed && len(readers) > 0 && e.anyKnownOver() {
 		err = e.charge(call)
 	}
-	if err == nil && e.decision.Allowed {
+	if !e.shed && err == nil && e.decision.Allowed {
 		for _, i := range readers {
 			e.resolve(i)
 		}
 		err = e.charge(call)
 	}
 	if !e.peeks && (len(e.decision.Results) > 0 || err != nil) {
-		e.m.decisions.Observe(time.Since(e.m.start) - begun)
+		e.m.decisions.Observe(time.Since(e.m.start) - begun - e.waited)
 	}
 	if e.seen != nil {
 		e.set.hints.decided(e.request, rules, e.seen)

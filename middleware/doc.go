@@ -19,6 +19,7 @@
 //	keyfunc                 who is limited: an address, a user, an API key
 //	algorithms              how it is counted: limits, and the limiters Redis and Memory
 //	failmode                what happens while Redis is away
+//	shed                    what is refused while the server is overloaded
 //	headers                 what clients are told, and a client that obeys
 //	middleware/metrics      what was counted, for Prometheus
 //	middleware/rulefile     rules from YAML or JSON, reloaded while the service runs

@@ -30,13 +30,20 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 		panic("middleware: Handler: the next handler is nil")
 	}
+	unmatched := next
+	if m.shedder != nil {
+		unmatched = m.shedder.Handler(next)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isPreface(r) {
 			w = &prefaceWriter{w, m.rules.Load().hints}
 		}
-		if found := m.match(r); found.first < 0 {
+		switch found := m.match(r); {
+		case found.skipped:
 			next.ServeHTTP(w, r)
-		} else {
+		case found.first < 0:
+			unmatched.ServeHTTP(w, r)
+		default:
 			m.serve(w, r, next, &found)
 		}
 	})
@@ -44,20 +51,29 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 
 // serve handles a request that rules match.
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
-	e := evaluation{m: m, match: *found, request: r, handles: true}
-	defer e.end()
+	e := evaluation{m: m, match: *found, request: r, writer: w, handles: true}
+	served := false
+	defer func() {
+		e.leaveShedder(served)
+		e.end()
+	}()
 	if hints := e.set.hints; hints.watching() && stateOf(r.Context()).passed(m) {
 		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
 	}
-	if err := e.decide(m.limiter.Take); err != nil {
+	err := e.decide(m.limiter.Take)
+	w, r = e.writer, e.request
+	switch {
+	case e.shed:
+		shedders.Refuse(m.shedder, w, r)
+		return
+	case err != nil:
 		m.refuse(w, r, err)
 		return
-	}
-	if e.unlimited() {
-		next.ServeHTTP(w, r)
+	case e.unlimited():
+		e.shedding(next).ServeHTTP(w, r)
+		served = true
 		return
-	}
-	if !e.admit(w) {
+	case !e.admit(w):
 		return
 	}
 	r = e.withState(w)
@@ -67,7 +83,8 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 			s.refundBy(status)
 		})
 	}
-	next.ServeHTTP(w, r)
+	e.shedding(next).ServeHTTP(w, r)
+	served = true
 	if hints := e.set.hints; hints.watching() {
 		hints.routed(r, e.set.rules, &e.decision)
 	}
@@ -145,6 +162,9 @@ func (e *evaluation) await(delay time.Duration) bool {
 	// A body that comes slowly does not keep the place.
 	ended := time.AfterFunc(delay, e.ticket.Leave)
 	defer ended.Stop()
+	if e.slot != nil {
+		defer e.slot.Unblock(e.slot.Block())
+	}
 	if r.ProtoMajor == 1 && !waitqueue.HidesHangUp(r) {
 		if body := replay.Of(r); body != nil {
 			_, _ = body.Peek(waitqueue.MaxBody) // the handler finds the error when it reads

@@ -19,6 +19,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/shed"
 )
 
 func TestUsersAreNoSeries(t *testing.T) {
@@ -132,7 +133,7 @@ func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	rule := perHour("r", 1)
 	rule.Tiers = map[string]algorithms.Limit{"pro": algorithms.PerHour(2)}
 	rule.Ban = algorithms.Ban{After: 1, For: time.Hour}
-	measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}})
+	measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: new(shed.Shedder), Rules: []ratelimit.Rule{rule}})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/internal/topk"
 	"github.com/seed75154129/ratelimit/internal/waitqueue"
+	"github.com/seed75154129/ratelimit/shed"
 )
 
 // A Middleware limits requests. Make it with [New]. It is safe for concurrent use. It
@@ -35,6 +36,7 @@ type Middleware struct {
 	refused    func(http.ResponseWriter, *http.Request, error)
 	observe    func(*http.Request, algorithms.Decision)
 	queue      *waitqueue.Queue
+	shedder    *shed.Shedder
 	budget     time.Duration        // of a decision
 	decisions  *histogram.Histogram // how long they took
 	delays     *histogram.Histogram // of requests that a leaky_bucket delays
@@ -83,6 +85,7 @@ func New(c Config) (*Middleware, error) {
 		refused:    c.Refused,
 		observe:    c.Observe,
 		queue:      waitqueue.New(cmp.Or(c.MaxWaiting, 10_000)),
+		shedder:    c.Shedder,
 		budget:     budgetOf(c.Limiter),
 		decisions:  histogram.New(histogram.Latencies),
 		delays:     histogram.New(delays),

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+
+	"github.com/seed75154129/ratelimit/internal/alike"
 )
 
 // writer calls begin once.
@@ -19,58 +21,10 @@ type writer struct {
 // it. For a connection that the handler takes over, the status is 101. If nothing is
 // written, begin is not called.
 //
-// The writer is a Flusher, a Hijacker or an io.ReaderFrom if w is one: a handler that
-// finds such a method must find that it works. It is no http.Pusher, since browsers have
-// removed server push.
+// The writer is a Flusher, a Hijacker or an io.ReaderFrom if w is one.
 func Wrap(w http.ResponseWriter, begin func(status int)) http.ResponseWriter {
 	c := &writer{ResponseWriter: w, begin: begin}
-	f, h, r := flusher{c}, hijacker{c}, readerFrom{c}
-	_, flushes := w.(http.Flusher)
-	_, hijacks := w.(http.Hijacker)
-	_, readsFrom := w.(io.ReaderFrom)
-	switch [...]bool{flushes, hijacks, readsFrom} {
-	case [...]bool{true, false, false}:
-		return struct {
-			*writer
-			http.Flusher
-		}{c, f}
-	case [...]bool{false, true, false}:
-		return struct {
-			*writer
-			http.Hijacker
-		}{c, h}
-	case [...]bool{true, true, false}:
-		return struct {
-			*writer
-			http.Flusher
-			http.Hijacker
-		}{c, f, h}
-	case [...]bool{false, false, true}:
-		return struct {
-			*writer
-			io.ReaderFrom
-		}{c, r}
-	case [...]bool{true, false, true}:
-		return struct {
-			*writer
-			http.Flusher
-			io.ReaderFrom
-		}{c, f, r}
-	case [...]bool{false, true, true}:
-		return struct {
-			*writer
-			http.Hijacker
-			io.ReaderFrom
-		}{c, h, r}
-	case [...]bool{true, true, true}:
-		return struct {
-			*writer
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-		}{c, f, h, r}
-	}
-	return c
+	return alike.Of(c, flusher{c}, hijacker{c}, readerFrom{c})
 }
 
 func (w *writer) status(status int) {
@@ -104,23 +58,10 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // FlushError is what [http.ResponseController] calls. A flush writes the status.
 func (w *writer) FlushError() error {
-	if canFlush(w.ResponseWriter) {
+	if alike.Flushes(w.ResponseWriter) {
 		w.status(http.StatusOK)
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
-}
-
-func canFlush(w http.ResponseWriter) bool {
-	for {
-		switch inner := w.(type) {
-		case interface{ FlushError() error }, http.Flusher:
-			return true
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = inner.Unwrap()
-		default:
-			return false
-		}
-	}
 }
 
 // What a ResponseWriter may have besides, each on its own.

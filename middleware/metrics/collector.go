@@ -35,6 +35,13 @@ var descs = describe([]description{
 	{"queue_waiting", "Requests that wait for their turn in a leaky_bucket.", nil},
 	{"queue_delay_seconds", "Time that requests have to wait for their turn.", nil},
 
+	{"shed_total", "Requests that the Shedder refused, or would have in shadow.", []string{"priority", "reason"}},
+	{"shed_limit", "Requests that may be at work at once.", nil},
+	{"shed_working", "Requests at work.", nil},
+	{"shed_waiting", "Requests that wait for a place among those at work.", nil},
+	{"shed_parked", "Requests whose handlers wait for their clients, without a place.", nil},
+	{"shed_wait_seconds", "Time that requests have waited for a place.", nil},
+
 	{"rules", "Rules in force.", nil},
 	{"rules_generation", "How often rules have been put in force.", nil},
 	{"rules_errors_total", "Calls of SetRules that returned an error, and rules that could not be read.", nil},

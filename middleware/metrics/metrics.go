@@ -17,14 +17,14 @@ import (
 	"github.com/seed75154129/ratelimit/middleware"
 )
 
-// A Source has counted something: a Middleware, a Guard or a Memory.
+// A Source has counted something: a Middleware, a Guard, a Memory or a Shedder.
 type Source interface {
 	// Metrics yields what was counted. It is called at every scrape.
 	Metrics() iter.Seq[algorithms.Metric]
 }
 
 // Register makes r collect what the sources count; docs/metrics.md lists it. A
-// Middleware brings its Limiter. Middlewares on one registry add up, and a limiter that
+// Middleware brings its Limiter and its Shedder. Middlewares on one registry add up, and a limiter that
 // they share counts once. Metrics are never unregistered: create one Middleware per
 // process lifetime.
 //
@@ -61,13 +61,16 @@ func Register(r prometheus.Registerer, sources ...Source) error {
 // stay at 0.
 var unguarded failmode.Guard
 
-// partsOf are a source and, of a Middleware, the parts of its limiter.
+// partsOf are a source and, of a Middleware, its Shedder and the parts of its limiter.
 func partsOf(s Source) []Source {
 	m, ok := s.(*middleware.Middleware)
 	if !ok {
 		return []Source{s}
 	}
 	parts := []Source{m, &unguarded}
+	if s := m.Shedder(); s != nil {
+		parts = append(parts, s)
+	}
 	for l := range layers.Of(m.Limiter()) {
 		switch l := l.(type) {
 		case *failmode.Guard:
