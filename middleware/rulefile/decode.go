@@ -154,17 +154,8 @@ func (d *decoder) rules(n *yaml.Node, path string) []ratelimit.Rule {
 	}
 	rules := make([]ratelimit.Rule, len(items))
 	d.at = make([]ruleAt, len(items))
-	named := make(map[string]int)
 	for i, item := range items {
 		d.rule(&rules[i], &d.at[i], item, fmt.Sprintf("%s[%d]", path, i))
-		first, taken := named[rules[i].Name]
-		if !taken {
-			named[rules[i].Name] = i
-		} else if rules[i].Name != "" {
-			d.bad(placeOf(d.at[i].fields["name"]), fmt.Sprintf("%s[%d].name", path, i),
-				"%q is the name of %s[%d] on line %d, too; counts would be shared: rename one of them",
-				rules[i].Name, path, first, d.at[first].fields["name"].Line)
-		}
 	}
 	d.validate(rules, path)
 	return rules

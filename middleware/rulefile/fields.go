@@ -26,7 +26,9 @@ type field struct {
 var fields = []field{
 	{
 		"name", "a name for headers, metrics and logs",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Name, _ = d.text(n, path, "") },
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
+			r.Name, _ = d.text(n, path, "put it in quotes")
+		},
 		func(r *ratelimit.Rule) *yaml.Node { return textNode(r.Name) },
 	},
 	{
@@ -94,21 +96,18 @@ var fields = []field{
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Enforce = d.fraction(n, path) },
 		func(r *ratelimit.Rule) *yaml.Node { return fractionNode(r.Enforce) },
 	},
-	{
-		"disabled", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Disabled = d.boolean(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return boolNode(r.Disabled) },
-	},
-	{
-		"hidden", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Hidden = d.boolean(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return boolNode(r.Hidden) },
-	},
-	{
-		"lease", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Lease = d.boolean(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return boolNode(r.Lease) },
-	},
+	flag("disabled", func(r *ratelimit.Rule) *bool { return &r.Disabled }),
+	flag("hidden", func(r *ratelimit.Rule) *bool { return &r.Hidden }),
+	flag("lease", func(r *ratelimit.Rule) *bool { return &r.Lease }),
+}
+
+// flag returns a field that is true or false.
+func flag(name string, of func(*ratelimit.Rule) *bool) field {
+	return field{
+		name, "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { *of(r) = d.boolean(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return boolNode(*of(r)) },
+	}
 }
 
 func fieldNames() []string {
@@ -121,7 +120,8 @@ func fieldNames() []string {
 
 var banNames = []string{"after", "within", "for"}
 
-// What people write who know another limiter, without "_" and "-".
+// What to write in place of other limiters' fields, whose names are without "_" and
+// "-" here.
 var (
 	topWords = map[string]string{
 		"limits": "write rules", "ratelimits": "write rules", "policies": "write rules", "domain": "the program says it: Redis.Namespace",
@@ -227,11 +227,8 @@ func (d *decoder) costs(n *yaml.Node, path string) map[string]int64 {
 func (d *decoder) statuses(n *yaml.Node, path string) (statuses []int) {
 	items, _ := d.list(n, path, "statuses, as in [401, 403]")
 	for i, item := range items {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		status, ok := d.integer(item, at)
-		if ok && (status < 200 || status > 599) {
-			d.bad(placeOf(item), at, "must be 200 to 599, got %d", status)
-		} else if ok {
+		status, ok := d.integer(item, fmt.Sprintf("%s[%d]", path, i))
+		if ok {
 			statuses = append(statuses, int(status))
 		}
 	}
