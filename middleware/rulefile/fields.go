@@ -13,11 +13,10 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// A field of a rule in a document. Its name is that of the field of
-// [ratelimit.Rule] in snake case.
+// A field describes a field of a rule in a document.
 type field struct {
-	name     string
-	required string // what to write
+	name     string // of the field of [ratelimit.Rule], in snake case
+	required string // what to write if it is missing; "" if it is optional
 	read     func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string)
 	print    func(r *ratelimit.Rule) *yaml.Node // nil leaves it out
 }
@@ -39,7 +38,7 @@ var fields = []field{
 	{
 		"key", "who is limited: ip, header:NAME, apikey:NAME, or a list",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
-			if k := d.key(n, path); k != nil { // a nil *named is no nil Key
+			if k := d.key(n, path); k != nil { // a Key with a nil *named is not nil
 				r.Key = k
 			}
 		},
@@ -265,7 +264,7 @@ func (d *decoder) ban(n *yaml.Node, path string) (b algorithms.Ban) {
 	return b
 }
 
-// duration reads a duration in the form of a limit's period.
+// duration reads a duration that is written like the period of a limit.
 func (d *decoder) duration(n *yaml.Node, path string) time.Duration {
 	text, ok := d.text(n, path, `write a duration with its unit, such as 90s, 15m, 1h30m or 30d`)
 	if !ok {

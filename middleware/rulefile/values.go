@@ -94,7 +94,7 @@ func (d *decoder) shadow(n *yaml.Node, path string) bool {
 	return false
 }
 
-// fraction reads 0.1 or 10%.
+// fraction reads a fraction such as 0.1 or 10%.
 func (d *decoder) fraction(n *yaml.Node, path string) float64 {
 	const mend = "write a fraction such as 0.1, or a percentage such as 10%"
 	switch {
@@ -119,7 +119,7 @@ func (d *decoder) fraction(n *yaml.Node, path string) float64 {
 	return 0
 }
 
-// list returns the items of a list that is not empty.
+// list returns the items of a list, which must not be empty.
 func (d *decoder) list(n *yaml.Node, path, of string) ([]*yaml.Node, bool) {
 	switch {
 	case d.flagged[n]:
@@ -137,7 +137,7 @@ func (d *decoder) list(n *yaml.Node, path, of string) ([]*yaml.Node, bool) {
 	return n.Content, true
 }
 
-// mapping reports whether n is a mapping that is not empty.
+// mapping reports whether n is a mapping. It must not be empty.
 func (d *decoder) mapping(n *yaml.Node, path, of string) bool {
 	switch {
 	case d.flagged[n]:
@@ -152,7 +152,7 @@ func (d *decoder) mapping(n *yaml.Node, path, of string) bool {
 	return true
 }
 
-// describe says what a node is, for errors.
+// describe describes a node for errors.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
@@ -171,7 +171,7 @@ func describe(n *yaml.Node) string {
 	return strconv.Quote(cut(n.Value))
 }
 
-// cut bounds what of a document is in an error.
+// cut shortens a text of a document for errors.
 func cut(s string) string {
 	if runes := []rune(s); len(runes) > 64 {
 		return string(runes[:64]) + "…"
@@ -179,7 +179,7 @@ func cut(s string) string {
 	return s
 }
 
-// listed is a list of words for an error.
+// listed joins words for errors.
 func listed(words []string) string {
 	if len(words) == 0 {
 		return "none"
