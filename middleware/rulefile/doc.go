@@ -1,6 +1,5 @@
 // Package rulefile reads rules from YAML or JSON: from a file, or from a key in
-// Redis that all instances follow. It is a package of its own so that only the
-// programs that use it have a YAML parser.
+// Redis that all instances watch. Only programs that import it have a YAML parser.
 //
 //	version: 1
 //	rules:
@@ -20,15 +19,15 @@
 //	    shadow: true                 # counted and reported, but
 //	    enforce: 10%                 # enforced for only 10 % of the keys
 //
-// Read [Loader], [File] and [Fleet] first: who reads the rules, and the two places
-// where they are.
+// Read [Loader], [File] and [Fleet] first. A Loader reads the rules. File and Fleet
+// are the two places where the rules can be.
 //
-// Each field is one of [ratelimit.Rule], in snake case; docs/rules.md explains
-// them, and rules.schema.json is a JSON Schema for editors. Fields that start with
-// "x-" are free for notes.
+// Each field is a field of [ratelimit.Rule], in snake case. docs/rules.md explains
+// the fields, and rules.schema.json is a JSON Schema for editors. Fields that start
+// with "x-" are notes.
 //
 // Reading is strict. An unknown field, a value of another type, an alias or a
-// duplicate key is an error, and every mistake is reported at once, with its line
+// duplicate key is an error. All mistakes are reported at once, each with its line
 // and column. A document with a mistake has no effect: the rules in force stay.
 package rulefile
 

@@ -19,11 +19,10 @@ import (
 // maxParts is how many keys a rule may join.
 const maxParts = 16
 
-// words are the names of keys that a program may have.
+// words matches the names that a program may give to its keys.
 var words = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// A named is a Key with its name in documents, for [Format]: the key "tenant" of a
-// program may be an Optional of something.
+// A named is a Key with its name in documents, such as "tenant", for [Format].
 type named struct {
 	keyfunc.Described
 	names []string // more than one are joined
@@ -37,10 +36,10 @@ func (k *named) String() string {
 	return "[" + strings.Join(k.names, ", ") + "]"
 }
 
-// Traits passes on what package middleware is told about keys.
+// Traits is for package internal/hint.
 func (k *named) Traits() hint.Traits { return hint.Of(k.Described) }
 
-// key reads a key or a list of them. It returns nil if that is wrong.
+// key reads a key or a list of keys. It returns nil after a mistake.
 func (d *decoder) key(n *yaml.Node, path string) *named {
 	if n.Kind != yaml.SequenceNode {
 		part, name := d.part(n, path)
@@ -73,8 +72,8 @@ func (d *decoder) key(n *yaml.Node, path string) *named {
 	return d.named(keyfunc.Join(parts...), names...)
 }
 
-// named returns the key of these names. Rules with the same names get the same one,
-// so that the middleware asks it once for each request.
+// named returns the key of these names. Rules with the same names share one Key, so
+// that the middleware resolves it once for each request.
 func (d *decoder) named(k keyfunc.Key, names ...string) *named {
 	all := strings.Join(names, ",")
 	if d.made[all] == nil {
@@ -121,8 +120,8 @@ func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
 	return k, name
 }
 
-// An unknownKey is the name of a key that the program does not have. Who reads the
-// rules of another program asks for it by the method UnknownKey.
+// An unknownKey is the name of a key that the program does not have. The replay reads
+// rules of other programs, and gets the name by the method UnknownKey.
 type unknownKey string
 
 func (k unknownKey) Error() string { return fmt.Sprintf("no such key: %.64q", string(k)) }
@@ -130,7 +129,7 @@ func (k unknownKey) Error() string { return fmt.Sprintf("no such key: %.64q", st
 // UnknownKey returns the name.
 func (k unknownKey) UnknownKey() string { return string(k) }
 
-// vocabulary returns the names of keys beside header:NAME and apikey:NAME.
+// vocabulary returns all keys beside header:NAME and apikey:NAME, by name.
 func vocabulary(own map[string]keyfunc.Key) (map[string]keyfunc.Key, error) {
 	known := map[string]keyfunc.Key{"ip": keyfunc.IP, "everyone": keyfunc.Everyone}
 	var errs []error
@@ -147,8 +146,8 @@ func vocabulary(own map[string]keyfunc.Key) (map[string]keyfunc.Key, error) {
 	return known, errors.Join(errs...)
 }
 
-// namesOf returns the names by which a document has a key, more than one if they
-// are joined; none if it has no such name.
+// namesOf returns the names of a key in documents: several if it is joined, none if
+// documents cannot name it.
 func namesOf(k keyfunc.Key) []string {
 	if k, ok := k.(*named); ok {
 		return k.names

@@ -1,4 +1,4 @@
-package p11
+package docs
 
 import (
 	"fmt"
@@ -13,17 +13,25 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// A tighter limit denies nobody, then a tenth of the users, then all; its counts are
-// warm, and who is enforced stays so.
-func TestStages(t *testing.T) {
+// A tighter limit denies no user, then a tenth of the users, then all of them, by the
+// counts that it has from the start.
+func TestRollOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guard := &failmode.Guard{Limiter: new(algorithms.Memory), Instances: 1}
 		defer guard.Close()
-		watch, tenth, all := stages(keyfunc.Header("User"))
-		limit, err := ratelimit.New(ratelimit.Config{Limiter: guard, Rules: watch, DenialLogRate: -1})
+		user := keyfunc.Header("User")
+		today := ratelimit.Rule{Name: "per-user", Key: user, Limit: algorithms.PerMinute(100)}
+		limit, err := ratelimit.New(ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{today}, DenialLogRate: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
+		stage := func(n int) {
+			t.Helper()
+			if err := rollOut(limit, today, user, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stage(0)
 		h := limit.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		denied := func(requests int) map[string]bool {
 			users := make(map[string]bool)
@@ -43,16 +51,12 @@ func TestStages(t *testing.T) {
 		if got := denied(70); len(got) > 0 {
 			t.Errorf("watched, %d users are denied", len(got))
 		}
-		if err := rollOut(limit, tenth); err != nil {
-			t.Fatal(err)
-		}
+		stage(1)
 		some := denied(1) // all have made 70 requests of 60
 		if len(some) < 5 || len(some) > 40 {
 			t.Errorf("%d of 200 users are denied", len(some))
 		}
-		if err := rollOut(limit, all); err != nil {
-			t.Fatal(err)
-		}
+		stage(2)
 		if got := denied(1); len(got) != 200 {
 			t.Errorf("%d of 200 users are denied", len(got))
 		}
