@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -147,14 +148,6 @@ func TestSettleAndResetReachTheStoreThatCharged(t *testing.T) {
 	}
 }
 
-func TestTheCallersMistakeIsNoOutage(t *testing.T) {
-	f := guarding(t, new(fakeRedis))
-	bad := check("r", 0, Open)
-	if _, err := f.Take(t.Context(), bad); !errors.Is(err, algorithms.ErrInvalidCheck) {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestGuardValidate(t *testing.T) {
 	for want, g := range map[string]*Guard{
 		"limiter: required":                    {},
@@ -195,36 +188,37 @@ func (s *settling) Settle(_ context.Context, charges ...algorithms.Charge) ([]al
 	return make([]algorithms.Result, len(charges)), nil
 }
 
-// What a store has charged to a request that it denies, it has given back, or
-// had no time to. Only what is still charged is given back.
-func TestOnlyWhatIsStillChargedIsGivenBack(t *testing.T) {
-	a, b, lost := check("a", 5, Closed), check("b", 5, Closed), check("lost", 5, Closed)
-	for charged, want := range map[int64]int{0: 0, 1: 1} {
-		s := &settling{answer: algorithms.Decision{Results: []algorithms.Result{
-			{Check: a, Source: algorithms.SourceRedis, HasRoom: true, Charged: charged, Remaining: 3},
-			{Check: b, Source: algorithms.SourceRedis},
-			{Check: lost, Err: errAway},
-		}}}
-		f := guarding(t, s)
-		d := taken(t, f, a, b, lost)
-		if err := f.Close(); err != nil || d.Allowed || d.Results[0].Charged != 0 || d.Results[0].Remaining != 3 || s.settled != want {
-			t.Errorf("%+v, settled %d times, want %d: %v", d, s.settled, want, err)
-		}
-	}
-}
-
-// A request that the store itself denied may have charges left, where a node did
-// not answer in time: they are given back all the same.
-func TestAStoreThatHadNoTimeToGiveBack(t *testing.T) {
-	a, b := check("a", 5, Local), check("b", 5, Local)
-	s := &settling{answer: algorithms.Decision{Results: []algorithms.Result{
-		{Check: a, Source: algorithms.SourceRedis, HasRoom: true, Charged: 1, Remaining: 3},
-		{Check: b, Source: algorithms.SourceRedis},
-	}}}
-	f := guarding(t, s)
-	d := taken(t, f, a, b)
-	if err := f.Close(); err != nil || d.Allowed || d.Results[0].Charged != 0 || s.settled != 1 {
-		t.Errorf("%+v, settled %d times: %v", d, s.settled, err)
+// What a store has charged to a request that is denied is refunded once, unless the
+// store has refunded it. The request does not wait for that: the decision may have used
+// up its budget.
+func TestOnlyWhatIsStillChargedIsRefunded(t *testing.T) {
+	a, b := check("a", 5, Closed), check("b", 5, Closed)
+	for name, c := range map[string]struct {
+		charged int64
+		err     error // of the other check, which is denied without one
+		want    int
+	}{
+		"the store has refunded it":          {0, errAway, 0},
+		"the other check is not decided":     {1, errAway, 1},
+		"the store had no time to refund it": {1, nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &settling{late: time.Second, answer: algorithms.Decision{Results: []algorithms.Result{
+					{Check: a, Source: algorithms.SourceRedis, HasRoom: true, Charged: c.charged, Remaining: 3},
+					{Check: b, Source: algorithms.SourceRedis, Err: c.err},
+				}}}
+				f := guarding(t, s)
+				begun := time.Now()
+				d := taken(t, f, a, b)
+				if r := d.Results[0]; d.Allowed || r.Charged != 0 || r.Remaining != 3 || time.Since(begun) > 0 {
+					t.Errorf("%+v after %s", d, time.Since(begun))
+				}
+				if err := f.Close(); err != nil || s.settled != c.want {
+					t.Errorf("settled %d times, want %d: %v", s.settled, c.want, err)
+				}
+			})
+		})
 	}
 }
 

@@ -230,6 +230,15 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			t.Errorf("%v, %d left", err, block(g, c))
 		}
 	})
+	scene("a Reset through another process ends it within a second", func(t *testing.T, g *Guard, s *distant) {
+		if err := s.Reset(t.Context(), c); err != nil || taken(t, g, c).Results[0].Source != algorithms.SourceLease {
+			t.Errorf("%v: it is known at once", err)
+		}
+		time.Sleep(time.Second)
+		if n := block(g, c); n != 0 {
+			t.Errorf("%d left", n)
+		}
+	})
 	scene("what costs more is charged after it is gone, too", func(t *testing.T, g *Guard, s *distant) {
 		r := hot(t, g, c)
 		_ = g.Close()

@@ -10,9 +10,10 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// Settle implements [algorithms.Limiter]. Each charge is settled where it was
-// made. Charges of servers whose circuit is open stay as they are, and the error
-// wraps [ErrOpen].
+// Settle implements [algorithms.Limiter]. Each charge is settled where it was made. If
+// a server's circuit is open, its charges stay, and the error wraps [ErrOpen]. Other
+// charges are settled even so: the results say what each costs. If a cost is negative,
+// nothing is settled, and there are no results.
 func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
 	if g.ready(); g.invalid != nil {
 		return nil, g.invalid
@@ -138,8 +139,11 @@ func (g *Guard) refund(ctx context.Context, charges ...algorithms.Charge) {
 	_, _ = g.settleStore(ctx, charges)
 }
 
-// Ban implements [algorithms.Limiter]. Keys of servers whose circuit is open are
-// banned, or their bans lifted, only in this process, and the error wraps [ErrOpen].
+// Ban implements [algorithms.Limiter]. Other processes may admit the keys for up to a
+// second. If a server's circuit is open, its keys are banned or unbanned only in this
+// process, and the error wraps [ErrOpen]. Unless checks or
+// fields are invalid, this process and the reachable servers are changed, whatever the
+// error is.
 func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
 	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Ban(ctx, d, checks...) })
 }
@@ -152,8 +156,10 @@ func (g *Guard) forget(checks []algorithms.Check) {
 	}
 }
 
-// Reset implements [algorithms.Limiter]. Checks of servers whose circuit is open
-// are reset only locally, and the error wraps [ErrOpen].
+// Reset implements [algorithms.Limiter]. If a server's circuit is open, its checks are
+// reset only in this process, and the error wraps [ErrOpen]. Unless checks or
+// fields are invalid, this process and the reachable servers are changed, whatever the
+// error is.
 func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
 	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Reset(ctx, checks...) })
 }
