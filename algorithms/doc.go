@@ -81,10 +81,10 @@ package algorithms
 //
 // # Clusters and Rings
 //
-// A script with several keys fails while a slot moves, and would split a client's count on
-// a Ring. So the checks are sent in several calls, in one flush. If an enforced check
-// denies, what the others were charged is refunded in a second flush, inside the same
-// budget. Two requests can deny each other for the length of a flush. No limit is exceeded.
+// The checks of each key are one call, and all calls are in one flush. While a slot moves,
+// a script with several keys fails and has done nothing: its checks are then sent one by
+// one. If an enforced check denies, what the other calls were charged is refunded in a
+// second flush, inside the same budget. Two requests can deny each other for the length of a flush. No limit is exceeded.
 //
 // A refund costs a bucket the refill since the charge, and a queue its slot. So a stream
 // of denied requests would drain the counts that they share with other clients. A sharded Redis

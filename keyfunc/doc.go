@@ -59,10 +59,9 @@ package keyfunc
 
 // # How it works
 //
-// A constructor returns leaf(…), or wrapOne(…) for a key around a key. These have all
-// optional methods of [Key], so a decorator of keys loses none. Package hint tells package
-// middleware what a key is made of, for its warnings. The operators' page asks through
-// Values, which is not part of the promise, how many plain values Keys takes.
+// A constructor returns leaf(…), or wrapOne(…) for a key around a key. These are
+// [Described]. Package hint tells package middleware what a key is made of, for its
+// warnings.
 //
 // A key that reads the body looks at a replay.Body, which package middleware has put in
 // place: the beginning is read once and kept until the request ends. BodyJSON validates with
