@@ -52,6 +52,9 @@ type hiddenResult struct{ r *Result }
 // Trace is what the result remembers of its count.
 func (h hiddenResult) Trace() *step.Trace { return &h.r.trace }
 
+// Impatient reports whether the check was denied for its MaxDelay alone.
+func (h hiddenResult) Impatient() bool { return h.r.impatient() }
+
 // Update sets Charged to what the charge costs now, after settlements of other copies.
 func (h hiddenResult) Update() { h.r.update() }
 

@@ -27,13 +27,6 @@ func valid(checks []algorithms.Check) bool {
 	return true
 }
 
-// impatient reports whether a check was denied only because its slot would have begun
-// after MaxDelay: the queue had room.
-func impatient(r *algorithms.Result) bool {
-	row := stepLimit(r.Check.Limit).Row()
-	return !r.HasRoom && r.Err == nil && r.Check.MaxDelay > 0 && row != nil && row.Queue && r.Remaining >= max(r.Check.Cost, 1)
-}
-
 // followIn counts in a memory what another store decided, by the checks that share
 // returns.
 func followIn(m *algorithms.Memory, results []algorithms.Result, share func(*algorithms.Result) (algorithms.Check, bool)) {

@@ -286,7 +286,7 @@ func begins(r *algorithms.Result) bool {
 		return false
 	case r.BannedFor > 0:
 		return true
-	case impatient(r):
+	case lent.Result(r).Impatient():
 		return false
 	}
 	exact := lent.Result(r).Trace().Known
