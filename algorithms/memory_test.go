@@ -24,6 +24,22 @@ func TestMemoryForgetsWhatEqualsNeverSeen(t *testing.T) {
 	})
 }
 
+// Reset does not clear a sketch, because other keys are counted there too.
+func TestResetLeavesSketches(t *testing.T) {
+	m := &Memory{MaxKeys: 64} // one in each shard
+	var last Check
+	for i := range 10_000 {
+		last = Check{Rule: "r", Key: strconv.Itoa(i), Limit: perDay(10)}
+		mustTake(t, m, last)
+	}
+	if err := m.Reset(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	if r := peekOne(t, m, last); r.Remaining > 9 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func BenchmarkMemoryTake(b *testing.B) {
 	hot := make([][]Check, 1000)
 	for i := range hot {
