@@ -3,9 +3,27 @@ package algorithms
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
 )
+
+// A Check is one limit that a request must pass. Checks with the same Rule and Key
+// share one count, in every process, if their limits have the same algorithm and
+// period.
+type Check struct {
+	Rule     string        // what is counted; a name that all processes share
+	Key      string        // the client that is counted; "" is a key like any other
+	Limit    Limit         // how much the key may use
+	Cost     int64         // units that this request takes; 0 means 1; negative is an error
+	Fail     FailMode      // what to do if the store cannot count; zero counts locally
+	Shadow   bool          // decided and counted, never enforced
+	Lease    bool          // a hot key: a Guard takes units in batches. Fixed and sliding windows; not with Ban or NoCache
+	NoCache  bool          // its denials are not cached, because the charges that fill it may be refunded at any time
+	spared   bool          // a denial does not count towards the ban
+	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
+	Ban      Ban           // what follows repeated denials; zero means no ban
+}
 
 // Validate reports everything that is wrong with the check, or nil. Its errors
 // wrap [ErrInvalidCheck].

@@ -1,14 +1,44 @@
 package algorithms
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
+
+// A Charge is a result and what its check is to cost in the end.
+type Charge struct {
+	Result Result // as Take or Settle returned it, or a copy
+	Cost   int64  // 0 refunds all units; more than was charged may go into debt; negative is an error
+}
+
+// Refund makes the charges of d cost nothing, for work that was not done: the charges
+// of all rules, or only of those that are named. It replaces d's results by those that
+// [Limiter.Settle] returns. A charge that cannot be refunded stays, which errs towards
+// denying. The end of ctx does not stop Refund.
+func Refund(ctx context.Context, l Limiter, d Decision, rules ...string) error {
+	var charges []Charge
+	var at []int
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Charged > 0 && (len(rules) == 0 || slices.Contains(rules, r.Check.Rule)) {
+			charges, at = append(charges, Charge{Result: *r}), append(at, i)
+		}
+	}
+	if len(charges) == 0 {
+		return nil
+	}
+	results, err := l.Settle(context.WithoutCancel(ctx), charges...)
+	for i := range results {
+		d.Results[at[i]] = results[i]
+	}
+	return err
+}
 
 // A settledCost holds the cost at which a charge was last settled. All copies of the
 // result share it, so that no unit is refunded twice. 0 means that the charge was never
