@@ -204,8 +204,14 @@ func TestAPanicLeavesTheQueue(t *testing.T) {
 func TestADelayByARuleThatIsNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &hook{result: func(r *algorithms.Result) error { r.Delay = 3 * time.Second; return nil }}
-		h := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{perHour("r", 10)}}).Handler(ok)
+		h := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{perHour("r", 10)}, MaxWaiting: 1}).Handler(ok)
 		begun := time.Now()
+		go func() {
+			time.Sleep(time.Second)
+			if w := serve(h, "GET /"); w.Code != http.StatusTooManyRequests || time.Since(begun) != time.Second {
+				t.Errorf("one more than may wait: %d after %s", w.Code, time.Since(begun))
+			}
+		}()
 		if w := serve(h, "GET /"); w.Code != http.StatusNoContent || time.Since(begun) != 3*time.Second {
 			t.Errorf("%d after %s", w.Code, time.Since(begun))
 		}
