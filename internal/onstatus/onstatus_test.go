@@ -88,19 +88,22 @@ func TestTheStatusIsToldOnceBeforeItIsWritten(t *testing.T) {
 		respond func(http.ResponseWriter)
 		want    []int
 	}{
-		"nothing":              {func(http.ResponseWriter) {}, nil},
-		"a status":             {func(w http.ResponseWriter) { w.WriteHeader(401); w.WriteHeader(200) }, []int{401}},
-		"an informational one": {func(w http.ResponseWriter) { w.WriteHeader(103); w.WriteHeader(401) }, []int{401}},
-		"a body":               {func(w http.ResponseWriter) { fmt.Fprint(w, "hi"); w.WriteHeader(401) }, []int{200}},
-		"a string":             {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "hi") }, []int{200}},
-		"a flush":              {func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, []int{200}},
+		"nothing":  {func(http.ResponseWriter) {}, nil},
+		"a status": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized); w.WriteHeader(http.StatusOK) }, []int{401}},
+		"an informational one": {func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, []int{401}},
+		"a body":   {func(w http.ResponseWriter) { fmt.Fprint(w, "hi"); w.WriteHeader(http.StatusUnauthorized) }, []int{200}},
+		"a string": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "hi") }, []int{200}},
+		"a flush":  {func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, []int{200}},
 		"a hijack": {func(w http.ResponseWriter) {
 			_, _, _ = w.(http.Hijacker).Hijack()
-			w.WriteHeader(200)
+			w.WriteHeader(http.StatusOK)
 		}, []int{101}},
 		"an empty source": {func(w http.ResponseWriter) {
 			_, _ = w.(io.ReaderFrom).ReadFrom(broken)
-			w.WriteHeader(401)
+			w.WriteHeader(http.StatusUnauthorized)
 		}, []int{401}},
 	} {
 		t.Run(name, func(t *testing.T) {
