@@ -126,8 +126,7 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 // denies it if it cannot wait for the delay.
 //
 // A request has no place yet if a limiter of the user's own delays a rule that is no
-// leaky_bucket, or if its keys were resolved after a first decision. Limiters of the
-// user's own may ignore MaxDelay.
+// leaky_bucket. Such a limiter may also ignore MaxDelay.
 func (e *evaluation) prepareWait(delay time.Duration) {
 	d := &e.decision
 	if e.entered == 0 {
