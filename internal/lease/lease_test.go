@@ -72,7 +72,7 @@ func TestABlockAndTheClocks(t *testing.T) {
 	if left := l.Refilled(&block, sent); left.Result.Charged != 0 || l.Left(sent) != 150 {
 		t.Errorf("a block of the same window: %+v; %d left", left, l.Left(sent))
 	}
-	internal.Trace(&block).Charge.At += c.Limit.Period.Microseconds()
+	internal.Result(&block).Trace().Charge.At += c.Limit.Period.Microseconds()
 	if left := l.Refilled(&block, sent); left.Result.Charged != 150 || l.Left(sent) != 50 {
 		t.Errorf("a block of the next window, before the timer of the last: %+v; %d left", left, l.Left(sent))
 	}
