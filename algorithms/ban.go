@@ -89,7 +89,7 @@ func (r *Result) ban(until, now int64) {
 	if rest <= 0 {
 		return
 	}
-	r.Allowed, r.Banned, r.Delay, r.BannedFor, r.BanBegan = false, true, 0, rest, until < 0
+	r.HasRoom, r.Delay, r.BannedFor, r.BanBegan = false, 0, rest, until < 0
 	r.Remaining = min(r.Remaining, 0)
 	r.RetryAfter, r.ResetAfter = max(r.RetryAfter, rest), max(r.ResetAfter, rest)
 }

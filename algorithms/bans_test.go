@@ -44,7 +44,7 @@ func TestBansTakeOneCommand(t *testing.T) {
 	client.AddHook(&rec)
 	for i, banned := range []bool{false, false, true, true} {
 		got := mustTake(t, r, append(three("192.0.2.1", "alice"), Check{Rule: "other", Limit: perDay(100)}, logins("k"))...)
-		if got[4].Banned != banned || got[4].Allowed != (i == 0) {
+		if got[4].BannedFor > 0 != banned || got[4].HasRoom != (i == 0) {
 			t.Errorf("request %d: %+v", i, got[4])
 		}
 		if names := rec.Take(); !slices.Equal(names, []string{"evalsha"}) {
@@ -88,7 +88,7 @@ func TestBansOnAShardedRedis(t *testing.T) {
 		{true, []int{3}},
 	} {
 		got := mustTake(t, r, wide, logins("k"))
-		if got[1].Banned != want.banned || got[0].Charged != 0 && i > 0 || got[0].Remaining != 99 {
+		if got[1].BannedFor > 0 != want.banned || got[0].Charged != 0 && i > 0 || got[0].Remaining != 99 {
 			t.Errorf("request %d: %+v", i, got)
 		}
 		if calls := flushes.take(); !slices.Equal(calls, want.calls) {
@@ -97,7 +97,7 @@ func TestBansOnAShardedRedis(t *testing.T) {
 	}
 	// The ban is of the key, so of requests that the hints know nothing of, too.
 	fresh := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: true}
-	if got := mustTake(t, fresh, wide, logins("k")); !got[1].Banned || got[0].Charged != 0 || got[0].Remaining != 99 {
+	if got := mustTake(t, fresh, wide, logins("k")); got[1].BannedFor == 0 || got[0].Charged != 0 || got[0].Remaining != 99 {
 		t.Errorf("another process: %+v", got)
 	}
 }
@@ -135,7 +135,7 @@ func TestABanThatGetsNoAnswer(t *testing.T) {
 	if err != nil || d.Allowed || !errors.Is(d.Results[1].Err, lost) || d.Results[0].Charged != 1 || d.Results[1].Charged != 1 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if err := GiveBack(t.Context(), r, d); err != nil {
+	if err := Refund(t.Context(), r, d); err != nil {
 		t.Fatal(err)
 	}
 	whole := &Redis{Client: client, Namespace: "test", Budget: roomy}
@@ -143,10 +143,10 @@ func TestABanThatGetsNoAnswer(t *testing.T) {
 		t.Errorf("after it was given back: %+v", got)
 	}
 	alone := logins("alone")
-	if d, err := r.Take(t.Context(), alone); err != nil || d.Allowed || d.Results[0].Charged != 1 || GiveBack(t.Context(), r, d) != nil {
+	if d, err := r.Take(t.Context(), alone); err != nil || d.Allowed || d.Results[0].Charged != 1 || Refund(t.Context(), r, d) != nil {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if got := mustTake(t, whole, alone); !got[0].Allowed {
+	if got := mustTake(t, whole, alone); !got[0].HasRoom {
 		t.Errorf("after it was given back: %+v", got)
 	}
 	// Another check denies: the request gets all back at once.
@@ -155,7 +155,7 @@ func TestABanThatGetsNoAnswer(t *testing.T) {
 	if d, err := r.Take(t.Context(), none, other); err != nil || d.Results[1].Charged != 0 || !errors.Is(d.Results[1].Err, lost) {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if got := mustTake(t, whole, other); !got[0].Allowed {
+	if got := mustTake(t, whole, other); !got[0].HasRoom {
 		t.Errorf("after a request that another check denied: %+v", got)
 	}
 }
@@ -195,7 +195,7 @@ func TestAClockErrorBansForNoYear(t *testing.T) {
 		b.setTime(someTime)
 		for range 2 {
 			d, err := b.limiter.Peek(t.Context(), logins("k"))
-			if r := d.Results[0]; err != nil || !r.Banned || r.BannedFor != 15*time.Minute {
+			if r := d.Results[0]; err != nil || r.BannedFor == 0 || r.BannedFor != 15*time.Minute {
 				t.Errorf("%s: %+v, %v", name, r, err)
 			}
 			b.setTime(someTime + 60_000_000) // Peek has written nothing, so that it begins now
@@ -294,18 +294,18 @@ func TestBansInAMemoryThatIsFull(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		for i := range 50 {
-			if r := mustTake(t, m, logins(fmt.Sprint("abuser-", i)))[0]; !r.Banned {
+			if r := mustTake(t, m, logins(fmt.Sprint("abuser-", i)))[0]; r.BannedFor == 0 {
 				t.Errorf("abuser %d: %+v", i, r)
 			}
 		}
 		if err := m.Ban(t.Context(), time.Hour, logins("by hand")); err != nil {
 			t.Fatal(err)
 		}
-		if r := mustTake(t, m, logins("by hand"))[0]; !r.Banned {
+		if r := mustTake(t, m, logins("by hand"))[0]; r.BannedFor == 0 {
 			t.Errorf("banned by hand: %+v", r)
 		}
 		time.Sleep(48 * time.Hour)
-		if r := mustTake(t, m, logins("abuser-0"))[0]; !r.Allowed {
+		if r := mustTake(t, m, logins("abuser-0"))[0]; !r.HasRoom {
 			t.Errorf("two days later: %+v", r)
 		}
 	})
@@ -323,7 +323,7 @@ func TestBansByHandAreBounded(t *testing.T) {
 		for i := range 20_000 {
 			check := logins(fmt.Sprint("by hand-", i))
 			err := m.Ban(t.Context(), time.Hour, check)
-			if r := mustTake(t, m, check)[0]; r.Banned != (err == nil) {
+			if r := mustTake(t, m, check)[0]; r.BannedFor > 0 != (err == nil) {
 				t.Fatalf("ban %d: %+v, %v", i, r, err)
 			}
 			if err != nil {
@@ -384,7 +384,7 @@ func TestABanByHandIsMetWithoutReadingBans(t *testing.T) {
 			if err := r.Ban(t.Context(), time.Second, check); err != nil {
 				t.Fatal(err)
 			}
-			if got := commands(2); !got.Banned || got.RetryAfter != time.Second {
+			if got := commands(2); got.BannedFor == 0 || got.RetryAfter != time.Second {
 				t.Errorf("%+v", got)
 			}
 			clock.Advance(time.Second)
@@ -392,7 +392,7 @@ func TestABanByHandIsMetWithoutReadingBans(t *testing.T) {
 			if sharded { // it looks first, since it takes the key for one that is over
 				after = 4
 			}
-			if got := commands(after); got.Banned || !got.Allowed || got.Remaining > before.Remaining {
+			if got := commands(after); got.BannedFor > 0 || !got.HasRoom || got.Remaining > before.Remaining {
 				t.Errorf("after it: %+v, before: %+v", got, before)
 			}
 			commands(1)
@@ -426,13 +426,13 @@ func TestABanByHandThatAnotherCheckLifts(t *testing.T) {
 			if err := l.Ban(t.Context(), time.Hour, minute, day); err != nil {
 				t.Fatal(err)
 			}
-			if got := mustTake(t, l, minute, day); !got[0].Banned || !got[1].Banned {
+			if got := mustTake(t, l, minute, day); got[0].BannedFor == 0 || got[1].BannedFor == 0 {
 				t.Errorf("%s: %+v", name, got)
 			}
 			if err := lift(); err != nil {
 				t.Fatal(err)
 			}
-			if got := mustTake(t, l, minute, day); !got[0].Allowed || !got[1].Allowed {
+			if got := mustTake(t, l, minute, day); !got[0].HasRoom || !got[1].HasRoom {
 				t.Errorf("%s, %s: %+v", name, what, got)
 			}
 		}

@@ -23,20 +23,20 @@ func TestAClockErrorOfAYearIsForgotten(t *testing.T) {
 			}
 			b.flush()
 			take(someTime+year, 2)
-			if r := take(someTime, 1); !r.Allowed || r.Remaining != 2 {
+			if r := take(someTime, 1); !r.HasRoom || r.Remaining != 2 {
 				t.Errorf("%s: two were used, and one now: %+v", name, r)
 			}
 			b.flush()
 			take(someTime+year, 5)
 			r := take(someTime, 1) // denied, and written all the same
-			if r.Allowed || r.RetryAfter > 2*l.Period {
+			if r.HasRoom || r.RetryAfter > 2*l.Period {
 				t.Errorf("%s: all was used: %+v", name, r)
 			}
 			retry := r.RetryAfter.Microseconds()
-			if r := take(someTime+retry-1, 1); r.Allowed || r.RetryAfter != time.Microsecond {
+			if r := take(someTime+retry-1, 1); r.HasRoom || r.RetryAfter != time.Microsecond {
 				t.Errorf("%s: before RetryAfter: %+v", name, r)
 			}
-			if r := take(someTime+retry, 1); !r.Allowed {
+			if r := take(someTime+retry, 1); !r.HasRoom {
 				t.Errorf("%s: after RetryAfter: %+v", name, r)
 			}
 		})
@@ -107,7 +107,7 @@ func TestHowFarAheadAWriteIsBelieved(t *testing.T) {
 					continue
 				}
 				// One believed is two periods off; one not believed counts now.
-				if believed := want.RetryAfter > l.Period+time.Microsecond; want.Allowed || believed != (beyond == 0) {
+				if believed := want.RetryAfter > l.Period+time.Microsecond; want.HasRoom || believed != (beyond == 0) {
 					t.Errorf("%dµs beyond: %+v", beyond, want)
 				}
 			}
@@ -122,7 +122,7 @@ func TestAClockThatStepsBackGivesNoExtraRoom(t *testing.T) {
 		admitted := 0
 		for i := range int64(1000) {
 			// It jumps to and fro over the edge of a window.
-			if takeAt(&m, someTime-someTime%60_000_000+500-i%2*1000, l).Allowed {
+			if takeAt(&m, someTime-someTime%60_000_000+500-i%2*1000, l).HasRoom {
 				admitted++
 			}
 		}

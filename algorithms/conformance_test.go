@@ -238,7 +238,7 @@ func (c *conformance) compare(t *rapid.T, got Decision, err error, want Decision
 		t.Fatalf("got %+v\nwant %+v", got, want)
 	}
 	for i := range got.Results {
-		if c.results++; got.Results[i].Banned {
+		if c.results++; got.Results[i].BannedFor > 0 {
 			c.banned++
 		}
 		g, w := alone(got.Results[i]), alone(want.Results[i])

@@ -9,31 +9,32 @@ import (
 // A Result is the outcome of one [Check].
 type Result struct {
 	Check      Check         // as it was decided: a fallback's Limit is this process' share
-	Source     Source        // who decided; "" if nobody did, because another check had denied the request
-	Allowed    bool          // the check had room; others may still have denied the request
-	Banned     bool          // the key is banned, maybe since this denial: the check denies, whatever room there is
-	BanBegan   bool          // with this denial
+	Source     Source        // what decided; SourceNone: nothing did, because another check had denied the request
+	HasRoom    bool          // the check had room for its cost; another check may have denied the request
 	Charged    int64         // units taken; 0 if the request was denied
-	Remaining  int64         // units left, none where Banned; negative is a debt
-	RetryAfter time.Duration // until Cost units are free; 0 if Allowed; Never if they never will be
+	Remaining  int64         // units left, none where the key is banned; negative is a debt
+	RetryAfter time.Duration // until Cost units are free; 0 if HasRoom; Never if they never will be
 	ResetAfter time.Duration // until all units are free, and the ban has ended
 	Delay      time.Duration // leaky_bucket: wait this long before serving
 	At         time.Time     // when it was decided, on the deciding clock
+	BannedFor  time.Duration // the key is banned for so long from At, and the check denies whatever room there is; 0 if it is not
+	BanBegan   bool          // this denial began the ban
 	Err        error         // why this check could not be decided; nil if it was
 
-	trace     step.Trace
-	settled   *settledCost  // what all copies of the result were settled at; nil if nobody knows
-	BannedFor time.Duration // how long the key is banned
+	trace   step.Trace
+	settled *settledCost // what all copies of the result were settled at; nil if nobody knows
 }
 
-// Denies reports whether the result denies its request: it is enforced and had
-// no room.
-func (r *Result) Denies() bool { return !r.Allowed && !r.Check.Shadow }
+// Denies reports whether the result denies its request: it is enforced and had no room,
+// or could not be decided and has an Err.
+func (r *Result) Denies() bool {
+	return !r.HasRoom && !r.Check.Shadow && (r.Source != SourceNone || r.Err != nil)
+}
 
 // A Decision is the outcome of a request.
 type Decision struct {
 	Allowed bool     // no enforced check denied it
-	Results []Result // one for each check that was answered, in their order; if denied, others may be there without a Source
+	Results []Result // one for each check that was answered, in their order; if denied, others may be there with SourceNone
 }
 
 // Result returns the result of a rule's check; if there are several, the last.
@@ -70,12 +71,6 @@ func (d Decision) Delay() time.Duration {
 	return longest
 }
 
-// skipped reports whether nobody decided a check, because another one had denied
-// the request.
-func (d *Decision) skipped(r *Result) bool {
-	return !d.Allowed && r.Allowed && r.Source == "" && r.Remaining == 0 && r.ResetAfter == 0
-}
-
 // Tightest returns the enforced result with the least Remaining/Cost and, among
 // equals, the longest ResetAfter; false if there is none. Results with an Err and
 // those that nobody decided do not count.
@@ -83,7 +78,7 @@ func (d Decision) Tightest() (Result, bool) {
 	tightest, fewest := -1, int64(0)
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Check.Shadow || r.Err != nil || d.skipped(r) {
+		if r.Check.Shadow || r.Err != nil || r.Source == SourceNone && !r.HasRoom {
 			continue
 		}
 		cost := max(r.Check.Cost, 1)
@@ -109,7 +104,7 @@ func (r *Result) fill(p *step.Params, current, charged step.State, where step.Pl
 		s, r.trace.Charge = charged, where
 	}
 	var a step.Answer
-	p.Answer(&a, r.Allowed, &s, where, now)
+	p.Answer(&a, r.HasRoom, &s, where, now)
 	r.state(p, &s, &a)
 	return a.Until
 }
@@ -127,5 +122,5 @@ func (r *Result) state(p *step.Params, s *step.State, a *step.Answer) {
 // to deny others.
 func (r *Result) impatient() bool {
 	row := r.Check.Limit.row()
-	return !r.Allowed && r.Err == nil && r.Check.MaxDelay > 0 && row != nil && row.Queue && r.Remaining >= max(r.Check.Cost, 1)
+	return !r.HasRoom && r.Err == nil && r.Check.MaxDelay > 0 && row != nil && row.Queue && r.Remaining >= max(r.Check.Cost, 1)
 }

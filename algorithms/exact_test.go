@@ -234,13 +234,13 @@ func TestStepsAreExact(t *testing.T) {
 				exactly(t, l, exact, now, before)
 				r := modelAt(&m, now, true, []Check{check}).Results[0]
 
-				if want := admits(now); r.Allowed != want {
-					t.Fatalf("%s at %d: allowed %v, want %v", l, now, r.Allowed, want)
+				if want := admits(now); r.HasRoom != want {
+					t.Fatalf("%s at %d: allowed %v, want %v", l, now, r.HasRoom, want)
 				}
-				if d, ok := exact.(delayer); ok && r.Allowed && r.Delay.Microseconds() != d.delay(now) {
+				if d, ok := exact.(delayer); ok && r.HasRoom && r.Delay.Microseconds() != d.delay(now) {
 					t.Fatalf("%s at %d: delay %s, want %dµs", l, now, r.Delay, d.delay(now))
 				}
-				if r.Allowed {
+				if r.HasRoom {
 					exact.charge(now, cost)
 				} else {
 					retry := r.RetryAfter.Microseconds()
@@ -252,7 +252,7 @@ func TestStepsAreExact(t *testing.T) {
 					}
 				}
 				exactly(t, l, exact, now, r)
-				if more := rapid.Int64Range(0, min(l.Rate, 1000)).Draw(t, "more"); r.Allowed && l.Rate < step.MaxSquared/4 && rapid.IntRange(0, 4).Draw(t, "settle") == 0 {
+				if more := rapid.Int64Range(0, min(l.Rate, 1000)).Draw(t, "more"); r.HasRoom && l.Rate < step.MaxSquared/4 && rapid.IntRange(0, 4).Draw(t, "settle") == 0 {
 					r = settleModelAt(&m, now, r.Charged+more, []Result{r})[0]
 					exact.charge(now, more)
 					exactly(t, l, exact, now, r)

@@ -111,7 +111,7 @@ func ExampleWait() {
 }
 
 // Work that was not done costs nothing.
-func ExampleGiveBack() {
+func ExampleRefund() {
 	limiter := new(algorithms.Memory)
 	check := algorithms.Check{Rule: "mail", Key: "alice", Limit: algorithms.PerHour(10)}
 
@@ -120,7 +120,7 @@ func ExampleGiveBack() {
 		panic("not allowed")
 	}
 	// … the mail could not be sent
-	if err := algorithms.GiveBack(context.Background(), limiter, d); err != nil {
+	if err := algorithms.Refund(context.Background(), limiter, d); err != nil {
 		panic(err)
 	}
 	d, _ = limiter.Peek(context.Background(), check)

@@ -233,10 +233,10 @@ func TestAForeignValueTakesNoOtherCheckAlong(t *testing.T) {
 									charged = 0
 								}
 								w, f, last := d.Results[0], d.Results[1], d.Results[2]
-								if d.Allowed != foreign.Shadow || w.Err != nil || last.Err != nil || w.Charged != charged || last.Charged != charged || last.Allowed != (charged == 1) {
+								if d.Allowed != foreign.Shadow || w.Err != nil || last.Err != nil || w.Charged != charged || last.Charged != charged || last.HasRoom != (charged == 1) {
 									t.Errorf("%d: allowed %t\n%+v\n%+v", n, d.Allowed, w, last)
 								}
-								if transport.ClassOf(f.Err) != transport.ClassMisused || f.Allowed || f.Banned || f.Charged != 0 && where == "the count" {
+								if transport.ClassOf(f.Err) != transport.ClassMisused || f.HasRoom || f.BannedFor > 0 || f.Charged != 0 && where == "the count" {
 									t.Errorf("%d: %+v", n, f)
 								}
 								if !strings.Contains(f.Err.Error(), "test:{k2}:foreign:") {
@@ -258,7 +258,7 @@ func TestAForeignValueTakesNoOtherCheckAlong(t *testing.T) {
 								t.Fatal(err)
 							}
 							d, err := b.limiter.Take(t.Context(), wide, foreign)
-							if err != nil || d.Allowed || !d.Results[0].Banned || d.Results[1].Err == nil || d.Results[1].Charged != 0 {
+							if err != nil || d.Allowed || d.Results[0].BannedFor == 0 || d.Results[1].Err == nil || d.Results[1].Charged != 0 {
 								t.Errorf("beside a ban by hand: %+v, %v", d, err)
 							}
 							if where == "the ban" {
@@ -267,7 +267,7 @@ func TestAForeignValueTakesNoOtherCheckAlong(t *testing.T) {
 							if err := b.limiter.Ban(t.Context(), time.Hour, foreign); err != nil {
 								t.Fatal(err)
 							}
-							if d, err := b.limiter.Take(t.Context(), foreign, tight); err != nil || d.Allowed || !d.Results[0].Banned || d.Results[0].Err != nil {
+							if d, err := b.limiter.Take(t.Context(), foreign, tight); err != nil || d.Allowed || d.Results[0].BannedFor == 0 || d.Results[0].Err != nil {
 								t.Errorf("banned by hand: %+v, %v", d, err)
 							}
 						})

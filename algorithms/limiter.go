@@ -83,11 +83,12 @@ type Charge struct {
 	Cost   int64  // 0 gives all back; more than was charged may go into debt; negative is an error
 }
 
-// A Source says who decided a check.
+// A Source says what decided a check.
 type Source string
 
 // The sources.
 const (
+	SourceNone       Source = ""            // nothing decided it: another check had denied the request
 	SourceRedis      Source = "redis"       // Redis counted it
 	SourceMemory     Source = "memory"      // this process counted it, as configured
 	SourceDenyCache  Source = "deny_cache"  // the store denied it a moment ago, and would still

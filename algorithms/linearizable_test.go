@@ -367,12 +367,12 @@ func (l *readThenWrite) Take(ctx context.Context, checks ...Check) (Decision, er
 	if l.between != nil {
 		l.between()
 	}
-	r := Result{Check: c, Allowed: used+c.Cost <= c.Limit.Quota()}
-	if r.Allowed {
+	r := Result{Check: c, HasRoom: used+c.Cost <= c.Limit.Quota()}
+	if r.HasRoom {
 		if used, err = l.client.IncrBy(ctx, c.Key, c.Cost).Result(); err != nil {
 			return Decision{}, err
 		}
 	}
 	r.Remaining = c.Limit.Quota() - used
-	return Decision{Allowed: r.Allowed, Results: []Result{r}}, nil
+	return Decision{Allowed: r.HasRoom, Results: []Result{r}}, nil
 }

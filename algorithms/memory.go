@@ -106,7 +106,7 @@ func (c *Check) count(to *memory.Count) bool {
 // counted makes the result of a check what its count came to.
 func (r *Result) counted(c *Check, n *memory.Count, now int64) {
 	r.Check, r.Source, r.At = *c, SourceMemory, time.UnixMicro(now)
-	r.Allowed, r.Charged, r.trace.Charge = n.Room, n.Charged, n.Where
+	r.HasRoom, r.Charged, r.trace.Charge = n.Room, n.Charged, n.Where
 	r.state(&n.Params, &n.State, &n.Answer)
 	r.ban(n.BannedUntil, now)
 }

@@ -25,7 +25,7 @@ func TestMemoryAtOtherTimes(t *testing.T) {
 	d := take(true)
 	now = now.Add(59 * time.Second)
 	take(false)
-	if err := GiveBack(context.Background(), m, d); err != nil {
+	if err := Refund(context.Background(), m, d); err != nil {
 		t.Fatal(err)
 	}
 	take(true)

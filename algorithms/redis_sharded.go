@@ -191,7 +191,7 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 	calls := each(corrections, r.settleCall)
 	for i := range results {
 		res := &results[i]
-		if res.Check.bans() && res.Err == nil && res.Denies() && !res.Banned && res.counts(res.Check.banRule()) {
+		if res.Check.bans() && res.Err == nil && res.Denies() && res.BannedFor == 0 && res.counts(res.Check.banRule()) {
 			counted = append(counted, i)
 			calls = append(calls, r.bansCall(countDenial, 0, []Check{res.Check}, nil))
 		}

@@ -97,7 +97,7 @@ func TestRequestsOfKnownAbusersDoNotDrainWhatTheyShare(t *testing.T) {
 			for i := range 100 {
 				next := clock.Now().Add(refill)
 				for range 20 {
-					if d, err := r.Take(t.Context(), abuser...); err != nil || d.Allowed || d.Results[1].Charged != 0 || !d.Results[1].Allowed {
+					if d, err := r.Take(t.Context(), abuser...); err != nil || d.Allowed || d.Results[1].Charged != 0 || !d.Results[1].HasRoom {
 						t.Fatalf("the abuser: %+v, %v", d, err)
 					}
 				}

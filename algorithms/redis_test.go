@@ -333,7 +333,7 @@ func TestRedisCluster(t *testing.T) {
 				}
 				if !d.Allowed {
 					for _, res := range d.Results[:2] {
-						if !res.Allowed || res.Charged != 0 {
+						if !res.HasRoom || res.Charged != 0 {
 							t.Errorf("beside a denial: %+v", res)
 						}
 					}
@@ -394,9 +394,9 @@ func TestRedisCluster(t *testing.T) {
 		}
 		answered := 0
 		for _, res := range d.Results {
-			if res.Err == nil && res.Allowed && res.Charged == 1 {
+			if res.Err == nil && res.HasRoom && res.Charged == 1 {
 				answered++
-			} else if res.Err == nil || res.Allowed || res.Charged != 0 {
+			} else if res.Err == nil || res.HasRoom || res.Charged != 0 {
 				t.Errorf("%+v", res)
 			}
 		}

@@ -54,7 +54,7 @@ func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Deci
 	d := Decision{Allowed: !slices.ContainsFunc(bans, func(until int64) bool { return max(until, -until) > now }), Results: newResults(len(checks))}
 	for i := range checks {
 		res := &d.Results[i]
-		res.Check, res.Source, res.Allowed, res.At = checks[i], SourceRedis, reply[1+4*i] == 1, time.UnixMicro(now)
+		res.Check, res.Source, res.HasRoom, res.At = checks[i], SourceRedis, reply[1+4*i] == 1, time.UnixMicro(now)
 		if met && reply[1+4*i] == 2 {
 			res.Err = transport.ErrForeign
 		}
@@ -64,13 +64,13 @@ func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Deci
 	for i := range checks {
 		p, res := &ps[i], &d.Results[i]
 		if res.Err == nil {
-			if charge && res.Allowed {
+			if charge && res.HasRoom {
 				res.Charged = p.Cost
 			}
 			current := stateOf(p, reply[2+4*i:], now)
 			charged, where, ok := p.Take(current, now)
-			if ok != res.Allowed {
-				return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", transport.ErrReply, i, reply[2+4*i:5+4*i], now, res.Allowed)
+			if ok != res.HasRoom {
+				return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", transport.ErrReply, i, reply[2+4*i:5+4*i], now, res.HasRoom)
 			}
 			res.fill(p, current, charged, where, now)
 		}
@@ -78,7 +78,7 @@ func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Deci
 			res.ban(bans[0], now)
 			bans = bans[1:]
 		}
-		if res.Banned {
+		if res.BannedFor > 0 {
 			res.Err = nil // denied, whatever is at its key
 		}
 		d.Allowed = d.Allowed && !res.Denies()

@@ -33,7 +33,7 @@ func FuzzReply(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if r := d.Results[0]; r.Remaining > l.Quota() || r.Allowed && r.Remaining < 0 || r.ResetAfter < 0 || r.Allowed != d.Allowed {
+		if r := d.Results[0]; r.Remaining > l.Quota() || r.HasRoom && r.Remaining < 0 || r.ResetAfter < 0 || r.HasRoom != d.Allowed {
 			t.Fatalf("%s: %+v", l, d)
 		}
 	})

@@ -187,7 +187,7 @@ func (c *settlement) answer(s step.State, now int64) {
 	if c.Queue {
 		r.Delay = max(a.Delay, 0)
 	}
-	if r.Banned { // the check had room and was charged, where keys are sharded
+	if r.BannedFor > 0 { // the check had room and was charged, where keys are sharded
 		r.RetryAfter = 0
 		r.ban(bannedUntil, now)
 	}

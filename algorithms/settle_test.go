@@ -87,7 +87,7 @@ func TestSettlingWhereOneKeyIsInTheWay(t *testing.T) {
 				failed := func(i int) bool { return wrong.failed && checks[i] == checks[at] }
 				d := Decision{Results: results}
 				for range 3 {
-					if err := GiveBack(ctx, b.limiter, d); wrong.failed != (transport.ClassOf(err) == transport.ClassMisused) || !wrong.failed && err != nil {
+					if err := Refund(ctx, b.limiter, d); wrong.failed != (transport.ClassOf(err) == transport.ClassMisused) || !wrong.failed && err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -243,12 +243,12 @@ func TestSettlingWhereAShardIsAway(t *testing.T) {
 
 	away := slices.Index(cluster.Addrs, storeOf(r).Names(storeOf(r).Shard(&checks[1]))[0])
 	cluster.Masters[away].Pause(t)
-	if err := GiveBack(t.Context(), r, d); !errors.Is(err, context.DeadlineExceeded) || d.Results[0].Charged != 0 || d.Results[2].Charged != 0 {
+	if err := Refund(t.Context(), r, d); !errors.Is(err, context.DeadlineExceeded) || d.Results[0].Charged != 0 || d.Results[2].Charged != 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
 	cluster.Masters[away].Resume(t)
 	for _, again := range []Decision{d, copies} {
-		if err := GiveBack(t.Context(), r, again); err != nil {
+		if err := Refund(t.Context(), r, again); err != nil {
 			t.Error(err)
 		}
 	}

@@ -32,11 +32,11 @@ func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {
 func TestARaisedLimitLeavesWhatIsOwed(t *testing.T) {
 	var m Memory
 	slow := Limit{Rate: 1, Period: time.Minute, Burst: 1440, Algorithm: TokenBucket}
-	for takeAt(&m, someTime, slow).Allowed {
+	for takeAt(&m, someTime, slow).HasRoom {
 	}
 	fast := Limit{Rate: 100, Period: time.Minute, Algorithm: TokenBucket}
 	r := takeAt(&m, someTime, fast)
-	if want := 1439*time.Minute + 600*time.Millisecond; r.Allowed || r.RetryAfter != want {
+	if want := 1439*time.Minute + 600*time.Millisecond; r.HasRoom || r.RetryAfter != want {
 		t.Errorf("denied for %s, want %s", r.RetryAfter, want)
 	}
 	if r := takeAt(&m, someTime, slow); r.RetryAfter != time.Minute {
@@ -112,7 +112,7 @@ func TestDebtIsWhatItIs(t *testing.T) {
 					if alone(got.Results[0]) != want {
 						t.Fatalf("%s after %dµs:\n got %+v\nwant %+v", l, at-someTime, got.Results[0], want)
 					}
-					if owed := 1 + 3*more - l.Rate; i == 0 && more < 1<<20 && l.Rate < 1000 && (want.Allowed || want.Remaining != -owed) {
+					if owed := 1 + 3*more - l.Rate; i == 0 && more < 1<<20 && l.Rate < 1000 && (want.HasRoom || want.Remaining != -owed) {
 						t.Errorf("%s: owes %d, want %d", l, -want.Remaining, owed)
 					}
 				}

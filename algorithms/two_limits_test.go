@@ -105,12 +105,12 @@ func twoLimits(t *rapid.T, b backend) {
 			t.Fatal(err)
 		}
 		r := d.Results[0]
-		if r.Allowed {
+		if r.HasRoom {
 			own := modelAt(&alone[i], now, true, []Check{check}).Results[0]
 			if wait := own.RetryAfter.Microseconds(); wait > 0 && wait <= slack {
 				own = modelAt(&alone[i], now+wait, true, []Check{check}).Results[0]
 			}
-			if !own.Allowed {
+			if !own.HasRoom {
 				t.Fatalf("%s beside %s: admitted %d at %d, which alone it would admit only after %s", limits[i], limits[1-i], check.Cost, now, own.RetryAfter)
 			}
 			open[i] = append(open[i], r)

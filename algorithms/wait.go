@@ -37,7 +37,7 @@ func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 		delay, longest := d.Delay(), d.Delay()
 		if !d.Allowed {
 			if err := undecided(d); err != nil {
-				_ = GiveBack(ctx, l, d) // what stays charged errs towards denying
+				_ = Refund(ctx, l, d) // what stays charged errs towards denying
 				return Decision{}, err
 			}
 			delay, longest = d.RetryAfter(), soonest(d, spare)
@@ -47,7 +47,7 @@ func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 			err = wait.For(ctx, delay)
 		}
 		if err != nil {
-			_ = GiveBack(ctx, l, d) // as above
+			_ = Refund(ctx, l, d) // as above
 			if errors.Is(err, wait.ErrTooLate) {
 				err = fmt.Errorf("%w for %s", ErrDenied, longest)
 			}
@@ -106,16 +106,16 @@ func undecided(d Decision) (err error) {
 	return err
 }
 
-// GiveBack settles all charges of d at 0, for work that was not done. It replaces
-// d's results by those that [Limiter.Settle] returns. A charge that cannot be
-// given back stays, which errs towards denying. The end of ctx does not stop
-// GiveBack.
-func GiveBack(ctx context.Context, l Limiter, d Decision) error {
+// Refund makes the charges of d cost nothing, for work that was not done: the charges
+// of all rules, or only of those that are named. It replaces d's results by those that
+// [Limiter.Settle] returns. A charge that cannot be refunded stays, which errs towards
+// denying. The end of ctx does not stop Refund.
+func Refund(ctx context.Context, l Limiter, d Decision, rules ...string) error {
 	var charges []Charge
 	var at []int
 	for i := range d.Results {
-		if d.Results[i].Charged > 0 {
-			charges, at = append(charges, Charge{Result: d.Results[i]}), append(at, i)
+		if r := &d.Results[i]; r.Charged > 0 && (len(rules) == 0 || slices.Contains(rules, r.Check.Rule)) {
+			charges, at = append(charges, Charge{Result: *r}), append(at, i)
 		}
 	}
 	if len(charges) == 0 {

@@ -192,7 +192,7 @@ func TestWaitReportsWhatNobodyCouldDecide(t *testing.T) {
 	for name, d := range map[string]Decision{
 		"an error":     {},
 		"in a result":  {Results: []Result{{Err: away}}},
-		"beside a yes": {Results: []Result{{Allowed: true}, {Err: away}}},
+		"beside a yes": {Results: []Result{{HasRoom: true}, {Err: away}}},
 	} {
 		l := answering{take: func() (Decision, error) {
 			if d.Results == nil {

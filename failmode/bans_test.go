@@ -23,7 +23,7 @@ func begin(t *testing.T, l algorithms.Limiter, c algorithms.Check) {
 	for range c.Limit.Rate + c.Ban.After {
 		taken(t, l, c)
 	}
-	if d := taken(t, l, c); !d.Results[0].Banned {
+	if d := taken(t, l, c); d.Results[0].BannedFor == 0 {
 		t.Fatalf("not banned: %+v", d)
 	}
 }
@@ -45,20 +45,20 @@ func TestABanSurvivesAnOutage(t *testing.T) {
 				other.Limit, other.Cost = algorithms.PerHour(1000), 2 // as after a SetRules
 				for _, c := range []algorithms.Check{c, other} {
 					d := taken(t, f, c)
-					if r := d.Results[0]; d.Allowed || !r.Banned || r.Source != algorithms.SourceFallback || r.RetryAfter != 5*time.Minute || r.Check.Ban != c.Ban {
+					if r := d.Results[0]; d.Allowed || r.BannedFor == 0 || r.Source != algorithms.SourceFallback || r.RetryAfter != 5*time.Minute || r.Check.Ban != c.Ban {
 						t.Errorf("in an outage: %+v", r)
 					}
 				}
 				shadow := c
 				shadow.Shadow = true
-				if r := taken(t, f, shadow).Results[0]; r.Banned {
+				if r := taken(t, f, shadow).Results[0]; r.BannedFor > 0 {
 					t.Errorf("a shadow check: %+v", r)
 				}
 				if !f.knownOver(&c) {
 					t.Error("not known to be over")
 				}
 				time.Sleep(5 * time.Minute)
-				if d := taken(t, f, c); d.Allowed != (mode != Closed) || d.Results[0].Banned {
+				if d := taken(t, f, c); d.Allowed != (mode != Closed) || d.Results[0].BannedFor > 0 {
 					t.Errorf("when it has ended: %+v", d)
 				}
 			})
@@ -75,13 +75,13 @@ func TestDenialsInAnOutageDoNotCount(t *testing.T) {
 			c := login(mode)
 			s.away = awayForAll
 			for range 20 {
-				if d := taken(t, f, c); d.Results[0].Banned || d.Results[0].Check.Ban != c.Ban {
+				if d := taken(t, f, c); d.Results[0].BannedFor > 0 || d.Results[0].Check.Ban != c.Ban {
 					t.Errorf("%s: %+v", mode, d)
 				}
 			}
 			s.away = nil
 			for range 6 {
-				if d := taken(t, f, c); d.Results[0].Banned {
+				if d := taken(t, f, c); d.Results[0].BannedFor > 0 {
 					t.Errorf("%s, afterwards: %+v", mode, d)
 				}
 			}
@@ -105,7 +105,7 @@ func TestABanThatAnotherProcessLifts(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 		s.away = awayForAll
-		if d := taken(t, f, c); !d.Allowed || d.Results[0].Banned {
+		if d := taken(t, f, c); !d.Allowed || d.Results[0].BannedFor > 0 {
 			t.Errorf("in an outage afterwards: %+v", d)
 		}
 	})
@@ -145,7 +145,7 @@ func TestABanWithoutRoomHere(t *testing.T) {
 		if err := f.Ban(t.Context(), time.Hour, c); err != nil {
 			t.Fatal(err)
 		}
-		if d := taken(t, f, c); !d.Results[0].Banned {
+		if d := taken(t, f, c); d.Results[0].BannedFor == 0 {
 			t.Fatalf("%+v", d)
 		}
 	}
@@ -161,7 +161,7 @@ func TestCircuitsBansWhatItCan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return d.Results[0].Banned
+			return d.Results[0].BannedFor > 0
 		}
 		if err := g.Ban(t.Context(), time.Hour, on(0), on(1)); err != nil || !banned(n, 0) || !banned(n, 1) {
 			t.Errorf("%v; banned in the store: %v, %v", err, banned(n, 0), banned(n, 1))
@@ -177,7 +177,7 @@ func TestCircuitsBansWhatItCan(t *testing.T) {
 		if !banned(&g.local, 1) || !banned(g, 1) {
 			t.Error("not banned in this process")
 		}
-		if d, err := g.Take(t.Context(), on(1)); err != nil || d.Allowed || !d.Results[0].Banned {
+		if d, err := g.Take(t.Context(), on(1)); err != nil || d.Allowed || d.Results[0].BannedFor == 0 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		if err := g.Reset(t.Context(), on(1)); !errors.Is(err, ErrOpen) || banned(g, 1) {
@@ -212,10 +212,10 @@ func TestWhomABanBindsInAnOutage(t *testing.T) {
 					}
 					s.away = awayForAll
 					for range 2 {
-						if known := by == "hand" || told != "without"; taken(t, f, with).Results[0].Banned != known {
+						if known := by == "hand" || told != "without"; taken(t, f, with).Results[0].BannedFor > 0 != known {
 							t.Errorf("a check with a ban: banned is %v", !known)
 						}
-						if known := by == "hand" && told != "with a ban"; taken(t, f, without).Results[0].Banned != known {
+						if known := by == "hand" && told != "with a ban"; taken(t, f, without).Results[0].BannedFor > 0 != known {
 							t.Errorf("a check without a ban: banned is %v", !known)
 						}
 						time.Sleep(2 * time.Second)
@@ -233,7 +233,7 @@ type banGetsLost struct{ algorithms.Memory }
 func (l *banGetsLost) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	d, err := l.Memory.Take(ctx, checks...)
 	for i := range d.Results {
-		d.Results[i].Allowed, d.Results[i].Err = false, errors.New("lost")
+		d.Results[i].HasRoom, d.Results[i].Err = false, errors.New("lost")
 	}
 	d.Allowed = false
 	return d, err

@@ -29,7 +29,7 @@ func BenchmarkWell(b *testing.B) {
 	s := new(instant)
 	for _, c := range checks {
 		s.answer.Results = append(s.answer.Results, algorithms.Result{
-			Check: c, Source: algorithms.SourceRedis, Allowed: true, Charged: 1, Remaining: 1 << 20, At: time.Now(),
+			Check: c, Source: algorithms.SourceRedis, HasRoom: true, Charged: 1, Remaining: 1 << 20, At: time.Now(),
 		})
 	}
 	s.answer.Allowed = true

@@ -76,9 +76,9 @@ func (s *stuck) Settle(ctx context.Context, _ ...algorithms.Charge) ([]algorithm
 func (s *stuck) Take(_ context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	d := algorithms.Decision{Results: make([]algorithms.Result, len(checks))}
 	for i, c := range checks { // the last one denies, and the others are charged still
-		d.Results[i] = algorithms.Result{Check: c, Source: algorithms.SourceRedis, Allowed: true, Charged: 1}
+		d.Results[i] = algorithms.Result{Check: c, Source: algorithms.SourceRedis, HasRoom: true, Charged: 1}
 	}
-	d.Results[len(checks)-1].Allowed, d.Results[len(checks)-1].Charged = false, 0
+	d.Results[len(checks)-1].HasRoom, d.Results[len(checks)-1].Charged = false, 0
 	return d, nil
 }
 

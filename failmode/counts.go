@@ -31,7 +31,7 @@ func valid(checks []algorithms.Check) bool {
 // after MaxDelay: the queue had room.
 func impatient(r *algorithms.Result) bool {
 	row := stepLimit(r.Check.Limit).Row()
-	return !r.Allowed && r.Err == nil && r.Check.MaxDelay > 0 && row != nil && row.Queue && r.Remaining >= max(r.Check.Cost, 1)
+	return !r.HasRoom && r.Err == nil && r.Check.MaxDelay > 0 && row != nil && row.Queue && r.Remaining >= max(r.Check.Cost, 1)
 }
 
 // followIn counts in a memory what another store decided, by the checks that share
@@ -53,10 +53,10 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, share func(*alg
 			continue
 		}
 		followed := store.Follow(now, &n, &memory.Followed{
-			Allowed: r.Allowed, Banned: r.Banned, Charged: r.Charged, Remaining: r.Remaining,
+			Allowed: r.HasRoom, Banned: r.BannedFor > 0, Charged: r.Charged, Remaining: r.Remaining,
 			At: r.At.UnixMicro(), BannedFor: r.BannedFor.Microseconds(),
 		})
-		if !r.Banned {
+		if r.BannedFor <= 0 {
 			lent.Trace(r).Followed = followed
 		}
 	}

@@ -116,7 +116,7 @@ func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.R
 		switch {
 		case r.Err == nil: // over
 		case r.Check.Fail == Open:
-			r.Source, r.Allowed = algorithms.SourceFailOpen, true
+			r.Source, r.HasRoom = algorithms.SourceFailOpen, true
 		default:
 			r.Source, r.RetryAfter = algorithms.SourceFailClosed, retryClosed
 		}

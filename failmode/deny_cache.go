@@ -90,16 +90,21 @@ type denial struct {
 	remaining int64
 	toldAt    time.Duration // the same for clients: from when the answer was received
 	resetAt   time.Duration
-	banned    bool
+	banEnds   time.Duration // from when the store may say that the key is not banned; 0 if it did not say that it is
+	banToldAt time.Duration
 	byHand    bool // a ban that binds rules without one
 }
 
 func denialOf(r *algorithms.Result, a *lastAnswer) denial {
-	return denial{
+	d := denial{
 		limit: r.Check.Limit, cost: max(r.Check.Cost, 1), remaining: r.Remaining,
 		retryAt: a.sent + r.RetryAfter, toldAt: a.received + r.RetryAfter, resetAt: a.received + r.ResetAfter,
-		banned: r.Banned, byHand: r.Check.Ban == (algorithms.Ban{}), // a rule's own is not for rules without one
+		byHand: r.Check.Ban == (algorithms.Ban{}), // a rule's own is not for rules without one
 	}
+	if r.BannedFor > 0 && r.RetryAfter < algorithms.Never {
+		d.banEnds, d.banToldAt = a.sent+r.BannedFor, a.received+r.BannedFor
+	}
+	return d
 }
 
 // verdict is what clients are told of the denial.
@@ -194,19 +199,20 @@ func (e *denyEntry) verdict(c *algorithms.Check, now time.Duration, asking int64
 		return stepLimit(c.Limit).Again(c.Cost, c.MaxDelay, e.state, e.at+(now-e.sent).Microseconds(), e.at+(now-e.received).Microseconds(), asking)
 	}
 	cost, n := max(c.Cost, 1), &e.denied
-	if !n.banned && n.limit == c.Limit && now < n.retryAt && (n.cost == cost || n.cost < cost && n.costs >= maxCosts) {
+	if n.banEnds == 0 && n.limit == c.Limit && now < n.retryAt && (n.cost == cost || n.cost < cost && n.costs >= maxCosts) {
 		return n.verdict(now)
 	}
 	return step.Verdict{Known: true, Room: asking == 0 || asking+cost <= e.room, RetryAfter: time.Microsecond, ResetAfter: time.Microsecond}
 }
 
-// banned is the denial by a ban that has not ended and binds a check. It requires mu.
-func (e *denyEntry) banned(c *algorithms.Check, now time.Duration) (v step.Verdict, banned bool) {
+// banned is the denial by a ban that has not ended and binds a check, and how long it
+// is still to last; 0 if there is none. It requires mu.
+func (e *denyEntry) banned(c *algorithms.Check, now time.Duration) (v step.Verdict, rest time.Duration) {
 	n := &e.denied
-	if !n.banned || now >= n.retryAt || !n.byHand && c.Ban == (algorithms.Ban{}) {
-		return v, false
+	if now >= n.banEnds || !n.byHand && c.Ban == (algorithms.Ban{}) {
+		return v, 0
 	}
-	return n.verdict(now), true
+	return n.verdict(now), ceil(n.banToldAt - now)
 }
 
 // asksAlways reports whether a check's denials are not to be cached. A ban on its
@@ -251,7 +257,7 @@ func (d *denyCache) learn(sent sending, l *lookup, r *algorithms.Result) {
 		return
 	}
 	before := e.denied
-	if e.denied = (denial{}); r.Banned || denied && !a.exact {
+	if e.denied = (denial{}); r.BannedFor > 0 || denied && !a.exact {
 		e.denied = denialOf(r, &a)
 		if e.denied.costs = before.costs; e.denied.cost != before.cost {
 			e.denied.costs++
@@ -278,7 +284,7 @@ func begins(r *algorithms.Result) bool {
 	switch {
 	case !r.Denies() || r.RetryAfter <= 0:
 		return false
-	case r.Banned:
+	case r.BannedFor > 0:
 		return true
 	case impatient(r):
 		return false

@@ -22,10 +22,10 @@ type lookup struct {
 	set      *denySet
 	entry    *denyEntry // nil if nothing is known
 	outcome  lookOutcome
-	due      bool  // a second look is, if all that denies the request is due for one
-	reserved int64 // units of the entry's room
-	at       int64 // on the store's clock, in µs, of the verdict
-	banned   bool  // by a ban
+	due      bool          // a second look is, if all that denies the request is due for one
+	reserved int64         // units of the entry's room
+	at       int64         // on the store's clock, in µs, of the verdict
+	banned   time.Duration // by a ban, for so long
 	verdict  step.Verdict
 	wake     chan struct{}
 }
@@ -53,11 +53,11 @@ func (d *denyCache) look(c *algorithms.Check, now time.Duration) (l lookup) {
 		return l
 	}
 	l.at = e.at + (now - e.received).Microseconds()
-	if l.verdict, l.banned = e.banned(c, now); l.banned && now-e.received < secondLook {
+	if l.verdict, l.banned = e.banned(c, now); l.banned > 0 && now-e.received < secondLook {
 		l.entry, l.outcome = e, mustNot
 		return l
 	}
-	l.banned = false // or known for too long: the store is asked
+	l.banned = 0 // or known for too long: the store is asked
 	if asksAlways(c) {
 		return l
 	}
@@ -125,7 +125,7 @@ func (d *denyCache) find(c *algorithms.Check) (algorithms.Result, bool) {
 		return algorithms.Result{}, false
 	}
 	l := lookup{at: e.at + (now - e.received).Microseconds()}
-	if l.verdict, l.banned = e.banned(c, now); !l.banned {
+	if l.verdict, l.banned = e.banned(c, now); l.banned == 0 {
 		l.verdict = e.verdict(c, now, 0)
 	}
 	if !l.verdict.Known || l.verdict.Room {
@@ -138,7 +138,7 @@ func (d *denyCache) find(c *algorithms.Check) (algorithms.Result, bool) {
 
 // deny fills in the empty result of a check that is denied here.
 func (l *lookup) deny(r *algorithms.Result) {
-	r.Source, r.At, r.Banned = algorithms.SourceDenyCache, time.UnixMicro(l.at), l.banned
+	r.Source, r.At, r.BannedFor = algorithms.SourceDenyCache, time.UnixMicro(l.at), l.banned
 	r.Remaining, r.RetryAfter, r.ResetAfter = l.verdict.Remaining, l.verdict.RetryAfter, l.verdict.ResetAfter
 }
 

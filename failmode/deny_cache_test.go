@@ -245,7 +245,7 @@ func TestCacheChangesNoDecision(t *testing.T) {
 				}
 				got, want := taken(t, g, cs...), taken(t, plain, cs...)
 				if g == other && time.Since(freed) < secondLook && want.Allowed && !got.Allowed {
-					if err := algorithms.GiveBack(t.Context(), plain, want); err != nil {
+					if err := algorithms.Refund(t.Context(), plain, want); err != nil {
 						t.Fatal(err)
 					}
 					continue
@@ -262,11 +262,11 @@ func TestCacheChangesNoDecision(t *testing.T) {
 						}
 					case algorithms.SourceDenyCache:
 						hits++
-						if g == frees && (w.Allowed || r.RetryAfter > w.RetryAfter) || r.Check != w.Check || r.Check.Shadow || r.Check.NoCache {
+						if g == frees && (w.HasRoom || r.RetryAfter > w.RetryAfter) || r.Check != w.Check || r.Check.Shadow || r.Check.NoCache {
 							t.Fatalf("seed %d, step %d:\n got %+v\nwant %+v", seed, step, r, w)
 						}
 					default:
-						if r.Allowed != w.Allowed || r.Charged != w.Charged || r.Remaining != w.Remaining || r.RetryAfter != w.RetryAfter {
+						if r.HasRoom != w.HasRoom || r.Charged != w.Charged || r.Remaining != w.Remaining || r.RetryAfter != w.RetryAfter {
 							t.Fatalf("seed %d, step %d:\n got %+v\nwant %+v", seed, step, r, w)
 						}
 					}
@@ -666,7 +666,7 @@ func TestBansAreKnownForASecond(t *testing.T) {
 			t.Errorf("asked %d times, want for each denial that counts", asked)
 		}
 		for range 5 {
-			if r := taken(t, g, c).Results[0]; !r.Banned || r.Allowed || r.Source != algorithms.SourceDenyCache || r.RetryAfter != 4*time.Hour {
+			if r := taken(t, g, c).Results[0]; r.BannedFor == 0 || r.HasRoom || r.Source != algorithms.SourceDenyCache || r.RetryAfter != 4*time.Hour {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -674,14 +674,14 @@ func TestBansAreKnownForASecond(t *testing.T) {
 			t.Errorf("asked %d times during the ban's first second", n-asked)
 		}
 		time.Sleep(time.Second)
-		if r := taken(t, g, c).Results[0]; !r.Banned || s.asked.Load() != asked+1 {
+		if r := taken(t, g, c).Results[0]; r.BannedFor == 0 || s.asked.Load() != asked+1 {
 			t.Errorf("%+v after %d questions", r, s.asked.Load()-asked)
 		}
 		time.Sleep(time.Second)
 		if err := other.Ban(t.Context(), 0, c); err != nil {
 			t.Fatal(err)
 		}
-		if r := taken(t, g, c).Results[0]; r.Banned || r.Allowed {
+		if r := taken(t, g, c).Results[0]; r.BannedFor > 0 || r.HasRoom {
 			t.Errorf("lifted: %+v", r)
 		}
 		for range 3 {
@@ -689,14 +689,14 @@ func TestBansAreKnownForASecond(t *testing.T) {
 		}
 		s.away.Store(&errAway)
 		time.Sleep(10 * time.Minute)
-		if r := taken(t, g, c).Results[0]; !r.Banned || r.Allowed || r.RetryAfter != 4*time.Hour-10*time.Minute {
+		if r := taken(t, g, c).Results[0]; r.BannedFor == 0 || r.HasRoom || r.RetryAfter != 4*time.Hour-10*time.Minute {
 			t.Errorf("in an outage: %+v", r)
 		}
 		s.away.Store(nil)
 		if err := g.Ban(t.Context(), 0, c); err != nil {
 			t.Fatal(err)
 		}
-		if r := taken(t, g, c).Results[0]; r.Banned {
+		if r := taken(t, g, c).Results[0]; r.BannedFor > 0 {
 			t.Errorf("lifted here: %+v", r)
 		}
 	})
@@ -741,7 +741,7 @@ func TestBansByHandAreKnownForASecond(t *testing.T) {
 		var all sync.WaitGroup
 		for range 300 {
 			all.Go(func() {
-				if r := taken(t, g, c).Results[0]; !r.Banned || r.Allowed || r.RetryAfter < 3*time.Hour {
+				if r := taken(t, g, c).Results[0]; r.BannedFor == 0 || r.HasRoom || r.RetryAfter < 3*time.Hour {
 					t.Errorf("%+v", r)
 				}
 			})
@@ -754,18 +754,18 @@ func TestBansByHandAreKnownForASecond(t *testing.T) {
 		if err := other.Ban(t.Context(), 0, c); err != nil {
 			t.Fatal(err)
 		}
-		if r := taken(t, g, c).Results[0]; r.Banned || !r.Allowed {
+		if r := taken(t, g, c).Results[0]; r.BannedFor > 0 || !r.HasRoom {
 			t.Errorf("lifted: %+v", r)
 		}
 		c.Ban = algorithms.Ban{After: 1, For: time.Hour}
 		for range 6 {
 			taken(t, g, c)
 		}
-		if r := taken(t, g, c).Results[0]; !r.Banned {
+		if r := taken(t, g, c).Results[0]; r.BannedFor == 0 {
 			t.Errorf("%+v", r)
 		}
 		c.Ban = algorithms.Ban{}
-		if r := taken(t, g, c).Results[0]; r.Banned {
+		if r := taken(t, g, c).Results[0]; r.BannedFor > 0 {
 			t.Errorf("a rule without a ban: %+v", r)
 		}
 	})

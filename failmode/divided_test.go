@@ -185,7 +185,7 @@ func TestNobodyWaitsForGivingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		well, lost := check("well", 5, Closed), check("lost", 5, Closed)
 		next := &settling{late: time.Second, answer: algorithms.Decision{Results: []algorithms.Result{
-			{Check: well, Source: algorithms.SourceRedis, Allowed: true, Charged: 1}, {Check: lost, Err: errAway},
+			{Check: well, Source: algorithms.SourceRedis, HasRoom: true, Charged: 1}, {Check: lost, Err: errAway},
 		}}}
 		f := guarding(t, next)
 		begun := time.Now()

@@ -75,11 +75,11 @@ func (s *fakeRedis) decide(ctx context.Context, ask take, checks []algorithms.Ch
 			r = one.Results[0]
 			r.Source = algorithms.SourceRedis
 		}
-		d.Allowed = d.Allowed && r.Allowed
+		d.Allowed = d.Allowed && r.HasRoom
 		d.Results = append(d.Results, r)
 	}
 	if !d.Allowed && len(s.away) == 0 { // all or nothing
-		return d, algorithms.GiveBack(ctx, s, d)
+		return d, algorithms.Refund(ctx, s, d)
 	}
 	return d, nil
 }
@@ -238,15 +238,15 @@ func (n *nodes) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 			r = one.Results[0]
 			r.Source = algorithms.SourceRedis
 		}
-		d.Allowed = d.Allowed && r.Allowed
+		d.Allowed = d.Allowed && r.HasRoom
 		d.Results = append(d.Results, r)
 	}
 	if len(checks) == 1 && d.Results[0].Err != nil {
 		return algorithms.Decision{}, d.Results[0].Err
 	}
 	for i := range d.Results {
-		if !d.Allowed && d.Results[i].Err == nil && !d.Results[i].Allowed { // all or nothing
-			return d, algorithms.GiveBack(ctx, n, d)
+		if !d.Allowed && d.Results[i].Err == nil && !d.Results[i].HasRoom { // all or nothing
+			return d, algorithms.Refund(ctx, n, d)
 		}
 	}
 	return d, nil

@@ -200,7 +200,7 @@ func TestOnlyWhatIsStillChargedIsGivenBack(t *testing.T) {
 	a, b, lost := check("a", 5, Closed), check("b", 5, Closed), check("lost", 5, Closed)
 	for charged, want := range map[int64]int{0: 0, 1: 1} {
 		s := &settling{answer: algorithms.Decision{Results: []algorithms.Result{
-			{Check: a, Source: algorithms.SourceRedis, Allowed: true, Charged: charged, Remaining: 3},
+			{Check: a, Source: algorithms.SourceRedis, HasRoom: true, Charged: charged, Remaining: 3},
 			{Check: b, Source: algorithms.SourceRedis},
 			{Check: lost, Err: errAway},
 		}}}
@@ -217,7 +217,7 @@ func TestOnlyWhatIsStillChargedIsGivenBack(t *testing.T) {
 func TestAStoreThatHadNoTimeToGiveBack(t *testing.T) {
 	a, b := check("a", 5, Local), check("b", 5, Local)
 	s := &settling{answer: algorithms.Decision{Results: []algorithms.Result{
-		{Check: a, Source: algorithms.SourceRedis, Allowed: true, Charged: 1, Remaining: 3},
+		{Check: a, Source: algorithms.SourceRedis, HasRoom: true, Charged: 1, Remaining: 3},
 		{Check: b, Source: algorithms.SourceRedis},
 	}}}
 	f := guarding(t, s)

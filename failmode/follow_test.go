@@ -21,7 +21,7 @@ func peekOne(t *testing.T, m *algorithms.Memory, check algorithms.Check) algorit
 	}
 	r := &d.Results[0]
 	bare := algorithms.Result{ // which does not know its copies
-		Check: r.Check, Source: r.Source, Allowed: r.Allowed, Banned: r.Banned, BanBegan: r.BanBegan, BannedFor: r.BannedFor,
+		Check: r.Check, Source: r.Source, HasRoom: r.HasRoom, BanBegan: r.BanBegan, BannedFor: r.BannedFor,
 		Charged: r.Charged, Remaining: r.Remaining, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Delay: r.Delay, At: r.At, Err: r.Err,
 	}
 	*lent.Trace(&bare) = *lent.Trace(r)
@@ -85,7 +85,7 @@ func TestFollowMakesOneEntryOfAKey(t *testing.T) {
 			for i := range keys {
 				check := algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}
 				follow := func() {
-					followIn(&m, []algorithms.Result{{Check: check, Allowed: true, Charged: 1, Remaining: left, At: time.Now()}}, asItIs)
+					followIn(&m, []algorithms.Result{{Check: check, HasRoom: true, Charged: 1, Remaining: left, At: time.Now()}}, asItIs)
 				}
 				if follow(); peekOne(t, &m, check).Remaining != left {
 					t.Fatalf("key %d: %d left, want %d", i, peekOne(t, &m, check).Remaining, left)
@@ -259,7 +259,7 @@ func TestFollowAcrossAWindowsBorder(t *testing.T) {
 		check := algorithms.Check{Rule: "r", Key: "k", Limit: day}
 		time.Sleep(24*time.Hour - time.Duration(time.Now().UnixNano()%int64(24*time.Hour))) // midnight
 		var here algorithms.Memory
-		followIn(&here, []algorithms.Result{{Check: check, Allowed: true, Charged: 1, At: time.Now().Add(-10 * time.Millisecond)}}, asItIs)
+		followIn(&here, []algorithms.Result{{Check: check, HasRoom: true, Charged: 1, At: time.Now().Add(-10 * time.Millisecond)}}, asItIs)
 		if got := peekOne(t, &here, check).Remaining; got != 99 {
 			t.Errorf("%d left of the new day, want 99", got)
 		}

@@ -255,7 +255,7 @@ func (h *callHistory) take(t *testing.T, client int, g *Guard, what string, c al
 			return told{unknown: true}
 		}
 		r = d.Results[0]
-		out := told{allowed: r.Allowed, remaining: r.Remaining, cached: r.Source == algorithms.SourceDenyCache}
+		out := told{allowed: r.HasRoom, remaining: r.Remaining, cached: r.Source == algorithms.SourceDenyCache}
 		out.unknown = r.Source == algorithms.SourceFallback || out.cached && is.Load()
 		if out.cached || r.Source == algorithms.SourceLease {
 			out.remaining = -1

@@ -48,7 +48,7 @@ func (g *Guard) takeAsking(ctx context.Context, checks []algorithms.Check, looks
 	for i := range checks {
 		switch r := answerTo(&d, i, &checks[i]); {
 		case r == nil || !ofStore(r):
-			g.denied.release(&looks[i], r != nil && r.Source != "")
+			g.denied.release(&looks[i], r != nil && r.Source != algorithms.SourceNone)
 		case !r.Check.Shadow:
 			g.denied.learn(sent, &looks[i], r)
 		}
@@ -139,8 +139,6 @@ func deny(checks []algorithms.Check, looks []lookup) algorithms.Decision {
 		r := &d.Results[i]
 		if r.Check = checks[i]; looks[i].outcome == mustNot {
 			looks[i].deny(r)
-		} else {
-			r.Allowed = true
 		}
 	}
 	return d

@@ -56,7 +56,7 @@ func TestLateAnswersAreNotFollowed(t *testing.T) {
 				late.Wait()
 				s.away.Store(&errAway)
 				r := taken(t, g, c).Results[0]
-				if r.Source != algorithms.SourceFallback || r.Banned != scene.banned || !r.Banned && r.Remaining != scene.left {
+				if r.Source != algorithms.SourceFallback || r.BannedFor > 0 != scene.banned || r.BannedFor == 0 && r.Remaining != scene.left {
 					t.Errorf("in an outage: %+v; want banned %v, %d left", r, scene.banned, scene.left)
 				}
 			})

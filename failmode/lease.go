@@ -159,7 +159,7 @@ func (l *lease) spend(c *algorithms.Check, now time.Time, instances int64, r *al
 	if l.alive(now) && l.units >= cost {
 		l.units -= cost
 		passed := max(now.Sub(l.sent), 0) // the block may have come while this request waited for the lock
-		r.Check, r.Source, r.Allowed, r.Charged = *c, algorithms.SourceLease, true, cost
+		r.Check, r.Source, r.HasRoom, r.Charged = *c, algorithms.SourceLease, true, cost
 		r.Remaining, r.ResetAfter = l.units+l.room, max(l.grant.ResetAfter-passed, time.Microsecond)
 		r.At = l.grant.At.Add(passed.Truncate(time.Microsecond))
 		lent.Trace(r).Charge = step.Placed{At: lent.Trace(&l.grant).Charge.At}
@@ -202,7 +202,7 @@ func (l *lease) rate(now time.Time) float64 {
 func (l *lease) saw(r *algorithms.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.Banned {
+	if r.BannedFor > 0 {
 		l.empty()
 		return
 	}
@@ -216,7 +216,7 @@ func (l *lease) refilled(r *algorithms.Result, sent time.Time) (left algorithms.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refills = false
-	if r != nil && r.Banned {
+	if r != nil && r.BannedFor > 0 {
 		l.empty()
 	}
 	if r == nil || r.Charged == 0 || r.Check.Limit != l.limit || l.gone {

@@ -53,13 +53,13 @@ func TestABanEndsABlockWithinASecond(t *testing.T) {
 func TestABanThatIsToldEndsABlock(t *testing.T) {
 	for name, ask := range map[string]func(t *testing.T, g *Guard, c algorithms.Check){
 		"Peek": func(t *testing.T, g *Guard, c algorithms.Check) {
-			if d, err := g.Peek(t.Context(), c); err != nil || d.Allowed || d.Results[0].Allowed || !d.Results[0].Banned || d.RetryAfter() == 0 {
+			if d, err := g.Peek(t.Context(), c); err != nil || d.Allowed || d.Results[0].HasRoom || d.Results[0].BannedFor == 0 || d.RetryAfter() == 0 {
 				t.Errorf("%+v, %v", d, err)
 			}
 		},
 		"a request for more than the block has": func(t *testing.T, g *Guard, c algorithms.Check) {
 			c.Cost = 1000
-			if d := taken(t, g, c); d.Allowed || !d.Results[0].Banned {
+			if d := taken(t, g, c); d.Allowed || d.Results[0].BannedFor == 0 {
 				t.Errorf("%+v", d)
 			}
 		},

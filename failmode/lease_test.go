@@ -179,7 +179,7 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 		before := block(g, c)
 		for range 10 {
 			d := taken(t, g, c, full)
-			if r := d.Results[0]; d.Allowed || r.Charged != 0 || !r.Allowed || r.Check != c || d.Results[1].Allowed {
+			if r := d.Results[0]; d.Allowed || r.Charged != 0 || !r.HasRoom || r.Check != c || d.Results[1].HasRoom {
 				t.Fatalf("%+v", d)
 			}
 		}
@@ -196,7 +196,7 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 		l := g.leases.find(&c)
 		room := l.room
 		d := taken(t, g, dear, full)
-		if want := (algorithms.Result{Check: dear, Allowed: true}); d.Allowed || d.Results[0] != want {
+		if want := (algorithms.Result{Check: dear}); d.Allowed || d.Results[0] != want {
 			t.Errorf("%+v", d.Results[0])
 		}
 		if l.room != room {

@@ -70,7 +70,7 @@ func (g *Guard) takeLeased(ctx context.Context, checks []algorithms.Check) (algo
 	for j, i := range rest {
 		r := answerTo(&there, j, &checks[i])
 		if r == nil { // left out, as the decision does of its own checks
-			r = &algorithms.Result{Check: checks[i], Allowed: true}
+			r = &algorithms.Result{Check: checks[i]}
 		} else if l := found[i]; l != nil && ofStore(r) {
 			l.saw(r)
 			r.Remaining += l.left(now)
@@ -195,13 +195,13 @@ func (g *Guard) addBlocks(d *algorithms.Decision) {
 			continue
 		}
 		if l := g.leases.find(&r.Check); l != nil {
-			if r.Banned {
+			if r.BannedFor > 0 {
 				l.saw(r)
 				continue
 			}
 			left := l.left(time.Now())
-			if r.Remaining += left; !r.Allowed && left >= max(r.Check.Cost, 1) {
-				r.Allowed, r.RetryAfter, added = true, 0, true
+			if r.Remaining += left; !r.HasRoom && left >= max(r.Check.Cost, 1) {
+				r.HasRoom, r.RetryAfter, added = true, 0, true
 			}
 		}
 	}

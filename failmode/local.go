@@ -13,7 +13,7 @@ import (
 func (g *Guard) follow(sent sending, results []algorithms.Result) {
 	usual := g.denied.emptied.Load() == sent.emptied
 	for i := range results { // a change of this moment may have lifted a ban, or begun one
-		usual = usual && !results[i].Banned && results[i].Check.Ban == (algorithms.Ban{})
+		usual = usual && results[i].BannedFor == 0 && results[i].Check.Ban == (algorithms.Ban{})
 	}
 	if usual {
 		followIn(&g.local, results, g.share)

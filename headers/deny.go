@@ -100,7 +100,7 @@ func problemOf(d algorithms.Decision, retryAfter int64) problem {
 		p.kind, p.title, p.detail = TemporaryReducedCapacity, "Temporary Reduced Capacity", "Requests cannot be counted at the moment."
 	}
 	for i := range d.Results {
-		if d.Results[i].Banned {
+		if d.Results[i].BannedFor > 0 {
 			p.kind, p.title, p.detail = AbnormalUsageDetected, "Abnormal Usage Detected", "Too many requests were denied."
 		}
 	}

@@ -130,7 +130,7 @@ func TestDenyWritesJSON(t *testing.T) {
 		violated := []string{}
 		for _, r := range d.Results {
 			name := spelled(r.Check.Rule)
-			if !r.Allowed && !r.Check.Shadow && (r.Err == nil || p.Status == 503) && name != "" && !slices.Contains(violated, name) {
+			if !r.HasRoom && !r.Check.Shadow && (r.Err == nil || p.Status == 503) && name != "" && !slices.Contains(violated, name) {
 				violated = append(violated, name)
 			}
 		}

@@ -60,7 +60,7 @@ func (o draft11) write(h http.Header, d algorithms.Decision) {
 	policies, limits := policyRoom[:0], limitRoom[:0]
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Check.Shadow || r.Err != nil || !d.Allowed && r.Allowed {
+		if r.Check.Shadow || r.Err != nil || !d.Allowed && !r.Denies() {
 			continue
 		}
 		policies = addItem(policies, o.policy(r))
@@ -106,7 +106,7 @@ func (o draft11) policy(r *algorithms.Result) item {
 
 func (o draft11) limit(r *algorithms.Result) item {
 	seconds := secondsCeil(r.ResetAfter)
-	if !r.Allowed {
+	if !r.HasRoom {
 		seconds = waitSeconds(r.RetryAfter)
 		if r.RetryAfter == algorithms.Never {
 			seconds = absent

@@ -100,6 +100,7 @@ func drawDecision(t *rapid.T) algorithms.Decision {
 	d := algorithms.Decision{Allowed: true}
 	for range rapid.IntRange(0, 6).Draw(t, "rules") {
 		r := algorithms.Result{
+			Source: algorithms.SourceRedis,
 			Check: algorithms.Check{
 				Rule: name.Draw(t, "rule"),
 				Key:  rapid.String().Draw(t, "key"),
@@ -110,18 +111,18 @@ func drawDecision(t *rapid.T) algorithms.Decision {
 				Cost:   number.Draw(t, "cost"),
 				Shadow: rapid.IntRange(0, 5).Draw(t, "shadow") == 0,
 			},
-			Allowed:    rapid.IntRange(0, 2).Draw(t, "allowed") > 0,
+			HasRoom:    rapid.IntRange(0, 2).Draw(t, "allowed") > 0,
 			Remaining:  number.Draw(t, "remaining"),
 			ResetAfter: duration.Draw(t, "reset"),
 			At:         at,
 		}
-		if !r.Allowed {
+		if !r.HasRoom {
 			r.RetryAfter = rapid.OneOf(duration, rapid.Just(algorithms.Never)).Draw(t, "retry")
 		}
 		if rapid.IntRange(0, 5).Draw(t, "undecided") == 0 {
 			r.Err = errAway
 		}
-		d.Allowed = d.Allowed && (r.Allowed || r.Check.Shadow)
+		d.Allowed = d.Allowed && (r.HasRoom || r.Check.Shadow)
 		d.Results = append(d.Results, r)
 	}
 	return d
@@ -138,7 +139,7 @@ func TestDraft11MeansWhatWasDecided(t *testing.T) {
 
 		shown := map[string][]algorithms.Result{} // several with one name: any of them may stand for it
 		for _, r := range d.Results {
-			if !r.Check.Shadow && r.Err == nil && (d.Allowed || !r.Allowed) {
+			if !r.Check.Shadow && r.Err == nil && (d.Allowed || !r.HasRoom) {
 				shown[spelled(r.Check.Rule)] = append(shown[spelled(r.Check.Rule)], r)
 			}
 		}
@@ -193,7 +194,7 @@ func policyOf(r algorithms.Result) listed {
 func limitOf(r algorithms.Result) listed {
 	l := listed{name: spelled(r.Check.Rule), units: bounded(r.Remaining), seconds: ceil(r.ResetAfter), key: partition(r.Check.Key)}
 	switch {
-	case r.Allowed:
+	case r.HasRoom:
 	case r.RetryAfter == algorithms.Never:
 		l.seconds = -1
 	default:

@@ -30,7 +30,7 @@ func login(remaining int64) algorithms.Result {
 var (
 	errAway = errors.New("dial tcp 10.0.0.7:6379: connection refused")
 	asked   = algorithms.Check{Rule: "per-user", Limit: algorithms.PerMinute(100), Cost: 1}
-	open    = algorithms.Result{Check: asked, Source: algorithms.SourceFailOpen, Allowed: true, Err: errAway}
+	open    = algorithms.Result{Check: asked, Source: algorithms.SourceFailOpen, HasRoom: true, Err: errAway}
 	closed  = algorithms.Result{Check: asked, Source: algorithms.SourceFailClosed, RetryAfter: time.Second, Err: errAway}
 )
 
@@ -47,7 +47,7 @@ func goldenCases() map[string]algorithms.Decision {
 	}
 
 	banned := denied(result("login", algorithms.PerMinute(5), 0, 15*time.Minute), 15*time.Minute)
-	banned.Banned = true
+	banned.BannedFor = time.Minute
 
 	shadow := denied(result("trial", algorithms.PerHour(1), 0, time.Hour), time.Hour)
 	shadow.Check.Shadow = true

@@ -14,8 +14,9 @@ var at = time.UnixMicro(1_795_000_000_000_001)
 
 func result(rule string, limit algorithms.Limit, remaining int64, reset time.Duration) algorithms.Result {
 	return algorithms.Result{
+		Source:     algorithms.SourceRedis,
 		Check:      algorithms.Check{Rule: rule, Limit: limit, Cost: 1},
-		Allowed:    true,
+		HasRoom:    true,
 		Remaining:  remaining,
 		ResetAfter: reset,
 		At:         at,
@@ -23,14 +24,14 @@ func result(rule string, limit algorithms.Limit, remaining int64, reset time.Dur
 }
 
 func denied(r algorithms.Result, retryAfter time.Duration) algorithms.Result {
-	r.Allowed, r.RetryAfter = false, retryAfter
+	r.HasRoom, r.RetryAfter = false, retryAfter
 	return r
 }
 
 func decision(results ...algorithms.Result) algorithms.Decision {
 	d := algorithms.Decision{Allowed: true, Results: results}
 	for _, r := range results {
-		d.Allowed = d.Allowed && (r.Allowed || r.Check.Shadow)
+		d.Allowed = d.Allowed && (r.HasRoom || r.Check.Shadow)
 	}
 	return d
 }

@@ -27,7 +27,7 @@ func Jitter(longest time.Duration, w Writer) Writer {
 		for i := range d.Results {
 			r := &d.Results[i]
 			r.ResetAfter = later(r.ResetAfter, by)
-			if !r.Allowed {
+			if !r.HasRoom {
 				r.RetryAfter = later(r.RetryAfter, by)
 			}
 		}

@@ -135,7 +135,7 @@ func (t *Transport) admit(req *http.Request) ([]algorithms.Check, error) {
 	d, err := algorithms.Wait(ctx, t.Limiter, checks...)
 	for err == nil && d.Delay() > 0 && t.banned(ctx, checks[0]) {
 		// The first check's turn has passed: only the others' charges are given back. What stays charged errs towards denying.
-		_ = algorithms.GiveBack(ctx, t.Limiter, algorithms.Decision{Results: d.Results[1:]})
+		_ = algorithms.Refund(ctx, t.Limiter, algorithms.Decision{Results: d.Results[1:]})
 		d, err = algorithms.Wait(ctx, t.Limiter, checks...)
 	}
 	switch {
@@ -152,7 +152,7 @@ func (t *Transport) admit(req *http.Request) ([]algorithms.Check, error) {
 // banned reports whether a denial has banned the key of a check meanwhile.
 func (t *Transport) banned(ctx context.Context, check algorithms.Check) bool {
 	d, err := t.Limiter.Peek(ctx, check)
-	return err == nil && !d.Allowed && d.Results[0].Banned
+	return err == nil && !d.Allowed && d.Results[0].BannedFor > 0
 }
 
 func (t *Transport) maxWait() time.Duration { return cmp.Or(t.MaxWait, time.Minute) }

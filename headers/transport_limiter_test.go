@@ -124,7 +124,7 @@ func TestTransportBansTheFirstCheckForAsLongAsTold(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if first, all := d.Results[0], d.Results[1]; first.Banned != (c.want > 0) || first.RetryAfter != c.want || all.Banned {
+				if first, all := d.Results[0], d.Results[1]; first.BannedFor > 0 != (c.want > 0) || first.RetryAfter != c.want || all.BannedFor > 0 {
 					t.Errorf("%+v", d.Results)
 				}
 			})

@@ -160,7 +160,7 @@ type allBanned struct{ algorithms.Memory }
 func (b *allBanned) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	d, err := b.Memory.Peek(ctx, checks...)
 	for i := range d.Results {
-		d.Results[i].Allowed, d.Results[i].Banned = false, true
+		d.Results[i].HasRoom, d.Results[i].BannedFor = false, time.Hour
 	}
 	return d, err
 }
@@ -271,7 +271,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	full := ratelimit.Rule{
 		Name: "full", Match: []string{"POST /a", "/b/{x}"}, Key: keyfunc.Join(keyfunc.IP, keyfunc.Header("User")),
 		Limit: algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.FixedWindow},
-		Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(50), "staff": ratelimit.Unlimited}, LimitFor: func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
+		Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(50), "staff": ratelimit.Unlimited()}, LimitFor: func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
 		Cost: 2, Costs: map[string]int64{"POST /a": 3}, CostFor: func(*http.Request) int64 { return 0 }, ChargeOn: []int{401, 403},
 		Ban: algorithms.Ban{After: 10, For: 15 * time.Minute}, Fail: failmode.Closed, Hidden: true, Shadow: 0.25, Disabled: true,
 	}
@@ -317,7 +317,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 // All limits that a client may have are shown, with what it has left by each.
 func TestAdminShowsTiers(t *testing.T) {
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{{
-		Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(5), Tiers: map[string]algorithms.Limit{"pro": algorithms.PerHour(50), "gold": {Rate: 7, Period: time.Hour, Burst: 7}, "staff": ratelimit.Unlimited},
+		Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(5), Tiers: map[string]algorithms.Limit{"pro": algorithms.PerHour(50), "gold": {Rate: 7, Period: time.Hour, Burst: 7}, "staff": ratelimit.Unlimited()},
 	}}})
 	times(9, m.Handler(ok), "GET /")
 	o := operator{m.Admin(), t, ""}

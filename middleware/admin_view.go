@@ -98,7 +98,7 @@ func viewOf(r *Rule) ruleView {
 
 // filled is the text of a limit, its algorithm included.
 func filled(l algorithms.Limit) string {
-	if l == Unlimited {
+	if l == Unlimited() {
 		return "unlimited"
 	}
 	l.Algorithm = algorithms.Algorithm(algorithmOf(l))
@@ -157,7 +157,7 @@ func (m *Middleware) counts(ctx context.Context, r *rule, keys []string) (counts
 			res := &d.Results[i]
 			c := countView{
 				Key: m.shown(res.Check.Key), Tier: l.tier, Limit: filled(res.Check.Limit), Cost: res.Check.Cost, Shadow: res.Check.Shadow,
-				Source: string(res.Source), Allowed: res.Allowed, Banned: res.Banned, Remaining: res.Remaining,
+				Source: string(res.Source), Allowed: res.HasRoom, Banned: res.BannedFor > 0, Remaining: res.Remaining,
 				RetryAfter: seconds(res.RetryAfter), ResetAfter: seconds(res.ResetAfter), quota: res.Check.Limit.Quota(),
 			}
 			if res.Err != nil {

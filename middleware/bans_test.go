@@ -64,7 +64,7 @@ func isBanned(t testing.TB, m *ratelimit.Middleware) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d.Results[0].Banned
+	return d.Results[0].BannedFor > 0
 }
 
 func TestABanIsSaidLoggedAndCounted(t *testing.T) {
@@ -207,10 +207,10 @@ func TestBansOfAPartOfTheKeys(t *testing.T) {
 		user := fmt.Sprint("user-", i)
 		times(5, h, "POST /", "User", user)
 		d, err := m.Peek(request("POST /", "User", user))
-		if err != nil || d.Results[0].Banned == d.Results[0].Check.Shadow {
+		if err != nil || d.Results[0].BannedFor > 0 == d.Results[0].Check.Shadow {
 			t.Errorf("%s: %+v, %v", user, d, err)
 		}
-		if d.Results[0].Banned {
+		if d.Results[0].BannedFor > 0 {
 			banned++
 		}
 	}

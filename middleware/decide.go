@@ -265,7 +265,7 @@ func (q *question) anyKnownOver() bool {
 // included: they are given back if it is not admitted.
 func (q *question) join(rest *algorithms.Decision) {
 	if !rest.Allowed {
-		_ = algorithms.GiveBack(q.request.Context(), q.limiter, q.decision) // what stays charged errs towards denying
+		_ = algorithms.Refund(q.request.Context(), q.limiter, q.decision) // what stays charged errs towards denying
 	}
 	rest.Results = append(q.decision.Results, rest.Results...)
 }

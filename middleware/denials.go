@@ -65,7 +65,7 @@ func (m *Middleware) logDenial(ctx context.Context, l *denialLog, now time.Durat
 		slog.Int64("cost", r.Check.Cost),
 		slog.Int64("suppressed", suppressed),
 	}
-	if r.Banned {
+	if r.BannedFor > 0 {
 		attrs = append(attrs, slog.Bool("banned", true))
 	}
 	if r.Check.Shadow {

@@ -93,7 +93,7 @@ func (m *Middleware) ask(ctx context.Context, take asker, checks []algorithms.Ch
 			m.logger.Error("ratelimit: limiter failed; rules in mode open pass, all others answer 503", "error", err)
 		})
 		if !d.Allowed {
-			_ = algorithms.GiveBack(ctx, m.limiter, d) // what stays charged errs towards denying
+			_ = algorithms.Refund(ctx, m.limiter, d) // what stays charged errs towards denying
 		}
 	}
 	return d, nil
@@ -115,7 +115,7 @@ func standIn(d *algorithms.Decision) (err error) {
 		err = r.Err
 		r.Source, r.RetryAfter = algorithms.SourceFailClosed, retryFailed
 		if r.Check.Fail == failmode.Open {
-			r.Source, r.Allowed, r.RetryAfter = algorithms.SourceFailOpen, true, 0
+			r.Source, r.HasRoom, r.RetryAfter = algorithms.SourceFailOpen, true, 0
 		}
 	}
 	if err == nil {

@@ -80,7 +80,7 @@ type series struct {
 func (w *watch) count(r *algorithms.Result, admitted bool) {
 	from, s := originOf(r.Source), w.series
 	switch {
-	case r.Allowed:
+	case r.HasRoom:
 		s.counts[outcomeAllowed][from].Add(1)
 		if admitted && from != originFailOpen && w.near(r) {
 			s.near.Add(1)
@@ -89,7 +89,7 @@ func (w *watch) count(r *algorithms.Result, admitted bool) {
 		s.counts[outcomeShadowDenied][from].Add(1)
 	default:
 		s.counts[outcomeDenied][from].Add(1)
-		if r.Banned {
+		if r.BannedFor > 0 {
 			s.banned.Add(1)
 			if r.BanBegan {
 				s.bans.Add(1)

@@ -273,7 +273,7 @@ func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 					case "unsaid":
 						r.Source = ""
 					case "undecided":
-						r.Source, r.Allowed, r.Err = "", false, errors.New("away")
+						r.Source, r.HasRoom, r.Err = "", false, errors.New("away")
 					case "invalid":
 						return algorithms.ErrInvalidCheck
 					}

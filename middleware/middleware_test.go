@@ -211,6 +211,36 @@ func TestSetRulesWhileRequestsFlow(t *testing.T) {
 	wg.Wait()
 }
 
+// A request ends by the rules that decided it, whatever SetRules does meanwhile.
+func TestARequestEndsByTheRulesThatDecidedIt(t *testing.T) {
+	memory, wide, login := new(algorithms.Memory), perHour("wide", 100), failures(5)
+	login.Hidden = true
+	charging, plain := []ratelimit.Rule{wide, login}, []ratelimit.Rule{perHour("login", 5), wide}
+	m := mustNew(t, ratelimit.Config{Limiter: memory, Rules: charging})
+	for i, step := range []struct {
+		meanwhile []ratelimit.Rule
+		remaining string
+		used      int64
+	}{
+		{plain, "100", 0},    // login gives 204 back, and is hidden
+		{charging, "4", 1},   // login charges every status, and is shown
+		{charging, "100", 1}, // as the first
+	} {
+		w := serve(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := errors.Join(m.SetRules(step.meanwhile), ratelimit.Settle(r.Context(), "wide", 0)); err != nil {
+				t.Error(err)
+			}
+			w.WriteHeader(http.StatusNoContent)
+		})), "GET /")
+		if got := w.Header().Get("X-RateLimit-Remaining"); got != step.remaining {
+			t.Errorf("request %d: remaining %q, want %q", i, got, step.remaining)
+		}
+		if got := used(t, memory, login); got != step.used {
+			t.Errorf("request %d: login has counted %d, want %d", i, got, step.used)
+		}
+	}
+}
+
 func TestTakeAndPeek(t *testing.T) {
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 2, "GET /a")}})
 	r := httptest.NewRequest(http.MethodGet, "/a", nil)

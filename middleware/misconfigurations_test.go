@@ -101,7 +101,7 @@ func TestMisconfigurations(t *testing.T) {
 		"skipped by POST /":  {change: func(c *config, _ *rule) { c.Skip = []string{"POST /"} }, hint: "look at the patterns of Config.Skip"},
 		"skipped by SkipFor": {change: func(c *config, _ *rule) { c.SkipFor = func(*http.Request) bool { return true } }, hint: "were skipped"},
 		"unlimited": {change: func(_ *config, r *rule) {
-			r.LimitFor = func(*http.Request) algorithms.Limit { return ratelimit.Unlimited }
+			r.LimitFor = func(*http.Request) algorithms.Limit { return ratelimit.Unlimited() }
 		}, hint: `rule "r": all of the first 1000 requests were Unlimited`},
 		"disabled":              {change: func(_ *config, r *rule) { r.Disabled = true }, hint: "every rule is disabled or in shadow for all keys"},
 		"in shadow":             {change: func(_ *config, r *rule) { r.Shadow = 1 }, hint: "every rule is disabled or in shadow for all keys"},
@@ -201,7 +201,7 @@ func TestWhoHasNoKeyIsNotBanned(t *testing.T) {
 				request.Header.Set("User", user)
 				d, err = m.Peek(request)
 			}
-			if err != nil || d.Allowed || d.Results[0].Banned != want {
+			if err != nil || d.Allowed || d.Results[0].BannedFor > 0 != want {
 				t.Errorf("%s: user %q: %+v, %v", name, user, d, err)
 			}
 		}

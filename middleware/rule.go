@@ -98,7 +98,7 @@ type Rule struct {
 }
 
 // Unlimited exempts a request from the rule, in Rule.Tiers or from Rule.LimitFor.
-var Unlimited = algorithms.Limit{Rate: -1}
+func Unlimited() algorithms.Limit { return algorithms.Limit{Rate: -1} }
 
 // A rule is a Rule made ready for requests.
 type rule struct {

@@ -139,7 +139,7 @@ func (l tierLimit) String() string {
 func (r *Rule) limits() []tierLimit {
 	all := []tierLimit{{"", r.Limit}}
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-		if r.Tiers[tier] != Unlimited {
+		if r.Tiers[tier] != Unlimited() {
 			all = append(all, tierLimit{tier, r.Tiers[tier]})
 		}
 	}

@@ -36,7 +36,7 @@ func bucket(rate int64) algorithms.Limit {
 func TestWhatRulesMaySay(t *testing.T) {
 	for name, change := range map[string]func(*ratelimit.Rule){
 		"tiers": func(r *ratelimit.Rule) {
-			r.Tiers = map[string]algorithms.Limit{"pro": bucket(1000), "internal": ratelimit.Unlimited}
+			r.Tiers = map[string]algorithms.Limit{"pro": bucket(1000), "internal": ratelimit.Unlimited()}
 		},
 		"costs that are as high as the limit": func(r *ratelimit.Rule) { r.Costs = map[string]int64{"POST /a": 100, "/a/": 1} },
 		"costs by more and less specific patterns": func(r *ratelimit.Rule) {
@@ -62,7 +62,7 @@ func TestMistakesInRules(t *testing.T) {
 		change func(*ratelimit.Rule)
 		want   []string // beginnings
 	}{
-		{func(r *ratelimit.Rule) { r.Limit = ratelimit.Unlimited }, []string{
+		{func(r *ratelimit.Rule) { r.Limit = ratelimit.Unlimited() }, []string{
 			"Limit: rate must be at least 1, got -1", "Limit: period must be at least 1µs",
 		}},
 		{func(r *ratelimit.Rule) { r.Tiers = map[string]algorithms.Limit{"": bucket(5)} }, []string{
@@ -74,7 +74,7 @@ func TestMistakesInRules(t *testing.T) {
 			`Tiers: tier "a\nb": there is a character in it`, `Tiers: tier "a\nb": period must be at least 1µs`, `Tiers: tier "pro": rate must be at least 1, got 0`,
 		}},
 		{func(r *ratelimit.Rule) {
-			r.Tiers = map[string]algorithms.Limit{"": ratelimit.Unlimited, "pro ": ratelimit.Unlimited, "Pro": bucket(5), "pro": bucket(5), "PRO": bucket(5), "a\u200bb": bucket(5), "über uns": bucket(5)}
+			r.Tiers = map[string]algorithms.Limit{"": ratelimit.Unlimited(), "pro ": ratelimit.Unlimited(), "Pro": bucket(5), "pro": bucket(5), "PRO": bucket(5), "a\u200bb": bucket(5), "über uns": bucket(5)}
 		}, []string{
 			`Tiers: a tier needs a name`, `Tiers: tier "Pro": differs from "PRO" only in case; keep the one`,
 			`Tiers: tier "a\u200bb": there is a character in it that is not visible`, `Tiers: tier "pro": differs from "Pro" only in case`,

@@ -23,7 +23,7 @@ import (
 func full(t *testing.T) ratelimit.Rule {
 	rule := ratelimit.Rule{
 		Name: "full", Match: []string{"GET /a", "/b/"}, Key: keyfunc.IP,
-		Limit: algorithms.PerMinute(100), Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(1000), "internal": ratelimit.Unlimited},
+		Limit: algorithms.PerMinute(100), Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(1000), "internal": ratelimit.Unlimited()},
 		LimitFor: func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
 		Cost:     2, Costs: map[string]int64{"GET /a": 3}, CostFor: func(*http.Request) int64 { return 0 },
 		ChargeOn: []int{401, 403}, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: time.Hour},

@@ -146,8 +146,8 @@ func (m *Middleware) see(r *http.Request, v *verdict) {
 	next := 0
 	for i := range d.Results {
 		res := &d.Results[i]
-		if res.Allowed && !d.Allowed && res.Source == "" {
-			continue // nobody decided it
+		if res.Source == algorithms.SourceNone && !res.HasRoom && res.Err == nil {
+			continue
 		}
 		at := next
 		if at >= len(set.watches) || set.watches[at].rule != res.Check.Rule { // to be quick: find is not inlined
@@ -159,7 +159,7 @@ func (m *Middleware) see(r *http.Request, v *verdict) {
 		next = at + 1
 		w := &set.watches[at]
 		w.count(res, d.Allowed)
-		if !res.Allowed {
+		if !res.HasRoom {
 			m.seeDenial(r.Context(), w, res)
 		}
 	}

@@ -155,7 +155,7 @@ func TestShadowAndDisabledChangeNothing(t *testing.T) {
 			Limiter: in.limiter, Rules: rules, Headers: headers.All(headers.XRateLimit, headers.IETFDraft11), MaxWaiting: 2,
 			Observe: func(_ *http.Request, d algorithms.Decision) {
 				for _, r := range d.Results {
-					if r.Check.Shadow && !r.Allowed {
+					if r.Check.Shadow && !r.HasRoom {
 						shadows++
 					}
 				}

@@ -34,7 +34,7 @@ func (t *terms) plain() bool {
 // the request is exempt.
 func (q *question) agree(i int, rule *rule, check *algorithms.Check) (queue, applies bool) {
 	l := q.limitOf(i, rule)
-	if l.Limit == Unlimited {
+	if l.Limit == Unlimited() {
 		return false, false
 	}
 	check.Limit, check.Cost = l.Limit, q.costOf(rule)
@@ -75,7 +75,7 @@ func (q *question) limitOf(i int, rule *rule) limit {
 
 // fit makes a limit of the rule ready for requests.
 func (r *rule) fit(l algorithms.Limit, s share) (limit, error) {
-	if l == Unlimited {
+	if l == Unlimited() {
 		return limit{Limit: l}, nil
 	}
 	if err := l.Validate(); err != nil {

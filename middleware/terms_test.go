@@ -51,7 +51,7 @@ func byHeader(r *http.Request) string { return r.Header.Get("Tier") }
 func TestTiers(t *testing.T) {
 	asked := 0
 	registry := prometheus.NewRegistry()
-	tiers := map[string]algorithms.Limit{"pro": algorithms.PerHour(50), "internal": ratelimit.Unlimited}
+	tiers := map[string]algorithms.Limit{"pro": algorithms.PerHour(50), "internal": ratelimit.Unlimited()}
 	one, two := perHour("one", 5, "/tiers"), perHour("two", 7, "/tiers", "/more")
 	one.Tiers, two.Tiers = tiers, tiers
 	keyless := perHour("keyless", 9, "/keyless")
@@ -114,7 +114,7 @@ func TestLimitFor(t *testing.T) {
 	}{
 		{algorithms.Limit{}, "map[charged:50/1h 1 r:50/1h 1]", 1},
 		{algorithms.PerMinute(3), "map[charged:3/1m 1 r:3/1m 1]", 0},
-		{ratelimit.Unlimited, "map[]", 0},
+		{ratelimit.Unlimited(), "map[]", 0},
 		{algorithms.Limit{Rate: 9, Period: time.Minute, Burst: 3}, "map[charged:50/1h 1 r:9/1m burst 3 1]", 1}, // no window
 		{algorithms.Limit{Rate: -1, Period: time.Hour}, "map[charged:50/1h 1 r:50/1h 1]", 1},                   // not quite Unlimited
 		{algorithms.Limit{Rate: 5}, "map[charged:50/1h 1 r:50/1h 1]", 1},

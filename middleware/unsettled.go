@@ -168,7 +168,7 @@ func (c *crossing) decided(d *algorithms.Decision, returnable bool) {
 		for i := range d.Results {
 			if r := &d.Results[i]; r.Check.Rule == a.rule && r.Check.Key == a.key && r.Err == nil {
 				charged = r.Charged > 0 && returnable
-				if r.Banned { // what a cache remembers, it tells for a moment
+				if r.BannedFor > 0 { // what a cache remembers, it tells for a moment
 					banned = cmp.Or(r.BannedFor, min(r.RetryAfter, time.Second))
 				}
 			}

@@ -51,11 +51,11 @@ func (m *Middleware) findPlace(r *http.Request, v *verdict) {
 // with a delay are denied until now would be their turn. It is for limiters that
 // ignore MaxDelay.
 func (m *Middleware) tooLate(ctx context.Context, d *algorithms.Decision) {
-	_ = algorithms.GiveBack(ctx, m.limiter, *d) // what stays charged errs towards denying
+	_ = algorithms.Refund(ctx, m.limiter, *d) // what stays charged errs towards denying
 	d.Allowed = false
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Delay > 0 {
-			r.Allowed, r.RetryAfter, r.Delay = false, r.Delay, 0
+			r.HasRoom, r.RetryAfter, r.Delay = false, r.Delay, 0
 		}
 	}
 }
@@ -105,6 +105,6 @@ func (m *Middleware) giveUp(ctx context.Context, d algorithms.Decision) {
 		}
 	}
 	if slot >= 0 {
-		_ = algorithms.GiveBack(ctx, m.limiter, algorithms.Decision{Results: d.Results[slot : slot+1]})
+		_ = algorithms.Refund(ctx, m.limiter, algorithms.Decision{Results: d.Results[slot : slot+1]})
 	}
 }

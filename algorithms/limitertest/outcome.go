@@ -49,8 +49,8 @@ func compare(got algorithms.Result, want expectation, at time.Time) (differences
 			differences = append(differences, fmt.Sprintf("%s = %v, want %v", field, got, want))
 		}
 	}
-	differ("Allowed", got.Allowed == want.allowed, got.Allowed, want.allowed)
-	differ("Banned", got.Banned == want.isBanned, got.Banned, want.isBanned)
+	differ("HasRoom", got.HasRoom == want.allowed, got.HasRoom, want.allowed)
+	differ("BannedFor", got.BannedFor > 0 == want.isBanned, got.BannedFor, want.isBanned)
 	differ("Charged", got.Charged == want.charged, got.Charged, want.charged)
 	differ("Remaining", got.Remaining == want.remaining, got.Remaining, want.remaining)
 	differ("RetryAfter", got.RetryAfter == want.retryAfter, got.RetryAfter, want.retryAfter)
@@ -58,7 +58,7 @@ func compare(got algorithms.Result, want expectation, at time.Time) (differences
 	differ("Delay", got.Delay == want.delay, got.Delay, want.delay)
 	differ("At", got.At.Equal(at), got.At, at)
 	differ("Check", got.Check == want.Check, got.Check, want.Check)
-	differ("Source", got.Source != "", `""`, "a name")
+	differ("Source", got.Source != algorithms.SourceNone, "SourceNone", "a name")
 	differ("Err", got.Err == nil, got.Err, nil)
 	return differences
 }

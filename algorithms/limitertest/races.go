@@ -127,7 +127,7 @@ func raceToBan(c *trial) {
 				c.Errorf("Take: %v", err)
 				return false
 			}
-			if !d.Results[0].Banned {
+			if d.Results[0].BannedFor == 0 {
 				unbanned.Add(1)
 			}
 			return d.Allowed

@@ -166,7 +166,7 @@ func settleRace(c *trial) {
 				for range 4 {
 					d, err := c.limiter.Take(c.Context(), costing(s.Check, 2))
 					if err == nil {
-						err = algorithms.GiveBack(c.Context(), c.limiter, d)
+						err = algorithms.Refund(c.Context(), c.limiter, d)
 					}
 					if err != nil {
 						c.Error(err)

@@ -190,7 +190,7 @@ func (c *trial) decide(ctx context.Context, method string, f decider, want []exp
 // that another one denies the request.
 func skipped(d algorithms.Decision, i int) bool {
 	r := d.Results[i]
-	return !d.Allowed && r.Allowed && r.Source == "" && r.Err == nil &&
+	return !d.Allowed && !r.HasRoom && r.Source == algorithms.SourceNone && r.Err == nil &&
 		r.Charged == 0 && r.Remaining == 0 && r.RetryAfter == 0 && r.ResetAfter == 0 && r.Delay == 0 && r.At.IsZero()
 }
 

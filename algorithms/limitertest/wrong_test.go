@@ -118,12 +118,12 @@ var wrongLimiters = []struct {
 	{"counts_each_rate_apart", asking(func(c *algorithms.Check) { c.Rule += c.Limit.String() }), "a limit that changes keeps its count"},
 
 	{"RetryAfter_late_by_1µs", tellingEach(func(r *algorithms.Result) {
-		if !r.Allowed && r.RetryAfter != algorithms.Never {
+		if !r.HasRoom && r.RetryAfter != algorithms.Never {
 			r.RetryAfter += time.Microsecond
 		}
 	}), "RetryAfter is tight"},
 	{"RetryAfter_early_by_1µs", tellingEach(func(r *algorithms.Result) {
-		if !r.Allowed && r.RetryAfter != algorithms.Never {
+		if !r.HasRoom && r.RetryAfter != algorithms.Never {
 			r.RetryAfter -= time.Microsecond
 		}
 	}), "RetryAfter is tight"},
@@ -133,7 +133,7 @@ var wrongLimiters = []struct {
 	{"At_in_ms", tellingEach(func(r *algorithms.Result) { r.At = r.At.Truncate(time.Millisecond) }), "RetryAfter is tight"},
 	{"Check_not_as_asked", tellingEach(func(r *algorithms.Result) { r.Check.Cost = max(r.Check.Cost, 1) }), "a cost of 0"},
 	{"Remaining_negative", tellingEach(func(r *algorithms.Result) {
-		if !r.Allowed {
+		if !r.HasRoom {
 			r.Remaining = -1
 		}
 	}), "up to the limit and over it"},
@@ -141,7 +141,7 @@ var wrongLimiters = []struct {
 	{"results_reversed", telling(func(d *algorithms.Decision) { slices.Reverse(d.Results) }), "all checks of an admitted request"},
 	{"only_denials_told", telling(func(d *algorithms.Decision) {
 		if !d.Allowed {
-			d.Results = slices.DeleteFunc(d.Results, func(r algorithms.Result) bool { return r.Allowed })
+			d.Results = slices.DeleteFunc(d.Results, func(r algorithms.Result) bool { return r.HasRoom })
 		}
 	}), "a request that one check denies"},
 
@@ -287,7 +287,7 @@ var wrongLimiters = []struct {
 			c.Ban.Within = 1000 * time.Hour
 		}
 	}), "Within the first"},
-	{"bans_without_saying", tellingEach(func(r *algorithms.Result) { r.Banned = false }), "denied After times is banned"},
+	{"bans_without_saying", tellingEach(func(r *algorithms.Result) { r.BannedFor = 0 }), "denied After times is banned"},
 	{"Peek_counts_denials", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
 			w.peek = func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
@@ -338,7 +338,7 @@ var wrongLimiters = []struct {
 					err = m.Reset(ctx, checks...)
 				}
 				for i, r := range d.Results {
-					if r.Banned {
+					if r.BannedFor > 0 {
 						err = errors.Join(err, m.Ban(ctx, r.RetryAfter, checks[i]))
 					}
 				}

@@ -111,7 +111,7 @@ func (d *demand) countOne(checks []algorithms.Check, of []wanted) {
 	for i := range counted.Results {
 		res, w := &counted.Results[i], &of[i]
 		need := int64(unreachable)
-		if res.Allowed {
+		if res.HasRoom {
 			need = res.Check.Limit.Quota() - res.Remaining
 		}
 		w.client.needs[w.which] = max(w.client.needs[w.which], need)

@@ -209,7 +209,7 @@ func (p *replay) see(_ *http.Request, d algorithms.Decision) {
 		r := p.byName[res.Check.Rule]
 		r.requests++
 		c := r.clients.of(res.Check.Key)
-		if !res.Allowed {
+		if !res.HasRoom {
 			r.denied++
 			if m.byRule == nil {
 				m.byRule = make([]int64, len(p.rules))
@@ -220,7 +220,7 @@ func (p *replay) see(_ *http.Request, d algorithms.Decision) {
 			continue
 		}
 		c.requests++
-		if !res.Allowed {
+		if !res.HasRoom {
 			c.denied++
 		}
 		if res.Check.Limit != r.Limit { // a tier's

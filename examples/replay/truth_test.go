@@ -75,7 +75,7 @@ func TestReplayEqualsAServer(t *testing.T) {
 				Limiter: new(algorithms.Memory), Rules: rules, DenialLogRate: -1, MaxWaiting: 1 << 20,
 				Observe: func(_ *http.Request, d algorithms.Decision) {
 					for _, res := range d.Results {
-						if !res.Allowed {
+						if !res.HasRoom {
 							denied[res.Check.Rule]++
 						}
 					}

@@ -44,7 +44,7 @@ func Observe(r *http.Request, d algorithms.Decision) {
 		span.SetAttributes(attribute.Float64("ratelimit.delay", delay.Seconds()))
 	}
 	for _, result := range d.Results {
-		if !result.Allowed {
+		if !result.HasRoom && result.Source != algorithms.SourceNone {
 			shadow := attribute.Bool("ratelimit.shadow", result.Check.Shadow)
 			span.AddEvent("ratelimit.denied", trace.WithAttributes(append(describe(result), shadow)...))
 		}
@@ -63,7 +63,7 @@ func decisive(d algorithms.Decision) (shown algorithms.Result, ok bool) {
 		}
 	}
 	for _, result := range d.Results {
-		if !result.Check.Shadow && result.Allowed == d.Allowed && (!ok || result.RetryAfter > shown.RetryAfter) {
+		if (result.Denies() || d.Allowed && !result.Check.Shadow) && (!ok || result.RetryAfter > shown.RetryAfter) {
 			shown, ok = result, true
 		}
 	}

@@ -16,7 +16,7 @@ func result(rule string, allowed bool) algorithms.Result {
 	r := algorithms.Result{
 		Check:      algorithms.Check{Rule: rule, Key: "alice@example.com", Limit: algorithms.PerMinute(5), Cost: 2},
 		Source:     algorithms.SourceRedis,
-		Allowed:    allowed,
+		HasRoom:    allowed,
 		Remaining:  3,
 		ResetAfter: time.Minute,
 		At:         at,
@@ -52,7 +52,7 @@ func TestRedact(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := algorithms.Decision{Allowed: true, Results: c.results}
 			for _, r := range c.results {
-				d.Allowed = d.Allowed && (r.Allowed || r.Check.Shadow)
+				d.Allowed = d.Allowed && (r.HasRoom || r.Check.Shadow)
 			}
 			before := append([]algorithms.Result(nil), c.results...)
 			got := hidden.Redact(d, func(rule string) bool { return rule == "account" })

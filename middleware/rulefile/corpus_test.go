@@ -151,7 +151,7 @@ func plain(rules []ratelimit.Rule) []compared {
 		r.Key, r.LimitFor, r.CostFor = nil, nil, nil
 		r.Cost, r.Limit, r.Tiers = max(r.Cost, 1), filled(r.Limit), maps.Clone(r.Tiers)
 		for tier, limit := range r.Tiers {
-			if limit != ratelimit.Unlimited {
+			if limit != ratelimit.Unlimited() {
 				r.Tiers[tier] = filled(limit)
 			}
 		}

@@ -197,7 +197,7 @@ func (d *decoder) tierLimits(n *yaml.Node, path string) map[string]algorithms.Li
 		if value.Value != unlimited && strings.EqualFold(value.Value, unlimited) {
 			d.bad(placeOf(value), path, "write unlimited in small letters")
 		} else if value.Value == unlimited && value.Kind == yaml.ScalarNode && !d.flagged[value] {
-			limits[tier] = ratelimit.Unlimited
+			limits[tier] = ratelimit.Unlimited()
 		} else if limit, ok := d.limit(value, path); ok {
 			limits[tier] = limit
 		}

@@ -110,7 +110,7 @@ func fractionNode(fraction float64) *yaml.Node {
 }
 
 func limitNode(l algorithms.Limit) *yaml.Node {
-	if l == ratelimit.Unlimited {
+	if l == ratelimit.Unlimited() {
 		return textNode(unlimited)
 	}
 	if l.Burst != 0 {

@@ -74,7 +74,7 @@ func drawRule(t *rapid.T, name string) ratelimit.Rule {
 		if r.Tiers == nil {
 			r.Tiers = make(map[string]algorithms.Limit)
 		}
-		r.Tiers[tier] = ratelimit.Unlimited
+		r.Tiers[tier] = ratelimit.Unlimited()
 		if rapid.Bool().Draw(t, "limited") {
 			r.Tiers[tier] = limit.Draw(t, "limit of tier")
 		}

@@ -48,7 +48,7 @@ func TestEveryField(t *testing.T) {
 		"Match": {"match: [POST /a, '/b/{x...}']", ratelimit.Rule{Match: []string{"POST /a", "/b/{x...}"}}},
 		"Limit": {"limit: 10/s burst 20", ratelimit.Rule{Limit: algorithms.Limit{Rate: 10, Period: second, Burst: 20, Algorithm: algorithms.TokenBucket}}},
 		"Tiers": {"tiers: {pro: 1000/1m gcra, internal: unlimited}", ratelimit.Rule{Tiers: map[string]algorithms.Limit{
-			"pro": {Rate: 1000, Period: minute, Algorithm: algorithms.GCRA}, "internal": ratelimit.Unlimited,
+			"pro": {Rate: 1000, Period: minute, Algorithm: algorithms.GCRA}, "internal": ratelimit.Unlimited(),
 		}}},
 		"Cost":     {"cost: 7", ratelimit.Rule{Cost: 7}},
 		"Costs":    {"costs: {POST /reports: 10, /a: 2}", ratelimit.Rule{Costs: map[string]int64{"POST /reports": 10, "/a": 2}}},
@@ -385,7 +385,7 @@ func TestTheFileOfAProgram(t *testing.T) {
 		{ratelimit.Rule{Name: "per-ip", Limit: algorithms.PerMinute(200), Fail: failmode.Open}, "ip"},
 		{ratelimit.Rule{
 			Name: "per-tenant", Limit: bucket(100),
-			Tiers: map[string]algorithms.Limit{"pro": bucket(1000), "enterprise": bucket(10000), "internal": ratelimit.Unlimited},
+			Tiers: map[string]algorithms.Limit{"pro": bucket(1000), "enterprise": bucket(10000), "internal": ratelimit.Unlimited()},
 			Costs: map[string]int64{"POST /reports": 10},
 		}, "[tenant, route]"},
 		{ratelimit.Rule{

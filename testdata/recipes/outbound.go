@@ -29,7 +29,7 @@ func worker(ctx context.Context, limiter algorithms.Limiter, jobs <-chan string,
 		}
 		units, err := send(ctx, job)
 		if err != nil {
-			_ = algorithms.GiveBack(ctx, limiter, d) // nothing was sent
+			_ = algorithms.Refund(ctx, limiter, d) // nothing was sent
 			continue
 		}
 		_, _ = limiter.Settle(ctx, algorithms.Charge{Result: d.Results[0], Cost: units}) // what it really took

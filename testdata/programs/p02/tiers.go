@@ -32,7 +32,7 @@ func limits(guard *failmode.Guard, trusted keyfunc.Proxies, planOf func(apiKey s
 			Name:  "plan",
 			Key:   keyfunc.First(keyfunc.APIKey("X-API-Key"), trusted.IP()),
 			Limit: perMinute(60),
-			Tiers: map[string]algorithms.Limit{"pro": perMinute(1000), "enterprise": perMinute(10000), "internal": ratelimit.Unlimited},
+			Tiers: map[string]algorithms.Limit{"pro": perMinute(1000), "enterprise": perMinute(10000), "internal": ratelimit.Unlimited()},
 			Costs: map[string]int64{"POST /reports": 10, "GET /export/{format}": 10},
 		}},
 	})

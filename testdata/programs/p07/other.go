@@ -29,7 +29,7 @@ func work(ctx context.Context, guard *failmode.Guard, jobs <-chan string, send f
 		}
 		units, err := send(ctx, job)
 		if err != nil {
-			_ = algorithms.GiveBack(ctx, guard, d)
+			_ = algorithms.Refund(ctx, guard, d)
 			continue
 		}
 		mail, _ := d.Result("mail")
