@@ -24,6 +24,9 @@ func (c Check) Validate() error {
 	if err := c.badLease(); err != nil {
 		bad(err)
 	}
+	for _, err := range c.badHeld() {
+		bad(err)
+	}
 	for _, err := range c.Ban.invalid() {
 		bad(fmt.Errorf("ban: %w", err))
 	}
@@ -32,7 +35,7 @@ func (c Check) Validate() error {
 
 // okBeside is Validate without the reasons, for all but the limit.
 func (c *Check) okBeside() bool {
-	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && (!c.Lease || c.badLease() == nil)
+	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && (c.Cost <= 1 && c.Ban == (Ban{}) || !c.Limit.held()) && (!c.Lease || c.badLease() == nil)
 }
 
 // badLease says why units cannot be taken in blocks.
@@ -90,5 +93,11 @@ func (c *Check) numbers(p *step.Params) bool {
 	if !c.okBeside() {
 		return false
 	}
-	return c.Limit.step().Numbers(p, c.Cost, c.MaxDelay)
+	if !c.Limit.step().Numbers(p, c.Cost, c.MaxDelay) {
+		return false
+	}
+	if p.Held {
+		c.named(p)
+	}
+	return true
 }

@@ -73,6 +73,7 @@ type Check struct {
 	Lease    bool          // a hot key: a Guard takes units in blocks. Fixed and sliding windows; not with Ban or NoCache
 	NoCache  bool          // its denials are not cached, since what denied may be given back at any time
 	spared   bool          // a denial does not count towards the ban
+	hold     int64         // in_flight: the request's name, from a Guard; 0 for a fresh one
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
 	Ban      Ban           // what follows repeated denials; zero means nothing
 }

@@ -84,7 +84,7 @@ var atBoundary = rapid.SampledFrom([]int64{998, 999, 1000, 1001, 999_998, 999_99
 // drawLimit draws limits from one in 30 days to a million in a second, of every
 // algorithm.
 func drawLimit(t *rapid.T, label string) Limit {
-	a := rapid.SampledFrom(step.Table).Draw(t, label+" algorithm")
+	a := rapid.SampledFrom(rated).Draw(t, label+" algorithm")
 	l := rapid.OneOf(
 		rapid.SampledFrom(extremes),
 		rapid.Custom(func(t *rapid.T) Limit {

@@ -136,6 +136,9 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 			continue
 		case res.Source != source || res.Charged <= 0:
 			continue
+		case cost > 0 && cost != res.Charged && res.Check.Limit.held():
+			errs = append(errs, fmt.Errorf("%w: rule %q: settle: a request in flight is settled at 0, got %d", ErrInvalidCheck, res.Check.Rule, cost))
+			continue
 		}
 		if err := res.Check.Validate(); err != nil {
 			errs = append(errs, err)
@@ -146,8 +149,10 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 			res.setCharged(before)
 			continue
 		}
+		p := paramsOf(&res.Check, res.Check.Limit.row())
+		p.ID = res.trace.Charge.At // where it is one
 		cs = append(cs, settlement{step.Correction{
-			Params: paramsOf(&res.Check, res.Check.Limit.row()),
+			Params: p,
 			Placed: res.trace.Charge,
 			Units:  before,
 			Delta:  cost - before,
@@ -160,7 +165,7 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 // whether it was made, the charge costs the lower of both: to settle it once more gives
 // nothing back twice.
 func (c *settlement) failed(err error) {
-	if c.Delta > 0 || transport.NotExecuted(err) || metBan(err) {
+	if c.Delta > 0 || c.Held || transport.NotExecuted(err) || metBan(err) {
 		c.result.settled.undo(c.Units, c.Units+c.Delta)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // Two instances that disagree on a limit, or two tiers, count on one key. In our
@@ -80,7 +78,7 @@ func TestTwoLimitsOnOneKeyKeepTheirPromises(t *testing.T) {
 func twoLimits(t *rapid.T, b backend) {
 	ctx := context.Background()
 	b.flush()
-	row := rapid.SampledFrom(step.Table).Draw(t, "algorithm")
+	row := rapid.SampledFrom(rated).Draw(t, "algorithm")
 	period := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute, time.Hour}).Draw(t, "period")
 	var limits [2]Limit
 	var alone [2]Memory

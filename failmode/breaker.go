@@ -27,7 +27,8 @@ type breaker struct {
 	logger  *slog.Logger
 	misused sampler.Sampler
 
-	calls calls
+	calls   calls
+	closing func(shard int, all bool) // see tell
 
 	circuits atomic.Pointer[[]*circuit] // by shard, of those that were needed so far
 

@@ -74,6 +74,7 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 	for i := range results {
 		denied = denied || results[i].Err == nil && results[i].Denies()
 	}
+	g.inFlight.lost(results)
 	undecided := pick(results, lost)
 	here, err := g.standIn(ctx, charge && !denied, slices.Clone(undecided))
 	if err != nil {

@@ -70,6 +70,7 @@ type Guard struct {
 	local     algorithms.Memory // at this process' share
 	denied    denyCache
 	leases    leases
+	inFlight  inFlight
 	share     shareFunc
 	heartbeat heartbeat
 	server    serverCheck
@@ -99,6 +100,7 @@ func (g *Guard) ready() {
 		g.leases.begin()
 		g.breaker.begin(g.store, &g.work, g.logger)
 		g.share = g.shareOf
+		g.inFlight.begin(g)
 		g.fellBack.Every, g.lostLog.Every = logInterval, logInterval
 		id, others := g.store.Join()
 		if others > 0 {
@@ -192,6 +194,7 @@ func (g *Guard) Close() error {
 	g.closing.Do(func() {
 		g.breaker.end()
 		g.returnBlocks()
+		g.inFlight.Close()
 		g.work.end()
 		g.untilIdle()
 		if last := g.store.Leave(); last {

@@ -40,10 +40,22 @@ func (g *Guard) takeAsking(ctx context.Context, checks []algorithms.Check, looks
 			}
 		}
 	}()
+	if named := g.inFlight.named(checks); named != nil {
+		if d, full := g.fullHere(checks); full {
+			return d, nil
+		}
+		checks = named
+		defer func() {
+			if d.Results == nil && err == nil {
+				g.inFlight.dropAll(named)
+			}
+		}()
+	}
 	sent := g.denied.sending()
 	if d, err = g.decide(ctx, true, checks); err != nil {
 		return d, err
 	}
+	g.inFlight.decided(&d)
 	learned = true
 	for i := range checks {
 		switch r := answerTo(&d, i, &checks[i]); {

@@ -23,8 +23,14 @@ func (b *breaker) probe(c *circuit) {
 	b.logOpen(name, c.lastError())
 	err := b.untilWell(c, name)
 
+	if err == nil {
+		b.tell(c, true)
+	}
 	now := time.Now()
 	c.recovered(now)
+	if err == nil {
+		b.tell(c, false)
+	}
 	after := now.Sub(opened).Round(time.Millisecond)
 	switch {
 	case err == nil:
@@ -37,6 +43,17 @@ func (b *breaker) probe(c *circuit) {
 		c.witness.renew(b.ctx)
 		return nil
 	})
+}
+
+// tell tells a shard that is back what was not sent meanwhile: before its circuit closes
+// all that runs, and afterwards what has begun since.
+func (b *breaker) tell(c *circuit, all bool) {
+	if b.closing != nil {
+		_ = b.work.safely(func() error {
+			b.closing(c.shard, all)
+			return nil
+		})
+	}
 }
 
 // untilWell returns nil after enough good probes. Its error means that the

@@ -26,6 +26,14 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 		lent.Update(&c.Result)
 	}
 	results := make([]algorithms.Result, len(charges))
+	held, others := split(len(charges), func(i int) bool { return lent.Holds(&charges[i].Result.Check) })
+	if len(held) > 0 && g.inFlight.store != nil {
+		settled, err := g.settleHeld(ctx, pick(charges, held))
+		place(results, held, settled)
+		rest, otherErr := g.Settle(ctx, pick(charges, others)...)
+		place(results, others, rest)
+		return results, errors.Join(err, otherErr)
+	}
 	leased, others := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceLease })
 	if len(leased) > 0 {
 		settled, err := g.settleLeased(ctx, pick(charges, leased))
@@ -110,6 +118,11 @@ func (g *Guard) giveBackStore(ctx context.Context, results []algorithms.Result) 
 	var charges []algorithms.Charge
 	for i := range results {
 		if r := &results[i]; r.Charged > 0 && ofStore(r) {
+			if g.inFlight.store != nil && lent.Holds(&r.Check) {
+				g.inFlight.Drop(g.inFlight.store.PlaceOf(&r.Check))
+				r.Charged = 0
+				continue
+			}
 			charges = append(charges, algorithms.Charge{Result: *r})
 			r.Charged = 0
 		}

@@ -1,0 +1,171 @@
+package failmode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inflight"
+	"github.com/seed75154129/ratelimit/internal/memory"
+	"github.com/seed75154129/ratelimit/internal/transport"
+)
+
+// A holding store counts requests under way in sets, so that they can be renewed and
+// released by name. Others settle them as other charges.
+type holding interface {
+	inflight.Store
+	PlaceOf(c *algorithms.Check) inflight.Place
+}
+
+// inFlight is what runs in this process of which the store counts how much is under way.
+// The zero value is of a store that does not.
+type inFlight struct {
+	inflight.Registry
+	store holding
+}
+
+func (f *inFlight) begin(g *Guard) {
+	s, ok := g.store.(holding)
+	if !ok {
+		return
+	}
+	f.store, f.Store, f.Logger = s, s, g.logger
+	f.Open = func(shard int) bool { return g.breaker.circuit(shard).isOpen() }
+	f.Begin, f.Safely = g.work.begin, g.work.safely
+	g.breaker.closing = f.Tell
+}
+
+// named returns the checks with a name for each request under way, made before anything
+// is sent: so that what got no answer can be released. nil means that there is none.
+func (f *inFlight) named(checks []algorithms.Check) (named []algorithms.Check) {
+	if f.store == nil {
+		return nil
+	}
+	for i := range checks {
+		if !lent.Holds(&checks[i]) {
+			continue
+		}
+		if named == nil {
+			named = slices.Clone(checks)
+		}
+		lent.Name(&named[i])
+	}
+	return named
+}
+
+// decided holds what an admitted request has, and takes the names away.
+func (f *inFlight) decided(d *algorithms.Decision) {
+	if f.store == nil {
+		return
+	}
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !lent.Holds(&r.Check) {
+			continue
+		}
+		p := f.store.PlaceOf(&r.Check)
+		id := lent.Unname(r)
+		if id == 0 {
+			continue
+		}
+		if d.Allowed && r.Source == algorithms.SourceFailOpen { // nobody counts it, until the store is back
+			r.Charged, lent.Trace(r).Charge.At = 1, p.ID
+		}
+		switch runs := d.Allowed && r.Charged > 0; {
+		case runs:
+			f.Hold(p, ofStore(r), id < 0)
+		case id < 0:
+			f.Drop(p)
+		}
+	}
+}
+
+// lost notes of results that the store did not decide whether it may have charged them.
+func (f *inFlight) lost(results []algorithms.Result) {
+	if f.store == nil {
+		return
+	}
+	for i := range results {
+		if r := &results[i]; r.Err != nil && lent.Holds(&r.Check) && !transport.NotExecuted(r.Err) {
+			lent.Unsure(&r.Check)
+		}
+	}
+}
+
+// dropAll releases what named checks may hold, after a panic of the limiter.
+func (f *inFlight) dropAll(named []algorithms.Check) {
+	for i := range named {
+		if c := &named[i]; lent.Holds(c) {
+			f.Drop(f.store.PlaceOf(c))
+		}
+	}
+}
+
+// fullHere denies a request of which as much runs in this process alone as may run in
+// all. Nothing else about requests under way is remembered.
+func (g *Guard) fullHere(checks []algorithms.Check) (d algorithms.Decision, full bool) {
+	for i := range checks {
+		c := &checks[i]
+		if c.Shadow || !lent.Holds(c) || c.Validate() != nil {
+			continue
+		}
+		var n [1]memory.Count
+		if !lent.Count(c, &n[0]) {
+			continue
+		}
+		if lent.Memory(&g.local).Decide(false, n[:]); n[0].Room {
+			continue
+		}
+		if !full {
+			d.Results, full = make([]algorithms.Result, len(checks)), true
+			for j := range checks {
+				d.Results[j].Check, d.Results[j].HasRoom = checks[j], true
+			}
+		}
+		r := &d.Results[i]
+		r.Source, r.HasRoom, r.At = algorithms.SourceDenyCache, false, time.Now()
+		r.Remaining, r.RetryAfter = min(n[0].Answer.Remaining, 0), n[0].Answer.RetryAfter
+	}
+	return d, full
+}
+
+// settleHeld ends requests under way: here at once, and in the store soon.
+func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
+	results := make([]algorithms.Result, len(charges))
+	var errs []error
+	for i, ch := range charges {
+		r := &results[i]
+		*r = ch.Result
+		id := lent.Trace(r).Charge.At
+		switch {
+		case r.Charged == 0 || ch.Cost == r.Charged:
+		case ch.Cost > 0:
+			errs = append(errs, fmt.Errorf("%w: rule %q: settle: a request in flight is settled at 0, got %d", algorithms.ErrInvalidCheck, r.Check.Rule, ch.Cost))
+		case r.Source == algorithms.SourceFallback:
+			settled, err := g.settleLocal(ctx, []algorithms.Charge{ch})
+			errs = append(errs, err)
+			*r = settled[0]
+			g.inFlight.End(id)
+		case r.Source == algorithms.SourceFailOpen:
+			g.inFlight.End(id)
+			lent.Ended(r)
+		default:
+			known := true
+			lent.SettleBy(r, 0, func(int64) bool {
+				known = g.inFlight.End(id)
+				return known
+			})
+			if !known { // of another Guard, or this one is closed
+				settled, err := g.settleStore(ctx, []algorithms.Charge{ch})
+				results[i], errs = settled[0], append(errs, err)
+				continue
+			}
+			r.Remaining++
+			unfollowIn(&g.local, ch, r, g.share)
+		}
+	}
+	return results, errors.Join(errs...)
+}
