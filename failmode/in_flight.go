@@ -95,13 +95,23 @@ func (f *inFlight) lost(results []algorithms.Result) {
 	}
 }
 
-// dropAll releases what named checks may hold, after a panic of the limiter.
-func (f *inFlight) dropAll(named []algorithms.Check) {
-	for i := range named {
-		if c := &named[i]; lent.Holds(c) {
-			f.Drop(f.store.PlaceOf(c))
-		}
+// takeHeld takes checks some of which are of requests under way, with their names.
+func (g *Guard) takeHeld(ctx context.Context, named []algorithms.Check) (d algorithms.Decision, err error) {
+	if d, full := g.fullHere(named); full {
+		return d, nil
 	}
+	answered := false
+	defer func() {
+		for i := range named {
+			if c := &named[i]; !answered && lent.Holds(c) { // the limiter has panicked
+				g.inFlight.Drop(g.inFlight.store.PlaceOf(c))
+			}
+		}
+	}()
+	d, err = g.takeKnown(ctx, named)
+	answered = true
+	g.inFlight.decided(&d)
+	return d, err
 }
 
 // fullHere denies a request of which as much runs in this process alone as may run in
@@ -163,8 +173,8 @@ func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]
 				results[i], errs = settled[0], append(errs, err)
 				continue
 			}
-			r.Remaining++
 			unfollowIn(&g.local, ch, r, g.share)
+			lent.Ended(r)
 		}
 	}
 	return results, errors.Join(errs...)

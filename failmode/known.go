@@ -16,6 +16,13 @@ var errOvertaken = fmt.Errorf("failmode: others that asked for the key got no an
 // take decides checks that are to be charged. It does not ask the store about a
 // request of which it is known here that the store would deny it.
 func (g *Guard) take(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
+	if named := g.inFlight.named(checks); named != nil {
+		return g.takeHeld(ctx, named)
+	}
+	return g.takeKnown(ctx, checks)
+}
+
+func (g *Guard) takeKnown(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
 	var room [4]lookup
 	looks := room[:]
 	if len(checks) > len(room) {
@@ -40,22 +47,10 @@ func (g *Guard) takeAsking(ctx context.Context, checks []algorithms.Check, looks
 			}
 		}
 	}()
-	if named := g.inFlight.named(checks); named != nil {
-		if d, full := g.fullHere(checks); full {
-			return d, nil
-		}
-		checks = named
-		defer func() {
-			if d.Results == nil && err == nil {
-				g.inFlight.dropAll(named)
-			}
-		}()
-	}
 	sent := g.denied.sending()
 	if d, err = g.decide(ctx, true, checks); err != nil {
 		return d, err
 	}
-	g.inFlight.decided(&d)
 	learned = true
 	for i := range checks {
 		switch r := answerTo(&d, i, &checks[i]); {
