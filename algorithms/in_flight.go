@@ -74,7 +74,7 @@ func newID() int64 { return 1 + rand.Int64N(1<<52-1) }
 func (opened) Holds(c *Check) bool { return c.Limit.held() }
 
 // Name gives a check of a request under way a name, which is never used twice.
-func (opened) Name(c *Check) { c.hold = newID() }
+func (opened) Name(c *Check) { c.hold, c.NoCache = newID(), true }
 
 // Unname takes the name of a result's check away, and returns it: negative if it is
 // unknown whether the store knows the request.

@@ -22,11 +22,13 @@ type passage struct {
 	inner  *passage    // that writes the same header; nil if there is none
 	found  http.Header // fields of others that were in the header before; nil if none
 	wrote  http.Header // the fields as they were last written; nil where nobody needs it
+	held   *held       // released when the handler has returned and nothing is kept
 
 	mu       sync.Mutex
 	decision algorithms.Decision // its Results are never changed, only replaced
 	settled  []int               // results that cannot be settled any more
 	returned bool                // the handler
+	holds    int                 // what Hold returned and was not called
 }
 
 type passageKey struct{}
@@ -53,7 +55,7 @@ func passageOf(ctx context.Context) *passage {
 // pass returns the request with what was decided on it.
 func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, v *verdict) *http.Request {
 	ctx := r.Context()
-	p := &passage{Context: ctx, outer: passageOf(ctx), by: m, set: v.set, decision: v.decision, header: w.Header(), found: v.found}
+	p := &passage{Context: ctx, outer: passageOf(ctx), by: m, set: v.set, decision: v.decision, header: w.Header(), found: v.found, held: v.held}
 	wraps := v.set.charges(&v.decision)
 	if p.outer != nil && sameHeader(p.outer.header, p.header) {
 		p.outer.inner, p.found = p, nil

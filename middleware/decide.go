@@ -53,6 +53,7 @@ type verdict struct {
 	found    http.Header   // fields of rate limits that others have set before
 	passage  *passage      // nil until the next handler is called
 	crossing *crossing     // nil where no rule has ChargeOn and a Ban
+	held     *held         // nil where nothing is held while it is in flight
 }
 
 // unlimited reports whether no rule applies to the request.

@@ -139,10 +139,13 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	q := question{Middleware: m, request: r, handles: true}
 	defer func() {
 		q.turn.leave()
-		q.passage.end()
+		if q.passage.end(); q.passage == nil {
+			q.held.release()
+		}
 		q.crossing.end()
 	}()
 	err := q.decide(found, m.limiter.Take)
+	q.hold()
 	switch {
 	case err != nil:
 		m.refuse(w, r, err)
@@ -163,7 +166,8 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 // Take charges the rules that match r and returns the decision. If no rule
 // applies, the decision is allowed and has no results. Take is for work that is
 // not an HTTP request, such as a message in a connection, or a gRPC call, which r
-// describes as a POST. The caller must wait for the decision's Delay.
+// describes as a POST. The caller must wait for the decision's Delay. What a rule with
+// in_flight counts is held until r's context ends; one that never ends is an error.
 //
 // An error means that a key refused r; it may be a [keyfunc.StatusError]. The
 // other rules were charged. If one of them denies, Take returns that decision and
@@ -176,6 +180,12 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 		return algorithms.Decision{}, err
 	}
 	m.see(r, &q.verdict)
+	q.hold()
+	if q.refusal != nil {
+		q.held.release()
+	} else if err := q.held.untilDone(); err != nil {
+		return algorithms.Decision{}, err
+	}
 	return q.outcome()
 }
 

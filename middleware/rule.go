@@ -163,7 +163,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		}
 		c.plain, c.queue = c.terms.plain(), own.queue
 		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: r.Shadow == 1,
-			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
+			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.hasHeld() || r.Ban != (algorithms.Ban{})}
 	}
 	shareKeys(compiled)
 	return compiled, nil

@@ -45,12 +45,16 @@ func (r *Rule) validateData(match []pattern, bad func(field string, err error)) 
 	}
 	bad("Cost", tooMuch(r.Cost, limits))
 	r.validateCosts(match, limits, bad)
-	r.validateChargeOn(limits, bad)
+	if r.hasHeld() {
+		r.validateHeld(bad)
+	} else {
+		r.validateChargeOn(limits, bad)
+		r.validateLease(limits, bad)
+	}
 	r.validateBan(bad)
 	if !(r.Shadow >= 0 && r.Shadow <= 1) { // NaN is neither
 		bad("Shadow", fmt.Errorf("must be 0 to 1, the fraction of keys that are not limited; got %v", r.Shadow))
 	}
-	r.validateLease(limits, bad)
 }
 
 func (r *Rule) validateBan(bad func(string, error)) {

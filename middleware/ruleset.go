@@ -16,6 +16,7 @@ type ruleset struct {
 	hidden     map[string]bool // by name; nil if no rule is hidden
 	chargesOn  bool            // a rule has ChargeOn
 	spares     bool            // a rule has ChargeOn and a Ban
+	holds      bool            // a rule may limit requests in flight
 	hints      *hints
 	generation int // 1 for the first
 }
@@ -77,6 +78,7 @@ func (m *Middleware) setRules(rules []rule) (old, set *ruleset) {
 		set.watches[i] = w
 		set.chargesOn = set.chargesOn || rules[i].terms.chargeOn != nil
 		set.spares = set.spares || rules[i].spares()
+		set.holds = set.holds || rules[i].holds()
 		if rules[i].hidden {
 			if set.hidden == nil {
 				set.hidden = make(map[string]bool)

@@ -13,7 +13,7 @@ import (
 
 var (
 	errSettled  = errors.New("settled before; a rule's charge is settled once per request")
-	errReturned = errors.New("the handler has returned; settle before that, since the response headers belong to the request")
+	errReturned = errors.New("the handler has returned; settle before that, or call Hold first")
 )
 
 // Settle makes the request behind ctx cost this many units by one rule: what a
@@ -27,7 +27,7 @@ var (
 // have a rule of this name it is for the innermost. One settlement counts for each
 // rule and request: the first Settle, or ChargeOn before that, when the status is
 // written. Further calls return an error, and so do calls after the handler has
-// returned. After an error of the limiter, the charge stays as it was, as far as
+// returned, unless [Hold] keeps the request. After an error of the limiter, the charge stays as it was, as far as
 // is known.
 //
 // Call it on the goroutine that writes the response, as with
@@ -71,7 +71,7 @@ func (p *passage) settle(ctx context.Context, at int, cost int64) error {
 func (p *passage) claim(at []int) (claimed []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.returned {
+	if p.returned && p.holds == 0 {
 		return nil, errReturned
 	}
 	for _, i := range at {
@@ -110,7 +110,9 @@ func (p *passage) settleAll(ctx context.Context, at []int, cost int64) error {
 		p.decision.Results = now
 		p.mu.Unlock()
 	}
-	p.refresh(ctx)
+	if !p.hasReturned() {
+		p.refresh(ctx)
+	}
 	return err
 }
 
@@ -121,13 +123,26 @@ func (p *passage) decided() algorithms.Decision {
 	return p.decision
 }
 
-// end ends what handlers may do with the decision. It does nothing on nil.
+// end ends what handlers may do with the decision, unless Hold was called. It does
+// nothing on nil.
 func (p *passage) end() {
-	if p != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.returned = true
+	if p == nil {
+		return
 	}
+	p.mu.Lock()
+	p.returned = true
+	over := p.holds == 0
+	p.mu.Unlock()
+	if over {
+		p.held.release()
+	}
+}
+
+// hasReturned reports whether the handler has: the header is not its any more.
+func (p *passage) hasReturned() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.returned
 }
 
 // refresh writes the headers of all passages anew. It leaves them alone once

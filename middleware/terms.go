@@ -81,6 +81,9 @@ func (r *rule) fit(l algorithms.Limit, s share) (limit, error) {
 	if err := l.Validate(); err != nil {
 		return limit{}, err
 	}
+	if err := r.source.fitsHeld(l); err != nil {
+		return limit{}, err
+	}
 	if r.terms.chargeOn != nil && !isWindow(l) {
 		return limit{}, fmt.Errorf("%s is no window, which ChargeOn needs", l)
 	}
