@@ -346,6 +346,13 @@ func (r *Registry) send(due []*holder, now time.Time) (failed int) {
 	return len(lost)
 }
 
+// Hinted reports whether there were so many renewals that a hint was logged.
+func (r *Registry) Hinted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hinted
+}
+
 // count counts renewals, for the hint. It requires mu.
 func (r *Registry) count(n int, now time.Time) {
 	if r.since.IsZero() {
