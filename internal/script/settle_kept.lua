@@ -282,7 +282,9 @@ local function step(key, code, p)
     local lease, id = ARGV[p + 1], ARGV[p + 2]
     fits, left, was, a, b, c = used < ARGV[p] + 0, false, used > 0 and format('%d 0', used) or '', used, 0, 0
     charge = function()
-      call('ZREMRANGEBYSCORE', key, '-inf', format('%d', now))
+      if id % 16 < 1 then -- what has lapsed does not count, and only takes room
+        call('ZREMRANGEBYSCORE', key, '-inf', format('%d', now))
+      end
       call('ZADD', key, format('%d', now + lease), id)
       call('PEXPIRE', key, format('%d', floor(lease / 1000) + 1))
     end
