@@ -39,7 +39,7 @@ func TestInFlightOverTime(t *testing.T) {
 		{"a crash frees within a lease, and not before", func(t *testing.T, s *sets, g *Guard, l *line) {
 			takeN(t, g, 2, atOnce(2, "k"))
 			time.Sleep(time.Minute)
-			l.dead = true
+			l.dies(true)
 			time.Sleep(9 * time.Second)
 			if n := s.size("r:k"); n != 2 {
 				t.Errorf("%d in flight 9 s after the crash, want 2", n)
@@ -52,8 +52,8 @@ func TestInFlightOverTime(t *testing.T) {
 		{"a minute, with the store away for 8 s of it", func(t *testing.T, s *sets, g *Guard, l *line) {
 			takeN(t, g, 2, atOnce(2, "k"))
 			for i := range 60 {
-				if l.fault = nil; i >= 20 && i < 28 {
-					l.fault = lost
+				if l.becomes(nil); i >= 20 && i < 28 {
+					l.becomes(lost)
 				}
 				time.Sleep(time.Second)
 				if n := s.size("r:k"); n != 2 {
@@ -63,7 +63,7 @@ func TestInFlightOverTime(t *testing.T) {
 		}},
 		{"an outage with five, in which three more come", func(t *testing.T, s *sets, g *Guard, l *line) {
 			takeN(t, g, 5, atOnce(8, "k"))
-			l.dead = true
+			l.dies(true)
 			for range 20 { // until the circuit is open
 				end(t, g, mustTake(t, g, atOnce(8, "else")))
 			}
@@ -79,7 +79,7 @@ func TestInFlightOverTime(t *testing.T) {
 			if n := s.size("r:k"); n != 0 {
 				t.Fatalf("%d in flight, want 0: they have lapsed", n)
 			}
-			l.dead = false
+			l.dies(false)
 			for len(g.Down()) > 0 {
 				time.Sleep(time.Millisecond)
 			}
@@ -92,7 +92,7 @@ func TestInFlightOverTime(t *testing.T) {
 			}
 		}},
 		{"those that failed open", func(t *testing.T, s *sets, g *Guard, l *line) {
-			l.dead = true
+			l.dies(true)
 			for range 20 {
 				mustTake(t, g, atOnce(8, "else"))
 			}
@@ -100,7 +100,7 @@ func TestInFlightOverTime(t *testing.T) {
 			check := atOnce(1, "k")
 			check.Fail = Open
 			ds := takeN(t, g, 3, check)
-			l.dead = false
+			l.dies(false)
 			for len(g.Down()) > 0 {
 				time.Sleep(time.Millisecond)
 			}
@@ -130,7 +130,9 @@ func TestInFlightOverTime(t *testing.T) {
 		{"the store's clock leaps ahead, and back", func(t *testing.T, s *sets, g *Guard, _ *line) {
 			takeN(t, g, 3, atOnce(8, "k"))
 			for _, ahead := range []time.Duration{time.Hour, 365 * 24 * time.Hour, 0} {
+				s.mu.Lock()
 				s.ahead = ahead
+				s.mu.Unlock()
 				time.Sleep(5*time.Second + 100*time.Millisecond)
 				if n := s.size("r:k"); n != 3 {
 					t.Errorf("%d in flight with the clock %s ahead, want 3", n, ahead)
@@ -139,11 +141,11 @@ func TestInFlightOverTime(t *testing.T) {
 		}},
 		{"cut off for longer than a lease", func(t *testing.T, s *sets, g *Guard, l *line) {
 			ds := takeN(t, g, 2, atOnce(2, "k"))
-			l.fault = lost
+			l.becomes(lost)
 			time.Sleep(20 * time.Second)
 			other, _ := s.process(t)
 			takeN(t, other, 2, atOnce(2, "k")) // its places were given away
-			l.fault = nil
+			l.becomes(nil)
 			time.Sleep(6 * time.Second)
 			if n := s.size("r:k"); n != 4 {
 				t.Errorf("%d in flight, want all 4 that run", n)
@@ -177,7 +179,7 @@ func TestInFlightOverTime(t *testing.T) {
 		{"as much as may run runs here", func(t *testing.T, _ *sets, g *Guard, l *line) {
 			ds := takeN(t, g, 2, atOnce(2, "k"))
 			asked := 0
-			l.fault = func() fault { asked++; return fault{} }
+			l.becomes(func() fault { asked++; return fault{} })
 			for range 100 {
 				if d := mustTake(t, g, atOnce(2, "k")); d.Allowed || d.Results[0].RetryAfter != time.Second {
 					t.Fatalf("%+v; want a denial for a second", d.Results)

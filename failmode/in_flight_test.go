@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -54,7 +55,9 @@ func (s *sets) size(key string) (n int) {
 type line struct {
 	algorithms.Memory // for all that has nothing to do with what is under way
 	fake
-	sets  *sets
+	sets *sets
+
+	state sync.Mutex
 	fault func() fault // of the next command; nil means none
 	dead  bool         // the process has crashed
 }
@@ -69,14 +72,35 @@ type fault struct {
 
 var errLate = fmt.Errorf("late: %w", context.DeadlineExceeded)
 
+// next is what becomes of the next command.
+func (l *line) next() (f fault, dead bool) {
+	l.state.Lock()
+	defer l.state.Unlock()
+	if l.fault != nil {
+		f = l.fault()
+	}
+	return f, l.dead
+}
+
+// becomes sets what becomes of commands from now on.
+func (l *line) becomes(f func() fault) {
+	l.state.Lock()
+	defer l.state.Unlock()
+	l.fault = f
+}
+
+// dies says whether the process is dead, or cut off.
+func (l *line) dies(dead bool) {
+	l.state.Lock()
+	defer l.state.Unlock()
+	l.dead = dead
+}
+
 // send runs a command on the other side, with its faults.
 func (l *line) send(run func()) error {
-	var f fault
-	switch {
-	case l.dead:
+	f, dead := l.next()
+	if dead {
 		return errAway
-	case l.fault != nil:
-		f = l.fault()
 	}
 	if f.twice {
 		defer time.AfterFunc(f.late, run)
@@ -146,8 +170,9 @@ func (l *line) PlaceOf(c *algorithms.Check) inflight.Place {
 func (l *line) ShardOf(string) int { return 0 }
 
 func (l *line) Release(_ context.Context, ids map[string][]int64) (released []string, err error) {
+	sent := maps.Clone(ids) // a late command reads it
 	err = l.send(func() {
-		for key, all := range ids {
+		for key, all := range sent {
 			l.sets.do(key, func(set map[int64]time.Time, _ time.Time) {
 				for _, id := range all {
 					delete(set, id)
@@ -227,7 +252,7 @@ func TestInFlightSchedulesEndAtZero(t *testing.T) {
 						return own.IntN(n)
 					}
 					if faults {
-						l.fault = func() fault {
+						l.becomes(func() fault {
 							switch n(12) {
 							case 0:
 								return fault{lost: true}
@@ -239,7 +264,7 @@ func TestInFlightSchedulesEndAtZero(t *testing.T) {
 								return fault{twice: true, late: time.Duration(n(100)) * time.Millisecond}
 							}
 							return fault{late: time.Duration(n(5)) * time.Millisecond}
-						}
+						})
 					}
 					for range 5 {
 						wg.Go(func() {
@@ -265,7 +290,7 @@ func TestInFlightSchedulesEndAtZero(t *testing.T) {
 					if faults {
 						wg.Go(func() {
 							time.Sleep(time.Duration(n(400)) * time.Second)
-							l.dead = true
+							l.dies(true)
 						})
 					}
 				}
@@ -288,10 +313,10 @@ func TestInFlightCountsWhatRuns(t *testing.T) {
 		var s sets
 		g, l := s.process(t)
 		sent := 0
-		l.fault = func() fault {
+		l.becomes(func() fault {
 			sent++
 			return fault{noReply: sent%5 == 0, late: time.Millisecond}
-		}
+		})
 		running := 0
 		var ds []algorithms.Decision
 		for i := range 200 {
@@ -317,10 +342,10 @@ func TestInFlightLateReleasesFreeNobodyElse(t *testing.T) {
 		var s sets
 		g, l := s.process(t)
 		first := mustTake(t, g, atOnce(2, "k"))
-		l.fault = func() fault { return fault{twice: true, late: 2 * time.Second} }
+		l.becomes(func() fault { return fault{twice: true, late: 2 * time.Second} })
 		end(t, g, first)
 		time.Sleep(10 * time.Millisecond)
-		l.fault = nil
+		l.becomes(nil)
 		for range 2 { // who has the place now, and one more
 			if d := mustTake(t, g, atOnce(2, "k")); !d.Allowed {
 				t.Fatal("denied; want the place of the first")
@@ -349,10 +374,10 @@ func TestInFlightAbandonedRequestsLeaveNothing(t *testing.T) {
 						g.Instances, want = 2, 1
 						mustTake(t, g, atOnce(2, "k"))
 					}
-					l.fault = func() fault {
+					l.becomes(func() fault {
 						l.fault = nil
 						return fault{late: late}
-					}
+					})
 					d := mustTake(t, g, atOnce(2, "k"))
 					if d.Allowed != runs {
 						t.Fatalf("allowed %v, want %v", d.Allowed, runs)

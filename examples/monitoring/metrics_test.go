@@ -191,7 +191,17 @@ func script(t *testing.T, m *moving) {
 	}
 	m.look(t)
 
+	export := algorithms.Check{Rule: "exports", Limit: algorithms.Limit{Rate: 1, Period: time.Second, Algorithm: algorithms.InFlight}}
+	running, err := limit.Limiter().Take(t.Context(), export)
+	if err != nil || !running.Allowed {
+		t.Fatalf("%+v, %v", running, err)
+	}
 	redisServer.Close()
+	m.until(t, "ratelimit_renewals_failed_total", func() {})
+	if err := algorithms.Refund(t.Context(), limit.Limiter(), running); err != nil {
+		t.Fatal(err)
+	}
+	m.until(t, "ratelimit_releases_dropped_total", func() {})
 	m.until(t, "ratelimit_breaker_open_shards", func() { send("/queue", "") })
 	for range 1000 {
 		sendTo(small, "/", somebody()) // more than there is room for

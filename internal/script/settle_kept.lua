@@ -288,7 +288,7 @@ local function step(key, code, p)
       call('ZADD', key, format('%d', now + lease), id)
       call('PEXPIRE', key, format('%d', floor(lease / 1000) + 1))
     end
-    healed = not fits and call('ZCOUNT', key, format('(%d', now + lease), '+inf') > 0
+    healed = not fits and call('ZCOUNT', key, format('(%d', now + lease), '+inf') > 0 and not call('ZSCORE', key, id)
     form = function() -- takes the request out; one that was denied is not in it
       call('ZREM', key, id)
       if healed then
