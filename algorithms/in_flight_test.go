@@ -100,7 +100,7 @@ func TestLeasesOfRequestsInFlight(t *testing.T) {
 		return d.Allowed
 	}
 	clock.Set(time.UnixMicro(someTime))
-	if !take() || !take() || take() {
+	if first, second, third := take(), take(), take(); !first || !second || third {
 		t.Fatal("want two admitted and the third denied")
 	}
 	if d, err := r.Peek(t.Context(), check); err != nil || d.Allowed || d.Results[0].Remaining != 0 {
@@ -117,7 +117,7 @@ func TestLeasesOfRequestsInFlight(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Hour, 365 * 24 * time.Hour} {
 		client.FlushAll(t.Context())
 		clock.Set(time.UnixMicro(someTime).Add(ahead))
-		if !take() || !take() {
+		if first, second := take(), take(); !first || !second {
 			t.Fatal("denied")
 		}
 		clock.Set(time.UnixMicro(someTime))
