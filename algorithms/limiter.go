@@ -56,7 +56,8 @@ type Limiter interface {
 	// Reset forgets what the checks have used, under their algorithm and
 	// period, and their rules' and keys' bans. It does not know the charges that
 	// were made before: a Settle that lowers one may give back what others have
-	// used since.
+	// used since. Requests in flight are no such charges: a Memory keeps them, and a
+	// Guard counts them again within a third of their lease.
 	Reset(ctx context.Context, checks ...Check) error
 }
 
@@ -92,7 +93,7 @@ const (
 	SourceNone       Source = ""            // nothing decided it: another check had denied the request
 	SourceRedis      Source = "redis"       // Redis counted it
 	SourceMemory     Source = "memory"      // this process counted it, as configured
-	SourceDenyCache  Source = "deny_cache"  // the store denied it a moment ago, and would still
+	SourceDenyCache  Source = "deny_cache"  // the store denied it a moment ago, and would still; or as much is in flight here as may be in all
 	SourceLease      Source = "lease"       // units of a block that the store had granted to this process
 	SourceFallback   Source = "fallback"    // this process counted it, because Redis could not
 	SourceFailOpen   Source = "fail_open"   // not counted: passed
