@@ -40,11 +40,9 @@ func (g *Guard) metrics() []algorithms.Metric {
 		{Name: "ratelimit_instances", Value: float64(g.instances())},
 	}
 	metrics = g.breaker.calls.appendTo(metrics)
-	if f := &g.inFlight; f.store != nil {
-		metrics = append(metrics,
-			algorithms.Metric{Name: "ratelimit_releases_dropped_total", Value: float64(f.Dropped.Load())},
-			algorithms.Metric{Name: "ratelimit_renewals_failed_total", Value: float64(f.Failed.Load())})
-	}
+	metrics = append(metrics,
+		algorithms.Metric{Name: "ratelimit_releases_dropped_total", Value: float64(g.inFlight.Dropped.Load())},
+		algorithms.Metric{Name: "ratelimit_renewals_failed_total", Value: float64(g.inFlight.Failed.Load())})
 	return slices.AppendSeq(metrics, g.local.Metrics())
 }
 
