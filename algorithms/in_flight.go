@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -68,7 +69,7 @@ func (c *Check) badHeld() (errs []error) {
 
 // newID names a request under way. It is made before anything is sent, so that the
 // caller can release also what it got no answer about.
-func newID() int64 { return 1 + rand.Int64N(1<<52-1) }
+func newID() int64 { return 1 + rand.Int64N(1<<52-1) } //nolint:gosec // not a secret
 
 // Holds reports whether a check is of requests under way.
 func (h hiddenCheck) Holds() bool { return h.c.Limit.held() }
@@ -109,7 +110,7 @@ func (s store) Release(ctx context.Context, ids map[string][]int64) (released []
 	remove := func(key, at string) *transport.Call {
 		args := []any{"zrem", at}
 		for _, id := range ids[key] {
-			args = append(args, fmt.Sprint(id))
+			args = append(args, strconv.FormatInt(id, 10))
 		}
 		return &transport.Call{Args: args}
 	}
@@ -145,7 +146,6 @@ func (s store) Renew(ctx context.Context, places []inflight.Place) (failed []inf
 		return places, err
 	}
 	type chunk struct {
-		call   *transport.Call
 		keys   []any
 		args   []any
 		places []inflight.Place

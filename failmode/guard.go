@@ -231,11 +231,9 @@ func (g *Guard) Metrics() iter.Seq[algorithms.Metric] {
 	return func(yield func(algorithms.Metric) bool) {
 		g.ready()
 		metrics := append(g.breaker.Metrics(), algorithms.Metric{Name: "ratelimit_instances", Value: float64(g.instances())})
-		if f := &g.inFlight; f.store != nil {
-			metrics = append(metrics,
-				algorithms.Metric{Name: "ratelimit_releases_dropped_total", Value: float64(f.Dropped.Load())},
-				algorithms.Metric{Name: "ratelimit_renewals_failed_total", Value: float64(f.Failed.Load())})
-		}
+		metrics = append(metrics,
+			algorithms.Metric{Name: "ratelimit_releases_dropped_total", Value: float64(g.inFlight.Dropped.Load())},
+			algorithms.Metric{Name: "ratelimit_renewals_failed_total", Value: float64(g.inFlight.Failed.Load())})
 		slices.Values(slices.AppendSeq(metrics, g.local.Metrics()))(yield)
 	}
 }

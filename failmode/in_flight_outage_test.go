@@ -209,6 +209,17 @@ func TestInFlightOverTime(t *testing.T) {
 			}
 			end(t, other, foreign)
 		}},
+		{"ends while it is renewed", func(t *testing.T, s *sets, g *Guard, l *line) {
+			d := takeN(t, g, 1, atOnce(1, "k"))[0]
+			l.becomes(func() fault { return fault{late: 40 * time.Millisecond} })
+			time.Sleep(5*time.Second + 10*time.Millisecond)
+			l.becomes(nil) // the renewal is on its way
+			end(t, g, d)
+			time.Sleep(100 * time.Millisecond)
+			if n := s.size("r:k"); n != 0 {
+				t.Errorf("%d in flight, want 0", n)
+			}
+		}},
 		{"many that are due together", func(t *testing.T, s *sets, g *Guard, _ *line) {
 			for i := range 20 {
 				takeN(t, g, 1000, atOnce(1000, fmt.Sprint("k", i)))

@@ -213,7 +213,7 @@ func TestHold(t *testing.T) {
 		var release func()
 		var ctx context.Context
 		m, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(_ http.ResponseWriter, r *http.Request) {
-			ctx = r.Context()
+			ctx = r.Context() //nolint:fatcontext // of one request, for after its end
 			release = Hold(ctx)
 		})
 		get()

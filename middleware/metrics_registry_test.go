@@ -12,13 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/shed"
@@ -93,13 +91,9 @@ func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	rule := perHour("r", 1)
 	rule.Tiers = map[string]algorithms.Limit{"pro": algorithms.PerHour(2)}
 	rule.Ban = algorithms.Ban{After: 1, For: time.Hour}
-	held := perHour("held", 1)
-	held.Limit = algorithms.MaxInFlight(1)
-	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: miniredis.RunT(t).Addr()}))
-	t.Cleanup(func() { _ = client.Close() })
-	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "metrics"}}
-	t.Cleanup(func() { _ = guard.Close() })
-	measured(t, registry, ratelimit.Config{Limiter: guard, Shedder: new(shed.Shedder), Rules: []ratelimit.Rule{rule, held}})
+	atOnce := perHour("at-once", 1)
+	atOnce.Limit = algorithms.MaxInFlight(1)
+	measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: new(shed.Shedder), Rules: []ratelimit.Rule{rule, atOnce}})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

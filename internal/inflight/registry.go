@@ -308,9 +308,9 @@ func (r *Registry) take(now time.Time) (due []*holder, more bool) {
 }
 
 // send renews holders that were taken.
-func (r *Registry) send(due []*holder, now time.Time) (failed int) {
+func (r *Registry) send(due []*holder, now time.Time) {
 	if len(due) == 0 {
-		return 0
+		return
 	}
 	slices.SortFunc(due, func(a, b *holder) int { return strings.Compare(a.Key, b.Key) })
 	places := make([]Place, len(due))
@@ -343,7 +343,6 @@ func (r *Registry) send(due []*holder, now time.Time) (failed int) {
 		}
 	}
 	r.count(len(due), now)
-	return len(lost)
 }
 
 // Hinted reports whether there were so many renewals that a hint was logged.
