@@ -64,7 +64,7 @@ func TestEachStepCompiles(t *testing.T) {
 			}
 		}
 	}
-	if steps != 5 || files != 7 {
+	if steps != 5 || files != 8 {
 		t.Errorf("%d steps with %d files", steps, files)
 	}
 }
