@@ -112,6 +112,7 @@ func TestKeyboard(t *testing.T) {
 	}
 	got := strings.Join(order, "\n")
 	const want = `a Lab
+a Overload
 a Replay
 input rate
 select period
