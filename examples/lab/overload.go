@@ -34,11 +34,11 @@ func parseOverload(query url.Values) (overloadScenario, error) {
 		workers:  int(q.whole("workers", 8, 1, maxWorkers)),
 		load:     q.number("load", 2, 0.1, maxOverload),
 		critical: q.number("critical", 3, 1, 100) / 100,
-		length:   time.Duration(q.whole("length", 60, 5, maxSeconds)) * time.Second,
+		length:   time.Duration(q.whole("seconds", 60, 5, maxSeconds)) * time.Second,
 	}
 	if q.err == nil {
 		sim := s.simulation()
-		q.tooMany(s.load*sim.Capacity()*s.length.Seconds(), "the workers, the load or the length")
+		q.tooMany(s.load*sim.Capacity()*s.length.Seconds(), "the workers, the load or the seconds")
 	}
 	return s, q.err
 }

@@ -19,8 +19,8 @@ var pages = []struct{ name, path string }{
 	{"drawn", "/?traffic=drawn&drawn=0,0,9,24,30,22,4,0,0,0,60,60,3,0,0,8,8,8,8,8&burst=30"},
 	{"mistake", "/?rate=0"},
 	{"overload", "/overload"},
-	{"overload-slow", "/overload?workers=64&load=1.1&critical=40&length=20"},
-	{"overload-flood", "/overload?load=20&length=10"},
+	{"overload-slow", "/overload?workers=64&load=1.1&critical=40&seconds=20"},
+	{"overload-flood", "/overload?load=20&seconds=10"},
 	{"replay", "/replay"},
 }
 

@@ -134,6 +134,7 @@ button share
 input rule
 button yaml
 pre Rule file
+pre Commands
 button go
 pre Go program
 summary What the numbers mea`

@@ -9,9 +9,9 @@ const percent = (share) => `${Math.min(Math.round(100 * share), 100)} %`;
 const seconds = (s) => (s < 0.9995 ? `${Math.round(1000 * s)} ms` : `${s.toFixed(s < 10 ? 1 : 0)} s`);
 
 const texts = {
-  none: ['no Shedder', () => 'Everything waits, and is answered too late.'],
+  none: ['no Shedder', () => 'Every request is let in, and waits for a worker.'],
   fixed: ['fixed limit', (r) => `At most ${r.min} at work. The most important go first.`],
-  adaptive: ['adaptive limit', (r) => `Finds the limit by latency and throughput, from ${r.min} up.`],
+  adaptive: ['adaptive limit', (r) => `At least ${r.min}; moved by latency and throughput.`],
 };
 const levels = ['Critical', 'High', 'Medium', 'Low'];
 
@@ -25,7 +25,7 @@ const numbers = (r) => [
 
 let result = null;
 
-const complain = complainer(form, { workers: 'Workers', load: 'Load', critical: 'Critical', length: 'Seconds' });
+const complain = complainer(form, { workers: 'Workers', load: 'Load', critical: 'Critical', seconds: 'Seconds' });
 const simulate = asker('/overload.json', show, complain);
 const query = () => new URLSearchParams(new FormData(form));
 
@@ -125,6 +125,6 @@ new ResizeObserver(() => {
 
 // The first scenario is what the address says, even if the form cannot.
 const given = new URLSearchParams(location.search);
-restoreNumbers(form, given, ['workers', 'load', 'critical', 'length']);
+restoreNumbers(form, given, ['workers', 'load', 'critical', 'seconds']);
 fit();
 simulate(given.size > 0 ? given : query());

@@ -38,8 +38,8 @@ function plots(r) {
   const box = $('minutes');
   box.replaceChildren();
   const row = (title, what, requests, denied, label) => {
-    const h = element(box, 'h2', '', title + ' '), small = element(h, 'small');
-    const plot = element(box, 'div', 'plot'), svg = node(plot, 'svg', { role: 'img', 'aria-label': label });
+    const part = element(box, 'div'), small = element(element(part, 'h2', '', title + ' '), 'small');
+    const plot = element(part, 'div', 'plot'), svg = node(plot, 'svg', { role: 'img', 'aria-label': label });
     const base = 70, width = size(svg, 90), by = barsOf(requests.length, width);
     small.textContent = `${what} in each ${lasts(r.step * by)}`;
     const all = merge(requests, by), not = merge(denied, by), tallest = Math.max(1, ...all), scale = base / tallest;
@@ -57,7 +57,7 @@ function plots(r) {
     const denied = series((b) => (b.by_rule || {})[rule.name] || 0);
     if (!denied.some((n) => n > 0)) { // no room for an empty plot
       const why = rule.not_replayed ? 'not replayed: ' + rule.not_replayed : rule.requests ? 'denied nothing' : 'met no request of the log';
-      element(element(box, 'h2', '', rule.name + ' '), 'small', '', why);
+      element(element(element(box, 'div'), 'h2', '', rule.name + ' '), 'small', '', why);
       continue;
     }
     row(rule.name, 'denials', denied, denied, `Denials by ${rule.name} over time: ${number(rule.denied)}`);
@@ -101,15 +101,17 @@ function table(id, title, heads, rows) {
   return body;
 }
 
-// byRule says which rules denied, the most first.
+// byRule says which rules denied most, and how many more denied.
 function byRule(counts) {
   const fill = (td) => {
+    const all = Object.entries(counts || {}).filter(([, n]) => n > 0).sort(([, a], [, b]) => b - a);
     td.className = 'text';
-    for (const [rule, n] of Object.entries(counts || {}).filter(([, n]) => n > 0).sort(([, a], [, b]) => b - a)) {
+    for (const [rule, n] of all.slice(0, 3)) {
       const one = element(td, 'span', 'one');
       element(one, 'span', 'code', rule);
       one.append(` ${number(n)} `);
     }
+    if (all.length > 3) element(td, 'span', 'soft', `and ${all.length - 3} more`);
   };
   fill.left = true;
   return fill;
