@@ -1,7 +1,8 @@
 // Lab is a local page on which limits are tried: the same traffic goes through
 // several algorithms side by side, in virtual time, and the page shows what each
-// admits, denies and makes wait, beside what an exact limit would do. It also
-// shows what a replay of an access log found.
+// admits, denies and makes wait, beside what an exact limit would do. A second page
+// shows an overloaded server with and without a shed.Shedder. It also shows what a
+// replay of an access log found.
 //
 //	go run ./examples/lab                        # or make lab
 //	go run ./examples/lab -result result.json    # what examples/replay -o wrote

@@ -254,7 +254,7 @@ func TestValues(t *testing.T) {
 	for _, c := range []struct{ path, row, axis, tip string }{
 		{"/?traffic=edges&load=1&algorithms=fixed_window", "[data-algorithm=fixed_window]", "100", "100 of 100 served"},
 		{"/overload", "[data-name=fixed]", "24", "limit 24"},
-		{"/replay", "#minutes", "208", "denied"},
+		{"/replay", "#minutes", "2,283", "denied"},
 	} {
 		p := open(t, desktop, lab+c.path)
 		if axes := get[[]string](p, fmt.Sprintf(`[...document.querySelectorAll('%s .axis')].map((e) => e.textContent)`, c.row)); !slices.Contains(axes, c.axis) {
@@ -265,9 +265,9 @@ func TestValues(t *testing.T) {
 			plot.scrollIntoView({ block: 'center' });
 			return plot.getBoundingClientRect().toJSON();
 		})()`, c.row))
-		p.run(chromedp.MouseEvent(input.MouseTypeMouseMoved, box.X+box.Width*0.26, box.Y+box.Height/2))
+		p.run(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, box.X+box.Width*0.26, box.Y+box.Height/2))
 		p.until(fmt.Sprintf(`document.querySelector('%s .tip:not([hidden])')?.textContent.includes('%s')`, c.row, c.tip))
-		p.run(chromedp.MouseEvent(input.MouseTypeMouseMoved, box.X, 1))
+		p.run(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, box.X, 1))
 		p.until(`!document.querySelector('.tip:not([hidden])')`)
 	}
 }
