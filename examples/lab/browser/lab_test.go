@@ -252,7 +252,7 @@ func TestTheLabGoesAway(t *testing.T) {
 // The pages have values at their plots, and more at the pointer.
 func TestValues(t *testing.T) {
 	for _, c := range []struct{ path, row, axis, tip string }{
-		{"/?traffic=edges&load=1&algorithms=fixed_window", "[data-algorithm=fixed_window]", "100", "100 of 100 served"},
+		{"/?traffic=edges&load=1&algorithms=fixed_window", "[data-algorithm=fixed_window]", "100", "200 of 100 in the last minute"},
 		{"/overload", "[data-name=fixed]", "24", "limit 24"},
 		{"/replay", "#minutes", "2,283", "denied"},
 	} {

@@ -1,6 +1,6 @@
 // The rows of the lab: what one algorithm made of the traffic, as plots and
 // numbers, and the table of the clients.
-import { node, element, merge, barsOf, bars, area, size, axis, number } from './plot.js';
+import { node, element, merge, barsOf, bars, area, lasts, size, axis, number } from './plot.js';
 import { fold } from './fold.js';
 
 const abouts = {
@@ -42,7 +42,7 @@ const note = (r, n) => n === 0 ? '' : 'False denials: denied with room in the la
 
 // at is the values of a column in words.
 export const at = (r, result, column) =>
-  `${number(r.admitted[column])} admitted, ${number(r.denied[column])} denied; ${number(r.served[column])} of ${number(result.rate)} served; ${left(r, column)}`;
+  `${number(r.admitted[column])} admitted, ${number(r.denied[column])} denied; ${number(r.served[column])} of ${number(result.rate)} in the last ${lasts(result.period)}; ${left(r, column)}`;
 
 const left = (r, column) => `${number(r.remaining[column])} left${r.waiting[column] > 0 ? `, ${number(r.waiting[column])} waiting` : ''}`;
 
