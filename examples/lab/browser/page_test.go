@@ -28,7 +28,7 @@ import (
 const root = "../../.."
 
 // patience is how long anything may take on a busy machine.
-const patience = 15 * time.Second
+const patience = 60 * time.Second
 
 var (
 	chromium context.Context // a running browser
