@@ -181,7 +181,7 @@ func TestJointDecisionsAreAsAlone(t *testing.T) {
 			call := joint.takeCall(charges[of], checks, ps)
 			together, apart = append(together, call), append(apart, alone.takeCall(charges[of], checks, ps))
 			asked = append(asked, checks)
-			shape := fmt.Sprint(call.Args[2:3], call.Args[3+len(checks):])
+			shape := fmt.Sprint(len(call.Keys), call.Args)
 			if at, known := byShape[shape]; known && call.Joins {
 				inOrder[at] = append(inOrder[at], i)
 				joined++
