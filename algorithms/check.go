@@ -3,9 +3,28 @@ package algorithms
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
 )
+
+// A Check is one limit that a request must pass. Checks with the same Rule and Key
+// share one count, in every process, if their limits have the same algorithm and
+// period.
+type Check struct {
+	Rule     string        // what is counted; a name that all processes share
+	Key      string        // the client that is counted; "" is a key like any other
+	Limit    Limit         // how much the key may use
+	Cost     int64         // units that this request takes; 0 means 1; negative is an error
+	Fail     FailMode      // what to do if the store cannot count; zero counts locally
+	Shadow   bool          // decided and counted, never enforced
+	Lease    bool          // a hot key: a Guard takes units in batches. Fixed and sliding windows; not with Ban or NoCache
+	NoCache  bool          // its denials are not cached, because the charges that fill it may be refunded at any time
+	spared   bool          // a denial does not count towards the ban
+	hold     int64         // in_flight: the request's name, from a Guard; 0 for a new one
+	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
+	Ban      Ban           // what follows repeated denials; zero means no ban
+}
 
 // Validate reports everything that is wrong with the check, or nil. Its errors
 // wrap [ErrInvalidCheck].
@@ -24,6 +43,9 @@ func (c Check) Validate() error {
 	if err := c.badLease(); err != nil {
 		bad(err)
 	}
+	for _, err := range c.badHeld() {
+		bad(err)
+	}
 	for _, err := range c.Ban.invalid() {
 		bad(fmt.Errorf("ban: %w", err))
 	}
@@ -32,7 +54,7 @@ func (c Check) Validate() error {
 
 // okBeside is Validate without the reasons, for all but the limit.
 func (c *Check) okBeside() bool {
-	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && (!c.Lease || c.badLease() == nil)
+	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && (c.Cost <= 1 && c.Ban == (Ban{}) || !c.Limit.held()) && (!c.Lease || c.badLease() == nil)
 }
 
 // badLease says why units cannot be leased.
@@ -90,5 +112,11 @@ func (c *Check) numbers(p *step.Params) bool {
 	if !c.okBeside() {
 		return false
 	}
-	return c.Limit.step().Numbers(p, c.Cost, c.MaxDelay)
+	if !c.Limit.step().Numbers(p, c.Cost, c.MaxDelay) {
+		return false
+	}
+	if p.Held {
+		c.named(p)
+	}
+	return true
 }

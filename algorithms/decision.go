@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"math"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -25,6 +26,24 @@ type Result struct {
 	trace   step.Trace
 	settled *settledCost // shared with all copies; nil: each copy is a charge of its own
 }
+
+// A Source says what decided a check.
+type Source string
+
+// The sources.
+const (
+	SourceNone       Source = ""            // nothing decided it: another check had denied the request
+	SourceRedis      Source = "redis"       // Redis counted it
+	SourceMemory     Source = "memory"      // this process counted it, as configured
+	SourceDenyCache  Source = "deny_cache"  // this process denied it, by the store's last answer
+	SourceLease      Source = "lease"       // units of a batch that the store had granted to this process
+	SourceFallback   Source = "fallback"    // this process counted it, because Redis could not
+	SourceFailOpen   Source = "fail_open"   // not counted: passed
+	SourceFailClosed Source = "fail_closed" // not counted: denied
+)
+
+// Never is the RetryAfter of a check whose cost is above what the limit can hold.
+const Never time.Duration = math.MaxInt64
 
 // Denies reports whether the result denies its request: the check is enforced, and it
 // does not fit or could not be decided.

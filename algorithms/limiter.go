@@ -3,7 +3,6 @@ package algorithms
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 )
 
@@ -67,50 +66,10 @@ type Limiter interface {
 	// in a sketch.
 	//
 	// Charges that were made before are not forgotten: a Settle that lowers one may
-	// refund what others have used since.
+	// refund what others have used since. Requests in flight are no such charges: a
+	// Memory keeps them, and a Guard counts them again within a third of their lease.
 	Reset(ctx context.Context, checks ...Check) error
 }
-
-// A Check is one limit that a request must pass. Checks with the same Rule and Key
-// share one count, in every process, if their limits have the same algorithm and
-// period.
-type Check struct {
-	Rule     string        // what is counted; a name that all processes share
-	Key      string        // the client that is counted; "" is a key like any other
-	Limit    Limit         // how much the key may use
-	Cost     int64         // units that this request takes; 0 means 1; negative is an error
-	Fail     FailMode      // what to do if the store cannot count; zero counts locally
-	Shadow   bool          // decided and counted, never enforced
-	Lease    bool          // a hot key: a Guard takes units in batches. Fixed and sliding windows; not with Ban or NoCache
-	NoCache  bool          // its denials are not cached, because the charges that fill it may be refunded at any time
-	spared   bool          // a denial does not count towards the ban
-	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
-	Ban      Ban           // what follows repeated denials; zero means no ban
-}
-
-// A Charge is a result and what its check is to cost in the end.
-type Charge struct {
-	Result Result // as Take or Settle returned it, or a copy
-	Cost   int64  // 0 refunds all units; more than was charged may go into debt; negative is an error
-}
-
-// A Source says what decided a check.
-type Source string
-
-// The sources.
-const (
-	SourceNone       Source = ""            // nothing decided it: another check had denied the request
-	SourceRedis      Source = "redis"       // Redis counted it
-	SourceMemory     Source = "memory"      // this process counted it, as configured
-	SourceDenyCache  Source = "deny_cache"  // this process denied it, by the store's last answer
-	SourceLease      Source = "lease"       // units of a batch that the store had granted to this process
-	SourceFallback   Source = "fallback"    // this process counted it, because Redis could not
-	SourceFailOpen   Source = "fail_open"   // not counted: passed
-	SourceFailClosed Source = "fail_closed" // not counted: denied
-)
-
-// Never is the RetryAfter of a check whose cost is above what the limit can hold.
-const Never time.Duration = math.MaxInt64
 
 // Errors. Test with [errors.Is].
 var (

@@ -2,6 +2,8 @@ package algorithms
 
 import (
 	"context"
+	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -147,4 +149,17 @@ func (m *Memory) Reset(_ context.Context, checks ...Check) error {
 		m.ready().Reset(counts)
 	}
 	return err
+}
+
+// Metrics yields what the Memory has counted.
+func (m *Memory) Metrics() iter.Seq[Metric] {
+	return func(yield func(Metric) bool) {
+		stats := m.ready().Stats()
+		slices.Values([]Metric{
+			{Name: "ratelimit_local_keys", Value: float64(stats.Keys)},
+			{Name: "ratelimit_local_evictions_total", Value: float64(stats.Evicted)},
+			{Name: "ratelimit_local_overflow_total", Value: float64(stats.Overflowed)},
+			{Name: "ratelimit_local_sketches", Value: float64(stats.Sketches)},
+		})(yield)
+	}
 }

@@ -2,6 +2,7 @@ package algorithms
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"pgregory.net/rapid"
@@ -81,10 +82,13 @@ var extremes = []Limit{
 // lua/sliding_window.lua.
 var atBoundary = rapid.SampledFrom([]int64{998, 999, 1000, 1001, 999_998, 999_999, 1_000_000, 1_000_001})
 
+// debts are larger than any limit, up to those that must be cut.
+var debts = rapid.SampledFrom([]int64{1 << 30, 1 << 45, math.MaxInt64})
+
 // drawLimit draws limits from one in 30 days to a million in a second, of every
 // algorithm.
 func drawLimit(t *rapid.T, label string) Limit {
-	a := rapid.SampledFrom(step.Table).Draw(t, label+" algorithm")
+	a := rapid.SampledFrom(rated).Draw(t, label+" algorithm")
 	l := rapid.OneOf(
 		rapid.SampledFrom(extremes),
 		rapid.Custom(func(t *rapid.T) Limit {

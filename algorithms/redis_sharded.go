@@ -202,7 +202,7 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 	responses := t.SendAll(ctx, calls)
 	t.Again(ctx, responses[:len(corrections)], metBan, func(i int) *transport.Call { return r.settleKeptCall(corrections[i : i+1]) })
 	for i, err := range settledEach(corrections, responses) {
-		if err != nil && !transport.NotExecuted(err) {
+		if err != nil && !transport.NotExecuted(err) && !corrections[i].Held {
 			corrections[i].result.Charged = 0
 		}
 	}

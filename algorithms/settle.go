@@ -1,14 +1,44 @@
 package algorithms
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
+
+// A Charge is a result and what its check is to cost in the end.
+type Charge struct {
+	Result Result // as Take or Settle returned it, or a copy
+	Cost   int64  // 0 refunds all units; more than was charged may go into debt; negative is an error
+}
+
+// Refund makes the charges of d cost nothing, for work that was not done: the charges
+// of all rules, or only of those that are named. It replaces d's results by those that
+// [Limiter.Settle] returns. A charge that cannot be refunded stays, which errs towards
+// denying. The end of ctx does not stop Refund.
+func Refund(ctx context.Context, l Limiter, d Decision, rules ...string) error {
+	var charges []Charge
+	var at []int
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Charged > 0 && (len(rules) == 0 || slices.Contains(rules, r.Check.Rule)) {
+			charges, at = append(charges, Charge{Result: *r}), append(at, i)
+		}
+	}
+	if len(charges) == 0 {
+		return nil
+	}
+	results, err := l.Settle(context.WithoutCancel(ctx), charges...)
+	for i := range results {
+		d.Results[at[i]] = results[i]
+	}
+	return err
+}
 
 // A settledCost holds the cost at which a charge was last settled. All copies of the
 // result share it, so that no unit is refunded twice. 0 means that the charge was never
@@ -143,8 +173,10 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 			res.setCharged(before)
 			continue
 		}
+		p := paramsOf(&res.Check, res.Check.Limit.row())
+		p.ID = res.trace.Charge.At // where it is one
 		cs = append(cs, settlement{step.Correction{
-			Params: paramsOf(&res.Check, res.Check.Limit.row()),
+			Params: p,
 			Placed: res.trace.Charge,
 			Units:  before,
 			Delta:  cost - before,
@@ -158,6 +190,8 @@ func (c *Charge) invalid() error {
 	switch check := &c.Result.Check; {
 	case c.Cost < 0:
 		return fmt.Errorf("%w: rule %q: settle: cost must not be negative, got %d", ErrInvalidCheck, check.Rule, c.Cost)
+	case c.Cost > 0 && c.Cost != c.Result.Charged && c.Result.Charged > 0 && check.Limit.held():
+		return fmt.Errorf("%w: rule %q: settle: a request in flight is settled at 0, got %d", ErrInvalidCheck, check.Rule, c.Cost)
 	case c.Result.Charged > 0:
 		return check.Validate()
 	}
@@ -168,7 +202,7 @@ func (c *Charge) invalid() error {
 // the charge keeps the lower of both costs, so that settling it again refunds no unit
 // twice.
 func (c *settlement) failed(err error) {
-	if c.Delta > 0 || transport.NotExecuted(err) || metBan(err) {
+	if c.Delta > 0 || c.Held || transport.NotExecuted(err) || metBan(err) {
 		c.result.settled.undo(c.Units, c.Units+c.Delta)
 	}
 }

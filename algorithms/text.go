@@ -20,6 +20,7 @@ var periods = map[string]time.Duration{
 // ParseLimit reads the text form of a limit and validates it:
 //
 //	rate "/" period [ "burst" n ] [ algorithm ]
+//	n "in flight"
 //
 // The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "min",
 // "minute"). Spaces around the slash are allowed. The default algorithm is
@@ -41,6 +42,9 @@ func ParseLimit(text string) (Limit, error) {
 func parseLimit(text string) (Limit, error) {
 	if strings.TrimSpace(text) == "" {
 		return Limit{}, errors.New("empty")
+	}
+	if l, ok, err := parseInFlight(text); ok {
+		return l, err
 	}
 	rate, rest, found := strings.Cut(text, "/")
 	if !found {
@@ -144,6 +148,9 @@ const maxDays = time.Duration(1<<63-1) / (24 * time.Hour)
 func (l Limit) String() string {
 	b := make([]byte, 0, 48)
 	b = strconv.AppendInt(b, l.Rate, 10)
+	if l == MaxInFlight(l.Rate) {
+		return string(append(b, inFlightText...))
+	}
 	b = append(b, '/')
 	b = appendPeriod(b, l.Period)
 	if l.Burst != 0 {

@@ -104,25 +104,3 @@ func undecided(d Decision) (err error) {
 	}
 	return err
 }
-
-// Refund makes the charges of d cost nothing, for work that was not done: the charges
-// of all rules, or only of those that are named. It replaces d's results by those that
-// [Limiter.Settle] returns. A charge that cannot be refunded stays, which errs towards
-// denying. The end of ctx does not stop Refund.
-func Refund(ctx context.Context, l Limiter, d Decision, rules ...string) error {
-	var charges []Charge
-	var at []int
-	for i := range d.Results {
-		if r := &d.Results[i]; r.Charged > 0 && (len(rules) == 0 || slices.Contains(rules, r.Check.Rule)) {
-			charges, at = append(charges, Charge{Result: *r}), append(at, i)
-		}
-	}
-	if len(charges) == 0 {
-		return nil
-	}
-	results, err := l.Settle(context.WithoutCancel(ctx), charges...)
-	for i := range results {
-		d.Results[at[i]] = results[i]
-	}
-	return err
-}

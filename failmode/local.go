@@ -16,7 +16,7 @@ type shareFunc = func(*algorithms.Result) (algorithms.Check, bool)
 // asked: the store may have decided before.
 func (g *Guard) follow(asked denials.Moment, results []algorithms.Result) {
 	usual := g.denied.NoneForgotten(asked)
-	for i := range results { // a change of this moment may have lifted a ban, or begun one
+	for i := range results { // a change at this moment may have ended a ban, or begun one
 		usual = usual && results[i].BannedFor == 0 && results[i].Check.Ban == (algorithms.Ban{})
 	}
 	if usual {

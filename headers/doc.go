@@ -3,11 +3,11 @@
 // it has [RetryAfter], which reads these headers, and [Transport], with which
 // a Go client obeys them.
 //
-// Read [Writer], [Deny] and [Transport] first: what is set on a response, what a
-// denied request gets, and the client.
+// Read [Writer], [Deny] and [Transport] first. A Writer sets headers on a response, Deny
+// answers a denied request, and Transport is for clients.
 //
-// [XRateLimit] is what most clients understand. [IETFDraft11] is the current
-// draft of the IETF. [All] sends both. If the fields are already set, by another
+// Most clients understand [XRateLimit]. [IETFDraft11] is the current draft of the IETF.
+// [All] sends both. If the fields are already set, by another
 // limiter in front or by an upstream server behind a reverse proxy, the writers
 // merge: the tighter values stay, and no field is sent twice.
 package headers

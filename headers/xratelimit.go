@@ -2,6 +2,7 @@ package headers
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,6 +19,9 @@ import (
 // The reset is a time on the clock that decided, so it is the same on every
 // instance and does not change while nothing is charged.
 //
+// A rule with in_flight is only described where there is no other, and without a reset:
+// nobody knows when its requests will end.
+//
 // If no rule was decided it sets nothing. If the fields are already set, one set
 // of the three remains: the one with the fewest units left and, among equals, the
 // latest reset. A reset in another form, such as seconds from now, is converted.
@@ -25,13 +29,20 @@ import (
 func XRateLimit(h http.Header, d algorithms.Decision) { writeX(h, d, false) }
 
 // XRateLimitDelta is [XRateLimit] with the reset in seconds from now, as Reddit
-// and Kong send it. Use it only for clients known to read it so: others take the
-// number for a time in the past and come back at once.
+// and Kong send it. Use it only for clients that are known to read it like that: others
+// take the number for a time in the past and come back at once.
 func XRateLimitDelta(h http.Header, d algorithms.Decision) { writeX(h, d, true) }
 
 func writeX(h http.Header, d algorithms.Decision, delta bool) {
-	result, ok := d.Tightest()
+	result, ok := tightestRate(d).Tightest()
 	if !ok {
+		return
+	}
+	if held(&result) {
+		if len(h[field.XRemaining]) == 0 {
+			h[field.XLimit] = []string{strconv.FormatInt(result.Check.Limit.Quota(), 10)}
+			h[field.XRemaining] = []string{strconv.FormatInt(max(result.Remaining, 0), 10)}
+		}
 		return
 	}
 	tightest := quota{result.Check.Limit.Quota(), max(result.Remaining, 0), result.ResetAfter}
@@ -63,11 +74,28 @@ func writeX(h http.Header, d algorithms.Decision, delta bool) {
 	h[field.XReset] = values[2:3:3]
 }
 
-// is reports whether a field has this text in one line.
+// tightestRate leaves out the rules with in_flight, unless there is no other.
+func tightestRate(d algorithms.Decision) algorithms.Decision {
+	if !slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return held(&r) }) {
+		return d
+	}
+	rates := algorithms.Decision{Allowed: d.Allowed}
+	for i := range d.Results {
+		if r := &d.Results[i]; !held(r) {
+			rates.Results = append(rates.Results, *r)
+		}
+	}
+	if _, ok := rates.Tightest(); ok {
+		return rates
+	}
+	return d
+}
+
+// is reports whether a field has one line with this text.
 func is(lines []string, text []byte) bool { return len(lines) == 1 && lines[0] == string(text) }
 
-// A quota is what X-RateLimit-Limit, -Remaining and -Reset, or fields like them,
-// say about one limit.
+// A quota is one limit as X-RateLimit-Limit, -Remaining and -Reset describe it, or similar
+// fields.
 type quota struct {
 	limit      int64 // or absent
 	remaining  int64
@@ -78,8 +106,8 @@ func (q quota) tighter(than quota) bool {
 	return q.remaining < than.remaining || q.remaining == than.remaining && q.resetAfter > than.resetAfter
 }
 
-// appendQuotas reads the three fields of a family. What belongs together is at
-// the same place: in the same line, or else at the same position in each field.
+// appendQuotas reads the three fields of a family. Values of one limit have the same line,
+// or else the same position in each field.
 // If the numbers of values differ, the first limit and the longest reset go with
 // every Remaining. A Remaining or reset that does not parse is left out.
 func appendQuotas(quotas []quota, limits, remaining, resets []string, now time.Time) []quota {

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// A Key says whom a request is counted as. The requests of one rule that resolve
+// A Key identifies the client of a request. The requests of one rule that resolve
 // to equal keys share one count.
 //
 // Most keys are [Described]. [Describe] says what holds for the others.
@@ -68,7 +68,7 @@ type Func func(r *http.Request) (string, error)
 func (f Func) Resolve(r *http.Request) (string, error) { return f(r) }
 
 var (
-	// ErrNoKey says that a request has no key: nobody is logged in, a header is
+	// ErrNoKey says that a request has no key: no user is logged in, a header is
 	// missing, an address cannot be read. The requests without a key share one
 	// count per rule; [Required] refuses them and [Optional] exempts them instead.
 	ErrNoKey = errors.New("keyfunc: no key")

@@ -53,6 +53,7 @@ func (o operator) do(method, form string, header ...string) *httptest.ResponseRe
 func (o operator) get(query string) *httptest.ResponseRecorder {
 	return o.do(http.MethodGet, query)
 }
+
 func (o operator) post(form string) *httptest.ResponseRecorder { return o.do(http.MethodPost, form) }
 
 // browser is an operator with one.
@@ -141,28 +142,6 @@ func TestAdminBansAndUnbans(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A key that is banned is shown so.
-func TestAdminShowsBans(t *testing.T) {
-	o := operator{mustNew(t, ratelimit.Config{Limiter: new(allBanned), Rules: []ratelimit.Rule{perHour("a", 5)}}).Admin(), t, ""}
-	if text := o.get("rule=a&value=192.0.2.1").Body.String(); !strings.Contains(text, `"banned": true`) {
-		t.Error(text)
-	}
-	if page := o.browser().get("rule=a&value=192.0.2.1").Body.String(); !strings.Contains(page, ">banned<") {
-		t.Error(page)
-	}
-}
-
-// allBanned is a limiter that says of every key that it is banned.
-type allBanned struct{ algorithms.Memory }
-
-func (b *allBanned) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	d, err := b.Memory.Peek(ctx, checks...)
-	for i := range d.Results {
-		d.Results[i].HasRoom, d.Results[i].BannedFor = false, time.Hour
-	}
-	return d, err
 }
 
 // A bans is a limiter that remembers what it is asked to ban.

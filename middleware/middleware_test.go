@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -158,8 +157,8 @@ func TestNoKeyIsNeverNoLimit(t *testing.T) {
 				if w.Code != want {
 					t.Errorf("request %d: %d, want %d", i, w.Code, want)
 				}
-				if strings.Contains(w.Body.String(), "database") {
-					t.Errorf("the error reached the client: %s", w.Body)
+				if refused := want != 429 && want >= 400; refused && (w.Body.String() != http.StatusText(want)+"\n" || len(w.Header()) != 3 || w.Header().Get("Cache-Control") != "no-store") {
+					t.Errorf("the client reads more than the status: %v %s", w.Header(), w.Body)
 				}
 			}
 		})
@@ -282,24 +281,4 @@ func TestObserveAndDeniedSeeEveryDecision(t *testing.T) {
 	if fmt.Sprint(seen) != "[true false]" {
 		t.Errorf("saw %v", seen)
 	}
-}
-
-func TestWindowsRollInFakeTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
-			{Name: "login", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow}},
-		}})
-		h := m.Handler(ok)
-		for range 5 {
-			serve(h, "POST /")
-		}
-		w := serve(h, "POST /")
-		if w.Code != 429 || w.Header().Get("Retry-After") != "60" {
-			t.Fatalf("%d %v", w.Code, w.Header())
-		}
-		time.Sleep(time.Minute)
-		if w := serve(h, "POST /"); w.Code != http.StatusNoContent {
-			t.Errorf("a minute later: %d", w.Code)
-		}
-	})
 }

@@ -228,14 +228,11 @@ func TestWitnessKeepsItsConnectionWhileThisProcessIsBusy(t *testing.T) {
 	})
 }
 
-// A store is away if err is not nil. Its witnesses ask the server.
-type store struct {
-	*scripted
-	err error
-}
+// A store answers all probes. Its witnesses ask the server.
+type store struct{ *scripted }
 
 func (s *store) Names(...int) []string                             { return []string{"server"} }
-func (s *store) Probe(context.Context, int) error                  { return s.err }
+func (s *store) Probe(context.Context, int) error                  { return nil }
 func (s *store) Dial(ctx context.Context, _ int) (net.Conn, error) { return s.dial(ctx) }
 func (s *store) ProbeRequest(int) ([]byte, error)                  { return []byte(probeText), nil }
 func (s *store) Budget() time.Duration                             { return 50 * time.Millisecond }
@@ -245,7 +242,7 @@ func (s *store) Drop(int)                                          {}
 // as soon as the first.
 func TestWitnessHasANewConnectionAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, log := &store{scripted: &scripted{redial: 300 * time.Millisecond}}, new(bytes.Buffer)
+		s, log := &store{&scripted{redial: 300 * time.Millisecond}}, new(bytes.Buffer)
 		var work background.Group
 		logger := slog.New(slog.NewTextHandler(log, nil))
 		work.Start(logger)
@@ -262,9 +259,7 @@ func TestWitnessHasANewConnectionAfterAnOutage(t *testing.T) {
 		}
 		b.Prepare(t.Context())
 		s.close()
-		s.err = syscall.ECONNREFUSED
-		fail(s.err)
-		s.err = nil
+		fail(syscall.ECONNREFUSED)
 		time.Sleep(time.Second)
 		if s := b.States()[0]; s.Open || s.Opened != 1 {
 			t.Fatalf("%+v", s)

@@ -29,5 +29,5 @@ package lease
 //     from a key in use (TestAFloodOfKeysTakesNoLeaseInUse).
 //
 // TestLeasesModel draws histories of three processes with pauses, crashes, outages and
-// settlements. TestLeasesOfProcesses stops processes for longer than a window and kills
+// settlements. TestLeasesModel stops processes for longer than a window and kills
 // one. Both want no window above its limit.

@@ -68,6 +68,14 @@ func TestABlockAndTheClocks(t *testing.T) {
 	if left := l.Refilled(&block, sent); left.Result.Charged != 0 || l.Left(sent) != 100 {
 		t.Fatalf("%+v; %d left", left, l.Left(sent))
 	}
+	block.Charged = 50
+	if left := l.Refilled(&block, sent); left.Result.Charged != 0 || l.Left(sent) != 150 {
+		t.Errorf("a block of the same window: %+v; %d left", left, l.Left(sent))
+	}
+	internal.Result(&block).Trace().Charge.At += c.Limit.Period.Microseconds()
+	if left := l.Refilled(&block, sent); left.Result.Charged != 150 || l.Left(sent) != 50 {
+		t.Errorf("a block of the next window, before the timer of the last: %+v; %d left", left, l.Left(sent))
+	}
 	var r algorithms.Result
 	if spent, _, _ := l.Spend(&c, sent.Add(-time.Second), 1, &r); !spent || r.At.Before(block.At) {
 		t.Errorf("spent before it was granted: %+v", r)

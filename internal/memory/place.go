@@ -96,7 +96,7 @@ func (pl *place) found() *entry {
 func (pl *place) load(now int64, p *step.Params) (current step.State, healed bool) {
 	e := pl.found()
 	if e == nil {
-		if sk := pl.shard.sketches.find(&pl.class); sk != nil {
+		if sk := pl.shard.sketches.find(&pl.class); sk != nil && !p.Held {
 			pl.estimated = true
 			return sk.estimate(pl, now, p), false
 		}
@@ -111,8 +111,12 @@ func (pl *place) load(now int64, p *step.Params) (current step.State, healed boo
 // entry, to a new one or, if the table is full, to a sketch.
 func (pl *place) store(s step.State, until, now int64, p *step.Params, most int) {
 	e := pl.found()
+	if p.Held && s.A == 0 { // nothing is under way
+		pl.shard.table.remove(pl.id)
+		return
+	}
 	if e == nil {
-		if !pl.shard.hasRoom(now, most) {
+		if !pl.shard.hasRoom(now, most) && !p.Held { // there are only so many requests under way
 			pl.estimated = true
 			pl.shard.sketches.need(pl.class, now).raise(pl, s, until, now, p)
 			return
@@ -120,7 +124,7 @@ func (pl *place) store(s step.State, until, now int64, p *step.Params, most int)
 		e = pl.shard.table.add(pl.id)
 		pl.entry, pl.moves = e, pl.shard.table.moves
 	}
-	if p.Summary {
+	if p.Log {
 		s = s.Written()
 	}
 	pl.shard.table.set(e, s, until, p)

@@ -16,12 +16,11 @@ import (
 	"github.com/seed75154129/ratelimit/internal/near"
 )
 
-// A pattern is a net/http ServeMux pattern without a host, compiled to be asked
-// about a request rather than to route it.
+// A Pattern is a net/http ServeMux pattern without a host. Make it with [Parse].
 //
-// It answers two questions whose safe sides are opposite: match, for what must
-// not escape a limit, and MatchExactly, for what may. They differ where routers
-// read a path differently.
+// Routers read some paths in different ways. For those, Match errs towards true, for
+// requests that must not escape, and MatchExactly errs towards false, for requests that
+// may.
 type Pattern struct {
 	method string   // "" matches every method
 	segs   []string // literals, unescaped; "" is a wildcard
@@ -170,11 +169,11 @@ func Invisible(r rune) bool {
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
 
-// A target is what patterns ask about a request, worked out once.
+// A Target holds the method and the path of a request, prepared for many patterns.
 //
-// ServeMux splits the escaped path and then unescapes each segment, chi takes
-// RawPath as it is if there is one, others take Path; some clean it first. A
-// target has every reading, the extra ones only where they differ.
+// ServeMux splits the escaped path and then unescapes each segment. chi uses RawPath if
+// it is set. Others use Path. Some clean the path first. A Target holds every reading that
+// differs from Path.
 type Target struct {
 	method string
 	// path is URL.Path, with a leading slash; "" for OPTIONS *, which has no path.

@@ -12,7 +12,7 @@ package script
 // stand in the loop of take.lua, which is for requests without bans. In the other scripts
 // a step is a function. take_bans.lua is a script of its own, because one script for both
 // would take about 60 % more of Redis' time for requests without bans. Both may decide on
-// one key (TestBothScriptsTakeTurnsOnOneKey). take_joint.lua decides several requests: it
+// one key (TestConformance). take_joint.lua decides several requests: it
 // finds their states in the reply of MGET, and the steps stand in its loop.
 //
 // The reply is one string with the states as they are stored. Go repeats the decision
