@@ -3,6 +3,7 @@ package algorithms
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 
 	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -22,20 +23,16 @@ const (
 // bansCall is about the bans of the checks. By hand, it needs their params, and how
 // long the bans last in µs.
 func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []step.Params) *transport.Call {
-	args := make([]any, 3, 4+6*len(checks))
+	c := &transport.Call{Script: script.Bans, Args: []any{string(op)}}
 	for i := range checks {
-		args = append(args, r.banKey(&checks[i]))
+		c.Keys = append(c.Keys, r.banKey(&checks[i]))
 		if ps != nil {
-			args = append(args, r.key(&checks[i], &ps[i]), r.keptKey(&checks[i], &ps[i]))
+			c.Keys = append(c.Keys, r.key(&checks[i], &ps[i]), r.keptKey(&checks[i], &ps[i]))
 		}
-	}
-	args[2] = len(args) - 3
-	args = append(args, string(op))
-	for i := range checks {
 		b := checks[i].banRule()
-		args = append(args, b.After, b.Within, cmp.Or(length, b.Length))
+		c.Args = append(c.Args, b.After, b.Within, cmp.Or(length, b.Length))
 	}
-	return &transport.Call{Script: script.Bans, Args: args}
+	return c
 }
 
 // takeBansCall decides checks some of which have a ban; see
@@ -44,14 +41,13 @@ func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []step.Param
 func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params) *transport.Call {
 	c := r.takeCall(charge, checks, ps)
 	c.Script = script.TakeBans
-	var keys []any
 	bans := 0
 	for i := range checks {
 		if !checks[i].bans() && !met {
 			continue
 		}
 		bans++
-		keys = append(keys, r.banKey(&checks[i]), r.keptKey(&checks[i], &ps[i]))
+		c.Keys = append(c.Keys, r.banKey(&checks[i]), r.keptKey(&checks[i], &ps[i]))
 		b := checks[i].banRule()
 		spareW, spareF := ps[i].Spare()
 		c.Args = append(c.Args, i+1, b.After, b.Within, b.Length, spareW, spareF)
@@ -60,34 +56,70 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params)
 	if met {
 		flag = 1
 	}
-	c.Args[2] = len(checks) + len(keys)
-	c.Args = append(slices.Insert(c.Args, 3+len(checks), keys...), flag, bans)
+	c.Args = append(c.Args, flag, bans)
 	return c
 }
 
 // takeCall decides checks without a ban; see internal/script/take.lua, and
 // take_joint.lua for several such calls.
 func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transport.Call {
-	args := make([]any, 3, 4+8*len(checks))
-	args[2] = len(checks)
+	c := &transport.Call{Script: script.Take, Keys: make([]any, len(checks)), Args: takeArguments(charge, checks, ps), Joins: true}
 	for i := range checks {
-		args = append(args, r.key(&checks[i], &ps[i]))
+		c.Keys[i] = r.key(&checks[i], &ps[i])
+		c.Joins = c.Joins && !ps[i].Summary
 	}
+	return c
+}
+
+// A shape is what decides the arguments of takeCall, other than the keys.
+type shape struct {
+	charge bool
+	checks int
+	shadow [4]bool
+	bounds [4]*step.Bound
+}
+
+// shapes caches the arguments that were used last, by hash. Calls share them: nobody
+// writes them, and they have no room for more.
+var shapes [256]atomic.Pointer[struct {
+	shape
+	args []any
+}]
+
+func takeArguments(charge bool, checks []Check, ps []step.Params) []any {
+	s, slot := shape{charge: charge, checks: len(checks)}, uint64(0)
+	for i := range checks {
+		if i == len(s.bounds) || ps[i].Bound == nil {
+			return newArguments(charge, checks, ps)
+		}
+		s.bounds[i], s.shadow[i] = ps[i].Bound, checks[i].Shadow
+		slot = slot*31 + ps[i].Bound.Slot
+	}
+	cached := &shapes[slot%uint64(len(shapes))]
+	if c := cached.Load(); c != nil && c.shape == s {
+		return c.args
+	}
+	args := newArguments(charge, checks, ps)
+	cached.Store(&struct {
+		shape
+		args []any
+	}{s, args})
+	return args
+}
+
+func newArguments(charge bool, checks []Check, ps []step.Params) []any {
+	args := []any{"0"}
 	if charge {
-		args = append(args, "1")
-	} else {
-		args = append(args, "0")
+		args[0] = "1"
 	}
-	joins := true
 	for i := range checks {
-		joins = joins && !ps[i].Summary
 		code := ps[i].Code
 		if checks[i].Shadow {
 			code = -code
 		}
 		args = ps[i].Arguments(append(args, code))
 	}
-	return &transport.Call{Script: script.Take, Args: args, Joins: joins}
+	return slices.Clip(args)
 }
 
 // settleKeptCall corrects charges some of which are kept elsewhere during a ban by
@@ -95,27 +127,21 @@ func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transpo
 func (r *Redis) settleKeptCall(corrections []settlement) *transport.Call {
 	c := r.settleCall(corrections)
 	c.Script = script.SettleKept
-	var keys []any
 	for i := range corrections {
-		keys = append(keys, r.keptKey(&corrections[i].result.Check, &corrections[i].Params))
+		c.Keys = append(c.Keys, r.keptKey(&corrections[i].result.Check, &corrections[i].Params))
 	}
-	c.Args[2] = 2 * len(corrections)
-	c.Args = slices.Insert(c.Args, 3+len(corrections), keys...)
 	return c
 }
 
 // settleCall corrects charges; see internal/script/settle.lua.
 func (r *Redis) settleCall(corrections []settlement) *transport.Call {
-	args := make([]any, 3, 3+14*len(corrections))
-	args[2] = len(corrections)
-	for i := range corrections {
-		args = append(args, r.key(&corrections[i].result.Check, &corrections[i].Params))
-	}
+	keys, args := make([]any, len(corrections)), make([]any, 0, 13*len(corrections))
 	for i := range corrections {
 		c := &corrections[i]
+		keys[i] = r.key(&c.result.Check, &c.Params)
 		begin := len(args)
 		args = c.Step.Corrections(c.Step.Arguments(append(args, 0, c.Code), c.Params), &c.Correction)
 		args[begin] = len(args) - begin - 1
 	}
-	return &transport.Call{Script: script.Settle, Args: args}
+	return &transport.Call{Script: script.Settle, Keys: keys, Args: args}
 }
