@@ -36,7 +36,9 @@ type Limiter interface {
 	//
 	// In this process, all copies of a result are one charge. Settle starts from what
 	// that charge costs now, whichever copy is passed. A charge that was settled at 0
-	// has ended, and settling it again does nothing.
+	// has ended, and settling it again does nothing. If calls settle a charge at the same
+	// time, one at more units and one at fewer, it may keep the higher cost, as Charged
+	// says: settle it again.
 	//
 	// If a Cost is negative, nothing is settled, there are no results, and the error
 	// wraps [ErrInvalidCheck]. After any other error, some charges may be settled, and
