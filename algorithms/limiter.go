@@ -38,8 +38,9 @@ type Limiter interface {
 	// that charge costs now, whichever copy is passed. A charge that was settled at 0
 	// has ended, and settling it again does nothing.
 	//
-	// If a Cost is negative, nothing is settled, there are no results, and the error
-	// wraps [ErrInvalidCheck]. After any other error, some charges may be settled, and
+	// A charge is invalid if its Cost is negative, or if it is of a request in flight
+	// and its Cost is neither 0 nor what was charged. Then nothing is settled, there are
+	// no results, and the error wraps [ErrInvalidCheck]. After any other error, some charges may be settled, and
 	// there may be no results. The caller may settle all of them again. A charge whose
 	// outcome is unknown counts as the lower of its old and its new cost, so that no
 	// unit is refunded twice.

@@ -200,8 +200,9 @@ func TestInFlightOverTime(t *testing.T) {
 			other, _ := s.process(t)
 			foreign := takeN(t, other, 1, atOnce(9, "k"))[0]
 			end(t, g, copied)
-			if _, err := g.Settle(t.Context(), algorithms.Charge{Result: ds[1].Results[0], Cost: 2}); !errors.Is(err, algorithms.ErrInvalidCheck) {
-				t.Errorf("settled at 2: %v", err)
+			results, err := g.Settle(t.Context(), algorithms.Charge{Result: ds[2].Results[0]}, algorithms.Charge{Result: ds[1].Results[0], Cost: 2})
+			if !errors.Is(err, algorithms.ErrInvalidCheck) || len(results) > 0 {
+				t.Errorf("settled at 2: %+v, %v; want nothing settled, as in a Memory", results, err)
 			}
 			time.Sleep(10 * time.Second)
 			if n := s.size("r:k"); n != 3 {
