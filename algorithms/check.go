@@ -77,28 +77,32 @@ func (c *Check) badLease() error {
 func prepare(checks []Check, room *[4]step.Params) ([]step.Params, error) {
 	ps := room[:0]
 	for i := range checks {
-		c := &checks[i]
 		ps = append(ps, step.Params{})
-		p := &ps[i]
-		if !c.numbers(p) {
-			return nil, c.Validate()
-		}
-		for j := range checks[:i] {
-			if sameCount(c, &checks[j], p.Row, ps[j].Row) {
-				return nil, twice(c, j, i)
-			}
+		if !checks[i].numbers(&ps[i]) || sameAs(checks, i) < i {
+			return nil, whyInvalid(checks, i)
 		}
 	}
 	return ps, nil
 }
 
-func twice(c *Check, i, j int) error {
-	return fmt.Errorf("%w: rule %q: checks %d and %d of one call have the same rule and key", ErrInvalidCheck, c.Rule, i, j)
+// whyInvalid says why check i of a call cannot be decided.
+func whyInvalid(checks []Check, i int) error {
+	c := &checks[i]
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: rule %q: checks %d and %d of one call have the same rule and key", ErrInvalidCheck, c.Rule, sameAs(checks, i), i)
 }
 
-// sameCount reports whether two checks share one count.
-func sameCount(a, b *Check, rowA, rowB *step.Row) bool {
-	return a.Rule == b.Rule && a.Key == b.Key && a.Limit.Period == b.Limit.Period && rowA == rowB
+// sameAs returns the first check that shares its count with check i: i if no other does.
+func sameAs(checks []Check, i int) int {
+	for j := range checks[:i] {
+		a, b := &checks[j], &checks[i]
+		if a.Key == b.Key && a.Rule == b.Rule && a.Limit.Period == b.Limit.Period && a.Limit.row() == b.Limit.row() {
+			return j
+		}
+	}
+	return i
 }
 
 // paramsOf computes the numbers of a valid check.

@@ -40,8 +40,9 @@ type Limiter interface {
 	// time, one at more units and one at fewer, it may keep the higher cost, as Charged
 	// says: settle it again.
 	//
-	// If a Cost is negative, nothing is settled, there are no results, and the error
-	// wraps [ErrInvalidCheck]. After any other error, some charges may be settled, and
+	// A charge is invalid if its Cost is negative, or if it is of a request in flight
+	// and its Cost is neither 0 nor what was charged. Then nothing is settled, there are
+	// no results, and the error wraps [ErrInvalidCheck]. After any other error, some charges may be settled, and
 	// there may be no results. The caller may settle all of them again. A charge whose
 	// outcome is unknown counts as the lower of its old and its new cost, so that no
 	// unit is refunded twice.

@@ -80,14 +80,8 @@ func countsOf(checks []Check, room *[4]memory.Count) ([]memory.Count, error) {
 		counts = make([]memory.Count, len(checks))
 	}
 	for i := range checks {
-		c := &checks[i]
-		if !c.count(&counts[i]) {
-			return nil, c.Validate()
-		}
-		for j := range checks[:i] {
-			if sameCount(c, &checks[j], counts[i].Row, counts[j].Row) {
-				return nil, twice(c, j, i)
-			}
+		if !checks[i].count(&counts[i]) || sameAs(checks, i) < i {
+			return nil, whyInvalid(checks, i)
 		}
 	}
 	return counts, nil

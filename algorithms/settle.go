@@ -168,11 +168,7 @@ type settlement struct {
 // corrections of those charges that a store of this source made and that are to cost
 // something else. If a charge is invalid, it prepares nothing.
 func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, error) {
-	var errs []error
-	for i := range charges {
-		errs = append(errs, charges[i].invalid())
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := invalidCharges(charges); err != nil {
 		return nil, nil, err
 	}
 	results := make([]Result, len(charges))
@@ -199,7 +195,15 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 	return results, cs, nil
 }
 
-// invalid is why a charge cannot be settled, or nil.
+// invalidCharges is why charges cannot be settled, or nil.
+func invalidCharges(charges []Charge) error {
+	var errs []error
+	for i := range charges {
+		errs = append(errs, charges[i].invalid())
+	}
+	return errors.Join(errs...)
+}
+
 func (c *Charge) invalid() error {
 	switch check := &c.Result.Check; {
 	case c.Cost < 0:

@@ -31,11 +31,6 @@ func (s *Seeds) Half(i int, c *algorithms.Check) uint64 {
 	return h ^ h>>32
 }
 
-// Same reports whether two checks share a count.
-func Same(a, b *algorithms.Check) bool {
-	return a.Rule == b.Rule && a.Key == b.Key && a.Limit.Period == b.Limit.Period && Limit(a.Limit).Row() == Limit(b.Limit).Row()
-}
-
 // Limit returns a limit in the terms of package step.
 func Limit(l algorithms.Limit) step.Limit {
 	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Algorithm: string(l.Algorithm)}
