@@ -65,7 +65,8 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params)
 	return c
 }
 
-// takeCall decides checks without a ban; see internal/script/take.lua.
+// takeCall decides checks without a ban; see internal/script/take.lua, and
+// take_joint.lua for several such calls.
 func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transport.Call {
 	args := make([]any, 3, 4+8*len(checks))
 	args[2] = len(checks)
@@ -77,14 +78,16 @@ func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transpo
 	} else {
 		args = append(args, "0")
 	}
+	joins := true
 	for i := range checks {
+		joins = joins && !ps[i].Summary
 		code := ps[i].Code
 		if checks[i].Shadow {
 			code = -code
 		}
 		args = ps[i].Arguments(append(args, code))
 	}
-	return &transport.Call{Script: script.Take, Args: args}
+	return &transport.Call{Script: script.Take, Args: args, Joins: joins}
 }
 
 // settleKeptCall corrects charges some of which are kept elsewhere during a ban by

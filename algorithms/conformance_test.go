@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,8 @@ func TestConformance(t *testing.T) {
 		{"miniredis", miniBackend, 2},
 		{"redis", realBackend, 10},
 		{"cluster", clusterBackend, 4},
+		{"miniredis, jointly", inJoint(miniBackend), 1},
+		{"redis, jointly", inJoint(realBackend), 5},
 	}
 	var summary []string
 	for _, b := range backends {
@@ -78,6 +81,7 @@ func TestConformance(t *testing.T) {
 type conformance struct {
 	backend
 	schedules, steps, results, banned int
+	sameKeys                          bool // of all rules, in the schedule of now
 }
 
 // schedule is one random history of several rules on a few keys.
@@ -88,10 +92,12 @@ func (c *conformance) schedule(t *rapid.T) {
 	model := new(Memory)
 	now := someTime + rapid.Int64Range(0, 86_400_000_000).Draw(t, "start")
 	limits := make([]Limit, rapid.IntRange(1, 5).Draw(t, "rules")) // more than the script has room for at first
+	c.sameKeys = rapid.Bool().Draw(t, "same keys")
 	bans := make([]Ban, len(limits))
+	banning := rapid.Bool().Draw(t, "banning") // else no check has a ban
 	for i := range limits {
 		limits[i] = drawLimit(t, fmt.Sprint("rule ", i))
-		if rapid.Bool().Draw(t, "bans") {
+		if banning && rapid.Bool().Draw(t, "bans") {
 			bans[i] = drawBan(t, limits[i])
 		}
 	}
@@ -110,7 +116,7 @@ func (c *conformance) schedule(t *rapid.T) {
 		for i, l := range limits {
 			checks[i] = Check{
 				Rule:   fmt.Sprint("rule-", i),
-				Key:    keys(i)[rapid.IntRange(0, 1).Draw(t, "key")],
+				Key:    c.keys(i)[rapid.IntRange(0, 1).Draw(t, "key")],
 				Limit:  l,
 				Cost:   rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, l.Quota()+1), atBoundary).Draw(t, "cost"),
 				Shadow: rapid.IntRange(0, 7).Draw(t, "shadow") == 0,
@@ -191,15 +197,20 @@ func (c *conformance) keeps(t *rapid.T, now, until int64, key string) {
 	}
 }
 
-// keys are of different slots for each rule.
-func keys(rule int) [2]string { return [2]string{fmt.Sprint("a", rule), fmt.Sprint("b", rule)} }
+// keys are of different slots for each rule, unless all rules have the same.
+func (c *conformance) keys(rule int) [2]string {
+	if c.sameKeys {
+		rule = 0
+	}
+	return [2]string{fmt.Sprint("a", rule), fmt.Sprint("b", rule)}
+}
 
 // forget drops what equals keys never seen from store and model alike. When a
 // clock steps back, what a store had not come round to dropping would count
 // again.
 func (c *conformance) forget(m *Memory, now int64, limits []Limit) {
 	for i, l := range limits {
-		for _, key := range keys(i) {
+		for _, key := range c.keys(i) {
 			check := Check{Rule: fmt.Sprint("rule-", i), Key: key, Limit: l}
 			var n memory.Count
 			check.count(&n)
@@ -314,6 +325,22 @@ func realBackend(t *testing.T) backend {
 		flush:   func() { client.FlushAll(context.Background()) },
 		del:     func(key string) { client.Del(context.Background(), key) },
 		ttl:     func(key string) time.Duration { return client.PTTL(context.Background(), key).Val() },
+	}
+}
+
+// inJoint is a backend whose decisions go through the joint script if they can.
+func inJoint(start func(*testing.T) backend) func(*testing.T) backend {
+	return func(t *testing.T) backend {
+		t.Helper()
+		b := start(t)
+		r := b.limiter.(*Redis)
+		t.Cleanup(func() {
+			if known := r.Client.(*redis.Client).ScriptExists(context.Background(), script.TakeJoint.SHA()).Val(); !slices.Contains(known, true) {
+				t.Error("the joint script was not run")
+			}
+		})
+		b.limiter = jointly{r}
+		return b
 	}
 }
 

@@ -159,7 +159,7 @@ func wantCounted(t *testing.T, r *Redis, first map[Check]Result, got *tally, req
 // testMovingSlots takes requests from goroutines while the slots of their keys
 // move from master to master. Each time, every slot is half moved for a while:
 // requests go on with keys that the old owner has, and with others that are new
-// and so are the new owner's.
+// and so are the new owner's, one of each in the same slot.
 func testMovingSlots(t *testing.T, cluster *redistest.Cluster, r *Redis) {
 	const (
 		goroutines = 8
@@ -176,12 +176,13 @@ func testMovingSlots(t *testing.T, cluster *redistest.Cluster, r *Redis) {
 		requests[i] = []Check{
 			{Rule: "old", Key: keys[i%3], Limit: endless(following(i, 1), wide)},
 			{Rule: "old", Key: keys[(i+1)%3], Limit: endless(following(i, 2), wide)},
+			{Rule: "beside", Key: keys[(i+2)%3], Limit: endless(following(i, 3), wide)},
 			{Rule: fmt.Sprint("new-", i), Key: keys[(i+2)%3], Limit: endless(following(i, 0), limit)},
 		}
 	}
 	old := make([][]Check, len(requests))
 	for i := range requests {
-		old[i] = requests[i][:2]
+		old[i] = requests[i][:3]
 	}
 	first := firstOf(t, r, old)
 
@@ -207,10 +208,10 @@ func testMovingSlots(t *testing.T, cluster *redistest.Cluster, r *Redis) {
 
 	for i, n := range got.Admitted {
 		if n != limit {
-			t.Errorf("%s: admitted %d, want %d", requests[i][2].Limit, n, limit)
+			t.Errorf("%s: admitted %d, want %d", requests[i][3].Limit, n, limit)
 		}
-		if used := usedOf(t, r, requests[i][2]); used != limit {
-			t.Errorf("%s: %d counted, want %d", requests[i][2].Limit, used, limit)
+		if used := usedOf(t, r, requests[i][3]); used != limit {
+			t.Errorf("%s: %d counted, want %d", requests[i][3].Limit, used, limit)
 		}
 	}
 	wantCounted(t, r, first, &got, old)

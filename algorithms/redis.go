@@ -23,9 +23,9 @@ const defaultBudget = 50 * time.Millisecond
 // all checks of a request, by the server's clock, in one round trip. On its own
 // it fails when Redis does: put it into a failmode.Guard.
 //
-// If keys are sharded (Redis Cluster, Ring), each check is one script call, and
-// all calls go out in one flush of pipelines. If an enforced check denies, a
-// second flush inside the same budget gives back what the others were charged.
+// If keys are sharded (Redis Cluster, Ring), the checks of each key are one script
+// call, and all calls go out in one flush of pipelines. If an enforced check denies, a
+// second flush inside the same budget gives back what other calls have charged.
 // That never over-admits, but during a flush two requests may deny each other.
 // (A leaky_bucket takes a slot back only while it is the last.) A request with a
 // check that was denied a moment ago is peeked at before it is charged, so that
@@ -58,8 +58,10 @@ type Redis struct {
 	// hooks cannot be seen from outside.
 	Budget time.Duration
 
-	// Sharded means that the client spreads keys over servers. Set it for a
-	// wrapped ClusterClient or Ring; go-redis' own clients are recognised.
+	// Sharded means that keys are spread over servers. Set it for a wrapped
+	// ClusterClient or Ring; go-redis' own are recognised. Set it for any client
+	// behind a proxy that chooses a server by the first key of a command: without
+	// it, some keys are counted on the wrong server.
 	Sharded bool
 
 	once      sync.Once

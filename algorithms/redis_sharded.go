@@ -10,9 +10,9 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// decideSharded decides where keys live on several servers: each check alone,
-// all in one flush. What was charged to a request that another check denies is
-// given back in a second one.
+// decideSharded decides where keys live on several servers: the checks of each key
+// in a call of their own, all in one flush. What was charged to a request that
+// another call denies is given back in a second one.
 //
 // A bucket does not get back what it refilled in between, and a queue gets a
 // slot back only while it is the last. So a stream of denied requests would
@@ -25,12 +25,16 @@ import (
 // has Err too, and Charged. The error is for when no server answered.
 func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []step.Params) (Decision, error) {
 	if !charge {
-		return r.askServers(ctx, t, false, checks, ps, r.takeCalls(false, checks, ps))
+		return r.askServers(ctx, t, false, checks, ps)
 	}
-	calls := r.takeCalls(true, checks, ps)
-	known := func(c *transport.Call) bool { return r.recent.has(c.Key()) }
-	if slices.ContainsFunc(calls, known) {
-		d, err := r.askServers(ctx, t, false, checks, ps, r.takeCalls(false, checks, ps))
+	var denied []string // a moment ago
+	for i := range checks {
+		if key := r.key(&checks[i], &ps[i]); r.recent.has(key) {
+			denied = append(denied, key)
+		}
+	}
+	if len(denied) > 0 {
+		d, err := r.askServers(ctx, t, false, checks, ps)
 		if err != nil {
 			return d, err
 		}
@@ -38,19 +42,17 @@ func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charg
 			r.denied(ctx, t, d.Results)
 			return d, nil
 		}
-		for _, c := range calls { // somebody has settled or reset, or it was another key
-			if known(c) {
-				r.recent.remove(c.Key())
-			}
+		for _, key := range denied { // somebody has settled or reset, or it was another key
+			r.recent.remove(key)
 		}
 	}
-	d, err := r.askServers(ctx, t, true, checks, ps, calls)
+	d, err := r.askServers(ctx, t, true, checks, ps)
 	if err != nil {
 		return d, err
 	}
 	for i := range d.Results {
 		if res := &d.Results[i]; res.Err == nil && res.Denies() {
-			r.recent.add(calls[i].Key(), res.RetryAfter)
+			r.recent.add(r.key(&checks[i], &ps[i]), res.RetryAfter)
 		}
 	}
 	if deniedForCertain(d) {
@@ -59,61 +61,113 @@ func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charg
 	return d, nil
 }
 
-// takeCalls are the calls that decide the checks, each alone; and behind them
-// those that look at the bans of the checks that have one.
-func (r *Redis) takeCalls(charge bool, checks []Check, ps []step.Params) []*transport.Call {
-	calls := make([]*transport.Call, len(checks), 2*len(checks))
+// A part is the checks of a request that have one key, which is the hash tag: one
+// server has them, so that one call decides them, and charges all or none.
+type part struct {
+	at     []int // places in the request
+	checks []Check
+	ps     []step.Params
+}
+
+// partsOf groups checks by key.
+func partsOf(checks []Check, ps []step.Params) []part {
+	all := make([]part, 0, len(checks))
 	for i := range checks {
-		calls[i] = r.takeCall(charge, checks[i:i+1], ps[i:i+1])
+		at := slices.IndexFunc(all, func(p part) bool { return p.checks[0].Key == checks[i].Key })
+		if at < 0 {
+			all = append(all, part{[]int{i}, checks[i : i+1 : i+1], ps[i : i+1 : i+1]})
+			continue
+		}
+		p := &all[at]
+		p.at, p.checks, p.ps = append(p.at, i), append(p.checks, checks[i]), append(p.ps, ps[i])
+	}
+	return all
+}
+
+// askServers decides the checks; behind the calls that do are those that look at
+// bans. The results of checks that were not answered have Err.
+func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []step.Params) (Decision, error) {
+	parts := partsOf(checks, ps)
+	calls := make([]*transport.Call, 0, 2*len(checks))
+	for i := range parts {
+		calls = append(calls, r.takeCall(charge, parts[i].checks, parts[i].ps))
+	}
+	for i := range checks {
 		if checks[i].bans() {
 			calls = append(calls, r.bansCall(lookAtBan, 0, checks[i:i+1], nil))
 		}
 	}
-	return calls
-}
-
-// askServers sends calls that decide the checks. The results of those that were
-// not answered have Err.
-func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []step.Params, calls []*transport.Call) (Decision, error) {
 	responses := t.SendAll(ctx, calls)
-	bans := responses[len(checks):]
-	t.Again(ctx, responses[:len(checks)], metBan, func(i int) *transport.Call {
-		c := checks[i]
-		c.spared = true // its denial counts in the second flush
-		return r.takeBansCall(charge, true, []Check{c}, ps[i:i+1])
+	bans := responses[len(parts):]
+	parts, responses = r.oneByOne(ctx, t, charge, parts, responses[:len(parts)])
+	t.Again(ctx, responses, metBan, func(i int) *transport.Call {
+		spared := slices.Clone(parts[i].checks)
+		for j := range spared {
+			spared[j].spared = true // its denial counts in the second flush
+		}
+		return r.takeBansCall(charge, true, spared, parts[i].ps)
 	})
 	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
+	errs := make([]error, len(checks))
 	answered := false
-	for i, resp := range responses[:len(checks)] {
+	for i, resp := range responses {
+		p := &parts[i]
+		var decided Decision
+		if resp.Err == nil {
+			decided, resp.Err = r.answer(p.checks, p.ps, resp.Numbers, charge)
+		}
+		for j, at := range p.at {
+			if errs[at] = redisError(resp.Err); resp.Err == nil {
+				answered = true
+				d.Results[at], errs[at] = decided.Results[j], decided.Results[j].Err
+			}
+		}
+	}
+	for i := range checks {
 		res := &d.Results[i]
-		var one Decision
-		if resp.Err == nil {
-			one, resp.Err = r.answer(checks[i:i+1], ps[i:i+1], resp.Numbers, charge)
-		}
-		if resp.Err == nil {
-			answered = true
-			*res = one.Results[0]
-		}
 		if checks[i].bans() {
-			if resp.Err == nil {
-				var until int64
-				if until, resp.Err = banned(&bans[0]); metBan(resp.Err) {
-					resp.Err = r.foreign(&checks[i], &ps[i], resp.Err)
+			if errs[i] == nil {
+				until, err := banned(&bans[0])
+				if metBan(err) {
+					err = r.foreign(&checks[i], &ps[i], err)
 				}
+				errs[i] = redisError(err)
 				res.ban(until, res.At.UnixMicro()) // or as it was told already
 			}
 			bans = bans[1:]
 		}
-		if resp.Err != nil { // it may be charged, if only the answer about its ban is lost
-			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, trace: step.Trace{Charge: res.trace.Charge}, settled: res.settled, Err: redisError(resp.Err)}
+		if errs[i] != nil { // it may be charged, if only the answer about its ban is lost
+			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, trace: step.Trace{Charge: res.trace.Charge}, settled: res.settled, Err: errs[i]}
 		}
 		d.Allowed = d.Allowed && !res.Denies()
 	}
 	if !answered {
-		return Decision{}, d.Results[0].Err
+		return Decision{}, errs[0]
 	}
 	t.Seen()
 	return d, nil
+}
+
+// oneByOne sends the checks of those parts one by one that were certainly not decided
+// because their keys are on two servers, as while a slot moves.
+func (r *Redis) oneByOne(ctx context.Context, t *transport.Transport, charge bool, parts []part, responses []transport.Response) ([]part, []transport.Response) {
+	var decided, again []part
+	var got []transport.Response
+	var calls []*transport.Call
+	for i, p := range parts {
+		if len(p.checks) == 1 || transport.ClassOf(responses[i].Err) != transport.ClassMoved {
+			decided, got = append(decided, p), append(got, responses[i])
+			continue
+		}
+		for j := range p.checks {
+			one := part{p.at[j : j+1], p.checks[j : j+1], p.ps[j : j+1]}
+			again, calls = append(again, one), append(calls, r.takeCall(charge, one.checks, one.ps))
+		}
+	}
+	if again == nil {
+		return parts, responses // the usual case
+	}
+	return append(decided, again...), append(got, t.SendAll(ctx, calls)...)
 }
 
 // deniedForCertain reports whether a check denied that was decided.

@@ -13,6 +13,8 @@ import (
 var (
 	//go:embed take.lua
 	take string
+	//go:embed take_joint.lua
+	takeJoint string
 	//go:embed take_bans.lua
 	takeBans string
 	//go:embed bans.lua
@@ -27,7 +29,8 @@ var (
 
 // The scripts. Each says at its top what it does.
 var (
-	Take       = transport.NewScript(take, ParseReply)
+	TakeJoint  = transport.NewScript(takeJoint, nil)
+	Take       = transport.NewScript(take, ParseReply).JoinedBy(TakeJoint)
 	TakeBans   = transport.NewScript(takeBans, ParseReply)
 	Bans       = transport.NewScript(bans, nil)
 	Settle     = transport.NewScript(settle, nil)
@@ -36,4 +39,4 @@ var (
 )
 
 // All are the scripts that decisions, settlements and heartbeats run.
-var All = []*transport.Script{Take, TakeBans, Bans, Settle, SettleKept, Instances}
+var All = []*transport.Script{Take, TakeJoint, TakeBans, Bans, Settle, SettleKept, Instances}

@@ -40,9 +40,12 @@ local KEYS, ARGV = KEYS, ARGV
 local admit, take = ARGV[1] ~= '2', ARGV[1] ~= '0'
 local reply = { time[1] .. ' ' .. time[2], '', '', '' }
 local charges, lefts, heals = ARGV, nil, nil -- ARGV has a place for each check that has been read
+local codes, checks, d, r = ARGV, #KEYS, 0, 1
 
-for i = 1, #KEYS do
-  local key, code, p = KEYS[i], ARGV[at], at + 1
+-- Decides the checks of a request: their keys are behind place d of KEYS, and its lines begin at place r of
+-- the reply.
+for i = 1, checks do
+  local key, code, p = KEYS[d + i], codes[at], at + 1
   local fits, left, charge, was, healed, form, a, b, c, front, before
   if code == '1' or code == '-1' then
     at = p + 3
@@ -277,25 +280,25 @@ for i = 1, #KEYS do
   end
   if not fits then
     admit = admit and code + 0 < 0
-    reply[1] = reply[1] .. format(' %d', i)
+    reply[r] = reply[r] .. format(' %d', i)
   end
-  charges[i], reply[i + 1] = fits and charge, was
+  charges[i], reply[r + i] = fits and charge, was
 end
 
 if take then
-  for i = 1, #KEYS do
-    local write, left = admit and charges[i] or heals and heals[i], lefts and lefts[i]
-    if not write then
-      -- nothing to write
-    elseif left == nil and #write > 17 then -- no number, of which SETRANGE would make a string
-      call('SETRANGE', KEYS[i], '0', write)
-    elseif left == nil or left == true then
-      call('SET', KEYS[i], write, 'KEEPTTL')
-    elseif left then
-      call('PSETEX', KEYS[i], format('%d', floor((left + 1999) / 1000)), write)
-    else
-      write()
+  for i = 1, checks do
+    local key, write, left = KEYS[i], admit and charges[i] or heals and heals[i], lefts and lefts[i]
+    if write then
+      if left == nil and #write > 17 then -- no number, of which SETRANGE would make a string
+        call('SETRANGE', key, '0', write)
+      elseif left == nil or left == true then
+        call('SET', key, write, 'KEEPTTL')
+      elseif left then
+        call('PSETEX', key, format('%d', floor((left + 1999) / 1000)), write)
+      else
+        write()
+      end
     end
   end
 end
-return table.concat(reply, '\n', 1, #KEYS + 1)
+return table.concat(reply, '\n', 1, checks + 1)

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,8 +11,11 @@ import (
 const (
 	// maxPlaces is how many batches are under way to one server at a time.
 	maxPlaces = 3
-	// maxBatch is how many commands go in one batch.
+	// maxBatch is how many calls go in one batch.
 	maxBatch = 64
+	// maxKeys is how many keys a batch may have before it gets no further calls. The
+	// server runs a batch without a break; so it takes less than a millisecond.
+	maxKeys = 128
 	// maxSlow is how many batches may be under way if some of them are slow.
 	maxSlow = 10
 	// slowBatch is after how long a batch frees its place, so that a lost packet
@@ -36,7 +40,7 @@ type batcher struct {
 	transport *Transport
 	places    int           // for batches under way that are not slow
 	most      int           // batches under way, those that are slow included
-	size      int           // commands in a batch
+	size      int           // calls in a batch
 	reserve   time.Duration // that a decision must have left when it is sent, at least
 
 	mu       sync.Mutex
@@ -192,7 +196,7 @@ func (b *batcher) gather(now time.Time) *batch {
 		return nil
 	}
 	f := &batch{members: make([]*pending, 0, min(b.waiting.n, b.size)), calls: make([]*Call, 0, min(b.waiting.n, b.size))}
-	for len(f.calls) < b.size {
+	for keys := 0; len(f.calls) < b.size && keys < maxKeys; {
 		p := b.waiting.pop()
 		if p == nil {
 			break
@@ -205,6 +209,9 @@ func (b *batcher) gather(now time.Time) *batch {
 		if p.deadline.After(f.deadline) {
 			f.deadline = p.deadline
 		}
+		for _, c := range p.calls {
+			keys += c.weight()
+		}
 	}
 	if len(f.members) == 0 {
 		return nil
@@ -214,26 +221,20 @@ func (b *batcher) gather(now time.Time) *batch {
 	return f
 }
 
-// unknown returns the calls of a batch that Redis did not run because it has
-// forgotten their script, but for those of callers who have left.
-func (b *batcher) unknown(f *batch) (again []*Call) {
-	for _, c := range f.calls {
-		if unknownScript(c.err) {
-			again = append(again, c)
-		}
-	}
-	if again == nil {
+// unfinished returns the calls of a batch that Redis certainly did not run and that
+// are to be sent again, but for those of callers who have left.
+func (b *batcher) unfinished(f *batch) (again []*Call) {
+	if !slices.ContainsFunc(f.calls, toSendAgain) {
 		return nil // the usual case
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	again = again[:0]
 	for _, p := range f.members {
 		if p == nil {
 			continue
 		}
 		for _, c := range p.calls {
-			if unknownScript(c.err) {
+			if toSendAgain(c) {
 				again = append(again, c)
 			}
 		}

@@ -11,11 +11,15 @@ import (
 type Call struct {
 	Script *Script // nil if args are the whole command
 	Args   []any   // of EVALSHA: with room for the name of the command and of the script
+	Joins  bool    // may be run with others by Script's joint script
+
+	members []*Call // of a call that is sent in place of these; see join.go
 
 	// What was last sent, and what became of it. They are written by whoever
 	// sends the call, until its caller gets the answer.
-	cmd redis.Cmder
-	err error
+	cmd   redis.Cmder
+	err   error
+	lines string // what a joint script returned for this call; "" if it was sent by itself
 }
 
 // Keys are the call's keys.
@@ -44,7 +48,7 @@ func (c *Call) make(ctx context.Context, text bool) redis.Cmder {
 	if text {
 		args[0], args[1] = "eval", c.Script.text
 	}
-	if c.Script.decode != nil {
+	if c.Script.decode != nil || c.members != nil {
 		c.cmd = textCmd{redis.NewStringCmd(ctx, args...)}
 	} else {
 		c.cmd = numbersCmd{redis.NewIntSliceCmd(ctx, args...)}
@@ -56,6 +60,10 @@ func (c *Call) make(ctx context.Context, text bool) redis.Cmder {
 func (c *Call) answer() Response {
 	if c.err != nil {
 		return Response{Err: c.err}
+	}
+	if c.lines != "" {
+		numbers, err := c.Script.decode(c.lines)
+		return Response{numbers, err}
 	}
 	switch cmd := c.cmd.(type) {
 	case textCmd:

@@ -10,6 +10,7 @@ import (
 type Script struct {
 	text, sha string
 	decode    func(reply string) ([]int64, error) // nil: the reply is numbers already
+	joint     *Script                             // runs several calls of this one; nil if there is none
 }
 
 // NewScript returns a script that answers with numbers or, where decode is not
@@ -17,6 +18,20 @@ type Script struct {
 func NewScript(text string, decode func(string) ([]int64, error)) *Script {
 	sum := sha1.Sum([]byte(text))
 	return &Script{text: text, sha: hex.EncodeToString(sum[:]), decode: decode}
+}
+
+// JoinedBy names the script that runs several calls of this one whose arguments
+// differ in their keys only. It gets the keys of all, one call's after the other's;
+// then those arguments, and how many keys each call has.
+//
+// It answers with a string. For each call this has as many lines as the call has
+// keys and one more, which together are the call's reply. If a call could not be
+// run, and has written nothing, its first line is "!", the numbers of the keys that
+// delayed the other calls, each behind a space, another "!", and the error. An
+// error that begins with ALONE says that no call was run.
+func (s *Script) JoinedBy(joint *Script) *Script {
+	s.joint = joint
+	return s
 }
 
 // Text is the Lua of the script.

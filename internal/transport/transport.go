@@ -28,6 +28,7 @@ type Transport struct {
 
 	topology  topology
 	connector connector
+	apart     apart
 }
 
 // New returns a Transport that runs these scripts. A nil client is never used.
@@ -184,33 +185,37 @@ func (t *Transport) answer(p *pending, c *Call) Response {
 	return r
 }
 
-// flush sends a batch in one flush, and those of its calls once more, with their
-// scripts, whose script the server has forgotten. After a redirection even those
-// behind the first may be unknown to the server that got them.
+// flush sends a batch in one flush. Of its calls, those that only differ in their
+// keys go as one. Some are sent again: those whose script the server has forgotten,
+// with its text, and those that it did not run because they came as one. After a
+// redirection even those behind the first may be unknown to the server that got them.
 func (t *Transport) flush(f *batch, b *batcher) {
-	for _, c := range f.calls {
-		c.make(f, false)
-	}
-	t.pass(f, f.calls)
-	for first := true; ; first = false {
-		again := b.unknown(f)
-		if len(again) == 0 || f.Err() != nil {
-			return
+	again := f.calls
+	for turn := range maxTurns {
+		sent := t.join(again)
+		for i, c := range sent {
+			text := unknownScript(c.err) && (turn > 1 || !slices.ContainsFunc(sent[:i], func(before *Call) bool { return before.Script == c.Script }))
+			c.make(f, text)
 		}
-		for i, c := range again {
-			known := first && slices.ContainsFunc(again[:i], func(before *Call) bool { return before.Script == c.Script })
-			c.make(f, !known)
+		t.pass(f, sent)
+		for _, c := range sent {
+			if c.members != nil {
+				t.part(c)
+			}
 		}
-		t.pass(f, again)
-		if !first {
+		if again = b.unfinished(f); len(again) == 0 || f.Err() != nil {
 			return
 		}
 	}
 }
 
+// maxTurns is how often calls of a batch are sent at most: together, together with
+// the text of their script, alone, and alone with that of theirs.
+const maxTurns = 4
+
 // pass sends calls once.
 func (t *Transport) pass(ctx context.Context, calls []*Call) {
-	if len(calls) == 1 && !t.Sharded {
+	if len(calls) == 1 && !t.Sharded && calls[0].members == nil {
 		c := calls[0]
 		if c.err = t.client.Process(ctx, c.cmd); c.err == nil {
 			c.err = c.cmd.Err()

@@ -4,6 +4,8 @@
 //
 //	--@ include NAME   the file parts/NAME.lua
 //	--@ inline NAME    the same, with the steps in place of its call of step
+//	--@ joint NAME     the same, with those steps alone whose state is a text, which
+//	                   is not read from the key but is in states
 //	--@ steps          the steps, each behind the comparison with its code
 //	--@ helpers        the functions that steps call
 //	--@ corrections    the corrections of the steps, and a table of them by code
@@ -61,6 +63,7 @@ func generate(src fs.FS) (map[string]string, error) {
 // A luaStep is a step of the table, in Lua.
 type luaStep struct {
 	name      string
+	summary   bool // its state is no text
 	code      int64
 	codes     []string // of what has this body, each also negative
 	arguments int
@@ -86,7 +89,7 @@ func readSteps(src fs.FS) (steps []luaStep, err error) {
 		if parts == nil {
 			return nil, fmt.Errorf("steps/%s.lua: no line --@ step, or no --@ correct below it", row.Lua)
 		}
-		s := luaStep{name: row.Lua, code: row.Code, helpers: parts[1], body: parts[3], correct: parts[4]}
+		s := luaStep{name: row.Lua, summary: row.Summary, code: row.Code, helpers: parts[1], body: parts[3], correct: parts[4]}
 		s.arguments = len(row.Step.Arguments(nil, step.Params{}))
 		with := &s
 		if same := parts[2]; same != "" {
@@ -101,6 +104,9 @@ func readSteps(src fs.FS) (steps []luaStep, err error) {
 	}
 	return steps, nil
 }
+
+// reads is how a step reads a state that is a text.
+const reads = "call('GETRANGE', key, '0', '63')"
 
 // A generator makes one script. err is its first error.
 type generator struct {
@@ -131,12 +137,17 @@ func (g *generator) directed(what, name string) (text string) {
 	case "include":
 		return g.file("parts/" + name + ".lua")
 	case "inline":
-		text = g.file("parts/" + name + ".lua")
-		if len(call.FindAllString(text, -1)) != 1 {
-			g.fail(fmt.Errorf("parts/%s.lua: not one line local ... = step(key, code, p)", name))
-		}
-		chain := indent("  ", g.chain(func(s *luaStep) string { return s.helpers + s.body }))
-		return call.ReplaceAllString(text, "${1}${2}\n"+strings.ReplaceAll(chain, "$", "$$"))
+		return g.inline(name, func(s *luaStep) string { return s.helpers + s.body })
+	case "joint":
+		return g.inline(name, func(s *luaStep) string {
+			if s.summary {
+				return ""
+			}
+			if strings.Count(s.helpers+s.body, reads) != 1 {
+				g.fail(fmt.Errorf("steps/%s.lua: not one %s", s.name, reads))
+			}
+			return strings.Replace(s.helpers+s.body, reads, "states[place[key] or d + i]", 1)
+		})
 	case "steps":
 		return g.chain(func(s *luaStep) string { return s.body })
 	case "helpers":
@@ -149,6 +160,18 @@ func (g *generator) directed(what, name string) (text string) {
 	return ""
 }
 
+// inline returns a part with the steps in place of its call of step.
+func (g *generator) inline(name string, does func(*luaStep) string) string {
+	text := g.file("parts/" + name + ".lua")
+	if len(call.FindAllString(text, -1)) != 1 {
+		g.fail(fmt.Errorf("parts/%s.lua: not one line local ... = step(key, code, p)", name))
+	}
+	return call.ReplaceAllStringFunc(text, func(line string) string {
+		parts := call.FindStringSubmatch(line)
+		return parts[1] + parts[2] + "\n" + indent(parts[1], g.chain(does))
+	})
+}
+
 // chain returns one statement that does what a step is, by its code.
 func (g *generator) chain(does func(*luaStep) string) string {
 	word := "if"
@@ -156,9 +179,13 @@ func (g *generator) chain(does func(*luaStep) string) string {
 		if s.body == "" {
 			return ""
 		}
+		body := does(s)
+		if body == "" {
+			return ""
+		}
 		begin := word + " code == '" + strings.Join(s.codes, "' or code == '") + "' then\n"
 		word = "elseif"
-		return begin + indent("  ", fmt.Sprintf("at = p + %d\n", s.arguments)+does(s))
+		return begin + indent("  ", fmt.Sprintf("at = p + %d\n", s.arguments)+body)
 	}) + "end\n"
 }
 
