@@ -3,6 +3,8 @@ package algorithms
 import (
 	"cmp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -43,7 +45,9 @@ func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []step.Param
 // a foreign value: that takes all for checks with a ban.
 func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params) *transport.Call {
 	c := r.takeCall(charge, checks, ps)
-	c.Script = script.TakeBans
+	if c.Script = script.TakeBans; c.Instead != nil {
+		c.Instead = atItsTime(ps, func() *transport.Call { return r.takeBansCall(charge, met, checks, ps) })
+	}
 	var keys []any
 	bans := 0
 	for i := range checks {
@@ -78,23 +82,57 @@ func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transpo
 	} else {
 		args = append(args, "0")
 	}
-	joins := true
+	joins, timed := true, false
 	for i := range checks {
-		joins = joins && !ps[i].Summary
+		joins, timed = joins && !ps[i].Summary, timed || ps[i].Calendar
 		code := ps[i].Code
 		if checks[i].Shadow {
 			code = -code
 		}
 		args = ps[i].Arguments(append(args, code))
 	}
-	return &transport.Call{Script: script.Take, Args: args, Joins: joins}
+	c := &transport.Call{Script: script.Take, Args: args, Joins: joins}
+	if timed {
+		c.Instead = atItsTime(ps, func() *transport.Call { return r.takeCall(charge, checks, ps) })
+	}
+	return c
+}
+
+// noWindow is how the scripts begin what they say where their clock is in none of the
+// windows of a calendar that they were given; behind it they say the time, in µs.
+const noWindow = "none of the calendar windows holds "
+
+// atItsTime makes a call again, once, with the windows around the server's time.
+func atItsTime(ps []step.Params, again func() *transport.Call) func(error) *transport.Call {
+	return func(err error) *transport.Call {
+		_, time, found := strings.Cut(err.Error(), noWindow)
+		if !found || !transport.Answered(err) {
+			return nil
+		}
+		digits := strings.IndexFunc(time, func(r rune) bool { return r < '0' || r > '9' })
+		if digits < 0 {
+			digits = len(time)
+		}
+		now, err := strconv.ParseInt(time[:digits], 10, 64)
+		if err != nil {
+			return nil
+		}
+		for i := range ps {
+			ps[i].Told(now)
+		}
+		c := again()
+		c.Instead = nil
+		return c
+	}
 }
 
 // settleKeptCall corrects charges some of which are kept elsewhere during a ban by
 // hand; see internal/script/settle_kept.lua.
 func (r *Redis) settleKeptCall(corrections []settlement) *transport.Call {
 	c := r.settleCall(corrections)
-	c.Script = script.SettleKept
+	if c.Script = script.SettleKept; c.Instead != nil {
+		c.Instead = atItsTime(paramsIn(corrections), func() *transport.Call { return r.settleKeptCall(corrections) })
+	}
 	var keys []any
 	for i := range corrections {
 		keys = append(keys, r.keptKey(&corrections[i].result.Check, &corrections[i].Params))
@@ -104,6 +142,14 @@ func (r *Redis) settleKeptCall(corrections []settlement) *transport.Call {
 	return c
 }
 
+func paramsIn(corrections []settlement) []step.Params {
+	ps := make([]step.Params, len(corrections))
+	for i := range corrections {
+		ps[i] = corrections[i].Params
+	}
+	return ps
+}
+
 // settleCall corrects charges; see internal/script/settle.lua.
 func (r *Redis) settleCall(corrections []settlement) *transport.Call {
 	args := make([]any, 3, 3+14*len(corrections))
@@ -111,11 +157,17 @@ func (r *Redis) settleCall(corrections []settlement) *transport.Call {
 	for i := range corrections {
 		args = append(args, r.key(&corrections[i].result.Check, &corrections[i].Params))
 	}
+	timed := false
 	for i := range corrections {
 		c := &corrections[i]
 		begin := len(args)
+		timed = timed || c.Calendar
 		args = c.Step.Corrections(c.Step.Arguments(append(args, 0, c.Code), c.Params), &c.Correction)
 		args[begin] = len(args) - begin - 1
 	}
-	return &transport.Call{Script: script.Settle, Args: args}
+	c := &transport.Call{Script: script.Settle, Args: args}
+	if timed {
+		c.Instead = atItsTime(paramsIn(corrections), func() *transport.Call { return r.settleCall(corrections) })
+	}
+	return c
 }

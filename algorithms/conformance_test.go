@@ -97,7 +97,7 @@ func (c *conformance) schedule(t *rapid.T) {
 	banning := rapid.Bool().Draw(t, "banning") // else no check has a ban
 	for i := range limits {
 		limits[i] = drawLimit(t, fmt.Sprint("rule ", i))
-		if banning && rapid.Bool().Draw(t, "bans") {
+		if banning && limits[i].Calendar == "" && rapid.Bool().Draw(t, "bans") {
 			bans[i] = drawBan(t, limits[i])
 		}
 	}
@@ -165,7 +165,7 @@ func (c *conformance) schedule(t *rapid.T) {
 
 // banByHand bans a key or lifts its ban, and looks.
 func (c *conformance) banByHand(t *rapid.T, m *Memory, now int64, check Check) (Decision, error) {
-	length := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(1, 3*check.Limit.Period.Microseconds())).Draw(t, "ban by hand")
+	length := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(1, 3*span(check.Limit).Microseconds())).Draw(t, "ban by hand")
 	if err := c.limiter.Ban(context.Background(), time.Duration(length)*time.Microsecond, check); err != nil {
 		t.Fatal(err)
 	}

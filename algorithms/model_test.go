@@ -1,8 +1,10 @@
 package algorithms
 
 import (
+	"cmp"
 	"fmt"
 	"time"
+	_ "time/tzdata"
 
 	"pgregory.net/rapid"
 
@@ -97,6 +99,11 @@ func drawLimit(t *rapid.T, label string) Limit {
 		}),
 	).Draw(t, label)
 	l.Algorithm = Algorithm(a.Name)
+	if a.Calendar {
+		l.Period, l.Calendar = 0, rapid.SampledFrom([]string{
+			"day@UTC", "day@America/Santiago", "day@Asia/Kathmandu", "week@Europe/Berlin", "month@UTC", "month:31@Pacific/Apia", "quarter@America/Havana", "year@UTC",
+		}).Draw(t, label+" calendar")
+	}
 	if a.Bucket {
 		l.Burst = rapid.OneOf(rapid.Just[int64](1), rapid.Int64Range(1, 20), rapid.Just(min(l.Rate, 1_000_000)), rapid.Just(l.Rate)).Draw(t, label+" burst")
 	}
@@ -150,7 +157,7 @@ func changed(t *rapid.T, l Limit) Limit {
 // drawStep draws how far the clock moves: mostly a little, sometimes to the
 // edges of an answer, now and then back, or a year to and fro.
 func drawStep(t *rapid.T, l Limit, d Decision) int64 {
-	period := l.Period.Microseconds()
+	period := span(l).Microseconds()
 	edge := d.RetryAfter()
 	if edge == Never {
 		edge = 0
@@ -165,3 +172,6 @@ func drawStep(t *rapid.T, l Limit, d Decision) int64 {
 		}),
 	).Draw(t, "step")
 }
+
+// span is about how long a limit's windows are.
+func span(l Limit) time.Duration { return cmp.Or(l.Period, 24*time.Hour) }

@@ -14,16 +14,23 @@ var periods = map[string]time.Duration{
 	"s": time.Second, "second": time.Second,
 	"m": time.Minute, "min": time.Minute, "minute": time.Minute,
 	"h": time.Hour, "hour": time.Hour,
-	"d": 24 * time.Hour, "day": 24 * time.Hour,
+}
+
+// inCalendar are the words that need a time zone, and what they are without one.
+var inCalendar = map[string]string{
+	"d": "24h", "day": "24h", "week": "7d", "month": "30d", "quarter": "90d", "year": "365d",
 }
 
 // ParseLimit reads the text form of a limit and validates it:
 //
 //	rate "/" period [ "burst" n ] [ algorithm ]
+//	rate "/" calendar
 //
 // The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "min",
-// "minute"). Spaces around the slash are allowed. The default algorithm is
-// token_bucket with a burst, and sliding_window without.
+// "minute"). The calendar is day, week, month, quarter or year and a time zone, as in
+// "month@Europe/Berlin", or "month:15@UTC" for months that begin on the 15th. Spaces
+// around the slash are allowed. The default algorithm is token_bucket with a burst, and
+// sliding_window without.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(text)
 	if err != nil {
@@ -55,10 +62,14 @@ func parseLimit(text string) (Limit, error) {
 	if l.Rate, err = parseUnits("rate", strings.TrimSpace(rate)); err != nil {
 		return Limit{}, err
 	}
-	if l.Period, err = parsePeriod(words[0]); err != nil {
+	if strings.Contains(words[0], "@") {
+		l.Calendar = words[0]
+	} else if l.Period, err = parsePeriod(words[0]); err != nil {
 		return Limit{}, err
 	}
-	words = words[1:]
+	if words = words[1:]; l.Calendar != "" && len(words) > 0 && words[0] == "burst" {
+		return Limit{}, errors.New("a calendar window has no burst; add a rule for short bursts, such as 5/s")
+	}
 	if len(words) > 0 && words[0] == "burst" {
 		if len(words) == 1 {
 			return Limit{}, errors.New("burst without a number")
@@ -126,6 +137,13 @@ func parsePeriod(text string) (time.Duration, error) {
 	if d, ok := periods[text]; ok {
 		return d, nil
 	}
+	if fixed, ok := inCalendar[text]; ok {
+		unit := text
+		if unit == "d" {
+			unit = "day"
+		}
+		return 0, fmt.Errorf("period %q may be %s or a %s of a time zone: write %s, or %s@UTC", text, fixed, unit, fixed, unit)
+	}
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseInt(days, 10, 64); err == nil && n >= 0 && n <= int64(maxDays) && days[0] != '+' {
 			return time.Duration(n) * 24 * time.Hour, nil
@@ -145,7 +163,11 @@ func (l Limit) String() string {
 	b := make([]byte, 0, 48)
 	b = strconv.AppendInt(b, l.Rate, 10)
 	b = append(b, '/')
-	b = appendPeriod(b, l.Period)
+	if l.Calendar != "" {
+		b = append(b, l.Calendar...)
+	} else {
+		b = appendPeriod(b, l.Period)
+	}
 	if l.Burst != 0 {
 		b = strconv.AppendInt(append(b, " burst "...), l.Burst, 10)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 func stepLimit(l algorithms.Limit) step.Limit {
-	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Algorithm: string(l.Algorithm)}
+	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}
 }
 
 // valid reports whether a limiter could decide the checks of a call.
@@ -19,7 +19,7 @@ func valid(checks []algorithms.Check) bool {
 		}
 		for j := range checks[:i] {
 			b := &checks[j]
-			if a.Rule == b.Rule && a.Key == b.Key && a.Limit.Period == b.Limit.Period && stepLimit(a.Limit).Row() == stepLimit(b.Limit).Row() {
+			if a.Rule == b.Rule && a.Key == b.Key && a.Limit.Period == b.Limit.Period && a.Limit.Calendar == b.Limit.Calendar && stepLimit(a.Limit).Row() == stepLimit(b.Limit).Row() {
 				return false // two checks of one call may not share a count
 			}
 		}

@@ -136,6 +136,9 @@ func hash(seed maphash.Seed, c *algorithms.Check) uint64 {
 	h = h*odd ^ maphash.String(seed, c.Key)
 	h = h*odd ^ maphash.String(seed, stepLimit(c.Limit).Name())
 	h = (h ^ uint64(c.Limit.Period)) * odd
+	if c.Limit.Calendar != "" {
+		h = h*odd ^ maphash.String(seed, c.Limit.Calendar)
+	}
 	return h ^ h>>32
 }
 

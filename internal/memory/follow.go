@@ -23,7 +23,7 @@ func (m *Store) Follow(now int64, c *Count, there *Followed) (followed int64) {
 	left = max(left, 0)
 	followed = min(max(there.Charged, 0), left)
 	over := left - followed - max(there.Remaining, 0) // used there, but not through here
-	if p.Aligned && there.At/p.Period != now/p.Period {
+	if !p.SameWindow(there.At, now) {
 		over = 0
 	}
 	if over > 0 && there.Allowed {

@@ -7,17 +7,18 @@ import "strings"
 // else compares algorithms: whatever the other files need to know about one is a
 // column here or a method of its step.
 type Row struct {
-	Name    string
-	Short   string // in keys; its digit is the form of the states there, see testdata/forms.txt
-	Step    step
-	Lua     string // the step's twin: internal/script/src/steps/<name>.lua
-	MaxRate int64  // the largest Rate
-	why     string // it is no larger
-	maxUsed int64  // units that a window or log can hold, with what is owed
-	Bucket  bool   // has a Burst, and its params have times to refill
-	Queue   bool   // has a Delay; Burst is required
-	Aligned bool   // counts in windows aligned to the Unix epoch
-	Summary bool   // the state stays in Redis; scripts return a summary of it
+	Name     string
+	Short    string // in keys; its digit is the form of the states there, see testdata/forms.txt
+	Step     step
+	Lua      string // the step's twin: internal/script/src/steps/<name>.lua
+	MaxRate  int64  // the largest Rate
+	why      string // it is no larger
+	maxUsed  int64  // units that a window or log can hold, with what is owed
+	Bucket   bool   // has a Burst, and its params have times to refill
+	Queue    bool   // has a Delay; Burst is required
+	Aligned  bool   // counts in windows aligned to the Unix epoch
+	Calendar bool   // counts in the windows of a calendar; the arguments change with the time
+	Summary  bool   // the state stays in Redis; scripts return a summary of it
 
 	Number uint64 // in the table, from 1
 	Code   int64  // of the twin in the scripts, from 1
@@ -38,6 +39,7 @@ var Table = numbered([]Row{
 	{Name: "token_bucket", Short: "tb1", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
 	{Name: "leaky_bucket", Short: "lb1", Step: queue{}, Lua: "queue", MaxRate: MaxUnits, why: forHeaders, Bucket: true, Queue: true},
 	{Name: "gcra", Short: "gcra1", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
+	{Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Lua: "calendar_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true},
 })
 
 // numbered gives rows their numbers and the codes of their twins: the first row's is 1, and rows

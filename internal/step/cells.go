@@ -6,7 +6,7 @@ type sketched interface {
 	// equals one never seen; s does at until.
 	ToCell(s State, until, now int64, p Params) (State, int64)
 	// roll returns a cell as it stands at now, so that cells compare.
-	Roll(cell State, now, period int64) State
+	Roll(cell State, now int64, p Params) State
 	// fromCell returns a current state that is no less than any in a cell as it
 	// stands at now.
 	FromCell(cell State, now int64, p Params) State

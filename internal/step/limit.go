@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// A Limit is how much is allowed: Rate units in each Period.
+// A Limit is how much is allowed: Rate units in each Period, or in each window of Calendar.
 type Limit struct {
 	Rate      int64
 	Period    time.Duration
 	Burst     int64
+	Calendar  string
 	Algorithm string // "" means sliding_window, or token_bucket where Burst is set
 }
 
@@ -20,6 +21,8 @@ func (l Limit) Name() string {
 	switch {
 	case l.Algorithm != "":
 		return l.Algorithm
+	case l.Calendar != "":
+		return "calendar_window"
 	case l.Burst != 0:
 		return "token_bucket"
 	}
@@ -67,12 +70,22 @@ func (l Limit) Invalid() []error {
 		bad("rate must be at most %d"+row.why, row.MaxRate, l.Rate)
 	}
 	switch us := l.Period.Microseconds(); {
+	case row != nil && row.Calendar:
+		if l.Period != 0 {
+			bad("period must be 0 for %s, whose Calendar says how long its windows are; got %s", row.Name, l.Period)
+		}
+		if _, err := ParseCalendar(l.Calendar); err != nil {
+			bad("calendar %w", err)
+		}
 	case l.Period < time.Microsecond:
 		bad("period must be at least 1µs, got %s", l.Period)
 	case l.Period%time.Microsecond != 0:
 		bad("period must be whole microseconds, got %s", l.Period)
 	case us >= MaxDuration:
 		bad("period must be below 2^52 µs (%s), got %s", time.Duration(MaxDuration)*time.Microsecond, l.Period)
+	}
+	if row != nil && !row.Calendar && l.Calendar != "" {
+		bad("calendar is for calendar_window, not for %s; leave one of them out", row.Name)
 	}
 	switch {
 	case row == nil:
@@ -93,8 +106,14 @@ func (l Limit) Invalid() []error {
 
 // OkFor is invalid without the reasons, for every decision.
 func (l Limit) OkFor(row *Row) bool {
-	return row != nil && l.Rate >= 1 && l.Rate <= row.MaxRate &&
-		l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < MaxDuration &&
+	if row == nil || l.Rate < 1 || l.Rate > row.MaxRate {
+		return false
+	}
+	if row.Calendar {
+		_, err := ParseCalendar(l.Calendar)
+		return err == nil && l.Period == 0 && l.Burst == 0
+	}
+	return l.Calendar == "" && l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < MaxDuration &&
 		l.Burst >= 0 && l.Burst <= MaxUnits && (l.Burst == 0 || row.Bucket) && (l.Burst > 0 || !row.Queue) && l.fits(row)
 }
 

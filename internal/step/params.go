@@ -10,6 +10,7 @@ import (
 type Params struct {
 	*Row
 	rate, Period int64 // units and µs
+	calendar     *Calendar
 	Cost         int64 // at least 1; above the quota it is the quota + 1, which no state admits
 	never        bool  // the cost is above the quota
 	costW, costF int64 // buckets: time that the cost takes to refill
@@ -22,6 +23,9 @@ type Params struct {
 // Params computes the numbers of a valid limit, at a cost and with a longest delay that are not negative.
 func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
 	p := Params{Row: row, rate: l.Rate, Period: l.Period.Microseconds()}
+	if row.Calendar {
+		p.calendar, _ = ParseCalendar(l.Calendar) // which is valid
+	}
 	quota := l.quotaFor(row)
 	if row.Bucket {
 		p.fullW, p.fullF = p.refill(quota)
@@ -45,6 +49,33 @@ func (p *Params) Spare() (w, f int64) {
 		return -1, 0
 	}
 	return w, f
+}
+
+// Counts tells apart the counts of one algorithm: by its period or calendar.
+func (p *Params) Counts() uint64 {
+	if p.calendar != nil {
+		return p.calendar.id
+	}
+	return uint64(p.Period)
+}
+
+// SameWindow reports whether two times are in one window; true where there are none.
+func (p *Params) SameWindow(s, t int64) bool {
+	switch {
+	case p.calendar != nil:
+		return p.calendar.Around(t)[1].holds(s)
+	case p.Aligned:
+		return s/p.Period == t/p.Period
+	}
+	return true
+}
+
+// Told is the store's clock, which is in none of the windows of a calendar that it was
+// given: the Arguments are others from now on.
+func (p *Params) Told(now int64) {
+	if p.calendar != nil {
+		p.calendar.Told(now)
+	}
 }
 
 // SetCost sets the cost.

@@ -1,6 +1,4 @@
-// Package calendar divides time into the days, weeks, months, quarters or years of a
-// time zone, for quotas that begin anew on a date.
-package calendar
+package step
 
 import (
 	"errors"
@@ -8,19 +6,24 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// A Calendar is a sequence of windows. Each begins at the first instant that has its
-// date: a day may have 23 or 25 hours, and midnight need not exist. Windows never go
-// back: where a clock is set back over midnight, the window that has begun stays.
-//
-// Calendars are immutable.
+// A Calendar divides time into the days, weeks, months, quarters or years of a time
+// zone. Each of its windows begins at the first instant that has its date: a day may
+// have 23 or 25 hours, and midnight need not exist. Windows never go back: where a clock
+// is set back over midnight, the window that has begun stays.
 type Calendar struct {
 	unit unit
 	day  int // on which the months begin; a shorter month's begins on its last day
 	zone *time.Location
 	text string
+	id   uint64 // of the text
+
+	near  atomic.Pointer[Windows] // that were asked for last
+	ahead atomic.Int64            // of this process' clock, in µs: a store's, as it told last
 }
 
 // A Window is one of a calendar's.
@@ -32,8 +35,11 @@ type Window struct {
 	Begin, End int64
 }
 
-// Holds reports whether a time is in the window.
-func (w Window) Holds(now int64) bool { return w.Begin <= now && now < w.End }
+// holds reports whether a time is in the window.
+func (w Window) holds(now int64) bool { return w.Begin <= now && now < w.End }
+
+// Windows are those before, at and after a time, and the next one.
+type Windows [4]Window
 
 // A unit is what a calendar counts in: windows have numbers, and numbers dates. Dates
 // are days since 1970.
@@ -95,9 +101,24 @@ func floorDiv(a, b int64) int64 {
 // maxText bounds a calendar's text. The longest zone of the database has 32 bytes.
 const maxText = 64
 
-// Parse reads "month@Europe/Berlin", or "month:15@UTC" for months that begin on the
-// 15th. The error says what to write instead.
-func Parse(text string) (*Calendar, error) {
+// calendars has those that were read, by their texts.
+var calendars sync.Map
+
+// ParseCalendar reads "month@Europe/Berlin", or "month:15@UTC" for months that begin on
+// the 15th. The error says what to write instead. Equal texts are one Calendar.
+func ParseCalendar(text string) (*Calendar, error) {
+	if c, ok := calendars.Load(text); ok {
+		return c.(*Calendar), nil
+	}
+	c, err := parseCalendar(text)
+	if err != nil {
+		return nil, err
+	}
+	one, _ := calendars.LoadOrStore(text, c)
+	return one.(*Calendar), nil
+}
+
+func parseCalendar(text string) (*Calendar, error) {
 	name, zone, ok := strings.Cut(text, "@")
 	name, on, hasDay := strings.Cut(name, ":")
 	at := slices.IndexFunc(units, func(u unit) bool { return u.name == name })
@@ -111,7 +132,7 @@ func Parse(text string) (*Calendar, error) {
 	case zone == "Local":
 		return nil, errors.New(`Local differs from machine to machine; name the zone, as in "` + name + `@Europe/Berlin"`)
 	}
-	c := &Calendar{unit: units[at], day: 1, text: text}
+	c := &Calendar{unit: units[at], day: 1, text: text, id: idOf(text)}
 	if hasDay {
 		day, err := strconv.Atoi(on)
 		if name != "month" || err != nil || day < 1 || day > 31 || strconv.Itoa(day) != on {
@@ -132,18 +153,42 @@ func Parse(text string) (*Calendar, error) {
 // String is the text form.
 func (c *Calendar) String() string { return c.text }
 
-// Around returns the windows before, at and after a time in µs since 1970.
-func (c *Calendar) Around(now int64) [3]Window {
+// idOf is FNV-1a.
+func idOf(text string) uint64 {
+	id := uint64(0xcbf29ce484222325)
+	for i := range len(text) {
+		id = (id ^ uint64(text[i])) * 0x100000001b3
+	}
+	return id
+}
+
+// Around returns the windows around a time in µs since 1970.
+func (c *Calendar) Around(now int64) *Windows {
+	if w := c.near.Load(); w != nil && w[1].holds(now) {
+		return w
+	}
+	w := c.around(now)
+	c.near.Store(w)
+	return w
+}
+
+// Told is for a store's clock, which is in none of the windows that it was given.
+func (c *Calendar) Told(now int64) { c.ahead.Store(now - time.Now().UnixMicro()) }
+
+// expected are the windows around the store's time, as far as this process knows it.
+func (c *Calendar) expected() *Windows { return c.Around(time.Now().UnixMicro() + c.ahead.Load()) }
+
+func (c *Calendar) around(now int64) *Windows {
 	date := daysOf(time.UnixMicro(now).In(c.zone))
 	number := c.unit.number(date, c.day) + 1
 	for c.begin(number) > now { // the clock may have been set back over midnight
 		number--
 	}
-	var begins [4]int64
+	var begins [len(Windows{}) + 1]int64
 	for i := range begins {
 		begins[i] = c.begin(number - 1 + int64(i))
 	}
-	var windows [3]Window
+	windows := new(Windows)
 	for i := range windows {
 		windows[i] = Window{c.unit.date(number-1+int64(i), c.day) * secondsOfDay * 1e6, begins[i], begins[i+1]}
 	}
@@ -168,6 +213,3 @@ func (c *Calendar) begin(number int64) int64 {
 		at = to
 	}
 }
-
-// Longest is what no window of a calendar is longer than, in µs.
-const Longest = 367 * secondsOfDay * int64(1e6)
