@@ -120,7 +120,7 @@ func meantLimit(text string) (string, bool) {
 	}
 	meant := strconv.Quote(l.String())
 	if _, period, _ := strings.Cut(text, "/"); strings.HasSuffix(strings.TrimSpace(period), "M") {
-		meant += fmt.Sprintf(", or for a month as \"%d/30d\"", l.Rate)
+		meant += fmt.Sprintf(", or for a month as \"%d/month@UTC\"", l.Rate)
 	}
 	return meant, true
 }

@@ -34,7 +34,7 @@ func (r *Rule) validateData(match []pattern, bad func(field string, err error)) 
 		r.validateTierNames(bad)
 	}
 	for _, l := range limits[1:] {
-		for _, err := range each(cmp.Or(l.Validate(), tooShort("the period", l.Period))) {
+		for _, err := range each(cmp.Or(l.Validate(), periodTooShort(l.Limit))) {
 			bad("Tiers", fmt.Errorf("tier %q: %w", l.tier, err))
 		}
 	}
@@ -74,6 +74,13 @@ func (r *Rule) validateBan(bad func(string, error)) {
 // shortest is the shortest time that a rule may count by. Anything below is shorter
 // than a decision may take, and mostly a number whose unit was forgotten.
 const shortest = 10 * time.Millisecond
+
+func periodTooShort(l algorithms.Limit) error {
+	if l.Calendar != "" {
+		return nil
+	}
+	return tooShort("the period", l.Period)
+}
 
 func tooShort(what string, d time.Duration) error {
 	if d >= shortest {

@@ -75,7 +75,7 @@ func ValidateRules(rules []Rule) error {
 		}
 		match := r.validateMatch(bad)
 		bad("Key", validateKey(r.Key))
-		bad("Limit", cmp.Or(r.Limit.Validate(), tooShort("the period", r.Limit.Period)))
+		bad("Limit", cmp.Or(r.Limit.Validate(), periodTooShort(r.Limit)))
 		r.validateData(match, bad)
 		_, err := r.Fail.MarshalText()
 		bad("Fail", err)
