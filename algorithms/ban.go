@@ -9,22 +9,22 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// A Ban says what follows repeated denials by one check: a key that was denied
-// After times is denied for a time, whatever room there is, by all checks of its
-// rule that have a Ban. The zero value bans nobody; any other needs After and For.
+// A Ban denies a key for longer after repeated denials. A key that a check has denied
+// After times is banned: all checks of the rule that have a Ban deny it, even if their
+// limits have units left. The zero value is no ban. Any other value needs After and For.
 //
-// Denials that come Within the first of them count, in every process. Denials
-// during a ban do not count, so they do not extend it; neither do denials for
-// MaxDelay alone, those of a shadow check, nor what a fallback denies while the
-// store is away. A shadow check is not banned either.
+// The denials of all processes count together. They count if they come Within the first
+// of them. Some denials do not count: those during a ban, so they do not extend it;
+// those for MaxDelay alone; those of a shadow check; and those of a fallback while the
+// store is unavailable. A shadow check obeys no ban.
 //
-// A ban belongs to the rule and the key, not to the limit: it stays if the limit
-// changes. Where two bans meet on one key, as during a roll-out, both count the
-// same denials and obey what either began. Each begins anew after its own Within,
-// and both after that of the check that counted the last denial.
+// A ban belongs to the rule and the key. It stays when the limit changes. If two
+// processes have different Bans for a key, as during a roll-out, both count the same
+// denials, and both obey a ban that either of them began. Each starts a new count after
+// its own Within. The denials are forgotten after the Within of the check that counted
+// the last of them.
 //
-// Within and For are whole
-// microseconds below 2^52.
+// Within and For are whole microseconds below 2^52.
 type Ban struct {
 	After  int64         // denials; 1 is the first
 	Within time.Duration // in which they must come; 0 means the limit's period
@@ -65,7 +65,7 @@ func banDuration(d time.Duration) error {
 
 func (b Ban) ok() bool { return b.invalid() == nil }
 
-// bans reports whether the check reads and counts bans.
+// bans reports whether the check obeys bans and counts denials.
 func (c *Check) bans() bool { return c.Ban != (Ban{}) && !c.Shadow }
 
 // day bounds how far ahead a clock may be where no period does.
@@ -82,11 +82,14 @@ func (c *Check) banRule() step.Ban {
 	return b
 }
 
-// counts reports whether a check's denial counts, by its own answer.
-func (r *Result) counts(b step.Ban) bool { return b.After > 0 && !r.impatient() }
+// counts reports whether the result's denial counts towards a ban. A denial for its
+// MaxDelay alone does not.
+func (r *Result) counts(b step.Ban) bool {
+	return b.After > 0 && !r.Check.Limit.row().DeniedByDelay(r.Check.MaxDelay > 0, r.Remaining, r.Check.Cost)
+}
 
-// ban makes an answer say that the key is banned until a time, if that is to come.
-// A time that is negative says that the ban begins with this denial.
+// ban makes the result a denial by a ban that ends at until, unless that time has
+// passed. A negative until means that this denial began the ban.
 func (r *Result) ban(until, now int64) {
 	rest := step.Micros(max(until, -until) - now)
 	if rest <= 0 {
@@ -97,7 +100,7 @@ func (r *Result) ban(until, now int64) {
 	r.RetryAfter, r.ResetAfter = max(r.RetryAfter, rest), max(r.ResetAfter, rest)
 }
 
-// banLength is how long Ban is to ban, in µs; 0 lifts.
+// banLength converts the argument of Ban to µs; 0 lifts bans.
 func banLength(d time.Duration) (int64, error) {
 	if d == 0 {
 		return 0, nil

@@ -3,9 +3,27 @@ package algorithms
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
 )
+
+// A Check is one limit that a request must pass. Checks with the same Rule and Key
+// share one count, in every process, if their limits have the same algorithm and
+// period.
+type Check struct {
+	Rule     string        // what is counted; a name that all processes share
+	Key      string        // the client that is counted; "" is a key like any other
+	Limit    Limit         // how much the key may use
+	Cost     int64         // units that this request takes; 0 means 1; negative is an error
+	Fail     FailMode      // what to do if the store cannot count; zero counts locally
+	Shadow   bool          // decided and counted, never enforced
+	Lease    bool          // a hot key: a Guard takes units in batches. Fixed and sliding windows; not with Ban or NoCache
+	NoCache  bool          // its denials are not cached, because the charges that fill it may be refunded at any time
+	spared   bool          // a denial does not count towards the ban
+	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
+	Ban      Ban           // what follows repeated denials; zero means no ban
+}
 
 // Validate reports everything that is wrong with the check, or nil. Its errors
 // wrap [ErrInvalidCheck].
@@ -40,10 +58,10 @@ func (c *Check) okBeside() bool {
 
 // badBan reports whether the limit's denials are not to lead to a ban.
 func (c *Check) badBan() bool {
-	return c.Ban != (Ban{}) && c.Limit.algorithm() == CalendarWindow
+	return c.Ban != (Ban{}) && Algorithm(c.Limit.step().Name()) == CalendarWindow
 }
 
-// badLease says why units cannot be taken in blocks.
+// badLease says why units cannot be leased.
 func (c *Check) badLease() error {
 	switch row := c.Limit.row(); {
 	case !c.Lease || row == nil:
@@ -51,15 +69,15 @@ func (c *Check) badLease() error {
 	case !row.Aligned:
 		return fmt.Errorf("lease: only %s and %s grant blocks, not %s", FixedWindow, SlidingWindow, row.Name)
 	case c.Ban != (Ban{}):
-		return errors.New("lease: not with a ban, since who is denied here is not counted in the store")
+		return errors.New("lease: not with a ban, since the store does not count denials by this process")
 	case c.NoCache:
-		return errors.New("lease: not with NoCache, since units of a block are not given back one by one")
+		return errors.New("lease: not with NoCache, since leased units are not refunded one by one")
 	}
 	return nil
 }
 
-// prepare validates the checks and computes their numbers. Room for four lets
-// the usual request go without an allocation.
+// prepare validates the checks and computes their params. Up to four are in room, which
+// saves an allocation.
 func prepare(checks []Check, room *[4]step.Params) ([]step.Params, error) {
 	ps := room[:0]
 	for i := range checks {
@@ -92,8 +110,8 @@ func paramsOf(c *Check, row *step.Row) step.Params {
 	return c.Limit.step().Params(c.Cost, c.MaxDelay, row)
 }
 
-// numbers returns a check's params; false if it is not valid. Check.Validate has
-// the reasons.
+// numbers computes the check's params, and reports whether the check is valid.
+// Check.Validate has the reasons.
 func (c *Check) numbers(p *step.Params) bool {
 	if !c.okBeside() {
 		return false

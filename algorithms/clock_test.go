@@ -3,8 +3,6 @@ package algorithms
 import (
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // A clock that was a year ahead must not deny for a year, nor free anybody: what
@@ -41,38 +39,6 @@ func TestAClockErrorOfAYearIsForgotten(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Peek may say what a clock error comes to, but only a Take writes it.
-func TestPeekHealsNothing(t *testing.T) {
-	b := realBackend(t)
-	client := b.limiter.(*Redis).Client.(*redis.Client)
-	eachAlgorithm(t, func(t *testing.T, l Limit) {
-		check := Check{Rule: "r", Key: "k", Limit: l, Cost: 5}
-		b.setTime(someTime + year)
-		if _, err := b.limiter.Take(t.Context(), check); err != nil {
-			t.Fatal(err)
-		}
-		b.setTime(someTime)
-		before := client.Dump(t.Context(), keyOf("test", check)).Val()
-		for range 2 {
-			if d, err := b.limiter.Peek(t.Context(), check); err != nil || d.Allowed || d.RetryAfter() > 2*l.Period {
-				t.Errorf("%+v, %v", d, err)
-			}
-		}
-		if client.Dump(t.Context(), keyOf("test", check)).Val() != before {
-			t.Error("Peek has written the key")
-		}
-		if _, err := b.limiter.Take(t.Context(), check); err != nil {
-			t.Fatal(err)
-		}
-		if client.Dump(t.Context(), keyOf("test", check)).Val() == before {
-			t.Error("a denied Take has not written the key")
-		}
-		if ttl := client.PTTL(t.Context(), keyOf("test", check)).Val(); ttl > 3*l.Period {
-			t.Errorf("remembered for %s", ttl)
-		}
-	})
 }
 
 // A state is believed that was written up to one period ahead, and not a

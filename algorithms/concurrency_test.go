@@ -38,8 +38,8 @@ const (
 	wide  = 1_000_000 // more than any test takes
 )
 
-// tightAndWide are requests that one rule limits beside two that have room for
-// all. Each algorithm is once the tight one. All keys are different.
+// tightAndWide are requests that one rule limits beside two rules
+// that have room for all. Each algorithm is once the tight one. All keys are different.
 func tightAndWide() (requests [][]Check) {
 	for i := range step.Table {
 		requests = append(requests, []Check{
@@ -155,32 +155,10 @@ const (
 	goroutines = 8 // in each process
 )
 
-// Of many processes with many goroutines each, on one Redis and one key,
-// exactly the limit is admitted.
+// Many processes with many goroutines each, on one Redis and the same keys, are admitted
+// exactly the limit. A request of several rules is charged to all of them or to none: the
+// rules with room have counted what was admitted.
 func TestProcessesAdmitExactlyTheLimit(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	var requests [][]Check
-	for i := range step.Table {
-		for cost := range int64(3) {
-			requests = append(requests, []Check{
-				{Rule: step.Table[i].Name, Key: fmt.Sprint("cost-", cost), Limit: endless(Algorithm(step.Table[i].Name), tight), Cost: cost},
-			})
-		}
-	}
-	got := takeInProcesses(t, srv, requests)
-	for i, checks := range requests {
-		c := checks[0]
-		if want := c.Limit.Quota() / max(c.Cost, 1); got.Admitted[i] != want {
-			t.Errorf("%s at cost %d: admitted %d times, want %d", c.Limit, c.Cost, got.Admitted[i], want)
-		}
-	}
-	wantUsed(t, srv, got.used(requests))
-}
-
-// A request of several rules is charged to all of them or to none, whoever
-// competes for them: what the rules with room counted is what was admitted.
-func TestProcessesChargeAllRulesOrNone(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	t.Run("tight and wide", func(t *testing.T) {

@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"math"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -8,25 +9,43 @@ import (
 
 // A Result is the outcome of one [Check].
 type Result struct {
-	Check      Check         // as it was decided: a fallback's Limit is this process' share
+	Check      Check         // as it was decided: a fallback's Limit is this process's share
 	Source     Source        // what decided; SourceNone: nothing did, because another check had denied the request
-	HasRoom    bool          // the check had room for its cost; another check may have denied the request
+	HasRoom    bool          // the cost fits the limit, and no ban denies it; another check may have denied the request
 	Charged    int64         // units taken; 0 if the request was denied
-	Remaining  int64         // units left, none where the key is banned; negative is a debt
+	Remaining  int64         // units left; at most 0 while the key is banned; negative is a debt
 	RetryAfter time.Duration // until Cost units are free; 0 if HasRoom; Never if they never will be
 	ResetAfter time.Duration // until all units are free, and the ban has ended
 	Delay      time.Duration // leaky_bucket: wait this long before serving
 	At         time.Time     // when it was decided, on the deciding clock
-	BannedFor  time.Duration // the key is banned for so long from At, and the check denies whatever room there is; 0 if it is not
+	BannedFor  time.Duration // the key is banned for this long after At, and the check denies; 0 if it is not banned
 	BanBegan   bool          // this denial began the ban
 	Err        error         // why this check could not be decided; nil if it was
 
 	trace   step.Trace
-	settled *settledCost // what all copies of the result were settled at; nil if nobody knows
+	settled *settledCost // shared with all copies; nil: each copy is a charge of its own
 }
 
-// Denies reports whether the result denies its request: it is enforced and had no room,
-// or could not be decided and has an Err.
+// A Source says what decided a check.
+type Source string
+
+// The sources.
+const (
+	SourceNone       Source = ""            // nothing decided it: another check had denied the request
+	SourceRedis      Source = "redis"       // Redis counted it
+	SourceMemory     Source = "memory"      // this process counted it, as configured
+	SourceDenyCache  Source = "deny_cache"  // this process denied it, by the store's last answer
+	SourceLease      Source = "lease"       // units of a batch that the store had granted to this process
+	SourceFallback   Source = "fallback"    // this process counted it, because Redis could not
+	SourceFailOpen   Source = "fail_open"   // not counted: passed
+	SourceFailClosed Source = "fail_closed" // not counted: denied
+)
+
+// Never is the RetryAfter of a check whose cost is above what the limit can hold.
+const Never time.Duration = math.MaxInt64
+
+// Denies reports whether the result denies its request: the check is enforced, and it
+// does not fit or could not be decided.
 func (r *Result) Denies() bool {
 	return !r.HasRoom && !r.Check.Shadow && (r.Source != SourceNone || r.Err != nil)
 }
@@ -34,7 +53,7 @@ func (r *Result) Denies() bool {
 // A Decision is the outcome of a request.
 type Decision struct {
 	Allowed bool     // no enforced check denied it
-	Results []Result // one for each check that was answered, in their order; if denied, others may be there with SourceNone
+	Results []Result // one for each check that was decided, in their order; a denial may also have results with SourceNone
 }
 
 // Result returns the result of a rule's check; if there are several, the last.
@@ -72,8 +91,8 @@ func (d Decision) Delay() time.Duration {
 }
 
 // Tightest returns the enforced result with the least Remaining/Cost and, among
-// equals, the longest ResetAfter; false if there is none. Results with an Err and
-// those that nobody decided do not count.
+// equals, the longest ResetAfter; false if there is none. Results with an Err or with
+// SourceNone do not count.
 func (d Decision) Tightest() (Result, bool) {
 	tightest, fewest := -1, int64(0)
 	for i := range d.Results {
@@ -96,8 +115,9 @@ func (d Decision) Tightest() (Result, bool) {
 	return d.Results[tightest], true
 }
 
-// fill completes the answer to a check by its state and the one that take made of it,
-// which counts if it was charged. It returns when the state that counts equals never seen.
+// fill completes the result from the state of its key: from charged if the check was
+// charged, and from current otherwise. It returns when that state equals that of a key
+// never seen.
 func (r *Result) fill(p *step.Params, current, charged step.State, where step.Placed, now int64) (until int64) {
 	s := current
 	if r.Charged > 0 {
@@ -109,18 +129,10 @@ func (r *Result) fill(p *step.Params, current, charged step.State, where step.Pl
 	return a.Until
 }
 
-// state makes the result the answer by a state.
+// state copies an answer, and the state that it was computed from, to the result.
 func (r *Result) state(p *step.Params, s *step.State, a *step.Answer) {
 	if r.trace.Known = !p.Summary; r.trace.Known {
 		r.trace.State = s.Numbers()
 	}
 	r.Remaining, r.RetryAfter, r.ResetAfter, r.Delay = a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay
-}
-
-// impatient reports whether a check was denied only because its slot would have
-// begun after MaxDelay: the queue had room. That is no reason to ban anybody, nor
-// to deny others.
-func (r *Result) impatient() bool {
-	row := r.Check.Limit.row()
-	return !r.HasRoom && r.Err == nil && r.Check.MaxDelay > 0 && row != nil && row.Queue && r.Remaining >= max(r.Check.Cost, 1)
 }

@@ -6,36 +6,98 @@
 // in one round trip; [Memory] counts inside one process. Both can also report,
 // correct and clear counts.
 //
-// Read [Limit], [Check] and [Limiter] first. For HTTP, package middleware makes
-// the checks; here is what decides them, and what other work uses: [Wait] for
-// calls that you make, [Limiter].Take for jobs, messages and RPCs. Put a Redis
-// into a failmode.Guard, so that its outages are not yours.
+// Read [Limit], [Check] and [Limiter] first. For HTTP, package middleware makes the
+// checks. Other work uses this package: [Wait] for calls that the program makes, and
+// [Limiter].Take for jobs, messages and RPCs. Wrap a Redis in a failmode.Guard, which
+// decides while Redis is unavailable.
 //
 // # Algorithms
 //
 //	fixed_window    at most Rate units in each window of Period, aligned to the Unix epoch
-//	sliding_window  as fixed_window, with the last window's count weighted by its share still in view
+//	sliding_window  as fixed_window, plus the previous window's units, as far as it lies in the last Period
 //	sliding_log     at most Rate units in any span of Period: exact, with an entry for each request
 //	token_bucket    up to Burst units at once, refilled at Rate per Period
 //	leaky_bucket    a queue of up to Burst, served one by one at Rate per Period
 //	gcra            token_bucket in another form
 //
 // All arithmetic is in whole numbers: Unix microseconds and units, and for the
-// bucket a fraction of a microsecond with the rate as its denominator. Each
-// algorithm exists twice, as a pure step in Go and as its twin in Lua. The Lua
-// side only decides. For both, Go computes what clients are told from the state.
+// bucket a fraction of a microsecond with the rate as its denominator. Each algorithm
+// exists twice: as a pure function in Go, and as its twin in Lua. The Lua twin only
+// decides. Go computes the fields of the Result from the state, for both.
 //
 // # Clocks
 //
 // Redis decides by its own clock (TIME, read once for all checks), Memory by
-// the wall clock at its start plus the monotonic clock. A stored time only ever
-// moves a decision towards denying, so clocks that step back or differ between
-// processes give nobody extra room.
+// the wall clock at its start plus the monotonic clock. A stored time only moves a
+// decision towards denying, so no client gains from a clock that steps back, or from
+// clocks that differ between processes.
 //
-// A state that was written more than one period in the future was written by a
-// clock that was wrong: what was used then counts as used now, and recovers as
-// the limit says. A debt is no clock error, however large: it may be another
-// limit's, of an instance or a tier that has a slower one on the same key. It
-// denies until it is repaid. (Two limits that rewrote each other's debts once
-// admitted 2968 of 3000 requests in 3 ms.)
+// If a state was written more than one period in the future, the clock was wrong then:
+// the units that were used count as used now, and recover as the limit says. A debt is
+// not a clock error, however large it is. It may come from a slower limit on the same
+// key, of another process or tier. It denies until it is repaid.
 package algorithms
+
+// # How it works
+//
+// This package has the vocabulary and two faces: a Redis in front of packages script and
+// transport, a Memory in front of package memory. A check becomes step.Params once; a
+// table of 256 places without locks keeps those used last. The decision is
+// abstracted, and not the storage: Take gets all checks of a request at once.
+//
+// A check of a denied request that had capacity has HasRoom, Charged 0 and the Remaining that
+// it has without the request. Shadow checks are decided by themselves, charged only if the
+// enforced checks admit the request, and change no outcome. An undecided check has an Err.
+//
+// # Keys in Redis
+//
+// namespace:{key}:rule:algorithm:period, for example shop:{203.0.113.9}:per-ip:sw1:1m.
+//
+//   - The client's key is the hash tag, so a cluster keeps together what it knows of a client.
+//   - Parts that are longer than 64 bytes or not plain are replaced by # and 128 bits of
+//     their SHA-256. No other part begins with #, so no two keys meet.
+//   - Rate and burst are not part of the key, so a changed limit binds existing counts at
+//     once. A bucket's state is a time: 10 units owed at 100 per hour are 6 minutes, and 1
+//     unit at 10 per hour.
+//   - The period is part of the key. Otherwise two processes that disagree during a roll-out
+//     would deny each other's clients (TestInstancesThatDisagreeKeepTheirOwnLimits).
+//   - The digit behind the algorithm is the form of its states. Two forms never meet, and no
+//     code reads a former one (TestEachFormHasItsName).
+//
+// A ban is at a key of its own, namespace:{key}:rule:ban1, because in the limit's state it
+// would end when the period changes. A banned check answers nothing left, and a RetryAfter
+// until the ban ends or the limit has capacity, whichever is later. The denial that begins a ban
+// answers so already. A request with such a check goes to a script that also reads the
+// bans. On a cluster, a ban is read by a call of its own in the same flush, and a denial that
+// counts goes with the refunds in the second flush.
+//
+// # Settle
+//
+// A Result points to what its charge was last settled at, which all copies share. It is
+// allocated with the results. Settle claims the new cost there before it asks the store,
+// corrects by the difference, and undoes the claim after an error that proves that nothing
+// was written. If the outcome is unknown, the lower cost stays. The stores cannot tell
+// whether a charge was settled: they keep counts and not charges.
+//
+// # Clusters and Rings
+//
+// The checks of each key are one call, and all calls are in one flush. While a slot moves,
+// a script with several keys fails and has done nothing: its checks are then sent one by
+// one. If an enforced check denies, what the other calls were charged is refunded in a
+// second flush, inside the same budget. Two requests can deny each other for the length of a flush. No limit is exceeded.
+//
+// A refund costs a bucket the refill since the charge, and a queue its slot. So a stream
+// of denied requests would drain the counts that they share with other clients. A sharded Redis
+// therefore remembers for at most ten seconds which keys were denied, in 8 KB. A request with such
+// a key is peeked at first, and charged only if that admits it
+// (TestRequestsOfKnownAbusersDoNotDrainWhatTheyShare).
+//
+// If a part of the cluster is unavailable, its checks have an Err, and the others may stay
+// charged. Charged always reports what stands. A refund that certainly failed leaves the
+// charge in the result. A refund without an answer leaves nothing to settle, because
+// refunding twice would exceed the limit.
+//
+// # Siblings
+//
+// What other packages of the module need goes through Internal: typed methods behind a key
+// that only this module can name (package inside). Internal is no promise to users.

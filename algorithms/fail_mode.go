@@ -19,8 +19,8 @@ func (m FailMode) String() string {
 
 func (m FailMode) ok() bool { return m >= 0 && int(m) < len(failModes) }
 
-// MarshalText returns the text form. It fails for a value that package failmode
-// does not have.
+// MarshalText returns the text form. It fails for a value that is not in package
+// failmode.
 func (m FailMode) MarshalText() ([]byte, error) {
 	if !m.ok() {
 		return nil, fmt.Errorf("unknown fail mode %d; use failmode.Local, Open or Closed", int8(m))

@@ -10,9 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
-	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // States are written as testdata/forms.txt says. A form that changes, or whose
@@ -93,64 +91,6 @@ func TestEachFormHasItsName(t *testing.T) {
 	if *update {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-// While processes of two forms run, in a roll-out or back, each form has a count: the
-// two admit at most one limit more. At one key they would admit everything: here the
-// other form counts time from another year.
-func TestTwoFormsAdmitTwoLimits(t *testing.T) {
-	b := realBackend(t)
-	r := b.limiter.(*Redis)
-	if err := r.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	tr, _ := r.ready()
-	other := transport.NewScript(strings.Replace(script.Take.Text(), "+ time[2]\n", "+ time[2] - 1577836800000000\n", 1), script.ParseReply)
-	phases := []func(i int) bool{ // is request i of the other form?
-		func(int) bool { return true },
-		func(i int) bool { return i%2 == 0 },
-		func(int) bool { return false },
-		func(i int) bool { return i%2 == 0 },
-		func(int) bool { return true },
-	}
-	for i := range step.Table {
-		row := step.Table[i]
-		for _, short := range []string{row.Short, "other"} {
-			b.flush()
-			checks := []Check{{Rule: "r", Key: "k", Limit: Limit{Rate: 5, Period: time.Minute, Algorithm: Algorithm(row.Name)}}}
-			if row.Bucket {
-				checks[0].Limit.Burst = 5
-			}
-			otherRow := row
-			otherRow.Short = short
-			now, admitted := someTime-someTime%time.Minute.Microseconds(), int64(0)
-			for _, isOther := range phases {
-				for n := range 20 {
-					now += 10_000
-					b.setTime(now)
-					ps, err := prepare(checks, new([4]step.Params))
-					if err != nil {
-						t.Fatal(err)
-					}
-					if isOther(n) {
-						ps[0].Row = &otherRow
-					}
-					call := r.takeCall(true, checks, ps)
-					if isOther(n) {
-						call.Script = other
-					}
-					numbers, err := tr.Send(tr.Within(t.Context()), call)
-					if err != nil {
-						t.Fatal(err)
-					}
-					admitted += numbers[1]
-				}
-			}
-			if atOneKey := short == row.Short; atOneKey != (admitted > 2*5) || admitted < 2*5 {
-				t.Errorf("%s: admitted %d; at one key: %t", row.Name, admitted, atOneKey)
-			}
 		}
 	}
 }

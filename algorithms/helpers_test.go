@@ -3,7 +3,7 @@ package algorithms
 import "testing"
 
 // storeOf is a Redis as package failmode has it.
-func storeOf(r *Redis) store { return store{r} }
+var storeOf = opened{}.Store
 
 func peekOne(t *testing.T, m *Memory, check Check) Result {
 	t.Helper()

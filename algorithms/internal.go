@@ -11,7 +11,7 @@ var Internal internals
 
 type internals struct{}
 
-// Open returns what the siblings of this package need of it.
+// Open returns what the other packages of this module need of the types of this one.
 func (internals) Open(k *inside.Key) opened {
 	if k != &inside.Allow {
 		panic("Internal is for the packages of this module")
@@ -21,29 +21,42 @@ func (internals) Open(k *inside.Key) opened {
 
 type opened struct{}
 
-// Store is a Redis beside its decisions.
-func (opened) Store(r *Redis) store { return store{r} }
+// Store is what a failmode.Guard needs of a Redis beside its decisions.
+func (opened) Store(r *Redis) store {
+	t, _ := r.ready()
+	return store{r, t}
+}
 
-// Memory is where a Memory counts.
+// Memory is the store in which a Memory counts.
 func (opened) Memory(m *Memory) *memory.Store { return m.ready() }
 
-// Count makes a check a count, and reports whether it is valid.
-func (opened) Count(c *Check, to *memory.Count) bool { return c.count(to) }
+// Check gives access to what a check hides.
+func (opened) Check(c *Check) hiddenCheck { return hiddenCheck{c} }
 
-// Trace is what a result remembers of its count.
-func (opened) Trace(r *Result) *step.Trace { return &r.trace }
+// Result gives access to what a result hides.
+func (opened) Result(r *Result) hiddenResult { return hiddenResult{r} }
 
-// Spare makes a check whose denial does not count towards its ban.
-func (opened) Spare(c *Check) { c.spared = true }
-
-// NewResults makes results whose copies know what they are settled at.
+// NewResults makes n results, each of which shares its settled cost with its copies.
 func (opened) NewResults(n int) []Result { return newResults(n) }
 
-// Update makes a copy of a result say what its charge costs now.
-func (opened) Update(r *Result) { r.update() }
+type hiddenCheck struct{ c *Check }
 
-// SettleBy settles a result by what change does with how many units more it is to
-// cost, unless it reports that this failed.
-func (opened) SettleBy(r *Result, cost int64, change func(units int64) (ok bool)) {
-	r.settleBy(cost, change)
+// Count converts the check to a count, and reports whether the check is valid.
+func (h hiddenCheck) Count(to *memory.Count) bool { return h.c.count(to) }
+
+// Spare makes the check's denial not count towards its ban.
+func (h hiddenCheck) Spare() { h.c.spared = true }
+
+type hiddenResult struct{ r *Result }
+
+// Trace is what the result remembers of its count.
+func (h hiddenResult) Trace() *step.Trace { return &h.r.trace }
+
+// Update sets Charged to what the charge costs now, after settlements of other copies.
+func (h hiddenResult) Update() { h.r.update() }
+
+// SettleBy settles the result at a cost. change applies the difference in units to the
+// store, and reports whether it did.
+func (h hiddenResult) SettleBy(cost int64, change func(units int64) (ok bool)) {
+	h.r.settleBy(cost, change)
 }

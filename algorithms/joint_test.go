@@ -224,3 +224,176 @@ func TestJointDecisionsAreAsAlone(t *testing.T) {
 		t.Error("this shows little")
 	}
 }
+
+// batchOf decides so many requests in one flush.
+func (r *Redis) batchOf(t *testing.T, n int, charge bool, checks func(i int) []Check) []transport.Response {
+	t.Helper()
+	tr, err := r.ready()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := make([]*transport.Call, n)
+	for i := range calls {
+		of := checks(i)
+		ps, err := prepare(of, new([4]step.Params))
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls[i] = r.takeCall(charge, of, ps)
+	}
+	return tr.SendAll(tr.Within(t.Context()), calls)
+}
+
+// ofOneAndAll is a request with a limit of its client and one of all.
+func ofOneAndAll(i int) []Check {
+	return []Check{{Rule: "one", Key: fmt.Sprint("client-", i), Limit: perDay(9)}, {Rule: "all", Limit: perDay(1000)}}
+}
+
+// A key with a ban by hand or a foreign value fails its own request, which charges
+// nothing, and no other one. Only requests with that key are sent by themselves
+// afterwards, and only if it costs the others time.
+func TestABadKeyFailsOneRequest(t *testing.T) {
+	t.Run("redis", func(t *testing.T) { testABadKey(t, redistest.Start(t).Client(t)) })
+	t.Run("miniredis", func(t *testing.T) { testABadKey(t, miniBackend(t).limiter.(*Redis).Client.(*redis.Client)) })
+}
+
+func testABadKey(t *testing.T, client *redis.Client) {
+	var log scriptLog
+	sender := redis.NewClient(client.Options())
+	defer sender.Close()
+	sender.AddHook(&log)
+	for what, then := range map[string]string{"a long string": "joint of 30, alone", "a list": "joint of 30, alone", "a word": "joint of 32", "a ban": "joint of 32"} {
+		for _, charge := range []bool{true, false} {
+			client.FlushDB(t.Context())
+			r := &Redis{Client: sender, Namespace: "test", Budget: roomy}
+			bad := ofOneAndAll(5)[0]
+			if poison[what](client, t.Context(), keyOf("test", bad)); what == "a ban" {
+				if err := r.Ban(t.Context(), time.Hour, bad); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, s := range []*transport.Script{script.Take, script.TakeJoint} {
+				if err := client.ScriptLoad(t.Context(), s.Text()).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			used := int64(0)
+			log.all()
+			for n, want := range []string{"joint of 32", then} {
+				for i, resp := range r.batchOf(t, 16, charge, ofOneAndAll) {
+					if metBan(resp.Err) != (i == 5) || i != 5 && resp.Err != nil {
+						t.Errorf("%s, charge %v: %d: %v", what, charge, i, resp.Err)
+					}
+				}
+				if charge {
+					used += 15
+				}
+				if sent := log.all(); sent != want || usedOf(t, r, ofOneAndAll(0)[1]) != used {
+					t.Errorf("%s, charge %v: flush %d sent %q, want %q; %d used, want %d", what, charge, n, sent, want, usedOf(t, r, ofOneAndAll(0)[1]), used)
+				}
+				log.all()
+			}
+			d, err := r.Take(t.Context(), ofOneAndAll(5)...)
+			if res := d.Results; err != nil || d.Allowed || res[0].BannedFor > 0 != (what == "a ban") || (res[0].Err != nil) != (what != "a ban") || res[1].Err != nil {
+				t.Errorf("%s: %+v, %v", what, d, err)
+			}
+		}
+	}
+}
+
+// That a key is missing, and not of another type, is asked once for all.
+func TestMissingKeysAreAskedForOnce(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+	r.batchOf(t, 16, true, ofOneAndAll)
+	stats := client.Info(t.Context(), "commandstats").Val()
+	for _, want := range []string{"cmdstat_mget:calls=1,", "cmdstat_exists:calls=1,"} {
+		if !strings.Contains(stats, want) {
+			t.Errorf("no %s in\n%s", want, stats)
+		}
+	}
+}
+
+// Where a server does not run requests together, they are decided alone, or fail as
+// alone; and where it fails while it runs them, none is sent again.
+func TestServersThatRunNoRequestsTogether(t *testing.T) {
+	const n = 8
+	alone := strings.Repeat(", alone", n)
+	for what, c := range map[string]struct {
+		options []string // of the server
+		acl     string   // of a user that may do anything else
+		config  []string
+		replica bool
+		failed  int
+		class   transport.ErrorClass
+		sent    string
+	}{
+		"no MGET":          {acl: "-mget", sent: "joint of 16" + alone},
+		"no EXISTS":        {acl: "-exists", sent: "joint of 16" + alone},
+		"no such keys":     {acl: "resetkeys ~test:{#}* ~test:{client-[0-3]}*", failed: n / 2, class: transport.ClassRefused, sent: "joint of 16" + alone},
+		"no PSETEX":        {acl: "-psetex", failed: n, class: transport.ClassRefused, sent: "joint of 16"},
+		"of a cluster":     {options: []string{"--cluster-enabled", "yes"}, sent: "joint of 8" + alone},
+		"no memory":        {config: []string{"maxmemory", "1mb"}, failed: n, class: transport.ClassUnavailable, sent: "joint of 16"},
+		"too few replicas": {config: []string{"min-replicas-to-write", "1"}, failed: n, class: transport.ClassUnavailable, sent: "joint of 16"},
+		"a replica":        {replica: true, failed: n, class: transport.ClassUnavailable, sent: "joint of 16"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t, c.options...)
+			admin := srv.Client(t)
+			do := func(args ...any) {
+				if err := admin.Do(t.Context(), args...).Err(); err != nil {
+					t.Fatal(args, err)
+				}
+			}
+			user := []any{"acl", "setuser", "limiter", "on", ">secret", "~*", "+@all"}
+			for rule := range strings.FieldsSeq(c.acl) {
+				user = append(user, rule)
+			}
+			do(user...)
+			client := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, Username: "limiter", Password: "secret"}))
+			defer client.Close()
+			r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+			if err := storeOf(r).Warm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			checks := ofOneAndAll
+			if c.options != nil { // each request in one slot
+				do("cluster", "addslotsrange", 0, 16383)
+				for !strings.Contains(admin.ClusterInfo(t.Context()).Val(), "cluster_state:ok") {
+					time.Sleep(time.Millisecond)
+				}
+				checks = func(i int) []Check { return ofOneAndAll(i)[:1] }
+			}
+			if c.config != nil {
+				do("config", "set", c.config[0], c.config[1])
+			}
+			if c.replica {
+				do("replicaof", "127.0.0.1", "1")
+			}
+			var log scriptLog
+			client.AddHook(&log)
+			failed := 0
+			for i, resp := range r.batchOf(t, n, true, checks) {
+				if resp.Err == nil {
+					continue
+				}
+				failed++
+				if transport.ClassOf(resp.Err) != c.class || transport.NotExecuted(resp.Err) == (what == "no PSETEX") {
+					t.Errorf("%d: %s, not executed %v: %v", i, transport.ClassOf(resp.Err), transport.NotExecuted(resp.Err), resp.Err)
+				}
+			}
+			if sent := log.all(); failed != c.failed || sent != c.sent {
+				t.Errorf("%d failed, want %d; sent %q, want %q", failed, c.failed, sent, c.sent)
+			}
+			if c.failed < n { // for a minute, alone at once
+				r.batchOf(t, n, true, checks)
+				if sent := log.all(); sent != alone[2:] {
+					t.Errorf("then sent %q", sent)
+				}
+			} else if keys := admin.DBSize(t.Context()).Val(); keys > 0 {
+				t.Errorf("%d keys were written", keys)
+			}
+		})
+	}
+}

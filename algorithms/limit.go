@@ -14,26 +14,26 @@ const (
 	// FixedWindow counts units in windows of one period aligned to the Unix
 	// epoch. Up to twice the rate can pass around a boundary.
 	FixedWindow Algorithm = "fixed_window"
-	// SlidingWindow counts units in windows aligned to the Unix epoch and adds
-	// the share of the previous window that is still in view. It assumes that the
-	// previous window's units came evenly: if they came late, almost twice the
-	// rate can pass in one period. Constant memory; the default.
+	// SlidingWindow counts units in windows aligned to the Unix epoch. It adds the
+	// units of the previous window, in proportion to how much of that window lies in
+	// the last period. It assumes that they came evenly: if they came at the window's
+	// end, almost twice the rate can pass in one period. Constant memory; the default.
 	SlidingWindow Algorithm = "sliding_window"
-	// SlidingLog remembers when each request came and counts those of the last
-	// period: exact, at the price of an entry for each admitted request. Rate is
-	// at most 10,000.
+	// SlidingLog remembers when each request came, and counts the units of the last
+	// period. It is exact, but needs an entry for each admitted request. Rate is at
+	// most 10,000.
 	SlidingLog Algorithm = "sliding_log"
 	// TokenBucket holds up to Burst tokens, refilled at Rate per Period; each
 	// unit takes one. Any period admits at most Burst + Rate units.
 	TokenBucket Algorithm = "token_bucket"
-	// LeakyBucket queues requests and serves them one by one, Period/Rate apart:
-	// an admitted request has a Delay to wait. Burst is how many may be in the
-	// queue, including the one being served; required. nginx' limit_req with
-	// burst=N is Burst N+1; with nodelay it is [GCRA]. A request is served when
-	// its slot begins, whatever its cost: any period serves at most Rate + cost-1.
+	// LeakyBucket queues requests and serves them one by one, Period/Rate apart. An
+	// admitted request must wait for its Delay. Burst is how many requests may be in
+	// the queue, including the one being served; required. nginx's limit_req with
+	// burst=N is Burst N+1; with nodelay it is [GCRA]. A request is served when its
+	// slot begins, whatever its cost: any period serves at most Rate + cost-1 units.
 	LeakyBucket Algorithm = "leaky_bucket"
-	// GCRA is the generic cell rate algorithm of ITU-T I.371, which decides as
-	// [TokenBucket] does.
+	// GCRA is the generic cell rate algorithm of ITU-T I.371. It makes the same
+	// decisions as [TokenBucket].
 	GCRA Algorithm = "gcra"
 	// CalendarWindow counts units in days, weeks (from Monday), months, quarters or
 	// years of a time zone. A window begins at the first instant that has its date,
@@ -54,21 +54,19 @@ type Limit struct {
 	Algorithm Algorithm     // "" means CalendarWindow where Calendar is set, TokenBucket where Burst is, else SlidingWindow
 }
 
-// PerSecond is a [SlidingWindow] limit of rate units in each second. A client that
-// has used them up has to wait for up to a second and 1/rate of one. For few units,
-// [SlidingLog] makes it wait for no more than one.
+// PerSecond is a [SlidingWindow] limit of rate units in each second. A client that has
+// used them up waits at most 1 + 1/rate seconds. If the rate is low, use [SlidingLog],
+// with which a client waits at most one second.
 func PerSecond(rate int64) Limit { return Limit{Rate: rate, Period: time.Second} }
 
-// PerMinute is a [SlidingWindow] limit of rate units in each minute. A client that
-// has used them up has to wait for up to a minute and 1/rate of one: 72 seconds of
-// PerMinute(5). For few units, as on logins, [SlidingLog] makes it wait for no more
-// than one.
+// PerMinute is a [SlidingWindow] limit of rate units in each minute. A client that has
+// used them up waits at most 1 + 1/rate minutes: 72 seconds for PerMinute(5). If the rate
+// is low, as for logins, use [SlidingLog], with which a client waits at most one minute.
 func PerMinute(rate int64) Limit { return Limit{Rate: rate, Period: time.Minute} }
 
-// PerHour is a [SlidingWindow] limit of rate units in each hour. A client that has
-// used them up has to wait for up to an hour and 1/rate of one: two hours of
-// PerHour(1). For few units, as on password resets, [SlidingLog] makes it wait for no
-// more than one.
+// PerHour is a [SlidingWindow] limit of rate units in each hour. A client that has used
+// them up waits at most 1 + 1/rate hours: two hours for PerHour(1). If the rate is low, as
+// for password resets, use [SlidingLog], with which a client waits at most one hour.
 func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 
 // PerDay is a [CalendarWindow] limit of n units in each day of a time zone, such as
@@ -76,31 +74,27 @@ func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 // load; import time/tzdata where the machine has no zones.
 func PerDay(n int64, zone string) Limit { return Limit{Rate: n, Calendar: "day@" + zone} }
 
-// PerMonth is a [CalendarWindow] limit of n units in each month of a time zone. A month
-// that begins on another day is Limit{Rate: n, Calendar: "month:15@UTC"}; in a month
-// that is too short for the day, on its last.
+// PerMonth is a [CalendarWindow] limit of n units in each month of a time zone. Months
+// that begin on another day are Limit{Rate: n, Calendar: "month:15@UTC"}; a month that is
+// too short for the day begins on its last.
 func PerMonth(n int64, zone string) Limit { return Limit{Rate: n, Calendar: "month@" + zone} }
 
-// Quota is the number of units that an unused key can spend at once: Burst (or
-// Rate, where Burst is 0) for buckets, Rate for windows. X-RateLimit-Limit shows
-// it.
+// Quota is the number of units that an unused key can spend at once: Burst for buckets,
+// or Rate if Burst is 0; Rate for windows. The header X-RateLimit-Limit shows it.
 func (l Limit) Quota() int64 { return l.step().Quota() }
 
-// step is the limit as package step knows it.
+// step converts the limit to that of package step.
 func (l *Limit) step() step.Limit {
 	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}
 }
 
-// row finds the algorithm's row, or nil. It is done once for each check.
+// row finds the algorithm's row, or nil.
 func (l Limit) row() *step.Row { return l.step().Row() }
-
-// algorithm names the algorithm, also where Algorithm is "".
-func (l Limit) algorithm() Algorithm { return Algorithm(l.step().Name()) }
 
 // Validate reports everything that is wrong with the limit, or nil.
 //
-// Redis computes in doubles, so Validate also refuses limits that whole numbers
-// below 2^53 cannot represent. Rate and Burst must be below 10^15, which is
+// Redis computes in doubles, so Validate also rejects limits that whole numbers below
+// 2^53 cannot represent. Rate and Burst must be below 10^15, which is
 // enough to count bytes. Rate must be at most 94,906,265 for sliding_window and
 // 10,000 for sliding_log. Period must be below 2^52 µs, and the time to refill
 // Burst below 2^51 µs.

@@ -3,31 +3,32 @@ package algorithms
 import (
 	"cmp"
 	"context"
+	"iter"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/memory"
 )
 
-// Memory counts in this process. Its zero value is ready.
+// Memory counts in this process. Its zero value is ready. It is safe for concurrent use
+// and starts no goroutines.
 //
-// Its memory is bounded. Fully replenished keys may be evicted; other keys never
-// are, because that would free clients that are limited. When MaxKeys are in use,
-// further keys are counted in sketches. A sketch counts many keys together in
-// constant memory and errs only towards denying. Its charges can be given back
-// only once the key has found room, and Reset does not clear them. A ban, and the
-// denials that lead to one, take the place of a key. If there is none, those denials
-// are not counted. A ban by hand finds room even so, for as many entries again.
+// Its memory is bounded. Fully replenished keys may be evicted. Other keys never are,
+// because that would free clients that are limited. While MaxKeys keys are in use,
+// further keys are counted in sketches. A sketch counts many keys together in constant
+// memory, and errs only towards denying. Settle refunds nothing to a sketch, and Reset
+// does not clear it. A ban, and the denials that lead to one, use the entry of a key. If
+// no entry is free, denials are not counted towards a ban. Bans by hand may use as many
+// entries again.
 //
-// Keys are told apart by 128 bits of hash with secret seeds of this process. A key
-// takes 64 to 128 bytes, however long it is; a sliding_log takes about 100 more, and
-// 16 for each further request in it. A sketch takes 8 MiB, once it is needed. Each rule that
-// overflows has one, for each algorithm and period. There are at most 7: six
-// rules have their own, and all further ones share the last, which admits a key
-// once until all of its units are free again. A sketch that has been empty for a
-// minute is dropped when new keys come.
-//
-// Memory is safe for concurrent use. It starts no goroutines.
+// Keys are identified by 128 bits of hash, with secret seeds of this process. A key takes
+// 64 to 128 bytes, however long it is. In a sliding_log it takes about 100 bytes more, and
+// 16 for each further request. A sketch takes 8 MiB and is made when it is needed: one for
+// each rule that overflows, and for each algorithm and period of it. There are at most 7.
+// Six have the keys of one rule each. All further rules share the last, which admits a key
+// once until all of its units are free again. A sketch that has been empty for a minute is
+// dropped when new keys come.
 type Memory struct {
 	// MaxKeys bounds the keys that have a count or a ban of their own; 0 means 262,144.
 	// Bans by hand may exceed it by as many again. It must not change after first use.
@@ -71,8 +72,8 @@ func (m *Memory) decide(charge bool, checks []Check) (Decision, error) {
 	return d, nil
 }
 
-// countsOf validates the checks and makes them counts. Room for four lets the usual
-// request go without an allocation.
+// countsOf validates the checks and converts them to counts. Up to four counts are in
+// room, which saves an allocation.
 func countsOf(checks []Check, room *[4]memory.Count) ([]memory.Count, error) {
 	counts := room[:min(len(checks), len(room))]
 	if len(checks) > len(room) {
@@ -92,7 +93,7 @@ func countsOf(checks []Check, room *[4]memory.Count) ([]memory.Count, error) {
 	return counts, nil
 }
 
-// count makes a check a count; false if it is not valid.
+// count converts the check to a count, and reports whether the check is valid.
 func (c *Check) count(to *memory.Count) bool {
 	to.Rule, to.Key, to.Bans, to.Shadow, to.Waits = c.Rule, c.Key, c.bans(), c.Shadow, c.MaxDelay > 0
 	if !c.numbers(&to.Params) {
@@ -104,7 +105,7 @@ func (c *Check) count(to *memory.Count) bool {
 	return true
 }
 
-// counted makes the result of a check what its count came to.
+// counted fills in the result from a decided count.
 func (r *Result) counted(c *Check, n *memory.Count, now int64) {
 	r.Check, r.Source, r.At = *c, SourceMemory, time.UnixMicro(now)
 	r.HasRoom, r.Charged, r.trace.Charge = n.Room, n.Charged, n.Where
@@ -125,8 +126,8 @@ func (m *Memory) settle(c *settlement) {
 	c.answer(m.ready().Settle(c.result.Check.Rule, c.result.Check.Key, &c.Correction))
 }
 
-// Ban implements [Limiter]. Its only errors are about the checks and the time, and
-// that there is no room for another ban.
+// Ban implements [Limiter]. It fails if the checks or d are invalid, or if there is no
+// free entry for another ban.
 func (m *Memory) Ban(_ context.Context, d time.Duration, checks ...Check) error {
 	length, err := banLength(d)
 	if err != nil {
@@ -149,4 +150,17 @@ func (m *Memory) Reset(_ context.Context, checks ...Check) error {
 		m.ready().Reset(counts)
 	}
 	return err
+}
+
+// Metrics yields what the Memory has counted.
+func (m *Memory) Metrics() iter.Seq[Metric] {
+	return func(yield func(Metric) bool) {
+		stats := m.ready().Stats()
+		slices.Values([]Metric{
+			{Name: "ratelimit_local_keys", Value: float64(stats.Keys)},
+			{Name: "ratelimit_local_evictions_total", Value: float64(stats.Evicted)},
+			{Name: "ratelimit_local_overflow_total", Value: float64(stats.Overflowed)},
+			{Name: "ratelimit_local_sketches", Value: float64(stats.Sketches)},
+		})(yield)
+	}
 }

@@ -3,6 +3,7 @@ package algorithms
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"time"
 	_ "time/tzdata"
 
@@ -82,6 +83,9 @@ var extremes = []Limit{
 // The numbers around which states have another form; see lua/fixed_window.lua and
 // lua/sliding_window.lua.
 var atBoundary = rapid.SampledFrom([]int64{998, 999, 1000, 1001, 999_998, 999_999, 1_000_000, 1_000_001})
+
+// debts are larger than any limit, up to those that must be cut.
+var debts = rapid.SampledFrom([]int64{1 << 30, 1 << 45, math.MaxInt64})
 
 // drawLimit draws limits from one in 30 days to a million in a second, of every
 // algorithm.

@@ -33,8 +33,9 @@ const defaultBudget = 50 * time.Millisecond
 // could not be given back in time stays in Charged of its result.
 //
 // No decision is executed twice. Commands are never retried, whatever the
-// client's options are; only a script that Redis does not know is sent again,
-// with its text. A decision ignores the caller's cancellation, so that clients
+// client's options are. Only what Redis certainly did not run is sent again: a
+// script that it does not know, with its text, and decisions that were sent
+// together and that it only runs one by one. A decision ignores the caller's cancellation, so that clients
 // that hang up are counted. It takes no longer than Budget. If a hook of the client
 // panics, so do the callers whose decisions were sent with it.
 //
@@ -174,8 +175,7 @@ func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 	if len(corrections) == 0 {
 		return results, err
 	}
-	ctx = t.Within(ctx)
-	return results, errors.Join(err, redisError(r.settle(ctx, t, corrections)))
+	return results, redisError(r.settle(t.Within(ctx), t, corrections))
 }
 
 // settle corrects charges: in one call or, where keys are sharded, in one for each.

@@ -67,13 +67,17 @@ func TestChargesThatCouldNotBeGivenBack(t *testing.T) {
 		client := srv.Client(t)
 		client.AddHook(failSettling{err})
 		r := &Redis{Client: client, Namespace: fmt.Sprint("charged", charged), Sharded: true, Budget: roomy}
-		checks := []Check{{Rule: "wide", Limit: perDay(10)}, {Rule: "full", Limit: perDay(1)}}
+		checks := []Check{{Rule: "wide", Key: "w", Limit: perDay(10)}, {Rule: "full", Key: "f", Limit: perDay(1)}}
 		if _, err := r.Take(t.Context(), checks[1]); err != nil {
 			t.Fatal(err)
 		}
 		d, takeErr := r.Take(t.Context(), checks...)
 		if takeErr != nil || d.Allowed || d.Results[0].Charged != charged {
 			t.Errorf("%v: %+v, %v; want %d charged", err, d, takeErr, charged)
+		}
+		checks[0].Key = checks[1].Key // so that they are one call, which charges nothing
+		if d, takeErr := r.Take(t.Context(), checks...); takeErr != nil || d.Allowed || d.Results[0].Charged != 0 || d.Results[0].Remaining != 10 {
+			t.Errorf("of one key: %+v, %v", d, takeErr)
 		}
 	}
 }

@@ -14,15 +14,19 @@ import (
 
 // A store is a Redis as failmode.Guard needs it, beside its decisions. A shard is a
 // part that can fail on its own. Shards are small numbers from 0 that do not change.
-type store struct{ *Redis }
+//
+// The transport sends the commands. It is there of an invalid Redis, too.
+type store struct {
+	*Redis
+	*transport.Transport
+}
 
 // Shard is the part of the store that counts a check and can fail on its own:
 // on a Redis Cluster the number of the master that has its slot, on a Ring that
 // of the shard, as far as the client knows; 0 otherwise. It is safe for
 // concurrent use and does not wait.
 func (s store) Shard(c *Check) int {
-	t, _ := s.ready()
-	if !t.KnowsServers() {
+	if !s.KnowsServers() {
 		return 0
 	}
 	tag := c.Key
@@ -30,7 +34,7 @@ func (s store) Shard(c *Check) int {
 		var room [maxPart]byte
 		tag = string(appendPart(room[:0], tag))
 	}
-	return t.ShardOf(tag)
+	return s.ShardOf(tag)
 }
 
 // probeLimit is a limit that probes do not exhaust.
@@ -112,10 +116,6 @@ func (store) Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() {}
 }
 
-// Names returns human-readable shard names: the servers' addresses where they are
-// known.
-func (s store) Names(shards ...int) []string { return s.Transport().Names(shards...) }
-
 // Dial opens a connection of its own to a shard; [errors.ErrUnsupported] if it
 // cannot for this kind of client.
 func (s store) Dial(ctx context.Context, shard int) (net.Conn, error) {
@@ -136,19 +136,6 @@ func (s store) Warm(ctx context.Context) error {
 	return redisError(t.Warm(ctx))
 }
 
-// Drop refuses the decisions that wait to be sent to a shard.
-func (s store) Drop(shard int) {
-	if t, err := s.ready(); err == nil {
-		t.Drop(shard)
-	}
-}
-
-// Idle returns channels that are closed as soon as no decision is under way.
-func (s store) Idle() []<-chan struct{} { return s.Transport().Idle() }
-
-// Warnings lists options that make an outage worse.
-func (s store) Warnings() []string { return s.Transport().Warnings() }
-
 // ServerWarnings asks the servers whether they may forget what they count.
 func (s store) ServerWarnings(ctx context.Context) ([]string, error) {
 	t, err := s.ready()
@@ -157,10 +144,4 @@ func (s store) ServerWarnings(ctx context.Context) ([]string, error) {
 	}
 	warnings, err := t.ServerWarnings(ctx)
 	return warnings, redisError(err)
-}
-
-// Transport sends the commands. It is there of an invalid Redis, too.
-func (s store) Transport() *transport.Transport {
-	t, _ := s.ready()
-	return t
 }

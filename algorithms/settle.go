@@ -1,8 +1,10 @@
 package algorithms
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -10,13 +12,41 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// A settledCost is what a charge was last settled at. All copies of its result share
-// it, so that nothing is given back twice. 0 means that the charge was never settled;
-// otherwise it is the complement of the cost, which is negative. Nil is for results
-// that no limiter here has made: each copy is a charge of its own.
+// A Charge is a result and what its check is to cost in the end.
+type Charge struct {
+	Result Result // as Take or Settle returned it, or a copy
+	Cost   int64  // 0 refunds all units; more than was charged may go into debt; negative is an error
+}
+
+// Refund makes the charges of d cost nothing, for work that was not done: the charges
+// of all rules, or only of those that are named. It replaces d's results by those that
+// [Limiter.Settle] returns. A charge that cannot be refunded stays, which errs towards
+// denying. The end of ctx does not stop Refund.
+func Refund(ctx context.Context, l Limiter, d Decision, rules ...string) error {
+	var charges []Charge
+	var at []int
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Charged > 0 && (len(rules) == 0 || slices.Contains(rules, r.Check.Rule)) {
+			charges, at = append(charges, Charge{Result: *r}), append(at, i)
+		}
+	}
+	if len(charges) == 0 {
+		return nil
+	}
+	results, err := l.Settle(context.WithoutCancel(ctx), charges...)
+	for i := range results {
+		d.Results[at[i]] = results[i]
+	}
+	return err
+}
+
+// A settledCost holds the cost at which a charge was last settled. All copies of the
+// result share it, so that no unit is refunded twice. 0 means that the charge was never
+// settled. Otherwise it is the complement of the cost, which is negative. It is nil for
+// results that a limiter outside this module has made: each copy is a charge of its own.
 type settledCost struct{ complement atomic.Int64 }
 
-// now is what a charge of so many units costs now.
+// now returns what a charge of this many units costs now.
 func (s *settledCost) now(units int64) int64 {
 	if s != nil {
 		if complement := s.complement.Load(); complement != 0 {
@@ -26,9 +56,9 @@ func (s *settledCost) now(units int64) int64 {
 	return units
 }
 
-// claim makes the charge cost so much for all copies of its result, and returns what it
-// cost before. It is false where there is nothing to settle: the cost is that already,
-// or 0, which ends a charge.
+// claim sets the charge's cost for all copies of its result, and returns the cost before.
+// ok is false if there is nothing to settle: the charge has this cost already, or it has
+// ended at 0.
 func (s *settledCost) claim(units, cost int64) (before int64, ok bool) {
 	for s != nil {
 		complement := s.complement.Load()
@@ -45,7 +75,7 @@ func (s *settledCost) claim(units, cost int64) (before int64, ok bool) {
 	return units, units > 0 && units != cost
 }
 
-// undo undoes a claim, and leaves what others have claimed since.
+// undo undoes a claim, but not the claims that others have made since.
 func (s *settledCost) undo(before, cost int64) {
 	for s != nil {
 		complement := s.complement.Load()
@@ -55,7 +85,7 @@ func (s *settledCost) undo(before, cost int64) {
 	}
 }
 
-// update makes a copy of a result say what its charge costs now.
+// update sets Charged to what the charge costs now.
 func (r *Result) update() { r.setCharged(r.settled.now(r.Charged)) }
 
 func (r *Result) setCharged(units int64) {
@@ -63,7 +93,8 @@ func (r *Result) setCharged(units int64) {
 	r.Charged = units
 }
 
-// followedAt is what a memory that follows has charged if it costs so many units.
+// followedAt is how many of the charge's units a memory that mirrors the store has
+// charged, if the charge costs this many units.
 func (r *Result) followedAt(units int64) int64 {
 	if r.trace.Followed == 0 {
 		return 0
@@ -71,8 +102,8 @@ func (r *Result) followedAt(units int64) int64 {
 	return max(r.trace.Followed+units-r.Charged, 0)
 }
 
-// settleBy settles a result at a cost by what change does with how many units more it
-// is; false if that could not be done.
+// settleBy settles the result at a cost. change applies the difference in units to the
+// store, and reports whether it did.
 func (r *Result) settleBy(cost int64, change func(units int64) bool) {
 	before, ok := r.settled.claim(r.Charged, cost)
 	if ok && !change(cost-before) {
@@ -81,8 +112,8 @@ func (r *Result) settleBy(cost int64, change func(units int64) bool) {
 	r.update()
 }
 
-// newResults makes n results whose copies know of each other. Up to four, as of the
-// usual request, are one allocation.
+// newResults makes n results, each of which shares its settledCost with its copies. Up to
+// four results are one allocation.
 func newResults(n int) []Result {
 	switch n {
 	case 1:
@@ -119,26 +150,22 @@ type settlement struct {
 	result *Result // what Settle returns of it
 }
 
-// prepareSettle returns a copy of the charges' results, for Settle to return,
-// and the corrections of those that a store of this source charged and that are
-// to cost something else.
+// prepareSettle returns a copy of the charges' results, for Settle to return, and the
+// corrections of those charges that a store of this source made and that are to cost
+// something else. If a charge is invalid, it prepares nothing.
 func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, error) {
-	results := make([]Result, len(charges))
-	var cs []settlement
 	var errs []error
 	for i := range charges {
-		res := &results[i]
-		*res = charges[i].Result
-		cost := charges[i].Cost
-		switch {
-		case cost < 0:
-			errs = append(errs, fmt.Errorf("%w: rule %q: settle: cost must not be negative, got %d", ErrInvalidCheck, res.Check.Rule, cost))
-			continue
-		case res.Source != source || res.Charged <= 0:
-			continue
-		}
-		if err := res.Check.Validate(); err != nil {
-			errs = append(errs, err)
+		errs = append(errs, charges[i].invalid())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+	results := make([]Result, len(charges))
+	var cs []settlement
+	for i := range charges {
+		res, cost := &results[i], charges[i].Cost
+		if *res = charges[i].Result; res.Source != source || res.Charged <= 0 {
 			continue
 		}
 		before, ok := res.settled.claim(res.Charged, cost)
@@ -153,19 +180,30 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 			Delta:  cost - before,
 		}, res})
 	}
-	return results, cs, errors.Join(errs...)
+	return results, cs, nil
 }
 
-// failed is for a correction of which no answer came, or an error. If nobody knows
-// whether it was made, the charge costs the lower of both: to settle it once more gives
-// nothing back twice.
+// invalid is why a charge cannot be settled, or nil.
+func (c *Charge) invalid() error {
+	switch check := &c.Result.Check; {
+	case c.Cost < 0:
+		return fmt.Errorf("%w: rule %q: settle: cost must not be negative, got %d", ErrInvalidCheck, check.Rule, c.Cost)
+	case c.Result.Charged > 0:
+		return check.Validate()
+	}
+	return nil
+}
+
+// failed ends a correction that returned an error. If it may have been made all the same,
+// the charge keeps the lower of both costs, so that settling it again refunds no unit
+// twice.
 func (c *settlement) failed(err error) {
 	if c.Delta > 0 || transport.NotExecuted(err) || metBan(err) {
 		c.result.settled.undo(c.Units, c.Units+c.Delta)
 	}
 }
 
-// answer makes the result say what it costs now, by the state of its key.
+// answer updates the result from the state of its key after the correction.
 func (c *settlement) answer(s step.State, now int64) {
 	r := c.result
 	bannedUntil := r.At.Add(r.BannedFor).UnixMicro()

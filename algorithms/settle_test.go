@@ -48,7 +48,7 @@ func TestSettlingWhereOneKeyIsInTheWay(t *testing.T) {
 		if l.Burst > 0 {
 			l.Burst = 100
 		}
-		checks = append(checks, Check{Rule: string(l.algorithm()), Key: "k", Limit: l, Cost: 10})
+		checks = append(checks, Check{Rule: l.row().Name, Key: "k", Limit: l, Cost: 10})
 	})
 	twice := len(checks) // one key has two charges
 	checks = append(checks, checks[0])

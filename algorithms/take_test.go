@@ -1,7 +1,6 @@
 package algorithms
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -10,72 +9,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
-
-// The script for checks without a ban, which contains the steps, and the one for those
-// with a ban, which calls them, take turns on one key. They decide as one, and the key
-// lives at least until its state equals one never seen.
-func TestBothScriptsTakeTurnsOnOneKey(t *testing.T) {
-	srv, clock := redistest.StartWithClock(t)
-	client := srv.Client(t)
-	r := &Redis{Client: client, Namespace: "both", Budget: roomy}
-	if err := r.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	tr, _ := r.ready()
-	random := rand.New(rand.NewPCG(1, 2))
-	for _, name := range []Algorithm{FixedWindow, SlidingWindow, SlidingLog, TokenBucket, LeakyBucket, GCRA} {
-		t.Run(string(name), func(t *testing.T) {
-			var model Memory
-			denied := 0
-			for i := range 400 {
-				clock.Advance(time.Duration(random.IntN(900_000)) * time.Microsecond)
-				if random.IntN(40) == 0 {
-					clock.Advance(time.Duration(random.IntN(30)-8) * time.Second) // a clock that steps back, too
-				}
-				c := Check{Rule: string(name), Key: "k", Limit: Limit{Rate: 7, Period: 5 * time.Second, Algorithm: name}, Cost: random.Int64N(4)}
-				if step.Lookup(string(name)).Bucket {
-					c.Limit.Burst = 9
-				}
-				checks := []Check{c}
-				ps, err := prepare(checks, new([4]step.Params))
-				if err != nil {
-					t.Fatal(err)
-				}
-				call := r.takeCall(true, checks, ps)
-				if i%2 == 0 {
-					call = r.takeBansCall(true, true, checks, ps)
-				}
-				numbers, err := tr.Send(tr.Within(t.Context()), call)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got, err := answers(checks, ps, numbers, true)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want := modelAt(&model, numbers[0], true, checks)
-				want.Results[0].Source = SourceRedis
-				if got.Allowed != want.Allowed || alone(got.Results[0]) != want.Results[0] {
-					t.Fatalf("step %d:\n got %+v\nwant %+v", i, got, want)
-				}
-				if !got.Allowed {
-					denied++
-				}
-				res := got.Results[0]
-				deadline, err := client.PExpireTime(t.Context(), keyOf("both", c)).Result()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if never := res.At.Add(res.ResetAfter); res.ResetAfter > 0 && deadline < time.Duration(never.UnixMicro())*time.Microsecond {
-					t.Fatalf("step %d: the key expires at %s, and counts until %s", i, deadline, never)
-				}
-			}
-			if denied < 40 || denied > 360 {
-				t.Errorf("%d of 400 denied: this shows little", denied)
-			}
-		})
-	}
-}
 
 // A state as long as the last one is written in place: that keeps the deadline,
 // and takes no more memory than a string that is set anew, on other servers than

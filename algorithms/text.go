@@ -93,12 +93,12 @@ func parseLimit(text string) (Limit, error) {
 	return l, nil
 }
 
-// grouped is a number with a mark for thousands.
+// grouped is a number with marks for thousands.
 var grouped = regexp.MustCompile(`^[0-9]{1,3}([,_][0-9]{3})+$`)
 
-// meantLimit returns what to write for a text that is nearly a limit: in capitals,
-// with "per", with a mark for thousands, a period without a unit, or the algorithm
-// before the burst.
+// meantLimit corrects a text that is nearly a limit: one in capitals, with "per", with
+// marks for thousands, without a unit of its period, or with the algorithm before the
+// burst.
 func meantLimit(text string) (string, bool) {
 	rate, rest, _ := strings.Cut(strings.Replace(strings.ToLower(text), " per ", "/", 1), "/")
 	if rate = strings.TrimSpace(rate); grouped.MatchString(rate) {
@@ -180,8 +180,7 @@ func (l Limit) String() string {
 // MarshalText returns the text form.
 func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads the text form as [ParseLimit] does. It leaves l alone if
-// the text is bad.
+// UnmarshalText reads the text form as [ParseLimit] does. If it fails, l is unchanged.
 func (l *Limit) UnmarshalText(text []byte) error {
 	parsed, err := ParseLimit(string(text))
 	if err == nil {

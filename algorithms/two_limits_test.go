@@ -10,53 +10,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// Two instances that disagree on a limit, or two tiers, count on one key. In our
-// first design each took the other's debt for a clock error, and they admitted
-// 2968 of 3000 in 3 ms.
-func TestTwoLimitsOnOneKeyLimitEverybody(t *testing.T) {
-	backends := map[string]backend{"memory": modelBackend(t), "miniredis": miniBackend(t), "redis": realBackend(t)}
-	for _, texts := range [][2]string{
-		{"10/s burst 100", "100/s burst 100"},
-		{"10/1m burst 100", "100/1m burst 100"},
-		{"5/1m burst 50", "20/1m burst 50"},
-		{"10/1m burst 10 leaky_bucket", "100/1m burst 100 leaky_bucket"},
-		{"10/1h fixed_window", "100/1h fixed_window"},
-		{"10/1h sliding_window", "100/1h sliding_window"},
-		{"10/1h sliding_log", "100/1h sliding_log"},
-	} {
-		var limits [2]Limit
-		for i, text := range texts {
-			var err error
-			if limits[i], err = ParseLimit(text); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for name, b := range backends {
-			admitted := int64(0)
-			for us := range int64(300) { // one each µs asks the first, and the second if that denies
-				b.setTime(someTime + us)
-				for _, l := range limits {
-					check := Check{Rule: "r", Key: texts[0], Limit: l}
-					if _, err := b.limiter.Peek(t.Context(), check); err != nil {
-						t.Fatal(err)
-					}
-					d, err := b.limiter.Take(t.Context(), check)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if d.Allowed {
-						admitted++
-						break
-					}
-				}
-			}
-			if most := limits[0].Quota() + limits[1].Quota(); admitted > most {
-				t.Errorf("%s and %s in %s: admitted %d of 300, both together hold %d", texts[0], texts[1], name, admitted, most)
-			}
-		}
-	}
-}
-
 // What each of two limits on one key admitted, replayed alone through a fresh
 // state of that limit, is all admitted. And each is told truly when it will be
 // admitted, if the other one stops: nobody is starved longer than what is owed.

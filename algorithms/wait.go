@@ -19,11 +19,10 @@ import (
 // has a deadline that comes too early, or if waiting would never help, it returns
 // [ErrDenied] at once. If ctx ends while Wait waits, it returns ctx's error. Other
 // errors are those of l, or of checks that l could not decide. If Wait fails, it
-// gives back what was charged.
+// refunds the charges.
 //
-// A deadline bounds the checks' MaxDelay, so that a call which cannot wait for
-// its slot takes none. An eighth of the time left, at most 50 ms, is kept for the
-// decision itself.
+// A deadline bounds the checks' MaxDelay, so that a call that cannot wait for its slot
+// takes none. An eighth of the time left, at most 50 ms, is kept for the decision itself.
 func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -59,9 +58,9 @@ func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 	}
 }
 
-// inTime bounds the checks' MaxDelay by ctx's deadline, less some time to spare:
-// a slot that is found to begin too late has been taken in vain. One without
-// time left is the shortest there is, since 0 means any.
+// inTime bounds the checks' MaxDelay by the time until ctx's deadline, less spare. Without
+// it, a call would take a slot that begins after the deadline. The bound is at least 1 µs,
+// because a MaxDelay of 0 means any.
 func inTime(ctx context.Context, checks []Check) (bounded []Check, spare time.Duration) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -80,8 +79,8 @@ func inTime(ctx context.Context, checks []Check) (bounded []Check, spare time.Du
 	return bounded, spare
 }
 
-// soonest is how long it takes at least until a request that was denied is
-// served: a slot begins when all before it have ended.
+// soonest is the shortest time until a denied request can be served: its slot begins when
+// all slots before it have ended.
 func soonest(d Decision, spare time.Duration) time.Duration {
 	longest := d.RetryAfter()
 	for i := range d.Results {
@@ -93,8 +92,8 @@ func soonest(d Decision, spare time.Duration) time.Duration {
 	return longest
 }
 
-// undecided is why an enforced check denies that could not be decided, unless
-// one that was decided denies too.
+// undecided returns the Err of an enforced check that could not be decided; nil if an
+// enforced check was decided and denies.
 func undecided(d Decision) (err error) {
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Denies() && r.Err == nil {
@@ -102,28 +101,6 @@ func undecided(d Decision) (err error) {
 		} else if r.Denies() {
 			err = r.Err
 		}
-	}
-	return err
-}
-
-// Refund makes the charges of d cost nothing, for work that was not done: the charges
-// of all rules, or only of those that are named. It replaces d's results by those that
-// [Limiter.Settle] returns. A charge that cannot be refunded stays, which errs towards
-// denying. The end of ctx does not stop Refund.
-func Refund(ctx context.Context, l Limiter, d Decision, rules ...string) error {
-	var charges []Charge
-	var at []int
-	for i := range d.Results {
-		if r := &d.Results[i]; r.Charged > 0 && (len(rules) == 0 || slices.Contains(rules, r.Check.Rule)) {
-			charges, at = append(charges, Charge{Result: *r}), append(at, i)
-		}
-	}
-	if len(charges) == 0 {
-		return nil
-	}
-	results, err := l.Settle(context.WithoutCancel(ctx), charges...)
-	for i := range results {
-		d.Results[at[i]] = results[i]
 	}
 	return err
 }

@@ -37,24 +37,6 @@ func TestRedisAway(t *testing.T) {
 	}
 }
 
-// A Redis that accepts what is sent and does not answer makes nobody wait.
-func TestRedisHangs(t *testing.T) {
-	for _, program := range programs {
-		t.Run(program, func(t *testing.T) {
-			srv := redistest.Start(t)
-			s := start(t, program, trusting, "-redis=redis://"+srv.Addr)
-			countsAgain(t, s, srv)
-
-			srv.Pause(t)
-			untilOpen(t, s)
-			failsAsConfigured(t, s)
-			keepSending(t, s)()
-			srv.Resume(t)
-			countsAgain(t, s, srv)
-		})
-	}
-}
-
 // untilOpen waits for the circuit to open: until then, what is not answered in time
 // is counted in the process.
 func untilOpen(t *testing.T, s *service) {

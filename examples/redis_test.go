@@ -167,33 +167,6 @@ func (w *watch) commands(t *testing.T) (names []string) {
 	return nil
 }
 
-func TestDenialChargesNothing(t *testing.T) {
-	srv := redistest.Start(t)
-	rdb := srv.Client(t)
-	for _, program := range programs {
-		t.Run(program, func(t *testing.T) {
-			s := start(t, program, trusting, "-redis=redis://"+srv.Addr)
-			inOneMinute(t, func(c client) error {
-				c.user = "user-of-" + c.ip
-				if err := s.expect(c, login, allLogins...); err != nil {
-					return err
-				}
-				before := stored(t, rdb, c.keys()...)
-				if used := c.counted(t, rdb); used != [2]int64{5, 5} || before[2] == "" {
-					return fmt.Errorf("after five logins Redis has %v: %q", used, before)
-				}
-				if err := s.expect(c, login, slices.Repeat([]string{"429 0/5"}, 10)...); err != nil {
-					return err
-				}
-				if after := stored(t, rdb, c.keys()...); !slices.Equal(after, before) {
-					return fmt.Errorf("ten denied logins changed %q to %q", before, after)
-				}
-				return nil
-			})
-		})
-	}
-}
-
 // Two processes, one of each program, share what they count.
 func TestProcessesShareLimits(t *testing.T) {
 	srv := redistest.Start(t)

@@ -54,7 +54,7 @@ func TestABanSurvivesAnOutage(t *testing.T) {
 				if r := taken(t, f, shadow).Results[0]; r.BannedFor > 0 {
 					t.Errorf("a shadow check: %+v", r)
 				}
-				if !f.knownOver(&c) {
+				if !(opened{}).KnownOver(f, &c) {
 					t.Error("not known to be over")
 				}
 				time.Sleep(5 * time.Minute)

@@ -14,7 +14,8 @@ import (
 )
 
 // A client that makes this process busy must not pass the rules that fail open,
-// nor have others refused by those that fail closed.
+// nor have others refused by those that fail closed. In every mode local counting has
+// followed the store.
 func TestWhatIsNotDecidedWithoutAnOutageIsCountedLocally(t *testing.T) {
 	for what, err := range map[string]error{
 		"late":                   fmt.Errorf("no answer: %w", context.DeadlineExceeded),
@@ -25,10 +26,15 @@ func TestWhatIsNotDecidedWithoutAnOutageIsCountedLocally(t *testing.T) {
 	} {
 		for _, mode := range []Mode{Local, Open, Closed} {
 			t.Run(what+", "+mode.String(), func(t *testing.T) {
-				f := guarding(t, &fakeRedis{away: map[string]error{"": err}})
+				s := new(fakeRedis)
+				f := guarding(t, s)
+				for range 3 {
+					taken(t, f, check("r", 7, mode))
+				}
+				s.away = map[string]error{"": err}
 				allowed := 0
 				for range 10 {
-					d := taken(t, f, check("r", 4, mode))
+					d := taken(t, f, check("r", 7, mode))
 					if r := d.Results[0]; r.Source != algorithms.SourceFallback || r.Err != nil {
 						t.Errorf("%+v", r)
 					}
@@ -37,26 +43,9 @@ func TestWhatIsNotDecidedWithoutAnOutageIsCountedLocally(t *testing.T) {
 					}
 				}
 				if allowed != 4 {
-					t.Errorf("%d admitted, want the limit of 4", allowed)
+					t.Errorf("%d admitted, want what is left of 7", allowed)
 				}
 			})
-		}
-	}
-}
-
-// Local counting is warm in every mode, since it may be needed in every mode.
-func TestLocalCountingFollowsRulesOfAllModes(t *testing.T) {
-	for _, mode := range []Mode{Local, Open, Closed} {
-		s := new(fakeRedis)
-		f := guarding(t, s)
-		for range 3 {
-			taken(t, f, check("r", 4, mode))
-		}
-		s.away = map[string]error{"": context.DeadlineExceeded}
-		for i, want := range []bool{true, false} {
-			if d := taken(t, f, check("r", 4, mode)); d.Allowed != want {
-				t.Errorf("%s: request %d while busy: %+v", mode, i, d)
-			}
 		}
 	}
 }
@@ -90,6 +79,11 @@ func TestAnOutageIsNoAmnesty(t *testing.T) {
 				d := taken(t, f, c)
 				if r := d.Results[0]; d.Allowed || r.Source != algorithms.SourceDenyCache || r.RetryAfter != time.Second {
 					t.Errorf("over, in an outage: %+v", r)
+				}
+				uncached := c
+				uncached.NoCache = true // the store cannot be asked
+				if r := taken(t, f, uncached).Results[0]; r.HasRoom || r.Source != algorithms.SourceDenyCache {
+					t.Errorf("over, with NoCache: %+v", r)
 				}
 				if d := taken(t, f, half); mode == Open && !d.Allowed {
 					t.Errorf("Redis had room, so an open rule has too: %+v", d)
@@ -141,12 +135,12 @@ func TestCircuitsOpenOnLatenessOnlyWithoutAWitness(t *testing.T) {
 	circuits(t, func(t *testing.T, g *Guard, n *nodes, _ *logbook) {
 		n.set(0, redis.ErrPoolTimeout, 0)
 		askFor(g, 1000, on(0))
-		if s := g.states()[0]; s.Opened > 0 {
+		if s := g.breaker.States()[0]; s.Opened > 0 {
 			t.Fatalf("busy: %+v", s)
 		}
 		n.set(0, context.DeadlineExceeded, 0)
 		askFor(g, 100, on(0))
-		if s := g.states()[0]; s.Opened != 1 || !errors.Is(s.Err, context.DeadlineExceeded) {
+		if s := g.breaker.States()[0]; s.Opened != 1 || !errors.Is(s.Err, context.DeadlineExceeded) {
 			t.Errorf("late: %+v", s)
 		}
 	})

@@ -7,46 +7,50 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/breaker"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// decide asks the store about the checks whose circuit is not open, and decides
-// the others here. It decides the others first: if they deny the request, nothing
-// is sent.
-func (g *Guard) decide(ctx context.Context, charge bool, checks []algorithms.Check) (algorithms.Decision, error) {
+// ErrOpen means that a check was not sent because its server's circuit is open.
+var ErrOpen = errors.New("failmode: circuit open")
+
+// route sends the checks whose circuit is not open to the store, and decides the
+// others here. It decides the others first: if they deny the request, nothing is sent.
+func (g *Guard) route(ctx context.Context, charge bool, checks []algorithms.Check) (algorithms.Decision, error) {
 	// Each circuit is looked up once, because a check's shard may change meanwhile.
-	var room [4]*circuit
-	circuits := room[:0]
+	var few [4]*breaker.Circuit
+	circuits := few[:0]
 	var refused []int
 	for i := range checks {
-		c := g.breaker.circuit(g.store.Shard(&checks[i]))
-		if circuits = append(circuits, c); c.isOpen() {
+		c := g.breaker.Circuit(g.store.Shard(&checks[i]))
+		if circuits = append(circuits, c); c.IsOpen() {
 			refused = append(refused, i)
 		}
 	}
 	if len(refused) == 0 {
-		return g.ask(ctx, charge, checks, circuits)
+		return g.send(ctx, charge, checks, circuits)
 	}
 	_, rest := split(len(checks), func(i int) bool { return slices.Contains(refused, i) })
-	here, err := g.standIn(ctx, charge, undecided(pick(checks, refused), ErrOpen))
+	here, err := g.decideFallback(ctx, charge, undecided(pick(checks, refused), ErrOpen))
 	if err != nil || !here.Allowed || len(rest) == 0 {
 		return here, err
 	}
-	there, err := g.ask(ctx, charge, pick(checks, rest), pick(circuits, rest))
+	there, err := g.send(ctx, charge, pick(checks, rest), pick(circuits, rest))
 	if err != nil || !there.Allowed {
-		g.giveBackLocal(ctx, here)
+		g.refundLocal(ctx, here)
 	}
 	if err != nil {
 		return algorithms.Decision{}, err
 	}
 	d := algorithms.Decision{Allowed: there.Allowed, Results: make([]algorithms.Result, len(checks))}
-	place(d.Results, refused, here.Results)
-	place(d.Results, rest, there.Results)
+	setAt(d.Results, refused, here.Results)
+	setAt(d.Results, rest, there.Results)
 	return d, nil
 }
 
-// ask lets the store decide, and decides here what the store did not.
-func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check, circuits []*circuit) (algorithms.Decision, error) {
+// send has the store decide checks and, if charge, charge them. It decides here what
+// the store did not.
+func (g *Guard) send(ctx context.Context, charge bool, checks []algorithms.Check, circuits []*breaker.Circuit) (algorithms.Decision, error) {
 	begun := time.Now()
 	var d algorithms.Decision
 	var err error
@@ -57,15 +61,14 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 	} else {
 		d, err = g.Limiter.Peek(within, checks...)
 	}
-	if errors.Is(err, algorithms.ErrInvalidCheck) {
-		return algorithms.Decision{}, err // the caller's mistake, not the store's
+	if errors.Is(err, algorithms.ErrInvalidCheck) || !charge && errors.Is(err, errors.ErrUnsupported) {
+		return algorithms.Decision{}, err // the caller's mistake, not a failure of the store
 	}
 	results := align(checks, d, err)
-	g.breaker.report(ctx, begun, circuits, results)
-	g.breaker.calls.count(begun, d, err)
+	g.breaker.Report(ctx, begun, circuits, results, err)
 	if !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Err != nil }) {
 		if !d.Allowed {
-			g.giveBackStore(ctx, results) // charges that the store had no time to give back
+			g.refundStore(ctx, results) // charges that the store had no time to refund
 		}
 		return d, nil
 	}
@@ -75,38 +78,38 @@ func (g *Guard) ask(ctx context.Context, charge bool, checks []algorithms.Check,
 		denied = denied || results[i].Err == nil && results[i].Denies()
 	}
 	undecided := pick(results, lost)
-	here, err := g.standIn(ctx, charge && !denied, slices.Clone(undecided))
+	here, err := g.decideFallback(ctx, charge && !denied, slices.Clone(undecided))
 	if err != nil {
 		return algorithms.Decision{}, err
 	}
-	place(results, lost, here.Results)
+	setAt(results, lost, here.Results)
 	d = algorithms.Decision{Allowed: here.Allowed && !denied, Results: results}
 	if !d.Allowed {
 		for i := range undecided { // charged all the same, if only the answer about a ban is lost
 			undecided[i].Err = nil
 		}
-		g.giveBackStore(ctx, undecided)
-		g.giveBackStore(ctx, results)
+		g.refundStore(ctx, undecided)
+		g.refundStore(ctx, results)
 	}
 	return d, nil
 }
 
-// retryClosed is the RetryAfter of a check that fails closed. Nobody knows when
-// the store will be back, so clients are asked to try again soon.
+// retryClosed is the RetryAfter of a check that fails closed. When the store will be
+// back is unknown, so clients are asked to try again soon.
 const retryClosed = time.Second
 
-// standIn decides results with an Err, which the store did not decide. In an
-// outage, each check follows its mode. Otherwise it is counted locally in every
-// mode: a client that keeps this process busy must neither pass the rules that
-// fail open nor close the others for everybody. A key that the store last denied
-// stays denied in every mode until it has room: an outage is no amnesty.
-func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.Result) (algorithms.Decision, error) {
+// decideFallback decides results with an Err, which the store did not decide. In an
+// outage, each check follows its mode. Otherwise it is counted and, if charge, charged
+// locally in every mode: a client that keeps this process busy must neither pass the
+// rules that fail open nor close the others for all clients. A key that the store last
+// denied stays denied in every mode until a request fits.
+func (g *Guard) decideFallback(ctx context.Context, charge bool, results []algorithms.Result) (algorithms.Decision, error) {
 	g.logFallback(results[0].Err)
 	d := algorithms.Decision{Allowed: true, Results: results}
 	counted, uncounted := split(len(results), func(i int) bool {
 		r := &results[i]
-		if over, known := g.stillOver(&r.Check); known {
-			*r = over
+		if denial, known := g.knownDenial(&r.Check); known {
+			*r = denial
 			return false
 		}
 		return r.Check.Fail == Local || !outage(r.Err)
@@ -114,7 +117,7 @@ func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.R
 	for _, i := range uncounted {
 		r := &results[i]
 		switch {
-		case r.Err == nil: // over
+		case r.Err == nil: // a known denial
 		case r.Check.Fail == Open:
 			r.Source, r.HasRoom = algorithms.SourceFailOpen, true
 		default:
@@ -125,7 +128,7 @@ func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.R
 	checks := make([]algorithms.Check, len(counted))
 	for j, i := range counted {
 		checks[j] = g.shareOfCheck(results[i].Check)
-		checks[j].Ban = algorithms.Ban{} // what is denied here does not count; bans that are known hold all the same
+		checks[j].Ban = algorithms.Ban{} // a denial here does not count; bans that are known apply all the same
 	}
 	take := g.local.Peek
 	if charge && d.Allowed {
@@ -140,12 +143,12 @@ func (g *Guard) standIn(ctx context.Context, charge bool, results []algorithms.R
 		local.Results[j].Source = algorithms.SourceFallback
 		local.Results[j].Check.Ban = results[counted[j]].Check.Ban
 	}
-	place(results, counted, local.Results)
+	setAt(results, counted, local.Results)
 	return d, nil
 }
 
-// outage reports whether an error proves that the store is away or refuses to
-// count. Otherwise the store may be well and this process busy, or a key has a
+// outage reports whether an error proves that the store is unavailable or refuses to
+// count. Otherwise the store may be healthy and this process busy, or a key has a
 // foreign value.
 func outage(err error) bool {
 	if errors.Is(err, ErrOpen) {
@@ -155,7 +158,7 @@ func outage(err error) bool {
 	case transport.ClassBusy, transport.ClassMoved, transport.ClassMisused:
 		return false
 	}
-	return !isTimeout(err)
+	return !breaker.IsTimeout(err)
 }
 
 func (g *Guard) logFallback(err error) {
@@ -188,8 +191,8 @@ func pick[T any](all []T, at []int) []T {
 	return picked
 }
 
-// place puts elements that pick took back into their places.
-func place[T any](all []T, at []int, picked []T) {
+// setAt puts elements that pick took back into their places.
+func setAt[T any](all []T, at []int, picked []T) {
 	for i, j := range at {
 		all[j] = picked[i]
 	}

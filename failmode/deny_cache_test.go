@@ -146,7 +146,7 @@ func TestFloodOfManyCostsStaysHere(t *testing.T) {
 				t.Fatalf("%+v", d)
 			}
 		}
-		if n := s.asked.Load() - asked; n > 2*maxCosts {
+		if n := s.asked.Load() - asked; n > 2*16 {
 			t.Errorf("%d commands", n)
 		}
 	})
@@ -244,7 +244,7 @@ func TestCacheChangesNoDecision(t *testing.T) {
 					continue
 				}
 				got, want := taken(t, g, cs...), taken(t, plain, cs...)
-				if g == other && time.Since(freed) < secondLook && want.Allowed && !got.Allowed {
+				if g == other && time.Since(freed) < time.Second && want.Allowed && !got.Allowed {
 					if err := algorithms.Refund(t.Context(), plain, want); err != nil {
 						t.Fatal(err)
 					}
@@ -278,7 +278,7 @@ func TestCacheChangesNoDecision(t *testing.T) {
 					}
 					freed = time.Now()
 				}
-				time.Sleep(secondLooks + time.Duration(random.Int64N(int64(time.Second)/5)).Truncate(time.Microsecond))
+				time.Sleep(time.Second/200 + time.Duration(random.Int64N(int64(time.Second)/5)).Truncate(time.Microsecond))
 			}
 		})
 	}
@@ -316,7 +316,7 @@ func TestWhatOthersFreeIsNoticedWithinASecond(t *testing.T) {
 				asked := s.asked.Load()
 				free(t, other, charged)
 				begun, used := time.Now(), int64(0)
-				for ; time.Since(begun) <= secondLook+100*time.Millisecond; time.Sleep(10 * time.Millisecond) {
+				for ; time.Since(begun) <= time.Second+100*time.Millisecond; time.Sleep(10 * time.Millisecond) {
 					for _, c := range []algorithms.Check{dear, cheap} {
 						used += taken(t, g, c).Results[0].Charged
 					}
@@ -378,7 +378,7 @@ func TestWhatOthersFreeIsNoticedBesideOtherTiers(t *testing.T) {
 			t.Fatal(err)
 		}
 		admitted := 0
-		for begun := time.Now(); time.Since(begun) <= 2*secondLook; time.Sleep(10 * time.Millisecond) {
+		for begun := time.Now(); time.Since(begun) <= 2*time.Second; time.Sleep(10 * time.Millisecond) {
 			for _, c := range []algorithms.Check{low, high} {
 				if taken(t, g, c).Allowed && c == high {
 					admitted++
@@ -408,7 +408,7 @@ func TestLooksAreBounded(t *testing.T) {
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		if n := s.asked.Load() - asked; n > 2*4*int64(time.Second/secondLooks) || n < 100 {
+		if n := s.asked.Load() - asked; n > 2*4*200 || n < 100 {
 			t.Errorf("%d commands in 4 s", n)
 		}
 	})
@@ -563,63 +563,6 @@ func TestAnswersFromBeforeAResetAreNotKept(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// Of answers that overtake each other, the one that the store gave last counts.
-func TestTheNewerAnswerCounts(t *testing.T) {
-	d := new(denyCache)
-	d.begin(func(*algorithms.Check) bool { return false })
-	c := algorithms.Check{Rule: "r", Key: "k", Limit: algorithms.Limit{Rate: 2, Period: time.Hour, Algorithm: algorithms.FixedWindow}}
-	m := new(algorithms.Memory)
-	sent := d.sending()
-	first := taken(t, m, c).Results[0]
-	taken(t, m, c)
-	last := taken(t, m, c).Results[0]
-	for _, r := range []*algorithms.Result{&last, &first} { // the first comes last
-		d.learn(sent, new(lookup), r)
-		l := d.look(&c, d.now())
-		if l.outcome != mustNot {
-			t.Errorf("%+v", l)
-		}
-		first.Check.NoCache = true // so that it is looked at although it was admitted
-	}
-	d.forget(&c, false)
-	if l := d.look(&c, d.now()); l.entry != nil {
-		t.Errorf("%+v", l)
-	}
-}
-
-// However many keys are denied, the table stays as large as it is.
-func TestCacheIsBounded(t *testing.T) {
-	d := new(denyCache)
-	d.begin(func(*algorithms.Check) bool { return false })
-	c := check("r", 1, Local)
-	m := new(algorithms.Memory)
-	taken(t, m, c)
-	r := taken(t, m, c).Results[0]
-	for i := range 100_000 {
-		r.Check.Key = fmt.Sprint(i)
-		d.learn(d.sending(), new(lookup), &r)
-	}
-	n := 0
-	for i := range d.sets {
-		s := &d.sets[i]
-		n += s.used
-		for _, h := range s.hashes[:s.used] {
-			if !d.mayKnow(h) {
-				t.Fatal("there is an entry that no look finds")
-			}
-		}
-		for s.used > 0 {
-			s.remove(s.entries[0])
-		}
-		if d.signs[i].Load() != 0 {
-			t.Fatal("a set without entries has signs of some")
-		}
-	}
-	if n > denySets*denyInSet || n < denySets*denyInSet*9/10 {
-		t.Errorf("%d entries", n)
 	}
 }
 

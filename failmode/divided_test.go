@@ -3,7 +3,6 @@ package failmode
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -82,54 +81,36 @@ func TestLocalCountingIsWarm(t *testing.T) {
 		}
 	}
 
-	t.Run("it has followed what was admitted and given back", func(t *testing.T) {
-		s := new(fakeRedis)
-		f := guarding(t, s)
-		c := check("r", 5, Local)
-		var last algorithms.Decision
-		for range 4 {
-			last = taken(t, f, c)
-		}
-		if err := settleAll(t.Context(), f, 0, last.Results...); err != nil {
-			t.Fatal(err)
-		}
-		away(s, true)
-		for i, want := range []bool{true, true, false} {
-			if d := taken(t, f, c); d.Allowed != want {
-				t.Errorf("request %d of the outage: %+v", i, d)
+	for name, c := range map[string]struct {
+		rate                int64
+		instances, requests int
+		refunded            bool // the last of them
+	}{
+		"it has followed what was admitted and refunded": {5, 1, 4, true},
+		"at this instance's share":                       {20, 4, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := new(fakeRedis)
+			f := guarding(t, s)
+			f.Instances = c.instances
+			r := check("r", c.rate, Local)
+			var last algorithms.Decision
+			for range c.requests {
+				last = taken(t, f, r)
 			}
-		}
-	})
-	t.Run("at this instance's share", func(t *testing.T) {
-		s := new(fakeRedis)
-		f := guarding(t, s)
-		f.Instances = 4
-		c := check("r", 20, Local)
-		for range 3 {
-			taken(t, f, c)
-		}
-		away(s, true)
-		for i, want := range []bool{true, true, false} {
-			if d := taken(t, f, c); d.Allowed != want {
-				t.Errorf("request %d of the outage: %+v", i, d)
+			if c.refunded {
+				if err := settleAll(t.Context(), f, 0, last.Results...); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-	})
-	t.Run("whom another instance made exhaust the limit stays denied", func(t *testing.T) {
-		s := new(fakeRedis)
-		f := guarding(t, s)
-		c := check("r", 5, Local)
-		for range 5 {
-			taken(t, s, c) // not through f
-		}
-		if d := taken(t, f, c); d.Allowed {
-			t.Fatalf("%+v", d)
-		}
-		away(s, true)
-		if d := taken(t, f, c); d.Allowed || d.Results[0].Source != algorithms.SourceDenyCache {
-			t.Errorf("%+v", d)
-		}
-	})
+			away(s, true)
+			for i, want := range []bool{true, true, false} {
+				if d := taken(t, f, r); d.Allowed != want {
+					t.Errorf("request %d of the outage: %+v", i, d)
+				}
+			}
+		})
+	}
 	t.Run("no outage starts afresh", func(t *testing.T) {
 		s := new(fakeRedis)
 		f := guarding(t, s)
@@ -144,56 +125,6 @@ func TestLocalCountingIsWarm(t *testing.T) {
 		}
 		if admitted > 5 {
 			t.Errorf("%d admitted here, in 25 outages", admitted)
-		}
-	})
-}
-
-// What was not charged here, because there was no room left, is not given back
-// here either: else each outage would have a share of its own.
-func TestGivingBackFreesNoShareThatWasUsed(t *testing.T) {
-	for _, algorithm := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket, algorithms.SlidingLog} {
-		t.Run(string(algorithm), func(t *testing.T) {
-			s := new(fakeRedis)
-			f := guarding(t, s)
-			c := check("r", 10, Local)
-			c.Limit.Algorithm = algorithm
-			admitted := 0
-			for range 3 {
-				s.away = awayForAll
-				for range 20 {
-					if taken(t, f, c).Allowed {
-						admitted++
-					}
-				}
-				s.away = nil
-				for range 10 { // served by Redis, and given back
-					d := taken(t, f, c)
-					if err := settleAll(t.Context(), f, 0, d.Results...); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			if admitted != 10 {
-				t.Errorf("%d admitted in three outages, want the share of 10", admitted)
-			}
-		})
-	}
-}
-
-// The decision may have used up its budget.
-func TestNobodyWaitsForGivingBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		well, lost := check("well", 5, Closed), check("lost", 5, Closed)
-		next := &settling{late: time.Second, answer: algorithms.Decision{Results: []algorithms.Result{
-			{Check: well, Source: algorithms.SourceRedis, HasRoom: true, Charged: 1}, {Check: lost, Err: errAway},
-		}}}
-		f := guarding(t, next)
-		begun := time.Now()
-		if d := taken(t, f, well, lost); d.Allowed || time.Since(begun) > 0 {
-			t.Errorf("%+v after %s", d, time.Since(begun))
-		}
-		if err := f.Close(); err != nil || next.settled != 1 {
-			t.Errorf("%v, settled %d times", err, next.settled)
 		}
 	})
 }

@@ -305,18 +305,3 @@ func askFor(g *Guard, requests int, checks ...algorithms.Check) (refused int) {
 	}
 	return refused
 }
-
-// A lastSeen is what a circuit was last seen to do.
-type lastSeen struct {
-	Open   bool
-	Opened int64 // how often
-	Err    error // the last failure
-}
-
-func (g *Guard) states() (states []lastSeen) {
-	for _, c := range g.breaker.all() {
-		open, opened := c.history()
-		states = append(states, lastSeen{open, opened, c.lastError()})
-	}
-	return states
-}

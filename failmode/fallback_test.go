@@ -3,8 +3,10 @@ package failmode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -146,14 +148,6 @@ func TestSettleAndResetReachTheStoreThatCharged(t *testing.T) {
 	}
 }
 
-func TestTheCallersMistakeIsNoOutage(t *testing.T) {
-	f := guarding(t, new(fakeRedis))
-	bad := check("r", 0, Open)
-	if _, err := f.Take(t.Context(), bad); !errors.Is(err, algorithms.ErrInvalidCheck) {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestGuardValidate(t *testing.T) {
 	for want, g := range map[string]*Guard{
 		"limiter: required":                    {},
@@ -194,35 +188,86 @@ func (s *settling) Settle(_ context.Context, charges ...algorithms.Charge) ([]al
 	return make([]algorithms.Result, len(charges)), nil
 }
 
-// What a store has charged to a request that it denies, it has given back, or
-// had no time to. Only what is still charged is given back.
-func TestOnlyWhatIsStillChargedIsGivenBack(t *testing.T) {
-	a, b, lost := check("a", 5, Closed), check("b", 5, Closed), check("lost", 5, Closed)
-	for charged, want := range map[int64]int{0: 0, 1: 1} {
-		s := &settling{answer: algorithms.Decision{Results: []algorithms.Result{
-			{Check: a, Source: algorithms.SourceRedis, HasRoom: true, Charged: charged, Remaining: 3},
-			{Check: b, Source: algorithms.SourceRedis},
-			{Check: lost, Err: errAway},
-		}}}
-		f := guarding(t, s)
-		d := taken(t, f, a, b, lost)
-		if err := f.Close(); err != nil || d.Allowed || d.Results[0].Charged != 0 || d.Results[0].Remaining != 3 || s.settled != want {
-			t.Errorf("%+v, settled %d times, want %d: %v", d, s.settled, want, err)
-		}
+// What a store has charged to a request that is denied is refunded once, unless the
+// store has refunded it. The request does not wait for that: the decision may have used
+// up its budget.
+func TestOnlyWhatIsStillChargedIsRefunded(t *testing.T) {
+	a, b := check("a", 5, Closed), check("b", 5, Closed)
+	for name, c := range map[string]struct {
+		charged int64
+		err     error // of the other check, which is denied without one
+		want    int
+	}{
+		"the store has refunded it":          {0, errAway, 0},
+		"the other check is not decided":     {1, errAway, 1},
+		"the store had no time to refund it": {1, nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &settling{late: time.Second, answer: algorithms.Decision{Results: []algorithms.Result{
+					{Check: a, Source: algorithms.SourceRedis, HasRoom: true, Charged: c.charged, Remaining: 3},
+					{Check: b, Source: algorithms.SourceRedis, Err: c.err},
+				}}}
+				f := guarding(t, s)
+				begun := time.Now()
+				d := taken(t, f, a, b)
+				if r := d.Results[0]; d.Allowed || r.Charged != 0 || r.Remaining != 3 || time.Since(begun) > 0 {
+					t.Errorf("%+v after %s", d, time.Since(begun))
+				}
+				if err := f.Close(); err != nil || s.settled != c.want {
+					t.Errorf("settled %d times, want %d: %v", s.settled, c.want, err)
+				}
+			})
+		})
 	}
 }
 
-// A request that the store itself denied may have charges left, where a node did
-// not answer in time: they are given back all the same.
-func TestAStoreThatHadNoTimeToGiveBack(t *testing.T) {
-	a, b := check("a", 5, Local), check("b", 5, Local)
-	s := &settling{answer: algorithms.Decision{Results: []algorithms.Result{
-		{Check: a, Source: algorithms.SourceRedis, HasRoom: true, Charged: 1, Remaining: 3},
-		{Check: b, Source: algorithms.SourceRedis},
-	}}}
-	f := guarding(t, s)
-	d := taken(t, f, a, b)
-	if err := f.Close(); err != nil || d.Allowed || d.Results[0].Charged != 0 || s.settled != 1 {
-		t.Errorf("%+v, settled %d times: %v", d, s.settled, err)
+// takesOnly is a limiter of a user's own that can only take.
+type takesOnly struct{ counts algorithms.Memory }
+
+var errTakesOnly = fmt.Errorf("takesOnly: %w", errors.ErrUnsupported)
+
+func (l *takesOnly) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	return l.counts.Take(ctx, checks...)
+}
+
+func (*takesOnly) Peek(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	return algorithms.Decision{}, errTakesOnly
+}
+
+func (*takesOnly) Settle(context.Context, ...algorithms.Charge) ([]algorithms.Result, error) {
+	return nil, errTakesOnly
+}
+
+func (*takesOnly) Ban(context.Context, time.Duration, ...algorithms.Check) error { return errTakesOnly }
+func (*takesOnly) Reset(context.Context, ...algorithms.Check) error              { return errTakesOnly }
+
+// What a limiter cannot do is no failure of it: the error reaches the caller, nothing is
+// decided in its place, and no circuit opens.
+func TestALimiterThatOnlyTakes(t *testing.T) {
+	g := &Guard{Limiter: new(takesOnly)}
+	defer g.Close()
+	ctx, c := t.Context(), algorithms.Check{Rule: "r", Key: "k", Limit: algorithms.PerHour(3)}
+	d, err := g.Take(ctx, c)
+	if err != nil || !d.Allowed {
+		t.Fatal(d, err)
+	}
+	for range 50 { // more than would open a circuit
+		if _, err := g.Peek(ctx, c); !errors.Is(err, errors.ErrUnsupported) {
+			t.Fatalf("Peek: %v", err)
+		}
+	}
+	settled, err := g.Settle(ctx, algorithms.Charge{Result: d.Results[0]})
+	if !errors.Is(err, errors.ErrUnsupported) || len(settled) != 1 || settled[0].Charged != 1 {
+		t.Errorf("Settle: %+v, %v", settled, err)
+	}
+	if err := g.Ban(ctx, time.Hour, c); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Ban: %v", err)
+	}
+	if err := g.Reset(ctx, c); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Reset: %v", err)
+	}
+	if d, err := g.Take(ctx, c); err != nil || d.Results[0].Source != algorithms.SourceMemory || d.Results[0].Remaining != 1 || len(g.Down()) > 0 {
+		t.Errorf("Take: %+v, %v; down: %v", d, err, g.Down())
 	}
 }

@@ -24,21 +24,16 @@ func peekOne(t *testing.T, m *algorithms.Memory, check algorithms.Check) algorit
 		Check: r.Check, Source: r.Source, HasRoom: r.HasRoom, BanBegan: r.BanBegan, BannedFor: r.BannedFor,
 		Charged: r.Charged, Remaining: r.Remaining, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Delay: r.Delay, At: r.At, Err: r.Err,
 	}
-	*lent.Trace(&bare) = *lent.Trace(r)
+	*lent.Result(&bare).Trace() = *lent.Result(r).Trace()
 	return bare
 }
 
+// eachLimit runs a test in fake time for each algorithm.
 func eachLimit(t *testing.T, f func(t *testing.T, l algorithms.Limit)) {
 	t.Helper()
-	for _, name := range []algorithms.Algorithm{
-		algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog, algorithms.TokenBucket, algorithms.LeakyBucket, algorithms.GCRA,
-	} {
-		t.Run(string(name), func(t *testing.T) {
-			l := algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: name}
-			if name == algorithms.LeakyBucket {
-				l.Burst = 5
-			}
-			f(t, l)
+	for _, l := range limitsOf(5, time.Minute) {
+		t.Run(string(l.Algorithm), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, l) })
 		})
 	}
 }
@@ -48,29 +43,27 @@ func asItIs(r *algorithms.Result) (algorithms.Check, bool) { return r.Check, tru
 // One that follows every decision answers as the one that made them.
 func TestFollowCountsWhatTakeCounted(t *testing.T) {
 	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
-		synctest.Test(t, func(t *testing.T) {
-			var there, here algorithms.Memory
-			random := rand.New(rand.NewPCG(1, 2))
-			denied := 0
-			for range 2000 {
-				check := algorithms.Check{Rule: "r", Key: fmt.Sprint(random.IntN(3)), Limit: l, Cost: 1 + random.Int64N(3)}
-				d, err := there.Take(t.Context(), check)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !d.Allowed {
-					denied++
-				}
-				followIn(&here, d.Results, asItIs)
-				if got, want := peekOne(t, &here, check), peekOne(t, &there, check); got != want {
-					t.Fatalf("after %+v\n got %+v\nwant %+v", d.Results[0], got, want)
-				}
-				time.Sleep(time.Duration(random.Int64N(int64(l.Period) / 4)).Truncate(time.Microsecond))
+		var there, here algorithms.Memory
+		random := rand.New(rand.NewPCG(1, 2))
+		denied := 0
+		for range 2000 {
+			check := algorithms.Check{Rule: "r", Key: fmt.Sprint(random.IntN(3)), Limit: l, Cost: 1 + random.Int64N(3)}
+			d, err := there.Take(t.Context(), check)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if denied < 100 || denied > 1900 {
-				t.Errorf("%d of 2000 denied", denied)
+			if !d.Allowed {
+				denied++
 			}
-		})
+			followIn(&here, d.Results, asItIs)
+			if got, want := peekOne(t, &here, check), peekOne(t, &there, check); got != want {
+				t.Fatalf("after %+v\n got %+v\nwant %+v", d.Results[0], got, want)
+			}
+			time.Sleep(time.Duration(random.Int64N(int64(l.Period) / 4)).Truncate(time.Microsecond))
+		}
+		if denied < 100 || denied > 1900 {
+			t.Errorf("%d of 2000 denied", denied)
+		}
 	})
 }
 
@@ -78,71 +71,67 @@ func TestFollowCountsWhatTakeCounted(t *testing.T) {
 // which make one entry. A table that grows in between must not hide that.
 func TestFollowMakesOneEntryOfAKey(t *testing.T) {
 	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
-		synctest.Test(t, func(t *testing.T) {
-			const keys = 1000
-			var m algorithms.Memory
-			left := l.Quota() - 3
-			for i := range keys {
-				check := algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}
-				follow := func() {
-					followIn(&m, []algorithms.Result{{Check: check, HasRoom: true, Charged: 1, Remaining: left, At: time.Now()}}, asItIs)
-				}
-				if follow(); peekOne(t, &m, check).Remaining != left {
-					t.Fatalf("key %d: %d left, want %d", i, peekOne(t, &m, check).Remaining, left)
-				}
-				if err := m.Reset(t.Context(), check); err != nil {
-					t.Fatal(err)
-				}
-				if got := peekOne(t, &m, check).Remaining; got != l.Quota() {
-					t.Fatalf("key %d: %d left after a Reset, want %d", i, got, l.Quota())
-				}
-				follow()
+		const keys = 1000
+		var m algorithms.Memory
+		left := l.Quota() - 3
+		for i := range keys {
+			check := algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}
+			follow := func() {
+				followIn(&m, []algorithms.Result{{Check: check, HasRoom: true, Charged: 1, Remaining: left, At: time.Now()}}, asItIs)
 			}
-			if n := lent.Memory(&m).Stats().Keys; n != keys {
-				t.Errorf("%d entries for %d keys", n, keys)
+			if follow(); peekOne(t, &m, check).Remaining != left {
+				t.Fatalf("key %d: %d left, want %d", i, peekOne(t, &m, check).Remaining, left)
 			}
-		})
+			if err := m.Reset(t.Context(), check); err != nil {
+				t.Fatal(err)
+			}
+			if got := peekOne(t, &m, check).Remaining; got != l.Quota() {
+				t.Fatalf("key %d: %d left after a Reset, want %d", i, got, l.Quota())
+			}
+			follow()
+		}
+		if n := lent.Memory(&m).Stats().Keys; n != keys {
+			t.Errorf("%d entries for %d keys", n, keys)
+		}
 	})
 }
 
 // Other processes charge the same key: what is left there is all that is left.
 func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
 	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
-		synctest.Test(t, func(t *testing.T) {
-			quota := l.Quota()
-			for _, c := range []struct{ charged, remaining, want int64 }{
-				{0, quota, quota},
-				{0, quota + 7, quota},        // decided by a larger limit
-				{1, quota + 7, quota - 1},    // whose share this is
-				{1, quota - 1, quota - 1},    //
-				{1, 2, 2},                    //
-				{0, 2, 2},                    // denied there, or charged elsewhere
-				{0, 0, 0},                    //
-				{quota - 1, 1, 1},            //
-				{3 * quota, 5 * quota, 0},    // exhausted, but not in debt
-				{0, -4, 0},                   // nor by what nobody should say
-				{-9, quota, quota},           //
-				{1 << 62, -1 << 62, 0},       //
-				{-1 << 63, 1<<63 - 1, quota}, //
-				{1<<63 - 1, -1 << 63, 0},     //
-			} {
-				var m algorithms.Memory
-				check := algorithms.Check{Rule: "r", Key: "k", Limit: l}
-				followIn(&m, []algorithms.Result{{Check: check, Charged: c.charged, Remaining: c.remaining, At: time.Now()}}, asItIs)
-				got := peekOne(t, &m, check)
-				if got.Remaining != c.want || got.RetryAfter > l.Period+time.Microsecond && l.Algorithm != algorithms.SlidingWindow {
-					t.Errorf("charged %d, left %d there: %+v, want %d left", c.charged, c.remaining, got, c.want)
-				}
-				if keys := lent.Memory(&m).Stats().Keys; (keys == 0) != (c.want == quota) {
-					t.Errorf("charged %d, left %d there: %d keys", c.charged, c.remaining, keys)
-				}
-				// Less is left already.
-				followIn(&m, []algorithms.Result{{Check: check, Remaining: quota, At: time.Now()}}, asItIs)
-				if got := peekOne(t, &m, check).Remaining; got != c.want {
-					t.Errorf("left %d, then more there: %d", c.want, got)
-				}
+		quota := l.Quota()
+		for _, c := range []struct{ charged, remaining, want int64 }{
+			{0, quota, quota},
+			{0, quota + 7, quota},        // decided by a larger limit
+			{1, quota + 7, quota - 1},    // whose share this is
+			{1, quota - 1, quota - 1},    //
+			{1, 2, 2},                    //
+			{0, 2, 2},                    // denied there, or charged elsewhere
+			{0, 0, 0},                    //
+			{quota - 1, 1, 1},            //
+			{3 * quota, 5 * quota, 0},    // exhausted, but not in debt
+			{0, -4, 0},                   // nor by what nobody should say
+			{-9, quota, quota},           //
+			{1 << 62, -1 << 62, 0},       //
+			{-1 << 63, 1<<63 - 1, quota}, //
+			{1<<63 - 1, -1 << 63, 0},     //
+		} {
+			var m algorithms.Memory
+			check := algorithms.Check{Rule: "r", Key: "k", Limit: l}
+			followIn(&m, []algorithms.Result{{Check: check, Charged: c.charged, Remaining: c.remaining, At: time.Now()}}, asItIs)
+			got := peekOne(t, &m, check)
+			if got.Remaining != c.want || got.RetryAfter > l.Period+time.Microsecond && l.Algorithm != algorithms.SlidingWindow {
+				t.Errorf("charged %d, left %d there: %+v, want %d left", c.charged, c.remaining, got, c.want)
 			}
-		})
+			if keys := lent.Memory(&m).Stats().Keys; (keys == 0) != (c.want == quota) {
+				t.Errorf("charged %d, left %d there: %d keys", c.charged, c.remaining, keys)
+			}
+			// Less is left already.
+			followIn(&m, []algorithms.Result{{Check: check, Remaining: quota, At: time.Now()}}, asItIs)
+			if got := peekOne(t, &m, check).Remaining; got != c.want {
+				t.Errorf("left %d, then more there: %d", c.want, got)
+			}
+		}
 	})
 }
 
@@ -165,62 +154,61 @@ func TestFollowPassesOverWhatItCannotCount(t *testing.T) {
 // What the other store gave back can be given back here.
 func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
 	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
-		synctest.Test(t, func(t *testing.T) {
-			var there, here algorithms.Memory
-			check := algorithms.Check{Rule: "r", Key: "k", Limit: l, Cost: 2}
-			for range 2 {
-				d, err := there.Take(t.Context(), check)
-				if err != nil {
-					t.Fatal(err)
-				}
-				before := peekOne(t, &here, check)
-				followIn(&here, d.Results, asItIs)
-				after := peekOne(t, &here, check)
-				if after.Remaining != before.Remaining-2 {
-					t.Errorf("followed: %d left of %d", after.Remaining, before.Remaining)
-				}
-				unfollowIn(&here, algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), asItIs)
-				got := peekOne(t, &here, check)
-				lent.Trace(&got).State, lent.Trace(&before).State = [3]int64{}, [3]int64{} // they know when they were written
-				if got != before {
-					t.Errorf("taken back:\n got %+v\nwant %+v", got, before)
-				}
-				followIn(&here, d.Results, asItIs)
+		var there, here algorithms.Memory
+		check := algorithms.Check{Rule: "r", Key: "k", Limit: l, Cost: 2}
+		for range 2 {
+			d, err := there.Take(t.Context(), check)
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
+			before := peekOne(t, &here, check)
+			followIn(&here, d.Results, asItIs)
+			after := peekOne(t, &here, check)
+			if after.Remaining != before.Remaining-2 {
+				t.Errorf("followed: %d left of %d", after.Remaining, before.Remaining)
+			}
+			unfollowIn(&here, algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), asItIs)
+			got := peekOne(t, &here, check)
+			lent.Result(&got).Trace().State, lent.Result(&before).Trace().State = [3]int64{}, [3]int64{} // they know when they were written
+			if got != before {
+				t.Errorf("taken back:\n got %+v\nwant %+v", got, before)
+			}
+			followIn(&here, d.Results, asItIs)
+		}
 	})
 }
 
 // What Follow found no room for was not charged, and is not given back.
 func TestUnfollowFreesNothingElse(t *testing.T) {
 	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
-		synctest.Test(t, func(t *testing.T) {
-			var here algorithms.Memory
-			check := algorithms.Check{Rule: "r", Key: "k", Limit: l}
-			for range l.Quota() - 1 {
-				if _, err := here.Take(t.Context(), check); err != nil {
-					t.Fatal(err)
-				}
+		var here algorithms.Memory
+		check := algorithms.Check{Rule: "r", Key: "k", Limit: l}
+		for range l.Quota() - 1 {
+			if _, err := here.Take(t.Context(), check); err != nil {
+				t.Fatal(err)
 			}
-			var there algorithms.Memory
-			check.Cost = 3
-			d, err := there.Take(t.Context(), check)
-			if err != nil || !d.Allowed {
-				t.Fatalf("%+v, %v", d, err)
-			}
-			followIn(&here, d.Results, asItIs)
-			if got := peekOne(t, &here, check).Remaining; got != 0 {
-				t.Errorf("%d left, want 0", got)
-			}
-			unfollowIn(&here, algorithms.Charge{Result: d.Results[0], Cost: 2}, &d.Results[0], asItIs) // it costs 1 less than it did
+		}
+		var there algorithms.Memory
+		check.Cost = 3
+		d, err := there.Take(t.Context(), check)
+		if err != nil || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		followIn(&here, d.Results, asItIs)
+		if got := peekOne(t, &here, check).Remaining; got != 0 {
+			t.Errorf("%d left, want 0", got)
+		}
+		for _, cost := range []int64{2, 0} { // it costs less than it did
+			unfollowIn(&here, algorithms.Charge{Result: d.Results[0], Cost: cost}, &d.Results[0], asItIs)
+			d.Results[0].Charged = cost
 			if got := peekOne(t, &here, check).Remaining; got > 1 {
-				t.Errorf("%d left after one was given back", got)
+				t.Errorf("%d left after it was settled at %d", got, cost)
 			}
-			unfollowIn(&here, algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), func(*algorithms.Result) (algorithms.Check, bool) { return algorithms.Check{}, false })
-			if got := peekOne(t, &here, check).Remaining; got > 1 {
-				t.Errorf("%d left: what is not followed was given back", got)
-			}
-		})
+		}
+		unfollowIn(&here, algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), func(*algorithms.Result) (algorithms.Check, bool) { return algorithms.Check{}, false })
+		if got := peekOne(t, &here, check).Remaining; got > 1 {
+			t.Errorf("%d left: what is not followed was given back", got)
+		}
 	})
 }
 
@@ -269,20 +257,18 @@ func TestFollowAcrossAWindowsBorder(t *testing.T) {
 // A key without room is followed in a sketch.
 func TestFollowCountsKeysWithoutRoom(t *testing.T) {
 	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
-		synctest.Test(t, func(t *testing.T) {
-			m := algorithms.Memory{MaxKeys: 1}
-			for i := range 1000 {
-				followIn(&m, []algorithms.Result{{Check: algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: 1, At: time.Now()}}, asItIs)
+		m := algorithms.Memory{MaxKeys: 1}
+		for i := range 1000 {
+			followIn(&m, []algorithms.Result{{Check: algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: 1, At: time.Now()}}, asItIs)
+		}
+		for i := range 1000 {
+			if r := peekOne(t, &m, algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}); r.Remaining > 1 {
+				t.Fatalf("key %d: %+v", i, r)
 			}
-			for i := range 1000 {
-				if r := peekOne(t, &m, algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}); r.Remaining > 1 {
-					t.Fatalf("key %d: %+v", i, r)
-				}
-			}
-			if s := lent.Memory(&m).Stats(); s.Keys != 64 || s.Sketches != 1 {
-				t.Errorf("%+v", s)
-			}
-		})
+		}
+		if s := lent.Memory(&m).Stats(); s.Keys != 64 || s.Sketches != 1 {
+			t.Errorf("%+v", s)
+		}
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/background"
 )
 
 // slowToSettle takes a second to give back, as a store far away does.
@@ -31,7 +32,7 @@ func TestGiveBacksThatFindNoRoomAreLogged(t *testing.T) {
 		g := guarding(t, s)
 		g.Logger = slog.New(slog.NewTextHandler(log, nil))
 		there := check("there", 10_000, Local)
-		const requests = maxBackground + 100
+		const requests = background.Max + 100
 		for range requests {
 			if d := taken(t, g, there, check("away", 1, Closed)); d.Allowed || d.Results[0].Charged != 0 {
 				t.Fatalf("%+v", d)
@@ -45,7 +46,7 @@ func TestGiveBacksThatFindNoRoomAreLogged(t *testing.T) {
 		if n := g.lost.Load(); n != lost {
 			t.Errorf("%d counted, %d lost", n, lost)
 		}
-		if text := log.String(); strings.Count(text, "not given back") != 1 {
+		if text := log.String(); strings.Count(text, "not refunded") != 1 {
 			t.Errorf("log: %s", text)
 		}
 	})
@@ -56,13 +57,13 @@ func TestCloseGivesBackAllBlocks(t *testing.T) {
 	log, s := new(logbook), &distant{back: time.Millisecond}
 	bubble(t, s, func(t *testing.T, g *Guard) {
 		g.Logger = slog.New(slog.NewTextHandler(log, nil))
-		const keys, spent = 2 * maxBackground, 3
+		const keys, spent = 2 * background.Max, 3
 		checks := make([]algorithms.Check, keys)
 		for i := range checks {
 			checks[i] = leased(10_000, time.Hour, algorithms.FixedWindow)
 			checks[i].Key = fmt.Sprint(i)
 			taken(t, g, checks[i])
-			g.refill(t.Context(), g.leases.find(&checks[i]), checks[i], 50)
+			g.refill(t.Context(), g.leases.Find(&checks[i]), checks[i], 50)
 			synctest.Wait()
 			time.Sleep(s.back)
 			for range spent - 1 {
@@ -135,7 +136,7 @@ func TestNoBlockBeginsDuringClose(t *testing.T) {
 	bubble(t, new(distant), func(t *testing.T, g *Guard) {
 		c := leased(10_000, time.Hour, algorithms.FixedWindow)
 		g.ready()
-		g.returnBlocks()
+		g.leases.End()
 		for range 300 {
 			if r := taken(t, g, c).Results[0]; r.Source == algorithms.SourceLease {
 				t.Fatalf("%+v", r)
@@ -152,12 +153,12 @@ func TestBlocksGoBackHereToo(t *testing.T) {
 		"Close": func(_ *testing.T, g *Guard, _ algorithms.Check) { _ = g.Close() },
 		"another limit": func(t *testing.T, g *Guard, c algorithms.Check) {
 			c.Limit.Rate = 5000
-			_, _, left := g.leases.find(&c).spend(&c, time.Now(), 1, new(algorithms.Result))
-			g.giveBack(t.Context(), *left) // by itself: what is given back meanwhile would look used to a request
+			_, _, left := g.leases.Find(&c).Spend(&c, time.Now(), 1, new(algorithms.Result))
+			g.refundLater(t.Context(), *left) // by itself: what is given back meanwhile would look used to a request
 		},
 		"a block that comes too late": func(_ *testing.T, g *Guard, c algorithms.Check) {
-			g.leases.drop(&c)
-			g.refill(context.Background(), g.leases.find(&c), c, 100)
+			g.leases.Drop(&c)
+			g.refill(context.Background(), g.leases.Find(&c), c, 100)
 			_ = g.Close()
 		},
 	} {
@@ -167,7 +168,7 @@ func TestBlocksGoBackHereToo(t *testing.T) {
 				c := leased(10_000, time.Hour, algorithms.FixedWindow)
 				taken(t, g, c) // the store says how much is left
 				for _, spent := range []int{30, 10} {
-					g.refill(t.Context(), g.leases.find(&c), c, 50)
+					g.refill(t.Context(), g.leases.Find(&c), c, 50)
 					synctest.Wait()
 					for range spent {
 						if r := taken(t, g, c).Results[0]; r.Source != algorithms.SourceLease {

@@ -5,60 +5,73 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/histogram"
+	"github.com/seed75154129/ratelimit/internal/background"
+	"github.com/seed75154129/ratelimit/internal/breaker"
+	"github.com/seed75154129/ratelimit/internal/denials"
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
-// A Guard wraps a limiter that can fail, such as an [algorithms.Redis]. It has a
-// circuit breaker for each server and decides by the checks' fail modes while a
-// server is away. Its Take and Peek fail only for invalid checks or fields.
+// A Guard wraps a limiter that can fail, such as an [algorithms.Redis]. While the
+// limiter cannot decide, the Guard decides each check by its [Mode]. Take and Peek
+// fail only for invalid checks or fields, and Peek if the limiter cannot peek: then the
+// error wraps [errors.ErrUnsupported]. If a limiter of your own panics, so do they.
 //
-// While a server's circuit is open, only a probe about every 200 ms is sent to
-// it, and the checks that it counts follow their [Mode]. A check that is not
-// decided for another reason is counted locally in every mode: it was late, this
-// process had no connection free, or another program has written its key. So
-// clients that keep this process busy gain nothing.
+// Each server has a circuit breaker. While its circuit is open, a server receives
+// only a probe about every 200 ms, and its checks follow their Mode. While the
+// circuit is closed, checks that the limiter did not decide in time are counted in
+// this process, in every Mode. So are checks for which this process has no connection
+// free, and checks whose key another program has written. So clients gain nothing by
+// keeping a process busy.
 //
-// Local counting is warm, because it follows what the limiter decides. It admits
-// at most this process' share of each limit.
+// Local counts include what the limiter decided before. They admit at most this
+// process' share of each limit; see Instances.
 //
-// A Guard remembers what the limiter said about up to 32,768 keys that it denied,
-// and denies them itself until they have room, also in an outage. A second look,
-// once a second, notices what another process has given back. Checks with NoCache
-// or in shadow are not denied so. Other checks of a request that is denied so are
-// not decided, and their results have no Source.
+// A Guard remembers up to 32,768 denied keys and denies them itself until a request
+// fits the limit, also in an outage. Once a second it asks the limiter again, in case
+// another process has refunded or reset the key; at most 200 times a second for all
+// keys together. While the limiter can be asked, it is always asked about checks with
+// NoCache or Shadow. If a remembered denial decides a request, its other checks have
+// no Source.
 //
-// A check with Lease is admitted from blocks of units that the limiter has
-// counted. All Guards together stay within the limit; what is left is an estimate.
+// Checks with Lease are admitted from blocks of units that the limiter has counted.
+// All Guards together stay within the limit, with two exceptions of at most half of
+// the limit. After a Reset in another process, this one spends its blocks for up to a
+// second. After a pause of the machine, units may be spent in a later window. Remaining
+// is an estimate.
 //
-// All or nothing holds across both stores: a request that is denied gets back
-// what it was charged, unless it is unknown whether it was charged.
+// A denied request is refunded what it was charged. The refund is tried once, and the
+// charge stays if the limiter does not answer, if 256 refunds are in progress or if the
+// Guard is closed.
 //
-// Make one Guard per Redis and namespace, share it among all middlewares that
-// count there, and close it. It runs goroutines only for work in the background:
-// open circuits, give-backs, new connections and the heartbeat. The fields must
-// not change after first use. A Guard is safe for concurrent use.
+// Create one Guard for each Redis and namespace, share it among middlewares, and close
+// it. The fields must not change after first use. A Guard is safe for concurrent use.
 type Guard struct {
-	// Limiter decides; required. The caller closes what it needs.
+	// Limiter makes the decisions. Required. The caller closes its client.
 	algorithms.Limiter
 
-	// Instances is how many processes share the limits. While the store cannot
-	// count, each admits its share: the limit divided by Instances, but no less
-	// than the cost of the request.
+	// Instances is the number of processes that share the limits. While the limiter
+	// cannot decide, each admits its share: the limit divided by Instances, but at
+	// least the cost of one request. So 10 processes together may admit 10 requests
+	// at a limit of 5. If the share is no valid limit, such as a rate that is too low
+	// for its burst, each admits the whole limit.
 	//
-	// 0 means as many as a heartbeat in Redis last counted, and 1 before the first
-	// heartbeat. Set it if processes may start while Redis is away.
+	// 0 means the number that a heartbeat in Redis last counted, and 1 before the
+	// first. Set Instances if processes may start while Redis is unavailable. If the
+	// number changes, set the largest: a lower number admits more than the limit, a
+	// higher one admits less.
 	Instances int
 
-	// Logger receives outages and warnings of what could make them worse; nil
-	// means slog.Default().
+	// Logger receives outages, and warnings about what makes them worse. nil means
+	// slog.Default().
 	Logger *slog.Logger
 
 	once      sync.Once
@@ -66,27 +79,22 @@ type Guard struct {
 	invalid   error // the error of Validate
 	logger    *slog.Logger
 	store     store
-	breaker   breaker
+	breaker   breaker.Breaker
 	local     algorithms.Memory // at this process' share
-	denied    denyCache
+	denied    denials.Cache
 	leases    leases
 	share     shareFunc
 	heartbeat heartbeat
 	server    serverCheck
-	work      background
+	work      background.Group
 	fellBack  sampler.Sampler // to log
-	lost      atomic.Int64    // how often charges were not given back
+	lost      atomic.Int64    // how often charges were not refunded
 	lostLog   sampler.Sampler
 }
-
-// A shareFunc returns the check by which a result is counted locally; false if it
-// is not counted.
-type shareFunc = func(*algorithms.Result) (algorithms.Check, bool)
 
 func (g *Guard) ready() {
 	g.once.Do(func() {
 		g.logger = cmp.Or(g.Logger, slog.Default())
-		g.breaker.calls.took = histogram.New(histogram.Latencies)
 		if err := g.Validate(); err != nil {
 			g.invalid = fmt.Errorf("failmode: %w", err)
 			return
@@ -94,12 +102,12 @@ func (g *Guard) ready() {
 		if g.store == nil { // tests have their own
 			g.store = storeOf(g.Limiter)
 		}
-		g.work.start(g.logger)
-		g.denied.begin(g.refuses)
-		g.leases.begin()
-		g.breaker.begin(g.store, &g.work, g.logger)
+		g.work.Start(g.logger)
+		g.denied.Start(g.refuses)
+		g.leases.Start()
+		g.breaker.Start(g.store, &g.work, g.logger)
 		g.share = g.shareOf
-		g.fellBack.Every, g.lostLog.Every = logInterval, logInterval
+		g.fellBack.Every, g.lostLog.Every = sampler.LogInterval, sampler.LogInterval
 		id, others := g.store.Join()
 		if others > 0 {
 			g.logger.Warn("ratelimit: several Guards count in one Redis and namespace; share one, " +
@@ -108,12 +116,12 @@ func (g *Guard) ready() {
 		if g.Instances == 0 {
 			g.heartbeat.begin(id, g.store, &g.breaker, &g.work, g.logger)
 		}
-		g.server.begin(g.breaker.ctx, g.store, &g.work, g.logger)
+		g.server.begin(g.breaker.Context(), g.store, &g.work, g.logger)
 	})
 }
 
-// Validate reports everything that is wrong with the fields and, if it has a
-// method Validate, with Limiter. It has no side effects.
+// Validate reports every invalid field, including those that the Limiter's own
+// Validate method reports. It has no side effects.
 func (g *Guard) Validate() error {
 	var errs []error
 	if inside.IsNil(g.Limiter) {
@@ -136,25 +144,25 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 	g.server.tick()
 	for i := range checks {
 		if leasable(&checks[i]) {
-			return g.takeLeased(ctx, checks)
+			return g.spendBlocks(ctx, checks)
 		}
 	}
-	return g.take(ctx, checks)
+	return g.recall(ctx, checks)
 }
 
-// Peek implements [algorithms.Limiter].
+// Peek implements [algorithms.Limiter]. It asks the limiter, also about keys that Take
+// denies without asking. The two may differ for up to a second.
 func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	if g.ready(); g.invalid != nil {
 		return algorithms.Decision{}, g.invalid
 	}
-	d, err := g.decide(ctx, false, checks)
+	d, err := g.route(ctx, false, checks)
 	g.addBlocks(&d)
 	return d, err
 }
 
-// Warm connects and loads the scripts, so that the first request waits for
-// neither. Call it before listening. Log its error and go on: the Guard works
-// without.
+// Warm connects and loads the scripts, so that the first request need not wait. Call
+// it before listening. If it fails, log the error and continue: the Guard works.
 func (g *Guard) Warm(ctx context.Context) error {
 	if g.ready(); g.invalid != nil {
 		return g.invalid
@@ -162,37 +170,37 @@ func (g *Guard) Warm(ctx context.Context) error {
 	if err := g.store.Warm(ctx); err != nil {
 		return fmt.Errorf("failmode: warm: %w", err)
 	}
-	g.breaker.circuit(0).witness.prepare(ctx)
+	g.breaker.Prepare(ctx)
 	return nil
 }
 
-// Down lists the servers whose circuit is open. Readiness must not depend on it:
-// the service is up, and its rules follow their modes.
+// Down returns the servers whose circuit is open. Do not use it for readiness: the
+// service is up, and its rules follow their modes.
 func (g *Guard) Down() []string {
 	if g.ready(); g.invalid != nil {
 		return nil
 	}
 	var shards []int
-	for _, c := range g.breaker.all() {
-		if c.isOpen() {
-			shards = append(shards, c.shard)
+	for _, s := range g.breaker.States() {
+		if s.Open {
+			shards = append(shards, s.Shard)
 		}
 	}
 	return g.store.Names(shards...)
 }
 
-// Close ends the Guard's goroutines and closes its own connections. It takes no
-// longer than a decision may. The Limiter and its Redis client stay open.
-// Decisions still work afterwards, but no circuit opens any more. Closing twice
-// is allowed.
+// Close ends the Guard's goroutines and closes its own connections, but not the
+// Limiter or its client. It waits for a probe, for refunds and blocks, for decisions in
+// progress and for a last heartbeat: at most a few times as long as a decision may
+// take. Later decisions still work, but no circuit opens. Further calls do nothing.
 func (g *Guard) Close() error {
 	if g.ready(); g.invalid != nil {
 		return nil //nolint:nilerr // nothing was started; Take says what is wrong
 	}
 	g.closing.Do(func() {
-		g.breaker.end()
-		g.returnBlocks()
-		g.work.end()
+		g.breaker.End()
+		g.refundBlocks(g.leases.End()...)
+		g.work.End()
 		g.untilIdle()
 		if last := g.store.Leave(); last {
 			g.heartbeat.end()
@@ -201,7 +209,7 @@ func (g *Guard) Close() error {
 	return nil
 }
 
-// untilIdle waits until no decision is under way, for no longer than one may take.
+// untilIdle waits until no decision is in progress, for no longer than one may take.
 func (g *Guard) untilIdle() {
 	over := time.NewTimer(g.store.Budget())
 	defer over.Stop()
@@ -214,5 +222,12 @@ func (g *Guard) untilIdle() {
 	}
 }
 
-// logInterval bounds lines that could come with every request.
-const logInterval = 10 * time.Second
+// Metrics yields what the Guard has counted: of the store, its circuits, and of what
+// is counted in this process.
+func (g *Guard) Metrics() iter.Seq[algorithms.Metric] {
+	return func(yield func(algorithms.Metric) bool) {
+		g.ready()
+		metrics := append(g.breaker.Metrics(), algorithms.Metric{Name: "ratelimit_instances", Value: float64(g.instances())})
+		slices.Values(slices.AppendSeq(metrics, g.local.Metrics()))(yield)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed75154129/ratelimit/internal/background"
+	"github.com/seed75154129/ratelimit/internal/breaker"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -20,8 +22,8 @@ const (
 // share. Each beat runs in a goroutine of its own.
 type heartbeat struct {
 	store   store // nil where there is none
-	breaker *breaker
-	work    *background
+	breaker *breaker.Breaker
+	work    *background.Group
 	id      string // of this process, for this store
 	logger  *slog.Logger
 	start   time.Time
@@ -34,7 +36,7 @@ type heartbeat struct {
 	forbidden sync.Once // to log
 }
 
-func (h *heartbeat) begin(id string, s store, b *breaker, work *background, logger *slog.Logger) {
+func (h *heartbeat) begin(id string, s store, b *breaker.Breaker, work *background.Group, logger *slog.Logger) {
 	h.id, h.store, h.breaker, h.work, h.logger = id, s, b, work, logger
 	h.start = time.Now()
 }
@@ -45,11 +47,11 @@ func (h *heartbeat) tick(ctx context.Context) {
 		return
 	}
 	now, next := int64(time.Since(h.start)), h.next.Load()
-	if now < next || !h.next.CompareAndSwap(next, now+int64(heartbeatInterval)) || h.breaker.allOpen() {
+	if now < next || !h.next.CompareAndSwap(next, now+int64(heartbeatInterval)) || h.breaker.AllOpen() {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	h.work.begin(func() { h.beat(ctx) })
+	h.work.Begin(func() { h.beat(ctx) })
 }
 
 func (h *heartbeat) beat(ctx context.Context) {

@@ -21,4 +21,10 @@ func (internals) Open(k *inside.Key) opened {
 type opened struct{}
 
 // KnownOver reports whether the store would deny a check, as far as is known here.
-func (opened) KnownOver(g *Guard, c *algorithms.Check) bool { return g.knownOver(c) }
+func (opened) KnownOver(g *Guard, c *algorithms.Check) bool {
+	if g.ready(); g.invalid != nil {
+		return false
+	}
+	_, over := g.knownDenial(c)
+	return over
+}

@@ -3,58 +3,79 @@ package failmode
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/countid"
+	"github.com/seed75154129/ratelimit/internal/denials"
+	"github.com/seed75154129/ratelimit/internal/memory"
 )
 
-// errOvertaken is why a request that waited for others is not decided by the
-// store: those got no answer. It is no outage, so the request is counted locally
-// in every mode.
-var errOvertaken = fmt.Errorf("failmode: others that asked for the key got no answer: %w", context.DeadlineExceeded)
+// errUnanswered is why a request that waited for others is not decided by the store:
+// those got no answer. It is no outage, so the request is counted locally in every
+// mode.
+var errUnanswered = fmt.Errorf("failmode: others that asked for the key got no answer: %w", context.DeadlineExceeded)
 
-// take decides checks that are to be charged. It does not ask the store about a
-// request of which it is known here that the store would deny it.
-func (g *Guard) take(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
-	var room [4]lookup
-	looks := room[:]
-	if len(checks) > len(room) {
-		looks = make([]lookup, len(checks))
+// recall decides a request that is known to be denied. Nothing charges it then. It
+// passes other requests on to the store.
+func (g *Guard) recall(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
+	var few [4]denials.Lookup
+	lookups := few[:]
+	if len(checks) > len(few) {
+		lookups = make([]denials.Lookup, len(checks))
 	}
-	looks = looks[:len(checks)]
-	if g.denied.used.Load() {
-		if d, decided, err := g.decideKnown(ctx, checks, looks); decided {
-			return d, err
+	lookups = lookups[:len(checks)]
+	if g.denied.Used() && valid(checks) { // of invalid checks the store says what is wrong
+		switch d, outcome := g.denied.Decide(checks, lookups, g.store.Budget()); outcome {
+		case denials.Denied:
+			return d, nil
+		case denials.Unanswered:
+			return g.decideFallback(ctx, true, undecided(checks, errUnanswered))
 		}
 	}
-	return g.takeAsking(ctx, checks, looks)
+	return g.routeAndLearn(ctx, checks, lookups)
 }
 
-// takeAsking asks the store, and tells the cache of denials what it answered.
-func (g *Guard) takeAsking(ctx context.Context, checks []algorithms.Check, looks []lookup) (d algorithms.Decision, err error) {
+// routeAndLearn has a request decided and charged, and remembers what the store
+// answered.
+func (g *Guard) routeAndLearn(ctx context.Context, checks []algorithms.Check, lookups []denials.Lookup) (d algorithms.Decision, err error) {
 	learned := false
 	defer func() {
-		for i := range looks {
+		for i := range lookups {
 			if !learned { // an error of the caller's, or a panic
-				g.denied.release(&looks[i], false)
+				g.denied.Release(&lookups[i], false)
 			}
 		}
 	}()
-	sent := g.denied.sending()
-	if d, err = g.decide(ctx, true, checks); err != nil {
+	asked := g.denied.Now()
+	if d, err = g.route(ctx, true, checks); err != nil {
 		return d, err
 	}
 	learned = true
 	for i := range checks {
 		switch r := answerTo(&d, i, &checks[i]); {
 		case r == nil || !ofStore(r):
-			g.denied.release(&looks[i], r != nil && r.Source != algorithms.SourceNone)
+			g.denied.Release(&lookups[i], r != nil && r.Source != algorithms.SourceNone)
 		case !r.Check.Shadow:
-			g.denied.learn(sent, &looks[i], r)
+			g.denied.Learn(asked, &lookups[i], r)
 		}
 	}
-	g.follow(sent, d.Results)
+	g.follow(asked, d.Results)
 	return d, nil
+}
+
+// valid reports whether a limiter could decide the checks of a call.
+func valid(checks []algorithms.Check) bool {
+	for i := range checks {
+		if checks[i].Validate() != nil {
+			return false
+		}
+		for j := range checks[:i] {
+			if countid.Same(&checks[i], &checks[j]) {
+				return false // two checks of one call may not share a count
+			}
+		}
+	}
+	return true
 }
 
 // answerTo returns the result of a check; nil if the decision leaves it out.
@@ -70,76 +91,14 @@ func answerTo(d *algorithms.Decision, i int, c *algorithms.Check) *algorithms.Re
 	return nil
 }
 
-// decideKnown decides a request that is known to be denied. Otherwise the caller
-// must ask the store, with what was looked up.
-func (g *Guard) decideKnown(ctx context.Context, checks []algorithms.Check, looks []lookup) (d algorithms.Decision, decided bool, err error) {
-	if !valid(checks) {
-		return d, false, nil // the store says what is wrong
+// knownDenial returns a check's denial by a ban that is known, or the store's last
+// denial until the check would have fit: a denied client stays denied in an outage.
+func (g *Guard) knownDenial(c *algorithms.Check) (algorithms.Result, bool) {
+	var n memory.Count
+	if lent.Check(c).Count(&n) && lent.Memory(&g.local).Banned(&n) {
+		d, _ := g.local.Peek(context.Background(), *c)
+		d.Results[0].Source = algorithms.SourceFallback
+		return d.Results[0], true
 	}
-	var timer *time.Timer
-	for {
-		var wait *lookup
-		denied, now := false, g.denied.now()
-		for i := range checks {
-			c, l := &checks[i], &looks[i]
-			*l = lookup{}
-			if c.Shadow || c.NoCache && c.Ban == (algorithms.Ban{}) {
-				continue
-			}
-			switch *l = g.denied.look(c, now); l.outcome {
-			case mustNot:
-				denied = true
-			case mayWait:
-				wait = l
-			}
-		}
-		switch {
-		case denied && (wait != nil || !g.denied.lookAgain(looks, now)):
-			g.releaseAll(looks)
-			return deny(checks, looks), true, nil
-		case wait == nil:
-			return d, false, nil
-		}
-		g.releaseAll(looks)
-		if timer == nil {
-			timer = time.NewTimer(g.store.Budget())
-			defer timer.Stop()
-		}
-		select {
-		case <-wait.wake:
-		case <-timer.C:
-			wait.outcome = mustNot // others have taken the room
-			return deny(checks, looks), true, nil
-		}
-		if wait.gotNone() {
-			d, err = g.standIn(ctx, true, undecided(checks, errOvertaken))
-			return d, true, err
-		}
-	}
-}
-
-func (g *Guard) releaseAll(looks []lookup) {
-	for i := range looks {
-		g.denied.release(&looks[i], false)
-	}
-}
-
-// gotNone reports whether those who asked for the entry got no answer.
-func (l *lookup) gotNone() bool {
-	l.set.mu.Lock()
-	defer l.set.mu.Unlock()
-	return l.entry.lost
-}
-
-// deny is the decision on a request that is known to be denied. Checks of which
-// nothing is known keep their places, without a Source.
-func deny(checks []algorithms.Check, looks []lookup) algorithms.Decision {
-	d := algorithms.Decision{Results: make([]algorithms.Result, len(checks))}
-	for i := range checks {
-		r := &d.Results[i]
-		if r.Check = checks[i]; looks[i].outcome == mustNot {
-			looks[i].deny(r)
-		}
-	}
-	return d
+	return g.denied.Find(c)
 }

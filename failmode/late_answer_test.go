@@ -80,8 +80,7 @@ func TestLateBlocksAreNotSpent(t *testing.T) {
 				synctest.Wait() // for blocks under way
 				s.back = 10 * time.Millisecond
 				taken(t, g, c)
-				g.leases.find(&c).refills = true
-				g.refill(t.Context(), g.leases.find(&c), c, 100)
+				g.refill(t.Context(), g.leases.Find(&c), c, 100)
 				synctest.Wait()
 				if err := change(g); err != nil {
 					t.Fatal(err)

@@ -55,11 +55,11 @@ func TestLeasesWithClocksThatRunApart(t *testing.T) {
 									}
 									window := at.UnixMicro() / period.Microseconds()
 									mu.Lock()
-									granted[lent.Trace(&r).Charge.At] += r.Charged
+									granted[lent.Result(&r).Trace().Charge.At] += r.Charged
 									admitted[window] += r.Charged
 									if r.Source == algorithms.SourceLease {
 										fromBlocks += r.Charged
-										if window*period.Microseconds() != lent.Trace(&r).Charge.At {
+										if window*period.Microseconds() != lent.Result(&r).Trace().Charge.At {
 											late += r.Charged
 										}
 									}
@@ -97,7 +97,7 @@ func TestLeasesWithClocksThatRunApart(t *testing.T) {
 // A store's clock that is slewed runs faster by up to a thousandth. By it, too, no
 // block outlives its window.
 func TestBlocksEndInTimeByASlewedClock(t *testing.T) {
-	const period = 800 * time.Millisecond // below maxLease
+	const period = 800 * time.Millisecond // below the longest life of a block
 	for _, a := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow} {
 		t.Run(string(a), func(t *testing.T) {
 			s := new(distant)
@@ -109,7 +109,8 @@ func TestBlocksEndInTimeByASlewedClock(t *testing.T) {
 				for range 3 {
 					window := there().Truncate(period)
 					warmUp(t, g, c)
-					if granted := lent.Trace(&g.leases.find(&c).grant).Charge.At; granted != window.UnixMicro() {
+					r := hot(t, g, c)
+					if granted := lent.Result(&r).Trace().Charge.At; granted != window.UnixMicro() {
 						t.Fatalf("a block of %d in window %d", granted, window.UnixMicro())
 					}
 					for there().Before(window.Add(period)) {

@@ -1,18 +1,22 @@
 package failmode
 
 import (
-	"context"
-
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/denials"
 	"github.com/seed75154129/ratelimit/internal/memory"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// follow counts the store's decisions locally, at this process' share and in
-// every mode, so that local counting is warm. It passes over keys that were banned,
-// lifted or reset since the store was asked: it may have decided before.
-func (g *Guard) follow(sent sending, results []algorithms.Result) {
-	usual := g.denied.emptied.Load() == sent.emptied
-	for i := range results { // a change of this moment may have lifted a ban, or begun one
+// A shareFunc returns the check by which a result is counted locally; false if it
+// is not counted.
+type shareFunc = func(*algorithms.Result) (algorithms.Check, bool)
+
+// follow counts the store's decisions locally, at this process' share and in every
+// mode. It passes over keys that were banned, unbanned or reset since the store was
+// asked: the store may have decided before.
+func (g *Guard) follow(asked denials.Moment, results []algorithms.Result) {
+	usual := g.denied.NoneForgotten(asked)
+	for i := range results { // a change at this moment may have ended a ban, or begun one
 		usual = usual && results[i].BannedFor == 0 && results[i].Check.Ban == (algorithms.Ban{})
 	}
 	if usual {
@@ -20,14 +24,63 @@ func (g *Guard) follow(sent sending, results []algorithms.Result) {
 		return
 	}
 	for i := range results {
-		g.denied.unlessChanged(sent, &results[i].Check, func() { followIn(&g.local, results[i:i+1], g.share) })
+		g.denied.UnlessChanged(asked, &results[i].Check, func() { followIn(&g.local, results[i:i+1], g.share) })
 	}
 }
 
-// ofStore reports whether the store decided a result, and not this process or nobody.
+// followIn counts in a memory what another store decided, by the checks that share
+// returns.
+func followIn(m *algorithms.Memory, results []algorithms.Result, share shareFunc) {
+	store := lent.Memory(m)
+	now := store.Now()
+	for i := range results {
+		r := &results[i]
+		if r.Err != nil {
+			continue
+		}
+		c, ok := share(r)
+		if !ok {
+			continue
+		}
+		var n memory.Count
+		if !lent.Check(&c).Count(&n) {
+			continue
+		}
+		followed := store.Follow(now, &n, &memory.Followed{
+			Allowed: r.HasRoom, Banned: r.BannedFor > 0, Charged: r.Charged, Remaining: r.Remaining,
+			At: r.At.UnixMicro(), BannedFor: r.BannedFor.Microseconds(),
+		})
+		if r.BannedFor <= 0 {
+			lent.Result(r).Trace().Followed = followed
+		}
+	}
+}
+
+// unfollowIn makes what followIn charged for a charge's result cost what the charge
+// says, and notes it in the result as settled by the store. The charge's result says
+// what it cost before. A charge to a sliding_log or a leaky_bucket is found only if the
+// clocks agree to the microsecond, and stays otherwise.
+func unfollowIn(m *algorithms.Memory, ch algorithms.Charge, settled *algorithms.Result, share shareFunc) {
+	r := &ch.Result
+	trace := lent.Result(r).Trace()
+	c, ok := share(r)
+	if !ok || trace.Followed == 0 {
+		return
+	}
+	units := max(trace.Followed+ch.Cost-r.Charged, 0)
+	var n memory.Count
+	if units != trace.Followed && lent.Check(&c).Count(&n) {
+		lent.Memory(m).Settle(c.Rule, c.Key, &step.Correction{
+			Params: n.Params, Placed: trace.Charge, Units: trace.Followed, Delta: units - trace.Followed,
+		})
+	}
+	lent.Result(settled).Trace().Followed = units
+}
+
+// ofStore reports whether the store decided a result.
 func ofStore(r *algorithms.Result) bool {
 	switch r.Source {
-	case "", algorithms.SourceDenyCache, algorithms.SourceLease, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
+	case algorithms.SourceNone, algorithms.SourceDenyCache, algorithms.SourceLease, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
 		return false
 	}
 	return r.Err == nil
@@ -64,25 +117,4 @@ func (g *Guard) shareOfCheck(c algorithms.Check) algorithms.Check {
 // instances is the best known number of processes that share the limits.
 func (g *Guard) instances() int {
 	return int(max(int64(g.Instances), g.heartbeat.count.Load(), 1))
-}
-
-// stillOver returns a check's denial by a ban that is known, or the store's last
-// denial until there would have been room: an outage is no amnesty.
-func (g *Guard) stillOver(c *algorithms.Check) (algorithms.Result, bool) {
-	var n memory.Count
-	if lent.Count(c, &n) && lent.Memory(&g.local).Banned(&n) {
-		d, _ := g.local.Peek(context.Background(), *c)
-		d.Results[0].Source = algorithms.SourceFallback
-		return d.Results[0], true
-	}
-	return g.denied.find(c)
-}
-
-// knownOver reports whether the store would deny a check, as far as is known here.
-func (g *Guard) knownOver(c *algorithms.Check) bool {
-	if g.ready(); g.invalid != nil {
-		return false
-	}
-	_, over := g.stillOver(c)
-	return over
 }

@@ -1,35 +1,21 @@
-// Package failmode decides requests while the store that counts them, such as
-// Redis, cannot.
-//
-// A [Guard] wraps the store. It stops asking servers that do not answer, and
-// meanwhile decides each check by its [Mode]:
-//
-//	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "redis:6379"}))
-//	defer client.Close()
-//	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop"}}
-//	defer guard.Close()
-//
-// Read [Guard] and [Mode] first, then [algorithms.Limiter], which a Guard wraps and
-// is. A program makes one Guard for each Redis and namespace, shares it, and closes
-// it.
 package failmode
 
 import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// A Mode says what to do with a check while the store cannot count it. While the
-// store is well, a check that it did not decide in time, or whose key another program
-// has written, is counted locally in every mode; see [Guard].
+// A Mode says what to do with a check while the store is unavailable or refuses to
+// count. While the store is healthy, a check that it did not decide in time, or whose
+// key another program has written, is counted locally in every mode; see [Guard].
 type Mode = algorithms.FailMode
 
 const (
-	// Local counts the check in this process, at its share of the limit. The
+	// Local counts the check in this process, at its share of the limit. It is the
 	// default.
 	Local Mode = iota
 	// Open passes the check uncounted: for limits that matter less than the
-	// service. A key that the store last denied stays denied until it would have
-	// room.
+	// service. A key that the store last denied stays denied until a request fits the
+	// limit.
 	Open
 	// Closed denies the check, with status 503: for limits that matter more than
 	// the service, such as those on logins.

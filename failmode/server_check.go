@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed75154129/ratelimit/internal/background"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -17,13 +18,13 @@ import (
 type serverCheck struct {
 	ctx    context.Context // ends with the Guard
 	store  store
-	work   *background
+	work   *background.Group
 	logger *slog.Logger
 	start  time.Time
 	next   atomic.Int64 // when to ask next, since start
 }
 
-func (s *serverCheck) begin(ctx context.Context, st store, work *background, logger *slog.Logger) {
+func (s *serverCheck) begin(ctx context.Context, st store, work *background.Group, logger *slog.Logger) {
 	s.ctx, s.store, s.work, s.logger, s.start = ctx, st, work, logger, time.Now()
 	if warned := st.Warnings(); len(warned) > 0 {
 		logger.Warn("ratelimit: Redis client options make outages worse; use algorithms.FailFast", "options", strings.Join(warned, "; "))
@@ -40,7 +41,7 @@ func (s *serverCheck) tick() {
 	if now < next || !s.next.CompareAndSwap(next, now+int64(time.Minute)) {
 		return
 	}
-	s.work.begin(func() {
+	s.work.Begin(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, time.Second)
 		defer cancel()
 		warned, err := s.store.ServerWarnings(ctx)

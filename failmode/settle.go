@@ -10,9 +10,10 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// Settle implements [algorithms.Limiter]. Each charge is settled where it was
-// made. Charges of servers whose circuit is open stay as they are, and the error
-// wraps [ErrOpen].
+// Settle implements [algorithms.Limiter]. Each charge is settled where it was made. If
+// a server's circuit is open, its charges stay, and the error wraps [ErrOpen]. Other
+// charges are settled even so: the results say what each costs. If a cost is negative,
+// nothing is settled, and there are no results.
 func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
 	if g.ready(); g.invalid != nil {
 		return nil, g.invalid
@@ -23,22 +24,22 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 		if c.Cost < 0 { // before anything is settled
 			return nil, fmt.Errorf("%w: rule %q: settle: cost must not be negative, got %d", algorithms.ErrInvalidCheck, c.Result.Check.Rule, c.Cost)
 		}
-		lent.Update(&c.Result)
+		lent.Result(&c.Result).Update()
 	}
 	results := make([]algorithms.Result, len(charges))
 	leased, others := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceLease })
 	if len(leased) > 0 {
-		settled, err := g.settleLeased(ctx, pick(charges, leased))
-		place(results, leased, settled)
+		settled, err := g.settleBlocks(ctx, pick(charges, leased))
+		setAt(results, leased, settled)
 		rest, otherErr := g.Settle(ctx, pick(charges, others)...)
-		place(results, others, rest)
+		setAt(results, others, rest)
 		return results, errors.Join(err, otherErr)
 	}
 	here, there := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceFallback })
 	settled, err := g.settleLocal(ctx, pick(charges, here))
-	place(results, here, settled)
+	setAt(results, here, settled)
 	settled, storeErr := g.settleStore(ctx, pick(charges, there))
-	place(results, there, settled)
+	setAt(results, there, settled)
 	return results, errors.Join(err, storeErr)
 }
 
@@ -71,10 +72,10 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 	}
 	settled, storeErr := g.Limiter.Settle(ctx, pick(charges, sent)...)
 	if len(settled) == len(sent) {
-		place(results, sent, settled)
+		setAt(results, sent, settled)
 	}
 	for _, i := range sent {
-		g.denied.forget(&charges[i].Result.Check, false)
+		g.denied.Forget(&charges[i].Result.Check, false)
 		if results[i].Charged == charges[i].Cost {
 			unfollowIn(&g.local, charges[i], &results[i], g.share)
 		}
@@ -84,11 +85,11 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 
 // refuses reports whether the circuit of a check's server is open.
 func (g *Guard) refuses(c *algorithms.Check) bool {
-	return g.breaker.circuit(g.store.Shard(c)).isOpen()
+	return g.breaker.Circuit(g.store.Shard(c)).IsOpen()
 }
 
-// giveBackLocal undoes the local charges of a request that is denied.
-func (g *Guard) giveBackLocal(ctx context.Context, d algorithms.Decision) {
+// refundLocal refunds the local charges of a request that is denied.
+func (g *Guard) refundLocal(ctx context.Context, d algorithms.Decision) {
 	charged, _ := split(len(d.Results), func(i int) bool {
 		return d.Results[i].Charged > 0 && d.Results[i].Source == algorithms.SourceFallback
 	})
@@ -100,13 +101,13 @@ func (g *Guard) giveBackLocal(ctx context.Context, d algorithms.Decision) {
 		charges[j].Result = d.Results[i]
 	}
 	if results, err := g.settleLocal(ctx, charges); err == nil {
-		place(d.Results, charged, results)
+		setAt(d.Results, charged, results)
 	}
 }
 
-// giveBackStore undoes the store's charges of a request that is denied after all.
+// refundStore refunds the store's charges of a request that is denied after all.
 // It does not wait, because the decision may have used up its budget.
-func (g *Guard) giveBackStore(ctx context.Context, results []algorithms.Result) {
+func (g *Guard) refundStore(ctx context.Context, results []algorithms.Result) {
 	var charges []algorithms.Charge
 	for i := range results {
 		if r := &results[i]; r.Charged > 0 && ofStore(r) {
@@ -115,51 +116,56 @@ func (g *Guard) giveBackStore(ctx context.Context, results []algorithms.Result) 
 		}
 	}
 	if len(charges) > 0 {
-		g.giveBack(ctx, charges...)
+		g.refundLater(ctx, charges...)
 	}
 }
 
-// giveBack undoes charges of the store in the background. A charge that cannot be
-// given back stays, which errs towards denying.
-func (g *Guard) giveBack(ctx context.Context, charges ...algorithms.Charge) {
+// refundLater refunds charges of the store in the background. A charge that cannot be
+// refunded stays, which errs towards denying.
+func (g *Guard) refundLater(ctx context.Context, charges ...algorithms.Charge) {
 	ctx = context.WithoutCancel(ctx)
-	if g.work.begin(func() { g.giveBackNow(ctx, charges...) }) {
+	if g.work.Begin(func() { g.refund(ctx, charges...) }) {
 		return
 	}
 	lost := g.lost.Add(1)
 	g.lostLog.Do(func() {
-		g.logger.Warn("ratelimit: charges not given back; too many give-backs under way, or the Guard is closed", "so_far", lost)
+		g.logger.Warn("ratelimit: charges not refunded; too many refunds under way, or the Guard is closed", "so_far", lost)
 	})
 }
 
-func (g *Guard) giveBackNow(ctx context.Context, charges ...algorithms.Charge) {
+func (g *Guard) refund(ctx context.Context, charges ...algorithms.Charge) {
 	ctx, cancel := g.store.Within(ctx)
 	defer cancel()
 	_, _ = g.settleStore(ctx, charges)
 }
 
-// Ban implements [algorithms.Limiter]. Keys of servers whose circuit is open are
-// banned, or their bans lifted, only in this process, and the error wraps [ErrOpen].
+// Ban implements [algorithms.Limiter]. Other processes may admit the keys for up to a
+// second. If a server's circuit is open, its keys are banned or unbanned only in this
+// process, and the error wraps [ErrOpen]. Unless checks or
+// fields are invalid, this process and the reachable servers are changed, whatever the
+// error is.
 func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
 	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Ban(ctx, d, checks...) })
 }
 
-// forget drops what is known of keys from before now.
+// forget drops what is known of keys.
 func (g *Guard) forget(checks []algorithms.Check) {
 	for i := range checks {
-		g.denied.forget(&checks[i], true)
-		g.leases.drop(&checks[i])
+		g.denied.Forget(&checks[i], true)
+		g.leases.Drop(&checks[i])
 	}
 }
 
-// Reset implements [algorithms.Limiter]. Checks of servers whose circuit is open
-// are reset only locally, and the error wraps [ErrOpen].
+// Reset implements [algorithms.Limiter]. If a server's circuit is open, its checks are
+// reset only in this process, and the error wraps [ErrOpen]. Unless checks or
+// fields are invalid, this process and the reachable servers are changed, whatever the
+// error is.
 func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
 	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Reset(ctx, checks...) })
 }
 
-// change does something to the counts or bans of checks, here and in the store, and
-// forgets their denials.
+// change changes the counts or bans of checks, here and in the store, and forgets
+// their denials.
 func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []algorithms.Check) error) error {
 	if g.ready(); g.invalid != nil {
 		return g.invalid
@@ -175,7 +181,7 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 	refused, sent := split(len(checks), func(i int) bool { return g.refuses(&checks[i]) })
 	var err error
 	if len(refused) > 0 {
-		err = errors.Join(ErrOpen, local) // elsewhere, what finds no room here holds in the store
+		err = errors.Join(ErrOpen, local) // otherwise a ban for which this process has no space is in the store
 	}
 	if len(sent) == 0 && len(checks) > 0 {
 		return err

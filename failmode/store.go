@@ -8,43 +8,30 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/breaker"
 	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 // lent has the unexported functions of package algorithms.
 var lent = algorithms.Internal.Open(&inside.Allow)
 
-// A store is what a Guard needs of its limiter beside decisions. A shard is a part
-// of it that can fail on its own, such as a node of a Redis Cluster. Shards are
-// small numbers from 0 that do not change.
+// A store is what a Guard needs of its limiter beside decisions.
 type store interface {
+	breaker.Store
 	// Shard is the shard that counts a check. A check may move to another shard.
 	// It does not wait.
 	Shard(c *algorithms.Check) int
-	// Names returns human-readable shard names.
-	Names(shards ...int) []string
-	// Probe sends a real, charged check to a shard, in bounded time.
-	Probe(ctx context.Context, shard int) error
-	// Dial opens a connection of its own to a shard; errors.ErrUnsupported if it
-	// cannot for this kind of store.
-	Dial(ctx context.Context, shard int) (net.Conn, error)
-	// ProbeRequest is the request of a probe, for a connection of dial.
-	ProbeRequest(shard int) ([]byte, error)
-	// Budget is how long a decision may take.
-	Budget() time.Duration
 	// Within is the context of a decision: it does not end with the caller's,
 	// since clients that hang up are counted, and are no failure of the store.
 	Within(ctx context.Context) (context.Context, context.CancelFunc)
 	// Join counts one more user of the store in this process. It returns the id
 	// to beat with, which is the same for all of them, and how many others there
-	// are. leave undoes it, and reports whether it was the last.
+	// are. Leave undoes it, and reports whether it was the last.
 	Join() (id string, others int)
 	Leave() (last bool)
 	// Beat registers an instance for the length of a lease, and returns how many
 	// are registered. A lease of 0 removes the instance.
 	Beat(ctx context.Context, id string, lease time.Duration) (instances int, err error)
-	// Drop refuses the decisions that wait to be sent to a shard.
-	Drop(shard int)
 	// Idle returns channels that are closed as soon as no decision is under way.
 	Idle() []<-chan struct{}
 	// Warm dials and prepares what the first decision needs.

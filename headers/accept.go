@@ -10,8 +10,8 @@ import (
 var jsonRanges = [...]string{"*/*", "application/*", "application/json", "application/problem+json"}
 
 // acceptsJSON reports whether a client with these Accept lines takes a problem
-// document. By RFC 9110, section 12.5.1, the most specific range decides, and a
-// weight of 0 refuses. Without Accept, everything is accepted.
+// document. By RFC 9110, section 12.5.1, the most specific range decides, and a weight of 0
+// means "not acceptable". Without Accept, everything is accepted.
 func acceptsJSON(lines []string) bool {
 	said, accepted, best := false, false, -1
 	for _, line := range lines {

@@ -63,16 +63,6 @@ func TestTheTighterXRateLimitStays(t *testing.T) {
 	}
 }
 
-func TestAForeignResetIsWrittenAsSecondsFromNow(t *testing.T) {
-	for reset, want := range map[string]string{"9": "9", "1795000009": "9", "1795000009000": "9", "1794999990": "0"} {
-		h := http.Header{"X-Ratelimit-Limit": {"9"}, "X-Ratelimit-Remaining": {"2"}, "X-Ratelimit-Reset": {reset}}
-		headers.XRateLimitDelta(h, ours)
-		if got := x(h); !slices.Equal(got, []string{"9", "2", want}) {
-			t.Errorf("%s became %q, want %s", reset, got, want)
-		}
-	}
-}
-
 func x(h http.Header) []string {
 	return slices.Concat(h.Values("X-RateLimit-Limit"), h.Values("X-RateLimit-Remaining"), h.Values("X-RateLimit-Reset"))
 }

@@ -20,9 +20,9 @@ const (
 	AbnormalUsageDetected    = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
 )
 
-// Status returns the status code that a decision asks for: 200 for an admitted
-// request, 429 for a denied one, and 503 for one that is denied only by rules
-// that could not be counted (fail closed).
+// Status returns the status code for a decision: 200 for an admitted request, 429 for a
+// denied one, and 503 for one that is denied only by rules that could not be counted (fail
+// closed).
 func Status(d algorithms.Decision) int {
 	if d.Allowed {
 		return http.StatusOK
@@ -40,8 +40,8 @@ func Status(d algorithms.Decision) int {
 	return status
 }
 
-// counted reports whether the check was decided. Results of hidden rules have an
-// Err even so; see package hidden.
+// counted reports whether the check was decided. Results of hidden rules have an Err even
+// if they were; see package hidden.
 func counted(r *algorithms.Result) bool { return r.Err == nil || errors.Is(r.Err, hidden.Err) }
 
 // Deny is the default response to a denied request: the status of [Status],
@@ -82,12 +82,11 @@ func Deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	bodies.Put(body)
 }
 
-// bodies are those of denials, for floods: a Writer must not keep what it is given.
+// bodies are buffers for responses, reused during floods.
 var bodies = sync.Pool{New: func() any { return new(make([]byte, 0, 384)) }}
 
-// A problem is a problem document without violated-policies. Its strings need
-// no escaping in JSON. It does not say why a rule could not be counted, which is
-// not the client's business.
+// A problem is a problem document without violated-policies. Its strings need no escaping
+// in JSON. It does not tell the client why a rule could not be counted.
 type problem struct {
 	kind, title, detail string
 	status              int
@@ -97,7 +96,7 @@ type problem struct {
 func problemOf(d algorithms.Decision, retryAfter int64) problem {
 	p := problem{QuotaExceeded, "Quota Exceeded", "Too many requests.", Status(d), retryAfter}
 	if p.status == http.StatusServiceUnavailable {
-		p.kind, p.title, p.detail = TemporaryReducedCapacity, "Temporary Reduced Capacity", "Requests cannot be counted at the moment."
+		p.kind, p.title, p.detail = TemporaryReducedCapacity, "Temporary Reduced Capacity", "The server cannot take the request at the moment."
 	}
 	for i := range d.Results {
 		if d.Results[i].BannedFor > 0 {

@@ -19,12 +19,12 @@ import (
 //	RateLimit-Policy: "per-ip";q=200;w=60, "login";q=5;w=60
 //	RateLimit: "login";r=3;t=42
 //
-// Each item has the name of a rule. q is the number of units that can be used at
-// once, and w the seconds in which so many come back. r is the number of units
+// Each item has the name of a rule. q is the number of units that can be used at once, and
+// w the seconds in which q units become free again. r is the number of units
 // left, and t the seconds until all units are free. On an admitted request,
 // RateLimit-Policy lists every enforced rule and RateLimit the tightest. On a
-// denied one, both list the rules that denied it; there t is the time until the
-// request fits, and is missing if it never will.
+// denied one, both list the rules that denied it. There t is the time until the request
+// fits its limit; it is missing if the request never will.
 //
 // Seconds are rounded up. Shadow rules and rules that could not be counted are
 // not listed. In a name, bytes that are not printable ASCII are written as %XX.
@@ -41,8 +41,8 @@ func IETFDraft11(h http.Header, d algorithms.Decision) { draft11{}.write(h, d) }
 // IETFDraft11Partitioned returns [IETFDraft11] with the parameter pk in both
 // fields, by which a client that acts for several users can tell their counts
 // apart. pk is the HMAC-SHA-256 of the check's key. Use a secret of 32 random
-// bytes, the same in all instances. One shorter than 16 bytes is an error: who
-// guesses the secret can find out keys by trying them.
+// bytes, the same in all instances. A secret shorter than 16 bytes is an error: a client
+// that guesses it can find out keys by trying them.
 func IETFDraft11Partitioned(secret []byte) (Writer, error) {
 	if len(secret) < minSecret {
 		return nil, fmt.Errorf("headers: the secret of IETFDraft11Partitioned must have at least %d bytes, got %d", minSecret, len(secret))
@@ -52,7 +52,7 @@ func IETFDraft11Partitioned(secret []byte) (Writer, error) {
 
 const minSecret = 16 // bytes: 128 bits
 
-// A draft11 writes the fields, with pk if it has a secret.
+// A draft11 is the Writer of both fields, with pk if it has a secret.
 type draft11 struct{ secret []byte }
 
 func (o draft11) write(h http.Header, d algorithms.Decision) {
@@ -129,7 +129,7 @@ func (o draft11) partition(key string) []byte {
 	return mac.Sum(nil)
 }
 
-// windowSeconds returns the time in which the whole quota comes back, in whole
+// windowSeconds returns the time in which the whole quota becomes free again, in whole
 // seconds because the field has no fractions. For a window that is its period;
 // for a bucket it is the period times burst/rate. So q/w is always the sustained
 // rate. It is absent for limits that are not valid.

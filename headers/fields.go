@@ -16,7 +16,7 @@ type bareItem struct {
 }
 
 // A fieldParser parses a structured field by the algorithms of RFC 9651,
-// section 4.2. It refuses inner lists, which our fields do not have. After
+// section 4.2. It rejects inner lists, which our fields do not have. After
 // ok=false nothing more can be read.
 type fieldParser struct{ rest string }
 

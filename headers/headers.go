@@ -1,15 +1,3 @@
-// Package headers tells clients what a rate limiter decided: response headers
-// on every response, and the response to a denied request. For the other side
-// it has [RetryAfter], which reads these headers, and [Transport], with which
-// a Go client obeys them.
-//
-// Read [Writer], [Deny] and [Transport] first: what is set on a response, what a
-// denied request gets, and the client.
-//
-// [XRateLimit] is what most clients understand. [IETFDraft11] is the current
-// draft of the IETF. [All] sends both. If the fields are already set, by another
-// limiter in front or by an upstream server behind a reverse proxy, the writers
-// merge: the tighter values stay, and no field is sent twice.
 package headers
 
 import (

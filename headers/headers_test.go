@@ -109,29 +109,3 @@ func TestHeaderValuesDoNotRunIntoEachOther(t *testing.T) {
 		t.Errorf("after adding a second limit, remaining is %q", got)
 	}
 }
-
-func TestRetryAfter(t *testing.T) {
-	a := result("a", algorithms.PerMinute(5), 0, time.Minute)
-	shadow := denied(a, time.Hour)
-	shadow.Check.Shadow = true
-	for name, c := range map[string]struct {
-		d    algorithms.Decision
-		want string
-	}{
-		"admitted":                    {decision(a), ""},
-		"rounded up":                  {decision(denied(a, 4*time.Second+time.Microsecond)), "5"},
-		"whole":                       {decision(denied(a, 4*time.Second)), "4"},
-		"never 0":                     {decision(denied(a, time.Microsecond)), "1"},
-		"the longest":                 {decision(denied(a, time.Second), denied(a, time.Minute), a), "60"},
-		"not of shadow rules":         {decision(denied(a, time.Second), shadow), "1"},
-		"not where nothing will help": {decision(denied(a, time.Second), denied(a, algorithms.Never)), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := http.Header{}
-			headers.SetRetryAfter(h, c.d)
-			if got := h.Get("Retry-After"); got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
-		})
-	}
-}

@@ -22,7 +22,7 @@ func Jitter(longest time.Duration, w Writer) Writer {
 		return w
 	}
 	return func(h http.Header, d algorithms.Decision) {
-		by := rand.N(longest) + 1 //nolint:gosec // spreads clients; nobody gains by guessing it
+		by := rand.N(longest) + 1 //nolint:gosec // spreads clients; a client gains nothing by guessing it
 		d.Results = slices.Clone(d.Results)
 		for i := range d.Results {
 			r := &d.Results[i]

@@ -9,11 +9,11 @@ import (
 	"github.com/seed75154129/ratelimit/internal/field"
 )
 
-// SetRetryAfter sets Retry-After on the response to a denied request: the whole
-// seconds until the longest of the denying rules has room, rounded up and at
-// least 1. The middleware calls it on every denial, whatever the [Writer] is. A rule by
-// calendar windows asks for at most an hour, as its limit may be raised long before the
-// month ends; the reset fields are exact.
+// SetRetryAfter sets Retry-After on the response to a denied request: the seconds until
+// the request fits the limits of all rules that deny it, rounded up and at least 1. The
+// middleware calls it on every denial, whatever the [Writer] is. For a calendar window it
+// is at most an hour, because the limit may be raised long before a month ends; the reset
+// fields are exact.
 //
 // If Retry-After is already set, in seconds or as a date, the longer wait is
 // kept. If waiting never helps, because the request costs more than a rule can
@@ -63,7 +63,7 @@ func retryAfter(d algorithms.Decision) (longest time.Duration) {
 	return longest
 }
 
-// waitSeconds returns a wait as clients are told it. Some take 0 for "none
+// waitSeconds returns a wait in whole seconds, at least 1: some clients take 0 for "not
 // given" and come back at once.
 func waitSeconds(wait time.Duration) int64 { return max(secondsCeil(wait), 1) }
 

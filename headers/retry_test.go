@@ -109,25 +109,6 @@ func watchReset(ctx context.Context, check algorithms.Check, parts []int64) ([]s
 	return resets, nil
 }
 
-func TestRequestsOfOneWindowHaveOneReset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var memory algorithms.Memory
-		check := algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 20, Period: time.Minute, Algorithm: algorithms.FixedWindow}}
-		resets := map[string]int{}
-		for range 59 { // the bubble's clock starts at midnight
-			d, err := memory.Take(t.Context(), check)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resets[xReset(headers.XRateLimit, d)]++
-			time.Sleep(1_011_037 * time.Microsecond)
-		}
-		if len(resets) != 1 {
-			t.Errorf("%v", resets)
-		}
-	})
-}
-
 func xReset(write headers.Writer, d algorithms.Decision) string {
 	h := http.Header{}
 	write(h, d)

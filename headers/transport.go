@@ -13,9 +13,9 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// A Transport is an [http.RoundTripper] that makes a client obey rate limits. It
-// waits as long as a denial says ([RetryAfter]) and sends the request again. The
-// zero value is ready to use:
+// A Transport is an [http.RoundTripper] that makes a client obey rate limits. After a
+// denial it waits as long as the response says ([RetryAfter]), and sends the request
+// again. The zero value is ready to use:
 //
 //	client := &http.Client{Transport: new(headers.Transport)}
 //
@@ -35,10 +35,10 @@ import (
 // Transport closes the body when the wait is over, or after a second if that is
 // later. If it is built with Go 1.27 or newer, it closes the body at once.
 //
-// With a Limiter it keeps a limit of the client's own, too, which all processes
-// share, and a 429 holds back all of them. Without one, a denial holds back no other
-// requests: limits are per user or route, and a client cannot tell which. Transport
-// does not act on what an admitted response says is left.
+// With a Limiter, Transport also keeps a limit of the client's own, which all processes
+// share. A 429 then holds back all of them. Without a Limiter, a denial holds back no
+// other requests, because the client cannot know which of them share the server's limit.
+// Transport ignores the units left that an admitted response reports.
 //
 // Transport does not change requests. It is safe for concurrent use; its fields
 // must not change once it is in use.
@@ -47,35 +47,35 @@ type Transport struct {
 	Base http.RoundTripper
 
 	// MaxWait is the longest wait before one attempt, for the Limiter or because a
-	// denial asks for it; 0 means a minute. Jitter comes on top.
+	// denial asks for it; 0 means a minute. Jitter is added to it.
 	MaxWait time.Duration
 
-	// MaxRetries is how often a request is sent again; 0 means 3, negative never.
+	// MaxRetries is how often a request is sent again; 0 means 3, negative means never.
 	MaxRetries int
 
 	// Jitter is the maximum random fraction added to each wait, so that clients
-	// denied together do not return together; 0 means 0.1, negative none. It
-	// is smaller where the deadline of the request is near.
+	// denied together do not return together; 0 means 0.1, negative means none. It is
+	// smaller if the deadline of the request is near.
 	Jitter float64
 
-	// Limiter is asked before each attempt, as [algorithms.Wait] does; nil means
-	// none. If it would have the request wait for longer than MaxWait, or for longer
-	// than its context has, RoundTrip returns [algorithms.ErrDenied]. What an attempt
-	// was charged stays, whatever becomes of it.
+	// Limiter admits each attempt, as [algorithms.Wait] does; nil means none. If the
+	// request would wait for longer than MaxWait, or past the deadline of its context,
+	// RoundTrip returns [algorithms.ErrDenied]. The charges of an attempt stay,
+	// whatever its response is.
 	//
-	// A 429 that says how long to wait bans the key of the first check for so long,
-	// at most an hour, by the Limiter's Ban. So all processes hold back that share it.
-	// A request that waited for its turn peeks then. If the key is banned by now, the
-	// request waits for the end of the ban and for another turn, and what it was
-	// charged by the other checks is given back.
+	// A 429 that says how long to wait bans the key of the first check for that time,
+	// at most an hour, by the Limiter's Ban. So it holds back all processes that share
+	// the Limiter. A request peeks again after its own wait. If the key has been
+	// banned meanwhile, the request waits for the end of the ban and takes its checks
+	// again, and the charges of its other checks are refunded.
 	Limiter algorithms.Limiter
 
-	// Checks says what an attempt is charged; required with Limiter. The first is
-	// that of the server which is asked, such as one by its host.
+	// Checks returns the checks of an attempt; required with Limiter. The first one
+	// identifies the server, such as by its host.
 	Checks func(*http.Request) []algorithms.Check
 }
 
-// RoundTrip sends a request, and again when a denial said it may.
+// RoundTrip sends a request, and sends it again after denials.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	maxRetries := cmp.Or(t.MaxRetries, 3)
 	resp, err := t.attempt(req)
@@ -98,8 +98,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// maxHold is the longest time for which a denial holds back everybody. A server that
-// means longer says so again.
+// maxHold is the longest time for which a denial holds back all processes. After it, the
+// server may deny again.
 const maxHold = time.Hour
 
 // attempt sends a request once, when the Limiter lets it.
@@ -134,7 +134,7 @@ func (t *Transport) admit(req *http.Request) ([]algorithms.Check, error) {
 	defer cancel()
 	d, err := algorithms.Wait(ctx, t.Limiter, checks...)
 	for err == nil && d.Delay() > 0 && t.banned(ctx, checks[0]) {
-		// The first check's turn has passed: only the others' charges are given back. What stays charged errs towards denying.
+		// The first check's slot has passed: only the other charges are refunded. A charge that stays errs towards denying.
 		_ = algorithms.Refund(ctx, t.Limiter, algorithms.Decision{Results: d.Results[1:]})
 		d, err = algorithms.Wait(ctx, t.Limiter, checks...)
 	}
@@ -157,7 +157,8 @@ func (t *Transport) banned(ctx context.Context, check algorithms.Check) bool {
 
 func (t *Transport) maxWait() time.Duration { return cmp.Or(t.MaxWait, time.Minute) }
 
-// CloseIdleConnections closes those of Base, for [http.Client.CloseIdleConnections].
+// CloseIdleConnections closes the idle connections of Base. [http.Client.CloseIdleConnections]
+// calls it.
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base().(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -171,8 +172,8 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
-// wait returns how long to wait before the request is sent again; false if it is
-// not to be. Only what the server asks for decides that, not the jitter.
+// wait returns how long to wait before the request is sent again; false if it must not be
+// sent again. That does not depend on the jitter.
 func (t *Transport) wait(ctx context.Context, resp *http.Response) (time.Duration, bool) {
 	wait, ok := RetryAfter(resp)
 	if !ok || wait > t.maxWait() {
@@ -193,8 +194,8 @@ func (t *Transport) wait(ctx context.Context, resp *http.Response) (time.Duratio
 	return wait + max(0, time.Duration(jitter)), true
 }
 
-// repeatable reports whether a request that was answered with this status may be
-// sent again, and can be.
+// repeatable reports whether a request that was answered with this status may be sent
+// again, and whether its body can be.
 func repeatable(req *http.Request, status int) bool {
 	switch status {
 	case http.StatusTooManyRequests:

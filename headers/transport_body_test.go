@@ -88,21 +88,6 @@ func TestTransportDiscardsDenials(t *testing.T) {
 	}
 }
 
-// The time that a slow denial takes to read counts as waiting.
-func TestTransportSlowDenial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		denial := answer(429, "Retry-After: 5")
-		denial.Body = io.NopCloser(io.MultiReader(pause(3*time.Second), strings.NewReader("why")))
-		s := play(denial)
-		send(t, s.exact(), get(t), 200)
-		s.want(t, 0, 5*time.Second)
-	})
-}
-
-type pause time.Duration
-
-func (p pause) Read([]byte) (int, error) { time.Sleep(time.Duration(p)); return 0, io.EOF }
-
 // http.Client takes a response without a body from a RoundTripper, so we do too.
 func TestTransportDenialWithoutABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,71 +119,6 @@ func TestTransportStalledConnection(t *testing.T) {
 				resp.Body.Close()
 				if want := []time.Duration{0, 5 * time.Second}; resp.StatusCode != http.StatusOK || !slices.Equal(at, want) {
 					t.Errorf("status %d, requests at %v, want %v", resp.StatusCode, at, want)
-				}
-			})
-		})
-	}
-}
-
-// A pipeListener accepts connections in memory.
-type pipeListener struct {
-	conns chan net.Conn
-	once  sync.Once
-	done  chan struct{}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
-func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-
-func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
-	l.conns <- server
-	return client, nil
-}
-
-// And over HTTP/2, where one stream ends and the connection stays.
-func TestTransportStalledStream(t *testing.T) {
-	for name, encoding := range map[string]string{"plain": "", "compressed": "gzip"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				began, at := time.Now(), []time.Duration{}
-				listener := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
-				protocols := new(http.Protocols)
-				protocols.SetUnencryptedHTTP2(true)
-				server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if at = append(at, time.Since(began)); len(at) > 1 {
-						return
-					}
-					if encoding != "" {
-						w.Header().Set("Content-Encoding", encoding)
-					}
-					w.Header().Set("Retry-After", "5")
-					w.WriteHeader(http.StatusTooManyRequests)
-					io.WriteString(w, "\x1f\x8b\x08")
-					w.(http.Flusher).Flush()
-					<-r.Context().Done()
-				})}
-				go server.Serve(listener)
-				defer server.Close()
-				base := &http.Transport{Protocols: protocols, DialContext: listener.dial}
-				client := &http.Client{Transport: &headers.Transport{Base: base, Jitter: -1}}
-				defer client.CloseIdleConnections()
-				resp, err := client.Get("http://example.com/")
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
-				if want := []time.Duration{0, 5 * time.Second}; resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 || !slices.Equal(at, want) {
-					t.Errorf("%s %d, requests at %v, want %v", resp.Proto, resp.StatusCode, at, want)
 				}
 			})
 		})

@@ -25,8 +25,8 @@ import (
 func XRateLimit(h http.Header, d algorithms.Decision) { writeX(h, d, false) }
 
 // XRateLimitDelta is [XRateLimit] with the reset in seconds from now, as Reddit
-// and Kong send it. Use it only for clients known to read it so: others take the
-// number for a time in the past and come back at once.
+// and Kong send it. Use it only for clients that are known to read it like that: others
+// take the number for a time in the past and come back at once.
 func XRateLimitDelta(h http.Header, d algorithms.Decision) { writeX(h, d, true) }
 
 func writeX(h http.Header, d algorithms.Decision, delta bool) {
@@ -63,11 +63,11 @@ func writeX(h http.Header, d algorithms.Decision, delta bool) {
 	h[field.XReset] = values[2:3:3]
 }
 
-// is reports whether a field has this text in one line.
+// is reports whether a field has one line with this text.
 func is(lines []string, text []byte) bool { return len(lines) == 1 && lines[0] == string(text) }
 
-// A quota is what X-RateLimit-Limit, -Remaining and -Reset, or fields like them,
-// say about one limit.
+// A quota is one limit as X-RateLimit-Limit, -Remaining and -Reset describe it, or similar
+// fields.
 type quota struct {
 	limit      int64 // or absent
 	remaining  int64
@@ -78,8 +78,8 @@ func (q quota) tighter(than quota) bool {
 	return q.remaining < than.remaining || q.remaining == than.remaining && q.resetAfter > than.resetAfter
 }
 
-// appendQuotas reads the three fields of a family. What belongs together is at
-// the same place: in the same line, or else at the same position in each field.
+// appendQuotas reads the three fields of a family. Values of one limit have the same line,
+// or else the same position in each field.
 // If the numbers of values differ, the first limit and the longest reset go with
 // every Remaining. A Remaining or reset that does not parse is left out.
 func appendQuotas(quotas []quota, limits, remaining, resets []string, now time.Time) []quota {

@@ -2,7 +2,6 @@ package keyfunc_test
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -61,36 +60,5 @@ func TestAdvisories(t *testing.T) {
 				t.Errorf("%s: %q and %q", tc.advisory, a, b)
 			}
 		})
-	}
-}
-
-// A request that names nobody is not without a limit, nor everybody's.
-func TestAdvisoriesNoKeyIsNeverNoLimit(t *testing.T) {
-	for name, f := range map[string]keyfunc.Key{
-		"header missing":      keyfunc.Header("X-Device"),
-		"API key missing":     keyfunc.APIKey("Authorization"),
-		"user missing":        keyfunc.Context(userID),
-		"value not validated": keyfunc.Proxies{Hops: 1}.IP(),
-		"route unknown":       keyfunc.Route(pattern),
-		"field missing":       keyfunc.BodyJSON("email", 64),
-		"nobody to hash":      keyfunc.Hashed(keyfunc.Context(userID), nil),
-	} {
-		t.Run(name, func(t *testing.T) {
-			wantErr(t, f, from("203.0.113.9:1", "<script>"), keyfunc.ErrNoKey)
-		})
-	}
-}
-
-// The limiter bounds keys; what is hashed or read as an address is short already.
-func TestAdvisoriesKeysAreBounded(t *testing.T) {
-	long := strings.Repeat("a", 1<<16)
-	for name, got := range map[string]string{
-		"API key": mustKey(t, keyfunc.APIKey("X-API-Key"), with("X-API-Key", long)),
-		"hash":    mustKey(t, keyfunc.Hashed(keyfunc.Header("X-Device"), nil), with("X-Device", long)),
-		"address": mustKey(t, keyfunc.Proxies{}.IPv6(128), from("[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535")),
-	} {
-		if len(got) > 43 {
-			t.Errorf("%s: %d bytes", name, len(got))
-		}
 	}
 }

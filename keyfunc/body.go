@@ -17,32 +17,32 @@ import (
 // " Alice@Example.com" is "alice@example.com". Use it to limit the logins to one
 // account, from wherever they come.
 //
-// It belongs beside a rule by address, since the client chooses the value, and needs
-// [Required] around it, since a client can leave the field out:
+// Put a rule by address beside it, because the client chooses the value. Put [Required]
+// around it, because a client can omit the field:
 //
 //	keyfunc.Required(keyfunc.BodyJSON("email", 8<<10), http.StatusBadRequest)
 //
-// The Content-Type must be application/json or end in +json. A request has no key,
-// and the error wraps [ErrNoKey] and says why, wherever another program could read
-// another value than this one:
+// The Content-Type must be application/json or end in +json. If another program could read
+// another value than this one, the request has no key, and the error wraps [ErrNoKey] and
+// says why:
 //
-//   - the Content-Type is another, malformed, longer than 256 bytes, there more than
-//     once, or has a charset that is not UTF-8, or the body has a Content-Encoding
-//   - the field is there more than once. Names that differ only in case, "-" and "_"
+//   - the Content-Type is another one, malformed, longer than 256 bytes or repeated, or
+//     has a charset that is not UTF-8, or the body has a Content-Encoding
+//   - the object has the field more than once. Names that differ only in case, "-" and "_"
 //     count as one; [encoding/json] ignores the case
 //   - the URL's query has the field too, or the body read as a form has
 //   - the field is empty, or neither a string nor a whole number
 //   - the body has more than maxBytes, cannot be read, or is not one valid JSON object
 //
-// The handler reads the whole body as if nobody had before, and the same error where
-// reading fails. Until the request ends, at most maxBytes+1 bytes are held for it.
-// Resolving the key waits for the body, so give the server a ReadTimeout. Without
-// package middleware, the first call replaces r.Body by a reader of the same bytes.
-// Where middleware in front has read the body, as ParseForm does, there is no key.
+// The handler can still read the whole body, and gets the same error if reading fails.
+// Until the request ends, at most maxBytes+1 bytes are held for it. Resolving the key waits
+// for the body, so give the server a ReadTimeout. Without package middleware, the first
+// call replaces r.Body by a reader of the same bytes. If middleware in front has read the
+// body, as ParseForm does, there is no key.
 //
-// Where the handler changes the value further, as by removing dots from addresses
-// or leading zeros from numbers, each spelling is a key of its own: have it put the
-// account into the context and limit by [Context], behind it.
+// If the handler normalizes the value further, such as by removing dots from addresses,
+// each spelling is a key of its own. In that case, let the handler put the account into the
+// context, and limit by [Context] behind it.
 //
 // An empty field, and a maxBytes below 64, are mistakes.
 func BodyJSON(field string, maxBytes int64) Key {
@@ -58,10 +58,9 @@ func BodyJSON(field string, maxBytes int64) Key {
 // application/x-www-form-urlencoded, in a POST, PUT or PATCH request, as
 // [http.Request.ParseForm] reads it.
 //
-// All that [BodyJSON] says holds for BodyForm too, but a name that differs in case is
-// not the field. A request has no key if its body begins as a JSON object does, since
-// a handler could read it as one, or if it has the field more than once where
-// semicolons separate fields, too.
+// The rules of [BodyJSON] apply, except that a name that differs in case is not the field.
+// A request also has no key if its body begins like a JSON object, because a handler could
+// read it as one, or if it has the field more than once when semicolons separate fields.
 //
 // For a handler that takes both JSON and forms, join the two; an account then has one
 // count for each:

@@ -11,8 +11,8 @@ import (
 // values. Each part is preceded by its length, as in "5:alice,4:eu-1", so that no
 // two combinations give one key, whatever the parts contain.
 //
-// The error is that of the first of the keys that fails, as it is. Operators name
-// a client by one plain value for each part.
+// The error is that of the first key that fails, unchanged. Operators name a client by one
+// plain value for each part.
 //
 // No keys, or a nil one, are a mistake.
 func Join(keys ...Key) Key {
@@ -71,14 +71,14 @@ func combinations(joined, parts []string) []string {
 	return all
 }
 
-// First returns a [Key] that is the first of the keys which a request has, such as
-// the user or else the address. The key says which it was, as in "1:alice" and
-// "2:203.0.113.9", so that a user by the name of 203.0.113.9 has another. Another
-// order of the keys therefore starts all counts anew.
+// First returns a [Key] that is the first of the keys that a request has, such as the user
+// or else the address. The key begins with its number, as in "1:alice" and
+// "2:203.0.113.9", so that a user with the name 203.0.113.9 has another key. So another
+// order of the keys starts all counts anew.
 //
-// Only [ErrNoKey] moves on to the next; where none has a key, the last one's is the
-// error. [ErrSkip] and all other errors are returned at once. The plain values of an
-// operator stand for the key of each alternative that takes them.
+// Only after [ErrNoKey] the next key is tried. If no key is left, the error is that of the
+// last one. [ErrSkip] and all other errors are returned at once. An operator's plain values
+// stand for the key of each alternative that accepts them.
 //
 // No keys, or a nil one, are a mistake.
 func First(keys ...Key) Key {
@@ -118,11 +118,11 @@ func First(keys ...Key) Key {
 	return k
 }
 
-// Optional returns a [Key] that exempts from the rule the requests for which k has
-// no key: it turns [ErrNoKey] into [ErrSkip]. Other errors stay as they are.
+// Optional returns a [Key] that exempts requests without a key from the rule: it turns
+// [ErrNoKey] of k into [ErrSkip]. Other errors stay as they are.
 //
-// A client can leave such a limit, by not logging in or by leaving out a header. So
-// another rule has to count all requests. A nil k is a mistake.
+// A client can avoid such a limit, by not logging in or by omitting a header. So another
+// rule must count all requests. A nil k is a mistake.
 func Optional(k Key) Key {
 	part, optional := wrapOne("Optional", k, "")
 	optional.resolve = func(r *http.Request) (string, error) {
@@ -135,10 +135,10 @@ func Optional(k Key) Key {
 	return optional
 }
 
-// Required returns a [Key] that refuses the requests for which k has no key: it
-// turns [ErrNoKey] into a [*StatusError] with this status, such as
+// Required returns a [Key] that refuses requests without a key: it turns [ErrNoKey] of k
+// into a [*StatusError] with this status, such as
 // [http.StatusUnauthorized] for users and [http.StatusBadRequest] for fields of the
-// body. Without it such requests share one count, which one client can use up for
+// body. Without Required, such requests share one count, which one client can use up for
 // all others. Other errors stay as they are.
 //
 // A nil k, and a status that is not 400 to 499, are mistakes.

@@ -9,9 +9,9 @@ import (
 	"github.com/seed75154129/ratelimit/internal/hint"
 )
 
-// Context returns a [Key] that is the user ID which authentication middleware has
-// put into the context of the request; user reads it from there. That middleware
-// must run before the rate limit does.
+// Context returns a [Key] that is the user ID that authentication middleware has put into
+// the context of the request. user reads it from there. That middleware must run before
+// the rate limit.
 //
 // The error is [ErrNoKey] if user returns false or an empty ID. A nil user is a
 // mistake.
@@ -26,13 +26,13 @@ func Context(user func(context.Context) (string, bool)) Key {
 	}, plain)
 }
 
-// ContextAddr returns a [Key] that is the client's address which other middleware
-// has put into the context of the request, in the forms that [IP] has. With chi,
-// behind one of its ClientIPFrom middlewares:
+// ContextAddr returns a [Key] that is the client's address that other middleware has put
+// into the context of the request, in the forms of [IP]. With chi, behind one of its
+// ClientIPFrom middlewares:
 //
 //	keyfunc.ContextAddr(middleware.GetClientIPAddr)
 //
-// That middleware decides whom to trust, and must run before the rate limit does.
+// That middleware decides which proxies to trust, and must run before the rate limit.
 //
 // The error is [ErrNoKey] if addr returns the zero Addr. A nil addr is a mistake.
 func ContextAddr(addr func(context.Context) netip.Addr) Key {

@@ -1,28 +1,29 @@
-// Package keyfunc says whom a rate limit counts. A [Key] resolves a request to a text,
-// and the requests of one rule that resolve to equal texts share one count.
+// Package keyfunc identifies the clients that a rate limit counts. A [Key] resolves a
+// request to a text, and the requests of one rule that resolve to equal texts share one
+// count.
 //
-// Read [Key], [Proxies] and [Func] first: what a key is, the address of a client
-// behind your reverse proxies, and a key of your own.
+// Read [Key], [Proxies] and [Func] first. Proxies find the address of a client behind your
+// reverse proxies. Func is a key of your own.
 //
-//	who is limited                            | Key
+//	what is limited                           | Key
 //	------------------------------------------|------------------------------------
 //	a client that connects directly           | IP
 //	a client behind proxies of yours          | Proxies{Trusted: …}.IP()
 //	the same, IPv6 by /48 as a second level   | Proxies{Trusted: …}.IPv6(48)
-//	a client whose address chi has found out  | ContextAddr(middleware.GetClientIPAddr)
+//	a client whose address chi has found      | ContextAddr(middleware.GetClientIPAddr)
 //	a user, authenticated in this process     | Context(userID)
 //	a user, authenticated by a proxy of yours | Proxies{Trusted: …}.UserID("X-User-ID")
 //	the holder of an API key or bearer token  | APIKey("Authorization")
 //	the account of a login, from anywhere     | Required(BodyJSON("email", 8<<10), 400)
 //	the same, where the login is a form       | Required(BodyForm("email", 8<<10), 400)
-//	a value the client says about itself      | Header("X-Device"), beside another rule
-//	all together                              | Everyone
+//	a value that the client chooses           | Header("X-Device"), beside another rule
+//	all requests together                     | Everyone
 //	a user, and an anonymous client by IP     | First(Context(userID), IP)
 //	each user at each address                 | Join(Context(userID), IP)
 //	each address at each route                | Join(IP, Mux(mux))
-//	users only, where another rule limits all | Optional(Context(userID))
-//	users only, where others are refused      | Required(Context(userID), 401)
-//	somebody whose name must not be stored    | Hashed(Context(userID), secret)
+//	users only, if another rule limits all    | Optional(Context(userID))
+//	users only, if other requests are refused | Required(Context(userID), 401)
+//	a user whose name must not be stored      | Hashed(Context(userID), secret)
 //	anything else                             | Func(func(r *http.Request) (string, error) { … })
 //
 // # Mistakes
@@ -33,12 +34,12 @@
 //
 // # Security
 //
-// What the client writes, the client chooses. A key that comes from the client alone
-// limits nobody, since each request can bring a new one. Worse, a client can bring
-// the key of somebody else and use up their limit. That holds for [Header],
-// [BodyJSON] and [BodyForm], for [APIKey] where nothing has verified the key yet, and
-// for every header that names an address or a user, such as X-Forwarded-For. So [IP]
-// reads no header, and [Proxies] reads one only if a trusted peer sent it.
+// A client chooses whatever it writes. A key that comes from the client alone limits no
+// client, because each request can have a new one. Worse, a client can send the key of
+// another client and use up that client's limit. That is true for [Header], [BodyJSON] and
+// [BodyForm], for [APIKey] if nothing has verified the API key yet, and for every header
+// that names an address or a user, such as X-Forwarded-For. So [IP] reads no header, and
+// [Proxies] reads one only if a trusted peer sent it.
 //
 // Trust an address only if nothing but your proxies can connect from it, and if
 // they append the address they see to X-Forwarded-For and replace every other
@@ -49,10 +50,24 @@
 // rule, and of the constructors here only [Optional] introduces it; [Required]
 // refuses the request instead.
 //
-// IPv6 clients are counted by /64, since a subscriber is given at least that much:
-// by single address, one client would have 2^64 keys. A second rule, by
-// [Proxies.IPv6], stops those who have more than a /64.
+// IPv6 clients are counted by /64, because a subscriber has at least a /64: by single
+// address, one client would have 2^64 keys. A second rule, by [Proxies.IPv6], limits
+// clients that have more than a /64.
 //
-// [APIKey] and [Hashed] hash what they read. All other keys are as long and as
-// personal as what they were read from; the limiters of this module bound them.
+// [APIKey] and [Hashed] hash what they read. All other keys are as long and as personal as
+// what they are read from. The limiters of this module bound the length of keys.
 package keyfunc
+
+// # How it works
+//
+// A constructor returns leaf(…), or wrapOne(…) for a key around a key. These are
+// [Described]. Package hint tells package middleware what a key is made of, for its
+// warnings.
+//
+// A key that reads the body looks at a replay.Body, which package middleware has put in
+// place: the beginning is read once and kept until the request ends. BodyJSON validates with
+// encoding/json and scans once for the field, which takes about as long as the handler's
+// Unmarshal: go test ./keyfunc -run '^$' -bench BodyJSON.
+//
+// A new key takes a file with its constructor, a row in the table above, its mistakes in
+// mistakes_test.go, its values in the tables of request_test.go, and an example.

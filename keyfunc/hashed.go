@@ -16,15 +16,16 @@ const minSecret = 16
 // 22 bytes in all. Use it for personal keys, such as e-mail addresses and user names,
 // which should be neither in the store nor in logs.
 //
-// With a secret the hash is HMAC-SHA-256: whoever reads the store but not the secret
-// learns nothing about whom it counts. All instances that share counts need the same
-// secret; a new one starts all counts anew. With nil it is SHA-256, which hides only
-// what cannot be guessed: hashing a list of addresses finds those that are there.
+// With a secret the hash is HMAC-SHA-256: a reader of the store who does not know the
+// secret learns nothing about the clients. All instances that share counts need the same
+// secret. A new secret starts all counts anew. With nil the hash is SHA-256, which hides
+// only values that cannot be guessed: hashing a list of addresses finds those in the store.
 //
-// Errors of k stay as they are. A nil k is a mistake, and so is a secret that is not
-// nil and has less than 16 bytes, such as the value of an unset variable.
+// Errors of k stay as they are. A nil k is a mistake. So is a secret that is not nil and
+// has less than 16 bytes, such as the value of an unset variable.
 func Hashed(k Key, secret []byte) Key {
 	part, hashed := wrapOne("Hashed", k, "")
+	hashed.secret = true
 	if secret != nil && len(secret) < minSecret {
 		hashed.mistake = errors.Join(hashed.mistake, mistake("Hashed",
 			"the secret has %d bytes: give at least %d random ones, or nil for a plain hash", len(secret), minSecret))

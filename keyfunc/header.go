@@ -14,9 +14,9 @@ import (
 // Header returns a [Key] that is the value of a header, as the client sent it,
 // without the blanks around it.
 //
-// Such a rule alone limits nobody: a client that sends another value with each
-// request has a new limit each time. Put a rule by address beside it. For a header
-// that a proxy sets there is [Proxies.UserID], for secrets [APIKey].
+// Such a rule alone limits no client: a client that sends another value with each request
+// has a new limit each time. Put a rule by address beside it. For a header that a proxy
+// sets, use [Proxies.UserID]. For secrets, use [APIKey].
 //
 // The error wraps [ErrNoKey] if the header is missing or empty, and if the request
 // has it more than once: another program that reads the header might take another
@@ -107,7 +107,7 @@ func APIKey(header string) Key {
 		}
 		return "apikey:" + digest(sha256.Sum256([]byte(value))), nil
 	}
-	return leaf("apikey:"+header, hint.Traits{Chosen: "an API key"}, checkHeader("APIKey", header), func(r *http.Request) (string, error) {
+	k := leaf("apikey:"+header, hint.Traits{Chosen: "an API key"}, checkHeader("APIKey", header), func(r *http.Request) (string, error) {
 		secret, err := value(r)
 		if err != nil {
 			return "", err
@@ -120,6 +120,8 @@ func APIKey(header string) Key {
 		}
 		return text, nil
 	})
+	k.secret = true
+	return k
 }
 
 // cutBearer returns the credentials without the scheme, if that is Bearer.

@@ -117,15 +117,3 @@ func TestIPv6(t *testing.T) {
 	}
 	wantErr(t, ours.IPv6(48), from("10.0.0.1:1", "unknown"), keyfunc.ErrNoKey)
 }
-
-// One customer's /48 is one key at the second level, 65,536 at the first.
-func TestIPv6RotationInsideA48GainsNothingAtTheSecondLevel(t *testing.T) {
-	one, other := from("[2001:db8:7:1::1]:1"), from("[2001:db8:7:2::1]:1")
-	if mustKey(t, keyfunc.IP, one) == mustKey(t, keyfunc.IP, other) {
-		t.Error("first level: one key")
-	}
-	second := keyfunc.Proxies{}.IPv6(48)
-	if mustKey(t, second, one) != mustKey(t, second, other) {
-		t.Error("second level: two keys")
-	}
-}

@@ -4,18 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/internal/hint"
 )
 
-// A key is every [Key] that this package makes. What its optional methods answer is
-// found out when it is made.
+// A key is every [Key] that this package makes. What it says of itself is found out
+// when it is made.
 type key struct {
 	name      string
 	mistake   error // everything that is wrong with it and its parts
 	traits    hint.Traits
 	readsBody bool
+	secret    bool
 
 	resolve func(*http.Request) (string, error) // never "" without an error
 
@@ -35,7 +37,8 @@ func (k *key) Resolve(r *http.Request) (string, error) {
 func (k *key) Validate() error { return k.mistake }
 func (k *key) String() string  { return k.name }
 func (k *key) ReadsBody() bool { return k.readsBody }
-func (k *key) Values() int     { return k.takes } // for package middleware: how many Keys takes
+func (k *key) Values() int     { return k.takes }
+func (k *key) Secret() bool    { return k.secret }
 
 // Traits is for package internal/hint.
 func (k *key) Traits() hint.Traits { return k.traits }
@@ -86,6 +89,7 @@ func wrap(constructor string, given ...Key) (parts []*key, wrapper *key) {
 		wrapper.mistake = errors.Join(wrapper.mistake, part.mistake)
 		wrapper.traits = wrapper.traits.And(part.traits)
 		wrapper.readsBody = wrapper.readsBody || part.readsBody
+		wrapper.secret = wrapper.secret || part.secret
 	}
 	return parts, wrapper
 }
@@ -107,8 +111,8 @@ func names(parts []*key) string {
 	return strings.Join(all, ", ")
 }
 
-// own returns k as a key of this package, nil if k is nil. A method that k does not
-// have answers as the comment of [Key] says.
+// own returns k as a key of this package, nil if k is nil. What k does not say of
+// itself is as the comment of [Describe] has it.
 func own(k Key) *key {
 	switch k := k.(type) {
 	case nil:
@@ -120,7 +124,11 @@ func own(k Key) *key {
 			return nil
 		}
 	}
-	owned := leaf(fmt.Sprintf("%T", k), hint.Of(k), nil, func(r *http.Request) (string, error) {
+	name := fmt.Sprintf("%T", k)
+	if s, ok := k.(fmt.Stringer); ok {
+		name = s.String()
+	}
+	owned := leaf(name, hint.Of(k), nil, func(r *http.Request) (string, error) {
 		text, err := k.Resolve(r)
 		switch {
 		case err != nil:
@@ -130,24 +138,35 @@ func own(k Key) *key {
 		}
 		return text, nil
 	}, plain)
-	if k, ok := k.(interface{ Validate() error }); ok {
-		owned.mistake = k.Validate()
-	}
-	if k, ok := k.(fmt.Stringer); ok {
-		owned.name = k.String()
-	}
-	if k, ok := k.(interface{ ReadsBody() bool }); ok {
-		owned.readsBody = k.ReadsBody()
-	}
-	if k, ok := k.(interface{ Values() int }); ok {
-		owned.takes = k.Values()
-	}
-	if k, ok := k.(interface {
-		Keys(values ...string) ([]string, error)
-	}); ok {
-		owned.keys = func(values []string) ([]string, error) { return k.Keys(values...) }
+	if described, ok := k.(Described); ok {
+		owned.mistake, owned.readsBody, owned.secret = described.Validate(), described.ReadsBody(), described.Secret()
+		owned.takes, owned.keys = described.Values(), func(values []string) ([]string, error) { return described.Keys(values...) }
+	} else {
+		owned.mistake = halfDescribed(k)
 	}
 	return owned
+}
+
+// halfDescribed returns what is wrong with a Key that was meant to be [Described].
+func halfDescribed(k Key) error {
+	const mend = "implement all methods of keyfunc.Described, or embed what keyfunc.Describe returns"
+	switch k.(type) { // not by reflection on names, with which the linker keeps every method
+	case interface{ Validate() error }, interface{ ReadsBody() bool }, interface{ Values() int }, interface{ Secret() bool },
+		interface {
+			Keys(values ...string) ([]string, error)
+		}:
+		return fmt.Errorf("keyfunc: %T has some methods of keyfunc.Described and not all, so that none would be used: %s", k, mend)
+	}
+	t := reflect.TypeOf(k)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() == reflect.Struct {
+		if f, ok := t.FieldByName("Key"); ok && f.Anonymous && f.Type == reflect.TypeFor[Key]() {
+			return fmt.Errorf("keyfunc: %T embeds a keyfunc.Key, whose methods other than Resolve would not be used: %s", k, mend)
+		}
+	}
+	return nil
 }
 
 // mistake returns an error about the arguments of a constructor.

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,21 +18,23 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// custom is a Key of somebody else's with all optional methods.
+// custom is a Described Key of somebody else's.
 type custom struct {
-	mistake error
-	body    bool
+	mistake      error
+	body, secret bool
 }
 
 func (c custom) Resolve(*http.Request) (string, error) { return "custom", c.mistake }
 func (c custom) Validate() error                       { return c.mistake }
 func (c custom) String() string                        { return "tenant" }
 func (c custom) ReadsBody() bool                       { return c.body }
+func (c custom) Values() int                           { return 1 }
+func (c custom) Secret() bool                          { return c.secret }
 func (c custom) Keys(values ...string) ([]string, error) {
 	return []string{"a" + strings.Join(values, "+"), "b"}, nil
 }
 
-// bare is a Key of somebody else's without any.
+// bare is a Key of somebody else's that says nothing of itself.
 type bare struct{}
 
 func (bare) Resolve(*http.Request) (string, error) { return "bare", nil }
@@ -76,13 +81,100 @@ func TestWrappersPassOnWhoReadsTheBody(t *testing.T) {
 		custom{}: false, bare{}: false, keyfunc.IP: false, keyfunc.Everyone: false, keyfunc.Header("A"): false, keyfunc.APIKey("A"): false, keyfunc.Context(userID): false,
 	} {
 		for name, wrap := range wrappers {
-			if got := readsBody(wrap(k)); got != want {
+			if got := keyfunc.Describe(wrap(k)).ReadsBody(); got != want {
 				t.Errorf(name+": got %v", k, got)
 			}
 		}
 	}
-	if readsBody(keyfunc.Optional(key("a"))) {
-		t.Error("a Func reads no body")
+	for k, want := range map[keyfunc.Key]bool{keyfunc.APIKey("A"): true, custom{secret: true}: true, custom{}: false, bare{}: false, keyfunc.Header("A"): false} {
+		for name, wrap := range wrappers {
+			if got := keyfunc.Describe(wrap(k)).Secret(); got != (want || strings.Contains(name, "hashed")) {
+				t.Errorf(name+": secret: %v", k, got)
+			}
+		}
+	}
+}
+
+// Every constructor's key is Described, so that nothing of it is lost in a program's
+// own keys.
+func TestAllKeysAreDescribed(t *testing.T) {
+	described := map[string]keyfunc.Key{
+		"IP": keyfunc.IP, "Everyone": keyfunc.Everyone, "ContextAddr": keyfunc.ContextAddr(nil), "Proxies.IP": ours.IP(), "Proxies.IPv6": ours.IPv6(48), "Proxies.UserID": ours.UserID("A"),
+		"APIKey": keyfunc.APIKey("A"), "Header": keyfunc.Header("A"), "Context": keyfunc.Context(userID), "BodyJSON": keyfunc.BodyJSON("a", 64), "BodyForm": keyfunc.BodyForm("a", 64),
+		"Mux": keyfunc.Mux(nil), "Route": keyfunc.Route(nil), "Join": keyfunc.Join(bare{}), "First": keyfunc.First(bare{}), "Optional": keyfunc.Optional(bare{}), "Required": keyfunc.Required(bare{}, 401), "Hashed": keyfunc.Hashed(bare{}, nil),
+	}
+	for name, k := range described {
+		if _, ok := k.(keyfunc.Described); !ok {
+			t.Errorf("%s is not", name)
+		}
+	}
+	exported, found := regexp.MustCompile(`(?m)^(?:func (?:\(\w+ (\w+)\) )?|var )([A-Z]\w*)(?:\(.*\))? Key(?: \{| =)`), 0
+	files, _ := filepath.Glob("*.go")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range exported.FindAllStringSubmatch(string(text), -1) {
+			name := strings.TrimPrefix(match[1]+"."+match[2], ".")
+			if found++; described[name] == nil {
+				t.Errorf("%s is not tested", name)
+			}
+		}
+	}
+	if found != len(described) {
+		t.Errorf("%d constructors found, and %d are tested", found, len(described))
+	}
+}
+
+type (
+	embedding struct{ keyfunc.Key }
+	pointing  struct{ keyfunc.Key }
+	decorator struct{ keyfunc.Described }
+	named     struct{ bare }
+	reading   struct{ bare }
+	secretive struct{ embedding }
+)
+
+func (pointing) Resolve(*http.Request) (string, error) { return "", nil }
+func (named) String() string                           { return "named" }
+func (reading) ReadsBody() bool                        { return true }
+func (secretive) Secret() bool                         { return true }
+
+// What a Key says of itself is used or, if it is only a part of Described, is a
+// mistake: a Key around BodyJSON that no longer said that it reads the body would be
+// resolved for requests that another rule denies.
+func TestDescribe(t *testing.T) {
+	body := keyfunc.BodyJSON("email", 64)
+	for want, keys := range map[string][]keyfunc.Key{
+		"": {body, custom{}, bare{}, &bare{}, named{}, key("a"), decorator{body.(keyfunc.Described)}, &decorator{keyfunc.Describe(key("a"))}},
+		"has some methods of keyfunc.Described and not all":                   {reading{}, &reading{}, secretive{}},
+		"embeds a keyfunc.Key, whose methods other than Resolve would not be": {embedding{body}, &embedding{}, pointing{body}, &pointing{key("a")}},
+		"Describe: the key is nil":                                            {nil, keyfunc.Func(nil)},
+	} {
+		for _, k := range keys {
+			if err := keyfunc.Describe(k).Validate(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%T: %v, want %s", k, err, want)
+			}
+			if k == nil || want == "Describe: the key is nil" {
+				continue
+			}
+			for name, wrap := range wrappers {
+				if err := validate(wrap(k)); (err == nil) != (want == "") {
+					t.Errorf(name+": %v", k, err)
+				}
+			}
+		}
+	}
+	if d := keyfunc.Describe(decorator{body.(keyfunc.Described)}); !d.ReadsBody() || d.String() != "bodyjson:email" {
+		t.Errorf("a decorator: %v, %v", d, d.ReadsBody())
+	}
+	d := keyfunc.Describe(key("a"))
+	if got, err := d.Keys("a"); err != nil || !slices.Equal(got, []string{"a"}) || d.ReadsBody() || d.Secret() || d.Values() != 1 || d.String() != "keyfunc.Func" {
+		t.Errorf("a Func: %v, %q, %v", d, got, err)
+	}
+	if got := keyfunc.Describe(named{}).String(); got != "named" {
+		t.Errorf("got %s", got)
 	}
 }
 
@@ -94,7 +186,7 @@ func TestHowManyValuesKeysTake(t *testing.T) {
 		keyfunc.Hashed(keyfunc.Required(keyfunc.Optional(keyfunc.Join(keyfunc.IP, mux)), 401), nil): 2, keyfunc.First(keyfunc.Join(keyfunc.IP, mux), keyfunc.IP): 2,
 		keyfunc.Join(pair{}, keyfunc.IP): 3,
 	} {
-		if got := k.(interface{ Values() int }).Values(); got != want {
+		if got := k.(keyfunc.Described).Values(); got != want {
 			t.Errorf("%s: got %d, want %d", k, got, want)
 		}
 	}
@@ -104,7 +196,7 @@ func TestHowManyValuesKeysTake(t *testing.T) {
 }
 
 // A pair is a Key of somebody else's that takes two values.
-type pair struct{ bare }
+type pair struct{ custom }
 
 func (pair) Values() int                             { return 2 }
 func (pair) Keys(values ...string) ([]string, error) { return []string{strings.Join(values, "+")}, nil }

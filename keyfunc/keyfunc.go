@@ -6,20 +6,10 @@ import (
 	"net/http"
 )
 
-// A Key says whom a request is counted as. The requests of one rule that resolve
+// A Key identifies the client of a request. The requests of one rule that resolve
 // to equal keys share one count.
 //
-// A Key may have more methods, as all of this package but [Func] do. Package
-// middleware uses those that it finds:
-//
-//	Validate() error                           everything that is wrong with the key, for middleware.New
-//	String() string                            its name in listings and rule files, such as "ip"
-//	ReadsBody() bool                           true for keys that are to be resolved last
-//	Keys(values ...string) ([]string, error)   the keys that an operator's plain values stand for:
-//	                                           "2001:db8::1" is counted as "2001:db8::/64"
-//
-// [Join], [First], [Optional], [Required] and [Hashed] pass them on. A Key without
-// these methods is valid, reads no body, and its plain values are its keys.
+// Most keys are [Described]. [Describe] says what holds for the others.
 type Key interface {
 	// Resolve returns the key of a request, or [ErrNoKey], [ErrSkip] or a
 	// [*StatusError], each perhaps wrapped; an empty key without an error means
@@ -28,6 +18,45 @@ type Key interface {
 	// Resolve is called by many goroutines at once, for one request too. It must
 	// not change the request.
 	Resolve(r *http.Request) (string, error)
+}
+
+// A Described is a Key with what package middleware needs to know about it. All keys
+// of this package but [Func] are Described. [Join], [First], [Optional], [Required]
+// and [Hashed] pass on what they are given.
+//
+// A Key that wraps another one embeds what [Describe] returns for it, and overrides
+// what it changes.
+type Described interface {
+	Key
+	// Validate reports everything that is wrong with the key, or nil.
+	Validate() error
+	// String is its name in listings and rule files, such as "ip".
+	String() string
+	// ReadsBody reports whether it reads the body, so that it is resolved last.
+	ReadsBody() bool
+	// Values is how many plain values Keys takes: 0 if all requests have one key.
+	Values() int
+	// Keys returns the keys that an operator's plain values stand for: "2001:db8::1"
+	// is counted as "2001:db8::/64".
+	Keys(values ...string) ([]string, error)
+	// Secret reports whether plain values are secret or personal, so that they are not
+	// shown.
+	Secret() bool
+}
+
+// Describe returns k if it is [Described]. Any other Key is valid and not secret,
+// reads no body, and takes one plain value, which is its key. Its name is what its
+// method String returns, if it has one, or its type. But it is a mistake, which
+// Validate reports, if k is nil, has some other methods of Described and not all, or
+// embeds a Key: then what was meant would be lost.
+func Describe(k Key) Described {
+	if k, ok := k.(Described); ok {
+		return k
+	}
+	if k := own(k); k != nil {
+		return k
+	}
+	return &key{name: "nil", takes: 1, mistake: mistake("Describe", "the key is nil")}
 }
 
 // A Func is an ordinary function used as a [Key]. It must not read the body, for
@@ -39,7 +68,7 @@ type Func func(r *http.Request) (string, error)
 func (f Func) Resolve(r *http.Request) (string, error) { return f(r) }
 
 var (
-	// ErrNoKey says that a request has no key: nobody is logged in, a header is
+	// ErrNoKey says that a request has no key: no user is logged in, a header is
 	// missing, an address cannot be read. The requests without a key share one
 	// count per rule; [Required] refuses them and [Optional] exempts them instead.
 	ErrNoKey = errors.New("keyfunc: no key")

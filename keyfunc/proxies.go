@@ -79,7 +79,7 @@ func (p Proxies) IP() Key { return p.byAddress("ip", ipv6Bits, nil) }
 //
 //	Key: proxies.IPv6(48)
 //
-// stops the client who has a /48, and with it 65,536 networks of /64. Clients that
+// limits a client that has a /48, and so 65,536 networks of /64. Clients that
 // have IPv4 are counted by address all the same. Any other number of bits is a
 // mistake.
 func (p Proxies) IPv6(bits int) Key {

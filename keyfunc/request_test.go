@@ -68,14 +68,8 @@ func wantFault(t *testing.T, k keyfunc.Key, message string) {
 	}
 }
 
-// The optional methods of a Key, which all constructors return.
-
-func validate(k keyfunc.Key) error { return k.(interface{ Validate() error }).Validate() }
-
-func readsBody(k keyfunc.Key) bool { return k.(interface{ ReadsBody() bool }).ReadsBody() }
+func validate(k keyfunc.Key) error { return k.(keyfunc.Described).Validate() }
 
 func keysOf(k keyfunc.Key, values ...string) ([]string, error) {
-	return k.(interface {
-		Keys(values ...string) ([]string, error)
-	}).Keys(values...)
+	return k.(keyfunc.Described).Keys(values...)
 }

@@ -14,14 +14,14 @@ var (
 	errNoPattern = fmt.Errorf("%w: no pattern matches the request", ErrNoKey)
 )
 
-// Route returns a [Key] that is the route which a request matches, such as
-// "GET /users/{id}", for a count of its own for each route:
+// Route returns a [Key] that is the route that a request matches, such as
+// "GET /users/{id}". Each route has a count of its own:
 //
 //	keyfunc.Join(keyfunc.IP, keyfunc.Route(func(r *http.Request) string { return r.Pattern }))
 //
-// route returns "" where it knows no route. It must never return the path: a client
-// can make up as many paths as it likes. A router knows the route only once it has
-// routed, so mount the limiter on the route, or let route ask the router:
+// route returns "" if there is no route. It must never return the path, because a client
+// can send as many paths as it likes. A router knows the route only after it has routed the
+// request. So mount the limiter on the route, or let route look it up in the router:
 //
 //	r.Pattern                                   net/http, on the route: mux.Handle(pattern, limit.Handler(h))
 //	Mux(mux)                                    net/http, around the ServeMux
@@ -33,9 +33,9 @@ func Route(route func(*http.Request) string) Key {
 	return byRoute("route", hint.Traits{Route: true, Opaque: true}, ifNil("Route", route == nil), errNoRoute, route)
 }
 
-// Mux returns a [Key] that is the pattern of mux which a request matches, also before
-// mux has seen it. A request that mux redirects, because its path is spelled
-// otherwise, has the pattern that it is redirected to.
+// Mux returns a [Key] that is the pattern of mux that a request matches, also before mux
+// has seen the request. If mux would redirect the request to another spelling of its path,
+// the key is the pattern of that path.
 //
 // The error is [ErrNoKey] if no pattern matches the request and its method. A nil
 // mux is a mistake.

@@ -24,7 +24,7 @@ import (
 const payload = `</style></title>{}"'><script>alert(1)</script><img src=x onerror=alert(2)>&lt;b&gt;` + "\u202e`${7}"
 
 // An evil Key has a name that is markup.
-type evil struct{ keyfunc.Key }
+type evil struct{ keyfunc.Described }
 
 func (evil) String() string { return payload }
 
@@ -55,7 +55,7 @@ func wantNoMarkup(t *testing.T, name, page string) {
 }
 
 func TestAdminEscapesEverything(t *testing.T) {
-	key := evil{keyfunc.Header("User")}
+	key := evil{keyfunc.Describe(keyfunc.Header("User"))}
 	limiter := new(bans)
 	m := mustNew(t, ratelimit.Config{Limiter: limiter, LogKeys: true, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{
 		{Name: "r", Key: key, Limit: algorithms.PerHour(1), Tiers: map[string]algorithms.Limit{strings.ReplaceAll(payload, "\u202e", ""): algorithms.PerMinute(9)}, Match: []string{`/a"'<b>&amp;`, "/"}},

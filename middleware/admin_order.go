@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 // An order is what an operator asks for.
@@ -127,12 +128,16 @@ func (m *Middleware) carryOut(r *http.Request, o order) (*clientView, error) {
 	case "ban", "unban": // a ban of no length ends one
 		err = m.limiter.Ban(ctx, o.lasts, rule.checks(keys)...)
 	}
-	client := &clientView{Rule: o.rule, Action: o.action, order: o, secret: strings.Contains(keyName(rule.key), "apikey:")}
+	client := &clientView{Rule: o.rule, Action: o.action, order: o, secret: keyfunc.Describe(rule.key).Secret()}
 	if o.action != "peek" {
 		m.logOrder(r, o, keys, err)
 	}
 	if err != nil {
-		err = &operatorError{http.StatusInternalServerError, fmt.Errorf("%s: %w", o.action, err)}
+		status := http.StatusInternalServerError
+		if errors.Is(err, errors.ErrUnsupported) {
+			status = http.StatusNotImplemented
+		}
+		err = &operatorError{status, fmt.Errorf("%s: %w", o.action, err)}
 	}
 	client.Counts = m.counts(ctx, rule, keys)
 	for _, key := range keys {
@@ -161,7 +166,7 @@ func (m *Middleware) logOrder(r *http.Request, o order, keys []string, err error
 
 // deniedKey returns the key that has an id in the list of those denied most.
 func (m *Middleware) deniedKey(rule, id string) ([]string, error) {
-	for _, d := range m.top.list(time.Since(m.start)) {
+	for _, d := range m.top.List(time.Since(m.start)) {
 		if d.Rule != rule || keyID(d.Key) != id {
 			continue
 		}

@@ -155,10 +155,10 @@ func (p *page) rule(r *ruleView) {
 	switch {
 	case r.Disabled:
 		p.add(`<span class="chip bad">disabled</span>`)
-	case r.Shadow == 1:
+	case r.Shadow && r.Enforce == 0:
 		p.add(`<span class="chip bad">shadow: not enforced</span>`)
-	case r.Shadow > 0:
-		p.add(`<span class="chip bad">shadow: {} %</span>`, strconv.FormatFloat(r.Shadow*100, 'g', 4, 64))
+	case r.Shadow:
+		p.add(`<span class="chip bad">shadow: enforced for {} %</span>`, strconv.FormatFloat(r.Enforce*100, 'g', 4, 64))
 	}
 	p.add(`<span class="chip">fail {}</span>`, r.Fail)
 	for _, flag := range []struct {
@@ -222,7 +222,7 @@ func (p *page) client(c *clientView, ok bool) {
 	switch {
 	case c.order.id != "" || len(c.order.values) == 0:
 	case c.secret:
-		p.add(`<h3>an API key</h3>`)
+		p.add(`<h3>a secret</h3>`)
 	default:
 		p.add(`<h3>{}</h3>`, strings.Join(c.order.values, ", "))
 	}

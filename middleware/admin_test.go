@@ -53,6 +53,7 @@ func (o operator) do(method, form string, header ...string) *httptest.ResponseRe
 func (o operator) get(query string) *httptest.ResponseRecorder {
 	return o.do(http.MethodGet, query)
 }
+
 func (o operator) post(form string) *httptest.ResponseRecorder { return o.do(http.MethodPost, form) }
 
 // browser is an operator with one.
@@ -143,28 +144,6 @@ func TestAdminBansAndUnbans(t *testing.T) {
 	}
 }
 
-// A key that is banned is shown so.
-func TestAdminShowsBans(t *testing.T) {
-	o := operator{mustNew(t, ratelimit.Config{Limiter: new(allBanned), Rules: []ratelimit.Rule{perHour("a", 5)}}).Admin(), t, ""}
-	if text := o.get("rule=a&value=192.0.2.1").Body.String(); !strings.Contains(text, `"banned": true`) {
-		t.Error(text)
-	}
-	if page := o.browser().get("rule=a&value=192.0.2.1").Body.String(); !strings.Contains(page, ">banned<") {
-		t.Error(page)
-	}
-}
-
-// allBanned is a limiter that says of every key that it is banned.
-type allBanned struct{ algorithms.Memory }
-
-func (b *allBanned) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	d, err := b.Memory.Peek(ctx, checks...)
-	for i := range d.Results {
-		d.Results[i].HasRoom, d.Results[i].BannedFor = false, time.Hour
-	}
-	return d, err
-}
-
 // A bans is a limiter that remembers what it is asked to ban.
 type bans struct {
 	algorithms.Memory
@@ -221,7 +200,7 @@ func TestAdminBans(t *testing.T) {
 func TestAdminFindsTheDenied(t *testing.T) {
 	for _, logKeys := range []bool{false, true} {
 		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogKeys: logKeys, Rules: []ratelimit.Rule{
-			{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)}, {Name: "shadow", Key: keyfunc.Everyone, Limit: algorithms.PerHour(1), Shadow: 1},
+			{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)}, {Name: "shadow", Key: keyfunc.Everyone, Limit: algorithms.PerHour(1), Shadow: true},
 		}})
 		o, app := operator{m.Admin(), t, ""}, m.Handler(ok)
 		long, fake := strings.Repeat("long", 99), "#"+strings.Repeat("ab", 16)
@@ -273,7 +252,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 		Limit: algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.FixedWindow},
 		Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(50), "staff": ratelimit.Unlimited()}, LimitFor: func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
 		Cost: 2, Costs: map[string]int64{"POST /a": 3}, CostFor: func(*http.Request) int64 { return 0 }, ChargeOn: []int{401, 403},
-		Ban: algorithms.Ban{After: 10, For: 15 * time.Minute}, Fail: failmode.Closed, Hidden: true, Shadow: 0.25, Disabled: true,
+		Ban: algorithms.Ban{After: 10, For: 15 * time.Minute}, Fail: failmode.Closed, Hidden: true, Shadow: true, Enforce: 0.25, Disabled: true,
 	}
 	for i := range reflect.TypeFor[ratelimit.Rule]().NumField() {
 		name := reflect.TypeFor[ratelimit.Rule]().Field(i).Name
@@ -288,7 +267,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	o := operator{m.Admin(), t, ""}
 	want := `{"generation":2,"share":"0.5","rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, header:User]","limit":"10/1m fixed_window",` +
 		`"tiers":{"pro":"50/1m sliding_window","staff":"unlimited"},"limit_for":true,"cost":2,"costs":{"POST /a":3},"cost_for":true,"charge_on":[401,403],` +
-		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":0.25,"disabled":true,"hidden":true},{"name":"plain","key":"ip","limit":"4/1h sliding_window","cost":1,"fail":"local","shadow":0}],"top_denied":[]}`
+		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":true,"enforce":0.25,"disabled":true,"hidden":true},{"name":"plain","key":"ip","limit":"4/1h sliding_window","cost":1,"fail":"local"}],"top_denied":[]}`
 	var got bytes.Buffer
 	if err := json.Compact(&got, o.get("").Body.Bytes()); err != nil || got.String() != want {
 		t.Errorf("%s\nwant\n%s\n%v", &got, want, err)
@@ -333,6 +312,23 @@ func TestAdminShowsTiers(t *testing.T) {
 	page := o.browser().get("rule=r&value=192.0.2.1").Body.String()
 	if got := regexp.MustCompile(`<span class="big">(\d+)</span> of (\d+) left`).FindAllString(page, -1); len(got) != 3 {
 		t.Errorf("%q", got)
+	}
+}
+
+// A partner is an API key by another name.
+type partner struct{ keyfunc.Described }
+
+func (partner) String() string { return "partner" }
+
+// The page repeats the values of a key, unless they are secret.
+func TestAdminShowsNoSecrets(t *testing.T) {
+	for key, shown := range map[keyfunc.Key]bool{
+		partner{keyfunc.Describe(keyfunc.APIKey("Key"))}: false, keyfunc.First(keyfunc.IP, keyfunc.APIKey("Key")): false, keyfunc.Hashed(keyfunc.Header("User"), nil): false, keyfunc.Header("User"): true,
+	} {
+		o := operator{inMemory(t, ratelimit.Rule{Name: "r", Key: key, Limit: algorithms.PerHour(5)}).Admin(), t, ""}
+		if page := o.browser().get("rule=r&value=s3cret").Body.String(); strings.Contains(page, "<h3>s3cret</h3>") != shown || strings.Contains(page, "<h3>a secret</h3>") == shown {
+			t.Errorf("%v:\n%s", key, page)
+		}
 	}
 }
 

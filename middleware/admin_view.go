@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/layers"
+	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 // An overview is what [Middleware.Admin] shows of a Middleware. Fields that are
@@ -41,7 +42,7 @@ func (m *Middleware) overview() *overview {
 	for i := range set.rules {
 		o.Rules[i] = viewOf(&set.rules[i].source)
 	}
-	top := m.top.list(time.Since(m.start))
+	top := m.top.List(time.Since(m.start))
 	for _, d := range top[:min(overviewTop, len(top))] {
 		_, known := set.find(d.Rule, 0)
 		o.TopDenied = append(o.TopDenied, deniedView{Rule: d.Rule, Key: m.shown(d.Key), ID: keyID(d.Key), Count: d.Count, Error: d.Error, known: known && !isBounded(d.Key)})
@@ -64,7 +65,8 @@ type ruleView struct {
 	ChargeOn []int             `json:"charge_on,omitempty"`
 	Ban      *banView          `json:"ban,omitempty"`
 	Fail     string            `json:"fail"`
-	Shadow   float64           `json:"shadow"`
+	Shadow   bool              `json:"shadow,omitempty"`
+	Enforce  float64           `json:"enforce,omitempty"`
 	Disabled bool              `json:"disabled,omitempty"`
 	Hidden   bool              `json:"hidden,omitempty"`
 	Lease    bool              `json:"lease,omitempty"`
@@ -79,10 +81,11 @@ type banView struct {
 }
 
 func viewOf(r *Rule) ruleView {
+	key := keyfunc.Describe(r.Key)
 	v := ruleView{
-		Name: r.Name, Match: r.Match, Key: keyName(r.Key), Limit: filled(r.Limit), LimitFor: r.LimitFor != nil,
+		Name: r.Name, Match: r.Match, Key: key.String(), Limit: filled(r.Limit), LimitFor: r.LimitFor != nil,
 		Cost: max(r.Cost, 1), Costs: r.Costs, CostFor: r.CostFor != nil, ChargeOn: r.ChargeOn, Fail: r.Fail.String(),
-		Shadow: r.Shadow, Disabled: r.Disabled, Hidden: r.Hidden, Lease: r.Lease, values: valuesOf(r.Key),
+		Shadow: r.Shadow, Enforce: r.Enforce, Disabled: r.Disabled, Hidden: r.Hidden, Lease: r.Lease, values: key.Values(),
 	}
 	if len(r.Tiers) > 0 {
 		v.Tiers = make(map[string]string, len(r.Tiers))
@@ -148,7 +151,7 @@ type countView struct {
 // counts are how keys stand by each limit that a rule may have for them.
 func (m *Middleware) counts(ctx context.Context, r *rule, keys []string) (counts []countView) {
 	for _, l := range r.limits() {
-		d, err := m.ask(ctx, m.limiter.Peek, r.checksOf(l.Limit, keys))
+		d, err := m.callLimiter(ctx, m.limiter.Peek, true, r.checksOf(l.Limit, keys))
 		if err != nil {
 			counts = append(counts, countView{Tier: l.tier, Limit: filled(l.Limit), Error: err.Error()})
 			continue

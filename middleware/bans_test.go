@@ -155,7 +155,7 @@ func TestABanByAHiddenRule(t *testing.T) {
 // counted towards a ban; and what others have begun stays.
 func TestBansOfRulesThatAreNotEnforced(t *testing.T) {
 	enforced, shadow, disabled, plain := banning(1), banning(1), banning(1), banning(1)
-	shadow.Shadow, disabled.Disabled, plain.Ban = 1, true, algorithms.Ban{}
+	shadow.Shadow, disabled.Disabled, plain.Ban = true, true, algorithms.Ban{}
 	m := inMemory(t, enforced)
 	h := m.Handler(ok)
 	set := func(r ratelimit.Rule) {
@@ -184,6 +184,7 @@ func TestBansOfRulesThatAreNotEnforced(t *testing.T) {
 			t.Errorf("banned by a rule that is %s", name)
 		}
 	}
+	set(plain) // without its Ban for a time
 	for range 2 {
 		enforced.Limit.Rate += 1000
 		if set(enforced); !isBanned(t, m) || serve(h, "POST /").Code != http.StatusTooManyRequests {
@@ -199,7 +200,7 @@ func TestBansOfRulesThatAreNotEnforced(t *testing.T) {
 // Who is in the shadow of a part of the keys is decided by key.
 func TestBansOfAPartOfTheKeys(t *testing.T) {
 	r := banning(1)
-	r.Key, r.Shadow = keyfunc.Header("User"), 0.5
+	r.Key, r.Shadow, r.Enforce = keyfunc.Header("User"), true, 0.5
 	m := inMemory(t, r)
 	h := m.Handler(ok)
 	banned := 0

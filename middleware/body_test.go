@@ -217,7 +217,7 @@ func TestNewRefusesKeysThatCannotWork(t *testing.T) {
 	}
 }
 
-type invalidKey struct{ keyfunc.Key }
+type invalidKey struct{ keyfunc.Described }
 
 func (invalidKey) Validate() error { return errors.New("no database") }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -99,100 +98,3 @@ func TestHijackedConnectionsStayCharged(t *testing.T) {
 		t.Errorf("%d charged", n)
 	}
 }
-
-// A source that has nothing writes no status.
-func TestReadFromNothingWritesNoStatus(t *testing.T) {
-	memory, rule := new(algorithms.Memory), failures(5)
-	rule.Key = keyfunc.Func(func(*http.Request) (string, error) { return "192.0.2.1", nil })
-	h := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		failing := io.MultiReader(strings.NewReader(""), &broken{})
-		if _, err := w.(io.ReaderFrom).ReadFrom(failing); err == nil {
-			t.Error("no error")
-		}
-		w.WriteHeader(http.StatusUnauthorized)
-	}))
-	srv := httptest.NewServer(h)
-	defer srv.Close()
-	resp, err := srv.Client().Get(srv.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if n := used(t, memory, rule); n != 1 || resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("%d: %d charged", resp.StatusCode, n)
-	}
-}
-
-type broken struct{}
-
-func (*broken) Read([]byte) (int, error) { return 0, errors.New("broken") }
-
-// Every combination of what a writer may have is that of the writer underneath.
-func TestEveryKindOfWriter(t *testing.T) {
-	type (
-		f = interface{ Flush() }
-		h = interface {
-			Hijack() (net.Conn, *bufio.ReadWriter, error)
-		}
-		r = interface {
-			ReadFrom(io.Reader) (int64, error)
-		}
-	)
-	all := &everything{discard: discard{http.Header{}}}
-	w := &all.discard
-	kinds := []http.ResponseWriter{
-		w, struct {
-			*discard
-			f
-		}{w, all}, struct {
-			*discard
-			h
-		}{w, all}, struct {
-			*discard
-			r
-		}{w, all}, struct {
-			*discard
-			f
-			h
-		}{w, all, all}, struct {
-			*discard
-			f
-			r
-		}{w, all, all}, struct {
-			*discard
-			h
-			r
-		}{w, all, all}, all,
-	}
-	can := func(w http.ResponseWriter) (does []bool) {
-		_, flushes := w.(http.Flusher)
-		_, hijacks := w.(http.Hijacker)
-		_, readsFrom := w.(io.ReaderFrom)
-		return []bool{flushes, hijacks, readsFrom}
-	}
-	seen := make(map[string]bool)
-	m := inMemory(t, failures(100))
-	for _, kind := range kinds {
-		want := fmt.Sprint(can(kind))
-		seen[want] = true
-		m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if got := fmt.Sprint(can(w)); got != want || w == kind {
-				t.Errorf("%s, want %s", got, want)
-			}
-			if u, ok := w.(interface{ Unwrap() http.ResponseWriter }); !ok || u.Unwrap() != kind {
-				t.Errorf("%s does not unwrap to its own", want)
-			}
-		})).ServeHTTP(kind, request("GET /"))
-	}
-	if len(seen) != 8 {
-		t.Errorf("%d kinds of writers", len(seen))
-	}
-}
-
-type everything struct{ discard }
-
-func (*everything) Flush() {}
-func (*everything) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return nil, nil, http.ErrNotSupported
-}
-func (*everything) ReadFrom(r io.Reader) (int64, error) { return io.Copy(io.Discard, r) }

@@ -50,25 +50,14 @@ func (set *ruleset) named(name string) (*rule, error) {
 
 // keysOf returns the keys that plain values stand for; at least one.
 func (r *rule) keysOf(values []string) (keys []string, err error) {
-	k, ok := r.key.(interface {
-		Keys(values ...string) ([]string, error)
-	})
-	switch {
-	case ok:
-		keys, err = k.Keys(values...)
-	case len(values) != 1:
-		err = fmt.Errorf("takes one value, got %d", len(values))
-	default:
-		keys = slices.Clone(values)
-	}
+	keys, err = keyfunc.Describe(r.key).Keys(values...)
 	if err == nil && (len(keys) == 0 || slices.Contains(keys, "")) {
 		err = errors.New("the value is empty")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("middleware: rule %q: key: %w", r.check.Rule, err)
 	}
-	slices.Sort(keys)
-	return slices.Compact(keys), nil
+	return slices.Compact(slices.Sorted(slices.Values(keys))), nil
 }
 
 // limits returns those that the rule may have for a request, with this middleware's
@@ -110,12 +99,4 @@ func (r *rule) checks(keys []string) (checks []algorithms.Check) {
 		}
 	}
 	return checks
-}
-
-// valuesOf is how many plain values a key takes. Keys of this module say so.
-func valuesOf(k keyfunc.Key) int {
-	if k, ok := k.(interface{ Values() int }); ok {
-		return k.Values()
-	}
-	return 1
 }

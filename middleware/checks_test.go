@@ -109,7 +109,7 @@ func TestChecksOfTiers(t *testing.T) {
 		return algorithms.Limit{Rate: n, Period: time.Minute, Algorithm: algorithms.TokenBucket}
 	}
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{
-		{Name: "r", Key: keyfunc.IP, Limit: bucket(100), Cost: 2, Shadow: 1, Fail: 2, Tiers: map[string]algorithms.Limit{
+		{Name: "r", Key: keyfunc.IP, Limit: bucket(100), Cost: 2, Shadow: true, Fail: 2, Tiers: map[string]algorithms.Limit{
 			"a": bucket(1000), "b": algorithms.PerMinute(60), "c": algorithms.PerMinute(80), "d": algorithms.PerHour(90), "e": ratelimit.Unlimited(),
 			"f": {Rate: 200, Period: time.Minute, Burst: 20},
 		}},
@@ -148,19 +148,21 @@ func TestChecksOfAlternatives(t *testing.T) {
 	}
 }
 
-// A fixed is a Key with the method Keys.
-type fixed []string
+// A fixed is a Key with a method Keys of its own.
+type fixed struct {
+	keyfunc.Described
+	keys []string
+}
 
-func (fixed) Resolve(*http.Request) (string, error) { return "", keyfunc.ErrNoKey }
-func (f fixed) Keys(...string) ([]string, error)    { return f, nil }
+func (f fixed) Keys(...string) ([]string, error) { return f.keys, nil }
 
 func TestChecksRefuse(t *testing.T) {
 	custom := keyfunc.Func(func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey })
 	m := inMemory(t, perHour("ip", 1), ratelimit.Rule{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerHour(1)},
 		ratelimit.Rule{Name: "both", Key: keyfunc.Join(keyfunc.IP, keyfunc.Header("User")), Limit: algorithms.PerHour(1)},
 		ratelimit.Rule{Name: "custom", Key: custom, Limit: algorithms.PerHour(1)},
-		ratelimit.Rule{Name: "none", Key: fixed(nil), Limit: algorithms.PerHour(1)},
-		ratelimit.Rule{Name: "empty", Key: fixed{"a", ""}, Limit: algorithms.PerHour(1)},
+		ratelimit.Rule{Name: "none", Key: fixed{keyfunc.Describe(custom), nil}, Limit: algorithms.PerHour(1)},
+		ratelimit.Rule{Name: "empty", Key: fixed{keyfunc.Describe(custom), []string{"a", ""}}, Limit: algorithms.PerHour(1)},
 	)
 	for _, tt := range []struct{ want, rule, values string }{
 		{`rule "nope": no such rule`, "nope", "1"},
@@ -172,8 +174,8 @@ func TestChecksRefuse(t *testing.T) {
 		{`rule "ip": key: keyfunc: ip: "10.0.0.0/8" is not one client`, "ip", "10.0.0.0/8"},
 		{`rule "all": key: keyfunc: everyone: takes no value, got 1`, "all", "1"},
 		{`rule "both": key: keyfunc: [ip, header:User]: takes 2 values, got 1`, "both", "192.0.2.1"},
-		{`rule "custom": key: takes one value, got 0`, "custom", ""},
-		{`rule "custom": key: takes one value, got 2`, "custom", "a;b"},
+		{`rule "custom": key: keyfunc: keyfunc.Func: takes one value, got 0`, "custom", ""},
+		{`rule "custom": key: keyfunc: keyfunc.Func: takes one value, got 2`, "custom", "a;b"},
 		{`rule "none": key: the value is empty`, "none", "a"},
 		{`rule "empty": key: the value is empty`, "empty", "a"},
 	} {

@@ -5,65 +5,53 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/field"
 )
 
-// A passage is what one middleware decided on a request, for what is behind it. It
-// is the context of the request that the next handler gets: one that has a value
-// more than its parent.
-type passage struct {
+// A requestState holds what one middleware decided about a request. It is the context of
+// the request that the next handler gets.
+type requestState struct {
 	context.Context
-	outer  *passage // of the middleware in front; nil if there is none
+	outer  *requestState // of the middleware in front; nil if there is none
+	inner  *requestState // of the middleware behind, if it writes the same header; else nil
 	by     *Middleware
 	set    *ruleset
 	header http.Header // of the response
-	inner  *passage    // that writes the same header; nil if there is none
-	found  http.Header // fields of others that were in the header before; nil if none
-	wrote  http.Header // the fields as they were last written; nil where nobody needs it
+	before http.Header // rate limit fields that the header had already; nil if none
+	wrote  http.Header // the fields as they were last written; nil if they need not be known
+
+	mayRefund bool // a rule with ChargeOn has charged the request
 
 	mu       sync.Mutex
 	decision algorithms.Decision // its Results are never changed, only replaced
-	settled  []int               // results that cannot be settled any more
-	returned bool                // the handler
+	settled  []int               // results that cannot be settled again
+	closed   bool                // the handler has returned
 }
 
-type passageKey struct{}
+type stateKey struct{}
 
 // Value implements [context.Context].
-func (p *passage) Value(key any) any {
-	if key == (passageKey{}) {
-		return p
+func (s *requestState) Value(key any) any {
+	if key == (stateKey{}) {
+		return s
 	}
-	return p.Context.Value(key)
+	return s.Context.Value(key)
 }
 
 // String implements [fmt.Stringer], as other contexts do: printing a request must not
 // read what handlers may be changing.
-func (p *passage) String() string { return fmt.Sprintf("%v.WithValue(ratelimit.decision)", p.Context) }
-
-// passageOf returns the passage of the innermost middleware; nil where no rule
-// applied.
-func passageOf(ctx context.Context) *passage {
-	p, _ := ctx.Value(passageKey{}).(*passage)
-	return p
+func (s *requestState) String() string {
+	return fmt.Sprintf("%v.WithValue(ratelimit.decision)", s.Context)
 }
 
-// pass returns the request with what was decided on it.
-func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, v *verdict) *http.Request {
-	ctx := r.Context()
-	p := &passage{Context: ctx, outer: passageOf(ctx), by: m, set: v.set, decision: v.decision, header: w.Header(), found: v.found}
-	wraps := v.set.charges(&v.decision)
-	if p.outer != nil && sameHeader(p.outer.header, p.header) {
-		p.outer.inner, p.found = p, nil
-		wraps = wraps || p.outer.wrote != nil
-	}
-	if wraps {
-		p.wrote = fieldsOf(p.header)
-	}
-	v.passage = p
-	return r.WithContext(p)
+// stateOf returns the state of the innermost middleware; nil if no rule applied.
+func stateOf(ctx context.Context) *requestState {
+	s, _ := ctx.Value(stateKey{}).(*requestState)
+	return s
 }
 
 // sameHeader reports whether two headers are those of one response.
@@ -71,28 +59,164 @@ func sameHeader(a, b http.Header) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
+// current returns the decision with all settlements.
+func (s *requestState) current() algorithms.Decision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.decision
+}
+
+// close ends settlements by the handler. It does nothing on nil.
+func (s *requestState) close() {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.closed = true
+	}
+}
+
+// passed reports whether a middleware has decided about the request already.
+func (s *requestState) passed(m *Middleware) bool {
+	for ; s != nil; s = s.outer {
+		if s.by == m {
+			return true
+		}
+	}
+	return false
+}
+
 // FromContext returns the decision on a request, for handlers; false if no rule
 // applied. If there are several middlewares around the handler, it has the results
 // of all, the outermost first. [algorithms.Decision.Result] returns the result of
 // one rule, from the innermost middleware that has it.
 func FromContext(ctx context.Context) (algorithms.Decision, bool) {
-	p := passageOf(ctx)
-	switch {
-	case p == nil:
+	s := stateOf(ctx)
+	if s == nil {
 		return algorithms.Decision{}, false
-	case p.outer == nil:
-		return p.decided(), true
 	}
-	return p.together(), true
+	d := s.current()
+	for s = s.outer; s != nil; s = s.outer {
+		outer := s.current()
+		d.Allowed = d.Allowed && outer.Allowed
+		d.Results = slices.Concat(outer.Results, d.Results)
+	}
+	return d, true
 }
 
-// together joins the decisions of chained middlewares.
-func (p *passage) together() algorithms.Decision {
-	if p == nil {
-		return algorithms.Decision{Allowed: true}
+// ModifyResponse merges the rate limit headers of an upstream with those of the
+// middlewares in front. It is for [net/http/httputil.ReverseProxy], which would
+// send both. The client gets the tighter set. An upstream's Retry-After stays as
+// it is. Set it always: ReverseProxy clears the middlewares' fields after an
+// informational response (1xx) of the upstream, and ModifyResponse sets them again.
+//
+// It needs the request's context, which ReverseProxy passes on. If no rule
+// applied, it does nothing. No handler that answers by itself after a timeout,
+// such as [http.TimeoutHandler], may be between the middleware and the proxy.
+func ModifyResponse(resp *http.Response) error {
+	if resp.Request == nil {
+		return nil
 	}
-	d, own := p.outer.together(), p.decided()
-	d.Allowed = d.Allowed && own.Allowed
-	d.Results = append(d.Results, own.Results...)
-	return d
+	ctx := resp.Request.Context()
+	s := stateOf(ctx)
+	if s == nil {
+		return nil
+	}
+	select {
+	case <-ctx.Done(): // another handler may be writing the response
+		return nil
+	default:
+	}
+	first := s.outermost()
+	for _, name := range field.Limits() {
+		if lines := resp.Header[name]; len(lines) > 0 {
+			s.header[name] = append(s.header[name], lines...)
+			if first.before == nil {
+				first.before = make(http.Header)
+			}
+			first.before[name] = append(first.before[name], lines...)
+			delete(resp.Header, name)
+		}
+	}
+	s.write(s.header)
+	s.rememberFields()
+	return nil
+}
+
+// write sets the headers of all middlewares, the outermost first.
+func (s *requestState) write(h http.Header) {
+	if s != nil {
+		s.outer.write(h)
+		s.by.headers(h, s.set.shown(s.current()))
+	}
+}
+
+// rewriteHeaders writes the headers of all middlewares again. It does nothing if the
+// request has ended, because another handler may be writing the response then. Before a
+// status is written, it does nothing if a handler has replaced the headers.
+func (s *requestState) rewriteHeaders(ctx context.Context) {
+	for s.inner != nil {
+		s = s.inner
+	}
+	if ctx.Err() != nil || s.wrote != nil && !sameFields(s.wrote, s.header) {
+		return
+	}
+	first := s.outermost()
+	for _, name := range field.Limits() {
+		delete(s.header, name)
+		if lines := first.before[name]; len(lines) > 0 {
+			s.header[name] = slices.Clone(lines)
+		}
+	}
+	for q := first; q != nil; q = q.inner {
+		q.by.headers(q.header, q.set.shown(q.current()))
+	}
+	s.rememberFields()
+}
+
+// outermost returns the state of the outermost middleware that writes the same header.
+func (s *requestState) outermost() *requestState {
+	for s.outer != nil && s.outer.inner == s {
+		s = s.outer
+	}
+	return s
+}
+
+// rememberFields records the fields as they are now, if rewriteHeaders compares them.
+func (s *requestState) rememberFields() {
+	if s.wrote != nil {
+		s.wrote = fieldsOf(s.header)
+	}
+}
+
+// limitFields returns the rate limit fields of a header; nil if there are none.
+func limitFields(h http.Header) http.Header {
+	if len(h) == 0 {
+		return nil
+	}
+	for _, name := range field.Limits() {
+		if len(h[name]) > 0 {
+			return fieldsOf(h)
+		}
+	}
+	return nil
+}
+
+// fieldsOf returns the rate limit fields of a header, without Retry-After; never nil.
+func fieldsOf(h http.Header) http.Header {
+	fields := make(http.Header)
+	for _, name := range field.Limits() {
+		if lines := h[name]; len(lines) > 0 {
+			fields[name] = slices.Clone(lines)
+		}
+	}
+	return fields
+}
+
+func sameFields(fields, h http.Header) bool {
+	for _, name := range field.Limits() {
+		if !slices.Equal(fields[name], h[name]) {
+			return false
+		}
+	}
+	return true
 }

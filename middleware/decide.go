@@ -2,33 +2,42 @@ package middleware
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/pattern"
+	"github.com/seed75154129/ratelimit/internal/refundable"
 	"github.com/seed75154129/ratelimit/internal/replay"
+	"github.com/seed75154129/ratelimit/internal/waitqueue"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// A match is what is known of a request before any key is resolved.
+// A match holds what is known of a request before any key is resolved.
 type match struct {
 	set    *ruleset
-	target target
-	first  int // the first rule that matches; below 0 if none does, or the request is to be skipped
+	target pattern.Target
+	first  int // the first rule that matches; below 0 if none does, or the request is skipped
+
+	skipped bool
 }
 
+// match finds the rules of a request. It charges nothing.
 func (m *Middleware) match(r *http.Request) (found match) {
-	found.set, found.target, found.first = m.rules.Load(), targetOf(r), -1
+	found.set, found.target, found.first = m.rules.Load(), pattern.TargetOf(r), -1
 	for i := range m.skip {
-		if m.skip[i].matchExactly(&found.target) {
+		if m.skip[i].MatchExactly(&found.target) {
 			found.set.hints.skip()
+			found.skipped = true
 			return found
 		}
 	}
 	if m.skipFor != nil && m.skipFor(r) {
 		found.set.hints.skip()
+		found.skipped = true
 		return found
 	}
 	for i := range found.set.rules {
@@ -43,258 +52,301 @@ func (m *Middleware) match(r *http.Request) (found match) {
 	return found
 }
 
-// A verdict is what became of a request.
-type verdict struct {
-	set      *ruleset
-	decision algorithms.Decision
-	refusal  error         // by a key, while the other rules were charged; nil if by none
-	turn     *turn         // nil where no rule is a queue
-	patience time.Duration // for a turn; 0 means any
-	found    http.Header   // fields of rate limits that others have set before
-	passage  *passage      // nil until the next handler is called
-	crossing *crossing     // nil where no rule has ChargeOn and a Ban
-}
-
-// unlimited reports whether no rule applies to the request.
-func (v *verdict) unlimited() bool {
-	return v.refusal == nil && v.decision.Allowed && len(v.decision.Results) == 0
-}
-
-// outcome is what Take and Peek return. A denial comes before a refusal.
-func (v *verdict) outcome() (algorithms.Decision, error) {
-	if v.refusal != nil && v.decision.Allowed {
-		return algorithms.Decision{}, v.refusal
-	}
-	return v.decision, nil
-}
-
-// A question is a request on its way to the limiter, and the verdict.
-type question struct {
-	*Middleware
+// An evaluation is one request on its way through a Middleware: first its checks, then
+// the decision about them.
+type evaluation struct {
+	m *Middleware
+	match
 	request *http.Request
-	handles bool      // the request waits for its turn here
-	peeks   bool      // nothing is charged or counted
-	hints   *hints    // nil once there were enough requests
-	by      limitedBy // for them
-	target  target
-	shared  [maxShared]resolved
-	checks  []algorithms.Check
-	queues  []place
-	entered int // queues that the turn is for
+	writer  http.ResponseWriter // nil unless handles
+	handles bool                // the request waits here if a leaky_bucket delays it
+	peeks   bool                // nothing is charged or counted
 
+	checks    []algorithms.Check
+	decided   int // how many of the checks the decision is about
+	resolved  [maxReused]resolvedKey
 	tierName  string
-	tierKnown bool // it was asked for
+	tierKnown bool // TierFor was called
 
-	verdict
+	seen []seenKey // for each rule; nil once the hints have watched enough requests
+
+	queues  []waitqueue.Key // of the checks by a leaky_bucket
+	entered int             // how many of the queues the ticket is for
+	ticket  *waitqueue.Ticket
+	maxWait time.Duration // 0 means any
+
+	decision algorithms.Decision
+	refusal  error               // by a key, while the other rules were charged; nil if there is none
+	pending  *refundable.Request // nil if no rule has ChargeOn and a Ban
+	before   http.Header         // rate limit fields that the response had already; nil if none
+	state    *requestState       // nil until the next handler is called
+
+	slot   slot          // nil without a Shedder, or if it was not asked
+	shed   bool          // by the Shedder
+	waited time.Duration // for the slot
 }
 
-// decide has the limiter decide by the rules that match. The error says that a
-// rule's check is invalid.
-func (q *question) decide(found *match, take asker) error {
-	q.set, q.target, q.decision.Allowed = found.set, found.target, true
-	if found.first < 0 {
+// decide resolves the keys of the rules that match, and has the limiter charge them. The
+// error says that a check is invalid.
+//
+// A client that is over its limits must not make the process read bodies. So if one key
+// is known to be over its limit, the limiter decides without the rules whose keys read
+// the body. It decides these only if it admits the request.
+func (e *evaluation) decide(call limiterCall) error {
+	e.decision.Allowed = true
+	if e.first < 0 {
 		return nil
 	}
-	begun, rules := q.clock(), found.set.rules
-	if hints := found.set.hints; hints.watching() {
-		q.hints = hints
-		hints.begin(q.request, q.Middleware, q.handles)
+	begun, rules := time.Duration(0), e.set.rules
+	if !e.peeks {
+		begun = time.Since(e.m.start) // half as expensive as time.Now
 	}
-	found.shareBody(q.request)
-	var room [4]int
-	readers := room[:0] // rules whose keys read the body
-	for i := found.first; i < len(rules); i++ {
-		if i > found.first && !rules[i].applies(&found.target) {
+	if e.set.hints.watching() {
+		e.seen = make([]seenKey, len(rules))
+	}
+	e.shareBody()
+	var few [4]int
+	readers := few[:0] // rules whose keys read the body
+	for i := e.first; i < len(rules); i++ {
+		if i > e.first && !rules[i].applies(&e.target) {
 			continue
 		}
 		if rules[i].readsBody {
 			readers = append(readers, i)
 		} else {
-			q.resolve(i)
+			e.resolve(i)
 		}
 	}
-	err := q.decideOnce(take, readers)
-	if len(q.decision.Results) > 0 || err != nil {
-		q.took(begun)
+	e.enterShedder()
+	var err error
+	if !e.shed && len(readers) > 0 && e.anyKnownOver() {
+		err = e.charge(call)
 	}
-	if q.hints != nil {
-		q.hints.done(rules, q.by)
+	if !e.shed && err == nil && e.decision.Allowed {
+		for _, i := range readers {
+			e.resolve(i)
+		}
+		err = e.charge(call)
+	}
+	if !e.peeks && (len(e.decision.Results) > 0 || err != nil) {
+		e.m.decisions.Observe(time.Since(e.m.start) - begun - e.waited)
+	}
+	if e.seen != nil {
+		e.set.hints.decided(e.request, rules, e.seen)
 	}
 	return err
 }
 
 // shareBody replaces the body of a request that a key may read by one that several
-// readers can look at. It does so before any key is resolved, so that goroutines
-// that take one request find it done and change nothing.
-func (found *match) shareBody(r *http.Request) {
-	for i := found.first; i < len(found.set.rules); i++ {
-		if rule := &found.set.rules[i]; rule.readsBody && rule.applies(&found.target) {
-			replay.Of(r)
+// readers can look at. It does so before any key is resolved, so that concurrent Takes of
+// one request do not change it.
+func (e *evaluation) shareBody() {
+	for i := e.first; i < len(e.set.rules); i++ {
+		if rule := &e.set.rules[i]; rule.readsBody && rule.applies(&e.target) {
+			replay.Of(e.request)
 			return
 		}
 	}
 }
 
-// resolve appends the check of a rule that matches the request, if its key makes
-// it apply.
-func (q *question) resolve(i int) {
-	rule := &q.set.rules[i]
+// resolve appends the check of a rule that matches the request, if its key makes the rule
+// apply.
+func (e *evaluation) resolve(i int) {
+	rule := &e.set.rules[i]
 	check := rule.check
-	key, err := q.keyOf(rule)
+	key, err := e.keyOf(rule)
 	if err == nil && key == "" {
 		err = keyfunc.ErrNoKey
 	}
-	if q.hints != nil {
-		q.hints.looked(q.request, i, rule, key, err)
+	if e.seen != nil {
+		e.seen[i] = seenKey{matched: true, key: key, err: err}
 	}
 	switch {
 	case err == nil:
 		check.Key = key
-	case errors.Is(err, keyfunc.ErrNoKey): // those without a key share one count, but one of them cannot ban all
+	case errors.Is(err, keyfunc.ErrNoKey): // these requests share one count, which one client must not have banned
 		check.Ban = algorithms.Ban{}
 	case errors.Is(err, keyfunc.ErrSkip):
-		q.count(i, outcomeSkipped)
+		e.count(i, outcomeSkipped)
 		return
 	default:
-		q.count(i, outcomeError)
-		if q.refusal == nil && !rule.terms.shadows(check.Rule, "") {
-			q.refusal = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err)
+		e.count(i, outcomeError)
+		if e.refusal == nil && !rule.terms.shadows(check.Rule, "") {
+			e.refusal = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err)
 		}
 		return
 	}
 	queue := rule.queue
 	if !rule.plain {
 		var applies bool
-		if queue, applies = q.agree(i, rule, &check); !applies {
-			if q.hints != nil {
-				q.hints.use[i].exempt.Add(1)
+		if queue, applies = e.applyTerms(i, rule, &check); !applies {
+			if e.seen != nil {
+				e.seen[i].exempt = true
 			}
-			q.count(i, outcomeSkipped)
+			e.count(i, outcomeSkipped)
 			return
 		}
 	}
-	if q.checks == nil {
-		q.checks = make([]algorithms.Check, 0, len(q.set.rules)-i)
+	if e.checks == nil {
+		e.checks = make([]algorithms.Check, 0, len(e.set.rules)-i)
 	}
-	q.checks = append(q.checks, check)
-	if q.hints != nil {
-		q.by.add(rule, &check)
+	e.checks = append(e.checks, check)
+	if e.seen != nil {
+		e.seen[i].enforced = !check.Shadow
 	}
 	if queue {
-		q.queues = append(q.queues, place{rule: check.Rule, key: check.Key})
+		e.queues = append(e.queues, waitqueue.Key{Rule: check.Rule, Key: check.Key})
 	}
 }
 
-// A resolved is what a key returned for the request.
-type resolved struct {
+// A resolvedKey is what a key returned for the request.
+type resolvedKey struct {
 	key  string
 	err  error
 	done bool
 }
 
-func (q *question) keyOf(rule *rule) (string, error) {
-	if rule.shared == 0 {
-		return rule.key.Resolve(q.request)
+func (e *evaluation) keyOf(rule *rule) (string, error) {
+	if rule.reused == 0 {
+		return rule.key.Resolve(e.request)
 	}
-	k := &q.shared[rule.shared-1]
+	k := &e.resolved[rule.reused-1]
 	if !k.done {
-		k.key, k.err = rule.key.Resolve(q.request)
+		k.key, k.err = rule.key.Resolve(e.request)
 		k.done = true
 	}
 	return k.key, k.err
 }
 
-func (q *question) count(i int, o outcome) {
-	if !q.peeks {
-		q.set.watches[i].series.counts[o][originNone].Add(1)
+func (e *evaluation) count(i int, o outcome) {
+	if !e.peeks {
+		e.set.watches[i].series.counts[o][originNone].Add(1)
 	}
 }
 
-// decideOnce asks the limiter once: about the checks that there are, and those of
-// the readers.
-//
-// A client that is over its limits must not make the process read bodies. So if
-// one is known to be over, the limiter is asked without the readers, and about
-// them only if it admits after all.
-func (q *question) decideOnce(take asker, readers []int) (err error) {
-	charged := 0
-	if len(readers) > 0 && q.anyKnownOver() {
-		q.enter()
-		q.decision, err = q.ask(take, q.checks)
-		if err != nil || !q.decision.Allowed {
-			return err
-		}
-		charged = len(q.checks)
-	}
-	for _, i := range readers {
-		q.resolve(i)
-	}
-	checks := q.checks[charged:]
-	if len(checks) == 0 {
-		return nil
-	}
-	q.enter()
-	rest, err := q.ask(take, checks)
-	if charged > 0 {
-		q.join(&rest)
-	}
-	q.decision = rest
-	return err
-}
-
-// enter takes a place for the request in the queues that are known so far. It does
-// so before the limiter is asked: who has none takes no slot.
-func (q *question) enter() {
-	if len(q.queues) == 0 || !q.handles || q.turn != nil && q.entered == len(q.queues) {
-		return
-	}
-	q.turn.leave()
-	q.turn, q.entered = q.room.enter(q.queues, hidesHangUp(q.request)), len(q.queues)
-}
-
-func (q *question) anyKnownOver() bool {
-	for i := range q.checks {
-		if c := &q.checks[i]; !c.Shadow && q.knownOver(c) {
+func (e *evaluation) anyKnownOver() bool {
+	for i := range e.checks {
+		if c := &e.checks[i]; !c.Shadow && e.m.knownOver(c) {
 			return true
 		}
 	}
 	return false
 }
 
-// join makes rest the decision on all checks, those that were charged before
-// included: they are given back if it is not admitted.
-func (q *question) join(rest *algorithms.Decision) {
-	if !rest.Allowed {
-		_ = algorithms.Refund(q.request.Context(), q.limiter, q.decision) // what stays charged errs towards denying
+// charge has the limiter charge the checks that it has not decided yet. If it denies
+// them, the checks that were charged before are refunded.
+func (e *evaluation) charge(call limiterCall) error {
+	checks := e.checks[e.decided:]
+	if len(checks) == 0 {
+		return nil
 	}
-	rest.Results = append(q.decision.Results, rest.Results...)
+	ctx := e.request.Context()
+	if len(e.queues) > 0 {
+		e.enterQueue(ctx, checks)
+	}
+	if e.set.spares && !e.peeks {
+		if e.pending == nil {
+			e.pending = e.m.refundable.NewRequest()
+		}
+		e.pending.Enter(checks, e.set.sparing, cmp.Or(e.m.budget, defaultBudget))
+	}
+	d, err := e.m.callLimiter(ctx, call, e.peeks, checks)
+	e.pending.Decided(&d, e.handles)
+	if err != nil && !e.peeks {
+		e.set.failed(checks)
+	}
+	if e.decided > 0 {
+		if !d.Allowed {
+			e.m.refund(ctx, e.decision)
+		}
+		d.Results = append(e.decision.Results, d.Results...)
+	}
+	e.decision, e.decided = d, len(e.checks)
+	return err
 }
 
-// ask has the limiter decide. Queues are told how long the request can wait, so
-// that one that cannot takes no slot.
-func (q *question) ask(take asker, checks []algorithms.Check) (algorithms.Decision, error) {
-	ctx := q.request.Context()
-	if len(q.queues) > 0 {
-		q.patience = q.patienceOf(ctx, q.handles)
-		if q.turn != nil && !q.turn.has() {
-			q.patience = time.Microsecond
+// noWait is the longest wait of a request that cannot wait, since 0 means any.
+const noWait = time.Microsecond
+
+// enterQueue takes a place in the wait queue before the limiter is asked, so that a
+// request without one takes no slot of a leaky_bucket. The limiter is told how long the
+// request can wait, so that a request which cannot wait long enough takes none either.
+func (e *evaluation) enterQueue(ctx context.Context, checks []algorithms.Check) {
+	if e.handles && e.entered < len(e.queues) {
+		e.ticket.Leave()
+		e.ticket, e.entered = e.m.queue.Enter(e.request, e.queues), len(e.queues)
+	}
+	e.maxWait = e.m.maxWait(ctx, e.handles)
+	if e.handles && e.ticket == nil {
+		e.maxWait = noWait
+	}
+	for i := range checks {
+		if checks[i].Limit.Algorithm == algorithms.LeakyBucket {
+			checks[i].MaxDelay = e.maxWait
 		}
+	}
+}
+
+// maxWait returns how long a request can wait, so that it is served before its context's
+// deadline and, in a handler, leaves a tenth of the server's WriteTimeout for the
+// response. net/http counts that from when it had read the request's headers, a little
+// before now. The decision itself may take the store's budget. 0 means any time.
+func (m *Middleware) maxWait(ctx context.Context, handles bool) time.Duration {
+	now := time.Now()
+	until, bounded := ctx.Deadline()
+	if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && handles && server.WriteTimeout > 0 {
+		if end := now.Add(server.WriteTimeout - server.WriteTimeout/10); !bounded || end.Before(until) {
+			until, bounded = end, true
+		}
+	}
+	if !bounded {
+		return 0
+	}
+	return max(until.Sub(now)-m.budget-noWait, noWait)
+}
+
+// A limiterCall is a limiter's Take or Peek.
+type limiterCall func(context.Context, ...algorithms.Check) (algorithms.Decision, error)
+
+// foreignTimeout bounds a decision of a limiter that is neither a Guard nor a Memory.
+const foreignTimeout = time.Second
+
+// callLimiter calls the limiter. Checks that it could not decide follow their fail modes.
+// The error wraps [algorithms.ErrInvalidCheck], or [errors.ErrUnsupported] if the limiter
+// cannot peek.
+//
+// The end of the request's context does not reach a foreign limiter. Otherwise a client
+// that hangs up could make it fail, and so pass the rules in mode open. A Guard does the
+// same.
+func (m *Middleware) callLimiter(ctx context.Context, call limiterCall, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
+	if m.foreign {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignTimeout)
+		defer cancel()
+	}
+	d, err := call(ctx, checks...)
+	if errors.Is(err, algorithms.ErrInvalidCheck) || peeks && errors.Is(err, errors.ErrUnsupported) {
+		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
+	}
+	if err != nil {
+		d = algorithms.Decision{Results: make([]algorithms.Result, len(checks))}
 		for i := range checks {
-			if checks[i].Limit.Algorithm == algorithms.LeakyBucket {
-				checks[i].MaxDelay = q.patience
-			}
+			d.Results[i] = algorithms.Result{Check: checks[i], Err: err}
 		}
 	}
-	if q.set.spares && !q.peeks {
-		if q.crossing == nil {
-			q.crossing = &crossing{of: &q.unsettled}
+	if err := applyFailModes(&d); err != nil {
+		m.failing.Do(func() {
+			m.logger.Error("ratelimit: limiter failed; rules in mode open pass, all others answer 503", "error", err)
+		})
+		if !d.Allowed {
+			m.refund(ctx, d)
 		}
-		q.crossing.enter(checks, q.set.sparing, cmp.Or(q.budget, defaultBudget))
 	}
-	d, err := q.Middleware.ask(ctx, take, checks)
-	q.crossing.decided(&d, q.handles)
-	if err != nil && !q.peeks {
-		q.set.failed(checks)
-	}
-	return d, err
+	return d, nil
+}
+
+// refund refunds the charges of a decision. A charge that cannot be refunded stays, which
+// errs towards denying.
+func (m *Middleware) refund(ctx context.Context, d algorithms.Decision) {
+	_ = algorithms.Refund(ctx, m.limiter, d)
 }

@@ -19,19 +19,24 @@ import (
 )
 
 // A bodyKey is a key that reads the body, and counts how often it does.
-type bodyKey struct{ reads *atomic.Int64 }
+type bodyKey struct {
+	keyfunc.Described
+	reads *atomic.Int64
+}
 
-func (k bodyKey) ReadsBody() bool { return true }
+func newBodyKey(reads *atomic.Int64) bodyKey {
+	return bodyKey{keyfunc.Describe(keyfunc.BodyForm("account", 1<<10)), reads}
+}
 
 func (k bodyKey) Resolve(r *http.Request) (string, error) {
 	k.reads.Add(1)
-	return keyfunc.BodyForm("account", 1<<10).Resolve(r)
+	return k.Described.Resolve(r)
 }
 
 // byAccount is a rule whose key reads the body, before one by address.
 func byAccount(reads *atomic.Int64, perAccount, perIP algorithms.Limit) []ratelimit.Rule {
 	return []ratelimit.Rule{
-		{Name: "account", Key: bodyKey{reads}, Limit: perAccount},
+		{Name: "account", Key: newBodyKey(reads), Limit: perAccount},
 		{Name: "per-ip", Key: keyfunc.IP, Limit: perIP},
 	}
 }

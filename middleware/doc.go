@@ -19,6 +19,7 @@
 //	keyfunc                 who is limited: an address, a user, an API key
 //	algorithms              how it is counted: limits, and the limiters Redis and Memory
 //	failmode                what happens while Redis is away
+//	shed                    what is refused while the server is overloaded
 //	headers                 what clients are told, and a client that obeys
 //	middleware/metrics      what was counted, for Prometheus
 //	middleware/rulefile     rules from YAML or JSON, reloaded while the service runs
@@ -30,3 +31,90 @@
 // cost by [Settle]. A reverse proxy merges the headers of its upstream by
 // [ModifyResponse].
 package middleware
+
+// # How it works
+//
+// docs/architecture.md has the way of a request. A Middleware starts no goroutine and has
+// no Close. The program makes the Guard and the Redis, and closes them. New refuses a bare
+// Redis, because it has no fail modes, and prints the line to write.
+//
+// # Order
+//
+//   - A request that a key refuses is charged by the other rules and may be denied by them.
+//     Otherwise a client could try 5000 tokens against a limit of 20.
+//   - Keys that read the body are resolved last. If another check is known to be over its
+//     limit, the body is not read. If the store admits that check after all, a second
+//     question follows, and the first is refunded if the second denies.
+//   - Before any key is resolved, r.Body is replaced by one of which several readers can see
+//     the beginning (package replay). The handler still reads all of it. The request is
+//     changed in place, because with a copy the middlewares in front would find a body whose
+//     beginning is gone.
+//   - A limiter that fails and is no Guard has no local counting. Rules in mode Open pass,
+//     all others answer 503, and what was charged is refunded.
+//
+// # Matching
+//
+// net/http.ServeMux validates patterns, and what is surely a mistake (/files/*, /u/:id) is
+// also refused. Match answers whether any common router could serve the request by the
+// pattern: ServeMux, chi, or a router that takes URL.Path. It may err towards limiting.
+// Skip errs the other way: only the exact spelling is exempt. No matcher sees a middleware
+// behind this one that rewrites the path.
+//
+// # Waiting
+//
+// A request that a leaky_bucket delays waits in Handler for the longest delay of its rules.
+//
+//   - A request that cannot wait takes no slot, because a slot that is refunded is free only
+//     while it is the last. So the request takes its place in the wait queue before the decision,
+//     and the check's MaxDelay is the time until its deadline, less the budget.
+//   - One key has at most half of the places of MaxWaiting. Requests with long bodies, or
+//     bodies of unknown length, have a sixteenth for each key, because net/http notices that
+//     such a client has hung up only when the body is read.
+//   - A client that hangs up is refunded its slot and nothing else. If several rules are
+//     queues, nothing is refunded.
+//
+// # Charges that may be refunded, and bans
+//
+// A rule with ChargeOn and a Ban must not ban a client for denials that follow from charges
+// which are refunded. The check says before the decision whether a denial counts, so that
+// there is one round trip. While a key has no refundable charge, its requests are decided
+// one after the other. This ends with the first charge or with the ban, so a flood of
+// failures is counted as fast as Redis answers (TestFailuresAtOnceAreBanned,
+// TestSuccessesAtOnceAreNotBanned). A request whose wait ends without a result is not
+// counted, and does not suspend counting for later ones. A charge suspends counting for ten
+// seconds at most, so a slow body does not protect its client from a ban.
+//
+// # Limiters in a chain
+//
+// What each middleware of a request decided is a list in the request's context, the
+// outermost first. FromContext joins the results. ModifyResponse moves an upstream's fields
+// into the response's header map and calls all writers again, which merge. Writers, Deny
+// and Config.Denied get no hidden rules; FromContext, Observe and Take have all results.
+//
+// # What operators see
+//
+// Decisions touch only atomics: each rule has an array of counters by outcome and source.
+// Circuits and tables are read when metrics are collected. No key is a label. Keys in logs
+// and lists are an HMAC with a secret of this process, so that an address cannot be found by
+// hashing all of them. The keys denied most are counted in sketches of 256 keys.
+//
+// Admin is one resource, and what it does is in the form, so it works wherever it is mounted.
+// It uses no template package, because with html/template the linker keeps every method of
+// every type: the example grew from 13 to 22 MB. Markup exists only as constants of a type
+// of its own, and texts are escaped between them. http.CrossOriginProtection refuses POSTs
+// of other sites, and the content security policy allows neither scripts nor frames.
+// Host names other than localhost and those given to Admin are refused, because a name can
+// be made to resolve to the server (DNS rebinding).
+//
+// # Warnings about configurations
+//
+// The middleware watches the first 1000 requests of a set of rules and logs, once each,
+// what looks like a mistake. A warning never names a sender, because a client could ask to
+// be trusted that way. Watching does not change the request. TestMisconfigurations has a row for
+// each configuration that was tried.
+//
+// # A new field of a rule
+//
+// It takes a field of Rule with its checks in ValidateRules, a row in rulefile's table of
+// fields, a property in rules.schema.json, a row in docs/rules.md and a field of the
+// operators' view. Tests compare them with the fields of Rule.

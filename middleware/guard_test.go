@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -117,47 +116,6 @@ func TestGuardsCountInstances(t *testing.T) {
 	}
 	if admitted != 10 {
 		t.Errorf("%d admitted, want its share of 10", admitted)
-	}
-}
-
-func TestAGuardSettles(t *testing.T) {
-	limiter := guardOf(t, redistest.Start(t).Client(t))
-	check := algorithms.Check{Rule: "r", Limit: algorithms.PerHour(10), Cost: 4}
-	d, err := limiter.Take(t.Context(), check)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if results, err := limiter.Settle(t.Context(), algorithms.Charge{Result: d.Results[0], Cost: 1}); err != nil || results[0].Remaining != 9 {
-		t.Fatal(results, err)
-	}
-	if d, err = limiter.Peek(t.Context(), check); err != nil || d.Results[0].Remaining != 9 {
-		t.Errorf("after settling at 1: %+v, %v", d, err)
-	}
-	if err := limiter.Reset(t.Context(), check); err != nil {
-		t.Fatal(err)
-	}
-	if d, err = limiter.Peek(t.Context(), check); err != nil || d.Results[0].Remaining != 10 {
-		t.Errorf("after a reset: %+v, %v", d, err)
-	}
-}
-
-// What a Guard does in the background ends with Close, whenever that comes.
-func TestGuardsClose(t *testing.T) {
-	srv := redistest.Start(t)
-	for range 50 {
-		l := guardOf(t, srv.Client(t))
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				_, _ = l.Take(t.Context(), algorithms.Check{Rule: "r", Limit: algorithms.PerHour(30)})
-			})
-		}
-		wg.Go(func() {
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		wg.Wait()
 	}
 }
 

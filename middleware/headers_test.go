@@ -1,11 +1,7 @@
 package middleware_test
 
 import (
-	"bufio"
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -19,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
@@ -89,15 +84,6 @@ func TestAHandlerBehindHasTheLastWord(t *testing.T) {
 	}
 }
 
-func TestUndecidedRulesAreNotShown(t *testing.T) {
-	rule := perHour("open", 1)
-	rule.Fail = failmode.Open
-	m := mustNew(t, ratelimit.Config{Limiter: new(failing), Rules: []ratelimit.Rule{rule}, Headers: bothFields, Logger: slog.New(slog.DiscardHandler)})
-	if w := serve(m.Handler(ok), "GET /"); w.Code != http.StatusNoContent || len(w.Header()) != 0 {
-		t.Errorf("%d %v", w.Code, w.Header())
-	}
-}
-
 func TestJitterIsInTheRetryAfterOfDenials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, ratelimit.Config{
@@ -119,47 +105,6 @@ func TestJitterIsInTheRetryAfterOfDenials(t *testing.T) {
 		}
 		if len(seen) < 5 {
 			t.Errorf("100 denials, and only %v", seen)
-		}
-	})
-}
-
-func TestWhatIsRefusedTellsNothing(t *testing.T) {
-	secret := errors.New("pq: connection to 10.0.0.7 refused")
-	for name, c := range map[string]struct {
-		key    keyfunc.Key
-		status int
-	}{
-		"a failing key":  {keyfunc.Func(func(*http.Request) (string, error) { return "", secret }), http.StatusInternalServerError},
-		"a required key": {keyfunc.Required(keyfunc.Header("User"), http.StatusUnauthorized), http.StatusUnauthorized},
-	} {
-		m := mustNew(t, ratelimit.Config{
-			Limiter: new(algorithms.Memory),
-			Rules:   []ratelimit.Rule{{Name: "hidden", Key: c.key, Limit: algorithms.PerHour(1)}},
-			Logger:  slog.New(slog.DiscardHandler),
-		})
-		w := serve(m.Handler(ok), "GET /")
-		if w.Code != c.status || w.Body.String() != http.StatusText(c.status)+"\n" || w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: %d %v %q", name, w.Code, w.Header(), w.Body)
-		}
-		if text := fmt.Sprint(w.Header(), w.Body); strings.Contains(text, "10.0.0.7") || strings.Contains(text, "hidden") {
-			t.Errorf("%s: the client reads %s", name, text)
-		}
-	}
-}
-
-func TestATurnThatNeverCameIsNotStored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := queueOf(t, 10, 0)
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		if _, err := m.Take(r); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Millisecond, cancel)
-		w := httptest.NewRecorder()
-		m.Handler(ok).ServeHTTP(w, r.WithContext(ctx))
-		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%d %v", w.Code, w.Header())
 		}
 	})
 }
@@ -205,92 +150,6 @@ func waitAsTold(h http.Handler, pauses []int64) (wrong string) {
 		}
 	}
 	return ""
-}
-
-// served is a real server behind the middleware, and a client of it.
-func served(t *testing.T, http2 bool, next http.HandlerFunc) (string, *http.Client) {
-	t.Helper()
-	srv := httptest.NewUnstartedServer(inMemory(t, perHour("r", 100)).Handler(next))
-	if srv.EnableHTTP2 = http2; http2 {
-		srv.StartTLS()
-	} else {
-		srv.Start()
-	}
-	t.Cleanup(srv.Close)
-	return srv.URL, srv.Client()
-}
-
-func TestStreamsReachTheClientPieceByPiece(t *testing.T) {
-	for _, http2 := range []bool{false, true} {
-		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
-			read := make(chan bool)
-			url, client := served(t, http2, func(w http.ResponseWriter, r *http.Request) {
-				if _, pusher := w.(http.Pusher); pusher != http2 || http2 != (r.ProtoMajor == 2) {
-					t.Errorf("%s: a Pusher: %v", r.Proto, pusher)
-				}
-				fmt.Fprintln(w, "first")
-				w.(http.Flusher).Flush()
-				<-read // the response goes on only when the client has the first line
-				fmt.Fprintln(w, "second")
-			})
-			resp, err := client.Get(url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			lines := bufio.NewReader(resp.Body)
-			first, err := lines.ReadString('\n')
-			close(read)
-			rest, restErr := io.ReadAll(lines)
-			if err != nil || restErr != nil || first != "first\n" || string(rest) != "second\n" || resp.Header.Get("X-RateLimit-Remaining") != "99" {
-				t.Errorf("%q, %v, %q, %v, %v", first, err, rest, restErr, resp.Header)
-			}
-		})
-	}
-}
-
-func TestConnectionsCanBeHijacked(t *testing.T) {
-	url, client := served(t, false, func(w http.ResponseWriter, _ *http.Request) {
-		conn, buffered, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		fmt.Fprint(buffered, "HTTP/1.1 299 Mine\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
-		buffered.Flush()
-	})
-	resp, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); err != nil || resp.Status != "299 Mine" || string(body) != "hi" {
-		t.Errorf("%s %q %v", resp.Status, body, err)
-	}
-}
-
-func TestResponseControllersReachTheConnection(t *testing.T) {
-	url, client := served(t, false, func(w http.ResponseWriter, _ *http.Request) {
-		c := http.NewResponseController(w)
-		if err := errors.Join(c.EnableFullDuplex(), c.SetReadDeadline(time.Now().Add(time.Minute)), c.Flush()); err != nil {
-			t.Error(err)
-		}
-		if err := c.SetWriteDeadline(time.Now().Add(-time.Second)); err != nil {
-			t.Error(err)
-		}
-		if _, err := io.Copy(w, strings.NewReader(strings.Repeat("x", 1<<20))); err == nil {
-			t.Error("wrote after the deadline")
-		}
-	})
-	resp, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); err == nil && len(body) == 1<<20 {
-		t.Error("the whole body came through a connection whose deadline was over")
-	}
 }
 
 func TestTheResponseWriterIsTheServersOwn(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"maps"
 	"net"
@@ -13,9 +14,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hint"
+	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -30,8 +33,8 @@ const (
 	nearlyAll = 900
 )
 
-// hints watch the first requests that a set of rules gets, and log what looks
-// like a mistake in how the middleware was set up, each once.
+// hints watches the first requests that a set of rules gets, and logs probable mistakes
+// in how the middleware was set up, each once.
 type hints struct {
 	logger    *slog.Logger
 	seen      atomic.Int64 // requests that were not skipped
@@ -41,7 +44,7 @@ type hints struct {
 	use       []ruleUse
 }
 
-// A ruleUse counts what became of a rule's key.
+// A ruleUse counts what became of a rule's keys.
 type ruleUse struct {
 	matched, keyed, noKey, noRoute, skipped atomic.Int64
 
@@ -58,17 +61,17 @@ func newHints(logger *slog.Logger, rules int) *hints {
 
 func (h *hints) say(text string) { h.sayOnce(text, text) }
 
-// sayOnce says one of the texts that mean the same.
+// sayOnce logs one of several texts with the same meaning.
 func (h *hints) sayOnce(meaning, text string) {
 	if _, again := h.said.LoadOrStore(meaning, true); !again {
 		h.logger.Warn("ratelimit: " + text)
 	}
 }
 
-// watching reports whether requests are watched still.
+// watching reports whether requests are still watched.
 func (h *hints) watching() bool { return h.seen.Load() < watched }
 
-// skip looks at a request that is not limited, by Config.Skip or Config.SkipFor.
+// skip counts a request that Config.Skip or Config.SkipFor exempts.
 func (h *hints) skip() {
 	if h.seen.Load() == 0 && h.skipped.Load() < watched && h.skipped.Add(1) == watched {
 		h.say(fmt.Sprintf("all of the first %d requests were skipped, so none was limited; if they were not just health checks, "+
@@ -76,39 +79,62 @@ func (h *hints) skip() {
 	}
 }
 
-// begin looks at a request. Neither this nor what follows changes the request, so
-// that keys and handlers find all requests as they find these.
-func (h *hints) begin(r *http.Request, m *Middleware, handles bool) {
-	for p := passageOf(r.Context()); p != nil && handles; p = p.outer {
-		if p.by == m {
-			h.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
-		}
-	}
+// A seenKey is what became of a rule's key in one request.
+type seenKey struct {
+	matched  bool // the rule matches the request
+	key      string
+	err      error
+	tier     string // that TierFor returned, if the rule has Tiers; "" if it was not needed
+	hasTier  bool   // the rule has that tier
+	exempt   bool   // the request is unlimited
+	enforced bool   // the rule has a check, which is not in shadow
 }
 
-// looked looks at what the key of a rule that matches a request returned.
-func (h *hints) looked(r *http.Request, i int, rule *rule, key string, err error) {
-	use, name := &h.use[i], rule.check.Rule
-	use.matched.Add(1)
-	switch {
-	case err == nil:
-		use.keyed.Add(1)
-		if rule.traits.Opaque {
-			if _, again := use.keys.LoadOrStore(hash(name, key), true); !again {
-				use.distinct.Add(1)
+// decided watches a request that was decided; seen is parallel to rules. Hints never
+// change a request, so that keys and handlers see all requests alike.
+func (h *hints) decided(r *http.Request, rules []rule, seen []seenKey) {
+	var by limitedBy
+	for i := range seen {
+		rule, s, use := &rules[i], &seen[i], &h.use[i]
+		if !s.matched {
+			continue
+		}
+		use.matched.Add(1)
+		name := rule.check.Rule
+		switch {
+		case s.err == nil:
+			use.keyed.Add(1)
+			if rule.traits.Opaque {
+				if _, again := use.keys.LoadOrStore(maphash.String(keySeed, s.key), true); !again {
+					use.distinct.Add(1)
+				}
 			}
+			h.watchAddress(r, name, s.key)
+			if s.enforced {
+				by.add(rule, s.key)
+			}
+		case errors.Is(s.err, hint.ErrNoRoute):
+			if use.noRoute.Add(1) == fewRoutes && use.keyed.Load() == 0 {
+				h.sayNoRoute(name)
+			}
+		case errors.Is(s.err, keyfunc.ErrNoKey):
+			use.noKey.Add(1)
+		case errors.Is(s.err, keyfunc.ErrSkip):
+			use.skipped.Add(1)
 		}
-		h.lookedAtAddress(r, name, key)
-	case errors.Is(err, hint.ErrNoRoute):
-		if use.noRoute.Add(1) == fewRoutes && use.keyed.Load() == 0 {
-			h.sayNoRoute(name)
+		switch {
+		case s.exempt:
+			use.exempt.Add(1)
+		case s.hasTier:
+			use.tiered.Add(1)
+		case s.tier != "":
+			use.noTier.CompareAndSwap(nil, &s.tier)
 		}
-	case errors.Is(err, keyfunc.ErrNoKey):
-		use.noKey.Add(1)
-	case errors.Is(err, keyfunc.ErrSkip):
-		use.skipped.Add(1)
 	}
+	h.done(rules, by)
 }
+
+var keySeed = maphash.MakeSeed()
 
 func (h *hints) sayNoRoute(name string) {
 	h.say(fmt.Sprintf("rule %q: no request has a route yet when its key is taken, so all requests share one count; "+
@@ -116,18 +142,9 @@ func (h *hints) sayNoRoute(name string) {
 		"or ask the router (net/http: keyfunc.Mux(mux); chi: keyfunc.Route with router.Find(chi.NewRouteContext(), r.Method, r.URL.Path))", name))
 }
 
-// tier looks at a tier that TierFor names, for a rule with Tiers.
-func (h *hints) tier(i int, tier string, known bool) {
-	if known {
-		h.use[i].tiered.Add(1)
-	} else {
-		h.use[i].noTier.CompareAndSwap(nil, &tier)
-	}
-}
-
-// lookedAtAddress looks at headers that say for whom a request was sent, where it
-// is counted by the address of its connection.
-func (h *hints) lookedAtAddress(r *http.Request, name, key string) {
+// watchAddress looks for headers that name another client, in a request that is counted
+// by the address of its connection.
+func (h *hints) watchAddress(r *http.Request, name, key string) {
 	for _, header := range [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "True-Client-Ip"} {
 		value := r.Header.Get(header)
 		if value == "" {
@@ -150,23 +167,22 @@ func (h *hints) lookedAtAddress(r *http.Request, name, key string) {
 	}
 }
 
-// limitedBy is what the keys of a request's checks are made of.
+// limitedBy says by which keys a request is limited.
 type limitedBy struct {
 	address bool
-	chosen  *rule // what a client can make up is in its key; nil if in none
+	chosen  *rule // a rule whose key a client can make up; nil if there is none
 }
 
-func (l *limitedBy) add(rule *rule, c *algorithms.Check) {
+func (l *limitedBy) add(rule *rule, key string) {
 	switch {
-	case c.Shadow || c.Key == "":
 	case rule.traits.Chosen != "":
 		l.chosen = rule
-	case rule.traits.Address || isAddress(c.Key):
+	case rule.traits.Address || isAddress(key):
 		l.address = true
 	}
 }
 
-// done looks at what applied to a request.
+// done counts a request. After the last watched one, it looks at the rules' counts.
 func (h *hints) done(rules []rule, by limitedBy) {
 	switch {
 	case by.address:
@@ -207,8 +223,8 @@ func (h *hints) done(rules []rule, by limitedBy) {
 	}
 }
 
-// routed looks at the routes of a request once its handler is done. A router may
-// have learned more of them meanwhile.
+// routed compares the routes of a request with those that its keys had. The router may
+// have set more of them in the handler.
 func (h *hints) routed(r *http.Request, rules []rule, d *algorithms.Decision) {
 	for i := range rules {
 		rule := &rules[i]
@@ -259,4 +275,82 @@ func isAddress(key string) bool {
 	}
 	_, err := netip.ParseAddr(key)
 	return err == nil || key == "unix"
+}
+
+const (
+	fewUnits = 10             // fewer are better counted one by one
+	longBan  = 365 * day      // longer ones are mostly a unit too large
+	longFill = 30 * day       // to refill a bucket
+	day      = 24 * time.Hour // without leap seconds
+)
+
+// oddities returns texts about rules that are valid but probably mistakes.
+func oddities(rules []rule, tierFor bool) (odd []string) {
+	off := 0
+	for i := range rules {
+		r := &rules[i]
+		if r.disabled || r.check.Shadow {
+			off++
+		}
+		if r.disabled {
+			continue
+		}
+		for _, text := range r.oddities(tierFor) {
+			odd = append(odd, fmt.Sprintf("rule %q%s", r.check.Rule, text))
+		}
+	}
+	if off == len(rules) {
+		odd = append(odd, "every rule is disabled or in shadow for all keys, so no request is limited; take Disabled or Shadow away from those that are to limit")
+	}
+	return odd
+}
+
+func (r *rule) oddities(tierFor bool) (odd []string) {
+	say := func(format string, args ...any) { odd = append(odd, fmt.Sprintf(format, args...)) }
+	if r.terms.tiers != nil && !tierFor {
+		say(" has Tiers, and Config.TierFor is nil: every request has the rule's own limit")
+	}
+	if r.readsBody && len(r.patterns) > 0 && !slices.ContainsFunc(r.patterns, func(p pattern.Pattern) bool { return p.HasBodies() }) {
+		say(": its Key reads the body, and requests that its Match takes mostly have none; add the method that sends one, such as POST")
+	}
+	for _, l := range r.source.limits() {
+		bucket := !isWindow(l.Limit)
+		if l.Algorithm == "" && !bucket && l.Rate < fewUnits && l.Period >= time.Minute {
+			say(": %s is a sliding_window, which may deny for up to %s; for so few units write Algorithm: algorithms.SlidingLog, "+
+				"in text %q, or name the sliding_window to keep it", l, l.Period+l.Period/time.Duration(l.Rate), l.Limit.String()+" sliding_log")
+		}
+		if quota := l.Quota(); bucket && quota/l.Rate > 1000 && float64(quota)/float64(l.Rate)*float64(l.Period) > float64(longFill) {
+			say(": %s admits %d units at once, and needs more than %d days to refill; write a smaller burst or a higher rate", l, quota, longFill/day)
+		}
+	}
+	if r.source.Enforce == 1 {
+		say(": with Enforce 1 it is enforced for all keys, as without Shadow; delete both")
+	}
+	odd = append(odd, r.source.oddBan()...)
+	switch on := r.source.ChargeOn; {
+	case len(on) == 1 && on[0] == http.StatusTooManyRequests:
+		say(": ChargeOn has only 429, and the middleware's own denials are never charged; list what the handler answers, such as 401 for failed logins")
+	case len(on) == 1 && on[0] == http.StatusOK:
+		say(": ChargeOn has only 200, so every success is charged, and no failure; for failed logins write 401")
+	}
+	return odd
+}
+
+func (r *Rule) oddBan() (odd []string) {
+	if r.Ban == (algorithms.Ban{}) {
+		return nil
+	}
+	if r.Ban.For > longBan {
+		odd = append(odd, fmt.Sprintf(": it bans for %d days, so whoever has the address next is denied, too; write less than a year", r.Ban.For/day))
+	}
+	for _, l := range r.limits() {
+		free := l.Period // until a denied client has room
+		if !isWindow(l.Limit) {
+			free /= time.Duration(l.Rate)
+		}
+		if r.Ban.For < free {
+			odd = append(odd, fmt.Sprintf(": it bans for %s, and %s denies for up to %s anyway; write a longer ban", r.Ban.For, l, free))
+		}
+	}
+	return odd
 }

@@ -144,30 +144,6 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// While requests are watched, a key function that reads the body must leave it
-// to the handler all the same.
-func TestWatchedRequestsKeepTheirBody(t *testing.T) {
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
-		{Name: "account", Key: keyfunc.BodyJSON("user", 1<<10), Limit: algorithms.PerHour(1)},
-	}})
-	const body = `{"user":"alice","password":"x"}`
-	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var got bytes.Buffer
-		if _, err := got.ReadFrom(r.Body); err != nil || got.String() != body {
-			t.Errorf("the handler read %q, %v", got.String(), err)
-		}
-	}))
-	for i := range 2 {
-		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if want := []int{200, 429}[i]; w.Code != want {
-			t.Errorf("request %d: %d", i, w.Code)
-		}
-	}
-}
-
 // Behind a load balancer every request may come from another of its addresses.
 func TestAProxyIsHintedAtOnce(t *testing.T) {
 	var log bytes.Buffer

@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -228,4 +229,51 @@ func TestALimiterThatFailsIsLogged(t *testing.T) {
 			t.Errorf("logged\n%s", strings.Join(got, "\n"))
 		}
 	})
+}
+
+// takesOnly is a limiter of a user's own that can only take.
+type takesOnly struct{ counts algorithms.Memory }
+
+var errTakesOnly = fmt.Errorf("takesOnly: %w", errors.ErrUnsupported)
+
+func (l *takesOnly) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	return l.counts.Take(ctx, checks...)
+}
+
+func (*takesOnly) Peek(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	return algorithms.Decision{}, errTakesOnly
+}
+
+func (*takesOnly) Settle(context.Context, ...algorithms.Charge) ([]algorithms.Result, error) {
+	return nil, errTakesOnly
+}
+
+func (*takesOnly) Ban(context.Context, time.Duration, ...algorithms.Check) error { return errTakesOnly }
+func (*takesOnly) Reset(context.Context, ...algorithms.Check) error              { return errTakesOnly }
+
+// A limiter need not do more than take: requests are limited, and whoever wants more of
+// it is told that it cannot, which is no failure.
+func TestALimiterThatOnlyTakes(t *testing.T) {
+	m, log := logged(t, ratelimit.Config{Limiter: new(takesOnly), DenialLogRate: -1, Rules: []ratelimit.Rule{perHour("r", 2)}})
+	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if err := ratelimit.Settle(r.Context(), "r", 0); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Settle: %v", err)
+		}
+	}))
+	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+		if w := serve(h, "GET /"); w.Code != want {
+			t.Errorf("status %d, want %d", w.Code, want)
+		}
+	}
+	if d, err := m.Peek(httptest.NewRequest(http.MethodGet, "/", nil)); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Peek: %+v, %v", d, err)
+	}
+	if log.Len() > 0 {
+		t.Errorf("logged\n%s", log)
+	}
+	for _, action := range []string{"reset", "ban&for=1m"} {
+		if w := (operator{Handler: m.Admin(), t: t}).post("rule=r&value=192.0.2.1&action=" + action); w.Code != http.StatusNotImplemented {
+			t.Errorf("%s: status %d: %s", action, w.Code, w.Body)
+		}
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/shed"
 )
 
 func TestUsersAreNoSeries(t *testing.T) {
@@ -48,42 +49,16 @@ func TestUsersAreNoSeries(t *testing.T) {
 	}
 }
 
-func TestMiddlewaresOnOneRegistryAddUp(t *testing.T) {
-	for name, shared := range map[string]bool{"one limiter": true, "two limiters": false} {
-		t.Run(name, func(t *testing.T) {
-			registry, s := prometheus.NewRegistry(), new(store)
-			limiter := func() algorithms.Limiter { return guard(t, s, 4) }
-			one, two := limiter(), limiter()
-			if shared {
-				two = one
-			}
-			rules := []ratelimit.Rule{perHour("per-ip", 100)}
-			first := measured(t, registry, ratelimit.Config{Limiter: one, Rules: rules}).Handler(ok)
-			second := measured(t, registry, ratelimit.Config{Limiter: two, Rules: append(rules, perHour("more", 100))}).Handler(ok)
-			times(3, first, "GET /")
-			times(4, second, "GET /")
-			limiters := 2.0
-			if shared {
-				limiters = 1
-			}
-			wantSamples(t, registry, map[string]float64{
-				"decisions_total sliding_window allowed per-ip redis": 7, "decisions_total sliding_window allowed more redis": 4,
-				"rules": 3, "rules_generation": 2, "instances": 4,
-				"breaker_shards": limiters, "store_duration_seconds_count": 7, "decision_duration_seconds_count": 7,
-				"local_keys": 1 + limiters, // per-ip in each, more in one
-			})
-		})
+// A label that the registerer adds keeps two middlewares apart.
+func TestMiddlewaresAreToldApartByLabels(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	for i, name := range []string{"a", "b"} {
+		h := measured(t, prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, registry),
+			ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 9)}}).Handler(ok)
+		times(i+1, h, "GET /")
 	}
-	t.Run("by labels", func(t *testing.T) {
-		registry := prometheus.NewRegistry()
-		for i, name := range []string{"a", "b"} {
-			h := measured(t, prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, registry),
-				ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 9)}}).Handler(ok)
-			times(i+1, h, "GET /")
-		}
-		wantSamples(t, registry, map[string]float64{
-			"decisions_total sliding_window allowed r a memory": 1, "decisions_total sliding_window allowed r b memory": 2,
-		})
+	wantSamples(t, registry, map[string]float64{
+		"decisions_total sliding_window allowed r a memory": 1, "decisions_total sliding_window allowed r b memory": 2,
 	})
 }
 
@@ -109,22 +84,6 @@ func TestReplacedRulesLeaveNoSeries(t *testing.T) {
 			t.Errorf("%s is still there", name)
 		}
 	}
-
-	// What another middleware has, stays.
-	config.Limiter = new(algorithms.Memory)
-	other := measured(t, registry, config)
-	if err := m.SetRules([]ratelimit.Rule{perHour("goes", 9)}); err != nil {
-		t.Fatal(err)
-	}
-	times(1, other.Handler(ok), "GET /")
-	wantDecisions(t, registry, map[string]float64{"sliding_window allowed stays memory": 5, "sliding_window allowed goes memory": 1})
-	windows := perHour("goes", 9)
-	windows.Limit.Algorithm = algorithms.FixedWindow
-	if err := other.SetRules([]ratelimit.Rule{windows}); err != nil {
-		t.Fatal(err)
-	}
-	times(1, other.Handler(ok), "GET /")
-	wantDecisions(t, registry, map[string]float64{"sliding_window allowed goes memory": 1, "fixed_window allowed goes memory": 1})
 }
 
 func TestMetricsAreCleanAndDocumented(t *testing.T) {
@@ -132,7 +91,7 @@ func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	rule := perHour("r", 1)
 	rule.Tiers = map[string]algorithms.Limit{"pro": algorithms.PerHour(2)}
 	rule.Ban = algorithms.Ban{After: 1, For: time.Hour}
-	measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}})
+	measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: new(shed.Shedder), Rules: []ratelimit.Rule{rule}})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

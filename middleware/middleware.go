@@ -12,47 +12,59 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/internal/histogram"
+	"github.com/seed75154129/ratelimit/internal/pattern"
+	"github.com/seed75154129/ratelimit/internal/refundable"
 	"github.com/seed75154129/ratelimit/internal/sampler"
+	"github.com/seed75154129/ratelimit/internal/topk"
+	"github.com/seed75154129/ratelimit/internal/waitqueue"
+	"github.com/seed75154129/ratelimit/shed"
 )
 
-// A Middleware limits requests. It is safe for concurrent use. It starts no
-// goroutines and needs no closing.
+// A Middleware limits requests. Make it with [New]. It is safe for concurrent use. It
+// starts no goroutines and needs no closing.
 type Middleware struct {
-	limiter   algorithms.Limiter
-	foreign   bool                         // the limiter is neither a Guard nor a Memory
-	knownOver func(*algorithms.Check) bool // without asking the limiter's store
-	rules     atomic.Pointer[ruleset]
-	skip      []pattern
-	skipFor   func(*http.Request) bool
-	tierFor   func(*http.Request) string
-	share     share
-	headers   headers.Writer
-	denied    func(http.ResponseWriter, *http.Request, algorithms.Decision)
-	refused   func(http.ResponseWriter, *http.Request, error)
-	observe   func(*http.Request, algorithms.Decision)
-	room      *room
-	budget    time.Duration        // of a decision
-	decisions *histogram.Histogram // how long they took
-	delays    *histogram.Histogram // of requests that wait for their turn
-	top       topDenied
-	unsettled unsettled
+	limiter    algorithms.Limiter
+	foreign    bool                         // the limiter is neither a Guard nor a Memory
+	knownOver  func(*algorithms.Check) bool // without asking the limiter's store
+	rules      atomic.Pointer[ruleset]
+	skip       []pattern.Pattern
+	skipFor    func(*http.Request) bool
+	tierFor    func(*http.Request) string
+	share      share
+	headers    headers.Writer
+	denied     func(http.ResponseWriter, *http.Request, algorithms.Decision)
+	refused    func(http.ResponseWriter, *http.Request, error)
+	observe    func(*http.Request, algorithms.Decision)
+	queue      *waitqueue.Queue
+	shedder    *shed.Shedder
+	budget     time.Duration        // of a decision
+	decisions  *histogram.Histogram // how long they took
+	delays     *histogram.Histogram // of requests that a leaky_bucket delays
+	top        topk.Counter         // of denied keys
+	refundable refundable.Charges
 
 	logger     *slog.Logger
 	start      time.Time
-	lines      int64 // about denials, in a second
+	denialRate int64 // lines about denials of a rule in a second
 	logKeys    bool
 	errors     sampler.Sampler // of keys
 	failing    sampler.Sampler // of the limiter
-	misfits    sampler.Sampler // among limits that LimitFor returns
-	unreturned sampler.Sampler // charges by response
+	badLimits  sampler.Sampler // that LimitFor returned
+	unrefunded sampler.Sampler // charges by response
 
-	setting  sync.Mutex    // over attempts to replace the rules
-	rejected atomic.Uint64 // attempts
+	setting  sync.Mutex    // held while rules are replaced
+	rejected atomic.Uint64 // attempts to replace them
 	failures failures
 }
 
-// New returns a Middleware. Its error reports every mistake in the configuration
-// at once. It does not contact the store: a Redis that is down now may be up later.
+const ms = time.Millisecond
+
+// delays are the bounds for the time that a leaky_bucket delays requests.
+var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms,
+	time.Second, 2500 * ms, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
+
+// New returns a Middleware. Its error reports every mistake in the configuration at once.
+// New does not contact the store, so that the program can start while Redis is down.
 func New(c Config) (*Middleware, error) {
 	share, shareErr := parseShare(c.Share)
 	rules, rulesErr := compile(c.Rules, share)
@@ -72,27 +84,28 @@ func New(c Config) (*Middleware, error) {
 		denied:     c.Denied,
 		refused:    c.Refused,
 		observe:    c.Observe,
-		room:       newRoom(cmp.Or(c.MaxWaiting, 10_000)),
+		queue:      waitqueue.New(cmp.Or(c.MaxWaiting, 10_000)),
+		shedder:    c.Shedder,
 		budget:     budgetOf(c.Limiter),
 		decisions:  histogram.New(histogram.Latencies),
 		delays:     histogram.New(delays),
 		logger:     cmp.Or(c.Logger, slog.Default()),
 		start:      time.Now(),
-		lines:      min(int64(cmp.Or(c.DenialLogRate, 1)), 1<<lineBits-1),
+		denialRate: min(int64(cmp.Or(c.DenialLogRate, 1)), sampler.MaxRate),
 		logKeys:    c.LogKeys,
 		errors:     sampler.Sampler{Every: time.Second},
 		failing:    sampler.Sampler{Every: time.Second},
-		misfits:    sampler.Sampler{Every: time.Second},
-		unreturned: sampler.Sampler{Every: time.Second},
+		badLimits:  sampler.Sampler{Every: time.Second},
+		unrefunded: sampler.Sampler{Every: time.Second},
 	}
 	if m.headers == nil {
 		m.headers = headers.XRateLimit
 	}
-	m.setRules(rules)
+	m.rules.Store(newRuleset(rules, nil, m.logger, m.tierFor != nil))
 	return m, nil
 }
 
-// mustBeMade panics with a message where a nil dereference would come later.
+// mustBeMade panics with a message instead of a nil dereference.
 func (m *Middleware) mustBeMade() {
 	if m == nil || m.limiter == nil {
 		panic("middleware: the Middleware is nil or zero: make it with New, and look at New's error")
@@ -105,86 +118,83 @@ func (m *Middleware) Limiter() algorithms.Limiter {
 	return m.limiter
 }
 
-// Handler wraps next. A request that no rule applies to passes unchanged. For
-// other requests the middleware sets the response headers before it calls next,
-// which gets the decision from [FromContext]. Handler panics if next is nil.
-//
-// A connection that next takes over is one request, whatever is sent on it. So
-// Handler belongs inside a handler that serves HTTP/2 on such connections, such as
-// golang.org/x/net/http2/h2c.
-//
-// A request that a leaky_bucket delays waits here for its turn. It is denied at
-// once if its context's deadline or the server's WriteTimeout comes earlier, or
-// if [Config].MaxWaiting is reached. If its client hangs up, its slot is given
-// back, and the other rules stay charged.
-func (m *Middleware) Handler(next http.Handler) http.Handler {
-	m.mustBeMade()
-	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
-		panic("middleware: Handler: the next handler is nil")
+// Rules returns a copy of the rules in force. Only Keys and functions are shared with
+// them.
+func (m *Middleware) Rules() []Rule {
+	set := m.rules.Load()
+	rules := make([]Rule, len(set.rules))
+	for i := range set.rules {
+		rules[i] = set.rules[i].source.clone()
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isPreface(r) {
-			w = &prefaceWriter{w, m.rules.Load().hints}
-		}
-		if found := m.match(r); found.first < 0 {
-			next.ServeHTTP(w, r)
-		} else {
-			m.serve(w, r, next, &found)
-		}
-	})
+	return rules
 }
 
-// serve handles a request that rules match.
-func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
-	q := question{Middleware: m, request: r, handles: true}
-	defer func() {
-		q.turn.leave()
-		q.passage.end()
-		q.crossing.end()
-	}()
-	err := q.decide(found, m.limiter.Take)
-	switch {
-	case err != nil:
-		m.refuse(w, r, err)
-	case q.unlimited():
-		next.ServeHTTP(w, r)
-	default:
-		r, ok := m.answer(w, r, &q.verdict)
-		if !ok {
-			return
+// SetRules replaces the rules in one step, for all later requests, and logs the
+// differences. If a rule is invalid, the old rules stay in force. The error reports every
+// mistake, and the caller should log it. The rules are copied. A rule that keeps its name,
+// algorithm and period keeps its counts.
+func (m *Middleware) SetRules(rules []Rule) error {
+	m.mustBeMade()
+	compiled, err := compile(rules, m.share)
+	m.setting.Lock()
+	m.failures.returned(err)
+	if err != nil {
+		m.rejected.Add(1)
+		m.setting.Unlock()
+		return err
+	}
+	old := m.rules.Load()
+	set := newRuleset(compiled, old, m.logger, m.tierFor != nil)
+	m.rules.Store(set)
+	m.setting.Unlock()
+	m.logChanges(old, set)
+	return nil
+}
+
+// logChanges logs the names of the rules that were added, removed or changed. It does not
+// notice a new function or a Key of the same name, because these cannot be compared.
+func (m *Middleware) logChanges(old, set *ruleset) {
+	var added, removed, changed []string
+	for i := range set.rules {
+		now := &set.rules[i]
+		if at, ok := old.find(now.check.Rule, i); !ok {
+			added = append(added, now.check.Rule)
+		} else if was := &old.rules[at]; !was.source.sameData(&now.source) {
+			changed = append(changed, now.check.Rule)
 		}
-		next.ServeHTTP(q.writer(r.Context(), w), r)
-		if hints := q.set.hints; hints.watching() {
-			hints.routed(r, q.set.rules, &q.decision)
+	}
+	for i := range old.rules {
+		if _, ok := set.find(old.rules[i].check.Rule, i); !ok {
+			removed = append(removed, old.rules[i].check.Rule)
 		}
+	}
+	m.logger.Info("ratelimit: rules replaced", "rules", len(set.rules), "generation", set.generation,
+		"added", added, "removed", removed, "changed", changed)
+}
+
+// RulesFailed is for loaders: it reports that new rules could not be read, or that SetRules
+// returned an error. It logs err and counts it as a failed SetRules, once. The rules in
+// force stay. Until rules are replaced, each text is logged once.
+func (m *Middleware) RulesFailed(err error) {
+	if err == nil {
+		return
+	}
+	m.setting.Lock()
+	counted, logged := m.failures.note(err)
+	if !counted {
+		m.rejected.Add(1)
+	}
+	m.setting.Unlock()
+	if !logged {
+		m.logger.Error("ratelimit: rules not replaced", "error", err, "generation", m.rules.Load().generation)
 	}
 }
 
-// Take charges the rules that match r and returns the decision. If no rule
-// applies, the decision is allowed and has no results. Take is for work that is
-// not an HTTP request, such as a message in a connection, or a gRPC call, which r
-// describes as a POST. The caller must wait for the decision's Delay.
-//
-// An error means that a key refused r; it may be a [keyfunc.StatusError]. The
-// other rules were charged. If one of them denies, Take returns that decision and
-// no error.
-func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
+// RulesRevision returns the number of attempts to set rules: New's, and each call of
+// SetRules or RulesFailed. It is for loaders: if the revision differs from that after a
+// loader's last attempt, another caller has set rules or tried to. Then the loader should
+// set its rules again.
+func (m *Middleware) RulesRevision() uint64 {
 	m.mustBeMade()
-	found, q := m.match(r), question{Middleware: m, request: r}
-	defer func() { q.crossing.end() }() // it is made meanwhile
-	if err := q.decide(&found, m.limiter.Take); err != nil {
-		return algorithms.Decision{}, err
-	}
-	m.see(r, &q.verdict)
-	return q.outcome()
-}
-
-// Peek returns what Take would, and charges nothing.
-func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
-	m.mustBeMade()
-	found, q := m.match(r), question{Middleware: m, request: r, peeks: true}
-	if err := q.decide(&found, m.limiter.Peek); err != nil {
-		return algorithms.Decision{}, err
-	}
-	return q.outcome()
+	return uint64(m.rules.Load().generation) + m.rejected.Load()
 }

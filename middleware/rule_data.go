@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/pattern"
+	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 const (
@@ -22,10 +23,68 @@ const (
 	maxConflicts = 10
 )
 
+// maxRules is how many rules there may be: a request is compared with each.
+const maxRules = 1000
+
+// ValidateRules reports every mistake, each a [*RuleError], joined.
+func ValidateRules(rules []Rule) error {
+	if len(rules) == 0 {
+		return &RuleError{Index: -1, Err: errors.New("at least one is required")}
+	}
+	if len(rules) > maxRules {
+		return &RuleError{Index: maxRules, Rule: rules[maxRules].Name, Err: fmt.Errorf("%d rules; at most %d", len(rules), maxRules)}
+	}
+	var errs []error
+	named := make(map[string]int, len(rules))
+	for i := range rules {
+		r := &rules[i]
+		bad := func(field string, err error) {
+			for _, err := range each(err) {
+				errs = append(errs, &RuleError{i, r.Name, field, err})
+			}
+		}
+		bad("Name", validateName(r.Name))
+		if first, taken := named[r.Name]; taken && r.Name != "" {
+			bad("Name", fmt.Errorf("rules[%d] and rules[%d] have the same; counts would be shared", first, i))
+		} else {
+			named[r.Name] = i
+		}
+		match := r.validateMatch(bad)
+		bad("Key", validateKey(r.Key))
+		bad("Limit", cmp.Or(r.Limit.Validate(), periodTooShort(r.Limit)))
+		r.validateData(match, bad)
+		_, err := r.Fail.MarshalText()
+		bad("Fail", err)
+	}
+	return errors.Join(errs...)
+}
+
+func validateName(name string) error {
+	if name == "" {
+		return errors.New("required")
+	}
+	if len(name) > 64 {
+		return fmt.Errorf("%d bytes; at most 64", len(name))
+	}
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+			return fmt.Errorf("%q in %q; use letters, digits, '-', '_' and '.'", c, name)
+		}
+	}
+	return nil
+}
+
+func validateKey(key keyfunc.Key) error {
+	if f, ok := key.(keyfunc.Func); key == nil || ok && f == nil {
+		return errors.New("required; use keyfunc.IP to limit each address, keyfunc.Everyone to limit all together")
+	}
+	return keyfunc.Describe(key).Validate()
+}
+
 // validateData reports what is wrong with the fields that go with Match and Limit:
 // tiers, costs, charging by response, bans, shadow and leases. It is given the
 // patterns of the rule; nil if it has none, or bad ones.
-func (r *Rule) validateData(match []pattern, bad func(field string, err error)) {
+func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err error)) {
 	limits := r.limits()
 	if len(r.Tiers) > maxEntries {
 		bad("Tiers", fmt.Errorf("%d tiers; at most %d", len(r.Tiers), maxEntries))
@@ -47,8 +106,10 @@ func (r *Rule) validateData(match []pattern, bad func(field string, err error)) 
 	r.validateCosts(match, limits, bad)
 	r.validateChargeOn(limits, bad)
 	r.validateBan(bad)
-	if !(r.Shadow >= 0 && r.Shadow <= 1) { // NaN is neither
-		bad("Shadow", fmt.Errorf("must be 0 to 1, the fraction of keys that are not limited; got %v", r.Shadow))
+	if !(r.Enforce >= 0 && r.Enforce <= 1) { // NaN is neither
+		bad("Enforce", fmt.Errorf("must be 0 to 1, the fraction of keys that are limited; got %v", r.Enforce))
+	} else if r.Enforce > 0 && !r.Shadow {
+		bad("Enforce", errors.New("needs shadow: without it the rule is enforced for all keys; write shadow: true, or leave enforce out"))
 	}
 	r.validateLease(limits, bad)
 }
@@ -65,7 +126,7 @@ func (r *Rule) validateBan(bad func(string, error)) {
 		bad("Ban", tooShort("for:", r.Ban.For))
 		bad("Ban", tooShort("within:", cmp.Or(r.Ban.Within, shortest)))
 	}
-	if r.Key != nil && valuesOf(r.Key) == 0 {
+	if r.Key != nil && keyfunc.Describe(r.Key).Values() == 0 {
 		bad("Ban", errors.New("all clients have one key, so each of them could have all others denied: "+
 			"ban by another key, such as keyfunc.IP, or leave the ban out"))
 	}
@@ -91,14 +152,14 @@ func tooShort(what string, d time.Duration) error {
 }
 
 // validateMatch returns the patterns; nil if there are none, or bad ones.
-func (r *Rule) validateMatch(bad func(string, error)) (match []pattern) {
+func (r *Rule) validateMatch(bad func(string, error)) (match []pattern.Pattern) {
 	if len(r.Match) > maxEntries {
 		bad("Match", fmt.Errorf("%d patterns; at most %d", len(r.Match), maxEntries))
 		return nil
 	}
 	good := true
 	for _, text := range r.Match {
-		p, err := parsePattern(text)
+		p, err := pattern.Parse(text)
 		bad("Match", err)
 		match, good = append(match, p), good && err == nil
 	}
@@ -119,38 +180,12 @@ func (r *Rule) validateTierNames(bad func(string, error)) {
 			bad("Tiers", errors.New(`a tier needs a name: "" is the tier of requests that have none`))
 		case tier != strings.TrimSpace(tier):
 			bad("Tiers", fmt.Errorf("tier %q: there is white space around it; write %q", tier, strings.TrimSpace(tier)))
-		case strings.ContainsFunc(tier, unseen):
+		case strings.ContainsFunc(tier, pattern.Invisible):
 			bad("Tiers", fmt.Errorf("tier %q: there is a character in it that is not visible; remove it", tier))
 		case taken:
 			bad("Tiers", fmt.Errorf("tier %q: differs from %q only in case; keep the one that Config.TierFor returns", tier, other))
 		}
 	}
-}
-
-// A tierLimit is one of the limits that a rule may have.
-type tierLimit struct {
-	tier string // of the rule's own limit: ""
-	algorithms.Limit
-}
-
-// String says which limit it is, for errors.
-func (l tierLimit) String() string {
-	if l.tier == "" {
-		return "the limit " + l.Limit.String()
-	}
-	return fmt.Sprintf("tier %q's limit %s", l.tier, l.Limit)
-}
-
-// limits returns the rule's own limit, and then those of its tiers that have one,
-// by name.
-func (r *Rule) limits() []tierLimit {
-	all := []tierLimit{{"", r.Limit}}
-	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-		if r.Tiers[tier] != Unlimited() {
-			all = append(all, tierLimit{tier, r.Tiers[tier]})
-		}
-	}
-	return all
 }
 
 // tooMuch is what is wrong with a cost that one of the limits can never hold.
@@ -163,20 +198,20 @@ func tooMuch(cost int64, limits []tierLimit) error {
 	return nil
 }
 
-func (r *Rule) validateCosts(match []pattern, limits []tierLimit, bad func(string, error)) {
+func (r *Rule) validateCosts(match []pattern.Pattern, limits []tierLimit, bad func(string, error)) {
 	if len(r.Costs) > maxEntries {
 		bad("Costs", fmt.Errorf("%d patterns; at most %d", len(r.Costs), maxEntries))
 		return
 	}
 	mux, conflicts := http.NewServeMux(), 0
 	for _, text := range slices.Sorted(maps.Keys(r.Costs)) {
-		p, err := parsePattern(text)
+		p, err := pattern.Parse(text)
 		if err == nil && conflicts < maxConflicts {
-			if err = conflict(mux, text); err != nil {
+			if err = pattern.Conflict(mux, text); err != nil {
 				conflicts++
 			}
 		}
-		if err == nil && match != nil && !slices.ContainsFunc(match, func(m pattern) bool { return m.meets(&p) }) {
+		if err == nil && match != nil && !slices.ContainsFunc(match, func(m pattern.Pattern) bool { return m.Meets(&p) }) {
 			err = fmt.Errorf("pattern %q: the rule matches no such request, so the cost would never apply; let the rule match it, or leave the cost out", text)
 		}
 		bad("Costs", err)
@@ -186,26 +221,6 @@ func (r *Rule) validateCosts(match []pattern, limits []tierLimit, bad func(strin
 			bad("Costs", fmt.Errorf("pattern %q: %w", text, err))
 		}
 	}
-}
-
-var conflicting = regexp.MustCompile(`(?s)conflicts with pattern (".*") \(registered at .*?\):\n(.*)`)
-
-// conflict adds a valid pattern to those in mux, or returns why it is not clear
-// which of them a request should have.
-func conflict(mux *http.ServeMux, text string) (err error) {
-	defer func() {
-		v := recover()
-		if v == nil {
-			return
-		}
-		other, why := "another one", fmt.Sprint(v)
-		if m := conflicting.FindStringSubmatch(why); m != nil {
-			other, why = m[1], strings.ReplaceAll(m[2], "\n", " ")
-		}
-		err = fmt.Errorf("pattern %q: conflicts with %s: %s; make one more specific than the other", text, other, strings.TrimSuffix(why, "."))
-	}()
-	mux.Handle(text, http.NotFoundHandler())
-	return nil
 }
 
 func (r *Rule) validateChargeOn(limits []tierLimit, bad func(string, error)) {
@@ -230,19 +245,6 @@ func (r *Rule) validateChargeOn(limits []tierLimit, bad func(string, error)) {
 	}
 }
 
-func isWindow(l algorithms.Limit) bool {
-	switch algorithms.Algorithm(algorithmOf(l)) {
-	case algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog:
-		return true
-	}
-	return false
-}
-
-// grantsBlocks reports whether a rule with a Lease can have the limit.
-func grantsBlocks(l algorithms.Limit) bool {
-	return isWindow(l) && l.Algorithm != algorithms.SlidingLog
-}
-
 func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {
 	if !r.Lease {
 		return
@@ -259,4 +261,36 @@ func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {
 	if r.Ban != (algorithms.Ban{}) {
 		bad("Lease", errors.New("does not go with a ban: who is denied inside a block is not counted in Redis; leave one of them out"))
 	}
+}
+
+// validate reports the limits of valid rules whose share cannot hold the largest
+// cost. Rounding them up would admit more than the limit in all regions together.
+func (s share) validate(rules []Rule) (errs []error) {
+	if s.of == 0 {
+		return nil
+	}
+	for i := range rules {
+		r := &rules[i]
+		for _, l := range r.limits() {
+			switch err := s.holds(l.Limit, r.largestCost()); {
+			case err == nil:
+			case l.tier == "":
+				errs = append(errs, &RuleError{i, r.Name, "Limit", err})
+			default:
+				errs = append(errs, &RuleError{i, r.Name, "Tiers", fmt.Errorf("tier %q: %w", l.tier, err)})
+			}
+		}
+	}
+	return errs
+}
+
+func (s share) holds(l algorithms.Limit, cost int64) error {
+	part, err := s.limit(l)
+	if err == nil && part.Quota() < cost {
+		err = fmt.Errorf("the share %s of %s holds %d units, and a request costs up to %d: it would never pass", s.text, l, part.Quota(), cost)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; raise the limit or Config.Share", err)
+	}
+	return nil
 }

@@ -48,8 +48,9 @@ func TestWhatRulesMaySay(t *testing.T) {
 		"all of a ban": func(r *ratelimit.Rule) {
 			r.Ban = algorithms.Ban{After: 1 << 60, Within: time.Hour, For: 720 * time.Hour}
 		},
-		"no shadow":     func(r *ratelimit.Rule) { r.Shadow = 0 },
-		"all in shadow": func(r *ratelimit.Rule) { r.Shadow = 1 },
+		"all in shadow":           func(r *ratelimit.Rule) { r.Shadow = true },
+		"a part in shadow":        func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 5e-324 },
+		"all enforced, in shadow": func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1 },
 	} {
 		if got := validated(change); got != nil {
 			t.Errorf("%s: %q", name, got)
@@ -135,9 +136,10 @@ func TestMistakesInRules(t *testing.T) {
 		}, []string{
 			"Limit: the period 60µs is below 10ms, which limits nobody", `Tiers: tier "pro": the period 9.999ms is below 10ms`,
 		}},
-		{func(r *ratelimit.Rule) { r.Shadow = 90 }, []string{"Shadow: must be 0 to 1, the fraction of keys that are not limited; got 90"}},
-		{func(r *ratelimit.Rule) { r.Shadow = -0.1 }, []string{"Shadow: must be 0 to 1"}},
-		{func(r *ratelimit.Rule) { r.Shadow = math.NaN() }, []string{"Shadow: must be 0 to 1"}},
+		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 10 }, []string{"Enforce: must be 0 to 1, the fraction of keys that are limited; got 10"}},
+		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, -0.1 }, []string{"Enforce: must be 0 to 1"}},
+		{func(r *ratelimit.Rule) { r.Enforce = math.NaN() }, []string{"Enforce: must be 0 to 1"}},
+		{func(r *ratelimit.Rule) { r.Enforce = 0.1 }, []string{"Enforce: needs shadow: without it the rule is enforced for all keys"}},
 		{func(r *ratelimit.Rule) { r.Lease, r.Limit = true, bucket(5) }, []string{
 			"Lease: units can be taken in blocks only by fixed_window and sliding_window, and the limit 5/1m token_bucket is neither",
 		}},

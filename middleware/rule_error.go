@@ -1,13 +1,9 @@
 package middleware
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"strings"
 	"unicode"
-
-	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 // A RuleError is a mistake in one field of one rule.
@@ -45,67 +41,6 @@ func words(field string) string {
 		b.WriteRune(unicode.ToLower(c))
 	}
 	return b.String()
-}
-
-// maxRules is how many rules there may be: a request is compared with each.
-const maxRules = 1000
-
-// ValidateRules reports every mistake, each a [*RuleError], joined.
-func ValidateRules(rules []Rule) error {
-	if len(rules) == 0 {
-		return &RuleError{Index: -1, Err: errors.New("at least one is required")}
-	}
-	if len(rules) > maxRules {
-		return &RuleError{Index: maxRules, Rule: rules[maxRules].Name, Err: fmt.Errorf("%d rules; at most %d", len(rules), maxRules)}
-	}
-	var errs []error
-	named := make(map[string]int, len(rules))
-	for i := range rules {
-		r := &rules[i]
-		bad := func(field string, err error) {
-			for _, err := range each(err) {
-				errs = append(errs, &RuleError{i, r.Name, field, err})
-			}
-		}
-		bad("Name", validateName(r.Name))
-		if first, taken := named[r.Name]; taken && r.Name != "" {
-			bad("Name", fmt.Errorf("rules[%d] and rules[%d] have the same; counts would be shared", first, i))
-		} else {
-			named[r.Name] = i
-		}
-		match := r.validateMatch(bad)
-		bad("Key", validateKey(r.Key))
-		bad("Limit", cmp.Or(r.Limit.Validate(), periodTooShort(r.Limit)))
-		r.validateData(match, bad)
-		_, err := r.Fail.MarshalText()
-		bad("Fail", err)
-	}
-	return errors.Join(errs...)
-}
-
-func validateName(name string) error {
-	if name == "" {
-		return errors.New("required")
-	}
-	if len(name) > 64 {
-		return fmt.Errorf("%d bytes; at most 64", len(name))
-	}
-	for _, c := range name {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
-			return fmt.Errorf("%q in %q; use letters, digits, '-', '_' and '.'", c, name)
-		}
-	}
-	return nil
-}
-
-func validateKey(key keyfunc.Key) error {
-	if f, ok := key.(keyfunc.Func); key == nil || ok && f == nil {
-		return errors.New("required; use keyfunc.IP to limit each address, keyfunc.Everyone to limit all together")
-	}
-	if v, ok := key.(interface{ Validate() error }); ok {
-		return v.Validate()
-	}
-	return nil
 }
 
 // each returns the errors that [errors.Join] joined, at any depth; none if err

@@ -2,76 +2,213 @@ package middleware
 
 import (
 	"errors"
-	"fmt"
-	"maps"
+	"log/slog"
 	"reflect"
-	"slices"
 	"sync"
 
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/hidden"
+	"github.com/seed75154129/ratelimit/internal/hint"
+	"github.com/seed75154129/ratelimit/internal/pattern"
+	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// Rules returns a copy of the rules in force. What is done to it changes nothing:
-// its Keys and functions are the same, all else is its own.
-func (m *Middleware) Rules() []Rule {
-	set := m.rules.Load()
-	rules := make([]Rule, len(set.rules))
-	for i := range set.rules {
-		rules[i] = set.rules[i].source.clone()
-	}
-	return rules
+// A rule is a Rule made ready for requests.
+type rule struct {
+	source    Rule              // a copy of it
+	patterns  []pattern.Pattern // none matches every request
+	key       keyfunc.Key
+	readsBody bool // of the key
+	reused    int  // number of the key's answer among those that other rules reuse; 0 if no other rule has this key
+	hidden    bool
+	disabled  bool
+	traits    hint.Traits      // of the key
+	check     algorithms.Check // without the key
+	queue     bool             // of the check's limit
+	plain     bool             // the check needs only the key
+	terms     terms            // what it needs otherwise
 }
 
-// clone copies what of a rule is not a Key or a function.
-func (r *Rule) clone() Rule {
-	c := *r
-	c.Match, c.ChargeOn = slices.Clone(r.Match), slices.Clone(r.ChargeOn)
-	c.Tiers, c.Costs = maps.Clone(r.Tiers), maps.Clone(r.Costs)
-	return c
+// spares reports whether a denial that may come of charges which are given back
+// later does not count towards the rule's ban.
+func (r *rule) spares() bool { return r.terms.chargeOn != nil && r.check.Ban != (algorithms.Ban{}) }
+
+// applies reports whether the rule is on and matches a request.
+func (r *rule) applies(t *pattern.Target) bool { return !r.disabled && r.matches(t) }
+
+func (r *rule) matches(t *pattern.Target) bool {
+	for i := range r.patterns {
+		if r.patterns[i].Match(t) {
+			return true
+		}
+	}
+	return len(r.patterns) == 0
 }
 
-// sameData reports whether two rules differ at most in functions, and in keys of
-// the same name.
-func (r *Rule) sameData(other *Rule) bool {
-	a, b := *r, *other
-	nameA, nameB := keyName(a.Key), keyName(b.Key)
-	a.Key, a.LimitFor, a.CostFor = nil, nil, nil
-	b.Key, b.LimitFor, b.CostFor = nil, nil, nil
-	return nameA == nameB && reflect.DeepEqual(a, b)
+// compile validates rules and makes them ready, with a share of each limit.
+func compile(rules []Rule, s share) ([]rule, error) {
+	if err := ValidateRules(rules); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.validate(rules)...); err != nil {
+		return nil, err
+	}
+	compiled := make([]rule, len(rules))
+	for i := range rules {
+		r := &rules[i]
+		c := &compiled[i]
+		c.source = r.clone()
+		for _, text := range r.Match {
+			p, _ := pattern.Parse(text) // it is valid
+			c.patterns = append(c.patterns, p)
+		}
+		c.key, c.readsBody = r.Key, keyfunc.Describe(r.Key).ReadsBody()
+		c.traits = hint.Of(r.Key)
+		c.hidden, c.disabled = r.Hidden, r.Disabled
+		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, costs: pattern.NewValues(r.Costs), chargeOn: c.source.ChargeOn, lease: r.Lease, shadow: r.shadowed()}
+		own, _ := c.terms.fit(r.Limit, s) // they are valid
+		for tier, l := range r.Tiers {
+			if c.terms.tiers == nil {
+				c.terms.tiers = make(map[string]limit)
+			}
+			c.terms.tiers[tier], _ = c.terms.fit(l, s)
+		}
+		c.plain, c.queue = c.terms.plain(), own.queue
+		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
+			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
+	}
+	reuseKeys(compiled)
+	return compiled, nil
 }
 
-func keyName(k keyfunc.Key) string {
-	if s, ok := k.(fmt.Stringer); ok {
-		return s.String()
+// maxReused is how many keys' answers a request keeps for further rules.
+const maxReused = 2
+
+// reuseKeys numbers the keys that several rules have. They are resolved once for each
+// request. A [keyfunc.Func] cannot be compared, so it is called for each rule.
+func reuseKeys(rules []rule) {
+	reused := 0
+	for i := range rules {
+		if rules[i].reused > 0 || reflect.TypeOf(rules[i].key).Kind() != reflect.Pointer {
+			continue
+		}
+		if reused == maxReused {
+			return
+		}
+		for j := i + 1; j < len(rules); j++ {
+			if rules[j].key == rules[i].key {
+				rules[i].reused, rules[j].reused = reused+1, reused+1
+			}
+		}
+		reused = max(reused, rules[i].reused)
 	}
-	return fmt.Sprintf("%T", k)
 }
 
-// RulesFailed reports that new rules could not be read, or that SetRules returned
-// an error, for loaders: it logs err and counts it as a failed SetRules, once.
-// The rules in force stay. Until rules are replaced, each text is logged once.
-func (m *Middleware) RulesFailed(err error) {
-	if err == nil {
-		return
-	}
-	m.setting.Lock()
-	counted, logged := m.failures.note(err)
-	if !counted {
-		m.rejected.Add(1)
-	}
-	m.setting.Unlock()
-	if !logged {
-		m.logger.Error("ratelimit: rules not replaced", "error", err, "generation", m.rules.Load().generation)
-	}
+// A ruleset is the rules in force, with their counts and hints.
+type ruleset struct {
+	rules      []rule
+	watches    []watch         // one for each rule
+	hidden     map[string]bool // by name; nil if no rule is hidden
+	chargesOn  bool            // a rule has ChargeOn
+	spares     bool            // a rule has ChargeOn and a Ban
+	hints      *hints
+	generation int // 1 for the first
 }
 
-// RulesRevision counts the attempts to set rules: New's, and each call of SetRules
-// or RulesFailed. It is for loaders: if the revision is not the one that a loader's
-// own last attempt left, something else has replaced the rules, or failed to, and
-// the loader should set its rules again.
-func (m *Middleware) RulesRevision() uint64 {
-	m.mustBeMade()
-	return uint64(m.rules.Load().generation) + m.rejected.Load()
+// shown returns a decision without what clients must not be told.
+func (set *ruleset) shown(d algorithms.Decision) algorithms.Decision {
+	if set.hidden == nil {
+		return d
+	}
+	return hidden.Redact(d, func(rule string) bool { return set.hidden[rule] })
+}
+
+// newRuleset returns the set that follows old, which is nil the first time.
+func newRuleset(rules []rule, old *ruleset, logger *slog.Logger, hasTierFor bool) *ruleset {
+	set := &ruleset{rules: rules, watches: make([]watch, len(rules)), hints: newHints(logger, len(rules)), generation: 1}
+	for i := range rules {
+		c := &rules[i].check
+		w := watch{rule: c.Rule, limit: c.Limit, quota: c.Limit.Quota(), series: new(series), denials: new(sampler.Rate)}
+		if old != nil {
+			if at, ok := old.find(c.Rule, i); ok {
+				was := &old.watches[at]
+				w.denials = was.denials
+				if algorithmOf(was.limit) == algorithmOf(w.limit) {
+					w.series = was.series
+				}
+			}
+		}
+		set.watches[i] = w
+		set.chargesOn = set.chargesOn || rules[i].terms.chargeOn != nil
+		set.spares = set.spares || rules[i].spares()
+		if rules[i].hidden {
+			if set.hidden == nil {
+				set.hidden = make(map[string]bool)
+			}
+			set.hidden[c.Rule] = true
+		}
+	}
+	for _, text := range oddities(rules, hasTierFor) {
+		set.hints.say(text)
+	}
+	if old != nil {
+		set.generation = old.generation + 1
+	}
+	return set
+}
+
+// find returns the index of a rule, which is most likely at from or soon after.
+func (set *ruleset) find(name string, from int) (at int, ok bool) {
+	for i := from; i < len(set.watches); i++ {
+		if set.watches[i].rule == name {
+			return i, true
+		}
+	}
+	for i := range min(from, len(set.watches)) {
+		if set.watches[i].rule == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// sparing reports whether denials of a check do not always count towards its ban.
+func (set *ruleset) sparing(c *algorithms.Check) bool {
+	at, ok := set.find(c.Rule, 0)
+	return ok && set.rules[at].spares() && !c.Shadow
+}
+
+// mayRefund reports whether a rule with ChargeOn has charged the request.
+func (set *ruleset) mayRefund(d *algorithms.Decision) bool {
+	if !set.chargesOn {
+		return false
+	}
+	for i := range d.Results {
+		if d.Results[i].Charged > 0 && set.chargeOn(d.Results[i].Check.Rule) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// chargeOn returns the statuses that a rule charges; nil means all.
+func (set *ruleset) chargeOn(rule string) []int {
+	if at, ok := set.find(rule, 0); ok {
+		return set.rules[at].terms.chargeOn
+	}
+	return nil
+}
+
+// failed counts the checks of a call for which the limiter returned an error.
+func (set *ruleset) failed(checks []algorithms.Check) {
+	next := 0
+	for i := range checks {
+		if at, ok := set.find(checks[i].Rule, next); ok {
+			set.watches[at].series.counts[outcomeError][originNone].Add(1)
+			next = at + 1
+		}
+	}
 }
 
 // maxFailures is how many texts are remembered, in case each is another one.

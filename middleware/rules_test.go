@@ -27,7 +27,7 @@ func full(t *testing.T) ratelimit.Rule {
 		LimitFor: func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
 		Cost:     2, Costs: map[string]int64{"GET /a": 3}, CostFor: func(*http.Request) int64 { return 0 },
 		ChargeOn: []int{401, 403}, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: time.Hour},
-		Fail: failmode.Closed, Shadow: 0.5, Disabled: true, Hidden: true,
+		Fail: failmode.Closed, Shadow: true, Enforce: 0.5, Disabled: true, Hidden: true,
 	}
 	for v, i := reflect.ValueOf(rule), 0; i < v.NumField(); i++ {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Lease" { // which is refused
@@ -135,7 +135,8 @@ func TestEveryChangeIsLogged(t *testing.T) {
 		"ChargeOn":  func(r *ratelimit.Rule) { r.ChargeOn[0]++ },
 		"Ban":       func(r *ratelimit.Rule) { r.Ban.After++ },
 		"Fail":      func(r *ratelimit.Rule) { r.Fail = failmode.Open },
-		"Shadow":    func(r *ratelimit.Rule) { r.Shadow = 0.25 },
+		"Shadow":    func(r *ratelimit.Rule) { r.Shadow, r.Enforce = false, 0 },
+		"Enforce":   func(r *ratelimit.Rule) { r.Enforce = 0.25 },
 		"Disabled":  func(r *ratelimit.Rule) { r.Disabled = false },
 		"Hidden":    func(r *ratelimit.Rule) { r.Hidden = false },
 	} {

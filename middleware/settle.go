@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/field"
 )
 
 var (
@@ -33,9 +32,9 @@ var (
 // Call it on the goroutine that writes the response, as with
 // [http.ResponseWriter.Header].
 func Settle(ctx context.Context, rule string, cost int64) error {
-	for p := passageOf(ctx); p != nil; p = p.outer {
-		if at := p.find(rule); at >= 0 {
-			if err := p.settle(ctx, at, cost); err != nil {
+	for s := stateOf(ctx); s != nil; s = s.outer {
+		if at := s.find(rule); at >= 0 {
+			if err := s.settle(ctx, at, cost); err != nil {
 				return fmt.Errorf("middleware: settle: rule %q: %w", rule, err)
 			}
 			return nil
@@ -45,8 +44,8 @@ func Settle(ctx context.Context, rule string, cost int64) error {
 }
 
 // find returns the index of a rule's result, the last of several; -1 if there is none.
-func (p *passage) find(rule string) int {
-	results := p.decided().Results
+func (s *requestState) find(rule string) int {
+	results := s.current().Results
 	for i := len(results) - 1; i >= 0; i-- {
 		if results[i].Check.Rule == rule {
 			return i
@@ -55,40 +54,39 @@ func (p *passage) find(rule string) int {
 	return -1
 }
 
-func (p *passage) settle(ctx context.Context, at int, cost int64) error {
+func (s *requestState) settle(ctx context.Context, at int, cost int64) error {
 	if cost < 0 {
 		return fmt.Errorf("cost must not be negative, got %d", cost)
 	}
-	claimed, err := p.claim([]int{at})
+	claimed, err := s.claim([]int{at})
 	if err != nil || len(claimed) == 0 {
 		return err
 	}
-	return p.settleAll(ctx, claimed, cost)
+	return s.settleAll(ctx, claimed, cost)
 }
 
-// claim returns those of the results that nobody has settled, and settles them for
-// everybody else.
-func (p *passage) claim(at []int) (claimed []int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.returned {
+// claim returns those of the results that were not settled yet. Only its caller may settle
+// them.
+func (s *requestState) claim(at []int) (claimed []int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return nil, errReturned
 	}
 	for _, i := range at {
-		if slices.Contains(p.settled, i) {
+		if slices.Contains(s.settled, i) {
 			err = errSettled
 			continue
 		}
-		p.settled = append(p.settled, i)
+		s.settled = append(s.settled, i)
 		claimed = append(claimed, i)
 	}
 	return claimed, err
 }
 
-// settleAll makes claimed results cost so much each, in one call, and rewrites
-// the headers.
-func (p *passage) settleAll(ctx context.Context, at []int, cost int64) error {
-	d := p.decided()
+// settleAll sets the cost of each claimed result, in one call, and rewrites the headers.
+func (s *requestState) settleAll(ctx context.Context, at []int, cost int64) error {
+	d := s.current()
 	var charges []algorithms.Charge
 	var charged []int
 	for _, i := range at {
@@ -100,103 +98,38 @@ func (p *passage) settleAll(ctx context.Context, at []int, cost int64) error {
 	if len(charges) == 0 {
 		return nil
 	}
-	results, err := p.by.limiter.Settle(ctx, charges...)
+	results, err := s.by.limiter.Settle(ctx, charges...)
 	if len(results) == len(charges) {
-		p.mu.Lock()
-		now := slices.Clone(p.decision.Results) // the old ones may be read
+		s.mu.Lock()
+		now := slices.Clone(s.decision.Results) // the old ones may be read
 		for j, i := range charged {
 			now[i] = results[j]
 		}
-		p.decision.Results = now
-		p.mu.Unlock()
+		s.decision.Results = now
+		s.mu.Unlock()
 	}
-	p.refresh(ctx)
+	s.rewriteHeaders(ctx)
 	return err
 }
 
-// decided is what the middleware decided, as it has been settled since.
-func (p *passage) decided() algorithms.Decision {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.decision
-}
-
-// end ends what handlers may do with the decision. It does nothing on nil.
-func (p *passage) end() {
-	if p != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.returned = true
-	}
-}
-
-// refresh writes the headers of all passages anew. It leaves them alone once
-// somebody else may be writing the response, because time is up; and, on the way
-// to a status, where a handler has replaced them.
-func (p *passage) refresh(ctx context.Context) {
-	for p.inner != nil {
-		p = p.inner
-	}
-	if ctx.Err() != nil || p.wrote != nil && !sameFields(p.wrote, p.header) {
+// refundBy refunds the rules with ChargeOn that do not list the status. A request that
+// has ended stays charged: otherwise clients that hang up would not be counted. So does a
+// connection that the handler takes over, because what is answered on it is not known.
+func (s *requestState) refundBy(status int) {
+	if status == http.StatusSwitchingProtocols || s.Context.Err() != nil {
 		return
 	}
-	first := p.first()
-	for _, name := range field.Limits() {
-		delete(p.header, name)
-		if lines := first.found[name]; len(lines) > 0 {
-			p.header[name] = slices.Clone(lines)
+	var free []int
+	for i, r := range s.current().Results {
+		if on := s.set.chargeOn(r.Check.Rule); on != nil && !slices.Contains(on, status) {
+			free = append(free, i)
 		}
 	}
-	for q := first; q != nil; q = q.inner {
-		q.by.headers(q.header, q.set.shown(q.decided()))
+	claimed, _ := s.claim(free) // without those that the handler has settled
+	if len(claimed) == 0 {
+		return
 	}
-	p.remember()
-}
-
-// first is the outermost passage that writes the same header.
-func (p *passage) first() *passage {
-	for p.outer != nil && p.outer.inner == p {
-		p = p.outer
+	if err := s.settleAll(s.Context, claimed, 0); err != nil {
+		s.by.unrefunded.Do(func() { s.by.logger.Error("ratelimit: charge not refunded", "status", status, "error", err) })
 	}
-	return p
-}
-
-// remember keeps what the headers are now, where refresh looks at that.
-func (p *passage) remember() {
-	if p.wrote != nil {
-		p.wrote = fieldsOf(p.header)
-	}
-}
-
-// foundIn is fieldsOf, or nil if there are none.
-func foundIn(h http.Header) http.Header {
-	if len(h) == 0 {
-		return nil
-	}
-	for _, name := range field.Limits() {
-		if len(h[name]) > 0 {
-			return fieldsOf(h)
-		}
-	}
-	return nil
-}
-
-// fieldsOf is the fields of rate limits in a header, without Retry-After; not nil.
-func fieldsOf(h http.Header) http.Header {
-	fields := make(http.Header)
-	for _, name := range field.Limits() {
-		if lines := h[name]; len(lines) > 0 {
-			fields[name] = slices.Clone(lines)
-		}
-	}
-	return fields
-}
-
-func sameFields(fields, h http.Header) bool {
-	for _, name := range field.Limits() {
-		if !slices.Equal(fields[name], h[name]) {
-			return false
-		}
-	}
-	return true
 }

@@ -23,50 +23,54 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// inShadow is which of these keys a rule does not enforce.
-func inShadow(t testing.TB, rule string, fraction float64, keys int) (shadowed []int) {
+// enforced returns those of the first keys for which a rule in shadow is enforced.
+func enforcedKeys(t testing.TB, rule string, fraction float64, keys int) (all []int) {
 	t.Helper()
-	m := inMemory(t, ratelimit.Rule{Name: rule, Key: keyfunc.Header("Key"), Limit: algorithms.PerHour(9), Shadow: fraction})
+	m := inMemory(t, ratelimit.Rule{Name: rule, Key: keyfunc.Header("Key"), Limit: algorithms.PerHour(9), Shadow: true, Enforce: fraction})
 	for i := range keys {
 		d, err := m.Peek(request("GET /", "Key", fmt.Sprint("10.0.0.", i)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Results[0].Check.Shadow {
-			shadowed = append(shadowed, i)
+		if !d.Results[0].Check.Shadow {
+			all = append(all, i)
 		}
 	}
-	return shadowed
+	return all
 }
 
-func TestShadowIsAFractionOfTheKeys(t *testing.T) {
+func TestEnforceIsAFractionOfTheKeys(t *testing.T) {
 	const keys = 4000
 	var before []int
 	for _, fraction := range []float64{0, 0.001, 0.1, 0.5, 0.9, 0.999, 1} {
-		now := inShadow(t, "r", fraction, keys)
+		now := enforcedKeys(t, "r", fraction, keys)
 		// Five standard deviations: the keys are fixed, so this does not flicker.
 		if want := fraction * keys; float64(len(now)) < want-5*32 || float64(len(now)) > want+5*32 || fraction == 0 && len(now) > 0 || fraction == 1 && len(now) < keys {
 			t.Errorf("%v: %d of %d keys", fraction, len(now), keys)
 		}
 		for _, i := range before {
 			if _, stays := slices.BinarySearch(now, i); !stays {
-				t.Fatalf("key %d is in a smaller shadow and not in that of %v", i, fraction)
+				t.Fatalf("key %d is enforced for a smaller fraction and not for %v", i, fraction)
 			}
 		}
 		before = now
-		if again := inShadow(t, "r", fraction, keys); !slices.Equal(now, again) {
+		if again := enforcedKeys(t, "r", fraction, keys); !slices.Equal(now, again) {
 			t.Errorf("%v: another instance has other keys", fraction)
 		}
 	}
+	// A process of another version has the same keys.
+	if got, want := enforcedKeys(t, "r", 0.1, 100), []int{7, 13, 34, 35, 37, 61, 66}; !slices.Equal(got, want) {
+		t.Errorf("keys %v are enforced, want %v", got, want)
+	}
 	both := 0
-	half, other := inShadow(t, "r", 0.5, keys), inShadow(t, "s", 0.5, keys)
+	half, other := enforcedKeys(t, "r", 0.5, keys), enforcedKeys(t, "s", 0.5, keys)
 	for _, i := range half {
 		if _, found := slices.BinarySearch(other, i); found {
 			both++
 		}
 	}
 	if both < keys/4-200 || both > keys/4+200 {
-		t.Errorf("%d keys are in the shadows of two rules: not independent", both)
+		t.Errorf("%d keys are enforced for two rules: not independent", both)
 	}
 }
 
@@ -85,8 +89,8 @@ func bystanders() []ratelimit.Rule {
 			keyfunc.Header("User"), keyfunc.Everyone, keyfunc.Required(keyfunc.Header("Nobody"), 400), keyfunc.Required(keyfunc.BodyJSON("account", 64), 400),
 		} {
 			r := ratelimit.Rule{Name: fmt.Sprintf("by-%d-%d", i, j), Key: key, Limit: limit, Fail: failmode.Closed, Hidden: j == 1}
-			if r.Shadow = 1; (i+j)%3 == 0 {
-				r.Shadow, r.Disabled = 0, true
+			if r.Shadow = true; (i+j)%3 == 0 {
+				r.Shadow, r.Disabled = false, true
 			}
 			if i == 1 {
 				r.ChargeOn = []int{401}
@@ -244,15 +248,15 @@ func TestShadowAndDisabledChangeNothing(t *testing.T) {
 
 // While a new limit is enforced for a part of the keys, only they are denied.
 func TestShadowEnforcesTheRest(t *testing.T) {
-	m := inMemory(t, ratelimit.Rule{Name: "r", Key: keyfunc.Header("Key"), Limit: algorithms.PerHour(1), Shadow: 0.5})
+	m := inMemory(t, ratelimit.Rule{Name: "r", Key: keyfunc.Header("Key"), Limit: algorithms.PerHour(1), Shadow: true, Enforce: 0.5})
 	h := m.Handler(ok)
-	shadowed := inShadow(t, "r", 0.5, 100)
+	limited := enforcedKeys(t, "r", 0.5, 100)
 	for i := range 100 {
 		key := fmt.Sprint("10.0.0.", i)
-		_, free := slices.BinarySearch(shadowed, i)
+		_, denied := slices.BinarySearch(limited, i)
 		serve(h, "GET /", "Key", key)
-		if w := serve(h, "GET /", "Key", key); (w.Code == http.StatusNoContent) != free || (w.Header().Get("X-RateLimit-Limit") == "") != free {
-			t.Errorf("%s, in shadow %v: %d %v", key, free, w.Code, w.Header())
+		if w := serve(h, "GET /", "Key", key); (w.Code == http.StatusTooManyRequests) != denied || (w.Header().Get("X-RateLimit-Limit") != "") != denied {
+			t.Errorf("%s, enforced %v: %d %v", key, denied, w.Code, w.Header())
 		}
 	}
 }
@@ -260,7 +264,7 @@ func TestShadowEnforcesTheRest(t *testing.T) {
 // A queue that is not enforced takes no place from those who wait in one that is.
 func TestShadowQueuesTakeNoPlaces(t *testing.T) {
 	queue := algorithms.Limit{Rate: 60, Period: time.Minute, Burst: 9, Algorithm: algorithms.LeakyBucket}
-	shadow := ratelimit.Rule{Name: "shadow", Key: keyfunc.Everyone, Limit: queue, Shadow: 1}
+	shadow := ratelimit.Rule{Name: "shadow", Key: keyfunc.Everyone, Limit: queue, Shadow: true}
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, ratelimit.Config{
 			Limiter: new(algorithms.Memory), MaxWaiting: 4, // two of one key

@@ -2,9 +2,13 @@ package middleware
 
 import (
 	"fmt"
+	"math/bits"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/pattern"
 )
 
 // terms are what a rule asks of requests by more than one limit and one cost.
@@ -13,9 +17,10 @@ type terms struct {
 	limitFor func(*http.Request) algorithms.Limit
 	tiers    map[string]limit
 	costFor  func(*http.Request) int64
-	costs    []cost // the most specific first
+	costs    pattern.Values
 	chargeOn []int
-	shadow   float64
+	lease    bool
+	shadow   float64 // the fraction of keys that are not enforced
 }
 
 // A limit is one that a rule may have, made ready for requests.
@@ -30,86 +35,94 @@ func (t *terms) plain() bool {
 	return t.limitFor == nil && t.tiers == nil && t.costFor == nil && t.costs == nil && t.shadow == 0
 }
 
-// agree completes a check by the terms of its rule. The rule does not apply where
-// the request is exempt.
-func (q *question) agree(i int, rule *rule, check *algorithms.Check) (queue, applies bool) {
-	l := q.limitOf(i, rule)
-	if l.Limit == Unlimited() {
-		return false, false
-	}
-	check.Limit, check.Cost = l.Limit, q.costOf(rule)
-	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
-	return l.queue && !check.Shadow, true // who is not enforced takes nobody's place
-}
-
-// limitOf is the limit of the request by a rule: LimitFor, Tiers, Limit.
-func (q *question) limitOf(i int, rule *rule) limit {
-	if f := rule.terms.limitFor; f != nil {
-		if l := f(q.request); l != (algorithms.Limit{}) {
-			fit, err := rule.fit(l, q.share)
-			if err == nil {
-				return fit
-			}
-			q.misfits.Do(func() {
-				q.logger.Warn("ratelimit: LimitFor returned a limit that cannot be used; Tiers and Limit apply",
-					"rule", rule.check.Rule, "limit", l.String(), "error", err)
-			})
-		}
-	}
-	if rule.terms.tiers != nil {
-		if tier := q.tier(); tier != "" {
-			l, ok := rule.terms.tiers[tier]
-			if q.hints != nil {
-				q.hints.tier(i, tier, ok)
-			}
-			if ok {
-				return l
-			}
-			if !q.peeks {
-				q.set.watches[i].series.unknownTiers.Add(1)
-			}
-		}
-	}
-	return limit{rule.check.Limit, rule.queue}
-}
-
 // fit makes a limit of the rule ready for requests.
-func (r *rule) fit(l algorithms.Limit, s share) (limit, error) {
+func (t *terms) fit(l algorithms.Limit, s share) (limit, error) {
 	if l == Unlimited() {
 		return limit{Limit: l}, nil
 	}
 	if err := l.Validate(); err != nil {
 		return limit{}, err
 	}
-	if r.terms.chargeOn != nil && !isWindow(l) {
+	if t.chargeOn != nil && !isWindow(l) {
 		return limit{}, fmt.Errorf("%s is no window, which ChargeOn needs", l)
 	}
-	if r.source.Lease && !grantsBlocks(l) {
+	if t.lease && !grantsBlocks(l) {
 		return limit{}, fmt.Errorf("%s grants no blocks, which Lease needs", l)
 	}
 	l, err := s.limit(l)
 	return limit{l, l.Algorithm == algorithms.LeakyBucket}, err
 }
 
-// tier asks for the request's tier, once.
-func (q *question) tier() string {
-	if !q.tierKnown && q.tierFor != nil {
-		q.tierName, q.tierKnown = q.tierFor(q.request), true
+// applyTerms completes a check by the terms of its rule. The rule does not apply to an
+// exempt request.
+func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) (queue, applies bool) {
+	l := e.limitOf(i, rule)
+	if l.Limit == Unlimited() {
+		return false, false
 	}
-	return q.tierName
+	check.Limit, check.Cost = l.Limit, e.costOf(rule)
+	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
+	return l.queue && !check.Shadow, true // a request in shadow takes no place in the wait queue
+}
+
+// limitOf is the limit of the request by a rule: LimitFor, Tiers, Limit.
+func (e *evaluation) limitOf(i int, rule *rule) limit {
+	if f := rule.terms.limitFor; f != nil {
+		if l := f(e.request); l != (algorithms.Limit{}) {
+			fit, err := rule.terms.fit(l, e.m.share)
+			if err == nil {
+				return fit
+			}
+			e.m.badLimits.Do(func() {
+				e.m.logger.Warn("ratelimit: LimitFor returned a limit that cannot be used; Tiers and Limit apply",
+					"rule", rule.check.Rule, "limit", l.String(), "error", err)
+			})
+		}
+	}
+	if rule.terms.tiers != nil {
+		if tier := e.tier(); tier != "" {
+			l, ok := rule.terms.tiers[tier]
+			if e.seen != nil {
+				e.seen[i].tier, e.seen[i].hasTier = tier, ok
+			}
+			if ok {
+				return l
+			}
+			if !e.peeks {
+				e.set.watches[i].series.unknownTiers.Add(1)
+			}
+		}
+	}
+	return limit{rule.check.Limit, rule.queue}
+}
+
+// tier asks for the request's tier, once.
+func (e *evaluation) tier() string {
+	if !e.tierKnown && e.m.tierFor != nil {
+		e.tierName, e.tierKnown = e.m.tierFor(e.request), true
+	}
+	return e.tierName
 }
 
 // costOf is what the request costs by a rule: CostFor, Costs, Cost.
-func (q *question) costOf(rule *rule) int64 {
+func (e *evaluation) costOf(rule *rule) int64 {
 	if f := rule.terms.costFor; f != nil {
-		if n := f(q.request); n > 0 {
+		if n := f(e.request); n > 0 {
 			return n
 		}
 	}
 	if rule.terms.costs != nil {
-		return costAt(rule.terms.costs, &q.target, rule.check.Cost)
+		return rule.terms.costs.Of(&e.target, rule.check.Cost)
 	}
 	return rule.check.Cost
+}
+
+// shadowed is the fraction of keys for which the rule is not enforced.
+func (r *Rule) shadowed() float64 {
+	if !r.Shadow {
+		return 0
+	}
+	return 1 - r.Enforce
 }
 
 // shadows reports whether a key is one of those that are not enforced. Every
@@ -137,11 +150,55 @@ func hash(rule, key string) uint64 {
 	return h ^ h>>33
 }
 
-// largestCost is the largest that is known before there are requests.
-func (r *Rule) largestCost() int64 {
-	most := max(r.Cost, 1)
-	for _, units := range r.Costs {
-		most = max(most, units)
+// A share is a part of each limit, as the decimal fraction that the program has
+// written: floating-point numbers would make 28 of 100 × 0.29. The zero value is
+// all of it.
+type share struct {
+	part, of uint64
+	text     string
+}
+
+// maxDecimals is what of a share counts: 10^18 is below 2^64. More are cut off,
+// so that no sum of shares exceeds the whole.
+const maxDecimals = 18
+
+// parseShare reads Config.Share.
+func parseShare(f float64) (share, error) {
+	if f == 0 || f == 1 {
+		return share{}, nil
 	}
-	return most
+	if !(f > 0 && f < 1) { // NaN is neither
+		return share{}, fmt.Errorf("middleware: share: must be above 0 and at most 1, this region's part of each limit; got %v", f)
+	}
+	text := strconv.FormatFloat(f, 'f', -1, 64)
+	digits := strings.TrimPrefix(text, "0.")
+	digits = digits[:min(len(digits), maxDecimals)]
+	s := share{of: 1, text: text}
+	for _, c := range []byte(digits) {
+		s.part, s.of = 10*s.part+uint64(c-'0'), 10*s.of
+	}
+	return s, nil
+}
+
+// units is the share of so many, rounded down.
+func (s share) units(n int64) int64 {
+	hi, lo := bits.Mul64(uint64(n), s.part)
+	q, _ := bits.Div64(hi, lo, s.of) // part < of, so it fits
+	return int64(q)
+}
+
+// limit is the share of a valid limit. The error says that it is too small.
+func (s share) limit(l algorithms.Limit) (algorithms.Limit, error) {
+	if s.of == 0 {
+		return l, nil
+	}
+	part := l
+	part.Rate, part.Burst = s.units(l.Rate), s.units(l.Burst)
+	if part.Rate < 1 || l.Burst > 0 && part.Burst < 1 {
+		return part, fmt.Errorf("the share %s of %s is less than one unit", s.text, l)
+	}
+	if err := part.Validate(); err != nil {
+		return part, fmt.Errorf("the share %s of %s: %w", s.text, l, err)
+	}
+	return part, nil
 }

@@ -234,16 +234,6 @@ func TestSkipFor(t *testing.T) {
 	}
 }
 
-func TestTiersWithoutTierForAreNoticed(t *testing.T) {
-	var log bytes.Buffer
-	rule := perHour("plan", 5)
-	rule.Tiers = map[string]algorithms.Limit{"pro": algorithms.PerHour(50)}
-	mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if !strings.Contains(log.String(), "Config.TierFor is nil") {
-		t.Error(log.String())
-	}
-}
-
 func TestTiersMayWait(t *testing.T) {
 	rule := perHour("r", 5)
 	rule.Tiers = map[string]algorithms.Limit{"slow": {Rate: 1, Period: time.Hour, Burst: 3, Algorithm: algorithms.LeakyBucket}}

@@ -8,12 +8,10 @@ import (
 
 var banCases = []testCase{
 	{name: "a key that is denied After times is banned", run: bansAfter},
-	{name: "a ban of After 1 begins with the first denial", run: bansAtOnce},
 	{name: "denials during a ban do not extend it", run: banNotExtended},
 	{name: "denials count towards a ban if they come Within the first", run: bansWithin},
 	{name: "a ban's Within is the limit's period if it is 0", run: bansWithinPeriod},
 	{name: "Peek counts no denial and sees a ban", run: peekBans},
-	{name: "a check that is banned denies the request, which charges nothing", run: bansDenyAll},
 	{name: "a check that has room counts no denial", run: bansOnlyDenied},
 	{name: "a shadow check is not banned and counts no denial", run: shadowNotBanned},
 	{name: "denials for MaxDelay alone do not count towards a ban", run: impatientNotBanned},
@@ -22,7 +20,6 @@ var banCases = []testCase{
 	{name: "a ban stays when the limit changes", run: bansOutliveLimits},
 	{name: "two bans on one key obey each other", run: twoBans},
 	{name: "Reset lifts a ban and forgets denials", run: resetLifts},
-	{name: "Settle gives back during a ban", run: settleWhileBanned},
 }
 
 // banned is the outcome where the key is banned for some time more.
@@ -56,16 +53,6 @@ func bansAfter(c *trial) {
 		c.take(check, s.exhausted()) // counted anew
 		c.take(check, s.exhausted())
 		c.take(check, s.exhausted().banned(time.Hour))
-	})
-}
-
-func bansAtOnce(c *trial) {
-	c.eachSample(func(s sample) {
-		check := banning(s.Check, 1, 0, 15*time.Minute)
-		c.take(costing(check, 10), s.charged(10, 10))
-		c.take(check, s.exhausted().banned(15*time.Minute))
-		c.wait(15*time.Minute - 1*µs)
-		c.take(check, s.passed(0).banned(1*µs))
 	})
 }
 
@@ -136,21 +123,6 @@ func peekBans(c *trial) {
 		c.peek(check, s.passed(0).banned(1*µs))
 		c.wait(1 * µs)
 		c.peek(check, s.passed(0))
-	})
-}
-
-func bansDenyAll(c *trial) {
-	c.eachSample(func(s sample) {
-		check, beside, shadow := banning(s.Check, 1, 0, time.Hour), s.under("beside"), shadowed(s.under("shadow").Check)
-		c.ban(time.Hour, check)
-		c.takeAll(
-			expectation{beside.Check, s.passed(0)},
-			expectation{check, s.passed(0).banned(time.Hour)},
-			expectation{shadow, s.passed(0)})
-		c.holds(beside.Check, 10, 0)
-		c.holds(shadow, 10, 0)
-		c.ban(0, check)
-		c.holds(s.Check, 10, 0)
 	})
 }
 
@@ -261,21 +233,6 @@ func resetLifts(c *trial) {
 		c.take(check, s.exhausted())
 		c.take(check, s.exhausted().banned(time.Hour))
 		c.reset(s.Check) // by whatever check of the rule
-		c.take(check, s.charged(1, 1))
-	})
-}
-
-func settleWhileBanned(c *trial) {
-	c.eachSample(func(s sample) {
-		check := banning(s.Check, 1, 0, time.Second)
-		first := c.take(costing(check, 10), s.charged(10, 10))
-		c.take(check, s.exhausted().banned(time.Second))
-		results, err := c.limiter.Settle(c.Context(), algorithms.Charge{Result: first})
-		if err != nil || results[0].Charged != 0 || results[0].Remaining != 10 {
-			c.Errorf("Settle: %+v, %v", results, err)
-		}
-		c.take(check, s.passed(0).banned(time.Second))
-		c.wait(time.Second)
 		c.take(check, s.charged(1, 1))
 	})
 }

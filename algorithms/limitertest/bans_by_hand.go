@@ -9,9 +9,9 @@ import (
 
 var banByHandCases = []testCase{
 	{name: "Ban bans by hand, and never for less than before", run: banByHand},
-	{name: "Ban bans a check without a Ban, and counts stay", run: banWithoutBan},
+	{name: "Ban bans a check without a Ban, and what it denies charges nothing", run: banWithoutBan},
 	{name: "Ban does nothing to a shadow check", run: banShadow},
-	{name: "Settle works on the count of a check that Ban has banned", run: settleBannedByHand},
+	{name: "Settle refunds during a ban", run: settleBanned},
 	{name: "Ban with 0 lifts a ban and forgets denials, and counts stay", run: banLifted},
 }
 
@@ -37,9 +37,9 @@ func banByHand(c *trial) {
 		c.take(beside, s.charged(1, 1))
 	})
 	for _, d := range []time.Duration{-1, -time.Hour, 1, 1500, math.MaxInt64} {
-		c.wantError(d.String(), c.limiter.Ban(c.Context(), d, of(fixed(1, time.Hour))), algorithms.ErrInvalidCheck)
+		c.wantError(d.String(), c.limiter.Ban(c.Context(), d, of(fixed(1, time.Hour))))
 	}
-	c.wantError("the zero limit", c.limiter.Ban(c.Context(), time.Hour, limitedTo(of(fixed(1, time.Hour)), algorithms.Limit{})), algorithms.ErrInvalidCheck)
+	c.wantError("the zero limit", c.limiter.Ban(c.Context(), time.Hour, limitedTo(of(fixed(1, time.Hour)), algorithms.Limit{})))
 	c.take(of(fixed(1, time.Hour)), charged(1, 0, c.untilNext(time.Hour)))
 }
 
@@ -52,7 +52,10 @@ func banWithoutBan(c *trial) {
 		c.peek(s.Check, s.passed(4).banned(time.Hour))
 		c.takeAll(
 			expectation{s.under("free").Check, s.passed(0)},
-			expectation{beside.Check, s.passed(0).banned(time.Hour)})
+			expectation{beside.Check, s.passed(0).banned(time.Hour)},
+			expectation{shadowed(s.under("shadow").Check), s.passed(0)})
+		c.holds(s.under("free").Check, 10, 0)
+		c.holds(s.under("shadow").Check, 10, 0)
 		c.take(banning(s.Check, 1, 0, time.Minute), s.passed(4).banned(time.Hour))
 		c.ban(0, s.Check)
 		c.take(s.Check, s.charged(1, 5))
@@ -84,16 +87,27 @@ func banShadow(c *trial) {
 	})
 }
 
-func settleBannedByHand(c *trial) {
+// settleBanned has a ban of the rule, and one by hand, during which a store may keep the
+// count elsewhere.
+func settleBanned(c *trial) {
 	c.eachSample(func(s sample) {
-		first := c.take(costing(s.Check, 4), s.charged(4, 4))
-		c.ban(time.Hour, s.Check)
-		results, err := c.limiter.Settle(c.Context(), algorithms.Charge{Result: first})
-		if err != nil || results[0].Charged != 0 || results[0].Remaining != 10 {
-			c.Errorf("Settle: %+v, %v", results, err)
+		check, byHand := banning(s.Check, 1, 0, time.Second), s.under("by hand").Check
+		charged := []algorithms.Result{
+			c.take(costing(check, 10), s.charged(10, 10)),
+			c.take(costing(byHand, 4), s.charged(4, 4)),
 		}
-		c.ban(0, s.Check)
-		c.holds(s.Check, 10, 0)
+		c.take(check, s.exhausted().banned(time.Second))
+		c.ban(time.Second, byHand)
+		results, err := c.limiter.Settle(c.Context(), charges(0, charged...)...)
+		for i, r := range results {
+			if err != nil || r.Charged != 0 || r.Remaining != 10 {
+				c.Errorf("Settle of charge %d: %+v, %v", i, r, err)
+			}
+		}
+		c.take(check, s.passed(0).banned(time.Second))
+		c.wait(time.Second)
+		c.take(check, s.charged(1, 1))
+		c.holds(byHand, 10, 0)
 	})
 }
 

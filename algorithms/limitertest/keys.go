@@ -11,34 +11,10 @@ import (
 )
 
 var keyCases = []testCase{
-	{name: "two keys are counted apart", run: keysApart},
-	{name: "two rules are counted apart", run: rulesApart},
 	{name: "two algorithms are counted apart", run: algorithmsApart},
 	{name: "two periods are counted apart", run: periodsApart},
 	{name: "keys that look alike are counted apart", run: lookalikesApart},
 	{name: "no algorithm means sliding window", run: defaultAlgorithm},
-}
-
-func keysApart(c *trial) {
-	c.eachSample(func(s sample) {
-		other := s.Check
-		other.Key += " of another"
-		c.apart(s, other)
-	})
-}
-
-func rulesApart(c *trial) {
-	c.eachSample(func(s sample) { c.apart(s, s.under("another").Check) })
-}
-
-// apart uses up the sample and takes the other, also both in one call.
-func (c *trial) apart(s sample, other algorithms.Check) {
-	c.Helper()
-	c.take(costing(s.Check, 9), s.charged(9, 9))
-	c.take(other, s.charged(1, 1))
-	c.takeAll(expectation{s.Check, s.charged(1, 10)}, expectation{other, s.charged(1, 2)})
-	c.take(s.Check, s.exhausted())
-	c.take(other, s.charged(1, 3))
 }
 
 func algorithmsApart(c *trial) {

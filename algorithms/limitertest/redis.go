@@ -11,26 +11,24 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Redis returns a client of a new, empty Redis inside the process. In a bubble
-// of [testing/synctest] it lives on the bubble's clock: what it answers to TIME
-// and when its keys expire follow time.Sleep, which takes no time there.
-// Outside it is on the real clock.
+// Redis returns a client of a new, empty Redis inside the process. In a bubble of
+// [testing/synctest] it uses the bubble's clock, for TIME and for the expiry of keys.
+// Outside of a bubble it uses the real clock.
 //
-// It is a [miniredis.Miniredis], which runs the same scripts as Redis, and on
-// the limiters of this module decides the same; but it hides one kind of
-// mistake in scripts of your own: to make a number a string without
-// string.format, which in Redis keeps 14 digits, in miniredis all.
+// The server is a [miniredis.Miniredis], which runs the same scripts as Redis. With the
+// limiters of this module it makes the same decisions. It hides one kind of mistake in
+// scripts of your own: a number that becomes a string without string.format keeps 14 digits
+// in Redis, but all digits in miniredis.
 //
-// Both ends are closed in tb.Cleanup, so that the bubble can end.
+// Client and server are closed in tb.Cleanup, so that the bubble can end.
 func Redis(tb testing.TB) *redis.Client {
 	client, _ := RedisServer(tb)
 	return client
 }
 
-// RedisServer is [Redis] for tests that also want the server: to make it fail
-// (SetError, Close), or to look into it. It has no address; a copy of the client's
-// options makes more clients of it, with [algorithms.FailFast], since go-redis
-// reads the MaxRetries of a client as the default:
+// RedisServer is [Redis] for tests that also need the server, to make it fail (SetError,
+// Close) or to read its keys. The server has no address. For more clients, copy the
+// client's options, and pass them to [algorithms.FailFast]:
 //
 //	options := *client.Options()
 //	another := redis.NewClient(algorithms.FailFast(&options))

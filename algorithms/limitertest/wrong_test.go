@@ -105,12 +105,12 @@ var wrongLimiters = []struct {
 	}), "up to the limit and over it"},
 	{"ignores_Burst", asking(func(c *algorithms.Check) { c.Limit.Burst = 0 }), "a burst at once, then the rate"},
 	{"ignores_Cost", asking(func(c *algorithms.Check) { c.Cost = min(c.Cost, 1) }), "a cost takes all of its units"},
-	{"ignores_negative_Cost", asking(func(c *algorithms.Check) { c.Cost = max(c.Cost, 0) }), "a negative cost is an error"},
+	{"ignores_negative_Cost", asking(func(c *algorithms.Check) { c.Cost = max(c.Cost, 0) }), "a negative cost or MaxDelay is an error"},
 	{"ignores_MaxDelay", asking(func(c *algorithms.Check) { c.MaxDelay = 0 }), "MaxDelay denies who would wait longer"},
 	{"MaxDelay_in_ms", asking(func(c *algorithms.Check) { c.MaxDelay = c.MaxDelay.Truncate(time.Millisecond) }), "MaxDelay denies who would wait longer"},
 	{"ignores_Shadow", asking(func(c *algorithms.Check) { c.Shadow = false }), "a shadow check is decided and charged but never"},
-	{"ignores_Key", asking(func(c *algorithms.Check) { c.Key = "" }), "two keys"},
-	{"ignores_Rule", asking(func(c *algorithms.Check) { c.Rule = "" }), "two rules"},
+	{"ignores_Key", asking(func(c *algorithms.Check) { c.Key = "" }), "keys that look alike are counted apart"},
+	{"ignores_Rule", asking(func(c *algorithms.Check) { c.Rule = "" }), "keys that look alike are counted apart"},
 	{"ignores_case", asking(func(c *algorithms.Check) { c.Key = strings.ToLower(c.Key) }), "look alike"},
 	{"joins_names", asking(func(c *algorithms.Check) { c.Key, c.Rule = c.Rule+":"+c.Key, "" }), "look alike"},
 	{"truncates_keys", asking(func(c *algorithms.Check) { c.Key = c.Key[:min(len(c.Key), 64)] }), "look alike"},
@@ -196,7 +196,7 @@ var wrongLimiters = []struct {
 
 	{"Peek_charges", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) { w.peek = m.Take })
-	}, "Peek charges nothing"},
+	}, "Peek charges nothing and decides as Take then does"},
 	{"Settle_does_nothing", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
 			w.settle = func(_ context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
@@ -281,7 +281,7 @@ var wrongLimiters = []struct {
 		if c.Ban.After > 0 {
 			c.Ban.After++
 		}
-	}), "begins with the first denial"},
+	}), "denials during a ban do not extend it"},
 	{"ignores_Within", asking(func(c *algorithms.Check) {
 		if c.Ban.Within > 0 {
 			c.Ban.Within = 1000 * time.Hour

@@ -61,20 +61,20 @@ func (g *gateway) start(ctx context.Context) (err error) {
 	return metrics.Register(g.registry, g.limit)
 }
 
-// complete refuses rules that leave an upstream without a limit of its own. One that
-// is in shadow for some keys may be so for the only key it has.
+// complete refuses rules that leave an upstream without a limit of its own. A rule in
+// shadow is none, whatever it enforces: it may have only one key.
 func (g *gateway) complete(rules []ratelimit.Rule) ([]ratelimit.Rule, error) {
 	var errs []error
 	for name := range g.upstreams {
 		pattern := "/" + name + "/"
-		if !slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return !r.Disabled && r.Shadow == 0 && slices.Contains(r.Match, pattern) }) {
+		if !slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return !r.Disabled && !r.Shadow && slices.Contains(r.Match, pattern) }) {
 			errs = append(errs, fmt.Errorf("no rule for the upstream %s; write one with match: [%s], neither disabled nor in shadow", name, pattern))
 		}
 	}
 	return rules, errors.Join(errs...)
 }
 
-// public is what clients reach.
+// public is the handler for clients.
 func (g *gateway) public() http.Handler {
 	if g.transport == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
@@ -99,13 +99,13 @@ func (g *gateway) public() http.Handler {
 	return withController(onlyPlain(g.limit.Handler(mux)))
 }
 
-// oddPath finds what some upstreams read as another path than the rules do:
-// parameters, backslashes, control characters, and encoded dots, separators and
+// oddPath matches paths that some upstreams read in another way than the rules do:
+// with parameters, backslashes, control characters, and encoded dots, separators and
 // percent signs.
 var oddPath = regexp.MustCompile(`(?i)[;\\]|%(0|1|2[35ef]|3[bf]|5c|7f)`)
 
-// onlyPlain refuses such paths, what is no UTF-8, and CONNECT, whose path ServeMux
-// does not clean. Nothing is charged for them.
+// onlyPlain refuses such paths, paths that are not UTF-8, and CONNECT, whose path
+// ServeMux does not clean. These requests are not charged.
 func onlyPlain(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect || oddPath.MatchString(r.URL.EscapedPath()) || !utf8.ValidString(r.URL.Path) {
@@ -138,9 +138,9 @@ var proxyFields = []string{
 	"Proxy", // HTTP_PROXY to CGI
 }
 
-// identify tells the upstream the client's address, which nobody but a trusted proxy
-// can make up, and removes what else clients could say in a proxy's name. CGI and
-// WSGI read X_User_Id as X-User-Id, so names with an underscore go as well.
+// identify sends the upstream the client's address, which only a trusted proxy can
+// choose. It removes all other fields that upstreams expect from proxies. Fields with
+// an underscore are removed because CGI and WSGI read X_User_Id as X-User-Id.
 func (g *gateway) identify(r *httputil.ProxyRequest) {
 	for name := range r.Out.Header {
 		if strings.HasPrefix(name, "X-Forwarded-") || strings.Contains(name, "_") {
@@ -157,7 +157,7 @@ func (g *gateway) identify(r *httputil.ProxyRequest) {
 	}
 }
 
-// admin is what only operators reach.
+// admin is the handler for operators.
 func (g *gateway) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g.registry, promhttp.HandlerOpts{}))

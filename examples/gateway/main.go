@@ -1,7 +1,6 @@
-// Gateway is a reverse proxy that limits what its upstreams get: by client, and for
-// each upstream by what it can take. The rules are in a file, which it follows while
-// it runs. WebSockets and event streams pass through. Metrics are on a port of their
-// own.
+// Gateway is a reverse proxy with limits for each client and for each upstream. The
+// rules are in a file, and it applies changes while it runs. WebSockets and event
+// streams pass through. Metrics are on a port of their own.
 //
 //	go run ./examples/gateway -rules examples/gateway/rules.yaml \
 //		-upstream shop=http://127.0.0.1:9001 -upstream chat=http://127.0.0.1:9002
@@ -98,7 +97,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return serve(ctx, stdout, listen{"listening", *addr, g.public()}, listen{"admin", *admin, g.admin()})
 }
 
-// upstreamName is what a pattern and a path spell alike.
+// upstreamName matches names that are the same in a pattern and in a path.
 var upstreamName = regexp.MustCompile(`^[\w-]+$`)
 
 // addUpstream adds an upstream such as "shop=http://127.0.0.1:9001".
@@ -119,7 +118,7 @@ func (g *gateway) addUpstream(s string) error {
 	return nil
 }
 
-// A listen is an address and what answers there.
+// A listen is an address and its handler.
 type listen struct {
 	what, addr string
 	handler    http.Handler

@@ -1,10 +1,10 @@
 // Lab is a local page on which limits are tried: the same traffic goes through
-// several algorithms side by side, in virtual time, and the page shows what each
-// admits, denies and makes wait, beside what an exact limit would do. It also
-// shows what a replay of an access log found.
+// several algorithms side by side, in virtual time. The page shows how many requests
+// each of them admits, denies and makes wait, beside an exact limit. It also shows the
+// result of a replay of an access log.
 //
 //	go run ./examples/lab                        # or make lab
-//	go run ./examples/lab -result result.json    # what examples/replay -o wrote
+//	go run ./examples/lab -result result.json    # a file of examples/replay -o
 //
 // The page needs no network, and the decisions are those of algorithms.Memory.
 package main

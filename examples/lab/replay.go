@@ -8,7 +8,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/replayed"
 )
 
-// What the page of a replay shows at most.
+// The bounds of a replay's page.
 const (
 	maxBars    = 360
 	maxWorst   = 10

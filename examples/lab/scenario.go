@@ -14,8 +14,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/simulate"
 )
 
-// What a simulation may be at most. A page that somebody shares must not keep
-// this process busy.
+// The bounds of a simulation, so that no address of the page keeps this process busy.
 const (
 	maxRate     = 10_000 // as for sliding_log
 	maxPeriod   = 30 * 24 * time.Hour
@@ -33,9 +32,8 @@ var all = []algorithms.Algorithm{
 	algorithms.TokenBucket, algorithms.LeakyBucket, algorithms.GCRA,
 }
 
-// A scenario is what the query of the page's address says: a limit, algorithms and
-// traffic. What the query leaves out has a default, so a short address is a whole
-// scenario.
+// A scenario is a limit, algorithms and traffic, as in the query of the page's address.
+// Fields that the query does not have get defaults.
 type scenario struct {
 	rate, burst int64
 	period      time.Duration

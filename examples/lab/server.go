@@ -16,8 +16,8 @@ import (
 //go:embed web
 var web embed.FS
 
-// policy lets the pages load their own files and nothing else: what they show
-// comes from URLs and access logs, which strangers can write.
+// policy lets the pages load only their own files, because they show texts from URLs
+// and access logs, which strangers can write.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -73,10 +73,9 @@ func answer(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // nobody to tell
 }
 
-// guarded refuses requests by any other name than an address or localhost. So a
-// web page whose name points here (DNS rebinding) cannot read what the lab shows.
-// It also refuses what other sites embed, since a simulation is work; links from
-// there are fine.
+// guarded refuses requests to any host but an address or localhost, so that a web page
+// whose name points here (DNS rebinding) cannot read the lab. It also refuses requests
+// that other sites embed, since a simulation takes time. Links from them work.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host

@@ -12,7 +12,7 @@ import (
 // columns is into how many parts of equal length the page divides time.
 const columns = 240
 
-// A simulation is what the page shows. All series have a number for each column.
+// A simulation is the content of the page. All series have a number for each column.
 type simulation struct {
 	Rate     int64   `json:"rate"`
 	Period   float64 `json:"period"` // in seconds
@@ -23,7 +23,7 @@ type simulation struct {
 	Rows     []row   `json:"rows"`
 }
 
-// A row is what one algorithm made of the traffic.
+// A row holds the decisions of one algorithm about the traffic.
 type row struct {
 	Algorithm algorithms.Algorithm `json:"algorithm"`
 	Limit     string               `json:"limit"` // the text form

@@ -12,9 +12,9 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// maxClients is how many clients of a rule are counted one by one. Where a log has
-// more, those of every second hash are, then of every fourth, and so on: shares
-// stay what they are.
+// maxClients is how many clients of a rule are counted one by one. If a log has more,
+// only those with every second hash are counted, then every fourth, and so on. Shares
+// are estimated from these.
 const maxClients = 1 << 20
 
 // clients are the clients of a rule.
@@ -59,15 +59,15 @@ func (c *clients) of(key string) *client {
 // scale is how many clients each counted one stands for.
 func (c *clients) scale() int64 { return int64(c.mask + 1) }
 
-// A candidate is a limit of which the quota is looked for: its Quota is one that
-// nobody reaches.
+// A candidate is a limit whose smallest sufficient quota is searched. No client reaches
+// the Quota that it has meanwhile.
 type candidate struct {
 	name  string
 	limit algorithms.Limit
 }
 
-// candidates returns what may take the place of a limit. Of a window the rate is
-// looked for; of a bucket the burst, at the same rate, twice and four times that.
+// candidates returns the limits that may replace a limit. For a window the rate is
+// searched; for a bucket the burst, at the same rate, twice and four times that rate.
 //
 // How a key is counted does not depend on the quota as long as nothing is denied.
 // So one decision with a quota out of reach says by its Remaining how large the

@@ -53,7 +53,7 @@ func newDemand() *demand {
 	return d
 }
 
-// start counts in the background what send sends. end returns when all of it is
+// start counts the requests of send in the background. end returns when all of them are
 // counted.
 func (d *demand) start() (end func()) {
 	done := make(chan struct{})
@@ -72,8 +72,7 @@ func (d *demand) start() (end func()) {
 	}
 }
 
-// ask adds a check of the request under way: what a client would have used of all
-// the candidates of its rule.
+// ask adds the current request's checks of a rule's candidates.
 func (d *demand) ask(r *rule, c *client, check *algorithms.Check, status int) {
 	free := r.ChargeOn != nil && answered(status) && !slices.Contains(r.ChargeOn, status)
 	for i, candidate := range r.candidates {
@@ -91,7 +90,7 @@ func (d *demand) send(now time.Time) {
 	}
 }
 
-// count counts requests, and finds what their clients need.
+// count counts requests, and finds the quotas that their clients need.
 func (d *demand) count(a *asked) {
 	begin := 0
 	for _, r := range a.requests {

@@ -62,8 +62,8 @@ var textFields = []string{"host", "user", "referer", "user_agent", "forwarded_fo
 //
 //	[virtual host ]address ident user [time] "request" status bytes[ "referer" "user agent"[ "X-Forwarded-For"]]
 //
-// Clients choose the user, the request and what follows the bytes. Servers escape
-// the quotes in these, so the first `] "` ends the time, whatever the user is.
+// Clients choose the user, the request and the fields behind the bytes. Servers escape
+// the quotes in these fields, so the first `] "` always ends the time.
 func (p *plan) parseText(line string) (r request, err error) {
 	end := strings.Index(line, `] "`)
 	begin := end - len("["+textTime)
@@ -108,8 +108,8 @@ func (p *plan) parseText(line string) (r request, err error) {
 	return r, nil
 }
 
-// present returns what is in a field, "" where a server writes that nothing is, or
-// what was there must not be told.
+// present returns the value of a field, or "" if the server has marked it as missing or
+// as removed.
 func present(value string) string {
 	switch value {
 	case "-", "REDACTED", "[REDACTED]":
@@ -143,7 +143,7 @@ func cutQuoted(s string) (text, rest string, ok bool) {
 	return "", s, false
 }
 
-// unescape undoes what nginx and Apache do to bytes that are no plain text.
+// unescape reverses the escapes of nginx and Apache.
 func unescape(s string) string {
 	i := strings.IndexByte(s, '\\')
 	if i < 0 {

@@ -1,5 +1,5 @@
-// Replay reads an access log and says what rules would have done to its requests:
-// whom they would have denied, when, and which limits would deny hardly anybody.
+// Replay reads an access log and reports which clients rules would have denied, when,
+// and which limits would deny hardly any client.
 //
 //	go run ./examples/replay -rules rules.yaml access.log
 //	go run ./examples/replay -rules rules.yaml -trusted-proxies 10.0.0.0/8 access.log*
@@ -49,11 +49,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 	case err != nil:
 		return 2
 	}
-	// Most of what is allocated is a line, and gone soon: this is never touched, so it
-	// takes no memory, but the collector counts it and comes the less often.
+	// Lines are garbage soon. The collector runs less often beside a large slice, which
+	// takes no memory, since it is never used.
 	defer runtime.KeepAlive(make([]byte, 128<<20))
 	if err := c.replay(stdin, stdout, stderr); err != nil {
-		_, _ = fmt.Fprintln(stderr, "replay:", err) // nobody to tell
+		_, _ = fmt.Fprintln(stderr, "replay:", err) // without stderr there is no place for an error
 		return 1
 	}
 	return 0

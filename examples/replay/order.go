@@ -31,7 +31,7 @@ type numbered struct {
 	line int64
 }
 
-// add adds the next line. Then ready returns what is in order by now.
+// add adds the next line. Then ready returns the lines that are in order.
 func (o *order) add(r *numbered) {
 	if a := o.ahead; a != nil {
 		o.ahead = nil

@@ -23,8 +23,8 @@ type plan struct {
 	picker *picker           // of the paths of partNames and wanted
 }
 
-// parts are the fields that every request has, and what they are called in JSON by
-// common servers: nginx and Apache as in many guides, Caddy, Traefik, Envoy, Google
+// parts are the fields that every request has, with their names in the JSON of common
+// servers: nginx and Apache as in many guides, Caddy, Traefik, Envoy, Google
 // Cloud, the Elastic Common Schema.
 var parts = map[string][]string{
 	"time": {"StartUTC", "time", "timestamp", "@timestamp", "ts", "time_iso8601", "time_local", "msec", "start_time", "datetime", "date"},
@@ -41,7 +41,7 @@ var parts = map[string][]string{
 // partNames are the names of parts, in the order in which they are picked.
 var partNames = []string{"time", "address", "method", "target", "request", "status"}
 
-// names returns what a wanted field is called in JSON.
+// names returns the names of a wanted field in JSON.
 func names(wanted string) []string {
 	header, isHeader := strings.CutPrefix(wanted, "header:")
 	switch {

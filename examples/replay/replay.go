@@ -12,11 +12,12 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// maxKeys bounds the counts that are in use at one time. Further ones are counted
-// in sketches, and the report says so.
+// maxKeys bounds the exact counts in use at one time. Further keys are counted in
+// sketches, and the report says so.
 const maxKeys = 1 << 22
 
 // A replay sends the requests of a log through a Middleware, at their times. It
@@ -45,7 +46,7 @@ type replay struct {
 	minutes   []minute
 }
 
-// A rule is one of the rules, and what it did.
+// A rule is a rule of the file and its results.
 type rule struct {
 	ratelimit.Rule
 	index       int
@@ -124,7 +125,7 @@ func (p *replay) middleware() (*ratelimit.Middleware, error) {
 	rules := make([]ratelimit.Rule, 0, len(p.rules))
 	for _, r := range p.rules {
 		own := r.Rule
-		own.Key = &watched{r.Key, r}
+		own.Key = &watched{keyfunc.Describe(r.Key), r}
 		rules = append(rules, own)
 	}
 	return ratelimit.New(ratelimit.Config{
@@ -135,7 +136,7 @@ func (p *replay) middleware() (*ratelimit.Middleware, error) {
 	})
 }
 
-// value returns what a field of the request under way has.
+// value returns the value of a field of the current request.
 func (p *replay) value(name string) string {
 	if i := slices.Index(p.plan.wanted, name); i >= 0 {
 		return p.current.values[i]

@@ -13,7 +13,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/replayed"
 )
 
-// A report is what there is to say after a replay.
+// A report is the result of a replay, as a text.
 type report struct {
 	*config
 	*replay
@@ -60,7 +60,7 @@ func (r *report) print(to io.Writer) error {
 	return err
 }
 
-// summary says what was read, and what was left out.
+// summary writes how much was read, and how much was left out.
 func (r *report) summary(b *strings.Builder) {
 	fmt.Fprintf(b, "%s requests from %s to %s, %s denied (%s)\n", count(r.requests),
 		r.first.UTC().Format("2006-01-02 15:04:05"), r.now.UTC().Format("2006-01-02 15:04:05Z"), count(r.denied), share(r.denied, r.requests))
@@ -122,8 +122,8 @@ func (r *report) rule(b *strings.Builder, rule *rule) {
 	} else if rule.absent > 0 {
 		say("requests without %s: %s, which share one count, as they would in production", rule.key, count(rule.absent))
 	}
-	if rule.Shadow > 0 {
-		say("in shadow for %v %% of the keys: what it denies there is counted, and the requests pass", 100*rule.Shadow)
+	if rule.Shadow {
+		say("in shadow, and enforced for %.4g %% of the keys: what it denies for others is counted, and the requests pass", 100*rule.Enforce)
 	}
 	if rule.clients.mask > 0 {
 		say("1 of %d clients was counted", rule.clients.scale())
@@ -258,7 +258,7 @@ func count(n int64) string {
 	return s
 }
 
-// share writes a part of a whole, and never 0 % for what is more.
+// share writes a part of a whole. It is 0 % only if the part is 0.
 func share(part, of int64) string {
 	if of == 0 {
 		return "0 %"

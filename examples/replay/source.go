@@ -73,7 +73,7 @@ func open(name string, stdin io.Reader, t *trash) (*source, error) {
 	return s, nil
 }
 
-// unpacked returns what is in a log that gzip or bzip2 has packed, or else the log.
+// unpacked returns the content of a log that gzip or bzip2 has packed, or the log itself.
 func unpacked(stored *bufio.Reader) (io.Reader, error) {
 	magic, _ := stored.Peek(3)
 	switch {
@@ -135,8 +135,8 @@ func (s *source) readBatch() *batch {
 	return b
 }
 
-// start reads the log in the background, and has the lines parsed by whoever
-// receives from work. It ends with the log, or when stop is closed.
+// start reads the log in the background. The goroutines that receive from work parse
+// its lines. Reading ends with the log, or when stop is closed.
 func (s *source) start(work chan<- func(), stop <-chan struct{}) {
 	s.batches = make(chan *batch, 4)
 	first := s.first

@@ -14,12 +14,12 @@ import (
 // A watched key counts the requests that do not have it. Where the program's own
 // key is missing, the rule does not apply.
 type watched struct {
-	keyfunc.Key
+	keyfunc.Described
 	rule *rule
 }
 
 func (k *watched) Resolve(r *http.Request) (string, error) {
-	text, err := k.Key.Resolve(r)
+	text, err := k.Described.Resolve(r)
 	if errors.Is(err, keyfunc.ErrNoKey) {
 		k.rule.absent++
 		if k.rule.ownKey() {
@@ -36,8 +36,8 @@ func isOwn(name string) bool {
 	return name != "ip" && name != "everyone" && !strings.Contains(name, ":")
 }
 
-// patient is a Memory whose queues nobody waits in: the log says when each request
-// came, and the next one is decided at its own time.
+// patient is a Memory without waiting in queues, because the log has the time of each
+// request.
 type patient struct{ *algorithms.Memory }
 
 func (m patient) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {

@@ -77,7 +77,7 @@ func (t *trash) total() (n int64) {
 }
 
 // String returns a line for each kind, the most frequent first, each with its
-// first lines. What the lines contain cannot move a terminal's cursor.
+// first lines. They are quoted, so that they cannot move a terminal's cursor.
 func (t *trash) String() string {
 	var b strings.Builder
 	kinds := slices.SortedFunc(maps.Keys(t.counts), func(x, y string) int {

@@ -29,7 +29,7 @@ rules:
   - {name: sl, match: [POST /login], key: ip, limit: 4/30s sliding_log, charge_on: [401, 403]}
   - {name: tb, key: [ip, "header:User-Agent"], limit: 10/20s burst 4}
   - {name: lb, match: [GET /slow], key: everyone, limit: 1/2s burst 4 leaky_bucket}
-  - {name: dark, key: ip, limit: 2/10s, shadow: 1}
+  - {name: dark, key: ip, limit: 2/10s, shadow: true}
 `
 
 // A sent is one request of random traffic.

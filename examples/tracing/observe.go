@@ -1,6 +1,5 @@
-// Package tracing puts what the rate limits decided on a request's
-// OpenTelemetry span. It is to be copied; the module does not depend on
-// OpenTelemetry.
+// Package tracing records rate limit decisions in a request's OpenTelemetry span. Copy
+// it: the module does not depend on OpenTelemetry.
 //
 //	limit, err := ratelimit.New(ratelimit.Config{…, Observe: tracing.Observe})
 //	handler := otelhttp.NewHandler(limit.Handler(mux), "server")
@@ -21,10 +20,10 @@ import (
 //
 //	ratelimit.allowed      whether the request passed
 //	ratelimit.rule         the rule that denied it for longest, or else the tightest one
-//	ratelimit.source       who decided that rule: redis, memory, deny_cache, fallback, fail_open, fail_closed
+//	ratelimit.source       the source of that rule's decision: redis, memory, deny_cache, fallback, fail_open, fail_closed
 //	ratelimit.remaining    units left under that rule; absent if it could not be counted
-//	ratelimit.retry_after  seconds, where it was denied and waiting helps
-//	ratelimit.delay        seconds that it waits for its turn in a leaky_bucket
+//	ratelimit.retry_after  seconds, if it was denied and may pass later
+//	ratelimit.delay        seconds that it waits in a leaky_bucket
 //
 // and adds an event "ratelimit.denied" for each rule that was over, shadow rules
 // included, and "ratelimit.fallback" for each that its store did not decide.

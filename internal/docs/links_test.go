@@ -111,39 +111,6 @@ func TestWrongReferencesAreFound(t *testing.T) {
 	}
 }
 
-// The README says nothing of other libraries without a source: each cell of the
-// table about them has a link, or does not apply.
-func TestWhatIsSaidOfOthersHasASource(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, ok := strings.Cut(string(text), "\n## Beside other libraries\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	rows, columns := 0, 0
-	for line := range strings.Lines(section) {
-		line = strings.TrimSpace(line)
-		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|--") {
-			continue
-		}
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		if rows++; rows == 1 {
-			columns = len(cells)
-		}
-		for i, cell := range cells {
-			if i > 0 && (rows > 1 || i > 1) && strings.TrimSpace(cell) != "–" && !strings.Contains(cell, "](") && !strings.Contains(cell, "][") {
-				t.Errorf("%q has no source: %s", strings.TrimSpace(cell), line)
-			}
-		}
-		if len(cells) != columns {
-			t.Errorf("%d cells instead of %d: %s", len(cells), columns, line)
-		}
-	}
-	if !ok || rows < 8 || columns != 8 {
-		t.Errorf("%d rows and %d columns", rows, columns)
-	}
-}
-
 // wrongLinks says what is wrong with the page's links.
 func (p page) wrongLinks(all map[string]page) (wrong []string) {
 	for _, to := range p.links() {

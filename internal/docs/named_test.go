@@ -24,8 +24,8 @@ var (
 	makeRules = regexp.MustCompile(`(?m)^([a-z][a-z -]*):`)
 )
 
-// A claim names what shows it. Every test, benchmark, make target and file that
-// a page names is there. CHANGELOG.md tells of the past, so it is left out.
+// A claim names what shows it. Every test, benchmark, make target and file that a
+// page or a doc.go names is there. CHANGELOG.md tells of the past, so it is left out.
 func TestWhatPagesNameIsThere(t *testing.T) {
 	tests, files := functions(t)
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
@@ -39,7 +39,7 @@ func TestWhatPagesNameIsThere(t *testing.T) {
 		}
 	}
 	seen := 0
-	for _, p := range pages(t) {
+	for _, p := range append(pages(t), files.docs(t)...) {
 		if p.path == "CHANGELOG.md" {
 			continue
 		}
@@ -135,6 +135,22 @@ func functions(t *testing.T) (testsByFolder, paths) {
 		t.Fatal(err)
 	}
 	return tests, files
+}
+
+// docs returns the doc.go files, whose comments are pages in all but name.
+func (files paths) docs(t *testing.T) (found []page) {
+	t.Helper()
+	for _, file := range files {
+		if filepath.Base(file) != "doc.go" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, newPage(file, strings.ReplaceAll(strings.ReplaceAll(string(text), "// ", ""), "//\n", "\n")))
+	}
+	return found
 }
 
 func (tests testsByFolder) named(name string) bool {

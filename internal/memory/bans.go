@@ -6,13 +6,12 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// errNoRoom is why a ban by hand failed.
 var errNoRoom = errors.New("algorithms: memory: no room for another ban by hand; raise MaxKeys")
 
-// A ban is an entry of its own, beside those of its key's counts. Like them it is never
+// A ban has an entry of its own, beside those of its key's counts. Like these, it is never
 // evicted while it counts.
 
-// banState is what is stored of the place's ban. Denials are forgotten after the
+// banState returns the stored state of the place's ban. Denials are forgotten after the
 // Within of the check that counted the last of them.
 func (pl *place) banState(now int64) step.Denials {
 	if e := pl.shard.table.find(pl.ban); e != nil && (e.c <= 0 || e.until > now) {
@@ -21,7 +20,8 @@ func (pl *place) banState(now int64) step.Denials {
 	return step.Denials{}
 }
 
-// meetsBan reports whether a check obeys bans: its own Ban, or one by hand.
+// meetsBan reports whether the count obeys bans: it has a Ban, or its key is banned by hand.
+// It looks up when the ban ends.
 func (c *Count) meetsBan(charge bool, now int64) bool {
 	if c.bans = c.Bans; !c.bans && !c.shard.byHand {
 		return false
@@ -29,15 +29,15 @@ func (c *Count) meetsBan(charge bool, now int64) bool {
 	stored := c.banState(now)
 	current, _ := c.Ban.At(stored, now)
 	if stored.ByHand && charge && current.Until <= now {
-		c.shard.table.find(c.ban).c = 0 // it is over, also if the clock steps back
+		c.shard.table.find(c.ban).c = 0 // it has ended, even if the clock steps back
 	}
 	c.bans = c.bans || stored.ByHand && !c.Shadow
 	c.bannedUntil = current.Until
 	return c.bans
 }
 
-// banByHand bans the place's key for some µs; 0 lifts. It finds room where keys do
-// not, up to as many entries again: operators ban during floods.
+// banByHand bans the place's key for length µs; 0 lifts its ban. Bans by hand may use as many
+// entries again as there are for keys, because operators ban during floods.
 func (pl *place) banByHand(now, length int64, rule step.Ban, most int) error {
 	if length == 0 {
 		pl.shard.table.remove(pl.ban)
@@ -51,9 +51,9 @@ func (pl *place) banByHand(now, length int64, rule step.Ban, most int) error {
 	return nil
 }
 
-// followBan makes the count's ban what another store says. A check without a Ban
-// is told of bans by hand only, and so says nothing of others. One with a Ban is
-// told of both: there the ban is taken for the rule's, unless it is known better.
+// followBan sets or lifts the count's ban as another store reported. For a check without a
+// Ban, the store reports bans by hand only. For a check with a Ban it reports both kinds: a
+// new one is stored as the rule's own ban.
 func (c *Count) followBan(now int64, there *Followed, most int) {
 	switch {
 	case there.Banned:
@@ -66,7 +66,7 @@ func (c *Count) followBan(now int64, there *Followed, most int) {
 	}
 }
 
-// Banned reports whether the key of a count is banned, by hand or by another store.
+// Banned reports whether a ban denies the count.
 func (m *Store) Banned(c *Count) bool {
 	m.ready()
 	m.place(&c.place, c.Rule, c.Key, &c.Params)
@@ -81,12 +81,12 @@ func (m *Store) Banned(c *Count) bool {
 	return current.Until > now && (c.Bans || stored.ByHand)
 }
 
-// hasRoomForBan reports whether the place's ban has an entry, or there is room for one.
+// hasRoomForBan reports whether the place's ban has an entry or can have one.
 func (pl *place) hasRoomForBan(now int64, most int) bool {
 	return pl.shard.table.find(pl.ban) != nil || pl.shard.hasRoom(now, most)
 }
 
-// storeBan remembers a ban. The caller has looked for room.
+// storeBan stores the state of a ban. The caller has called hasRoomForBan.
 func (pl *place) storeBan(rule step.Ban, s step.Denials) {
 	e := pl.shard.table.find(pl.ban)
 	if e == nil {
@@ -98,18 +98,18 @@ func (pl *place) storeBan(rule step.Ban, s step.Denials) {
 	}
 }
 
-// decideBan makes an answer say whether the key is banned, and has a denial count.
-// Twin: internal/script/take_bans.lua.
+// decideBan sets BannedUntil, and counts a denial towards the ban. Twin:
+// internal/script/take_bans.lua.
 //
-// A denial that finds no room is not counted: only keys that were denied before
-// can then be banned. All others are limited as ever.
+// If the table is full, a denial of a key without an entry for its ban is not counted. The
+// key is limited as usual.
 func (c *Count) decideBan(now int64, charge bool, most int) {
 	s, healed := c.Ban.At(c.banState(now), now)
-	counts := charge && !c.Room && s.Until <= now && c.Ban.After > 0 && !c.impatient()
+	counts := charge && !c.Room && s.Until <= now && c.Ban.After > 0 && !c.DeniedByDelay(c.Waits, c.Answer.Remaining, c.Cost)
 	until := s.Until
 	if counts {
 		s = c.Ban.Deny(s, now)
-		until = -s.Until // it begins, if it does
+		until = -s.Until // the ban begins with this denial, if it begins
 	}
 	if charge && (counts || healed) {
 		if !c.hasRoomForBan(now, most) {

@@ -1,14 +1,15 @@
 package memory
 
-// A Followed is what another store decided. Times are in µs.
+// A Followed is another store's decision on a count. Times are in µs.
 type Followed struct {
 	Allowed, Banned        bool
 	Charged, Remaining, At int64
 	BannedFor              int64
 }
 
-// Follow counts here what another store decided of this count, and returns how many
-// units it charged for it. It never goes into debt.
+// Follow mirrors the decision of another store: it counts the units here that the other
+// store has counted. It returns how many of them are for this charge, which Settle can
+// refund. It never goes into debt.
 func (m *Store) Follow(now int64, c *Count, there *Followed) (followed int64) {
 	p := c.Params
 	m.place(&c.place, c.Rule, c.Key, &p)
@@ -16,13 +17,13 @@ func (m *Store) Follow(now int64, c *Count, there *Followed) (followed int64) {
 	pl.shard.mu.Lock()
 	defer pl.shard.mu.Unlock()
 	if c.followBan(now, there, m.most); there.Banned {
-		return 0 // what is left says nothing about the count
+		return 0 // Remaining of a banned key does not say what was used
 	}
 	current, _ := pl.load(now, &p)
 	left, _ := p.Step.Left(current, now, p)
 	left = max(left, 0)
 	followed = min(max(there.Charged, 0), left)
-	over := left - followed - max(there.Remaining, 0) // used there, but not through here
+	over := left - followed - max(there.Remaining, 0) // used there by other processes
 	if !p.SameWindow(there.At, now) {
 		over = 0
 	}

@@ -10,36 +10,37 @@ import (
 
 const (
 	shardCount    = 64 // as many as the bits of lockedShards
-	sweptPerKey   = 2  // entries looked at for each new one, so that old ones go
-	sweptWhenFull = 8  // and where there is no room otherwise
+	sweptPerKey   = 2  // entries that are checked for eviction with each new one
+	sweptWhenFull = 8  // the same while the table is full
 )
 
 type shard struct {
 	mu       sync.Mutex
 	table    table
 	sketches sketches
-	byHand   bool // a key was banned by hand, some time
+	byHand   bool // at least one key was banned by hand since the start
 
 	evicted, overflowed uint64 // see Stats
 }
 
-// A place is where the count of one check is kept.
+// A place is where a count is stored.
 type place struct {
 	class
 	hash  uint64 // of the key
 	id    countID
 	ban   countID // of the ban of the rule and the key
 	shard *shard
-	entry *entry // of this key alone; nil where there is none
+	entry *entry // of the count; nil if it has none
 	moves uint64 // of the shard's table, when the entry was found
 
-	estimated bool // it is counted in a sketch, or was before there was room
+	estimated bool // the state comes from a sketch, or went to one
 
-	bans        bool // it obeys a ban
+	bans        bool // the count obeys bans
 	bannedUntil int64
 }
 
-// place computes where a check is counted: by what tells counts apart in Redis, too.
+// place computes where a check is counted. Counts have different places if they have
+// different keys in Redis.
 func (m *Store) place(pl *place, rule, key string, p *step.Params) {
 	const odd = 0x9e3779b97f4a7c15
 	pl.class = class{rule, p.Counts(), p.Row}
@@ -55,11 +56,11 @@ func (m *Store) place(pl *place, rule, key string, p *step.Params) {
 	pl.id[1] |= 1
 }
 
-// lockedShards has a bit for each shard that is locked.
+// lockedShards has a bit for each locked shard.
 type lockedShards uint64
 
-// lock locks the shards of the places, in their order, so that two requests
-// never wait for each other.
+// lock locks the shards of the counts, in the order of the shards, so that two requests
+// cannot deadlock.
 func (m *Store) lock(counts []Count) lockedShards {
 	var all lockedShards
 	for i := range counts {
@@ -77,8 +78,8 @@ func (m *Store) unlock(locked lockedShards) {
 	}
 }
 
-// load finds the place's state as it stands at now. A key without an entry is
-// bound by what a sketch says that it may have used.
+// load returns the place's state as it stands at now. For a key without an entry, that is
+// the estimate of a sketch, if there is one.
 func (pl *place) load(now int64, p *step.Params) (current step.State, healed bool) {
 	e := pl.shard.table.find(pl.id)
 	if pl.entry, pl.moves = e, pl.shard.table.moves; e == nil {
@@ -88,13 +89,13 @@ func (pl *place) load(now int64, p *step.Params) (current step.State, healed boo
 		}
 		return p.At(step.State{}, now)
 	}
-	// Another check of this request may need room, but not this one's.
+	// Another check of this request must not evict this entry.
 	e.until = max(e.until, now+1)
 	return p.At(pl.shard.table.state(e, p), now)
 }
 
-// store remembers a state until it equals a key never seen; an entry that is
-// new takes over what was estimated, since the state is made of that.
+// store stores a state that equals that of a key never seen at until. It goes to the key's
+// entry, to a new one or, if the table is full, to a sketch.
 func (pl *place) store(s step.State, until, now int64, p *step.Params, most int) {
 	e := pl.entry
 	if pl.moves != pl.shard.table.moves {
@@ -115,14 +116,14 @@ func (pl *place) store(s step.State, until, now int64, p *step.Params, most int)
 	pl.shard.table.set(e, s, until, p)
 }
 
-// hasRoom reports whether there is room for one more entry, and throws out
-// what equals keys never seen.
+// hasRoom reports whether the table can have one more entry. It evicts some entries that
+// equal keys never seen.
 func (s *shard) hasRoom(now int64, most int) bool {
 	s.sketches.sweep(now)
-	look := sweptPerKey
+	entries := sweptPerKey
 	if s.table.used >= most {
-		look = sweptWhenFull
+		entries = sweptWhenFull
 	}
-	s.evicted += s.table.sweep(now, look)
+	s.evicted += s.table.sweep(now, entries)
 	return s.table.used < most
 }

@@ -1,8 +1,8 @@
 package memory
 
-// Remembered returns until when the Store remembers a count, and the denials of its
-// key: 0 if it remembers nothing. Tests compare this with the lifetimes of keys in
-// Redis.
+// Remembered returns until when a count and its key's denials must be remembered; 0 if there
+// are none. TestConformance of package algorithms compares these times with the lifetimes
+// of keys in Redis.
 func (m *Store) Remembered(c *Count, now int64) (count, denials int64, byHand bool) {
 	m.ready()
 	m.place(&c.place, c.Rule, c.Key, &c.Params)

@@ -2,33 +2,30 @@ package memory
 
 import "github.com/seed75154129/ratelimit/internal/step"
 
-// The size of a sketch. A part of it is in each shard of a Memory, under the
-// shard's lock.
+// The size of a sketch. Each shard has a sketch of this size, under the shard's lock.
 const (
 	sketchRows = 4
 	sketchBits = 11 // of a key's hash for each row: 2048 cells in each shard, 131,072 in all
 )
 
-// A sketch estimates the states of any number of keys in constant memory: a
-// count-min sketch (Cormode and Muthukrishnan, 2005) whose cells are states. A
-// key has a cell in each row. A cell is at least what each of its keys has used,
-// and so is the least of a key's cells: estimates err only towards denying.
-// Cells are raised no further than the charged estimate (the "conservative
-// update" of Estan and Varghese, 2002). Nothing is given back, since it could be
-// another key's.
+// A sketch estimates the states of any number of keys in constant memory: a count-min
+// sketch (Cormode and Muthukrishnan, 2005) whose cells are states. A key has a cell in each
+// row, which it shares with other keys. A cell has at least the units of each of its keys.
+// So has the least of a key's cells, which is the estimate: it errs only towards denying.
+// Cells are raised no further than the charged estimate (the "conservative update" of
+// Estan and Varghese, 2002). Nothing is refunded, because other keys share the cells.
 type sketch struct {
-	class class // whose keys it counts
-	rest  bool  // it counts the keys of all classes that have none of their own
-	until int64 // Unix µs from which on every cell equals one never seen
+	class class // of the keys in it
+	rest  bool  // it has the keys of all classes without a sketch of their own
+	until int64 // Unix µs from which on every cell equals a key never seen
 	cells [sketchRows][1 << sketchBits]cell
 }
 
-// A cell is a state of its class, in the form that the step gives it there.
-// Where classes share a sketch, only a is used: when the state will equal one
-// never seen.
+// A cell is a state, in the form of the step's ToCell. If classes share the sketch, only a is
+// used: the time at which the state equals that of a key never seen.
 type cell struct {
 	a  int64
-	bc uint64 // b, or where there is a c, which leaves 31 bits for each, both and the highest bit
+	bc uint64 // B; if there is a C too: the highest bit, then 31 bits for B and for C
 }
 
 func packed(s step.State) cell {
@@ -45,7 +42,7 @@ func (c *cell) state() step.State {
 	return step.State{A: c.a, B: int64(c.bc << 1 >> 33), C: int64(uint32(c.bc))}
 }
 
-// estimate returns a state at now that is no less than the key's own.
+// estimate returns a state at now that has at least the units of the key.
 func (sk *sketch) estimate(pl *place, now int64, p *step.Params) step.State {
 	hash := sk.hash(pl)
 	s := sk.cell(0, hash).rolled(now, p, sk.rest)
@@ -61,8 +58,8 @@ func (sk *sketch) estimate(pl *place, now int64, p *step.Params) step.State {
 	return p.Current(step.State{}, now)
 }
 
-// raise makes the key's cells no less than a state at now, which equals one
-// never seen at until.
+// raise raises the key's cells to at least the units of a state at now, which equals that of
+// a key never seen at until.
 func (sk *sketch) raise(pl *place, s step.State, until, now int64, p *step.Params) {
 	if sk.rest {
 		s = step.State{A: until}
@@ -77,7 +74,7 @@ func (sk *sketch) raise(pl *place, s step.State, until, now int64, p *step.Param
 	}
 }
 
-// rolled returns what is in the cell at now.
+// rolled returns the cell's state as it stands at now.
 func (c *cell) rolled(now int64, p *step.Params, rest bool) step.State {
 	if rest {
 		return c.state()
@@ -85,14 +82,13 @@ func (c *cell) rolled(now int64, p *step.Params, rest bool) step.State {
 	return p.Step.Roll(c.state(), now, *p)
 }
 
-// cell finds a key's cell in a row, by bits of the hash above those that chose
-// the shard.
+// cell returns a key's cell in a row, by bits of the hash above those that chose the shard.
 func (sk *sketch) cell(row int, hash uint64) *cell {
 	return &sk.cells[row][hash/shardCount>>(row*sketchBits)%(1<<sketchBits)]
 }
 
-// hash tells a sketch's keys apart. Nobody outside can choose whose cells to
-// share.
+// hash returns the hash that chooses a key's cells. Its seeds are secret, so clients cannot
+// choose keys that share cells.
 func (sk *sketch) hash(pl *place) uint64 {
 	if sk.rest {
 		return pl.id[0]

@@ -8,25 +8,25 @@ import (
 )
 
 const (
-	maxSketches = 6          // in each shard, beside that of the rest
-	sketchSpare = 60_000_000 // µs for which one that counts nothing more is kept
+	maxSketches = 6          // of one class each, in a shard
+	sketchSpare = 60_000_000 // µs for which an empty sketch is kept
 )
 
-// A class is keys whose states compare. Rules are the program's own, so there
-// are few.
+// A class is a set of keys whose states can be compared. Programs have few rules, so there
+// are few classes.
 type class struct {
 	rule      string
 	counts    uint64 // its period or calendar
 	algorithm *step.Row
 }
 
-// sketches are a shard's: they count the keys that found no room in it.
+// sketches count the keys that have no entry in a shard's table.
 type sketches struct {
 	own  []*sketch // of the first classes that needed one
-	rest *sketch   // of all further ones
+	rest *sketch   // of all further classes
 }
 
-// find returns the sketch in which a class is counted, or nil.
+// find returns the sketch of a class, or nil.
 func (ss *sketches) find(c *class) *sketch {
 	for _, sk := range ss.own {
 		if sk.class == *c {
@@ -36,8 +36,8 @@ func (ss *sketches) find(c *class) *sketch {
 	return ss.rest
 }
 
-// need returns the sketch in which a class is to be counted from now on. While
-// the rest counts anything, that may be of this class, and it stays there.
+// need returns the sketch of a class, and makes it if there is none. A class stays in rest
+// while rest is not empty, because keys of the class may be in it.
 func (ss *sketches) need(c class, now int64) *sketch {
 	sk := ss.find(&c)
 	if sk != nil && (!sk.rest || sk.until > now) {
@@ -61,7 +61,7 @@ func (ss *sketches) need(c class, now int64) *sketch {
 	return ss.rest
 }
 
-// sweep lets go of sketches that have counted nothing for a while.
+// sweep drops sketches that have been empty for sketchSpare.
 func (ss *sketches) sweep(now int64) {
 	idle := func(sk *sketch) bool { return sk.until+sketchSpare <= now }
 	if ss.own != nil {
@@ -74,7 +74,7 @@ func (ss *sketches) sweep(now int64) {
 	}
 }
 
-// inUse returns how many sketches count something.
+// inUse returns how many sketches are not empty.
 func (ss *sketches) inUse(now int64) (n int) {
 	for _, sk := range ss.own {
 		if sk.until > now {

@@ -4,12 +4,12 @@ package memory
 type Stats struct {
 	Keys       int    // keys with a count of their own, and bans
 	Sketches   int    // sketches in use, in the shard that has the most
-	Evicted    uint64 // replenished keys that made room for others, ever
-	Overflowed uint64 // checks decided by a sketch, ever
+	Evicted    uint64 // fully replenished keys that were evicted, since the start
+	Overflowed uint64 // checks that were decided by a sketch, since the start
 }
 
-// Stats returns what the Store holds now. It locks one shard after the other,
-// so the numbers are not of one moment.
+// Stats returns how full the Store is. It locks one shard after the other, so the numbers
+// are not of the same instant.
 func (m *Store) Stats() Stats {
 	m.ready()
 	var all Stats

@@ -1,5 +1,9 @@
-// Package memory counts in this process, in bounded memory. It knows nothing of
-// checks and results: a Count is a check in numbers and what it comes to.
+// Package memory counts in this process, in bounded memory. It does not know checks and
+// results: a Count is a check as numbers, together with its outcome.
+//
+// A key's counts and its ban are in one of 64 shards, each with a lock, a table and
+// sketches. The table has an entry for each count and each ban. When it is full, keys
+// without an entry are counted in sketches, which err only towards denying.
 package memory
 
 import (
@@ -14,7 +18,7 @@ import (
 // defaultMaxKeys is the bound of a Store whose MaxKeys is 0.
 const defaultMaxKeys = 1 << 18
 
-// A Store is the shards. Its zero value is ready; the fields must not change after first use.
+// A Store counts. Its zero value is ready. The fields must not change after first use.
 type Store struct {
 	MaxKeys int
 	Clock   func() time.Time // nil: the wall clock at the start plus the monotonic clock
@@ -26,23 +30,23 @@ type Store struct {
 	shards [shardCount]shard
 }
 
-// A Count is a check in numbers, and what it comes to.
+// A Count is a check as numbers, and its outcome.
 type Count struct {
 	Rule, Key string
 	step.Params
 	Ban    step.Ban
-	Bans   bool // it obeys the rule's own ban
+	Bans   bool // the check has a Ban, and is not a shadow check
 	Shadow bool
-	Waits  bool // a longest delay bounds its wait
+	Waits  bool // the check has a MaxDelay
 
-	Room        bool // it had room
+	Room        bool // the cost fits; a ban may deny all the same
 	Charged     int64
 	Answer      step.Answer
-	State       step.State  // that the answer is by
-	Where       step.Placed // is the charge
-	BannedUntil int64       // if that is to come; negative where the ban begins
+	State       step.State  // from which Answer was computed
+	Where       step.Placed // the charge
+	BannedUntil int64       // 0 or in the past: not banned; negative: this denial began the ban
 
-	charged step.State // as State will be if the request is admitted
+	charged step.State // the state if the request is admitted
 	where   step.Placed
 	place
 }
@@ -54,7 +58,7 @@ func (m *Store) ready() {
 	})
 }
 
-// Now never steps, where Clock does not.
+// Now returns the time in Unix µs. Without a Clock it never steps.
 func (m *Store) Now() int64 {
 	m.ready()
 	if m.Clock != nil {
@@ -63,7 +67,8 @@ func (m *Store) Now() int64 {
 	return m.start.UnixMicro() + time.Since(m.start).Microseconds()
 }
 
-// Decide decides the counts of a request.
+// Decide fills in the outcome of a request's counts, and charges them if charge is set and
+// the request is allowed.
 func (m *Store) Decide(charge bool, counts []Count) (now int64, allowed bool) {
 	m.ready()
 	for i := range counts {
@@ -76,7 +81,7 @@ func (m *Store) Decide(charge bool, counts []Count) (now int64, allowed bool) {
 	return now, m.decideAt(now, charge, counts)
 }
 
-// decideAt is the twin of internal/script/take.lua. The places' shards are locked.
+// decideAt is the twin of internal/script/take.lua. The caller has locked the shards.
 func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
 	allowed := true
 	for i := range counts {
@@ -111,14 +116,8 @@ func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
 	return allowed
 }
 
-// impatient reports whether a count was denied only because its slot would have begun
-// too late: the queue had room.
-func (c *Count) impatient() bool {
-	return !c.Room && c.Waits && c.Queue && c.Answer.Remaining >= c.Cost
-}
-
-// Settle corrects a charge. It is the twin of internal/script/settle.lua. Nothing is
-// given back to a sketch, since store only raises its cells.
+// Settle corrects a charge. It is the twin of internal/script/settle.lua. It refunds nothing
+// to a sketch, because store only raises cells.
 func (m *Store) Settle(rule, key string, c *step.Correction) (settled step.State, now int64) {
 	m.ready()
 	var pl place
@@ -129,7 +128,7 @@ func (m *Store) Settle(rule, key string, c *step.Correction) (settled step.State
 	return m.settleAt(now, &pl, c), now
 }
 
-// settleAt settles in a place whose shard is locked.
+// settleAt corrects a charge in a place whose shard is locked.
 func (m *Store) settleAt(now int64, pl *place, c *step.Correction) step.State {
 	current, healed := pl.load(now, &c.Params)
 	settled, changed := c.Settle(current, healed, now)
@@ -139,7 +138,7 @@ func (m *Store) settleAt(now int64, pl *place, c *step.Correction) step.State {
 	return settled
 }
 
-// BanByHand bans the counts' keys for some µs; 0 lifts.
+// BanByHand bans the counts' keys for length µs; 0 lifts their bans.
 func (m *Store) BanByHand(length int64, counts []Count) error {
 	var err error
 	for i := range counts {
@@ -156,7 +155,7 @@ func (m *Store) Reset(counts []Count) {
 	}
 }
 
-// Forget forgets a count, its key's denials, or both.
+// Forget forgets a count, or its key's denials and ban, or both.
 func (m *Store) Forget(c *Count, count, denials bool) {
 	_ = m.change(c, func() error {
 		if count {
@@ -169,7 +168,7 @@ func (m *Store) Forget(c *Count, count, denials bool) {
 	})
 }
 
-// change does something to the place of a count.
+// change calls do with the place of a count found and its shard locked.
 func (m *Store) change(c *Count, do func() error) error {
 	m.ready()
 	m.place(&c.place, c.Rule, c.Key, &c.Params)

@@ -2,17 +2,17 @@ package memory
 
 import "github.com/seed75154129/ratelimit/internal/step"
 
-// A table has the entries of a shard. It is one piece of memory without
-// pointers, so that a look-up touches one or two lines of the processor's caches and
-// the garbage collector has nothing to follow. Entries are found by linear probing;
+// A table has the entries of a shard. It is one allocation without pointers, so that a
+// look-up touches one or two cache lines and the garbage collector does not scan it. Entries
+// are found by linear probing;
 // see Knuth, "The Art of Computer Programming", volume 3, section 6.4, algorithms L and R.
 // The zero value is ready.
 type table struct {
 	entries []entry // a power of two; one without a countID is free
 	shift   uint    // 64 less the bits of an index
 	used    int
-	moves   uint64 // how often entries were moved: pointers from before are void
-	hand    int    // where the next sweep goes on
+	moves   uint64 // how often entries were moved, which makes pointers to them invalid
+	hand    int    // where the next sweep begins
 	logs    map[countID][]step.LogEntry
 }
 
@@ -56,7 +56,7 @@ func (t *table) index(id countID) int {
 	}
 }
 
-// add adds an entry for an ID that has none.
+// add returns a new entry for an ID that has none.
 func (t *table) add(id countID) *entry {
 	if (t.used+1)*4 > len(t.entries)*3 {
 		t.grow()
@@ -96,7 +96,7 @@ func (t *table) remove(id countID) {
 	}
 }
 
-// removeAt fills the gap with what would not be found behind it.
+// removeAt removes an entry, and moves those that would not be found behind the gap.
 func (t *table) removeAt(gap int) {
 	delete(t.logs, t.entries[gap].countID)
 	t.used--
@@ -111,28 +111,27 @@ func (t *table) removeAt(gap int) {
 	t.entries[gap] = entry{}
 }
 
-// sweep looks at so many entries, those next that it has not looked at for longest,
-// and removes those that equal keys never seen.
-func (t *table) sweep(now int64, look int) (removed uint64) {
-	for range min(8*look, len(t.entries)) { // some places are free
+// sweep goes on with the next n entries, and removes those that equal keys never seen.
+func (t *table) sweep(now int64, n int) (removed uint64) {
+	for range min(8*n, len(t.entries)) { // some places are free
 		switch e := &t.entries[t.hand]; {
 		case e.countID == countID{}:
 			t.hand = t.next(t.hand)
 			continue
 		case e.until <= now:
-			t.removeAt(t.hand) // another entry may be here now
+			t.removeAt(t.hand) // which may move another entry here
 			removed++
 		default:
 			t.hand = t.next(t.hand)
 		}
-		if look--; look == 0 {
+		if n--; n == 0 {
 			return removed
 		}
 	}
 	return removed
 }
 
-// state returns what an entry holds.
+// state returns the state of an entry.
 func (t *table) state(e *entry, p *step.Params) step.State {
 	s := step.State{A: e.a, B: e.b, C: e.c}
 	if p.Summary {

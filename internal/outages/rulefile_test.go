@@ -68,20 +68,13 @@ func TestRuleFileIsBad(t *testing.T) {
 		make func()
 	}{
 		{"empty", func() { write("") }},
-		{"another form", func() { write("limits:\n  - rate: 5\n") }},
 		{"half-written", func() {
 			half, _, _ := strings.Cut(good, "10000/")
 			write(half)
 		}},
 		{"a bad limit", func() { write(strings.Replace(good, "1000000/", "-1/", 1)) }},
-		{"bytes", func() { write("\x00\xff" + good) }},
 		{"removed", func() {
 			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		{"a folder", func() {
-			if err := os.Mkdir(file, 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -89,9 +82,6 @@ func TestRuleFileIsBad(t *testing.T) {
 	for i, b := range bad {
 		b.make()
 		until(b.name, 1, float64(i+1), 1_000_000)
-	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
 	}
 	write(ruleFile(2_000_000))
 	eventually(t, func() error {

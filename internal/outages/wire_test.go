@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/script"
 )
 
 // A wire sees what a client sends for the limiter, and what becomes of it.
@@ -16,7 +18,7 @@ type wire struct {
 	mu      sync.Mutex
 	sent    int             // script calls that were no probes
 	probes  int             // script calls that were
-	lost    int             // calls that take, no probes, whose connection was reset before the answer
+	lost    int             // requests, no probes, whose connection was reset before the answer
 	charges map[counter]int // calls without an answer that may have charged
 	returns map[counter]int // calls without an answer that may have given back
 	errors  map[string]int  // by text
@@ -68,6 +70,10 @@ func (w *wire) note(ctx context.Context, cmd redis.Cmder, err error) {
 	args := cmd.Args()
 	keys, _ := args[2].(int)
 	unknown := w.returns
+	requests := 1
+	if args[1] == script.TakeJoint.SHA() || args[1] == script.TakeJoint.Text() {
+		requests = keys / args[len(args)-1].(int)
+	}
 	_, takes := args[3+keys].(string)
 	if takes { // whether to charge; settle.lua has no such argument
 		unknown = w.charges
@@ -85,7 +91,7 @@ func (w *wire) note(ctx context.Context, cmd redis.Cmder, err error) {
 	} else {
 		w.sent++
 		if takes && errors.Is(err, syscall.ECONNRESET) {
-			w.lost++
+			w.lost += requests
 		}
 	}
 	if err != nil {

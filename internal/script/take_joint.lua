@@ -44,16 +44,25 @@ for i = 1, #codes do
   ARGV[i] = codes[i] + 0
 end
 
--- By place in KEYS, the states.
-local states = redis.pcall('MGET', unpack(KEYS))
+-- Each key once, and the place of each in keys and in all that follows.
+local keys, place = {}, {}
+for i = 1, #KEYS do
+  local key = KEYS[i]
+  if not place[key] then
+    keys[#keys + 1] = key
+    place[key] = #keys
+  end
+end
+
+local states = redis.pcall('MGET', unpack(keys))
 if states.err then
   return redis.error_reply('ALONE ' .. states.err)
 end
 local missing
-for i = 1, #KEYS do
-  if not states[i] then
+for at = 1, #keys do
+  if not states[at] then
     missing = missing or {}
-    missing[#missing + 1], states[i] = KEYS[i], ''
+    missing[#missing + 1], states[at] = keys[at], ''
   end
 end
 if missing then -- MGET says the same of what is no string
@@ -61,21 +70,18 @@ if missing then -- MGET says the same of what is no string
   if type(found) == 'table' then
     return redis.error_reply('ALONE ' .. found.err)
   end
-  for i = 1, found > 0 and #KEYS or 0 do
-    if states[i] == '' and call('EXISTS', KEYS[i]) > 0 then
-      states[i] = '?'
+  for at = 1, found > 0 and #keys or 0 do
+    if states[at] == '' and call('EXISTS', keys[at]) > 0 then
+      states[at] = '?'
     end
   end
 end
 
--- What is to be written is in states. place has by key where it is there, order these places, and left_of by
--- place what a step says about the deadline. pcall does not share numbers with decide: miniredis' Lua loses
--- those at an error.
-local clock, reply = time[1] .. ' ' .. time[2], {}
-local place, order, left_of, charges = {}, {}, {}, {}
+-- states has what is to be written where changed is true; left_of what the step said about the deadline.
+local changed, left_of, charges, reply = {}, {}, {}, {}
+local clock = time[1] .. ' ' .. time[2]
 
--- Returns how many keys are to be written, which were n.
-local function decide(d, r, n)
+local function decide(d, r)
   local at, admit, lefts, heals = 2, true, nil, nil
   reply[r] = clock
   -- Decides the checks of a request: their keys are behind place d of KEYS, and its lines begin at place r of
@@ -94,7 +100,7 @@ local function decide(d, r, n)
       local begin = now - now % period
       local ends, late = begin + period, now + period
       local stored, start, used = -1, begin, 0
-      was = states[place[key] or d + i]
+      was = states[place[key]]
       if was ~= '' then
         if #was == 16 then
           used = was % 1000000
@@ -135,7 +141,7 @@ local function decide(d, r, n)
       local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
       local begin = now - now % period
       local stored, start, used, last, head, tail = -1, begin, 0, 0, '', ''
-      was = states[place[key] or d + i]
+      was = states[place[key]]
       if was ~= '' then
         local space = #was >= 20 and #was <= 34 and find(was, ' ', 19, true)
         if space then
@@ -189,7 +195,7 @@ local function decide(d, r, n)
       -- A key's deadline is the end of its TAT's part of a grid, so that it stays for a while.
       local rate, period = ARGV[p] + 0, ARGV[p + 5] + 0
       local stored, w, ahead, f = -1, now, 0, 0
-      was = states[place[key] or d + i]
+      was = states[place[key]]
       if was ~= '' then
         local space = #was >= 20 and #was <= 46 and find(was, ' ', 19, true)
         if not space then
@@ -237,7 +243,7 @@ local function decide(d, r, n)
         error('none of the calendar windows holds ' .. format('%d', now), 0)
       end
       local stored, start, used = -1, begin, 0
-      was = states[place[key] or d + i]
+      was = states[place[key]]
       if was ~= '' then
         if #was == 16 then
           used = was % 1000000
@@ -287,52 +293,45 @@ local function decide(d, r, n)
     for i = 1, checks do
       local write, left = admit and charges[i] or heals and heals[i], lefts and lefts[i]
       if write then
-        local key = KEYS[d + i]
-        local to = place[key]
-        if not to then
-          to, n = d + i, n + 1
-          place[key], order[n] = to, to
-        end
-        states[to] = write
+        local to = place[KEYS[d + i]]
+        states[to], changed[to] = write, true
         if left and (left ~= true or not left_of[to]) then
           left_of[to] = left
         end
       end
     end
   end
-  return n
 end
 
-local n, r = 0, 1
+local r = 1
 for d = 0, #KEYS - checks, checks do
-  local fine, result = pcall(decide, d, r, n)
-  if fine then
-    n = result
-  else
+  local fine, err = pcall(decide, d, r)
+  if not fine then
     local costly = ''
     for i = 1, checks do
-      local state = states[d + i]
+      local state = states[place[KEYS[d + i]]]
       if #state > 64 or state == '?' then
         costly = costly .. format(' %d', i)
       end
       reply[r + i] = ''
     end
-    reply[r] = '!' .. costly .. '!' .. result
+    reply[r] = '!' .. costly .. '!' .. err
   end
   r = r + checks + 1
 end
 
-for i = 1, n do
-  local to = order[i]
-  local key, write, left = KEYS[to], states[to], left_of[to]
-  if left == nil and #write > 17 then -- no number, of which SETRANGE would make a string
-    call('SETRANGE', key, '0', write)
-  elseif left == nil or left == true then
-    call('SET', key, write, 'KEEPTTL')
-  elseif left then
-    call('PSETEX', key, format('%d', floor((left + 1999) / 1000)), write)
-  else
-    write()
+for to, key in ipairs(keys) do
+  if changed[to] then
+    local write, left = states[to], left_of[to]
+    if left == nil and #write > 17 then -- no number, of which SETRANGE would make a string
+      call('SETRANGE', key, '0', write)
+    elseif left == nil or left == true then
+      call('SET', key, write, 'KEEPTTL')
+    elseif left then
+      call('PSETEX', key, format('%d', floor((left + 1999) / 1000)), write)
+    else
+      write()
+    end
   end
 end
 return table.concat(reply, '\n')

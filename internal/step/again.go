@@ -2,18 +2,18 @@ package step
 
 import "time"
 
-// A Verdict is what a check comes to by a state.
+// A Verdict is the outcome of a check by a remembered state.
 type Verdict struct {
-	Known                  bool // false if the state says nothing about the check
-	Room                   bool
-	Remaining              int64 // this and what follows only where there is no room
+	Known                  bool  // false if the check cannot be decided by the state
+	Room                   bool  // the cost fits
+	Remaining              int64 // set, like the times, only if it does not
 	RetryAfter, ResetAfter time.Duration
 }
 
-// Again decides a check by a state that its store had: whether there is room at
-// the later of two times on the store's clock and, if not, the answer as of the
-// earlier one. Requests under way have asked for units that the state does not
-// have yet.
+// Again decides a check by a state that its store had. The store's clock is known only to
+// be between earlier and later. Room says whether the cost fits at the later time; if not,
+// the other fields are as of the earlier one. underWay is how many units other requests
+// have asked the store for since the state was read.
 func (l Limit) Again(cost int64, maxDelay time.Duration, numbers [3]int64, later, earlier, underWay int64) Verdict {
 	row := l.Row()
 	if cost < 0 || maxDelay < 0 || !l.OkFor(row) || row.Summary {
@@ -29,7 +29,7 @@ func (l Limit) Again(cost int64, maxDelay time.Duration, numbers [3]int64, later
 	if _, _, v.Room = p.Take(p.Current(s, later), later); v.Room {
 		return v
 	}
-	if !p.never { // what can never fit beside the others may fit once they are done
+	if !p.never { // a cost that cannot fit beside the others may fit after them
 		p = l.Params(min(p.Cost, l.quotaFor(row)), maxDelay, row)
 	}
 	var r Answer

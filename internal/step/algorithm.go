@@ -2,36 +2,36 @@ package step
 
 import "strings"
 
-// A Row is an algorithm in the table. A new one is a row here, its step in a Go
-// file and the step's twin in a Lua file; docs/architecture.md says how. Nothing
-// else compares algorithms: whatever the other files need to know about one is a
-// column here or a method of its step.
+// A Row describes an algorithm. A new algorithm is a row of Table, a step in a Go file
+// and the step's twin in a Lua file; docs/architecture.md says how. Code elsewhere does
+// not compare algorithms: a difference between them is a field of Row or a method of the
+// step.
 type Row struct {
 	Name     string
-	Short    string // in keys; its digit is the form of the states there, see testdata/forms.txt
+	Short    string // its name in keys; the digit is the form of the states, see testdata/forms.txt
 	Step     step
-	Lua      string // the step's twin: internal/script/src/steps/<name>.lua
+	Lua      string // the twin's file, without .lua, in internal/script/src/steps
 	MaxRate  int64  // the largest Rate
-	why      string // it is no larger
-	maxUsed  int64  // units that a window or log can hold, with what is owed
+	why      string // the reason for MaxRate, for errors
+	maxUsed  int64  // the most units that a window or log can hold, debts included
 	Bucket   bool   // has a Burst, and its params have times to refill
 	Queue    bool   // has a Delay; Burst is required
 	Aligned  bool   // counts in windows aligned to the Unix epoch
 	Calendar bool   // counts in the windows of a calendar; the arguments change with the time
-	Summary  bool   // the state stays in Redis; scripts return a summary of it
+	Summary  bool   // its state is not three numbers: scripts return a summary of it
 
-	Number uint64 // in the table, from 1
+	Number uint64 // index in Table, from 1
 	Code   int64  // of the twin in the scripts, from 1
 }
 
-// Why rates are no larger.
+// The reasons for each MaxRate.
 const (
 	forHeaders = ", as headers hold no more; got %d"
 	forSquares = " for sliding_window, so that its square stays below 2^53; got %d: use a shorter period, fixed_window or a bucket"
 	forEntries = " for sliding_log, which remembers each request; got %d: use sliding_window"
 )
 
-// Table has the algorithms.
+// Table lists the algorithms.
 var Table = numbered([]Row{
 	{Name: "fixed_window", Short: "fw1", Step: fixedWindow{}, Lua: "fixed_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Aligned: true},
 	{Name: "sliding_window", Short: "sw1", Step: slidingWindow{}, Lua: "sliding_window", MaxRate: MaxSquared, why: forSquares, maxUsed: MaxSquared, Aligned: true},
@@ -42,8 +42,7 @@ var Table = numbered([]Row{
 	{Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Lua: "calendar_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true},
 })
 
-// numbered gives rows their numbers and the codes of their twins: the first row's is 1, and rows
-// with the same twin have the same code.
+// numbered sets Number and Code. Rows with the same twin have the same Code.
 func numbered(rows []Row) []Row {
 	codes := map[string]int64{}
 	for i := range rows {
@@ -55,7 +54,13 @@ func numbered(rows []Row) []Row {
 	return rows
 }
 
-// Lookup finds an algorithm's row, or nil.
+// DeniedByDelay reports whether a check that does not fit was denied only because its
+// slot would begin after its longest delay, if it has one: the queue had room.
+func (r *Row) DeniedByDelay(bounded bool, remaining, cost int64) bool {
+	return bounded && r != nil && r.Queue && remaining >= max(cost, 1)
+}
+
+// Lookup returns the row of an algorithm, or nil.
 func Lookup(name string) *Row {
 	for i := range Table {
 		if Table[i].Name == name {

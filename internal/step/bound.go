@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// A bound is a valid limit at a cost, as numbers. Most requests have one of a few,
-// which are computed once.
+// A bound is a cached conversion of a valid limit and a cost to params. Most requests
+// have one of a few limits.
 type bound struct {
 	limit  Limit
 	cost   int64
 	params Params
-	args   []any // that the step's twin gets; shared, so never written
+	args   []any // of the step's twin; shared, so never written
 }
 
-// Bounds has those that were used last, each in a place of its own unless they
-// meet: then they take turns, which costs time and nothing else.
+// Bounds caches the conversions that were used last, by hash. Two with the same hash
+// replace each other, which costs only time.
 var Bounds [256]atomic.Pointer[bound]
 
-// Numbers returns the params of a check; false if the limit is not valid. The cost
-// and the longest delay must not be negative.
+// Numbers sets p to the params of a check, and reports whether the limit is valid. cost
+// and maxDelay must not be negative.
 func (l Limit) Numbers(p *Params, cost int64, maxDelay time.Duration) (ok bool) {
-	place := &Bounds[l.slot(cost)]
-	b := place.Load()
+	cached := &Bounds[l.boundIndex(cost)]
+	b := cached.Load()
 	if b == nil || b.limit != l || b.cost != cost {
 		row := l.Row()
 		if !l.OkFor(row) {
@@ -33,7 +33,7 @@ func (l Limit) Numbers(p *Params, cost int64, maxDelay time.Duration) (ok bool) 
 			b.args = b.params.Step.Arguments(nil, b.params)
 		}
 		b.params.Bound = b
-		place.Store(b)
+		cached.Store(b)
 	}
 	*p = b.params
 	if p.Queue && maxDelay > 0 {
@@ -42,9 +42,9 @@ func (l Limit) Numbers(p *Params, cost int64, maxDelay time.Duration) (ok bool) 
 	return true
 }
 
-// slot is the place of the numbers. Algorithms differ in their first letter
-// or in their length.
-func (l Limit) slot(cost int64) uint64 {
+// boundIndex hashes a limit and a cost. Algorithms differ in their first letter or in
+// their length.
+func (l Limit) boundIndex(cost int64) uint64 {
 	algorithm := uint64(len(l.Algorithm))
 	if algorithm > 0 {
 		algorithm = algorithm<<8 | uint64(l.Algorithm[0])
@@ -57,7 +57,7 @@ func (l Limit) slot(cost int64) uint64 {
 	return mixed >> 56 % uint64(len(Bounds))
 }
 
-// Arguments appends what the step's twin gets.
+// Arguments appends the arguments of the step's twin.
 func (p *Params) Arguments(args []any) []any {
 	if p.Bound != nil && !p.Calendar {
 		return append(args, p.Bound.args...)

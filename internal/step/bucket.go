@@ -2,22 +2,21 @@ package step
 
 import "math/bits"
 
-// bucket is the step that the token bucket and its other forms share: the
-// generic cell rate algorithm of ITU-T I.371. It remembers one time, TAT, at
-// which the bucket will be full again, and admits while that is at most the
-// time of a whole bucket ahead. TAT counts in fractions over the rate, so no
-// rate loses anything to rounding.
+// bucket is the step of the token bucket and its other forms: the generic cell rate
+// algorithm of ITU-T I.371. It remembers one time, TAT, at which the bucket will be full
+// again. A request fits if TAT is then at most the time to refill a whole bucket ahead of
+// now. TAT has a fraction with the rate as its denominator, so nothing is rounded.
 //
-// State: a + c/rate is TAT in µs, and b is how many ms that was ahead of the clock
-// when it was written, which tells when that was. A TAT that is far ahead is no
-// clock error: a limit with a slower rate shares the key, or there is a debt. Twin:
+// State: TAT is A + C/rate µs. B is how many ms TAT was ahead of the clock when the state
+// was written, which says when that was. A TAT that is far ahead is not a clock error: a
+// slower limit shares the key, or the key has a debt. Twin:
 // internal/script/src/steps/bucket.lua.
 type bucket struct{ asNow }
 
 func (bucket) At(s State, now int64, p Params) (State, bool) {
-	wrote := s.A - s.A%1000 - s.B*1000 // when
+	wrote := s.A - s.A%1000 - s.B*1000
 	switch {
-	case wrote > now+p.Period: // no clock that is right: it owes what it owed then
+	case wrote > now+p.Period: // a clock error: the debt is as large as it was then
 		return State{A: now + s.A - wrote, C: min(s.C, p.rate-1)}.writtenAt(now), true
 	case s.A < now:
 		return State{A: now}, false
@@ -32,13 +31,13 @@ func (bucket) Take(s State, now int64, p Params) (State, Placed, bool) {
 	return s, Placed{At: now}, s.A < now+p.roomW || s.A == now+p.roomW && s.C <= p.roomF
 }
 
-// writtenAt notes that a state is written now.
+// writtenAt sets B for a state that is written now.
 func (s State) writtenAt(now int64) State {
 	s.B = s.A/1000 - now/1000
 	return s
 }
 
-// later moves TAT ahead.
+// later moves TAT ahead by w + f/rate µs.
 func (p *Params) later(s State, w, f int64) State {
 	w, f = s.A+w, s.C+f
 	if f >= p.rate {
@@ -47,7 +46,7 @@ func (p *Params) later(s State, w, f int64) State {
 	return State{A: w, B: s.B, C: f}
 }
 
-// earlier moves TAT back, maybe before now.
+// earlier moves TAT back by w + f/rate µs, possibly to before now.
 func (p *Params) earlier(s State, w, f int64) State {
 	w, f = s.A-w, s.C-f
 	if f < 0 {
@@ -56,7 +55,7 @@ func (p *Params) earlier(s State, w, f int64) State {
 	return State{A: w, B: s.B, C: f}
 }
 
-// notBefore makes a state current again whose TAT was moved back.
+// notBefore makes a state current again after earlier.
 func (s State) notBefore(now int64) State {
 	if s.A < now {
 		return State{A: now}
@@ -64,10 +63,10 @@ func (s State) notBefore(now int64) State {
 	return s
 }
 
-// correct charges more, as far as the exact range goes; what is beyond it
-// already was not charged here, and stays. It gives back at most what the
-// charge's time has not refilled since: a bucket that is given back more would
-// admit what it never held. By a clock that was far ahead, nobody knows.
+// correct charges more units, as far as the exact range goes. A TAT beyond that range was
+// not charged here, and stays. correct refunds at most what the bucket has not refilled
+// since the charge: otherwise the bucket would admit more than it ever held. If the clock
+// was far ahead at the charge, it refunds nothing.
 func (bucket) correct(s State, now int64, c *Correction) State {
 	w, f := c.refill(max(c.Delta, -c.Delta))
 	if c.Delta > 0 {
@@ -87,7 +86,7 @@ func (bucket) correct(s State, now int64, c *Correction) State {
 	return s.corrected(c.earlier(s, w, f).notBefore(now), now)
 }
 
-// corrected is the other state, written now if it differs.
+// corrected returns the other state, as written now if it differs.
 func (s State) corrected(other State, now int64) State {
 	if other.A != s.A || other.C != s.C {
 		return other.writtenAt(now)
@@ -95,7 +94,7 @@ func (s State) corrected(other State, now int64) State {
 	return s
 }
 
-// Left is ⌊(now + full − TAT)·rate/period⌋, and until TAT.
+// Left returns ⌊(now + full − TAT)·rate/period⌋, and the time until TAT.
 func (bucket) Left(s State, now int64, p Params) (remaining, resetAfter int64) {
 	resetAfter = s.ceil() - now
 	full := p.earlier(State{A: now + p.fullW, C: p.fullF}, s.A, s.C)
@@ -105,7 +104,7 @@ func (bucket) Left(s State, now int64, p Params) (remaining, resetAfter int64) {
 		q, _ := bits.Div64(hi+carry, lo, uint64(p.Period))
 		return int64(q), resetAfter
 	}
-	// In debt: the time is full.a whole microseconds, less than 0, and a fraction.
+	// In debt: full.A is negative, and full.C is a positive fraction.
 	hi, lo := bits.Mul64(uint64(-full.A), uint64(p.rate))
 	lo, borrow := bits.Sub64(lo, uint64(full.C), 0)
 	if hi -= borrow; hi >= uint64(p.Period) {
@@ -118,7 +117,7 @@ func (bucket) Left(s State, now int64, p Params) (remaining, resetAfter int64) {
 	return -int64(min(q, MaxExact)), resetAfter
 }
 
-// ceil is the first whole microsecond that is not before TAT.
+// ceil rounds TAT up to a whole microsecond.
 func (s State) ceil() int64 {
 	if s.C > 0 {
 		return s.A + 1
@@ -145,12 +144,12 @@ func (bucket) Corrections(args []any, c *Correction) []any {
 	return append(args, c.Delta, c.Placed.At, c.Placed.frac, w, f, chargeW, chargeF)
 }
 
-// ToCell: when a cell was written says nothing of its keys.
+// ToCell drops B: a cell is written for many keys.
 func (bucket) ToCell(s State, until, _ int64, _ Params) (State, int64) {
 	return State{A: s.A, B: s.C}, until
 }
 
-// Roll leaves a cell alone: its TAT may have been charged at another rate.
+// Roll changes nothing, because the cell's TAT may have been charged at another rate.
 func (bucket) Roll(cell State, _ int64, _ Params) State { return cell }
 
 func (bucket) FromCell(cell State, now int64, p Params) State {

@@ -1,48 +1,48 @@
 package step
 
-// sketched is what a step says about cells.
+// sketched converts states to and from the cells of a sketch. A cell holds one state for
+// many keys, so every conversion may only add units.
 type sketched interface {
-	// toCell returns a state of constant size that is no less than s, and when it
-	// equals one never seen; s does at until.
+	// ToCell returns a state of constant size that has at least the units of s, and the
+	// time at which that state equals that of a key never seen. For s, that is until.
 	ToCell(s State, until, now int64, p Params) (State, int64)
-	// roll returns a cell as it stands at now, so that cells compare.
+	// Roll returns a cell as it stands at now. Rolled cells can be compared.
 	Roll(cell State, now int64, p Params) State
-	// fromCell returns a current state that is no less than any in a cell as it
-	// stands at now.
+	// FromCell returns a current state that has at least the units of every key in a
+	// rolled cell.
 	FromCell(cell State, now int64, p Params) State
-	// usedUntil returns a current state that admits nothing until a time after
-	// now, at which it equals one never seen.
+	// UsedUntil returns a current state that admits nothing until a later time, at which
+	// it equals that of a key never seen.
 	UsedUntil(until, now int64, p Params) State
 }
 
-// inCells is for steps whose states are in cells as they are.
+// inCells is for steps whose cells are plain states.
 type inCells struct{}
 
 func (inCells) ToCell(s State, until, _ int64, _ Params) (State, int64) { return s, until }
 
 func (inCells) FromCell(cell State, _ int64, _ Params) State { return cell }
 
-// Current is at without its second answer.
+// Current returns the state as it stands at now.
 func (p *Params) Current(s State, now int64) State {
 	s, _ = p.At(s, now)
 	return s
 }
 
-// followed is what a step says about units that other processes have used.
+// followed adds units to a state that other processes have used at unknown times.
 type followed interface {
-	// usedBefore counts units in a current state as used before now, as far as
-	// it can tell, and returns how many are to be counted as used now.
+	// UsedBefore counts units as used before now, as many as the current state allows,
+	// and returns how many must still be counted as used now.
 	UsedBefore(s State, now, units int64, p Params) (State, int64)
 }
 
-// asNow is for steps that count all of them as used now.
+// asNow is for steps that count all such units as used now.
 type asNow struct{}
 
 func (asNow) UsedBefore(s State, _, units int64, _ Params) (State, int64) { return s, units }
 
-// Least is the lesser in each number of two states at the same time: of
-// buckets the earlier TAT, and of windows, which begin together, the lesser
-// counts.
+// Least combines two states of the same time into the one that has fewer units: of buckets
+// the earlier TAT, and of windows, which have the same start, the lesser counts.
 func Least(s, t State) State {
 	switch {
 	case s.A < t.A:
@@ -53,7 +53,7 @@ func Least(s, t State) State {
 	return State{A: s.A, B: min(s.B, t.B), C: min(s.C, t.C)}
 }
 
-// Most is the greater in each number.
+// Most combines two states of the same time into the one that has more units.
 func Most(s, t State) State {
 	switch {
 	case s.A > t.A:

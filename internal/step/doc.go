@@ -1,15 +1,102 @@
-// Package step is the arithmetic of the algorithms: pure functions of a state, a limit
+// Package step has the arithmetic of the algorithms: pure functions of a state, a limit
 // and a time, in whole numbers. It imports the standard library only, and knows neither
 // checks nor stores.
 //
-// A [State] is three whole numbers (and, of a sliding_log in memory, its entries). A
-// [Limit] at a cost becomes [Params] once. The step of an algorithm says what a state
-// is at a time (At), whether the cost fits and what the state becomes (Take), what an
-// earlier charge is corrected to ([Correction]), and how many units are left.
+// A [State] is three whole numbers; a sliding_log in memory has its entries too. [Params]
+// are a [Limit] and a cost as numbers. Each algorithm has a step: its methods bring a
+// stored state to the current time (At), charge a cost if it fits (Take), correct an
+// earlier charge ([Correction]), and compute how many units are left (Left).
 //
-// Every step has a twin in Lua, line for line. Times are Unix microseconds; a bucket
-// also keeps the fraction of a microsecond, over the rate. Limits are bounded so that
-// all numbers stay exact in doubles, which is all that Lua has. A stored time moves a
-// decision only towards denying. A state that was written more than a period ahead of
-// now is a clock error: it keeps what was used and is moved to now.
+// Every step has a twin in Lua, line for line. Times are Unix microseconds. A bucket also
+// keeps a fraction of a microsecond, with the rate as its denominator. Limits are bounded
+// so that all numbers are exact in doubles, the only numbers of Lua. A stored time moves
+// a decision only towards denying. A state that was written more than one period ahead of
+// now is a clock error: its used units are counted as used now.
 package step
+
+// # How it works
+//
+// The states, and what an algorithm admits:
+//
+//	algorithm           state                                              admits a cost if
+//	fixed_window        window start, used                                 used + cost ≤ R
+//	sliding_window      window start, used, used in the window before      last·(fraction in view) + used + cost ≤ R
+//	sliding_log         (time, sum of all units up to it), one per charge  units in (now − P, now] + cost ≤ R
+//	token_bucket, gcra  TAT; how far ahead it was when written, in ms      TAT + cost·P/R ≤ now + B·P/R
+//	leaky_bucket        the same; TAT is the end of the last slot          the same, and Delay ≤ MaxDelay
+//
+// R is the rate, P the period, B the burst. TAT is the time at which a bucket is full
+// again, w + f/R in microseconds.
+//
+// # Twins
+//
+// Every step has a twin in Lua, line for line. The twin decides, and returns the state
+// before the charge. Go charges that state again and computes Remaining, RetryAfter and
+// ResetAfter from it, for both stores. TestConformance takes random schedules on
+// miniredis, on a redis-server and on a cluster, and compares every field.
+// TestStepsAreExact compares every answer with rational arithmetic that is written from
+// the definitions.
+//
+// # Exact numbers
+//
+// Lua has doubles only. Limits are bounded so that every number stays below 2^53.
+// Larger products are divided in Go, with 128 bits, before they are sent: the twin of a
+// bucket only adds and compares. Numbers are sent to Redis through string.format('%d'),
+// because Lua's own conversion keeps 14 digits on a real server.
+//
+// # Clocks
+//
+// Times are Unix microseconds; a bucket also keeps the fraction of a microsecond, over
+// the rate. A stored time moves a decision only towards denying.
+//
+// A state that was written more than a period ahead of now was written by a wrong clock.
+// Its usage is kept, and re-dated to now. So a clock that was a year ahead neither denies
+// for a year nor frees a client. A Take writes the new date, a Peek writes nothing, and a
+// charge by such a clock is not refunded. A clock that jumps forward expires keys. A window and a log show when they were written. A bucket
+// has to say how far ahead its TAT was then, because a large TAT can be a debt: another
+// process, or another tier, may have a slower limit on the same key. A debt denies until
+// it is repaid, and nothing is rewritten.
+//
+// For two limits on one key, all that a limit has admitted is also admitted if it is
+// replayed alone through a fresh state. If the other limit stops, each is admitted when
+// its RetryAfter ends (TestTwoLimitsOnOneKeyKeepTheirPromises).
+//
+// A key lives until its state equals one that was never seen, rounded up to the
+// millisecond, plus one. A state in which nothing is used counts as never seen.
+//
+// # Settlement
+//
+// A refund frees no more than waiting would have freed (TestGivingBackNeverOverAdmits).
+// A bucket refunds at most what it has not refilled since the charge. A window refunds
+// what was counted in it, a sliding_window also what was counted in the one before. A log
+// refunds from the charge's own entry, if at most 1000 entries came later. A queue refunds
+// a slot only while it is the last.
+//
+// A settlement may also charge more, which can leave a debt: Remaining is negative then.
+// A bucket owes until it has refilled, at most until TAT is 2^52 µs, in the year 2112. A
+// window's debt ends with the window, and a log's with the entry.
+//
+// # Bans
+//
+// The state of a ban is when the first denial came (or the ban began), when the denials
+// are forgotten (or the ban ends), and how many there are. Denials count if they come
+// within Within of the first. So a ban never begins with fewer than After denials, and a
+// burst around the end of that time may take up to twice as many. Two bans on one key
+// count the same denials. Each compares with its own Within.
+//
+// # A new algorithm
+//
+// An algorithm is a row of Table. Other code compares neither names nor codes: what it
+// needs is a column of the row or a method of the step. A new algorithm takes
+//
+//   - NAME.go here: its step, which may embed another step and change what differs;
+//   - one row in algorithm.go, and a constant for the name in package algorithms;
+//   - internal/script/src/steps/NAME.lua: behind the line "--@ step" the twin, which
+//     assigns what src/parts/steps.lua lists; behind the line "--@ correct" the function
+//     correct_NAME. Then run go generate ./internal/script;
+//   - algorithms/NAME_test.go: its promise in rational numbers, as an exactModel;
+//   - vectors and the form of its state, both written by
+//     go test ./algorithms -run 'TestVectors|TestEachFormHasItsName' -update;
+//   - a sample in samples.go of limitertest, a line in the table above, and a section in
+//     docs/algorithms.md;
+//   - its name in middleware/rulefile/rules.schema.json, and both files in tools/mutate.

@@ -2,7 +2,7 @@ package step
 
 // fixedWindow counts units in windows aligned to the Unix epoch.
 //
-// State: a is the window's start, b the units taken in it. Twin:
+// State: A is the window's start, B the units taken in it. Twin:
 // internal/script/src/steps/fixed_window.lua.
 type fixedWindow struct {
 	inCells
@@ -16,14 +16,14 @@ func (w fixedWindow) At(s State, now int64, p Params) (State, bool) {
 func (fixedWindow) rolled(s State, now, period int64) (State, bool) {
 	begin := now - now%period
 	switch {
-	case s.B == 0: // nothing was used, or all of it given back
+	case s.B == 0: // nothing was used, or all of it was refunded
 		return State{A: begin}, false
-	case s.A > now+period: // no clock that is right wrote this: all of it counts now
+	case s.A > now+period: // a clock error: all units count now
 		return State{A: begin, B: s.B}, true
 	case s.A < begin:
 		return State{A: begin}, false
 	}
-	return s, false // begun, or ahead because the clock stepped back
+	return s, false // the current window, or a later one because the clock stepped back
 }
 
 func (fixedWindow) Take(s State, _ int64, p Params) (State, Placed, bool) {
@@ -58,16 +58,15 @@ func (fixedWindow) UsedUntil(_, now int64, p Params) State {
 	return State{A: now - now%p.Period, B: MaxUnits}
 }
 
-// inWindows corrects a charge to windows. It gives back only to the window that
-// was charged, wherever that is kept now, and charges more to the current one,
-// as far as the exact range goes.
+// inWindows corrects a charge to a window. It refunds only to the window that was charged,
+// in B or C, and charges more to the current window, as far as the exact range goes.
 func (c *Correction) inWindows(s State) State {
 	switch begin := c.Placed.At; {
 	case c.Delta > 0:
 		s.B += min(c.Delta, c.maxUsed-s.B)
 	case s.A == begin:
 		s.B = max(s.B+c.Delta, 0)
-	case s.A == begin+c.Period: // sliding_window: rolled since
+	case s.A == begin+c.Period: // sliding_window: now the previous window
 		s.C = max(s.C+c.Delta, 0)
 	}
 	return s

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A Limit is how much is allowed: Rate units in each Period, or in each window of Calendar.
+// A Limit is a limit of package algorithms.
 type Limit struct {
 	Rate      int64
 	Period    time.Duration
 	Burst     int64
 	Calendar  string
-	Algorithm string // "" means sliding_window, or token_bucket where Burst is set
+	Algorithm string // "" means calendar_window if Calendar is set, token_bucket if Burst is, else sliding_window
 }
 
-// Name is the algorithm's, also where Algorithm is "".
+// Name returns the algorithm's name, also if Algorithm is "".
 func (l Limit) Name() string {
 	switch {
 	case l.Algorithm != "":
@@ -29,10 +29,10 @@ func (l Limit) Name() string {
 	return "sliding_window"
 }
 
-// Row finds the algorithm's row, or nil. It is done once for each check.
+// Row returns the algorithm's row, or nil.
 func (l Limit) Row() *Row { return Lookup(l.Name()) }
 
-// Quota is what an unused key can spend at once.
+// Quota is the number of units that an unused key can spend at once.
 func (l Limit) Quota() int64 {
 	if row := l.Row(); row != nil {
 		return l.quotaFor(row)
@@ -47,12 +47,12 @@ func (l Limit) quotaFor(row *Row) int64 {
 	return l.Rate
 }
 
-// The bounds inside which doubles, all that Lua has, are exact.
+// The bounds within which doubles, the only numbers of Lua, are exact.
 const (
 	MaxExact    = 1 << 53             // products and sums
 	MaxDuration = 1 << 52             // microseconds: times, periods, twice the time to refill a bucket
-	MaxUnits    = 999_999_999_999_999 // what a structured field of HTTP can hold, and below 2^50
-	MaxSquared  = 94_906_265          // the largest number whose square is below maxExact
+	MaxUnits    = 999_999_999_999_999 // the largest integer of a structured field of HTTP; below 2^50
+	MaxSquared  = 94_906_265          // the largest number whose square is below MaxExact
 	MaxLog      = 10_000              // units in a sliding_log: it has an entry for each
 )
 
@@ -104,7 +104,7 @@ func (l Limit) Invalid() []error {
 	return errs
 }
 
-// OkFor is invalid without the reasons, for every decision.
+// OkFor reports whether the limit is valid. row is that of its algorithm.
 func (l Limit) OkFor(row *Row) bool {
 	if row == nil || l.Rate < 1 || l.Rate > row.MaxRate {
 		return false
@@ -117,7 +117,7 @@ func (l Limit) OkFor(row *Row) bool {
 		l.Burst >= 0 && l.Burst <= MaxUnits && (l.Burst == 0 || row.Bucket) && (l.Burst > 0 || !row.Queue) && l.fits(row)
 }
 
-// fits reports whether a full bucket is inside the exact range.
+// fits reports whether the time to refill a whole bucket is in the exact range.
 func (l Limit) fits(row *Row) bool {
 	if !row.Bucket {
 		return true

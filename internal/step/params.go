@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Params are a check's numbers, as both twins of its step need them. Bucket
-// times are in two parts: whole microseconds and a fraction over the rate.
+// Params are a limit and a cost as numbers, for a step and its twin. Bucket times are in
+// two parts: whole microseconds (W) and a fraction with the rate as its denominator (F).
 type Params struct {
 	*Row
 	rate, Period int64 // units and µs
 	calendar     *Calendar
-	Cost         int64 // at least 1; above the quota it is the quota + 1, which no state admits
+	Cost         int64 // at least 1; a cost above the quota is the quota + 1, which no state admits
 	never        bool  // the cost is above the quota
-	costW, costF int64 // buckets: time that the cost takes to refill
-	fullW, fullF int64 // buckets: time that the whole bucket takes to refill
+	costW, costF int64 // buckets: the time to refill the cost
+	fullW, fullF int64 // buckets: the time to refill the whole bucket
 	roomW, roomF int64 // buckets: how far ahead of now TAT may be after the charge
 
-	Bound *bound // whose numbers these are; nil if they were changed, or belong to nobody else
+	Bound *bound // the cached conversion that these are equal to; nil if there is none
 }
 
-// Params computes the numbers of a valid limit, at a cost and with a longest delay that are not negative.
+// Params computes the params of a valid limit. cost and maxDelay must not be negative.
 func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
 	p := Params{Row: row, rate: l.Rate, Period: l.Period.Microseconds()}
 	if row.Calendar {
@@ -39,8 +39,8 @@ func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
 	return p
 }
 
-// Spare is how far ahead TAT may be for a queue to have room but for MaxDelay; -1
-// for other algorithms, and where nothing could have room.
+// Spare is how far ahead of now TAT may be before the charge, if MaxDelay is ignored. It is
+// -1 for algorithms other than queues, and if the cost never fits.
 func (p *Params) Spare() (w, f int64) {
 	if w, f = p.fullW-p.costW, p.fullF-p.costF; f < 0 {
 		w, f = w-1, f+p.rate
@@ -78,7 +78,7 @@ func (p *Params) Told(now int64) {
 	}
 }
 
-// SetCost sets the cost.
+// SetCost changes the cost, which must not be above the quota + 1.
 func (p *Params) SetCost(units int64) {
 	p.Bound = nil
 	if p.Cost = units; p.Bucket {
@@ -87,7 +87,7 @@ func (p *Params) SetCost(units int64) {
 	}
 }
 
-// wait bounds how far ahead the slot may begin: that bounds where it ends, too.
+// wait bounds how far ahead of now the slot may begin, and so where it may end.
 func (p *Params) wait(most int64) {
 	p.Bound = nil
 	most = min(most, MaxDuration)
@@ -96,8 +96,7 @@ func (p *Params) wait(most int64) {
 	}
 }
 
-// refill is the time that a bucket takes to refill these units, as far as the
-// exact range goes.
+// refill is the time in which a bucket refills these units, at most MaxDuration.
 func (p *Params) refill(units int64) (w, f int64) {
 	hi, lo := bits.Mul64(uint64(units), uint64(p.Period))
 	if hi >= uint64(p.rate) {
@@ -110,10 +109,10 @@ func (p *Params) refill(units int64) (w, f int64) {
 	return int64(q), int64(r)
 }
 
-// never is the RetryAfter of a cost above what the limit can hold.
+// never is the RetryAfter of a cost above the quota.
 const never time.Duration = 1<<63 - 1
 
-// Micros converts, and takes what a Duration cannot hold for Never.
+// Micros converts µs to a Duration. Times that a Duration cannot hold become never.
 func Micros(us int64) time.Duration {
 	if us > int64(never/time.Microsecond) {
 		return never

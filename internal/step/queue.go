@@ -1,19 +1,19 @@
 package step
 
-// queue is the bucket read as nginx' limit_req reads it: TAT is the end of the
-// last slot that was given away, and a request is served when its own begins.
+// queue is a bucket that delays requests, like nginx's limit_req: TAT is the end of the
+// last slot, and a request is served when its slot begins.
 //
 // State and admission are the bucket's. Twin: internal/script/src/steps/queue.lua.
 type queue struct{ bucket }
 
-// Take says when the slot begins, rounded up, and by which fraction.
+// Take also returns when the slot begins: rounded up to a microsecond, and the fraction.
 func (q queue) Take(s State, now int64, p Params) (State, Placed, bool) {
 	charged, _, ok := q.bucket.Take(s, now, p)
 	return charged, Placed{s.ceil(), s.C}, ok
 }
 
-// correct gives a slot back only while it is the last: others were told when
-// theirs begin.
+// correct refunds a slot only while it is the last, because the requests in later slots
+// know already when theirs begin.
 func (q queue) correct(s State, now int64, c *Correction) State {
 	if c.Delta > 0 {
 		return q.bucket.correct(s, now, c)

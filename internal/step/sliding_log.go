@@ -5,20 +5,18 @@ import (
 	"sort"
 )
 
-// slidingLog remembers when each request came, and counts the units of the
-// last period: those in (now-P, now].
+// slidingLog remembers when each request came, and counts the units of the last period:
+// those in (now-P, now].
 //
-// State: a is the units that count, b when those came whose leaving makes room
-// for the cost (0 where there is room or never will be), c when the last ones
-// came. log is what they are computed from. Twin:
-// internal/script/src/steps/sliding_log.lua, which keeps the log in a list.
+// State: A is the units that count. C is when the newest of them came. B is the time of the
+// entry after whose expiry the cost fits; 0 if it fits now or never. They are computed from
+// Log. Twin: internal/script/src/steps/sliding_log.lua, which keeps the log in a list.
 type slidingLog struct{ asNow }
 
-// A LogEntry says when units came, and the sum of all units up to then, so that
-// every question is a binary search. The first entry of a log has left already;
-// it is there for its sum. Times rise. (Sums stay below 2^53: they begin anew
-// whenever a period passes without a charge, and 2^53 units take more than
-// 10^7 periods without.)
+// A LogEntry is a time at which units came, and the sum of all units up to then, so that
+// entries are found by binary search. Times rise. The first entry of a log has expired; it
+// is kept for its sum. Sums stay below 2^53: they begin at 0 again after each period
+// without a charge, and 2^53 units take more than 10^7 periods.
 type LogEntry struct{ at, sum int64 }
 
 func (l slidingLog) At(s State, now int64, p Params) (State, bool) {
@@ -27,7 +25,7 @@ func (l slidingLog) At(s State, now int64, p Params) (State, bool) {
 		return State{}, false
 	}
 	newest := log[len(log)-1]
-	if newest.at > now+p.Period { // no clock that is right wrote this: all of it came now
+	if newest.at > now+p.Period { // a clock error: all units came now
 		used := newest.sum - log[0].sum
 		s = State{A: used, C: now, Log: []LogEntry{{}, {now, used}}}
 		s.B = l.leaves(s, &p)
@@ -35,15 +33,15 @@ func (l slidingLog) At(s State, now int64, p Params) (State, bool) {
 	}
 	log = log[firstAbove(log, now-p.Period)-1:]
 	s = State{A: newest.sum - log[0].sum, C: newest.at, Log: log}
-	if s.A == 0 { // nothing was used, or all of it has left
+	if s.A == 0 { // nothing was used, or all of it has expired
 		return State{}, false
 	}
 	s.B = l.leaves(s, &p)
 	return s, false
 }
 
-// firstAbove is the first entry after the one that has left whose time is after
-// this one. That is mostly the next.
+// firstAbove returns the index of the first entry that is later than a time, but at least
+// 1. That is mostly the next entry.
 func firstAbove(log []LogEntry, at int64) int {
 	if len(log) > 1 && log[1].at > at {
 		return 1
@@ -51,7 +49,8 @@ func firstAbove(log []LogEntry, at int64) int {
 	return 1 + sort.Search(len(log)-1, func(i int) bool { return log[i+1].at > at })
 }
 
-// leaves is when those units came whose leaving makes room for the cost.
+// leaves returns the time of the entry after whose expiry the cost fits; 0 if it fits now
+// or never.
 func (slidingLog) leaves(s State, p *Params) int64 {
 	over := s.A + p.Cost - p.rate
 	if over <= 0 || over > s.A {
@@ -64,13 +63,14 @@ func (slidingLog) leaves(s State, p *Params) int64 {
 	return s.Log[sort.Search(len(s.Log), func(i int) bool { return s.Log[i].sum >= sum })].at
 }
 
-// Take leaves the log alone, since the charge may yet not be made: see written.
+// Take does not change the log, because the charge may not be made; Written does.
 func (slidingLog) Take(s State, now int64, p Params) (State, Placed, bool) {
-	at := max(now, s.C) // with the last ones if the clock stepped back
+	at := max(now, s.C) // the newest entry's time if the clock stepped back
 	return State{A: s.A + p.Cost, C: at, Log: s.Log}, Placed{At: at}, s.A+p.Cost <= p.rate
 }
 
-// Written makes the log say what the numbers say, before a Memory stores it.
+// Written adds to the log what Take or correct added to the numbers, before the state is
+// stored.
 func (s State) Written() State {
 	n := len(s.Log)
 	switch {
@@ -86,13 +86,13 @@ func (s State) Written() State {
 	return s
 }
 
-// MaxRewritten is how many entries a give-back may write anew: their sums change.
-// In Redis that takes a millisecond.
+// MaxRewritten is how many entries a refund may rewrite, because their sums change. In
+// Redis that takes a millisecond.
 const MaxRewritten = 1000
 
-// correct gives back to the entry of the charge, unless more than maxRewritten
-// have come since it: then the charge stays. What has no units left goes, so that
-// nothing waits for it and the log does not grow.
+// correct refunds to the entry of the charge, unless more than MaxRewritten entries are
+// from then on: in that case the charge stays. An entry without units is removed, so that
+// no RetryAfter waits for it and the log does not grow.
 func (slidingLog) correct(s State, now int64, c *Correction) State {
 	if c.Delta > 0 {
 		if units := min(c.Delta, c.maxUsed-s.A); units > 0 {
@@ -136,8 +136,8 @@ func (slidingLog) Corrections(args []any, c *Correction) []any {
 	return append(args, c.Delta, c.Placed.At, c.maxUsed)
 }
 
-// ToCell: a log has no constant size, so its units are counted in the windows
-// in which they came, as slidingWindow does.
+// ToCell counts the units of the log by windows, as slidingWindow does, because a log has
+// no constant size.
 func (slidingLog) ToCell(s State, _, now int64, p Params) (cell State, until int64) {
 	s = s.Written()
 	cell.A = now - now%p.Period
@@ -155,8 +155,8 @@ func (slidingLog) Roll(cell State, now int64, p Params) State {
 	return slidingWindow{}.Roll(cell, now, p)
 }
 
-// FromCell makes a log with all units at the last moments of their windows: so
-// none leaves it sooner than the key's own would.
+// FromCell makes a log with all units at the last moments of their windows, so that no
+// unit expires sooner than in the key's own log.
 func (l slidingLog) FromCell(cell State, now int64, p Params) State {
 	log := make([]LogEntry, 1, 4) // room for a charge
 	for _, e := range [...]LogEntry{{cell.A - 1, cell.C}, {cell.A + p.Period - 1, cell.B}} {

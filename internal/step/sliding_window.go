@@ -2,13 +2,13 @@ package step
 
 import "math/bits"
 
-// slidingWindow counts units in windows aligned to the Unix epoch and weighs
-// the previous window's count by the share of it that is still in view, as
-// Cloudflare described in "How we built rate limiting capable of scaling to
-// millions of domains" (2017).
+// slidingWindow counts units in windows aligned to the Unix epoch. It weighs the previous
+// window's count by the fraction of that window that is in view: in the last period. See
+// Cloudflare, "How we built rate limiting capable of scaling to millions of domains"
+// (2017).
 //
-// State: a is the current window's start, b the units taken in it, c those in
-// the one before. Twin: internal/script/src/steps/sliding_window.lua.
+// State: A is the current window's start, B the units taken in it, C those in the window
+// before. Twin: internal/script/src/steps/sliding_window.lua.
 type slidingWindow struct{ inCells }
 
 func (w slidingWindow) At(s State, now int64, p Params) (State, bool) {
@@ -18,16 +18,16 @@ func (w slidingWindow) At(s State, now int64, p Params) (State, bool) {
 func (slidingWindow) rolled(s State, now, period int64) (State, bool) {
 	begin := now - now%period
 	switch {
-	case s.B == 0 && s.C == 0: // nothing was used, or all of it given back
+	case s.B == 0 && s.C == 0: // nothing was used, or all of it was refunded
 		return State{A: begin}, false
-	case s.A > now+period: // no clock that is right wrote this: all of it counts now
+	case s.A > now+period: // a clock error: all units count now
 		return State{A: begin, B: s.B, C: s.C}, true
 	case s.A == begin-period:
 		return State{A: begin, C: s.B}, false
 	case s.A < begin:
 		return State{A: begin}, false
 	}
-	return s, false // begun, or ahead because the clock stepped back
+	return s, false // the current window, or a later one because the clock stepped back
 }
 
 func (slidingWindow) Take(s State, now int64, p Params) (State, Placed, bool) {
@@ -37,9 +37,9 @@ func (slidingWindow) Take(s State, now int64, p Params) (State, Placed, bool) {
 	return State{A: s.A, B: s.B + p.Cost, C: s.C}, Placed{At: s.A}, ok
 }
 
-// inView is how much of the current window may be left so that the last
-// window's share in view fits into room: ⌊room·P/last⌋, computed so that every
-// step stays below 2^53. Where all of last fits, any time may be left.
+// inView returns how much time of the current window may be left so that the last window's
+// units in view fit into room: ⌊room·P/last⌋, computed so that every number stays below
+// 2^53. If all of last fits, that is left.
 func inView(room, last, period, left int64) int64 {
 	if last <= room {
 		return left
@@ -49,20 +49,20 @@ func inView(room, last, period, left int64) int64 {
 
 func (slidingWindow) correct(s State, _ int64, c *Correction) State { return c.inWindows(s) }
 
-// Left is the rate less what was used and ⌈last·left/P⌉, the last window's share
+// Left returns the rate less the used units and less ⌈last·left/P⌉, the last window's units
 // in view.
 func (slidingWindow) Left(s State, now int64, p Params) (remaining, resetAfter int64) {
 	left := s.A + p.Period - now
-	share := s.C
+	seen := s.C
 	if left < p.Period {
 		hi, lo := bits.Mul64(uint64(s.C), uint64(left))
 		q, r := bits.Div64(hi, lo, uint64(p.Period))
-		share = int64(q)
+		seen = int64(q)
 		if r > 0 {
-			share++
+			seen++
 		}
 	}
-	switch remaining = p.rate - s.B - share; {
+	switch remaining = p.rate - s.B - seen; {
 	case s.B > 0:
 		return remaining, left + p.Period
 	case s.C > 0:
@@ -76,7 +76,7 @@ func (slidingWindow) retryAfter(s State, now int64, p Params) int64 {
 	if room := p.rate - s.B - p.Cost; room >= 0 {
 		return left - inView(room, s.C, p.Period, left)
 	}
-	// Only the next window has room, once enough of this one is out of view.
+	// The cost fits in the next window, when enough of this one is out of view.
 	return left + p.Period - inView(p.rate-p.Cost, s.B, p.Period, p.Period)
 }
 
@@ -93,7 +93,8 @@ func (w slidingWindow) Roll(cell State, now int64, p Params) State {
 	return cell
 }
 
-// UsedUntil: only the last window counts no longer than the current one.
+// UsedUntil fills the last window, which counts until the end of the current one. If until
+// is later, it also fills the current one.
 func (slidingWindow) UsedUntil(until, now int64, p Params) State {
 	s := State{A: now - now%p.Period, C: MaxSquared}
 	if until > s.A+p.Period {
@@ -102,8 +103,8 @@ func (slidingWindow) UsedUntil(until, now int64, p Params) State {
 	return s
 }
 
-// UsedBefore counts units in the window before this one, as far as they can
-// have been used then: so they are free the sooner.
+// UsedBefore counts units in the previous window, as many as can have been used then,
+// because they become free sooner there.
 func (w slidingWindow) UsedBefore(s State, now, units int64, p Params) (State, int64) {
 	left := s.A + p.Period - now
 	if left <= 0 || left > p.Period {

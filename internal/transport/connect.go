@@ -127,6 +127,7 @@ func (t *Transport) processOn(ctx context.Context, node *redis.Client, p pool, c
 // Warm opens connections to the servers that decide, as many as MinIdleConns
 // asks for, and loads the scripts there, so that the first decision finds both.
 // It takes as long as ctx and the client's timeouts allow, whatever the budget.
+// An error says so if the connections of a client of one server reach several.
 func (t *Transport) Warm(ctx context.Context) error {
 	failed, err := run(ctx, t, func() error { return t.warm(ctx) })
 	if err == nil {
@@ -148,6 +149,7 @@ func (t *Transport) warm(ctx context.Context) error {
 	if t.each == nil {
 		return recovered(func() error { return t.processOn(ctx, nil, pool{}, load()...) })
 	}
+	var servers runIDs
 	err := t.each(ctx, func(ctx context.Context, node *redis.Client) error {
 		errs, opening := make(chan error), 0
 		for _, p := range t.pools() {
@@ -157,7 +159,14 @@ func (t *Transport) warm(ctx context.Context) error {
 			}
 			opening += connections
 			for range connections {
-				go func() { errs <- recovered(func() error { return t.processOn(ctx, node, p, load()...) }) }()
+				go func() {
+					errs <- recovered(func() error {
+						if err := t.processOn(ctx, node, p, load()...); err != nil || t.Sharded {
+							return err
+						}
+						return servers.add(info(ctx, "server", "run_id", func(cmd redis.Cmder) error { return t.processOn(ctx, node, p, cmd) }))
+					})
+				}()
 			}
 		}
 		var err error
@@ -172,4 +181,25 @@ func (t *Transport) warm(ctx context.Context) error {
 		t.seen.Store(true)
 	}
 	return err
+}
+
+// runIDs tell apart the processes that connections of one client reach.
+type runIDs struct {
+	mu    sync.Mutex
+	first string
+}
+
+// add fails if a server is not the first one. Servers that do not say so, or do not
+// permit INFO, pass.
+func (r *runIDs) add(id string, err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil || id == "" || id == r.first {
+		return nil
+	}
+	if r.first == "" {
+		r.first = id
+		return nil
+	}
+	return fmt.Errorf("connections reach several servers, with the run ids %s and %s; %s", r.first, id, setSharded)
 }

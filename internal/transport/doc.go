@@ -7,10 +7,12 @@
 // whether the client respects deadlines by itself.
 //
 // Every call has one budget. It ends with the budget and not with its caller's
-// context. No call is executed twice: go-redis' retries are switched off, and only a
-// script that a server does not know is sent again, with its text.
+// context. No call is executed twice: go-redis' retries are switched off. Only what a
+// server certainly did not run is sent again: a script that it does not know, with its
+// text, and calls that it does not run as one.
 //
-// Calls to one server that are made at the same time share a pipeline. A lone call
+// Calls to one server that are made at the same time share a pipeline. Those that
+// differ in their keys only are one command there ([Script.JoinedBy]). A lone call
 // is sent at once. While the places of a server are taken, later calls wait in
 // lines, one for each rule, which take turns. A call that cannot be sent within its
 // budget fails as busy, which is no failure of the server.
@@ -18,3 +20,65 @@
 // [ClassOf] says what an error means for the server: whether it was reached, whether
 // it refused, and whether the call was certainly not executed.
 package transport
+
+// # How it works
+//
+// internal/transport/client.go resolves what a client is; no other code looks at a client's
+// type.
+//
+// # The budget
+//
+// A client is called on the caller's goroutine only if it respects deadlines by itself:
+// ContextTimeoutEnabled, RESP2, and no function of the user's on the way. Any other client
+// is called in a goroutine, which is left behind when the budget ends. A call is counted
+// although its client has hung up, because the caller's cancellation does not reach Redis.
+//
+// # Batches
+//
+// Each server has a batcher. While fewer than three batches are under way to a server, a
+// call is sent at once and alone. Otherwise calls wait, and all that wait go in one
+// pipeline when a batch returns. So a single caller pays nothing, batches grow with the
+// load, and there is nothing to configure.
+//
+//   - A batch has the deadline of its latest member. One timer of the batcher wakes calls
+//     whose time has ended. There is no timer and no goroutine while no batch is under way.
+//   - A batch that takes longer than 10 ms frees its place, up to ten batches in all and
+//     no more than the pool has connections. So a lost packet does not delay later calls.
+//   - A call is not sent if it has less time left than 10 ms, or than recent batches took.
+//     It fails as busy, which is no failure of the server.
+//   - Calls with the same rules wait in one line, and lines take turns (TestRulesTakeTurns).
+//     If 4096 calls wait, the longest line gives way to others (TestALongLineGivesWay).
+//   - Calls of a batch that differ in their keys only are one run of a joint script
+//     (Script.JoinedBy): one TIME, one MGET, and each state is written once. With 128 callers
+//     that saves a quarter of Redis' time. The transport compares arguments and knows nothing
+//     of limits. Joint calls keep their order (TestJointDecisionsAreAsAlone).
+//   - A joint call that fails has an error of its own, and the others stand
+//     (TestABadKeyFailsOneRequest). Keys whose values are slow to read are kept apart for a
+//     second, then for twice as long, up to a minute.
+//   - All is read before the first write. Only what certainly wrote nothing is sent again,
+//     alone. If MGET or EXISTS is refused, or keys are in several slots, calls are sent alone
+//     for a minute.
+//   - A batch gets no further calls once it has 128 keys, so it blocks Redis for less than a
+//     millisecond.
+//   - A script that the server does not know is sent once for each batch.
+//   - A batch that fails is one failure for the circuit, because each connection that a
+//     proxy closes would open it otherwise (TestALostBatchIsOneFailure).
+//   - A hook of the client that panics ends the requests of its batch and not the process
+//     (TestAPanicEndsItsRequestsOnly).
+//   - Calls are sent one by one, 1024 at a time, if it is unknown what the client does with
+//     a pipeline (wrapped clients) or which server has the key (before a cluster's first answer).
+//
+// # Connections
+//
+// go-redis finishes a dial whose caller has left, but closes a connection whose handshake
+// does not fit into the caller's context. So a call without an answer has one connection
+// made in the background, within five seconds and at most four at a time for each server.
+// Pipelines have connections of their own since go-redis 9.23, so Warm opens both kinds.
+//
+// # Clusters and Rings
+//
+// A shard is a master of a cluster or a server of a Ring, by its address as go-redis knows
+// the topology. Each server's calls are a pipeline of their own: if the time of go-redis'
+// ClusterClient ends while it tries one server again, it overwrites the answers of the
+// others. go-redis looks at a cluster again when a node redirects it, and not when a node
+// is dead. So a failure makes the client look again, at most four times a second.

@@ -12,6 +12,8 @@ import (
 const (
 	MaxPlaces  = maxPlaces
 	MaxBatch   = maxBatch
+	MaxKeys    = maxKeys
+	MaxApart   = maxApart
 	MaxWaiting = maxWaiting
 	MaxSlow    = maxSlow
 	SlowBatch  = slowBatch

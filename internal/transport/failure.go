@@ -23,6 +23,9 @@ var ErrForeign = errors.New("no state of a limit")
 // under way, for as long as the decision could wait.
 var errBusy = errors.New("too many commands are under way")
 
+// setSharded is what to do if a client that should have one server has several.
+const setSharded = "the client spreads keys over servers: set Redis.Sharded"
+
 // An unsentError is why a decision was not sent.
 type unsentError struct{ error }
 
@@ -42,7 +45,7 @@ func (t *Transport) failed(ctx context.Context, key string, err error) error {
 	}
 	switch {
 	case !t.Sharded && redis.HasErrorPrefix(err, "CROSSSLOT"):
-		return fmt.Errorf("%w; the client spreads keys over servers: set Redis.Sharded", err)
+		return fmt.Errorf("%w; %s", err, setSharded)
 	case !over(ctx), errors.Is(err, errBusy), isUnsent(err), Answered(err):
 		return err
 	}

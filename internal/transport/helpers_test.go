@@ -15,7 +15,7 @@ const roomy = 10 * time.Second
 var storeOf = algorithms.Internal.Open(&inside.Allow).Store
 
 // transportOf is what a Redis sends through.
-func transportOf(r *algorithms.Redis) *transport.Transport { return storeOf(r).Transport() }
+func transportOf(r *algorithms.Redis) *transport.Transport { return storeOf(r).Transport }
 
 func perDay(rate int64) algorithms.Limit {
 	return algorithms.Limit{Rate: rate, Period: 24 * time.Hour}

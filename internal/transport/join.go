@@ -97,19 +97,19 @@ func (t *Transport) part(c *Call) {
 
 // partOf gives a call its lines of a reply, and returns what is behind them.
 func (t *Transport) partOf(c *Call, reply string) (rest string) {
-	end := 0
+	end := -1
 	for range len(c.Keys()) + 1 {
-		i := strings.IndexByte(reply[end:], '\n')
-		if i < 0 {
-			end = len(reply) + 1
-			break
+		if end == len(reply) {
+			c.err = fmt.Errorf("%w: %.200q of several calls", ErrReply, reply)
+			return ""
 		}
-		end += i + 1
+		if i := strings.IndexByte(reply[end+1:], '\n'); i >= 0 {
+			end += i + 1
+		} else {
+			end = len(reply)
+		}
 	}
-	c.lines, rest = reply[:max(end-1, 0)], reply[min(end, len(reply)):]
-	if c.lines == "" {
-		c.err = fmt.Errorf("%w: a reply for fewer calls", ErrReply)
-	}
+	c.lines, rest = reply[:end], reply[min(end+1, len(reply)):]
 	if why, failed := strings.CutPrefix(c.lines, "!"); failed {
 		costly, text, _ := strings.Cut(strings.TrimRight(why, "\n"), "!")
 		c.err = scriptError(text)

@@ -57,7 +57,7 @@ func (t *Transport) ServerWarnings(ctx context.Context) ([]string, error) {
 	f, err := run(ctx, t, func() (f found) {
 		var mu sync.Mutex
 		ask := func(ctx context.Context, c Client, name string) error {
-			policy, err := evictionPolicy(ctx, c)
+			policy, err := info(ctx, "memory", "maxmemory_policy", func(cmd redis.Cmder) error { return c.Process(ctx, cmd) })
 			if err == nil && policy != "" && policy != "noeviction" {
 				mu.Lock()
 				defer mu.Unlock()
@@ -79,13 +79,14 @@ func (t *Transport) ServerWarnings(ctx context.Context) ([]string, error) {
 	return f.warned, err
 }
 
-func evictionPolicy(ctx context.Context, c Client) (string, error) {
-	cmd := redis.NewStringCmd(ctx, "info", "memory")
-	if err := recovered(func() error { return c.Process(ctx, noRetry{cmd}) }); err != nil {
+// info asks a server for a field of a section of INFO.
+func info(ctx context.Context, section, field string, process func(redis.Cmder) error) (string, error) {
+	cmd := redis.NewStringCmd(ctx, "info", section)
+	if err := recovered(func() error { return process(noRetry{cmd}) }); err != nil {
 		return "", err
 	}
-	info, err := cmd.Result()
-	_, policy, _ := strings.Cut(info, "maxmemory_policy:")
-	policy, _, _ = strings.Cut(policy, "\r\n")
-	return policy, err
+	all, err := cmd.Result()
+	_, value, _ := strings.Cut(all, field+":")
+	value, _, _ = strings.Cut(value, "\r\n")
+	return value, err
 }

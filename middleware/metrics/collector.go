@@ -35,6 +35,13 @@ var descs = describe([]description{
 	{"queue_waiting", "Requests that wait for their turn in a leaky_bucket.", nil},
 	{"queue_delay_seconds", "Time that requests have to wait for their turn.", nil},
 
+	{"shed_total", "Requests that the Shedder refused, or would have in shadow.", []string{"priority", "reason"}},
+	{"shed_limit", "Requests that may be at work at once.", nil},
+	{"shed_working", "Requests at work.", nil},
+	{"shed_waiting", "Requests that wait for a place among those at work.", nil},
+	{"shed_parked", "Requests whose handlers wait for their clients, without a place.", nil},
+	{"shed_wait_seconds", "Time that requests have waited for a place.", nil},
+
 	{"rules", "Rules in force.", nil},
 	{"rules_generation", "How often rules have been put in force.", nil},
 	{"rules_errors_total", "Calls of SetRules that returned an error, and rules that could not be read.", nil},
@@ -55,8 +62,7 @@ func describe(all []description) map[string]*prometheus.Desc {
 	return descs
 }
 
-// A collector emits what its sources have counted, and asks them only when scraped.
-// Every registry has one.
+// A collector adds the metrics of its sources, at each scrape. A registry has one.
 type collector struct {
 	mu      sync.Mutex
 	sources []Source
@@ -64,11 +70,11 @@ type collector struct {
 	series  map[string]*series // of the last round, by name and labels
 }
 
-// A series is what the metrics of several sources come to.
+// A series is the sum of the metrics of several sources.
 type series struct {
 	algorithms.Metric
-	round int       // the last that had it
-	last  []float64 // of a counter: what each source said last
+	round int       // the last round with such a metric
+	last  []float64 // of a counter: the last value of each source
 }
 
 // add adds sources, each once.
@@ -127,7 +133,7 @@ func (c *collector) take(source int, m *algorithms.Metric) {
 	case s.isCounter():
 		s.grow(source, m.Value)
 	case s.Name == "ratelimit_instances":
-		s.Value = max(s.Value, m.Value) // limiters that are shared by as many are not twice as many
+		s.Value = max(s.Value, m.Value) // all limiters of a process have the same instances
 	default:
 		s.Value += m.Value
 		for i := range min(len(s.Counts), len(m.Counts)) {
@@ -138,9 +144,9 @@ func (c *collector) take(source int, m *algorithms.Metric) {
 
 func (s *series) isCounter() bool { return strings.HasSuffix(s.Name, "_total") }
 
-// grow adds to a counter by how much it has grown in a source. It never shrinks when
-// one of several middlewares replaces the rule: Prometheus would take that for a
-// restart, and count what the others have once more.
+// grow adds the increase of a source's counter. The sum does not shrink when one of
+// several middlewares removes the rule, because Prometheus would take that for a
+// restart and count the others again.
 func (s *series) grow(source int, value float64) {
 	for len(s.last) <= source {
 		s.last = append(s.last, 0)
@@ -156,7 +162,7 @@ func (s *series) grow(source int, value float64) {
 func (s *series) metric() prometheus.Metric {
 	desc := descs[s.Name]
 	names, values := split(s.Labels)
-	if desc == nil { // of a user's own source
+	if desc == nil { // a metric of a program's own source
 		desc = prometheus.NewDesc(s.Name, "", names, nil)
 	}
 	var m prometheus.Metric

@@ -1,6 +1,6 @@
-// Package metrics exposes to Prometheus what a Middleware and its limiter count. A
-// program that does not import it links no Prometheus client: for OpenTelemetry, expvar
-// or StatsD, range over the Metrics of the Middleware and of its limiter instead.
+// Package metrics exposes the metrics of a Middleware and of its limiter to
+// Prometheus. Only programs that import it link a Prometheus client. For OpenTelemetry,
+// expvar or StatsD, range over the Metrics of the Middleware and of its limiter.
 package metrics
 
 import (
@@ -17,19 +17,20 @@ import (
 	"github.com/seed75154129/ratelimit/middleware"
 )
 
-// A Source has counted something: a Middleware, a Guard or a Memory.
+// A Source is a Middleware, a Guard, a Memory, a Shedder, or a type of your own with
+// metrics.
 type Source interface {
-	// Metrics yields what was counted. It is called at every scrape.
+	// Metrics yields the current metrics. It is called at every scrape.
 	Metrics() iter.Seq[algorithms.Metric]
 }
 
-// Register makes r collect what the sources count; docs/metrics.md lists it. A
-// Middleware brings its Limiter. Middlewares on one registry add up, and a limiter that
-// they share counts once. Metrics are never unregistered: create one Middleware per
-// process lifetime.
+// Register makes r collect the metrics of the sources, which docs/metrics.md lists. The
+// Limiter and the Shedder of a Middleware are sources with it. The metrics of several
+// Middlewares on one registry are added, and a limiter that they share counts once.
+// Metrics are never unregistered: create one Middleware per process lifetime.
 //
-// The error is about a source that is nil, or a registry that has other metrics of the
-// same names. Register may be called at any time: what was counted before is there.
+// A nil source is an error, and so is a registry that has other metrics of the same
+// names. Register may be called at any time: earlier counts are included.
 func Register(r prometheus.Registerer, sources ...Source) error {
 	if r == nil {
 		return errors.New("metrics: the registerer is nil; use prometheus.DefaultRegisterer or prometheus.NewRegistry()")
@@ -57,17 +58,19 @@ func Register(r prometheus.Registerer, sources ...Source) error {
 	return nil
 }
 
-// unguarded stands for the Guard of a Middleware without one, whose circuits and store
-// stay at 0.
+// unguarded is the Guard of a Middleware without one: its metrics are there, and stay 0.
 var unguarded failmode.Guard
 
-// partsOf are a source and, of a Middleware, the parts of its limiter.
+// partsOf returns a source and, of a Middleware, its Shedder and the layers of its limiter.
 func partsOf(s Source) []Source {
 	m, ok := s.(*middleware.Middleware)
 	if !ok {
 		return []Source{s}
 	}
 	parts := []Source{m, &unguarded}
+	if s := m.Shedder(); s != nil {
+		parts = append(parts, s)
+	}
 	for l := range layers.Of(m.Limiter()) {
 		switch l := l.(type) {
 		case *failmode.Guard:

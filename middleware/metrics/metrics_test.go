@@ -19,6 +19,7 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 	"github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/metrics"
+	"github.com/seed75154129/ratelimit/shed"
 )
 
 func newLimit(t testing.TB, l algorithms.Limiter, rules ...string) *middleware.Middleware {
@@ -124,6 +125,22 @@ func TestSourcesAreAskedOnce(t *testing.T) {
 	alone := prometheus.NewRegistry()
 	register(t, alone, guard)
 	want(t, alone, map[string]float64{"store_duration_seconds": 7, "instances": 3})
+}
+
+// A Middleware brings its Shedder, which counts once where several share it.
+func TestAShedderIsCounted(t *testing.T) {
+	registry, shedder := prometheus.NewRegistry(), &shed.Shedder{Min: 7, Max: 7}
+	for range 2 {
+		m, err := middleware.New(middleware.Config{Limiter: new(algorithms.Memory), Shedder: shedder, Rules: named("r")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		register(t, registry, m)
+	}
+	register(t, registry, shedder)
+	want(t, registry, map[string]float64{
+		"shed_limit": 7, "shed_working": 0, "shed_waiting": 0, "shed_parked": 0, "shed_wait_seconds": 0, "shed_total low queue_full": 0, "shed_total critical waited": 0,
+	})
 }
 
 // A counter never shrinks while a middleware has the rule, or Prometheus would count

@@ -16,29 +16,28 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// version is the only version of the format. A document of another one is not read
-// any further: what its fields mean is not known here.
+// version is the only version of the format. Of a document of another version nothing
+// else is read, because its fields may mean something else.
 const version = "1"
 
-// Who has more mistakes than this has the wrong file.
 const (
-	maxErrors  = 100  // are reported
-	maxCounted = 1000 // are looked at, to report the first in the order of the document
+	maxErrors  = 100  // mistakes that are reported
+	maxCounted = 1000 // mistakes that are sorted by their places; others are only counted
 )
 
 // A decoder reads one document. Every mistake has a place: nodes know their lines.
 type decoder struct {
 	name    string
-	keys    map[string]keyfunc.Key // beside header:NAME and apikey:NAME
-	made    map[string]*named
-	tiers   []string // nil means any
+	keys    map[string]keyfunc.Key // by name, beside header:NAME and apikey:NAME
+	made    map[string]*named      // by their names
+	tiers   []string               // nil means any
 	errs    []*Error
-	more    int                 // errors that are not in errs
-	flagged map[*yaml.Node]bool // what was reported already
+	more    int                 // mistakes that are not in errs
+	flagged map[*yaml.Node]bool // nodes whose mistake was reported
 	at      []ruleAt
 }
 
-// ruleAt is where a rule stands in the document.
+// ruleAt is the place of a rule in the document.
 type ruleAt struct {
 	place
 	fields map[string]*yaml.Node // nil if it is no rule
@@ -123,10 +122,10 @@ func otherVersion(root *yaml.Node) *yaml.Node {
 	return nil
 }
 
-// free reports whether a field is for notes.
+// free reports whether a field is a note.
 func free(field string) bool { return strings.HasPrefix(field, "x-") }
 
-// meant returns " (did you mean …?)" if a word is nearly one of those that are known.
+// meant returns " (did you mean …?)" if a word is similar to a known one.
 func meant(word string, known []string) string {
 	if best := near.Word(word, known); best != "" {
 		return " (did you mean " + best + "?)"
@@ -134,10 +133,10 @@ func meant(word string, known []string) string {
 	return ""
 }
 
-// unknown reports a field that there is not, and which one may be meant.
+// unknown reports an unknown field, with the field that may be meant.
 func (d *decoder) unknown(key *yaml.Node, path string, known []string, words map[string]string) {
 	if d.more > 0 {
-		d.more++ // it takes time to guess what is meant
+		d.more++ // finding a similar word takes time
 		return
 	}
 	hint := meant(key.Value, known)
@@ -154,17 +153,8 @@ func (d *decoder) rules(n *yaml.Node, path string) []ratelimit.Rule {
 	}
 	rules := make([]ratelimit.Rule, len(items))
 	d.at = make([]ruleAt, len(items))
-	named := make(map[string]int)
 	for i, item := range items {
 		d.rule(&rules[i], &d.at[i], item, fmt.Sprintf("%s[%d]", path, i))
-		first, taken := named[rules[i].Name]
-		if !taken {
-			named[rules[i].Name] = i
-		} else if rules[i].Name != "" {
-			d.bad(placeOf(d.at[i].fields["name"]), fmt.Sprintf("%s[%d].name", path, i),
-				"%q is the name of %s[%d] on line %d, too; counts would be shared: rename one of them",
-				rules[i].Name, path, first, d.at[first].fields["name"].Line)
-		}
 	}
 	d.validate(rules, path)
 	return rules
@@ -198,8 +188,8 @@ func (d *decoder) rule(r *ratelimit.Rule, at *ruleAt, n *yaml.Node, path string)
 	}
 }
 
-// validate reports what rules in code may not be either, unless it follows from a
-// mistake that was reported already.
+// validate reports the mistakes that [ratelimit.ValidateRules] finds, but for those in
+// fields that already have a mistake.
 func (d *decoder) validate(rules []ratelimit.Rule, path string) {
 	if d.more > 0 {
 		return
@@ -208,7 +198,7 @@ func (d *decoder) validate(rules []ratelimit.Rule, path string) {
 	if err == nil {
 		return
 	}
-	known := make(map[string]bool) // what has a mistake in it
+	known := make(map[string]bool) // paths with a mistake
 	for _, err := range d.errs {
 		known[err.Path] = true
 		for i, c := range err.Path {
@@ -244,7 +234,7 @@ func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
 	text := err.Error()
 	begins := func(what, name string) bool { return strings.HasPrefix(text, what+name+": ") }
 	if n.Kind == yaml.SequenceNode {
-		for i, item := range slices.Backward(n.Content) { // of two that are equal, the second is too much
+		for i, item := range slices.Backward(n.Content) { // of two equal items the second is the mistake
 			if begins("pattern ", strconv.Quote(item.Value)) || begins("status ", item.Value) {
 				return item, fmt.Sprintf("%s[%d]", path, i), err
 			}
@@ -261,7 +251,7 @@ func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
 		}
 	}
 	if name, _, _ := strings.Cut(text, ": "); n.Kind == yaml.MappingNode && slices.Contains(banNames, name) {
-		path = join(path, name) // which is missing
+		path = join(path, name) // a missing field
 	}
 	return n, path, err
 }

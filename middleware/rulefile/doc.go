@@ -1,6 +1,5 @@
 // Package rulefile reads rules from YAML or JSON: from a file, or from a key in
-// Redis that all instances follow. It is a package of its own so that only the
-// programs that use it have a YAML parser.
+// Redis that all instances watch. Only programs that import it have a YAML parser.
 //
 //	version: 1
 //	rules:
@@ -17,16 +16,49 @@
 //	    limit: 100/1m token_bucket
 //	    tiers: {pro: 1000/1m token_bucket, internal: unlimited}
 //	    costs: {POST /reports: 10}
-//	    shadow: 90%                  # enforced for 10 % of the keys
+//	    shadow: true                 # counted and reported, but
+//	    enforce: 10%                 # enforced for only 10 % of the keys
 //
-// Read [Loader], [File] and [Fleet] first: who reads the rules, and the two places
-// where they are.
+// Read [Loader], [File] and [Fleet] first. A Loader reads the rules. File and Fleet
+// are the two places where the rules can be.
 //
-// Each field is one of [ratelimit.Rule], in snake case; docs/rules.md explains
-// them, and rules.schema.json is a JSON Schema for editors. Fields that start with
-// "x-" are free for notes.
+// Each field is a field of [ratelimit.Rule], in snake case. docs/rules.md explains
+// the fields, and rules.schema.json is a JSON Schema for editors. Fields that start
+// with "x-" are notes.
 //
 // Reading is strict. An unknown field, a value of another type, an alias or a
-// duplicate key is an error, and every mistake is reported at once, with its line
+// duplicate key is an error. All mistakes are reported at once, each with its line
 // and column. A document with a mistake has no effect: the rules in force stay.
 package rulefile
+
+// # How it works
+//
+// middleware.Rule is the data, and middleware.ValidateRules finds every mistake in it. This
+// package is a form of that data.
+//
+//   - One table has a row for each field: its name, how it is read, how it is printed.
+//   - The decoder walks the parser's tree of nodes, which know their lines. What
+//     ValidateRules finds is looked up by rule and field, unless it follows from a mistake
+//     that was already reported. The parser itself may name the line where a block begins;
+//     syntax.go finds a nearer one.
+//   - Aliases, anchors, merge keys and tags are refused, so a small document cannot expand.
+//     A document has at most 1 MiB, 32 levels, 1,000 rules, 1,000 patterns in one list and 16
+//     parts in one key.
+//   - The schema equals the loader: TestSchemaEqualsTheLoader puts each of some 200 values into
+//     each field. FuzzParse prints what was read and reads it again.
+//   - A key that was read keeps its name, so Format can print a program's own keys, and a
+//     log line can say that a key has changed.
+//
+// # Watching
+//
+// Watch compares what it reads, because notifications of file systems miss what containers
+// and network file systems do. A change counts when it was read twice, 0.2 s apart: the
+// first half of a rule file is often a valid one. Middleware.RulesRevision tells a watcher that
+// other code has set rules; it then sets those of the document again. The revision is
+// read before the document, so no change between the two is missed. Errors of a source are
+// compared by what has to be done about them, because ports and times differ in their texts.
+//
+// A Fleet's document is one string: a comment with its version and SHA-256, and the text.
+// One GETRANGE reads it consistently, and the digest shows that it was written by hand. The
+// script that publishes compares the version. If an answer was lost, a repeated Publish
+// gets the same answer.

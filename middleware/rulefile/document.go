@@ -16,13 +16,13 @@ const (
 	maxDepth = 32      // of lists and mappings in each other
 )
 
-// A place is where in a document something is; the zero place is nowhere.
+// A place is a line and a column of a document, from 1; the zero place is none.
 type place struct{ line, column int }
 
 func placeOf(n *yaml.Node) place { return place{n.Line, n.Column} }
 
-// parse returns the root of the only YAML document in text, or what is wrong with
-// the text and where.
+// parse returns the root of the only YAML document in text, or a mistake with its
+// place.
 func parse(text []byte) (root *yaml.Node, at place, err error) {
 	if len(text) > maxSize {
 		return nil, place{}, fmt.Errorf("larger than %d bytes, which no rule file needs to be", maxSize)
@@ -62,9 +62,9 @@ func next(decoder *yaml.Decoder) (doc *yaml.Node, err error) {
 	return doc, err
 }
 
-// readable returns where text has bytes that are no text, or text that loads other
-// than editors and reviews show it: what YAML takes for the end of a line and they
-// do not ends a comment, unseen.
+// readable returns an error, with its place, if text is not UTF-8 or has characters
+// that editors and reviews do not show. Among these are characters that end a line,
+// and so a comment, only for YAML.
 func readable(text []byte) (at place, err error) {
 	at = place{1, 1}
 	for rest := text; len(rest) > 0; {
@@ -90,8 +90,8 @@ func readable(text []byte) (at place, err error) {
 	return at, nil
 }
 
-// inspect reports what is in the tree below n that a rule file may not have
-// anywhere, and flags those nodes, so that they are not reported again.
+// inspect reports and flags nodes in the tree below n that no rule file may have, such
+// as aliases.
 func (d *decoder) inspect(n *yaml.Node, path string, depth int) {
 	flag := func(format string, args ...any) {
 		d.flagged[n] = true
@@ -138,7 +138,7 @@ func (d *decoder) inspect(n *yaml.Node, path string, depth int) {
 	}
 }
 
-// fields calls do for each field of a mapping that is as it should be.
+// fields calls do for each field of a mapping whose name has no mistake.
 func (d *decoder) fields(n *yaml.Node, path string, do func(key, value *yaml.Node, path string)) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if key := n.Content[i]; !d.flagged[key] {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// ErrConflict says that a document was replaced meanwhile.
+// ErrConflict says that the document has another version than the publisher has read.
 var ErrConflict = errors.New("rulefile: the document was replaced by another publisher")
 
 // An Error is one mistake in a document. [Loader.Load] joins them, in the order of
 // the document.
 type Error struct {
 	Name         string // of the document
-	Line, Column int    // 1 for the first; 0 where the mistake has no place
+	Line, Column int    // from 1; 0 if the mistake has no place
 	Path         string // such as "rules[1].limit"; "" is the whole document
 	Err          error  // what is wrong, and what to write
 }
@@ -35,8 +35,8 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A problem is what is wrong with a document as a whole, where its source has it.
-// Its text is always the same for the same problem.
+// A problem is an error about a document as a whole. The same problem always has the
+// same text.
 type problem string
 
 func (p problem) Error() string { return string(p) }

@@ -51,13 +51,13 @@ rules:
     match: [POST /auth/login]
     key: ip
     limit: 5-S
-    shadow: 90
+    shadow: 90%
 `
 	_, err := new(rulefile.Loader).Parse("rules.yaml", []byte(text))
 	fmt.Println(err)
 	// Output:
 	// rules.yaml:6:12: rules[0].limit: limit "5-S": no period; write it as "100/1m", "10/s burst 20" or "5/1m fixed_window"
-	// rules.yaml:7:13: rules[0].shadow: must be 0 to 1, got 90; write 90% for a percentage
+	// rules.yaml:7:13: rules[0].shadow: is true or false now; write shadow: true and enforce: 10%
 }
 
 // All instances follow one document in Redis. Of two publishers who have read the
@@ -99,7 +99,8 @@ func ExampleFormat() {
 	//     cost: 1
 	//     charge_on: [401]
 	//     fail: local
-	//     shadow: 0
+	//     shadow: false
+	//     enforce: 0
 	//     disabled: false
 	//     hidden: false
 	//     lease: false

@@ -13,11 +13,10 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// A field of a rule in a document. Its name is that of the field of
-// [ratelimit.Rule] in snake case.
+// A field describes a field of a rule in a document.
 type field struct {
-	name     string
-	required string // what to write
+	name     string // of the field of [ratelimit.Rule], in snake case
+	required string // what to write if it is missing; "" if it is optional
 	read     func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string)
 	print    func(r *ratelimit.Rule) *yaml.Node // nil leaves it out
 }
@@ -26,7 +25,9 @@ type field struct {
 var fields = []field{
 	{
 		"name", "a name for headers, metrics and logs",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Name, _ = d.text(n, path, "") },
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
+			r.Name, _ = d.text(n, path, "put it in quotes")
+		},
 		func(r *ratelimit.Rule) *yaml.Node { return textNode(r.Name) },
 	},
 	{
@@ -37,7 +38,7 @@ var fields = []field{
 	{
 		"key", "who is limited: ip, header:NAME, apikey:NAME, or a list",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
-			if k := d.key(n, path); k != nil { // a nil *named is no nil Key
+			if k := d.key(n, path); k != nil { // a Key with a nil *named is not nil
 				r.Key = k
 			}
 		},
@@ -86,24 +87,26 @@ var fields = []field{
 	},
 	{
 		"shadow", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Shadow = d.fraction(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return fractionNode(r.Shadow) },
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Shadow = d.shadow(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return boolNode(r.Shadow) },
 	},
 	{
-		"disabled", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Disabled = d.boolean(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return boolNode(r.Disabled) },
+		"enforce", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Enforce = d.fraction(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return fractionNode(r.Enforce) },
 	},
-	{
-		"hidden", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Hidden = d.boolean(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return boolNode(r.Hidden) },
-	},
-	{
-		"lease", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Lease = d.boolean(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return boolNode(r.Lease) },
-	},
+	flag("disabled", func(r *ratelimit.Rule) *bool { return &r.Disabled }),
+	flag("hidden", func(r *ratelimit.Rule) *bool { return &r.Hidden }),
+	flag("lease", func(r *ratelimit.Rule) *bool { return &r.Lease }),
+}
+
+// flag returns a field that is true or false.
+func flag(name string, of func(*ratelimit.Rule) *bool) field {
+	return field{
+		name, "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { *of(r) = d.boolean(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return boolNode(*of(r)) },
+	}
 }
 
 func fieldNames() []string {
@@ -116,7 +119,8 @@ func fieldNames() []string {
 
 var banNames = []string{"after", "within", "for"}
 
-// What people write who know another limiter, without "_" and "-".
+// What to write in place of other limiters' fields, whose names are without "_" and
+// "-" here.
 var (
 	topWords = map[string]string{
 		"limits": "write rules", "ratelimits": "write rules", "policies": "write rules", "domain": "the program says it: Redis.Namespace",
@@ -132,7 +136,7 @@ var (
 		"patterns": matchWords, "route": matchWords, "routes": matchWords, "method": matchWords, "methods": matchWords, "url": matchWords,
 		"keytype": "write key", "keyfunc": "write key", "by": "write key", "limitby": "write key", "id": "write name",
 		"tier": "write tiers: {pro: 1000/1m}", "plans": "write tiers", "limitfor": codeWords, "costfor": codeWords,
-		"mode": modeWords, "enforce": modeWords, "shadowmode": modeWords, "dryrun": modeWords, "enabled": modeWords, "skip": codeWords,
+		"mode": modeWords, "shadowmode": modeWords, "dryrun": modeWords, "enabled": modeWords, "skip": codeWords,
 		"failmode": "write fail: local, open or closed", "failopen": "write fail: open", "failclosed": "write fail: closed",
 		"onerror": "write fail: local, open or closed", "weight": "write cost", "weights": "write costs",
 	}
@@ -141,7 +145,7 @@ var (
 const (
 	limitWords = `write it in limit, as "100/1m token_bucket" or "10/s burst 20"`
 	matchWords = `write match, a list of patterns such as "POST /auth/login"`
-	modeWords  = "write shadow: 100% to watch a rule, disabled: true to turn it off"
+	modeWords  = "write shadow: true to watch a rule, disabled: true to turn it off"
 	codeWords  = "the program says it, in Loader.Edit or in its Config"
 )
 
@@ -222,11 +226,8 @@ func (d *decoder) costs(n *yaml.Node, path string) map[string]int64 {
 func (d *decoder) statuses(n *yaml.Node, path string) (statuses []int) {
 	items, _ := d.list(n, path, "statuses, as in [401, 403]")
 	for i, item := range items {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		status, ok := d.integer(item, at)
-		if ok && (status < 200 || status > 599) {
-			d.bad(placeOf(item), at, "must be 200 to 599, got %d", status)
-		} else if ok {
+		status, ok := d.integer(item, fmt.Sprintf("%s[%d]", path, i))
+		if ok {
 			statuses = append(statuses, int(status))
 		}
 	}
@@ -263,7 +264,7 @@ func (d *decoder) ban(n *yaml.Node, path string) (b algorithms.Ban) {
 	return b
 }
 
-// duration reads a duration in the form of a limit's period.
+// duration reads a duration that is written like the period of a limit.
 func (d *decoder) duration(n *yaml.Node, path string) time.Duration {
 	text, ok := d.text(n, path, `write a duration with its unit, such as 90s, 15m, 1h30m or 30d`)
 	if !ok {

@@ -16,17 +16,17 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// Fleet is a document in Redis, for all instances of a namespace: a [Source] that
-// can be written. The document is at the key "namespace:rules", as a string that
-// begins with a comment that has its version.
+// Fleet is a document in Redis, for all instances of a namespace. It is a [Source]
+// that can be written. The document is a string at the key "namespace:rules". Its
+// first line is a comment with its version.
 //
-// A publisher reads the version, and passes it to Publish: of two publishers that
-// have read the same version one gets [ErrConflict], and nobody's rules are
-// overwritten unseen. Programs that only read need no permission to write the key.
+// A publisher reads the version and passes it to Publish. If two publishers have read
+// the same version, one of them gets [ErrConflict], so no publisher overwrites rules
+// that it has not read. Programs that only read need no permission to write the key.
 //
-// The key has no TTL. If Redis loses it, or cannot be reached, instances keep the
-// rules that they have, and those that start take what their program says, such as
-// a file.
+// The key has no TTL. If Redis loses the key or is unreachable, running instances
+// keep their rules. Starting instances take the rules that their program has, such as
+// those of a file.
 type Fleet struct {
 	Client    algorithms.Client // required
 	Namespace string            // as in [algorithms.Redis]; required
@@ -35,7 +35,7 @@ type Fleet struct {
 //go:embed fleet.lua
 var publishScript string
 
-// maxHead is more than the first line of a document is long.
+// maxHead is above the length of a document's first line.
 const maxHead = 160
 
 var heads = regexp.MustCompile(`^# ratelimit rules, version ([1-9][0-9]{0,18}), sha256 ([0-9a-f]{64})\n`)
@@ -43,8 +43,8 @@ var heads = regexp.MustCompile(`^# ratelimit rules, version ([1-9][0-9]{0,18}), 
 // key is the key of the document.
 func (f Fleet) key() string { return f.Namespace + ":rules" }
 
-// Read implements [Source]. It returns an error that wraps fs.ErrNotExist where
-// nothing is published, and one where the text is not what was published.
+// Read implements [Source]. The error wraps fs.ErrNotExist if no document was
+// published. A text that was changed after it was published is an error.
 func (f Fleet) Read(ctx context.Context) ([]byte, error) {
 	value, err := f.get(ctx, maxHead+maxSize)
 	if err != nil {
@@ -64,7 +64,7 @@ func (f Fleet) Read(ctx context.Context) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// Version returns the version in Redis; 0 where there is no document.
+// Version returns the version of the document; 0 if there is none.
 func (f Fleet) Version(ctx context.Context) (int64, error) {
 	value, err := f.get(ctx, maxHead)
 	if err != nil || value == "" {
@@ -81,9 +81,10 @@ func (f Fleet) Version(ctx context.Context) (int64, error) {
 	return version, nil
 }
 
-// Publish writes text in place of version old, 0 for none, and returns the new
-// version, or [ErrConflict] if somebody else was first. It does not look into the
-// text: parse it before, with the Loader of the programs that will read it.
+// Publish replaces version old of the document by text, and returns the new version.
+// old is 0 if there is no document. The error is [ErrConflict] if the document has
+// another version. Publish does not parse the text: parse it before, with the Loader
+// of the programs that will read it.
 func (f Fleet) Publish(ctx context.Context, text []byte, old int64) (int64, error) {
 	switch {
 	case len(text) > maxSize:

@@ -19,10 +19,10 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// Format returns the document of rules, defaults filled in: a Loader reads it back
-// as rules that mean the same. Functions are left out, with a comment. A Key that
-// has no name in documents is an error, and so are rules that
-// [ratelimit.ValidateRules] refuses.
+// Format returns the document of rules, with all defaults written out. A Loader reads
+// the same rules from it. In place of functions there is a comment. Rules that
+// [ratelimit.ValidateRules] refuses are an error, and so is a Key that has no name in
+// documents.
 func Format(rules []ratelimit.Rule) ([]byte, error) {
 	errs := []error{ratelimit.ValidateRules(rules)}
 	list := &yaml.Node{Kind: yaml.SequenceNode}
@@ -30,10 +30,10 @@ func Format(rules []ratelimit.Rule) ([]byte, error) {
 	for i := range rules {
 		r := &rules[i]
 		if r.Key != nil && namesOf(r.Key) == nil {
-			errs = append(errs, fmt.Errorf("rulefile: rule %q: key: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, keyText(r.Key)))
+			errs = append(errs, fmt.Errorf("rulefile: rule %q: key: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, keyfunc.Describe(r.Key)))
 		}
 		for _, name := range namesOf(r.Key) {
-			keys[name] = keyfunc.IP // any will do that may be banned
+			keys[name] = keyfunc.IP // stands for any key that a rule can ban
 		}
 		rule := &yaml.Node{Kind: yaml.MappingNode, HeadComment: functions(r)}
 		for _, f := range fields {
@@ -55,14 +55,14 @@ func Format(rules []ratelimit.Rule) ([]byte, error) {
 	if err := errors.Join(encoder.Encode(document), encoder.Close()); err != nil {
 		return nil, fmt.Errorf("rulefile: %w", err)
 	}
-	// Code may have what documents may not: a pattern of many thousand characters.
+	// Rules in code may have what documents may not, such as a pattern of 2000 characters.
 	if _, err := (&decoder{name: "rulefile: Format", keys: keys}).decode(b.Bytes()); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
 }
 
-// functions is a comment about what no document can say.
+// functions returns a comment that names the rule's functions.
 func functions(r *ratelimit.Rule) string {
 	switch {
 	case r.LimitFor != nil && r.CostFor != nil:
@@ -75,14 +75,7 @@ func functions(r *ratelimit.Rule) string {
 	return ""
 }
 
-func keyText(k keyfunc.Key) string {
-	if s, ok := k.(fmt.Stringer); ok {
-		return s.String()
-	}
-	return fmt.Sprintf("%T", k)
-}
-
-// unclear are texts that a YAML 1.1 parser takes for something else than ours does.
+// unclear matches texts that are no texts in YAML 1.1, such as yes and 1:30.
 var unclear = regexp.MustCompile(`(?i)^(y|yes|n|no|on|off|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9]*)?)$`)
 
 func textNode(text string) *yaml.Node {
@@ -140,7 +133,7 @@ func banNode(b algorithms.Ban) *yaml.Node {
 	return n
 }
 
-// durationNode spells a duration as a limit does its period.
+// durationNode writes a duration like the period of a limit.
 func durationNode(d time.Duration) *yaml.Node {
 	return textNode(strings.TrimPrefix(algorithms.Limit{Rate: 1, Period: d}.String(), "1/"))
 }

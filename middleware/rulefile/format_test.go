@@ -81,9 +81,9 @@ func drawRule(t *rapid.T, name string) ratelimit.Rule {
 	}
 	switch rapid.IntRange(0, 9).Draw(t, "shadows") {
 	case 0, 1:
-		r.Shadow = rapid.Float64Range(0, 1).Draw(t, "shadow")
+		r.Shadow, r.Enforce = true, rapid.Float64Range(0, 1).Draw(t, "enforce")
 	case 2:
-		r.Shadow = 1
+		r.Shadow = true
 	}
 	if rapid.Bool().Draw(t, "has costs") {
 		r.Cost = rapid.Int64Range(0, 2).Draw(t, "cost")

@@ -19,13 +19,12 @@ import (
 // maxParts is how many keys a rule may join.
 const maxParts = 16
 
-// words are the names of keys that a program may have.
+// words matches the names that a program may give to its keys.
 var words = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// A named is a Key with its name in documents, for [Format]: the key "tenant" of a
-// program may be an Optional of something.
+// A named is a Key with its name in documents, such as "tenant", for [Format].
 type named struct {
-	keyfunc.Key
+	keyfunc.Described
 	names []string // more than one are joined
 }
 
@@ -37,46 +36,10 @@ func (k *named) String() string {
 	return "[" + strings.Join(k.names, ", ") + "]"
 }
 
-// Validate passes on the method that a Key may have.
-func (k *named) Validate() error {
-	if inner, ok := k.Key.(interface{ Validate() error }); ok {
-		return inner.Validate()
-	}
-	return nil
-}
+// Traits is for package internal/hint.
+func (k *named) Traits() hint.Traits { return hint.Of(k.Described) }
 
-// ReadsBody passes on the method that a Key may have.
-func (k *named) ReadsBody() bool {
-	inner, ok := k.Key.(interface{ ReadsBody() bool })
-	return ok && inner.ReadsBody()
-}
-
-// Traits passes on the method that a Key may have.
-func (k *named) Traits() hint.Traits { return hint.Of(k.Key) }
-
-// Values passes on the method that a Key may have.
-func (k *named) Values() int {
-	if inner, ok := k.Key.(interface{ Values() int }); ok {
-		return inner.Values()
-	}
-	return 1
-}
-
-// Keys passes on the method that a Key may have. Without it, the plain value of a
-// client is its key.
-func (k *named) Keys(values ...string) ([]string, error) {
-	if inner, ok := k.Key.(interface {
-		Keys(values ...string) ([]string, error)
-	}); ok {
-		return inner.Keys(values...)
-	}
-	if len(values) != 1 {
-		return nil, fmt.Errorf("rulefile: key %s: takes one value, got %d", k, len(values))
-	}
-	return values, nil
-}
-
-// key reads a key or a list of them. It returns nil if that is wrong.
+// key reads a key or a list of keys. It returns nil after a mistake.
 func (d *decoder) key(n *yaml.Node, path string) *named {
 	if n.Kind != yaml.SequenceNode {
 		part, name := d.part(n, path)
@@ -109,15 +72,15 @@ func (d *decoder) key(n *yaml.Node, path string) *named {
 	return d.named(keyfunc.Join(parts...), names...)
 }
 
-// named returns the key of these names. Rules with the same names get the same one,
-// so that the middleware asks it once for each request.
+// named returns the key of these names. Rules with the same names share one Key, so
+// that the middleware resolves it once for each request.
 func (d *decoder) named(k keyfunc.Key, names ...string) *named {
 	all := strings.Join(names, ",")
 	if d.made[all] == nil {
 		if d.made == nil {
 			d.made = make(map[string]*named)
 		}
-		d.made[all] = &named{k, names}
+		d.made[all] = &named{keyfunc.Describe(k), names}
 	}
 	return d.made[all]
 }
@@ -146,19 +109,19 @@ func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
 		d.bad(placeOf(n), path, "no such key: %.64q%s; write header:NAME or apikey:NAME", text, meant(kind, []string{"header", "apikey"}))
 		return nil, ""
 	}
-	if invalid(keyfunc.APIKey(header)) != nil {
+	if keyfunc.Describe(keyfunc.APIKey(header)).Validate() != nil {
 		d.bad(placeOf(n), path, "%.64q is no name of a header; write %s:NAME, as in %s:X-Device", header, kind, kind)
 		return nil, ""
 	}
-	if err := invalid(k); err != nil {
+	if err := keyfunc.Describe(k).Validate(); err != nil {
 		d.bad(placeOf(n), path, "%w", err)
 		return nil, ""
 	}
 	return k, name
 }
 
-// An unknownKey is the name of a key that the program does not have. Who reads the
-// rules of another program asks for it by the method UnknownKey.
+// An unknownKey is the name of a key that the program does not have. The replay reads
+// rules of other programs, and gets the name by the method UnknownKey.
 type unknownKey string
 
 func (k unknownKey) Error() string { return fmt.Sprintf("no such key: %.64q", string(k)) }
@@ -166,10 +129,7 @@ func (k unknownKey) Error() string { return fmt.Sprintf("no such key: %.64q", st
 // UnknownKey returns the name.
 func (k unknownKey) UnknownKey() string { return string(k) }
 
-// invalid returns what is wrong with a key of package keyfunc.
-func invalid(k keyfunc.Key) error { return k.(interface{ Validate() error }).Validate() }
-
-// vocabulary returns the names of keys beside header:NAME and apikey:NAME.
+// vocabulary returns all keys beside header:NAME and apikey:NAME, by name.
 func vocabulary(own map[string]keyfunc.Key) (map[string]keyfunc.Key, error) {
 	known := map[string]keyfunc.Key{"ip": keyfunc.IP, "everyone": keyfunc.Everyone}
 	var errs []error
@@ -186,8 +146,8 @@ func vocabulary(own map[string]keyfunc.Key) (map[string]keyfunc.Key, error) {
 	return known, errors.Join(errs...)
 }
 
-// namesOf returns the names by which a document has a key, more than one if they
-// are joined; none if it has no such name.
+// namesOf returns the names of a key in documents: several if it is joined, none if
+// documents cannot name it.
 func namesOf(k keyfunc.Key) []string {
 	if k, ok := k.(*named); ok {
 		return k.names
@@ -203,7 +163,7 @@ func namesOf(k keyfunc.Key) []string {
 	names := strings.Split(text, ", ")
 	for _, name := range names {
 		kind, header, colon := strings.Cut(name, ":")
-		if colon && (kind != "header" && kind != "apikey" || kind == "header" && invalid(keyfunc.Header(header)) != nil) || !words.MatchString(cmp.Or(header, name)) {
+		if colon && (kind != "header" && kind != "apikey" || kind == "header" && keyfunc.Describe(keyfunc.Header(header)).Validate() != nil) || !words.MatchString(cmp.Or(header, name)) {
 			return nil
 		}
 	}

@@ -15,26 +15,27 @@ import (
 // A Loader reads rules, and keeps a Middleware up to date. Source is required.
 // It has no hidden state and may be copied.
 type Loader struct {
-	// Source has the document.
+	// Source is where the document is.
 	Source Source
 
-	// Keys are the names for a rule's key beside "header:NAME" and "apikey:NAME":
-	// letters, digits, '-', '_' and '.', at most 64. Without "ip" here, that is
-	// [keyfunc.IP]; without "everyone", that is [keyfunc.Everyone]. Behind reverse
-	// proxies set "ip" to Proxies.IP. "user" and "route" are here or nowhere.
+	// Keys are the keys that rules may use beside "header:NAME" and "apikey:NAME", by
+	// name: letters, digits, '-', '_' and '.', at most 64. "ip" defaults to
+	// [keyfunc.IP], and "everyone" to [keyfunc.Everyone]. Behind reverse proxies set
+	// "ip" to Proxies.IP. There are no other defaults: add "user" and "route" if rules
+	// use them.
 	Keys map[string]keyfunc.Key
 
-	// Tiers are the names that rules may use; nil means any.
+	// Tiers are the names of tiers that rules may use; nil means any name.
 	Tiers []string
 
-	// Edit completes the rules with what no file can say: LimitFor, CostFor, rules
-	// in code. The slice is Edit's to change. nil means as they are.
+	// Edit adds what a file cannot contain: LimitFor, CostFor, rules in code. It may
+	// change the slice that it is given. nil means that the rules stay as they are.
 	Edit func([]ratelimit.Rule) ([]ratelimit.Rule, error)
 
-	// Every is how often Watch looks; 0 means 2 s.
+	// Every is how often Watch reads the source; 0 means 2 s.
 	Every time.Duration
 
-	// Logger receives what Watch has to say beside the log of the Middleware; nil
+	// Logger receives the messages of Watch that the Middleware does not log; nil
 	// means slog.Default().
 	Logger *slog.Logger
 }
@@ -62,7 +63,7 @@ func (l *Loader) read(ctx context.Context) ([]byte, error) {
 	return text, nil
 }
 
-// Parse reads the rules from text, whose name is for errors.
+// Parse reads the rules from text. The name stands in errors.
 func (l *Loader) Parse(name string, text []byte) ([]ratelimit.Rule, error) {
 	keys, err := vocabulary(l.Keys)
 	if err != nil {
@@ -82,12 +83,12 @@ func (l *Loader) Parse(name string, text []byte) ([]ratelimit.Rule, error) {
 	return rules, nil
 }
 
-// Reload sets the rules of m now, as on SIGHUP. Like Watch it reads a document
-// twice, and waits 5 s for each. If it fails, the rules in force stay, m.RulesFailed
-// has logged and counted why, and Reload returns it.
+// Reload sets the rules of m now, as on SIGHUP. Like Watch it reads the document
+// twice. Each read takes at most 5 s. If Reload fails, the rules in force stay. It
+// returns the error, which m.RulesFailed has logged and counted.
 //
-// Loaders may reload at once, also beside Watch: the one that sets its rules last
-// has read the document after all others had set theirs.
+// Several goroutines may call Reload at once, also beside Watch. The call that sets
+// its rules last has read the document after all others had set theirs.
 func (l *Loader) Reload(ctx context.Context, m *ratelimit.Middleware) (err error) {
 	for range maxReads {
 		revision := m.RulesRevision()

@@ -143,6 +143,9 @@ func TestSchemaEqualsTheLoader(t *testing.T) {
 	for _, field := range append(slices.Sorted(maps.Keys(s.Defs["rule"].Properties)), "x-note", "unknown") {
 		for _, value := range texts {
 			rule := map[string]string{"name": `"r"`, "key": `"ip"`, "limit": `"1000/1m"`}
+			if field == "enforce" {
+				rule["shadow"] = "true"
+			}
 			rule[field] = value
 			var members []string
 			for name, value := range rule {

@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// A Source has the text of a rule document. A missing document is fs.ErrNotExist.
-// A source that has a method String is named by it in errors.
+// A Source returns the text of a rule document, or an error that wraps fs.ErrNotExist
+// if there is none. Errors name a source by its method String, if it has one.
 type Source interface {
 	// Read returns the text as it is now.
 	Read(ctx context.Context) ([]byte, error)
 }
 
-// File is the path of a file, read whole and at most 1 MiB.
+// File is the path of a file of at most 1 MiB.
 type File string
 
 // Read implements [Source].
@@ -42,7 +42,7 @@ func (f File) Read(context.Context) ([]byte, error) {
 	return text, nil
 }
 
-// nameOf is what errors call a source.
+// nameOf returns the name of a source, for errors.
 func nameOf(s Source) string {
 	switch s := s.(type) {
 	case File:

@@ -16,10 +16,10 @@ import (
 var (
 	located = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 	unknown = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
-	blocks  = regexp.MustCompile(`^did not find expected (key|'-' indicator|<document start>)`) // are about a whole line
+	blocks  = regexp.MustCompile(`^did not find expected (key|'-' indicator|<document start>)`) // messages about a whole line
 )
 
-// mends are what to do about the parser's most frequent messages.
+// mends are the remedies for the parser's most frequent messages.
 var mends = []struct{ problem, mend string }{
 	{"incompatible YAML document", "remove the line that starts with %YAML"},
 	{"expected ',' or", `put { and } inside a list in quotes, as in ["GET /u/{id}"], and close each bracket`},
@@ -32,13 +32,12 @@ var mends = []struct{ problem, mend string }{
 	{"unknown escape character", `write \\ for a backslash, or use single quotes`},
 }
 
-// syntaxError makes the parser's error one of ours.
+// syntaxError returns the place of the parser's error, and a text with a remedy.
 //
-// The parser names a line, without a column, and not always the line of the
-// mistake: for what is wrong in a list in brackets it is one less than where that
-// begins, and for what is wrong with the indentation it is where the whole block
-// begins. How far it had read is never before the mistake, and seldom more than a
-// word behind it.
+// The parser names a line without a column, and not always the right one. For a
+// mistake in a list in brackets it is the line before the list. For a mistake in the
+// indentation it is the first line of the block. The position up to which the parser
+// has read is never before the mistake, and mostly at most a word behind it.
 func syntaxError(text []byte, err error) (place, error) {
 	m := located.FindStringSubmatch(err.Error())
 	if m == nil {
@@ -65,7 +64,7 @@ func syntaxError(text []byte, err error) (place, error) {
 		at = firstOf(text, line)
 	}
 	indented := bytes.TrimLeft(bytes.Split(text, []byte("\n"))[at.line-1], " ")
-	if bytes.HasPrefix(indented, []byte("\t")) && !strings.Contains(problem, "tab character") { // the parser may call it a bad token
+	if bytes.HasPrefix(indented, []byte("\t")) && !strings.Contains(problem, "tab character") { // the parser may say "bad token"
 		problem = "found a tab character"
 	}
 	for _, m := range mends {
@@ -103,7 +102,7 @@ func (r *byByte) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// wordBefore returns where the last word begins that starts before an index.
+// wordBefore returns the index of the last word that begins before an index.
 func wordBefore(text []byte, end int) int {
 	head := bytes.TrimRight(text[:end], " \t\r\n")
 	return bytes.LastIndexAny(head, " \t\r\n") + 1
@@ -111,7 +110,7 @@ func wordBefore(text []byte, end int) int {
 
 func lines(text []byte) int { return bytes.Count(bytes.TrimRight(text, "\r\n"), []byte("\n")) + 1 }
 
-// firstOf returns where the text of a line begins.
+// firstOf returns the place where the text of a line begins.
 func firstOf(text []byte, line int) place {
 	i := 0
 	for range line - 1 {

@@ -1,8 +1,7 @@
 package rulefile
 
 import (
-	"errors"
-	"math"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,7 +14,7 @@ import (
 // maxText is how many characters a text in a rule may have.
 const maxText = 1000
 
-// The forms of numbers and durations. rules.schema.json has them too.
+// The forms of numbers and durations, as in rules.schema.json.
 var (
 	integers  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 	numbers   = regexp.MustCompile(`^-?([0-9]+\.?|[0-9]*\.[0-9]+)([eE][-+]?[0-9]+)?$`)
@@ -23,22 +22,13 @@ var (
 	durations = regexp.MustCompile(`^((([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[0-9]+d)$`)
 )
 
-// text reads a text. What is wrong with anything else ends with how to mend it.
+// text reads a text. mend ends the error about anything else.
 func (d *decoder) text(n *yaml.Node, path, mend string) (string, bool) {
-	if mend != "" {
-		mend = "; " + mend
-	}
 	switch {
 	case d.flagged[n]:
 		return "", false
-	case n.Kind != yaml.ScalarNode || n.Tag == "!!null":
-		d.bad(placeOf(n), path, "must be text, got %s%s", describe(n), mend)
-		return "", false
-	case n.Tag != "!!str" && mend == "":
-		d.bad(placeOf(n), path, "must be text, got %s; put it in quotes", describe(n))
-		return "", false
-	case n.Tag != "!!str":
-		d.bad(placeOf(n), path, "must be text, got %s%s", describe(n), mend)
+	case n.Kind != yaml.ScalarNode || n.Tag != "!!str":
+		d.bad(placeOf(n), path, "must be text, got %s; %s", describe(n), mend)
 		return "", false
 	case utf8.RuneCountInString(n.Value) > maxText:
 		d.bad(placeOf(n), path, "must have at most %d characters, got %d", maxText, utf8.RuneCountInString(n.Value))
@@ -52,18 +42,15 @@ func (d *decoder) integer(n *yaml.Node, path string) (int64, bool) {
 	if d.flagged[n] {
 		return 0, false
 	}
-	whole, err := wholeNumber(n)
-	switch plain := n.Tag == "!!int" && integers.MatchString(n.Value); {
-	case plain && err == nil:
-		return whole, true
-	case plain:
-		d.bad(placeOf(n), path, "%s is too large", cut(n.Value))
-	case err == nil:
-		d.bad(placeOf(n), path, "must be a whole number, got %s; write %d", describe(n), whole)
-	default:
-		d.bad(placeOf(n), path, "must be a whole number, got %s", describe(n))
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" || !integers.MatchString(n.Value) {
+		d.bad(placeOf(n), path, "must be a whole number, in digits and without quotes, got %s", describe(n))
+		return 0, false
 	}
-	return 0, false
+	whole, err := strconv.ParseInt(n.Value, 10, 64)
+	if err != nil {
+		d.bad(placeOf(n), path, "%s is too large", cut(n.Value))
+	}
+	return whole, err == nil
 }
 
 // count reads a whole number that is at least 1, or returns 0.
@@ -76,25 +63,7 @@ func (d *decoder) count(n *yaml.Node, path string) int64 {
 	return number
 }
 
-// wholeNumber returns the number that is meant by 10, 1e3, 0x10, 1_000, 1.0, 010 or
-// "10".
-func wholeNumber(n *yaml.Node) (int64, error) {
-	if n.Kind != yaml.ScalarNode {
-		return 0, errors.New("no scalar")
-	}
-	plain := strings.ReplaceAll(n.Value, "_", "")
-	for _, base := range []int{10, 0} { // people mean 10 by 010
-		if number, err := strconv.ParseInt(plain, base, 64); err == nil {
-			return number, nil
-		}
-	}
-	number, err := strconv.ParseFloat(plain, 64)
-	if err != nil || number != math.Trunc(number) || math.Abs(number) >= 1<<53 {
-		return 0, errors.New("no whole number")
-	}
-	return int64(number), nil
-}
-
+// boolean reads true or false. Other spellings of YAML 1.1, such as yes, are texts.
 func (d *decoder) boolean(n *yaml.Node, path string) bool {
 	if d.flagged[n] {
 		return false
@@ -102,20 +71,32 @@ func (d *decoder) boolean(n *yaml.Node, path string) bool {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!bool" {
 		return strings.EqualFold(n.Value, "true")
 	}
-	mend := ""
-	switch strings.ToLower(n.Value) {
-	case "yes", "on", "y", "1", "true":
-		mend = "; write true"
-	case "no", "off", "n", "0", "false":
-		mend = "; write false"
-	}
-	d.bad(placeOf(n), path, "must be true or false, got %s%s", describe(n), mend)
+	d.bad(placeOf(n), path, "must be true or false, without quotes, got %s", describe(n))
 	return false
 }
 
-// fraction reads 0.9 or 90%.
+// shadow reads a boolean. For a fraction of keys in shadow the mistake says which
+// enforce it is.
+func (d *decoder) shadow(n *yaml.Node, path string) bool {
+	number, percent := strings.CutSuffix(n.Value, "%")
+	fraction, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent || fraction > 1 {
+		fraction /= 100
+	}
+	if err != nil || d.flagged[n] || !(fraction > 0 && fraction <= 1) {
+		return d.boolean(n, path)
+	}
+	mend := "write shadow: true"
+	if fraction < 1 {
+		mend += fmt.Sprintf(" and enforce: %.4g%%", 100*(1-fraction))
+	}
+	d.bad(placeOf(n), path, "is true or false now; %s", mend)
+	return false
+}
+
+// fraction reads a fraction such as 0.1 or 10%.
 func (d *decoder) fraction(n *yaml.Node, path string) float64 {
-	const mend = "write a fraction such as 0.9, or a percentage such as 90%"
+	const mend = "write a fraction such as 0.1, or a percentage such as 10%"
 	switch {
 	case d.flagged[n]:
 		return 0
@@ -138,7 +119,7 @@ func (d *decoder) fraction(n *yaml.Node, path string) float64 {
 	return 0
 }
 
-// list returns the items of a list that is not empty.
+// list returns the items of a list, which must not be empty.
 func (d *decoder) list(n *yaml.Node, path, of string) ([]*yaml.Node, bool) {
 	switch {
 	case d.flagged[n]:
@@ -156,7 +137,7 @@ func (d *decoder) list(n *yaml.Node, path, of string) ([]*yaml.Node, bool) {
 	return n.Content, true
 }
 
-// mapping reports whether n is a mapping that is not empty.
+// mapping reports whether n is a mapping. It must not be empty.
 func (d *decoder) mapping(n *yaml.Node, path, of string) bool {
 	switch {
 	case d.flagged[n]:
@@ -171,7 +152,7 @@ func (d *decoder) mapping(n *yaml.Node, path, of string) bool {
 	return true
 }
 
-// describe says what a node is, for errors.
+// describe describes a node for errors.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
@@ -190,7 +171,7 @@ func describe(n *yaml.Node) string {
 	return strconv.Quote(cut(n.Value))
 }
 
-// cut bounds what of a document is in an error.
+// cut shortens a text of a document for errors.
 func cut(s string) string {
 	if runes := []rune(s); len(runes) > 64 {
 		return string(runes[:64]) + "…"
@@ -198,7 +179,7 @@ func cut(s string) string {
 	return s
 }
 
-// listed is a list of words for an error.
+// listed joins words for errors.
 func listed(words []string) string {
 	if len(words) == 0 {
 		return "none"

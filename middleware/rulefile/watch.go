@@ -17,29 +17,28 @@ import (
 
 const (
 	defaultEvery = 2 * time.Second
-	readTimeout  = 5 * time.Second // of a source that heeds its context
+	readTimeout  = 5 * time.Second
 	maxSettle    = 200 * time.Millisecond
-	maxReads     = 10 // of a document that is another one each time
+	maxReads     = 10 // of a document that changes each time
 )
 
-// watching has the Middlewares that follow a document, each with its *watcher.
+// watching has the *watcher of each Middleware that has one.
 var watching sync.Map
 
 // Watch sets the rules of m when it begins and whenever the document changes, until
-// ctx ends. A bad document keeps the old rules and goes to m.RulesFailed, once; so
-// does a source that cannot be read, until it can be again.
+// ctx ends. If the document is bad or cannot be read, the rules in force stay, and
+// Watch calls m.RulesFailed once.
 //
-// Watch compares what it reads, so it notices a document however it was replaced:
-// written in place, renamed, or mounted anew. A change counts once it has been read
-// twice, a fifth of a second apart, so that no rule is lost with the second half of
-// a file that is being written. Whoever takes longer to write writes another file
-// and renames it.
+// Watch compares texts, so it notices every change: a file that is written in place,
+// renamed, or mounted anew. A change takes effect once Watch has read it twice, a
+// fifth of a second apart, because the first half of a file may be good. A program
+// that takes longer to write should write another file and rename it.
 //
-// The document decides. If anything else sets the rules of m or fails to, such as
-// Reload or m.SetRules, Watch sets those of the document again when it looks next.
+// The document has the last word. If anything else sets the rules of m or fails to,
+// such as Reload or m.SetRules, the next read sets the rules of the document again.
 //
-// A Middleware follows one document at a time. A second Watch of m logs that it
-// waits, and begins when the first has ended.
+// A Middleware has one Watch at a time. A second Watch of m logs that it waits, and
+// begins when the first has ended.
 func (l *Loader) Watch(ctx context.Context, m *ratelimit.Middleware) {
 	w := &watcher{loader: l, middleware: m, ended: make(chan struct{})}
 	if !w.begin(ctx) {
@@ -61,21 +60,21 @@ func (l *Loader) Watch(ctx context.Context, m *ratelimit.Middleware) {
 	}
 }
 
-// A watcher knows what it saw last.
+// A watcher compares the document with the one that it read last.
 type watcher struct {
 	loader     *Loader
 	middleware *ratelimit.Middleware
 	ended      chan struct{}
 
-	seen     bool // there was a document, which was set or reported
+	seen     bool // there was a document, which was set or reported as bad
 	text     []byte
-	away     string // why there was none, which was reported
-	revision uint64 // of the middleware after that, if nothing else set its rules meanwhile
+	away     string // the reason why there was none, which was reported
+	revision uint64 // of the middleware after that, unless something else has set rules
 	version  int64  // of the document, if its source counts versions
 }
 
-// begin waits until no other watcher has the middleware. It reports whether that
-// was before ctx ended.
+// begin waits until no other watcher has the middleware. It returns false if ctx ends
+// first.
 func (w *watcher) begin(ctx context.Context) bool {
 	for said := false; ; said = true {
 		found, taken := watching.LoadOrStore(w.middleware, w)
@@ -108,14 +107,14 @@ func (w *watcher) look(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case !news && !displaced:
-		return // it was away, or another one, for a moment
+		return // a change that was taken back within a fifth of a second
 	case !news:
 		w.loader.logger().Info("ratelimit: the rules of the document are set again: something else has set rules, or failed to",
 			"source", nameOf(w.loader.Source))
 	}
 	w.revision = revision + 1
 	if err != nil {
-		w.seen, w.text, w.away = false, nil, reason(err) // what comes back is set, which says that it is back
+		w.seen, w.text, w.away = false, nil, reason(err) // the same text is set again when it is back, so that the log says so
 		w.middleware.RulesFailed(err)
 		return
 	}
@@ -124,7 +123,7 @@ func (w *watcher) look(ctx context.Context) {
 	_ = w.loader.set(w.middleware, text) // reported
 }
 
-// news reports whether what was read is not what was seen last.
+// news reports whether a text or an error differs from the last one.
 func (w *watcher) news(text []byte, err error) bool {
 	if err != nil {
 		return w.away != reason(err)
@@ -161,8 +160,8 @@ func (l *Loader) readInTime(ctx context.Context) ([]byte, error) {
 	return l.read(ctx)
 }
 
-// settle reads until it reads what it has read before: half of a rule file is often
-// a good one, with half of the rules.
+// settle reads until it reads the same twice, because half of a rule file is often a
+// good one.
 func (l *Loader) settle(ctx context.Context, text []byte, err error) ([]byte, error) {
 	pause := maxSettle
 	if l.Every > 0 {
@@ -182,8 +181,8 @@ func (l *Loader) settle(ctx context.Context, text []byte, err error) ([]byte, er
 		" is another document each time it is read: write another file and rename it, and look for a second writer"))
 }
 
-// reason tells apart errors about which different things are to be done. The texts
-// of most differ too often: those of a network have another port in them each time.
+// reason returns one text for all errors with the same remedy. The texts of the errors
+// differ too often: errors of a network have another port each time.
 func reason(err error) string {
 	if p, ok := errors.AsType[problem](err); ok {
 		return string(p)
@@ -203,7 +202,7 @@ func reason(err error) string {
 	return "unreadable"
 }
 
-// sleep reports whether d went by before ctx ended.
+// sleep waits for d, and reports whether ctx has not ended before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -33,7 +33,7 @@ var (
 	}
 	onRedis = []stage{
 		{"algorithms", "^TestContractRedis$"},
-		{"algorithms", "^(TestConformance|TestAClock.*|TestHowFar.*|TestPeekHeals.*|TestARaised.*|TestDebt.*|TestImpatient.*|TestRedisRemembers.*|TestTwoLimits.*|TestBothScripts.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*|TestStatesAre.*|TestWindowsAre.*|TestDeadlines.*|TestAForeign.*)$"},
+		{"algorithms", "^(TestConformance|TestAClock.*|TestHowFar.*|TestEachForm.*|TestTwoLimits.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*|TestStatesAre.*|TestWindowsAre.*|TestDeadlines.*|TestAForeign.*)$"},
 	}
 )
 

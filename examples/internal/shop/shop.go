@@ -1,6 +1,5 @@
-// Package shop is what examples/chi and examples/stdlib share: the handlers of a
-// shop, and a process around them, with its flags, Redis, a file of rules, metrics
-// and an orderly end.
+// Package shop is the common part of examples/chi and examples/stdlib: the handlers of
+// a shop, and a process with flags, Redis, a file of rules, metrics and an orderly end.
 package shop
 
 import (
@@ -51,7 +50,7 @@ func exit(code int, err error) {
 	os.Exit(code)
 }
 
-// Login is for everybody who does not send a wrong password, as
+// Login admits every client, unless it sends a wrong password, as
 // "curl -X POST -u alice:wrong" does.
 func Login(w http.ResponseWriter, r *http.Request) {
 	if _, password, given := r.BasicAuth(); given && password != "secret" {
@@ -70,7 +69,7 @@ func Respond(body string) http.HandlerFunc {
 	}
 }
 
-// operators is what the public must not reach.
+// operators is the handler for operators, which clients must not reach.
 func operators(limit *ratelimit.Middleware) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.Handler())
@@ -176,8 +175,8 @@ func listen(ctx context.Context, name, addr string, handler http.Handler, failed
 	return server, nil
 }
 
-// warm spares the first request the connection to Redis. The service starts
-// without Redis, too.
+// warm connects to Redis before the first request. The service also starts without
+// Redis.
 func warm(guard *failmode.Guard) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

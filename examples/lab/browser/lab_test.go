@@ -79,31 +79,6 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-func TestNumbersAreTheAlgorithms(t *testing.T) {
-	hourly := simulate.Traffic{Rate: 500, Period: time.Hour}
-	small := simulate.Traffic{Rate: 7, Period: 10 * time.Second}
-	for query, c := range map[string]struct {
-		requests []simulate.Request
-		limit    algorithms.Limit
-	}{
-		"traffic=poisson&seed=42&load=1.3&rate=500&period=1h&burst=50&periods=3&algorithms=gcra": {
-			hourly.Poisson(simulate.Random(42), 1.3, 3*time.Hour), algorithms.Limit{Rate: 500, Period: time.Hour, Burst: 50, Algorithm: algorithms.GCRA}},
-		"traffic=bursty&seed=3&load=2&rate=7&period=10s&periods=12&algorithms=sliding_window": {
-			small.Bursty(simulate.Random(3), 2, 2*time.Minute), algorithms.Limit{Rate: 7, Period: 10 * time.Second, Algorithm: algorithms.SlidingWindow}},
-		"traffic=clients&seed=5&clients=3&load=2&rate=7&period=10s&periods=6&burst=4&algorithms=leaky_bucket": {
-			small.Clients(simulate.Random(5), 3, 2, time.Minute), algorithms.Limit{Rate: 7, Period: 10 * time.Second, Burst: 4, Algorithm: algorithms.LeakyBucket}},
-		"traffic=drip&load=1&rate=500&period=1h&periods=4&algorithms=sliding_window": {
-			hourly.Drip(1, 4*time.Hour), algorithms.Limit{Rate: 500, Period: time.Hour, Algorithm: algorithms.SlidingWindow}},
-		"traffic=drawn&drawn=0,0,30,1,0,30&rate=7&period=10s&periods=4&algorithms=sliding_log": {
-			simulate.Drawn([]int{0, 0, 30, 1, 0, 30}, 40*time.Second), algorithms.Limit{Rate: 7, Period: 10 * time.Second, Algorithm: algorithms.SlidingLog}},
-	} {
-		p := open(t, desktop, lab+"/?"+query)
-		if got, want := shown(p, c.limit.Algorithm), computed(t, c.requests, c.limit); got != want {
-			t.Errorf("%s: %+v, want %+v", query, got, want)
-		}
-	}
-}
-
 // choose sets a control as its user does, and tells the page.
 func choose(name, value string) string {
 	return fmt.Sprintf(`(() => {

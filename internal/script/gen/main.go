@@ -160,7 +160,7 @@ func (g *generator) directed(what, name string) (text string) {
 			if strings.Count(s.helpers+s.body, reads) != 1 {
 				g.fail(fmt.Errorf("steps/%s.lua: not one %s", s.name, reads))
 			}
-			return strings.Replace(s.helpers+s.body, reads, "states[place[key] or d + i]", 1)
+			return strings.Replace(s.helpers+s.body, reads, "states[place[key]]", 1)
 		})
 	case "steps":
 		return g.chain(func(s *luaStep) string { return s.body })

@@ -22,16 +22,25 @@ for i = 1, #codes do
   ARGV[i] = codes[i] + 0
 end
 
--- By place in KEYS, the states.
-local states = redis.pcall('MGET', unpack(KEYS))
+-- Each key once, and the place of each in keys and in all that follows.
+local keys, place = {}, {}
+for i = 1, #KEYS do
+  local key = KEYS[i]
+  if not place[key] then
+    keys[#keys + 1] = key
+    place[key] = #keys
+  end
+end
+
+local states = redis.pcall('MGET', unpack(keys))
 if states.err then
   return redis.error_reply('ALONE ' .. states.err)
 end
 local missing
-for i = 1, #KEYS do
-  if not states[i] then
+for at = 1, #keys do
+  if not states[at] then
     missing = missing or {}
-    missing[#missing + 1], states[i] = KEYS[i], ''
+    missing[#missing + 1], states[at] = keys[at], ''
   end
 end
 if missing then -- MGET says the same of what is no string
@@ -39,21 +48,18 @@ if missing then -- MGET says the same of what is no string
   if type(found) == 'table' then
     return redis.error_reply('ALONE ' .. found.err)
   end
-  for i = 1, found > 0 and #KEYS or 0 do
-    if states[i] == '' and call('EXISTS', KEYS[i]) > 0 then
-      states[i] = '?'
+  for at = 1, found > 0 and #keys or 0 do
+    if states[at] == '' and call('EXISTS', keys[at]) > 0 then
+      states[at] = '?'
     end
   end
 end
 
--- What is to be written is in states. place has by key where it is there, order these places, and left_of by
--- place what a step says about the deadline. pcall does not share numbers with decide: miniredis' Lua loses
--- those at an error.
-local clock, reply = time[1] .. ' ' .. time[2], {}
-local place, order, left_of, charges = {}, {}, {}, {}
+-- states has what is to be written where changed is true; left_of what the step said about the deadline.
+local changed, left_of, charges, reply = {}, {}, {}, {}
+local clock = time[1] .. ' ' .. time[2]
 
--- Returns how many keys are to be written, which were n.
-local function decide(d, r, n)
+local function decide(d, r)
   local at, admit, lefts, heals = 2, true, nil, nil
   reply[r] = clock
   --@ joint decide
@@ -61,44 +67,37 @@ local function decide(d, r, n)
     for i = 1, checks do
       local write, left = admit and charges[i] or heals and heals[i], lefts and lefts[i]
       if write then
-        local key = KEYS[d + i]
-        local to = place[key]
-        if not to then
-          to, n = d + i, n + 1
-          place[key], order[n] = to, to
-        end
-        states[to] = write
+        local to = place[KEYS[d + i]]
+        states[to], changed[to] = write, true
         if left and (left ~= true or not left_of[to]) then
           left_of[to] = left
         end
       end
     end
   end
-  return n
 end
 
-local n, r = 0, 1
+local r = 1
 for d = 0, #KEYS - checks, checks do
-  local fine, result = pcall(decide, d, r, n)
-  if fine then
-    n = result
-  else
+  local fine, err = pcall(decide, d, r)
+  if not fine then
     local costly = ''
     for i = 1, checks do
-      local state = states[d + i]
+      local state = states[place[KEYS[d + i]]]
       if #state > 64 or state == '?' then
         costly = costly .. format(' %d', i)
       end
       reply[r + i] = ''
     end
-    reply[r] = '!' .. costly .. '!' .. result
+    reply[r] = '!' .. costly .. '!' .. err
   end
   r = r + checks + 1
 end
 
-for i = 1, n do
-  local to = order[i]
-  local key, write, left = KEYS[to], states[to], left_of[to]
-  --@ include write
+for to, key in ipairs(keys) do
+  if changed[to] then
+    local write, left = states[to], left_of[to]
+    --@ include write
+  end
 end
 return table.concat(reply, '\n')

@@ -1,0 +1,66 @@
+// Package failmode decides requests while the store that counts them, such as
+// Redis, cannot.
+//
+// A [Guard] wraps the store. It stops asking servers that do not answer, and
+// meanwhile decides each check by its [Mode]:
+//
+//	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "redis:6379"}))
+//	defer client.Close()
+//	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop"}}
+//	defer guard.Close()
+//
+// Read [Guard] and [Mode] first, then [algorithms.Limiter], which a Guard wraps and
+// is. A program makes one Guard for each Redis and namespace, shares it, and closes
+// it.
+package failmode
+
+// # How it works
+//
+// A Guard decides in this order. What an earlier step decides, a later one does not see.
+//
+//  1. Leases: units that were charged in advance (package lease).
+//  2. Known denials: keys that the store last denied (package denials).
+//  3. Checks whose circuit is open, by their fail modes (package breaker). If one denies,
+//     nothing is sent.
+//  4. The store, for all other checks.
+//  5. Local counting, for checks that the store did not decide.
+//
+// The results are put back in order. All or nothing holds across both stores: if a check
+// denies, the request is refunded what other checks were charged. A refund in the store is
+// sent in the background. A charge whose outcome is unknown is never refunded.
+//
+// # Checks that are not decided although the circuit is closed
+//
+// Such a check was late, this process had no connection free, a slot was moving, or another
+// program has written its key. It is counted locally in every mode. Otherwise a client that
+// makes this process busy would pass the rules in mode Open, and the rules in mode Closed
+// would refuse every other client.
+//
+// # Local counting
+//
+// The Guard has a Memory that follows every result of the store, of rules of all modes. It
+// charges what the store charged, leaves no more than the store left, and holds this
+// process's share of each limit. It refunds no more than it charged, because each outage
+// would free a share otherwise. After a lease was granted it follows the grant, and not
+// what is spent of it.
+//
+// A key that the store last denied stays denied in every mode until it fits its limit. The
+// table of known denials decides that. Local counting cannot, because only the store knows
+// the weight of a sliding window's last count.
+//
+// A ban is followed, and ends here as soon as the store decides that the key is not
+// banned. A denial in an outage begins no ban. The store does not say whether a ban is by
+// hand. A check without a Ban that was told of one takes it for a ban by hand, which binds
+// all checks of the rule and key. A check with a Ban takes it for the rule's own. So in an
+// outage, a process admits checks without a Ban although their key is banned by hand, if
+// it was told of that ban by checks with a Ban only.
+//
+// # Work in the background
+//
+// The heartbeat that counts processes is sent on the path of requests, at most every five
+// seconds, in a goroutine that ends with the heartbeat. Close ends the goroutines of open
+// circuits. A panic of a limiter of the user's own in the background is logged, and is an error of
+// class unknown. On a request's goroutine it stays a panic, which net/http recovers.
+//
+// The contract suite of package limitertest also runs on a Guard: go test ./failmode -run
+// TestContract.

@@ -1,0 +1,250 @@
+// Package breaker is the circuit breaker of a Guard: it stops decisions from being
+// sent to servers that do not answer, probes those, and notices when they recover.
+//
+// Each server has a [Circuit]. Errors that only the server can be to blame for open
+// it. Timeouts only call its witness, because a busy process reads good answers too
+// late: the witness asks the server on a connection of its own.
+package breaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/background"
+	"github.com/seed75154129/ratelimit/internal/histogram"
+	"github.com/seed75154129/ratelimit/internal/sampler"
+	"github.com/seed75154129/ratelimit/internal/transport"
+)
+
+// A Store is what a Breaker needs of the store that it protects. A shard is a part
+// of it that can fail on its own, such as a node of a Redis Cluster. Shards are
+// small numbers from 0.
+type Store interface {
+	// Names returns human-readable shard names.
+	Names(shards ...int) []string
+	// Probe sends a real, charged check to a shard, in bounded time.
+	Probe(ctx context.Context, shard int) error
+	// Dial opens a connection of its own to a shard. It returns
+	// [errors.ErrUnsupported] if the kind of store allows none.
+	Dial(ctx context.Context, shard int) (net.Conn, error)
+	// ProbeRequest is the request of a probe, for a connection of Dial.
+	ProbeRequest(shard int) ([]byte, error)
+	// Budget is how long a decision may take.
+	Budget() time.Duration
+	// Drop refuses the decisions that wait to be sent to a shard.
+	Drop(shard int)
+}
+
+// A Breaker has a circuit for each shard of a store. It runs a goroutine for each
+// circuit that is open or suspected; End ends them.
+type Breaker struct {
+	store   Store
+	work    *background.Group
+	logger  *slog.Logger
+	misused sampler.Sampler
+
+	calls calls
+
+	circuits atomic.Pointer[[]*Circuit] // by shard, of those that were needed so far
+
+	ctx    context.Context // ends with the breaker
+	cancel context.CancelFunc
+	probes sync.WaitGroup
+
+	mu    sync.Mutex // over adding circuits, beginning probes, and ended
+	ended bool
+}
+
+// Start sets what a Breaker needs before its first circuit.
+func (b *Breaker) Start(s Store, work *background.Group, logger *slog.Logger) {
+	b.store, b.work, b.logger = s, work, logger
+	b.misused.Every = sampler.LogInterval
+	b.calls.took = histogram.New(histogram.Latencies)
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+}
+
+// Context ends with the Breaker.
+func (b *Breaker) Context() context.Context { return b.ctx }
+
+// End ends the probes. It takes as long as one of them may. Afterwards no
+// circuit is open.
+func (b *Breaker) End() {
+	b.mu.Lock()
+	b.ended = true
+	b.mu.Unlock()
+	b.cancel()
+	b.probes.Wait()
+	for _, c := range b.all() {
+		c.witness.end()
+	}
+}
+
+// Circuit returns a shard's circuit, and makes it if there is none.
+func (b *Breaker) Circuit(shard int) *Circuit {
+	if all := b.all(); shard < len(all) {
+		return all[shard]
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := slices.Clone(b.all())
+	for len(all) <= shard {
+		all = append(all, &Circuit{shard: len(all), witness: b.witness(len(all))})
+	}
+	b.circuits.Store(&all)
+	if w := all[shard].witness; !b.ended {
+		b.work.Begin(func() { w.prepare(b.ctx) })
+	}
+	return all[shard]
+}
+
+func (b *Breaker) witness(shard int) *witness {
+	return &witness{
+		dial:    func(ctx context.Context) (net.Conn, error) { return b.store.Dial(ctx, shard) },
+		request: func() ([]byte, error) { return b.store.ProbeRequest(shard) },
+		timeout: b.store.Budget() * 4 / 5, // so that a circuit opens within two budgets
+	}
+}
+
+// Prepare opens the connection of the first shard's witness.
+func (b *Breaker) Prepare(ctx context.Context) { b.Circuit(0).witness.prepare(ctx) }
+
+// all returns the circuits by shard.
+func (b *Breaker) all() []*Circuit {
+	if all := b.circuits.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// AllOpen reports whether nothing can be sent.
+func (b *Breaker) AllOpen() bool {
+	all := b.all()
+	return len(all) > 0 && !slices.ContainsFunc(all, func(c *Circuit) bool { return !c.IsOpen() })
+}
+
+// States returns the states of the circuits that were needed so far, by shard.
+func (b *Breaker) States() []State {
+	all := b.all()
+	states := make([]State, len(all))
+	for i, c := range all {
+		states[i] = c.now()
+	}
+	return states
+}
+
+// A failureKind says what an error proves about the store.
+type failureKind int
+
+const (
+	noFailure  failureKind = iota // nothing: the error concerns the check, or this process
+	failedLate                    // no answer in time: the store may be away, or this process slow
+	failedHard                    // the store is away, or answered that it cannot count
+)
+
+func failureOf(err error) failureKind {
+	switch transport.ClassOf(err) {
+	case "", transport.ClassMisused, transport.ClassMoved, transport.ClassBusy:
+		return noFailure
+	}
+	if IsTimeout(err) {
+		return failedLate
+	}
+	return failedHard
+}
+
+// IsTimeout reports whether no answer came in time.
+func IsTimeout(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
+}
+
+// Report counts the outcome of a request's checks: one call for each circuit. The
+// circuit of each result stands at its place. If err is not nil, no check was decided.
+func (b *Breaker) Report(ctx context.Context, sent time.Time, circuits []*Circuit, results []algorithms.Result, err error) {
+	b.calls.count(sent, results, err)
+	var now time.Time // read only where something is counted
+	for i, c := range circuits {
+		if slices.Contains(circuits[:i], c) {
+			continue
+		}
+		var failure error
+		for j := i; j < len(circuits) && failure == nil; j++ {
+			if circuits[j] == c {
+				failure = results[j].Err
+			}
+		}
+		if failure == nil && !c.is(watched) {
+			continue // the usual case
+		}
+		if now.IsZero() {
+			now = time.Now()
+		}
+		b.count(ctx, sent, now, c, failure)
+	}
+}
+
+// count counts one call through a circuit.
+func (b *Breaker) count(ctx context.Context, sent, now time.Time, c *Circuit, err error) {
+	kind := failureOf(err)
+	if kind == noFailure {
+		switch transport.ClassOf(err) {
+		case transport.ClassMisused:
+			b.misused.Do(func() {
+				b.logger.ErrorContext(ctx, "ratelimit: unexpected Redis error; manual action required", "error", err)
+			})
+			fallthrough // the server has answered
+		case "":
+			c.succeeded(sent, now)
+		}
+		return
+	}
+	switch c.failed(sent, now, kind, err) {
+	case suspected:
+		b.checkServer(c)
+	case broken:
+		b.trip(c)
+	}
+}
+
+// checkServer asks a circuit's witness whether its shard answers. It opens the
+// circuit if the shard does not, or if the witness cannot connect to it at all.
+func (b *Breaker) checkServer(c *Circuit) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended || !c.witness.checking.CompareAndSwap(false, true) {
+		return
+	}
+	b.probes.Go(func() {
+		defer c.witness.checking.Store(false)
+		err := b.work.Safely(func() error { return c.witness.check(b.ctx) })
+		switch {
+		case failureOf(err) == noFailure:
+			c.cleared()
+			return
+		case !errors.Is(err, errors.ErrUnsupported):
+			_ = c.probeFailed(fmt.Errorf("failmode: witness: %w", err)) // this is why, and not the timeouts before
+		}
+		b.trip(c)
+	})
+}
+
+// trip opens a circuit and has it probed.
+func (b *Breaker) trip(c *Circuit) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended && c.open(time.Now()) {
+		b.store.Drop(c.shard)
+		b.probes.Go(func() { b.probe(c) })
+	}
+}

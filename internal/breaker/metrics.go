@@ -1,0 +1,69 @@
+package breaker
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/histogram"
+	"github.com/seed75154129/ratelimit/internal/transport"
+)
+
+// errorClasses are the values of the label class. All are there from the start.
+var errorClasses = [...]transport.ErrorClass{
+	transport.ClassUnreachable, transport.ClassBusy, transport.ClassUnavailable,
+	transport.ClassMoved, transport.ClassRefused, transport.ClassMisused, transport.ClassUnknown,
+}
+
+// calls counts the calls to a store, and the probes that failed.
+type calls struct {
+	took   *histogram.Histogram
+	failed [len(errorClasses)]atomic.Uint64
+}
+
+// count counts a call that has just returned.
+func (c *calls) count(begun time.Time, results []algorithms.Result, err error) {
+	c.took.Observe(time.Since(begun))
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	for i := range results {
+		if results[i].Err != nil {
+			c.fail(results[i].Err)
+		}
+	}
+}
+
+func (c *calls) fail(err error) {
+	if i := slices.Index(errorClasses[:], transport.ClassOf(err)); i >= 0 {
+		c.failed[i].Add(1)
+	}
+}
+
+// Metrics returns what the Breaker has counted; zeros before Start.
+func (b *Breaker) Metrics() []algorithms.Metric {
+	states := b.States()
+	var open, opened int64
+	for _, s := range states {
+		opened += s.Opened
+		if s.Open {
+			open++
+		}
+	}
+	metrics := []algorithms.Metric{
+		{Name: "ratelimit_breaker_shards", Value: float64(len(states))},
+		{Name: "ratelimit_breaker_open_shards", Value: float64(open)},
+		{Name: "ratelimit_breaker_transitions_total", Labels: []string{"to", "open"}, Value: float64(opened)},
+		{Name: "ratelimit_breaker_transitions_total", Labels: []string{"to", "closed"}, Value: float64(opened - open)},
+		cmp.Or(b.calls.took, histogram.New(histogram.Latencies)).Metric("ratelimit_store_duration_seconds"),
+	}
+	for i, class := range errorClasses {
+		metrics = append(metrics, algorithms.Metric{
+			Name: "ratelimit_store_errors_total", Labels: []string{"class", string(class)}, Value: float64(b.calls.failed[i].Load()),
+		})
+	}
+	return metrics
+}

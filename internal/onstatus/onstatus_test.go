@@ -1,0 +1,128 @@
+package onstatus_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed75154129/ratelimit/internal/onstatus"
+)
+
+// full is a ResponseWriter with every optional method.
+type full struct{ *httptest.ResponseRecorder }
+
+func (full) Flush() {}
+func (full) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, nil
+}
+func (f full) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{f.ResponseRecorder}, r)
+}
+
+// Every combination of optional methods is that of the writer underneath.
+func TestEveryKindOfWriter(t *testing.T) {
+	type (
+		w = http.ResponseWriter
+		f = http.Flusher
+		h = http.Hijacker
+		r = io.ReaderFrom
+	)
+	all := full{httptest.NewRecorder()}
+	can := func(w http.ResponseWriter) (does [3]bool) {
+		_, does[0] = w.(http.Flusher)
+		_, does[1] = w.(http.Hijacker)
+		_, does[2] = w.(io.ReaderFrom)
+		return does
+	}
+	seen := make(map[[3]bool]bool)
+	for _, under := range []http.ResponseWriter{
+		struct{ w }{all}, struct {
+			w
+			f
+		}{all, all}, struct {
+			w
+			h
+		}{all, all}, struct {
+			w
+			r
+		}{all, all}, struct {
+			w
+			f
+			h
+		}{all, all, all}, struct {
+			w
+			f
+			r
+		}{all, all, all}, struct {
+			w
+			h
+			r
+		}{all, all, all}, all,
+	} {
+		want := can(under)
+		seen[want] = true
+		got := onstatus.Wrap(under, func(int) {})
+		if can(got) != want {
+			t.Errorf("%v, want %v", can(got), want)
+		}
+		if u, ok := got.(interface{ Unwrap() http.ResponseWriter }); !ok || u.Unwrap() != under {
+			t.Errorf("%v does not unwrap to its own", want)
+		}
+	}
+	if len(seen) != 8 {
+		t.Errorf("%d kinds of writers", len(seen))
+	}
+}
+
+// The function is called once, with the final status, before that is written.
+func TestTheStatusIsToldOnceBeforeItIsWritten(t *testing.T) {
+	broken := io.MultiReader(strings.NewReader(""), readerFunc(func([]byte) (int, error) { return 0, errors.New("broken") }))
+	for name, c := range map[string]struct {
+		respond func(http.ResponseWriter)
+		want    []int
+	}{
+		"nothing":  {func(http.ResponseWriter) {}, nil},
+		"a status": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized); w.WriteHeader(http.StatusOK) }, []int{401}},
+		"an informational one": {func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, []int{401}},
+		"a body":   {func(w http.ResponseWriter) { fmt.Fprint(w, "hi"); w.WriteHeader(http.StatusUnauthorized) }, []int{200}},
+		"a string": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "hi") }, []int{200}},
+		"a flush":  {func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, []int{200}},
+		"a hijack": {func(w http.ResponseWriter) {
+			_, _, _ = w.(http.Hijacker).Hijack()
+			w.WriteHeader(http.StatusOK)
+		}, []int{101}},
+		"an empty source": {func(w http.ResponseWriter) {
+			_, _ = w.(io.ReaderFrom).ReadFrom(broken)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, []int{401}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			under := full{httptest.NewRecorder()}
+			under.Code = 0
+			var told []int
+			c.respond(onstatus.Wrap(under, func(status int) {
+				if under.Code >= 200 {
+					t.Error("told after it was written")
+				}
+				told = append(told, status)
+			}))
+			if !slices.Equal(told, c.want) {
+				t.Errorf("told %v, want %v", told, c.want)
+			}
+		})
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -1,0 +1,353 @@
+// Package pattern compiles ServeMux patterns that are compared with requests, rather
+// than used to route them. It knows nothing of rate limits.
+package pattern
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/seed75154129/ratelimit/internal/near"
+)
+
+// A Pattern is a net/http ServeMux pattern without a host. Make it with [Parse].
+//
+// Routers read some paths in different ways. For those, Match errs towards true, for
+// requests that must not escape, and MatchExactly errs towards false, for requests that
+// may.
+type Pattern struct {
+	method string   // "" matches every method
+	segs   []string // literals, unescaped; "" is a wildcard
+	end    ending
+	// last is the last byte before the first wildcard, and at its index: 'n' and
+	// 10 in "/auth/login". It tells nearly every miss, even where all paths start
+	// with the same segments.
+	last byte
+	at   int
+}
+
+// An ending is what a pattern wants after its segments.
+type ending byte
+
+const (
+	endNothing  ending = iota // "/a"
+	endSlash                  // "/a/{$}"
+	endAnything               // "/a/", "/a/{rest...}"
+)
+
+// Parse compiles a ServeMux pattern. It rejects what ServeMux rejects. It also rejects
+// patterns that ServeMux accepts but that are mistakes, because a pattern that matches
+// no request would go unnoticed. The error says what to write instead.
+func Parse(s string) (Pattern, error) {
+	what, fix := mistake(s)
+	if what == "" {
+		what, fix = rejection(s), "see net/http.ServeMux for the syntax"
+	}
+	if what != "" {
+		return Pattern{}, fmt.Errorf("pattern %q: %s; %s", s, what, fix)
+	}
+
+	method, rest := splitMethod(s)
+	head, _, _ := strings.Cut(rest, "{")
+	head = cmp.Or(unescape(strings.TrimSuffix(head, "/")), "/")
+	p := Pattern{method: method, at: len(head) - 1, last: head[len(head)-1]}
+	for rest != "" {
+		var seg string
+		seg, rest = cutSegment(rest)
+		switch name, wild := strings.CutPrefix(seg, "{"); {
+		case seg == "", wild && strings.HasSuffix(name, "...}"):
+			p.end = endAnything
+		case seg == "{$}":
+			p.end = endSlash
+		case wild:
+			p.segs = append(p.segs, "")
+		default:
+			p.segs = append(p.segs, unescape(seg))
+		}
+	}
+	return p, nil
+}
+
+// rejection returns why ServeMux rejects a pattern, or "".
+func rejection(s string) (why string) {
+	defer func() {
+		if v := recover(); v != nil {
+			why = fmt.Sprint(v)
+			// The innermost error goes without `parsing "/{": at offset 1: `.
+			for err, _ := v.(error); err != nil; err = errors.Unwrap(err) {
+				why = err.Error()
+			}
+		}
+	}()
+	http.NewServeMux().Handle(s, http.NotFoundHandler())
+	return ""
+}
+
+// mistake returns what is wrong with a pattern, even if ServeMux accepts it, and how
+// to fix it. Both are "" for a good pattern.
+func mistake(s string) (what, fix string) {
+	method, p := splitMethod(s)
+	upper, before, meant := strings.ToUpper(method), strings.TrimSuffix(s, p), near.Word(method, methods)
+	host, rest, slash := strings.Cut(p, "/")
+	switch {
+	case s == "":
+		return "it is empty", `write "/" to match every path`
+	case s != strings.TrimSpace(s):
+		return "there is white space around it", fmt.Sprintf("write %q", strings.TrimSpace(s))
+	case strings.ContainsAny(method, ",|"):
+		return fmt.Sprintf("%q is more than one method", method), "write a pattern for each"
+	case strings.Contains(method, "/") || strings.ContainsFunc(p, unicode.IsSpace):
+		return "there is white space in the path", "write one path, with %20 for a space"
+	case upper == "ANY" || upper == "ALL" || upper == "*":
+		return fmt.Sprintf("%q is no method", method), "leave it out to match every method"
+	case upper != method: // "get" never comes
+		return "methods are case-sensitive", fmt.Sprintf("write %q", upper+" "+p)
+	case meant != "" && meant != method:
+		return fmt.Sprintf("%q is no method of HTTP", method), fmt.Sprintf("write %q, or leave the method out to match every method", meant+" "+p)
+	case strings.ContainsFunc(method+p, Invisible):
+		return "there is a character in it that is not visible", "remove it"
+	case strings.HasPrefix(p, "^"):
+		return "patterns are no regular expressions", "write " + unanchored(before, p)
+	case slices.Contains(methods, p):
+		return "there is no path", fmt.Sprintf("write %q to match every path", p+" /")
+	case slices.Contains(methods, host):
+		return "there is no space after the method", fmt.Sprintf("write %q", host+" /"+rest)
+	case strings.ContainsAny(host, ".:"):
+		return "hosts are not matched", "mount the middleware on that host's router instead"
+	case !slash || host != "":
+		return "the path must start with /", fmt.Sprintf("write %q", before+"/"+p)
+	case strings.ContainsAny(p, "?#"):
+		return "only the path is matched, no query or fragment",
+			fmt.Sprintf("write %q", before+p[:strings.IndexAny(p, "?#")])
+	case p != clean(p):
+		return "the path is not clean", fmt.Sprintf("write %q", before+clean(p))
+	case strings.Contains(strings.ToUpper(p), "%2F"):
+		// It is a slash to routers that take URL.Path and, alone, {$} to ServeMux.
+		return "routers disagree about an escaped slash", "write a wildcard for its segment, as in /files/{name}"
+	}
+	if u, err := url.PathUnescape(p); err != nil {
+		return "% must be followed by two hexadecimal digits", "write %25 for a percent sign"
+	} else if u != clean(u) {
+		return "the path is not clean once unescaped", "leave out the escaped dots"
+	}
+	for seg := range strings.SplitSeq(p, "/") {
+		switch {
+		case strings.Contains(seg, "*"):
+			return "* is no wildcard", "write {name} for one segment, {name...} for the rest of the path, %2A for an asterisk"
+		case len(seg) > 1 && seg[0] == ':':
+			return seg + " is no wildcard", fmt.Sprintf("write {%s}, or %%3A for a colon", seg[1:])
+		}
+	}
+	return "", ""
+}
+
+// unanchored says what to write for a regular expression.
+func unanchored(before, p string) string {
+	path := strings.TrimSuffix(p[len("^"):], "$")
+	if i := strings.IndexAny(path, `\.+*?()[]{}|^$`); i >= 0 {
+		path = path[:strings.LastIndexByte(path[:i], '/')+1]
+	}
+	if what, _ := mistake(before + path); what != "" || path == "/" && p != "^/" && p != "^/$" {
+		return "a path such as /api/, which matches all paths that begin so, and {name} for one segment"
+	}
+	if strings.HasSuffix(path, "/") {
+		return fmt.Sprintf("%q to match all paths that begin so, and {name} for one segment", before+path)
+	}
+	return fmt.Sprintf("%q", before+path)
+}
+
+// Invisible reports whether a character is neither visible nor a plain space.
+func Invisible(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
+
+// A Target holds the method and the path of a request, prepared for many patterns.
+//
+// ServeMux splits the escaped path and then unescapes each segment. chi uses RawPath if
+// it is set. Others use Path. Some clean the path first. A Target holds every reading that
+// differs from Path.
+type Target struct {
+	method string
+	// path is URL.Path, with a leading slash; "" for OPTIONS *, which has no path.
+	// cleanPath is "" if the path was sent clean.
+	path, cleanPath string
+	// raw is URL.RawPath, if set. URL.EscapedPath needs no field: it is RawPath,
+	// or it is Path escaped, which matches as Path does.
+	raw, cleanRaw string
+	odd           bool // has more than path
+}
+
+// TargetOf returns the Target of a request. It allocates only for unclean paths. A
+// request without a URL has the path "/".
+func TargetOf(r *http.Request) (t Target) {
+	if r.URL == nil {
+		return Target{method: r.Method, path: "/"}
+	}
+	t.method, t.path = r.Method, r.URL.Path
+	if r.URL.RawPath == "" && tidy(t.path) {
+		return t
+	}
+	if t.path == "*" && t.method == http.MethodOptions && cmp.Or(r.RequestURI, "*") == "*" {
+		return Target{}
+	}
+	t.path, t.cleanPath = readings(t.path)
+	if r.URL.RawPath != "" {
+		t.raw, t.cleanRaw = readings(r.URL.RawPath)
+	}
+	t.odd = t.cleanPath != "" || t.raw != ""
+	return t
+}
+
+// tidy reports whether a path is surely clean, at a third of path.Clean's cost.
+func tidy(p string) bool {
+	for i := 1; i < len(p); i++ {
+		if p[i-1] == '/' && (p[i] == '/' || p[i] == '.') {
+			return false
+		}
+	}
+	return p != "" && p[0] == '/'
+}
+
+// readings returns a path with a leading slash, and cleaned if it was sent
+// otherwise.
+func readings(sent string) (rooted, cleaned string) {
+	rooted = sent
+	if !strings.HasPrefix(sent, "/") {
+		rooted = "/" + sent
+	}
+	if cleaned = clean(rooted); cleaned == sent {
+		cleaned = ""
+	}
+	return rooted, cleaned
+}
+
+// Match reports whether a router might serve the request by the pattern, with or
+// without a trailing slash. It errs towards true.
+func (p *Pattern) Match(t *Target) bool {
+	// Small enough to be inlined.
+	return (t.odd || p.at < len(t.path) && t.path[p.at] == p.last) && p.matchReadings(t)
+}
+
+func (p *Pattern) matchReadings(t *Target) bool {
+	return p.matchMethod(t.method) &&
+		(p.matchPath(t.path, false) ||
+			t.cleanPath != "" && p.matchPath(t.cleanPath, false) ||
+			t.raw != "" && p.matchPath(t.raw, true) ||
+			t.cleanRaw != "" && p.matchPath(t.cleanRaw, true))
+}
+
+func (p *Pattern) matchPath(path string, escaped bool) bool {
+	rest, ok := p.walk(path, escaped)
+	rest = strings.TrimSuffix(rest, "/")
+	// What is left may still be the slash of "/a/{$}", sent by its name or not.
+	return ok && (p.end == endAnything || rest == "" || rest == "/" || escaped && strings.EqualFold(rest, "/%2F"))
+}
+
+// MatchExactly reports whether every router would serve the request by the pattern,
+// with the path as it was sent. It errs towards false.
+func (p *Pattern) MatchExactly(t *Target) bool {
+	return t.cleanPath == "" && t.cleanRaw == "" && p.matchMethod(t.method) &&
+		p.matchPathExactly(t.path, false) &&
+		// chi does not unescape RawPath: to it, /he%61lth may be some /{page}.
+		(t.raw == "" || p.matchPathExactly(t.raw, true) && p.matchPathExactly(t.raw, false))
+}
+
+func (p *Pattern) matchPathExactly(path string, escaped bool) bool {
+	rest, ok := p.walk(path, escaped)
+	return ok && (p.end == endNothing && rest == "" ||
+		p.end == endSlash && rest == "/" ||
+		p.end == endAnything && rest != "")
+}
+
+func (p *Pattern) matchMethod(method string) bool {
+	return p.method == "" || p.method == method || p.method == http.MethodGet && method == http.MethodHead
+}
+
+// walk matches the pattern's segments and returns the rest of the path.
+//
+// A wildcard also matches an empty segment, which ServeMux allows only for CONNECT,
+// and %2F, which only chi allows. It does not match the end of a path after a slash.
+func (p *Pattern) walk(path string, escaped bool) (rest string, ok bool) {
+	rest = path
+	for _, lit := range p.segs {
+		if len(rest) <= 1 {
+			return "", false
+		}
+		var seg string
+		seg, rest = cutSegment(rest)
+		// Lengths first, lest a long path is unescaped for each pattern.
+		if escaped && len(lit) <= len(seg) && len(seg) <= 3*len(lit) {
+			seg = unescape(seg)
+		}
+		if lit != "" && lit != seg {
+			return "", false
+		}
+	}
+	return rest, true
+}
+
+// Meets reports whether a request may match both patterns.
+func (p *Pattern) Meets(q *Pattern) bool {
+	if len(p.segs) > len(q.segs) {
+		p, q = q, p
+	}
+	for i, seg := range p.segs {
+		if seg != q.segs[i] && seg != "" && q.segs[i] != "" {
+			return false
+		}
+	}
+	return (p.end == endAnything || len(p.segs) == len(q.segs)) &&
+		(p.method == "" || q.method == "" || p.matchMethod(q.method) || q.matchMethod(p.method))
+}
+
+// HasBodies reports whether requests that the pattern matches often have a body.
+func (p *Pattern) HasBodies() bool {
+	switch p.method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
+		return false
+	}
+	return true
+}
+
+// unescape leaves what is not validly escaped as it is, like ServeMux.
+func unescape(seg string) string {
+	if u, err := url.PathUnescape(seg); err == nil {
+		return u
+	}
+	return seg
+}
+
+// splitMethod cuts a pattern where ServeMux does.
+func splitMethod(s string) (method, rest string) {
+	if i := strings.IndexAny(s, " \t"); i >= 0 {
+		return s[:i], strings.TrimLeft(s[i:], " \t")
+	}
+	return "", s
+}
+
+// cutSegment cuts the first segment off a path, which must start with a slash.
+func cutSegment(path string) (seg, rest string) {
+	if i := strings.IndexByte(path[1:], '/'); i >= 0 {
+		return path[1 : i+1], path[i+1:]
+	}
+	return path[1:], ""
+}
+
+// clean is path.Clean except that it keeps a trailing slash.
+func clean(p string) string {
+	c := path.Clean(p)
+	if c == "/" || !strings.HasSuffix(p, "/") {
+		return c
+	} else if len(p) == len(c)+1 {
+		return p // clean already
+	}
+	return c + "/"
+}

@@ -1,0 +1,286 @@
+package middleware
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/onstatus"
+	"github.com/seed75154129/ratelimit/internal/replay"
+	"github.com/seed75154129/ratelimit/internal/wait"
+	"github.com/seed75154129/ratelimit/internal/waitqueue"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// Handler wraps next. A request that no rule applies to passes unchanged. For other
+// requests the middleware sets the response headers before it calls next. next gets the
+// decision from [FromContext]. Handler panics if next is nil.
+//
+// A connection that next takes over is one request, whatever is sent on it. So Handler
+// belongs inside a handler that serves HTTP/2 on such connections, such as
+// golang.org/x/net/http2/h2c.
+//
+// A request that a leaky_bucket delays waits here. It is denied at once if its delay ends
+// after its context's deadline or the server's WriteTimeout, or if [Config].MaxWaiting is
+// reached. If its client hangs up, its slot is refunded, and the other rules stay charged.
+func (m *Middleware) Handler(next http.Handler) http.Handler {
+	m.mustBeMade()
+	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
+		panic("middleware: Handler: the next handler is nil")
+	}
+	unmatched := next
+	if m.shedder != nil {
+		unmatched = m.shedder.Handler(next)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isPreface(r) {
+			w = &prefaceWriter{w, m.rules.Load().hints}
+		}
+		switch found := m.match(r); {
+		case found.skipped:
+			next.ServeHTTP(w, r)
+		case found.first < 0:
+			unmatched.ServeHTTP(w, r)
+		default:
+			m.serve(w, r, next, &found)
+		}
+	})
+}
+
+// serve handles a request that rules match.
+func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
+	e := evaluation{m: m, match: *found, request: r, writer: w, handles: true}
+	served := false
+	defer func() {
+		e.leaveShedder(served)
+		e.end()
+	}()
+	if hints := e.set.hints; hints.watching() && stateOf(r.Context()).passed(m) {
+		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
+	}
+	err := e.decide(m.limiter.Take)
+	w, r = e.writer, e.request
+	switch {
+	case e.shed:
+		shedders.Refuse(m.shedder, w, r)
+		return
+	case err != nil:
+		m.refuse(w, r, err)
+		return
+	case e.unlimited():
+		e.shedding(next).ServeHTTP(w, r)
+		served = true
+		return
+	case !e.admit(w):
+		return
+	}
+	r = e.withState(w)
+	if s, pending := e.state, e.pending; s.mayRefund {
+		w = onstatus.Wrap(w, func(status int) {
+			defer pending.Settled()
+			s.refundBy(status)
+		})
+	}
+	e.shedding(next).ServeHTTP(w, r)
+	served = true
+	if hints := e.set.hints; hints.watching() {
+		hints.routed(r, e.set.rules, &e.decision)
+	}
+}
+
+// admit sets the response headers and waits until the request's delay is over. If the
+// request is denied or refused, or ends before, admit responds and returns false.
+func (e *evaluation) admit(w http.ResponseWriter) bool {
+	m, r, d := e.m, e.request, &e.decision
+	delay := d.Delay()
+	if delay > 0 && e.refusal == nil {
+		e.prepareWait(delay)
+	}
+	if delay == 0 || !d.Allowed || e.refusal != nil {
+		e.ticket.Leave()
+	}
+	m.record(r, e.set, d)
+	e.before = limitFields(w.Header())
+	shown := e.set.shown(*d)
+	m.headers(w.Header(), shown)
+	switch {
+	case !d.Allowed && m.denied == nil:
+		headers.Deny(w, r, shown)
+	case !d.Allowed:
+		headers.SetRetryAfter(w.Header(), shown)
+		m.denied(w, e.withState(w), shown)
+	case e.refusal != nil:
+		m.refuse(w, r, e.refusal)
+	case delay > 0 && !e.await(delay):
+		fail(w, http.StatusServiceUnavailable) // read only if it was not the client that left
+	default:
+		e.ticket.Leave()
+		return true
+	}
+	return false
+}
+
+// prepareWait gives a delayed request a place in the wait queue, if it has none, and
+// denies it if it cannot wait for the delay.
+//
+// A request has no place yet if a limiter of the user's own delays a rule that is no
+// leaky_bucket. Such a limiter may also ignore MaxDelay.
+func (e *evaluation) prepareWait(delay time.Duration) {
+	d := &e.decision
+	if e.entered == 0 {
+		var keys []waitqueue.Key
+		for i := range d.Results {
+			if r := &d.Results[i]; r.Delay > 0 && !r.Check.Shadow {
+				keys = append(keys, waitqueue.Key{Rule: r.Check.Rule, Key: r.Check.Key})
+			}
+		}
+		if e.ticket = e.m.queue.Enter(e.request, keys); e.ticket == nil {
+			e.maxWait = noWait
+		}
+	}
+	if e.maxWait == 0 || delay <= e.maxWait {
+		return
+	}
+	e.m.refund(e.request.Context(), *d)
+	d.Allowed = false
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Delay > 0 {
+			r.HasRoom, r.RetryAfter, r.Delay = false, r.Delay, 0
+		}
+	}
+}
+
+// await waits until the request's delay is over. If the request ends before, await
+// refunds its slot and returns false.
+func (e *evaluation) await(delay time.Duration) bool {
+	r, begun := e.request, time.Now()
+	e.m.delays.Observe(delay)
+	e.ticket.Wait()
+	// A body that comes slowly does not keep the place.
+	ended := time.AfterFunc(delay, e.ticket.Leave)
+	defer ended.Stop()
+	if e.slot != nil {
+		defer e.slot.Unblock(e.slot.Block())
+	}
+	if r.ProtoMajor == 1 && !waitqueue.HidesHangUp(r) {
+		if body := replay.Of(r); body != nil {
+			_, _ = body.Peek(waitqueue.MaxBody) // the handler finds the error when it reads
+		}
+	}
+	if wait.For(r.Context(), delay-time.Since(begun)) == nil && r.Context().Err() == nil {
+		return true
+	}
+	e.refundSlot()
+	return false
+}
+
+// refundSlot refunds the slot of a request that ended before its delay was over. The
+// other rules stay charged. Otherwise a client that sends requests and hangs up would be
+// limited by none of them. For the same reason, everything stays charged if several rules
+// are a leaky_bucket: only the last slot of each can be refunded.
+func (e *evaluation) refundSlot() {
+	slot := -1
+	for i := range e.decision.Results {
+		if r := &e.decision.Results[i]; r.Check.Limit.Algorithm == algorithms.LeakyBucket && !r.Check.Shadow && r.Charged > 0 {
+			if slot >= 0 {
+				return
+			}
+			slot = i
+		}
+	}
+	if slot >= 0 {
+		e.m.refund(e.request.Context(), algorithms.Decision{Results: e.decision.Results[slot : slot+1]})
+	}
+}
+
+// withState returns the request for the next handler, with what was decided about it.
+func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
+	ctx := e.request.Context()
+	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(), before: e.before, decision: e.decision}
+	s.mayRefund = e.set.mayRefund(&e.decision)
+	remembers := s.mayRefund
+	if s.outer != nil && sameHeader(s.outer.header, s.header) {
+		s.outer.inner, s.before = s, nil
+		remembers = remembers || s.outer.wrote != nil
+	}
+	if remembers {
+		s.wrote = fieldsOf(s.header)
+	}
+	e.state = s
+	return e.request.WithContext(s)
+}
+
+// refuse responds to a request whose key could not be resolved: it must not pass
+// unlimited.
+func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status := http.StatusInternalServerError
+	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok && required.Status >= 400 && required.Status <= 499 {
+		status = required.Status
+	} else {
+		m.errors.Do(func() { m.logger.Error("ratelimit: request refused", "error", err) })
+	}
+	if m.refused == nil {
+		fail(w, status)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	m.refused(w, r, err)
+}
+
+// fail responds with the status only. The next request may succeed.
+func fail(w http.ResponseWriter, status int) {
+	w.Header().Set("Cache-Control", "no-store")
+	http.Error(w, http.StatusText(status), status)
+}
+
+// Take charges the rules that match r and returns the decision. If no rule
+// applies, the decision is allowed and has no results. Take is for work that is
+// not an HTTP request, such as a message in a connection, or a gRPC call, which r
+// describes as a POST. The caller must wait for the decision's Delay.
+//
+// An error means that a key refused r; it may be a [keyfunc.StatusError]. The
+// other rules were charged. If one of them denies, Take returns that decision and
+// no error.
+func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
+	m.mustBeMade()
+	e := evaluation{m: m, match: m.match(r), request: r}
+	defer e.end()
+	if err := e.decide(m.limiter.Take); err != nil {
+		return algorithms.Decision{}, err
+	}
+	m.record(r, e.set, &e.decision)
+	return e.outcome()
+}
+
+// Peek returns the decision that Take would make, and charges nothing. If the limiter
+// cannot peek, the error wraps [errors.ErrUnsupported].
+func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
+	m.mustBeMade()
+	e := evaluation{m: m, match: m.match(r), request: r, peeks: true}
+	if err := e.decide(m.limiter.Peek); err != nil {
+		return algorithms.Decision{}, err
+	}
+	return e.outcome()
+}
+
+// end releases what the request holds.
+func (e *evaluation) end() {
+	e.ticket.Leave()
+	e.state.close()
+	e.pending.End()
+}
+
+// unlimited reports whether no rule applies to the request.
+func (e *evaluation) unlimited() bool {
+	return e.refusal == nil && e.decision.Allowed && len(e.decision.Results) == 0
+}
+
+// outcome is what Take and Peek return. A denial takes precedence over a refusal.
+func (e *evaluation) outcome() (algorithms.Decision, error) {
+	if e.refusal != nil && e.decision.Allowed {
+		return algorithms.Decision{}, e.refusal
+	}
+	return e.decision, nil
+}

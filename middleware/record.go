@@ -1,0 +1,177 @@
+package middleware
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"iter"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// maxShown is how many bytes of a key are kept for logs and TopDenied.
+const maxShown = 128
+
+// record counts and logs the results of a request's checks, and calls Observe. The
+// results are mostly in the rules' order, so that finding their rules takes one pass.
+func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decision) {
+	if len(d.Results) == 0 {
+		return
+	}
+	next := 0
+	for i := range d.Results {
+		res := &d.Results[i]
+		if res.Source == algorithms.SourceNone && !res.HasRoom && res.Err == nil {
+			continue
+		}
+		at := next
+		if at >= len(set.watches) || set.watches[at].rule != res.Check.Rule { // to be quick: find is not inlined
+			var ok bool
+			if at, ok = set.find(res.Check.Rule, next); !ok {
+				continue // the limiter added it
+			}
+		}
+		next = at + 1
+		w := &set.watches[at]
+		w.count(res, d.Allowed)
+		if !res.HasRoom {
+			m.recordDenial(r.Context(), w, res)
+		}
+	}
+	if m.observe != nil {
+		m.observe(r, *d)
+	}
+}
+
+// recordDenial counts a denial for TopDenied, and logs it unless its rule has logged
+// enough in this second.
+func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.Result) {
+	now := time.Since(m.start)
+	if r.Source != algorithms.SourceFailClosed && !r.Check.Shadow {
+		m.top.Add(now, r.Check.Rule, bounded(r.Check.Key))
+	}
+	if m.denialRate <= 0 || !m.logger.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	suppressed, ok := w.denials.Take(now, m.denialRate)
+	if !ok {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("rule", r.Check.Rule),
+		slog.String("key", m.shown(r.Check.Key)),
+		slog.String("algorithm", algorithmOf(r.Check.Limit)),
+		slog.String("source", originNames[originOf(r.Source)]),
+		slog.Duration("retry_after", r.RetryAfter),
+		slog.String("limit", r.Check.Limit.String()),
+		slog.Int64("cost", r.Check.Cost),
+		slog.Int64("suppressed", suppressed),
+	}
+	if r.BannedFor > 0 {
+		attrs = append(attrs, slog.Bool("banned", true))
+	}
+	if r.Check.Shadow {
+		attrs = append(attrs, slog.Bool("shadow", true))
+	}
+	m.logger.LogAttrs(ctx, slog.LevelInfo, "ratelimit: denied", attrs...)
+}
+
+// A DeniedKey is a key that was denied often.
+type DeniedKey struct {
+	Rule  string // the rule's Name
+	Key   string // hashed as in the log, unless Config.LogKeys; "" for requests without a key
+	Count int64  // denials; at most Error too many, never too few
+	Error int64  // how much Count may be too high
+}
+
+// TopDenied returns the n keys that were denied most in the last ten to twenty minutes,
+// those with the most denials first. Denials by a rule in shadow do not count. Denials
+// by [failmode.Closed] do not count either, because they say nothing about the client.
+//
+// The memory is bounded: 256 keys are counted at a time. Every key with more than one in
+// 256 of the denials is returned, and no Error is larger than one in 256 of them.
+func (m *Middleware) TopDenied(n int) []DeniedKey {
+	m.mustBeMade()
+	entries := m.top.List(time.Since(m.start))
+	top := make([]DeniedKey, min(max(n, 0), len(entries)))
+	for i := range top {
+		top[i] = DeniedKey(entries[i])
+		top[i].Key = m.shown(top[i].Key)
+	}
+	return top
+}
+
+// hashSecret belongs to this process, so that nobody who reads its log can find
+// an address by hashing all of them.
+var hashSecret = sync.OnceValue(func() []byte {
+	secret := make([]byte, sha256.Size)
+	_, _ = rand.Read(secret) // never fails
+	return secret
+})
+
+// shown returns a key as logs and TopDenied show it. The empty key, of requests
+// without one, is no secret.
+func (m *Middleware) shown(key string) string {
+	key = bounded(key)
+	if m.logKeys || key == "" {
+		return key
+	}
+	return keyID(key)
+}
+
+// keyID is a hash of a key that names it in this process.
+func keyID(key string) string {
+	h := hmac.New(sha256.New, hashSecret())
+	h.Write([]byte(key))
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// bounded replaces a long key by its hash. Clients that choose their keys must not
+// fill the memory or the log.
+func bounded(key string) string {
+	if len(key) <= maxShown {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "#" + hex.EncodeToString(sum[:16])
+}
+
+// isBounded reports whether a key may be a hash that [bounded] has made.
+func isBounded(key string) bool { return len(key) == 33 && key[0] == '#' }
+
+// Metrics yields what the Middleware has counted. Its Limiter has metrics of its own.
+func (m *Middleware) Metrics() iter.Seq[algorithms.Metric] {
+	m.mustBeMade()
+	return func(yield func(algorithms.Metric) bool) {
+		slices.Values(m.metrics())(yield)
+	}
+}
+
+// metrics takes no lock that a request waits for.
+func (m *Middleware) metrics() []algorithms.Metric {
+	set, failing := m.rules.Load(), 0.0
+	if m.failures.current() != nil {
+		failing = 1
+	}
+	all := []algorithms.Metric{
+		m.decisions.Metric("ratelimit_decision_duration_seconds"),
+		{Name: "ratelimit_queue_waiting", Value: float64(m.queue.Waiting())},
+		m.delays.Metric("ratelimit_queue_delay_seconds"),
+		{Name: "ratelimit_rules", Value: float64(len(set.rules))},
+		{Name: "ratelimit_rules_generation", Value: float64(set.generation)},
+		{Name: "ratelimit_rules_errors_total", Value: float64(m.rejected.Load())},
+		{Name: "ratelimit_rules_failing", Value: failing},
+	}
+	from := expectedOf(m.limiter)
+	for i := range set.rules {
+		all = set.watches[i].appendTo(all, &set.rules[i], from)
+	}
+	return all
+}

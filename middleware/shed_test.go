@@ -1,0 +1,227 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/shed"
+)
+
+// A taken counts what reaches the limiter.
+type taken struct {
+	algorithms.Limiter
+	checks atomic.Int64
+}
+
+func (l *taken) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	l.checks.Add(int64(len(checks)))
+	return l.Limiter.Take(ctx, checks...)
+}
+
+func (l *taken) Unwrap() algorithms.Limiter { return l.Limiter }
+
+// A slowBody ends after a while.
+type slowBody struct {
+	io.Reader
+	after time.Duration
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	time.Sleep(b.after)
+	b.after = 0
+	return b.Reader.Read(p)
+}
+
+func (b *slowBody) Close() error { return nil }
+
+// A server with one place and room for one to wait: each request takes a second.
+func TestShedder(t *testing.T) {
+	key := func(name string) keyfunc.Key { return keyfunc.Required(keyfunc.Header(name), http.StatusUnauthorized) }
+	rules := []ratelimit.Rule{
+		{Name: "user", Match: []string{"/user/"}, Key: key("User"), Limit: algorithms.PerHour(3)},
+		{Name: "queue", Match: []string{"/queue"}, Key: keyfunc.Everyone, Limit: algorithms.Limit{Rate: 1, Period: time.Minute, Burst: 9, Algorithm: algorithms.LeakyBucket}},
+		{Name: "body", Match: []string{"/body"}, Key: keyfunc.BodyJSON("user", 100), Limit: algorithms.PerHour(3)},
+	}
+	to := func(path, user string) *http.Request {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		if user != "" {
+			r.Header.Set("User", user)
+		}
+		return r
+	}
+	type result struct {
+		*httptest.ResponseRecorder
+		after time.Duration
+	}
+	for name, c := range map[string]struct {
+		before []*http.Request // one after another
+		slow   *http.Request   // takes the place; nil for one of no rule
+		then   *http.Request
+		code   int
+		after  time.Duration
+		checks int64 // that reached the limiter since
+	}{
+		"no rule":         {then: to("/", ""), code: 503, after: 100 * time.Millisecond},
+		"skipped":         {then: to("/healthz", ""), code: 200, after: time.Second},
+		"a rule":          {then: to("/user/", "a"), code: 503, after: 100 * time.Millisecond},
+		"a rule, refused": {then: to("/user/", ""), code: 503, after: 100 * time.Millisecond},
+		"known to be denied": {
+			before: []*http.Request{to("/user/", "a"), to("/user/", "a"), to("/user/", "a")},
+			then:   to("/user/", "a"), code: 429, checks: 1,
+		},
+		"behind a wait for a turn": { // of the second in the queue
+			before: []*http.Request{to("/queue", "")},
+			slow:   to("/queue", ""), then: to("/user/", "a"), code: 200, after: time.Second + 100*time.Millisecond, checks: 1,
+		},
+		"behind a slow body": {
+			slow: func() *http.Request {
+				r := to("/body", "")
+				r.Method, r.ContentLength, r.Body = http.MethodPost, 14, &slowBody{strings.NewReader(`{"user":"abc"}`), time.Minute}
+				r.Header.Set("Content-Type", "application/json")
+				return r
+			}(),
+			then: to("/user/", "a"), code: 200, after: time.Second + 100*time.Millisecond, checks: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter := &taken{Limiter: new(algorithms.Memory)}
+				s := &shed.Shedder{Min: 1, Max: 1, Logger: slog.New(slog.DiscardHandler)}
+				m, err := ratelimit.New(ratelimit.Config{
+					Limiter: limiter, Rules: rules, Skip: []string{"/healthz"}, Shedder: s, Logger: slog.New(slog.DiscardHandler),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					if r.Body != nil {
+						_, _ = io.ReadAll(r.Body)
+					}
+					time.Sleep(time.Second)
+				}))
+				send := func(r *http.Request) result {
+					begun, w := time.Now(), httptest.NewRecorder()
+					h.ServeHTTP(w, r.Clone(t.Context()))
+					return result{w, time.Since(begun)}
+				}
+				for _, r := range c.before {
+					if got := send(r); got.Code != 200 {
+						t.Fatalf("before: %d", got.Code)
+					}
+				}
+				slow := c.slow
+				if slow == nil {
+					slow = to("/", "")
+				}
+				var all sync.WaitGroup
+				all.Go(func() {
+					if got := send(slow); got.Code != 200 {
+						t.Errorf("slow: %d %s", got.Code, got.Body)
+					}
+				})
+				synctest.Wait()
+				checks := limiter.checks.Load()
+				got := send(c.then)
+				if got.Code != c.code || got.after != c.after || limiter.checks.Load()-checks != c.checks {
+					t.Errorf("%d after %v, %d checks; want %d after %v, %d", got.Code, got.after, limiter.checks.Load()-checks, c.code, c.after, c.checks)
+				}
+				if limits := got.Header().Get("X-RateLimit-Limit"); got.Code == 503 && (limits != "" || !strings.Contains(got.Body.String(), headers.TemporaryReducedCapacity)) {
+					t.Errorf("%v %s", got.Header(), got.Body)
+				}
+				all.Wait()
+				if load := s.Load(); load != 0 {
+					t.Errorf("load %v", load)
+				}
+			})
+		})
+	}
+}
+
+// A flood of denials changes nothing for others: it takes no places while somebody waits,
+// and the limit does not learn from it.
+func TestAFloodOfDenialsTakesNoPlaces(t *testing.T) {
+	run := func(flood bool) (served, shedCount int, limit float64) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &shed.Shedder{Min: 4, Logger: slog.New(slog.DiscardHandler)}
+			m, err := ratelimit.New(ratelimit.Config{
+				Limiter: new(algorithms.Memory), Shedder: s, DenialLogRate: -1, Logger: slog.New(slog.DiscardHandler),
+				Rules: []ratelimit.Rule{{Name: "user", Key: keyfunc.Optional(keyfunc.Header("User")), Limit: algorithms.PerHour(1)}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			workers := make(chan struct{}, 4)
+			h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				workers <- struct{}{}
+				time.Sleep(50 * time.Millisecond)
+				<-workers
+			}))
+			abuser := httptest.NewRequest(http.MethodGet, "/", nil)
+			abuser.Header.Set("User", "abuser")
+			h.ServeHTTP(httptest.NewRecorder(), abuser)
+			var all sync.WaitGroup
+			var mu sync.Mutex
+			for range 20 * 160 { // 20 s of twice what the workers can serve
+				if flood {
+					for range 10 {
+						all.Go(func() {
+							w := httptest.NewRecorder()
+							if h.ServeHTTP(w, abuser); w.Code != 429 {
+								t.Errorf("the abuser: %d", w.Code)
+							}
+						})
+					}
+				}
+				all.Go(func() {
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+					mu.Lock()
+					defer mu.Unlock()
+					if w.Code == 200 {
+						served++
+					} else {
+						shedCount++
+					}
+				})
+				time.Sleep(time.Second / 160)
+			}
+			all.Wait()
+			for metric := range s.Metrics() {
+				if metric.Name == "ratelimit_shed_limit" {
+					limit = metric.Value
+				}
+			}
+		})
+		return served, shedCount, limit
+	}
+	quiet, _, limit := run(false)
+	served, shedCount, after := run(true)
+	if float64(served) < 0.95*float64(quiet) || shedCount == 0 || after < limit/2 || after > 2*limit {
+		t.Errorf("%d served and %d shed at a limit of %v; without the flood %d at %v", served, shedCount, after, quiet, limit)
+	}
+}
+
+func TestAShedderThatCannotBe(t *testing.T) {
+	_, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: &shed.Shedder{Min: -1, Wait: -1}})
+	if want := "middleware: shedder: shed: Min and Max"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "shed: Wait") {
+		t.Errorf("%v, want %s", err, want)
+	}
+	m, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(1)}}})
+	if err != nil || m.Shedder() != nil {
+		t.Errorf("%v, %v", fmt.Sprint(m.Shedder()), err)
+	}
+}

@@ -1,0 +1,17 @@
+package shed
+
+// # How it works
+//
+// One lock guards the places, the queues and the limit. Whether a request gets a place or
+// gives up is decided under it, so a grant that meets a timeout is not lost
+// (TestNoPlaceIsLost). There is no timer for slow clients: a Read of the body or a Write
+// notes when it began. Handlers that have waited for 50 ms are looked for only when places
+// run out, at most every 10 ms.
+//
+// The limit moves once a window (1 s and 50 samples). While requests are slow, throughput
+// decides: it follows the limit behind a slow dependency, and does not in an overload. The
+// gain is averaged over windows. Without that, the limit of one simulation in three went
+// the wrong way for a minute. TestOverload has the table of simulations, in virtual time.
+//
+// In shadow no goroutine waits. A request that is over keeps its place for as long as it
+// would have had it.

@@ -1,0 +1,206 @@
+// Package shed keeps a server useful when it gets more requests than it can answer: it
+// bounds how many are worked on at once, and refuses the least important of the others.
+// It counts in this process only. Rate limits say how much one client may ask for; a
+// Shedder says how much the server can bear, whoever asks.
+package shed
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/histogram"
+)
+
+// A Shedder bounds how many requests this process works on at once, and refuses the
+// least important ones when there are more. The zero value is ready. It starts no
+// goroutine, and is safe for concurrent use; its fields must not change once it is in
+// use. A process has one, which its servers share: several Shedders share the processor
+// and fight each other.
+//
+// A request is at work until its handler returns. There are three exceptions:
+//
+//   - A response that is flushed or hijacked is a stream from then on, and no longer
+//     counts.
+//   - A handler that has waited 50 ms for its client, in a Read of the body or a Write,
+//     does not count while it waits, if others wait for its place. When the client goes
+//     on, Read or Write returns when there is a place again, after 30 s at the latest.
+//   - A handler inside [http.TimeoutHandler] counts until the time is out, even if it
+//     works on. Put the Shedder inside the TimeoutHandler.
+type Shedder struct {
+	// Priority says how important a request is; nil means all are Medium. It must not
+	// believe what a client can write, such as a header that nobody has verified. It is
+	// called once a request, on its goroutine.
+	Priority func(*http.Request) Priority
+
+	// Min and Max bound the limit; 0 means max(8, 2·GOMAXPROCS) and 1000. The limit
+	// begins at 20 and moves between them by what it does to latency and throughput.
+	// Min = Max fixes it, which is best where the size of the bottleneck is known, such
+	// as a pool of database connections.
+	Min, Max int
+
+	// Wait is how long a request may wait for a place; 0 means 100 ms. As many requests
+	// can wait as can be at work.
+	Wait time.Duration
+
+	// Shadow decides and counts, and lets no request wait and refuses none. Begin with
+	// it. In an overload it counts more requests than would be refused, because those
+	// that it does not refuse make all others slower.
+	Shadow bool
+
+	// Overloaded answers what is shed; nil means 503 as of headers.Deny, with the problem
+	// type temporary-reduced-capacity. Retry-After, 1 to 3 s, and Cache-Control are
+	// already set.
+	Overloaded http.Handler
+
+	// Logger receives how many requests were shed, at most each 10 s; nil means
+	// slog.Default().
+	Logger *slog.Logger
+
+	mu      sync.Mutex
+	start   time.Time // of the clock
+	working []*slot
+	queues  queues
+	parked  int
+	looked  time.Duration // when it was last looked for handlers to park
+	limit   limit
+	shed    [levels][reasons]uint64
+	waits   *histogram.Histogram
+
+	unreported int           // requests that were shed
+	reported   time.Duration // when it was last logged
+}
+
+// A Priority says what goes first. All of a higher one go before any of a lower one.
+type Priority int8
+
+// The priorities. Others count as the nearest of these.
+const (
+	Low      Priority = -1
+	Medium   Priority = 0
+	High     Priority = 1
+	Critical Priority = 2
+)
+
+var levelNames = [levels]string{"low", "medium", "high", "critical"}
+
+const levels = int(Critical-Low) + 1
+
+func (p Priority) level() int { return int(min(max(p, Low), Critical) - Low) }
+
+// Why a request is shed.
+const (
+	queueFull = iota // as many wait that are as important or more
+	waited           // there was no place in Wait
+	reasons
+)
+
+var reasonNames = [reasons]string{"queue_full", "waited"}
+
+// Handler sheds without a Middleware. It panics if next is nil, or if fields are out of
+// range.
+func (s *Shedder) Handler(next http.Handler) http.Handler {
+	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
+		panic("shed: Handler: the next handler is nil")
+	}
+	if err := s.validate(); err != nil {
+		panic(err.Error())
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		slot, ok := s.enter(r)
+		if !ok {
+			s.refuse(w, r)
+			return
+		}
+		served := false
+		defer func() { slot.Leave(served) }()
+		next.ServeHTTP(slot.Wrap(w, r))
+		served = true
+	})
+}
+
+func (s *Shedder) validate() error {
+	var errs []error
+	if s.Min < 0 || s.Max < 0 || s.Min > s.Max && s.Max > 0 {
+		errs = append(errs, fmt.Errorf("shed: Min and Max must not be negative, nor Min above Max; got %d and %d", s.Min, s.Max))
+	}
+	if s.Wait < 0 {
+		errs = append(errs, fmt.Errorf("shed: Wait must not be negative, got %s; 1ns lets nobody wait", s.Wait))
+	}
+	return errors.Join(errs...)
+}
+
+var errOverloaded = errors.New("overloaded")
+
+// refuse answers what is shed. The wait is spread, so that clients do not come back
+// together.
+func (s *Shedder) refuse(w http.ResponseWriter, r *http.Request) {
+	d := algorithms.Decision{Results: []algorithms.Result{{Err: errOverloaded, RetryAfter: time.Duration(1+rand.IntN(3)) * time.Second}}} //nolint:gosec // no secret
+	if s.Overloaded == nil {
+		headers.Deny(w, r, d)
+		return
+	}
+	headers.SetRetryAfter(w.Header(), d)
+	w.Header().Set("Cache-Control", "no-store")
+	s.Overloaded.ServeHTTP(w, r)
+}
+
+// lock locks the Shedder, makes it ready, and returns the time.
+func (s *Shedder) lock() time.Duration {
+	s.mu.Lock()
+	if s.waits == nil {
+		s.waits = histogram.New(histogram.Latencies)
+		s.start = time.Now().Add(-time.Second) // so that 0 is never
+		s.limit.min = cmp.Or(s.Min, min(max(8, 2*runtime.GOMAXPROCS(0)), cmp.Or(s.Max, 1000)))
+		s.limit.max = max(cmp.Or(s.Max, 1000), s.limit.min)
+		s.limit.at = float64(min(max(20, s.limit.min), s.limit.max))
+		s.limit.begun = time.Second
+	}
+	return s.now()
+}
+
+// now is the time since a second before the Shedder was ready.
+func (s *Shedder) now() time.Duration { return time.Since(s.start) }
+
+// Load is the requests at work and waiting over the limit: 1 is full.
+func (s *Shedder) Load() float64 {
+	s.lock()
+	defer s.mu.Unlock()
+	return float64(len(s.working)+s.queues.new+s.queues.back) / s.limit.at
+}
+
+// Metrics yields what the Shedder has counted.
+func (s *Shedder) Metrics() iter.Seq[algorithms.Metric] {
+	return func(yield func(algorithms.Metric) bool) {
+		s.lock()
+		all := []algorithms.Metric{
+			{Name: "ratelimit_shed_limit", Value: float64(int(s.limit.at))},
+			{Name: "ratelimit_shed_working", Value: float64(len(s.working))},
+			{Name: "ratelimit_shed_waiting", Value: float64(s.queues.new)},
+			{Name: "ratelimit_shed_parked", Value: float64(s.parked)},
+			s.waits.Metric("ratelimit_shed_wait_seconds"),
+		}
+		for level, counts := range s.shed {
+			for reason, n := range counts {
+				all = append(all, algorithms.Metric{
+					Name: "ratelimit_shed_total", Labels: []string{"priority", levelNames[level], "reason", reasonNames[reason]}, Value: float64(n),
+				})
+			}
+		}
+		s.mu.Unlock()
+		for _, m := range all {
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}

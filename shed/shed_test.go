@@ -1,0 +1,654 @@
+package shed_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/shed"
+)
+
+// metricsOf are the values of a Shedder's metrics, by name and labels; of a histogram,
+// how much was observed.
+func metricsOf(s *shed.Shedder) map[string]float64 {
+	all := make(map[string]float64)
+	for m := range s.Metrics() {
+		var name strings.Builder
+		name.WriteString(strings.TrimPrefix(m.Name, "ratelimit_shed_"))
+		for i := 1; i < len(m.Labels); i += 2 {
+			name.WriteString(" " + m.Labels[i])
+		}
+		all[name.String()] = m.Value
+		for _, n := range m.Counts {
+			all[name.String()+" count"] += float64(n)
+		}
+	}
+	return all
+}
+
+func wantMetrics(t interface {
+	Helper()
+	Errorf(string, ...any)
+}, s *shed.Shedder, want map[string]float64) {
+	t.Helper()
+	got := metricsOf(s)
+	for name, value := range want {
+		if n, ok := got[name]; n != value || !ok {
+			t.Errorf("%s is %v (there: %v), want %v", name, n, ok, value)
+		}
+	}
+}
+
+var idle = map[string]float64{"working": 0, "waiting": 0, "parked": 0}
+
+// fixed is a Shedder with so many places, whose requests say how important they are.
+func fixed(places int) *shed.Shedder {
+	return &shed.Shedder{Min: places, Max: places, Priority: priorityOf, Logger: slog.New(slog.DiscardHandler)}
+}
+
+func adaptive() *shed.Shedder {
+	s := fixed(8)
+	s.Max = 0
+	return s
+}
+
+func request(p shed.Priority) *http.Request {
+	return (&http.Request{Method: http.MethodGet, Header: priorities[p]}).WithContext(context.Background())
+}
+
+// sleeps is a handler that takes so long.
+func sleeps(d time.Duration) http.Handler {
+	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(d) })
+}
+
+// Of those who wait, the most important goes first, and then the first. Where the queue is
+// full, the last of the least important gives way to one that is more important.
+func TestTheLeastImportantGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fixed(2)
+		var served []string
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		h := s.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			served = append(served, r.URL.Path)
+			mu.Unlock()
+			if r.URL.Path == "/1" {
+				time.Sleep(10 * time.Millisecond)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}))
+		for i, p := range []shed.Priority{
+			shed.Low, shed.Low, // at work
+			shed.Low, shed.Medium, // wait
+			shed.Low,      // is refused
+			shed.High,     // displaces the Low that waits
+			shed.Medium,   // is refused: another Medium came before
+			shed.Critical, // displaces the Medium
+			shed.Critical, // displaces the High
+			shed.Critical, // is refused
+			shed.Priority(100),
+		} {
+			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, fmt.Sprintf("/%d", i), nil)
+			r.Header = priorities[p]
+			if p > shed.Critical {
+				r.Header = priorities[shed.Critical]
+			}
+			all.Go(func() { h.ServeHTTP(w, r) })
+			synctest.Wait()
+		}
+		if load := s.Load(); load != 2 {
+			t.Errorf("load %v", load)
+		}
+		all.Wait()
+		if fmt.Sprint(served) != "[/0 /1 /7 /8]" {
+			t.Errorf("served %v", served)
+		}
+		wantMetrics(t, s, map[string]float64{
+			"total low queue_full": 2, "total medium queue_full": 2, "total high queue_full": 1, "total critical queue_full": 2,
+			"total low waited": 0, "limit": 2, "wait_seconds count": 5,
+		})
+		wantMetrics(t, s, idle)
+		if load := s.Load(); load != 0 {
+			t.Errorf("load %v", load)
+		}
+	})
+}
+
+func TestPrioritiesOutOfRangeAreTheNearest(t *testing.T) {
+	for p, level := range map[shed.Priority]string{-128: "low", 127: "critical", 0: "medium"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &shed.Shedder{Min: 1, Max: 1, Wait: 1, Priority: func(*http.Request) shed.Priority { return p }, Logger: slog.New(slog.DiscardHandler)}
+			if p == 0 {
+				s.Priority = nil
+			}
+			h := s.Handler(sleeps(time.Second))
+			go h.ServeHTTP(httptest.NewRecorder(), request(0))
+			synctest.Wait()
+			h.ServeHTTP(httptest.NewRecorder(), request(0))
+			wantMetrics(t, s, map[string]float64{"total " + level + " waited": 1})
+			time.Sleep(time.Second)
+		})
+	}
+}
+
+func TestWhatIsShedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := &shed.Shedder{Min: 1, Max: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		h := s.Handler(sleeps(time.Hour))
+		go h.ServeHTTP(httptest.NewRecorder(), request(0))
+		synctest.Wait()
+		waits := make(map[string]bool)
+		for range 110 {
+			begun, w := time.Now(), httptest.NewRecorder()
+			h.ServeHTTP(w, request(0))
+			got := w.Header()
+			if time.Since(begun) != 100*time.Millisecond || w.Code != 503 || got.Get("Cache-Control") != "no-store" ||
+				!strings.Contains(w.Body.String(), headers.TemporaryReducedCapacity) || strings.Contains(fmt.Sprint(got), "Ratelimit") {
+				t.Fatalf("after %v: %d %v %s", time.Since(begun), w.Code, got, w.Body)
+			}
+			waits[got.Get("Retry-After")] = true
+		}
+		if len(waits) != 3 || !waits["1"] || !waits["2"] || !waits["3"] {
+			t.Errorf("Retry-After %v", waits)
+		}
+		s.Overloaded = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, request(0))
+		if w.Code != http.StatusTeapot || w.Header().Get("Retry-After") == "" || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%d %v", w.Code, w.Header())
+		}
+		if lines := strings.Count(log.String(), "\n"); lines != 2 { // in 11 s
+			t.Errorf("%d lines: %s", lines, &log)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestMistakes(t *testing.T) {
+	for want, do := range map[string]func(){
+		"shed: Handler: the next handler is nil":                                  func() { new(shed.Shedder).Handler(nil) },
+		"shed: Min and Max must not be negative, nor Min above Max; got 9 and 8":  func() { (&shed.Shedder{Min: 9, Max: 8}).Handler(sleeps(0)) },
+		"shed: Wait must not be negative, got -1s; 1ns lets nobody wait":          func() { (&shed.Shedder{Wait: -time.Second}).Handler(sleeps(0)) },
+		"shed: Min and Max must not be negative, nor Min above Max; got 0 and -1": func() { (&shed.Shedder{Max: -1}).Handler(sleeps(0)) },
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("got %v, want %s", got, want)
+				}
+			}()
+			do()
+		}()
+	}
+}
+
+// The zero value is ready, whatever the processors.
+func TestDefaults(t *testing.T) {
+	for s, want := range map[*shed.Shedder]float64{
+		{}: max(20, 2*float64(runtime.GOMAXPROCS(0))), {Max: 5}: 5, {Min: 2000}: 2000, {Min: 4}: 20, {Min: 4, Max: 4}: 4,
+	} {
+		wantMetrics(t, s, map[string]float64{"limit": want})
+	}
+}
+
+// A Shedder that a request meets again, in the same chain, has let it in already; another
+// one has not.
+func TestARequestTakesOnePlace(t *testing.T) {
+	s, other := fixed(1), fixed(1)
+	var inside http.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		wantMetrics(t, s, map[string]float64{"working": 1})
+		wantMetrics(t, other, map[string]float64{"working": 1})
+	})
+	w := httptest.NewRecorder()
+	s.Handler(other.Handler(s.Handler(inside))).ServeHTTP(w, request(0))
+	if w.Code != 200 {
+		t.Error(w.Code)
+	}
+	wantMetrics(t, s, idle)
+}
+
+// Two servers that share a Shedder share its places.
+func TestTwoServersShareOne(t *testing.T) {
+	s := fixed(1)
+	s.Wait = time.Nanosecond
+	busy, free := make(chan struct{}), make(chan struct{})
+	one := httptest.NewServer(s.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(busy); <-free })))
+	two := httptest.NewServer(s.Handler(sleeps(0)))
+	defer one.Close()
+	defer two.Close()
+	get := func(url string) int {
+		response, err := http.Get(url)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	var all sync.WaitGroup
+	all.Go(func() { get(one.URL) })
+	<-busy
+	if code := get(two.URL); code != 503 {
+		t.Error(code)
+	}
+	close(free)
+	all.Wait()
+	until(t, func() bool { return metricsOf(s)["working"] == 0 })
+	if code := get(two.URL); code != 200 {
+		t.Error(code)
+	}
+}
+
+func until(t *testing.T, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not come")
+		}
+	}
+}
+
+// A Priority that panics has taken no place.
+func TestAPriorityThatPanics(t *testing.T) {
+	s := fixed(1)
+	s.Priority = func(*http.Request) shed.Priority { panic(http.ErrAbortHandler) }
+	func() {
+		defer func() { _ = recover() }()
+		s.Handler(sleeps(0)).ServeHTTP(httptest.NewRecorder(), request(0))
+	}()
+	wantMetrics(t, s, idle)
+}
+
+// What handlers of a real server do with a connection works as without a Shedder, and
+// gives the place back: a stream and a hijacked connection when they begin.
+func TestConnectionsOfARealServer(t *testing.T) {
+	s := fixed(3)
+	inside := make(chan float64, 1) // at work, when the handler has begun
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	server.Config.Handler = s.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		if err := errors.Join(control.SetReadDeadline(time.Now().Add(time.Minute)), control.SetWriteDeadline(time.Now().Add(time.Minute)), control.EnableFullDuplex()); err != nil {
+			t.Error(err)
+		}
+		switch r.URL.Path {
+		case "/flush":
+			w.(http.Flusher).Flush()
+		case "/control":
+			if err := control.Flush(); err != nil {
+				t.Error(err)
+			}
+		case "/hijack":
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+		case "/copy":
+			if _, err := w.(io.ReaderFrom).ReadFrom(r.Body); err != nil {
+				t.Error(err)
+			}
+		case "/panic":
+			defer func() { inside <- 1 }()
+			panic(http.ErrAbortHandler)
+		case "/goexit":
+			defer func() { inside <- 1 }()
+			runtime.Goexit()
+		case "/text":
+			_, _ = io.WriteString(w, "abc")
+		}
+		inside <- metricsOf(s)["working"]
+	}))
+	server.Start()
+	defer server.Close()
+	for path, want := range map[string]struct {
+		working float64
+		body    string
+	}{
+		"/flush": {0, ""}, "/control": {0, ""}, "/hijack": {0, ""}, "/copy": {1, "abc"}, "/text": {1, "abc"}, "/panic": {1, "EOF"}, "/goexit": {1, "EOF"},
+	} {
+		r, _ := http.NewRequest(http.MethodPost, server.URL+path, strings.NewReader("abc"))
+		r.Close = true // a connection that a handler has ended must not meet the next request
+		response, err := http.DefaultClient.Do(r)
+		body := []byte("EOF")
+		if err == nil {
+			body, _ = io.ReadAll(response.Body)
+			response.Body.Close()
+		}
+		if n := <-inside; n != want.working || string(body) != want.body {
+			t.Errorf("%s: %v at work, %q; want %v", path, n, body, want)
+		}
+		until(t, func() bool { return metricsOf(s)["working"] == 0 })
+	}
+}
+
+// A client that never reads keeps a handler, not its place.
+func TestAClientThatNeverReads(t *testing.T) {
+	s := fixed(1)
+	s.Wait = time.Minute
+	writing := make(chan struct{})
+	server := httptest.NewServer(s.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/large" {
+			close(writing)
+			for piece := make([]byte, 1<<20); ; {
+				if _, err := w.Write(piece); err != nil {
+					return
+				}
+			}
+		}
+	})))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-writing
+	until(t, func() bool { // it is looked for only when somebody needs the place
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+		response, err := http.DefaultClient.Do(r)
+		if err == nil {
+			response.Body.Close()
+		}
+		return err == nil && response.StatusCode == http.StatusOK
+	})
+	wantMetrics(t, s, map[string]float64{"parked": 1})
+	conn.Close()
+	until(t, func() bool { return metricsOf(s)["parked"] == 0 })
+}
+
+// A handler whose place was needed while it waited for its client goes on in its turn,
+// before others of its priority, and after 30 s at the latest: others may need a lock that
+// it holds.
+func TestWhoWasParkedComesBack(t *testing.T) {
+	for _, c := range []struct {
+		others shed.Priority
+		after  time.Duration
+	}{
+		{shed.Low, 11500 * time.Millisecond}, // when the one at work is done
+		{shed.High, 40200 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := fixed(1)
+			s.Wait = time.Hour
+			var back time.Duration
+			begin := time.Now()
+			reads := func(r *http.Request) *http.Request { r.Body = slowBody(10200 * time.Millisecond); return r }
+			h := s.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.Body != nil {
+					_, _ = r.Body.Read(nil)
+					back = time.Since(begin)
+					return
+				}
+				time.Sleep(1500 * time.Millisecond)
+			}))
+			var all sync.WaitGroup
+			all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), reads(request(shed.Low))) })
+			for range 60 { // of 1.5 s, so there is always one at work and one that waits
+				time.Sleep(time.Second)
+				all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), request(c.others)) })
+			}
+			all.Wait()
+			if back != c.after {
+				t.Errorf("%v: back after %v, want %v", c.others, back, c.after)
+			}
+			wantMetrics(t, s, idle)
+		})
+	}
+}
+
+// The limit does not learn from what did not do the work: requests that somebody refuses
+// at once, streams after their beginning, panics.
+func TestWhatTheLimitDoesNotLearnFrom(t *testing.T) {
+	for name, handler := range map[string]http.HandlerFunc{
+		"4xx at once": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+		"5xx at once": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
+		"429": func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(5 * time.Millisecond)
+			w.WriteHeader(http.StatusTooManyRequests)
+		},
+		"panic": func(http.ResponseWriter, *http.Request) { time.Sleep(time.Millisecond); panic(http.ErrAbortHandler) },
+		"hijack": func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(time.Millisecond)
+			_, _, _ = w.(http.Hijacker).Hijack()
+			time.Sleep(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &shed.Shedder{Min: 8}
+				var mu sync.Mutex
+				least := math.Inf(1)
+				normal, odd := s.Handler(sleeps(50*time.Millisecond)), s.Handler(handler)
+				var all sync.WaitGroup
+				for range 1000 { // in 10 s
+					all.Go(func() {
+						defer func() { _ = recover() }()
+						odd.ServeHTTP(hijackable{httptest.NewRecorder()}, request(0))
+					})
+					time.Sleep(10 * time.Millisecond)
+				}
+				all.Wait()
+				for range 30 { // more at once than may be
+					all.Go(func() {
+						for range 400 {
+							normal.ServeHTTP(httptest.NewRecorder(), request(0))
+							mu.Lock()
+							least = min(least, metricsOf(s)["limit"])
+							mu.Unlock()
+						}
+					})
+				}
+				all.Wait()
+				if least < 20 {
+					t.Errorf("the limit falls to %v", least)
+				}
+				wantMetrics(t, s, idle)
+			})
+		})
+	}
+}
+
+type hijackable struct{ *httptest.ResponseRecorder }
+
+func (hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
+
+// Whatever handlers and clients do, no place is lost and none is given twice.
+func TestNoPlaceIsLost(test *testing.T) {
+	rapid.Check(test, func(t *rapid.T) {
+		type step struct {
+			priority                 shed.Priority
+			act                      string
+			pause, works, gives, adv time.Duration
+		}
+		ms := func(most int, label string) time.Duration {
+			return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * 10 * time.Millisecond
+		}
+		places, shadow := rapid.IntRange(1, 4).Draw(t, "places"), rapid.IntRange(0, 3).Draw(t, "shadow") == 0
+		var steps []step
+		for range rapid.IntRange(1, 60).Draw(t, "n") {
+			steps = append(steps, step{
+				shed.Priority(rapid.IntRange(-1, 2).Draw(t, "priority")),
+				rapid.SampledFrom([]string{"", "read", "write", "flush", "hijack", "panic", "goexit", "both", "late read", "hang up"}).Draw(t, "act"),
+				ms(30, "pause"), ms(10, "works"), ms(20, "gives up"), ms(4, "advance"),
+			})
+		}
+		var problem string
+		synctest.Test(test, func(*testing.T) {
+			s := fixed(places)
+			s.Shadow = shadow
+			working, most := 0, 0
+			var mu sync.Mutex
+			counts := func(n int) {
+				mu.Lock()
+				working += n
+				most = max(most, working)
+				mu.Unlock()
+			}
+			var all sync.WaitGroup
+			for _, st := range steps {
+				h := s.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					counts(1)
+					out := sync.OnceFunc(func() { counts(-1) })
+					defer out()
+					time.Sleep(st.works)
+					switch st.act {
+					case "read":
+						out() // may be parked
+						_, _ = r.Body.Read(nil)
+					case "write":
+						out()
+						_, _ = w.Write(nil)
+					case "both":
+						out()
+						all.Go(func() { _, _ = r.Body.Read(nil) })
+						_, _ = w.Write(nil)
+					case "late read":
+						all.Go(func() { time.Sleep(st.pause); _, _ = r.Body.Read(nil) })
+					case "flush":
+						out()
+						w.(http.Flusher).Flush()
+						w.(http.Flusher).Flush()
+						time.Sleep(st.pause)
+					case "hijack":
+						out()
+						_, _, _ = w.(http.Hijacker).Hijack()
+						time.Sleep(st.pause)
+					case "panic":
+						panic(http.ErrAbortHandler)
+					case "goexit":
+						runtime.Goexit()
+					}
+					time.Sleep(st.works)
+				}))
+				all.Go(func() {
+					defer func() { _ = recover() }()
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					if st.act == "hang up" {
+						time.AfterFunc(st.gives, cancel)
+					}
+					r := request(st.priority).WithContext(ctx)
+					r.Body = slowBody(st.pause)
+					h.ServeHTTP(hijacking{&response{header: http.Header{}, slow: st.pause, flushed: func() {}}}, r)
+				})
+				time.Sleep(st.adv)
+			}
+			all.Wait()
+			for range 3 { // in shadow, time passes with requests
+				time.Sleep(time.Hour)
+				s.Handler(sleeps(0)).ServeHTTP(&response{header: http.Header{}}, request(0))
+			}
+			got := metricsOf(s)
+			for name := range idle {
+				if name == "working" && shadow {
+					continue // the last request's is freed by the next
+				}
+				if got[name] != 0 {
+					problem = fmt.Sprintf("%s: %v", name, got[name])
+				}
+			}
+			if !shadow && most > places {
+				problem = fmt.Sprintf("%d at work at once", most)
+			}
+		})
+		if problem != "" {
+			t.Fatal(problem)
+		}
+	})
+}
+
+type hijacking struct{ *response }
+
+func (hijacking) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
+
+// 10,000 wait at once, and all of them are decided.
+func TestTenThousandWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fixed(10_000)
+		h := s.Handler(sleeps(time.Second))
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		codes := make(map[int]int)
+		for i := range 30_000 {
+			all.Go(func() {
+				w := &response{header: http.Header{}}
+				h.ServeHTTP(w, request(shed.Priority(i%4-1)))
+				mu.Lock()
+				codes[w.status]++
+				mu.Unlock()
+			})
+		}
+		synctest.Wait()
+		wantMetrics(t, s, map[string]float64{"working": 10_000, "waiting": 10_000})
+		all.Wait()
+		if codes[0] != 10_000 || codes[503] != 20_000 {
+			t.Error(codes)
+		}
+		wantMetrics(t, s, idle)
+	})
+}
+
+// A request that is let in costs three allocations: the copy of the request, its place, and
+// the writer.
+func TestAllocations(t *testing.T) {
+	h := fixed(1).Handler(sleeps(0))
+	w, r := httptest.NewRecorder(), request(0)
+	if n := testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) }); n > 3 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// go test ./shed -run '^$' -bench .
+func BenchmarkShedder(b *testing.B) {
+	b.Run("not full", func(b *testing.B) {
+		h := fixed(1).Handler(sleeps(0))
+		w, r := httptest.NewRecorder(), request(0)
+		b.ReportAllocs()
+		for b.Loop() {
+			h.ServeHTTP(w, r)
+		}
+	})
+	b.Run("full", func(b *testing.B) { // the queue too
+		s := fixed(1)
+		s.Wait, s.Overloaded = time.Hour, sleeps(0)
+		free := make(chan struct{})
+		h := s.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-free }))
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), request(shed.Critical)) })
+		}
+		for s.Load() < 2 {
+			runtime.Gosched()
+		}
+		w, r := httptest.NewRecorder(), request(0)
+		b.ReportAllocs()
+		for b.Loop() {
+			h.ServeHTTP(w, r)
+		}
+		close(free)
+		all.Wait()
+	})
+}

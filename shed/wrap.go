@@ -1,0 +1,141 @@
+package shed
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/seed75154129/ratelimit/internal/alike"
+	"github.com/seed75154129/ratelimit/internal/replay"
+)
+
+// Wrap returns a response and a request that show when the handler waits for its client,
+// streams, or takes the connection over.
+func (p *slot) Wrap(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
+	if p == nil {
+		return w, r
+	}
+	p.ctx = slotContext{r.Context(), p}
+	r = r.WithContext(&p.ctx)
+	p.body.slot = p
+	switch b := r.Body.(type) {
+	case nil:
+	case *replay.Body: // others have it too
+		b.Wrap(p.body.around)
+	default:
+		if b != http.NoBody {
+			r.Body = p.body.around(b)
+		}
+	}
+	p.writer = writer{w, p}
+	return alike.Of(&p.writer, flushing{&p.writer}, hijacking{&p.writer}, readingFrom{&p.writer}), r
+}
+
+// A slotContext lets a Shedder find the place that a request has.
+type slotContext struct {
+	context.Context
+	slot *slot
+}
+
+type slotKey struct{ of *Shedder }
+
+// Value implements [context.Context].
+func (c *slotContext) Value(key any) any {
+	if key == (slotKey{c.slot.shedder}) {
+		return c.slot
+	}
+	return c.Context.Value(key)
+}
+
+// String implements [fmt.Stringer], as other contexts do: printing a request must not
+// read what others may be changing.
+func (c *slotContext) String() string { return fmt.Sprintf("%v.WithValue(ratelimit.slot)", c.Context) }
+
+// Block says that the request waits from now on. It returns false if another goroutine
+// has said so for it.
+func (p *slot) Block() bool {
+	return p != nil && p.blocked.CompareAndSwap(0, int64(p.shedder.now()))
+}
+
+// Unblock says that it goes on. If somebody else needed its place, Unblock waits until it
+// has one again.
+func (p *slot) Unblock(blocked bool) {
+	if blocked && p.blocked.Swap(0) == isParked {
+		p.comeBack()
+	}
+}
+
+// A body is a request's body.
+type body struct {
+	io.ReadCloser
+	slot *slot
+}
+
+func (b *body) around(inner io.ReadCloser) io.ReadCloser {
+	b.ReadCloser = inner
+	return b
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	defer b.slot.Unblock(b.slot.Block())
+	return b.ReadCloser.Read(p)
+}
+
+// A writer is a ResponseWriter.
+type writer struct {
+	http.ResponseWriter
+	slot *slot
+}
+
+func (w *writer) WriteHeader(status int) {
+	if w.slot.status == 0 && status >= 200 {
+		w.slot.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	defer w.slot.Unblock(w.slot.Block())
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *writer) WriteString(text string) (int, error) {
+	defer w.slot.Unblock(w.slot.Block())
+	return io.WriteString(w.ResponseWriter, text)
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// FlushError is what [http.ResponseController] calls. What is flushed is a stream.
+func (w *writer) FlushError() error {
+	if alike.Flushes(w.ResponseWriter) {
+		w.slot.Leave(true)
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// What a ResponseWriter may have beside, each on its own.
+type (
+	flushing    struct{ *writer }
+	hijacking   struct{ *writer }
+	readingFrom struct{ *writer }
+)
+
+func (f flushing) Flush() { _ = f.FlushError() }
+
+func (h hijacking) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := h.ResponseWriter.(http.Hijacker).Hijack()
+	if err == nil {
+		h.slot.Leave(false)
+	}
+	return conn, buffered, err
+}
+
+func (r readingFrom) ReadFrom(src io.Reader) (int64, error) {
+	defer r.slot.Unblock(r.slot.Block())
+	return r.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+}

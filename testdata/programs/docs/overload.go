@@ -1,0 +1,15 @@
+package docs
+
+import (
+	"github.com/seed75154129/ratelimit/failmode"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/shed"
+)
+
+func sheds(guard *failmode.Guard, rules []ratelimit.Rule) (*ratelimit.Middleware, error) {
+	limit, err := ratelimit.New(ratelimit.Config{
+		Limiter: guard, Rules: rules, Skip: []string{"GET /healthz"},
+		Shedder: &shed.Shedder{Shadow: true},
+	})
+	return limit, err
+}

@@ -1,0 +1,65 @@
+package recipes
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/shed"
+)
+
+func shop(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(context.Context) string) (*ratelimit.Middleware, error) {
+	return ratelimit.New(ratelimit.Config{
+		Limiter: limiter, Rules: rules, Skip: []string{"GET /healthz"},
+		Shedder: &shed.Shedder{
+			Min: 16, Max: 16, // twice the database connections
+			Priority: func(r *http.Request) shed.Priority {
+				switch plan := planOf(r.Context()); { // from the session, never from a header
+				case plan == "": // nobody is logged in
+					return shed.Low
+				case r.URL.Path == "/checkout":
+					return shed.Critical
+				case plan == "pro":
+					return shed.High
+				}
+				return shed.Medium
+			},
+		},
+	})
+}
+
+// A pace is the share of their limit that batch requests have. It falls while the server
+// is full, and comes back slowly: one step each 10 s.
+type pace struct {
+	mu    sync.Mutex
+	share float64
+	next  time.Time
+}
+
+func (p *pace) at(load float64) float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); !now.Before(p.next) {
+		if load >= 1 {
+			p.share *= 0.7
+		} else {
+			p.share += 0.05
+		}
+		p.share, p.next = max(0.1, min(1, p.share)), now.Add(10*time.Second)
+	}
+	return p.share
+}
+
+func batches(user keyfunc.Key, shedder *shed.Shedder) ratelimit.Rule {
+	pace := &pace{share: 1}
+	return ratelimit.Rule{
+		Name: "batch", Match: []string{"/batch/"}, Key: user, Limit: algorithms.PerMinute(600),
+		LimitFor: func(*http.Request) algorithms.Limit {
+			return algorithms.PerMinute(int64(600 * pace.at(shedder.Load())))
+		},
+	}
+}
