@@ -51,7 +51,14 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 			limit.Burst = 0
 		}
 		check := Check{Rule: step.Table[i].Name, Key: "k", Limit: limit, Ban: Ban{After: 1, For: time.Hour}}
-		for _, cost := range []int64{1, 0, 2} {
+		if step.Table[i].Calendar {
+			check.Limit.Period, check.Limit.Calendar, check.Ban = 0, "month@UTC", Ban{}
+		}
+		costs := []int64{1, 0, 2}
+		if step.Table[i].Held {
+			check.Ban, costs = Ban{}, costs[:2]
+		}
+		for _, cost := range costs {
 			d, err := r.Take(t.Context(), check)
 			if err == nil {
 				err = settleAll(t.Context(), r, cost, d.Results...)

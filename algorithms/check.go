@@ -21,6 +21,7 @@ type Check struct {
 	Lease    bool          // a hot key: a Guard takes units in batches. Fixed and sliding windows; not with Ban or NoCache
 	NoCache  bool          // its denials are not cached, because the charges that fill it may be refunded at any time
 	spared   bool          // a denial does not count towards the ban
+	hold     int64         // in_flight: the request's name, from a Guard; 0 for a new one
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
 	Ban      Ban           // what follows repeated denials; zero means no ban
 }
@@ -42,6 +43,9 @@ func (c Check) Validate() error {
 	if err := c.badLease(); err != nil {
 		bad(err)
 	}
+	for _, err := range c.badHeld() {
+		bad(err)
+	}
 	for _, err := range c.Ban.invalid() {
 		bad(fmt.Errorf("ban: %w", err))
 	}
@@ -53,12 +57,12 @@ func (c Check) Validate() error {
 
 // okBeside is Validate without the reasons, for all but the limit.
 func (c *Check) okBeside() bool {
-	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && !c.badBan() && (!c.Lease || c.badLease() == nil)
+	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && !c.badBan() && (c.Cost <= 1 && c.Ban == (Ban{}) || !c.Limit.held()) && (!c.Lease || c.badLease() == nil)
 }
 
-// badBan reports whether the limit's denials are not to lead to a ban.
+// badBan reports whether the check has a Ban to which its limit's denials do not lead.
 func (c *Check) badBan() bool {
-	return c.Ban != (Ban{}) && Algorithm(c.Limit.step().Name()) == CalendarWindow
+	return c.Ban != (Ban{}) && c.Limit.Calendar != ""
 }
 
 // badLease says why units cannot be leased.
@@ -116,5 +120,11 @@ func (c *Check) numbers(p *step.Params) bool {
 	if !c.okBeside() {
 		return false
 	}
-	return c.Limit.step().Numbers(p, c.Cost, c.MaxDelay)
+	if !c.Limit.step().Numbers(p, c.Cost, c.MaxDelay) {
+		return false
+	}
+	if p.Held {
+		c.named(p)
+	}
+	return true
 }

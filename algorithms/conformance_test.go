@@ -97,7 +97,17 @@ func (c *conformance) schedule(t *rapid.T) {
 	banning := rapid.Bool().Draw(t, "banning") // else no check has a ban
 	for i := range limits {
 		limits[i] = drawLimit(t, fmt.Sprint("rule ", i))
-		if banning && limits[i].Calendar == "" && rapid.Bool().Draw(t, "bans") {
+		if rapid.IntRange(0, 4).Draw(t, "in flight") == 0 { // in a lease that never ends: a Memory has none
+			limits[i] = Limit{Rate: rapid.Int64Range(1, 5).Draw(t, "at once"), Period: fiftyYears / 3, Algorithm: InFlight}
+			continue
+		}
+		if rapid.IntRange(0, 4).Draw(t, "by calendar") == 0 {
+			limits[i] = Limit{Rate: rapid.OneOf(rapid.Int64Range(1, 5), atBoundary).Draw(t, "in a window"), Calendar: rapid.SampledFrom([]string{
+				"day@UTC", "day@America/Santiago", "day@Asia/Kathmandu", "week@Europe/Berlin", "month@UTC", "month:31@Pacific/Apia", "quarter@America/Havana", "year@UTC",
+			}).Draw(t, "calendar")}
+			continue
+		}
+		if banning && rapid.Bool().Draw(t, "bans") {
 			bans[i] = drawBan(t, limits[i])
 		}
 	}
@@ -105,6 +115,7 @@ func (c *conformance) schedule(t *rapid.T) {
 	// scripts. They ban nobody by hand: in Redis, a request with a check that has met such a
 	// ban obeys the bans of all its checks.
 	mixed := rapid.IntRange(0, 3).Draw(t, "mixed") == 0
+	holds := slices.ContainsFunc(limits, func(l Limit) bool { return l.held() })
 	var charged []Result
 	for range rapid.IntRange(1, 40).Draw(t, "steps") {
 		c.steps++
@@ -126,6 +137,9 @@ func (c *conformance) schedule(t *rapid.T) {
 				Shadow: rapid.IntRange(0, 7).Draw(t, "shadow") == 0,
 				spared: rapid.IntRange(0, 7).Draw(t, "spared") == 0,
 			}
+			if l.held() {
+				checks[i].Cost, checks[i].hold = min(checks[i].Cost, 1), newID()
+			}
 			if l.row().Queue {
 				checks[i].MaxDelay = drawMaxDelay(t, l)
 			}
@@ -138,6 +152,9 @@ func (c *conformance) schedule(t *rapid.T) {
 		switch op := rapid.IntRange(0, 9).Draw(t, "op"); {
 		case op == 0 && len(charged) > 0:
 			cost := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, 5), atBoundary, debts).Draw(t, "new cost")
+			if holds {
+				cost = 0
+			}
 			settled, err := c.limiter.Settle(ctx, chargesOf(cost, charged...)...)
 			for i := range charged {
 				charged[i].Source = SourceMemory
@@ -159,6 +176,9 @@ func (c *conformance) schedule(t *rapid.T) {
 		}
 		c.remembers(t, model, now, checks[c.steps%len(checks)])
 		step := drawStep(t, limits[0], got)
+		if holds { // no lease ends
+			step = min(max(step, -year/10), year/10)
+		}
 		if step < 0 && c.steady {
 			step = -step
 		}
@@ -186,7 +206,7 @@ func (c *conformance) remembers(t *rapid.T, m *Memory, now int64, check Check) {
 	var n memory.Count
 	check.count(&n)
 	count, denials, _ := m.ready().Remembered(&n, now)
-	if count > 0 {
+	if count > 0 && !n.Held {
 		c.keeps(t, now, count, keyOf("test", check))
 	}
 	if check.bans() && denials > 0 {

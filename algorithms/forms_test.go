@@ -45,6 +45,9 @@ func TestEachFormHasItsName(t *testing.T) {
 		if list := client.LRange(t.Context(), key, 0, -1).Val(); len(list) > 0 {
 			state = strings.Join(list, ",")
 		}
+		for _, member := range client.ZRangeWithScores(t.Context(), key, 0, -1).Val() {
+			state += fmt.Sprintf("%s until %.0f,", member.Member, member.Score)
+		}
 		return fmt.Sprintf("%s for %s", state, client.PTTL(t.Context(), key).Val())
 	}
 
@@ -52,13 +55,25 @@ func TestEachFormHasItsName(t *testing.T) {
 		var states []string
 		for _, period := range []time.Duration{time.Minute, 1500 * time.Millisecond} {
 			check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 7, Period: period, Algorithm: Algorithm(step.Table[i].Name)}}
-			if step.Table[i].Bucket {
+			switch {
+			case step.Table[i].Bucket:
 				check.Limit.Burst = 9
+			case step.Table[i].Calendar:
+				check.Limit.Period, check.Limit.Calendar = 0, map[time.Duration]string{time.Minute: "day@Asia/Kathmandu"}[period]
+				if check.Limit.Calendar == "" {
+					check.Limit.Calendar = "month:15@UTC"
+				}
 			}
 			var last Result
+			after := int64(2)
+			if step.Table[i].Held {
+				after = 0
+			}
 			for j := range int64(3) {
 				b.setTime(someTime + j*1_100_000)
-				check.Cost = j + 1
+				if check.Cost = j + 1; step.Table[i].Held {
+					check.Cost, check.hold = 1, j+1
+				}
 				d, err := b.limiter.Take(t.Context(), check)
 				if err != nil || !d.Allowed {
 					t.Fatalf("%+v, %v", d, err)
@@ -66,7 +81,7 @@ func TestEachFormHasItsName(t *testing.T) {
 				last = d.Results[0]
 				states = append(states, stored(keyOf("test", check)))
 			}
-			if _, err := b.limiter.Settle(t.Context(), Charge{Result: last, Cost: 2}); err != nil {
+			if _, err := b.limiter.Settle(t.Context(), Charge{Result: last, Cost: after}); err != nil {
 				t.Fatal(err)
 			}
 			states = append(states, stored(keyOf("test", check)))

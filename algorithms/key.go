@@ -42,8 +42,10 @@ func appendBanKey(b []byte, namespace string, c *Check) []byte {
 // appendKeptKey appends the key at which a count is kept while its key is banned
 // by hand. No period ends like this, either.
 func appendKeptKey(b []byte, namespace string, c *Check, a *step.Row) []byte {
-	return append(appendKey(b, namespace, c, a), ":kept"...)
+	return append(appendKey(b, namespace, c, a), keptSuffix...)
 }
+
+const keptSuffix = ":kept"
 
 func appendRule(b []byte, namespace string, c *Check) []byte {
 	b = append(append(b, namespace...), ":{"...)

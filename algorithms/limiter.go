@@ -66,7 +66,8 @@ type Limiter interface {
 	// in a sketch.
 	//
 	// Charges that were made before are not forgotten: a Settle that lowers one may
-	// refund what others have used since.
+	// refund what others have used since. Requests in flight are no such charges: a
+	// Memory keeps them, and a Guard counts them again within a third of their lease.
 	Reset(ctx context.Context, checks ...Check) error
 }
 

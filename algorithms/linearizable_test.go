@@ -231,9 +231,9 @@ func TestLimitersAreLinearizable(t *testing.T) {
 				histories = max(histories/4, 1)
 			}
 			done, timeouts, longest := 0, 0, time.Duration(0)
-			for i := range step.Table {
+			for i := range rated {
 				for n := range histories {
-					h := callHistory{limit: heldLimit(&step.Table[i])}
+					h := callHistory{limit: heldLimit(&rated[i])}
 					var err error
 					run(func(ctx context.Context, c Limiter) { err = h.run(ctx, c, fmt.Sprint(n)) })
 					if err != nil {
@@ -249,7 +249,7 @@ func TestLimitersAreLinearizable(t *testing.T) {
 				}
 			}
 			t.Logf("%d histories of %d operations, %d of them timed out; the longest check took %s",
-				len(step.Table)*histories, done, timeouts, longest)
+				len(rated)*histories, done, timeouts, longest)
 		})
 	}
 }
@@ -325,7 +325,7 @@ func TestMistakesAreNotLinearizable(t *testing.T) {
 		}
 	}
 
-	alone := callHistory{limit: heldLimit(&step.Table[0])}
+	alone := callHistory{limit: heldLimit(&rated[0])}
 	for range 3 {
 		take(&alone, 0, "alone", 4)
 	}
@@ -334,7 +334,7 @@ func TestMistakesAreNotLinearizable(t *testing.T) {
 	var both sync.WaitGroup // have read that there is room
 	both.Add(2)
 	l.between = func() { both.Done(); both.Wait() }
-	race := callHistory{limit: heldLimit(&step.Table[0])}
+	race := callHistory{limit: heldLimit(&rated[0])}
 	var wg sync.WaitGroup
 	for client := range 2 {
 		wg.Go(func() { take(&race, client, "race", held) })
@@ -344,7 +344,7 @@ func TestMistakesAreNotLinearizable(t *testing.T) {
 	l.between = nil
 
 	// The server executes the command, its reply is lost, go-redis sends it again.
-	again := callHistory{limit: heldLimit(&step.Table[0])}
+	again := callHistory{limit: heldLimit(&rated[0])}
 	loseReplies.Store(true)
 	take(&again, 0, "again", 1)
 	want("a command that is sent again", &again, porcupine.Illegal)

@@ -90,7 +90,7 @@ var debts = rapid.SampledFrom([]int64{1 << 30, 1 << 45, math.MaxInt64})
 // drawLimit draws limits from one in 30 days to a million in a second, of every
 // algorithm.
 func drawLimit(t *rapid.T, label string) Limit {
-	a := rapid.SampledFrom(step.Table).Draw(t, label+" algorithm")
+	a := rapid.SampledFrom(rated).Draw(t, label+" algorithm")
 	l := rapid.OneOf(
 		rapid.SampledFrom(extremes),
 		rapid.Custom(func(t *rapid.T) Limit {
@@ -103,11 +103,6 @@ func drawLimit(t *rapid.T, label string) Limit {
 		}),
 	).Draw(t, label)
 	l.Algorithm = Algorithm(a.Name)
-	if a.Calendar {
-		l.Period, l.Calendar = 0, rapid.SampledFrom([]string{
-			"day@UTC", "day@America/Santiago", "day@Asia/Kathmandu", "week@Europe/Berlin", "month@UTC", "month:31@Pacific/Apia", "quarter@America/Havana", "year@UTC",
-		}).Draw(t, label+" calendar")
-	}
 	if a.Bucket {
 		l.Burst = rapid.OneOf(rapid.Just[int64](1), rapid.Int64Range(1, 20), rapid.Just(min(l.Rate, 1_000_000)), rapid.Just(l.Rate)).Draw(t, label+" burst")
 	}

@@ -205,7 +205,7 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 	responses := t.SendAll(ctx, calls)
 	t.Again(ctx, responses[:len(corrections)], r.orKept(corrections, responses))
 	for i, err := range settledEach(corrections, responses) {
-		if err != nil && !transport.NotExecuted(err) {
+		if err != nil && !transport.NotExecuted(err) && !corrections[i].Held {
 			corrections[i].result.Charged = 0
 		}
 	}

@@ -149,7 +149,7 @@ func checkReply(reply []int64, numbers, positive, n int) error {
 // else has written the key: then it is made what a step can work with.
 func stateOf(p *step.Params, reply []int64, now int64) step.State {
 	s := step.State{A: reply[0], B: reply[1], C: reply[2]}
-	if p.Summary {
+	if p.Log {
 		oldest, newest := now-p.Period+1, now+p.Period
 		s.B, s.C = min(max(s.B, oldest), newest), min(max(s.C, oldest), newest)
 		return s

@@ -173,8 +173,10 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 			res.setCharged(before)
 			continue
 		}
+		p := paramsOf(&res.Check, res.Check.Limit.row())
+		p.ID = res.trace.Charge.At // where it is one
 		cs = append(cs, settlement{step.Correction{
-			Params: paramsOf(&res.Check, res.Check.Limit.row()),
+			Params: p,
 			Placed: res.trace.Charge,
 			Units:  before,
 			Delta:  cost - before,
@@ -188,6 +190,8 @@ func (c *Charge) invalid() error {
 	switch check := &c.Result.Check; {
 	case c.Cost < 0:
 		return fmt.Errorf("%w: rule %q: settle: cost must not be negative, got %d", ErrInvalidCheck, check.Rule, c.Cost)
+	case c.Cost > 0 && c.Cost != c.Result.Charged && c.Result.Charged > 0 && check.Limit.held():
+		return fmt.Errorf("%w: rule %q: settle: a request in flight is settled at 0, got %d", ErrInvalidCheck, check.Rule, c.Cost)
 	case c.Result.Charged > 0:
 		return check.Validate()
 	}
@@ -198,7 +202,7 @@ func (c *Charge) invalid() error {
 // the charge keeps the lower of both costs, so that settling it again refunds no unit
 // twice.
 func (c *settlement) failed(err error) {
-	if c.Delta > 0 || transport.NotExecuted(err) || metBan(err) {
+	if c.Delta > 0 || c.Held || transport.NotExecuted(err) || metBan(err) {
 		c.result.settled.undo(c.Units, c.Units+c.Delta)
 	}
 }

@@ -5,17 +5,15 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // each runs a test for every algorithm at 5 a minute.
 func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {
 	t.Helper()
-	for i := range step.Table {
-		t.Run(step.Table[i].Name, func(t *testing.T) {
-			l := Limit{Rate: 5, Period: time.Minute, Algorithm: Algorithm(step.Table[i].Name)}
-			if step.Table[i].Queue {
+	for i := range rated {
+		t.Run(rated[i].Name, func(t *testing.T) {
+			l := Limit{Rate: 5, Period: time.Minute, Algorithm: Algorithm(rated[i].Name)}
+			if rated[i].Queue {
 				l.Burst = 5
 			}
 			f(t, l)
@@ -33,7 +31,7 @@ func TestGivingBackNeverOverAdmits(t *testing.T) {
 }
 
 func givingBack(t *rapid.T) {
-	a := rapid.SampledFrom(step.Table).Draw(t, "algorithm")
+	a := rapid.SampledFrom(rated).Draw(t, "algorithm")
 	l := Limit{Rate: rapid.Int64Range(1, 6).Draw(t, "rate"), Period: time.Duration(rapid.Int64Range(1, 50).Draw(t, "period")) * time.Microsecond, Algorithm: Algorithm(a.Name)}
 	if a.Bucket {
 		l.Burst = rapid.Int64Range(1, 6).Draw(t, "burst")

@@ -25,6 +25,7 @@ var inCalendar = map[string]string{
 //
 //	rate "/" period [ "burst" n ] [ algorithm ]
 //	rate "/" calendar
+//	n "in flight"
 //
 // The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "min",
 // "minute"). The calendar is day, week, month, quarter or year and a time zone, as in
@@ -48,6 +49,9 @@ func ParseLimit(text string) (Limit, error) {
 func parseLimit(text string) (Limit, error) {
 	if strings.TrimSpace(text) == "" {
 		return Limit{}, errors.New("empty")
+	}
+	if l, ok, err := parseInFlight(text); ok {
+		return l, err
 	}
 	rate, rest, found := strings.Cut(text, "/")
 	if !found {
@@ -162,6 +166,9 @@ const maxDays = time.Duration(1<<63-1) / (24 * time.Hour)
 func (l Limit) String() string {
 	b := make([]byte, 0, 48)
 	b = strconv.AppendInt(b, l.Rate, 10)
+	if l == MaxInFlight(l.Rate) {
+		return string(append(b, inFlightText...))
+	}
 	b = append(b, '/')
 	if l.Calendar != "" {
 		b = append(b, l.Calendar...)

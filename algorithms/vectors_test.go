@@ -311,8 +311,8 @@ func units(text string) int64 {
 // answer. The suite itself replays them on each store; those of token_bucket are
 // also those of gcra.
 func TestVectors(t *testing.T) {
-	for i := range step.Table {
-		row := &step.Table[i]
+	for i := range rated {
+		row := &rated[i]
 		if row.Name == string(GCRA) {
 			continue
 		}

@@ -77,6 +77,7 @@ func (g *Guard) send(ctx context.Context, charge bool, checks []algorithms.Check
 	for i := range results {
 		denied = denied || results[i].Err == nil && results[i].Denies()
 	}
+	g.inFlight.lost(results)
 	undecided := pick(results, lost)
 	here, err := g.decideFallback(ctx, charge && !denied, slices.Clone(undecided))
 	if err != nil {

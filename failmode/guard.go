@@ -83,6 +83,7 @@ type Guard struct {
 	local     algorithms.Memory // at this process' share
 	denied    denials.Cache
 	leases    leases
+	inFlight  inFlight
 	share     shareFunc
 	heartbeat heartbeat
 	server    serverCheck
@@ -107,6 +108,7 @@ func (g *Guard) ready() {
 		g.leases.Start()
 		g.breaker.Start(g.store, &g.work, g.logger)
 		g.share = g.shareOf
+		g.inFlight.begin(g)
 		g.fellBack.Every, g.lostLog.Every = sampler.LogInterval, sampler.LogInterval
 		id, others := g.store.Join()
 		if others > 0 {
@@ -147,7 +149,7 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 			return g.spendBlocks(ctx, checks)
 		}
 	}
-	return g.recall(ctx, checks)
+	return g.nameHeld(ctx, checks)
 }
 
 // Peek implements [algorithms.Limiter]. It asks the limiter, also about keys that Take
@@ -200,6 +202,7 @@ func (g *Guard) Close() error {
 	g.closing.Do(func() {
 		g.breaker.End()
 		g.refundBlocks(g.leases.End()...)
+		g.inFlight.Close()
 		g.work.End()
 		g.untilIdle()
 		if last := g.store.Leave(); last {
@@ -228,6 +231,9 @@ func (g *Guard) Metrics() iter.Seq[algorithms.Metric] {
 	return func(yield func(algorithms.Metric) bool) {
 		g.ready()
 		metrics := append(g.breaker.Metrics(), algorithms.Metric{Name: "ratelimit_instances", Value: float64(g.instances())})
+		metrics = append(metrics,
+			algorithms.Metric{Name: "ratelimit_releases_dropped_total", Value: float64(g.inFlight.Dropped.Load())},
+			algorithms.Metric{Name: "ratelimit_renewals_failed_total", Value: float64(g.inFlight.Failed.Load())})
 		slices.Values(slices.AppendSeq(metrics, g.local.Metrics()))(yield)
 	}
 }

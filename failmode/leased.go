@@ -31,7 +31,7 @@ func leasable(c *algorithms.Check) bool { return c.Lease && !c.Shadow }
 // checks on. If the others deny the request, what was spent goes back into its block.
 func (g *Guard) spendBlocks(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
 	if !valid(checks) {
-		return g.recall(ctx, checks) // the store says what is wrong
+		return g.nameHeld(ctx, checks) // the store says what is wrong
 	}
 	now, instances := time.Now(), int64(g.instances())
 	d := algorithms.Decision{Allowed: true, Results: lent.NewResults(len(checks))}
@@ -66,7 +66,7 @@ func (g *Guard) spendBlocks(ctx context.Context, checks []algorithms.Check) (alg
 	if len(rest) < len(checks) {
 		others = pick(checks, rest)
 	}
-	there, err := g.recall(ctx, others)
+	there, err := g.nameHeld(ctx, others)
 	if err != nil || !there.Allowed {
 		for i, l := range found {
 			if r := &d.Results[i]; r.Charged > 0 {

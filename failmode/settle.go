@@ -27,6 +27,14 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 		lent.Result(&c.Result).Update()
 	}
 	results := make([]algorithms.Result, len(charges))
+	held, others := split(len(charges), func(i int) bool { return lent.Check(&charges[i].Result.Check).Holds() })
+	if len(held) > 0 && g.inFlight.store != nil {
+		settled, err := g.settleHeld(ctx, pick(charges, held))
+		setAt(results, held, settled)
+		rest, otherErr := g.Settle(ctx, pick(charges, others)...)
+		setAt(results, others, rest)
+		return results, errors.Join(err, otherErr)
+	}
 	leased, others := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceLease })
 	if len(leased) > 0 {
 		settled, err := g.settleBlocks(ctx, pick(charges, leased))
@@ -111,6 +119,11 @@ func (g *Guard) refundStore(ctx context.Context, results []algorithms.Result) {
 	var charges []algorithms.Charge
 	for i := range results {
 		if r := &results[i]; r.Charged > 0 && ofStore(r) {
+			if g.inFlight.store != nil && lent.Check(&r.Check).Holds() {
+				g.inFlight.Drop(g.inFlight.store.PlaceOf(&r.Check))
+				r.Charged = 0
+				continue
+			}
 			charges = append(charges, algorithms.Charge{Result: *r})
 			r.Charged = 0
 		}

@@ -26,6 +26,8 @@ import (
 // denied one, both list the rules that denied it. There t is the time until the request
 // fits its limit; it is missing if the request never will.
 //
+// The items of a rule with in_flight have qu="concurrent-requests", no w and no t.
+//
 // Seconds are rounded up. Shadow rules and rules that could not be counted are
 // not listed. In a name, bytes that are not printable ASCII are written as %XX.
 //
@@ -96,17 +98,27 @@ func (o draft11) write(h http.Header, d algorithms.Decision) {
 }
 
 func (o draft11) policy(r *algorithms.Result) item {
-	return item{
+	m := item{
 		name:    itemName(r.Check.Rule),
 		units:   r.Check.Limit.Quota(),
 		seconds: windowSeconds(r.Check.Limit),
 		key:     o.partition(r.Check.Key),
 	}
+	if held(r) {
+		m.seconds, m.unit = absent, "concurrent-requests"
+	}
+	return m
 }
+
+// held reports whether a result is about requests in flight, of which nobody knows when
+// they end.
+func held(r *algorithms.Result) bool { return r.Check.Limit.Algorithm == algorithms.InFlight }
 
 func (o draft11) limit(r *algorithms.Result) item {
 	seconds := secondsCeil(r.ResetAfter)
-	if !r.HasRoom {
+	if held(r) {
+		seconds = absent
+	} else if !r.HasRoom {
 		seconds = waitSeconds(r.RetryAfter)
 		if r.RetryAfter == algorithms.Never {
 			seconds = absent

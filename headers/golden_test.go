@@ -49,6 +49,9 @@ func goldenCases() map[string]algorithms.Decision {
 	banned := denied(result("login", algorithms.PerMinute(5), 0, 15*time.Minute), 15*time.Minute)
 	banned.BannedFor = time.Minute
 
+	exports := result("exports", algorithms.MaxInFlight(2), 1, 0)
+	exportsFull := denied(result("exports", algorithms.MaxInFlight(2), 0, 0), time.Second)
+
 	shadow := denied(result("trial", algorithms.PerHour(1), 0, time.Hour), time.Hour)
 	shadow.Check.Shadow = true
 
@@ -57,6 +60,10 @@ func goldenCases() map[string]algorithms.Decision {
 		"admitted, of cost 4":       decision(result("per-ip", algorithms.PerMinute(200), 10, time.Minute), costly(4, 1)),
 		"admitted, a bucket":        decision(result("bucket", algorithms.Limit{Rate: 100, Period: time.Minute, Burst: 250, Algorithm: algorithms.TokenBucket}, 249, 600*time.Millisecond)),
 		"admitted, below a second":  decision(result("fast", algorithms.Limit{Rate: 10, Period: 100 * time.Millisecond}, 9, 50*time.Millisecond)),
+		"admitted, in flight":       decision(exports),
+		"admitted, in flight too":   decision(exports, login(3)),
+		"denied, in flight":         decision(exportsFull),
+		"denied, in flight, a rate": decision(exportsFull, login(3)),
 		"admitted, a shadow over":   decision(shadow, login(3)),
 		"admitted, fail open":       decision(open),
 		"admitted, one fail open":   decision(open, login(3)),

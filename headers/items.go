@@ -13,6 +13,7 @@ type item struct {
 	units   int64
 	seconds int64  // or absent
 	key     []byte // pk; nil if there is none
+	unit    string // qu; "" is requests
 	text    string // the text of an item that was parsed, with parameters that are not ours
 }
 
@@ -49,6 +50,9 @@ func (m *item) append(b []byte, units, seconds byte) []byte {
 	if m.seconds != absent {
 		b = append(b, ';', seconds, '=')
 		b = strconv.AppendInt(b, min(max(m.seconds, 0), maxInteger), 10)
+	}
+	if m.unit != "" {
+		b = append(append(append(b, `;qu="`...), m.unit...), '"')
 	}
 	if m.key != nil {
 		b = append(b, ";pk=:"...)

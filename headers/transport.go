@@ -71,7 +71,7 @@ type Transport struct {
 	Limiter algorithms.Limiter
 
 	// Checks returns the checks of an attempt; required with Limiter. The first one
-	// identifies the server, such as by its host.
+	// identifies the server, such as by its host. A check with in_flight is an error.
 	Checks func(*http.Request) []algorithms.Check
 }
 
@@ -130,6 +130,11 @@ func (t *Transport) admit(req *http.Request) ([]algorithms.Check, error) {
 		return nil, errors.New("headers: Transport has a Limiter and no Checks, which say what to ask it")
 	}
 	checks := t.Checks(req)
+	for i := range checks {
+		if checks[i].Limit.Algorithm == algorithms.InFlight {
+			return nil, fmt.Errorf("headers: Transport: rule %q: in_flight is not for Transport, which does not know when a response has been read; call algorithms.Wait before the request and algorithms.Refund after it", checks[i].Rule)
+		}
+	}
 	ctx, cancel := context.WithTimeout(req.Context(), t.maxWait())
 	defer cancel()
 	d, err := algorithms.Wait(ctx, t.Limiter, checks...)

@@ -2,6 +2,7 @@ package headers
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,6 +19,9 @@ import (
 // The reset is a time on the clock that decided, so it is the same on every
 // instance and does not change while nothing is charged.
 //
+// A rule with in_flight is only described where there is no other, and without a reset:
+// nobody knows when its requests will end.
+//
 // If no rule was decided it sets nothing. If the fields are already set, one set
 // of the three remains: the one with the fewest units left and, among equals, the
 // latest reset. A reset in another form, such as seconds from now, is converted.
@@ -30,8 +34,15 @@ func XRateLimit(h http.Header, d algorithms.Decision) { writeX(h, d, false) }
 func XRateLimitDelta(h http.Header, d algorithms.Decision) { writeX(h, d, true) }
 
 func writeX(h http.Header, d algorithms.Decision, delta bool) {
-	result, ok := d.Tightest()
+	result, ok := tightestRate(d).Tightest()
 	if !ok {
+		return
+	}
+	if held(&result) {
+		if len(h[field.XRemaining]) == 0 {
+			h[field.XLimit] = []string{strconv.FormatInt(result.Check.Limit.Quota(), 10)}
+			h[field.XRemaining] = []string{strconv.FormatInt(max(result.Remaining, 0), 10)}
+		}
 		return
 	}
 	tightest := quota{result.Check.Limit.Quota(), max(result.Remaining, 0), result.ResetAfter}
@@ -61,6 +72,23 @@ func writeX(h http.Header, d algorithms.Decision, delta bool) {
 	h[field.XLimit] = values[0:1:1]
 	h[field.XRemaining] = values[1:2:2]
 	h[field.XReset] = values[2:3:3]
+}
+
+// tightestRate leaves out the rules with in_flight, unless there is no other.
+func tightestRate(d algorithms.Decision) algorithms.Decision {
+	if !slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return held(&r) }) {
+		return d
+	}
+	rates := algorithms.Decision{Allowed: d.Allowed}
+	for i := range d.Results {
+		if r := &d.Results[i]; !held(r) {
+			rates.Results = append(rates.Results, *r)
+		}
+	}
+	if _, ok := rates.Tightest(); ok {
+		return rates
+	}
+	return d
 }
 
 // is reports whether a field has one line with this text.

@@ -283,9 +283,15 @@ func (p *page) count(c *countView, several bool) {
 	if several {
 		p.add(`<code>{}</code>`, named(c.Key))
 	}
-	if c.Error != "" {
+	switch {
+	case c.Error != "":
 		p.add(`<p class="soft">Not known: {}</p>`, c.Error)
-	} else {
+	case c.held:
+		used, quota := strconv.FormatInt(c.quota-c.Remaining, 10), strconv.FormatInt(c.quota, 10)
+		p.add(`<p><span class="big">{}</span> of {} in flight</p><meter max="{}" value="{}">{}</meter><p class="soft">Counted by {}. `,
+			used, quota, quota, strconv.FormatInt(min(c.quota-c.Remaining, c.quota), 10), used, c.Source)
+		p.add("After a reset, what still runs is counted again within a third of the lease.</p>")
+	default:
 		left, quota := strconv.FormatInt(c.Remaining, 10), strconv.FormatInt(c.quota, 10)
 		p.add(`<p><span class="big">{}</span> of {} left</p><meter max="{}" value="{}">{}</meter><p class="soft">`,
 			left, quota, quota, strconv.FormatInt(max(c.Remaining, 0), 10), left)

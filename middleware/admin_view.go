@@ -146,6 +146,7 @@ type countView struct {
 	Error      string  `json:"error,omitempty"`
 
 	quota int64
+	held  bool // what is used is in flight
 }
 
 // counts are how keys stand by each limit that a rule may have for them.
@@ -161,7 +162,7 @@ func (m *Middleware) counts(ctx context.Context, r *rule, keys []string) (counts
 			c := countView{
 				Key: m.shown(res.Check.Key), Tier: l.tier, Limit: filled(res.Check.Limit), Cost: res.Check.Cost, Shadow: res.Check.Shadow,
 				Source: string(res.Source), Allowed: res.HasRoom, Banned: res.BannedFor > 0, Remaining: res.Remaining,
-				RetryAfter: seconds(res.RetryAfter), ResetAfter: seconds(res.ResetAfter), quota: res.Check.Limit.Quota(),
+				RetryAfter: seconds(res.RetryAfter), ResetAfter: seconds(res.ResetAfter), quota: res.Check.Limit.Quota(), held: isHeld(res.Check.Limit),
 			}
 			if res.Err != nil {
 				c.Error = res.Err.Error()

@@ -24,12 +24,14 @@ type requestState struct {
 	before http.Header // rate limit fields that the header had already; nil if none
 	wrote  http.Header // the fields as they were last written; nil if they need not be known
 
-	mayRefund bool // a rule with ChargeOn has charged the request
+	mayRefund bool  // a rule with ChargeOn has charged the request
+	held      *held // released when the handler has returned and no Hold is left
 
 	mu       sync.Mutex
 	decision algorithms.Decision // its Results are never changed, only replaced
 	settled  []int               // results that cannot be settled again
 	closed   bool                // the handler has returned
+	holds    int                 // calls of Hold that were not released
 }
 
 type stateKey struct{}
@@ -66,13 +68,27 @@ func (s *requestState) current() algorithms.Decision {
 	return s.decision
 }
 
-// close ends settlements by the handler. It does nothing on nil.
+// close ends settlements by the handler and what the request holds, unless Hold was
+// called. It does nothing on nil.
 func (s *requestState) close() {
-	if s != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.closed = true
+	if s == nil {
+		return
 	}
+	s.mu.Lock()
+	s.closed = true
+	over := s.holds == 0
+	s.mu.Unlock()
+	if over {
+		s.held.release()
+	}
+}
+
+// isClosed reports whether the handler has returned: the response header is not its own
+// any more.
+func (s *requestState) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // passed reports whether a middleware has decided about the request already.

@@ -80,6 +80,7 @@ type evaluation struct {
 	pending  *refundable.Request // nil if no rule has ChargeOn and a Ban
 	before   http.Header         // rate limit fields that the response had already; nil if none
 	state    *requestState       // nil until the next handler is called
+	held     *held               // nil if nothing is held while the request is in flight
 
 	slot   slot          // nil without a Shedder, or if it was not asked
 	shed   bool          // by the Shedder

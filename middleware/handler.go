@@ -61,6 +61,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
 	}
 	err := e.decide(m.limiter.Take)
+	e.hold()
 	w, r = e.writer, e.request
 	switch {
 	case e.shed:
@@ -198,7 +199,7 @@ func (e *evaluation) refundSlot() {
 // withState returns the request for the next handler, with what was decided about it.
 func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
 	ctx := e.request.Context()
-	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(), before: e.before, decision: e.decision}
+	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(), before: e.before, decision: e.decision, held: e.held}
 	s.mayRefund = e.set.mayRefund(&e.decision)
 	remembers := s.mayRefund
 	if s.outer != nil && sameHeader(s.outer.header, s.header) {
@@ -238,7 +239,8 @@ func fail(w http.ResponseWriter, status int) {
 // Take charges the rules that match r and returns the decision. If no rule
 // applies, the decision is allowed and has no results. Take is for work that is
 // not an HTTP request, such as a message in a connection, or a gRPC call, which r
-// describes as a POST. The caller must wait for the decision's Delay.
+// describes as a POST. The caller must wait for the decision's Delay. What a rule with
+// in_flight counts is held until r's context ends; a context that never ends is an error.
 //
 // An error means that a key refused r; it may be a [keyfunc.StatusError]. The
 // other rules were charged. If one of them denies, Take returns that decision and
@@ -246,11 +248,17 @@ func fail(w http.ResponseWriter, status int) {
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
 	e := evaluation{m: m, match: m.match(r), request: r}
-	defer e.end()
+	defer func() { e.pending.End() }() // which is made meanwhile
 	if err := e.decide(m.limiter.Take); err != nil {
 		return algorithms.Decision{}, err
 	}
 	m.record(r, e.set, &e.decision)
+	e.hold()
+	if e.refusal != nil {
+		e.held.release()
+	} else if err := e.held.untilDone(); err != nil {
+		return algorithms.Decision{}, err
+	}
 	return e.outcome()
 }
 
@@ -268,7 +276,9 @@ func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
 // end releases what the request holds.
 func (e *evaluation) end() {
 	e.ticket.Leave()
-	e.state.close()
+	if e.state.close(); e.state == nil {
+		e.held.release()
+	}
 	e.pending.End()
 }
 

@@ -302,7 +302,7 @@ func oddities(rules []rule, tierFor bool) (odd []string) {
 	if off == len(rules) {
 		odd = append(odd, "every rule is disabled or in shadow for all keys, so no request is limited; take Disabled or Shadow away from those that are to limit")
 	}
-	return odd
+	return append(odd, heldOddities(rules)...)
 }
 
 func (r *rule) oddities(tierFor bool) (odd []string) {

@@ -85,6 +85,7 @@ type series struct {
 
 	unknownTiers atomic.Uint64
 	bans, banned atomic.Uint64
+	inFlight     atomic.Int64
 }
 
 // count counts a result of the rule.
@@ -169,6 +170,9 @@ func (w *watch) appendTo(all []algorithms.Metric, r *rule, from [origins]bool) [
 	all = append(all, algorithms.Metric{Name: "ratelimit_near_limit_total", Labels: ofRule, Value: float64(s.near.Load())})
 	if n := s.unknownTiers.Load(); n > 0 || r.terms.tiers != nil {
 		all = append(all, algorithms.Metric{Name: "ratelimit_unknown_tiers_total", Labels: ofRule, Value: float64(n)})
+	}
+	if n := s.inFlight.Load(); n > 0 || r.source.hasHeld() {
+		all = append(all, algorithms.Metric{Name: "ratelimit_in_flight", Labels: ofRule, Value: float64(n)})
 	}
 	if n := s.banned.Load(); n > 0 || r.check.Ban != (algorithms.Ban{}) { // by hand, any rule's keys can be
 		all = append(all, algorithms.Metric{Name: "ratelimit_bans_total", Labels: ofRule, Value: float64(s.bans.Load())},

@@ -91,7 +91,9 @@ func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	rule := perHour("r", 1)
 	rule.Tiers = map[string]algorithms.Limit{"pro": algorithms.PerHour(2)}
 	rule.Ban = algorithms.Ban{After: 1, For: time.Hour}
-	measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: new(shed.Shedder), Rules: []ratelimit.Rule{rule}})
+	atOnce := perHour("at-once", 1)
+	atOnce.Limit = algorithms.MaxInFlight(1)
+	measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: new(shed.Shedder), Rules: []ratelimit.Rule{rule, atOnce}})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

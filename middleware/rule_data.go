@@ -104,14 +104,18 @@ func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err 
 	}
 	bad("Cost", tooMuch(r.Cost, limits))
 	r.validateCosts(match, limits, bad)
-	r.validateChargeOn(limits, bad)
+	if r.hasHeld() {
+		r.validateHeld(bad)
+	} else {
+		r.validateChargeOn(limits, bad)
+		r.validateLease(limits, bad)
+	}
 	r.validateBan(bad)
 	if !(r.Enforce >= 0 && r.Enforce <= 1) { // NaN is neither
 		bad("Enforce", fmt.Errorf("must be 0 to 1, the fraction of keys that are limited; got %v", r.Enforce))
 	} else if r.Enforce > 0 && !r.Shadow {
 		bad("Enforce", errors.New("needs shadow: without it the rule is enforced for all keys; write shadow: true, or leave enforce out"))
 	}
-	r.validateLease(limits, bad)
 }
 
 func (r *Rule) validateBan(bad func(string, error)) {

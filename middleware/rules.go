@@ -76,7 +76,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		}
 		c.plain, c.queue = c.terms.plain(), own.queue
 		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
-			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.Ban != (algorithms.Ban{})}
+			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.hasHeld() || r.Ban != (algorithms.Ban{})}
 	}
 	reuseKeys(compiled)
 	return compiled, nil
@@ -112,6 +112,7 @@ type ruleset struct {
 	hidden     map[string]bool // by name; nil if no rule is hidden
 	chargesOn  bool            // a rule has ChargeOn
 	spares     bool            // a rule has ChargeOn and a Ban
+	holds      bool            // a rule may limit requests in flight
 	hints      *hints
 	generation int // 1 for the first
 }
@@ -142,6 +143,7 @@ func newRuleset(rules []rule, old *ruleset, logger *slog.Logger, hasTierFor bool
 		set.watches[i] = w
 		set.chargesOn = set.chargesOn || rules[i].terms.chargeOn != nil
 		set.spares = set.spares || rules[i].spares()
+		set.holds = set.holds || rules[i].holds()
 		if rules[i].hidden {
 			if set.hidden == nil {
 				set.hidden = make(map[string]bool)

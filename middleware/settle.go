@@ -12,7 +12,7 @@ import (
 
 var (
 	errSettled  = errors.New("settled before; a rule's charge is settled once per request")
-	errReturned = errors.New("the handler has returned; settle before that, since the response headers belong to the request")
+	errReturned = errors.New("the handler has returned; settle before that, or call Hold first")
 )
 
 // Settle makes the request behind ctx cost this many units by one rule: what a
@@ -26,7 +26,7 @@ var (
 // have a rule of this name it is for the innermost. One settlement counts for each
 // rule and request: the first Settle, or ChargeOn before that, when the status is
 // written. Further calls return an error, and so do calls after the handler has
-// returned. After an error of the limiter, the charge stays as it was, as far as
+// returned, unless [Hold] keeps the request. After an error of the limiter, the charge stays as it was, as far as
 // is known.
 //
 // Call it on the goroutine that writes the response, as with
@@ -70,7 +70,7 @@ func (s *requestState) settle(ctx context.Context, at int, cost int64) error {
 func (s *requestState) claim(at []int) (claimed []int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed && s.holds == 0 {
 		return nil, errReturned
 	}
 	for _, i := range at {
@@ -108,7 +108,9 @@ func (s *requestState) settleAll(ctx context.Context, at []int, cost int64) erro
 		s.decision.Results = now
 		s.mu.Unlock()
 	}
-	s.rewriteHeaders(ctx)
+	if !s.isClosed() {
+		s.rewriteHeaders(ctx)
+	}
 	return err
 }
 

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"net/http"
@@ -70,7 +71,7 @@ func (e *evaluation) limitOf(i int, rule *rule) limit {
 	if f := rule.terms.limitFor; f != nil {
 		if l := f(e.request); l != (algorithms.Limit{}) {
 			fit, err := rule.terms.fit(l, e.m.share)
-			if err == nil {
+			if err = cmp.Or(err, rule.source.fitsHeld(l)); err == nil {
 				return fit
 			}
 			e.m.badLimits.Do(func() {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
@@ -50,6 +51,11 @@ func (c *config) loadRules(value func(name string) string) ([]ratelimit.Rule, er
 		rules, err := loader.Load(context.Background())
 		names := unknownKeys(err)
 		if len(names) == 0 {
+			for i := range rules {
+				if rules[i].Limit.Algorithm == algorithms.InFlight {
+					err = errors.Join(err, fmt.Errorf("rule %s: a log does not say how long requests took, so in_flight cannot be replayed; take the rule out", rules[i].Name))
+				}
+			}
 			return rules, err
 		}
 		for _, name := range names { // the program's

@@ -46,6 +46,10 @@ type Store interface {
 // A Breaker has a circuit for each shard of a store. It runs a goroutine for each
 // circuit that is open or suspected; End ends them.
 type Breaker struct {
+	// Closing, if there is one, is called when a shard is back: before its circuit closes
+	// with all, and afterwards without. It is set before Start.
+	Closing func(shard int, all bool)
+
 	store   Store
 	work    *background.Group
 	logger  *slog.Logger

@@ -22,8 +22,14 @@ func (b *Breaker) probe(c *Circuit) {
 	b.logOpen(name, c.now().Err)
 	err := b.untilHealthy(c, name)
 
+	if err == nil {
+		b.tell(c, true)
+	}
 	now := time.Now()
 	c.recovered(now)
+	if err == nil {
+		b.tell(c, false)
+	}
 	after := now.Sub(opened).Round(time.Millisecond)
 	switch {
 	case err == nil:
@@ -36,6 +42,17 @@ func (b *Breaker) probe(c *Circuit) {
 		c.witness.renew(b.ctx)
 		return nil
 	})
+}
+
+// tell tells a shard that is back what was not sent meanwhile: before its circuit closes
+// all that runs, and afterwards what has begun since.
+func (b *Breaker) tell(c *Circuit, all bool) {
+	if b.Closing != nil {
+		_ = b.work.Safely(func() error {
+			b.Closing(c.shard, all)
+			return nil
+		})
+	}
 }
 
 // untilHealthy returns nil after enough good probes. Its error means that the

@@ -22,7 +22,9 @@ func (m *Store) Follow(now int64, c *Count, there *Followed) (followed int64) {
 	current, _ := pl.load(now, &p)
 	left, _ := p.Step.Left(current, now, p)
 	left = max(left, 0)
-	followed = min(max(there.Charged, 0), left)
+	if followed = min(max(there.Charged, 0), left); p.Held {
+		followed, left = there.Charged, 0 // exactly what runs here, above the share too
+	}
 	over := left - followed - max(there.Remaining, 0) // used there by other processes
 	if !p.SameWindow(there.At, now) {
 		over = 0

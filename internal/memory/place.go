@@ -83,7 +83,7 @@ func (m *Store) unlock(locked lockedShards) {
 func (pl *place) load(now int64, p *step.Params) (current step.State, healed bool) {
 	e := pl.shard.table.find(pl.id)
 	if pl.entry, pl.moves = e, pl.shard.table.moves; e == nil {
-		if sk := pl.shard.sketches.find(&pl.class); sk != nil {
+		if sk := pl.shard.sketches.find(&pl.class); sk != nil && !p.Held {
 			pl.estimated = true
 			return sk.estimate(pl, now, p), false
 		}
@@ -101,8 +101,12 @@ func (pl *place) store(s step.State, until, now int64, p *step.Params, most int)
 	if pl.moves != pl.shard.table.moves {
 		e = pl.shard.table.find(pl.id)
 	}
+	if p.Held && s.A == 0 { // nothing is under way
+		pl.shard.table.remove(pl.id)
+		return
+	}
 	if e == nil {
-		if !pl.shard.hasRoom(now, most) {
+		if !pl.shard.hasRoom(now, most) && !p.Held { // there are only so many requests under way
 			pl.estimated = true
 			pl.shard.sketches.need(pl.class, now).raise(pl, s, until, now, p)
 			return
@@ -110,7 +114,7 @@ func (pl *place) store(s step.State, until, now int64, p *step.Params, most int)
 		e = pl.shard.table.add(pl.id)
 		pl.entry, pl.moves = e, pl.shard.table.moves
 	}
-	if p.Summary {
+	if p.Log {
 		s = s.Written()
 	}
 	pl.shard.table.set(e, s, until, p)

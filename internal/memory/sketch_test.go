@@ -64,6 +64,9 @@ func correction(charged *Count, delta int64) *step.Correction {
 // when classes share a sketch, and when charges are corrected.
 func TestSketchesErrOnlyTowardsDenying(t *testing.T) {
 	for i := range step.Table {
+		if step.Table[i].Held {
+			continue // is never in a sketch
+		}
 		t.Run(step.Table[i].Name, func(t *testing.T) {
 			for range 5 {
 				rapid.Check(t, func(t *rapid.T) { crowd(t, &step.Table[i]) })

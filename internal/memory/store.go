@@ -158,7 +158,7 @@ func (m *Store) Reset(counts []Count) {
 // Forget forgets a count, or its key's denials and ban, or both.
 func (m *Store) Forget(c *Count, count, denials bool) {
 	_ = m.change(c, func() error {
-		if count {
+		if count && !c.Held { // who runs is counted, whatever is forgotten
 			c.shard.table.remove(c.id)
 		}
 		if denials {

@@ -134,7 +134,7 @@ func (t *table) sweep(now int64, n int) (removed uint64) {
 // state returns the state of an entry.
 func (t *table) state(e *entry, p *step.Params) step.State {
 	s := step.State{A: e.a, B: e.b, C: e.c}
-	if p.Summary {
+	if p.Log {
 		s.Log = t.logs[e.countID]
 	}
 	return s
@@ -142,7 +142,7 @@ func (t *table) state(e *entry, p *step.Params) step.State {
 
 func (t *table) set(e *entry, s step.State, until int64, p *step.Params) {
 	e.a, e.b, e.c, e.until = s.A, s.B, s.C, until
-	if !p.Summary {
+	if !p.Log {
 		return
 	}
 	if t.logs == nil {

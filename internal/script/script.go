@@ -23,6 +23,8 @@ var (
 	settle string
 	//go:embed settle_kept.lua
 	settleKept string
+	//go:embed renew.lua
+	renew string
 	//go:embed instances.lua
 	instances string
 )
@@ -35,8 +37,9 @@ var (
 	Bans       = transport.NewScript(bans, nil)
 	Settle     = transport.NewScript(settle, nil)
 	SettleKept = transport.NewScript(settleKept, nil)
+	Renew      = transport.NewScript(renew, nil)
 	Instances  = transport.NewScript(instances, nil)
 )
 
 // All are the scripts that decisions, settlements and heartbeats run.
-var All = []*transport.Script{Take, TakeJoint, TakeBans, Bans, Settle, SettleKept, Instances}
+var All = []*transport.Script{Take, TakeJoint, TakeBans, Bans, Settle, SettleKept, Renew, Instances}

@@ -91,6 +91,12 @@ end
 
 -- queue: twin of queue.Take in internal/step/queue.go. Its key, its arguments and its step are the bucket's.
 
+-- in_flight: twin of inFlight.Take in internal/step/in_flight.go.
+-- Key      a sorted set: a member for each request under way, by the end of its lease in µs
+-- ARGV[p]  rate lease id
+--          the id is a random number below 2^52, of this request alone
+-- Members beyond now + lease were written by a clock that was ahead. They are looked for where there is no room.
+
 -- calendar_window: twin of calendarWindow.At and .Take in internal/step/calendar_window.go.
 -- Key      as of fixed_window, but that the start is the window's date: midnight of its first day as if in UTC
 -- ARGV[p]  rate cost; then of the windows before, at and after the time that the caller expects, and of the
@@ -278,6 +284,28 @@ local function step(key, code, p)
     charge = format('%016d %d %d', w2, floor(w2 / 1000) - floor(now / 1000), f2)
     form, a, b, c = '%016d %d %d', w, ahead, f
   elseif code == '6' or code == '-6' then
+    at = p + 3
+    local used = call('ZCOUNT', key, format('(%d', now), '+inf')
+    local lease, id = ARGV[p + 1], ARGV[p + 2]
+    fits, left, was, a, b, c = used < ARGV[p] + 0, false, used > 0 and format('%d 0', used) or '', used, 0, 0
+    charge = function()
+      if id % 16 < 1 then -- what has lapsed does not count, and only takes room
+        call('ZREMRANGEBYSCORE', key, '-inf', format('%d', now))
+      end
+      call('ZADD', key, format('%d', now + lease), id)
+      call('PEXPIRE', key, format('%d', floor(lease / 1000) + 1))
+    end
+    healed = not fits and call('ZCOUNT', key, format('(%d', now + lease), '+inf') > 0 and not call('ZSCORE', key, id)
+    form = function() -- takes the request out; one that was denied is not in it
+      call('ZREM', key, id)
+      if healed then
+        for _, ahead in ipairs(call('ZRANGEBYSCORE', key, format('(%d', now + lease), '+inf', 'LIMIT', '0', '100')) do
+          call('ZADD', key, format('%d', now + lease), ahead)
+        end
+        call('PEXPIRE', key, format('%d', floor(lease / 1000) + 1))
+      end
+    end
+  elseif code == '7' or code == '-7' then
     at = p + 10
     local rate, cost = ARGV[p] + 0, ARGV[p + 1] + 0
     local at_window = p + 4
@@ -468,6 +496,13 @@ local function correct_queue(key, now, p, q, form, w, ahead, f)
   return corrected(now, p, form, w, ahead, f, w2, f2)
 end
 
+-- correct: twin of inFlight.correct in internal/step/in_flight.go. Who is not in the set changes nothing.
+-- ARGV[q]  delta
+local function correct_in_flight(key, now, p, q, form, a, b, c)
+  local ends = ARGV[q] + 0 < 0 and call('ZSCORE', key, ARGV[p + 2])
+  return false, form, ends and ends + 0 > now and max(a - 1, 0) or a, b, c
+end
+
 local function correct_calendar_window(_, now, p, q, form, start, used)
   local left = ARGV[p + 8] - now
   for window = p + 2, p + 6, 2 do
@@ -490,7 +525,8 @@ local corrections = {
   ['3'] = correct_sliding_log,
   ['4'] = correct_bucket,
   ['5'] = correct_queue,
-  ['6'] = correct_calendar_window,
+  ['6'] = correct_in_flight,
+  ['7'] = correct_calendar_window,
 }
 
 local reply = { now }

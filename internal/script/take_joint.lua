@@ -225,7 +225,7 @@ local function decide(d, r)
       left = stored - stored % grid == part or part + grid + 1000 - now
       charge = format('%016d %d %d', w2, floor(w2 / 1000) - floor(now / 1000), f2)
       form, a, b, c = '%016d %d %d', w, ahead, f
-    elseif code == '6' or code == '-6' then
+    elseif code == '7' or code == '-7' then
       at = p + 10
       -- calendar_window: twin of calendarWindow.At and .Take in internal/step/calendar_window.go.
       -- Key      as of fixed_window, but that the start is the window's date: midnight of its first day as if in UTC

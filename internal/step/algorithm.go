@@ -19,6 +19,8 @@ type Row struct {
 	Aligned  bool   // counts in windows aligned to the Unix epoch
 	Calendar bool   // counts in the windows of a calendar; the arguments change with the time
 	Summary  bool   // its state is not three numbers: scripts return a summary of it
+	Log      bool   // the state has entries, in a Memory too
+	Held     bool   // a charge is a request in progress: it costs 1, ends with the request, and Period is its lease
 
 	Number uint64 // index in Table, from 1
 	Code   int64  // of the twin in the scripts, from 1
@@ -29,16 +31,18 @@ const (
 	forHeaders = ", as headers hold no more; got %d"
 	forSquares = " for sliding_window, so that its square stays below 2^53; got %d: use a shorter period, fixed_window or a bucket"
 	forEntries = " for sliding_log, which remembers each request; got %d: use sliding_window"
+	forMembers = " for in_flight, which has a member for each request; got %d"
 )
 
 // Table lists the algorithms.
 var Table = numbered([]Row{
 	{Name: "fixed_window", Short: "fw1", Step: fixedWindow{}, Lua: "fixed_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Aligned: true},
 	{Name: "sliding_window", Short: "sw1", Step: slidingWindow{}, Lua: "sliding_window", MaxRate: MaxSquared, why: forSquares, maxUsed: MaxSquared, Aligned: true},
-	{Name: "sliding_log", Short: "sl1", Step: slidingLog{}, Lua: "sliding_log", MaxRate: MaxLog, why: forEntries, maxUsed: MaxSquared, Summary: true},
+	{Name: "sliding_log", Short: "sl1", Step: slidingLog{}, Lua: "sliding_log", MaxRate: MaxLog, why: forEntries, maxUsed: MaxSquared, Summary: true, Log: true},
 	{Name: "token_bucket", Short: "tb1", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
 	{Name: "leaky_bucket", Short: "lb1", Step: queue{}, Lua: "queue", MaxRate: MaxUnits, why: forHeaders, Bucket: true, Queue: true},
 	{Name: "gcra", Short: "gcra1", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
+	{Name: "in_flight", Short: "if1", Step: inFlight{}, Lua: "in_flight", MaxRate: MaxInFlight, why: forMembers, Summary: true, Held: true},
 	{Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Lua: "calendar_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true},
 })
 

@@ -54,7 +54,11 @@ const (
 	MaxUnits    = 999_999_999_999_999 // the largest integer of a structured field of HTTP; below 2^50
 	MaxSquared  = 94_906_265          // the largest number whose square is below MaxExact
 	MaxLog      = 10_000              // units in a sliding_log: it has an entry for each
+	MaxInFlight = 1_000_000           // requests in flight: each is a member of a set
 )
+
+// minLease is the shortest Period of what is held, where that is a lease.
+const minLease = time.Second
 
 // Invalid lists everything that is wrong with the limit.
 func (l Limit) Invalid() []error {
@@ -81,6 +85,8 @@ func (l Limit) Invalid() []error {
 		bad("period must be at least 1µs, got %s", l.Period)
 	case l.Period%time.Microsecond != 0:
 		bad("period must be whole microseconds, got %s", l.Period)
+	case row != nil && row.Held && l.Period < minLease:
+		bad("the lease of %s must be at least %s, got %s: a process renews it each third; write as in \"20 in flight\" or \"20/5m in_flight\"", row.Name, minLease, l.Period)
 	case us >= MaxDuration:
 		bad("period must be below 2^52 µs (%s), got %s", time.Duration(MaxDuration)*time.Microsecond, l.Period)
 	}
@@ -114,7 +120,8 @@ func (l Limit) OkFor(row *Row) bool {
 		return err == nil && l.Period == 0 && l.Burst == 0
 	}
 	return l.Calendar == "" && l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < MaxDuration &&
-		l.Burst >= 0 && l.Burst <= MaxUnits && (l.Burst == 0 || row.Bucket) && (l.Burst > 0 || !row.Queue) && l.fits(row)
+		l.Burst >= 0 && l.Burst <= MaxUnits && (l.Burst == 0 || row.Bucket) && (l.Burst > 0 || !row.Queue) &&
+		(!row.Held || l.Period >= minLease) && l.fits(row)
 }
 
 // fits reports whether the time to refill a whole bucket is in the exact range.

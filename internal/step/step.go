@@ -57,6 +57,13 @@ func (p *Params) Take(s State, now int64) (charged State, where Placed, ok bool)
 // Until returns when a current state equals that of a key never seen.
 func (p *Params) Until(s State, now int64) int64 {
 	_, resetAfter := p.Step.Left(s, now, *p)
+	return p.until(s, now, resetAfter)
+}
+
+func (p *Params) until(s State, now, resetAfter int64) int64 {
+	if p.Held && s.A > 0 {
+		return endless
+	}
 	return now + resetAfter
 }
 
@@ -76,7 +83,7 @@ type Answer struct {
 func (p *Params) Answer(a *Answer, allowed bool, s *State, where Placed, now int64) {
 	var resetAfter int64
 	a.Remaining, resetAfter = p.Step.Left(*s, now, *p)
-	a.ResetAfter, a.Until = Micros(resetAfter), now+resetAfter
+	a.ResetAfter, a.Until = Micros(resetAfter), p.until(*s, now, resetAfter)
 	switch {
 	case allowed && p.Queue:
 		a.Delay = Micros(where.At - now)

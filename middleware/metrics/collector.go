@@ -17,6 +17,7 @@ var descs = describe([]description{
 	{"near_limit_total", "Admitted checks that left a key with at least 80 % of its limit used.", []string{"rule"}},
 	{"bans_total", "Bans that denials of this process began.", []string{"rule"}},
 	{"banned_total", "Denials of keys that are banned.", []string{"rule"}},
+	{"in_flight", "Requests that this process holds in flight.", []string{"rule"}},
 
 	{"decision_duration_seconds", "Time to decide a request: its keys and the limiter.", nil},
 	{"store_duration_seconds", "Time of a call to the store.", nil},
@@ -25,6 +26,9 @@ var descs = describe([]description{
 	{"breaker_open_shards", "Servers of the store whose circuit is open.", nil},
 	{"breaker_shards", "Servers of the store that decisions were sent to so far.", nil},
 	{"breaker_transitions_total", "How often a circuit has opened or closed.", []string{"to"}},
+
+	{"releases_dropped_total", "Releases of requests in flight that were left to the lease.", nil},
+	{"renewals_failed_total", "Renewals of requests in flight that failed, and were tried again.", nil},
 
 	{"instances", "Processes that share the limits.", nil},
 	{"local_keys", "Keys with a count of their own in this process.", nil},

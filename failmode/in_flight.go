@@ -1,0 +1,189 @@
+package failmode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inflight"
+	"github.com/seed75154129/ratelimit/internal/memory"
+	"github.com/seed75154129/ratelimit/internal/transport"
+)
+
+// A holding store counts requests under way in sets, so that they can be renewed and
+// released by name. Others settle them as other charges.
+type holding interface {
+	inflight.Store
+	PlaceOf(c *algorithms.Check) inflight.Place
+}
+
+// inFlight is what runs in this process of which the store counts how much is under way.
+// The zero value is of a store that does not.
+type inFlight struct {
+	inflight.Registry
+	store holding
+}
+
+func (f *inFlight) begin(g *Guard) {
+	s, ok := g.store.(holding)
+	if !ok {
+		return
+	}
+	f.store, f.Store, f.Logger = s, s, g.logger
+	f.Open = func(shard int) bool { return g.breaker.Circuit(shard).IsOpen() }
+	f.Begin, f.Safely = g.work.Begin, g.work.Safely
+	g.breaker.Closing = f.Tell
+}
+
+// named returns the checks with a name for each request under way, made before anything
+// is sent: so that what got no answer can be released. nil means that there is none.
+func (f *inFlight) named(checks []algorithms.Check) (named []algorithms.Check) {
+	if f.store == nil {
+		return nil
+	}
+	for i := range checks {
+		if !lent.Check(&checks[i]).Holds() {
+			continue
+		}
+		if named == nil {
+			named = slices.Clone(checks)
+		}
+		lent.Check(&named[i]).Name()
+	}
+	return named
+}
+
+// decided holds what an admitted request has, and takes the names away.
+func (f *inFlight) decided(d *algorithms.Decision) {
+	if f.store == nil {
+		return
+	}
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !lent.Check(&r.Check).Holds() {
+			continue
+		}
+		p := f.store.PlaceOf(&r.Check)
+		id := lent.Result(r).Unname()
+		if id == 0 {
+			continue
+		}
+		if d.Allowed && r.Source == algorithms.SourceFailOpen { // nobody counts it, until the store is back
+			r.Charged, lent.Result(r).Trace().Charge.At = 1, p.ID
+		}
+		switch runs := d.Allowed && r.Charged > 0; {
+		case runs:
+			f.Hold(p, ofStore(r), id < 0)
+		case id < 0:
+			f.Drop(p)
+		}
+	}
+}
+
+// lost notes of results that the store did not decide whether it may have charged them.
+func (f *inFlight) lost(results []algorithms.Result) {
+	if f.store == nil {
+		return
+	}
+	for i := range results {
+		if r := &results[i]; r.Err != nil && lent.Check(&r.Check).Holds() && !transport.NotExecuted(r.Err) {
+			lent.Check(&r.Check).Unsure()
+		}
+	}
+}
+
+// nameHeld names the checks of requests in flight, before they are sent.
+func (g *Guard) nameHeld(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
+	if named := g.inFlight.named(checks); named != nil {
+		return g.takeHeld(ctx, named)
+	}
+	return g.recall(ctx, checks)
+}
+
+// takeHeld takes checks some of which are of requests in flight, with their names.
+func (g *Guard) takeHeld(ctx context.Context, named []algorithms.Check) (d algorithms.Decision, err error) {
+	if d, full := g.fullHere(named); full {
+		return d, nil
+	}
+	answered := false
+	defer func() {
+		for i := range named {
+			if c := &named[i]; !answered && lent.Check(c).Holds() { // the limiter has panicked
+				g.inFlight.Drop(g.inFlight.store.PlaceOf(c))
+			}
+		}
+	}()
+	d, err = g.recall(ctx, named)
+	answered = true
+	g.inFlight.decided(&d)
+	return d, err
+}
+
+// fullHere denies a request of which as much runs in this process alone as may run in
+// all. Nothing else about requests under way is remembered.
+func (g *Guard) fullHere(checks []algorithms.Check) (d algorithms.Decision, full bool) {
+	for i := range checks {
+		c := &checks[i]
+		if c.Shadow || !lent.Check(c).Holds() || c.Validate() != nil {
+			continue
+		}
+		var n [1]memory.Count
+		if !lent.Check(c).Count(&n[0]) {
+			continue
+		}
+		if lent.Memory(&g.local).Decide(false, n[:]); n[0].Room {
+			continue
+		}
+		if !full {
+			d.Results, full = make([]algorithms.Result, len(checks)), true
+			for j := range checks {
+				d.Results[j].Check = checks[j]
+			}
+		}
+		r := &d.Results[i]
+		r.Source, r.HasRoom, r.At = algorithms.SourceDenyCache, false, time.Now()
+		r.Remaining, r.RetryAfter = min(n[0].Answer.Remaining, 0), n[0].Answer.RetryAfter
+	}
+	return d, full
+}
+
+// settleHeld ends requests under way: here at once, and in the store soon.
+func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
+	results := make([]algorithms.Result, len(charges))
+	var errs []error
+	for i, ch := range charges {
+		r := &results[i]
+		*r = ch.Result
+		id := lent.Result(r).Trace().Charge.At
+		switch {
+		case r.Charged == 0 || ch.Cost == r.Charged:
+		case ch.Cost > 0:
+			errs = append(errs, fmt.Errorf("%w: rule %q: settle: a request in flight is settled at 0, got %d", algorithms.ErrInvalidCheck, r.Check.Rule, ch.Cost))
+		case r.Source == algorithms.SourceFallback:
+			settled, err := g.settleLocal(ctx, []algorithms.Charge{ch})
+			errs = append(errs, err)
+			*r = settled[0]
+			g.inFlight.End(id)
+		case r.Source == algorithms.SourceFailOpen:
+			g.inFlight.End(id)
+			lent.Result(r).Ended()
+		default:
+			known := true
+			lent.Result(r).SettleBy(0, func(int64) bool {
+				known = g.inFlight.End(id)
+				return known
+			})
+			if !known { // of another Guard, or this one is closed
+				settled, err := g.settleStore(ctx, []algorithms.Charge{ch})
+				results[i], errs = settled[0], append(errs, err)
+				continue
+			}
+			unfollowIn(&g.local, ch, r, g.share)
+			lent.Result(r).Ended()
+		}
+	}
+	return results, errors.Join(errs...)
+}

@@ -1,0 +1,462 @@
+package failmode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inflight"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// take takes n places, and fails if fewer are there.
+func takeN(t *testing.T, l algorithms.Limiter, n int, check algorithms.Check) (ds []algorithms.Decision) {
+	t.Helper()
+	for i := range n {
+		d := mustTake(t, l, check)
+		if !d.Allowed {
+			t.Fatalf("place %d: denied: %+v", i+1, d.Results)
+		}
+		ds = append(ds, d)
+	}
+	return ds
+}
+
+// What holds a place holds it, for as long as it runs, whatever becomes of the store.
+func TestInFlightOverTime(t *testing.T) {
+	lost := func() fault { return fault{lost: true} }
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T, s *sets, g *Guard, l *line)
+	}{
+		{"a crash frees within a lease, and not before", func(t *testing.T, s *sets, g *Guard, l *line) {
+			takeN(t, g, 2, atOnce(2, "k"))
+			time.Sleep(time.Minute)
+			l.dies(true)
+			time.Sleep(9 * time.Second)
+			if n := s.size("r:k"); n != 2 {
+				t.Errorf("%d in flight 9 s after the crash, want 2", n)
+			}
+			time.Sleep(6 * time.Second)
+			if n := s.size("r:k"); n != 0 {
+				t.Errorf("%d in flight a lease after the crash, want 0", n)
+			}
+		}},
+		{"a minute, with the store away for 8 s of it", func(t *testing.T, s *sets, g *Guard, l *line) {
+			takeN(t, g, 2, atOnce(2, "k"))
+			for i := range 60 {
+				if l.becomes(nil); i >= 20 && i < 28 {
+					l.becomes(lost)
+				}
+				time.Sleep(time.Second)
+				if n := s.size("r:k"); n != 2 {
+					t.Fatalf("%d in flight after %d s, want 2", n, i+1)
+				}
+			}
+		}},
+		{"an outage with five, in which three more come", func(t *testing.T, s *sets, g *Guard, l *line) {
+			takeN(t, g, 5, atOnce(8, "k"))
+			l.dies(true)
+			for range 20 { // until the circuit is open
+				end(t, g, mustTake(t, g, atOnce(8, "else")))
+			}
+			synctest.Wait()
+			if len(g.Down()) == 0 {
+				t.Fatal("the circuit is closed")
+			}
+			takeN(t, g, 3, atOnce(8, "k"))
+			if d := mustTake(t, g, atOnce(8, "k")); d.Allowed {
+				t.Error("a ninth was admitted in the outage")
+			}
+			time.Sleep(time.Minute)
+			if n := s.size("r:k"); n != 0 {
+				t.Fatalf("%d in flight, want 0: they have lapsed", n)
+			}
+			l.dies(false)
+			for len(g.Down()) > 0 {
+				time.Sleep(time.Millisecond)
+			}
+			if n := s.size("r:k"); n != 8 {
+				t.Errorf("%d in flight as the circuit closes, want 8", n)
+			}
+			other, _ := s.process(t)
+			if d := mustTake(t, other, atOnce(8, "k")); d.Allowed {
+				t.Error("another process admits a ninth")
+			}
+		}},
+		{"those that failed open", func(t *testing.T, s *sets, g *Guard, l *line) {
+			l.dies(true)
+			for range 20 {
+				mustTake(t, g, atOnce(8, "else"))
+			}
+			synctest.Wait()
+			check := atOnce(1, "k")
+			check.Fail = Open
+			ds := takeN(t, g, 3, check)
+			l.dies(false)
+			for len(g.Down()) > 0 {
+				time.Sleep(time.Millisecond)
+			}
+			if n := s.size("r:k"); n != 3 {
+				t.Errorf("%d in flight as the circuit closes, want 3", n)
+			}
+			for _, d := range ds {
+				end(t, g, d)
+				end(t, g, d)
+			}
+			time.Sleep(10 * time.Millisecond)
+			if n := s.size("r:k"); n != 0 {
+				t.Errorf("%d in flight, want 0", n)
+			}
+		}},
+		{"the store forgets everything", func(t *testing.T, s *sets, g *Guard, _ *line) {
+			takeN(t, g, 3, atOnce(8, "k"))
+			time.Sleep(time.Minute)
+			s.mu.Lock()
+			s.members = nil
+			s.mu.Unlock()
+			time.Sleep(5*time.Second + 100*time.Millisecond)
+			if n := s.size("r:k"); n != 3 {
+				t.Errorf("%d in flight a third of a lease later, want 3", n)
+			}
+		}},
+		{"the store's clock leaps ahead, and back", func(t *testing.T, s *sets, g *Guard, _ *line) {
+			takeN(t, g, 3, atOnce(8, "k"))
+			for _, ahead := range []time.Duration{time.Hour, 365 * 24 * time.Hour, 0} {
+				s.mu.Lock()
+				s.ahead = ahead
+				s.mu.Unlock()
+				time.Sleep(5*time.Second + 100*time.Millisecond)
+				if n := s.size("r:k"); n != 3 {
+					t.Errorf("%d in flight with the clock %s ahead, want 3", n, ahead)
+				}
+			}
+		}},
+		{"cut off for longer than a lease", func(t *testing.T, s *sets, g *Guard, l *line) {
+			ds := takeN(t, g, 2, atOnce(2, "k"))
+			l.becomes(lost)
+			time.Sleep(20 * time.Second)
+			other, _ := s.process(t)
+			takeN(t, other, 2, atOnce(2, "k")) // its places were given away
+			l.becomes(nil)
+			time.Sleep(6 * time.Second)
+			if n := s.size("r:k"); n != 4 {
+				t.Errorf("%d in flight, want all 4 that run", n)
+			}
+			for _, d := range ds {
+				end(t, g, d)
+			}
+			time.Sleep(6 * time.Second)
+			if n := s.size("r:k"); n != 2 {
+				t.Errorf("%d in flight, want 2", n)
+			}
+		}},
+		{"a thousand at Close", func(t *testing.T, s *sets, g *Guard, _ *line) {
+			ds := takeN(t, g, 1000, atOnce(1000, "k"))
+			for _, d := range ds[:500] {
+				end(t, g, d)
+			}
+			begun := time.Now()
+			_ = g.Close()
+			if took := time.Since(begun); took > plainBudget {
+				t.Errorf("Close took %s", took)
+			}
+			if n := s.size("r:k"); n != 500 {
+				t.Errorf("%d in flight, want the 500 that run", n)
+			}
+			time.Sleep(aLease)
+			if n := s.size("r:k"); n != 0 {
+				t.Errorf("%d in flight, want none", n)
+			}
+		}},
+		{"as much as may run runs here", func(t *testing.T, _ *sets, g *Guard, l *line) {
+			ds := takeN(t, g, 2, atOnce(2, "k"))
+			asked := 0
+			l.becomes(func() fault { asked++; return fault{} })
+			for range 100 {
+				if d := mustTake(t, g, atOnce(2, "k")); d.Allowed || d.Results[0].RetryAfter != time.Second {
+					t.Fatalf("%+v; want a denial for a second", d.Results)
+				}
+			}
+			if asked != 0 {
+				t.Errorf("%d commands were sent, want none", asked)
+			}
+			end(t, g, ds[0])
+			time.Sleep(10 * time.Millisecond)
+			takeN(t, g, 1, atOnce(2, "k")) // denials are not remembered
+		}},
+		{"who ends twice, and copies", func(t *testing.T, s *sets, g *Guard, _ *line) {
+			ds := takeN(t, g, 3, atOnce(3, "k"))
+			copied := algorithms.Decision{Results: []algorithms.Result{ds[0].Results[0]}}
+			end(t, g, ds[0])
+			end(t, g, copied)
+			other, _ := s.process(t)
+			foreign := takeN(t, other, 1, atOnce(9, "k"))[0]
+			end(t, g, copied)
+			if _, err := g.Settle(t.Context(), algorithms.Charge{Result: ds[1].Results[0], Cost: 2}); !errors.Is(err, algorithms.ErrInvalidCheck) {
+				t.Errorf("settled at 2: %v", err)
+			}
+			time.Sleep(10 * time.Second)
+			if n := s.size("r:k"); n != 3 {
+				t.Errorf("%d in flight, want 3", n)
+			}
+			end(t, other, foreign)
+		}},
+		{"ends while it is renewed", func(t *testing.T, s *sets, g *Guard, l *line) {
+			d := takeN(t, g, 1, atOnce(1, "k"))[0]
+			l.becomes(func() fault { return fault{late: 40 * time.Millisecond} })
+			time.Sleep(5*time.Second + 10*time.Millisecond)
+			l.becomes(nil) // the renewal is on its way
+			end(t, g, d)
+			time.Sleep(100 * time.Millisecond)
+			if n := s.size("r:k"); n != 0 {
+				t.Errorf("%d in flight, want 0", n)
+			}
+		}},
+		{"many that are due together", func(t *testing.T, s *sets, g *Guard, _ *line) {
+			for i := range 20 {
+				takeN(t, g, 1000, atOnce(1000, fmt.Sprint("k", i)))
+			}
+			for range 120 {
+				time.Sleep(time.Second)
+				if n := s.size("r:k7"); n != 1000 {
+					t.Fatalf("%d in flight, want 1000", n)
+				}
+			}
+			if !g.inFlight.Hinted() {
+				t.Error("4000 renewals a second, and no hint")
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var s sets
+				g, l := s.process(t)
+				c.run(t, &s, g, l)
+			})
+		})
+	}
+}
+
+// waitFor polls for a condition.
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	for range 8000 {
+		if ok() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("never")
+}
+
+// inFlightIn is the ZCARD of a key.
+func inFlightIn(t *testing.T, srv *redistest.Server, key string) int64 {
+	t.Helper()
+	n, err := srv.Client(t).ZCard(context.Background(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// guardOn is a Guard on a server, through a proxy.
+func guardOn(t *testing.T, srv *redistest.Server, addr string) *Guard {
+	t.Helper()
+	o := srv.Options()
+	o.Addr = addr
+	client := redis.NewClient(o)
+	t.Cleanup(func() { _ = client.Close() })
+	g := &Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop"}, Instances: 1}
+	t.Cleanup(func() { _ = g.Close() })
+	if err := g.Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+const setOfK = "shop:{k}:r:if1:15s"
+
+// On a real server: many Guards, never more than the limit at once, and nothing is left.
+func TestInFlightOnRedis(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	var mu sync.Mutex
+	running, most := 0, 0
+	var wg sync.WaitGroup
+	for range 16 {
+		g := guardOn(t, srv, srv.Addr)
+		wg.Go(func() {
+			for range 100 {
+				d, err := g.Take(context.Background(), atOnce(10, "k"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if r := &d.Results[0]; r.Source != algorithms.SourceRedis && d.Allowed {
+					_ = algorithms.Refund(context.Background(), g, d)
+					continue // this machine is busy: it is counted here, and not bound by the others
+				}
+				if d.Allowed {
+					mu.Lock()
+					running++
+					most = max(most, running)
+					mu.Unlock()
+					time.Sleep(time.Millisecond)
+					mu.Lock()
+					running--
+					mu.Unlock()
+				}
+				_ = algorithms.Refund(context.Background(), g, d)
+			}
+		})
+	}
+	wg.Wait()
+	if most > 10 {
+		t.Errorf("%d ran at once, want at most 10", most)
+	}
+	waitFor(t, func() bool { return inFlightIn(t, srv, setOfK) == 0 })
+}
+
+// A server that stalls, and replies that are lost, at half use: afterwards nobody is
+// denied, and nothing is left over.
+func TestInFlightAfterAStall(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	proxy := redistest.StartProxy(t, srv.Addr)
+	g := guardOn(t, srv, proxy.Addr)
+	var wg sync.WaitGroup
+	one := func() (denied bool) {
+		d, err := g.Take(context.Background(), atOnce(40, "k"))
+		if err != nil {
+			t.Error(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+		_ = algorithms.Refund(context.Background(), g, d)
+		return !d.Allowed
+	}
+	proxy.StallReplies()
+	for range 20 {
+		wg.Go(func() { one() })
+	}
+	wg.Wait()
+	proxy.Resume(t)
+	proxy.LoseReplies(5, "evalsha")
+	for range 20 {
+		wg.Go(func() { one() })
+	}
+	wg.Wait()
+	waitFor(t, func() bool { return inFlightIn(t, srv, setOfK) == 0 })
+	for range 40 {
+		if one() {
+			t.Error("denied after the stall")
+		}
+	}
+	waitFor(t, func() bool { return inFlightIn(t, srv, setOfK) == 0 })
+}
+
+// A ban by hand moves the set, and a Reset deletes it; who runs is renewed and released
+// all the same.
+func TestInFlightBesideAnOperator(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	g := guardOn(t, srv, srv.Addr)
+	check := atOnce(9, "k")
+	ds := takeN(t, g, 5, check)
+	if d, err := g.Peek(t.Context(), check); err != nil || d.Results[0].Remaining != 4 {
+		t.Fatalf("%+v, %v; want 4 left", d, err)
+	}
+	if err := g.Ban(t.Context(), time.Hour, check); err != nil {
+		t.Fatal(err)
+	}
+	if d := mustTake(t, g, check); d.Allowed {
+		t.Error("admitted during the ban")
+	}
+	kept := setOfK + ":kept"
+	if n := inFlightIn(t, srv, kept); n != 5 {
+		t.Fatalf("%d kept, want 5", n)
+	}
+	end(t, g, ds[0])
+	waitFor(t, func() bool { return inFlightIn(t, srv, kept) == 4 })
+	srv.Client(t).Del(t.Context(), kept)
+	g.inFlight.Tell(0, true)
+	if n := inFlightIn(t, srv, kept); n != 4 {
+		t.Errorf("%d renewed during the ban, want 4", n)
+	}
+	if err := g.Ban(t.Context(), 0, check); err != nil {
+		t.Fatal(err)
+	}
+	if n := inFlightIn(t, srv, setOfK); n != 4 {
+		t.Errorf("%d after the ban, want 4", n)
+	}
+	if err := g.Reset(t.Context(), check); err != nil {
+		t.Fatal(err)
+	}
+	g.inFlight.Tell(0, true) // or in a third of the lease
+	if n := inFlightIn(t, srv, setOfK); n != 4 {
+		t.Errorf("%d after the reset, want 4", n)
+	}
+	for _, d := range ds {
+		end(t, g, d)
+	}
+	waitFor(t, func() bool { return inFlightIn(t, srv, setOfK) == 0 })
+}
+
+// All or nothing, wherever the keys are.
+func TestInFlightIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	r := &algorithms.Redis{Client: cluster.Client(t), Namespace: "shop", Budget: time.Second}
+	g := &Guard{Limiter: r, Instances: 1}
+	t.Cleanup(func() { _ = g.Close() })
+	checks := []algorithms.Check{atOnce(5, "a"), atOnce(5, "b"), {Rule: "last", Key: "c", Limit: algorithms.PerHour(1)}}
+	d := mustTake(t, g, checks...)
+	if !d.Allowed {
+		t.Fatalf("%+v", d)
+	}
+	for range 5 {
+		if d := mustTake(t, g, checks...); d.Allowed {
+			t.Fatal("admitted")
+		}
+	}
+	left := func(n int64) bool {
+		d, err := g.Peek(t.Context(), checks[:2]...)
+		return err == nil && d.Results[0].Remaining == n && d.Results[1].Remaining == n
+	}
+	waitFor(t, func() bool { return left(4) })
+	end(t, g, d)
+	waitFor(t, func() bool { return left(5) })
+}
+
+// What one script renews is bounded, and so is what one tick does.
+func TestInFlightRenewsInChunks(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	s := lent.Store(&algorithms.Redis{Client: srv.Client(t), Namespace: "shop", Budget: time.Second})
+	var places []inflight.Place
+	for i := range 450 {
+		places = append(places, inflight.Place{Key: "shop:{a}:r:if1:15s", ID: int64(i + 1), Lease: aLease})
+	}
+	for i := range 70 {
+		places = append(places, inflight.Place{Key: fmt.Sprintf("shop:{k%02d}:r:if1:15s", i), ID: int64(1000 + i), Lease: aLease})
+	}
+	if failed, err := s.Renew(t.Context(), places); err != nil || len(failed) > 0 {
+		t.Fatalf("%d failed, %v", len(failed), err)
+	}
+	if n := inFlightIn(t, srv, "shop:{a}:r:if1:15s"); n != 450 {
+		t.Errorf("%d in flight, want 450", n)
+	}
+	if n := inFlightIn(t, srv, "shop:{k69}:r:if1:15s"); n != 1 {
+		t.Errorf("%d in flight, want 1", n)
+	}
+	if n := srv.Executed(t); n < 5+2 {
+		t.Errorf("%d scripts; want at most 100 requests or 32 keys in each", n)
+	}
+}

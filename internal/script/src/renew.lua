@@ -1,0 +1,37 @@
+-- Renews the leases of requests under way. It adds those that are not there: who runs is counted, whatever
+-- Redis has forgotten.
+-- KEYS     two for each count: its set, as of steps/in_flight.lua, and where it is kept during a ban by hand
+-- ARGV     for each count the lease in µs, how many requests follow, and their ids
+-- Returns  how many requests were renewed
+-- Sent by  store.Renew in algorithms/in_flight.go
+
+--@ include begin
+
+local at, renewed = 1, 0
+for i = 1, #KEYS, 2 do
+  local key, lease, n = KEYS[i], ARGV[at] + 0, ARGV[at + 1] + 0
+  local ms, ends = format('%d', floor(lease / 1000) + 1), format('%d', now + lease)
+  local members = {}
+  for j = 1, n do
+    members[2 * j - 1], members[2 * j] = ends, ARGV[at + 1 + j]
+  end
+  local added = redis.pcall('ZADD', key, unpack(members))
+  if type(added) == 'table' then -- a ban by hand, or a foreign value
+    if redis.pcall('GETRANGE', key, '0', '3') == 'ban' then
+      if call('PTTL', key) < lease / 1000 + 1 then
+        call('PEXPIRE', key, ms)
+      end
+      key = KEYS[i + 1]
+      added = redis.pcall('ZADD', key, unpack(members))
+    end
+  end
+  if type(added) ~= 'table' then
+    for _, ahead in ipairs(call('ZRANGEBYSCORE', key, '(' .. ends, '+inf', 'LIMIT', '0', '100')) do
+      call('ZADD', key, ends, ahead) -- of a clock that was ahead
+    end
+    call('PEXPIRE', key, ms)
+    renewed = renewed + n
+  end
+  at = at + 2 + n
+end
+return { renewed }

@@ -1,0 +1,196 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// Hold keeps the request behind ctx in flight until release is called, also when the
+// handler has returned: for connections that a handler hands on, and for work that goes
+// on after a 202. Until then the rules that limit requests in flight count it, and
+// [Settle] may be called; ctx may be cancelled.
+//
+// Call Hold before the handler returns, and release in a defer: a request that is never
+// released stays in flight until the process ends. release may be called several times,
+// by any goroutine. Where no such rule applies, the request is only kept open for Settle.
+func Hold(ctx context.Context) (release func()) {
+	var kept []*requestState
+	for s := stateOf(ctx); s != nil; s = s.outer {
+		if s.keep() {
+			kept = append(kept, s)
+		}
+	}
+	return sync.OnceFunc(func() {
+		for _, s := range kept {
+			s.letGo()
+		}
+	})
+}
+
+// keep adds to what a request waits for before it is over; false if it is over.
+func (s *requestState) keep() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed && s.holds == 0 {
+		return false
+	}
+	s.holds++
+	return true
+}
+
+// letGo undoes a keep.
+func (s *requestState) letGo() {
+	s.mu.Lock()
+	s.holds--
+	over := s.closed && s.holds == 0
+	s.mu.Unlock()
+	if over {
+		s.held.release()
+	}
+}
+
+// held is what a request holds while it is in flight. Nil holds nothing.
+type held struct {
+	ctx     context.Context
+	by      *Middleware
+	charges []algorithms.Charge
+	gauges  []*atomic.Int64 // of the charges' rules
+	once    sync.Once
+}
+
+// hold notes what an admitted request holds.
+func (e *evaluation) hold() {
+	if !e.set.holds || !e.decision.Allowed {
+		return
+	}
+	for i := range e.decision.Results {
+		r := &e.decision.Results[i]
+		if r.Charged == 0 || !isHeld(r.Check.Limit) {
+			continue
+		}
+		if e.held == nil {
+			e.held = &held{ctx: e.request.Context(), by: e.m}
+		}
+		e.held.charges = append(e.held.charges, algorithms.Charge{Result: *r})
+		if at, ok := e.set.find(r.Check.Rule, 0); ok {
+			gauge := &e.set.watches[at].series.inFlight
+			gauge.Add(1)
+			e.held.gauges = append(e.held.gauges, gauge)
+		}
+	}
+}
+
+// release ends the request for its rules. With a Guard or a Memory it waits for nothing.
+func (h *held) release() {
+	if h == nil {
+		return
+	}
+	h.once.Do(func() {
+		for _, gauge := range h.gauges {
+			gauge.Add(-1)
+		}
+		if _, err := h.by.limiter.Settle(context.WithoutCancel(h.ctx), h.charges...); err != nil {
+			h.by.unrefunded.Do(func() { h.by.logger.Error("ratelimit: request in flight not released", "error", err) })
+		}
+	})
+}
+
+var errEndless = errors.New("the request's context never ends, and a rule limits requests in flight: Take holds them until it does; use context.WithCancel")
+
+// untilDone releases what a request that Take has charged holds when its context ends.
+func (h *held) untilDone() error {
+	switch {
+	case h == nil:
+		return nil
+	case h.ctx.Done() == nil:
+		h.release()
+		return fmt.Errorf("middleware: take: %w", errEndless)
+	}
+	context.AfterFunc(h.ctx, h.release)
+	return nil
+}
+
+// isHeld reports whether requests hold what they are charged by a limit.
+func isHeld(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
+
+// holds reports whether the rule may have such a limit.
+func (r *rule) holds() bool { return r.terms.limitFor != nil || r.source.hasHeld() }
+
+func (r *Rule) hasHeld() bool {
+	for _, l := range r.limits() {
+		if isHeld(l.Limit) {
+			return true
+		}
+	}
+	return false
+}
+
+// validateHeld says what a rule on requests in flight cannot have.
+func (r *Rule) validateHeld(bad func(string, error)) {
+	if !r.hasHeld() {
+		return
+	}
+	const one = "a request in flight costs 1; leave it out, and count units by another rule, such as one with the limit 1000/1m"
+	if r.Cost > 1 {
+		bad("Cost", fmt.Errorf("%s; got %d", one, r.Cost))
+	}
+	if r.Costs != nil {
+		bad("Costs", errors.New(one))
+	}
+	if r.CostFor != nil {
+		bad("CostFor", errors.New(one))
+	}
+	if r.ChargeOn != nil {
+		bad("ChargeOn", errors.New("every request in flight is released when it ends, whatever its status; leave it out, or write another rule with a window, such as 5/1m"))
+	}
+	if r.Ban != (algorithms.Ban{}) {
+		bad("Ban", errors.New("not with in_flight, whose denials come of requests that end; put the ban on a rule with a rate, such as 100/1m"))
+	}
+	if r.Lease {
+		bad("Lease", errors.New("not with in_flight, which has no units to take in blocks; leave it out"))
+	}
+}
+
+// fitsHeld is validateHeld for a limit that LimitFor returns.
+func (r *Rule) fitsHeld(l algorithms.Limit) error {
+	if isHeld(l) && (r.Cost > 1 || r.Costs != nil || r.CostFor != nil || r.Ban != (algorithms.Ban{})) {
+		return fmt.Errorf("%s does not go with the rule's Cost, Costs, CostFor or Ban", l)
+	}
+	return nil
+}
+
+// heldOddities are hints about rules on requests in flight.
+func heldOddities(rules []rule) (odd []string) {
+	for i := range rules {
+		r := &rules[i]
+		if r.disabled || !r.source.hasHeld() {
+			continue
+		}
+		rated, other := false, false
+		for j := range rules {
+			o := &rules[j]
+			switch {
+			case o.disabled || o.check.Shadow:
+			case !o.source.hasHeld():
+				rated = rated || keyfunc.Describe(o.key).String() == keyfunc.Describe(r.key).String()
+			case keyfunc.Describe(o.key).Values() != 0:
+				other = true
+			}
+		}
+		if !rated && keyfunc.Describe(r.key).Values() != 0 {
+			odd = append(odd, fmt.Sprintf("rule %q limits requests in flight, and no rule with a rate has its Key: "+
+				"its denials cannot be remembered, so that every request of a flood asks the store; add a rule with the same Key, such as Limit: algorithms.PerMinute(60)", r.check.Rule))
+		}
+		if !other && keyfunc.Describe(r.key).Values() == 0 {
+			odd = append(odd, fmt.Sprintf("rule %q limits the requests in flight of all clients together, so that one client can hold all of them; "+
+				"add a rule for each client, such as Key: keyfunc.IP, Limit: algorithms.MaxInFlight(10)", r.check.Rule))
+		}
+	}
+	return odd
+}

@@ -1,0 +1,415 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+var twoAtOnce = []Rule{
+	{Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(2)},
+	{Name: "rate", Key: keyfunc.IP, Limit: algorithms.PerHour(1000)},
+}
+
+// inFlightNow is how many requests from this machine a rule counts.
+func inFlightNow(t *testing.T, m *Middleware, rule string) int64 {
+	t.Helper()
+	checks, err := m.Checks(rule, "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := m.Limiter().Peek(t.Context(), checks...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checks[0].Limit.Rate - d.Results[0].Remaining
+}
+
+// until polls for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 2000 {
+		if ok() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("never: %s", what)
+}
+
+// However a handler ends, its request is in flight while it runs and not afterwards.
+func TestARequestIsInFlightWhileItsHandlerRuns(t *testing.T) {
+	type end = func(w http.ResponseWriter, r *http.Request)
+	outside := func(m *Middleware, h http.Handler) http.Handler { return m.Handler(h) }
+	for _, c := range []struct {
+		name string
+		end  end
+		wrap func(m *Middleware, h http.Handler) http.Handler
+		h2   bool
+		quit bool // the client leaves
+	}{
+		{name: "return", end: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") }},
+		{name: "panic", end: func(http.ResponseWriter, *http.Request) { panic("on purpose") }},
+		{name: "abort", end: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		{name: "goexit", end: func(http.ResponseWriter, *http.Request) { runtime.Goexit() }},
+		{name: "hijack and return", end: func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				_ = conn.Close()
+			}
+		}},
+		{name: "client gone", quit: true, end: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+		{name: "HTTP/2 reset", h2: true, quit: true, end: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+		{name: "HTTP/2", h2: true, end: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") }},
+		{name: "a time-out outside", end: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			wrap: func(m *Middleware, h http.Handler) http.Handler {
+				return http.TimeoutHandler(m.Handler(h), 20*time.Millisecond, "late")
+			}},
+		{name: "a time-out inside", end: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			wrap: func(m *Middleware, h http.Handler) http.Handler {
+				return m.Handler(http.TimeoutHandler(h, 20*time.Millisecond, "late"))
+			}},
+		{name: "twice in a chain", end: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") },
+			wrap: func(m *Middleware, h http.Handler) http.Handler {
+				inner, err := New(Config{Limiter: m.Limiter(), Rules: []Rule{{Name: "inner", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(2)}}})
+				if err != nil {
+					panic(err)
+				}
+				return m.Handler(inner.Handler(h))
+			}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, err := New(Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce})
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun, goOn := make(chan bool, 1), make(chan bool)
+			h := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				begun <- true
+				if !c.quit {
+					<-goOn
+				}
+				c.end(w, r)
+			}))
+			if c.wrap == nil {
+				c.wrap = outside
+			}
+			s := httptest.NewUnstartedServer(c.wrap(m, h))
+			s.Config.ErrorLog = log.New(io.Discard, "", 0)
+			if s.EnableHTTP2 = c.h2; c.h2 {
+				s.StartTLS()
+			} else {
+				s.Start()
+			}
+			defer s.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan bool)
+			go func() {
+				defer close(done)
+				r, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
+				if resp, err := s.Client().Do(r); err == nil {
+					_, _ = io.Copy(io.Discard, resp.Body)
+					_ = resp.Body.Close()
+				}
+			}()
+			<-begun
+			if n := inFlightNow(t, m, "at-once"); n != 1 {
+				t.Errorf("%d in flight while it runs, want 1", n)
+			}
+			if c.quit {
+				cancel()
+			} else {
+				close(goOn)
+			}
+			<-done
+			until(t, "none is in flight", func() bool { return inFlightNow(t, m, "at-once") == 0 })
+			if n := inFlightNow(t, m, "rate"); n != 1 {
+				t.Errorf("%d counted by the rate, want 1", n)
+			}
+			if n := metricOf(m, "ratelimit_in_flight", "at-once"); n != 0 {
+				t.Errorf("ratelimit_in_flight is %v, want 0", n)
+			}
+		})
+	}
+}
+
+// metricOf is a metric of a rule.
+func metricOf(m *Middleware, name, rule string) float64 {
+	for metric := range m.Metrics() {
+		if metric.Name == name && slices.Contains(metric.Labels, rule) {
+			return metric.Value
+		}
+	}
+	return -1
+}
+
+// bubbled calls a handler behind a middleware, without a network.
+func bubbled(t *testing.T, c Config, h http.HandlerFunc) (*Middleware, func() int) {
+	t.Helper()
+	m, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := m.Handler(h)
+	return m, func() int {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = "127.0.0.1:1"
+		limited.ServeHTTP(w, r)
+		return w.Code
+	}
+}
+
+// At most N run at once, and those that are denied hold nothing.
+func TestAtMostNRunAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running, most := 0, 0
+		var get func() int
+		m, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(http.ResponseWriter, *http.Request) {
+			running++
+			most = max(most, running)
+			time.Sleep(time.Second)
+			running--
+		})
+		codes := make(chan int, 5)
+		for range 5 {
+			go func() { codes <- get() }()
+		}
+		synctest.Wait()
+		if n := metricOf(m, "ratelimit_in_flight", "at-once"); n != 2 {
+			t.Errorf("ratelimit_in_flight is %v, want 2", n)
+		}
+		admitted := 0
+		for range 5 {
+			if code := <-codes; code == http.StatusOK {
+				admitted++
+			} else if code != http.StatusTooManyRequests {
+				t.Errorf("status %d", code)
+			}
+		}
+		if most != 2 || admitted != 2 || inFlightNow(t, m, "at-once") != 0 {
+			t.Errorf("%d ran at once, %d admitted, %d still in flight; want 2, 2, 0", most, admitted, inFlightNow(t, m, "at-once"))
+		}
+	})
+}
+
+// Hold keeps the place after the handler has returned, and its release may be called
+// several times; it frees no other's place.
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var release func()
+		var ctx context.Context
+		m, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(_ http.ResponseWriter, r *http.Request) {
+			ctx = r.Context() //nolint:fatcontext // of one request, for after its end
+			release = Hold(ctx)
+		})
+		get()
+		first := release
+		get()
+		if code := get(); code != http.StatusTooManyRequests {
+			t.Errorf("status %d, want 429: two are held", code)
+		}
+		if err := Settle(ctx, "rate", 5); err != nil {
+			t.Errorf("Settle while it is held: %v", err)
+		}
+		first()
+		first()
+		if n := inFlightNow(t, m, "at-once"); n != 1 {
+			t.Errorf("%d in flight, want 1", n)
+		}
+		release()
+		if n := inFlightNow(t, m, "at-once"); n != 0 {
+			t.Errorf("%d in flight, want 0", n)
+		}
+		if err := Settle(ctx, "rate", 6); err == nil {
+			t.Error("Settle after the release: no error")
+		}
+		Hold(ctx)() // it is over
+		Hold(context.Background())()
+		if n := inFlightNow(t, m, "at-once"); n != 0 {
+			t.Errorf("%d in flight, want 0", n)
+		}
+	})
+}
+
+// A handler may end its request early, and not otherwise than at 0.
+func TestSettleOfARequestInFlight(t *testing.T) {
+	var m *Middleware
+	m, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(_ http.ResponseWriter, r *http.Request) {
+		if err := Settle(r.Context(), "rate", 3); err != nil {
+			t.Error(err)
+		}
+		if err := Settle(r.Context(), "at-once", 2); !errors.Is(err, algorithms.ErrInvalidCheck) {
+			t.Errorf("settled at 2: %v", err)
+		}
+		if n := inFlightNow(t, m, "at-once"); n != 1 {
+			t.Errorf("%d in flight, want 1", n)
+		}
+	})
+	get()
+	m, get = bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(_ http.ResponseWriter, r *http.Request) {
+		if err := Settle(r.Context(), "at-once", 0); err != nil {
+			t.Error(err)
+		}
+		if n := inFlightNow(t, m, "at-once"); n != 0 {
+			t.Errorf("%d in flight, want 0", n)
+		}
+		other, err := m.Limiter().Take(r.Context(), mustChecks(t, m, "at-once")...)
+		if err != nil || !other.Allowed {
+			t.Errorf("%+v, %v", other, err)
+		}
+	})
+	get()
+	if n := inFlightNow(t, m, "at-once"); n != 1 {
+		t.Errorf("%d in flight, want the other's", n)
+	}
+}
+
+func mustChecks(t *testing.T, m *Middleware, rule string) []algorithms.Check {
+	t.Helper()
+	checks, err := m.Checks(rule, "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checks
+}
+
+// Rules are removed, renamed, changed, in shadow and disabled while requests run: all
+// are released.
+func TestRulesChangeWhileRequestsAreInFlight(t *testing.T) {
+	base := twoAtOnce[0]
+	for name, change := range map[string]func(*Rule){
+		"removed":  func(r *Rule) { r.Name, r.Limit = "other", algorithms.PerHour(9) },
+		"renamed":  func(r *Rule) { r.Name = "other" },
+		"raised":   func(r *Rule) { r.Limit = algorithms.MaxInFlight(7) },
+		"tiers":    func(r *Rule) { r.Tiers = map[string]algorithms.Limit{"pro": algorithms.MaxInFlight(9)} },
+		"shadow":   func(r *Rule) { r.Shadow = true },
+		"disabled": func(r *Rule) { r.Disabled = true },
+		"same":     func(*Rule) {},
+	} {
+		for _, shadow := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, shadow), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					memory := new(algorithms.Memory)
+					rule := base
+					rule.Shadow = shadow
+					m, get := bubbled(t, Config{Limiter: memory, Rules: []Rule{rule}}, func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second) })
+					checks := mustChecks(t, m, "at-once")
+					for range 3 {
+						go get()
+					}
+					synctest.Wait()
+					d, _ := memory.Peek(t.Context(), checks...)
+					if d.Results[0].Remaining != 0 {
+						t.Fatalf("%d left, want 0", d.Results[0].Remaining)
+					}
+					changed := base
+					change(&changed)
+					if err := m.SetRules([]Rule{changed}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(2 * time.Second)
+					d, _ = memory.Peek(t.Context(), checks...)
+					if d.Results[0].Remaining != 2 {
+						t.Errorf("%d left, want 2", d.Results[0].Remaining)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A key that refuses after the charge leaves nothing in flight.
+func TestARefusedRequestHoldsNothing(t *testing.T) {
+	rules := append(slices.Clone(twoAtOnce), Rule{Name: "key", Key: keyfunc.Required(keyfunc.Header("X-Token"), http.StatusUnauthorized), Limit: algorithms.PerHour(5)})
+	m, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: rules}, func(http.ResponseWriter, *http.Request) { t.Error("admitted") })
+	if code := get(); code != http.StatusUnauthorized {
+		t.Errorf("status %d, want 401", code)
+	}
+	if n := inFlightNow(t, m, "at-once"); n != 0 {
+		t.Errorf("%d in flight, want 0", n)
+	}
+}
+
+// Take holds until the context of its request ends, and asks for one that does.
+func TestTakeHoldsUntilTheContextEnds(t *testing.T) {
+	m, err := New(Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	r.RemoteAddr = "127.0.0.1:1"
+	if _, err := m.Take(r.WithContext(context.WithoutCancel(r.Context()))); !errors.Is(err, errEndless) {
+		t.Errorf("a context without an end: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if d, err := m.Take(r.WithContext(ctx)); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if n := inFlightNow(t, m, "at-once"); n != 1 {
+		t.Errorf("%d in flight, want 1", n)
+	}
+	cancel()
+	until(t, "none is in flight", func() bool { return inFlightNow(t, m, "at-once") == 0 })
+}
+
+// What a rule on requests in flight cannot have is one error that says what to write.
+func TestWhatDoesNotGoWithInFlight(t *testing.T) {
+	for field, c := range map[string]struct {
+		set  func(*Rule)
+		says string
+	}{
+		"Cost":     {func(r *Rule) { r.Cost = 2 }, "count units by another rule"},
+		"Costs":    {func(r *Rule) { r.Costs = map[string]int64{"/": 1} }, "count units by another rule"},
+		"CostFor":  {func(r *Rule) { r.CostFor = func(*http.Request) int64 { return 1 } }, "count units by another rule"},
+		"ChargeOn": {func(r *Rule) { r.ChargeOn = []int{401} }, "write another rule with a window, such as 5/1m"},
+		"Ban":      {func(r *Rule) { r.Ban = algorithms.Ban{After: 5, For: time.Hour} }, "put the ban on a rule with a rate, such as 100/1m"},
+		"Lease":    {func(r *Rule) { r.Lease = true }, "leave it out"},
+		"Limit":    {func(r *Rule) { r.Limit.Period = 500 * time.Millisecond }, `write as in "20 in flight" or "20/5m in_flight"`},
+	} {
+		t.Run(field, func(t *testing.T) {
+			rule := Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(20)}
+			c.set(&rule)
+			err := ValidateRules([]Rule{rule})
+			if one, ok := errors.AsType[*RuleError](err); !ok || one.Field != field || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v; want one error about %s that says %q", err, field, c.says)
+			}
+		})
+	}
+}
+
+// Hints about in_flight: no rate rule with the key, and one client that can hold all.
+func TestHintsAboutInFlight(t *testing.T) {
+	ip, everyone := twoAtOnce[0], Rule{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.MaxInFlight(100)}
+	for _, c := range []struct {
+		rules []Rule
+		says  []string
+	}{
+		{twoAtOnce, nil},
+		{[]Rule{ip}, []string{"no rule with a rate has its Key"}},
+		{[]Rule{ip, twoAtOnce[1], everyone}, nil},
+		{[]Rule{everyone}, []string{"one client can hold all of them"}},
+	} {
+		rules, err := compile(c.rules, share{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		odd := oddities(rules, false)
+		if len(odd) != len(c.says) || len(odd) > 0 && !strings.Contains(odd[0], c.says[0]) {
+			t.Errorf("hints %q, want %q", odd, c.says)
+		}
+	}
+}

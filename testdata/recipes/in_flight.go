@@ -1,0 +1,78 @@
+package recipes
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// exports admits two exports at once for each user, in all processes, and 30 an hour.
+func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, http.Handler) {
+	match := []string{"POST /exports"}
+	rules := []ratelimit.Rule{
+		{Name: "exports-at-once", Match: match, Key: user, Limit: algorithms.MaxInFlight(2)},
+		{Name: "exports", Match: match, Key: user, Limit: algorithms.PerHour(30)},
+	}
+	return rules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		release := ratelimit.Hold(r.Context()) // the export goes on after the 202
+		go func() {
+			defer release()
+			export(context.WithoutCancel(r.Context()))
+		}()
+		w.WriteHeader(http.StatusAccepted)
+	})
+}
+
+// chat are the rules of a language model that streams its answers. A stream that ends,
+// breaks or panics frees its place, and one of 20 minutes keeps it.
+func chat(tenant keyfunc.Key) []ratelimit.Rule {
+	match := []string{"POST /v1/chat"}
+	return []ratelimit.Rule{
+		{Name: "streams", Match: match, Key: tenant, Limit: algorithms.MaxInFlight(3),
+			Tiers: map[string]algorithms.Limit{"team": algorithms.MaxInFlight(30)}},
+		{Name: "chat-tokens", Match: match, Key: tenant, Cost: 1000, // Settle says what it was
+			Limit: algorithms.Limit{Rate: 100_000, Period: time.Minute, Algorithm: algorithms.TokenBucket}},
+		{Name: "gpu", Match: match, Key: keyfunc.Everyone, Limit: algorithms.MaxInFlight(400)},
+	}
+}
+
+// sockets admits five connections at once for each user, and 30 new ones a minute.
+func sockets(user keyfunc.Key) []ratelimit.Rule {
+	match := []string{"GET /ws"}
+	return []ratelimit.Rule{
+		{Name: "sockets", Match: match, Key: user, // renewed each 100 s: there may be a million
+			Limit: algorithms.Limit{Rate: 5, Period: 5 * time.Minute, Algorithm: algorithms.InFlight}},
+		{Name: "connects", Match: match, Key: user, Limit: algorithms.PerMinute(30)},
+	}
+}
+
+// pumped serves a connection until its handler returns: one of the two pumps runs in it.
+func pumped(upgrade func(http.ResponseWriter, *http.Request) (socket, error), write, read func(socket)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		conn, err := upgrade(w, r)
+		if err != nil {
+			return
+		}
+		go write(conn)
+		read(conn)
+	}
+}
+
+// handedOn serves a connection after its handler has returned.
+func handedOn(upgrade func(http.ResponseWriter, *http.Request) (socket, error), serve func(socket)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		conn, err := upgrade(w, r)
+		if err != nil {
+			return
+		}
+		release := ratelimit.Hold(r.Context())
+		go func() {
+			defer release()
+			serve(conn)
+		}()
+	}
+}

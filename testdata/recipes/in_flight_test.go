@@ -1,0 +1,81 @@
+package recipes
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// wantStatus serves a request and compares its status.
+func wantStatus(t *testing.T, h http.Handler, method, path string, want int) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, from("192.0.2.1:1", method, path)())
+	if w.Code != want {
+		t.Errorf("%s %s: status %d, want %d", method, path, w.Code, want)
+	}
+}
+
+func TestExports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rules, h := exports(keyfunc.IP, func(context.Context) { time.Sleep(time.Minute) })
+		h = limited(t, rules...).Handler(h)
+		wantStatus(t, h, "POST", "/exports", http.StatusAccepted)
+		time.Sleep(30 * time.Second)
+		wantStatus(t, h, "POST", "/exports", http.StatusAccepted)
+		wantStatus(t, h, "POST", "/exports", http.StatusTooManyRequests)
+		time.Sleep(31 * time.Second)
+		wantStatus(t, h, "POST", "/exports", http.StatusAccepted)
+		wantStatus(t, h, "POST", "/exports", http.StatusTooManyRequests)
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestChat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := limited(t, chat(keyfunc.IP)...).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			time.Sleep(20 * time.Minute)
+			_ = ratelimit.Settle(r.Context(), "chat-tokens", 300)
+		}))
+		for range 3 {
+			go wantStatus(t, h, "POST", "/v1/chat", http.StatusOK)
+		}
+		synctest.Wait()
+		for range 19 {
+			time.Sleep(time.Minute)
+			wantStatus(t, h, "POST", "/v1/chat", http.StatusTooManyRequests)
+		}
+		time.Sleep(2 * time.Minute)
+		wantStatus(t, h, "POST", "/v1/chat", http.StatusOK)
+	})
+}
+
+func TestSockets(t *testing.T) {
+	upgrade := func(http.ResponseWriter, *http.Request) (socket, error) { return nil, nil }
+	serve := func(socket) { time.Sleep(time.Hour) }
+	for name, h := range map[string]http.Handler{
+		"pumped":    pumped(upgrade, func(socket) {}, serve),
+		"handed on": handedOn(upgrade, serve),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := limited(t, sockets(keyfunc.IP)...).Handler(h)
+				for range 5 {
+					go wantStatus(t, h, "GET", "/ws", http.StatusOK)
+				}
+				synctest.Wait()
+				time.Sleep(59 * time.Minute)
+				wantStatus(t, h, "GET", "/ws", http.StatusTooManyRequests)
+				time.Sleep(2 * time.Minute)
+				go wantStatus(t, h, "GET", "/ws", http.StatusOK)
+				time.Sleep(2 * time.Hour)
+			})
+		})
+	}
+}
