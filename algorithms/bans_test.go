@@ -59,7 +59,7 @@ func TestBansTakeOneCommand(t *testing.T) {
 	if bansOf([]Check{check}) != 0 {
 		t.Error("a shadow check sends its ban")
 	}
-	if before.Script != script.Take || len(before.Args) != 3+1+1+1+3 {
+	if before.Script != script.Take || len(before.Keys) != 1 || len(before.Args) != 1+1+3 {
 		t.Errorf("a check without a ban sends %d arguments to another script", len(before.Args))
 	}
 	if strings.Contains(script.Take.Text(), "ban_") {

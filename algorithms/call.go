@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -24,20 +25,16 @@ const (
 // bansCall is about the bans of the checks. By hand, it needs their params, and how
 // long the bans last in µs.
 func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []step.Params) *transport.Call {
-	args := make([]any, 3, 4+6*len(checks))
+	c := &transport.Call{Script: script.Bans, Args: []any{string(op)}}
 	for i := range checks {
-		args = append(args, r.banKey(&checks[i]))
+		c.Keys = append(c.Keys, r.banKey(&checks[i]))
 		if ps != nil {
-			args = append(args, r.key(&checks[i], &ps[i]), r.keptKey(&checks[i], &ps[i]))
+			c.Keys = append(c.Keys, r.key(&checks[i], &ps[i]), r.keptKey(&checks[i], &ps[i]))
 		}
-	}
-	args[2] = len(args) - 3
-	args = append(args, string(op))
-	for i := range checks {
 		b := checks[i].banRule()
-		args = append(args, b.After, b.Within, cmp.Or(length, b.Length))
+		c.Args = append(c.Args, b.After, b.Within, cmp.Or(length, b.Length))
 	}
-	return &transport.Call{Script: script.Bans, Args: args}
+	return c
 }
 
 // takeBansCall decides checks some of which have a ban; see
@@ -48,14 +45,13 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params)
 	if c.Script = script.TakeBans; c.Instead != nil {
 		c.Instead = atItsTime(ps, func() *transport.Call { return r.takeBansCall(charge, met, checks, ps) })
 	}
-	var keys []any
 	bans := 0
 	for i := range checks {
 		if !checks[i].bans() && !met {
 			continue
 		}
 		bans++
-		keys = append(keys, r.banKey(&checks[i]), r.keptKey(&checks[i], &ps[i]))
+		c.Keys = append(c.Keys, r.banKey(&checks[i]), r.keptKey(&checks[i], &ps[i]))
 		b := checks[i].banRule()
 		spareW, spareF := ps[i].Spare()
 		c.Args = append(c.Args, i+1, b.After, b.Within, b.Length, spareW, spareF)
@@ -64,56 +60,37 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params)
 	if met {
 		flag = 1
 	}
-	c.Args[2] = len(checks) + len(keys)
-	c.Args = append(slices.Insert(c.Args, 3+len(checks), keys...), flag, bans)
+	c.Args = append(c.Args, flag, bans)
 	return c
 }
 
 // takeCall decides checks without a ban; see internal/script/take.lua, and
 // take_joint.lua for several such calls.
 func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transport.Call {
-	args := make([]any, 3, 4+8*len(checks))
-	args[2] = len(checks)
+	c := &transport.Call{Script: script.Take, Keys: make([]any, len(checks)), Args: takeArguments(charge, checks, ps), Joins: true}
 	for i := range checks {
-		args = append(args, r.key(&checks[i], &ps[i]))
-	}
-	if charge {
-		args = append(args, "1")
-	} else {
-		args = append(args, "0")
-	}
-	joins, timed := true, false
-	for i := range checks {
-		joins, timed = joins && !ps[i].Summary, timed || ps[i].Calendar
-		code := ps[i].Code
-		if checks[i].Shadow {
-			code = -code
+		c.Keys[i] = r.key(&checks[i], &ps[i])
+		c.Joins = c.Joins && !ps[i].Summary
+		if ps[i].Calendar && c.Instead == nil {
+			c.Instead = atItsTime(ps, func() *transport.Call { return r.takeCall(charge, checks, ps) })
 		}
-		args = ps[i].Arguments(append(args, code))
-	}
-	c := &transport.Call{Script: script.Take, Args: args, Joins: joins}
-	if timed {
-		c.Instead = atItsTime(ps, func() *transport.Call { return r.takeCall(charge, checks, ps) })
 	}
 	return c
 }
 
-// noWindow is how the scripts begin what they say where their clock is in none of the
-// windows of a calendar that they were given; behind it they say the time, in µs.
+// noWindow is how the scripts begin what they say if their clock is in none of the
+// windows of a calendar that they were given. The time follows, in µs.
 const noWindow = "none of the calendar windows holds "
 
 // atItsTime makes a call again, once, with the windows around the server's time.
 func atItsTime(ps []step.Params, again func() *transport.Call) func(error) *transport.Call {
 	return func(err error) *transport.Call {
-		_, time, found := strings.Cut(err.Error(), noWindow)
+		_, rest, found := strings.Cut(err.Error(), noWindow)
 		if !found || !transport.Answered(err) {
 			return nil
 		}
-		digits := strings.IndexFunc(time, func(r rune) bool { return r < '0' || r > '9' })
-		if digits < 0 {
-			digits = len(time)
-		}
-		now, err := strconv.ParseInt(time[:digits], 10, 64)
+		digits := strings.IndexFunc(rest+" ", func(r rune) bool { return r < '0' || r > '9' })
+		now, err := strconv.ParseInt(rest[:digits], 10, 64)
 		if err != nil {
 			return nil
 		}
@@ -126,6 +103,57 @@ func atItsTime(ps []step.Params, again func() *transport.Call) func(error) *tran
 	}
 }
 
+// A shape is what decides the arguments of takeCall, other than the keys.
+type shape struct {
+	charge bool
+	checks int
+	shadow [4]bool
+	bounds [4]*step.Bound
+}
+
+// shapes caches the arguments that were used last, by hash. Calls share them: nobody
+// writes them, and they have no room for more.
+var shapes [256]atomic.Pointer[struct {
+	shape
+	args []any
+}]
+
+func takeArguments(charge bool, checks []Check, ps []step.Params) []any {
+	s, slot := shape{charge: charge, checks: len(checks)}, uint64(0)
+	for i := range checks {
+		if i == len(s.bounds) || ps[i].Bound == nil || ps[i].Calendar {
+			return newArguments(charge, checks, ps)
+		}
+		s.bounds[i], s.shadow[i] = ps[i].Bound, checks[i].Shadow
+		slot = slot*31 + ps[i].Bound.Slot
+	}
+	cached := &shapes[slot%uint64(len(shapes))]
+	if c := cached.Load(); c != nil && c.shape == s {
+		return c.args
+	}
+	args := newArguments(charge, checks, ps)
+	cached.Store(&struct {
+		shape
+		args []any
+	}{s, args})
+	return args
+}
+
+func newArguments(charge bool, checks []Check, ps []step.Params) []any {
+	args := []any{"0"}
+	if charge {
+		args[0] = "1"
+	}
+	for i := range checks {
+		code := ps[i].Code
+		if checks[i].Shadow {
+			code = -code
+		}
+		args = ps[i].Arguments(append(args, code))
+	}
+	return slices.Clip(args)
+}
+
 // settleKeptCall corrects charges some of which are kept elsewhere during a ban by
 // hand; see internal/script/settle_kept.lua.
 func (r *Redis) settleKeptCall(corrections []settlement) *transport.Call {
@@ -133,12 +161,9 @@ func (r *Redis) settleKeptCall(corrections []settlement) *transport.Call {
 	if c.Script = script.SettleKept; c.Instead != nil {
 		c.Instead = atItsTime(paramsIn(corrections), func() *transport.Call { return r.settleKeptCall(corrections) })
 	}
-	var keys []any
 	for i := range corrections {
-		keys = append(keys, r.keptKey(&corrections[i].result.Check, &corrections[i].Params))
+		c.Keys = append(c.Keys, r.keptKey(&corrections[i].result.Check, &corrections[i].Params))
 	}
-	c.Args[2] = 2 * len(corrections)
-	c.Args = slices.Insert(c.Args, 3+len(corrections), keys...)
 	return c
 }
 
@@ -152,22 +177,18 @@ func paramsIn(corrections []settlement) []step.Params {
 
 // settleCall corrects charges; see internal/script/settle.lua.
 func (r *Redis) settleCall(corrections []settlement) *transport.Call {
-	args := make([]any, 3, 3+14*len(corrections))
-	args[2] = len(corrections)
-	for i := range corrections {
-		args = append(args, r.key(&corrections[i].result.Check, &corrections[i].Params))
-	}
-	timed := false
+	keys, args, timed := make([]any, len(corrections)), make([]any, 0, 13*len(corrections)), false
 	for i := range corrections {
 		c := &corrections[i]
+		keys[i] = r.key(&c.result.Check, &c.Params)
 		begin := len(args)
 		timed = timed || c.Calendar
 		args = c.Step.Corrections(c.Step.Arguments(append(args, 0, c.Code), c.Params), &c.Correction)
 		args[begin] = len(args) - begin - 1
 	}
-	c := &transport.Call{Script: script.Settle, Args: args}
+	call := &transport.Call{Script: script.Settle, Keys: keys, Args: args}
 	if timed {
-		c.Instead = atItsTime(paramsIn(corrections), func() *transport.Call { return r.settleCall(corrections) })
+		call.Instead = atItsTime(paramsIn(corrections), func() *transport.Call { return r.settleCall(corrections) })
 	}
-	return c
+	return call
 }

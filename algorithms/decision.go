@@ -12,6 +12,8 @@ type Result struct {
 	Check      Check         // as it was decided: a fallback's Limit is this process's share
 	Source     Source        // what decided; SourceNone: nothing did, because another check had denied the request
 	HasRoom    bool          // the cost fits the limit, and no ban denies it; another check may have denied the request
+	BanBegan   bool          // this denial began the ban
+	known      bool          // trace has the state
 	Charged    int64         // units taken; 0 if the request was denied
 	Remaining  int64         // units left; at most 0 while the key is banned; negative is a debt
 	RetryAfter time.Duration // until Cost units are free; 0 if HasRoom; Never if they never will be
@@ -19,7 +21,6 @@ type Result struct {
 	Delay      time.Duration // leaky_bucket: wait this long before serving
 	At         time.Time     // when it was decided, on the deciding clock
 	BannedFor  time.Duration // the key is banned for this long after At, and the check denies; 0 if it is not banned
-	BanBegan   bool          // this denial began the ban
 	Err        error         // why this check could not be decided; nil if it was
 
 	trace   step.Trace
@@ -131,7 +132,7 @@ func (r *Result) fill(p *step.Params, current, charged step.State, where step.Pl
 
 // state copies an answer, and the state that it was computed from, to the result.
 func (r *Result) state(p *step.Params, s *step.State, a *step.Answer) {
-	if r.trace.Known = !p.Summary; r.trace.Known {
+	if r.known = !p.Summary; r.known {
 		r.trace.State = s.Numbers()
 	}
 	r.Remaining, r.RetryAfter, r.ResetAfter, r.Delay = a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay

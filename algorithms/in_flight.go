@@ -108,11 +108,11 @@ func (s store) Release(ctx context.Context, ids map[string][]int64) (released []
 	keys := make([]string, 0, len(ids))
 	calls := make([]*transport.Call, 0, len(ids))
 	remove := func(key, at string) *transport.Call {
-		args := []any{"zrem", at}
+		c := &transport.Call{Args: []any{"zrem"}, Keys: []any{at}}
 		for _, id := range ids[key] {
-			args = append(args, strconv.FormatInt(id, 10))
+			c.Keys = append(c.Keys, strconv.FormatInt(id, 10)) // behind the key, as the command has them
 		}
-		return &transport.Call{Args: args}
+		return c
 	}
 	for key := range ids {
 		keys, calls = append(keys, key), append(calls, remove(key, key))
@@ -176,7 +176,7 @@ func (s store) Renew(ctx context.Context, places []inflight.Place) (failed []inf
 	}
 	calls := make([]*transport.Call, len(chunks))
 	for i, c := range chunks {
-		calls[i] = &transport.Call{Script: script.Renew, Args: append(append([]any{nil, nil, len(c.keys)}, c.keys...), c.args...)}
+		calls[i] = &transport.Call{Script: script.Renew, Keys: c.keys, Args: c.args}
 	}
 	if len(calls) == 0 {
 		return nil, nil

@@ -52,6 +52,9 @@ type hiddenResult struct{ r *Result }
 // Trace is what the result remembers of its count.
 func (h hiddenResult) Trace() *step.Trace { return &h.r.trace }
 
+// Known reports whether the Trace has the state of the count.
+func (h hiddenResult) Known() bool { return h.r.known }
+
 // Update sets Charged to what the charge costs now, after settlements of other copies.
 func (h hiddenResult) Update() { h.r.update() }
 

@@ -181,7 +181,7 @@ func TestJointDecisionsAreAsAlone(t *testing.T) {
 			call := joint.takeCall(charges[of], checks, ps)
 			together, apart = append(together, call), append(apart, alone.takeCall(charges[of], checks, ps))
 			asked = append(asked, checks)
-			shape := fmt.Sprint(call.Args[2:3], call.Args[3+len(checks):])
+			shape := fmt.Sprint(len(call.Keys), call.Args)
 			if at, known := byShape[shape]; known && call.Joins {
 				inOrder[at] = append(inOrder[at], i)
 				joined++
@@ -395,5 +395,35 @@ func TestServersThatRunNoRequestsTogether(t *testing.T) {
 				t.Errorf("%d keys were written", keys)
 			}
 		})
+	}
+}
+
+// Arguments that calls share are those that each would make by itself, whatever was asked
+// before, and nobody writes them.
+func TestCallsOfOneShapeShareTheirArguments(t *testing.T) {
+	r := &Redis{Namespace: "shapes"}
+	limits := []Limit{PerMinute(5), PerMinute(6), {Rate: 5, Period: time.Minute, Algorithm: FixedWindow}, {Rate: 5, Period: time.Minute, Burst: 3}}
+	for i := range 2000 {
+		checks := make([]Check, 1+i%6)
+		for j := range checks {
+			checks[j] = Check{Rule: fmt.Sprint("r", j), Limit: limits[rand.IntN(len(limits))], Cost: rand.Int64N(3), Shadow: rand.IntN(2) == 0}
+		}
+		ps, err := prepare(checks, new([4]step.Params))
+		if err != nil {
+			t.Fatal(err)
+		}
+		charge := rand.IntN(2) == 0
+		want := newArguments(charge, checks, ps)
+		first, second := r.takeCall(charge, checks, ps), r.takeCall(charge, checks, ps)
+		_ = r.takeBansCall(charge, true, checks, ps)
+		if !slices.Equal(first.Args, want) || !slices.Equal(second.Args, want) {
+			t.Fatalf("%+v, charged %t: arguments %v and %v, want %v", checks, charge, first.Args, second.Args, want)
+		}
+		if cap(first.Args) > len(first.Args) {
+			t.Fatal("a call that appends an argument would write another's")
+		}
+		if shared := &first.Args[0] == &second.Args[0]; shared != (len(checks) <= 4) {
+			t.Errorf("the arguments for %d checks are shared: %t", len(checks), shared)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,7 +140,7 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 	}
 	ctx = t.Within(ctx)
 	if t.Sharded {
-		return r.decideSharded(ctx, t, charge, checks, ps)
+		return r.decideSharded(ctx, t, charge, checks, slices.Clone(ps)) // which keeps them: room need not be on the heap for the others
 	}
 	ask := r.takeCall(charge, checks, ps)
 	if bansOf(checks) > 0 {

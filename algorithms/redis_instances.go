@@ -25,7 +25,7 @@ func (s store) Beat(ctx context.Context, id string, lease time.Duration) (instan
 		return 0, err
 	}
 	ms := (max(lease, 0) + time.Millisecond - 1).Milliseconds()
-	c := &transport.Call{Script: script.Instances, Args: []any{nil, nil, 1, s.Namespace + ":instances", id, ms}}
+	c := &transport.Call{Script: script.Instances, Keys: []any{s.Namespace + ":instances"}, Args: []any{id, ms}}
 	reply, err := t.Send(t.Within(ctx), c) // one key goes through every client alike
 	if err == nil && len(reply) != 1 {
 		err = fmt.Errorf("%w: %d numbers, want 1", transport.ErrReply, len(reply))

@@ -216,7 +216,7 @@ func (c *settlement) answer(s step.State, now int64) {
 	}
 	r.setCharged(c.Units + c.Delta)
 	r.At, r.trace.Charge = time.UnixMicro(now), step.Placed{}
-	if r.trace.Known = !c.Summary; r.trace.Known {
+	if r.known = !c.Summary; r.known {
 		r.trace.State = s.Numbers()
 	}
 	_, where, _ := c.Params.Take(s, now)

@@ -73,6 +73,39 @@ func BenchmarkOpenLoop(b *testing.B) {
 	}
 }
 
+// BenchmarkFloodHTTP is a flood over HTTP by clients that are over their limit: the
+// limiter in front, beside a server that only writes the same 429, in turns.
+func BenchmarkFloodHTTP(b *testing.B) {
+	proxies := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	rules := standard()
+	rules[0].Key, rules[1].Key, rules[2].Key = proxies.IP(), proxies.UserID("X-User-ID"), proxies.IP()
+	rules[0].Limit = usedUp
+	ours := limit(b, start(b).ours, "flood-http", rules)
+	_ = refusal(ours)
+	all := []struct{ name, addr string }{{"limited", listen(b, ours)}, {"writing_429", listen(b, writing(refusal(ours)))}}
+	flood := func(addr string, seconds float64) outcome {
+		o, err := traffic{
+			Addr: addr, Request: "GET /search?q=limits", Connections: 128, Clients: clients, Seconds: seconds,
+		}.send()
+		if err != nil || o.Sent == 0 || o.Other > 0 {
+			b.Fatalf("not all were answered: %+v, %v", o, err)
+		}
+		return o
+	}
+	flood(all[0].addr, 1) // uses up what the clients may have
+	sums := make([]outcome, len(all))
+	takeTurns(2*runLength(), len(all), func(_, i int) {
+		o := flood(all[i].addr, runLength().Seconds()/8)
+		sums[i].Sent, sums[i].Admitted, sums[i].Seconds = sums[i].Sent+o.Sent, sums[i].Admitted+o.Admitted, sums[i].Seconds+o.Seconds
+	})
+	for i, s := range all {
+		b.Run(s.name, func(b *testing.B) {
+			b.ReportMetric(sums[i].Seconds*1e9/float64(sums[i].Sent), "ns/op")
+			b.ReportMetric(100*float64(sums[i].Admitted)/float64(sums[i].Sent), "admitted-%")
+		})
+	}
+}
+
 // BenchmarkCrowd is one client with 1000 connections that asks as fast as it is
 // answered, against 200 a minute and the budget that everybody has, while
 // others log in. It should admit no more than the limit and this process' share,

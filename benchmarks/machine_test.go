@@ -31,7 +31,7 @@ func announce(w io.Writer) {
 // compared are the modules that a figure depends on.
 var compared = []string{
 	"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10", "github.com/throttled/throttled/v2",
-	"github.com/ulule/limiter/v3", "github.com/go-chi/httprate",
+	"github.com/ulule/limiter/v3", "github.com/redis/rueidis", "github.com/go-chi/httprate",
 }
 
 var major = regexp.MustCompile(`/v\d+$`)

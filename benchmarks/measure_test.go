@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,29 +43,49 @@ const inProcess = 16
 func (l load) measure(b *testing.B, s subject) {
 	b.Helper()
 	b.ReportAllocs()
-	do, latencies, errs := make([]func(int) error, l.callers), make([]sampler, l.callers), make([]error, l.callers)
+	do, latencies := l.begin(s)
+	before := usageOf(b, l.servers...)
+	b.ResetTimer()
+	_, err := l.send(do, latencies, b.N)
+	b.StopTimer()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if len(l.servers) > 0 {
+		usageOf(b, l.servers...).since(before).report(b, b.N)
+	}
+	report(b, latencies)
+}
+
+// begin makes what the callers do.
+func (l load) begin(s subject) ([]func(int) error, []sampler) {
+	do, latencies := make([]func(int) error, l.callers), make([]sampler, l.callers)
 	for i := range do {
 		do[i] = s()
 		latencies[i] = sampler{every: cmp.Or(l.timed, 1), latest: make([]time.Duration, 0, samplesKept/l.callers)}
 	}
+	return do, latencies
+}
+
+// send shares n requests among the callers.
+func (l load) send(do []func(int) error, latencies []sampler, n int) (failed int64, err error) {
+	errs := make([]error, l.callers)
 	// Callers fetch their work in small shares: large ones would leave some
 	// without at the end, and single requests make them meet at the counter.
-	share := max(1, min(64, b.N/(l.callers*16)))
-	var next, failed atomic.Int64
+	share := max(1, min(64, n/(l.callers*16)))
+	var next, failures atomic.Int64
 	var group sync.WaitGroup
-	before := usageOf(b, l.servers...)
-	b.ResetTimer()
 	for i := range do {
 		group.Go(func() {
 			for {
 				end := int(next.Add(int64(share)))
-				if end-share >= b.N {
+				if end-share >= n {
 					return
 				}
-				for n := end - share; n < min(end, b.N); n++ {
-					if err := latencies[i].call(do[i], n*stride%clients); err == nil {
+				for k := end - share; k < min(end, n); k++ {
+					if err := latencies[i].call(do[i], k*stride%clients); err == nil {
 						continue
-					} else if failed.Add(1); !l.failing {
+					} else if failures.Add(1); !l.failing {
 						errs[i] = err
 						return
 					}
@@ -73,19 +94,63 @@ func (l load) measure(b *testing.B, s subject) {
 		})
 	}
 	group.Wait()
-	b.StopTimer()
-	for _, err := range errs {
-		if err != nil {
-			b.Fatal(err)
-		}
+	return failures.Load(), errors.Join(errs...)
+}
+
+// turnLength is about how long one turn of a load is.
+const turnLength = 100 * time.Millisecond
+
+// A tally is what was measured of a contender in its turns.
+type tally struct {
+	load
+	do            []func(int) error
+	latencies     []sampler
+	next          int // requests in the next turn
+	n             int
+	failed        int64
+	took          time.Duration
+	used          usage
+	allocs, bytes uint64
+}
+
+func (l load) tally(s subject) *tally {
+	do, latencies := l.begin(s)
+	return &tally{load: l, do: do, latencies: latencies, next: l.callers}
+}
+
+// turn sends requests for about turnLength.
+func (t *tally) turn(tb testing.TB) {
+	tb.Helper()
+	var before, after runtime.MemStats
+	used := usageOf(tb, t.servers...)
+	runtime.ReadMemStats(&before)
+	begin := time.Now()
+	failed, err := t.send(t.do, t.latencies, t.next)
+	took := time.Since(begin)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	if len(l.servers) > 0 {
-		usageOf(b, l.servers...).since(before).report(b, b.N)
+	runtime.ReadMemStats(&after)
+	t.used.add(usageOf(tb, t.servers...).since(used))
+	t.n, t.failed, t.took = t.n+t.next, t.failed+failed, t.took+took
+	t.allocs, t.bytes = t.allocs+after.Mallocs-before.Mallocs, t.bytes+after.TotalAlloc-before.TotalAlloc
+	t.next = max(int(float64(t.next)*min(float64(turnLength)/float64(took), 8)), t.callers)
+}
+
+func (t *tally) report(b *testing.B) {
+	b.Helper()
+	b.ReportAllocs()
+	n := float64(t.n)
+	b.ReportMetric(float64(t.took.Nanoseconds())/n, "ns/op")
+	b.ReportMetric(float64(t.allocs)/n, "allocs/op")
+	b.ReportMetric(float64(t.bytes)/n, "B/op")
+	if len(t.servers) > 0 {
+		t.used.report(b, t.n)
 	}
-	if l.failing {
-		b.ReportMetric(100*float64(failed.Load())/float64(b.N), "failed-%")
+	if t.failing {
+		b.ReportMetric(100*float64(t.failed)/n, "failed-%")
 	}
-	report(b, latencies)
+	report(b, t.latencies)
 }
 
 // warm serves every client once, so that connections, scripts and keys are there.

@@ -105,12 +105,10 @@ func (l limited) sources() map[string]float64 {
 	return counts
 }
 
-// measure is how's. A check that this process decided by itself, because Redis
-// did not, fails: it would be a decision in no time.
-func (l limited) measure(b *testing.B, how load, s subject) {
+// decided reports who has decided since a look before. A check that this process decided
+// by itself, because Redis did not, fails: it would be a decision in no time.
+func (l limited) decided(b *testing.B, before map[string]float64) {
 	b.Helper()
-	before := l.sources()
-	how.measure(b, s)
 	var all float64
 	after := l.sources()
 	for source := range after {
@@ -137,18 +135,24 @@ type contender struct {
 	ours *limited // whose sources are looked at; nil for the others
 }
 
-// compare measures all contenders with each number of callers, those with the
-// same number next to each other.
+// compare measures all contenders with each number of callers. They take turns in any
+// order: a machine may be slow for seconds.
 func compare(b *testing.B, how load, all []contender) {
 	b.Helper()
 	for _, n := range callerCounts {
 		how.callers = n
-		for _, c := range all {
+		tallies, before := make([]*tally, len(all)), make([]map[string]float64, len(all))
+		for i, c := range all {
+			if tallies[i] = how.tally(c.subject); c.ours != nil {
+				before[i] = c.ours.sources()
+			}
+		}
+		takeTurns(time.Duration(len(all))*runLength()/8, len(all), func(_, i int) { tallies[i].turn(b) })
+		for i, c := range all {
 			b.Run(fmt.Sprintf("%s/callers=%d", c.name, n), func(b *testing.B) {
+				tallies[i].report(b)
 				if c.ours != nil {
-					c.ours.measure(b, how, c.subject)
-				} else {
-					how.measure(b, c.subject)
+					c.ours.decided(b, before[i])
 				}
 			})
 		}
@@ -167,7 +171,7 @@ func BenchmarkRedis(b *testing.B) {
 		{"default_client", serving(defaults, http.StatusNoContent), &defaults},
 	}
 	for _, p := range redisPeers(b, s.theirs, layered(perIP)) {
-		if p.name == "redis_rate" { // whose README has no middleware
+		if p.name == "redis_rate" || p.name == "rueidis" { // which have no middleware
 			all = append(all, contender{p.name, deciding(p, true), nil})
 		} else {
 			all = append(all, contender{p.name, serving(p.handler, http.StatusNoContent), nil})

@@ -147,7 +147,7 @@ func (g *Guard) chargeBlock(ctx context.Context, c *algorithms.Check, asked deni
 	answered = true
 	g.denied.Learn(asked, &lookup, r)
 	g.follow(asked, results)
-	if exact := lent.Result(r).Trace().Known; !exact {
+	if exact := lent.Result(r).Known(); !exact {
 		if r.Charged > 0 { // a store of the user's own, which does not say where it counts
 			g.refund(ctx, algorithms.Charge{Result: *r})
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed75154129/ratelimit/internal/overload"
 	"github.com/seed75154129/ratelimit/shed"
 )
 
@@ -40,7 +41,8 @@ func BenchmarkEightConnections(b *testing.B) {
 func loadTest(b *testing.B, times float64, s *shed.Shedder) {
 	const length, warm = 15 * time.Second, 5 * time.Second
 	var (
-		pool            = make(chan struct{}, workers)
+		traffic         overload.Scenario
+		pool            = make(chan struct{}, overload.Workers)
 		worked, queries atomic.Int64 // time and number of queries
 	)
 	h := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +54,7 @@ func loadTest(b *testing.B, times float64, s *shed.Shedder) {
 		defer func() { <-pool }()
 		begun := time.Now()
 		const sigma = 0.5
-		time.Sleep(time.Duration(service * math.Exp(sigma*rand.NormFloat64()-sigma*sigma/2) * 1e9))
+		time.Sleep(time.Duration(overload.Service * math.Exp(sigma*rand.NormFloat64()-sigma*sigma/2) * 1e9))
 		worked.Add(int64(time.Since(begun)))
 		queries.Add(1)
 		_, _ = io.WriteString(w, "a row\n")
@@ -71,9 +73,9 @@ func loadTest(b *testing.B, times float64, s *shed.Shedder) {
 		critical, served int
 	)
 	begin := time.Now()
-	for at := time.Duration(0); at < length; at += time.Duration(rand.ExpFloat64() / (times * capacity) * 1e9) {
+	for at := time.Duration(0); at < length; at += time.Duration(rand.ExpFloat64() / (times * traffic.Capacity()) * 1e9) {
 		time.Sleep(time.Until(begin.Add(at)))
-		p, counts := draw(rand.Float64()), at >= warm
+		p, counts := traffic.Draw(rand.Float64()), at >= warm
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
@@ -111,6 +113,6 @@ func loadTest(b *testing.B, times float64, s *shed.Shedder) {
 	b.ReportMetric(100*float64(refused)/float64(n), "%shed")
 	b.ReportMetric(100*float64(served)/float64(max(critical, 1)), "%critical")
 	b.ReportMetric(float64(len(latencies))/(length-warm).Seconds(), "served/s")
-	b.ReportMetric(float64(quantile99(latencies).Milliseconds()), "p99-ms")
+	b.ReportMetric(float64(overload.P99(latencies).Milliseconds()), "p99-ms")
 	b.ReportMetric(float64(worked.Load())/float64(queries.Load())/1e6, "query-ms")
 }

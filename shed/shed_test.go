@@ -22,6 +22,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/overload"
 	"github.com/seed75154129/ratelimit/shed"
 )
 
@@ -395,7 +396,7 @@ func TestWhoWasParkedComesBack(t *testing.T) {
 			s.Wait = time.Hour
 			var back time.Duration
 			begin := time.Now()
-			reads := func(r *http.Request) *http.Request { r.Body = slowBody(10200 * time.Millisecond); return r }
+			reads := func(r *http.Request) *http.Request { r.Body = overload.SlowBody(10200 * time.Millisecond); return r }
 			h := s.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if r.Body != nil {
 					_, _ = r.Body.Read(nil)
@@ -551,15 +552,15 @@ func TestNoPlaceIsLost(test *testing.T) {
 						time.AfterFunc(st.gives, cancel)
 					}
 					r := request(st.priority).WithContext(ctx)
-					r.Body = slowBody(st.pause)
-					h.ServeHTTP(hijacking{&response{header: http.Header{}, slow: st.pause, flushed: func() {}}}, r)
+					r.Body = overload.SlowBody(st.pause)
+					h.ServeHTTP(hijacking{&overload.Response{Slow: st.pause, Flushed: func() {}}}, r)
 				})
 				time.Sleep(st.adv)
 			}
 			all.Wait()
 			for range 3 { // in shadow, time passes with requests
 				time.Sleep(time.Hour)
-				s.Handler(sleeps(0)).ServeHTTP(&response{header: http.Header{}}, request(0))
+				s.Handler(sleeps(0)).ServeHTTP(new(overload.Response), request(0))
 			}
 			got := metricsOf(s)
 			for name := range idle {
@@ -580,7 +581,7 @@ func TestNoPlaceIsLost(test *testing.T) {
 	})
 }
 
-type hijacking struct{ *response }
+type hijacking struct{ *overload.Response }
 
 func (hijacking) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
 
@@ -594,10 +595,10 @@ func TestTenThousandWait(t *testing.T) {
 		codes := make(map[int]int)
 		for i := range 30_000 {
 			all.Go(func() {
-				w := &response{header: http.Header{}}
+				w := new(overload.Response)
 				h.ServeHTTP(w, request(shed.Priority(i%4-1)))
 				mu.Lock()
-				codes[w.status]++
+				codes[w.Status]++
 				mu.Unlock()
 			})
 		}

@@ -55,7 +55,7 @@ func TestReport(t *testing.T) {
 		"| a request that matches no rule: ns | 101 |  | ≤ 100 | **not met** |\n",
 		"| a client with 1000 connections, against 200 a minute: admitted | – | | ≤ 400 | not measured |\n",
 		"| meanwhile, circuits that opened | 1 | 0 – 1 | ≤ 0 | **not met** |\n",
-		"| denied, the whole handler | 128 | **1,000,000** | 100,000 (10 ×) | 50,000 (20 ×, 25 % failed) | | |\n",
+		"| denied, the whole handler | 128 | **1,000,000** | 100,000 (10 ×) | | 50,000 (20 ×, 25 % failed) | | |\n",
 		"| Redis/handler/callers=1 | p50-ns | 50,000 | ±20 % | 3 |\n",
 		"| NoRule/handler | allocs/op | 0 | ±0 % | 1 |\n",
 		"Machine: 2 cores.\n",

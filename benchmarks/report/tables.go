@@ -18,9 +18,9 @@ type scene struct {
 }
 
 var (
-	overRedis = []string{"redis_rate", "throttled", "ulule"}
+	overRedis = []string{"redis_rate", "rueidis", "throttled", "ulule"}
 	inMemory  = []string{"httprate", "throttled", "ulule"}
-	allPeers  = []string{"redis_rate", "throttled", "ulule", "httprate"}
+	allPeers  = []string{"redis_rate", "rueidis", "throttled", "ulule", "httprate"}
 	callers   = []int{1, 16, 128, 1024}
 )
 
@@ -82,7 +82,7 @@ func number(text string) float64 {
 func beside(m measured) string {
 	var b strings.Builder
 	fmt.Fprint(&b, "Requests a second. In brackets: ours, as a multiple of the peer.\n\n")
-	fmt.Fprintf(&b, "| | callers | ours | %s |\n|---|--:|--:|--:|--:|--:|--:|\n", strings.Join(allPeers, " | "))
+	fmt.Fprintf(&b, "| | callers | ours | %s |\n|---|--:|--:|%s\n", strings.Join(allPeers, " | "), strings.Repeat("--:|", len(allPeers)))
 	for _, s := range scenes {
 		title := s.title
 		for _, n := range callers {

@@ -242,7 +242,7 @@ func TestWhoMayAsk(t *testing.T) {
 		"localhost": 200, "localhost:8090": 200, "127.0.0.1:8090": 200, "[::1]:8090": 200, "[::1]": 200, "192.0.2.7:80": 200,
 		"evil.example": 421, "evil.example:8090": 421, "127.0.0.1.evil.example:8090": 421, "localhost.evil.example": 421, "": 421,
 	} {
-		for _, path := range []string{"/", "/replay", "/replay.json", "/simulate", "/style.css"} {
+		for _, path := range []string{"/", "/replay", "/replay.json", "/simulate", "/overload", "/overload.json?seconds=5", "/style.css"} {
 			status, body, header := ask(t, &replayed.Result{Version: 1}, host, path)
 			if status != want {
 				t.Errorf("%s%s: %d %s", host, path, status, body)
@@ -318,6 +318,51 @@ func TestTotalsAreTheAlgorithms(t *testing.T) {
 	got := simulated(t, "rate=50&period=10s&burst=8&algorithms=token_bucket&traffic=poisson&load=1.3&seed=42&periods=6").Rows[0].Totals
 	if got != (totals{Admitted: want.Admitted, Denied: want.Denied(), Worst: want.Worst, FalseAdmits: want.FalseAdmits, FalseDenials: want.FalseDenials}) || want.FalseAdmits == 0 {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// What the page of overload shows is what the tests of package shed assert.
+func TestOverload(t *testing.T) {
+	status, body, _ := ask(t, nil, "localhost", "/overload.json?load=2&seconds=30")
+	var s overloaded
+	if err := json.Unmarshal([]byte(body), &s); status != http.StatusOK || err != nil {
+		t.Fatalf("%d %s, %v", status, body, err)
+	}
+	if len(s.Rows) != 3 || s.Capacity != 160 || math.Abs(float64(s.Requests)/(2*160*30)-1) > .05 {
+		t.Fatalf("%d rows, %d requests of a capacity of %v", len(s.Rows), s.Requests, s.Capacity)
+	}
+	for _, r := range s.Rows {
+		requests, inTime := 0, 0
+		for _, n := range r.Served {
+			requests, inTime = requests+n.Requests, inTime+n.InTime
+		}
+		if sum(r.InTime) != inTime || sum(r.InTime)+sum(r.Late)+sum(r.Shed) != s.Requests || requests != s.Requests || len(r.Limit) != 30 || len(r.Inside) != 30 {
+			t.Errorf("%s: the series do not add up to %d requests", r.Name, s.Requests)
+		}
+		critical := float64(r.Served[0].InTime) / float64(r.Served[0].Requests)
+		if r.Name == "none" {
+			if r.Goodput > .1 || critical > .1 || r.ShedShare > 0 || slices.Max(r.Limit) > 0 || r.Inside[29] < 4000 {
+				t.Errorf("%s: goodput %v, %v of critical requests", r.Name, r.Goodput, critical)
+			}
+			continue
+		}
+		if r.Goodput < .95 || critical < .99 || math.Abs(r.ShedShare-.5) > .03 || r.CriticalP99 > .33 || slices.Min(r.Limit) < 16 || slices.Max(r.Limit) > 48 {
+			t.Errorf("%s: goodput %v, %v of critical requests, %v shed, limits %v", r.Name, r.Goodput, critical, r.ShedShare, r.Limit)
+		}
+	}
+	for query, want := range map[string]mistake{
+		"workers=65":                     {"workers: write a whole number from 1 to 64", "workers"},
+		"load=21":                        {"load: write a number from 0.1 to 20", "load"},
+		"load=NaN":                       {"load: write a number from 0.1 to 20", "load"},
+		"critical=0":                     {"critical: write a number from 1 to 100", "critical"},
+		"seconds=4":                      {"seconds: write a whole number from 5 to 120", "seconds"},
+		"workers=64&load=20&seconds=120": {"load: that is about 3072000 requests; the lab sends at most 50000: lower the workers, the load or the seconds", "load"},
+	} {
+		status, body, _ := ask(t, nil, "localhost", "/overload.json?"+query)
+		var got mistake
+		if err := json.Unmarshal([]byte(body), &got); err != nil || status != http.StatusBadRequest || got != want {
+			t.Errorf("%s: %d %s %v", query, status, body, err)
+		}
 	}
 }
 

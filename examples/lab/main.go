@@ -1,7 +1,8 @@
 // Lab is a local page on which limits are tried: the same traffic goes through
 // several algorithms side by side, in virtual time. The page shows how many requests
-// each of them admits, denies and makes wait, beside an exact limit. It also shows the
-// result of a replay of an access log.
+// each of them admits, denies and makes wait, beside an exact limit. A second page shows
+// an overloaded server with and without a shed.Shedder. A third shows the result of a
+// replay of an access log.
 //
 //	go run ./examples/lab                        # or make lab
 //	go run ./examples/lab -result result.json    # a file of examples/replay -o

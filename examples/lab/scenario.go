@@ -110,38 +110,63 @@ type fieldError struct {
 func (e *fieldError) Error() string { return e.field + ": " + e.err.Error() }
 func (e *fieldError) Unwrap() error { return e.err }
 
-// parseScenario reads a query, and reports the first mistake in it.
-func parseScenario(q url.Values) (s scenario, err error) {
-	fail := func(field string, wrong error) {
-		if wrong != nil && err == nil {
-			err = &fieldError{field, wrong}
-		}
-	}
-	whole := func(field string, or, least, most int64) int64 {
-		if !q.Has(field) {
-			return or
-		}
-		n, wrong := wholeNumber(q.Get(field), least, most)
-		fail(field, wrong)
-		return n
-	}
-	s.rate = whole("rate", 100, 1, maxRate)
-	s.burst = whole("burst", 20, 1, maxRate)
-	s.periods = int(whole("periods", 4, 2, maxPeriods))
-	s.clients = int(whole("clients", 5, 1, maxClients))
-	s.seed = uint64(whole("seed", 1, 0, 1<<32))
+// Fields are a query, and the first mistake in it.
+type fields struct {
+	url.Values
+	err error
+}
 
-	s.period, s.load, s.traffic = time.Minute, 1.5, "edges"
+func (f *fields) fail(field string, wrong error) {
+	if wrong != nil && f.err == nil {
+		f.err = &fieldError{field, wrong}
+	}
+}
+
+// whole is a whole number.
+func (f *fields) whole(field string, or, least, most int64) int64 {
+	if !f.Has(field) {
+		return or
+	}
+	n, wrong := wholeNumber(f.Get(field), least, most)
+	f.fail(field, wrong)
+	return n
+}
+
+// number is any number.
+func (f *fields) number(field string, or, least, most float64) float64 {
+	if !f.Has(field) {
+		return or
+	}
+	n, wrong := strconv.ParseFloat(f.Get(field), 64)
+	if wrong != nil || math.IsNaN(n) || n < least || n > most {
+		f.fail(field, fmt.Errorf("write a number from %v to %v", least, most))
+	}
+	return n
+}
+
+// tooMany refuses more requests than the lab sends.
+func (f *fields) tooMany(expected float64, lower string) {
+	if expected > maxRequests {
+		f.fail("load", fmt.Errorf("that is about %.0f requests; the lab sends at most %d: lower %s", expected, maxRequests, lower))
+	}
+}
+
+// parseScenario reads a query, and reports the first mistake in it.
+func parseScenario(query url.Values) (s scenario, err error) {
+	q := fields{Values: query}
+	s.rate = q.whole("rate", 100, 1, maxRate)
+	s.burst = q.whole("burst", 20, 1, maxRate)
+	s.periods = int(q.whole("periods", 4, 2, maxPeriods))
+	s.clients = int(q.whole("clients", 5, 1, maxClients))
+	s.seed = uint64(q.whole("seed", 1, 0, 1<<32))
+
+	s.load = q.number("load", 1.5, 0.05, maxLoad)
+
+	s.period, s.traffic = time.Minute, "edges"
 	if q.Has("period") {
 		limit, wrong := algorithms.ParseLimit("1/" + q.Get("period"))
 		if s.period = limit.Period; wrong != nil || limit.Burst != 0 || s.period < time.Second || s.period > maxPeriod {
-			fail("period", errors.New("write a time from 1s to 30d, such as 90s or 1h"))
-		}
-	}
-	if q.Has("load") {
-		var wrong error
-		if s.load, wrong = strconv.ParseFloat(q.Get("load"), 64); wrong != nil || math.IsNaN(s.load) || s.load < 0.05 || s.load > maxLoad {
-			fail("load", fmt.Errorf("write a number from 0.05 to %d", maxLoad))
+			q.fail("period", errors.New("write a time from 1s to 30d, such as 90s or 1h"))
 		}
 	}
 	s.algorithms = []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket, algorithms.LeakyBucket}
@@ -149,7 +174,7 @@ func parseScenario(q url.Values) (s scenario, err error) {
 		s.algorithms = nil
 		for name := range strings.SplitSeq(q.Get("algorithms"), ",") {
 			if !slices.Contains(all, algorithms.Algorithm(name)) {
-				fail("algorithms", fmt.Errorf("there is no %q; choose from %q", name, all))
+				q.fail("algorithms", fmt.Errorf("there is no %q; choose from %q", name, all))
 			}
 			s.algorithms = append(s.algorithms, algorithms.Algorithm(name))
 		}
@@ -158,21 +183,21 @@ func parseScenario(q url.Values) (s scenario, err error) {
 	}
 	if q.Has("traffic") {
 		if s.traffic = q.Get("traffic"); traffics[s.traffic] == nil {
-			fail("traffic", fmt.Errorf("there is no %q", s.traffic))
+			q.fail("traffic", fmt.Errorf("there is no %q", s.traffic))
 		}
 	}
 	if s.traffic == "drawn" {
 		var wrong error
 		s.drawn, wrong = parseDrawn(q.Get("drawn"))
-		fail("drawn", wrong)
+		q.fail("drawn", wrong)
 	}
-	if err == nil && s.expected() > maxRequests {
-		fail("load", fmt.Errorf("that is about %.0f requests; the lab sends at most %d: lower the rate, the load or the length", s.expected(), maxRequests))
+	if q.err == nil {
+		q.tooMany(s.expected(), "the rate, the load or the length")
 	}
 	for _, a := range s.algorithms {
-		fail("rate", s.limit(a).Validate())
+		q.fail("rate", s.limit(a).Validate())
 	}
-	return s, err
+	return s, q.err
 }
 
 func wholeNumber(text string, least, most int64) (int64, error) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/internal/replayed"
@@ -32,21 +33,11 @@ func handler(result *replayed.Result) http.Handler {
 	mux.HandleFunc("GET /replay", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, files, "replay.html")
 	})
-	mux.HandleFunc("GET /simulate", func(w http.ResponseWriter, r *http.Request) {
-		s, err := parseScenario(r.URL.Query())
-		if err == nil {
-			var result simulation
-			if result, err = s.simulate(); err == nil {
-				answer(w, http.StatusOK, result)
-				return
-			}
-		}
-		m := mistake{Error: err.Error()}
-		if wrong, ok := errors.AsType[*fieldError](err); ok {
-			m.Field = wrong.field
-		}
-		answer(w, http.StatusBadRequest, m)
+	mux.HandleFunc("GET /overload", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFileFS(w, r, files, "overload.html")
 	})
+	mux.Handle("GET /simulate", answers(parseScenario, scenario.simulate))
+	mux.Handle("GET /overload.json", answers(parseOverload, overloadScenario.simulate))
 	var replay any = mistake{Error: "no replay"}
 	if result != nil {
 		replay = summarize(result)
@@ -59,6 +50,25 @@ func handler(result *replayed.Result) http.Handler {
 		answer(w, status, replay)
 	})
 	return guarded(mux)
+}
+
+// answers says what a scenario, which the query says, comes to.
+func answers[S, R any](parse func(url.Values) (S, error), simulate func(S) (R, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s, err := parse(r.URL.Query())
+		if err == nil {
+			var result R
+			if result, err = simulate(s); err == nil {
+				answer(w, http.StatusOK, result)
+				return
+			}
+		}
+		m := mistake{Error: err.Error()}
+		if wrong, ok := errors.AsType[*fieldError](err); ok {
+			m.Field = wrong.field
+		}
+		answer(w, http.StatusBadRequest, m)
+	})
 }
 
 // A mistake is the answer to a request that cannot be simulated.

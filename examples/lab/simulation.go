@@ -141,8 +141,10 @@ func (s scenario) run(a algorithms.Algorithm, requests []simulate.Request, clien
 }
 
 // column is the column that a time is in.
-func (s scenario) column(at time.Duration) int {
-	return min(int(float64(at)/float64(s.length())*columns), columns-1)
+func (s scenario) column(at time.Duration) int { return column(at, s.length()) }
+
+func column(at, length time.Duration) int {
+	return min(int(float64(at)/float64(length)*columns), columns-1)
 }
 
 // begin is when a column begins.

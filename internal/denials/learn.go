@@ -26,8 +26,7 @@ func (d *Cache) Learn(asked Moment, l *Lookup, r *algorithms.Result) {
 		return // no entry is as good as one that has room
 	}
 	a := lastAnswer{at: r.At.UnixMicro(), sent: asked.since, received: d.now(), room: r.Remaining}
-	trace := internal.Result(r).Trace()
-	a.state, a.exact = trace.State, trace.Known
+	a.state, a.exact = internal.Result(r).Trace().State, internal.Result(r).Known()
 	s, h := d.place(&r.Check)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +75,7 @@ func begins(r *algorithms.Result) bool {
 	case r.Err == nil && countid.Limit(r.Check.Limit).Row().DeniedByDelay(r.Check.MaxDelay > 0, r.Remaining, r.Check.Cost):
 		return false
 	}
-	return internal.Result(r).Trace().Known || r.RetryAfter != algorithms.Never
+	return internal.Result(r).Known() || r.RetryAfter != algorithms.Never
 }
 
 // newer reports whether an answer is newer than the entry's. If both came at the

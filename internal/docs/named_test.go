@@ -20,7 +20,7 @@ var (
 	goRun     = regexp.MustCompile(`go run (\./[a-z/]+)`)
 	makeName  = regexp.MustCompile("`make ([a-z-]+)|(?m)^make ([a-z-]+)")
 	codeFile  = regexp.MustCompile("`([A-Za-z0-9_./-]+\\.(?:go|lua|yml|yaml|json|css|md))`")
-	notOurs   = map[string]bool{"go.mod": true, "rules.yaml": true, "dashboard.json": true}
+	notOurs   = map[string]bool{"go.mod": true, "rules.yaml": true, "dashboard.json": true, "routes.go": true}
 	makeRules = regexp.MustCompile(`(?m)^([a-z][a-z -]*):`)
 )
 

@@ -19,6 +19,7 @@ func (m *Store) Follow(now int64, c *Count, there *Followed) (followed int64) {
 	if c.followBan(now, there, m.most); there.Banned {
 		return 0 // Remaining of a banned key does not say what was used
 	}
+	pl.find()
 	current, _ := pl.load(now, &p)
 	left, _ := p.Step.Left(current, now, p)
 	left = max(left, 0)

@@ -78,11 +78,24 @@ func (m *Store) unlock(locked lockedShards) {
 	}
 }
 
-// load returns the place's state as it stands at now. For a key without an entry, that is
+// find looks up the place's entry.
+func (pl *place) find() {
+	pl.entry, pl.moves = pl.shard.table.find(pl.id), pl.shard.table.moves
+}
+
+// found returns the entry that find has found, wherever it is now.
+func (pl *place) found() *entry {
+	if pl.moves != pl.shard.table.moves {
+		pl.find()
+	}
+	return pl.entry
+}
+
+// load returns the place's state as it stands at now. The caller has called find. For a key without an entry, that is
 // the estimate of a sketch, if there is one.
 func (pl *place) load(now int64, p *step.Params) (current step.State, healed bool) {
-	e := pl.shard.table.find(pl.id)
-	if pl.entry, pl.moves = e, pl.shard.table.moves; e == nil {
+	e := pl.found()
+	if e == nil {
 		if sk := pl.shard.sketches.find(&pl.class); sk != nil && !p.Held {
 			pl.estimated = true
 			return sk.estimate(pl, now, p), false
@@ -97,10 +110,7 @@ func (pl *place) load(now int64, p *step.Params) (current step.State, healed boo
 // store stores a state that equals that of a key never seen at until. It goes to the key's
 // entry, to a new one or, if the table is full, to a sketch.
 func (pl *place) store(s step.State, until, now int64, p *step.Params, most int) {
-	e := pl.entry
-	if pl.moves != pl.shard.table.moves {
-		e = pl.shard.table.find(pl.id)
-	}
+	e := pl.found()
 	if p.Held && s.A == 0 { // nothing is under way
 		pl.shard.table.remove(pl.id)
 		return

@@ -83,6 +83,9 @@ func (m *Store) Decide(charge bool, counts []Count) (now int64, allowed bool) {
 
 // decideAt is the twin of internal/script/take.lua. The caller has locked the shards.
 func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
+	for i := range counts {
+		counts[i].find() // all at once: the processor waits for several entries as long as for one
+	}
 	allowed := true
 	for i := range counts {
 		c := &counts[i]
@@ -130,6 +133,7 @@ func (m *Store) Settle(rule, key string, c *step.Correction) (settled step.State
 
 // settleAt corrects a charge in a place whose shard is locked.
 func (m *Store) settleAt(now int64, pl *place, c *step.Correction) step.State {
+	pl.find()
 	current, healed := pl.load(now, &c.Params)
 	settled, changed := c.Settle(current, healed, now)
 	if changed {

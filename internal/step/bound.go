@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// A bound is a cached conversion of a valid limit and a cost to params. Most requests
+// A Bound is a cached conversion of a valid limit and a cost to params. Most requests
 // have one of a few limits.
-type bound struct {
+type Bound struct {
+	Slot   uint64 // in Bounds
 	limit  Limit
 	cost   int64
 	params Params
@@ -16,19 +17,20 @@ type bound struct {
 
 // Bounds caches the conversions that were used last, by hash. Two with the same hash
 // replace each other, which costs only time.
-var Bounds [256]atomic.Pointer[bound]
+var Bounds [256]atomic.Pointer[Bound]
 
 // Numbers sets p to the params of a check, and reports whether the limit is valid. cost
 // and maxDelay must not be negative.
 func (l Limit) Numbers(p *Params, cost int64, maxDelay time.Duration) (ok bool) {
-	cached := &Bounds[l.boundIndex(cost)]
+	slot := l.boundIndex(cost)
+	cached := &Bounds[slot]
 	b := cached.Load()
 	if b == nil || b.limit != l || b.cost != cost {
 		row := l.Row()
 		if !l.OkFor(row) {
 			return false
 		}
-		b = &bound{limit: l, cost: cost, params: l.Params(cost, 0, row)}
+		b = &Bound{Slot: slot, limit: l, cost: cost, params: l.Params(cost, 0, row)}
 		if !row.Calendar {
 			b.args = b.params.Step.Arguments(nil, b.params)
 		}

@@ -18,7 +18,7 @@ type Params struct {
 	fullW, fullF int64 // buckets: the time to refill the whole bucket
 	roomW, roomF int64 // buckets: how far ahead of now TAT may be after the charge
 
-	Bound *bound // the cached conversion that these are equal to; nil if there is none
+	Bound *Bound // the cached conversion that these are equal to; nil if there is none
 }
 
 // Params computes the params of a valid limit. cost and maxDelay must not be negative.

@@ -11,6 +11,7 @@ type pending struct {
 	ctx      context.Context // of the decision
 	deadline time.Time
 	calls    []*Call
+	only     [1]*Call // calls of a decision of one call
 
 	turn uint64        // the line that it waits in
 	next *pending      // in that line
@@ -19,8 +20,6 @@ type pending struct {
 	err  error         // why there is no answer: it was not sent, or has left its batch
 
 	panicked error // what the client did instead of answering
-
-	alone batch // what it is sent in if it does not wait
 }
 
 func (p *pending) begin(ctx context.Context, calls []*Call) {
@@ -54,7 +53,6 @@ type batch struct {
 	err     error
 
 	first [1]*pending // whose values the context has; the members of a batch of one
-	call  [1]*Call    // calls of a batch of one call
 
 	panicked error // what flush panicked with on a goroutine of the batcher
 }

@@ -429,7 +429,7 @@ func TestAForgottenScriptInABatch(t *testing.T) {
 		}
 		transportOf(r).SetLimit(time.Second)
 		// They wait for 15 ms, since this server serves one flush at a time.
-		call := &transport.Call{Script: transport.NewScript("return 1", nil), Args: []any{nil, nil, 1, "test:{late}:r:fw:24h"}}
+		call := &transport.Call{Script: transport.NewScript("return 1", nil), Keys: []any{"test:{late}:r:fw:24h"}}
 		var late error
 		all.Go(func() {
 			late = transportOf(r).SendLate(t.Context(), call, 20*time.Millisecond, direct)

@@ -112,8 +112,7 @@ func (b *batcher) enter(p *pending, inline bool) *batch {
 		}
 		return nil
 	}
-	f := &p.alone
-	f.first[0], f.calls, f.deadline = p, p.calls, p.deadline
+	f := &batch{first: [1]*pending{p}, calls: p.calls, deadline: p.deadline}
 	f.members = f.first[:]
 	b.begin(f, time.Now())
 	if inline {

@@ -9,8 +9,9 @@ import (
 
 // A Call is one command: a script's run, or a command of its own.
 type Call struct {
-	Script *Script // nil if args are the whole command
-	Args   []any   // of EVALSHA: with room for the name of the command and of the script
+	Script *Script // nil: the command is Args, and then Keys
+	Keys   []any   // strings
+	Args   []any   // behind the keys; calls may share them, so they are never written
 	Joins  bool    // may be run with others by Script's joint script
 
 	// Instead returns what to send in place of the call after an error; nil if nothing.
@@ -34,28 +35,17 @@ func (c *Call) instead(err error) *Call {
 	return c.Instead(err)
 }
 
-// Keys are the call's keys.
-func (c *Call) Keys() []any {
-	if c.Script == nil {
-		return c.Args[1:]
-	}
-	return c.Args[3 : 3+c.Args[2].(int)]
-}
-
-// Key is the first of them.
-func (c *Call) Key() string { return c.Keys()[0].(string) }
+// Key is the first of the call's keys.
+func (c *Call) Key() string { return c.Keys[0].(string) }
 
 // make makes what is sent: EVALSHA, or EVAL with the script's text, after the
 // server did not know the script.
 func (c *Call) make(ctx context.Context, text bool) redis.Cmder {
-	args := c.Args
-	switch {
-	case c.Script == nil:
-		c.cmd = noRetry{redis.NewIntCmd(ctx, args...)}
+	if c.Script == nil {
+		c.cmd = noRetry{redis.NewIntCmd(ctx, slices.Concat(c.Args, c.Keys)...)}
 		return c.cmd
-	case c.cmd != nil: // others may still look at what was sent, and a caller who has left at the keys
-		args = slices.Clone(args)
 	}
+	args := c.arguments()
 	args[0], args[1] = "evalsha", c.Script.sha
 	if text {
 		args[0], args[1] = "eval", c.Script.text
@@ -66,6 +56,26 @@ func (c *Call) make(ctx context.Context, text bool) redis.Cmder {
 		c.cmd = numbersCmd{redis.NewIntSliceCmd(ctx, args...)}
 	}
 	return c.cmd
+}
+
+// arguments returns those of EVALSHA, without the first two. For a call in place of
+// others see Script.JoinedBy.
+func (c *Call) arguments() []any {
+	calls := c.members
+	if calls == nil {
+		calls = []*Call{c}
+	}
+	first := calls[0]
+	keys := len(calls) * len(first.Keys)
+	args := make([]any, 3, 3+keys+len(first.Args)+1)
+	args[2] = keys
+	for _, call := range calls {
+		args = append(args, call.Keys...)
+	}
+	if args = append(args, first.Args...); c.members != nil {
+		args = append(args, len(first.Keys))
+	}
+	return args
 }
 
 // answer is what the call returned.

@@ -17,17 +17,18 @@ import (
 // costs the server about twice as much.
 func (c *Call) weight() int {
 	if c.joins() {
-		return len(c.Keys())
+		return len(c.Keys)
 	}
-	return 2 * len(c.Keys())
+	return 2 * len(c.Keys)
 }
 
 func (c *Call) joins() bool { return c.Joins && c.Script.joint != nil }
 
-// fits reports whether a call differs from another one in its keys only.
+// fits reports whether a call differs from another one in its keys only. Mostly their
+// arguments are the same slice.
 func (c *Call) fits(other *Call) bool {
-	n := 3 + c.Args[2].(int)
-	return c.Script == other.Script && len(c.Args) == len(other.Args) && c.Args[2] == other.Args[2] && slices.Equal(c.Args[n:], other.Args[n:])
+	return c.Script == other.Script && len(c.Keys) == len(other.Keys) && len(c.Args) == len(other.Args) &&
+		(len(c.Args) > 0 && &c.Args[0] == &other.Args[0] || slices.Equal(c.Args, other.Args))
 }
 
 // join returns the calls to send for these: one in place of all that differ in
@@ -50,26 +51,11 @@ func (t *Transport) join(calls []*Call) []*Call {
 		sent[i].members = append(sent[i].members, c)
 	}
 	for i, c := range sent {
-		switch {
-		case len(c.members) == 1:
+		if len(c.members) == 1 {
 			sent[i] = c.members[0]
-		case c.members != nil:
-			c.arguments()
 		}
 	}
 	return sent
-}
-
-// arguments makes the arguments of a call in place of others; see Script.JoinedBy.
-func (c *Call) arguments() {
-	first := c.members[0].Args
-	keys := first[2].(int)
-	c.Args = make([]any, 3, len(c.members)*keys+len(first)-keys+1)
-	c.Args[2] = len(c.members) * keys
-	for _, m := range c.members {
-		c.Args = append(c.Args, m.Keys()...)
-	}
-	c.Args = append(append(c.Args, first[3+keys:]...), keys)
 }
 
 // part gives the members of a call what became of them.
@@ -98,7 +84,7 @@ func (t *Transport) part(c *Call) {
 // partOf gives a call its lines of a reply, and returns what is behind them.
 func (t *Transport) partOf(c *Call, reply string) (rest string) {
 	end := -1
-	for range len(c.Keys()) + 1 {
+	for range len(c.Keys) + 1 {
 		if end == len(reply) {
 			c.err = fmt.Errorf("%w: %.200q of several calls", ErrReply, reply)
 			return ""
@@ -114,8 +100,8 @@ func (t *Transport) partOf(c *Call, reply string) (rest string) {
 		costly, text, _ := strings.Cut(strings.TrimRight(why, "\n"), "!")
 		c.err = scriptError(text)
 		for number := range strings.FieldsSeq(costly) {
-			if i, err := strconv.Atoi(number); err == nil && i > 0 && i <= len(c.Keys()) {
-				t.apart.add(c.Keys()[i-1].(string))
+			if i, err := strconv.Atoi(number); err == nil && i > 0 && i <= len(c.Keys) {
+				t.apart.add(c.Keys[i-1].(string))
 			}
 		}
 	}
@@ -192,7 +178,7 @@ func (a *apart) has(c *Call) bool {
 		a.n.Store(0)
 		return false
 	}
-	return slices.ContainsFunc(c.Keys(), func(key any) bool { return now.Before(a.keys[key.(string)].until) })
+	return slices.ContainsFunc(c.Keys, func(key any) bool { return now.Before(a.keys[key.(string)].until) })
 }
 
 // add keeps the calls with a key apart: twice as long as the last time.

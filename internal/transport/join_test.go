@@ -27,7 +27,7 @@ var (
 // asking are calls that differ in their keys: one of its own, and one of all.
 func asking(keys ...string) (calls []*transport.Call) {
 	for _, key := range keys {
-		calls = append(calls, &transport.Call{Script: alone, Args: []any{nil, nil, 2, key, "all", "asked"}, Joins: true})
+		calls = append(calls, &transport.Call{Script: alone, Keys: []any{key, "all"}, Args: []any{"asked"}, Joins: true})
 	}
 	return calls
 }

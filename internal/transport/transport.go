@@ -68,7 +68,7 @@ func (t *Transport) Within(ctx context.Context) context.Context {
 // which are what keys end with.
 func (t *Transport) turnOf(calls []*Call) (turn uint64) {
 	for _, c := range calls {
-		for _, key := range c.Keys() {
+		for _, key := range c.Keys {
 			key := key.(string)
 			turn = turn*31 + maphash.String(t.seed, key[strings.LastIndexByte(key, '}')+1:])
 		}
@@ -93,9 +93,8 @@ func (t *Transport) batcher(shard int) *batcher {
 
 // Send runs one call on the only server.
 func (t *Transport) Send(ctx context.Context, c *Call) ([]int64, error) {
-	p := new(pending)
-	p.alone.call[0] = c
-	p.begin(ctx, p.alone.call[:])
+	p := &pending{only: [1]*Call{c}}
+	p.begin(ctx, p.only[:])
 	t.batcher(0).do(p, t.direct)
 	r := t.answer(p, c)
 	if instead := c.instead(r.Err); instead != nil {
@@ -240,16 +239,16 @@ func (t *Transport) pass(ctx context.Context, calls []*Call) {
 // Del removes keys: in one command, or one for each key where they are sharded.
 func (t *Transport) Del(ctx context.Context, keys []string) error {
 	if !t.Sharded {
-		args := []any{"del"}
+		c := &Call{Args: []any{"del"}}
 		for _, key := range keys {
-			args = append(args, key)
+			c.Keys = append(c.Keys, key)
 		}
-		_, err := t.Send(ctx, &Call{Args: args})
+		_, err := t.Send(ctx, c)
 		return err
 	}
 	calls := make([]*Call, len(keys))
 	for i, key := range keys {
-		calls[i] = &Call{Args: []any{"del", key}}
+		calls[i] = &Call{Args: []any{"del"}, Keys: []any{key}}
 	}
 	for _, r := range t.SendAll(ctx, calls) {
 		if r.Err != nil {

@@ -1,7 +1,6 @@
 package recipes
 
 import (
-	"context"
 	"net/netip"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -28,21 +27,5 @@ func safelist(limiter algorithms.Limiter, proxies keyfunc.Proxies, rules []ratel
 		Limiter: limiter, Rules: rules,
 		Skip:    []string{"GET /healthz"},
 		SkipFor: proxies.In(netip.MustParsePrefix("198.51.100.0/24")), // our office; found as the key finds it, so no header puts a client there
-	})
-}
-
-func reset(ctx context.Context, limiter algorithms.Limiter, limit *ratelimit.Middleware, client string) error {
-	checks, err := limit.Checks("per-ip", client) // plain values: 2001:db8::1 is counted as 2001:db8::/64
-	if err != nil {
-		return err
-	}
-	return limiter.Reset(ctx, checks...)
-}
-
-func region(limiter algorithms.Limiter, rules []ratelimit.Rule) (*ratelimit.Middleware, error) {
-	return ratelimit.New(ratelimit.Config{
-		Limiter: limiter, // of this region's Redis
-		Rules:   rules,   // the same in all regions
-		Share:   0.6,     // and 0.4 in the other region: together no more than the limit
 	})
 }

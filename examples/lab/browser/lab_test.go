@@ -6,11 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -220,4 +222,59 @@ func TestTheLabGoesAway(t *testing.T) {
 	get[bool](p, choose("rate", "50"))
 	p.until(`mistake.textContent.startsWith('The lab does not answer')`)
 	p.forgive("ERR_CONNECTION_REFUSED")
+}
+
+// The pages have values at their plots, and more at the pointer.
+func TestValues(t *testing.T) {
+	for _, c := range []struct{ path, row, axis, tip string }{
+		{"/?traffic=edges&load=1&algorithms=fixed_window", "[data-algorithm=fixed_window]", "100", "200 of 100 in the last minute"},
+		{"/overload", "[data-name=fixed]", "24", "limit 24"},
+		{"/replay", "#minutes", "2,283", "denied"},
+	} {
+		p := open(t, desktop, lab+c.path)
+		if axes := get[[]string](p, fmt.Sprintf(`[...document.querySelectorAll('%s .axis')].map((e) => e.textContent)`, c.row)); !slices.Contains(axes, c.axis) {
+			t.Errorf("%s: the values at the plot are %q, want %s", c.path, axes, c.axis)
+		}
+		box := get[struct{ X, Y, Width, Height float64 }](p, fmt.Sprintf(`(() => {
+			const plot = document.querySelector('%s svg');
+			plot.scrollIntoView({ block: 'center' });
+			return plot.getBoundingClientRect().toJSON();
+		})()`, c.row))
+		p.run(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, box.X+box.Width*0.26, box.Y+box.Height/2))
+		p.until(fmt.Sprintf(`document.querySelector('%s .tip:not([hidden])')?.textContent.includes('%s')`, c.row, c.tip))
+		p.run(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, box.X, 1))
+		p.until(`!document.querySelector('.tip:not([hidden])')`)
+	}
+}
+
+// The code that is offered first is not that of the algorithm that does worst.
+func TestTheOfferedRule(t *testing.T) {
+	for algorithms, want := range map[string]string{
+		"fixed_window,sliding_window,token_bucket": "sliding_window", "fixed_window,token_bucket": "token_bucket", "fixed_window": "fixed_window",
+	} {
+		p := open(t, desktop, lab+"/?algorithms="+algorithms)
+		if got := get[string](p, `document.querySelector('#rule :checked').value`); got != want {
+			t.Errorf("of %s, %s is offered", algorithms, got)
+		}
+	}
+}
+
+func TestOverload(t *testing.T) {
+	p := open(t, desktop, lab+"/overload?load=5&seconds=20")
+	stat := func(row, name string) string {
+		return get[string](p, fmt.Sprintf(`document.querySelector('[data-name=%s] [data-name=%s] dd').textContent`, row, name))
+	}
+	for _, row := range []string{"fixed", "adaptive"} {
+		if stat(row, "critical") != "100 %" || stat(row, "low") != "0 %" {
+			t.Errorf("%s: %s of the critical requests, %s of the others", row, stat(row, "critical"), stat(row, "low"))
+		}
+	}
+	if stat("none", "shed") != "0 %" || stat("none", "goodput") > "9 %" {
+		t.Errorf("without a Shedder: %s shed, goodput %s", stat("none", "shed"), stat("none", "goodput"))
+	}
+	get[bool](p, choose("load", "0.5"))
+	p.until(`document.querySelector('[data-name=none] [data-name=critical] dd').textContent === '100 %' && location.search.includes('load=0.5')`)
+	get[bool](p, choose("seconds", "1"))
+	p.until(`!mistake.hidden && mistake.textContent === 'Seconds: write a whole number from 5 to 120' && document.querySelector('[name=seconds]').getAttribute('aria-invalid') === 'true'`)
+	p.forgive("400 (Bad Request)")
 }

@@ -13,10 +13,13 @@ import (
 var pages = []struct{ name, path string }{
 	{"lab", "/"},
 	{"poisson", "/?traffic=poisson&algorithms=fixed_window,sliding_window,sliding_log,token_bucket,leaky_bucket,gcra&load=1.2&burst=40"},
-	{"clients", "/?traffic=clients&load=3&clients=6&periods=6"},
+	{"clients", "/?traffic=clients&load=3&clients=16&periods=6"},
 	{"days", "/?traffic=bursty&rate=1000&period=1d&burst=500&periods=7&load=2&rule=leaky_bucket"},
 	{"drawn", "/?traffic=drawn&drawn=0,0,9,24,30,22,4,0,0,0,60,60,3,0,0,8,8,8,8,8&burst=30"},
 	{"mistake", "/?rate=0"},
+	{"overload", "/overload"},
+	{"overload-slow", "/overload?workers=64&load=1.1&critical=40&seconds=20"},
+	{"overload-flood", "/overload?load=20&seconds=10"},
 	{"replay", "/replay"},
 }
 

@@ -135,6 +135,12 @@ func writeResult(path string) error {
 			{Rule: "login", Key: hostile, Requests: 90, Denied: 61},
 		},
 	}
+	for i := range 36 {
+		r.Clients = append(r.Clients, replayed.Client{Rule: "per-ip", Key: fmt.Sprintf("198.51.100.%d", i), Requests: 80, Denied: int64(60 - i)})
+	}
+	for i := range 8 { // of which each denied something in the worst minutes
+		r.Rules = append(r.Rules, replayed.Rule{Name: fmt.Sprintf("tenant-%d", i), Key: "ip", Limit: "900/1m", Requests: 700, Denied: 9, Clients: 7, Limited: 1})
+	}
 	for i := range 600 {
 		if i/30%7 == 3 {
 			continue // half an hour without a request
@@ -142,6 +148,11 @@ func writeResult(path string) error {
 		m := replayed.Minute{Start: start.Add(time.Duration(i) * time.Minute), Requests: int64(300 + 200*(i%60)/60 + i*i%37)}
 		if i > 200 && i < 260 {
 			m.ByRule = map[string]int64{"per-ip": 52, "login": int64(i % 17)}
+			if i%17 > 14 {
+				for _, rule := range r.Rules[4:] {
+					m.ByRule[rule.Name] = 2
+				}
+			}
 			m.Requests, m.Denied = m.Requests+60, 52+int64(i%17)
 		}
 		r.Requests, r.Denied = r.Requests+m.Requests, r.Denied+m.Denied
@@ -186,7 +197,7 @@ func open(t *testing.T, s screen, url string) *tab {
 	if strings.Contains(url, "/replay") {
 		p.until(`document.body.dataset.ready === 'true'`)
 	} else {
-		p.until(`document.querySelectorAll('#rows .p-head').length > 0 || !document.getElementById('mistake').hidden`)
+		p.until(`document.querySelectorAll('#rows svg path').length > 0 || !document.getElementById('mistake').hidden`)
 	}
 	return p
 }

@@ -18,9 +18,16 @@ func TestReplay(t *testing.T) {
 	if title := get[string](p, `document.title`); title != "Replay: what rules would have done" {
 		t.Errorf("a key in the log changed the page: %q", title)
 	}
-	if n := get[int](p, `document.querySelectorAll('#minutes svg path.p-beyond[d^=M]').length`); n != 3 {
-		t.Errorf("%d rows of denials, want all, per-ip and login", n)
+	if n := get[int](p, `document.querySelectorAll('#minutes svg path.p-beyond[d^=M]').length`); n != 11 {
+		t.Errorf("%d rows of denials, want all, per-ip, login and eight more", n)
 	}
+	// Ten clients are shown, and the others on demand.
+	const clients = `[...document.querySelectorAll('#clients tbody tr')].filter((r) => !r.hidden).length`
+	if n := get[int](p, clients); n != 10 || !strings.Contains(text, "Show 29 more clients") || !strings.Contains(text, "and 7 more") {
+		t.Errorf("%d clients are shown in\n%s", n, text)
+	}
+	p.run(chromedp.Click(chromedp.CSS("#clients .more")))
+	p.until(clients + " === 39 && !document.querySelector('.more')")
 	// A limit of the log leads into the lab.
 	p.run(chromedp.Click(chromedp.CSS("#rules tbody tr:nth-child(2) a")))
 	p.until(`location.pathname === '/' && document.querySelector('[data-algorithm=fixed_window] .p-head') && yaml.textContent.includes('5/1m fixed_window')`)

@@ -112,6 +112,7 @@ func TestKeyboard(t *testing.T) {
 	}
 	got := strings.Join(order, "\n")
 	const want = `a Lab
+a Overload
 a Replay
 input rate
 select period
@@ -133,6 +134,7 @@ button share
 input rule
 button yaml
 pre Rule file
+pre Commands
 button go
 pre Go program
 summary What the numbers mea`

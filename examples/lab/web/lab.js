@@ -1,9 +1,10 @@
 // The lab: the form is the scenario, its fields are the query of the page's
 // address and of /simulate, and what that answers is drawn. All decisions and all
 // numbers are the server's.
-import { node, element, merge, barsOf, bars, clock, lasts, size } from './plot.js';
+import { node, element, merge, barsOf, bars, clock, lasts, size, axis, hover, number } from './plot.js';
+import { address, asker, complainer, restoreNumbers } from './ask.js';
 import { copy } from './copy.js';
-import { addRow, edges, veil, moveVeil, plotRow, seekRow, sentence, showClients } from './rows.js';
+import { addRow, edges, veil, moveVeil, plotRow, seekRow, sentence, at, showClients } from './rows.js';
 
 const $ = (id) => document.getElementById(id);
 const form = $('scenario'), time = $('time'), draw = $('draw');
@@ -43,21 +44,8 @@ function query() {
   return q;
 }
 
-// address is a query as people can read it: commas and slashes need no escape.
-const address = (q) => '?' + q.toString().replaceAll('%2C', ',');
-
 function restore(q) {
-  for (const name of ['rate', 'burst', 'load', 'periods', 'clients', 'seed']) {
-    const n = Number(q.get(name));
-    if (!q.get(name) || Number.isNaN(n)) continue;
-    const input = field(name);
-    if (input.type === 'range') { // the address may say more than the slider does by itself
-      input.min = Math.min(input.min, n);
-      input.max = Math.max(input.max, n);
-      if (n !== Math.round(n * 10) / 10) input.step = 'any';
-    }
-    input.value = n;
-  }
+  restoreNumbers(form, q, ['rate', 'burst', 'load', 'periods', 'clients', 'seed']);
   if (q.has('period')) {
     const select = field('period'), value = q.get('period');
     if (![...select.options].some((o) => o.value === value)) select.add(new Option(value, value));
@@ -73,41 +61,11 @@ function restore(q) {
   rule = q.get('rule') || '';
 }
 
-// One simulation at a time; the newest scenario wins.
-let wanted = null, busy = false;
-
-async function simulate(q) {
-  wanted = q;
-  if (busy) return;
-  busy = true;
-  while (wanted) {
-    const asked = wanted;
-    wanted = null;
-    try {
-      const response = await fetch('/simulate' + address(asked));
-      const answer = await response.json();
-      if (response.ok) show(answer);
-      else complain(answer.error, answer.field);
-    } catch {
-      complain('The lab does not answer. Is it still running?');
-    }
-  }
-  busy = false;
-}
-
-// titles are the fields' names as the page has them.
-const titles = {
+const complain = complainer(form, {
   rate: 'Requests', period: 'Period', burst: 'Burst', algorithms: 'Counted by', traffic: 'Traffic', load: 'Load',
   periods: 'Windows', clients: 'Clients', seed: 'Seed', drawn: 'By hand',
-};
-
-function complain(text, name) {
-  for (const input of form.elements) input.removeAttribute('aria-invalid');
-  const input = name && form.querySelector(`input[name="${CSS.escape(name)}"]:not([type=checkbox]):not([type=radio]), select[name="${CSS.escape(name)}"]`);
-  if (input) input.setAttribute('aria-invalid', 'true');
-  $('mistake').textContent = titles[name] ? text.replace(name, titles[name]) : text;
-  $('mistake').hidden = !text;
-}
+});
+const simulate = asker('/simulate', show, complain);
 
 function changed() {
   fit();
@@ -145,10 +103,13 @@ function show(answer) {
   const whole = time.value === time.max;
   time.max = result.arrivals.length;
   if (whole) time.value = time.max;
-  if (!result.rows.some((r) => r.algorithm === rule)) rule = result.rows[0].algorithm;
+  if (!result.rows.some((r) => r.algorithm === rule)) rule = preferred(result.rows).algorithm;
   const rows = $('rows');
   rows.replaceChildren();
-  for (const r of result.rows) addRow(rows, r);
+  for (const r of result.rows) {
+    const plot = addRow(rows, r).querySelector('.plot');
+    hover(plot, r.admitted.length, (column) => `${when(column)}: ${at(r, result, column)}`);
+  }
   $('legend-served').textContent = `served in the last ${lasts(result.period)}`;
   $('legend-waiting').hidden = !result.rows.some((r) => Math.max(...r.waiting) > 0);
   showClients($('clients'), result);
@@ -165,6 +126,9 @@ function plotAll() {
   seek();
 }
 
+// when is the time of a column.
+const when = (column) => clock((span() * column) / result.arrivals.length, span());
+
 const span = () => result.period * result.periods;
 
 const arrivalsBase = 64;
@@ -175,13 +139,17 @@ function plotArrivals() {
   edges(svg, result, base);
   node(svg, 'path', { class: 'p-base', d: `M0 ${base + 0.5}H${width}` });
   if (traffic() === 'drawn') {
-    node(svg, 'path', { class: 'p-arrivals', d: bars(width, base, base / (last ? full : fullPart()), drawn) });
+    const most = last ? full : fullPart();
+    node(svg, 'path', { class: 'p-arrivals', d: bars(width, base, base / most, drawn) });
+    axis(svg, 0, most);
     if (document.activeElement === draw && draw.matches(':focus-visible')) {
       node(svg, 'path', { class: 'p-part', d: `M${(width * part) / drawn.length} ${base + 3}h${width / drawn.length}` });
     }
   } else {
     const merged = merge(result.arrivals, barsOf(result.arrivals.length, width));
-    node(svg, 'path', { class: 'p-arrivals', d: bars(width, base, base / Math.max(1, ...merged), merged) });
+    const most = Math.max(1, ...merged);
+    node(svg, 'path', { class: 'p-arrivals', d: bars(width, base, base / most, merged) });
+    axis(svg, 0, most);
   }
   const every = Math.ceil(result.periods / (width < 500 ? 4 : 12));
   for (let i = 0; i <= result.periods; i += every) {
@@ -213,6 +181,11 @@ function announce() {
 }
 
 // The code.
+
+// preferred is the row whose code is shown first: the default algorithm, or the one with the fewest
+// requests beyond the limit.
+const preferred = (rows) => rows.find((r) => r.algorithm === 'sliding_window') ||
+  rows.reduce((best, r) => (r.totals.falseAdmits < best.totals.falseAdmits ? r : best));
 
 function showRules() {
   const box = $('rule');
@@ -378,6 +351,8 @@ time.addEventListener('input', () => {
   stop();
   seek();
 });
+
+hover($('arrivals'), 240, (column) => result && `${when(column)}: ${number(result.arrivals[column])} requests`);
 
 let resized;
 new ResizeObserver(() => {

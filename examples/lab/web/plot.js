@@ -82,9 +82,35 @@ export function lasts(seconds) {
 
 // size gives an SVG the width that it has, so that one unit is one pixel.
 export function size(svg, height) {
-  const width = Math.max(Math.floor(svg.parentElement.clientWidth), 200);
+  const width = Math.max(Math.floor(svg.getBoundingClientRect().width), 200);
   svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
   svg.setAttribute('height', height);
   svg.replaceChildren();
   return width;
+}
+
+const compact = new Intl.NumberFormat('en-US', { notation: 'compact', maximumFractionDigits: 1 });
+
+// number is a number as people read it.
+export const number = (n) => n.toLocaleString('en-US');
+
+// axis writes a value at its height, beside the plot.
+export function axis(svg, y, value) {
+  node(svg, 'text', { class: 'axis', x: svg.viewBox.baseVal.width + 6, y: Math.max(y + 4, 9) }, value < 10000 ? number(Math.round(value)) : compact.format(value));
+}
+
+// hover shows the values of the column at the pointer.
+export function hover(plot, columns, text) {
+  const cursor = element(plot, 'div', 'cursor'), tip = element(plot, 'div', 'tip');
+  for (const e of [cursor, tip]) e.hidden = e.ariaHidden = true; // the rows say the same in words
+  plot.addEventListener('pointermove', (e) => {
+    const box = plot.querySelector('svg').getBoundingClientRect(), x = e.clientX - box.left;
+    const says = x >= 0 && x < box.width && text(Math.floor((x / box.width) * columns));
+    cursor.hidden = tip.hidden = !says;
+    if (!says) return;
+    tip.textContent = says;
+    cursor.style.left = `${x}px`;
+    tip.style.left = `${Math.max(0, Math.min(x - tip.offsetWidth / 2, box.width - tip.offsetWidth))}px`;
+  });
+  plot.addEventListener('pointerleave', () => (cursor.hidden = tip.hidden = true));
 }

@@ -1,9 +1,9 @@
 // The replay: what /replay.json says, as figures, bars and tables. Its texts come
 // from access logs, so they are only ever set as text.
-import { node, element, barsOf, merge, bars, lasts, size } from './plot.js';
+import { node, element, barsOf, merge, bars, lasts, size, axis, hover, number } from './plot.js';
+import { fold } from './fold.js';
 
 const $ = (id) => document.getElementById(id);
-const number = (n) => n.toLocaleString('en-US');
 const date = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });
 const hour = new Intl.DateTimeFormat('en-GB', { timeStyle: 'short', timeZone: 'UTC' });
 const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
@@ -38,11 +38,13 @@ function plots(r) {
   const box = $('minutes');
   box.replaceChildren();
   const row = (title, what, requests, denied, label) => {
-    const h = element(box, 'h2', '', title + ' '), small = element(h, 'small');
-    const svg = node(element(box, 'div', 'plot'), 'svg', { role: 'img', 'aria-label': label });
+    const part = element(box, 'div'), small = element(element(part, 'h2', '', title + ' '), 'small');
+    const plot = element(part, 'div', 'plot'), svg = node(plot, 'svg', { role: 'img', 'aria-label': label });
     const base = 70, width = size(svg, 90), by = barsOf(requests.length, width);
     small.textContent = `${what} in each ${lasts(r.step * by)}`;
-    const all = merge(requests, by), not = merge(denied, by), scale = base / Math.max(1, ...all);
+    const all = merge(requests, by), not = merge(denied, by), tallest = Math.max(1, ...all), scale = base / tallest;
+    axis(svg, 0, tallest);
+    hover(plot, all.length, (i) => `${minute.format(new Date(new Date(r.start).getTime() + i * by * r.step * 1000))}: ${requests === denied ? '' : `${number(all[i])} requests, `}${number(not[i])} denied`);
     node(svg, 'path', { class: 'p-requests', d: bars(width, base, scale, all) });
     node(svg, 'path', { class: 'p-beyond', d: bars(width, base, scale, not) });
     node(svg, 'path', { class: 'p-base', d: `M0 ${base + 0.5}H${width}` });
@@ -55,7 +57,7 @@ function plots(r) {
     const denied = series((b) => (b.by_rule || {})[rule.name] || 0);
     if (!denied.some((n) => n > 0)) { // no room for an empty plot
       const why = rule.not_replayed ? 'not replayed: ' + rule.not_replayed : rule.requests ? 'denied nothing' : 'met no request of the log';
-      element(element(box, 'h2', '', rule.name + ' '), 'small', '', why);
+      element(element(element(box, 'div'), 'h2', '', rule.name + ' '), 'small', '', why);
       continue;
     }
     row(rule.name, 'denials', denied, denied, `Denials by ${rule.name} over time: ${number(rule.denied)}`);
@@ -74,7 +76,7 @@ function ticks(r, svg, width) {
 // table makes one of rows of cells; a cell is a text, or a number, or a function
 // that fills it.
 function table(id, title, heads, rows) {
-  if (rows.length === 0) return;
+  if (rows.length === 0) return null;
   const t = element($(id), 'table');
   element(t, 'caption', '', title);
   const head = element(element(t, 'thead'), 'tr'), body = element(t, 'tbody');
@@ -96,6 +98,23 @@ function table(id, title, heads, rows) {
       }
     });
   }
+  return body;
+}
+
+// byRule says which rules denied most, and how many more denied.
+function byRule(counts) {
+  const fill = (td) => {
+    const all = Object.entries(counts || {}).filter(([, n]) => n > 0).sort(([, a], [, b]) => b - a);
+    td.className = 'text';
+    for (const [rule, n] of all.slice(0, 3)) {
+      const one = element(td, 'span', 'one');
+      element(one, 'span', 'code', rule);
+      one.append(` ${number(n)} `);
+    }
+    if (all.length > 3) element(td, 'span', 'soft', `and ${all.length - 3} more`);
+  };
+  fill.left = true;
+  return fill;
 }
 
 // inTheLab links a limit to the lab.
@@ -148,15 +167,15 @@ function show(r) {
   $('replay').hidden = false;
   figures(r);
   const rules = r.rules || [];
-  table('rules', 'Rules', ['rule', 'limit', 'requests', 'denied', 'clients', 'limited', 'smallest limit'], rules.map((x) => [
+  table('rules', 'Rules', ['rule', 'limit', 'requests', 'denied', 'clients', 'clients denied', 'smallest limit'], rules.map((x) => [
     x.name, inTheLab(x.limit), ...(x.not_replayed ? [none, none, none, none] : [x.requests, denials(x), x.clients, x.limited]),
     smallest(x),
   ]));
-  const replayed = rules.filter((x) => !x.not_replayed);
-  table('worst', 'Worst minutes', ['minute (UTC)', 'requests', 'denied', ...replayed.map((x) => x.name)],
-    (r.worst || []).map((m) => [minute.format(new Date(m.start)), m.requests, m.denied, ...replayed.map((x) => (m.by_rule || {})[x.name] || 0)]));
-  table('clients', 'Clients with the most denials', ['client', 'rule', 'requests', 'denied'],
+  table('worst', 'Worst minutes', ['minute (UTC)', 'requests', 'denied', 'by rule'],
+    (r.worst || []).map((m) => [minute.format(new Date(m.start)), m.requests, m.denied, byRule(m.by_rule)]));
+  const clients = table('clients', 'Clients with the most denials', ['client', 'rule', 'requests', 'denied'],
     (r.clients || []).map((c) => [key(c.key), c.rule, c.requests, c.denied]));
+  if (clients) fold(clients, 'clients');
   if (!r.bars) return;
   let resized;
   new ResizeObserver(() => {

@@ -1,6 +1,7 @@
 // The rows of the lab: what one algorithm made of the traffic, as plots and
 // numbers, and the table of the clients.
-import { node, element, merge, barsOf, bars, area, clock, size } from './plot.js';
+import { node, element, merge, barsOf, bars, area, lasts, size, axis, number } from './plot.js';
+import { fold } from './fold.js';
 
 const abouts = {
   fixed_window: 'Counts in windows of the clock. Twice the limit can pass around an edge.',
@@ -14,6 +15,7 @@ const headings = [
   ['admitted', 'Admitted'], ['denied', 'Denied'], ['worst', 'Worst window'],
   ['falseAdmits', 'False admits'], ['falseDenials', 'False denials'], ['longestWait', 'Longest wait'],
 ];
+const buckets = ['token_bucket', 'leaky_bucket', 'gcra'];
 
 // addRow adds the texts of a row; plotRow and seekRow fill it.
 export function addRow(rows, r) {
@@ -29,8 +31,20 @@ export function addRow(rows, r) {
     element(pair, 'dt', '', heading);
     element(pair, 'dd');
   }
+  element(side, 'p', 'note').dataset.name = 'note';
   node(element(row, 'div', 'plot'), 'svg', { role: 'img' });
+  return row;
 }
+
+// note explains false denials where there are some.
+const note = (r, n) => n === 0 ? '' : 'False denials: denied with room in the last period. ' +
+  (buckets.includes(r.algorithm) ? 'A bucket denies what exceeds its burst.' : 'Counted in windows, the estimate was too high.');
+
+// at is the values of a column in words.
+export const at = (r, result, column) =>
+  `${number(r.admitted[column])} admitted, ${number(r.denied[column])} denied; ${number(r.served[column])} of ${number(result.rate)} in the last ${lasts(result.period)}; ${left(r, column)}`;
+
+const left = (r, column) => `${number(r.remaining[column])} left${r.waiting[column] > 0 ? `, ${number(r.waiting[column])} waiting` : ''}`;
 
 // edges are where windows begin.
 export function edges(svg, result, bottom) {
@@ -61,18 +75,22 @@ export function plotRow(row, r, result, most) {
   svg.setAttribute('aria-label', `${r.algorithm}: ${sentence(r, result)}`);
   edges(svg, result, lanes.leftBase);
   const admitted = merge(r.admitted, by), denied = merge(r.denied, by);
-  const scale = lanes.bars / Math.max(1, ...merge(result.arrivals, by));
+  const tallest = Math.max(1, ...merge(result.arrivals, by)), scale = lanes.bars / tallest;
+  axis(svg, 0, tallest);
   node(svg, 'path', { class: 'p-admitted', d: bars(width, lanes.bars, scale, admitted) });
   node(svg, 'path', { class: 'p-denied', d: bars(width, lanes.bars, scale, denied, admitted) });
   node(svg, 'path', { class: 'p-base', d: `M0 ${lanes.bars + 0.5}H${width}` });
 
+  axis(svg, lanes.curveTop, most);
   const up = (lanes.curveBase - lanes.curveTop) / most, limit = lanes.curveBase - up * result.rate;
   node(svg, 'path', { class: 'p-served', d: area(width, lanes.curveBase, r.served.map((n) => up * Math.min(n, result.rate))) });
   node(svg, 'path', { class: 'p-beyond', d: area(width, limit, r.served.map((n) => up * Math.max(n - result.rate, 0))) });
   node(svg, 'path', { class: 'p-base', d: `M0 ${lanes.curveBase + 0.5}H${width}` });
   node(svg, 'path', { class: 'p-limit', d: `M0 ${Math.round(limit) + 0.5}H${width}` });
+  axis(svg, limit, result.rate);
 
   const deep = lanes.leftBase - lanes.leftTop, quota = Math.max(r.quota, 1);
+  axis(svg, lanes.leftTop, quota);
   node(svg, 'path', { class: 'p-left', d: area(width, lanes.leftBase, r.remaining.map((n) => (deep * Math.max(n, 0)) / quota)) });
   if (r.waiting.some((n) => n > 0)) {
     const longest = Math.max(quota, ...r.waiting);
@@ -90,14 +108,14 @@ export function seekRow(row, r, result, until) {
   const numbers = end ? r.totals : totals(r, until);
   for (const [name] of headings) {
     const pair = row.querySelector(`[data-name=${name}]`), n = numbers[name];
-    pair.lastElementChild.textContent = name === 'longestWait' ? wait(n) : n.toLocaleString('en-US');
+    pair.lastElementChild.textContent = name === 'longestWait' ? wait(n) : number(n);
     pair.classList.toggle('none', n === 0);
     pair.classList.toggle('warn', (name === 'worst' && n > result.rate) || (name === 'falseAdmits' && n > 0));
   }
   moveVeil(svg, x, lanes.leftBase);
   const now = svg.querySelector('.now');
-  const at = Math.max(until - 1, 0), queue = r.waiting[at] > 0 ? `, ${r.waiting[at]} waiting` : '';
-  now.textContent = end ? '' : `${r.remaining[at]} left${queue}`;
+  now.textContent = end ? '' : left(r, Math.max(until - 1, 0));
+  row.querySelector('.note').textContent = note(r, numbers.falseDenials);
   const right = x > width - 130;
   now.setAttribute('x', right ? x - 8 : x + 8);
   now.setAttribute('text-anchor', right ? 'end' : 'start');
@@ -148,8 +166,9 @@ export function showClients(box, result) {
     const tr = element(body, 'tr');
     element(tr, 'th', '', String(i + 1)).scope = 'row';
     for (const r of result.rows) {
-      const td = element(tr, 'td', '', r.perClient[i].admitted.toLocaleString('en-US'));
-      element(td, 'span', 'soft', ` / ${r.perClient[i].denied.toLocaleString('en-US')}`);
+      const td = element(tr, 'td', '', number(r.perClient[i].admitted));
+      element(td, 'span', 'soft', ` / ${number(r.perClient[i].denied)}`);
     }
   }
+  fold(body, 'clients');
 }
