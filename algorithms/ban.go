@@ -13,21 +13,21 @@ import (
 // After times is banned: all checks of the rule that have a Ban deny it, even if their
 // limits have units left. The zero value is no ban. Any other value needs After and For.
 //
-// The denials of all processes count together. They count if they come Within the first
-// of them. Some denials do not count: those during a ban, so they do not extend it;
-// those for MaxDelay alone; those of a shadow check; and those of a fallback while the
-// store is unavailable. A shadow check obeys no ban.
+// The denials of all processes count together. A denial counts if it comes no later
+// than Within after the first one. Some denials do not count: those during a ban, so
+// they do not extend it; those for MaxDelay alone; those of a shadow check; and those
+// of a fallback while the store is unavailable. A shadow check obeys no ban.
 //
 // A ban belongs to the rule and the key. It stays when the limit changes. If two
 // processes have different Bans for a key, as during a roll-out, both count the same
-// denials, and both obey a ban that either of them began. Each starts a new count after
-// its own Within. The denials are forgotten after the Within of the check that counted
-// the last of them.
+// denials, and both obey a ban that either of them began. Each process starts a new
+// count after its own Within. The denials are forgotten after the Within of the check
+// that counted the last denial.
 //
 // Within and For are whole microseconds below 2^52.
 type Ban struct {
 	After  int64         // denials; 1 is the first
-	Within time.Duration // in which they must come; 0 means the limit's period
+	Within time.Duration // the time in which the denials must come; 0 means the limit's period
 	For    time.Duration // how long the key is denied
 }
 

@@ -18,8 +18,8 @@ type Check struct {
 	Cost     int64         // units that this request takes; 0 means 1; negative is an error
 	Fail     FailMode      // what to do if the store cannot count; zero counts locally
 	Shadow   bool          // decided and counted, never enforced
-	Lease    bool          // a hot key: a Guard takes units in batches. Fixed and sliding windows; not with Ban or NoCache
-	NoCache  bool          // its denials are not cached, because the charges that fill it may be refunded at any time
+	Lease    bool          // for a hot key: a Guard takes units in batches; fixed and sliding windows only, not with Ban or NoCache
+	NoCache  bool          // do not cache its denials; for a count whose charges may be refunded at any time
 	spared   bool          // a denial does not count towards the ban
 	hold     int64         // in_flight: the request's name, from a Guard; 0 for a new one
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error

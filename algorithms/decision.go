@@ -10,11 +10,11 @@ import (
 // A Result is the outcome of one [Check].
 type Result struct {
 	Check      Check         // as it was decided: a fallback's Limit is this process's share
-	Source     Source        // what decided; SourceNone: nothing did, because another check had denied the request
+	Source     Source        // what decided it; SourceNone if nothing did, because another check had denied the request
 	HasRoom    bool          // the cost fits the limit, and no ban denies it; another check may have denied the request
 	BanBegan   bool          // this denial began the ban
 	known      bool          // trace has the state
-	Charged    int64         // units taken; 0 if the request was denied
+	Charged    int64         // units taken; 0 for a denied request, unless they could not be refunded in time
 	Remaining  int64         // units left; at most 0 while the key is banned; negative is a debt
 	RetryAfter time.Duration // until Cost units are free; 0 if HasRoom; Never if they never will be
 	ResetAfter time.Duration // until all units are free, and the ban has ended

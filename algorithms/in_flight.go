@@ -15,14 +15,15 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// InFlight counts the requests that are under way at once, in every process: at most
-// Rate of them. Each must be settled at 0 when it ends, as [Refund] does; a Middleware
-// does so itself. Period is the lease: what a process that has died held is free after
-// it. A failmode.Guard renews the leases of what still runs. Without a Guard, Period must
-// be longer than the work. A [Memory] has no leases. [MaxInFlight] makes such a limit.
+// InFlight counts the requests that are under way at once, in all processes together:
+// at most Rate of them. Each request must be settled at 0 when it ends, as [Refund]
+// does; a Middleware does so by itself. Period is the lease: if a process dies, its
+// requests stop counting after one Period. A failmode.Guard renews the leases of
+// requests that still run. Without a Guard, Period must be longer than the work. A
+// [Memory] has no leases. [MaxInFlight] makes such a limit.
 //
-// A request costs 1. RetryAfter is a second, because nobody knows when a request will
-// end, and ResetAfter is 0.
+// A request costs 1. RetryAfter of a denial is one second, because it is not known when
+// a request will end. ResetAfter is 0.
 const InFlight Algorithm = "in_flight"
 
 // defaultLease is the lease of a limit whose text has none.

@@ -16,8 +16,9 @@ const (
 	FixedWindow Algorithm = "fixed_window"
 	// SlidingWindow counts units in windows aligned to the Unix epoch. It adds the
 	// units of the previous window, in proportion to how much of that window lies in
-	// the last period. It assumes that they came evenly: if they came at the window's
-	// end, almost twice the rate can pass in one period. Constant memory; the default.
+	// the last period. It assumes that these units came evenly. If they came at the
+	// window's end, almost twice the rate can pass in one period. Constant memory; the
+	// default.
 	SlidingWindow Algorithm = "sliding_window"
 	// SlidingLog remembers when each request came, and counts the units of the last
 	// period. It is exact, but needs an entry for each admitted request. Rate is at
@@ -27,10 +28,11 @@ const (
 	// unit takes one. Any period admits at most Burst + Rate units.
 	TokenBucket Algorithm = "token_bucket"
 	// LeakyBucket queues requests and serves them one by one, Period/Rate apart. An
-	// admitted request must wait for its Delay. Burst is how many requests may be in
-	// the queue, including the one being served; required. nginx's limit_req with
-	// burst=N is Burst N+1; with nodelay it is [GCRA]. A request is served when its
-	// slot begins, whatever its cost: any period serves at most Rate + cost-1 units.
+	// admitted request must wait for its Delay. Burst is required: it is how many
+	// requests the queue can hold, including the one being served. For nginx's
+	// limit_req with burst=N, set Burst to N+1; with nodelay, use [GCRA]. A request is
+	// served when its slot begins, whatever its cost. So any period serves at most Rate
+	// + cost-1 units.
 	LeakyBucket Algorithm = "leaky_bucket"
 	// GCRA is the generic cell rate algorithm of ITU-T I.371. It makes the same
 	// decisions as [TokenBucket].

@@ -13,40 +13,41 @@ import (
 // [errors.ErrUnsupported] from those that it cannot do. Take is the only method that
 // every program needs.
 type Limiter interface {
-	// Take charges every check that fits its limit or, if an enforced check does not
-	// fit, none. A shadow check that does not fit is not charged and denies nothing.
+	// If every enforced check fits its limit, Take charges all checks that fit. If an
+	// enforced check does not fit, it charges none. A shadow check that does not fit is
+	// not charged and denies nothing.
 	//
 	// Being over a limit is not an error. An error means that no check could be
-	// decided. If only some checks could not be decided, their results have an Err,
-	// and the decision is not Allowed. Such a decision, or a denial that ran out of
-	// time, may leave checks with Charged above 0. The caller must settle those, as
-	// failmode.Guard does.
+	// decided. If only some checks could not be decided, their results have an Err, and
+	// the decision is not Allowed. Such a decision may leave results with Charged above
+	// 0, and so may a denial that ran out of time. The caller must settle those
+	// charges, as failmode.Guard does.
 	//
 	// Two checks of one call must not share a count.
 	Take(ctx context.Context, checks ...Check) (Decision, error)
 
-	// Peek returns the decision that Take would make, and charges nothing. It counts
-	// no denial towards a Ban. A failmode.Guard asks its store in Peek even where its
-	// Take would deny from memory, so the two may differ for a moment.
+	// Peek returns the decision that Take would make, and charges nothing. It counts no
+	// denial towards a Ban. The Peek of a failmode.Guard asks the store even about keys
+	// that its Take denies from memory. So the two may differ for up to a second.
 	Peek(ctx context.Context, checks ...Check) (Decision, error)
 
 	// Settle changes what charges cost. It returns the results as they are now, in the
 	// order of the charges. Results with Charged 0 are returned unchanged.
 	//
-	// All copies of a result are one charge, in this process. Settle changes what the
-	// charge costs now, whichever copy is passed. A charge that was settled at 0 has
-	// ended, and settling it again does nothing.
+	// In this process, all copies of a result are one charge. Settle starts from what
+	// that charge costs now, whichever copy is passed. A charge that was settled at 0
+	// has ended, and settling it again does nothing.
 	//
 	// If a Cost is negative, nothing is settled, there are no results, and the error
 	// wraps [ErrInvalidCheck]. After any other error, some charges may be settled, and
-	// there may be no results. The caller may settle all of them again. If a charge's
-	// outcome is unknown, it counts as the lower of both costs, so that no unit is
-	// refunded twice.
+	// there may be no results. The caller may settle all of them again. A charge whose
+	// outcome is unknown counts as the lower of its old and its new cost, so that no
+	// unit is refunded twice.
 	//
-	// Settle refunds no more than waiting would have freed. A bucket refunds at most
-	// what it has not refilled since the charge. A window refunds only what it still
-	// counts. A queue refunds only its last slot. A log refunds only a charge that at
-	// most 1000 others followed.
+	// Settle refunds no more than waiting would have freed. A token bucket refunds at
+	// most what it has not refilled since the charge. A window refunds only what it
+	// still counts. A leaky bucket refunds only the last slot of its queue. A sliding
+	// log refunds a charge only if at most 1000 others followed it.
 	Settle(ctx context.Context, charges ...Charge) ([]Result, error)
 
 	// Ban denies the rules and keys of the checks for d. It never shortens a ban. If d
@@ -54,11 +55,11 @@ type Limiter interface {
 	// A negative d is an error that wraps [ErrInvalidCheck].
 	//
 	// A ban holds in every process that shares the counts. A process that remembers an
-	// earlier answer, or has leased units, obeys it within a second.
+	// earlier answer, or has leased units, obeys the ban within a second.
 	//
-	// A check with a Ban obeys bans, whatever its limit is. A check without a Ban
-	// obeys them in a Memory. In Redis it does so only if it has the algorithm and
-	// period of a check that was banned. A shadow check obeys none.
+	// A check with a Ban obeys bans, whatever its limit is. A check without a Ban obeys
+	// them in a Memory. In Redis it does so only if it has the same algorithm and
+	// period as a check that was banned. A shadow check obeys none.
 	Ban(ctx context.Context, d time.Duration, checks ...Check) error
 
 	// Reset forgets what the checks have used, under their algorithm and period, and
@@ -66,15 +67,15 @@ type Limiter interface {
 	// in a sketch.
 	//
 	// Charges that were made before are not forgotten: a Settle that lowers one may
-	// refund what others have used since. Requests in flight are no such charges: a
-	// Memory keeps them, and a Guard counts them again within a third of their lease.
+	// refund what others have used since. Requests in flight stay counted: a Memory
+	// keeps them, and a Guard counts them again within a third of their lease.
 	Reset(ctx context.Context, checks ...Check) error
 }
 
 // Errors. Test with [errors.Is].
 var (
-	// ErrDenied means that the checks do not fit their limits, or not in time. [Wait]
-	// returns it.
+	// ErrDenied means that the checks do not fit their limits, or will not fit them in
+	// time. [Wait] returns it.
 	ErrDenied = errors.New("algorithms: over the limit")
 	// ErrInvalidCheck means that no limiter can decide a check. It is a mistake of
 	// the caller, not of the store.

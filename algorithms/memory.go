@@ -14,28 +14,29 @@ import (
 // Memory counts in this process. Its zero value is ready. It is safe for concurrent use
 // and starts no goroutines.
 //
-// Its memory is bounded. Fully replenished keys may be evicted. Other keys never are,
-// because that would free clients that are limited. While MaxKeys keys are in use,
-// further keys are counted in sketches. A sketch counts many keys together in constant
-// memory, and errs only towards denying. Settle refunds nothing to a sketch, and Reset
-// does not clear it. A ban, and the denials that lead to one, use the entry of a key. If
-// no entry is free, denials are not counted towards a ban. Bans by hand may use as many
-// entries again.
+// Its memory is bounded. Fully replenished keys may be evicted. Other keys are never
+// evicted, because an evicted key would have all of its units again. While MaxKeys keys
+// are in use, further keys are counted in sketches. A sketch counts many keys together
+// in constant memory, and errs only towards denying. Settle refunds nothing to a
+// sketch, and Reset does not clear it. A ban, and the denials that lead to one, use the
+// entry of a key. If no entry is free, denials are not counted towards a ban. Bans by
+// hand may use up to MaxKeys further entries.
 //
-// Keys are identified by 128 bits of hash, with secret seeds of this process. A key takes
-// 64 to 128 bytes, however long it is. In a sliding_log it takes about 100 bytes more, and
-// 16 for each further request. A sketch takes 8 MiB and is made when it is needed: one for
-// each rule that overflows, and for each algorithm and period of it. There are at most 7.
-// Six have the keys of one rule each. All further rules share the last, which admits a key
-// once until all of its units are free again. A sketch that has been empty for a minute is
-// dropped when new keys come.
+// Keys are identified by 128 bits of hash, with secret seeds of this process. A key
+// takes 64 to 128 bytes, however long it is. In a sliding_log it takes about 100 bytes
+// more, and 16 for each further request. A sketch takes 8 MiB and is made when it is
+// needed: one for each rule that overflows, and for each algorithm and period of it.
+// There are at most 7. Six of them hold the keys of one rule each. All further rules
+// share the seventh. It admits one request of a key, and the next one only when all
+// units of the key are free again. A sketch that has been empty for a minute is dropped
+// when new keys come.
 type Memory struct {
 	// MaxKeys bounds the keys that have a count or a ban of their own; 0 means 262,144.
 	// Bans by hand may exceed it by as many again. It must not change after first use.
 	MaxKeys int
 
-	// Now is the clock; nil means the wall clock at the start plus the monotonic
-	// clock. It must not change after first use.
+	// Now is the clock; nil means the wall clock at first use plus the monotonic clock.
+	// It must not change after first use.
 	Now func() time.Time
 
 	once  sync.Once

@@ -20,25 +20,26 @@ import (
 // defaultBudget is how long a decision may take where Redis.Budget is 0.
 const defaultBudget = 50 * time.Millisecond
 
-// Redis counts in Redis, for every process that shares it. One script decides
-// all checks of a request, by the server's clock, in one round trip. On its own
-// it fails when Redis does: put it into a failmode.Guard.
+// Redis counts in a Redis server, for all processes that share the server. One script
+// decides all checks of a request, by the server's clock, in one round trip. On its own
+// it returns an error when Redis fails: put it into a failmode.Guard.
 //
 // If keys are sharded (Redis Cluster, Ring), the checks of each key are one script
 // call, and all calls go out in one flush of pipelines. If an enforced check denies, a
-// second flush inside the same budget gives back what other calls have charged.
-// That never over-admits, but during a flush two requests may deny each other.
-// (A leaky_bucket takes a slot back only while it is the last.) A request with a
-// check that was denied a moment ago is peeked at before it is charged, so that
-// denied requests do not drain counts that they share with others. A charge that
-// could not be given back in time stays in Charged of its result.
+// second flush inside the same budget refunds what the other calls have charged. That
+// never admits more than the limit, but during a flush two requests may deny each
+// other. (A leaky_bucket refunds a slot only while it is the last of the queue.) If a
+// check was denied a moment ago, the request is peeked before it is charged, so that
+// denied requests do not drain counts that they share with others. A charge that could
+// not be refunded in time stays in Charged of its result.
 //
-// No decision is executed twice. Commands are never retried, whatever the
-// client's options are. Only what Redis certainly did not run is sent again: a
-// script that it does not know, with its text, and decisions that were sent
-// together and that it only runs one by one. A decision ignores the caller's cancellation, so that clients
-// that hang up are counted. It takes no longer than Budget. If a hook of the client
-// panics, so do the callers whose decisions were sent with it.
+// No decision is executed twice. Commands are never retried, whatever the client's
+// options are. Only commands that the server certainly did not run are sent again: a
+// script that it does not know, now with its text, and decisions that were sent
+// together but that it runs only one by one. A decision ignores the caller's
+// cancellation, so that clients that hang up are counted. It takes no longer than
+// Budget. If a hook of the client panics, all callers panic whose decisions were sent
+// together.
 //
 // The fields must not change after first use. Redis is safe for concurrent use.
 type Redis struct {
@@ -53,17 +54,17 @@ type Redis struct {
 	// Budget bounds a decision: 1 ms to a minute; 0 means 50 ms. A late decision
 	// fails with [context.DeadlineExceeded].
 	//
-	// The budget holds whatever the client's options are. It costs least with a
-	// client that respects deadlines by itself: one made with [FailFast] and
-	// without a Dialer, OnConnect, Limiter or credentials provider. Such a client
-	// is called directly, so a go-redis hook that blocks can exceed the budget:
-	// hooks cannot be seen from outside.
+	// The budget holds whatever the client's options are. It costs least with a client
+	// that respects deadlines by itself: one made with [FailFast] and without a Dialer,
+	// OnConnect, Limiter or credentials provider. Such a client is called directly.
+	// Then a go-redis hook that blocks can exceed the budget, because the limiter
+	// cannot see the client's hooks.
 	Budget time.Duration
 
 	// Sharded means that keys are spread over servers. Set it for a wrapped
-	// ClusterClient or Ring; go-redis' own are recognised. Set it for any client
-	// behind a proxy that chooses a server by the first key of a command: without
-	// it, some keys are counted on the wrong server.
+	// ClusterClient or Ring; those of go-redis are recognised unless wrapped. Set it
+	// for any client behind a proxy that chooses a server by the first key of a
+	// command: without it, some keys are counted on the wrong server.
 	Sharded bool
 
 	once      sync.Once

@@ -22,35 +22,36 @@ import (
 
 // A Guard wraps a limiter that can fail, such as an [algorithms.Redis]. While the
 // limiter cannot decide, the Guard decides each check by its [Mode]. Take and Peek
-// fail only for invalid checks or fields, and Peek if the limiter cannot peek: then the
-// error wraps [errors.ErrUnsupported]. If a limiter of your own panics, so do they.
+// return an error only if checks or fields are invalid. Peek also does if the limiter
+// cannot peek: then the error wraps [errors.ErrUnsupported]. If a limiter of your own
+// panics, Take and Peek panic too.
 //
-// Each server has a circuit breaker. While its circuit is open, a server receives
-// only a probe about every 200 ms, and its checks follow their Mode. While the
-// circuit is closed, checks that the limiter did not decide in time are counted in
-// this process, in every Mode. So are checks for which this process has no connection
-// free, and checks whose key another program has written. So clients gain nothing by
-// keeping a process busy.
+// Each server has a circuit breaker. While its circuit is open, a server receives only
+// a probe about every 200 ms, and its checks follow their Mode. While the circuit is
+// closed, checks that the limiter did not decide in time are counted in this process,
+// in every Mode. The same holds for checks for which this process has no free
+// connection, and for checks whose key another program has written. A client therefore
+// gains nothing by keeping a process busy.
 //
 // Local counts include what the limiter decided before. They admit at most this
 // process' share of each limit; see Instances.
 //
 // A Guard remembers up to 32,768 denied keys and denies them itself until a request
-// fits the limit, also in an outage. Once a second it asks the limiter again, in case
-// another process has refunded or reset the key; at most 200 times a second for all
-// keys together. While the limiter can be asked, it is always asked about checks with
-// NoCache or Shadow. If a remembered denial decides a request, its other checks have
-// no Source.
+// fits the limit, also in an outage. Once a second it asks the limiter again about a
+// key, in case another process has refunded or reset it. For all keys together it asks
+// at most 200 times a second. Checks with NoCache or Shadow are always decided by the
+// limiter while it is available. If a remembered denial decides a request, the results
+// of its other checks have SourceNone.
 //
-// Checks with Lease are admitted from blocks of units that the limiter has counted.
-// All Guards together stay within the limit, with two exceptions of at most half of
-// the limit. After a Reset in another process, this one spends its blocks for up to a
-// second. After a pause of the machine, units may be spent in a later window. Remaining
-// is an estimate.
+// Checks with Lease are admitted from blocks of units that the limiter has counted. All
+// Guards together stay within the limit, with two exceptions, each of at most half of
+// the limit. After a Reset in another process, this process may spend its blocks for up
+// to a second. After a pause of the machine, units may be spent in a later window.
+// Remaining is an estimate.
 //
-// A denied request is refunded what it was charged. The refund is tried once, and the
-// charge stays if the limiter does not answer, if 256 refunds are in progress or if the
-// Guard is closed.
+// The charges of a denied request are refunded. A refund is tried once. The charge
+// stays if the limiter does not answer, if 256 refunds are in progress or if the Guard
+// is closed.
 //
 // Create one Guard for each Redis and namespace, share it among middlewares, and close
 // it. The fields must not change after first use. A Guard is safe for concurrent use.
@@ -59,14 +60,14 @@ type Guard struct {
 	algorithms.Limiter
 
 	// Instances is the number of processes that share the limits. While the limiter
-	// cannot decide, each admits its share: the limit divided by Instances, but at
-	// least the cost of one request. So 10 processes together may admit 10 requests
+	// cannot decide, each process admits its share: the limit divided by Instances, but
+	// at least the cost of one request. So 10 processes together may admit 10 requests
 	// at a limit of 5. If the share is no valid limit, such as a rate that is too low
-	// for its burst, each admits the whole limit.
+	// for its burst, each process admits the whole limit.
 	//
-	// 0 means the number that a heartbeat in Redis last counted, and 1 before the
-	// first. Set Instances if processes may start while Redis is unavailable. If the
-	// number changes, set the largest: a lower number admits more than the limit, a
+	// 0 means the number that a heartbeat in Redis last counted, and 1 before the first
+	// heartbeat. Set Instances if processes may start while Redis is unavailable. If
+	// the number changes, set the largest: a lower number admits more than the limit, a
 	// higher one admits less.
 	Instances int
 
@@ -191,10 +192,11 @@ func (g *Guard) Down() []string {
 	return g.store.Names(shards...)
 }
 
-// Close ends the Guard's goroutines and closes its own connections, but not the
-// Limiter or its client. It waits for a probe, for refunds and blocks, for decisions in
+// Close ends the Guard's goroutines and closes its own connections, but not the Limiter
+// or its client. It waits for a probe, for refunds and blocks, for decisions in
 // progress and for a last heartbeat: at most a few times as long as a decision may
-// take. Later decisions still work, but no circuit opens. Further calls do nothing.
+// take. Decisions after Close still work, but no circuit opens. Further calls of Close
+// do nothing.
 func (g *Guard) Close() error {
 	if g.ready(); g.invalid != nil {
 		return nil //nolint:nilerr // nothing was started; Take says what is wrong
@@ -225,8 +227,8 @@ func (g *Guard) untilIdle() {
 	}
 }
 
-// Metrics yields what the Guard has counted: of the store, its circuits, and of what
-// is counted in this process.
+// Metrics yields the metrics of the store, of its circuits, and of the counts in this
+// process.
 func (g *Guard) Metrics() iter.Seq[algorithms.Metric] {
 	return func(yield func(algorithms.Metric) bool) {
 		g.ready()

@@ -45,11 +45,11 @@ func Status(d algorithms.Decision) int {
 func counted(r *algorithms.Result) bool { return r.Err == nil || errors.Is(r.Err, hidden.Err) }
 
 // Deny is the default response to a denied request: the status of [Status],
-// Retry-After, and a problem document (RFC 9457) of the type [QuotaExceeded] or,
-// with a 503, [TemporaryReducedCapacity] or, for a client that is banned,
-// [AbnormalUsageDetected]. Its violated-policies are the names of
-// the rules that denied the request; hidden rules are left out. A client whose
-// Accept excludes JSON gets two lines of text. The response must not be cached.
+// Retry-After, and a problem document (RFC 9457). The document's type is
+// [QuotaExceeded]; with a 503 it is [TemporaryReducedCapacity], and for a banned client
+// [AbnormalUsageDetected]. Its violated-policies are the names of the rules that denied
+// the request; hidden rules are left out. A client whose Accept excludes JSON gets two
+// lines of text instead. The response must not be cached.
 func Deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	h := w.Header()
 	p := problemOf(d, setRetryAfter(h, d))

@@ -19,32 +19,32 @@ import (
 //	RateLimit-Policy: "per-ip";q=200;w=60, "login";q=5;w=60
 //	RateLimit: "login";r=3;t=42
 //
-// Each item has the name of a rule. q is the number of units that can be used at once, and
-// w the seconds in which q units become free again. r is the number of units
-// left, and t the seconds until all units are free. On an admitted request,
-// RateLimit-Policy lists every enforced rule and RateLimit the tightest. On a
-// denied one, both list the rules that denied it. There t is the time until the request
-// fits its limit; it is missing if the request never will.
+// Each item has the name of a rule. q is the number of units that can be used at once,
+// and w the seconds in which q units become free again. r is the number of units left,
+// and t the seconds until all units are free. On an admitted request, RateLimit-Policy
+// lists every enforced rule and RateLimit the tightest. On a denied request, both list
+// the rules that denied it. There t is the seconds until the request fits the rule's
+// limit; t is missing if the request will never fit.
 //
 // The items of a rule with in_flight have qu="concurrent-requests", no w and no t.
 //
 // Seconds are rounded up. Shadow rules and rules that could not be counted are
 // not listed. In a name, bytes that are not printable ASCII are written as %XX.
 //
-// If the fields are already set, the items of an admitted request are added to
-// them; of two items with one name, the one with fewer units stays. The items of
-// a denied request replace them: an item of a rule that did not deny could ask
-// for a longer wait than Retry-After. Fields that do not parse are replaced.
+// If the fields are already set, the items of an admitted request are added to them; of
+// two items with the same name, the one with fewer units left stays. The items of a
+// denied request replace them: an item of a rule that did not deny could ask for a
+// longer wait than Retry-After. Fields that do not parse are replaced.
 //
 // The draft may change before it is an RFC. Its successors will be writers with
 // names of their own.
 func IETFDraft11(h http.Header, d algorithms.Decision) { draft11{}.write(h, d) }
 
-// IETFDraft11Partitioned returns [IETFDraft11] with the parameter pk in both
-// fields, by which a client that acts for several users can tell their counts
-// apart. pk is the HMAC-SHA-256 of the check's key. Use a secret of 32 random
-// bytes, the same in all instances. A secret shorter than 16 bytes is an error: a client
-// that guesses it can find out keys by trying them.
+// IETFDraft11Partitioned returns [IETFDraft11] with the parameter pk in both fields. By
+// pk, a client that acts for several users can tell their counts apart. pk is the
+// HMAC-SHA-256 of the check's key. Use a secret of 32 random bytes, the same in all
+// instances. A secret shorter than 16 bytes is an error: a client that guesses it can
+// find out keys by trying them.
 func IETFDraft11Partitioned(secret []byte) (Writer, error) {
 	if len(secret) < minSecret {
 		return nil, fmt.Errorf("headers: the secret of IETFDraft11Partitioned must have at least %d bytes, got %d", minSecret, len(secret))

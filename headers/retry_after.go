@@ -9,11 +9,12 @@ import (
 	"github.com/seed75154129/ratelimit/internal/field"
 )
 
-// SetRetryAfter sets Retry-After on the response to a denied request: the seconds until
-// the request fits the limits of all rules that deny it, rounded up and at least 1. The
-// middleware calls it on every denial, whatever the [Writer] is. For a calendar window it
-// is at most an hour, because the limit may be raised long before a month ends; the reset
-// fields are exact.
+// SetRetryAfter sets Retry-After on the response to a denied request. Its value is the
+// seconds until the request fits the limits of all rules that deny it, rounded up and
+// at least 1. The middleware calls it on every denial, whatever the [Writer] is.
+//
+// For a calendar window it is at most an hour, because the limit may be raised long
+// before a month ends; the reset fields are exact.
 //
 // If Retry-After is already set, in seconds or as a date, the longer wait is
 // kept. If waiting never helps, because the request costs more than a rule can
@@ -82,12 +83,14 @@ func waitSeconds(wait time.Duration) int64 { return max(secondsCeil(wait), 1) }
 // If a field has several values, in several lines or joined with commas as some
 // proxies do, the longest wait counts.
 //
-// In a reset, a number below 1e9 (31 years) is seconds from now, and one from
-// 1e11 on is milliseconds. Fractions of seconds count.
+// In a reset, a number below 1e9 (31 years) is seconds from now, and a number from 1e11
+// on is a Unix time in milliseconds. A number between them is a Unix time in seconds.
+// Fractions of seconds count.
 //
-// A point in time is compared with the response's Date if there is one, else
-// with the clock. A server that denies cannot mean "at once": 0, or a time in the
-// past, is one second. In a response from a cache (Age) only Retry-After counts.
+// A point in time is compared with the response's Date if there is one, else with the
+// clock. 0, or a time in the past, counts as one second, because a denial cannot mean
+// "at once". In a response from a cache, which has the header Age, only Retry-After
+// counts.
 func RetryAfter(resp *http.Response) (time.Duration, bool) {
 	now, _ := httpDate(resp.Header.Get("Date"))
 	wait, ok := longestRetryAfter(resp.Header[field.RetryAfter], now)

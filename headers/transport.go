@@ -30,10 +30,10 @@ import (
 //   - that follows MaxRetries others;
 //   - of a request whose body cannot be sent twice, because it has no GetBody.
 //
-// A context that ends during a wait ends the request with the context's error.
-// A server cannot make a wait longer than it says by sending the denial slowly:
-// Transport closes the body when the wait is over, or after a second if that is
-// later. If it is built with Go 1.27 or newer, it closes the body at once.
+// If the request's context ends during a wait, RoundTrip returns the context's cause. A
+// server cannot make a wait longer than it says by sending the denial slowly: Transport
+// closes the body when the wait is over, or after a second if that is later. If it is
+// built with Go 1.27 or newer, it closes the body at once.
 //
 // With a Limiter, Transport also keeps a limit of the client's own, which all processes
 // share. A 429 then holds back all of them. Without a Limiter, a denial holds back no
@@ -65,9 +65,10 @@ type Transport struct {
 	//
 	// A 429 that says how long to wait bans the key of the first check for that time,
 	// at most an hour, by the Limiter's Ban. So it holds back all processes that share
-	// the Limiter. A request peeks again after its own wait. If the key has been
-	// banned meanwhile, the request waits for the end of the ban and takes its checks
-	// again, and the charges of its other checks are refunded.
+	// the Limiter. A request that had to wait for its Delay peeks at the key
+	// afterwards. If the key has been banned meanwhile, the request waits for the end
+	// of the ban and takes its checks again, and the charges of its other checks are
+	// refunded.
 	Limiter algorithms.Limiter
 
 	// Checks returns the checks of an attempt; required with Limiter. The first one

@@ -19,8 +19,8 @@ import (
 // The reset is a time on the clock that decided, so it is the same on every
 // instance and does not change while nothing is charged.
 //
-// A rule with in_flight is only described where there is no other, and without a reset:
-// nobody knows when its requests will end.
+// A rule with in_flight is described only if no other rule is, and without a reset,
+// because it is not known when its requests will end.
 //
 // If no rule was decided it sets nothing. If the fields are already set, one set
 // of the three remains: the one with the fewest units left and, among equals, the
@@ -28,9 +28,9 @@ import (
 // Values that do not parse are replaced.
 func XRateLimit(h http.Header, d algorithms.Decision) { writeX(h, d, false) }
 
-// XRateLimitDelta is [XRateLimit] with the reset in seconds from now, as Reddit
-// and Kong send it. Use it only for clients that are known to read it like that: others
-// take the number for a time in the past and come back at once.
+// XRateLimitDelta is [XRateLimit] with the reset in seconds from now, as Reddit and
+// Kong send it. Use it only for clients that are known to read the reset as seconds
+// from now: other clients take it for a time in the past and retry at once.
 func XRateLimitDelta(h http.Header, d algorithms.Decision) { writeX(h, d, true) }
 
 func writeX(h http.Header, d algorithms.Decision, delta bool) {

@@ -12,37 +12,37 @@ import (
 )
 
 // BodyJSON returns a [Key] that is a field of a JSON body: the string or whole number
-// of that name at the top of the object. Blanks around it are removed, and values that
-// [strings.EqualFold] calls equal are one key, in which ASCII letters are lower-cased:
-// " Alice@Example.com" is "alice@example.com". Use it to limit the logins to one
-// account, from wherever they come.
+// of that name at the top level of the object. Blanks around the value are removed.
+// Values that [strings.EqualFold] calls equal are one key, in which ASCII letters are
+// lower-cased: " Alice@Example.com" is "alice@example.com". Use it to limit the logins
+// to one account, whatever address they come from.
 //
 // Put a rule by address beside it, because the client chooses the value. Put [Required]
 // around it, because a client can omit the field:
 //
 //	keyfunc.Required(keyfunc.BodyJSON("email", 8<<10), http.StatusBadRequest)
 //
-// The Content-Type must be application/json or end in +json. If another program could read
-// another value than this one, the request has no key, and the error wraps [ErrNoKey] and
-// says why:
+// The Content-Type must be application/json or end in +json. If another program could
+// read a different value from the same body, the request has no key. The error wraps
+// [ErrNoKey] and says why:
 //
-//   - the Content-Type is another one, malformed, longer than 256 bytes or repeated, or
+//   - the Content-Type is not JSON, malformed, longer than 256 bytes or repeated, or
 //     has a charset that is not UTF-8, or the body has a Content-Encoding
 //   - the object has the field more than once. Names that differ only in case, "-" and "_"
 //     count as one; [encoding/json] ignores the case
-//   - the URL's query has the field too, or the body read as a form has
+//   - the URL's query has the field too, or the body has it too if it is read as a form
 //   - the field is empty, or neither a string nor a whole number
 //   - the body has more than maxBytes, cannot be read, or is not one valid JSON object
 //
 // The handler can still read the whole body, and gets the same error if reading fails.
-// Until the request ends, at most maxBytes+1 bytes are held for it. Resolving the key waits
-// for the body, so give the server a ReadTimeout. Without package middleware, the first
-// call replaces r.Body by a reader of the same bytes. If middleware in front has read the
-// body, as ParseForm does, there is no key.
+// Until the request ends, at most maxBytes+1 bytes are held for it. Resolving the key
+// waits for the body, so give the server a ReadTimeout. Without package middleware, the
+// first call replaces r.Body by a reader of the same bytes. If a handler in front has
+// read the body, as ParseForm does, the request has no key.
 //
 // If the handler normalizes the value further, such as by removing dots from addresses,
-// each spelling is a key of its own. In that case, let the handler put the account into the
-// context, and limit by [Context] behind it.
+// each spelling is a key of its own. In that case, put the account into the request's
+// context first, and limit by [Context] behind that.
 //
 // An empty field, and a maxBytes below 64, are mistakes.
 func BodyJSON(field string, maxBytes int64) Key {
@@ -54,16 +54,17 @@ func BodyJSON(field string, maxBytes int64) Key {
 	}, fromJSON)
 }
 
-// BodyForm returns a [Key] that is a field of a form: of a body whose Content-Type is
-// application/x-www-form-urlencoded, in a POST, PUT or PATCH request, as
-// [http.Request.ParseForm] reads it.
+// BodyForm returns a [Key] that is a field of a form, as [http.Request.ParseForm] reads
+// it. The form is the body of a POST, PUT or PATCH request with the Content-Type
+// application/x-www-form-urlencoded.
 //
-// The rules of [BodyJSON] apply, except that a name that differs in case is not the field.
-// A request also has no key if its body begins like a JSON object, because a handler could
-// read it as one, or if it has the field more than once when semicolons separate fields.
+// The rules of [BodyJSON] apply, except that a name that differs in case is not the
+// field. A request also has no key if its body begins like a JSON object, because a
+// handler could read it as one. The same holds if the body has the field more than once
+// when semicolons separate fields, too.
 //
-// For a handler that takes both JSON and forms, join the two; an account then has one
-// count for each:
+// For a handler that takes both JSON and forms, combine the two with [First]. An
+// account then has one count for JSON and one for forms:
 //
 //	keyfunc.Required(keyfunc.First(keyfunc.BodyJSON("email", 8<<10), keyfunc.BodyForm("email", 8<<10)), http.StatusBadRequest)
 func BodyForm(field string, maxBytes int64) Key {

@@ -8,8 +8,8 @@ import (
 )
 
 // Join returns a [Key] made of all the keys: one count for each combination of their
-// values. Each part is preceded by its length, as in "5:alice,4:eu-1", so that no
-// two combinations give one key, whatever the parts contain.
+// values. Each part is preceded by its length, as in "5:alice,4:eu-1", so that no two
+// combinations give the same key, whatever the parts contain.
 //
 // The error is that of the first key that fails, unchanged. Operators name a client by one
 // plain value for each part.
@@ -71,14 +71,15 @@ func combinations(joined, parts []string) []string {
 	return all
 }
 
-// First returns a [Key] that is the first of the keys that a request has, such as the user
-// or else the address. The key begins with its number, as in "1:alice" and
-// "2:203.0.113.9", so that a user with the name 203.0.113.9 has another key. So another
-// order of the keys starts all counts anew.
+// First returns a [Key] that is the first of the keys that a request has, such as the
+// user or else the address. The key begins with its number, as in "1:alice" and
+// "2:203.0.113.9", so that a user with the name 203.0.113.9 has a different key. If you
+// change the order of the keys, all counts start anew.
 //
-// Only after [ErrNoKey] the next key is tried. If no key is left, the error is that of the
-// last one. [ErrSkip] and all other errors are returned at once. An operator's plain values
-// stand for the key of each alternative that accepts them.
+// The next key is tried only after [ErrNoKey]. If no key is left, the error is that of
+// the last one. [ErrSkip] and all other errors are returned at once. If an operator
+// names a client by plain values, they stand for the key of each alternative that
+// accepts them.
 //
 // No keys, or a nil one, are a mistake.
 func First(keys ...Key) Key {
@@ -121,7 +122,7 @@ func First(keys ...Key) Key {
 // Optional returns a [Key] that exempts requests without a key from the rule: it turns
 // [ErrNoKey] of k into [ErrSkip]. Other errors stay as they are.
 //
-// A client can avoid such a limit, by not logging in or by omitting a header. So another
+// A client can avoid such a limit by not logging in or by omitting a header, so another
 // rule must count all requests. A nil k is a mistake.
 func Optional(k Key) Key {
 	part, optional := wrapOne("Optional", k, "")

@@ -18,12 +18,11 @@ import (
 // has a new limit each time. Put a rule by address beside it. For a header that a proxy
 // sets, use [Proxies.UserID]. For secrets, use [APIKey].
 //
-// The error wraps [ErrNoKey] if the header is missing or empty, and if the request
-// has it more than once: another program that reads the header might take another
-// of the lines.
+// The error wraps [ErrNoKey] if the header is missing or empty, and if the request has
+// it more than once: another program that reads the header might take a different line.
 //
 // A name that no header can have is a mistake. So are headers that hold secrets, such
-// as Authorization and X-API-Key, those in which proxies write addresses, such as
+// as Authorization and X-API-Key, headers in which proxies write addresses, such as
 // X-Forwarded-For, and Host, Content-Length and Transfer-Encoding.
 func Header(name string) Key {
 	name = http.CanonicalHeaderKey(name)
@@ -81,12 +80,12 @@ func unfit(name string) error {
 	return nil
 }
 
-// APIKey returns a [Key] that stands for the secret in a header: of "Authorization"
-// the credentials without the scheme "Bearer", in any case; of any other header the
-// whole value. The secret itself never leaves the process: the key is "apikey:" and
-// 128 bits of its SHA-256 in URL-safe base64, 29 bytes in all. That hides a random
-// secret. One that can be guessed, such as a password, can be found by hashing
-// guesses.
+// APIKey returns a [Key] that stands for the secret in a header. In "Authorization",
+// the secret is the credentials without the scheme "Bearer", in upper or lower case; in
+// any other header it is the whole value. The secret itself never leaves the process:
+// the key is "apikey:" and 128 bits of its SHA-256 in URL-safe base64, 29 bytes in all.
+// That hides a random secret. A secret that can be guessed, such as a password, can be
+// found by hashing guesses.
 //
 // APIKey does not verify the secret. Unless authentication runs first and turns
 // unknown secrets away, a client gets a new limit with each secret it makes up, so

@@ -26,9 +26,9 @@ const (
 // (RFC 6052, section 2.1).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// IP is the address that the connection comes from, as r.RemoteAddr has it, with or
-// without a port. It reads no header, so that no client can choose its key, unless
-// middleware before it copies a header into RemoteAddr. Behind a reverse proxy all
+// IP is the [Key] that is the address of the connection, as in r.RemoteAddr, with or
+// without a port. It reads no header, so that a client cannot choose its key, unless
+// middleware in front copies a header into RemoteAddr. Behind a reverse proxy all
 // clients have the proxy's key: use [Proxies.IP] there.
 //
 //	203.0.113.9:4711           203.0.113.9      IPv4: the whole address
@@ -41,8 +41,8 @@ var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 // of a translator with a prefix of its own share a /64. RemoteAddr belongs to a unix
 // socket if it is empty or starts with "@" or "/".
 //
-// The error wraps [ErrNoKey] and says so if RemoteAddr is anything else. The key of
-// an IPv4 client costs no allocation, that of an IPv6 client one.
+// If RemoteAddr is anything else, the error wraps [ErrNoKey] and says so. Resolve makes
+// no allocation for an IPv4 client, and one for an IPv6 client.
 var IP Key = byConnection()
 
 func byConnection() *key {

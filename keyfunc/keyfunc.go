@@ -12,17 +12,17 @@ import (
 // Most keys are [Described]. [Describe] says what holds for the others.
 type Key interface {
 	// Resolve returns the key of a request, or [ErrNoKey], [ErrSkip] or a
-	// [*StatusError], each perhaps wrapped; an empty key without an error means
-	// ErrNoKey. Any other error says that the Key failed, and refuses the request.
+	// [*StatusError]. The error may be wrapped. An empty key without an error means
+	// ErrNoKey. Any other error means that the Key failed, and refuses the request.
 	//
-	// Resolve is called by many goroutines at once, for one request too. It must
+	// Resolve is called by many goroutines at once, even for the same request. It must
 	// not change the request.
 	Resolve(r *http.Request) (string, error)
 }
 
-// A Described is a Key with what package middleware needs to know about it. All keys
-// of this package but [Func] are Described. [Join], [First], [Optional], [Required]
-// and [Hashed] pass on what they are given.
+// A Described is a Key that also tells package middleware what it needs to know. All
+// keys of this package but [Func] are Described. [Join], [First], [Optional],
+// [Required] and [Hashed] pass on what the keys in them say.
 //
 // A Key that wraps another one embeds what [Describe] returns for it, and overrides
 // what it changes.
@@ -30,25 +30,25 @@ type Described interface {
 	Key
 	// Validate reports everything that is wrong with the key, or nil.
 	Validate() error
-	// String is its name in listings and rule files, such as "ip".
+	// String returns the key's name in listings and rule files, such as "ip".
 	String() string
-	// ReadsBody reports whether it reads the body, so that it is resolved last.
+	// ReadsBody reports whether the key reads the body. Such keys are resolved last.
 	ReadsBody() bool
-	// Values is how many plain values Keys takes: 0 if all requests have one key.
+	// Values returns how many plain values Keys takes: 0 if all requests have one key.
 	Values() int
 	// Keys returns the keys that an operator's plain values stand for: "2001:db8::1"
 	// is counted as "2001:db8::/64".
 	Keys(values ...string) ([]string, error)
-	// Secret reports whether plain values are secret or personal, so that they are not
+	// Secret reports whether plain values are secret or personal. Such values are not
 	// shown.
 	Secret() bool
 }
 
-// Describe returns k if it is [Described]. Any other Key is valid and not secret,
-// reads no body, and takes one plain value, which is its key. Its name is what its
-// method String returns, if it has one, or its type. But it is a mistake, which
-// Validate reports, if k is nil, has some other methods of Described and not all, or
-// embeds a Key: then what was meant would be lost.
+// Describe returns k if it is [Described]. Any other Key is valid and not secret, reads
+// no body, and takes one plain value, which is its key. Its name is what its method
+// String returns or, if it has none, its type. But Validate reports a mistake if k is
+// nil, if k has some other methods of Described and not all, or if k embeds a Key: what
+// was meant by them would be lost.
 func Describe(k Key) Described {
 	if k, ok := k.(Described); ok {
 		return k
@@ -59,9 +59,9 @@ func Describe(k Key) Described {
 	return &key{name: "nil", takes: 1, mistake: mistake("Describe", "the key is nil")}
 }
 
-// A Func is an ordinary function used as a [Key]. It must not read the body, for
-// which there are [BodyJSON] and [BodyForm], nor call the methods of a request that
-// do, such as FormValue.
+// A Func is an ordinary function used as a [Key]. It must not read the body, nor call
+// methods of the request that do, such as FormValue. To limit by a field of the body,
+// use [BodyJSON] or [BodyForm].
 type Func func(r *http.Request) (string, error)
 
 // Resolve calls f.
@@ -69,18 +69,18 @@ func (f Func) Resolve(r *http.Request) (string, error) { return f(r) }
 
 var (
 	// ErrNoKey says that a request has no key: no user is logged in, a header is
-	// missing, an address cannot be read. The requests without a key share one
-	// count per rule; [Required] refuses them and [Optional] exempts them instead.
+	// missing, an address cannot be read. The requests without a key share one count
+	// per rule, unless [Required] refuses them or [Optional] exempts them.
 	ErrNoKey = errors.New("keyfunc: no key")
 
-	// ErrSkip says that the rule does not apply to the request, which the rule
-	// then neither counts nor limits.
+	// ErrSkip says that the rule does not apply to the request: the rule neither counts
+	// nor limits it.
 	ErrSkip = errors.New("keyfunc: rule does not apply")
 )
 
-// A StatusError refuses a request with an HTTP status of its own: the request is
-// not over a limit, and nothing is broken. [First] and [Optional] do not pass over
-// it. Find it with [errors.AsType].
+// A StatusError refuses a request with an HTTP status of its own, although the request
+// is not over a limit and nothing is broken. [First] and [Optional] return it
+// unchanged. Find it with [errors.AsType].
 type StatusError struct {
 	Status int    // 400 to 499
 	Reason string // for logs; clients only see the status

@@ -20,68 +20,67 @@ const (
 // Proxies describes the proxies whose forwarding headers are trusted. The zero value
 // trusts none, and its IP is the same as the variable [IP].
 //
-// [Proxies.UnmarshalText] reads Proxies from a flag or a file. A [Key] is made of what
-// the fields are when the method is called, so parse the flags first. The methods are
-// safe for concurrent use, as long as nothing changes Trusted.
+// [Proxies.UnmarshalText] reads Proxies from a flag or a file. A [Key] has the fields
+// as they are when the method is called that returns it, so parse the flags first. The
+// methods are safe for concurrent use, as long as nothing changes Trusted.
 type Proxies struct {
-	// Trusted are the networks of the proxies. IPv4 and IPv4 mapped to IPv6 are
-	// the same, and zones do not matter. Each must hold nothing but proxies: clients
-	// in it choose their own key. So networks that hold much of the internet are a
-	// mistake: of IPv4 those wider than /8, of public IPv6 those of /16 and wider.
-	// So are host bits, as in 10.1.2.3/8.
+	// Trusted are the networks of the proxies. IPv4 and IPv4 mapped to IPv6 are the
+	// same, and zones do not matter. Each network must hold nothing but proxies: a
+	// client in it can choose its own key. So networks that hold much of the internet
+	// are a mistake: IPv4 networks wider than /8, and public IPv6 networks of /16 and
+	// wider. Host bits, as in 10.1.2.3/8, are a mistake too.
 	Trusted []netip.Prefix
 
-	// Unix says whether to trust what connects through a unix socket.
+	// Unix says whether to trust connections through a unix socket.
 	Unix bool
 
-	// Hops is how many proxies of yours a request passes, for proxies whose
-	// addresses are not known beforehand; 0 means that Trusted and Unix say who is
-	// a proxy. The connection is that of the last proxy, whatever its address, so
-	// nothing else may be able to connect. Each proxy appends the address that it
-	// sees: the client is entry Hops from the end of the list, 1 being the last.
+	// Hops is how many of your proxies a request passes, for proxies whose addresses
+	// are not known beforehand; 0 means that Trusted and Unix identify the proxies.
+	// Every connection counts as that of the last proxy, whatever its address, so
+	// nothing else may be able to connect. Each proxy appends the address that it sees:
+	// the client is entry number Hops from the end of the list, where 1 is the last.
 	//
-	// If Hops is one too high, every client chooses its own key. At most 32. Set
-	// either Hops or Trusted and Unix, not both.
+	// If Hops is too high, even by one, every client can choose its own key. At most
+	// 32. Set either Hops or Trusted and Unix, not both.
 	Hops int
 
-	// Header is where the proxies write; "" means X-Forwarded-For. Forwarded is
-	// read as RFC 7239 says. Any other name, such as CF-Connecting-IP or
-	// X-Real-IP, is a header that holds one address, that of the client. Such a
-	// header has no end to count from, so it needs Trusted or Unix. Take only one
-	// that the proxies replace: what they let pass, the client chooses.
+	// Header is the header in which the proxies write; "" means X-Forwarded-For.
+	// Forwarded is read as RFC 7239 says. Any other header, such as CF-Connecting-IP or
+	// X-Real-IP, holds one address, that of the client. Hops cannot count in such a
+	// header, so it needs Trusted or Unix. Choose only a header that the proxies
+	// replace: if they let it pass, the client chooses its value.
 	Header string
 }
 
 // IP returns a [Key] that is the address of the client, in the forms that the
 // variable [IP] has.
 //
-// It is the connection's address unless that is a trusted proxy. If it is, the
-// lines of the header, together one list, are walked from the last hop to the
-// first, and the first hop that is not trusted itself is the client. Hops before
-// that one were written by the client, and are not read. Where all hops are trusted
-// the client is the first of them; where there are none, or one empty line, it is
-// the proxy. With Hops it is the hop of that number, and never the proxy.
+// The client is the connection's address unless that is a trusted proxy. If it is, the
+// lines of the header are read as one list of hops, from the last to the first. The
+// client is the first hop in this order that is not trusted. The client may have
+// written the hops beyond it, and they are not read. If all hops are trusted, the
+// client is the leftmost one. If there are no hops, or one empty line, it is the proxy.
+// With Hops, the client is the hop of that number, and never the proxy.
 //
-// The error wraps [ErrNoKey] and says why if RemoteAddr or a hop that had to be
-// read is no address, such as "unknown", nothing between two commas, or more than
-// 128 bytes (512 for an element of Forwarded), if more than 32 hops would have to
-// be read, if there are fewer than Hops, and if a header of one address is there
-// more than once. A hop may have a port. The work is bounded by these numbers
-// however long the header is.
+// The error wraps [ErrNoKey] and says why. It is returned if RemoteAddr, or a hop that
+// had to be read, is not an address, such as "unknown", nothing between two commas, or
+// more than 128 bytes (512 for an element of Forwarded). It is also returned if more
+// than 32 hops would have to be read, if there are fewer hops than Hops, or if a header
+// of one address is there more than once. A hop may have a port. These numbers bound
+// the work, however long the header is.
 //
-// Fields that contradict each other are a mistake, and so are an invalid network
-// and a Header that is never read because nobody is trusted.
+// Fields that contradict each other are a mistake. So are an invalid network, and a
+// Header that is never read because no proxy is trusted.
 func (p Proxies) IP() Key { return p.byAddress("ip", ipv6Bits, nil) }
 
-// IPv6 returns a [Key] like that of [Proxies.IP], but clients that have IPv6 are
-// counted by the first bits of their address, 32 to 128, instead of 64. As a second
-// rule with a higher limit,
+// IPv6 returns a [Key] like that of [Proxies.IP], but counts IPv6 clients by that many
+// first bits of their address, 32 to 128, instead of 64. As a second rule with a higher
+// limit,
 //
 //	Key: proxies.IPv6(48)
 //
-// limits a client that has a /48, and so 65,536 networks of /64. Clients that
-// have IPv4 are counted by address all the same. Any other number of bits is a
-// mistake.
+// limits a client that has a /48, and so 65,536 networks of /64. IPv4 clients are still
+// counted by their whole address. Any other number of bits is a mistake.
 func (p Proxies) IPv6(bits int) Key {
 	var wrong error
 	if bits < 32 || bits > 128 {
@@ -101,8 +100,8 @@ func (p Proxies) byAddress(name string, bits int, wrong error) *key {
 }
 
 // Addr returns the client's address before any masking, to look it up in a list of
-// networks. The address has no zone and is never IPv4 mapped to IPv6, but an address
-// behind NAT64 stays one.
+// networks. The address has no zone. IPv4 mapped to IPv6 becomes IPv4, but a NAT64
+// address stays as it is.
 //
 // The errors are those of the Key that [Proxies.IP] returns. A client at the other
 // end of a unix socket has no address: that error wraps [ErrNoKey], too.
@@ -118,9 +117,9 @@ func (p Proxies) Addr(r *http.Request) (netip.Addr, error) {
 }
 
 // In returns a function that reports whether a client's address, as [Proxies.Addr]
-// returns it, is in one of the networks: for a list of clients that are not limited.
-// It returns false where there is no address, and everywhere if the fields of p are
-// a mistake.
+// returns it, is in one of the networks. Use it for a list of clients that are not
+// limited. The function returns false if there is no address, and always if the fields
+// of p are a mistake.
 func (p Proxies) In(networks ...netip.Prefix) func(*http.Request) bool {
 	networks, wrong := slices.Clone(networks), p.validate()
 	return func(r *http.Request) bool {
@@ -133,8 +132,8 @@ func (p Proxies) In(networks ...netip.Prefix) func(*http.Request) bool {
 }
 
 // UserID returns a [Key] that is the value of a header in which a trusted proxy names
-// the user; with Hops, whatever connects is trusted. The proxy must replace what the
-// client sent under that name. If the proxy adds to it, or lets it pass, clients
+// the user. With Hops, every connection is trusted. The proxy must replace a header of
+// that name that the client sent. If the proxy adds to it, or lets it pass, clients can
 // choose their key.
 //
 // The error wraps [ErrNoKey] if the connection does not come from a trusted proxy,

@@ -18,9 +18,9 @@ import (
 // of networks, single addresses, the word unix, and the fields Hops and Header, for
 // [flag.TextVar] and for files. An empty text trusts no proxy.
 //
-// It replaces p. If it fails, p is unchanged, and the error joins one error for each
-// invalid item, which says how to correct it, and one for each contradiction between items.
-// A network with host bits set, such as 10.1.2.3/8, is invalid, because it could mean the
+// It replaces p. If it fails, p is unchanged. The error joins one error for each
+// invalid item, with how to correct it, and one for each contradiction between items. A
+// network with host bits set, such as 10.1.2.3/8, is invalid, because it could mean the
 // network or the address. So is a network that holds much of the internet.
 func (p *Proxies) UnmarshalText(text []byte) error {
 	if len(bytes.TrimSpace(text)) == 0 {

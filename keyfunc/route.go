@@ -19,9 +19,10 @@ var (
 //
 //	keyfunc.Join(keyfunc.IP, keyfunc.Route(func(r *http.Request) string { return r.Pattern }))
 //
-// route returns "" if there is no route. It must never return the path, because a client
-// can send as many paths as it likes. A router knows the route only after it has routed the
-// request. So mount the limiter on the route, or let route look it up in the router:
+// route returns "" if there is no route. It must never return the path, because a
+// client can send as many paths as it likes. A router knows the route only after it has
+// routed the request. So either put the middleware on the route, or let the function
+// look the route up in the router:
 //
 //	r.Pattern                                   net/http, on the route: mux.Handle(pattern, limit.Handler(h))
 //	Mux(mux)                                    net/http, around the ServeMux
@@ -33,9 +34,9 @@ func Route(route func(*http.Request) string) Key {
 	return byRoute("route", hint.Traits{Route: true, Opaque: true}, ifNil("Route", route == nil), errNoRoute, route)
 }
 
-// Mux returns a [Key] that is the pattern of mux that a request matches, also before mux
-// has seen the request. If mux would redirect the request to another spelling of its path,
-// the key is the pattern of that path.
+// Mux returns a [Key] that is the pattern of mux that a request matches. It works even
+// before mux has seen the request. If mux would redirect the request to another
+// spelling of its path, the key is the pattern of that path.
 //
 // The error is [ErrNoKey] if no pattern matches the request and its method. A nil
 // mux is a mistake.

@@ -17,19 +17,20 @@ import (
 // A request passes these steps:
 //
 //  1. Skip and SkipFor exempt it.
-//  2. The rules apply whose Match fits and that are not Disabled.
+//  2. A rule applies if its Match fits and it is not Disabled.
 //  3. Their keys are resolved. Keys that read the body are last, and are not resolved for
 //     a client that this process knows to be over a limit.
 //  4. The Shedder gives it a place, or sheds it.
 //  5. Each rule gets its limit (LimitFor, Tiers, Limit; then Share), its cost (CostFor,
 //     Costs, Cost), and whether the key is in shadow.
-//  6. One Take decides about all of them.
+//  6. One Take decides all rules together.
 //  7. The middleware calls Observe and sets the response headers.
 //  8. It responds with the denial or the refusal. Otherwise it waits for the delay of a
 //     leaky_bucket, and calls the next handler.
 //  9. [Settle], or else ChargeOn when the status is written, sets the final charge.
 //
-// If a key refuses a request, the other rules are charged first, and may deny it.
+// If the Key of a rule refuses a request, the other rules are charged first. If one of
+// them denies the request, the response is the denial.
 type Config struct {
 	// Limiter makes the decisions: a *failmode.Guard, an *algorithms.Memory, or your
 	// own. The caller closes it. A bare *algorithms.Redis is rejected, because it has no
@@ -61,9 +62,10 @@ type Config struct {
 	TierFor func(*http.Request) string
 
 	// Shedder refuses requests with 503 while this process is overloaded; nil means
-	// none. It is asked after Skip and SkipFor, also for requests that no rule matches,
-	// and before the Limiter: what is shed has charged nothing. While requests wait for
-	// a place, those that are known to be denied get their denial without one.
+	// none. It is asked after Skip and SkipFor, and before the Limiter: a request that
+	// is shed has charged nothing. It is also asked about requests that no rule
+	// matches. While requests wait for a place, a request that is known to be denied
+	// gets its denial without a place.
 	Shedder *shed.Shedder
 
 	// Share is this region's fraction of each limit, such as 0.5, if each region has its
@@ -76,10 +78,10 @@ type Config struct {
 	// [headers.XRateLimit]. The handler may replace them.
 	Headers headers.Writer
 
-	// Denied responds to a denied request; nil means [headers.Deny]. Retry-After
-	// and the fields of Headers are already set. The decision may be shown to clients:
-	// a hidden rule has no result, or one without a name if it denied the request.
-	// [FromContext] returns all results.
+	// Denied responds to a denied request; nil means [headers.Deny]. Retry-After and
+	// the fields of Headers are already set. The decision may be shown to clients: it
+	// has no result of a hidden rule or, if that rule denied the request, one without a
+	// name. [FromContext] returns all results.
 	Denied func(http.ResponseWriter, *http.Request, algorithms.Decision)
 
 	// Refused responds to a request whose key could not be resolved; nil means the
@@ -97,10 +99,10 @@ type Config struct {
 	// waiting requests have the same key, so that one key does not keep all others from
 	// waiting.
 	//
-	// At most a sixteenth of them have the same key and a client that may hang up
-	// unnoticed: over HTTP/1, net/http notices that only once the body has been read.
-	// The middleware reads bodies of up to 8 KiB while the request waits, but not longer
-	// ones or those of unknown length.
+	// At most a sixteenth of the waiting requests have the same key and a client that
+	// may hang up unnoticed. Over HTTP/1, net/http notices a hang-up only once the body
+	// has been read. The middleware reads bodies of up to 8 KiB while the request
+	// waits, but no longer bodies and none of unknown length.
 	MaxWaiting int
 
 	// Logger receives errors, configuration warnings and denials; nil means
@@ -108,7 +110,8 @@ type Config struct {
 	Logger *slog.Logger
 
 	// DenialLogRate is how many denials each rule logs per second, at level Info; 0
-	// means 1, negative none. The next line has the number of denials left out.
+	// means 1, negative means none. The next line has the number of denials that were
+	// left out.
 	DenialLogRate int
 
 	// LogKeys shows keys in the log and in TopDenied. If it is false, keys are hashed

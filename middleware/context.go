@@ -102,9 +102,9 @@ func (s *requestState) passed(m *Middleware) bool {
 }
 
 // FromContext returns the decision on a request, for handlers; false if no rule
-// applied. If there are several middlewares around the handler, it has the results
-// of all, the outermost first. [algorithms.Decision.Result] returns the result of
-// one rule, from the innermost middleware that has it.
+// applied. If there are several middlewares around the handler, the decision has the
+// results of all of them, those of the outermost first. [algorithms.Decision.Result]
+// returns the result of one rule, from the innermost middleware that has it.
 func FromContext(ctx context.Context) (algorithms.Decision, bool) {
 	s := stateOf(ctx)
 	if s == nil {
@@ -121,13 +121,14 @@ func FromContext(ctx context.Context) (algorithms.Decision, bool) {
 
 // ModifyResponse merges the rate limit headers of an upstream with those of the
 // middlewares in front. It is for [net/http/httputil.ReverseProxy], which would
-// send both. The client gets the tighter set. An upstream's Retry-After stays as
-// it is. Set it always: ReverseProxy clears the middlewares' fields after an
-// informational response (1xx) of the upstream, and ModifyResponse sets them again.
+// otherwise send both sets. The client gets the tighter set. An upstream's Retry-After
+// stays as it is. Set ModifyResponse on every ReverseProxy behind a middleware:
+// ReverseProxy clears the middlewares' fields after an informational response (1xx) of
+// the upstream, and ModifyResponse sets them again.
 //
-// It needs the request's context, which ReverseProxy passes on. If no rule
-// applied, it does nothing. No handler that answers by itself after a timeout,
-// such as [http.TimeoutHandler], may be between the middleware and the proxy.
+// It needs the request's context, which ReverseProxy passes on. If no rule applied, it
+// does nothing. A handler that responds by itself after a timeout, such as
+// [http.TimeoutHandler], must not be between the middleware and the proxy.
 func ModifyResponse(resp *http.Response) error {
 	if resp.Request == nil {
 		return nil

@@ -236,11 +236,11 @@ func fail(w http.ResponseWriter, status int) {
 	http.Error(w, http.StatusText(status), status)
 }
 
-// Take charges the rules that match r and returns the decision. If no rule
-// applies, the decision is allowed and has no results. Take is for work that is
-// not an HTTP request, such as a message in a connection, or a gRPC call, which r
-// describes as a POST. The caller must wait for the decision's Delay. What a rule with
-// in_flight counts is held until r's context ends; a context that never ends is an error.
+// Take charges the rules that match r and returns the decision. If no rule applies, the
+// decision is allowed and has no results. Take is for work that is not an HTTP request,
+// such as a message in a connection or a gRPC call. For a gRPC call, r is a POST. The
+// caller must wait for the decision's Delay. A rule with in_flight counts the work
+// until r's context ends; a context that never ends is an error.
 //
 // An error means that a key refused r; it may be a [keyfunc.StatusError]. The
 // other rules were charged. If one of them denies, Take returns that decision and

@@ -11,14 +11,15 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// Hold keeps the request behind ctx in flight until release is called, also when the
-// handler has returned: for connections that a handler hands on, and for work that goes
-// on after a 202. Until then the rules that limit requests in flight count it, and
-// [Settle] may be called; ctx may be cancelled.
+// Hold keeps the request behind ctx in flight until release is called, even after the
+// handler has returned. It is for connections that a handler hands on, and for work
+// that goes on after a 202. Until release, the rules that limit requests in flight
+// count the request, and [Settle] may be called, even after ctx is cancelled.
 //
 // Call Hold before the handler returns, and release in a defer: a request that is never
 // released stays in flight until the process ends. release may be called several times,
-// by any goroutine. Where no such rule applies, the request is only kept open for Settle.
+// by any goroutine. If no such rule applies, Hold only keeps the request open for
+// Settle.
 func Hold(ctx context.Context) (release func()) {
 	var kept []*requestState
 	for s := stateOf(ctx); s != nil; s = s.outer {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,13 +177,18 @@ func bubbled(t *testing.T, c Config, h http.HandlerFunc) (*Middleware, func() in
 // At most N run at once, and those that are denied hold nothing.
 func TestAtMostNRunAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		running, most := 0, 0
-		var get func() int
-		m, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(http.ResponseWriter, *http.Request) {
-			running++
+		run := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			running += n
 			most = max(most, running)
+		}
+		m, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(http.ResponseWriter, *http.Request) {
+			run(1)
 			time.Sleep(time.Second)
-			running--
+			run(-1)
 		})
 		codes := make(chan int, 5)
 		for range 5 {

@@ -112,14 +112,15 @@ func (m *Middleware) mustBeMade() {
 	}
 }
 
-// Limiter returns Config.Limiter, for Peek, Reset and Ban of Checks.
+// Limiter returns Config.Limiter. Its Peek, Reset and Ban take what [Middleware.Checks]
+// returns.
 func (m *Middleware) Limiter() algorithms.Limiter {
 	m.mustBeMade()
 	return m.limiter
 }
 
-// Rules returns a copy of the rules in force. Only Keys and functions are shared with
-// them.
+// Rules returns a copy of the rules in force. The copy shares only Keys and functions
+// with them.
 func (m *Middleware) Rules() []Rule {
 	set := m.rules.Load()
 	rules := make([]Rule, len(set.rules))
@@ -172,9 +173,9 @@ func (m *Middleware) logChanges(old, set *ruleset) {
 		"added", added, "removed", removed, "changed", changed)
 }
 
-// RulesFailed is for loaders: it reports that new rules could not be read, or that SetRules
-// returned an error. It logs err and counts it as a failed SetRules, once. The rules in
-// force stay. Until rules are replaced, each text is logged once.
+// RulesFailed is for loaders: it reports that new rules could not be read, or that
+// SetRules returned an error. It logs err and counts it as a failed SetRules, once. The
+// rules in force stay. Until rules are replaced, each error text is logged once.
 func (m *Middleware) RulesFailed(err error) {
 	if err == nil {
 		return

@@ -30,24 +30,25 @@ type Rule struct {
 	// Key identifies the client; [keyfunc.Everyone] counts all clients together.
 	// Required.
 	//
-	// Requests for which it returns [keyfunc.ErrNoKey] share one count. For
-	// [keyfunc.ErrSkip] the rule does not apply. Any other error refuses the request,
-	// a [*keyfunc.StatusError] with its status. New and SetRules call Validate of
-	// [keyfunc.Describe]. If several rules have the same Key, such as keyfunc.IP,
-	// the Middleware may resolve it once for a request; it calls a [keyfunc.Func] for
-	// each rule.
+	// Requests for which it returns [keyfunc.ErrNoKey] share one count. If it returns
+	// [keyfunc.ErrSkip], the rule does not apply. Any other error refuses the request:
+	// a [*keyfunc.StatusError] with its own status, all others with 500. New and
+	// SetRules report what the Validate method of [keyfunc.Describe] reports. If
+	// several rules have the same Key, such as keyfunc.IP, the Middleware may resolve
+	// it once per request for all of them. It calls a [keyfunc.Func] once for each
+	// rule.
 	Key keyfunc.Key
 
 	// Limit is how many units each key may use.
 	Limit algorithms.Limit
 	// Tiers replaces Limit for the tier that Config.TierFor returns. [Unlimited]
-	// exempts a tier. An unknown tier has Limit, and increases the metric
-	// ratelimit_unknown_tiers_total. Names differ in more than case.
+	// exempts a tier. A request with an unknown tier has Limit, and increases the
+	// metric ratelimit_unknown_tiers_total. Two names must not differ only in case.
 	Tiers map[string]algorithms.Limit
 	// LimitFor returns the limit of one request; [Unlimited] exempts the request. If
-	// the limit is zero or unusable, Tiers and Limit apply. Unusable are an invalid
-	// limit, one that ChargeOn or Lease does not allow, and one of which Config.Share
-	// leaves less than one unit. They are logged.
+	// the limit is zero or unusable, Tiers and Limit apply. A limit is unusable if it
+	// is invalid, if ChargeOn or Lease does not allow it, or if Config.Share leaves
+	// less than one unit of it. Unusable limits are logged.
 	LimitFor func(*http.Request) algorithms.Limit
 
 	// Cost is how many units a request takes; 0 means 1. It must not exceed the Quota
@@ -55,34 +56,34 @@ type Rule struct {
 	Cost int64
 	// Costs replaces Cost for requests that match a pattern, in the same count. The
 	// syntax is that of Match, and the most specific pattern applies. Each pattern must
-	// have requests that Match has. Costs are at least 1, and must not exceed the Quota
-	// of Limit and of each tier.
+	// have requests in common with Match. Costs are at least 1, and must not exceed the
+	// Quota of Limit and of each tier.
 	Costs map[string]int64
-	// CostFor returns the cost of one request. If it is 0 or less, Costs and Cost apply.
-	// A cost above the limit's Quota is denied. If the cost is known only afterwards,
-	// the handler calls [Settle].
+	// CostFor returns the cost of one request. If it is 0 or less, Costs and Cost
+	// apply. A request with a cost above the limit's Quota is denied. If the cost is
+	// known only afterwards, the handler calls [Settle].
 	CostFor func(*http.Request) int64
 	// ChargeOn lists the response statuses that count, such as 401. Any other status
 	// refunds the request when it is written. nil means that all count. Window
 	// algorithms only.
 	//
 	// A request counts until its status is written. So the limit also bounds how many
-	// requests of a key are in progress. A request stays charged without a response,
-	// and after a panic, a hijack or a disconnection of the client. A Settle by the
-	// handler takes precedence.
+	// requests of a key are in progress. A request stays charged if it has no response,
+	// panics or is hijacked, or if the client disconnects. A Settle by the handler
+	// takes precedence.
 	ChargeOn []int
 
 	// Ban denies a key for longer after repeated denials; zero means no ban. Keys in
 	// shadow are not banned, and their denials do not count. The same holds for
-	// requests without a key, which share one.
+	// requests without a key, which share one count.
 	//
-	// With ChargeOn, a denial does not count while this process serves requests of the
-	// key that may be refunded, such as several logins behind one address. A request
-	// has that effect for 10 seconds at most.
+	// With ChargeOn, a denial does not count towards the ban while this process serves
+	// requests of the key that may be refunded, such as several logins behind one
+	// address. Each of these requests has that effect for 10 seconds at most.
 	//
-	// A ban holds while the rule has this name, also under other limits. A rule that is
-	// Disabled or loses its Ban for a time enforces it afterwards, until it ends. The
-	// limiter's Ban and Reset lift it.
+	// A ban belongs to the rule's name and stays when the limits change. A rule that is
+	// Disabled for a time, or has no Ban for a time, enforces the ban again afterwards,
+	// until the ban ends. The limiter's Ban and Reset lift it.
 	Ban algorithms.Ban
 
 	// Fail applies while the store cannot count; zero is [failmode.Local]. A limiter
@@ -97,13 +98,13 @@ type Rule struct {
 	// not show those to clients.
 	Hidden bool
 
-	// Shadow decides, counts and reports the rule without enforcing it. A key in
-	// shadow refuses no request.
+	// Shadow decides, counts and reports the rule without enforcing it. For a key in
+	// shadow, an error of Key refuses no request.
 	Shadow bool
 	// Enforce is the fraction of keys, chosen by hash, for which a rule in Shadow is
-	// enforced all the same: 0.1 for a tenth. All instances have the same keys, and a
-	// larger fraction keeps those of a smaller one. Requests that have no key, or an
-	// error for one, count as one key. It is an error without Shadow.
+	// enforced all the same: 0.1 for a tenth. All instances choose the same keys, and a
+	// larger fraction includes the keys of a smaller one. All requests without a key,
+	// or whose Key fails, count as one key. Enforce without Shadow is an error.
 	Enforce float64
 	// Disabled turns the rule off: its Key is not resolved. Counts expire as usual.
 	Disabled bool

@@ -15,19 +15,20 @@ var (
 	errReturned = errors.New("the handler has returned; settle before that, or call Hold first")
 )
 
-// Settle makes the request behind ctx cost this many units by one rule: what a
-// query, an upload or a language model has used in the end. 0 gives all back. More
-// than was charged may go into debt, which a bucket pays off as it refills; a
-// window forgets its debt when it ends. The response headers follow if they are
-// not sent yet: a handler that sets such a header itself does so after Settle.
+// Settle sets what the request behind ctx costs under one rule: the units that a query,
+// an upload or a language model has used in the end. 0 refunds the whole charge. A cost
+// above the charge may put the key into debt. A bucket pays its debt off as it refills;
+// a window forgets its debt when it ends. If the response headers are not sent yet,
+// Settle updates them. A handler that sets such a header itself must do so after
+// Settle.
 //
-// Settle does nothing where the rule does not apply to the request, or where
-// nothing was charged, and nothing to other rules. Among chained middlewares that
-// have a rule of this name it is for the innermost. One settlement counts for each
-// rule and request: the first Settle, or ChargeOn before that, when the status is
-// written. Further calls return an error, and so do calls after the handler has
-// returned, unless [Hold] keeps the request. After an error of the limiter, the charge stays as it was, as far as
-// is known.
+// Settle does nothing if the rule does not apply to the request, or has charged
+// nothing. It does not change other rules. If several chained middlewares have a rule
+// of this name, Settle is for the innermost. The charge of a rule is settled once per
+// request: by the first Settle, or by a refund of ChargeOn if the status is written
+// before. Further calls return an error. So do a negative cost, and calls after the
+// handler has returned, unless [Hold] keeps the request. If the limiter returns an
+// error, so does Settle, and the charge stays as it was, as far as is known.
 //
 // Call it on the goroutine that writes the response, as with
 // [http.ResponseWriter.Header].

@@ -1,7 +1,7 @@
 // Package shed keeps a server useful when it gets more requests than it can answer: it
 // bounds how many are worked on at once, and refuses the least important of the others.
-// It counts in this process only. Rate limits say how much one client may ask for; a
-// Shedder says how much the server can bear, whoever asks.
+// It counts in this process only. A rate limit bounds the requests of each client. A
+// Shedder bounds the requests of all clients together to what the server can handle.
 package shed
 
 import (
@@ -24,45 +24,46 @@ import (
 // A Shedder bounds how many requests this process works on at once, and refuses the
 // least important ones when there are more. The zero value is ready. It starts no
 // goroutine, and is safe for concurrent use; its fields must not change once it is in
-// use. A process has one, which its servers share: several Shedders share the processor
-// and fight each other.
+// use. Make one Shedder for each process and share it among its servers: several
+// Shedders compete for the same processor.
 //
 // A request is at work until its handler returns. There are three exceptions:
 //
 //   - A response that is flushed or hijacked is a stream from then on, and no longer
 //     counts.
 //   - A handler that has waited 50 ms for its client, in a Read of the body or a Write,
-//     does not count while it waits, if others wait for its place. When the client goes
-//     on, Read or Write returns when there is a place again, after 30 s at the latest.
-//   - A handler inside [http.TimeoutHandler] counts until the time is out, even if it
-//     works on. Put the Shedder inside the TimeoutHandler.
+//     does not count while it waits, if other requests wait for a place. Once the
+//     client continues, Read or Write returns when there is a place again, after 30 s
+//     at the latest.
+//   - A handler inside [http.TimeoutHandler] counts until the timeout, even if it runs
+//     on after that. Put the Shedder inside the TimeoutHandler.
 type Shedder struct {
 	// Priority says how important a request is; nil means all are Medium. It must not
 	// believe what a client can write, such as a header that nobody has verified. It is
-	// called once a request, on its goroutine.
+	// called once per request, on the request's goroutine.
 	Priority func(*http.Request) Priority
 
-	// Min and Max bound the limit; 0 means max(8, 2·GOMAXPROCS) and 1000. The limit
-	// begins at 20 and moves between them by what it does to latency and throughput.
-	// Min = Max fixes it, which is best where the size of the bottleneck is known, such
-	// as a pool of database connections.
+	// Min and Max bound the limit; 0 means max(8, 2·GOMAXPROCS) for Min and 1000 for
+	// Max. The limit begins at 20 and moves between Min and Max, by how latency and
+	// throughput respond to it. Min = Max fixes it, which is best where the size of the
+	// bottleneck is known, such as a pool of database connections.
 	Min, Max int
 
 	// Wait is how long a request may wait for a place; 0 means 100 ms. As many requests
 	// can wait as can be at work.
 	Wait time.Duration
 
-	// Shadow decides and counts, and lets no request wait and refuses none. Begin with
-	// it. In an overload it counts more requests than would be refused, because those
-	// that it does not refuse make all others slower.
+	// Shadow decides and counts, but no request waits and none is refused. Begin with
+	// it. In an overload it counts more requests than would be refused without Shadow,
+	// because the requests that it lets pass make all others slower.
 	Shadow bool
 
-	// Overloaded answers what is shed; nil means 503 as of headers.Deny, with the problem
-	// type temporary-reduced-capacity. Retry-After, 1 to 3 s, and Cache-Control are
-	// already set.
+	// Overloaded responds to a request that is shed; nil means status 503 by
+	// headers.Deny, with the problem type temporary-reduced-capacity. Retry-After, 1 to
+	// 3 s, and Cache-Control are already set.
 	Overloaded http.Handler
 
-	// Logger receives how many requests were shed, at most each 10 s; nil means
+	// Logger receives how many requests were shed, at most every 10 s; nil means
 	// slog.Default().
 	Logger *slog.Logger
 
@@ -80,10 +81,11 @@ type Shedder struct {
 	reported   time.Duration // when it was last logged
 }
 
-// A Priority says what goes first. All of a higher one go before any of a lower one.
+// A Priority says how important a request is. All waiting requests of a higher priority
+// get a place before any of a lower one.
 type Priority int8
 
-// The priorities. Others count as the nearest of these.
+// The priorities. Any other value counts as the nearest of these.
 const (
 	Low      Priority = -1
 	Medium   Priority = 0
@@ -106,8 +108,8 @@ const (
 
 var reasonNames = [reasons]string{"queue_full", "waited"}
 
-// Handler sheds without a Middleware. It panics if next is nil, or if fields are out of
-// range.
+// Handler wraps next, for use without a Middleware. It panics if next is nil, or if
+// fields are out of range.
 func (s *Shedder) Handler(next http.Handler) http.Handler {
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 		panic("shed: Handler: the next handler is nil")
@@ -171,7 +173,8 @@ func (s *Shedder) lock() time.Duration {
 // now is the time since a second before the Shedder was ready.
 func (s *Shedder) now() time.Duration { return time.Since(s.start) }
 
-// Load is the requests at work and waiting over the limit: 1 is full.
+// Load returns the number of requests at work and waiting, divided by the limit: 1 is
+// full.
 func (s *Shedder) Load() float64 {
 	s.lock()
 	defer s.mu.Unlock()
