@@ -74,6 +74,10 @@ func TestParseLimit(t *testing.T) {
 		"1/30d":                      {Rate: 1, Period: 720 * time.Hour},
 		"1/1h30m":                    {Rate: 1, Period: 90 * time.Minute},
 		"7/250us":                    {Rate: 7, Period: 250 * time.Microsecond},
+		"1000 / month@Europe/Berlin": PerMonth(1000, "Europe/Berlin"),
+		"5/day@UTC":                  PerDay(5, "UTC"),
+		"5/month:15@UTC":             {Rate: 5, Calendar: "month:15@UTC"},
+		"5/week@UTC calendar_window": {Rate: 5, Calendar: "week@UTC", Algorithm: CalendarWindow},
 	} {
 		if got, err := ParseLimit(text); err != nil || got != want {
 			t.Errorf("ParseLimit(%q) = %+v, %v; want %+v", text, got, err, want)
@@ -85,6 +89,15 @@ func TestParseLimit(t *testing.T) {
 		"100 per Minute":              `no period; write it as "100/1m"`,
 		"10/1M":                       `period "1M" is not a duration; write it as "10/1m", or for a month as "10/month@UTC"`,
 		"10/M":                        `write it as "10/1m", or for a month as "10/month@UTC"`,
+		"1000/day":                    `period "day" has two meanings; write it as "1000/1d" for a period of 1d, or "1000/day@UTC" for each day of a time zone`,
+		"1,000/d":                     `write it as "1000/1d" for a period of 1d, or "1000/day@UTC" for each day of`,
+		"10 per Month":                `write it as "10/30d" for a period of 30d, or "10/month@UTC" for each month of`,
+		"5/month@Berlin":              `cannot load the time zone`,
+		"5/month@Local":               "Local differs from machine to machine",
+		"5/1h@UTC":                    `unknown window "1h"; write day, week, month, quarter or year`,
+		"5/month@UTC burst 9":         "a calendar window has no burst",
+		"5/month@UTC gcra":            "calendar is for calendar_window, not for gcra",
+		"5/1m calendar_window":        "period must be 0 for calendar_window",
 		"10/60":                       `period "60" is not a duration; write it as "10/1m"`,
 		"10/90 burst 20":              `write it as "10/90s burst 20 token_bucket"`,
 		"1,000/1m":                    `rate "1,000" is not a whole number; write it as "1000/1m"`,

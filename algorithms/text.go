@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -16,9 +17,9 @@ var periods = map[string]time.Duration{
 	"h": time.Hour, "hour": time.Hour,
 }
 
-// inCalendar are the words that need a time zone, and what they are without one.
+// inCalendar are the words that need a time zone, and periods of about that length.
 var inCalendar = map[string]string{
-	"d": "24h", "day": "24h", "week": "7d", "month": "30d", "quarter": "90d", "year": "365d",
+	"d": "1d", "day": "1d", "week": "7d", "month": "30d", "quarter": "90d", "year": "365d",
 }
 
 // ParseLimit reads the text form of a limit and validates it:
@@ -72,7 +73,7 @@ func parseLimit(text string) (Limit, error) {
 		return Limit{}, err
 	}
 	if words = words[1:]; l.Calendar != "" && len(words) > 0 && words[0] == "burst" {
-		return Limit{}, errors.New("a calendar window has no burst; add a rule for short bursts, such as 5/s")
+		return Limit{}, errors.New("a calendar window has no burst; limit bursts by another rule, such as 5/s")
 	}
 	if len(words) > 0 && words[0] == "burst" {
 		if len(words) == 1 {
@@ -101,8 +102,8 @@ func parseLimit(text string) (Limit, error) {
 var grouped = regexp.MustCompile(`^[0-9]{1,3}([,_][0-9]{3})+$`)
 
 // meantLimit corrects a text that is nearly a limit: one in capitals, with "per", with
-// marks for thousands, without a unit of its period, or with the algorithm before the
-// burst.
+// marks for thousands, without a unit of its period or the time zone of its calendar, or
+// with the algorithm before the burst.
 func meantLimit(text string) (string, bool) {
 	rate, rest, _ := strings.Cut(strings.Replace(strings.ToLower(text), " per ", "/", 1), "/")
 	if rate = strings.TrimSpace(rate); grouped.MatchString(rate) {
@@ -111,6 +112,10 @@ func meantLimit(text string) (string, bool) {
 	words := strings.Fields(rest)
 	if len(words) == 0 {
 		return "", false
+	}
+	if fixed := inCalendar[words[0]]; fixed != "" {
+		unit := cmp.Or(map[string]string{"d": "day"}[words[0]], words[0])
+		return fmt.Sprintf("\"%s/%s\" for a period of %s, or \"%[1]s/%[4]s@UTC\" for each %[4]s of a time zone", rate, fixed, fixed, unit), true
 	}
 	if _, err := parseUnits("", words[0]); err == nil {
 		words[0] += "s"
@@ -141,12 +146,8 @@ func parsePeriod(text string) (time.Duration, error) {
 	if d, ok := periods[text]; ok {
 		return d, nil
 	}
-	if fixed, ok := inCalendar[text]; ok {
-		unit := text
-		if unit == "d" {
-			unit = "day"
-		}
-		return 0, fmt.Errorf("period %q may be %s or a %s of a time zone: write %s, or %s@UTC", text, fixed, unit, fixed, unit)
+	if inCalendar[text] != "" {
+		return 0, fmt.Errorf("period %q has two meanings", text)
 	}
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseInt(days, 10, 64); err == nil && n >= 0 && n <= int64(maxDays) && days[0] != '+' {

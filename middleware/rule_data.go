@@ -130,6 +130,11 @@ func (r *Rule) validateBan(bad func(string, error)) {
 		bad("Ban", tooShort("for:", r.Ban.For))
 		bad("Ban", tooShort("within:", cmp.Or(r.Ban.Within, shortest)))
 	}
+	for _, l := range r.limits() {
+		if l.Calendar != "" {
+			bad("Ban", fmt.Errorf("denials by %s lead to no ban, since a client that has used it up is no attacker; ban by a rule with a short period", l))
+		}
+	}
 	if r.Key != nil && keyfunc.Describe(r.Key).Values() == 0 {
 		bad("Ban", errors.New("all clients have one key, so each of them could have all others denied: "+
 			"ban by another key, such as keyfunc.IP, or leave the ban out"))
