@@ -88,10 +88,11 @@ func (r *rule) checks(keys []string) (checks []algorithms.Check) {
 	type count struct {
 		algorithm string
 		period    time.Duration
+		calendar  string
 	}
 	seen := make(map[count]bool)
 	for _, l := range r.limits() {
-		c := count{algorithmOf(l.Limit), l.Period}
+		c := count{algorithmOf(l.Limit), l.Period, l.Calendar}
 		if !seen[c] {
 			seen[c] = true
 			checks = append(checks, r.checksOf(l.Limit, keys)...)
