@@ -39,7 +39,7 @@ func (m *Memory) at(us int64) *Memory {
 // alone is a result that does not know its copies: it can be compared with one of
 // another store, and each copy is a charge of its own.
 func alone(r Result) Result {
-	r.settled = nil
+	r.settled, r.moved = nil, nil
 	return r
 }
 

@@ -101,7 +101,10 @@ func (s *settledCost) end(before, after int64, made bool) {
 }
 
 // update sets Charged to what the charge costs now.
-func (r *Result) update() { r.setCharged(r.settled.now(r.Charged)) }
+func (r *Result) update() {
+	r.setCharged(r.settled.now(r.Charged))
+	r.moved = &unmoved
+}
 
 func (r *Result) setCharged(units int64) {
 	r.trace.Followed = r.followedAt(units)
@@ -175,7 +178,8 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 	var cs []settlement
 	for i := range charges {
 		res, cost := &results[i], charges[i].Cost
-		if *res = charges[i].Result; res.Source != source || res.Charged <= 0 {
+		*res = charges[i].Result
+		if res.moved = &unmoved; res.Source != source || res.Charged <= 0 {
 			continue
 		}
 		before, after, ok := res.settled.claim(res.Charged, cost)
@@ -244,6 +248,7 @@ func (c *settlement) answer(s step.State, now int64) {
 	var a step.Answer
 	c.Params.Answer(&a, true, &s, where, now)
 	r.Remaining, r.ResetAfter = a.Remaining, a.ResetAfter
+	r.moved = &[]span{r.spanOf(c.Delta)}
 	if c.Queue {
 		r.Delay = max(a.Delay, 0)
 	}
