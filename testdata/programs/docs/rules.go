@@ -2,6 +2,8 @@ package docs
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log"
 	"net/http"
 	"time"
@@ -87,14 +89,14 @@ func forgive(ctx context.Context, limit *ratelimit.Middleware, guard algorithms.
 
 func publish(ctx context.Context, client algorithms.Client, loader *rulefile.Loader, text []byte) error {
 	fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
-	version, err := fleet.Version(ctx) // 0: nothing is published
-	if err != nil {
+	current, err := fleet.Document(ctx)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if _, err := loader.Parse("rules.yaml", text); err != nil {
 		return err // Publish does not look into the text
 	}
-	_, err = fleet.Publish(ctx, text, version) // rulefile.ErrConflict: somebody else was first
+	_, err = fleet.Publish(ctx, rulefile.Document{Text: text, By: "alice", Note: "tighter login"}, current.Version) // or rulefile.ErrConflict
 	return err
 }
 
