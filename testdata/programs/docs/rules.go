@@ -2,8 +2,6 @@ package docs
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"log"
 	"net/http"
 	"time"
@@ -85,19 +83,6 @@ func forgive(ctx context.Context, limit *ratelimit.Middleware, guard algorithms.
 		return err
 	}
 	return guard.Reset(ctx, checks...) // it has used nothing
-}
-
-func publish(ctx context.Context, client algorithms.Client, loader *rulefile.Loader, text []byte) error {
-	fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
-	current, err := fleet.Document(ctx)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if _, err := loader.Parse("rules.yaml", text); err != nil {
-		return err // Publish does not look into the text
-	}
-	_, err = fleet.Publish(ctx, rulefile.Document{Text: text, By: "alice", Note: "tighter login"}, current.Version) // or rulefile.ErrConflict
-	return err
 }
 
 func hotKey() ratelimit.Rule {
