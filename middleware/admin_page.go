@@ -69,7 +69,11 @@ func (p *page) document(o *overview, client *clientView, err error) {
 	p.add(`</style></head><body>
 <header><h1><a href="?">Rate limits</a></h1>`)
 	if o != nil {
-		p.add(`<p class="soft">{}, generation {}</p>`, several(len(o.Rules), "rule"), strconv.Itoa(o.Generation))
+		p.add(`<p class="soft">{}, `, several(len(o.Rules), "rule"))
+		if o.Version != 0 {
+			p.add(`version {}, `, strconv.FormatInt(o.Version, 10))
+		}
+		p.add(`generation {}</p>`, strconv.Itoa(o.Generation))
 	}
 	p.add("</header>\n<main>\n")
 	if err != nil {

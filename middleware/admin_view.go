@@ -1,10 +1,14 @@
 package middleware
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -16,6 +20,7 @@ import (
 // those of a rule file have the same names and forms.
 type overview struct {
 	Generation int          `json:"generation"` // 1 for the first rules
+	Version    int64        `json:"version,omitempty"`
 	RulesError string       `json:"rules_error,omitempty"`
 	Share      string       `json:"share,omitempty"`
 	Down       []string     `json:"down,omitempty"` // servers whose circuit is open
@@ -29,7 +34,7 @@ const overviewTop = 50
 // overview is what operators see first.
 func (m *Middleware) overview() *overview {
 	set := m.rules.Load()
-	o := &overview{Generation: set.generation, Share: m.share.text, Rules: make([]ruleView, len(set.rules)), TopDenied: []deniedView{}}
+	o := &overview{Generation: set.generation, Version: set.version, Share: m.share.text, Rules: make([]ruleView, len(set.rules)), TopDenied: []deniedView{}}
 	if err := m.failures.current(); err != nil {
 		o.RulesError = err.Error()
 	}
@@ -72,6 +77,42 @@ type ruleView struct {
 	Lease    bool              `json:"lease,omitempty"`
 
 	values int // that Checks takes
+}
+
+// differences are the fields in which the data of two rules differ, from what to what.
+func differences(was, now *Rule) string {
+	fieldsOf := func(r *Rule) map[string]json.RawMessage {
+		var fields map[string]json.RawMessage
+		text, _ := json.Marshal(viewOf(r)) // texts and numbers
+		_ = json.Unmarshal(text, &fields)
+		return fields
+	}
+	shown := func(value, other json.RawMessage) string {
+		switch {
+		case value == nil && string(other) == "true":
+			return "false"
+		case value == nil:
+			return "none"
+		}
+		text := string(value)
+		if unquoted := ""; json.Unmarshal(value, &unquoted) == nil {
+			text = unquoted
+		}
+		if runes := []rune(text); len(runes) > maxShown {
+			text = string(runes[:maxShown]) + "…"
+		}
+		return text
+	}
+	before, after := fieldsOf(was), fieldsOf(now)
+	names := maps.Clone(before)
+	maps.Copy(names, after)
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !bytes.Equal(before[name], after[name]) {
+			all = append(all, fmt.Sprintf("%s %s → %s", name, shown(before[name], after[name]), shown(after[name], before[name])))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 type banView struct {

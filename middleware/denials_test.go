@@ -156,17 +156,49 @@ func TestKeysAreHashedUnlessAskedFor(t *testing.T) {
 }
 
 func TestWhatChangedIsLogged(t *testing.T) {
-	m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
-		perHour("a", 10), perHour("b", 10, "GET /b"), perHour("c", 10), perHour("d", 10),
-	}})
-	if err := m.SetRules([]ratelimit.Rule{perHour("e", 10), perHour("d", 10), perHour("b", 10, "GET /b", "POST /b"), perHour("a", 20)}); err != nil {
+	rules := []ratelimit.Rule{perHour("a", 10), perHour("b", 10, "GET /b"), perHour("c", 10), perHour("d", 10)}
+	m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules})
+	set := func(version int64, rules []ratelimit.Rule, want string) {
+		t.Helper()
+		err := m.SetRulesVersion(rules, version)
+		if (err == nil) != (rules != nil) {
+			t.Fatal(err)
+		}
+		if got := strings.Join(lines(log), "\n"); got != want {
+			t.Errorf("logged\n%s\nwant\n%s", got, want)
+		}
+	}
+	set(0, rules, "") // as a loader does when it begins
+	set(0, nil, "")
+	shadow, same := perHour("a", 20), perHour("d", 10)
+	shadow.Shadow, shadow.Ban = true, algorithms.Ban{After: 3, For: time.Hour}
+	same.Cost, same.Limit.Algorithm = 1, algorithms.SlidingWindow // the defaults
+	next := []ratelimit.Rule{perHour("e", 10), same, perHour("b", 10, "GET /b", "POST /b"), shadow}
+	set(7, next, `level=INFO msg="ratelimit: rules replaced" rules=4 generation=3 version=7 added=[e] removed=[c] `+
+		`changed="[b: match [\"GET /b\"] → [\"GET /b\",\"POST /b\"] `+
+		`a: ban none → {\"after\":3,\"within\":\"1h\",\"for\":\"1h\"}, limit 10/1h sliding_window → 20/1h sliding_window, shadow false → true]"`)
+	set(8, next, `level=INFO msg="ratelimit: rules set again" rules=4 generation=4 version=8`)
+	set(0, next, `level=INFO msg="ratelimit: rules set again" rules=4 generation=5`)
+
+	// A line is bounded.
+	many := make([]ratelimit.Rule, 40)
+	for i := range many {
+		many[i] = perHour(fmt.Sprint("r", i), 10)
+	}
+	set(0, nil, "")
+	if err := m.SetRules(many); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.SetRules(nil); err == nil {
-		t.Fatal("no rules are accepted")
+	for i := range many {
+		for j := range 100 {
+			many[i].Match = append(many[i].Match, fmt.Sprint("GET /", j))
+		}
 	}
-	want := `level=INFO msg="ratelimit: rules replaced" rules=4 generation=2 added=[e] removed=[c] changed="[b a]"`
-	if got := lines(log); len(got) != 1 || got[0] != want {
-		t.Errorf("logged\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	lines(log)
+	if err := m.SetRules(many); err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(log); len(got) != 1 || len(got[0]) > 10_000 || !strings.Contains(got[0], " r39]") {
+		t.Errorf("logged %d lines, %.300s", len(got), got)
 	}
 }

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -134,7 +135,11 @@ func (m *Middleware) Rules() []Rule {
 // differences. If a rule is invalid, the old rules stay in force. The error reports every
 // mistake, and the caller should log it. The rules are copied. A rule that keeps its name,
 // algorithm and period keeps its counts.
-func (m *Middleware) SetRules(rules []Rule) error {
+func (m *Middleware) SetRules(rules []Rule) error { return m.SetRulesVersion(rules, 0) }
+
+// SetRulesVersion is SetRules for loaders. The version is that of the document that the
+// rules are from; 0 means that it has none. The log, the metrics and Admin show it.
+func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	m.mustBeMade()
 	compiled, err := compile(rules, m.share)
 	m.setting.Lock()
@@ -146,21 +151,28 @@ func (m *Middleware) SetRules(rules []Rule) error {
 	}
 	old := m.rules.Load()
 	set := newRuleset(compiled, old, m.logger, m.tierFor != nil)
+	set.version = version
 	m.rules.Store(set)
 	m.setting.Unlock()
 	m.logChanges(old, set)
 	return nil
 }
 
-// logChanges logs the names of the rules that were added, removed or changed. It does not
-// notice a new function or a Key of the same name, because these cannot be compared.
+// maxDetailed is how many rules a log line shows with what has changed in them.
+const maxDetailed = 20
+
+// logChanges logs the rules that were added, removed or changed. It does not notice a new
+// function or a Key of the same name, because these cannot be compared. It logs nothing if
+// a loader sets the rules that New was given, unless they have a version.
 func (m *Middleware) logChanges(old, set *ruleset) {
 	var added, removed, changed []string
 	for i := range set.rules {
 		now := &set.rules[i]
 		if at, ok := old.find(now.check.Rule, i); !ok {
 			added = append(added, now.check.Rule)
-		} else if was := &old.rules[at]; !was.source.sameData(&now.source) {
+		} else if differ := differences(&old.rules[at].source, &now.source); differ != "" && len(changed) < maxDetailed {
+			changed = append(changed, now.check.Rule+": "+differ)
+		} else if differ != "" {
 			changed = append(changed, now.check.Rule)
 		}
 	}
@@ -169,8 +181,18 @@ func (m *Middleware) logChanges(old, set *ruleset) {
 			removed = append(removed, old.rules[i].check.Rule)
 		}
 	}
-	m.logger.Info("ratelimit: rules replaced", "rules", len(set.rules), "generation", set.generation,
-		"added", added, "removed", removed, "changed", changed)
+	attrs := []slog.Attr{slog.Int("rules", len(set.rules)), slog.Int("generation", set.generation)}
+	if set.version != 0 {
+		attrs = append(attrs, slog.Int64("version", set.version))
+	}
+	text := "ratelimit: rules set again"
+	if len(added)+len(removed)+len(changed) > 0 {
+		text = "ratelimit: rules replaced"
+		attrs = append(attrs, slog.Any("added", added), slog.Any("removed", removed), slog.Any("changed", changed))
+	} else if set.generation == 2 && set.version == 0 {
+		return
+	}
+	m.logger.LogAttrs(context.Background(), slog.LevelInfo, text, attrs...)
 }
 
 // RulesFailed is for loaders: it reports that new rules could not be read, or that

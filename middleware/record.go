@@ -166,6 +166,7 @@ func (m *Middleware) metrics() []algorithms.Metric {
 		m.delays.Metric("ratelimit_queue_delay_seconds"),
 		{Name: "ratelimit_rules", Value: float64(len(set.rules))},
 		{Name: "ratelimit_rules_generation", Value: float64(set.generation)},
+		{Name: "ratelimit_rules_version", Value: float64(set.version)},
 		{Name: "ratelimit_rules_errors_total", Value: float64(m.rejected.Load())},
 		{Name: "ratelimit_rules_failing", Value: failing},
 	}

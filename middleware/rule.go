@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -125,16 +124,6 @@ func (r *Rule) clone() Rule {
 	c.Match, c.ChargeOn = slices.Clone(r.Match), slices.Clone(r.ChargeOn)
 	c.Tiers, c.Costs = maps.Clone(r.Tiers), maps.Clone(r.Costs)
 	return c
-}
-
-// sameData reports whether two rules are equal, apart from functions and from keys of the
-// same name.
-func (r *Rule) sameData(other *Rule) bool {
-	a, b := *r, *other
-	nameA, nameB := keyfunc.Describe(a.Key).String(), keyfunc.Describe(b.Key).String()
-	a.Key, a.LimitFor, a.CostFor = nil, nil, nil
-	b.Key, b.LimitFor, b.CostFor = nil, nil, nil
-	return nameA == nameB && reflect.DeepEqual(a, b)
 }
 
 // largestCost returns the largest cost that is known before there are requests.

@@ -114,7 +114,8 @@ type ruleset struct {
 	spares     bool            // a rule has ChargeOn and a Ban
 	holds      bool            // a rule may limit requests in flight
 	hints      *hints
-	generation int // 1 for the first
+	generation int   // 1 for the first
+	version    int64 // of the document; 0 if it has none
 }
 
 // shown returns a decision without what clients must not be told.

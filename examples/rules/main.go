@@ -1,13 +1,25 @@
-// Rules checks a rule file: it prints the rules as a program would understand them,
-// with their defaults filled in and the next boundary of each calendar window, or every
-// mistake with its line and column. Run it where rule files are reviewed.
+// Rules checks a rule file, and publishes it for all instances of a service.
 //
 //	go run ./examples/rules check rules.yaml
 //	go run ./examples/rules check -keys user,tenant -tiers pro,enterprise rules.yaml
 //	cat rules.yaml | go run ./examples/rules check -
 //
-// It exits with 1 if there is a mistake. Copy it, and take the Loader of your
-// program in place of the flags.
+// Check prints the rules as a program would understand them, with their defaults filled
+// in and the next boundary of each calendar window, or every mistake with its line and
+// column. Run it where rule files are reviewed.
+//
+//	export REDIS_URL=redis://localhost:6379
+//	go run ./examples/rules diff -namespace shop rules.yaml
+//	go run ./examples/rules publish -namespace shop -note "tighter login" rules.yaml
+//	go run ./examples/rules history -namespace shop
+//	go run ./examples/rules publish -namespace shop -version 7
+//
+// Diff compares a file with the document in force. Publish checks the file, shows the
+// difference and asks. It publishes nothing if another document was published since.
+// With -version both take a document of the history instead of a file.
+//
+// It exits with 1 if there is a mistake or nothing was published. Copy it, and take the
+// Loader of your program in place of the flags, and its client in place of the URL.
 package main
 
 import (
@@ -19,10 +31,13 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // for machines without time zones
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -32,15 +47,42 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
+const usage = `usage: rules check [-keys NAME,…] [-tiers NAME,…] FILE
+       rules diff -namespace NAME [-redis URL] FILE
+       rules publish -namespace NAME [-redis URL] [-keys NAME,…] [-tiers NAME,…] [-note TEXT] [-by NAME] [-yes] FILE
+       rules history -namespace NAME [-redis URL]
+FILE may be - for standard input; instead of FILE, diff and publish take -version N`
+
+// A program is a call of it.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	file        string // "-" is stdin
+	keys, tiers string
+	redis       string
+	namespace   string
+	version     int64 // 0 takes the file
+	by, note    string
+	yes         bool
+}
+
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) {
-	const usage = "usage: rules check [-keys NAME,…] [-tiers NAME,…] FILE"
-	flags := flag.NewFlagSet("rules check", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
 	say := func(what any) { _, _ = fmt.Fprintln(stderr, what) } // nobody to tell
+	flags := flag.NewFlagSet("rules", flag.ContinueOnError)
+	flags.SetOutput(stderr)
 	flags.Usage = func() { say(usage); flags.PrintDefaults() }
-	keys := flags.String("keys", "user,tenant,route", "`names` of the program's keys, beside ip, everyone, header:NAME and apikey:NAME")
-	tiers := flags.String("tiers", "", "`names` of the program's tiers (default: any)")
-	if len(args) == 0 || args[0] != "check" {
+	flags.StringVar(&p.keys, "keys", "", "`names` of the program's keys, beside ip, everyone, header:NAME and apikey:NAME (default: any)")
+	flags.StringVar(&p.tiers, "tiers", "", "`names` of the program's tiers (default: any)")
+	flags.StringVar(&p.redis, "redis", "", "`URL` of the Redis (default: the variable REDIS_URL)")
+	flags.StringVar(&p.namespace, "namespace", "", "`name` of the limiter's namespace in Redis")
+	flags.Int64Var(&p.version, "version", 0, "`number` of a published version to take instead of a file")
+	flags.StringVar(&p.by, "by", "", "`name` of the publisher (default: the user)")
+	flags.StringVar(&p.note, "note", "", "`text` that says why, for the history")
+	flags.BoolVar(&p.yes, "yes", false, "publish without asking")
+	commands := map[string]func(context.Context) error{"check": p.check, "diff": p.diff, "publish": p.publish, "history": p.history}
+	if len(args) == 0 || commands[args[0]] == nil {
 		say(usage)
 		return 2
 	}
@@ -49,21 +91,77 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 		return 0
 	case err != nil:
 		return 2
-	case flags.NArg() != 1:
+	}
+	files := 1
+	if args[0] == "history" || p.version != 0 && args[0] != "check" {
+		files = 0
+	}
+	p.file = flags.Arg(0)
+	switch {
+	case flags.NArg() != files:
 		flags.Usage()
 		return 2
+	case args[0] != "check" && p.namespace == "":
+		say("-namespace is required: write that of the service's algorithms.Redis")
+		return 2
+	case args[0] == "publish" && p.file == "-" && !p.yes:
+		say("standard input is the document, so nothing can be asked: give -yes as well, after rules diff")
+		return 2
 	}
-	rules, err := check(flags.Arg(0), stdin, split(*keys), split(*tiers))
-	var text []byte
-	if err == nil {
-		text, err = rulefile.Format(rules)
-	}
-	if err != nil {
+	if err := commands[args[0]](context.Background()); err != nil {
 		say(err)
 		return 1
 	}
-	_, _ = stdout.Write(append(text, boundaries(rules, time.Now)...))
 	return 0
+}
+
+// check prints the rules in a file.
+func (p *program) check(ctx context.Context) error {
+	text, err := p.read(ctx)
+	if err != nil {
+		return err
+	}
+	return p.parse(p.file, text, p.stdout)
+}
+
+func (p *program) read(ctx context.Context) ([]byte, error) {
+	if p.file == "-" {
+		p.file = "stdin"
+		return io.ReadAll(p.stdin)
+	}
+	return rulefile.File(p.file).Read(ctx)
+}
+
+// parse writes the rules in a text with their defaults, or returns every mistake. It
+// warns of names that it cannot check.
+func (p *program) parse(name string, text []byte, w io.Writer) error {
+	loader := rulefile.Loader{Keys: make(map[string]keyfunc.Key)}
+	keys := names(text)
+	if p.keys != "" {
+		keys = strings.Split(p.keys, ",")
+	}
+	for _, name := range keys {
+		loader.Keys[name] = keyfunc.Func(func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey })
+	}
+	if p.tiers != "" {
+		loader.Tiers = strings.Split(p.tiers, ",")
+	}
+	rules, err := loader.Parse(name, text)
+	if err != nil {
+		return err
+	}
+	formatted, err := rulefile.Format(rules)
+	if err != nil {
+		return err
+	}
+	_, _ = w.Write(append(formatted, boundaries(rules, time.Now)...))
+	if p.keys == "" && len(keys) > 0 {
+		_, _ = fmt.Fprintf(p.stderr, "not checked: whether the program has the keys %s; give its names with -keys\n", strings.Join(keys, ", "))
+	}
+	if p.tiers == "" && slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return len(r.Tiers) > 0 }) {
+		_, _ = fmt.Fprintln(p.stderr, "not checked: whether the program has these tiers; give its names with -tiers")
+	}
+	return nil
 }
 
 // boundaries says when the calendar windows of rules end next, on the clocks of their time
@@ -93,26 +191,23 @@ func boundaries(rules []ratelimit.Rule, now func() time.Time) (text []byte) {
 	return text
 }
 
-// check returns the rules in a file, or in stdin where that is "-".
-func check(path string, stdin io.Reader, keys, tiers []string) ([]ratelimit.Rule, error) {
-	loader := rulefile.Loader{Keys: make(map[string]keyfunc.Key), Tiers: tiers}
-	for _, name := range keys {
-		loader.Keys[name] = keyfunc.Func(func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey })
-	}
-	if path == "-" {
-		text, err := io.ReadAll(stdin)
-		if err != nil {
-			return nil, err
-		}
-		return loader.Parse("stdin", text)
-	}
-	loader.Source = rulefile.File(path)
-	return loader.Load(context.Background())
-}
+var plain = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-func split(names string) []string {
-	if names == "" {
-		return nil
+// names returns the names of keys in a document that its program must have.
+func names(text []byte) (all []string) {
+	var document struct{ Rules []struct{ Key any } }
+	_ = yaml.Unmarshal(text, &document) // the Loader says what is wrong
+	for _, rule := range document.Rules {
+		parts, ok := rule.Key.([]any)
+		if !ok {
+			parts = []any{rule.Key}
+		}
+		for _, part := range parts {
+			if name, _ := part.(string); plain.MatchString(name) && name != "ip" && name != "everyone" {
+				all = append(all, name)
+			}
+		}
 	}
-	return strings.Split(names, ",")
+	slices.Sort(all)
+	return slices.Compact(all)
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
 const corpus = "../../testdata/rules"
@@ -30,14 +32,27 @@ func TestGoodFilesArePrinted(t *testing.T) {
 	for _, name := range []string{"all_fields", "login_and_users", "short"} {
 		path := filepath.Join(corpus, "good", name)
 		want := read(t, path+".txt")
-		status, stdout, stderr := runs("", "check", "-tiers", "pro,enterprise,internal", path+".yaml")
+		status, stdout, stderr := runs("", "check", "-keys", "user,tenant,route", "-tiers", "pro,enterprise,internal", path+".yaml")
 		if status != 0 || stdout != want || stderr != "" {
 			t.Errorf("%s: %d\n%s\n%s", name, status, stdout, stderr)
 		}
-		if status, stdout, stderr := runs(read(t, path+".yaml"), "check", "-"); status != 0 || stdout != want || stderr != "" {
+		if status, stdout, stderr := runs(read(t, path+".yaml"), "check", "-"); status != 0 || stdout != want || stderr != notChecked[name] {
 			t.Errorf("%s, from standard input: %d\n%s\n%s", name, status, stdout, stderr)
 		}
 	}
+	// A key that the program may not have.
+	typo := strings.Replace(read(t, corpus+"/good/login_and_users.yaml"), "key: user", "key: usr", 1)
+	if status, _, stderr := runs(typo, "check", "-"); status != 0 || !strings.HasPrefix(stderr, "not checked: whether the program has the keys usr; give its names with -keys") {
+		t.Errorf("%d %s", status, stderr)
+	}
+}
+
+// notChecked is what is said without the program's names.
+var notChecked = map[string]string{
+	"all_fields": "not checked: whether the program has the keys route, tenant; give its names with -keys\n" +
+		"not checked: whether the program has these tiers; give its names with -tiers\n",
+	"login_and_users": "not checked: whether the program has the keys user; give its names with -keys\n" +
+		"not checked: whether the program has these tiers; give its names with -tiers\n",
 }
 
 // The day on which Santiago's clocks have no midnight.
@@ -47,7 +62,7 @@ func TestBoundariesArePrinted(t *testing.T) {
 	if err := os.WriteFile(path, []byte(document), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rules, err := check(path, nil, nil, nil)
+	rules, err := (&rulefile.Loader{}).Parse(path, []byte(document))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +99,8 @@ func TestMistakesArePrinted(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{nil, {"chek", "a"}, {"check"}, {"check", "a", "b"}, {"check", "-x", "a"}} {
+	for _, args := range [][]string{nil, {"chek", "a"}, {"check"}, {"check", "a", "b"}, {"check", "-x", "a"},
+		{"publish"}, {"history", "a"}, {"publish", "-version", "1", "a"}, {"diff", "-namespace", "shop"}} {
 		if status, stdout, stderr := runs("", args...); status != 2 || stdout != "" || !strings.Contains(stderr, "usage: rules check") {
 			t.Errorf("%q: %d\n%s\n%s", args, status, stdout, stderr)
 		}

@@ -48,6 +48,7 @@ var descs = describe([]description{
 
 	{"rules", "Rules in force.", nil},
 	{"rules_generation", "How often rules have been put in force.", nil},
+	{"rules_version", "Version of the published document that the rules are from; 0 if they are from none.", nil},
 	{"rules_errors_total", "Calls of SetRules that returned an error, and rules that could not be read.", nil},
 	{"rules_failing", "Middlewares whose rules could not be replaced when that was last tried.", nil},
 })

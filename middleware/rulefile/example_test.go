@@ -2,7 +2,9 @@ package rulefile_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"time"
@@ -70,11 +72,11 @@ func ExampleFleet() {
 			return err // Publish does not look into the text
 		}
 		fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
-		version, err := fleet.Version(ctx)
-		if err != nil {
+		current, err := fleet.Document(ctx)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		_, err = fleet.Publish(ctx, text, version)
+		_, err = fleet.Publish(ctx, rulefile.Document{By: "alice", Note: "tighter login", Text: text}, current.Version)
 		return err
 	}
 	_ = publish

@@ -5,11 +5,17 @@ import (
 	"crypto/sha256"
 	_ "embed" // the script
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,13 +24,15 @@ import (
 
 // Fleet is a document in Redis, for all instances of a namespace. It is a [Source]
 // that can be written. The document is a string at the key "namespace:rules". Its
-// first line is a comment with its version.
+// first line is a comment with its version, its time, its publisher and a note. The
+// last 20 replaced versions are a list at "namespace:rules:history{namespace:rules}".
 //
-// A publisher reads the version and passes it to Publish. If two publishers have read
-// the same version, one of them gets [ErrConflict], so no publisher overwrites rules
-// that it has not read. Programs that only read need no permission to write the key.
+// A publisher reads the document and passes its version to Publish. If two publishers
+// have read the same version, one of them gets [ErrConflict], so no publisher
+// overwrites rules that it has not read. Programs that only read need no permission to
+// write the keys.
 //
-// The key has no TTL. If Redis loses the key or is unreachable, running instances
+// The keys have no TTL. If Redis loses them or is unreachable, running instances
 // keep their rules. Starting instances take the rules that their program has, such as
 // those of a file.
 type Fleet struct {
@@ -32,88 +40,139 @@ type Fleet struct {
 	Namespace string            // as in [algorithms.Redis]; required
 }
 
+// A Document is a published version of the rules.
+type Document struct {
+	Version int64     // from 1
+	At      time.Time // when it was published, by the publisher's clock
+	By      string    // the publisher: at most 64 bytes, without ':'
+	Note    string    // why it was published: at most 200 bytes
+	Text    []byte    // at most 1 MiB
+}
+
 //go:embed fleet.lua
 var publishScript string
 
-// maxHead is above the length of a document's first line.
-const maxHead = 160
+const (
+	maxHead    = 420 // above the length of a document's first line
+	maxBy      = 64
+	maxNote    = 200
+	maxHistory = 20
+)
 
-var heads = regexp.MustCompile(`^# ratelimit rules, version ([1-9][0-9]{0,18}), sha256 ([0-9a-f]{64})\n`)
+var heads = regexp.MustCompile(`^# ratelimit rules, version ([1-9][0-9]{0,18}), sha256 ([0-9a-f]{64}), at ([0-9TZ:-]{20}), by ([^:\n]*): ([^\n]*)\n`)
 
 // key is the key of the document.
 func (f Fleet) key() string { return f.Namespace + ":rules" }
 
-// Read implements [Source]. The error wraps fs.ErrNotExist if no document was
-// published. A text that was changed after it was published is an error.
+// historyKey is in the document's slot of a cluster.
+func (f Fleet) historyKey() string { return f.key() + ":history{" + f.key() + "}" }
+
+// Read implements [Source]. It returns the Text of Document.
 func (f Fleet) Read(ctx context.Context) ([]byte, error) {
-	value, err := f.get(ctx, maxHead+maxSize)
+	d, err := f.Document(ctx)
+	return d.Text, err
+}
+
+// Document returns the document in force. The error wraps fs.ErrNotExist if there is
+// none. A text that was changed after it was published is an error; Version is set even
+// so, and a publisher can replace it.
+func (f Fleet) Document(ctx context.Context) (Document, error) {
+	value, err := do[string](ctx, f, redis.NewCmd(ctx, "getrange", f.key(), 0, maxHead+maxSize-1))
+	switch {
+	case err != nil:
+		return Document{}, fmt.Errorf("%s: %w", f.key(), err)
+	case value == "":
+		return Document{}, fmt.Errorf("%s: nothing is published: %w", f.key(), fs.ErrNotExist)
+	}
+	d, ok := documentOf(value)
+	switch {
+	case d.Version == 0:
+		return d, problem(f.foreign())
+	case !ok:
+		return d, problem(fmt.Sprintf("%s: version %d is not as it was published: it was changed in Redis; publish it again", f.key(), d.Version))
+	}
+	return d, nil
+}
+
+// History returns the versions that were replaced, the newest first. It has at most 20,
+// and none that was changed after it was published.
+func (f Fleet) History(ctx context.Context) ([]Document, error) {
+	values, err := do[[]any](ctx, f, redis.NewCmd(ctx, "lrange", f.historyKey(), 0, -1))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("rulefile: %s: %w", f.historyKey(), err)
 	}
-	if value == "" {
-		return nil, fmt.Errorf("%s: nothing is published: %w", f.key(), fs.ErrNotExist)
+	var all []Document
+	for _, value := range slices.Backward(values) {
+		text, _ := value.(string)
+		if d, ok := documentOf(text); ok {
+			all = append(all, d)
+		}
 	}
+	return all, nil
+}
+
+// documentOf reads a document as it is in Redis. Its Version is 0 if it was not written
+// by Publish. ok is false if its Text was changed.
+func documentOf(value string) (d Document, ok bool) {
 	head := heads.FindStringSubmatch(value)
 	if head == nil {
-		return nil, f.foreign()
+		return d, false
+	}
+	var err error
+	if d.Version, err = strconv.ParseInt(head[1], 10, 64); err != nil {
+		return Document{}, false
 	}
 	text := value[len(head[0]):]
 	if digest(text) != head[2] {
-		return nil, problem(fmt.Sprintf("%s: version %s is not as it was published: it was changed in Redis; publish it again", f.key(), head[1]))
+		return d, false
 	}
-	return []byte(text), nil
+	d.At, _ = time.Parse(time.RFC3339, head[3])
+	d.By, d.Note, d.Text = head[4], head[5], []byte(text)
+	return d, true
 }
 
-// Version returns the version of the document; 0 if there is none.
-func (f Fleet) Version(ctx context.Context) (int64, error) {
-	value, err := f.get(ctx, maxHead)
-	if err != nil || value == "" {
-		return 0, err
+// Publish replaces version old of the document by d, and returns the new version. old
+// is 0 if there is no document. The error is [ErrConflict] if the document has another
+// version. d.Version and d.At are ignored. Publish does not parse the text: parse it
+// before, with the Loader of the programs that will read it.
+func (f Fleet) Publish(ctx context.Context, d Document, old int64) (int64, error) {
+	if err := d.validate(); err != nil {
+		return 0, fmt.Errorf("rulefile: %s: %w", f.key(), err)
 	}
-	head := heads.FindStringSubmatch(value)
-	if head == nil {
-		return 0, f.foreign()
+	if old < 0 || old == math.MaxInt64 {
+		return 0, fmt.Errorf("rulefile: %s: no document has version %d; pass the Version that Document returns", f.key(), old)
 	}
-	version, err := strconv.ParseInt(head[1], 10, 64)
-	if err != nil {
-		return 0, f.foreign()
-	}
-	return version, nil
-}
-
-// Publish replaces version old of the document by text, and returns the new version.
-// old is 0 if there is no document. The error is [ErrConflict] if the document has
-// another version. Publish does not parse the text: parse it before, with the Loader
-// of the programs that will read it.
-func (f Fleet) Publish(ctx context.Context, text []byte, old int64) (int64, error) {
-	switch {
-	case len(text) > maxSize:
-		return 0, fmt.Errorf("rulefile: %s: the document is larger than %d bytes, which no rule file needs to be", f.key(), maxSize)
-	case len(text) == 0:
-		return 0, fmt.Errorf("rulefile: %s: the document is empty", f.key())
-	case old < 0 || old == math.MaxInt64:
-		return 0, fmt.Errorf("rulefile: %s: no document has version %d; pass what Version returns", f.key(), old)
-	}
-	head := fmt.Sprintf("# ratelimit rules, version %d, sha256 %s\n", old+1, digest(string(text)))
-	done, err := do[int64](ctx, f, redis.NewCmd(ctx, "eval", publishScript, 1, f.key(), strconv.FormatInt(old, 10), head, head+string(text)))
+	head := fmt.Sprintf("# ratelimit rules, version %d, sha256 %s, ", old+1, digest(string(d.Text)))
+	text := fmt.Sprintf("%sat %s, by %s: %s\n%s", head, time.Now().UTC().Format(time.RFC3339), d.By, d.Note, d.Text)
+	done, err := do[int64](ctx, f, redis.NewCmd(ctx, "eval", publishScript, 2, f.key(), f.historyKey(),
+		strconv.FormatInt(old, 10), head, text, maxHead+maxSize-1, maxHistory))
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("rulefile: %s: %w", f.key(), err)
 	case done == 0:
 		return 0, ErrConflict
 	case done < 0:
-		return 0, fmt.Errorf("rulefile: %w", f.foreign())
+		return 0, fmt.Errorf("rulefile: %s", f.foreign())
 	}
 	return old + 1, nil
 }
 
-// get returns at most so many bytes of the document.
-func (f Fleet) get(ctx context.Context, most int) (string, error) {
-	value, err := do[string](ctx, f, redis.NewCmd(ctx, "getrange", f.key(), 0, most-1))
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", f.key(), err)
+// validate reports what Publish cannot write.
+func (d *Document) validate() error {
+	invisible := func(r rune) bool { return !unicode.IsPrint(r) }
+	switch {
+	case len(d.Text) > maxSize:
+		return fmt.Errorf("the document is larger than %d bytes, which no rule file needs to be", maxSize)
+	case len(d.Text) == 0:
+		return errors.New("the document is empty")
+	case len(d.By) > maxBy || len(d.Note) > maxNote:
+		return fmt.Errorf("the publisher has %d bytes and the note %d; write at most %d and %d", len(d.By), len(d.Note), maxBy, maxNote)
+	case strings.ContainsFunc(d.By+d.Note, invisible) || !utf8.ValidString(d.By+d.Note):
+		return errors.New("the publisher or the note has a line break or an invisible character; write plain text on one line")
+	case strings.Contains(d.By, ":"):
+		return fmt.Errorf("the publisher %q has a colon; leave it out", d.By)
 	}
-	return value, nil
+	return nil
 }
 
 // do sends a command and returns its result.
@@ -135,8 +194,8 @@ func do[T any](ctx context.Context, f Fleet, cmd *redis.Cmd) (result T, err erro
 	return result, nil
 }
 
-func (f Fleet) foreign() error {
-	return problem(f.key() + " was not written by Fleet.Publish: remove the key, and publish the rules")
+func (f Fleet) foreign() string {
+	return f.key() + " was not written by Fleet.Publish: remove the key, and publish the rules"
 }
 
 func digest(text string) string {

@@ -1,9 +1,13 @@
--- Replaces a document, if it still has the version that its publisher has read.
+-- Replaces a document, if it still has the version that its publisher has read, and
+-- keeps the replaced one.
 --
--- KEYS[1]  the document: a line with its version and digest, and the text
+-- KEYS[1]  the document: a line that begins with its version and digest, and the text
+-- KEYS[2]  a list of the documents that were replaced, the newest last
 -- ARGV[1]  the version that is to be replaced; 0 for none
--- ARGV[2]  the first line of the new document
+-- ARGV[2]  how the new document begins
 -- ARGV[3]  the whole of the new document
+-- ARGV[4]  how many bytes of the replaced document are kept, less one
+-- ARGV[5]  how many documents are kept
 --
 -- Returns 1 where the document is the new one, 0 where somebody else was first, and
 -- -1 where the key holds something else.
@@ -20,6 +24,10 @@ if head ~= '' then
 end
 if version ~= ARGV[1] then
   return 0
+end
+if head ~= '' then
+  redis.call('RPUSH', KEYS[2], redis.call('GETRANGE', KEYS[1], 0, ARGV[4]))
+  redis.call('LTRIM', KEYS[2], -ARGV[5], -1)
 end
 redis.call('SET', KEYS[1], ARGV[3])
 return 1

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,6 +25,20 @@ import (
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
+// by is a document that alice publishes.
+func by(text string) rulefile.Document {
+	return rulefile.Document{By: "alice", Note: "tighter: login", Text: []byte(text)}
+}
+
+// versionOf is 0 if nothing is published.
+func versionOf(ctx context.Context, fleet rulefile.Fleet) (int64, error) {
+	d, err := fleet.Document(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return d.Version, err
+}
+
 func TestFleet(t *testing.T) {
 	t.Run("miniredis", func(t *testing.T) { testFleet(t, limitertest.Redis(t)) })
 	t.Run("redis", func(t *testing.T) { testFleet(t, redistest.Start(t).Client(t)) })
@@ -36,10 +52,11 @@ func TestFleet(t *testing.T) {
 
 func testFleet(t *testing.T, client redis.UniversalClient) {
 	ctx := t.Context()
+	start := time.Now()
 	fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
 	want := func(step string, version int64, text string) {
 		t.Helper()
-		got, err := fleet.Version(ctx)
+		got, err := versionOf(ctx, fleet)
 		if err != nil || got != version {
 			t.Errorf("%s: version %d, %v; want %d", step, got, err, version)
 		}
@@ -50,7 +67,7 @@ func testFleet(t *testing.T, client redis.UniversalClient) {
 	}
 	publish := func(text string, old, version int64, conflict bool) {
 		t.Helper()
-		got, err := fleet.Publish(ctx, []byte(text), old)
+		got, err := fleet.Publish(ctx, by(text), old)
 		if errors.Is(err, rulefile.ErrConflict) != conflict || !conflict && (err != nil || got != version) || conflict && got != 0 {
 			t.Errorf("publish in place of %d: version %d, %v", old, got, err)
 		}
@@ -77,15 +94,33 @@ func testFleet(t *testing.T, client redis.UniversalClient) {
 	publish(large, 3, 4, false)
 	want("a large text", 4, large)
 
+	past, err := fleet.History(ctx)
+	if err != nil || len(past) != 3 {
+		t.Fatalf("%d versions were replaced, %v; want 3", len(past), err)
+	}
+	for i, text := range []string{odd, rate(2), rate(1)} {
+		d := past[i]
+		if d.Version != int64(3-i) || string(d.Text) != text || d.By != "alice" || d.Note != "tighter: login" || d.At.Before(start.Truncate(time.Second)) || d.At.After(time.Now()) {
+			t.Errorf("replaced: %+v; want %q", d, text)
+		}
+	}
+	for want, d := range map[string]rulefile.Document{
+		"has a colon": {Text: []byte("a"), By: "a: b"}, "has a line break": {Text: []byte("a"), By: "a", Note: "b\nc"}, "invisible": {Text: []byte("a"), Note: "a\u202eb"},
+		"65 bytes": {Text: []byte("a"), By: strings.Repeat("a", 65)}, "the note 201": {Text: []byte("a"), Note: strings.Repeat("a", 201)},
+	} {
+		if version, err := fleet.Publish(ctx, d, 4); err == nil || !strings.Contains(err.Error(), want) || version != 0 {
+			t.Errorf("%+v: %d, %v; want %s", d, version, err, want)
+		}
+	}
 	for text, old := range map[string]int64{"": 4, large + "x": 4, "a": -1, "b": math.MaxInt64} {
-		if version, err := fleet.Publish(ctx, []byte(text), old); err == nil || errors.Is(err, rulefile.ErrConflict) || version != 0 {
+		if version, err := fleet.Publish(ctx, by(text), old); err == nil || errors.Is(err, rulefile.ErrConflict) || version != 0 {
 			t.Errorf("%d bytes in place of %d: %d, %v", len(text), old, version, err)
 		}
 	}
 	want("mistakes", 4, large)
 
 	other := rulefile.Fleet{Client: client, Namespace: "blog"}
-	if version, err := other.Version(ctx); err != nil || version != 0 {
+	if version, err := versionOf(ctx, other); err != nil || version != 0 {
 		t.Errorf("another namespace: version %d, %v", version, err)
 	}
 	if got := client.TTL(ctx, "shop:rules").Val(); got != -1 {
@@ -100,13 +135,13 @@ func testFleet(t *testing.T, client redis.UniversalClient) {
 	for p := range 8 {
 		publishers.Go(func() {
 			for n := 0; n < 5; {
-				old, err := fleet.Version(ctx)
+				old, err := versionOf(ctx, fleet)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				text := fmt.Sprintf("publisher %d, text %d", p, n)
-				switch version, err := fleet.Publish(ctx, []byte(text), old); {
+				switch version, err := fleet.Publish(ctx, by(text), old); {
 				case err == nil:
 					if other, taken := won.LoadOrStore(version, text); taken {
 						t.Errorf("version %d is %q and %q", version, other, text)
@@ -122,6 +157,14 @@ func testFleet(t *testing.T, client redis.UniversalClient) {
 	publishers.Wait()
 	last, _ := won.Load(int64(40))
 	want("eight publishers", 40, fmt.Sprint(last))
+	if past, err = fleet.History(ctx); err != nil || len(past) != 20 {
+		t.Fatalf("%d versions are kept, %v; want 20", len(past), err)
+	}
+	for i, d := range past {
+		if text, _ := won.Load(d.Version); d.Version != int64(39-i) || string(d.Text) != text {
+			t.Errorf("version %d was %q, want %q", d.Version, d.Text, text)
+		}
+	}
 }
 
 // What is at the key and was not published is no document, and is not overwritten.
@@ -142,32 +185,35 @@ func TestFleetOfAnotherKind(t *testing.T) {
 		"a huge version": "# ratelimit rules, version 9999999999999999999, sha256 " + strings.Repeat("0", 64) + "\n",
 	} {
 		client.Set(ctx, "shop:rules", text, 0)
-		_, err := fleet.Version(ctx)
+		_, err := fleet.Document(ctx)
 		_, readErr := fleet.Read(ctx)
-		if step == "a huge version" {
-			readErr = err // its text does not fit to its digest, which is said first
-		}
 		refused(step, "shop:rules was not written by Fleet.Publish", err, readErr)
-		if _, err := fleet.Publish(ctx, []byte(rate(2)), 0); err == nil || client.Get(ctx, "shop:rules").Val() != text {
+		if _, err := fleet.Publish(ctx, by(rate(2)), 0); err == nil || client.Get(ctx, "shop:rules").Val() != text {
 			t.Errorf("%s: %v, and now there is %q", step, err, client.Get(ctx, "shop:rules").Val())
 		}
 	}
 	client.Del(ctx, "shop:rules")
 	client.HSet(ctx, "shop:rules", "a", "b")
-	_, err := fleet.Version(ctx)
-	_, publishErr := fleet.Publish(ctx, []byte(rate(2)), 0)
+	_, err := fleet.Document(ctx)
+	_, publishErr := fleet.Publish(ctx, by(rate(2)), 0)
 	refused("a hash", "WRONGTYPE", err, publishErr)
 
 	client.Del(ctx, "shop:rules")
-	if _, err := fleet.Publish(ctx, []byte(rate(1)), 0); err != nil {
+	if _, err := fleet.Publish(ctx, by(rate(1)), 0); err != nil {
 		t.Fatal(err)
 	}
 	client.Append(ctx, "shop:rules", "# edited by hand\n")
 	if _, err := fleet.Read(ctx); err == nil || !strings.Contains(err.Error(), "version 1 is not as it was published") {
 		t.Error(err)
 	}
-	if version, err := fleet.Publish(ctx, []byte(rate(2)), 1); err != nil || version != 2 {
+	if d, _ := fleet.Document(ctx); d.Version != 1 || d.Text != nil {
+		t.Errorf("changed by hand: %+v", d)
+	}
+	if version, err := fleet.Publish(ctx, by(rate(2)), 1); err != nil || version != 2 {
 		t.Errorf("mended: %d, %v", version, err)
+	}
+	if past, err := fleet.History(ctx); err != nil || len(past) != 0 {
+		t.Errorf("what was changed by hand is kept: %+v, %v", past, err)
 	}
 	client.Append(ctx, "shop:rules", strings.Repeat("x", 3<<20)) // nobody reads all of it
 	if _, err := fleet.Read(ctx); err == nil || !strings.Contains(err.Error(), "version 2 is not as it was published") {
@@ -182,9 +228,9 @@ func TestFleetMistakes(t *testing.T) {
 		"namespace":           {Client: limitertest.Redis(t), Namespace: "a b"},
 		"got nil":             {Client: (*redis.Client)(nil), Namespace: "shop"},
 	} {
-		_, err := fleet.Version(t.Context())
+		_, err := fleet.History(t.Context())
 		_, readErr := fleet.Read(t.Context())
-		_, publishErr := fleet.Publish(t.Context(), []byte("a"), 0)
+		_, publishErr := fleet.Publish(t.Context(), by("a"), 0)
 		for _, err := range []error{err, readErr, publishErr} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want %s", err, want)
@@ -202,10 +248,10 @@ func TestFleetWhileRedisIsAway(t *testing.T) {
 		if rules, err := l.Load(t.Context()); err == nil || rules != nil || errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "rulefile: shop:rules: LOADING") {
 			t.Error(rules, err)
 		}
-		if _, err := fleet.Version(t.Context()); err == nil {
-			t.Error("a version, without Redis")
+		if d, err := fleet.History(t.Context()); err == nil || d != nil {
+			t.Error(d, err)
 		}
-		if _, err := fleet.Publish(t.Context(), []byte("a"), 0); err == nil || errors.Is(err, rulefile.ErrConflict) {
+		if _, err := fleet.Publish(t.Context(), by("a"), 0); err == nil || errors.Is(err, rulefile.ErrConflict) {
 			t.Error(err)
 		}
 		w := newWatched(t, new(algorithms.Memory))
@@ -219,7 +265,7 @@ func TestFleetWhileRedisIsAway(t *testing.T) {
 			soon()
 		}
 		w.want("nothing is published", 1, 0, 2)
-		if _, err := fleet.Publish(t.Context(), []byte(rate(2)), 0); err != nil {
+		if _, err := fleet.Publish(t.Context(), by(rate(2)), 0); err != nil {
 			t.Fatal(err)
 		}
 		soon()
@@ -234,7 +280,7 @@ func TestFleetWhileRedisIsAway(t *testing.T) {
 		w.want("back", 2, 2, 3)
 
 		// A document of a newer release.
-		if _, err := fleet.Publish(t.Context(), []byte("version: 2\npolicies: {r: 9}\n"), 1); err != nil {
+		if _, err := fleet.Publish(t.Context(), by("version: 2\npolicies: {r: 9}\n"), 1); err != nil {
 			t.Fatal(err)
 		}
 		for range 5 {
@@ -279,7 +325,7 @@ func TestAnOlderVersionThatComesBack(t *testing.T) {
 		var kept string // by the replica
 		for version := range int64(3) {
 			kept = client.Get(t.Context(), "shop:rules").Val()
-			if _, err := fleet.Publish(t.Context(), []byte(rate(10+int(version))), version); err != nil {
+			if _, err := fleet.Publish(t.Context(), by(rate(10+int(version))), version); err != nil {
 				t.Fatal(err)
 			}
 			soon()
@@ -300,6 +346,43 @@ func TestAnOlderVersionThatComesBack(t *testing.T) {
 	})
 }
 
+// The version in force is in the log, in a metric and on the operators' page, also where
+// it has the rules of the one before.
+func TestTheVersionIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := limitertest.Redis(t)
+		fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
+		w := newWatched(t, new(algorithms.Memory))
+		w.watch(fleet)
+		want := func(version int64, line string) {
+			t.Helper()
+			soon()
+			r := httptest.NewRequest(http.MethodGet, "http://localhost/", nil)
+			page := httptest.NewRecorder()
+			w.Admin().ServeHTTP(page, r)
+			if got := w.metric("ratelimit_rules_version"); got != float64(version) || !strings.Contains(w.log.String(), line) ||
+				strings.Contains(page.Body.String(), fmt.Sprintf(`"version": %d,`, version)) != (version > 0) {
+				t.Errorf("the metric has %v, want %d and %s\n%s\n%s", got, version, line, page.Body, &w.log)
+			}
+		}
+		want(0, "nothing is published")
+		for version, text := range []string{rate(1), rate(2), rate(2)} {
+			if _, err := fleet.Publish(t.Context(), by(text), int64(version)); err != nil {
+				t.Fatal(err)
+			}
+			want(int64(version+1), []string{
+				`msg="ratelimit: rules set again" rules=1 generation=2 version=1`,
+				`msg="ratelimit: rules replaced" rules=1 generation=3 version=2 added=[] removed=[] changed="[r: limit 1/1h sliding_window → 2/1h sliding_window]"`,
+				`msg="ratelimit: rules set again" rules=1 generation=4 version=3`,
+			}[version])
+		}
+		if err := w.SetRules(w.Rules()); err != nil {
+			t.Fatal(err)
+		}
+		want(3, "the rules of the document are set again") // which is not that of the code in between
+	})
+}
+
 // Two instances that count in one Redis follow one file, or the fleet's document,
 // within 3 s, under load, and no request fails. What was counted stays.
 func TestTwoInstancesUnderLoad(t *testing.T) {
@@ -316,7 +399,7 @@ func TestTwoInstancesUnderLoad(t *testing.T) {
 			version := int64(0)
 			underLoad(t, client, fleet, func(text string) {
 				var err error
-				if version, err = fleet.Publish(t.Context(), []byte(text), version); err != nil {
+				if version, err = fleet.Publish(t.Context(), by(text), version); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -353,7 +436,7 @@ func newInstance(t *testing.T, client *redis.Client, source rulefile.Source) *wa
 func TestPublishWhoseAnswerIsLost(t *testing.T) {
 	client := limitertest.Redis(t)
 	fleet := rulefile.Fleet{Client: repeating{client}, Namespace: "shop"}
-	if version, err := fleet.Publish(t.Context(), []byte(rate(1)), 0); err != nil || version != 1 {
+	if version, err := fleet.Publish(t.Context(), by(rate(1)), 0); err != nil || version != 1 {
 		t.Errorf("%d, %v", version, err)
 	}
 }

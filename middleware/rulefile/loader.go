@@ -45,22 +45,29 @@ func (l *Loader) logger() *slog.Logger { return cmp.Or(l.Logger, slog.Default())
 // Load reads the rules, or returns every mistake in the document, each an
 // [*Error], joined. If the source cannot be read, the error wraps the source's.
 func (l *Loader) Load(ctx context.Context) ([]ratelimit.Rule, error) {
-	text, err := l.read(ctx)
+	d, err := l.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return l.Parse(nameOf(l.Source), text)
+	return l.Parse(nameOf(l.Source), d.Text)
 }
 
-func (l *Loader) read(ctx context.Context) ([]byte, error) {
+// read returns the document; its version only if the source counts versions.
+func (l *Loader) read(ctx context.Context) (d Document, err error) {
 	if l.Source == nil {
-		return nil, errors.New("rulefile: Loader.Source: required; use rulefile.File or rulefile.Fleet")
+		return d, errors.New("rulefile: Loader.Source: required; use rulefile.File or rulefile.Fleet")
 	}
-	text, err := l.Source.Read(ctx)
+	if s, ok := l.Source.(interface {
+		Document(ctx context.Context) (Document, error)
+	}); ok {
+		d, err = s.Document(ctx)
+	} else {
+		d.Text, err = l.Source.Read(ctx)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("rulefile: %w", err)
+		return Document{}, fmt.Errorf("rulefile: %w", err)
 	}
-	return text, nil
+	return d, nil
 }
 
 // Parse reads the rules from text. The name stands in errors.
@@ -92,12 +99,12 @@ func (l *Loader) Parse(name string, text []byte) ([]ratelimit.Rule, error) {
 func (l *Loader) Reload(ctx context.Context, m *ratelimit.Middleware) (err error) {
 	for range maxReads {
 		revision := m.RulesRevision()
-		var text []byte
-		text, err = l.readInTime(ctx)
-		if text, err = l.settle(ctx, text, err); err != nil {
+		var d Document
+		d, err = l.readInTime(ctx)
+		if d, err = l.settle(ctx, d, err); err != nil {
 			m.RulesFailed(err)
 		} else {
-			err = l.set(m, text)
+			err = l.set(m, d)
 		}
 		if m.RulesRevision() == revision+1 {
 			return err
@@ -107,10 +114,10 @@ func (l *Loader) Reload(ctx context.Context, m *ratelimit.Middleware) (err error
 }
 
 // set puts the rules of a document in force.
-func (l *Loader) set(m *ratelimit.Middleware, text []byte) error {
-	rules, err := l.Parse(nameOf(l.Source), text)
+func (l *Loader) set(m *ratelimit.Middleware, d Document) error {
+	rules, err := l.Parse(nameOf(l.Source), d.Text)
 	if err == nil {
-		err = m.SetRules(rules)
+		err = m.SetRulesVersion(rules, d.Version)
 	}
 	if err != nil {
 		m.RulesFailed(err)

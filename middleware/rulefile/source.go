@@ -9,7 +9,9 @@ import (
 )
 
 // A Source returns the text of a rule document, or an error that wraps fs.ErrNotExist
-// if there is none. Errors name a source by its method String, if it has one.
+// if there is none. Errors name a source by its method String, if it has one. If it has
+// the method Document(context.Context) (Document, error), as Fleet, that is called
+// instead of Read, and its Version is that of the rules.
 type Source interface {
 	// Read returns the text as it is now.
 	Read(ctx context.Context) ([]byte, error)
@@ -27,7 +29,7 @@ func (f File) Read(context.Context) ([]byte, error) {
 	defer func() { _ = file.Close() }()
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = problem(printable(string(f)) + " is no regular file")
+		err = problem(printable(string(f)) + " is no regular file: write the rules into one")
 	}
 	if err != nil {
 		return nil, err

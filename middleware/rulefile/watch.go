@@ -67,10 +67,10 @@ type watcher struct {
 	ended      chan struct{}
 
 	seen     bool // there was a document, which was set or reported as bad
-	text     []byte
+	document Document
 	away     string // the reason why there was none, which was reported
 	revision uint64 // of the middleware after that, unless something else has set rules
-	version  int64  // of the document, if its source counts versions
+	version  int64  // of the last document, if its source counts versions
 }
 
 // begin waits until no other watcher has the middleware. It returns false if ctx ends
@@ -98,12 +98,12 @@ func (w *watcher) begin(ctx context.Context) bool {
 func (w *watcher) look(ctx context.Context) {
 	revision := w.middleware.RulesRevision()
 	displaced := w.revision != 0 && w.revision != revision
-	text, err := w.loader.readInTime(ctx)
-	if !displaced && !w.news(text, err) {
+	d, err := w.loader.readInTime(ctx)
+	if !displaced && !w.news(d, err) {
 		return
 	}
-	text, err = w.loader.settle(ctx, text, err)
-	switch news := w.news(text, err); {
+	d, err = w.loader.settle(ctx, d, err)
+	switch news := w.news(d, err); {
 	case ctx.Err() != nil:
 		return
 	case !news && !displaced:
@@ -114,47 +114,34 @@ func (w *watcher) look(ctx context.Context) {
 	}
 	w.revision = revision + 1
 	if err != nil {
-		w.seen, w.text, w.away = false, nil, reason(err) // the same text is set again when it is back, so that the log says so
+		w.seen, w.document, w.away = false, Document{}, reason(err) // the same text is set again when it is back
 		w.middleware.RulesFailed(err)
 		return
 	}
-	w.seen, w.text, w.away = true, text, ""
-	w.compareVersions(ctx)
-	_ = w.loader.set(w.middleware, text) // reported
+	w.seen, w.document, w.away = true, d, ""
+	if d.Version < w.version {
+		w.loader.logger().Warn("ratelimit: an older version of the rules is back, and what was published after it is lost: publish again",
+			"source", nameOf(w.loader.Source), "version", d.Version, "lost", w.version)
+	}
+	w.version = d.Version
+	_ = w.loader.set(w.middleware, d) // reported
 }
 
-// news reports whether a text or an error differs from the last one.
-func (w *watcher) news(text []byte, err error) bool {
+// news reports whether a document or an error differs from the last one.
+func (w *watcher) news(d Document, err error) bool {
 	if err != nil {
 		return w.away != reason(err)
 	}
-	return !w.seen || !bytes.Equal(text, w.text)
+	return !w.seen || !d.same(w.document)
 }
 
-// compareVersions logs that a document is older than the one before, as after a
-// failover of Redis that lost the last publication.
-func (w *watcher) compareVersions(ctx context.Context) {
-	source, ok := w.loader.Source.(interface {
-		Version(ctx context.Context) (int64, error)
-	})
-	if !ok {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	version, err := source.Version(ctx)
-	if err != nil || version == 0 {
-		return
-	}
-	if version < w.version {
-		w.loader.logger().Warn("ratelimit: an older version of the rules is back, and what was published after it is lost: publish again",
-			"source", nameOf(w.loader.Source), "version", version, "lost", w.version)
-	}
-	w.version = version
+// same reports whether two documents have the same version and text.
+func (d *Document) same(other Document) bool {
+	return d.Version == other.Version && bytes.Equal(d.Text, other.Text)
 }
 
 // readInTime reads the source, and waits for it no longer than readTimeout.
-func (l *Loader) readInTime(ctx context.Context) ([]byte, error) {
+func (l *Loader) readInTime(ctx context.Context) (Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return l.read(ctx)
@@ -162,22 +149,22 @@ func (l *Loader) readInTime(ctx context.Context) ([]byte, error) {
 
 // settle reads until it reads the same twice, because half of a rule file is often a
 // good one.
-func (l *Loader) settle(ctx context.Context, text []byte, err error) ([]byte, error) {
+func (l *Loader) settle(ctx context.Context, d Document, err error) (Document, error) {
 	pause := maxSettle
 	if l.Every > 0 {
 		pause = min(pause, l.Every)
 	}
 	for range maxReads {
 		if !sleep(ctx, pause) {
-			return nil, fmt.Errorf("rulefile: %w", ctx.Err())
+			return Document{}, fmt.Errorf("rulefile: %w", ctx.Err())
 		}
 		again, errAgain := l.readInTime(ctx)
-		if bytes.Equal(text, again) && reason(err) == reason(errAgain) {
+		if d.same(again) && reason(err) == reason(errAgain) {
 			return again, errAgain
 		}
-		text, err = again, errAgain
+		d, err = again, errAgain
 	}
-	return nil, fmt.Errorf("rulefile: %w", problem(printable(nameOf(l.Source))+
+	return Document{}, fmt.Errorf("rulefile: %w", problem(printable(nameOf(l.Source))+
 		" is another document each time it is read: write another file and rename it, and look for a second writer"))
 }
 

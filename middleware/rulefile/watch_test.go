@@ -88,7 +88,7 @@ func (w *watched) want(step string, rate int64, replaced, failed int) {
 		w.t.Errorf("%s: rate %d is in force, want %d", step, got, rate)
 	}
 	log := w.log.String()
-	if got := strings.Count(log, `msg="ratelimit: rules replaced"`); got != replaced {
+	if got := strings.Count(log, `msg="ratelimit: rules replaced"`) + strings.Count(log, `msg="ratelimit: rules set again"`); got != replaced {
 		w.t.Errorf("%s: replaced %d times, want %d\n%s", step, got, replaced, log)
 	}
 	if got := strings.Count(log, `msg="ratelimit: rules not replaced"`); got != failed {

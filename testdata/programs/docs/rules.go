@@ -85,19 +85,6 @@ func forgive(ctx context.Context, limit *ratelimit.Middleware, guard algorithms.
 	return guard.Reset(ctx, checks...) // it has used nothing
 }
 
-func publish(ctx context.Context, client algorithms.Client, loader *rulefile.Loader, text []byte) error {
-	fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
-	version, err := fleet.Version(ctx) // 0: nothing is published
-	if err != nil {
-		return err
-	}
-	if _, err := loader.Parse("rules.yaml", text); err != nil {
-		return err // Publish does not look into the text
-	}
-	_, err = fleet.Publish(ctx, text, version) // rulefile.ErrConflict: somebody else was first
-	return err
-}
-
 func hotKey() ratelimit.Rule {
 	all := ratelimit.Rule{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerMinute(1_000_000), Lease: true}
 	return all
