@@ -11,19 +11,20 @@ import (
 	"strings"
 )
 
-// Admin returns a handler for operators: the rules in force and their generation,
-// the keys that were denied most, and, for one client, its counts, Reset, Ban and
-// the end of a ban. It answers browsers with a page and all others with JSON.
+// Admin returns a handler for operators: the rules in force and their version, the
+// keys that were denied most, the bans that this process knows of, and, for one client,
+// its counts, Reset, Ban and the end of a ban. It answers browsers with a page and all others with JSON.
 //
 //	mux.Handle("/ratelimit/", limit.Admin())
 //
-//	GET   ?rule=per-ip&value=2001:db8::1      the client's counts; without rule, all rules
+//	GET   ?rule=per-ip&value=2001:db8::1      the client's counts
+//	GET   ?value=2001:db8::1                  its counts under all rules that count by such a value
 //	POST  action=reset&rule=per-ip&value=…    forgets what the client has used
 //	POST  action=ban&for=15m&rule=…&value=…   denies it for so long; action=unban ends that
 //	POST  action=peek&rule=…&value=…          as GET, with nothing secret in the URL
 //
 // A client is named as for [Middleware.Checks], with a value for each part of the
-// rule's Key, or by the id of an entry in the list of those denied most. The path
+// rule's Key, or by the id of an entry in one of the lists. The path
 // does not matter. What is changed is logged. Keys are hashed as in the log, unless
 // Config.LogKeys.
 //
@@ -40,7 +41,7 @@ func (m *Middleware) Admin(hosts ...string) http.Handler {
 	}
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m.answerOperator(w, r, nil, &operatorError{http.StatusForbidden,
+		m.answerOperator(w, r, nil, false, &operatorError{http.StatusForbidden,
 			errors.New("refused: sent by a page of another site, or through a proxy that changed the Host")})
 	}))
 	protected := protection.Handler(http.HandlerFunc(m.serveOperator))
@@ -49,7 +50,7 @@ func (m *Middleware) Admin(hosts ...string) http.Handler {
 			w.Header().Set(name, value)
 		}
 		if host := nameOf(r.Host); !isOurs(host) && !slices.Contains(names, host) {
-			m.answerOperator(w, r, nil, &operatorError{http.StatusMisdirectedRequest,
+			m.answerOperator(w, r, nil, false, &operatorError{http.StatusMisdirectedRequest,
 				fmt.Errorf("refused: the host %.253q is neither an address nor localhost; if it is a name of yours, write Admin(%.253[1]q)", host)})
 			return
 		}
@@ -92,16 +93,23 @@ func (e *operatorError) Unwrap() error { return e.err }
 
 func (m *Middleware) serveOperator(w http.ResponseWriter, r *http.Request) {
 	o, err := orderOf(w, r)
-	if err != nil || o.rule == "" {
-		m.answerOperator(w, r, nil, err)
-		return
+	var clients []*clientView
+	switch {
+	case err != nil:
+	case o.rule != "":
+		var client *clientView
+		if client, err = m.carryOut(r, o); client != nil {
+			clients = append(clients, client)
+		}
+	case o.values != nil:
+		clients, err = m.lookEverywhere(r.Context(), o)
 	}
-	client, err := m.carryOut(r, o)
-	m.answerOperator(w, r, client, err)
+	m.answerOperator(w, r, clients, o.rule == "", err)
 }
 
-// answerOperator responds with a client, or else with the overview.
-func (m *Middleware) answerOperator(w http.ResponseWriter, r *http.Request, client *clientView, err error) {
+// answerOperator responds with clients, or else with the overview. They are a list if
+// several were asked for.
+func (m *Middleware) answerOperator(w http.ResponseWriter, r *http.Request, clients []*clientView, list bool, err error) {
 	status := http.StatusOK
 	if e, ok := errors.AsType[*operatorError](err); ok {
 		status = e.status
@@ -113,7 +121,7 @@ func (m *Middleware) answerOperator(w http.ResponseWriter, r *http.Request, clie
 		if status == http.StatusForbidden || status == http.StatusMisdirectedRequest {
 			p.document(nil, nil, err) // shows nothing to who may be another site
 		} else {
-			p.document(m.overview(), client, err)
+			p.document(m.overview(r.Context()), clients, err)
 		}
 		_, _ = w.Write(p.html) // nobody to tell
 		return
@@ -124,10 +132,12 @@ func (m *Middleware) answerOperator(w http.ResponseWriter, r *http.Request, clie
 		body = struct {
 			Error string `json:"error"`
 		}{err.Error()}
-	case client != nil:
-		body = client
+	case clients != nil && list:
+		body = clientViews{clients}
+	case clients != nil:
+		body = clients[0]
 	default:
-		body = m.overview()
+		body = m.overview(r.Context())
 	}
 	text, err := json.MarshalIndent(body, "", "  ")
 	if err != nil { // not reached: texts and numbers

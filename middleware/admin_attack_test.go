@@ -58,7 +58,7 @@ func TestAdminEscapesEverything(t *testing.T) {
 	key := evil{keyfunc.Describe(keyfunc.Header("User"))}
 	limiter := new(bans)
 	m := mustNew(t, ratelimit.Config{Limiter: limiter, LogKeys: true, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{
-		{Name: "r", Key: key, Limit: algorithms.PerHour(1), Tiers: map[string]algorithms.Limit{strings.ReplaceAll(payload, "\u202e", ""): algorithms.PerMinute(9)}, Match: []string{`/a"'<b>&amp;`, "/"}},
+		{Name: "r", Key: key, Limit: algorithms.PerHour(1), Tiers: map[string]algorithms.Limit{strings.ReplaceAll(payload, "\u202e", ""): algorithms.PerMinute(9)}, Match: []string{`/a"'<b>&amp;`, "/"}, Ban: algorithms.Ban{After: 3, For: time.Hour}},
 		perHour("plain", 9),
 	}})
 	m.RulesFailed(errors.New(payload))
@@ -95,7 +95,7 @@ func TestAdminEscapesEverything(t *testing.T) {
 		}
 	}
 	overview := pages["overview"].Body.String()
-	if shown := html.EscapeString(strings.Replace(payload, "\u202e", `\u202e`, 1)); strings.Count(overview, shown) < 4 {
+	if shown := html.EscapeString(strings.Replace(payload, "\u202e", `\u202e`, 1)); strings.Count(overview, shown) < 5 {
 		t.Errorf("the payload is not shown as text:\n%s", overview)
 	}
 	// What was looked up is what the buttons are about.
@@ -217,17 +217,22 @@ func TestAdminIsNotRebound(t *testing.T) {
 
 // A flood of denials by keys as large as requests may have does not make a large page.
 func TestAdminIsBounded(t *testing.T) {
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogKeys: true, Rules: []ratelimit.Rule{{Name: "r", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)}}})
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogKeys: true, Rules: []ratelimit.Rule{
+		{Name: "r", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1), Ban: algorithms.Ban{After: 1, For: time.Hour}}}})
 	app := m.Handler(ok)
+	o := operator{m.Admin(), t, ""}
+	o.post("action=ban&for=24h&rule=r&value=by-hand")
 	for i := range 600 {
 		times(2, app, "GET /", "User", fmt.Sprint(i, strings.Repeat("<", 1<<10)))
 		times(2, app, "GET /", "User", fmt.Sprint(i, strings.Repeat("<", 120)))
 	}
-	o := operator{m.Admin(), t, ""}
 	for _, o := range []operator{o, o.browser()} {
 		if n := o.get("").Body.Len(); n > 128<<10 {
 			t.Errorf("%d bytes", n)
 		}
+	}
+	if bans := o.bans(); len(bans) != 50 || bans[0].Key != "by-hand" { // which no flood displaces
+		t.Errorf("%d bans are shown, %+v", len(bans), bans)
 	}
 }
 

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +19,7 @@ import (
 // An order is what an operator asks for.
 type order struct {
 	action string // "peek", "reset", "ban" or "unban"
-	rule   string // "" asks for the overview
+	rule   string // "" asks for the overview or, with values, for all rules
 	values []string
 	id     string        // of a denied key, instead of values
 	lasts  time.Duration // the ban
@@ -60,9 +61,6 @@ func orderOf(w http.ResponseWriter, r *http.Request) (o order, err error) {
 		return bad(http.StatusBadRequest, "%w", err)
 	}
 	o.rule, o.id = form.Get("rule"), form.Get("id")
-	if o.rule == "" && r.Method != http.MethodPost {
-		return o, nil
-	}
 	for _, value := range form["value"] {
 		if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
 			return bad(http.StatusBadRequest, "a value has control characters or is not UTF-8: use Middleware.Checks in the program")
@@ -70,7 +68,7 @@ func orderOf(w http.ResponseWriter, r *http.Request) (o order, err error) {
 		o.values = append(o.values, strings.TrimSpace(value))
 	}
 	switch {
-	case o.rule == "":
+	case o.rule == "" && o.action != "peek" || o.rule == "" && o.values == nil && r.Method == http.MethodPost:
 		return bad(http.StatusBadRequest, "no rule: send a form with action, rule and value")
 	case len(o.values) > maxValues:
 		return bad(http.StatusBadRequest, "more than %d values", maxValues)
@@ -114,7 +112,7 @@ func (m *Middleware) carryOut(r *http.Request, o order) (*clientView, error) {
 	}
 	var keys []string
 	if o.id != "" {
-		keys, err = m.deniedKey(o.rule, o.id)
+		keys, err = m.listedKey(o.rule, o.id)
 	} else if keys, err = rule.keysOf(o.values); err != nil {
 		err = &operatorError{http.StatusBadRequest, err}
 	}
@@ -128,7 +126,14 @@ func (m *Middleware) carryOut(r *http.Request, o order) (*clientView, error) {
 	case "ban", "unban": // a ban of no length ends one
 		err = m.limiter.Ban(ctx, o.lasts, rule.checks(keys)...)
 	}
-	client := &clientView{Rule: o.rule, Action: o.action, order: o, secret: keyfunc.Describe(rule.key).Secret()}
+	for _, key := range keys {
+		switch b := (banned{o.rule, bounded(key)}); o.action {
+		case "reset", "unban":
+			m.bans.forget(b)
+		case "ban":
+			m.bans.note(b, byOperator+r.RemoteAddr, time.Now(), o.lasts)
+		}
+	}
 	if o.action != "peek" {
 		m.logOrder(r, o, keys, err)
 	}
@@ -139,11 +144,34 @@ func (m *Middleware) carryOut(r *http.Request, o order) (*clientView, error) {
 		}
 		err = &operatorError{status, fmt.Errorf("%s: %w", o.action, err)}
 	}
-	client.Counts = m.counts(ctx, rule, keys)
+	return m.look(ctx, rule, o, keys), err
+}
+
+// look returns how keys stand by a rule.
+func (m *Middleware) look(ctx context.Context, rule *rule, o order, keys []string) *clientView {
+	client := &clientView{Rule: rule.check.Rule, Action: o.action, order: o, secret: keyfunc.Describe(rule.key).Secret(), Counts: m.counts(ctx, rule, keys)}
 	for _, key := range keys {
 		client.Keys = append(client.Keys, m.shown(key))
 	}
-	return client, err
+	return client
+}
+
+// lookEverywhere returns how a client stands by each rule that counts by its values.
+func (m *Middleware) lookEverywhere(ctx context.Context, o order) (clients []*clientView, err error) {
+	set, secret := m.rules.Load(), false
+	for i := range set.rules {
+		if keys, err := set.rules[i].keysOf(o.values); err == nil {
+			clients = append(clients, m.look(ctx, &set.rules[i], o, keys))
+			secret = secret || clients[len(clients)-1].secret
+		}
+	}
+	if clients == nil {
+		return nil, &operatorError{http.StatusBadRequest, errors.New("no rule counts by such a value; name a rule to see what it takes")}
+	}
+	for _, client := range clients {
+		client.secret = secret // a secret is one under all rules
+	}
+	return clients, nil
 }
 
 // logOrder logs what was changed by hand.
@@ -164,16 +192,23 @@ func (m *Middleware) logOrder(r *http.Request, o order, keys []string, err error
 	m.logger.LogAttrs(r.Context(), level, text, attrs...)
 }
 
-// deniedKey returns the key that has an id in the list of those denied most.
-func (m *Middleware) deniedKey(rule, id string) ([]string, error) {
+// listedKey returns the key that has an id in the list of those denied most, or of bans.
+func (m *Middleware) listedKey(rule, id string) ([]string, error) {
+	var listed []banned
 	for _, d := range m.top.List(time.Since(m.start)) {
-		if d.Rule != rule || keyID(d.Key) != id {
+		listed = append(listed, banned{d.Rule, d.Key})
+	}
+	for _, b := range m.bans.list(time.Now()) {
+		listed = append(listed, b.banned)
+	}
+	for _, b := range listed {
+		if b.rule != rule || m.keyID(b.key) != id {
 			continue
 		}
-		if isBounded(d.Key) {
+		if isBounded(b.key) {
 			return nil, &operatorError{http.StatusUnprocessableEntity, fmt.Errorf("the key has more than %d bytes, of which only a hash is kept: name the client by its values", maxShown)}
 		}
-		return []string{d.Key}, nil
+		return []string{b.key}, nil
 	}
 	return nil, &operatorError{http.StatusNotFound, errors.New("that key is no longer in the list of this process: name the client by its values")}
 }

@@ -59,9 +59,9 @@ var adminStyleHash = func() string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }()
 
-// document writes the whole page. The client is above all else; both it and the
+// document writes the whole page. The clients are above all else; both they and the
 // overview may be nil.
-func (p *page) document(o *overview, client *clientView, err error) {
+func (p *page) document(o *overview, clients []*clientView, err error) {
 	p.add(`<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>Rate limits</title><style>`)
@@ -79,7 +79,11 @@ func (p *page) document(o *overview, client *clientView, err error) {
 	if err != nil {
 		p.add(`<div class="card notice bad" role="alert">{}</div>`+"\n", err.Error())
 	}
-	if client != nil {
+	if o != nil {
+		p.add(`<form class="search" method="post"><input name="value" required autocomplete="off" autocapitalize="none" spellcheck="false" placeholder="address, user, …" aria-label="client">`)
+		p.add(`<button class="strong" name="action" value="peek">Look up under all rules</button></form>` + "\n")
+	}
+	for _, client := range clients {
 		p.client(client, err == nil)
 	}
 	if o != nil {
@@ -101,6 +105,13 @@ func (p *page) overview(o *overview) {
 	}
 	if len(o.Down) > 0 {
 		p.add(`<div class="card notice bad" role="alert"><b>Out of reach: {}.</b> Rules follow their fail modes.</div>`+"\n", strings.Join(o.Down, ", "))
+	}
+	if len(o.Bans) > 0 {
+		p.add(`<h2>Banned</h2><p class="soft">What this process knows of: bans that it began or met.</p><div class="card list">` + "\n")
+		for i := range o.Bans {
+			p.ban(&o.Bans[i])
+		}
+		p.add("</div>\n")
 	}
 	p.add("<h2>Denied most</h2>\n")
 	if len(o.TopDenied) == 0 {
@@ -140,8 +151,24 @@ func (p *page) deniedKey(d *deniedView) {
 		p.add(` <span class="soft" title="at most so many too many">−{}</span>`, strconv.FormatInt(d.Error, 10))
 	}
 	p.add(`</span>`)
-	if d.known {
-		p.add(`<form method="post"><input type="hidden" name="rule" value="{}"><input type="hidden" name="id" value="{}"><button name="action" value="peek">Look up</button></form>`, d.Rule, d.ID)
+	p.listed(d.Rule, d.ID, d.known)
+}
+
+func (p *page) ban(b *bannedView) {
+	p.add(`<div class="row"><span class="who"><b>{}</b> <code>{}</code></span><span>`, b.Rule, named(b.Key))
+	if b.By != "" {
+		p.add(`<span class="soft">by {} since {},</span> `, b.By, b.Since)
+	} else {
+		p.add(`<span class="soft">met at {},</span> `, b.Since)
+	}
+	p.add(`<b>{}</b> left</span>`, b.EndsIn.String())
+	p.listed(b.Rule, b.ID, b.known)
+}
+
+// listed ends the row of a key in a list.
+func (p *page) listed(rule, id string, known bool) {
+	if known {
+		p.add(`<form method="post"><input type="hidden" name="rule" value="{}"><input type="hidden" name="id" value="{}"><button name="action" value="peek">Look up</button></form>`, rule, id)
 	}
 	p.add("</div>\n")
 }
@@ -237,17 +264,22 @@ func (p *page) client(c *clientView, ok bool) {
 		}
 		p.add(`<code>{}</code>`, named(key))
 	}
-	p.add(`</span></div><div class="counts">`)
+	p.add(`</span></div>`)
+	if !c.counted() {
+		p.add(`<p><b>Nothing is counted for this client.</b> It has sent nothing lately, or its value is spelled differently.</p>`)
+	}
+	p.add(`<div class="counts">`)
 	for i := range c.Counts {
 		p.count(&c.Counts[i], len(c.Keys) > 1)
 	}
 	p.add(`</div><div class="orders">`)
 	p.order(c, `<button class="strong" name="action" value="reset">Reset</button>`)
-	p.order(c, `<select name="for" aria-label="how long"><option>1m</option><option selected>15m</option><option>1h</option><option>24h</option><option>30d</option></select>
-<button class="bad" name="action" value="ban">Ban</button>`)
 	p.order(c, `<button name="action" value="unban">Lift ban</button>`)
 	p.order(c, `<button name="action" value="peek">Look again</button>`)
-	p.add("</div></div>\n")
+	p.add(`</div><details><summary>Ban…</summary><p>Every process denies all of this client's requests to the rule {} for so long.</p>`, c.Rule)
+	p.order(c, `<select name="for" aria-label="how long"><option>1m</option><option selected>15m</option><option>1h</option><option>24h</option><option>30d</option></select>
+<button class="bad" name="action" value="ban">Ban this client</button>`)
+	p.add("</details></div>\n")
 }
 
 // order writes a form about the same client.

@@ -74,6 +74,21 @@ func (o operator) left(w *httptest.ResponseRecorder) int64 {
 	return client.Counts[0].Remaining
 }
 
+// A listed ban is one of the overview.
+type listed struct {
+	Rule, Key, ID, By, Since string
+	EndsIn                   float64 `json:"ends_in"`
+}
+
+func (o operator) bans() []listed {
+	o.t.Helper()
+	var overview struct{ Bans []listed }
+	if err := json.Unmarshal(o.get("").Body.Bytes(), &overview); err != nil {
+		o.t.Fatal(err)
+	}
+	return overview.Bans
+}
+
 func TestAdminLooksAndResets(t *testing.T) {
 	for name, limiter := range limiters {
 		t.Run(name, func(t *testing.T) {
@@ -195,6 +210,119 @@ func TestAdminBans(t *testing.T) {
 	}
 }
 
+// The bans that a process has begun or met are listed until they end, wherever they are
+// lifted.
+func TestAdminListsBans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := limitertest.Redis(t)
+		instance := func() (operator, http.Handler) {
+			m := mustNew(t, ratelimit.Config{Limiter: guardOf(t, client), LogKeys: true, Rules: []ratelimit.Rule{banning(2), perHour("plain", 5)}})
+			return operator{m.Admin(), t, ""}, m.Handler(ok)
+		}
+		o, app := instance()
+		other, otherApp := instance()
+		want := func(step string, o operator, bans ...listed) {
+			t.Helper()
+			if got := o.bans(); fmt.Sprint(got) != fmt.Sprint(bans) {
+				t.Errorf("%s: %+v, want %+v", step, got, bans)
+			}
+		}
+		times(9, app, "POST /")
+		time.Sleep(time.Hour)
+		o.post("action=ban&for=24h&rule=plain&value=2001:db8::9")
+		id := func(key string) string { // any list shows it
+			for _, b := range o.bans() {
+				if b.Key == key {
+					return b.ID
+				}
+			}
+			return ""
+		}
+		byRule := listed{"login", "192.0.2.1", id("192.0.2.1"), "the rule", "2000-01-01T00:00:00Z", 23 * 3600}
+		byHand := listed{"plain", "2001:db8::/64", id("2001:db8::/64"), "an operator at 192.0.2.1:1234", "2000-01-01T01:00:00Z", 24 * 3600}
+		want("banned", o, byHand, byRule)
+		want("another process", other)
+		times(1, otherApp, "POST /")
+		byRule.By, byRule.Since = "", "2000-01-01T01:00:00Z"
+		want("another process that has met it", other, byRule)
+		for _, text := range []string{">Banned<", "met at 2000-01-01T01:00:00Z", "<b>23h0m0s</b> left"} {
+			if page := other.browser().get("").Body.String(); !strings.Contains(page, text) {
+				t.Errorf("no %s:\n%s", text, page)
+			}
+		}
+		other.post("action=unban&rule=login&id=" + byRule.ID)
+		want("lifted", other)
+		time.Sleep(time.Second)
+		want("lifted elsewhere", o, listed{byHand.Rule, byHand.Key, byHand.ID, byHand.By, byHand.Since, 24*3600 - 1})
+		time.Sleep(24 * time.Hour)
+		want("over", o)
+	})
+}
+
+// A value without a rule is looked up under all rules that count by it, and a client
+// without counts is said to have none.
+func TestAdminLooksEverywhere(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogKeys: true, Rules: []ratelimit.Rule{
+		perHour("a", 5), {Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.PerHour(9)}, {Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerHour(99)},
+		{Name: "two", Key: keyfunc.Join(keyfunc.Header("User"), keyfunc.IP), Limit: algorithms.PerHour(9)}, {Name: "key", Key: keyfunc.APIKey("Key"), Limit: algorithms.PerHour(9)},
+	}})
+	times(2, m.Handler(ok), "GET /", "User", "alice")
+	o := operator{m.Admin(), t, ""}
+	for query, want := range map[string]string{"value=192.0.2.1": "[a 3 user 9 key 9]", "value=alice": "[user 7 key 9]", "value=alice&value=192.0.2.1": "[two 7]"} {
+		for _, w := range []*httptest.ResponseRecorder{o.get(query), o.post("action=peek&" + query)} {
+			var seen struct {
+				Clients []struct {
+					Rule   string
+					Counts []struct{ Remaining int64 }
+				}
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &seen); err != nil {
+				t.Errorf("%s: %d %s", query, w.Code, w.Body)
+			}
+			var got []any
+			for _, c := range seen.Clients {
+				got = append(got, c.Rule, c.Counts[0].Remaining)
+			}
+			if fmt.Sprint(got) != want {
+				t.Errorf("%s: %v, want %s", query, got, want)
+			}
+		}
+	}
+	const none = "Nothing is counted for this client."
+	page := o.browser().get("value=alice").Body.String()
+	if strings.Count(page, none) != 1 || !strings.Contains(page, ">One client of user<") || strings.Contains(page, "<h3>alice</h3>") { // which may be an API key
+		t.Error(page)
+	}
+	for query, want := range map[string]bool{"rule=user&value=alice": false, "rule=user&value=ALICE": true} {
+		if page := o.browser().get(query).Body.String(); strings.Contains(page, none) != want {
+			t.Errorf("%s: %s", query, page)
+		}
+	}
+	o.post("action=ban&for=1m&rule=user&value=bob")
+	if page := o.browser().get("rule=user&value=bob").Body.String(); strings.Contains(page, none) {
+		t.Error(page)
+	}
+}
+
+// With one secret, what processes say of a key can be joined.
+func TestKeysOfTwoProcessesCanBeJoined(t *testing.T) {
+	shown := func(secret string) string {
+		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogSecret: []byte(secret), Rules: []ratelimit.Rule{perHour("a", 1)}})
+		times(2, m.Handler(ok), "GET /")
+		return m.TopDenied(1)[0].Key
+	}
+	const one, two = "0123456789abcdef", "0123456789abcdeg"
+	if a := shown(one); a != shown(one) || a == shown(two) || len(a) != 16 {
+		t.Error(a, shown(one), shown(two))
+	}
+	for _, secret := range [][]byte{{}, []byte(one[1:])} {
+		_, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), LogSecret: secret, Rules: []ratelimit.Rule{perHour("a", 1)}})
+		if err == nil || !strings.Contains(err.Error(), "log secret: has ") || !strings.Contains(err.Error(), "use 32 random ones") {
+			t.Error(err)
+		}
+	}
+}
+
 // The denied most can be looked up without knowing their keys, also where keys
 // are hashed and where there is none.
 func TestAdminFindsTheDenied(t *testing.T) {
@@ -267,7 +395,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	o := operator{m.Admin(), t, ""}
 	want := `{"generation":2,"share":"0.5","rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, header:User]","limit":"10/1m fixed_window",` +
 		`"tiers":{"pro":"50/1m sliding_window","staff":"unlimited"},"limit_for":true,"cost":2,"costs":{"POST /a":3},"cost_for":true,"charge_on":[401,403],` +
-		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":true,"enforce":0.25,"disabled":true,"hidden":true},{"name":"plain","key":"ip","limit":"4/1h sliding_window","cost":1,"fail":"local"}],"top_denied":[]}`
+		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":true,"enforce":0.25,"disabled":true,"hidden":true},{"name":"plain","key":"ip","limit":"4/1h sliding_window","cost":1,"fail":"local"}],"top_denied":[],"bans":[]}`
 	var got bytes.Buffer
 	if err := json.Compact(&got, o.get("").Body.Bytes()); err != nil || got.String() != want {
 		t.Errorf("%s\nwant\n%s\n%v", &got, want, err)
@@ -428,6 +556,11 @@ func TestAdminRefuses(t *testing.T) {
 		{"POST", "rule=a&value=192.0.2.1", 400, "no such action"},
 		{"POST", "action=drop&rule=a&value=192.0.2.1", 400, `no such action: \"drop\"`},
 		{"POST", "action=reset&value=192.0.2.1", 400, "no rule"},
+		{"POST", "action=ban&for=1m&value=192.0.2.1", 400, "no rule"},
+		{"POST", "action=peek", 400, "no rule"},
+		{"GET", "value=hello", 400, "no rule counts by such a value; name a rule to see what it takes"},
+		{"GET", "value=", 400, "no rule counts by such a value"},
+		{"GET", "value=192.0.2.1&id=1", 400, "send one of them"},
 		{"POST", "action=reset&rule=a" + strings.Repeat("&value=1", 17), 400, "more than 16 values"},
 		{"POST", "action=reset&rule=a&value=" + strings.Repeat("1", 70<<10), 413, "more than 65536 bytes"},
 		{"GET", "rule=a&value=" + strings.Repeat("1", 70<<10), 414, "more than 65536 bytes"},

@@ -26,15 +26,16 @@ type overview struct {
 	Down       []string     `json:"down,omitempty"` // servers whose circuit is open
 	Rules      []ruleView   `json:"rules"`
 	TopDenied  []deniedView `json:"top_denied"`
+	Bans       []bannedView `json:"bans"`
 }
 
 // overviewTop is how many of the keys that were denied most an overview has.
 const overviewTop = 50
 
 // overview is what operators see first.
-func (m *Middleware) overview() *overview {
+func (m *Middleware) overview(ctx context.Context) *overview {
 	set := m.rules.Load()
-	o := &overview{Generation: set.generation, Version: set.version, Share: m.share.text, Rules: make([]ruleView, len(set.rules)), TopDenied: []deniedView{}}
+	o := &overview{Generation: set.generation, Version: set.version, Share: m.share.text, Rules: make([]ruleView, len(set.rules)), TopDenied: []deniedView{}, Bans: m.bansInForce(ctx, set)}
 	if err := m.failures.current(); err != nil {
 		o.RulesError = err.Error()
 	}
@@ -50,7 +51,7 @@ func (m *Middleware) overview() *overview {
 	top := m.top.List(time.Since(m.start))
 	for _, d := range top[:min(overviewTop, len(top))] {
 		_, known := set.find(d.Rule, 0)
-		o.TopDenied = append(o.TopDenied, deniedView{Rule: d.Rule, Key: m.shown(d.Key), ID: keyID(d.Key), Count: d.Count, Error: d.Error, known: known && !isBounded(d.Key)})
+		o.TopDenied = append(o.TopDenied, deniedView{Rule: d.Rule, Key: m.shown(d.Key), ID: m.keyID(d.Key), Count: d.Count, Error: d.Error, known: known && !isBounded(d.Key)})
 	}
 	slices.Sort(o.Down)
 	return o
@@ -153,11 +154,28 @@ func filled(l algorithms.Limit) string {
 type deniedView struct {
 	Rule  string `json:"rule"`
 	Key   string `json:"key"`
-	ID    string `json:"id"` // names the key in this process
+	ID    string `json:"id"` // names the key in this list
 	Count int64  `json:"count"`
 	Error int64  `json:"error"`
 
 	known bool // it can be looked up
+}
+
+// A bannedView is a ban that this process knows of.
+type bannedView struct {
+	Rule   string  `json:"rule"`
+	Key    string  `json:"key"`
+	ID     string  `json:"id"`           // names the key in this list
+	By     string  `json:"by,omitempty"` // "" for a ban that another process began
+	Since  string  `json:"since"`        // when this process has learned of it
+	EndsIn seconds `json:"ends_in"`
+
+	known bool // it can be looked up
+}
+
+// clientViews are how a client stands by the rules that count by its values.
+type clientViews struct {
+	Clients []*clientView `json:"clients"`
 }
 
 // A clientView is how a client stands by one rule, after what was done to it.
@@ -169,6 +187,14 @@ type clientView struct {
 
 	order  order
 	secret bool // the values are not shown
+}
+
+// counted reports whether anything is counted for the client, unless that is unknown.
+func (c *clientView) counted() bool {
+	return slices.ContainsFunc(c.Counts, func(c countView) bool {
+		known := c.Source == string(algorithms.SourceRedis) || c.Source == string(algorithms.SourceMemory)
+		return !known || c.Error != "" || c.Banned || c.Remaining != c.quota || c.ResetAfter != 0
+	})
 }
 
 // A countView is how a key stands by one limit.

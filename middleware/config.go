@@ -114,11 +114,18 @@ type Config struct {
 	// left out.
 	DenialLogRate int
 
-	// LogKeys shows keys in the log and in TopDenied. If it is false, keys are hashed
-	// with a secret of this process. Then equal keys look alike until the process ends,
-	// and addresses cannot be found by hashing guesses.
+	// LogKeys shows keys in the log, in TopDenied and in Admin. If it is false, keys are
+	// hashed with LogSecret, so that addresses cannot be found by hashing guesses.
 	LogKeys bool
+
+	// LogSecret hashes keys, so that equal keys look alike in all processes with the same
+	// secret. It has at least 16 bytes; use 32 random ones. nil means a secret of this
+	// process: then equal keys look alike until the process ends.
+	LogSecret []byte
 }
+
+// minSecret is how many bytes Config.LogSecret has at least.
+const minSecret = 16
 
 // validate reports everything that is wrong with the fields other than Rules, and
 // compiles Skip.
@@ -130,6 +137,9 @@ func (c *Config) validate() (skip []pattern.Pattern, err error) {
 			errs = append(errs, fmt.Errorf("middleware: skip: %w", err))
 		}
 		skip = append(skip, p)
+	}
+	if n := len(c.LogSecret); c.LogSecret != nil && n < minSecret {
+		errs = append(errs, fmt.Errorf("middleware: log secret: has %d bytes, which can be guessed; use 32 random ones, or nil for one of this process", n))
 	}
 	if c.MaxWaiting < 0 {
 		errs = append(errs, fmt.Errorf("middleware: max waiting: must not be negative, got %d", c.MaxWaiting))

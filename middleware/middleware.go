@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,12 +43,14 @@ type Middleware struct {
 	decisions  *histogram.Histogram // how long they took
 	delays     *histogram.Histogram // of requests that a leaky_bucket delays
 	top        topk.Counter         // of denied keys
+	bans       knownBans
 	refundable refundable.Charges
 
 	logger     *slog.Logger
 	start      time.Time
 	denialRate int64 // lines about denials of a rule in a second
 	logKeys    bool
+	logSecret  []byte          // hashes keys
 	errors     sampler.Sampler // of keys
 	failing    sampler.Sampler // of the limiter
 	badLimits  sampler.Sampler // that LimitFor returned
@@ -94,10 +97,14 @@ func New(c Config) (*Middleware, error) {
 		start:      time.Now(),
 		denialRate: min(int64(cmp.Or(c.DenialLogRate, 1)), sampler.MaxRate),
 		logKeys:    c.LogKeys,
+		logSecret:  slices.Clone(c.LogSecret),
 		errors:     sampler.Sampler{Every: time.Second},
 		failing:    sampler.Sampler{Every: time.Second},
 		badLimits:  sampler.Sampler{Every: time.Second},
 		unrefunded: sampler.Sampler{Every: time.Second},
+	}
+	if c.LogSecret == nil {
+		m.logSecret = newSecret()
 	}
 	if m.headers == nil {
 		m.headers = headers.XRateLimit

@@ -57,6 +57,9 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 	if r.Source != algorithms.SourceFailClosed && !r.Check.Shadow {
 		m.top.Add(now, r.Check.Rule, bounded(r.Check.Key))
 	}
+	if r.BannedFor > 0 {
+		m.noteBan(r)
+	}
 	if m.denialRate <= 0 || !m.logger.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
@@ -108,9 +111,9 @@ func (m *Middleware) TopDenied(n int) []DeniedKey {
 	return top
 }
 
-// hashSecret belongs to this process, so that nobody who reads its log can find
+// newSecret returns a secret of this process, so that nobody who reads its log can find
 // an address by hashing all of them.
-var hashSecret = sync.OnceValue(func() []byte {
+var newSecret = sync.OnceValue(func() []byte {
 	secret := make([]byte, sha256.Size)
 	_, _ = rand.Read(secret) // never fails
 	return secret
@@ -123,12 +126,12 @@ func (m *Middleware) shown(key string) string {
 	if m.logKeys || key == "" {
 		return key
 	}
-	return keyID(key)
+	return m.keyID(key)
 }
 
-// keyID is a hash of a key that names it in this process.
-func keyID(key string) string {
-	h := hmac.New(sha256.New, hashSecret())
+// keyID is a hash of a key that names it in all processes with the same secret.
+func (m *Middleware) keyID(key string) string {
+	h := hmac.New(sha256.New, m.logSecret)
 	h.Write([]byte(key))
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
