@@ -83,7 +83,7 @@ func (e *evaluation) resolveLimits() {
 			e.logLimits(rule, err)
 			continue
 		}
-		if check.Limit = e.limitOf(i, rule).Limit; check.Limit == Unlimited() || rule.terms.shadows(check.Rule, check.Key) {
+		if check.Limit = e.limitOf(i, rule, check.Key).Limit; check.Limit == Unlimited() || rule.terms.shadows(check.Rule, check.Key) {
 			continue
 		}
 		if len(e.checks) == maxLimits {

@@ -28,7 +28,9 @@ func TestLimits(t *testing.T) {
 			return r
 		}
 		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), TierFor: byHeader, Rules: []ratelimit.Rule{
-			with("search", func(r *ratelimit.Rule) { r.Match, r.Tiers = []string{"GET /search"}, map[string]algorithms.Limit{"pro": algorithms.PerMinute(30)} }),
+			with("search", func(r *ratelimit.Rule) {
+				r.Match, r.Tiers = []string{"GET /search"}, map[string]algorithms.Limit{"pro": algorithms.PerMinute(30)}
+			}),
 			with("running", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.MaxInFlight(3), []string{"GET /jobs"} }),
 			with("banned", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.PerSecond(9), []string{"GET /banned"} }),
 			with("tenth", func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1; r.Cost = 2 }),
@@ -40,7 +42,9 @@ func TestLimits(t *testing.T) {
 			with("route", func(r *ratelimit.Rule) { r.Key = keyfunc.Route(func(r *http.Request) string { return r.URL.Path }) }),
 			with("keyless", func(r *ratelimit.Rule) { r.Key = keyfunc.Header("Nobody") }),
 			with("skipped", func(r *ratelimit.Rule) { r.Key = keyfunc.Optional(keyfunc.Header("Nobody")) }),
-			with("refused", func(r *ratelimit.Rule) { r.Key, r.Match = keyfunc.Required(keyfunc.Header("Nobody"), 401), []string{"/other"} }),
+			with("refused", func(r *ratelimit.Rule) {
+				r.Key, r.Match = keyfunc.Required(keyfunc.Header("Nobody"), 401), []string{"/other"}
+			}),
 			with("broken", func(r *ratelimit.Rule) {
 				r.Key, r.Match = keyfunc.Func(func(*http.Request) (string, error) { return "", errors.New("away") }), []string{"/other"}
 			}),
@@ -54,7 +58,9 @@ func TestLimits(t *testing.T) {
 		if err != nil || m.Limiter().Ban(t.Context(), time.Hour, banned...) != nil {
 			t.Fatal(err)
 		}
-		in := func(d time.Duration) string { return time.Now().Add(d).UTC().Truncate(time.Second).Format(time.RFC3339) }
+		in := func(d time.Duration) string {
+			return time.Now().Add(d).UTC().Truncate(time.Second).Format(time.RFC3339)
+		}
 		for range 2 { // it charges nothing
 			w := serve(limits, "GET /rate_limit", "User", "alice", "Tier", "pro")
 			want := `{"limits":[` + strings.Join([]string{
