@@ -127,14 +127,15 @@ func (r *Rule) validateOverrides(bad func(string, error)) {
 	first := make(map[string]int, len(r.Overrides))
 	for i := range r.Overrides {
 		o := &r.Overrides[i]
-		switch key, err := "", validateKey(r.Key); {
-		case err != nil: // reported
-		default:
-			if key, err = keyOfOverride(r.Key, o.Client); err != nil {
+		if validateKey(r.Key) == nil { // or else it is reported
+			key, err := keyOfOverride(r.Key, o.Client)
+			other, taken := first[key]
+			switch {
+			case err != nil:
 				bad("Overrides", fmt.Errorf("[%d]: client: %w", i, err))
-			} else if other, taken := first[key]; taken {
+			case taken:
 				bad("Overrides", fmt.Errorf("[%d]: client: the same as of overrides[%d]: keep one of them", i, other))
-			} else {
+			default:
 				first[key] = i
 			}
 		}
