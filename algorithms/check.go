@@ -49,12 +49,20 @@ func (c Check) Validate() error {
 	for _, err := range c.Ban.invalid() {
 		bad(fmt.Errorf("ban: %w", err))
 	}
+	if c.badBan() {
+		bad(errors.New("ban: denials by a calendar_window lead to no ban, since a client that has used up its month is no attacker; ban by a rule with a short period"))
+	}
 	return errors.Join(errs...)
 }
 
 // okBeside is Validate without the reasons, for all but the limit.
 func (c *Check) okBeside() bool {
-	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && (c.Cost <= 1 && c.Ban == (Ban{}) || !c.Limit.held()) && (!c.Lease || c.badLease() == nil)
+	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && !c.badBan() && (c.Cost <= 1 && c.Ban == (Ban{}) || !c.Limit.held()) && (!c.Lease || c.badLease() == nil)
+}
+
+// badBan reports whether the check has a Ban to which its limit's denials do not lead.
+func (c *Check) badBan() bool {
+	return c.Ban != (Ban{}) && c.Limit.Calendar != ""
 }
 
 // badLease says why units cannot be leased.
@@ -98,7 +106,7 @@ func twice(c *Check, i, j int) error {
 
 // sameCount reports whether two checks share one count.
 func sameCount(a, b *Check, rowA, rowB *step.Row) bool {
-	return a.Rule == b.Rule && a.Key == b.Key && a.Limit.Period == b.Limit.Period && rowA == rowB
+	return a.Rule == b.Rule && a.Key == b.Key && a.Limit.Period == b.Limit.Period && a.Limit.Calendar == b.Limit.Calendar && rowA == rowB
 }
 
 // paramsOf computes the numbers of a valid check.

@@ -101,6 +101,12 @@ func (c *conformance) schedule(t *rapid.T) {
 			limits[i] = Limit{Rate: rapid.Int64Range(1, 5).Draw(t, "at once"), Period: fiftyYears / 3, Algorithm: InFlight}
 			continue
 		}
+		if rapid.IntRange(0, 4).Draw(t, "by calendar") == 0 {
+			limits[i] = Limit{Rate: rapid.OneOf(rapid.Int64Range(1, 5), atBoundary).Draw(t, "in a window"), Calendar: rapid.SampledFrom([]string{
+				"day@UTC", "day@America/Santiago", "day@Asia/Kathmandu", "week@Europe/Berlin", "month@UTC", "month:31@Pacific/Apia", "quarter@America/Havana", "year@UTC",
+			}).Draw(t, "calendar")}
+			continue
+		}
 		if banning && rapid.Bool().Draw(t, "bans") {
 			bans[i] = drawBan(t, limits[i])
 		}
@@ -185,7 +191,7 @@ func (c *conformance) schedule(t *rapid.T) {
 
 // banByHand bans a key or lifts its ban, and looks.
 func (c *conformance) banByHand(t *rapid.T, m *Memory, now int64, check Check) (Decision, error) {
-	length := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(1, 3*check.Limit.Period.Microseconds())).Draw(t, "ban by hand")
+	length := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(1, 3*span(check.Limit).Microseconds())).Draw(t, "ban by hand")
 	if err := c.limiter.Ban(context.Background(), time.Duration(length)*time.Microsecond, check); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -99,7 +100,7 @@ func (c *Check) count(to *memory.Count) bool {
 	if !c.numbers(&to.Params) {
 		return false
 	}
-	if to.Ban.Within = to.Period; c.Ban != (Ban{}) {
+	if to.Ban.Within = cmp.Or(to.Period, day.Microseconds()); c.Ban != (Ban{}) {
 		to.Ban = c.banRule()
 	}
 	return true

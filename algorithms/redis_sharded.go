@@ -100,7 +100,10 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 	responses := t.SendAll(ctx, calls)
 	bans := responses[len(parts):]
 	parts, responses = r.oneByOne(ctx, t, charge, parts, responses[:len(parts)])
-	t.Again(ctx, responses, metBan, func(i int) *transport.Call {
+	t.Again(ctx, responses, func(i int) *transport.Call {
+		if !metBan(responses[i].Err) {
+			return nil
+		}
 		spared := slices.Clone(parts[i].checks)
 		for j := range spared {
 			spared[j].spared = true // its denial counts in the second flush
@@ -200,7 +203,7 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 		return
 	}
 	responses := t.SendAll(ctx, calls)
-	t.Again(ctx, responses[:len(corrections)], metBan, func(i int) *transport.Call { return r.settleKeptCall(corrections[i : i+1]) })
+	t.Again(ctx, responses[:len(corrections)], r.orKept(corrections, responses))
 	for i, err := range settledEach(corrections, responses) {
 		if err != nil && !transport.NotExecuted(err) && !corrections[i].Held {
 			corrections[i].result.Charged = 0
@@ -218,8 +221,18 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 // settleEach corrects each charge in a call of its own.
 func (r *Redis) settleEach(ctx context.Context, t *transport.Transport, corrections []settlement) []error {
 	responses := t.SendAll(ctx, each(corrections, r.settleCall))
-	t.Again(ctx, responses, metBan, func(i int) *transport.Call { return r.settleKeptCall(corrections[i : i+1]) })
+	t.Again(ctx, responses, r.orKept(corrections, responses))
 	return settledEach(corrections, responses)
+}
+
+// orKept returns what to send for a correction whose key has met a ban by hand.
+func (r *Redis) orKept(corrections []settlement, responses []transport.Response) func(i int) *transport.Call {
+	return func(i int) *transport.Call {
+		if !metBan(responses[i].Err) {
+			return nil
+		}
+		return r.settleKeptCall(corrections[i : i+1])
+	}
 }
 
 // each makes a call for each correction.

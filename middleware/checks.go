@@ -87,9 +87,10 @@ func (r *rule) checksOf(l algorithms.Limit, keys []string) []algorithms.Check {
 type count struct {
 	algorithm string
 	period    time.Duration
+	calendar  string
 }
 
-func countOf(l algorithms.Limit) count { return count{algorithmOf(l), l.Period} }
+func countOf(l algorithms.Limit) count { return count{algorithmOf(l), l.Period, l.Calendar} }
 
 // checks returns a check for each count of the keys.
 func (r *rule) checks(keys []string) (checks []algorithms.Check) {

@@ -32,6 +32,7 @@ func TestLimits(t *testing.T) {
 				r.Match, r.Tiers = []string{"GET /search"}, map[string]algorithms.Limit{"pro": algorithms.PerMinute(30)}
 			}),
 			with("running", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.MaxInFlight(3), []string{"GET /jobs"} }),
+			with("month", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.PerMonth(100, "UTC"), []string{"GET /search"} }),
 			with("banned", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.PerSecond(9), []string{"GET /banned"} }),
 			with("tenth", func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1; r.Cost = 2 }),
 			with("hidden", func(r *ratelimit.Rule) { r.Hidden = true }),
@@ -66,6 +67,7 @@ func TestLimits(t *testing.T) {
 			want := `{"limits":[` + strings.Join([]string{
 				`{"name":"search","window":"1m","limit":30,"remaining":28,"reset_after":120,"resets_at":"` + in(2*time.Minute) + `"}`,
 				`{"name":"running","window":"in flight","limit":3,"remaining":3,"reset_after":0}`,
+				`{"name":"month","window":"month@UTC","limit":100,"remaining":98,"reset_after":2678400,"resets_at":"2000-02-01T00:00:00Z"}`,
 				`{"name":"banned","window":"1s","limit":9,"remaining":0,"reset_after":3600,"resets_at":"` + in(time.Hour) + `","retry_after":3600}`,
 				`{"name":"tenth","window":"1h","limit":7,"remaining":3,"reset_after":7200,"resets_at":"` + in(2*time.Hour) + `"}`,
 			}, ",") + "]}\n"

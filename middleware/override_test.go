@@ -165,6 +165,9 @@ func TestOverridesThatAreWrong(t *testing.T) {
 		{func(r *ratelimit.Rule) {
 			r.Overrides[0].Limits[0], r.Ban = algorithms.MaxInFlight(3), algorithms.Ban{After: 3, For: time.Hour}
 		}, "not with in_flight"},
+		{func(r *ratelimit.Rule) {
+			r.Overrides[0].Limits[0], r.Ban = algorithms.PerMonth(100, "UTC"), algorithms.Ban{After: 3, For: time.Hour}
+		}, "overrides[0]'s limit 100/month@UTC"},
 		{func(r *ratelimit.Rule) { r.Overrides = slices.Repeat(r.Overrides, 1001) }, "1001 overrides; at most 1000: give many clients a tier"},
 	} {
 		r := perHour("r", 100)

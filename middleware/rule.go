@@ -211,7 +211,7 @@ func (r *Rule) limits() []ruleLimit {
 
 func isWindow(l algorithms.Limit) bool {
 	switch algorithms.Algorithm(algorithmOf(l)) {
-	case algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog:
+	case algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog, algorithms.CalendarWindow:
 		return true
 	}
 	return false
@@ -219,5 +219,5 @@ func isWindow(l algorithms.Limit) bool {
 
 // grantsBlocks reports whether a rule with a Lease can have the limit.
 func grantsBlocks(l algorithms.Limit) bool {
-	return isWindow(l) && l.Algorithm != algorithms.SlidingLog
+	return isWindow(l) && l.Algorithm != algorithms.SlidingLog && l.Calendar == ""
 }

@@ -51,7 +51,7 @@ func ValidateRules(rules []Rule) error {
 		}
 		match := r.validateMatch(bad)
 		bad("Key", validateKey(r.Key))
-		bad("Limit", cmp.Or(r.Limit.Validate(), tooShort("the period", r.Limit.Period)))
+		bad("Limit", cmp.Or(r.Limit.Validate(), periodTooShort(r.Limit)))
 		r.validateData(match, bad)
 		_, err := r.Fail.MarshalText()
 		bad("Fail", err)
@@ -95,7 +95,7 @@ func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err 
 		return l.tier != "" && len(r.Tiers) > maxEntries || l.override > 0 && len(r.Overrides) > maxEntries
 	})
 	for _, l := range limits[1:] {
-		for _, err := range each(cmp.Or(l.Validate(), tooShort("the period", l.Period))) {
+		for _, err := range each(cmp.Or(l.Validate(), periodTooShort(l.Limit))) {
 			bad(l.field(), l.wrap(err))
 		}
 	}
@@ -132,6 +132,11 @@ func (r *Rule) validateBan(bad func(string, error)) {
 		bad("Ban", tooShort("for:", r.Ban.For))
 		bad("Ban", tooShort("within:", cmp.Or(r.Ban.Within, shortest)))
 	}
+	for _, l := range r.limits() {
+		if l.Calendar != "" {
+			bad("Ban", fmt.Errorf("denials by %s lead to no ban, since a client that has used it up is no attacker; ban by a rule with a short period", l))
+		}
+	}
 	if r.Key != nil && keyfunc.Describe(r.Key).Values() == 0 {
 		bad("Ban", errors.New("all clients have one key, so each of them could have all others denied: "+
 			"ban by another key, such as keyfunc.IP, or leave the ban out"))
@@ -141,6 +146,13 @@ func (r *Rule) validateBan(bad func(string, error)) {
 // shortest is the shortest time that a rule may count by. Anything below is shorter
 // than a decision may take, and mostly a number whose unit was forgotten.
 const shortest = 10 * time.Millisecond
+
+func periodTooShort(l algorithms.Limit) error {
+	if l.Calendar != "" {
+		return nil
+	}
+	return tooShort("the period", l.Period)
+}
 
 func tooShort(what string, d time.Duration) error {
 	if d >= shortest {

@@ -1,6 +1,6 @@
 // Rules checks a rule file: it prints the rules as a program would understand them,
-// with their defaults filled in, or every mistake with its line and column. Run it
-// where rule files are reviewed.
+// with their defaults filled in and the next boundary of each calendar window, or every
+// mistake with its line and column. Run it where rule files are reviewed.
 //
 //	go run ./examples/rules check rules.yaml
 //	go run ./examples/rules check -keys user,tenant -tiers pro,enterprise rules.yaml
@@ -16,10 +16,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
+	"time"
+	_ "time/tzdata" // for machines without time zones
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
@@ -57,8 +62,35 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 		say(err)
 		return 1
 	}
-	_, _ = stdout.Write(text)
+	_, _ = stdout.Write(append(text, boundaries(rules, time.Now)...))
 	return 0
+}
+
+// boundaries says when the calendar windows of rules end next, on the clocks of their time
+// zones and in UTC, as comments of a document. A Memory knows.
+func boundaries(rules []ratelimit.Rule, now func() time.Time) (text []byte) {
+	for _, r := range rules {
+		limits := []algorithms.Limit{r.Limit}
+		for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+			limits = append(limits, r.Tiers[tier])
+		}
+		told := make(map[string]bool)
+		for _, l := range limits {
+			_, zone, found := strings.Cut(l.Calendar, "@")
+			if !found || told[l.Calendar] {
+				continue
+			}
+			told[l.Calendar] = true
+			d, err := (&algorithms.Memory{Now: now}).Take(context.Background(), algorithms.Check{Limit: l})
+			in, err2 := time.LoadLocation(zone)
+			if err != nil || err2 != nil {
+				continue // a rule of the file has neither
+			}
+			ends := d.Results[0].At.Add(d.Results[0].ResetAfter)
+			text = fmt.Appendf(text, "# %s: the next %s begins %s, %s\n", r.Name, l.Calendar, ends.In(in).Format("2006-01-02 15:04 -07:00"), ends.UTC().Format("2006-01-02 15:04 UTC"))
+		}
+	}
+	return text
 }
 
 // check returns the rules in a file, or in stdin where that is "-".

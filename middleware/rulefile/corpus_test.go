@@ -173,6 +173,9 @@ func filled(l algorithms.Limit) algorithms.Limit {
 		if l.Burst != 0 {
 			l.Algorithm = algorithms.TokenBucket
 		}
+		if l.Calendar != "" {
+			l.Algorithm = algorithms.CalendarWindow
+		}
 	}
 	return l
 }

@@ -106,7 +106,10 @@ func limitNode(l algorithms.Limit) *yaml.Node {
 	if l == ratelimit.Unlimited() {
 		return textNode(unlimited)
 	}
-	if l.Burst != 0 {
+	switch {
+	case l.Calendar != "":
+		l.Algorithm = cmp.Or(l.Algorithm, algorithms.CalendarWindow)
+	case l.Burst != 0:
 		l.Algorithm = cmp.Or(l.Algorithm, algorithms.TokenBucket)
 	}
 	l.Algorithm = cmp.Or(l.Algorithm, algorithms.SlidingWindow)
