@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,7 +84,7 @@ func (e *evaluation) resolveLimits() {
 			e.logLimits(rule, err)
 			continue
 		}
-		if check.Limit = e.limitOf(i, rule).Limit; check.Limit == Unlimited() || rule.terms.shadows(check.Rule, check.Key) {
+		if check.Limit = e.limitOf(i, rule, check.Key).Limit; check.Limit == Unlimited() || rule.terms.shadows(check.Rule, check.Key) {
 			continue
 		}
 		if len(e.checks) == maxLimits {
@@ -109,7 +110,7 @@ func limitOf(r *algorithms.Result, now time.Time) limitView {
 		Name: r.Check.Rule, Window: "in flight", Limit: r.Check.Limit.Quota(), Remaining: max(r.Remaining, 0), ResetAfter: seconds(r.ResetAfter),
 	}
 	if !isHeld(r.Check.Limit) {
-		v.Window = span(r.Check.Limit.Period)
+		v.Window = cmp.Or(r.Check.Limit.Calendar, span(r.Check.Limit.Period))
 	}
 	if r.ResetAfter > 0 && r.ResetAfter < algorithms.Never {
 		at := now.Add(r.ResetAfter).UTC().Truncate(time.Second)

@@ -28,8 +28,11 @@ func TestLimits(t *testing.T) {
 			return r
 		}
 		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), TierFor: byHeader, Rules: []ratelimit.Rule{
-			with("search", func(r *ratelimit.Rule) { r.Match, r.Tiers = []string{"GET /search"}, map[string]algorithms.Limit{"pro": algorithms.PerMinute(30)} }),
+			with("search", func(r *ratelimit.Rule) {
+				r.Match, r.Tiers = []string{"GET /search"}, map[string]algorithms.Limit{"pro": algorithms.PerMinute(30)}
+			}),
 			with("running", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.MaxInFlight(3), []string{"GET /jobs"} }),
+			with("month", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.PerMonth(100, "UTC"), []string{"GET /search"} }),
 			with("banned", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.PerSecond(9), []string{"GET /banned"} }),
 			with("tenth", func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1; r.Cost = 2 }),
 			with("hidden", func(r *ratelimit.Rule) { r.Hidden = true }),
@@ -40,7 +43,9 @@ func TestLimits(t *testing.T) {
 			with("route", func(r *ratelimit.Rule) { r.Key = keyfunc.Route(func(r *http.Request) string { return r.URL.Path }) }),
 			with("keyless", func(r *ratelimit.Rule) { r.Key = keyfunc.Header("Nobody") }),
 			with("skipped", func(r *ratelimit.Rule) { r.Key = keyfunc.Optional(keyfunc.Header("Nobody")) }),
-			with("refused", func(r *ratelimit.Rule) { r.Key, r.Match = keyfunc.Required(keyfunc.Header("Nobody"), 401), []string{"/other"} }),
+			with("refused", func(r *ratelimit.Rule) {
+				r.Key, r.Match = keyfunc.Required(keyfunc.Header("Nobody"), 401), []string{"/other"}
+			}),
 			with("broken", func(r *ratelimit.Rule) {
 				r.Key, r.Match = keyfunc.Func(func(*http.Request) (string, error) { return "", errors.New("away") }), []string{"/other"}
 			}),
@@ -54,12 +59,15 @@ func TestLimits(t *testing.T) {
 		if err != nil || m.Limiter().Ban(t.Context(), time.Hour, banned...) != nil {
 			t.Fatal(err)
 		}
-		in := func(d time.Duration) string { return time.Now().Add(d).UTC().Truncate(time.Second).Format(time.RFC3339) }
+		in := func(d time.Duration) string {
+			return time.Now().Add(d).UTC().Truncate(time.Second).Format(time.RFC3339)
+		}
 		for range 2 { // it charges nothing
 			w := serve(limits, "GET /rate_limit", "User", "alice", "Tier", "pro")
 			want := `{"limits":[` + strings.Join([]string{
 				`{"name":"search","window":"1m","limit":30,"remaining":28,"reset_after":120,"resets_at":"` + in(2*time.Minute) + `"}`,
 				`{"name":"running","window":"in flight","limit":3,"remaining":3,"reset_after":0}`,
+				`{"name":"month","window":"month@UTC","limit":100,"remaining":98,"reset_after":2678400,"resets_at":"2000-02-01T00:00:00Z"}`,
 				`{"name":"banned","window":"1s","limit":9,"remaining":0,"reset_after":3600,"resets_at":"` + in(time.Hour) + `","retry_after":3600}`,
 				`{"name":"tenth","window":"1h","limit":7,"remaining":3,"reset_after":7200,"resets_at":"` + in(2*time.Hour) + `"}`,
 			}, ",") + "]}\n"
