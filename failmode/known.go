@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/denials"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/memory"
 )
 
@@ -29,6 +30,9 @@ func (g *Guard) recall(ctx context.Context, checks []algorithms.Check) (algorith
 			return d, nil
 		case denials.Unanswered:
 			return g.decideFallback(ctx, true, undecided(checks, errUnanswered))
+		}
+		if len(checks) > 1 && denials.KnownOver(lookups) {
+			ctx = inside.PeekFirst(ctx)
 		}
 	}
 	return g.routeAndLearn(ctx, checks, lookups)
