@@ -53,6 +53,9 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params)
 		bans++
 		c.Keys = append(c.Keys, r.banKey(&checks[i]), r.keptKey(&checks[i], &ps[i]))
 		b := checks[i].banRule()
+		if checks[i].Ban == (Ban{}) && !checks[i].Shadow {
+			b.After = -2 // obeys bans by hand only
+		}
 		spareW, spareF := ps[i].Spare()
 		c.Args = append(c.Args, i+1, b.After, b.Within, b.Length, spareW, spareF)
 	}

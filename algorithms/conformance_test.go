@@ -112,8 +112,7 @@ func (c *conformance) schedule(t *rapid.T) {
 		}
 	}
 	// In mixed schedules, checks with and without the Ban take turns on a key, and so do the
-	// scripts. They ban nobody by hand: in Redis, a request with a check that has met such a
-	// ban obeys the bans of all its checks.
+	// scripts.
 	mixed := rapid.IntRange(0, 3).Draw(t, "mixed") == 0
 	holds := slices.ContainsFunc(limits, func(l Limit) bool { return l.held() })
 	var charged []Result
@@ -161,7 +160,7 @@ func (c *conformance) schedule(t *rapid.T) {
 			}
 			c.compare(t, Decision{Results: settled}, err, Decision{Results: settleModelAt(model, now, cost, charged)})
 			charged = nil
-		case op == 2 && !mixed:
+		case op == 2:
 			got, err = c.banByHand(t, model, now, checks[0])
 			c.compare(t, got, err, modelAt(model, now, false, checks[:1]))
 		case op == 1:
