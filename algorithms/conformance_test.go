@@ -190,7 +190,7 @@ func (c *conformance) schedule(t *rapid.T) {
 
 // banByHand bans a key or lifts its ban, and looks.
 func (c *conformance) banByHand(t *rapid.T, m *Memory, now int64, check Check) (Decision, error) {
-	length := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(1, 3*span(check.Limit).Microseconds())).Draw(t, "ban by hand")
+	length := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(1, 3*roughPeriod(check.Limit).Microseconds())).Draw(t, "ban by hand")
 	if err := c.limiter.Ban(context.Background(), time.Duration(length)*time.Microsecond, check); err != nil {
 		t.Fatal(err)
 	}

@@ -156,7 +156,7 @@ func changed(t *rapid.T, l Limit) Limit {
 // drawStep draws how far the clock moves: mostly a little, sometimes to the
 // edges of an answer, now and then back, or a year to and fro.
 func drawStep(t *rapid.T, l Limit, d Decision) int64 {
-	period := span(l).Microseconds()
+	period := roughPeriod(l).Microseconds()
 	edge := d.RetryAfter()
 	if edge == Never {
 		edge = 0
@@ -172,5 +172,5 @@ func drawStep(t *rapid.T, l Limit, d Decision) int64 {
 	).Draw(t, "step")
 }
 
-// span is about how long a limit's windows are.
-func span(l Limit) time.Duration { return cmp.Or(l.Period, 24*time.Hour) }
+// roughPeriod is about how long a limit's windows are.
+func roughPeriod(l Limit) time.Duration { return cmp.Or(l.Period, 24*time.Hour) }
