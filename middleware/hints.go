@@ -154,10 +154,14 @@ func (h *hints) watchAddress(r *http.Request, name, key string) {
 			return
 		}
 		// net/http never leaves out the port.
-		if first, _, _ := strings.Cut(value, ","); first == r.RemoteAddr {
+		first, _, _ := strings.Cut(value, ",")
+		if first == r.RemoteAddr {
 			h.say(fmt.Sprintf("rule %q: middleware in front, such as chi's RealIP, copies %s into RemoteAddr, and any client can make it up; "+
 				"remove it, and use keyfunc.Proxies with the networks of your proxies", name, header))
 			return
+		}
+		if peer, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && strings.TrimSpace(first) == peer.Addr().Unmap().String() {
+			continue // it names nobody else, as behind a proxy on the client's machine
 		}
 		if header == "X-Forwarded-For" || header == "Forwarded" {
 			// Who sent it is not said: it may be a client that wants to be trusted.
