@@ -47,10 +47,11 @@ func counted(r *algorithms.Result) bool { return r.Err == nil || errors.Is(r.Err
 
 // Deny is the default response to a denied request: the status of [Status],
 // Retry-After, and a problem document (RFC 9457). The document's type is
-// [QuotaExceeded]; with a 503 it is [TemporaryReducedCapacity], and for a banned client
-// [AbnormalUsageDetected]. Its violated-policies are the names of the rules that denied
-// the request; hidden rules are left out. If a calendar window denied it, resets_at is when
-// the next one begins, in UTC. A client whose Accept excludes JSON gets two
+// [TemporaryReducedCapacity] with a 503. With a 429 it is [AbnormalUsageDetected] if a ban
+// denies the request, and [QuotaExceeded] otherwise. Its violated-policies are the names
+// of the rules that denied the request; hidden rules are left out. If a calendar window
+// denied it, resets_at is when the next one begins, in UTC. A client whose Accept
+// excludes JSON gets two
 // lines of text instead. The response must not be cached.
 func Deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	h := w.Header()
@@ -101,7 +102,7 @@ func problemOf(d algorithms.Decision, retryAfter int64) problem {
 		p.kind, p.title, p.detail = TemporaryReducedCapacity, "Temporary Reduced Capacity", "The server cannot take the request at the moment."
 	}
 	for i := range d.Results {
-		if d.Results[i].BannedFor > 0 {
+		if r := &d.Results[i]; r.BannedFor > 0 && r.Denies() && p.status == http.StatusTooManyRequests {
 			p.kind, p.title, p.detail = AbnormalUsageDetected, "Abnormal Usage Detected", "Too many requests were denied."
 		}
 	}

@@ -57,6 +57,10 @@ func TestDenyIsAProblemDocument(t *testing.T) {
 	odd.Check.Rule = "größer \"</script>"
 	shadow := over
 	shadow.Check.Rule, shadow.Check.Shadow = "trial", true
+	banned := over
+	banned.BannedFor = over.RetryAfter
+	trialBan := banned
+	trialBan.Check.Shadow = true
 	for name, c := range map[string]struct {
 		d                           algorithms.Decision
 		status                      int
@@ -68,6 +72,10 @@ func TestDenyIsAProblemDocument(t *testing.T) {
 		"two checks of one rule": {decision(over, again), 429, headers.QuotaExceeded, "Quota Exceeded", "30", "30 s", []string{"login"}},
 		"odd names":              {decision(odd), 429, headers.QuotaExceeded, "Quota Exceeded", "30", "30 s", []string{`gr%C3%B6%C3%9Fer "</script>`}},
 		"nobody could count": {decision(closed), 503,
+			headers.TemporaryReducedCapacity, "Temporary Reduced Capacity", "1", "1 s", []string{"per-user"}},
+		"banned":          {decision(banned, shadow), 429, headers.AbnormalUsageDetected, "Abnormal Usage Detected", "30", "30 s", []string{"login"}},
+		"a ban in shadow": {decision(over, trialBan), 429, headers.QuotaExceeded, "Quota Exceeded", "30", "30 s", []string{"login"}},
+		"a 503, beside a ban that denies nothing": {decision(closed, trialBan), 503,
 			headers.TemporaryReducedCapacity, "Temporary Reduced Capacity", "1", "1 s", []string{"per-user"}},
 		"only what was over is violated": {decision(closed, over), 429, headers.QuotaExceeded, "Quota Exceeded", "30", "30 s", []string{"login"}},
 		"never":                          {decision(denied(login(3), algorithms.Never)), 429, headers.QuotaExceeded, "Quota Exceeded", "", "not help", []string{"login"}},

@@ -16,7 +16,7 @@ if was ~= '' then
   w = stored
   local wrote = w - w % 1000 - ahead * 1000 -- when
   if wrote > now + period then
-    w = now + w - wrote
+    w = now + (w - wrote) -- now + w may be above 2^53
     stored, ahead, healed = -1, floor(w / 1000) - floor(now / 1000), true
   elseif w < now then
     w, ahead, f = now, 0, 0
