@@ -83,7 +83,7 @@ func TestMemoryHoldsWhatIsInFlight(t *testing.T) {
 	if left := peekOne(t, m, check(2)).Remaining; left != 2 {
 		t.Errorf("%d left, want 2", left)
 	}
-	random, running := rand.New(rand.NewPCG(1, 1)), make([][]Decision, 100) //nolint:gosec // of a test
+	random, running := rand.New(rand.NewPCG(1, 1)), make([][]Decision, 100)
 	running[1] = held[:1]
 	for range 20_000 { // as a model counts
 		i := random.IntN(len(running))

@@ -337,7 +337,7 @@ func TestInFlightOverTime(t *testing.T) {
 				t.Errorf("%d renewed at once; want 20,000 spread over a sixth of the lease", most)
 			}
 		}},
-		{"100,000 with a long lease", func(t *testing.T, s *sets, g *Guard, l *line) {
+		{"100,000 with a long lease", func(t *testing.T, _ *sets, g *Guard, l *line) {
 			end(t, g, mustTake(t, g, atOnce(1, "k")))
 			for i := range 100_000 {
 				g.inFlight.Hold(inflight.Place{Key: fmt.Sprint("k", i), ID: int64(i + 1), Lease: 5 * time.Minute}, true, false)
