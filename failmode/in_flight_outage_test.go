@@ -31,6 +31,9 @@ func takeN(t *testing.T, l algorithms.Limiter, n int, check algorithms.Check) (d
 	return ds
 }
 
+// leastAtOnce is how many places are renewed at once, however few there are.
+const leastAtOnce = 256
+
 // What holds a place holds it, for as long as it runs, whatever becomes of the store.
 func TestInFlightOverTime(t *testing.T) {
 	lost := func() fault { return fault{lost: true} }
@@ -160,6 +163,99 @@ func TestInFlightOverTime(t *testing.T) {
 				t.Errorf("%d in flight, want 2", n)
 			}
 		}},
+		{"ends while it is cut off for longer than a lease", func(t *testing.T, s *sets, g *Guard, l *line) {
+			ds := takeN(t, g, 2, atOnce(2, "k"))
+			l.becomes(lost)
+			time.Sleep(20 * time.Second)
+			other, _ := s.process(t)
+			takeN(t, other, 2, atOnce(2, "k"))
+			end(t, g, ds[0])
+			l.becomes(nil)
+			time.Sleep(6 * time.Second)
+			if n := s.size("r:k"); n != 3 {
+				t.Errorf("%d in flight, want the 3 that run", n)
+			}
+		}},
+		{"a release that is lost", func(t *testing.T, s *sets, g *Guard, l *line) {
+			ds := takeN(t, g, 2, atOnce(2, "k"))
+			l.becomes(lost)
+			end(t, g, ds[0])
+			end(t, g, ds[1])
+			time.Sleep(40 * time.Millisecond)
+			l.becomes(nil)
+			time.Sleep(time.Second)
+			if n := s.size("r:k"); n != 0 {
+				t.Errorf("%d in flight, want 0: it is sent again", n)
+			}
+		}},
+		{"a renewal that comes after the release", func(t *testing.T, s *sets, g *Guard, l *line) {
+			d := takeN(t, g, 1, atOnce(1, "k"))[0]
+			l.becomes(func() fault { return fault{late: 3 * time.Second} })
+			time.Sleep(5*time.Second + 100*time.Millisecond)
+			l.becomes(nil)
+			end(t, g, d)
+			time.Sleep(6 * time.Second)
+			if n := s.size("r:k"); n != 0 {
+				t.Errorf("%d in flight, want 0: it is released again", n)
+			}
+		}},
+		{"sixteen processes", func(t *testing.T, s *sets, _ *Guard, _ *line) {
+			var all sync.WaitGroup
+			var mu sync.Mutex
+			running, most := 0, 0
+			for i := range 16 {
+				g, l := s.process(t)
+				l.becomes(func() fault { return fault{late: time.Duration(i) * time.Millisecond} })
+				all.Go(func() {
+					for range 100 {
+						d := mustTake(t, g, atOnce(10, "k"))
+						if d.Allowed {
+							mu.Lock()
+							running++
+							most = max(most, running)
+							mu.Unlock()
+							time.Sleep(30 * time.Millisecond)
+							mu.Lock()
+							running--
+							mu.Unlock()
+						}
+						end(t, g, d)
+						time.Sleep(time.Duration(1+i) * time.Millisecond)
+					}
+				})
+			}
+			all.Wait()
+			if most != 10 {
+				t.Errorf("%d ran at once, want 10", most)
+			}
+		}},
+		{"others in a flood that makes the process late", func(t *testing.T, s *sets, g *Guard, l *line) {
+			l.becomes(func() fault { return fault{late: plainBudget + 10*time.Millisecond} })
+			var flood sync.WaitGroup
+			for i := range 1000 {
+				flood.Go(func() { end(t, g, mustTake(t, g, atOnce(2, fmt.Sprint("flood", i%100)))) })
+			}
+			one := func() {
+				d := mustTake(t, g, atOnce(2, "k"))
+				if !d.Allowed {
+					t.Errorf("denied: %+v", d.Results)
+				}
+				time.Sleep(10 * time.Millisecond)
+				end(t, g, d)
+			}
+			for range 10 {
+				one()
+			}
+			flood.Wait()
+			l.becomes(nil)
+			time.Sleep(4 * plainBudget) // all releases are sent again
+			for range 500 {
+				one()
+			}
+			time.Sleep(10 * time.Millisecond)
+			other, _ := s.process(t)
+			takeN(t, other, 2, atOnce(2, "k"))
+		}},
 		{"a thousand at Close", func(t *testing.T, s *sets, g *Guard, _ *line) {
 			ds := takeN(t, g, 1000, atOnce(1000, "k"))
 			for _, d := range ds[:500] {
@@ -223,20 +319,33 @@ func TestInFlightOverTime(t *testing.T) {
 				t.Errorf("%d in flight, want 0", n)
 			}
 		}},
-		{"many that are due together", func(t *testing.T, s *sets, g *Guard, _ *line) {
-			for i := range 20 {
-				takeN(t, g, 1000, atOnce(1000, fmt.Sprint("k", i)))
+		{"many that are due together", func(t *testing.T, s *sets, g *Guard, l *line) {
+			for i := range 100 {
+				takeN(t, g, 200, atOnce(200, fmt.Sprint("k", i)))
 			}
 			log := new(logbook)
 			g.inFlight.Logger = slog.New(slog.NewTextHandler(log, nil))
-			for range 30 {
+			for range 20 {
 				time.Sleep(time.Second)
-				if n := s.size("r:k7"); n != 1000 {
-					t.Fatalf("%d in flight, want 1000", n)
+				if n := s.size("r:k7"); n != 200 {
+					t.Fatalf("%d in flight, want 200", n)
 				}
 			}
 			if !strings.Contains(log.String(), "many renewals") {
 				t.Error("4000 renewals a second, and no hint")
+			}
+			if _, most := l.renewed(); most > 400 {
+				t.Errorf("%d renewed at once; want 20,000 spread over a sixth of the lease", most)
+			}
+		}},
+		{"100,000 with a long lease", func(t *testing.T, _ *sets, g *Guard, l *line) {
+			end(t, g, mustTake(t, g, atOnce(1, "k")))
+			for i := range 100_000 {
+				g.inFlight.Hold(inflight.Place{Key: fmt.Sprint("k", i), ID: int64(i + 1), Lease: 5 * time.Minute}, true, false)
+			}
+			time.Sleep(250 * time.Second)
+			if all, most := l.renewed(); all < 200_000 || all > 250_000 || most > leastAtOnce {
+				t.Errorf("%d renewals, %d at once; want each every 100 s, and %d at once", all, most, leastAtOnce)
 			}
 		}},
 	} {
@@ -414,30 +523,60 @@ func TestInFlightBesideAnOperator(t *testing.T) {
 	waitFor(t, func() bool { return inFlightIn(t, srv, setOfK) == 0 })
 }
 
-// All or nothing, wherever the keys are.
+// All or nothing, wherever the keys are, also while the server of one of them goes away.
 func TestInFlightIsAllOrNothing(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t)
-	r := &algorithms.Redis{Client: cluster.Client(t), Namespace: "shop", Budget: time.Second}
-	g := &Guard{Limiter: r, Instances: 1}
-	t.Cleanup(func() { _ = g.Close() })
-	checks := []algorithms.Check{atOnce(5, "a"), atOnce(5, "b"), {Rule: "last", Key: "c", Limit: algorithms.PerHour(1)}}
-	d := mustTake(t, g, checks...)
-	if !d.Allowed {
-		t.Fatalf("%+v", d)
-	}
-	for range 5 {
-		if d := mustTake(t, g, checks...); d.Allowed {
-			t.Fatal("admitted")
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
+	ring := redis.NewRing(algorithms.FailFast(&redis.RingOptions{Addrs: map[string]string{"0": servers[0].Addr, "1": servers[1].Addr}, HeartbeatFrequency: time.Hour}))
+	t.Cleanup(func() { _ = ring.Close() })
+	for name, client := range map[string]algorithms.Client{"server": servers[0].Client(t), "cluster": redistest.StartCluster(t).Client(t), "ring": ring} {
+		g := &Guard{Limiter: &algorithms.Redis{Client: client, Namespace: name, Budget: time.Second}, Instances: 1, Logger: slog.New(slog.DiscardHandler)}
+		t.Cleanup(func() { _ = g.Close() })
+		checks := []algorithms.Check{atOnce(5, "a"), atOnce(5, "b"), {Rule: "last", Key: "c", Limit: algorithms.PerHour(1), Fail: Closed}}
+		left := func(n int64) bool {
+			d, err := g.Peek(t.Context(), checks[:2]...)
+			return err == nil && d.Results[0].Remaining == n && d.Results[1].Remaining == n
 		}
+		denied := func(times int) {
+			for range times {
+				if d := mustTake(t, g, checks...); d.Allowed {
+					t.Fatalf("%s: admitted", name)
+				}
+			}
+		}
+		d := mustTake(t, g, checks...)
+		if !d.Allowed {
+			t.Fatalf("%s: %+v", name, d)
+		}
+		denied(5)
+		waitFor(t, func() bool { return left(4) })
+		end(t, g, d)
+		waitFor(t, func() bool { return left(5) })
+		if name != "ring" {
+			continue
+		}
+		first, last := g.store.Shard(&checks[0]), &checks[2]
+		for k := range 1000 { // the last on the other server
+			if checks[1].Key = fmt.Sprint("b", k); g.store.Shard(&checks[1]) == first {
+				break
+			}
+		}
+		for k := range 1000 {
+			if last.Key = fmt.Sprint("c", k); g.store.Shard(last) != first {
+				break
+			}
+		}
+		for _, s := range servers {
+			if s.Addr == g.store.Names(g.store.Shard(last))[0] {
+				s.Stop(t)
+			}
+		}
+		for len(g.Down()) == 0 {
+			denied(1)
+		}
+		denied(5)
+		waitFor(t, func() bool { return left(5) })
 	}
-	left := func(n int64) bool {
-		d, err := g.Peek(t.Context(), checks[:2]...)
-		return err == nil && d.Results[0].Remaining == n && d.Results[1].Remaining == n
-	}
-	waitFor(t, func() bool { return left(4) })
-	end(t, g, d)
-	waitFor(t, func() bool { return left(5) })
 }
 
 // What one script renews is bounded, and so is what one tick does.

@@ -58,6 +58,15 @@ type line struct {
 	state sync.Mutex
 	fault func() fault // of the next command; nil means none
 	dead  bool         // the process has crashed
+
+	renewals, mostRenewed int
+}
+
+// renewed is how many places were renewed, in all and at most at once.
+func (l *line) renewed() (all, most int) {
+	l.state.Lock()
+	defer l.state.Unlock()
+	return l.renewals, l.mostRenewed
 }
 
 // A fault is what becomes of a command.
@@ -188,6 +197,9 @@ func (l *line) Release(_ context.Context, ids map[string][]int64) (released []st
 }
 
 func (l *line) Renew(_ context.Context, places []inflight.Place) ([]inflight.Place, error) {
+	l.state.Lock()
+	l.renewals, l.mostRenewed = l.renewals+len(places), max(l.mostRenewed, len(places))
+	l.state.Unlock()
 	err := l.send(func() {
 		for _, p := range places {
 			l.sets.do(p.Key, func(set map[int64]time.Time, now time.Time) { set[p.ID] = now.Add(p.Lease) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -17,9 +18,9 @@ import (
 // count the request, and [Settle] may be called, even after ctx is cancelled.
 //
 // Call Hold before the handler returns, and release in a defer: a request that is never
-// released stays in flight until the process ends. release may be called several times,
-// by any goroutine. If no such rule applies, Hold only keeps the request open for
-// Settle.
+// released stays in flight until the process ends. A request that is held for an hour is
+// logged, once for all. release may be called several times, by any goroutine. If no such
+// rule applies, Hold only keeps the request open for Settle.
 func Hold(ctx context.Context) (release func()) {
 	var kept []*requestState
 	for s := stateOf(ctx); s != nil; s = s.outer {
@@ -27,7 +28,13 @@ func Hold(ctx context.Context) (release func()) {
 			kept = append(kept, s)
 		}
 	}
+	long := time.AfterFunc(time.Hour, func() {
+		for _, s := range kept {
+			s.hintLong()
+		}
+	})
 	return sync.OnceFunc(func() {
+		long.Stop()
 		for _, s := range kept {
 			s.letGo()
 		}
@@ -43,6 +50,14 @@ func (s *requestState) keep() bool {
 	}
 	s.holds++
 	return true
+}
+
+// hintLong hints that release may have been forgotten.
+func (s *requestState) hintLong() {
+	if s.held != nil {
+		rule := s.held.charges[0].Result.Check.Rule
+		s.set.hints.sayOnce("held", fmt.Sprintf("rule %q has counted a request in flight for an hour, by Hold; if its work is over, call the release that Hold returned, in a defer", rule))
+	}
 }
 
 // letGo undoes a keep.

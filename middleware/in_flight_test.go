@@ -1,22 +1,30 @@
 package middleware
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -247,6 +255,156 @@ func TestHold(t *testing.T) {
 		Hold(context.Background())()
 		if n := inFlightNow(t, m, "at-once"); n != 0 {
 			t.Errorf("%d in flight, want 0", n)
+		}
+	})
+}
+
+// A piped listens for connections in this process.
+type piped chan net.Conn
+
+func (p piped) Accept() (net.Conn, error) {
+	if conn := <-p; conn != nil {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p piped) Close() error   { return nil }
+func (p piped) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A client that opens streams and does not read them is denied more of them. Others are
+// not. A Reset is no help to it, and WriteTimeout frees its places.
+func TestStreamsThatNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		user := keyfunc.Required(keyfunc.Header("User"), http.StatusUnauthorized)
+		rules := []Rule{{Name: "streams", Key: user, Limit: algorithms.MaxInFlight(2)}, {Name: "rate", Key: user, Limit: algorithms.PerHour(100)}}
+		m, err := New(Config{Limiter: new(algorithms.Memory), Rules: rules, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener := make(piped)
+		server := &http.Server{WriteTimeout: time.Minute, Handler: m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for err := error(nil); err == nil && r.URL.Path == "/endless"; {
+				_, err = w.Write(make([]byte, 1024))
+			}
+		}))}
+		go func() { _ = server.Serve(listener) }()
+		open := func(path, user string) net.Conn {
+			client, conn := net.Pipe()
+			listener <- conn
+			fmt.Fprintf(client, "GET %s HTTP/1.1\r\nHost: a\r\nUser: %s\r\nConnection: close\r\n\r\n", path, user)
+			return client
+		}
+		want := func(user string, status int) {
+			t.Helper()
+			conn := open("/", user)
+			defer conn.Close()
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if response.StatusCode != status {
+				t.Errorf("%s: status %d, want %d", user, response.StatusCode, status)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+		}
+		for range 2 {
+			defer open("/endless", "greedy").Close()
+		}
+		synctest.Wait()
+		want("greedy", http.StatusTooManyRequests)
+		want("other", http.StatusOK)
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost/?rule=streams&value=greedy", nil)
+		if m.Admin().ServeHTTP(w, r); !strings.Contains(w.Body.String(), `"remaining": 0`) {
+			t.Errorf("operators see %s", w.Body)
+		}
+		checks, err := m.Checks("streams", "greedy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Limiter().Reset(t.Context(), checks...); err != nil {
+			t.Fatal(err)
+		}
+		want("greedy", http.StatusTooManyRequests)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want("greedy", http.StatusOK)
+		listener <- nil
+	})
+}
+
+// A client that hangs up at once, again and again, runs no more handlers than the limit,
+// and exhausts its rate, whose denials are made without Redis.
+func TestRequestsThatHangUpAtOnce(t *testing.T) {
+	var commands redistest.Recorder
+	client := redis.NewClient(redistest.Start(t).Options())
+	client.AddHook(&commands)
+	defer client.Close()
+	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop", Budget: 5 * time.Second}, Logger: slog.New(slog.DiscardHandler)}
+	defer guard.Close()
+	var running, most atomic.Int64
+	m, err := New(Config{Limiter: guard, DenialLogRate: -1, Logger: slog.New(slog.DiscardHandler), Rules: []Rule{
+		twoAtOnce[0], {Name: "rate", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 20, Period: time.Hour, Algorithm: algorithms.FixedWindow}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		n := running.Add(1)
+		for before := most.Load(); n > before && !most.CompareAndSwap(before, n); before = most.Load() {
+		}
+		<-r.Context().Done()
+		running.Add(-1)
+	}))
+	flood := func() {
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				ctx, hangUp := context.WithCancel(t.Context())
+				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+				r.RemoteAddr = "127.0.0.1:1"
+				hangUp()
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			})
+		}
+		all.Wait()
+	}
+	until(t, "the rate is exhausted", func() bool {
+		flood()
+		return inFlightNow(t, m, "rate") == 20
+	})
+	flood()
+	until(t, "all are released", func() bool { return inFlightNow(t, m, "at-once") == 0 })
+	commands.Take()
+	for range 100 {
+		flood()
+	}
+	if n := len(commands.Take()); n > 100 || most.Load() > 2 {
+		t.Errorf("%d commands for 1000 requests, %d handlers at once; want few, and 2", n, most.Load())
+	}
+}
+
+// A request that is held for an hour is reported once, and by its rule.
+func TestAHoldOfAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		var releases []func()
+		rules := []Rule{{Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(9)}, twoAtOnce[1]}
+		_, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: rules, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(_ http.ResponseWriter, r *http.Request) {
+			releases = append(releases, Hold(r.Context()))
+		})
+		for range 3 {
+			get()
+		}
+		releases[0]()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if strings.Count(log.String(), `rule \"at-once\" has counted a request in flight for an hour`) != 1 {
+			t.Errorf("logged %q, want one hint", log.String())
+		}
+		for _, release := range releases {
+			release()
 		}
 	})
 }

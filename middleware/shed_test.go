@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,6 +55,7 @@ func TestShedder(t *testing.T) {
 	rules := []ratelimit.Rule{
 		{Name: "user", Match: []string{"/user/"}, Key: key("User"), Limit: algorithms.PerHour(3)},
 		{Name: "queue", Match: []string{"/queue"}, Key: keyfunc.Everyone, Limit: algorithms.Limit{Rate: 1, Period: time.Minute, Burst: 9, Algorithm: algorithms.LeakyBucket}},
+		{Name: "held", Match: []string{"/held"}, Key: key("User"), Limit: algorithms.MaxInFlight(1)},
 		{Name: "body", Match: []string{"/body"}, Key: keyfunc.BodyJSON("user", 100), Limit: algorithms.PerHour(3)},
 	}
 	to := func(path, user string) *http.Request {
@@ -61,6 +63,11 @@ func TestShedder(t *testing.T) {
 		if user != "" {
 			r.Header.Set("User", user)
 		}
+		return r
+	}
+	drip := func() *http.Request { // of a client that sends its body for a minute
+		r := to("/held", "a")
+		r.Body = &slowBody{strings.NewReader("x"), time.Minute}
 		return r
 	}
 	type result struct {
@@ -86,6 +93,12 @@ func TestShedder(t *testing.T) {
 		"behind a wait for a turn": { // of the second in the queue
 			before: []*http.Request{to("/queue", "")},
 			slow:   to("/queue", ""), then: to("/user/", "a"), code: 200, after: time.Second + 100*time.Millisecond, checks: 1,
+		},
+		"behind a slow body of another client": {
+			slow: drip(), then: to("/held", "b"), code: 200, after: time.Second + 100*time.Millisecond, checks: 1,
+		},
+		"behind a slow body of its own": {
+			slow: drip(), then: to("/held", "a"), code: 429, checks: 1,
 		},
 		"behind a slow body": {
 			slow: func() *http.Request {
@@ -212,6 +225,45 @@ func TestAFloodOfDenialsTakesNoPlaces(t *testing.T) {
 	served, shedCount, after := run(true)
 	if float64(served) < 0.95*float64(quiet) || shedCount == 0 || after < limit/2 || after > 2*limit {
 		t.Errorf("%d served and %d shed at a limit of %v; without the flood %d at %v", served, shedCount, after, quiet, limit)
+	}
+}
+
+// Rules change while requests wait for places, run, and are shed: none keeps a place.
+func TestRulesChangeUnderAShedder(t *testing.T) {
+	s := &shed.Shedder{Min: 2, Max: 2, Wait: time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	sets := [][]ratelimit.Rule{
+		{{Name: "held", Key: keyfunc.Everyone, Limit: algorithms.MaxInFlight(3)}},
+		{{Name: "held", Key: keyfunc.Everyone, Limit: algorithms.MaxInFlight(1)}, {Name: "rate", Key: keyfunc.Everyone, Limit: algorithms.PerMinute(300)}},
+		{{Name: "other", Match: []string{"/else"}, Key: keyfunc.Everyone, Limit: algorithms.PerMinute(300)}},
+	}
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: sets[0], Shedder: s, DenialLogRate: -1, Logger: slog.New(slog.DiscardHandler)})
+	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runtime.Gosched() }))
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				w := httptest.NewRecorder()
+				if h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil)); w.Code != 200 && w.Code != 429 && w.Code != 503 {
+					t.Errorf("status %d", w.Code)
+				}
+			}
+		})
+	}
+	for i := range 50 {
+		if err := m.SetRules(sets[i%len(sets)]); err != nil {
+			t.Error(err)
+		}
+	}
+	all.Wait()
+	if err := m.SetRules(sets[0]); err != nil {
+		t.Fatal(err)
+	}
+	checks, err := m.Checks("held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := m.Limiter().Peek(t.Context(), checks...); err != nil || d.Results[0].Remaining != 3 || s.Load() != 0 {
+		t.Errorf("%+v, %v, load %v; want 3 left, and no load", d, err, s.Load())
 	}
 }
 

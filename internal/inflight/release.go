@@ -11,7 +11,7 @@ const (
 	flushAfter = 5 * time.Millisecond
 	maxFlush   = 256
 	// retryRelease is when what failed is sent again.
-	retryRelease = 250 * time.Millisecond
+	retryRelease = 50 * time.Millisecond
 	// maxReleases is how many wait for a part of the store; the oldest makes room.
 	maxReleases = 1 << 16
 )
