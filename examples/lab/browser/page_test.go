@@ -208,11 +208,12 @@ func open(t *testing.T, s screen, url string) *tab {
 	t.Helper()
 	p := newTab(t, s)
 	p.run(chromedp.Navigate(url))
-	if strings.HasPrefix(url, operated) {
+	switch {
+	case strings.HasPrefix(url, operated):
 		p.until(`document.querySelector('main')`)
-	} else if strings.Contains(url, "/replay") {
+	case strings.Contains(url, "/replay"):
 		p.until(`document.body.dataset.ready === 'true'`)
-	} else {
+	default:
 		p.until(`document.querySelectorAll('#rows svg path').length > 0 || !document.getElementById('mistake').hidden`)
 	}
 	return p
