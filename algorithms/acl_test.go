@@ -51,6 +51,9 @@ func TestTheDocumentedACLSuffices(t *testing.T) {
 			limit.Burst = 0
 		}
 		check := Check{Rule: step.Table[i].Name, Key: "k", Limit: limit, Ban: Ban{After: 1, For: time.Hour}}
+		if step.Table[i].Calendar {
+			check.Limit.Period, check.Limit.Calendar, check.Ban = 0, "month@UTC", Ban{}
+		}
 		costs := []int64{1, 0, 2}
 		if step.Table[i].Held {
 			check.Ban, costs = Ban{}, costs[:2]

@@ -68,8 +68,11 @@ func (b Ban) ok() bool { return b.invalid() == nil }
 // bans reports whether the check obeys bans and counts denials.
 func (c *Check) bans() bool { return c.Ban != (Ban{}) && !c.Shadow }
 
+// day bounds how far ahead a clock may be where no period does.
+const day = 24 * time.Hour
+
 func (c *Check) banRule() step.Ban {
-	b := step.Ban{After: c.Ban.After, Within: cmp.Or(c.Ban.Within, c.Limit.Period).Microseconds(), Length: c.Ban.For.Microseconds()}
+	b := step.Ban{After: c.Ban.After, Within: cmp.Or(c.Ban.Within, c.Limit.Period, day).Microseconds(), Length: c.Ban.For.Microseconds()}
 	switch {
 	case c.Shadow:
 		b.After = -1

@@ -3,6 +3,8 @@ package algorithms
 import (
 	"cmp"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/seed75154129/ratelimit/internal/script"
@@ -40,7 +42,9 @@ func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []step.Param
 // a foreign value: that takes all for checks with a ban.
 func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params) *transport.Call {
 	c := r.takeCall(charge, checks, ps)
-	c.Script = script.TakeBans
+	if c.Script = script.TakeBans; c.Instead != nil {
+		c.Instead = atItsTime(ps, func() *transport.Call { return r.takeBansCall(charge, met, checks, ps) })
+	}
 	bans := 0
 	for i := range checks {
 		if !checks[i].bans() && !met {
@@ -49,6 +53,9 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params)
 		bans++
 		c.Keys = append(c.Keys, r.banKey(&checks[i]), r.keptKey(&checks[i], &ps[i]))
 		b := checks[i].banRule()
+		if checks[i].Ban == (Ban{}) && !checks[i].Shadow {
+			b.After = -2 // obeys bans by hand only
+		}
 		spareW, spareF := ps[i].Spare()
 		c.Args = append(c.Args, i+1, b.After, b.Within, b.Length, spareW, spareF)
 	}
@@ -67,8 +74,36 @@ func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transpo
 	for i := range checks {
 		c.Keys[i] = r.key(&checks[i], &ps[i])
 		c.Joins = c.Joins && !ps[i].Summary
+		if ps[i].Calendar && c.Instead == nil {
+			c.Instead = atItsTime(ps, func() *transport.Call { return r.takeCall(charge, checks, ps) })
+		}
 	}
 	return c
+}
+
+// noWindow is how the scripts begin what they say if their clock is in none of the
+// windows of a calendar that they were given. The time follows, in µs.
+const noWindow = "none of the calendar windows holds "
+
+// atItsTime makes a call again, once, with the windows around the server's time.
+func atItsTime(ps []step.Params, again func() *transport.Call) func(error) *transport.Call {
+	return func(err error) *transport.Call {
+		_, rest, found := strings.Cut(err.Error(), noWindow)
+		if !found || !transport.Answered(err) {
+			return nil
+		}
+		digits := strings.IndexFunc(rest+" ", func(r rune) bool { return r < '0' || r > '9' })
+		now, err := strconv.ParseInt(rest[:digits], 10, 64)
+		if err != nil {
+			return nil
+		}
+		for i := range ps {
+			ps[i].Told(now)
+		}
+		c := again()
+		c.Instead = nil
+		return c
+	}
 }
 
 // A shape is what decides the arguments of takeCall, other than the keys.
@@ -89,7 +124,7 @@ var shapes [256]atomic.Pointer[struct {
 func takeArguments(charge bool, checks []Check, ps []step.Params) []any {
 	s, slot := shape{charge: charge, checks: len(checks)}, uint64(0)
 	for i := range checks {
-		if i == len(s.bounds) || ps[i].Bound == nil {
+		if i == len(s.bounds) || ps[i].Bound == nil || ps[i].Calendar {
 			return newArguments(charge, checks, ps)
 		}
 		s.bounds[i], s.shadow[i] = ps[i].Bound, checks[i].Shadow
@@ -126,22 +161,37 @@ func newArguments(charge bool, checks []Check, ps []step.Params) []any {
 // hand; see internal/script/settle_kept.lua.
 func (r *Redis) settleKeptCall(corrections []settlement) *transport.Call {
 	c := r.settleCall(corrections)
-	c.Script = script.SettleKept
+	if c.Script = script.SettleKept; c.Instead != nil {
+		c.Instead = atItsTime(paramsIn(corrections), func() *transport.Call { return r.settleKeptCall(corrections) })
+	}
 	for i := range corrections {
 		c.Keys = append(c.Keys, r.keptKey(&corrections[i].result.Check, &corrections[i].Params))
 	}
 	return c
 }
 
+func paramsIn(corrections []settlement) []step.Params {
+	ps := make([]step.Params, len(corrections))
+	for i := range corrections {
+		ps[i] = corrections[i].Params
+	}
+	return ps
+}
+
 // settleCall corrects charges; see internal/script/settle.lua.
 func (r *Redis) settleCall(corrections []settlement) *transport.Call {
-	keys, args := make([]any, len(corrections)), make([]any, 0, 13*len(corrections))
+	keys, args, timed := make([]any, len(corrections)), make([]any, 0, 13*len(corrections)), false
 	for i := range corrections {
 		c := &corrections[i]
 		keys[i] = r.key(&c.result.Check, &c.Params)
 		begin := len(args)
+		timed = timed || c.Calendar
 		args = c.Step.Corrections(c.Step.Arguments(append(args, 0, c.Code), c.Params), &c.Correction)
 		args[begin] = len(args) - begin - 1
 	}
-	return &transport.Call{Script: script.Settle, Keys: keys, Args: args}
+	call := &transport.Call{Script: script.Settle, Keys: keys, Args: args}
+	if timed {
+		call.Instead = atItsTime(paramsIn(corrections), func() *transport.Call { return r.settleCall(corrections) })
+	}
+	return call
 }

@@ -49,12 +49,20 @@ func (c Check) Validate() error {
 	for _, err := range c.Ban.invalid() {
 		bad(fmt.Errorf("ban: %w", err))
 	}
+	if c.badBan() {
+		bad(errors.New("ban: denials by a calendar_window lead to no ban, since a client that has used up its month is no attacker; ban by a rule with a short period"))
+	}
 	return errors.Join(errs...)
 }
 
 // okBeside is Validate without the reasons, for all but the limit.
 func (c *Check) okBeside() bool {
-	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && (c.Cost <= 1 && c.Ban == (Ban{}) || !c.Limit.held()) && (!c.Lease || c.badLease() == nil)
+	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && !c.badBan() && (c.Cost <= 1 && c.Ban == (Ban{}) || !c.Limit.held()) && (!c.Lease || c.badLease() == nil)
+}
+
+// badBan reports whether the check has a Ban to which its limit's denials do not lead.
+func (c *Check) badBan() bool {
+	return c.Ban != (Ban{}) && c.Limit.Calendar != ""
 }
 
 // badLease says why units cannot be leased.
@@ -77,28 +85,32 @@ func (c *Check) badLease() error {
 func prepare(checks []Check, room *[4]step.Params) ([]step.Params, error) {
 	ps := room[:0]
 	for i := range checks {
-		c := &checks[i]
 		ps = append(ps, step.Params{})
-		p := &ps[i]
-		if !c.numbers(p) {
-			return nil, c.Validate()
-		}
-		for j := range checks[:i] {
-			if sameCount(c, &checks[j], p.Row, ps[j].Row) {
-				return nil, twice(c, j, i)
-			}
+		if !checks[i].numbers(&ps[i]) || sameAs(checks, i) < i {
+			return nil, whyInvalid(checks, i)
 		}
 	}
 	return ps, nil
 }
 
-func twice(c *Check, i, j int) error {
-	return fmt.Errorf("%w: rule %q: checks %d and %d of one call have the same rule and key", ErrInvalidCheck, c.Rule, i, j)
+// whyInvalid says why check i of a call cannot be decided.
+func whyInvalid(checks []Check, i int) error {
+	c := &checks[i]
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: rule %q: checks %d and %d of one call have the same rule and key", ErrInvalidCheck, c.Rule, sameAs(checks, i), i)
 }
 
-// sameCount reports whether two checks share one count.
-func sameCount(a, b *Check, rowA, rowB *step.Row) bool {
-	return a.Rule == b.Rule && a.Key == b.Key && a.Limit.Period == b.Limit.Period && rowA == rowB
+// sameAs returns the first check that shares its count with check i: i if no other does.
+func sameAs(checks []Check, i int) int {
+	for j := range checks[:i] {
+		a, b := &checks[j], &checks[i]
+		if a.Key == b.Key && a.Rule == b.Rule && a.Limit.Period == b.Limit.Period && a.Limit.Calendar == b.Limit.Calendar && a.Limit.row() == b.Limit.row() {
+			return j
+		}
+	}
+	return i
 }
 
 // paramsOf computes the numbers of a valid check.

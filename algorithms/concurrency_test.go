@@ -23,8 +23,11 @@ func endless(a Algorithm, units int64) Limit {
 	row := step.Lookup(string(a))
 	units = min(units, row.MaxRate)
 	l := Limit{Rate: units, Period: fiftyYears, Algorithm: a}
-	if row.Bucket {
+	switch {
+	case row.Bucket:
 		l.Burst = units
+	case row.Calendar:
+		l.Period, l.Calendar = 0, "year@UTC"
 	}
 	return l
 }

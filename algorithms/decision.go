@@ -25,6 +25,7 @@ type Result struct {
 
 	trace   step.Trace
 	settled *settledCost // shared with all copies; nil: each copy is a charge of its own
+	moved   *[]span      // of a settlement; nil: the decision charged Charged
 }
 
 // A Source says what decided a check.

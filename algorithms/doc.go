@@ -87,9 +87,9 @@ package algorithms
 // second flush, inside the same budget. Two requests can deny each other for the length of a flush. No limit is exceeded.
 //
 // A refund costs a bucket the refill since the charge, and a queue its slot. So a stream
-// of denied requests would drain the counts that they share with other clients. A sharded Redis
-// therefore remembers for at most ten seconds which keys were denied, in 8 KB. A request with such
-// a key is peeked at first, and charged only if that admits it
+// of denied requests would drain the counts that they share with other clients. A Guard therefore
+// says in the context of a call that one of its checks is known to be denied. Such a request is
+// peeked first, and charged only if that admits it
 // (TestRequestsOfKnownAbusersDoNotDrainWhatTheyShare).
 //
 // If a part of the cluster is unavailable, its checks have an Err, and the others may stay

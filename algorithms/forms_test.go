@@ -55,8 +55,14 @@ func TestEachFormHasItsName(t *testing.T) {
 		var states []string
 		for _, period := range []time.Duration{time.Minute, 1500 * time.Millisecond} {
 			check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 7, Period: period, Algorithm: Algorithm(step.Table[i].Name)}}
-			if step.Table[i].Bucket {
+			switch {
+			case step.Table[i].Bucket:
 				check.Limit.Burst = 9
+			case step.Table[i].Calendar:
+				check.Limit.Period, check.Limit.Calendar = 0, map[time.Duration]string{time.Minute: "day@Asia/Kathmandu"}[period]
+				if check.Limit.Calendar == "" {
+					check.Limit.Calendar = "month:15@UTC"
+				}
 			}
 			var last Result
 			after := int64(2)

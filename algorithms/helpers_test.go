@@ -19,6 +19,6 @@ func peekOne(t *testing.T, m *Memory, check Check) Result {
 	return d.Results[0]
 }
 
-// rated are the algorithms whose charges have a cost and a time; in_flight has tests of
-// its own.
-var rated = slices.DeleteFunc(slices.Clone(step.Table), func(row step.Row) bool { return row.Held })
+// rated are the algorithms whose charges have a cost and a period. in_flight has tests of
+// its own, and calendar_window is beside them in TestConformance.
+var rated = slices.DeleteFunc(slices.Clone(step.Table), func(row step.Row) bool { return row.Held || row.Calendar })

@@ -120,7 +120,12 @@ func (s store) Release(ctx context.Context, ids map[string][]int64) (released []
 	}
 	ctx = t.Within(ctx)
 	responses := t.SendAll(ctx, calls)
-	t.Again(ctx, responses, metBan, func(i int) *transport.Call { return remove(keys[i], keys[i]+keptSuffix) })
+	t.Again(ctx, responses, func(i int) *transport.Call {
+		if !metBan(responses[i].Err) {
+			return nil
+		}
+		return remove(keys[i], keys[i]+keptSuffix)
+	})
 	var errs []error
 	for i, r := range responses {
 		if r.Err == nil || metBan(r.Err) { // a foreign value holds nothing

@@ -30,6 +30,16 @@ func (opened) Store(r *Redis) store {
 // Memory is the store in which a Memory counts.
 func (opened) Memory(m *Memory) *memory.Store { return m.ready() }
 
+// Valid reports whether a limiter can decide the checks of a call.
+func (opened) Valid(checks []Check) bool {
+	var room [4]step.Params
+	_, err := prepare(checks, &room)
+	return err == nil
+}
+
+// Invalid is why charges cannot be settled, or nil.
+func (opened) Invalid(charges []Charge) error { return invalidCharges(charges) }
+
 // Check gives access to what a check hides.
 func (opened) Check(c *Check) hiddenCheck { return hiddenCheck{c} }
 

@@ -54,41 +54,16 @@ func (j jointly) decide(ctx context.Context, charge bool, checks []Check) (Decis
 	return d, redisError(err)
 }
 
-// A scriptLog notes which scripts a client sends.
-type scriptLog struct{ sent []string }
-
-func (*scriptLog) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l *scriptLog) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		l.note(cmd)
-		return next(ctx, cmd)
+// scriptName names the scripts that decide requests: one request alone, or several
+// jointly, with their number of keys.
+func scriptName(cmd redis.Cmder) string {
+	switch args := cmd.Args(); {
+	case cmd.Name() != "eval" && cmd.Name() != "evalsha":
+		return ""
+	case args[1] == script.TakeJoint.SHA() || args[1] == script.TakeJoint.Text():
+		return fmt.Sprint("joint of ", args[2])
 	}
-}
-
-func (l *scriptLog) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		l.note(cmds...)
-		return next(ctx, cmds)
-	}
-}
-
-func (l *scriptLog) note(cmds ...redis.Cmder) {
-	for _, cmd := range cmds {
-		switch args := cmd.Args(); {
-		case cmd.Name() != "eval" && cmd.Name() != "evalsha":
-		case args[1] == script.TakeJoint.SHA() || args[1] == script.TakeJoint.Text():
-			l.sent = append(l.sent, fmt.Sprint("joint of ", args[2]))
-		default:
-			l.sent = append(l.sent, "alone")
-		}
-	}
-}
-
-// all returns what was sent since the last time.
-func (l *scriptLog) all() string {
-	defer func() { l.sent = nil }()
-	return strings.Join(l.sent, ", ")
+	return "alone"
 }
 
 // poison makes the value at a key none of this module's.
@@ -258,7 +233,7 @@ func TestABadKeyFailsOneRequest(t *testing.T) {
 }
 
 func testABadKey(t *testing.T, client *redis.Client) {
-	var log scriptLog
+	log := redistest.Recorder{Name: scriptName}
 	sender := redis.NewClient(client.Options())
 	defer sender.Close()
 	sender.AddHook(&log)
@@ -278,7 +253,7 @@ func testABadKey(t *testing.T, client *redis.Client) {
 				}
 			}
 			used := int64(0)
-			log.all()
+			log.Take()
 			for n, want := range []string{"joint of 32", then} {
 				for i, resp := range r.batchOf(t, 16, charge, ofOneAndAll) {
 					if metBan(resp.Err) != (i == 5) || i != 5 && resp.Err != nil {
@@ -288,10 +263,10 @@ func testABadKey(t *testing.T, client *redis.Client) {
 				if charge {
 					used += 15
 				}
-				if sent := log.all(); sent != want || usedOf(t, r, ofOneAndAll(0)[1]) != used {
+				if sent := strings.Join(log.Take(), ", "); sent != want || usedOf(t, r, ofOneAndAll(0)[1]) != used {
 					t.Errorf("%s, charge %v: flush %d sent %q, want %q; %d used, want %d", what, charge, n, sent, want, usedOf(t, r, ofOneAndAll(0)[1]), used)
 				}
-				log.all()
+				log.Take()
 			}
 			d, err := r.Take(t.Context(), ofOneAndAll(5)...)
 			if res := d.Results; err != nil || d.Allowed || res[0].BannedFor > 0 != (what == "a ban") || (res[0].Err != nil) != (what != "a ban") || res[1].Err != nil {
@@ -351,7 +326,8 @@ func TestServersThatRunNoRequestsTogether(t *testing.T) {
 				user = append(user, rule)
 			}
 			do(user...)
-			client := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, Username: "limiter", Password: "secret"}))
+			client := redis.NewClient(FailFast(&redis.Options{Addr: srv.Addr, Username: "limiter", Password: "secret",
+				DialTimeout: roomy, ReadTimeout: roomy, WriteTimeout: roomy, PoolTimeout: roomy}))
 			defer client.Close()
 			r := &Redis{Client: client, Namespace: "test", Budget: roomy}
 			if err := storeOf(r).Warm(t.Context()); err != nil {
@@ -371,7 +347,7 @@ func TestServersThatRunNoRequestsTogether(t *testing.T) {
 			if c.replica {
 				do("replicaof", "127.0.0.1", "1")
 			}
-			var log scriptLog
+			log := redistest.Recorder{Name: scriptName}
 			client.AddHook(&log)
 			failed := 0
 			for i, resp := range r.batchOf(t, n, true, checks) {
@@ -383,12 +359,12 @@ func TestServersThatRunNoRequestsTogether(t *testing.T) {
 					t.Errorf("%d: %s, not executed %v: %v", i, transport.ClassOf(resp.Err), transport.NotExecuted(resp.Err), resp.Err)
 				}
 			}
-			if sent := log.all(); failed != c.failed || sent != c.sent {
+			if sent := strings.Join(log.Take(), ", "); failed != c.failed || sent != c.sent {
 				t.Errorf("%d failed, want %d; sent %q, want %q", failed, c.failed, sent, c.sent)
 			}
 			if c.failed < n { // for a minute, alone at once
 				r.batchOf(t, n, true, checks)
-				if sent := log.all(); sent != alone[2:] {
+				if sent := strings.Join(log.Take(), ", "); sent != alone[2:] {
 					t.Errorf("then sent %q", sent)
 				}
 			} else if keys := admin.DBSize(t.Context()).Val(); keys > 0 {

@@ -26,7 +26,10 @@ const maxPart = 64
 // module that write different forms count at different keys.
 func appendKey(b []byte, namespace string, c *Check, a *step.Row) []byte {
 	b = append(append(appendRule(b, namespace, c), ':'), a.Short...)
-	return appendPeriod(append(b, ':'), c.Limit.Period)
+	if b = append(b, ':'); c.Limit.Calendar != "" {
+		return append(b, c.Limit.Calendar...)
+	}
+	return appendPeriod(b, c.Limit.Period)
 }
 
 // appendBanKey appends the key of a check's ban, namespace:{key}:rule:ban1: it

@@ -37,17 +37,23 @@ const (
 	// GCRA is the generic cell rate algorithm of ITU-T I.371. It makes the same
 	// decisions as [TokenBucket].
 	GCRA Algorithm = "gcra"
+	// CalendarWindow counts units in days, weeks (from Monday), months, quarters or
+	// years of a time zone. A window begins at the first instant that has its date,
+	// so a day may have 23 or 25 hours. The store's clock chooses the window.
+	CalendarWindow Algorithm = "calendar_window"
 )
 
-// A Limit is how much is allowed: Rate units in each Period.
+// A Limit is how much is allowed: Rate units in each Period, or in each window of a
+// calendar.
 //
-// Its text form is "100/1m", "10/s burst 20" or "5/1m fixed_window"; see
-// [ParseLimit].
+// Its text form is "100/1m", "10/s burst 20", "5/1m fixed_window" or
+// "100000/month@Europe/Berlin"; see [ParseLimit].
 type Limit struct {
-	Rate      int64         // units in each Period; at least 1
-	Period    time.Duration // whole microseconds; at least 1 µs
+	Rate      int64         // units in each Period, or in each window of Calendar; at least 1
+	Period    time.Duration // whole microseconds; at least 1 µs. calendar_window: 0
 	Burst     int64         // buckets only: units that may come at once; 0 means Rate (leaky_bucket: required)
-	Algorithm Algorithm     // "" means SlidingWindow, or TokenBucket if Burst is set, as in the text form
+	Calendar  string        // calendar_window only: day, week, month, quarter or year, and a zone: "month@Europe/Berlin"
+	Algorithm Algorithm     // "" means CalendarWindow where Calendar is set, TokenBucket where Burst is, else SlidingWindow
 }
 
 // PerSecond is a [SlidingWindow] limit of rate units in each second. A client that has
@@ -65,13 +71,23 @@ func PerMinute(rate int64) Limit { return Limit{Rate: rate, Period: time.Minute}
 // for password resets, use [SlidingLog], with which a client waits at most one hour.
 func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 
+// PerDay is a [CalendarWindow] limit of n units in each day of a time zone, such as
+// "Europe/Berlin" or "UTC". [Limit.Validate] reports a zone that this program cannot
+// load; import time/tzdata where the machine has no zones.
+func PerDay(n int64, zone string) Limit { return Limit{Rate: n, Calendar: "day@" + zone} }
+
+// PerMonth is a [CalendarWindow] limit of n units in each month of a time zone. Months
+// that begin on another day are Limit{Rate: n, Calendar: "month:15@UTC"}; a month that is
+// too short for the day begins on its last.
+func PerMonth(n int64, zone string) Limit { return Limit{Rate: n, Calendar: "month@" + zone} }
+
 // Quota is the number of units that an unused key can spend at once: Burst for buckets,
 // or Rate if Burst is 0; Rate for windows. The header X-RateLimit-Limit shows it.
 func (l Limit) Quota() int64 { return l.step().Quota() }
 
 // step converts the limit to that of package step.
 func (l *Limit) step() step.Limit {
-	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Algorithm: string(l.Algorithm)}
+	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}
 }
 
 // row finds the algorithm's row, or nil.

@@ -36,10 +36,13 @@ type Limiter interface {
 	//
 	// In this process, all copies of a result are one charge. Settle starts from what
 	// that charge costs now, whichever copy is passed. A charge that was settled at 0
-	// has ended, and settling it again does nothing.
+	// has ended, and settling it again does nothing. If calls settle a charge at the same
+	// time, one at more units and one at fewer, it may keep the higher cost, as Charged
+	// says: settle it again.
 	//
-	// If a Cost is negative, nothing is settled, there are no results, and the error
-	// wraps [ErrInvalidCheck]. After any other error, some charges may be settled, and
+	// A charge is invalid if its Cost is negative, or if it is of a request in flight
+	// and its Cost is neither 0 nor what was charged. Then nothing is settled, there are
+	// no results, and the error wraps [ErrInvalidCheck]. After any other error, some charges may be settled, and
 	// there may be no results. The caller may settle all of them again. A charge whose
 	// outcome is unknown counts as the lower of its old and its new cost, so that no
 	// unit is refunded twice.

@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -80,14 +81,8 @@ func countsOf(checks []Check, room *[4]memory.Count) ([]memory.Count, error) {
 		counts = make([]memory.Count, len(checks))
 	}
 	for i := range checks {
-		c := &checks[i]
-		if !c.count(&counts[i]) {
-			return nil, c.Validate()
-		}
-		for j := range checks[:i] {
-			if sameCount(c, &checks[j], counts[i].Row, counts[j].Row) {
-				return nil, twice(c, j, i)
-			}
+		if !checks[i].count(&counts[i]) || sameAs(checks, i) < i {
+			return nil, whyInvalid(checks, i)
 		}
 	}
 	return counts, nil
@@ -99,7 +94,7 @@ func (c *Check) count(to *memory.Count) bool {
 	if !c.numbers(&to.Params) {
 		return false
 	}
-	if to.Ban.Within = to.Period; c.Ban != (Ban{}) {
+	if to.Ban.Within = cmp.Or(to.Period, day.Microseconds()); c.Ban != (Ban{}) {
 		to.Ban = c.banRule()
 	}
 	return true

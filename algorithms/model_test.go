@@ -1,9 +1,11 @@
 package algorithms
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
+	_ "time/tzdata"
 
 	"pgregory.net/rapid"
 
@@ -37,7 +39,7 @@ func (m *Memory) at(us int64) *Memory {
 // alone is a result that does not know its copies: it can be compared with one of
 // another store, and each copy is a charge of its own.
 func alone(r Result) Result {
-	r.settled = nil
+	r.settled, r.moved = nil, nil
 	return r
 }
 
@@ -154,7 +156,7 @@ func changed(t *rapid.T, l Limit) Limit {
 // drawStep draws how far the clock moves: mostly a little, sometimes to the
 // edges of an answer, now and then back, or a year to and fro.
 func drawStep(t *rapid.T, l Limit, d Decision) int64 {
-	period := l.Period.Microseconds()
+	period := roughPeriod(l).Microseconds()
 	edge := d.RetryAfter()
 	if edge == Never {
 		edge = 0
@@ -169,3 +171,6 @@ func drawStep(t *rapid.T, l Limit, d Decision) int64 {
 		}),
 	).Draw(t, "step")
 }
+
+// roughPeriod is about how long a limit's windows are.
+func roughPeriod(l Limit) time.Duration { return cmp.Or(l.Period, 24*time.Hour) }

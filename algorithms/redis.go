@@ -28,9 +28,9 @@ const defaultBudget = 50 * time.Millisecond
 // call, and all calls go out in one flush of pipelines. If an enforced check denies, a
 // second flush inside the same budget refunds what the other calls have charged. That
 // never admits more than the limit, but during a flush two requests may deny each
-// other. (A leaky_bucket refunds a slot only while it is the last of the queue.) If a
-// check was denied a moment ago, the request is peeked before it is charged, so that
-// denied requests do not drain counts that they share with others. A charge that could
+// other. (A leaky_bucket refunds a slot only while it is the last of the queue.) In
+// a failmode.Guard, a request with a check that is known to be denied is peeked before it
+// is charged, so that denied requests do not drain counts that they share with others. A charge that could
 // not be refunded in time stays in Charged of its result.
 //
 // No decision is executed twice. Commands are never retried, whatever the client's
@@ -70,7 +70,6 @@ type Redis struct {
 	once      sync.Once
 	invalid   error
 	transport *transport.Transport
-	recent    *denials // where keys are sharded
 }
 
 // A Client sends commands to Redis. All of go-redis' clients do: Client,
@@ -108,7 +107,6 @@ func (r *Redis) ready() (*transport.Transport, error) {
 			client = r.Client
 		}
 		r.transport = transport.New(client, r.Sharded, r.budget(), script.All...)
-		r.recent = newDenials()
 		if err := r.Validate(); err != nil {
 			r.invalid = redisError(err)
 		}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/step"
-
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -16,8 +16,8 @@ import (
 //
 // A bucket does not get back what it refilled in between, and a queue gets a
 // slot back only while it is the last. So a stream of denied requests would
-// drain what it shares with others. A request of which this process knows that a
-// check was denied a moment ago is looked at first, and charged only if it may
+// drain what it shares with others. If the Guard knows that a check was denied a
+// moment ago, the request is peeked first, and charged only if it may
 // pass: a denial is one flush as before, and costs the others nothing.
 //
 // A check whose server did not answer has Err. Its outcome is unknown, so
@@ -27,13 +27,7 @@ func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charg
 	if !charge {
 		return r.askServers(ctx, t, false, checks, ps)
 	}
-	var denied []string // a moment ago
-	for i := range checks {
-		if key := r.key(&checks[i], &ps[i]); r.recent.has(key) {
-			denied = append(denied, key)
-		}
-	}
-	if len(denied) > 0 {
+	if inside.PeeksFirst(ctx) {
 		d, err := r.askServers(ctx, t, false, checks, ps)
 		if err != nil {
 			return d, err
@@ -42,18 +36,10 @@ func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charg
 			r.denied(ctx, t, d.Results)
 			return d, nil
 		}
-		for _, key := range denied { // somebody has settled or reset, or it was another key
-			r.recent.remove(key)
-		}
 	}
 	d, err := r.askServers(ctx, t, true, checks, ps)
 	if err != nil {
 		return d, err
-	}
-	for i := range d.Results {
-		if res := &d.Results[i]; res.Err == nil && res.Denies() {
-			r.recent.add(r.key(&checks[i], &ps[i]), res.RetryAfter)
-		}
 	}
 	if deniedForCertain(d) {
 		r.denied(ctx, t, d.Results)
@@ -100,7 +86,10 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 	responses := t.SendAll(ctx, calls)
 	bans := responses[len(parts):]
 	parts, responses = r.oneByOne(ctx, t, charge, parts, responses[:len(parts)])
-	t.Again(ctx, responses, metBan, func(i int) *transport.Call {
+	t.Again(ctx, responses, func(i int) *transport.Call {
+		if !metBan(responses[i].Err) {
+			return nil
+		}
 		spared := slices.Clone(parts[i].checks)
 		for j := range spared {
 			spared[j].spared = true // its denial counts in the second flush
@@ -200,7 +189,7 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 		return
 	}
 	responses := t.SendAll(ctx, calls)
-	t.Again(ctx, responses[:len(corrections)], metBan, func(i int) *transport.Call { return r.settleKeptCall(corrections[i : i+1]) })
+	t.Again(ctx, responses[:len(corrections)], r.orKept(corrections, responses))
 	for i, err := range settledEach(corrections, responses) {
 		if err != nil && !transport.NotExecuted(err) && !corrections[i].Held {
 			corrections[i].result.Charged = 0
@@ -218,8 +207,18 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 // settleEach corrects each charge in a call of its own.
 func (r *Redis) settleEach(ctx context.Context, t *transport.Transport, corrections []settlement) []error {
 	responses := t.SendAll(ctx, each(corrections, r.settleCall))
-	t.Again(ctx, responses, metBan, func(i int) *transport.Call { return r.settleKeptCall(corrections[i : i+1]) })
+	t.Again(ctx, responses, r.orKept(corrections, responses))
 	return settledEach(corrections, responses)
+}
+
+// orKept returns what to send for a correction whose key has met a ban by hand.
+func (r *Redis) orKept(corrections []settlement, responses []transport.Response) func(i int) *transport.Call {
+	return func(i int) *transport.Call {
+		if !metBan(responses[i].Err) {
+			return nil
+		}
+		return r.settleKeptCall(corrections[i : i+1])
+	}
 }
 
 // each makes a call for each correction.

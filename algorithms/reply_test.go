@@ -22,8 +22,11 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, rate, period int64, packed []byte) {
 		a := step.Table[int(which)%len(step.Table)]
 		l := Limit{Rate: rate, Period: time.Duration(period) * time.Microsecond, Algorithm: Algorithm(a.Name)}
-		if a.Queue {
+		switch {
+		case a.Queue:
 			l.Burst = 1
+		case a.Calendar:
+			l.Period, l.Calendar = 0, "day@UTC"
 		}
 		if !l.step().OkFor(l.row()) || period > 1<<50 {
 			return

@@ -41,10 +41,12 @@ func Refund(ctx context.Context, l Limiter, d Decision, rules ...string) error {
 }
 
 // A settledCost holds the cost at which a charge was last settled. All copies of the
-// result share it, so that no unit is refunded twice. 0 means that the charge was never
-// settled. Otherwise it is the complement of the cost, which is negative. It is nil for
-// results that a limiter outside this module has made: each copy is a charge of its own.
-type settledCost struct{ complement atomic.Int64 }
+// result share it, so that no unit is refunded twice. It is nil for results that a
+// limiter outside this module has made: each copy is a charge of its own.
+type settledCost struct {
+	complement atomic.Int64 // of the cost, which is negative; 0: the charge was never settled
+	rising     atomic.Int64 // units of the cost that settlements under way are to charge first
+}
 
 // now returns what a charge of this many units costs now.
 func (s *settledCost) now(units int64) int64 {
@@ -56,37 +58,53 @@ func (s *settledCost) now(units int64) int64 {
 	return units
 }
 
-// claim sets the charge's cost for all copies of its result, and returns the cost before.
-// ok is false if there is nothing to settle: the charge has this cost already, or it has
-// ended at 0.
-func (s *settledCost) claim(units, cost int64) (before int64, ok bool) {
+// claim sets the charge's cost for all copies of its result, and returns the costs before
+// and after. Units that another settlement has not charged yet cannot be refunded: the
+// cost after is at least those. ok is false if there is nothing to settle: the charge has
+// this cost already, or it has ended at 0. Each claim that is ok has its end.
+func (s *settledCost) claim(units, cost int64) (before, after int64, ok bool) {
 	for s != nil {
 		complement := s.complement.Load()
 		if before = ^complement; complement == 0 {
 			before = units
 		}
 		if before <= 0 || before == cost {
-			return before, false
+			return before, before, false
 		}
-		if s.complement.CompareAndSwap(complement, ^cost) {
-			return before, true
+		rise := max(cost-before, 0)
+		if rise == 0 {
+			if after = max(cost, s.rising.Load()); after >= before {
+				return before, before, false
+			}
+		} else {
+			after = cost
+			s.rising.Add(rise)
 		}
+		if s.complement.CompareAndSwap(complement, ^after) {
+			return before, after, true
+		}
+		s.rising.Add(-rise)
 	}
-	return units, units > 0 && units != cost
+	return units, cost, units > 0 && units != cost
 }
 
-// undo undoes a claim, but not the claims that others have made since.
-func (s *settledCost) undo(before, cost int64) {
-	for s != nil {
+// end ends a claim. If the settlement was not made, it undoes the claim, but not the
+// claims that others have made since.
+func (s *settledCost) end(before, after int64, made bool) {
+	for s != nil && !made {
 		complement := s.complement.Load()
-		if s.complement.CompareAndSwap(complement, ^max(^complement+before-cost, 0)) {
-			return
-		}
+		made = s.complement.CompareAndSwap(complement, ^max(^complement+before-after, 0))
+	}
+	if s != nil && after > before { // last: until then nobody refunds these units
+		s.rising.Add(before - after)
 	}
 }
 
 // update sets Charged to what the charge costs now.
-func (r *Result) update() { r.setCharged(r.settled.now(r.Charged)) }
+func (r *Result) update() {
+	r.setCharged(r.settled.now(r.Charged))
+	r.moved = &unmoved
+}
 
 func (r *Result) setCharged(units int64) {
 	r.trace.Followed = r.followedAt(units)
@@ -105,9 +123,8 @@ func (r *Result) followedAt(units int64) int64 {
 // settleBy settles the result at a cost. change applies the difference in units to the
 // store, and reports whether it did.
 func (r *Result) settleBy(cost int64, change func(units int64) bool) {
-	before, ok := r.settled.claim(r.Charged, cost)
-	if ok && !change(cost-before) {
-		r.settled.undo(before, cost)
+	if before, after, ok := r.settled.claim(r.Charged, cost); ok {
+		r.settled.end(before, after, change(after-before))
 	}
 	r.update()
 }
@@ -154,21 +171,18 @@ type settlement struct {
 // corrections of those charges that a store of this source made and that are to cost
 // something else. If a charge is invalid, it prepares nothing.
 func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, error) {
-	var errs []error
-	for i := range charges {
-		errs = append(errs, charges[i].invalid())
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := invalidCharges(charges); err != nil {
 		return nil, nil, err
 	}
 	results := make([]Result, len(charges))
 	var cs []settlement
 	for i := range charges {
 		res, cost := &results[i], charges[i].Cost
-		if *res = charges[i].Result; res.Source != source || res.Charged <= 0 {
+		*res = charges[i].Result
+		if res.moved = &unmoved; res.Source != source || res.Charged <= 0 {
 			continue
 		}
-		before, ok := res.settled.claim(res.Charged, cost)
+		before, after, ok := res.settled.claim(res.Charged, cost)
 		if !ok {
 			res.setCharged(before)
 			continue
@@ -179,13 +193,21 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 			Params: p,
 			Placed: res.trace.Charge,
 			Units:  before,
-			Delta:  cost - before,
+			Delta:  after - before,
 		}, res})
 	}
 	return results, cs, nil
 }
 
-// invalid is why a charge cannot be settled, or nil.
+// invalidCharges is why charges cannot be settled, or nil.
+func invalidCharges(charges []Charge) error {
+	var errs []error
+	for i := range charges {
+		errs = append(errs, charges[i].invalid())
+	}
+	return errors.Join(errs...)
+}
+
 func (c *Charge) invalid() error {
 	switch check := &c.Result.Check; {
 	case c.Cost < 0:
@@ -202,9 +224,8 @@ func (c *Charge) invalid() error {
 // the charge keeps the lower of both costs, so that settling it again refunds no unit
 // twice.
 func (c *settlement) failed(err error) {
-	if c.Delta > 0 || c.Held || transport.NotExecuted(err) || metBan(err) {
-		c.result.settled.undo(c.Units, c.Units+c.Delta)
-	}
+	perhaps := c.Delta < 0 && !c.Held && !transport.NotExecuted(err) && !metBan(err)
+	c.result.settled.end(c.Units, c.Units+c.Delta, perhaps)
 }
 
 // answer updates the result from the state of its key after the correction.
@@ -214,6 +235,7 @@ func (c *settlement) answer(s step.State, now int64) {
 	if r.BanBegan {
 		bannedUntil = -bannedUntil
 	}
+	r.settled.end(c.Units, c.Units+c.Delta, true)
 	r.setCharged(c.Units + c.Delta)
 	r.At, r.trace.Charge = time.UnixMicro(now), step.Placed{}
 	if r.known = !c.Summary; r.known {
@@ -226,6 +248,7 @@ func (c *settlement) answer(s step.State, now int64) {
 	var a step.Answer
 	c.Params.Answer(&a, true, &s, where, now)
 	r.Remaining, r.ResetAfter = a.Remaining, a.ResetAfter
+	r.moved = &[]span{r.spanOf(c.Delta)}
 	if c.Queue {
 		r.Delay = max(a.Delay, 0)
 	}

@@ -191,9 +191,52 @@ func TestSettlingCopiesAtOnceOnABadNetwork(t *testing.T) {
 		}
 		all.Wait()
 		d, err := r.Peek(t.Context(), check)
-		if left := d.Results[0].Remaining; err != nil || left > 90 || left < 90 && (lost.executed || i%3 == 0) {
-			t.Errorf("%d: %d left, want 90, or less if one was not given back: %v", i, left, err)
+		if left := d.Results[0].Remaining; err != nil || left > 90 || left < 90 && i%3 == 0 {
+			t.Errorf("%d: %d left, want 90, or less if an answer was lost: %v", i, left, err)
 		}
+	}
+}
+
+// Units that one settlement is about to charge are not refunded by another that ends
+// first: if they are not charged in the end, that would free what others have used.
+func TestSettlingWhileACopyIsChargedMore(t *testing.T) {
+	for name, c := range map[string]struct {
+		err     error // of charging more
+		want    int64 // what the charge costs after the refund, and then charging more has ended
+		charged bool
+	}{
+		"charged":     {want: 4, charged: true},
+		"not charged": {err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}},
+		"unknown":     {err: io.EOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := redistest.Start(t).Client(t)
+			slow := &losing{err: c.err, executed: c.charged, met: make(chan struct{}), held: make(chan struct{})}
+			client.AddHook(slow)
+			r := &Redis{Client: client, Namespace: "test", Budget: roomy}
+			check := Check{Rule: "r", Key: "k", Limit: perDay(100), Cost: 10}
+			mustTake(t, r, check) // of another
+			result := mustTake(t, r, check)[0]
+			slow.next.Store(true)
+			var all sync.WaitGroup
+			all.Go(func() { _ = settleAll(t.Context(), r, 14, result) })
+			<-slow.met
+			meanwhile, err := r.Settle(t.Context(), Charge{Result: result, Cost: 0})
+			if err != nil || meanwhile[0].Charged != 4 {
+				t.Errorf("refunded meanwhile: it costs %d, want the 4 that are not charged yet: %v", meanwhile[0].Charged, err)
+			}
+			close(slow.held)
+			all.Wait()
+			for _, want := range []int64{c.want, 0} {
+				d, err := r.Peek(t.Context(), check)
+				if used := 90 - d.Results[0].Remaining; err != nil || used != want {
+					t.Errorf("it costs %d, want %d: %v", used, want, err)
+				}
+				if err := settleAll(t.Context(), r, 0, meanwhile...); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
@@ -260,9 +303,10 @@ func TestSettlingWhereAShardIsAway(t *testing.T) {
 
 // losing is a go-redis hook that loses the answer to the next settlement.
 type losing struct {
-	next     atomic.Bool
-	executed bool
-	err      error
+	next      atomic.Bool
+	executed  bool
+	err       error
+	met, held chan struct{} // if not nil: the command is met, and held back until then
 }
 
 func (*losing) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -283,8 +327,14 @@ func (l *losing) lose(cmds []redis.Cmder, send func() error) error {
 	if !settles(cmds) || !l.next.CompareAndSwap(true, false) {
 		return send()
 	}
+	if l.met != nil {
+		close(l.met)
+		<-l.held
+	}
 	if l.executed {
-		_ = send()
+		if err := send(); l.err == nil {
+			return err
+		}
 	}
 	for _, cmd := range cmds {
 		cmd.SetErr(l.err)

@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -14,17 +15,24 @@ var periods = map[string]time.Duration{
 	"s": time.Second, "second": time.Second,
 	"m": time.Minute, "min": time.Minute, "minute": time.Minute,
 	"h": time.Hour, "hour": time.Hour,
-	"d": 24 * time.Hour, "day": 24 * time.Hour,
+}
+
+// inCalendar are the words that need a time zone, and periods of about that length.
+var inCalendar = map[string]string{
+	"d": "1d", "day": "1d", "week": "7d", "month": "30d", "quarter": "90d", "year": "365d",
 }
 
 // ParseLimit reads the text form of a limit and validates it:
 //
 //	rate "/" period [ "burst" n ] [ algorithm ]
+//	rate "/" calendar
 //	n "in flight"
 //
 // The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "min",
-// "minute"). Spaces around the slash are allowed. The default algorithm is
-// token_bucket with a burst, and sliding_window without.
+// "minute"). The calendar is day, week, month, quarter or year and a time zone, as in
+// "month@Europe/Berlin", or "month:15@UTC" for months that begin on the 15th. Spaces
+// around the slash are allowed. The default algorithm is token_bucket with a burst, and
+// sliding_window without.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(text)
 	if err != nil {
@@ -59,10 +67,14 @@ func parseLimit(text string) (Limit, error) {
 	if l.Rate, err = parseUnits("rate", strings.TrimSpace(rate)); err != nil {
 		return Limit{}, err
 	}
-	if l.Period, err = parsePeriod(words[0]); err != nil {
+	if strings.Contains(words[0], "@") {
+		l.Calendar = words[0]
+	} else if l.Period, err = parsePeriod(words[0]); err != nil {
 		return Limit{}, err
 	}
-	words = words[1:]
+	if words = words[1:]; l.Calendar != "" && len(words) > 0 && words[0] == "burst" {
+		return Limit{}, errors.New("a calendar window has no burst; limit bursts by another rule, such as 5/s")
+	}
 	if len(words) > 0 && words[0] == "burst" {
 		if len(words) == 1 {
 			return Limit{}, errors.New("burst without a number")
@@ -90,8 +102,8 @@ func parseLimit(text string) (Limit, error) {
 var grouped = regexp.MustCompile(`^[0-9]{1,3}([,_][0-9]{3})+$`)
 
 // meantLimit corrects a text that is nearly a limit: one in capitals, with "per", with
-// marks for thousands, without a unit of its period, or with the algorithm before the
-// burst.
+// marks for thousands, without a unit of its period or the time zone of its calendar, or
+// with the algorithm before the burst.
 func meantLimit(text string) (string, bool) {
 	rate, rest, _ := strings.Cut(strings.Replace(strings.ToLower(text), " per ", "/", 1), "/")
 	if rate = strings.TrimSpace(rate); grouped.MatchString(rate) {
@@ -100,6 +112,10 @@ func meantLimit(text string) (string, bool) {
 	words := strings.Fields(rest)
 	if len(words) == 0 {
 		return "", false
+	}
+	if fixed := inCalendar[words[0]]; fixed != "" {
+		unit := cmp.Or(map[string]string{"d": "day"}[words[0]], words[0])
+		return fmt.Sprintf("\"%s/%s\" for a period of %s, or \"%[1]s/%[4]s@UTC\" for each %[4]s of a time zone", rate, fixed, fixed, unit), true
 	}
 	if _, err := parseUnits("", words[0]); err == nil {
 		words[0] += "s"
@@ -113,7 +129,7 @@ func meantLimit(text string) (string, bool) {
 	}
 	meant := strconv.Quote(l.String())
 	if _, period, _ := strings.Cut(text, "/"); strings.HasSuffix(strings.TrimSpace(period), "M") {
-		meant += fmt.Sprintf(", or for a month as \"%d/30d\"", l.Rate)
+		meant += fmt.Sprintf(", or for a month as \"%d/month@UTC\"", l.Rate)
 	}
 	return meant, true
 }
@@ -129,6 +145,9 @@ func parseUnits(what, text string) (int64, error) {
 func parsePeriod(text string) (time.Duration, error) {
 	if d, ok := periods[text]; ok {
 		return d, nil
+	}
+	if inCalendar[text] != "" {
+		return 0, fmt.Errorf("period %q has two meanings", text)
 	}
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseInt(days, 10, 64); err == nil && n >= 0 && n <= int64(maxDays) && days[0] != '+' {
@@ -152,7 +171,11 @@ func (l Limit) String() string {
 		return string(append(b, inFlightText...))
 	}
 	b = append(b, '/')
-	b = appendPeriod(b, l.Period)
+	if l.Calendar != "" {
+		b = append(b, l.Calendar...)
+	} else {
+		b = appendPeriod(b, l.Period)
+	}
 	if l.Burst != 0 {
 		b = strconv.AppendInt(append(b, " burst "...), l.Burst, 10)
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 // Wait takes the checks and returns when the call may be made. If they are
-// admitted, it waits for Delay; if they are denied, it waits for RetryAfter and
-// tries again. It is for outbound calls: with a leaky_bucket, calls leave at a
-// constant rate however many processes wait.
+// admitted, it waits for Delay; if they are denied, it waits for RetryAfter, at most an
+// hour at a time, and tries again. It is for outbound calls: with a leaky_bucket, calls
+// leave at a constant rate however many processes wait.
 //
 // It returns the decision that admitted the call, for [Limiter.Settle]. If ctx
 // has a deadline that comes too early, or if waiting would never help, it returns
@@ -39,7 +39,7 @@ func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 				_ = Refund(ctx, l, d) // what stays charged errs towards denying
 				return Decision{}, err
 			}
-			delay, longest = d.RetryAfter(), soonest(d, spare)
+			delay, longest = min(d.RetryAfter(), time.Hour), soonest(d, spare)
 		}
 		err = wait.ErrTooLate
 		if longest != Never && wait.InTime(ctx, longest) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 // A distant store is a Memory to which a question takes a while, and an answer.
@@ -21,6 +22,7 @@ type distant struct {
 	fake
 	there, back time.Duration
 	asked       atomic.Int64
+	peekedFirst atomic.Int64 // of those, with the advice to peek first
 	away        atomic.Pointer[error]
 	patience    time.Duration
 }
@@ -34,6 +36,9 @@ func (s *distant) Budget() time.Duration {
 
 func (s *distant) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	s.asked.Add(1)
+	if inside.PeeksFirst(ctx) {
+		s.peekedFirst.Add(1)
+	}
 	time.Sleep(s.there)
 	if err := s.away.Load(); err != nil {
 		time.Sleep(s.back)
@@ -591,6 +596,50 @@ func TestEveryKnownDenialIsTold(t *testing.T) {
 		}
 		if _, err := g.Take(t.Context(), short, algorithms.Check{Rule: "wrong"}); !errors.Is(err, algorithms.ErrInvalidCheck) {
 			t.Errorf("an invalid check beside one that is denied: %v", err)
+		}
+	})
+}
+
+// A store on several servers has to refund what a denied request was charged on the
+// others, and a bucket loses by that. So it is told of known denials, and peeks first.
+func TestTheStoreIsToldOfKnownDenials(t *testing.T) {
+	eachAlgorithm(t, 0, 0, 1, time.Hour, func(t *testing.T, s *distant, g, _ *Guard, l algorithms.Limit) {
+		shared := algorithms.Check{Rule: "shared", Limit: algorithms.PerHour(1000)}
+		for _, c := range []algorithms.Check{
+			{Rule: "known", Limit: l},
+			{Rule: "failures", Limit: l, NoCache: true},
+			{Rule: "logins", Limit: l, Ban: algorithms.Ban{After: 100, For: time.Hour}},
+		} {
+			for range 2 { // one is admitted
+				taken(t, g, c, shared)
+			}
+			time.Sleep(time.Second) // then a known denial is asked for, too
+			if asked := s.asked.Load(); taken(t, g, c, shared).Allowed || s.asked.Load() != asked+1 || s.peekedFirst.Swap(0) != 1 {
+				t.Errorf("%s: the store was not asked to peek first", c.Rule)
+			}
+			if taken(t, g, shared); s.peekedFirst.Load() != 0 {
+				t.Errorf("%s: the store peeks for others", c.Rule)
+			}
+		}
+	})
+}
+
+// A flood of requests that cannot wait as long as the queue is stays in the process.
+// Requests that can wait are not denied by that.
+func TestImpatientRequestsAreKnown(t *testing.T) {
+	s := new(distant)
+	bubble(t, s, func(t *testing.T, g *Guard) {
+		patient := algorithms.Check{Rule: "queue", Limit: algorithms.Limit{Rate: 60, Period: time.Hour, Burst: 5, Algorithm: algorithms.LeakyBucket}}
+		impatient := patient
+		impatient.MaxDelay = time.Second
+		taken(t, g, patient)
+		for range 100 {
+			if d := taken(t, g, impatient); d.Allowed || d.Results[0].RetryAfter != 59*time.Second || d.Results[0].Remaining != 4 {
+				t.Errorf("%+v", d)
+			}
+		}
+		if d := taken(t, g, patient); !d.Allowed || d.Delay() != time.Minute || s.asked.Load() != 3 {
+			t.Errorf("%+v; asked %d times", d, s.asked.Load())
 		}
 	})
 }

@@ -3,7 +3,6 @@ package failmode
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -219,55 +218,5 @@ func TestOnlyWhatIsStillChargedIsRefunded(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// takesOnly is a limiter of a user's own that can only take.
-type takesOnly struct{ counts algorithms.Memory }
-
-var errTakesOnly = fmt.Errorf("takesOnly: %w", errors.ErrUnsupported)
-
-func (l *takesOnly) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	return l.counts.Take(ctx, checks...)
-}
-
-func (*takesOnly) Peek(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
-	return algorithms.Decision{}, errTakesOnly
-}
-
-func (*takesOnly) Settle(context.Context, ...algorithms.Charge) ([]algorithms.Result, error) {
-	return nil, errTakesOnly
-}
-
-func (*takesOnly) Ban(context.Context, time.Duration, ...algorithms.Check) error { return errTakesOnly }
-func (*takesOnly) Reset(context.Context, ...algorithms.Check) error              { return errTakesOnly }
-
-// What a limiter cannot do is no failure of it: the error reaches the caller, nothing is
-// decided in its place, and no circuit opens.
-func TestALimiterThatOnlyTakes(t *testing.T) {
-	g := &Guard{Limiter: new(takesOnly)}
-	defer g.Close()
-	ctx, c := t.Context(), algorithms.Check{Rule: "r", Key: "k", Limit: algorithms.PerHour(3)}
-	d, err := g.Take(ctx, c)
-	if err != nil || !d.Allowed {
-		t.Fatal(d, err)
-	}
-	for range 50 { // more than would open a circuit
-		if _, err := g.Peek(ctx, c); !errors.Is(err, errors.ErrUnsupported) {
-			t.Fatalf("Peek: %v", err)
-		}
-	}
-	settled, err := g.Settle(ctx, algorithms.Charge{Result: d.Results[0]})
-	if !errors.Is(err, errors.ErrUnsupported) || len(settled) != 1 || settled[0].Charged != 1 {
-		t.Errorf("Settle: %+v, %v", settled, err)
-	}
-	if err := g.Ban(ctx, time.Hour, c); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("Ban: %v", err)
-	}
-	if err := g.Reset(ctx, c); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("Reset: %v", err)
-	}
-	if d, err := g.Take(ctx, c); err != nil || d.Results[0].Source != algorithms.SourceMemory || d.Results[0].Remaining != 1 || len(g.Down()) > 0 {
-		t.Errorf("Take: %+v, %v; down: %v", d, err, g.Down())
 	}
 }

@@ -3,7 +3,6 @@ package failmode
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -160,8 +159,6 @@ func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]
 		id := lent.Result(r).Trace().Charge.At
 		switch {
 		case r.Charged == 0 || ch.Cost == r.Charged:
-		case ch.Cost > 0:
-			errs = append(errs, fmt.Errorf("%w: rule %q: settle: a request in flight is settled at 0, got %d", algorithms.ErrInvalidCheck, r.Check.Rule, ch.Cost))
 		case r.Source == algorithms.SourceFallback:
 			settled, err := g.settleLocal(ctx, []algorithms.Charge{ch})
 			errs = append(errs, err)

@@ -24,7 +24,7 @@ type sets struct {
 	ahead   time.Duration // of its clock
 }
 
-// do does something to a set, without those that have lapsed.
+// do does something to a set.
 func (s *sets) do(key string, f func(set map[int64]time.Time, now time.Time)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,17 +37,15 @@ func (s *sets) do(key string, f func(set map[int64]time.Time, now time.Time)) {
 		set = map[int64]time.Time{}
 		s.members[key] = set
 	}
-	for id, ends := range set {
-		if !ends.After(now) {
-			delete(set, id)
-		}
-	}
 	f(set, now)
 }
 
-// size is ZCOUNT.
+// size is ZCOUNT, and takes out those that have lapsed.
 func (s *sets) size(key string) (n int) {
-	s.do(key, func(set map[int64]time.Time, _ time.Time) { n = len(set) })
+	s.do(key, func(set map[int64]time.Time, now time.Time) {
+		maps.DeleteFunc(set, func(_ int64, ends time.Time) bool { return !ends.After(now) })
+		n = len(set)
+	})
 	return n
 }
 
@@ -132,6 +130,7 @@ func (l *line) Take(_ context.Context, checks ...algorithms.Check) (d algorithms
 			var n memory.Count
 			lent.Check(c).Count(&n)
 			r := algorithms.Result{Check: *c, Source: algorithms.SourceRedis, At: time.Now()}
+			l.sets.size(keyOf(c))
 			l.sets.do(keyOf(c), func(set map[int64]time.Time, now time.Time) {
 				if r.HasRoom = int64(len(set)) < c.Limit.Rate; r.HasRoom {
 					r.Charged = 1

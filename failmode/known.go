@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/countid"
 	"github.com/seed75154129/ratelimit/internal/denials"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/memory"
 )
 
@@ -24,12 +24,15 @@ func (g *Guard) recall(ctx context.Context, checks []algorithms.Check) (algorith
 		lookups = make([]denials.Lookup, len(checks))
 	}
 	lookups = lookups[:len(checks)]
-	if g.denied.Used() && valid(checks) { // of invalid checks the store says what is wrong
+	if g.denied.Used() && lent.Valid(checks) { // of invalid checks the store says what is wrong
 		switch d, outcome := g.denied.Decide(checks, lookups, g.store.Budget()); outcome {
 		case denials.Denied:
 			return d, nil
 		case denials.Unanswered:
 			return g.decideFallback(ctx, true, undecided(checks, errUnanswered))
+		}
+		if len(checks) > 1 && denials.KnownOver(lookups) {
+			ctx = inside.PeekFirst(ctx)
 		}
 	}
 	return g.routeAndLearn(ctx, checks, lookups)
@@ -61,21 +64,6 @@ func (g *Guard) routeAndLearn(ctx context.Context, checks []algorithms.Check, lo
 	}
 	g.follow(asked, d.Results)
 	return d, nil
-}
-
-// valid reports whether a limiter could decide the checks of a call.
-func valid(checks []algorithms.Check) bool {
-	for i := range checks {
-		if checks[i].Validate() != nil {
-			return false
-		}
-		for j := range checks[:i] {
-			if countid.Same(&checks[i], &checks[j]) {
-				return false // two checks of one call may not share a count
-			}
-		}
-	}
-	return true
 }
 
 // answerTo returns the result of a check; nil if the decision leaves it out.

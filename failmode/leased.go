@@ -30,7 +30,7 @@ func leasable(c *algorithms.Check) bool { return c.Lease && !c.Shadow }
 // spendBlocks charges checks to blocks if those have the units, and passes the other
 // checks on. If the others deny the request, what was spent goes back into its block.
 func (g *Guard) spendBlocks(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
-	if !valid(checks) {
+	if !lent.Valid(checks) {
 		return g.nameHeld(ctx, checks) // the store says what is wrong
 	}
 	now, instances := time.Now(), int64(g.instances())

@@ -3,7 +3,6 @@ package failmode
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,43 +11,38 @@ import (
 
 // Settle implements [algorithms.Limiter]. Each charge is settled where it was made. If
 // a server's circuit is open, its charges stay, and the error wraps [ErrOpen]. Other
-// charges are settled even so: the results say what each costs. If a cost is negative,
-// nothing is settled, and there are no results.
+// charges are settled even so: the results say what each costs.
 func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
 	if g.ready(); g.invalid != nil {
 		return nil, g.invalid
 	}
+	if err := lent.Invalid(charges); err != nil { // before anything is settled
+		return nil, err
+	}
 	charges = slices.Clone(charges)
 	for i := range charges {
-		c := &charges[i]
-		if c.Cost < 0 { // before anything is settled
-			return nil, fmt.Errorf("%w: rule %q: settle: cost must not be negative, got %d", algorithms.ErrInvalidCheck, c.Result.Check.Rule, c.Cost)
+		lent.Result(&charges[i].Result).Update()
+	}
+	var store, local, leased, held []int
+	for i := range charges {
+		switch r := &charges[i].Result; {
+		case g.inFlight.store != nil && lent.Check(&r.Check).Holds():
+			held = append(held, i)
+		case r.Source == algorithms.SourceLease:
+			leased = append(leased, i)
+		case r.Source == algorithms.SourceFallback:
+			local = append(local, i)
+		default:
+			store = append(store, i)
 		}
-		lent.Result(&c.Result).Update()
 	}
 	results := make([]algorithms.Result, len(charges))
-	held, others := split(len(charges), func(i int) bool { return lent.Check(&charges[i].Result.Check).Holds() })
-	if len(held) > 0 && g.inFlight.store != nil {
-		settled, err := g.settleHeld(ctx, pick(charges, held))
-		setAt(results, held, settled)
-		rest, otherErr := g.Settle(ctx, pick(charges, others)...)
-		setAt(results, others, rest)
-		return results, errors.Join(err, otherErr)
+	settle := func(at []int, by func(context.Context, []algorithms.Charge) ([]algorithms.Result, error)) error {
+		settled, err := by(ctx, pick(charges, at))
+		setAt(results, at, settled)
+		return err
 	}
-	leased, others := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceLease })
-	if len(leased) > 0 {
-		settled, err := g.settleBlocks(ctx, pick(charges, leased))
-		setAt(results, leased, settled)
-		rest, otherErr := g.Settle(ctx, pick(charges, others)...)
-		setAt(results, others, rest)
-		return results, errors.Join(err, otherErr)
-	}
-	here, there := split(len(charges), func(i int) bool { return charges[i].Result.Source == algorithms.SourceFallback })
-	settled, err := g.settleLocal(ctx, pick(charges, here))
-	setAt(results, here, settled)
-	settled, storeErr := g.settleStore(ctx, pick(charges, there))
-	setAt(results, there, settled)
-	return results, errors.Join(err, storeErr)
+	return results, errors.Join(settle(held, g.settleHeld), settle(leased, g.settleBlocks), settle(local, g.settleLocal), settle(store, g.settleStore))
 }
 
 // settleLocal settles local charges.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hidden"
@@ -48,7 +49,8 @@ func counted(r *algorithms.Result) bool { return r.Err == nil || errors.Is(r.Err
 // Retry-After, and a problem document (RFC 9457). The document's type is
 // [QuotaExceeded]; with a 503 it is [TemporaryReducedCapacity], and for a banned client
 // [AbnormalUsageDetected]. Its violated-policies are the names of the rules that denied
-// the request; hidden rules are left out. A client whose Accept excludes JSON gets two
+// the request; hidden rules are left out. If a calendar window denied it, resets_at is when
+// the next one begins, in UTC. A client whose Accept excludes JSON gets two
 // lines of text instead. The response must not be cached.
 func Deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	h := w.Header()
@@ -109,6 +111,19 @@ func problemOf(d algorithms.Decision, retryAfter int64) problem {
 	return p
 }
 
+// resetsAt is when the last of the calendar windows that deny has room again.
+func resetsAt(d algorithms.Decision) (last time.Time, ok bool) {
+	for i := range d.Results {
+		r := &d.Results[i]
+		if r.Err == nil && r.Denies() && r.Check.Limit.Calendar != "" && r.RetryAfter != algorithms.Never {
+			if at := time.Unix(unixCeil(r.At, r.RetryAfter), 0); at.After(last) {
+				last, ok = at, true
+			}
+		}
+	}
+	return last, ok
+}
+
 func (p *problem) appendText(b []byte) []byte {
 	b = append(b, p.title...)
 	b = append(b, '\n')
@@ -135,6 +150,10 @@ func (p *problem) appendJSON(b []byte, d algorithms.Decision) []byte {
 	b = strconv.AppendInt(b, int64(p.status), 10)
 	b = append(b, `,"detail":"`...)
 	b = p.appendDetail(b)
+	if at, ok := resetsAt(d); ok {
+		b = append(b, `","resets_at":"`...)
+		b = at.UTC().AppendFormat(b, time.RFC3339)
+	}
 	b = append(b, `","violated-policies":[`...)
 	var room [4]string
 	violated := room[:0]

@@ -26,7 +26,8 @@ import (
 // the rules that denied it. There t is the seconds until the request fits the rule's
 // limit; t is missing if the request will never fit.
 //
-// The items of a rule with in_flight have qu="concurrent-requests", no w and no t.
+// The items of a rule with in_flight have qu="concurrent-requests", no w and no t. Those of
+// a calendar window have no w, because a month has no length.
 //
 // Seconds are rounded up. Shadow rules and rules that could not be counted are
 // not listed. In a name, bytes that are not printable ASCII are written as %XX.
@@ -34,7 +35,7 @@ import (
 // If the fields are already set, the items of an admitted request are added to them; of
 // two items with the same name, the one with fewer units left stays. The items of a
 // denied request replace them: an item of a rule that did not deny could ask for a
-// longer wait than Retry-After. Fields that do not parse are replaced.
+// longer wait than needed. Fields that do not parse are replaced.
 //
 // The draft may change before it is an RFC. Its successors will be writers with
 // names of their own.

@@ -52,6 +52,9 @@ func goldenCases() map[string]algorithms.Decision {
 	exports := result("exports", algorithms.MaxInFlight(2), 1, 0)
 	exportsFull := denied(result("exports", algorithms.MaxInFlight(2), 0, 0), time.Second)
 
+	month := result("plan", algorithms.PerMonth(1000, "UTC"), 7, 734_400*time.Second)
+	monthOver := denied(result("plan", algorithms.PerMonth(1000, "UTC"), 0, 734_400*time.Second), 734_400*time.Second)
+
 	shadow := denied(result("trial", algorithms.PerHour(1), 0, time.Hour), time.Hour)
 	shadow.Check.Shadow = true
 
@@ -64,6 +67,9 @@ func goldenCases() map[string]algorithms.Decision {
 		"admitted, in flight too":   decision(exports, login(3)),
 		"denied, in flight":         decision(exportsFull),
 		"denied, in flight, a rate": decision(exportsFull, login(3)),
+		"admitted, a month":         decision(month),
+		"denied, a month":           decision(monthOver, login(3)),
+		"denied, a month and a day": decision(monthOver, denied(result("daily", algorithms.Limit{Rate: 9, Period: 24 * time.Hour}, 0, 9000*time.Second), 8000*time.Second)),
 		"admitted, a shadow over":   decision(shadow, login(3)),
 		"admitted, fail open":       decision(open),
 		"admitted, one fail open":   decision(open, login(3)),

@@ -13,6 +13,9 @@ import (
 // seconds until the request fits the limits of all rules that deny it, rounded up and
 // at least 1. The middleware calls it on every denial, whatever the [Writer] is.
 //
+// For a calendar window it is at most an hour, because the limit may be raised long
+// before a month ends; the reset fields are exact.
+//
 // If Retry-After is already set, in seconds or as a date, the longer wait is
 // kept. If waiting never helps, because the request costs more than a rule can
 // hold, Retry-After is removed. On an admitted request it does nothing.
@@ -23,7 +26,7 @@ func setRetryAfter(h http.Header, d algorithms.Decision) int64 {
 	if d.Allowed {
 		return absent
 	}
-	wait := d.RetryAfter()
+	wait := retryAfter(d)
 	if wait == algorithms.Never {
 		delete(h, field.RetryAfter)
 		return absent
@@ -39,6 +42,26 @@ func setRetryAfter(h http.Header, d algorithms.Decision) int64 {
 		h[field.RetryAfter] = []string{string(text)}
 	}
 	return seconds
+}
+
+// longestAsked is how long a client whose calendar window is used up is asked to wait at
+// most: its limit may be raised long before its month ends.
+const longestAsked = time.Hour
+
+// retryAfter is the longest wait of the rules that deny.
+func retryAfter(d algorithms.Decision) (longest time.Duration) {
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !r.Denies() {
+			continue
+		}
+		wait := r.RetryAfter
+		if r.Check.Limit.Calendar != "" && wait != algorithms.Never {
+			wait = min(wait, longestAsked)
+		}
+		longest = max(longest, wait)
+	}
+	return longest
 }
 
 // waitSeconds returns a wait in whole seconds, at least 1: some clients take 0 for "not

@@ -44,9 +44,16 @@ import (
 // each spelling is a key of its own. In that case, put the account into the request's
 // context first, and limit by [Context] behind that.
 //
-// An empty field, and a maxBytes below 64, are mistakes.
+// A field that begins with a slash is a JSON Pointer (RFC 6901) to a field of nested
+// objects: "/params/name" is the tool of an MCP call. All of the above then holds for
+// each name on the way, and in queries and forms also for "params.name" and
+// "params[name]". Arrays are not entered: such a request has no key.
+//
+// An empty name, a "~" that is neither "~0" nor "~1" in a pointer, and a maxBytes below
+// 64, are mistakes.
 func BodyJSON(field string, maxBytes int64) Key {
-	return inBody("BodyJSON", field, maxBytes, func(_, mediaType string) error {
+	at, err := pointer(field)
+	return inBody("BodyJSON", field, at, err, maxBytes, func(_, mediaType string) error {
 		if mediaType != "application/json" && !strings.HasSuffix(mediaType, "+json") {
 			return errors.New("the Content-Type is not JSON")
 		}
@@ -68,7 +75,7 @@ func BodyJSON(field string, maxBytes int64) Key {
 //
 //	keyfunc.Required(keyfunc.First(keyfunc.BodyJSON("email", 8<<10), keyfunc.BodyForm("email", 8<<10)), http.StatusBadRequest)
 func BodyForm(field string, maxBytes int64) Key {
-	return inBody("BodyForm", field, maxBytes, func(method, mediaType string) error {
+	return inBody("BodyForm", field, place{newField(field)}, nil, maxBytes, func(method, mediaType string) error {
 		switch {
 		case method != http.MethodPost && method != http.MethodPut && method != http.MethodPatch:
 			return fmt.Errorf("%s requests have no form", method)
@@ -88,18 +95,20 @@ const (
 )
 
 // inBody returns the key for a field of the bodies that accept accepts, where find
-// finds it.
-func inBody(constructor, name string, maxBytes int64, accept func(method, mediaType string) error,
-	find func(body []byte, f field) (string, error),
+// finds it. A malformed place is a mistake.
+func inBody(constructor, name string, at place, malformed error, maxBytes int64, accept func(method, mediaType string) error,
+	find func(body []byte, at, inForms place) (string, error),
 ) *key {
 	var errs []error
-	if name == "" {
+	if malformed != nil {
+		errs = append(errs, mistake(constructor, "field %q: %w", name, malformed))
+	} else if at.hasEmpty() {
 		errs = append(errs, mistake(constructor, "the name of the field is empty"))
 	}
 	if maxBytes < minBody {
 		errs = append(errs, mistake(constructor, "at most %d bytes: hardly any body would be read; give %d or more, such as 8<<10", maxBytes, minBody))
 	}
-	f := newField(name)
+	inForms := at.inForms()
 	read := func(r *http.Request) (string, error) {
 		mediaType, err := plainType(r.Header)
 		if err != nil {
@@ -108,14 +117,16 @@ func inBody(constructor, name string, maxBytes int64, accept func(method, mediaT
 		if err := accept(r.Method, mediaType); err != nil {
 			return "", err
 		}
-		if r.URL != nil && f.inQuery(r.URL.RawQuery) {
-			return "", fmt.Errorf("field %q is in the URL too", name)
+		for _, f := range inForms {
+			if r.URL != nil && f.inQuery(r.URL.RawQuery) {
+				return "", fmt.Errorf("field %q is in the URL too", f.name)
+			}
 		}
 		body, err := peek(r, maxBytes)
 		if err != nil {
 			return "", err
 		}
-		value, err := find(body, f)
+		value, err := find(body, at, inForms)
 		if err != nil {
 			return "", err
 		}

@@ -2,6 +2,7 @@ package keyfunc
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,6 +23,45 @@ func newField(name string) field {
 		return fold(r)
 	}, name)
 	return field{name, folded, utf8.RuneCountInString(folded)}
+}
+
+// A place is the names that lead to a field of a body, the outermost first.
+type place []field
+
+// pointer returns the place that a JSON Pointer names. Any text without a slash at its
+// beginning is the name of a field at the top.
+func pointer(text string) (at place, err error) {
+	path, isPointer := strings.CutPrefix(text, "/")
+	if !isPointer {
+		return place{newField(text)}, nil
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		plain := escapes.Replace(name)
+		if strings.Count(name, "~") != strings.Count(name, "~0")+strings.Count(name, "~1") {
+			err = fmt.Errorf(`%q: in a JSON Pointer write "~0" for "~", and "~1" for "/"`, name)
+		}
+		at = append(at, newField(plain))
+	}
+	return at, err
+}
+
+var escapes = strings.NewReplacer("~0", "~", "~1", "/")
+
+func (at place) hasEmpty() bool {
+	return slices.ContainsFunc(at, func(f field) bool { return f.name == "" })
+}
+
+// inForms returns the names that the field may have in a form: each of the place's, and
+// those that decoders of forms make of them.
+func (at place) inForms() place {
+	if len(at) == 1 {
+		return at
+	}
+	dotted, bracketed := at[0].name, at[0].name
+	for _, f := range at[1:] {
+		dotted, bracketed = dotted+"."+f.name, bracketed+"["+f.name+"]"
+	}
+	return append(slices.Clone(at), newField(dotted), newField(bracketed))
 }
 
 // fold maps all runes that [strings.EqualFold] calls equal to the lowest of them,

@@ -9,7 +9,8 @@ import (
 )
 
 // fromForm returns the field of a form.
-func fromForm(body []byte, f field) (string, error) {
+func fromForm(body []byte, at, _ place) (string, error) {
+	f := at[0]
 	if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n\ufeff"), []byte("{")) {
 		return "", errors.New("the form begins as JSON does")
 	}

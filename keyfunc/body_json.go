@@ -12,29 +12,35 @@ import (
 	"unicode/utf8"
 )
 
-// fromJSON returns the field at the top of a JSON object.
-func fromJSON(body []byte, f field) (string, error) {
+// fromJSON returns a field of a JSON object.
+func fromJSON(body []byte, at, inForms place) (string, error) {
 	if !json.Valid(body) {
 		return "", errors.New("it is not one valid JSON value")
 	}
-	if f.inForm(body).times > 0 {
-		return "", fmt.Errorf("field %q is there too if it is read as a form", f.name)
+	for _, f := range inForms {
+		if f.inForm(body).times > 0 {
+			return "", fmt.Errorf("field %q is there too if it is read as a form", f.name)
+		}
 	}
-	in, err := f.inJSON(body)
-	if err != nil {
-		return "", err
+	value := body
+	for _, f := range at {
+		in, err := f.inJSON(value)
+		if err != nil {
+			return "", err
+		}
+		if err := in.only(f.name); err != nil {
+			return "", err
+		}
+		if !strings.EqualFold(string(in.name), f.name) {
+			return "", fmt.Errorf("field %q is spelled %.64q", f.name, in.name)
+		}
+		value = in.value
 	}
-	if err := in.only(f.name); err != nil {
-		return "", err
-	}
-	if !strings.EqualFold(string(in.name), f.name) {
-		return "", fmt.Errorf("field %q is spelled %.64q", f.name, in.name)
-	}
-	value, ok := scalar(in.value)
+	text, ok := scalar(value)
 	if !ok {
-		return "", fmt.Errorf("field %q is neither a string nor a whole number", f.name)
+		return "", fmt.Errorf("field %q is neither a string nor a whole number", at[len(at)-1].name)
 	}
-	return value, nil
+	return text, nil
 }
 
 // inJSON finds the field at the top of a valid JSON object. It reads each byte once,
@@ -43,7 +49,7 @@ func (f field) inJSON(body []byte) (in found, _ error) {
 	var buffer [64]byte
 	at := skip(body, 0)
 	if body[at] != '{' {
-		return found{}, errors.New("the JSON is no object")
+		return found{}, fmt.Errorf("the JSON around field %q is no object", f.name)
 	}
 	for at = skip(body, at+1); body[at] != '}'; at = skip(body, at) {
 		end := valueEnd(body, at)

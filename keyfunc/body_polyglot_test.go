@@ -154,6 +154,84 @@ func TestBodyPolyglots(t *testing.T) {
 	}
 }
 
+// nestedReaders are the ways in which handlers read the tool of a call.
+var nestedReaders = map[string]func(*http.Request) string{
+	"Decoder into a struct": func(r *http.Request) string {
+		var in struct{ Params struct{ Name string } }
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		return in.Params.Name
+	},
+	"Decoder into a map": func(r *http.Request) string {
+		var in map[string]map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		name, _ := in["params"]["name"].(string)
+		return name
+	},
+	"FormValue":              func(r *http.Request) string { return r.FormValue("name") },
+	"FormValue, with dots":   func(r *http.Request) string { return r.FormValue("params.name") },
+	"FormValue, in brackets": func(r *http.Request) string { return r.FormValue("params[name]") },
+	"the body as a query": func(r *http.Request) string {
+		body, _ := io.ReadAll(r.Body)
+		form, _ := url.ParseQuery(string(body))
+		return form.Get("params.name")
+	},
+}
+
+// Who names a cheap tool to the limiter and an expensive one to the handler calls the
+// expensive one without its limit.
+func TestBodyPointer(t *testing.T) {
+	const pointer = "/params/name"
+	for _, tc := range []struct{ pointer, query, body, want string }{
+		{pointer, "", `{"jsonrpc":"2.0","id":1,"params":{"name":"Search","arguments":{"name":"x","q":["\"}"]}}}`, "search"},
+		{pointer, "", `{"name":"x","params":{"a":{"params":{"name":"y"}},"name":7}}`, "7"},
+		{pointer, "", `{"Params":{"NAME":"search"}}`, "search"}, // as encoding/json takes it
+		{pointer, "a=b", ` { "p\u0061rams" : { "n\u0061me" : "search" } } `, "search"},
+		{"/a/b/c", "", `{"a":{"b":{"c":"x"},"c":"y"},"c":"z"}`, "x"},
+		{"/email", "", `{"email":"alice"}`, "alice"},
+		{"/~0a~1b~01/c", "", `{"~a/b~1":{"c":"x"}}`, "x"},
+
+		{pointer, "", `{"params":{"name":"cheap"},"params":{"name":"dear"}}`, ""},
+		{pointer, "", `{"params":{"name":"cheap"},"params":{}}`, ""},
+		{pointer, "", `{"params":{"name":"cheap"},"PARAMS":{"name":"dear"}}`, ""},
+		{pointer, "", `{"params":{"name":"cheap"},"par_ams":{"name":"dear"}}`, ""},
+		{pointer, "", `{"params":{"name":"cheap","name":"dear"}}`, ""},
+		{pointer, "", `{"params":{"name":"cheap","name":"dear"}}`, ""},
+		{pointer, "", `{"params":{"name":"cheap","Na-me":"dear"}}`, ""},
+		{pointer, "", `{"params":{"na-me":"cheap"}}`, ""},
+		{pointer, "", `{"pa_rams":{"name":"cheap"}}`, ""},
+		{pointer, "name=dear", `{"params":{"name":"cheap"}}`, ""},
+		{pointer, "params.name=dear", `{"params":{"name":"cheap"}}`, ""},
+		{pointer, "params[name]=dear", `{"params":{"name":"cheap"}}`, ""},
+		{pointer, "a=b;params%5Bname%5D=dear", `{"params":{"name":"cheap"}}`, ""},
+		{pointer, "", `{"params":{"name":"cheap","x":"&params.name=dear&"}}`, ""},
+		{pointer, "", `{"params":{"name":"cheap","x":"&params%5Bname]=dear&"}}`, ""},
+		{pointer, "", `[{"params":{"name":"cheap"}},{"params":{"name":"dear"}}]`, ""}, // a batch
+		{pointer, "", `{"params":[{"name":"cheap"}]}`, ""},
+		{"/params/0", "", `{"params":["cheap"]}`, ""},
+		{pointer, "", `{"params":"name"}`, ""},
+		{pointer, "", `{"params":null}`, ""},
+		{pointer, "", `{"params":{}}`, ""},
+		{pointer, "", `{"params":{"name":{"name":"cheap"}}}`, ""},
+		{pointer, "", `{"params":{"name":["cheap"]}}`, ""},
+		{pointer, "", `{"params":{"name":1.0}}`, ""},
+		{pointer, "", `{"params":{"name":" "}}`, ""},
+		{pointer, "", `{"/params/name":"cheap"}`, ""},
+		{pointer, "", `{"params.name":"cheap"}`, ""},
+		{pointer, "", `{"params":{"name":"cheap"}}{"params":{"name":"dear"}}`, ""},
+	} {
+		s := sent{"POST", jsonType, tc.query, tc.body}
+		got, err := keyfunc.BodyJSON(tc.pointer, 1<<10).Resolve(s.request())
+		if got != tc.want || (err == nil) != (tc.want != "") || err != nil && !errors.Is(err, keyfunc.ErrNoKey) {
+			t.Errorf("%s of %+q: got %q, %v; want %q", tc.pointer, s, got, err, tc.want)
+		}
+		for name, read := range nestedReaders {
+			if tool := read(s.request()); err == nil && tc.pointer == pointer && tool != "" && !strings.EqualFold(tool, got) {
+				t.Errorf("%+q: key %q; by %s the handler reads %q", s, got, name, tool)
+			}
+		}
+	}
+}
+
 func FuzzBody(f *testing.F) {
 	for _, s := range []sent{
 		{"POST", jsonType, "", `{"email":"alice","a":[1,{"email":2}]}`},
@@ -161,6 +239,7 @@ func FuzzBody(f *testing.F) {
 		{"PUT", formType, "a=b", "email=alice&a=%20"},
 		{"PATCH", formType, "email=b", `{"email":"alice","x":"&email=r1&"}`},
 		{"DELETE", formType + "; charset=utf-8", "a=b;email=c", "\ufeff{\"email\":\"x\"}&email=y"},
+		{"POST", jsonType, "params.name=x", `{"params":{"name":"a","n\u0061me":"b"},"PARAMS":{"name":["\""]}}`},
 		{"POST", "application/a+json", "", `{"e_mail":"\u017f\ud83d\ude00","\u0065mail":"\\\""}`},
 	} {
 		f.Add(s.method, s.contentType, s.query, s.body)
@@ -171,6 +250,13 @@ func FuzzBody(f *testing.F) {
 		r := s.request()
 		_, _ = keyfunc.BodyJSON("email", 64).Resolve(r)
 		_, _ = keyfunc.BodyForm("email", 80).Resolve(r)
+		if tool, err := keyfunc.BodyJSON("/params/name", 1<<10).Resolve(r); err == nil {
+			for name, read := range nestedReaders {
+				if other := strings.TrimSpace(read(s.request())); other != "" && !strings.EqualFold(other, tool) {
+					t.Errorf("%+q: key %q; by %s the handler reads %q", s, tool, name, other)
+				}
+			}
+		}
 		if got, err := io.ReadAll(r.Body); string(got) != body || err != nil {
 			t.Errorf("the handler reads %q, %v", got, err)
 		}

@@ -207,7 +207,7 @@ func ExampleHashed() {
 	r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader(`{"email": "Alice@example.com"}`))
 	r.Header.Set("Content-Type", "application/json")
 	fmt.Println(key.Resolve(r))
-	// Output: AbWoJyclx4G_FZHX8-aDfA <nil>
+	// Output: hash:AbWoJyclx4G_FZHX8-aDfA <nil>
 }
 
 // The account of a login is a field of its form.

@@ -20,9 +20,9 @@ func TestHashed(t *testing.T) {
 	given := slices.Clone(secret)
 	f := keyfunc.Hashed(key("alice"), given)
 	clear(given) // it has its own
-	wantKey(t, f, req, base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16]))
-	wantKey(t, keyfunc.Hashed(key("alice"), nil), req, base64.RawURLEncoding.EncodeToString(plain[:16]))
-	if got := mustKey(t, keyfunc.Hashed(key(strings.Repeat("alice", 1<<16)), secret), req); len(got) != 22 {
+	wantKey(t, f, req, "hash:"+base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16]))
+	wantKey(t, keyfunc.Hashed(key("alice"), nil), req, "hash:"+base64.RawURLEncoding.EncodeToString(plain[:16]))
+	if got := mustKey(t, keyfunc.Hashed(key(strings.Repeat("alice", 1<<16)), secret), req); len(got) != 27 {
 		t.Errorf("got %q", got)
 	}
 	if got := mustKey(t, keyfunc.Hashed(key("bob"), secret), req); got == mustKey(t, f, req) {

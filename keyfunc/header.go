@@ -85,7 +85,7 @@ func unfit(name string) error {
 // any other header it is the whole value. The secret itself never leaves the process:
 // the key is "apikey:" and 128 bits of its SHA-256 in URL-safe base64, 29 bytes in all.
 // That hides a random secret. A secret that can be guessed, such as a password, can be
-// found by hashing guesses.
+// found by hashing guesses. Operators may name a client by its secret or by its key.
 //
 // APIKey does not verify the secret. Unless authentication runs first and turns
 // unknown secrets away, a client gets a new limit with each secret it makes up, so
@@ -104,7 +104,7 @@ func APIKey(header string) Key {
 		if value == "" {
 			return "", missing
 		}
-		return "apikey:" + digest(sha256.Sum256([]byte(value))), nil
+		return apiKeyPrefix + digest(sha256.Sum256([]byte(value))), nil
 	}
 	k := leaf("apikey:"+header, hint.Traits{Chosen: "an API key"}, checkHeader("APIKey", header), func(r *http.Request) (string, error) {
 		secret, err := value(r)
@@ -112,16 +112,21 @@ func APIKey(header string) Key {
 			return "", err
 		}
 		return keyOf(secret)
-	}, func(value string) (string, error) {
+	}, func(value string) (string, error) { // never called by a request: clients could write the form of others
+		if isStored(apiKeyPrefix, value) {
+			return value, nil
+		}
 		text, err := keyOf(trim(value))
 		if err != nil {
 			return "", errors.New("the value is empty")
 		}
 		return text, nil
 	})
-	k.secret = true
+	k.storedOnly(apiKeyPrefix, k.exact)
 	return k
 }
+
+const apiKeyPrefix = "apikey:"
 
 // cutBearer returns the credentials without the scheme, if that is Bearer.
 func cutBearer(authorization string) string {

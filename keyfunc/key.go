@@ -1,6 +1,7 @@
 package keyfunc
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,6 +24,7 @@ type key struct {
 
 	takes int // how many values keys takes
 	keys  func(values []string) ([]string, error)
+	exact func(values []string) (string, error) // the one key; no secrets but their stored forms
 }
 
 // Resolve returns the mistake, if there is one: an error that wraps neither ErrNoKey
@@ -50,19 +52,56 @@ func (k *key) Keys(values ...string) ([]string, error) {
 	return k.keys(values)
 }
 
+// Exact is for [hint.Exact].
+func (k *key) Exact(values []string) (string, error) {
+	if k.mistake != nil {
+		return "", k.mistake
+	}
+	return k.exact(values)
+}
+
 // leaf returns a key that has no parts and takes one plain value, of which keyOf
 // makes a key.
 func leaf(name string, traits hint.Traits, mistake error, resolve func(*http.Request) (string, error), keyOf func(value string) (string, error)) *key {
-	return &key{name: name, traits: traits, mistake: mistake, resolve: resolve, takes: 1, keys: func(values []string) ([]string, error) {
+	one := func(values []string) (string, error) {
 		if len(values) != 1 {
-			return nil, fmt.Errorf("keyfunc: %s: takes one value, got %d", name, len(values))
+			return "", fmt.Errorf("keyfunc: %s: takes one value, got %d", name, len(values))
 		}
 		text, err := keyOf(values[0])
 		if err != nil {
-			return nil, fmt.Errorf("keyfunc: %s: %w", name, err)
+			return "", fmt.Errorf("keyfunc: %s: %w", name, err)
+		}
+		return text, nil
+	}
+	return &key{name: name, traits: traits, mistake: mistake, resolve: resolve, takes: 1, exact: one, keys: func(values []string) ([]string, error) {
+		text, err := one(values)
+		if err != nil {
+			return nil, err
 		}
 		return []string{text}, nil
 	}}
+}
+
+// storedOnly makes exact refuse all but the stored form, which begins with prefix.
+func (k *key) storedOnly(prefix string, stored func(values []string) (string, error)) {
+	k.secret = true
+	k.exact = func(values []string) (string, error) {
+		if len(values) == 1 && isStored(prefix, values[0]) {
+			return values[0], nil
+		}
+		text, err := stored(values)
+		if err != nil {
+			return "", err
+		}
+		return "", fmt.Errorf("keyfunc: %s: a secret must not be written down: write its stored form, %s", k.name, text)
+	}
+}
+
+// isStored reports whether a text is a digest behind a prefix.
+func isStored(prefix, text string) bool {
+	sum, ok := strings.CutPrefix(text, prefix)
+	bits, err := base64.RawURLEncoding.Strict().DecodeString(sum)
+	return ok && err == nil && len(bits) == 16
 }
 
 // plain is the keyOf of keys that are the value itself.
@@ -99,7 +138,7 @@ func wrapOne(constructor string, k Key, arguments string) (part, wrapper *key) {
 	parts, wrapper := wrap(constructor, k)
 	part = parts[0]
 	wrapper.name = strings.ToLower(constructor) + "(" + part.name + arguments + ")"
-	wrapper.takes, wrapper.keys = part.takes, part.keys
+	wrapper.takes, wrapper.keys, wrapper.exact = part.takes, part.keys, part.exact
 	return part, wrapper
 }
 
@@ -141,6 +180,7 @@ func own(k Key) *key {
 	if described, ok := k.(Described); ok {
 		owned.mistake, owned.readsBody, owned.secret = described.Validate(), described.ReadsBody(), described.Secret()
 		owned.takes, owned.keys = described.Values(), func(values []string) ([]string, error) { return described.Keys(values...) }
+		owned.exact = func(values []string) (string, error) { return hint.Exact(described, values) }
 	} else {
 		owned.mistake = halfDescribed(k)
 	}

@@ -290,6 +290,68 @@ func TestKeysOfAlternatives(t *testing.T) {
 	}
 }
 
+// An override must stand for one client, and its text must hold no secret.
+func TestExactKeys(t *testing.T) {
+	secret := []byte("0123456789abcdef")
+	api, user := keyfunc.APIKey("Authorization"), keyfunc.Header("User")
+	stored, hashed := mustKey(t, api, with("Authorization", "s3cret-1")), mustKey(t, keyfunc.Hashed(user, secret), with("User", "s3cret-1"))
+	for _, tc := range []struct {
+		key    keyfunc.Key
+		values []string
+		want   string // the key, or else what the error has
+	}{
+		{keyfunc.IP, []string{"2001:db8::1"}, "2001:db8::/64"},
+		{keyfunc.BodyJSON("email", 64), []string{"Alice"}, "alice"},
+		{keyfunc.Join(user, keyfunc.Everyone, keyfunc.IP), []string{"acme", "2001:db8::1"}, "4:acme,8:everyone,13:2001:db8::/64"},
+		{keyfunc.Join(user, keyfunc.IP), []string{"acme"}, "takes 2 values, got 1; to limit by one of them alone, write a rule with that key"},
+		{keyfunc.Everyone, nil, "all clients have one key: change the limit"},
+
+		{keyfunc.First(user, keyfunc.IP), []string{"192.0.2.1"}, `write "1:192.0.2.1" or "2:192.0.2.1"`},
+		{keyfunc.First(user, keyfunc.IP), []string{"alice"}, `write "1:alice"`},
+		{keyfunc.First(user, keyfunc.IP), []string{"2:2001:db8::1"}, "2:2001:db8::/64"},
+		{keyfunc.First(user, keyfunc.IP), []string{"1:2:192.0.2.1"}, "1:2:192.0.2.1"},
+		{keyfunc.First(user, keyfunc.IP), []string{"2:alice"}, "ip: "},
+		{keyfunc.First(user, keyfunc.IP), []string{"3:192.0.2.1"}, "begin with the number"},
+		{keyfunc.First(user, keyfunc.IP), []string{"02:192.0.2.1"}, "begin with the number"},
+		{keyfunc.First(user, keyfunc.IP), nil, "takes a value"},
+		{keyfunc.First(keyfunc.IP, keyfunc.Join(user, keyfunc.IP)), []string{"2:a", "192.0.2.1"}, "2:1:a,9:192.0.2.1"},
+		{keyfunc.First(keyfunc.IP, api), []string{"s3cret-1"}, `write "2:` + stored + `"`},
+		{keyfunc.First(keyfunc.IP, api), []string{"2:" + stored}, "2:" + stored},
+		{keyfunc.Join(keyfunc.First(user, keyfunc.IP), user), []string{"192.0.2.1", "x"}, `write "1:192.0.2.1" or`},
+
+		{api, []string{stored}, stored},
+		{api, []string{"s3cret-1"}, "write its stored form, " + stored},
+		{api, []string{stored + "A"}, "write its stored form"},
+		{api, []string{stored[:len(stored)-1]}, "write its stored form"},
+		{keyfunc.Join(user, api), []string{"acme", "s3cret-1"}, "write its stored form, " + stored},
+		{keyfunc.Join(user, api), []string{"acme", stored}, "4:acme,29:" + stored},
+		{keyfunc.Optional(keyfunc.Required(keyfunc.Hashed(user, secret), 401)), []string{hashed}, hashed},
+		{keyfunc.Hashed(user, secret), []string{"s3cret-1"}, "write its stored form, " + hashed},
+		{keyfunc.Hashed(keyfunc.First(user, keyfunc.IP), secret), []string{"192.0.2.1"}, `write "1:192.0.2.1" or "2:192.0.2.1"`},
+		{keyfunc.Hashed(api, secret), []string{stored}, "write its stored form, hash:"},
+		{keyfunc.First(user, custom{}), []string{"2:x"}, "stands for 2 keys"},
+	} {
+		got, err := hint.Exact(keyfunc.Describe(tc.key), tc.values)
+		if err != nil {
+			got = err.Error()
+		}
+		if err == nil && got != tc.want || err != nil && !strings.Contains(got, tc.want) || strings.Contains(got, "s3cret") {
+			t.Errorf("%v, %q: got %s; want %s", tc.key, tc.values, got, tc.want)
+		}
+	}
+	// What operators may write is not for clients.
+	for k, r := range map[keyfunc.Key]*http.Request{api: with("Authorization", stored), keyfunc.Hashed(user, secret): with("User", hashed)} {
+		if got := mustKey(t, k, r); got == stored || got == hashed {
+			t.Errorf("%v: a client is counted as another by sending its key", k)
+		}
+	}
+	for k, text := range map[keyfunc.Key]string{api: stored, keyfunc.Hashed(user, secret): hashed} {
+		if got, err := keysOf(k, text); err != nil || !slices.Equal(got, []string{text}) {
+			t.Errorf("%v: %q, %v", k, got, err)
+		}
+	}
+}
+
 func TestKeysSayWhatIsWrongWithValues(t *testing.T) {
 	joined := keyfunc.Join(keyfunc.IP, keyfunc.Header("User"))
 	for _, tc := range []struct {

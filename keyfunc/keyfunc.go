@@ -37,10 +37,11 @@ type Described interface {
 	// Values returns how many plain values Keys takes: 0 if all requests have one key.
 	Values() int
 	// Keys returns the keys that an operator's plain values stand for: "2001:db8::1"
-	// is counted as "2001:db8::/64".
+	// is counted as "2001:db8::/64". A key as [APIKey] and [Hashed] store it, such as
+	// "apikey:" and 22 letters, stands for itself.
 	Keys(values ...string) ([]string, error)
 	// Secret reports whether plain values are secret or personal. Such values are not
-	// shown.
+	// shown, and rules name the clients of an Override by their keys.
 	Secret() bool
 }
 
@@ -105,6 +106,9 @@ func everyone() *key {
 				return nil, fmt.Errorf("keyfunc: %s: takes no value, got %d", text, len(values))
 			}
 			return []string{text}, nil
+		},
+		exact: func([]string) (string, error) {
+			return "", errors.New("all clients have one key: change the limit")
 		},
 	}
 }

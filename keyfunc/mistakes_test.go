@@ -39,6 +39,8 @@ func TestMistakes(t *testing.T) {
 		{"nil mux", keyfunc.Mux(nil), []string{"keyfunc: Mux: the argument is nil"}},
 		{"JSON of no name and size", keyfunc.BodyJSON("", 0), []string{
 			"keyfunc: BodyJSON: the name of the field is empty", "keyfunc: BodyJSON: at most 0 bytes: hardly any body would be read; give 64 or more, such as 8<<10"}},
+		{"JSON pointer with an empty name", keyfunc.BodyJSON("/params/", 64), []string{"keyfunc: BodyJSON: the name of the field is empty"}},
+		{"JSON pointer with a bad escape", keyfunc.BodyJSON("/a~b/~01", 64), []string{`keyfunc: BodyJSON: field "/a~b/~01": "a~b": in a JSON Pointer write "~0" for "~", and "~1" for "/"`}},
 		{"form of a negative size", keyfunc.BodyForm("email", -1), []string{"keyfunc: BodyForm: at most -1 bytes: hardly any body would be read; give 64 or more, such as 8<<10"}},
 		{"JSON of a size without its unit", keyfunc.BodyJSON("email", 63), []string{"keyfunc: BodyJSON: at most 63 bytes: hardly any body would be read; give 64 or more, such as 8<<10"}},
 		{"header of no name", keyfunc.Header(""), []string{"keyfunc: Header: the name of the header is empty"}},

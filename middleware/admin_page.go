@@ -213,6 +213,9 @@ func (p *page) rule(r *ruleView) {
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
 		p.term("tier "+tier, r.Tiers[tier], false)
 	}
+	if r.Overrides > 0 {
+		p.term("overrides", strconv.Itoa(r.Overrides), false)
+	}
 	p.term("per", r.Key, false)
 	for _, pattern := range r.Match {
 		p.term("on", pattern, false)
@@ -311,6 +314,9 @@ func (p *page) count(c *countView, several bool) {
 	if c.Tier != "" {
 		p.add(`<span class="chip">tier {}</span>`, c.Tier)
 	}
+	if c.Override != "" {
+		p.add(`<span class="chip">{}</span>`, c.Override)
+	}
 	if c.Shadow {
 		p.add(`<span class="chip">shadow</span>`)
 	}
@@ -330,6 +336,7 @@ func (p *page) count(c *countView, several bool) {
 	switch {
 	case c.Error != "":
 		p.add(`<p class="soft">Not known: {}</p>`, c.Error)
+	case c.quota == 0: // unlimited
 	case c.held:
 		used, quota := strconv.FormatInt(c.quota-c.Remaining, 10), strconv.FormatInt(c.quota, 10)
 		p.add(`<p><span class="big">{}</span> of {} in flight</p><meter max="{}" value="{}">{}</meter><p class="soft">Counted by {}. `,

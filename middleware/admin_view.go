@@ -59,23 +59,24 @@ func (m *Middleware) overview(ctx context.Context) *overview {
 
 // A ruleView is a [Rule]: its data, and whether it has functions.
 type ruleView struct {
-	Name     string            `json:"name"`
-	Match    []string          `json:"match,omitempty"`
-	Key      string            `json:"key"`
-	Limit    string            `json:"limit"`
-	Tiers    map[string]string `json:"tiers,omitempty"`
-	LimitFor bool              `json:"limit_for,omitempty"`
-	Cost     int64             `json:"cost"`
-	Costs    map[string]int64  `json:"costs,omitempty"`
-	CostFor  bool              `json:"cost_for,omitempty"`
-	ChargeOn []int             `json:"charge_on,omitempty"`
-	Ban      *banView          `json:"ban,omitempty"`
-	Fail     string            `json:"fail"`
-	Shadow   bool              `json:"shadow,omitempty"`
-	Enforce  float64           `json:"enforce,omitempty"`
-	Disabled bool              `json:"disabled,omitempty"`
-	Hidden   bool              `json:"hidden,omitempty"`
-	Lease    bool              `json:"lease,omitempty"`
+	Name      string            `json:"name"`
+	Match     []string          `json:"match,omitempty"`
+	Key       string            `json:"key"`
+	Limit     string            `json:"limit"`
+	Tiers     map[string]string `json:"tiers,omitempty"`
+	LimitFor  bool              `json:"limit_for,omitempty"`
+	Overrides int               `json:"overrides,omitempty"` // how many
+	Cost      int64             `json:"cost"`
+	Costs     map[string]int64  `json:"costs,omitempty"`
+	CostFor   bool              `json:"cost_for,omitempty"`
+	ChargeOn  []int             `json:"charge_on,omitempty"`
+	Ban       *banView          `json:"ban,omitempty"`
+	Fail      string            `json:"fail"`
+	Shadow    bool              `json:"shadow,omitempty"`
+	Enforce   float64           `json:"enforce,omitempty"`
+	Disabled  bool              `json:"disabled,omitempty"`
+	Hidden    bool              `json:"hidden,omitempty"`
+	Lease     bool              `json:"lease,omitempty"`
 
 	values int // that Checks takes
 }
@@ -125,7 +126,7 @@ type banView struct {
 func viewOf(r *Rule) ruleView {
 	key := keyfunc.Describe(r.Key)
 	v := ruleView{
-		Name: r.Name, Match: r.Match, Key: key.String(), Limit: filled(r.Limit), LimitFor: r.LimitFor != nil,
+		Name: r.Name, Match: r.Match, Key: key.String(), Limit: filled(r.Limit), LimitFor: r.LimitFor != nil, Overrides: len(r.Overrides),
 		Cost: max(r.Cost, 1), Costs: r.Costs, CostFor: r.CostFor != nil, ChargeOn: r.ChargeOn, Fail: r.Fail.String(),
 		Shadow: r.Shadow, Enforce: r.Enforce, Disabled: r.Disabled, Hidden: r.Hidden, Lease: r.Lease, values: key.Values(),
 	}
@@ -201,6 +202,7 @@ func (c *clientView) counted() bool {
 type countView struct {
 	Key        string  `json:"key"`
 	Tier       string  `json:"tier,omitempty"` // "" is the rule's own limit
+	Override   string  `json:"override,omitempty"`
 	Limit      string  `json:"limit"`
 	Cost       int64   `json:"cost"`
 	Shadow     bool    `json:"shadow,omitempty"`
@@ -219,23 +221,40 @@ type countView struct {
 // counts are how keys stand by each limit that a rule may have for them.
 func (m *Middleware) counts(ctx context.Context, r *rule, keys []string) (counts []countView) {
 	for _, l := range r.limits() {
-		d, err := m.callLimiter(ctx, m.limiter.Peek, true, r.checksOf(l.Limit, keys))
-		if err != nil {
-			counts = append(counts, countView{Tier: l.tier, Limit: filled(l.Limit), Error: err.Error()})
+		counts = append(counts, m.countsBy(ctx, r, l.Limit, keys, countView{Tier: l.tier})...)
+	}
+	for _, key := range keys {
+		o := r.terms.overrides[key]
+		if o == nil {
 			continue
 		}
-		for i := range d.Results {
-			res := &d.Results[i]
-			c := countView{
-				Key: m.shown(res.Check.Key), Tier: l.tier, Limit: filled(res.Check.Limit), Cost: res.Check.Cost, Shadow: res.Check.Shadow,
-				Source: string(res.Source), Allowed: res.HasRoom, Banned: res.BannedFor > 0, Remaining: res.Remaining,
-				RetryAfter: seconds(res.RetryAfter), ResetAfter: seconds(res.ResetAfter), quota: res.Check.Limit.Quota(), held: isHeld(res.Check.Limit),
-			}
-			if res.Err != nil {
-				c.Error = res.Err.Error()
-			}
-			counts = append(counts, c)
+		view := countView{Override: o.String()}
+		if o.Limit == Unlimited() {
+			view.Key, view.Limit, view.Allowed = m.shown(key), filled(o.Limit), true
+			counts = append(counts, view)
+			continue
 		}
+		counts = append(counts, m.countsBy(ctx, r, o.Limit, []string{key}, view)...)
+	}
+	return counts
+}
+
+// countsBy are how keys stand by one limit of a rule, as which it is named in the view.
+func (m *Middleware) countsBy(ctx context.Context, r *rule, l algorithms.Limit, keys []string, c countView) (counts []countView) {
+	d, err := m.callLimiter(ctx, m.limiter.Peek, true, r.checksOf(l, keys))
+	if err != nil {
+		c.Limit, c.Error = filled(l), err.Error()
+		return []countView{c}
+	}
+	for i := range d.Results {
+		res := &d.Results[i]
+		c.Key, c.Limit, c.Cost, c.Shadow = m.shown(res.Check.Key), filled(res.Check.Limit), res.Check.Cost, res.Check.Shadow
+		c.Source, c.Allowed, c.Banned, c.Remaining = string(res.Source), res.HasRoom, res.BannedFor > 0, res.Remaining
+		c.RetryAfter, c.ResetAfter, c.quota, c.held, c.Error = seconds(res.RetryAfter), seconds(res.ResetAfter), res.Check.Limit.Quota(), isHeld(res.Check.Limit), ""
+		if res.Err != nil {
+			c.Error = res.Err.Error()
+		}
+		counts = append(counts, c)
 	}
 	return counts
 }

@@ -16,9 +16,9 @@ import (
 // its hash. [keyfunc.Everyone] takes no value. A Key without the method Keys takes
 // one value, which is the key.
 //
-// There is a check for each algorithm and period among Limit and Tiers, because
-// each has a count of its own; of several limits on one count the first is in the
-// check: Limit, then Tiers by name. A Key may have several keys for the values, as
+// There is a check for each algorithm and period among Limit, Tiers and the client's
+// Override, because each has a count of its own; of several limits on one count the
+// first is in the check: Limit, then Tiers by name, then the Override. A Key may have several keys for the values, as
 // [keyfunc.First] does. A limit that only LimitFor returns is not among the checks,
 // unless its algorithm and period are.
 //
@@ -60,10 +60,10 @@ func (r *rule) keysOf(values []string) (keys []string, err error) {
 	return slices.Compact(slices.Sorted(slices.Values(keys))), nil
 }
 
-// limits returns those that the rule may have for a request, with this middleware's
-// share of them.
-func (r *rule) limits() []tierLimit {
-	all := r.source.limits()
+// limits returns those that the rule may have for a request of any client, with this
+// middleware's share of them.
+func (r *rule) limits() []ruleLimit {
+	all := slices.DeleteFunc(r.source.limits(), func(l ruleLimit) bool { return l.override > 0 })
 	all[0].Limit = r.check.Limit
 	for i := range all[1:] {
 		l := &all[i+1]
@@ -83,18 +83,27 @@ func (r *rule) checksOf(l algorithms.Limit, keys []string) []algorithms.Check {
 	return checks
 }
 
+// A count is what tells the counts of one key apart.
+type count struct {
+	algorithm string
+	period    time.Duration
+	calendar  string
+}
+
+func countOf(l algorithms.Limit) count { return count{algorithmOf(l), l.Period, l.Calendar} }
+
 // checks returns a check for each count of the keys.
 func (r *rule) checks(keys []string) (checks []algorithms.Check) {
-	type count struct {
-		algorithm string
-		period    time.Duration
-	}
 	seen := make(map[count]bool)
 	for _, l := range r.limits() {
-		c := count{algorithmOf(l.Limit), l.Period}
-		if !seen[c] {
+		if c := countOf(l.Limit); !seen[c] {
 			seen[c] = true
 			checks = append(checks, r.checksOf(l.Limit, keys)...)
+		}
+	}
+	for _, key := range keys {
+		if o := r.terms.overrides[key]; o != nil && o.Limit != Unlimited() && !seen[countOf(o.Limit)] {
+			checks = append(checks, r.checksOf(o.Limit, []string{key})...)
 		}
 	}
 	return checks

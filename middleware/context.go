@@ -24,14 +24,14 @@ type requestState struct {
 	before http.Header // rate limit fields that the header had already; nil if none
 	wrote  http.Header // the fields as they were last written; nil if they need not be known
 
-	mayRefund bool  // a rule with ChargeOn has charged the request
-	held      *held // released when the handler has returned and no Hold is left
+	held *held // released when the handler has returned and no Hold is left
 
-	mu       sync.Mutex
-	decision algorithms.Decision // its Results are never changed, only replaced
-	settled  []int               // results that cannot be settled again
-	closed   bool                // the handler has returned
-	holds    int                 // calls of Hold that were not released
+	mu        sync.Mutex
+	decision  algorithms.Decision // its Results are never changed, only replaced
+	used      *usage              // of the rules that were settled; a list
+	holds     int32               // calls of Hold that were not released
+	closed    bool                // the handler has returned
+	mayRefund bool                // a rule with ChargeOn has charged the request; never changes
 }
 
 type stateKey struct{}

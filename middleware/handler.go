@@ -30,9 +30,9 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 		panic("middleware: Handler: the next handler is nil")
 	}
-	unmatched := next
+	shedding := next // for requests that have no place in the Shedder yet
 	if m.shedder != nil {
-		unmatched = m.shedder.Handler(next)
+		shedding = m.shedder.Handler(next)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isPreface(r) {
@@ -42,15 +42,15 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		case found.skipped:
 			next.ServeHTTP(w, r)
 		case found.first < 0:
-			unmatched.ServeHTTP(w, r)
+			shedding.ServeHTTP(w, r)
 		default:
-			m.serve(w, r, next, &found)
+			m.serve(w, r, next, shedding, &found)
 		}
 	})
 }
 
 // serve handles a request that rules match.
-func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
+func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, shedding http.Handler, found *match) {
 	e := evaluation{m: m, match: *found, request: r, writer: w, handles: true}
 	served := false
 	defer func() {
@@ -62,7 +62,9 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	err := e.decide(m.limiter.Take)
 	e.hold()
-	w, r = e.writer, e.request
+	if w, r = e.writer, e.request; e.slot == nil { // the request was believed to be denied
+		next = shedding
+	}
 	switch {
 	case e.shed:
 		shedders.Refuse(m.shedder, w, r)
@@ -71,7 +73,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.refuse(w, r, err)
 		return
 	case e.unlimited():
-		e.shedding(next).ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 		served = true
 		return
 	case !e.admit(w):
@@ -84,7 +86,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 			s.refundBy(status)
 		})
 	}
-	e.shedding(next).ServeHTTP(w, r)
+	next.ServeHTTP(w, r)
 	served = true
 	if hints := e.set.hints; hints.watching() {
 		hints.routed(r, e.set.rules, &e.decision)

@@ -27,6 +27,45 @@ func inMemory(t testing.TB, rules ...ratelimit.Rule) *ratelimit.Middleware {
 	return mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules, Headers: bothFields})
 }
 
+// The end of a month is told exactly, but for Retry-After. In October, Berlin's months
+// begin two hours before UTC's.
+func TestAMonthIsToldExactly(t *testing.T) {
+	ends := time.Date(2026, 10, 31, 23, 0, 0, 0, time.UTC)
+	now := ends.Add(-400 * time.Hour)
+	rule := ratelimit.Rule{Name: "plan", Key: keyfunc.IP, Limit: algorithms.PerMonth(2, "Europe/Berlin")}
+	memory := &algorithms.Memory{Now: func() time.Time { return now }}
+	var log strings.Builder
+	h := mustNew(t, ratelimit.Config{
+		Limiter: memory, Rules: []ratelimit.Rule{rule}, Headers: bothFields, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}).Handler(ok)
+	fields := func(w *httptest.ResponseRecorder) string {
+		return strings.TrimSpace(fmt.Sprintln(w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("X-RateLimit-Reset"),
+			w.Header().Get("RateLimit-Policy"), w.Header().Get("RateLimit"), w.Header().Get("Retry-After")))
+	}
+	for _, c := range []struct {
+		at   time.Time
+		want string
+	}{
+		{now, `204 1 1793487600 "plan";q=2 "plan";r=1;t=1440000`},
+		{now, `204 0 1793487600 "plan";q=2 "plan";r=0;t=1440000`},
+		{now, `429 0 1793487600 "plan";q=2 "plan";r=0;t=1440000 3600`},
+		{ends.Add(-time.Minute), `429 0 1793487600 "plan";q=2 "plan";r=0;t=60 60`},
+		{ends, `204 1 1796079600 "plan";q=2 "plan";r=1;t=2592000`},
+	} {
+		now = c.at
+		w := serve(h, "GET /")
+		if got := fields(w); got != c.want {
+			t.Errorf("%s: got  %s\nwant %s", c.at, got, c.want)
+		}
+		if body := w.Body.String(); w.Code == http.StatusTooManyRequests && !strings.Contains(body, `,"resets_at":"2026-10-31T23:00:00Z",`) {
+			t.Error(body)
+		}
+	}
+	if !strings.Contains(log.String(), "algorithm=calendar_window") {
+		t.Error(log.String())
+	}
+}
+
 func TestLimitersInAChainShowTheTighter(t *testing.T) {
 	wide, strict := perHour("wide", 100), perHour("strict", 2, "GET /strict")
 	for name, order := range map[string][2]ratelimit.Rule{

@@ -314,6 +314,9 @@ func (r *rule) oddities(tierFor bool) (odd []string) {
 		say(": its Key reads the body, and requests that its Match takes mostly have none; add the method that sends one, such as POST")
 	}
 	for _, l := range r.source.limits() {
+		if l.override > 0 {
+			break // they come last, and are one client's
+		}
 		bucket := !isWindow(l.Limit)
 		if l.Algorithm == "" && !bucket && l.Rate < fewUnits && l.Period >= time.Minute {
 			say(": %s is a sliding_window, which may deny for up to %s; for so few units write Algorithm: algorithms.SlidingLog, "+
@@ -327,6 +330,7 @@ func (r *rule) oddities(tierFor bool) (odd []string) {
 		say(": with Enforce 1 it is enforced for all keys, as without Shadow; delete both")
 	}
 	odd = append(odd, r.source.oddBan()...)
+	odd = append(odd, r.oddOverrides()...)
 	switch on := r.source.ChargeOn; {
 	case len(on) == 1 && on[0] == http.StatusTooManyRequests:
 		say(": ChargeOn has only 429, and the middleware's own denials are never charged; list what the handler answers, such as 401 for failed logins")

@@ -251,29 +251,48 @@ func (*takesOnly) Settle(context.Context, ...algorithms.Charge) ([]algorithms.Re
 func (*takesOnly) Ban(context.Context, time.Duration, ...algorithms.Check) error { return errTakesOnly }
 func (*takesOnly) Reset(context.Context, ...algorithms.Check) error              { return errTakesOnly }
 
-// A limiter need not do more than take: requests are limited, and whoever wants more of
-// it is told that it cannot, which is no failure.
+// A limiter need not do more than take: requests are limited, and the caller who wants
+// more of it is told that it cannot. With a Guard that is no failure of the limiter:
+// nothing is decided in its place, and no circuit opens.
 func TestALimiterThatOnlyTakes(t *testing.T) {
-	m, log := logged(t, ratelimit.Config{Limiter: new(takesOnly), DenialLogRate: -1, Rules: []ratelimit.Rule{perHour("r", 2)}})
-	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if err := ratelimit.Settle(r.Context(), "r", 0); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("Settle: %v", err)
-		}
-	}))
-	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
-		if w := serve(h, "GET /"); w.Code != want {
-			t.Errorf("status %d, want %d", w.Code, want)
-		}
+	guard := &failmode.Guard{Limiter: new(takesOnly)}
+	defer guard.Close()
+	for name, l := range map[string]algorithms.Limiter{"alone": new(takesOnly), "in a Guard": guard} {
+		t.Run(name, func(t *testing.T) {
+			m, log := logged(t, ratelimit.Config{Limiter: l, DenialLogRate: -1, Rules: []ratelimit.Rule{perHour("r", 2)}})
+			h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if err := ratelimit.Settle(r.Context(), "r", 0); !errors.Is(err, errors.ErrUnsupported) {
+					t.Errorf("Settle: %v", err)
+				}
+			}))
+			for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+				if w := serve(h, "GET /"); w.Code != want {
+					t.Errorf("status %d, want %d", w.Code, want)
+				}
+			}
+			for range 50 { // more than would open a circuit
+				if d, err := m.Peek(httptest.NewRequest(http.MethodGet, "/", nil)); !errors.Is(err, errors.ErrUnsupported) {
+					t.Fatalf("Peek: %+v, %v", d, err)
+				}
+			}
+			if log.Len() > 0 {
+				t.Errorf("logged\n%s", log)
+			}
+			for _, action := range []string{"reset", "ban&for=1m"} {
+				if w := (operator{Handler: m.Admin(), t: t}).post("rule=r&value=192.0.2.1&action=" + action); w.Code != http.StatusNotImplemented {
+					t.Errorf("%s: status %d: %s", action, w.Code, w.Body)
+				}
+			}
+			d, err := l.Take(t.Context(), algorithms.Check{Rule: "r", Key: "other", Limit: algorithms.PerHour(2)})
+			if err != nil || d.Results[0].Source != algorithms.SourceMemory || d.Results[0].Remaining != 1 {
+				t.Errorf("Take: %+v, %v", d, err)
+			}
+			if settled, err := l.Settle(t.Context(), algorithms.Charge{Result: d.Results[0]}); name != "alone" && (!errors.Is(err, errors.ErrUnsupported) || len(settled) != 1 || settled[0].Charged != 1) {
+				t.Errorf("Settle: %+v, %v", settled, err)
+			}
+		})
 	}
-	if d, err := m.Peek(httptest.NewRequest(http.MethodGet, "/", nil)); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("Peek: %+v, %v", d, err)
-	}
-	if log.Len() > 0 {
-		t.Errorf("logged\n%s", log)
-	}
-	for _, action := range []string{"reset", "ban&for=1m"} {
-		if w := (operator{Handler: m.Admin(), t: t}).post("rule=r&value=192.0.2.1&action=" + action); w.Code != http.StatusNotImplemented {
-			t.Errorf("%s: status %d: %s", action, w.Code, w.Body)
-		}
+	if down := guard.Down(); len(down) > 0 {
+		t.Errorf("down: %v", down)
 	}
 }

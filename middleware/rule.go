@@ -49,6 +49,8 @@ type Rule struct {
 	// is invalid, if ChargeOn or Lease does not allow it, or if Config.Share leaves
 	// less than one unit of it. Unusable limits are logged.
 	LimitFor func(*http.Request) algorithms.Limit
+	// Overrides replace all of these limits for single clients.
+	Overrides []Override
 
 	// Cost is how many units a request takes; 0 means 1. It must not exceed the Quota
 	// of Limit and of each tier.
@@ -123,6 +125,10 @@ func (r *Rule) clone() Rule {
 	c := *r
 	c.Match, c.ChargeOn = slices.Clone(r.Match), slices.Clone(r.ChargeOn)
 	c.Tiers, c.Costs = maps.Clone(r.Tiers), maps.Clone(r.Costs)
+	c.Overrides = slices.Clone(r.Overrides)
+	for i := range c.Overrides {
+		c.Overrides[i] = c.Overrides[i].clone()
+	}
 	return c
 }
 
@@ -135,27 +141,58 @@ func (r *Rule) largestCost() int64 {
 	return most
 }
 
-// A tierLimit is a limit of a rule and the tier that has it.
-type tierLimit struct {
-	tier string // "" for the rule's own limit
+// A ruleLimit is a limit of a rule, and the tier or the override that has it.
+type ruleLimit struct {
+	tier     string // "" for the rule's own limit, and for an override
+	override int    // its number, from 1; 0 for other limits
 	algorithms.Limit
 }
 
 // String names the limit, for errors.
-func (l tierLimit) String() string {
-	if l.tier == "" {
-		return "the limit " + l.Limit.String()
+func (l ruleLimit) String() string {
+	switch {
+	case l.override > 0:
+		return fmt.Sprintf("overrides[%d]'s limit %s", l.override-1, l.Limit)
+	case l.tier != "":
+		return fmt.Sprintf("tier %q's limit %s", l.tier, l.Limit)
 	}
-	return fmt.Sprintf("tier %q's limit %s", l.tier, l.Limit)
+	return "the limit " + l.Limit.String()
 }
 
-// limits returns the rule's own limit, and then those of its tiers that are limited, by
-// name.
-func (r *Rule) limits() []tierLimit {
-	all := []tierLimit{{"", r.Limit}}
+// field returns the field of the Rule that has the limit.
+func (l ruleLimit) field() string {
+	switch {
+	case l.override > 0:
+		return "Overrides"
+	case l.tier != "":
+		return "Tiers"
+	}
+	return "Limit"
+}
+
+// wrap says where in its field the limit has a mistake.
+func (l ruleLimit) wrap(err error) error {
+	switch {
+	case l.override > 0:
+		return fmt.Errorf("[%d]: limit: %w", l.override-1, err)
+	case l.tier != "":
+		return fmt.Errorf("tier %q: %w", l.tier, err)
+	}
+	return err
+}
+
+// limits returns the rule's own limit, then those of its tiers that are limited, by
+// name, and then those of its overrides.
+func (r *Rule) limits() []ruleLimit {
+	all := []ruleLimit{{"", 0, r.Limit}}
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
 		if r.Tiers[tier] != Unlimited() {
-			all = append(all, tierLimit{tier, r.Tiers[tier]})
+			all = append(all, ruleLimit{tier, 0, r.Tiers[tier]})
+		}
+	}
+	for i := range r.Overrides {
+		if l := r.Overrides[i].Limits; len(l) > 0 && l[0] != Unlimited() {
+			all = append(all, ruleLimit{"", i + 1, l[0]})
 		}
 	}
 	return all
@@ -163,7 +200,7 @@ func (r *Rule) limits() []tierLimit {
 
 func isWindow(l algorithms.Limit) bool {
 	switch algorithms.Algorithm(algorithmOf(l)) {
-	case algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog:
+	case algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog, algorithms.CalendarWindow:
 		return true
 	}
 	return false
@@ -171,5 +208,5 @@ func isWindow(l algorithms.Limit) bool {
 
 // grantsBlocks reports whether a rule with a Lease can have the limit.
 func grantsBlocks(l algorithms.Limit) bool {
-	return isWindow(l) && l.Algorithm != algorithms.SlidingLog
+	return isWindow(l) && l.Algorithm != algorithms.SlidingLog && l.Calendar == ""
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxEntries is how many entries Rule.Match, Costs and Tiers may have: patterns
+	// maxEntries is how many entries Rule.Match, Costs, Tiers and Overrides may have: patterns
 	// are compared with each other, and costs with the limits of tiers.
 	maxEntries = 1000
 	// maxConflicts is how many conflicts among the patterns of Costs are looked for.
@@ -51,7 +51,7 @@ func ValidateRules(rules []Rule) error {
 		}
 		match := r.validateMatch(bad)
 		bad("Key", validateKey(r.Key))
-		bad("Limit", cmp.Or(r.Limit.Validate(), tooShort("the period", r.Limit.Period)))
+		bad("Limit", cmp.Or(r.Limit.Validate(), periodTooShort(r.Limit)))
 		r.validateData(match, bad)
 		_, err := r.Fail.MarshalText()
 		bad("Fail", err)
@@ -82,22 +82,24 @@ func validateKey(key keyfunc.Key) error {
 }
 
 // validateData reports what is wrong with the fields that go with Match and Limit:
-// tiers, costs, charging by response, bans, shadow and leases. It is given the
+// tiers, overrides, costs, charging by response, bans, shadow and leases. It is given the
 // patterns of the rule; nil if it has none, or bad ones.
 func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err error)) {
-	limits := r.limits()
 	if len(r.Tiers) > maxEntries {
 		bad("Tiers", fmt.Errorf("%d tiers; at most %d", len(r.Tiers), maxEntries))
-		limits = limits[:1]
 	} else {
 		r.validateTierNames(bad)
 	}
+	r.validateOverrides(bad)
+	limits := slices.DeleteFunc(r.limits(), func(l ruleLimit) bool {
+		return l.tier != "" && len(r.Tiers) > maxEntries || l.override > 0 && len(r.Overrides) > maxEntries
+	})
 	for _, l := range limits[1:] {
-		for _, err := range each(cmp.Or(l.Validate(), tooShort("the period", l.Period))) {
-			bad("Tiers", fmt.Errorf("tier %q: %w", l.tier, err))
+		for _, err := range each(cmp.Or(l.Validate(), periodTooShort(l.Limit))) {
+			bad(l.field(), l.wrap(err))
 		}
 	}
-	limits = slices.DeleteFunc(limits, func(l tierLimit) bool { return l.Validate() != nil })
+	limits = slices.DeleteFunc(limits, func(l ruleLimit) bool { return l.Validate() != nil })
 
 	if r.Cost < 0 {
 		bad("Cost", fmt.Errorf("must not be negative, got %d", r.Cost))
@@ -130,6 +132,11 @@ func (r *Rule) validateBan(bad func(string, error)) {
 		bad("Ban", tooShort("for:", r.Ban.For))
 		bad("Ban", tooShort("within:", cmp.Or(r.Ban.Within, shortest)))
 	}
+	for _, l := range r.limits() {
+		if l.Calendar != "" {
+			bad("Ban", fmt.Errorf("denials by %s lead to no ban, since a client that has used it up is no attacker; ban by a rule with a short period", l))
+		}
+	}
 	if r.Key != nil && keyfunc.Describe(r.Key).Values() == 0 {
 		bad("Ban", errors.New("all clients have one key, so each of them could have all others denied: "+
 			"ban by another key, such as keyfunc.IP, or leave the ban out"))
@@ -139,6 +146,13 @@ func (r *Rule) validateBan(bad func(string, error)) {
 // shortest is the shortest time that a rule may count by. Anything below is shorter
 // than a decision may take, and mostly a number whose unit was forgotten.
 const shortest = 10 * time.Millisecond
+
+func periodTooShort(l algorithms.Limit) error {
+	if l.Calendar != "" {
+		return nil
+	}
+	return tooShort("the period", l.Period)
+}
 
 func tooShort(what string, d time.Duration) error {
 	if d >= shortest {
@@ -186,7 +200,7 @@ func (r *Rule) validateTierNames(bad func(string, error)) {
 }
 
 // tooMuch is what is wrong with a cost that one of the limits can never hold.
-func tooMuch(cost int64, limits []tierLimit) error {
+func tooMuch(cost int64, limits []ruleLimit) error {
 	for _, l := range limits {
 		if cost > l.Quota() {
 			return fmt.Errorf("%d is above the %d units that %s can hold: no request would pass", cost, l.Quota(), l)
@@ -195,7 +209,7 @@ func tooMuch(cost int64, limits []tierLimit) error {
 	return nil
 }
 
-func (r *Rule) validateCosts(match []pattern.Pattern, limits []tierLimit, bad func(string, error)) {
+func (r *Rule) validateCosts(match []pattern.Pattern, limits []ruleLimit, bad func(string, error)) {
 	if len(r.Costs) > maxEntries {
 		bad("Costs", fmt.Errorf("%d patterns; at most %d", len(r.Costs), maxEntries))
 		return
@@ -220,7 +234,7 @@ func (r *Rule) validateCosts(match []pattern.Pattern, limits []tierLimit, bad fu
 	}
 }
 
-func (r *Rule) validateChargeOn(limits []tierLimit, bad func(string, error)) {
+func (r *Rule) validateChargeOn(limits []ruleLimit, bad func(string, error)) {
 	if r.ChargeOn == nil {
 		return
 	}
@@ -242,7 +256,7 @@ func (r *Rule) validateChargeOn(limits []tierLimit, bad func(string, error)) {
 	}
 }
 
-func (r *Rule) validateLease(limits []tierLimit, bad func(string, error)) {
+func (r *Rule) validateLease(limits []ruleLimit, bad func(string, error)) {
 	if !r.Lease {
 		return
 	}
@@ -269,12 +283,8 @@ func (s share) validate(rules []Rule) (errs []error) {
 	for i := range rules {
 		r := &rules[i]
 		for _, l := range r.limits() {
-			switch err := s.holds(l.Limit, r.largestCost()); {
-			case err == nil:
-			case l.tier == "":
-				errs = append(errs, &RuleError{i, r.Name, "Limit", err})
-			default:
-				errs = append(errs, &RuleError{i, r.Name, "Tiers", fmt.Errorf("tier %q: %w", l.tier, err)})
+			if err := s.holds(l.Limit, r.largestCost()); err != nil {
+				errs = append(errs, &RuleError{i, r.Name, l.field(), l.wrap(err)})
 			}
 		}
 	}

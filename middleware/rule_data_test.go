@@ -42,7 +42,10 @@ func TestWhatRulesMaySay(t *testing.T) {
 		"costs by more and less specific patterns": func(r *ratelimit.Rule) {
 			r.Costs = map[string]int64{"/a/{x}": 2, "/a/b": 3, "POST /a/b": 4, "/": 5}
 		},
-		"statuses":        func(r *ratelimit.Rule) { r.ChargeOn = []int{200, 401, 599} },
+		"statuses": func(r *ratelimit.Rule) { r.ChargeOn = []int{200, 401, 599} },
+		"statuses of a month": func(r *ratelimit.Rule) {
+			r.ChargeOn, r.Limit = []int{401}, algorithms.PerMonth(5, "Europe/Berlin")
+		},
 		"statuses of log": func(r *ratelimit.Rule) { r.ChargeOn, r.Limit.Algorithm = []int{401}, algorithms.SlidingLog },
 		"a ban":           func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: 10 * time.Millisecond} },
 		"all of a ban": func(r *ratelimit.Rule) {
@@ -135,6 +138,17 @@ func TestMistakesInRules(t *testing.T) {
 			r.Limit.Period, r.Tiers = 60000, map[string]algorithms.Limit{"pro": {Rate: 5, Period: 9999 * time.Microsecond}}
 		}, []string{
 			"Limit: the period 60µs is below 10ms, which limits nobody", `Tiers: tier "pro": the period 9.999ms is below 10ms`,
+		}},
+		{func(r *ratelimit.Rule) {
+			r.Limit, r.Lease, r.Ban = algorithms.PerMonth(5, "UTC"), true, algorithms.Ban{After: 1, For: time.Hour}
+		}, []string{
+			"Lease: units can be taken in blocks only by fixed_window and sliding_window, and the limit 5/month@UTC is neither", "Lease: does not go with a ban",
+			"Ban: denials by the limit 5/month@UTC lead to no ban",
+		}},
+		{func(r *ratelimit.Rule) {
+			r.Limit, r.Tiers = algorithms.PerDay(5, ""), map[string]algorithms.Limit{"pro": algorithms.PerMonth(5, "Mars/Olympus")}
+		}, []string{
+			"Limit: calendar day@ needs a time zone; write day@UTC", `Tiers: tier "pro": calendar "month@Mars/Olympus": this program cannot load the time zone`,
 		}},
 		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 10 }, []string{"Enforce: must be 0 to 1, the fraction of keys that are limited; got 10"}},
 		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, -0.1 }, []string{"Enforce: must be 0 to 1"}},

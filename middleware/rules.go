@@ -74,6 +74,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 			}
 			c.terms.tiers[tier], _ = c.terms.fit(l, s)
 		}
+		c.terms.fitOverrides(r, s)
 		c.plain, c.queue = c.terms.plain(), own.queue
 		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
 			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.hasHeld() || r.Ban != (algorithms.Ban{})}

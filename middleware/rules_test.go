@@ -24,8 +24,9 @@ func full(t *testing.T) ratelimit.Rule {
 	rule := ratelimit.Rule{
 		Name: "full", Match: []string{"GET /a", "/b/"}, Key: keyfunc.IP,
 		Limit: algorithms.PerMinute(100), Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(1000), "internal": ratelimit.Unlimited()},
-		LimitFor: func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
-		Cost:     2, Costs: map[string]int64{"GET /a": 3}, CostFor: func(*http.Request) int64 { return 0 },
+		LimitFor:  func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
+		Overrides: []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{algorithms.PerMinute(50)}, Until: time.Unix(1e9, 0), Note: "ticket"}},
+		Cost:      2, Costs: map[string]int64{"GET /a": 3}, CostFor: func(*http.Request) int64 { return 0 },
 		ChargeOn: []int{401, 403}, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: time.Hour},
 		Fail: failmode.Closed, Shadow: true, Enforce: 0.5, Disabled: true, Hidden: true,
 	}
@@ -48,6 +49,7 @@ func TestRulesAreACopy(t *testing.T) {
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{given}})
 	spoil := func(r *ratelimit.Rule) {
 		r.Name, r.Match[0], r.Tiers["pro"], r.Costs["GET /a"], r.ChargeOn[0] = "x", "/x", algorithms.Limit{}, 99, 500
+		r.Overrides[0].Client[0], r.Overrides[0].Limits[0], r.Overrides[0].Note = "x", algorithms.Limit{}, "x"
 	}
 	spoil(&given)
 	for range 2 {

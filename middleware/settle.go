@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/near"
 )
 
 var (
@@ -28,71 +30,142 @@ var (
 // request: by the first Settle, or by a refund of ChargeOn if the status is written
 // before. Further calls return an error. So do a negative cost, and calls after the
 // handler has returned, unless [Hold] keeps the request. If the limiter returns an
-// error, so does Settle, and the charge stays as it was, as far as is known.
+// error, so does Settle, and the charge stays as it was, as far as is known. A name that
+// no rule has is logged once.
 //
 // Call it on the goroutine that writes the response, as with
 // [http.ResponseWriter.Header].
 func Settle(ctx context.Context, rule string, cost int64) error {
-	for s := stateOf(ctx); s != nil; s = s.outer {
-		if at := s.find(rule); at >= 0 {
-			if err := s.settle(ctx, at, cost); err != nil {
-				return fmt.Errorf("middleware: settle: rule %q: %w", rule, err)
+	return SettleAll(ctx, map[string]int64{rule: cost})
+}
+
+// SettleAll is [Settle] for several rules, by name, in one command of the limiter; chained
+// middlewares have one each. It settles the rules that it can, and its error names the
+// others.
+func SettleAll(ctx context.Context, costs map[string]int64) error {
+	var errs []error
+	rest := slices.Sorted(maps.Keys(costs))
+	for s := stateOf(ctx); s != nil && len(rest) > 0; s = s.outer {
+		var outer []string
+		var all []ruleCost
+		for _, rule := range rest {
+			if s.decided(rule) {
+				all = append(all, ruleCost{rule, costs[rule]})
+			} else {
+				outer = append(outer, rule)
 			}
-			return nil
 		}
+		errs, rest = append(errs, s.settle(ctx, all)...), outer
 	}
-	return nil
+	for _, rule := range rest {
+		hintUnknown(ctx, "Settle", rule)
+	}
+	return errors.Join(errs...)
 }
 
-// find returns the index of a rule's result, the last of several; -1 if there is none.
-func (s *requestState) find(rule string) int {
+// hintUnknown logs a rule's name that no middleware around the handler has, once.
+func hintUnknown(ctx context.Context, verb, rule string) {
+	const meaning = "unknown rule"
+	innermost := stateOf(ctx)
+	if innermost == nil {
+		return
+	}
+	if _, again := innermost.set.hints.said.Load(meaning); again {
+		return
+	}
+	var names []string
+	for s := innermost; s != nil; s = s.outer {
+		if _, ok := s.set.find(rule, 0); ok {
+			return // the rule does not apply to the request
+		}
+		for i := range s.set.watches {
+			names = append(names, s.set.watches[i].rule)
+		}
+	}
+	mend := "; write the Name of a rule"
+	if best := near.Word(rule, names); best != "" {
+		mend = fmt.Sprintf("; did you mean %q?", best)
+	}
+	innermost.set.hints.sayOnce(meaning, fmt.Sprintf("%s: no rule is named %.64q, so nothing is counted%s", verb, rule, mend))
+}
+
+// A ruleCost is what a request costs by a rule in the end.
+type ruleCost struct {
+	rule  string
+	units int64
+}
+
+// A usage is what is known of a request's use of one rule after the decision.
+type usage struct {
+	next    *usage
+	rule    string
+	settled bool // it cannot be settled again
+}
+
+// use returns the usage of a rule. It requires mu.
+func (s *requestState) use(rule string) *usage {
+	for u := s.used; u != nil; u = u.next {
+		if u.rule == rule {
+			return u
+		}
+	}
+	s.used = &usage{next: s.used, rule: rule}
+	return s.used
+}
+
+// decided reports whether the decision has a result of the rule.
+func (s *requestState) decided(rule string) bool {
 	results := s.current().Results
-	for i := len(results) - 1; i >= 0; i-- {
-		if results[i].Check.Rule == rule {
-			return i
+	return slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Check.Rule == rule })
+}
+
+// settle settles the rules that can be settled. Each error names its rule.
+func (s *requestState) settle(ctx context.Context, costs []ruleCost) (errs []error) {
+	var claimed []ruleCost
+	for _, c := range costs {
+		err := fmt.Errorf("cost must not be negative, got %d", c.units)
+		if c.units >= 0 {
+			err = s.claim(c.rule)
 		}
+		if err != nil {
+			errs = append(errs, settleError(c.rule, err))
+			continue
+		}
+		claimed = append(claimed, c)
 	}
-	return -1
+	return append(errs, s.settleAll(ctx, claimed)...)
 }
 
-func (s *requestState) settle(ctx context.Context, at int, cost int64) error {
-	if cost < 0 {
-		return fmt.Errorf("cost must not be negative, got %d", cost)
-	}
-	claimed, err := s.claim([]int{at})
-	if err != nil || len(claimed) == 0 {
-		return err
-	}
-	return s.settleAll(ctx, claimed, cost)
+func settleError(rule string, err error) error {
+	return fmt.Errorf("middleware: settle: rule %q: %w", rule, err)
 }
 
-// claim returns those of the results that were not settled yet. Only its caller may settle
-// them.
-func (s *requestState) claim(at []int) (claimed []int, err error) {
+// claim allows its caller to settle a rule, which no other caller may do then.
+func (s *requestState) claim(rule string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed && s.holds == 0 {
-		return nil, errReturned
+		return errReturned
 	}
-	for _, i := range at {
-		if slices.Contains(s.settled, i) {
-			err = errSettled
-			continue
-		}
-		s.settled = append(s.settled, i)
-		claimed = append(claimed, i)
+	u := s.use(rule)
+	if u.settled {
+		return errSettled
 	}
-	return claimed, err
+	u.settled = true
+	return nil
 }
 
-// settleAll sets the cost of each claimed result, in one call, and rewrites the headers.
-func (s *requestState) settleAll(ctx context.Context, at []int, cost int64) error {
+// settleAll settles claimed rules, in one call of the limiter, and rewrites the headers.
+// Each error names its rule.
+func (s *requestState) settleAll(ctx context.Context, costs []ruleCost) (errs []error) {
 	d := s.current()
 	var charges []algorithms.Charge
 	var charged []int
-	for _, i := range at {
-		if r := &d.Results[i]; r.Charged > 0 && r.Charged != cost {
-			charges = append(charges, algorithms.Charge{Result: *r, Cost: cost})
+	for i := range d.Results {
+		r := &d.Results[i]
+		at := slices.IndexFunc(costs, func(c ruleCost) bool { return c.rule == r.Check.Rule })
+		if at >= 0 && r.Charged > 0 && r.Charged != costs[at].units {
+			charges = append(charges, algorithms.Charge{Result: *r, Cost: costs[at].units})
 			charged = append(charged, i)
 		}
 	}
@@ -112,7 +185,18 @@ func (s *requestState) settleAll(ctx context.Context, at []int, cost int64) erro
 	if !s.isClosed() {
 		s.rewriteHeaders(ctx)
 	}
-	return err
+	if err == nil {
+		return nil
+	}
+	for j := range charges {
+		if len(results) != len(charges) || results[j].Charged != charges[j].Cost {
+			errs = append(errs, settleError(charges[j].Result.Check.Rule, err))
+		}
+	}
+	if errs == nil { // none is known to have failed
+		errs = []error{fmt.Errorf("middleware: settle: %w", err)}
+	}
+	return errs
 }
 
 // refundBy refunds the rules with ChargeOn that do not list the status. A request that
@@ -122,17 +206,16 @@ func (s *requestState) refundBy(status int) {
 	if status == http.StatusSwitchingProtocols || s.Context.Err() != nil {
 		return
 	}
-	var free []int
-	for i, r := range s.current().Results {
-		if on := s.set.chargeOn(r.Check.Rule); on != nil && !slices.Contains(on, status) {
-			free = append(free, i)
+	var free []ruleCost
+	for _, r := range s.current().Results {
+		if on := s.set.chargeOn(r.Check.Rule); on != nil && !slices.Contains(on, status) && s.claim(r.Check.Rule) == nil {
+			free = append(free, ruleCost{rule: r.Check.Rule})
 		}
 	}
-	claimed, _ := s.claim(free) // without those that the handler has settled
-	if len(claimed) == 0 {
+	if len(free) == 0 {
 		return
 	}
-	if err := s.settleAll(s.Context, claimed, 0); err != nil {
+	if err := errors.Join(s.settleAll(s.Context, free)...); err != nil {
 		s.by.unrefunded.Do(func() { s.by.logger.Error("ratelimit: charge not refunded", "status", status, "error", err) })
 	}
 }

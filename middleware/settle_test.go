@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -214,5 +216,93 @@ func TestSettleSaysThatTheLimiterFailed(t *testing.T) {
 		func(ctx context.Context, _ http.ResponseWriter) error { return ratelimit.Settle(ctx, "r", 5) })
 	if err == nil || !strings.Contains(err.Error(), redis.ErrClosed.Error()) || used(t, limiter, rule) != 1 {
 		t.Error(err)
+	}
+}
+
+// A spy counts the calls of a limiter, and fails to settle some rules.
+type spy struct {
+	algorithms.Limiter
+	takes, settles atomic.Int64
+	fails          string // the rule that it cannot settle
+}
+
+func (l *spy) Unwrap() algorithms.Limiter { return l.Limiter }
+
+func (l *spy) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	l.takes.Add(1)
+	return l.Limiter.Take(ctx, checks...)
+}
+
+func (l *spy) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	l.settles.Add(1)
+	charges = slices.Clone(charges)
+	var err error
+	for i := range charges {
+		if charges[i].Result.Check.Rule == l.fails {
+			charges[i].Cost, err = charges[i].Result.Charged, redis.ErrClosed
+		}
+	}
+	results, settleErr := l.Limiter.Settle(ctx, charges...)
+	return results, errors.Join(err, settleErr)
+}
+
+// SettleAll sends one command, and its error names exactly the rules that it has not settled.
+func TestSettleAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		costs   map[string]int64
+		before  string // settled before
+		fails   string
+		a, b    int64 // charged in the end
+		settles int64
+		errs    []string // what the lines of the error begin with
+	}{
+		"two rules":             {costs: map[string]int64{"a": 60, "b": 20}, a: 60, b: 20, settles: 1},
+		"one of two":            {costs: map[string]int64{"b": 0}, a: 1, settles: 1},
+		"nothing to do":         {costs: map[string]int64{"a": 1, "b": 1}, a: 1, b: 1},
+		"no rules":              {a: 1, b: 1},
+		"one does not apply":    {costs: map[string]int64{"a": 5, "elsewhere": 7}, a: 5, b: 1, settles: 1},
+		"one is negative":       {costs: map[string]int64{"a": -5, "b": 5}, a: 1, b: 5, settles: 1, errs: []string{`middleware: settle: rule "a": cost must not be negative, got -5`}},
+		"one is settled before": {before: "a", costs: map[string]int64{"a": 5, "b": 6}, a: 9, b: 6, settles: 2, errs: []string{`middleware: settle: rule "a": settled before`}},
+		"the limiter fails one": {fails: "b", costs: map[string]int64{"a": 5, "b": 6}, a: 5, b: 1, settles: 1, errs: []string{`middleware: settle: rule "b": redis: client is closed`}},
+		"all fail": {fails: "b", before: "a", costs: map[string]int64{"a": -5, "b": 6}, a: 9, b: 1, settles: 2, errs: []string{
+			`middleware: settle: rule "a": cost must not be negative`, `middleware: settle: rule "b": redis: client is closed`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limiter := &spy{Limiter: new(algorithms.Memory), fails: c.fails}
+			a, b := perHour("a", 100), perHour("b", 50)
+			_, err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{a, b, perHour("elsewhere", 5, "/elsewhere")}}),
+				func(ctx context.Context, _ http.ResponseWriter) error {
+					if c.before != "" {
+						_ = ratelimit.Settle(ctx, c.before, 9)
+					}
+					return ratelimit.SettleAll(ctx, c.costs)
+				})
+			var errs []string
+			if err != nil {
+				errs = strings.Split(err.Error(), "\n")
+			}
+			if !slices.EqualFunc(errs, c.errs, strings.HasPrefix) {
+				t.Errorf("error %q, want %q", errs, c.errs)
+			}
+			if gotA, gotB := used(t, limiter, a), used(t, limiter, b); gotA != c.a || gotB != c.b || limiter.settles.Load() != c.settles {
+				t.Errorf("%d and %d charged by %d commands, want %d and %d by %d", gotA, gotB, limiter.settles.Load(), c.a, c.b, c.settles)
+			}
+		})
+	}
+}
+
+// A misspelt name is logged once, with the nearest; a rule that does not apply is none.
+func TestUnknownRulesAreLoggedOnce(t *testing.T) {
+	m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("tokens", 9), perHour("elsewhere", 9, "/elsewhere")}})
+	for range 3 {
+		_, err := within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
+			return errors.Join(ratelimit.SettleAll(ctx, map[string]int64{"elsewhere": 1}), ratelimit.SettleAll(ctx, map[string]int64{"tokns": 5}))
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if got := lines(log); len(got) != 1 || !strings.Contains(got[0], `no rule is named \"tokns\", so nothing is counted; did you mean \"tokens\"?`) {
+		t.Errorf("%q", got)
 	}
 }

@@ -56,15 +56,6 @@ func (e *evaluation) enterShedder() {
 	e.writer, e.request = slot.Wrap(e.writer, e.request)
 }
 
-// shedding returns the next handler. A request that was believed to be denied has no
-// place yet: it gets one there.
-func (e *evaluation) shedding(next http.Handler) http.Handler {
-	if e.m.shedder == nil || e.slot != nil {
-		return next
-	}
-	return e.m.shedder.Handler(next)
-}
-
 // leaveShedder gives the place to another request.
 func (e *evaluation) leaveShedder(served bool) {
 	if e.slot != nil {

@@ -22,6 +22,8 @@ type terms struct {
 	chargeOn []int
 	lease    bool
 	shadow   float64 // the fraction of keys that are not enforced
+
+	overrides map[string]*override // by key
 }
 
 // A limit is one that a rule may have, made ready for requests.
@@ -33,7 +35,7 @@ type limit struct {
 // plain reports whether every request has the rule's own limit and cost, and all
 // keys are enforced.
 func (t *terms) plain() bool {
-	return t.limitFor == nil && t.tiers == nil && t.costFor == nil && t.costs == nil && t.shadow == 0
+	return t.limitFor == nil && t.tiers == nil && t.overrides == nil && t.costFor == nil && t.costs == nil && t.shadow == 0
 }
 
 // fit makes a limit of the rule ready for requests.
@@ -57,7 +59,7 @@ func (t *terms) fit(l algorithms.Limit, s share) (limit, error) {
 // applyTerms completes a check by the terms of its rule. The rule does not apply to an
 // exempt request.
 func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) (queue, applies bool) {
-	l := e.limitOf(i, rule)
+	l := e.limitOf(i, rule, check.Key)
 	if l.Limit == Unlimited() {
 		return false, false
 	}
@@ -66,8 +68,11 @@ func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) (que
 	return l.queue && !check.Shadow, true // a request in shadow takes no place in the wait queue
 }
 
-// limitOf is the limit of the request by a rule: LimitFor, Tiers, Limit.
-func (e *evaluation) limitOf(i int, rule *rule) limit {
+// limitOf is the limit of the request by a rule: Overrides, LimitFor, Tiers, Limit.
+func (e *evaluation) limitOf(i int, rule *rule, key string) limit {
+	if o := e.overrideOf(rule, key); o != nil {
+		return o.limit
+	}
 	if f := rule.terms.limitFor; f != nil {
 		if l := f(e.request); l != (algorithms.Limit{}) {
 			fit, err := rule.terms.fit(l, e.m.share)

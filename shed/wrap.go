@@ -31,7 +31,7 @@ func (p *slot) Wrap(w http.ResponseWriter, r *http.Request) (http.ResponseWriter
 		}
 	}
 	p.writer = writer{w, p}
-	return alike.Of(&p.writer, flushing{&p.writer}, hijacking{&p.writer}, readingFrom{&p.writer}), r
+	return alike.Of(&p.writer), r
 }
 
 // A slotContext lets a Shedder find the place that a request has.
@@ -118,24 +118,20 @@ func (w *writer) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// What a ResponseWriter may have beside, each on its own.
-type (
-	flushing    struct{ *writer }
-	hijacking   struct{ *writer }
-	readingFrom struct{ *writer }
-)
+// Flush implements [http.Flusher].
+func (w *writer) Flush() { _ = w.FlushError() }
 
-func (f flushing) Flush() { _ = f.FlushError() }
-
-func (h hijacking) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := h.ResponseWriter.(http.Hijacker).Hijack()
+// Hijack implements [http.Hijacker].
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := w.ResponseWriter.(http.Hijacker).Hijack()
 	if err == nil {
-		h.slot.Leave(false)
+		w.slot.Leave(false)
 	}
 	return conn, buffered, err
 }
 
-func (r readingFrom) ReadFrom(src io.Reader) (int64, error) {
-	defer r.slot.Unblock(r.slot.Block())
-	return r.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+// ReadFrom implements [io.ReaderFrom].
+func (w *writer) ReadFrom(src io.Reader) (int64, error) {
+	defer w.slot.Unblock(w.slot.Block())
+	return w.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
 }

@@ -120,7 +120,7 @@ func settleCopiesRace(c *trial) {
 		var running sync.WaitGroup
 		for cost := range int64(racers) {
 			running.Go(func() {
-				if _, err := c.limiter.Settle(c.Context(), charges(cost%4, r)...); err != nil {
+				if _, err := c.limiter.Settle(c.Context(), charges(cost%2, r)...); err != nil {
 					c.Error(err)
 				}
 			})

@@ -88,7 +88,7 @@ func (r *report) summary(b *strings.Builder) {
 		}
 	}
 	const fine = 10 * time.Second
-	if r.whole && slices.ContainsFunc(r.rules, func(rule *rule) bool { return rule.Limit.Period < fine }) {
+	if r.whole && slices.ContainsFunc(r.rules, func(rule *rule) bool { return rule.Limit.Calendar == "" && rule.Limit.Period < fine }) {
 		b.WriteString("note: times are whole seconds, so limits with a period below 10 s deny more here than they would\n")
 	}
 	if n := r.estimated(); n > 0 {

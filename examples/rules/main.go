@@ -5,7 +5,8 @@
 //	cat rules.yaml | go run ./examples/rules check -
 //
 // Check prints the rules as a program would understand them, with their defaults filled
-// in, or every mistake with its line and column. Run it where rule files are reviewed.
+// in and the next boundary of each calendar window, or every mistake with its line and
+// column. Run it where rule files are reviewed.
 //
 //	export REDIS_URL=redis://localhost:6379
 //	go run ./examples/rules diff -namespace shop rules.yaml
@@ -27,14 +28,18 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
+	_ "time/tzdata" // for machines without time zones
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
@@ -149,7 +154,7 @@ func (p *program) parse(name string, text []byte, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, _ = w.Write(formatted)
+	_, _ = w.Write(append(formatted, boundaries(rules, time.Now)...))
 	if p.keys == "" && len(keys) > 0 {
 		_, _ = fmt.Fprintf(p.stderr, "not checked: whether the program has the keys %s; give its names with -keys\n", strings.Join(keys, ", "))
 	}
@@ -157,6 +162,33 @@ func (p *program) parse(name string, text []byte, w io.Writer) error {
 		_, _ = fmt.Fprintln(p.stderr, "not checked: whether the program has these tiers; give its names with -tiers")
 	}
 	return nil
+}
+
+// boundaries says when the calendar windows of rules end next, on the clocks of their time
+// zones and in UTC, as comments of a document. A Memory knows.
+func boundaries(rules []ratelimit.Rule, now func() time.Time) (text []byte) {
+	for _, r := range rules {
+		limits := []algorithms.Limit{r.Limit}
+		for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+			limits = append(limits, r.Tiers[tier])
+		}
+		told := make(map[string]bool)
+		for _, l := range limits {
+			_, zone, found := strings.Cut(l.Calendar, "@")
+			if !found || told[l.Calendar] {
+				continue
+			}
+			told[l.Calendar] = true
+			d, err := (&algorithms.Memory{Now: now}).Take(context.Background(), algorithms.Check{Limit: l})
+			in, err2 := time.LoadLocation(zone)
+			if err != nil || err2 != nil {
+				continue // a rule of the file has neither
+			}
+			ends := d.Results[0].At.Add(d.Results[0].ResetAfter)
+			text = fmt.Appendf(text, "# %s: the next %s begins %s, %s\n", r.Name, l.Calendar, ends.In(in).Format("2006-01-02 15:04 -07:00"), ends.UTC().Format("2006-01-02 15:04 UTC"))
+		}
+	}
+	return text
 }
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)

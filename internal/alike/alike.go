@@ -14,62 +14,59 @@ type Writer interface {
 	Unwrap() http.ResponseWriter // for it too
 }
 
+// A Full is a Writer with all that a ResponseWriter may have besides.
+type Full interface {
+	Writer
+	http.Flusher
+	http.Hijacker
+	io.ReaderFrom
+}
+
 // Of returns w with those of the interfaces that the writer underneath has: a handler
 // that finds one must find that it works. http.Pusher is not among them, since browsers
 // have removed server push.
-func Of(w Writer, f http.Flusher, h http.Hijacker, r io.ReaderFrom) http.ResponseWriter {
+func Of(w Full) http.ResponseWriter {
 	_, flushes := w.Unwrap().(http.Flusher)
 	_, hijacks := w.Unwrap().(http.Hijacker)
 	_, readsFrom := w.Unwrap().(io.ReaderFrom)
-	n := 0
-	for i, has := range [...]bool{flushes, hijacks, readsFrom} {
-		if has {
-			n |= 1 << i
-		}
+	switch {
+	case flushes && hijacks && readsFrom: // HTTP/1
+		return w
+	case flushes && hijacks:
+		return struct {
+			Writer
+			http.Flusher
+			http.Hijacker
+		}{w, w, w}
+	case flushes && readsFrom:
+		return struct {
+			Writer
+			http.Flusher
+			io.ReaderFrom
+		}{w, w, w}
+	case hijacks && readsFrom:
+		return struct {
+			Writer
+			http.Hijacker
+			io.ReaderFrom
+		}{w, w, w}
+	case flushes:
+		return struct {
+			Writer
+			http.Flusher
+		}{w, w}
+	case hijacks:
+		return struct {
+			Writer
+			http.Hijacker
+		}{w, w}
+	case readsFrom:
+		return struct {
+			Writer
+			io.ReaderFrom
+		}{w, w}
 	}
-	switch n {
-	case 1:
-		return struct {
-			Writer
-			http.Flusher
-		}{w, f}
-	case 2:
-		return struct {
-			Writer
-			http.Hijacker
-		}{w, h}
-	case 3:
-		return struct {
-			Writer
-			http.Flusher
-			http.Hijacker
-		}{w, f, h}
-	case 4:
-		return struct {
-			Writer
-			io.ReaderFrom
-		}{w, r}
-	case 5:
-		return struct {
-			Writer
-			http.Flusher
-			io.ReaderFrom
-		}{w, f, r}
-	case 6:
-		return struct {
-			Writer
-			http.Hijacker
-			io.ReaderFrom
-		}{w, h, r}
-	case 7:
-		return struct {
-			Writer
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-		}{w, f, h, r}
-	}
-	return w
+	return struct{ Writer }{w}
 }
 
 // Flushes reports whether a writer, or one that it wraps, can flush.

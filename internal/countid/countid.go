@@ -9,7 +9,7 @@ import (
 )
 
 // An ID is 128 bits of hash of what identifies a count: rule, key, algorithm and
-// period. Keys may be long, and clients choose them.
+// period or calendar. Keys may be long, and clients choose them.
 type ID [2]uint64
 
 // Seeds are two seeds of this process, so that clients cannot choose an ID.
@@ -28,15 +28,13 @@ func (s *Seeds) Half(i int, c *algorithms.Check) uint64 {
 	h = h*odd ^ maphash.String(s[i], c.Key)
 	h = h*odd ^ maphash.String(s[i], Limit(c.Limit).Name())
 	h = (h ^ uint64(c.Limit.Period)) * odd
+	if c.Limit.Calendar != "" {
+		h = h*odd ^ maphash.String(s[i], c.Limit.Calendar)
+	}
 	return h ^ h>>32
-}
-
-// Same reports whether two checks share a count.
-func Same(a, b *algorithms.Check) bool {
-	return a.Rule == b.Rule && a.Key == b.Key && a.Limit.Period == b.Limit.Period && Limit(a.Limit).Row() == Limit(b.Limit).Row()
 }
 
 // Limit returns a limit in the terms of package step.
 func Limit(l algorithms.Limit) step.Limit {
-	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Algorithm: string(l.Algorithm)}
+	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}
 }

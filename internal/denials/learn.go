@@ -64,18 +64,17 @@ func (d *Cache) Learn(asked Moment, l *Lookup, r *algorithms.Result) {
 	}
 }
 
-// begins reports whether a result begins an entry. A denial for MaxDelay alone says
-// nothing about other requests, and neither does Never without a state.
+// begins reports whether a result begins an entry. Without a state, a denial for MaxDelay
+// alone says nothing about other requests, and neither does Never.
 func begins(r *algorithms.Result) bool {
 	switch {
 	case !r.Denies() || r.RetryAfter <= 0:
 		return false
-	case r.BannedFor > 0:
+	case r.BannedFor > 0 || internal.Result(r).Known():
 		return true
-	case r.Err == nil && countid.Limit(r.Check.Limit).Row().DeniedByDelay(r.Check.MaxDelay > 0, r.Remaining, r.Check.Cost):
-		return false
 	}
-	return internal.Result(r).Known() || r.RetryAfter != algorithms.Never
+	byDelay := r.Err == nil && countid.Limit(r.Check.Limit).Row().DeniedByDelay(r.Check.MaxDelay > 0, r.Remaining, r.Check.Cost)
+	return !byDelay && r.RetryAfter != algorithms.Never
 }
 
 // newer reports whether an answer is newer than the entry's. If both came at the

@@ -59,7 +59,7 @@ func (d *Cache) Decide(checks []algorithms.Check, lookups []Lookup, timeout time
 		for i := range checks {
 			c, l := &checks[i], &lookups[i]
 			*l = Lookup{}
-			if c.Shadow || c.NoCache && c.Ban == (algorithms.Ban{}) {
+			if c.Shadow {
 				continue
 			}
 			switch *l = d.lookUp(c, now); l.next {
@@ -122,6 +122,17 @@ func (d *Cache) MayAsk(c *algorithms.Check, at Moment) (Lookup, bool) {
 	return l, l.next == ask
 }
 
+// KnownOver reports whether a request that the store is asked about has a check that it
+// would deny, by its last answer.
+func KnownOver(lookups []Lookup) bool {
+	for i := range lookups {
+		if v := &lookups[i].verdict; v.Known && !v.Room {
+			return true
+		}
+	}
+	return false
+}
+
 // lookUp returns what is known of an enforced check, and reserves the room for it
 // if the store may be asked about it.
 func (d *Cache) lookUp(c *algorithms.Check, now time.Duration) (l Lookup) {
@@ -137,17 +148,17 @@ func (d *Cache) lookUp(c *algorithms.Check, now time.Duration) (l Lookup) {
 		return l
 	}
 	l.at = e.at + (now - e.received).Microseconds()
-	if l.verdict, l.banned = e.banned(c, now); l.banned > 0 && now-e.received < recheckInterval {
+	l.verdict, l.banned = e.banned(c, now)
+	if neverHere := c.NoCache && c.Ban == (algorithms.Ban{}); l.banned > 0 && now-e.received < recheckInterval && !neverHere {
 		l.entry, l.next = e, deny
 		return l
 	}
-	l.banned = 0 // or known for too long: the store is asked
-	if asksAlways(c) {
-		return l
+	if l.banned == 0 || !asksAlways(c) {
+		l.verdict = e.verdict(c, now, 0)
 	}
-	l.verdict = e.verdict(c, now, 0)
+	l.banned = 0 // or known for too long: the store is asked
 	switch {
-	case !l.verdict.Known:
+	case asksAlways(c) || !l.verdict.Known:
 		return l
 	case !l.verdict.Room:
 		l.next = deny

@@ -4,6 +4,7 @@ package hidden
 
 import (
 	"errors"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
@@ -13,7 +14,8 @@ var Err = errors.New("hidden: result withheld")
 
 // Redact returns a decision that can be shown to clients. It leaves out the
 // results of hidden rules, except those that deny the request: they keep their
-// source, time and RetryAfter, and have a zero Check and zero counts.
+// source, time and RetryAfter, and have a zero Check and zero counts. Of a calendar window,
+// RetryAfter is at most an hour, as the header Retry-After is.
 //
 // Their Err is not nil, so nothing shows them: Tightest and the writers of
 // package headers pass over results with an Err. It is [Err] where the rule was
@@ -40,6 +42,9 @@ func redact(results []algorithms.Result, isHidden func(rule string) bool) []algo
 			shown = append(shown, *r)
 		case r.Denies():
 			redacted := algorithms.Result{Source: r.Source, RetryAfter: r.RetryAfter, At: r.At, Err: r.Err}
+			if r.Check.Limit.Calendar != "" && r.RetryAfter != algorithms.Never {
+				redacted.RetryAfter = min(r.RetryAfter, time.Hour)
+			}
 			if r.Err == nil {
 				redacted.Err = Err
 			}

@@ -33,6 +33,8 @@ func TestRedact(t *testing.T) {
 	shadow.Check.Shadow = true
 	failOpen.Err, failClosed.Err, failClosed.Source = away, away, algorithms.SourceFailClosed
 	ip, denial := result("per-ip", true), algorithms.Result{Source: algorithms.SourceRedis, RetryAfter: 40 * time.Second, At: at, Err: hidden.Err}
+	monthly, hourly := result("account", false), denial
+	monthly.Check.Limit, monthly.RetryAfter, hourly.RetryAfter = algorithms.PerMonth(5, "UTC"), 500*time.Hour, time.Hour
 	notCounted := denial
 	notCounted.Source, notCounted.Err = algorithms.SourceFailClosed, away
 
@@ -44,6 +46,7 @@ func TestRedact(t *testing.T) {
 		"with room":             {[]algorithms.Result{result("account", true), ip}, []algorithms.Result{ip}},
 		"only hidden":           {[]algorithms.Result{result("account", true)}, []algorithms.Result{}},
 		"denied":                {[]algorithms.Result{ip, result("account", false)}, []algorithms.Result{ip, denial}},
+		"denied for a month":    {[]algorithms.Result{monthly}, []algorithms.Result{hourly}},
 		"denied in shadow":      {[]algorithms.Result{shadow, ip}, []algorithms.Result{ip}},
 		"passed, not counted":   {[]algorithms.Result{failOpen, ip}, []algorithms.Result{ip}},
 		"denied, not counted":   {[]algorithms.Result{failClosed, ip}, []algorithms.Result{notCounted, ip}},
@@ -59,8 +62,8 @@ func TestRedact(t *testing.T) {
 			if got.Allowed != d.Allowed || !reflect.DeepEqual(got.Results, c.want) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
-			if got.RetryAfter() != d.RetryAfter() {
-				t.Errorf("RetryAfter %v, want %v", got.RetryAfter(), d.RetryAfter())
+			if want := min(d.RetryAfter(), time.Hour); got.RetryAfter() != want {
+				t.Errorf("RetryAfter %v, want %v", got.RetryAfter(), want)
 			}
 			if tightest, ok := got.Tightest(); ok && tightest.Check.Rule != "per-ip" {
 				t.Errorf("the tightest is %+v", tightest)

@@ -1,10 +1,11 @@
 // Package hint is how keys of package keyfunc tell package middleware what it needs
-// to find mistakes in the set-up, without a place in the API for it.
+// to find mistakes in the set-up and to name one client, without a place in the API for it.
 package hint
 
 import (
 	"cmp"
 	"errors"
+	"fmt"
 )
 
 // ErrNoRoute is wrapped by the errors of [Traits].Route: the route of the request is
@@ -31,4 +32,30 @@ func Of(key any) Traits {
 		return k.Traits()
 	}
 	return Traits{Opaque: true}
+}
+
+// A Plain is what Exact needs of a keyfunc.Described.
+type Plain interface {
+	Keys(values ...string) ([]string, error)
+	Secret() bool
+}
+
+// Exact returns the one key that values stand for. If they could stand for several, or
+// hold a secret, the error says what to write instead.
+func Exact(key Plain, values []string) (string, error) {
+	if k, ok := key.(interface {
+		Exact([]string) (string, error)
+	}); ok {
+		return k.Exact(values)
+	}
+	keys, err := key.Keys(values...)
+	switch {
+	case err != nil:
+		return "", err
+	case len(keys) != 1:
+		return "", fmt.Errorf("stands for %d keys", len(keys))
+	case key.Secret() && (len(values) != 1 || values[0] != keys[0]):
+		return "", errors.New("a secret: let the method Keys return a stored form as it is, and write that")
+	}
+	return keys[0], nil
 }

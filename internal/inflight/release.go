@@ -2,12 +2,12 @@ package inflight
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
 const (
-	// A flush begins when flushAt releases wait, or flushAfter the first.
-	flushAt    = 64
+	// A flush begins this long after the first release that waits.
 	flushAfter = 5 * time.Millisecond
 	maxFlush   = 256
 	// retryRelease is when what failed is sent again.
@@ -23,9 +23,7 @@ var repeated = [...]time.Duration{time.Second, 5 * time.Second}
 // A queue is the releases that are to be sent to one part of the store.
 type queue struct {
 	waiting []released
-	flying  bool
-	timer   *time.Timer
-	wakes   time.Time // zero if it does not
+	busy    bool // a flush was begun, or will be
 }
 
 type released struct {
@@ -35,35 +33,29 @@ type released struct {
 
 // release has the store told that a holder has ended, unless it never heard of it. It
 // requires mu.
-func (r *Registry) release(h *holder, now time.Time) {
+func (r *Registry) release(h *holder) {
 	if !h.sent {
 		return
 	}
-	e := released{h.Place, now.Add(h.Lease)}
-	r.enqueue(e, now)
+	r.enqueue(h.Place)
 	if !h.unsure {
 		return
 	}
 	for _, after := range repeated {
-		if r.repeats >= maxReleases {
-			r.Dropped.Add(1)
-			continue
-		}
-		r.repeats++
 		time.AfterFunc(after, func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.repeats--
-			if !r.closed {
-				r.enqueue(released{e.Place, e.until.Add(after)}, time.Now())
-			}
+			r.enqueue(h.Place)
 		})
 	}
 }
 
 // enqueue requires mu.
-func (r *Registry) enqueue(e released, now time.Time) {
-	shard := r.Store.ShardOf(e.Key)
+func (r *Registry) enqueue(p Place) {
+	if r.closed {
+		return
+	}
+	shard := r.Store.ShardOf(p.Key)
 	q := r.releases[shard]
 	if q == nil {
 		if r.releases == nil {
@@ -76,80 +68,56 @@ func (r *Registry) enqueue(e released, now time.Time) {
 		q.waiting = q.waiting[1:]
 		r.Dropped.Add(1)
 	}
-	q.waiting = append(q.waiting, e)
-	switch {
-	case q.flying:
-	case len(q.waiting) == flushAt:
-		r.flushSoon(shard, q, now)
-	default:
-		r.flushBy(shard, q, now.Add(flushAfter), now)
+	q.waiting = append(q.waiting, released{p, time.Now().Add(p.Lease)})
+	if !q.busy {
+		q.busy = true
+		r.flushIn(flushAfter, shard, q)
 	}
 }
 
-// flushBy has a queue flushed at a time, or before. It requires mu.
-func (r *Registry) flushBy(shard int, q *queue, at, now time.Time) {
-	switch {
-	case !q.wakes.IsZero() && !at.Before(q.wakes):
-		return
-	case q.timer == nil:
-		q.timer = time.AfterFunc(at.Sub(now), func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			q.wakes = time.Time{}
-			r.flushSoon(shard, q, time.Now())
-		})
-	default:
-		q.timer.Reset(at.Sub(now))
-	}
-	q.wakes = at
-}
-
-// flushSoon flushes a queue in the background. It requires mu.
-func (r *Registry) flushSoon(shard int, q *queue, now time.Time) {
-	if q.flying || len(q.waiting) == 0 || r.closed {
-		return
-	}
-	if q.flying = r.Begin(func() { r.flush(shard, q) }); !q.flying {
-		r.flushBy(shard, q, now.Add(retryRelease), now)
-	}
+// flushIn has a queue flushed in the background, after a while.
+func (r *Registry) flushIn(after time.Duration, shard int, q *queue) {
+	time.AfterFunc(after, func() {
+		if !r.Begin(func() { r.flush(shard, q) }) && !r.isClosed() {
+			r.flushIn(retryRelease, shard, q)
+		}
+	})
 }
 
 // flush sends what waits until all is acknowledged, or something failed.
 func (r *Registry) flush(shard int, q *queue) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer func() { q.flying = false }()
 	for len(q.waiting) > 0 && !r.closed {
-		now := time.Now()
-		var sent []released
-		for len(sent) < maxFlush && len(q.waiting) > 0 {
-			e := q.waiting[0]
-			if q.waiting = q.waiting[1:]; now.Before(e.until) {
-				sent = append(sent, e)
-			} else {
-				r.Dropped.Add(1)
-			}
+		if r.Open(shard) {
+			r.flushIn(retryRelease, shard, q)
+			return
 		}
-		if !r.Open(shard) {
-			sent = r.sendReleases(sent)
-		}
-		if len(sent) > 0 {
-			q.waiting = append(sent, q.waiting...)
-			r.flushBy(shard, q, now.Add(retryRelease), now) // or Tell does
+		n := min(len(q.waiting), maxFlush)
+		sent := q.waiting[:n:n]
+		q.waiting = q.waiting[n:]
+		if failed := r.sendReleases(sent); len(failed) > 0 {
+			q.waiting = append(failed, q.waiting...)
+			r.flushIn(retryRelease, shard, q)
 			return
 		}
 	}
+	q.busy = false
 }
 
-// sendReleases sends releases, and returns those that were not acknowledged. It releases
-// mu meanwhile.
+// sendReleases sends releases that have not lapsed, and returns those that were not
+// acknowledged. It releases mu meanwhile.
 func (r *Registry) sendReleases(sent []released) (failed []released) {
-	if len(sent) == 0 {
-		return nil
-	}
-	ids := make(map[string][]int64)
+	now, ids := time.Now(), make(map[string][]int64)
 	for _, e := range sent {
-		ids[e.Key] = append(ids[e.Key], e.ID)
+		if now.Before(e.until) {
+			ids[e.Key] = append(ids[e.Key], e.ID)
+		} else {
+			r.Dropped.Add(1)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
 	}
 	r.mu.Unlock()
 	defer r.mu.Lock()
@@ -160,10 +128,5 @@ func (r *Registry) sendReleases(sent []released) (failed []released) {
 		}
 		return err
 	})
-	for _, e := range sent {
-		if ids[e.Key] != nil {
-			failed = append(failed, e)
-		}
-	}
-	return failed
+	return slices.DeleteFunc(sent, func(e released) bool { return !now.Before(e.until) || ids[e.Key] == nil })
 }

@@ -2,13 +2,24 @@
 // to users: the key to their Internal values.
 package inside
 
-import "reflect"
+import (
+	"context"
+	"reflect"
+)
 
 // A Key opens the Internal values: only &Allow does, and only this module can name it.
 type Key struct{ _ byte }
 
 // Allow is the Key.
 var Allow Key
+
+type peekFirst struct{}
+
+// PeekFirst tells a sharded Redis that a check was denied a moment ago.
+func PeekFirst(ctx context.Context) context.Context { return context.WithValue(ctx, peekFirst{}, true) }
+
+// PeeksFirst reports whether PeekFirst made the context.
+func PeeksFirst(ctx context.Context) bool { return ctx.Value(peekFirst{}) != nil }
 
 // IsNil reports whether a field that must be set is nil, or a nil pointer in an
 // interface.

@@ -29,5 +29,5 @@ package lease
 //     from a key in use (TestAFloodOfKeysTakesNoLeaseInUse).
 //
 // TestLeasesModel draws histories of three processes with pauses, crashes, outages and
-// settlements. TestLeasesModel stops processes for longer than a window and kills
-// one. Both want no window above its limit.
+// settlements, and wants no window above its limit. TestABlockAndTheClocks stops a process
+// for longer than a block may be spent.

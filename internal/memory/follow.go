@@ -27,7 +27,7 @@ func (m *Store) Follow(now int64, c *Count, there *Followed) (followed int64) {
 		followed, left = there.Charged, 0 // exactly what runs here, above the share too
 	}
 	over := left - followed - max(there.Remaining, 0) // used there by other processes
-	if p.Aligned && there.At/p.Period != now/p.Period {
+	if !p.SameWindow(there.At, now) {
 		over = 0
 	}
 	if over > 0 && there.Allowed {

@@ -43,14 +43,14 @@ type place struct {
 // different keys in Redis.
 func (m *Store) place(pl *place, rule, key string, p *step.Params) {
 	const odd = 0x9e3779b97f4a7c15
-	pl.class = class{rule, p.Period, p.Row}
+	pl.class = class{rule, p.Counts(), p.Row}
 	for i, seed := range m.seeds {
 		hash := maphash.String(seed, key)
 		if i == 0 {
 			pl.hash, pl.shard = hash, &m.shards[hash%shardCount]
 		}
 		pl.ban[i] = (hash*odd ^ maphash.String(seed, rule)) * odd
-		pl.id[i] = (pl.ban[i] ^ uint64(p.Period)<<4 ^ p.Number) * odd // no two of one rule and key are the same
+		pl.id[i] = (pl.ban[i] ^ p.Counts()<<4 ^ p.Number) * odd // no two of one rule and key are the same
 	}
 	pl.ban[1] |= 1
 	pl.id[1] |= 1

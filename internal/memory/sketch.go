@@ -79,7 +79,7 @@ func (c *cell) rolled(now int64, p *step.Params, rest bool) step.State {
 	if rest {
 		return c.state()
 	}
-	return p.Step.Roll(c.state(), now, p.Period)
+	return p.Step.Roll(c.state(), now, *p)
 }
 
 // cell returns a key's cell in a row, by bits of the hash above those that chose the shard.

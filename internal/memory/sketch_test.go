@@ -84,6 +84,10 @@ func crowd(t *rapid.T, row *step.Row) {
 		Rate: rapid.Int64Range(1, 4).Draw(t, "rate"), Algorithm: row.Name,
 		Period: time.Duration(rapid.Int64Range(1, 20).Draw(t, "period")) * time.Microsecond,
 	}
+	span := l.Period.Microseconds() // by which the clock moves at most
+	if row.Calendar {
+		l.Period, l.Calendar, span = 0, "day@UTC", 24*3600*1e6
+	}
 	if row.Bucket {
 		l.Burst = rapid.Int64Range(1, 4).Draw(t, "burst")
 	}
@@ -106,7 +110,7 @@ func crowd(t *rapid.T, row *step.Row) {
 		if rapid.IntRange(0, 50).Draw(t, "long") == 0 {
 			now += 2 * sketchSpare
 		}
-		now += rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, 2), rapid.Int64Range(0, l.Period.Microseconds())).Draw(t, "dt")
+		now += rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, 2), rapid.Int64Range(0, span)).Draw(t, "dt")
 		if len(open) > 0 && rapid.IntRange(0, 4).Draw(t, "op") == 0 {
 			i := rapid.IntRange(0, len(open)-1).Draw(t, "which")
 			o := open[i]

@@ -16,7 +16,7 @@ const (
 // are few classes.
 type class struct {
 	rule      string
-	period    int64
+	counts    uint64 // its period or calendar
 	algorithm *step.Row
 }
 

@@ -23,8 +23,7 @@ type writer struct {
 //
 // The writer is a Flusher, a Hijacker or an io.ReaderFrom if w is one.
 func Wrap(w http.ResponseWriter, begin func(status int)) http.ResponseWriter {
-	c := &writer{ResponseWriter: w, begin: begin}
-	return alike.Of(c, flusher{c}, hijacker{c}, readerFrom{c})
+	return alike.Of(&writer{ResponseWriter: w, begin: begin})
 }
 
 func (w *writer) status(status int) {
@@ -64,19 +63,14 @@ func (w *writer) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// What a ResponseWriter may have besides, each on its own.
-type (
-	flusher    struct{ *writer }
-	hijacker   struct{ *writer }
-	readerFrom struct{ *writer }
-)
+// Flush implements [http.Flusher].
+func (w *writer) Flush() { _ = w.FlushError() }
 
-func (f flusher) Flush() { _ = f.FlushError() }
-
-func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := h.ResponseWriter.(http.Hijacker).Hijack()
+// Hijack implements [http.Hijacker].
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := w.ResponseWriter.(http.Hijacker).Hijack()
 	if err == nil {
-		h.status(http.StatusSwitchingProtocols)
+		w.status(http.StatusSwitchingProtocols)
 	}
 	return conn, buffered, err
 }
@@ -85,14 +79,14 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 const sniffed = 512
 
 // ReadFrom writes the beginning itself, because an empty src writes no status.
-func (r readerFrom) ReadFrom(src io.Reader) (n int64, err error) {
-	if !r.begun {
-		n, err = io.Copy(writerOnly{r.writer}, io.LimitReader(src, sniffed))
+func (w *writer) ReadFrom(src io.Reader) (n int64, err error) {
+	if !w.begun {
+		n, err = io.Copy(writerOnly{w}, io.LimitReader(src, sniffed))
 		if err != nil || n < sniffed {
 			return n, err
 		}
 	}
-	rest, err := r.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	rest, err := w.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
 	return n + rest, err
 }
 

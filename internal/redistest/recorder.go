@@ -10,6 +10,10 @@ import (
 // A Recorder is a go-redis hook that notes the names of commands. It is safe for
 // concurrent use.
 type Recorder struct {
+	// Name names a command; "" is not noted. nil means the command's own name, except
+	// that of HELLO, with which each new connection begins.
+	Name func(cmd redis.Cmder) string
+
 	mu    sync.Mutex
 	names []string
 }
@@ -37,10 +41,15 @@ func (r *Recorder) note(cmds ...redis.Cmder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, cmd := range cmds {
-		if cmd.Name() == "hello" {
-			continue // a new connection introduces itself
+		name := cmd.Name()
+		if r.Name != nil {
+			name = r.Name(cmd)
+		} else if name == "hello" {
+			name = ""
 		}
-		r.names = append(r.names, cmd.Name())
+		if name != "" {
+			r.names = append(r.names, name)
+		}
 	}
 }
 

@@ -96,6 +96,11 @@ end
 --          the id is a random number below 2^52, of this request alone
 -- Members beyond now + lease were written by a clock that was ahead. They are looked for where there is no room.
 
+-- calendar_window: twin of calendarWindow.At and .Take in internal/step/calendar_window.go.
+-- Key      as of fixed_window, but that the start is the window's date: midnight of its first day as if in UTC
+-- ARGV[p]  rate cost; then of the windows before, at and after the time that the caller expects, and of the
+--          next one, when it begins and its date. If the clock is in none of the first three, that is an error
+
 -- The step of a code, as a function. It moves at behind the arguments.
 local function step(key, code, p)
   local fits, left, charge, was, healed, form, a, b, c, front, before
@@ -103,6 +108,7 @@ local function step(key, code, p)
     at = p + 3
     local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
     local begin = now - now % period
+    local ends, late = begin + period, now + period
     local stored, start, used = -1, begin, 0
     was = call('GETRANGE', key, '0', '63')
     if was ~= '' then
@@ -119,7 +125,7 @@ local function step(key, code, p)
       end
       if stored == begin or used == 0 then
         start = begin
-      elseif stored > now + period then
+      elseif stored > late then
         healed = true -- all of it counts now
       elseif stored < begin then
         used = 0
@@ -128,7 +134,7 @@ local function step(key, code, p)
       end
     end
     local after = used + cost
-    fits, left = after <= rate, start == stored or start + period - now
+    fits, left = after <= rate, start == stored or ends - now
     if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', start + after)
     else
@@ -298,6 +304,51 @@ local function step(key, code, p)
         call('PEXPIRE', key, format('%d', floor(lease / 1000) + 1))
       end
     end
+  elseif code == '7' or code == '-7' then
+    at = p + 10
+    local rate, cost = ARGV[p] + 0, ARGV[p + 1] + 0
+    local at_window = p + 4
+    if now < ARGV[p + 4] + 0 then
+      at_window = p + 2
+    elseif now >= ARGV[p + 6] + 0 then
+      at_window = p + 6
+    end
+    local begin, ends, late = ARGV[at_window + 1] + 0, ARGV[at_window + 2] + 0, ARGV[at_window + 3] + 0
+    if now < ARGV[at_window] + 0 or now >= ends then
+      error('none of the calendar windows holds ' .. format('%d', now), 0)
+    end
+    local stored, start, used = -1, begin, 0
+    was = call('GETRANGE', key, '0', '63')
+    if was ~= '' then
+      if #was == 16 then
+        used = was % 1000000
+        stored = was - used
+        if stored ~= begin and find(was, '%D') then -- a fraction, or hexadecimal
+          error('no state of a limit at key ' .. key, 0)
+        end
+      elseif #was >= 18 and #was <= 32 then
+        stored, used = sub(was, 1, 16) + 0, sub(was, 18) + 0
+      else
+        error('no state of a limit at key ' .. key, 0)
+      end
+      if stored == begin or used == 0 then
+        start = begin
+      elseif stored > late then
+        healed = true -- all of it counts now
+      elseif stored < begin then
+        used = 0
+      else
+        start = stored
+      end
+    end
+    local after = used + cost
+    fits, left = after <= rate, start == stored or ends - now
+    if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
+      charge = format('%d', start + after)
+    else
+      charge = format('%016d %d', start, after)
+    end
+    form, a, b, c = '%016d %d', start, used, 0
   end
   return fits, left, charge, was, healed, form, a, b, c, front, before
 end
@@ -451,6 +502,22 @@ local function correct_in_flight(key, now, p, q, form, a, b, c)
   return false, form, ends and ends + 0 > now and max(a - 1, 0) or a, b, c
 end
 
+local function correct_calendar_window(_, now, p, q, form, start, used)
+  local left = ARGV[p + 8] - now
+  for window = p + 2, p + 6, 2 do
+    if ARGV[window + 1] + 0 == start then
+      left = ARGV[window + 2] - now
+    end
+  end
+  local delta = ARGV[q] + 0
+  if delta > 0 then
+    used = used + min(delta, ARGV[q + 2] - used)
+  elseif start == ARGV[q + 1] + 0 then
+    used = max(used + delta, 0)
+  end
+  return left, form, start, used, 0
+end
+
 local corrections = {
   ['1'] = correct_fixed_window,
   ['2'] = correct_sliding_window,
@@ -458,6 +525,7 @@ local corrections = {
   ['4'] = correct_bucket,
   ['5'] = correct_queue,
   ['6'] = correct_in_flight,
+  ['7'] = correct_calendar_window,
 }
 
 -- ban: twin of Ban in internal/step/denials.go.

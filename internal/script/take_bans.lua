@@ -4,7 +4,8 @@
 -- denies the request. Of the other checks with a ban, those that have no room count a denial.
 -- KEYS     one for each check; then two for each ban: its own, and that of a count that it may keep
 -- ARGV     as of take.lua; then for each ban six numbers: of which check it is; after within length, as
---          of a ban below, where after is -1 for a shadow check; and how far ahead of now TAT may be, in
+--          of a ban below, where after is -1 for a shadow check, and -2 for a check without a ban, which
+--          obeys bans by hand only; and how far ahead of now TAT may be, in
 --          two parts, if the check has room but for MaxDelay, -1 if no denial is for that; and behind all
 --          1 if a check has met the word "ban" or a foreign value, so that all checks have a ban here,
 --          else 0; and how many bans there are
@@ -103,7 +104,7 @@ end
 
 local mode, bans = ARGV[1], ARGV[#ARGV] + 0
 local met, checks, args = ARGV[#ARGV - 1] == '1', #KEYS - 2 * bans, #ARGV - 6 * bans - 1
-local keys, banned, known, kept, foreign, found = {}, {}, {}, {}, {}, {}
+local keys, obeyed, banned, known, kept, foreign, found = {}, {}, {}, {}, {}, {}, {}
 
 -- Leaves out the check that counts at a key, if an error is about a foreign value. As long as met is 0,
 -- such a value may be the word "ban", so the request is sent again.
@@ -117,7 +118,8 @@ end
 
 for j = 1, bans do
   local key, elsewhere, p = KEYS[checks + 2 * j - 1], KEYS[checks + 2 * j], args + 6 * j - 6
-  local of, obeys = ARGV[p] + 0, ARGV[p + 1] ~= '-1'
+  local of, after = ARGV[p] + 0, ARGV[p + 1]
+  local obeys = after ~= '-1' and (after ~= '-2' or held(KEYS[of]))
   local fine, since, ends, count, healed = pcall(ban_at, key, now, p + 1)
   if not fine then
     if obeys then
@@ -126,7 +128,7 @@ for j = 1, bans do
     since, ends, count, healed = 0, 0, 0, false
   end
   keys[j], known[key] = key, { since, ends, count, healed }
-  banned[j] = obeys and ends > now
+  obeyed[j], banned[j] = obeys, obeys and ends > now
   if fine and (met or ends > 0) and held(KEYS[of]) then
     if ends <= now and mode ~= '0' then
       release(KEYS[of], elsewhere)
@@ -220,6 +222,11 @@ end
 --          the id is a random number below 2^52, of this request alone
 -- Members beyond now + lease were written by a clock that was ahead. They are looked for where there is no room.
 
+-- calendar_window: twin of calendarWindow.At and .Take in internal/step/calendar_window.go.
+-- Key      as of fixed_window, but that the start is the window's date: midnight of its first day as if in UTC
+-- ARGV[p]  rate cost; then of the windows before, at and after the time that the caller expects, and of the
+--          next one, when it begins and its date. If the clock is in none of the first three, that is an error
+
 -- The step of a code, as a function. It moves at behind the arguments.
 local function step(key, code, p)
   local fits, left, charge, was, healed, form, a, b, c, front, before
@@ -227,6 +234,7 @@ local function step(key, code, p)
     at = p + 3
     local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
     local begin = now - now % period
+    local ends, late = begin + period, now + period
     local stored, start, used = -1, begin, 0
     was = call('GETRANGE', key, '0', '63')
     if was ~= '' then
@@ -243,7 +251,7 @@ local function step(key, code, p)
       end
       if stored == begin or used == 0 then
         start = begin
-      elseif stored > now + period then
+      elseif stored > late then
         healed = true -- all of it counts now
       elseif stored < begin then
         used = 0
@@ -252,7 +260,7 @@ local function step(key, code, p)
       end
     end
     local after = used + cost
-    fits, left = after <= rate, start == stored or start + period - now
+    fits, left = after <= rate, start == stored or ends - now
     if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', start + after)
     else
@@ -422,6 +430,51 @@ local function step(key, code, p)
         call('PEXPIRE', key, format('%d', floor(lease / 1000) + 1))
       end
     end
+  elseif code == '7' or code == '-7' then
+    at = p + 10
+    local rate, cost = ARGV[p] + 0, ARGV[p + 1] + 0
+    local at_window = p + 4
+    if now < ARGV[p + 4] + 0 then
+      at_window = p + 2
+    elseif now >= ARGV[p + 6] + 0 then
+      at_window = p + 6
+    end
+    local begin, ends, late = ARGV[at_window + 1] + 0, ARGV[at_window + 2] + 0, ARGV[at_window + 3] + 0
+    if now < ARGV[at_window] + 0 or now >= ends then
+      error('none of the calendar windows holds ' .. format('%d', now), 0)
+    end
+    local stored, start, used = -1, begin, 0
+    was = call('GETRANGE', key, '0', '63')
+    if was ~= '' then
+      if #was == 16 then
+        used = was % 1000000
+        stored = was - used
+        if stored ~= begin and find(was, '%D') then -- a fraction, or hexadecimal
+          error('no state of a limit at key ' .. key, 0)
+        end
+      elseif #was >= 18 and #was <= 32 then
+        stored, used = sub(was, 1, 16) + 0, sub(was, 18) + 0
+      else
+        error('no state of a limit at key ' .. key, 0)
+      end
+      if stored == begin or used == 0 then
+        start = begin
+      elseif stored > late then
+        healed = true -- all of it counts now
+      elseif stored < begin then
+        used = 0
+      else
+        start = stored
+      end
+    end
+    local after = used + cost
+    fits, left = after <= rate, start == stored or ends - now
+    if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
+      charge = format('%d', start + after)
+    else
+      charge = format('%016d %d', start, after)
+    end
+    form, a, b, c = '%016d %d', start, used, 0
   end
   return fits, left, charge, was, healed, form, a, b, c, front, before
 end
@@ -511,12 +564,12 @@ for j = 1, bans do
       since, expires, count = ban_deny(now, q, since, expires, count)
       begins = expires > now
     end
-    if counts or healed and ARGV[q] ~= '-1' then
+    if counts or healed and obeyed[j] then
       ban_write(keys[j], now, q, since, expires, count)
       known[keys[j]] = { since, expires, count, false }
     end
   end
-  local obeys = (banned[j] or not fits) and ARGV[q] ~= '-1' and expires > now
-  reply[j + 1] = format('%d', obeys and (begins and -expires or expires) or 0)
+  local denies = obeyed[j] and (banned[j] or not fits) and expires > now
+  reply[j + 1] = format('%d', denies and (begins and -expires or expires) or 0)
 end
 return table.concat(reply, ' ')

@@ -98,6 +98,7 @@ local function decide(d, r)
       -- ARGV[p]  rate period cost
       local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
       local begin = now - now % period
+      local ends, late = begin + period, now + period
       local stored, start, used = -1, begin, 0
       was = states[place[key]]
       if was ~= '' then
@@ -114,7 +115,7 @@ local function decide(d, r)
         end
         if stored == begin or used == 0 then
           start = begin
-        elseif stored > now + period then
+        elseif stored > late then
           healed = true -- all of it counts now
         elseif stored < begin then
           used = 0
@@ -123,7 +124,7 @@ local function decide(d, r)
         end
       end
       local after = used + cost
-      fits, left = after <= rate, start == stored or start + period - now
+      fits, left = after <= rate, start == stored or ends - now
       if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
         charge = format('%d', start + after)
       else
@@ -224,6 +225,55 @@ local function decide(d, r)
       left = stored - stored % grid == part or part + grid + 1000 - now
       charge = format('%016d %d %d', w2, floor(w2 / 1000) - floor(now / 1000), f2)
       form, a, b, c = '%016d %d %d', w, ahead, f
+    elseif code == '7' or code == '-7' then
+      at = p + 10
+      -- calendar_window: twin of calendarWindow.At and .Take in internal/step/calendar_window.go.
+      -- Key      as of fixed_window, but that the start is the window's date: midnight of its first day as if in UTC
+      -- ARGV[p]  rate cost; then of the windows before, at and after the time that the caller expects, and of the
+      --          next one, when it begins and its date. If the clock is in none of the first three, that is an error
+      local rate, cost = ARGV[p] + 0, ARGV[p + 1] + 0
+      local at_window = p + 4
+      if now < ARGV[p + 4] + 0 then
+        at_window = p + 2
+      elseif now >= ARGV[p + 6] + 0 then
+        at_window = p + 6
+      end
+      local begin, ends, late = ARGV[at_window + 1] + 0, ARGV[at_window + 2] + 0, ARGV[at_window + 3] + 0
+      if now < ARGV[at_window] + 0 or now >= ends then
+        error('none of the calendar windows holds ' .. format('%d', now), 0)
+      end
+      local stored, start, used = -1, begin, 0
+      was = states[place[key]]
+      if was ~= '' then
+        if #was == 16 then
+          used = was % 1000000
+          stored = was - used
+          if stored ~= begin and find(was, '%D') then -- a fraction, or hexadecimal
+            error('no state of a limit at key ' .. key, 0)
+          end
+        elseif #was >= 18 and #was <= 32 then
+          stored, used = sub(was, 1, 16) + 0, sub(was, 18) + 0
+        else
+          error('no state of a limit at key ' .. key, 0)
+        end
+        if stored == begin or used == 0 then
+          start = begin
+        elseif stored > late then
+          healed = true -- all of it counts now
+        elseif stored < begin then
+          used = 0
+        else
+          start = stored
+        end
+      end
+      local after = used + cost
+      fits, left = after <= rate, start == stored or ends - now
+      if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
+        charge = format('%d', start + after)
+      else
+        charge = format('%016d %d', start, after)
+      end
+      form, a, b, c = '%016d %d', start, used, 0
     end
     if healed then
       heals = heals or {}

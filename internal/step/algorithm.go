@@ -7,19 +7,20 @@ import "strings"
 // not compare algorithms: a difference between them is a field of Row or a method of the
 // step.
 type Row struct {
-	Name    string
-	Short   string // its name in keys; the digit is the form of the states, see testdata/forms.txt
-	Step    step
-	Lua     string // the twin's file, without .lua, in internal/script/src/steps
-	MaxRate int64  // the largest Rate
-	why     string // the reason for MaxRate, for errors
-	maxUsed int64  // the most units that a window or log can hold, debts included
-	Bucket  bool   // has a Burst, and its params have times to refill
-	Queue   bool   // has a Delay; Burst is required
-	Aligned bool   // counts in windows aligned to the Unix epoch
-	Summary bool   // its state is not three numbers: scripts return a summary of it
-	Log     bool   // the state has entries, in a Memory too
-	Held    bool   // a charge is a request in progress: it costs 1, ends with the request, and Period is its lease
+	Name     string
+	Short    string // its name in keys; the digit is the form of the states, see testdata/forms.txt
+	Step     step
+	Lua      string // the twin's file, without .lua, in internal/script/src/steps
+	MaxRate  int64  // the largest Rate
+	why      string // the reason for MaxRate, for errors
+	maxUsed  int64  // the most units that a window or log can hold, debts included
+	Bucket   bool   // has a Burst, and its params have times to refill
+	Queue    bool   // has a Delay; Burst is required
+	Aligned  bool   // counts in windows aligned to the Unix epoch
+	Calendar bool   // counts in the windows of a calendar; the arguments change with the time
+	Summary  bool   // its state is not three numbers: scripts return a summary of it
+	Log      bool   // the state has entries, in a Memory too
+	Held     bool   // a charge is a request in progress: it costs 1, ends with the request, and Period is its lease
 
 	Number uint64 // index in Table, from 1
 	Code   int64  // of the twin in the scripts, from 1
@@ -42,6 +43,7 @@ var Table = numbered([]Row{
 	{Name: "leaky_bucket", Short: "lb1", Step: queue{}, Lua: "queue", MaxRate: MaxUnits, why: forHeaders, Bucket: true, Queue: true},
 	{Name: "gcra", Short: "gcra1", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
 	{Name: "in_flight", Short: "if1", Step: inFlight{}, Lua: "in_flight", MaxRate: MaxInFlight, why: forMembers, Summary: true, Held: true},
+	{Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Lua: "calendar_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true},
 })
 
 // numbered sets Number and Code. Rows with the same twin have the same Code.

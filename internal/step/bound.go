@@ -31,7 +31,9 @@ func (l Limit) Numbers(p *Params, cost int64, maxDelay time.Duration) (ok bool) 
 			return false
 		}
 		b = &Bound{Slot: slot, limit: l, cost: cost, params: l.Params(cost, 0, row)}
-		b.args = b.params.Step.Arguments(nil, b.params)
+		if !row.Calendar {
+			b.args = b.params.Step.Arguments(nil, b.params)
+		}
 		b.params.Bound = b
 		cached.Store(b)
 	}
@@ -51,12 +53,15 @@ func (l Limit) boundIndex(cost int64) uint64 {
 	}
 	mixed := uint64(l.Rate)*0x9e3779b97f4a7c15 + uint64(l.Period)*0xc2b2ae3d27d4eb4f + uint64(l.Burst)*0x165667b19e3779f9 +
 		uint64(cost)*0x27d4eb2f165667c5 + algorithm*0x85ebca77c2b2ae63
+	if l.Calendar != "" {
+		mixed = (mixed ^ idOf(l.Calendar)) * 0x9e3779b97f4a7c15
+	}
 	return mixed >> 56 % uint64(len(Bounds))
 }
 
 // Arguments appends the arguments of the step's twin.
 func (p *Params) Arguments(args []any) []any {
-	if p.Bound != nil {
+	if p.Bound != nil && !p.Calendar {
 		return append(args, p.Bound.args...)
 	}
 	return p.Step.Arguments(args, *p)

@@ -150,7 +150,7 @@ func (bucket) ToCell(s State, until, _ int64, _ Params) (State, int64) {
 }
 
 // Roll changes nothing, because the cell's TAT may have been charged at another rate.
-func (bucket) Roll(cell State, _, _ int64) State { return cell }
+func (bucket) Roll(cell State, _ int64, _ Params) State { return cell }
 
 func (bucket) FromCell(cell State, now int64, p Params) State {
 	return p.Current(State{A: cell.A, C: cell.B}.writtenAt(now), now)

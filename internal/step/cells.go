@@ -7,7 +7,7 @@ type sketched interface {
 	// time at which that state equals that of a key never seen. For s, that is until.
 	ToCell(s State, until, now int64, p Params) (State, int64)
 	// Roll returns a cell as it stands at now. Rolled cells can be compared.
-	Roll(cell State, now, period int64) State
+	Roll(cell State, now int64, p Params) State
 	// FromCell returns a current state that has at least the units of every key in a
 	// rolled cell.
 	FromCell(cell State, now int64, p Params) State

@@ -49,8 +49,8 @@ func (fixedWindow) Corrections(args []any, c *Correction) []any {
 	return append(args, c.Delta, c.Placed.At, c.maxUsed)
 }
 
-func (w fixedWindow) Roll(cell State, now, period int64) State {
-	cell, _ = w.rolled(cell, now, period)
+func (w fixedWindow) Roll(cell State, now int64, p Params) State {
+	cell, _ = w.rolled(cell, now, p.Period)
 	return cell
 }
 

@@ -42,7 +42,7 @@ func (inFlight) Corrections(args []any, c *Correction) []any { return append(arg
 
 // A count of requests under way is never in a sketch, of which nothing can be taken.
 
-func (inFlight) Roll(cell State, _, _ int64) State { return cell }
+func (inFlight) Roll(cell State, _ int64, _ Params) State { return cell }
 
 func (inFlight) UsedUntil(_, _ int64, p Params) State { return State{A: p.rate} }
 

@@ -12,7 +12,8 @@ type Limit struct {
 	Rate      int64
 	Period    time.Duration
 	Burst     int64
-	Algorithm string // "" means sliding_window, or token_bucket if Burst is set
+	Calendar  string
+	Algorithm string // "" means calendar_window if Calendar is set, token_bucket if Burst is, else sliding_window
 }
 
 // Name returns the algorithm's name, also if Algorithm is "".
@@ -20,6 +21,8 @@ func (l Limit) Name() string {
 	switch {
 	case l.Algorithm != "":
 		return l.Algorithm
+	case l.Calendar != "":
+		return "calendar_window"
 	case l.Burst != 0:
 		return "token_bucket"
 	}
@@ -71,6 +74,13 @@ func (l Limit) Invalid() []error {
 		bad("rate must be at most %d"+row.why, row.MaxRate, l.Rate)
 	}
 	switch us := l.Period.Microseconds(); {
+	case row != nil && row.Calendar:
+		if l.Period != 0 {
+			bad("period must be 0 for %s, whose Calendar says how long its windows are; got %s", row.Name, l.Period)
+		}
+		if _, err := ParseCalendar(l.Calendar); err != nil {
+			bad("calendar %w", err)
+		}
 	case l.Period < time.Microsecond:
 		bad("period must be at least 1µs, got %s", l.Period)
 	case l.Period%time.Microsecond != 0:
@@ -79,6 +89,9 @@ func (l Limit) Invalid() []error {
 		bad("the lease of %s must be at least %s, got %s: a process renews it each third; write as in \"20 in flight\" or \"20/5m in_flight\"", row.Name, minLease, l.Period)
 	case us >= MaxDuration:
 		bad("period must be below 2^52 µs (%s), got %s", time.Duration(MaxDuration)*time.Microsecond, l.Period)
+	}
+	if row != nil && !row.Calendar && l.Calendar != "" {
+		bad("calendar is for calendar_window, not for %s; leave one of them out", row.Name)
 	}
 	switch {
 	case row == nil:
@@ -99,8 +112,14 @@ func (l Limit) Invalid() []error {
 
 // OkFor reports whether the limit is valid. row is that of its algorithm.
 func (l Limit) OkFor(row *Row) bool {
-	return row != nil && l.Rate >= 1 && l.Rate <= row.MaxRate &&
-		l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < MaxDuration &&
+	if row == nil || l.Rate < 1 || l.Rate > row.MaxRate {
+		return false
+	}
+	if row.Calendar {
+		_, err := ParseCalendar(l.Calendar)
+		return err == nil && l.Period == 0 && l.Burst == 0
+	}
+	return l.Calendar == "" && l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < MaxDuration &&
 		l.Burst >= 0 && l.Burst <= MaxUnits && (l.Burst == 0 || row.Bucket) && (l.Burst > 0 || !row.Queue) &&
 		(!row.Held || l.Period >= minLease) && l.fits(row)
 }

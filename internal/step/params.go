@@ -10,6 +10,7 @@ import (
 type Params struct {
 	*Row
 	rate, Period int64 // units and µs
+	calendar     *Calendar
 	Cost         int64 // at least 1; a cost above the quota is the quota + 1, which no state admits
 	ID           int64 // Held: of the request; a random number below 2^52
 	never        bool  // the cost is above the quota
@@ -23,6 +24,9 @@ type Params struct {
 // Params computes the params of a valid limit. cost and maxDelay must not be negative.
 func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
 	p := Params{Row: row, rate: l.Rate, Period: l.Period.Microseconds()}
+	if row.Calendar {
+		p.calendar, _ = ParseCalendar(l.Calendar) // which is valid
+	}
 	quota := l.quotaFor(row)
 	if row.Bucket {
 		p.fullW, p.fullF = p.refill(quota)
@@ -46,6 +50,33 @@ func (p *Params) Spare() (w, f int64) {
 		return -1, 0
 	}
 	return w, f
+}
+
+// Counts tells apart the counts of one algorithm: by its period or calendar.
+func (p *Params) Counts() uint64 {
+	if p.calendar != nil {
+		return p.calendar.id
+	}
+	return uint64(p.Period)
+}
+
+// SameWindow reports whether two times are in one window; true where there are none.
+func (p *Params) SameWindow(s, t int64) bool {
+	switch {
+	case p.calendar != nil:
+		return p.calendar.Around(t)[1].holds(s)
+	case p.Aligned:
+		return s/p.Period == t/p.Period
+	}
+	return true
+}
+
+// Told is the store's clock, which is in none of the windows of a calendar that it was
+// given: the Arguments are others from now on.
+func (p *Params) Told(now int64) {
+	if p.calendar != nil {
+		p.calendar.Told(now)
+	}
 }
 
 // SetCost changes the cost, which must not be above the quota + 1.

@@ -151,8 +151,8 @@ func (slidingLog) ToCell(s State, _, now int64, p Params) (cell State, until int
 	return cell, cell.A + 2*p.Period
 }
 
-func (slidingLog) Roll(cell State, now, period int64) State {
-	return slidingWindow{}.Roll(cell, now, period)
+func (slidingLog) Roll(cell State, now int64, p Params) State {
+	return slidingWindow{}.Roll(cell, now, p)
 }
 
 // FromCell makes a log with all units at the last moments of their windows, so that no

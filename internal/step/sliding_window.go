@@ -88,8 +88,8 @@ func (slidingWindow) Corrections(args []any, c *Correction) []any {
 	return append(args, c.Delta, c.Placed.At, c.maxUsed)
 }
 
-func (w slidingWindow) Roll(cell State, now, period int64) State {
-	cell, _ = w.rolled(cell, now, period)
+func (w slidingWindow) Roll(cell State, now int64, p Params) State {
+	cell, _ = w.rolled(cell, now, p.Period)
 	return cell
 }
 

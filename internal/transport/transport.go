@@ -97,6 +97,9 @@ func (t *Transport) Send(ctx context.Context, c *Call) ([]int64, error) {
 	p.begin(ctx, p.only[:])
 	t.batcher(0).do(p, t.direct)
 	r := t.answer(p, c)
+	if instead := c.instead(r.Err); instead != nil {
+		return t.Send(ctx, instead)
+	}
 	return r.Numbers, r.Err
 }
 
@@ -120,16 +123,18 @@ func (t *Transport) SendAll(ctx context.Context, calls []*Call) []Response {
 			responses[at] = t.answer(&g.pending, g.calls[i])
 		}
 	}
+	t.Again(ctx, responses, func(i int) *Call { return calls[i].instead(responses[i].Err) })
 	return responses
 }
 
-// Again sends another call in place of each that has met a ban by hand.
-func (t *Transport) Again(ctx context.Context, responses []Response, met func(error) bool, instead func(i int) *Call) {
+// Again sends other calls in place of some whose responses are there, where instead
+// returns one.
+func (t *Transport) Again(ctx context.Context, responses []Response, instead func(i int) *Call) {
 	var calls []*Call
 	var at []int
 	for i := range responses {
-		if met(responses[i].Err) {
-			calls, at = append(calls, instead(i)), append(at, i)
+		if c := instead(i); c != nil {
+			calls, at = append(calls, c), append(at, i)
 		}
 	}
 	if len(calls) == 0 {

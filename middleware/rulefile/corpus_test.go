@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,9 +151,15 @@ func plain(rules []ratelimit.Rule) []compared {
 		key := r.Key.(fmt.Stringer).String()
 		r.Key, r.LimitFor, r.CostFor = nil, nil, nil
 		r.Cost, r.Limit, r.Tiers = max(r.Cost, 1), filled(r.Limit), maps.Clone(r.Tiers)
+		r.Overrides = slices.Clone(r.Overrides)
 		for tier, limit := range r.Tiers {
 			if limit != ratelimit.Unlimited() {
 				r.Tiers[tier] = filled(limit)
+			}
+		}
+		for j, o := range r.Overrides {
+			if o.Limits[0] != ratelimit.Unlimited() {
+				r.Overrides[j].Limits = []algorithms.Limit{filled(o.Limits[0])}
 			}
 		}
 		all[i] = compared{r, key}
@@ -165,6 +172,9 @@ func filled(l algorithms.Limit) algorithms.Limit {
 		l.Algorithm = algorithms.SlidingWindow
 		if l.Burst != 0 {
 			l.Algorithm = algorithms.TokenBucket
+		}
+		if l.Calendar != "" {
+			l.Algorithm = algorithms.CalendarWindow
 		}
 	}
 	return l

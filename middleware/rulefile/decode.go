@@ -31,6 +31,7 @@ type decoder struct {
 	keys    map[string]keyfunc.Key // by name, beside header:NAME and apikey:NAME
 	made    map[string]*named      // by their names
 	tiers   []string               // nil means any
+	valid   bool                   // the rules are: only their form is looked at
 	errs    []*Error
 	more    int                 // mistakes that are not in errs
 	flagged map[*yaml.Node]bool // nodes whose mistake was reported
@@ -191,7 +192,7 @@ func (d *decoder) rule(r *ratelimit.Rule, at *ruleAt, n *yaml.Node, path string)
 // validate reports the mistakes that [ratelimit.ValidateRules] finds, but for those in
 // fields that already have a mistake.
 func (d *decoder) validate(rules []ratelimit.Rule, path string) {
-	if d.more > 0 {
+	if d.more > 0 || d.valid {
 		return
 	}
 	err := ratelimit.ValidateRules(rules)
@@ -229,7 +230,7 @@ func (d *decoder) validate(rules []ratelimit.Rule, path string) {
 }
 
 // part returns the part of a field that a mistake is about. Texts about a part
-// begin with it: `pattern "/a": `, `tier "pro": `, "status 401: ", "after: ".
+// begin with it: `pattern "/a": `, `tier "pro": `, "status 401: ", "[3]: limit: ", "after: ".
 func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
 	text := err.Error()
 	begins := func(what, name string) bool { return strings.HasPrefix(text, what+name+": ") }
@@ -237,6 +238,9 @@ func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
 		for i, item := range slices.Backward(n.Content) { // of two equal items the second is the mistake
 			if begins("pattern ", strconv.Quote(item.Value)) || begins("status ", item.Value) {
 				return item, fmt.Sprintf("%s[%d]", path, i), err
+			}
+			if about, ok := strings.CutPrefix(text, fmt.Sprintf("[%d]: ", i)); ok {
+				return overridePart(item, fmt.Sprintf("%s[%d]", path, i), about)
 			}
 		}
 		return n, path, err
@@ -254,6 +258,16 @@ func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
 		path = join(path, name) // a missing field
 	}
 	return n, path, err
+}
+
+// overridePart returns the part of an override that a mistake is about.
+func overridePart(n *yaml.Node, path, text string) (*yaml.Node, string, error) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if about, ok := strings.CutPrefix(text, n.Content[i].Value+": "); ok {
+			return n.Content[i+1], join(path, n.Content[i].Value), errors.New(about)
+		}
+	}
+	return n, path, errors.New(text)
 }
 
 // snake spells a field of Go as a document does: charge_on for ChargeOn.

@@ -55,6 +55,11 @@ var fields = []field{
 		func(r *ratelimit.Rule) *yaml.Node { return mapNode(r.Tiers, limitNode) },
 	},
 	{
+		"overrides", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Overrides = d.overrides(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return overridesNode(r.Overrides) },
+	},
+	{
 		"cost", "",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Cost = d.count(n, path) },
 		func(r *ratelimit.Rule) *yaml.Node { return intNode(max(r.Cost, 1)) },
@@ -166,7 +171,7 @@ func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool)
 		return l, false
 	}
 	if text == unlimited {
-		d.bad(placeOf(n), path, `unlimited is for tiers; write "disabled: true" to turn the rule off`)
+		d.bad(placeOf(n), path, `unlimited is for tiers and overrides; write "disabled: true" to turn the rule off`)
 		return l, false
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' }) {
@@ -198,15 +203,23 @@ func (d *decoder) tierLimits(n *yaml.Node, path string) map[string]algorithms.Li
 		if d.tiers != nil && !slices.Contains(d.tiers, tier) {
 			d.bad(placeOf(key), path, "no such tier%s; this program has %s", meant(tier, d.tiers), listed(d.tiers))
 		}
-		if value.Value != unlimited && strings.EqualFold(value.Value, unlimited) {
-			d.bad(placeOf(value), path, "write unlimited in small letters")
-		} else if value.Value == unlimited && value.Kind == yaml.ScalarNode && !d.flagged[value] {
-			limits[tier] = ratelimit.Unlimited()
-		} else if limit, ok := d.limit(value, path); ok {
+		if limit, ok := d.exempting(value, path); ok {
 			limits[tier] = limit
 		}
 	})
 	return limits
+}
+
+// exempting reads a limit that may be unlimited.
+func (d *decoder) exempting(n *yaml.Node, path string) (l algorithms.Limit, ok bool) {
+	switch {
+	case n.Value != unlimited && strings.EqualFold(n.Value, unlimited):
+		d.bad(placeOf(n), path, "write unlimited in small letters")
+		return l, false
+	case n.Value == unlimited && n.Kind == yaml.ScalarNode && !d.flagged[n]:
+		return ratelimit.Unlimited(), true
+	}
+	return d.limit(n, path)
 }
 
 func (d *decoder) costs(n *yaml.Node, path string) map[string]int64 {

@@ -33,7 +33,7 @@ func Format(rules []ratelimit.Rule) ([]byte, error) {
 			errs = append(errs, fmt.Errorf("rulefile: rule %q: key: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, keyfunc.Describe(r.Key)))
 		}
 		for _, name := range namesOf(r.Key) {
-			keys[name] = keyfunc.IP // stands for any key that a rule can ban
+			keys[name] = keyfunc.IP // stands for any key
 		}
 		rule := &yaml.Node{Kind: yaml.MappingNode, HeadComment: functions(r)}
 		for _, f := range fields {
@@ -56,7 +56,7 @@ func Format(rules []ratelimit.Rule) ([]byte, error) {
 		return nil, fmt.Errorf("rulefile: %w", err)
 	}
 	// Rules in code may have what documents may not, such as a pattern of 2000 characters.
-	if _, err := (&decoder{name: "rulefile: Format", keys: keys}).decode(b.Bytes()); err != nil {
+	if _, err := (&decoder{name: "rulefile: Format", keys: keys, valid: true}).decode(b.Bytes()); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
@@ -106,7 +106,10 @@ func limitNode(l algorithms.Limit) *yaml.Node {
 	if l == ratelimit.Unlimited() {
 		return textNode(unlimited)
 	}
-	if l.Burst != 0 {
+	switch {
+	case l.Calendar != "":
+		l.Algorithm = cmp.Or(l.Algorithm, algorithms.CalendarWindow)
+	case l.Burst != 0:
 		l.Algorithm = cmp.Or(l.Algorithm, algorithms.TokenBucket)
 	}
 	l.Algorithm = cmp.Or(l.Algorithm, algorithms.SlidingWindow)

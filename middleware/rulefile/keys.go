@@ -39,6 +39,9 @@ func (k *named) String() string {
 // Traits is for package internal/hint.
 func (k *named) Traits() hint.Traits { return hint.Of(k.Described) }
 
+// Exact is for package internal/hint.
+func (k *named) Exact(values []string) (string, error) { return hint.Exact(k.Described, values) }
+
 // key reads a key or a list of keys. It returns nil after a mistake.
 func (d *decoder) key(n *yaml.Node, path string) *named {
 	if n.Kind != yaml.SequenceNode {

@@ -50,6 +50,9 @@ func TestEveryField(t *testing.T) {
 		"Tiers": {"tiers: {pro: 1000/1m gcra, internal: unlimited}", ratelimit.Rule{Tiers: map[string]algorithms.Limit{
 			"pro": {Rate: 1000, Period: minute, Algorithm: algorithms.GCRA}, "internal": ratelimit.Unlimited(),
 		}}},
+		"Overrides": {"overrides: [{client: 192.0.2.1, limit: 5/1m, until: 2026-12-31@UTC, note: a}]", ratelimit.Rule{Overrides: []ratelimit.Override{
+			{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{algorithms.PerMinute(5)}, Until: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), Note: "a"},
+		}}},
 		"Cost":     {"cost: 7", ratelimit.Rule{Cost: 7}},
 		"Costs":    {"costs: {POST /reports: 10, /a: 2}", ratelimit.Rule{Costs: map[string]int64{"POST /reports": 10, "/a": 2}}},
 		"ChargeOn": {"charge_on: [401, 403]", ratelimit.Rule{ChargeOn: []int{401, 403}}},

@@ -110,6 +110,12 @@ var texts = []string{
 	`["/a/*"]`, `["ip"]`, `["ip", "user"]`, `["ip", "ip"]`, `["ip", ["user"]]`, `["header:X", "apikey:Y"]`, `["header:Cookie"]`, `["nobody"]`, `[{}]`,
 	`{}`, `{"x-a": 1}`, `{"pro": "100/1m"}`, `{"pro": "unlimited", "internal": "5/1m"}`, `{"pro": null}`, `{"pro": 5}`, `{"gold": "100/1m"}`, `{"": "100/1m"}`, `{"pro": "5/1m x"}`,
 	`{"/a": 1}`, `{"POST /a": 2, "/b": 3}`, `{"/a": 0}`, `{"/a": 1.5}`, `{"/a": "1"}`, `{"/a": null}`, `{"a": 1}`, `{"/a/*": 1}`, `{"/a": 1001}`, `{"/a/{x}": 1, "/a/{y}": 2}`,
+	`[{"client": "192.0.2.1", "limit": "5/1m"}]`, `[{"client": ["192.0.2.1"], "limit": "unlimited", "note": "", "x-by": 1}]`, `[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-31T23:00:00Z"}]`,
+	`[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-31T23:00:00.5+01:00"}]`, `[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-31@Europe/Berlin"}]`,
+	`[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-31"}]`, `[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-31T23:00:00"}]`, `[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-31 23:00:00Z"}]`,
+	`[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-31@Berlin"}]`, `[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-41@UTC"}]`, `[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-31@"}]`,
+	`[{"client": "nobody", "limit": "5/1m"}]`, `[{"client": ["192.0.2.1", "x"], "limit": "5/1m"}]`, `[{"client": "", "limit": "5/1m"}]`, `[{"client": 1, "limit": "5/1m"}]`, `[{"client": [], "limit": "5/1m"}]`,
+	`[{"client": "192.0.2.1"}]`, `[{"limit": "5/1m"}]`, `[{"client": "192.0.2.1", "limit": "Unlimited"}]`, `[{"client": "192.0.2.1", "limit": "5/1m", "tier": "x"}]`, `{"client": "192.0.2.1", "limit": "5/1m"}`,
 	`{"after": 10, "for": "15m"}`, `{"after": 10, "within": "1m", "for": "15m"}`, `{"after": 10, "within": "1m", "for": "15m", "x-why": [1]}`, `{"after": 10}`, `{"for": "15m"}`,
 	`{"after": 0, "for": "15m"}`, `{"after": "10", "for": "15m"}`, `{"after": 10, "for": 15}`, `{"after": 10, "for": "15"}`, `{"after": 10, "within": null, "for": "15m"}`,
 	`{"after": 10, "for": "15m", "until": 1}`, `{"after": 10, "for": "0s"}`, `{"after": 10, "within": "0s", "for": "1m"}`, `{"after": 1.5, "for": "1m"}`, `{"after": 1, "for": "5000ns"}`,
@@ -127,7 +133,9 @@ func init() {
 		"tiers": {`{"gold": "100/1m"}`},
 		"cost":  {`1001`, `1e300`},
 		"costs": {`{"/a/*": 1}`, `{"/a": 1001}`, `{"/a/{x}": 1, "/a/{y}": 2}`},
-		"ban":   {`{"after": 10, "for": "0s"}`, `{"after": 10, "within": "0s", "for": "1m"}`, `{"after": 1, "for": "5000ns"}`},
+		"overrides": {`[{"client": "nobody", "limit": "5/1m"}]`, `[{"client": ["192.0.2.1", "x"], "limit": "5/1m"}]`,
+			`[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-31@Berlin"}]`, `[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-41@UTC"}]`},
+		"ban": {`{"after": 10, "for": "0s"}`, `{"after": 10, "within": "0s", "for": "1m"}`, `{"after": 1, "for": "5000ns"}`},
 	} {
 		for _, value := range values {
 			beyond[field+": "+value] = true

@@ -10,7 +10,7 @@
 //	--@ helpers        the functions that steps call
 //	--@ corrections    the corrections of the steps, and a table of them by code
 //
-// A file in steps has the helpers of a step; behind the line "--@ step" the step, or
+// A file in steps may include parts. It has the helpers of a step; behind the line "--@ step" the step, or
 // "--@ step NAME" if it is that one's; and behind "--@ correct" its correction.
 package main
 
@@ -85,7 +85,12 @@ func readSteps(src fs.FS) (steps []luaStep, err error) {
 		if err != nil {
 			return nil, err
 		}
-		parts := section.FindStringSubmatch(string(text))
+		g := generator{src: src}
+		included := g.directives(string(text), "include")
+		if g.err != nil {
+			return nil, fmt.Errorf("steps/%s.lua: %w", row.Lua, g.err)
+		}
+		parts := section.FindStringSubmatch(included)
 		if parts == nil {
 			return nil, fmt.Errorf("steps/%s.lua: no line --@ step, or no --@ correct below it", row.Lua)
 		}
@@ -126,8 +131,17 @@ func (g *generator) file(name string) string {
 	if err != nil {
 		g.fail(err)
 	}
-	return directive.ReplaceAllStringFunc(string(text), func(line string) string {
+	return g.directives(string(text), "")
+}
+
+// directives returns a text with what its lines stand for: all of them, or those of one
+// kind.
+func (g *generator) directives(text, only string) string {
+	return directive.ReplaceAllStringFunc(text, func(line string) string {
 		parts := directive.FindStringSubmatch(line)
+		if only != "" && parts[2] != only {
+			return line
+		}
 		return indent(parts[1], g.directed(parts[2], parts[3]))
 	})
 }

@@ -2,7 +2,8 @@
 -- denies the request. Of the other checks with a ban, those that have no room count a denial.
 -- KEYS     one for each check; then two for each ban: its own, and that of a count that it may keep
 -- ARGV     as of take.lua; then for each ban six numbers: of which check it is; after within length, as
---          of a ban below, where after is -1 for a shadow check; and how far ahead of now TAT may be, in
+--          of a ban below, where after is -1 for a shadow check, and -2 for a check without a ban, which
+--          obeys bans by hand only; and how far ahead of now TAT may be, in
 --          two parts, if the check has room but for MaxDelay, -1 if no denial is for that; and behind all
 --          1 if a check has met the word "ban" or a foreign value, so that all checks have a ban here,
 --          else 0; and how many bans there are
@@ -20,7 +21,7 @@
 
 local mode, bans = ARGV[1], ARGV[#ARGV] + 0
 local met, checks, args = ARGV[#ARGV - 1] == '1', #KEYS - 2 * bans, #ARGV - 6 * bans - 1
-local keys, banned, known, kept, foreign, found = {}, {}, {}, {}, {}, {}
+local keys, obeyed, banned, known, kept, foreign, found = {}, {}, {}, {}, {}, {}, {}
 
 -- Leaves out the check that counts at a key, if an error is about a foreign value. As long as met is 0,
 -- such a value may be the word "ban", so the request is sent again.
@@ -34,7 +35,8 @@ end
 
 for j = 1, bans do
   local key, elsewhere, p = KEYS[checks + 2 * j - 1], KEYS[checks + 2 * j], args + 6 * j - 6
-  local of, obeys = ARGV[p] + 0, ARGV[p + 1] ~= '-1'
+  local of, after = ARGV[p] + 0, ARGV[p + 1]
+  local obeys = after ~= '-1' and (after ~= '-2' or held(KEYS[of]))
   local fine, since, ends, count, healed = pcall(ban_at, key, now, p + 1)
   if not fine then
     if obeys then
@@ -43,7 +45,7 @@ for j = 1, bans do
     since, ends, count, healed = 0, 0, 0, false
   end
   keys[j], known[key] = key, { since, ends, count, healed }
-  banned[j] = obeys and ends > now
+  obeyed[j], banned[j] = obeys, obeys and ends > now
   if fine and (met or ends > 0) and held(KEYS[of]) then
     if ends <= now and mode ~= '0' then
       release(KEYS[of], elsewhere)
@@ -109,12 +111,12 @@ for j = 1, bans do
       since, expires, count = ban_deny(now, q, since, expires, count)
       begins = expires > now
     end
-    if counts or healed and ARGV[q] ~= '-1' then
+    if counts or healed and obeyed[j] then
       ban_write(keys[j], now, q, since, expires, count)
       known[keys[j]] = { since, expires, count, false }
     end
   end
-  local obeys = (banned[j] or not fits) and ARGV[q] ~= '-1' and expires > now
-  reply[j + 1] = format('%d', obeys and (begins and -expires or expires) or 0)
+  local denies = obeyed[j] and (banned[j] or not fits) and expires > now
+  reply[j + 1] = format('%d', denies and (begins and -expires or expires) or 0)
 end
 return table.concat(reply, ' ')

@@ -1,0 +1,159 @@
+package inflight
+
+import (
+	"container/heap"
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// renewedPart is the part of a lease after which it is renewed.
+	renewedPart = 3
+	// retryRenewal is when a renewal that failed is tried again.
+	retryRenewal = time.Second
+	// renewEvery and leastRenewed are how leases that are due together are spread: in
+	// each interval this many of them, or as many as are needed to be done in a sixth of
+	// the lease.
+	renewEvery   = 50 * time.Millisecond
+	leastRenewed = 256
+	// manyRenewals is how many renewals a second are worth a hint.
+	manyRenewals = 2000
+	hintEvery    = 10 * time.Second
+)
+
+// An agenda is a heap of holders; the next that is due is the first.
+type agenda []*holder
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].due.Before(a[j].due) }
+func (a agenda) Swap(i, j int)      { a[i], a[j] = a[j], a[i]; a[i].at, a[j].at = i, j }
+
+// Push implements [heap.Interface].
+func (a *agenda) Push(h any) { *a = append(*a, h.(*holder)) }
+
+// Pop implements [heap.Interface].
+func (a *agenda) Pop() any {
+	last := len(*a) - 1
+	h := (*a)[last]
+	(*a)[last], *a = nil, (*a)[:last]
+	h.at = -1
+	return h
+}
+
+// renewAt has a holder renewed at a time. It requires mu.
+func (r *Registry) renewAt(h *holder, due time.Time) {
+	h.due, h.at = due, len(r.due)
+	heap.Push(&r.due, h)
+}
+
+// arm sets the timer for what is due next, after a pause. A holder that has ended leaves
+// the timer behind, which finds nothing to do. It requires mu.
+func (r *Registry) arm(pause time.Duration) {
+	switch {
+	case r.closed || r.renewing || len(r.due) == 0:
+	case r.timer == nil:
+		r.timer = time.AfterFunc(max(pause, time.Until(r.due[0].due)), r.wake)
+	default:
+		r.timer.Reset(max(pause, time.Until(r.due[0].due)))
+	}
+}
+
+// wake renews what is due, in the background.
+func (r *Registry) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.renewing || r.closed {
+		return
+	}
+	if r.renewing = r.Begin(r.renewDue); !r.renewing {
+		r.arm(renewEvery)
+	}
+}
+
+// renewDue renews what is due, as much as is to be renewed at once. What cannot be sent
+// waits.
+func (r *Registry) renewDue() {
+	now := time.Now()
+	r.mu.Lock()
+	var due []*holder
+	for most := 1; len(r.due) > 0 && !r.due[0].due.After(now) && len(due) < most; {
+		h := r.due[0]
+		if r.Open(r.Store.ShardOf(h.Key)) {
+			h.due = now.Add(h.Lease / renewedPart)
+			heap.Fix(&r.due, 0)
+			continue
+		}
+		most = max(leastRenewed, int(int64(len(r.due))*int64(renewEvery)/int64(h.Lease/(2*renewedPart))))
+		due = append(due, r.take(h))
+	}
+	r.mu.Unlock()
+	r.renew(due)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.renewing = false
+	r.arm(renewEvery)
+}
+
+// take takes a holder from the agenda, to be renewed. It requires mu.
+func (r *Registry) take(h *holder) *holder {
+	heap.Remove(&r.due, h.at)
+	h.sent = true
+	return h
+}
+
+// renew renews holders that were taken.
+func (r *Registry) renew(due []*holder) {
+	if len(due) == 0 {
+		return
+	}
+	slices.SortFunc(due, func(a, b *holder) int { return strings.Compare(a.Key, b.Key) })
+	now, places := time.Now(), make([]Place, len(due))
+	for i, h := range due {
+		places[i] = h.Place
+	}
+	lost := places
+	_ = r.Safely(func() (err error) {
+		lost, err = r.Store.Renew(context.Background(), places)
+		return err
+	})
+	missing := make(map[int64]bool, len(lost))
+	for _, p := range lost {
+		missing[p.ID] = true
+	}
+	r.Failed.Add(int64(len(lost)))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range due {
+		h.unsure = h.unsure || missing[h.ID]
+		switch {
+		case h.ended:
+			r.release(h)
+		case missing[h.ID]:
+			r.renewAt(h, now.Add(retryRenewal))
+		default:
+			r.renewAt(h, now.Add(h.Lease/renewedPart))
+		}
+	}
+	r.arm(0)
+	r.count(len(due), due[0].Lease, now)
+}
+
+// count counts renewals, for the hint. It requires mu.
+func (r *Registry) count(n int, lease time.Duration, now time.Time) {
+	if r.since.IsZero() {
+		r.since = now
+	}
+	r.renewed += int64(n)
+	took := now.Sub(r.since)
+	if took < hintEvery {
+		return
+	}
+	if each := r.renewed * int64(time.Second) / int64(took); each > manyRenewals && !r.hinted {
+		r.hinted = true
+		r.Logger.Warn("ratelimit: many renewals of requests in flight; give their rule a longer lease, such as \"20/5m in_flight\"",
+			"renewals_per_second", each, "lease", lease, "in_flight", len(r.holders))
+	}
+	r.renewed, r.since = 0, now
+}

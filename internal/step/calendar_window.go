@@ -1,0 +1,73 @@
+package step
+
+// calendarWindow counts units in the windows of a [Calendar].
+//
+// State: a is the window's Date, b the units taken in it. Dates name the windows, so
+// that processes whose zones' rules differ move a boundary and reset nothing. Twin:
+// internal/script/src/steps/calendar_window.lua.
+type calendarWindow struct {
+	inCells
+	asNow
+}
+
+func (w calendarWindow) At(s State, now int64, p Params) (State, bool) {
+	windows := p.calendar.Around(now)
+	date := windows[1].Date
+	switch {
+	case s.B == 0: // nothing was used, or all of it given back
+		return State{A: date}, false
+	case s.A > windows[2].Date: // no clock that is right wrote this: all of it counts now
+		return State{A: date, B: s.B}, true
+	case s.A < date:
+		return State{A: date}, false
+	}
+	return s, false // begun, or the next one because the clock stepped back
+}
+
+func (calendarWindow) Take(s State, _ int64, p Params) (State, Placed, bool) {
+	return State{A: s.A, B: s.B + p.Cost}, Placed{At: s.A}, s.B+p.Cost <= p.rate
+}
+
+func (calendarWindow) correct(s State, _ int64, c *Correction) State { return c.inWindows(s) }
+
+func (w calendarWindow) Left(s State, now int64, p Params) (remaining, resetAfter int64) {
+	if s.B == 0 {
+		return p.rate, 0
+	}
+	return p.rate - s.B, w.retryAfter(s, now, p)
+}
+
+func (calendarWindow) retryAfter(s State, now int64, p Params) int64 {
+	windows := p.calendar.Around(now)
+	if s.A > windows[1].Date {
+		return windows[2].End - now
+	}
+	return windows[1].End - now
+}
+
+// Arguments appends the rate, the cost and, of the windows that may be now, when each
+// begins and its date. If the store's clock is in none of them, it decides nothing.
+func (calendarWindow) Arguments(args []any, p Params) []any {
+	args = append(args, p.rate, p.Cost)
+	var windows Windows
+	if p.calendar != nil {
+		windows = *p.calendar.expected()
+	}
+	for _, w := range windows {
+		args = append(args, w.Begin, w.Date)
+	}
+	return args
+}
+
+func (calendarWindow) Corrections(args []any, c *Correction) []any {
+	return append(args, c.Delta, c.Placed.At, c.maxUsed)
+}
+
+func (w calendarWindow) Roll(cell State, now int64, p Params) State {
+	cell, _ = w.At(cell, now, p)
+	return cell
+}
+
+func (calendarWindow) UsedUntil(_, now int64, p Params) State {
+	return State{A: p.calendar.Around(now)[1].Date, B: MaxUnits}
+}

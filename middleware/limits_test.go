@@ -1,0 +1,139 @@
+package middleware_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// A client sees what it has left, and neither what is hidden nor what others use.
+func TestLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		with := func(name string, change func(*ratelimit.Rule)) ratelimit.Rule {
+			r := perHour(name, 7)
+			r.Key = keyfunc.Header("User")
+			change(&r)
+			return r
+		}
+		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), TierFor: byHeader, Rules: []ratelimit.Rule{
+			with("search", func(r *ratelimit.Rule) {
+				r.Match, r.Tiers = []string{"GET /search"}, map[string]algorithms.Limit{"pro": algorithms.PerMinute(30)}
+			}),
+			with("running", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.MaxInFlight(3), []string{"GET /jobs"} }),
+			with("month", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.PerMonth(100, "UTC"), []string{"GET /search"} }),
+			with("banned", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.PerSecond(9), []string{"GET /banned"} }),
+			with("tenth", func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1; r.Cost = 2 }),
+			with("hidden", func(r *ratelimit.Rule) { r.Hidden = true }),
+			with("shadow", func(r *ratelimit.Rule) { r.Shadow = true }),
+			with("disabled", func(r *ratelimit.Rule) { r.Disabled = true }),
+			with("exempt", func(r *ratelimit.Rule) { r.Tiers = map[string]algorithms.Limit{"pro": ratelimit.Unlimited()} }),
+			with("body", func(r *ratelimit.Rule) { r.Key = keyfunc.BodyJSON("email", 64) }),
+			with("route", func(r *ratelimit.Rule) { r.Key = keyfunc.Route(func(r *http.Request) string { return r.URL.Path }) }),
+			with("keyless", func(r *ratelimit.Rule) { r.Key = keyfunc.Header("Nobody") }),
+			with("skipped", func(r *ratelimit.Rule) { r.Key = keyfunc.Optional(keyfunc.Header("Nobody")) }),
+			with("refused", func(r *ratelimit.Rule) {
+				r.Key, r.Match = keyfunc.Required(keyfunc.Header("Nobody"), 401), []string{"/other"}
+			}),
+			with("broken", func(r *ratelimit.Rule) {
+				r.Key, r.Match = keyfunc.Func(func(*http.Request) (string, error) { return "", errors.New("away") }), []string{"/other"}
+			}),
+		}})
+		app, limits := m.Handler(ok), m.Limits()
+		for range 2 {
+			serve(app, "GET /search", "User", "alice", "Tier", "pro")
+		}
+		serve(app, "GET /search", "User", "bob", "Tier", "pro")
+		banned, err := m.Checks("banned", "alice")
+		if err != nil || m.Limiter().Ban(t.Context(), time.Hour, banned...) != nil {
+			t.Fatal(err)
+		}
+		in := func(d time.Duration) string {
+			return time.Now().Add(d).UTC().Truncate(time.Second).Format(time.RFC3339)
+		}
+		for range 2 { // it charges nothing
+			w := serve(limits, "GET /rate_limit", "User", "alice", "Tier", "pro")
+			want := `{"limits":[` + strings.Join([]string{
+				`{"name":"search","window":"1m","limit":30,"remaining":28,"reset_after":120,"resets_at":"` + in(2*time.Minute) + `"}`,
+				`{"name":"running","window":"in flight","limit":3,"remaining":3,"reset_after":0}`,
+				`{"name":"month","window":"month@UTC","limit":100,"remaining":98,"reset_after":2678400,"resets_at":"2000-02-01T00:00:00Z"}`,
+				`{"name":"banned","window":"1s","limit":9,"remaining":0,"reset_after":3600,"resets_at":"` + in(time.Hour) + `","retry_after":3600}`,
+				`{"name":"tenth","window":"1h","limit":7,"remaining":3,"reset_after":7200,"resets_at":"` + in(2*time.Hour) + `"}`,
+			}, ",") + "]}\n"
+			if got := w.Body.String(); got != want || w.Code != 200 || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Cache-Control") != "no-store" {
+				t.Errorf("%d %v\n got %s\nwant %s", w.Code, w.Header(), got, want)
+			}
+		}
+		if w := serve(limits, "GET /rate_limit"); w.Body.String() != `{"limits":[]}`+"\n" {
+			t.Errorf("without a key: %s", w.Body)
+		}
+	})
+}
+
+// peeking counts the calls of Peek and their checks.
+type peeking struct {
+	algorithms.Memory
+	calls, checks int
+}
+
+func (p *peeking) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	p.calls, p.checks = p.calls+1, p.checks+len(checks)
+	return p.Memory.Peek(ctx, checks...)
+}
+
+func (p *peeking) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	panic("charged")
+}
+
+// One cheap request must not look at any number of counts.
+func TestLimitsAsksOnceAndAboutFew(t *testing.T) {
+	var rules []ratelimit.Rule
+	for i := range 70 {
+		rules = append(rules, perHour(fmt.Sprintf("r%d", i), 5))
+	}
+	var log bytes.Buffer
+	l := new(peeking)
+	limits := mustNew(t, ratelimit.Config{Limiter: l, Rules: rules, Logger: slog.New(slog.NewTextHandler(&log, nil))}).Limits()
+	for range 2 {
+		w := serve(limits, "GET /rate_limit")
+		if got := strings.Count(w.Body.String(), `"name"`); got != 64 || !strings.Contains(w.Body.String(), `"r63"`) {
+			t.Errorf("%d limits: %s", got, w.Body)
+		}
+	}
+	if l.calls != 2 || l.checks != 2*64 {
+		t.Errorf("%d calls with %d checks", l.calls, l.checks)
+	}
+	if text := `Limits shows 64 limits, and leaves out rule \"r64\" and those after it`; strings.Count(log.String(), text) != 1 {
+		t.Errorf("the log has not once %s:\n%s", text, &log)
+	}
+}
+
+// What nobody has counted is not shown as used up, nor as unused.
+func TestLimitsDoNotGuess(t *testing.T) {
+	for _, mode := range []failmode.Mode{failmode.Open, failmode.Closed} {
+		r := perHour("r", 5)
+		r.Fail = mode
+		m := mustNew(t, ratelimit.Config{Limiter: &away{}, Rules: []ratelimit.Rule{r, perHour("s", 5)}})
+		if w := serve(m.Limits(), "GET /rate_limit"); w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "remaining") {
+			t.Errorf("%v: %d %s", mode, w.Code, w.Body)
+		}
+	}
+}
+
+// An away limiter cannot be reached.
+type away struct{ algorithms.Memory }
+
+func (*away) Peek(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	return algorithms.Decision{}, errors.New("away")
+}

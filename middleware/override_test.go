@@ -1,0 +1,209 @@
+package middleware_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// override is one of a client's limits.
+func override(l algorithms.Limit, client ...string) ratelimit.Override {
+	return ratelimit.Override{Client: client, Limits: []algorithms.Limit{l}}
+}
+
+// An override stands for one client, whatever others call themselves, and goes before
+// tiers and functions.
+func TestOverrides(t *testing.T) {
+	user := keyfunc.First(keyfunc.Header("User"), keyfunc.IP)
+	rule := func(name string, key keyfunc.Key, overrides ...ratelimit.Override) ratelimit.Rule {
+		r := perHour(name, 5)
+		r.Key, r.Overrides = key, overrides
+		r.Tiers = map[string]algorithms.Limit{"pro": algorithms.PerHour(6), "internal": ratelimit.Unlimited()}
+		return r
+	}
+	byFunction := rule("function", keyfunc.Header("User"), override(algorithms.PerHour(50), "acme"))
+	byFunction.LimitFor = func(*http.Request) algorithms.Limit { return algorithms.PerHour(7) }
+	shadow := rule("shadow", keyfunc.Header("User"), override(algorithms.PerHour(50), "acme"))
+	shadow.Shadow = true
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: byHeader, Rules: []ratelimit.Rule{
+		rule("user", user, override(algorithms.PerHour(50), "2:192.0.2.1"), override(algorithms.PerHour(80), "1:acme"), override(ratelimit.Unlimited(), "1:staff")),
+		rule("joined", keyfunc.Join(keyfunc.Header("User"), keyfunc.IP), override(algorithms.PerHour(50), "acme", "192.0.2.1")),
+		byFunction, shadow,
+	}})
+	for _, tc := range []struct{ user, tier, address, want string }{
+		{"", "", "192.0.2.1:1", "map[function:7/1h joined:5/1h shadow:5/1h shadow user:50/1h]"},
+		{"", "internal", "192.0.2.1:1", "map[function:7/1h user:50/1h]"},
+		{"192.0.2.1", "", "192.0.2.2:1", "map[function:7/1h joined:5/1h shadow:5/1h shadow user:5/1h]"},
+		{"2:192.0.2.1", "", "192.0.2.2:1", "map[function:7/1h joined:5/1h shadow:5/1h shadow user:5/1h]"},
+		{"acme", "pro", "192.0.2.1:1", "map[function:50/1h joined:50/1h shadow:50/1h shadow user:80/1h]"},
+		{"acme", "pro", "192.0.2.2:1", "map[function:50/1h joined:6/1h shadow:50/1h shadow user:80/1h]"},
+		{"Acme", "", "192.0.2.2:1", "map[function:7/1h joined:5/1h shadow:5/1h shadow user:5/1h]"},
+		{"staff", "", "192.0.2.2:1", "map[function:7/1h joined:5/1h shadow:5/1h shadow]"},
+	} {
+		r := request("GET /", "Tier", tc.tier)
+		if r.RemoteAddr = tc.address; tc.user != "" {
+			r.Header.Set("User", tc.user)
+		}
+		want := tc.want
+		for _, n := range []string{"50", "80", "5", "6", "7"} { // this region's half, rounded down
+			half := map[string]string{"50": "25", "80": "40", "5": "2", "6": "3", "7": "3"}[n]
+			want = strings.ReplaceAll(want, ":"+n+"/1h", ":"+half+"/1h")
+		}
+		want = strings.NewReplacer("/1h ", "/1h 1 ", "/1h]", "/1h 1]").Replace(want)
+		if got := fmt.Sprint(checked(t, m, r)); got != want {
+			t.Errorf("%+v: got %s, want %s", tc, got, want)
+		}
+	}
+}
+
+// An override ends for everybody at its instant, and is logged once, without its client.
+func TestOverridesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		r := perHour("plan", 2)
+		r.Key, r.Overrides = keyfunc.Header("User"), []ratelimit.Override{override(algorithms.PerHour(4), "acme")}
+		r.Overrides[0].Until, r.Overrides[0].Note = time.Now().Add(time.Minute).In(time.FixedZone("", 3600)), "ticket 4711"
+		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{r}, Logger: slog.New(slog.NewTextHandler(&log, nil)), DenialLogRate: -1})
+		app := m.Handler(ok)
+		log.Reset() // of hints
+		for i, want := range []int{204, 204, 204, 429, 429} {
+			if i == 3 {
+				time.Sleep(time.Minute)
+			}
+			if got := serve(app, "GET /", "User", "acme").Code; got != want {
+				t.Errorf("request %d: %d, want %d", i, got, want)
+			}
+		}
+		if text := log.String(); strings.Count(text, `an override has ended; the rule's other limits apply" rule=plan override="overrides[0]: ticket 4711"`) != 1 || strings.Contains(text, "acme") {
+			t.Errorf("the log has %s", text)
+		}
+		log.Reset()
+		if err := m.SetRules(m.Rules()); err != nil || !strings.Contains(log.String(), "overrides[0]: ticket 4711 ended at 2000-01-01T00:01:00Z; remove it") {
+			t.Errorf("%v, %s", err, &log)
+		}
+	})
+}
+
+// A client that was denied is admitted at once when its override arrives, in the same
+// count, and an operator sees and resets that of another period.
+func TestOverridesArriveAtOnce(t *testing.T) {
+	for name, limiter := range limiters {
+		t.Run(name, func(t *testing.T) {
+			r := perHour("plan", 2)
+			m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{r}, LogKeys: true})
+			app, o := m.Handler(ok), operator{m.Admin(), t, ""}
+			for i, want := range []int{204, 204, 429, 429, 204, 429, 204, 204, 429} {
+				switch i {
+				case 4:
+					r.Overrides = []ratelimit.Override{override(algorithms.PerHour(3), "192.0.2.1")}
+				case 6:
+					r.Overrides = []ratelimit.Override{override(algorithms.Limit{Rate: 2, Period: time.Hour, Algorithm: algorithms.FixedWindow}, "192.0.2.1")}
+				}
+				if err := m.SetRules([]ratelimit.Rule{r}); err != nil {
+					t.Fatal(err)
+				}
+				if got := serve(app, "GET /").Code; got != want {
+					t.Errorf("request %d: %d, want %d", i, got, want)
+				}
+			}
+			var client struct {
+				Counts []struct {
+					Limit, Override string
+					Remaining       int64
+				}
+			}
+			if err := json.Unmarshal(o.get("rule=plan&value=192.0.2.1").Body.Bytes(), &client); err != nil || fmt.Sprint(client) != "{[{2/1h sliding_window  -1} {2/1h fixed_window overrides[0] 0}]}" {
+				t.Errorf("%+v, %v", client, err)
+			}
+			o.post("action=reset&rule=plan&value=192.0.2.1")
+			if got := serve(app, "GET /").Code; got != 204 {
+				t.Errorf("after a reset: %d", got)
+			}
+		})
+	}
+}
+
+// Overrides are validated as tiers are, and never show a secret.
+func TestOverridesThatAreWrong(t *testing.T) {
+	hour := override(algorithms.PerHour(5), "192.0.2.1")
+	for _, tc := range []struct {
+		change func(*ratelimit.Rule)
+		want   string
+	}{
+		{func(r *ratelimit.Rule) { r.Overrides[0].Client = []string{"nobody"} }, "rule \"r\": overrides: [0]: client: keyfunc: ip: "},
+		{func(r *ratelimit.Rule) { r.Overrides[0].Client = nil }, "[0]: client: keyfunc: ip: takes one value, got 0"},
+		{func(r *ratelimit.Rule) {
+			r.Overrides = []ratelimit.Override{hour, override(algorithms.PerHour(6), "::ffff:192.0.2.1")}
+		}, "[1]: client: the same as of overrides[0]: keep one"},
+		{func(r *ratelimit.Rule) { r.Key = keyfunc.First(keyfunc.Header("User"), keyfunc.IP) }, `[0]: client: keyfunc: first(header:User, ip): begin with the number of the key that has the value: write "1:192.0.2.1" or "2:192.0.2.1"`},
+		{func(r *ratelimit.Rule) { r.Key = keyfunc.Join(keyfunc.Header("User"), keyfunc.IP) }, "write a rule with that key"},
+		{func(r *ratelimit.Rule) { r.Key, r.Overrides[0].Client = keyfunc.Everyone, nil }, "[0]: client: all clients have one key: change the limit"},
+		{func(r *ratelimit.Rule) { r.Key, r.Overrides[0].Client = keyfunc.APIKey("Key"), []string{"s3cret-1"} }, "[0]: client: keyfunc: apikey:Key: a secret must not be written down: write its stored form, apikey:"},
+		{func(r *ratelimit.Rule) {
+			r.Key, r.Overrides[0].Client = keyfunc.Hashed(keyfunc.IP, nil), []string{"s3cret-1"}
+		}, "[0]: client: the client is a secret"},
+		{func(r *ratelimit.Rule) { r.Overrides[0].Limits = nil }, "[0]: limit: required"},
+		{func(r *ratelimit.Rule) { r.Overrides[0].Limits = []algorithms.Limit{{Rate: 1}} }, "[0]: limit: "},
+		{func(r *ratelimit.Rule) { r.Overrides[0].Limits[0].Period = 5000 }, "[0]: limit: the period 5µs is below 10ms"},
+		{func(r *ratelimit.Rule) { r.Cost = 9 }, "cost: 9 is above the 5 units that overrides[0]'s limit 5/1h can hold"},
+		{func(r *ratelimit.Rule) {
+			r.ChargeOn = []int{401}
+			r.Overrides[0].Limits[0].Algorithm = algorithms.TokenBucket
+		}, "overrides[0]'s limit 5/1h token_bucket is none"},
+		{func(r *ratelimit.Rule) { r.Lease = true; r.Overrides[0].Limits[0].Algorithm = algorithms.SlidingLog }, "overrides[0]'s limit 5/1h sliding_log is neither"},
+		{func(r *ratelimit.Rule) {
+			r.Overrides[0].Limits[0], r.Ban = algorithms.MaxInFlight(3), algorithms.Ban{After: 3, For: time.Hour}
+		}, "not with in_flight"},
+		{func(r *ratelimit.Rule) {
+			r.Overrides[0].Limits[0], r.Ban = algorithms.PerMonth(100, "UTC"), algorithms.Ban{After: 3, For: time.Hour}
+		}, "overrides[0]'s limit 100/month@UTC"},
+		{func(r *ratelimit.Rule) { r.Overrides = slices.Repeat(r.Overrides, 1001) }, "1001 overrides; at most 1000: give many clients a tier"},
+	} {
+		r := perHour("r", 100)
+		r.Overrides = []ratelimit.Override{{Client: hour.Client, Limits: slices.Clone(hour.Limits)}}
+		tc.change(&r)
+		err := ratelimit.ValidateRules([]ratelimit.Rule{r})
+		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("got %v\nwant %s", err, tc.want)
+		}
+	}
+	_, err := inRegion(0.1, func() ratelimit.Rule { r := perHour("r", 100); r.Overrides = []ratelimit.Override{hour}; return r }())
+	if err == nil || !strings.Contains(err.Error(), "overrides: [0]: limit: the share 0.1 of 5/1h is less than one unit") {
+		t.Error(err)
+	}
+}
+
+func TestOverridesThatAreOdd(t *testing.T) {
+	for _, tc := range []struct {
+		key      keyfunc.Key
+		override ratelimit.Override
+		want     string // "" is no hint
+	}{
+		{keyfunc.Header("Tenant"), override(algorithms.PerHour(9000), "acme"), "its Key is a header, so any client can have the limits of its Overrides"},
+		{keyfunc.BodyJSON("tenant", 64), override(algorithms.PerHour(9000), "acme"), "its Key is a field of the body"},
+		{keyfunc.IP, override(algorithms.PerHour(9000), "192.0.2.1"), ""},
+		{keyfunc.APIKey("Key"), override(algorithms.PerHour(9000), "apikey:AAAAAAAAAAAAAAAAAAAAAA"), ""},
+		{keyfunc.IP, override(algorithms.PerMinute(9000), "192.0.2.1"), "overrides[0] counts by 9000/1m, so its client begins at 0 there"},
+		{keyfunc.IP, override(algorithms.PerSecond(9000), "192.0.2.1"), ""}, // as a tier
+		{keyfunc.IP, override(ratelimit.Unlimited(), "192.0.2.1"), ""},
+	} {
+		r := perHour("r", 100)
+		r.Key, r.Overrides, r.Tiers = tc.key, []ratelimit.Override{tc.override}, map[string]algorithms.Limit{"pro": algorithms.PerSecond(100)}
+		var log bytes.Buffer
+		mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{r}, TierFor: byHeader, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if text := log.String(); tc.want == "" && strings.Contains(text, "verride") || !strings.Contains(text, tc.want) {
+			t.Errorf("%v: %s; want %q", tc.key, text, tc.want)
+		}
+	}
+}
