@@ -44,7 +44,7 @@ test: ## Run all tests, with the race detector where there is a C compiler.
 
 RUN ?= .
 .PHONY: test-browser
-test-browser: ## Test the lab's pages in a real Chromium (RUN=TestSmoke); save pictures in bin/screenshots.
+test-browser: ## Test the lab's and the operators' pages in a real Chromium (RUN=TestSmoke); save pictures in bin/screenshots.
 	@mkdir -p bin/screenshots
 	cd examples/lab/browser && REQUIRE_CHROMIUM=1 SCREENSHOTS=$(CURDIR)/bin/screenshots go test -count 1 -timeout 20m -run '$(RUN)' ./...
 

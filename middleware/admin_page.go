@@ -80,11 +80,19 @@ func (p *page) document(o *overview, clients []*clientView, err error) {
 		p.add(`<div class="card notice bad" role="alert">{}</div>`+"\n", err.Error())
 	}
 	if o != nil {
-		p.add(`<form class="search" method="post"><input name="value" required autocomplete="off" autocapitalize="none" spellcheck="false" placeholder="address, user, …" aria-label="client">`)
-		p.add(`<button class="strong" name="action" value="peek">Look up under all rules</button></form>` + "\n")
+		p.add(`<form class="search" method="post"><input name="value" required autocomplete="off" autocapitalize="none" spellcheck="false" placeholder="a client, under all rules" aria-label="a client, under all rules">`)
+		p.add(`<button class="strong" name="action" value="peek">Look up</button></form>` + "\n")
 	}
+	var empty []string
 	for _, client := range clients {
-		p.client(client, err == nil)
+		if len(clients) > 1 && !client.counted() {
+			empty = append(empty, client.Rule)
+		} else {
+			p.client(client, err == nil)
+		}
+	}
+	if empty != nil {
+		p.add(`<div class="card notice">Nothing is counted for this client under {}.</div>`+"\n", strings.Join(empty, ", "))
 	}
 	if o != nil {
 		p.overview(o)
@@ -107,24 +115,15 @@ func (p *page) overview(o *overview) {
 		p.add(`<div class="card notice bad" role="alert"><b>Out of reach: {}.</b> Rules follow their fail modes.</div>`+"\n", strings.Join(o.Down, ", "))
 	}
 	if len(o.Bans) > 0 {
-		p.add(`<h2>Banned</h2><p class="soft">What this process knows of: bans that it began or met.</p><div class="card list">` + "\n")
-		for i := range o.Bans {
-			p.ban(&o.Bans[i])
-		}
-		p.add("</div>\n")
+		p.add(`<h2>Banned</h2><p class="soft">The bans that this process began or met, those by hand first.</p>`)
+		list(p, o.Bans, p.ban)
 	}
 	p.add("<h2>Denied most</h2>\n")
 	if len(o.TopDenied) == 0 {
 		p.add(`<p class="soft">Nobody was denied by this process in the last ten minutes.</p>` + "\n")
 	} else {
 		p.add(`<p class="soft">By this process, in the last ten to twenty minutes.</p>`)
-		first := min(len(o.TopDenied), 10)
-		p.denied(o.TopDenied[:first])
-		if rest := o.TopDenied[first:]; len(rest) > 0 {
-			p.add("<details><summary>{} more</summary>", strconv.Itoa(len(rest)))
-			p.denied(rest)
-			p.add("</details>\n")
-		}
+		list(p, o.TopDenied, p.deniedKey)
 	}
 	p.add("<h2>Rules in force</h2>\n")
 	if o.Share != "" {
@@ -137,16 +136,26 @@ func (p *page) overview(o *overview) {
 	p.add("</div>\n")
 }
 
-func (p *page) denied(keys []deniedView) {
-	p.add(`<div class="card list">` + "\n")
-	for i := range keys {
-		p.deniedKey(&keys[i])
+// list writes a row for each key, the first ten in sight.
+func list[T any](p *page, keys []T, row func(*T)) {
+	card := func(keys []T) {
+		p.add(`<div class="card list">` + "\n")
+		for i := range keys {
+			row(&keys[i])
+		}
+		p.add("</div>\n")
 	}
-	p.add("</div>\n")
+	first := min(len(keys), 10)
+	card(keys[:first])
+	if rest := keys[first:]; len(rest) > 0 {
+		p.add("<details><summary>{} more</summary>", strconv.Itoa(len(rest)))
+		card(rest)
+		p.add("</details>\n")
+	}
 }
 
 func (p *page) deniedKey(d *deniedView) {
-	p.add(`<div class="row"><span class="who"><b>{}</b> <code>{}</code></span><span title="denials"><b>{}</b>`, d.Rule, named(d.Key), strconv.FormatInt(d.Count, 10))
+	p.add(`<div class="row"><span class="who"><b>{}</b> <code>{}</code></span><span><b>{}</b> denied`, d.Rule, named(d.Key), strconv.FormatInt(d.Count, 10))
 	if d.Error > 0 {
 		p.add(` <span class="soft" title="at most so many too many">−{}</span>`, strconv.FormatInt(d.Error, 10))
 	}
@@ -155,13 +164,12 @@ func (p *page) deniedKey(d *deniedView) {
 }
 
 func (p *page) ban(b *bannedView) {
-	p.add(`<div class="row"><span class="who"><b>{}</b> <code>{}</code></span><span>`, b.Rule, named(b.Key))
-	if b.By != "" {
-		p.add(`<span class="soft">by {} since {},</span> `, b.By, b.Since)
-	} else {
-		p.add(`<span class="soft">met at {},</span> `, b.Since)
+	what := "set by " + b.By
+	if b.By == "" {
+		what = "met"
 	}
-	p.add(`<b>{}</b> left</span>`, b.EndsIn.String())
+	p.add(`<div class="row"><span class="who ban"><b>{}</b> <code>{}</code> <span class="soft"><b>{}</b> left, {}, {}</span></span>`,
+		b.Rule, named(b.Key), b.EndsIn.String(), what, b.Since.Format("2006-01-02 15:04 UTC"))
 	p.listed(b.Rule, b.ID, b.known)
 }
 
@@ -338,10 +346,13 @@ func (p *page) count(c *countView, several bool) {
 		left, quota := strconv.FormatInt(c.Remaining, 10), strconv.FormatInt(c.quota, 10)
 		p.add(`<p><span class="big">{}</span> of {} left</p><meter max="{}" value="{}">{}</meter><p class="soft">`,
 			left, quota, quota, strconv.FormatInt(max(c.Remaining, 0), 10), left)
-		if !c.Allowed {
+		if !c.Allowed && c.RetryAfter != c.ResetAfter {
 			p.add("Next in {}. ", c.RetryAfter.String())
 		}
-		p.add("All is free in {}. Counted by {}.</p>", c.ResetAfter.String(), c.Source)
+		if c.ResetAfter != 0 {
+			p.add("All is free in {}. ", c.ResetAfter.String())
+		}
+		p.add("Counted by {}.</p>", c.Source)
 	}
 	p.add("</div>\n")
 }

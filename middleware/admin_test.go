@@ -245,7 +245,7 @@ func TestAdminListsBans(t *testing.T) {
 		times(1, otherApp, "POST /")
 		byRule.By, byRule.Since = "", "2000-01-01T01:00:00Z"
 		want("another process that has met it", other, byRule)
-		for _, text := range []string{">Banned<", "met at 2000-01-01T01:00:00Z", "<b>23h0m0s</b> left"} {
+		for _, text := range []string{">Banned<", "<b>23h0m0s</b> left, met, 2000-01-01 01:00 UTC"} {
 			if page := other.browser().get("").Body.String(); !strings.Contains(page, text) {
 				t.Errorf("no %s:\n%s", text, page)
 			}
@@ -290,7 +290,7 @@ func TestAdminLooksEverywhere(t *testing.T) {
 	}
 	const none = "Nothing is counted for this client."
 	page := o.browser().get("value=alice").Body.String()
-	if strings.Count(page, none) != 1 || !strings.Contains(page, ">One client of user<") || strings.Contains(page, "<h3>alice</h3>") { // which may be an API key
+	if strings.Contains(page, none) || !strings.Contains(page, "Nothing is counted for this client under key.<") || !strings.Contains(page, ">One client of user<") || strings.Contains(page, "<h3>alice</h3>") { // which may be an API key
 		t.Error(page)
 	}
 	for query, want := range map[string]bool{"rule=user&value=alice": false, "rule=user&value=ALICE": true} {

@@ -164,12 +164,12 @@ type deniedView struct {
 
 // A bannedView is a ban that this process knows of.
 type bannedView struct {
-	Rule   string  `json:"rule"`
-	Key    string  `json:"key"`
-	ID     string  `json:"id"`           // names the key in this list
-	By     string  `json:"by,omitempty"` // "" for a ban that another process began
-	Since  string  `json:"since"`        // when this process has learned of it
-	EndsIn seconds `json:"ends_in"`
+	Rule   string    `json:"rule"`
+	Key    string    `json:"key"`
+	ID     string    `json:"id"`           // names the key in this list
+	By     string    `json:"by,omitempty"` // "" for a ban that another process began
+	Since  time.Time `json:"since"`        // when this process has learned of it
+	EndsIn seconds   `json:"ends_in"`
 
 	known bool // it can be looked up
 }

@@ -111,7 +111,7 @@ func (m *Middleware) bansInForce(ctx context.Context, set *ruleset) []bannedView
 	known := slices.DeleteFunc(m.bans.list(now), func(b ban) bool { _, ok := set.find(b.rule, 0); return !ok })
 	views := []bannedView{}
 	for _, b := range known[:min(overviewTop, len(known))] {
-		view := bannedView{Rule: b.rule, Key: m.shown(b.key), ID: m.keyID(b.key), By: b.by, Since: b.since.UTC().Format(time.RFC3339), EndsIn: seconds(b.until.Sub(now)), known: !isBounded(b.key)}
+		view := bannedView{Rule: b.rule, Key: m.shown(b.key), ID: m.keyID(b.key), By: b.by, Since: b.since.UTC().Truncate(time.Second), EndsIn: seconds(b.until.Sub(now)), known: !isBounded(b.key)}
 		if view.known {
 			rule, _ := set.named(b.rule)
 			d, err := m.callLimiter(ctx, m.limiter.Peek, true, rule.checksOf(rule.check.Limit, []string{b.key}))

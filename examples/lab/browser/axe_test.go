@@ -28,10 +28,8 @@ func TestAccessible(t *testing.T) {
 	for _, page := range pages {
 		for _, look := range []screen{{width: 1280, height: 900}, {width: 1280, height: 900, dark: true}, {width: 390, height: 844}, {width: 390, height: 844, dark: true}} {
 			t.Run(fmt.Sprintf("%s-%d-%t", page.name, look.width, look.dark), func(t *testing.T) {
-				p := open(t, look, lab+page.path)
-				if page.name == "mistake" {
-					p.forgive("400 (Bad Request)")
-				}
+				p := open(t, look, at(page.path))
+				page.prepare(p)
 				for _, v := range violations(p) {
 					t.Errorf("%s (%s): %s: %+v", v.ID, v.Impact, v.Help, v.Nodes)
 				}

@@ -10,7 +10,7 @@ import (
 )
 
 // Everything that the pages show, in each size and colour.
-var pages = []struct{ name, path string }{
+var pages = []shownPage{
 	{"lab", "/"},
 	{"poisson", "/?traffic=poisson&algorithms=fixed_window,sliding_window,sliding_log,token_bucket,leaky_bucket,gcra&load=1.2&burst=40"},
 	{"clients", "/?traffic=clients&load=3&clients=16&periods=6"},
@@ -21,6 +21,22 @@ var pages = []struct{ name, path string }{
 	{"overload-slow", "/overload?workers=64&load=1.1&critical=40&seconds=20"},
 	{"overload-flood", "/overload?load=20&seconds=10"},
 	{"replay", "/replay"},
+	{"operators-client", operatorsPath + "?rule=plan&value=alice"},
+	{"operators-banned", operatorsPath + "?rule=login&value=203.0.113.9"},
+}
+
+type shownPage struct{ name, path string }
+
+// prepare brings a page into the state that is looked at.
+func (page shownPage) prepare(p *tab) {
+	switch page.name {
+	case "mistake":
+		p.forgive("400 (Bad Request)")
+	case "clients": // in the middle of a run
+		get[bool](p, `(time.value = 130, time.dispatchEvent(new Event('input')))`)
+	case "operators-banned":
+		get[bool](p, `(document.querySelectorAll('details').forEach((d) => d.open = true), true)`)
+	}
 }
 
 // collisions are texts that overlap, leave the screen or are cut off.
@@ -64,13 +80,8 @@ func TestNothingOverlaps(t *testing.T) {
 					continue
 				}
 				t.Run(name, func(t *testing.T) {
-					p := open(t, look, lab+page.path)
-					if page.name == "mistake" {
-						p.forgive("400 (Bad Request)")
-					}
-					if page.name == "clients" { // in the middle of a run
-						get[bool](p, `(time.value = 130, time.dispatchEvent(new Event('input')))`)
-					}
+					p := open(t, look, at(page.path))
+					page.prepare(p)
 					for _, found := range get[[]string](p, collisions) {
 						t.Error(found)
 					}

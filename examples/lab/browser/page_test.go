@@ -33,6 +33,7 @@ const patience = 60 * time.Second
 var (
 	chromium context.Context // a running browser
 	lab      string          // the address of a running lab, with a result
+	operated string          // the address of an operators' page
 	program  string          // its path
 )
 
@@ -83,6 +84,11 @@ func run(m *testing.M) int {
 	}
 	defer end()
 	lab = strings.TrimSuffix(address, "/replay")
+	if operated, end, err = serveOperators(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer end()
 	return m.Run()
 }
 
@@ -189,14 +195,25 @@ type screen struct {
 
 var desktop = screen{width: 1280, height: 900}
 
-// open opens a page of the lab and waits until it has drawn.
+// at is the address of a page.
+func at(path string) string {
+	if strings.HasPrefix(path, operatorsPath) {
+		return operated + path
+	}
+	return lab + path
+}
+
+// open opens a page and waits until it has drawn.
 func open(t *testing.T, s screen, url string) *tab {
 	t.Helper()
 	p := newTab(t, s)
 	p.run(chromedp.Navigate(url))
-	if strings.Contains(url, "/replay") {
+	switch {
+	case strings.HasPrefix(url, operated):
+		p.until(`document.querySelector('main')`)
+	case strings.Contains(url, "/replay"):
 		p.until(`document.body.dataset.ready === 'true'`)
-	} else {
+	default:
 		p.until(`document.querySelectorAll('#rows svg path').length > 0 || !document.getElementById('mistake').hidden`)
 	}
 	return p

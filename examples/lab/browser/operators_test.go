@@ -1,0 +1,65 @@
+package browser
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// operatorsPath is where the operators' page is; its pages are among the others.
+const operatorsPath = "/ratelimit/"
+
+// serveOperators serves an operators' page that has everything to show.
+func serveOperators() (address string, end func(), err error) {
+	user := keyfunc.Header("X-User")
+	rules := []ratelimit.Rule{
+		{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(200), Fail: failmode.Open},
+		{Name: "login", Match: []string{"POST /auth/login", "POST /auth/register", "POST /auth/reset-password"}, Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
+			ChargeOn: []int{401, 403}, Fail: failmode.Closed, Hidden: true, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}},
+		{Name: "plan", Key: user, Limit: algorithms.PerMinute(60), Costs: map[string]int64{"POST /reports": 10, "GET /export/{format}": 10},
+			Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(1000), "enterprise": {Rate: 10000, Period: time.Minute, Burst: 20000}, "internal": ratelimit.Unlimited()}},
+		{Name: "exports-of-a-tenant-with-a-rather-long-name-in-the-rule-file", Match: []string{"GET /export/{format}"}, Key: keyfunc.Join(user, keyfunc.IP), Limit: algorithms.PerHour(20), Shadow: true, Enforce: 0.1},
+		{Name: "uploads", Match: []string{"PUT /files/{path...}"}, Key: keyfunc.IP, Limit: algorithms.MaxInFlight(2), Disabled: true},
+		{Name: "abuse", Match: []string{"POST /messages"}, Key: user, Limit: algorithms.PerMinute(10), Ban: algorithms.Ban{After: 3, For: 24 * time.Hour}},
+	}
+	limit, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules, LogKeys: true, Logger: slog.New(slog.DiscardHandler),
+		TierFor: func(*http.Request) string { return "" }})
+	if err != nil {
+		return "", nil, err
+	}
+	if err := limit.SetRulesVersion(rules, 7); err != nil {
+		return "", nil, err
+	}
+	limit.RulesFailed(errors.New("rules.yaml:7:12: rules[0].limit: limit \"5-S\": no period; write it as \"100/1m\", \"10/s burst 20\" or \"5/1m fixed_window\"\n" +
+		"rules.yaml:9:13: rules[0].shadow: is true or false now; write shadow: true and enforce: 10%"))
+	handler := limit.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for i, name := range []string{"alice", "bob", hostile, strings.Repeat("a-very-long-user-name-", 5), "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy"} {
+		for range 30 - i {
+			r := httptest.NewRequest(http.MethodPost, "/messages", nil)
+			r.Header.Set("X-User", name)
+			r.RemoteAddr = fmt.Sprintf("[2001:db8:85a3:%x::1]:4711", 0x8d3+i/6)
+			handler.ServeHTTP(httptest.NewRecorder(), r)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle(operatorsPath, limit.Admin())
+	server := httptest.NewServer(mux)
+	r, err := http.PostForm(server.URL+operatorsPath, url.Values{"action": {"ban"}, "for": {"24h"}, "rule": {"login"}, "value": {"203.0.113.9"}})
+	if err != nil {
+		server.Close()
+		return "", nil, err
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
+	return server.URL, server.Close, r.Body.Close()
+}
