@@ -50,16 +50,17 @@ func TestEveryField(t *testing.T) {
 		"Tiers": {"tiers: {pro: 1000/1m gcra, internal: unlimited}", ratelimit.Rule{Tiers: map[string]algorithms.Limit{
 			"pro": {Rate: 1000, Period: minute, Algorithm: algorithms.GCRA}, "internal": ratelimit.Unlimited(),
 		}}},
-		"Cost":     {"cost: 7", ratelimit.Rule{Cost: 7}},
-		"Costs":    {"costs: {POST /reports: 10, /a: 2}", ratelimit.Rule{Costs: map[string]int64{"POST /reports": 10, "/a": 2}}},
-		"ChargeOn": {"charge_on: [401, 403]", ratelimit.Rule{ChargeOn: []int{401, 403}}},
-		"Ban":      {"ban: {after: 10, within: 90s, for: 2d}", ratelimit.Rule{Ban: algorithms.Ban{After: 10, Within: 90 * second, For: 48 * time.Hour}}},
-		"Fail":     {"fail: closed", ratelimit.Rule{Fail: failmode.Closed}},
-		"Shadow":   {"shadow: true", ratelimit.Rule{Shadow: true}},
-		"Enforce":  {"shadow: true\nenforce: 33.3%", ratelimit.Rule{Shadow: true, Enforce: 0.333}},
-		"Disabled": {"disabled: true", ratelimit.Rule{Disabled: true}},
-		"Hidden":   {"hidden: true", ratelimit.Rule{Hidden: true}},
-		"Lease":    {"lease: true", ratelimit.Rule{Lease: true}},
+		"Cost":       {"cost: 7", ratelimit.Rule{Cost: 7}},
+		"Costs":      {"costs: {POST /reports: 10, /a: 2}", ratelimit.Rule{Costs: map[string]int64{"POST /reports": 10, "/a": 2}}},
+		"ChargeOn":   {"charge_on: [401, 403]", ratelimit.Rule{ChargeOn: []int{401, 403}}},
+		"Ban":        {"ban: {after: 10, within: 90s, for: 2d}", ratelimit.Rule{Ban: algorithms.Ban{After: 10, Within: 90 * second, For: 48 * time.Hour}}},
+		"Fail":       {"fail: closed", ratelimit.Rule{Fail: failmode.Closed}},
+		"Shadow":     {"shadow: true", ratelimit.Rule{Shadow: true}},
+		"Enforce":    {"shadow: true\nenforce: 33.3%", ratelimit.Rule{Shadow: true, Enforce: 0.333}},
+		"MaxReserve": {"max_reserve: 12.5%", ratelimit.Rule{MaxReserve: 0.125}},
+		"Disabled":   {"disabled: true", ratelimit.Rule{Disabled: true}},
+		"Hidden":     {"hidden: true", ratelimit.Rule{Hidden: true}},
+		"Lease":      {"lease: true", ratelimit.Rule{Lease: true}},
 	} {
 		tested[field] = true
 		want := reflect.ValueOf(&c.want).Elem()
