@@ -193,6 +193,42 @@ func TestAddBesideOtherFields(t *testing.T) {
 
 func away(s *store) { s.fail(errors.New("away")) }
 
+// A request goes by the rules with which it began. A ban denies what it takes beyond its
+// charge. Among chained middlewares, a rule's innermost one counts.
+func TestAddWhileRulesChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, rule := &spy{Limiter: new(algorithms.Memory)}, tokens(1000, 40)
+		outerRule := tokens(1000, 40)
+		outerRule.Name = "outer"
+		outer := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{outerRule}})
+		m := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}})
+		add := func(r *http.Request, rule string, want bool) {
+			t.Helper()
+			if got := ratelimit.Add(r.Context(), rule, 30); got != want {
+				t.Errorf("%s: %t", rule, got)
+			}
+		}
+		serve(outer.Handler(m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if err := m.SetRules([]ratelimit.Rule{perHour("other", 1)}); err != nil {
+				t.Error(err)
+			}
+			add(r, "tokens", true)
+			add(r, "tokens", true) // takes more
+			add(r, "outer", true)
+			if err := limiter.Ban(r.Context(), time.Hour, algorithms.Check{Rule: "tokens", Key: "192.0.2.1", Limit: rule.Limit}); err != nil {
+				t.Error(err)
+			}
+			add(r, "tokens", false)
+		}))), "POST /")
+		if err := limiter.Ban(t.Context(), 0, algorithms.Check{Rule: "tokens", Key: "192.0.2.1", Limit: rule.Limit}); err != nil {
+			t.Error(err)
+		}
+		if inner, outer := used(t, limiter, rule), used(t, limiter, outerRule); inner != 90 || outer != 30 || limiter.settles.Load() != 2 {
+			t.Errorf("%d and %d used, settled by %d commands; want 90 and 30, one for each middleware", inner, outer, limiter.settles.Load())
+		}
+	})
+}
+
 // The sum of several goroutines is exact. One of them takes more while the others wait.
 func TestAddFromSeveralGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
