@@ -223,6 +223,9 @@ func (p *page) rule(r *ruleView) {
 	if r.Cost != 1 || r.CostFor {
 		p.term("cost", strconv.FormatInt(r.Cost, 10), r.CostFor)
 	}
+	if r.MaxReserve > 0 {
+		p.term("reserves at most", strconv.FormatFloat(r.MaxReserve*100, 'g', 4, 64)+" %", false)
+	}
 	for _, pattern := range slices.Sorted(maps.Keys(r.Costs)) {
 		p.term("cost "+strconv.FormatInt(r.Costs[pattern], 10), pattern, false)
 	}

@@ -59,24 +59,25 @@ func (m *Middleware) overview(ctx context.Context) *overview {
 
 // A ruleView is a [Rule]: its data, and whether it has functions.
 type ruleView struct {
-	Name      string            `json:"name"`
-	Match     []string          `json:"match,omitempty"`
-	Key       string            `json:"key"`
-	Limit     string            `json:"limit"`
-	Tiers     map[string]string `json:"tiers,omitempty"`
-	LimitFor  bool              `json:"limit_for,omitempty"`
-	Overrides int               `json:"overrides,omitempty"` // how many
-	Cost      int64             `json:"cost"`
-	Costs     map[string]int64  `json:"costs,omitempty"`
-	CostFor   bool              `json:"cost_for,omitempty"`
-	ChargeOn  []int             `json:"charge_on,omitempty"`
-	Ban       *banView          `json:"ban,omitempty"`
-	Fail      string            `json:"fail"`
-	Shadow    bool              `json:"shadow,omitempty"`
-	Enforce   float64           `json:"enforce,omitempty"`
-	Disabled  bool              `json:"disabled,omitempty"`
-	Hidden    bool              `json:"hidden,omitempty"`
-	Lease     bool              `json:"lease,omitempty"`
+	Name       string            `json:"name"`
+	Match      []string          `json:"match,omitempty"`
+	Key        string            `json:"key"`
+	Limit      string            `json:"limit"`
+	Tiers      map[string]string `json:"tiers,omitempty"`
+	LimitFor   bool              `json:"limit_for,omitempty"`
+	Overrides  int               `json:"overrides,omitempty"` // how many
+	Cost       int64             `json:"cost"`
+	Costs      map[string]int64  `json:"costs,omitempty"`
+	CostFor    bool              `json:"cost_for,omitempty"`
+	MaxReserve float64           `json:"max_reserve,omitempty"`
+	ChargeOn   []int             `json:"charge_on,omitempty"`
+	Ban        *banView          `json:"ban,omitempty"`
+	Fail       string            `json:"fail"`
+	Shadow     bool              `json:"shadow,omitempty"`
+	Enforce    float64           `json:"enforce,omitempty"`
+	Disabled   bool              `json:"disabled,omitempty"`
+	Hidden     bool              `json:"hidden,omitempty"`
+	Lease      bool              `json:"lease,omitempty"`
 
 	values int // that Checks takes
 }
@@ -127,7 +128,7 @@ func viewOf(r *Rule) ruleView {
 	key := keyfunc.Describe(r.Key)
 	v := ruleView{
 		Name: r.Name, Match: r.Match, Key: key.String(), Limit: filled(r.Limit), LimitFor: r.LimitFor != nil, Overrides: len(r.Overrides),
-		Cost: max(r.Cost, 1), Costs: r.Costs, CostFor: r.CostFor != nil, ChargeOn: r.ChargeOn, Fail: r.Fail.String(),
+		Cost: max(r.Cost, 1), Costs: r.Costs, CostFor: r.CostFor != nil, MaxReserve: r.MaxReserve, ChargeOn: r.ChargeOn, Fail: r.Fail.String(),
 		Shadow: r.Shadow, Enforce: r.Enforce, Disabled: r.Disabled, Hidden: r.Hidden, Lease: r.Lease, values: key.Values(),
 	}
 	if len(r.Tiers) > 0 {

@@ -27,7 +27,8 @@ import (
 //  7. The middleware calls Observe and sets the response headers.
 //  8. It responds with the denial or the refusal. Otherwise it waits for the delay of a
 //     leaky_bucket, and calls the next handler.
-//  9. [Settle], or else ChargeOn when the status is written, sets the final charge.
+//  9. [Settle], or else ChargeOn when the status is written, or else [Add] sets the final
+//     charge. Then the middleware calls Settled.
 //
 // If the Key of a rule refuses a request, the other rules are charged first. If one of
 // them denies the request, the response is the denial.
@@ -95,6 +96,15 @@ type Config struct {
 	// Observe is called with every decision of Handler and Take, including hidden
 	// rules, before the response. It runs on the request's goroutine.
 	Observe func(*http.Request, algorithms.Decision)
+
+	// Settled is called once for each request that Handler has admitted and charged, with
+	// its final decision: when the handler has returned, or what [Hold] returned was
+	// called. It is also called if a key has refused the request, or its client has left
+	// while it waited. It runs on the goroutine that has ended the request. If the
+	// process dies, the requests under way have no call, so Settled is no ledger. If a
+	// rule could not be settled, its result has an Err. [algorithms.Result.Crossed] is
+	// about what was charged after Observe.
+	Settled func(*http.Request, algorithms.Decision)
 
 	// MaxWaiting is the largest number of requests that wait because a leaky_bucket
 	// delays them; 0 means 10,000. Further requests are denied. At most half of the

@@ -24,11 +24,13 @@ type requestState struct {
 	before http.Header // rate limit fields that the header had already; nil if none
 	wrote  http.Header // the fields as they were last written; nil if they need not be known
 
-	held *held // released when the handler has returned and no Hold is left
+	held    *held              // released when the request is over
+	checks  []algorithms.Check // that were decided
+	request *http.Request      // for Config.Settled; nil if it is not to be called
 
 	mu        sync.Mutex
 	decision  algorithms.Decision // its Results are never changed, only replaced
-	used      *usage              // of the rules that were settled; a list
+	used      *usage              // of the rules that were settled or added to; a list
 	holds     int32               // calls of Hold that were not released
 	closed    bool                // the handler has returned
 	mayRefund bool                // a rule with ChargeOn has charged the request; never changes
@@ -68,18 +70,14 @@ func (s *requestState) current() algorithms.Decision {
 	return s.decision
 }
 
-// close ends settlements by the handler and what the request holds, unless Hold was
-// called. It does nothing on nil.
+// close ends the request, unless Hold was called.
 func (s *requestState) close() {
-	if s == nil {
-		return
-	}
 	s.mu.Lock()
 	s.closed = true
 	over := s.holds == 0
 	s.mu.Unlock()
 	if over {
-		s.held.release()
+		s.finish()
 	}
 }
 

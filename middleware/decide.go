@@ -81,6 +81,7 @@ type evaluation struct {
 	before   http.Header         // rate limit fields that the response had already; nil if none
 	state    *requestState       // nil until the next handler is called
 	held     *held               // nil if nothing is held while the request is in flight
+	charged  bool                // Config.Settled is to be called
 
 	slot   slot          // nil without a Shedder, or if it was not asked
 	shed   bool          // by the Shedder

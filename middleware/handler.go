@@ -3,6 +3,7 @@ package middleware
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -105,6 +106,7 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 		e.ticket.Leave()
 	}
 	m.record(r, e.set, d)
+	e.charged = m.settled != nil && d.Allowed && slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.Charged > 0 })
 	e.before = limitFields(w.Header())
 	shown := e.set.shown(*d)
 	m.headers(w.Header(), shown)
@@ -194,14 +196,23 @@ func (e *evaluation) refundSlot() {
 		}
 	}
 	if slot >= 0 {
+		r := &e.decision.Results[slot]
+		units := r.Charged
 		e.m.refund(e.request.Context(), algorithms.Decision{Results: e.decision.Results[slot : slot+1]})
+		if at, ok := e.set.find(r.Check.Rule, slot); ok {
+			e.set.watches[at].series.refunded.Add(uint64(units - r.Charged))
+		}
 	}
 }
 
 // withState returns the request for the next handler, with what was decided about it.
 func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
 	ctx := e.request.Context()
-	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(), before: e.before, decision: e.decision, held: e.held}
+	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(), before: e.before,
+		decision: e.decision, checks: e.checks, held: e.held}
+	if e.charged {
+		s.request = e.request
+	}
 	s.mayRefund = e.set.mayRefund(&e.decision)
 	remembers := s.mayRefund
 	if s.outer != nil && sameHeader(s.outer.header, s.header) {
@@ -275,13 +286,18 @@ func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
 	return e.outcome()
 }
 
-// end releases what the request holds.
+// end ends the request, unless Hold keeps it.
 func (e *evaluation) end() {
+	defer e.pending.End()
 	e.ticket.Leave()
-	if e.state.close(); e.state == nil {
-		e.held.release()
+	if e.state != nil {
+		e.state.close()
+		return
 	}
-	e.pending.End()
+	e.held.release()
+	if e.charged { // a key has refused it, or its client has left while it waited
+		e.m.tellSettled(e.request, algorithms.Decision{Allowed: true, Results: slices.Clone(e.decision.Results)})
+	}
 }
 
 // unlimited reports whether no rule applies to the request.

@@ -330,6 +330,9 @@ func (r *rule) oddities(tierFor bool) (odd []string) {
 			say(": %s admits %d units at once, and needs more than %d days to refill; write a smaller burst or a higher rate", l, quota, longFill/day)
 		}
 	}
+	if r.source.MaxReserve > 0 && r.source.CostFor == nil {
+		say(" has MaxReserve, which bounds the costs that CostFor returns, and no CostFor; set CostFor, or delete MaxReserve")
+	}
 	if r.source.Enforce == 1 {
 		say(": with Enforce 1 it is enforced for all keys, as without Shadow; delete both")
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// Hold keeps the request behind ctx in flight until release is called, even after the
-// handler has returned. It is for connections that a handler hands on, and for work
+// Hold keeps the request behind ctx from being over until release is called, even after
+// the handler has returned. It is for connections that a handler hands on, and for work
 // that goes on after a 202. Until release, the rules that limit requests in flight
-// count the request, and [Settle] may be called, even after ctx is cancelled.
+// count the request, and [Add] and [Settle] may be called, even after ctx is cancelled.
 //
 // Call Hold before the handler returns, and release in a defer: a request that is never
 // released stays in flight until the process ends. A request that is held for an hour is
-// logged, once for all. release may be called several times, by any goroutine. If no such
-// rule applies, Hold only keeps the request open for Settle.
+// logged, once for all. release may be called several times, by any goroutine. Of several
+// Holds, the last release counts.
 func Hold(ctx context.Context) (release func()) {
 	var kept []*requestState
 	for s := stateOf(ctx); s != nil; s = s.outer {
@@ -67,7 +67,7 @@ func (s *requestState) letGo() {
 	over := s.closed && s.holds == 0
 	s.mu.Unlock()
 	if over {
-		s.held.release()
+		s.finish()
 	}
 }
 
@@ -112,6 +112,7 @@ func (h *held) release() {
 			gauge.Add(-1)
 		}
 		if _, err := h.by.limiter.Settle(context.WithoutCancel(h.ctx), h.charges...); err != nil {
+			h.by.unsettled.Add(1)
 			h.by.unrefunded.Do(func() { h.by.logger.Error("ratelimit: request in flight not released", "error", err) })
 		}
 	})

@@ -59,7 +59,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("never: %s", what)
 }
 
-// However a handler ends, its request is in flight while it runs and not afterwards.
+// However a handler ends, its request is in flight while it runs and not afterwards, costs
+// what was added, and is told to Settled once.
 func TestARequestIsInFlightWhileItsHandlerRuns(t *testing.T) {
 	type end = func(w http.ResponseWriter, r *http.Request)
 	outside := func(m *Middleware, h http.Handler) http.Handler { return m.Handler(h) }
@@ -101,12 +102,20 @@ func TestARequestIsInFlightWhileItsHandlerRuns(t *testing.T) {
 			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := New(Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce})
+			var settled, units atomic.Int64
+			m, err := New(Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce, Settled: func(_ *http.Request, d algorithms.Decision) {
+				r, _ := d.Result("rate")
+				units.Store(r.Charged)
+				settled.Add(1)
+			}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			begun, goOn := make(chan bool, 1), make(chan bool)
 			h := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !Add(r.Context(), "rate", 7) {
+					t.Error("Add: stop")
+				}
 				begun <- true
 				if !c.quit {
 					<-goOn
@@ -146,8 +155,9 @@ func TestARequestIsInFlightWhileItsHandlerRuns(t *testing.T) {
 			}
 			<-done
 			until(t, "none is in flight", func() bool { return inFlightNow(t, m, "at-once") == 0 })
-			if n := inFlightNow(t, m, "rate"); n != 1 {
-				t.Errorf("%d counted by the rate, want 1", n)
+			until(t, "it is settled", func() bool { return settled.Load() > 0 })
+			if n := inFlightNow(t, m, "rate"); n != 7 || units.Load() != 7 || settled.Load() != 1 {
+				t.Errorf("%d counted by the rate, and %d told to Settled, %d times; want 7, 7, once", n, units.Load(), settled.Load())
 			}
 			if n := metricOf(m, "ratelimit_in_flight", "at-once"); n != 0 {
 				t.Errorf("ratelimit_in_flight is %v, want 0", n)

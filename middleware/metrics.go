@@ -85,8 +85,13 @@ type series struct {
 
 	unknownTiers atomic.Uint64
 	bans, banned atomic.Uint64
-	inFlight     atomic.Int64
+
+	charged, refunded, debt atomic.Uint64 // units
+	toppedUp, notToppedUp   atomic.Uint64 // by Add
+	inFlight                atomic.Int64
 }
+
+var unitKinds = [...]string{"charged", "refunded", "debt"}
 
 // count counts a result of the rule.
 func (w *watch) count(r *algorithms.Result, admitted bool) {
@@ -94,6 +99,9 @@ func (w *watch) count(r *algorithms.Result, admitted bool) {
 	switch {
 	case r.HasRoom:
 		s.counts[outcomeAllowed][from].Add(1)
+		if r.Charged > 0 && !isHeld(r.Check.Limit) {
+			s.charged.Add(uint64(r.Charged))
+		}
 		if admitted && from != originFailOpen && w.near(r) {
 			s.near.Add(1)
 		}
@@ -173,6 +181,15 @@ func (w *watch) appendTo(all []algorithms.Metric, r *rule, from [origins]bool) [
 	}
 	if n := s.inFlight.Load(); n > 0 || r.source.hasHeld() {
 		all = append(all, algorithms.Metric{Name: "ratelimit_in_flight", Labels: ofRule, Value: float64(n)})
+	}
+	if !r.source.hasHeld() {
+		for i, n := range []*atomic.Uint64{&s.charged, &s.refunded, &s.debt} {
+			all = append(all, algorithms.Metric{Name: "ratelimit_units_total", Value: float64(n.Load()), Labels: []string{"rule", w.rule, "kind", unitKinds[i]}})
+		}
+	}
+	if granted, denied := s.toppedUp.Load(), s.notToppedUp.Load(); granted+denied > 0 {
+		all = append(all, algorithms.Metric{Name: "ratelimit_topups_total", Value: float64(granted), Labels: []string{"rule", w.rule, "outcome", "allowed"}},
+			algorithms.Metric{Name: "ratelimit_topups_total", Value: float64(denied), Labels: []string{"rule", w.rule, "outcome", "denied"}})
 	}
 	if n := s.banned.Load(); n > 0 || r.check.Ban != (algorithms.Ban{}) { // by hand, any rule's keys can be
 		all = append(all, algorithms.Metric{Name: "ratelimit_bans_total", Labels: ofRule, Value: float64(s.bans.Load())},

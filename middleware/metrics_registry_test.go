@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -93,7 +94,11 @@ func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	rule.Ban = algorithms.Ban{After: 1, For: time.Hour}
 	atOnce := perHour("at-once", 1)
 	atOnce.Limit = algorithms.MaxInFlight(1)
-	measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: new(shed.Shedder), Rules: []ratelimit.Rule{rule, atOnce}})
+	m := measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: new(shed.Shedder), Rules: []ratelimit.Rule{rule, atOnce}})
+	_, _ = within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
+		ratelimit.Add(ctx, "r", 2)
+		return nil
+	})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

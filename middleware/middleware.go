@@ -37,6 +37,7 @@ type Middleware struct {
 	denied     func(http.ResponseWriter, *http.Request, algorithms.Decision)
 	refused    func(http.ResponseWriter, *http.Request, error)
 	observe    func(*http.Request, algorithms.Decision)
+	settled    func(*http.Request, algorithms.Decision)
 	queue      *waitqueue.Queue
 	shedder    *shed.Shedder
 	budget     time.Duration        // of a decision
@@ -54,7 +55,8 @@ type Middleware struct {
 	errors     sampler.Sampler // of keys
 	failing    sampler.Sampler // of the limiter
 	badLimits  sampler.Sampler // that LimitFor returned
-	unrefunded sampler.Sampler // charges by response
+	unrefunded sampler.Sampler // charges
+	unsettled  atomic.Uint64
 
 	setting  sync.Mutex    // held while rules are replaced
 	rejected atomic.Uint64 // attempts to replace them
@@ -88,6 +90,7 @@ func New(c Config) (*Middleware, error) {
 		denied:     c.Denied,
 		refused:    c.Refused,
 		observe:    c.Observe,
+		settled:    c.Settled,
 		queue:      waitqueue.New(cmp.Or(c.MaxWaiting, 10_000)),
 		shedder:    c.Shedder,
 		budget:     budgetOf(c.Limiter),

@@ -135,6 +135,7 @@ func TestMisconfigurations(t *testing.T) {
 		"few in one that is named": {change: func(_ *config, r *rule) { r.Limit.Rate, r.Limit.Algorithm = 9, algorithms.SlidingWindow }},
 		"few in a short window":    {change: func(_ *config, r *rule) { r.Limit = algorithms.PerSecond(5) }},
 
+		"MaxReserve":   {change: func(_ *config, r *rule) { r.MaxReserve = 0.5 }, hint: "has MaxReserve, which bounds the costs that CostFor returns, and no CostFor"},
 		"ChargeOn 429": {change: func(_ *config, r *rule) { r.ChargeOn = []int{429} }, hint: "ChargeOn has only 429"},
 		"ChargeOn 200": {change: func(_ *config, r *rule) { r.ChargeOn = []int{200} }, hint: "ChargeOn has only 200"},
 

@@ -167,6 +167,7 @@ func (m *Middleware) metrics() []algorithms.Metric {
 		m.decisions.Metric("ratelimit_decision_duration_seconds"),
 		{Name: "ratelimit_queue_waiting", Value: float64(m.queue.Waiting())},
 		m.delays.Metric("ratelimit_queue_delay_seconds"),
+		{Name: "ratelimit_settlements_failed_total", Value: float64(m.unsettled.Load())},
 		{Name: "ratelimit_rules", Value: float64(len(set.rules))},
 		{Name: "ratelimit_rules_generation", Value: float64(set.generation)},
 		{Name: "ratelimit_rules_version", Value: float64(set.version)},

@@ -65,6 +65,10 @@ type Rule struct {
 	// apply. A request with a cost above the limit's Quota is denied. If the cost is
 	// known only afterwards, the handler calls [Settle].
 	CostFor func(*http.Request) int64
+	// MaxReserve bounds what CostFor takes before the handler runs, as a part of the
+	// limit's Quota: 0.5 is half of it, but at least 1 unit; 0 means no bound. The
+	// handler then calls [Add] or [Settle].
+	MaxReserve float64
 	// ChargeOn lists the response statuses that count, such as 401. Any other status
 	// refunds the request when it is written. nil means that all count. Window
 	// algorithms only.

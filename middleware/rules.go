@@ -66,7 +66,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		c.key, c.readsBody = r.Key, keyfunc.Describe(r.Key).ReadsBody()
 		c.traits = hint.Of(r.Key)
 		c.hidden, c.disabled = r.Hidden, r.Disabled
-		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, costs: pattern.NewValues(r.Costs), chargeOn: c.source.ChargeOn, lease: r.Lease, shadow: r.shadowed()}
+		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, reserve: r.MaxReserve, costs: pattern.NewValues(r.Costs), chargeOn: c.source.ChargeOn, lease: r.Lease, shadow: r.shadowed()}
 		own, _ := c.terms.fit(r.Limit, s) // they are valid
 		for tier, l := range r.Tiers {
 			if c.terms.tiers == nil {

@@ -26,7 +26,7 @@ func full(t *testing.T) ratelimit.Rule {
 		Limit: algorithms.PerMinute(100), Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(1000), "internal": ratelimit.Unlimited()},
 		LimitFor:  func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
 		Overrides: []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{algorithms.PerMinute(50)}, Until: time.Unix(1e9, 0), Note: "ticket"}},
-		Cost:      2, Costs: map[string]int64{"GET /a": 3}, CostFor: func(*http.Request) int64 { return 0 },
+		Cost:      2, Costs: map[string]int64{"GET /a": 3}, CostFor: func(*http.Request) int64 { return 0 }, MaxReserve: 0.5,
 		ChargeOn: []int{401, 403}, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: time.Hour},
 		Fail: failmode.Closed, Shadow: true, Enforce: 0.5, Disabled: true, Hidden: true,
 	}
@@ -126,21 +126,22 @@ func TestRulesThatFailAreLoggedOnceAndCounted(t *testing.T) {
 // Every field that is data counts as a change, and so does a key of another name.
 func TestEveryChangeIsLogged(t *testing.T) {
 	for name, change := range map[string]func(*ratelimit.Rule){
-		"nothing":   func(*ratelimit.Rule) {},
-		"functions": func(r *ratelimit.Rule) { r.LimitFor, r.CostFor = nil, func(*http.Request) int64 { return 5 } },
-		"Match":     func(r *ratelimit.Rule) { r.Match = r.Match[:1] },
-		"Key":       func(r *ratelimit.Rule) { r.Key = keyfunc.Header("User") },
-		"Limit":     func(r *ratelimit.Rule) { r.Limit.Rate++ },
-		"Tiers":     func(r *ratelimit.Rule) { r.Tiers["free"] = algorithms.PerHour(9) },
-		"Cost":      func(r *ratelimit.Rule) { r.Cost++ },
-		"Costs":     func(r *ratelimit.Rule) { r.Costs["GET /a"]++ },
-		"ChargeOn":  func(r *ratelimit.Rule) { r.ChargeOn[0]++ },
-		"Ban":       func(r *ratelimit.Rule) { r.Ban.After++ },
-		"Fail":      func(r *ratelimit.Rule) { r.Fail = failmode.Open },
-		"Shadow":    func(r *ratelimit.Rule) { r.Shadow, r.Enforce = false, 0 },
-		"Enforce":   func(r *ratelimit.Rule) { r.Enforce = 0.25 },
-		"Disabled":  func(r *ratelimit.Rule) { r.Disabled = false },
-		"Hidden":    func(r *ratelimit.Rule) { r.Hidden = false },
+		"nothing":    func(*ratelimit.Rule) {},
+		"functions":  func(r *ratelimit.Rule) { r.LimitFor, r.CostFor = nil, func(*http.Request) int64 { return 5 } },
+		"Match":      func(r *ratelimit.Rule) { r.Match = r.Match[:1] },
+		"Key":        func(r *ratelimit.Rule) { r.Key = keyfunc.Header("User") },
+		"Limit":      func(r *ratelimit.Rule) { r.Limit.Rate++ },
+		"Tiers":      func(r *ratelimit.Rule) { r.Tiers["free"] = algorithms.PerHour(9) },
+		"Cost":       func(r *ratelimit.Rule) { r.Cost++ },
+		"Costs":      func(r *ratelimit.Rule) { r.Costs["GET /a"]++ },
+		"MaxReserve": func(r *ratelimit.Rule) { r.MaxReserve = 0.25 },
+		"ChargeOn":   func(r *ratelimit.Rule) { r.ChargeOn[0]++ },
+		"Ban":        func(r *ratelimit.Rule) { r.Ban.After++ },
+		"Fail":       func(r *ratelimit.Rule) { r.Fail = failmode.Open },
+		"Shadow":     func(r *ratelimit.Rule) { r.Shadow, r.Enforce = false, 0 },
+		"Enforce":    func(r *ratelimit.Rule) { r.Enforce = 0.25 },
+		"Disabled":   func(r *ratelimit.Rule) { r.Disabled = false },
+		"Hidden":     func(r *ratelimit.Rule) { r.Hidden = false },
 	} {
 		var log bytes.Buffer
 		m := mustNew(t, ratelimit.Config{

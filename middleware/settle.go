@@ -28,7 +28,7 @@ var (
 // nothing. It does not change other rules. If several chained middlewares have a rule
 // of this name, Settle is for the innermost. The charge of a rule is settled once per
 // request: by the first Settle, or by a refund of ChargeOn if the status is written
-// before. Further calls return an error. So do a negative cost, and calls after the
+// before, or at the end of the request by [Add]. Further calls return an error. So do a negative cost, and calls after the
 // handler has returned, unless [Hold] keeps the request. If the limiter returns an
 // error, so does Settle, and the charge stays as it was, as far as is known. A name that
 // no rule has is logged once.
@@ -49,7 +49,7 @@ func SettleAll(ctx context.Context, costs map[string]int64) error {
 		var outer []string
 		var all []ruleCost
 		for _, rule := range rest {
-			if s.decided(rule) {
+			if s.find(rule) >= 0 {
 				all = append(all, ruleCost{rule, costs[rule]})
 			} else {
 				outer = append(outer, rule)
@@ -99,7 +99,18 @@ type ruleCost struct {
 type usage struct {
 	next    *usage
 	rule    string
-	settled bool // it cannot be settled again
+	settled bool  // it cannot be settled again
+	err     error // why the limiter could not settle it
+
+	added   bool                // by Add; what follows is of Add
+	shadow  bool                // nothing is taken beyond the first charge
+	stopped bool                // the rule has no more
+	sum     int64               // units that were added
+	first   int64               // units of the request's charge
+	charged int64               // units of all charges
+	spent   int64               // of these, by charges that are not in more any longer
+	more    []algorithms.Result // charges after the first: one result for each window in turn
+	asking  chan struct{}       // holds an element while a goroutine takes more
 }
 
 // use returns the usage of a rule. It requires mu.
@@ -113,10 +124,15 @@ func (s *requestState) use(rule string) *usage {
 	return s.used
 }
 
-// decided reports whether the decision has a result of the rule.
-func (s *requestState) decided(rule string) bool {
+// find returns the index of a rule's first result in the decision; -1 if there is none.
+func (s *requestState) find(rule string) int {
 	results := s.current().Results
-	return slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Check.Rule == rule })
+	for i := range results {
+		if results[i].Check.Rule == rule {
+			return i
+		}
+	}
+	return -1
 }
 
 // settle settles the rules that can be settled. Each error names its rule.
@@ -125,7 +141,7 @@ func (s *requestState) settle(ctx context.Context, costs []ruleCost) (errs []err
 	for _, c := range costs {
 		err := fmt.Errorf("cost must not be negative, got %d", c.units)
 		if c.units >= 0 {
-			err = s.claim(c.rule)
+			err = s.claim(c.rule, false)
 		}
 		if err != nil {
 			errs = append(errs, settleError(c.rule, err))
@@ -140,63 +156,202 @@ func settleError(rule string, err error) error {
 	return fmt.Errorf("middleware: settle: rule %q: %w", rule, err)
 }
 
-// claim allows its caller to settle a rule, which no other caller may do then.
-func (s *requestState) claim(rule string) error {
+// claim allows its caller to settle a rule, which no other caller may do then. A status
+// does not settle what was added to.
+func (s *requestState) claim(rule string, byStatus bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed && s.holds == 0 {
 		return errReturned
 	}
 	u := s.use(rule)
-	if u.settled {
+	if u.settled || byStatus && u.added {
 		return errSettled
 	}
 	u.settled = true
 	return nil
 }
 
+// A part is one charge of a request, and what it is to cost.
+type part struct {
+	window int // index of its check's result in the decision
+	first  bool
+	taken  *algorithms.Result
+	now    algorithms.Result
+	cost   int64
+}
+
+// parts distributes costs over the charges of each window. The last charge is refunded
+// first, and bears what is above the sum.
+func (s *requestState) parts(costs []ruleCost) (parts []part) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.decision.Results {
+		r := &s.decision.Results[i]
+		at := slices.IndexFunc(costs, func(c ruleCost) bool { return c.rule == r.Check.Rule })
+		if at < 0 || r.Charged == 0 {
+			continue
+		}
+		u, begin := s.use(r.Check.Rule), len(parts)
+		parts = append(parts, part{window: i, first: true, taken: r})
+		for j := range u.more {
+			if u.more[j].Charged > 0 && sameWindow(u.more[j].Check.Limit, r.Check.Limit) {
+				parts = append(parts, part{window: i, taken: &u.more[j]})
+			}
+		}
+		rest := max(costs[at].units-u.spent, 0)
+		for j := range parts[begin:] {
+			p := &parts[begin+j]
+			p.now, p.cost = *p.taken, min(p.taken.Charged, rest)
+			rest -= p.cost
+		}
+		parts[len(parts)-1].cost += rest
+	}
+	return parts
+}
+
+// sameWindow reports whether two limits of a rule have one count.
+func sameWindow(a, b algorithms.Limit) bool {
+	a.Rate, a.Burst, b.Rate, b.Burst = 0, 0, 0, 0 // a fallback's are others
+	return a == b
+}
+
 // settleAll settles claimed rules, in one call of the limiter, and rewrites the headers.
 // Each error names its rule.
 func (s *requestState) settleAll(ctx context.Context, costs []ruleCost) (errs []error) {
-	d := s.current()
+	parts := s.parts(costs)
 	var charges []algorithms.Charge
-	var charged []int
-	for i := range d.Results {
-		r := &d.Results[i]
-		at := slices.IndexFunc(costs, func(c ruleCost) bool { return c.rule == r.Check.Rule })
-		if at >= 0 && r.Charged > 0 && r.Charged != costs[at].units {
-			charges = append(charges, algorithms.Charge{Result: *r, Cost: costs[at].units})
-			charged = append(charged, i)
+	var changed []*part
+	for i := range parts {
+		if p := &parts[i]; p.taken.Charged != p.cost {
+			charges = append(charges, algorithms.Charge{Result: *p.taken, Cost: p.cost})
+			changed = append(changed, p)
 		}
 	}
-	if len(charges) == 0 {
-		return nil
-	}
-	results, err := s.by.limiter.Settle(ctx, charges...)
-	if len(results) == len(charges) {
-		s.mu.Lock()
-		now := slices.Clone(s.decision.Results) // the old ones may be read
-		for j, i := range charged {
-			now[i] = results[j]
+	var err error
+	if len(charges) > 0 {
+		var results []algorithms.Result
+		if results, err = s.by.limiter.Settle(ctx, charges...); len(results) == len(charges) {
+			for j, p := range changed {
+				p.now = results[j]
+				s.countSettled(p)
+			}
 		}
-		s.decision.Results = now
-		s.mu.Unlock()
 	}
-	if !s.isClosed() {
+	if err != nil {
+		errs = s.settleErrors(changed, err)
+		s.by.unsettled.Add(uint64(len(errs)))
+	}
+	s.replace(parts)
+	if len(charges) > 0 && !s.isClosed() {
 		s.rewriteHeaders(ctx)
 	}
-	if err == nil {
-		return nil
-	}
-	for j := range charges {
-		if len(results) != len(charges) || results[j].Charged != charges[j].Cost {
-			errs = append(errs, settleError(charges[j].Result.Check.Rule, err))
+	return errs
+}
+
+// settleErrors returns an error for each rule that the limiter has not settled.
+func (s *requestState) settleErrors(changed []*part, err error) (errs []error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range changed {
+		if u := s.use(p.taken.Check.Rule); p.now.Charged != p.cost && u.err == nil {
+			u.err = err
+			errs = append(errs, settleError(u.rule, err))
 		}
 	}
 	if errs == nil { // none is known to have failed
 		errs = []error{fmt.Errorf("middleware: settle: %w", err)}
 	}
 	return errs
+}
+
+// replace puts what charges cost now into the decision, all charges of a window together.
+func (s *requestState) replace(parts []part) {
+	if len(parts) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := slices.Clone(s.decision.Results) // the old ones may be read
+	for i := range parts {
+		p := &parts[i]
+		if p.first {
+			now[p.window] = p.now
+			now[p.window].Charged += s.use(p.now.Check.Rule).spent
+			continue
+		}
+		r := lent.Result(&now[p.window])
+		r.Over()
+		r.With(p.taken, &p.now)
+	}
+	s.decision.Results = now
+}
+
+// countSettled counts what a settlement has charged or refunded, once for all windows of
+// its rule.
+func (s *requestState) countSettled(p *part) {
+	if s.find(p.now.Check.Rule) != p.window {
+		return
+	}
+	s.count(p.now.Check.Rule, func(c *series) {
+		switch units := p.now.Charged - p.taken.Charged; {
+		case units > 0:
+			c.charged.Add(uint64(units))
+			c.debt.Add(uint64(min(units, max(-p.now.Remaining, 0))))
+		default:
+			c.refunded.Add(uint64(-units))
+		}
+	})
+}
+
+// count counts something of a rule.
+func (s *requestState) count(rule string, count func(*series)) {
+	if at, ok := s.set.find(rule, 0); ok {
+		count(s.set.watches[at].series)
+	}
+}
+
+// finish ends the request: it releases what is held, settles what was added, and calls
+// Config.Settled.
+func (s *requestState) finish() {
+	s.held.release()
+	var costs []ruleCost
+	s.mu.Lock()
+	for u := s.used; u != nil; u = u.next {
+		if u.added && !u.settled {
+			u.settled = true
+			costs = append(costs, ruleCost{u.rule, u.sum})
+		}
+	}
+	s.mu.Unlock()
+	if costs != nil {
+		if err := errors.Join(s.settleAll(context.WithoutCancel(s.Context), costs)...); err != nil {
+			s.by.unrefunded.Do(func() { s.by.logger.Error("ratelimit: request not settled at what was added", "error", err) })
+		}
+	}
+	if s.request == nil {
+		return
+	}
+	d := s.current()
+	d.Results = slices.Clone(d.Results)
+	s.mu.Lock()
+	for i := range d.Results {
+		for u := s.used; u != nil; u = u.next {
+			if r := &d.Results[i]; r.Check.Rule == u.rule && u.err != nil {
+				r.Err = u.err
+			}
+		}
+	}
+	s.mu.Unlock()
+	s.by.tellSettled(s.request, d)
+}
+
+// tellSettled calls Config.Settled with a copy of the results.
+func (m *Middleware) tellSettled(r *http.Request, d algorithms.Decision) {
+	for i := range d.Results {
+		lent.Result(&d.Results[i]).Over()
+	}
+	m.settled(r, d)
 }
 
 // refundBy refunds the rules with ChargeOn that do not list the status. A request that
@@ -208,7 +363,7 @@ func (s *requestState) refundBy(status int) {
 	}
 	var free []ruleCost
 	for _, r := range s.current().Results {
-		if on := s.set.chargeOn(r.Check.Rule); on != nil && !slices.Contains(on, status) && s.claim(r.Check.Rule) == nil {
+		if on := s.set.chargeOn(r.Check.Rule); on != nil && !slices.Contains(on, status) && s.claim(r.Check.Rule, true) == nil {
 			free = append(free, ruleCost{rule: r.Check.Rule})
 		}
 	}

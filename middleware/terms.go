@@ -18,6 +18,7 @@ type terms struct {
 	limitFor func(*http.Request) algorithms.Limit
 	tiers    map[string]limit
 	costFor  func(*http.Request) int64
+	reserve  float64 // the part of a quota that costFor may take; 0 means all
 	costs    pattern.Values
 	chargeOn []int
 	lease    bool
@@ -63,7 +64,7 @@ func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) (que
 	if l.Limit == Unlimited() {
 		return false, false
 	}
-	check.Limit, check.Cost = l.Limit, e.costOf(rule)
+	check.Limit, check.Cost = l.Limit, e.costOf(rule, l.Limit)
 	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
 	return l.queue && !check.Shadow, true // a request in shadow takes no place in the wait queue
 }
@@ -111,9 +112,12 @@ func (e *evaluation) tier() string {
 }
 
 // costOf is what the request costs by a rule: CostFor, Costs, Cost.
-func (e *evaluation) costOf(rule *rule) int64 {
+func (e *evaluation) costOf(rule *rule, l algorithms.Limit) int64 {
 	if f := rule.terms.costFor; f != nil {
 		if n := f(e.request); n > 0 {
+			if most := rule.terms.reserve; most > 0 {
+				n = min(n, max(int64(most*float64(l.Quota())), 1))
+			}
 			return n
 		}
 	}

@@ -117,7 +117,7 @@ func TestSourcesAreAskedOnce(t *testing.T) {
 	register(t, registry, one)
 	for range 2 { // a scrape changes nothing
 		want(t, registry, map[string]float64{
-			"decisions_total sliding_window allowed r memory": 7, "decision_duration_seconds": 7, "near_limit_total r": 0,
+			"decisions_total sliding_window allowed r memory": 7, "decision_duration_seconds": 7, "near_limit_total r": 0, "units_total charged r": 7,
 			"store_duration_seconds": 7, "breaker_shards": 1, "breaker_transitions_total open": 0, "instances": 3, "rules": 2,
 			"local_keys": 2, // the Guard's own, and the store's
 		})

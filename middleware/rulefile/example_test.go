@@ -99,6 +99,7 @@ func ExampleFormat() {
 	//     key: ip
 	//     limit: 5/1m sliding_window
 	//     cost: 1
+	//     max_reserve: 0
 	//     charge_on: [401]
 	//     fail: local
 	//     shadow: false

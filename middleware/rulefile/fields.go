@@ -70,6 +70,11 @@ var fields = []field{
 		func(r *ratelimit.Rule) *yaml.Node { return mapNode(r.Costs, intNode[int64]) },
 	},
 	{
+		"max_reserve", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.MaxReserve = d.fraction(n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return fractionNode(r.MaxReserve) },
+	},
+	{
 		"charge_on", "",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.ChargeOn = d.statuses(n, path) },
 		func(r *ratelimit.Rule) *yaml.Node { return listNode(r.ChargeOn, intNode[int]) },

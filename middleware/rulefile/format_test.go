@@ -86,6 +86,7 @@ func drawRule(t *rapid.T, name string) ratelimit.Rule {
 		r.Shadow = true
 	}
 	if rapid.Bool().Draw(t, "has costs") {
+		r.MaxReserve = rapid.Float64Range(0, 1).Draw(t, "max reserve")
 		r.Cost = rapid.Int64Range(0, 2).Draw(t, "cost")
 		pattern := patterns.Draw(t, "pattern")
 		if len(r.Match) > 0 {

@@ -53,16 +53,17 @@ func TestEveryField(t *testing.T) {
 		"Overrides": {"overrides: [{client: 192.0.2.1, limit: 5/1m, until: 2026-12-31@UTC, note: a}]", ratelimit.Rule{Overrides: []ratelimit.Override{
 			{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{algorithms.PerMinute(5)}, Until: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), Note: "a"},
 		}}},
-		"Cost":     {"cost: 7", ratelimit.Rule{Cost: 7}},
-		"Costs":    {"costs: {POST /reports: 10, /a: 2}", ratelimit.Rule{Costs: map[string]int64{"POST /reports": 10, "/a": 2}}},
-		"ChargeOn": {"charge_on: [401, 403]", ratelimit.Rule{ChargeOn: []int{401, 403}}},
-		"Ban":      {"ban: {after: 10, within: 90s, for: 2d}", ratelimit.Rule{Ban: algorithms.Ban{After: 10, Within: 90 * second, For: 48 * time.Hour}}},
-		"Fail":     {"fail: closed", ratelimit.Rule{Fail: failmode.Closed}},
-		"Shadow":   {"shadow: true", ratelimit.Rule{Shadow: true}},
-		"Enforce":  {"shadow: true\nenforce: 33.3%", ratelimit.Rule{Shadow: true, Enforce: 0.333}},
-		"Disabled": {"disabled: true", ratelimit.Rule{Disabled: true}},
-		"Hidden":   {"hidden: true", ratelimit.Rule{Hidden: true}},
-		"Lease":    {"lease: true", ratelimit.Rule{Lease: true}},
+		"Cost":       {"cost: 7", ratelimit.Rule{Cost: 7}},
+		"Costs":      {"costs: {POST /reports: 10, /a: 2}", ratelimit.Rule{Costs: map[string]int64{"POST /reports": 10, "/a": 2}}},
+		"ChargeOn":   {"charge_on: [401, 403]", ratelimit.Rule{ChargeOn: []int{401, 403}}},
+		"Ban":        {"ban: {after: 10, within: 90s, for: 2d}", ratelimit.Rule{Ban: algorithms.Ban{After: 10, Within: 90 * second, For: 48 * time.Hour}}},
+		"Fail":       {"fail: closed", ratelimit.Rule{Fail: failmode.Closed}},
+		"Shadow":     {"shadow: true", ratelimit.Rule{Shadow: true}},
+		"Enforce":    {"shadow: true\nenforce: 33.3%", ratelimit.Rule{Shadow: true, Enforce: 0.333}},
+		"MaxReserve": {"max_reserve: 12.5%", ratelimit.Rule{MaxReserve: 0.125}},
+		"Disabled":   {"disabled: true", ratelimit.Rule{Disabled: true}},
+		"Hidden":     {"hidden: true", ratelimit.Rule{Hidden: true}},
+		"Lease":      {"lease: true", ratelimit.Rule{Lease: true}},
 	} {
 		tested[field] = true
 		want := reflect.ValueOf(&c.want).Elem()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -163,10 +164,23 @@ func TestGraphQL(t *testing.T) {
 
 func TestCompletions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rule, handler := completions(keyfunc.IP, func(_ context.Context, w io.Writer, _ int64) int64 { _, _ = io.WriteString(w, "hello"); return 100 })
-		h := limited(t, rule).Handler(handler)
+		rules, handler := completions(keyfunc.IP, func(r *http.Request) iter.Seq[chunk] {
+			return func(yield func(chunk) bool) {
+				for range 4 {
+					if !yield(chunk{text: strings.Repeat("x", 100)}) {
+						return
+					}
+				}
+				if r.URL.Query().Get("breaks") == "" {
+					yield(chunk{input: 10, output: 100})
+				}
+			}
+		})
+		h := limited(t, rules...).Handler(handler)
 		wants(t, "short answers", statuses(h, 150, from("192.0.2.1:1", "POST", "/completions?max_tokens=4000")), 200, 150) // 4000 at once would be 5
 		wants(t, "a lie", statuses(h, 200, from("192.0.2.2:1", "POST", "/completions?max_tokens=-5")), 200, 160, 429, 40)
+		wants(t, "more than all", statuses(h, 120, from("192.0.2.3:1", "POST", "/completions?max_tokens=1000000")), 200, 101, 429, 19)
+		wants(t, "hang-ups", statuses(h, 150, from("192.0.2.4:1", "POST", "/completions?max_tokens=4000&breaks=1")), 200, 150)
 	})
 }
 

@@ -1,0 +1,175 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
+)
+
+// lent has unexported functions of package algorithms.
+var lent = algorithms.Internal.Open(&inside.Allow)
+
+// Add says that the request behind ctx has used so many units more under one rule, while
+// it runs: tokens of a stream, rows, bytes. When the request is over, Add's sum is
+// settled as by [Settle], unless the rule was settled before. The request is over when
+// the handler has returned or panicked, also if its client has disconnected, or when
+// [Hold] releases it. To have a request that uses nothing settled at 0, call
+// Add(ctx, rule, 0) at its start. A rule that was added to ignores its ChargeOn.
+//
+// The first units come out of the request's charge, so let it reserve the usual use by
+// Cost or CostFor. When that is used up, Add takes more from the rule: a quarter of the
+// first charge, or only what is missing if there is no more room. If there is no room
+// for that, Add returns false, and so does each further call: the handler should stop.
+// The units count even so, if need be as a debt. These calls of the limiter take as long
+// as decisions, and follow the rule's Fail. They lead to no ban, but obey one.
+//
+// Add takes no more, and returns true, if the rule is in shadow. It does nothing, and
+// returns true, if the rule does not apply to the request, has charged nothing, or was
+// settled before, and for limits with in_flight and leaky_bucket. It returns false after
+// the request is over. Names that no rule has, and other mistakes, are logged once. Of
+// the units taken beyond the first charge, Settle refunds only the last 64 portions.
+//
+// Several goroutines may call Add. Among chained middlewares with a rule of this name,
+// Add is for the innermost.
+func Add(ctx context.Context, rule string, units int64) bool {
+	for s := stateOf(ctx); s != nil; s = s.outer {
+		if s.find(rule) >= 0 {
+			return s.add(rule, units)
+		}
+	}
+	hintUnknown(ctx, "Add", rule)
+	return true
+}
+
+// hintAdd logs a mistake in calls of Add for a rule, once.
+func (s *requestState) hintAdd(rule, mistake string) {
+	s.set.hints.say(fmt.Sprintf("Add: rule %q: %s", rule, mistake))
+}
+
+func (s *requestState) add(rule string, units int64) bool {
+	if units < 0 {
+		s.hintAdd(rule, "negative units count as 0; to lower the sum, call Settle")
+		units = 0
+	}
+	s.mu.Lock()
+	u := s.use(rule)
+	switch {
+	case s.closed && s.holds == 0:
+		s.mu.Unlock()
+		s.hintAdd(rule, "the handler has returned, so nothing is counted; call Hold before that")
+		return false
+	case u.settled:
+		s.mu.Unlock()
+		return true
+	case !u.added && !s.beginAdding(u):
+		s.mu.Unlock()
+		return true
+	}
+	u.sum += min(units, math.MaxInt64-u.sum)
+	room, stopped := u.shadow || u.sum <= u.charged, u.stopped
+	s.mu.Unlock()
+	if room || stopped {
+		return room
+	}
+	u.asking <- struct{}{}
+	defer func() { <-u.asking }()
+	return s.topUp(u)
+}
+
+// beginAdding prepares a usage for Add; false if there is nothing to add to. It requires
+// mu.
+func (s *requestState) beginAdding(u *usage) bool {
+	for i := range s.decision.Results {
+		r := &s.decision.Results[i]
+		if r.Check.Rule != u.rule {
+			continue
+		}
+		if isHeld(r.Check.Limit) || r.Check.Limit.Algorithm == algorithms.LeakyBucket {
+			s.hintAdd(u.rule, fmt.Sprintf("%s counts no units while a request runs; add to another rule, such as one with the limit 1000/1m", r.Check.Limit))
+			return false
+		}
+		if r.Charged > 0 && (u.first == 0 || r.Charged < u.first) {
+			u.first = r.Charged
+		}
+		u.shadow = r.Check.Shadow
+	}
+	if u.first == 0 {
+		return false
+	}
+	u.added, u.charged, u.asking = true, u.first, make(chan struct{}, 1)
+	return true
+}
+
+// maxMore is how many results of top-ups are kept, so that they can be refunded.
+const maxMore = 64
+
+// topUp takes what is missing. Its caller is the only one that does so for this usage.
+func (s *requestState) topUp(u *usage) bool {
+	s.mu.Lock()
+	short, over, stopped := u.sum-u.charged, u.settled, u.stopped
+	s.mu.Unlock()
+	if over || short <= 0 {
+		return true
+	}
+	if stopped {
+		return false
+	}
+	units := max(short, u.first/4)
+	d := s.takeMore(u.rule, units)
+	if !d.Allowed && units > short {
+		d = s.takeMore(u.rule, short)
+	}
+	s.count(u.rule, func(c *series) {
+		if d.Allowed {
+			c.toppedUp.Add(1)
+		} else {
+			c.notToppedUp.Add(1)
+		}
+	})
+	if !d.Allowed || len(d.Results) == 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		u.stopped = true
+		return u.settled
+	}
+	least := int64(math.MaxInt64)
+	for i := range d.Results {
+		least = min(least, d.Results[i].Charged)
+	}
+	s.mu.Lock()
+	if over = u.settled; !over {
+		u.charged += least // 0 if it fails open
+		u.more = append(u.more, d.Results...)
+		if n := len(d.Results); len(u.more) > maxMore*n {
+			u.spent += u.more[0].Charged
+			u.more = u.more[n:]
+		}
+	}
+	s.mu.Unlock()
+	if over {
+		s.by.refund(s.Context, d)
+		return true
+	}
+	s.count(u.rule, func(c *series) { c.charged.Add(uint64(least)) })
+	return true
+}
+
+// takeMore charges all windows of a rule. Its denials count towards no ban.
+func (s *requestState) takeMore(rule string, units int64) algorithms.Decision {
+	var checks []algorithms.Check
+	for _, c := range s.checks {
+		if c.Rule == rule {
+			c.Cost = units
+			lent.Check(&c).Spare()
+			checks = append(checks, c)
+		}
+	}
+	d, err := s.by.callLimiter(context.WithoutCancel(s.Context), s.by.limiter.Take, false, checks)
+	if err != nil {
+		return algorithms.Decision{} // no limit can hold so many units
+	}
+	return d
+}

@@ -1,0 +1,536 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// tokens is a rule with a fixed window of an hour.
+func tokens(rate, cost int64) ratelimit.Rule {
+	return ratelimit.Rule{Name: "tokens", Key: keyfunc.IP, Cost: cost, Limit: algorithms.Limit{Rate: rate, Period: time.Hour, Algorithm: algorithms.FixedWindow}}
+}
+
+// Add uses up the charge, then takes a quarter more or what is missing, and then says stop.
+// In the end the request costs what was added, or what Settle has said.
+func TestAdd(t *testing.T) {
+	for name, c := range map[string]struct {
+		others int64   // units of other requests; the limit is 100, the charge 40
+		adds   []int64 // below 0 where Add is to return false
+		during int64   // used after them
+		settle int64   // 0 for none, below 0 for a refund of all
+		used   int64   // in the end
+		takes  int64   // of the handler
+	}{
+		"less than the charge":        {adds: []int64{10, 10}, during: 40, used: 20},
+		"the whole charge":            {adds: []int64{40, 0}, during: 40, used: 40},
+		"nothing":                     {adds: []int64{0}, during: 40},
+		"a quarter more":              {adds: []int64{41}, during: 50, used: 41, takes: 1},
+		"two quarters":                {adds: []int64{41, 9, 1}, during: 60, used: 51, takes: 2},
+		"more than a quarter":         {adds: []int64{30, 40}, during: 70, used: 70, takes: 1},
+		"no quarter left":             {others: 55, adds: []int64{42}, during: 42, used: 42, takes: 2},
+		"nothing left":                {others: 60, adds: []int64{40, -1, -5}, during: 40, used: 46, takes: 2},
+		"less left than is used":      {others: 55, adds: []int64{-50, -1}, during: 40, used: 51, takes: 1},
+		"more than a limit can hold":  {adds: []int64{-1 << 62, -1 << 62}, during: 40, settle: 7, used: 7, takes: 1},
+		"settled below the charge":    {adds: []int64{50, 5}, during: 60, settle: 7, used: 7, takes: 2},
+		"settled between the charges": {adds: []int64{50, 5}, during: 60, settle: 45, used: 45, takes: 2},
+		"settled above all":           {adds: []int64{50}, during: 50, settle: 90, used: 90, takes: 1},
+		"refunded":                    {adds: []int64{50, 5}, during: 60, settle: -1, takes: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter, rule := &spy{Limiter: new(algorithms.Memory)}, tokens(100, 40)
+				if c.others > 0 {
+					_, _ = limiter.Limiter.Take(t.Context(), algorithms.Check{Rule: "tokens", Key: "192.0.2.1", Limit: rule.Limit, Cost: c.others})
+				}
+				_, err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}}), func(ctx context.Context, _ http.ResponseWriter) error {
+					limiter.takes.Store(0)
+					for _, units := range c.adds {
+						if got := ratelimit.Add(ctx, "tokens", max(units, -units)); got != (units >= 0) {
+							t.Errorf("Add %d: %t", units, got)
+						}
+					}
+					if n := used(t, limiter, rule) - c.others; n != c.during {
+						t.Errorf("used %d while it runs, want %d", n, c.during)
+					}
+					if c.settle == 0 {
+						return nil
+					}
+					err := ratelimit.Settle(ctx, "tokens", max(c.settle, 0))
+					if !ratelimit.Add(ctx, "tokens", 1000) {
+						t.Error("Add after Settle: stop")
+					}
+					return err
+				})
+				if n := used(t, limiter, rule) - c.others; err != nil || n != c.used || limiter.takes.Load() != c.takes {
+					t.Errorf("%v, used %d by %d commands, want %d by %d", err, n, limiter.takes.Load(), c.used, c.takes)
+				}
+			})
+		})
+	}
+}
+
+// A call is one of Config.Settled.
+type call struct {
+	charged int64
+	failed  bool
+}
+
+// settledCalls returns what Config.Settled is called with.
+func settledCalls(c *ratelimit.Config, rule string) *[]call {
+	calls := new([]call)
+	c.Settled = func(_ *http.Request, d algorithms.Decision) {
+		r, _ := d.Result(rule)
+		*calls = append(*calls, call{r.Charged, r.Err != nil})
+	}
+	return calls
+}
+
+// Add, Settled and MaxReserve beside the other fields of a rule. The limit is 1000, a
+// request reserves 400 of them, or 200 with MaxReserve, and uses 450.
+func TestAddBesideOtherFields(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*ratelimit.Rule, *ratelimit.Config)
+		during func(*store) // what happens while the handler runs
+		adds   string       // what the calls of Add return: 300, 100, 50
+		used   int64
+		calls  []call // of Settled
+	}{
+		"none":        {adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"no reserve":  {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.MaxReserve = 0 }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"a lower one": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.MaxReserve = 1e-9 }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"Tiers": {change: func(r *ratelimit.Rule, c *ratelimit.Config) {
+			r.Tiers = map[string]algorithms.Limit{"free": tokens(350, 1).Limit}
+			c.TierFor = func(*http.Request) string { return "free" }
+		}, adds: "true false false", used: 450, calls: []call{{450, false}}},
+		"Unlimited": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
+			r.LimitFor = func(*http.Request) algorithms.Limit { return ratelimit.Unlimited() }
+		}, adds: "true true true"},
+		"Shadow": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Shadow, r.Limit.Rate = true, 350 }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"Shadow, denied": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Shadow, r.Limit.Rate, r.MaxReserve = true, 350, 0 },
+			adds: "true true true"},
+		"Hidden":   {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Hidden = true }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"Disabled": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Disabled = true }, adds: "true true true"},
+		"Match":    {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Match = []string{"/elsewhere"} }, adds: "true true true"},
+		"Lease":    {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Lease = true }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"Ban": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
+			r.Ban, r.Limit.Rate = algorithms.Ban{After: 1, For: time.Hour}, 350
+		},
+			adds: "true false false", used: 450, calls: []call{{450, false}}}, // which a denied request would begin
+		"ChargeOn": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.ChargeOn = []int{401} }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"Share":    {change: func(_ *ratelimit.Rule, c *ratelimit.Config) { c.Share = 0.35 }, adds: "true false false", used: 450, calls: []call{{450, false}}},
+		"token_bucket": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Algorithm = algorithms.TokenBucket },
+			adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"sliding_log": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Algorithm = algorithms.SlidingLog },
+			adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"leaky_bucket": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
+			r.Limit.Algorithm, r.Limit.Burst = algorithms.LeakyBucket, 1000
+		},
+			adds: "true true true", used: 200, calls: []call{{200, false}}},
+		"in_flight": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
+			r.Limit, r.CostFor, r.MaxReserve = algorithms.MaxInFlight(1000), nil, 0
+		},
+			adds: "true true true", calls: []call{{1, false}}},
+		"an outage, local":  {during: away, adds: "true true true", used: 200, calls: []call{{450, false}}},
+		"an outage, open":   {during: away, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Fail = failmode.Open }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"an outage, closed": {during: away, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Fail = failmode.Closed }, adds: "false false false", used: 450, calls: []call{{450, false}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := new(store)
+				rule := tokens(1000, 1)
+				rule.CostFor, rule.MaxReserve = func(*http.Request) int64 { return 400 }, 0.2
+				g := guard(t, s, 1)
+				config := ratelimit.Config{Limiter: g}
+				if c.change != nil {
+					c.change(&rule, &config)
+				}
+				config.Rules = []ratelimit.Rule{rule}
+				calls := settledCalls(&config, "tokens")
+				m := mustNew(t, config)
+				var adds []string
+				w := serve(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if c.during != nil {
+						c.during(s)
+					}
+					for _, units := range []int64{300, 100, 50} {
+						adds = append(adds, fmt.Sprint(ratelimit.Add(r.Context(), "tokens", units)))
+					}
+					w.WriteHeader(http.StatusNoContent)
+				})), "POST /")
+				synctest.Wait() // what is refunded in the background
+				if got := strings.Join(adds, " "); w.Code != http.StatusNoContent || got != c.adds {
+					t.Errorf("status %d, Add: %s, want %s", w.Code, got, c.adds)
+				}
+				banned := name == "Ban" && isBanned(t, m)
+				_ = g.Close() // refunds the rest of a block
+				if n := used(t, &s.Memory, rule); n != c.used || !slices.Equal(*calls, c.calls) {
+					t.Errorf("used %d, settled %v; want %d, %v", n, *calls, c.used, c.calls)
+				}
+				if banned {
+					t.Error("a denial of Add has begun a ban")
+				}
+			})
+		})
+	}
+}
+
+func away(s *store) { s.fail(errors.New("away")) }
+
+// A request goes by the rules with which it began. A ban denies what it takes beyond its
+// charge. Among chained middlewares, a rule's innermost one counts.
+func TestAddWhileRulesChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, rule := &spy{Limiter: new(algorithms.Memory)}, tokens(1000, 40)
+		outerRule := tokens(1000, 40)
+		outerRule.Name = "outer"
+		outer := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{outerRule}})
+		m := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}})
+		add := func(r *http.Request, rule string, want bool) {
+			t.Helper()
+			if got := ratelimit.Add(r.Context(), rule, 30); got != want {
+				t.Errorf("%s: %t", rule, got)
+			}
+		}
+		serve(outer.Handler(m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if err := m.SetRules([]ratelimit.Rule{perHour("other", 1)}); err != nil {
+				t.Error(err)
+			}
+			add(r, "tokens", true)
+			add(r, "tokens", true) // takes more
+			add(r, "outer", true)
+			if err := limiter.Ban(r.Context(), time.Hour, algorithms.Check{Rule: "tokens", Key: "192.0.2.1", Limit: rule.Limit}); err != nil {
+				t.Error(err)
+			}
+			add(r, "tokens", false)
+		}))), "POST /")
+		if err := limiter.Ban(t.Context(), 0, algorithms.Check{Rule: "tokens", Key: "192.0.2.1", Limit: rule.Limit}); err != nil {
+			t.Error(err)
+		}
+		if inner, outer := used(t, limiter, rule), used(t, limiter, outerRule); inner != 90 || outer != 30 || limiter.settles.Load() != 2 {
+			t.Errorf("%d and %d used, settled by %d commands; want 90 and 30, one for each middleware", inner, outer, limiter.settles.Load())
+		}
+	})
+}
+
+// The sum of several goroutines is exact. One of them takes more while the others wait.
+func TestAddFromSeveralGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, rule := &slowly{Memory: new(algorithms.Memory), takes: time.Millisecond}, tokens(1000, 100)
+		limiter := &spy{Limiter: slow}
+		var stopped atomic.Int64
+		_, err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}}), func(ctx context.Context, _ http.ResponseWriter) error {
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() {
+					for range 140 {
+						if !ratelimit.Add(ctx, "tokens", 1) {
+							stopped.Add(1)
+						}
+					}
+				})
+			}
+			all.Wait()
+			return nil
+		})
+		if n := used(t, slow, rule); err != nil || n != 8*140 || stopped.Load() < 120 || stopped.Load() > 127 {
+			t.Errorf("%v, used %d, want 1120; told to stop %d times, want 120 and those that had waited", err, n, stopped.Load())
+		}
+		if n := limiter.takes.Load(); n != 1+900/25+2 {
+			t.Errorf("%d commands, want one for each quarter", n)
+		}
+	})
+}
+
+// What Add takes while the request is settled is refunded, and what it takes last is settled.
+func TestAddWhileTheRequestEnds(t *testing.T) {
+	for name, end := range map[string]func(context.Context) error{
+		"settled":  func(ctx context.Context) error { return ratelimit.Settle(ctx, "tokens", 45) },
+		"returned": func(context.Context) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				slow, rule := &slowly{Memory: new(algorithms.Memory), takes: 10 * time.Millisecond}, tokens(100, 40)
+				_, err := within(t, mustNew(t, ratelimit.Config{Limiter: slow, Rules: []ratelimit.Rule{rule}}), func(ctx context.Context, _ http.ResponseWriter) error {
+					go func() {
+						if !ratelimit.Add(ctx, "tokens", 45) {
+							t.Error("stop")
+						}
+					}()
+					time.Sleep(5 * time.Millisecond)
+					return end(ctx)
+				})
+				synctest.Wait()
+				time.Sleep(time.Second)
+				if n := used(t, slow, rule); err != nil || n != 45 {
+					t.Errorf("%v, used %d, want 45", err, n)
+				}
+			})
+		})
+	}
+}
+
+// A long request takes more as often as it needs. What is kept of that is bounded: of the
+// first portions, nothing is refunded any more.
+func TestAddManyTimes(t *testing.T) {
+	for cost, want := range map[int64]int64{300: 300, 280: 280, 100: 300 - 4 - 64, 0: 300 - 4 - 64} {
+		synctest.Test(t, func(t *testing.T) {
+			memory, rule := new(algorithms.Memory), tokens(1000, 4)
+			config := ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}
+			calls := settledCalls(&config, "tokens")
+			_, err := within(t, mustNew(t, config), func(ctx context.Context, _ http.ResponseWriter) error {
+				for range 300 {
+					ratelimit.Add(ctx, "tokens", 1)
+				}
+				return ratelimit.Settle(ctx, "tokens", cost)
+			})
+			if n := used(t, memory, rule); err != nil || n != want || !slices.Equal(*calls, []call{{want, false}}) {
+				t.Errorf("settled at %d: %v, used %d, settled %v; want %d", cost, err, n, *calls, want)
+			}
+		})
+	}
+}
+
+// Units are counted as they are charged and refunded, and what is above the limit as debt.
+func TestUnitsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry, limiter := prometheus.NewRegistry(), &spy{Limiter: new(algorithms.Memory)}
+		m := measured(t, registry, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{tokens(100, 40), {Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(5)}}})
+		for _, f := range []func(context.Context){
+			func(ctx context.Context) { ratelimit.Add(ctx, "tokens", 45) },        // 40, 10 more, 5 back
+			func(ctx context.Context) { _ = ratelimit.Settle(ctx, "tokens", 70) }, // 40, 30 more, 15 too many
+			func(context.Context) { t.Error("admitted") },                         // denied
+		} {
+			serve(m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { f(r.Context()) })), "POST /")
+		}
+		wantSamples(t, registry, map[string]float64{
+			"units_total charged tokens": 120, "units_total refunded tokens": 5, "units_total debt tokens": 15,
+			"topups_total allowed tokens": 1, "topups_total denied tokens": 0, "settlements_failed_total": 0,
+		})
+		time.Sleep(2 * time.Hour) // takes no time
+		limiter.fails = "tokens"
+		_, err := within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
+			ratelimit.Add(ctx, "tokens", 200)
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		wantSamples(t, registry, map[string]float64{"units_total charged tokens": 160, "topups_total denied tokens": 1, "settlements_failed_total": 1})
+		for name := range gather(t, registry) {
+			if strings.HasPrefix(name, "units_total") && strings.HasSuffix(name, "at-once") {
+				t.Errorf("there is %s", name)
+			}
+		}
+	})
+}
+
+// Mistakes in calls of Add are logged once each.
+func TestMistakesInAdd(t *testing.T) {
+	rule := tokens(100, 40)
+	m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
+		rule, {Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(5)}, perHour("elsewhere", 5, "/elsewhere"),
+	}})
+	var late context.Context
+	for range 2 {
+		_, _ = within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
+			late = ctx //nolint:fatcontext // of one request, for after its end
+			for rule, units := range map[string]int64{"tokens": -5, "at-once": 5, "elsewhere": 5, "token": 5} {
+				if !ratelimit.Add(ctx, rule, units) {
+					t.Errorf("Add to %s: stop", rule)
+				}
+			}
+			return nil
+		})
+		if ratelimit.Add(late, "tokens", 5) {
+			t.Error("Add after the end: go on")
+		}
+	}
+	got := strings.Join(lines(log), " ")
+	for _, want := range []string{"negative units count as 0", "5 in flight counts no units", `did you mean \"tokens\"?`, "call Hold before that"} {
+		if strings.Count(got, want) != 1 {
+			t.Errorf("%q, want once: %s", got, want)
+		}
+	}
+	if ratelimit.Add(t.Context(), "tokens", 5) != true {
+		t.Error("without a middleware: stop")
+	}
+}
+
+// Settled is called once for each request that was charged, however it ends.
+func TestSettledIsCalledOnce(t *testing.T) {
+	settle := func(w http.ResponseWriter, r *http.Request) {
+		_ = ratelimit.Settle(r.Context(), "tokens", 7)
+		w.WriteHeader(http.StatusOK)
+	}
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		change  func(*ratelimit.Config)
+		fails   string
+		calls   []call
+	}{
+		"returned":    {handler: func(http.ResponseWriter, *http.Request) {}, calls: []call{{40, false}}},
+		"settled":     {handler: settle, calls: []call{{7, false}}},
+		"refunded":    {handler: func(_ http.ResponseWriter, r *http.Request) { _ = ratelimit.Settle(r.Context(), "tokens", 0) }, calls: []call{{0, false}}},
+		"not settled": {handler: settle, fails: "tokens", calls: []call{{40, true}}},
+		"added, not settled": {handler: func(_ http.ResponseWriter, r *http.Request) { ratelimit.Add(r.Context(), "tokens", 45) }, fails: "tokens",
+			calls: []call{{50, true}}},
+		"by status": {handler: settle, change: func(c *ratelimit.Config) { c.Rules[0].ChargeOn = []int{401} }, calls: []call{{7, false}}},
+		"by status, refunded": {handler: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) },
+			change: func(c *ratelimit.Config) { c.Rules[0].ChargeOn = []int{401} }, calls: []call{{0, false}}},
+		"denied": {handler: settle, change: func(c *ratelimit.Config) { c.Rules = append(c.Rules, tooTight) }},
+		"denied, with a handler": {handler: settle, change: func(c *ratelimit.Config) {
+			c.Rules, c.Denied = append(c.Rules, tooTight), func(_ http.ResponseWriter, r *http.Request, _ algorithms.Decision) {
+				ratelimit.Add(r.Context(), "tokens", 5)
+			}
+		}},
+		"refused": {handler: settle, change: func(c *ratelimit.Config) { c.Rules = append(c.Rules, required()) }, calls: []call{{40, false}}},
+		"skipped": {handler: settle, change: func(c *ratelimit.Config) { c.Skip = []string{"/"} }},
+		"unlimited": {handler: settle, change: func(c *ratelimit.Config) {
+			c.Rules[0].LimitFor = func(*http.Request) algorithms.Limit { return ratelimit.Unlimited() }
+		}},
+		"held": {handler: func(_ http.ResponseWriter, r *http.Request) {
+			release := ratelimit.Hold(r.Context())
+			time.AfterFunc(time.Second, func() {
+				ratelimit.Add(r.Context(), "tokens", 3)
+				release()
+				release()
+			})
+		}, calls: []call{{3, false}}},
+		"panicked": {handler: func(_ http.ResponseWriter, r *http.Request) {
+			ratelimit.Add(r.Context(), "tokens", 3)
+			panic(http.ErrAbortHandler)
+		}, calls: []call{{3, false}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := ratelimit.Config{Limiter: &spy{Limiter: new(algorithms.Memory), fails: c.fails}, Rules: []ratelimit.Rule{tokens(100, 40)}}
+				if c.change != nil {
+					c.change(&config)
+				}
+				calls := settledCalls(&config, "tokens")
+				func() {
+					defer func() { _ = recover() }()
+					m := mustNew(t, config)
+					serve(m.Handler(c.handler), "POST /")
+				}()
+				time.Sleep(2 * time.Second) // takes no time
+				synctest.Wait()
+				if !slices.Equal(*calls, c.calls) {
+					t.Errorf("%v, want %v", *calls, c.calls)
+				}
+			})
+		})
+	}
+}
+
+var tooTight = ratelimit.Rule{Name: "tight", Key: keyfunc.IP, Limit: algorithms.PerHour(2), CostFor: func(*http.Request) int64 { return 3 }}
+
+// Observe and Settled together see each crossing once: by the decision, by what Add takes,
+// and by the settlement.
+func TestSettledSeesWhatObserveHasNotSeen(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler func(context.Context)
+		percent float64
+		by      string
+	}{
+		"by the decision":   {func(ctx context.Context) { ratelimit.Add(ctx, "tokens", 45) }, 40, "observe"},
+		"and kept":          {func(context.Context) {}, 40, "observe"},
+		"and refunded":      {func(ctx context.Context) { _ = ratelimit.Settle(ctx, "tokens", 1) }, 40, "observe"},
+		"by Add":            {func(ctx context.Context) { ratelimit.Add(ctx, "tokens", 45) }, 45, "settled"},
+		"by Add, refunded":  {func(ctx context.Context) { ratelimit.Add(ctx, "tokens", 45); _ = ratelimit.Settle(ctx, "tokens", 1) }, 45, "settled"},
+		"by the settlement": {func(ctx context.Context) { _ = ratelimit.Settle(ctx, "tokens", 90) }, 80, "settled"},
+		"by a debt":         {func(ctx context.Context) { ratelimit.Add(ctx, "tokens", 120) }, 110, "settled"},
+		"by none":           {func(ctx context.Context) { ratelimit.Add(ctx, "tokens", 60) }, 80, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var by []string
+				tell := func(who string) func(*http.Request, algorithms.Decision) {
+					return func(_ *http.Request, d algorithms.Decision) {
+						if r, _ := d.Result("tokens"); r.Crossed(c.percent) {
+							by = append(by, who)
+						}
+					}
+				}
+				m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{tokens(100, 40), perHour("other", 9)}, Observe: tell("observe"), Settled: tell("settled")})
+				_, _ = within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
+					c.handler(ctx)
+					return nil
+				})
+				if got := strings.Join(by, " "); got != c.by {
+					t.Errorf("seen by %q, want %q", got, c.by)
+				}
+			})
+		})
+	}
+}
+
+// 200 callers at once stream against 100,000 tokens a minute, with reservations that cover
+// the use. The count is never above the limit, and in the end it is what upstream says.
+func TestTwoHundredStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guard := guardOf(t, limitertest.Redis(t))
+		input, output := tokens(100_000, 0), tokens(100_000, 0)
+		input.Name, output.Name = "input", "output"
+		reserve := func(*http.Request) int64 { return 800 }
+		for _, r := range []*ratelimit.Rule{&input, &output} {
+			r.Limit.Period, r.CostFor = time.Minute, reserve
+		}
+		var upstream, settled atomic.Int64
+		m := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{input, output}, Settled: func(_ *http.Request, d algorithms.Decision) {
+			r, _ := d.Result("output")
+			settled.Add(r.Charged)
+		}})
+		h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			n := int64(len(r.URL.Path)) * 97 % 800
+			for range n / 40 {
+				if !ratelimit.Add(r.Context(), "output", 40) {
+					t.Error("stop, within the reservation")
+				}
+			}
+			upstream.Add(n)
+			switch n % 3 {
+			case 0: // the client leaves
+				ratelimit.Add(r.Context(), "output", n%40)
+				panic(http.ErrAbortHandler)
+			case 1:
+				ratelimit.Add(r.Context(), "output", n%40)
+			default: // upstream says what it was
+				if err := ratelimit.SettleAll(r.Context(), map[string]int64{"input": 5, "output": n}); err != nil {
+					t.Error(err)
+				}
+			}
+			if n := used(t, guard, output); n > 100_000 {
+				t.Errorf("%d used", n)
+			}
+		}))
+		var callers sync.WaitGroup
+		for i := range 200 {
+			callers.Go(func() {
+				defer func() { _ = recover() }()
+				serve(h, "POST /"+strings.Repeat("x", i))
+			})
+		}
+		callers.Wait()
+		if n := used(t, guard, output); n != upstream.Load() || n != settled.Load() || n == 0 {
+			t.Errorf("%d counted, %d told to Settled; upstream says %d", n, settled.Load(), upstream.Load())
+		}
+	})
+}
