@@ -170,9 +170,9 @@ func (p *page) rule(r *ruleView) {
 		}
 	}
 	p.add("</div><dl>")
-	p.term("limit", r.Limit, r.LimitFor)
+	p.term("limit", r.Limit.String(), r.LimitsFor)
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-		p.term("tier "+tier, r.Tiers[tier], false)
+		p.term("tier "+tier, r.Tiers[tier].String(), false)
 	}
 	p.term("per", r.Key, false)
 	for _, pattern := range r.Match {

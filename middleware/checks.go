@@ -3,8 +3,8 @@ package middleware
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -16,10 +16,10 @@ import (
 // its hash. [keyfunc.Everyone] takes no value. A Key without the method Keys takes
 // one value, which is the key.
 //
-// There is a check for each algorithm and period among Limit and Tiers, because
-// each has a count of its own; of several limits on one count the first is in the
-// check: Limit, then Tiers by name. A Key may have several keys for the values, as
-// [keyfunc.First] does. A limit that only LimitFor returns is not among the checks,
+// There is a check for each algorithm and period among Limit, Limits and Tiers,
+// because each has a count of its own; of several limits on one count the first is in
+// the check: the rule's own, then Tiers by name. A Key may have several keys for the
+// values, as [keyfunc.First] does. A limit that only LimitsFor returns is not among the checks,
 // unless its algorithm and period are.
 //
 // Rule names are those of this middleware. If another one on the same limiter has a
@@ -62,12 +62,14 @@ func (r *rule) keysOf(values []string) (keys []string, err error) {
 
 // limits returns those that the rule may have for a request, with this middleware's
 // share of them.
-func (r *rule) limits() []tierLimit {
-	all := r.source.limits()
-	all[0].Limit = r.check.Limit
-	for i := range all[1:] {
-		l := &all[i+1]
-		l.Limit = r.terms.tiers[l.tier].Limit
+func (r *rule) limits() (all []tierLimit) {
+	for _, l := range r.own.windows {
+		all = append(all, tierLimit{"", l})
+	}
+	for _, tier := range slices.Sorted(maps.Keys(r.terms.tiers)) {
+		for _, l := range r.terms.tiers[tier].windows {
+			all = append(all, tierLimit{tier, l})
+		}
 	}
 	return all
 }
@@ -77,7 +79,8 @@ func (r *rule) checksOf(l algorithms.Limit, keys []string) []algorithms.Check {
 	checks := make([]algorithms.Check, len(keys))
 	for i, key := range keys {
 		c := r.check
-		c.Key, c.Limit, c.Shadow = key, l, r.terms.shadows(c.Rule, key)
+		c.Key, c.Shadow = key, r.terms.shadows(c.Rule, key)
+		setLimit(&c, l)
 		checks[i] = c
 	}
 	return checks
@@ -85,16 +88,10 @@ func (r *rule) checksOf(l algorithms.Limit, keys []string) []algorithms.Check {
 
 // checks returns a check for each count of the keys.
 func (r *rule) checks(keys []string) (checks []algorithms.Check) {
-	type count struct {
-		algorithm string
-		period    time.Duration
-		calendar  string
-	}
-	seen := make(map[count]bool)
+	seen := make(map[window]bool)
 	for _, l := range r.limits() {
-		c := count{algorithmOf(l.Limit), l.Period, l.Calendar}
-		if !seen[c] {
-			seen[c] = true
+		if !seen[windowOf(l.Limit)] {
+			seen[windowOf(l.Limit)] = true
 			checks = append(checks, r.checksOf(l.Limit, keys)...)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -148,16 +149,25 @@ func plain(rules []ratelimit.Rule) []compared {
 	all := make([]compared, len(rules))
 	for i, r := range rules {
 		key := r.Key.(fmt.Stringer).String()
-		r.Key, r.LimitFor, r.CostFor = nil, nil, nil
-		r.Cost, r.Limit, r.Tiers = max(r.Cost, 1), filled(r.Limit), maps.Clone(r.Tiers)
-		for tier, limit := range r.Tiers {
-			if limit != ratelimit.Unlimited() {
-				r.Tiers[tier] = filled(limit)
+		r.Key, r.LimitsFor, r.CostFor = nil, nil, nil
+		r.Cost, r.Limits, r.Tiers = max(r.Cost, 1), filledAll(append([]algorithms.Limit{r.Limit}, r.Limits...)), maps.Clone(r.Tiers)
+		r.Limit = algorithms.Limit{}
+		for tier, limits := range r.Tiers {
+			if !slices.Equal(limits, ratelimit.Unlimited()) {
+				r.Tiers[tier] = filledAll(limits)
 			}
 		}
 		all[i] = compared{r, key}
 	}
 	return all
+}
+
+func filledAll(limits []algorithms.Limit) []algorithms.Limit {
+	limits = slices.Clone(limits)
+	for i := range limits {
+		limits[i] = filled(limits[i])
+	}
+	return limits
 }
 
 func filled(l algorithms.Limit) algorithms.Limit {

@@ -46,8 +46,19 @@ var fields = []field{
 	},
 	{
 		"limit", `how much, as in "100/1m", "10/s burst 20" or "5/1m fixed_window"`,
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Limit, _ = d.limit(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return limitNode(r.Limit) },
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
+			if limits := d.limits(n, path); len(limits) == 1 {
+				r.Limit = limits[0]
+			} else {
+				r.Limits = limits
+			}
+		},
+		func(r *ratelimit.Rule) *yaml.Node {
+			if r.Limits != nil {
+				return limitNode(r.Limits)
+			}
+			return limitNode([]algorithms.Limit{r.Limit})
+		},
 	},
 	{
 		"tiers", "",
@@ -160,13 +171,36 @@ func (d *decoder) patterns(n *yaml.Node, path string) (patterns []string) {
 	return patterns
 }
 
+// limits reads a limit or a list of them; nil if one is wrong.
+func (d *decoder) limits(n *yaml.Node, path string) (limits []algorithms.Limit) {
+	items, paths := []*yaml.Node{n}, []string{path}
+	if n.Kind == yaml.SequenceNode && !d.flagged[n] {
+		if items, _ = d.list(n, path, "limits, as in [10/s, 100000/month@UTC]"); items == nil {
+			return nil
+		}
+		paths = nil
+		for i := range items {
+			paths = append(paths, fmt.Sprintf("%s[%d]", path, i))
+		}
+	}
+	for i, item := range items {
+		if l, ok := d.limit(item, paths[i]); ok {
+			limits = append(limits, l)
+		}
+	}
+	if len(limits) < len(items) {
+		return nil
+	}
+	return limits
+}
+
 func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool) {
 	text, ok := d.text(n, path, `write a limit as "100/1m", "10/s burst 20" or "5/1m fixed_window"`)
 	if !ok {
 		return l, false
 	}
 	if text == unlimited {
-		d.bad(placeOf(n), path, `unlimited is for tiers; write "disabled: true" to turn the rule off`)
+		d.bad(placeOf(n), path, `unlimited is for tiers, and alone; write "disabled: true" to turn the rule off`)
 		return l, false
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' }) {
@@ -185,11 +219,11 @@ func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool)
 // unlimited is [ratelimit.Unlimited] in a document.
 const unlimited = "unlimited"
 
-func (d *decoder) tierLimits(n *yaml.Node, path string) map[string]algorithms.Limit {
+func (d *decoder) tierLimits(n *yaml.Node, path string) map[string][]algorithms.Limit {
 	if !d.mapping(n, path, "tiers, as in {pro: 1000/1m, internal: unlimited}") {
 		return nil
 	}
-	limits := make(map[string]algorithms.Limit)
+	limits := make(map[string][]algorithms.Limit)
 	d.fields(n, path, func(key, value *yaml.Node, path string) {
 		tier, ok := d.text(key, path, `put the name in quotes`)
 		if !ok {
@@ -202,8 +236,8 @@ func (d *decoder) tierLimits(n *yaml.Node, path string) map[string]algorithms.Li
 			d.bad(placeOf(value), path, "write unlimited in small letters")
 		} else if value.Value == unlimited && value.Kind == yaml.ScalarNode && !d.flagged[value] {
 			limits[tier] = ratelimit.Unlimited()
-		} else if limit, ok := d.limit(value, path); ok {
-			limits[tier] = limit
+		} else if of := d.limits(value, path); of != nil {
+			limits[tier] = of
 		}
 	})
 	return limits
