@@ -49,7 +49,7 @@ type Middleware struct {
 	logKeys    bool
 	errors     sampler.Sampler // of keys
 	failing    sampler.Sampler // of the limiter
-	badLimits  sampler.Sampler // that LimitFor returned
+	badLimits  sampler.Sampler // that LimitsFor returned
 	unrefunded sampler.Sampler // charges by response
 
 	setting  sync.Mutex    // held while rules are replaced
