@@ -58,7 +58,7 @@ func TestAdminEscapesEverything(t *testing.T) {
 	key := evil{keyfunc.Describe(keyfunc.Header("User"))}
 	limiter := new(bans)
 	m := mustNew(t, ratelimit.Config{Limiter: limiter, LogKeys: true, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{
-		{Name: "r", Key: key, Limit: algorithms.PerHour(1), Tiers: map[string]algorithms.Limit{strings.ReplaceAll(payload, "\u202e", ""): algorithms.PerMinute(9)}, Match: []string{`/a"'<b>&amp;`, "/"}, Ban: algorithms.Ban{After: 3, For: time.Hour}},
+		{Name: "r", Key: key, Limit: algorithms.PerHour(1), Tiers: map[string][]algorithms.Limit{strings.ReplaceAll(payload, "\u202e", ""): {algorithms.PerMinute(9)}}, Match: []string{`/a"'<b>&amp;`, "/"}, Ban: algorithms.Ban{After: 3, For: time.Hour}},
 		perHour("plain", 9),
 	}})
 	m.RulesFailed(errors.New(payload))

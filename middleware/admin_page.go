@@ -209,9 +209,9 @@ func (p *page) rule(r *ruleView) {
 		}
 	}
 	p.add("</div><dl>")
-	p.term("limit", r.Limit, r.LimitFor)
+	p.term("limit", r.Limit.String(), r.LimitsFor)
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-		p.term("tier "+tier, r.Tiers[tier], false)
+		p.term("tier "+tier, r.Tiers[tier].String(), false)
 	}
 	if r.Overrides > 0 {
 		p.term("overrides", strconv.Itoa(r.Overrides), false)

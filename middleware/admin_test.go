@@ -377,15 +377,15 @@ func TestAdminFindsTheDenied(t *testing.T) {
 func TestAdminShowsTheRules(t *testing.T) {
 	full := ratelimit.Rule{
 		Name: "full", Match: []string{"POST /a", "/b/{x}"}, Key: keyfunc.Join(keyfunc.IP, keyfunc.Header("User")),
-		Limit: algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.FixedWindow},
-		Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(50), "staff": ratelimit.Unlimited()}, LimitFor: func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
+		Limits: []algorithms.Limit{{Rate: 10, Period: time.Minute, Algorithm: algorithms.FixedWindow}, algorithms.PerMonth(1000, "UTC")},
+		Tiers:  map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(50)}, "staff": ratelimit.Unlimited()}, LimitsFor: func(*http.Request) []algorithms.Limit { return nil },
 		Overrides: []ratelimit.Override{{Client: []string{"192.0.2.1", "alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(70)}}},
 		Cost:      2, Costs: map[string]int64{"POST /a": 3}, CostFor: func(*http.Request) int64 { return 0 }, MaxReserve: 0.5, ChargeOn: []int{401, 403},
-		Ban: algorithms.Ban{After: 10, For: 15 * time.Minute}, Fail: failmode.Closed, Hidden: true, Shadow: true, Enforce: 0.25, Disabled: true,
+		Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}, Fail: failmode.Closed, Hidden: true, Shadow: true, Enforce: 0.25, Disabled: true,
 	}
 	for i := range reflect.TypeFor[ratelimit.Rule]().NumField() {
 		name := reflect.TypeFor[ratelimit.Rule]().Field(i).Name
-		if name != "Lease" && reflect.ValueOf(full).Field(i).IsZero() {
+		if name != "Lease" && name != "Limit" && reflect.ValueOf(full).Field(i).IsZero() {
 			t.Errorf("%s is not tested", name)
 		}
 	}
@@ -394,8 +394,8 @@ func TestAdminShowsTheRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := operator{m.Admin(), t, ""}
-	want := `{"generation":2,"share":"0.5","rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, header:User]","limit":"10/1m fixed_window",` +
-		`"tiers":{"pro":"50/1m sliding_window","staff":"unlimited"},"limit_for":true,"overrides":1,"cost":2,"costs":{"POST /a":3},"cost_for":true,"max_reserve":0.5,"charge_on":[401,403],` +
+	want := `{"generation":2,"share":"0.5","rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, header:User]","limit":["10/1m fixed_window","1000/month@UTC calendar_window"],` +
+		`"tiers":{"pro":"50/1m sliding_window","staff":"unlimited"},"limits_for":true,"overrides":1,"cost":2,"costs":{"POST /a":3},"cost_for":true,"max_reserve":0.5,"charge_on":[401,403],` +
 		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":true,"enforce":0.25,"disabled":true,"hidden":true},{"name":"plain","key":"ip","limit":"4/1h sliding_window","cost":1,"fail":"local"}],"top_denied":[],"bans":[]}`
 	var got bytes.Buffer
 	if err := json.Compact(&got, o.get("").Body.Bytes()); err != nil || got.String() != want {
@@ -408,7 +408,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	page := o.browser().get("")
 	for _, text := range []string{
 		"2 rules, generation 2", "New rules are refused", "rules.yaml:5:12: no period\nrules.yaml:6:1", "This region has 0.5 of each limit", ">full<", ">disabled<", ">fail closed<", ">hidden<",
-		">10/1m fixed_window<", ">overrides<", ">tier pro<", ">unlimited<", ">[ip, header:User]<", ">POST /a<", ">/b/{x}<", ">cost 3<", ">reserves at most<", ">50 %<", ">401 403<", ">after 10 denials within 1m, for 15m<", `placeholder="ip" aria-label="full: ip"`, `placeholder="header:User"`, "or what the program says",
+		">10/1m fixed_window, 1000/month@UTC calendar_window<", ">overrides<", ">tier pro<", ">unlimited<", ">[ip, header:User]<", ">POST /a<", ">/b/{x}<", ">cost 3<", ">reserves at most<", ">50 %<", ">401 403<", ">after 10 denials within 1m, for 15m<", `placeholder="ip" aria-label="full: ip"`, `placeholder="header:User"`, "or what the program says",
 	} {
 		if !strings.Contains(page.Body.String(), text) {
 			t.Errorf("the page does not say %s", text)
@@ -425,7 +425,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 // All limits that a client may have are shown, with what it has left by each.
 func TestAdminShowsTiers(t *testing.T) {
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{{
-		Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(5), Tiers: map[string]algorithms.Limit{"pro": algorithms.PerHour(50), "gold": {Rate: 7, Period: time.Hour, Burst: 7}, "staff": ratelimit.Unlimited()},
+		Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(5), Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerHour(50)}, "gold": {{Rate: 7, Period: time.Hour, Burst: 7}}, "staff": ratelimit.Unlimited()},
 	}}})
 	times(9, m.Handler(ok), "GET /")
 	o := operator{m.Admin(), t, ""}

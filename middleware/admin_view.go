@@ -59,25 +59,25 @@ func (m *Middleware) overview(ctx context.Context) *overview {
 
 // A ruleView is a [Rule]: its data, and whether it has functions.
 type ruleView struct {
-	Name       string            `json:"name"`
-	Match      []string          `json:"match,omitempty"`
-	Key        string            `json:"key"`
-	Limit      string            `json:"limit"`
-	Tiers      map[string]string `json:"tiers,omitempty"`
-	LimitFor   bool              `json:"limit_for,omitempty"`
-	Overrides  int               `json:"overrides,omitempty"` // how many
-	Cost       int64             `json:"cost"`
-	Costs      map[string]int64  `json:"costs,omitempty"`
-	CostFor    bool              `json:"cost_for,omitempty"`
-	MaxReserve float64           `json:"max_reserve,omitempty"`
-	ChargeOn   []int             `json:"charge_on,omitempty"`
-	Ban        *banView          `json:"ban,omitempty"`
-	Fail       string            `json:"fail"`
-	Shadow     bool              `json:"shadow,omitempty"`
-	Enforce    float64           `json:"enforce,omitempty"`
-	Disabled   bool              `json:"disabled,omitempty"`
-	Hidden     bool              `json:"hidden,omitempty"`
-	Lease      bool              `json:"lease,omitempty"`
+	Name       string           `json:"name"`
+	Match      []string         `json:"match,omitempty"`
+	Key        string           `json:"key"`
+	Limit      texts            `json:"limit"`
+	Tiers      map[string]texts `json:"tiers,omitempty"`
+	LimitsFor  bool             `json:"limits_for,omitempty"`
+	Overrides  int              `json:"overrides,omitempty"` // how many
+	Cost       int64            `json:"cost"`
+	Costs      map[string]int64 `json:"costs,omitempty"`
+	CostFor    bool             `json:"cost_for,omitempty"`
+	MaxReserve float64          `json:"max_reserve,omitempty"`
+	ChargeOn   []int            `json:"charge_on,omitempty"`
+	Ban        *banView         `json:"ban,omitempty"`
+	Fail       string           `json:"fail"`
+	Shadow     bool             `json:"shadow,omitempty"`
+	Enforce    float64          `json:"enforce,omitempty"`
+	Disabled   bool             `json:"disabled,omitempty"`
+	Hidden     bool             `json:"hidden,omitempty"`
+	Lease      bool             `json:"lease,omitempty"`
 
 	values int // that Checks takes
 }
@@ -127,15 +127,15 @@ type banView struct {
 func viewOf(r *Rule) ruleView {
 	key := keyfunc.Describe(r.Key)
 	v := ruleView{
-		Name: r.Name, Match: r.Match, Key: key.String(), Limit: filled(r.Limit), LimitFor: r.LimitFor != nil, Overrides: len(r.Overrides),
+		Name: r.Name, Match: r.Match, Key: key.String(), Limit: textsOf(r.own()), LimitsFor: r.LimitsFor != nil, Overrides: len(r.Overrides),
 		Cost: max(r.Cost, 1), Costs: r.Costs, CostFor: r.CostFor != nil, MaxReserve: r.MaxReserve, ChargeOn: r.ChargeOn, Fail: r.Fail.String(),
 		Shadow: r.Shadow, Enforce: r.Enforce, Disabled: r.Disabled, Hidden: r.Hidden, Lease: r.Lease, values: key.Values(),
 	}
 	if len(r.Tiers) > 0 {
-		v.Tiers = make(map[string]string, len(r.Tiers))
+		v.Tiers = make(map[string]texts, len(r.Tiers))
 	}
 	for tier, l := range r.Tiers {
-		v.Tiers[tier] = filled(l)
+		v.Tiers[tier] = textsOf(l)
 	}
 	if r.Ban != (algorithms.Ban{}) {
 		v.Ban = &banView{r.Ban.After, span(cmp.Or(r.Ban.Within, r.Limit.Period)), span(r.Ban.For)}
@@ -143,9 +143,29 @@ func viewOf(r *Rule) ruleView {
 	return v
 }
 
+// texts are the limits of a rule or a tier: in JSON a text, or a list of several, as in a
+// rule file.
+type texts []string
+
+func textsOf(limits []algorithms.Limit) (all texts) {
+	for _, l := range limits {
+		all = append(all, filled(l))
+	}
+	return all
+}
+
+func (t texts) MarshalJSON() ([]byte, error) {
+	if len(t) == 1 {
+		return json.Marshal(t[0])
+	}
+	return json.Marshal([]string(t))
+}
+
+func (t texts) String() string { return strings.Join(t, ", ") }
+
 // filled is the text of a limit, its algorithm included.
 func filled(l algorithms.Limit) string {
-	if l == Unlimited() {
+	if l == unlimited {
 		return "unlimited"
 	}
 	l.Algorithm = algorithms.Algorithm(algorithmOf(l))
@@ -230,12 +250,13 @@ func (m *Middleware) counts(ctx context.Context, r *rule, keys []string) (counts
 			continue
 		}
 		view := countView{Override: o.String()}
-		if o.Limit == Unlimited() {
-			view.Key, view.Limit, view.Allowed = m.shown(key), filled(o.Limit), true
+		if o.windows == nil {
+			view.Key, view.Limit, view.Allowed = m.shown(key), filled(unlimited), true
 			counts = append(counts, view)
-			continue
 		}
-		counts = append(counts, m.countsBy(ctx, r, o.Limit, []string{key}, view)...)
+		for _, l := range o.windows {
+			counts = append(counts, m.countsBy(ctx, r, l, []string{key}, view)...)
+		}
 	}
 	return counts
 }

@@ -3,8 +3,8 @@ package middleware
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -16,10 +16,11 @@ import (
 // its hash. [keyfunc.Everyone] takes no value. A Key without the method Keys takes
 // one value, which is the key.
 //
-// There is a check for each algorithm and period among Limit, Tiers and the client's
-// Override, because each has a count of its own; of several limits on one count the
-// first is in the check: Limit, then Tiers by name, then the Override. A Key may have several keys for the values, as
-// [keyfunc.First] does. A limit that only LimitFor returns is not among the checks,
+// There is a check for each algorithm and period among Limit, Limits, Tiers and the
+// client's Override, because each has a count of its own; of several limits on one count
+// the first is in the check: the rule's own, then Tiers by name, then the Override. A Key
+// may have several keys for the values, as [keyfunc.First] does. A limit that only
+// LimitsFor returns is not among the checks,
 // unless its algorithm and period are.
 //
 // Rule names are those of this middleware. If another one on the same limiter has a
@@ -60,14 +61,16 @@ func (r *rule) keysOf(values []string) (keys []string, err error) {
 	return slices.Compact(slices.Sorted(slices.Values(keys))), nil
 }
 
-// limits returns those that the rule may have for a request of any client, with this
-// middleware's share of them.
-func (r *rule) limits() []ruleLimit {
-	all := slices.DeleteFunc(r.source.limits(), func(l ruleLimit) bool { return l.override > 0 })
-	all[0].Limit = r.check.Limit
-	for i := range all[1:] {
-		l := &all[i+1]
-		l.Limit = r.terms.tiers[l.tier].Limit
+// limits returns those that the rule may have for a request of any client, with this middleware's
+// share of them.
+func (r *rule) limits() (all []ruleLimit) {
+	for _, l := range r.own.windows {
+		all = append(all, ruleLimit{holder{}, l})
+	}
+	for _, tier := range slices.Sorted(maps.Keys(r.terms.tiers)) {
+		for _, l := range r.terms.tiers[tier].windows {
+			all = append(all, ruleLimit{holder{tier: tier}, l})
+		}
 	}
 	return all
 }
@@ -77,33 +80,29 @@ func (r *rule) checksOf(l algorithms.Limit, keys []string) []algorithms.Check {
 	checks := make([]algorithms.Check, len(keys))
 	for i, key := range keys {
 		c := r.check
-		c.Key, c.Limit, c.Shadow = key, l, r.terms.shadows(c.Rule, key)
+		c.Key, c.Shadow = key, r.terms.shadows(c.Rule, key)
+		setLimit(&c, l)
 		checks[i] = c
 	}
 	return checks
 }
 
-// A count is what tells the counts of one key apart.
-type count struct {
-	algorithm string
-	period    time.Duration
-	calendar  string
-}
-
-func countOf(l algorithms.Limit) count { return count{algorithmOf(l), l.Period, l.Calendar} }
-
 // checks returns a check for each count of the keys.
 func (r *rule) checks(keys []string) (checks []algorithms.Check) {
-	seen := make(map[count]bool)
+	seen := make(map[window]bool)
 	for _, l := range r.limits() {
-		if c := countOf(l.Limit); !seen[c] {
-			seen[c] = true
+		if !seen[windowOf(l.Limit)] {
+			seen[windowOf(l.Limit)] = true
 			checks = append(checks, r.checksOf(l.Limit, keys)...)
 		}
 	}
 	for _, key := range keys {
-		if o := r.terms.overrides[key]; o != nil && o.Limit != Unlimited() && !seen[countOf(o.Limit)] {
-			checks = append(checks, r.checksOf(o.Limit, []string{key})...)
+		if o := r.terms.overrides[key]; o != nil {
+			for _, l := range o.windows {
+				if !seen[windowOf(l)] {
+					checks = append(checks, r.checksOf(l, []string{key})...)
+				}
+			}
 		}
 	}
 	return checks

@@ -109,9 +109,9 @@ func TestChecksOfTiers(t *testing.T) {
 		return algorithms.Limit{Rate: n, Period: time.Minute, Algorithm: algorithms.TokenBucket}
 	}
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{
-		{Name: "r", Key: keyfunc.IP, Limit: bucket(100), Cost: 2, Shadow: true, Fail: 2, Tiers: map[string]algorithms.Limit{
-			"a": bucket(1000), "b": algorithms.PerMinute(60), "c": algorithms.PerMinute(80), "d": algorithms.PerHour(90), "e": ratelimit.Unlimited(),
-			"f": {Rate: 200, Period: time.Minute, Burst: 20},
+		{Name: "r", Key: keyfunc.IP, Limit: bucket(100), Cost: 2, Shadow: true, Fail: 2, Tiers: map[string][]algorithms.Limit{
+			"a": {bucket(1000)}, "b": {algorithms.PerMinute(60)}, "c": {algorithms.PerMinute(80)}, "d": {algorithms.PerHour(90)}, "e": ratelimit.Unlimited(),
+			"f": {{Rate: 200, Period: time.Minute, Burst: 20}},
 		}},
 	}})
 	checks, err := m.Checks("r", "203.0.113.9")

@@ -21,7 +21,7 @@ import (
 //  3. Their keys are resolved. Keys that read the body are last, and are not resolved for
 //     a client that this process knows to be over a limit.
 //  4. The Shedder gives it a place, or sheds it.
-//  5. Each rule gets its limit (LimitFor, Tiers, Limit; then Share), its cost (CostFor,
+//  5. Each rule gets its limit (LimitsFor, Tiers, Limit; then Share), its cost (CostFor,
 //     Costs, Cost), and whether the key is in shadow.
 //  6. One Take decides all rules together.
 //  7. The middleware calls Observe and sets the response headers.
@@ -59,7 +59,7 @@ type Config struct {
 
 	// TierFor returns the name of a request's tier, for Rule.Tiers; "" is none. nil
 	// means none for all requests. It is called at most once per request, and only if a
-	// rule with Tiers has no limit by LimitFor. Never base it on unverified input, such
+	// rule with Tiers has no limit by LimitsFor. Never base it on unverified input, such
 	// as a header that a client can write.
 	TierFor func(*http.Request) string
 
@@ -71,7 +71,7 @@ type Config struct {
 	Shedder *shed.Shedder
 
 	// Share is this region's fraction of each limit, such as 0.5, if each region has its
-	// own Redis. 0 means 1. It applies to Limit, Tiers and LimitFor. Rates and bursts
+	// own Redis. 0 means 1. It applies to Limit, Tiers and LimitsFor. Rates and bursts
 	// are rounded down, so that shares which add up to 1 never admit more than the
 	// limit. New and SetRules reject a share that cannot hold a rule's largest cost.
 	Share float64

@@ -178,10 +178,9 @@ func (e *evaluation) resolve(i int) {
 		}
 		return
 	}
-	queue := rule.queue
+	limited := rule.own
 	if !rule.plain {
-		var applies bool
-		if queue, applies = e.applyTerms(i, rule, &check); !applies {
+		if limited = e.applyTerms(i, rule, &check); limited.windows == nil {
 			if e.seen != nil {
 				e.seen[i].exempt = true
 			}
@@ -190,14 +189,24 @@ func (e *evaluation) resolve(i int) {
 		}
 	}
 	if e.checks == nil {
-		e.checks = make([]algorithms.Check, 0, len(e.set.rules)-i)
+		e.checks = make([]algorithms.Check, 0, len(e.set.rules)-i+len(limited.windows)-1)
 	}
-	e.checks = append(e.checks, check)
+	for j := range limited.windows {
+		e.checks = append(e.checks, check)
+		setLimit(&e.checks[len(e.checks)-1], limited.windows[j])
+	}
 	if e.seen != nil {
 		e.seen[i].enforced = !check.Shadow
 	}
-	if queue {
+	if limited.queue {
 		e.queues = append(e.queues, waitqueue.Key{Rule: check.Rule, Key: check.Key})
+	}
+}
+
+// setLimit sets the limit of a check. Denials by calendar windows lead to no ban.
+func setLimit(check *algorithms.Check, l algorithms.Limit) {
+	if check.Limit = l; l.Calendar != "" {
+		check.Ban = algorithms.Ban{}
 	}
 }
 

@@ -79,7 +79,7 @@ func TestNewRulesBindCachedKeysAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rule := ratelimit.Rule{
 			Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(4), Costs: map[string]int64{"POST /": 2},
-			Tiers: map[string]algorithms.Limit{"pro": algorithms.PerHour(6)},
+			Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerHour(6)}},
 		}
 		m := mustNew(t, ratelimit.Config{
 			Limiter: guard(t, new(store), 1), Rules: []ratelimit.Rule{rule},

@@ -93,7 +93,7 @@ func ExampleRule_tiers() {
 			Name:  "plan",
 			Key:   keyfunc.First(keyfunc.APIKey("X-API-Key"), keyfunc.IP),
 			Limit: algorithms.PerHour(60),
-			Tiers: map[string]algorithms.Limit{"pro": algorithms.PerHour(1000), "internal": ratelimit.Unlimited()},
+			Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerHour(1000)}, "internal": ratelimit.Unlimited()},
 			Costs: map[string]int64{"POST /reports": 10},
 		}},
 	})

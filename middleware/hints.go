@@ -209,7 +209,7 @@ func (h *hints) done(rules []rule, by limitedBy) {
 		case matched == 0:
 			h.say(fmt.Sprintf("rule %q matched none of the first %d requests; look at its Match", name, watched))
 		case use.exempt.Load() == matched:
-			h.say(fmt.Sprintf("rule %q: all of the first %d requests were Unlimited by LimitFor or Tiers; look at what LimitFor and Config.TierFor return", name, watched))
+			h.say(fmt.Sprintf("rule %q: all of the first %d requests were Unlimited by LimitsFor or Tiers; look at what LimitsFor and Config.TierFor return", name, watched))
 		case use.noTier.Load() != nil && use.tiered.Load() == 0:
 			h.say(fmt.Sprintf("rule %q: Config.TierFor returned none of its Tiers for the first %d requests, but %.32q; "+
 				"names are compared exactly, so write them as Tiers does: %q", name, watched, *use.noTier.Load(), slices.Sorted(maps.Keys(rules[i].source.Tiers))))

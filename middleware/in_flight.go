@@ -137,7 +137,7 @@ func (h *held) untilDone() error {
 func isHeld(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
 
 // holds reports whether the rule may have such a limit.
-func (r *rule) holds() bool { return r.terms.limitFor != nil || r.source.hasHeld() }
+func (r *rule) holds() bool { return r.terms.limitsFor != nil || r.source.hasHeld() }
 
 func (r *Rule) hasHeld() bool {
 	for _, l := range r.limits() {
@@ -174,12 +174,17 @@ func (r *Rule) validateHeld(bad func(string, error)) {
 	}
 }
 
-// fitsHeld is validateHeld for a limit that LimitFor returns.
-func (r *Rule) fitsHeld(l algorithms.Limit) error {
-	if isHeld(l) && (r.Cost > 1 || r.Costs != nil || r.CostFor != nil || r.Ban != (algorithms.Ban{})) {
-		return fmt.Errorf("%s does not go with the rule's Cost, Costs, CostFor or Ban", l)
+// fits is what validateHeld and validateBan say of limits that LimitsFor returns.
+func (r *Rule) fits(limits []algorithms.Limit) error {
+	for _, l := range limits {
+		if isHeld(l) && (r.Cost > 1 || r.Costs != nil || r.CostFor != nil || r.Ban != (algorithms.Ban{})) {
+			return fmt.Errorf("%s does not go with the rule's Cost, Costs, CostFor or Ban", l)
+		}
 	}
-	return nil
+	if len(limits) == 0 {
+		return nil
+	}
+	return banBy(r.Ban, limits)
 }
 
 // heldOddities are hints about rules on requests in flight.

@@ -469,7 +469,7 @@ func TestRulesChangeWhileRequestsAreInFlight(t *testing.T) {
 		"removed":  func(r *Rule) { r.Name, r.Limit = "other", algorithms.PerHour(9) },
 		"renamed":  func(r *Rule) { r.Name = "other" },
 		"raised":   func(r *Rule) { r.Limit = algorithms.MaxInFlight(7) },
-		"tiers":    func(r *Rule) { r.Tiers = map[string]algorithms.Limit{"pro": algorithms.MaxInFlight(9)} },
+		"tiers":    func(r *Rule) { r.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.MaxInFlight(9)}} },
 		"shadow":   func(r *Rule) { r.Shadow = true },
 		"disabled": func(r *Rule) { r.Disabled = true },
 		"same":     func(*Rule) {},

@@ -20,12 +20,12 @@ func TestLeasedRule(t *testing.T) {
 		rule := ratelimit.Rule{
 			Name: "all", Key: keyfunc.Everyone, Lease: true,
 			Limit: algorithms.Limit{Rate: 10_000, Period: time.Hour, Algorithm: algorithms.FixedWindow},
-			Tiers: map[string]algorithms.Limit{"internal": ratelimit.Unlimited()},
-			LimitFor: func(r *http.Request) algorithms.Limit {
+			Tiers: map[string][]algorithms.Limit{"internal": ratelimit.Unlimited()},
+			LimitsFor: func(r *http.Request) []algorithms.Limit {
 				if r.Header.Get("Bucket") != "" {
-					return algorithms.Limit{Rate: 1, Period: time.Hour, Burst: 1} // grants no blocks
+					return []algorithms.Limit{{Rate: 1, Period: time.Hour, Burst: 1}} // grants no blocks
 				}
-				return algorithms.Limit{}
+				return nil
 			},
 		}
 		g := guard(t, counting, 1)

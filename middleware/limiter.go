@@ -9,9 +9,9 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/countid"
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/layers"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // guards has unexported functions of package failmode.
@@ -120,5 +120,5 @@ func knownOver(l algorithms.Limiter) func(*algorithms.Check) bool {
 
 // algorithmOf returns the name of a limit's algorithm, also if Algorithm is "".
 func algorithmOf(l algorithms.Limit) string {
-	return countid.Limit(l).Name()
+	return step.Limit{Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}.Name()
 }

@@ -84,14 +84,17 @@ func (e *evaluation) resolveLimits() {
 			e.logLimits(rule, err)
 			continue
 		}
-		if check.Limit = e.limitOf(i, rule, check.Key).Limit; check.Limit == Unlimited() || rule.terms.shadows(check.Rule, check.Key) {
+		if rule.terms.shadows(check.Rule, check.Key) {
 			continue
 		}
-		if len(e.checks) == maxLimits {
-			e.set.hints.say(fmt.Sprintf("Limits shows %d limits, and leaves out rule %q and those after it", maxLimits, check.Rule))
-			return
+		for _, l := range e.limitsOf(i, rule, check.Key).windows {
+			if len(e.checks) == maxLimits {
+				e.set.hints.say(fmt.Sprintf("Limits shows %d limits, and leaves out the rest of rule %q and those after it", maxLimits, check.Rule))
+				return
+			}
+			e.checks = append(e.checks, check)
+			setLimit(&e.checks[len(e.checks)-1], l)
 		}
-		e.checks = append(e.checks, check)
 	}
 }
 

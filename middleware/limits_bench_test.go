@@ -54,7 +54,7 @@ func BenchmarkHandler(b *testing.B) {
 // A request that no rule applies to is not asked about, and allocates nothing.
 func TestWhatNoRuleAppliesToIsFree(t *testing.T) {
 	off, tiered := perHour("off", 1, "/off"), perHour("tiered", 1, "/tiered")
-	off.Disabled, tiered.Tiers = true, map[string]algorithms.Limit{"internal": ratelimit.Unlimited()}
+	off.Disabled, tiered.Tiers = true, map[string][]algorithms.Limit{"internal": ratelimit.Unlimited()}
 	optional := ratelimit.Rule{Name: "optional", Match: []string{"/optional"}, Key: keyfunc.Optional(keyfunc.Header("User")), Limit: algorithms.PerHour(1)}
 	limiter := &asked{t: t}
 	m := mustNew(t, ratelimit.Config{

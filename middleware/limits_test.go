@@ -29,16 +29,15 @@ func TestLimits(t *testing.T) {
 		}
 		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), TierFor: byHeader, Rules: []ratelimit.Rule{
 			with("search", func(r *ratelimit.Rule) {
-				r.Match, r.Tiers = []string{"GET /search"}, map[string]algorithms.Limit{"pro": algorithms.PerMinute(30)}
+				r.Match, r.Tiers = []string{"GET /search"}, map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(30), algorithms.PerMonth(100, "UTC")}}
 			}),
 			with("running", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.MaxInFlight(3), []string{"GET /jobs"} }),
-			with("month", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.PerMonth(100, "UTC"), []string{"GET /search"} }),
 			with("banned", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.PerSecond(9), []string{"GET /banned"} }),
 			with("tenth", func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1; r.Cost = 2 }),
 			with("hidden", func(r *ratelimit.Rule) { r.Hidden = true }),
 			with("shadow", func(r *ratelimit.Rule) { r.Shadow = true }),
 			with("disabled", func(r *ratelimit.Rule) { r.Disabled = true }),
-			with("exempt", func(r *ratelimit.Rule) { r.Tiers = map[string]algorithms.Limit{"pro": ratelimit.Unlimited()} }),
+			with("exempt", func(r *ratelimit.Rule) { r.Tiers = map[string][]algorithms.Limit{"pro": ratelimit.Unlimited()} }),
 			with("body", func(r *ratelimit.Rule) { r.Key = keyfunc.BodyJSON("email", 64) }),
 			with("route", func(r *ratelimit.Rule) { r.Key = keyfunc.Route(func(r *http.Request) string { return r.URL.Path }) }),
 			with("keyless", func(r *ratelimit.Rule) { r.Key = keyfunc.Header("Nobody") }),
@@ -66,8 +65,8 @@ func TestLimits(t *testing.T) {
 			w := serve(limits, "GET /rate_limit", "User", "alice", "Tier", "pro")
 			want := `{"limits":[` + strings.Join([]string{
 				`{"name":"search","window":"1m","limit":30,"remaining":28,"reset_after":120,"resets_at":"` + in(2*time.Minute) + `"}`,
+				`{"name":"search","window":"month@UTC","limit":100,"remaining":98,"reset_after":2678400,"resets_at":"2000-02-01T00:00:00Z"}`,
 				`{"name":"running","window":"in flight","limit":3,"remaining":3,"reset_after":0}`,
-				`{"name":"month","window":"month@UTC","limit":100,"remaining":98,"reset_after":2678400,"resets_at":"2000-02-01T00:00:00Z"}`,
 				`{"name":"banned","window":"1s","limit":9,"remaining":0,"reset_after":3600,"resets_at":"` + in(time.Hour) + `","retry_after":3600}`,
 				`{"name":"tenth","window":"1h","limit":7,"remaining":3,"reset_after":7200,"resets_at":"` + in(2*time.Hour) + `"}`,
 			}, ",") + "]}\n"
@@ -114,7 +113,7 @@ func TestLimitsAsksOnceAndAboutFew(t *testing.T) {
 	if l.calls != 2 || l.checks != 2*64 {
 		t.Errorf("%d calls with %d checks", l.calls, l.checks)
 	}
-	if text := `Limits shows 64 limits, and leaves out rule \"r64\" and those after it`; strings.Count(log.String(), text) != 1 {
+	if text := `Limits shows 64 limits, and leaves out the rest of rule \"r64\" and those after it`; strings.Count(log.String(), text) != 1 {
 		t.Errorf("the log has not once %s:\n%s", text, &log)
 	}
 }
@@ -124,16 +123,16 @@ func TestLimitsDoNotGuess(t *testing.T) {
 	for _, mode := range []failmode.Mode{failmode.Open, failmode.Closed} {
 		r := perHour("r", 5)
 		r.Fail = mode
-		m := mustNew(t, ratelimit.Config{Limiter: &away{}, Rules: []ratelimit.Rule{r, perHour("s", 5)}})
+		m := mustNew(t, ratelimit.Config{Limiter: &peekless{}, Rules: []ratelimit.Rule{r, perHour("s", 5)}})
 		if w := serve(m.Limits(), "GET /rate_limit"); w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "remaining") {
 			t.Errorf("%v: %d %s", mode, w.Code, w.Body)
 		}
 	}
 }
 
-// An away limiter cannot be reached.
-type away struct{ algorithms.Memory }
+// A peekless limiter cannot be reached to peek.
+type peekless struct{ algorithms.Memory }
 
-func (*away) Peek(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+func (*peekless) Peek(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
 	return algorithms.Decision{}, errors.New("away")
 }

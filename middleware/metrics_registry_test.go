@@ -90,7 +90,7 @@ func TestReplacedRulesLeaveNoSeries(t *testing.T) {
 func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	rule := perHour("r", 1)
-	rule.Tiers = map[string]algorithms.Limit{"pro": algorithms.PerHour(2)}
+	rule.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(2)}}
 	rule.Ban = algorithms.Ban{After: 1, For: time.Hour}
 	atOnce := perHour("at-once", 1)
 	atOnce.Limit = algorithms.MaxInFlight(1)

@@ -54,7 +54,7 @@ type Middleware struct {
 	logSecret  []byte          // hashes keys
 	errors     sampler.Sampler // of keys
 	failing    sampler.Sampler // of the limiter
-	badLimits  sampler.Sampler // that LimitFor returned
+	badLimits  sampler.Sampler // that LimitsFor returned
 	unrefunded sampler.Sampler // charges
 	unsettled  atomic.Uint64
 

@@ -44,7 +44,7 @@ func TestMisconfigurations(t *testing.T) {
 	}
 	tiers := func(tier string) func(*config, *rule) {
 		return func(c *config, r *rule) {
-			r.Tiers, c.TierFor = map[string]algorithms.Limit{"pro": algorithms.PerHour(2_000_000)}, func(*http.Request) string { return tier }
+			r.Tiers, c.TierFor = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(2_000_000)}}, func(*http.Request) string { return tier }
 		}
 	}
 	path := keyfunc.Func(func(r *http.Request) (string, error) { return r.URL.Path, nil })
@@ -102,7 +102,7 @@ func TestMisconfigurations(t *testing.T) {
 		"skipped by POST /":  {change: func(c *config, _ *rule) { c.Skip = []string{"POST /"} }, hint: "look at the patterns of Config.Skip"},
 		"skipped by SkipFor": {change: func(c *config, _ *rule) { c.SkipFor = func(*http.Request) bool { return true } }, hint: "were skipped"},
 		"unlimited": {change: func(_ *config, r *rule) {
-			r.LimitFor = func(*http.Request) algorithms.Limit { return ratelimit.Unlimited() }
+			r.LimitsFor = func(*http.Request) []algorithms.Limit { return ratelimit.Unlimited() }
 		}, hint: `rule "r": all of the first 1000 requests were Unlimited`},
 		"disabled":              {change: func(_ *config, r *rule) { r.Disabled = true }, hint: "every rule is disabled or in shadow for all keys"},
 		"in shadow":             {change: func(_ *config, r *rule) { r.Shadow = true }, hint: "every rule is disabled or in shadow for all keys"},
@@ -130,7 +130,7 @@ func TestMisconfigurations(t *testing.T) {
 		"a burst for an hour": {change: func(_ *config, r *rule) { r.Limit = bucket(1, time.Second, 3600) }},
 		"few in a sliding window": {change: func(_ *config, r *rule) {
 			r.Limit = algorithms.Limit{Rate: 9, Period: 24 * time.Hour}
-			r.LimitFor = func(*http.Request) algorithms.Limit { return hour }
+			r.LimitsFor = func(*http.Request) []algorithms.Limit { return []algorithms.Limit{hour} }
 		}, hint: `9/24h is a sliding_window, which may deny for up to 26h40m0s; for so few units write Algorithm: algorithms.SlidingLog, in text "9/24h sliding_log"`},
 		"few in one that is named": {change: func(_ *config, r *rule) { r.Limit.Rate, r.Limit.Algorithm = 9, algorithms.SlidingWindow }},
 		"few in a short window":    {change: func(_ *config, r *rule) { r.Limit = algorithms.PerSecond(5) }},

@@ -13,7 +13,7 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// An Override is the limit of one client, in place of all others of its rule.
+// An Override is the limits of one client, in place of all others of its rule.
 type Override struct {
 	// Client names the client as for [Middleware.Checks], by one plain value for each
 	// part of the rule's Key. It must stand for one key. So for [keyfunc.First] the value
@@ -21,8 +21,8 @@ type Override struct {
 	// that is Secret write the key as it is stored, such as "apikey:" and 22 letters: the
 	// error for a plain value shows it.
 	Client []string
-	// Limits has the limit of the client; [Unlimited] exempts it. If the algorithm and
-	// period are those of another limit that the client had, its count goes on.
+	// Limits are those of the client, all windows of them; [Unlimited] exempts it. The
+	// counts of windows that the client had before go on.
 	Limits []algorithms.Limit
 	// Until ends the override, by the clock of this process; the zero time means never.
 	// The first request of the client after that logs it.
@@ -39,7 +39,7 @@ func (o Override) clone() Override {
 
 // An override is an Override made ready for requests.
 type override struct {
-	limit
+	limits
 	until time.Time
 	name  string // for logs
 	ended atomic.Bool
@@ -89,7 +89,7 @@ func (t *terms) fitOverrides(r *Rule, s share) {
 	for i := range r.Overrides {
 		o := &r.Overrides[i]
 		ready := &override{until: o.Until, name: nameOfOverride(i, o)}
-		ready.limit, _ = t.fit(o.Limits[0], s) // it is valid
+		ready.limits, _ = t.fit(o.Limits, s) // they are valid
 		key, _ := keyOfOverride(r.Key, o.Client)
 		t.overrides[key] = ready
 	}
@@ -139,12 +139,6 @@ func (r *Rule) validateOverrides(bad func(string, error)) {
 				first[key] = i
 			}
 		}
-		switch {
-		case len(o.Limits) == 0:
-			bad("Overrides", fmt.Errorf("[%d]: limit: required: the client's limit, or unlimited", i))
-		case len(o.Limits) > 1:
-			bad("Overrides", fmt.Errorf("[%d]: limit: %d limits; write one", i, len(o.Limits)))
-		}
 	}
 }
 
@@ -157,19 +151,21 @@ func (r *rule) oddOverrides() (odd []string) {
 		odd = append(odd, fmt.Sprintf(": its Key is %s, so any client can have the limits of its Overrides; "+
 			"use a Key that the program or a proxy has verified, such as keyfunc.Context or keyfunc.Proxies.UserID", chosen))
 	}
-	counts := make(map[count]bool)
-	for _, l := range r.source.limits() {
-		if l.override == 0 {
-			counts[countOf(l.Limit)] = true
-		}
+	counts := make(map[window]bool)
+	for _, l := range r.limits() {
+		counts[windowOf(l.Limit)] = true
 	}
 	for i := range r.source.Overrides {
 		o := &r.source.Overrides[i]
 		if !o.Until.IsZero() && !time.Now().Before(o.Until) {
 			odd = append(odd, fmt.Sprintf(": %s ended at %s; remove it", nameOfOverride(i, o), o.Until.UTC().Format(time.RFC3339)))
-		} else if l := o.Limits[0]; l != Unlimited() && !counts[countOf(l)] {
-			odd = append(odd, fmt.Sprintf(": %s counts by %s, so its client begins at 0 there, and uses up nothing of the rule's other limits meanwhile; "+
-				"to keep one count, use the same algorithm and period", nameOfOverride(i, o), l))
+			continue
+		}
+		for _, l := range o.Limits {
+			if l != unlimited && !counts[windowOf(l)] {
+				odd = append(odd, fmt.Sprintf(": %s counts by %s, so its client begins at 0 there, and windows that the override leaves out count nothing meanwhile; "+
+					"to keep the counts, use the same algorithms and periods", nameOfOverride(i, o), l))
+			}
 		}
 	}
 	return odd

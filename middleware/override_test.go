@@ -22,6 +22,10 @@ func override(l algorithms.Limit, client ...string) ratelimit.Override {
 	return ratelimit.Override{Client: client, Limits: []algorithms.Limit{l}}
 }
 
+func exempt(client ...string) ratelimit.Override {
+	return ratelimit.Override{Client: client, Limits: ratelimit.Unlimited()}
+}
+
 // An override stands for one client, whatever others call themselves, and goes before
 // tiers and functions.
 func TestOverrides(t *testing.T) {
@@ -29,15 +33,15 @@ func TestOverrides(t *testing.T) {
 	rule := func(name string, key keyfunc.Key, overrides ...ratelimit.Override) ratelimit.Rule {
 		r := perHour(name, 5)
 		r.Key, r.Overrides = key, overrides
-		r.Tiers = map[string]algorithms.Limit{"pro": algorithms.PerHour(6), "internal": ratelimit.Unlimited()}
+		r.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(6)}, "internal": ratelimit.Unlimited()}
 		return r
 	}
 	byFunction := rule("function", keyfunc.Header("User"), override(algorithms.PerHour(50), "acme"))
-	byFunction.LimitFor = func(*http.Request) algorithms.Limit { return algorithms.PerHour(7) }
+	byFunction.LimitsFor = func(*http.Request) []algorithms.Limit { return []algorithms.Limit{algorithms.PerHour(7)} }
 	shadow := rule("shadow", keyfunc.Header("User"), override(algorithms.PerHour(50), "acme"))
 	shadow.Shadow = true
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: byHeader, Rules: []ratelimit.Rule{
-		rule("user", user, override(algorithms.PerHour(50), "2:192.0.2.1"), override(algorithms.PerHour(80), "1:acme"), override(ratelimit.Unlimited(), "1:staff")),
+		rule("user", user, override(algorithms.PerHour(50), "2:192.0.2.1"), override(algorithms.PerHour(80), "1:acme"), exempt("1:staff")),
 		rule("joined", keyfunc.Join(keyfunc.Header("User"), keyfunc.IP), override(algorithms.PerHour(50), "acme", "192.0.2.1")),
 		byFunction, shadow,
 	}})
@@ -153,7 +157,7 @@ func TestOverridesThatAreWrong(t *testing.T) {
 		{func(r *ratelimit.Rule) {
 			r.Key, r.Overrides[0].Client = keyfunc.Hashed(keyfunc.IP, nil), []string{"s3cret-1"}
 		}, "[0]: client: the client is a secret"},
-		{func(r *ratelimit.Rule) { r.Overrides[0].Limits = nil }, "[0]: limit: required"},
+		{func(r *ratelimit.Rule) { r.Overrides[0].Limits = nil }, "[0]: limit: 0 limits; write 1 to 8"},
 		{func(r *ratelimit.Rule) { r.Overrides[0].Limits = []algorithms.Limit{{Rate: 1}} }, "[0]: limit: "},
 		{func(r *ratelimit.Rule) { r.Overrides[0].Limits[0].Period = 5000 }, "[0]: limit: the period 5µs is below 10ms"},
 		{func(r *ratelimit.Rule) { r.Cost = 9 }, "cost: 9 is above the 5 units that overrides[0]'s limit 5/1h can hold"},
@@ -167,7 +171,7 @@ func TestOverridesThatAreWrong(t *testing.T) {
 		}, "not with in_flight"},
 		{func(r *ratelimit.Rule) {
 			r.Overrides[0].Limits[0], r.Ban = algorithms.PerMonth(100, "UTC"), algorithms.Ban{After: 3, For: time.Hour}
-		}, "overrides[0]'s limit 100/month@UTC"},
+		}, "ban: by overrides[0]: denials by calendar windows"},
 		{func(r *ratelimit.Rule) { r.Overrides = slices.Repeat(r.Overrides, 1001) }, "1001 overrides; at most 1000: give many clients a tier"},
 	} {
 		r := perHour("r", 100)
@@ -196,10 +200,10 @@ func TestOverridesThatAreOdd(t *testing.T) {
 		{keyfunc.APIKey("Key"), override(algorithms.PerHour(9000), "apikey:AAAAAAAAAAAAAAAAAAAAAA"), ""},
 		{keyfunc.IP, override(algorithms.PerMinute(9000), "192.0.2.1"), "overrides[0] counts by 9000/1m, so its client begins at 0 there"},
 		{keyfunc.IP, override(algorithms.PerSecond(9000), "192.0.2.1"), ""}, // as a tier
-		{keyfunc.IP, override(ratelimit.Unlimited(), "192.0.2.1"), ""},
+		{keyfunc.IP, exempt("192.0.2.1"), ""},
 	} {
 		r := perHour("r", 100)
-		r.Key, r.Overrides, r.Tiers = tc.key, []ratelimit.Override{tc.override}, map[string]algorithms.Limit{"pro": algorithms.PerSecond(100)}
+		r.Key, r.Overrides, r.Tiers = tc.key, []ratelimit.Override{tc.override}, map[string][]algorithms.Limit{"pro": {algorithms.PerSecond(100)}}
 		var log bytes.Buffer
 		mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{r}, TierFor: byHeader, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if text := log.String(); tc.want == "" && strings.Contains(text, "verride") || !strings.Contains(text, tc.want) {

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -12,7 +13,7 @@ import (
 )
 
 // A Rule is one limit on the requests that it matches. Name, Key and Limit are required.
-// All fields except Key, LimitFor and CostFor are plain data, as in a rule file. If data
+// All fields except Key, LimitsFor and CostFor are plain data, as in a rule file. If data
 // and a function are both set, the function's result applies, unless it is zero or
 // invalid.
 type Rule struct {
@@ -39,27 +40,35 @@ type Rule struct {
 	// rule.
 	Key keyfunc.Key
 
-	// Limit is how many units each key may use.
+	// Limit is how many units each key may use. Set Limit or Limits.
 	Limit algorithms.Limit
-	// Tiers replaces Limit for the tier that Config.TierFor returns. [Unlimited]
-	// exempts a tier. A request with an unknown tier has Limit, and increases the
-	// metric ratelimit_unknown_tiers_total. Two names must not differ only in case.
-	Tiers map[string]algorithms.Limit
-	// LimitFor returns the limit of one request; [Unlimited] exempts the request. If
-	// the limit is zero or unusable, Tiers and Limit apply. A limit is unusable if it
-	// is invalid, if ChargeOn or Lease does not allow it, or if Config.Share leaves
-	// less than one unit of it. Unusable limits are logged.
-	LimitFor func(*http.Request) algorithms.Limit
+	// Limits is Limit for several windows, such as 10 a second and 100,000 a month: a
+	// request passes if all of them have room, and takes its cost from each. There are at
+	// most 8 windows, and they differ in algorithm or period. [algorithms.InFlight] is
+	// alone in its rule.
+	Limits []algorithms.Limit
+	// Tiers replaces Limit or Limits for the tier that Config.TierFor returns.
+	// [Unlimited] exempts a tier. A request with an unknown tier has Limit or Limits, and
+	// increases the metric ratelimit_unknown_tiers_total. A key that changes its tier
+	// keeps the counts of windows that both tiers have. Two names must not differ only in
+	// case.
+	Tiers map[string][]algorithms.Limit
+	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If
+	// there are none or they are unusable, Tiers and Limit apply. Limits are unusable if
+	// one is invalid, if ChargeOn, Ban or Lease does not allow them, or if Config.Share
+	// leaves less than one unit of one. Unusable limits are logged. The Middleware does
+	// not change the slice.
+	LimitsFor func(*http.Request) []algorithms.Limit
 	// Overrides replace all of these limits for single clients.
 	Overrides []Override
 
 	// Cost is how many units a request takes; 0 means 1. It must not exceed the Quota
-	// of Limit and of each tier.
+	// of any limit of the rule.
 	Cost int64
 	// Costs replaces Cost for requests that match a pattern, in the same count. The
 	// syntax is that of Match, and the most specific pattern applies. Each pattern must
 	// have requests in common with Match. Costs are at least 1, and must not exceed the
-	// Quota of Limit and of each tier.
+	// Quota of any limit of the rule.
 	Costs map[string]int64
 	// CostFor returns the cost of one request. If it is 0 or less, Costs and Cost
 	// apply. A request with a cost above the limit's Quota is denied. If the cost is
@@ -81,7 +90,8 @@ type Rule struct {
 
 	// Ban denies a key for longer after repeated denials; zero means no ban. Keys in
 	// shadow are not banned, and their denials do not count. The same holds for
-	// requests without a key, which share one count.
+	// requests without a key, which share one count. A rule with several windows sets
+	// Within. Denials by calendar windows do not count.
 	//
 	// With ChargeOn, a denial does not count towards the ban while this process serves
 	// requests of the key that may be refunded, such as several logins behind one
@@ -121,15 +131,23 @@ type Rule struct {
 	Lease bool
 }
 
-// Unlimited returns the limit that exempts requests from a rule, for Rule.Tiers or from
-// Rule.LimitFor.
-func Unlimited() algorithms.Limit { return algorithms.Limit{Rate: -1} }
+// Unlimited returns what exempts requests from a rule, for Rule.Tiers or from
+// Rule.LimitsFor.
+func Unlimited() []algorithms.Limit { return []algorithms.Limit{unlimited} }
+
+var unlimited = algorithms.Limit{Rate: -1}
+
+// exempts reports whether limits are [Unlimited].
+func exempts(limits []algorithms.Limit) bool { return len(limits) == 1 && limits[0] == unlimited }
 
 // clone copies all of a rule but its Key and functions.
 func (r *Rule) clone() Rule {
 	c := *r
 	c.Match, c.ChargeOn = slices.Clone(r.Match), slices.Clone(r.ChargeOn)
-	c.Tiers, c.Costs = maps.Clone(r.Tiers), maps.Clone(r.Costs)
+	c.Limits, c.Tiers, c.Costs = slices.Clone(r.Limits), maps.Clone(r.Tiers), maps.Clone(r.Costs)
+	for tier, limits := range c.Tiers {
+		c.Tiers[tier] = slices.Clone(limits)
+	}
 	c.Overrides = slices.Clone(r.Overrides)
 	for i := range c.Overrides {
 		c.Overrides[i] = c.Overrides[i].clone()
@@ -146,10 +164,47 @@ func (r *Rule) largestCost() int64 {
 	return most
 }
 
-// A ruleLimit is a limit of a rule, and the tier or the override that has it.
+// own returns Limit or Limits.
+func (r *Rule) own() []algorithms.Limit {
+	if r.Limits != nil {
+		return r.Limits
+	}
+	return []algorithms.Limit{r.Limit}
+}
+
+// A holder is what has limits: the rule, a tier or an override.
+type holder struct {
+	tier     string // "" for the rule itself and an override
+	override int    // its number, from 1; 0 for the others
+}
+
+// field returns the field of the Rule that has the limits.
+func (h holder) field(r *Rule) string {
+	switch {
+	case h.override > 0:
+		return "Overrides"
+	case h.tier != "":
+		return "Tiers"
+	case r.Limits != nil:
+		return "Limits"
+	}
+	return "Limit"
+}
+
+// wrap says where in its field a mistake is.
+func (h holder) wrap(err error) error {
+	switch {
+	case h.override > 0:
+		return fmt.Errorf("[%d]: limit: %w", h.override-1, err)
+	case h.tier != "":
+		return fmt.Errorf("tier %q: %w", h.tier, err)
+	}
+	return err
+}
+
+// A ruleLimit is a limit of a rule and what has it.
 type ruleLimit struct {
-	tier     string // "" for the rule's own limit, and for an override
-	override int    // its number, from 1; 0 for other limits
+	holder
 	algorithms.Limit
 }
 
@@ -164,43 +219,34 @@ func (l ruleLimit) String() string {
 	return "the limit " + l.Limit.String()
 }
 
-// field returns the field of the Rule that has the limit.
-func (l ruleLimit) field() string {
-	switch {
-	case l.override > 0:
-		return "Overrides"
-	case l.tier != "":
-		return "Tiers"
-	}
-	return "Limit"
-}
-
-// wrap says where in its field the limit has a mistake.
-func (l ruleLimit) wrap(err error) error {
-	switch {
-	case l.override > 0:
-		return fmt.Errorf("[%d]: limit: %w", l.override-1, err)
-	case l.tier != "":
-		return fmt.Errorf("tier %q: %w", l.tier, err)
-	}
-	return err
-}
-
-// limits returns the rule's own limit, then those of its tiers that are limited, by
-// name, and then those of its overrides.
-func (r *Rule) limits() []ruleLimit {
-	all := []ruleLimit{{"", 0, r.Limit}}
-	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-		if r.Tiers[tier] != Unlimited() {
-			all = append(all, ruleLimit{tier, 0, r.Tiers[tier]})
-		}
-	}
-	for i := range r.Overrides {
-		if l := r.Overrides[i].Limits; len(l) > 0 && l[0] != Unlimited() {
-			all = append(all, ruleLimit{"", i + 1, l[0]})
+// limits returns the limits of all sets.
+func (r *Rule) limits() (all []ruleLimit) {
+	for by, limits := range r.sets() {
+		for _, l := range limits {
+			all = append(all, ruleLimit{by, l})
 		}
 	}
 	return all
+}
+
+// sets yields the limits that a request may have together: the rule's own first, then
+// those of its tiers that are limited, by name, and then those of its overrides.
+func (r *Rule) sets() iter.Seq2[holder, []algorithms.Limit] {
+	return func(yield func(holder, []algorithms.Limit) bool) {
+		if !yield(holder{}, r.own()) {
+			return
+		}
+		for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+			if limits := r.Tiers[tier]; !exempts(limits) && !yield(holder{tier: tier}, limits) {
+				return
+			}
+		}
+		for i := range r.Overrides {
+			if limits := r.Overrides[i].Limits; !exempts(limits) && !yield(holder{override: i + 1}, limits) {
+				return
+			}
+		}
+	}
 }
 
 func isWindow(l algorithms.Limit) bool {

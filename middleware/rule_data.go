@@ -51,13 +51,57 @@ func ValidateRules(rules []Rule) error {
 		}
 		match := r.validateMatch(bad)
 		bad("Key", validateKey(r.Key))
-		bad("Limit", cmp.Or(r.Limit.Validate(), periodTooShort(r.Limit)))
+		r.validateOwn(bad)
 		r.validateData(match, bad)
 		_, err := r.Fail.MarshalText()
 		bad("Fail", err)
 	}
 	return errors.Join(errs...)
 }
+
+// validateOwn reports what is wrong with Limit and Limits.
+func (r *Rule) validateOwn(bad func(string, error)) {
+	field := "Limit"
+	if r.Limits != nil {
+		field = "Limits"
+		if r.Limit != (algorithms.Limit{}) {
+			bad(field, errors.New("Limit is set, too; set one of the two"))
+		}
+	}
+	bad(field, validateLimits(r.own()))
+}
+
+// maxWindows is how many windows a request may have by one rule.
+const maxWindows = 8
+
+// validateLimits reports what is wrong with the limits that a request has together.
+func validateLimits(limits []algorithms.Limit) error {
+	if len(limits) == 0 || len(limits) > maxWindows {
+		return fmt.Errorf("%d limits; write 1 to %d", len(limits), maxWindows)
+	}
+	var errs []error
+	for i, l := range limits {
+		errs = append(errs, cmp.Or(l.Validate(), periodTooShort(l)))
+		if isHeld(l) && len(limits) > 1 {
+			errs = append(errs, fmt.Errorf("%s counts requests, and other limits may count units; write two rules", l))
+		}
+		for _, other := range limits[:i] {
+			if windowOf(other) == windowOf(l) {
+				errs = append(errs, fmt.Errorf("%s and %s are one count; keep one of them, or write another period", other, l))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// A window tells the counts of a rule and a key apart.
+type window struct {
+	algorithm string
+	period    time.Duration
+	calendar  string
+}
+
+func windowOf(l algorithms.Limit) window { return window{algorithmOf(l), l.Period, l.Calendar} }
 
 func validateName(name string) error {
 	if name == "" {
@@ -87,19 +131,23 @@ func validateKey(key keyfunc.Key) error {
 func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err error)) {
 	if len(r.Tiers) > maxEntries {
 		bad("Tiers", fmt.Errorf("%d tiers; at most %d", len(r.Tiers), maxEntries))
+		few := *r
+		few.Tiers, r = nil, &few
 	} else {
 		r.validateTierNames(bad)
 	}
-	r.validateOverrides(bad)
-	limits := slices.DeleteFunc(r.limits(), func(l ruleLimit) bool {
-		return l.tier != "" && len(r.Tiers) > maxEntries || l.override > 0 && len(r.Overrides) > maxEntries
-	})
-	for _, l := range limits[1:] {
-		for _, err := range each(cmp.Or(l.Validate(), periodTooShort(l.Limit))) {
-			bad(l.field(), l.wrap(err))
+	if r.validateOverrides(bad); len(r.Overrides) > maxEntries {
+		few := *r
+		few.Overrides, r = nil, &few
+	}
+	for by, limits := range r.sets() {
+		for _, err := range each(validateLimits(limits)) {
+			if by != (holder{}) {
+				bad(by.field(r), by.wrap(err))
+			}
 		}
 	}
-	limits = slices.DeleteFunc(limits, func(l ruleLimit) bool { return l.Validate() != nil })
+	limits := slices.DeleteFunc(r.limits(), func(l ruleLimit) bool { return l.Validate() != nil })
 
 	if r.Cost < 0 {
 		bad("Cost", fmt.Errorf("must not be negative, got %d", r.Cost))
@@ -135,15 +183,33 @@ func (r *Rule) validateBan(bad func(string, error)) {
 		bad("Ban", tooShort("for:", r.Ban.For))
 		bad("Ban", tooShort("within:", cmp.Or(r.Ban.Within, shortest)))
 	}
-	for _, l := range r.limits() {
-		if l.Calendar != "" {
-			bad("Ban", fmt.Errorf("denials by %s lead to no ban, since a client that has used it up is no attacker; ban by a rule with a short period", l))
+	for by, limits := range r.sets() {
+		if err := banBy(r.Ban, limits); err != nil {
+			switch {
+			case by.override > 0:
+				err = fmt.Errorf("by overrides[%d]: %w", by.override-1, err)
+			case by.tier != "":
+				err = fmt.Errorf("by tier %q: %w", by.tier, err)
+			}
+			bad("Ban", err)
 		}
 	}
 	if r.Key != nil && keyfunc.Describe(r.Key).Values() == 0 {
 		bad("Ban", errors.New("all clients have one key, so each of them could have all others denied: "+
 			"ban by another key, such as keyfunc.IP, or leave the ban out"))
 	}
+}
+
+// banBy reports why denials by limits cannot lead to a ban.
+func banBy(b algorithms.Ban, limits []algorithms.Limit) error {
+	switch {
+	case b == (algorithms.Ban{}):
+	case !slices.ContainsFunc(limits, func(l algorithms.Limit) bool { return l.Calendar == "" }):
+		return errors.New("denials by calendar windows lead to no ban, since a client that has used up its quota is no attacker; add a limit with a short period, or leave the ban out")
+	case len(limits) > 1 && b.Within == 0:
+		return errors.New("needs within, since the periods of several limits differ")
+	}
+	return nil
 }
 
 // shortest is the shortest time that a rule may count by. Anything below is shorter
@@ -269,6 +335,12 @@ func (r *Rule) validateLease(limits []ruleLimit, bad func(string, error)) {
 				algorithms.FixedWindow, algorithms.SlidingWindow, l))
 		}
 	}
+	for _, limits := range r.sets() {
+		if len(limits) > 1 {
+			bad("Lease", errors.New("does not go with several limits, which have room together; lease by a rule of its own"))
+			break
+		}
+	}
 	if r.ChargeOn != nil {
 		bad("Lease", errors.New("does not go with charging by response: units of a block are not given back one by one; leave one of them out"))
 	}
@@ -287,7 +359,7 @@ func (s share) validate(rules []Rule) (errs []error) {
 		r := &rules[i]
 		for _, l := range r.limits() {
 			if err := s.holds(l.Limit, r.largestCost()); err != nil {
-				errs = append(errs, &RuleError{i, r.Name, l.field(), l.wrap(err)})
+				errs = append(errs, &RuleError{i, r.Name, l.field(r), l.wrap(err)})
 			}
 		}
 	}

@@ -33,16 +33,22 @@ func bucket(rate int64) algorithms.Limit {
 	return algorithms.Limit{Rate: rate, Period: time.Minute, Algorithm: algorithms.TokenBucket}
 }
 
+var unlimited = ratelimit.Unlimited()[0]
+
 func TestWhatRulesMaySay(t *testing.T) {
 	for name, change := range map[string]func(*ratelimit.Rule){
 		"tiers": func(r *ratelimit.Rule) {
-			r.Tiers = map[string]algorithms.Limit{"pro": bucket(1000), "internal": ratelimit.Unlimited()}
+			r.Tiers = map[string][]algorithms.Limit{"pro": {bucket(1000)}, "internal": ratelimit.Unlimited()}
 		},
 		"costs that are as high as the limit": func(r *ratelimit.Rule) { r.Costs = map[string]int64{"POST /a": 100, "/a/": 1} },
 		"costs by more and less specific patterns": func(r *ratelimit.Rule) {
 			r.Costs = map[string]int64{"/a/{x}": 2, "/a/b": 3, "POST /a/b": 4, "/": 5}
 		},
 		"statuses": func(r *ratelimit.Rule) { r.ChargeOn = []int{200, 401, 599} },
+		"several limits, with a ban": func(r *ratelimit.Rule) {
+			r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{algorithms.PerSecond(10), algorithms.PerMinute(100), bucket(100), algorithms.PerMonth(1000, "UTC")}
+			r.Ban = algorithms.Ban{After: 5, Within: time.Minute, For: time.Hour}
+		},
 		"statuses of a month": func(r *ratelimit.Rule) {
 			r.ChargeOn, r.Limit = []int{401}, algorithms.PerMonth(5, "Europe/Berlin")
 		},
@@ -66,19 +72,41 @@ func TestMistakesInRules(t *testing.T) {
 		change func(*ratelimit.Rule)
 		want   []string // beginnings
 	}{
-		{func(r *ratelimit.Rule) { r.Limit = ratelimit.Unlimited() }, []string{
-			"Limit: rate must be at least 1, got -1", "Limit: period must be at least 1µs",
+		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, ratelimit.Unlimited() }, []string{
+			"Limits: rate must be at least 1, got -1", "Limits: period must be at least 1µs",
 		}},
-		{func(r *ratelimit.Rule) { r.Tiers = map[string]algorithms.Limit{"": bucket(5)} }, []string{
+		{func(r *ratelimit.Rule) { r.Limits = []algorithms.Limit{algorithms.PerSecond(10)} }, []string{"Limits: Limit is set, too; set one of the two"}},
+		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{} }, []string{"Limits: 0 limits; write 1 to 8"}},
+		{func(r *ratelimit.Rule) {
+			r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{algorithms.PerMinute(5), algorithms.PerMonth(9, "UTC"), {Rate: 7, Period: time.Minute}, algorithms.PerMonth(8, "UTC")}
+			r.Tiers = map[string][]algorithms.Limit{
+				"a": {}, "b": {algorithms.MaxInFlight(2), algorithms.PerHour(30)}, "c": {unlimited, algorithms.PerHour(30)},
+				"d": slices.Repeat([]algorithms.Limit{algorithms.PerHour(30)}, 9),
+			}
+		}, []string{
+			"Limits: 5/1m and 7/1m are one count; keep one of them", "Limits: 9/month@UTC and 8/month@UTC are one count",
+			`Tiers: tier "a": 0 limits; write 1 to 8`, `Tiers: tier "b": 2 in flight counts requests, and other limits may count units; write two rules`,
+			`Tiers: tier "c": rate must be at least 1, got -1`, `Tiers: tier "c": period must be`, `Tiers: tier "d": 9 limits; write 1 to 8`,
+		}},
+		{func(r *ratelimit.Rule) {
+			r.Limit, r.Limits, r.Cost = algorithms.Limit{}, []algorithms.Limit{algorithms.PerSecond(10), algorithms.PerMonth(1000, "UTC")}, 11
+			r.Ban, r.Lease = algorithms.Ban{After: 5, For: time.Hour}, true
+		}, []string{
+			"Cost: 11 is above the 10 units that the limit 10/1s can hold",
+			"Lease: units can be taken in blocks only by fixed_window and sliding_window, and the limit 1000/month@UTC is neither",
+			"Lease: does not go with several limits, which have room together; lease by a rule of its own", "Lease: does not go with a ban",
+			"Ban: needs within, since the periods of several limits differ",
+		}},
+		{func(r *ratelimit.Rule) { r.Tiers = map[string][]algorithms.Limit{"": {bucket(5)}} }, []string{
 			`Tiers: a tier needs a name`,
 		}},
 		{func(r *ratelimit.Rule) {
-			r.Tiers = map[string]algorithms.Limit{"pro": {Rate: 0, Period: time.Minute}, "a\nb": {Rate: 5, Period: 1}}
+			r.Tiers = map[string][]algorithms.Limit{"pro": {{Rate: 0, Period: time.Minute}}, "a\nb": {{Rate: 5, Period: 1}}}
 		}, []string{
 			`Tiers: tier "a\nb": there is a character in it`, `Tiers: tier "a\nb": period must be at least 1µs`, `Tiers: tier "pro": rate must be at least 1, got 0`,
 		}},
 		{func(r *ratelimit.Rule) {
-			r.Tiers = map[string]algorithms.Limit{"": ratelimit.Unlimited(), "pro ": ratelimit.Unlimited(), "Pro": bucket(5), "pro": bucket(5), "PRO": bucket(5), "a\u200bb": bucket(5), "über uns": bucket(5)}
+			r.Tiers = map[string][]algorithms.Limit{"": ratelimit.Unlimited(), "pro ": ratelimit.Unlimited(), "Pro": {bucket(5)}, "pro": {bucket(5)}, "PRO": {bucket(5)}, "a\u200bb": {bucket(5)}, "über uns": {bucket(5)}}
 		}, []string{
 			`Tiers: a tier needs a name`, `Tiers: tier "Pro": differs from "PRO" only in case; keep the one`,
 			`Tiers: tier "a\u200bb": there is a character in it that is not visible`, `Tiers: tier "pro": differs from "Pro" only in case`,
@@ -94,7 +122,7 @@ func TestMistakesInRules(t *testing.T) {
 			r.Match, r.Costs = []string{"POST /a", "/c/*"}, map[string]int64{"/c": 5} // it may be what the bad one means
 		}, []string{`Match: pattern "/c/*": * is no wildcard`}},
 		{func(r *ratelimit.Rule) { r.Match = slices.Repeat([]string{"/*"}, 1001) }, []string{"Match: 1001 patterns; at most 1000"}},
-		{func(r *ratelimit.Rule) { r.Cost, r.Tiers = 50, map[string]algorithms.Limit{"free": bucket(49)} }, []string{
+		{func(r *ratelimit.Rule) { r.Cost, r.Tiers = 50, map[string][]algorithms.Limit{"free": {bucket(49)}} }, []string{
 			`Cost: 50 is above the 49 units that tier "free"'s limit 49/1m token_bucket can hold`,
 		}},
 		{func(r *ratelimit.Rule) { r.Costs = map[string]int64{"POST /a": 101, "POST /b": 0, "/c": -3, "/d/*": 1} }, []string{
@@ -112,7 +140,7 @@ func TestMistakesInRules(t *testing.T) {
 			"ChargeOn: status 199: must be 200 to 599", "ChargeOn: status 600: must be", "ChargeOn: status 401: listed twice",
 		}},
 		{func(r *ratelimit.Rule) {
-			r.ChargeOn, r.Limit, r.Tiers = []int{401}, algorithms.Limit{Rate: 5, Period: time.Minute, Burst: 9}, map[string]algorithms.Limit{"pro": bucket(9)}
+			r.ChargeOn, r.Limit, r.Tiers = []int{401}, algorithms.Limit{Rate: 5, Period: time.Minute, Burst: 9}, map[string][]algorithms.Limit{"pro": {bucket(9)}}
 		}, []string{
 			"ChargeOn: needs a window, from which all can be given back, and the limit 5/1m burst 9 is none; use fixed_window",
 			`ChargeOn: needs a window, from which all can be given back, and tier "pro"'s limit 9/1m token_bucket is none`,
@@ -135,7 +163,7 @@ func TestMistakesInRules(t *testing.T) {
 			"Ban: all clients have one key",
 		}},
 		{func(r *ratelimit.Rule) {
-			r.Limit.Period, r.Tiers = 60000, map[string]algorithms.Limit{"pro": {Rate: 5, Period: 9999 * time.Microsecond}}
+			r.Limit.Period, r.Tiers = 60000, map[string][]algorithms.Limit{"pro": {{Rate: 5, Period: 9999 * time.Microsecond}}}
 		}, []string{
 			"Limit: the period 60µs is below 10ms, which limits nobody", `Tiers: tier "pro": the period 9.999ms is below 10ms`,
 		}},
@@ -143,10 +171,10 @@ func TestMistakesInRules(t *testing.T) {
 			r.Limit, r.Lease, r.Ban = algorithms.PerMonth(5, "UTC"), true, algorithms.Ban{After: 1, For: time.Hour}
 		}, []string{
 			"Lease: units can be taken in blocks only by fixed_window and sliding_window, and the limit 5/month@UTC is neither", "Lease: does not go with a ban",
-			"Ban: denials by the limit 5/month@UTC lead to no ban",
+			"Ban: denials by calendar windows lead to no ban",
 		}},
 		{func(r *ratelimit.Rule) {
-			r.Limit, r.Tiers = algorithms.PerDay(5, ""), map[string]algorithms.Limit{"pro": algorithms.PerMonth(5, "Mars/Olympus")}
+			r.Limit, r.Tiers = algorithms.PerDay(5, ""), map[string][]algorithms.Limit{"pro": {algorithms.PerMonth(5, "Mars/Olympus")}}
 		}, []string{
 			"Limit: calendar day@ needs a time zone; write day@UTC", `Tiers: tier "pro": calendar "month@Mars/Olympus": this program cannot load the time zone`,
 		}},
@@ -193,15 +221,15 @@ func TestRulesAreBounded(t *testing.T) {
 // Patterns that may conflict are compared with each other, and costs with the limits
 // of tiers; a million are not.
 func TestEntriesAreBounded(t *testing.T) {
-	costs, tiers := make(map[string]int64), make(map[string]algorithms.Limit)
+	costs, tiers := make(map[string]int64), make(map[string][]algorithms.Limit)
 	for i := range 1000 {
 		costs[fmt.Sprintf("/{a}/%d/{b}", i)] = 1
-		tiers[fmt.Sprint(i)] = bucket(5)
+		tiers[fmt.Sprint(i)] = []algorithms.Limit{bucket(5)}
 	}
 	if got := validated(func(r *ratelimit.Rule) { r.Costs, r.Tiers = costs, tiers }); got != nil {
 		t.Error(got)
 	}
-	costs["/"], tiers["x"] = 1, bucket(5)
+	costs["/"], tiers["x"] = 1, []algorithms.Limit{bucket(5)}
 	got := validated(func(r *ratelimit.Rule) { r.Costs, r.Tiers = costs, tiers })
 	if want := []string{"Tiers: 1001 tiers; at most 1000", "Costs: 1001 patterns; at most 1000"}; !slices.Equal(got, want) {
 		t.Error(got)

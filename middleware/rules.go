@@ -24,9 +24,9 @@ type rule struct {
 	hidden    bool
 	disabled  bool
 	traits    hint.Traits      // of the key
-	check     algorithms.Check // without the key
-	queue     bool             // of the check's limit
-	plain     bool             // the check needs only the key
+	check     algorithms.Check // by the first of the own limits, without the key
+	own       limits           // the check's limit, and others beside it
+	plain     bool             // the checks need only the key
 	terms     terms            // what it needs otherwise
 }
 
@@ -66,17 +66,17 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		c.key, c.readsBody = r.Key, keyfunc.Describe(r.Key).ReadsBody()
 		c.traits = hint.Of(r.Key)
 		c.hidden, c.disabled = r.Hidden, r.Disabled
-		c.terms = terms{limitFor: r.LimitFor, costFor: r.CostFor, reserve: r.MaxReserve, costs: pattern.NewValues(r.Costs), chargeOn: c.source.ChargeOn, lease: r.Lease, shadow: r.shadowed()}
-		own, _ := c.terms.fit(r.Limit, s) // they are valid
-		for tier, l := range r.Tiers {
+		c.terms = terms{limitsFor: r.LimitsFor, costFor: r.CostFor, reserve: r.MaxReserve, costs: pattern.NewValues(r.Costs), chargeOn: c.source.ChargeOn, lease: r.Lease, shadow: r.shadowed()}
+		c.own, _ = c.terms.fit(c.source.own(), s) // they are valid
+		for tier, limited := range c.source.Tiers {
 			if c.terms.tiers == nil {
-				c.terms.tiers = make(map[string]limit)
+				c.terms.tiers = make(map[string]limits)
 			}
-			c.terms.tiers[tier], _ = c.terms.fit(l, s)
+			c.terms.tiers[tier], _ = c.terms.fit(limited, s)
 		}
-		c.terms.fitOverrides(r, s)
-		c.plain, c.queue = c.terms.plain(), own.queue
-		c.check = algorithms.Check{Rule: r.Name, Limit: own.Limit, Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
+		c.terms.fitOverrides(&c.source, s)
+		c.plain = c.terms.plain()
+		c.check = algorithms.Check{Rule: r.Name, Limit: c.own.windows[0], Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
 			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.hasHeld() || r.Ban != (algorithms.Ban{})}
 	}
 	reuseKeys(compiled)

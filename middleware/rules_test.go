@@ -23,15 +23,15 @@ import (
 func full(t *testing.T) ratelimit.Rule {
 	rule := ratelimit.Rule{
 		Name: "full", Match: []string{"GET /a", "/b/"}, Key: keyfunc.IP,
-		Limit: algorithms.PerMinute(100), Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(1000), "internal": ratelimit.Unlimited()},
-		LimitFor:  func(*http.Request) algorithms.Limit { return algorithms.Limit{} },
+		Limits: []algorithms.Limit{algorithms.PerMinute(100), algorithms.PerMonth(10_000, "UTC")}, Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(1000)}, "internal": ratelimit.Unlimited()},
+		LimitsFor: func(*http.Request) []algorithms.Limit { return nil },
 		Overrides: []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{algorithms.PerMinute(50)}, Until: time.Unix(1e9, 0), Note: "ticket"}},
 		Cost:      2, Costs: map[string]int64{"GET /a": 3}, CostFor: func(*http.Request) int64 { return 0 }, MaxReserve: 0.5,
 		ChargeOn: []int{401, 403}, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: time.Hour},
 		Fail: failmode.Closed, Shadow: true, Enforce: 0.5, Disabled: true, Hidden: true,
 	}
 	for v, i := reflect.ValueOf(rule), 0; i < v.NumField(); i++ {
-		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Lease" { // which is refused
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Lease" && name != "Limit" { // which are refused
 			t.Fatalf("%s is not set: set it here", name)
 		}
 	}
@@ -40,7 +40,7 @@ func full(t *testing.T) ratelimit.Rule {
 
 // data is a rule without what cannot be compared.
 func data(r ratelimit.Rule) ratelimit.Rule {
-	r.LimitFor, r.CostFor = nil, nil
+	r.LimitsFor, r.CostFor = nil, nil
 	return r
 }
 
@@ -48,13 +48,13 @@ func TestRulesAreACopy(t *testing.T) {
 	given, want := full(t), full(t)
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{given}})
 	spoil := func(r *ratelimit.Rule) {
-		r.Name, r.Match[0], r.Tiers["pro"], r.Costs["GET /a"], r.ChargeOn[0] = "x", "/x", algorithms.Limit{}, 99, 500
+		r.Name, r.Match[0], r.Limits[0], r.Tiers["pro"][0], r.Costs["GET /a"], r.ChargeOn[0] = "x", "/x", algorithms.Limit{}, algorithms.Limit{}, 99, 500
 		r.Overrides[0].Client[0], r.Overrides[0].Limits[0], r.Overrides[0].Note = "x", algorithms.Limit{}, "x"
 	}
 	spoil(&given)
 	for range 2 {
 		got := m.Rules()
-		if len(got) != 1 || !reflect.DeepEqual(data(got[0]), data(want)) || got[0].LimitFor == nil || got[0].CostFor == nil {
+		if len(got) != 1 || !reflect.DeepEqual(data(got[0]), data(want)) || got[0].LimitsFor == nil || got[0].CostFor == nil {
 			t.Fatalf("%+v\nwant\n%+v", got, want)
 		}
 		spoil(&got[0])
@@ -127,11 +127,12 @@ func TestRulesThatFailAreLoggedOnceAndCounted(t *testing.T) {
 func TestEveryChangeIsLogged(t *testing.T) {
 	for name, change := range map[string]func(*ratelimit.Rule){
 		"nothing":    func(*ratelimit.Rule) {},
-		"functions":  func(r *ratelimit.Rule) { r.LimitFor, r.CostFor = nil, func(*http.Request) int64 { return 5 } },
+		"functions":  func(r *ratelimit.Rule) { r.LimitsFor, r.CostFor = nil, func(*http.Request) int64 { return 5 } },
 		"Match":      func(r *ratelimit.Rule) { r.Match = r.Match[:1] },
 		"Key":        func(r *ratelimit.Rule) { r.Key = keyfunc.Header("User") },
-		"Limit":      func(r *ratelimit.Rule) { r.Limit.Rate++ },
-		"Tiers":      func(r *ratelimit.Rule) { r.Tiers["free"] = algorithms.PerHour(9) },
+		"Limit":      func(r *ratelimit.Rule) { r.Limit, r.Limits = r.Limits[0], nil },
+		"Limits":     func(r *ratelimit.Rule) { r.Limits[1].Rate++ },
+		"Tiers":      func(r *ratelimit.Rule) { r.Tiers["free"] = []algorithms.Limit{algorithms.PerHour(9)} },
 		"Cost":       func(r *ratelimit.Rule) { r.Cost++ },
 		"Costs":      func(r *ratelimit.Rule) { r.Costs["GET /a"]++ },
 		"MaxReserve": func(r *ratelimit.Rule) { r.MaxReserve = 0.25 },

@@ -21,13 +21,13 @@ func inRegion(share float64, rules ...ratelimit.Rule) (*ratelimit.Middleware, er
 
 func TestShares(t *testing.T) {
 	rule := perHour("r", 101)
-	rule.Tiers = map[string]algorithms.Limit{"pro": {Rate: 1000, Period: time.Hour, Burst: 15}, "internal": ratelimit.Unlimited()}
+	rule.Tiers = map[string][]algorithms.Limit{"pro": {{Rate: 1000, Period: time.Hour, Burst: 15}}, "internal": ratelimit.Unlimited()}
 	rule.Cost = 2
-	rule.LimitFor = func(r *http.Request) (l algorithms.Limit) {
-		if text := r.Header.Get("Limit"); text != "" {
-			_ = l.UnmarshalText([]byte(text))
+	rule.LimitsFor = func(r *http.Request) []algorithms.Limit {
+		if l, err := algorithms.ParseLimit(r.Header.Get("Limit")); err == nil {
+			return []algorithms.Limit{l}
 		}
-		return l
+		return nil
 	}
 	for _, c := range []struct {
 		share             float64
@@ -63,7 +63,7 @@ func TestSharesThatAreTooSmallAreRefused(t *testing.T) {
 	costly := perHour("costly", 10)
 	costly.Costs = map[string]int64{"/reports": 6}
 	tiered := perHour("tiered", 100)
-	tiered.Cost, tiered.Tiers = 3, map[string]algorithms.Limit{"small": algorithms.PerHour(5), "internal": ratelimit.Unlimited()}
+	tiered.Cost, tiered.Tiers = 3, map[string][]algorithms.Limit{"small": {algorithms.PerHour(5)}, "internal": ratelimit.Unlimited()}
 	slow := perHour("slow", 100)
 	slow.Limit = algorithms.Limit{Rate: 1, Period: time.Hour, Burst: 50}
 	_, err := inRegion(0.5, costly, tiered, slow, perHour("one", 1), perHour("enough", 2))

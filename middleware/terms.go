@@ -2,9 +2,11 @@ package middleware
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/bits"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,74 +17,87 @@ import (
 // terms are what a rule asks of requests by more than one limit and one cost.
 // The zero value asks nothing special.
 type terms struct {
-	limitFor func(*http.Request) algorithms.Limit
-	tiers    map[string]limit
-	costFor  func(*http.Request) int64
-	reserve  float64 // the part of a quota that costFor may take; 0 means all
-	costs    pattern.Values
-	chargeOn []int
-	lease    bool
-	shadow   float64 // the fraction of keys that are not enforced
+	limitsFor func(*http.Request) []algorithms.Limit
+	tiers     map[string]limits
+	costFor   func(*http.Request) int64
+	reserve   float64 // the part of a quota that costFor may take; 0 means all
+	costs     pattern.Values
+	chargeOn  []int
+	lease     bool
+	shadow    float64 // the fraction of keys that are not enforced
 
 	overrides map[string]*override // by key
 }
 
-// A limit is one that a rule may have, made ready for requests.
-type limit struct {
-	algorithms.Limit      // [Unlimited] exempts
-	queue            bool // requests may have to wait
+// limits are those that a request has by a rule, made ready for requests.
+type limits struct {
+	windows []algorithms.Limit // none exempts
+	queue   bool               // requests may have to wait
 }
 
 // plain reports whether every request has the rule's own limit and cost, and all
 // keys are enforced.
 func (t *terms) plain() bool {
-	return t.limitFor == nil && t.tiers == nil && t.overrides == nil && t.costFor == nil && t.costs == nil && t.shadow == 0
+	return t.limitsFor == nil && t.tiers == nil && t.overrides == nil && t.costFor == nil && t.costs == nil && t.shadow == 0
 }
 
-// fit makes a limit of the rule ready for requests.
-func (t *terms) fit(l algorithms.Limit, s share) (limit, error) {
-	if l == Unlimited() {
-		return limit{Limit: l}, nil
+// fit makes limits of the rule ready for requests.
+func (t *terms) fit(all []algorithms.Limit, s share) (limits, error) {
+	if exempts(all) {
+		return limits{}, nil
 	}
-	if err := l.Validate(); err != nil {
-		return limit{}, err
+	if err := validateLimits(all); err != nil {
+		return limits{}, err
 	}
-	if t.chargeOn != nil && !isWindow(l) {
-		return limit{}, fmt.Errorf("%s is no window, which ChargeOn needs", l)
+	if t.lease && len(all) > 1 {
+		return limits{}, errors.New("several limits, which Lease does not allow")
 	}
-	if t.lease && !grantsBlocks(l) {
-		return limit{}, fmt.Errorf("%s grants no blocks, which Lease needs", l)
+	fit := limits{windows: all}
+	if s.of != 0 {
+		fit.windows = slices.Clone(all)
 	}
-	l, err := s.limit(l)
-	return limit{l, l.Algorithm == algorithms.LeakyBucket}, err
+	for i, l := range all {
+		if t.chargeOn != nil && !isWindow(l) {
+			return limits{}, fmt.Errorf("%s is no window, which ChargeOn needs", l)
+		}
+		if t.lease && !grantsBlocks(l) {
+			return limits{}, fmt.Errorf("%s grants no blocks, which Lease needs", l)
+		}
+		fit.queue = fit.queue || l.Algorithm == algorithms.LeakyBucket
+		if s.of != 0 {
+			var err error
+			if fit.windows[i], err = s.limit(l); err != nil {
+				return limits{}, err
+			}
+		}
+	}
+	return fit, nil
 }
 
-// applyTerms completes a check by the terms of its rule. The rule does not apply to an
-// exempt request.
-func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) (queue, applies bool) {
-	l := e.limitOf(i, rule, check.Key)
-	if l.Limit == Unlimited() {
-		return false, false
-	}
-	check.Limit, check.Cost = l.Limit, e.costOf(rule, l.Limit)
+// applyTerms completes a check by the terms of its rule, but for its limit. Without
+// windows, the rule does not apply.
+func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) limits {
+	l := e.limitsOf(i, rule, check.Key)
+	check.Cost = e.costOf(rule, l.windows)
 	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
-	return l.queue && !check.Shadow, true // a request in shadow takes no place in the wait queue
+	l.queue = l.queue && !check.Shadow // a request in shadow takes no place in the wait queue
+	return l
 }
 
-// limitOf is the limit of the request by a rule: Overrides, LimitFor, Tiers, Limit.
-func (e *evaluation) limitOf(i int, rule *rule, key string) limit {
+// limitsOf are the limits of the request by a rule: Overrides, LimitsFor, Tiers, its own.
+func (e *evaluation) limitsOf(i int, rule *rule, key string) limits {
 	if o := e.overrideOf(rule, key); o != nil {
-		return o.limit
+		return o.limits
 	}
-	if f := rule.terms.limitFor; f != nil {
-		if l := f(e.request); l != (algorithms.Limit{}) {
-			fit, err := rule.terms.fit(l, e.m.share)
-			if err = cmp.Or(err, rule.source.fitsHeld(l)); err == nil {
+	if f := rule.terms.limitsFor; f != nil {
+		if all := f(e.request); len(all) > 0 {
+			fit, err := rule.terms.fit(all, e.m.share)
+			if err = cmp.Or(err, rule.source.fits(fit.windows)); err == nil {
 				return fit
 			}
 			e.m.badLimits.Do(func() {
-				e.m.logger.Warn("ratelimit: LimitFor returned a limit that cannot be used; Tiers and Limit apply",
-					"rule", rule.check.Rule, "limit", l.String(), "error", err)
+				e.m.logger.Warn("ratelimit: LimitsFor returned limits that cannot be used; Tiers and Limit apply",
+					"rule", rule.check.Rule, "limit", textOf(all), "error", err)
 			})
 		}
 	}
@@ -100,7 +115,19 @@ func (e *evaluation) limitOf(i int, rule *rule, key string) limit {
 			}
 		}
 	}
-	return limit{rule.check.Limit, rule.queue}
+	return rule.own
+}
+
+// textOf is the texts of limits, with commas between them.
+func textOf(all []algorithms.Limit) string {
+	var b strings.Builder
+	for i, l := range all {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(l.String())
+	}
+	return b.String()
 }
 
 // tier asks for the request's tier, once.
@@ -112,11 +139,13 @@ func (e *evaluation) tier() string {
 }
 
 // costOf is what the request costs by a rule: CostFor, Costs, Cost.
-func (e *evaluation) costOf(rule *rule, l algorithms.Limit) int64 {
+func (e *evaluation) costOf(rule *rule, windows []algorithms.Limit) int64 {
 	if f := rule.terms.costFor; f != nil {
 		if n := f(e.request); n > 0 {
-			if most := rule.terms.reserve; most > 0 {
-				n = min(n, max(int64(most*float64(l.Quota())), 1))
+			if part := rule.terms.reserve; part > 0 {
+				for i := range windows {
+					n = min(n, max(int64(part*float64(windows[i].Quota())), 1))
+				}
 			}
 			return n
 		}

@@ -51,7 +51,7 @@ func byHeader(r *http.Request) string { return r.Header.Get("Tier") }
 func TestTiers(t *testing.T) {
 	asked := 0
 	registry := prometheus.NewRegistry()
-	tiers := map[string]algorithms.Limit{"pro": algorithms.PerHour(50), "internal": ratelimit.Unlimited()}
+	tiers := map[string][]algorithms.Limit{"pro": {algorithms.PerHour(50)}, "internal": ratelimit.Unlimited()}
 	one, two := perHour("one", 5, "/tiers"), perHour("two", 7, "/tiers", "/more")
 	one.Tiers, two.Tiers = tiers, tiers
 	keyless := perHour("keyless", 9, "/keyless")
@@ -94,12 +94,12 @@ func TestTiers(t *testing.T) {
 }
 
 // A limit that cannot be used never means no limit.
-func TestLimitFor(t *testing.T) {
+func TestLimitsFor(t *testing.T) {
 	var log bytes.Buffer
-	var returns algorithms.Limit
+	var returns []algorithms.Limit
 	rule := perHour("r", 5)
-	rule.Tiers = map[string]algorithms.Limit{"pro": algorithms.PerHour(50)}
-	rule.LimitFor = func(*http.Request) algorithms.Limit { return returns }
+	rule.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(50)}}
+	rule.LimitsFor = func(*http.Request) []algorithms.Limit { return returns }
 	charged := rule
 	charged.Name, charged.ChargeOn = "charged", []int{401}
 	asked := 0
@@ -108,25 +108,27 @@ func TestLimitFor(t *testing.T) {
 		TierFor: func(r *http.Request) string { asked++; return byHeader(r) },
 	})
 	for _, c := range []struct {
-		returns algorithms.Limit
+		returns []algorithms.Limit
 		want    string
 		asked   int
 	}{
-		{algorithms.Limit{}, "map[charged:50/1h 1 r:50/1h 1]", 1},
-		{algorithms.PerMinute(3), "map[charged:3/1m 1 r:3/1m 1]", 0},
+		{nil, "map[charged:50/1h 1 r:50/1h 1]", 1},
+		{[]algorithms.Limit{algorithms.PerMinute(3)}, "map[charged:3/1m 1 r:3/1m 1]", 0},
 		{ratelimit.Unlimited(), "map[]", 0},
-		{algorithms.Limit{Rate: 9, Period: time.Minute, Burst: 3}, "map[charged:50/1h 1 r:9/1m burst 3 1]", 1}, // no window
-		{algorithms.Limit{Rate: -1, Period: time.Hour}, "map[charged:50/1h 1 r:50/1h 1]", 1},                   // not quite Unlimited
-		{algorithms.Limit{Rate: 5}, "map[charged:50/1h 1 r:50/1h 1]", 1},
-		{algorithms.Limit{Period: time.Hour}, "map[charged:50/1h 1 r:50/1h 1]", 1},
-		{algorithms.Limit{Rate: 1, Period: 1, Algorithm: "none"}, "map[charged:50/1h 1 r:50/1h 1]", 1},
+		{[]algorithms.Limit{{Rate: 9, Period: time.Minute, Burst: 3}}, "map[charged:50/1h 1 r:9/1m burst 3 1]", 1}, // no window
+		{[]algorithms.Limit{{Rate: -1, Period: time.Hour}}, "map[charged:50/1h 1 r:50/1h 1]", 1},                   // not quite Unlimited
+		{[]algorithms.Limit{{}}, "map[charged:50/1h 1 r:50/1h 1]", 1},
+		{[]algorithms.Limit{algorithms.PerMinute(3), algorithms.PerMinute(4)}, "map[charged:50/1h 1 r:50/1h 1]", 1}, // one count
+		{[]algorithms.Limit{{Rate: 5}}, "map[charged:50/1h 1 r:50/1h 1]", 1},
+		{[]algorithms.Limit{{Period: time.Hour}}, "map[charged:50/1h 1 r:50/1h 1]", 1},
+		{[]algorithms.Limit{{Rate: 1, Period: 1, Algorithm: "none"}}, "map[charged:50/1h 1 r:50/1h 1]", 1},
 	} {
 		returns, asked = c.returns, 0
 		if got := fmt.Sprint(checked(t, m, request("GET /", "Tier", "pro"))); got != c.want || asked != c.asked {
 			t.Errorf("%+v: %s, asked %d times; want %s, %d", c.returns, got, asked, c.want, c.asked)
 		}
 	}
-	if n := strings.Count(log.String(), "LimitFor returned a limit that cannot be used"); n != 1 {
+	if n := strings.Count(log.String(), "LimitsFor returned limits that cannot be used"); n != 1 {
 		t.Errorf("%d lines in less than a second, want 1:\n%s", n, &log)
 	}
 }
@@ -262,7 +264,7 @@ func TestSkipFor(t *testing.T) {
 
 func TestTiersMayWait(t *testing.T) {
 	rule := perHour("r", 5)
-	rule.Tiers = map[string]algorithms.Limit{"slow": {Rate: 1, Period: time.Hour, Burst: 3, Algorithm: algorithms.LeakyBucket}}
+	rule.Tiers = map[string][]algorithms.Limit{"slow": {{Rate: 1, Period: time.Hour, Burst: 3, Algorithm: algorithms.LeakyBucket}}}
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}, TierFor: byHeader, MaxWaiting: 1})
 	h := m.Handler(ok)
 	serveWithin := func(d time.Duration) int {

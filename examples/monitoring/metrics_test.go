@@ -36,7 +36,7 @@ func TestMetricsAreThoseOfTheMiddleware(t *testing.T) {
 	limit, err := ratelimit.New(ratelimit.Config{
 		Limiter: guard, TierFor: func(*http.Request) string { return "" },
 		Rules: []ratelimit.Rule{{
-			Name: "queue", Key: keyfunc.IP, Ban: algorithms.Ban{After: 10, For: time.Hour}, Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(100)},
+			Name: "queue", Key: keyfunc.IP, Ban: algorithms.Ban{After: 10, For: time.Hour}, Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(100)}},
 			Limit: algorithms.Limit{Rate: 10, Period: time.Second, Burst: 3, Algorithm: algorithms.LeakyBucket},
 		}},
 	})

@@ -168,9 +168,9 @@ func (p *program) parse(name string, text []byte, w io.Writer) error {
 // zones and in UTC, as comments of a document. A Memory knows.
 func boundaries(rules []ratelimit.Rule, now func() time.Time) (text []byte) {
 	for _, r := range rules {
-		limits := []algorithms.Limit{r.Limit}
+		limits := append(slices.Clone(r.Limits), r.Limit)
 		for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-			limits = append(limits, r.Tiers[tier])
+			limits = append(limits, r.Tiers[tier]...)
 		}
 		told := make(map[string]bool)
 		for _, l := range limits {

@@ -149,22 +149,31 @@ func plain(rules []ratelimit.Rule) []compared {
 	all := make([]compared, len(rules))
 	for i, r := range rules {
 		key := r.Key.(fmt.Stringer).String()
-		r.Key, r.LimitFor, r.CostFor = nil, nil, nil
-		r.Cost, r.Limit, r.Tiers = max(r.Cost, 1), filled(r.Limit), maps.Clone(r.Tiers)
+		r.Key, r.LimitsFor, r.CostFor = nil, nil, nil
+		r.Cost, r.Limits, r.Tiers = max(r.Cost, 1), filledAll(append([]algorithms.Limit{r.Limit}, r.Limits...)), maps.Clone(r.Tiers)
 		r.Overrides = slices.Clone(r.Overrides)
-		for tier, limit := range r.Tiers {
-			if limit != ratelimit.Unlimited() {
-				r.Tiers[tier] = filled(limit)
+		r.Limit = algorithms.Limit{}
+		for tier, limits := range r.Tiers {
+			if !slices.Equal(limits, ratelimit.Unlimited()) {
+				r.Tiers[tier] = filledAll(limits)
 			}
 		}
 		for j, o := range r.Overrides {
-			if o.Limits[0] != ratelimit.Unlimited() {
-				r.Overrides[j].Limits = []algorithms.Limit{filled(o.Limits[0])}
+			if !slices.Equal(o.Limits, ratelimit.Unlimited()) {
+				r.Overrides[j].Limits = filledAll(o.Limits)
 			}
 		}
 		all[i] = compared{r, key}
 	}
 	return all
+}
+
+func filledAll(limits []algorithms.Limit) []algorithms.Limit {
+	limits = slices.Clone(limits)
+	for i := range limits {
+		limits[i] = filled(limits[i])
+	}
+	return limits
 }
 
 func filled(l algorithms.Limit) algorithms.Limit {

@@ -215,6 +215,9 @@ func (d *decoder) validate(rules []ratelimit.Rule, path string) {
 			continue
 		}
 		at, field := &d.at[mistake.Index], snake(mistake.Field)
+		if field == "limits" {
+			field = "limit"
+		}
 		if at.fields == nil {
 			continue
 		}

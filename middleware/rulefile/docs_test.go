@@ -31,7 +31,7 @@ func TestDocumentsInTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for field := range reflect.TypeFor[ratelimit.Rule]().Fields() {
-		if field.Type.Kind() != reflect.Func && !strings.Contains(string(page), "\n| `"+snake(field.Name)+"` | ") {
+		if field.Type.Kind() != reflect.Func && field.Name != "Limits" && !strings.Contains(string(page), "\n| `"+snake(field.Name)+"` | ") {
 			t.Errorf("%s has no row", snake(field.Name))
 		}
 	}

@@ -46,8 +46,19 @@ var fields = []field{
 	},
 	{
 		"limit", `how much, as in "100/1m", "10/s burst 20" or "5/1m fixed_window"`,
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Limit, _ = d.limit(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return limitNode(r.Limit) },
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
+			if limits := d.limits(n, path); len(limits) == 1 {
+				r.Limit = limits[0]
+			} else {
+				r.Limits = limits
+			}
+		},
+		func(r *ratelimit.Rule) *yaml.Node {
+			if r.Limits != nil {
+				return limitNode(r.Limits)
+			}
+			return limitNode([]algorithms.Limit{r.Limit})
+		},
 	},
 	{
 		"tiers", "",
@@ -170,13 +181,36 @@ func (d *decoder) patterns(n *yaml.Node, path string) (patterns []string) {
 	return patterns
 }
 
+// limits reads a limit or a list of them; nil if one is wrong.
+func (d *decoder) limits(n *yaml.Node, path string) (limits []algorithms.Limit) {
+	items, paths := []*yaml.Node{n}, []string{path}
+	if n.Kind == yaml.SequenceNode && !d.flagged[n] {
+		if items, _ = d.list(n, path, "limits, as in [10/s, 100000/month@UTC]"); items == nil {
+			return nil
+		}
+		paths = nil
+		for i := range items {
+			paths = append(paths, fmt.Sprintf("%s[%d]", path, i))
+		}
+	}
+	for i, item := range items {
+		if l, ok := d.limit(item, paths[i]); ok {
+			limits = append(limits, l)
+		}
+	}
+	if len(limits) < len(items) {
+		return nil
+	}
+	return limits
+}
+
 func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool) {
 	text, ok := d.text(n, path, `write a limit as "100/1m", "10/s burst 20" or "5/1m fixed_window"`)
 	if !ok {
 		return l, false
 	}
 	if text == unlimited {
-		d.bad(placeOf(n), path, `unlimited is for tiers and overrides; write "disabled: true" to turn the rule off`)
+		d.bad(placeOf(n), path, `unlimited is for tiers and overrides, and alone; write "disabled: true" to turn the rule off`)
 		return l, false
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' }) {
@@ -195,11 +229,11 @@ func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool)
 // unlimited is [ratelimit.Unlimited] in a document.
 const unlimited = "unlimited"
 
-func (d *decoder) tierLimits(n *yaml.Node, path string) map[string]algorithms.Limit {
+func (d *decoder) tierLimits(n *yaml.Node, path string) map[string][]algorithms.Limit {
 	if !d.mapping(n, path, "tiers, as in {pro: 1000/1m, internal: unlimited}") {
 		return nil
 	}
-	limits := make(map[string]algorithms.Limit)
+	limits := make(map[string][]algorithms.Limit)
 	d.fields(n, path, func(key, value *yaml.Node, path string) {
 		tier, ok := d.text(key, path, `put the name in quotes`)
 		if !ok {
@@ -208,23 +242,23 @@ func (d *decoder) tierLimits(n *yaml.Node, path string) map[string]algorithms.Li
 		if d.tiers != nil && !slices.Contains(d.tiers, tier) {
 			d.bad(placeOf(key), path, "no such tier%s; this program has %s", meant(tier, d.tiers), listed(d.tiers))
 		}
-		if limit, ok := d.exempting(value, path); ok {
-			limits[tier] = limit
+		if of := d.exempting(value, path); of != nil {
+			limits[tier] = of
 		}
 	})
 	return limits
 }
 
-// exempting reads a limit that may be unlimited.
-func (d *decoder) exempting(n *yaml.Node, path string) (l algorithms.Limit, ok bool) {
+// exempting reads limits, or unlimited; nil if there is a mistake.
+func (d *decoder) exempting(n *yaml.Node, path string) []algorithms.Limit {
 	switch {
 	case n.Value != unlimited && strings.EqualFold(n.Value, unlimited):
 		d.bad(placeOf(n), path, "write unlimited in small letters")
-		return l, false
+		return nil
 	case n.Value == unlimited && n.Kind == yaml.ScalarNode && !d.flagged[n]:
-		return ratelimit.Unlimited(), true
+		return ratelimit.Unlimited()
 	}
-	return d.limit(n, path)
+	return d.limits(n, path)
 }
 
 func (d *decoder) costs(n *yaml.Node, path string) map[string]int64 {

@@ -65,10 +65,10 @@ func Format(rules []ratelimit.Rule) ([]byte, error) {
 // functions returns a comment that names the rule's functions.
 func functions(r *ratelimit.Rule) string {
 	switch {
-	case r.LimitFor != nil && r.CostFor != nil:
-		return "# LimitFor and CostFor are functions of the program"
-	case r.LimitFor != nil:
-		return "# LimitFor is a function of the program"
+	case r.LimitsFor != nil && r.CostFor != nil:
+		return "# LimitsFor and CostFor are functions of the program"
+	case r.LimitsFor != nil:
+		return "# LimitsFor is a function of the program"
 	case r.CostFor != nil:
 		return "# CostFor is a function of the program"
 	}
@@ -102,10 +102,18 @@ func fractionNode(fraction float64) *yaml.Node {
 	return n
 }
 
-func limitNode(l algorithms.Limit) *yaml.Node {
-	if l == ratelimit.Unlimited() {
+// limitNode is the text of a limit, or a list of several.
+func limitNode(limits []algorithms.Limit) *yaml.Node {
+	switch {
+	case slices.Equal(limits, ratelimit.Unlimited()):
 		return textNode(unlimited)
+	case len(limits) == 1:
+		return windowNode(limits[0])
 	}
+	return listNode(limits, windowNode)
+}
+
+func windowNode(l algorithms.Limit) *yaml.Node {
 	switch {
 	case l.Calendar != "":
 		l.Algorithm = cmp.Or(l.Algorithm, algorithms.CalendarWindow)

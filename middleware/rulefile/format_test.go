@@ -72,11 +72,11 @@ func drawRule(t *rapid.T, name string) ratelimit.Rule {
 	}
 	for _, tier := range rapid.SliceOfN(tiers, 0, 3).Draw(t, "tiers") {
 		if r.Tiers == nil {
-			r.Tiers = make(map[string]algorithms.Limit)
+			r.Tiers = make(map[string][]algorithms.Limit)
 		}
 		r.Tiers[tier] = ratelimit.Unlimited()
 		if rapid.Bool().Draw(t, "limited") {
-			r.Tiers[tier] = limit.Draw(t, "limit of tier")
+			r.Tiers[tier] = []algorithms.Limit{limit.Draw(t, "limit of tier")}
 		}
 	}
 	switch rapid.IntRange(0, 9).Draw(t, "shadows") {

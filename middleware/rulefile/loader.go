@@ -28,7 +28,7 @@ type Loader struct {
 	// Tiers are the names of tiers that rules may use; nil means any name.
 	Tiers []string
 
-	// Edit adds what a file cannot contain: LimitFor, CostFor, rules in code. It may
+	// Edit adds what a file cannot contain: LimitsFor, CostFor, rules in code. It may
 	// change the slice that it is given. nil means that the rules stay as they are.
 	Edit func([]ratelimit.Rule) ([]ratelimit.Rule, error)
 

@@ -44,11 +44,12 @@ func TestEveryField(t *testing.T) {
 		text string
 		want ratelimit.Rule
 	}{
-		"Name":  {"name: login", ratelimit.Rule{Name: "login"}},
-		"Match": {"match: [POST /a, '/b/{x...}']", ratelimit.Rule{Match: []string{"POST /a", "/b/{x...}"}}},
-		"Limit": {"limit: 10/s burst 20", ratelimit.Rule{Limit: algorithms.Limit{Rate: 10, Period: second, Burst: 20, Algorithm: algorithms.TokenBucket}}},
-		"Tiers": {"tiers: {pro: 1000/1m gcra, internal: unlimited}", ratelimit.Rule{Tiers: map[string]algorithms.Limit{
-			"pro": {Rate: 1000, Period: minute, Algorithm: algorithms.GCRA}, "internal": ratelimit.Unlimited(),
+		"Name":   {"name: login", ratelimit.Rule{Name: "login"}},
+		"Match":  {"match: [POST /a, '/b/{x...}']", ratelimit.Rule{Match: []string{"POST /a", "/b/{x...}"}}},
+		"Limit":  {"limit: 10/s burst 20", ratelimit.Rule{Limit: algorithms.Limit{Rate: 10, Period: second, Burst: 20, Algorithm: algorithms.TokenBucket}}},
+		"Limits": {"limit: [10/s, 100000/month@UTC]", ratelimit.Rule{Limits: []algorithms.Limit{algorithms.PerSecond(10), algorithms.PerMonth(100_000, "UTC")}}},
+		"Tiers": {"tiers: {pro: 1000/1m gcra, enterprise: [5/s, 9/day@UTC], internal: unlimited}", ratelimit.Rule{Tiers: map[string][]algorithms.Limit{
+			"pro": {{Rate: 1000, Period: minute, Algorithm: algorithms.GCRA}}, "enterprise": {algorithms.PerSecond(5), algorithms.PerDay(9, "UTC")}, "internal": ratelimit.Unlimited(),
 		}}},
 		"Overrides": {"overrides: [{client: 192.0.2.1, limit: 5/1m, until: 2026-12-31@UTC, note: a}]", ratelimit.Rule{Overrides: []ratelimit.Override{
 			{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{algorithms.PerMinute(5)}, Until: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), Note: "a"},
@@ -68,14 +69,14 @@ func TestEveryField(t *testing.T) {
 		tested[field] = true
 		want := reflect.ValueOf(&c.want).Elem()
 		for name, text := range map[string]string{"Name": "\nname: r", "Limit": "\nlimit: 100/1m"} {
-			if name != field {
+			if name != strings.TrimSuffix(field, "s") {
 				c.text += text
 			}
 		}
 		if field != "Name" {
 			want.FieldByName("Name").SetString("r")
 		}
-		if field != "Limit" {
+		if field != "Limit" && field != "Limits" {
 			want.FieldByName("Limit").Set(reflect.ValueOf(algorithms.PerMinute(100)))
 		}
 		got, key := one(t, c.text+"\nkey: ip")
@@ -212,11 +213,11 @@ func TestEdit(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), "# CostFor is a function of the program\n  - name: r\n") {
 		t.Errorf("%s\n%v", text, err)
 	}
-	rules[0].CostFor, rules[0].LimitFor = nil, func(*http.Request) algorithms.Limit { return algorithms.Limit{} }
-	if text, err = rulefile.Format(rules); err != nil || !strings.Contains(string(text), "# LimitFor is a function of the program\n") {
+	rules[0].CostFor, rules[0].LimitsFor = nil, func(*http.Request) []algorithms.Limit { return nil }
+	if text, err = rulefile.Format(rules); err != nil || !strings.Contains(string(text), "# LimitsFor is a function of the program\n") {
 		t.Errorf("%s\n%v", text, err)
 	}
-	rules[0].LimitFor = nil
+	rules[0].LimitsFor = nil
 	roundTrip(t, "edited", rules)
 }
 
@@ -262,7 +263,7 @@ func TestFormatRefuses(t *testing.T) {
 		`rulefile: rule "r": key: bodyjson:a has no name`:          {Name: "r", Limit: limit, Key: keyfunc.BodyJSON("a", 64)},
 		`middleware: rule "r": cost: must not be negative`:         {Name: "r", Limit: limit, Key: keyfunc.IP, Cost: -1},
 		`rulefile: Format:4:13: rules[0].match[0]: must have at m`: {Name: "r", Limit: limit, Key: keyfunc.IP, Match: []string{"/" + strings.Repeat("a", 1000)}},
-		`rulefile: yaml: cannot marshal invalid UTF-8`:             {Name: "r", Limit: limit, Key: keyfunc.IP, Tiers: map[string]algorithms.Limit{"\xff": limit}},
+		`rulefile: yaml: cannot marshal invalid UTF-8`:             {Name: "r", Limit: limit, Key: keyfunc.IP, Tiers: map[string][]algorithms.Limit{"\xff": {limit}}},
 	} {
 		if text, err := rulefile.Format([]ratelimit.Rule{rule}); err == nil || text != nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s, %v; want %s", text, err, want)

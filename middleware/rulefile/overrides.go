@@ -8,7 +8,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/seed75154129/ratelimit/algorithms"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -44,9 +43,7 @@ func (d *decoder) override(o *ratelimit.Override, n *yaml.Node, path string) {
 		case "client":
 			o.Client = d.client(value, path)
 		case "limit":
-			if l, ok := d.exempting(value, path); ok {
-				o.Limits = []algorithms.Limit{l}
-			}
+			o.Limits = d.exempting(value, path)
 		case "until":
 			o.Until = d.until(value, path)
 		case "note":
@@ -142,10 +139,7 @@ func overridesNode(overrides []ratelimit.Override) *yaml.Node {
 		if len(o.Client) == 1 {
 			client = client.Content[0]
 		}
-		n := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle, Content: []*yaml.Node{textNode("client"), client}}
-		for _, l := range o.Limits {
-			n.Content = append(n.Content, textNode("limit"), limitNode(l))
-		}
+		n := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle, Content: []*yaml.Node{textNode("client"), client, textNode("limit"), limitNode(o.Limits)}}
 		if !o.Until.IsZero() {
 			n.Content = append(n.Content, textNode("until"), textNode(o.Until.UTC().Format(time.RFC3339Nano)))
 		}

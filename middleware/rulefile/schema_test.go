@@ -62,7 +62,7 @@ func TestSchemaHasTheFieldsOfRule(t *testing.T) {
 	rule := s.Defs["rule"]
 	var want []string
 	for field := range reflect.TypeFor[ratelimit.Rule]().Fields() {
-		if field.Type.Kind() != reflect.Func {
+		if field.Type.Kind() != reflect.Func && field.Name != "Limits" { // which limit is, too
 			want = append(want, snake(field.Name))
 		}
 	}

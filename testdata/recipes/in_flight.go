@@ -33,7 +33,7 @@ func chat(tenant keyfunc.Key) []ratelimit.Rule {
 	match := []string{"POST /v1/chat"}
 	return []ratelimit.Rule{
 		{Name: "streams", Match: match, Key: tenant, Limit: algorithms.MaxInFlight(3),
-			Tiers: map[string]algorithms.Limit{"team": algorithms.MaxInFlight(30)}},
+			Tiers: map[string][]algorithms.Limit{"team": {algorithms.MaxInFlight(30)}}},
 		{Name: "chat-tokens", Match: match, Key: tenant, Cost: 1000, // Settle says what it was
 			Limit: algorithms.Limit{Rate: 100_000, Period: time.Minute, Algorithm: algorithms.TokenBucket}},
 		{Name: "gpu", Match: match, Key: keyfunc.Everyone, Limit: algorithms.MaxInFlight(400)},

@@ -58,8 +58,8 @@ func batches(user keyfunc.Key, shedder *shed.Shedder) ratelimit.Rule {
 	pace := &pace{share: 1}
 	return ratelimit.Rule{
 		Name: "batch", Match: []string{"/batch/"}, Key: user, Limit: algorithms.PerMinute(600),
-		LimitFor: func(*http.Request) algorithms.Limit {
-			return algorithms.PerMinute(int64(600 * pace.at(shedder.Load())))
+		LimitsFor: func(*http.Request) []algorithms.Limit {
+			return []algorithms.Limit{algorithms.PerMinute(int64(600 * pace.at(shedder.Load())))}
 		},
 	}
 }

@@ -19,7 +19,7 @@ func plans(limiter algorithms.Limiter, tenant keyfunc.Key, planOf func(context.C
 			{
 				Name: "plan", Key: keyfunc.Optional(tenant),
 				Limit: algorithms.PerMinute(60), // free, and any plan that is not listed
-				Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(1000), "internal": ratelimit.Unlimited()},
+				Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(1000)}, "internal": ratelimit.Unlimited()},
 			},
 		},
 	})

@@ -20,7 +20,7 @@ func plans(limiter algorithms.Limiter, user keyfunc.Key, planOf func(context.Con
 			Name:  "plan",
 			Key:   user,
 			Limit: algorithms.PerMinute(60),
-			Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(1000), "internal": ratelimit.Unlimited()},
+			Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(1000)}, "internal": ratelimit.Unlimited()},
 			Costs: map[string]int64{"POST /reports": 10, "GET /export/{format}": 10}, // all others cost 1
 		}},
 	})
