@@ -13,7 +13,8 @@ import (
 // After times is banned: all checks of the rule that have a Ban deny it, even if their
 // limits have units left. The zero value is no ban. Any other value needs After and For.
 //
-// The denials of all processes count together. A denial counts if it comes no later
+// The denials of all processes count together. A request is one denial, even if several
+// checks with the rule and the key deny it. A denial counts if it comes no later
 // than Within after the first one. Some denials do not count: those during a ban, so
 // they do not extend it; those for MaxDelay alone; those of a shadow check; and those
 // of a fallback while the store is unavailable. A shadow check obeys no ban.
@@ -70,6 +71,9 @@ func (c *Check) bans() bool { return c.Ban != (Ban{}) && !c.Shadow }
 
 // day bounds how far ahead a clock may be where no period does.
 const day = 24 * time.Hour
+
+// sameBan reports whether two checks have one ban.
+func sameBan(a, b *Check) bool { return a.Rule == b.Rule && a.Key == b.Key }
 
 func (c *Check) banRule() step.Ban {
 	b := step.Ban{After: c.Ban.After, Within: cmp.Or(c.Ban.Within, c.Limit.Period, day).Microseconds(), Length: c.Ban.For.Microseconds()}

@@ -180,7 +180,8 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 	calls := each(corrections, r.settleCall)
 	for i := range results {
 		res := &results[i]
-		if res.Check.bans() && res.Err == nil && res.Denies() && res.BannedFor == 0 && res.counts(res.Check.banRule()) {
+		counts := res.Check.bans() && res.Err == nil && res.Denies() && res.BannedFor == 0 && res.counts(res.Check.banRule())
+		if counts && !slices.ContainsFunc(counted, func(j int) bool { return sameBan(&results[j].Check, &res.Check) }) {
 			counted = append(counted, i)
 			calls = append(calls, r.bansCall(countDenial, 0, []Check{res.Check}, nil))
 		}
@@ -198,8 +199,12 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 	copy(results, settled)
 	for i, resp := range responses[len(corrections):] {
 		if until, err := banned(&resp); err == nil {
-			res := &results[counted[i]]
-			res.ban(until, res.At.UnixMicro())
+			for j := range results { // all that the request was denied by
+				if res := &results[j]; res.Denies() && res.Check.bans() && sameBan(&res.Check, &results[counted[i]].Check) {
+					res.ban(until, res.At.UnixMicro())
+					until = max(until, -until) // it began once
+				}
+			}
 		}
 	}
 }

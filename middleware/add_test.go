@@ -116,11 +116,11 @@ func TestAddBesideOtherFields(t *testing.T) {
 		"no reserve":  {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.MaxReserve = 0 }, adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"a lower one": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.MaxReserve = 1e-9 }, adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"Tiers": {change: func(r *ratelimit.Rule, c *ratelimit.Config) {
-			r.Tiers = map[string]algorithms.Limit{"free": tokens(350, 1).Limit}
+			r.Tiers = map[string][]algorithms.Limit{"free": {tokens(350, 1).Limit}}
 			c.TierFor = func(*http.Request) string { return "free" }
 		}, adds: "true false false", used: 450, calls: []call{{450, false}}},
 		"Unlimited": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
-			r.LimitFor = func(*http.Request) algorithms.Limit { return ratelimit.Unlimited() }
+			r.LimitsFor = func(*http.Request) []algorithms.Limit { return ratelimit.Unlimited() }
 		}, adds: "true true true"},
 		"Shadow": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Shadow, r.Limit.Rate = true, 350 }, adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"Shadow, denied": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Shadow, r.Limit.Rate, r.MaxReserve = true, 350, 0 },
@@ -403,7 +403,7 @@ func TestSettledIsCalledOnce(t *testing.T) {
 		"refused": {handler: settle, change: func(c *ratelimit.Config) { c.Rules = append(c.Rules, required()) }, calls: []call{{40, false}}},
 		"skipped": {handler: settle, change: func(c *ratelimit.Config) { c.Skip = []string{"/"} }},
 		"unlimited": {handler: settle, change: func(c *ratelimit.Config) {
-			c.Rules[0].LimitFor = func(*http.Request) algorithms.Limit { return ratelimit.Unlimited() }
+			c.Rules[0].LimitsFor = func(*http.Request) []algorithms.Limit { return ratelimit.Unlimited() }
 		}},
 		"held": {handler: func(_ http.ResponseWriter, r *http.Request) {
 			release := ratelimit.Hold(r.Context())

@@ -18,6 +18,7 @@ var banCases = []testCase{
 	{name: "a denial for ever counts towards a ban", run: bansForever},
 	{name: "a ban is of one rule and key", run: bansOfOne},
 	{name: "a ban stays when the limit changes", run: bansOutliveLimits},
+	{name: "a request is one denial, however many checks of the rule deny it", run: bansOncePerRequest},
 	{name: "two bans on one key obey each other", run: twoBans},
 	{name: "Reset lifts a ban and forgets denials", run: resetLifts},
 }
@@ -197,6 +198,24 @@ func bansOutliveLimits(c *trial) {
 		c.take(other, denied(0, left, left).banned(time.Hour)) // the second of the key
 		c.take(check, s.exhausted().banned(time.Hour))
 	})
+}
+
+// bansOncePerRequest has two windows of a rule, and another rule between them. The ban
+// begins once, and denies by both.
+func bansOncePerRequest(c *trial) {
+	c.align(24*time.Hour, 0)
+	day, between := banning(of(fixed(1, 24*time.Hour)), 3, time.Minute, 48*time.Hour), check("other", "key", fixed(9, 24*time.Hour))
+	week := banning(of(fixed(1, 7*24*time.Hour)), 3, time.Minute, 48*time.Hour)
+	inDay, inWeek := c.untilNext(24*time.Hour), c.untilNext(7*24*time.Hour)
+	c.takeAll(expectation{day, charged(1, 0, inDay)}, expectation{between, charged(1, 8, inDay)}, expectation{week, charged(1, 0, inWeek)})
+	noDay, noWeek, room := denied(0, inDay, inDay), denied(0, inWeek, inWeek), passed(8, inDay)
+	for range 2 {
+		c.takeAll(expectation{day, noDay}, expectation{between, room}, expectation{week, noWeek})
+	}
+	results := c.takeAll(expectation{day, noDay.banned(48 * time.Hour)}, expectation{between, room}, expectation{week, noWeek.banned(48 * time.Hour)})
+	if results[0].BanBegan == results[2].BanBegan {
+		c.Errorf("the ban began with %t and %t, want once", results[0].BanBegan, results[2].BanBegan)
+	}
 }
 
 // twoBans are those of two instances during a roll-out. Neither begins a ban that

@@ -287,6 +287,19 @@ var wrongLimiters = []struct {
 			c.Ban.Within = 1000 * time.Hour
 		}
 	}), "Within the first"},
+	{"counts_a_denial_for_each_check", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.take = func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+				d, err := m.Take(ctx, checks...)
+				for i := range d.Results { // each but the first is counted behind the request
+					if r := &d.Results[i]; i > 0 && !r.HasRoom && r.Check.Ban != (algorithms.Ban{}) {
+						_, _ = m.Take(ctx, checks[i])
+					}
+				}
+				return d, err
+			}
+		})
+	}, "a request is one denial"},
 	{"bans_without_saying", tellingEach(func(r *algorithms.Result) { r.BannedFor = 0 }), "denied After times is banned"},
 	{"Peek_counts_denials", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {

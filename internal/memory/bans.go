@@ -101,13 +101,16 @@ func (pl *place) storeBan(rule step.Ban, s step.Denials) {
 // decideBan sets BannedUntil, and counts a denial towards the ban. Twin:
 // internal/script/take_bans.lua.
 //
+// told says that another count of the request has counted a denial of the rule and the key:
+// a request is one.
+//
 // If the table is full, a denial of a key without an entry for its ban is not counted. The
 // key is limited as usual.
-func (c *Count) decideBan(now int64, charge bool, most int) {
+func (c *Count) decideBan(now int64, charge, told bool, most int) {
 	s, healed := c.Ban.At(c.banState(now), now)
-	counts := charge && !c.Room && s.Until <= now && c.Ban.After > 0 && !c.DeniedByDelay(c.Waits, c.Answer.Remaining, c.Cost)
+	counts := charge && !told && !c.Room && s.Until <= now && c.Ban.After > 0 && !c.DeniedByDelay(c.Waits, c.Answer.Remaining, c.Cost)
 	until := s.Until
-	if counts {
+	if c.denied = counts; counts {
 		s = c.Ban.Deny(s, now)
 		until = -s.Until // the ban begins with this denial, if it begins
 	}

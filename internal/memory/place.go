@@ -36,6 +36,7 @@ type place struct {
 	estimated bool // the state comes from a sketch, or went to one
 
 	bans        bool // the count obeys bans
+	denied      bool // its denial counts towards the ban
 	bannedUntil int64
 }
 

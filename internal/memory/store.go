@@ -9,6 +9,7 @@ package memory
 import (
 	"cmp"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
@@ -113,7 +114,8 @@ func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
 			c.shard.overflowed++
 		}
 		if c.bans {
-			c.decideBan(now, charge, m.most)
+			told := slices.ContainsFunc(counts[:i], func(other Count) bool { return other.denied && other.ban == c.ban })
+			c.decideBan(now, charge, told, m.most)
 		}
 	}
 	return allowed

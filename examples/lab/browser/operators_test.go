@@ -28,7 +28,7 @@ func serveOperators() (address string, end func(), err error) {
 		{Name: "login", Match: []string{"POST /auth/login", "POST /auth/register", "POST /auth/reset-password"}, Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
 			ChargeOn: []int{401, 403}, Fail: failmode.Closed, Hidden: true, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}},
 		{Name: "plan", Key: user, Limit: algorithms.PerMinute(60), Costs: map[string]int64{"POST /reports": 10, "GET /export/{format}": 10},
-			Tiers: map[string]algorithms.Limit{"pro": algorithms.PerMinute(1000), "enterprise": {Rate: 10000, Period: time.Minute, Burst: 20000}, "internal": ratelimit.Unlimited()}},
+			Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(1000)}, "enterprise": {{Rate: 10000, Period: time.Minute, Burst: 20000}}, "internal": ratelimit.Unlimited()}},
 		{Name: "exports-of-a-tenant-with-a-rather-long-name-in-the-rule-file", Match: []string{"GET /export/{format}"}, Key: keyfunc.Join(user, keyfunc.IP), Limit: algorithms.PerHour(20), Shadow: true, Enforce: 0.1},
 		{Name: "uploads", Match: []string{"PUT /files/{path...}"}, Key: keyfunc.IP, Limit: algorithms.MaxInFlight(2), Disabled: true},
 		{Name: "abuse", Match: []string{"POST /messages"}, Key: user, Limit: algorithms.PerMinute(10), Ban: algorithms.Ban{After: 3, For: 24 * time.Hour}},

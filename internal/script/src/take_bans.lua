@@ -1,5 +1,6 @@
 -- Decides all checks of a request, some with a ban, as take.lua does without. A ban that has not ended
--- denies the request. Of the other checks with a ban, those that have no room count a denial.
+-- denies the request. Of the other checks with a ban, those that have no room count a denial, one for each
+-- ban.
 -- KEYS     one for each check; then two for each ban: its own, and that of a count that it may keep
 -- ARGV     as of take.lua; then for each ban six numbers: of which check it is; after within length, as
 --          of a ban below, where after is -1 for a shadow check, and -2 for a check without a ban, which
@@ -21,7 +22,7 @@
 
 local mode, bans = ARGV[1], ARGV[#ARGV] + 0
 local met, checks, args = ARGV[#ARGV - 1] == '1', #KEYS - 2 * bans, #ARGV - 6 * bans - 1
-local keys, obeyed, banned, known, kept, foreign, found = {}, {}, {}, {}, {}, {}, {}
+local keys, obeyed, banned, known, kept, foreign, found, told = {}, {}, {}, {}, {}, {}, {}, {}
 
 -- Leaves out the check that counts at a key, if an error is about a foreign value. As long as met is 0,
 -- such a value may be the word "ban", so the request is sent again.
@@ -106,10 +107,10 @@ for j = 1, bans do
   local begins = false
   local early = w < now + spare or w == now + spare and f <= ARGV[p + 5] + 0
   if mode ~= '0' then
-    local counts = not fits and expires <= now and ARGV[q] + 0 > 0 and not (spare >= 0 and early)
+    local counts = not fits and not told[keys[j]] and expires <= now and ARGV[q] + 0 > 0 and not (spare >= 0 and early)
     if counts then
       since, expires, count = ban_deny(now, q, since, expires, count)
-      begins = expires > now
+      begins, told[keys[j]] = expires > now, true
     end
     if counts or healed and obeyed[j] then
       ban_write(keys[j], now, q, since, expires, count)
