@@ -183,6 +183,27 @@ func BenchmarkRedis(b *testing.B) {
 	compare(b, load{servers: s.all()}, all)
 }
 
+// BenchmarkInFlight is an admitted request with three sliding windows in Redis, and with
+// two of them and in_flight in place of the third, its release included.
+func BenchmarkInFlight(b *testing.B) {
+	s := start(b)
+	windows := standard()
+	for i := range windows {
+		windows[i].Limit.Algorithm, windows[i].Limit.Burst = algorithms.SlidingWindow, 0
+	}
+	held := slices.Clone(windows)
+	held[0].Limit = algorithms.MaxInFlight(100_000)
+	three, with := limit(b, s.ours, "windows", windows), limit(b, s.ours, "held", held)
+	all := []contender{
+		{"sliding_window", serving(three, http.StatusNoContent), &three},
+		{"in_flight", serving(with, http.StatusNoContent), &with},
+	}
+	for _, c := range all {
+		warm(b, c.subject)
+	}
+	compare(b, load{servers: s.all()}, all)
+}
+
 // BenchmarkAlone is the latency of one caller, with the standard stack in Redis, and
 // of the command alone that the handler sends. The contenders take turns in any
 // order, request by request: a machine that sleeps while it waits is at some
