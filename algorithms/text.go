@@ -42,6 +42,9 @@ func ParseLimit(text string) (Limit, error) {
 		return Limit{}, fmt.Errorf("limit %q: %w; write it as \"100/1m\", \"10/s burst 20\" or \"5/1m fixed_window\"", text, err)
 	}
 	if err := l.Validate(); err != nil {
+		if meant, ok := meantLimit(text); ok {
+			err = fmt.Errorf("limit %q: %w; write it as %s", text, err, meant)
+		}
 		return Limit{}, err
 	}
 	return l, nil
@@ -98,17 +101,27 @@ func parseLimit(text string) (Limit, error) {
 	return l, nil
 }
 
-// grouped is a number with marks for thousands.
-var grouped = regexp.MustCompile(`^[0-9]{1,3}([,_][0-9]{3})+$`)
+// What people write around the numbers of a limit.
+var (
+	grouped = regexp.MustCompile(`\b[0-9]{1,3}([,_][0-9]{3})+\b`)
+	filler  = regexp.MustCompile(`\b(with|an?|of|r|requests?|tokens?)\b|[=(),]|:( |$)`)
+	spelled = regexp.MustCompile(`/ *([0-9]*) *(?:(s)(?:ec(?:ond)?s?)?|(m)(?:in(?:ute)?s?)?|(h)(?:ours?)?)\b`)
+)
 
-// meantLimit corrects a text that is nearly a limit: one in capitals, with "per", with
-// marks for thousands, without a unit of its period or the time zone of its calendar, or
-// with the algorithm before the burst.
+// inFewWords returns a text in lower case, with "/" for "per", "1m" for "1 minute", and
+// without filler and marks for thousands.
+func inFewWords(text string) string {
+	text = strings.Replace(strings.ToLower(text), " per ", "/", 1)
+	text = grouped.ReplaceAllStringFunc(text, strings.NewReplacer(",", "", "_", "").Replace)
+	return spelled.ReplaceAllString(filler.ReplaceAllString(text, " "), "/$1$2$3$4")
+}
+
+// meantLimit corrects a text that is nearly a limit: one in words, with marks for
+// thousands, without a unit of its period or the time zone of its calendar, or with the
+// algorithm before the burst.
 func meantLimit(text string) (string, bool) {
-	rate, rest, _ := strings.Cut(strings.Replace(strings.ToLower(text), " per ", "/", 1), "/")
-	if rate = strings.TrimSpace(rate); grouped.MatchString(rate) {
-		rate = strings.NewReplacer(",", "", "_", "").Replace(rate)
-	}
+	rate, rest, _ := strings.Cut(inFewWords(text), "/")
+	rate = strings.TrimSpace(rate)
 	words := strings.Fields(rest)
 	if len(words) == 0 {
 		return "", false

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -114,6 +115,9 @@ func differences(was, now *Rule) string {
 		if !bytes.Equal(before[name], after[name]) {
 			all = append(all, fmt.Sprintf("%s %s → %s", name, shown(before[name], after[name]), shown(after[name], before[name])))
 		}
+	}
+	if len(was.Overrides) == len(now.Overrides) && !reflect.DeepEqual(was.Overrides, now.Overrides) {
+		all = append(all, "overrides differ") // which are of clients that no log names
 	}
 	return strings.Join(all, ", ")
 }

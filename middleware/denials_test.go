@@ -180,6 +180,17 @@ func TestWhatChangedIsLogged(t *testing.T) {
 	set(8, next, `level=INFO msg="ratelimit: rules set again" rules=4 generation=4 version=8`)
 	set(0, next, `level=INFO msg="ratelimit: rules set again" rules=4 generation=5`)
 
+	overridden := func(rate int64) []ratelimit.Rule {
+		r := perHour("a", 10)
+		r.Overrides = []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{algorithms.PerHour(rate)}}}
+		return []ratelimit.Rule{r}
+	}
+	if err := m.SetRules(overridden(20)); err != nil {
+		t.Fatal(err)
+	}
+	lines(log)
+	set(0, overridden(30), `level=INFO msg="ratelimit: rules replaced" rules=1 generation=7 added=[] removed=[] changed="[a: overrides differ]"`)
+
 	// A line is bounded.
 	many := make([]ratelimit.Rule, 40)
 	for i := range many {
