@@ -46,9 +46,10 @@ func (h hiddenResult) Over() {
 	}
 }
 
-// With adds a further charge of the request for the same count to a result that is Over:
-// as it was taken, and as it is now.
+// With adds a further charge of the request for the same count: as it was taken, and as
+// it is now. The result is Over.
 func (h hiddenResult) With(taken, now *Result) {
+	h.Over()
 	spans := append(slices.Clone(h.r.spans()), taken.spans()...)
 	if now.moved != nil {
 		spans = append(spans, now.spans()...)

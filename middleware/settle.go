@@ -66,15 +66,11 @@ func SettleAll(ctx context.Context, costs map[string]int64) error {
 // hintUnknown logs a rule's name that no middleware around the handler has, once.
 func hintUnknown(ctx context.Context, verb, rule string) {
 	const meaning = "unknown rule"
-	innermost := stateOf(ctx)
-	if innermost == nil {
-		return
-	}
-	if _, again := innermost.set.hints.said.Load(meaning); again {
-		return
-	}
 	var names []string
-	for s := innermost; s != nil; s = s.outer {
+	for s := stateOf(ctx); s != nil; s = s.outer {
+		if _, again := s.set.hints.said.Load(meaning); again {
+			return
+		}
 		if _, ok := s.set.find(rule, 0); ok {
 			return // the rule does not apply to the request
 		}
@@ -82,11 +78,14 @@ func hintUnknown(ctx context.Context, verb, rule string) {
 			names = append(names, s.set.watches[i].rule)
 		}
 	}
-	mend := "; write the Name of a rule"
-	if best := near.Word(rule, names); best != "" {
-		mend = fmt.Sprintf("; did you mean %q?", best)
+	if names == nil {
+		return // no middleware knows of the request
 	}
-	innermost.set.hints.sayOnce(meaning, fmt.Sprintf("%s: no rule is named %.64q, so nothing is counted%s", verb, rule, mend))
+	mend := "write the Name of a rule"
+	if best := near.Word(rule, names); best != "" {
+		mend = fmt.Sprintf("did you mean %q?", best)
+	}
+	stateOf(ctx).set.hints.sayOnce(meaning, fmt.Sprintf("%s: no rule is named %.64q, so nothing is counted; %s", verb, rule, mend))
 }
 
 // A ruleCost is what a request costs by a rule in the end.
@@ -238,53 +237,41 @@ func (s *requestState) settleAll(ctx context.Context, costs []ruleCost) (errs []
 			}
 		}
 	}
-	if err != nil {
-		errs = s.settleErrors(changed, err)
-		s.by.unsettled.Add(uint64(len(errs)))
+	if len(parts) > 0 {
+		errs = s.note(parts, err)
 	}
-	s.replace(parts)
+	if err != nil && errs == nil { // none is known to have failed
+		errs = []error{fmt.Errorf("middleware: settle: %w", err)}
+	}
+	s.by.unsettled.Add(uint64(len(errs)))
 	if len(charges) > 0 && !s.isClosed() {
 		s.rewriteHeaders(ctx)
 	}
 	return errs
 }
 
-// settleErrors returns an error for each rule that the limiter has not settled.
-func (s *requestState) settleErrors(changed []*part, err error) (errs []error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range changed {
-		if u := s.use(p.taken.Check.Rule); p.now.Charged != p.cost && u.err == nil {
-			u.err = err
-			errs = append(errs, settleError(u.rule, err))
-		}
-	}
-	if errs == nil { // none is known to have failed
-		errs = []error{fmt.Errorf("middleware: settle: %w", err)}
-	}
-	return errs
-}
-
-// replace puts what charges cost now into the decision, all charges of a window together.
-func (s *requestState) replace(parts []part) {
-	if len(parts) == 0 {
-		return
-	}
+// note puts what charges cost now into the decision, all charges of a window together. It
+// returns an error for each rule that the limiter has not settled.
+func (s *requestState) note(parts []part, err error) (errs []error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := slices.Clone(s.decision.Results) // the old ones may be read
 	for i := range parts {
 		p := &parts[i]
-		if p.first {
-			now[p.window] = p.now
-			now[p.window].Charged += s.use(p.now.Check.Rule).spent
-			continue
+		u, r := s.use(p.now.Check.Rule), &now[p.window]
+		if err != nil && p.now.Charged != p.cost && u.err == nil {
+			u.err = err
+			errs = append(errs, settleError(u.rule, err))
 		}
-		r := lent.Result(&now[p.window])
-		r.Over()
-		r.With(p.taken, &p.now)
+		if p.first {
+			*r = p.now
+			r.Charged += u.spent
+		} else {
+			lent.Result(r).With(p.taken, &p.now)
+		}
 	}
 	s.decision.Results = now
+	return errs
 }
 
 // countSettled counts what a settlement has charged or refunded, once for all windows of
