@@ -14,6 +14,7 @@ import (
 type Check struct {
 	Rule     string        // what is counted; a name that all processes share
 	Key      string        // the client that is counted; "" is a key like any other
+	Tier     string        // counts apart from other tiers of the rule and key; they share a ban; "" is none
 	Limit    Limit         // how much the key may use
 	Cost     int64         // units that this request takes; 0 means 1; negative is an error
 	Fail     FailMode      // what to do if the store cannot count; zero counts locally
@@ -106,12 +107,14 @@ func twice(c *Check, i, j int) error {
 
 // sameCount reports whether two checks share one count.
 func sameCount(a, b *Check, rowA, rowB *step.Row) bool {
-	return a.Rule == b.Rule && a.Key == b.Key && a.Limit.Period == b.Limit.Period && a.Limit.Calendar == b.Limit.Calendar && rowA == rowB
+	return a.Rule == b.Rule && a.Key == b.Key && a.Tier == b.Tier && a.Limit.Period == b.Limit.Period && a.Limit.Calendar == b.Limit.Calendar && rowA == rowB
 }
 
 // paramsOf computes the numbers of a valid check.
 func paramsOf(c *Check, row *step.Row) step.Params {
-	return c.Limit.step().Params(c.Cost, c.MaxDelay, row)
+	p := c.Limit.step().Params(c.Cost, c.MaxDelay, row)
+	p.Tier = c.Tier
+	return p
 }
 
 // numbers computes the check's params, and reports whether the check is valid.
@@ -123,6 +126,7 @@ func (c *Check) numbers(p *step.Params) bool {
 	if !c.Limit.step().Numbers(p, c.Cost, c.MaxDelay) {
 		return false
 	}
+	p.Tier = c.Tier
 	if p.Held {
 		c.named(p)
 	}
