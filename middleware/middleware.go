@@ -67,7 +67,7 @@ var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 25
 // New does not contact the store, so that the program can start while Redis is down.
 func New(c Config) (*Middleware, error) {
 	share, shareErr := parseShare(c.Share)
-	rules, rulesErr := compile(c.Rules, share)
+	rules, rulesErr := compile(c.Rules, share, c.TierFor != nil)
 	skip, err := c.validate()
 	if err := errors.Join(err, shareErr, rulesErr); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (m *Middleware) Rules() []Rule {
 // algorithm and period keeps its counts.
 func (m *Middleware) SetRules(rules []Rule) error {
 	m.mustBeMade()
-	compiled, err := compile(rules, m.share)
+	compiled, err := compile(rules, m.share, m.tierFor != nil)
 	m.setting.Lock()
 	m.failures.returned(err)
 	if err != nil {
