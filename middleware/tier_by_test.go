@@ -103,7 +103,7 @@ func TestTierByOfTheBody(t *testing.T) {
 		app := inMemory(t, tc.rule).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var all any
 			if json.NewDecoder(r.Body).Decode(&all) == nil {
-				w.WriteHeader(204)
+				w.WriteHeader(http.StatusNoContent)
 			}
 		}))
 		for i, want := range tc.want {
@@ -114,6 +114,30 @@ func TestTierByOfTheBody(t *testing.T) {
 			}
 		}
 	}
+}
+
+// In an outage a process counts tiers and overrides apart, too, and requests wait in them.
+func TestTiersAndOverridesInOutagesAndQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tiered := byModel(map[string][]algorithms.Limit{"large": hourly(3)})
+		one := perHour("one", 1)
+		one.Overrides = []ratelimit.Override{override(algorithms.Limit{Rate: 1, Period: time.Second, Burst: 2, Algorithm: algorithms.LeakyBucket}, "192.0.2.1")}
+		guard := &failmode.Guard{Limiter: new(failing)}
+		defer guard.Close()
+		m := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{tiered, one}})
+		begun := time.Now()
+		for i, want := range []int{204, 204, 204, 429} {
+			if got := serve(m.Handler(ok), "GET /", "User", "alice", "Model", "large").Code; got != want {
+				t.Errorf("request %d: %d, want %d", i, got, want)
+			}
+		}
+		if got := serve(m.Handler(ok), "GET /", "User", "alice", "Model", "x").Code; got != 204 {
+			t.Errorf("another model: %d", got)
+		}
+		if waited := time.Since(begun); waited != 3*time.Second {
+			t.Errorf("waited for %s", waited)
+		}
+	})
 }
 
 // Overrides and TierBy work with every other field, or say what to write instead.
