@@ -14,6 +14,7 @@ import (
 type Check struct {
 	Rule     string        // what is counted; a name that all processes share
 	Key      string        // the client that is counted; "" is a key like any other
+	Tier     string        // counts apart from other tiers of the rule and key; they share a ban; "" is none
 	Limit    Limit         // how much the key may use
 	Cost     int64         // units that this request takes; 0 means 1; negative is an error
 	Fail     FailMode      // what to do if the store cannot count; zero counts locally
@@ -106,7 +107,7 @@ func whyInvalid(checks []Check, i int) error {
 func sameAs(checks []Check, i int) int {
 	for j := range checks[:i] {
 		a, b := &checks[j], &checks[i]
-		if a.Key == b.Key && a.Rule == b.Rule && a.Limit.Period == b.Limit.Period && a.Limit.Calendar == b.Limit.Calendar && a.Limit.row() == b.Limit.row() {
+		if a.Key == b.Key && a.Rule == b.Rule && a.Tier == b.Tier && a.Limit.Period == b.Limit.Period && a.Limit.Calendar == b.Limit.Calendar && a.Limit.row() == b.Limit.row() {
 			return j
 		}
 	}
@@ -115,7 +116,9 @@ func sameAs(checks []Check, i int) int {
 
 // paramsOf computes the numbers of a valid check.
 func paramsOf(c *Check, row *step.Row) step.Params {
-	return c.Limit.step().Params(c.Cost, c.MaxDelay, row)
+	p := c.Limit.step().Params(c.Cost, c.MaxDelay, row)
+	p.Tier = c.Tier
+	return p
 }
 
 // numbers computes the check's params, and reports whether the check is valid.
@@ -127,6 +130,7 @@ func (c *Check) numbers(p *step.Params) bool {
 	if !c.Limit.step().Numbers(p, c.Cost, c.MaxDelay) {
 		return false
 	}
+	p.Tier = c.Tier
 	if p.Held {
 		c.named(p)
 	}

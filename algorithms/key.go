@@ -17,6 +17,7 @@ const maxPart = 64
 // appendKey appends the Redis key that counts a check:
 //
 //	namespace:{key}:rule:algorithm:period
+//	namespace:{key}:rule:{tier}:algorithm:period
 //
 // The key is the hash tag, so that a cluster keeps what is known of one client
 // together. The algorithm and the period are part of it because instances that
@@ -25,7 +26,11 @@ const maxPart = 64
 // algorithm's name ends with the form of its states, so that two versions of this
 // module that write different forms count at different keys.
 func appendKey(b []byte, namespace string, c *Check, a *step.Row) []byte {
-	b = append(append(appendRule(b, namespace, c), ':'), a.Short...)
+	b = append(appendRule(b, namespace, c), ':')
+	if c.Tier != "" { // in braces, which no rule has
+		b = append(appendPart(append(b, '{'), c.Tier), "}:"...)
+	}
+	b = append(b, a.Short...)
 	if b = append(b, ':'); c.Limit.Calendar != "" {
 		return append(b, c.Limit.Calendar...)
 	}

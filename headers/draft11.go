@@ -100,7 +100,7 @@ func (o draft11) write(h http.Header, d algorithms.Decision) {
 
 func (o draft11) policy(r *algorithms.Result) item {
 	m := item{
-		name:    itemName(r.Check.Rule),
+		name:    policyName(&r.Check),
 		units:   r.Check.Limit.Quota(),
 		seconds: windowSeconds(r.Check.Limit),
 		key:     o.partition(r.Check.Key),
@@ -126,7 +126,7 @@ func (o draft11) limit(r *algorithms.Result) item {
 		}
 	}
 	return item{
-		name:    itemName(r.Check.Rule),
+		name:    policyName(&r.Check),
 		units:   max(r.Remaining, 0), // a field has no debts
 		seconds: seconds,
 		key:     o.partition(r.Check.Key),

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"strconv"
 	"strings"
+
+	"github.com/seed75154129/ratelimit/algorithms"
 )
 
 // An item is a member of a RateLimit-Policy or RateLimit list: a name, a number
@@ -60,6 +62,14 @@ func (m *item) append(b []byte, units, seconds byte) []byte {
 		b = append(b, ':')
 	}
 	return b
+}
+
+// policyName returns the name of a check's rule, with its tier if that counts apart.
+func policyName(c *algorithms.Check) string {
+	if c.Tier == "" {
+		return itemName(c.Rule)
+	}
+	return itemName(c.Rule + "/" + c.Tier)
 }
 
 // itemName returns a rule's name in printable ASCII, which is all that a String

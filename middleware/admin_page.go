@@ -213,6 +213,9 @@ func (p *page) rule(r *ruleView) {
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
 		p.term("tier "+tier, r.Tiers[tier].String(), false)
 	}
+	if r.TierBy != "" {
+		p.term("tiers by", r.TierBy, false)
+	}
 	if r.Overrides > 0 {
 		p.term("overrides", strconv.Itoa(r.Overrides), false)
 	}

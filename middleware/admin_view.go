@@ -66,6 +66,7 @@ type ruleView struct {
 	Limit      texts            `json:"limit"`
 	Tiers      map[string]texts `json:"tiers,omitempty"`
 	LimitsFor  bool             `json:"limits_for,omitempty"`
+	TierBy     string           `json:"tier_by,omitempty"`
 	Overrides  int              `json:"overrides,omitempty"` // how many
 	Cost       int64            `json:"cost"`
 	Costs      map[string]int64 `json:"costs,omitempty"`
@@ -131,7 +132,7 @@ type banView struct {
 func viewOf(r *Rule) ruleView {
 	key := keyfunc.Describe(r.Key)
 	v := ruleView{
-		Name: r.Name, Match: r.Match, Key: key.String(), Limit: textsOf(r.own()), LimitsFor: r.LimitsFor != nil, Overrides: len(r.Overrides),
+		Name: r.Name, Match: r.Match, Key: key.String(), Limit: textsOf(r.own()), LimitsFor: r.LimitsFor != nil, TierBy: tierName(r.TierBy), Overrides: len(r.Overrides),
 		Cost: max(r.Cost, 1), Costs: r.Costs, CostFor: r.CostFor != nil, MaxReserve: r.MaxReserve, ChargeOn: r.ChargeOn, Fail: r.Fail.String(),
 		Shadow: r.Shadow, Enforce: r.Enforce, Disabled: r.Disabled, Hidden: r.Hidden, Lease: r.Lease, values: key.Values(),
 	}
@@ -246,7 +247,7 @@ type countView struct {
 // counts are how keys stand by each limit that a rule may have for them.
 func (m *Middleware) counts(ctx context.Context, r *rule, keys []string) (counts []countView) {
 	for _, l := range r.limits() {
-		counts = append(counts, m.countsBy(ctx, r, l.Limit, keys, countView{Tier: l.tier})...)
+		counts = append(counts, m.countsBy(ctx, r, l, keys, countView{Tier: l.tier})...)
 	}
 	for _, key := range keys {
 		o := r.terms.overrides[key]
@@ -259,17 +260,17 @@ func (m *Middleware) counts(ctx context.Context, r *rule, keys []string) (counts
 			counts = append(counts, view)
 		}
 		for _, l := range o.windows {
-			counts = append(counts, m.countsBy(ctx, r, l, []string{key}, view)...)
+			counts = append(counts, m.countsBy(ctx, r, ruleLimit{Limit: l}, []string{key}, view)...)
 		}
 	}
 	return counts
 }
 
 // countsBy are how keys stand by one limit of a rule, as which it is named in the view.
-func (m *Middleware) countsBy(ctx context.Context, r *rule, l algorithms.Limit, keys []string, c countView) (counts []countView) {
+func (m *Middleware) countsBy(ctx context.Context, r *rule, l ruleLimit, keys []string, c countView) (counts []countView) {
 	d, err := m.callLimiter(ctx, m.limiter.Peek, true, r.checksOf(l, keys))
 	if err != nil {
-		c.Limit, c.Error = filled(l), err.Error()
+		c.Limit, c.Error = filled(l.Limit), err.Error()
 		return []countView{c}
 	}
 	for i := range d.Results {

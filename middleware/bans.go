@@ -114,7 +114,7 @@ func (m *Middleware) bansInForce(ctx context.Context, set *ruleset) []bannedView
 		view := bannedView{Rule: b.rule, Key: m.shown(b.key), ID: m.keyID(b.key), By: b.by, Since: b.since.UTC().Truncate(time.Second), EndsIn: seconds(b.until.Sub(now)), known: !isBounded(b.key)}
 		if view.known {
 			rule, _ := set.named(b.rule)
-			d, err := m.callLimiter(ctx, m.limiter.Peek, true, rule.checksOf(rule.check.Limit, []string{b.key}))
+			d, err := m.callLimiter(ctx, m.limiter.Peek, true, rule.checksOf(ruleLimit{Limit: rule.check.Limit}, []string{b.key}))
 			if err == nil && d.Results[0].Err == nil {
 				if d.Results[0].BannedFor <= 0 {
 					continue

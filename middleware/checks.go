@@ -16,7 +16,7 @@ import (
 // its hash. [keyfunc.Everyone] takes no value. A Key without the method Keys takes
 // one value, which is the key.
 //
-// There is a check for each algorithm and period among Limit, Limits, Tiers and the
+// There is a check for each algorithm, period and tier of TierBy among Limit, Limits, Tiers and the
 // client's Override, because each has a count of its own; of several limits on one count
 // the first is in the check: the rule's own, then Tiers by name, then the Override. A Key
 // may have several keys for the values, as [keyfunc.First] does. A limit that only
@@ -76,12 +76,12 @@ func (r *rule) limits() (all []ruleLimit) {
 }
 
 // checksOf returns the checks of keys by one limit.
-func (r *rule) checksOf(l algorithms.Limit, keys []string) []algorithms.Check {
+func (r *rule) checksOf(l ruleLimit, keys []string) []algorithms.Check {
 	checks := make([]algorithms.Check, len(keys))
 	for i, key := range keys {
 		c := r.check
-		c.Key, c.Shadow = key, r.terms.shadows(c.Rule, key)
-		setLimit(&c, l)
+		c.Key, c.Tier, c.Shadow = key, r.tierOf(l.tier), r.terms.shadows(c.Rule, key)
+		setLimit(&c, l.Limit)
 		checks[i] = c
 	}
 	return checks
@@ -89,18 +89,22 @@ func (r *rule) checksOf(l algorithms.Limit, keys []string) []algorithms.Check {
 
 // checks returns a check for each count of the keys.
 func (r *rule) checks(keys []string) (checks []algorithms.Check) {
-	seen := make(map[window]bool)
+	type count struct {
+		tier string
+		window
+	}
+	seen := make(map[count]bool)
 	for _, l := range r.limits() {
-		if !seen[windowOf(l.Limit)] {
-			seen[windowOf(l.Limit)] = true
-			checks = append(checks, r.checksOf(l.Limit, keys)...)
+		if c := (count{r.tierOf(l.tier), windowOf(l.Limit)}); !seen[c] {
+			seen[c] = true
+			checks = append(checks, r.checksOf(l, keys)...)
 		}
 	}
 	for _, key := range keys {
 		if o := r.terms.overrides[key]; o != nil {
 			for _, l := range o.windows {
-				if !seen[windowOf(l)] {
-					checks = append(checks, r.checksOf(l, []string{key})...)
+				if !seen[count{"", windowOf(l)}] {
+					checks = append(checks, r.checksOf(ruleLimit{Limit: l}, []string{key})...)
 				}
 			}
 		}

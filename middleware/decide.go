@@ -160,6 +160,14 @@ func (e *evaluation) resolve(i int) {
 	if err == nil && key == "" {
 		err = keyfunc.ErrNoKey
 	}
+	if rule.tierBy != nil && (err == nil || errors.Is(err, keyfunc.ErrNoKey)) {
+		var tierErr error
+		if check.Tier, tierErr = rule.tierBy.Resolve(e.request); errors.Is(tierErr, keyfunc.ErrNoKey) {
+			check.Tier = ""
+		} else if tierErr != nil {
+			err = tierErr
+		}
+	}
 	if e.seen != nil {
 		e.seen[i] = seenKey{matched: true, key: key, err: err}
 	}

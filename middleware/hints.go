@@ -311,7 +311,7 @@ func oddities(rules []rule, tierFor bool) (odd []string) {
 
 func (r *rule) oddities(tierFor bool) (odd []string) {
 	say := func(format string, args ...any) { odd = append(odd, fmt.Sprintf(format, args...)) }
-	if r.terms.tiers != nil && !tierFor {
+	if r.terms.tiers != nil && r.tierBy == nil && !tierFor {
 		say(" has Tiers, and Config.TierFor is nil: every request has the rule's own limit")
 	}
 	if r.readsBody && len(r.patterns) > 0 && !slices.ContainsFunc(r.patterns, func(p pattern.Pattern) bool { return p.HasBodies() }) {

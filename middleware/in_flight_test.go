@@ -577,7 +577,7 @@ func TestHintsAboutInFlight(t *testing.T) {
 		{[]Rule{ip, twoAtOnce[1], everyone}, nil},
 		{[]Rule{everyone}, []string{"one client can hold all of them"}},
 	} {
-		rules, err := compile(c.rules, share{})
+		rules, err := compile(c.rules, share{}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

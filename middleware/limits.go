@@ -18,7 +18,8 @@ const maxLimits = 64
 // A limitView is what a client is told about a limit of its own.
 type limitView struct {
 	Name       string     `json:"name"`
-	Window     string     `json:"window"` // "in flight" for in_flight
+	Tier       string     `json:"tier,omitempty"` // by TierBy
+	Window     string     `json:"window"`         // "in flight" for in_flight
 	Limit      int64      `json:"limit"`
 	Remaining  int64      `json:"remaining"`
 	ResetAfter seconds    `json:"reset_after"`
@@ -28,7 +29,7 @@ type limitView struct {
 
 // Limits returns a handler that tells a client its own limits, as JSON. It lists each
 // enforced rule that has a key for the request, whatever its Match, with the limit that
-// the request has by it. It leaves out rules that are Hidden or Disabled, that exempt the
+// the request has by it, and with all tiers of a TierBy. It leaves out rules that are Hidden or Disabled, that exempt the
 // request, whose Key is a route or in the body, and whose Key returns an error. The
 // functions of rules get the request for the limits itself.
 //
@@ -75,7 +76,7 @@ func (m *Middleware) serveLimits(w http.ResponseWriter, r *http.Request) {
 func (e *evaluation) resolveLimits() {
 	for i := range e.set.rules {
 		rule := &e.set.rules[i]
-		if rule.disabled || rule.hidden || rule.readsBody || rule.traits.Route {
+		if rule.disabled || rule.hidden || keyfunc.Describe(rule.key).ReadsBody() || rule.traits.Route {
 			continue
 		}
 		check := rule.check
@@ -87,13 +88,24 @@ func (e *evaluation) resolveLimits() {
 		if rule.terms.shadows(check.Rule, check.Key) {
 			continue
 		}
-		for _, l := range e.limitsOf(i, rule, check.Key).windows {
-			if len(e.checks) == maxLimits {
-				e.set.hints.say(fmt.Sprintf("Limits shows %d limits, and leaves out the rest of rule %q and those after it", maxLimits, check.Rule))
-				return
+		tiers := []string{""}
+		if rule.tierBy != nil {
+			tiers = append(tiers, rule.asked()...)
+		}
+		for _, tier := range tiers {
+			check.Tier = tier
+			windows := e.limitsOf(i, rule, &check).windows
+			if check.Tier != tier {
+				continue // this client has none of its own there
 			}
-			e.checks = append(e.checks, check)
-			setLimit(&e.checks[len(e.checks)-1], l)
+			for _, l := range windows {
+				if len(e.checks) == maxLimits {
+					e.set.hints.say(fmt.Sprintf("Limits shows %d limits, and leaves out the rest of rule %q and those after it", maxLimits, check.Rule))
+					return
+				}
+				e.checks = append(e.checks, check)
+				setLimit(&e.checks[len(e.checks)-1], l)
+			}
 		}
 	}
 }
@@ -110,7 +122,7 @@ func (e *evaluation) logLimits(rule *rule, err error) {
 
 func limitOf(r *algorithms.Result, now time.Time) limitView {
 	v := limitView{
-		Name: r.Check.Rule, Window: "in flight", Limit: r.Check.Limit.Quota(), Remaining: max(r.Remaining, 0), ResetAfter: seconds(r.ResetAfter),
+		Name: r.Check.Rule, Tier: r.Check.Tier, Window: "in flight", Limit: r.Check.Limit.Quota(), Remaining: max(r.Remaining, 0), ResetAfter: seconds(r.ResetAfter),
 	}
 	if !isHeld(r.Check.Limit) {
 		v.Window = cmp.Or(r.Check.Limit.Calendar, span(r.Check.Limit.Period))

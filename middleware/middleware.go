@@ -73,7 +73,7 @@ var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 25
 // New does not contact the store, so that the program can start while Redis is down.
 func New(c Config) (*Middleware, error) {
 	share, shareErr := parseShare(c.Share)
-	rules, rulesErr := compile(c.Rules, share)
+	rules, rulesErr := compile(c.Rules, share, c.TierFor != nil)
 	skip, err := c.validate()
 	if err := errors.Join(err, shareErr, rulesErr); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (m *Middleware) SetRules(rules []Rule) error { return m.SetRulesVersion(rul
 // rules are from; 0 means that it has none. The log, the metrics and Admin show it.
 func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	m.mustBeMade()
-	compiled, err := compile(rules, m.share)
+	compiled, err := compile(rules, m.share, m.tierFor != nil)
 	m.setting.Lock()
 	m.failures.returned(err)
 	if err != nil {

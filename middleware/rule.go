@@ -53,6 +53,16 @@ type Rule struct {
 	// keeps the counts of windows that both tiers have. Two names must not differ only in
 	// case.
 	Tiers map[string][]algorithms.Limit
+	// TierBy names the tier by what is asked for, such as a model or a tool; nil means by
+	// Config.TierFor alone. Each of these tiers is a count of its own. Requests for
+	// anything else share the count of Limit or Limits: make that the smallest, because
+	// clients choose. Its errors are those of Key, but with [keyfunc.ErrNoKey] a request
+	// asks for nothing that is listed.
+	//
+	// With a Config.TierFor, the tier "pro/large" is what those of the tier pro have in
+	// the count of large; it goes before "large". There, every tier with a slash is such a
+	// pair. TierBy does not go with LimitsFor and Overrides.
+	TierBy keyfunc.Key
 	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If
 	// there are none or they are unusable, Tiers and Limit apply. Limits are unusable if
 	// one is invalid, if ChargeOn, Ban or Lease does not allow them, or if Config.Share

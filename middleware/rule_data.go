@@ -136,6 +136,7 @@ func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err 
 	} else {
 		r.validateTierNames(bad)
 	}
+	r.validateTierBy(bad)
 	if r.validateOverrides(bad); len(r.Overrides) > maxEntries {
 		few := *r
 		few.Overrides, r = nil, &few

@@ -24,6 +24,8 @@ type rule struct {
 	hidden    bool
 	disabled  bool
 	traits    hint.Traits      // of the key
+	tierBy    keyfunc.Key      // nil if there is none
+	plans     bool             // a tier with a slash is one of TierFor and one of TierBy
 	check     algorithms.Check // by the first of the own limits, without the key
 	own       limits           // the check's limit, and others beside it
 	plain     bool             // the checks need only the key
@@ -47,7 +49,7 @@ func (r *rule) matches(t *pattern.Target) bool {
 }
 
 // compile validates rules and makes them ready, with a share of each limit.
-func compile(rules []Rule, s share) ([]rule, error) {
+func compile(rules []Rule, s share, hasTierFor bool) ([]rule, error) {
 	if err := ValidateRules(rules); err != nil {
 		return nil, err
 	}
@@ -65,6 +67,9 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		}
 		c.key, c.readsBody = r.Key, keyfunc.Describe(r.Key).ReadsBody()
 		c.traits = hint.Of(r.Key)
+		if c.tierBy = r.TierBy; r.TierBy != nil {
+			c.plans, c.readsBody = hasTierFor, c.readsBody || keyfunc.Describe(r.TierBy).ReadsBody()
+		}
 		c.hidden, c.disabled = r.Hidden, r.Disabled
 		c.terms = terms{limitsFor: r.LimitsFor, costFor: r.CostFor, reserve: r.MaxReserve, costs: pattern.NewValues(r.Costs), chargeOn: c.source.ChargeOn, lease: r.Lease, shadow: r.shadowed()}
 		c.own, _ = c.terms.fit(c.source.own(), s) // they are valid

@@ -77,7 +77,7 @@ func (t *terms) fit(all []algorithms.Limit, s share) (limits, error) {
 // applyTerms completes a check by the terms of its rule, but for its limit. Without
 // windows, the rule does not apply.
 func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) limits {
-	l := e.limitsOf(i, rule, check.Key)
+	l := e.limitsOf(i, rule, check)
 	check.Cost = e.costOf(rule, l.windows)
 	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
 	l.queue = l.queue && !check.Shadow // a request in shadow takes no place in the wait queue
@@ -85,8 +85,12 @@ func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) limi
 }
 
 // limitsOf are the limits of the request by a rule: Overrides, LimitsFor, Tiers, its own.
-func (e *evaluation) limitsOf(i int, rule *rule, key string) limits {
-	if o := e.overrideOf(rule, key); o != nil {
+// It leaves no tier in the check but one that counts apart.
+func (e *evaluation) limitsOf(i int, rule *rule, check *algorithms.Check) limits {
+	if rule.tierBy != nil {
+		return e.limitsBy(rule, check)
+	}
+	if o := e.overrideOf(rule, check.Key); o != nil {
 		return o.limits
 	}
 	if f := rule.terms.limitsFor; f != nil {

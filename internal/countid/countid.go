@@ -8,7 +8,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// An ID is 128 bits of hash of what identifies a count: rule, key, algorithm and
+// An ID is 128 bits of hash of what identifies a count: rule, key, tier, algorithm and
 // period or calendar. Keys may be long, and clients choose them.
 type ID [2]uint64
 
@@ -26,6 +26,9 @@ func (s *Seeds) Half(i int, c *algorithms.Check) uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	h := maphash.String(s[i], c.Rule)
 	h = h*odd ^ maphash.String(s[i], c.Key)
+	if c.Tier != "" {
+		h = h*odd ^ maphash.String(s[i], c.Tier)
+	}
 	h = h*odd ^ maphash.String(s[i], Limit(c.Limit).Name())
 	h = (h ^ uint64(c.Limit.Period)) * odd
 	if c.Limit.Calendar != "" {

@@ -16,6 +16,7 @@ const (
 // are few classes.
 type class struct {
 	rule      string
+	tier      string
 	counts    uint64 // its period or calendar
 	algorithm *step.Row
 }

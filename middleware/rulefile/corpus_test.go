@@ -149,6 +149,10 @@ func plain(rules []ratelimit.Rule) []compared {
 	all := make([]compared, len(rules))
 	for i, r := range rules {
 		key := r.Key.(fmt.Stringer).String()
+		if r.TierBy != nil {
+			key += " by " + r.TierBy.(fmt.Stringer).String()
+			r.TierBy = nil
+		}
 		r.Key, r.LimitsFor, r.CostFor = nil, nil, nil
 		r.Cost, r.Limits, r.Tiers = max(r.Cost, 1), filledAll(append([]algorithms.Limit{r.Limit}, r.Limits...)), maps.Clone(r.Tiers)
 		r.Overrides = slices.Clone(r.Overrides)

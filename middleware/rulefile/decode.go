@@ -31,6 +31,7 @@ type decoder struct {
 	keys    map[string]keyfunc.Key // by name, beside header:NAME and apikey:NAME
 	made    map[string]*named      // by their names
 	tiers   []string               // nil means any
+	tierBy  bool                   // the rule that is read has tier_by
 	valid   bool                   // the rules are: only their form is looked at
 	errs    []*Error
 	more    int                 // mistakes that are not in errs
@@ -170,6 +171,10 @@ func (d *decoder) rule(r *ratelimit.Rule, at *ruleAt, n *yaml.Node, path string)
 		return
 	}
 	at.fields = make(map[string]*yaml.Node)
+	d.tierBy = false
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		d.tierBy = d.tierBy || n.Content[i].Value == "tier_by"
+	}
 	d.fields(n, path, func(key, value *yaml.Node, path string) {
 		for _, f := range fields {
 			if f.name == key.Value {

@@ -66,6 +66,22 @@ var fields = []field{
 		func(r *ratelimit.Rule) *yaml.Node { return mapNode(r.Tiers, limitNode) },
 	},
 	{
+		"tier_by", "",
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
+			if n.Kind == yaml.SequenceNode {
+				d.bad(placeOf(n), path, "must be one key; in Loader.Keys, name one that the program joins")
+			} else if k := d.key(n, path); k != nil {
+				r.TierBy = k
+			}
+		},
+		func(r *ratelimit.Rule) *yaml.Node {
+			if r.TierBy == nil {
+				return nil
+			}
+			return keyNode(r.TierBy)
+		},
+	},
+	{
 		"overrides", "",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Overrides = d.overrides(n, path) },
 		func(r *ratelimit.Rule) *yaml.Node { return overridesNode(r.Overrides) },
@@ -239,7 +255,10 @@ func (d *decoder) tierLimits(n *yaml.Node, path string) map[string][]algorithms.
 		if !ok {
 			return
 		}
-		if d.tiers != nil && !slices.Contains(d.tiers, tier) {
+		if d.tierBy && tier != strings.ToLower(tier) {
+			d.bad(placeOf(key), path, "write it in small letters, as the keys of fields of the body are; with another key, list the tiers in the program")
+		}
+		if d.tiers != nil && !slices.Contains(d.tiers, tier) && !d.tierBy {
 			d.bad(placeOf(key), path, "no such tier%s; this program has %s", meant(tier, d.tiers), listed(d.tiers))
 		}
 		if of := d.exempting(value, path); of != nil {

@@ -32,7 +32,10 @@ func Format(rules []ratelimit.Rule) ([]byte, error) {
 		if r.Key != nil && namesOf(r.Key) == nil {
 			errs = append(errs, fmt.Errorf("rulefile: rule %q: key: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, keyfunc.Describe(r.Key)))
 		}
-		for _, name := range namesOf(r.Key) {
+		if r.TierBy != nil && len(namesOf(r.TierBy)) != 1 {
+			errs = append(errs, fmt.Errorf("rulefile: rule %q: tier by: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, keyfunc.Describe(r.TierBy)))
+		}
+		for _, name := range append(namesOf(r.Key), namesOf(r.TierBy)...) {
 			keys[name] = keyfunc.IP // stands for any key
 		}
 		rule := &yaml.Node{Kind: yaml.MappingNode, HeadComment: functions(r)}
