@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"strconv"
 	"strings"
+
+	"github.com/seed75154129/ratelimit/algorithms"
 )
 
 // An item is a member of a RateLimit-Policy or RateLimit list: a name, a number
@@ -60,6 +62,27 @@ func (m *item) append(b []byte, units, seconds byte) []byte {
 		b = append(b, ':')
 	}
 	return b
+}
+
+// policyName names a result's limit in fields and problem documents: by its rule and, if
+// the decision has other windows of the rule, by its window, as in "plan/month@UTC".
+func policyName(d *algorithms.Decision, i int) string {
+	r, several := &d.Results[i], false
+	for _, j := range [...]int{i - 1, i + 1} {
+		if j >= 0 && j < len(d.Results) && d.Results[j].Check.Rule == r.Check.Rule && !sameWindow(&d.Results[j].Check.Limit, &r.Check.Limit) {
+			several = true
+		}
+	}
+	if !several {
+		return itemName(r.Check.Rule)
+	}
+	_, window, _ := strings.Cut(r.Check.Limit.String(), "/")
+	window, _, _ = strings.Cut(window, " ")
+	return itemName(r.Check.Rule + "/" + window)
+}
+
+func sameWindow(a, b *algorithms.Limit) bool {
+	return a.Period == b.Period && a.Calendar == b.Calendar && a.Algorithm == b.Algorithm
 }
 
 // itemName returns a rule's name in printable ASCII, which is all that a String

@@ -15,7 +15,7 @@ var (
 	errReturned = errors.New("the handler has returned; settle before that, or call Hold first")
 )
 
-// Settle sets what the request behind ctx costs under one rule: the units that a query,
+// Settle sets what the request behind ctx costs under one rule, by all its limits: the units that a query,
 // an upload or a language model has used in the end. 0 refunds the whole charge. A cost
 // above the charge may put the key into debt. A bucket pays its debt off as it refills;
 // a window forgets its debt when it ends. If the response headers are not sent yet,
@@ -34,7 +34,7 @@ var (
 // [http.ResponseWriter.Header].
 func Settle(ctx context.Context, rule string, cost int64) error {
 	for s := stateOf(ctx); s != nil; s = s.outer {
-		if at := s.find(rule); at >= 0 {
+		if at := s.find(rule); at != nil {
 			if err := s.settle(ctx, at, cost); err != nil {
 				return fmt.Errorf("middleware: settle: rule %q: %w", rule, err)
 			}
@@ -44,22 +44,21 @@ func Settle(ctx context.Context, rule string, cost int64) error {
 	return nil
 }
 
-// find returns the index of a rule's result, the last of several; -1 if there is none.
-func (s *requestState) find(rule string) int {
-	results := s.current().Results
-	for i := len(results) - 1; i >= 0; i-- {
-		if results[i].Check.Rule == rule {
-			return i
+// find returns the indices of a rule's results, one for each of its windows.
+func (s *requestState) find(rule string) (at []int) {
+	for i, r := range s.current().Results {
+		if r.Check.Rule == rule {
+			at = append(at, i)
 		}
 	}
-	return -1
+	return at
 }
 
-func (s *requestState) settle(ctx context.Context, at int, cost int64) error {
+func (s *requestState) settle(ctx context.Context, at []int, cost int64) error {
 	if cost < 0 {
 		return fmt.Errorf("cost must not be negative, got %d", cost)
 	}
-	claimed, err := s.claim([]int{at})
+	claimed, err := s.claim(at)
 	if err != nil || len(claimed) == 0 {
 		return err
 	}
