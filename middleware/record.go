@@ -26,11 +26,13 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 		return
 	}
 	next := 0
-	for i, end := 0, 0; i < len(d.Results); i = end {
-		for end = i + 1; end < len(d.Results) && d.Results[end].Check.Rule == d.Results[i].Check.Rule; end++ {
-			// the windows of a rule are one outcome
+	for rest := d.Results; len(rest) > 0; {
+		windows := 1 // of a rule, which are one outcome
+		for windows < len(rest) && rest[windows].Check.Rule == rest[0].Check.Rule {
+			windows++
 		}
-		res := outcomeOf(d.Results[i:end])
+		res := outcomeOf(rest[:windows])
+		rest = rest[windows:]
 		if res == nil {
 			continue
 		}

@@ -138,7 +138,7 @@ func TestWindowsAreSettledTogether(t *testing.T) {
 	rule.Cost = 10
 	m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{rule}, Headers: headers.IETFDraft11})
 	var results []algorithms.Result
-	w := serve(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	w := serve(m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if err := ratelimit.Settle(r.Context(), "plan", 40); err != nil {
 			t.Error(err)
 		}
