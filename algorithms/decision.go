@@ -2,6 +2,7 @@ package algorithms
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -58,14 +59,41 @@ type Decision struct {
 	Results []Result // one for each check that was decided, in their order; a denial may also have results with SourceNone
 }
 
-// Result returns the result of a rule's check; if there are several, the last.
+// Result returns the result of a rule's check. If the rule has several windows, it is
+// the one that denies for the longest time or, if none denies, the tightest. If the rule
+// comes several times, it is the last.
 func (d Decision) Result(rule string) (Result, bool) {
-	for i := len(d.Results) - 1; i >= 0; i-- {
-		if d.Results[i].Check.Rule == rule {
-			return d.Results[i], true
+	end := len(d.Results)
+	for end > 0 && d.Results[end-1].Check.Rule != rule {
+		end--
+	}
+	if end == 0 {
+		return Result{}, false
+	}
+	begin := end - 1
+	for begin > 0 && d.Results[begin-1].Check.Rule == rule && !slices.ContainsFunc(d.Results[begin:end], d.Results[begin-1].sameWindow) {
+		begin--
+	}
+	windows := d.Results[begin:end]
+	denies := -1
+	for i := range windows {
+		if r := &windows[i]; r.Denies() && (denies < 0 || r.RetryAfter > windows[denies].RetryAfter) {
+			denies = i
 		}
 	}
-	return Result{}, false
+	if denies >= 0 {
+		return windows[denies], true
+	}
+	if tightest, ok := (Decision{Results: windows}).Tightest(); ok {
+		return tightest, true
+	}
+	return windows[len(windows)-1], true
+}
+
+// sameWindow reports whether two results of a rule are of limits with one count.
+func (r *Result) sameWindow(other Result) bool {
+	a, b := &r.Check.Limit, &other.Check.Limit
+	return a.Period == b.Period && a.Calendar == b.Calendar && a.row() == b.row()
 }
 
 // RetryAfter is the longest RetryAfter of the checks that denied the request; 0

@@ -163,7 +163,7 @@ func (p *problem) appendJSON(b []byte, d algorithms.Decision) []byte {
 		if !r.Denies() || r.Check.Rule == "" || r.Err != nil && p.status == http.StatusTooManyRequests {
 			continue
 		}
-		name := policyName(&r.Check) // as the fields spell it
+		name := policyName(&d, i) // as the fields spell it
 		if slices.Contains(violated, name) {
 			continue
 		}

@@ -29,6 +29,8 @@ import (
 // The items of a rule with in_flight have qu="concurrent-requests", no w and no t. Those of
 // a calendar window have no w, because a month has no length.
 //
+// If a rule has several windows, an item's name ends in its window: "plan/month@UTC".
+//
 // Seconds are rounded up. Shadow rules and rules that could not be counted are
 // not listed. In a name, bytes that are not printable ASCII are written as %XX.
 //
@@ -66,14 +68,15 @@ func (o draft11) write(h http.Header, d algorithms.Decision) {
 		if r.Check.Shadow || r.Err != nil || !d.Allowed && !r.Denies() {
 			continue
 		}
-		policies = addItem(policies, o.policy(r))
+		name := policyName(&d, i)
+		policies = addItem(policies, o.policy(r, name))
 		if !d.Allowed {
-			limits = addItem(limits, o.limit(r))
+			limits = addItem(limits, o.limit(r, name))
 		}
 	}
 	if d.Allowed {
-		if tightest, ok := d.Tightest(); ok {
-			limits = append(limits, o.limit(&tightest))
+		if i := tightestOf(&d); i >= 0 {
+			limits = append(limits, o.limit(&d.Results[i], policyName(&d, i)))
 		}
 		if there := h[field.Policy]; len(there) > 0 && len(policies) > 0 {
 			policies = mergeItems(policyMerge[:0], there, policies, 'q', 'w')
@@ -98,9 +101,18 @@ func (o draft11) write(h http.Header, d algorithms.Decision) {
 	h[field.RateLimit] = values[1:2:2]
 }
 
-func (o draft11) policy(r *algorithms.Result) item {
+// tightestOf returns the index of the tightest result; -1 if there is none.
+func tightestOf(d *algorithms.Decision) int {
+	tightest, ok := d.Tightest()
+	if !ok {
+		return -1
+	}
+	return slices.IndexFunc(d.Results, func(r algorithms.Result) bool { return r.Check == tightest.Check && r.At.Equal(tightest.At) })
+}
+
+func (o draft11) policy(r *algorithms.Result, name string) item {
 	m := item{
-		name:    policyName(&r.Check),
+		name:    name,
 		units:   r.Check.Limit.Quota(),
 		seconds: windowSeconds(r.Check.Limit),
 		key:     o.partition(r.Check.Key),
@@ -115,7 +127,7 @@ func (o draft11) policy(r *algorithms.Result) item {
 // they end.
 func held(r *algorithms.Result) bool { return r.Check.Limit.Algorithm == algorithms.InFlight }
 
-func (o draft11) limit(r *algorithms.Result) item {
+func (o draft11) limit(r *algorithms.Result, name string) item {
 	seconds := secondsCeil(r.ResetAfter)
 	if held(r) {
 		seconds = absent
@@ -126,7 +138,7 @@ func (o draft11) limit(r *algorithms.Result) item {
 		}
 	}
 	return item{
-		name:    policyName(&r.Check),
+		name:    name,
 		units:   max(r.Remaining, 0), // a field has no debts
 		seconds: seconds,
 		key:     o.partition(r.Check.Key),

@@ -116,6 +116,11 @@ func drawDecision(t *rapid.T) algorithms.Decision {
 			ResetAfter: duration.Draw(t, "reset"),
 			At:         at,
 		}
+		for _, other := range d.Results { // windows of a rule have names of their own
+			if l := other.Check.Limit; other.Check.Rule == r.Check.Rule {
+				r.Check.Limit.Period, r.Check.Limit.Algorithm = l.Period, l.Algorithm
+			}
+		}
 		if !r.HasRoom {
 			r.RetryAfter = rapid.OneOf(duration, rapid.Just(algorithms.Never)).Draw(t, "retry")
 		}

@@ -55,34 +55,40 @@ func goldenCases() map[string]algorithms.Decision {
 	month := result("plan", algorithms.PerMonth(1000, "UTC"), 7, 734_400*time.Second)
 	monthOver := denied(result("plan", algorithms.PerMonth(1000, "UTC"), 0, 734_400*time.Second), 734_400*time.Second)
 
+	second := result("plan", algorithms.PerSecond(10), 3, time.Second)
+	secondOver := denied(result("plan", algorithms.PerSecond(10), 0, time.Second), time.Second)
+
 	shadow := denied(result("trial", algorithms.PerHour(1), 0, time.Hour), time.Hour)
 	shadow.Check.Shadow = true
 
 	return map[string]algorithms.Decision{
-		"admitted":                  threeRules(),
-		"admitted, of cost 4":       decision(result("per-ip", algorithms.PerMinute(200), 10, time.Minute), costly(4, 1)),
-		"admitted, a bucket":        decision(result("bucket", algorithms.Limit{Rate: 100, Period: time.Minute, Burst: 250, Algorithm: algorithms.TokenBucket}, 249, 600*time.Millisecond)),
-		"admitted, below a second":  decision(result("fast", algorithms.Limit{Rate: 10, Period: 100 * time.Millisecond}, 9, 50*time.Millisecond)),
-		"admitted, in flight":       decision(exports),
-		"admitted, in flight too":   decision(exports, login(3)),
-		"denied, in flight":         decision(exportsFull),
-		"denied, in flight, a rate": decision(exportsFull, login(3)),
-		"admitted, a month":         decision(month),
-		"denied, a month":           decision(monthOver, login(3)),
-		"denied, a month and a day": decision(monthOver, denied(result("daily", algorithms.Limit{Rate: 9, Period: 24 * time.Hour}, 0, 9000*time.Second), 8000*time.Second)),
-		"admitted, a shadow over":   decision(shadow, login(3)),
-		"admitted, fail open":       decision(open),
-		"admitted, one fail open":   decision(open, login(3)),
-		"admitted, names":           decision(result(`say "hi" \o/`, algorithms.PerMinute(5), 4, time.Minute), result("größer\n", algorithms.PerMinute(9), 8, time.Minute)),
-		"denied, one of three":      one,
-		"denied, two of three":      two,
-		"denied, of cost 4":         decision(result("per-ip", algorithms.PerMinute(200), 100, time.Minute), denied(costly(4, 3), 8*time.Second)),
-		"denied, never to pass":     decision(result("per-ip", algorithms.PerMinute(200), 100, time.Minute), denied(costly(6, 3), algorithms.Never)),
-		"denied, fail closed":       decision(closed, result("per-ip", algorithms.PerMinute(200), 100, time.Minute)),
-		"denied, closed and over":   decision(closed, denied(login(0), 4*time.Second)),
-		"denied, beside a shadow":   decision(shadow, denied(login(0), 4*time.Second)),
-		"denied, banned":            decision(result("per-ip", algorithms.PerMinute(200), 100, time.Minute), banned),
-		"denied, one rule by names": decision(denied(result(`say "hi" \o/`, algorithms.PerMinute(5), 0, time.Minute), time.Minute)),
+		"admitted":                   threeRules(),
+		"admitted, of cost 4":        decision(result("per-ip", algorithms.PerMinute(200), 10, time.Minute), costly(4, 1)),
+		"admitted, a bucket":         decision(result("bucket", algorithms.Limit{Rate: 100, Period: time.Minute, Burst: 250, Algorithm: algorithms.TokenBucket}, 249, 600*time.Millisecond)),
+		"admitted, below a second":   decision(result("fast", algorithms.Limit{Rate: 10, Period: 100 * time.Millisecond}, 9, 50*time.Millisecond)),
+		"admitted, in flight":        decision(exports),
+		"admitted, in flight too":    decision(exports, login(3)),
+		"denied, in flight":          decision(exportsFull),
+		"denied, in flight, a rate":  decision(exportsFull, login(3)),
+		"admitted, two windows":      decision(login(5), second, month),
+		"denied, one of two windows": decision(login(5), second, monthOver),
+		"denied, two windows":        decision(secondOver, monthOver),
+		"admitted, a month":          decision(month),
+		"denied, a month":            decision(monthOver, login(3)),
+		"denied, a month and a day":  decision(monthOver, denied(result("daily", algorithms.Limit{Rate: 9, Period: 24 * time.Hour}, 0, 9000*time.Second), 8000*time.Second)),
+		"admitted, a shadow over":    decision(shadow, login(3)),
+		"admitted, fail open":        decision(open),
+		"admitted, one fail open":    decision(open, login(3)),
+		"admitted, names":            decision(result(`say "hi" \o/`, algorithms.PerMinute(5), 4, time.Minute), result("größer\n", algorithms.PerMinute(9), 8, time.Minute)),
+		"denied, one of three":       one,
+		"denied, two of three":       two,
+		"denied, of cost 4":          decision(result("per-ip", algorithms.PerMinute(200), 100, time.Minute), denied(costly(4, 3), 8*time.Second)),
+		"denied, never to pass":      decision(result("per-ip", algorithms.PerMinute(200), 100, time.Minute), denied(costly(6, 3), algorithms.Never)),
+		"denied, fail closed":        decision(closed, result("per-ip", algorithms.PerMinute(200), 100, time.Minute)),
+		"denied, closed and over":    decision(closed, denied(login(0), 4*time.Second)),
+		"denied, beside a shadow":    decision(shadow, denied(login(0), 4*time.Second)),
+		"denied, banned":             decision(result("per-ip", algorithms.PerMinute(200), 100, time.Minute), banned),
+		"denied, one rule by names":  decision(denied(result(`say "hi" \o/`, algorithms.PerMinute(5), 0, time.Minute), time.Minute)),
 	}
 }
 

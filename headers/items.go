@@ -64,12 +64,30 @@ func (m *item) append(b []byte, units, seconds byte) []byte {
 	return b
 }
 
-// policyName returns the name of a check's rule, with its tier if that counts apart.
-func policyName(c *algorithms.Check) string {
-	if c.Tier == "" {
-		return itemName(c.Rule)
+// policyName names a result's limit in fields and problem documents: by its rule, by its
+// tier if that counts apart and, if the decision has other windows of the rule, by its
+// window, as in "plan/month@UTC".
+func policyName(d *algorithms.Decision, i int) string {
+	r, several := &d.Results[i], false
+	for _, j := range [...]int{i - 1, i + 1} {
+		if j >= 0 && j < len(d.Results) && d.Results[j].Check.Rule == r.Check.Rule && !sameWindow(&d.Results[j].Check.Limit, &r.Check.Limit) {
+			several = true
+		}
 	}
-	return itemName(c.Rule + "/" + c.Tier)
+	name := r.Check.Rule
+	if r.Check.Tier != "" {
+		name += "/" + r.Check.Tier
+	}
+	if !several {
+		return itemName(name)
+	}
+	_, window, _ := strings.Cut(r.Check.Limit.String(), "/")
+	window, _, _ = strings.Cut(window, " ")
+	return itemName(name + "/" + window)
+}
+
+func sameWindow(a, b *algorithms.Limit) bool {
+	return a.Period == b.Period && a.Calendar == b.Calendar && a.Algorithm == b.Algorithm
 }
 
 // itemName returns a rule's name in printable ASCII, which is all that a String

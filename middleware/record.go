@@ -26,9 +26,14 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 		return
 	}
 	next := 0
-	for i := range d.Results {
-		res := &d.Results[i]
-		if res.Source == algorithms.SourceNone && !res.HasRoom && res.Err == nil {
+	for rest := d.Results; len(rest) > 0; {
+		windows := 1 // of a rule, which are one outcome
+		for windows < len(rest) && rest[windows].Check.Rule == rest[0].Check.Rule {
+			windows++
+		}
+		res := outcomeOf(rest[:windows])
+		rest = rest[windows:]
+		if res == nil {
 			continue
 		}
 		at := next
@@ -48,6 +53,24 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 	if m.observe != nil {
 		m.observe(r, *d)
 	}
+}
+
+// outcomeOf returns the result that says what becomes of a request by the windows of a
+// rule: one that has no room, and of several the one that began a ban or denies for the
+// longest time; else the tightest. It is nil if none was decided.
+func outcomeOf(windows []algorithms.Result) (one *algorithms.Result) {
+	for i := range windows {
+		r := &windows[i]
+		switch {
+		case r.Source == algorithms.SourceNone && !r.HasRoom && r.Err == nil:
+		case one == nil, one.HasRoom && !r.HasRoom:
+			one = r
+		case r.HasRoom != one.HasRoom || one.BanBegan:
+		case r.BanBegan, !r.HasRoom && r.RetryAfter > one.RetryAfter, r.HasRoom && r.Remaining < one.Remaining:
+			one = r
+		}
+	}
+	return one
 }
 
 // recordDenial counts a denial for TopDenied, and logs it unless its rule has logged

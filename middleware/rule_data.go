@@ -65,7 +65,7 @@ func (r *Rule) validateOwn(bad func(string, error)) {
 	if r.Limits != nil {
 		field = "Limits"
 		if r.Limit != (algorithms.Limit{}) {
-			bad(field, errors.New("Limit is set, too; set one of the two"))
+			bad(field, errors.New("set beside Limit; set one of the two"))
 		}
 	}
 	bad(field, validateLimits(r.own()))

@@ -75,7 +75,7 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, ratelimit.Unlimited() }, []string{
 			"Limits: rate must be at least 1, got -1", "Limits: period must be at least 1µs",
 		}},
-		{func(r *ratelimit.Rule) { r.Limits = []algorithms.Limit{algorithms.PerSecond(10)} }, []string{"Limits: Limit is set, too; set one of the two"}},
+		{func(r *ratelimit.Rule) { r.Limits = []algorithms.Limit{algorithms.PerSecond(10)} }, []string{"Limits: set beside Limit; set one of the two"}},
 		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{} }, []string{"Limits: 0 limits; write 1 to 8"}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{algorithms.PerMinute(5), algorithms.PerMonth(9, "UTC"), {Rate: 7, Period: time.Minute}, algorithms.PerMonth(8, "UTC")}

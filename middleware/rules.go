@@ -213,6 +213,9 @@ func (set *ruleset) chargeOn(rule string) []int {
 func (set *ruleset) failed(checks []algorithms.Check) {
 	next := 0
 	for i := range checks {
+		if i > 0 && checks[i].Rule == checks[i-1].Rule {
+			continue // another window of it
+		}
 		if at, ok := set.find(checks[i].Rule, next); ok {
 			set.watches[at].series.counts[outcomeError][originNone].Add(1)
 			next = at + 1
