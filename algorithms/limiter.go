@@ -68,8 +68,9 @@ type Limiter interface {
 	// in a sketch.
 	//
 	// Charges that were made before are not forgotten: a Settle that lowers one may
-	// refund what others have used since. Requests in flight stay counted: a Memory
-	// keeps them, and a Guard counts them again within a third of their lease.
+	// refund what others have used since. A Memory keeps counting requests in flight. A
+	// Redis forgets them, and each Guard counts its own again within a third of their
+	// lease. Their charges can be settled as before.
 	Reset(ctx context.Context, checks ...Check) error
 }
 

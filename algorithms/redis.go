@@ -61,10 +61,11 @@ type Redis struct {
 	// cannot see the client's hooks.
 	Budget time.Duration
 
-	// Sharded means that keys are spread over servers. Set it for a wrapped
-	// ClusterClient or Ring; those of go-redis are recognised unless wrapped. Set it
-	// for any client behind a proxy that chooses a server by the first key of a
-	// command: without it, some keys are counted on the wrong server.
+	// Sharded means that keys are spread over servers. A *redis.ClusterClient and a
+	// *redis.Ring are sharded, whether it is set or not. Set it for a type of your own
+	// that wraps one, and for a client of a proxy that chooses the server by the first
+	// key of a command: otherwise keys of several servers are sent in one command, and
+	// fail or are counted on the wrong server.
 	Sharded bool
 
 	once      sync.Once

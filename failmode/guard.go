@@ -33,8 +33,9 @@ import (
 // connection, and for checks whose key another program has written. A client therefore
 // gains nothing by keeping a process busy.
 //
-// Local counts include what the limiter decided before. They admit at most this
-// process' share of each limit; see Instances.
+// Local counts begin with the units that the limiter has charged to requests of this
+// process, and with those that its answers have shown other processes to have used. They
+// admit at most this process' share of each limit; see Instances.
 //
 // A Guard remembers up to 32,768 denied keys and denies them itself until a request
 // fits the limit, also in an outage. Once a second it asks the limiter again about a
@@ -44,10 +45,10 @@ import (
 // of its other checks have SourceNone.
 //
 // Checks with Lease are admitted from blocks of units that the limiter has counted. All
-// Guards together stay within the limit, with two exceptions, each of at most half of
-// the limit. After a Reset in another process, this process may spend its blocks for up
-// to a second. After a pause of the machine, units may be spent in a later window.
-// Remaining is an estimate.
+// Guards together stay within the limit, with two exceptions. After a Reset in another
+// process, blocks from before it may be spent for up to a second. After a pause of the
+// machine, blocks may be spent in a later window. In both, all Guards together exceed the
+// limit by at most half of it, because blocks are never more. Remaining is an estimate.
 //
 // The charges of a denied request are refunded. A refund is tried once. The charge
 // stays if the limiter does not answer, if 256 refunds are in progress or if the Guard

@@ -65,10 +65,11 @@ type Transport struct {
 	//
 	// A 429 that says how long to wait bans the key of the first check for that time,
 	// at most an hour, by the Limiter's Ban. So it holds back all processes that share
-	// the Limiter. A request that had to wait for its Delay peeks at the key
-	// afterwards. If the key has been banned meanwhile, the request waits for the end
-	// of the ban and takes its checks again, and the charges of its other checks are
-	// refunded.
+	// the Limiter. A request that had to wait for the Delay of any check
+	// (leaky_bucket) peeks at the first check afterwards. If its key has been banned
+	// meanwhile, the charges of the other checks are refunded, the charge of the first
+	// stays, and the request waits for the end of the ban and takes all checks again.
+	// A request without a Delay does not peek.
 	Limiter algorithms.Limiter
 
 	// Checks returns the checks of an attempt; required with Limiter. The first one

@@ -39,8 +39,9 @@ type Config struct {
 	// If a limiter of your own fails, rules with failmode.Open pass, and all others
 	// deny with status 503. It is given one second for a decision, and its context does
 	// not end with the request. If it wraps a Guard, it must have the method
-	// Unwrap() algorithms.Limiter: the metrics, the time limit and the order of keys
-	// depend on it.
+	// Unwrap() algorithms.Limiter. Without it, the Guard's metrics are missing, the
+	// second bounds the Guard, and bodies are read to find the keys of clients that are
+	// known to be over another limit.
 	Limiter algorithms.Limiter
 
 	// Rules are the limits. All rules that match a request apply, in one decision.
@@ -85,7 +86,8 @@ type Config struct {
 	Denied func(http.ResponseWriter, *http.Request, algorithms.Decision)
 
 	// Refused responds to a request whose key could not be resolved; nil means the
-	// status of a *keyfunc.StatusError, and 500 for other errors. The error names the
+	// status of a *keyfunc.StatusError, and 500 for other errors and other statuses than
+	// 400 to 499. The error names the
 	// rule: it is for logs, not for clients. Cache-Control is already no-store, and the
 	// headers of the charged rules are set.
 	Refused func(http.ResponseWriter, *http.Request, error)

@@ -191,10 +191,11 @@ func (m *Middleware) RulesFailed(err error) {
 	}
 }
 
-// RulesRevision returns the number of attempts to set rules: New's, and each call of
-// SetRules or RulesFailed. It is for loaders: if the revision differs from that after a
-// loader's last attempt, another caller has set rules or tried to. Then the loader should
-// set its rules again.
+// RulesRevision returns the number of attempts to set rules: New, each call of SetRules,
+// and each error that RulesFailed counts. An error that SetRules returned and that is
+// then passed to RulesFailed is one attempt. It is for loaders: if the revision differs
+// from that after a loader's last attempt, another caller has set rules or tried to. Then
+// the loader should set its rules again.
 func (m *Middleware) RulesRevision() uint64 {
 	m.mustBeMade()
 	return uint64(m.rules.Load().generation) + m.rejected.Load()

@@ -32,7 +32,8 @@ type Rule struct {
 	//
 	// Requests for which it returns [keyfunc.ErrNoKey] share one count. If it returns
 	// [keyfunc.ErrSkip], the rule does not apply. Any other error refuses the request:
-	// a [*keyfunc.StatusError] with its own status, all others with 500. New and
+	// a [*keyfunc.StatusError] with its own status if that is 400 to 499, all others
+	// with 500. New and
 	// SetRules report what the Validate method of [keyfunc.Describe] reports. If
 	// several rules have the same Key, such as keyfunc.IP, the Middleware may resolve
 	// it once per request for all of them. It calls a [keyfunc.Func] once for each
