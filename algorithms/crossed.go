@@ -56,7 +56,7 @@ func (h hiddenResult) With(taken, now *Result) {
 	}
 	h.r.moved = &spans
 	h.r.Charged += now.Charged
-	if now.At.After(h.r.At) {
+	if !now.At.Before(h.r.At) { // one settlement is at one time, and its last charge has the last word
 		h.r.At, h.r.Remaining, h.r.RetryAfter, h.r.ResetAfter = now.At, now.Remaining, now.RetryAfter, now.ResetAfter
 	}
 }

@@ -30,6 +30,7 @@ import (
 // a calendar window have no w, because a month has no length.
 //
 // If a rule has several windows, an item's name ends in its window: "plan/month@UTC".
+// Of two with the same period it has the algorithm, too: "plan/1m/token_bucket".
 //
 // Seconds are rounded up. Shadow rules and rules that could not be counted are
 // not listed. In a name, bytes that are not printable ASCII are written as %XX.

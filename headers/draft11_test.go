@@ -118,7 +118,7 @@ func drawDecision(t *rapid.T) algorithms.Decision {
 		}
 		for _, other := range d.Results { // windows of a rule have names of their own
 			if l := other.Check.Limit; other.Check.Rule == r.Check.Rule {
-				r.Check.Limit.Period, r.Check.Limit.Algorithm = l.Period, l.Algorithm
+				r.Check.Limit.Period, r.Check.Limit.Burst, r.Check.Limit.Algorithm = l.Period, l.Burst, l.Algorithm
 			}
 		}
 		if !r.HasRoom {

@@ -58,6 +58,8 @@ func goldenCases() map[string]algorithms.Decision {
 	second := result("plan", algorithms.PerSecond(10), 3, time.Second)
 	secondOver := denied(result("plan", algorithms.PerSecond(10), 0, time.Second), time.Second)
 
+	bucket := result("plan", algorithms.Limit{Rate: 5, Period: time.Second, Burst: 20}, 9, 3*time.Second)
+
 	shadow := denied(result("trial", algorithms.PerHour(1), 0, time.Hour), time.Hour)
 	shadow.Check.Shadow = true
 
@@ -73,6 +75,7 @@ func goldenCases() map[string]algorithms.Decision {
 		"admitted, two windows":      decision(login(5), second, month),
 		"denied, one of two windows": decision(login(5), second, monthOver),
 		"denied, two windows":        decision(secondOver, monthOver),
+		"admitted, two algorithms":   decision(second, month, bucket),
 		"admitted, a month":          decision(month),
 		"denied, a month":            decision(monthOver, login(3)),
 		"denied, a month and a day":  decision(monthOver, denied(result("daily", algorithms.Limit{Rate: 9, Period: 24 * time.Hour}, 0, 9000*time.Second), 8000*time.Second)),

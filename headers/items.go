@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // An item is a member of a RateLimit-Policy or RateLimit list: a name, a number
@@ -66,28 +67,34 @@ func (m *item) append(b []byte, units, seconds byte) []byte {
 
 // policyName names a result's limit in fields and problem documents: by its rule, by its
 // tier if that counts apart and, if the decision has other windows of the rule, by its
-// window, as in "plan/month@UTC".
+// window, as in "plan/month@UTC"; and by its algorithm, if one of these has the same
+// period.
 func policyName(d *algorithms.Decision, i int) string {
-	r, several := &d.Results[i], false
-	for _, j := range [...]int{i - 1, i + 1} {
-		if j >= 0 && j < len(d.Results) && d.Results[j].Check.Rule == r.Check.Rule && !sameWindow(&d.Results[j].Check.Limit, &r.Check.Limit) {
-			several = true
+	r, several, alike := &d.Results[i], false, false
+	for _, by := range [...]int{-1, 1} {
+		for j := i + by; j >= 0 && j < len(d.Results) && d.Results[j].Check.Rule == r.Check.Rule; j += by {
+			a, b := &d.Results[j].Check.Limit, &r.Check.Limit
+			samePeriod := a.Period == b.Period && a.Calendar == b.Calendar
+			several, alike = several || !samePeriod, alike || samePeriod && algorithmOf(a) != algorithmOf(b)
 		}
 	}
 	name := r.Check.Rule
 	if r.Check.Tier != "" {
 		name += "/" + r.Check.Tier
 	}
-	if !several {
-		return itemName(name)
+	if several || alike {
+		_, window, _ := strings.Cut(r.Check.Limit.String(), "/")
+		window, _, _ = strings.Cut(window, " ")
+		name += "/" + window
 	}
-	_, window, _ := strings.Cut(r.Check.Limit.String(), "/")
-	window, _, _ = strings.Cut(window, " ")
-	return itemName(name + "/" + window)
+	if alike {
+		name += "/" + algorithmOf(&r.Check.Limit)
+	}
+	return itemName(name)
 }
 
-func sameWindow(a, b *algorithms.Limit) bool {
-	return a.Period == b.Period && a.Calendar == b.Calendar && a.Algorithm == b.Algorithm
+func algorithmOf(l *algorithms.Limit) string {
+	return step.Limit{Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}.Name()
 }
 
 // itemName returns a rule's name in printable ASCII, which is all that a String

@@ -214,9 +214,11 @@ func TestAdminBans(t *testing.T) {
 // lifted.
 func TestAdminListsBans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := limitertest.Redis(t)
+		client, login := limitertest.Redis(t), banning(2)
+		login.Limits = []algorithms.Limit{algorithms.PerMonth(1000, "UTC"), login.Limit} // the first leads to no ban
+		login.Limit, login.Ban.Within = algorithms.Limit{}, login.Limit.Period
 		instance := func() (operator, http.Handler) {
-			m := mustNew(t, ratelimit.Config{Limiter: guardOf(t, client), LogKeys: true, Rules: []ratelimit.Rule{banning(2), perHour("plain", 5)}})
+			m := mustNew(t, ratelimit.Config{Limiter: guardOf(t, client), LogKeys: true, Rules: []ratelimit.Rule{login, perHour("plain", 5)}})
 			return operator{m.Admin(), t, ""}, m.Handler(ok)
 		}
 		o, app := instance()
@@ -389,14 +391,16 @@ func TestAdminShowsTheRules(t *testing.T) {
 			t.Errorf("%s is not tested", name)
 		}
 	}
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{full, perHour("plain", 4)}})
+	plain := plan(algorithms.PerHour(4))
+	plain.Ban = algorithms.Ban{After: 3, For: 15 * time.Minute}
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{full, plain}})
 	if err := m.SetRules(m.Rules()); err != nil {
 		t.Fatal(err)
 	}
 	o := operator{m.Admin(), t, ""}
 	want := `{"generation":2,"share":"0.5","rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, header:User]","limit":["10/1m fixed_window","1000/month@UTC calendar_window"],` +
 		`"tiers":{"pro":"50/1m sliding_window","staff":"unlimited"},"limits_for":true,"overrides":1,"cost":2,"costs":{"POST /a":3},"cost_for":true,"max_reserve":0.5,"charge_on":[401,403],` +
-		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":true,"enforce":0.25,"disabled":true,"hidden":true},{"name":"plain","key":"ip","limit":"4/1h sliding_window","cost":1,"fail":"local"}],"top_denied":[],"bans":[]}`
+		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":true,"enforce":0.25,"disabled":true,"hidden":true},{"name":"plan","key":"ip","limit":"4/1h sliding_window","cost":1,"ban":{"after":3,"within":"1h","for":"15m"},"fail":"local"}],"top_denied":[],"bans":[]}`
 	var got bytes.Buffer
 	if err := json.Compact(&got, o.get("").Body.Bytes()); err != nil || got.String() != want {
 		t.Errorf("%s\nwant\n%s\n%v", &got, want, err)

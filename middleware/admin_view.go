@@ -143,7 +143,7 @@ func viewOf(r *Rule) ruleView {
 		v.Tiers[tier] = textsOf(l)
 	}
 	if r.Ban != (algorithms.Ban{}) {
-		v.Ban = &banView{r.Ban.After, span(cmp.Or(r.Ban.Within, r.Limit.Period)), span(r.Ban.For)}
+		v.Ban = &banView{r.Ban.After, span(cmp.Or(r.Ban.Within, r.own()[0].Period)), span(r.Ban.For)}
 	}
 	return v
 }

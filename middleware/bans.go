@@ -114,17 +114,36 @@ func (m *Middleware) bansInForce(ctx context.Context, set *ruleset) []bannedView
 		view := bannedView{Rule: b.rule, Key: m.shown(b.key), ID: m.keyID(b.key), By: b.by, Since: b.since.UTC().Truncate(time.Second), EndsIn: seconds(b.until.Sub(now)), known: !isBounded(b.key)}
 		if view.known {
 			rule, _ := set.named(b.rule)
-			d, err := m.callLimiter(ctx, m.limiter.Peek, true, rule.checksOf(ruleLimit{Limit: rule.check.Limit}, []string{b.key}))
-			if err == nil && d.Results[0].Err == nil {
-				if d.Results[0].BannedFor <= 0 {
+			if rest, ok := m.restOfBan(ctx, rule, b.key); ok {
+				if rest <= 0 {
 					continue
 				}
-				view.EndsIn = seconds(d.Results[0].BannedFor)
+				view.EndsIn = seconds(rest)
 			}
 		}
 		views = append(views, view)
 	}
 	return views
+}
+
+// restOfBan is for how long a key is still banned, if the limiter can tell. The windows of
+// a rule that lead to no ban may not know of it.
+func (m *Middleware) restOfBan(ctx context.Context, r *rule, key string) (rest time.Duration, ok bool) {
+	var checks []algorithms.Check
+	for _, l := range r.own.windows {
+		checks = append(checks, r.checksOf(ruleLimit{Limit: l}, []string{key})...)
+	}
+	d, err := m.callLimiter(ctx, m.limiter.Peek, true, checks)
+	if err != nil {
+		return 0, false
+	}
+	for i := range d.Results {
+		if d.Results[i].Err != nil {
+			return 0, false
+		}
+		rest = max(rest, d.Results[i].BannedFor)
+	}
+	return rest, true
 }
 
 // noteBan remembers a ban that a denial has met or begun.

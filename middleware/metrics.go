@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -93,8 +94,9 @@ type series struct {
 
 var unitKinds = [...]string{"charged", "refunded", "debt"}
 
-// count counts a result of the rule.
-func (w *watch) count(r *algorithms.Result, admitted bool) {
+// count counts the result that says what becomes of a request by the rule. windows are all
+// results of the rule.
+func (w *watch) count(r *algorithms.Result, windows []algorithms.Result, admitted bool) {
 	from, s := originOf(r.Source), w.series
 	switch {
 	case r.HasRoom:
@@ -102,7 +104,7 @@ func (w *watch) count(r *algorithms.Result, admitted bool) {
 		if r.Charged > 0 && !isHeld(r.Check.Limit) {
 			s.charged.Add(uint64(r.Charged))
 		}
-		if admitted && from != originFailOpen && w.near(r) {
+		if admitted && from != originFailOpen && slices.ContainsFunc(windows, w.near) {
 			s.near.Add(1)
 		}
 	case r.Check.Shadow:
@@ -119,7 +121,7 @@ func (w *watch) count(r *algorithms.Result, admitted bool) {
 }
 
 // near reports whether at least 80 % of a key's limit is used.
-func (w *watch) near(r *algorithms.Result) bool {
+func (w *watch) near(r algorithms.Result) bool {
 	quota := w.quota
 	if r.Check.Limit.Rate != w.limit.Rate || r.Check.Limit.Burst != w.limit.Burst {
 		quota = r.Check.Limit.Quota() // in a fallback, that of this process' share

@@ -31,7 +31,8 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 		for windows < len(rest) && rest[windows].Check.Rule == rest[0].Check.Rule {
 			windows++
 		}
-		res := outcomeOf(rest[:windows])
+		ofRule := rest[:windows]
+		res := outcomeOf(ofRule)
 		rest = rest[windows:]
 		if res == nil {
 			continue
@@ -45,7 +46,7 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 		}
 		next = at + 1
 		w := &set.watches[at]
-		w.count(res, d.Allowed)
+		w.count(res, ofRule, d.Allowed)
 		if !res.HasRoom {
 			m.recordDenial(r.Context(), w, res)
 		}

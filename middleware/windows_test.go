@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -222,4 +223,67 @@ func TestResultOfSeveralWindows(t *testing.T) {
 	if _, found := d.Result("plans"); found {
 		t.Error("a rule that is not there")
 	}
+}
+
+// A request that may be refunded waits for no other window of its own rule, and what a
+// window denies counts towards the ban, whichever of them it is.
+func TestWindowsChargedByResponseAndBans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rule := plan(fixedIn(9, time.Minute), fixedIn(1, time.Hour))
+		rule.ChargeOn, rule.Ban = []int{401}, algorithms.Ban{After: 2, Within: time.Hour, For: 2 * time.Hour}
+		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}})
+		h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }))
+		begun := time.Now()
+		times(3, h, "GET /")
+		if d, err := m.Peek(request("GET /")); err != nil || !slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.BannedFor > 0 }) {
+			t.Errorf("not banned: %+v %v", d, err)
+		}
+		if waited := time.Since(begun); waited > 0 {
+			t.Errorf("waited %s", waited)
+		}
+	})
+}
+
+// A sliding window and a bucket of one period are two counts, also where their algorithms
+// are left out.
+func TestAddToTwoAlgorithmsOfOnePeriod(t *testing.T) {
+	for _, cost := range []int64{0, 5, 25, 30, 47} {
+		rule := plan(algorithms.Limit{Rate: 1000, Period: time.Hour}, algorithms.Limit{Rate: 1000, Period: time.Hour, Burst: 1000})
+		rule.Cost = 10
+		m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{rule}})
+		serve(m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if !ratelimit.Add(r.Context(), "plan", 30) {
+				t.Error("no room")
+			}
+			if err := ratelimit.Settle(r.Context(), "plan", cost); err != nil {
+				t.Error(err)
+			}
+			d, _ := ratelimit.FromContext(r.Context())
+			for i := range d.Results {
+				if got := d.Results[i]; got.Charged != cost || got.Remaining != 1000-cost {
+					t.Errorf("%s at %d: %d charged, %d left", got.Check.Limit, cost, got.Charged, got.Remaining)
+				}
+			}
+		})), "GET /")
+		d, err := m.Peek(request("GET /"))
+		if err != nil || d.Results[0].Remaining != 1000-cost || d.Results[1].Remaining != 1000-cost {
+			t.Errorf("%+v %v", d, err)
+		}
+	}
+}
+
+// A key is near its limit if it is near the end of any of its windows.
+func TestNearAnyWindow(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := measured(t, registry, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{plan(fixedIn(10, time.Minute), fixedIn(100, time.Hour))}})
+	check, err := m.Checks("plan", "192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check[1].Cost = 85
+	if _, err := m.Limiter().Take(t.Context(), check[1]); err != nil {
+		t.Fatal(err)
+	}
+	times(1, m.Handler(ok), "GET /")
+	wantSamples(t, registry, map[string]float64{"near_limit_total plan": 1})
 }

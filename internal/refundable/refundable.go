@@ -95,17 +95,19 @@ func (r *Request) Enter(checks []algorithms.Check, counts func(*algorithms.Check
 	})
 	timer := time.NewTimer(maxWait)
 	defer timer.Stop()
-	ended := timer.C
+	ended, last := timer.C, entered{}
 	for _, i := range at {
-		k := id{checks[i].Rule, checks[i].Key}
-		role, late := r.of.enter(k, ended)
-		if late {
-			ended = closedTimer
+		if k := (id{checks[i].Rule, checks[i].Key}); k != last.id { // once for all windows of a rule
+			role, late := r.of.enter(k, ended)
+			if late {
+				ended = closedTimer
+			}
+			last = entered{k, role}
+			r.entered = append(r.entered, last)
 		}
-		if role != countDenial {
+		if last.role != countDenial {
 			lent.Check(&checks[i]).Spare()
 		}
-		r.entered = append(r.entered, entered{k, role})
 	}
 }
 
@@ -173,7 +175,7 @@ func (r *Request) Decided(d *algorithms.Decision, canRefund bool) {
 		charged, banned := false, time.Duration(0)
 		for i := range d.Results {
 			if res := &d.Results[i]; res.Check.Rule == e.rule && res.Check.Key == e.key && res.Err == nil {
-				charged = res.Charged > 0 && canRefund
+				charged = charged || res.Charged > 0 && canRefund
 				if res.BannedFor > 0 { // what a cache remembers is repeated for a moment
 					banned = cmp.Or(res.BannedFor, min(res.RetryAfter, time.Second))
 				}
