@@ -23,6 +23,8 @@ func init() {
 		*s = *transport.NewScript(string(text), decode)
 	}
 	replace(script.Take, "take.lua", script.ParseReply)
+	replace(script.TakeJoint, "take_joint.lua", nil)
+	script.Take.JoinedBy(script.TakeJoint) // which replace has undone
 	replace(script.TakeBans, "take_bans.lua", script.ParseReply)
 	replace(script.Bans, "bans.lua", nil)
 	replace(script.Settle, "settle.lua", nil)

@@ -32,7 +32,6 @@ func (g *Guard) follow(asked denials.Moment, results []algorithms.Result) {
 // returns.
 func followIn(m *algorithms.Memory, results []algorithms.Result, share shareFunc) {
 	store := lent.Memory(m)
-	now := store.Now()
 	for i := range results {
 		r := &results[i]
 		if r.Err != nil {
@@ -46,7 +45,7 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, share shareFunc
 		if !lent.Check(&c).Count(&n) {
 			continue
 		}
-		followed := store.Follow(now, &n, &memory.Followed{
+		followed := store.Follow(&n, &memory.Followed{
 			Allowed: r.HasRoom, Banned: r.BannedFor > 0, Charged: r.Charged, Remaining: r.Remaining,
 			At: r.At.UnixMicro(), BannedFor: r.BannedFor.Microseconds(),
 		})

@@ -25,6 +25,8 @@ package memory
 //
 //   - A sketch refunds nothing, because the units in a cell may be another key's.
 //   - A sliding_log is counted in windows, as if all units came at the window's end.
+//   - Cells are compared at one time. A shard's clock is read under its lock, so it does not
+//     step. A Clock that steps back over an edge may forget units of keys that share cells.
 //   - A key that gets an entry later takes its estimate with it.
 //   - Six rules have sketches of their own. A sketch whose cells all equal keys never seen
 //     may become another rule's. All further rules share one sketch, whose cells say only

@@ -10,12 +10,14 @@ type Followed struct {
 // Follow mirrors the decision of another store: it counts the units here that the other
 // store has counted. It returns how many of them are for this charge, which Settle can
 // refund. It never goes into debt.
-func (m *Store) Follow(now int64, c *Count, there *Followed) (followed int64) {
+func (m *Store) Follow(c *Count, there *Followed) (followed int64) {
+	m.ready()
 	p := c.Params
 	m.place(&c.place, c.Rule, c.Key, &p)
 	pl := &c.place
 	pl.shard.mu.Lock()
 	defer pl.shard.mu.Unlock()
+	now := m.Now()
 	if c.followBan(now, there, m.most); there.Banned {
 		return 0 // Remaining of a banned key does not say what was used
 	}

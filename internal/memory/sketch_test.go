@@ -147,6 +147,38 @@ func crowd(t *rapid.T, row *step.Row) {
 	}
 }
 
+// A clock that steps back over an edge of windows does not free a key: what it charges
+// there is counted, until the clock has come back too.
+func TestSketchesCountWhileTheClockIsBack(t *testing.T) {
+	const edge = someTime - someTime%(24*3600*1_000_000) // in UTC, of a day and of each period
+	for i := range step.Table {
+		row := &step.Table[i]
+		if row.Held {
+			continue
+		}
+		l := step.Limit{Rate: 3, Period: time.Second, Algorithm: row.Name}
+		switch {
+		case row.Calendar:
+			l.Period, l.Calendar = 0, "day@UTC"
+		case row.Bucket:
+			l.Burst = l.Rate
+		}
+		c, admitted := newCrowded(), int64(0)
+		take := func(us int64) {
+			if c.take(us, Count{Rule: "r", Key: "k", Params: l.Params(1, 0, row)}, 0).Room {
+				admitted++
+			}
+		}
+		c.take(edge, Count{Rule: "r", Key: "other", Params: l.Params(1, 0, row)}, 1<<sketchRows-1) // the one with an entry
+		for _, us := range []int64{edge, edge - 1, edge - 1, edge - 1, edge - 1, edge} {
+			take(us)
+		}
+		if admitted != l.Rate {
+			t.Errorf("%s: admitted %d of %d", row.Name, admitted, l.Rate)
+		}
+	}
+}
+
 // The bound that Memory's documentation states.
 func TestSizeOfSketches(t *testing.T) {
 	if size := unsafe.Sizeof(sketch{}) * shardCount; size>>20 != 8 || size-8<<20 > 64<<10 {

@@ -140,7 +140,8 @@ func (slidingLog) Corrections(args []any, c *Correction) []any {
 // no constant size.
 func (slidingLog) ToCell(s State, _, now int64, p Params) (cell State, until int64) {
 	s = s.Written()
-	cell.A = now - now%p.Period
+	newest := max(now, s.C) // what a clock that stepped back charges goes to the later window
+	cell.A = newest - newest%p.Period
 	for i := 1; i < len(s.Log); i++ {
 		if units := s.Log[i].sum - s.Log[i-1].sum; s.Log[i].at >= cell.A {
 			cell.B += units

@@ -71,7 +71,7 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	for _, part := range []string{"go.mod", "go.sum", "algorithms", "internal"} {
+	for _, part := range []string{"go.mod", "go.sum", "algorithms", "failmode", "internal"} {
 		if out, err := command(ctx, root, "cp", "-r", "--parents", part, dir).CombinedOutput(); err != nil {
 			return fmt.Errorf("copy %s: %w\n%s", part, err, out)
 		}
