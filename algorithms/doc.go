@@ -18,7 +18,9 @@
 //	sliding_log     at most Rate units in any span of Period: exact, with an entry for each request
 //	token_bucket    up to Burst units at once, refilled at Rate per Period
 //	leaky_bucket    a queue of up to Burst, served one by one at Rate per Period
-//	gcra            token_bucket in another form
+//	gcra            token_bucket under its other name: the same decisions
+//	calendar_window at most Rate units in each day, week, month, quarter or year of a time zone
+//	in_flight       at most Rate requests in progress at once
 //
 // All arithmetic is in whole numbers: Unix microseconds and units, and for the
 // bucket a fraction of a microsecond with the rate as its denominator. Each algorithm

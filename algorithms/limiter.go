@@ -60,9 +60,10 @@ type Limiter interface {
 	// A ban holds in every process that shares the counts. A process that remembers an
 	// earlier answer, or has leased units, obeys the ban within a second.
 	//
-	// A check with a Ban obeys bans, whatever its limit is. A check without a Ban obeys
-	// them in a Memory. In Redis it does so only if it has the same algorithm and
-	// period as a check that was banned. A shadow check obeys none.
+	// A check with a Ban obeys bans, whatever its limit is. In a Memory, a check without
+	// a Ban obeys them as well. In Redis, a check without a Ban obeys a ban only if its
+	// algorithm and period are those of a check that was passed to Ban. A shadow check
+	// obeys none.
 	Ban(ctx context.Context, d time.Duration, checks ...Check) error
 
 	// Reset forgets what the checks have used, under their algorithm and period, and

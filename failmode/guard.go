@@ -63,8 +63,8 @@ type Guard struct {
 	// Instances is the number of processes that share the limits. While the limiter
 	// cannot decide, each process admits its share: the limit divided by Instances, but
 	// at least the cost of one request. So 10 processes together may admit 10 requests
-	// at a limit of 5. If the share is no valid limit, such as a rate that is too low
-	// for its burst, each process admits the whole limit.
+	// at a limit of 5. Some limits cannot be divided, for example if the rate would be
+	// too low for the burst. Then each process admits the whole limit.
 	//
 	// 0 means the number that a heartbeat in Redis last counted, and 1 before the first
 	// heartbeat. Set Instances if processes may start while Redis is unavailable. If

@@ -47,8 +47,8 @@
 //
 // A request without a key is not a request without a limit: the requests for which a
 // Key returns [ErrNoKey] share one count. Only [ErrSkip] exempts a request from a
-// rule, and of the constructors here only [Optional] introduces it; [Required]
-// refuses the request instead.
+// rule. Of the constructors here, only [Optional] turns ErrNoKey into ErrSkip;
+// [Required] refuses the request.
 //
 // IPv6 clients are counted by /64, because a subscriber has at least a /64: by single
 // address, one client would have 2^64 keys. A second rule, by [Proxies.IPv6], limits

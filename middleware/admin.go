@@ -17,6 +17,7 @@ import (
 //
 //	mux.Handle("/ratelimit/", limit.Admin())
 //
+//	GET                                       the rules, the keys denied most and the bans
 //	GET   ?rule=per-ip&value=2001:db8::1      the client's counts
 //	GET   ?value=2001:db8::1                  its counts under all rules that count by such a value
 //	POST  action=reset&rule=per-ip&value=…    forgets what the client has used

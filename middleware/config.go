@@ -111,10 +111,10 @@ type Config struct {
 	// waiting requests have the same key, so that one key does not keep all others from
 	// waiting.
 	//
-	// At most a sixteenth of the waiting requests have the same key and a client that
-	// may hang up unnoticed. Over HTTP/1, net/http notices a hang-up only once the body
-	// has been read. The middleware reads bodies of up to 8 KiB while the request
-	// waits, but no longer bodies and none of unknown length.
+	// Over HTTP/1, net/http notices that a client hangs up only once the body has been
+	// read. The middleware reads bodies of up to 8 KiB while the request waits, but no
+	// longer bodies and none of unknown length. Requests with such bodies and the same
+	// key have at most a sixteenth of the places.
 	MaxWaiting int
 
 	// Logger receives errors, configuration warnings and denials; nil means

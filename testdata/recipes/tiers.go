@@ -15,7 +15,7 @@ func plans(limiter algorithms.Limiter, tenant keyfunc.Key, planOf func(context.C
 		Limiter: limiter,
 		TierFor: func(r *http.Request) string { return planOf(r.Context()) }, // from the session, never from a header
 		Rules: []ratelimit.Rule{
-			{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(600)}, // also for who is not logged in
+			{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(600)}, // also clients that are not logged in
 			{
 				Name: "plan", Key: keyfunc.Optional(tenant),
 				Limit: algorithms.PerMinute(60), // free, and any plan that is not listed
