@@ -194,7 +194,7 @@ func (s *requestState) parts(costs []ruleCost) (parts []part) {
 		u, begin := s.use(r.Check.Rule), len(parts)
 		parts = append(parts, part{window: i, first: true, taken: r})
 		for j := range u.more {
-			if u.more[j].Charged > 0 && sameWindow(u.more[j].Check.Limit, r.Check.Limit) {
+			if u.more[j].Charged > 0 && windowOf(u.more[j].Check.Limit) == windowOf(r.Check.Limit) {
 				parts = append(parts, part{window: i, taken: &u.more[j]})
 			}
 		}
@@ -207,12 +207,6 @@ func (s *requestState) parts(costs []ruleCost) (parts []part) {
 		parts[len(parts)-1].cost += rest
 	}
 	return parts
-}
-
-// sameWindow reports whether two limits of a rule have one count.
-func sameWindow(a, b algorithms.Limit) bool {
-	a.Rate, a.Burst, b.Rate, b.Burst = 0, 0, 0, 0 // a fallback's are others
-	return a == b
 }
 
 // settleAll settles claimed rules, in one call of the limiter, and rewrites the headers.
