@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,19 +141,11 @@ func isHeld(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight
 func (r *rule) holds() bool { return r.terms.limitsFor != nil || r.source.hasHeld() }
 
 func (r *Rule) hasHeld() bool {
-	for _, l := range r.limits() {
-		if isHeld(l.Limit) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.limits(), func(l ruleLimit) bool { return isHeld(l.Limit) })
 }
 
 // validateHeld says what a rule on requests in flight cannot have.
 func (r *Rule) validateHeld(bad func(string, error)) {
-	if !r.hasHeld() {
-		return
-	}
 	const one = "a request in flight costs 1; leave it out, and count units by another rule, such as one with the limit 1000/1m"
 	if r.Cost > 1 {
 		bad("Cost", fmt.Errorf("%s; got %d", one, r.Cost))

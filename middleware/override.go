@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -22,7 +22,7 @@ type Override struct {
 	// error for a plain value shows it.
 	Client []string
 	// Limits are those of the client, all windows of them; [Unlimited] exempts it. The
-	// counts of windows that the client had before go on.
+	// counts of windows that the client had before go on; it begins at 0 in others.
 	Limits []algorithms.Limit
 	// Until ends the override, by the clock of this process; the zero time means never.
 	// The first request of the client after that logs it.
@@ -37,48 +37,39 @@ func (o Override) clone() Override {
 	return o
 }
 
+// ended reports whether the override has ended.
+func (o *Override) ended() bool { return !o.Until.IsZero() && !time.Now().Before(o.Until) }
+
 // An override is an Override made ready for requests.
 type override struct {
 	limits
-	until time.Time
-	name  string // for logs
-	ended atomic.Bool
-}
-
-// inForce reports whether the override has not ended, and whether that is new.
-func (o *override) inForce() (is, justEnded bool) {
-	if o.until.IsZero() || time.Now().Before(o.until) {
-		return true, false
-	}
-	return false, !o.ended.Load() && o.ended.CompareAndSwap(false, true)
+	source *Override
+	name   string    // for logs
+	said   sync.Once // that it has ended
 }
 
 // String says of which client's limits it is, for operators.
 func (o *override) String() string {
-	if o.until.IsZero() {
+	if o.source.Until.IsZero() {
 		return o.name
 	}
 	is := "until"
-	if !time.Now().Before(o.until) {
+	if o.source.ended() {
 		is = "ended"
 	}
-	return fmt.Sprintf("%s, %s %s", o.name, is, o.until.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s, %s %s", o.name, is, o.source.Until.UTC().Format(time.RFC3339))
 }
 
 // overrideOf returns the override in force for a key; nil if there is none.
 func (e *evaluation) overrideOf(rule *rule, key string) *override {
 	o := rule.terms.overrides[key]
-	if o == nil {
-		return nil
+	if o == nil || !o.source.ended() {
+		return o
 	}
-	is, justEnded := o.inForce()
-	if justEnded {
-		e.m.logger.Warn("ratelimit: an override has ended; the rule's other limits apply", "rule", rule.check.Rule, "override", o.name, "until", o.until)
-	}
-	if !is {
-		return nil
-	}
-	return o
+	o.said.Do(func() {
+		e.m.logger.Warn("ratelimit: an override has ended; the rule's other limits apply", "rule", rule.check.Rule, "override", o.name, "until", o.source.Until)
+	})
+	return nil
 }
 
 // fitOverrides makes the overrides of a valid rule ready for requests.
@@ -88,10 +79,9 @@ func (t *terms) fitOverrides(r *Rule, s share) {
 	}
 	for i := range r.Overrides {
 		o := &r.Overrides[i]
-		ready := &override{until: o.Until, name: nameOfOverride(i, o)}
-		ready.limits, _ = t.fit(o.Limits, s) // they are valid
-		key, _ := keyOfOverride(r.Key, o.Client)
-		t.overrides[key] = ready
+		key, _ := keyOfOverride(r.Key, o.Client) // they are valid
+		fit, _ := t.fit(o.Limits, s)
+		t.overrides[key] = &override{limits: fit, source: o, name: nameOfOverride(i, o)}
 	}
 }
 
@@ -120,52 +110,33 @@ func keyOfOverride(key keyfunc.Key, client []string) (string, error) {
 
 // validateOverrides reports what is wrong with overrides, but for their limits.
 func (r *Rule) validateOverrides(bad func(string, error)) {
-	if len(r.Overrides) > maxEntries {
-		bad("Overrides", fmt.Errorf("%d overrides; at most %d: give many clients a tier by Config.TierFor", len(r.Overrides), maxEntries))
-		return
+	if validateKey(r.Key) != nil {
+		return // it is reported
 	}
 	first := make(map[string]int, len(r.Overrides))
 	for i := range r.Overrides {
-		o := &r.Overrides[i]
-		if validateKey(r.Key) == nil { // or else it is reported
-			key, err := keyOfOverride(r.Key, o.Client)
-			other, taken := first[key]
-			switch {
-			case err != nil:
-				bad("Overrides", fmt.Errorf("[%d]: client: %w", i, err))
-			case taken:
-				bad("Overrides", fmt.Errorf("[%d]: client: the same as of overrides[%d]: keep one of them", i, other))
-			default:
-				first[key] = i
-			}
+		key, err := keyOfOverride(r.Key, r.Overrides[i].Client)
+		other, taken := first[key]
+		switch {
+		case err != nil:
+			bad("Overrides", fmt.Errorf("[%d]: client: %w", i, err))
+		case taken:
+			bad("Overrides", fmt.Errorf("[%d]: client: the same as of overrides[%d]: keep one of them", i, other))
+		default:
+			first[key] = i
 		}
 	}
 }
 
 // oddOverrides are hints about overrides that are valid but probably mistakes.
 func (r *rule) oddOverrides() (odd []string) {
-	if len(r.source.Overrides) == 0 {
-		return nil
-	}
-	if chosen := r.traits.Chosen; chosen != "" && chosen != "an API key" {
+	if chosen := r.traits.Chosen; len(r.source.Overrides) > 0 && chosen != "" && chosen != "an API key" {
 		odd = append(odd, fmt.Sprintf(": its Key is %s, so any client can have the limits of its Overrides; "+
 			"use a Key that the program or a proxy has verified, such as keyfunc.Context or keyfunc.Proxies.UserID", chosen))
 	}
-	counts := make(map[window]bool)
-	for _, l := range r.limits() {
-		counts[windowOf(l.Limit)] = true
-	}
 	for i := range r.source.Overrides {
-		o := &r.source.Overrides[i]
-		if !o.Until.IsZero() && !time.Now().Before(o.Until) {
+		if o := &r.source.Overrides[i]; o.ended() {
 			odd = append(odd, fmt.Sprintf(": %s ended at %s; remove it", nameOfOverride(i, o), o.Until.UTC().Format(time.RFC3339)))
-			continue
-		}
-		for _, l := range o.Limits {
-			if l != unlimited && !counts[windowOf(l)] {
-				odd = append(odd, fmt.Sprintf(": %s counts by %s, so its client begins at 0 there, and windows that the override leaves out count nothing meanwhile; "+
-					"to keep the counts, use the same algorithms and periods", nameOfOverride(i, o), l))
-			}
 		}
 	}
 	return odd

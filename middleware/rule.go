@@ -201,13 +201,24 @@ func (h holder) field(r *Rule) string {
 	return "Limit"
 }
 
+// String names what has the limits; "" is the rule itself.
+func (h holder) String() string {
+	switch {
+	case h.override > 0:
+		return fmt.Sprintf("overrides[%d]", h.override-1)
+	case h.tier != "":
+		return fmt.Sprintf("tier %q", h.tier)
+	}
+	return ""
+}
+
 // wrap says where in its field a mistake is.
 func (h holder) wrap(err error) error {
 	switch {
 	case h.override > 0:
 		return fmt.Errorf("[%d]: limit: %w", h.override-1, err)
 	case h.tier != "":
-		return fmt.Errorf("tier %q: %w", h.tier, err)
+		return fmt.Errorf("%s: %w", h, err)
 	}
 	return err
 }
@@ -220,11 +231,8 @@ type ruleLimit struct {
 
 // String names the limit, for errors.
 func (l ruleLimit) String() string {
-	switch {
-	case l.override > 0:
-		return fmt.Sprintf("overrides[%d]'s limit %s", l.override-1, l.Limit)
-	case l.tier != "":
-		return fmt.Sprintf("tier %q's limit %s", l.tier, l.Limit)
+	if by := l.holder.String(); by != "" {
+		return by + "'s limit " + l.Limit.String()
 	}
 	return "the limit " + l.Limit.String()
 }

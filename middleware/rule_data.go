@@ -131,16 +131,15 @@ func validateKey(key keyfunc.Key) error {
 func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err error)) {
 	if len(r.Tiers) > maxEntries {
 		bad("Tiers", fmt.Errorf("%d tiers; at most %d", len(r.Tiers), maxEntries))
-		few := *r
-		few.Tiers, r = nil, &few
-	} else {
-		r.validateTierNames(bad)
+		return
 	}
+	if len(r.Overrides) > maxEntries {
+		bad("Overrides", fmt.Errorf("%d overrides; at most %d: give many clients a tier by Config.TierFor", len(r.Overrides), maxEntries))
+		return
+	}
+	r.validateTierNames(bad)
 	r.validateTierBy(bad)
-	if r.validateOverrides(bad); len(r.Overrides) > maxEntries {
-		few := *r
-		few.Overrides, r = nil, &few
-	}
+	r.validateOverrides(bad)
 	for by, limits := range r.sets() {
 		for _, err := range each(validateLimits(limits)) {
 			if by != (holder{}) {
@@ -185,15 +184,11 @@ func (r *Rule) validateBan(bad func(string, error)) {
 		bad("Ban", tooShort("within:", cmp.Or(r.Ban.Within, shortest)))
 	}
 	for by, limits := range r.sets() {
-		if err := banBy(r.Ban, limits); err != nil {
-			switch {
-			case by.override > 0:
-				err = fmt.Errorf("by overrides[%d]: %w", by.override-1, err)
-			case by.tier != "":
-				err = fmt.Errorf("by tier %q: %w", by.tier, err)
-			}
-			bad("Ban", err)
+		err := banBy(r.Ban, limits)
+		if err != nil && by != (holder{}) {
+			err = fmt.Errorf("by %s: %w", by, err)
 		}
+		bad("Ban", err)
 	}
 	if r.Key != nil && keyfunc.Describe(r.Key).Values() == 0 {
 		bad("Ban", errors.New("all clients have one key, so each of them could have all others denied: "+

@@ -19,19 +19,17 @@ func (e *evaluation) limitsBy(rule *rule, check *algorithms.Check) limits {
 	if check.Tier = ""; asked == "" {
 		return rule.own
 	}
+	l, listed := limits{}, false
 	if rule.plans {
 		// Neither a plan nor what clients ask for may spell another pair by a slash.
-		plan := e.tier()
-		if l, ok := rule.terms.tiers[plan+"/"+asked]; ok && plan != "" && !strings.Contains(plan, "/") {
-			check.Tier = asked
-			return l
-		}
-		if strings.Contains(asked, "/") {
-			return rule.own
+		if plan := e.tier(); plan != "" && !strings.Contains(plan, "/") {
+			l, listed = rule.terms.tiers[plan+"/"+asked]
 		}
 	}
-	l, ok := rule.terms.tiers[asked]
-	if !ok {
+	if !listed && !(rule.plans && strings.Contains(asked, "/")) {
+		l, listed = rule.terms.tiers[asked]
+	}
+	if !listed {
 		return rule.own
 	}
 	check.Tier = asked

@@ -150,6 +150,12 @@ func parseCalendar(text string) (*Calendar, error) {
 	return c, nil
 }
 
+// DayAfter is when the day after a date begins, for a calendar of days. The date is
+// midnight as if in UTC.
+func (c *Calendar) DayAfter(date time.Time) time.Time {
+	return time.UnixMicro(c.begin(daysOf(date) + 1))
+}
+
 // String is the text form.
 func (c *Calendar) String() string { return c.text }
 

@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -186,38 +185,15 @@ const (
 	codeWords  = "the program says it, in Loader.Edit or in its Config"
 )
 
-func (d *decoder) patterns(n *yaml.Node, path string) (patterns []string) {
-	items, _ := d.list(n, path, "patterns, as in [POST /auth/login, /files/{path...}]")
-	for i, item := range items {
-		text, ok := d.text(item, fmt.Sprintf("%s[%d]", path, i), `write a pattern such as "POST /auth/login"`)
-		if ok {
-			patterns = append(patterns, text)
-		}
-	}
-	return patterns
+func (d *decoder) patterns(n *yaml.Node, path string) []string {
+	return items(d, n, path, "patterns, as in [POST /auth/login, /files/{path...}]", func(n *yaml.Node, path string) (string, bool) {
+		return d.text(n, path, `write a pattern such as "POST /auth/login"`)
+	})
 }
 
 // limits reads a limit or a list of them; nil if one is wrong.
-func (d *decoder) limits(n *yaml.Node, path string) (limits []algorithms.Limit) {
-	items, paths := []*yaml.Node{n}, []string{path}
-	if n.Kind == yaml.SequenceNode && !d.flagged[n] {
-		if items, _ = d.list(n, path, "limits, as in [10/s, 100000/month@UTC]"); items == nil {
-			return nil
-		}
-		paths = nil
-		for i := range items {
-			paths = append(paths, fmt.Sprintf("%s[%d]", path, i))
-		}
-	}
-	for i, item := range items {
-		if l, ok := d.limit(item, paths[i]); ok {
-			limits = append(limits, l)
-		}
-	}
-	if len(limits) < len(items) {
-		return nil
-	}
-	return limits
+func (d *decoder) limits(n *yaml.Node, path string) []algorithms.Limit {
+	return oneOrMore(d, n, path, "limits, as in [10/s, 100000/month@UTC]", d.limit)
 }
 
 func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool) {
@@ -294,15 +270,11 @@ func (d *decoder) costs(n *yaml.Node, path string) map[string]int64 {
 	return costs
 }
 
-func (d *decoder) statuses(n *yaml.Node, path string) (statuses []int) {
-	items, _ := d.list(n, path, "statuses, as in [401, 403]")
-	for i, item := range items {
-		status, ok := d.integer(item, fmt.Sprintf("%s[%d]", path, i))
-		if ok {
-			statuses = append(statuses, int(status))
-		}
-	}
-	return statuses
+func (d *decoder) statuses(n *yaml.Node, path string) []int {
+	return items(d, n, path, "statuses, as in [401, 403]", func(n *yaml.Node, path string) (int, bool) {
+		status, ok := d.integer(n, path)
+		return int(status), ok
+	})
 }
 
 func (d *decoder) ban(n *yaml.Node, path string) (b algorithms.Ban) {

@@ -2,12 +2,12 @@ package rulefile
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/seed75154129/ratelimit/internal/step"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -63,27 +63,11 @@ func (d *decoder) override(o *ratelimit.Override, n *yaml.Node, path string) {
 }
 
 // client reads the values that name a client.
-func (d *decoder) client(n *yaml.Node, path string) (values []string) {
-	const mend = "put it in quotes"
-	if n.Kind != yaml.SequenceNode {
-		if text, ok := d.text(n, path, mend); ok {
-			values = []string{text}
-		}
-		return values
-	}
-	items, _ := d.list(n, path, "values, one for each part of key")
-	for i, item := range items {
-		if text, ok := d.text(item, fmt.Sprintf("%s[%d]", path, i), mend); ok {
-			values = append(values, text)
-		}
-	}
-	return values
+func (d *decoder) client(n *yaml.Node, path string) []string {
+	return oneOrMore(d, n, path, "values, one for each part of key", func(n *yaml.Node, path string) (string, bool) {
+		return d.text(n, path, "put it in quotes")
+	})
 }
-
-var (
-	instants = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9]{2}:[0-9]{2})$`)
-	unzoned  = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9:.]+)?$`)
-)
 
 // until reads an instant, or the end of a day in a time zone.
 func (d *decoder) until(n *yaml.Node, path string) time.Time {
@@ -93,43 +77,20 @@ func (d *decoder) until(n *yaml.Node, path string) time.Time {
 			return time.Time{}
 		}
 	}
-	date, zone, zoned := strings.Cut(n.Value, "@")
-	switch day, err := time.Parse(time.DateOnly, date); {
-	case zoned && err == nil:
-		loc, err := time.LoadLocation(zone)
-		if zone == "" || zone == "Local" || err != nil {
+	text, zone, zoned := strings.Cut(n.Value, "@")
+	if day, err := time.Parse(time.DateOnly, text); zoned && err == nil {
+		days, err := step.ParseCalendar("day@" + zone)
+		if err != nil {
 			d.bad(placeOf(n), path, `no time zone %.64q; write one such as UTC or Europe/Berlin. If the zone is right, import _ "time/tzdata" in main`, zone)
 			return time.Time{}
 		}
-		return startOf(day.AddDate(0, 0, 1), loc)
-	case instants.MatchString(n.Value):
-		if at, err := time.Parse(time.RFC3339, n.Value); err == nil {
-			return at.UTC()
-		}
-	case unzoned.MatchString(n.Value):
-		day := n.Value[:len(time.DateOnly)]
-		d.bad(placeOf(n), path, "%.64q has no zone; write %sT23:59:59Z for an instant, or %[2]s@Europe/Berlin for the end of that day there", n.Value, day)
-		return time.Time{}
+		return days.DayAfter(day).UTC()
 	}
-	d.bad(placeOf(n), path, "%.64q is no time; %s", n.Value, mend)
-	return time.Time{}
-}
-
-// startOf returns the first instant at which clocks show a date, which is given as if in
-// UTC. [time.Date] is wrong where clocks skip midnight or show it twice.
-func startOf(date time.Time, loc *time.Location) time.Time {
-	for at := date.AddDate(0, 0, -2).In(loc); ; { // no zone is two days from UTC
-		_, offset := at.Zone()
-		from, to := at.ZoneBounds()
-		first := date.Add(-time.Duration(offset) * time.Second)
-		if first.Before(from) {
-			first = from
-		}
-		if to.IsZero() || first.Before(to) {
-			return first.UTC()
-		}
-		at = to
+	at, err := time.Parse(time.RFC3339, n.Value)
+	if err != nil {
+		d.bad(placeOf(n), path, "%.64q is neither an instant nor a day in a time zone; %s", n.Value, mend)
 	}
+	return at.UTC()
 }
 
 // overridesNode prints overrides, one a line.

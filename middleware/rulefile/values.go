@@ -137,6 +137,29 @@ func (d *decoder) list(n *yaml.Node, path, of string) ([]*yaml.Node, bool) {
 	return n.Content, true
 }
 
+// items reads the items of a list, but for those with a mistake.
+func items[T any](d *decoder, n *yaml.Node, path, of string, read func(*yaml.Node, string) (T, bool)) (all []T) {
+	nodes, _ := d.list(n, path, of)
+	for i, item := range nodes {
+		if value, ok := read(item, fmt.Sprintf("%s[%d]", path, i)); ok {
+			all = append(all, value)
+		}
+	}
+	return all
+}
+
+// oneOrMore reads what may be a list of several; nil if one is wrong.
+func oneOrMore[T any](d *decoder, n *yaml.Node, path, of string, read func(*yaml.Node, string) (T, bool)) []T {
+	if n.Kind == yaml.SequenceNode {
+		if all := items(d, n, path, of, read); len(all) == len(n.Content) {
+			return all
+		}
+	} else if one, ok := read(n, path); ok {
+		return []T{one}
+	}
+	return nil
+}
+
 // mapping reports whether n is a mapping. It must not be empty.
 func (d *decoder) mapping(n *yaml.Node, path, of string) bool {
 	switch {
