@@ -112,14 +112,27 @@ func (c *Cluster) form() error {
 		// Without epochs of their own the nodes would first have to settle
 		// who is right about the slots.
 		do(s, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		if host, port := s.hostPort(); i > 0 {
+	}
+	meet := func() {
+		for _, s := range c.Nodes[1:] {
+			host, port := s.hostPort()
 			do(c.Nodes[0], "CLUSTER", "MEET", host, port)
 		}
 	}
+	meet()
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := c.untilAll((*Server).knowsAll); err != nil {
+	met := time.Now()
+	err := c.untilAll(func(s *Server) error {
+		err := s.knowsAll()
+		if err != nil && time.Since(met) > 2*time.Second {
+			meet() // nodes give up a handshake that takes longer than their timeout
+			met = time.Now()
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	for i, replica := range c.Replicas {
