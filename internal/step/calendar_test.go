@@ -26,19 +26,16 @@ func TestDaysMinuteByMinute(t *testing.T) {
 			loc := c.zone
 			for _, year := range []int{1996, 2010, 2011, 2018, 2022, 2026} {
 				at := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+				latest := int64(0) // date so far
 				for end := at.AddDate(1, 0, 0); at.Before(end); {
 					// Only the hours around a change of the clock and those around midnight can differ.
 					_, change := at.In(loc).ZoneBounds()
 					near := !change.IsZero() && change.Sub(at) < 26*time.Hour
-					var latest int64
-					for m := at.Add(-26 * time.Hour); m.Before(at.Add(24 * time.Hour)); m = m.Add(time.Minute) {
-						latest = max(latest, daysOf(m.In(loc)))
-						if m.Before(at) {
-							continue
-						}
+					for m := at; m.Before(at.Add(24 * time.Hour)); m = m.Add(time.Minute) {
 						if !near && m.Minute() != 0 && m.Minute() != 59 {
 							continue
 						}
+						latest = max(latest, daysOf(m.In(loc)))
 						w := c.Around(m.UnixMicro())[1]
 						if w.Date != latest*secondsOfDay*1e6 || !w.holds(m.UnixMicro()) {
 							t.Fatalf("at %s: the window is of %s, from %s to %s; the latest date is %s", m.In(loc), dateOf(w), stamp(w.Begin, loc), stamp(w.End, loc), dateOf(Window{Date: latest * secondsOfDay * 1e6}))
