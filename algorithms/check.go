@@ -106,12 +106,20 @@ func whyInvalid(checks []Check, i int) error {
 // sameAs returns the first check that shares its count with check i: i if no other does.
 func sameAs(checks []Check, i int) int {
 	for j := range checks[:i] {
-		a, b := &checks[j], &checks[i]
-		if a.Key == b.Key && a.Rule == b.Rule && a.Tier == b.Tier && a.Limit.Period == b.Limit.Period && a.Limit.Calendar == b.Limit.Calendar && a.Limit.row() == b.Limit.row() {
+		if checks[j].sharesCount(&checks[i]) {
 			return j
 		}
 	}
 	return i
+}
+
+func (c *Check) sharesCount(other *Check) bool {
+	return c.Key == other.Key && c.Rule == other.Rule && c.Tier == other.Tier && c.Limit.sharesWindow(&other.Limit)
+}
+
+// sharesWindow reports whether two limits of a rule and key have one count.
+func (l *Limit) sharesWindow(other *Limit) bool {
+	return l.Period == other.Period && l.Calendar == other.Calendar && l.row() == other.row()
 }
 
 // paramsOf computes the numbers of a valid check.

@@ -71,7 +71,7 @@ func (d Decision) Result(rule string) (Result, bool) {
 		return Result{}, false
 	}
 	begin := end - 1
-	for begin > 0 && d.Results[begin-1].Check.Rule == rule && !slices.ContainsFunc(d.Results[begin:end], d.Results[begin-1].sameWindow) {
+	for begin > 0 && d.Results[begin-1].Check.Rule == rule && !slices.ContainsFunc(d.Results[begin:end], func(r Result) bool { return r.Check.Limit.sharesWindow(&d.Results[begin-1].Check.Limit) }) {
 		begin--
 	}
 	windows := d.Results[begin:end]
@@ -88,12 +88,6 @@ func (d Decision) Result(rule string) (Result, bool) {
 		return tightest, true
 	}
 	return windows[len(windows)-1], true
-}
-
-// sameWindow reports whether two results of a rule are of limits with one count.
-func (r *Result) sameWindow(other Result) bool {
-	a, b := &r.Check.Limit, &other.Check.Limit
-	return a.Period == b.Period && a.Calendar == b.Calendar && a.row() == b.row()
 }
 
 // RetryAfter is the longest RetryAfter of the checks that denied the request; 0

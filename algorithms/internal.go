@@ -54,6 +54,9 @@ type hiddenCheck struct{ c *Check }
 // Count converts the check to a count, and reports whether the check is valid.
 func (h hiddenCheck) Count(to *memory.Count) bool { return h.c.count(to) }
 
+// SharesCount reports whether the check and another one have one count.
+func (h hiddenCheck) SharesCount(other *Check) bool { return h.c.sharesCount(other) }
+
 // Spare makes the check's denial not count towards its ban.
 func (h hiddenCheck) Spare() { h.c.spared = true }
 

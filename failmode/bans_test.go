@@ -66,6 +66,49 @@ func TestABanSurvivesAnOutage(t *testing.T) {
 	}
 }
 
+// The denial that begins a ban may leave another window of the rule with room. That one
+// does not lift the ban here.
+func TestABanOfOneWindowSurvivesAnOutage(t *testing.T) {
+	minute, hour := login(Open), login(Open)
+	minute.Limit, hour.Limit = algorithms.PerMinute(1), algorithms.PerHour(100)
+	for _, checks := range [][]algorithms.Check{{minute, hour}, {hour, minute}} {
+		synctest.Test(t, func(t *testing.T) {
+			s, f := new(algorithms.Memory), guarding(t, new(fakeRedis))
+			f.ready()
+			for range 3 {
+				d := taken(t, s, checks...)
+				for i := range d.Results {
+					d.Results[i].Source = algorithms.SourceRedis
+				}
+				f.follow(f.denied.Now(), d.Results)
+			}
+			for i := range checks {
+				if r, known := f.knownDenial(&checks[i]); !known || r.BannedFor == 0 {
+					t.Errorf("%s: not known to be banned: %+v", checks[i].Limit, r)
+				}
+			}
+		})
+	}
+}
+
+// A limiter of the user's own may leave out results: those that are there are found by
+// all that tells counts apart.
+func TestAnswersOfSeveralWindows(t *testing.T) {
+	minute, month := login(Open), login(Open)
+	month.Limit = algorithms.PerMonth(100, "UTC")
+	year, large, bucket := month, minute, minute
+	year.Limit.Calendar, large.Tier, bucket.Limit.Burst = "year@UTC", "large", 5
+	all := []algorithms.Check{minute, month, year, large, bucket}
+	for i := range all {
+		d := algorithms.Decision{Results: []algorithms.Result{{Check: all[i]}}}
+		for j := range all {
+			if found := answerTo(&d, j, &all[j]) != nil; found != (i == j) {
+				t.Errorf("%s %s is an answer to %s %s: %v", all[i].Limit, all[i].Tier, all[j].Limit, all[j].Tier, found)
+			}
+		}
+	}
+}
+
 // What a process denies while nobody counts for all is no reason to ban.
 func TestDenialsInAnOutageDoNotCount(t *testing.T) {
 	for _, mode := range []Mode{Local, Closed} {

@@ -68,11 +68,11 @@ func (g *Guard) routeAndLearn(ctx context.Context, checks []algorithms.Check, lo
 
 // answerTo returns the result of a check; nil if the decision leaves it out.
 func answerTo(d *algorithms.Decision, i int, c *algorithms.Check) *algorithms.Result {
-	if i < len(d.Results) && d.Results[i].Check.Rule == c.Rule && d.Results[i].Check.Key == c.Key {
+	if i < len(d.Results) && lent.Check(&d.Results[i].Check).SharesCount(c) {
 		return &d.Results[i]
 	}
 	for j := range d.Results {
-		if r := &d.Results[j]; r.Check.Rule == c.Rule && r.Check.Key == c.Key {
+		if r := &d.Results[j]; lent.Check(&r.Check).SharesCount(c) {
 			return r
 		}
 	}

@@ -23,8 +23,12 @@ func (g *Guard) follow(asked denials.Moment, results []algorithms.Result) {
 		followIn(&g.local, results, g.share)
 		return
 	}
-	for i := range results {
-		g.denied.UnlessChanged(asked, &results[i].Check, func() { followIn(&g.local, results[i:i+1], g.share) })
+	for _, banned := range [...]bool{false, true} { // a window that had room when another began the ban must not lift it
+		for i := range results {
+			if banned == (results[i].BannedFor > 0) {
+				g.denied.UnlessChanged(asked, &results[i].Check, func() { followIn(&g.local, results[i:i+1], g.share) })
+			}
+		}
 	}
 }
 

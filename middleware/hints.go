@@ -354,13 +354,19 @@ func (r *Rule) oddBan() (odd []string) {
 	if r.Ban.For > longBan {
 		odd = append(odd, fmt.Sprintf(": it bans for %d days, so whoever has the address next is denied, too; write less than a year", r.Ban.For/day))
 	}
-	for _, l := range r.limits() {
-		free := l.Period // until a denied client has room
-		if !isWindow(l.Limit) {
-			free /= time.Duration(l.Rate)
+	for by, limits := range r.sets() {
+		shortest, least := algorithms.Limit{}, longBan // until a denied client has room
+		for _, l := range limits {
+			free := l.Period
+			if !isWindow(l) {
+				free /= time.Duration(l.Rate)
+			}
+			if l.Calendar == "" && free < least {
+				shortest, least = l, free
+			}
 		}
-		if r.Ban.For < free {
-			odd = append(odd, fmt.Sprintf(": it bans for %s, and %s denies for up to %s anyway; write a longer ban", r.Ban.For, l, free))
+		if r.Ban.For < least && least < longBan {
+			odd = append(odd, fmt.Sprintf(": it bans for %s, and %s denies for up to %s anyway; write a longer ban", r.Ban.For, ruleLimit{by, shortest}, least))
 		}
 	}
 	return odd

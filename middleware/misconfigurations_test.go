@@ -70,6 +70,10 @@ func TestMisconfigurations(t *testing.T) {
 		"a ban for ever":                     {change: ban(hour, algorithms.Ban{After: 1, For: 100 * 365 * 24 * time.Hour}), hint: "it bans for 36500 days"},
 		"a ban that the window outlasts":     {change: ban(hour, algorithms.Ban{After: 1, For: time.Minute}), hint: "it bans for 1m0s, and the limit 100/1h denies for up to 1h0m0s anyway"},
 		"a ban that a bucket outlasts":       {change: ban(bucket(1, time.Hour, 9), algorithms.Ban{After: 1, For: time.Minute}), hint: "and the limit 1/1h burst 9 denies for up to 1h0m0s anyway"},
+		"a ban longer than one of the windows": {change: func(_ *config, r *rule) {
+			r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{{Rate: 9000, Period: 24 * time.Hour}, hour, algorithms.PerMonth(90_000, "UTC")}
+			r.Ban = algorithms.Ban{After: 1, Within: time.Hour, For: 2 * time.Hour}
+		}},
 		"a ban longer than a bucket's token": {change: ban(bucket(100, time.Hour, 9), algorithms.Ban{After: 1, For: time.Minute})},
 
 		"any client chooses X-Forwarded-For": {change: key(keyfunc.Header("X-Forwarded-For")), err: "use keyfunc.IP or, behind proxies, keyfunc.Proxies"},

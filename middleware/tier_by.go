@@ -41,7 +41,7 @@ func (r *rule) tierOf(tier string) string {
 	switch plan, asked, paired := strings.Cut(tier, "/"); {
 	case r.tierBy == nil:
 		return ""
-	case r.plans && paired && plan != "":
+	case r.plans && paired && plan != "" && asked != "":
 		return asked
 	}
 	return tier

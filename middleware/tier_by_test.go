@@ -32,7 +32,7 @@ func TestTierBy(t *testing.T) {
 	for name, limiter := range limiters {
 		t.Run(name, func(t *testing.T) {
 			m := mustNew(t, ratelimit.Config{Limiter: limiter(t), TierFor: byHeader, Headers: headers.IETFDraft11, Rules: []ratelimit.Rule{byModel(map[string][]algorithms.Limit{
-				"large": hourly(3), "small": hourly(5), "pro/large": hourly(4), "a/b/c": hourly(100), "internal/large": ratelimit.Unlimited(),
+				"large": hourly(3), "small": hourly(5), "pro/large": hourly(4), "a/b/c": hourly(100), "a/": hourly(9), "internal/large": ratelimit.Unlimited(),
 			})}})
 			app := m.Handler(ok)
 			for i, step := range []struct {
@@ -67,7 +67,7 @@ func TestTierBy(t *testing.T) {
 			}
 			// An operator sees and forgets all counts.
 			checks, err := m.Checks("input", "alice")
-			if err != nil || len(checks) != 4 {
+			if err != nil || len(checks) != 5 { // with "a/", which no request has
 				t.Fatalf("%+v, %v", checks, err)
 			}
 			if err := m.Limiter().Reset(t.Context(), checks...); err != nil {

@@ -50,6 +50,7 @@ type replay struct {
 type rule struct {
 	ratelimit.Rule
 	index       int
+	limit       string   // the texts of its limits, with commas between them
 	key         string   // as the rule file has it
 	names       []string // of its keys
 	notReplayed string   // why, if the log does not have the key
@@ -95,7 +96,16 @@ func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
 	}
 	for _, r := range p.rules {
 		p.byName[r.Name] = r
-		r.candidates = candidates(r.Name, r.Limit)
+		texts := []string{r.Limit.String()}
+		if r.Limits == nil {
+			r.candidates = candidates(r.Name, r.Limit)
+		} else {
+			texts = nil
+			for _, l := range r.Limits {
+				texts = append(texts, l.String())
+			}
+		}
+		r.limit = strings.Join(texts, ", ")
 	}
 	return p, p.make()
 }
@@ -205,12 +215,17 @@ func (p *replay) see(_ *http.Request, d algorithms.Decision) {
 		p.denied++
 		m.denied++
 	}
-	for i := range d.Results {
-		res := &d.Results[i]
+	for rest := d.Results; len(rest) > 0; {
+		res, windows := &rest[0], 1 // of a rule, which are one outcome
+		for windows < len(rest) && rest[windows].Check.Rule == res.Check.Rule {
+			windows++
+		}
+		denied := slices.ContainsFunc(rest[:windows], func(r algorithms.Result) bool { return !r.HasRoom })
+		rest = rest[windows:]
 		r := p.byName[res.Check.Rule]
 		r.requests++
 		c := r.clients.of(res.Check.Key)
-		if !res.HasRoom {
+		if denied {
 			r.denied++
 			if m.byRule == nil {
 				m.byRule = make([]int64, len(p.rules))
@@ -221,7 +236,7 @@ func (p *replay) see(_ *http.Request, d algorithms.Decision) {
 			continue
 		}
 		c.requests++
-		if !res.HasRoom {
+		if denied {
 			c.denied++
 		}
 		if res.Check.Limit != r.Limit { // a tier's

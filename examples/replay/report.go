@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/replayed"
 )
 
@@ -36,11 +37,11 @@ func (r *report) print(to io.Writer) error {
 	_, _ = fmt.Fprintln(w, "rule\tlimit\trequests\tdenied\t\tclients\tdenied\t")
 	for _, rule := range r.rules {
 		if rule.Disabled {
-			_, _ = fmt.Fprintf(w, "%s\t%s\toff\t\t\t\t\t\n", rule.Name, rule.Limit)
+			_, _ = fmt.Fprintf(w, "%s\t%s\toff\t\t\t\t\t\n", rule.Name, rule.limit)
 			continue
 		}
 		all, limited := rule.totals()
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", rule.Name, rule.Limit, count(rule.requests),
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", rule.Name, rule.limit, count(rule.requests),
 			count(rule.denied), share(rule.denied, rule.requests), count(all), count(limited), share(limited, all))
 	}
 	_ = w.Flush() // to a strings.Builder
@@ -88,7 +89,9 @@ func (r *report) summary(b *strings.Builder) {
 		}
 	}
 	const fine = 10 * time.Second
-	if r.whole && slices.ContainsFunc(r.rules, func(rule *rule) bool { return rule.Limit.Calendar == "" && rule.Limit.Period < fine }) {
+	if r.whole && slices.ContainsFunc(r.rules, func(rule *rule) bool {
+		return slices.ContainsFunc(append(rule.Limits, rule.Limit), func(l algorithms.Limit) bool { return l.Rate > 0 && l.Calendar == "" && l.Period < fine })
+	}) {
 		b.WriteString("note: times are whole seconds, so limits with a period below 10 s deny more here than they would\n")
 	}
 	if n := r.estimated(); n > 0 {
@@ -218,7 +221,7 @@ func (r *report) write(to io.Writer) error {
 	for _, rule := range r.rules {
 		all, limited := rule.totals()
 		one := replayed.Rule{
-			Name: rule.Name, Match: rule.Match, Key: rule.key, Limit: rule.Limit.String(),
+			Name: rule.Name, Match: rule.Match, Key: rule.key, Limit: rule.limit,
 			Requests: rule.requests, Denied: rule.denied, Clients: all, Limited: limited,
 		}
 		if rule.Disabled {

@@ -108,6 +108,12 @@ worst minutes
 		result.Rules[0].Smallest != "4/1m" || result.Rules[0].Under != 0.01 || result.Rules[1].Key != "ip" {
 		t.Errorf("%v %+v", got, result)
 	}
+
+	// The windows of a rule are one decision.
+	stdout, result = replays(t, "version: 1\nrules: [{name: plan, key: ip, limit: [9/1m, 3/1h]}]", combined, nil)
+	if got := numbers(t, result, "plan"); got != [4]int64{10, 1, 3, 1} || result.Rules[0].Limit != "9/1m, 3/1h" || !strings.Contains(stdout, "plan  9/1m, 3/1h  10 ") {
+		t.Errorf("%v %+v\n%s", got, result.Rules, stdout)
+	}
 }
 
 // What is wrong with the arguments, the rules and the logs is said, and the status

@@ -33,6 +33,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -62,7 +63,7 @@ type Rule struct {
 	Name     string   `json:"name"`
 	Match    []string `json:"match,omitempty"` // none matches every request
 	Key      string   `json:"key"`             // as a rule file has it; the names of a list are joined by commas
-	Limit    string   `json:"limit"`           // the text form
+	Limit    string   `json:"limit"`           // the text form; of several, with commas between them
 	Requests int64    `json:"requests"`        // that it decided
 	Denied   int64    `json:"denied"`          // of them
 	Clients  int64    `json:"clients"`         // keys that it counted
@@ -154,7 +155,7 @@ func (r Result) Validate() error {
 		if rule.NotReplayed != "" && rule.Requests > 0 {
 			fail("rule %q: not replayed, and %d requests", rule.Name, rule.Requests)
 		}
-		for _, limit := range []string{rule.Limit, rule.Smallest} {
+		for _, limit := range append(strings.Split(rule.Limit, ", "), rule.Smallest) {
 			if _, err := algorithms.ParseLimit(limit); err != nil && limit != "" {
 				fail("rule %q: %w", rule.Name, err)
 			}
