@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed75154129/ratelimit/internal/rated"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
@@ -11,7 +12,7 @@ import (
 // before in the same place, and nobody changes what others get.
 func TestNumbersAreThoseOfTheCheck(t *testing.T) {
 	var checks []Check
-	for _, a := range []Algorithm{"", FixedWindow, SlidingWindow, SlidingLog, TokenBucket, LeakyBucket, GCRA} {
+	for _, a := range append(namesOf(rated.Rows), "") {
 		for _, rate := range []int64{1, 7, 100} {
 			for _, period := range []time.Duration{time.Second, time.Minute, 3 * time.Microsecond} {
 				for burst := range int64(3) {

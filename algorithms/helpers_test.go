@@ -1,9 +1,9 @@
 package algorithms
 
 import (
-	"slices"
 	"testing"
 
+	"github.com/seed75154129/ratelimit/internal/rated"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
@@ -19,6 +19,13 @@ func peekOne(t *testing.T, m *Memory, check Check) Result {
 	return d.Results[0]
 }
 
-// rated are the algorithms whose charges have a cost and a period. in_flight has tests of
-// its own, and calendar_window is beside them in TestConformance.
-var rated = slices.DeleteFunc(slices.Clone(step.Table), func(row step.Row) bool { return row.Held || row.Calendar })
+// asText are the algorithms whose state is a text in Redis.
+var asText = rated.Without(func(row step.Row) bool { return row.Summary })
+
+func namesOf(rows []step.Row) []Algorithm {
+	names := make([]Algorithm, len(rows))
+	for i := range rows {
+		names[i] = Algorithm(rows[i].Name)
+	}
+	return names
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed75154129/ratelimit/internal/rated"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -90,7 +91,7 @@ func TestJointDecisionsAreAsAlone(t *testing.T) {
 		}
 	})
 	random := rand.New(rand.NewPCG(1, 2))
-	names := []Algorithm{FixedWindow, SlidingWindow, TokenBucket, LeakyBucket, GCRA, SlidingLog}
+	names, texts := namesOf(rated.Rows), namesOf(asText)
 	steps := 1000
 	if testing.Short() {
 		steps = 200
@@ -125,7 +126,7 @@ func TestJointDecisionsAreAsAlone(t *testing.T) {
 		for range 1 + random.IntN(3) {
 			var shape []Check
 			for i := range 1 + random.IntN(3) {
-				c := Check{Rule: fmt.Sprint("r", i), Limit: Limit{Rate: 7, Period: 5 * time.Second, Algorithm: names[n%5]}, Cost: random.Int64N(4), Shadow: random.IntN(5) == 0}
+				c := Check{Rule: fmt.Sprint("r", i), Limit: Limit{Rate: 7, Period: 5 * time.Second, Algorithm: texts[n%len(texts)]}, Cost: random.Int64N(4), Shadow: random.IntN(5) == 0}
 				if random.IntN(4) == 0 {
 					c.Limit.Algorithm = names[random.IntN(len(names))]
 				}

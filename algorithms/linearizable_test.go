@@ -20,6 +20,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed75154129/ratelimit/internal/rated"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
@@ -231,9 +232,9 @@ func TestLimitersAreLinearizable(t *testing.T) {
 				histories = max(histories/4, 1)
 			}
 			done, timeouts, longest := 0, 0, time.Duration(0)
-			for i := range rated {
+			for i := range rated.Rows {
 				for n := range histories {
-					h := callHistory{limit: heldLimit(&rated[i])}
+					h := callHistory{limit: heldLimit(&rated.Rows[i])}
 					var err error
 					run(func(ctx context.Context, c Limiter) { err = h.run(ctx, c, fmt.Sprint(n)) })
 					if err != nil {
@@ -249,7 +250,7 @@ func TestLimitersAreLinearizable(t *testing.T) {
 				}
 			}
 			t.Logf("%d histories of %d operations, %d of them timed out; the longest check took %s",
-				len(rated)*histories, done, timeouts, longest)
+				len(rated.Rows)*histories, done, timeouts, longest)
 		})
 	}
 }
@@ -325,7 +326,7 @@ func TestMistakesAreNotLinearizable(t *testing.T) {
 		}
 	}
 
-	alone := callHistory{limit: heldLimit(&rated[0])}
+	alone := callHistory{limit: heldLimit(&rated.Rows[0])}
 	for range 3 {
 		take(&alone, 0, "alone", 4)
 	}
@@ -334,7 +335,7 @@ func TestMistakesAreNotLinearizable(t *testing.T) {
 	var both sync.WaitGroup // have read that there is room
 	both.Add(2)
 	l.between = func() { both.Done(); both.Wait() }
-	race := callHistory{limit: heldLimit(&rated[0])}
+	race := callHistory{limit: heldLimit(&rated.Rows[0])}
 	var wg sync.WaitGroup
 	for client := range 2 {
 		wg.Go(func() { take(&race, client, "race", held) })
@@ -344,7 +345,7 @@ func TestMistakesAreNotLinearizable(t *testing.T) {
 	l.between = nil
 
 	// The server executes the command, its reply is lost, go-redis sends it again.
-	again := callHistory{limit: heldLimit(&rated[0])}
+	again := callHistory{limit: heldLimit(&rated.Rows[0])}
 	loseReplies.Store(true)
 	take(&again, 0, "again", 1)
 	want("a command that is sent again", &again, porcupine.Illegal)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/memory"
+	"github.com/seed75154129/ratelimit/internal/rated"
 )
 
 // A flood is ten seconds of new keys. After two of them, when nobody else finds
@@ -89,10 +90,10 @@ func heap() int64 {
 func TestAFloodHarmsNobody(t *testing.T) {
 	full := flood{maxKeys: 1 << 18, perSecond: 300_000, clients: 5000}
 	small := flood{maxKeys: 2048, perSecond: 30_000, clients: 500}
-	for i := range rated {
-		t.Run(rated[i].Name, func(t *testing.T) {
-			f, l := small, Limit{Rate: 200, Period: time.Minute, Algorithm: Algorithm(rated[i].Name)}
-			if rated[i].Bucket {
+	for i := range rated.Rows {
+		t.Run(rated.Rows[i].Name, func(t *testing.T) {
+			f, l := small, Limit{Rate: 200, Period: time.Minute, Algorithm: Algorithm(rated.Rows[i].Name)}
+			if rated.Rows[i].Bucket {
 				l.Burst = l.Rate
 			}
 			if l.Algorithm == SlidingWindow && os.Getenv("OUTAGES") == "all" { // ten seconds and more
@@ -108,7 +109,7 @@ func TestAFloodHarmsNobody(t *testing.T) {
 					t.Errorf("%d of %d requests of clients below their limit were denied", got.denied, got.asked)
 				}
 				limit := 200
-				if rated[i].Bucket {
+				if rated.Rows[i].Bucket {
 					limit += 200 * 8 / 60 // refilled meanwhile
 				}
 				if got.most > limit || got.least < limit*9/10 {

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed75154129/ratelimit/internal/rated"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
@@ -80,8 +81,8 @@ var extremes = []Limit{
 	{Rate: step.MaxUnits, Period: time.Microsecond},
 }
 
-// The numbers around which states have another form; see lua/fixed_window.lua and
-// lua/sliding_window.lua.
+// The numbers around which states have another form; see fixed_window.lua and
+// sliding_window.lua in internal/script/src/steps.
 var atBoundary = rapid.SampledFrom([]int64{998, 999, 1000, 1001, 999_998, 999_999, 1_000_000, 1_000_001})
 
 // debts are larger than any limit, up to those that must be cut.
@@ -90,7 +91,7 @@ var debts = rapid.SampledFrom([]int64{1 << 30, 1 << 45, math.MaxInt64})
 // drawLimit draws limits from one in 30 days to a million in a second, of every
 // algorithm.
 func drawLimit(t *rapid.T, label string) Limit {
-	a := rapid.SampledFrom(rated).Draw(t, label+" algorithm")
+	a := rapid.SampledFrom(rated.Rows).Draw(t, label+" algorithm")
 	l := rapid.OneOf(
 		rapid.SampledFrom(extremes),
 		rapid.Custom(func(t *rapid.T) Limit {

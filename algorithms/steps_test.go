@@ -5,15 +5,17 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/internal/rated"
 )
 
 // each runs a test for every algorithm at 5 a minute.
 func eachAlgorithm(t *testing.T, f func(t *testing.T, l Limit)) {
 	t.Helper()
-	for i := range rated {
-		t.Run(rated[i].Name, func(t *testing.T) {
-			l := Limit{Rate: 5, Period: time.Minute, Algorithm: Algorithm(rated[i].Name)}
-			if rated[i].Queue {
+	for i := range rated.Rows {
+		t.Run(rated.Rows[i].Name, func(t *testing.T) {
+			l := Limit{Rate: 5, Period: time.Minute, Algorithm: Algorithm(rated.Rows[i].Name)}
+			if rated.Rows[i].Queue {
 				l.Burst = 5
 			}
 			f(t, l)
@@ -31,7 +33,7 @@ func TestGivingBackNeverOverAdmits(t *testing.T) {
 }
 
 func givingBack(t *rapid.T) {
-	a := rapid.SampledFrom(rated).Draw(t, "algorithm")
+	a := rapid.SampledFrom(rated.Rows).Draw(t, "algorithm")
 	l := Limit{Rate: rapid.Int64Range(1, 6).Draw(t, "rate"), Period: time.Duration(rapid.Int64Range(1, 50).Draw(t, "period")) * time.Microsecond, Algorithm: Algorithm(a.Name)}
 	if a.Bucket {
 		l.Burst = rapid.Int64Range(1, 6).Draw(t, "burst")

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/internal/rated"
 )
 
 // What each of two limits on one key admitted, replayed alone through a fresh
@@ -31,7 +33,7 @@ func TestTwoLimitsOnOneKeyKeepTheirPromises(t *testing.T) {
 func twoLimits(t *rapid.T, b backend) {
 	ctx := context.Background()
 	b.flush()
-	row := rapid.SampledFrom(rated).Draw(t, "algorithm")
+	row := rapid.SampledFrom(rated.Rows).Draw(t, "algorithm")
 	period := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute, time.Hour}).Draw(t, "period")
 	var limits [2]Limit
 	var alone [2]Memory

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed75154129/ratelimit/internal/rated"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
@@ -311,8 +312,8 @@ func units(text string) int64 {
 // answer. The suite itself replays them on each store; those of token_bucket are
 // also those of gcra.
 func TestVectors(t *testing.T) {
-	for i := range rated {
-		row := &rated[i]
+	for i := range rated.Rows {
+		row := &rated.Rows[i]
 		if row.Name == string(GCRA) {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/rated"
 )
 
 // A distant store is a Memory to which a question takes a while, and an answer.
@@ -74,10 +75,14 @@ func bubble(t *testing.T, s *distant, f func(t *testing.T, g *Guard)) {
 }
 
 func limitsOf(rate int64, period time.Duration) (limits []algorithms.Limit) {
-	for _, a := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog, algorithms.TokenBucket, algorithms.GCRA} {
-		limits = append(limits, algorithms.Limit{Rate: rate, Period: period, Algorithm: a})
+	for _, row := range rated.Rows {
+		l := algorithms.Limit{Rate: rate, Period: period, Algorithm: algorithms.Algorithm(row.Name)}
+		if row.Queue {
+			l.Burst = rate
+		}
+		limits = append(limits, l)
 	}
-	return append(limits, algorithms.Limit{Rate: rate, Period: period, Burst: rate, Algorithm: algorithms.LeakyBucket})
+	return limits
 }
 
 // eachAlgorithm runs a test of the cache in fake time for each algorithm, with two
@@ -222,7 +227,7 @@ func TestCacheChangesNoDecision(t *testing.T) {
 					if random.IntN(2) == 0 {
 						continue
 					}
-					l := limitsOf(4+2*random.Int64N(3), 10*time.Second)[(int(seed)+rule)%6] // tiers: several limits on a key
+					l := limitsOf(4+2*random.Int64N(3), 10*time.Second)[(int(seed)+rule)%len(rated.Rows)] // tiers: several limits on a key
 					c := algorithms.Check{
 						Rule: fmt.Sprint("rule-", rule), Key: fmt.Sprint(random.IntN(2)), Limit: l,
 						Cost: random.Int64N(4), Shadow: random.IntN(8) == 0, NoCache: random.IntN(8) == 0,

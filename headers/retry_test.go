@@ -15,21 +15,17 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/rated"
 )
 
-var everyAlgorithm = []algorithms.Algorithm{
-	algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog,
-	algorithms.TokenBucket, algorithms.LeakyBucket, algorithms.GCRA,
-}
-
 func drawCheck(t *rapid.T, name string) algorithms.Check {
+	row := rapid.SampledFrom(rated.Rows).Draw(t, "algorithm")
 	l := algorithms.Limit{
 		Rate:      rapid.Int64Range(1, 9).Draw(t, "rate"),
 		Period:    time.Duration(rapid.Int64Range(1, 20_000_000).Draw(t, "period µs")) * time.Microsecond,
-		Algorithm: rapid.SampledFrom(everyAlgorithm).Draw(t, "algorithm"),
+		Algorithm: algorithms.Algorithm(row.Name),
 	}
-	switch l.Algorithm {
-	case algorithms.TokenBucket, algorithms.LeakyBucket, algorithms.GCRA:
+	if row.Bucket {
 		l.Burst = rapid.Int64Range(1, 9).Draw(t, "burst")
 	}
 	return algorithms.Check{Rule: name, Limit: l, Cost: rapid.Int64Range(1, l.Quota()).Draw(t, "cost")}

@@ -33,7 +33,7 @@ type place struct {
 	entry *entry // of the count; nil if it has none
 	moves uint64 // of the shard's table, when the entry was found
 
-	estimated bool // the state comes from a sketch, or went to one
+	estimated bool // the state comes from a sketch, or went to one; an entry may have been made of it in the same call
 
 	bans        bool // the count obeys bans
 	denied      bool // its denial counts towards the ban

@@ -7,7 +7,9 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/rated"
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // A server's clock that steps changes neither how much is admitted beyond one
@@ -61,9 +63,9 @@ type minute struct {
 // returned function waits for that.
 func (r *run) takeMinutes(t *testing.T) (wait func() []minute) {
 	var minutes []minute
-	for _, a := range []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog, algorithms.TokenBucket, algorithms.GCRA} {
+	for _, row := range rated.Without(func(row step.Row) bool { return row.Queue }) {
 		l := algorithms.PerMinute(60)
-		l.Algorithm = a
+		l.Algorithm = algorithms.Algorithm(row.Name)
 		minutes = append(minutes, minute{limit: l})
 	}
 	done := make(chan struct{})

@@ -8,22 +8,18 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/rated"
 )
-
-var limits = []algorithms.Limit{
-	{Rate: 10, Period: time.Minute, Algorithm: algorithms.FixedWindow},
-	{Rate: 10, Period: time.Minute, Algorithm: algorithms.SlidingWindow},
-	{Rate: 10, Period: time.Minute, Algorithm: algorithms.SlidingLog},
-	{Rate: 10, Period: time.Minute, Burst: 4, Algorithm: algorithms.TokenBucket},
-	{Rate: 10, Period: time.Minute, Burst: 4, Algorithm: algorithms.LeakyBucket},
-	{Rate: 10, Period: time.Minute, Burst: 4, Algorithm: algorithms.GCRA},
-}
 
 // Virtual time decides as the real clock would: here the fake one of synctest.
 func TestVirtualTimeIsTime(t *testing.T) {
 	traffic := Traffic{10, time.Minute}
 	requests := traffic.Clients(Random(1), 3, 2, 8*time.Minute)
-	for _, limit := range limits {
+	for _, row := range rated.Rows {
+		limit := algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.Algorithm(row.Name)}
+		if row.Bucket {
+			limit.Burst = 4
+		}
 		got, _, err := Run(requests, limit)
 		if err != nil {
 			t.Fatal(err)

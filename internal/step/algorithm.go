@@ -3,9 +3,8 @@ package step
 import "strings"
 
 // A Row describes an algorithm. A new algorithm is a row of Table, a step in a Go file
-// and the step's twin in a Lua file; docs/architecture.md says how. Code elsewhere does
-// not compare algorithms: a difference between them is a field of Row or a method of the
-// step.
+// and the step's twin in a Lua file; doc.go says how. Code elsewhere does not compare
+// algorithms: a difference between them is a field of Row or a method of the step.
 type Row struct {
 	Name     string
 	Short    string // its name in keys; the digit is the form of the states, see testdata/forms.txt

@@ -45,7 +45,7 @@ func (l Limit) Numbers(p *Params, cost int64, maxDelay time.Duration) (ok bool) 
 }
 
 // boundIndex hashes a limit and a cost. Algorithms differ in their first letter or in
-// their length.
+// their length (TestAlgorithmsDifferInLetterOrLength).
 func (l Limit) boundIndex(cost int64) uint64 {
 	algorithm := uint64(len(l.Algorithm))
 	if algorithm > 0 {

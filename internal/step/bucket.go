@@ -9,8 +9,7 @@ import "math/bits"
 //
 // State: TAT is A + C/rate µs. B is how many ms TAT was ahead of the clock when the state
 // was written, which says when that was. A TAT that is far ahead is not a clock error: a
-// slower limit shares the key, or the key has a debt. Twin:
-// internal/script/src/steps/bucket.lua.
+// slower limit shares the key, or the key has a debt.
 type bucket struct{ asNow }
 
 func (bucket) At(s State, now int64, p Params) (State, bool) {

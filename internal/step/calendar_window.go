@@ -2,9 +2,8 @@ package step
 
 // calendarWindow counts units in the windows of a [Calendar].
 //
-// State: a is the window's Date, b the units taken in it. Dates name the windows, so
-// that processes whose zones' rules differ move a boundary and reset nothing. Twin:
-// internal/script/src/steps/calendar_window.lua.
+// State: A is the window's Date, B the units taken in it. Dates name the windows, so
+// that processes whose zones' rules differ move a boundary and reset nothing.
 type calendarWindow struct {
 	inCells
 	asNow

@@ -90,13 +90,32 @@ package step
 // needs is a column of the row or a method of the step. A new algorithm takes
 //
 //   - NAME.go here: its step, which may embed another step and change what differs;
-//   - one row in algorithm.go, and a constant for the name in package algorithms;
+//   - one row at the end of Table in algorithm.go, because a row's place is its Number and
+//     the Code of its twin; and a constant for the name in package algorithms;
 //   - internal/script/src/steps/NAME.lua: behind the line "--@ step" the twin, which
 //     assigns what src/parts/steps.lua lists; behind the line "--@ correct" the function
 //     correct_NAME. Then run go generate ./internal/script;
 //   - algorithms/NAME_test.go: its promise in rational numbers, as an exactModel;
 //   - vectors and the form of its state, both written by
 //     go test ./algorithms -run 'TestVectors|TestEachFormHasItsName' -update;
-//   - a sample in samples.go of limitertest, a line in the table above, and a section in
-//     docs/algorithms.md;
-//   - its name in middleware/rulefile/rules.schema.json, and both files in tools/mutate.
+//   - a sample in samples.go of limitertest, and a line in the table above and in
+//     algorithms/doc.go;
+//   - its bounds in the comment of Limit.Validate, its name in
+//     middleware/rulefile/rules.schema.json, and what -update writes: TestTheAPIIsListed of
+//     internal/docs, TestBadDocuments of middleware/rulefile;
+//   - a section in docs/algorithms.md, whose bound in docs/words.txt rises, and a row in the
+//     lab (examples/lab).
+//
+// The tests of the steps are in algorithms and internal/memory. Run these first:
+//
+//	go test ./algorithms -run 'TestConformance|TestStepsAreExact|TestTwoLimits|TestGivingBack'
+//	go test ./internal/memory -run TestSketches
+//
+// Further rules:
+//
+//   - A request of one limit must not move the windows of another limit on the same key: they
+//     share a state.
+//   - Keys share the cells of a sketch, and Most and Least compare windows of one start. An
+//     algorithm whose windows begin at other times must not embed inCells. It writes ToCell,
+//     Roll and FromCell, as slidingLog does.
+//   - If a state has a C in a cell, B and C stay below 2^31, and so does MaxRate.

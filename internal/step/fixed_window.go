@@ -2,8 +2,7 @@ package step
 
 // fixedWindow counts units in windows aligned to the Unix epoch.
 //
-// State: A is the window's start, B the units taken in it. Twin:
-// internal/script/src/steps/fixed_window.lua.
+// State: A is the window's start, B the units taken in it.
 type fixedWindow struct {
 	inCells
 	asNow

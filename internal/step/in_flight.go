@@ -8,8 +8,7 @@ import "math"
 //
 // State: a is how many there are. In Redis a member is there until the end of its lease,
 // Period, and is put off while its request runs. In this process a count has no leases:
-// who would release a member dies with the count. Twin:
-// internal/script/src/steps/in_flight.lua.
+// who would release a member dies with the count.
 type inFlight struct {
 	inCells
 	asNow

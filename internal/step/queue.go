@@ -3,7 +3,7 @@ package step
 // queue is a bucket that delays requests, like nginx's limit_req: TAT is the end of the
 // last slot, and a request is served when its slot begins.
 //
-// State and admission are the bucket's. Twin: internal/script/src/steps/queue.lua.
+// State and admission are the bucket's.
 type queue struct{ bucket }
 
 // Take also returns when the slot begins: rounded up to a microsecond, and the fraction.

@@ -10,7 +10,7 @@ import (
 //
 // State: A is the units that count. C is when the newest of them came. B is the time of the
 // entry after whose expiry the cost fits; 0 if it fits now or never. They are computed from
-// Log. Twin: internal/script/src/steps/sliding_log.lua, which keeps the log in a list.
+// Log, which is a list in Redis.
 type slidingLog struct{ asNow }
 
 // A LogEntry is a time at which units came, and the sum of all units up to then, so that

@@ -8,7 +8,7 @@ import "math/bits"
 // (2017).
 //
 // State: A is the current window's start, B the units taken in it, C those in the window
-// before. Twin: internal/script/src/steps/sliding_window.lua.
+// before.
 type slidingWindow struct{ inCells }
 
 func (w slidingWindow) At(s State, now int64, p Params) (State, bool) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/rated"
+	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -42,21 +44,20 @@ func drawRule(t *rapid.T, name string) ratelimit.Rule {
 		"joined": keyfunc.Join(keyfunc.IP, keyfunc.Header("X-A"), keyfunc.Everyone),
 	}
 	patterns := rapid.SampledFrom([]string{"/", "/{$}", "POST /a", "GET /u/{id}", "/b/{x...}", "DELETE /c/", "/%41", "/%20", "/a,b", "/{x}/d", "/é", "/'\""})
-	windows := rapid.SampledFrom([]algorithms.Algorithm{"", algorithms.FixedWindow, algorithms.SlidingWindow})
-	others := rapid.SampledFrom([]algorithms.Algorithm{"", algorithms.SlidingLog, algorithms.TokenBucket, algorithms.LeakyBucket, algorithms.GCRA})
+	aligned := rapid.SampledFrom(append(rated.Without(func(row step.Row) bool { return !row.Aligned }), step.Row{}))
+	others := rapid.SampledFrom(append(rated.Without(func(row step.Row) bool { return row.Aligned }), step.Row{Bucket: true})) // "" with a burst is a bucket
 	periods := rapid.SampledFrom([]time.Duration{10 * time.Millisecond, 10500 * time.Microsecond, time.Second, 90 * time.Minute, 720 * time.Hour})
 	onlyWindows := rapid.Bool().Draw(t, "windows")
 	limit := rapid.Custom(func(t *rapid.T) algorithms.Limit {
-		l := algorithms.Limit{Rate: rapid.Int64Range(1, 9000).Draw(t, "rate"), Period: periods.Draw(t, "period"), Algorithm: windows.Draw(t, "algorithm")}
+		l := algorithms.Limit{Rate: rapid.Int64Range(1, 9000).Draw(t, "rate"), Period: periods.Draw(t, "period")}
+		row := aligned.Draw(t, "algorithm")
 		if !onlyWindows {
-			l.Algorithm = others.Draw(t, "algorithm")
-			if l.Algorithm != algorithms.SlidingLog && rapid.Bool().Draw(t, "bursts") {
-				l.Burst = rapid.Int64Range(1, 9000).Draw(t, "burst")
-			}
-			if l.Algorithm == algorithms.LeakyBucket {
-				l.Burst = max(l.Burst, 1)
-			}
+			row = others.Draw(t, "algorithm")
 		}
+		if row.Queue || row.Bucket && rapid.Bool().Draw(t, "bursts") {
+			l.Burst = rapid.Int64Range(1, 9000).Draw(t, "burst")
+		}
+		l.Algorithm = algorithms.Algorithm(row.Name)
 		return l
 	})
 	tiers := rapid.OneOf(rapid.SampledFrom([]string{"pro", "on", "no", "Y", "null", "~", "true", "1", "0x1", "1:30", "1e3", "<<", "-", "- a", "a: b", "a #b", "#", "&a", "*a", "!a", "%a", "@a", "`a", "[a]", "{a}", ",", "'", "\"", "2026-11-21", "?", "x-a"}),

@@ -15,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/seed75154129/ratelimit/internal/step"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -54,6 +55,17 @@ var capitals = regexp.MustCompile(`[A-Z]`)
 
 func snake(field string) string {
 	return strings.ToLower(strings.TrimPrefix(capitals.ReplaceAllString(field, "_$0"), "_"))
+}
+
+// The pattern of a limit lists the algorithms.
+func TestSchemaHasEveryAlgorithm(t *testing.T) {
+	s, _ := schema(t)
+	pattern := s.Defs["limit"].Pattern
+	for _, row := range step.Table {
+		if !regexp.MustCompile(`\b` + row.Name + `\b`).MatchString(pattern) {
+			t.Errorf("the pattern has no %s: %s", row.Name, pattern)
+		}
+	}
 }
 
 // The fields of a document are those of Rule, but for functions, in the schema too.
