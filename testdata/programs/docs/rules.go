@@ -48,7 +48,7 @@ var banned = []ratelimit.Rule{
 
 func rollOut(limit *ratelimit.Middleware, today ratelimit.Rule, user keyfunc.Key, stage int) error {
 	next := ratelimit.Rule{Name: "per-user-60", Key: user, Limit: algorithms.PerMinute(60)}
-	next.Shadow = stage < 2 // at 0 enforced for no key, at 1 for a tenth, at 2 for all, whose counts are warm
+	next.Shadow = stage < 2 // at 0 enforced for no key, at 1 for a tenth, at 2 for all
 	if stage == 1 {
 		next.Enforce = 0.1
 	}
