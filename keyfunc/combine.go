@@ -33,45 +33,36 @@ func Join(keys ...Key) Key {
 	for _, part := range parts {
 		k.takes += part.takes
 	}
-	wrong := func(values []string) error {
+	joined := func(values []string, keysOf func(part *key, values []string) ([]string, error)) ([]string, error) {
 		if len(values) != k.takes {
-			return fmt.Errorf("keyfunc: %s: takes %d values, got %d", k.name, k.takes, len(values))
+			return nil, fmt.Errorf("keyfunc: %s: takes %d values, got %d", k.name, k.takes, len(values))
 		}
-		return nil
-	}
-	k.exact = func(values []string) (string, error) {
-		if err := wrong(values); err != nil {
-			return "", fmt.Errorf("%w; to limit by one of them alone, write a rule with that key", err)
-		}
-		var joined []byte
+		all := []string{""}
 		for _, part := range parts {
-			if part.takes == 0 { // everyone
-				texts, _ := part.keys(nil)
-				joined = appendPart(joined, texts[0])
-				continue
-			}
-			text, err := part.exact(values[:part.takes])
-			if err != nil {
-				return "", err
-			}
-			joined, values = appendPart(joined, text), values[part.takes:]
-		}
-		return string(joined), nil
-	}
-	k.keys = func(values []string) ([]string, error) {
-		if err := wrong(values); err != nil {
-			return nil, err
-		}
-		joined := []string{""}
-		for _, part := range parts {
-			texts, err := part.keys(values[:part.takes])
+			texts, err := keysOf(part, values[:part.takes])
 			if err != nil {
 				return nil, err
 			}
 			values = values[part.takes:]
-			joined = combinations(joined, texts)
+			all = combinations(all, texts)
 		}
-		return joined, nil
+		return all, nil
+	}
+	k.keys = func(values []string) ([]string, error) {
+		return joined(values, func(part *key, values []string) ([]string, error) { return part.keys(values) })
+	}
+	k.exact = func(values []string) (string, error) {
+		all, err := joined(values, func(part *key, values []string) ([]string, error) {
+			if part.takes == 0 { // everyone
+				return part.keys(values)
+			}
+			text, err := part.exact(values)
+			return []string{text}, err
+		})
+		if err != nil {
+			return "", err
+		}
+		return all[0], nil
 	}
 	return k
 }
@@ -128,7 +119,16 @@ func First(keys ...Key) Key {
 	for _, part := range parts {
 		k.takes = max(k.takes, part.takes)
 	}
-	k.exact = func(values []string) (string, error) { return numbered(k.name, parts, values) }
+	k.exact = func(values []string) (string, error) {
+		for i, part := range parts {
+			number := strconv.Itoa(i+1) + ":"
+			if len(values) > 0 && strings.HasPrefix(values[0], number) {
+				text, err := part.exact(append([]string{values[0][len(number):]}, values[1:]...))
+				return number + text, err
+			}
+		}
+		return "", fmt.Errorf("keyfunc: %s: begin with the number of the key that has the value, as in 1:alice", k.name)
+	}
 	k.keys = func(values []string) (all []string, _ error) {
 		var errs []error
 		for i, part := range parts {
@@ -144,37 +144,6 @@ func First(keys ...Key) Key {
 		return all, nil
 	}
 	return k
-}
-
-// numbered returns the one key of a First whose number its values begin with.
-func numbered(name string, parts []*key, values []string) (string, error) {
-	if len(values) == 0 {
-		return "", fmt.Errorf("keyfunc: %s: takes a value", name)
-	}
-	number, rest, _ := strings.Cut(values[0], ":")
-	var known []string
-	for i, part := range parts {
-		if number == strconv.Itoa(i+1) {
-			text, err := part.exact(append([]string{rest}, values[1:]...))
-			return number + ":" + text, err
-		}
-		for _, text := range texts(part, values) {
-			known = append(known, strconv.Quote(strconv.Itoa(i+1)+":"+text))
-		}
-	}
-	if known == nil {
-		known = []string{`"1:" and its value`}
-	}
-	return "", fmt.Errorf("keyfunc: %s: begin with the number of the key that has the value: write %s", name, strings.Join(known, " or "))
-}
-
-// texts returns what to write for the client that values name, if the part takes them.
-func texts(part *key, values []string) []string {
-	keys, err := part.keys(values)
-	if err == nil && !part.secret {
-		return values[:1]
-	}
-	return keys
 }
 
 // Optional returns a [Key] that exempts requests without a key from the rule: it turns

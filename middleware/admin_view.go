@@ -93,19 +93,14 @@ func differences(was, now *Rule) string {
 		return fields
 	}
 	shown := func(value, other json.RawMessage) string {
+		text := string(value)
 		switch {
 		case value == nil && string(other) == "true":
 			return "false"
 		case value == nil:
 			return "none"
 		}
-		text := string(value)
-		if unquoted := ""; json.Unmarshal(value, &unquoted) == nil {
-			text = unquoted
-		}
-		if runes := []rune(text); len(runes) > maxShown {
-			text = string(runes[:maxShown]) + "…"
-		}
+		_ = json.Unmarshal(value, &text) // without quotes, if it is a text
 		return text
 	}
 	before, after := fieldsOf(was), fieldsOf(now)
@@ -114,7 +109,7 @@ func differences(was, now *Rule) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !bytes.Equal(before[name], after[name]) {
-			all = append(all, fmt.Sprintf("%s %s → %s", name, shown(before[name], after[name]), shown(after[name], before[name])))
+			all = append(all, fmt.Sprintf("%s %.128s → %.128s", name, shown(before[name], after[name]), shown(after[name], before[name])))
 		}
 	}
 	if len(was.Overrides) == len(now.Overrides) && !reflect.DeepEqual(was.Overrides, now.Overrides) {

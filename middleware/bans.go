@@ -64,23 +64,19 @@ func (k *knownBans) makeRoom(now time.Time) {
 	}
 	var first *ban
 	for _, b := range k.bans {
-		if first == nil || cmp.Or(b.compareHand(first, now), b.until.Compare(first.until)) < 0 {
+		if !b.until.After(now) {
+			first = b
+			break
+		}
+		if first == nil || cmp.Or(cmp.Compare(b.byHand(), first.byHand()), b.until.Compare(first.until)) < 0 {
 			first = b
 		}
 	}
 	delete(k.bans, first.banned)
 }
 
-// compareHand orders bans by hand that have not ended after all others.
-func (b *ban) compareHand(other *ban, now time.Time) int {
-	hand := func(b *ban) int {
-		if strings.HasPrefix(b.by, byOperator) && b.until.After(now) {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Compare(hand(b), hand(other))
-}
+// byHand is 1 for a ban that an operator has begun, and 0 for others.
+func (b *ban) byHand() int { return strings.Count(b.by, byOperator) }
 
 func (k *knownBans) forget(key banned) {
 	k.mu.Lock()
@@ -99,7 +95,7 @@ func (k *knownBans) list(now time.Time) (all []ban) {
 		}
 	}
 	slices.SortFunc(all, func(a, b ban) int {
-		return cmp.Or(b.compareHand(&a, now), b.since.Compare(a.since), cmp.Compare(a.rule, b.rule), cmp.Compare(a.key, b.key))
+		return cmp.Or(cmp.Compare(b.byHand(), a.byHand()), b.since.Compare(a.since), cmp.Compare(a.rule, b.rule), cmp.Compare(a.key, b.key))
 	})
 	return all
 }

@@ -150,8 +150,8 @@ func TestOverridesThatAreWrong(t *testing.T) {
 		{func(r *ratelimit.Rule) {
 			r.Overrides = []ratelimit.Override{hour, override(algorithms.PerHour(6), "::ffff:192.0.2.1")}
 		}, "[1]: client: the same as of overrides[0]: keep one"},
-		{func(r *ratelimit.Rule) { r.Key = keyfunc.First(keyfunc.Header("User"), keyfunc.IP) }, `[0]: client: keyfunc: first(header:User, ip): begin with the number of the key that has the value: write "1:192.0.2.1" or "2:192.0.2.1"`},
-		{func(r *ratelimit.Rule) { r.Key = keyfunc.Join(keyfunc.Header("User"), keyfunc.IP) }, "write a rule with that key"},
+		{func(r *ratelimit.Rule) { r.Key = keyfunc.First(keyfunc.Header("User"), keyfunc.IP) }, `[0]: client: keyfunc: first(header:User, ip): begin with the number of the key that has the value, as in 1:alice`},
+		{func(r *ratelimit.Rule) { r.Key = keyfunc.Join(keyfunc.Header("User"), keyfunc.IP) }, "[0]: client: keyfunc: [header:User, ip]: takes 2 values, got 1"},
 		{func(r *ratelimit.Rule) { r.Key, r.Overrides[0].Client = keyfunc.Everyone, nil }, "[0]: client: all clients have one key: change the limit"},
 		{func(r *ratelimit.Rule) { r.Key, r.Overrides[0].Client = keyfunc.APIKey("Key"), []string{"s3cret-1"} }, "[0]: client: keyfunc: apikey:Key: a secret must not be written down: write its stored form, apikey:"},
 		{func(r *ratelimit.Rule) {

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -79,10 +78,6 @@ func (r *Rule) validateTierBy(bad func(string, error)) {
 		bad("TierBy", errors.New("does not go with LimitsFor, which does not say in which tier's count its limits are; list the limits in Tiers"))
 	}
 	if len(r.Overrides) > 0 {
-		tier := "large"
-		if names := slices.Sorted(maps.Keys(r.Tiers)); len(names) > 0 {
-			tier = names[0]
-		}
-		bad("Overrides", fmt.Errorf("an override does not say for which tier of TierBy it is; have Config.TierFor name the client's tier, such as acme, and write the tier %q", "acme/"+tier))
+		bad("Overrides", errors.New("an override does not say for which tier of TierBy it is; have Config.TierFor name the client's tier, such as acme, and write the tier \"acme/large\""))
 	}
 }

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
 
 const (
 	nearby   = 3       // lines that are shown around a change
-	maxCells = 1 << 22 // pairs of lines that are compared
+	maxCells = 1 << 24 // pairs of lines that are compared
 )
 
 // visible replaces what moves the text around it in a terminal.
@@ -36,22 +37,11 @@ func difference(was, now string) string {
 			all = append(all, sign+visible(line))
 		}
 	}
-	head := 0
-	for head < min(len(a), len(b)) && a[head] == b[head] {
-		head++
-	}
-	tail := 0
-	for tail < min(len(a), len(b))-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
-		tail++
-	}
-	add(" ", a[:head])
-	end := a[len(a)-tail:]
-	a, b = a[head:len(a)-tail], b[head:len(b)-tail]
 	if len(a)*len(b) <= maxCells {
 		// common[i][j] is how many lines a[i:] and b[j:] have in common.
-		common := make([][]int, len(a)+1)
+		common := make([][]int32, len(a)+1)
 		for i := range common {
-			common[i] = make([]int, len(b)+1)
+			common[i] = make([]int32, len(b)+1)
 		}
 		for i := len(a) - 1; i >= 0; i-- {
 			for j := len(b) - 1; j >= 0; j-- {
@@ -61,8 +51,7 @@ func difference(was, now string) string {
 			}
 		}
 		for len(a) > 0 && len(b) > 0 {
-			i, j := len(common)-1-len(a), len(common[0])-1-len(b)
-			switch {
+			switch i, j := len(common)-1-len(a), len(common[0])-1-len(b); {
 			case a[0] == b[0]:
 				add(" ", a[:1])
 				a, b = a[1:], b[1:]
@@ -77,25 +66,18 @@ func difference(was, now string) string {
 	}
 	add("-", a)
 	add("+", b)
-	add(" ", end)
 	return around(all)
 }
 
 // around returns the lines that are changes, and those around them.
 func around(lines []string) string {
-	shown := make([]bool, len(lines))
-	for i, line := range lines {
-		if line[0] != ' ' {
-			for j := max(i-nearby, 0); j <= min(i+nearby, len(lines)-1); j++ {
-				shown[j] = true
-			}
-		}
-	}
 	var b strings.Builder
+	shown := false
 	for i, line := range lines {
-		if shown[i] {
+		before, near := shown, lines[max(i-nearby, 0):min(i+nearby+1, len(lines))]
+		if shown = slices.ContainsFunc(near, func(l string) bool { return l[0] != ' ' }); shown {
 			b.WriteString(line + "\n")
-		} else if i > 0 && shown[i-1] {
+		} else if before {
 			b.WriteString("…\n")
 		}
 	}

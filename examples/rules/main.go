@@ -61,6 +61,7 @@ type program struct {
 	file        string // "-" is stdin
 	keys, tiers string
 	redis       string
+	fleet       rulefile.Fleet // but for check
 	namespace   string
 	version     int64 // 0 takes the file
 	by, note    string
@@ -81,8 +82,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 	flags.StringVar(&p.by, "by", "", "`name` of the publisher (default: the user)")
 	flags.StringVar(&p.note, "note", "", "`text` that says why, for the history")
 	flags.BoolVar(&p.yes, "yes", false, "publish without asking")
-	commands := map[string]func(context.Context) error{"check": p.check, "diff": p.diff, "publish": p.publish, "history": p.history}
-	if len(args) == 0 || commands[args[0]] == nil {
+	commands := map[string]func(context.Context) error{"diff": p.diff, "publish": p.publish, "history": p.history}
+	if len(args) == 0 || args[0] != "check" && commands[args[0]] == nil {
 		say(usage)
 		return 2
 	}
@@ -108,7 +109,13 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 		say("standard input is the document, so nothing can be asked: give -yes as well, after rules diff")
 		return 2
 	}
-	if err := commands[args[0]](context.Background()); err != nil {
+	var err error
+	if args[0] == "check" {
+		err = p.check()
+	} else {
+		err = p.connected(commands[args[0]])
+	}
+	if err != nil {
 		say(err)
 		return 1
 	}
@@ -116,8 +123,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 }
 
 // check prints the rules in a file.
-func (p *program) check(ctx context.Context) error {
-	text, err := p.read(ctx)
+func (p *program) check() error {
+	text, err := p.read(context.Background())
 	if err != nil {
 		return err
 	}
@@ -195,14 +202,19 @@ var plain = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // names returns the names of keys in a document that its program must have.
 func names(text []byte) (all []string) {
-	var document struct{ Rules []struct{ Key any } }
+	var document struct {
+		Rules []struct {
+			Key    any
+			TierBy any `yaml:"tier_by"`
+		}
+	}
 	_ = yaml.Unmarshal(text, &document) // the Loader says what is wrong
 	for _, rule := range document.Rules {
 		parts, ok := rule.Key.([]any)
 		if !ok {
 			parts = []any{rule.Key}
 		}
-		for _, part := range parts {
+		for _, part := range append(parts, rule.TierBy) {
 			if name, _ := part.(string); plain.MatchString(name) && name != "ip" && name != "everyone" {
 				all = append(all, name)
 			}

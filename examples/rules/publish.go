@@ -21,21 +21,24 @@ import (
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
-// fleet connects to the document. The URL may have a password, so no error quotes it.
-func (p *program) fleet() (fleet rulefile.Fleet, end func(), err error) {
+// connected calls a command with a connection to the document. The URL may have a
+// password, so no error quotes it.
+func (p *program) connected(command func(context.Context) error) error {
 	logging.Disable() // errors are returned
 	options, err := redis.ParseURL(cmp.Or(p.redis, os.Getenv("REDIS_URL")))
 	if err != nil {
-		return fleet, nil, errors.New("-redis or REDIS_URL: no URL of a Redis; write redis://:password@host:6379/0, and rediss:// for TLS")
+		return errors.New("-redis or REDIS_URL: no URL of a Redis; write redis://:password@host:6379/0, and rediss:// for TLS")
 	}
 	client := redis.NewClient(options)
-	return rulefile.Fleet{Client: client, Namespace: p.namespace}, func() { _ = client.Close() }, nil
+	defer func() { _ = client.Close() }()
+	p.fleet = rulefile.Fleet{Client: client, Namespace: p.namespace}
+	return command(context.Background())
 }
 
 // current returns the document in force. It has version 0 if there is none, and no text
 // if that was changed in Redis.
-func (p *program) current(ctx context.Context, fleet rulefile.Fleet) (rulefile.Document, error) {
-	d, err := fleet.Document(ctx)
+func (p *program) current(ctx context.Context) (rulefile.Document, error) {
+	d, err := p.fleet.Document(ctx)
 	if err != nil && d.Version == 0 && !errors.Is(err, fs.ErrNotExist) {
 		return d, err
 	}
@@ -46,12 +49,12 @@ func (p *program) current(ctx context.Context, fleet rulefile.Fleet) (rulefile.D
 }
 
 // next returns the document to publish: a file, or a version that was published.
-func (p *program) next(ctx context.Context, fleet rulefile.Fleet) (name string, text []byte, err error) {
+func (p *program) next(ctx context.Context) (name string, text []byte, err error) {
 	if p.version == 0 {
 		text, err = p.read(ctx)
 		return p.file, text, err
 	}
-	all, err := p.all(ctx, fleet)
+	all, err := p.all(ctx)
 	for _, d := range all {
 		if d.Version == p.version && d.Text != nil {
 			return fmt.Sprint("version ", d.Version), d.Text, nil
@@ -61,12 +64,12 @@ func (p *program) next(ctx context.Context, fleet rulefile.Fleet) (name string, 
 }
 
 // all returns the documents that are kept, the newest first.
-func (p *program) all(ctx context.Context, fleet rulefile.Fleet) ([]rulefile.Document, error) {
-	current, err := p.current(ctx, fleet)
+func (p *program) all(ctx context.Context) ([]rulefile.Document, error) {
+	current, err := p.current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	past, err := fleet.History(ctx)
+	past, err := p.fleet.History(ctx)
 	return append([]rulefile.Document{current}, past...), err
 }
 
@@ -80,21 +83,16 @@ func title(d rulefile.Document) string {
 
 // diff shows how a document differs from that in force.
 func (p *program) diff(ctx context.Context) error {
-	fleet, end, err := p.fleet()
-	if err != nil {
-		return err
-	}
-	defer end()
-	name, text, err := p.next(ctx, fleet)
+	name, text, err := p.next(ctx)
 	if err == nil {
-		_, _, err = p.compare(ctx, fleet, name, text)
+		_, _, err = p.compare(ctx, name, text)
 	}
 	return err
 }
 
 // compare shows how a document differs from that in force, which it returns.
-func (p *program) compare(ctx context.Context, fleet rulefile.Fleet, name string, text []byte) (current rulefile.Document, same bool, err error) {
-	if current, err = p.current(ctx, fleet); err != nil {
+func (p *program) compare(ctx context.Context, name string, text []byte) (current rulefile.Document, same bool, err error) {
+	if current, err = p.current(ctx); err != nil {
 		return current, false, err
 	}
 	if current.Text != nil && bytes.Equal(current.Text, text) {
@@ -107,19 +105,14 @@ func (p *program) compare(ctx context.Context, fleet rulefile.Fleet, name string
 
 // publish checks a document, shows what it changes, asks, and publishes it.
 func (p *program) publish(ctx context.Context) error {
-	fleet, end, err := p.fleet()
-	if err != nil {
-		return err
-	}
-	defer end()
-	name, text, err := p.next(ctx, fleet)
+	name, text, err := p.next(ctx)
 	if err == nil {
 		err = p.parse(name, text, io.Discard)
 	}
 	if err != nil {
 		return err
 	}
-	current, same, err := p.compare(ctx, fleet, name, text)
+	current, same, err := p.compare(ctx, name, text)
 	if err != nil || same {
 		return err
 	}
@@ -139,7 +132,7 @@ func (p *program) publish(ctx context.Context) error {
 	if next.Note == "" && p.version > 0 {
 		next.Note = fmt.Sprintf("version %d again", p.version)
 	}
-	version, err := fleet.Publish(ctx, next, current.Version)
+	version, err := p.fleet.Publish(ctx, next, current.Version)
 	switch {
 	case errors.Is(err, rulefile.ErrConflict):
 		return fmt.Errorf("nothing was published: another publisher has replaced version %d in the meantime; look at rules diff, and publish again", current.Version)
@@ -152,12 +145,7 @@ func (p *program) publish(ctx context.Context) error {
 
 // history lists the versions that are kept, the newest first.
 func (p *program) history(ctx context.Context) error {
-	fleet, end, err := p.fleet()
-	if err != nil {
-		return err
-	}
-	defer end()
-	all, err := p.all(ctx, fleet)
+	all, err := p.all(ctx)
 	if err != nil {
 		return err
 	}

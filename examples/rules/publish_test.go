@@ -196,7 +196,7 @@ func TestDifference(t *testing.T) {
 		{"a", "a", ""},
 		{"", "a\n", "+a\n"},
 		{"a\nb\nc", "a\nx\nc", " a\n-b\n+x\n c\n"},
-		{"1\n2\n3\n4\n5\n6\n7\n8\n9", "1\n3\n4\n5\n6\n7\n8\n8\n9", " 1\n-2\n 3\n 4\n 5\n 6\n 7\n+8\n 8\n 9\n"},
+		{"1\n2\n3\n4\n5\n6\n7\n8\n9", "1\n3\n4\n5\n6\n7\n8\n8\n9", " 1\n-2\n 3\n 4\n 5\n 6\n 7\n 8\n+8\n 9\n"},
 		{"a\x1b[2K", "a\u202eb", "-a\ufffd[2K\n+a\ufffdb\n"},
 		{"x\n" + long + "y", "z\n" + long + "w", "-x\n+z\n a\n b\n a\n…\n b\n a\n b\n-y\n+w\n"},
 	} {

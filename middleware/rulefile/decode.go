@@ -248,7 +248,7 @@ func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
 				return item, fmt.Sprintf("%s[%d]", path, i), err
 			}
 			if about, ok := strings.CutPrefix(text, fmt.Sprintf("[%d]: ", i)); ok {
-				return overridePart(item, fmt.Sprintf("%s[%d]", path, i), about)
+				return part(item, fmt.Sprintf("%s[%d]", path, i), errors.New(about))
 			}
 		}
 		return n, path, err
@@ -258,7 +258,7 @@ func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
 		switch quoted := strconv.Quote(key.Value); {
 		case begins("pattern ", quoted), begins("tier ", quoted):
 			return key, join(path, key.Value), err
-		case slices.Contains(banNames, key.Value) && begins("", key.Value):
+		case begins("", key.Value):
 			return value, join(path, key.Value), errors.New(strings.TrimPrefix(text, key.Value+": "))
 		}
 	}
@@ -266,16 +266,6 @@ func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
 		path = join(path, name) // a missing field
 	}
 	return n, path, err
-}
-
-// overridePart returns the part of an override that a mistake is about.
-func overridePart(n *yaml.Node, path, text string) (*yaml.Node, string, error) {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if about, ok := strings.CutPrefix(text, n.Content[i].Value+": "); ok {
-			return n.Content[i+1], join(path, n.Content[i].Value), errors.New(about)
-		}
-	}
-	return n, path, errors.New(text)
 }
 
 // snake spells a field of Go as a document does: charge_on for ChargeOn.

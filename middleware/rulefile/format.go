@@ -29,14 +29,14 @@ func Format(rules []ratelimit.Rule) ([]byte, error) {
 	keys := make(map[string]keyfunc.Key)
 	for i := range rules {
 		r := &rules[i]
-		if r.Key != nil && namesOf(r.Key) == nil {
-			errs = append(errs, fmt.Errorf("rulefile: rule %q: key: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, keyfunc.Describe(r.Key)))
-		}
-		if r.TierBy != nil && len(namesOf(r.TierBy)) != 1 {
-			errs = append(errs, fmt.Errorf("rulefile: rule %q: tier by: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, keyfunc.Describe(r.TierBy)))
-		}
-		for _, name := range append(namesOf(r.Key), namesOf(r.TierBy)...) {
-			keys[name] = keyfunc.IP // stands for any key
+		for i, k := range [...]keyfunc.Key{r.Key, r.TierBy} {
+			names := namesOf(k)
+			if k != nil && (names == nil || i == 1 && len(names) > 1) {
+				errs = append(errs, fmt.Errorf("rulefile: rule %q: %s: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, [...]string{"key", "tier by"}[i], keyfunc.Describe(k)))
+			}
+			for _, name := range names {
+				keys[name] = keyfunc.IP // stands for any key
+			}
 		}
 		rule := &yaml.Node{Kind: yaml.MappingNode, HeadComment: functions(r)}
 		for _, f := range fields {
