@@ -63,19 +63,28 @@ func main() {
 }
 `
 
-// names are the algorithms as Go spells them.
-var names = map[algorithms.Algorithm]string{
-	algorithms.FixedWindow: "FixedWindow", algorithms.SlidingWindow: "SlidingWindow", algorithms.SlidingLog: "SlidingLog",
-	algorithms.TokenBucket: "TokenBucket", algorithms.LeakyBucket: "LeakyBucket", algorithms.GCRA: "GCRA",
+// goName is an algorithm as Go spells it.
+func goName(a algorithms.Algorithm) string {
+	if a == algorithms.GCRA {
+		return "GCRA" // an abbreviation
+	}
+	words := strings.Split(string(a), "_")
+	for i, word := range words {
+		words[i] = strings.ToUpper(word[:1]) + word[1:]
+	}
+	return strings.Join(words, "")
 }
 
 // literal is the limit in Go.
 func literal(l algorithms.Limit) string {
+	if l == algorithms.MaxInFlight(l.Rate) {
+		return fmt.Sprintf("algorithms.MaxInFlight(%d)", l.Rate)
+	}
 	burst := ""
 	if l.Burst != 0 {
 		burst = fmt.Sprintf("Burst: %d,\n", l.Burst)
 	}
-	return fmt.Sprintf("algorithms.Limit{\nRate: %d,\nPeriod: %s,\n%sAlgorithm: algorithms.%s,\n}", l.Rate, duration(l.Period), burst, names[l.Algorithm])
+	return fmt.Sprintf("algorithms.Limit{\nRate: %d,\nPeriod: %s,\n%sAlgorithm: algorithms.%s,\n}", l.Rate, duration(l.Period), burst, goName(l.Algorithm))
 }
 
 // duration is d in Go, in the largest unit that it is a multiple of.

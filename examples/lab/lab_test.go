@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -54,14 +56,19 @@ var everyTraffic = []string{
 	"traffic=clients&clients=4&load=2", "traffic=drawn&drawn=0,5,90,3,0,0,80,80",
 }
 
-const everyAlgorithm = "algorithms=fixed_window,sliding_window,sliding_log,token_bucket,leaky_bucket,gcra"
+// everyAlgorithm chooses all of them, of which each request takes a while.
+var everyAlgorithm = "takes=2.5&atOnce=6&algorithms=" + joined(all)
+
+func joined(algorithms []algorithms.Algorithm) string {
+	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(algorithms), "[]")), ",")
+}
 
 // What is drawn adds up to the totals, and these are the exact log's.
 func TestSeriesAddUp(t *testing.T) {
 	for _, traffic := range everyTraffic {
 		for _, limit := range []string{"", "&rate=7&period=10s&burst=3", "&rate=3&period=30d&burst=1&periods=12", "&rate=1&period=1s&burst=1"} {
 			s := simulated(t, everyAlgorithm+"&"+traffic+limit)
-			if len(s.Rows) != 6 || sum(s.Arrivals) != s.Requests || s.Requests == 0 {
+			if len(s.Rows) != len(all) || sum(s.Arrivals) != s.Requests || s.Requests == 0 {
 				t.Fatalf("%s%s: %d rows, %d of %d arrivals", traffic, limit, len(s.Rows), sum(s.Arrivals), s.Requests)
 			}
 			for _, r := range s.Rows {
@@ -100,6 +107,12 @@ func TestSeriesAddUp(t *testing.T) {
 				if r.Algorithm != algorithms.LeakyBucket && (n.LongestWait != 0 || slices.Max(r.Waiting) != 0) {
 					fail("waits", n.LongestWait, 0)
 				}
+				if slices.Max(r.AtOnce) != n.AtOnce || n.AtOnce == 0 {
+					fail("most at once", slices.Max(r.AtOnce), n.AtOnce)
+				}
+				if r.Held && (r.Limit != "6 in flight" || n.AtOnce > 6 || int64(n.AtOnce)+slices.Min(r.Remaining) < 6) {
+					fail("most at once", n.AtOnce, r.Limit)
+				}
 				var admitted, denied int
 				for _, c := range r.PerClient {
 					admitted, denied = admitted+c.Admitted, denied+c.Denied
@@ -114,11 +127,12 @@ func TestSeriesAddUp(t *testing.T) {
 
 // The famous cases come out as everybody says.
 func TestKnownAnswers(t *testing.T) {
-	s := simulated(t, "rate=100&period=1m&burst=20&load=1&traffic=edges&periods=2&"+everyAlgorithm)
-	for i, want := range []totals{
-		{Admitted: 200, Worst: 200, FalseAdmits: 100},
-		{Admitted: 101, Denied: 99, Worst: 101, FalseAdmits: 1},
-		{Admitted: 100, Denied: 100, Worst: 100},
+	s := simulated(t, "rate=100&period=1m&burst=20&load=1&traffic=edges&periods=2&takes=1.5&atOnce=5&algorithms="+joined(all))
+	for i, want := range map[int]totals{
+		0: {Admitted: 200, Worst: 200, FalseAdmits: 100, AtOnce: 150},
+		1: {Admitted: 101, Denied: 99, Worst: 101, FalseAdmits: 1, AtOnce: 100},
+		2: {Admitted: 100, Denied: 100, Worst: 100, AtOnce: 100},
+		6: {Admitted: 10, Denied: 190, Worst: 10, AtOnce: 5}, // 5 at 59 s, and 5 when they end
 	} {
 		got := s.Rows[i].Totals
 		got.FalseDenials = 0
@@ -130,6 +144,9 @@ func TestKnownAnswers(t *testing.T) {
 	if bucket.Totals != gcra.Totals || !slices.Equal(bucket.Remaining, gcra.Remaining) {
 		t.Error("token_bucket and gcra decide differently")
 	}
+	if queue.Totals.AtOnce != 3 { // one begins each 0.6 s and takes 1.5 s
+		t.Errorf("leaky_bucket: %d at once", queue.Totals.AtOnce)
+	}
 	if queue.Totals.Admitted != bucket.Totals.Admitted || queue.Totals.LongestWait < 11 || queue.Totals.LongestWait > 12 {
 		t.Errorf("leaky_bucket: %+v", queue.Totals) // 20 places, 0.6 s each, the first at once
 	}
@@ -137,7 +154,7 @@ func TestKnownAnswers(t *testing.T) {
 
 func TestDefaultsAreAWholeScenario(t *testing.T) {
 	short := simulated(t, "")
-	long := simulated(t, "rate=100&burst=20&period=1m&periods=4&load=1.5&traffic=edges&algorithms=fixed_window,sliding_window,token_bucket,leaky_bucket&seed=9")
+	long := simulated(t, "rate=100&burst=20&period=1m&periods=4&load=1.5&traffic=edges&algorithms=fixed_window,sliding_window,token_bucket,leaky_bucket&seed=9&takes=1&atOnce=20")
 	if !reflect.DeepEqual(short, long) {
 		t.Error("the empty query is another scenario")
 	}
@@ -155,13 +172,16 @@ func TestMistakesNameTheField(t *testing.T) {
 		"burst=99999999999999999999":    {"burst: write a whole number from 1 to 10000", "burst"},
 		"periods=1":                     {"periods: write a whole number from 2 to 12", "periods"},
 		"clients=51":                    {"clients: write a whole number from 1 to 50", "clients"},
+		"takes=0":                       {"takes: write a number from 0.001 to 86400", "takes"},
+		"atOnce=0":                      {"atOnce: write a whole number from 1 to 10000", "atOnce"},
+		"algorithms=calendar_window":    {`algorithms: there is no "calendar_window"; choose from ["fixed_window" "sliding_window" "sliding_log" "token_bucket" "leaky_bucket" "gcra" "in_flight"]`, "algorithms"},
 		"seed=-1":                       {"seed: write a whole number from 0 to 4294967296", "seed"},
 		"period=1ms":                    {"period: write a time from 1s to 30d, such as 90s or 1h", "period"},
 		"period=31d":                    {"period: write a time from 1s to 30d, such as 90s or 1h", "period"},
 		"period=1m+burst+5":             {"period: write a time from 1s to 30d, such as 90s or 1h", "period"},
 		"load=NaN":                      {"load: write a number from 0.05 to 10", "load"},
 		"load=11":                       {"load: write a number from 0.05 to 10", "load"},
-		"algorithms=":                   {`algorithms: there is no ""; choose from ["fixed_window" "sliding_window" "sliding_log" "token_bucket" "leaky_bucket" "gcra"]`, "algorithms"},
+		"algorithms=":                   {`algorithms: there is no ""; choose from ["fixed_window" "sliding_window" "sliding_log" "token_bucket" "leaky_bucket" "gcra" "in_flight"]`, "algorithms"},
 		"traffic=storm":                 {`traffic: there is no "storm"`, "traffic"},
 		"traffic=drawn":                 {"drawn: draw at least one request", "drawn"},
 		"traffic=drawn&drawn=1,-1":      {"drawn: write a whole number from 0 to 1000", "drawn"},
@@ -210,10 +230,16 @@ func TestTheCodeIsTheLimit(t *testing.T) {
 				t.Errorf("%s: %v\n%s", r.Limit, err, r.YAML)
 			}
 			want := "Rate: 7, Period: " + text + ", "
-			if hasBurst(r.Algorithm) {
+			if r.Bucket {
 				want += "Burst: 3, "
 			}
 			want += "Algorithm: algorithms."
+			if r.Held {
+				if want = "Limit: algorithms.MaxInFlight(6),"; !strings.Contains(r.Go, want) {
+					t.Errorf("%s: want %s in\n%s", r.Limit, want, r.Go)
+				}
+				continue
+			}
 			_, name, found := strings.Cut(strings.Join(strings.Fields(r.Go), " "), want)
 			name, _, _ = strings.Cut(name, ",")
 			if !found || !strings.EqualFold(name, strings.ReplaceAll(string(r.Algorithm), "_", "")) {
@@ -306,6 +332,32 @@ func TestThePageIsSelfContained(t *testing.T) {
 	}
 }
 
+// The form offers each algorithm that the lab has, those of the default scenario chosen,
+// and the page has words about each.
+func TestThePageHasEachAlgorithm(t *testing.T) {
+	_, body, header := ask(t, nil, "localhost", "/")
+	words, err := os.ReadFile("web/rows.js")
+	if err != nil || !strings.HasPrefix(header.Get("Content-Type"), "text/html") {
+		t.Fatalf("%v, the page is %s", err, header.Get("Content-Type"))
+	}
+	chips := regexp.MustCompile(`name="algorithms" value="(\w+)"( checked)?( data-held)?>`).FindAllStringSubmatch(body, -1)
+	if len(chips) != len(all) {
+		t.Fatalf("%d boxes, want %d", len(chips), len(all))
+	}
+	var chosen []algorithms.Algorithm
+	for i, chip := range chips {
+		if chip[1] != string(all[i]) || !strings.Contains(string(words), "\n  "+chip[1]+": '") || (chip[3] != "") != (all[i] == algorithms.InFlight) {
+			t.Errorf("%q, want %s and words about it", chip, all[i])
+		}
+		if chip[2] != "" {
+			chosen = append(chosen, all[i])
+		}
+	}
+	if s, err := parseScenario(nil); err != nil || !slices.Equal(chosen, s.algorithms) {
+		t.Errorf("%s are chosen on the page, %s in an empty query; %v", chosen, s.algorithms, err)
+	}
+}
+
 // The page's numbers are those of the algorithms, asked without the lab.
 func TestTotalsAreTheAlgorithms(t *testing.T) {
 	limit := algorithms.Limit{Rate: 50, Period: 10 * time.Second, Burst: 8, Algorithm: algorithms.TokenBucket}
@@ -316,6 +368,7 @@ func TestTotalsAreTheAlgorithms(t *testing.T) {
 	}
 	want := simulate.Judge(requests, outcomes, limit.Rate, limit.Period, nil)
 	got := simulated(t, "rate=50&period=10s&burst=8&algorithms=token_bucket&traffic=poisson&load=1.3&seed=42&periods=6").Rows[0].Totals
+	got.AtOnce = 0
 	if got != (totals{Admitted: want.Admitted, Denied: want.Denied(), Worst: want.Worst, FalseAdmits: want.FalseAdmits, FalseDenials: want.FalseDenials}) || want.FalseAdmits == 0 {
 		t.Errorf("%+v, want %+v", got, want)
 	}

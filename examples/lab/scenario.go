@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/simulate"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // The bounds of a simulation, so that no address of the page keeps this process busy.
@@ -26,17 +27,27 @@ const (
 	maxDrawn    = 1000 // requests in a part
 )
 
-// all are the algorithms in the order in which they are shown.
-var all = []algorithms.Algorithm{
-	algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog,
-	algorithms.TokenBucket, algorithms.LeakyBucket, algorithms.GCRA,
-}
+// all are the algorithms in the order in which they are shown: those that can have the
+// scenario's limit.
+var all = func() (names []algorithms.Algorithm) {
+	for _, row := range step.Table {
+		if !row.Calendar {
+			names = append(names, algorithms.Algorithm(row.Name))
+		}
+	}
+	return names
+}()
+
+// chosen are the algorithms of a query that names none.
+var chosen = []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket, algorithms.LeakyBucket}
 
 // A scenario is a limit, algorithms and traffic, as in the query of the page's address.
 // Fields that the query does not have get defaults.
 type scenario struct {
 	rate, burst int64
+	atOnce      int64 // of in_flight
 	period      time.Duration
+	takes       time.Duration // each request, once it is served
 	algorithms  []algorithms.Algorithm
 	traffic     string
 	load        float64 // times the limit
@@ -88,17 +99,26 @@ func (s scenario) expected() float64 {
 	return n
 }
 
-// limit is the limit of one algorithm. Windows have no burst.
+// requests are the traffic.
+func (s scenario) requests() []simulate.Request {
+	requests := traffics[s.traffic](s)
+	for i := range requests {
+		requests[i].Duration = s.takes
+	}
+	return requests
+}
+
+// limit is the limit of one algorithm. Windows have no burst, and in_flight has a
+// number of its own.
 func (s scenario) limit(a algorithms.Algorithm) algorithms.Limit {
 	l := algorithms.Limit{Rate: s.rate, Period: s.period, Algorithm: a}
-	if hasBurst(a) {
+	switch row := step.Lookup(string(a)); {
+	case row.Held:
+		return algorithms.MaxInFlight(s.atOnce)
+	case row.Bucket:
 		l.Burst = s.burst
 	}
 	return l
-}
-
-func hasBurst(a algorithms.Algorithm) bool {
-	return algorithms.Limit{Rate: 1, Period: time.Second, Burst: 1, Algorithm: a}.Validate() == nil
 }
 
 // A fieldError is a mistake in one field of the query.
@@ -156,11 +176,13 @@ func parseScenario(query url.Values) (s scenario, err error) {
 	q := fields{Values: query}
 	s.rate = q.whole("rate", 100, 1, maxRate)
 	s.burst = q.whole("burst", 20, 1, maxRate)
+	s.atOnce = q.whole("atOnce", 20, 1, maxRate)
 	s.periods = int(q.whole("periods", 4, 2, maxPeriods))
 	s.clients = int(q.whole("clients", 5, 1, maxClients))
 	s.seed = uint64(q.whole("seed", 1, 0, 1<<32))
 
 	s.load = q.number("load", 1.5, 0.05, maxLoad)
+	s.takes = time.Duration(q.number("takes", 1, 0.001, 86_400) * float64(time.Second))
 
 	s.period, s.traffic = time.Minute, "edges"
 	if q.Has("period") {
@@ -169,12 +191,13 @@ func parseScenario(query url.Values) (s scenario, err error) {
 			q.fail("period", errors.New("write a time from 1s to 30d, such as 90s or 1h"))
 		}
 	}
-	s.algorithms = []algorithms.Algorithm{algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.TokenBucket, algorithms.LeakyBucket}
+	s.algorithms = chosen
 	if q.Has("algorithms") {
 		s.algorithms = nil
 		for name := range strings.SplitSeq(q.Get("algorithms"), ",") {
 			if !slices.Contains(all, algorithms.Algorithm(name)) {
 				q.fail("algorithms", fmt.Errorf("there is no %q; choose from %q", name, all))
+				continue
 			}
 			s.algorithms = append(s.algorithms, algorithms.Algorithm(name))
 		}

@@ -1,17 +1,22 @@
 package main
 
 import (
+	"bytes"
 	"embed"
 	"encoding/json"
 	"errors"
+	"html/template"
 	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/replayed"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 //go:embed web
@@ -22,6 +27,23 @@ var web embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+// index is the first page, with a box for each algorithm.
+var index = func() []byte {
+	type box struct {
+		Name         algorithms.Algorithm
+		Chosen, Held bool
+	}
+	var boxes []box
+	for _, a := range all {
+		boxes = append(boxes, box{a, slices.Contains(chosen, a), step.Lookup(string(a)).Held})
+	}
+	var page bytes.Buffer
+	if err := template.Must(template.ParseFS(web, "web/index.html")).Execute(&page, boxes); err != nil {
+		panic(err) // the page is embedded
+	}
+	return page.Bytes()
+}()
+
 // handler serves the pages, and the simulations and the replay that they show.
 func handler(result *replayed.Result) http.Handler {
 	files, err := fs.Sub(web, "web")
@@ -30,6 +52,10 @@ func handler(result *replayed.Result) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(files))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write(index) // nobody to tell
+	})
 	mux.HandleFunc("GET /replay", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, files, "replay.html")
 	})

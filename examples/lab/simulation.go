@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/simulate"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // columns is into how many parts of equal length the page divides time.
@@ -28,6 +29,8 @@ type row struct {
 	Algorithm algorithms.Algorithm `json:"algorithm"`
 	Limit     string               `json:"limit"` // the text form
 	Quota     int64                `json:"quota"`
+	Bucket    bool                 `json:"bucket"` // has a burst
+	Held      bool                 `json:"held"`   // limits the requests under way
 	Go        string               `json:"go"`
 	YAML      string               `json:"yaml"`
 
@@ -37,7 +40,8 @@ type row struct {
 	FalseDenials []int     `json:"falseDenials"`
 	Served       []int64   `json:"served"`    // the most units in a window that ends there, of any client
 	Remaining    []int64   `json:"remaining"` // at the column's end, the least of any client
-	Waiting      []int     `json:"waiting"`   // the most that wait for their turn
+	Waiting      []int     `json:"waiting"`   // the most that wait for their turn, of any client
+	AtOnce       []int     `json:"atOnce"`    // the most that are under way, of any client
 	Wait         []float64 `json:"wait"`      // seconds that a request which comes there waits at most
 
 	Totals    totals   `json:"totals"`
@@ -52,6 +56,7 @@ type totals struct {
 	FalseAdmits  int     `json:"falseAdmits"`
 	FalseDenials int     `json:"falseDenials"`
 	LongestWait  float64 `json:"longestWait"` // in seconds
+	AtOnce       int     `json:"atOnce"`
 }
 
 type client struct {
@@ -61,7 +66,7 @@ type client struct {
 }
 
 func (s scenario) simulate() (simulation, error) {
-	requests := traffics[s.traffic](s)
+	requests := s.requests()
 	result := simulation{
 		Rate: s.rate, Period: s.period.Seconds(), Periods: s.periods, Clients: 1, Requests: len(requests),
 		Arrivals: make([]int, columns),
@@ -92,12 +97,17 @@ func (s scenario) run(a algorithms.Algorithm, requests []simulate.Request, clien
 	if err != nil {
 		return row{}, err
 	}
+	kind := step.Lookup(string(a))
 	r := row{
-		Algorithm: a, Limit: limit.String(), Quota: limit.Quota(),
+		Algorithm: a, Limit: limit.String(), Quota: limit.Quota(), Bucket: kind.Bucket, Held: kind.Held,
 		Admitted: make([]int, columns), Denied: make([]int, columns),
 		FalseAdmits: make([]int, columns), FalseDenials: make([]int, columns),
-		Served: make([]int64, columns), Remaining: left, Waiting: s.waiting(requests, outcomes), Wait: make([]float64, columns),
+		Served: make([]int64, columns), Remaining: left, Wait: make([]float64, columns),
 	}
+	r.Waiting = s.most(requests, outcomes, func(i int) (from, to time.Duration) { return requests[i].At, outcomes[i].Served })
+	r.AtOnce = s.most(requests, outcomes, func(i int) (from, to time.Duration) {
+		return outcomes[i].Served, outcomes[i].Served + requests[i].Duration
+	})
 	if r.YAML, err = ruleFile(limit); err != nil {
 		return row{}, err
 	}
@@ -114,6 +124,7 @@ func (s scenario) run(a algorithms.Algorithm, requests []simulate.Request, clien
 	r.Totals = totals{
 		Admitted: score.Admitted, Denied: score.Denied(), Worst: score.Worst,
 		FalseAdmits: score.FalseAdmits, FalseDenials: score.FalseDenials, LongestWait: score.MaxDelay.Seconds(),
+		AtOnce: slices.Max(r.AtOnce),
 	}
 	served, each := make(simulate.Logs), make([]client, clients)
 	for i, q := range requests {
@@ -152,25 +163,27 @@ func (s scenario) begin(column int) time.Duration {
 	return time.Duration(float64(s.length()) * float64(column) / columns)
 }
 
-// waiting is the most admitted requests that wait for their turn in each column.
-func (s scenario) waiting(requests []simulate.Request, outcomes []simulate.Outcome) []int {
+// most is how many admitted requests of one client are between from and to at once, at
+// most, in each column.
+func (s scenario) most(requests []simulate.Request, outcomes []simulate.Outcome, span func(i int) (from, to time.Duration)) []int {
 	type change struct {
-		at time.Duration
-		by int
+		at         time.Duration
+		by, client int
 	}
 	var changes []change
 	for i, q := range requests {
-		if o := outcomes[i]; o.Allowed && o.Served > q.At {
-			changes = append(changes, change{q.At, 1}, change{o.Served, -1})
+		if from, to := span(i); outcomes[i].Allowed && from < to {
+			changes = append(changes, change{from, 1, q.Client}, change{to, -1, q.Client})
 		}
 	}
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
-	most, now := make([]int, columns), 0
+	most, now := make([]int, columns), make([]int, maxClients)
 	for i := range most {
-		most[i] = now
+		most[i] = slices.Max(now)
 		for len(changes) > 0 && changes[0].at < s.begin(i+1) {
-			now += changes[0].by
-			most[i] = max(most[i], now)
+			c := changes[0]
+			now[c.client] += c.by
+			most[i] = max(most[i], now[c.client])
 			changes = changes[1:]
 		}
 	}

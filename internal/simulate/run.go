@@ -1,18 +1,22 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // A Request of a client, at a time counted from an edge of a window.
 type Request struct {
-	At     time.Duration
-	Client int
-	Cost   int64
+	At       time.Duration
+	Duration time.Duration // in_flight: how long it is under way, if it is admitted
+	Client   int
+	Cost     int64
 }
 
 // An Outcome is what became of a request.
@@ -46,7 +50,14 @@ func edge(period time.Duration) time.Time {
 	return time.UnixMicro((century + p - 1) / p * p)
 }
 
-// Run sends the requests, which are in order, to a limit. It returns what became
+// An ending is when a request in flight is over.
+type ending struct {
+	at     time.Duration
+	charge algorithms.Charge
+}
+
+// Run sends the requests, which are in order, to a limit, and ends those in flight when
+// their time is over, before a request that arrives at that time is decided. It returns what became
 // of each, and what was left after each time in peeks, also in order: the least
 // Remaining of all clients so far.
 func Run(requests []Request, limit algorithms.Limit, peeks ...time.Duration) (outcomes []Outcome, left []int64, err error) {
@@ -54,8 +65,20 @@ func Run(requests []Request, limit algorithms.Limit, peeks ...time.Duration) (ou
 	outcomes, left = make([]Outcome, len(requests)), make([]int64, len(peeks))
 	var clients []algorithms.Check
 	known := make(map[int]bool)
+	var endings []ending
+	moveTo := func(at time.Duration) error {
+		m.Set(start.Add(at))
+		for ; len(endings) > 0 && endings[0].at <= at; endings = endings[1:] {
+			if _, err := m.Settle(context.Background(), endings[0].charge); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	peek := func(i int) error {
-		m.Set(start.Add(peeks[i]))
+		if err := moveTo(peeks[i]); err != nil {
+			return err
+		}
 		left[i] = limit.Quota()
 		for _, check := range clients {
 			d, err := m.Peek(context.Background(), check)
@@ -73,11 +96,18 @@ func Run(requests []Request, limit algorithms.Limit, peeks ...time.Duration) (ou
 				return nil, nil, err
 			}
 		}
-		m.Set(start.Add(q.At))
+		if err := moveTo(q.At); err != nil {
+			return nil, nil, err
+		}
 		check := algorithms.Check{Rule: "simulated", Key: strconv.Itoa(q.Client), Limit: limit, Cost: q.Cost}
 		d, err := m.Take(context.Background(), check)
 		if err != nil {
 			return nil, nil, err
+		}
+		if d.Allowed && step.Lookup(string(limit.Algorithm)).Held {
+			end := ending{q.At + q.Duration, algorithms.Charge{Result: d.Results[0]}}
+			i, _ := slices.BinarySearchFunc(endings, end, func(a, b ending) int { return cmp.Compare(a.at, b.at) })
+			endings = slices.Insert(endings, i, end)
 		}
 		outcomes[r] = Outcome{d.Allowed, q.At + d.Delay(), d.Results[0].Remaining}
 		if !known[q.Client] {

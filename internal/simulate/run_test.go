@@ -43,6 +43,75 @@ func TestVirtualTimeIsTime(t *testing.T) {
 	}
 }
 
+// in_flight admits a request if fewer than N of its client's are under way, and only
+// then. A request that ends as another arrives has made room for it.
+func TestInFlightIsExact(t *testing.T) {
+	const most = 3
+	r := Random(1)
+	requests := Traffic{100, time.Minute}.Clients(r, 3, 2, 4*time.Minute)
+	for i := range requests { // on a grid, so that ends and arrivals meet
+		requests[i].At = requests[i].At.Truncate(s / 4)
+		requests[i].Duration = wait(r, float64(2*s)).Truncate(s / 4)
+	}
+	peeks := make([]time.Duration, 600)
+	for i := range peeks {
+		peeks[i] = time.Duration(i) * s / 2
+	}
+	outcomes, left, err := Run(requests, algorithms.MaxInFlight(most), peeks...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	underWay := func(before []Request, client int, at time.Duration) (n int64) {
+		for i, q := range before {
+			if outcomes[i].Allowed && q.Client == client && q.At <= at && at < q.At+q.Duration {
+				n++
+			}
+		}
+		return n
+	}
+	full, met := 0, 0
+	for i, q := range requests {
+		n := underWay(requests[:i], q.Client, q.At)
+		want := Outcome{n < most, q.At, most - n}
+		if want.Allowed {
+			want.Remaining--
+		} else {
+			full++
+		}
+		if outcomes[i] != want {
+			t.Fatalf("request %d, with %d under way: %+v, want %+v", i, n, outcomes[i], want)
+		}
+		met += int(underWay(requests[:i], q.Client, q.At-1) - n)
+	}
+	for i, at := range peeks {
+		want := int64(most)
+		for client := range 3 {
+			want = min(want, most-underWay(requests, client, at))
+		}
+		if left[i] != want {
+			t.Fatalf("at %s: %d left, want %d", at, left[i], want)
+		}
+	}
+	if full < 50 || met < 50 || left[len(left)-1] != most {
+		t.Errorf("%d denied, %d ended as another arrived, %d left in the end", full, met, left[len(left)-1])
+	}
+}
+
+// The charges of other algorithms stay when a request is over.
+func TestOnlyInFlightEnds(t *testing.T) {
+	requests := Traffic{10, time.Minute}.Poisson(Random(1), 2, 8*time.Minute)
+	for _, limit := range limits {
+		want, _, _ := Run(requests, limit)
+		long := slices.Clone(requests)
+		for i := range long {
+			long[i].Duration = s
+		}
+		if got, _, err := Run(long, limit); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: durations change what is decided, %v", limit, err)
+		}
+	}
+}
+
 func TestRunPeeks(t *testing.T) {
 	limit := algorithms.Limit{Rate: 10, Period: 10 * time.Second, Burst: 4, Algorithm: algorithms.TokenBucket}
 	requests := []Request{{At: s, Client: 1, Cost: 3}, {At: s, Client: 2, Cost: 1}, {At: 2 * s, Client: 1, Cost: 9}}

@@ -79,6 +79,32 @@ func TestSmoke(t *testing.T) {
 	if d := get[string](p, plots); strings.Count(d, "p-admittedM") != 4 || strings.Count(d, "p-deniedM") != 4 {
 		t.Errorf("By hand: %.300s", d)
 	}
+	atOnce := func(a algorithms.Algorithm) string {
+		return get[string](p, fmt.Sprintf(`(() => {
+			const pair = document.querySelector('[data-algorithm=%s] [data-name=atOnce]');
+			return pair.hidden ? '' : pair.lastElementChild.textContent;
+		})()`, a))
+	}
+	if n := atOnce(algorithms.FixedWindow); n != "" || !get[bool](p, `document.getElementById('takes-field').hidden && !location.search.includes('takes')`) {
+		t.Errorf("%s at once are shown without in_flight, or its fields", n)
+	}
+	get[bool](p, choose("algorithms", "in_flight"))
+	get[bool](p, choose("takes", "1.5"))
+	get[bool](p, choose("atOnce", "7"))
+	p.until(`document.querySelector('[data-algorithm=in_flight] [data-name=atOnce] dd')?.textContent === '7' && yaml.textContent.length > 0`)
+	get[bool](p, choose("rule", "in_flight"))
+	if !get[bool](p, `document.getElementById('log').hidden && yaml.textContent.includes('limit: 7 in flight')`) {
+		t.Error("a replay of in_flight is offered, or its rule is not")
+	}
+	for i := range requests {
+		requests[i].Duration = 1500 * time.Millisecond
+	}
+	if got, want := shown(p, algorithms.InFlight), computed(t, requests, algorithms.MaxInFlight(7)); got.admitted != want.admitted || got.denied != want.denied {
+		t.Errorf("in_flight: %+v, want %+v", got, want)
+	}
+	if n := atOnce(algorithms.FixedWindow); n != "175" { // 100 from 59 s, and 75 in half a second from 60 s, when the first end
+		t.Errorf("fixed_window: %s at once", n)
+	}
 }
 
 // choose sets a control as its user does, and tells the page.
@@ -105,6 +131,8 @@ func TestEachControlChangesThePlot(t *testing.T) {
 		{"", "traffic", "clients"},
 		{"?traffic=steady", "traffic", "edges"},
 		{"?traffic=drawn&drawn=1,2,3", "traffic", "poisson"},
+		{"?algorithms=in_flight", "atOnce", "3"},
+		{"?algorithms=in_flight,gcra", "takes", "0.04"},
 		{"", "load", "0.7"},
 		{"", "periods", "7"},
 		{"?traffic=clients", "clients", "9"},

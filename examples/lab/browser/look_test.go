@@ -13,6 +13,7 @@ import (
 var pages = []shownPage{
 	{"lab", "/"},
 	{"poisson", "/?traffic=poisson&algorithms=fixed_window,sliding_window,sliding_log,token_bucket,leaky_bucket,gcra&load=1.2&burst=40"},
+	{"in-flight", "/?traffic=poisson&algorithms=fixed_window,leaky_bucket,in_flight&load=3&takes=30&atOnce=40&rule=in_flight"},
 	{"clients", "/?traffic=clients&load=3&clients=16&periods=6"},
 	{"days", "/?traffic=bursty&rate=1000&period=1d&burst=500&periods=7&load=2&rule=leaky_bucket"},
 	{"drawn", "/?traffic=drawn&drawn=0,0,9,24,30,22,4,0,0,0,60,60,3,0,0,8,8,8,8,8&burst=30"},

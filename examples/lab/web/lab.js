@@ -31,12 +31,14 @@ let rule = ''; // whose code is shown
 
 const field = (name) => form.elements[name];
 const traffic = () => field('traffic').value;
+const held = () => form.querySelector('[data-held]:checked') !== null; // requests under way are limited
 
 function query() {
   const q = new URLSearchParams();
   const skip = new Set(['algorithms']);
   if (traffic() !== 'clients') skip.add('clients');
   if (!random.includes(traffic())) skip.add('seed');
+  if (!held()) skip.add('atOnce').add('takes');
   if (traffic() === 'drawn') skip.add('load');
   for (const [name, value] of new FormData(form)) if (!skip.has(name)) q.append(name, value);
   q.set('algorithms', [...form.querySelectorAll('[name=algorithms]:checked')].map((c) => c.value).join());
@@ -45,7 +47,7 @@ function query() {
 }
 
 function restore(q) {
-  restoreNumbers(form, q, ['rate', 'burst', 'load', 'periods', 'clients', 'seed']);
+  restoreNumbers(form, q, ['rate', 'burst', 'atOnce', 'load', 'takes', 'periods', 'clients', 'seed']);
   if (q.has('period')) {
     const select = field('period'), value = q.get('period');
     if (![...select.options].some((o) => o.value === value)) select.add(new Option(value, value));
@@ -62,7 +64,7 @@ function restore(q) {
 }
 
 const complain = complainer(form, {
-  rate: 'Requests', period: 'Period', burst: 'Burst', algorithms: 'Counted by', traffic: 'Traffic', load: 'Load',
+  rate: 'Requests', period: 'Period', burst: 'Burst', atOnce: 'At once', takes: 'Each takes', algorithms: 'Counted by', traffic: 'Traffic', load: 'Load',
   periods: 'Windows', clients: 'Clients', seed: 'Seed', drawn: 'By hand',
 });
 const simulate = asker('/simulate', show, complain);
@@ -76,11 +78,12 @@ function changed() {
   simulate(q);
 }
 
-// fit shows the controls that the traffic has.
+// fit shows the controls that the traffic and the algorithms have.
 function fit() {
   $('clients-field').hidden = traffic() !== 'clients';
   $('seed-field').hidden = !random.includes(traffic());
   $('load-field').hidden = traffic() === 'drawn';
+  $('at-once-field').hidden = $('takes-field').hidden = !held();
   $('load-text').textContent = `${Number(field('load').value)} × the limit`;
   document.body.classList.toggle('drawing', traffic() === 'drawn');
   const boxes = [...form.querySelectorAll('[name=algorithms]')], on = boxes.filter((b) => b.checked);
@@ -107,7 +110,7 @@ function show(answer) {
   const rows = $('rows');
   rows.replaceChildren();
   for (const r of result.rows) {
-    const plot = addRow(rows, r).querySelector('.plot');
+    const plot = addRow(rows, r, result).querySelector('.plot');
     hover(plot, r.admitted.length, (column) => `${when(column)}: ${at(r, result, column)}`);
   }
   $('legend-served').textContent = `served in the last ${lasts(result.period)}`;
@@ -204,6 +207,7 @@ function showCode() {
   const r = result.rows.find((row) => row.algorithm === rule);
   $('yaml').textContent = r.yaml;
   $('go').textContent = r.go;
+  $('log').hidden = r.held; // a log does not say how long requests took
 }
 
 $('rule').addEventListener('change', (e) => {

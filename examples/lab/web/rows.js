@@ -10,15 +10,15 @@ const abouts = {
   token_bucket: 'A burst at once, then a steady rate.',
   leaky_bucket: 'A queue: what is admitted waits for its turn.',
   gcra: 'The token bucket, by another formula.',
+  in_flight: 'Counts the requests under way. Limits no rate.',
 };
 const headings = [
   ['admitted', 'Admitted'], ['denied', 'Denied'], ['worst', 'Worst window'],
-  ['falseAdmits', 'False admits'], ['falseDenials', 'False denials'], ['longestWait', 'Longest wait'],
+  ['falseAdmits', 'False admits'], ['falseDenials', 'False denials'], ['longestWait', 'Longest wait'], ['atOnce', 'Most at once'],
 ];
-const buckets = ['token_bucket', 'leaky_bucket', 'gcra'];
 
 // addRow adds the texts of a row; plotRow and seekRow fill it.
-export function addRow(rows, r) {
+export function addRow(rows, r, result) {
   const row = element(rows, 'article', 'row');
   row.dataset.algorithm = r.algorithm;
   const side = element(row, 'div', 'side');
@@ -28,6 +28,7 @@ export function addRow(rows, r) {
   for (const [name, heading] of headings) {
     const pair = element(stats, 'div');
     pair.dataset.name = name;
+    pair.hidden = name === 'atOnce' && !result.rows.some((other) => other.held);
     element(pair, 'dt', '', heading);
     element(pair, 'dd');
   }
@@ -38,7 +39,7 @@ export function addRow(rows, r) {
 
 // note explains false denials where there are some.
 const note = (r, n) => n === 0 ? '' : 'False denials: denied with room in the last period. ' +
-  (buckets.includes(r.algorithm) ? 'A bucket denies what exceeds its burst.' : 'Counted in windows, the estimate was too high.');
+  (r.bucket ? 'A bucket denies what exceeds its burst.' : r.held ? 'Too many requests were under way.' : 'Counted in windows, the estimate was too high.');
 
 // at is the values of a column in words.
 export const at = (r, result, column) =>
@@ -127,7 +128,7 @@ function totals(r, until) {
   const most = (series) => Math.max(0, ...series.slice(0, until));
   return {
     admitted: sum(r.admitted), denied: sum(r.denied), worst: most(r.served),
-    falseAdmits: sum(r.falseAdmits), falseDenials: sum(r.falseDenials), longestWait: most(r.wait),
+    falseAdmits: sum(r.falseAdmits), falseDenials: sum(r.falseDenials), longestWait: most(r.wait), atOnce: most(r.atOnce),
   };
 }
 
