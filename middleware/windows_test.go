@@ -232,7 +232,7 @@ func TestWindowsChargedByResponseAndBans(t *testing.T) {
 		rule := plan(fixedIn(9, time.Minute), fixedIn(1, time.Hour))
 		rule.ChargeOn, rule.Ban = []int{401}, algorithms.Ban{After: 2, Within: time.Hour, For: 2 * time.Hour}
 		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}})
-		h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }))
+		h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 		begun := time.Now()
 		times(3, h, "GET /")
 		if d, err := m.Peek(request("GET /")); err != nil || !slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.BannedFor > 0 }) {
