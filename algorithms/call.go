@@ -2,8 +2,8 @@ package algorithms
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -88,13 +88,9 @@ const noWindow = "none of the calendar windows holds "
 // atItsTime makes a call again, once, with the windows around the server's time.
 func atItsTime(ps []step.Params, again func() *transport.Call) func(error) *transport.Call {
 	return func(err error) *transport.Call {
-		_, rest, found := strings.Cut(err.Error(), noWindow)
-		if !found || !transport.Answered(err) {
-			return nil
-		}
-		digits := strings.IndexFunc(rest+" ", func(r rune) bool { return r < '0' || r > '9' })
-		now, err := strconv.ParseInt(rest[:digits], 10, 64)
-		if err != nil {
+		var now int64
+		_, rest, _ := strings.Cut(err.Error(), noWindow)
+		if n, _ := fmt.Sscan(rest, &now); n == 0 || !transport.Answered(err) {
 			return nil
 		}
 		for i := range ps {

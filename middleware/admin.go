@@ -13,7 +13,8 @@ import (
 
 // Admin returns a handler for operators: the rules in force and their version, the
 // keys that were denied most, the bans that this process knows of, and, for one client,
-// its counts, Reset, Ban and the end of a ban. It answers browsers with a page and all others with JSON.
+// its counts, Reset, Ban and the end of a ban. It answers browsers with a page and all
+// others with JSON.
 //
 //	mux.Handle("/ratelimit/", limit.Admin())
 //

@@ -16,12 +16,12 @@ import (
 // its hash. [keyfunc.Everyone] takes no value. A Key without the method Keys takes
 // one value, which is the key.
 //
-// There is a check for each algorithm, period and tier of TierBy among Limit, Limits, Tiers and the
-// client's Override, because each has a count of its own; of several limits on one count
-// the first is in the check: the rule's own, then Tiers by name, then the Override. A Key
-// may have several keys for the values, as [keyfunc.First] does. A limit that only
-// LimitsFor returns is not among the checks,
-// unless its algorithm and period are.
+// There is a check for each algorithm, period and tier of TierBy among Limit, Limits,
+// Tiers and the client's Override, because each has a count of its own. Of several limits
+// on one count the first is in the check: the rule's own, then Tiers by name, then the
+// Override. A Key may have several keys for the values, as [keyfunc.First] does. A limit
+// that only LimitsFor returns is not among the checks, unless its algorithm and period
+// are.
 //
 // Rule names are those of this middleware. If another one on the same limiter has a
 // rule of that name, algorithm and period, the two have one count.
@@ -61,8 +61,8 @@ func (r *rule) keysOf(values []string) (keys []string, err error) {
 	return slices.Compact(slices.Sorted(slices.Values(keys))), nil
 }
 
-// limits returns those that the rule may have for a request of any client, with this middleware's
-// share of them.
+// limits returns those that the rule may have for a request of any client, with this
+// middleware's share of them.
 func (r *rule) limits() (all []ruleLimit) {
 	for _, l := range r.own.windows {
 		all = append(all, ruleLimit{holder{}, l})

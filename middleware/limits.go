@@ -29,9 +29,10 @@ type limitView struct {
 
 // Limits returns a handler that tells a client its own limits, as JSON. It lists each
 // enforced rule that has a key for the request, whatever its Match, with the limit that
-// the request has by it, and with all tiers of a TierBy. It leaves out rules that are Hidden or Disabled, that exempt the
-// request, whose Key is a route or in the body, and whose Key returns an error. The
-// functions of rules get the request for the limits itself.
+// the request has by it, and with all tiers of a TierBy. It leaves out rules that are
+// Hidden or Disabled, that exempt the request, whose Key is a route or in the body, and
+// whose Key returns an error. The functions of rules get the request for the limits
+// itself.
 //
 //	mux.Handle("GET /rate_limit", limit.Limits())
 //
@@ -46,13 +47,13 @@ func (m *Middleware) Limits() http.Handler {
 func (m *Middleware) serveLimits(w http.ResponseWriter, r *http.Request) {
 	e := evaluation{m: m, match: match{set: m.rules.Load()}, request: r, peeks: true}
 	e.resolveLimits()
-	d, err := algorithms.Decision{}, error(nil)
+	var d algorithms.Decision
 	if len(e.checks) > 0 {
-		d, err = m.callLimiter(r.Context(), m.limiter.Peek, true, e.checks)
-	}
-	if err != nil {
-		m.refuse(w, r, err)
-		return
+		var err error
+		if d, err = m.callLimiter(r.Context(), m.limiter.Peek, true, e.checks); err != nil {
+			m.refuse(w, r, err)
+			return
+		}
 	}
 	views := make([]limitView, len(d.Results))
 	for i := range d.Results {
@@ -62,11 +63,7 @@ func (m *Middleware) serveLimits(w http.ResponseWriter, r *http.Request) {
 		}
 		views[i] = limitOf(&d.Results[i], time.Now())
 	}
-	text, err := json.Marshal(map[string]any{"limits": views})
-	if err != nil { // not reached: texts, numbers and times of this century
-		m.refuse(w, r, err)
-		return
-	}
+	text, _ := json.Marshal(map[string]any{"limits": views}) // texts, numbers and times of this century
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(append(text, '\n')) // nobody to tell

@@ -129,14 +129,16 @@ func validateKey(key keyfunc.Key) error {
 // tiers, overrides, costs, charging by response, bans, shadow and leases. It is given the
 // patterns of the rule; nil if it has none, or bad ones.
 func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err error)) {
+	few := *r
 	if len(r.Tiers) > maxEntries {
 		bad("Tiers", fmt.Errorf("%d tiers; at most %d", len(r.Tiers), maxEntries))
-		return
+		few.Tiers = nil
 	}
 	if len(r.Overrides) > maxEntries {
 		bad("Overrides", fmt.Errorf("%d overrides; at most %d: give many clients a tier by Config.TierFor", len(r.Overrides), maxEntries))
-		return
+		few.Overrides = nil
 	}
+	r = &few
 	r.validateTierNames(bad)
 	r.validateTierBy(bad)
 	r.validateOverrides(bad)

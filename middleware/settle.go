@@ -28,10 +28,10 @@ var (
 // nothing. It does not change other rules. If several chained middlewares have a rule
 // of this name, Settle is for the innermost. The charge of a rule is settled once per
 // request: by the first Settle, or by a refund of ChargeOn if the status is written
-// before, or at the end of the request by [Add]. Further calls return an error. So do a negative cost, and calls after the
-// handler has returned, unless [Hold] keeps the request. If the limiter returns an
-// error, so does Settle, and the charge stays as it was, as far as is known. A name that
-// no rule has is logged once.
+// before, or at the end of the request by [Add]. Further calls return an error. So do a
+// negative cost, and calls after the handler has returned, unless [Hold] keeps the
+// request. If the limiter returns an error, so does Settle, and the charge stays as it
+// was, as far as is known. A name that no rule has is logged once.
 //
 // Call it on the goroutine that writes the response, as with
 // [http.ResponseWriter.Header].

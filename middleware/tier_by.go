@@ -25,7 +25,7 @@ func (e *evaluation) limitsBy(rule *rule, check *algorithms.Check) limits {
 			l, listed = rule.terms.tiers[plan+"/"+asked]
 		}
 	}
-	if !listed && !(rule.plans && strings.Contains(asked, "/")) {
+	if !listed && (!rule.plans || !strings.Contains(asked, "/")) {
 		l, listed = rule.terms.tiers[asked]
 	}
 	if !listed {
