@@ -2,7 +2,6 @@ package algorithms
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -63,18 +62,10 @@ type Decision struct {
 // the one that denies for the longest time or, if none denies, the tightest. If the rule
 // comes several times, it is the last.
 func (d Decision) Result(rule string) (Result, bool) {
-	end := len(d.Results)
-	for end > 0 && d.Results[end-1].Check.Rule != rule {
-		end--
-	}
-	if end == 0 {
+	windows := d.windowsOf(rule)
+	if len(windows) == 0 {
 		return Result{}, false
 	}
-	begin := end - 1
-	for begin > 0 && d.Results[begin-1].Check.Rule == rule && !slices.ContainsFunc(d.Results[begin:end], func(r Result) bool { return r.Check.Limit.sharesWindow(&d.Results[begin-1].Check.Limit) }) {
-		begin--
-	}
-	windows := d.Results[begin:end]
 	denies := -1
 	for i := range windows {
 		if r := &windows[i]; r.Denies() && (denies < 0 || r.RetryAfter > windows[denies].RetryAfter) {
@@ -88,6 +79,26 @@ func (d Decision) Result(rule string) (Result, bool) {
 		return tightest, true
 	}
 	return windows[len(windows)-1], true
+}
+
+// windowsOf returns the results of a rule, one for each of its windows. If the rule comes
+// several times, they are the last.
+func (d Decision) windowsOf(rule string) []Result {
+	end := len(d.Results)
+	for end > 0 && d.Results[end-1].Check.Rule != rule {
+		end--
+	}
+	begin := end
+	for begin > 0 && d.Results[begin-1].Check.Rule == rule {
+		limit := &d.Results[begin-1].Check.Limit
+		for i := begin; i < end; i++ {
+			if d.Results[i].Check.Limit.sharesWindow(limit) {
+				return d.Results[begin:end] // this window comes again: before it the rule comes another time
+			}
+		}
+		begin--
+	}
+	return d.Results[begin:end]
 }
 
 // RetryAfter is the longest RetryAfter of the checks that denied the request; 0
