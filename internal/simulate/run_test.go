@@ -11,15 +11,23 @@ import (
 	"github.com/seed75154129/ratelimit/internal/rated"
 )
 
-// Virtual time decides as the real clock would: here the fake one of synctest.
-func TestVirtualTimeIsTime(t *testing.T) {
-	traffic := Traffic{10, time.Minute}
-	requests := traffic.Clients(Random(1), 3, 2, 8*time.Minute)
+// tenAMinute is a limit of each algorithm.
+func tenAMinute() (limits []algorithms.Limit) {
 	for _, row := range rated.Rows {
 		limit := algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.Algorithm(row.Name)}
 		if row.Bucket {
 			limit.Burst = 4
 		}
+		limits = append(limits, limit)
+	}
+	return limits
+}
+
+// Virtual time decides as the real clock would: here the fake one of synctest.
+func TestVirtualTimeIsTime(t *testing.T) {
+	traffic := Traffic{10, time.Minute}
+	requests := traffic.Clients(Random(1), 3, 2, 8*time.Minute)
+	for _, limit := range tenAMinute() {
 		got, _, err := Run(requests, limit)
 		if err != nil {
 			t.Fatal(err)
@@ -100,11 +108,7 @@ func TestInFlightIsExact(t *testing.T) {
 // The charges of other algorithms stay when a request is over.
 func TestOnlyInFlightEnds(t *testing.T) {
 	requests := Traffic{10, time.Minute}.Poisson(Random(1), 2, 8*time.Minute)
-	for _, row := range rated.Rows {
-		limit := algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.Algorithm(row.Name)}
-		if row.Bucket {
-			limit.Burst = 4
-		}
+	for _, limit := range tenAMinute() {
 		want, _, err := Run(requests, limit)
 		if err != nil {
 			t.Fatal(err)
