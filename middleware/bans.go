@@ -76,7 +76,12 @@ func (k *knownBans) makeRoom(now time.Time) {
 }
 
 // byHand is 1 for a ban that an operator has begun, and 0 for others.
-func (b *ban) byHand() int { return strings.Count(b.by, byOperator) }
+func (b *ban) byHand() int {
+	if strings.HasPrefix(b.by, byOperator) {
+		return 1
+	}
+	return 0
+}
 
 func (k *knownBans) forget(key banned) {
 	k.mu.Lock()

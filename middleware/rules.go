@@ -19,7 +19,7 @@ type rule struct {
 	source    Rule              // a copy of it
 	patterns  []pattern.Pattern // none matches every request
 	key       keyfunc.Key
-	readsBody bool // of the key
+	readsBody bool // to find its key or its tier
 	reused    int  // number of the key's answer among those that other rules reuse; 0 if no other rule has this key
 	hidden    bool
 	disabled  bool
