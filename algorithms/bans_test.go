@@ -1,7 +1,6 @@
 package algorithms
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -76,8 +75,13 @@ func TestBansOnAShardedRedis(t *testing.T) {
 	if err := storeOf(r).Warm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var flushes flushCounter
-	client.AddHook(&flushes)
+	var calls []int // in each flush
+	client.AddHook(flushHook(func(cmds []redis.Cmder, send func([]redis.Cmder) error) error {
+		if cmds[0].Name() == "evalsha" {
+			calls = append(calls, len(cmds))
+		}
+		return send(cmds)
+	}))
 	wide := Check{Rule: "wide", Key: "w", Limit: perDay(100)}
 	for i, want := range []struct {
 		banned bool
@@ -100,9 +104,10 @@ func TestBansOnAShardedRedis(t *testing.T) {
 		if got[1].BannedFor > 0 != want.banned || got[0].Charged != 0 && i > 0 || got[0].Remaining != 99 {
 			t.Errorf("request %d: %+v", i, got)
 		}
-		if calls := flushes.take(); !slices.Equal(calls, want.calls) {
+		if !slices.Equal(calls, want.calls) {
 			t.Errorf("request %d: %d calls in its flushes, want %d", i, calls, want.calls)
 		}
+		calls = nil
 	}
 	// The ban is of the key, so also of requests whose Guard has seen no denial.
 	fresh := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: true}
@@ -111,34 +116,12 @@ func TestBansOnAShardedRedis(t *testing.T) {
 	}
 }
 
-// A flushCounter is a go-redis hook that notes how many commands each flush has.
-type flushCounter struct{ calls []int }
-
-func (*flushCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (*flushCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (c *flushCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if cmds[0].Name() == "evalsha" {
-			c.calls = append(c.calls, len(cmds))
-		}
-		return next(ctx, cmds)
-	}
-}
-
-func (c *flushCounter) take() []int {
-	calls := c.calls
-	c.calls = nil
-	return calls
-}
-
 // Whoever cannot tell whether a key is banned has not decided. What was charged all
 // the same is known, and can be given back.
 func TestABanThatGetsNoAnswer(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	lost := errors.New("lost")
-	client.AddHook(failScript{script.Bans.SHA(), lost})
+	client.AddHook(failScript(script.Bans.SHA(), lost))
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: true}
 	d, err := r.Take(t.Context(), Check{Rule: "wide", Key: "w", Limit: perDay(100)}, logins("k"))
 	if err != nil || d.Allowed || !errors.Is(d.Results[1].Err, lost) || d.Results[0].Charged != 1 || d.Results[1].Charged != 1 {
@@ -169,27 +152,18 @@ func TestABanThatGetsNoAnswer(t *testing.T) {
 	}
 }
 
-// failScript is a go-redis hook that fails the calls of a script in pipelines.
-type failScript struct {
-	sha string
-	err error
-}
-
-func (failScript) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (failScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (f failScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		sent := slices.DeleteFunc(slices.Clone(cmds), func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), any(f.sha)) })
-		err := next(ctx, sent)
+// failScript fails the calls of a script in pipelines.
+func failScript(sha string, err error) flushHook {
+	return func(cmds []redis.Cmder, send func([]redis.Cmder) error) error {
+		runs := func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), any(sha)) }
+		sendErr := send(slices.DeleteFunc(slices.Clone(cmds), runs))
 		for _, cmd := range cmds {
-			if slices.Contains(cmd.Args(), any(f.sha)) {
-				cmd.SetErr(f.err)
-				err = f.err
+			if runs(cmd) {
+				cmd.SetErr(err)
+				sendErr = err
 			}
 		}
-		return err
+		return sendErr
 	}
 }
 
@@ -352,7 +326,7 @@ func TestBanKeys(t *testing.T) {
 	if got := string(appendBanKey(nil, "shop", &check)); got != "shop:{203.0.113.9}:login:ban1" {
 		t.Error(got)
 	}
-	if got := string(appendKeptKey(nil, "shop", &check, check.Limit.row())); got != "shop:{203.0.113.9}:login:sw1:24h:kept" {
+	if got := string(appendKey(nil, "shop", &check, check.Limit.row())) + keptSuffix; got != "shop:{203.0.113.9}:login:sw1:24h:kept" {
 		t.Error(got)
 	}
 }

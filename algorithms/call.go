@@ -37,13 +37,14 @@ func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []step.Param
 	return c
 }
 
-// takeBansCall decides checks some of which have a ban; see
-// internal/script/take_bans.lua. met says that one of them has met a ban by hand or
-// a foreign value: that takes all for checks with a ban.
+// takeBansCall decides checks some of which have a ban or AtLeast; see
+// internal/script/take_bans.lua and take_least.lua. met says that one of them has met a
+// ban by hand or a foreign value: that takes all for checks with a ban.
 func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params) *transport.Call {
 	c := r.takeCall(charge, checks, ps)
 	if c.Script = script.TakeBans; c.Instead != nil {
-		c.Instead = atItsTime(ps, func() *transport.Call { return r.takeBansCall(charge, met, checks, ps) })
+		kept := slices.Clone(ps)
+		c.Instead = atItsTime(kept, func() *transport.Call { return r.takeBansCall(charge, met, checks, kept) })
 	}
 	bans := 0
 	for i := range checks {
@@ -63,19 +64,46 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params)
 	if met {
 		flag = 1
 	}
-	c.Args = append(c.Args, flag, bans)
+	if c.Args = append(c.Args, flag, bans); takesLess(ps) {
+		c.Script, c.Args = script.TakeLeast, append(c.Args, leastArguments(checks)...)
+	}
 	return c
+}
+
+// takesLess reports whether some checks may be charged less than their cost.
+func takesLess(ps []step.Params) bool {
+	return slices.ContainsFunc(ps, func(p step.Params) bool { return p.Most > 0 })
+}
+
+// leastArguments says which checks may be charged less than their cost, and from how
+// many units to how many.
+func leastArguments(checks []Check) []any {
+	var which strings.Builder
+	var least, most int64
+	for i := range checks {
+		digit := byte('0')
+		if c := &checks[i]; c.takesLess() {
+			digit, least, most = '1', min(c.AtLeast, step.MaxUnits+1), min(c.Cost, step.MaxUnits+1)
+		}
+		which.WriteByte(digit)
+	}
+	return []any{which.String(), least, most}
 }
 
 // takeCall decides checks without a ban; see internal/script/take.lua, and
 // take_joint.lua for several such calls.
 func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transport.Call {
 	c := &transport.Call{Script: script.Take, Keys: make([]any, len(checks)), Args: takeArguments(charge, checks, ps), Joins: true}
-	for i := range checks {
-		c.Keys[i] = r.key(&checks[i], &ps[i])
-		c.Joins = c.Joins && !ps[i].Summary
-		if ps[i].Calendar && c.Instead == nil {
-			c.Instead = atItsTime(ps, func() *transport.Call { return r.takeCall(charge, checks, ps) })
+	for i := range ps {
+		p := &ps[i]
+		c.Keys[i] = r.key(&checks[i], p)
+		c.Joins = c.Joins && !p.Log
+		if p.Held {
+			c.Own = append(c.Own, p.ID)
+		}
+		if p.Calendar && c.Instead == nil {
+			kept := slices.Clone(ps) // so that other calls' stay on the stack
+			c.Instead = atItsTime(kept, func() *transport.Call { return r.takeCall(charge, checks, kept) })
 		}
 	}
 	return c
@@ -148,7 +176,9 @@ func newArguments(charge bool, checks []Check, ps []step.Params) []any {
 		if checks[i].Shadow {
 			code = -code
 		}
-		args = ps[i].Arguments(append(args, code))
+		if args = ps[i].Arguments(append(args, code)); ps[i].Held {
+			args[len(args)-1] = nil // the ID: see takeCall
+		}
 	}
 	return slices.Clip(args)
 }

@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -17,14 +18,15 @@ type Check struct {
 	Tier     string        // counts apart from other tiers of the rule and key; they share a ban; "" is none
 	Limit    Limit         // how much the key may use
 	Cost     int64         // units that this request takes; 0 means 1; negative is an error
+	AtLeast  int64         // take from AtLeast to Cost units, as many as are left; 0 means Cost; see [Limiter]. Not for leaky_bucket, in_flight, soft limits and Lease
 	Fail     FailMode      // what to do if the store cannot count; zero counts locally
 	Shadow   bool          // decided and counted, never enforced
-	Lease    bool          // for a hot key: a Guard takes units in batches; fixed and sliding windows only, not with Ban or NoCache
+	Lease    bool          // for a hot key: a Guard takes units in batches; fixed and sliding windows only, not Soft, not with Ban, NoCache or AtLeast
 	NoCache  bool          // do not cache its denials; for a count whose charges may be refunded at any time
 	spared   bool          // a denial does not count towards the ban
 	hold     int64         // in_flight: the request's name, from a Guard; 0 for a new one
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
-	Ban      Ban           // what follows repeated denials; zero means no ban
+	Ban      Ban           // what follows repeated denials; zero means no ban. Not for in_flight, calendar_window and Soft
 }
 
 // Validate reports everything that is wrong with the check, or nil. Its errors
@@ -41,6 +43,9 @@ func (c Check) Validate() error {
 	if c.MaxDelay < 0 {
 		bad(fmt.Errorf("max delay must not be negative, got %s", c.MaxDelay))
 	}
+	if err := c.badAtLeast(); err != nil {
+		bad(err)
+	}
 	if err := c.badLease(); err != nil {
 		bad(err)
 	}
@@ -50,20 +55,53 @@ func (c Check) Validate() error {
 	for _, err := range c.Ban.invalid() {
 		bad(fmt.Errorf("ban: %w", err))
 	}
-	if c.badBan() {
-		bad(errors.New("ban: denials by a calendar_window lead to no ban, since a client that has used up its month is no attacker; ban by a rule with a short period"))
+	if err := c.badBan(); err != nil {
+		bad(err)
 	}
 	return errors.Join(errs...)
 }
 
 // okBeside is Validate without the reasons, for all but the limit.
 func (c *Check) okBeside() bool {
-	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && !c.badBan() && (c.Cost <= 1 && c.Ban == (Ban{}) || !c.Limit.held()) && (!c.Lease || c.badLease() == nil)
+	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && c.badBan() == nil && (c.Cost <= 1 && c.Ban == (Ban{}) || !c.Limit.held()) && (!c.Lease || c.badLease() == nil) && (c.AtLeast == 0 || c.badAtLeast() == nil)
 }
 
-// badBan reports whether the check has a Ban to which its limit's denials do not lead.
-func (c *Check) badBan() bool {
-	return c.Ban != (Ban{}) && c.Limit.Calendar != ""
+// badBan says why no denials by the check's limit lead to its Ban.
+func (c *Check) badBan() error {
+	switch {
+	case c.Ban == (Ban{}):
+		return nil
+	case c.Limit.Soft:
+		return errors.New("ban: a soft limit denies nothing; ban by a limit that is not soft")
+	case c.Limit.Calendar != "":
+		return errors.New("ban: denials by a calendar_window lead to no ban, since a client that has used up its month is no attacker; ban by a rule with a short period")
+	}
+	return nil
+}
+
+// leastCost is the number of units without which the check is denied.
+func (c *Check) leastCost() int64 { return max(cmp.Or(c.AtLeast, c.Cost), 1) }
+
+// takesLess reports whether the check may be charged less than its Cost.
+func (c *Check) takesLess() bool { return c.AtLeast > 0 && c.AtLeast < c.Cost }
+
+// badAtLeast says why the check cannot take less than its cost.
+func (c *Check) badAtLeast() error {
+	switch row := c.Limit.row(); {
+	case c.AtLeast == 0 || row == nil:
+		return nil
+	case c.AtLeast < 0:
+		return fmt.Errorf("at least: must not be negative, got %d", c.AtLeast)
+	case c.AtLeast > max(c.Cost, 1):
+		return fmt.Errorf("at least: %d units are more than the cost of %d; make the cost the most that the request can use", c.AtLeast, max(c.Cost, 1))
+	case row.Queue || row.Held:
+		return fmt.Errorf("at least: not with %s, which admits requests one by one; leave it 0", row.Name)
+	case c.Limit.Soft:
+		return errors.New("at least: not with a soft limit, which has room for every cost; leave it 0")
+	case c.Lease:
+		return errors.New("at least: not with lease, since blocks of units are not what is left; leave one of them out")
+	}
+	return nil
 }
 
 // badLease says why units cannot be leased.
@@ -73,6 +111,8 @@ func (c *Check) badLease() error {
 		return nil
 	case !row.Aligned:
 		return fmt.Errorf("lease: only %s and %s grant blocks, not %s", FixedWindow, SlidingWindow, row.Name)
+	case c.Limit.Soft:
+		return errors.New("lease: not with a soft limit, which counts each request; leave one of them out")
 	case c.Ban != (Ban{}):
 		return errors.New("lease: not with a ban, since the store does not count denials by this process")
 	case c.NoCache:
@@ -87,7 +127,7 @@ func prepare(checks []Check, room *[4]step.Params) ([]step.Params, error) {
 	ps := room[:0]
 	for i := range checks {
 		ps = append(ps, step.Params{})
-		if !checks[i].numbers(&ps[i]) || sameAs(checks, i) < i {
+		if !checks[i].numbers(&ps[i]) || sameAs(checks, i) < i || takesOther(checks, i) {
 			return nil, whyInvalid(checks, i)
 		}
 	}
@@ -100,7 +140,20 @@ func whyInvalid(checks []Check, i int) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
+	if takesOther(checks, i) {
+		return fmt.Errorf("%w: rule %q: at least: the checks of one call are granted one number of units, so give those with AtLeast the same AtLeast and the same Cost", ErrInvalidCheck, c.Rule)
+	}
 	return fmt.Errorf("%w: rule %q: checks %d and %d of one call have the same rule and key", ErrInvalidCheck, c.Rule, sameAs(checks, i), i)
+}
+
+// takesOther reports whether check i and one before it have AtLeast, but not the same.
+func takesOther(checks []Check, i int) bool {
+	for j := range checks[:i] {
+		if c, other := &checks[i], &checks[j]; c.AtLeast != 0 && other.AtLeast != 0 && (other.AtLeast != c.AtLeast || other.Cost != c.Cost) {
+			return true
+		}
+	}
+	return false
 }
 
 // sameAs returns the first check that shares its count with check i: i if no other does.
@@ -114,17 +167,12 @@ func sameAs(checks []Check, i int) int {
 }
 
 func (c *Check) sharesCount(other *Check) bool {
-	return c.Key == other.Key && c.Rule == other.Rule && c.Tier == other.Tier && c.Limit.sharesWindow(&other.Limit)
-}
-
-// sharesWindow reports whether two limits of a rule and key have one count.
-func (l *Limit) sharesWindow(other *Limit) bool {
-	return l.Period == other.Period && l.Calendar == other.Calendar && l.row() == other.row()
+	return c.Key == other.Key && c.Rule == other.Rule && c.Tier == other.Tier && c.Limit.counting() == other.Limit.counting()
 }
 
 // paramsOf computes the numbers of a valid check.
 func paramsOf(c *Check, row *step.Row) step.Params {
-	p := c.Limit.step().Params(c.Cost, c.MaxDelay, row)
+	p := c.Limit.step().Params(c.leastCost(), c.MaxDelay, row)
 	p.Tier = c.Tier
 	return p
 }
@@ -135,10 +183,16 @@ func (c *Check) numbers(p *step.Params) bool {
 	if !c.okBeside() {
 		return false
 	}
-	if !c.Limit.step().Numbers(p, c.Cost, c.MaxDelay) {
+	l := c.Limit.step()
+	if l.Soft && c.Shadow && l.OkFor(l.Row()) {
+		l.Soft = false // a shadow check is not charged beyond its limit
+	}
+	if !l.Numbers(p, c.leastCost(), c.MaxDelay) {
 		return false
 	}
-	p.Tier = c.Tier
+	if p.Tier = c.Tier; c.takesLess() {
+		p.Most = c.Cost
+	}
 	if p.Held {
 		c.named(p)
 	}

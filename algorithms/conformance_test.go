@@ -103,10 +103,14 @@ func (c *conformance) schedule(t *rapid.T) {
 			limits[i] = Limit{Rate: rapid.Int64Range(1, 5).Draw(t, "at once"), Period: fiftyYears / 3, Algorithm: InFlight}
 			continue
 		}
+		soft := rapid.IntRange(0, 2).Draw(t, "soft") == 0
 		if rapid.IntRange(0, 4).Draw(t, "by calendar") == 0 {
 			limits[i] = Limit{Rate: rapid.OneOf(rapid.Int64Range(1, 5), atBoundary).Draw(t, "in a window"), Calendar: rapid.SampledFrom([]string{
 				"day@UTC", "day@America/Santiago", "day@Asia/Kathmandu", "week@Europe/Berlin", "month@UTC", "month:31@Pacific/Apia", "quarter@America/Havana", "year@UTC",
-			}).Draw(t, "calendar")}
+			}).Draw(t, "calendar"), Soft: soft}
+			continue
+		}
+		if limits[i].Soft = soft && limits[i].row().Aligned; limits[i].Soft {
 			continue
 		}
 		if banning && rapid.Bool().Draw(t, "bans") {
@@ -125,8 +129,14 @@ func (c *conformance) schedule(t *rapid.T) {
 			i := rapid.IntRange(0, len(limits)-1).Draw(t, "rule to change")
 			limits[i] = changed(t, limits[i])
 			if bans[i] != (Ban{}) {
+				limits[i].Soft = false
 				bans[i] = drawBan(t, limits[i])
 			}
+		}
+		var least, most int64
+		if rapid.IntRange(0, 3).Draw(t, "at least") == 0 {
+			least = rapid.OneOf(rapid.Int64Range(1, 3), rapid.Int64Range(1, limits[0].Quota()+1), atBoundary).Draw(t, "least")
+			most = least + rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, limits[0].Quota()), atBoundary).Draw(t, "more")
 		}
 		checks := make([]Check, len(limits))
 		for i, l := range limits {
@@ -137,6 +147,9 @@ func (c *conformance) schedule(t *rapid.T) {
 				Cost:   rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, l.Quota()+1), atBoundary).Draw(t, "cost"),
 				Shadow: rapid.IntRange(0, 7).Draw(t, "shadow") == 0,
 				spared: rapid.IntRange(0, 7).Draw(t, "spared") == 0,
+			}
+			if least > 0 && !l.row().Queue && !l.held() && !l.Soft && rapid.IntRange(0, 3).Draw(t, "takes less") > 0 {
+				checks[i].AtLeast, checks[i].Cost = least, most
 			}
 			if l.held() {
 				checks[i].Cost, checks[i].hold = min(checks[i].Cost, 1), newID()
@@ -247,7 +260,7 @@ func (c *conformance) forget(m *Memory, now int64, limits []Limit) {
 				if !byHand || denials <= now {
 					c.del(keyOf("test", check))
 				}
-				c.del(string(appendKeptKey(nil, "test", &check, n.Row)))
+				c.del(string(appendKey(nil, "test", &check, n.Row)) + keptSuffix)
 			}
 			if denials <= now {
 				m.ready().Forget(&n, false, true)

@@ -47,9 +47,10 @@ const (
 const Never time.Duration = math.MaxInt64
 
 // Denies reports whether the result denies its request: the check is enforced, and it
-// does not fit or could not be decided.
+// does not fit or could not be decided. A check with a Soft limit that does not fit denies
+// only if its key is banned.
 func (r *Result) Denies() bool {
-	return !r.HasRoom && !r.Check.Shadow && (r.Source != SourceNone || r.Err != nil)
+	return !r.HasRoom && !r.Check.Shadow && (r.Err != nil || r.Source != SourceNone && (!r.Check.Limit.Soft || r.BannedFor > 0))
 }
 
 // A Decision is the outcome of a request.
@@ -90,9 +91,9 @@ func (d Decision) windowsOf(rule string) []Result {
 	}
 	begin := end
 	for begin > 0 && d.Results[begin-1].Check.Rule == rule {
-		limit := &d.Results[begin-1].Check.Limit
+		counting := d.Results[begin-1].Check.Limit.counting()
 		for i := begin; i < end; i++ {
-			if d.Results[i].Check.Limit.sharesWindow(limit) {
+			if d.Results[i].Check.Limit.counting() == counting {
 				return d.Results[begin:end] // this window comes again: before it the rule comes another time
 			}
 		}

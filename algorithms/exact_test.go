@@ -1,8 +1,11 @@
 package algorithms
 
 import (
+	"fmt"
 	"math/big"
+	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -39,6 +42,9 @@ var exactModels = map[Algorithm]func(history) exactModel{
 }
 
 func exactOf(l Limit) exactModel {
+	if l.Calendar != "" {
+		return &exactCalendar{exactFixed{history{rate: l.Rate, period: day.Microseconds()}}, l.Calendar}
+	}
 	return exactModels[l.Algorithm](history{rate: l.Rate, burst: l.Quota(), period: l.Period.Microseconds()})
 }
 
@@ -80,6 +86,41 @@ func (m *exactFixed) promise(from, span int64) int64 { return m.windows(from, sp
 // windows is how many aligned windows a span touches, each of which counts on
 // its own.
 func (h *history) windows(from, span int64) int64 { return (from+span)/h.period - from/h.period + 1 }
+
+// exactCalendar counts what package time gives the same date. Its promise is that of
+// day@UTC.
+type exactCalendar struct {
+	exactFixed
+	calendar string
+}
+
+// exactDates name the windows of a calendar's unit.
+var exactDates = map[string]func(time.Time) string{
+	"day":     func(t time.Time) string { return t.Format(time.DateOnly) },
+	"week":    func(t time.Time) string { return fmt.Sprint(t.ISOWeek()) },
+	"month":   func(t time.Time) string { return t.Format("2006-01") },
+	"quarter": func(t time.Time) string { return fmt.Sprint(t.Year(), (t.Month()-1)/3) },
+	"year":    func(t time.Time) string { return fmt.Sprint(t.Year()) },
+}
+
+func (m *exactCalendar) date(at int64) string {
+	unit, zone, _ := strings.Cut(m.calendar, "@")
+	in, err := time.LoadLocation(zone)
+	if err != nil {
+		panic(err)
+	}
+	return exactDates[unit](time.UnixMicro(at).In(in))
+}
+
+func (m *exactCalendar) left(now int64) *big.Rat {
+	left, date := m.rate, m.date(now)
+	for _, u := range m.uses {
+		if m.date(u.at) == date {
+			left -= u.units
+		}
+	}
+	return big.NewRat(left, 1)
+}
 
 type exactSliding struct{ history }
 
@@ -218,6 +259,11 @@ func TestStepsAreExact(t *testing.T) {
 	for range 10 {
 		rapid.Check(t, func(t *rapid.T) {
 			l := drawLimit(t, "limit")
+			if rapid.IntRange(0, 6).Draw(t, "by calendar") == 0 {
+				l = Limit{Rate: rapid.OneOf(rapid.Int64Range(1, 12), atBoundary).Draw(t, "in a window"), Calendar: rapid.SampledFrom([]string{
+					"day@UTC", "day@America/Santiago", "day@Asia/Kathmandu", "week@Europe/Berlin", "month@UTC", "quarter@America/Havana", "year@UTC",
+				}).Draw(t, "calendar")}
+			}
 			quota := l.Quota()
 			exact := exactOf(l)
 			var m Memory

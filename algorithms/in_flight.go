@@ -41,11 +41,17 @@ const inFlightText = " in flight"
 // parseInFlight reads the text form "20 in flight"; false if the text is another's.
 func parseInFlight(text string) (l Limit, ok bool, err error) {
 	words := strings.Fields(text)
+	soft := len(words) == 4 && words[3] == "soft" // Validate says what is wrong with that
+	if soft {
+		words = words[:3]
+	}
 	if len(words) != 3 || words[1] != "in" || words[2] != "flight" {
 		return Limit{}, false, nil
 	}
 	n, err := parseUnits("number", words[0])
-	return MaxInFlight(n), true, err
+	l = MaxInFlight(n)
+	l.Soft = soft
+	return l, true, err
 }
 
 // held reports whether a charge by the limit is a request under way.
@@ -99,17 +105,15 @@ func (s store) PlaceOf(c *Check) inflight.Place {
 	return inflight.Place{Key: string(appendKey(nil, s.Namespace, c, c.Limit.row())), ID: max(c.hold, -c.hold), Lease: c.Limit.Period}
 }
 
+var zrem = []any{"zrem"}
+
 // Release takes requests out of the sets of their keys: the ids by key. It returns the
 // keys that have answered.
 func (s store) Release(ctx context.Context, ids map[string][]int64) (released []string, err error) {
-	t, err := s.ready()
-	if err != nil {
-		return nil, err
-	}
 	keys := make([]string, 0, len(ids))
 	calls := make([]*transport.Call, 0, len(ids))
 	remove := func(key, at string) *transport.Call {
-		c := &transport.Call{Args: []any{"zrem"}, Keys: []any{at}}
+		c := &transport.Call{Args: zrem, Keys: append(make([]any, 0, 1+len(ids[key])), at)}
 		for _, id := range ids[key] {
 			c.Keys = append(c.Keys, strconv.FormatInt(id, 10)) // behind the key, as the command has them
 		}
@@ -118,9 +122,9 @@ func (s store) Release(ctx context.Context, ids map[string][]int64) (released []
 	for key := range ids {
 		keys, calls = append(keys, key), append(calls, remove(key, key))
 	}
-	ctx = t.Within(ctx)
-	responses := t.SendAll(ctx, calls)
-	t.Again(ctx, responses, func(i int) *transport.Call {
+	ctx = s.Transport.Within(ctx)
+	responses := s.SendAll(ctx, calls)
+	s.Again(ctx, responses, func(i int) *transport.Call {
 		if !metBan(responses[i].Err) {
 			return nil
 		}
@@ -147,10 +151,6 @@ const (
 // Renew puts off the end of leases, and puts back what Redis has forgotten. It returns
 // those places that it could not renew.
 func (s store) Renew(ctx context.Context, places []inflight.Place) (failed []inflight.Place, err error) {
-	t, err := s.ready()
-	if err != nil {
-		return places, err
-	}
 	type chunk struct {
 		keys   []any
 		args   []any
@@ -163,7 +163,7 @@ func (s store) Renew(ctx context.Context, places []inflight.Place) (failed []inf
 		for n < len(places) && n < renewedIDs && places[n].Key == places[0].Key {
 			n++
 		}
-		if last == nil || t.Sharded || len(last.keys) == 2*renewedKeys || len(last.places)+n > renewedIDs {
+		if last == nil || s.Transport.Sharded || len(last.keys) == 2*renewedKeys || len(last.places)+n > renewedIDs {
 			last = new(chunk)
 			chunks = append(chunks, last)
 		}
@@ -183,7 +183,7 @@ func (s store) Renew(ctx context.Context, places []inflight.Place) (failed []inf
 		return nil, nil
 	}
 	var errs []error
-	for i, r := range t.SendAll(t.Within(ctx), calls) {
+	for i, r := range s.SendAll(s.Transport.Within(ctx), calls) {
 		if r.Err != nil {
 			failed, errs = append(failed, chunks[i].places...), append(errs, r.Err)
 		}
@@ -194,7 +194,6 @@ func (s store) Renew(ctx context.Context, places []inflight.Place) (failed []inf
 // named gives the check's numbers the name of the request: a fresh one, if the caller
 // has not given one.
 func (c *Check) named(p *step.Params) {
-	p.Bound = nil // which others share
 	if p.ID = max(c.hold, -c.hold); p.ID == 0 {
 		p.ID = newID()
 	}

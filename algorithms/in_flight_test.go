@@ -9,29 +9,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
-// The text forms of limits on requests in flight, and what is wrong with others.
-func TestTextOfInFlight(t *testing.T) {
-	for text, want := range map[string]Limit{
-		"20 in flight":       MaxInFlight(20),
-		" 1  in   flight ":   MaxInFlight(1),
-		"20/5m in_flight":    {Rate: 20, Period: 5 * time.Minute, Algorithm: InFlight},
-		"20 / 15s in_flight": MaxInFlight(20),
-	} {
-		l, err := ParseLimit(text)
-		if err != nil || l != want {
-			t.Errorf("%q: %+v, %v; want %+v", text, l, err, want)
-		}
-		if again, err := ParseLimit(l.String()); err != nil || again != l {
-			t.Errorf("%q is written as %q: %+v, %v", text, l, again, err)
-		}
-	}
-	for _, text := range []string{"0 in flight", "x in flight", "20 in flight 15s", "in flight", "20/100ms in_flight", "2/15s burst 3 in_flight", "2000000 in flight"} {
-		if l, err := ParseLimit(text); err == nil {
-			t.Errorf("%q is %+v", text, l)
-		}
-	}
-}
-
 // A Memory holds exactly, without leases, in room beside that of other keys, which take
 // it neither from it nor from them; and nothing where nothing runs.
 func TestMemoryHoldsWhatIsInFlight(t *testing.T) {

@@ -40,11 +40,20 @@ func (opened) Valid(checks []Check) bool {
 // Invalid is why charges cannot be settled, or nil.
 func (opened) Invalid(charges []Charge) error { return invalidCharges(charges) }
 
+// Limit returns a limit in the terms of package step.
+func (opened) Limit(l Limit) step.Limit { return l.step() }
+
+// Counting tells the counts of a rule, a key and a tier apart.
+func (opened) Counting(l Limit) step.Counting { return l.counting() }
+
 // Check gives access to what a check hides.
 func (opened) Check(c *Check) hiddenCheck { return hiddenCheck{c} }
 
 // Result gives access to what a result hides.
 func (opened) Result(r *Result) hiddenResult { return hiddenResult{r} }
+
+// Level settles what a decision's checks with AtLeast were granted at the least of it.
+func (opened) Level(results []Result, settle func([]Charge) []Result) { level(results, settle) }
 
 // NewResults makes n results, each of which shares its settled cost with its copies.
 func (opened) NewResults(n int) []Result { return newResults(n) }
@@ -56,6 +65,9 @@ func (h hiddenCheck) Count(to *memory.Count) bool { return h.c.count(to) }
 
 // SharesCount reports whether the check and another one have one count.
 func (h hiddenCheck) SharesCount(other *Check) bool { return h.c.sharesCount(other) }
+
+// LeastCost is the number of units without which the check is denied.
+func (h hiddenCheck) LeastCost() int64 { return h.c.leastCost() }
 
 // Spare makes the check's denial not count towards its ban.
 func (h hiddenCheck) Spare() { h.c.spared = true }
@@ -74,5 +86,8 @@ func (h hiddenResult) Update() { h.r.update() }
 // SettleBy settles the result at a cost. change applies the difference in units to the
 // store, and reports whether it did.
 func (h hiddenResult) SettleBy(cost int64, change func(units int64) (ok bool)) {
-	h.r.settleBy(cost, change)
+	if before, after, ok := h.r.settled.claim(h.r.Charged, cost); ok {
+		h.r.settled.end(before, after, change(after-before))
+	}
+	h.r.update()
 }

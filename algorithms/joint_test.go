@@ -36,7 +36,7 @@ func (j jointly) Peek(ctx context.Context, checks ...Check) (Decision, error) {
 func (j jointly) decide(ctx context.Context, charge bool, checks []Check) (Decision, error) {
 	t, err := j.ready()
 	ps, invalid := prepare(checks, new([4]step.Params))
-	if err != nil || invalid != nil || len(checks) == 0 || bansOf(checks) > 0 {
+	if err != nil || invalid != nil || len(checks) == 0 || bansOf(checks) > 0 || takesLess(ps) {
 		return j.Redis.decide(ctx, charge, checks)
 	}
 	others := slices.Clone(checks)
@@ -91,7 +91,7 @@ func TestJointDecisionsAreAsAlone(t *testing.T) {
 		}
 	})
 	random := rand.New(rand.NewPCG(1, 2))
-	names, texts := namesOf(rated.Rows), namesOf(asText)
+	names, texts := append(namesOf(rated.Rows), InFlight), append(namesOf(asText), InFlight)
 	steps := 1000
 	if testing.Short() {
 		steps = 200
@@ -130,11 +130,14 @@ func TestJointDecisionsAreAsAlone(t *testing.T) {
 				if random.IntN(4) == 0 {
 					c.Limit.Algorithm = names[random.IntN(len(names))]
 				}
-				if random.IntN(6) == 0 && c.Limit.Algorithm != SlidingLog {
+				if random.IntN(6) == 0 && c.Limit.Algorithm != SlidingLog && c.Limit.Algorithm != InFlight {
 					c.Limit.Rate, c.Limit.Period = 3_000_003, 7*time.Second
 				}
-				if step.Lookup(string(c.Limit.Algorithm)).Bucket {
+				switch row := step.Lookup(string(c.Limit.Algorithm)); {
+				case row.Bucket:
 					c.Limit.Burst = 9
+				case row.Held:
+					c.Cost = 1
 				}
 				shape = append(shape, c)
 			}
@@ -238,11 +241,21 @@ func testABadKey(t *testing.T, client *redis.Client) {
 	sender := redis.NewClient(client.Options())
 	defer sender.Close()
 	sender.AddHook(&log)
+	ofOne := Limit{Rate: 9, Period: 24 * time.Hour}
+	checks := func(i int) []Check {
+		checks := ofOneAndAll(i)
+		checks[0].Limit = ofOne
+		return checks
+	}
 	for what, then := range map[string]string{"a long string": "joint of 30, alone", "a list": "joint of 30, alone", "a word": "joint of 32", "a ban": "joint of 32"} {
-		for _, charge := range []bool{true, false} {
+		for n := range 4 {
+			charge := n%2 == 0
+			if ofOne.Algorithm = SlidingWindow; n > 1 { // a set, of which the script reads nothing large
+				ofOne.Algorithm, then = InFlight, "joint of 32"
+			}
 			client.FlushDB(t.Context())
 			r := &Redis{Client: sender, Namespace: "test", Budget: roomy}
-			bad := ofOneAndAll(5)[0]
+			bad := checks(5)[0]
 			if poison[what](client, t.Context(), keyOf("test", bad)); what == "a ban" {
 				if err := r.Ban(t.Context(), time.Hour, bad); err != nil {
 					t.Fatal(err)
@@ -256,22 +269,22 @@ func testABadKey(t *testing.T, client *redis.Client) {
 			used := int64(0)
 			log.Take()
 			for n, want := range []string{"joint of 32", then} {
-				for i, resp := range r.batchOf(t, 16, charge, ofOneAndAll) {
+				for i, resp := range r.batchOf(t, 16, charge, checks) {
 					if metBan(resp.Err) != (i == 5) || i != 5 && resp.Err != nil {
-						t.Errorf("%s, charge %v: %d: %v", what, charge, i, resp.Err)
+						t.Errorf("%s, %s, charge %v: %d: %v", what, ofOne, charge, i, resp.Err)
 					}
 				}
 				if charge {
 					used += 15
 				}
-				if sent := strings.Join(log.Take(), ", "); sent != want || usedOf(t, r, ofOneAndAll(0)[1]) != used {
-					t.Errorf("%s, charge %v: flush %d sent %q, want %q; %d used, want %d", what, charge, n, sent, want, usedOf(t, r, ofOneAndAll(0)[1]), used)
+				if sent := strings.Join(log.Take(), ", "); sent != want || usedOf(t, r, checks(0)[1]) != used {
+					t.Errorf("%s, %s, charge %v: flush %d sent %q, want %q; %d used, want %d", what, ofOne, charge, n, sent, want, usedOf(t, r, checks(0)[1]), used)
 				}
 				log.Take()
 			}
-			d, err := r.Take(t.Context(), ofOneAndAll(5)...)
+			d, err := r.Take(t.Context(), checks(5)...)
 			if res := d.Results; err != nil || d.Allowed || res[0].BannedFor > 0 != (what == "a ban") || (res[0].Err != nil) != (what != "a ban") || res[1].Err != nil {
-				t.Errorf("%s: %+v, %v", what, d, err)
+				t.Errorf("%s, %s: %+v, %v", what, ofOne, d, err)
 			}
 		}
 	}

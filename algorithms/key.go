@@ -44,12 +44,8 @@ func appendBanKey(b []byte, namespace string, c *Check) []byte {
 	return append(appendRule(b, namespace, c), ":ban1"...)
 }
 
-// appendKeptKey appends the key at which a count is kept while its key is banned
-// by hand. No period ends like this, either.
-func appendKeptKey(b []byte, namespace string, c *Check, a *step.Row) []byte {
-	return append(appendKey(b, namespace, c, a), keptSuffix...)
-}
-
+// keptSuffix is behind the key of a count where that is kept while its key is banned by
+// hand. No period ends like this, either.
 const keptSuffix = ":kept"
 
 func appendRule(b []byte, namespace string, c *Check) []byte {

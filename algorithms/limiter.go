@@ -17,6 +17,11 @@ type Limiter interface {
 	// enforced check does not fit, it charges none. A shadow check that does not fit is
 	// not charged and denies nothing.
 	//
+	// A check whose Limit is Soft denies nothing, unless its key is banned. Unless another
+	// check denies, it is charged even if it does not fit. Then HasRoom is false, Charged is
+	// above 0, and a negative Remaining is the number of units beyond the limit. A shadow
+	// check is never charged beyond its limit.
+	//
 	// Being over a limit is not an error. An error means that no check could be
 	// decided. If only some checks could not be decided, their results have an Err, and
 	// the decision is not Allowed. Such a decision may leave results with Charged above
@@ -24,6 +29,14 @@ type Limiter interface {
 	// charges, as failmode.Guard does.
 	//
 	// Two checks of one call must not share a count.
+	//
+	// A check with AtLeast takes what is left, if that is less than its Cost. All checks
+	// with AtLeast in a call take the same number of units: the least that any enforced one
+	// has left. Charged is this number, or 0 if the check fails open, because then nothing
+	// is counted. If an enforced check has less than AtLeast left, the request is denied,
+	// and RetryAfter is the time until AtLeast units are free. A shadow check is charged no
+	// more than it has left. All checks with AtLeast in a call need the same AtLeast and
+	// Cost.
 	Take(ctx context.Context, checks ...Check) (Decision, error)
 
 	// Peek returns the decision that Take would make, and charges nothing. It counts no
@@ -40,12 +53,12 @@ type Limiter interface {
 	// time, one at more units and one at fewer, it may keep the higher cost, as Charged
 	// says: settle it again.
 	//
-	// A charge is invalid if its Cost is negative, or if it is of a request in flight
-	// and its Cost is neither 0 nor what was charged. Then nothing is settled, there are
-	// no results, and the error wraps [ErrInvalidCheck]. After any other error, some charges may be settled, and
-	// there may be no results. The caller may settle all of them again. A charge whose
-	// outcome is unknown counts as the lower of its old and its new cost, so that no
-	// unit is refunded twice.
+	// A charge is invalid if its Cost is negative, or if it is of a request in flight and
+	// its Cost is neither 0 nor what was charged. Then nothing is settled, there are no
+	// results, and the error wraps [ErrInvalidCheck]. After any other error, some charges
+	// may be settled, and there may be no results. The caller may settle all of them again.
+	// A charge whose outcome is unknown counts as the lower of its old and its new cost, so
+	// that no unit is refunded twice.
 	//
 	// Settle refunds no more than waiting would have freed. A token bucket refunds at
 	// most what it has not refilled since the charge. A window refunds only what it

@@ -37,11 +37,20 @@ func heldLimit(a *step.Row) Limit {
 	return l
 }
 
+// heldLimits has one of each algorithm, with a calendar and in flight.
+func heldLimits() []Limit {
+	all := []Limit{{Rate: held, Calendar: "year@UTC"}, heldLimit(step.Lookup(string(InFlight)))}
+	for i := range rated.Rows {
+		all = append(all, heldLimit(&rated.Rows[i]))
+	}
+	return all
+}
+
 // An operation is one call of a history: what is called, with how many units,
 // and for giving back to a queue the units before the slot.
 type operation struct {
-	call        string
-	units, slot int64
+	call               string
+	units, least, slot int64
 }
 
 // An outcome is what the caller was told. Unknown is that of a timeout: the
@@ -57,6 +66,9 @@ type outcome struct {
 func (op operation) after(used int64, queue bool) (int64, outcome) {
 	switch op.call {
 	case "take", "peek":
+		if op.least > 0 {
+			op.units = max(min(op.units, held-used), op.least)
+		}
 		out := outcome{allowed: used+op.units <= held}
 		if queue && out.allowed {
 			out.slot = used
@@ -71,6 +83,8 @@ func (op operation) after(used int64, queue bool) (int64, outcome) {
 			used = max(used-op.units, 0)
 		}
 		return used, outcome{}
+	case "owe":
+		return used + op.units, outcome{}
 	case "reset":
 		return 0, outcome{}
 	}
@@ -127,7 +141,7 @@ func (h *callHistory) do(client int, op operation, f func() (outcome, error)) er
 
 // take is do for Take and Peek. It returns the result.
 func (h *callHistory) take(ctx context.Context, l Limiter, client int, call string, c Check) (r Result, err error) {
-	err = h.do(client, operation{call: call, units: c.Cost}, func() (outcome, error) {
+	err = h.do(client, operation{call: call, units: c.Cost, least: c.AtLeast}, func() (outcome, error) {
 		decide := l.Take
 		if call == "peek" {
 			decide = l.Peek
@@ -143,7 +157,12 @@ func (h *callHistory) take(ctx context.Context, l Limiter, client int, call stri
 }
 
 // slot is how many units are served before a result's.
-func (h *callHistory) slot(r Result) int64 { return int64(r.Delay / (h.limit.Period / held)) }
+func (h *callHistory) slot(r Result) int64 {
+	if h.limit.Algorithm != LeakyBucket {
+		return 0
+	}
+	return int64(r.Delay / (h.limit.Period / held))
+}
 
 const (
 	clients = 5
@@ -158,9 +177,15 @@ func (h *callHistory) run(ctx context.Context, c Limiter, key string) error {
 		wg.Go(func() {
 			var charged []Result
 			for range calls {
-				check := Check{Rule: "r", Key: key, Limit: h.limit, Cost: rand.Int64N(3) + 1}
-				switch dice := rand.IntN(20); {
-				case dice < 2:
+				check, dice := Check{Rule: "r", Key: key, Limit: h.limit, Cost: rand.Int64N(3) + 1}, rand.IntN(20)
+				switch {
+				case h.limit.held(): // a Reset ends no request, and a request that it forgot is not given back
+					check.Cost, dice = 1, max(dice, 3)
+				case check.Cost > 1 && h.limit.Algorithm != LeakyBucket && rand.IntN(3) == 0:
+					check.AtLeast = 1
+				}
+				switch {
+				case dice < 2 || h.limit.held() && dice < 5:
 					_, errs[client] = h.take(ctx, c, client, "peek", check)
 				case dice < 3:
 					errs[client] = h.do(client, operation{call: "reset"}, func() (outcome, error) {
@@ -170,6 +195,13 @@ func (h *callHistory) run(ctx context.Context, c Limiter, key string) error {
 					i := rand.IntN(len(charged))
 					r := charged[i]
 					charged = slices.Delete(charged, i, i+1)
+					if dice == 3 { // it has cost more, if need be as a debt
+						more := rand.Int64N(held)
+						errs[client] = h.do(client, operation{call: "owe", units: more}, func() (outcome, error) {
+							return outcome{}, settleAll(ctx, c, r.Charged+more, r)
+						})
+						break
+					}
 					errs[client] = h.do(client, operation{call: "give back", units: r.Charged, slot: h.slot(r)}, func() (outcome, error) {
 						return outcome{}, settleAll(ctx, c, 0, r)
 					})
@@ -232,9 +264,10 @@ func TestLimitersAreLinearizable(t *testing.T) {
 				histories = max(histories/4, 1)
 			}
 			done, timeouts, longest := 0, 0, time.Duration(0)
-			for i := range rated.Rows {
+			limits := heldLimits()
+			for _, limit := range limits {
 				for n := range histories {
-					h := callHistory{limit: heldLimit(&rated.Rows[i])}
+					h := callHistory{limit: limit}
 					var err error
 					run(func(ctx context.Context, c Limiter) { err = h.run(ctx, c, fmt.Sprint(n)) })
 					if err != nil {
@@ -250,7 +283,7 @@ func TestLimitersAreLinearizable(t *testing.T) {
 				}
 			}
 			t.Logf("%d histories of %d operations, %d of them timed out; the longest check took %s",
-				len(rated.Rows)*histories, done, timeouts, longest)
+				len(limits)*histories, done, timeouts, longest)
 		})
 	}
 }

@@ -16,11 +16,11 @@ import (
 //
 // Its memory is bounded. Fully replenished keys may be evicted. Other keys are never
 // evicted, because an evicted key would have all of its units again. While MaxKeys keys
-// are in use, further keys are counted in sketches. A sketch counts many keys together
-// in constant memory, and errs only towards denying. Settle refunds nothing to a
-// sketch, and Reset does not clear it. A ban, and the denials that lead to one, use the
-// entry of a key. If no entry is free, denials are not counted towards a ban. Bans by
-// hand may use up to MaxKeys further entries.
+// are in use, further keys are counted in sketches. A sketch counts many keys together in
+// constant memory, and errs only towards denying. Settle refunds nothing to a sketch, and
+// Reset does not clear it. A sketch does not count units beyond a Soft limit. A ban, and
+// the denials that lead to one, use the entry of a key. If no entry is free, denials are
+// not counted towards a ban. Bans by hand may use up to MaxKeys further entries.
 //
 // Keys are identified by 128 bits of hash, with secret seeds of this process. A key
 // takes 64 to 128 bytes, however long it is. In a sliding_log it takes about 100 bytes
@@ -81,7 +81,7 @@ func countsOf(checks []Check, room *[4]memory.Count) ([]memory.Count, error) {
 		counts = make([]memory.Count, len(checks))
 	}
 	for i := range checks {
-		if !checks[i].count(&counts[i]) || sameAs(checks, i) < i {
+		if !checks[i].count(&counts[i]) || sameAs(checks, i) < i || takesOther(checks, i) {
 			return nil, whyInvalid(checks, i)
 		}
 	}

@@ -143,7 +143,7 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 		return r.decideSharded(ctx, t, charge, checks, slices.Clone(ps)) // which keeps them: room need not be on the heap for the others
 	}
 	ask := r.takeCall(charge, checks, ps)
-	if bansOf(checks) > 0 {
+	if bansOf(checks) > 0 || takesLess(ps) {
 		ask = r.takeBansCall(charge, false, checks, ps)
 	}
 	reply, err := t.Send(ctx, ask)
@@ -212,37 +212,26 @@ func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error
 	if length == 0 {
 		op = liftBan
 	}
-	return r.change(ctx, checks, func(ctx context.Context, t *transport.Transport, ps []step.Params) error {
-		if !t.Sharded {
-			_, err := t.Send(ctx, r.bansCall(op, length, checks, ps))
-			return err
-		}
-		calls := make([]*transport.Call, len(checks))
-		for i := range checks {
-			calls[i] = r.bansCall(op, length, checks[i:i+1], ps[i:i+1])
-		}
-		var errs []error
-		for _, resp := range t.SendAll(ctx, calls) {
-			errs = append(errs, resp.Err)
-		}
-		return errors.Join(errs...)
+	return r.change(ctx, checks, func(checks []Check, ps []step.Params) *transport.Call {
+		return r.bansCall(op, length, checks, ps)
 	})
 }
 
 // Reset implements [Limiter].
 func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
-	return r.change(ctx, checks, func(ctx context.Context, t *transport.Transport, ps []step.Params) error {
-		var keys []string
+	return r.change(ctx, checks, func(checks []Check, ps []step.Params) *transport.Call {
+		del := &transport.Call{Args: []any{"del"}}
 		for i := range checks {
 			c, p := &checks[i], &ps[i]
-			keys = append(keys, r.key(c, p), r.keptKey(c, p), r.banKey(c))
+			del.Keys = append(del.Keys, r.key(c, p), r.keptKey(c, p), r.banKey(c))
 		}
-		return t.Del(ctx, keys)
+		return del
 	})
 }
 
-// change does something to the keys of valid checks.
-func (r *Redis) change(ctx context.Context, checks []Check, do func(context.Context, *transport.Transport, []step.Params) error) error {
+// change does something to the keys of valid checks: by one call or, where keys are sharded,
+// by one for each check.
+func (r *Redis) change(ctx context.Context, checks []Check, call func([]Check, []step.Params) *transport.Call) error {
 	t, err := r.ready()
 	if err != nil {
 		return err
@@ -252,8 +241,19 @@ func (r *Redis) change(ctx context.Context, checks []Check, do func(context.Cont
 	if err != nil || len(checks) == 0 {
 		return err
 	}
-	ctx = t.Within(ctx)
-	return redisError(do(ctx, t, ps))
+	var calls []*transport.Call
+	if t.Sharded {
+		for i := range checks {
+			calls = append(calls, call(checks[i:i+1], ps[i:i+1]))
+		}
+	} else {
+		calls = append(calls, call(checks, ps))
+	}
+	var errs []error
+	for _, resp := range t.SendAll(t.Within(ctx), calls) {
+		errs = append(errs, resp.Err)
+	}
+	return redisError(errors.Join(errs...))
 }
 
 func (r *Redis) key(c *Check, p *step.Params) string {
@@ -263,7 +263,7 @@ func (r *Redis) key(c *Check, p *step.Params) string {
 
 func (r *Redis) keptKey(c *Check, p *step.Params) string {
 	var room [128]byte
-	return string(appendKeptKey(room[:0], r.Namespace, c, p.Row))
+	return string(append(appendKey(room[:0], r.Namespace, c, p.Row), keptSuffix...))
 }
 
 func (r *Redis) banKey(c *Check) string {

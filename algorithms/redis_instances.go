@@ -20,13 +20,9 @@ import (
 // All instances should use the same lease: a shorter one cuts off what longer
 // ones have left.
 func (s store) Beat(ctx context.Context, id string, lease time.Duration) (instances int, err error) {
-	t, err := s.ready()
-	if err != nil {
-		return 0, err
-	}
 	ms := (max(lease, 0) + time.Millisecond - 1).Milliseconds()
 	c := &transport.Call{Script: script.Instances, Keys: []any{s.Namespace + ":instances"}, Args: []any{id, ms}}
-	reply, err := t.Send(t.Within(ctx), c) // one key goes through every client alike
+	reply, err := s.Send(s.Transport.Within(ctx), c) // one key goes through every client alike
 	if err == nil && len(reply) != 1 {
 		err = fmt.Errorf("%w: %d numbers, want 1", transport.ErrReply, len(reply))
 	}

@@ -41,10 +41,27 @@ func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charg
 	if err != nil {
 		return d, err
 	}
-	if deniedForCertain(d) {
+	switch {
+	case deniedForCertain(d):
 		r.denied(ctx, t, d.Results)
+	case d.Allowed:
+		level(d.Results, func(charges []Charge) []Result {
+			if !r.timeToSettle(ctx) {
+				return nil
+			}
+			results, corrections, _ := prepareSettle(charges, SourceRedis)
+			r.settleEach(ctx, t, corrections)
+			return results
+		})
 	}
 	return d, nil
+}
+
+// timeToSettle reports whether another flush is in time: otherwise it would be cut off
+// half-way.
+func (r *Redis) timeToSettle(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return !ok || time.Until(deadline) >= r.budget()/5
 }
 
 // A part is the checks of a request that have one key, which is the hash tag: one
@@ -76,7 +93,7 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 	parts := partsOf(checks, ps)
 	calls := make([]*transport.Call, 0, 2*len(checks))
 	for i := range parts {
-		calls = append(calls, r.takeCall(charge, parts[i].checks, parts[i].ps))
+		calls = append(calls, r.partCall(charge, &parts[i]))
 	}
 	for i := range checks {
 		if checks[i].bans() {
@@ -90,11 +107,7 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 		if !metBan(responses[i].Err) {
 			return nil
 		}
-		spared := slices.Clone(parts[i].checks)
-		for j := range spared {
-			spared[j].spared = true // its denial counts in the second flush
-		}
-		return r.takeBansCall(charge, true, spared, parts[i].ps)
+		return r.sparedCall(charge, true, &parts[i])
 	})
 	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
 	errs := make([]error, len(checks))
@@ -137,6 +150,23 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 	return d, nil
 }
 
+// partCall decides the checks of a part, whose bans others look at.
+func (r *Redis) partCall(charge bool, p *part) *transport.Call {
+	if takesLess(p.ps) {
+		return r.sparedCall(charge, false, p)
+	}
+	return r.takeCall(charge, p.checks, p.ps)
+}
+
+// sparedCall decides the checks of a part, and counts no denial: the second flush does.
+func (r *Redis) sparedCall(charge, met bool, p *part) *transport.Call {
+	spared := slices.Clone(p.checks)
+	for i := range spared {
+		spared[i].spared = true
+	}
+	return r.takeBansCall(charge, met, spared, p.ps)
+}
+
 // oneByOne sends the checks of those parts one by one that were certainly not decided
 // because their keys are on two servers, as while a slot moves.
 func (r *Redis) oneByOne(ctx context.Context, t *transport.Transport, charge bool, parts []part, responses []transport.Response) ([]part, []transport.Response) {
@@ -150,7 +180,7 @@ func (r *Redis) oneByOne(ctx context.Context, t *transport.Transport, charge boo
 		}
 		for j := range p.checks {
 			one := part{p.at[j : j+1], p.checks[j : j+1], p.ps[j : j+1]}
-			again, calls = append(again, one), append(calls, r.takeCall(charge, one.checks, one.ps))
+			again, calls = append(again, one), append(calls, r.partCall(charge, &one))
 		}
 	}
 	if again == nil {
@@ -170,7 +200,7 @@ func deniedForCertain(d Decision) bool {
 // nothing more can be given back; if it still stands, that errs towards denying.
 func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Result) {
 	var charges []Charge
-	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) >= r.budget()/5 { // else it would be cut off half-way
+	if r.timeToSettle(ctx) {
 		for i := range results {
 			charges = append(charges, Charge{Result: results[i]})
 		}

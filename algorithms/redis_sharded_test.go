@@ -17,20 +17,26 @@ import (
 	"github.com/seed75154129/ratelimit/internal/script"
 )
 
-// beforeSettling is a go-redis hook that runs a function before each flush of a
-// pipeline that settles.
-type beforeSettling func()
+// A flushHook is a go-redis hook around each flush of a pipeline.
+type flushHook func(cmds []redis.Cmder, send func([]redis.Cmder) error) error
 
-func (f beforeSettling) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (flushHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (f beforeSettling) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (flushHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (f beforeSettling) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h flushHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return h(cmds, func(cmds []redis.Cmder) error { return next(ctx, cmds) })
+	}
+}
+
+// beforeSettling runs a function before each flush of a pipeline that settles.
+func beforeSettling(f func()) flushHook {
+	return func(cmds []redis.Cmder, send func([]redis.Cmder) error) error {
 		if settles(cmds) {
 			f()
 		}
-		return next(ctx, cmds)
+		return send(cmds)
 	}
 }
 
@@ -38,22 +44,16 @@ func settles(cmds []redis.Cmder) bool {
 	return slices.Contains(cmds[0].Args(), any(script.Settle.SHA()))
 }
 
-// failSettling is a go-redis hook that fails all settlements.
-type failSettling struct{ error }
-
-func (failSettling) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (failSettling) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (f failSettling) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
+// failSettling fails all settlements.
+func failSettling(err error) flushHook {
+	return func(cmds []redis.Cmder, send func([]redis.Cmder) error) error {
 		if !settles(cmds) {
-			return next(ctx, cmds)
+			return send(cmds)
 		}
 		for _, cmd := range cmds {
-			cmd.SetErr(f.error)
+			cmd.SetErr(err)
 		}
-		return f.error
+		return err
 	}
 }
 
@@ -66,7 +66,7 @@ func TestChargesThatCouldNotBeGivenBack(t *testing.T) {
 		io.EOF: 0,
 	} {
 		client := srv.Client(t)
-		client.AddHook(failSettling{err})
+		client.AddHook(failSettling(err))
 		r := &Redis{Client: client, Namespace: fmt.Sprint("charged", charged), Sharded: true, Budget: roomy}
 		checks := []Check{{Rule: "wide", Key: "w", Limit: perDay(10)}, {Rule: "full", Key: "f", Limit: perDay(1)}}
 		if _, err := r.Take(t.Context(), checks[1]); err != nil {
@@ -80,6 +80,52 @@ func TestChargesThatCouldNotBeGivenBack(t *testing.T) {
 		if d, takeErr := r.Take(t.Context(), checks...); takeErr != nil || d.Allowed || d.Results[0].Charged != 0 || d.Results[0].Remaining != 10 {
 			t.Errorf("of one key: %+v, %v", d, takeErr)
 		}
+	}
+}
+
+// On several servers each check is granted by itself. What one has beyond the least goes
+// back, or else stays charged; nobody is granted it.
+func TestTheLeastOfSeveralServers(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, c := range map[string]struct {
+		err       error
+		remaining int64 // of the wide check
+	}{
+		"refunded":     {nil, 93},
+		"not refunded": {&net.OpError{Op: "dial", Err: errors.New("connection refused")}, 80},
+		"unknown":      {io.EOF, 80},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := srv.Client(t)
+			r := &Redis{Client: client, Namespace: fmt.Sprint("least-", len(name)), Sharded: true, Budget: roomy}
+			checks := []Check{
+				{Rule: "wide", Key: "w", Limit: perDay(100)}, {Rule: "narrow", Key: "n", Limit: perDay(7)},
+				{Rule: "shadow", Key: "s", Limit: perDay(5), Shadow: true}, {Rule: "calls", Key: "c", Limit: perDay(1)},
+			}
+			for i := range checks[:3] {
+				checks[i].Cost, checks[i].AtLeast = 20, 5
+			}
+			if c.err != nil {
+				client.AddHook(failSettling(c.err))
+			}
+			d, err := r.Take(t.Context(), checks...)
+			if err != nil || !d.Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			for i, want := range []int64{7, 7, 5, 1} {
+				if res := &d.Results[i]; res.Charged != want || res.Crossed(100) != (i > 0) {
+					t.Errorf("%s: %+v; want %d charged", res.Check.Rule, res, want)
+				}
+			}
+			peeked, err := r.Peek(t.Context(), checks[0])
+			if err != nil || peeked.Results[0].Remaining != c.remaining {
+				t.Errorf("%+v, %v; want %d left", peeked, err, c.remaining)
+			}
+			denied, err := r.Take(t.Context(), checks[0], checks[1])
+			if err != nil || denied.Allowed || denied.Results[0].Charged != 0 && c.err == nil {
+				t.Errorf("%+v, %v", denied, err)
+			}
+		})
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // A store is a Redis as failmode.Guard needs it, beside its decisions. A shard is a
 // part that can fail on its own. Shards are small numbers from 0 that do not change.
 //
-// The transport sends the commands. It is there of an invalid Redis, too.
+// The Redis is valid: a Guard validates all that its limiter wraps.
 type store struct {
 	*Redis
 	*transport.Transport
@@ -53,21 +53,17 @@ const (
 // a server without memory left, still answers what it need not write. A server
 // that holds no keys any more is [transport.ErrGone]. The keys are those of the rule
 // "~probe", which no rule of the middleware can have; they expire after a second.
-func (s store) Probe(ctx context.Context, shard int) error {
-	t, err := s.ready()
-	if err != nil {
-		return err
-	}
+func (s store) Probe(ctx context.Context, shard int) (err error) {
 	checks := []Check{{Rule: probeRule, Limit: probeLimit}}
 	switch {
-	case !t.KnowsServers() && shard != 0:
+	case !s.KnowsServers() && shard != 0:
 		return redisError(fmt.Errorf("probe: no shard %d", shard))
-	case t.KnowsServers() && shard == 0:
+	case s.KnowsServers() && shard == 0:
 		for i := range anyNode {
 			checks = append(checks, Check{Rule: probeRule, Key: transport.ProbeKey(i), Limit: probeLimit})
 		}
-	case t.KnowsServers():
-		if checks[0].Key, err = t.KeyOn(shard); err != nil {
+	case s.KnowsServers():
+		if checks[0].Key, err = s.KeyOn(shard); err != nil {
 			return err
 		}
 	}
@@ -79,17 +75,13 @@ func (s store) Probe(ctx context.Context, shard int) error {
 }
 
 // ProbeRequest is a probe of a shard as RESP, for a connection of Dial.
-func (s store) ProbeRequest(shard int) ([]byte, error) {
-	t, err := s.ready()
-	if err != nil {
-		return nil, err
-	}
+func (s store) ProbeRequest(shard int) (request []byte, err error) {
 	check := Check{Rule: probeRule, Limit: probeLimit}
-	if t.KnowsServers() {
+	if s.KnowsServers() {
 		if shard == 0 {
 			return nil, errors.ErrUnsupported
 		}
-		if check.Key, err = t.KeyOn(shard); err != nil {
+		if check.Key, err = s.KeyOn(shard); err != nil {
 			return nil, err
 		}
 	}
@@ -119,29 +111,15 @@ func (store) Within(ctx context.Context) (context.Context, context.CancelFunc) {
 // Dial opens a connection of its own to a shard; [errors.ErrUnsupported] if it
 // cannot for this kind of client.
 func (s store) Dial(ctx context.Context, shard int) (net.Conn, error) {
-	t, err := s.ready()
-	if err != nil {
-		return nil, err
-	}
-	conn, err := t.Dial(ctx, shard)
+	conn, err := s.Transport.Dial(ctx, shard)
 	return conn, redisError(err)
 }
 
 // Warm opens connections and loads the scripts.
-func (s store) Warm(ctx context.Context) error {
-	t, err := s.ready()
-	if err != nil {
-		return err
-	}
-	return redisError(t.Warm(ctx))
-}
+func (s store) Warm(ctx context.Context) error { return redisError(s.Transport.Warm(ctx)) }
 
 // ServerWarnings asks the servers whether they may forget what they count.
 func (s store) ServerWarnings(ctx context.Context) ([]string, error) {
-	t, err := s.ready()
-	if err != nil {
-		return nil, err
-	}
-	warnings, err := t.ServerWarnings(ctx)
+	warnings, err := s.Transport.ServerWarnings(ctx)
 	return warnings, redisError(err)
 }

@@ -70,21 +70,3 @@ func TestRepliesThatNoScriptGives(t *testing.T) {
 		}
 	}
 }
-
-// FuzzKey checks that no client can leave its hash tag or grow a key.
-func FuzzKey(f *testing.F) {
-	for _, s := range []string{"", "#", "a", "}:r:sw1:1m", "{", strings.Repeat("x", 100), "\x00", "2001:db8::/64"} {
-		f.Add("rule", s)
-	}
-	f.Fuzz(func(t *testing.T, rule, key string) {
-		got := keyOf("ns", Check{Rule: rule, Key: key, Limit: PerMinute(1)})
-		head, rest, ok := strings.Cut(got, ":{")
-		tag, rest, ok2 := strings.Cut(rest, "}:")
-		if !ok || !ok2 || head != "ns" || tag == "" || strings.ContainsAny(tag+rest, "{}\x00 ") || !strings.HasSuffix(rest, ":sw1:1m") || len(got) > 160 {
-			t.Fatalf("%q %q is %q", rule, key, got)
-		}
-		if tag == key != (key != "" && key[0] != '#' && len(key) <= maxPart && plain(key)) {
-			t.Fatalf("%q stands as %q", key, tag)
-		}
-	})
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -107,26 +108,38 @@ func (r *Result) update() {
 }
 
 func (r *Result) setCharged(units int64) {
-	r.trace.Followed = r.followedAt(units)
+	if r.trace.Followed != 0 {
+		r.trace.Followed = max(r.trace.Followed+units-r.Charged, 0)
+	}
 	r.Charged = units
 }
 
-// followedAt is how many of the charge's units a memory that mirrors the store has
-// charged, if the charge costs this many units.
-func (r *Result) followedAt(units int64) int64 {
-	if r.trace.Followed == 0 {
-		return 0
+// level settles what checks with AtLeast were granted, each by itself, at the least of it.
+// Units that settle cannot refund stay charged, which errs towards denying.
+func level(results []Result, settle func([]Charge) []Result) {
+	least := int64(math.MaxInt64)
+	for i := range results {
+		if r := &results[i]; r.Check.takesLess() && !r.Check.Shadow && r.Charged > 0 {
+			least = min(least, r.Charged)
+		}
 	}
-	return max(r.trace.Followed+units-r.Charged, 0)
-}
-
-// settleBy settles the result at a cost. change applies the difference in units to the
-// store, and reports whether it did.
-func (r *Result) settleBy(cost int64, change func(units int64) bool) {
-	if before, after, ok := r.settled.claim(r.Charged, cost); ok {
-		r.settled.end(before, after, change(after-before))
+	var charges []Charge
+	var at []int
+	for i := range results {
+		if r := &results[i]; r.Check.takesLess() && r.Charged > least {
+			charges, at = append(charges, Charge{*r, least}), append(at, i)
+		}
 	}
-	r.update()
+	if len(charges) == 0 {
+		return
+	}
+	for j, r := range settle(charges) {
+		r.moved = nil // it is of the decision
+		results[at[j]] = r
+	}
+	for _, i := range at {
+		results[i].setCharged(least)
+	}
 }
 
 // newResults makes n results, each of which shares its settledCost with its copies. Up to
@@ -241,19 +254,25 @@ func (c *settlement) answer(s step.State, now int64) {
 	if r.known = !c.Summary; r.known {
 		r.trace.State = s.Numbers()
 	}
-	_, where, _ := c.Params.Take(s, now)
+	_, where, fits := c.Params.Take(s, now)
+	over := c.Soft && !r.HasRoom
 	if r.Charged > 0 { // its slot is where it was
 		r.trace.Charge, where = c.Placed, c.Placed
 	}
 	var a step.Answer
-	c.Params.Answer(&a, true, &s, where, now)
+	c.Params.Answer(&a, fits || !over, &s, where, now)
 	r.Remaining, r.ResetAfter = a.Remaining, a.ResetAfter
 	r.moved = &[]span{r.spanOf(c.Delta)}
 	if c.Queue {
 		r.Delay = max(a.Delay, 0)
 	}
-	if r.BannedFor > 0 { // the check had room and was charged, where keys are sharded
+	switch {
+	case over:
+		r.RetryAfter = a.RetryAfter
+	case r.BannedFor > 0: // the check had room and was charged, where keys are sharded
 		r.RetryAfter = 0
+	}
+	if r.BannedFor > 0 {
 		r.ban(bannedUntil, now)
 	}
 }

@@ -38,11 +38,14 @@ func givingBack(t *rapid.T) {
 	if a.Bucket {
 		l.Burst = rapid.Int64Range(1, 6).Draw(t, "burst")
 	}
+	if rapid.IntRange(0, 6).Draw(t, "by calendar") == 0 {
+		l = Limit{Rate: l.Rate, Calendar: "day@UTC"}
+	}
 	type use struct{ at, units int64 }
 	var m Memory
 	var kept []use
 	var open []Result
-	now, period := someTime, l.Period.Microseconds()
+	now, period := someTime, roughPeriod(l).Microseconds()
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		now += rapid.Int64Range(0, period/2+1).Draw(t, "dt")
 		if len(open) > 0 && rapid.IntRange(0, 2).Draw(t, "op") == 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,18 +25,21 @@ var inCalendar = map[string]string{
 
 // ParseLimit reads the text form of a limit and validates it:
 //
-//	rate "/" period [ "burst" n ] [ algorithm ]
-//	rate "/" calendar
+//	rate "/" period [ "burst" n ] [ algorithm ] [ "soft" ]
+//	rate "/" calendar [ "soft" ]
 //	n "in flight"
 //
 // The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "min",
 // "minute"). The calendar is day, week, month, quarter or year and a time zone, as in
 // "month@Europe/Berlin", or "month:15@UTC" for months that begin on the 15th. Spaces
 // around the slash are allowed. The default algorithm is token_bucket with a burst, and
-// sliding_window without.
+// sliding_window without. With "soft" at the end, requests pass beyond the limit.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(text)
 	if err != nil {
+		if areLimits(text) {
+			return Limit{}, fmt.Errorf("limit %q: several limits; write them as a list, in a file [%s]", text, text)
+		}
 		if meant, ok := meantLimit(text); ok {
 			return Limit{}, fmt.Errorf("limit %q: %w; write it as %s", text, err, meant)
 		}
@@ -48,6 +52,15 @@ func ParseLimit(text string) (Limit, error) {
 		return Limit{}, err
 	}
 	return l, nil
+}
+
+// areLimits reports whether text is several limits with commas between them.
+func areLimits(text string) bool {
+	parts := strings.Split(text, ", ")
+	return len(parts) > 1 && !slices.ContainsFunc(parts, func(part string) bool {
+		_, err := parseLimit(part)
+		return err != nil
+	})
 }
 
 func parseLimit(text string) (Limit, error) {
@@ -91,6 +104,10 @@ func parseLimit(text string) (Limit, error) {
 		l.Algorithm = TokenBucket
 		words = words[2:]
 	}
+	if n := len(words); n > 0 && words[n-1] == "soft" {
+		l.Soft = true
+		words = words[:n-1]
+	}
 	if len(words) > 0 {
 		l.Algorithm = Algorithm(words[0])
 		words = words[1:]
@@ -132,6 +149,9 @@ func meantLimit(text string) (string, bool) {
 	}
 	if _, err := parseUnits("", words[0]); err == nil {
 		words[0] += "s"
+	}
+	if i := slices.Index(words, "soft"); i > 0 {
+		words = append(slices.Delete(words, i, i+1), "soft")
 	}
 	if len(words) == 4 && words[2] == "burst" {
 		words = []string{words[0], words[2], words[3], words[1]}
@@ -194,6 +214,9 @@ func (l Limit) String() string {
 	}
 	if l.Algorithm != "" {
 		b = append(append(b, ' '), l.Algorithm...)
+	}
+	if l.Soft {
+		b = append(b, " soft"...)
 	}
 	return string(b)
 }

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed75154129/ratelimit/internal/rated"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // What each of two limits on one key admitted, replayed alone through a fresh
@@ -35,6 +36,10 @@ func twoLimits(t *rapid.T, b backend) {
 	b.flush()
 	row := rapid.SampledFrom(rated.Rows).Draw(t, "algorithm")
 	period := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute, time.Hour}).Draw(t, "period")
+	byCalendar := rapid.IntRange(0, 6).Draw(t, "by calendar") == 0
+	if byCalendar {
+		row, period = *step.Lookup(string(CalendarWindow)), day
+	}
 	var limits [2]Limit
 	var alone [2]Memory
 	var open, openAlone [2][]Result // charges that may be settled
@@ -43,6 +48,9 @@ func twoLimits(t *rapid.T, b backend) {
 		limits[i] = Limit{
 			Rate:   rapid.SampledFrom([]int64{1, 3, 7, 10, 20, 99, 100, 1000}).Draw(t, "rate"),
 			Period: period, Algorithm: Algorithm(row.Name),
+		}
+		if byCalendar {
+			limits[i].Period, limits[i].Calendar = 0, "day@Asia/Kathmandu"
 		}
 		if row.Bucket {
 			limits[i].Burst = rapid.SampledFrom([]int64{1, 5, 50, 100, 1000}).Draw(t, "burst")

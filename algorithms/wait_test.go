@@ -48,30 +48,25 @@ func TestWaitRetriesWhatHasNoDelay(t *testing.T) {
 	})
 }
 
-func TestWaitDeniesAtOnceWhatWouldBeTooLate(t *testing.T) {
+// Wait waits for AtLeast units, and not for Cost units. Workers that share a limit get what
+// there is of it, and no more.
+func TestWaitTakesWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := new(Memory)
-		begin := time.Now()
-		for range 10 {
-			if _, err := m.Take(t.Context(), queueOf5); err != nil {
-				t.Fatal(err)
+		m, begin := new(Memory), time.Now()
+		check := Check{Rule: "r", Limit: Limit{Rate: 1000, Period: time.Hour, Burst: 1000, Algorithm: TokenBucket}, Cost: 700, AtLeast: 100}
+		for i, want := range []struct {
+			units int64
+			after time.Duration
+		}{{700, 0}, {300, 0}, {100, 6 * time.Minute}, {100, 12 * time.Minute}} {
+			d, err := Wait(t.Context(), m, check)
+			if err != nil || d.Results[0].Charged != want.units || time.Since(begin) != want.after {
+				t.Errorf("call %d: %+v, %v after %s; want %+v", i, d, err, time.Since(begin), want)
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := Wait(ctx, m, queueOf5); !errors.Is(err, ErrDenied) || time.Since(begin) != 0 {
-			t.Errorf("a delay of 2s with 1s left: %v after %s", err, time.Since(begin))
-		}
-		if d, _ := m.Peek(t.Context(), queueOf5); d.Results[0].Delay != 2*time.Second {
-			t.Errorf("its slot was not given back: %+v", d)
-		}
-		full := Check{Rule: "r", Limit: PerHour(1)}
-		_, _ = m.Take(t.Context(), full)
-		if _, err := Wait(ctx, m, full); !errors.Is(err, ErrDenied) || time.Since(begin) != 0 {
-			t.Errorf("a retry after an hour with 1s left: %v after %s", err, time.Since(begin))
-		}
-		if _, err := Wait(t.Context(), m, Check{Rule: "r", Limit: PerHour(1), Cost: 2}); !errors.Is(err, ErrDenied) {
-			t.Errorf("never: %v", err)
+		check.AtLeast = 1001
+		check.Cost = 2000
+		if _, err := Wait(t.Context(), m, check); !errors.Is(err, ErrDenied) {
+			t.Errorf("more than the limit can hold: %v", err)
 		}
 	})
 }
@@ -140,6 +135,17 @@ func TestWaitChargesNothingThatItCannotWaitFor(t *testing.T) {
 		}
 		if d, _ := m.Peek(t.Context(), beside, queueOf5); d.Results[0].Remaining != 100 || d.Results[1].Delay != 2*time.Second {
 			t.Errorf("charged: %+v", d)
+		}
+		hour := Check{Rule: "hour", Limit: PerHour(1)}
+		_, _ = m.Take(t.Context(), hour)
+		brief, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := Wait(brief, m, hour); !errors.Is(err, ErrDenied) || time.Since(begin) != 0 {
+			t.Errorf("a retry after an hour with 1s left: %v after %s", err, time.Since(begin))
+		}
+		hour.Cost = 2
+		if _, err := Wait(t.Context(), m, hour); !errors.Is(err, ErrDenied) {
+			t.Errorf("never: %v", err)
 		}
 		// The check's own MaxDelay says how long in the queue, not how long in all.
 		own := queueOf5

@@ -45,17 +45,6 @@ func BenchmarkNoRule(b *testing.B) {
 	b.Run("unlimited", func(b *testing.B) { loop(b, serving(admitted, http.StatusNoContent)) })
 }
 
-// BenchmarkKeyIP resolves who asks, by address.
-func BenchmarkKeyIP(b *testing.B) {
-	b.ReportAllocs()
-	r := newCaller().request
-	for b.Loop() {
-		if _, err := keyfunc.IP.Resolve(r); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // loop is measure with one caller and nothing but the request in it.
 func loop(b *testing.B, s subject) {
 	b.Helper()

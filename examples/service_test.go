@@ -156,7 +156,6 @@ type answer struct {
 	status           int
 	limit, remaining string
 	body             string
-	took             time.Duration
 }
 
 // String is such as "200 4/5", or "200" without X-RateLimit headers.
@@ -200,7 +199,7 @@ func (s *service) send(c client, request string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a := answer{resp.StatusCode, resp.Header.Get("X-RateLimit-Limit"), resp.Header.Get("X-RateLimit-Remaining"), string(body), time.Since(begin)}
+	a := answer{resp.StatusCode, resp.Header.Get("X-RateLimit-Limit"), resp.Header.Get("X-RateLimit-Remaining"), string(body)}
 	return a, check(a, resp.Header, begin)
 }
 

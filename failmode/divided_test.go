@@ -129,26 +129,6 @@ func TestLocalCountingIsWarm(t *testing.T) {
 	})
 }
 
-// Processes without the store admit the limit together, if Instances is their number.
-// With less they admit more, and with more less, but each at least one request.
-func TestInstancesIsTheNumberOfProcesses(t *testing.T) {
-	for _, c := range []struct{ processes, instances, rate, want int }{
-		{4, 4, 8, 8}, {4, 2, 8, 16}, {4, 8, 8, 4}, {10, 10, 5, 10},
-	} {
-		admitted := 0
-		for range c.processes {
-			g := guarding(t, &fakeRedis{away: awayForAll})
-			g.Instances = c.instances
-			for taken(t, g, check("r", int64(c.rate), Local)).Allowed {
-				admitted++
-			}
-		}
-		if admitted != c.want {
-			t.Errorf("%+v: %d admitted", c, admitted)
-		}
-	}
-}
-
 // A share that is no valid limit is the whole limit.
 func TestAShareThatIsInvalid(t *testing.T) {
 	f := guarding(t, &fakeRedis{away: awayForAll})

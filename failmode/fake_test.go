@@ -75,7 +75,7 @@ func (s *fakeRedis) decide(ctx context.Context, ask take, checks []algorithms.Ch
 			r = one.Results[0]
 			r.Source = algorithms.SourceRedis
 		}
-		d.Allowed = d.Allowed && r.HasRoom
+		d.Allowed = d.Allowed && !r.Denies()
 		d.Results = append(d.Results, r)
 	}
 	if !d.Allowed && len(s.away) == 0 { // all or nothing
@@ -238,7 +238,7 @@ func (n *nodes) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 			r = one.Results[0]
 			r.Source = algorithms.SourceRedis
 		}
-		d.Allowed = d.Allowed && r.HasRoom
+		d.Allowed = d.Allowed && !r.Denies()
 		d.Results = append(d.Results, r)
 	}
 	if len(checks) == 1 && d.Results[0].Err != nil {

@@ -168,7 +168,7 @@ func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
 			if after.Remaining != before.Remaining-2 {
 				t.Errorf("followed: %d left of %d", after.Remaining, before.Remaining)
 			}
-			unfollowIn(&here, algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), asItIs)
+			unfollowIn(&here, &algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), asItIs)
 			got := peekOne(t, &here, check)
 			lent.Result(&got).Trace().State, lent.Result(&before).Trace().State = [3]int64{}, [3]int64{} // they know when they were written
 			if got != before {
@@ -200,13 +200,13 @@ func TestUnfollowFreesNothingElse(t *testing.T) {
 			t.Errorf("%d left, want 0", got)
 		}
 		for _, cost := range []int64{2, 0} { // it costs less than it did
-			unfollowIn(&here, algorithms.Charge{Result: d.Results[0], Cost: cost}, &d.Results[0], asItIs)
+			unfollowIn(&here, &algorithms.Charge{Result: d.Results[0], Cost: cost}, &d.Results[0], asItIs)
 			d.Results[0].Charged = cost
 			if got := peekOne(t, &here, check).Remaining; got > 1 {
 				t.Errorf("%d left after it was settled at %d", got, cost)
 			}
 		}
-		unfollowIn(&here, algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), func(*algorithms.Result) (algorithms.Check, bool) { return algorithms.Check{}, false })
+		unfollowIn(&here, &algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), func(*algorithms.Result) (algorithms.Check, bool) { return algorithms.Check{}, false })
 		if got := peekOne(t, &here, check).Remaining; got > 1 {
 			t.Errorf("%d left: what is not followed was given back", got)
 		}

@@ -149,17 +149,20 @@ func TestNoBlockBeginsDuringClose(t *testing.T) {
 // What of a block is given back is given back to local counting, too, with the rest
 // of an older block that joined it.
 func TestBlocksGoBackHereToo(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, g *Guard, c algorithms.Check){
-		"Close": func(_ *testing.T, g *Guard, _ algorithms.Check) { _ = g.Close() },
-		"another limit": func(t *testing.T, g *Guard, c algorithms.Check) {
+	for name, end := range map[string]func(t *testing.T, g *Guard, c algorithms.Check) (dropped int64){
+		"Close": func(_ *testing.T, g *Guard, _ algorithms.Check) int64 { _ = g.Close(); return 0 },
+		"another limit": func(t *testing.T, g *Guard, c algorithms.Check) int64 {
 			c.Limit.Rate = 5000
 			_, _, left := g.leases.Find(&c).Spend(&c, time.Now(), 1, new(algorithms.Result))
 			g.refundLater(t.Context(), *left) // by itself: what is given back meanwhile would look used to a request
+			return 0
 		},
-		"a block that comes too late": func(_ *testing.T, g *Guard, c algorithms.Check) {
+		"a block that comes too late": func(_ *testing.T, g *Guard, c algorithms.Check) int64 {
+			dropped := block(g, c)
 			g.leases.Drop(&c)
 			g.refill(context.Background(), g.leases.Find(&c), c, 100)
 			_ = g.Close()
+			return dropped
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,11 +179,11 @@ func TestBlocksGoBackHereToo(t *testing.T) {
 						}
 					}
 				}
-				end(t, g, c)
+				want := 10_000 - (1 + 30 + 10) - end(t, g, c)
 				synctest.Wait()
 				here, there := remaining(t, &g.local, c), remaining(t, &s.Memory, c)
-				if here != there {
-					t.Errorf("%d left by local counting, %d in the store", here, there)
+				if here != want || there != want {
+					t.Errorf("%d left by local counting, %d in the store, want %d", here, there, want)
 				}
 			})
 		})

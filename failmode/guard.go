@@ -37,18 +37,20 @@ import (
 // process, and with those that its answers have shown other processes to have used. They
 // admit at most this process' share of each limit; see Instances.
 //
-// A Guard remembers up to 32,768 denied keys and denies them itself until a request
-// fits the limit, also in an outage. Once a second it asks the limiter again about a
-// key, in case another process has refunded or reset it. For all keys together it asks
-// at most 200 times a second. Checks with NoCache or Shadow are always decided by the
-// limiter while it is available. If a remembered denial decides a request, the results
-// of its other checks have SourceNone.
+// A Guard remembers up to 32,768 denied keys and denies them itself until a request fits
+// the limit, also in an outage. Once a second it asks the limiter again about a key, in
+// case another process has refunded or reset it. For all keys together it asks at most
+// 200 times a second. While the limiter is available, it always decides checks with
+// NoCache, Shadow, a Ban, in_flight or a Soft limit. Only a ban itself is remembered, for
+// a second. If a remembered denial decides a request, the results of its other checks
+// have SourceNone.
 //
-// Checks with Lease are admitted from blocks of units that the limiter has counted. All
+// Checks with Lease are admitted from batches of units that the limiter has counted. All
 // Guards together stay within the limit, with two exceptions. After a Reset in another
-// process, blocks from before it may be spent for up to a second. After a pause of the
-// machine, blocks may be spent in a later window. In both, all Guards together exceed the
-// limit by at most half of it, because blocks are never more. Remaining is an estimate.
+// process, batches from before it may be spent for up to a second. After a pause of the
+// machine, batches may be spent in a later window. In both, all Guards together exceed
+// the limit by at most half of it, because batches are never more. Remaining is an
+// estimate.
 //
 // The charges of a denied request are refunded. A refund is tried once. The charge
 // stays if the limiter does not answer, if 256 refunds are in progress or if the Guard
@@ -106,7 +108,7 @@ func (g *Guard) ready() {
 			g.store = storeOf(g.Limiter)
 		}
 		g.work.Start(g.logger)
-		g.denied.Start(g.refuses)
+		g.denied.Start(func(c algorithms.Check) bool { return g.refuses(&c) })
 		g.leases.Start()
 		g.breaker.Start(g.store, &g.work, g.logger)
 		g.share = g.shareOf
@@ -124,14 +126,17 @@ func (g *Guard) ready() {
 	})
 }
 
-// Validate reports every invalid field, including those that the Limiter's own
-// Validate method reports. It has no side effects.
+// Validate reports every invalid field, including those that the Validate methods of
+// the Limiter, and of the limiters that it wraps, report. It has no side effects.
 func (g *Guard) Validate() error {
 	var errs []error
 	if inside.IsNil(g.Limiter) {
 		errs = append(errs, errors.New("limiter: required; use &algorithms.Redis{Client: client, Namespace: \"shop\"}"))
-	} else if l, ok := g.Limiter.(interface{ Validate() error }); ok {
-		errs = append(errs, l.Validate())
+	}
+	for l := range wrapped(g.Limiter) {
+		if l, ok := l.(interface{ Validate() error }); ok {
+			errs = append(errs, l.Validate())
+		}
 	}
 	if g.Instances < 0 {
 		errs = append(errs, fmt.Errorf("instances: must not be negative, got %d", g.Instances))
@@ -194,10 +199,9 @@ func (g *Guard) Down() []string {
 }
 
 // Close ends the Guard's goroutines and closes its own connections, but not the Limiter
-// or its client. It waits for a probe, for refunds and blocks, for decisions in
-// progress and for a last heartbeat: at most a few times as long as a decision may
-// take. Decisions after Close still work, but no circuit opens. Further calls of Close
-// do nothing.
+// or its client. It waits for a probe, for refunds and batches, for decisions in progress
+// and for a last heartbeat: at most a few times as long as a decision may take. Decisions
+// after Close still work, but no circuit opens. Further calls of Close do nothing.
 func (g *Guard) Close() error {
 	if g.ready(); g.invalid != nil {
 		return nil //nolint:nilerr // nothing was started; Take says what is wrong

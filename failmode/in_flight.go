@@ -40,11 +40,8 @@ func (f *inFlight) begin(g *Guard) {
 // named returns the checks with a name for each request under way, made before anything
 // is sent: so that what got no answer can be released. nil means that there is none.
 func (f *inFlight) named(checks []algorithms.Check) (named []algorithms.Check) {
-	if f.store == nil {
-		return nil
-	}
 	for i := range checks {
-		if !lent.Check(&checks[i]).Holds() {
+		if !f.holds(&checks[i]) {
 			continue
 		}
 		if named == nil {
@@ -55,14 +52,16 @@ func (f *inFlight) named(checks []algorithms.Check) (named []algorithms.Check) {
 	return named
 }
 
+// holds reports whether a check is of a request under way that the store counts in a set.
+func (f *inFlight) holds(c *algorithms.Check) bool {
+	return f.store != nil && lent.Check(c).Holds()
+}
+
 // decided holds what an admitted request has, and takes the names away.
 func (f *inFlight) decided(d *algorithms.Decision) {
-	if f.store == nil {
-		return
-	}
 	for i := range d.Results {
 		r := &d.Results[i]
-		if !lent.Check(&r.Check).Holds() {
+		if !f.holds(&r.Check) {
 			continue
 		}
 		p := f.store.PlaceOf(&r.Check)
@@ -73,8 +72,8 @@ func (f *inFlight) decided(d *algorithms.Decision) {
 		if d.Allowed && r.Source == algorithms.SourceFailOpen { // nobody counts it, until the store is back
 			r.Charged, lent.Result(r).Trace().Charge.At = 1, p.ID
 		}
-		switch runs := d.Allowed && r.Charged > 0; {
-		case runs:
+		switch {
+		case d.Allowed && r.Charged > 0:
 			f.Hold(p, ofStore(r), id < 0)
 		case id < 0:
 			f.Drop(p)
@@ -84,33 +83,26 @@ func (f *inFlight) decided(d *algorithms.Decision) {
 
 // lost notes of results that the store did not decide whether it may have charged them.
 func (f *inFlight) lost(results []algorithms.Result) {
-	if f.store == nil {
-		return
-	}
 	for i := range results {
-		if r := &results[i]; r.Err != nil && lent.Check(&r.Check).Holds() && !transport.NotExecuted(r.Err) {
+		if r := &results[i]; r.Err != nil && f.holds(&r.Check) && !transport.NotExecuted(r.Err) {
 			lent.Check(&r.Check).Unsure()
 		}
 	}
 }
 
 // nameHeld names the checks of requests in flight, before they are sent.
-func (g *Guard) nameHeld(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
-	if named := g.inFlight.named(checks); named != nil {
-		return g.takeHeld(ctx, named)
+func (g *Guard) nameHeld(ctx context.Context, checks []algorithms.Check) (d algorithms.Decision, err error) {
+	named := g.inFlight.named(checks)
+	if named == nil {
+		return g.recall(ctx, checks)
 	}
-	return g.recall(ctx, checks)
-}
-
-// takeHeld takes checks some of which are of requests in flight, with their names.
-func (g *Guard) takeHeld(ctx context.Context, named []algorithms.Check) (d algorithms.Decision, err error) {
 	if d, full := g.fullHere(named); full {
 		return d, nil
 	}
 	answered := false
 	defer func() {
 		for i := range named {
-			if c := &named[i]; !answered && lent.Check(c).Holds() { // the limiter has panicked
+			if c := &named[i]; !answered && g.inFlight.holds(c) { // the limiter has panicked
 				g.inFlight.Drop(g.inFlight.store.PlaceOf(c))
 			}
 		}
@@ -178,7 +170,7 @@ func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]
 				results[i], errs = settled[0], append(errs, err)
 				continue
 			}
-			unfollowIn(&g.local, ch, r, g.share)
+			unfollowIn(&g.local, &charges[i], r, g.share)
 			lent.Result(r).Ended()
 		}
 	}

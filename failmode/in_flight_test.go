@@ -60,6 +60,7 @@ type line struct {
 	dead  bool         // the process has crashed
 
 	renewals, mostRenewed int
+	releases              int // commands
 }
 
 // renewed is how many places were renewed, in all and at most at once.
@@ -178,6 +179,9 @@ func (l *line) PlaceOf(c *algorithms.Check) inflight.Place {
 func (l *line) ShardOf(string) int { return 0 }
 
 func (l *line) Release(_ context.Context, ids map[string][]int64) (released []string, err error) {
+	l.state.Lock()
+	l.releases++
+	l.state.Unlock()
 	sent := maps.Clone(ids) // a late command reads it
 	err = l.send(func() {
 		for key, all := range sent {
@@ -224,16 +228,6 @@ const aLease = 15 * time.Second
 
 func atOnce(n int64, key string) algorithms.Check {
 	return algorithms.Check{Rule: "r", Key: key, Limit: algorithms.MaxInFlight(n)}
-}
-
-// mustTake takes, and returns the decision.
-func mustTake(t *testing.T, l algorithms.Limiter, checks ...algorithms.Check) algorithms.Decision {
-	t.Helper()
-	d, err := l.Take(t.Context(), checks...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
 }
 
 func end(t *testing.T, l algorithms.Limiter, d algorithms.Decision) {
@@ -335,7 +329,7 @@ func TestInFlightCountsWhatRuns(t *testing.T) {
 				end(t, g, ds[0])
 				ds = ds[1:]
 				running--
-			} else if d := mustTake(t, g, atOnce(1000, "k")); d.Allowed {
+			} else if d := taken(t, g, atOnce(1000, "k")); d.Allowed {
 				ds = append(ds, d)
 				running++
 			}
@@ -352,13 +346,13 @@ func TestInFlightLateReleasesFreeNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sets
 		g, l := s.process(t)
-		first := mustTake(t, g, atOnce(2, "k"))
+		first := taken(t, g, atOnce(2, "k"))
 		l.becomes(func() fault { return fault{twice: true, late: 2 * time.Second} })
 		end(t, g, first)
 		time.Sleep(10 * time.Millisecond)
 		l.becomes(nil)
 		for range 2 { // who has the place now, and one more
-			if d := mustTake(t, g, atOnce(2, "k")); !d.Allowed {
+			if d := taken(t, g, atOnce(2, "k")); !d.Allowed {
 				t.Fatal("denied; want the place of the first")
 			}
 		}
@@ -383,13 +377,13 @@ func TestInFlightAbandonedRequestsLeaveNothing(t *testing.T) {
 					want := 0
 					if !runs { // this process has its share, so the next is denied here
 						g.Instances, want = 2, 1
-						mustTake(t, g, atOnce(2, "k"))
+						taken(t, g, atOnce(2, "k"))
 					}
 					l.becomes(func() fault {
 						l.fault = nil
 						return fault{late: late}
 					})
-					d := mustTake(t, g, atOnce(2, "k"))
+					d := taken(t, g, atOnce(2, "k"))
 					if d.Allowed != runs {
 						t.Fatalf("allowed %v, want %v", d.Allowed, runs)
 					}
@@ -402,4 +396,32 @@ func TestInFlightAbandonedRequestsLeaveNothing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Releases gather for 5 ms, also those that come during a flush.
+func TestInFlightReleasesGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sets
+		g, l := s.process(t)
+		n := 0
+		l.becomes(func() fault {
+			n++
+			return fault{late: time.Millisecond + time.Duration(n%3)*400*time.Microsecond}
+		})
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				for range 100 {
+					end(t, g, taken(t, g, atOnce(10_000, "k")))
+				}
+			})
+		}
+		begun := time.Now()
+		all.Wait()
+		most := int(time.Since(begun)/(5*time.Millisecond)) + 2
+		time.Sleep(time.Second)
+		if size := s.size("r:k"); size > 0 || l.releases > most {
+			t.Errorf("%d in flight after %d commands; want none, after at most one each 5 ms", size, l.releases)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package failmode
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/denials"
@@ -35,7 +36,7 @@ func (g *Guard) recall(ctx context.Context, checks []algorithms.Check) (algorith
 			ctx = inside.PeekFirst(ctx)
 		}
 	}
-	return g.routeAndLearn(ctx, checks, lookups)
+	return g.routeAndLearn(ctx, slices.Clone(checks), lookups) // a limiter may keep them, but not those of a known denial
 }
 
 // routeAndLearn has a request decided and charged, and remembers what the store
@@ -58,11 +59,19 @@ func (g *Guard) routeAndLearn(ctx context.Context, checks []algorithms.Check, lo
 		switch r := answerTo(&d, i, &checks[i]); {
 		case r == nil || !ofStore(r):
 			g.denied.Release(&lookups[i], r != nil && r.Source != algorithms.SourceNone)
-		case !r.Check.Shadow:
+		default:
 			g.denied.Learn(asked, &lookups[i], r)
 		}
 	}
 	g.follow(asked, d.Results)
+	if d.Allowed {
+		lent.Level(d.Results, func(charges []algorithms.Charge) []algorithms.Result {
+			within, cancel := g.store.Within(context.WithoutCancel(ctx))
+			defer cancel()
+			results, _ := g.Settle(within, charges...)
+			return results
+		})
+	}
 	return d, nil
 }
 

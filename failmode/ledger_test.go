@@ -24,11 +24,12 @@ func TestStoreHoldsWhatWasAdmitted(t *testing.T) {
 		n := new(nodes)
 		g := &Guard{Limiter: n, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: n}
 		checks := func() (cs []algorithms.Check) {
+			cost := [2]int64{[]int64{1, 3}[rand.IntN(2)], rand.Int64N(2)} // maybe with AtLeast
 			for shard := 1; shard <= 3; shard++ {
 				if rand.IntN(4) > 0 {
 					cs = append(cs, algorithms.Check{
-						Rule: "r", Key: fmt.Sprint(shard), Cost: 1, Fail: Mode(rand.IntN(3)), Shadow: rand.IntN(5) == 0,
-						Limit: algorithms.Limit{Rate: 300, Period: 24 * time.Hour, Algorithm: algorithms.FixedWindow},
+						Rule: "r", Key: fmt.Sprint(shard), Cost: cost[0], AtLeast: cost[1], Fail: Mode(rand.IntN(3)), Shadow: rand.IntN(5) == 0,
+						Limit: algorithms.Limit{Rate: 301, Period: 24 * time.Hour, Algorithm: algorithms.FixedWindow},
 					})
 				}
 			}
@@ -48,9 +49,16 @@ func TestStoreHoldsWhatWasAdmitted(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
+					granted := int64(0)
 					for _, r := range d.Results {
 						if r.Charged > 0 && !d.Allowed {
 							t.Errorf("denied and charged: %+v", d)
+						}
+						if !r.Check.Shadow && r.Charged > 0 {
+							if granted > 0 && r.Charged != granted {
+								t.Errorf("one request was granted different numbers: %+v", d)
+							}
+							granted = r.Charged
 						}
 						if r.Source != algorithms.SourceRedis || r.Charged == 0 {
 							continue
@@ -67,9 +75,9 @@ func TestStoreHoldsWhatWasAdmitted(t *testing.T) {
 		all.Wait()
 		_ = g.Close()
 		for shard := 1; shard <= 3; shard++ {
-			c := algorithms.Check{Rule: "r", Key: fmt.Sprint(shard), Limit: algorithms.Limit{Rate: 300, Period: 24 * time.Hour, Algorithm: algorithms.FixedWindow}}
+			c := algorithms.Check{Rule: "r", Key: fmt.Sprint(shard), Limit: algorithms.Limit{Rate: 301, Period: 24 * time.Hour, Algorithm: algorithms.FixedWindow}}
 			d, _ := n.Memory.Peek(context.Background(), c)
-			if used := 300 - d.Results[0].Remaining; used != charged[shard].Load() {
+			if used := 301 - d.Results[0].Remaining; used != charged[shard].Load() {
 				t.Errorf("shard %d: %d used, %d charged", shard, used, charged[shard].Load())
 			}
 		}

@@ -1,6 +1,8 @@
 package failmode
 
 import (
+	"slices"
+
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/denials"
 	"github.com/seed75154129/ratelimit/internal/memory"
@@ -35,26 +37,28 @@ func (g *Guard) follow(asked denials.Moment, results []algorithms.Result) {
 // followIn counts in a memory what another store decided, by the checks that share
 // returns.
 func followIn(m *algorithms.Memory, results []algorithms.Result, share shareFunc) {
-	store := lent.Memory(m)
-	for i := range results {
-		r := &results[i]
-		if r.Err != nil {
-			continue
+	for few := range slices.Chunk(results, 4) {
+		var room [4]memory.Followed
+		var of [4]*algorithms.Result
+		n := 0
+		for i := range few {
+			r, f := &few[i], &room[n]
+			if r.Err != nil {
+				continue
+			}
+			if c, ok := share(r); !ok || !lent.Check(&c).Count(&f.Count) {
+				continue
+			}
+			f.Allowed, f.Banned, f.Charged, f.Remaining = r.HasRoom, r.BannedFor > 0, r.Charged, r.Remaining
+			f.At, f.BannedFor = r.At.UnixMicro(), r.BannedFor.Microseconds()
+			of[n] = r
+			n++
 		}
-		c, ok := share(r)
-		if !ok {
-			continue
-		}
-		var n memory.Count
-		if !lent.Check(&c).Count(&n) {
-			continue
-		}
-		followed := store.Follow(&n, &memory.Followed{
-			Allowed: r.HasRoom, Banned: r.BannedFor > 0, Charged: r.Charged, Remaining: r.Remaining,
-			At: r.At.UnixMicro(), BannedFor: r.BannedFor.Microseconds(),
-		})
-		if r.BannedFor <= 0 {
-			lent.Result(r).Trace().Followed = followed
+		lent.Memory(m).Follow(room[:n])
+		for i, r := range of[:n] {
+			if r.BannedFor <= 0 {
+				lent.Result(r).Trace().Followed = room[i].Units
+			}
 		}
 	}
 }
@@ -63,7 +67,7 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, share shareFunc
 // says, and notes it in the result as settled by the store. The charge's result says
 // what it cost before. A charge to a sliding_log or a leaky_bucket is found only if the
 // clocks agree to the microsecond, and stays otherwise.
-func unfollowIn(m *algorithms.Memory, ch algorithms.Charge, settled *algorithms.Result, share shareFunc) {
+func unfollowIn(m *algorithms.Memory, ch *algorithms.Charge, settled *algorithms.Result, share shareFunc) {
 	r := &ch.Result
 	trace := lent.Result(r).Trace()
 	c, ok := share(r)
@@ -104,7 +108,7 @@ func (g *Guard) shareOfCheck(c algorithms.Check) algorithms.Check {
 	if instances == 1 {
 		return c
 	}
-	share, whole := min(max(quota/instances, c.Cost, 1), quota), c.Limit
+	share, whole := min(max(quota/instances, lent.Check(&c).LeastCost()), quota), c.Limit
 	if c.Limit.Burst > 0 {
 		c.Limit.Burst = share
 		c.Limit.Rate = max(c.Limit.Rate/instances, 1)

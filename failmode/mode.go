@@ -1,8 +1,6 @@
 package failmode
 
-import (
-	"github.com/seed75154129/ratelimit/algorithms"
-)
+import "github.com/seed75154129/ratelimit/algorithms"
 
 // A Mode says what to do with a check while the store is unavailable or refuses to
 // count. While the store is healthy, a check that it did not decide in time, or whose
@@ -18,6 +16,6 @@ const (
 	// limit.
 	Open
 	// Closed denies the check, with status 503: for limits that matter more than
-	// the service, such as those on logins.
+	// the service, such as those on logins. A Soft limit is counted locally instead.
 	Closed
 )

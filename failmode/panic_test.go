@@ -97,16 +97,3 @@ func TestAPanicInTheBackgroundEndsNothing(t *testing.T) {
 		}
 	})
 }
-
-// A request's own goroutine is the server's to recover.
-func TestAPanicOfARequestStaysOne(t *testing.T) {
-	s := &raging{distant: new(distant)}
-	g := &Guard{Limiter: panicking{s.distant}, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: s}
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-		_ = g.Close()
-	}()
-	_, _ = g.Take(t.Context(), check("r", 10, Local))
-}

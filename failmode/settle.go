@@ -26,7 +26,7 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	var store, local, leased, held []int
 	for i := range charges {
 		switch r := &charges[i].Result; {
-		case g.inFlight.store != nil && lent.Check(&r.Check).Holds():
+		case g.inFlight.holds(&r.Check):
 			held = append(held, i)
 		case r.Source == algorithms.SourceLease:
 			leased = append(leased, i)
@@ -36,13 +36,23 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 			store = append(store, i)
 		}
 	}
-	results := make([]algorithms.Result, len(charges))
-	settle := func(at []int, by func(context.Context, []algorithms.Charge) ([]algorithms.Result, error)) error {
+	var results []algorithms.Result
+	settle := func(at []int, by func(context.Context, []algorithms.Charge) ([]algorithms.Result, error)) (err error) {
+		switch {
+		case len(at) == 0:
+			return nil
+		case len(at) == len(charges): // the usual case
+			results, err = by(ctx, charges)
+			return err
+		case results == nil:
+			results = make([]algorithms.Result, len(charges))
+		}
 		settled, err := by(ctx, pick(charges, at))
 		setAt(results, at, settled)
 		return err
 	}
-	return results, errors.Join(settle(held, g.settleHeld), settle(leased, g.settleBlocks), settle(local, g.settleLocal), settle(store, g.settleStore))
+	err := errors.Join(settle(held, g.settleHeld), settle(leased, g.settleBlocks), settle(local, g.settleLocal), settle(store, g.settleStore))
+	return results, err
 }
 
 // settleLocal settles local charges.
@@ -79,7 +89,7 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 	for _, i := range sent {
 		g.denied.Forget(&charges[i].Result.Check, false)
 		if results[i].Charged == charges[i].Cost {
-			unfollowIn(&g.local, charges[i], &results[i], g.share)
+			unfollowIn(&g.local, &charges[i], &results[i], g.share)
 		}
 	}
 	return results, errors.Join(err, storeErr)
@@ -113,7 +123,7 @@ func (g *Guard) refundStore(ctx context.Context, results []algorithms.Result) {
 	var charges []algorithms.Charge
 	for i := range results {
 		if r := &results[i]; r.Charged > 0 && ofStore(r) {
-			if g.inFlight.store != nil && lent.Check(&r.Check).Holds() {
+			if g.inFlight.holds(&r.Check) {
 				g.inFlight.Drop(g.inFlight.store.PlaceOf(&r.Check))
 				r.Charged = 0
 				continue
@@ -155,14 +165,6 @@ func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.C
 	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Ban(ctx, d, checks...) })
 }
 
-// forget drops what is known of keys.
-func (g *Guard) forget(checks []algorithms.Check) {
-	for i := range checks {
-		g.denied.Forget(&checks[i], true)
-		g.leases.Drop(&checks[i])
-	}
-}
-
 // Reset implements [algorithms.Limiter]. If a server's circuit is open, its checks are
 // reset only in this process, and the error wraps [ErrOpen]. Unless checks or
 // fields are invalid, this process and the reachable servers are changed, whatever the
@@ -182,7 +184,10 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 		return local
 	}
 	defer func() { // what the store answered until then may be from before
-		g.forget(checks)
+		for i := range checks {
+			g.denied.Forget(&checks[i], true)
+			g.leases.Drop(&checks[i])
+		}
 		_ = do(&g.local, checks)
 	}()
 	refused, sent := split(len(checks), func(i int) bool { return g.refuses(&checks[i]) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"time"
 
@@ -45,17 +46,25 @@ type store interface {
 // storeOf returns the store behind a limiter: the Redis that it is or that it
 // wraps, by Unwrap; otherwise a store of a single shard.
 func storeOf(l algorithms.Limiter) store {
-	for inner := l; inner != nil; {
+	for inner := range wrapped(l) {
 		if r, ok := inner.(*algorithms.Redis); ok {
 			return lent.Store(r)
 		}
-		w, ok := inner.(interface{ Unwrap() algorithms.Limiter })
-		if !ok {
-			break
-		}
-		inner = w.Unwrap()
 	}
 	return plainStore{l}
+}
+
+// wrapped yields a limiter and those that it wraps, by Unwrap.
+func wrapped(l algorithms.Limiter) iter.Seq[algorithms.Limiter] {
+	return func(yield func(algorithms.Limiter) bool) {
+		for !inside.IsNil(l) && yield(l) {
+			w, ok := l.(interface{ Unwrap() algorithms.Limiter })
+			if !ok {
+				return
+			}
+			l = w.Unwrap()
+		}
+	}
 }
 
 // A plainStore is a limiter of an unknown kind.

@@ -85,12 +85,14 @@ func TestDraft11ListsAreMerged(t *testing.T) {
 			[]string{`"login";q=6;w=60`}, []string{`"login";r=4;t=99`}, minePolicy, mineLimit},
 		"the same name for longer": {
 			[]string{`"login";q=5;w=61`}, []string{`"login";r=3;t=43`}, `"login";q=5;w=61`, `"login";r=3;t=43`},
-		"a name twice":        {[]string{`"a";q=3, "a";q=2, "a";q=9`}, nil, `"a";q=2, ` + minePolicy, mineLimit},
-		"a name with escapes": {[]string{`"\"\\";q=3`, `"\"\\";q=4`}, nil, `"\"\\";q=3, ` + minePolicy, mineLimit},
-		"a parameter twice":   {nil, []string{`"a";r=9;r=1`, `"a";r=2`}, minePolicy, `"a";r=9;r=1, ` + mineLimit},
-		"of draft 7":          {[]string{`100;w=60`}, []string{`limit=100, remaining=50, reset=5`}, minePolicy, mineLimit},
-		"of drafts 8 and 9":   {[]string{`ip;q=1;w=5`}, []string{`ip;r=1;t=5`}, minePolicy, mineLimit},
-		"no units":            {[]string{`"a";w=60`}, []string{`"a";t=5`}, minePolicy, mineLimit},
+		"a name twice":                       {[]string{`"a";q=3, "a";q=2, "a";q=9`}, nil, `"a";q=2, ` + minePolicy, mineLimit},
+		"a name with escapes":                {[]string{`"\"\\";q=3`, `"\"\\";q=4`}, nil, `"\"\\";q=3, ` + minePolicy, mineLimit},
+		"a parameter twice":                  {nil, []string{`"a";r=9;r=1`, `"a";r=2`}, minePolicy, `"a";r=9;r=1, ` + mineLimit},
+		"of draft 7":                         {[]string{`100;w=60`}, []string{`limit=100, remaining=50, reset=5`}, minePolicy, mineLimit},
+		"of drafts 8 and 9":                  {[]string{`ip;q=1;w=5`}, []string{`ip;r=1;t=5`}, minePolicy, mineLimit},
+		"a parameter twice, and other types": {nil, []string{`"a";r;r=2;t="x";t=4`, `"a";r=2;t=9;pk=:Zg:`}, minePolicy, `"a";r=2;t=9;pk=:Zg:, ` + mineLimit},
+		"the last parameter is no number":    {[]string{`"a";q=1;q`}, []string{`"a";r=1;t=1;t`}, minePolicy, mineLimit},
+		"no units":                           {[]string{`"a";w=60`}, []string{`"a";t=5`}, minePolicy, mineLimit},
 		"units of the field's other half": {
 			[]string{`"a";r=60`}, []string{`"a";q=5`}, minePolicy, mineLimit},
 		"units of another kind": {[]string{`"a";q=1.5`}, []string{`"a";r="5"`}, minePolicy, mineLimit},
@@ -158,7 +160,20 @@ func TestMergedListsKeepEveryName(t *testing.T) {
 // our item, and what is dropped is what an independent parser refuses too, or
 // what is no list of policies.
 func FuzzMerge(f *testing.F) {
-	for _, line := range []string{`"a";r=1`, `"a"; r=1;t=5 , "b";r=0;pk=:YQ==:`, `"\"";r=1;x=%"%c3%a9";y=@-1;z=*a`, `a;r=1`, `"a";r=01`, `"a";r=1,`, "\"a\"\t;r=1"} {
+	for _, line := range []string{
+		`"a";r=1`, `"a"; r=1;t=5 , "b";r=0;pk=:YQ==:`, `"\"";r=1;x=%"%c3%a9";y=@-1;z=*a`, `a;r=1`, `"a";r=01`, `"a";r=1,`, "\"a\"\t;r=1",
+		// Of every kind of value, well-formed.
+		``, `  `, "  \"a\";r=1 \t,\t\"b\";r=2  ", `"a";r=1,"a";r=2`, `"a";r=1;r=2;t=3;t=4`, `"a";r;r=2;t="x";t=4`, `"";r=0`, `"a \"quoted\", \\ one;r=9";r=1`,
+		`"a";r=999999999999999;t=000000000000007`, `"a";r=-0`, `"a";pk=::;r=1`, `"a";acme-burst=-1.125;*x.y_2;b=?0;c=?1;r=1`,
+		`"a";d=@-1659578233;s="r=5";k=r/5;l=*!#$%&'*+-.^_|~:r;r=1`, `"a";s=123456789012.123;r=1`,
+		// Malformed.
+		`;r=1`, `"a";r=1000000000000000`, `"a";r=1;x=1234567890123.1`, `"a";r=1;x=1.1234`, `("a" "b");r=1`, `,`, `"a";r=1, `, `"a";r=1,,"b";r=1`, `,"a";r=1`, `"a";r=1 "b";r=1`,
+		"\t\"a\";r=1", `"a" ;r=1`, `"a";r =1`, `"a";r= 1`, "\"a\";\tr=1", "\"a\";r=1\n", `"`, `"a`, `"a\`, `"a\"`, `"a";`, `"a";r=`, `"a";r=-`, `"a";r=1.`,
+		`"a";r=1;x=:`, `"a";r=1;x=:YQ==`, `"a";r=1;x=?`, `"a";r=1;x=@`, `"a";r=1;x=%`, `"a";r=1;x=%"`, `"a";r=1;x=%"a`, `"a";r=1;x=%"%`, `"a";r=1;x=%"%c`, `"a";r=1;x=%"%c3"`,
+		`"\a";r=1`, "\"\x7f\";r=1", "\"\x1f\";r=1", `"ü";r=1`, `ü;r=1`, `"a";r=1;x=?2`, `"a";r=1;x=@1.5`, `"a";r=1;x=:?:`, `"a";r=1;x=:a=b:`, `"a";r=1;x=:a:`,
+		`"a";r=1;x=%"%C3%BC"`, `"a";r=1;x=%"%zz"`, `"a";r=1;x=%"ü"`, `"a";r=1;x=.5`, `"a";r=1;x=+5`, `"a";r=1;x=--5`, `"a";r=1;x=$`,
+		`"a";R=1`, `"a";r=1;1=1`, `"a";r=1;-x`, `"a";r=1;;x`, `"a";r=1;=1`,
+	} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {

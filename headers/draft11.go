@@ -22,15 +22,16 @@ import (
 // Each item has the name of a rule. q is the number of units that can be used at once,
 // and w the seconds in which q units become free again. r is the number of units left,
 // and t the seconds until all units are free. On an admitted request, RateLimit-Policy
-// lists every enforced rule and RateLimit the tightest. On a denied request, both list
+// lists every enforced rule and RateLimit the tightest, a soft limit only if there is no
+// other. On a denied request, both list
 // the rules that denied it. There t is the seconds until the request fits the rule's
 // limit; t is missing if the request will never fit.
 //
 // The items of a rule with in_flight have qu="concurrent-requests", no w and no t. Those of
 // a calendar window have no w, because a month has no length.
 //
-// If a rule has several windows, an item's name ends in its window: "plan/month@UTC".
-// Of two with the same period it has the algorithm, too: "plan/1m/token_bucket".
+// If a rule has several windows, an item's name ends in its window: "plan/month@UTC". If
+// two have the same period, the name also has the algorithm: "plan/1m/token_bucket".
 //
 // Seconds are rounded up. Shadow rules and rules that could not be counted are
 // not listed. In a name, bytes that are not printable ASCII are written as %XX.
@@ -104,7 +105,7 @@ func (o draft11) write(h http.Header, d algorithms.Decision) {
 
 // tightestOf returns the index of the tightest result; -1 if there is none.
 func tightestOf(d *algorithms.Decision) int {
-	tightest, ok := d.Tightest()
+	tightest, ok := without(*d, isSoft).Tightest()
 	if !ok {
 		return -1
 	}
@@ -118,21 +119,17 @@ func (o draft11) policy(r *algorithms.Result, name string) item {
 		seconds: windowSeconds(r.Check.Limit),
 		key:     o.partition(r.Check.Key),
 	}
-	if held(r) {
+	if isHeld(r.Check.Limit) {
 		m.seconds, m.unit = absent, "concurrent-requests"
 	}
 	return m
 }
 
-// held reports whether a result is about requests in flight, of which nobody knows when
-// they end.
-func held(r *algorithms.Result) bool { return r.Check.Limit.Algorithm == algorithms.InFlight }
-
 func (o draft11) limit(r *algorithms.Result, name string) item {
 	seconds := secondsCeil(r.ResetAfter)
-	if held(r) {
+	if isHeld(r.Check.Limit) {
 		seconds = absent
-	} else if !r.HasRoom {
+	} else if r.Denies() {
 		seconds = waitSeconds(r.RetryAfter)
 		if r.RetryAfter == algorithms.Never {
 			seconds = absent

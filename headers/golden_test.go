@@ -49,6 +49,8 @@ func goldenCases() map[string]algorithms.Decision {
 	banned := denied(result("login", algorithms.PerMinute(5), 0, 15*time.Minute), 15*time.Minute)
 	banned.BannedFor = time.Minute
 
+	shadowBan := banned
+	shadowBan.Check.Shadow = true
 	exports := result("exports", algorithms.MaxInFlight(2), 1, 0)
 	exportsFull := denied(result("exports", algorithms.MaxInFlight(2), 0, 0), time.Second)
 
@@ -57,6 +59,9 @@ func goldenCases() map[string]algorithms.Decision {
 
 	second := result("plan", algorithms.PerSecond(10), 3, time.Second)
 	secondOver := denied(result("plan", algorithms.PerSecond(10), 0, time.Second), time.Second)
+
+	soft := result("plan", algorithms.Limit{Rate: 1000, Calendar: "month@UTC", Soft: true}, 7, 734_400*time.Second)
+	softOver := denied(result("plan", soft.Check.Limit, -50, 734_400*time.Second), 734_400*time.Second)
 
 	bucket := result("plan", algorithms.Limit{Rate: 5, Period: time.Second, Burst: 20}, 9, 3*time.Second)
 
@@ -77,6 +82,9 @@ func goldenCases() map[string]algorithms.Decision {
 		"denied, two windows":        decision(secondOver, monthOver),
 		"admitted, two algorithms":   decision(second, month, bucket),
 		"admitted, a month":          decision(month),
+		"admitted, soft over":        decision(softOver),
+		"admitted, soft over beside": decision(exports, login(3), result("fast", algorithms.PerSecond(10), 9, time.Second), softOver),
+		"admitted, soft, in flight":  decision(exports, soft),
 		"denied, a month":            decision(monthOver, login(3)),
 		"denied, a month and a day":  decision(monthOver, denied(result("daily", algorithms.Limit{Rate: 9, Period: 24 * time.Hour}, 0, 9000*time.Second), 8000*time.Second)),
 		"admitted, a shadow over":    decision(shadow, login(3)),
@@ -91,6 +99,10 @@ func goldenCases() map[string]algorithms.Decision {
 		"denied, closed and over":    decision(closed, denied(login(0), 4*time.Second)),
 		"denied, beside a shadow":    decision(shadow, denied(login(0), 4*time.Second)),
 		"denied, banned":             decision(result("per-ip", algorithms.PerMinute(200), 100, time.Minute), banned),
+		"denied, a ban in shadow":    decision(denied(login(0), 4*time.Second), shadowBan),
+		"denied, closed, no ban":     decision(closed, shadowBan),
+		"denied, one rule twice":     decision(denied(login(0), 4*time.Second), denied(login(0), 4*time.Second)),
+		"denied, by nothing":         {},
 		"denied, one rule by names":  decision(denied(result(`say "hi" \o/`, algorithms.PerMinute(5), 0, time.Minute), time.Minute)),
 	}
 }

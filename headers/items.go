@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 // An item is a member of a RateLimit-Policy or RateLimit list: a name, a number
@@ -65,17 +65,21 @@ func (m *item) append(b []byte, units, seconds byte) []byte {
 	return b
 }
 
+// lent has unexported functions of package algorithms.
+var lent = algorithms.Internal.Open(&inside.Allow)
+
 // policyName names a result's limit in fields and problem documents: by its rule, by its
 // tier if that counts apart and, if the decision has other windows of the rule, by its
 // window, as in "plan/month@UTC"; and by its algorithm, if one of these has the same
 // period.
 func policyName(d *algorithms.Decision, i int) string {
 	r, several, alike := &d.Results[i], false, false
+	counting := lent.Counting(r.Check.Limit)
 	for _, by := range [...]int{-1, 1} {
 		for j := i + by; j >= 0 && j < len(d.Results) && d.Results[j].Check.Rule == r.Check.Rule; j += by {
-			a, b := &d.Results[j].Check.Limit, &r.Check.Limit
-			samePeriod := a.Period == b.Period && a.Calendar == b.Calendar
-			several, alike = several || !samePeriod, alike || samePeriod && algorithmOf(a) != algorithmOf(b)
+			other := lent.Counting(d.Results[j].Check.Limit)
+			samePeriod := other.Period == counting.Period && other.Calendar == counting.Calendar
+			several, alike = several || !samePeriod, alike || samePeriod && other != counting
 		}
 	}
 	name := r.Check.Rule
@@ -88,13 +92,9 @@ func policyName(d *algorithms.Decision, i int) string {
 		name += "/" + window
 	}
 	if alike {
-		name += "/" + algorithmOf(&r.Check.Limit)
+		name += "/" + counting.Algorithm
 	}
 	return itemName(name)
-}
-
-func algorithmOf(l *algorithms.Limit) string {
-	return step.Limit{Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}.Name()
 }
 
 // itemName returns a rule's name in printable ASCII, which is all that a String

@@ -2,7 +2,6 @@ package headers_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -29,48 +28,6 @@ func drawCheck(t *rapid.T, name string) algorithms.Check {
 		l.Burst = rapid.Int64Range(1, 9).Draw(t, "burst")
 	}
 	return algorithms.Check{Rule: name, Limit: l, Cost: rapid.Int64Range(1, l.Quota()).Draw(t, "cost")}
-}
-
-// TestWhoWaitsRetryAfterIsAdmitted lets clients of random rules wait as long as
-// they are told, to the second.
-func TestWhoWaitsRetryAfterIsAdmitted(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		var checks []algorithms.Check
-		for i := range rapid.IntRange(1, 4).Draw(rt, "rules") {
-			checks = append(checks, drawCheck(rt, strconv.Itoa(i)))
-		}
-		pauses := rapid.SliceOfN(rapid.Int64Range(0, 1_000_000), 1, 40).Draw(rt, "pauses µs")
-		var err error
-		synctest.Test(t, func(t *testing.T) { err = waitAsTold(t.Context(), checks, pauses) })
-		if err != nil {
-			rt.Fatal(err)
-		}
-	})
-}
-
-func waitAsTold(ctx context.Context, checks []algorithms.Check, pauses []int64) error {
-	var memory algorithms.Memory
-	for _, pause := range pauses {
-		time.Sleep(time.Duration(pause) * time.Microsecond)
-		d, err := memory.Take(ctx, checks...)
-		if err != nil {
-			return err
-		}
-		if d.Allowed {
-			continue
-		}
-		h := http.Header{}
-		headers.SetRetryAfter(h, d)
-		seconds, err := strconv.Atoi(h.Get("Retry-After"))
-		if err != nil {
-			return err
-		}
-		time.Sleep(time.Duration(seconds) * time.Second)
-		if again, err := memory.Take(ctx, checks...); err != nil || !again.Allowed {
-			return fmt.Errorf("denied: %+v\nand after %d s: %+v, %w", d, seconds, again, err)
-		}
-	}
-	return nil
 }
 
 // TestResetsDoNotWobble looks at one count from two instances until it is free.

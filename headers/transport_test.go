@@ -88,33 +88,6 @@ func send(t *testing.T, rt http.RoundTripper, r *http.Request, status int) reply
 	return resp
 }
 
-func TestTransportWaitsAsTold(t *testing.T) {
-	for name, c := range map[string]struct {
-		denial []string
-		want   time.Duration
-	}{
-		"Retry-After":     {[]string{"Retry-After: 5"}, 5 * time.Second},
-		"Retry-After, 0":  {[]string{"Retry-After: 0"}, time.Second},
-		"a date":          {[]string{"Date: Fri, 20 Nov 2026 12:00:00 GMT", "Retry-After: Fri, 20 Nov 2026 12:00:30 GMT"}, 30 * time.Second},
-		"RateLimit":       {[]string{`RateLimit: "a";r=0;t=7`}, 7 * time.Second},
-		"X-RateLimit":     {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9"}, 9 * time.Second},
-		"two lines":       {[]string{"Retry-After: 1", "Retry-After: 30"}, 30 * time.Second},
-		"joined lines":    {[]string{"Retry-After: 30, 1"}, 30 * time.Second},
-		"two X-RateLimit": {[]string{"X-RateLimit-Remaining: 5", "X-RateLimit-Reset: 60", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9"}, 9 * time.Second},
-		"a minute at all": {[]string{"Retry-After: 60"}, time.Minute},
-	} {
-		for _, status := range []int{429, 503} {
-			t.Run(fmt.Sprint(name, "/", status), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := play(answer(status, c.denial...))
-					send(t, s.exact(), get(t), 200)
-					s.want(t, 0, c.want)
-				})
-			})
-		}
-	}
-}
-
 func TestTransportReturnsWhatItDoesNotRepeat(t *testing.T) {
 	const once = "Retry-After: 1"
 	withBody := func(method string, header http.Header) *http.Request {
@@ -147,6 +120,7 @@ func TestTransportReturnsWhatItDoesNotRepeat(t *testing.T) {
 		"0 left of an admitted":  {headers.Transport{}, get(t), answer(200, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"), 1},
 		"no hint":                {headers.Transport{}, get(t), answer(429), 1},
 		"a malformed hint":       {headers.Transport{}, get(t), answer(429, "Retry-After: soon"), 1},
+		"a minute":               {headers.Transport{}, get(t), answer(429, "Retry-After: 60"), 2},
 		"more than a minute":     {headers.Transport{}, get(t), answer(429, "Retry-After: 61"), 1},
 		"more than MaxWait":      {headers.Transport{MaxWait: 5 * time.Second}, get(t), answer(429, "Retry-After: 6"), 1},
 		"MaxWait":                {headers.Transport{MaxWait: 5 * time.Second}, get(t), answer(429, "Retry-After: 5"), 2},

@@ -20,7 +20,8 @@ import (
 // instance and does not change while nothing is charged.
 //
 // A rule with in_flight is described only if no other rule is, and without a reset,
-// because it is not known when its requests will end.
+// because it is not known when its requests will end. A soft limit is described only if
+// no limit denies beyond it. Remaining is never below 0.
 //
 // If no rule was decided it sets nothing. If the fields are already set, one set
 // of the three remains: the one with the fewest units left and, among equals, the
@@ -34,15 +35,18 @@ func XRateLimit(h http.Header, d algorithms.Decision) { writeX(h, d, false) }
 func XRateLimitDelta(h http.Header, d algorithms.Decision) { writeX(h, d, true) }
 
 func writeX(h http.Header, d algorithms.Decision, delta bool) {
-	result, ok := tightestRate(d).Tightest()
+	result, ok := without(without(d, isHeld), isSoft).Tightest()
 	if !ok {
 		return
 	}
-	if held(&result) {
+	if isHeld(result.Check.Limit) {
 		if len(h[field.XRemaining]) == 0 {
 			h[field.XLimit] = []string{strconv.FormatInt(result.Check.Limit.Quota(), 10)}
 			h[field.XRemaining] = []string{strconv.FormatInt(max(result.Remaining, 0), 10)}
 		}
+		return
+	}
+	if isSoft(result.Check.Limit) && len(h[field.XRemaining]) > 0 {
 		return
 	}
 	tightest := quota{result.Check.Limit.Quota(), max(result.Remaining, 0), result.ResetAfter}
@@ -74,19 +78,28 @@ func writeX(h http.Header, d algorithms.Decision, delta bool) {
 	h[field.XReset] = values[2:3:3]
 }
 
-// tightestRate leaves out the rules with in_flight, unless there is no other.
-func tightestRate(d algorithms.Decision) algorithms.Decision {
-	if !slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return held(&r) }) {
+// isSoft reports whether requests pass beyond the limit. A client that stops there would
+// never use what it pays for.
+func isSoft(l algorithms.Limit) bool { return l.Soft }
+
+// isHeld reports whether a limit is of requests in flight, of which nobody knows when they
+// end.
+func isHeld(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
+
+// without leaves out the results of some limits, unless nothing else is decided and
+// enforced.
+func without(d algorithms.Decision, left func(algorithms.Limit) bool) algorithms.Decision {
+	if !slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return left(r.Check.Limit) }) {
 		return d
 	}
-	rates := algorithms.Decision{Allowed: d.Allowed}
+	others := algorithms.Decision{Allowed: d.Allowed}
 	for i := range d.Results {
-		if r := &d.Results[i]; !held(r) {
-			rates.Results = append(rates.Results, *r)
+		if r := &d.Results[i]; !left(r.Check.Limit) {
+			others.Results = append(others.Results, *r)
 		}
 	}
-	if _, ok := rates.Tightest(); ok {
-		return rates
+	if _, ok := others.Tightest(); ok {
+		return others
 	}
 	return d
 }

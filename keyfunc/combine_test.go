@@ -1,10 +1,14 @@
 package keyfunc_test
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -79,16 +83,6 @@ func TestFirst(t *testing.T) {
 	wantErr(t, keyfunc.First(broken, never), req, errBroken)
 }
 
-func TestUserNamedLikeAnAddressHasAnotherKey(t *testing.T) {
-	f := keyfunc.First(keyfunc.Header("X-User"), keyfunc.IP)
-	if user, ip := mustKey(t, f, with("X-User", "203.0.113.9")), mustKey(t, f, with("X-User")); user == ip {
-		t.Errorf("both have %q", user)
-	}
-	if user, ip := mustKey(t, f, with("X-User", "2:203.0.113.9")), mustKey(t, f, with("X-User")); user == ip {
-		t.Errorf("both have %q", user)
-	}
-}
-
 func TestOptional(t *testing.T) {
 	wantKey(t, keyfunc.Optional(key("alice")), req, "alice")
 	wantErr(t, keyfunc.Optional(none), req, keyfunc.ErrSkip)
@@ -103,4 +97,56 @@ func TestCombinatorsKeepTheirOwnList(t *testing.T) {
 	fs[0] = nil
 	wantKey(t, join, req, "1:a")
 	wantKey(t, first, req, "1:a")
+}
+
+func TestHashed(t *testing.T) {
+	secret := []byte("0123456789abcdef")
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("alice"))
+	plain := sha256.Sum256([]byte("alice"))
+
+	given := slices.Clone(secret)
+	f := keyfunc.Hashed(key("alice"), given)
+	clear(given) // it has its own
+	wantKey(t, f, req, "hash:"+base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16]))
+	wantKey(t, keyfunc.Hashed(key("alice"), nil), req, "hash:"+base64.RawURLEncoding.EncodeToString(plain[:16]))
+	if got := mustKey(t, keyfunc.Hashed(key(strings.Repeat("alice", 1<<16)), secret), req); len(got) != 27 {
+		t.Errorf("got %q", got)
+	}
+	if got := mustKey(t, keyfunc.Hashed(key("bob"), secret), req); got == mustKey(t, f, req) {
+		t.Error("two users, one key")
+	}
+	wantErr(t, keyfunc.Hashed(none, secret), req, keyfunc.ErrNoKey)
+	wantErr(t, keyfunc.Hashed(key(""), nil), req, keyfunc.ErrNoKey)
+	wantErr(t, keyfunc.Hashed(skip, secret), req, keyfunc.ErrSkip)
+	wantErr(t, keyfunc.Hashed(broken, secret), req, errBroken)
+}
+
+func TestRequired(t *testing.T) {
+	wantKey(t, keyfunc.Required(key("alice"), http.StatusUnauthorized), req, "alice")
+	wantErr(t, keyfunc.Required(skip, http.StatusUnauthorized), req, keyfunc.ErrSkip)
+	wantErr(t, keyfunc.Required(broken, http.StatusUnauthorized), req, errBroken)
+	for _, f := range []keyfunc.Key{
+		keyfunc.Required(none, http.StatusUnauthorized),
+		keyfunc.Required(key(""), http.StatusUnauthorized),
+		// Nothing around it makes another key of a refusal, or none.
+		keyfunc.First(keyfunc.Required(none, http.StatusUnauthorized), never),
+		keyfunc.Optional(keyfunc.Required(none, http.StatusUnauthorized)),
+		keyfunc.Join(key("a"), keyfunc.Required(none, http.StatusUnauthorized)),
+		keyfunc.Hashed(keyfunc.Required(none, http.StatusUnauthorized), nil),
+		keyfunc.Required(keyfunc.Required(none, http.StatusUnauthorized), http.StatusBadRequest),
+	} {
+		got, err := f.Resolve(req)
+		refused, ok := errors.AsType[*keyfunc.StatusError](err)
+		if got != "" || !ok || refused.Status != http.StatusUnauthorized {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if errors.Is(err, keyfunc.ErrNoKey) || errors.Is(err, keyfunc.ErrSkip) {
+			t.Errorf("%v may be passed over", err)
+		}
+	}
+	_, err := keyfunc.Required(none, http.StatusBadRequest).Resolve(req)
+	if want := "keyfunc: refused with status 400: keyfunc: no key: because"; err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
+	}
 }

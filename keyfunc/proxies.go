@@ -103,8 +103,8 @@ func (p Proxies) byAddress(name string, bits int, wrong error) *key {
 // networks. The address has no zone. IPv4 mapped to IPv6 becomes IPv4, but a NAT64
 // address stays as it is.
 //
-// The errors are those of the Key that [Proxies.IP] returns. A client at the other
-// end of a unix socket has no address: that error wraps [ErrNoKey], too.
+// The errors are those of the Key that [Proxies.IP] returns. A client at the other end of
+// a unix socket has no address: that error also wraps [ErrNoKey].
 func (p Proxies) Addr(r *http.Request) (netip.Addr, error) {
 	if err := p.validate(); err != nil {
 		return netip.Addr{}, err

@@ -4,6 +4,8 @@ import (
 	"flag"
 	"io"
 	"net/netip"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -153,5 +155,32 @@ func TestProxiesAsFlag(t *testing.T) {
 	}
 	if err := fs.Parse([]string{"-trusted-proxies=192.0.2.7/8"}); err == nil || !strings.Contains(err.Error(), "192.0.0.0/8") {
 		t.Errorf("got error %v", err)
+	}
+}
+
+// The page on trust has, for each place servers stand at, a line of Go and the
+// same as text: the text must be readable and say what the line does.
+func TestTextsOfTheTrustModel(t *testing.T) {
+	page, err := os.ReadFile("../docs/trust-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| [^|]* \\| .*keyfunc\\.Proxies\\{(.*?)\\}\\.IP.* \\| `([^`|]*)` \\|$").FindAllStringSubmatch(string(page), -1)
+	if len(rows) < 8 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, row := range rows {
+		fields, text := row[1], row[2]
+		var p keyfunc.Proxies
+		if err := p.UnmarshalText([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		for field, set := range map[string]bool{
+			"Trusted:": len(p.Trusted) > 0, "Unix:": p.Unix, "Hops:": p.Hops > 0, "Header:": p.Header != "",
+		} {
+			if strings.Contains(fields, field) != set {
+				t.Errorf("%s and %s differ in %s", fields, text, field)
+			}
+		}
 	}
 }

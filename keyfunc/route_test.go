@@ -32,18 +32,6 @@ func report(f keyfunc.Key, keys *[]string) http.Handler {
 	})
 }
 
-func TestRouteOfNetHTTP(t *testing.T) {
-	var keys []string
-	mux := http.NewServeMux()
-	mux.Handle("GET /users/{id}", report(keyfunc.Route(pattern), &keys))
-	for _, path := range []string{"/users/1", "/users/2?a=b"} {
-		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
-	}
-	if want := []string{"GET /users/{id}", "GET /users/{id}"}; !slices.Equal(keys, want) {
-		t.Errorf("got %q", keys)
-	}
-}
-
 func TestRouteOfChi(t *testing.T) {
 	var keys []string
 	router := chi.NewRouter()

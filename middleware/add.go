@@ -20,11 +20,11 @@ var lent = algorithms.Internal.Open(&inside.Allow)
 // Add(ctx, rule, 0) at its start. A rule that was added to ignores its ChargeOn.
 //
 // The first units come out of the request's charge, so let it reserve the usual use by
-// Cost or CostFor. When that is used up, Add takes more from the rule: a quarter of the
-// first charge, or only what is missing if there is no more room. If there is no room
-// for that, Add returns false, and so does each further call: the handler should stop.
-// The units count even so, if need be as a debt. These calls of the limiter take as long
-// as decisions, and follow the rule's Fail. They lead to no ban, but obey one.
+// Cost or CostFor. When that is used up, Add takes more from the rule, in one call of the
+// limiter: a quarter of the first charge, or what is left of it. If that is less than
+// what is missing, Add returns false, and so does each further call: the handler should
+// stop. The units count even so, if need be as a debt. These calls of the limiter take as
+// long as decisions, and follow the rule's Fail. They lead to no ban, but obey one.
 //
 // Add takes no more, and returns true, if the rule is in shadow. It does nothing, and
 // returns true, if the rule does not apply to the request, has charged nothing, or was
@@ -117,11 +117,7 @@ func (s *requestState) topUp(u *usage) bool {
 	if stopped {
 		return false
 	}
-	units := max(short, u.first/4)
-	d := s.takeMore(u.rule, units)
-	if !d.Allowed && units > short {
-		d = s.takeMore(u.rule, short)
-	}
+	d := s.takeMore(u.rule, short, max(short, u.first/4))
 	s.count(u.rule, func(c *series) {
 		if d.Allowed {
 			c.toppedUp.Add(1)
@@ -135,13 +131,14 @@ func (s *requestState) topUp(u *usage) bool {
 		u.stopped = true
 		return u.settled
 	}
-	least := int64(math.MaxInt64)
+	var units, debt int64 // by all windows, but where what is over may be more than can be counted; 0 if the rule fails open
 	for i := range d.Results {
-		least = min(least, d.Results[i].Charged)
+		r := &d.Results[i]
+		units, debt = max(units, r.Charged), max(debt, beyond(r.Charged, r.Remaining))
 	}
 	s.mu.Lock()
 	if over = u.settled; !over {
-		u.charged += least // 0 if it fails open
+		u.charged += units
 		u.more = append(u.more, d.Results...)
 		if n := len(d.Results); len(u.more) > maxMore*n {
 			u.spent += u.more[0].Charged
@@ -153,23 +150,45 @@ func (s *requestState) topUp(u *usage) bool {
 		s.by.refund(s.Context, d)
 		return true
 	}
-	s.count(u.rule, func(c *series) { c.charged.Add(uint64(least)) })
+	s.count(u.rule, func(c *series) {
+		c.charged.Add(uint64(units))
+		c.debt.Add(uint64(debt))
+	})
 	return true
 }
 
-// takeMore charges all windows of a rule. Its denials count towards no ban.
-func (s *requestState) takeMore(rule string, units int64) algorithms.Decision {
+// takeMore charges all windows of a rule, from least to most units; beside a soft window,
+// which does not say how much is left, either least or most. Its denials count towards no
+// ban.
+func (s *requestState) takeMore(rule string, least, most int64) algorithms.Decision {
 	var checks []algorithms.Check
-	for _, c := range s.checks {
+	soft := false
+	add := func(c algorithms.Check) {
 		if c.Rule == rule {
-			c.Cost = units
+			c.Cost, c.Lease, soft = most, false, soft || c.Limit.Soft
 			lent.Check(&c).Spare()
 			checks = append(checks, c)
 		}
 	}
-	d, err := s.by.callLimiter(context.WithoutCancel(s.Context), s.by.limiter.Take, false, checks)
+	for i := range s.checks {
+		add(s.checks[i])
+	}
+	if s.checks == nil {
+		for results, i := s.current().Results, 0; i < len(results); i++ {
+			add(results[i].Check)
+		}
+	}
+	for i := range checks {
+		if !soft {
+			checks[i].AtLeast = least
+		}
+	}
+	d, err := s.by.callLimiter(context.WithoutCancel(s.Context), false, checks)
 	if err != nil {
 		return algorithms.Decision{} // no limit can hold so many units
+	}
+	if soft && !d.Allowed && most > least {
+		return s.takeMore(rule, least, least)
 	}
 	return d
 }

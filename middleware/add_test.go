@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ func tokens(rate, cost int64) ratelimit.Rule {
 func TestAdd(t *testing.T) {
 	for name, c := range map[string]struct {
 		others int64   // units of other requests; the limit is 100, the charge 40
+		beside int64   // the limit of another window; 0 for none
 		adds   []int64 // below 0 where Add is to return false
 		during int64   // used after them
 		settle int64   // 0 for none, below 0 for a refund of all
@@ -44,8 +46,9 @@ func TestAdd(t *testing.T) {
 		"a quarter more":              {adds: []int64{41}, during: 50, used: 41, takes: 1},
 		"two quarters":                {adds: []int64{41, 9, 1}, during: 60, used: 51, takes: 2},
 		"more than a quarter":         {adds: []int64{30, 40}, during: 70, used: 70, takes: 1},
-		"no quarter left":             {others: 55, adds: []int64{42}, during: 42, used: 42, takes: 2},
-		"nothing left":                {others: 60, adds: []int64{40, -1, -5}, during: 40, used: 46, takes: 2},
+		"no quarter left":             {others: 55, adds: []int64{42}, during: 45, used: 42, takes: 1},
+		"less left in one window":     {beside: 43, adds: []int64{42, 1, -1}, during: 43, used: 44, takes: 2},
+		"nothing left":                {others: 60, adds: []int64{40, -1, -5}, during: 40, used: 46, takes: 1},
 		"less left than is used":      {others: 55, adds: []int64{-50, -1}, during: 40, used: 51, takes: 1},
 		"more than a limit can hold":  {adds: []int64{-1 << 62, -1 << 62}, during: 40, settle: 7, used: 7, takes: 1},
 		"settled below the charge":    {adds: []int64{50, 5}, during: 60, settle: 7, used: 7, takes: 2},
@@ -56,10 +59,14 @@ func TestAdd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter, rule := &spy{Limiter: new(algorithms.Memory)}, tokens(100, 40)
+				both := rule
+				if c.beside > 0 {
+					both.Limit, both.Limits = algorithms.Limit{}, []algorithms.Limit{rule.Limit, algorithms.PerDay(c.beside, "UTC")}
+				}
 				if c.others > 0 {
 					_, _ = limiter.Limiter.Take(t.Context(), algorithms.Check{Rule: "tokens", Key: "192.0.2.1", Limit: rule.Limit, Cost: c.others})
 				}
-				_, err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}}), func(ctx context.Context, _ http.ResponseWriter) error {
+				_, err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{both}}), func(ctx context.Context, _ http.ResponseWriter) error {
 					limiter.takes.Store(0)
 					for _, units := range c.adds {
 						if got := ratelimit.Add(ctx, "tokens", max(units, -units)); got != (units >= 0) {
@@ -108,6 +115,7 @@ func TestAddBesideOtherFields(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*ratelimit.Rule, *ratelimit.Config)
 		during func(*store) // what happens while the handler runs
+		among  int          // processes; 0 for one
 		adds   string       // what the calls of Add return: 300, 100, 50
 		used   int64
 		calls  []call // of Settled
@@ -134,7 +142,13 @@ func TestAddBesideOtherFields(t *testing.T) {
 		},
 			adds: "true false false", used: 450, calls: []call{{450, false}}}, // which a denied request would begin
 		"ChargeOn": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.ChargeOn = []int{401} }, adds: "true true true", used: 450, calls: []call{{450, false}}},
-		"Share":    {change: func(_ *ratelimit.Rule, c *ratelimit.Config) { c.Share = 0.35 }, adds: "true false false", used: 450, calls: []call{{450, false}}},
+		"soft":     {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Soft, r.Limit.Rate = true, 350 }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"soft beside a limit that has room for what is missing only": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
+			hard, soft := r.Limit, r.Limit
+			hard.Rate, soft.Rate, soft.Soft, soft.Period = 460, 100, true, 2*soft.Period
+			r.LimitsFor, r.MaxReserve = func(*http.Request) []algorithms.Limit { return []algorithms.Limit{hard, soft} }, 0
+		}, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"Share": {change: func(_ *ratelimit.Rule, c *ratelimit.Config) { c.Share = 0.35 }, adds: "true false false", used: 450, calls: []call{{450, false}}},
 		"token_bucket": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Algorithm = algorithms.TokenBucket },
 			adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"sliding_log": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Algorithm = algorithms.SlidingLog },
@@ -147,6 +161,8 @@ func TestAddBesideOtherFields(t *testing.T) {
 			r.Limit, r.CostFor, r.MaxReserve = algorithms.MaxInFlight(1000), nil, 0
 		},
 			adds: "true true true", calls: []call{{1, false}}},
+		"an outage, local, of two": {during: away, among: 2, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Rate = 800 },
+			adds: "true true false", used: 160, calls: []call{{450, false}}}, // the share of the limit, and not that share's
 		"an outage, local":  {during: away, adds: "true true true", used: 200, calls: []call{{450, false}}},
 		"an outage, open":   {during: away, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Fail = failmode.Open }, adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"an outage, closed": {during: away, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Fail = failmode.Closed }, adds: "false false false", used: 450, calls: []call{{450, false}}},
@@ -156,7 +172,7 @@ func TestAddBesideOtherFields(t *testing.T) {
 				s := new(store)
 				rule := tokens(1000, 1)
 				rule.CostFor, rule.MaxReserve = func(*http.Request) int64 { return 400 }, 0.2
-				g := guard(t, s, 1)
+				g := guard(t, s, cmp.Or(c.among, 1))
 				config := ratelimit.Config{Limiter: g}
 				if c.change != nil {
 					c.change(&rule, &config)
@@ -252,7 +268,7 @@ func TestAddFromSeveralGoroutines(t *testing.T) {
 		if n := used(t, slow, rule); err != nil || n != 8*140 || stopped.Load() < 120 || stopped.Load() > 127 {
 			t.Errorf("%v, used %d, want 1120; told to stop %d times, want 120 and those that had waited", err, n, stopped.Load())
 		}
-		if n := limiter.takes.Load(); n != 1+900/25+2 {
+		if n := limiter.takes.Load(); n != 1+900/25+1 {
 			t.Errorf("%d commands, want one for each quarter", n)
 		}
 	})
@@ -483,10 +499,12 @@ func TestSettledSeesWhatObserveHasNotSeen(t *testing.T) {
 }
 
 // 200 callers at once stream against 100,000 tokens a minute, with reservations that cover
-// the use. The count is never above the limit, and in the end it is what upstream says.
+// the use. The count is never above the limit, and in the end it is what upstream says. What
+// a process has reserved when it dies stays charged.
 func TestTwoHundredStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		guard := guardOf(t, limitertest.Redis(t))
+		client, dead := limitertest.Redis(t), make(chan struct{})
+		guard := guardOf(t, client)
 		input, output := tokens(100_000, 0), tokens(100_000, 0)
 		input.Name, output.Name = "input", "output"
 		reserve := func(*http.Request) int64 { return 800 }
@@ -499,6 +517,10 @@ func TestTwoHundredStreams(t *testing.T) {
 			settled.Add(r.Charged)
 		}})
 		h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/dead" {
+				<-dead
+				return
+			}
 			n := int64(len(r.URL.Path)) * 97 % 800
 			for range n / 40 {
 				if !ratelimit.Add(r.Context(), "output", 40) {
@@ -532,5 +554,11 @@ func TestTwoHundredStreams(t *testing.T) {
 		if n := used(t, guard, output); n != upstream.Load() || n != settled.Load() || n == 0 {
 			t.Errorf("%d counted, %d told to Settled; upstream says %d", n, settled.Load(), upstream.Load())
 		}
+		go serve(h, "POST /dead")
+		synctest.Wait()
+		if n := used(t, guardOf(t, client), output); n != upstream.Load()+800 {
+			t.Errorf("another process counts %d, want the reservation beside %d", n, upstream.Load())
+		}
+		close(dead)
 	})
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/algorithms/limitertest"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -412,37 +411,3 @@ func (b *countingBody) Read(p []byte) (int, error) {
 }
 
 func (*countingBody) Close() error { return nil }
-
-// An operator's ban holds in all processes at once, for rules without a Ban too;
-// lifted, the client's counts are as they were.
-func TestABanByAnOperator(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := limitertest.Redis(t)
-		process := func() *ratelimit.Middleware {
-			guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "app"}, Logger: slog.New(slog.DiscardHandler)}
-			t.Cleanup(func() { _ = guard.Close() })
-			return mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{perHour("per-ip", 5)}})
-		}
-		one, two := process(), process()
-		want := func(status int, remaining string) {
-			t.Helper()
-			for _, m := range []*ratelimit.Middleware{one, two} {
-				if w := serve(m.Handler(ok), "GET /"); w.Code != status || w.Header().Get("X-RateLimit-Remaining") != remaining {
-					t.Errorf("%d with %s left, want %d with %s", w.Code, w.Header().Get("X-RateLimit-Remaining"), status, remaining)
-				}
-				remaining = strings.ReplaceAll(remaining, "3", "2") // of the second process
-			}
-		}
-		serve(one.Handler(ok), "GET /")
-		page := operator{one.Admin(), t, ""}
-		if w := page.post("action=ban&for=24h&rule=per-ip&value=192.0.2.1"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"banned": true`) {
-			t.Errorf("%d %s", w.Code, w.Body)
-		}
-		want(http.StatusTooManyRequests, "0")
-		if w := page.post("action=unban&rule=per-ip&value=192.0.2.1"); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "banned") {
-			t.Errorf("%d %s", w.Code, w.Body)
-		}
-		time.Sleep(time.Second) // the other process asks again
-		want(http.StatusNoContent, "3")
-	})
-}

@@ -135,7 +135,9 @@ func TestTakeOfOneRequestInManyGoroutines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const requests = 1200 // more than are watched
-			m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{Name: "message", Key: key, Limit: algorithms.PerHour(500)}}})
+			m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{
+				{Name: "message", Key: key, Limit: algorithms.PerHour(500)}, perHour("per-ip", 500), // which denies without the body
+			}})
 			take := func(r *http.Request) {
 				var all sync.WaitGroup
 				var mu sync.Mutex
@@ -212,8 +214,10 @@ func TestNewRefusesKeysThatCannotWork(t *testing.T) {
 		t.Errorf("New: got\n%v\nwant\n%s", err, want)
 	}
 	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 1)}, Logger: slog.New(slog.DiscardHandler)})
-	if err := m.SetRules(rules); err == nil || err.Error() != want {
-		t.Errorf("SetRules: got %v", err)
+	for name, err := range map[string]error{"SetRules": m.SetRules(rules), "ValidateRules": ratelimit.ValidateRules(rules)} {
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 

@@ -11,10 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/algorithms/limitertest"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -128,10 +125,7 @@ func TestAFlushThatIsNotSupportedGivesNothingBack(t *testing.T) {
 // failures, and the sixth is denied, whoever comes first. Nobody is refunded for
 // hanging up.
 func TestFiveFailedLogins(t *testing.T) {
-	for name, limiter := range map[string]func(*testing.T) algorithms.Limiter{
-		"memory": func(*testing.T) algorithms.Limiter { return new(algorithms.Memory) },
-		"redis":  func(t *testing.T) algorithms.Limiter { return guardOf(t, limitertest.Redis(t)) },
-	} {
+	for name, limiter := range limiters {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rule := failures(5)
@@ -236,41 +230,24 @@ func TestTheHeadersOfAnUpstreamStay(t *testing.T) {
 	}
 }
 
-// settlements counts the settlements, which are commands in Redis.
-type settlements struct {
-	algorithms.Limiter
-	n int
-}
-
-func (s *settlements) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
-	s.n++
-	return s.Limiter.Settle(ctx, charges...)
-}
-
 func TestASuccessIsOneSettlement(t *testing.T) {
-	limiter := &settlements{Limiter: new(algorithms.Memory)}
+	limiter := &spy{Limiter: new(algorithms.Memory)}
 	other := failures(5)
 	other.Name = "other"
 	plain := perHour("plain", 9)
 	h := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{failures(5), plain, other}}).Handler(ok)
 	serve(h, "GET /")
-	if limiter.n != 1 {
-		t.Errorf("%d calls for two rules that give back", limiter.n)
+	if n := limiter.settles.Load(); n != 1 {
+		t.Errorf("%d calls for two rules that give back", n)
 	}
 }
 
 // Without Redis, a success is served all the same, and stays charged.
 func TestSuccessesAreServedWhenNothingCanBeGivenBack(t *testing.T) {
-	limiter := &unsettling{new(algorithms.Memory)}
+	limiter := &spy{Limiter: new(algorithms.Memory), fails: "login"}
 	rule := failures(5)
 	w := serve(mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}}).Handler(ok), "GET /")
 	if n := used(t, limiter, rule); w.Code != 204 || w.Header().Get("X-RateLimit-Remaining") != "4" || n != 1 {
 		t.Errorf("%d %v, %d charged", w.Code, w.Header(), n)
 	}
-}
-
-type unsettling struct{ algorithms.Limiter }
-
-func (*unsettling) Settle(context.Context, ...algorithms.Charge) ([]algorithms.Result, error) {
-	return nil, redis.ErrClosed
 }

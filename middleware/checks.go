@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -20,8 +22,8 @@ import (
 // Tiers and the client's Override, because each has a count of its own. Of several limits
 // on one count the first is in the check: the rule's own, then Tiers by name, then the
 // Override. A Key may have several keys for the values, as [keyfunc.First] does. A limit
-// that only LimitsFor returns is not among the checks, unless its algorithm and period
-// are.
+// that only LimitsFor returns has a check only if another limit has its algorithm and
+// period.
 //
 // Rule names are those of this middleware. If another one on the same limiter has a
 // rule of that name, algorithm and period, the two have one count.
@@ -35,16 +37,14 @@ func (m *Middleware) Checks(rule string, values ...string) ([]algorithms.Check, 
 	if err != nil {
 		return nil, err
 	}
-	return r.checks(keys), nil
+	return countsOf(r.limits(keys)), nil
 }
-
-var errNoRule = errors.New("no such rule")
 
 // named returns the rule of a name.
 func (set *ruleset) named(name string) (*rule, error) {
 	at, ok := set.find(name, 0)
 	if !ok {
-		return nil, fmt.Errorf("middleware: rule %.64q: %w", name, errNoRule)
+		return nil, fmt.Errorf("middleware: rule %.64q: %w", name, view.ErrNoRule)
 	}
 	return &set.rules[at], nil
 }
@@ -61,51 +61,57 @@ func (r *rule) keysOf(values []string) (keys []string, err error) {
 	return slices.Compact(slices.Sorted(slices.Values(keys))), nil
 }
 
-// limits returns those that the rule may have for a request of any client, with this
+// limits returns those that the rule may have for requests of keys, with this
 // middleware's share of them.
-func (r *rule) limits() (all []ruleLimit) {
+func (r *rule) limits(keys []string) (all []view.ClientLimit) {
 	for _, l := range r.own.windows {
-		all = append(all, ruleLimit{holder{}, l})
+		all = append(all, view.ClientLimit{Limit: l, Checks: r.checksOf("", l, keys)})
 	}
 	for _, tier := range slices.Sorted(maps.Keys(r.terms.tiers)) {
 		for _, l := range r.terms.tiers[tier].windows {
-			all = append(all, ruleLimit{holder{tier: tier}, l})
+			all = append(all, view.ClientLimit{Tier: tier, Limit: l, Checks: r.checksOf(tier, l, keys)})
+		}
+	}
+	for i, key := range keys {
+		o := r.terms.overrides[key]
+		if o == nil {
+			continue
+		}
+		windows := o.windows
+		if windows == nil {
+			windows = Unlimited()
+		}
+		for _, l := range windows {
+			all = append(all, view.ClientLimit{Override: o.String(), Limit: l, Checks: r.checksOf("", l, keys[i:i+1])})
 		}
 	}
 	return all
 }
 
 // checksOf returns the checks of keys by one limit.
-func (r *rule) checksOf(l ruleLimit, keys []string) []algorithms.Check {
+func (r *rule) checksOf(tier string, l algorithms.Limit, keys []string) []algorithms.Check {
 	checks := make([]algorithms.Check, len(keys))
 	for i, key := range keys {
 		c := r.check
-		c.Key, c.Tier, c.Shadow = key, r.tierOf(l.tier), r.terms.shadows(c.Rule, key)
-		setLimit(&c, l.Limit)
+		c.Key, c.Tier, c.Shadow = key, r.tierOf(tier), r.terms.shadows(c.Rule, key)
+		setLimit(&c, l)
 		checks[i] = c
 	}
 	return checks
 }
 
-// checks returns a check for each count of the keys.
-func (r *rule) checks(keys []string) (checks []algorithms.Check) {
+// countsOf returns a check for each count that limits of the rule have.
+func countsOf(limits []view.ClientLimit) (checks []algorithms.Check) {
 	type count struct {
-		tier string
-		window
+		key, tier string
+		step.Counting
 	}
 	seen := make(map[count]bool)
-	for _, l := range r.limits() {
-		if c := (count{r.tierOf(l.tier), windowOf(l.Limit)}); !seen[c] {
-			seen[c] = true
-			checks = append(checks, r.checksOf(l, keys)...)
-		}
-	}
-	for _, key := range keys {
-		if o := r.terms.overrides[key]; o != nil {
-			for _, l := range o.windows {
-				if !seen[count{"", windowOf(l)}] {
-					checks = append(checks, r.checksOf(ruleLimit{Limit: l}, []string{key})...)
-				}
+	for _, l := range limits {
+		for _, c := range l.Checks {
+			if id := (count{c.Key, c.Tier, lent.Counting(c.Limit)}); l.Limit != unlimited && !seen[id] {
+				seen[id] = true
+				checks = append(checks, c)
 			}
 		}
 	}

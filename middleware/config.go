@@ -98,12 +98,12 @@ type Config struct {
 	Observe func(*http.Request, algorithms.Decision)
 
 	// Settled is called once for each request that Handler has admitted and charged, with
-	// its final decision: when the handler has returned, or what [Hold] returned was
-	// called. It is also called if a key has refused the request, or its client has left
-	// while it waited. It runs on the goroutine that has ended the request. If the
-	// process dies, the requests under way have no call, so Settled is no ledger. If a
-	// rule could not be settled, its result has an Err. [algorithms.Result.Crossed] is
-	// about what was charged after Observe.
+	// its final decision: when the handler has returned and no [Hold] keeps the request. It
+	// is also called if a key has refused the request, or if its client has left while it
+	// waited. It runs on the goroutine that has ended the request. If the process dies, the
+	// requests under way have no call, so Settled is no ledger. If a rule could not be
+	// settled, its result has an Err. [algorithms.Result.Crossed] is about what was charged
+	// after Observe.
 	Settled func(*http.Request, algorithms.Decision)
 
 	// MaxWaiting is the largest number of requests that wait because a leaky_bucket
@@ -126,7 +126,7 @@ type Config struct {
 	// left out.
 	DenialLogRate int
 
-	// LogKeys shows keys in the log, in TopDenied and in Admin. If it is false, keys are
+	// LogKeys shows keys in the log, in TopDenied and for operators. If it is false, keys are
 	// hashed with LogSecret, so that addresses cannot be found by hashing guesses.
 	LogKeys bool
 

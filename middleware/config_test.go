@@ -3,7 +3,6 @@ package middleware_test
 import (
 	"errors"
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -60,42 +59,6 @@ func TestEveryMistakeInARuleIsARuleError(t *testing.T) {
 	none := ratelimit.ValidateRules(nil)
 	if got, is := errors.AsType[*ratelimit.RuleError](none); !is || got.Index != -1 || none.Error() != "middleware: rules: at least one is required" {
 		t.Errorf("%#v", none)
-	}
-}
-
-// Mistakes in a key are found when it is put in force, all at once.
-func TestMistakesInKeysAreFoundAtStart(t *testing.T) {
-	limit := algorithms.PerMinute(5)
-	key := keyfunc.Join(
-		keyfunc.Required(keyfunc.Header("X-User"), http.StatusInternalServerError),
-		keyfunc.Hashed(keyfunc.IP, []byte("short")),
-		keyfunc.Header("not a header"),
-		keyfunc.BodyJSON("", 0),
-		keyfunc.Proxies{Hops: 1, Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}.IP(),
-		keyfunc.Proxies{Header: "CF-Connecting-IP"}.IP(),
-		nil,
-	)
-	rules := []ratelimit.Rule{{Name: "ok", Key: keyfunc.IP, Limit: limit}, {Name: "bad", Key: key, Limit: limit}}
-	_, newErr := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules})
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules[:1]})
-	for name, err := range map[string]error{"New": newErr, "SetRules": m.SetRules(rules), "ValidateRules": ratelimit.ValidateRules(rules)} {
-		if err == nil {
-			t.Fatal(name, "found nothing")
-		}
-		lines := strings.Split(err.Error(), "\n")
-		for _, line := range lines {
-			if !strings.HasPrefix(line, `middleware: rule "bad": key: keyfunc: `) {
-				t.Errorf("%s: %s", name, line)
-			}
-		}
-		for _, want := range []string{"500", "secret", "not a header", "BodyJSON", "Hops", "CF-Connecting-IP", "nil"} {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: nothing about %q in\n%v", name, want, err)
-			}
-		}
-		if len(lines) < 7 {
-			t.Errorf("%s: %d lines\n%v", name, len(lines), err)
-		}
 	}
 }
 

@@ -25,7 +25,7 @@ type requestState struct {
 	wrote  http.Header // the fields as they were last written; nil if they need not be known
 
 	held    *held              // released when the request is over
-	checks  []algorithms.Check // that were decided
+	checks  []algorithms.Check // that were decided; nil if they are those of the results
 	request *http.Request      // for Config.Settled; nil if it is not to be called
 
 	mu        sync.Mutex

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/internal/refundable"
 	"github.com/seed75154129/ratelimit/internal/replay"
@@ -62,8 +64,8 @@ type evaluation struct {
 	handles bool                // the request waits here if a leaky_bucket delays it
 	peeks   bool                // nothing is charged or counted
 
-	checks    []algorithms.Check
-	decided   int // how many of the checks the decision is about
+	checks    []algorithms.Check // that were decided; nil if they are those of the results
+	decided   int                // how many checks the decision is about
 	resolved  [maxReused]resolvedKey
 	tierName  string
 	tierKnown bool // TierFor was called
@@ -94,7 +96,7 @@ type evaluation struct {
 // A client that is over its limits must not make the process read bodies. So if one key
 // is known to be over its limit, the limiter decides without the rules whose keys read
 // the body. It decides these only if it admits the request.
-func (e *evaluation) decide(call limiterCall) error {
+func (e *evaluation) decide() error {
 	e.decision.Allowed = true
 	if e.first < 0 {
 		return nil
@@ -109,6 +111,8 @@ func (e *evaluation) decide(call limiterCall) error {
 	e.shareBody()
 	var few [4]int
 	readers := few[:0] // rules whose keys read the body
+	var room [4]algorithms.Check
+	checks := room[:0] // on the stack, if there are few
 	for i := e.first; i < len(rules); i++ {
 		if i > e.first && !rules[i].applies(&e.target) {
 			continue
@@ -116,19 +120,25 @@ func (e *evaluation) decide(call limiterCall) error {
 		if rules[i].readsBody {
 			readers = append(readers, i)
 		} else {
-			e.resolve(i)
+			checks = e.resolve(i, checks)
 		}
 	}
-	e.enterShedder()
+	e.enterShedder(checks)
 	var err error
-	if !e.shed && len(readers) > 0 && e.anyKnownOver() {
-		err = e.charge(call)
+	if !e.shed && len(readers) > 0 && e.anyKnownOver(checks) {
+		err = e.charge(checks)
 	}
 	if !e.shed && err == nil && e.decision.Allowed {
 		for _, i := range readers {
-			e.resolve(i)
+			checks = e.resolve(i, checks)
 		}
-		err = e.charge(call)
+		err = e.charge(checks)
+	}
+	for i := range e.decision.Results {
+		if e.decision.Results[i].Source == algorithms.SourceFallback { // by a share of its limit
+			e.checks = slices.Clone(checks)
+			break
+		}
 	}
 	if !e.peeks && (len(e.decision.Results) > 0 || err != nil) {
 		e.m.decisions.Observe(time.Since(e.m.start) - begun - e.waited)
@@ -151,9 +161,9 @@ func (e *evaluation) shareBody() {
 	}
 }
 
-// resolve appends the check of a rule that matches the request, if its key makes the rule
+// resolve appends the checks of a rule that matches the request, if its key makes the rule
 // apply.
-func (e *evaluation) resolve(i int) {
+func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Check {
 	rule := &e.set.rules[i]
 	check := rule.check
 	key, err := e.keyOf(rule)
@@ -178,13 +188,13 @@ func (e *evaluation) resolve(i int) {
 		check.Ban = algorithms.Ban{}
 	case errors.Is(err, keyfunc.ErrSkip):
 		e.count(i, outcomeSkipped)
-		return
+		return checks
 	default:
 		e.count(i, outcomeError)
 		if e.refusal == nil && !rule.terms.shadows(check.Rule, "") {
 			e.refusal = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err)
 		}
-		return
+		return checks
 	}
 	limited := rule.own
 	if !rule.plain {
@@ -193,15 +203,12 @@ func (e *evaluation) resolve(i int) {
 				e.seen[i].exempt = true
 			}
 			e.count(i, outcomeSkipped)
-			return
+			return checks
 		}
 	}
-	if e.checks == nil {
-		e.checks = make([]algorithms.Check, 0, len(e.set.rules)-i+len(limited.windows)-1)
-	}
 	for j := range limited.windows {
-		e.checks = append(e.checks, check)
-		setLimit(&e.checks[len(e.checks)-1], limited.windows[j])
+		checks = append(checks, check)
+		setLimit(&checks[len(checks)-1], limited.windows[j])
 	}
 	if e.seen != nil {
 		e.seen[i].enforced = !check.Shadow
@@ -209,11 +216,12 @@ func (e *evaluation) resolve(i int) {
 	if limited.queue {
 		e.queues = append(e.queues, waitqueue.Key{Rule: check.Rule, Key: check.Key})
 	}
+	return checks
 }
 
-// setLimit sets the limit of a check. Denials by calendar windows lead to no ban.
+// setLimit sets the limit of a check. Calendar windows and soft limits lead to no ban.
 func setLimit(check *algorithms.Check, l algorithms.Limit) {
-	if check.Limit = l; l.Calendar != "" {
+	if check.Limit = l; l.Calendar != "" || l.Soft {
 		check.Ban = algorithms.Ban{}
 	}
 }
@@ -243,9 +251,9 @@ func (e *evaluation) count(i int, o outcome) {
 	}
 }
 
-func (e *evaluation) anyKnownOver() bool {
-	for i := range e.checks {
-		if c := &e.checks[i]; !c.Shadow && e.m.knownOver(c) {
+func (e *evaluation) anyKnownOver(checks []algorithms.Check) bool {
+	for _, c := range checks {
+		if !c.Shadow && e.m.knownOver(c) {
 			return true
 		}
 	}
@@ -254,8 +262,8 @@ func (e *evaluation) anyKnownOver() bool {
 
 // charge has the limiter charge the checks that it has not decided yet. If it denies
 // them, the checks that were charged before are refunded.
-func (e *evaluation) charge(call limiterCall) error {
-	checks := e.checks[e.decided:]
+func (e *evaluation) charge(all []algorithms.Check) error {
+	checks := all[e.decided:]
 	if len(checks) == 0 {
 		return nil
 	}
@@ -269,7 +277,7 @@ func (e *evaluation) charge(call limiterCall) error {
 		}
 		e.pending.Enter(checks, e.set.sparing, cmp.Or(e.m.budget, defaultBudget))
 	}
-	d, err := e.m.callLimiter(ctx, call, e.peeks, checks)
+	d, err := e.m.callLimiter(ctx, e.peeks, checks)
 	e.pending.Decided(&d, e.handles)
 	if err != nil && !e.peeks {
 		e.set.failed(checks)
@@ -280,7 +288,7 @@ func (e *evaluation) charge(call limiterCall) error {
 		}
 		d.Results = append(e.decision.Results, d.Results...)
 	}
-	e.decision, e.decided = d, len(e.checks)
+	e.decision, e.decided = d, len(all)
 	return err
 }
 
@@ -324,26 +332,23 @@ func (m *Middleware) maxWait(ctx context.Context, handles bool) time.Duration {
 	return max(until.Sub(now)-m.budget-noWait, noWait)
 }
 
-// A limiterCall is a limiter's Take or Peek.
-type limiterCall func(context.Context, ...algorithms.Check) (algorithms.Decision, error)
-
 // foreignTimeout bounds a decision of a limiter that is neither a Guard nor a Memory.
 const foreignTimeout = time.Second
 
-// callLimiter calls the limiter. Checks that it could not decide follow their fail modes.
+// callLimiter calls the limiter's Take or Peek. Checks that it could not decide follow their fail modes.
 // The error wraps [algorithms.ErrInvalidCheck], or [errors.ErrUnsupported] if the limiter
 // cannot peek.
 //
 // The end of the request's context does not reach a foreign limiter. Otherwise a client
 // that hangs up could make it fail, and so pass the rules in mode open. A Guard does the
 // same.
-func (m *Middleware) callLimiter(ctx context.Context, call limiterCall, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
+func (m *Middleware) callLimiter(ctx context.Context, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
 	if m.foreign {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignTimeout)
 		defer cancel()
 	}
-	d, err := call(ctx, checks...)
+	d, err := m.call(ctx, peeks, checks)
 	if errors.Is(err, algorithms.ErrInvalidCheck) || peeks && errors.Is(err, errors.ErrUnsupported) {
 		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
 	}
@@ -362,6 +367,22 @@ func (m *Middleware) callLimiter(ctx context.Context, call limiterCall, peeks bo
 		}
 	}
 	return d, nil
+}
+
+// call calls the limiter's Take or Peek. The compiler sees that a Guard and a Memory keep no
+// checks, so that a request's checks may be on its stack. Other limiters get a copy.
+func (m *Middleware) call(ctx context.Context, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
+	guard, guarded := m.limiter.(*failmode.Guard)
+	memory, inMemory := m.limiter.(*algorithms.Memory)
+	switch {
+	case peeks:
+		return m.limiter.Peek(ctx, slices.Clone(checks)...)
+	case guarded:
+		return guard.Take(ctx, checks...)
+	case inMemory:
+		return memory.Take(ctx, checks...)
+	}
+	return m.limiter.Take(ctx, slices.Clone(checks)...)
 }
 
 // refund refunds the charges of a decision. A charge that cannot be refunded stays, which

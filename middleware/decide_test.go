@@ -178,55 +178,6 @@ func TestRefusedBodiesAreLimited(t *testing.T) {
 	}
 }
 
-// What key functions see, and what they leave to the handler, does not depend
-// on whether the request is among the first, which are watched for hints.
-func TestWatchedRequestsAreLikeAllOthers(t *testing.T) {
-	form := keyfunc.Func(func(r *http.Request) (string, error) { return r.FormValue("user"), nil }) // it must not, and may all the same
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{Name: "user", Key: form, Limit: algorithms.PerHour(1_000_000)}}})
-	lost := false
-	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.FormValue("user") != "alice" {
-			lost = true
-		}
-	}))
-	for i := range 1500 {
-		h.ServeHTTP(httptest.NewRecorder(), post("/", formType, "user=alice"))
-		if lost {
-			t.Fatalf("request %d: the handler does not find the form", i)
-		}
-	}
-}
-
-// Messages of one connection may be taken by several goroutines at once.
-func TestTakeFromManyGoroutines(t *testing.T) {
-	var reads atomic.Int64
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: append(byAccount(&reads, algorithms.PerHour(1_000_000), algorithms.PerHour(500)), required())})
-	h := inMemory(t, perHour("r", 9)).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		done := make(chan int64)
-		for range 4 {
-			go func() {
-				var denied int64
-				for range 300 {
-					if d, err := m.Take(r); err == nil && !d.Allowed {
-						denied++
-					}
-				}
-				done <- denied
-			}()
-		}
-		var denied int64
-		for range 4 {
-			denied += <-done
-		}
-		if denied != 700 {
-			t.Errorf("%d of 1200 denied, want 700", denied)
-		}
-	}))
-	if w := login(h, "alice"); w.Code != http.StatusOK {
-		t.Errorf("%d", w.Code)
-	}
-}
-
 // askedKey counts how often it is asked.
 type askedKey struct {
 	asked int

@@ -213,3 +213,22 @@ func TestWhatChangedIsLogged(t *testing.T) {
 		t.Errorf("logged %d lines, %.300s", len(got), got)
 	}
 }
+
+// With one secret, what processes say of a key can be joined.
+func TestKeysOfTwoProcessesCanBeJoined(t *testing.T) {
+	shown := func(secret string) string {
+		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogSecret: []byte(secret), Rules: []ratelimit.Rule{perHour("a", 1)}})
+		times(2, m.Handler(ok), "GET /")
+		return m.TopDenied(1)[0].Key
+	}
+	const one, two = "0123456789abcdef", "0123456789abcdeg"
+	if a := shown(one); a != shown(one) || a == shown(two) || len(a) != 16 {
+		t.Error(a, shown(one), shown(two))
+	}
+	for _, secret := range [][]byte{{}, []byte(one[1:])} {
+		_, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), LogSecret: secret, Rules: []ratelimit.Rule{perHour("a", 1)}})
+		if err == nil || !strings.Contains(err.Error(), "log secret: has ") || !strings.Contains(err.Error(), "use 32 random ones") {
+			t.Error(err)
+		}
+	}
+}

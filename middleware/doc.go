@@ -16,20 +16,20 @@
 //
 // The other packages, in the order in which you may need them:
 //
-//	keyfunc                 who is limited: an address, a user, an API key
+//	keyfunc                 which client is limited: an address, a user, an API key
 //	algorithms              how it is counted: limits, and the limiters Redis and Memory
-//	failmode                what happens while Redis is away
+//	failmode                what happens while Redis is unavailable
 //	shed                    what is refused while the server is overloaded
 //	headers                 what clients are told, and a client that obeys
 //	middleware/metrics      what was counted, for Prometheus
+//	middleware/admin        a page for operators: rules, bans, the counts of a client
 //	middleware/rulefile     rules from YAML or JSON, reloaded while the service runs
 //	algorithms/limitertest  tests of your own limits, in fake time
 //
 // # Behind the middleware
 //
-// A handler finds what was decided by [FromContext], and says what a request has
-// cost by [Settle]. A reverse proxy merges the headers of its upstream by
-// [ModifyResponse].
+// [FromContext] returns the decision to a handler. [Settle] sets what a request has cost.
+// [ModifyResponse] merges the headers of a reverse proxy's upstream.
 package middleware
 
 // # How it works
@@ -98,13 +98,8 @@ package middleware
 // and lists are an HMAC with a secret of this process, so that an address cannot be found by
 // hashing all of them. The keys denied most are counted in sketches of 256 keys.
 //
-// Admin is one resource, and what it does is in the form, so it works wherever it is mounted.
-// It uses no template package, because with html/template the linker keeps every method of
-// every type: the example grew from 13 to 22 MB. Markup exists only as constants of a type
-// of its own, and texts are escaped between them. http.CrossOriginProtection refuses POSTs
-// of other sites, and the content security policy allows neither scripts nor frames.
-// Host names other than localhost and those given to Admin are refused, because a name can
-// be made to resolve to the server (DNS rebinding).
+// The page for operators is a package of its own, because with html/template the linker
+// keeps every method of every type: the example grew from 15 to 24 MB.
 //
 // # Warnings about configurations
 //

@@ -61,7 +61,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, sheddin
 	if hints := e.set.hints; hints.watching() && stateOf(r.Context()).passed(m) {
 		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
 	}
-	err := e.decide(m.limiter.Take)
+	err := e.decide()
 	e.hold()
 	if w, r = e.writer, e.request; e.slot == nil { // the request was believed to be denied
 		next = shedding
@@ -262,7 +262,7 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
 	e := evaluation{m: m, match: m.match(r), request: r}
 	defer func() { e.pending.End() }() // which is made meanwhile
-	if err := e.decide(m.limiter.Take); err != nil {
+	if err := e.decide(); err != nil {
 		return algorithms.Decision{}, err
 	}
 	m.record(r, e.set, &e.decision)
@@ -280,7 +280,7 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
 	e := evaluation{m: m, match: m.match(r), request: r, peeks: true}
-	if err := e.decide(m.limiter.Peek); err != nil {
+	if err := e.decide(); err != nil {
 		return algorithms.Decision{}, err
 	}
 	return e.outcome()

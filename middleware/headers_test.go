@@ -116,15 +116,6 @@ func TestTheSameLimiterTwiceListsNothingTwice(t *testing.T) {
 	}
 }
 
-func TestAHandlerBehindHasTheLastWord(t *testing.T) {
-	h := inMemory(t, perHour("r", 10)).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("X-RateLimit-Remaining", "1")
-	}))
-	if got := serve(h, "GET /").Header()["X-Ratelimit-Remaining"]; !slices.Equal(got, []string{"1"}) {
-		t.Errorf("%q", got)
-	}
-}
-
 func TestJitterIsInTheRetryAfterOfDenials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, ratelimit.Config{

@@ -19,6 +19,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/pattern"
+	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -322,9 +323,12 @@ func (r *rule) oddities(tierFor bool) (odd []string) {
 			break // they come last, and are one client's
 		}
 		bucket := !isWindow(l.Limit)
-		if l.Algorithm == "" && !bucket && l.Rate < fewUnits && l.Period >= time.Minute {
+		if l.Algorithm == "" && !bucket && !l.Soft && l.Rate < fewUnits && l.Period >= time.Minute {
 			say(": %s is a sliding_window, which may deny for up to %s; for so few units write Algorithm: algorithms.SlidingLog, "+
 				"in text %q, or name the sliding_window to keep it", l, l.Period+l.Period/time.Duration(l.Rate), l.Limit.String()+" sliding_log")
+		}
+		if l.Soft && algorithmOf(l.Limit) == string(algorithms.SlidingWindow) && l.Rate > step.MaxSquared/10 {
+			say(": %s counts no further than %d units, which may be too few for what is over it; write Algorithm: algorithms.FixedWindow or a Calendar", l, step.MaxSquared)
 		}
 		if quota := l.Quota(); bucket && quota/l.Rate > 1000 && float64(quota)/float64(l.Rate)*float64(l.Period) > float64(longFill) {
 			say(": %s admits %d units at once, and needs more than %d days to refill; write a smaller burst or a higher rate", l, quota, longFill/day)
@@ -361,7 +365,7 @@ func (r *Rule) oddBan() (odd []string) {
 			if !isWindow(l) {
 				free /= time.Duration(l.Rate)
 			}
-			if l.Calendar == "" && free < least {
+			if l.Calendar == "" && !l.Soft && free < least {
 				shortest, least = l, free
 			}
 		}

@@ -138,7 +138,7 @@ func (h *held) untilDone() error {
 func isHeld(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
 
 // holds reports whether the rule may have such a limit.
-func (r *rule) holds() bool { return r.terms.limitsFor != nil || r.source.hasHeld() }
+func (r *rule) holds() bool { return r.source.LimitsFor != nil || r.source.hasHeld() }
 
 func (r *Rule) hasHeld() bool {
 	return slices.ContainsFunc(r.limits(), func(l ruleLimit) bool { return isHeld(l.Limit) })
@@ -165,19 +165,6 @@ func (r *Rule) validateHeld(bad func(string, error)) {
 	if r.Lease {
 		bad("Lease", errors.New("not with in_flight, which has no units to take in blocks; leave it out"))
 	}
-}
-
-// fits is what validateHeld and validateBan say of limits that LimitsFor returns.
-func (r *Rule) fits(limits []algorithms.Limit) error {
-	for _, l := range limits {
-		if isHeld(l) && (r.Cost > 1 || r.Costs != nil || r.CostFor != nil || r.Ban != (algorithms.Ban{})) {
-			return fmt.Errorf("%s does not go with the rule's Cost, Costs, CostFor or Ban", l)
-		}
-	}
-	if len(limits) == 0 {
-		return nil
-	}
-	return banBy(r.Ban, limits)
 }
 
 // heldOddities are hints about rules on requests in flight.

@@ -325,13 +325,12 @@ func TestStreamsThatNobodyReads(t *testing.T) {
 		synctest.Wait()
 		want("greedy", http.StatusTooManyRequests)
 		want("other", http.StatusOK)
-		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost/?rule=streams&value=greedy", nil)
-		if m.Admin().ServeHTTP(w, r); !strings.Contains(w.Body.String(), `"remaining": 0`) {
-			t.Errorf("operators see %s", w.Body)
-		}
 		checks, err := m.Checks("streams", "greedy")
 		if err != nil {
 			t.Fatal(err)
+		}
+		if d, err := m.Limiter().Peek(t.Context(), checks...); err != nil || d.Results[0].Remaining != 0 {
+			t.Errorf("operators see %+v, %v", d, err)
 		}
 		if err := m.Limiter().Reset(t.Context(), checks...); err != nil {
 			t.Fatal(err)
@@ -538,52 +537,4 @@ func TestTakeHoldsUntilTheContextEnds(t *testing.T) {
 	}
 	cancel()
 	until(t, "none is in flight", func() bool { return inFlightNow(t, m, "at-once") == 0 })
-}
-
-// What a rule on requests in flight cannot have is one error that says what to write.
-func TestWhatDoesNotGoWithInFlight(t *testing.T) {
-	for field, c := range map[string]struct {
-		set  func(*Rule)
-		says string
-	}{
-		"Cost":     {func(r *Rule) { r.Cost = 2 }, "count units by another rule"},
-		"Costs":    {func(r *Rule) { r.Costs = map[string]int64{"/": 1} }, "count units by another rule"},
-		"CostFor":  {func(r *Rule) { r.CostFor = func(*http.Request) int64 { return 1 } }, "count units by another rule"},
-		"ChargeOn": {func(r *Rule) { r.ChargeOn = []int{401} }, "write another rule with a window, such as 5/1m"},
-		"Ban":      {func(r *Rule) { r.Ban = algorithms.Ban{After: 5, For: time.Hour} }, "put the ban on a rule with a rate, such as 100/1m"},
-		"Lease":    {func(r *Rule) { r.Lease = true }, "leave it out"},
-		"Limit":    {func(r *Rule) { r.Limit.Period = 500 * time.Millisecond }, `write as in "20 in flight" or "20/5m in_flight"`},
-	} {
-		t.Run(field, func(t *testing.T) {
-			rule := Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(20)}
-			c.set(&rule)
-			err := ValidateRules([]Rule{rule})
-			if one, ok := errors.AsType[*RuleError](err); !ok || one.Field != field || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v; want one error about %s that says %q", err, field, c.says)
-			}
-		})
-	}
-}
-
-// Hints about in_flight: no rate rule with the key, and one client that can hold all.
-func TestHintsAboutInFlight(t *testing.T) {
-	ip, everyone := twoAtOnce[0], Rule{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.MaxInFlight(100)}
-	for _, c := range []struct {
-		rules []Rule
-		says  []string
-	}{
-		{twoAtOnce, nil},
-		{[]Rule{ip}, []string{"no rule with a rate has its Key"}},
-		{[]Rule{ip, twoAtOnce[1], everyone}, nil},
-		{[]Rule{everyone}, []string{"one client can hold all of them"}},
-	} {
-		rules, err := compile(c.rules, share{}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		odd := oddities(rules, false)
-		if len(odd) != len(c.says) || len(odd) > 0 && !strings.Contains(odd[0], c.says[0]) {
-			t.Errorf("hints %q, want %q", odd, c.says)
-		}
-	}
 }

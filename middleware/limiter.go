@@ -11,7 +11,6 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/layers"
-	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // guards has unexported functions of package failmode.
@@ -48,16 +47,30 @@ func validateLimiter(l algorithms.Limiter) error {
 	return errors.Join(errs...)
 }
 
-// isForeign reports whether a limiter is neither a Guard nor a Memory, nor wraps one.
-func isForeign(l algorithms.Limiter) bool {
+// builtin are the limiters of this module that a limiter is or wraps, the outermost of
+// each kind; nil if there is none.
+type builtin struct {
+	guard  *failmode.Guard
+	memory *algorithms.Memory
+	redis  *algorithms.Redis
+}
+
+func builtinOf(l algorithms.Limiter) (b builtin) {
 	for inner := range layers.Of(l) {
-		switch inner.(type) {
-		case *failmode.Guard, *algorithms.Memory:
-			return false
+		switch inner := inner.(type) {
+		case *failmode.Guard:
+			b.guard = cmp.Or(b.guard, inner)
+		case *algorithms.Memory:
+			b.memory = cmp.Or(b.memory, inner)
+		case *algorithms.Redis:
+			b.redis = cmp.Or(b.redis, inner)
 		}
 	}
-	return true
+	return b
 }
+
+// isForeign reports whether no Guard and no Memory decides.
+func (b *builtin) isForeign() bool { return b.guard == nil && b.memory == nil }
 
 // retryFailed is the RetryAfter of a check that is denied because the limiter failed. It
 // is not known when the limiter will recover.
@@ -91,34 +104,26 @@ func applyFailModes(d *algorithms.Decision) (err error) {
 // defaultBudget is how long a decision may take if that is unknown.
 const defaultBudget = 50 * time.Millisecond
 
-// budgetOf returns how long a decision of a limiter may take; 0 if that is unknown.
-func budgetOf(l algorithms.Limiter) time.Duration {
-	for inner := range layers.Of(l) {
-		if r, ok := inner.(*algorithms.Redis); ok {
-			return cmp.Or(r.Budget, defaultBudget)
-		}
+// budgetOf returns how long a decision may take; 0 if that is unknown.
+func (b *builtin) budgetOf() time.Duration {
+	if b.redis == nil {
+		return 0
 	}
-	return 0
+	return cmp.Or(b.redis.Budget, defaultBudget)
 }
 
-// knownOver returns a function that reports whether a check would be denied, as far as
-// this process knows. The function does not call a store, and may be wrong.
-func knownOver(l algorithms.Limiter) func(*algorithms.Check) bool {
-	for inner := range layers.Of(l) {
-		switch l := inner.(type) {
-		case *failmode.Guard:
-			return func(c *algorithms.Check) bool { return guards.KnownOver(l, c) }
-		case *algorithms.Memory:
-			return func(c *algorithms.Check) bool {
-				d, err := l.Peek(context.Background(), *c)
-				return err == nil && !d.Allowed
-			}
-		}
+// knownOver reports whether a check would be denied, as far as this process knows. It
+// does not call a store, and may be wrong.
+func (b *builtin) knownOver(c algorithms.Check) bool {
+	switch {
+	case b.guard != nil:
+		return guards.KnownOver(b.guard, &c)
+	case b.memory != nil:
+		d, err := b.memory.Peek(context.Background(), c)
+		return err == nil && !d.Allowed
 	}
-	return func(*algorithms.Check) bool { return false }
+	return false
 }
 
 // algorithmOf returns the name of a limit's algorithm, also if Algorithm is "".
-func algorithmOf(l algorithms.Limit) string {
-	return step.Limit{Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}.Name()
-}
+func algorithmOf(l algorithms.Limit) string { return lent.Counting(l).Algorithm }

@@ -18,6 +18,7 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/admin"
 )
 
 // An audit decorates a limiter, as an application might.
@@ -279,7 +280,9 @@ func TestALimiterThatOnlyTakes(t *testing.T) {
 				t.Errorf("logged\n%s", log)
 			}
 			for _, action := range []string{"reset", "ban&for=1m"} {
-				if w := (operator{Handler: m.Admin(), t: t}).post("rule=r&value=192.0.2.1&action=" + action); w.Code != http.StatusNotImplemented {
+				r, w := httptest.NewRequest(http.MethodPost, "http://localhost/", strings.NewReader("rule=r&value=192.0.2.1&action="+action)), httptest.NewRecorder()
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				if admin.Handler(m).ServeHTTP(w, r); w.Code != http.StatusNotImplemented {
 					t.Errorf("%s: status %d: %s", action, w.Code, w.Body)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -17,28 +18,30 @@ const maxLimits = 64
 
 // A limitView is what a client is told about a limit of its own.
 type limitView struct {
-	Name       string     `json:"name"`
-	Tier       string     `json:"tier,omitempty"` // by TierBy
-	Window     string     `json:"window"`         // "in flight" for in_flight
-	Limit      int64      `json:"limit"`
-	Remaining  int64      `json:"remaining"`
-	ResetAfter seconds    `json:"reset_after"`
-	ResetsAt   *time.Time `json:"resets_at,omitempty"`
-	RetryAfter *seconds   `json:"retry_after,omitempty"` // if a request does not fit now
+	Name       string        `json:"name"`
+	Tier       string        `json:"tier,omitempty"` // by TierBy
+	Window     string        `json:"window"`         // "in flight" for in_flight
+	Limit      int64         `json:"limit"`
+	Soft       bool          `json:"soft,omitempty"` // requests pass beyond the limit
+	Used       *int64        `json:"used,omitempty"` // of a soft limit
+	Remaining  int64         `json:"remaining"`
+	ResetAfter view.Seconds  `json:"reset_after"`
+	ResetsAt   *time.Time    `json:"resets_at,omitempty"`
+	RetryAfter *view.Seconds `json:"retry_after,omitempty"` // if a request does not fit now
 }
 
 // Limits returns a handler that tells a client its own limits, as JSON. It lists each
-// enforced rule that has a key for the request, whatever its Match, with the limit that
-// the request has by it, and with all tiers of a TierBy. It leaves out rules that are
-// Hidden or Disabled, that exempt the request, whose Key is a route or in the body, and
-// whose Key returns an error. The functions of rules get the request for the limits
-// itself.
+// enforced rule that has a key for the request, whatever its Match: the limits that apply
+// to the request or, with TierBy, those of all tiers. It leaves out rules that are Hidden
+// or Disabled, that exempt the request, whose Key is a route or in the body, and whose
+// Key returns an error. The functions of rules get the request for the limits itself. A
+// soft limit has "soft" and what is "used", which may be more than the limit.
 //
 //	mux.Handle("GET /rate_limit", limit.Limits())
 //
 // It charges nothing, and asks the limiter once. Put it behind [Middleware.Handler], so
-// that it is limited itself. Of more than 64 limits the rest is left out, and logged. If
-// the limits cannot be counted at the moment, the status is 503.
+// that it is limited itself. It lists at most 64 limits, and logs it if there are more.
+// If the limits cannot be counted at the moment, the status is 503.
 func (m *Middleware) Limits() http.Handler {
 	m.mustBeMade()
 	return http.HandlerFunc(m.serveLimits)
@@ -46,11 +49,10 @@ func (m *Middleware) Limits() http.Handler {
 
 func (m *Middleware) serveLimits(w http.ResponseWriter, r *http.Request) {
 	e := evaluation{m: m, match: match{set: m.rules.Load()}, request: r, peeks: true}
-	e.resolveLimits()
 	var d algorithms.Decision
-	if len(e.checks) > 0 {
+	if checks := e.resolveLimits(); len(checks) > 0 {
 		var err error
-		if d, err = m.callLimiter(r.Context(), m.limiter.Peek, true, e.checks); err != nil {
+		if d, err = m.callLimiter(r.Context(), true, checks); err != nil {
 			m.refuse(w, r, err)
 			return
 		}
@@ -70,7 +72,7 @@ func (m *Middleware) serveLimits(w http.ResponseWriter, r *http.Request) {
 }
 
 // resolveLimits makes the checks that Limits shows.
-func (e *evaluation) resolveLimits() {
+func (e *evaluation) resolveLimits() (checks []algorithms.Check) {
 	for i := range e.set.rules {
 		rule := &e.set.rules[i]
 		if rule.disabled || rule.hidden || keyfunc.Describe(rule.key).ReadsBody() || rule.traits.Route {
@@ -96,15 +98,16 @@ func (e *evaluation) resolveLimits() {
 				continue // this client has none of its own there
 			}
 			for _, l := range windows {
-				if len(e.checks) == maxLimits {
+				if len(checks) == maxLimits {
 					e.set.hints.say(fmt.Sprintf("Limits shows %d limits, and leaves out the rest of rule %q and those after it", maxLimits, check.Rule))
-					return
+					return checks
 				}
-				e.checks = append(e.checks, check)
-				setLimit(&e.checks[len(e.checks)-1], l)
+				checks = append(checks, check)
+				setLimit(&checks[len(checks)-1], l)
 			}
 		}
 	}
+	return checks
 }
 
 // logLimits logs a Key that failed.
@@ -119,17 +122,26 @@ func (e *evaluation) logLimits(rule *rule, err error) {
 
 func limitOf(r *algorithms.Result, now time.Time) limitView {
 	v := limitView{
-		Name: r.Check.Rule, Tier: r.Check.Tier, Window: "in flight", Limit: r.Check.Limit.Quota(), Remaining: max(r.Remaining, 0), ResetAfter: seconds(r.ResetAfter),
-	}
-	if !isHeld(r.Check.Limit) {
-		v.Window = cmp.Or(r.Check.Limit.Calendar, span(r.Check.Limit.Period))
+		Name: r.Check.Rule, Tier: r.Check.Tier, Window: windowName(r.Check.Limit), Limit: r.Check.Limit.Quota(), Remaining: max(r.Remaining, 0), ResetAfter: view.Seconds(r.ResetAfter),
 	}
 	if r.ResetAfter > 0 && r.ResetAfter < algorithms.Never {
 		at := now.Add(r.ResetAfter).UTC().Truncate(time.Second)
 		v.ResetsAt = &at
 	}
-	if !r.HasRoom {
-		v.RetryAfter = (*seconds)(&r.RetryAfter)
+	if v.Soft = r.Check.Limit.Soft; v.Soft && r.BannedFor == 0 { // Remaining of a banned key does not say what was used
+		used := v.Limit - r.Remaining
+		v.Used = &used
+	}
+	if r.Denies() {
+		v.RetryAfter = (*view.Seconds)(&r.RetryAfter)
 	}
 	return v
+}
+
+// windowName names the window of a limit, such as "1m" or "month@UTC".
+func windowName(l algorithms.Limit) string {
+	if isHeld(l) {
+		return "in flight"
+	}
+	return cmp.Or(l.Calendar, view.Span(l.Period))
 }

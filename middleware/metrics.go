@@ -3,10 +3,10 @@ package middleware
 import (
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/layers"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
@@ -17,12 +17,13 @@ const (
 	outcomeAllowed outcome = iota
 	outcomeDenied
 	outcomeShadowDenied
+	outcomeOver
 	outcomeSkipped
 	outcomeError
 	outcomes
 )
 
-var outcomeNames = [outcomes]string{"allowed", "denied", "shadow_denied", "skipped", "error"}
+var outcomeNames = [outcomes]string{"allowed", "denied", "shadow_denied", "over", "skipped", "error"}
 
 // An origin is the label source, as a small number.
 type origin int
@@ -48,23 +49,13 @@ var originNames = [origins]string{
 }
 
 func originOf(s algorithms.Source) origin {
-	switch s {
-	case algorithms.SourceRedis:
-		return originRedis
-	case algorithms.SourceMemory:
-		return originMemory
-	case algorithms.SourceDenyCache:
-		return originDenyCache
-	case algorithms.SourceLease:
-		return originLease
-	case algorithms.SourceFallback:
-		return originFallback
-	case algorithms.SourceFailOpen:
-		return originFailOpen
-	case algorithms.SourceFailClosed:
-		return originFailClosed
-	case "":
+	if s == algorithms.SourceNone {
 		return originNone
+	}
+	for o := originRedis; o < originOther; o++ {
+		if originNames[o] == string(s) {
+			return o
+		}
 	}
 	return originOther
 }
@@ -76,7 +67,63 @@ type watch struct {
 	limit   algorithms.Limit
 	quota   int64 // of the limit
 	series  *series
+	windows []*windowDenials // none unless the rule has several windows
 	denials *sampler.Rate
+}
+
+// windowDenials counts the denials of a rule by one of its windows.
+type windowDenials struct {
+	name     string
+	period   time.Duration
+	calendar string
+	denied   atomic.Uint64
+	inShadow atomic.Uint64
+}
+
+// windowsOf returns the counts for the windows of a rule, which continue those of was.
+// The last is for windows that only LimitsFor knows.
+func windowsOf(r *Rule, was []*windowDenials) (all []*windowDenials) {
+	several := false
+	add := func(d *windowDenials) {
+		sameName := func(other *windowDenials) bool { return other.name == d.name }
+		if slices.ContainsFunc(all, sameName) {
+			return
+		}
+		if at := slices.IndexFunc(was, sameName); at >= 0 {
+			d = was[at]
+		}
+		all = append(all, d)
+	}
+	for _, limits := range r.sets() {
+		several = several || len(limits) > 1
+		for _, l := range limits {
+			add(&windowDenials{name: windowName(l), period: l.Period, calendar: l.Calendar})
+		}
+	}
+	if !several {
+		return nil
+	}
+	if r.LimitsFor != nil {
+		add(&windowDenials{name: "other"})
+	}
+	return all
+}
+
+// countWindow counts a denial by a window. Neither a ban nor a check that nobody decided
+// is one.
+func (w *watch) countWindow(r *algorithms.Result) {
+	if len(w.windows) == 0 || r.BannedFor > 0 && !r.BanBegan || r.Source == algorithms.SourceFailClosed {
+		return
+	}
+	l, at := &r.Check.Limit, 0
+	for at < len(w.windows)-1 && (w.windows[at].period != l.Period || w.windows[at].calendar != l.Calendar) {
+		at++
+	}
+	if r.Check.Shadow {
+		w.windows[at].inShadow.Add(1)
+	} else {
+		w.windows[at].denied.Add(1)
+	}
 }
 
 // A series has the counts of a rule, as long as it keeps its name and algorithm.
@@ -99,17 +146,24 @@ var unitKinds = [...]string{"charged", "refunded", "debt"}
 func (w *watch) count(r *algorithms.Result, windows []algorithms.Result, admitted bool) {
 	from, s := originOf(r.Source), w.series
 	switch {
-	case r.HasRoom:
-		s.counts[outcomeAllowed][from].Add(1)
+	case r.HasRoom || isOver(r):
 		if r.Charged > 0 && !isHeld(r.Check.Limit) {
 			s.charged.Add(uint64(r.Charged))
 		}
-		if admitted && from != originFailOpen && slices.ContainsFunc(windows, w.near) {
+		if !r.HasRoom {
+			s.counts[outcomeOver][from].Add(1)
+			s.debt.Add(uint64(beyond(r.Charged, r.Remaining)))
+			return
+		}
+		s.counts[outcomeAllowed][from].Add(1)
+		if admitted && from != originFailOpen && w.near(windows) {
 			s.near.Add(1)
 		}
 	case r.Check.Shadow:
 		s.counts[outcomeShadowDenied][from].Add(1)
+		w.countWindow(r)
 	default:
+		w.countWindow(r)
 		s.counts[outcomeDenied][from].Add(1)
 		if r.BannedFor > 0 {
 			s.banned.Add(1)
@@ -120,34 +174,40 @@ func (w *watch) count(r *algorithms.Result, windows []algorithms.Result, admitte
 	}
 }
 
-// near reports whether at least 80 % of a key's limit is used.
-func (w *watch) near(r algorithms.Result) bool {
-	quota := w.quota
-	if r.Check.Limit.Rate != w.limit.Rate || r.Check.Limit.Burst != w.limit.Burst {
-		quota = r.Check.Limit.Quota() // in a fallback, that of this process' share
-	}
-	return 5*r.Remaining <= quota
+// beyond returns how many of the units that were charged last are beyond the limit.
+func beyond(units, remaining int64) int64 { return max(min(units, -remaining), 0) }
+
+// isOver reports whether a check passed although it did not fit: its limit is soft.
+func isOver(r *algorithms.Result) bool {
+	return !r.HasRoom && !r.Check.Shadow && !r.Denies() && r.Source != algorithms.SourceNone
 }
 
-// expectedOf returns who may decide the checks of a limiter. originFailClosed
-// stands for the fail mode of the rule, whatever it is.
-func expectedOf(limiter algorithms.Limiter) (from [origins]bool) {
-	for l := range layers.Of(limiter) {
-		switch l.(type) {
-		case *algorithms.Memory:
-			from[originMemory] = true
-		case *algorithms.Redis:
-			from[originRedis] = true
-		case *failmode.Guard:
-			from[originDenyCache], from[originFallback], from[originFailClosed] = true, true, true
+// near reports whether at least 80 % of one of a key's limits is used.
+func (w *watch) near(windows []algorithms.Result) bool {
+	for i := range windows {
+		r, quota := &windows[i], w.quota
+		if r.Check.Limit.Rate != w.limit.Rate || r.Check.Limit.Burst != w.limit.Burst {
+			quota = r.Check.Limit.Quota() // in a fallback, that of this process' share
+		}
+		if 5*r.Remaining <= quota {
+			return true
 		}
 	}
+	return false
+}
+
+// expected returns who may decide checks. originFailClosed stands for the fail mode of
+// the rule, whatever it is.
+func (b *builtin) expected() (from [origins]bool) {
+	from[originMemory], from[originRedis] = b.memory != nil, b.redis != nil
+	from[originDenyCache], from[originFallback], from[originFailClosed] = b.guard != nil, b.guard != nil, b.guard != nil
 	return from
 }
 
 // expected returns what the check of a rule may come to, by those who may decide it.
 func (r *rule) expected(from [origins]bool) (e [outcomes][origins]bool) {
 	c, shadow := &r.check, r.terms.shadow
+	soft := shadow < 1 && slices.ContainsFunc(r.source.limits(), func(l ruleLimit) bool { return l.Soft })
 	from[originFailOpen] = from[originFailClosed] && c.Fail == failmode.Open
 	from[originFailClosed] = from[originFailClosed] && c.Fail == failmode.Closed
 	e[outcomeAllowed][originLease] = c.Lease && shadow < 1 && from[originDenyCache]
@@ -157,6 +217,7 @@ func (r *rule) expected(from [origins]bool) (e [outcomes][origins]bool) {
 			e[outcomeAllowed][o] = origin(o) != originFailClosed && !cached
 			e[outcomeDenied][o] = over && shadow < 1
 			e[outcomeShadowDenied][o] = over && shadow > 0 && !cached
+			e[outcomeOver][o] = over && soft && !cached && origin(o) != originFailClosed
 		}
 	}
 	e[outcomeSkipped][originNone] = true
@@ -178,6 +239,14 @@ func (w *watch) appendTo(all []algorithms.Metric, r *rule, from [origins]bool) [
 	}
 	ofRule := []string{"rule", w.rule}
 	all = append(all, algorithms.Metric{Name: "ratelimit_near_limit_total", Labels: ofRule, Value: float64(s.near.Load())})
+	for _, d := range w.windows {
+		if n := d.denied.Load(); n > 0 || r.terms.shadow < 1 {
+			all = append(all, d.metric(w.rule, outcomeDenied, n))
+		}
+		if n := d.inShadow.Load(); n > 0 || r.terms.shadow > 0 {
+			all = append(all, d.metric(w.rule, outcomeShadowDenied, n))
+		}
+	}
 	if n := s.unknownTiers.Load(); n > 0 || r.terms.tiers != nil {
 		all = append(all, algorithms.Metric{Name: "ratelimit_unknown_tiers_total", Labels: ofRule, Value: float64(n)})
 	}
@@ -198,4 +267,8 @@ func (w *watch) appendTo(all []algorithms.Metric, r *rule, from [origins]bool) [
 			algorithms.Metric{Name: "ratelimit_banned_total", Labels: ofRule, Value: float64(n)})
 	}
 	return all
+}
+
+func (d *windowDenials) metric(rule string, o outcome, n uint64) algorithms.Metric {
+	return algorithms.Metric{Name: "ratelimit_window_denials_total", Value: float64(n), Labels: []string{"rule", rule, "window", d.name, "outcome", outcomeNames[o]}}
 }

@@ -90,8 +90,8 @@ func TestReplacedRulesLeaveNoSeries(t *testing.T) {
 func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	rule := perHour("r", 1)
-	rule.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(2)}}
-	rule.Ban = algorithms.Ban{After: 1, For: time.Hour}
+	rule.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(2), algorithms.PerSecond(2)}}
+	rule.Ban = algorithms.Ban{After: 1, Within: time.Hour, For: time.Hour}
 	atOnce := perHour("at-once", 1)
 	atOnce.Limit = algorithms.MaxInFlight(1)
 	m := measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: new(shed.Shedder), Rules: []ratelimit.Rule{rule, atOnce}})

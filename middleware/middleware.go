@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/banned"
 	"github.com/seed75154129/ratelimit/internal/histogram"
 	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/internal/refundable"
@@ -25,9 +25,9 @@ import (
 // A Middleware limits requests. Make it with [New]. It is safe for concurrent use. It
 // starts no goroutines and needs no closing.
 type Middleware struct {
+	builtin
 	limiter    algorithms.Limiter
-	foreign    bool                         // the limiter is neither a Guard nor a Memory
-	knownOver  func(*algorithms.Check) bool // without asking the limiter's store
+	foreign    bool // the limiter is neither a Guard nor a Memory
 	rules      atomic.Pointer[ruleset]
 	skip       []pattern.Pattern
 	skipFor    func(*http.Request) bool
@@ -44,7 +44,7 @@ type Middleware struct {
 	decisions  *histogram.Histogram // how long they took
 	delays     *histogram.Histogram // of requests that a leaky_bucket delays
 	top        topk.Counter         // of denied keys
-	bans       knownBans
+	bans       banned.List
 	refundable refundable.Charges
 
 	logger     *slog.Logger
@@ -58,9 +58,16 @@ type Middleware struct {
 	unrefunded sampler.Sampler // charges
 	unsettled  atomic.Uint64
 
-	setting  sync.Mutex    // held while rules are replaced
-	rejected atomic.Uint64 // attempts to replace them
-	failures failures
+	rejected atomic.Uint64 // attempts to replace rules
+	setting  sync.Mutex    // held while they are replaced
+	failures failures      // which setting guards
+}
+
+// failure returns the last error since rules were replaced; nil if there was none.
+func (m *Middleware) failure() error {
+	m.setting.Lock()
+	defer m.setting.Unlock()
+	return m.failures.err
 }
 
 const ms = time.Millisecond
@@ -78,10 +85,11 @@ func New(c Config) (*Middleware, error) {
 	if err := errors.Join(err, shareErr, rulesErr); err != nil {
 		return nil, err
 	}
+	limiters := builtinOf(c.Limiter)
 	m := &Middleware{
 		limiter:    c.Limiter,
-		foreign:    isForeign(c.Limiter),
-		knownOver:  knownOver(c.Limiter),
+		builtin:    limiters,
+		foreign:    limiters.isForeign(),
 		skip:       skip,
 		skipFor:    c.SkipFor,
 		tierFor:    c.TierFor,
@@ -93,7 +101,7 @@ func New(c Config) (*Middleware, error) {
 		settled:    c.Settled,
 		queue:      waitqueue.New(cmp.Or(c.MaxWaiting, 10_000)),
 		shedder:    c.Shedder,
-		budget:     budgetOf(c.Limiter),
+		budget:     limiters.budgetOf(),
 		decisions:  histogram.New(histogram.Latencies),
 		delays:     histogram.New(delays),
 		logger:     cmp.Or(c.Logger, slog.Default()),
@@ -148,7 +156,7 @@ func (m *Middleware) Rules() []Rule {
 func (m *Middleware) SetRules(rules []Rule) error { return m.SetRulesVersion(rules, 0) }
 
 // SetRulesVersion is SetRules for loaders. The version is that of the document that the
-// rules are from; 0 means that it has none. The log, the metrics and Admin show it.
+// rules are from; 0 means that it has none. The log, the metrics and package admin show it.
 func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	m.mustBeMade()
 	compiled, err := compile(rules, m.share, m.tierFor != nil)
@@ -166,43 +174,6 @@ func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	m.setting.Unlock()
 	m.logChanges(old, set)
 	return nil
-}
-
-// maxDetailed is how many rules a log line shows with what has changed in them.
-const maxDetailed = 20
-
-// logChanges logs the rules that were added, removed or changed. It does not notice a new
-// function or a Key of the same name, because these cannot be compared. It logs nothing if
-// a loader sets the rules that New was given, unless they have a version.
-func (m *Middleware) logChanges(old, set *ruleset) {
-	var added, removed, changed []string
-	for i := range set.rules {
-		now := &set.rules[i]
-		if at, ok := old.find(now.check.Rule, i); !ok {
-			added = append(added, now.check.Rule)
-		} else if differ := differences(&old.rules[at].source, &now.source); differ != "" && len(changed) < maxDetailed {
-			changed = append(changed, now.check.Rule+": "+differ)
-		} else if differ != "" {
-			changed = append(changed, now.check.Rule)
-		}
-	}
-	for i := range old.rules {
-		if _, ok := set.find(old.rules[i].check.Rule, i); !ok {
-			removed = append(removed, old.rules[i].check.Rule)
-		}
-	}
-	attrs := []slog.Attr{slog.Int("rules", len(set.rules)), slog.Int("generation", set.generation)}
-	if set.version != 0 {
-		attrs = append(attrs, slog.Int64("version", set.version))
-	}
-	text := "ratelimit: rules set again"
-	if len(added)+len(removed)+len(changed) > 0 {
-		text = "ratelimit: rules replaced"
-		attrs = append(attrs, slog.Any("added", added), slog.Any("removed", removed), slog.Any("changed", changed))
-	} else if set.generation == 2 && set.version == 0 {
-		return
-	}
-	m.logger.LogAttrs(context.Background(), slog.LevelInfo, text, attrs...)
 }
 
 // RulesFailed is for loaders: it reports that new rules could not be read, or that

@@ -42,6 +42,11 @@ func TestMisconfigurations(t *testing.T) {
 	from := func(k keyfunc.Key, beside ...rule) func(*config, *rule) {
 		return func(c *config, r *rule) { r.Key, c.Rules = k, append(c.Rules, beside...) }
 	}
+	overridden := func(k keyfunc.Key, o ratelimit.Override) func(*config, *rule) {
+		return func(c *config, r *rule) {
+			r.Key, r.Overrides, c.Rules = k, []ratelimit.Override{o}, append(c.Rules, perIP)
+		}
+	}
 	tiers := func(tier string) func(*config, *rule) {
 		return func(c *config, r *rule) {
 			r.Tiers, c.TierFor = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(2_000_000)}}, func(*http.Request) string { return tier }
@@ -75,6 +80,17 @@ func TestMisconfigurations(t *testing.T) {
 			r.Ban = algorithms.Ban{After: 1, Within: time.Hour, For: 2 * time.Hour}
 		}},
 		"a ban longer than a bucket's token": {change: ban(bucket(100, time.Hour, 9), algorithms.Ban{After: 1, For: time.Minute})},
+
+		"a ban by a soft limit":                    {change: ban(soft(100), algorithms.Ban{After: 1, For: 2 * time.Hour}), err: "ban: soft limits deny nothing that could lead to a ban"},
+		"a soft bucket":                            {change: func(_ *config, r *rule) { r.Limit = bucket(100, time.Hour, 9); r.Limit.Soft = true }, err: "limit: soft: a bucket would carry what is over the limit into the time after; write a window"},
+		"a soft limit that can hardly be exceeded": {change: func(_ *config, r *rule) { r.Limit = soft(10_000_000) }, hint: "the limit 10000000/1h soft counts no further than 94906265 units"},
+
+		"an override by a header":        {change: overridden(keyfunc.Header("Client"), override(hour, "acme")), hint: "its Key is a header, so any client can have the limits of its Overrides"},
+		"an override by the body":        {change: overridden(keyfunc.BodyForm("email", 1<<10), override(hour, "acme")), hint: "its Key is a field of the body"},
+		"an override by an API key":      {change: overridden(keyfunc.APIKey("Client"), override(hour, "apikey:AAAAAAAAAAAAAAAAAAAAAA"))},
+		"an override by an address":      {change: overridden(keyfunc.IP, override(hour, "192.0.2.7"))},
+		"an override of another window":  {change: overridden(keyfunc.IP, override(algorithms.PerMinute(9), "192.0.2.7"))},
+		"an override without any limits": {change: overridden(keyfunc.IP, exempt("192.0.2.7"))},
 
 		"any client chooses X-Forwarded-For": {change: key(keyfunc.Header("X-Forwarded-For")), err: "use keyfunc.IP or, behind proxies, keyfunc.Proxies"},
 		"any client chooses X-Real-IP":       {change: key(keyfunc.Header("X-Real-IP")), err: "use keyfunc.IP or, behind proxies, keyfunc.Proxies"},
@@ -139,7 +155,22 @@ func TestMisconfigurations(t *testing.T) {
 		"few in one that is named": {change: func(_ *config, r *rule) { r.Limit.Rate, r.Limit.Algorithm = 9, algorithms.SlidingWindow }},
 		"few in a short window":    {change: func(_ *config, r *rule) { r.Limit = algorithms.PerSecond(5) }},
 
-		"MaxReserve":   {change: func(_ *config, r *rule) { r.MaxReserve = 0.5 }, hint: "has MaxReserve, which bounds the costs that CostFor returns, and no CostFor"},
+		"in flight beside a rate":  {change: func(c *config, r *rule) { r.Limit, c.Rules = algorithms.MaxInFlight(2), append(c.Rules, perIP) }},
+		"in flight without a rate": {change: func(_ *config, r *rule) { r.Limit = algorithms.MaxInFlight(2) }, hint: "no rule with a rate has its Key"},
+		"in flight of everyone":    {change: func(_ *config, r *rule) { r.Key, r.Limit = keyfunc.Everyone, algorithms.MaxInFlight(2) }, hint: "one client can hold all of them"},
+		"in flight of each and everyone": {change: func(c *config, r *rule) {
+			r.Limit = algorithms.MaxInFlight(2)
+			c.Rules = append(c.Rules, perIP, rule{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.MaxInFlight(100)})
+		}},
+
+		"MaxReserve": {change: func(_ *config, r *rule) { r.MaxReserve = 0.5 }, hint: "has MaxReserve, which bounds the costs that CostFor returns, and no CostFor"},
+		"a large CostFor": {change: func(_ *config, r *rule) {
+			r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{hour, algorithms.PerMonth(50, "UTC")}
+			r.CostFor = func(*http.Request) int64 { return 51 }
+		}, hint: `rule "r": CostFor returned 51, and 50/month@UTC can hold 50 units, so that such a request is always denied; set MaxReserve`},
+		"a large CostFor beyond a soft limit": {change: func(_ *config, r *rule) {
+			r.Limit, r.CostFor = soft(50), func(*http.Request) int64 { return 51 }
+		}},
 		"ChargeOn 429": {change: func(_ *config, r *rule) { r.ChargeOn = []int{429} }, hint: "ChargeOn has only 429"},
 		"ChargeOn 200": {change: func(_ *config, r *rule) { r.ChargeOn = []int{200} }, hint: "ChargeOn has only 200"},
 
@@ -203,13 +234,7 @@ func TestWhoHasNoKeyIsNotBanned(t *testing.T) {
 				header = []string{"User", user}
 			}
 			times(40, h, "GET /", header...)
-			d, err := m.Peek(httptest.NewRequest(http.MethodGet, "/", nil))
-			if user != "" {
-				request := httptest.NewRequest(http.MethodGet, "/", nil)
-				request.Header.Set("User", user)
-				d, err = m.Peek(request)
-			}
-			if err != nil || d.Allowed || d.Results[0].BannedFor > 0 != want {
+			if d, err := m.Peek(request("GET /", header...)); err != nil || d.Allowed || d.Results[0].BannedFor > 0 != want {
 				t.Errorf("%s: user %q: %+v, %v", name, user, d, err)
 			}
 		}

@@ -80,7 +80,7 @@ func (t *terms) fitOverrides(r *Rule, s share) {
 	for i := range r.Overrides {
 		o := &r.Overrides[i]
 		key, _ := keyOfOverride(r.Key, o.Client) // they are valid
-		fit, _ := t.fit(o.Limits, s)
+		fit, _ := r.fit(o.Limits, s)
 		t.overrides[key] = &override{limits: fit, source: o, name: nameOfOverride(i, o)}
 	}
 }

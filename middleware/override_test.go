@@ -15,6 +15,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/admin"
 )
 
 // override is one of a client's limits.
@@ -106,7 +107,7 @@ func TestOverridesArriveAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := perHour("plan", 2)
 			m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{r}, LogKeys: true})
-			app, o := m.Handler(ok), operator{m.Admin(), t, ""}
+			app := m.Handler(ok)
 			for i, want := range []int{204, 204, 429, 429, 204, 429, 204, 204, 429} {
 				switch i {
 				case 4:
@@ -127,10 +128,12 @@ func TestOverridesArriveAtOnce(t *testing.T) {
 					Remaining       int64
 				}
 			}
-			if err := json.Unmarshal(o.get("rule=plan&value=192.0.2.1").Body.Bytes(), &client); err != nil || fmt.Sprint(client) != "{[{2/1h sliding_window  -1} {2/1h fixed_window overrides[0] 0}]}" {
+			if err := json.Unmarshal(serve(admin.Handler(m), "GET http://localhost/?rule=plan&value=192.0.2.1").Body.Bytes(), &client); err != nil || fmt.Sprint(client) != "{[{2/1h sliding_window  -1} {2/1h fixed_window overrides[0] 0}]}" {
 				t.Errorf("%+v, %v", client, err)
 			}
-			o.post("action=reset&rule=plan&value=192.0.2.1")
+			if checks, err := m.Checks("plan", "192.0.2.1"); err != nil || m.Limiter().Reset(t.Context(), checks...) != nil {
+				t.Error(err)
+			}
 			if got := serve(app, "GET /").Code; got != 204 {
 				t.Errorf("after a reset: %d", got)
 			}
@@ -185,28 +188,5 @@ func TestOverridesThatAreWrong(t *testing.T) {
 	_, err := inRegion(0.1, func() ratelimit.Rule { r := perHour("r", 100); r.Overrides = []ratelimit.Override{hour}; return r }())
 	if err == nil || !strings.Contains(err.Error(), "overrides: [0]: limit: the share 0.1 of 5/1h is less than one unit") {
 		t.Error(err)
-	}
-}
-
-func TestOverridesThatAreOdd(t *testing.T) {
-	for _, tc := range []struct {
-		key      keyfunc.Key
-		override ratelimit.Override
-		want     string // "" is no hint
-	}{
-		{keyfunc.Header("Tenant"), override(algorithms.PerHour(9000), "acme"), "its Key is a header, so any client can have the limits of its Overrides"},
-		{keyfunc.BodyJSON("tenant", 64), override(algorithms.PerHour(9000), "acme"), "its Key is a field of the body"},
-		{keyfunc.IP, override(algorithms.PerHour(9000), "192.0.2.1"), ""},
-		{keyfunc.APIKey("Key"), override(algorithms.PerHour(9000), "apikey:AAAAAAAAAAAAAAAAAAAAAA"), ""},
-		{keyfunc.IP, override(algorithms.PerMinute(9000), "192.0.2.1"), ""},
-		{keyfunc.IP, exempt("192.0.2.1"), ""},
-	} {
-		r := perHour("r", 100)
-		r.Key, r.Overrides, r.Tiers = tc.key, []ratelimit.Override{tc.override}, map[string][]algorithms.Limit{"pro": {algorithms.PerSecond(100)}}
-		var log bytes.Buffer
-		mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{r}, TierFor: byHeader, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if text := log.String(); tc.want == "" && strings.Contains(text, "verride") || !strings.Contains(text, tc.want) {
-			t.Errorf("%v: %s; want %q", tc.key, text, tc.want)
-		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/banned"
 )
 
 // maxShown is how many bytes of a key are kept for logs and TopDenied.
@@ -47,7 +48,7 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 		next = at + 1
 		w := &set.watches[at]
 		w.count(res, ofRule, d.Allowed)
-		if !res.HasRoom {
+		if !res.HasRoom && !isOver(res) {
 			m.recordDenial(r.Context(), w, res)
 		}
 	}
@@ -57,16 +58,26 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 }
 
 // outcomeOf returns the result that says what becomes of a request by the windows of a
-// rule: one that has no room, and of several the one that began a ban or denies for the
-// longest time; else the tightest. It is nil if none was decided.
+// rule: one that denies, and of several the one that began a ban or denies for the
+// longest time; else one that is over a soft limit; else the tightest. It is nil if none
+// was decided.
 func outcomeOf(windows []algorithms.Result) (one *algorithms.Result) {
+	weight := func(r *algorithms.Result) int {
+		switch {
+		case r.HasRoom:
+			return 0
+		case isOver(r):
+			return 1
+		}
+		return 2
+	}
 	for i := range windows {
 		r := &windows[i]
 		switch {
 		case r.Source == algorithms.SourceNone && !r.HasRoom && r.Err == nil:
-		case one == nil, one.HasRoom && !r.HasRoom:
+		case one == nil, weight(one) < weight(r):
 			one = r
-		case r.HasRoom != one.HasRoom || one.BanBegan:
+		case weight(one) > weight(r) || one.BanBegan:
 		case r.BanBegan, !r.HasRoom && r.RetryAfter > one.RetryAfter, r.HasRoom && r.Remaining < one.Remaining:
 			one = r
 		}
@@ -74,15 +85,19 @@ func outcomeOf(windows []algorithms.Result) (one *algorithms.Result) {
 	return one
 }
 
-// recordDenial counts a denial for TopDenied, and logs it unless its rule has logged
-// enough in this second.
+// recordDenial counts a denial for TopDenied, notes a ban, and logs the denial unless its
+// rule has logged enough in this second.
 func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.Result) {
-	now := time.Since(m.start)
+	now, key := time.Since(m.start), bounded(r.Check.Key)
 	if r.Source != algorithms.SourceFailClosed && !r.Check.Shadow {
-		m.top.Add(now, r.Check.Rule, bounded(r.Check.Key))
+		m.top.Add(now, r.Check.Rule, key)
 	}
 	if r.BannedFor > 0 {
-		m.noteBan(r)
+		by := ""
+		if r.BanBegan {
+			by = banned.ByRule
+		}
+		m.bans.Note(banned.Key{Rule: r.Check.Rule, Key: key}, by, time.Now(), r.BannedFor)
 	}
 	if m.denialRate <= 0 || !m.logger.Enabled(ctx, slog.LevelInfo) {
 		return
@@ -187,7 +202,7 @@ func (m *Middleware) Metrics() iter.Seq[algorithms.Metric] {
 // metrics takes no lock that a request waits for.
 func (m *Middleware) metrics() []algorithms.Metric {
 	set, failing := m.rules.Load(), 0.0
-	if m.failures.current() != nil {
+	if m.failure() != nil {
 		failing = 1
 	}
 	all := []algorithms.Metric{
@@ -201,7 +216,7 @@ func (m *Middleware) metrics() []algorithms.Metric {
 		{Name: "ratelimit_rules_errors_total", Value: float64(m.rejected.Load())},
 		{Name: "ratelimit_rules_failing", Value: failing},
 	}
-	from := expectedOf(m.limiter)
+	from := m.expected()
 	for i := range set.rules {
 		all = set.watches[i].appendTo(all, &set.rules[i], from)
 	}

@@ -31,21 +31,19 @@ type Rule struct {
 	// Required.
 	//
 	// Requests for which it returns [keyfunc.ErrNoKey] share one count. If it returns
-	// [keyfunc.ErrSkip], the rule does not apply. Any other error refuses the request:
-	// a [*keyfunc.StatusError] with its own status if that is 400 to 499, all others
-	// with 500. New and
-	// SetRules report what the Validate method of [keyfunc.Describe] reports. If
-	// several rules have the same Key, such as keyfunc.IP, the Middleware may resolve
-	// it once per request for all of them. It calls a [keyfunc.Func] once for each
-	// rule.
+	// [keyfunc.ErrSkip], the rule does not apply. Any other error refuses the request: a
+	// [*keyfunc.StatusError] with its own status if that is 400 to 499, all others with 500.
+	// New and SetRules report what the Validate method of [keyfunc.Describe] reports. If
+	// several rules have the same Key, such as keyfunc.IP, the Middleware may resolve it
+	// once per request for all of them. It calls a [keyfunc.Func] once for each rule.
 	Key keyfunc.Key
 
 	// Limit is how many units each key may use. Set Limit or Limits.
 	Limit algorithms.Limit
 	// Limits is Limit for several windows, such as 10 a second and 100,000 a month: a
-	// request passes if all of them have room, and takes its cost from each. There are at
-	// most 8 windows, and they differ in algorithm or period. [algorithms.InFlight] is
-	// alone in its rule.
+	// request passes if it fits all of them, and takes its cost from each. There are at most
+	// 8 windows, and they differ in algorithm or period. [algorithms.InFlight] is alone in
+	// its rule.
 	Limits []algorithms.Limit
 	// Tiers replaces Limit or Limits for the tier that Config.TierFor returns.
 	// [Unlimited] exempts a tier. A request with an unknown tier has Limit or Limits, and
@@ -53,15 +51,15 @@ type Rule struct {
 	// keeps the counts of windows that both tiers have. Two names must not differ only in
 	// case.
 	Tiers map[string][]algorithms.Limit
-	// TierBy names the tier by what is asked for, such as a model or a tool; nil means by
-	// Config.TierFor alone. Each of these tiers is a count of its own. Requests for
-	// anything else share the count of Limit or Limits: make that the smallest, because
-	// clients choose. Its errors are those of Key, but with [keyfunc.ErrNoKey] a request
-	// asks for nothing that is listed.
+	// TierBy returns the tier that a request asks for, such as a model or a tool; nil means
+	// that Config.TierFor alone names tiers. Each of these tiers has a count of its own.
+	// Requests for any other name share the count of Limit or Limits. Make that limit the
+	// smallest, because clients choose the name. Its errors are treated as those of Key, but
+	// a request with [keyfunc.ErrNoKey] has Limit or Limits.
 	//
-	// With a Config.TierFor, the tier "pro/large" is what those of the tier pro have in
-	// the count of large; it goes before "large". There, every tier with a slash is such a
-	// pair. TierBy does not go with LimitsFor and Overrides.
+	// With a Config.TierFor, the tier "pro/large" replaces "large" for requests of the tier
+	// pro, in the count of large. Every tier with a slash is then such a pair. LimitsFor and
+	// Overrides are errors with TierBy.
 	TierBy keyfunc.Key
 	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If
 	// there are none or they are unusable, Tiers and Limit apply. Limits are unusable if
@@ -73,16 +71,16 @@ type Rule struct {
 	Overrides []Override
 
 	// Cost is how many units a request takes; 0 means 1. It must not exceed the Quota
-	// of any limit of the rule.
+	// of any limit of the rule that is not Soft.
 	Cost int64
-	// Costs replaces Cost for requests that match a pattern, in the same count. The
-	// syntax is that of Match, and the most specific pattern applies. Each pattern must
-	// have requests in common with Match. Costs are at least 1, and must not exceed the
-	// Quota of any limit of the rule.
+	// Costs replaces Cost for requests that match a pattern, in the same count. The syntax
+	// is that of Match, and the most specific pattern applies. Each pattern must have
+	// requests in common with Match. Costs are at least 1, and must not exceed the Quota of
+	// any limit of the rule that is not Soft.
 	Costs map[string]int64
-	// CostFor returns the cost of one request. If it is 0 or less, Costs and Cost
-	// apply. A request with a cost above the limit's Quota is denied. If the cost is
-	// known only afterwards, the handler calls [Settle].
+	// CostFor returns the cost of one request that the rule limits. If it is 0 or less,
+	// Costs and Cost apply. A request with a cost above the Quota of a limit that is not
+	// Soft is denied. If the cost is known only afterwards, the handler calls [Settle].
 	CostFor func(*http.Request) int64
 	// MaxReserve bounds what CostFor takes before the handler runs, as a part of the
 	// limit's Quota: 0.5 is half of it, but at least 1 unit; 0 means no bound. The
@@ -101,7 +99,7 @@ type Rule struct {
 	// Ban denies a key for longer after repeated denials; zero means no ban. Keys in
 	// shadow are not banned, and their denials do not count. The same holds for
 	// requests without a key, which share one count. A rule with several windows sets
-	// Within. Denials by calendar windows do not count.
+	// Within. Denials by calendar windows do not count, and soft limits deny nothing.
 	//
 	// With ChargeOn, a denial does not count towards the ban while this process serves
 	// requests of the key that may be refunded, such as several logins behind one
@@ -125,7 +123,8 @@ type Rule struct {
 	Hidden bool
 
 	// Shadow decides, counts and reports the rule without enforcing it. For a key in
-	// shadow, an error of Key refuses no request.
+	// shadow, an error of Key refuses no request, and several windows count separately: each
+	// charges what fits it, also if another one has no room.
 	Shadow bool
 	// Enforce is the fraction of keys, chosen by hash, for which a rule in Shadow is
 	// enforced all the same: 0.1 for a tenth. All instances choose the same keys, and a
@@ -134,10 +133,10 @@ type Rule struct {
 	Enforce float64
 	// Disabled turns the rule off: its Key is not resolved. Counts expire as usual.
 	Disabled bool
-	// Lease takes units from the store in blocks, for keys with thousands of requests
-	// per second, such as [keyfunc.Everyone]. The limit is not exceeded, but the unused
-	// rest of a block is lost to other processes. Remaining is an estimate. Fixed and
-	// sliding windows only; not with ChargeOn or Ban.
+	// Lease takes units from the store in batches, for keys with thousands of requests per
+	// second, such as [keyfunc.Everyone]. The limit is not exceeded, but the unused rest of
+	// a batch is lost to other processes. Remaining is an estimate. Fixed and sliding
+	// windows only; not with ChargeOn, Ban or a soft limit.
 	Lease bool
 }
 
@@ -277,5 +276,5 @@ func isWindow(l algorithms.Limit) bool {
 
 // grantsBlocks reports whether a rule with a Lease can have the limit.
 func grantsBlocks(l algorithms.Limit) bool {
-	return isWindow(l) && l.Algorithm != algorithms.SlidingLog && l.Calendar == ""
+	return isWindow(l) && l.Algorithm != algorithms.SlidingLog && l.Calendar == "" && !l.Soft
 }

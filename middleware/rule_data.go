@@ -86,22 +86,13 @@ func validateLimits(limits []algorithms.Limit) error {
 			errs = append(errs, fmt.Errorf("%s counts requests, and other limits may count units; write two rules", l))
 		}
 		for _, other := range limits[:i] {
-			if windowOf(other) == windowOf(l) {
+			if lent.Counting(other) == lent.Counting(l) {
 				errs = append(errs, fmt.Errorf("%s and %s are one count; keep one of them, or write another period", other, l))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
-
-// A window tells the counts of a rule and a key apart.
-type window struct {
-	algorithm string
-	period    time.Duration
-	calendar  string
-}
-
-func windowOf(l algorithms.Limit) window { return window{algorithmOf(l), l.Period, l.Calendar} }
 
 func validateName(name string) error {
 	if name == "" {
@@ -202,7 +193,9 @@ func (r *Rule) validateBan(bad func(string, error)) {
 func banBy(b algorithms.Ban, limits []algorithms.Limit) error {
 	switch {
 	case b == (algorithms.Ban{}):
-	case !slices.ContainsFunc(limits, func(l algorithms.Limit) bool { return l.Calendar == "" }):
+	case !slices.ContainsFunc(limits, func(l algorithms.Limit) bool { return !l.Soft }):
+		return errors.New("soft limits deny nothing that could lead to a ban; add a limit that is not soft, or leave the ban out")
+	case !slices.ContainsFunc(limits, func(l algorithms.Limit) bool { return l.Calendar == "" && !l.Soft }):
 		return errors.New("denials by calendar windows lead to no ban, since a client that has used up its quota is no attacker; add a limit with a short period, or leave the ban out")
 	case len(limits) > 1 && b.Within == 0:
 		return errors.New("needs within, since the periods of several limits differ")
@@ -266,10 +259,29 @@ func (r *Rule) validateTierNames(bad func(string, error)) {
 	}
 }
 
+// validateTierBy reports what is wrong with TierBy and what does not go with it.
+func (r *Rule) validateTierBy(bad func(string, error)) {
+	if r.TierBy == nil {
+		return
+	}
+	for _, err := range each(validateKey(r.TierBy)) {
+		bad("TierBy", err)
+	}
+	if len(r.Tiers) == 0 {
+		bad("TierBy", errors.New("needs tiers: each is what may be asked for, and its limit"))
+	}
+	if r.LimitsFor != nil {
+		bad("TierBy", errors.New("does not go with LimitsFor, which does not say in which tier's count its limits are; list the limits in Tiers"))
+	}
+	if len(r.Overrides) > 0 {
+		bad("Overrides", errors.New("an override does not say for which tier of TierBy it is; have Config.TierFor name the client's tier, such as acme, and write the tier \"acme/large\""))
+	}
+}
+
 // tooMuch is what is wrong with a cost that one of the limits can never hold.
 func tooMuch(cost int64, limits []ruleLimit) error {
 	for _, l := range limits {
-		if cost > l.Quota() {
+		if cost > l.Quota() && !l.Soft {
 			return fmt.Errorf("%d is above the %d units that %s can hold: no request would pass", cost, l.Quota(), l)
 		}
 	}
@@ -328,7 +340,9 @@ func (r *Rule) validateLease(limits []ruleLimit, bad func(string, error)) {
 		return
 	}
 	for _, l := range limits {
-		if !grantsBlocks(l.Limit) {
+		if l.Soft {
+			bad("Lease", fmt.Errorf("does not go with %s, which is soft, and counts each request; leave one of them out", l))
+		} else if !grantsBlocks(l.Limit) {
 			bad("Lease", fmt.Errorf("units can be taken in blocks only by %s and %s, and %s is neither; leave the lease out",
 				algorithms.FixedWindow, algorithms.SlidingWindow, l))
 		}
@@ -350,7 +364,7 @@ func (r *Rule) validateLease(limits []ruleLimit, bad func(string, error)) {
 // validate reports the limits of valid rules whose share cannot hold the largest
 // cost. Rounding them up would admit more than the limit in all regions together.
 func (s share) validate(rules []Rule) (errs []error) {
-	if s.of == 0 {
+	if s.part == nil {
 		return nil
 	}
 	for i := range rules {
@@ -366,7 +380,7 @@ func (s share) validate(rules []Rule) (errs []error) {
 
 func (s share) holds(l algorithms.Limit, cost int64) error {
 	part, err := s.limit(l)
-	if err == nil && part.Quota() < cost {
+	if err == nil && part.Quota() < cost && !l.Soft {
 		err = fmt.Errorf("the share %s of %s holds %d units, and a request costs up to %d: it would never pass", s.text, l, part.Quota(), cost)
 	}
 	if err != nil {

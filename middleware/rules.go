@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
-	"sync"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hidden"
@@ -34,7 +33,7 @@ type rule struct {
 
 // spares reports whether a denial that may come of charges which are given back
 // later does not count towards the rule's ban.
-func (r *rule) spares() bool { return r.terms.chargeOn != nil && r.check.Ban != (algorithms.Ban{}) }
+func (r *rule) spares() bool { return r.source.ChargeOn != nil && r.check.Ban != (algorithms.Ban{}) }
 
 // applies reports whether the rule is on and matches a request.
 func (r *rule) applies(t *pattern.Target) bool { return !r.disabled && r.matches(t) }
@@ -71,16 +70,16 @@ func compile(rules []Rule, s share, hasTierFor bool) ([]rule, error) {
 			c.plans, c.readsBody = hasTierFor, c.readsBody || keyfunc.Describe(r.TierBy).ReadsBody()
 		}
 		c.hidden, c.disabled = r.Hidden, r.Disabled
-		c.terms = terms{limitsFor: r.LimitsFor, costFor: r.CostFor, reserve: r.MaxReserve, costs: pattern.NewValues(r.Costs), chargeOn: c.source.ChargeOn, lease: r.Lease, shadow: r.shadowed()}
-		c.own, _ = c.terms.fit(c.source.own(), s) // they are valid
+		c.terms = terms{costs: pattern.NewValues(r.Costs), shadow: r.shadowed()}
+		c.own, _ = c.source.fit(c.source.own(), s) // they are valid
 		for tier, limited := range c.source.Tiers {
 			if c.terms.tiers == nil {
 				c.terms.tiers = make(map[string]limits)
 			}
-			c.terms.tiers[tier], _ = c.terms.fit(limited, s)
+			c.terms.tiers[tier], _ = c.source.fit(limited, s)
 		}
 		c.terms.fitOverrides(&c.source, s)
-		c.plain = c.terms.plain()
+		c.plain = c.isPlain()
 		c.check = algorithms.Check{Rule: r.Name, Limit: c.own.windows[0], Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
 			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.hasHeld() || r.Ban != (algorithms.Ban{})}
 	}
@@ -137,18 +136,20 @@ func newRuleset(rules []rule, old *ruleset, logger *slog.Logger, hasTierFor bool
 	set := &ruleset{rules: rules, watches: make([]watch, len(rules)), hints: newHints(logger, len(rules)), generation: 1}
 	for i := range rules {
 		c := &rules[i].check
+		var windows []*windowDenials // of before
 		w := watch{rule: c.Rule, limit: c.Limit, quota: c.Limit.Quota(), series: new(series), denials: new(sampler.Rate)}
 		if old != nil {
 			if at, ok := old.find(c.Rule, i); ok {
 				was := &old.watches[at]
 				w.denials = was.denials
 				if algorithmOf(was.limit) == algorithmOf(w.limit) {
-					w.series = was.series
+					w.series, windows = was.series, was.windows
 				}
 			}
 		}
+		w.windows = windowsOf(&rules[i].source, windows)
 		set.watches[i] = w
-		set.chargesOn = set.chargesOn || rules[i].terms.chargeOn != nil
+		set.chargesOn = set.chargesOn || rules[i].source.ChargeOn != nil
 		set.spares = set.spares || rules[i].spares()
 		set.holds = set.holds || rules[i].holds()
 		if rules[i].hidden {
@@ -183,7 +184,7 @@ func (set *ruleset) find(name string, from int) (at int, ok bool) {
 }
 
 // sparing reports whether denials of a check do not always count towards its ban.
-func (set *ruleset) sparing(c *algorithms.Check) bool {
+func (set *ruleset) sparing(c algorithms.Check) bool {
 	at, ok := set.find(c.Rule, 0)
 	return ok && set.rules[at].spares() && !c.Shadow
 }
@@ -204,7 +205,7 @@ func (set *ruleset) mayRefund(d *algorithms.Decision) bool {
 // chargeOn returns the statuses that a rule charges; nil means all.
 func (set *ruleset) chargeOn(rule string) []int {
 	if at, ok := set.find(rule, 0); ok {
-		return set.rules[at].terms.chargeOn
+		return set.rules[at].source.ChargeOn
 	}
 	return nil
 }
@@ -228,7 +229,6 @@ const maxFailures = 64
 
 // failures are the errors since rules were last replaced. The zero value is none.
 type failures struct {
-	mu     sync.Mutex
 	err    error           // the last one; nil once rules were replaced
 	last   error           // what SetRules has counted and returned
 	logged map[string]bool // texts
@@ -236,8 +236,6 @@ type failures struct {
 
 // note remembers an error, and reports whether it was counted and logged before.
 func (f *failures) note(err error) (counted, logged bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	counted, logged = f.last != nil && errors.Is(err, f.last), f.logged[err.Error()]
 	if len(f.logged) >= maxFailures {
 		f.logged = nil
@@ -252,17 +250,8 @@ func (f *failures) note(err error) (counted, logged bool) {
 // returned remembers an error that SetRules has counted and returns; nil means
 // that rules were replaced.
 func (f *failures) returned(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.err, f.last = err, err
 	if err == nil {
 		f.logged = nil
 	}
-}
-
-// current is the last error since rules were replaced; nil if there was none.
-func (f *failures) current() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err
 }

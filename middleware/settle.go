@@ -194,7 +194,7 @@ func (s *requestState) parts(costs []ruleCost) (parts []part) {
 		u, begin := s.use(r.Check.Rule), len(parts)
 		parts = append(parts, part{window: i, first: true, taken: r})
 		for j := range u.more {
-			if u.more[j].Charged > 0 && windowOf(u.more[j].Check.Limit) == windowOf(r.Check.Limit) {
+			if u.more[j].Charged > 0 && lent.Counting(u.more[j].Check.Limit) == lent.Counting(r.Check.Limit) {
 				parts = append(parts, part{window: i, taken: &u.more[j]})
 			}
 		}
@@ -227,7 +227,9 @@ func (s *requestState) settleAll(ctx context.Context, costs []ruleCost) (errs []
 		if results, err = s.by.limiter.Settle(ctx, charges...); len(results) == len(charges) {
 			for j, p := range changed {
 				p.now = results[j]
-				s.countSettled(p)
+			}
+			for _, p := range changed {
+				s.countSettled(p, changed)
 			}
 		}
 	}
@@ -269,8 +271,8 @@ func (s *requestState) note(parts []part, err error) (errs []error) {
 }
 
 // countSettled counts what a settlement has charged or refunded, once for all windows of
-// its rule.
-func (s *requestState) countSettled(p *part) {
+// its rule. The debt is that of the window which is furthest beyond its limit.
+func (s *requestState) countSettled(p *part, all []*part) {
 	if s.find(p.now.Check.Rule) != p.window {
 		return
 	}
@@ -278,7 +280,13 @@ func (s *requestState) countSettled(p *part) {
 		switch units := p.now.Charged - p.taken.Charged; {
 		case units > 0:
 			c.charged.Add(uint64(units))
-			c.debt.Add(uint64(min(units, max(-p.now.Remaining, 0))))
+			var debt int64
+			for _, other := range all {
+				if other.now.Check.Rule == p.now.Check.Rule {
+					debt = max(debt, beyond(other.now.Charged-other.taken.Charged, other.now.Remaining))
+				}
+			}
+			c.debt.Add(uint64(debt))
 		default:
 			c.refunded.Add(uint64(-units))
 		}

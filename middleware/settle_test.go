@@ -16,7 +16,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/algorithms/limitertest"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -24,10 +23,7 @@ import (
 // GraphQL: ten points per minute, known afterwards. After a query of 30 the next
 // is admitted when the debt is paid, and Retry-After says when.
 func TestSettleIntoDebt(t *testing.T) {
-	for name, limiter := range map[string]func(*testing.T) algorithms.Limiter{
-		"memory": func(*testing.T) algorithms.Limiter { return new(algorithms.Memory) },
-		"redis":  func(t *testing.T) algorithms.Limiter { return guardOf(t, limitertest.Redis(t)) },
-	} {
+	for name, limiter := range limiters {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{
@@ -206,16 +202,6 @@ func TestSettleLeavesTheHeadersOfAnEndedRequest(t *testing.T) {
 	})
 	if n := used(t, memory, rule); err != nil || n != 5 || w.Header().Get("X-RateLimit-Remaining") != "8" {
 		t.Errorf("%v, %d charged, %v", err, n, w.Header())
-	}
-}
-
-func TestSettleSaysThatTheLimiterFailed(t *testing.T) {
-	limiter := &unsettling{new(algorithms.Memory)}
-	rule := perHour("r", 9)
-	_, err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}}),
-		func(ctx context.Context, _ http.ResponseWriter) error { return ratelimit.Settle(ctx, "r", 5) })
-	if err == nil || !strings.Contains(err.Error(), redis.ErrClosed.Error()) || used(t, limiter, rule) != 1 {
-		t.Error(err)
 	}
 }
 

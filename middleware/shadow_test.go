@@ -3,7 +3,6 @@ package middleware_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +17,6 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/headers"
-	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -104,33 +102,7 @@ func bystanders() []ratelimit.Rule {
 	return rules
 }
 
-// A world is where traffic happens: a limiter, and a clock.
-type world struct {
-	limiter algorithms.Limiter
-	pass    func(time.Duration) // lets time pass
-	// A deadline within the budget leaves no time to wait for a turn.
-	patience time.Duration
-}
-
-// servers are worlds on real servers, whose clock the test sets. They have none of
-// each other's keys, and all begin at the same time.
-func servers(clock *redistest.Clock, client func(*testing.T) algorithms.Client) func(*testing.T) world {
-	begin := clock.Now()
-	worlds := 0
-	return func(t *testing.T) world {
-		clock.Set(begin)
-		worlds++
-		guard := &failmode.Guard{
-			Limiter: &algorithms.Redis{Client: client(t), Namespace: fmt.Sprint("world-", worlds), Budget: 5 * time.Second},
-			Logger:  slog.New(slog.DiscardHandler),
-		}
-		t.Cleanup(func() { _ = guard.Close() })
-		return world{asking{guard}, clock.Advance, time.Second}
-	}
-}
-
-// asking keeps denials out of the Guard's cache, whose clock is this process': it
-// does not know how the test moves the servers'.
+// asking keeps denials out of the Guard's cache.
 type asking struct{ algorithms.Limiter }
 
 func (a asking) Unwrap() algorithms.Limiter { return a.Limiter }
@@ -152,11 +124,11 @@ func TestShadowAndDisabledChangeNothing(t *testing.T) {
 		{Name: "login", Match: []string{"POST /a"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(3), ChargeOn: []int{401}},
 		{Name: "account", Match: []string{"POST /a"}, Key: keyfunc.BodyJSON("account", 64), Limit: algorithms.PerMinute(3)},
 	}
-	traffic := func(t *testing.T, in world, rules []ratelimit.Rule) (seen []string, registry *prometheus.Registry) {
+	traffic := func(t *testing.T, limiter algorithms.Limiter, rules []ratelimit.Rule) (seen []string, registry *prometheus.Registry) {
 		registry = prometheus.NewRegistry()
 		shadows := 0
 		m := measured(t, registry, ratelimit.Config{
-			Limiter: in.limiter, Rules: rules, Headers: headers.All(headers.XRateLimit, headers.IETFDraft11), MaxWaiting: 2,
+			Limiter: limiter, Rules: rules, Headers: headers.All(headers.XRateLimit, headers.IETFDraft11), MaxWaiting: 2,
 			Observe: func(_ *http.Request, d algorithms.Decision) {
 				for _, r := range d.Results {
 					if r.Check.Shadow && !r.HasRoom {
@@ -170,12 +142,12 @@ func TestShadowAndDisabledChangeNothing(t *testing.T) {
 		}))
 		random := rand.New(rand.NewPCG(1, 2))
 		for range 300 {
-			in.pass(time.Duration(random.IntN(4000)) * time.Millisecond)
+			time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond)
 			body := fmt.Sprintf(`{"account":"%d"}`, random.IntN(3))
 			r := httptest.NewRequest([]string{"GET", "POST"}[random.IntN(2)], []string{"/a", "/b", "/c"}[random.IntN(3)], strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("User", fmt.Sprint(1+random.IntN(2)))
-			ctx, cancel := context.WithTimeout(r.Context(), in.patience)
+			ctx, cancel := context.WithTimeout(r.Context(), time.Hour)
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r.WithContext(ctx))
 			cancel()
@@ -183,7 +155,7 @@ func TestShadowAndDisabledChangeNothing(t *testing.T) {
 		}
 		for _, r := range enforced {
 			for _, key := range []string{"192.0.2.1", "1", "2", "0", ""} {
-				d, err := in.limiter.Peek(t.Context(), algorithms.Check{Rule: r.Name, Key: key, Limit: r.Limit})
+				d, err := limiter.Peek(t.Context(), algorithms.Check{Rule: r.Name, Key: key, Limit: r.Limit})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -200,50 +172,38 @@ func TestShadowAndDisabledChangeNothing(t *testing.T) {
 		}
 		return seen, registry
 	}
-	compare := func(t *testing.T, in func(*testing.T) world, run func(*testing.T, func(*testing.T))) {
-		var with, without []string
-		var registry *prometheus.Registry
-		run(t, func(t *testing.T) { without, _ = traffic(t, in(t), enforced) })
-		run(t, func(t *testing.T) {
-			with, registry = traffic(t, in(t), append(bystanders()[:10:10], append(slices.Clone(enforced), bystanders()[10:]...)...))
-		})
-		statuses := make(map[string]bool)
-		for i := range without {
-			if statuses[without[i][:3]] = true; with[i] != without[i] {
-				t.Fatalf("%d:\n%s\nwithout:\n%s", i, with[i], without[i])
-			}
-		}
-		if !statuses["200"] || !statuses["401"] || !statuses["429"] {
-			t.Errorf("the traffic saw only %v", statuses)
-		}
-		would := 0.0
-		for sample, n := range gather(t, registry) {
-			if strings.HasPrefix(sample, "decisions_total") && strings.Contains(sample, " by-") {
-				if strings.Contains(sample, " shadow_denied ") {
-					would += n
-				} else if strings.Contains(sample, " denied ") && n > 0 {
-					t.Errorf("%s %v", sample, n)
-				}
-			}
-		}
-		if would == 0 {
-			t.Error("no would-be denials in the metrics")
-		}
-	}
 	for name, limiter := range limiters {
 		t.Run(name, func(t *testing.T) {
-			compare(t, func(t *testing.T) world { return world{limiter(t), time.Sleep, time.Hour} }, synctest.Test)
+			var with, without []string
+			var registry *prometheus.Registry
+			synctest.Test(t, func(t *testing.T) { without, _ = traffic(t, limiter(t), enforced) })
+			synctest.Test(t, func(t *testing.T) {
+				with, registry = traffic(t, limiter(t), append(bystanders()[:10:10], append(slices.Clone(enforced), bystanders()[10:]...)...))
+			})
+			statuses := make(map[string]bool)
+			for i := range without {
+				if statuses[without[i][:3]] = true; with[i] != without[i] {
+					t.Fatalf("%d:\n%s\nwithout:\n%s", i, with[i], without[i])
+				}
+			}
+			if !statuses["200"] || !statuses["401"] || !statuses["429"] {
+				t.Errorf("the traffic saw only %v", statuses)
+			}
+			would := 0.0
+			for sample, n := range gather(t, registry) {
+				if strings.HasPrefix(sample, "decisions_total") && strings.Contains(sample, " by-") {
+					if strings.Contains(sample, " shadow_denied ") {
+						would += n
+					} else if strings.Contains(sample, " denied ") && n > 0 {
+						t.Errorf("%s %v", sample, n)
+					}
+				}
+			}
+			if would == 0 {
+				t.Error("no would-be denials in the metrics")
+			}
 		})
 	}
-	plainly := func(t *testing.T, f func(*testing.T)) { f(t) }
-	t.Run("a redis-server", func(t *testing.T) {
-		srv, clock := redistest.StartWithClock(t)
-		compare(t, servers(clock, func(t *testing.T) algorithms.Client { return srv.Client(t) }), plainly)
-	})
-	t.Run("a cluster", func(t *testing.T) {
-		cluster, clock := redistest.StartClusterWithClock(t)
-		compare(t, servers(clock, func(t *testing.T) algorithms.Client { return cluster.Client(t) }), plainly)
-	})
 }
 
 // While a new limit is enforced for a part of the keys, only they are denied.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/shed"
 )
@@ -40,9 +41,9 @@ func (m *Middleware) Shedder() *shed.Shedder {
 // enterShedder waits for a place in the Shedder, or has the request shed. A request that
 // is known to be denied takes no place while others wait for one. Otherwise a flood of
 // them would fill the queue.
-func (e *evaluation) enterShedder() {
+func (e *evaluation) enterShedder(checks []algorithms.Check) {
 	s := e.m.shedder
-	if s == nil || !e.handles || s.Load() >= 1 && e.anyKnownOver() {
+	if s == nil || !e.handles || s.Load() >= 1 && e.anyKnownOver(checks) {
 		return
 	}
 	begun := time.Since(e.m.start)

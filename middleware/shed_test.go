@@ -1,7 +1,6 @@
 package middleware_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,19 +19,6 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/shed"
 )
-
-// A taken counts what reaches the limiter.
-type taken struct {
-	algorithms.Limiter
-	checks atomic.Int64
-}
-
-func (l *taken) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	l.checks.Add(int64(len(checks)))
-	return l.Limiter.Take(ctx, checks...)
-}
-
-func (l *taken) Unwrap() algorithms.Limiter { return l.Limiter }
 
 // A slowBody ends after a while.
 type slowBody struct {
@@ -80,7 +65,7 @@ func TestShedder(t *testing.T) {
 		then   *http.Request
 		code   int
 		after  time.Duration
-		checks int64 // that reached the limiter since
+		takes  int64 // of the limiter since
 	}{
 		"no rule":         {then: to("/", ""), code: 503, after: 100 * time.Millisecond},
 		"skipped":         {then: to("/healthz", ""), code: 200, after: time.Second},
@@ -88,17 +73,17 @@ func TestShedder(t *testing.T) {
 		"a rule, refused": {then: to("/user/", ""), code: 503, after: 100 * time.Millisecond},
 		"known to be denied": {
 			before: []*http.Request{to("/user/", "a"), to("/user/", "a"), to("/user/", "a")},
-			then:   to("/user/", "a"), code: 429, checks: 1,
+			then:   to("/user/", "a"), code: 429, takes: 1,
 		},
 		"behind a wait for a turn": { // of the second in the queue
 			before: []*http.Request{to("/queue", "")},
-			slow:   to("/queue", ""), then: to("/user/", "a"), code: 200, after: time.Second + 100*time.Millisecond, checks: 1,
+			slow:   to("/queue", ""), then: to("/user/", "a"), code: 200, after: time.Second + 100*time.Millisecond, takes: 1,
 		},
 		"behind a slow body of another client": {
-			slow: drip(), then: to("/held", "b"), code: 200, after: time.Second + 100*time.Millisecond, checks: 1,
+			slow: drip(), then: to("/held", "b"), code: 200, after: time.Second + 100*time.Millisecond, takes: 1,
 		},
 		"behind a slow body of its own": {
-			slow: drip(), then: to("/held", "a"), code: 429, checks: 1,
+			slow: drip(), then: to("/held", "a"), code: 429, takes: 1,
 		},
 		"behind a slow body": {
 			slow: func() *http.Request {
@@ -107,12 +92,12 @@ func TestShedder(t *testing.T) {
 				r.Header.Set("Content-Type", "application/json")
 				return r
 			}(),
-			then: to("/user/", "a"), code: 200, after: time.Second + 100*time.Millisecond, checks: 1,
+			then: to("/user/", "a"), code: 200, after: time.Second + 100*time.Millisecond, takes: 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				limiter := &taken{Limiter: new(algorithms.Memory)}
+				limiter := &spy{Limiter: new(algorithms.Memory)}
 				s := &shed.Shedder{Min: 1, Max: 1, Logger: slog.New(slog.DiscardHandler)}
 				m, err := ratelimit.New(ratelimit.Config{
 					Limiter: limiter, Rules: rules, Skip: []string{"/healthz"}, Shedder: s, Logger: slog.New(slog.DiscardHandler),
@@ -147,10 +132,10 @@ func TestShedder(t *testing.T) {
 					}
 				})
 				synctest.Wait()
-				checks := limiter.checks.Load()
+				takes := limiter.takes.Load()
 				got := send(c.then)
-				if got.Code != c.code || got.after != c.after || limiter.checks.Load()-checks != c.checks {
-					t.Errorf("%d after %v, %d checks; want %d after %v, %d", got.Code, got.after, limiter.checks.Load()-checks, c.code, c.after, c.checks)
+				if got.Code != c.code || got.after != c.after || limiter.takes.Load()-takes != c.takes {
+					t.Errorf("%d after %v, %d takes; want %d after %v, %d", got.Code, got.after, limiter.takes.Load()-takes, c.code, c.after, c.takes)
 				}
 				if limits := got.Header().Get("X-RateLimit-Limit"); got.Code == 503 && (limits != "" || !strings.Contains(got.Body.String(), headers.TemporaryReducedCapacity)) {
 					t.Errorf("%v %s", got.Header(), got.Body)

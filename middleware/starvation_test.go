@@ -93,6 +93,13 @@ func TestADenialForWantOfPatience(t *testing.T) {
 				t.Errorf("with %s left: RetryAfter %s, want %s; %v", deadline, d.RetryAfter(), want, err)
 			}
 		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin, w := time.Now(), httptest.NewRecorder()
+		m.Handler(ok).ServeHTTP(w, r.WithContext(ctx))
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" || time.Since(begin) != 0 {
+			t.Errorf("%d, Retry-After %s after %s", w.Code, w.Header().Get("Retry-After"), time.Since(begin))
+		}
 		untouched(t, m, r, 1.2, 994)
 	})
 }

@@ -1,32 +1,26 @@
 package middleware
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"math/bits"
-	"net/http"
+	"maps"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/pattern"
+	"github.com/seed75154129/ratelimit/internal/view"
 )
 
-// terms are what a rule asks of requests by more than one limit and one cost.
-// The zero value asks nothing special.
+// terms are what a rule asks of requests by more than one limit and one cost, made ready
+// for requests. The zero value asks nothing special.
 type terms struct {
-	limitsFor func(*http.Request) []algorithms.Limit
 	tiers     map[string]limits
-	costFor   func(*http.Request) int64
-	reserve   float64 // the part of a quota that costFor may take; 0 means all
-	costs     pattern.Values
-	chargeOn  []int
-	lease     bool
-	shadow    float64 // the fraction of keys that are not enforced
-
 	overrides map[string]*override // by key
+	costs     pattern.Values
+	shadow    float64 // the fraction of keys that are not enforced
 }
 
 // limits are those that a request has by a rule, made ready for requests.
@@ -35,36 +29,44 @@ type limits struct {
 	queue   bool               // requests may have to wait
 }
 
-// plain reports whether every request has the rule's own limit and cost, and all
+// isPlain reports whether every request has the rule's own limit and cost, and all
 // keys are enforced.
-func (t *terms) plain() bool {
-	return t.limitsFor == nil && t.tiers == nil && t.overrides == nil && t.costFor == nil && t.costs == nil && t.shadow == 0
+func (r *rule) isPlain() bool {
+	t := &r.terms
+	return r.source.LimitsFor == nil && t.tiers == nil && t.overrides == nil && r.source.CostFor == nil && t.costs == nil && t.shadow == 0
 }
 
-// fit makes limits of the rule ready for requests.
-func (t *terms) fit(all []algorithms.Limit, s share) (limits, error) {
+// fit makes limits of the rule ready for requests. LimitsFor may return some that do not
+// fit.
+func (r *Rule) fit(all []algorithms.Limit, s share) (limits, error) {
 	if exempts(all) {
 		return limits{}, nil
 	}
 	if err := validateLimits(all); err != nil {
 		return limits{}, err
 	}
-	if t.lease && len(all) > 1 {
+	if r.Lease && len(all) > 1 {
 		return limits{}, errors.New("several limits, which Lease does not allow")
 	}
+	if err := banBy(r.Ban, all); err != nil {
+		return limits{}, err
+	}
 	fit := limits{windows: all}
-	if s.of != 0 {
+	if s.part != nil {
 		fit.windows = slices.Clone(all)
 	}
 	for i, l := range all {
-		if t.chargeOn != nil && !isWindow(l) {
+		if isHeld(l) && (r.Cost > 1 || r.Costs != nil || r.CostFor != nil || r.Ban != (algorithms.Ban{})) {
+			return limits{}, fmt.Errorf("%s does not go with the rule's Cost, Costs, CostFor or Ban", l)
+		}
+		if r.ChargeOn != nil && !isWindow(l) {
 			return limits{}, fmt.Errorf("%s is no window, which ChargeOn needs", l)
 		}
-		if t.lease && !grantsBlocks(l) {
+		if r.Lease && !grantsBlocks(l) {
 			return limits{}, fmt.Errorf("%s grants no blocks, which Lease needs", l)
 		}
 		fit.queue = fit.queue || l.Algorithm == algorithms.LeakyBucket
-		if s.of != 0 {
+		if s.part != nil {
 			var err error
 			if fit.windows[i], err = s.limit(l); err != nil {
 				return limits{}, err
@@ -78,6 +80,9 @@ func (t *terms) fit(all []algorithms.Limit, s share) (limits, error) {
 // windows, the rule does not apply.
 func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) limits {
 	l := e.limitsOf(i, rule, check)
+	if l.windows == nil {
+		return l
+	}
 	check.Cost = e.costOf(rule, l.windows)
 	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
 	l.queue = l.queue && !check.Shadow // a request in shadow takes no place in the wait queue
@@ -93,15 +98,15 @@ func (e *evaluation) limitsOf(i int, rule *rule, check *algorithms.Check) limits
 	if o := e.overrideOf(rule, check.Key); o != nil {
 		return o.limits
 	}
-	if f := rule.terms.limitsFor; f != nil {
+	if f := rule.source.LimitsFor; f != nil {
 		if all := f(e.request); len(all) > 0 {
-			fit, err := rule.terms.fit(all, e.m.share)
-			if err = cmp.Or(err, rule.source.fits(fit.windows)); err == nil {
+			fit, err := rule.source.fit(all, e.m.share)
+			if err == nil {
 				return fit
 			}
 			e.m.badLimits.Do(func() {
 				e.m.logger.Warn("ratelimit: LimitsFor returned limits that cannot be used; Tiers and Limit apply",
-					"rule", rule.check.Rule, "limit", textOf(all), "error", err)
+					"rule", rule.check.Rule, "limit", view.LimitsOf(all).String(), "error", err)
 			})
 		}
 	}
@@ -122,16 +127,49 @@ func (e *evaluation) limitsOf(i int, rule *rule, check *algorithms.Check) limits
 	return rule.own
 }
 
-// textOf is the texts of limits, with commas between them.
-func textOf(all []algorithms.Limit) string {
-	var b strings.Builder
-	for i, l := range all {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(l.String())
+// limitsBy are the limits of a request by a rule with a TierBy, whose answer is the
+// check's tier. A tier that is not listed is none, so that clients which make up names
+// gain no count.
+func (e *evaluation) limitsBy(rule *rule, check *algorithms.Check) limits {
+	asked := check.Tier
+	if check.Tier = ""; asked == "" {
+		return rule.own
 	}
-	return b.String()
+	l, listed := limits{}, false
+	if rule.plans {
+		// Neither a plan nor what clients ask for may spell another pair by a slash.
+		if plan := e.tier(); plan != "" && !strings.Contains(plan, "/") {
+			l, listed = rule.terms.tiers[plan+"/"+asked]
+		}
+	}
+	if !listed && (!rule.plans || !strings.Contains(asked, "/")) {
+		l, listed = rule.terms.tiers[asked]
+	}
+	if !listed {
+		return rule.own
+	}
+	check.Tier = asked
+	return l
+}
+
+// tierOf returns the tier of the count that a tier of the rule has.
+func (r *rule) tierOf(tier string) string {
+	switch plan, asked, paired := strings.Cut(tier, "/"); {
+	case r.tierBy == nil:
+		return ""
+	case r.plans && paired && plan != "" && asked != "":
+		return asked
+	}
+	return tier
+}
+
+// asked returns the tiers that count apart, by name.
+func (r *rule) asked() []string {
+	all := make(map[string]bool)
+	for tier := range r.terms.tiers {
+		all[r.tierOf(tier)] = true
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // tier asks for the request's tier, once.
@@ -144,11 +182,14 @@ func (e *evaluation) tier() string {
 
 // costOf is what the request costs by a rule: CostFor, Costs, Cost.
 func (e *evaluation) costOf(rule *rule, windows []algorithms.Limit) int64 {
-	if f := rule.terms.costFor; f != nil {
+	if f := rule.source.CostFor; f != nil {
 		if n := f(e.request); n > 0 {
-			if part := rule.terms.reserve; part > 0 {
-				for i := range windows {
-					n = min(n, max(int64(part*float64(windows[i].Quota())), 1))
+			for i := range windows {
+				if part, quota := rule.source.MaxReserve, windows[i].Quota(); part > 0 {
+					n = min(n, max(int64(part*float64(quota)), 1))
+				} else if n > quota && !windows[i].Soft {
+					e.set.hints.sayOnce("cost of "+rule.check.Rule, fmt.Sprintf("rule %q: CostFor returned %d, and %s can hold %d units, so that such a request is always denied; "+
+						"set MaxReserve, raise the limit, or return less", rule.check.Rule, n, windows[i], quota))
 				}
 			}
 			return n
@@ -197,13 +238,9 @@ func hash(rule, key string) uint64 {
 // written: floating-point numbers would make 28 of 100 × 0.29. The zero value is
 // all of it.
 type share struct {
-	part, of uint64
-	text     string
+	part *big.Rat
+	text string
 }
-
-// maxDecimals is what of a share counts: 10^18 is below 2^64. More are cut off,
-// so that no sum of shares exceeds the whole.
-const maxDecimals = 18
 
 // parseShare reads Config.Share.
 func parseShare(f float64) (share, error) {
@@ -214,25 +251,19 @@ func parseShare(f float64) (share, error) {
 		return share{}, fmt.Errorf("middleware: share: must be above 0 and at most 1, this region's part of each limit; got %v", f)
 	}
 	text := strconv.FormatFloat(f, 'f', -1, 64)
-	digits := strings.TrimPrefix(text, "0.")
-	digits = digits[:min(len(digits), maxDecimals)]
-	s := share{of: 1, text: text}
-	for _, c := range []byte(digits) {
-		s.part, s.of = 10*s.part+uint64(c-'0'), 10*s.of
-	}
-	return s, nil
+	part, _ := new(big.Rat).SetString(text) // it is a number
+	return share{part, text}, nil
 }
 
 // units is the share of so many, rounded down.
 func (s share) units(n int64) int64 {
-	hi, lo := bits.Mul64(uint64(n), s.part)
-	q, _ := bits.Div64(hi, lo, s.of) // part < of, so it fits
-	return int64(q)
+	all := new(big.Rat).Mul(s.part, new(big.Rat).SetInt64(n))
+	return new(big.Int).Quo(all.Num(), all.Denom()).Int64()
 }
 
 // limit is the share of a valid limit. The error says that it is too small.
 func (s share) limit(l algorithms.Limit) (algorithms.Limit, error) {
-	if s.of == 0 {
+	if s.part == nil {
 		return l, nil
 	}
 	part := l

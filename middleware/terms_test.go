@@ -236,33 +236,6 @@ func TestMaxReserve(t *testing.T) {
 	}
 }
 
-func TestSkipFor(t *testing.T) {
-	limiter := &calls{Limiter: new(algorithms.Memory)}
-	m := mustNew(t, ratelimit.Config{
-		Limiter: limiter, Rules: []ratelimit.Rule{perHour("r", 1)},
-		Skip: []string{"GET /healthz"}, SkipFor: func(r *http.Request) bool {
-			if r.URL.Path == "/healthz" {
-				t.Error("SkipFor is asked after Skip has said it")
-			}
-			return r.Method == http.MethodOptions
-		},
-	})
-	h := m.Handler(ok)
-	for range 5 {
-		for _, line := range []string{"OPTIONS /", "GET /healthz"} {
-			if w := serve(h, line); w.Code != http.StatusNoContent || len(w.Header()) != 0 {
-				t.Errorf("%s: %d %v", line, w.Code, w.Header())
-			}
-		}
-	}
-	if n := limiter.takes.Load(); n != 0 {
-		t.Errorf("%d calls of the limiter", n)
-	}
-	if one, two := serve(h, "GET /").Code, serve(h, "GET /").Code; one != http.StatusNoContent || two != http.StatusTooManyRequests {
-		t.Error(one, two)
-	}
-}
-
 func TestTiersMayWait(t *testing.T) {
 	rule := perHour("r", 5)
 	rule.Tiers = map[string][]algorithms.Limit{"slow": {{Rate: 1, Period: time.Hour, Burst: 3, Algorithm: algorithms.LeakyBucket}}}

@@ -67,28 +67,6 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 	})
 }
 
-func TestADelayBeyondTheDeadlineIsADenialAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := queueOf(t, 10, 0)
-		h := m.Handler(ok)
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		for range 6 { // the next one's turn is in 1.2s
-			if _, err := m.Take(r); err != nil {
-				t.Fatal(err)
-			}
-		}
-		begin := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r.WithContext(ctx))
-		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" || time.Since(begin) != 0 {
-			t.Errorf("%d, Retry-After %s after %s", w.Code, w.Header().Get("Retry-After"), time.Since(begin))
-		}
-		untouched(t, m, r, 1.2, 994)
-	})
-}
-
 // untouched checks when the next request would have its turn, and what is left of wide.
 func untouched(t *testing.T, m *ratelimit.Middleware, r *http.Request, seconds float64, wide int64) {
 	t.Helper()

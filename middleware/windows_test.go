@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -80,7 +81,8 @@ func TestSeveralWindows(t *testing.T) {
 	if top := m.TopDenied(5); len(top) != 1 || top[0].Count != 3 {
 		t.Errorf("%+v", top)
 	}
-	wantSamples(t, registry, map[string]float64{"decisions_total fixed_window allowed plan memory": 4, "decisions_total fixed_window denied plan memory": 3})
+	wantSamples(t, registry, map[string]float64{"decisions_total fixed_window allowed plan memory": 4, "decisions_total fixed_window denied plan memory": 3,
+		"window_denials_total denied plan 1m": 1, "window_denials_total denied plan 1h": 1, "window_denials_total denied plan month@UTC": 1})
 
 	checks, err := m.Checks("plan", "192.0.2.1")
 	if err != nil {
@@ -91,6 +93,72 @@ func TestSeveralWindows(t *testing.T) {
 	}
 	if got := left(); !slices.Equal(got, []int64{2, 3, 4}) {
 		t.Errorf("after a reset %v are left", got)
+	}
+}
+
+// Beyond a soft window a customer goes on and is counted, which is no denial: not in the log,
+// in TopDenied and towards a ban. Each other window denies as ever, and then nothing is
+// charged. A downgrade denies until the month ends.
+func TestSoftWindows(t *testing.T) {
+	now, registry := noon, prometheus.NewRegistry()
+	var log strings.Builder
+	soft := algorithms.Limit{Rate: 3, Calendar: "month@UTC", Soft: true}
+	rule := plan(fixedIn(2, time.Minute), algorithms.PerMonth(3, "UTC"))
+	rule.Tiers = map[string][]algorithms.Limit{"pro": {fixedIn(2, time.Minute), soft}}
+	rule.Ban = algorithms.Ban{After: 3, Within: time.Hour, For: time.Minute}
+	m := measured(t, registry, ratelimit.Config{
+		Limiter: &algorithms.Memory{Now: func() time.Time { return now }}, Headers: headers.XRateLimit, TierFor: byHeader,
+		Rules: []ratelimit.Rule{rule}, DenialLogRate: 100, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	var handled algorithms.Result
+	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, _ := ratelimit.FromContext(r.Context())
+		handled, _ = d.Result("plan")
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	used := func() int64 {
+		d, err := m.Peek(request("GET /", "Tier", "pro"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return soft.Rate - d.Results[1].Remaining
+	}
+	for i, c := range []struct {
+		minute int
+		tier   string
+		code   int
+		used   int64
+		left   string // in the header: of the minute, unless there is nothing else
+	}{
+		{0, "pro", http.StatusNoContent, 1, "1"},
+		{0, "pro", http.StatusNoContent, 2, "0"},
+		{1, "pro", http.StatusNoContent, 3, "1"},
+		{1, "pro", http.StatusNoContent, 4, "0"},
+		{1, "pro", http.StatusTooManyRequests, 4, "0"},
+		{2, "pro", http.StatusNoContent, 5, "1"},
+		{3, "", http.StatusTooManyRequests, 5, "0"}, // a downgrade
+		{4, "pro", http.StatusNoContent, 6, "1"},
+		{4, "pro", http.StatusNoContent, 7, "0"},
+		{4, "pro", http.StatusTooManyRequests, 7, "0"},
+		{4, "pro", http.StatusTooManyRequests, 7, "0"}, // the third denial of the minute bans
+		{4, "pro", http.StatusTooManyRequests, 7, "0"},
+		{5, "pro", http.StatusNoContent, 8, "1"},
+	} {
+		now = noon.Add(time.Duration(c.minute) * time.Minute)
+		w := serve(h, "GET /", "Tier", c.tier)
+		if got := used(); w.Code != c.code || got != c.used || w.Header().Get("X-RateLimit-Remaining") != c.left {
+			t.Errorf("request %d: %d, used %d, %v; want %+v", i, w.Code, got, w.Header(), c)
+		}
+		if over := c.used > 3; w.Code == http.StatusNoContent && (handled.HasRoom == over || over && (!handled.Check.Limit.Soft || handled.Remaining != 3-c.used)) {
+			t.Errorf("request %d: the handler has %+v", i, handled)
+		}
+	}
+	wantDecisions(t, registry, map[string]float64{
+		"fixed_window allowed plan memory": 3, "fixed_window over plan memory": 5, "fixed_window denied plan memory": 5,
+	})
+	wantSamples(t, registry, map[string]float64{"units_total charged plan": 8, "units_total debt plan": 5, "near_limit_total plan": 2})
+	if n := strings.Count(log.String(), "ratelimit: denied"); n != 5 || m.TopDenied(1)[0].Count != 5 {
+		t.Errorf("%d denials in the log, and %+v:\n%s", n, m.TopDenied(1), &log)
 	}
 }
 
@@ -199,6 +267,13 @@ func TestTiersOfSeveralWindows(t *testing.T) {
 	}
 }
 
+// soft is a limit of so many units an hour, beyond which requests pass.
+func soft(n int64) algorithms.Limit {
+	l := algorithms.PerHour(n)
+	l.Soft = true
+	return l
+}
+
 func fixedIn(n int64, period time.Duration) algorithms.Limit {
 	return algorithms.Limit{Rate: n, Period: period, Algorithm: algorithms.FixedWindow}
 }
@@ -286,4 +361,48 @@ func TestNearAnyWindow(t *testing.T) {
 	}
 	times(1, m.Handler(ok), "GET /")
 	wantSamples(t, registry, map[string]float64{"near_limit_total plan": 1})
+}
+
+// A denial is counted by the window that denies for the longest time, also from the deny
+// cache. Rules that replace the rule count on.
+func TestDenialsByWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		rule := plan(fixedIn(2, time.Minute), algorithms.PerMonth(3, "UTC"))
+		rule.Ban = algorithms.Ban{After: 3, Within: time.Hour, For: time.Hour}
+		rule.LimitsFor = func(r *http.Request) []algorithms.Limit {
+			if r.URL.Path == "/day" {
+				return []algorithms.Limit{fixedIn(1, 24*time.Hour)}
+			}
+			return nil
+		}
+		plain := perHour("plain", 1000)
+		m := measured(t, registry, ratelimit.Config{Limiter: guard(t, new(store), 1), Rules: []ratelimit.Rule{rule, plain}})
+		h := m.Handler(ok)
+		requests := func(line string, n int, minute, month, other, monthInShadow float64) {
+			t.Helper()
+			times(n, h, line)
+			got, want := make(map[string]float64), map[string]float64{"denied plan 1m": minute, "denied plan month@UTC": month, "denied plan other": other, "shadow_denied plan month@UTC": monthInShadow}
+			for name, n := range gather(t, registry) {
+				if name, ok := strings.CutPrefix(name, "window_denials_total "); ok && n > 0 {
+					got[name] = n
+				}
+			}
+			maps.DeleteFunc(want, func(_ string, n float64) bool { return n == 0 })
+			if !maps.Equal(got, want) {
+				t.Errorf("%d times %s: %v, want %v", n, line, got, want)
+			}
+		}
+		requests("GET /", 3, 1, 0, 0, 0)
+		time.Sleep(time.Minute)
+		requests("GET /", 3, 1, 2, 0, 0) // the second by the deny cache
+		requests("GET /day", 2, 1, 2, 1, 0)
+		requests("GET /day", 1, 1, 2, 2, 0) // begins a ban
+		requests("GET /day", 1, 1, 2, 2, 0)
+		rule.Shadow = true
+		if err := m.SetRules([]ratelimit.Rule{rule, plain}); err != nil {
+			t.Fatal(err)
+		}
+		requests("GET /", 1, 1, 2, 2, 1)
+	})
 }

@@ -39,8 +39,8 @@ import (
 //     on after that. Put the Shedder inside the TimeoutHandler.
 type Shedder struct {
 	// Priority says how important a request is; nil means all are Medium. It must not
-	// believe what a client can write, such as a header that nobody has verified. It is
-	// called once per request, on the request's goroutine.
+	// believe what a client can write, such as a header that is not verified. It is called
+	// once per request, on the request's goroutine.
 	Priority func(*http.Request) Priority
 
 	// Min and Max bound the limit; 0 means max(8, 2·GOMAXPROCS) for Min and 1000 for

@@ -227,38 +227,6 @@ func TestARequestTakesOnePlace(t *testing.T) {
 	wantMetrics(t, s, idle)
 }
 
-// Two servers that share a Shedder share its places.
-func TestTwoServersShareOne(t *testing.T) {
-	s := fixed(1)
-	s.Wait = time.Nanosecond
-	busy, free := make(chan struct{}), make(chan struct{})
-	one := httptest.NewServer(s.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(busy); <-free })))
-	two := httptest.NewServer(s.Handler(sleeps(0)))
-	defer one.Close()
-	defer two.Close()
-	get := func(url string) int {
-		response, err := http.Get(url)
-		if err != nil {
-			t.Error(err)
-			return 0
-		}
-		response.Body.Close()
-		return response.StatusCode
-	}
-	var all sync.WaitGroup
-	all.Go(func() { get(one.URL) })
-	<-busy
-	if code := get(two.URL); code != 503 {
-		t.Error(code)
-	}
-	close(free)
-	all.Wait()
-	until(t, func() bool { return metricsOf(s)["working"] == 0 })
-	if code := get(two.URL); code != 200 {
-		t.Error(code)
-	}
-}
-
 func until(t *testing.T, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {

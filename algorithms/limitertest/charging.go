@@ -15,6 +15,7 @@ var chargingCases = []testCase{
 	{name: "each check that denies says when it would not", run: eachDenies},
 	{name: "a check that denies for MaxDelay alone charges nothing", run: impatientChargesNothing},
 	{name: "a request whose context has ended is counted", run: contextEnded},
+	{name: "calendar windows begin at midnight of their zone, and forget debts", run: calendarWindows},
 }
 
 func noChecks(c *trial) {
@@ -119,4 +120,22 @@ func contextEnded(c *trial) {
 		c.take(costing(s.Check, 8), s.charged(8, 10))
 		c.decide(cancelled, "Take", c.limiter.Take, []expectation{{s.Check, s.exhausted()}})
 	})
+}
+
+// calendarWindows has a zone that is 5:45 hours ahead all year, and a month beside its days.
+func calendarWindows(c *trial) {
+	const day = 24 * time.Hour
+	c.align(day, 12*time.Hour) // 17:45 in Kathmandu
+	daily, monthly := of(algorithms.PerDay(3, "Asia/Kathmandu")), of(algorithms.PerMonth(100, "Asia/Kathmandu"))
+	midnight := 6*time.Hour + 15*time.Minute
+	now := c.begin.Add(c.elapsed + 5*time.Hour + 45*time.Minute).UTC()
+	monthEnds := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC).Sub(now)
+	r := c.takeAll(expectation{costing(daily, 2), charged(2, 1, midnight)}, expectation{costing(monthly, 2), charged(2, 98, monthEnds)})
+	c.take(costing(daily, 2), denied(1, midnight, midnight))
+	c.settleAll(5, r...)
+	c.peekAll(expectation{daily, denied(-2, midnight, midnight)}, expectation{monthly, passed(95, monthEnds)})
+	c.wait(midnight - µs)
+	c.take(daily, denied(-2, µs, µs))
+	c.wait(µs)
+	c.take(daily, charged(1, 2, day))
 }

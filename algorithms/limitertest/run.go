@@ -48,6 +48,6 @@ type testCase struct {
 }
 
 func allCases() []testCase {
-	return slices.Concat(vectorCases(), chargingCases, shadowCases, keyCases, errorCases, raceCases,
-		peekCases, settleCases, resetCases, banCases, banByHandCases)
+	return slices.Concat(vectorCases(), chargingCases, shadowCases, softCases, keyCases, errorCases, raceCases,
+		atLeastCases, peekCases, settleCases, resetCases, banCases, banByHandCases)
 }

@@ -70,7 +70,7 @@ func (c *trial) take(check algorithms.Check, want outcome) algorithms.Result {
 }
 
 // takeAll takes the checks in one call. The request has to be allowed unless a
-// check that is no shadow is denied.
+// check that is neither a shadow nor soft is denied.
 func (c *trial) takeAll(want ...expectation) []algorithms.Result {
 	c.Helper()
 	return c.decide(c.Context(), "Take", c.limiter.Take, want)
@@ -159,7 +159,7 @@ func (c *trial) decide(ctx context.Context, method string, f decider, want []exp
 	allowed := true
 	for i, w := range want {
 		checks[i] = w.Check
-		allowed = allowed && (w.allowed || w.Shadow)
+		allowed = allowed && (w.allowed || w.Shadow || w.Limit.Soft && !w.isBanned)
 	}
 	d, err := f(ctx, checks...)
 	if err != nil {

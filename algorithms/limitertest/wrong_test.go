@@ -106,8 +106,15 @@ var wrongLimiters = []struct {
 	{"ignores_Burst", asking(func(c *algorithms.Check) { c.Limit.Burst = 0 }), "a burst at once, then the rate"},
 	{"ignores_Cost", asking(func(c *algorithms.Check) { c.Cost = min(c.Cost, 1) }), "a cost takes all of its units"},
 	{"ignores_negative_Cost", asking(func(c *algorithms.Check) { c.Cost = max(c.Cost, 0) }), "a negative cost or MaxDelay is an error"},
+	{"ignores_AtLeast", asking(func(c *algorithms.Check) { c.AtLeast = 0 }), "AtLeast takes what is left"},
+	{"takes_AtLeast_only", asking(func(c *algorithms.Check) {
+		if c.AtLeast > 0 {
+			c.Cost = c.AtLeast
+		}
+	}), "AtLeast takes of all checks"},
 	{"ignores_MaxDelay", asking(func(c *algorithms.Check) { c.MaxDelay = 0 }), "MaxDelay denies who would wait longer"},
 	{"MaxDelay_in_ms", asking(func(c *algorithms.Check) { c.MaxDelay = c.MaxDelay.Truncate(time.Millisecond) }), "MaxDelay denies who would wait longer"},
+	{"ignores_Soft", asking(func(c *algorithms.Check) { c.Limit.Soft = false }), "a soft check is charged beyond its limit"},
 	{"ignores_Shadow", asking(func(c *algorithms.Check) { c.Shadow = false }), "a shadow check is decided and charged but never"},
 	{"ignores_Key", asking(func(c *algorithms.Check) { c.Key = "" }), "keys that look alike are counted apart"},
 	{"ignores_Rule", asking(func(c *algorithms.Check) { c.Rule = "" }), "keys that look alike are counted apart"},

@@ -20,6 +20,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/admin"
 	"github.com/seed75154129/ratelimit/middleware/metrics"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
@@ -161,7 +162,7 @@ func (g *gateway) identify(r *httputil.ProxyRequest) {
 func (g *gateway) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g.registry, promhttp.HandlerOpts{}))
-	mux.Handle("/ratelimit/", g.limit.Admin())
+	mux.Handle("/ratelimit/", admin.Handler(g.limit))
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	return mux
 }

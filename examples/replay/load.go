@@ -36,7 +36,7 @@ func (c *config) loadRules(value func(name string) string) ([]ratelimit.Rule, er
 			return "", keyfunc.ErrNoKey
 		})
 	}
-	loader := rulefile.Loader{Source: rulefile.File(c.ruleFile), Keys: map[string]keyfunc.Key{"ip": c.proxies.IP()}}
+	loader := rulefile.Loader{Source: rulefile.File(c.ruleFile), Keys: map[string]keyfunc.Key{"ip": c.proxies.IP()}, KeyFor: own}
 	if c.fields["ip"] != "" {
 		loader.Keys["ip"] = own("ip")
 	}
@@ -47,38 +47,13 @@ func (c *config) loadRules(value func(name string) string) ([]ratelimit.Rule, er
 		}
 		loader.Keys["route"] = keyfunc.Mux(mux)
 	}
-	for {
-		rules, err := loader.Load(context.Background())
-		names := unknownKeys(err)
-		if len(names) == 0 {
-			for i := range rules {
-				if rules[i].Limit.Algorithm == algorithms.InFlight {
-					err = errors.Join(err, fmt.Errorf("rule %s: a log does not say how long requests took, so in_flight cannot be replayed; take the rule out", rules[i].Name))
-				}
-			}
-			return rules, err
-		}
-		for _, name := range names { // the program's
-			loader.Keys[name] = own(name)
+	rules, err := loader.Load(context.Background())
+	for i := range rules {
+		if rules[i].Limit.Algorithm == algorithms.InFlight {
+			err = errors.Join(err, fmt.Errorf("rule %s: a log does not say how long requests took, so in_flight cannot be replayed; take the rule out", rules[i].Name))
 		}
 	}
-}
-
-// unknownKeys returns the names of keys that a document has and the loader lacks.
-func unknownKeys(err error) (names []string) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range joined.Unwrap() {
-			names = append(names, unknownKeys(err)...)
-		}
-		return names
-	}
-	if e, ok := errors.AsType[interface {
-		error
-		UnknownKey() string
-	}](err); ok {
-		names = append(names, e.UnknownKey())
-	}
-	return names
+	return rules, err
 }
 
 // routes returns a ServeMux with the patterns.

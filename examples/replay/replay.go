@@ -58,6 +58,7 @@ type rule struct {
 	absent      int64    // requests without the key
 	requests    int64
 	denied      int64
+	over        int64 // passed beyond a soft limit
 	clients     clients
 	candidates  []candidate
 }
@@ -220,10 +221,15 @@ func (p *replay) see(_ *http.Request, d algorithms.Decision) {
 		for windows < len(rest) && rest[windows].Check.Rule == res.Check.Rule {
 			windows++
 		}
-		denied := slices.ContainsFunc(rest[:windows], func(r algorithms.Result) bool { return !r.HasRoom })
+		soft := func(r algorithms.Result) bool { return r.Check.Limit.Soft && r.BannedFor == 0 }
+		denied := slices.ContainsFunc(rest[:windows], func(r algorithms.Result) bool { return !r.HasRoom && !soft(r) })
+		over := slices.ContainsFunc(rest[:windows], func(r algorithms.Result) bool { return r.Charged > 0 && !r.HasRoom })
 		rest = rest[windows:]
 		r := p.byName[res.Check.Rule]
 		r.requests++
+		if over {
+			r.over++
+		}
 		c := r.clients.of(res.Check.Key)
 		if denied {
 			r.denied++

@@ -31,13 +31,10 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // for machines without time zones
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -142,13 +139,15 @@ func (p *program) read(ctx context.Context) ([]byte, error) {
 // parse writes the rules in a text with their defaults, or returns every mistake. It
 // warns of names that it cannot check.
 func (p *program) parse(name string, text []byte, w io.Writer) error {
+	var unknown []string // names of keys that the program must have
+	key := keyfunc.Func(func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey })
 	loader := rulefile.Loader{Keys: make(map[string]keyfunc.Key)}
-	keys := names(text)
-	if p.keys != "" {
-		keys = strings.Split(p.keys, ",")
-	}
-	for _, name := range keys {
-		loader.Keys[name] = keyfunc.Func(func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey })
+	if p.keys == "" {
+		loader.KeyFor = func(name string) keyfunc.Key { unknown = append(unknown, name); return key }
+	} else {
+		for name := range strings.SplitSeq(p.keys, ",") {
+			loader.Keys[name] = key
+		}
 	}
 	if p.tiers != "" {
 		loader.Tiers = strings.Split(p.tiers, ",")
@@ -162,8 +161,8 @@ func (p *program) parse(name string, text []byte, w io.Writer) error {
 		return err
 	}
 	_, _ = w.Write(append(formatted, boundaries(rules, time.Now)...))
-	if p.keys == "" && len(keys) > 0 {
-		_, _ = fmt.Fprintf(p.stderr, "not checked: whether the program has the keys %s; give its names with -keys\n", strings.Join(keys, ", "))
+	if slices.Sort(unknown); len(unknown) > 0 {
+		_, _ = fmt.Fprintf(p.stderr, "not checked: whether the program has the keys %s; give its names with -keys\n", strings.Join(unknown, ", "))
 	}
 	if p.tiers == "" && slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return len(r.Tiers) > 0 }) {
 		_, _ = fmt.Fprintln(p.stderr, "not checked: whether the program has these tiers; give its names with -tiers")
@@ -196,30 +195,4 @@ func boundaries(rules []ratelimit.Rule, now func() time.Time) (text []byte) {
 		}
 	}
 	return text
-}
-
-var plain = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
-
-// names returns the names of keys in a document that its program must have.
-func names(text []byte) (all []string) {
-	var document struct {
-		Rules []struct {
-			Key    any
-			TierBy any `yaml:"tier_by"`
-		}
-	}
-	_ = yaml.Unmarshal(text, &document) // the Loader says what is wrong
-	for _, rule := range document.Rules {
-		parts, ok := rule.Key.([]any)
-		if !ok {
-			parts = []any{rule.Key}
-		}
-		for _, part := range append(parts, rule.TierBy) {
-			if name, _ := part.(string); plain.MatchString(name) && name != "ip" && name != "everyone" {
-				all = append(all, name)
-			}
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }

@@ -120,7 +120,7 @@ func (p *program) publish(ctx context.Context) error {
 		_, _ = fmt.Fprintf(p.stdout, "publish this for %s as version %d? [y/N] ", p.namespace, current.Version+1)
 		answer, _ := bufio.NewReader(p.stdin).ReadString('\n')
 		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-			return errors.New("nothing was published")
+			return errors.New("nothing was published: answer y, or write -yes to publish without being asked")
 		}
 	}
 	next := rulefile.Document{Text: text, By: p.by, Note: p.note}

@@ -77,7 +77,7 @@ func TestPublish(t *testing.T) {
 	s := newShelf(t)
 	s.run(no(), 0, []string{"history"}, "nothing is published", "VERSION")
 	s.write(rate(5))
-	s.run(no(), 1, []string{"publish", s.path}, "--- nothing published\n+++ "+s.path+"\n+version: 1\n", "as version 1? [y/N]", "nothing was published")
+	s.run(no(), 1, []string{"publish", s.path}, "--- nothing published\n+++ "+s.path+"\n+version: 1\n", "as version 1? [y/N]", "nothing was published: answer y, or write -yes")
 	s.run(strings.NewReader("n\n"), 1, []string{"publish", s.path}, "nothing was published")
 	s.force(0)
 	s.run(yes(), 0, []string{"publish", "-by", "alice", "-note", "first: rules", s.path}, "published: version 1;")

@@ -1,5 +1,5 @@
-// Package tracing records rate limit decisions in a request's OpenTelemetry span. Copy
-// it: the module does not depend on OpenTelemetry.
+// Package tracing records rate limit decisions in a request's OpenTelemetry span, and
+// exports the limiter's metrics. Copy it: the module does not depend on OpenTelemetry.
 //
 //	limit, err := ratelimit.New(ratelimit.Config{…, Observe: tracing.Observe})
 //	handler := otelhttp.NewHandler(limit.Handler(mux), "server")
@@ -43,7 +43,7 @@ func Observe(r *http.Request, d algorithms.Decision) {
 		span.SetAttributes(attribute.Float64("ratelimit.delay", delay.Seconds()))
 	}
 	for _, result := range d.Results {
-		if !result.HasRoom && result.Source != algorithms.SourceNone {
+		if !result.HasRoom && result.Source != algorithms.SourceNone && (result.Denies() || !result.Check.Limit.Soft) {
 			shadow := attribute.Bool("ratelimit.shadow", result.Check.Shadow)
 			span.AddEvent("ratelimit.denied", trace.WithAttributes(append(describe(result), shadow)...))
 		}

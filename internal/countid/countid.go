@@ -5,8 +5,11 @@ import (
 	"hash/maphash"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
+
+// internal has unexported functions of package algorithms.
+var internal = algorithms.Internal.Open(&inside.Allow)
 
 // An ID is 128 bits of hash of what identifies a count: rule, key, tier, algorithm and
 // period or calendar. Keys may be long, and clients choose them.
@@ -29,15 +32,11 @@ func (s *Seeds) Half(i int, c *algorithms.Check) uint64 {
 	if c.Tier != "" {
 		h = h*odd ^ maphash.String(s[i], c.Tier)
 	}
-	h = h*odd ^ maphash.String(s[i], Limit(c.Limit).Name())
-	h = (h ^ uint64(c.Limit.Period)) * odd
-	if c.Limit.Calendar != "" {
-		h = h*odd ^ maphash.String(s[i], c.Limit.Calendar)
+	window := internal.Counting(c.Limit)
+	h = h*odd ^ maphash.String(s[i], window.Algorithm)
+	h = (h ^ uint64(window.Period)) * odd
+	if window.Calendar != "" {
+		h = h*odd ^ maphash.String(s[i], window.Calendar)
 	}
 	return h ^ h>>32
-}
-
-// Limit returns a limit in the terms of package step.
-func Limit(l algorithms.Limit) step.Limit {
-	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}
 }

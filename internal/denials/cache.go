@@ -45,7 +45,7 @@ const (
 type Cache struct {
 	start   time.Time
 	seeds   countid.Seeds
-	refuses func(*algorithms.Check) bool // the store cannot be asked now
+	refuses func(algorithms.Check) bool // the store cannot be asked now
 
 	used      atomic.Bool   // there was an entry; before, nothing is hashed
 	forgotten atomic.Uint64 // how often keys were forgotten
@@ -105,7 +105,7 @@ type denial struct {
 
 func denialOf(r *algorithms.Result, a *lastAnswer) denial {
 	d := denial{
-		limit: r.Check.Limit, cost: max(r.Check.Cost, 1), remaining: r.Remaining,
+		limit: r.Check.Limit, cost: internal.Check(&r.Check).LeastCost(), remaining: r.Remaining,
 		retryAt: a.sent + r.RetryAfter, toldAt: a.received + r.RetryAfter, resetAt: a.received + r.ResetAfter,
 		byHand: r.Check.Ban == (algorithms.Ban{}), // a rule's own is not for rules without one
 	}
@@ -127,7 +127,7 @@ func ceil(d time.Duration) time.Duration {
 
 // Start sets what a Cache needs before its first use. refuses reports that the store
 // cannot be asked about a check now.
-func (d *Cache) Start(refuses func(*algorithms.Check) bool) {
+func (d *Cache) Start(refuses func(algorithms.Check) bool) {
 	d.start, d.refuses = time.Now(), refuses
 	d.seeds = countid.NewSeeds()
 	for i := range d.sets {
@@ -210,9 +210,9 @@ func (e *entry) wakeAll() {
 // have asked. It requires mu.
 func (e *entry) verdict(c *algorithms.Check, now time.Duration, pending int64) step.Verdict {
 	if e.exact {
-		return countid.Limit(c.Limit).Again(c.Cost, c.MaxDelay, e.state, e.at+(now-e.sent).Microseconds(), e.at+(now-e.received).Microseconds(), pending)
+		return internal.Limit(c.Limit).Again(internal.Check(c).LeastCost(), c.MaxDelay, e.state, e.at+(now-e.sent).Microseconds(), e.at+(now-e.received).Microseconds(), pending)
 	}
-	cost, n := max(c.Cost, 1), &e.denied
+	cost, n := internal.Check(c).LeastCost(), &e.denied
 	if n.banEnds == 0 && n.limit == c.Limit && now < n.retryAt && (n.cost == cost || n.cost < cost && n.costs >= maxCosts) {
 		return n.verdict(now)
 	}
@@ -228,6 +228,10 @@ func (e *entry) banned(c *algorithms.Check, now time.Duration) (v step.Verdict, 
 	}
 	return n.verdict(now), ceil(n.banToldAt - now)
 }
+
+// passes reports whether a check denies nothing for lack of room: nothing is remembered
+// of its answers, and what is remembered of its key does not decide it.
+func passes(c *algorithms.Check) bool { return c.Shadow || c.Limit.Soft }
 
 // asksAlways reports whether a check's denials are not to be cached. A ban on its
 // key is, for a moment.

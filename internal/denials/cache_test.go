@@ -20,7 +20,7 @@ func taken(t *testing.T, m *algorithms.Memory, c algorithms.Check) algorithms.De
 // Of answers that overtake each other, the one that the store gave last counts.
 func TestTheNewerAnswerCounts(t *testing.T) {
 	d := new(Cache)
-	d.Start(func(*algorithms.Check) bool { return false })
+	d.Start(func(algorithms.Check) bool { return false })
 	c := algorithms.Check{Rule: "r", Key: "k", Limit: algorithms.Limit{Rate: 2, Period: time.Hour, Algorithm: algorithms.FixedWindow}}
 	m := new(algorithms.Memory)
 	sent := d.Now()
@@ -44,7 +44,7 @@ func TestTheNewerAnswerCounts(t *testing.T) {
 // However many keys are denied, the table stays as large as it is.
 func TestCacheIsBounded(t *testing.T) {
 	d := new(Cache)
-	d.Start(func(*algorithms.Check) bool { return false })
+	d.Start(func(algorithms.Check) bool { return false })
 	c := algorithms.Check{Rule: "r", Limit: algorithms.PerMinute(1)}
 	m := new(algorithms.Memory)
 	taken(t, m, c)

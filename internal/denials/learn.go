@@ -21,6 +21,9 @@ func (d *Cache) Now() Moment { return Moment{d.now(), d.forgotten.Load()} }
 // Learn takes the store's answer about a check. An entry begins if the answer is a
 // denial that says something about other requests.
 func (d *Cache) Learn(asked Moment, l *Lookup, r *algorithms.Result) {
+	if passes(&r.Check) {
+		return
+	}
 	denied := begins(r)
 	if l.entry == nil && !denied && (!asksAlways(&r.Check) || !d.used.Load()) {
 		return // no entry is as good as one that has room
@@ -73,7 +76,7 @@ func begins(r *algorithms.Result) bool {
 	case r.BannedFor > 0 || internal.Result(r).Known():
 		return true
 	}
-	byDelay := r.Err == nil && countid.Limit(r.Check.Limit).Row().DeniedByDelay(r.Check.MaxDelay > 0, r.Remaining, r.Check.Cost)
+	byDelay := r.Err == nil && internal.Limit(r.Check.Limit).Row().DeniedByDelay(r.Check.MaxDelay > 0, r.Remaining, r.Check.Cost)
 	return !byDelay && r.RetryAfter != algorithms.Never
 }
 

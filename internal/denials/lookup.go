@@ -21,7 +21,7 @@ type Lookup struct {
 	set        *set
 	entry      *entry // nil if nothing is known
 	next       next
-	recheckDue bool          // the store may be asked again, if the same is true of all that denies the request
+	recheckDue bool          // the answer is old: the store may be asked again, if the same is true of all that denies the request
 	reserved   int64         // units of the entry's room
 	at         int64         // on the store's clock, in µs, of the verdict
 	banned     time.Duration // for how long the key is still banned
@@ -59,7 +59,7 @@ func (d *Cache) Decide(checks []algorithms.Check, lookups []Lookup, timeout time
 		for i := range checks {
 			c, l := &checks[i], &lookups[i]
 			*l = Lookup{}
-			if c.Shadow {
+			if passes(c) {
 				continue
 			}
 			switch *l = d.lookUp(c, now); l.next {
@@ -70,7 +70,7 @@ func (d *Cache) Decide(checks []algorithms.Check, lookups []Lookup, timeout time
 			}
 		}
 		switch {
-		case denied && (waiting != nil || !d.recheck(lookups, now)):
+		case denied && (waiting != nil || !d.recheck(checks, lookups, now)):
 			d.releaseAll(lookups)
 			return decision(checks, lookups), Denied
 		case waiting == nil:
@@ -162,8 +162,8 @@ func (d *Cache) lookUp(c *algorithms.Check, now time.Duration) (l Lookup) {
 		return l
 	case !l.verdict.Room:
 		l.next = deny
-		l.recheckDue = now-max(e.received, e.rechecked) >= recheckInterval && !d.refuses(c)
-	case d.refuses(c):
+		l.recheckDue = now-max(e.received, e.rechecked) >= recheckInterval
+	case d.refuses(*c):
 		return l
 	default:
 		if e.pending > 0 {
@@ -175,7 +175,7 @@ func (d *Cache) lookUp(c *algorithms.Check, now time.Duration) (l Lookup) {
 				return l
 			}
 		}
-		l.reserved = max(c.Cost, 1)
+		l.reserved = min(max(c.Cost, 1), c.Limit.Quota()) // also with AtLeast: it may take all
 		e.pending += l.reserved
 	}
 	l.entry = e
@@ -183,16 +183,19 @@ func (d *Cache) lookUp(c *algorithms.Check, now time.Duration) (l Lookup) {
 }
 
 // recheck reports whether to ask the store about a request that is known to be
-// denied. All that denies it must be due: otherwise it would be denied all the same,
+// denied. All that denies it must be due, and the store must take requests: otherwise it would be denied all the same,
 // and have used up the rechecks of others.
-func (d *Cache) recheck(lookups []Lookup, now time.Duration) bool {
+func (d *Cache) recheck(checks []algorithms.Check, lookups []Lookup, now time.Duration) bool {
+	last := d.rechecked.Load()
+	if last != 0 && now-time.Duration(last) < recheckPause {
+		return false
+	}
 	for i := range lookups {
-		if lookups[i].next == deny && !lookups[i].recheckDue {
+		if l := &lookups[i]; l.next == deny && (!l.recheckDue || d.refuses(checks[i])) {
 			return false
 		}
 	}
-	last := d.rechecked.Load()
-	if last != 0 && now-time.Duration(last) < recheckPause || !d.rechecked.CompareAndSwap(last, int64(now)) {
+	if !d.rechecked.CompareAndSwap(last, int64(now)) {
 		return false
 	}
 	for i := range lookups {
@@ -209,7 +212,7 @@ func (d *Cache) recheck(lookups []Lookup, now time.Duration) bool {
 // Find returns the denial of a check, if its key is known to be over the limit. The
 // store is not asked again, however old the denial is.
 func (d *Cache) Find(c *algorithms.Check) (algorithms.Result, bool) {
-	if !d.used.Load() || c.Shadow {
+	if !d.used.Load() || passes(c) {
 		return algorithms.Result{}, false
 	}
 	now := d.now()

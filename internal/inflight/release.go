@@ -101,6 +101,10 @@ func (r *Registry) flush(shard int, q *queue) {
 			r.flushIn(retryRelease, shard, q)
 			return
 		}
+		if n < maxFlush && len(q.waiting) > 0 { // which came meanwhile: let them gather
+			r.flushIn(flushAfter, shard, q)
+			return
+		}
 	}
 	q.busy = false
 }

@@ -2,28 +2,44 @@ package memory
 
 // A Followed is another store's decision on a count. Times are in µs.
 type Followed struct {
+	Count                  Count
 	Allowed, Banned        bool
 	Charged, Remaining, At int64
 	BannedFor              int64
+
+	Units int64 // the outcome: those of the charge that were counted here, which Settle can refund
 }
 
-// Follow mirrors the decision of another store: it counts the units here that the other
-// store has counted. It returns how many of them are for this charge, which Settle can
-// refund. It never goes into debt.
-func (m *Store) Follow(c *Count, there *Followed) (followed int64) {
+// Follow mirrors the decisions of another store on a request: it counts the units here that
+// the other store has counted. It never goes into debt.
+func (m *Store) Follow(all []Followed) {
 	m.ready()
-	p := c.Params
-	m.place(&c.place, c.Rule, c.Key, &p)
-	pl := &c.place
-	pl.shard.mu.Lock()
-	defer pl.shard.mu.Unlock()
+	var shards shardSet
+	for i := range all {
+		c := &all[i].Count
+		m.place(&c.place, c.Rule, c.Key, &c.Params)
+		shards |= c.inSet()
+	}
+	m.lock(shards)
+	defer m.unlock(shards)
 	now := m.Now()
+	for i := range all {
+		all[i].Count.find() // all at once, as in decideAt
+	}
+	for i := range all {
+		all[i].Units = m.followAt(now, &all[i])
+	}
+}
+
+// followAt follows one decision. The caller has locked the shard, and called find.
+func (m *Store) followAt(now int64, there *Followed) (followed int64) {
+	c := &there.Count
+	p, pl := &c.Params, &c.place
 	if c.followBan(now, there, m.most); there.Banned {
 		return 0 // Remaining of a banned key does not say what was used
 	}
-	pl.find()
-	current, _ := pl.load(now, &p)
-	left, _ := p.Step.Left(current, now, p)
+	current, _ := pl.load(now, p)
+	left, _ := p.Step.Left(current, now, *p)
 	left = max(left, 0)
 	if followed = min(max(there.Charged, 0), left); p.Held {
 		followed, left = there.Charged, 0 // exactly what runs here, above the share too
@@ -33,8 +49,8 @@ func (m *Store) Follow(c *Count, there *Followed) (followed int64) {
 		over = 0
 	}
 	if over > 0 && there.Allowed {
-		current, over = p.Step.UsedBefore(current, now, over, p)
-		pl.store(current, p.Until(current, now), now, &p, m.most)
+		current, over = p.Step.UsedBefore(current, now, over, *p)
+		pl.store(current, p.Until(current, now), now, p, m.most)
 	}
 	units := followed + max(over, 0)
 	if units == 0 {
@@ -42,6 +58,6 @@ func (m *Store) Follow(c *Count, there *Followed) (followed int64) {
 	}
 	p.SetCost(units)
 	current, _, _ = p.Take(current, now)
-	pl.store(current, p.Until(current, now), now, &p, m.most)
+	pl.store(current, p.Until(current, now), now, p, m.most)
 	return followed
 }

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	shardCount    = 64 // as many as the bits of lockedShards
+	shardCount    = 64 // as many as the bits of a shardSet
 	sweptPerKey   = 2  // entries that are checked for eviction with each new one
 	sweptWhenFull = 8  // the same while the table is full
 )
@@ -60,24 +60,20 @@ func (m *Store) place(pl *place, rule, key string, p *step.Params) {
 	pl.id[1] |= 1
 }
 
-// lockedShards has a bit for each locked shard.
-type lockedShards uint64
+// shardSet has a bit for each of some shards.
+type shardSet uint64
 
-// lock locks the shards of the counts, in the order of the shards, so that two requests
-// cannot deadlock.
-func (m *Store) lock(counts []Count) lockedShards {
-	var all lockedShards
-	for i := range counts {
-		all |= 1 << (counts[i].hash % shardCount)
-	}
-	for rest := all; rest != 0; rest &= rest - 1 {
+func (pl *place) inSet() shardSet { return 1 << (pl.hash % shardCount) }
+
+// lock locks shards in their order, so that two requests cannot deadlock.
+func (m *Store) lock(shards shardSet) {
+	for rest := shards; rest != 0; rest &= rest - 1 {
 		m.shards[bits.TrailingZeros64(uint64(rest))].mu.Lock()
 	}
-	return all
 }
 
-func (m *Store) unlock(locked lockedShards) {
-	for rest := locked; rest != 0; rest &= rest - 1 {
+func (m *Store) unlock(shards shardSet) {
+	for rest := shards; rest != 0; rest &= rest - 1 {
 		m.shards[bits.TrailingZeros64(uint64(rest))].mu.Unlock()
 	}
 }
@@ -120,7 +116,7 @@ func (pl *place) store(s step.State, until, now int64, p *step.Params, most int)
 		return
 	}
 	if e == nil {
-		if !pl.shard.hasRoom(now, most) && !p.Held { // there are only so many requests under way
+		if !pl.hasRoom(now, most) && !p.Held { // there are only so many requests under way
 			pl.estimated = true
 			pl.shard.sketches.need(pl.class, now).raise(pl, s, until, now, p)
 			return
@@ -132,6 +128,12 @@ func (pl *place) store(s step.State, until, now int64, p *step.Params, most int)
 		s = s.Written()
 	}
 	pl.shard.table.set(e, s, until, p)
+}
+
+// hasRoom reports whether the place's count has an entry or can have one. Beyond its limit,
+// a soft count needs one: it must not fill the cells of a sketch, which other keys share.
+func (pl *place) hasRoom(now int64, most int) bool {
+	return pl.found() != nil || pl.shard.hasRoom(now, most)
 }
 
 // hasRoom reports whether the table can have one more entry. It evicts some entries that

@@ -65,10 +65,8 @@ func (ss *sketches) need(c class, now int64) *sketch {
 // sweep drops sketches that have been empty for sketchSpare.
 func (ss *sketches) sweep(now int64) {
 	idle := func(sk *sketch) bool { return sk.until+sketchSpare <= now }
-	if ss.own != nil {
-		if ss.own = slices.DeleteFunc(ss.own, idle); len(ss.own) == 0 {
-			ss.own = nil
-		}
+	if ss.own = slices.DeleteFunc(ss.own, idle); len(ss.own) == 0 {
+		ss.own = nil
 	}
 	if ss.rest != nil && idle(ss.rest) {
 		ss.rest = nil

@@ -9,6 +9,7 @@ package memory
 import (
 	"cmp"
 	"hash/maphash"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -72,12 +73,14 @@ func (m *Store) Now() int64 {
 // the request is allowed.
 func (m *Store) Decide(charge bool, counts []Count) (now int64, allowed bool) {
 	m.ready()
+	var shards shardSet
 	for i := range counts {
 		c := &counts[i]
 		m.place(&c.place, c.Rule, c.Key, &c.Params)
+		shards |= c.inSet()
 	}
-	locked := m.lock(counts)
-	defer m.unlock(locked)
+	m.lock(shards)
+	defer m.unlock(shards)
 	now = m.Now()
 	return now, m.decideAt(now, charge, counts)
 }
@@ -87,7 +90,7 @@ func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
 	for i := range counts {
 		counts[i].find() // all at once: the processor waits for several entries as long as for one
 	}
-	allowed := true
+	allowed, grant := true, int64(math.MaxInt64)
 	for i := range counts {
 		c := &counts[i]
 		current, healed := c.load(now, &c.Params)
@@ -96,15 +99,23 @@ func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
 		}
 		c.State = current
 		c.charged, c.where, c.Room = c.Take(current, now)
-		allowed = allowed && (c.Room || c.Shadow)
+		allowed = allowed && (c.Room || c.Shadow || c.Soft)
+		if c.Most > 0 && !c.Shadow {
+			grant = min(grant, c.Fits(current, now))
+		}
 		if c.meetsBan(charge, now) {
 			allowed = allowed && c.bannedUntil <= now
 		}
 	}
 	for i := range counts {
 		c := &counts[i]
-		if charge && allowed && c.Room {
-			c.Charged, c.State, c.Where = c.Cost, c.charged, c.where
+		if c.Raise(grant, c.State, now) {
+			c.charged, c.where, _ = c.Take(c.State, now)
+		}
+		if charge && allowed && (c.Room || c.Soft && c.hasRoom(now, m.most)) {
+			if c.Charged = c.Units(c.State, c.charged); c.Charged > 0 {
+				c.State, c.Where = c.charged, c.where
+			}
 		}
 		c.Params.Answer(&c.Answer, c.Room, &c.State, c.where, now)
 		if c.Charged > 0 {

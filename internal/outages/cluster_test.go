@@ -19,7 +19,7 @@ func TestClusterLosesAMaster(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			cluster := startCluster(t)
 			r := load{client: cluster.limiter(t), length: 6 * time.Second}.start(t)
-			lost := cluster.Owner(t, slotOf(abuser))
+			lost := cluster.Owner(t, cluster.slotOf(t, abuser))
 			replica := cluster.replicaOf(lost)
 			concerned := cluster.clientsOf(t, r, lost)
 			if len(concerned) == 0 || len(concerned) == len(r.clients) {
@@ -58,7 +58,7 @@ func TestClusterFailsOverAsPlanned(t *testing.T) {
 	onlyAll(t)
 	cluster := startCluster(t)
 	r := load{client: cluster.limiter(t), length: total}.start(t)
-	replica := cluster.replicaOf(cluster.Owner(t, slotOf(abuser)))
+	replica := cluster.replicaOf(cluster.Owner(t, cluster.slotOf(t, abuser)))
 	r.at(begins)
 	r.outage(func() { must(t, replica.Client(t).ClusterFailover(t.Context())) })
 	r.back(func() { untilMaster(t, replica) })
@@ -81,7 +81,7 @@ func TestClusterMovesSlots(t *testing.T) {
 	for n, client := range r.clients[:8] {
 		r.at(time.Duration(n) * 450 * time.Millisecond)
 		var finish func()
-		r.timed(func() { finish = cluster.BeginMigration(t, slotOf(client)) })
+		r.timed(func() { finish = cluster.BeginMigration(t, cluster.slotOf(t, client)) })
 		r.at(time.Duration(n)*450*time.Millisecond + 300*time.Millisecond)
 		r.timed(finish)
 	}
@@ -100,10 +100,14 @@ func (r *run) timed(commands func()) {
 }
 
 // A cluster is one whose two masters go on without the third.
-type cluster struct{ *redistest.Cluster }
+type cluster struct {
+	*redistest.Cluster
+	admin *redis.Client // of one of its masters
+}
 
 func startCluster(t *testing.T) cluster {
-	return cluster{redistest.StartCluster(t, "--cluster-require-full-coverage", "no")}
+	c := redistest.StartCluster(t, "--cluster-require-full-coverage", "no")
+	return cluster{c, c.Masters[0].Client(t)}
 }
 
 // limiter is a client as users are told to make it.
@@ -129,7 +133,7 @@ func (c cluster) clientsOf(t *testing.T, r *run, node *redistest.Server) map[str
 	const shard = 256 // slots
 	clients := map[string]bool{}
 	for _, client := range append(r.clients, abuser, newcomer) {
-		first := slotOf(client) / shard * shard
+		first := c.slotOf(t, client) / shard * shard
 		if c.Owner(t, first) == node || c.Owner(t, first+shard-1) == node {
 			clients[client] = true
 		}
@@ -168,25 +172,13 @@ func eventually(t *testing.T, f func() error) {
 }
 
 // slotOf is the slot of all that is counted for a client.
-func slotOf(client string) int {
-	var crc uint16 // CRC-16/XMODEM
-	for _, b := range []byte(client) {
-		crc ^= uint16(b) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
+func (c cluster) slotOf(t *testing.T, client string) int {
+	t.Helper()
+	slot, err := c.admin.ClusterKeySlot(t.Context(), client).Result()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return int(crc % 16384)
-}
-
-func TestSlotOf(t *testing.T) {
-	if got := slotOf("123456789"); got != 0x31c3%16384 { // the specification's example
-		t.Errorf("got %#x", got)
-	}
+	return int(slot)
 }
 
 // A sentinel's client follows the master, and a replica never counts as one.

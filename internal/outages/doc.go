@@ -1,7 +1,7 @@
 // Package outages puts the recommended limiter, a failmode.Guard, under load
 // and takes away the Redis behind it in every way that we know of: real
 // servers hang, die, come back empty or full, move their slots, step their
-// clocks; networks delay, lose and refuse; rule files are bad. What the limiter
+// clocks; networks delay, lose and refuse. What the limiter
 // then owes its users is asserted of every single request, and in the end Redis'
 // own counts are compared with what was admitted. It has tests only:
 //

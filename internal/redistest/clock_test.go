@@ -2,13 +2,9 @@ package redistest
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -57,43 +53,6 @@ func TestClockNotFollowed(t *testing.T) {
 	}
 	if err := s.follows(clock); err == nil || !strings.Contains(err.Error(), s.bin) {
 		t.Errorf("follows = %v, want an error that names the server", err)
-	}
-}
-
-// TestClockInBubble makes the bubble's time and the server's the same.
-func TestClockInBubble(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		begin := time.Now()
-		s, clock := StartWithClock(t)
-		if took := time.Since(begin); took != 0 {
-			t.Errorf("StartWithClock took %v of fake time", took)
-		}
-		rdb := s.Client(t)
-		for range 3 {
-			time.Sleep(25 * time.Second)
-			clock.Set(time.Now())
-			if got := rdb.Time(t.Context()).Val(); !got.Equal(time.Now()) {
-				t.Errorf("TIME = %v, want %v", got, time.Now())
-			}
-		}
-	})
-}
-
-func TestClockInScripts(t *testing.T) {
-	t.Parallel()
-	s, clock := StartWithClock(t)
-	rdb, ctx := s.Client(t), t.Context()
-	script := redis.NewScript(`redis.call('SET', KEYS[1], 1, 'PX', 1500)
-		local now = redis.call('TIME')
-		return {now[1], now[2], redis.call('PTTL', KEYS[1])}`)
-	for _, now := range []time.Time{noon, noon.Add(-24 * time.Hour), noon.Add(7 * time.Microsecond)} {
-		clock.Set(now)
-		got, err := script.Run(ctx, rdb, []string{"k"}).Slice()
-		want := []any{itoa(now.Unix()), itoa(int64(now.Nanosecond() / 1000)), int64(1500)}
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("at %v: %v, %v, want %v", now, got, err, want)
-		}
 	}
 }
 

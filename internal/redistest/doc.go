@@ -25,8 +25,8 @@
 //
 // Start servers outside the bubble, where their TB may serve several bubbles,
 // and use them inside. No goroutine or channel of this package belongs to a
-// bubble, and its polling is in real time, so everything here works inside too,
-// and takes no fake time. Make the client inside, with the bubble's T, because
+// bubble, and its polling is in real time, so a server can be controlled inside,
+// which takes no fake time. Make the client inside, with the bubble's T, because
 // go-redis does start goroutines. Waiting for a socket is not durably blocking:
 // fake time stands still while a command is under way.
 //

@@ -27,17 +27,6 @@ func (c *Cluster) BeginMigration(tb testing.TB, slot int) (finish func()) {
 	tb.Helper()
 	from := c.Owner(tb, slot)
 	to := c.Masters[(slices.Index(c.Masters, from)+1)%masterCount]
-	return c.beginMigration(tb, slot, from, to)
-}
-
-// MigrateSlot moves slot and its keys between two masters.
-func (c *Cluster) MigrateSlot(tb testing.TB, slot int, from, to *Server) {
-	tb.Helper()
-	c.beginMigration(tb, slot, from, to)()
-}
-
-func (c *Cluster) beginMigration(tb testing.TB, slot int, from, to *Server) (finish func()) {
-	tb.Helper()
 	m := migration{c, slot, from, to}
 	run := func(step func() error) {
 		tb.Helper()

@@ -28,7 +28,7 @@ type Proxy struct {
 	accepted int
 	latency  time.Duration
 	jitter   time.Duration
-	stalled  [2]bool
+	stalled  bool   // replies are kept
 	losing   int    // so many replies will be lost,
 	losingTo []byte // of requests that contain this
 }
@@ -77,18 +77,12 @@ func (p *Proxy) SetLatency(latency, jitter time.Duration) {
 	p.latency, p.jitter = latency, jitter
 }
 
-// StallRequests keeps what clients send. New connections are accepted. What was
-// kept is delivered after Resume, even if its sender has given up.
-func (p *Proxy) StallRequests() { p.stall(requests) }
-
 // StallReplies keeps what the server sends: it executes requests, and nobody
 // hears of it until Resume.
-func (p *Proxy) StallReplies() { p.stall(replies) }
-
-func (p *Proxy) stall(d direction) {
+func (p *Proxy) StallReplies() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stalled[d] = true
+	p.stalled = true
 }
 
 // LoseReplies resets the connections of the next n requests that contain text,
@@ -123,7 +117,7 @@ func (p *Proxy) Cut() {
 func (p *Proxy) Resume(tb testing.TB) {
 	tb.Helper()
 	p.mu.Lock()
-	p.latency, p.jitter, p.stalled, p.losing = 0, 0, [2]bool{}, 0
+	p.latency, p.jitter, p.stalled, p.losing = 0, 0, false, 0
 	refusing := p.listener == nil
 	p.changed.Broadcast()
 	p.mu.Unlock()
@@ -264,7 +258,7 @@ func (p *Proxy) pass(l *link, d direction, data []byte) bool {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.stalled[d] && !p.closed() {
+	for d == replies && p.stalled && !p.closed() {
 		p.changed.Wait()
 	}
 	switch {

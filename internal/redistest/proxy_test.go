@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -82,15 +81,6 @@ func TestProxy(t *testing.T) {
 		}
 		wantCount(t, s, "2") // also the one nobody waited for
 	})
-	t.Run("requests stall", func(t *testing.T) {
-		p, rdb := fresh(t)
-		p.StallRequests()
-		incr(t, rdb, soon, false)
-		wantCount(t, s, "0")
-		p.Resume(t)
-		wantCount(t, s, "1")
-		incr(t, rdb, patient, true)
-	})
 	t.Run("replies stall", func(t *testing.T) {
 		p, rdb := fresh(t)
 		p.StallReplies()
@@ -161,26 +151,4 @@ func TestProxyOfAStoppedServer(t *testing.T) {
 	if _, err := net.Dial("tcp", p.Addr); err == nil {
 		t.Error("a closed proxy accepts connections")
 	}
-}
-
-func TestProxyInBubble(t *testing.T) {
-	t.Parallel()
-	s := Start(t)
-	synctest.Test(t, func(t *testing.T) {
-		p := StartProxy(t, s.Addr)
-		rdb := behind(t, s, p)
-		if err := incrWithin(t, rdb, patient); err != nil {
-			t.Fatal(err)
-		}
-		p.StallReplies()
-		if err := incrWithin(t, rdb, soon); err == nil { // real time: sockets know no other
-			t.Error("a stalled proxy answers")
-		}
-		p.Refuse()
-		p.Resume(t)
-		wantCount(t, s, "2")
-		if err := incrWithin(t, rdb, patient); err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -62,27 +62,6 @@ func TestStopAndRestart(t *testing.T) {
 	}
 }
 
-func TestOptionsFailFast(t *testing.T) {
-	t.Parallel()
-	s := Start(t)
-	rdb := s.Client(t)
-	s.Stop(t)
-	// With go-redis's defaults it takes 1.7 s, with its DialerRetries 0.4 s. The
-	// best of three is right on a busy machine, too.
-	best := time.Hour
-	for range 3 {
-		begin := time.Now()
-		err := rdb.Ping(t.Context()).Err()
-		best = min(best, time.Since(begin))
-		if opErr, ok := errors.AsType[*net.OpError](err); !ok || opErr.Op != "dial" {
-			t.Errorf("Ping = %v, want a dial error", err)
-		}
-	}
-	if best > 300*time.Millisecond {
-		t.Errorf("a refused connection took %v", best)
-	}
-}
-
 // TestPauseInBubble controls in a bubble a server from outside.
 func TestPauseInBubble(t *testing.T) {
 	t.Parallel()

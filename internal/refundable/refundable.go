@@ -79,10 +79,10 @@ func (c *Charges) NewRequest() *Request { return &Request{of: c} }
 // Enter waits until the checks may be decided, at most for maxWait. Only checks for which
 // counts reports true wait. If the denial of a check must not count towards its ban, Enter
 // marks the check.
-func (r *Request) Enter(checks []algorithms.Check, counts func(*algorithms.Check) bool, maxWait time.Duration) {
+func (r *Request) Enter(checks []algorithms.Check, counts func(algorithms.Check) bool, maxWait time.Duration) {
 	var at []int
 	for i := range checks {
-		if counts(&checks[i]) {
+		if counts(checks[i]) {
 			at = append(at, i)
 		}
 	}

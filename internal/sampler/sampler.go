@@ -1,4 +1,4 @@
-// Package sampler bounds how often something is logged.
+// Package sampler bounds how often something is done, such as logged.
 package sampler
 
 import (

@@ -16,9 +16,13 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 local at, renewed = 1, 0
+local former, lease, ms, ends -- mostly all have one lease
 for i = 1, #KEYS, 2 do
-  local key, lease, n = KEYS[i], ARGV[at] + 0, ARGV[at + 1] + 0
-  local ms, ends = format('%d', floor(lease / 1000) + 1), format('%d', now + lease)
+  local key, n = KEYS[i], ARGV[at + 1] + 0
+  if ARGV[at] ~= former then
+    former, lease = ARGV[at], ARGV[at] + 0
+    ms, ends = format('%d', floor(lease / 1000) + 1), format('%d', now + lease)
+  end
   local members = {}
   for j = 1, n do
     members[2 * j - 1], members[2 * j] = ends, ARGV[at + 1 + j]
@@ -34,8 +38,10 @@ for i = 1, #KEYS, 2 do
     end
   end
   if type(added) ~= 'table' then
-    for _, ahead in ipairs(call('ZRANGEBYSCORE', key, '(' .. ends, '+inf', 'LIMIT', '0', '100')) do
-      call('ZADD', key, ends, ahead) -- of a clock that was ahead
+    if call('ZCOUNT', key, '(' .. ends, '+inf') > 0 then -- of a clock that was ahead
+      for _, ahead in ipairs(call('ZRANGEBYSCORE', key, '(' .. ends, '+inf', 'LIMIT', '0', '100')) do
+        call('ZADD', key, ends, ahead)
+      end
     end
     call('PEXPIRE', key, ms)
     renewed = renewed + n

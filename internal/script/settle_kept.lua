@@ -31,7 +31,7 @@ local at = 2
 -- has not changed is written as it was read. It says
 --   fits       has the check room?
 --   left       for how many µs more to remember the state; true keeps the key's deadline; false if the
---              functions below set it
+--              functions below set it; negative if what charges is a member of a set, for so many µs
 --   charge     what to write to charge the check: a text, or a function without arguments
 --   was        the state as the reply of take.lua has it: as it is stored
 --   healed     was the state written by a clock that was more than a period ahead?
@@ -43,13 +43,13 @@ local at = 2
 -- Key      "start used": the window's start in µs, the units taken in it. Where the start is a whole second of
 --          this century and the units are less than a million, their sum: Redis keeps that as a number, in
 --          less than a string. It has no leading zeros, which miniredis' Lua reads as octal.
--- ARGV[p]  rate period cost
+-- ARGV[p]  rate period cost; of a soft limit, which has room for everything, the rate is 2^53
 
 -- sliding_window: twin of slidingWindow.At and .Take in internal/step/sliding_window.go.
 -- Key      "start used last": the window's start in µs, the units taken in it and in the one before. Where the
 --          start is such a second and both are less than a thousand, -(start + used * 1000 + last): a number,
 --          as of fixed_window, and told from that by its sign.
--- ARGV[p]  rate period cost
+-- ARGV[p]  rate period cost; of a soft limit, which has room for everything, the rate is 2^53
 
 -- sliding_log: twin of slidingLog.At and .Take in internal/step/sliding_log.go.
 -- Key      a list of pairs, oldest first: a time at which units came, and the sum of all units up to
@@ -135,6 +135,9 @@ local function step(key, code, p)
     end
     local after = used + cost
     fits, left = after <= rate, start == stored or ends - now
+    if after > 999999999999999 then -- of a soft limit
+      after = 999999999999999
+    end
     if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', start + after)
     else
@@ -182,6 +185,9 @@ local function step(key, code, p)
       fits = view <= room * ((period - rest) / last) + floor(room * rest / last)
     end
     local after = used + cost
+    if after > 94906265 then -- of a soft limit
+      after = 94906265
+    end
     left = start == stored or view + period
     if after < 1000 and last < 1000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', -start - after * 1000 - last)
@@ -286,18 +292,13 @@ local function step(key, code, p)
     at = p + 3
     local used = call('ZCOUNT', key, format('(%d', now), '+inf')
     local lease, id = ARGV[p + 1], ARGV[p + 2]
-    fits, left, was, a, b, c = used < ARGV[p] + 0, false, used > 0 and format('%d 0', used) or '', used, 0, 0
-    charge = function()
-      if id % 16 < 1 then -- what has lapsed does not count, and only takes room
-        call('ZREMRANGEBYSCORE', key, '-inf', format('%d', now))
-      end
-      call('ZADD', key, format('%d', now + lease), id)
-      call('PEXPIRE', key, format('%d', floor(lease / 1000) + 1))
-    end
-    healed = not fits and call('ZCOUNT', key, format('(%d', now + lease), '+inf') > 0 and not call('ZSCORE', key, id)
-    form = function() -- takes the request out; one that was denied is not in it
-      call('ZREM', key, id)
-      if healed then
+    fits, was, a, b, c = used < ARGV[p] + 0, used > 0 and format('%d 0', used) or '', used, 0, 0
+    if fits then
+      left, charge = -lease, id
+    else
+      left = false
+      healed = call('ZCOUNT', key, format('(%d', now + lease), '+inf') > 0 and not call('ZSCORE', key, id)
+      form = function()
         for _, ahead in ipairs(call('ZRANGEBYSCORE', key, format('(%d', now + lease), '+inf', 'LIMIT', '0', '100')) do
           call('ZADD', key, format('%d', now + lease), ahead)
         end
@@ -343,6 +344,9 @@ local function step(key, code, p)
     end
     local after = used + cost
     fits, left = after <= rate, start == stored or ends - now
+    if after > 999999999999999 then -- of a soft limit
+      after = 999999999999999
+    end
     if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', start + after)
     else
@@ -498,8 +502,12 @@ end
 -- correct: twin of inFlight.correct in internal/step/in_flight.go. Who is not in the set changes nothing.
 -- ARGV[q]  delta
 local function correct_in_flight(key, now, p, q, form, a, b, c)
-  local ends = ARGV[q] + 0 < 0 and call('ZSCORE', key, ARGV[p + 2])
-  return false, form, ends and ends + 0 > now and max(a - 1, 0) or a, b, c
+  local id = ARGV[p + 2]
+  local ends = ARGV[q] + 0 < 0 and call('ZSCORE', key, id)
+  local function write()
+    call('ZREM', key, id)
+  end
+  return false, write, ends and ends + 0 > now and max(a - 1, 0) or a, b, c
 end
 
 local function correct_calendar_window(_, now, p, q, form, start, used)

@@ -28,7 +28,7 @@ local at = 2
 -- has not changed is written as it was read. It says
 --   fits       has the check room?
 --   left       for how many µs more to remember the state; true keeps the key's deadline; false if the
---              functions below set it
+--              functions below set it; negative if what charges is a member of a set, for so many µs
 --   charge     what to write to charge the check: a text, or a function without arguments
 --   was        the state as the reply of take.lua has it: as it is stored
 --   healed     was the state written by a clock that was more than a period ahead?
@@ -53,7 +53,7 @@ for i = 1, checks do
     -- Key      "start used": the window's start in µs, the units taken in it. Where the start is a whole second of
     --          this century and the units are less than a million, their sum: Redis keeps that as a number, in
     --          less than a string. It has no leading zeros, which miniredis' Lua reads as octal.
-    -- ARGV[p]  rate period cost
+    -- ARGV[p]  rate period cost; of a soft limit, which has room for everything, the rate is 2^53
     local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
     local begin = now - now % period
     local ends, late = begin + period, now + period
@@ -83,6 +83,9 @@ for i = 1, checks do
     end
     local after = used + cost
     fits, left = after <= rate, start == stored or ends - now
+    if after > 999999999999999 then -- of a soft limit
+      after = 999999999999999
+    end
     if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', start + after)
     else
@@ -95,7 +98,7 @@ for i = 1, checks do
     -- Key      "start used last": the window's start in µs, the units taken in it and in the one before. Where the
     --          start is such a second and both are less than a thousand, -(start + used * 1000 + last): a number,
     --          as of fixed_window, and told from that by its sign.
-    -- ARGV[p]  rate period cost
+    -- ARGV[p]  rate period cost; of a soft limit, which has room for everything, the rate is 2^53
     local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
     local begin = now - now % period
     local stored, start, used, last, head, tail = -1, begin, 0, 0, '', ''
@@ -135,6 +138,9 @@ for i = 1, checks do
       fits = view <= room * ((period - rest) / last) + floor(room * rest / last)
     end
     local after = used + cost
+    if after > 94906265 then -- of a soft limit
+      after = 94906265
+    end
     left = start == stored or view + period
     if after < 1000 and last < 1000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', -start - after * 1000 - last)
@@ -279,18 +285,13 @@ for i = 1, checks do
     -- Members beyond now + lease were written by a clock that was ahead. They are looked for where there is no room.
     local used = call('ZCOUNT', key, format('(%d', now), '+inf')
     local lease, id = ARGV[p + 1], ARGV[p + 2]
-    fits, left, was, a, b, c = used < ARGV[p] + 0, false, used > 0 and format('%d 0', used) or '', used, 0, 0
-    charge = function()
-      if id % 16 < 1 then -- what has lapsed does not count, and only takes room
-        call('ZREMRANGEBYSCORE', key, '-inf', format('%d', now))
-      end
-      call('ZADD', key, format('%d', now + lease), id)
-      call('PEXPIRE', key, format('%d', floor(lease / 1000) + 1))
-    end
-    healed = not fits and call('ZCOUNT', key, format('(%d', now + lease), '+inf') > 0 and not call('ZSCORE', key, id)
-    form = function() -- takes the request out; one that was denied is not in it
-      call('ZREM', key, id)
-      if healed then
+    fits, was, a, b, c = used < ARGV[p] + 0, used > 0 and format('%d 0', used) or '', used, 0, 0
+    if fits then
+      left, charge = -lease, id
+    else
+      left = false
+      healed = call('ZCOUNT', key, format('(%d', now + lease), '+inf') > 0 and not call('ZSCORE', key, id)
+      form = function()
         for _, ahead in ipairs(call('ZRANGEBYSCORE', key, format('(%d', now + lease), '+inf', 'LIMIT', '0', '100')) do
           call('ZADD', key, format('%d', now + lease), ahead)
         end
@@ -340,6 +341,9 @@ for i = 1, checks do
     end
     local after = used + cost
     fits, left = after <= rate, start == stored or ends - now
+    if after > 999999999999999 then -- of a soft limit
+      after = 999999999999999
+    end
     if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', start + after)
     else
@@ -370,6 +374,12 @@ if take then
         call('SETRANGE', key, '0', write)
       elseif left == nil or left == true then
         call('SET', key, write, 'KEEPTTL')
+      elseif left and left < 0 then
+        if write % 16 < 1 then -- what has lapsed does not count, and only takes room
+          call('ZREMRANGEBYSCORE', key, '-inf', format('%d', now))
+        end
+        call('ZADD', key, format('%d', now - left), write)
+        call('PEXPIRE', key, format('%d', floor(-left / 1000) + 1))
       elseif left then
         call('PSETEX', key, format('%d', floor((left + 1999) / 1000)), write)
       else

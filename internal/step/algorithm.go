@@ -45,6 +45,9 @@ var Table = numbered([]Row{
 	{Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Lua: "calendar_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true},
 })
 
+// hasWindows reports whether units count in windows, whose ends free all of them.
+func (r *Row) hasWindows() bool { return r.Aligned || r.Calendar }
+
 // numbered sets Number and Code. Rows with the same twin have the same Code.
 func numbered(rows []Row) []Row {
 	codes := map[string]int64{}

@@ -4,10 +4,7 @@ package step
 //
 // State: A is the window's Date, B the units taken in it. Dates name the windows, so
 // that processes whose zones' rules differ move a boundary and reset nothing.
-type calendarWindow struct {
-	inCells
-	asNow
-}
+type calendarWindow struct{ fixedWindow }
 
 func (w calendarWindow) At(s State, now int64, p Params) (State, bool) {
 	windows := p.calendar.Around(now)
@@ -22,12 +19,6 @@ func (w calendarWindow) At(s State, now int64, p Params) (State, bool) {
 	}
 	return s, false // begun, or the next one because the clock stepped back
 }
-
-func (calendarWindow) Take(s State, _ int64, p Params) (State, Placed, bool) {
-	return State{A: s.A, B: s.B + p.Cost}, Placed{At: s.A}, s.B+p.Cost <= p.rate
-}
-
-func (calendarWindow) correct(s State, _ int64, c *Correction) State { return c.inWindows(s) }
 
 func (w calendarWindow) Left(s State, now int64, p Params) (remaining, resetAfter int64) {
 	if s.B == 0 {
@@ -47,7 +38,7 @@ func (calendarWindow) retryAfter(s State, now int64, p Params) int64 {
 // Arguments appends the rate, the cost and, of the windows that may be now, when each
 // begins and its date. If the store's clock is in none of them, it decides nothing.
 func (calendarWindow) Arguments(args []any, p Params) []any {
-	args = append(args, p.rate, p.Cost)
+	args = append(args, p.toldRate(), p.Cost)
 	var windows Windows
 	if p.calendar != nil {
 		windows = *p.calendar.expected()
@@ -56,10 +47,6 @@ func (calendarWindow) Arguments(args []any, p Params) []any {
 		args = append(args, w.Begin, w.Date)
 	}
 	return args
-}
-
-func (calendarWindow) Corrections(args []any, c *Correction) []any {
-	return append(args, c.Delta, c.Placed.At, c.maxUsed)
 }
 
 func (w calendarWindow) Roll(cell State, now int64, p Params) State {

@@ -13,6 +13,7 @@ type Limit struct {
 	Period    time.Duration
 	Burst     int64
 	Calendar  string
+	Soft      bool   // a cost that does not fit is charged all the same
 	Algorithm string // "" means calendar_window if Calendar is set, token_bucket if Burst is, else sliding_window
 }
 
@@ -28,6 +29,17 @@ func (l Limit) Name() string {
 	}
 	return "sliding_window"
 }
+
+// A Counting is how a limit counts. It tells the counts of a rule, a key and a tier apart.
+type Counting struct {
+	Period    time.Duration
+	Calendar  string
+	Algorithm string
+}
+
+// Counting returns how the limit counts. Limits that count alike share a count, so that a
+// changed rate continues it.
+func (l *Limit) Counting() Counting { return Counting{l.Period, l.Calendar, l.Name()} }
 
 // Row returns the algorithm's row, or nil.
 func (l Limit) Row() *Row { return Lookup(l.Name()) }
@@ -60,13 +72,11 @@ const (
 // minLease is the shortest Period of what is held, where that is a lease.
 const minLease = time.Second
 
-// Invalid lists everything that is wrong with the limit.
-func (l Limit) Invalid() []error {
-	row := l.Row()
-	if l.OkFor(row) {
-		return nil
-	}
-	var errs []error
+// OkFor reports whether the limit is valid. row is that of its algorithm.
+func (l Limit) OkFor(row *Row) bool { return l.Invalid(row) == nil }
+
+// Invalid lists everything that is wrong with the limit. row is that of its algorithm.
+func (l Limit) Invalid(row *Row) (errs []error) {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if l.Rate < 1 {
 		bad("rate must be at least 1, got %d", l.Rate)
@@ -94,6 +104,13 @@ func (l Limit) Invalid() []error {
 		bad("calendar is for calendar_window, not for %s; leave one of them out", row.Name)
 	}
 	switch {
+	case row == nil || !l.Soft || row.hasWindows():
+	case row.Bucket:
+		bad("soft: a bucket would carry what is over the limit into the time after; write a window, as in \"100/1m soft\" or \"100/1m fixed_window soft\"")
+	default:
+		bad("soft is for fixed_window, sliding_window and calendar_window, not for %s; write a window, as in \"100/1m soft\"", row.Name)
+	}
+	switch {
 	case row == nil:
 		bad("unknown algorithm %q; use one of %s", l.Algorithm, names())
 	case l.Burst < 0:
@@ -104,24 +121,10 @@ func (l Limit) Invalid() []error {
 		bad("burst is required for %s: how many may be in the queue, including the one being served", row.Name)
 	case l.Burst > MaxUnits:
 		bad("burst must be at most %d"+forHeaders, int64(MaxUnits), l.Burst)
-	case len(errs) == 0:
+	case len(errs) == 0 && !l.fits(row):
 		bad("burst %d at %d per %s: the time to refill it must be below 2^51 µs", l.quotaFor(row), l.Rate, l.Period)
 	}
 	return errs
-}
-
-// OkFor reports whether the limit is valid. row is that of its algorithm.
-func (l Limit) OkFor(row *Row) bool {
-	if row == nil || l.Rate < 1 || l.Rate > row.MaxRate {
-		return false
-	}
-	if row.Calendar {
-		_, err := ParseCalendar(l.Calendar)
-		return err == nil && l.Period == 0 && l.Burst == 0
-	}
-	return l.Calendar == "" && l.Period >= time.Microsecond && l.Period%time.Microsecond == 0 && l.Period.Microseconds() < MaxDuration &&
-		l.Burst >= 0 && l.Burst <= MaxUnits && (l.Burst == 0 || row.Bucket) && (l.Burst > 0 || !row.Queue) &&
-		(!row.Held || l.Period >= minLease) && l.fits(row)
 }
 
 // fits reports whether the time to refill a whole bucket is in the exact range.

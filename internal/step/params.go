@@ -11,7 +11,9 @@ type Params struct {
 	*Row
 	rate, Period int64 // units and µs
 	calendar     *Calendar
-	Cost         int64  // at least 1; a cost above the quota is the quota + 1, which no state admits
+	Soft         bool   // what does not fit is charged all the same
+	Cost         int64  // at least 1; a cost above the quota is the quota + 1, which no state admits, unless Soft
+	Most         int64  // the cost may rise so far, if that fits; 0 means that it may not
 	ID           int64  // Held: of the request; a random number below 2^52
 	Tier         string // of the count; no step reads it
 	never        bool   // the cost is above the quota
@@ -24,7 +26,7 @@ type Params struct {
 
 // Params computes the params of a valid limit. cost and maxDelay must not be negative.
 func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
-	p := Params{Row: row, rate: l.Rate, Period: l.Period.Microseconds()}
+	p := Params{Row: row, Soft: l.Soft, rate: l.Rate, Period: l.Period.Microseconds()}
 	if row.Calendar {
 		p.calendar, _ = ParseCalendar(l.Calendar) // which is valid
 	}
@@ -34,11 +36,24 @@ func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
 	}
 	cost = max(cost, 1)
 	p.never = cost > quota
-	p.SetCost(min(cost, quota+1))
+	most := quota + 1
+	if l.Soft {
+		most = row.maxUsed
+	}
+	p.SetCost(min(cost, most))
 	if row.Queue && maxDelay > 0 {
 		p.wait(maxDelay.Microseconds())
 	}
 	return p
+}
+
+// toldRate is the rate that the step's twin is told. A soft limit has room for everything
+// there, and Go says what is over it.
+func (p *Params) toldRate() int64 {
+	if p.Soft {
+		return MaxExact
+	}
+	return p.rate
 }
 
 // Spare is how far ahead of now TAT may be before the charge, if MaxDelay is ignored. It is
@@ -80,13 +95,32 @@ func (p *Params) Told(now int64) {
 	}
 }
 
-// SetCost changes the cost, which must not be above the quota + 1.
+// SetCost changes the cost, which must not be above the quota + 1, or above maxUsed if Soft.
 func (p *Params) SetCost(units int64) {
 	p.Bound = nil
 	if p.Cost = units; p.Bucket {
 		p.costW, p.costF = p.refill(units)
 		p.roomW, p.roomF = p.fullW, p.fullF
 	}
+}
+
+// Fits is how many units, at most Most, fit a current state.
+func (p *Params) Fits(s State, now int64) int64 {
+	left, _ := p.Step.Left(s, now, *p)
+	return min(left, p.Most)
+}
+
+// Raise raises the cost to as many units as fit a current state, at most units and Most.
+// It reports whether it did.
+func (p *Params) Raise(units int64, s State, now int64) bool {
+	if p.Most == 0 {
+		return false
+	}
+	if units = min(units, p.Fits(s, now)); units <= p.Cost {
+		return false
+	}
+	p.SetCost(units)
+	return true
 }
 
 // wait bounds how far ahead of now the slot may begin, and so where it may end.

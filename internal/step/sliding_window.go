@@ -9,20 +9,16 @@ import "math/bits"
 //
 // State: A is the current window's start, B the units taken in it, C those in the window
 // before.
-type slidingWindow struct{ inCells }
+type slidingWindow struct{ fixedWindow }
 
-func (w slidingWindow) At(s State, now int64, p Params) (State, bool) {
-	return w.rolled(s, now, p.Period)
-}
-
-func (slidingWindow) rolled(s State, now, period int64) (State, bool) {
-	begin := now - now%period
+func (slidingWindow) At(s State, now int64, p Params) (State, bool) {
+	begin := now - now%p.Period
 	switch {
 	case s.B == 0 && s.C == 0: // nothing was used, or all of it was refunded
 		return State{A: begin}, false
-	case s.A > now+period: // a clock error: all units count now
+	case s.A > now+p.Period: // a clock error: all units count now
 		return State{A: begin, B: s.B, C: s.C}, true
-	case s.A == begin-period:
+	case s.A == begin-p.Period:
 		return State{A: begin, C: s.B}, false
 	case s.A < begin:
 		return State{A: begin}, false
@@ -34,7 +30,7 @@ func (slidingWindow) Take(s State, now int64, p Params) (State, Placed, bool) {
 	room := p.rate - s.B - p.Cost
 	left := s.A + p.Period - now
 	ok := room >= 0 && left <= inView(room, s.C, p.Period, left)
-	return State{A: s.A, B: s.B + p.Cost, C: s.C}, Placed{At: s.A}, ok
+	return State{A: s.A, B: min(s.B+p.Cost, p.maxUsed), C: s.C}, Placed{At: s.A}, ok
 }
 
 // inView returns how much time of the current window may be left so that the last window's
@@ -46,8 +42,6 @@ func inView(room, last, period, left int64) int64 {
 	}
 	return room*(period/last) + room*(period%last)/last
 }
-
-func (slidingWindow) correct(s State, _ int64, c *Correction) State { return c.inWindows(s) }
 
 // Left returns the rate less the used units and less ⌈last·left/P⌉, the last window's units
 // in view.
@@ -80,16 +74,8 @@ func (slidingWindow) retryAfter(s State, now int64, p Params) int64 {
 	return left + p.Period - inView(p.rate-p.Cost, s.B, p.Period, p.Period)
 }
 
-func (slidingWindow) Arguments(args []any, p Params) []any {
-	return append(args, p.rate, p.Period, p.Cost)
-}
-
-func (slidingWindow) Corrections(args []any, c *Correction) []any {
-	return append(args, c.Delta, c.Placed.At, c.maxUsed)
-}
-
 func (w slidingWindow) Roll(cell State, now int64, p Params) State {
-	cell, _ = w.rolled(cell, now, p.Period)
+	cell, _ = w.At(cell, now, p)
 	return cell
 }
 

@@ -54,6 +54,15 @@ func (p *Params) Take(s State, now int64) (charged State, where Placed, ok bool)
 	return p.Step.Take(s, now, *p)
 }
 
+// Units returns how many units a charge took: the cost or, beyond a soft limit, what the
+// window could still count.
+func (p *Params) Units(s, charged State) int64 {
+	if p.Soft {
+		return charged.B - s.B
+	}
+	return p.Cost
+}
+
 // Until returns when a current state equals that of a key never seen.
 func (p *Params) Until(s State, now int64) int64 {
 	_, resetAfter := p.Step.Left(s, now, *p)

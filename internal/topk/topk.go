@@ -16,7 +16,7 @@ const (
 )
 
 // An Entry is a key of a rule and how often it was added. Count is never too low, and at
-// most Error too higs.
+// most Error too high.
 type Entry struct {
 	Rule, Key    string
 	Count, Error int64

@@ -521,13 +521,14 @@ func TestBatchesAreExecutedOnce(t *testing.T) {
 			var largest atomic.Int64
 			client.AddHook(batchSizes{&largest})
 			r := &algorithms.Redis{Client: client, Namespace: name[len(name)-6:], Budget: roomy}
-			if err := storeOf(r).Warm(t.Context()); err != nil {
-				t.Fatal(err)
+			if err := storeOf(&algorithms.Redis{Client: srv.Client(t), Namespace: r.Namespace, Budget: roomy}).Warm(t.Context()); err != nil {
+				t.Fatal(err) // the client's own timeouts are short
 			}
 			const callers, each = 64, 40
 			var errs [callers][each]error
-			check := func(i, j int) algorithms.Check {
-				return algorithms.Check{Rule: "r", Key: fmt.Sprint(i, "-", j), Limit: perDay(100)}
+			checks := func(i, j int) []algorithms.Check {
+				held := algorithms.Limit{Rate: 100, Period: 24 * time.Hour, Algorithm: algorithms.InFlight}
+				return []algorithms.Check{{Rule: "r", Key: fmt.Sprint(i, "-", j), Limit: perDay(100)}, {Rule: "held", Key: fmt.Sprint(i, "-", j), Limit: held}}
 			}
 			var all sync.WaitGroup
 			var begun atomic.Int64
@@ -542,7 +543,7 @@ func TestBatchesAreExecutedOnce(t *testing.T) {
 						case 400:
 							srv.Client(t).ScriptFlush(t.Context())
 						}
-						_, errs[i][j] = r.Take(t.Context(), check(i, j))
+						_, errs[i][j] = r.Take(t.Context(), checks(i, j)...)
 					}
 				})
 			}
@@ -552,11 +553,14 @@ func TestBatchesAreExecutedOnce(t *testing.T) {
 			answered, unknown, executed := 0, 0, 0
 			for i := range callers {
 				for j := range each {
-					d, err := counted.Peek(t.Context(), check(i, j))
+					d, err := counted.Peek(t.Context(), checks(i, j)...)
 					if err != nil {
 						t.Fatal(err)
 					}
 					used := 100 - d.Results[0].Remaining
+					if held := 100 - d.Results[1].Remaining; held != used {
+						t.Errorf("%d-%d used %d and holds %d", i, j, used, held)
+					}
 					switch err := errs[i][j]; {
 					case err == nil:
 						answered++
@@ -682,4 +686,17 @@ type stuckClient struct{ released chan struct{} }
 func (c stuckClient) Process(context.Context, redis.Cmder) error {
 	<-c.released
 	return errors.New("stuck no more")
+}
+
+// A Client may have Process only. What goes to it in one flush is sent one by one.
+func TestAClientWithoutPipelines(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	r := &algorithms.Redis{Client: struct{ algorithms.Client }{client}, Namespace: "shop", Budget: roomy}
+	for _, key := range []string{"a", "b"} {
+		client.ZAdd(t.Context(), key, redis.Z{Member: "1"}, redis.Z{Member: "2"})
+	}
+	released, err := storeOf(r).Release(t.Context(), map[string][]int64{"a": {1}, "b": {2}})
+	if left := client.ZCard(t.Context(), "a").Val() + client.ZCard(t.Context(), "b").Val(); err != nil || len(released) != 2 || left != 2 {
+		t.Errorf("released %v, %v, with %d members left; want a and b, with 2 left", released, err, left)
+	}
 }

@@ -94,7 +94,9 @@ func (b *batcher) wakeNext(now time.Time) {
 			b.wakeBy(slow)
 		}
 	}
-	for p := range b.waiting.all() {
-		b.wakeBy(b.latest(p))
+	for _, l := range b.waiting.order {
+		for p := l.first; p != nil; p = p.next {
+			b.wakeBy(b.latest(p))
+		}
 	}
 }

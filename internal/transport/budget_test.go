@@ -98,6 +98,7 @@ func TestRedisKeepsItsBudgetWhateverTheClientCalls(t *testing.T) {
 	single("StreamingCredentialsProvider", redis.Options{StreamingCredentialsProvider: s})
 	single("Limiter", redis.Options{Limiter: s})
 	single("no timeouts", redis.Options{Addr: silent(t, s), ReadTimeout: -2, WriteTimeout: -2})
+	clients["client: default options"] = redis.NewClient(&redis.Options{Addr: silent(t, s)})
 	sharded := func(name string, o redis.ClusterOptions) {
 		o.Addrs = cluster.Addrs
 		clients["cluster: "+name] = redis.NewClusterClient(algorithms.FailFast(&o))

@@ -12,6 +12,7 @@ type Call struct {
 	Script *Script // nil: the command is Args, and then Keys
 	Keys   []any   // strings
 	Args   []any   // behind the keys; calls may share them, so they are never written
+	Own    []any   // of this call alone: one in place of each nil in Args
 	Joins  bool    // may be run with others by Script's joint script
 
 	// Instead returns what to send in place of the call after an error; nil if nothing.
@@ -67,15 +68,24 @@ func (c *Call) arguments() []any {
 	}
 	first := calls[0]
 	keys := len(calls) * len(first.Keys)
-	args := make([]any, 3, 3+keys+len(first.Args)+1)
+	args := make([]any, 3, 3+keys+len(first.Args)+len(calls)*len(first.Own)+1)
 	args[2] = keys
 	for _, call := range calls {
 		args = append(args, call.Keys...)
 	}
-	if args = append(args, first.Args...); c.members != nil {
-		args = append(args, len(first.Keys))
+	args = append(args, first.Args...)
+	if c.members == nil {
+		for own, i := c.Own, 3+keys; len(own) > 0; i++ {
+			if args[i] == nil {
+				args[i], own = own[0], own[1:]
+			}
+		}
+		return args
 	}
-	return args
+	for _, call := range calls {
+		args = append(args, call.Own...)
+	}
+	return append(args, len(first.Keys))
 }
 
 // answer is what the call returned.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,8 +73,8 @@ func (t *Transport) connect(key string, err error) {
 		// TIME is the cheapest command that the scripts need permission for too.
 		open := func(ctx context.Context, node *redis.Client) error {
 			var errs []error
-			for _, p := range t.pools() {
-				errs = append(errs, recovered(func() error { return t.processOn(ctx, node, p, redis.NewCmd(ctx, "time")) }))
+			for _, pipelines := range t.pools() {
+				errs = append(errs, recovered(func() error { return t.processOn(ctx, node, pipelines, redis.NewCmd(ctx, "time")) }))
 			}
 			return errors.Join(errs...)
 		}
@@ -86,25 +87,23 @@ func (t *Transport) connect(key string, err error) {
 	}()
 }
 
-// A pool is one of the pools of connections that a client has to a server.
-type pool struct{ pipelines bool }
-
-// pools are those that decisions use: all decisions of sharded clients, and all
-// that share a batch, are sent in pipelines.
-func (t *Transport) pools() []pool {
+// pools are those of a client's pools of connections to a server that decisions use: that
+// of commands (false), that of pipelines (true), or both. All decisions of sharded clients,
+// and all that share a batch, are sent in pipelines.
+func (t *Transport) pools() []bool {
 	switch {
 	case !t.own:
-		return []pool{{pipelines: false}}
+		return []bool{false}
 	case t.Sharded:
-		return []pool{{pipelines: true}}
+		return []bool{true}
 	}
-	return []pool{{pipelines: false}, {pipelines: true}}
+	return []bool{false, true}
 }
 
-// processOn sends commands to one server, on a connection of a pool. A nil node
+// processOn sends commands to one server, on a connection of one of pools. A nil node
 // means the server of a client that has only one.
-func (t *Transport) processOn(ctx context.Context, node *redis.Client, p pool, cmds ...redis.Cmder) error {
-	if p.pipelines && node != nil {
+func (t *Transport) processOn(ctx context.Context, node *redis.Client, pipelines bool, cmds ...redis.Cmder) error {
+	if pipelines && node != nil {
 		pipe := node.Pipeline()
 		for _, cmd := range cmds {
 			_ = pipe.Process(ctx, noRetry{cmd}) // only queues
@@ -130,10 +129,7 @@ func (t *Transport) processOn(ctx context.Context, node *redis.Client, p pool, c
 // An error says so if the connections of a client of one server reach several.
 func (t *Transport) Warm(ctx context.Context) error {
 	failed, err := run(ctx, t, func() error { return t.warm(ctx) })
-	if err == nil {
-		err = failed
-	}
-	if NotPermitted(err) {
+	if err = cmp.Or(err, failed); NotPermitted(err) {
 		err = fmt.Errorf("load the scripts: %w; permit SCRIPT LOAD, or the first decisions send the scripts", err)
 	}
 	return err
@@ -147,24 +143,24 @@ func (t *Transport) warm(ctx context.Context) error {
 		return cmds
 	}
 	if t.each == nil {
-		return recovered(func() error { return t.processOn(ctx, nil, pool{}, load()...) })
+		return recovered(func() error { return t.processOn(ctx, nil, false, load()...) })
 	}
 	var servers runIDs
 	err := t.each(ctx, func(ctx context.Context, node *redis.Client) error {
 		errs, opening := make(chan error), 0
-		for _, p := range t.pools() {
+		for _, pipelines := range t.pools() {
 			connections := max(t.options.MinIdleConns, 1)
-			if p.pipelines && !t.Sharded {
+			if pipelines && !t.Sharded {
 				connections = min(maxPlaces, t.poolSize())
 			}
 			opening += connections
 			for range connections {
 				go func() {
 					errs <- recovered(func() error {
-						if err := t.processOn(ctx, node, p, load()...); err != nil || t.Sharded {
+						if err := t.processOn(ctx, node, pipelines, load()...); err != nil || t.Sharded {
 							return err
 						}
-						return servers.add(info(ctx, "server", "run_id", func(cmd redis.Cmder) error { return t.processOn(ctx, node, p, cmd) }))
+						return servers.add(info(ctx, "server", "run_id", func(cmd redis.Cmder) error { return t.processOn(ctx, node, pipelines, cmd) }))
 					})
 				}()
 			}

@@ -130,7 +130,6 @@ func TestWarmSaysWhatIsWrong(t *testing.T) {
 	defer client.Close()
 	for want, r := range map[string]*algorithms.Redis{
 		"algorithms: redis: load the scripts: NOPERM ": {Client: client, Namespace: "n", Budget: roomy},
-		"algorithms: redis: namespace: required":       {Client: client},
 		"algorithms: redis: dial tcp 127.0.0.1:1: ":    {Client: redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "127.0.0.1:1"})), Namespace: "n"},
 	} {
 		if err := storeOf(r).Warm(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -12,7 +12,7 @@
 // text, and calls that it does not run as one.
 //
 // Calls to one server that are made at the same time share a pipeline. Those that
-// differ in their keys only are one command there ([Script.JoinedBy]). A lone call
+// differ only in their keys and in what is their own are one command there ([Script.JoinedBy]). A lone call
 // is sent at once. While the places of a server are taken, later calls wait in
 // lines, one for each rule, which take turns. A call that cannot be sent within its
 // budget fails as busy, which is no failure of the server.
@@ -48,7 +48,7 @@ package transport
 //     It fails as busy, which is no failure of the server.
 //   - Calls with the same rules wait in one line, and lines take turns (TestRulesTakeTurns).
 //     If 4096 calls wait, the longest line gives way to others (TestALongLineGivesWay).
-//   - Calls of a batch that differ in their keys only are one run of a joint script
+//   - Calls of a batch that differ only in their keys and in Call.Own are one run of a joint script
 //     (Script.JoinedBy): one TIME, one MGET, and each state is written once. With 128 callers
 //     that saves a quarter of Redis' time. The transport compares arguments and knows nothing
 //     of limits. Joint calls keep their order (TestJointDecisionsAreAsAlone).

@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -163,6 +164,8 @@ func TestNoConnectionIsUnreachable(t *testing.T) {
 		"no Sentinel":    redis.NewFailoverClient(algorithms.FailFast(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})),
 		"a Redis that is no Sentinel": redis.NewFailoverClient(algorithms.FailFast(&redis.FailoverOptions{
 			MasterName: "m", SentinelAddrs: []string{silenced.Addr}, DialTimeout: roomy})),
+		"an untrusted certificate": redis.NewClient(algorithms.FailFast(&redis.Options{
+			Addr: redistest.StartTLS(t).Addr, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}, DialTimeout: roomy})),
 		"a wrong master name": redis.NewFailoverClient(algorithms.FailFast(&redis.FailoverOptions{
 			MasterName: "nobody", SentinelAddrs: []string{sentinel.Sentinels[0].Addr}, DialTimeout: roomy, ReadTimeout: roomy})),
 	} {

@@ -36,12 +36,21 @@ func (t *Transport) busy() error {
 	return fmt.Errorf("%w: no turn within the budget of %s", errBusy, t.limit)
 }
 
+// reloadEvery is the shortest time between two requests to a client to look at its
+// cluster again. go-redis looks again when a node redirects it, but not when one is dead
+// or hangs: with its own interval, a minute of errors would follow a failover of two
+// seconds.
+const reloadEvery = 250 * time.Millisecond
+
 // failed does what a failure calls for, and returns its error for the caller:
 // what came because the budget is over says so.
 func (t *Transport) failed(ctx context.Context, key string, err error) error {
 	t.connect(key, err)
-	if t.reload != nil {
-		t.topology.failed(ctx, t.reload, err)
+	switch ClassOf(err) {
+	case ClassUnreachable, ClassUnavailable, ClassUnknown, ClassMoved: // maybe of a node that is gone
+		if t.reload != nil {
+			t.reloads.Do(func() { t.reload(ctx) })
+		}
 	}
 	switch {
 	case !t.Sharded && redis.HasErrorPrefix(err, "CROSSSLOT"):

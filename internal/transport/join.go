@@ -24,8 +24,8 @@ func (c *Call) weight() int {
 
 func (c *Call) joins() bool { return c.Joins && c.Script.joint != nil }
 
-// fits reports whether a call differs from another one in its keys only. Mostly their
-// arguments are the same slice.
+// fits reports whether a call differs from another one only in its keys and in what is its
+// own. Mostly their arguments are the same slice.
 func (c *Call) fits(other *Call) bool {
 	return c.Script == other.Script && len(c.Keys) == len(other.Keys) && len(c.Args) == len(other.Args) &&
 		(len(c.Args) > 0 && &c.Args[0] == &other.Args[0] || slices.Equal(c.Args, other.Args))

@@ -20,9 +20,10 @@ func NewScript(text string, decode func(string) ([]int64, error)) *Script {
 	return &Script{text: text, sha: hex.EncodeToString(sum[:]), decode: decode}
 }
 
-// JoinedBy names the script that runs several calls of this one whose arguments
-// differ in their keys only. It gets the keys of all, one call's after the other's;
-// then those arguments, and how many keys each call has.
+// JoinedBy names the script that runs several calls of this one that differ only in
+// their keys and in what is Own to each. It gets the keys of all, one call's after the
+// other's; their arguments, with an empty text in place of what is a call's own; what is
+// each call's own; and how many keys each call has.
 //
 // It answers with a string. For each call this has as many lines as the call has
 // keys and one more, which together are the call's reply. If a call could not be

@@ -17,15 +17,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/redistest"
-	"github.com/seed75154129/ratelimit/internal/transport"
 )
-
-// startTLS starts a server that speaks only TLS, and returns its address and
-// what a client needs to trust it.
-func startTLS(t *testing.T) (addr string, trust *x509.CertPool) {
-	srv := redistest.StartTLS(t)
-	return srv.Addr, srv.Options().TLSConfig.RootCAs
-}
 
 // dialTLS connects and waits until the server has sent what it sends unasked:
 // session tickets. A connection that was opened in advance has met them too.
@@ -58,7 +50,8 @@ func dialTLS(trust *x509.CertPool) func(ctx context.Context, network, addr strin
 // message of RESP3, for which it waits 50 ms: the whole budget of a decision,
 // on each connection that was opened in advance.
 func TestRedisOverTLS(t *testing.T) {
-	addr, trust := startTLS(t)
+	srv := redistest.StartTLS(t)
+	addr, trust := srv.Addr, srv.Options().TLSConfig.RootCAs
 	const wasted = 40 * time.Millisecond
 	for protocol, want := range map[int]bool{0: true, 3: false} {
 		fastest := roomy
@@ -83,15 +76,5 @@ func TestRedisOverTLS(t *testing.T) {
 		if got := fastest < wasted; got != want && !strings.HasPrefix(redis.Version(), "9.22.") { // it does since 9.23
 			t.Errorf("protocol %d: the fastest decision on a new connection took %s; faster than %s: %v, want %v", protocol, fastest, wasted, got, want)
 		}
-	}
-}
-
-func TestRedisOverTLSUntrusted(t *testing.T) {
-	addr, _ := startTLS(t)
-	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: addr, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}, DialTimeout: roomy}))
-	defer client.Close()
-	_, err := (&algorithms.Redis{Client: client, Namespace: "test", Budget: roomy}).Take(t.Context(), algorithms.Check{Rule: "r", Limit: perDay(1)})
-	if transport.ClassOf(err) != transport.ClassUnreachable {
-		t.Errorf("class %q: %v", transport.ClassOf(err), err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
 // A Transport sends commands through a client, inside a budget, whatever kind
@@ -26,7 +28,7 @@ type Transport struct {
 	adding   sync.Mutex                 // over adding one
 	seed     maphash.Seed               // of turns
 
-	topology  topology
+	reloads   sampler.Sampler // of the topology
 	connector connector
 	apart     apart
 }
@@ -39,7 +41,7 @@ func New(client Client, sharded bool, budget time.Duration, scripts ...*Script) 
 	}
 	t.batchers.Store(new([]*batcher))
 	t.seen.Store(t.knowsNodes)
-	t.topology.start = time.Now()
+	t.reloads.Every = reloadEvery
 	return t
 }
 
@@ -219,10 +221,11 @@ const maxTurns = 4
 
 // pass sends calls once.
 func (t *Transport) pass(ctx context.Context, calls []*Call) {
-	if len(calls) == 1 && !t.Sharded && calls[0].members == nil {
-		c := calls[0]
-		if c.err = t.client.Process(ctx, c.cmd); c.err == nil {
-			c.err = c.cmd.Err()
+	if t.pipeline == nil || len(calls) == 1 && !t.Sharded && calls[0].members == nil {
+		for _, c := range calls {
+			if c.err = t.client.Process(ctx, c.cmd); c.err == nil {
+				c.err = c.cmd.Err()
+			}
 		}
 		return
 	}
@@ -234,28 +237,6 @@ func (t *Transport) pass(ctx context.Context, calls []*Call) {
 	for _, c := range calls {
 		c.err = c.cmd.Err()
 	}
-}
-
-// Del removes keys: in one command, or one for each key where they are sharded.
-func (t *Transport) Del(ctx context.Context, keys []string) error {
-	if !t.Sharded {
-		c := &Call{Args: []any{"del"}}
-		for _, key := range keys {
-			c.Keys = append(c.Keys, key)
-		}
-		_, err := t.Send(ctx, c)
-		return err
-	}
-	calls := make([]*Call, len(keys))
-	for i, key := range keys {
-		calls[i] = &Call{Args: []any{"del"}, Keys: []any{key}}
-	}
-	for _, r := range t.SendAll(ctx, calls) {
-		if r.Err != nil {
-			return r.Err
-		}
-	}
-	return nil
 }
 
 // run returns what f does, unless the context ends first. Then f may still be

@@ -1,7 +1,5 @@
 package transport
 
-import "iter"
-
 // turns is a queue in which lines take turns, so that one with many callers does
 // not keep the others waiting. Within a line, who came first is first.
 type turns struct {
@@ -89,19 +87,6 @@ func (q *turns) giveWay(turn uint64) *pending {
 	}
 	q.n--
 	return longest.shift()
-}
-
-// all yields everybody.
-func (q *turns) all() iter.Seq[*pending] {
-	return func(yield func(*pending) bool) {
-		for _, l := range q.order {
-			for p := l.first; p != nil; p = p.next {
-				if !yield(p) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // remove removes and returns those for whom gone is true.

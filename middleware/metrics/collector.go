@@ -13,6 +13,7 @@ import (
 // descs are the metrics by name; docs/metrics.md says what they mean.
 var descs = describe([]description{
 	{"decisions_total", "Checks decided, by rule.", []string{"rule", "algorithm", "outcome", "source"}},
+	{"window_denials_total", "Denials by rules with several windows, by the window that denied.", []string{"rule", "window", "outcome"}},
 	{"unknown_tiers_total", "Requests of a tier that a rule with tiers does not know.", []string{"rule"}},
 	{"near_limit_total", "Admitted checks that left a key with at least 80 % of its limit used.", []string{"rule"}},
 	{"bans_total", "Bans that denials of this process began.", []string{"rule"}},

@@ -239,8 +239,8 @@ func TestScrapesDuringChanges(t *testing.T) {
 	want(t, registry, map[string]float64{"decisions_total sliding_window allowed r memory": 200, "rules_generation": 101, "store_duration_seconds": 200})
 }
 
-// A program that does not want Prometheus links nothing of it.
-func TestOnlyThisPackageLinksPrometheus(t *testing.T) {
+// A program that does not want Prometheus or the operators' page links nothing of them.
+func TestOnlyWhatIsUsedIsLinked(t *testing.T) {
 	const module = "github.com/seed75154129/ratelimit/"
 	links := func(packages ...string) (found []string) {
 		t.Helper()
@@ -255,16 +255,16 @@ func TestOnlyThisPackageLinksPrometheus(t *testing.T) {
 			t.Fatal(err)
 		}
 		for p := range strings.FieldsSeq(string(out)) {
-			if strings.HasPrefix(p, "github.com/prometheus/") || strings.HasPrefix(p, "google.golang.org/protobuf") {
+			if strings.HasPrefix(p, "github.com/prometheus/") || strings.HasPrefix(p, "google.golang.org/protobuf") || p == "html/template" {
 				found = append(found, p)
 			}
 		}
 		return found
 	}
 	if found := links("algorithms", "failmode", "headers", "keyfunc", "middleware", "middleware/rulefile"); found != nil {
-		t.Errorf("a program without metrics links %q", found)
+		t.Errorf("a program without metrics and the page links %q", found)
 	}
-	if links("middleware/metrics") == nil {
-		t.Error("nothing is found where Prometheus is linked")
+	if links("middleware/metrics") == nil || links("middleware/admin") == nil {
+		t.Error("nothing is found where they are linked")
 	}
 }

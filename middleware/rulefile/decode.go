@@ -29,10 +29,11 @@ const (
 type decoder struct {
 	name    string
 	keys    map[string]keyfunc.Key // by name, beside header:NAME and apikey:NAME
-	made    map[string]*named      // by their names
-	tiers   []string               // nil means any
-	tierBy  bool                   // the rule that is read has tier_by
-	valid   bool                   // the rules are: only their form is looked at
+	keyFor  func(string) keyfunc.Key
+	made    map[string]*named // by their names
+	tiers   []string          // nil means any
+	tierBy  bool              // the rule that is read has tier_by
+	valid   bool              // the rules are: only their form is looked at
 	errs    []*Error
 	more    int                 // mistakes that are not in errs
 	flagged map[*yaml.Node]bool // nodes whose mistake was reported

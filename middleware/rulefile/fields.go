@@ -29,11 +29,8 @@ var fields = []field{
 		},
 		func(r *ratelimit.Rule) *yaml.Node { return textNode(r.Name) },
 	},
-	{
-		"match", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Match = d.patterns(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return listNode(r.Match, textNode) },
-	},
+	as("match", func(r *ratelimit.Rule) *[]string { return &r.Match }, (*decoder).patterns,
+		func(patterns []string) *yaml.Node { return listNode(patterns, textNode) }),
 	{
 		"key", "who is limited: ip, header:NAME, apikey:NAME, or a list",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
@@ -59,11 +56,8 @@ var fields = []field{
 			return limitNode([]algorithms.Limit{r.Limit})
 		},
 	},
-	{
-		"tiers", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Tiers = d.tierLimits(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return mapNode(r.Tiers, limitNode) },
-	},
+	as("tiers", func(r *ratelimit.Rule) *map[string][]algorithms.Limit { return &r.Tiers }, (*decoder).tierLimits,
+		func(tiers map[string][]algorithms.Limit) *yaml.Node { return mapNode(tiers, limitNode) }),
 	{
 		"tier_by", "",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
@@ -80,36 +74,15 @@ var fields = []field{
 			return keyNode(r.TierBy)
 		},
 	},
-	{
-		"overrides", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Overrides = d.overrides(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return overridesNode(r.Overrides) },
-	},
-	{
-		"cost", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Cost = d.count(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return intNode(max(r.Cost, 1)) },
-	},
-	{
-		"costs", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Costs = d.costs(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return mapNode(r.Costs, intNode[int64]) },
-	},
-	{
-		"max_reserve", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.MaxReserve = d.fraction(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return fractionNode(r.MaxReserve) },
-	},
-	{
-		"charge_on", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.ChargeOn = d.statuses(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return listNode(r.ChargeOn, intNode[int]) },
-	},
-	{
-		"ban", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Ban = d.ban(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return banNode(r.Ban) },
-	},
+	as("overrides", func(r *ratelimit.Rule) *[]ratelimit.Override { return &r.Overrides }, (*decoder).overrides, overridesNode),
+	as("cost", func(r *ratelimit.Rule) *int64 { return &r.Cost }, (*decoder).count,
+		func(cost int64) *yaml.Node { return intNode(max(cost, 1)) }),
+	as("costs", func(r *ratelimit.Rule) *map[string]int64 { return &r.Costs }, (*decoder).costs,
+		func(costs map[string]int64) *yaml.Node { return mapNode(costs, intNode[int64]) }),
+	as("max_reserve", func(r *ratelimit.Rule) *float64 { return &r.MaxReserve }, (*decoder).fraction, fractionNode),
+	as("charge_on", func(r *ratelimit.Rule) *[]int { return &r.ChargeOn }, (*decoder).statuses,
+		func(statuses []int) *yaml.Node { return listNode(statuses, intNode[int]) }),
+	as("ban", func(r *ratelimit.Rule) *algorithms.Ban { return &r.Ban }, (*decoder).ban, banNode),
 	{
 		"fail", "",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
@@ -121,27 +94,19 @@ var fields = []field{
 		},
 		func(r *ratelimit.Rule) *yaml.Node { return textNode(r.Fail.String()) },
 	},
-	{
-		"shadow", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Shadow = d.shadow(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return boolNode(r.Shadow) },
-	},
-	{
-		"enforce", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { r.Enforce = d.fraction(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return fractionNode(r.Enforce) },
-	},
-	flag("disabled", func(r *ratelimit.Rule) *bool { return &r.Disabled }),
-	flag("hidden", func(r *ratelimit.Rule) *bool { return &r.Hidden }),
-	flag("lease", func(r *ratelimit.Rule) *bool { return &r.Lease }),
+	as("shadow", func(r *ratelimit.Rule) *bool { return &r.Shadow }, (*decoder).shadow, boolNode),
+	as("enforce", func(r *ratelimit.Rule) *float64 { return &r.Enforce }, (*decoder).fraction, fractionNode),
+	as("disabled", func(r *ratelimit.Rule) *bool { return &r.Disabled }, (*decoder).boolean, boolNode),
+	as("hidden", func(r *ratelimit.Rule) *bool { return &r.Hidden }, (*decoder).boolean, boolNode),
+	as("lease", func(r *ratelimit.Rule) *bool { return &r.Lease }, (*decoder).boolean, boolNode),
 }
 
-// flag returns a field that is true or false.
-func flag(name string, of func(*ratelimit.Rule) *bool) field {
+// as returns an optional field that is read and printed as a field of a rule.
+func as[T any](name string, of func(*ratelimit.Rule) *T, read func(*decoder, *yaml.Node, string) T, write func(T) *yaml.Node) field {
 	return field{
 		name, "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { *of(r) = d.boolean(n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return boolNode(*of(r)) },
+		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { *of(r) = read(d, n, path) },
+		func(r *ratelimit.Rule) *yaml.Node { return write(*of(r)) },
 	}
 }
 

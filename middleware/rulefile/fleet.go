@@ -82,7 +82,7 @@ func (f Fleet) Document(ctx context.Context) (Document, error) {
 	case err != nil:
 		return Document{}, fmt.Errorf("%s: %w", f.key(), err)
 	case value == "":
-		return Document{}, fmt.Errorf("%s: nothing is published: %w", f.key(), fs.ErrNotExist)
+		return Document{}, fmt.Errorf("%s: nothing is published yet: publish a document first: %w", f.key(), fs.ErrNotExist)
 	}
 	d, ok := documentOf(value)
 	switch {

@@ -22,6 +22,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms/limitertest"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/middleware/admin"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
@@ -359,13 +360,13 @@ func TestTheVersionIsShown(t *testing.T) {
 			soon()
 			r := httptest.NewRequest(http.MethodGet, "http://localhost/", nil)
 			page := httptest.NewRecorder()
-			w.Admin().ServeHTTP(page, r)
+			admin.Handler(w.Middleware).ServeHTTP(page, r)
 			if got := w.metric("ratelimit_rules_version"); got != float64(version) || !strings.Contains(w.log.String(), line) ||
 				strings.Contains(page.Body.String(), fmt.Sprintf(`"version": %d,`, version)) != (version > 0) {
 				t.Errorf("the metric has %v, want %d and %s\n%s\n%s", got, version, line, page.Body, &w.log)
 			}
 		}
-		want(0, "nothing is published")
+		want(0, "nothing is published yet: publish a document first")
 		for version, text := range []string{rate(1), rate(2), rate(2)} {
 			if _, err := fleet.Publish(t.Context(), by(text), int64(version)); err != nil {
 				t.Fatal(err)

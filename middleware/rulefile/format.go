@@ -2,7 +2,6 @@ package rulefile
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,11 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -26,16 +25,12 @@ import (
 func Format(rules []ratelimit.Rule) ([]byte, error) {
 	errs := []error{ratelimit.ValidateRules(rules)}
 	list := &yaml.Node{Kind: yaml.SequenceNode}
-	keys := make(map[string]keyfunc.Key)
 	for i := range rules {
 		r := &rules[i]
 		for i, k := range [...]keyfunc.Key{r.Key, r.TierBy} {
 			names := namesOf(k)
 			if k != nil && (names == nil || i == 1 && len(names) > 1) {
 				errs = append(errs, fmt.Errorf("rulefile: rule %q: %s: %s has no name in documents; give it one in Loader.Keys and read the rule from a document", r.Name, [...]string{"key", "tier by"}[i], keyfunc.Describe(k)))
-			}
-			for _, name := range names {
-				keys[name] = keyfunc.IP // stands for any key
 			}
 		}
 		rule := &yaml.Node{Kind: yaml.MappingNode, HeadComment: functions(r)}
@@ -59,7 +54,8 @@ func Format(rules []ratelimit.Rule) ([]byte, error) {
 		return nil, fmt.Errorf("rulefile: %w", err)
 	}
 	// Rules in code may have what documents may not, such as a pattern of 2000 characters.
-	if _, err := (&decoder{name: "rulefile: Format", keys: keys, valid: true}).decode(b.Bytes()); err != nil {
+	anyKey := func(string) keyfunc.Key { return keyfunc.IP }
+	if _, err := (&decoder{name: "rulefile: Format", keys: make(map[string]keyfunc.Key), keyFor: anyKey, valid: true}).decode(b.Bytes()); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
@@ -107,24 +103,10 @@ func fractionNode(fraction float64) *yaml.Node {
 
 // limitNode is the text of a limit, or a list of several.
 func limitNode(limits []algorithms.Limit) *yaml.Node {
-	switch {
-	case slices.Equal(limits, ratelimit.Unlimited()):
-		return textNode(unlimited)
-	case len(limits) == 1:
-		return windowNode(limits[0])
+	if len(limits) == 1 {
+		return textNode(view.Limit(limits[0]))
 	}
-	return listNode(limits, windowNode)
-}
-
-func windowNode(l algorithms.Limit) *yaml.Node {
-	switch {
-	case l.Calendar != "":
-		l.Algorithm = cmp.Or(l.Algorithm, algorithms.CalendarWindow)
-	case l.Burst != 0:
-		l.Algorithm = cmp.Or(l.Algorithm, algorithms.TokenBucket)
-	}
-	l.Algorithm = cmp.Or(l.Algorithm, algorithms.SlidingWindow)
-	return textNode(l.String())
+	return listNode(view.LimitsOf(limits), textNode)
 }
 
 func keyNode(k keyfunc.Key) *yaml.Node {
@@ -141,15 +123,10 @@ func banNode(b algorithms.Ban) *yaml.Node {
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle, Content: []*yaml.Node{textNode("after"), intNode(b.After)}}
 	if b.Within != 0 {
-		n.Content = append(n.Content, textNode("within"), durationNode(b.Within))
+		n.Content = append(n.Content, textNode("within"), textNode(view.Span(b.Within)))
 	}
-	n.Content = append(n.Content, textNode("for"), durationNode(b.For))
+	n.Content = append(n.Content, textNode("for"), textNode(view.Span(b.For)))
 	return n
-}
-
-// durationNode writes a duration like the period of a limit.
-func durationNode(d time.Duration) *yaml.Node {
-	return textNode(strings.TrimPrefix(algorithms.Limit{Rate: 1, Period: d}.String(), "1/"))
 }
 
 func listNode[T any](items []T, node func(T) *yaml.Node) *yaml.Node {

@@ -58,6 +58,7 @@ func drawRule(t *rapid.T, name string) ratelimit.Rule {
 			l.Burst = rapid.Int64Range(1, 9000).Draw(t, "burst")
 		}
 		l.Algorithm = algorithms.Algorithm(row.Name)
+		l.Soft = row.Aligned && rapid.IntRange(0, 7).Draw(t, "soft") == 0
 		return l
 	})
 	tiers := rapid.OneOf(rapid.SampledFrom([]string{"pro", "on", "no", "Y", "null", "~", "true", "1", "0x1", "1:30", "1e3", "<<", "-", "- a", "a: b", "a #b", "#", "&a", "*a", "!a", "%a", "@a", "`a", "[a]", "{a}", ",", "'", "\"", "2026-11-21", "?", "x-a"}),

@@ -96,9 +96,14 @@ func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
 	}
 	kind, header, colon := strings.Cut(text, ":")
 	if !colon {
-		if k = d.keys[text]; k == nil {
+		if k = d.keys[text]; k == nil && d.keyFor != nil && words.MatchString(text) {
+			if k = d.keyFor(text); k != nil {
+				d.keys[text] = k
+			}
+		}
+		if k == nil {
 			known := slices.Sorted(maps.Keys(d.keys))
-			d.bad(placeOf(n), path, "%w%s; this program has %s, header:NAME and apikey:NAME", unknownKey(text), meant(text, known), strings.Join(known, ", "))
+			d.bad(placeOf(n), path, "no such key: %.64q%s; this program has %s, header:NAME and apikey:NAME", text, meant(text, known), strings.Join(known, ", "))
 		}
 		return k, text
 	}
@@ -122,15 +127,6 @@ func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
 	}
 	return k, name
 }
-
-// An unknownKey is the name of a key that the program does not have. The replay reads
-// rules of other programs, and gets the name by the method UnknownKey.
-type unknownKey string
-
-func (k unknownKey) Error() string { return fmt.Sprintf("no such key: %.64q", string(k)) }
-
-// UnknownKey returns the name.
-func (k unknownKey) UnknownKey() string { return string(k) }
 
 // vocabulary returns all keys beside header:NAME and apikey:NAME, by name.
 func vocabulary(own map[string]keyfunc.Key) (map[string]keyfunc.Key, error) {

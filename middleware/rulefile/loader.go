@@ -25,6 +25,11 @@ type Loader struct {
 	// use them.
 	Keys map[string]keyfunc.Key
 
+	// KeyFor returns the Key for a name that Keys does not have, once for each document;
+	// nil if there is none. It is for tools that read the rules of other programs. A nil
+	// KeyFor has no keys.
+	KeyFor func(name string) keyfunc.Key
+
 	// Tiers are the names of tiers that rules may use; nil means any name.
 	Tiers []string
 
@@ -76,7 +81,7 @@ func (l *Loader) Parse(name string, text []byte) ([]ratelimit.Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{name: name, keys: keys, tiers: l.Tiers}
+	d := &decoder{name: name, keys: keys, keyFor: l.KeyFor, tiers: l.Tiers}
 	rules, err := d.decode(text)
 	if err != nil || l.Edit == nil {
 		return rules, err

@@ -1,6 +1,7 @@
 package rulefile_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func TestEveryField(t *testing.T) {
 		"Name":   {"name: login", ratelimit.Rule{Name: "login"}},
 		"Match":  {"match: [POST /a, '/b/{x...}']", ratelimit.Rule{Match: []string{"POST /a", "/b/{x...}"}}},
 		"Limit":  {"limit: 10/s burst 20", ratelimit.Rule{Limit: algorithms.Limit{Rate: 10, Period: second, Burst: 20, Algorithm: algorithms.TokenBucket}}},
-		"Limits": {"limit: [10/s, 100000/month@UTC]", ratelimit.Rule{Limits: []algorithms.Limit{algorithms.PerSecond(10), algorithms.PerMonth(100_000, "UTC")}}},
+		"Limits": {"limit: [10/s, 100000/month@UTC soft]", ratelimit.Rule{Limits: []algorithms.Limit{algorithms.PerSecond(10), {Rate: 100_000, Calendar: "month@UTC", Soft: true}}}},
 		"Tiers": {"tiers: {pro: 1000/1m gcra, enterprise: [5/s, 9/day@UTC], internal: unlimited}", ratelimit.Rule{Tiers: map[string][]algorithms.Limit{
 			"pro": {{Rate: 1000, Period: minute, Algorithm: algorithms.GCRA}}, "enterprise": {algorithms.PerSecond(5), algorithms.PerDay(9, "UTC")}, "internal": ratelimit.Unlimited(),
 		}}},
@@ -104,11 +105,26 @@ func TestKeys(t *testing.T) {
 	l.Keys["two"] = keyfunc.Join(keyfunc.IP, keyfunc.Header("X-Device"))
 	l.Keys["own"] = keyfunc.Func(func(*http.Request) (string, error) { return "mine", nil })
 	l.Keys["broken"] = keyfunc.Hashed(keyfunc.IP, []byte("short"))
+	var asked []string // for names that Keys does not have
+	l.KeyFor = func(name string) keyfunc.Key {
+		if asked = append(asked, name); name != "made" {
+			return nil
+		}
+		return keyfunc.Header("X-Device")
+	}
+	two := []byte("{version: 1, rules: [{name: r, key: made, limit: 5/1m}, {name: s, key: [ip, made], limit: 5/1m}]}")
+	if _, err := l.Parse("f", two); err != nil || !slices.Equal(asked, []string{"made"}) {
+		t.Errorf("%v, asked for %q", err, asked)
+	}
+	if _, err := l.Parse("f", bytes.ReplaceAll(two, []byte("made"), []byte("maid"))); err == nil || !strings.Contains(err.Error(), `no such key: "maid"`) {
+		t.Error(err)
+	}
 	for text, c := range map[string]struct{ name, key, plain string }{
 		"ip":                      {"ip", "2001:db8::/64", "2001:db8::1"},
 		"[ip]":                    {"ip", "2001:db8::/64", "2001:db8::1"},
 		"everyone":                {"everyone", "everyone", ""},
 		"user":                    {"user", "alice", "alice"},
+		"made":                    {"made", "phone", "phone"},
 		"own":                     {"own", "mine", "mine"},
 		"header:x-device":         {"header:X-Device", "phone", "phone"},
 		"apikey:Authorization":    {"apikey:Authorization", "apikey:K7gNU3sdo-OL0wNhqoVWhg", "secret"},

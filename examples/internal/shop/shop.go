@@ -23,6 +23,7 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/admin"
 	"github.com/seed75154129/ratelimit/middleware/metrics"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
@@ -73,7 +74,7 @@ func Respond(body string) http.HandlerFunc {
 func operators(limit *ratelimit.Middleware) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.Handler())
-	mux.Handle("/ratelimit/", limit.Admin())
+	mux.Handle("/ratelimit/", admin.Handler(limit))
 	return mux
 }
 

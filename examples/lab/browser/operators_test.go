@@ -15,6 +15,7 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/admin"
 )
 
 // operatorsPath is where the operators' page is; its pages are among the others.
@@ -31,6 +32,9 @@ func serveOperators() (address string, end func(), err error) {
 			Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(1000)}, "enterprise": {{Rate: 10000, Period: time.Minute, Burst: 20000}}, "internal": ratelimit.Unlimited()}},
 		{Name: "exports-of-a-tenant-with-a-rather-long-name-in-the-rule-file", Match: []string{"GET /export/{format}"}, Key: keyfunc.Join(user, keyfunc.IP), Limit: algorithms.PerHour(20), Shadow: true, Enforce: 0.1},
 		{Name: "uploads", Match: []string{"PUT /files/{path...}"}, Key: keyfunc.IP, Limit: algorithms.MaxInFlight(2), Disabled: true},
+		{Name: "queries", Match: []string{"POST /queries"}, Key: user, Limits: []algorithms.Limit{algorithms.PerMinute(1000), {Rate: 20, Calendar: "month@America/Argentina/Buenos_Aires", Soft: true}},
+			Overrides: []ratelimit.Override{{Client: []string{"alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(20000), {Rate: 20, Calendar: "month@America/Argentina/Buenos_Aires", Soft: true}}, Note: "OPS-4711"}}},
+		{Name: "reports", Match: []string{"POST /queries"}, Key: user, Limit: algorithms.MaxInFlight(3), Tiers: map[string][]algorithms.Limit{"pro": {algorithms.MaxInFlight(30)}}},
 		{Name: "abuse", Match: []string{"POST /messages"}, Key: user, Limit: algorithms.PerMinute(10), Ban: algorithms.Ban{After: 3, For: 24 * time.Hour}},
 	}
 	limit, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules, LogKeys: true, Logger: slog.New(slog.DiscardHandler),
@@ -43,7 +47,24 @@ func serveOperators() (address string, end func(), err error) {
 	}
 	limit.RulesFailed(errors.New("rules.yaml:7:12: rules[0].limit: limit \"5-S\": no period; write it as \"100/1m\", \"10/s burst 20\" or \"5/1m fixed_window\"\n" +
 		"rules.yaml:9:13: rules[0].shadow: is true or false now; write shadow: true and enforce: 10%"))
-	handler := limit.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	running, ended := make(chan bool), make(chan bool)
+	handler := limit.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Slow") != "" {
+			running <- true
+			<-ended
+		}
+	}))
+	for i := range 23 { // three beyond the soft limit, and the last two stay in flight
+		r := httptest.NewRequest(http.MethodPost, "/queries", nil)
+		r.Header.Set("X-User", "alice")
+		if i < 21 {
+			handler.ServeHTTP(httptest.NewRecorder(), r)
+			continue
+		}
+		r.Header.Set("Slow", "yes")
+		go handler.ServeHTTP(httptest.NewRecorder(), r)
+		<-running
+	}
 	for i, name := range []string{"alice", "bob", hostile, strings.Repeat("a-very-long-user-name-", 5), "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy"} {
 		for range 30 - i {
 			r := httptest.NewRequest(http.MethodPost, "/messages", nil)
@@ -53,13 +74,14 @@ func serveOperators() (address string, end func(), err error) {
 		}
 	}
 	mux := http.NewServeMux()
-	mux.Handle(operatorsPath, limit.Admin())
+	mux.Handle(operatorsPath, admin.Handler(limit))
 	server := httptest.NewServer(mux)
+	end = func() { close(ended); server.Close() }
 	r, err := http.PostForm(server.URL+operatorsPath, url.Values{"action": {"ban"}, "for": {"24h"}, "rule": {"login"}, "value": {"203.0.113.9"}})
 	if err != nil {
-		server.Close()
+		end()
 		return "", nil, err
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
-	return server.URL, server.Close, r.Body.Close()
+	return server.URL, end, r.Body.Close()
 }

@@ -32,7 +32,7 @@ const query = () => new URLSearchParams(new FormData(form));
 function fit() {
   $('load-text').textContent = `${Number(form.elements.load.value)} × capacity`;
   const workers = Number(form.elements.workers.value);
-  $('capacity').textContent = workers > 0 ? `Each takes 50 ms for a request: ${20 * workers} requests a second.` : '';
+  $('capacity').textContent = workers > 0 ? `Each takes 50 ms for a request: ${number(20 * workers)} requests a second.` : '';
 }
 
 function show(answer) {

@@ -4,14 +4,17 @@
 //
 //	--@ include NAME   the file parts/NAME.lua
 //	--@ inline NAME    the same, with the steps in place of its call of step
-//	--@ joint NAME     the same, with those steps alone whose state is a text, which
-//	                   is not read from the key but is in states
+//	--@ joint NAME     the same, but for logs, with states that were read before: texts
+//	                   are in states, and count counts a set
+//	--@ sets           sets the entry of i if the check with that code counts in a set
 //	--@ steps          the steps, each behind the comparison with its code
 //	--@ helpers        the functions that steps call
 //	--@ corrections    the corrections of the steps, and a table of them by code
+//	--@ raises         what raises the costs of the steps, and a table of it by code
 //
 // A file in steps may include parts. It has the helpers of a step; behind the line "--@ step" the step, or
-// "--@ step NAME" if it is that one's; and behind "--@ correct" its correction.
+// "--@ step NAME" if it is that one's; behind "--@ correct" its correction; and behind "--@ raise", if there
+// is that line, what raises its cost.
 package main
 
 import (
@@ -63,16 +66,17 @@ func generate(src fs.FS) (map[string]string, error) {
 // A luaStep is a step of the table, in Lua.
 type luaStep struct {
 	name      string
-	summary   bool // its state is no text
+	log, held bool // its state is a list, or a set
 	code      int64
 	codes     []string // of what has this body, each also negative
 	arguments int
 	helpers   string
 	body      string // "" if it is the step of another
 	correct   string
+	raise     string
 }
 
-var section = regexp.MustCompile(`(?s)\A(.*?)--@ step ?(\w*)\n(.*?)--@ correct\n(.*)\z`)
+var section = regexp.MustCompile(`(?s)\A(.*?)--@ step ?(\w*)\n(.*?)--@ correct\n(.*?)(?:--@ raise\n(.*))?\z`)
 
 // readSteps reads the steps in the order of their codes.
 func readSteps(src fs.FS) (steps []luaStep, err error) {
@@ -94,7 +98,7 @@ func readSteps(src fs.FS) (steps []luaStep, err error) {
 		if parts == nil {
 			return nil, fmt.Errorf("steps/%s.lua: no line --@ step, or no --@ correct below it", row.Lua)
 		}
-		s := luaStep{name: row.Lua, summary: row.Summary, code: row.Code, helpers: parts[1], body: parts[3], correct: parts[4]}
+		s := luaStep{name: row.Lua, log: row.Log, held: row.Held, code: row.Code, helpers: parts[1], body: parts[3], correct: parts[4], raise: parts[5]}
 		s.arguments = len(row.Step.Arguments(nil, step.Params{}))
 		with := &s
 		if same := parts[2]; same != "" {
@@ -110,8 +114,11 @@ func readSteps(src fs.FS) (steps []luaStep, err error) {
 	return steps, nil
 }
 
-// reads is how a step reads a state that is a text.
-const reads = "call('GETRANGE', key, '0', '63')"
+// reads is how a step reads a state that is a text; counts, how it counts one that is a set.
+const (
+	reads  = "call('GETRANGE', key, '0', '63')"
+	counts = "call('ZCOUNT', key, format('(%d', now), '+inf')"
+)
 
 // A generator makes one script. err is its first error.
 type generator struct {
@@ -154,13 +161,24 @@ func (g *generator) directed(what, name string) (text string) {
 		return g.inline(name, func(s *luaStep) string { return s.helpers + s.body })
 	case "joint":
 		return g.inline(name, func(s *luaStep) string {
-			if s.summary {
+			read, there := reads, "states[place[key]]"
+			switch {
+			case s.log:
 				return ""
+			case s.held:
+				read, there = counts, "count(key)"
 			}
-			if strings.Count(s.helpers+s.body, reads) != 1 {
-				g.fail(fmt.Errorf("steps/%s.lua: not one %s", s.name, reads))
+			if strings.Count(s.helpers+s.body, read) != 1 {
+				g.fail(fmt.Errorf("steps/%s.lua: not one %s", s.name, read))
 			}
-			return strings.Replace(s.helpers+s.body, reads, "states[place[key]]", 1)
+			return strings.Replace(s.helpers+s.body, read, there, 1)
+		})
+	case "sets":
+		return g.chain(func(s *luaStep) string {
+			if s.held {
+				return "sets[i] = true\n"
+			}
+			return "-- a text\n"
 		})
 	case "steps":
 		return g.chain(func(s *luaStep) string { return s.body })
@@ -169,6 +187,14 @@ func (g *generator) directed(what, name string) (text string) {
 	case "corrections":
 		return g.each(func(s *luaStep) string { return s.correct + "\n" }) + "local corrections = {\n" +
 			g.each(func(s *luaStep) string { return fmt.Sprintf("  ['%d'] = correct_%s,\n", s.code, s.name) }) + "}\n"
+	case "raises":
+		return g.each(func(s *luaStep) string { return s.raise }) + "local raises = {\n" +
+			g.each(func(s *luaStep) string {
+				if s.raise == "" {
+					return ""
+				}
+				return fmt.Sprintf("  ['%[1]d'] = raise_%[2]s, ['-%[1]d'] = raise_%[2]s,\n", s.code, s.name)
+			}) + "}\n"
 	}
 	g.fail(fmt.Errorf("--@ %s is not known", what))
 	return ""

@@ -11,6 +11,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/admin"
 )
 
 func startUp(ctx context.Context, rules []ratelimit.Rule, serve func(http.Handler) error, mux *http.ServeMux) error {
@@ -29,10 +30,10 @@ func startUp(ctx context.Context, rules []ratelimit.Rule, serve func(http.Handle
 }
 
 func operators(limit *ratelimit.Middleware, errs chan<- error) {
-	admin := http.NewServeMux()
-	admin.Handle("/ratelimit/", limit.Admin())
-	admin.Handle("GET /metrics", promhttp.Handler())
-	go func() { errs <- http.ListenAndServe("127.0.0.1:8081", admin) }() // never the public listener
+	private := http.NewServeMux()
+	private.Handle("/ratelimit/", admin.Handler(limit))
+	private.Handle("GET /metrics", promhttp.Handler())
+	go func() { errs <- http.ListenAndServe("127.0.0.1:8081", private) }() // never the public listener
 }
 
 func clients(addrs []string) []algorithms.Client {

@@ -6,7 +6,7 @@ local at = 2
 -- has not changed is written as it was read. It says
 --   fits       has the check room?
 --   left       for how many µs more to remember the state; true keeps the key's deadline; false if the
---              functions below set it
+--              functions below set it; negative if what charges is a member of a set, for so many µs
 --   charge     what to write to charge the check: a text, or a function without arguments
 --   was        the state as the reply of take.lua has it: as it is stored
 --   healed     was the state written by a clock that was more than a period ahead?

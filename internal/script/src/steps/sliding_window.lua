@@ -2,7 +2,7 @@
 -- Key      "start used last": the window's start in µs, the units taken in it and in the one before. Where the
 --          start is such a second and both are less than a thousand, -(start + used * 1000 + last): a number,
 --          as of fixed_window, and told from that by its sign.
--- ARGV[p]  rate period cost
+-- ARGV[p]  rate period cost; of a soft limit, which has room for everything, the rate is 2^53
 --@ step
 local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
 local begin = now - now % period
@@ -43,6 +43,9 @@ if fits and last > room then
   fits = view <= room * ((period - rest) / last) + floor(room * rest / last)
 end
 local after = used + cost
+if after > 94906265 then -- of a soft limit
+  after = 94906265
+end
 left = start == stored or view + period
 if after < 1000 and last < 1000 and start % 1000000 == 0 and start >= 1000000000000000 then
   charge = format('%d', -start - after * 1000 - last)
@@ -56,4 +59,15 @@ form, a, b, c = '%016d %d %d', start, used, last
 -- correct: as of fixed_window.
 local function correct_sliding_window(_, now, p, q, form, start, used, last)
   return start + 2 * ARGV[p + 1] - now, form, correct_windows(p, q, start, used, last)
+end
+--@ raise
+-- Of the last window's units, last * view / period are in view, rounded up.
+local function raise_sliding_window(p, n, start, used, last)
+  local period, seen = ARGV[p + 1] + 0, last
+  local view = start + period - now
+  if view < period then
+    local _, w, f = units_in(last, 0, last, period, view)
+    seen = f > 0 and w + 1 or w
+  end
+  return raised(p + 2, n, ARGV[p] - used - seen)
 end

@@ -1,0 +1,151 @@
+// Package view has the forms in which rules, keys, limits and times are shown: in JSON,
+// on pages and in logs.
+package view
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
+)
+
+// lent has unexported functions of package algorithms.
+var lent = algorithms.Internal.Open(&inside.Allow)
+
+// ErrNoRule is about a name that no rule has.
+var ErrNoRule = errors.New("no such rule")
+
+// A State is the rules in force, and what became of newer ones.
+type State struct {
+	Rules      []Rule
+	Generation int    // 1 for the first rules
+	Version    int64  // of their document; 0 if it has none
+	Share      string // of each limit; "" for all of it
+	Err        error  // why newer rules are not in force; nil if there are none
+}
+
+// A Key is a client's key as operators see it.
+type Key struct {
+	Text  string // as in the log
+	ID    string // the same in all processes with the same secret
+	Kept  string // as in lists
+	Whole bool   // Kept is the key, and not a hash of it
+}
+
+// A Client is the counts that a client may have by a rule.
+type Client struct {
+	Checks []algorithms.Check // one for each count
+	Limits []ClientLimit
+}
+
+// A ClientLimit is one of the limits that a client may have by a rule.
+type ClientLimit struct {
+	Tier     string // "" is the rule's own limit
+	Override string // "" is no override's
+	Limit    algorithms.Limit
+	Checks   []algorithms.Check // one for each key, for Peek if the limit is one
+}
+
+// A Rule is a rule's data, and whether it has functions. Fields that are those of a rule
+// file have the same names and forms.
+type Rule struct {
+	Name       string            `json:"name"`
+	Match      []string          `json:"match,omitempty"`
+	Key        string            `json:"key"`
+	Limit      Limits            `json:"limit"`
+	Tiers      map[string]Limits `json:"tiers,omitempty"`
+	LimitsFor  bool              `json:"limits_for,omitempty"`
+	TierBy     string            `json:"tier_by,omitempty"`
+	Overrides  int               `json:"overrides,omitempty"` // how many
+	Cost       int64             `json:"cost"`
+	Costs      map[string]int64  `json:"costs,omitempty"`
+	CostFor    bool              `json:"cost_for,omitempty"`
+	MaxReserve float64           `json:"max_reserve,omitempty"`
+	ChargeOn   []int             `json:"charge_on,omitempty"`
+	Ban        *Ban              `json:"ban,omitempty"`
+	Fail       string            `json:"fail"`
+	Shadow     bool              `json:"shadow,omitempty"`
+	Enforce    float64           `json:"enforce,omitempty"`
+	Disabled   bool              `json:"disabled,omitempty"`
+	Hidden     bool              `json:"hidden,omitempty"`
+	Lease      bool              `json:"lease,omitempty"`
+
+	Values int  `json:"-"` // plain values that name a client
+	Secret bool `json:"-"` // they are not shown
+}
+
+// A Ban is a rule's.
+type Ban struct {
+	After  int64  `json:"after"`
+	Within string `json:"within"`
+	For    string `json:"for"`
+}
+
+// Limits are the texts of limits that a client has together: in JSON a text, or a list of
+// several, as in a rule file.
+type Limits []string
+
+// LimitsOf returns the texts of limits.
+func LimitsOf(limits []algorithms.Limit) (all Limits) {
+	for _, l := range limits {
+		all = append(all, Limit(l))
+	}
+	return all
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (l Limits) MarshalJSON() ([]byte, error) {
+	if len(l) == 1 {
+		return json.Marshal(l[0])
+	}
+	return json.Marshal([]string(l))
+}
+
+// String is the texts with commas between them.
+func (l Limits) String() string { return strings.Join(l, ", ") }
+
+// Limit is the text of a limit, its algorithm included.
+func Limit(l algorithms.Limit) string {
+	if l.Rate < 0 {
+		return "unlimited"
+	}
+	l.Algorithm = algorithms.Algorithm(lent.Counting(l).Algorithm)
+	return l.String()
+}
+
+// Span is a duration in the form of a limit's period: "15m", "30d".
+func Span(d time.Duration) string {
+	return strings.TrimPrefix(algorithms.Limit{Rate: 1, Period: d}.String(), "1/")
+}
+
+// Seconds is a duration as a number; null where it never ends.
+type Seconds time.Duration
+
+// MarshalJSON implements [json.Marshaler].
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	if time.Duration(s) == algorithms.Never {
+		return []byte("null"), nil
+	}
+	return json.Marshal(time.Duration(s).Seconds())
+}
+
+// String is the duration for people.
+func (s Seconds) String() string {
+	d := time.Duration(s)
+	switch {
+	case d == algorithms.Never:
+		return "never"
+	case d >= 48*time.Hour:
+		hours := int64(d.Round(time.Hour) / time.Hour)
+		return fmt.Sprintf("%dd%dh", hours/24, hours%24)
+	case d >= 10*time.Second:
+		d = d.Round(time.Second)
+	case d >= 10*time.Millisecond:
+		d = d.Round(time.Millisecond)
+	}
+	return d.String()
+}

@@ -1,0 +1,177 @@
+// Package admin has a page for operators of a Middleware. A program that does not import it
+// links nothing of it.
+//
+// The page is one resource, and what it does is in the form, so it works wherever it is
+// mounted. [http.CrossOriginProtection] refuses POSTs of other sites, and the content
+// security policy allows neither scripts nor frames. Host names other than localhost and
+// those given to Handler are refused, because a name can be made to resolve to the server
+// (DNS rebinding).
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed75154129/ratelimit/internal/inside"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// middlewares has unexported functions of package middleware.
+var middlewares = ratelimit.Internal.Open(&inside.Allow)
+
+// Handler returns a handler for operators of a Middleware: the rules in force and their
+// version, the keys that were denied most, the bans that this process knows of, and, for
+// one client, its counts, Reset, Ban and the end of a ban. It answers browsers with a page
+// and all others with JSON.
+//
+//	mux.Handle("/ratelimit/", admin.Handler(limit))
+//
+//	GET                                       the rules, the keys denied most and the bans
+//	GET   ?rule=per-ip&value=2001:db8::1      the client's counts
+//	GET   ?value=2001:db8::1                  its counts under all rules that count by such a value
+//	POST  action=reset&rule=per-ip&value=…    forgets what the client has used
+//	POST  action=ban&for=15m&rule=…&value=…   denies it for so long; action=unban ends that
+//	POST  action=peek&rule=…&value=…          as GET, with nothing secret in the URL
+//
+// A client is named as for [ratelimit.Middleware.Checks], with a value for each part of
+// the rule's Key, or by the id of an entry in one of the lists. The path does not matter.
+// What is changed is logged by Config.Logger. Keys are hashed as in the log, unless
+// Config.LogKeys.
+//
+// Never serve it to the public: it has no authentication, and shows and lifts all
+// limits. Put it on a listener of its own, or behind authentication. It refuses what
+// pages of other sites make a browser send. It also refuses requests whose Host is
+// neither an address, localhost nor one of hosts, whatever their port: any site can
+// make a name of its own resolve to this server.
+func Handler(limit *ratelimit.Middleware, hosts ...string) http.Handler {
+	h := handler{limit: limit, limiter: limit.Limiter()}
+	names := make([]string, len(hosts))
+	for i, host := range hosts {
+		names[i] = nameOf(host)
+	}
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.refuse(w, r, http.StatusForbidden, errors.New("refused: sent by a page of another site, or through a proxy that changed the Host"))
+	}))
+	protected := protection.Handler(http.HandlerFunc(h.serve))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range fields {
+			w.Header().Set(name, value)
+		}
+		if host := nameOf(r.Host); !isOurs(host) && !slices.Contains(names, host) {
+			h.refuse(w, r, http.StatusMisdirectedRequest,
+				fmt.Errorf("refused: the host %.253q is neither an address nor localhost; if it is a name of yours, write admin.Handler(limit, %.253[1]q)", host))
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		protected.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// patience bounds all that a request asks the limiter.
+const patience = 10 * time.Second
+
+// fields keep the page out of caches and frames, and scripts out of the page.
+var fields = map[string]string{
+	"Cache-Control":                "no-store",
+	"Content-Security-Policy":      "default-src 'none'; style-src '" + styleHash + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Referrer-Policy":              "same-origin", // with no-referrer, browsers send "Origin: null" even to their own site
+	"Vary":                         "Accept",
+	"X-Content-Type-Options":       "nosniff",
+	"X-Frame-Options":              "DENY",
+}
+
+// nameOf returns a host without its port.
+func nameOf(host string) string {
+	return strings.ToLower(strings.TrimSuffix((&url.URL{Host: host}).Hostname(), "."))
+}
+
+// isOurs reports whether a host is one that no other site can have. Whoever owns a
+// name can make it resolve to this server, and so make a browser believe that this
+// handler is a part of their site.
+func isOurs(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// A mistake is what an operator is told, and its status.
+type mistake struct {
+	status int
+	err    error
+}
+
+func (e *mistake) Error() string { return e.err.Error() }
+func (e *mistake) Unwrap() error { return e.err }
+
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
+	o, err := orderOf(w, r)
+	var clients []*clientView
+	switch {
+	case err != nil:
+	case o.rule != "":
+		var client *clientView
+		if client, err = h.carryOut(r, o); client != nil {
+			clients = append(clients, client)
+		}
+	case o.Values != nil:
+		clients, err = h.lookEverywhere(r.Context(), o)
+	}
+	status := http.StatusOK
+	if e, ok := errors.AsType[*mistake](err); ok {
+		status = e.status
+	}
+	switch {
+	case wantsPage(r):
+		writePage(w, status, h.overview(r.Context()), clients, err)
+	case err != nil:
+		writeError(w, status, err)
+	case clients != nil && o.rule == "":
+		writeJSON(w, status, clientViews{clients})
+	case clients != nil:
+		writeJSON(w, status, clients[0])
+	default:
+		writeJSON(w, status, h.overview(r.Context()))
+	}
+}
+
+// refuse responds to a request that may be of another site, which is shown nothing.
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+	if wantsPage(r) {
+		writePage(w, status, nil, nil, err)
+		return
+	}
+	writeError(w, status, err)
+}
+
+// wantsPage reports whether a request is a browser's.
+func wantsPage(r *http.Request) bool {
+	return strings.Contains(strings.Join(r.Header["Accept"], ","), "text/html")
+}
+
+func writeError(w http.ResponseWriter, status int, err error) {
+	writeJSON(w, status, map[string]string{"error": err.Error()})
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	text, err := json.MarshalIndent(body, "", "  ")
+	if err != nil { // not reached: texts and numbers
+		text = []byte(`{"error": "cannot be written as JSON"}`)
+	}
+	write(w, status, "application/json", append(text, '\n'))
+}
+
+func write(w http.ResponseWriter, status int, contentType string, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // nobody to tell
+}

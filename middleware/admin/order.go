@@ -1,0 +1,228 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/banned"
+	"github.com/seed75154129/ratelimit/internal/view"
+)
+
+// An order is what an operator asks for.
+type order struct {
+	action string // "peek", "reset", "ban" or "unban"
+	rule   string // "" asks for the overview or, with values, for all rules
+	Values []string
+	ID     string        // of a listed key, instead of values
+	lasts  time.Duration // the ban
+}
+
+const (
+	maxOrder  = 64 << 10 // bytes of a form or a query
+	maxValues = 16
+)
+
+// orderOf reads a request. A form that is posted counts without the URL's query.
+func orderOf(w http.ResponseWriter, r *http.Request) (o order, err error) {
+	bad := func(status int, format string, args ...any) (order, error) {
+		return order{}, &mistake{status, fmt.Errorf(format, args...)}
+	}
+	var form url.Values
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		if len(r.URL.RawQuery) > maxOrder {
+			return bad(http.StatusRequestURITooLong, "the query has more than %d bytes", maxOrder)
+		}
+		form, err = url.ParseQuery(r.URL.RawQuery)
+		o.action = "peek"
+		if form.Has("action") {
+			return bad(http.StatusMethodNotAllowed, "an action takes POST")
+		}
+	case http.MethodPost:
+		r.Body = http.MaxBytesReader(w, r.Body, maxOrder)
+		err = r.ParseForm()
+		form, o.action = r.PostForm, r.PostForm.Get("action")
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			return bad(http.StatusRequestEntityTooLarge, "the form has more than %d bytes", maxOrder)
+		}
+	default:
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		return bad(http.StatusMethodNotAllowed, "takes GET and POST")
+	}
+	if err != nil {
+		return bad(http.StatusBadRequest, "%w", err)
+	}
+	o.rule, o.ID = form.Get("rule"), form.Get("id")
+	for _, value := range form["value"] {
+		if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
+			return bad(http.StatusBadRequest, "a value has control characters or is not UTF-8: use Middleware.Checks in the program")
+		}
+		o.Values = append(o.Values, strings.TrimSpace(value))
+	}
+	switch {
+	case o.rule == "" && o.action != "peek" || o.rule == "" && o.Values == nil && r.Method == http.MethodPost:
+		return bad(http.StatusBadRequest, "no rule: send a form with action, rule and value")
+	case len(o.Values) > maxValues:
+		return bad(http.StatusBadRequest, "more than %d values", maxValues)
+	case o.ID != "" && o.Values != nil:
+		return bad(http.StatusBadRequest, "an id and values: send one of them")
+	}
+	switch o.action {
+	case "peek", "reset", "unban":
+	case "ban":
+		if o.lasts, err = spanOf(form.Get("for")); err != nil {
+			return bad(http.StatusBadRequest, "for: %w", err)
+		}
+	default:
+		return bad(http.StatusBadRequest, "no such action: %.64q; send peek, reset, ban or unban", o.action)
+	}
+	return o, nil
+}
+
+// spanOf reads a duration in the form of a limit's period: "15m", "30d".
+func spanOf(text string) (time.Duration, error) {
+	if strings.ContainsFunc(text, unicode.IsSpace) {
+		return 0, fmt.Errorf("%.64q is no duration", text)
+	}
+	l, err := algorithms.ParseLimit("1/" + text)
+	if err != nil {
+		return 0, fmt.Errorf("%.64q is no duration; write one such as 15m, 24h or 30d", text)
+	}
+	return l.Period, nil
+}
+
+// carryOut does what an operator asks for, and returns how the client stands then.
+func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
+	ctx := r.Context()
+	rules := middlewares.State(h.limit).Rules
+	at := slices.IndexFunc(rules, func(rule view.Rule) bool { return rule.Name == o.rule })
+	if at < 0 {
+		return nil, &mistake{http.StatusNotFound, fmt.Errorf("rule %.64q: %w", o.rule, view.ErrNoRule)}
+	}
+	keys, err := h.keysOf(o)
+	if err != nil {
+		return nil, err
+	}
+	client, err := middlewares.Client(h.limit, o.rule, keys...)
+	if err != nil { // the rules were replaced meanwhile
+		return nil, &mistake{http.StatusNotFound, err}
+	}
+	switch o.action {
+	case "reset":
+		err = h.limiter.Reset(ctx, client.Checks...)
+	case "ban", "unban": // a ban of no length ends one
+		err = h.limiter.Ban(ctx, o.lasts, client.Checks...)
+	}
+	for _, key := range keys {
+		switch b := (banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, key).Kept}); o.action {
+		case "reset", "unban":
+			middlewares.Bans(h.limit).Forget(b)
+		case "ban":
+			middlewares.Bans(h.limit).Note(b, banned.ByOperator+r.RemoteAddr, time.Now(), o.lasts)
+		}
+	}
+	v := h.look(ctx, &rules[at], o, keys, client.Limits)
+	if o.action != "peek" {
+		h.logOrder(r, v, err)
+	}
+	if err != nil {
+		status := http.StatusInternalServerError
+		if errors.Is(err, errors.ErrUnsupported) {
+			status = http.StatusNotImplemented
+		}
+		err = &mistake{status, fmt.Errorf("%s: %w", o.action, err)}
+	}
+	return v, err
+}
+
+// keysOf returns the keys that an order is about.
+func (h *handler) keysOf(o order) ([]string, error) {
+	if o.ID != "" {
+		return h.listedKey(o.rule, o.ID)
+	}
+	checks, err := h.limit.Checks(o.rule, o.Values...)
+	if err != nil {
+		status := http.StatusBadRequest
+		if errors.Is(err, view.ErrNoRule) { // the rules were replaced meanwhile
+			status = http.StatusNotFound
+		}
+		return nil, &mistake{status, err}
+	}
+	var keys []string
+	for i := range checks {
+		if !slices.Contains(keys, checks[i].Key) {
+			keys = append(keys, checks[i].Key)
+		}
+	}
+	return keys, nil
+}
+
+// lookEverywhere returns how a client stands by each rule that counts by its values.
+func (h *handler) lookEverywhere(ctx context.Context, o order) (clients []*clientView, err error) {
+	rules, secret := middlewares.State(h.limit).Rules, false
+	for i := range rules {
+		o.rule = rules[i].Name
+		keys, err := h.keysOf(o)
+		if err != nil {
+			continue
+		}
+		if client, err := middlewares.Client(h.limit, o.rule, keys...); err == nil {
+			clients = append(clients, h.look(ctx, &rules[i], o, keys, client.Limits))
+			secret = secret || rules[i].Secret
+		}
+	}
+	if clients == nil {
+		return nil, &mistake{http.StatusBadRequest, errors.New("no rule counts by such a value; name a rule to see what it takes")}
+	}
+	for _, client := range clients {
+		client.Secret = secret // a secret is one under all rules
+	}
+	return clients, nil
+}
+
+// logOrder logs what was changed by hand.
+func (h *handler) logOrder(r *http.Request, c *clientView, err error) {
+	attrs := []slog.Attr{slog.String("action", c.Action), slog.String("rule", c.Rule), slog.Any("keys", c.Keys), slog.String("from", r.RemoteAddr)}
+	if c.Order.lasts > 0 {
+		attrs = append(attrs, slog.Duration("for", c.Order.lasts))
+	}
+	level, text := slog.LevelInfo, "ratelimit: changed by an operator"
+	if err != nil {
+		level, text = slog.LevelError, "ratelimit: change by an operator failed"
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	middlewares.Logger(h.limit).LogAttrs(r.Context(), level, text, attrs...)
+}
+
+// listedKey returns the key that has an id in the list of those denied most, or of bans.
+func (h *handler) listedKey(rule, id string) ([]string, error) {
+	var listed []banned.Key
+	for _, d := range middlewares.Denied(h.limit) {
+		listed = append(listed, banned.Key{Rule: d.Rule, Key: d.Key})
+	}
+	for _, b := range middlewares.Bans(h.limit).All(time.Now()) {
+		listed = append(listed, b.Key)
+	}
+	for _, l := range listed {
+		if l.Rule != rule {
+			continue
+		}
+		if key := middlewares.Shown(h.limit, l.Key); key.ID == id {
+			if !key.Whole {
+				return nil, &mistake{http.StatusUnprocessableEntity, errors.New("the key is too long, so that only a hash of it is kept: name the client by its values")}
+			}
+			return []string{l.Key}, nil
+		}
+	}
+	return nil, &mistake{http.StatusNotFound, errors.New("that key is no longer in the list of this process: name the client by its values")}
+}

@@ -1,0 +1,217 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/layers"
+	"github.com/seed75154129/ratelimit/internal/view"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// A handler shows and changes a Middleware.
+type handler struct {
+	limit   *ratelimit.Middleware
+	limiter algorithms.Limiter
+}
+
+// An overview is what operators see first.
+type overview struct {
+	Generation int          `json:"generation"` // 1 for the first rules
+	Version    int64        `json:"version,omitempty"`
+	RulesError string       `json:"rules_error,omitempty"`
+	Share      string       `json:"share,omitempty"`
+	Down       []string     `json:"down,omitempty"` // servers whose circuit is open
+	Rules      []view.Rule  `json:"rules"`
+	TopDenied  []deniedView `json:"top_denied"`
+	Bans       []bannedView `json:"bans"`
+}
+
+// overviewTop is how many keys each list of an overview has.
+const overviewTop = 50
+
+func (h *handler) overview(ctx context.Context) *overview {
+	s := middlewares.State(h.limit)
+	o := &overview{Generation: s.Generation, Version: s.Version, Share: s.Share, Rules: s.Rules, TopDenied: []deniedView{}, Bans: []bannedView{}}
+	if s.Err != nil {
+		o.RulesError = s.Err.Error()
+	}
+	for inner := range layers.Of(h.limiter) {
+		if guard, ok := inner.(interface{ Down() []string }); ok {
+			o.Down = guard.Down()
+			slices.Sort(o.Down)
+			break
+		}
+	}
+	known := make(map[string]bool, len(s.Rules))
+	for i := range s.Rules {
+		known[s.Rules[i].Name] = true
+	}
+	top := middlewares.Denied(h.limit)
+	for _, d := range top[:min(overviewTop, len(top))] {
+		key := middlewares.Shown(h.limit, d.Key)
+		o.TopDenied = append(o.TopDenied, deniedView{Rule: d.Rule, Key: key.Text, ID: key.ID, Count: d.Count, Error: d.Error, Known: known[d.Rule] && key.Whole})
+	}
+	now, shown := time.Now(), 0
+	for _, b := range middlewares.Bans(h.limit).All(now) {
+		if !known[b.Rule] {
+			continue
+		}
+		if shown++; shown > overviewTop {
+			break
+		}
+		key, rest := middlewares.Shown(h.limit, b.Key.Key), b.Until.Sub(now)
+		if key.Whole {
+			rest = h.restOfBan(ctx, b.Rule, b.Key.Key, rest)
+		}
+		if rest > 0 {
+			o.Bans = append(o.Bans, bannedView{Rule: b.Rule, Key: key.Text, ID: key.ID, By: b.By, Since: b.Since.UTC().Truncate(time.Second), EndsIn: view.Seconds(rest), Known: key.Whole})
+		}
+	}
+	return o
+}
+
+// restOfBan asks the limiter for how long a key is still banned. If the limiter cannot
+// tell, it is as known. The windows of a rule that lead to no ban may not know of it.
+func (h *handler) restOfBan(ctx context.Context, rule, key string, known time.Duration) (rest time.Duration) {
+	client, err := middlewares.Client(h.limit, rule, key)
+	if err != nil {
+		return known
+	}
+	var checks []algorithms.Check
+	for _, l := range client.Limits {
+		if l.Tier == "" && l.Override == "" {
+			checks = append(checks, l.Checks...)
+		}
+	}
+	d, err := h.limiter.Peek(ctx, checks...)
+	if err != nil {
+		return known
+	}
+	for i := range d.Results {
+		if d.Results[i].Err != nil {
+			return known
+		}
+		rest = max(rest, d.Results[i].BannedFor)
+	}
+	return rest
+}
+
+// A deniedView is a key that was denied often.
+type deniedView struct {
+	Rule  string `json:"rule"`
+	Key   string `json:"key"`
+	ID    string `json:"id"` // names the key in this list
+	Count int64  `json:"count"`
+	Error int64  `json:"error"`
+
+	Known bool `json:"-"` // it can be looked up
+}
+
+// Least is how often the key was denied at least.
+func (d *deniedView) Least() int64 { return d.Count - d.Error }
+
+// A bannedView is a ban that this process knows of.
+type bannedView struct {
+	Rule   string       `json:"rule"`
+	Key    string       `json:"key"`
+	ID     string       `json:"id"`           // names the key in this list
+	By     string       `json:"by,omitempty"` // "" for a ban that another process began
+	Since  time.Time    `json:"since"`        // when this process has learned of it
+	EndsIn view.Seconds `json:"ends_in"`
+
+	Known bool `json:"-"` // it can be looked up
+}
+
+// clientViews are how a client stands by the rules that count by its values.
+type clientViews struct {
+	Clients []*clientView `json:"clients"`
+}
+
+// A clientView is how a client stands by one rule, after what was done to it.
+type clientView struct {
+	Action string      `json:"action"`
+	Rule   string      `json:"rule"`
+	Keys   []string    `json:"keys"`
+	Counts []countView `json:"counts"`
+
+	Order  order `json:"-"`
+	Secret bool  `json:"-"` // the values are not shown
+}
+
+// Counted reports whether anything is counted for the client, unless that is unknown.
+func (c *clientView) Counted() bool {
+	return slices.ContainsFunc(c.Counts, func(c countView) bool {
+		known := c.Source == string(algorithms.SourceRedis) || c.Source == string(algorithms.SourceMemory)
+		return !known || c.Error != "" || c.Banned || c.Remaining != c.Quota || c.ResetAfter != 0
+	})
+}
+
+// A countView is how a key stands by one limit.
+type countView struct {
+	Key        string       `json:"key"`
+	Tier       string       `json:"tier,omitempty"` // "" is the rule's own limit
+	Override   string       `json:"override,omitempty"`
+	Limit      string       `json:"limit"`
+	Cost       int64        `json:"cost"`
+	Shadow     bool         `json:"shadow,omitempty"`
+	Source     string       `json:"source"`
+	Allowed    bool         `json:"allowed"`
+	Banned     bool         `json:"banned,omitempty"`
+	Remaining  int64        `json:"remaining"`
+	RetryAfter view.Seconds `json:"retry_after"`
+	ResetAfter view.Seconds `json:"reset_after"`
+	Error      string       `json:"error,omitempty"`
+
+	Quota     int64        `json:"-"`
+	Held      bool         `json:"-"` // what is used is in flight
+	BannedFor view.Seconds `json:"-"`
+}
+
+// Used is what is in flight.
+func (c *countView) Used() int64 { return c.Quota - c.Remaining }
+
+// Left is what is left; 0 beyond the limit.
+func (c *countView) Left() int64 { return max(0, c.Remaining) }
+
+// Over is what is used beyond the limit.
+func (c *countView) Over() int64 { return max(0, -c.Remaining) }
+
+// look returns how keys stand by each limit that a rule may have for them.
+func (h *handler) look(ctx context.Context, rule *view.Rule, o order, keys []string, limits []view.ClientLimit) *clientView {
+	c := &clientView{Rule: rule.Name, Action: o.action, Order: o, Secret: rule.Secret}
+	for _, key := range keys {
+		c.Keys = append(c.Keys, middlewares.Shown(h.limit, key).Text)
+	}
+	for _, l := range limits {
+		if l.Limit.Rate < 0 { // unlimited
+			c.Counts = append(c.Counts, countView{Key: middlewares.Shown(h.limit, l.Checks[0].Key).Text, Override: l.Override, Limit: view.Limit(l.Limit), Allowed: true})
+			continue
+		}
+		d, err := h.limiter.Peek(ctx, l.Checks...)
+		if err != nil {
+			d.Results = make([]algorithms.Result, len(l.Checks))
+			for i := range l.Checks {
+				d.Results[i] = algorithms.Result{Check: l.Checks[i], Err: err}
+			}
+		}
+		for i := range d.Results {
+			c.Counts = append(c.Counts, h.countOf(&l, &d.Results[i]))
+		}
+	}
+	return c
+}
+
+func (h *handler) countOf(l *view.ClientLimit, r *algorithms.Result) countView {
+	c := countView{
+		Key: middlewares.Shown(h.limit, r.Check.Key).Text, Tier: l.Tier, Override: l.Override, Limit: view.Limit(r.Check.Limit), Cost: r.Check.Cost, Shadow: r.Check.Shadow,
+		Source: string(r.Source), Allowed: r.HasRoom || r.Check.Limit.Soft && !r.Check.Shadow && !r.Denies(), Banned: r.BannedFor > 0, Remaining: r.Remaining, RetryAfter: view.Seconds(r.RetryAfter), ResetAfter: view.Seconds(r.ResetAfter),
+		Quota: r.Check.Limit.Quota(), Held: r.Check.Limit.Algorithm == algorithms.InFlight, BannedFor: view.Seconds(r.BannedFor),
+	}
+	if r.Err != nil {
+		c.Error = r.Err.Error()
+	}
+	return c
+}
