@@ -4,9 +4,7 @@ package docs
 import (
 	"flag"
 	"fmt"
-	"go/ast"
 	"go/importer"
-	"go/parser"
 	"go/token"
 	"go/types"
 	"io"
@@ -162,50 +160,4 @@ func api(pkg *types.Package) (lines []string) {
 		}
 	}
 	return lines
-}
-
-func TestEveryKindOfExportIsListed(t *testing.T) {
-	const text = `package p
-
-const A, a = 1, 2
-
-var B struct{}
-
-func C(n int) error { return nil }
-
-type D struct {
-	E int
-	f int
-	G
-}
-
-type G interface{ H() D }
-
-func (*D) I() {}
-func (D) j()  {}
-
-type k struct{ L int }
-
-func (k) M() {}
-
-type N = D
-
-type O []k
-`
-	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, "p.go", text, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkg, err := new(types.Config).Check("p", set, []*ast.File{file}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		"const A untyped int = 1", "func C(n int) error", "method (*D) I()", "type D struct", "type D struct, E int", "type D struct, embedded G",
-		"type G interface", "type G interface, H() D", "type N = D", "type O []k", "var B struct{}",
-	}
-	if got := slices.Sorted(slices.Values(api(pkg))); !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
 }

@@ -102,7 +102,7 @@ type lexeme struct {
 func compiledSources(t *testing.T) []source {
 	t.Helper()
 	var sources []source
-	for _, dir := range []string{".", "testdata/programs", "testdata/recipes"} {
+	for _, dir := range []string{".", "testdata/programs", "testdata/recipes", "examples/tracing"} {
 		const files = `{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}
 {{end}}{{range .TestGoFiles}}{{$d}}/{{.}}
 {{end}}{{range .XTestGoFiles}}{{$d}}/{{.}}

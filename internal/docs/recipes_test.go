@@ -10,21 +10,26 @@ import (
 	"testing"
 )
 
-// recipes returns docs/recipes.md.
-func recipes(t *testing.T) page {
+// pageOf returns a page of docs.
+func pageOf(t *testing.T, name string) page {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs/recipes.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newPage("docs/recipes.md", string(text))
+	return newPage("docs/"+name, string(text))
 }
 
-// What is compiled and run for docs/recipes.md is shown there, all of it.
+// What is compiled and run for docs/recipes.md and docs/plans.md is shown there, all of
+// it.
 func TestRecipesAreShown(t *testing.T) {
 	var shown strings.Builder
-	for _, b := range recipes(t).blocks() {
+	for _, b := range append(pageOf(t, "recipes.md").blocks(), pageOf(t, "plans.md").blocks()...) {
 		shown.WriteString("\n" + b.text)
+	}
+	file := filepath.Join(root, "testdata/recipes/plans.yaml")
+	if rules, err := os.ReadFile(file); err != nil || !strings.Contains(shown.String(), "\n"+string(rules)) {
+		t.Errorf("%s: docs/plans.md does not show it: %v", filepath.Base(file), err)
 	}
 	files, err := filepath.Glob(filepath.Join(root, "testdata/recipes/*.go"))
 	if err != nil || len(files) < 10 {
@@ -56,7 +61,7 @@ func TestRecipesAreShown(t *testing.T) {
 
 // The list at the top of docs/recipes.md leaves no recipe out.
 func TestEveryRecipeIsListed(t *testing.T) {
-	text := strings.Join(recipes(t).prose(), "\n")
+	text := strings.Join(pageOf(t, "recipes.md").prose(), "\n")
 	for line := range strings.Lines(text) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "## "); ok && !strings.Contains(text, "](#"+anchor(name)+")") {
 			t.Errorf("%s is not in the list", name)

@@ -27,19 +27,6 @@ func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, 
 	})
 }
 
-// chat are the rules of a language model that streams its answers. A stream that ends,
-// breaks or panics frees its place, and one of 20 minutes keeps it.
-func chat(tenant keyfunc.Key) []ratelimit.Rule {
-	match := []string{"POST /v1/chat"}
-	return []ratelimit.Rule{
-		{Name: "streams", Match: match, Key: tenant, Limit: algorithms.MaxInFlight(3),
-			Tiers: map[string][]algorithms.Limit{"team": {algorithms.MaxInFlight(30)}}},
-		{Name: "chat-tokens", Match: match, Key: tenant, Cost: 1000, // Settle says what it was
-			Limit: algorithms.Limit{Rate: 100_000, Period: time.Minute, Algorithm: algorithms.TokenBucket}},
-		{Name: "gpu", Match: match, Key: keyfunc.Everyone, Limit: algorithms.MaxInFlight(400)},
-	}
-}
-
 // sockets admits five connections at once for each user, and 30 new ones a minute.
 func sockets(user keyfunc.Key) []ratelimit.Rule {
 	match := []string{"GET /ws"}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // wantStatus serves a request and compares its status.
@@ -34,25 +33,6 @@ func TestExports(t *testing.T) {
 		wantStatus(t, h, "POST", "/exports", http.StatusAccepted)
 		wantStatus(t, h, "POST", "/exports", http.StatusTooManyRequests)
 		time.Sleep(time.Minute)
-	})
-}
-
-func TestChat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := limited(t, chat(keyfunc.IP)...).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			time.Sleep(20 * time.Minute)
-			_ = ratelimit.Settle(r.Context(), "chat-tokens", 300)
-		}))
-		for range 3 {
-			go wantStatus(t, h, "POST", "/v1/chat", http.StatusOK)
-		}
-		synctest.Wait()
-		for range 19 {
-			time.Sleep(time.Minute)
-			wantStatus(t, h, "POST", "/v1/chat", http.StatusTooManyRequests)
-		}
-		time.Sleep(2 * time.Minute)
-		wantStatus(t, h, "POST", "/v1/chat", http.StatusOK)
 	})
 }
 

@@ -1,8 +1,6 @@
 package recipes
 
 import (
-	"encoding/json"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,38 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
-
-// tools is an MCP server's limits: each tool that is listed has its own, for each API key.
-func tools(limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
-	return ratelimit.New(ratelimit.Config{Limiter: limiter, Denied: refuseCall, Rules: []ratelimit.Rule{
-		{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(600)},
-		{
-			Name: "tools", Match: []string{"POST /mcp"}, Key: keyfunc.Required(keyfunc.APIKey("Authorization"), http.StatusUnauthorized),
-			TierBy: keyfunc.BodyJSON("/params/name", 256<<10),
-			Limit:  algorithms.PerMinute(30), // tools that are not listed, other calls and batches share this
-			Tiers: map[string][]algorithms.Limit{
-				"search":    {algorithms.PerMinute(60)},
-				"run_query": {algorithms.PerMinute(10), algorithms.PerDay(100, "UTC")},
-			},
-		},
-	}})
-}
-
-// refuseCall is a denial in JSON-RPC's form.
-func refuseCall(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
-	var call struct {
-		ID json.RawMessage `json:"id"`
-	}
-	_ = json.NewDecoder(http.MaxBytesReader(w, r.Body, 256<<10)).Decode(&call) // of a batch, the id is null
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusTooManyRequests) // Retry-After is set
-	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": call.ID, "error": map[string]any{
-		"code": -32000, "message": "too many calls of this tool", "data": map[string]any{"retryAfter": math.Ceil(d.RetryAfter().Seconds())},
-	}})
-}
 
 func TestToolsHaveLimitsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -73,34 +73,6 @@ func from(addr, method, target string) func() *http.Request {
 	}
 }
 
-func TestPlans(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tenant := keyfunc.Context(func(ctx context.Context) (string, bool) {
-			s, ok := ctx.Value(contextKey("tenant")).(string)
-			return s, ok
-		})
-		limit := made(t)(plans(new(algorithms.Memory), tenant, func(ctx context.Context) string { s, _ := ctx.Value(contextKey("plan")).(string); return s }))
-		h := limit.Handler(responds(200))
-		n := 0
-		of := func(tenant, plan string) func() *http.Request {
-			n++
-			addr := fmt.Sprintf("192.0.2.%d:1", n)
-			return func() *http.Request {
-				ctx := context.WithValue(context.Background(), contextKey("plan"), plan)
-				if tenant != "" {
-					ctx = context.WithValue(ctx, contextKey("tenant"), tenant)
-				}
-				return from(addr, "GET", "/")().WithContext(ctx)
-			}
-		}
-		wants(t, "free", statuses(h, 100, of("a", "")), 200, 60, 429, 40)
-		wants(t, "unknown plan", statuses(h, 100, of("b", "platinum")), 200, 60, 429, 40)
-		wants(t, "pro", statuses(h, 500, of("c", "pro")), 200, 500)
-		wants(t, "internal", statuses(h, 700, of("d", "internal")), 200, 600, 429, 100) // by address
-		wants(t, "nobody", statuses(h, 700, of("", "")), 200, 600, 429, 100)
-	})
-}
-
 func TestLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := limited(t, logins(keyfunc.IP)...).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -159,28 +131,6 @@ func TestGraphQL(t *testing.T) {
 		wants(t, "in debt", statuses(h, 3, from("192.0.2.1:1", "POST", "/graphql")), 429, 3)
 		time.Sleep(31 * time.Second) // 500 points at 1000 a minute
 		wants(t, "paid", statuses(h, 1, from("192.0.2.1:1", "POST", "/graphql")), 200, 1)
-	})
-}
-
-func TestCompletions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rules, handler := completions(keyfunc.IP, func(r *http.Request) iter.Seq[chunk] {
-			return func(yield func(chunk) bool) {
-				for range 4 {
-					if !yield(chunk{text: strings.Repeat("x", 100)}) {
-						return
-					}
-				}
-				if r.URL.Query().Get("breaks") == "" {
-					yield(chunk{input: 10, output: 100})
-				}
-			}
-		})
-		h := limited(t, rules...).Handler(handler)
-		wants(t, "short answers", statuses(h, 150, from("192.0.2.1:1", "POST", "/completions?max_tokens=4000")), 200, 150) // 4000 at once would be 5
-		wants(t, "a lie", statuses(h, 200, from("192.0.2.2:1", "POST", "/completions?max_tokens=-5")), 200, 160, 429, 40)
-		wants(t, "more than all", statuses(h, 120, from("192.0.2.3:1", "POST", "/completions?max_tokens=1000000")), 200, 101, 429, 19)
-		wants(t, "hang-ups", statuses(h, 150, from("192.0.2.4:1", "POST", "/completions?max_tokens=4000&breaks=1")), 200, 150)
 	})
 }
 
@@ -364,6 +314,49 @@ func TestWorker(t *testing.T) {
 		}
 		if err := worker(ctx, memory, more, nil); err == nil {
 			t.Error("a worker does not end with its context")
+		}
+	})
+}
+
+func TestMails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := new(algorithms.Memory)
+		var batches []int64
+		send := func(most int64) int64 {
+			batches = append(batches, most)
+			if len(batches) == 1 {
+				most = 300 // the rest is refunded
+			}
+			return most
+		}
+		begun := time.Now()
+		for range 6 {
+			if err := mails(t.Context(), limiter, "acme", send); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := []int64{1000, 1000, 1000, 1000, 1000, 700}; !slices.Equal(batches, want) || time.Since(begun) != 0 {
+			t.Errorf("%d after %s, want %d at once", batches, time.Since(begun), want)
+		}
+		// The provider's minute is full. Ten mails fit before a thousand do.
+		if err := mails(t.Context(), limiter, "globex", send); err != nil || batches[6] < 10 || batches[6] > 100 {
+			t.Errorf("%v, %d", err, batches)
+		}
+		// So is the tenant's day, in the end.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var err error
+		for err == nil {
+			err = mails(ctx, limiter, "acme", send)
+		}
+		sum := int64(-700)
+		for i, n := range batches {
+			if i != 6 {
+				sum += n
+			}
+		}
+		if !errors.Is(err, algorithms.ErrDenied) || sum > 50_000 || sum < 49_990 || time.Since(begun) > time.Hour {
+			t.Errorf("%v after %d mails and %s", err, sum, time.Since(begun))
 		}
 	})
 }

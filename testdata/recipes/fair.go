@@ -1,0 +1,35 @@
+package recipes
+
+import (
+	"math"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// fairShares gives one tenant nearly the whole service while the others are idle, and its
+// own share when the service is full.
+func fairShares(limiter algorithms.Limiter, tenant keyfunc.Key) (*ratelimit.Middleware, error) {
+	var used atomic.Uint64 // of the whole, as a float64
+	idle, full := algorithms.PerSecond(900), algorithms.PerSecond(100)
+	return ratelimit.New(ratelimit.Config{
+		Limiter: limiter,
+		Observe: func(_ *http.Request, d algorithms.Decision) {
+			if all, ok := d.Result("all"); ok && all.Err == nil && all.Source != algorithms.SourceNone {
+				used.Store(math.Float64bits(1 - float64(all.Remaining)/float64(all.Check.Limit.Quota())))
+			}
+		},
+		Rules: []ratelimit.Rule{
+			{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerSecond(1000), Hidden: true},
+			{Name: "tenant", Key: tenant, Limit: full, LimitsFor: func(*http.Request) []algorithms.Limit {
+				if math.Float64frombits(used.Load()) < 0.8 {
+					return []algorithms.Limit{idle} // one count: the algorithm and the period are the same
+				}
+				return nil // full
+			}},
+		},
+	})
+}

@@ -1,0 +1,66 @@
+package recipes
+
+import (
+	"cmp"
+	"io"
+	"iter"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// A chunk is a part of an answer. The last one says how many tokens were used.
+type chunk struct {
+	text          string
+	input, output int64
+}
+
+// price is in millionths of a dollar.
+func price(input, output int64) int64 { return 3*input + 15*output }
+
+func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chunk], error)) ([]ratelimit.Rule, http.Handler) {
+	input := func(r *http.Request) int64 { return cmp.Or(max(r.ContentLength, 0)/4, 10_000) } // of unknown length: 10,000
+	maxTokens := keyfunc.BodyJSON("max_tokens", 1<<20)
+	output := func(r *http.Request) int64 {
+		text, _ := maxTokens.Resolve(r) // upstream can still read the body
+		n, _ := strconv.ParseInt(text, 10, 32)
+		return cmp.Or(n, 4096)
+	}
+	worst := func(r *http.Request) int64 { return price(input(r), output(r)) }
+	match, minute := []string{"POST /completions"}, algorithms.Limit{Rate: 60_000, Period: time.Minute, Burst: 20_000}
+	rules := []ratelimit.Rule{
+		{Name: "requests", Match: match, Key: tenant, Limit: algorithms.PerMinute(200)},
+		{Name: "streams", Match: match, Key: tenant, Limit: algorithms.MaxInFlight(3)},
+		{Name: "input", Match: match, Key: tenant, Limit: minute, CostFor: input, MaxReserve: 0.5},
+		{Name: "output", Match: match, Key: tenant, Limit: minute, CostFor: output, MaxReserve: 0.5},
+		{Name: "budget", Match: match, Key: tenant, Limit: algorithms.PerMonth(50_000_000, "UTC"), CostFor: worst, MaxReserve: 0.1},
+	}
+	return rules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, out := r.Context(), http.NewResponseController(w)
+		answer, err := upstream(r)
+		if err != nil {
+			_ = ratelimit.SettleAll(ctx, map[string]int64{"input": 0, "output": 0, "budget": 0})
+			http.Error(w, "no answer", http.StatusBadGateway)
+			return
+		}
+		ratelimit.Add(ctx, "output", 0)                  // from here on, a hang-up costs what was added
+		ratelimit.Add(ctx, "budget", price(input(r), 0)) // the prompt
+		for c := range answer {
+			if c.output > 0 {
+				_ = ratelimit.SettleAll(ctx, map[string]int64{"input": c.input, "output": c.output, "budget": price(c.input, c.output)})
+				return
+			}
+			tokens := int64(len(c.text)+3) / 4
+			more := ratelimit.Add(ctx, "output", tokens)
+			more = ratelimit.Add(ctx, "budget", price(0, tokens)) && more
+			_, err := io.WriteString(w, c.text)
+			if !more || err != nil || out.Flush() != nil {
+				return // nothing is left, or the client has gone
+			}
+		}
+	})
+}

@@ -1,0 +1,58 @@
+// Package recipes has the code that docs/recipes.md and docs/plans.md show. Its tests run
+// it.
+package recipes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+func plans(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(context.Context) string) (*ratelimit.Middleware, error) {
+	return ratelimit.New(ratelimit.Config{
+		Limiter: limiter, Rules: rules, Headers: headers.IETFDraft11, Denied: deny,
+		TierFor: func(r *http.Request) string { return planOf(r.Context()) }, // from the session, never from a header
+	})
+}
+
+// deny answers 402 if a plan is used up, and otherwise as usual.
+func deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
+	for _, result := range d.Results {
+		counted := result.Err == nil && result.Source != algorithms.SourceFallback // in an outage: the share of this process
+		if result.Denies() && result.Check.Limit.Calendar != "" && counted && result.BannedFor == 0 {
+			w.Header().Set("Cache-Control", "no-store")
+			w.Header().Del("Retry-After") // clients should stop
+			http.Error(w, fmt.Sprint("your plan is used up until ", result.At.Add(result.ResetAfter).UTC().Format(time.RFC3339)), http.StatusPaymentRequired)
+			return
+		}
+	}
+	headers.Deny(w, r, d)
+}
+
+// bill writes what each request has cost in the end. A row whose id exists must stay as it is.
+func bill(rule string, id func(*http.Request) string, write func(id, tenant string, units int64)) func(*http.Request, algorithms.Decision) {
+	return func(r *http.Request, d algorithms.Decision) { // a Config.Settled
+		if result, ok := d.Result(rule); ok && result.Charged > 0 {
+			write(id(r), result.Check.Key, result.Charged)
+		}
+	}
+}
+
+// warn calls mail when a tenant reaches 80 % of a plan, and when it is used up. mail must
+// not block.
+func warn(mail func(tenant string, percent float64, renewed time.Time)) func(*http.Request, algorithms.Decision) {
+	return func(_ *http.Request, d algorithms.Decision) { // a Config.Observe and Config.Settled
+		for _, result := range d.Results {
+			for _, percent := range []float64{80, 100} {
+				if result.Check.Limit.Calendar != "" && result.Crossed(percent) {
+					mail(result.Check.Key, percent, result.At.Add(result.ResetAfter))
+				}
+			}
+		}
+	}
+}

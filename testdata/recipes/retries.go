@@ -1,0 +1,13 @@
+package recipes
+
+import (
+	"net/http"
+
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// retriable charges a plan once for all attempts with one Idempotency-Key. replay answers
+// repeated requests with the stored response.
+func retriable(perIP, plan *ratelimit.Middleware, replay func(http.Handler) http.Handler, api http.Handler) http.Handler {
+	return perIP.Handler(replay(plan.Handler(api)))
+}
