@@ -34,7 +34,7 @@ func TestContract(t *testing.T) {
 func TestContractOfLeases(t *testing.T) {
 	t.Parallel()
 	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
-		return limitertest.Subject{Limiter: leasing{oneOf(t, 1_000_000)}}
+		return limitertest.Subject{Limiter: leasing{oneOf(t, 1_000_000_000)}}
 	})
 }
 
