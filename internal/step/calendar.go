@@ -186,8 +186,8 @@ func (c *Calendar) expected() *Windows { return c.Around(time.Now().UnixMicro() 
 
 func (c *Calendar) around(now int64) *Windows {
 	date := daysOf(time.UnixMicro(now).In(c.zone))
-	number := c.unit.number(date, c.day) + 1
-	for c.begin(number) > now { // the clock may have been set back over midnight
+	number := c.unit.number(date, c.day) + 1 // the clock may have been set back over midnight
+	for c.begin(number) > now {
 		number--
 	}
 	var begins [len(Windows{}) + 1]int64
@@ -209,6 +209,9 @@ func (c *Calendar) begin(number int64) int64 {
 	for {
 		_, offset := at.Zone()
 		from, to := at.ZoneBounds()
+		if !to.IsZero() && !to.After(at) { // the last day of a leap year: go.dev/issue/81583
+			to = at.Truncate(secondsOfDay * time.Second).Add(secondsOfDay * time.Second)
+		}
 		first := midnight - int64(offset)
 		if !from.IsZero() {
 			first = max(first, from.Unix())
