@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -169,6 +171,83 @@ func TestAdminLooksAndResets(t *testing.T) {
 				}
 				if want := `level=INFO msg="ratelimit: changed by an operator" action=reset rule=a keys=[192.0.2.1] from=192.0.2.1:1234`; strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), want) {
 					t.Errorf("the log has %s", &log)
+				}
+			})
+		})
+	}
+}
+
+// "used is N" sets one count, also above its limit, and leaves the others.
+func TestAdminSetsWhatIsUsed(t *testing.T) {
+	for name, limiter := range limiters {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				plan := perHour("plan", 5)
+				plan.Limits, plan.Limit = []algorithms.Limit{plan.Limit, algorithms.PerMonth(100, "UTC")}, algorithms.Limit{}
+				plan.Ban = algorithms.Ban{After: 100, Within: time.Minute, For: time.Hour}
+				bucket, held := perHour("bucket", 5), perHour("held", 5)
+				bucket.Limit.Algorithm, held.Limit = algorithms.TokenBucket, algorithms.MaxInFlight(3)
+				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{plan, bucket, held},
+					Logger: slog.New(slog.NewTextHandler(&log, nil)), DenialLogRate: -1})
+				o, app := operator{admin.Handler(m), t, ""}, m.Handler(ok)
+				set := func(form string) []int64 {
+					t.Helper()
+					var client struct{ Counts []struct{ Remaining int64 } }
+					w := o.post("action=used&value=192.0.2.1&" + form)
+					if err := json.Unmarshal(w.Body.Bytes(), &client); err != nil || w.Code != http.StatusOK {
+						t.Fatalf("%s: %d %s, %v", form, w.Code, w.Body, err)
+					}
+					var left []int64
+					for _, c := range client.Counts {
+						left = append(left, c.Remaining)
+					}
+					return left
+				}
+				want := func(step string, got []int64, left ...int64) {
+					t.Helper()
+					if !slices.Equal(got, left) {
+						t.Errorf("%s: %d left, want %d", step, got, left)
+					}
+				}
+				times(2, app, "GET /")
+				log.Reset()
+				const month = "rule=plan&limit=100/month@UTC"
+				want("restored", set(month+"&n=40"), 3, 60)
+				want("topped up", set(month+"&n=10"), 3, 90)
+				if want := "action=used rule=plan "; strings.Count(log.String(), want) != 2 || !strings.Contains(log.String(), " n=40") {
+					t.Errorf("the log has %s", &log)
+				}
+				o.post("action=ban&for=15m&rule=plan&value=192.0.2.1")
+				want("above the limit", set(month+"&n=150"), 3, -50)
+				if status := times(1, app, "GET /"); status != http.StatusTooManyRequests {
+					t.Errorf("%d with 150 of 100 used", status)
+				}
+				want("nothing", set("rule=plan&limit=100/month@UTC+calendar_window&n=0"), 3, 100)
+				if status := times(1, app, "GET /"); status != http.StatusNoContent {
+					t.Errorf("%d: the ban was not lifted", status)
+				}
+				want("a bucket", set("rule=bucket&n=5"), 0)
+
+				for form, says := range map[string]string{
+					"rule=plan&n=1":                           "2 counts are meant; send the limit of one",
+					"rule=plan&n=1&limit=1/h":                 "0 counts are meant",
+					"rule=plan&n=1&limit=1":                   `limit: `,
+					"rule=bucket&n=6":                         "at most 5 can be used, got 6",
+					"rule=held&n=1":                           "3 in flight counts nothing that could be set",
+					"rule=bucket":                             "send one such as n=0 or n=4000",
+					"rule=bucket&n=-1":                        "is no number of units",
+					"rule=bucket&n=99999999999999999999":      "is no number of units",
+					month + "&n=" + fmt.Sprint(math.MaxInt64): "not all of it was charged again",
+					"rule=bucket&n=1&value=192.0.2.2":         "takes one value, got 2",
+				} {
+					if w := o.post("action=used&value=192.0.2.1&" + form); w.Code < 400 || !strings.Contains(w.Body.String(), says) {
+						t.Errorf("%s: %d %s, want %s", form, w.Code, w.Body, says)
+					}
+				}
+				page := o.browser().get("rule=plan&value=192.0.2.1").Body.String()
+				if strings.Count(page, `value="used">`) != 2 || !strings.Contains(page, `<input type="hidden" name="limit" value="100/month@UTC calendar_window">`) {
+					t.Error(page)
 				}
 			})
 		})
@@ -566,6 +645,9 @@ func TestAdminWhenTheStoreIsAway(t *testing.T) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		if w := o.browser().post("action=reset&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "Reset.<") {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if w := o.post("action=used&n=3&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "used: `) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		server.SetError("")

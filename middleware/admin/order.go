@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -20,11 +21,13 @@ import (
 
 // An order is what an operator asks for.
 type order struct {
-	action string // "peek", "reset", "ban" or "unban"
+	action string // "peek", "reset", "used", "ban" or "unban"
 	rule   string // "" asks for the overview or, with values, for all rules
 	Values []string
 	ID     string        // of a listed key, instead of values
 	lasts  time.Duration // the ban
+	used   int64         // units, of the one count that has these, unless they are ""
+	count  struct{ key, tier, override, limit string }
 }
 
 const (
@@ -83,8 +86,20 @@ func orderOf(w http.ResponseWriter, r *http.Request) (o order, err error) {
 		if o.lasts, err = spanOf(form.Get("for")); err != nil {
 			return bad(http.StatusBadRequest, "for: %w", err)
 		}
+	case "used":
+		if o.used, err = strconv.ParseInt(form.Get("n"), 10, 64); err != nil || o.used < 0 {
+			return bad(http.StatusBadRequest, "n: %.64q is no number of units; send one such as n=0 or n=4000", form.Get("n"))
+		}
+		o.count.key, o.count.tier, o.count.override = form.Get("key"), form.Get("tier"), form.Get("override")
+		if text := form.Get("limit"); text != "" {
+			l, err := algorithms.ParseLimit(text)
+			if err != nil {
+				return bad(http.StatusBadRequest, "limit: %w", err)
+			}
+			o.count.limit = view.Limit(l)
+		}
 	default:
-		return bad(http.StatusBadRequest, "no such action: %.64q; send peek, reset, ban or unban", o.action)
+		return bad(http.StatusBadRequest, "no such action: %.64q; send peek, reset, used, ban or unban", o.action)
 	}
 	return o, nil
 }
@@ -120,12 +135,14 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	switch o.action {
 	case "reset":
 		err = h.limiter.Reset(ctx, client.Checks...)
+	case "used":
+		err = h.use(ctx, o, client.Limits)
 	case "ban", "unban": // a ban of no length ends one
 		err = h.limiter.Ban(ctx, o.lasts, client.Checks...)
 	}
 	for _, key := range keys {
 		switch b := (banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, key).Kept}); o.action {
-		case "reset", "unban":
+		case "reset", "used", "unban":
 			middlewares.Bans(h.limit).Forget(b)
 		case "ban":
 			middlewares.Bans(h.limit).Note(b, banned.ByOperator+r.RemoteAddr, time.Now(), o.lasts)
@@ -135,7 +152,7 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	if o.action != "peek" {
 		h.logOrder(r, v, err)
 	}
-	if err != nil {
+	if _, told := errors.AsType[*mistake](err); err != nil && !told {
 		status := http.StatusInternalServerError
 		if errors.Is(err, errors.ErrUnsupported) {
 			status = http.StatusNotImplemented
@@ -143,6 +160,45 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 		err = &mistake{status, fmt.Errorf("%s: %w", o.action, err)}
 	}
 	return v, err
+}
+
+// use sets what is used of one count: it is forgotten, with the key's ban, and charged again.
+// Requests that come between are counted on top.
+func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) error {
+	bad := func(format string, args ...any) error {
+		return &mistake{http.StatusBadRequest, fmt.Errorf("used: "+format, args...)}
+	}
+	var found []algorithms.Check
+	for i := range limits {
+		for j := range limits[i].Checks {
+			c := h.countOf(&limits[i], &algorithms.Result{Check: limits[i].Checks[j]})
+			if is := func(sent, has string) bool { return sent == "" || sent == has }; is(o.count.key, c.Key) && is(o.count.tier, c.Tier) && is(o.count.override, c.Override) && is(o.count.limit, c.Limit) {
+				found = append(found, limits[i].Checks[j])
+			}
+		}
+	}
+	if len(found) != 1 {
+		return bad("%d counts are meant; send the limit of one and, if there are several with it, its tier, override or key, as a look-up shows them", len(found))
+	}
+	check := found[0]
+	l := &check.Limit
+	switch {
+	case l.Rate < 0 || l.Algorithm == algorithms.InFlight:
+		return bad("%s counts nothing that could be set", view.Limit(*l))
+	case l.Calendar != "" || l.Algorithm == algorithms.FixedWindow || l.Algorithm == algorithms.SlidingWindow:
+		l.Soft = true // so that more than the limit may be used
+	case o.used > l.Quota():
+		return bad("of %s at most %d can be used, got %d", view.Limit(*l), l.Quota(), o.used)
+	}
+	if err := h.limiter.Reset(ctx, check); err != nil || o.used == 0 {
+		return err
+	}
+	check.Cost, check.Ban, check.Shadow, check.Lease = o.used, algorithms.Ban{}, false, false
+	d, err := h.limiter.Take(ctx, check)
+	if err == nil && (d.Results[0].Charged != o.used || d.Results[0].Source == algorithms.SourceFallback) {
+		err = errors.New("the count was forgotten, but not all of it was charged again")
+	}
+	return err
 }
 
 // keysOf returns the keys that an order is about.
@@ -193,6 +249,9 @@ func (h *handler) lookEverywhere(ctx context.Context, o order) (clients []*clien
 // logOrder logs what was changed by hand.
 func (h *handler) logOrder(r *http.Request, c *clientView, err error) {
 	attrs := []slog.Attr{slog.String("action", c.Action), slog.String("rule", c.Rule), slog.Any("keys", c.Keys), slog.String("from", r.RemoteAddr)}
+	if c.Action == "used" {
+		attrs = append(attrs, slog.Int64("n", c.Order.used))
+	}
 	if c.Order.lasts > 0 {
 		attrs = append(attrs, slog.Duration("for", c.Order.lasts))
 	}
