@@ -34,7 +34,7 @@ package middleware
 
 // # How it works
 //
-// docs/architecture.md has the way of a request. A Middleware starts no goroutine and has
+// docs/architecture.md has the life of a request. A Middleware starts no goroutine and has
 // no Close. The program makes the Guard and the Redis, and closes them. New refuses a bare
 // Redis, because it has no fail modes, and prints the line to write.
 //

@@ -40,7 +40,7 @@ func TestFiveAMinute(t *testing.T) {
 		for range 5 {
 			want(one, http.StatusOK)
 		}
-		want(two, http.StatusTooManyRequests) // the other process knows
+		want(two, http.StatusTooManyRequests) // the other middleware knows
 		time.Sleep(time.Minute)               // takes no time
 		want(two, http.StatusOK)
 	})

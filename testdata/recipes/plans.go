@@ -23,7 +23,7 @@ func plans(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(conte
 // deny answers 402 if a plan is used up, and otherwise as usual.
 func deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	for _, result := range d.Results {
-		counted := result.Err == nil && result.Source != algorithms.SourceFallback // in an outage: the share of this process
+		counted := result.Err == nil && result.Source != algorithms.SourceFallback // a fallback counts only a share
 		if result.Denies() && result.Check.Limit.Calendar != "" && counted && result.BannedFor == 0 {
 			w.Header().Set("Cache-Control", "no-store")
 			w.Header().Del("Retry-After") // clients should stop
@@ -34,9 +34,9 @@ func deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	headers.Deny(w, r, d)
 }
 
-// bill writes what each request has cost in the end. A row whose id exists must stay as it is.
+// bill writes what each request has cost in the end. write must ignore an id that exists.
 func bill(rule string, id func(*http.Request) string, write func(id, tenant string, units int64)) func(*http.Request, algorithms.Decision) {
-	return func(r *http.Request, d algorithms.Decision) { // a Config.Settled
+	return func(r *http.Request, d algorithms.Decision) { // for Config.Settled
 		if result, ok := d.Result(rule); ok && result.Charged > 0 {
 			write(id(r), result.Check.Key, result.Charged)
 		}
@@ -46,7 +46,7 @@ func bill(rule string, id func(*http.Request) string, write func(id, tenant stri
 // warn calls mail when a tenant reaches 80 % of a plan, and when it is used up. mail must
 // not block.
 func warn(mail func(tenant string, percent float64, renewed time.Time)) func(*http.Request, algorithms.Decision) {
-	return func(_ *http.Request, d algorithms.Decision) { // a Config.Observe and Config.Settled
+	return func(_ *http.Request, d algorithms.Decision) { // for Config.Observe and Config.Settled
 		for _, result := range d.Results {
 			for _, percent := range []float64{80, 100} {
 				if result.Check.Limit.Calendar != "" && result.Crossed(percent) {

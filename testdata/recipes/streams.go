@@ -33,14 +33,14 @@ func reverseProxy(limit *ratelimit.Middleware, upstream *url.URL) http.Handler {
 					delete(r.Out.Header, name)
 				}
 			}
-			if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") { // HTTP/2 on this connection would pass the limiter
+			if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") { // HTTP/2 on this connection bypasses the limiter
 				r.Out.Header.Del("Upgrade")
 				r.Out.Header.Del("Connection")
 			}
 			r.SetURL(upstream)
 			r.SetXForwarded()
 		},
-		ModifyResponse: ratelimit.ModifyResponse, // always: if the upstream has limits, clients get one set of headers, the tighter
+		ModifyResponse: ratelimit.ModifyResponse, // if the upstream has limits too, clients get one set of headers: the tighter
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect || oddPath.MatchString(r.URL.EscapedPath()) {

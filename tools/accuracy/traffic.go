@@ -38,16 +38,16 @@ func shapes() []shape {
 		slug: "bursty", title: "bursty, 1×", about: "on for 6 s at 10 a second, off for 30 s, on average; all at random",
 		requests: traffic.Bursty(simulate.Random(2), 1, 200*period), picture: true, from: 4 * period,
 	}, {
-		slug: "window_edges", title: "window edges", about: "100 in the last second of a minute, 100 in the first of the next; nothing for a minute; again",
+		slug: "window_edges", title: "window edges", about: "every two minutes: 100 in the last second of a minute, 100 in the first of the next",
 		requests: traffic.Edges(1, 60*period), picture: true,
 	}, {
-		slug: "edge_then_drip", title: "edge, then drip", about: "100 in the last second of a minute, one every 0.6 s in the next; nothing for a minute; again",
+		slug: "edge_then_drip", title: "edge, then drip", about: "every three minutes: 100 in the last second of a minute, one every 0.6 s in the next",
 		requests: traffic.Drip(1, 90*period), picture: true,
 	}, {
 		slug: "costs", title: "costs of 1 to 10", about: "Poisson, 100 units a minute on average",
 		requests: costs(simulate.Random(3), 400*period),
 	}, {
-		slug: "clients", title: "many clients", about: "2000 clients, each Poisson: half send at most 1 a minute, 0.5 % more than the limit, none more than 3 times as much",
+		slug: "clients", title: "many clients", about: "2000 clients, each Poisson: half send at most 1 a minute, 1 in 200 more than the limit, none more than 3 times the limit",
 		requests: population(simulate.Random(4), 2000, 6*period),
 	}}
 }

@@ -32,7 +32,7 @@ func graphql(execute func(*http.Request) (body []byte, points int64)) http.Handl
 		if err := ratelimit.Settle(r.Context(), "graphql", points); err != nil {
 			log.Print(err) // the charge stays as it was
 		}
-		_, _ = w.Write(body) // after Settle, so that the headers follow
+		_, _ = w.Write(body) // after Settle, which updates the headers
 	}
 }
 
@@ -82,7 +82,7 @@ func forgive(ctx context.Context, limit *ratelimit.Middleware, guard algorithms.
 	if err != nil || d.Allowed {
 		return err
 	}
-	return guard.Reset(ctx, checks...) // it has used nothing
+	return guard.Reset(ctx, checks...) // starts anew
 }
 
 func hotKey() ratelimit.Rule {
