@@ -40,7 +40,7 @@ func ownResponses(limiter algorithms.Limiter, rules []ratelimit.Rule, page *temp
 				return
 			}
 			w.Header().Set("Cache-Control", "no-store")
-			w.WriteHeader(headers.Status(d)) // 429, or 503 if nothing could be counted
+			w.WriteHeader(headers.Status(d)) // 429, or 503 if only uncounted rules deny
 			_ = page.Execute(w, d.RetryAfter())
 		},
 		Observe: func(r *http.Request, d algorithms.Decision) {
