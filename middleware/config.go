@@ -18,11 +18,11 @@ import (
 //
 //  1. Skip and SkipFor exempt it.
 //  2. A rule applies if its Match fits and it is not Disabled.
-//  3. Their keys are resolved. Keys that read the body are last, and are not resolved for
-//     a client that this process knows to be over a limit.
-//  4. The Shedder gives it a place, or sheds it.
-//  5. Each rule gets its limit (LimitsFor, Tiers, Limit; then Share), its cost (CostFor,
-//     Costs, Cost), and whether the key is in shadow.
+//  3. Each such rule gets its key, its limit (LimitsFor, Tiers, Limit; then Share), its
+//     cost (CostFor, Costs, Cost), and whether the key is in shadow.
+//  4. The Shedder gives the request a place, or sheds it.
+//  5. Rules whose keys read the body come last, and not for a client that this process
+//     knows to be over a limit.
 //  6. One Take decides all rules together.
 //  7. The middleware calls Observe and sets the response headers.
 //  8. It responds with the denial or the refusal. Otherwise it waits for the delay of a
