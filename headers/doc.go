@@ -17,7 +17,7 @@ package headers
 // A writer is a function of a decision and never wraps the response. So streaming,
 // flushing and hijacking work as without the middleware, and a handler can set fields of
 // its own. A writer merges with what is already set: the tighter values stay, in one line
-// of each field. Writers and the client share one parser of structured fields and one
+// of each field. Writers and the client read structured fields with httpsfv, and share one
 // reader of all other values. Package field has the names of the fields.
 //
 // Package hidden removes hidden rules before a writer, Deny and Config.Denied get the

@@ -63,7 +63,7 @@ const minSecret = 16 // bytes: 128 bits
 type draft11 struct{ secret []byte }
 
 func (o draft11) write(h http.Header, d algorithms.Decision) {
-	var policyRoom, limitRoom, policyMerge, limitMerge [4]item
+	var policyRoom, limitRoom [4]item
 	policies, limits := policyRoom[:0], limitRoom[:0]
 	for i := range d.Results {
 		r := &d.Results[i]
@@ -81,10 +81,10 @@ func (o draft11) write(h http.Header, d algorithms.Decision) {
 			limits = append(limits, o.limit(&d.Results[i], policyName(&d, i)))
 		}
 		if there := h[field.Policy]; len(there) > 0 && len(policies) > 0 {
-			policies = mergeItems(policyMerge[:0], there, policies, 'q', 'w')
+			policies = mergeItems(there, policies, 'q', 'w')
 		}
 		if there := h[field.RateLimit]; len(there) > 0 && len(limits) > 0 {
-			limits = mergeItems(limitMerge[:0], there, limits, 'r', 't')
+			limits = mergeItems(there, limits, 'r', 't')
 		}
 	} else {
 		delete(h, field.Policy)

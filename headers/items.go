@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dunglas/httpsfv"
+
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/inside"
 )
@@ -97,6 +99,8 @@ func policyName(d *algorithms.Decision, i int) string {
 	return itemName(name)
 }
 
+func printable(c byte) bool { return 0x20 <= c && c < 0x7f }
+
 // itemName returns a rule's name in printable ASCII, which is all that a String
 // can hold.
 func itemName(rule string) string {
@@ -122,63 +126,60 @@ func escapeName(rule string) string {
 }
 
 // mergeItems returns the items in a field's lines with ours added. If the lines
-// are malformed, which clients have to ignore, it returns ours alone. The result
-// is in room, if it fits.
-func mergeItems(room []item, lines []string, ours []item, units, seconds byte) []item {
-	merged, ok := parseItems(room, lines, units, seconds)
+// are malformed, which clients have to ignore, it returns ours alone.
+func mergeItems(lines []string, ours []item, units, seconds byte) (merged []item) {
+	theirs, ok := parseItems(lines, units, seconds)
 	if !ok {
 		return ours
 	}
-	for i := range ours {
-		merged = addItem(merged, ours[i])
+	for _, m := range append(theirs, ours...) {
+		merged = addItem(merged, m)
 	}
 	return merged
 }
 
-func parseItems(items []item, lines []string, units, seconds byte) ([]item, bool) {
-	p, ok := parserOf(lines)
-	if !ok {
+// parseItems returns the items of a field's lines. It returns false if the lines are too
+// long or malformed, or if a member is not an item as ours are.
+func parseItems(lines []string, units, seconds byte) (items []item, ok bool) {
+	if size(lines) > maxField {
 		return nil, false
 	}
-	for p.rest != "" {
-		from := p.rest
-		m, ok := p.item(units, seconds)
+	members, err := httpsfv.UnmarshalList(lines)
+	if err != nil {
+		return nil, false
+	}
+	for _, member := range members {
+		m, ok := parsedItem(member, units, seconds)
 		if !ok {
 			return nil, false
 		}
-		m.text = from[:len(from)-len(p.rest)]
-		items = addItem(items, m)
-		if !p.comma() {
-			return nil, false
-		}
+		items = append(items, m)
 	}
 	return items, true
 }
 
-func (p *fieldParser) item(units, seconds byte) (item, bool) {
-	name, ok := p.bareItem()
-	m := item{name: name.text, seconds: absent}
-	if !ok || name.kind != '"' {
+func parsedItem(member httpsfv.Member, units, seconds byte) (m item, ok bool) {
+	parsed, _ := member.(httpsfv.Item) // an inner list is none, and has no name
+	if m.name, ok = parsed.Value.(string); !ok {
 		return m, false
 	}
-	var count, window bareItem // if a parameter comes twice, the last counts
-	for p.skip(';') {
-		p.rest = strings.TrimLeft(p.rest, " ")
-		key, value, ok := p.parameter()
-		switch {
-		case !ok:
+	if m.units, ok = count(parsed, units); !ok {
+		return m, false
+	}
+	m.seconds = absent
+	if _, there := parsed.Params.Get(string(seconds)); there {
+		if m.seconds, ok = count(parsed, seconds); !ok {
 			return m, false
-		case key == string(units):
-			count = value
-		case key == string(seconds):
-			window = value
 		}
 	}
-	if window.kind != 0 {
-		m.seconds = window.integer
-	}
-	m.units = count.integer
-	return m, count.isCount() && (window.kind == 0 || window.isCount())
+	text, err := httpsfv.Marshal(parsed)
+	m.text = text
+	return m, err == nil
 }
 
-func (v bareItem) isCount() bool { return v.kind == '0' && v.integer >= 0 }
+// count returns a parameter that is an Integer of at least 0.
+func count(of httpsfv.Item, parameter byte) (n int64, ok bool) {
+	value, _ := of.Params.Get(string(parameter))
+	n, ok = value.(int64)
+	return n, ok && n >= 0
+}

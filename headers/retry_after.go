@@ -133,17 +133,10 @@ func longestRetryAfter(lines []string, now time.Time) (longest time.Duration, fo
 // have nothing left. The draft demands that a field is ignored if anything in it
 // is malformed.
 func longestExhausted(lines []string) (longest time.Duration, found bool) {
-	p, ok := parserOf(lines)
-	if !ok {
-		return 0, false
-	}
-	for p.rest != "" {
-		policy, ok := p.item('r', 't')
-		if !ok || !p.comma() {
-			return 0, false
-		}
-		if policy.units == 0 && policy.seconds != absent {
-			longest, found = max(longest, seconds(float64(policy.seconds))), true
+	policies, _ := parseItems(lines, 'r', 't')
+	for _, p := range policies {
+		if p.units == 0 && p.seconds != absent {
+			longest, found = max(longest, seconds(float64(p.seconds))), true
 		}
 	}
 	return longest, found

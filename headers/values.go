@@ -65,6 +65,9 @@ func digits(text string) bool {
 	return text != ""
 }
 
+func digit(c byte) bool  { return '0' <= c && c <= '9' }
+func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
 // httpDate reads a date in any of the three forms of HTTP.
 func httpDate(text string) (time.Time, bool) {
 	t, err := http.ParseTime(strings.Trim(text, " \t"))

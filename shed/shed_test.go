@@ -311,6 +311,36 @@ func TestConnectionsOfARealServer(t *testing.T) {
 	}
 }
 
+// Only the writes of a copy wait for the client, unless the connection copies by itself.
+func TestACopyThatReadsKeepsItsPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		under http.ResponseWriter
+		want  int
+	}{
+		"HTTP/1": {http1{httptest.NewRecorder()}, http.StatusOK},
+		"HTTP/2": {httptest.NewRecorder(), http.StatusServiceUnavailable},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := fixed(1)
+			other := httptest.NewRecorder()
+			s.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.Copy(w, readerFunc(func([]byte) (int, error) {
+					s.Handler(sleeps(0)).ServeHTTP(other, request(0))
+					return 0, io.EOF
+				}))
+			})).ServeHTTP(c.under, request(0))
+			if other.Code != c.want {
+				t.Errorf("%s: another request is answered %d, want %d", name, other.Code, c.want)
+			}
+			wantMetrics(t, s, idle)
+		})
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
 // A client that never reads keeps a handler, not its place.
 func TestAClientThatNeverReads(t *testing.T) {
 	s := fixed(1)

@@ -132,6 +132,10 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // ReadFrom implements [io.ReaderFrom].
 func (w *writer) ReadFrom(src io.Reader) (int64, error) {
+	under, ok := w.ResponseWriter.(io.ReaderFrom)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{w}, src) // HTTP/2: only its writes wait for the client
+	}
 	defer w.slot.Unblock(w.slot.Block())
-	return w.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	return under.ReadFrom(src)
 }

@@ -10,6 +10,7 @@ import (
 type Writer interface {
 	http.ResponseWriter
 	io.StringWriter
+	io.ReaderFrom                // also where the writer underneath is none: the copy then calls Write
 	FlushError() error           // what [http.ResponseController] calls
 	Unwrap() http.ResponseWriter // for it too
 }
@@ -19,7 +20,6 @@ type Full interface {
 	Writer
 	http.Flusher
 	http.Hijacker
-	io.ReaderFrom
 }
 
 // Of returns w with those of the interfaces that the writer underneath has: a handler
@@ -28,28 +28,9 @@ type Full interface {
 func Of(w Full) http.ResponseWriter {
 	_, flushes := w.Unwrap().(http.Flusher)
 	_, hijacks := w.Unwrap().(http.Hijacker)
-	_, readsFrom := w.Unwrap().(io.ReaderFrom)
 	switch {
-	case flushes && hijacks && readsFrom: // HTTP/1
+	case flushes && hijacks: // HTTP/1
 		return w
-	case flushes && hijacks:
-		return struct {
-			Writer
-			http.Flusher
-			http.Hijacker
-		}{w, w, w}
-	case flushes && readsFrom:
-		return struct {
-			Writer
-			http.Flusher
-			io.ReaderFrom
-		}{w, w, w}
-	case hijacks && readsFrom:
-		return struct {
-			Writer
-			http.Hijacker
-			io.ReaderFrom
-		}{w, w, w}
 	case flushes:
 		return struct {
 			Writer
@@ -59,11 +40,6 @@ func Of(w Full) http.ResponseWriter {
 		return struct {
 			Writer
 			http.Hijacker
-		}{w, w}
-	case readsFrom:
-		return struct {
-			Writer
-			io.ReaderFrom
 		}{w, w}
 	}
 	return struct{ Writer }{w}

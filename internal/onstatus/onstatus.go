@@ -21,7 +21,7 @@ type writer struct {
 // it. For a connection that the handler takes over, the status is 101. If nothing is
 // written, begin is not called.
 //
-// The writer is a Flusher, a Hijacker or an io.ReaderFrom if w is one.
+// The writer is a Flusher or a Hijacker if w is one.
 func Wrap(w http.ResponseWriter, begin func(status int)) http.ResponseWriter {
 	return alike.Of(&writer{ResponseWriter: w, begin: begin})
 }
@@ -86,7 +86,7 @@ func (w *writer) ReadFrom(src io.Reader) (n int64, err error) {
 			return n, err
 		}
 	}
-	rest, err := w.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	rest, err := io.Copy(w.ResponseWriter, src)
 	return n + rest, err
 }
 
