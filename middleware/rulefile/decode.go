@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,7 +102,7 @@ func (d *decoder) document(root *yaml.Node) (rules []ratelimit.Rule) {
 		case key.Value == "rules":
 			rules = d.rules(value, path)
 		case !free(key.Value):
-			d.unknown(key, path, []string{"version", "rules"}, topWords)
+			d.unknown(key, path, []string{"version", "rules"})
 		}
 	})
 	if found["version"] == nil {
@@ -137,16 +136,13 @@ func meant(word string, known []string) string {
 }
 
 // unknown reports an unknown field, with the field that may be meant.
-func (d *decoder) unknown(key *yaml.Node, path string, known []string, words map[string]string) {
+func (d *decoder) unknown(key *yaml.Node, path string, known []string) {
 	if d.more > 0 {
 		d.more++ // finding a similar word takes time
 		return
 	}
-	hint := meant(key.Value, known)
-	if word := near.Word(key.Value, slices.Sorted(maps.Keys(words))); word != "" && hint == "" {
-		hint = "; " + words[word]
-	}
-	d.bad(placeOf(key), path, "no such field%s", cmp.Or(hint, `; remove it, or begin it with "x-" if it is a note`))
+	hint := cmp.Or(meant(key.Value, known), "; known are "+listed(known)+`, and any that begins with "x-"`)
+	d.bad(placeOf(key), path, "no such field%s", hint)
 }
 
 func (d *decoder) rules(n *yaml.Node, path string) []ratelimit.Rule {
@@ -185,7 +181,7 @@ func (d *decoder) rule(r *ratelimit.Rule, at *ruleAt, n *yaml.Node, path string)
 			}
 		}
 		if !free(key.Value) {
-			d.unknown(key, path, fieldNames(), fieldWords)
+			d.unknown(key, path, fieldNames())
 		}
 	})
 	for _, f := range fields {

@@ -75,25 +75,6 @@ func (d *decoder) boolean(n *yaml.Node, path string) bool {
 	return false
 }
 
-// shadow reads a boolean. For a fraction of keys in shadow the mistake says which
-// enforce it is.
-func (d *decoder) shadow(n *yaml.Node, path string) bool {
-	number, percent := strings.CutSuffix(n.Value, "%")
-	fraction, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if percent || fraction > 1 {
-		fraction /= 100
-	}
-	if err != nil || d.flagged[n] || !(fraction > 0 && fraction <= 1) {
-		return d.boolean(n, path)
-	}
-	mend := "write shadow: true"
-	if fraction < 1 {
-		mend += fmt.Sprintf(" and enforce: %.4g%%", 100*(1-fraction))
-	}
-	d.bad(placeOf(n), path, "is true or false now; %s", mend)
-	return false
-}
-
 // fraction reads a fraction such as 0.1 or 10%.
 func (d *decoder) fraction(n *yaml.Node, path string) float64 {
 	const mend = "write a fraction such as 0.1, or a percentage such as 10%"
