@@ -1,13 +1,11 @@
 package middleware
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -252,26 +250,11 @@ func (h *hints) routed(r *http.Request, rules []rule, d *algorithms.Decision) {
 	}
 }
 
-// isPreface reports whether a request is the beginning of an HTTP/2 connection
-// that net/http has read as HTTP/1, as handlers such as x/net's h2c expect it.
+// isPreface reports whether a request is the beginning of an HTTP/2 connection that
+// net/http does not serve. Handlers such as x/net's h2c take over the connection, and
+// serve requests on it that the limiter does not see.
 func isPreface(r *http.Request) bool {
 	return r.Method == "PRI" && r.ProtoMajor == 2 && r.URL.Path == "*"
-}
-
-// A prefaceWriter is the ResponseWriter of a preface, which any client can send.
-// Only a handler that takes over the connection serves requests on it.
-type prefaceWriter struct {
-	http.ResponseWriter
-	hints *hints
-}
-
-func (w *prefaceWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	if err == nil {
-		w.hints.say("an h2c handler is behind the limiter, and its requests are not limited; " +
-			"put the limiter inside it, h2c.NewHandler(limit.Handler(mux), server), or use http.Server.Protocols instead")
-	}
-	return conn, buffered, err
 }
 
 func isAddress(key string) bool {
