@@ -93,9 +93,6 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, sheddin
 	}
 	next.ServeHTTP(w, r)
 	served = true
-	if hints := e.set.hints; hints.watching() {
-		hints.routed(r, e.set.rules, &e.decision)
-	}
 }
 
 // admit sets the response headers and waits until the request's delay is over. If the
