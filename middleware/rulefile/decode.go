@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed75154129/ratelimit/internal/near"
+	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -210,13 +211,13 @@ func (d *decoder) validate(rules []ratelimit.Rule, path string) {
 			}
 		}
 	}
-	for _, err := range each(err) {
+	for _, err := range view.Each(err) {
 		mistake, ok := errors.AsType[*ratelimit.RuleError](err)
 		if !ok || mistake.Index < 0 || mistake.Index >= len(d.at) {
 			d.bad(place{}, path, "%w", err)
 			continue
 		}
-		at, field := &d.at[mistake.Index], snake(mistake.Field)
+		at, field := &d.at[mistake.Index], view.Snake(mistake.Field)
 		if field == "limits" {
 			field = "limit"
 		}
@@ -263,19 +264,4 @@ func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
 		path = join(path, name) // a missing field
 	}
 	return n, path, err
-}
-
-// snake spells a field of Go as a document does: charge_on for ChargeOn.
-func snake(field string) string {
-	var b strings.Builder
-	for i, c := range field {
-		if 'A' <= c && c <= 'Z' {
-			if i > 0 {
-				b.WriteByte('_')
-			}
-			c += 'a' - 'A'
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
 }

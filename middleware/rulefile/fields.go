@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/view"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -146,7 +147,7 @@ func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool)
 	}
 	l, err := algorithms.ParseLimit(text)
 	if err != nil {
-		for _, err := range each(err) {
+		for _, err := range view.Each(err) {
 			d.bad(placeOf(n), path, "%w", err)
 		}
 	}
@@ -248,13 +249,9 @@ func (d *decoder) duration(n *yaml.Node, path string) time.Duration {
 	if !ok {
 		return 0
 	}
-	if !durations.MatchString(text) {
-		d.bad(placeOf(n), path, "%.64q is not a duration; write it with its unit, such as 90s, 15m, 1h30m or 30d", text)
-		return 0
-	}
-	l, err := algorithms.ParseLimit("1/" + text) // which knows days, and bounds them
+	span, err := view.ParseSpan(text)
 	if err != nil {
-		d.bad(placeOf(n), path, "%.64q is too short or too long; write a duration such as 90s, 15m, 1h30m or 30d", text)
+		d.bad(placeOf(n), path, "%w", err)
 	}
-	return l.Period
+	return span
 }

@@ -14,12 +14,11 @@ import (
 // maxText is how many characters a text in a rule may have.
 const maxText = 1000
 
-// The forms of numbers and durations, as in rules.schema.json.
+// The forms of numbers, as in rules.schema.json.
 var (
-	integers  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
-	numbers   = regexp.MustCompile(`^-?([0-9]+\.?|[0-9]*\.[0-9]+)([eE][-+]?[0-9]+)?$`)
-	percents  = regexp.MustCompile(`^(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?) ?%$`)
-	durations = regexp.MustCompile(`^((([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[0-9]+d)$`)
+	integers = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+	numbers  = regexp.MustCompile(`^-?([0-9]+\.?|[0-9]*\.[0-9]+)([eE][-+]?[0-9]+)?$`)
+	percents = regexp.MustCompile(`^(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?) ?%$`)
 )
 
 // text reads a text. mend ends the error about anything else.
