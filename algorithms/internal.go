@@ -7,18 +7,9 @@ import (
 )
 
 // Internal is for the packages of this module, and no part of the API.
-var Internal internals
+var Internal inside.Door[opened]
 
-type internals struct{}
-
-// Open returns what the other packages of this module need of the types of this one.
-func (internals) Open(k *inside.Key) opened {
-	if k != &inside.Allow {
-		panic("Internal is for the packages of this module")
-	}
-	return opened{}
-}
-
+// opened is what the other packages of this module need of the types of this one.
 type opened struct{}
 
 // Store is what a failmode.Guard needs of a Redis beside its decisions.

@@ -6,18 +6,9 @@ import (
 )
 
 // Internal is for the packages of this module, and no part of the API.
-var Internal internals
+var Internal inside.Door[opened]
 
-type internals struct{}
-
-// Open returns what package middleware needs of a Guard.
-func (internals) Open(k *inside.Key) opened {
-	if k != &inside.Allow {
-		panic("Internal is for the packages of this module")
-	}
-	return opened{}
-}
-
+// opened is what package middleware needs of a Guard.
 type opened struct{}
 
 // KnownOver reports whether the store would deny a check, as far as is known here.

@@ -169,7 +169,7 @@ func TestWhatChangedIsLogged(t *testing.T) {
 		}
 	}
 	set(0, rules, "") // as a loader does when it begins
-	set(0, nil, "")
+	set(0, nil, `level=ERROR msg="ratelimit: rules not replaced" error="middleware: rules: at least one is required" generation=2`)
 	shadow, same := perHour("a", 20), perHour("d", 10)
 	shadow.Shadow, shadow.Ban = true, algorithms.Ban{After: 3, For: time.Hour}
 	same.Cost, same.Limit.Algorithm = 1, algorithms.SlidingWindow // the defaults
@@ -196,7 +196,7 @@ func TestWhatChangedIsLogged(t *testing.T) {
 	for i := range many {
 		many[i] = perHour(fmt.Sprint("r", i), 10)
 	}
-	set(0, nil, "")
+	set(0, nil, `level=ERROR msg="ratelimit: rules not replaced" error="middleware: rules: at least one is required" generation=7`)
 	if err := m.SetRules(many); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,8 @@ import (
 //
 // A connection that next takes over is one request, whatever is sent on it. So Handler
 // belongs inside a handler that serves HTTP/2 on such connections, such as
-// golang.org/x/net/http2/h2c.
+// golang.org/x/net/http2/h2c. Outside it, Handler answers HTTP/2 with prior knowledge by
+// a 400.
 //
 // A request that a leaky_bucket delays waits here. It is denied at once if its delay ends
 // after its context's deadline or the server's WriteTimeout, or if [Config].MaxWaiting is
@@ -37,7 +38,10 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isPreface(r) {
-			w = &prefaceWriter{w, m.rules.Load().hints}
+			m.rules.Load().hints.say("HTTP/2 without TLS that net/http does not serve is refused, since its requests would not be limited; " +
+				"if a client is to use it, set http.Server.Protocols, or put the limiter inside the h2c handler: h2c.NewHandler(limit.Handler(mux), server)")
+			fail(w, http.StatusBadRequest)
+			return
 		}
 		switch found := m.match(r); {
 		case found.skipped:
@@ -89,9 +93,6 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, sheddin
 	}
 	next.ServeHTTP(w, r)
 	served = true
-	if hints := e.set.hints; hints.watching() {
-		hints.routed(r, e.set.rules, &e.decision)
-	}
 }
 
 // admit sets the response headers and waits until the request's delay is over. If the

@@ -1,13 +1,11 @@
 package middleware
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -228,50 +226,11 @@ func (h *hints) done(rules []rule, by limitedBy) {
 	}
 }
 
-// routed compares the routes of a request with those that its keys had. The router may
-// have set more of them in the handler.
-func (h *hints) routed(r *http.Request, rules []rule, d *algorithms.Decision) {
-	for i := range rules {
-		rule := &rules[i]
-		if !rule.traits.Route {
-			continue
-		}
-		before, ok := d.Result(rule.check.Rule)
-		if !ok {
-			continue
-		}
-		after, err := rule.key.Resolve(r)
-		switch {
-		case err != nil || after == before.Check.Key:
-		case before.Check.Key == "":
-			h.sayNoRoute(rule.check.Rule)
-		default:
-			h.say(fmt.Sprintf("rule %q: only a part of the route is known when its key is taken, so all routes of a group share one count; "+
-				"mount the middleware on each route (chi: router.With(limit.Handler).Get(...), not Use in the group)", rule.check.Rule))
-		}
-	}
-}
-
-// isPreface reports whether a request is the beginning of an HTTP/2 connection
-// that net/http has read as HTTP/1, as handlers such as x/net's h2c expect it.
+// isPreface reports whether a request is the beginning of an HTTP/2 connection that
+// net/http does not serve. Handlers such as x/net's h2c take over the connection, and
+// serve requests on it that the limiter does not see.
 func isPreface(r *http.Request) bool {
 	return r.Method == "PRI" && r.ProtoMajor == 2 && r.URL.Path == "*"
-}
-
-// A prefaceWriter is the ResponseWriter of a preface, which any client can send.
-// Only a handler that takes over the connection serves requests on it.
-type prefaceWriter struct {
-	http.ResponseWriter
-	hints *hints
-}
-
-func (w *prefaceWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	if err == nil {
-		w.hints.say("an h2c handler is behind the limiter, and its requests are not limited; " +
-			"put the limiter inside it, h2c.NewHandler(limit.Handler(mux), server), or use http.Server.Protocols instead")
-	}
-	return conn, buffered, err
 }
 
 func isAddress(key string) bool {
@@ -307,7 +266,7 @@ func oddities(rules []rule, tierFor bool) (odd []string) {
 	if off == len(rules) {
 		odd = append(odd, "every rule is disabled or in shadow for all keys, so no request is limited; take Disabled or Shadow away from those that are to limit")
 	}
-	return append(odd, heldOddities(rules)...)
+	return odd
 }
 
 func (r *rule) oddities(tierFor bool) (odd []string) {

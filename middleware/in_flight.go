@@ -7,10 +7,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 // Hold keeps the request behind ctx from being over until release is called, even after
@@ -19,9 +17,9 @@ import (
 // count the request, and [Add] and [Settle] may be called, even after ctx is cancelled.
 //
 // Call Hold before the handler returns, and release in a defer: a request that is never
-// released stays in flight until the process ends. A request that is held for an hour is
-// logged, once for all. release may be called several times, by any goroutine. Of several
-// Holds, the last release counts.
+// released stays in flight until the process ends. The metric ratelimit_in_flight
+// shows it. release may be called several times, by any goroutine. Of several Holds, the
+// last release counts.
 func Hold(ctx context.Context) (release func()) {
 	var kept []*requestState
 	for s := stateOf(ctx); s != nil; s = s.outer {
@@ -29,13 +27,7 @@ func Hold(ctx context.Context) (release func()) {
 			kept = append(kept, s)
 		}
 	}
-	long := time.AfterFunc(time.Hour, func() {
-		for _, s := range kept {
-			s.hintLong()
-		}
-	})
 	return sync.OnceFunc(func() {
-		long.Stop()
 		for _, s := range kept {
 			s.letGo()
 		}
@@ -51,14 +43,6 @@ func (s *requestState) keep() bool {
 	}
 	s.holds++
 	return true
-}
-
-// hintLong hints that release may have been forgotten.
-func (s *requestState) hintLong() {
-	if s.held != nil {
-		rule := s.held.charges[0].Result.Check.Rule
-		s.set.hints.sayOnce("held", fmt.Sprintf("rule %q has counted a request in flight for an hour, by Hold; if its work is over, call the release that Hold returned, in a defer", rule))
-	}
 }
 
 // letGo undoes a keep.
@@ -165,34 +149,4 @@ func (r *Rule) validateHeld(bad func(string, error)) {
 	if r.Lease {
 		bad("Lease", errors.New("not with in_flight, which has no units to take in blocks; leave it out"))
 	}
-}
-
-// heldOddities are hints about rules on requests in flight.
-func heldOddities(rules []rule) (odd []string) {
-	for i := range rules {
-		r := &rules[i]
-		if r.disabled || !r.source.hasHeld() {
-			continue
-		}
-		rated, other := false, false
-		for j := range rules {
-			o := &rules[j]
-			switch {
-			case o.disabled || o.check.Shadow:
-			case !o.source.hasHeld():
-				rated = rated || keyfunc.Describe(o.key).String() == keyfunc.Describe(r.key).String()
-			case keyfunc.Describe(o.key).Values() != 0:
-				other = true
-			}
-		}
-		if !rated && keyfunc.Describe(r.key).Values() != 0 {
-			odd = append(odd, fmt.Sprintf("rule %q limits requests in flight, and no rule with a rate has its Key: "+
-				"its denials cannot be remembered, so that every request of a flood asks the store; add a rule with the same Key, such as Limit: algorithms.PerMinute(60)", r.check.Rule))
-		}
-		if !other && keyfunc.Describe(r.key).Values() == 0 {
-			odd = append(odd, fmt.Sprintf("rule %q limits the requests in flight of all clients together, so that one client can hold all of them; "+
-				"add a rule for each client, such as Key: keyfunc.IP, Limit: algorithms.MaxInFlight(10)", r.check.Rule))
-		}
-	}
-	return odd
 }

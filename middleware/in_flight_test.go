@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -392,30 +391,6 @@ func TestRequestsThatHangUpAtOnce(t *testing.T) {
 	if n := len(commands.Take()); n > 100 || most.Load() > 2 {
 		t.Errorf("%d commands for 1000 requests, %d handlers at once; want few, and 2", n, most.Load())
 	}
-}
-
-// A request that is held for an hour is reported once, and by its rule.
-func TestAHoldOfAnHour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		var releases []func()
-		rules := []Rule{{Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(9)}, twoAtOnce[1]}
-		_, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: rules, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(_ http.ResponseWriter, r *http.Request) {
-			releases = append(releases, Hold(r.Context()))
-		})
-		for range 3 {
-			get()
-		}
-		releases[0]()
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if strings.Count(log.String(), `rule \"at-once\" has counted a request in flight for an hour`) != 1 {
-			t.Errorf("logged %q, want one hint", log.String())
-		}
-		for _, release := range releases {
-			release()
-		}
-	})
 }
 
 // A handler may end its request early, and not otherwise than at 0.

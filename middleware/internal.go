@@ -11,18 +11,9 @@ import (
 )
 
 // Internal is for the packages of this module, and no part of the API.
-var Internal internals
+var Internal inside.Door[opened]
 
-type internals struct{}
-
-// Open returns what package admin needs of a Middleware.
-func (internals) Open(k *inside.Key) opened {
-	if k != &inside.Allow {
-		panic("Internal is for the packages of this module")
-	}
-	return opened{}
-}
-
+// opened is what package admin needs of a Middleware.
 type opened struct{}
 
 // State returns the rules in force.

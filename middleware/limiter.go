@@ -11,13 +11,13 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/layers"
+	"github.com/seed75154129/ratelimit/internal/view"
 )
 
 // guards has unexported functions of package failmode.
 var guards = failmode.Internal.Open(&inside.Allow)
 
 var errBareRedis = errors.New("middleware: limiter: a bare *algorithms.Redis has no fail modes; " +
-
 	"write Limiter: &failmode.Guard{Limiter: redis}, and close it")
 
 // validateLimiter reports everything that is wrong with a limiter. A limiter's
@@ -39,7 +39,7 @@ func validateLimiter(l algorithms.Limiter) error {
 		}
 		if v, ok := inner.(interface{ Validate() error }); ok && !validated {
 			validated = true
-			for _, err := range each(v.Validate()) {
+			for _, err := range view.Each(v.Validate()) {
 				errs = append(errs, fmt.Errorf("middleware: limiter: %w", err))
 			}
 		}

@@ -60,14 +60,14 @@ type Middleware struct {
 
 	rejected atomic.Uint64 // attempts to replace rules
 	setting  sync.Mutex    // held while they are replaced
-	failures failures      // which setting guards
+	failed   error         // the last error since then; nil if there was none; setting guards it
 }
 
 // failure returns the last error since rules were replaced; nil if there was none.
 func (m *Middleware) failure() error {
 	m.setting.Lock()
 	defer m.setting.Unlock()
-	return m.failures.err
+	return m.failed
 }
 
 const ms = time.Millisecond
@@ -151,8 +151,8 @@ func (m *Middleware) Rules() []Rule {
 
 // SetRules replaces the rules in one step, for all later requests, and logs the
 // differences. If a rule is invalid, the old rules stay in force. The error reports every
-// mistake, and the caller should log it. The rules are copied. A rule that keeps its name,
-// algorithm and period keeps its counts.
+// mistake; it is logged and counted as by [Middleware.RulesFailed]. The rules are copied.
+// A rule that keeps its name, algorithm and period keeps its counts.
 func (m *Middleware) SetRules(rules []Rule) error { return m.SetRulesVersion(rules, 0) }
 
 // SetRulesVersion is SetRules for loaders. The version is that of the document that the
@@ -160,13 +160,12 @@ func (m *Middleware) SetRules(rules []Rule) error { return m.SetRulesVersion(rul
 func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	m.mustBeMade()
 	compiled, err := compile(rules, m.share, m.tierFor != nil)
-	m.setting.Lock()
-	m.failures.returned(err)
 	if err != nil {
-		m.rejected.Add(1)
-		m.setting.Unlock()
+		m.RulesFailed(err)
 		return err
 	}
+	m.setting.Lock()
+	m.failed = nil
 	old := m.rules.Load()
 	set := newRuleset(compiled, old, m.logger, m.tierFor != nil)
 	set.version = version
@@ -176,29 +175,27 @@ func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	return nil
 }
 
-// RulesFailed is for loaders: it reports that new rules could not be read, or that
-// SetRules returned an error. It logs err and counts it as a failed SetRules, once. The
-// rules in force stay. Until rules are replaced, each error text is logged once.
+// RulesFailed is for loaders: it reports that new rules could not be read. It counts err
+// as a failed SetRules, and logs it. A text that repeats the last one is not logged again
+// until rules are replaced. The rules in force stay.
 func (m *Middleware) RulesFailed(err error) {
 	if err == nil {
 		return
 	}
 	m.setting.Lock()
-	counted, logged := m.failures.note(err)
-	if !counted {
-		m.rejected.Add(1)
-	}
+	again := m.failed != nil && m.failed.Error() == err.Error()
+	m.failed = err
+	m.rejected.Add(1)
 	m.setting.Unlock()
-	if !logged {
+	if !again {
 		m.logger.Error("ratelimit: rules not replaced", "error", err, "generation", m.rules.Load().generation)
 	}
 }
 
-// RulesRevision returns the number of attempts to set rules: New, each call of SetRules,
-// and each error that RulesFailed counts. An error that SetRules returned and that is
-// then passed to RulesFailed is one attempt. It is for loaders: if the revision differs
-// from that after a loader's last attempt, another caller has set rules or tried to. Then
-// the loader should set its rules again.
+// RulesRevision returns the number of attempts to set rules: New, and each call of
+// SetRules and of RulesFailed. It is for loaders: if the revision differs from that after
+// a loader's last attempt, another caller has set rules or tried to. Then the loader
+// should set its rules again.
 func (m *Middleware) RulesRevision() uint64 {
 	m.mustBeMade()
 	return uint64(m.rules.Load().generation) + m.rejected.Load()

@@ -155,13 +155,7 @@ func TestMisconfigurations(t *testing.T) {
 		"few in one that is named": {change: func(_ *config, r *rule) { r.Limit.Rate, r.Limit.Algorithm = 9, algorithms.SlidingWindow }},
 		"few in a short window":    {change: func(_ *config, r *rule) { r.Limit = algorithms.PerSecond(5) }},
 
-		"in flight beside a rate":  {change: func(c *config, r *rule) { r.Limit, c.Rules = algorithms.MaxInFlight(2), append(c.Rules, perIP) }},
-		"in flight without a rate": {change: func(_ *config, r *rule) { r.Limit = algorithms.MaxInFlight(2) }, hint: "no rule with a rate has its Key"},
-		"in flight of everyone":    {change: func(_ *config, r *rule) { r.Key, r.Limit = keyfunc.Everyone, algorithms.MaxInFlight(2) }, hint: "one client can hold all of them"},
-		"in flight of each and everyone": {change: func(c *config, r *rule) {
-			r.Limit = algorithms.MaxInFlight(2)
-			c.Rules = append(c.Rules, perIP, rule{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.MaxInFlight(100)})
-		}},
+		"in flight beside a rate": {change: func(c *config, r *rule) { r.Limit, c.Rules = algorithms.MaxInFlight(2), append(c.Rules, perIP) }},
 
 		"MaxReserve": {change: func(_ *config, r *rule) { r.MaxReserve = 0.5 }, hint: "has MaxReserve, which bounds the costs that CostFor returns, and no CostFor"},
 		"a large CostFor": {change: func(_ *config, r *rule) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/pattern"
+	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -39,7 +40,7 @@ func ValidateRules(rules []Rule) error {
 	for i := range rules {
 		r := &rules[i]
 		bad := func(field string, err error) {
-			for _, err := range each(err) {
+			for _, err := range view.Each(err) {
 				errs = append(errs, &RuleError{i, r.Name, field, err})
 			}
 		}
@@ -134,7 +135,7 @@ func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err 
 	r.validateTierBy(bad)
 	r.validateOverrides(bad)
 	for by, limits := range r.sets() {
-		for _, err := range each(validateLimits(limits)) {
+		for _, err := range view.Each(validateLimits(limits)) {
 			if by != (holder{}) {
 				bad(by.field(r), by.wrap(err))
 			}
@@ -168,7 +169,7 @@ func (r *Rule) validateBan(bad func(string, error)) {
 	if r.Ban == (algorithms.Ban{}) {
 		return
 	}
-	invalid := each(r.Ban.Validate())
+	invalid := view.Each(r.Ban.Validate())
 	for _, err := range invalid {
 		bad("Ban", err)
 	}
@@ -264,7 +265,7 @@ func (r *Rule) validateTierBy(bad func(string, error)) {
 	if r.TierBy == nil {
 		return
 	}
-	for _, err := range each(validateKey(r.TierBy)) {
+	for _, err := range view.Each(validateKey(r.TierBy)) {
 		bad("TierBy", err)
 	}
 	if len(r.Tiers) == 0 {

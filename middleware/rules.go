@@ -223,35 +223,3 @@ func (set *ruleset) failed(checks []algorithms.Check) {
 		}
 	}
 }
-
-// maxFailures is how many texts are remembered, in case each is another one.
-const maxFailures = 64
-
-// failures are the errors since rules were last replaced. The zero value is none.
-type failures struct {
-	err    error           // the last one; nil once rules were replaced
-	last   error           // what SetRules has counted and returned
-	logged map[string]bool // texts
-}
-
-// note remembers an error, and reports whether it was counted and logged before.
-func (f *failures) note(err error) (counted, logged bool) {
-	counted, logged = f.last != nil && errors.Is(err, f.last), f.logged[err.Error()]
-	if len(f.logged) >= maxFailures {
-		f.logged = nil
-	}
-	if f.logged == nil {
-		f.logged = make(map[string]bool)
-	}
-	f.err, f.last, f.logged[err.Error()] = err, nil, true
-	return counted, logged
-}
-
-// returned remembers an error that SetRules has counted and returns; nil means
-// that rules were replaced.
-func (f *failures) returned(err error) {
-	f.err, f.last = err, err
-	if err == nil {
-		f.logged = nil
-	}
-}

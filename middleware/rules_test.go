@@ -3,7 +3,6 @@ package middleware_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -102,12 +101,12 @@ func TestRulesThatFailAreLoggedOnceAndCounted(t *testing.T) {
 	m.RulesFailed(errors.New("rules.yaml: gone"))
 	want("another text", 3, 1, 2)
 
-	err := m.SetRules(nil)
-	want("refused by SetRules, which does not log", 4, 1, 2)
-	m.RulesFailed(err)
-	want("the error of SetRules, which has counted it", 4, 1, 3)
-	m.RulesFailed(err)
-	want("the same error, reported twice", 5, 1, 3)
+	for i := range 2 {
+		if err := m.SetRules(nil); err == nil {
+			t.Error("no rules are accepted")
+		}
+		want("refused by SetRules", float64(4+i), 1, 3)
+	}
 
 	if err := m.SetRules([]ratelimit.Rule{perHour("r", 2)}); err != nil {
 		t.Fatal(err)
@@ -116,11 +115,6 @@ func TestRulesThatFailAreLoggedOnceAndCounted(t *testing.T) {
 	want("replaced", 5, 0, 3)
 	m.RulesFailed(errors.New("rules.yaml: gone"))
 	want("a text from before", 6, 1, 4)
-
-	for i := range 1000 { // each is another one: memory is bounded
-		m.RulesFailed(fmt.Errorf("error %d", i))
-	}
-	want("many texts", 1006, 1, 1004)
 }
 
 // Every field that is data counts as a change, and so does a key of another name.

@@ -7,18 +7,9 @@ import (
 )
 
 // Internal is for the packages of this module, and no part of the API.
-var Internal internals
+var Internal inside.Door[opened]
 
-type internals struct{}
-
-// Open returns what package middleware needs of a Shedder.
-func (internals) Open(k *inside.Key) opened {
-	if k != &inside.Allow {
-		panic("Internal is for the packages of this module")
-	}
-	return opened{}
-}
-
+// opened is what package middleware needs of a Shedder.
 type opened struct{}
 
 // Validate reports what is wrong with the fields.

@@ -3,14 +3,15 @@ package banned
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Max is how many bans a List has. With more, those by hand stay, and those that end
-// first go.
+// Max is how many bans a List has. There is no room for others, but a ban by hand takes
+// the place of one that is not.
 const Max = 256
 
 // A Key has a ban.
@@ -30,88 +31,59 @@ const (
 )
 
 // byHand is 1 for a ban that an operator has begun, and 0 for others.
-func (b *Ban) byHand() int {
-	if strings.HasPrefix(b.By, ByOperator) {
+func byHand(by string) int {
+	if strings.HasPrefix(by, ByOperator) {
 		return 1
 	}
 	return 0
 }
 
-// compare orders bans by which goes first if there is no room.
-func (b *Ban) compare(other *Ban) int {
-	return cmp.Or(cmp.Compare(b.byHand(), other.byHand()), b.Until.Compare(other.Until))
-}
-
 // A List has bans. The zero value has none. It is safe for concurrent use.
 type List struct {
-	mu   sync.RWMutex
-	bans map[Key]*Ban
-	gone time.Time // the latest end of a ban that had no room
+	mu    sync.Mutex
+	bans  map[Key]*Ban
+	swept time.Time // when a full list was last searched for bans that have ended
 }
-
-// precision is how far two reports of one ban's end may differ.
-const precision = time.Second
 
 // Note remembers that a key is banned for so long.
 func (l *List) Note(key Key, by string, now time.Time, rest time.Duration) {
-	b := Ban{Key: key, By: by, Since: now, Until: now.Add(rest)}
-	if l.repeats(&b, now) {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.bans[key]
-	switch {
-	case known == nil:
-		l.add(b, now)
-		return
-	case by != "" || known.Until.Before(now):
-		known.By, known.Since = by, now
+	b := l.bans[key]
+	if b == nil {
+		if !l.makeRoom(by, now) {
+			return
+		}
+		b = &Ban{Key: key}
+		l.bans[key] = b
 	}
-	if b.Until.After(known.Until) {
-		known.Until = b.Until
+	if by != "" || b.Until.Before(now) {
+		b.By, b.Since = by, now
+	}
+	if until := now.Add(rest); until.After(b.Until) {
+		b.Until = until
 	}
 }
 
-// repeats reports whether a ban that was met changes nothing. A flood of banned clients
-// gets no further.
-func (l *List) repeats(b *Ban, now time.Time) bool {
-	if b.By != "" {
-		return false
-	}
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if known := l.bans[b.Key]; known != nil {
-		return known.Until.After(now) && !b.Until.After(known.Until.Add(precision))
-	}
-	return len(l.bans) >= Max && !b.Until.After(l.gone.Add(precision))
-}
-
-// add adds a ban. If there is no room, the first of all goes. It requires mu.
-func (l *List) add(b Ban, now time.Time) {
+// makeRoom reports whether there is room for another ban. A flood of banned clients
+// searches a full list once a second.
+func (l *List) makeRoom(by string, now time.Time) bool {
 	if l.bans == nil {
 		l.bans = make(map[Key]*Ban)
 	}
-	if len(l.bans) >= Max {
-		first := &b
-		for _, known := range l.bans {
-			if !known.Until.After(now) {
-				first = known
+	if len(l.bans) >= Max && now.Sub(l.swept) >= time.Second {
+		l.swept = now
+		maps.DeleteFunc(l.bans, func(_ Key, b *Ban) bool { return !b.Until.After(now) })
+	}
+	if len(l.bans) >= Max && byHand(by) == 1 {
+		for key, b := range l.bans {
+			if byHand(b.By) == 0 {
+				delete(l.bans, key)
 				break
 			}
-			if known.compare(first) < 0 {
-				first = known
-			}
 		}
-		if first.Until.After(l.gone) {
-			l.gone = first.Until
-		}
-		if first == &b {
-			return
-		}
-		delete(l.bans, first.Key)
 	}
-	l.bans[b.Key] = &b
+	return len(l.bans) < Max
 }
 
 // Forget removes the ban of a key, which was lifted.
@@ -123,15 +95,15 @@ func (l *List) Forget(key Key) {
 
 // All returns the bans that have not ended: those by hand first, then the newest first.
 func (l *List) All(now time.Time) (all []Ban) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, b := range l.bans {
 		if b.Until.After(now) {
 			all = append(all, *b)
 		}
 	}
 	slices.SortFunc(all, func(a, b Ban) int {
-		return cmp.Or(cmp.Compare(b.byHand(), a.byHand()), b.Since.Compare(a.Since), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key.Key, b.Key.Key))
+		return cmp.Or(cmp.Compare(byHand(b.By), byHand(a.By)), b.Since.Compare(a.Since), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key.Key, b.Key.Key))
 	})
 	return all
 }

@@ -13,6 +13,17 @@ type Key struct{ _ byte }
 // Allow is the Key.
 var Allow Key
 
+// A Door is an Internal value, behind which is a T.
+type Door[T any] struct{}
+
+// Open returns what is behind the door.
+func (Door[T]) Open(k *Key) (behind T) {
+	if k != &Allow {
+		panic("Internal is for the packages of this module")
+	}
+	return behind
+}
+
 type peekFirst struct{}
 
 // PeekFirst tells a sharded Redis that a check was denied a moment ago.

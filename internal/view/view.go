@@ -1,11 +1,12 @@
-// Package view has the forms in which rules, keys, limits and times are shown: in JSON,
-// on pages and in logs.
+// Package view has the forms in which rules, keys, limits, times and errors are shown: in
+// JSON, in rule files, on pages and in logs.
 package view
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -120,6 +121,51 @@ func Limit(l algorithms.Limit) string {
 // Span is a duration in the form of a limit's period: "15m", "30d".
 func Span(d time.Duration) string {
 	return strings.TrimPrefix(algorithms.Limit{Rate: 1, Period: d}.String(), "1/")
+}
+
+// spans are the forms of durations, as in rules.schema.json.
+var spans = regexp.MustCompile(`^((([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[0-9]+d)$`)
+
+// ParseSpan reads what Span writes. The error says what to write.
+func ParseSpan(text string) (time.Duration, error) {
+	if !spans.MatchString(text) {
+		return 0, fmt.Errorf("%.64q is not a duration; write it with its unit, such as 90s, 15m, 1h30m or 30d", text)
+	}
+	l, err := algorithms.ParseLimit("1/" + text) // which knows days, and bounds them
+	if err != nil {
+		return 0, fmt.Errorf("%.64q is too short or too long; write a duration such as 90s, 15m, 1h30m or 30d", text)
+	}
+	return l.Period, nil
+}
+
+// Snake spells a field of Go as a document does: charge_on for ChargeOn.
+func Snake(field string) string {
+	var b strings.Builder
+	for i, c := range field {
+		if 'A' <= c && c <= 'Z' {
+			if i > 0 {
+				b.WriteByte('_')
+			}
+			c += 'a' - 'A'
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+// Each returns the errors that [errors.Join] joined, at any depth; none if err is nil.
+func Each(err error) (all []error) {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || !strings.Contains(err.Error(), "\n") { // made by fmt.Errorf with several %w
+		return []error{err}
+	}
+	for _, err := range joined.Unwrap() {
+		all = append(all, Each(err)...)
+	}
+	return all
 }
 
 // Seconds is a duration as a number; null where it never ends.

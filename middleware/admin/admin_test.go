@@ -329,7 +329,7 @@ func TestAdminBans(t *testing.T) {
 	limiter.asked = nil
 	for _, length := range []string{"", "0", "0s", "-1m", "15", "1e3s", "15m token_bucket", "1m burst 3", " 15m", "forever", "9999999999h", strings.Repeat("9", 9000) + "m"} {
 		w := o.post("action=ban&rule=a&value=2001:db8::1&for=" + url.QueryEscape(length))
-		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "is no duration") || w.Body.Len() > 300 {
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "such as 90s") || w.Body.Len() > 300 {
 			t.Errorf("%.20q: %d %.300s", length, w.Code, w.Body)
 		}
 	}

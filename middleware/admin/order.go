@@ -83,7 +83,7 @@ func orderOf(w http.ResponseWriter, r *http.Request) (o order, err error) {
 	switch o.action {
 	case "peek", "reset", "unban":
 	case "ban":
-		if o.lasts, err = spanOf(form.Get("for")); err != nil {
+		if o.lasts, err = view.ParseSpan(form.Get("for")); err != nil {
 			return bad(http.StatusBadRequest, "for: %w", err)
 		}
 	case "used":
@@ -102,18 +102,6 @@ func orderOf(w http.ResponseWriter, r *http.Request) (o order, err error) {
 		return bad(http.StatusBadRequest, "no such action: %.64q; send peek, reset, used, ban or unban", o.action)
 	}
 	return o, nil
-}
-
-// spanOf reads a duration in the form of a limit's period: "15m", "30d".
-func spanOf(text string) (time.Duration, error) {
-	if strings.ContainsFunc(text, unicode.IsSpace) {
-		return 0, fmt.Errorf("%.64q is no duration", text)
-	}
-	l, err := algorithms.ParseLimit("1/" + text)
-	if err != nil {
-		return 0, fmt.Errorf("%.64q is no duration; write one such as 15m, 24h or 30d", text)
-	}
-	return l.Period, nil
 }
 
 // carryOut does what an operator asks for, and returns how the client stands then.

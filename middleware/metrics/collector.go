@@ -75,15 +75,6 @@ func describe(all []description) map[string]*prometheus.Desc {
 type collector struct {
 	mu      sync.Mutex
 	sources []Source
-	round   int                // how often it was scraped
-	series  map[string]*series // of the last round, by name and labels
-}
-
-// A series is the sum of the metrics of several sources.
-type series struct {
-	algorithms.Metric
-	round int       // the last round with such a metric
-	last  []float64 // of a counter: the last value of each source
 }
 
 // add adds sources, each once.
@@ -110,65 +101,36 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.round++
-	for i, source := range c.sources {
+	sums := make(map[string]*algorithms.Metric) // by name and labels
+	for _, source := range c.sources {
 		for m := range source.Metrics() {
-			c.take(i, &m)
+			name := m.Name + "\x00" + strings.Join(m.Labels, "\x00")
+			if sum := sums[name]; sum != nil {
+				addTo(sum, &m)
+				continue
+			}
+			m.Counts = slices.Clone(m.Counts)
+			sums[name] = &m
 		}
 	}
-	for name, s := range c.series {
-		if s.round == c.round {
-			ch <- s.metric()
-		} else {
-			delete(c.series, name) // of a rule that no middleware has any more
-		}
+	for _, sum := range sums {
+		ch <- metric(sum)
 	}
 }
 
-// take adds a metric of a source to its series.
-func (c *collector) take(source int, m *algorithms.Metric) {
-	name := m.Name + "\x00" + strings.Join(m.Labels, "\x00")
-	s := c.series[name]
-	switch {
-	case s == nil:
-		s = &series{Metric: algorithms.Metric{Name: m.Name, Labels: m.Labels, Bounds: m.Bounds, Counts: make([]uint64, len(m.Counts))}}
-		c.series[name] = s
-	case s.round < c.round && !s.isCounter():
-		s.Value = 0
-		clear(s.Counts)
+// addTo adds a metric to those of other sources.
+func addTo(sum, m *algorithms.Metric) {
+	if m.Name == "ratelimit_instances" {
+		sum.Value = max(sum.Value, m.Value) // all limiters of a process have the same instances
+		return
 	}
-	s.round = c.round
-	switch {
-	case s.isCounter():
-		s.grow(source, m.Value)
-	case s.Name == "ratelimit_instances":
-		s.Value = max(s.Value, m.Value) // all limiters of a process have the same instances
-	default:
-		s.Value += m.Value
-		for i := range min(len(s.Counts), len(m.Counts)) {
-			s.Counts[i] += m.Counts[i]
-		}
+	sum.Value += m.Value
+	for i := range min(len(sum.Counts), len(m.Counts)) {
+		sum.Counts[i] += m.Counts[i]
 	}
 }
 
-func (s *series) isCounter() bool { return strings.HasSuffix(s.Name, "_total") }
-
-// grow adds the increase of a source's counter. The sum does not shrink when one of
-// several middlewares removes the rule, because Prometheus would take that for a
-// restart and count the others again.
-func (s *series) grow(source int, value float64) {
-	for len(s.last) <= source {
-		s.last = append(s.last, 0)
-	}
-	increase := value - s.last[source]
-	if increase < 0 {
-		increase = value
-	}
-	s.Value += increase
-	s.last[source] = value
-}
-
-func (s *series) metric() prometheus.Metric {
+func metric(s *algorithms.Metric) prometheus.Metric {
 	desc := descs[s.Name]
 	names, values := split(s.Labels)
 	if desc == nil { // a metric of a program's own source
@@ -186,7 +148,7 @@ func (s *series) metric() prometheus.Metric {
 			}
 		}
 		m, err = prometheus.NewConstHistogram(desc, count, s.Value, buckets, values...)
-	case s.isCounter():
+	case strings.HasSuffix(s.Name, "_total"):
 		m, err = prometheus.NewConstMetric(desc, prometheus.CounterValue, s.Value, values...)
 	default:
 		m, err = prometheus.NewConstMetric(desc, prometheus.GaugeValue, s.Value, values...)

@@ -26,8 +26,11 @@ type Source interface {
 
 // Register makes r collect the metrics of the sources, which docs/metrics.md lists. The
 // Limiter and the Shedder of a Middleware are sources with it. The metrics of several
-// Middlewares on one registry are added, and a limiter that they share counts once.
-// Metrics are never unregistered: create one Middleware per process lifetime.
+// Middlewares on one registry are added, and a limiter that they share counts once. If
+// one of them drops a rule that another keeps, the rule's counters shrink, which
+// Prometheus takes for a restart: to avoid that, give each Middleware a label by
+// prometheus.WrapRegistererWith. Metrics are never unregistered: create one Middleware
+// per process lifetime.
 //
 // A nil source is an error, and so is a registry that has other metrics of the same
 // names. Register may be called at any time: earlier counts are included.
@@ -35,7 +38,7 @@ func Register(r prometheus.Registerer, sources ...Source) error {
 	if r == nil {
 		return errors.New("metrics: the registerer is nil; use prometheus.DefaultRegisterer or prometheus.NewRegistry()")
 	}
-	c := &collector{series: make(map[string]*series)}
+	c := new(collector)
 	for i, s := range sources {
 		if v := reflect.ValueOf(s); v.Kind() != reflect.Pointer || v.IsNil() {
 			return fmt.Errorf("metrics: sources[%d] must be a pointer that is not nil, got a %T; look at the error of its New", i, s)

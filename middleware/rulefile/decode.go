@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed75154129/ratelimit/internal/near"
+	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -103,7 +103,7 @@ func (d *decoder) document(root *yaml.Node) (rules []ratelimit.Rule) {
 		case key.Value == "rules":
 			rules = d.rules(value, path)
 		case !free(key.Value):
-			d.unknown(key, path, []string{"version", "rules"}, topWords)
+			d.unknown(key, path, []string{"version", "rules"})
 		}
 	})
 	if found["version"] == nil {
@@ -137,16 +137,13 @@ func meant(word string, known []string) string {
 }
 
 // unknown reports an unknown field, with the field that may be meant.
-func (d *decoder) unknown(key *yaml.Node, path string, known []string, words map[string]string) {
+func (d *decoder) unknown(key *yaml.Node, path string, known []string) {
 	if d.more > 0 {
 		d.more++ // finding a similar word takes time
 		return
 	}
-	hint := meant(key.Value, known)
-	if word := near.Word(key.Value, slices.Sorted(maps.Keys(words))); word != "" && hint == "" {
-		hint = "; " + words[word]
-	}
-	d.bad(placeOf(key), path, "no such field%s", cmp.Or(hint, `; remove it, or begin it with "x-" if it is a note`))
+	hint := cmp.Or(meant(key.Value, known), "; known are "+listed(known)+`, and any that begins with "x-"`)
+	d.bad(placeOf(key), path, "no such field%s", hint)
 }
 
 func (d *decoder) rules(n *yaml.Node, path string) []ratelimit.Rule {
@@ -185,7 +182,7 @@ func (d *decoder) rule(r *ratelimit.Rule, at *ruleAt, n *yaml.Node, path string)
 			}
 		}
 		if !free(key.Value) {
-			d.unknown(key, path, fieldNames(), fieldWords)
+			d.unknown(key, path, fieldNames())
 		}
 	})
 	for _, f := range fields {
@@ -214,13 +211,13 @@ func (d *decoder) validate(rules []ratelimit.Rule, path string) {
 			}
 		}
 	}
-	for _, err := range each(err) {
+	for _, err := range view.Each(err) {
 		mistake, ok := errors.AsType[*ratelimit.RuleError](err)
 		if !ok || mistake.Index < 0 || mistake.Index >= len(d.at) {
 			d.bad(place{}, path, "%w", err)
 			continue
 		}
-		at, field := &d.at[mistake.Index], snake(mistake.Field)
+		at, field := &d.at[mistake.Index], view.Snake(mistake.Field)
 		if field == "limits" {
 			field = "limit"
 		}
@@ -267,19 +264,4 @@ func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
 		path = join(path, name) // a missing field
 	}
 	return n, path, err
-}
-
-// snake spells a field of Go as a document does: charge_on for ChargeOn.
-func snake(field string) string {
-	var b strings.Builder
-	for i, c := range field {
-		if 'A' <= c && c <= 'Z' {
-			if i > 0 {
-				b.WriteByte('_')
-			}
-			c += 'a' - 'A'
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
 }

@@ -43,7 +43,7 @@ func TestMistakesInTheDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const bad = "version: 1\nrules:\n  - name: login\n    # each with its place\n    patern: [POST /auth/login]\n    key: ip\n    limit: 5-S\n    charge_on: [401]\n    shadow: 90%\n"
+	const bad = "version: 1\nrules:\n  - name: login\n    # each with its place\n    chargeOn: [401]\n    key: ip\n    limit: 5-S\n    match: [POST /auth/login]\n    shadow: 90%\n"
 	_, err = loader().Parse("rules.yaml", []byte(bad))
 	if err == nil || !strings.Contains(string(text), "\n```\n"+err.Error()+"\n```\n") {
 		t.Errorf("docs/rules.md does not quote\n%v", err)

@@ -48,11 +48,3 @@ func printable(s string) string {
 	}
 	return s
 }
-
-// each returns the errors that [errors.Join] joined.
-func each(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
-}

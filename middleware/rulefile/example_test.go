@@ -59,7 +59,7 @@ rules:
 	fmt.Println(err)
 	// Output:
 	// rules.yaml:6:12: rules[0].limit: limit "5-S": no period; write it as "100/1m", "10/s burst 20" or "5/1m fixed_window"
-	// rules.yaml:7:13: rules[0].shadow: is true or false now; write shadow: true and enforce: 10%
+	// rules.yaml:7:13: rules[0].shadow: must be true or false, without quotes, got "90%"
 }
 
 // All instances follow one document in Redis. Of two publishers who have read the

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/view"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -94,7 +95,7 @@ var fields = []field{
 		},
 		func(r *ratelimit.Rule) *yaml.Node { return textNode(r.Fail.String()) },
 	},
-	as("shadow", func(r *ratelimit.Rule) *bool { return &r.Shadow }, (*decoder).shadow, boolNode),
+	as("shadow", func(r *ratelimit.Rule) *bool { return &r.Shadow }, (*decoder).boolean, boolNode),
 	as("enforce", func(r *ratelimit.Rule) *float64 { return &r.Enforce }, (*decoder).fraction, fractionNode),
 	as("disabled", func(r *ratelimit.Rule) *bool { return &r.Disabled }, (*decoder).boolean, boolNode),
 	as("hidden", func(r *ratelimit.Rule) *bool { return &r.Hidden }, (*decoder).boolean, boolNode),
@@ -119,36 +120,6 @@ func fieldNames() []string {
 }
 
 var banNames = []string{"after", "within", "for"}
-
-// What to write in place of other limiters' fields, whose names are without "_" and
-// "-" here.
-var (
-	topWords = map[string]string{
-		"limits": "write rules", "ratelimits": "write rules", "policies": "write rules", "domain": "the program says it: Redis.Namespace",
-		"defaults": "write each field where it is needed",
-	}
-	banWords = map[string]string{
-		"duration": "write for", "until": "write for", "window": "write within", "period": "write within", "threshold": "write after", "denials": "write after",
-	}
-	fieldWords = map[string]string{
-		"rate": limitWords, "requests": limitWords, "maxrequests": limitWords, "max": limitWords, "window": limitWords,
-		"period": limitWords, "interval": limitWords, "burst": limitWords, "algorithm": limitWords, "unit": limitWords, "quota": limitWords,
-		"path": matchWords, "paths": matchWords, "endpoint": matchWords, "endpoints": matchWords, "pattern": matchWords,
-		"patterns": matchWords, "route": matchWords, "routes": matchWords, "method": matchWords, "methods": matchWords, "url": matchWords,
-		"keytype": "write key", "keyfunc": "write key", "by": "write key", "limitby": "write key", "id": "write name",
-		"tier": "write tiers: {pro: 1000/1m}", "plans": "write tiers", "limitfor": codeWords, "costfor": codeWords,
-		"mode": modeWords, "shadowmode": modeWords, "dryrun": modeWords, "enabled": modeWords, "skip": codeWords,
-		"failmode": "write fail: local, open or closed", "failopen": "write fail: open", "failclosed": "write fail: closed",
-		"onerror": "write fail: local, open or closed", "weight": "write cost", "weights": "write costs",
-	}
-)
-
-const (
-	limitWords = `write it in limit, as "100/1m token_bucket" or "10/s burst 20"`
-	matchWords = `write match, a list of patterns such as "POST /auth/login"`
-	modeWords  = "write shadow: true to watch a rule, disabled: true to turn it off"
-	codeWords  = "the program says it, in Loader.Edit or in its Config"
-)
 
 func (d *decoder) patterns(n *yaml.Node, path string) []string {
 	return items(d, n, path, "patterns, as in [POST /auth/login, /files/{path...}]", func(n *yaml.Node, path string) (string, bool) {
@@ -176,7 +147,7 @@ func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool)
 	}
 	l, err := algorithms.ParseLimit(text)
 	if err != nil {
-		for _, err := range each(err) {
+		for _, err := range view.Each(err) {
 			d.bad(placeOf(n), path, "%w", err)
 		}
 	}
@@ -259,7 +230,7 @@ func (d *decoder) ban(n *yaml.Node, path string) (b algorithms.Ban) {
 			b.For = d.duration(value, path)
 		default:
 			if !free(key.Value) {
-				d.unknown(key, path, banNames, banWords)
+				d.unknown(key, path, banNames)
 			}
 		}
 	})
@@ -278,13 +249,9 @@ func (d *decoder) duration(n *yaml.Node, path string) time.Duration {
 	if !ok {
 		return 0
 	}
-	if !durations.MatchString(text) {
-		d.bad(placeOf(n), path, "%.64q is not a duration; write it with its unit, such as 90s, 15m, 1h30m or 30d", text)
-		return 0
-	}
-	l, err := algorithms.ParseLimit("1/" + text) // which knows days, and bounds them
+	span, err := view.ParseSpan(text)
 	if err != nil {
-		d.bad(placeOf(n), path, "%.64q is too short or too long; write a duration such as 90s, 15m, 1h30m or 30d", text)
+		d.bad(placeOf(n), path, "%w", err)
 	}
-	return l.Period
+	return span
 }

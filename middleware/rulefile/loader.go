@@ -97,7 +97,7 @@ func (l *Loader) Parse(name string, text []byte) ([]ratelimit.Rule, error) {
 
 // Reload sets the rules of m now, as on SIGHUP. Like Watch it reads the document
 // twice. Each read takes at most 5 s. If Reload fails, the rules in force stay. It
-// returns the error, which m.RulesFailed has logged and counted.
+// returns the error, which m has logged and counted.
 //
 // Several goroutines may call Reload at once, also beside Watch. The call that sets
 // its rules last has read the document after all others had set theirs.
@@ -118,14 +118,12 @@ func (l *Loader) Reload(ctx context.Context, m *ratelimit.Middleware) (err error
 	return err
 }
 
-// set puts the rules of a document in force.
+// set puts the rules of a document in force. An error was logged and counted.
 func (l *Loader) set(m *ratelimit.Middleware, d Document) error {
 	rules, err := l.Parse(nameOf(l.Source), d.Text)
-	if err == nil {
-		err = m.SetRulesVersion(rules, d.Version)
-	}
 	if err != nil {
 		m.RulesFailed(err)
+		return err
 	}
-	return err
+	return m.SetRulesVersion(rules, d.Version)
 }

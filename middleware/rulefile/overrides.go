@@ -11,14 +11,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-var (
-	overrideNames = []string{"client", "limit", "until", "note"}
-	overrideWords = map[string]string{
-		"key": "write client", "value": "write client", "values": "write client", "tenant": "write client", "user": "write client",
-		"limits": "write limit", "rate": "write limit", "expires": "write until", "ends": "write until", "end": "write until", "ttl": "write until",
-		"comment": "write note", "reason": "write note",
-	}
-)
+var overrideNames = []string{"client", "limit", "until", "note"}
 
 func (d *decoder) overrides(n *yaml.Node, path string) []ratelimit.Override {
 	items, ok := d.list(n, path, "overrides, as in [{client: acme, limit: 1000/1m}]")
@@ -50,7 +43,7 @@ func (d *decoder) override(o *ratelimit.Override, n *yaml.Node, path string) {
 			o.Note, _ = d.text(value, path, "put it in quotes")
 		default:
 			if !free(key.Value) {
-				d.unknown(key, path, overrideNames, overrideWords)
+				d.unknown(key, path, overrideNames)
 			}
 		}
 	})

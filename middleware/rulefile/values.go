@@ -14,12 +14,11 @@ import (
 // maxText is how many characters a text in a rule may have.
 const maxText = 1000
 
-// The forms of numbers and durations, as in rules.schema.json.
+// The forms of numbers, as in rules.schema.json.
 var (
-	integers  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
-	numbers   = regexp.MustCompile(`^-?([0-9]+\.?|[0-9]*\.[0-9]+)([eE][-+]?[0-9]+)?$`)
-	percents  = regexp.MustCompile(`^(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?) ?%$`)
-	durations = regexp.MustCompile(`^((([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[0-9]+d)$`)
+	integers = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+	numbers  = regexp.MustCompile(`^-?([0-9]+\.?|[0-9]*\.[0-9]+)([eE][-+]?[0-9]+)?$`)
+	percents = regexp.MustCompile(`^(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?) ?%$`)
 )
 
 // text reads a text. mend ends the error about anything else.
@@ -72,25 +71,6 @@ func (d *decoder) boolean(n *yaml.Node, path string) bool {
 		return strings.EqualFold(n.Value, "true")
 	}
 	d.bad(placeOf(n), path, "must be true or false, without quotes, got %s", describe(n))
-	return false
-}
-
-// shadow reads a boolean. For a fraction of keys in shadow the mistake says which
-// enforce it is.
-func (d *decoder) shadow(n *yaml.Node, path string) bool {
-	number, percent := strings.CutSuffix(n.Value, "%")
-	fraction, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if percent || fraction > 1 {
-		fraction /= 100
-	}
-	if err != nil || d.flagged[n] || !(fraction > 0 && fraction <= 1) {
-		return d.boolean(n, path)
-	}
-	mend := "write shadow: true"
-	if fraction < 1 {
-		mend += fmt.Sprintf(" and enforce: %.4g%%", 100*(1-fraction))
-	}
-	d.bad(placeOf(n), path, "is true or false now; %s", mend)
 	return false
 }
 

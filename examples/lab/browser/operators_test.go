@@ -46,7 +46,7 @@ func serveOperators() (address string, end func(), err error) {
 		return "", nil, err
 	}
 	limit.RulesFailed(errors.New("rules.yaml:7:12: rules[0].limit: limit \"5-S\": no period; write it as \"100/1m\", \"10/s burst 20\" or \"5/1m fixed_window\"\n" +
-		"rules.yaml:9:13: rules[0].shadow: is true or false now; write shadow: true and enforce: 10%"))
+		"rules.yaml:9:13: rules[0].shadow: must be true or false, without quotes, got \"90%\""))
 	running, ended := make(chan bool), make(chan bool)
 	handler := limit.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Slow") != "" {
