@@ -24,7 +24,8 @@ import (
 // limiter cannot decide, the Guard decides each check by its [Mode]. Take and Peek
 // return an error only if checks or fields are invalid. Peek also does if the limiter
 // cannot peek: then the error wraps [errors.ErrUnsupported]. If a limiter of your own
-// panics, Take and Peek panic too.
+// panics, Take and Peek panic too. If it does not return one result for each check, it has
+// decided none of them.
 //
 // Each server has a circuit breaker. While its circuit is open, a server receives only
 // a probe about every 200 ms, and its checks follow their Mode. While the circuit is

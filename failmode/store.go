@@ -100,10 +100,8 @@ func (s plainStore) Probe(ctx context.Context, _ int) error {
 	ctx, cancel := context.WithTimeout(ctx, plainPatience)
 	defer cancel()
 	d, err := s.limiter.Take(ctx, probeCheck)
-	if err == nil && len(d.Results) == 1 {
-		err = d.Results[0].Err
-	}
-	return err
+	results, _ := resultsOf(d, err, []algorithms.Check{probeCheck})
+	return results[0].Err
 }
 
 func (plainStore) Dial(context.Context, int) (net.Conn, error) { return nil, errors.ErrUnsupported }
