@@ -56,7 +56,7 @@ func (r *Result) Denies() bool {
 // A Decision is the outcome of a request.
 type Decision struct {
 	Allowed bool     // no enforced check denied it
-	Results []Result // one for each check that was decided, in their order; a denial may also have results with SourceNone
+	Results []Result // one for each check, in their order; some of a denial may have SourceNone
 }
 
 // Result returns the result of a rule's check. If the rule has several windows, it is

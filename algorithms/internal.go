@@ -54,9 +54,6 @@ type hiddenCheck struct{ c *Check }
 // Count converts the check to a count, and reports whether the check is valid.
 func (h hiddenCheck) Count(to *memory.Count) bool { return h.c.count(to) }
 
-// SharesCount reports whether the check and another one have one count.
-func (h hiddenCheck) SharesCount(other *Check) bool { return h.c.sharesCount(other) }
-
 // LeastCost is the number of units without which the check is denied.
 func (h hiddenCheck) LeastCost() int64 { return h.c.leastCost() }
 

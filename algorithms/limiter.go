@@ -22,6 +22,9 @@ type Limiter interface {
 	// above 0, and a negative Remaining is the number of units beyond the limit. A shadow
 	// check is never charged beyond its limit.
 	//
+	// The decision has exactly one result for each check, in their order. A check that
+	// nothing decided, because another one had denied the request, has SourceNone.
+	//
 	// Being over a limit is not an error. An error means that no check could be
 	// decided. If only some checks could not be decided, their results have an Err, and
 	// the decision is not Allowed. Such a decision may leave results with Charged above

@@ -2,6 +2,9 @@ package failmode
 
 import (
 	"context"
+	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -95,55 +98,52 @@ func TestLateBlocksAreNotSpent(t *testing.T) {
 	}
 }
 
-// forgetful is a store that does not answer the checks of one rule, or one key of it.
-type forgetful struct {
-	fakeRedis
-	rule, key string
+// A careless limiter does not return one result for each check.
+type careless struct {
+	algorithms.Limiter
+	change func([]algorithms.Result) []algorithms.Result
 }
 
-func (s *forgetful) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	d, err := s.fakeRedis.Take(ctx, checks...)
-	var answered []algorithms.Result
-	for _, r := range d.Results {
-		if r.Check.Rule != s.rule || s.key != "" && r.Check.Key != s.key {
-			answered = append(answered, r)
-		}
-	}
-	d.Results = answered
+func (l *careless) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	d, err := l.Limiter.Take(ctx, checks...)
+	d.Results = l.change(d.Results)
 	return d, err
 }
 
-func TestChecksThatAreNotAnsweredFollowTheirModes(t *testing.T) {
-	for mode, allowed := range map[Mode]bool{Open: true, Closed: false, Local: true} {
-		s := &forgetful{rule: "lost"}
-		f := guarding(t, s)
-		d := taken(t, f, check("well", 5, Closed), check("lost", 5, mode), check("more", 5, Closed))
-		if d.Allowed != allowed || len(d.Results) != 3 {
-			t.Fatalf("mode %d: %+v", mode, d)
-		}
-		for i, want := range []algorithms.Source{
-			algorithms.SourceRedis,
-			[]algorithms.Source{algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed}[mode],
-			algorithms.SourceRedis,
-		} {
-			if got := d.Results[i].Source; got != want {
-				t.Errorf("mode %d: result %d is from %q, want %q", mode, i, got, want)
-			}
-		}
+// An answer without one result for each check decides none of them. All follow their
+// modes, the circuit opens, and the log says what is wrong with the limiter.
+func TestAnswersWithoutOneResultForEachCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(all []algorithms.Result) []algorithms.Result
+		says   string
+	}{
+		"none":         {func([]algorithms.Result) []algorithms.Result { return nil }, "answered 3 checks with 0 results"},
+		"one too few":  {func(all []algorithms.Result) []algorithms.Result { return all[1:] }, "answered 3 checks with 2 results"},
+		"one too many": {func(all []algorithms.Result) []algorithms.Result { return append(all, all[0]) }, "answered 3 checks with 4 results"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := new(logbook)
+				g := &Guard{Limiter: &careless{new(algorithms.Memory), c.change}, Logger: slog.New(slog.NewTextHandler(log, nil))}
+				defer g.Close()
+				for range 20 {
+					d := taken(t, g, check("open", 100, Open), check("local", 100, Local), check("open too", 100, Open))
+					var sources []algorithms.Source
+					for _, r := range d.Results {
+						sources = append(sources, r.Source)
+					}
+					if !d.Allowed || !slices.Equal(sources, []algorithms.Source{algorithms.SourceFailOpen, algorithms.SourceFallback, algorithms.SourceFailOpen}) {
+						t.Fatalf("%+v", d)
+					}
+				}
+				if d := taken(t, g, check("open", 100, Open), check("closed", 100, Closed)); d.Allowed || d.Results[1].Source != algorithms.SourceFailClosed {
+					t.Errorf("a closed rule: %+v", d)
+				}
+				time.Sleep(time.Minute) // probes, too, get answers that decide nothing
+				if len(g.Down()) != 1 || !strings.Contains(log.String(), c.says) {
+					t.Errorf("down: %q; no line says that the limiter %s:\n%s", g.Down(), c.says, log)
+				}
+			})
+		})
 	}
-}
-
-// The answer to one key of a rule is none to another, which would be given back twice.
-func TestAnAnswerIsForOneKey(t *testing.T) {
-	s := &forgetful{rule: "r", key: "lost"}
-	g := guarding(t, s)
-	lost, there, over := check("r", 5, Closed), check("r", 5, Closed), check("over", 1, Closed)
-	lost.Key, there.Key = "lost", "there"
-	taken(t, g, over)
-	taken(t, g, there)
-	d := taken(t, g, lost, there, over)
-	if d.Allowed || d.Results[0].Source != algorithms.SourceFailClosed || d.Results[0].Check.Key != "lost" || d.Results[1].Check.Key != "there" {
-		t.Errorf("%+v", d)
-	}
-	s.untilUsed(t, there, 1)
 }

@@ -91,24 +91,6 @@ func TestABanOfOneWindowSurvivesAnOutage(t *testing.T) {
 	}
 }
 
-// A limiter of the user's own may leave out results: those that are there are found by
-// all that tells counts apart.
-func TestAnswersOfSeveralWindows(t *testing.T) {
-	minute, month := login(Open), login(Open)
-	month.Limit = algorithms.PerMonth(100, "UTC")
-	year, large, bucket := month, minute, minute
-	year.Limit.Calendar, large.Tier, bucket.Limit.Burst = "year@UTC", "large", 5
-	all := []algorithms.Check{minute, month, year, large, bucket}
-	for i := range all {
-		d := algorithms.Decision{Results: []algorithms.Result{{Check: all[i]}}}
-		for j := range all {
-			if found := answerTo(&d, j, &all[j]) != nil; found != (i == j) {
-				t.Errorf("%s %s is an answer to %s %s: %v", all[i].Limit, all[i].Tier, all[j].Limit, all[j].Tier, found)
-			}
-		}
-	}
-}
-
 // What a process denies while nobody counts for all is no reason to ban.
 func TestDenialsInAnOutageDoNotCount(t *testing.T) {
 	for _, mode := range []Mode{Local, Closed} {

@@ -3,6 +3,7 @@ package failmode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -32,19 +33,22 @@ func (g *Guard) route(ctx context.Context, charge bool, checks []algorithms.Chec
 	}
 	_, rest := split(len(checks), func(i int) bool { return slices.Contains(refused, i) })
 	here, err := g.decideFallback(ctx, charge, undecided(pick(checks, refused), ErrOpen))
-	if err != nil || !here.Allowed || len(rest) == 0 {
+	if err != nil || len(rest) == 0 {
 		return here, err
 	}
-	there, err := g.send(ctx, charge, pick(checks, rest), pick(circuits, rest))
-	if err != nil || !there.Allowed {
-		g.refundLocal(ctx, here)
+	d := algorithms.Decision{Results: undecided(checks, nil)}
+	if here.Allowed {
+		there, err := g.send(ctx, charge, pick(checks, rest), pick(circuits, rest))
+		if err != nil || !there.Allowed {
+			g.refundLocal(ctx, here)
+		}
+		if err != nil {
+			return algorithms.Decision{}, err
+		}
+		d.Allowed = there.Allowed
+		setAt(d.Results, rest, there.Results)
 	}
-	if err != nil {
-		return algorithms.Decision{}, err
-	}
-	d := algorithms.Decision{Allowed: there.Allowed, Results: make([]algorithms.Result, len(checks))}
 	setAt(d.Results, refused, here.Results)
-	setAt(d.Results, rest, there.Results)
 	return d, nil
 }
 
@@ -64,7 +68,7 @@ func (g *Guard) send(ctx context.Context, charge bool, checks []algorithms.Check
 	if errors.Is(err, algorithms.ErrInvalidCheck) || !charge && errors.Is(err, errors.ErrUnsupported) {
 		return algorithms.Decision{}, err // the caller's mistake, not a failure of the store
 	}
-	results := align(checks, d, err)
+	results, err := resultsOf(d, err, checks)
 	g.breaker.Report(ctx, begun, circuits, results, err)
 	if !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Err != nil }) {
 		if !d.Allowed {
@@ -199,7 +203,8 @@ func setAt[T any](all []T, at []int, picked []T) {
 	}
 }
 
-// undecided returns a result with this error for each check.
+// undecided returns a result for each check, with this error or, if it is nil, without
+// one.
 func undecided(checks []algorithms.Check, err error) []algorithms.Result {
 	results := make([]algorithms.Result, len(checks))
 	for i, c := range checks {
@@ -208,22 +213,14 @@ func undecided(checks []algorithms.Check, err error) []algorithms.Result {
 	return results
 }
 
-var errNoAnswer = errors.New("failmode: the limiter did not answer this check")
-
-// align returns one result for each check, in their order. Results that the store
-// did not decide have an Err.
-func align(checks []algorithms.Check, d algorithms.Decision, err error) []algorithms.Result {
+// resultsOf returns one result for each check, and the limiter's error. An answer without
+// one result for each check is an error, too. After an error, all results have it.
+func resultsOf(d algorithms.Decision, err error, checks []algorithms.Check) ([]algorithms.Result, error) {
+	if err == nil && len(d.Results) != len(checks) {
+		err = fmt.Errorf("failmode: the limiter answered %d checks with %d results; it must return one for each, in their order", len(checks), len(d.Results))
+	}
 	if err != nil {
-		return undecided(checks, err)
+		return undecided(checks, err), err
 	}
-	if len(d.Results) == len(checks) {
-		return d.Results
-	}
-	results := undecided(checks, errNoAnswer)
-	for i := range checks {
-		if r := answerTo(&d, i, &checks[i]); r != nil {
-			results[i] = *r
-		}
-	}
-	return results
+	return d.Results, nil
 }

@@ -46,8 +46,10 @@ func TestRefusedChecksAreDecidedFirst(t *testing.T) {
 		}
 		asked := n.asked[0].Load()
 		d := taken(t, l, well, limited(1, 100, Closed))
-		if d.Allowed || len(d.Results) != 1 || d.Results[0].Source != algorithms.SourceFailClosed || n.asked[0].Load() != asked {
+		if d.Allowed || len(d.Results) != 2 || d.Results[1].Source != algorithms.SourceFailClosed || n.asked[0].Load() != asked {
 			t.Errorf("a closed rule: %+v", d)
+		} else if r := d.Results[0]; r.Check != well || r.Source != algorithms.SourceNone || r.HasRoom || r.Err != nil {
+			t.Errorf("the check that was not sent: %+v", r)
 		}
 		if d := taken(t, l, limited(1, 1, Open), well); !d.Allowed || d.Results[0].Source != algorithms.SourceFailOpen || d.Results[1].Charged != 1 {
 			t.Errorf("an open rule: %+v", d)

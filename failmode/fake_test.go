@@ -27,8 +27,6 @@ func (answer) RedisError()     {}
 // A fake is what stores under test have in common.
 type fake struct{ plainStore }
 
-func (fake) Join() (string, int) { return "this instance", 0 }
-
 func (fake) Names(shards ...int) []string {
 	var names []string
 	for _, s := range shards {

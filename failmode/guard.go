@@ -24,7 +24,8 @@ import (
 // limiter cannot decide, the Guard decides each check by its [Mode]. Take and Peek
 // return an error only if checks or fields are invalid. Peek also does if the limiter
 // cannot peek: then the error wraps [errors.ErrUnsupported]. If a limiter of your own
-// panics, Take and Peek panic too.
+// panics, Take and Peek panic too. If it does not return one result for each check, it has
+// decided none of them.
 //
 // Each server has a circuit breaker. While its circuit is open, a server receives only
 // a probe about every 200 ms, and its checks follow their Mode. While the circuit is
@@ -62,11 +63,12 @@ type Guard struct {
 	// Limiter makes the decisions. Required. The caller closes its client.
 	algorithms.Limiter
 
-	// Instances is the number of processes that share the limits. While the limiter
-	// cannot decide, each process admits its share: the limit divided by Instances, but
-	// at least the cost of one request. So 10 processes together may admit 10 requests
-	// at a limit of 5. Some limits cannot be divided, for example if the rate would be
-	// too low for the burst. Then each process admits the whole limit.
+	// Instances is the number of processes that share the limits. A process with two
+	// Guards for one Redis and namespace counts as two. While the limiter cannot decide,
+	// each process admits its share: the limit divided by Instances, but at least the cost
+	// of one request. So 10 processes together may admit 10 requests at a limit of 5. Some
+	// limits cannot be divided, for example if the rate would be too low for the burst.
+	// Then each process admits the whole limit.
 	//
 	// 0 means the number that a heartbeat in Redis last counted, and 1 before the first
 	// heartbeat. Set Instances if processes may start while Redis is unavailable. If
@@ -114,13 +116,8 @@ func (g *Guard) ready() {
 		g.share = g.shareOf
 		g.inFlight.begin(g)
 		g.fellBack.Every, g.lostLog.Every = sampler.LogInterval, sampler.LogInterval
-		id, others := g.store.Join()
-		if others > 0 {
-			g.logger.Warn("ratelimit: several Guards count in one Redis and namespace; share one, " +
-				"because each admits a share of its own while Redis is away")
-		}
 		if g.Instances == 0 {
-			g.heartbeat.begin(id, g.store, &g.breaker, &g.work, g.logger)
+			g.heartbeat.begin(g.store, &g.breaker, &g.work, g.logger)
 		}
 		g.server.begin(g.breaker.Context(), g.store, &g.work, g.logger)
 	})
@@ -212,9 +209,7 @@ func (g *Guard) Close() error {
 		g.inFlight.Close()
 		g.work.End()
 		g.untilIdle()
-		if last := g.store.Leave(); last {
-			g.heartbeat.end()
-		}
+		g.heartbeat.end()
 	})
 	return nil
 }

@@ -2,6 +2,7 @@ package failmode
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -17,14 +18,15 @@ const (
 	heartbeatLease    = 3 * heartbeatInterval // an instance that sent no beat for so long is gone
 )
 
-// A heartbeat counts the instances that share the limits. Requests trigger it, at
-// most every heartbeatInterval, because an instance without requests needs no
-// share. Each beat runs in a goroutine of its own.
+// A heartbeat counts the instances that share the limits. Each Guard is one, also
+// beside others of its process. Requests trigger the heartbeat, at most every
+// heartbeatInterval, because an instance without requests needs no share. Each beat
+// runs in a goroutine of its own.
 type heartbeat struct {
 	store   store // nil where there is none
 	breaker *breaker.Breaker
 	work    *background.Group
-	id      string // of this process, for this store
+	id      string // of this Guard
 	logger  *slog.Logger
 	start   time.Time
 	next    atomic.Int64 // when the next beat is due, since start
@@ -36,8 +38,8 @@ type heartbeat struct {
 	forbidden sync.Once // to log
 }
 
-func (h *heartbeat) begin(id string, s store, b *breaker.Breaker, work *background.Group, logger *slog.Logger) {
-	h.id, h.store, h.breaker, h.work, h.logger = id, s, b, work, logger
+func (h *heartbeat) begin(s store, b *breaker.Breaker, work *background.Group, logger *slog.Logger) {
+	h.id, h.store, h.breaker, h.work, h.logger = rand.Text(), s, b, work, logger
 	h.start = time.Now()
 }
 

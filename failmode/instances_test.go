@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
 )
 
 // beating is a store that counts instances.
@@ -169,34 +169,65 @@ func TestAHeartbeatThatIsForbiddenIsSaidOnce(t *testing.T) {
 	})
 }
 
-// Two Guards in one process are one instance, and a mistake worth a line.
+// Each Guard counts as an instance, also beside others of one process and namespace.
+// Together they admit no more than the limit in an outage, and those that are closed
+// leave their share to the others.
 func TestSeveralGuardsInOneProcess(t *testing.T) {
-	srv := redistest.Start(t)
-	client, log := srv.Client(t), new(logbook)
-	counted := func() int64 { return client.ZCard(t.Context(), "shop:instances").Val() }
-	var guards []*Guard
-	for range 3 {
-		g := &Guard{
-			Limiter: &algorithms.Redis{Client: client, Namespace: "shop", Budget: 5 * time.Second},
-			Logger:  slog.New(slog.NewTextHandler(log, nil)),
+	synctest.Test(t, func(t *testing.T) {
+		client, server := limitertest.RedisServer(t)
+		counted := func() int64 { return client.ZCard(t.Context(), "shop:instances").Val() }
+		var guards []*Guard
+		for range 3 {
+			g := &Guard{
+				Limiter: &algorithms.Redis{Client: client, Namespace: "shop", Budget: time.Second},
+				Logger:  slog.New(slog.DiscardHandler),
+			}
+			t.Cleanup(func() { _ = g.Close() })
+			guards = append(guards, g)
 		}
-		taken(t, g, check("r", 10, Local))
-		guards = append(guards, g)
-		for deadline := time.Now().Add(10 * time.Second); counted() == 0 || g.instances() != 1; {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d counted", counted())
+		ask := func(g *Guard, c algorithms.Check) (admitted int) {
+			for range 30 {
+				if taken(t, g, c).Allowed {
+					admitted++
+				}
+			}
+			return admitted
+		}
+		beat := func(guards ...*Guard) {
+			for range 3 { // fewer are believed the second time
+				for _, g := range guards {
+					taken(t, g, check("r", 1_000_000, Local))
+					synctest.Wait()
+				}
+				time.Sleep(heartbeatInterval)
 			}
 		}
-	}
-	if n, warned := counted(), strings.Count(log.String(), "several Guards"); n != 1 || warned != 2 {
-		t.Errorf("%d instances, %d warnings:\n%s", n, warned, log)
-	}
-	for i, g := range guards {
-		if err := errors.Join(g.Close(), g.Close()); err != nil {
+
+		beat(guards...)
+		if n := counted(); n != 3 || guards[0].instances() != 3 {
+			t.Errorf("%d are counted, and the first Guard knows %d; want 3", n, guards[0].instances())
+		}
+		if err := guards[0].Close(); err != nil {
 			t.Error(err)
 		}
-		if n, last := counted(), i == len(guards)-1; n != map[bool]int64{false: 1, true: 0}[last] {
-			t.Errorf("after closing %d of %d: %d instances", i+1, len(guards), n)
+		if n := counted(); n != 2 {
+			t.Errorf("%d are counted after one of three was closed", n)
 		}
-	}
+		guards = guards[1:]
+		beat(guards...)
+
+		server.SetError("LOADING Redis is loading the dataset in memory")
+		if a, b := ask(guards[0], check("s", 20, Local)), ask(guards[1], check("s", 20, Local)); a != 10 || b != 10 {
+			t.Errorf("in an outage, %d and %d of 20 are admitted; want a half each", a, b)
+		}
+		server.SetError("")
+		for _, g := range guards {
+			if err := errors.Join(g.Close(), g.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := counted(); n != 0 {
+			t.Errorf("%d are counted after all were closed", n)
+		}
+	})
 }

@@ -55,12 +55,11 @@ func (g *Guard) routeAndLearn(ctx context.Context, checks []algorithms.Check, lo
 		return d, err
 	}
 	learned = true
-	for i := range checks {
-		switch r := answerTo(&d, i, &checks[i]); {
-		case r == nil || !ofStore(r):
-			g.denied.Release(&lookups[i], r != nil && r.Source != algorithms.SourceNone)
-		default:
+	for i := range d.Results {
+		if r := &d.Results[i]; ofStore(r) {
 			g.denied.Learn(asked, &lookups[i], r)
+		} else {
+			g.denied.Release(&lookups[i], r.Source != algorithms.SourceNone)
 		}
 	}
 	g.follow(asked, d.Results)
@@ -73,19 +72,6 @@ func (g *Guard) routeAndLearn(ctx context.Context, checks []algorithms.Check, lo
 		})
 	}
 	return d, nil
-}
-
-// answerTo returns the result of a check; nil if the decision leaves it out.
-func answerTo(d *algorithms.Decision, i int, c *algorithms.Check) *algorithms.Result {
-	if i < len(d.Results) && lent.Check(&d.Results[i].Check).SharesCount(c) {
-		return &d.Results[i]
-	}
-	for j := range d.Results {
-		if r := &d.Results[j]; lent.Check(&r.Check).SharesCount(c) {
-			return r
-		}
-	}
-	return nil
 }
 
 // knownDenial returns a check's denial by a ban that is known, or the store's last

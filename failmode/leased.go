@@ -80,10 +80,8 @@ func (g *Guard) spendBlocks(ctx context.Context, checks []algorithms.Check) (alg
 		return algorithms.Decision{}, err
 	}
 	for j, i := range rest {
-		r := answerTo(&there, j, &checks[i])
-		if r == nil { // left out, as the decision does of its own checks
-			r = &algorithms.Result{Check: checks[i]}
-		} else if l := found[i]; l != nil && ofStore(r) {
+		r := &there.Results[j]
+		if l := found[i]; l != nil && ofStore(r) {
 			l.Saw(r)
 			r.Remaining += l.Left(now)
 		}
@@ -138,7 +136,7 @@ func (g *Guard) chargeBlock(ctx context.Context, c *algorithms.Check, asked deni
 		d, err = g.Limiter.Take(ctx, *c)
 		return err
 	})
-	results := align([]algorithms.Check{*c}, d, err)
+	results, err := resultsOf(d, err, []algorithms.Check{*c})
 	g.breaker.Report(ctx, sent, []*breaker.Circuit{circuit}, results, err)
 	r := &results[0]
 	if !ofStore(r) {

@@ -25,11 +25,6 @@ type store interface {
 	// Within is the context of a decision: it does not end with the caller's,
 	// since clients that hang up are counted, and are no failure of the store.
 	Within(ctx context.Context) (context.Context, context.CancelFunc)
-	// Join counts one more user of the store in this process. It returns the id
-	// to beat with, which is the same for all of them, and how many others there
-	// are. Leave undoes it, and reports whether it was the last.
-	Join() (id string, others int)
-	Leave() (last bool)
 	// Beat registers an instance for the length of a lease, and returns how many
 	// are registered. A lease of 0 removes the instance.
 	Beat(ctx context.Context, id string, lease time.Duration) (instances int, err error)
@@ -105,17 +100,13 @@ func (s plainStore) Probe(ctx context.Context, _ int) error {
 	ctx, cancel := context.WithTimeout(ctx, plainPatience)
 	defer cancel()
 	d, err := s.limiter.Take(ctx, probeCheck)
-	if err == nil && len(d.Results) == 1 {
-		err = d.Results[0].Err
-	}
-	return err
+	results, _ := resultsOf(d, err, []algorithms.Check{probeCheck})
+	return results[0].Err
 }
 
 func (plainStore) Dial(context.Context, int) (net.Conn, error) { return nil, errors.ErrUnsupported }
 func (plainStore) ProbeRequest(int) ([]byte, error)            { return nil, errors.ErrUnsupported }
 
-func (plainStore) Join() (string, int)     { return "", 0 }
-func (plainStore) Leave() bool             { return true }
 func (plainStore) Drop(int)                {}
 func (plainStore) Idle() []<-chan struct{} { return nil }
 

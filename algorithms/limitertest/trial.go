@@ -69,8 +69,9 @@ func (c *trial) take(check algorithms.Check, want outcome) algorithms.Result {
 	return c.takeAll(expectation{check, want})[0]
 }
 
-// takeAll takes the checks in one call. The request has to be allowed unless a
-// check that is neither a shadow nor soft is denied.
+// takeAll takes the checks in one call. The decision has to have one result for each
+// check, in their order, and has to be allowed unless a check that is neither a shadow nor
+// soft is denied.
 func (c *trial) takeAll(want ...expectation) []algorithms.Result {
 	c.Helper()
 	return c.decide(c.Context(), "Take", c.limiter.Take, want)

@@ -151,6 +151,11 @@ var wrongLimiters = []struct {
 			d.Results = slices.DeleteFunc(d.Results, func(r algorithms.Result) bool { return r.HasRoom })
 		}
 	}), "a request that one check denies"},
+	{"a_result_twice", telling(func(d *algorithms.Decision) {
+		if len(d.Results) > 1 {
+			d.Results = append(d.Results, d.Results[0])
+		}
+	}), "all checks of an admitted request"},
 
 	{"charges_what_it_denies", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
@@ -204,6 +209,17 @@ var wrongLimiters = []struct {
 	{"Peek_charges", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) { w.peek = m.Take })
 	}, "Peek charges nothing and decides as Take then does"},
+	{"Peek_tells_denials_only", func(m *algorithms.Memory) algorithms.Limiter {
+		return wrong(m, func(w *wrongLimiter) {
+			w.peek = func(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+				d, err := m.Peek(ctx, checks...)
+				if !d.Allowed {
+					d.Results = slices.DeleteFunc(d.Results, func(r algorithms.Result) bool { return r.HasRoom })
+				}
+				return d, err
+			}
+		})
+	}, "Peek decides several checks"},
 	{"Settle_does_nothing", func(m *algorithms.Memory) algorithms.Limiter {
 		return wrong(m, func(w *wrongLimiter) {
 			w.settle = func(_ context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -54,7 +53,6 @@ type rule struct {
 	key         string   // as the rule file has it
 	names       []string // of its keys
 	notReplayed string   // why, if the log does not have the key
-	notes       []string // how the replay differs from the rule
 	absent      int64    // requests without the key
 	requests    int64
 	denied      int64
@@ -82,19 +80,6 @@ func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
 		p.rules = append(p.rules, &rule{Rule: r, index: i, key: strings.ReplaceAll(key, ", ", ","), names: strings.Split(key, ", ")})
 	}
 	p.skip = skip
-	_, err := p.middleware()
-	for _, e := range unsupported(err) { // what this version has no code for is left out, and said
-		r := p.rules[e.Index]
-		switch e.Field {
-		case "Ban":
-			r.Ban = algorithms.Ban{}
-		case "Lease":
-			r.Lease = false
-		default:
-			return nil, err
-		}
-		r.notes = append(r.notes, "replayed without its "+strings.ToLower(e.Field))
-	}
 	for _, r := range p.rules {
 		p.byName[r.Name] = r
 		texts := []string{r.Limit.String()}
@@ -113,38 +98,22 @@ func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
 
 // make makes the handler for the rules as they are now.
 func (p *replay) make() error {
-	limit, err := p.middleware()
-	if err == nil {
-		p.handler = limit.Handler(http.HandlerFunc(p.serve))
-	}
-	return err
-}
-
-// unsupported returns the mistakes in rules that an error consists of.
-func unsupported(err error) (all []*ratelimit.RuleError) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range joined.Unwrap() {
-			all = append(all, unsupported(err)...)
-		}
-	} else if e, ok := errors.AsType[*ratelimit.RuleError](err); ok {
-		all = append(all, e)
-	}
-	return all
-}
-
-func (p *replay) middleware() (*ratelimit.Middleware, error) {
 	rules := make([]ratelimit.Rule, 0, len(p.rules))
 	for _, r := range p.rules {
 		own := r.Rule
 		own.Key = &watched{keyfunc.Describe(r.Key), r}
 		rules = append(rules, own)
 	}
-	return ratelimit.New(ratelimit.Config{
+	limit, err := ratelimit.New(ratelimit.Config{
 		Limiter: patient{&p.memory}, Rules: rules, Skip: p.skip,
 		TierFor: func(*http.Request) string { return p.value("tier") },
 		Headers: headers.None, Denied: func(http.ResponseWriter, *http.Request, algorithms.Decision) {},
 		Observe: p.see, Logger: slog.New(slog.DiscardHandler), DenialLogRate: -1,
 	})
+	if err == nil {
+		p.handler = limit.Handler(http.HandlerFunc(p.serve))
+	}
+	return err
 }
 
 // value returns the value of a field of the current request.

@@ -117,9 +117,6 @@ func (r *report) rule(b *strings.Builder, rule *rule) {
 	if rule.notReplayed != "" {
 		say("not replayed: %s", rule.notReplayed)
 	}
-	for _, note := range rule.notes {
-		say("%s", note)
-	}
 	if rule.absent > 0 && rule.ownKey() {
 		say("requests without %s: %s, to which the rule was not applied", rule.key, count(rule.absent))
 	} else if rule.absent > 0 {

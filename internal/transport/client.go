@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +32,6 @@ type clientKind struct {
 	own      bool                   // one of go-redis' own, so the options are known
 	options  redis.Options          // of own clients: how they connect and fail
 	name     string                 // of the server; "redis" if it is unknown or one of several
-	server   string                 // tells apart the servers that clients connect to; "" if it is unknown
 	Sharded  bool                   // keys are spread over servers
 	direct   bool                   // commands return when their context ends, so no goroutine is needed
 	pipeline func() redis.Pipeliner // sends several commands at once; nil if the client cannot
@@ -62,26 +60,17 @@ func kindOf(c Client, sharded bool) clientKind {
 		k.own, k.only, k.options, k.name = true, c, *c.Options(), c.Options().Addr
 		k.direct = heedsDeadlines(&k.options) && fromGoRedis(k.options.Dialer, "NewDialer")
 		k.each = func(ctx context.Context, do func(context.Context, *redis.Client) error) error { return do(ctx, c) }
-		if fromGoRedis(k.options.Dialer, "NewDialer") {
-			k.server = fmt.Sprint(k.options.Network, " ", k.options.Addr, " ", k.options.DB)
-		}
 	case *redis.ClusterClient:
 		o := c.Options()
 		k.own, k.options, k.Sharded = true, clusterOptions(o), true
 		k.direct = heedsDeadlines(&k.options) && o.Dialer == nil && o.ClusterSlots == nil && fromGoRedis(o.NewClient, "")
 		k.each, k.reload = c.ForEachMaster, c.ReloadState
 		k.node = func(key string) (*redis.Client, error) { return c.MasterForKey(context.Background(), key) }
-		if o.Dialer == nil && o.ClusterSlots == nil {
-			k.server = fmt.Sprint("cluster ", slices.Sorted(slices.Values(o.Addrs)))
-		}
 	case *redis.Ring:
 		o := c.Options()
 		k.own, k.options, k.Sharded = true, ringOptions(o), true
 		k.direct = heedsDeadlines(&k.options) && o.Dialer == nil && fromGoRedis(o.NewClient, "")
 		k.each, k.node, k.knowsNodes = c.ForEachShard, c.GetShardClientForKey, true
-		if o.Dialer == nil {
-			k.server = fmt.Sprint("ring ", o.Addrs, " ", o.DB) // printed in the order of the names
-		}
 	case redis.Pipeliner:
 		k.invalid = errors.New("a pipeline only queues commands; pass the client that made it")
 	default:

@@ -109,8 +109,5 @@ func (t *Transport) KnowsServers() bool { return t.node != nil }
 // Seen notes that the client knows its servers.
 func (t *Transport) Seen() { t.seen.Store(true) }
 
-// Server tells apart the servers that clients connect to; "" if it is unknown.
-func (t *Transport) Server() string { return t.server }
-
 // Invalid says why a client cannot be used.
 func Invalid(c Client, sharded bool) error { return kindOf(c, sharded).invalid }
