@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
@@ -102,14 +101,10 @@ func (r *rule) checksOf(tier string, l algorithms.Limit, keys []string) []algori
 
 // countsOf returns a check for each count that limits of the rule have.
 func countsOf(limits []view.ClientLimit) (checks []algorithms.Check) {
-	type count struct {
-		key, tier string
-		step.Counting
-	}
-	seen := make(map[count]bool)
+	seen := make(map[view.Count]bool)
 	for _, l := range limits {
 		for _, c := range l.Checks {
-			if id := (count{c.Key, c.Tier, lent.Counting(c.Limit)}); l.Limit != unlimited && !seen[id] {
+			if id := view.CountOf(&c); l.Limit != unlimited && !seen[id] {
 				seen[id] = true
 				checks = append(checks, c)
 			}

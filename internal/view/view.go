@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // lent has unexported functions of package algorithms.
@@ -42,6 +43,15 @@ type Client struct {
 	Checks []algorithms.Check // one for each count
 	Limits []ClientLimit
 }
+
+// A Count names a count of a rule. Limits with one Counting share it.
+type Count struct {
+	key, tier string
+	step.Counting
+}
+
+// CountOf returns the count of a check.
+func CountOf(c *algorithms.Check) Count { return Count{c.Key, c.Tier, lent.Counting(c.Limit)} }
 
 // A ClientLimit is one of the limits that a client may have by a rule.
 type ClientLimit struct {

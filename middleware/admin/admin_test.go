@@ -186,9 +186,10 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 				plan := perHour("plan", 5)
 				plan.Limits, plan.Limit = []algorithms.Limit{plan.Limit, algorithms.PerMonth(100, "UTC")}, algorithms.Limit{}
 				plan.Ban = algorithms.Ban{After: 100, Within: time.Minute, For: time.Hour}
-				bucket, held := perHour("bucket", 5), perHour("held", 5)
+				bucket, held, tiers := perHour("bucket", 5), perHour("held", 5), perHour("tiers", 5)
+				tiers.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(50)}} // in the same count
 				bucket.Limit.Algorithm, held.Limit = algorithms.TokenBucket, algorithms.MaxInFlight(3)
-				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{plan, bucket, held},
+				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{plan, bucket, held, tiers}, TierFor: func(*http.Request) string { return "" },
 					Logger: slog.New(slog.NewTextHandler(&log, nil)), DenialLogRate: -1})
 				o, app := operator{admin.Handler(m), t, ""}, m.Handler(ok)
 				set := func(form string) []int64 {
@@ -215,7 +216,7 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 				const month = "rule=plan&limit=100/month@UTC"
 				want("restored", set(month+"&n=40"), 3, 60)
 				want("topped up", set(month+"&n=10"), 3, 90)
-				if want := "action=used rule=plan "; strings.Count(log.String(), want) != 2 || !strings.Contains(log.String(), " n=40") {
+				if want := "action=used rule=plan "; strings.Count(log.String(), want) != 2 || !strings.Contains(log.String(), ` n=40 limit="100/month@UTC calendar_window"`) {
 					t.Errorf("the log has %s", &log)
 				}
 				o.post("action=ban&for=15m&rule=plan&value=192.0.2.1")
@@ -232,6 +233,7 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 				for form, says := range map[string]string{
 					"rule=plan&n=1":                           "2 counts are meant; send the limit of one",
 					"rule=plan&n=1&limit=1/h":                 "0 counts are meant",
+					"rule=tiers&n=1":                          "",
 					"rule=plan&n=1&limit=1":                   `limit: `,
 					"rule=bucket&n=6":                         "at most 5 can be used, got 6",
 					"rule=held&n=1":                           "3 in flight counts nothing that could be set",
@@ -241,7 +243,7 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 					month + "&n=" + fmt.Sprint(math.MaxInt64): "not all of it was charged again",
 					"rule=bucket&n=1&value=192.0.2.2":         "takes one value, got 2",
 				} {
-					if w := o.post("action=used&value=192.0.2.1&" + form); w.Code < 400 || !strings.Contains(w.Body.String(), says) {
+					if w := o.post("action=used&value=192.0.2.1&" + form); (w.Code < 400) != (says == "") || !strings.Contains(w.Body.String(), says) {
 						t.Errorf("%s: %d %s, want %s", form, w.Code, w.Body, says)
 					}
 				}
@@ -647,7 +649,7 @@ func TestAdminWhenTheStoreIsAway(t *testing.T) {
 		if w := o.browser().post("action=reset&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "Reset.<") {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
-		if w := o.post("action=used&n=3&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "used: `) {
+		if w := o.post("action=used&n=3&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "used: done in this process only, repeat it when the store is back: `) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		server.SetError("")

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/banned"
 	"github.com/seed75154129/ratelimit/internal/view"
 )
@@ -140,14 +141,16 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	if o.action != "peek" {
 		h.logOrder(r, v, err)
 	}
-	if _, told := errors.AsType[*mistake](err); err != nil && !told {
-		status := http.StatusInternalServerError
-		if errors.Is(err, errors.ErrUnsupported) {
-			status = http.StatusNotImplemented
-		}
-		err = &mistake{status, fmt.Errorf("%s: %w", o.action, err)}
+	if _, told := errors.AsType[*mistake](err); err == nil || told {
+		return v, err
 	}
-	return v, err
+	if errors.Is(err, errors.ErrUnsupported) {
+		return v, &mistake{http.StatusNotImplemented, fmt.Errorf("%s: %w", o.action, err)}
+	}
+	if errors.Is(err, failmode.ErrOpen) {
+		err = fmt.Errorf("done in this process only, repeat it when the store is back: %w", err)
+	}
+	return v, &mistake{http.StatusInternalServerError, fmt.Errorf("%s: %w", o.action, err)}
 }
 
 // use sets what is used of one count: it is forgotten, with the key's ban, and charged again.
@@ -157,16 +160,18 @@ func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) e
 		return &mistake{http.StatusBadRequest, fmt.Errorf("used: "+format, args...)}
 	}
 	var found []algorithms.Check
+	counts := make(map[view.Count]bool)
 	for i := range limits {
 		for j := range limits[i].Checks {
 			c := h.countOf(&limits[i], &algorithms.Result{Check: limits[i].Checks[j]})
 			if is := func(sent, has string) bool { return sent == "" || sent == has }; is(o.count.key, c.Key) && is(o.count.tier, c.Tier) && is(o.count.override, c.Override) && is(o.count.limit, c.Limit) {
 				found = append(found, limits[i].Checks[j])
+				counts[view.CountOf(&limits[i].Checks[j])] = true
 			}
 		}
 	}
-	if len(found) != 1 {
-		return bad("%d counts are meant; send the limit of one and, if there are several with it, its tier, override or key, as a look-up shows them", len(found))
+	if len(counts) != 1 {
+		return bad("%d counts are meant; send the limit of one and, if there are several with it, its tier, override or key, as a look-up shows them", len(counts))
 	}
 	check := found[0]
 	l := &check.Limit
@@ -238,7 +243,7 @@ func (h *handler) lookEverywhere(ctx context.Context, o order) (clients []*clien
 func (h *handler) logOrder(r *http.Request, c *clientView, err error) {
 	attrs := []slog.Attr{slog.String("action", c.Action), slog.String("rule", c.Rule), slog.Any("keys", c.Keys), slog.String("from", r.RemoteAddr)}
 	if c.Action == "used" {
-		attrs = append(attrs, slog.Int64("n", c.Order.used))
+		attrs = append(attrs, slog.Int64("n", c.Order.used), slog.String("limit", c.Order.count.limit))
 	}
 	if c.Order.lasts > 0 {
 		attrs = append(attrs, slog.Duration("for", c.Order.lasts))
@@ -246,6 +251,9 @@ func (h *handler) logOrder(r *http.Request, c *clientView, err error) {
 	level, text := slog.LevelInfo, "ratelimit: changed by an operator"
 	if err != nil {
 		level, text = slog.LevelError, "ratelimit: change by an operator failed"
+		if _, refused := errors.AsType[*mistake](err); refused {
+			level = slog.LevelInfo
+		}
 		attrs = append(attrs, slog.Any("error", err))
 	}
 	middlewares.Logger(h.limit).LogAttrs(r.Context(), level, text, attrs...)
@@ -271,5 +279,5 @@ func (h *handler) listedKey(rule, id string) ([]string, error) {
 			return []string{l.Key}, nil
 		}
 	}
-	return nil, &mistake{http.StatusNotFound, errors.New("that key is no longer in the list of this process: name the client by its values")}
+	return nil, &mistake{http.StatusNotFound, errors.New("no key in the lists of this process has that id: ids belong to the process that lists them; name the client by its values")}
 }
