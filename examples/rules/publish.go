@@ -39,10 +39,12 @@ func (p *program) connected(command func(context.Context) error) error {
 // if that was changed in Redis.
 func (p *program) current(ctx context.Context) (rulefile.Document, error) {
 	d, err := p.fleet.Document(ctx)
-	if err != nil && d.Version == 0 && !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return d, nil
+	case err != nil && d.Version == 0:
 		return d, err
-	}
-	if err != nil {
+	case err != nil:
 		_, _ = fmt.Fprintln(p.stderr, err)
 	}
 	return d, nil
@@ -148,6 +150,9 @@ func (p *program) history(ctx context.Context) error {
 	all, err := p.all(ctx)
 	if err != nil {
 		return err
+	}
+	if all[0].Version == 0 {
+		_, _ = fmt.Fprintln(p.stdout, "nothing is published")
 	}
 	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "VERSION\tPUBLISHED\tBY\tNOTE")

@@ -332,7 +332,7 @@ func TestAnOlderVersionThatComesBack(t *testing.T) {
 			soon()
 			w.want("published", 10+version, 1+int(version), 0)
 		}
-		const warning = `level=WARN msg="ratelimit: an older version of the rules is back, and what was published after it is lost: publish again" source=shop:rules version=2 lost=3`
+		const warning = `level=WARN msg="ratelimit: Redis has lost versions of the rules: publish again if those in force are too old" source=shop:rules version=2 lost=3`
 		if strings.Contains(w.log.String(), "an older version") {
 			t.Error(w.log.String())
 		}

@@ -120,7 +120,7 @@ func (w *watcher) look(ctx context.Context) {
 	}
 	w.seen, w.document, w.away = true, d, ""
 	if d.Version < w.version {
-		w.loader.logger().Warn("ratelimit: an older version of the rules is back, and what was published after it is lost: publish again",
+		w.loader.logger().Warn("ratelimit: Redis has lost versions of the rules: publish again if those in force are too old",
 			"source", nameOf(w.loader.Source), "version", d.Version, "lost", w.version)
 	}
 	w.version = d.Version
