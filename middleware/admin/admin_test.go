@@ -240,7 +240,7 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 					"rule=bucket":                             "send one such as n=0 or n=4000",
 					"rule=bucket&n=-1":                        "is no number of units",
 					"rule=bucket&n=99999999999999999999":      "is no number of units",
-					month + "&n=" + fmt.Sprint(math.MaxInt64): "not all of it was charged again",
+					month + "&n=" + fmt.Sprint(int64(math.MaxInt64)): "not all of it was charged again",
 					"rule=bucket&n=1&value=192.0.2.2":         "takes one value, got 2",
 				} {
 					if w := o.post("action=used&value=192.0.2.1&" + form); (w.Code < 400) != (says == "") || !strings.Contains(w.Body.String(), says) {
