@@ -9,9 +9,8 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// A Check is one limit that a request must pass. Checks with the same Rule and Key
-// share one count, in every process, if their limits have the same algorithm and
-// period.
+// A Check is one limit that a request must pass. Checks with the same Rule, Key and Tier
+// share one count, in every process, if their limits have the same algorithm and period.
 type Check struct {
 	Rule     string        // what is counted; a name that all processes share
 	Key      string        // the client that is counted; "" is a key like any other

@@ -25,11 +25,11 @@ import (
 // Keys are identified by 128 bits of hash, with secret seeds of this process. A key
 // takes 64 to 128 bytes, however long it is. In a sliding_log it takes about 100 bytes
 // more, and 16 for each further request. A sketch takes 8 MiB and is made when it is
-// needed: one for each rule that overflows, and for each algorithm and period of it.
-// There are at most 7 sketches. Each of the first six serves one rule. All other rules
-// share the seventh, which is strict: after it has admitted a request of a key, it
-// denies the key until all units of the key are free again. A sketch that has been
-// empty for a minute is dropped when new keys come.
+// needed, for the keys of one Rule, Tier, algorithm and period. There are at most 7
+// sketches. Each of the first six serves such a group of keys. All other keys share the
+// seventh, which is strict: after it has admitted a request of a key, it denies the key
+// until all units of the key are free again. A sketch that has been empty for a minute is
+// dropped when new keys come.
 type Memory struct {
 	// MaxKeys bounds the keys that have a count or a ban of their own; 0 means 262,144.
 	// Bans by hand may exceed it by as many again. It must not change after first use.

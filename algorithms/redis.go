@@ -35,11 +35,10 @@ const defaultBudget = 50 * time.Millisecond
 //
 // No decision is executed twice. Commands are never retried, whatever the client's
 // options are. Only commands that the server certainly did not run are sent again: a
-// script that it does not know, now with its text, and decisions that were sent
-// together but that it runs only one by one. A decision ignores the caller's
-// cancellation, so that clients that hang up are counted. It takes no longer than
-// Budget. If a hook of the client panics, all callers panic whose decisions were sent
-// together.
+// script that it does not know, now with its text, and decisions that it refuses to run
+// together, now one by one. A decision ignores the caller's cancellation, so that clients
+// that hang up are counted. It takes no longer than Budget. If a hook of the client
+// panics, all callers whose decisions were sent together panic.
 //
 // The fields must not change after first use. Redis is safe for concurrent use.
 type Redis struct {
@@ -47,8 +46,8 @@ type Redis struct {
 	Client Client
 
 	// Namespace is the first part of every key, so that services that share a
-	// Redis do not share counts. Required; printable ASCII without spaces, colons
-	// and braces, at most 64 bytes.
+	// Redis do not share counts. Required; at most 64 bytes of printable ASCII, without
+	// spaces, colons and braces, and not starting with '#'.
 	Namespace string
 
 	// Budget bounds a decision: 1 ms to a minute; 0 means 50 ms. A late decision

@@ -49,9 +49,8 @@ import (
 // Checks with Lease are admitted from batches of units that the limiter has counted. All
 // Guards together stay within the limit, with two exceptions. After a Reset in another
 // process, batches from before it may be spent for up to a second. After a pause of the
-// machine, batches may be spent in a later window. In both, all Guards together exceed
-// the limit by at most half of it, because batches are never more. Remaining is an
-// estimate.
+// machine, batches may be spent in a later window. In both, the limit is exceeded by at
+// most half of it, since all batches together hold no more. Remaining is an estimate.
 //
 // The charges of a denied request are refunded. A refund is tried once. The charge
 // stays if the limiter does not answer, if 256 refunds are in progress or if the Guard

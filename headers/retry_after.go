@@ -89,8 +89,7 @@ func waitSeconds(wait time.Duration) int64 { return max(secondsCeil(wait), 1) }
 //
 // A point in time is compared with the response's Date if there is one, else with the
 // clock. 0, or a time in the past, counts as one second, because a denial cannot mean
-// "at once". In a response from a cache, which has the header Age, only Retry-After
-// counts.
+// "at once". In a response from a cache, whose Age is above 0, only Retry-After counts.
 func RetryAfter(resp *http.Response) (time.Duration, bool) {
 	now, _ := httpDate(resp.Header.Get("Date"))
 	wait, ok := longestRetryAfter(resp.Header[field.RetryAfter], now)

@@ -21,7 +21,7 @@ import (
 //
 // A rule with in_flight is described only if no other rule is, and without a reset,
 // because it is not known when its requests will end. A soft limit is described only if
-// no limit denies beyond it. Remaining is never below 0.
+// all limits are soft or in_flight. Remaining is never below 0.
 //
 // If no rule was decided it sets nothing. If the fields are already set, one set
 // of the three remains: the one with the fewest units left and, among equals, the

@@ -20,9 +20,9 @@ const (
 // Proxies describes the proxies whose forwarding headers are trusted. The zero value
 // trusts none, and its IP is the same as the variable [IP].
 //
-// [Proxies.UnmarshalText] reads Proxies from a flag or a file. A [Key] has the fields
-// as they are when the method is called that returns it, so parse the flags first. The
-// methods are safe for concurrent use, as long as nothing changes Trusted.
+// [Proxies.UnmarshalText] reads Proxies from a flag or a file. A [Key] keeps the fields as
+// they are when a method makes it, so parse the flags first. The methods are safe for
+// concurrent use, as long as nothing changes Trusted.
 type Proxies struct {
 	// Trusted are the networks of the proxies. IPv4 and IPv4 mapped to IPv6 are the
 	// same, and zones do not matter. Each network must hold nothing but proxies: a

@@ -15,22 +15,23 @@ var lent = algorithms.Internal.Open(&inside.Allow)
 // Add says that the request behind ctx has used so many units more under one rule, while
 // it runs: tokens of a stream, rows, bytes. When the request is over, Add's sum is
 // settled as by [Settle], unless the rule was settled before. The request is over when
-// the handler has returned or panicked, also if its client has disconnected, or when
-// [Hold] releases it. To have a request that uses nothing settled at 0, call
-// Add(ctx, rule, 0) at its start. A rule that was added to ignores its ChargeOn.
+// the handler has returned or panicked, even if the client left before, or when [Hold]
+// releases it. To have a request that uses nothing settled at 0, call Add(ctx, rule, 0) at
+// its start. A rule that was added to ignores its ChargeOn.
 //
 // The first units come out of the request's charge, so let it reserve the usual use by
-// Cost or CostFor. When that is used up, Add takes more from the rule, in one call of the
-// limiter: a quarter of the first charge, or what is left of it. If that is less than
-// what is missing, Add returns false, and so does each further call: the handler should
-// stop. The units count even so, if need be as a debt. These calls of the limiter take as
-// long as decisions, and follow the rule's Fail. They lead to no ban, but obey one.
+// Cost or CostFor. When that is used up, one call of the limiter takes what is missing, or
+// up to a quarter of the first charge if that is more. If the rule has less left than is
+// missing, Add returns false, and so does each further call: the handler should stop. The
+// units count even so, if need be as a debt. These calls of the limiter take as long as
+// decisions, and follow the rule's Fail. They lead to no ban, but obey one.
 //
 // Add takes no more, and returns true, if the rule is in shadow. It does nothing, and
 // returns true, if the rule does not apply to the request, has charged nothing, or was
 // settled before, and for limits with in_flight and leaky_bucket. It returns false after
 // the request is over. Names that no rule has, and other mistakes, are logged once. Of
-// the units taken beyond the first charge, Settle refunds only the last 64 portions.
+// the units taken beyond the first charge, Settle refunds only those of the last 64 calls
+// of the limiter.
 //
 // Several goroutines may call Add. Among chained middlewares with a rule of this name,
 // Add is for the innermost.

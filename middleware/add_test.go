@@ -302,8 +302,8 @@ func TestAddWhileTheRequestEnds(t *testing.T) {
 	}
 }
 
-// A long request takes more as often as it needs. What is kept of that is bounded: of the
-// first portions, nothing is refunded any more.
+// A long request takes more as often as it needs. What is kept of that is bounded: what
+// the first calls took is not refunded any more.
 func TestAddManyTimes(t *testing.T) {
 	for cost, want := range map[int64]int64{300: 300, 280: 280, 100: 300 - 4 - 64, 0: 300 - 4 - 64} {
 		synctest.Test(t, func(t *testing.T) {

@@ -18,11 +18,11 @@ import (
 //
 //  1. Skip and SkipFor exempt it.
 //  2. A rule applies if its Match fits and it is not Disabled.
-//  3. Each such rule gets its key, its limit (LimitsFor, Tiers, Limit; then Share), its
-//     cost (CostFor, Costs, Cost), and whether the key is in shadow.
+//  3. Each such rule gets its key, its limits (Overrides, LimitsFor, Tiers, Limit; then
+//     Share), its cost (CostFor, Costs, Cost), and whether the key is in shadow.
 //  4. The Shedder gives the request a place, or sheds it.
-//  5. Rules whose keys read the body come last, and not for a client that this process
-//     knows to be over a limit.
+//  5. Rules whose keys read the body come last. They are left out for a client that this
+//     process knows to be over another limit.
 //  6. One Take decides all rules together.
 //  7. The middleware calls Observe and sets the response headers.
 //  8. It responds with the denial or the refusal. Otherwise it waits for the delay of a
@@ -40,8 +40,8 @@ type Config struct {
 	// If a limiter of your own fails, rules with failmode.Open pass, and all others
 	// deny with status 503. It is given one second for a decision, and its context does
 	// not end with the request. If it wraps a Guard, it must have the method
-	// Unwrap() algorithms.Limiter. Without it, the Guard's metrics are missing, the
-	// second bounds the Guard, and bodies are read to find the keys of clients that are
+	// Unwrap() algorithms.Limiter. Without it, the Guard's metrics are missing, its
+	// decisions have one second, and bodies are read to find the keys of clients that are
 	// known to be over another limit.
 	Limiter algorithms.Limiter
 
@@ -71,9 +71,9 @@ type Config struct {
 	Shedder *shed.Shedder
 
 	// Share is this region's fraction of each limit, such as 0.5, if each region has its
-	// own Redis. 0 means 1. It applies to Limit, Tiers and LimitsFor. Rates and bursts
-	// are rounded down, so that shares which add up to 1 never admit more than the
-	// limit. New and SetRules reject a share that cannot hold a rule's largest cost.
+	// own Redis. 0 means 1. It applies to all limits of a rule. Rates and bursts are
+	// rounded down, so that shares which add up to 1 never admit more than the limit. New
+	// and SetRules reject a share that cannot hold a rule's largest cost.
 	Share float64
 
 	// Headers sets response headers on requests that a rule applies to; nil means
@@ -107,9 +107,8 @@ type Config struct {
 	Settled func(*http.Request, algorithms.Decision)
 
 	// MaxWaiting is the largest number of requests that wait because a leaky_bucket
-	// delays them; 0 means 10,000. Further requests are denied. At most half of the
-	// waiting requests have the same key, so that one key does not keep all others from
-	// waiting.
+	// delays them; 0 means 10,000. Further requests are denied. One key has at most half of
+	// the places, so that it does not keep all others from waiting.
 	//
 	// Over HTTP/1, net/http notices that a client hangs up only once the body has been
 	// read. The middleware reads bodies of up to 8 KiB while the request waits, but no

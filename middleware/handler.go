@@ -26,7 +26,8 @@ import (
 //
 // A request that a leaky_bucket delays waits here. It is denied at once if its delay ends
 // after its context's deadline or the server's WriteTimeout, or if [Config].MaxWaiting is
-// reached. If its client hangs up, its slot is refunded, and the other rules stay charged.
+// reached. If its client hangs up, at most its slot is refunded, and other rules stay
+// charged. With several leaky_buckets, nothing is refunded.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	m.mustBeMade()
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
@@ -256,9 +257,9 @@ func fail(w http.ResponseWriter, status int) {
 // caller must wait for the decision's Delay. A rule with in_flight counts the work
 // until r's context ends; a context that never ends is an error.
 //
-// An error means that a key refused r; it may be a [keyfunc.StatusError]. The
-// other rules were charged. If one of them denies, Take returns that decision and
-// no error.
+// If a key refuses r, Take charges the other rules and returns an error that wraps the
+// key's, such as a [*keyfunc.StatusError]. If one of the other rules denies, Take returns
+// that decision and no error.
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
 	e := evaluation{m: m, match: m.match(r), request: r}

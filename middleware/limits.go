@@ -34,8 +34,8 @@ type limitView struct {
 // enforced rule that has a key for the request, whatever its Match: the limits that apply
 // to the request or, with TierBy, those of all tiers. It leaves out rules that are Hidden
 // or Disabled, that exempt the request, whose Key is a route or in the body, and whose
-// Key returns an error. The functions of rules get the request for the limits itself. A
-// soft limit has "soft" and what is "used", which may be more than the limit.
+// Key returns an error. Keys, LimitsFor and TierFor get the request to this handler. A soft
+// limit has "soft" and what is "used", which may be more than the limit.
 //
 //	mux.Handle("GET /rate_limit", limit.Limits())
 //

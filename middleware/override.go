@@ -22,7 +22,7 @@ type Override struct {
 	// error for a plain value shows it.
 	Client []string
 	// Limits are those of the client, all windows of them; [Unlimited] exempts it. The
-	// counts of windows that the client had before go on; it begins at 0 in others.
+	// counts of windows that the client had before go on; others begin at 0.
 	Limits []algorithms.Limit
 	// Until ends the override, by the clock of this process; the zero time means never.
 	// The first request of the client after that logs it.

@@ -141,7 +141,7 @@ type DeniedKey struct {
 // by [failmode.Closed] do not count either, because they say nothing about the client.
 //
 // The memory is bounded: 256 keys are counted at a time. Every key with more than one in
-// 256 of the denials is returned, and no Error is larger than one in 256 of them.
+// 256 of the denials is among them, and no Error is larger than one in 256 of the denials.
 func (m *Middleware) TopDenied(n int) []DeniedKey {
 	m.mustBeMade()
 	entries := m.top.List(time.Since(m.start))

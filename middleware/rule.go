@@ -12,9 +12,9 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// A Rule is one limit on the requests that it matches. Name, Key and Limit are required.
-// All fields except Key, LimitsFor and CostFor are plain data, as in a rule file. If data
-// and a function are both set, the function's result applies, unless it is zero or
+// A Rule is one limit on the requests that it matches. Name, Key, and Limit or Limits are
+// required. All fields except Key, TierBy, LimitsFor and CostFor are plain data, as in a
+// rule file. A function's result goes before all data but Overrides, unless it is zero or
 // invalid.
 type Rule struct {
 	// Name identifies the rule in headers, metrics, logs and Redis keys. Required and
@@ -54,8 +54,8 @@ type Rule struct {
 	// TierBy returns the tier that a request asks for, such as a model or a tool; nil means
 	// that Config.TierFor alone names tiers. Each of these tiers has a count of its own.
 	// Requests for any other name share the count of Limit or Limits. Make that limit the
-	// smallest, because clients choose the name. Its errors are treated as those of Key, but
-	// a request with [keyfunc.ErrNoKey] has Limit or Limits.
+	// smallest, because clients choose the name. Errors of TierBy are treated as those of
+	// Key, but with [keyfunc.ErrNoKey] Limit or Limits applies.
 	//
 	// With a Config.TierFor, the tier "pro/large" replaces "large" for requests of the tier
 	// pro, in the count of large. Every tier with a slash is then such a pair. LimitsFor and
@@ -98,8 +98,8 @@ type Rule struct {
 
 	// Ban denies a key for longer after repeated denials; zero means no ban. Keys in
 	// shadow are not banned, and their denials do not count. The same holds for
-	// requests without a key, which share one count. A rule with several windows sets
-	// Within. Denials by calendar windows do not count, and soft limits deny nothing.
+	// requests without a key, which share one count. With several windows, Within is
+	// required. Denials by calendar windows do not count, and soft limits deny nothing.
 	//
 	// With ChargeOn, a denial does not count towards the ban while this process serves
 	// requests of the key that may be refunded, such as several logins behind one
@@ -135,13 +135,13 @@ type Rule struct {
 	Disabled bool
 	// Lease takes units from the store in batches, for keys with thousands of requests per
 	// second, such as [keyfunc.Everyone]. The limit is not exceeded, but the unused rest of
-	// a batch is lost to other processes. Remaining is an estimate. Fixed and sliding
-	// windows only; not with ChargeOn, Ban or a soft limit.
+	// a batch is lost to other processes. Remaining is an estimate. One fixed or sliding
+	// window only, not soft; not with ChargeOn or Ban.
 	Lease bool
 }
 
-// Unlimited returns what exempts requests from a rule, for Rule.Tiers or from
-// Rule.LimitsFor.
+// Unlimited returns the limits that exempt requests from a rule, by Tiers, LimitsFor or an
+// [Override].
 func Unlimited() []algorithms.Limit { return []algorithms.Limit{unlimited} }
 
 var unlimited = algorithms.Limit{Rate: -1}

@@ -39,9 +39,8 @@ func Settle(ctx context.Context, rule string, cost int64) error {
 	return SettleAll(ctx, map[string]int64{rule: cost})
 }
 
-// SettleAll is [Settle] for several rules, by name, in one command of the limiter; chained
-// middlewares have one each. It settles the rules that it can, and its error names the
-// others.
+// SettleAll is [Settle] for several rules, by name, in one call of the limiter for each
+// chained middleware. It settles the rules that it can, and its error names the others.
 func SettleAll(ctx context.Context, costs map[string]int64) error {
 	var errs []error
 	rest := slices.Sorted(maps.Keys(costs))

@@ -16,8 +16,9 @@ package memory
 //
 // # Overflow
 //
-// If a shard is full, further keys are counted in count-min sketches: one for each rule,
-// algorithm and period, hashed with a seed of this process, and divided among the shards.
+// If a shard is full, further keys are counted in count-min sketches: one for each class
+// (rule, tier, algorithm and period), hashed with a seed of this process, and divided among
+// the shards.
 // A sketch has 4 rows of 131,072 cells of 16 bytes, and a cell is a whole state. A key's
 // estimate is the least of its four cells, made current. A charge raises the cells to the
 // estimate plus the cost, and no further. So estimates err only towards denying
@@ -28,8 +29,8 @@ package memory
 //   - Cells are compared at one time. A shard's clock is read under its lock, so it does not
 //     step. A Clock that steps back over an edge may forget units of keys that share cells.
 //   - A key that gets an entry later takes its estimate with it.
-//   - Six rules have sketches of their own. A sketch whose cells all equal keys never seen
-//     may become another rule's. All further rules share one sketch, whose cells say only
+//   - Six classes have sketches of their own. A sketch whose cells all equal keys never seen
+//     may become another class's. All further classes share one sketch, whose cells say only
 //     until when a key is denied.
 //
 // After ten seconds of 300,000 new keys a second at 200 a minute, a client is taken to

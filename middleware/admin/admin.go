@@ -1,11 +1,11 @@
 // Package admin has a page for operators of a Middleware. A program that does not import it
 // links nothing of it.
 //
-// The page is one resource, and what it does is in the form, so it works wherever it is
-// mounted. [http.CrossOriginProtection] refuses POSTs of other sites, and the content
-// security policy allows neither scripts nor frames. Host names other than localhost and
-// those given to Handler are refused, because a name can be made to resolve to the server
-// (DNS rebinding).
+// The page is one resource. Form fields, not the path, say what to do, so the page works
+// wherever it is mounted. [http.CrossOriginProtection] refuses POSTs of other sites, and
+// the content security policy allows neither scripts nor frames. Host names other than
+// localhost and those given to Handler are refused, because a name can be made to resolve
+// to the server (DNS rebinding).
 package admin
 
 import (

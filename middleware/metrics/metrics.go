@@ -24,13 +24,12 @@ type Source interface {
 	Metrics() iter.Seq[algorithms.Metric]
 }
 
-// Register makes r collect the metrics of the sources, which docs/metrics.md lists. The
-// Limiter and the Shedder of a Middleware are sources with it. The metrics of several
-// Middlewares on one registry are added, and a limiter that they share counts once. If
-// one of them drops a rule that another keeps, the rule's counters shrink, which
-// Prometheus takes for a restart: to avoid that, give each Middleware a label by
-// prometheus.WrapRegistererWith. Metrics are never unregistered: create one Middleware
-// per process lifetime.
+// Register makes r collect the metrics of the sources, which docs/metrics.md lists. A
+// Middleware includes its Limiter and its Shedder. The metrics of several Middlewares on
+// one registry add up, and a limiter that they share counts once. If one of them drops a
+// rule that another keeps, the rule's counters shrink, which Prometheus takes for a
+// restart: to avoid that, give each Middleware a label by prometheus.WrapRegistererWith.
+// Sources are never unregistered, so create each Middleware once per process.
 //
 // A nil source is an error, and so is a registry that has other metrics of the same
 // names. Register may be called at any time: earlier counts are included.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ErrConflict says that the document has another version than the publisher has read.
+// ErrConflict says that the document's version is not the one that the publisher has read.
 var ErrConflict = errors.New("rulefile: the document was replaced by another publisher")
 
 // An Error is one mistake in a document. [Loader.Load] joins them, in the order of

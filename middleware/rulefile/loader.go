@@ -18,7 +18,7 @@ type Loader struct {
 	// Source is where the document is.
 	Source Source
 
-	// Keys are the keys that rules may use beside "header:NAME" and "apikey:NAME", by
+	// Keys are the keys that rules may use besides "header:NAME" and "apikey:NAME", by
 	// name: letters, digits, '-', '_' and '.', at most 64. "ip" defaults to
 	// [keyfunc.IP], and "everyone" to [keyfunc.Everyone]. Behind reverse proxies set
 	// "ip" to Proxies.IP. There are no other defaults: add "user" and "route" if rules
@@ -75,7 +75,7 @@ func (l *Loader) read(ctx context.Context) (d Document, err error) {
 	return d, nil
 }
 
-// Parse reads the rules from text. The name stands in errors.
+// Parse reads the rules from text. Errors show the name.
 func (l *Loader) Parse(name string, text []byte) ([]ratelimit.Rule, error) {
 	keys, err := vocabulary(l.Keys)
 	if err != nil {
