@@ -231,17 +231,17 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 				want("a bucket", set("rule=bucket&n=5"), 0)
 
 				for form, says := range map[string]string{
-					"rule=plan&n=1":                           "2 counts are meant; send the limit of one",
-					"rule=plan&n=1&limit=1/h":                 "0 counts are meant",
-					"rule=tiers&n=1":                          "",
-					"rule=plan&n=1&limit=1":                   `limit: `,
-					"rule=bucket&n=6":                         "at most 5 can be used, got 6",
-					"rule=held&n=1":                           "3 in flight counts nothing that could be set",
-					"rule=bucket":                             "send one such as n=0 or n=4000",
-					"rule=bucket&n=-1":                        "is no number of units",
-					"rule=bucket&n=99999999999999999999":      "is no number of units",
+					"rule=plan&n=1":                      "2 counts are meant; send the limit of one",
+					"rule=plan&n=1&limit=1/h":            "0 counts are meant",
+					"rule=tiers&n=1":                     "",
+					"rule=plan&n=1&limit=1":              `limit: `,
+					"rule=bucket&n=6":                    "at most 5 can be used, got 6",
+					"rule=held&n=1":                      "3 in flight counts nothing that could be set",
+					"rule=bucket":                        "send one such as n=0 or n=4000",
+					"rule=bucket&n=-1":                   "is no number of units",
+					"rule=bucket&n=99999999999999999999": "is no number of units",
 					month + "&n=" + fmt.Sprint(int64(math.MaxInt64)): "not all of it was charged again",
-					"rule=bucket&n=1&value=192.0.2.2":         "takes one value, got 2",
+					"rule=bucket&n=1&value=192.0.2.2":                "takes one value, got 2",
 				} {
 					if w := o.post("action=used&value=192.0.2.1&" + form); (w.Code < 400) != (says == "") || !strings.Contains(w.Body.String(), says) {
 						t.Errorf("%s: %d %s, want %s", form, w.Code, w.Body, says)
