@@ -12,20 +12,31 @@ import (
 // A Check is one limit that a request must pass. Checks with the same Rule, Key and Tier
 // share one count, in every process, if their limits have the same algorithm and period.
 type Check struct {
-	Rule     string        // what is counted; a name that all processes share
-	Key      string        // the client that is counted; "" is a key like any other
-	Tier     string        // counts apart from other tiers of the rule and key; they share a ban; "" is none
-	Limit    Limit         // how much the key may use
-	Cost     int64         // units that this request takes; 0 means 1; negative is an error
-	AtLeast  int64         // take from AtLeast to Cost units, as many as are left; 0 means Cost; see [Limiter]. Not for leaky_bucket, in_flight, soft limits and Lease
-	Fail     FailMode      // what to do if the store cannot count; zero counts locally
-	Shadow   bool          // decided and counted, never enforced
-	Lease    bool          // for a hot key: a Guard takes units in batches; fixed and sliding windows only, not Soft, not with Ban, NoCache or AtLeast
+	Rule  string // what is counted; a name that all processes share
+	Key   string // the client that is counted; "" is a key like any other
+	Tier  string // counts apart from other tiers of the rule and key; they share a ban; "" is none
+	Limit Limit  // how much the key may use
+	Cost  int64  // units that this request takes; 0 means 1; negative is an error
+
+	// AtLeast takes from AtLeast to Cost units, as many as are left; 0 means Cost; see
+	// [Limiter]. Not for leaky_bucket, in_flight, soft limits and Lease.
+	AtLeast int64
+
+	Fail   FailMode // what to do if the store cannot count; zero counts locally
+	Shadow bool     // decided and counted, never enforced
+
+	// Lease is for a hot key: a Guard takes units in batches. Fixed and sliding windows
+	// only, not Soft, not with Ban, NoCache or AtLeast.
+	Lease bool
+
 	NoCache  bool          // do not cache its denials; for a count whose charges may be refunded at any time
 	spared   bool          // a denial does not count towards the ban
 	hold     int64         // in_flight: the request's name, from a Guard; 0 for a new one
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
-	Ban      Ban           // what follows repeated denials; zero means no ban. Not for in_flight, calendar_window and Soft
+
+	// Ban is what follows repeated denials; zero means no ban. Not for in_flight,
+	// calendar_window and Soft.
+	Ban Ban
 }
 
 // Validate reports everything that is wrong with the check, or nil. Its errors
