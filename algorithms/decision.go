@@ -103,7 +103,8 @@ func (d Decision) windowsOf(rule string) []Result {
 }
 
 // RetryAfter is the longest RetryAfter of the checks that denied the request; 0
-// if none did.
+// if none did. For a calendar window it may be a month, whereas the header Retry-After is
+// at most an hour: a response that repeats the header reads it from there.
 func (d Decision) RetryAfter() time.Duration {
 	var longest time.Duration
 	for i := range d.Results {

@@ -81,16 +81,16 @@ type Config struct {
 	Headers headers.Writer
 
 	// Denied responds to a denied request; nil means [headers.Deny]. Retry-After and
-	// the fields of Headers are already set. The decision may be shown to clients: it
+	// the fields of Headers are already set. Cache-Control is not: Denied should set it
+	// to no-store, as [headers.Deny] does. The decision may be shown to clients: it
 	// has no result of a hidden rule or, if that rule denied the request, one without a
 	// name. [FromContext] returns all results.
 	Denied func(http.ResponseWriter, *http.Request, algorithms.Decision)
 
 	// Refused responds to a request whose key could not be resolved; nil means the
 	// status of a *keyfunc.StatusError, and 500 for other errors and other statuses than
-	// 400 to 499. The error names the
-	// rule: it is for logs, not for clients. Cache-Control is already no-store, and the
-	// headers of the charged rules are set.
+	// 400 to 499. The error names the rule: it is for logs, not for clients.
+	// Cache-Control is already no-store, and the headers of the charged rules are set.
 	Refused func(http.ResponseWriter, *http.Request, error)
 
 	// Observe is called with every decision of Handler and Take, including hidden
