@@ -19,7 +19,7 @@ func behindNginx() keyfunc.Key { // proxy_set_header X-Forwarded-For $proxy_add_
 }
 
 func behindIngress() keyfunc.Key { // externalTrafficPolicy: Local, so that the ingress sees the client
-	return keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}.IP() // the pods of the ingress, as narrow as you can
+	return keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.244.3.0/24")}}.IP() // the pods of the ingress, as narrow as you can
 }
 
 func safelist(limiter algorithms.Limiter, proxies keyfunc.Proxies, rules []ratelimit.Rule) (*ratelimit.Middleware, error) {

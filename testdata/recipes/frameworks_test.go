@@ -190,6 +190,19 @@ func TestGRPCCallsWaitForTheirTurn(t *testing.T) {
 	})
 }
 
+// A call of a used-up month is told to wait an hour, as a request is.
+func TestGRPCRetryAfterAMonth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it is the first of a month
+		limit := limited(t, ratelimit.Rule{Name: "plan", Key: keyfunc.Everyone, Limit: algorithms.PerMonth(1, "UTC")})
+		if err := takeRPC(t.Context(), limit, "/shop.Search/Find"); err != nil {
+			t.Fatal(err)
+		}
+		if err := takeRPC(t.Context(), limit, "/shop.Search/Find"); status.Code(err) != codes.ResourceExhausted || retryDelay(err) != time.Hour {
+			t.Errorf("%v, %s", err, retryDelay(err))
+		}
+	})
+}
+
 // Errors of keys have the codes that their statuses stand for.
 func TestGRPCCodes(t *testing.T) {
 	fails := func(err error) keyfunc.Key {

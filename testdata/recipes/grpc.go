@@ -74,7 +74,9 @@ func denied(limit *ratelimit.Middleware, d algorithms.Decision) error {
 	}
 	details := []protoadapt.MessageV1{quota}
 	text := "the call costs more than its limit can hold"
-	if after := d.RetryAfter(); after != algorithms.Never {
+	fields := http.Header{}
+	headers.SetRetryAfter(fields, d) // none if waiting never helps, at most an hour for a month
+	if after, ok := headers.RetryAfter(&http.Response{Header: fields}); ok {
 		text = fmt.Sprint("retry in ", after)
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
 	}

@@ -2,7 +2,6 @@ package recipes
 
 import (
 	"encoding/json"
-	"math"
 	"net/http"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -27,14 +26,15 @@ func tools(limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
 }
 
 // refuseCall is a denial in JSON-RPC's form.
-func refuseCall(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
+func refuseCall(w http.ResponseWriter, r *http.Request, _ algorithms.Decision) {
 	var call struct {
 		ID json.RawMessage `json:"id"`
 	}
 	_ = json.NewDecoder(http.MaxBytesReader(w, r.Body, 256<<10)).Decode(&call) // of a batch, the id is null
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusTooManyRequests) // Retry-After is set
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusTooManyRequests)
 	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": call.ID, "error": map[string]any{
-		"code": -32000, "message": "too many calls of this tool", "data": map[string]any{"retryAfter": math.Ceil(d.RetryAfter().Seconds())},
+		"code": -32000, "message": "too many calls of this tool", "data": map[string]any{"retryAfter": json.Number(w.Header().Get("Retry-After"))},
 	}})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
@@ -30,6 +31,16 @@ func TestToolsHaveLimitsOfTheirOwn(t *testing.T) {
 		app.ServeHTTP(w, call(query)())
 		if got := strings.TrimSpace(w.Body.String()); got != `{"error":{"code":-32000,"data":{"retryAfter":66},"message":"too many calls of this tool"},"id":7,"jsonrpc":"2.0"}` || w.Header().Get("Retry-After") != "66" {
 			t.Errorf("%s %v", got, w.Header())
+		}
+		for range 9 { // the day's other 90
+			time.Sleep(2 * time.Minute)
+			wants(t, "the day", statuses(app, 10, call(query)), 200, 10)
+		}
+		time.Sleep(2 * time.Minute)
+		w = httptest.NewRecorder()
+		app.ServeHTTP(w, call(query)())
+		if got := w.Body.String(); !strings.Contains(got, `"retryAfter":3600}`) || w.Header().Get("Retry-After") != "3600" {
+			t.Errorf("a used-up day: %s %v", got, w.Header())
 		}
 	})
 }
