@@ -30,10 +30,11 @@ func startUp(ctx context.Context, rules []ratelimit.Rule, serve func(http.Handle
 }
 
 func operators(limit *ratelimit.Middleware, errs chan<- error) {
-	private := http.NewServeMux()
+	metrics, private := http.NewServeMux(), http.NewServeMux()
+	metrics.Handle("GET /metrics", promhttp.Handler())
+	go func() { errs <- http.ListenAndServe(":9090", metrics) }() // a port for Prometheus, not for clients
 	private.Handle("/ratelimit/", admin.Handler(limit))
-	private.Handle("GET /metrics", promhttp.Handler())
-	go func() { errs <- http.ListenAndServe("127.0.0.1:8081", private) }() // never the public listener
+	go func() { errs <- http.ListenAndServe("127.0.0.1:8081", private) }()
 }
 
 func clients(addrs []string) []algorithms.Client {
