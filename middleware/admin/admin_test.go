@@ -643,13 +643,13 @@ func TestAdminWhenTheStoreIsAway(t *testing.T) {
 		if page := o.browser().get("rule=a&value=192.0.2.1").Body.String(); !strings.Contains(page, "Out of reach: ") || !strings.Contains(page, "Counted by fallback.") {
 			t.Error(page)
 		}
-		if w := o.post("action=reset&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "reset: `) {
+		if w := o.post("action=reset&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "reset: done in this process only, repeat it when the store is back: `) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		if w := o.browser().post("action=reset&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "Reset.<") {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
-		if w := o.post("action=used&n=3&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "used: done in this process only, repeat it when the store is back: `) {
+		if w := o.post("action=used&n=3&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "used: failmode: circuit open`) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		server.SetError("")

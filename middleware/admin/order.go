@@ -147,7 +147,7 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		return v, &mistake{http.StatusNotImplemented, fmt.Errorf("%s: %w", o.action, err)}
 	}
-	if errors.Is(err, failmode.ErrOpen) {
+	if errors.Is(err, failmode.ErrOpen) && o.action != "used" {
 		err = fmt.Errorf("done in this process only, repeat it when the store is back: %w", err)
 	}
 	return v, &mistake{http.StatusInternalServerError, fmt.Errorf("%s: %w", o.action, err)}
