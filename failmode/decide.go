@@ -37,7 +37,7 @@ func (g *Guard) route(ctx context.Context, charge bool, checks []algorithms.Chec
 		return here, err
 	}
 	d := algorithms.Decision{Results: undecided(checks, nil)}
-	if here.Allowed {
+	if here.Allowed || !charge { // a Peek tells what the store counts even if the request would be denied
 		there, err := g.send(ctx, charge, pick(checks, rest), pick(circuits, rest))
 		if err != nil || !there.Allowed {
 			g.refundLocal(ctx, here)
@@ -45,7 +45,7 @@ func (g *Guard) route(ctx context.Context, charge bool, checks []algorithms.Chec
 		if err != nil {
 			return algorithms.Decision{}, err
 		}
-		d.Allowed = there.Allowed
+		d.Allowed = here.Allowed && there.Allowed
 		setAt(d.Results, rest, there.Results)
 	}
 	setAt(d.Results, refused, here.Results)

@@ -51,6 +51,10 @@ func TestRefusedChecksAreDecidedFirst(t *testing.T) {
 		} else if r := d.Results[0]; r.Check != well || r.Source != algorithms.SourceNone || r.HasRoom || r.Err != nil {
 			t.Errorf("the check that was not sent: %+v", r)
 		}
+		d, err := l.Peek(t.Context(), well, limited(1, 100, Closed))
+		if r := d.Results; err != nil || d.Allowed || !r[0].HasRoom || r[0].Remaining != 98 || r[1].Source != algorithms.SourceFailClosed {
+			t.Errorf("a Peek beside a closed rule: %+v, %v", d, err)
+		}
 		if d := taken(t, l, limited(1, 1, Open), well); !d.Allowed || d.Results[0].Source != algorithms.SourceFailOpen || d.Results[1].Charged != 1 {
 			t.Errorf("an open rule: %+v", d)
 		}
