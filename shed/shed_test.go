@@ -319,6 +319,7 @@ func TestACopyThatReadsKeepsItsPlace(t *testing.T) {
 	}{
 		"HTTP/1": {http1{httptest.NewRecorder()}, http.StatusOK},
 		"HTTP/2": {httptest.NewRecorder(), http.StatusServiceUnavailable},
+		"HTTP/2 in a wrapper that is an io.ReaderFrom": {readerFrom{httptest.NewRecorder()}, http.StatusServiceUnavailable},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := fixed(1)
@@ -335,6 +336,14 @@ func TestACopyThatReadsKeepsItsPlace(t *testing.T) {
 			wantMetrics(t, s, idle)
 		})
 	}
+}
+
+// A readerFrom copies whatever the writer underneath can do, as the wrappers of other layers do.
+type readerFrom struct{ http.ResponseWriter }
+
+func (r readerFrom) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+func (r readerFrom) ReadFrom(src io.Reader) (n int64, err error) {
+	return io.Copy(r.ResponseWriter, src)
 }
 
 type readerFunc func([]byte) (int, error)
