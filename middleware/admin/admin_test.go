@@ -188,8 +188,11 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 				plan.Ban = algorithms.Ban{After: 100, Within: time.Minute, For: time.Hour}
 				bucket, held, tiers := perHour("bucket", 5), perHour("held", 5), perHour("tiers", 5)
 				tiers.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(50)}} // in the same count
+				buckets := tiers
+				buckets.Name, buckets.Limit.Algorithm = "buckets", algorithms.TokenBucket
+				buckets.Tiers = map[string][]algorithms.Limit{"pro": {{Rate: 50, Period: time.Hour, Algorithm: algorithms.TokenBucket}}}
 				bucket.Limit.Algorithm, held.Limit = algorithms.TokenBucket, algorithms.MaxInFlight(3)
-				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{plan, bucket, held, tiers}, TierFor: func(*http.Request) string { return "" },
+				m := mustNew(t, ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{plan, bucket, held, tiers, buckets}, TierFor: func(*http.Request) string { return "" },
 					Logger: slog.New(slog.NewTextHandler(&log, nil)), DenialLogRate: -1})
 				o, app := operator{admin.Handler(m), t, ""}, m.Handler(ok)
 				set := func(form string) []int64 {
@@ -220,6 +223,9 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 					t.Errorf("the log has %s", &log)
 				}
 				o.post("action=ban&for=15m&rule=plan&value=192.0.2.1")
+				if o.post("action=used&value=192.0.2.1&rule=plan&n=1"); len(o.bans()) != 1 {
+					t.Errorf("an order that is refused ends a ban: %v", o.bans())
+				}
 				want("above the limit", set(month+"&n=150"), 3, -50)
 				if status := times(1, app, "GET /"); status != http.StatusTooManyRequests {
 					t.Errorf("%d with 150 of 100 used", status)
@@ -231,15 +237,17 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 				want("a bucket", set("rule=bucket&n=5"), 0)
 
 				for form, says := range map[string]string{
-					"rule=plan&n=1":                      "2 counts are meant; send the limit of one",
-					"rule=plan&n=1&limit=1/h":            "0 counts are meant",
-					"rule=tiers&n=1":                     "",
-					"rule=plan&n=1&limit=1":              `limit: `,
-					"rule=bucket&n=6":                    "at most 5 can be used, got 6",
-					"rule=held&n=1":                      "3 in flight counts nothing that could be set",
-					"rule=bucket":                        "send one such as n=0 or n=4000",
-					"rule=bucket&n=-1":                   "is no number of units",
-					"rule=bucket&n=99999999999999999999": "is no number of units",
+					"rule=plan&n=1":                                  "2 counts are meant; send the limit of one",
+					"rule=plan&n=1&limit=1/h":                        "0 counts are meant",
+					"rule=tiers&n=10":                                "",
+					"rule=buckets&n=1":                               "several limits share this count",
+					"rule=buckets&n=1&tier=":                         "",
+					"rule=plan&n=1&limit=1":                          `limit: `,
+					"rule=bucket&n=6":                                "at most 5 can be used, got 6",
+					"rule=held&n=1":                                  "3 in flight counts nothing that could be set",
+					"rule=bucket":                                    "send one such as n=0 or n=4000",
+					"rule=bucket&n=-1":                               "is no number of units",
+					"rule=bucket&n=99999999999999999999":             "is no number of units",
 					month + "&n=" + fmt.Sprint(int64(math.MaxInt64)): "not all of it was charged again",
 					"rule=bucket&n=1&value=192.0.2.2":                "takes one value, got 2",
 				} {
@@ -643,13 +651,13 @@ func TestAdminWhenTheStoreIsAway(t *testing.T) {
 		if page := o.browser().get("rule=a&value=192.0.2.1").Body.String(); !strings.Contains(page, "Out of reach: ") || !strings.Contains(page, "Counted by fallback.") {
 			t.Error(page)
 		}
-		if w := o.post("action=reset&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "reset: done in this process only, repeat it when the store is back: `) {
+		if w := o.post("action=reset&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "reset: not done on servers that are out of reach, repeat it when they are back: `) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		if w := o.browser().post("action=reset&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "Reset.<") {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
-		if w := o.post("action=used&n=3&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "used: failmode: circuit open`) {
+		if w := o.post("action=used&n=3&rule=a&value=192.0.2.1"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"error": "used: not set, and forgotten in this process: failmode: circuit open`) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		server.SetError("")

@@ -27,8 +27,8 @@ type order struct {
 	Values []string
 	ID     string        // of a listed key, instead of values
 	lasts  time.Duration // the ban
-	used   int64         // units, of the one count that has these, unless they are ""
-	count  struct{ key, tier, override, limit string }
+	used   int64         // units, of the one count that has what was sent of key, tier, override and limit
+	count  map[string]string
 }
 
 const (
@@ -91,13 +91,18 @@ func orderOf(w http.ResponseWriter, r *http.Request) (o order, err error) {
 		if o.used, err = strconv.ParseInt(form.Get("n"), 10, 64); err != nil || o.used < 0 {
 			return bad(http.StatusBadRequest, "n: %.64q is no number of units; send one such as n=0 or n=4000", form.Get("n"))
 		}
-		o.count.key, o.count.tier, o.count.override = form.Get("key"), form.Get("tier"), form.Get("override")
-		if text := form.Get("limit"); text != "" {
+		o.count = make(map[string]string)
+		for _, field := range []string{"key", "tier", "override", "limit"} {
+			if form.Has(field) {
+				o.count[field] = form.Get(field)
+			}
+		}
+		if text, sent := o.count["limit"]; sent {
 			l, err := algorithms.ParseLimit(text)
 			if err != nil {
 				return bad(http.StatusBadRequest, "limit: %w", err)
 			}
-			o.count.limit = view.Limit(l)
+			o.count["limit"] = view.Limit(l)
 		}
 	default:
 		return bad(http.StatusBadRequest, "no such action: %.64q; send peek, reset, used, ban or unban", o.action)
@@ -131,7 +136,7 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	}
 	for _, key := range keys {
 		switch b := (banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, key).Kept}); o.action {
-		case "reset", "used", "unban":
+		case "reset", "unban":
 			middlewares.Bans(h.limit).Forget(b)
 		case "ban":
 			middlewares.Bans(h.limit).Note(b, banned.ByOperator+r.RemoteAddr, time.Now(), o.lasts)
@@ -148,7 +153,7 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 		return v, &mistake{http.StatusNotImplemented, fmt.Errorf("%s: %w", o.action, err)}
 	}
 	if errors.Is(err, failmode.ErrOpen) && o.action != "used" {
-		err = fmt.Errorf("done in this process only, repeat it when the store is back: %w", err)
+		err = fmt.Errorf("not done on servers that are out of reach, repeat it when they are back: %w", err)
 	}
 	return v, &mistake{http.StatusInternalServerError, fmt.Errorf("%s: %w", o.action, err)}
 }
@@ -164,7 +169,8 @@ func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) e
 	for i := range limits {
 		for j := range limits[i].Checks {
 			c := h.countOf(&limits[i], &algorithms.Result{Check: limits[i].Checks[j]})
-			if is := func(sent, has string) bool { return sent == "" || sent == has }; is(o.count.key, c.Key) && is(o.count.tier, c.Tier) && is(o.count.override, c.Override) && is(o.count.limit, c.Limit) {
+			is := func(field, has string) bool { sent, ok := o.count[field]; return !ok || sent == has }
+			if is("key", c.Key) && is("tier", c.Tier) && is("override", c.Override) && is("limit", c.Limit) {
 				found = append(found, limits[i].Checks[j])
 				counts[view.CountOf(&limits[i].Checks[j])] = true
 			}
@@ -178,13 +184,20 @@ func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) e
 	switch {
 	case l.Rate < 0 || l.Algorithm == algorithms.InFlight:
 		return bad("%s counts nothing that could be set", view.Limit(*l))
-	case l.Calendar != "" || l.Algorithm == algorithms.FixedWindow || l.Algorithm == algorithms.SlidingWindow:
+	case l.Calendar != "" || slices.Contains([]algorithms.Algorithm{"", algorithms.FixedWindow, algorithms.SlidingWindow}, l.Algorithm):
 		l.Soft = true // so that more than the limit may be used
+	case slices.ContainsFunc(found, func(c algorithms.Check) bool { return c.Limit != *l }):
+		return bad("several limits share this count; send the one that applies to the client")
 	case o.used > l.Quota():
 		return bad("of %s at most %d can be used, got %d", view.Limit(*l), l.Quota(), o.used)
 	}
-	if err := h.limiter.Reset(ctx, check); err != nil || o.used == 0 {
-		return err
+	err := h.limiter.Reset(ctx, check)
+	middlewares.Bans(h.limit).Forget(banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, check.Key).Kept})
+	if err != nil {
+		return fmt.Errorf("not set, and forgotten in this process: %w", err)
+	}
+	if o.used == 0 {
+		return nil
 	}
 	check.Cost, check.Ban, check.Shadow, check.Lease = o.used, algorithms.Ban{}, false, false
 	d, err := h.limiter.Take(ctx, check)
@@ -243,7 +256,7 @@ func (h *handler) lookEverywhere(ctx context.Context, o order) (clients []*clien
 func (h *handler) logOrder(r *http.Request, c *clientView, err error) {
 	attrs := []slog.Attr{slog.String("action", c.Action), slog.String("rule", c.Rule), slog.Any("keys", c.Keys), slog.String("from", r.RemoteAddr)}
 	if c.Action == "used" {
-		attrs = append(attrs, slog.Int64("n", c.Order.used), slog.String("limit", c.Order.count.limit))
+		attrs = append(attrs, slog.Int64("n", c.Order.used), slog.String("limit", c.Order.count["limit"]))
 	}
 	if c.Order.lasts > 0 {
 		attrs = append(attrs, slog.Duration("for", c.Order.lasts))
