@@ -180,16 +180,17 @@ func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) e
 		return bad("%d counts are meant; send the limit of one and, if there are several with it, its tier, override or key, as a look-up shows them", len(counts))
 	}
 	check := found[0]
-	l := &check.Limit
+	l, soft := check.Limit, check.Limit
+	soft.Soft = true
 	switch {
 	case l.Rate < 0 || l.Algorithm == algorithms.InFlight:
-		return bad("%s counts nothing that could be set", view.Limit(*l))
-	case l.Calendar != "" || slices.Contains([]algorithms.Algorithm{"", algorithms.FixedWindow, algorithms.SlidingWindow}, l.Algorithm):
-		l.Soft = true // so that more than the limit may be used
-	case slices.ContainsFunc(found, func(c algorithms.Check) bool { return c.Limit != *l }):
+		return bad("%s counts nothing that could be set", view.Limit(l))
+	case soft.Validate() == nil:
+		check.Limit = soft // so that more than the limit may be used
+	case slices.ContainsFunc(found, func(c algorithms.Check) bool { return c.Limit != l }):
 		return bad("several limits share this count; send the one that applies to the client")
 	case o.used > l.Quota():
-		return bad("of %s at most %d can be used, got %d", view.Limit(*l), l.Quota(), o.used)
+		return bad("of %s at most %d can be used, got %d", view.Limit(l), l.Quota(), o.used)
 	}
 	err := h.limiter.Reset(ctx, check)
 	middlewares.Bans(h.limit).Forget(banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, check.Key).Kept})
