@@ -132,17 +132,10 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // ReadFrom implements [io.ReaderFrom].
 func (w *writer) ReadFrom(src io.Reader) (int64, error) {
-	var own http.ResponseWriter = w
-	for inner, ok := own.(unwrapper); ok; inner, ok = own.(unwrapper) {
-		own = inner.Unwrap()
-	}
 	under, ok := w.ResponseWriter.(io.ReaderFrom)
-	if _, reads := own.(io.ReaderFrom); !ok || !reads {
+	if _, reads := alike.Innermost(w).(io.ReaderFrom); !ok || !reads {
 		return io.Copy(struct{ io.Writer }{w}, src) // HTTP/2: only its writes wait for the client
 	}
 	defer w.slot.Unblock(w.slot.Block())
 	return under.ReadFrom(src)
 }
-
-// An unwrapper is a writer around another one.
-type unwrapper interface{ Unwrap() http.ResponseWriter }

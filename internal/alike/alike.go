@@ -45,6 +45,17 @@ func Of(w Full) http.ResponseWriter {
 	return struct{ Writer }{w}
 }
 
+// Innermost returns the writer that all others wrap.
+func Innermost(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = inner.Unwrap()
+	}
+}
+
 // Flushes reports whether a writer, or one that it wraps, can flush.
 func Flushes(w http.ResponseWriter) bool {
 	for {
