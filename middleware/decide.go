@@ -219,9 +219,9 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 	return checks
 }
 
-// setLimit sets the limit of a check. Calendar windows and soft limits lead to no ban.
+// setLimit sets the limit of a check.
 func setLimit(check *algorithms.Check, l algorithms.Limit) {
-	if check.Limit = l; l.Calendar != "" || l.Soft {
+	if check.Limit = l; !leadsToBan(l) {
 		check.Ban = algorithms.Ban{}
 	}
 }
@@ -335,9 +335,9 @@ func (m *Middleware) maxWait(ctx context.Context, handles bool) time.Duration {
 // foreignTimeout bounds a decision of a limiter that is neither a Guard nor a Memory.
 const foreignTimeout = time.Second
 
-// callLimiter calls the limiter's Take or Peek. Checks that it could not decide follow their fail modes.
-// The error wraps [algorithms.ErrInvalidCheck], or [errors.ErrUnsupported] if the limiter
-// cannot peek.
+// callLimiter calls the limiter's Take or Peek. Checks that it could not decide follow
+// their fail modes. The error wraps [algorithms.ErrInvalidCheck], or
+// [errors.ErrUnsupported] if the limiter cannot peek.
 //
 // The end of the request's context does not reach a foreign limiter. Otherwise a client
 // that hangs up could make it fail, and so pass the rules in mode open. A Guard does the

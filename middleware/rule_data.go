@@ -190,13 +190,16 @@ func (r *Rule) validateBan(bad func(string, error)) {
 	}
 }
 
+// leadsToBan reports whether denials by a limit may lead to a ban.
+func leadsToBan(l algorithms.Limit) bool { return l.Calendar == "" && !l.Soft }
+
 // banBy reports why denials by limits cannot lead to a ban.
 func banBy(b algorithms.Ban, limits []algorithms.Limit) error {
 	switch {
 	case b == (algorithms.Ban{}):
 	case !slices.ContainsFunc(limits, func(l algorithms.Limit) bool { return !l.Soft }):
 		return errors.New("soft limits deny nothing that could lead to a ban; add a limit that is not soft, or leave the ban out")
-	case !slices.ContainsFunc(limits, func(l algorithms.Limit) bool { return l.Calendar == "" && !l.Soft }):
+	case !slices.ContainsFunc(limits, leadsToBan):
 		return errors.New("denials by calendar windows lead to no ban, since a client that has used up its quota is no attacker; add a limit with a short period, or leave the ban out")
 	case len(limits) > 1 && b.Within == 0:
 		return errors.New("needs within, since the periods of several limits differ")
