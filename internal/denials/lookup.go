@@ -182,9 +182,9 @@ func (d *Cache) lookUp(c *algorithms.Check, now time.Duration) (l Lookup) {
 	return l
 }
 
-// recheck reports whether to ask the store about a request that is known to be
-// denied. All that denies it must be due, and the store must take requests: otherwise it would be denied all the same,
-// and have used up the rechecks of others.
+// recheck reports whether to ask the store about a request that is known to be denied. All
+// that denies it must be due, and the store must take requests: otherwise it would be
+// denied all the same, and have used up the rechecks of others.
 func (d *Cache) recheck(checks []algorithms.Check, lookups []Lookup, now time.Duration) bool {
 	last := d.rechecked.Load()
 	if last != 0 && now-time.Duration(last) < recheckPause {
