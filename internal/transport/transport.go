@@ -258,7 +258,7 @@ func run[T any](ctx context.Context, t *Transport, f func() T) (T, error) {
 
 // unknownScript reports that Redis did not run a script because it has
 // forgotten its text: after a restart, a failover or SCRIPT FLUSH.
-func unknownScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
+func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") } // which allocates for none, too
 
 // A command wrapped in noRetry is never sent twice by go-redis: one whose reply was
 // lost may have been executed, and what came after it would be charged or
