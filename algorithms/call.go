@@ -93,10 +93,9 @@ func leastArguments(checks []Check) []any {
 // takeCall decides checks without a ban; see internal/script/take.lua, and
 // take_joint.lua for several such calls.
 func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transport.Call {
-	c := &transport.Call{Script: script.Take, Keys: make([]any, len(checks)), Args: takeArguments(charge, checks, ps), Joins: true}
+	c := &transport.Call{Script: script.Take, Keys: r.keys(checks, ps), Args: takeArguments(charge, checks, ps), Joins: true}
 	for i := range ps {
 		p := &ps[i]
-		c.Keys[i] = r.key(&checks[i], p)
 		c.Joins = c.Joins && !p.Log
 		if p.Held {
 			c.Own = append(c.Own, p.ID)

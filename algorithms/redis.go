@@ -260,6 +260,22 @@ func (r *Redis) key(c *Check, p *step.Params) string {
 	return string(appendKey(room[:0], r.Namespace, c, p.Row))
 }
 
+// keys returns the keys of checks. They share one string.
+func (r *Redis) keys(checks []Check, ps []step.Params) []any {
+	var room [256]byte
+	var few [4]int
+	all, ends := room[:0], few[:0]
+	for i := range checks {
+		all = appendKey(all, r.Namespace, &checks[i], ps[i].Row)
+		ends = append(ends, len(all))
+	}
+	text, keys, begin := string(all), make([]any, len(checks)), 0
+	for i, end := range ends {
+		keys[i], begin = text[begin:end], end
+	}
+	return keys
+}
+
 func (r *Redis) keptKey(c *Check, p *step.Params) string {
 	var room [128]byte
 	return string(append(appendKey(room[:0], r.Namespace, c, p.Row), keptSuffix...))
