@@ -77,7 +77,7 @@ func (o draft11) write(h http.Header, d algorithms.Decision) {
 		}
 	}
 	if d.Allowed {
-		if i := tightestOf(&d); i >= 0 {
+		if i := tightestAt(&d); i >= 0 {
 			limits = append(limits, o.limit(&d.Results[i], policyName(&d, i)))
 		}
 		if there := h[field.Policy]; len(there) > 0 && len(policies) > 0 {
@@ -103,9 +103,14 @@ func (o draft11) write(h http.Header, d algorithms.Decision) {
 	h[field.RateLimit] = values[1:2:2]
 }
 
-// tightestOf returns the index of the tightest result; -1 if there is none.
-func tightestOf(d *algorithms.Decision) int {
-	tightest, ok := without(*d, isSoft).Tightest()
+// tightestAt returns the index of the tightest result; -1 if there is none.
+func tightestAt(d *algorithms.Decision) int {
+	tightest, ok := tightestOf(*d, func(l algorithms.Limit) int {
+		if l.Soft {
+			return 1
+		}
+		return 0
+	})
 	if !ok {
 		return -1
 	}

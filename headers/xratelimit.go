@@ -35,7 +35,7 @@ func XRateLimit(h http.Header, d algorithms.Decision) { writeX(h, d, false) }
 func XRateLimitDelta(h http.Header, d algorithms.Decision) { writeX(h, d, true) }
 
 func writeX(h http.Header, d algorithms.Decision, delta bool) {
-	result, ok := without(without(d, isHeld), isSoft).Tightest()
+	result, ok := tightestOf(d, rankX)
 	if !ok {
 		return
 	}
@@ -46,7 +46,7 @@ func writeX(h http.Header, d algorithms.Decision, delta bool) {
 		}
 		return
 	}
-	if isSoft(result.Check.Limit) && len(h[field.XRemaining]) > 0 {
+	if result.Check.Limit.Soft && len(h[field.XRemaining]) > 0 {
 		return
 	}
 	tightest := quota{result.Check.Limit.Quota(), max(result.Remaining, 0), result.ResetAfter}
@@ -78,30 +78,40 @@ func writeX(h http.Header, d algorithms.Decision, delta bool) {
 	h[field.XReset] = values[2:3:3]
 }
 
-// isSoft reports whether requests pass beyond the limit. A client that stops there would
-// never use what it pays for.
-func isSoft(l algorithms.Limit) bool { return l.Soft }
-
 // isHeld reports whether a limit is of requests in flight, of which nobody knows when they
 // end.
 func isHeld(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
 
-// without leaves out the results of some limits, unless nothing else is decided and
-// enforced.
-func without(d algorithms.Decision, left func(algorithms.Limit) bool) algorithms.Decision {
-	if !slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return left(r.Check.Limit) }) {
-		return d
+// tightestOf returns the tightest result of the first of three ranks in which one is
+// decided and enforced; false if there is none.
+func tightestOf(d algorithms.Decision, rank func(algorithms.Limit) int) (algorithms.Result, bool) {
+	if !slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return rank(r.Check.Limit) > 0 }) {
+		return d.Tightest() // the usual case
 	}
-	others := algorithms.Decision{Allowed: d.Allowed}
-	for i := range d.Results {
-		if r := &d.Results[i]; !left(r.Check.Limit) {
-			others.Results = append(others.Results, *r)
+	var room [4]algorithms.Result
+	for wanted := range 3 {
+		of := algorithms.Decision{Allowed: d.Allowed, Results: room[:0]}
+		for i := range d.Results {
+			if r := &d.Results[i]; rank(r.Check.Limit) == wanted {
+				of.Results = append(of.Results, *r)
+			}
+		}
+		if tightest, ok := of.Tightest(); ok {
+			return tightest, true
 		}
 	}
-	if _, ok := others.Tightest(); ok {
-		return others
+	return algorithms.Result{}, false
+}
+
+// rankX ranks limits by how well the fields can describe them.
+func rankX(l algorithms.Limit) int {
+	switch {
+	case isHeld(l):
+		return 2
+	case l.Soft: // a client that stops there would never use what it pays for
+		return 1
 	}
-	return d
+	return 0
 }
 
 // is reports whether a field has one line with this text.
