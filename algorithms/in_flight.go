@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"time"
 
@@ -106,7 +105,8 @@ func (h hiddenResult) Ended() {
 
 // PlaceOf is what a check with a name holds in the store.
 func (s store) PlaceOf(c *Check) inflight.Place {
-	return inflight.Place{Key: string(appendKey(nil, s.Namespace, c, c.Limit.row())), ID: max(c.hold, -c.hold), Lease: c.Limit.Period}
+	var room [128]byte
+	return inflight.Place{Key: string(appendKey(room[:0], s.Namespace, c, c.Limit.row())), ID: max(c.hold, -c.hold), Lease: c.Limit.Period}
 }
 
 var zrem = []any{"zrem"}
@@ -117,9 +117,9 @@ func (s store) Release(ctx context.Context, ids map[string][]int64) (released []
 	keys := make([]string, 0, len(ids))
 	calls := make([]*transport.Call, 0, len(ids))
 	remove := func(key, at string) *transport.Call {
-		c := &transport.Call{Args: zrem, Keys: append(make([]any, 0, 1+len(ids[key])), at)}
-		for _, id := range ids[key] {
-			c.Keys = append(c.Keys, strconv.FormatInt(id, 10)) // behind the key, as the command has them
+		c := &transport.Call{Args: zrem, Keys: []any{at}, Own: make([]any, len(ids[key]))}
+		for i, id := range ids[key] {
+			c.Own[i] = id
 		}
 		return c
 	}

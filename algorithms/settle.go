@@ -216,7 +216,9 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 func invalidCharges(charges []Charge) error {
 	var errs []error
 	for i := range charges {
-		errs = append(errs, charges[i].invalid())
+		if err := charges[i].invalid(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

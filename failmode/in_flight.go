@@ -94,7 +94,7 @@ func (f *inFlight) lost(results []algorithms.Result) {
 func (g *Guard) nameHeld(ctx context.Context, checks []algorithms.Check) (d algorithms.Decision, err error) {
 	named := g.inFlight.named(checks)
 	if named == nil {
-		return g.recall(ctx, checks)
+		return g.recall(ctx, checks, nil)
 	}
 	if d, full := g.fullHere(named); full {
 		return d, nil
@@ -107,7 +107,7 @@ func (g *Guard) nameHeld(ctx context.Context, checks []algorithms.Check) (d algo
 			}
 		}
 	}()
-	d, err = g.recall(ctx, named)
+	d, err = g.recall(ctx, named, named)
 	answered = true
 	g.inFlight.decided(&d)
 	return d, err
@@ -145,9 +145,11 @@ func (g *Guard) fullHere(checks []algorithms.Check) (d algorithms.Decision, full
 func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
 	results := make([]algorithms.Result, len(charges))
 	var errs []error
-	for i, ch := range charges {
+	for i := range charges {
 		r := &results[i]
-		*r = ch.Result
+		*r = charges[i].Result
+		lent.Result(r).Update()
+		ch := algorithms.Charge{Result: *r, Cost: charges[i].Cost}
 		id := lent.Result(r).Trace().Charge.At
 		switch {
 		case r.Charged == 0 || ch.Cost == r.Charged:
@@ -170,7 +172,7 @@ func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]
 				results[i], errs = settled[0], append(errs, err)
 				continue
 			}
-			unfollowIn(&g.local, &charges[i], r, g.share)
+			unfollowIn(&g.local, &ch, r, g.share)
 			lent.Result(r).Ended()
 		}
 	}

@@ -17,8 +17,9 @@ import (
 var errUnanswered = fmt.Errorf("failmode: others that asked for the key got no answer: %w", context.DeadlineExceeded)
 
 // recall decides a request that is known to be denied. Nothing charges it then. It
-// passes other requests on to the store.
-func (g *Guard) recall(ctx context.Context, checks []algorithms.Check) (algorithms.Decision, error) {
+// passes other requests on to the store, with a copy of the checks, made if it is nil: a
+// limiter may keep it, while the checks themselves stay on the caller's stack.
+func (g *Guard) recall(ctx context.Context, checks, copied []algorithms.Check) (algorithms.Decision, error) {
 	var few [4]denials.Lookup
 	lookups := few[:]
 	if len(checks) > len(few) {
@@ -36,7 +37,10 @@ func (g *Guard) recall(ctx context.Context, checks []algorithms.Check) (algorith
 			ctx = inside.PeekFirst(ctx)
 		}
 	}
-	return g.routeAndLearn(ctx, slices.Clone(checks), lookups) // a limiter may keep them, but not those of a known denial
+	if copied == nil {
+		copied = slices.Clone(checks)
+	}
+	return g.routeAndLearn(ctx, copied, lookups)
 }
 
 // routeAndLearn has a request decided and charged, and remembers what the store

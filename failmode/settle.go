@@ -19,6 +19,9 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	if err := lent.Invalid(charges); err != nil { // before anything is settled
 		return nil, err
 	}
+	if !slices.ContainsFunc(charges, func(c algorithms.Charge) bool { return !g.inFlight.holds(&c.Result.Check) }) {
+		return g.settleHeld(ctx, charges) // at the end of a request
+	}
 	charges = slices.Clone(charges)
 	for i := range charges {
 		lent.Result(&charges[i].Result).Update()

@@ -63,6 +63,11 @@ type held struct {
 	charges []algorithms.Charge
 	gauges  []*atomic.Int64 // of the charges' rules
 	once    sync.Once
+
+	room struct { // of the usual request, which holds one thing
+		charges [1]algorithms.Charge
+		gauges  [1]*atomic.Int64
+	}
 }
 
 // hold notes what an admitted request holds.
@@ -77,6 +82,7 @@ func (e *evaluation) hold() {
 		}
 		if e.held == nil {
 			e.held = &held{ctx: e.request.Context(), by: e.m}
+			e.held.charges, e.held.gauges = e.held.room.charges[:0], e.held.room.gauges[:0]
 		}
 		e.held.charges = append(e.held.charges, algorithms.Charge{Result: *r})
 		if at, ok := e.set.find(r.Check.Rule, 0); ok {
