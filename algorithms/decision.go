@@ -104,7 +104,7 @@ func (d Decision) windowsOf(rule string) []Result {
 
 // RetryAfter is the longest RetryAfter of the checks that denied the request; 0
 // if none did. For a calendar window it may be a month, whereas the header Retry-After is
-// at most an hour: a response that repeats the header reads it from there.
+// at most an hour: to repeat that in a body, read the header.
 func (d Decision) RetryAfter() time.Duration {
 	var longest time.Duration
 	for i := range d.Results {

@@ -107,4 +107,9 @@ func (l Limit) row() *step.Row { return l.step().Row() }
 // bytes. Rate must be at most 94,906,265 for sliding_window, and 10,000 for sliding_log.
 // A Soft sliding_window counts no further than 94,906,265 units. Period must be below
 // 2^52 µs, and the time to refill Burst below 2^51 µs.
-func (l Limit) Validate() error { return errors.Join(l.step().Invalid(l.row())...) }
+func (l Limit) Validate() error {
+	if l == (Limit{}) {
+		return errors.New(`required; write one such as algorithms.PerMinute(100), in a file "100/1m"`)
+	}
+	return errors.Join(l.step().Invalid(l.row())...)
+}

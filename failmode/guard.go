@@ -43,8 +43,8 @@ import (
 // case another process has refunded or reset it. For all keys together it asks at most
 // 200 times a second. While the limiter is available, it always decides checks with
 // NoCache, Shadow, a Ban, in_flight or a Soft limit. Only a ban itself is remembered, for
-// a second. If a remembered denial decides a request, the results of its other checks
-// have SourceNone.
+// a second, and in_flight is denied at once where this process holds all places. If a
+// remembered denial decides a request, the results of its other checks have SourceNone.
 //
 // Checks with Lease are admitted from batches of units that the limiter has counted. All
 // Guards together stay within the limit, with two exceptions. After a Reset in another

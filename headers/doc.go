@@ -7,9 +7,9 @@
 // answers a denied request, and Transport is for clients.
 //
 // Most clients understand [XRateLimit]. [IETFDraft11] is the current draft of the IETF.
-// [All] sends both. If the fields are already set, by another
-// limiter in front or by an upstream server behind a reverse proxy, the writers
-// merge: the tighter values stay, and no field is sent twice.
+// [All] combines writers, so that both are sent. If the fields are already set, by another
+// limiter in front or by an upstream server behind a reverse proxy, the writers merge: the
+// tighter values stay, and no field is sent twice.
 package headers
 
 // # How it works

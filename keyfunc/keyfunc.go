@@ -48,8 +48,8 @@ type Described interface {
 // Describe returns k if it is [Described]. Any other Key is valid and not secret, reads
 // no body, and takes one plain value, which is its key. Its name is the result of its
 // method String or, without one, its type. But Validate reports a mistake if k is nil, if
-// k has some other methods of Described and not all, or if k embeds a Key: what was meant
-// by them would be lost.
+// k has some other methods of Described and not all, or if k embeds a Key: such methods
+// would not be used.
 func Describe(k Key) Described {
 	if k, ok := k.(Described); ok {
 		return k

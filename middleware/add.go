@@ -16,8 +16,8 @@ var lent = algorithms.Internal.Open(&inside.Allow)
 // it runs: tokens of a stream, rows, bytes. When the request is over, Add's sum is
 // settled as by [Settle], unless the rule was settled before. The request is over when
 // the handler has returned or panicked, even if the client left before, or when [Hold]
-// releases it. To have a request that uses nothing settled at 0, call Add(ctx, rule, 0) at
-// its start. A rule that was added to ignores its ChargeOn.
+// releases it. After Add(ctx, rule, 0), a request that uses nothing is settled at 0. After
+// an Add, the rule ignores its ChargeOn for this request.
 //
 // The first units come out of the request's charge, so let it reserve the usual use by
 // Cost or CostFor. When that is used up, one call of the limiter takes what is missing, or

@@ -21,8 +21,8 @@ import (
 //
 // A connection that next takes over is one request, whatever is sent on it. So Handler
 // belongs inside a handler that serves HTTP/2 on such connections, such as
-// golang.org/x/net/http2/h2c. Outside it, Handler answers HTTP/2 with prior knowledge by
-// a 400.
+// golang.org/x/net/http2/h2c. Outside it, a request in HTTP/2 with prior knowledge
+// gets a 400.
 //
 // A request that a leaky_bucket delays waits here. It is denied at once if its delay ends
 // after its context's deadline or the server's WriteTimeout, or if [Config].MaxWaiting is

@@ -34,7 +34,7 @@ type limitView struct {
 // enforced rule that has a key for the request, whatever its Match: the limits that apply
 // to the request or, with TierBy, those of all tiers. It leaves out rules that are Hidden
 // or Disabled, that exempt the request, whose Key is a route or in the body, and whose
-// Key returns an error. Keys, LimitsFor and TierFor get the request to this handler. A soft
+// Key returns an error. Keys, LimitsFor and TierFor see this handler's request. A soft
 // limit has "soft" and what is "used", which may be more than the limit.
 //
 //	mux.Handle("GET /rate_limit", limit.Limits())

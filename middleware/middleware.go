@@ -176,8 +176,8 @@ func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 }
 
 // RulesFailed is for loaders: it reports that new rules could not be read. It counts err
-// as a failed SetRules, and logs it. A text that repeats the last one is not logged again
-// until rules are replaced. The rules in force stay.
+// as a failed SetRules, and logs it. An error that repeats the last one is not logged
+// again until rules are replaced. The rules in force stay.
 func (m *Middleware) RulesFailed(err error) {
 	if err == nil {
 		return

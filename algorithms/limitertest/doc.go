@@ -13,6 +13,6 @@
 // # For authors of applications
 //
 // [Redis] is a Redis for tests of your own limits. It is inside the process and on the same
-// fake clock, so a test can wait for a day in no time. Use it instead of the real client of
-// main, as its example does.
+// fake clock, so a test can wait for a day in no time. Use it in place of your
+// program's client, as its example does.
 package limitertest

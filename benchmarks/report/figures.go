@@ -32,7 +32,7 @@ var figures = []figure{
 	{"round trips of a request with 3 rules", "reads/op", "Redis/handler/callers=1", alone, nil, "≤ 1"},
 	{"1 caller, 3 rules: p50 / redis_rate's, called three times", "p50-ns", "Alone/handler", ratio, []string{"Alone/redis_rate"}, "≤ 0.6"},
 	{"1 caller, 3 rules: p50 / that of one EVALSHA of the baseline script", "p50-ns", "Alone/handler", ratio, []string{"Alone/baseline"}, "≤ 1.1"},
-	{"the same of the command alone that the handler sends", "p50-ns", "Alone/script", ratio, []string{"Alone/baseline"}, ""},
+	{"the same for the handler's command alone", "p50-ns", "Alone/script", ratio, []string{"Alone/baseline"}, ""},
 	{"16 callers, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/handler/callers=16", times, []string{"Redis/redis_rate/callers=16"}, "≥ 2.4"},
 	{"128 callers, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/handler/callers=128", times, []string{"Redis/redis_rate/callers=128"}, "≥ 3.3"},
 	{"the same with a client of default options", "ns/op", "Redis/default_client/callers=128", times, []string{"Redis/redis_rate/callers=128"}, ""},

@@ -31,7 +31,7 @@ func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, 
 func sockets(user keyfunc.Key) []ratelimit.Rule {
 	match := []string{"GET /ws"}
 	return []ratelimit.Rule{
-		{Name: "sockets", Match: match, Key: user, // renewed each 100 s, as sockets are many
+		{Name: "sockets", Match: match, Key: user, // a lease of 5m means fewer renewals
 			Limit: algorithms.Limit{Rate: 5, Period: 5 * time.Minute, Algorithm: algorithms.InFlight}},
 		{Name: "connects", Match: match, Key: user, Limit: algorithms.PerMinute(30)},
 	}

@@ -34,7 +34,9 @@ func refuseCall(w http.ResponseWriter, r *http.Request, _ algorithms.Decision) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusTooManyRequests)
-	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": call.ID, "error": map[string]any{
-		"code": -32000, "message": "too many calls of this tool", "data": map[string]any{"retryAfter": json.Number(w.Header().Get("Retry-After"))},
-	}})
+	refusal := map[string]any{"code": -32000, "message": "too many calls of this tool"}
+	if seconds := w.Header().Get("Retry-After"); seconds != "" {
+		refusal["data"] = map[string]any{"retryAfter": json.Number(seconds)}
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": call.ID, "error": refusal})
 }
