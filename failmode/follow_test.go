@@ -39,7 +39,7 @@ func eachLimit(t *testing.T, f func(t *testing.T, l algorithms.Limit)) {
 	}
 }
 
-func asItIs(r *algorithms.Result) (algorithms.Check, bool) { return r.Check, true }
+var asItIs = new(Guard) // its share is all
 
 // One that follows every decision answers as the one that made them.
 func TestFollowCountsWhatTakeCounted(t *testing.T) {
@@ -78,7 +78,7 @@ func TestFollowMakesOneEntryOfAKey(t *testing.T) {
 		for i := range keys {
 			check := algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}
 			follow := func() {
-				followIn(&m, []algorithms.Result{{Check: check, HasRoom: true, Charged: 1, Remaining: left, At: time.Now()}}, asItIs)
+				followIn(&m, []algorithms.Result{{Source: algorithms.SourceRedis, Check: check, HasRoom: true, Charged: 1, Remaining: left, At: time.Now()}}, asItIs)
 			}
 			if follow(); peekOne(t, &m, check).Remaining != left {
 				t.Fatalf("key %d: %d left, want %d", i, peekOne(t, &m, check).Remaining, left)
@@ -119,7 +119,7 @@ func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
 		} {
 			var m algorithms.Memory
 			check := algorithms.Check{Rule: "r", Key: "k", Limit: l}
-			followIn(&m, []algorithms.Result{{Check: check, Charged: c.charged, Remaining: c.remaining, At: time.Now()}}, asItIs)
+			followIn(&m, []algorithms.Result{{Source: algorithms.SourceRedis, Check: check, Charged: c.charged, Remaining: c.remaining, At: time.Now()}}, asItIs)
 			got := peekOne(t, &m, check)
 			if got.Remaining != c.want || got.RetryAfter > l.Period+time.Microsecond && l.Algorithm != algorithms.SlidingWindow {
 				t.Errorf("charged %d, left %d there: %+v, want %d left", c.charged, c.remaining, got, c.want)
@@ -128,7 +128,7 @@ func TestFollowLeavesNoMoreThanIsLeftThere(t *testing.T) {
 				t.Errorf("charged %d, left %d there: %d keys", c.charged, c.remaining, keys)
 			}
 			// Less is left already.
-			followIn(&m, []algorithms.Result{{Check: check, Remaining: quota, At: time.Now()}}, asItIs)
+			followIn(&m, []algorithms.Result{{Source: algorithms.SourceRedis, Check: check, Remaining: quota, At: time.Now()}}, asItIs)
 			if got := peekOne(t, &m, check).Remaining; got != c.want {
 				t.Errorf("left %d, then more there: %d", c.want, got)
 			}
@@ -140,13 +140,13 @@ func TestFollowPassesOverWhatItCannotCount(t *testing.T) {
 	var m algorithms.Memory
 	followIn(&m, nil, asItIs)
 	followIn(&m, []algorithms.Result{
-		{Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}}, Charged: 1, Err: errors.New("away")},
-		{Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: -1}}, Charged: 1},
-		{Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Algorithm: "none"}}, Charged: 1},
-		{Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}, Cost: -1}, Charged: 1},
+		{Source: algorithms.SourceRedis, Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}}, Charged: 1, Err: errors.New("away")},
+		{Source: algorithms.SourceRedis, Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: -1}}, Charged: 1},
+		{Source: algorithms.SourceRedis, Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Algorithm: "none"}}, Charged: 1},
+		{Source: algorithms.SourceRedis, Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}, Cost: -1}, Charged: 1},
 		{},
 	}, asItIs)
-	followIn(&m, []algorithms.Result{{Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}}, Charged: 1}}, func(*algorithms.Result) (algorithms.Check, bool) { return algorithms.Check{}, false })
+	followIn(&m, []algorithms.Result{{Source: algorithms.SourceFallback, Check: algorithms.Check{Rule: "r", Limit: algorithms.Limit{Rate: 5, Period: 24 * time.Hour}}, Charged: 1}}, asItIs)
 	if s := lent.Memory(&m).Stats(); s != (memory.Stats{}) {
 		t.Errorf("%+v", s)
 	}
@@ -206,7 +206,8 @@ func TestUnfollowFreesNothingElse(t *testing.T) {
 				t.Errorf("%d left after it was settled at %d", got, cost)
 			}
 		}
-		unfollowIn(&here, &algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), func(*algorithms.Result) (algorithms.Check, bool) { return algorithms.Check{}, false })
+		d.Results[0].Source = algorithms.SourceFallback
+		unfollowIn(&here, &algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), asItIs)
 		if got := peekOne(t, &here, check).Remaining; got > 1 {
 			t.Errorf("%d left: what is not followed was given back", got)
 		}
@@ -248,7 +249,7 @@ func TestFollowAcrossAWindowsBorder(t *testing.T) {
 		check := algorithms.Check{Rule: "r", Key: "k", Limit: day}
 		time.Sleep(24*time.Hour - time.Duration(time.Now().UnixNano()%int64(24*time.Hour))) // midnight
 		var here algorithms.Memory
-		followIn(&here, []algorithms.Result{{Check: check, HasRoom: true, Charged: 1, At: time.Now().Add(-10 * time.Millisecond)}}, asItIs)
+		followIn(&here, []algorithms.Result{{Source: algorithms.SourceRedis, Check: check, HasRoom: true, Charged: 1, At: time.Now().Add(-10 * time.Millisecond)}}, asItIs)
 		if got := peekOne(t, &here, check).Remaining; got != 99 {
 			t.Errorf("%d left of the new day, want 99", got)
 		}
@@ -260,7 +261,7 @@ func TestFollowCountsKeysWithoutRoom(t *testing.T) {
 	eachLimit(t, func(t *testing.T, l algorithms.Limit) {
 		m := algorithms.Memory{MaxKeys: 1}
 		for i := range 1000 {
-			followIn(&m, []algorithms.Result{{Check: algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: 1, At: time.Now()}}, asItIs)
+			followIn(&m, []algorithms.Result{{Source: algorithms.SourceRedis, Check: algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: 1, At: time.Now()}}, asItIs)
 		}
 		for i := range 1000 {
 			if r := peekOne(t, &m, algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}); r.Remaining > 1 {
@@ -280,7 +281,7 @@ func TestFollowDoesNotAllocate(t *testing.T) {
 		if rated.Rows[i].Log {
 			continue // has an entry for each charge
 		}
-		results = append(results, algorithms.Result{Check: algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: l.Rate})
+		results = append(results, algorithms.Result{Source: algorithms.SourceRedis, Check: algorithms.Check{Rule: "r", Key: fmt.Sprint(i), Limit: l}, Charged: 1, Remaining: l.Rate})
 	}
 	followIn(&m, results, asItIs)
 	for i := range results { // by itself: two limits may take turns in a place of step.Bounds
@@ -296,12 +297,12 @@ func TestFollowDoesNotAllocate(t *testing.T) {
 func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
 	m := algorithms.Memory{MaxKeys: 640}
 	check := algorithms.Check{Rule: "r", Key: "k", Limit: algorithms.Limit{Rate: 100_000, Period: 1000 * time.Hour, Algorithm: algorithms.FixedWindow}}
-	followIn(&m, []algorithms.Result{{Check: check, Charged: 1, Remaining: 100_000}}, asItIs) // has an entry from now on
+	followIn(&m, []algorithms.Result{{Source: algorithms.SourceRedis, Check: check, Charged: 1, Remaining: 100_000}}, asItIs) // has an entry from now on
 	var wg sync.WaitGroup
 	for n := range 8 {
 		wg.Go(func() {
 			for i := range 300 {
-				followIn(&m, []algorithms.Result{{Check: check, Charged: 1, Remaining: 100_000}}, asItIs)
+				followIn(&m, []algorithms.Result{{Source: algorithms.SourceRedis, Check: check, Charged: 1, Remaining: 100_000}}, asItIs)
 				other := check
 				other.Key = fmt.Sprint(n, "-", i)
 				if _, err := m.Take(t.Context(), check, other); err != nil {

@@ -89,7 +89,6 @@ type Guard struct {
 	denied    denials.Cache
 	leases    leases
 	inFlight  inFlight
-	share     shareFunc
 	heartbeat heartbeat
 	server    serverCheck
 	work      background.Group
@@ -112,7 +111,6 @@ func (g *Guard) ready() {
 		g.denied.Start(func(c algorithms.Check) bool { return g.refuses(&c) })
 		g.leases.Start()
 		g.breaker.Start(g.store, &g.work, g.logger)
-		g.share = g.shareOf
 		g.inFlight.begin(g)
 		g.fellBack.Every, g.lostLog.Every = sampler.LogInterval, sampler.LogInterval
 		if g.Instances == 0 {

@@ -172,7 +172,7 @@ func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]
 				results[i], errs = settled[0], append(errs, err)
 				continue
 			}
-			unfollowIn(&g.local, &ch, r, g.share)
+			unfollowIn(&g.local, &ch, r, g)
 			lent.Result(r).Ended()
 		}
 	}

@@ -9,10 +9,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// A shareFunc returns the check by which a result is counted locally; false if it
-// is not counted.
-type shareFunc = func(*algorithms.Result) (algorithms.Check, bool)
-
 // follow counts the store's decisions locally, at this process' share and in every
 // mode. It passes over keys that were banned, unbanned or reset since the store was
 // asked: the store may have decided before.
@@ -22,21 +18,20 @@ func (g *Guard) follow(asked denials.Moment, results []algorithms.Result) {
 		usual = usual && results[i].BannedFor == 0 && results[i].Check.Ban == (algorithms.Ban{})
 	}
 	if usual {
-		followIn(&g.local, results, g.share)
+		followIn(&g.local, results, g)
 		return
 	}
 	for _, banned := range [...]bool{false, true} { // a window that had room when another began the ban must not lift it
 		for i := range results {
 			if banned == (results[i].BannedFor > 0) {
-				g.denied.UnlessChanged(asked, &results[i].Check, func() { followIn(&g.local, results[i:i+1], g.share) })
+				g.denied.UnlessChanged(asked, &results[i].Check, func() { followIn(&g.local, results[i:i+1], g) })
 			}
 		}
 	}
 }
 
-// followIn counts in a memory what another store decided, by the checks that share
-// returns.
-func followIn(m *algorithms.Memory, results []algorithms.Result, share shareFunc) {
+// followIn counts in a memory what another store decided, at the Guard's share.
+func followIn(m *algorithms.Memory, results []algorithms.Result, g *Guard) {
 	for few := range slices.Chunk(results, 4) {
 		var room [4]memory.Followed
 		var of [4]*algorithms.Result
@@ -46,7 +41,7 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, share shareFunc
 			if r.Err != nil {
 				continue
 			}
-			if c, ok := share(r); !ok || !lent.Check(&c).Count(&f.Count) {
+			if !g.countOf(r, &f.Count) {
 				continue
 			}
 			f.Allowed, f.Banned, f.Charged, f.Remaining = r.HasRoom, r.BannedFor > 0, r.Charged, r.Remaining
@@ -67,17 +62,16 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, share shareFunc
 // says, and notes it in the result as settled by the store. The charge's result says
 // what it cost before. A charge to a sliding_log or a leaky_bucket is found only if the
 // clocks agree to the microsecond, and stays otherwise.
-func unfollowIn(m *algorithms.Memory, ch *algorithms.Charge, settled *algorithms.Result, share shareFunc) {
+func unfollowIn(m *algorithms.Memory, ch *algorithms.Charge, settled *algorithms.Result, g *Guard) {
 	r := &ch.Result
 	trace := lent.Result(r).Trace()
-	c, ok := share(r)
-	if !ok || trace.Followed == 0 {
+	var n memory.Count
+	if trace.Followed == 0 || !g.countOf(r, &n) {
 		return
 	}
 	units := max(trace.Followed+ch.Cost-r.Charged, 0)
-	var n memory.Count
-	if units != trace.Followed && lent.Check(&c).Count(&n) {
-		lent.Memory(m).Settle(c.Rule, c.Key, &step.Correction{
+	if units != trace.Followed {
+		lent.Memory(m).Settle(n.Rule, n.Key, &step.Correction{
 			Params: n.Params, Placed: trace.Charge, Units: trace.Followed, Delta: units - trace.Followed,
 		})
 	}
@@ -93,12 +87,17 @@ func ofStore(r *algorithms.Result) bool {
 	return r.Err == nil
 }
 
-// shareOf returns the check by which a result of the store is counted locally.
-func (g *Guard) shareOf(r *algorithms.Result) (algorithms.Check, bool) {
+// countOf fills in the count by which a result of the store is counted locally; false if
+// it is not.
+func (g *Guard) countOf(r *algorithms.Result, n *memory.Count) bool {
 	if !ofStore(r) {
-		return algorithms.Check{}, false
+		return false
 	}
-	return g.shareOfCheck(r.Check), true
+	if g.instances() == 1 {
+		return lent.Check(&r.Check).Count(n)
+	}
+	c := g.shareOfCheck(r.Check)
+	return lent.Check(&c).Count(n)
 }
 
 // shareOfCheck reduces a check's limit to this process' share. If the share is no

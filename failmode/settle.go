@@ -92,7 +92,7 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 	for _, i := range sent {
 		g.denied.Forget(&charges[i].Result.Check, false)
 		if results[i].Charged == charges[i].Cost {
-			unfollowIn(&g.local, &charges[i], &results[i], g.share)
+			unfollowIn(&g.local, &charges[i], &results[i], g)
 		}
 	}
 	return results, errors.Join(err, storeErr)
