@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-func shutDown(server *http.Server) error {
+func shutDown(server *http.Server) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // preStop and this are less than the grace period
 	defer cancel()
-	err := server.Shutdown(ctx)
+	err = server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = server.Close() // ends open streams
 	}

@@ -78,7 +78,7 @@ func forgive(ctx context.Context, limit *ratelimit.Middleware, guard algorithms.
 	if err != nil {
 		return err
 	}
-	d, err := guard.Peek(ctx, checks...) // what it has left
+	d, err := guard.Peek(ctx, checks...) // what it has left, by the rule's own limit
 	if err != nil || d.Allowed {
 		return err
 	}
