@@ -38,8 +38,9 @@
 //
 // If a state was written more than one period in the future, the clock was wrong then:
 // the units that were used count as used now, and recover as the limit says. A debt is
-// not a clock error, however large it is. It may come from a slower limit on the same
-// key, of another process or tier. It denies until it is repaid.
+// stored as a time in the future, too, but is no clock error, however large it is. It may
+// come from a slower limit on the same key, of another process or tier. It denies until it
+// is repaid.
 package algorithms
 
 // # How it works

@@ -63,7 +63,7 @@ type Limiter interface {
 	// A charge whose outcome is unknown counts as the lower of its old and its new cost, so
 	// that no unit is refunded twice.
 	//
-	// Settle refunds no more than waiting would have freed. A token bucket refunds at
+	// Settle refunds only what waiting has not freed yet. A token bucket refunds at
 	// most what it has not refilled since the charge. A window refunds only what it
 	// still counts. A leaky bucket refunds only the last slot of its queue. A sliding
 	// log refunds a charge only if at most 1000 others followed it.

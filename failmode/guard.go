@@ -34,9 +34,8 @@ import (
 // connection, and for checks whose key another program has written. A client therefore
 // gains nothing by keeping a process busy.
 //
-// Local counts begin with the units that the limiter has charged to requests of this
-// process, and with those that its answers have shown other processes to have used. They
-// admit at most this process' share of each limit; see Instances.
+// Local counts begin with the units that the limiter has charged to this process and, by
+// its answers, to other processes. They admit at most this process' share of each limit; see Instances.
 //
 // A Guard remembers up to 32,768 denied keys and denies them itself until a request fits
 // the limit, also in an outage. Once a second it asks the limiter again about a key, in

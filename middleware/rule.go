@@ -52,7 +52,7 @@ type Rule struct {
 	// case.
 	Tiers map[string][]algorithms.Limit
 	// TierBy returns the tier that a request asks for, such as a model or a tool; nil means
-	// that Config.TierFor alone names tiers. Each of these tiers has a count of its own.
+	// that Config.TierFor alone names tiers. With TierBy, each of Tiers has its own count.
 	// Requests for any other name share the count of Limit or Limits. Make that limit the
 	// smallest, because clients choose the name. Errors of TierBy are treated as those of
 	// Key, but with [keyfunc.ErrNoKey] Limit or Limits applies.
@@ -134,9 +134,10 @@ type Rule struct {
 	// Disabled turns the rule off: its Key is not resolved. Counts expire as usual.
 	Disabled bool
 	// Lease takes units from the store in batches, for keys with thousands of requests per
-	// second, such as [keyfunc.Everyone]. The limit is not exceeded, but the unused rest of
-	// a batch is lost to other processes. Remaining is an estimate. One fixed or sliding
-	// window only, not soft; not with ChargeOn or Ban.
+	// second, such as [keyfunc.Everyone]. The limit holds, with two exceptions that
+	// [failmode.Guard] names, but the unused rest of a batch is lost to other processes.
+	// Remaining is an estimate. One fixed or sliding window only, not soft; not with
+	// ChargeOn or Ban.
 	Lease bool
 }
 

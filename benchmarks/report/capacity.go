@@ -19,7 +19,7 @@ func capacityPage(m measured) string {
 
 func (m measured) keyTable() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| where, algorithm | keys | bytes per key | × the estimate of %d | GB for 10 million | Redis CPU to make a key, µs |\n|---|--:|--:|--:|--:|--:|\n", articleBytes)
+	fmt.Fprintf(&b, "| where, algorithm | keys | bytes per key | × %d bytes | GB for 10 million | Redis CPU to make a key, µs |\n|---|--:|--:|--:|--:|--:|\n", articleBytes)
 	for _, name := range m.benchmed {
 		key, ok := between(name, "Keys/", "/size")
 		if !ok {

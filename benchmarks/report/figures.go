@@ -61,10 +61,10 @@ var figures = []figure{
 	{"a request that matches no rule: ns", "ns/op", "NoRule/handler", alone, nil, "≤ 100"},
 	{"HTTP at half of the peak rate: p50 that the middleware adds, µs", "p50-µs", "OpenLoop/half/limited", excess, []string{"OpenLoop/half/bare"}, ""},
 	{"HTTP at half of the peak rate: p99 that the middleware adds, µs", "p99-µs", "OpenLoop/half/limited", excess, []string{"OpenLoop/half/bare"}, "≤ 1000"},
-	{"the same for one GET in its place: p99, µs", "p99-µs", "OpenLoop/half/get", excess, []string{"OpenLoop/half/bare"}, ""},
+	{"the same for one GET of Redis in its place: p99, µs", "p99-µs", "OpenLoop/half/get", excess, []string{"OpenLoop/half/bare"}, ""},
 	{"HTTP at a tenth of the peak rate: p50 that the middleware adds, µs", "p50-µs", "OpenLoop/tenth/limited", excess, []string{"OpenLoop/tenth/bare"}, ""},
 	{"HTTP at a tenth of the peak rate: p99 that the middleware adds, µs", "p99-µs", "OpenLoop/tenth/limited", excess, []string{"OpenLoop/tenth/bare"}, ""},
-	{"the same for one GET in its place: p99, µs", "p99-µs", "OpenLoop/tenth/get", excess, []string{"OpenLoop/tenth/bare"}, ""},
+	{"the same for one GET of Redis in its place: p99, µs", "p99-µs", "OpenLoop/tenth/get", excess, []string{"OpenLoop/tenth/bare"}, ""},
 	{"bytes of a token_bucket key / the leanest peer's (GCRA)", "bytes/key", "Key/token_bucket", ratio, []string{"Key/redis_rate", "Key/throttled"}, "≤ 1"},
 	{"bytes of a fixed_window key / ulule's", "bytes/key", "Key/fixed_window", ratio, []string{"Key/ulule"}, "≤ 1"},
 }

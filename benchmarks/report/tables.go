@@ -68,7 +68,7 @@ func machine(m measured) string {
 	}
 	if loads := m.machine["load"]; len(loads) > 0 {
 		busiest := slices.MaxFunc(loads, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
-		fmt.Fprintf(&b, "Others' load on the machine before a round: at most %s.\n", busiest)
+		fmt.Fprintf(&b, "Load average of the machine before a round: at most %s.\n", busiest)
 	}
 	return b.String()
 }
@@ -146,7 +146,7 @@ func details(m measured) string {
 			}
 		}
 	}
-	fmt.Fprint(&b, "\n| a key in Redis | bytes |\n|---|--:|\n")
+	fmt.Fprint(&b, "\n| MEMORY USAGE of a key in Redis | bytes |\n|---|--:|\n")
 	for _, name := range m.benchmed {
 		if key, ok := strings.CutPrefix(name, "Key/"); ok {
 			fmt.Fprintf(&b, "| %s | %s |\n", key, m.cell(name, "bytes/key"))
