@@ -217,7 +217,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// prepared is a replay and its only log, which has started.
+// prepared is a replay and its only log.
 func prepared(t *testing.T, log io.Reader) (*replay, *source) {
 	t.Helper()
 	c := config{ruleFile: file(t, "rules.yaml", attackRules), fields: map[string]string{}, zone: time.UTC}
@@ -233,15 +233,6 @@ func prepared(t *testing.T, log io.Reader) (*replay, *source) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.plan = newPlan(s.first.lines, c.wanted(p.rules), nil, time.UTC)
-	work, stop := make(chan func()), make(chan struct{})
-	go func() {
-		for do := range work {
-			do()
-		}
-	}()
-	s.start(work, stop)
-	measured := p.demand.start()
-	t.Cleanup(func() { measured(); close(stop); close(work) })
+	s.plan = newPlan(s.sample, c.wanted(p.rules), nil, time.UTC)
 	return p, s
 }
