@@ -140,6 +140,13 @@ func TestSoftLimits(t *testing.T) {
 	}
 }
 
+// Responses that a rule does not charge need no room in the smallest limit.
+func TestWhatIsNotChargedNeedsNoRoom(t *testing.T) {
+	const rules = "version: 1\nrules: [{name: a, key: ip, limit: 9/1m fixed_window, charge_on: [401]}]"
+	log := strings.Repeat(at(nine, 1, "/"), 5) + strings.Replace(at(nine, 1, "/"), " 200 ", " 401 ", 1)
+	replays(t, rules, log, nil, "of the clients: 1/1m fixed_window (0 of 1)")
+}
+
 // Bans and leases are replayed as they are.
 func TestBansAndLeases(t *testing.T) {
 	const rules = "version: 1\nrules: [{name: a, key: ip, limit: 1/1s fixed_window, ban: {after: 2, within: 1m, for: 15m}}, {name: b, key: ip, limit: 100/1m, lease: true}]"
