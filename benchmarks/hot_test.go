@@ -22,29 +22,18 @@ func BenchmarkHot(b *testing.B) {
 	s := start(b)
 	rule := ratelimit.Rule{Name: "hot", Key: keyfunc.IP, Limit: perHour}
 	strict := limit(b, s.ours, "hot", []ratelimit.Rule{rule})
-	all := []contender{{"handler", oneClient(serving(strict, http.StatusNoContent)), &strict}}
-	if leases() {
-		rule.Lease = true
-		leased := limit(b, s.ours, "leased", []ratelimit.Rule{rule})
-		all = append(all, contender{"lease", oneClient(serving(leased, http.StatusNoContent)), &leased})
+	rule.Lease = true
+	leased := limit(b, s.ours, "leased", []ratelimit.Rule{rule})
+	all := []contender{
+		{"handler", oneClient(serving(strict, http.StatusNoContent)), &strict},
+		{"lease", oneClient(serving(leased, http.StatusNoContent)), &leased},
 	}
 	hot := []layer{{"hot", perHour, ip, host}}
 	for _, p := range redisPeers(b, s.theirs, hot) {
 		all = append(all, contender{p.name, oneClient(serving(p.handler, http.StatusNoContent)), nil})
 	}
 	compare(b, load{servers: s.all(), failing: true}, all)
-	if leases() {
-		b.Run("lease_total", func(b *testing.B) { leaseTotal(b, s) })
-	}
-}
-
-// leases says whether this version has them.
-func leases() bool {
-	_, err := ratelimit.New(ratelimit.Config{
-		Limiter: new(algorithms.Memory),
-		Rules:   []ratelimit.Rule{{Name: "hot", Key: keyfunc.IP, Limit: perHour, Lease: true}},
-	})
-	return err == nil
+	b.Run("lease_total", func(b *testing.B) { leaseTotal(b, s) })
 }
 
 func oneClient(s subject) subject {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -92,36 +91,30 @@ func TestCountedInProcess(t *testing.T) {
 
 // Without -trusted-proxies nobody chooses an address or a user.
 func TestTrustsNobodyByDefault(t *testing.T) {
-	for _, program := range programs {
-		t.Run(program, func(t *testing.T) {
-			inOneMinute(t, func(c client) error {
-				s := start(t, program)
-				return errors.Join(
-					s.expect(c.as("alice"), items, "200 199/200"),
-					s.expect(newClient().as("bob"), items, "200 198/200"),
-				)
-			})
-		})
-	}
+	inOneMinute(t, func(c client) error {
+		s := start(t, "stdlib")
+		return errors.Join(
+			s.expect(c.as("alice"), items, "200 199/200"),
+			s.expect(newClient().as("bob"), items, "200 198/200"),
+		)
+	})
 }
 
 func TestEndsBySignal(t *testing.T) {
-	for _, program := range programs {
-		for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
-			t.Run(fmt.Sprint(program, "/", sig), func(t *testing.T) {
-				s := start(t, program, trusting) // else it hints at X-Forwarded-For
-				if err := s.expect(newClient(), items, "200 199/200"); err != nil {
-					t.Error(err)
-				}
-				s.end(t, sig)
-				if s.stderr.Len() > 0 {
-					t.Errorf("on stderr: %s", s.stderr.String())
-				}
-				if _, err := s.send(newClient(), items); !errors.Is(err, syscall.ECONNREFUSED) {
-					t.Errorf("a request after the end: %v", err)
-				}
-			})
-		}
+	for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			s := start(t, "stdlib", trusting) // else it hints at X-Forwarded-For
+			if err := s.expect(newClient(), items, "200 199/200"); err != nil {
+				t.Error(err)
+			}
+			s.end(t, sig)
+			if s.stderr.Len() > 0 {
+				t.Errorf("on stderr: %s", s.stderr.String())
+			}
+			if _, err := s.send(newClient(), items); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("a request after the end: %v", err)
+			}
+		})
 	}
 }
 
@@ -156,41 +149,39 @@ func TestMistakesInFlags(t *testing.T) {
 		"network":            {[]string{"-trusted-proxies=10.0.0.1/8"}, 2, []string{"-trusted-proxies", `"10.0.0.1/8"`, "write 10.0.0.0/8"}},
 		"two networks":       {[]string{"-trusted-proxies=10.0.0.0/33,lan"}, 2, []string{"-trusted-proxies", `"10.0.0.0/33"`, `"lan"`}},
 	}
-	for _, program := range programs {
-		for name, tt := range tests {
-			t.Run(program+"/"+name, func(t *testing.T) {
-				stdout, stderr, status := run(t, program, tt.args...)
-				if status != tt.status || stdout != "" {
-					t.Errorf("status %d, stdout %q; want %d and nothing", status, stdout, tt.status)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, status := run(t, tt.args...)
+			if status != tt.status || stdout != "" {
+				t.Errorf("status %d, stdout %q; want %d and nothing", status, stdout, tt.status)
+			}
+			if strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") {
+				t.Errorf("not one line:\n%s", stderr)
+			}
+			for _, text := range tt.says {
+				if !strings.Contains(stderr, text) {
+					t.Errorf("does not say %s:\n%s", text, stderr)
 				}
-				if strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") {
-					t.Errorf("not one line:\n%s", stderr)
-				}
-				for _, text := range tt.says {
-					if !strings.Contains(stderr, text) {
-						t.Errorf("does not say %s:\n%s", text, stderr)
-					}
-				}
-				if strings.Contains(stderr, "se/cr") || strings.Contains(stderr, "cr#et") {
-					t.Errorf("says the password:\n%s", stderr)
-				}
-			})
-		}
-		t.Run(program+"/help", func(t *testing.T) {
-			stdout, stderr, status := run(t, program, "-h")
-			if status != 0 || stderr != "" || strings.Count("\n"+stdout, "\n  -") != 5 {
-				t.Errorf("status %d, stdout\n%s\nstderr\n%s", status, stdout, stderr)
+			}
+			if strings.Contains(stderr, "se/cr") || strings.Contains(stderr, "cr#et") {
+				t.Errorf("says the password:\n%s", stderr)
 			}
 		})
 	}
+	t.Run("help", func(t *testing.T) {
+		stdout, stderr, status := run(t, "-h")
+		if status != 0 || stderr != "" || strings.Count("\n"+stdout, "\n  -") != 5 {
+			t.Errorf("status %d, stdout\n%s\nstderr\n%s", status, stdout, stderr)
+		}
+	})
 }
 
 // run runs an example that is to end by itself.
-func run(t *testing.T, program string, args ...string) (stdout, stderr string, status int) {
+func run(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(binaries, program), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "stdlib"), args...)
 	cmd.Env = environment
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -139,25 +139,23 @@ func TestBehindNginxNobodyChoosesItsKey(t *testing.T) {
 		{"Forwarded: for=10.1.1.3", "X-Real-IP: 10.1.1.3", "X-User-ID: alice", "X-User-Id: bob", "X_User_ID: eve"},
 		{"x-forwarded-for: " + strings.Repeat("10.1.1.4, ", 200) + "10.1.1.4"},
 	}
-	for _, program := range programs {
-		for _, trust := range []string{"127.0.0.1", "hops=1"} {
-			t.Run(program+"/"+trust, func(t *testing.T) {
-				inOneMinute(t, func(client) error {
-					s := start(t, program, "-trusted-proxies="+trust)
-					url := startNginx(t, s)
-					for i, want := range append(allLogins, "429 0/5") {
-						if err := expectFrom("127.0.0.2", url, login, want, spoofed[i]...); err != nil {
-							return fmt.Errorf("login %d: %w", i+1, err)
-						}
+	for _, trust := range []string{"127.0.0.1", "hops=1"} {
+		t.Run(trust, func(t *testing.T) {
+			inOneMinute(t, func(client) error {
+				s := start(t, "stdlib", "-trusted-proxies="+trust)
+				url := startNginx(t, s)
+				for i, want := range append(allLogins, "429 0/5") {
+					if err := expectFrom("127.0.0.2", url, login, want, spoofed[i]...); err != nil {
+						return fmt.Errorf("login %d: %w", i+1, err)
 					}
-					return errors.Join(
-						// No user has a count of their own: that would be the tighter one.
-						expectFrom("127.0.0.2", url, items, "200 194/200", "X-User-ID: mallory", "X-Forwarded-For: 127.0.0.3"),
-						// Nor can anybody be taken for somebody else.
-						expectFrom("127.0.0.3", url, login, "200 4/5", "X-Forwarded-For: 127.0.0.2"),
-					)
-				})
+				}
+				return errors.Join(
+					// No user has a count of their own: that would be the tighter one.
+					expectFrom("127.0.0.2", url, items, "200 194/200", "X-User-ID: mallory", "X-Forwarded-For: 127.0.0.3"),
+					// Nor can anybody be taken for somebody else.
+					expectFrom("127.0.0.3", url, login, "200 4/5", "X-Forwarded-For: 127.0.0.2"),
+				)
 			})
-		}
+		})
 	}
 }

@@ -55,28 +55,24 @@ var allLogins = []string{"200 4/5", "200 3/5", "200 2/5", "200 1/5", "200 0/5"}
 func TestCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	rdb := cluster.Client(t)
-	for _, program := range programs {
-		t.Run(program, func(t *testing.T) {
-			s := start(t, program, trusting, "-redis="+strings.Join(cluster.Addrs, ","))
-			inOneMinute(t, func(c client) error {
-				c.user = "user-of-" + c.ip
-				if err := s.expect(c, login, allLogins...); err != nil {
-					return err
-				}
-				before := stored(t, rdb, c.keys()...)
-				if used := c.counted(t, rdb); used != [2]int64{5, 5} || before[2] == "" {
-					return fmt.Errorf("after five logins the cluster has %v: %q", used, before)
-				}
-				if err := s.expect(c, login, "429 0/5", "429 0/5"); err != nil {
-					return err
-				}
-				// Every layer was decided on its own, and those with room were charged and
-				// given it back, unless that would have taken longer than the budget.
-				if used := c.counted(t, rdb); used != [2]int64{5, 5} {
-					return fmt.Errorf("after two denied logins the cluster has %v: %w", used, errUndecided)
-				}
-				return s.expect(client{ip: c.ip}, items, "200 194/200")
-			})
-		})
-	}
+	s := start(t, "stdlib", trusting, "-redis="+strings.Join(cluster.Addrs, ","))
+	inOneMinute(t, func(c client) error {
+		c.user = "user-of-" + c.ip
+		if err := s.expect(c, login, allLogins...); err != nil {
+			return err
+		}
+		before := stored(t, rdb, c.keys()...)
+		if used := c.counted(t, rdb); used != [2]int64{5, 5} || before[2] == "" {
+			return fmt.Errorf("after five logins the cluster has %v: %q", used, before)
+		}
+		if err := s.expect(c, login, "429 0/5", "429 0/5"); err != nil {
+			return err
+		}
+		// Every layer was decided on its own, and those with room were charged and
+		// given it back, unless that would have taken longer than the budget.
+		if used := c.counted(t, rdb); used != [2]int64{5, 5} {
+			return fmt.Errorf("after two denied logins the cluster has %v: %w", used, errUndecided)
+		}
+		return s.expect(client{ip: c.ip}, items, "200 194/200")
+	})
 }

@@ -166,104 +166,96 @@ func (s *service) metrics(t *testing.T) string {
 
 // A rule file is read again when it changes, and on SIGHUP. A bad one changes nothing.
 func TestRulesAreReadAgain(t *testing.T) {
-	for _, program := range programs {
-		t.Run(program, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "rules.yaml")
-			write := func(text string) {
-				t.Helper()
-				if err := os.WriteFile(file, []byte("version: 1\nrules: [{name: r, key: ip, limit: "+text+"}]\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte("version: 1\nrules: [{name: r, key: ip, limit: "+text+"}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("5/24h token_bucket")
+	s := start(t, "stdlib", trusting, "-admin=127.0.0.1:0", "-rules="+file)
+	is := func(limit string, generation int, failed bool) {
+		t.Helper()
+		eventually(t, func() error {
+			var now state
+			if err := s.operate(&now, "", nil); err != nil {
+				return err
 			}
-			write("5/24h token_bucket")
-			s := start(t, program, trusting, "-admin=127.0.0.1:0", "-rules="+file)
-			is := func(limit string, generation int, failed bool) {
-				t.Helper()
-				eventually(t, func() error {
-					var now state
-					if err := s.operate(&now, "", nil); err != nil {
-						return err
-					}
-					if now.Generation < generation || now.Rules[0].Limit != limit || (now.RulesError != "") != failed {
-						return fmt.Errorf("%+v; want generation %d, %s, failed %v", now, generation, limit, failed)
-					}
-					return nil
-				})
+			if now.Generation < generation || now.Rules[0].Limit != limit || (now.RulesError != "") != failed {
+				return fmt.Errorf("%+v; want generation %d, %s, failed %v", now, generation, limit, failed)
 			}
-			is("5/24h token_bucket", 2, false) // since it is watched
-			if err := s.command.Process.Signal(syscall.SIGHUP); err != nil {
-				t.Fatal(err)
-			}
-			is("5/24h token_bucket", 3, false) // nothing but SIGHUP reads what has not changed
-			expect := func(want ...string) {
-				t.Helper()
-				for _, want := range want {
-					// Its limit is whole again much later than send expects.
-					if a, _ := s.send(client{ip: "10.99.0.1"}, items); a.String() != want {
-						t.Errorf("got %s, want %s", a, want)
-					}
-				}
-			}
-			expect("200 4/5", "200 3/5")
-			write("3/24h token_bucket")
-			is("3/24h token_bucket", 4, false)
-			expect("200 0/3", "429 0/3")
-			write("1000 per day")
-			is("3/24h token_bucket", 4, true)
-			expect("429 0/3")
-			write("9/24h token_bucket")
-			is("9/24h token_bucket", 5, false)
-			expect("200 1/9")
-			if text := s.metrics(t); !strings.Contains(text, "ratelimit_rules_errors_total 1\n") {
-				t.Errorf("no failure is counted:\n%s", text)
-			}
+			return nil
 		})
+	}
+	is("5/24h token_bucket", 2, false) // since it is watched
+	if err := s.command.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	is("5/24h token_bucket", 3, false) // nothing but SIGHUP reads what has not changed
+	expect := func(want ...string) {
+		t.Helper()
+		for _, want := range want {
+			// Its limit is whole again much later than send expects.
+			if a, _ := s.send(client{ip: "10.99.0.1"}, items); a.String() != want {
+				t.Errorf("got %s, want %s", a, want)
+			}
+		}
+	}
+	expect("200 4/5", "200 3/5")
+	write("3/24h token_bucket")
+	is("3/24h token_bucket", 4, false)
+	expect("200 0/3", "429 0/3")
+	write("1000 per day")
+	is("3/24h token_bucket", 4, true)
+	expect("429 0/3")
+	write("9/24h token_bucket")
+	is("9/24h token_bucket", 5, false)
+	expect("200 1/9")
+	if text := s.metrics(t); !strings.Contains(text, "ratelimit_rules_errors_total 1\n") {
+		t.Errorf("no failure is counted:\n%s", text)
 	}
 }
 
 // Operators have a listener of their own, and clients none of what is there.
 func TestOperators(t *testing.T) {
 	srv := redistest.Start(t)
-	for _, program := range programs {
-		t.Run(program, func(t *testing.T) {
-			s := start(t, program, trusting, "-admin=127.0.0.1:0", "-redis=redis://"+srv.Addr)
-			inOneMinute(t, func(c client) error {
-				if err := s.expect(c, login, "200 4/5", "200 3/5", "200 2/5", "200 1/5", "200 0/5", "429 0/5"); err != nil {
-					return err
-				}
-				var now state
-				if err := s.operate(&now, "", nil); err != nil {
-					return err
-				}
-				if now.Generation != 1 || len(now.Rules) != 3 || len(now.TopDenied) == 0 || now.TopDenied[0].Rule != "login" {
-					return fmt.Errorf("%+v", now)
-				}
-				var stands struct {
-					Counts []struct {
-						Remaining int
-						Source    string
-					}
-				}
-				reset := url.Values{"action": {"reset"}, "rule": {"login"}, "value": {c.ip}}
-				if err := s.operate(&stands, "?rule=login&value="+c.ip, nil); err != nil {
-					return err
-				}
-				if len(stands.Counts) != 1 || stands.Counts[0].Source == "fallback" {
-					return fmt.Errorf("%+v: %w", stands, errUndecided)
-				}
-				if stands.Counts[0].Remaining != 0 {
-					return fmt.Errorf("%+v", stands)
-				}
-				if err := s.operate(&stands, "", reset); err != nil {
-					return err
-				}
-				return s.expect(c, login, "200 4/5")
-			})
-			for _, path := range []string{"/metrics", "/ratelimit/", "/ratelimit"} {
-				if a, err := s.send(newClient(), "GET "+path); err != nil || a.status != http.StatusNotFound {
-					t.Errorf("%s is public: %s, %v", path, a, err)
-				}
+	s := start(t, "stdlib", trusting, "-admin=127.0.0.1:0", "-redis=redis://"+srv.Addr)
+	inOneMinute(t, func(c client) error {
+		if err := s.expect(c, login, "200 4/5", "200 3/5", "200 2/5", "200 1/5", "200 0/5", "429 0/5"); err != nil {
+			return err
+		}
+		var now state
+		if err := s.operate(&now, "", nil); err != nil {
+			return err
+		}
+		if now.Generation != 1 || len(now.Rules) != 3 || len(now.TopDenied) == 0 || now.TopDenied[0].Rule != "login" {
+			return fmt.Errorf("%+v", now)
+		}
+		var stands struct {
+			Counts []struct {
+				Remaining int
+				Source    string
 			}
-		})
+		}
+		reset := url.Values{"action": {"reset"}, "rule": {"login"}, "value": {c.ip}}
+		if err := s.operate(&stands, "?rule=login&value="+c.ip, nil); err != nil {
+			return err
+		}
+		if len(stands.Counts) != 1 || stands.Counts[0].Source == "fallback" {
+			return fmt.Errorf("%+v: %w", stands, errUndecided)
+		}
+		if stands.Counts[0].Remaining != 0 {
+			return fmt.Errorf("%+v", stands)
+		}
+		if err := s.operate(&stands, "", reset); err != nil {
+			return err
+		}
+		return s.expect(c, login, "200 4/5")
+	})
+	for _, path := range []string{"/metrics", "/ratelimit/", "/ratelimit"} {
+		if a, err := s.send(newClient(), "GET "+path); err != nil || a.status != http.StatusNotFound {
+			t.Errorf("%s is public: %s, %v", path, a, err)
+		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// programs are the examples. They are the same service, so that every test runs
-// against both.
+// programs are the examples. They differ in their router alone, so tests of flags,
+// stores and rule files run against the first.
 var programs = []string{"stdlib", "chi"}
 
 // binaries is the folder that TestMain builds them in.

@@ -114,21 +114,3 @@ func TestIPAllocations(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkIP(b *testing.B) {
-	for name, remote := range map[string]string{
-		"v4":     "203.0.113.9:4711",
-		"v6":     "[2001:db8::1]:4711",
-		"mapped": "[::ffff:203.0.113.9]:4711",
-	} {
-		b.Run(name, func(b *testing.B) {
-			r := from(remote)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := keyfunc.IP.Resolve(r); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -189,19 +189,3 @@ func TestProxiesAllocateNothingButTheKey(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkProxiesIP(b *testing.B) {
-	r := from("10.0.0.1:1", "1.1.1.1, 198.51.100.1, 10.0.0.2")
-	r.Header.Set("Forwarded", `for=1.1.1.1, for="198.51.100.1:80";proto=https, for=10.0.0.2`)
-	for name, p := range map[string]keyfunc.Proxies{"trusted": ours, "hops": {Hops: 2}, "forwarded": {Hops: 2, Header: "Forwarded"}} {
-		b.Run(name, func(b *testing.B) {
-			k := p.IP()
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := k.Resolve(r); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

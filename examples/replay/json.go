@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
@@ -9,32 +10,28 @@ import (
 
 // parseJSON reads a line that is a JSON object.
 func (p *plan) parseJSON(line string) (r request, err error) {
-	var room [16]string
-	got, ok := p.picker.pick(line, room[:0])
-	if !ok {
+	var object map[string]any
+	if json.Unmarshal([]byte(line), &object) != nil {
 		return r, errFormat
 	}
-	at, address, method, target, asked, status := got[0], got[1], value(got[2]), value(got[3]), got[4], got[5]
-	if r.at, err = p.readTime(at); err != nil {
+	part := func(name string) string { return text(find(object, p.json[name])) }
+	if r.at, err = p.readTime(part("time")); err != nil {
 		return r, err
 	}
-	if r.status, err = readStatus(value(status)); err != nil {
+	if r.status, err = readStatus(part("status")); err != nil {
 		return r, err
 	}
-	r.addr = value(address)
-	switch {
-	case method != "" && target != "":
+	r.addr = part("address")
+	if method, target := part("method"), part("target"); method != "" && target != "" {
 		r.set(method, target)
-	case strings.HasPrefix(asked, `"`):
-		r.setLine(unquote(asked))
-	default:
+	} else if asked, ok := find(object, p.json["request"]).(string); ok {
+		r.setLine(asked)
+	} else {
 		return r, errRequest
 	}
-	if len(p.wanted) > 0 {
-		r.values = make([]string, len(p.wanted))
-		for i := range r.values {
-			r.values[i] = present(value(got[len(partNames)+i]))
-		}
+	r.values = make([]string, len(p.wanted))
+	for i, name := range p.wanted {
+		r.values[i] = present(part(name))
 	}
 	return r, nil
 }
@@ -83,9 +80,6 @@ func text(v any) string {
 // readTime reads the forms of a time that servers write. Numbers count seconds,
 // milliseconds, microseconds or nanoseconds since 1970, by their size.
 func (p *plan) readTime(s string) (time.Time, error) {
-	if strings.HasPrefix(s, `"`) {
-		s = unquote(s)
-	}
 	if strings.IndexByte(s, ':') < 0 { // a number
 		n, err := strconv.ParseFloat(s, 64)
 		switch {
@@ -107,7 +101,7 @@ func (p *plan) readTime(s string) (time.Time, error) {
 	}
 	for _, layout := range []string{"2006-01-02T15:04:05", time.DateTime, "2006/01/02 15:04:05"} {
 		if t, err := time.ParseInLocation(layout, s, p.zone); err == nil {
-			p.zoneless.Store(true)
+			p.zoneless = true
 			return t, nil
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -99,7 +98,7 @@ func (c *config) wanted(rules []*rule) (all []string) {
 func (c *config) leaveOut(rules []*rule, sources []*source) {
 	has := make(map[string]bool)
 	for _, s := range sources {
-		s.plan.found(s.sample(), has)
+		s.plan.found(s.sample, has)
 	}
 	lacks := func(wanted string) bool { return slices.Contains(sources[0].plan.wanted, wanted) && !has[wanted] }
 	for _, r := range rules {
@@ -149,30 +148,12 @@ func (c *config) replay(stdin io.Reader, stdout, stderr io.Writer) error {
 		return err
 	}
 
-	work, stop := make(chan func()), make(chan struct{})
-	defer close(stop)
-	for range max(runtime.GOMAXPROCS(0), 2) {
-		go func() {
-			for {
-				select {
-				case do := <-work:
-					do()
-				case <-stop:
-					return
-				}
-			}
-		}()
-	}
-	for _, s := range sources {
-		s.start(work, stop)
-	}
-	show, measured := newProgress(sources, stderr, c.quiet), p.demand.start()
+	show := newProgress(sources, stderr, c.quiet)
 	for s := earliest(sources); s != nil; s = earliest(sources) {
 		p.send(s.head, s.plan)
 		s.head = nil
 		show.step(p.requests)
 	}
-	measured()
 	show.end()
 
 	result := report{config: c, replay: p, trash: t, sources: sources}
@@ -192,7 +173,7 @@ func (c *config) openAll(stdin io.Reader, t *trash, wanted []string) (sources []
 		if err != nil {
 			return sources, err
 		}
-		s.plan = newPlan(s.first.lines, wanted, c.fields, c.zone)
+		s.plan = newPlan(s.sample, wanted, c.fields, c.zone)
 		sources = append(sources, s)
 	}
 	return sources, nil

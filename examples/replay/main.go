@@ -24,8 +24,15 @@ import (
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	large := ballast()
+	status := run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	runtime.KeepAlive(large)
+	os.Exit(status)
 }
+
+// ballast returns a large slice. Lines are garbage soon, and the collector runs less
+// often beside it. It takes no memory, since it is never used.
+func ballast() []byte { return make([]byte, 128<<20) }
 
 // A config is the flags.
 type config struct {
@@ -49,9 +56,6 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 	case err != nil:
 		return 2
 	}
-	// Lines are garbage soon. The collector runs less often beside a large slice, which
-	// takes no memory, since it is never used.
-	defer runtime.KeepAlive(make([]byte, 128<<20))
 	if err := c.replay(stdin, stdout, stderr); err != nil {
 		_, _ = fmt.Fprintln(stderr, "replay:", err) // without stderr there is no place for an error
 		return 1

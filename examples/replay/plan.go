@@ -6,21 +6,19 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
 // A plan says where in the lines of a log the fields are.
 type plan struct {
 	zone     *time.Location // of times that name none
-	zoneless atomic.Bool    // there were such times
+	zoneless bool           // there were such times
 
 	named bool // clients are not told apart by their addresses, but by what they are called
 
 	wanted []string          // fields that the rules' keys need: names of keys, and "header:NAME"
 	text   []int             // of each of them the index in textFields; -1 where there is none
 	json   map[string]string // the path of each field, "" where there is none
-	picker *picker           // of the paths of partNames and wanted
 }
 
 // parts are the fields that every request has, with their names in the JSON of common
@@ -37,9 +35,6 @@ var parts = map[string][]string{
 	"request": {"request", "request_line"},
 	"status":  {"status", "status_code", "DownstreamStatus", "statusCode", "response_code", "code", "httpRequest.status", "http.response.status_code", "response.status"},
 }
-
-// partNames are the names of parts, in the order in which they are picked.
-var partNames = []string{"time", "address", "method", "target", "request", "status"}
 
 // names returns the names of a wanted field in JSON.
 func names(wanted string) []string {
@@ -107,20 +102,19 @@ func newPlan(lines []string, wanted []string, given map[string]string, zone *tim
 		look(name, names(name))
 	}
 	p.named = given["ip"] != ""
-	var paths []string
-	for _, name := range append(slices.Clip(partNames), wanted...) {
-		paths = append(paths, p.json[name])
-	}
-	p.picker = newPicker(paths)
 	return p
 }
 
 // isText reports whether a value of a JSON object is one, and no object itself.
 func isText(v any) bool { return present(text(v)) != "" }
 
-// found adds the wanted fields that one of the requests has.
-func (p *plan) found(requests []request, has map[string]bool) {
-	for _, r := range requests {
+// found adds the wanted fields that one of the lines has.
+func (p *plan) found(lines []string, has map[string]bool) {
+	for _, line := range lines {
+		r, err := p.parse(line)
+		if err != nil {
+			continue
+		}
 		has["address"] = has["address"] || r.addr != ""
 		for i, name := range p.wanted {
 			has[name] = has[name] || r.values[i] != ""

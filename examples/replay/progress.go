@@ -42,7 +42,7 @@ func (s *progress) step(requests int64) {
 	s.next, s.told = now.Add(s.every), true
 	var read, size int64
 	for _, source := range s.sources {
-		read += source.read.Load()
+		read += source.read
 		if size += source.size; source.size == 0 {
 			size += 1 << 62 / int64(len(s.sources)) // unknown
 		}

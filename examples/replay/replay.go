@@ -30,7 +30,7 @@ type replay struct {
 	handler http.Handler
 	writer  nowhere
 	memory  algorithms.Memory // what the rules count
-	demand  *demand
+	demand  demand
 	request http.Request // the last one
 
 	rules     []*rule
@@ -71,10 +71,11 @@ type minute struct {
 // newReplay makes a replay of rules whose keys have values. skip is the program's
 // Config.Skip.
 func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
-	p := &replay{whole: true, byName: make(map[string]*rule), writer: nowhere{make(http.Header)}, demand: newDemand()}
+	p := &replay{whole: true, byName: make(map[string]*rule), writer: nowhere{make(http.Header)}}
 	p.request.Header = make(http.Header)
 	p.memory.MaxKeys = maxKeys
 	p.memory.Now = func() time.Time { return p.now }
+	p.demand.memory.MaxKeys, p.demand.memory.Now = p.memory.MaxKeys, p.memory.Now
 	for i, r := range rules {
 		key := strings.Trim(fmt.Sprint(r.Key), "[]")
 		p.rules = append(p.rules, &rule{Rule: r, index: i, key: strings.ReplaceAll(key, ", ", ","), names: strings.Split(key, ", ")})
@@ -160,7 +161,7 @@ func (p *replay) send(n *numbered, from *plan) {
 	}
 	clear(p.writer.header)
 	p.handler.ServeHTTP(p.writer, &p.request)
-	p.demand.send(p.now)
+	p.demand.count()
 }
 
 // serve responds as the server in the log did.

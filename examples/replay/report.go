@@ -84,7 +84,7 @@ func (r *report) summary(b *strings.Builder) {
 		fmt.Fprintf(b, "note: X-Forwarded-For of %s requests is ignored; behind reverse proxies, add -trusted-proxies\n", count(r.forwarded))
 	}
 	for _, s := range r.sources {
-		if s.plan.zoneless.Load() {
+		if s.plan.zoneless {
 			fmt.Fprintf(b, "note: times in %s name no zone and are taken for %s\n", s.name, s.plan.zone)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -16,9 +15,7 @@ const (
 )
 
 // A trash counts the lines that are not replayed, and keeps the first of each kind.
-// It is safe for concurrent use.
 type trash struct {
-	mu     sync.Mutex
 	counts map[string]int64
 	first  map[string][]example
 	by     time.Duration // the most that a line was too late
@@ -41,8 +38,6 @@ func (t *trash) bad(source string, line int64, text string, err error) {
 
 func (t *trash) late(source string, r *numbered, by time.Duration) {
 	t.add(kindLate, source, r.line, r.at.UTC().Format(time.RFC3339))
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.by = max(t.by, by)
 }
 
@@ -50,21 +45,13 @@ func (t *trash) jumped(source string, r *numbered) {
 	t.add(kindJumped, source, r.line, r.at.UTC().Format(time.RFC3339))
 }
 
-// add keeps the first lines of each log, whichever goroutine comes first.
 func (t *trash) add(kind, source string, line int64, text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.counts == nil {
 		t.counts, t.first = make(map[string]int64), make(map[string][]example)
 	}
 	t.counts[kind]++
-	e := example{source, line, strings.Clone(text[:min(len(text), shown+1)])}
-	at, _ := slices.BinarySearchFunc(t.first[kind], e, func(a, b example) int {
-		return cmp.Or(strings.Compare(a.source, b.source), cmp.Compare(a.line, b.line))
-	})
-	if at < examples {
-		all := slices.Insert(t.first[kind], at, e)
-		t.first[kind] = all[:min(len(all), examples)]
+	if first := t.first[kind]; len(first) < examples {
+		t.first[kind] = append(first, example{source, line, strings.Clone(text[:min(len(text), shown+1)])})
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 const started = "docs/getting-started.md"
 
-// Every Go block is compiled as shown: it is a whole file that the build
+// Every Go block is compiled as shown, by make test: it is a whole file that the build
 // compiles, or consecutive lines of one. Such lines lack their imports, so their
 // section links the file. There is no third kind. [TestEachStepCompiles] builds those of
 // getting-started.md, which are the files of one program.
@@ -36,16 +36,6 @@ func TestEveryGoBlockIsCompiled(t *testing.T) {
 	}
 	if seen < 15 {
 		t.Errorf("%d blocks seen", seen)
-	}
-}
-
-// The programs of the pages are a module of their own, so that what they import
-// does not enter a user's go.mod. make test runs their tests.
-func TestProgramsCompile(t *testing.T) {
-	vet := exec.CommandContext(t.Context(), "go", "vet", "./...")
-	vet.Dir = filepath.Join(root, "testdata/programs")
-	if out, err := vet.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -142,7 +142,7 @@ func TestParsePatternErrors(t *testing.T) {
 		host    = `hosts are not matched; mount the middleware on that host's router instead`
 		get     = `; write "GET /x", or leave the method out to match every method`
 		hidden  = `there is a character in it that is not visible; remove it`
-		regular = `patterns are no regular expressions; write `
+		regular = `patterns are no regular expressions; write a path such as /api/, which matches all paths that begin so, and {name} for one segment`
 		dots    = `the path is not clean once unescaped; leave out the escaped dots`
 	)
 	for _, tt := range []struct{ pattern, want string }{
@@ -199,13 +199,8 @@ func TestParsePatternErrors(t *testing.T) {
 		{"/a\x00", hidden},
 		{"/login\u00a0a", space},
 
-		{"^/api/.*$", regular + `"/api/" to match all paths that begin so, and {name} for one segment`},
-		{"POST ^/login$", regular + `"POST /login"`},
-		{"^/users/[0-9]+/files$", regular + `"/users/" to match all paths that begin so, and {name} for one segment`},
-		{"^/$", regular + `"/" to match all paths that begin so, and {name} for one segment`},
-		{"^/.*", regular + `a path such as /api/, which matches all paths that begin so, and {name} for one segment`},
-		{"^//a", regular + `a path such as /api/, which matches all paths that begin so, and {name} for one segment`},
-		{"^example.com/a", regular + `a path such as /api/, which matches all paths that begin so, and {name} for one segment`},
+		{"^/api/.*$", regular},
+		{"POST ^/login$", regular},
 		{"/files/*", star},
 		{"/files/*path", star},
 		{"/u/:id", `:id is no wildcard; write {id}, or %3A for a colon`},

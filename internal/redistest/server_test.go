@@ -5,32 +5,12 @@ import (
 	"errors"
 	"net"
 	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
-
-func TestStart(t *testing.T) {
-	t.Parallel()
-	s := Start(t, "--maxmemory", "42mb")
-	rdb := s.Client(t)
-
-	if got := rdb.ConfigGet(t.Context(), "maxmemory").Val()["maxmemory"]; got != strconv.Itoa(42<<20) {
-		t.Errorf("maxmemory = %s: the argument did not arrive", got)
-	}
-	if err := rdb.Do(t.Context(), "DEBUG", "SLEEP", "0").Err(); err != nil {
-		t.Errorf("DEBUG: %v", err)
-	}
-	if got := rdb.ConfigGet(t.Context(), "save").Val()["save"]; got != "" {
-		t.Errorf("save = %q, want no persistence", got)
-	}
-	if !strings.Contains(s.Log(), "Ready to accept connections") {
-		t.Errorf("Log() = %q", s.Log())
-	}
-}
 
 func TestStopAndRestart(t *testing.T) {
 	t.Parallel()
@@ -124,20 +104,5 @@ func TestPortTaken(t *testing.T) {
 	}
 	if pid, err := askPid(s.Addr, nil); err != nil || pid != s.Pid() {
 		t.Errorf("askPid = %d, %v, want %d", pid, err, s.Pid())
-	}
-}
-
-func TestPortsLeaveRoomForTheClusterBus(t *testing.T) {
-	t.Parallel()
-	seen := map[int]bool{}
-	for range 50 {
-		port, err := freePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen[port] || port+busOffset >= 32768 {
-			t.Errorf("port %d given twice, or its bus is among the ephemeral ports", port)
-		}
-		seen[port] = true
 	}
 }

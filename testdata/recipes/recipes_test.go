@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -134,6 +135,8 @@ func TestGraphQL(t *testing.T) {
 	})
 }
 
+// What clients could use to get past the rules, or to be taken for others, does not
+// reach the upstream.
 func TestReverseProxy(t *testing.T) {
 	var got *http.Request
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -145,31 +148,69 @@ func TestReverseProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := reverseProxy(limited(t, ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(3)}), to)
-	for upgrade, passes := range map[string]string{"h2c": "", "WebSocket": "WebSocket"} {
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Header.Set("Connection", "Upgrade")
-		r.Header.Set("Upgrade", upgrade)
-		r.Header.Set("X-User-ID", "root")
-		r.Header["X_user_id"] = []string{"root"}
-		r.Header.Set("X-Forwarded-User", "root")
+	send := func(h http.Handler, method, target string, header http.Header) *httptest.ResponseRecorder {
+		got = nil
+		r := httptest.NewRequest(method, "/", nil)
+		r.Header = header
+		if r.URL, err = url.ParseRequestURI(target); err != nil {
+			t.Fatal(err)
+		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
+		return w
+	}
+	rule := ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}
+
+	// Addresses, users and URLs are not forged.
+	for want, proxies := range map[string]keyfunc.Proxies{
+		"192.0.2.1":   {}, // of httptest
+		"203.0.113.7": {Trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+	} {
+		forged := http.Header{"Authorization": {"theirs"}, "X-Forwarded-For": {"6.6.6.6", "6.6.6.7, 203.0.113.7"}, "Connection": {"X-Forwarded-For, X-Forwarded-Proto"}}
+		for _, name := range append([]string{
+			"Forwarded", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded-Uri", "X-Forwarded-User", "X_user_id", "X_forwarded_for", "X-Forwarded_for",
+		}, proxyFields...) {
+			forged.Set(name, "forged")
+		}
+		w := send(reverseProxy(limited(t, rule), proxies, to), "GET", "/", forged)
 		if left := w.Header()["X-Ratelimit-Remaining"]; w.Code != 200 || len(left) != 1 || left[0] != "1" {
 			t.Errorf("%d %v", w.Code, w.Header())
 		}
-		if got.Header.Get("Upgrade") != passes || got.Header.Get("X-Forwarded-For") != "192.0.2.1" || strings.Contains(fmt.Sprint(got.Header), "root") {
-			t.Errorf("%s: %v", upgrade, got.Header)
+		if h := got.Header; !slices.Equal(h["X-Forwarded-For"], []string{want}) || h.Get("X-Forwarded-Proto") != "http" || h.Get("Authorization") != "theirs" || strings.Contains(fmt.Sprint(h), "forged") {
+			t.Errorf("want %s: %v", want, h)
 		}
 	}
-	for _, target := range []string{"/a;b", `/a\b`, "/%2e%2e/a", "/a%2Fb", "/a%5cb", "/a%3Bb", "/%252e/a", "/a%00"} {
-		r := httptest.NewRequest("GET", "/", nil)
-		if r.URL, err = url.Parse(target); err != nil {
-			t.Fatal(err)
+
+	// All requests on a connection that has become HTTP/2 would be one to the rules.
+	h := reverseProxy(limited(t, rule), keyfunc.Proxies{}, to)
+	for upgrade, passes := range map[string]bool{"websocket": true, "WebSocket": true, "h2c": false, "H2C": false, "h2c/2": false, "websocket, h2c": false, "websocket\nh2c": true} {
+		send(h, "GET", "/", http.Header{"Connection": {"Upgrade, HTTP2-Settings"}, "Upgrade": strings.Split(upgrade, "\n"), "Http2-Settings": {"AAMAAABkAARAAAAAAAIAAAAA"}})
+		if all := strings.Join(got.Header["Upgrade"], ","); strings.Contains(strings.ToLower(all), "h2c") || (all != "") != passes {
+			t.Errorf("%q: %v", upgrade, got.Header)
 		}
-		wants(t, target, statuses(h, 1, func() *http.Request { return r }), 400, 1)
 	}
-	wants(t, "two more", statuses(h, 2, func() *http.Request { return httptest.NewRequest("GET", "/", nil) }), 200, 1, 429, 1)
+
+	// Paths that upstreams read in different ways would pass by a rule for some of them.
+	rule.Limit = algorithms.PerHour(6)
+	h = reverseProxy(limited(t, rule), keyfunc.Proxies{}, to)
+	for _, target := range []string{
+		"/a;b", "/a;b/c", "/.;/a", `/a\b`, "/%2e%2e/a", "/.%2E/a", "/a%2Fb", "/a%2f..%2fb", "/a%5cb", "/a%5C..%5Cb", "/a%3Bb", "/%252e/a", "/a%00", "/a%0a", "/a%7f", "/a%3fx", "/a%23x", "/a#x", "/%c0%ae/a",
+	} {
+		if w := send(h, "GET", target, http.Header{}); w.Code != 400 || got != nil {
+			t.Errorf("%s: %d", target, w.Code)
+		}
+	}
+	if w := send(h, "CONNECT", "/a/../b", http.Header{}); w.Code != 400 || got != nil {
+		t.Errorf("CONNECT: %d", w.Code)
+	}
+	for target, want := range map[string]string{
+		"/a%20b/caf%C3%A9": "/a b/café", "/a.b/..c/@:,+&=$!*'()~": "/a.b/..c/@:,+&=$!*'()~", "/%6cive": "/live", "/?a=b;c%2f..%5c": "/", "http://evil.example/a": "/a",
+	} {
+		if w := send(h, "GET", target, http.Header{}); w.Code != 200 || got.URL.Path != want {
+			t.Errorf("%s: %d", target, w.Code)
+		}
+	}
+	wants(t, "after 5 that passed", statuses(h, 2, from("192.0.2.1:1", "GET", "/")), 200, 1, 429, 1)
 }
 
 // A conn is a socket on which messages wait.

@@ -8,30 +8,34 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// Fields that upstreams believe because proxies set them. Add those that yours believe.
+// Fields that upstreams believe because proxies set them.
 var proxyFields = []string{
-	"Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Http-Method-Override", "X-Original-Url", "X-Real-Ip", "X-Remote-User", "X-Rewrite-Url", "X-User-Id",
+	"CF-Connecting-IP", "True-Client-IP", "X-Client-IP", "X-HTTP-Method-Override", "X-Original-URL", "X-Real-IP", "X-Remote-User", "X-Rewrite-URL", "X-User-Id",
 }
 
 // oddPath finds what some upstreams read as another path: parameters, backslashes,
 // control characters, and encoded dots, separators and percent signs.
 var oddPath = regexp.MustCompile(`(?i)[;\\]|%(0|1|2[35ef]|3[bf]|5c|7f)`)
 
-func reverseProxy(limit *ratelimit.Middleware, upstream *url.URL) http.Handler {
+func reverseProxy(limit *ratelimit.Middleware, proxies keyfunc.Proxies, upstream *url.URL) http.Handler {
 	proxy := limit.Handler(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			for name := range r.Out.Header { // CGI and WSGI read X_User_Id as X-User-Id
-				if strings.HasPrefix(name, "X-Forwarded-") || strings.Contains(name, "_") || slices.Contains(proxyFields, name) {
+				if strings.HasPrefix(name, "X-Forwarded-") || strings.Contains(name, "_") {
 					delete(r.Out.Header, name)
 				}
+			}
+			for _, name := range proxyFields {
+				r.Out.Header.Del(name)
 			}
 			if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") { // HTTP/2 on this connection bypasses the limiter
 				r.Out.Header.Del("Upgrade")
@@ -39,11 +43,15 @@ func reverseProxy(limit *ratelimit.Middleware, upstream *url.URL) http.Handler {
 			}
 			r.SetURL(upstream)
 			r.SetXForwarded()
+			r.Out.Header.Del("X-Forwarded-For")
+			if addr, err := proxies.Addr(r.In); err == nil {
+				r.Out.Header.Set("X-Forwarded-For", addr.String())
+			}
 		},
 		ModifyResponse: ratelimit.ModifyResponse, // if the upstream has limits too, clients get one set of headers: the tighter
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodConnect || oddPath.MatchString(r.URL.EscapedPath()) {
+		if r.Method == http.MethodConnect || oddPath.MatchString(r.URL.EscapedPath()) || !utf8.ValidString(r.URL.Path) {
 			http.Error(w, "odd path", http.StatusBadRequest)
 			return
 		}

@@ -64,30 +64,6 @@ func TestMergingWhatStaysAllocatesNothing(t *testing.T) {
 	}
 }
 
-func BenchmarkWriters(b *testing.B) {
-	d := threeRules()
-	for _, w := range writers {
-		b.Run(w.name, func(b *testing.B) {
-			h := http.Header{}
-			b.ReportAllocs()
-			for b.Loop() {
-				clear(h)
-				w.write(h, d)
-			}
-		})
-	}
-	for _, w := range writers {
-		b.Run(w.name+", behind another", func(b *testing.B) {
-			h := http.Header{}
-			w.write(h, d)
-			b.ReportAllocs()
-			for b.Loop() {
-				w.write(h, d)
-			}
-		})
-	}
-}
-
 // A sink is a ResponseWriter whose header can be used again.
 type sink struct {
 	header http.Header
@@ -100,22 +76,3 @@ func (s *sink) Header() http.Header { return s.header }
 func (s *sink) WriteHeader(status int) { s.status = status }
 
 func (s *sink) Write(p []byte) (int, error) { s.size += len(p); return len(p), nil }
-
-func BenchmarkDeny(b *testing.B) {
-	d := threeRules()
-	d.Allowed, d.Results[2] = false, denied(d.Results[2], 5*time.Second)
-	for _, accept := range []string{"", "*/*", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "text/plain"} {
-		b.Run("Accept: "+accept, func(b *testing.B) {
-			r := httptest.NewRequest(http.MethodGet, "/", nil)
-			if accept != "" {
-				r.Header.Set("Accept", accept)
-			}
-			w := &sink{header: http.Header{}}
-			b.ReportAllocs()
-			for b.Loop() {
-				clear(w.header)
-				headers.Deny(w, r, d)
-			}
-		})
-	}
-}
