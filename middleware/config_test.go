@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/admin"
 )
 
 // What cannot work says so where it is set up, not at the first request.
@@ -25,6 +26,7 @@ func TestMistakesInCodePanicWithAMessage(t *testing.T) {
 		"Peek of a nil one":      {func() { _, _ = none.Peek(nil) }, "make it with New"},
 		"SetRules of a nil one":  {func() { _ = none.SetRules(nil) }, "make it with New"},
 		"TopDenied of a nil one": {func() { _ = none.TopDenied(1) }, "make it with New"},
+		"a page of a zero one":   {func() { admin.Handler(new(ratelimit.Middleware)) }, "make it with New"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -766,12 +766,3 @@ func TestAdminRefuses(t *testing.T) {
 		}
 	}
 }
-
-func TestAdminOfNothing(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("a zero Middleware has no operators' handler")
-		}
-	}()
-	admin.Handler(new(ratelimit.Middleware))
-}
