@@ -231,23 +231,3 @@ func TestARequestEndsByTheRulesThatDecidedIt(t *testing.T) {
 		}
 	}
 }
-
-func TestTakeAndPeek(t *testing.T) {
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 2, "GET /a")}})
-	r := httptest.NewRequest(http.MethodGet, "/a", nil)
-	for i, want := range []struct {
-		ask       func(*http.Request) (algorithms.Decision, error)
-		allowed   bool
-		remaining int64
-	}{
-		{m.Peek, true, 2}, {m.Take, true, 1}, {m.Peek, true, 1}, {m.Take, true, 0}, {m.Peek, false, 0}, {m.Take, false, 0},
-	} {
-		d, err := want.ask(r)
-		if err != nil || d.Allowed != want.allowed || d.Results[0].Remaining != want.remaining {
-			t.Errorf("step %d: %+v, %v", i, d, err)
-		}
-	}
-	if d, err := m.Take(httptest.NewRequest(http.MethodGet, "/b", nil)); err != nil || !d.Allowed || len(d.Results) != 0 {
-		t.Errorf("where no rule applies: %+v, %v", d, err)
-	}
-}
