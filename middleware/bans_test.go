@@ -196,29 +196,6 @@ func TestBansOfRulesThatAreNotEnforced(t *testing.T) {
 	}
 }
 
-// Who is in the shadow of a part of the keys is decided by key.
-func TestBansOfAPartOfTheKeys(t *testing.T) {
-	r := banning(1)
-	r.Key, r.Shadow, r.Enforce = keyfunc.Header("User"), true, 0.5
-	m := inMemory(t, r)
-	h := m.Handler(ok)
-	banned := 0
-	for i := range 100 {
-		user := fmt.Sprint("user-", i)
-		times(5, h, "POST /", "User", user)
-		d, err := m.Peek(request("POST /", "User", user))
-		if err != nil || d.Results[0].BannedFor > 0 == d.Results[0].Check.Shadow {
-			t.Errorf("%s: %+v, %v", user, d, err)
-		}
-		if d.Results[0].BannedFor > 0 {
-			banned++
-		}
-	}
-	if banned < 20 || banned > 80 {
-		t.Errorf("%d of 100 are banned", banned)
-	}
-}
-
 // Denials that come of charges under way are no reason to ban, however the
 // requests fall: exactly none is banned, in real time, many times over.
 func TestSuccessesAtOnceAreNotBanned(t *testing.T) {

@@ -2,9 +2,7 @@ package middleware_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -43,50 +41,19 @@ func TestStatusesThatCharge(t *testing.T) {
 		"403 with a body": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, nil, 1},
 		"204":             {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, nil, 0},
 		"500":             {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, nil, 0},
-		"the first counts": {func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusUnauthorized)
-			w.WriteHeader(http.StatusOK)
-		}, nil, 1},
-		"the first gives back": {func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusOK)
-			w.WriteHeader(http.StatusUnauthorized)
-		}, nil, 0},
-		"100 and 103, then 401": {func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusContinue)
-			w.WriteHeader(http.StatusEarlyHints)
-			w.WriteHeader(http.StatusUnauthorized)
-		}, nil, 1},
 		"103, then 200": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusEarlyHints)
 			w.WriteHeader(http.StatusOK)
 		}, nil, 0},
-		"103 alone":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }, nil, 1},
-		"101":              {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) }, nil, 1},
-		"Write":            {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hi")) }, nil, 0},
-		"Write of nothing": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil) }, nil, 0},
-		"WriteString":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hi") }, nil, 0},
-		"Write, then 401": {func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write(nil)
-			w.WriteHeader(http.StatusUnauthorized)
-		}, nil, 0},
-		"401, then Write": {func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = w.Write(nil)
-		}, nil, 1},
-		"Flush":                 {func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, nil, 0},
-		"controller's Flush":    {func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() }, nil, 0},
-		"no response":           {func(http.ResponseWriter, *http.Request) {}, nil, 1},
-		"a header, no response": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", "1") }, nil, 1},
-		"a panic":               {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil, 1},
+		"101":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) }, nil, 1},
+		"no response": {func(http.ResponseWriter, *http.Request) {}, nil, 1},
+		"a panic":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil, 1},
 		"a panic after 401": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusUnauthorized)
 			panic(http.ErrAbortHandler)
 		}, nil, 1},
-		"no status at all":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(0) }, nil, 1}, // net/http panics
-		"a status below 100":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(99) }, nil, 1},
-		"a status of 4 digits": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) }, nil, 1},
-		"the largest status":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(999) }, nil, 0},
-		"the client left":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, canceled, 1},
+		"no status at all": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(0) }, nil, 1}, // net/http panics
+		"the client left":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, canceled, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory, rule := new(algorithms.Memory), failures(5)
@@ -106,22 +73,7 @@ func TestStatusesThatCharge(t *testing.T) {
 	}
 }
 
-// A flush that fails writes no status: the handler may still say 401.
-func TestAFlushThatIsNotSupportedGivesNothingBack(t *testing.T) {
-	memory, rule := new(algorithms.Memory), failures(5)
-	h := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
-			t.Error(err)
-		}
-		w.WriteHeader(http.StatusUnauthorized)
-	}))
-	h.ServeHTTP(&discard{http.Header{}}, request("POST /login"))
-	if got := used(t, memory, rule); got != 1 {
-		t.Errorf("%d charged", got)
-	}
-}
-
-// The brief of a login: a thousand successes pass, five at a time; then five
+// The brief of a login: 200 successes pass, five at a time; then five
 // failures, and the sixth is denied, whoever comes first. Nobody is refunded for
 // hanging up.
 func TestFiveFailedLogins(t *testing.T) {
@@ -141,7 +93,7 @@ func TestFiveFailedLogins(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 5 {
 					wg.Go(func() {
-						for range 200 {
+						for range 40 {
 							if w := serve(h, "POST /login", "Password", "right"); w.Code != 200 || w.Body.String() != "welcome" {
 								t.Errorf("%d %s", w.Code, w.Body)
 								return

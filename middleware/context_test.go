@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -54,22 +55,25 @@ func TestFromContextFindsAllMiddlewares(t *testing.T) {
 	}
 }
 
-// Denied finds the decision in its request's context, with those of the
-// middlewares in front.
+// Observe gets every decision. Denied gets a Retry-After, whatever Headers is, and finds the
+// decision in its request's context, with those of the middlewares in front.
 func TestDeniedFindsTheDecision(t *testing.T) {
 	var got string
+	var observed []bool
 	inner := mustNew(t, ratelimit.Config{
 		Limiter: new(algorithms.Memory),
 		Rules:   []ratelimit.Rule{perHour("inner", 1)},
+		Headers: headers.None,
+		Observe: func(_ *http.Request, d algorithms.Decision) { observed = append(observed, d.Allowed) },
 		Denied: func(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
-			got = fmt.Sprint(summary(r.Context()), "; ", len(d.Results))
+			got = fmt.Sprint(summary(r.Context()), "; ", len(d.Results), "; retry after ", w.Header().Get("Retry-After") != "")
 			w.WriteHeader(http.StatusTooManyRequests)
 		},
 	})
 	h := inMemory(t, perHour("outer", 10)).Handler(inner.Handler(ok))
 	times(2, h, "GET /")
-	if want := "false, outer 8, inner 0; 1"; got != want {
-		t.Errorf("%s, want %s", got, want)
+	if want := "false, outer 8, inner 0; 1; retry after true"; got != want || fmt.Sprint(observed) != "[true false]" {
+		t.Errorf("%s, want %s; observed %v", got, want, observed)
 	}
 }
 

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/internal/refundable"
 	"github.com/seed75154129/ratelimit/internal/replay"
@@ -290,103 +288,4 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 	}
 	e.decision, e.decided = d, len(all)
 	return err
-}
-
-// noWait is the longest wait of a request that cannot wait, since 0 means any.
-const noWait = time.Microsecond
-
-// enterQueue takes a place in the wait queue before the limiter is asked, so that a
-// request without one takes no slot of a leaky_bucket. The limiter is told how long the
-// request can wait, so that a request which cannot wait long enough takes none either.
-func (e *evaluation) enterQueue(ctx context.Context, checks []algorithms.Check) {
-	if e.handles && e.entered < len(e.queues) {
-		e.ticket.Leave()
-		e.ticket, e.entered = e.m.queue.Enter(e.request, e.queues), len(e.queues)
-	}
-	e.maxWait = e.m.maxWait(ctx, e.handles)
-	if e.handles && e.ticket == nil {
-		e.maxWait = noWait
-	}
-	for i := range checks {
-		if checks[i].Limit.Algorithm == algorithms.LeakyBucket {
-			checks[i].MaxDelay = e.maxWait
-		}
-	}
-}
-
-// maxWait returns how long a request can wait, so that it is served before its context's
-// deadline and, in a handler, leaves a tenth of the server's WriteTimeout for the
-// response. net/http counts that from when it had read the request's headers, a little
-// before now. The decision itself may take the store's budget. 0 means any time.
-func (m *Middleware) maxWait(ctx context.Context, handles bool) time.Duration {
-	now := time.Now()
-	until, bounded := ctx.Deadline()
-	if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && handles && server.WriteTimeout > 0 {
-		if end := now.Add(server.WriteTimeout - server.WriteTimeout/10); !bounded || end.Before(until) {
-			until, bounded = end, true
-		}
-	}
-	if !bounded {
-		return 0
-	}
-	return max(until.Sub(now)-m.budget-noWait, noWait)
-}
-
-// foreignTimeout bounds a decision of a limiter that is neither a Guard nor a Memory.
-const foreignTimeout = time.Second
-
-// callLimiter calls the limiter's Take or Peek. Checks that it could not decide follow
-// their fail modes. The error wraps [algorithms.ErrInvalidCheck], or
-// [errors.ErrUnsupported] if the limiter cannot peek.
-//
-// The end of the request's context does not reach a foreign limiter. Otherwise a client
-// that hangs up could make it fail, and so pass the rules in mode open. A Guard does the
-// same.
-func (m *Middleware) callLimiter(ctx context.Context, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
-	if m.foreign {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignTimeout)
-		defer cancel()
-	}
-	d, err := m.call(ctx, peeks, checks)
-	if errors.Is(err, algorithms.ErrInvalidCheck) || peeks && errors.Is(err, errors.ErrUnsupported) {
-		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
-	}
-	if err != nil {
-		d = algorithms.Decision{Results: make([]algorithms.Result, len(checks))}
-		for i := range checks {
-			d.Results[i] = algorithms.Result{Check: checks[i], Err: err}
-		}
-	}
-	if err := applyFailModes(&d); err != nil {
-		m.failing.Do(func() {
-			m.logger.Error("ratelimit: limiter failed; rules in mode open pass, all others answer 503", "error", err)
-		})
-		if !d.Allowed {
-			m.refund(ctx, d)
-		}
-	}
-	return d, nil
-}
-
-// call calls the limiter's Take or Peek. The compiler sees that a Guard and a Memory keep no
-// checks, so that a request's checks may be on its stack. Other limiters get a copy.
-func (m *Middleware) call(ctx context.Context, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
-	guard, guarded := m.limiter.(*failmode.Guard)
-	memory, inMemory := m.limiter.(*algorithms.Memory)
-	switch {
-	case peeks:
-		return m.limiter.Peek(ctx, slices.Clone(checks)...)
-	case guarded:
-		return guard.Take(ctx, checks...)
-	case inMemory:
-		return memory.Take(ctx, checks...)
-	}
-	return m.limiter.Take(ctx, slices.Clone(checks)...)
-}
-
-// refund refunds the charges of a decision. A charge that cannot be refunded stays, which
-// errs towards denying.
-func (m *Middleware) refund(ctx context.Context, d algorithms.Decision) {
-	_ = algorithms.Refund(ctx, m.limiter, d)
 }

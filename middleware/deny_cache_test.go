@@ -19,7 +19,7 @@ import (
 // A client cannot tell whether Redis denied it or the Guard, which remembers.
 func TestADenialFromTheCacheIsAnsweredLikeTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counting, registry := &calls{Limiter: new(store)}, prometheus.NewRegistry()
+		counting, registry := &spy{Limiter: new(store)}, prometheus.NewRegistry()
 		secret := perHour("secret", 3)
 		secret.Hidden = true
 		m := measured(t, registry, ratelimit.Config{
@@ -64,7 +64,7 @@ func equalValues(a, b []string) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 // A rule that gives back what a response does not charge must ask: what denies
 // now may be given back at any time.
 func TestRulesThatChargeByResponseAreNotCached(t *testing.T) {
-	counting := &calls{Limiter: new(store)}
+	counting := &spy{Limiter: new(store)}
 	m := mustNew(t, ratelimit.Config{Limiter: guard(t, counting, 1), Rules: []ratelimit.Rule{failures(2)}})
 	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	times(10, h, "POST /login")

@@ -100,22 +100,6 @@ func TestLimitersInAChainShowTheTighter(t *testing.T) {
 	}
 }
 
-func TestTheSameLimiterTwiceListsNothingTwice(t *testing.T) {
-	m := mustNew(t, ratelimit.Config{
-		Limiter: new(algorithms.Memory),
-		Rules:   []ratelimit.Rule{perHour("r", 10)},
-		Headers: bothFields,
-		Logger:  slog.New(slog.DiscardHandler), // it hears of the mistake
-	})
-	w := serve(m.Handler(m.Handler(ok)), "GET /")
-	if got := w.Header()["Ratelimit-Policy"]; !slices.Equal(got, []string{`"r";q=10;w=3600`}) {
-		t.Errorf("%q", got)
-	}
-	if got := w.Header().Get("RateLimit"); !strings.HasPrefix(got, `"r";r=8;`) || strings.Contains(got, ",") {
-		t.Errorf("%q", got)
-	}
-}
-
 func TestJitterIsInTheRetryAfterOfDenials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, ratelimit.Config{

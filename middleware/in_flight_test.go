@@ -1,4 +1,4 @@
-package middleware
+package middleware_test
 
 import (
 	"bufio"
@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,23 +22,20 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-var twoAtOnce = []Rule{
+var twoAtOnce = []ratelimit.Rule{
 	{Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(2)},
 	{Name: "rate", Key: keyfunc.IP, Limit: algorithms.PerHour(1000)},
 }
 
 // inFlightNow is how many requests from this machine a rule counts.
-func inFlightNow(t *testing.T, m *Middleware, rule string) int64 {
+func inFlightNow(t *testing.T, m *ratelimit.Middleware, rule string) int64 {
 	t.Helper()
-	checks, err := m.Checks(rule, "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	checks := mustChecks(t, m, rule)
 	d, err := m.Limiter().Peek(t.Context(), checks...)
 	if err != nil {
 		t.Fatal(err)
@@ -62,11 +59,11 @@ func until(t *testing.T, what string, ok func() bool) {
 // what was added, and is told to Settled once.
 func TestARequestIsInFlightWhileItsHandlerRuns(t *testing.T) {
 	type end = func(w http.ResponseWriter, r *http.Request)
-	outside := func(m *Middleware, h http.Handler) http.Handler { return m.Handler(h) }
+	outside := func(m *ratelimit.Middleware, h http.Handler) http.Handler { return m.Handler(h) }
 	for _, c := range []struct {
 		name string
 		end  end
-		wrap func(m *Middleware, h http.Handler) http.Handler
+		wrap func(m *ratelimit.Middleware, h http.Handler) http.Handler
 		h2   bool
 		quit bool // the client leaves
 	}{
@@ -84,35 +81,29 @@ func TestARequestIsInFlightWhileItsHandlerRuns(t *testing.T) {
 		{name: "HTTP/2 reset", h2: true, quit: true, end: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
 		{name: "HTTP/2", h2: true, end: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") }},
 		{name: "a time-out outside", end: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-			wrap: func(m *Middleware, h http.Handler) http.Handler {
+			wrap: func(m *ratelimit.Middleware, h http.Handler) http.Handler {
 				return http.TimeoutHandler(m.Handler(h), 20*time.Millisecond, "late")
 			}},
 		{name: "a time-out inside", end: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-			wrap: func(m *Middleware, h http.Handler) http.Handler {
+			wrap: func(m *ratelimit.Middleware, h http.Handler) http.Handler {
 				return m.Handler(http.TimeoutHandler(h, 20*time.Millisecond, "late"))
 			}},
 		{name: "twice in a chain", end: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "done") },
-			wrap: func(m *Middleware, h http.Handler) http.Handler {
-				inner, err := New(Config{Limiter: m.Limiter(), Rules: []Rule{{Name: "inner", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(2)}}})
-				if err != nil {
-					panic(err)
-				}
+			wrap: func(m *ratelimit.Middleware, h http.Handler) http.Handler {
+				inner := mustNew(t, ratelimit.Config{Limiter: m.Limiter(), Rules: []ratelimit.Rule{{Name: "inner", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(2)}}})
 				return m.Handler(inner.Handler(h))
 			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var settled, units atomic.Int64
-			m, err := New(Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce, Settled: func(_ *http.Request, d algorithms.Decision) {
+			m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce, Settled: func(_ *http.Request, d algorithms.Decision) {
 				r, _ := d.Result("rate")
 				units.Store(r.Charged)
 				settled.Add(1)
 			}})
-			if err != nil {
-				t.Fatal(err)
-			}
 			begun, goOn := make(chan bool, 1), make(chan bool)
 			h := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if !Add(r.Context(), "rate", 7) {
+				if !ratelimit.Add(r.Context(), "rate", 7) {
 					t.Error("Add: stop")
 				}
 				begun <- true
@@ -166,7 +157,7 @@ func TestARequestIsInFlightWhileItsHandlerRuns(t *testing.T) {
 }
 
 // metricOf is a metric of a rule.
-func metricOf(m *Middleware, name, rule string) float64 {
+func metricOf(m *ratelimit.Middleware, name, rule string) float64 {
 	for metric := range m.Metrics() {
 		if metric.Name == name && slices.Contains(metric.Labels, rule) {
 			return metric.Value
@@ -176,12 +167,9 @@ func metricOf(m *Middleware, name, rule string) float64 {
 }
 
 // bubbled calls a handler behind a middleware, without a network.
-func bubbled(t *testing.T, c Config, h http.HandlerFunc) (*Middleware, func() int) {
+func bubbled(t *testing.T, c ratelimit.Config, h http.HandlerFunc) (*ratelimit.Middleware, func() int) {
 	t.Helper()
-	m, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := mustNew(t, c)
 	limited := m.Handler(h)
 	return m, func() int {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
@@ -202,7 +190,7 @@ func TestAtMostNRunAtOnce(t *testing.T) {
 			running += n
 			most = max(most, running)
 		}
-		m, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(http.ResponseWriter, *http.Request) {
+		m, get := bubbled(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(http.ResponseWriter, *http.Request) {
 			run(1)
 			time.Sleep(time.Second)
 			run(-1)
@@ -235,9 +223,9 @@ func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var release func()
 		var ctx context.Context
-		m, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(_ http.ResponseWriter, r *http.Request) {
+		m, get := bubbled(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(_ http.ResponseWriter, r *http.Request) {
 			ctx = r.Context() //nolint:fatcontext // of one request, for after its end
-			release = Hold(ctx)
+			release = ratelimit.Hold(ctx)
 		})
 		get()
 		first := release
@@ -245,7 +233,7 @@ func TestHold(t *testing.T) {
 		if code := get(); code != http.StatusTooManyRequests {
 			t.Errorf("status %d, want 429: two are held", code)
 		}
-		if err := Settle(ctx, "rate", 5); err != nil {
+		if err := ratelimit.Settle(ctx, "rate", 5); err != nil {
 			t.Errorf("Settle while it is held: %v", err)
 		}
 		first()
@@ -257,11 +245,11 @@ func TestHold(t *testing.T) {
 		if n := inFlightNow(t, m, "at-once"); n != 0 {
 			t.Errorf("%d in flight, want 0", n)
 		}
-		if err := Settle(ctx, "rate", 6); err == nil {
+		if err := ratelimit.Settle(ctx, "rate", 6); err == nil {
 			t.Error("Settle after the release: no error")
 		}
-		Hold(ctx)() // it is over
-		Hold(context.Background())()
+		ratelimit.Hold(ctx)() // it is over
+		ratelimit.Hold(context.Background())()
 		if n := inFlightNow(t, m, "at-once"); n != 0 {
 			t.Errorf("%d in flight, want 0", n)
 		}
@@ -286,11 +274,8 @@ func (p piped) Addr() net.Addr { return &net.TCPAddr{} }
 func TestStreamsThatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		user := keyfunc.Required(keyfunc.Header("User"), http.StatusUnauthorized)
-		rules := []Rule{{Name: "streams", Key: user, Limit: algorithms.MaxInFlight(2)}, {Name: "rate", Key: user, Limit: algorithms.PerHour(100)}}
-		m, err := New(Config{Limiter: new(algorithms.Memory), Rules: rules, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rules := []ratelimit.Rule{{Name: "streams", Key: user, Limit: algorithms.MaxInFlight(2)}, {Name: "rate", Key: user, Limit: algorithms.PerHour(100)}}
+		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules})
 		listener := make(piped)
 		server := &http.Server{WriteTimeout: time.Minute, Handler: m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for err := error(nil); err == nil && r.URL.Path == "/endless"; {
@@ -349,15 +334,9 @@ func TestRequestsThatHangUpAtOnce(t *testing.T) {
 	client := redis.NewClient(redistest.Start(t).Options())
 	client.AddHook(&commands)
 	defer client.Close()
-	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop", Budget: 5 * time.Second}, Logger: slog.New(slog.DiscardHandler)}
-	defer guard.Close()
 	var running, most atomic.Int64
-	m, err := New(Config{Limiter: guard, DenialLogRate: -1, Logger: slog.New(slog.DiscardHandler), Rules: []Rule{
-		twoAtOnce[0], {Name: "rate", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 20, Period: time.Hour, Algorithm: algorithms.FixedWindow}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rate := ratelimit.Rule{Name: "rate", Key: keyfunc.IP, Limit: fixedIn(20, time.Hour)}
+	m := mustNew(t, ratelimit.Config{Limiter: guardOf(t, client), DenialLogRate: -1, Rules: []ratelimit.Rule{twoAtOnce[0], rate}})
 	h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		n := running.Add(1)
 		for before := most.Load(); n > before && !most.CompareAndSwap(before, n); before = most.Load() {
@@ -395,12 +374,12 @@ func TestRequestsThatHangUpAtOnce(t *testing.T) {
 
 // A handler may end its request early, and not otherwise than at 0.
 func TestSettleOfARequestInFlight(t *testing.T) {
-	var m *Middleware
-	m, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(_ http.ResponseWriter, r *http.Request) {
-		if err := Settle(r.Context(), "rate", 3); err != nil {
+	var m *ratelimit.Middleware
+	m, get := bubbled(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(_ http.ResponseWriter, r *http.Request) {
+		if err := ratelimit.Settle(r.Context(), "rate", 3); err != nil {
 			t.Error(err)
 		}
-		if err := Settle(r.Context(), "at-once", 2); !errors.Is(err, algorithms.ErrInvalidCheck) {
+		if err := ratelimit.Settle(r.Context(), "at-once", 2); !errors.Is(err, algorithms.ErrInvalidCheck) {
 			t.Errorf("settled at 2: %v", err)
 		}
 		if n := inFlightNow(t, m, "at-once"); n != 1 {
@@ -408,8 +387,8 @@ func TestSettleOfARequestInFlight(t *testing.T) {
 		}
 	})
 	get()
-	m, get = bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(_ http.ResponseWriter, r *http.Request) {
-		if err := Settle(r.Context(), "at-once", 0); err != nil {
+	m, get = bubbled(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(_ http.ResponseWriter, r *http.Request) {
+		if err := ratelimit.Settle(r.Context(), "at-once", 0); err != nil {
 			t.Error(err)
 		}
 		if n := inFlightNow(t, m, "at-once"); n != 0 {
@@ -426,7 +405,7 @@ func TestSettleOfARequestInFlight(t *testing.T) {
 	}
 }
 
-func mustChecks(t *testing.T, m *Middleware, rule string) []algorithms.Check {
+func mustChecks(t *testing.T, m *ratelimit.Middleware, rule string) []algorithms.Check {
 	t.Helper()
 	checks, err := m.Checks(rule, "127.0.0.1")
 	if err != nil {
@@ -439,14 +418,14 @@ func mustChecks(t *testing.T, m *Middleware, rule string) []algorithms.Check {
 // are released.
 func TestRulesChangeWhileRequestsAreInFlight(t *testing.T) {
 	base := twoAtOnce[0]
-	for name, change := range map[string]func(*Rule){
-		"removed":  func(r *Rule) { r.Name, r.Limit = "other", algorithms.PerHour(9) },
-		"renamed":  func(r *Rule) { r.Name = "other" },
-		"raised":   func(r *Rule) { r.Limit = algorithms.MaxInFlight(7) },
-		"tiers":    func(r *Rule) { r.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.MaxInFlight(9)}} },
-		"shadow":   func(r *Rule) { r.Shadow = true },
-		"disabled": func(r *Rule) { r.Disabled = true },
-		"same":     func(*Rule) {},
+	for name, change := range map[string]func(*ratelimit.Rule){
+		"removed":  func(r *ratelimit.Rule) { r.Name, r.Limit = "other", algorithms.PerHour(9) },
+		"renamed":  func(r *ratelimit.Rule) { r.Name = "other" },
+		"raised":   func(r *ratelimit.Rule) { r.Limit = algorithms.MaxInFlight(7) },
+		"tiers":    func(r *ratelimit.Rule) { r.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.MaxInFlight(9)}} },
+		"shadow":   func(r *ratelimit.Rule) { r.Shadow = true },
+		"disabled": func(r *ratelimit.Rule) { r.Disabled = true },
+		"same":     func(*ratelimit.Rule) {},
 	} {
 		for _, shadow := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, shadow), func(t *testing.T) {
@@ -454,7 +433,7 @@ func TestRulesChangeWhileRequestsAreInFlight(t *testing.T) {
 					memory := new(algorithms.Memory)
 					rule := base
 					rule.Shadow = shadow
-					m, get := bubbled(t, Config{Limiter: memory, Rules: []Rule{rule}}, func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second) })
+					m, get := bubbled(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}, func(http.ResponseWriter, *http.Request) { time.Sleep(time.Second) })
 					checks := mustChecks(t, m, "at-once")
 					for range 3 {
 						go get()
@@ -466,7 +445,7 @@ func TestRulesChangeWhileRequestsAreInFlight(t *testing.T) {
 					}
 					changed := base
 					change(&changed)
-					if err := m.SetRules([]Rule{changed}); err != nil {
+					if err := m.SetRules([]ratelimit.Rule{changed}); err != nil {
 						t.Fatal(err)
 					}
 					time.Sleep(2 * time.Second)
@@ -482,8 +461,8 @@ func TestRulesChangeWhileRequestsAreInFlight(t *testing.T) {
 
 // A key that refuses after the charge leaves nothing in flight.
 func TestARefusedRequestHoldsNothing(t *testing.T) {
-	rules := append(slices.Clone(twoAtOnce), Rule{Name: "key", Key: keyfunc.Required(keyfunc.Header("X-Token"), http.StatusUnauthorized), Limit: algorithms.PerHour(5)})
-	m, get := bubbled(t, Config{Limiter: new(algorithms.Memory), Rules: rules}, func(http.ResponseWriter, *http.Request) { t.Error("admitted") })
+	rules := append(slices.Clone(twoAtOnce), ratelimit.Rule{Name: "key", Key: keyfunc.Required(keyfunc.Header("X-Token"), http.StatusUnauthorized), Limit: algorithms.PerHour(5)})
+	m, get := bubbled(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules}, func(http.ResponseWriter, *http.Request) { t.Error("admitted") })
 	if code := get(); code != http.StatusUnauthorized {
 		t.Errorf("status %d, want 401", code)
 	}
@@ -494,13 +473,10 @@ func TestARefusedRequestHoldsNothing(t *testing.T) {
 
 // Take holds until the context of its request ends, and asks for one that does.
 func TestTakeHoldsUntilTheContextEnds(t *testing.T) {
-	m, err := New(Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce})
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	r.RemoteAddr = "127.0.0.1:1"
-	if _, err := m.Take(r.WithContext(context.WithoutCancel(r.Context()))); !errors.Is(err, errEndless) {
+	if _, err := m.Take(r.WithContext(context.WithoutCancel(r.Context()))); err == nil || !strings.Contains(err.Error(), "use context.WithCancel") {
 		t.Errorf("a context without an end: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,7 +16,7 @@ import (
 // A rule with Lease is served from blocks, and its limit holds to the unit.
 func TestLeasedRule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counting, registry := &calls{Limiter: new(store)}, prometheus.NewRegistry()
+		counting, registry := &spy{Limiter: new(store)}, prometheus.NewRegistry()
 		rule := ratelimit.Rule{
 			Name: "all", Key: keyfunc.Everyone, Lease: true,
 			Limit: algorithms.Limit{Rate: 10_000, Period: time.Hour, Algorithm: algorithms.FixedWindow},

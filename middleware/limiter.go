@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -71,6 +72,65 @@ func builtinOf(l algorithms.Limiter) (b builtin) {
 
 // isForeign reports whether no Guard and no Memory decides.
 func (b *builtin) isForeign() bool { return b.guard == nil && b.memory == nil }
+
+// foreignTimeout bounds a decision of a limiter that is neither a Guard nor a Memory.
+const foreignTimeout = time.Second
+
+// callLimiter calls the limiter's Take or Peek. Checks that it could not decide follow
+// their fail modes. The error wraps [algorithms.ErrInvalidCheck], or
+// [errors.ErrUnsupported] if the limiter cannot peek.
+//
+// The end of the request's context does not reach a foreign limiter. Otherwise a client
+// that hangs up could make it fail, and so pass the rules in mode open. A Guard does the
+// same.
+func (m *Middleware) callLimiter(ctx context.Context, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
+	if m.foreign {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignTimeout)
+		defer cancel()
+	}
+	d, err := m.call(ctx, peeks, checks)
+	if errors.Is(err, algorithms.ErrInvalidCheck) || peeks && errors.Is(err, errors.ErrUnsupported) {
+		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
+	}
+	if err != nil {
+		d = algorithms.Decision{Results: make([]algorithms.Result, len(checks))}
+		for i := range checks {
+			d.Results[i] = algorithms.Result{Check: checks[i], Err: err}
+		}
+	}
+	if err := applyFailModes(&d); err != nil {
+		m.failing.Do(func() {
+			m.logger.Error("ratelimit: limiter failed; rules in mode open pass, all others answer 503", "error", err)
+		})
+		if !d.Allowed {
+			m.refund(ctx, d)
+		}
+	}
+	return d, nil
+}
+
+// call calls the limiter's Take or Peek. The compiler sees that a Guard and a Memory keep no
+// checks, so that a request's checks may be on its stack. Other limiters get a copy.
+func (m *Middleware) call(ctx context.Context, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
+	guard, guarded := m.limiter.(*failmode.Guard)
+	memory, inMemory := m.limiter.(*algorithms.Memory)
+	switch {
+	case peeks:
+		return m.limiter.Peek(ctx, slices.Clone(checks)...)
+	case guarded:
+		return guard.Take(ctx, checks...)
+	case inMemory:
+		return memory.Take(ctx, checks...)
+	}
+	return m.limiter.Take(ctx, slices.Clone(checks)...)
+}
+
+// refund refunds the charges of a decision. A charge that cannot be refunded stays, which
+// errs towards denying.
+func (m *Middleware) refund(ctx context.Context, d algorithms.Decision) {
+	_ = algorithms.Refund(ctx, m.limiter, d)
+}
 
 // retryFailed is the RetryAfter of a check that is denied because the limiter failed. It
 // is not known when the limiter will recover.

@@ -38,7 +38,7 @@ func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
 	const bare = "middleware: limiter: a bare *algorithms.Redis has no fail modes; write Limiter: &failmode.Guard{Limiter: redis}, and close it"
 	for _, c := range []struct {
 		limiter algorithms.Limiter
-		want    string // all errors; "" means none
+		want    string // the beginnings of all errors; "" means none
 	}{
 		{nil, "middleware: limiter: required"},
 		{nilMemory, "middleware: limiter: required"},
@@ -59,38 +59,19 @@ func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
 		{&failmode.Guard{Limiter: redisOf(nilClient, "n")}, "middleware: limiter: client: required, got"},
 		{&failmode.Guard{Limiter: redisOf(client, "")}, "middleware: limiter: namespace: required"},
 		{&failmode.Guard{Limiter: good, Instances: -1}, "middleware: limiter: instances: must not be"},
-		{&failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "n", Budget: -1}}, "middleware: limiter: budget: must be from 1 ms to a minute"},
+		{&failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "a b", Budget: -1}, Instances: -1},
+			"middleware: limiter: namespace: \"a b\"\nmiddleware: limiter: budget: must be from 1 ms to a minute\nmiddleware: limiter: instances: must not be negative"},
 	} {
 		_, err := ratelimit.New(ratelimit.Config{Limiter: c.limiter, Rules: []ratelimit.Rule{perHour("r", 1)}})
 		if c.want == "" && err == nil {
 			continue
 		}
-		if err == nil || c.want == "" || !strings.HasPrefix(err.Error(), c.want) {
+		if err == nil || !slices.EqualFunc(strings.Split(err.Error(), "\n"), strings.Split(c.want, "\n"), strings.HasPrefix) {
 			t.Errorf("%T: got %v, want %q", c.limiter, err, c.want)
 		}
 	}
 	if _, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory)}); err == nil || !strings.Contains(err.Error(), "rules: at least one is required") {
 		t.Errorf("no rules: %v", err)
-	}
-}
-
-func TestEachMistakeSaysWhere(t *testing.T) {
-	_, err := ratelimit.New(ratelimit.Config{
-		Limiter: &failmode.Guard{Limiter: &algorithms.Redis{Client: redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), Namespace: "a b", Budget: -1}, Instances: -1},
-		Rules:   []ratelimit.Rule{perHour("r", 1)},
-	})
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for line := range strings.Lines(err.Error()) {
-		if !strings.HasPrefix(line, "middleware: limiter: ") {
-			t.Errorf("%q in\n%v", line, err)
-		}
-	}
-	for _, want := range []string{`namespace: "a b"`, "budget: must be from 1 ms to a minute", "instances: must not be negative"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("no %q in\n%v", want, err)
-		}
 	}
 }
 

@@ -10,9 +10,8 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// countingThree is a middleware with three rules and an admitted decision of it.
-func countingThree(t testing.TB) (m *Middleware, r *http.Request, d algorithms.Decision) {
-	t.Helper()
+// The metrics of a decision by three rules take no memory.
+func TestMetricsAllocateNothing(t *testing.T) {
 	limit := algorithms.PerHour(1_000_000)
 	m, err := New(Config{
 		Limiter: new(algorithms.Memory),
@@ -25,41 +24,15 @@ func countingThree(t testing.TB) (m *Middleware, r *http.Request, d algorithms.D
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = httptest.NewRequest(http.MethodGet, "/", nil)
-	d, err = m.Take(r)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	d, err := m.Take(r)
 	if err != nil || len(d.Results) != 3 {
 		t.Fatal(d, err)
 	}
-	return m, r, d
-}
-
-func TestMetricsAllocateNothing(t *testing.T) {
-	m, r, d := countingThree(t)
 	if n := testing.AllocsPerRun(1000, func() {
 		m.decisions.Observe(time.Since(m.start))
 		m.record(r, m.rules.Load(), &d)
 	}); n != 0 {
 		t.Errorf("%v allocations for a decision", n)
 	}
-}
-
-// What metrics cost a decision of three rules.
-func BenchmarkMetrics(b *testing.B) {
-	b.Run("alone", func(b *testing.B) {
-		m, r, d := countingThree(b)
-		b.ReportAllocs()
-		for b.Loop() {
-			m.decisions.Observe(time.Since(m.start))
-			m.record(r, m.rules.Load(), &d)
-		}
-	})
-	b.Run("parallel", func(b *testing.B) {
-		m, r, d := countingThree(b)
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				m.decisions.Observe(time.Since(m.start))
-				m.record(r, m.rules.Load(), &d)
-			}
-		})
-	})
 }

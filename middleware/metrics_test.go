@@ -188,7 +188,7 @@ func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 	broken := ratelimit.Rule{Name: "broken", Match: []string{"/broken"}, Limit: algorithms.PerHour(1),
 		Key: keyfunc.Func(func(*http.Request) (string, error) { return "", errors.New("no database") })}
 	user := ratelimit.Rule{Name: "user", Limit: algorithms.PerHour(2), Key: keyfunc.Optional(keyfunc.Header("User"))}
-	bucket := ratelimit.Rule{Name: "bucket", Limit: algorithms.Limit{Rate: 100, Period: time.Hour, Algorithm: algorithms.TokenBucket}, Key: keyfunc.IP}
+	bucket := ratelimit.Rule{Name: "bucket", Limit: algorithms.Limit{Rate: 100, Period: time.Hour, Burst: 100}, Key: keyfunc.IP}
 	failing := func(name string, mode failmode.Mode) ratelimit.Rule {
 		return ratelimit.Rule{Name: name, Match: []string{"/" + name}, Key: keyfunc.IP, Limit: algorithms.PerHour(3), Fail: mode}
 	}
@@ -298,23 +298,6 @@ func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 			"sliding_window error invalid none":           1,
 		})
 	})
-}
-
-// A limit with a Burst and no Algorithm is a token bucket, and called so.
-func TestTheAlgorithmIsNamed(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	burst := perHour("burst", 10)
-	burst.Limit.Burst = 2
-	m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{burst, perHour("plain", 9)}})
-	register(t, registry, m)
-	times(3, m.Handler(ok), "GET /")
-	wantDecisions(t, registry, map[string]float64{
-		"token_bucket allowed burst memory": 2, "token_bucket denied burst memory": 1,
-		"sliding_window allowed plain memory": 3,
-	})
-	if got := lines(log); len(got) != 1 || !strings.Contains(got[0], " algorithm=token_bucket ") {
-		t.Errorf("logged %q", got)
-	}
 }
 
 func TestNearTheLimit(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -103,49 +103,66 @@ func TestLayersAreOneDecision(t *testing.T) {
 	}
 }
 
+// New reports every mistake, and those in rules as RuleErrors, whose text has the field as
+// words.
 func TestNewReportsEverythingAtOnce(t *testing.T) {
 	_, err := ratelimit.New(ratelimit.Config{
 		Rules: []ratelimit.Rule{
 			{Name: "login", Match: []string{"POST /auth/*", "example.com/x"}, Limit: algorithms.Limit{Rate: 0, Period: time.Minute, Burst: 3, Algorithm: algorithms.SlidingWindow}},
 			{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerMinute(5), Cost: 6},
-			{Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Second, Burst: -1, Algorithm: algorithms.TokenBucket}},
-			{Name: "per ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(5), Cost: -1, Fail: 9},
+			{Key: keyfunc.Func(nil), Limit: algorithms.Limit{Rate: 1, Period: time.Second, Burst: -1, Algorithm: algorithms.TokenBucket}},
+			{Name: "per ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(5), Cost: -1, Fail: 9, ChargeOn: []int{}},
+			{Name: "own", Key: invalidKey{}, Limit: algorithms.PerMinute(5)},
+			{Name: "two", Key: keyfunc.Hashed(keyfunc.BodyJSON("email", 0), []byte("short")), Limit: algorithms.PerMinute(5)},
+			perHour("good", 5),
 		},
 		Skip: []string{"/u/:id"},
 	})
-	if err == nil {
-		t.Fatal("no error")
+	all := view.Each(err)
+	want := []struct {
+		index             int // of the rule; -1 for what is no RuleError
+		field, text, rest string
+	}{
+		{-1, "", "limiter", "required; use &failmode.Guard{Limiter: redis}, or new(algorithms.Memory) to count in this process"},
+		{-1, "", "skip", `pattern "/u/:id": `},
+		{0, "Match", `rule "login": match`, `pattern "POST /auth/*": `},
+		{0, "Match", `rule "login": match`, `pattern "example.com/x": `},
+		{0, "Key", `rule "login": key`, "required; use keyfunc.IP"},
+		{0, "Limit", `rule "login": limit`, "rate must be at least 1, got 0"},
+		{0, "Limit", `rule "login": limit`, "burst is for buckets, not for sliding_window"},
+		{1, "Name", `rule "login": name`, "rules[0] and rules[1] have the same"},
+		{1, "Cost", `rule "login": cost`, "6 is above the 5 units that the limit 5/1m can hold"},
+		{2, "Name", "rules[2]: name", "required"},
+		{2, "Key", "rules[2]: key", "required; use keyfunc.IP"},
+		{2, "Limit", "rules[2]: limit", "burst must not be negative, got -1"},
+		{3, "Name", `rule "per ip": name`, `' ' in "per ip"; use letters`},
+		{3, "Cost", `rule "per ip": cost`, "must not be negative, got -1"},
+		{3, "ChargeOn", `rule "per ip": charge on`, "empty"},
+		{3, "Fail", `rule "per ip": fail`, "unknown fail mode 9"},
+		{4, "Key", `rule "own": key`, "no database"},
+		{5, "Key", `rule "two": key`, "keyfunc: BodyJSON: at most 0 bytes"},
+		{5, "Key", `rule "two": key`, "keyfunc: Hashed: the secret has 5 bytes"},
 	}
-	want := []string{
-		`middleware: limiter: required; use &failmode.Guard{Limiter: redis}, or new(algorithms.Memory) to count in this process`,
-		`middleware: rule "login": match: pattern "POST /auth/*": `,
-		`middleware: rule "login": match: pattern "example.com/x": `,
-		`middleware: rule "login": key: required; use keyfunc.IP`,
-		`middleware: rule "login": limit: rate must be at least 1, got 0`,
-		`middleware: rule "login": limit: burst is for buckets, not for sliding_window`,
-		`middleware: rule "login": name: rules[0] and rules[1] have the same`,
-		`middleware: rule "login": cost: 6 is above the 5 units that the limit 5/1m can hold`,
-		`middleware: rules[2]: name: required`,
-		`middleware: rules[2]: limit: burst must not be negative, got -1`,
-		`middleware: rule "per ip": name: ' ' in "per ip"; use letters`,
-		`middleware: rule "per ip": cost: must not be negative, got -1`,
-		`middleware: rule "per ip": fail: unknown fail mode 9`,
-		`middleware: skip: pattern "/u/:id": `,
+	if len(all) != len(want) {
+		t.Fatalf("%d mistakes, want %d:\n%v", len(all), len(want), err)
 	}
-	for _, line := range want {
-		if !strings.Contains(err.Error(), line) {
-			t.Errorf("not reported: %s", line)
+	for i, w := range want {
+		if text := "middleware: " + w.text + ": " + w.rest; !strings.HasPrefix(all[i].Error(), text) {
+			t.Errorf("%v, want %s", all[i], text)
+		}
+		got, is := errors.AsType[*ratelimit.RuleError](all[i])
+		if is != (w.index >= 0) || is && (got.Index != w.index || got.Field != w.field || got.Err == nil || !errors.Is(all[i], got.Err)) {
+			t.Errorf("%#v, want %+v", all[i], w)
 		}
 	}
-	if got := strings.Split(err.Error(), "\n"); len(got) != len(want) {
-		t.Errorf("%d lines, want %d:\n%s", len(got), len(want), err)
-	}
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		if !strings.HasPrefix(line, "middleware: ") {
-			t.Errorf("does not say where: %s", line)
-		}
+	if got, is := errors.AsType[*ratelimit.RuleError](ratelimit.ValidateRules(nil)); !is || got.Index != -1 || got.Error() != "middleware: rules: at least one is required" {
+		t.Errorf("%#v", got)
 	}
 }
+
+type invalidKey struct{ keyfunc.Described }
+
+func (invalidKey) Validate() error { return errors.New("no database") }
 
 func TestNoKeyIsNeverNoLimit(t *testing.T) {
 	fail := errors.New("database is down")
@@ -158,13 +175,13 @@ func TestNoKeyIsNeverNoLimit(t *testing.T) {
 		"skipping is a choice":          {keyfunc.Optional(keyfunc.Header("User")), []int{204, 204, 204}},
 		"other errors refuse":           {keyfunc.Func(func(*http.Request) (string, error) { return "", fail }), []int{500, 500, 500}},
 		"required, with a status":       {keyfunc.Required(keyfunc.Header("User"), 401), []int{401, 401, 401}},
+		"a status that is no refusal":   {keyfunc.Func(func(r *http.Request) (string, error) { return "", refusal(r.RequestURI) }), []int{500, 500, 500, 500, 500, 500}},
 		"a key beside an error is none": {keyfunc.Func(func(r *http.Request) (string, error) { return r.RequestURI, keyfunc.ErrNoKey }), []int{204, 204, 429}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := mustNew(t, ratelimit.Config{
 				Limiter: new(algorithms.Memory),
 				Rules:   []ratelimit.Rule{{Name: "r", Key: c.key, Limit: algorithms.PerHour(2)}},
-				Logger:  slog.New(slog.DiscardHandler),
 			})
 			h := m.Handler(ok)
 			for i, want := range c.statuses {
@@ -180,29 +197,9 @@ func TestNoKeyIsNeverNoLimit(t *testing.T) {
 	}
 }
 
-func TestSetRules(t *testing.T) {
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 2)}})
-	h := m.Handler(ok)
-	serve(h, "GET /")
-
-	rules := []ratelimit.Rule{perHour("r", 0)}
-	if err := m.SetRules(rules); err == nil {
-		t.Error("bad rules were taken")
-	}
-	if w := serve(h, "GET /"); w.Code != http.StatusNoContent || w.Header().Get("X-RateLimit-Limit") != "2" {
-		t.Errorf("after bad rules: %d %v", w.Code, w.Header())
-	}
-	rules = []ratelimit.Rule{perHour("r", 3, "GET /a")}
-	if err := m.SetRules(rules); err != nil {
-		t.Fatal(err)
-	}
-	rules[0].Match[0], rules[0].Limit.Rate = "GET /b", 1000 // it keeps its own copy
-	if w := serve(h, "GET /a"); w.Code != http.StatusNoContent || w.Header().Get("X-RateLimit-Remaining") != "0" {
-		t.Errorf("the count is not kept: %d %v", w.Code, w.Header())
-	}
-	if w := serve(h, "GET /a"); w.Code != http.StatusTooManyRequests {
-		t.Errorf("the new limit is not in force: %d", w.Code)
-	}
+// refusal has a status that must not become one of a response.
+func refusal(path string) error {
+	return &keyfunc.StatusError{Status: map[string]int{"/0": 0, "/1": 100, "/2": 200, "/3": 302, "/4": 500, "/5": 1000}[path]}
 }
 
 // A request ends by the rules that decided it, whatever SetRules does meanwhile.
@@ -232,48 +229,5 @@ func TestARequestEndsByTheRulesThatDecidedIt(t *testing.T) {
 		if got := used(t, memory, login); got != step.used {
 			t.Errorf("request %d: login has counted %d, want %d", i, got, step.used)
 		}
-	}
-}
-
-func TestTakeAndPeek(t *testing.T) {
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("r", 2, "GET /a")}})
-	r := httptest.NewRequest(http.MethodGet, "/a", nil)
-	for i, want := range []struct {
-		ask       func(*http.Request) (algorithms.Decision, error)
-		allowed   bool
-		remaining int64
-	}{
-		{m.Peek, true, 2}, {m.Take, true, 1}, {m.Peek, true, 1}, {m.Take, true, 0}, {m.Peek, false, 0}, {m.Take, false, 0},
-	} {
-		d, err := want.ask(r)
-		if err != nil || d.Allowed != want.allowed || d.Results[0].Remaining != want.remaining {
-			t.Errorf("step %d: %+v, %v", i, d, err)
-		}
-	}
-	if d, err := m.Take(httptest.NewRequest(http.MethodGet, "/b", nil)); err != nil || !d.Allowed || len(d.Results) != 0 {
-		t.Errorf("where no rule applies: %+v, %v", d, err)
-	}
-}
-
-func TestObserveAndDeniedSeeEveryDecision(t *testing.T) {
-	var seen []bool
-	m := mustNew(t, ratelimit.Config{
-		Limiter: new(algorithms.Memory),
-		Rules:   []ratelimit.Rule{perHour("r", 1)},
-		Headers: headers.None,
-		Observe: func(_ *http.Request, d algorithms.Decision) { seen = append(seen, d.Allowed) },
-		Denied: func(w http.ResponseWriter, _ *http.Request, d algorithms.Decision) {
-			w.WriteHeader(headers.Status(d))
-			fmt.Fprint(w, "slow down: ", d.Results[0].Check.Rule)
-		},
-	})
-	h := m.Handler(ok)
-	serve(h, "GET /")
-	w := serve(h, "GET /")
-	if w.Code != 429 || w.Body.String() != "slow down: r" || w.Header().Get("Retry-After") == "" || w.Header().Get("X-RateLimit-Limit") != "" {
-		t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
-	}
-	if fmt.Sprint(seen) != "[true false]" {
-		t.Errorf("saw %v", seen)
 	}
 }

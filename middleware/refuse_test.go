@@ -87,6 +87,9 @@ func TestTakeAndPeekOfARefusedRequest(t *testing.T) {
 	if fmt.Sprint(observed) != "[true 1 true 1 false 1 false 1]" {
 		t.Errorf("observed %q", observed)
 	}
+	if d, err := inMemory(t, perHour("elsewhere", 5, "/elsewhere")).Take(r); err != nil || !d.Allowed || len(d.Results) != 0 {
+		t.Errorf("where no rule applies: %+v, %v", d, err)
+	}
 }
 
 // An application answers what keys refuse in its own words. It sees the rule and

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -63,9 +65,8 @@ type Rule struct {
 	TierBy keyfunc.Key
 	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If
 	// there are none or they are unusable, Tiers and Limit apply. Limits are unusable if
-	// one is invalid, if ChargeOn, Ban or Lease does not allow them, or if Config.Share
-	// leaves less than one unit of one. Unusable limits are logged. The Middleware does
-	// not change the slice.
+	// one is invalid, or if ChargeOn, Ban or Lease does not allow them. Unusable limits are
+	// logged. The Middleware does not change the slice.
 	LimitsFor func(*http.Request) []algorithms.Limit
 	// Overrides replace all of these limits for single clients.
 	Overrides []Override
@@ -165,15 +166,6 @@ func (r *Rule) clone() Rule {
 	return c
 }
 
-// largestCost returns the largest cost that is known before there are requests.
-func (r *Rule) largestCost() int64 {
-	most := max(r.Cost, 1)
-	for _, units := range r.Costs {
-		most = max(most, units)
-	}
-	return most
-}
-
 // own returns Limit or Limits.
 func (r *Rule) own() []algorithms.Limit {
 	if r.Limits != nil {
@@ -188,17 +180,12 @@ type holder struct {
 	override int    // its number, from 1; 0 for the others
 }
 
-// field returns the field of the Rule that has the limits.
-func (h holder) field(r *Rule) string {
-	switch {
-	case h.override > 0:
+// field returns the field of the Rule that has the limits of a tier or an override.
+func (h holder) field() string {
+	if h.override > 0 {
 		return "Overrides"
-	case h.tier != "":
-		return "Tiers"
-	case r.Limits != nil:
-		return "Limits"
 	}
-	return "Limit"
+	return "Tiers"
 }
 
 // String names what has the limits; "" is the rule itself.
@@ -279,3 +266,28 @@ func isWindow(l algorithms.Limit) bool {
 func grantsBlocks(l algorithms.Limit) bool {
 	return isWindow(l) && l.Algorithm != algorithms.SlidingLog && l.Calendar == "" && !l.Soft
 }
+
+// A RuleError is a mistake in one field of one rule.
+type RuleError struct {
+	Index       int    // of the rule; -1 where there are no rules
+	Rule, Field string // its name; the field as in Go
+	Err         error  // what is wrong, and what to write
+}
+
+// Error names the rule and the field.
+func (e *RuleError) Error() string {
+	where := fmt.Sprintf("rule %q", e.Rule)
+	switch {
+	case e.Index < 0:
+		where = "rules"
+	case e.Rule == "":
+		where = fmt.Sprintf("rules[%d]", e.Index)
+	}
+	if e.Field != "" {
+		where += ": " + strings.ReplaceAll(view.Snake(e.Field), "_", " ")
+	}
+	return fmt.Sprintf("middleware: %s: %v", where, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *RuleError) Unwrap() error { return e.Err }

@@ -38,12 +38,12 @@ func enforcedKeys(t testing.TB, rule string, fraction float64, keys int) (all []
 }
 
 func TestEnforceIsAFractionOfTheKeys(t *testing.T) {
-	const keys = 4000
+	const keys = 1000
 	var before []int
 	for _, fraction := range []float64{0, 0.001, 0.1, 0.5, 0.9, 0.999, 1} {
 		now := enforcedKeys(t, "r", fraction, keys)
 		// Five standard deviations: the keys are fixed, so this does not flicker.
-		if want := fraction * keys; float64(len(now)) < want-5*32 || float64(len(now)) > want+5*32 || fraction == 0 && len(now) > 0 || fraction == 1 && len(now) < keys {
+		if want := fraction * keys; float64(len(now)) < want-5*16 || float64(len(now)) > want+5*16 || fraction == 0 && len(now) > 0 || fraction == 1 && len(now) < keys {
 			t.Errorf("%v: %d of %d keys", fraction, len(now), keys)
 		}
 		for _, i := range before {
@@ -67,7 +67,7 @@ func TestEnforceIsAFractionOfTheKeys(t *testing.T) {
 			both++
 		}
 	}
-	if both < keys/4-200 || both > keys/4+200 {
+	if both < keys/4-70 || both > keys/4+70 {
 		t.Errorf("%d keys are enforced for two rules: not independent", both)
 	}
 }
@@ -206,9 +206,9 @@ func TestShadowAndDisabledChangeNothing(t *testing.T) {
 	}
 }
 
-// While a new limit is enforced for a part of the keys, only they are denied.
+// While a new limit is enforced for a part of the keys, only they are denied and banned.
 func TestShadowEnforcesTheRest(t *testing.T) {
-	m := inMemory(t, ratelimit.Rule{Name: "r", Key: keyfunc.Header("Key"), Limit: algorithms.PerHour(1), Shadow: true, Enforce: 0.5})
+	m := inMemory(t, ratelimit.Rule{Name: "r", Key: keyfunc.Header("Key"), Limit: algorithms.PerHour(1), Shadow: true, Enforce: 0.5, Ban: algorithms.Ban{After: 1, For: 24 * time.Hour}})
 	h := m.Handler(ok)
 	limited := enforcedKeys(t, "r", 0.5, 100)
 	for i := range 100 {
@@ -217,6 +217,9 @@ func TestShadowEnforcesTheRest(t *testing.T) {
 		serve(h, "GET /", "Key", key)
 		if w := serve(h, "GET /", "Key", key); (w.Code == http.StatusTooManyRequests) != denied || (w.Header().Get("X-RateLimit-Limit") != "") != denied {
 			t.Errorf("%s, enforced %v: %d %v", key, denied, w.Code, w.Header())
+		}
+		if d, err := m.Peek(request("GET /", "Key", key)); err != nil || d.Results[0].BannedFor > 0 != denied {
+			t.Errorf("%s, enforced %v: %+v, %v", key, denied, d, err)
 		}
 	}
 }

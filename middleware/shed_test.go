@@ -99,12 +99,7 @@ func TestShedder(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := &spy{Limiter: new(algorithms.Memory)}
 				s := &shed.Shedder{Min: 1, Max: 1, Logger: slog.New(slog.DiscardHandler)}
-				m, err := ratelimit.New(ratelimit.Config{
-					Limiter: limiter, Rules: rules, Skip: []string{"/healthz"}, Shedder: s, Logger: slog.New(slog.DiscardHandler),
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: rules, Skip: []string{"/healthz"}, Shedder: s})
 				h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					if r.Body != nil {
 						_, _ = io.ReadAll(r.Body)
@@ -155,13 +150,10 @@ func TestAFloodOfDenialsTakesNoPlaces(t *testing.T) {
 	run := func(flood bool) (served, shedCount int, limit float64) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &shed.Shedder{Min: 4, Logger: slog.New(slog.DiscardHandler)}
-			m, err := ratelimit.New(ratelimit.Config{
-				Limiter: new(algorithms.Memory), Shedder: s, DenialLogRate: -1, Logger: slog.New(slog.DiscardHandler),
+			m := mustNew(t, ratelimit.Config{
+				Limiter: new(algorithms.Memory), Shedder: s, DenialLogRate: -1,
 				Rules: []ratelimit.Rule{{Name: "user", Key: keyfunc.Optional(keyfunc.Header("User")), Limit: algorithms.PerHour(1)}},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
 			workers := make(chan struct{}, 4)
 			h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				workers <- struct{}{}
@@ -221,7 +213,7 @@ func TestRulesChangeUnderAShedder(t *testing.T) {
 		{{Name: "held", Key: keyfunc.Everyone, Limit: algorithms.MaxInFlight(1)}, {Name: "rate", Key: keyfunc.Everyone, Limit: algorithms.PerMinute(300)}},
 		{{Name: "other", Match: []string{"/else"}, Key: keyfunc.Everyone, Limit: algorithms.PerMinute(300)}},
 	}
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: sets[0], Shedder: s, DenialLogRate: -1, Logger: slog.New(slog.DiscardHandler)})
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: sets[0], Shedder: s, DenialLogRate: -1})
 	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runtime.Gosched() }))
 	var all sync.WaitGroup
 	for range 8 {

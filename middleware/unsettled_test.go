@@ -1,7 +1,6 @@
 package middleware_test
 
 import (
-	"context"
 	"net/http"
 	"runtime/metrics"
 	"sync"
@@ -82,7 +81,12 @@ func TestWhoWaitsInVainSparesNobody(t *testing.T) {
 // come later need not wait for it, and their denials count.
 func TestAPanicOfTheLimiterKeepsNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &panicky{Memory: new(algorithms.Memory), panics: true}
+		panics := true
+		l := &hook{check: func(*algorithms.Check) {
+			if panics {
+				panic("a hook of the client")
+			}
+		}}
 		r := failures(1)
 		r.Ban = algorithms.Ban{After: 2, For: time.Hour}
 		m := mustNew(t, ratelimit.Config{Limiter: l, Rules: []ratelimit.Rule{r}})
@@ -90,7 +94,7 @@ func TestAPanicOfTheLimiterKeepsNobodyWaiting(t *testing.T) {
 			defer func() { _ = recover() }()
 			_, _ = m.Take(request("POST /"))
 		}()
-		l.panics = false
+		panics = false
 		begun := time.Now()
 		for range 3 {
 			if _, err := m.Take(request("POST /")); err != nil {
@@ -101,16 +105,4 @@ func TestAPanicOfTheLimiterKeepsNobodyWaiting(t *testing.T) {
 			t.Errorf("waited for %s, banned: %t", waited, isBanned(t, m))
 		}
 	})
-}
-
-type panicky struct {
-	*algorithms.Memory
-	panics bool
-}
-
-func (p *panicky) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	if p.panics {
-		panic("a hook of the client")
-	}
-	return p.Memory.Take(ctx, checks...)
 }

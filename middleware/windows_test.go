@@ -347,22 +347,6 @@ func TestAddToTwoAlgorithmsOfOnePeriod(t *testing.T) {
 	}
 }
 
-// A key is near its limit if it is near the end of any of its windows.
-func TestNearAnyWindow(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m := measured(t, registry, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{plan(fixedIn(10, time.Minute), fixedIn(100, time.Hour))}})
-	check, err := m.Checks("plan", "192.0.2.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	check[1].Cost = 85
-	if _, err := m.Limiter().Take(t.Context(), check[1]); err != nil {
-		t.Fatal(err)
-	}
-	times(1, m.Handler(ok), "GET /")
-	wantSamples(t, registry, map[string]float64{"near_limit_total plan": 1})
-}
-
 // A denial is counted by the window that denies for the longest time, also from the deny
 // cache. Rules that replace the rule count on.
 func TestDenialsByWindow(t *testing.T) {

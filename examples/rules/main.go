@@ -4,9 +4,8 @@
 //	go run ./examples/rules check -keys user,tenant -tiers pro,enterprise rules.yaml
 //	cat rules.yaml | go run ./examples/rules check -
 //
-// Check prints the rules as a program would understand them, with their defaults filled
-// in and the next boundary of each calendar window, or every mistake with its line and
-// column. Run it where rule files are reviewed.
+// Check prints a line for each rule and the next boundary of each calendar window, or
+// every mistake with its line and column. Run it where rule files are reviewed.
 //
 //	export REDIS_URL=redis://localhost:6379
 //	go run ./examples/rules diff -namespace shop rules.yaml
@@ -136,8 +135,8 @@ func (p *program) read(ctx context.Context) ([]byte, error) {
 	return rulefile.File(p.file).Read(ctx)
 }
 
-// parse writes the rules in a text with their defaults, or returns every mistake. It
-// warns of names that it cannot check.
+// parse writes a line for each rule in a text, or returns every mistake. It warns of names
+// that it cannot check.
 func (p *program) parse(name string, text []byte, w io.Writer) error {
 	var unknown []string // names of keys that the program must have
 	key := keyfunc.Func(func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey })
@@ -156,11 +155,14 @@ func (p *program) parse(name string, text []byte, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	formatted, err := rulefile.Format(rules)
-	if err != nil {
-		return err
+	for _, r := range rules {
+		limits := r.Limits
+		if limits == nil {
+			limits = []algorithms.Limit{r.Limit}
+		}
+		_, _ = fmt.Fprintf(w, "%s: %s by %s\n", r.Name, limits, r.Key)
 	}
-	_, _ = w.Write(append(formatted, boundaries(rules, time.Now)...))
+	_, _ = w.Write(boundaries(rules, time.Now))
 	if slices.Sort(unknown); len(unknown) > 0 {
 		_, _ = fmt.Fprintf(p.stderr, "not checked: whether the program has the keys %s; give its names with -keys\n", strings.Join(unknown, ", "))
 	}
@@ -171,7 +173,7 @@ func (p *program) parse(name string, text []byte, w io.Writer) error {
 }
 
 // boundaries says when the calendar windows of rules end next, on the clocks of their time
-// zones and in UTC, as comments of a document. A Memory knows.
+// zones and in UTC. A Memory knows.
 func boundaries(rules []ratelimit.Rule, now func() time.Time) (text []byte) {
 	for _, r := range rules {
 		limits := append(slices.Clone(r.Limits), r.Limit)
@@ -191,7 +193,7 @@ func boundaries(rules []ratelimit.Rule, now func() time.Time) (text []byte) {
 				continue // a rule of the file has neither
 			}
 			ends := d.Results[0].At.Add(d.Results[0].ResetAfter)
-			text = fmt.Appendf(text, "# %s: the next %s begins %s, %s\n", r.Name, l.Calendar, ends.In(in).Format("2006-01-02 15:04 -07:00"), ends.UTC().Format("2006-01-02 15:04 UTC"))
+			text = fmt.Appendf(text, "%s: the next %s begins %s, %s\n", r.Name, l.Calendar, ends.In(in).Format("2006-01-02 15:04 -07:00"), ends.UTC().Format("2006-01-02 15:04 UTC"))
 		}
 	}
 	return text

@@ -26,7 +26,8 @@ func (f full) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{f.ResponseRecorder}, r)
 }
 
-// Every combination of optional methods is that of the writer underneath. All can copy.
+// Every combination of optional methods is that of the writer underneath. All can copy. A
+// flush that is not supported writes no status.
 func TestEveryKindOfWriter(t *testing.T) {
 	type (
 		w = http.ResponseWriter
@@ -60,6 +61,9 @@ func TestEveryKindOfWriter(t *testing.T) {
 		if u, ok := got.(interface{ Unwrap() http.ResponseWriter }); !ok || u.Unwrap() != under {
 			t.Errorf("%v does not unwrap to its own", want)
 		}
+		if err := http.NewResponseController(got).Flush(); errors.Is(err, http.ErrNotSupported) == want[0] || (told == http.StatusOK) != want[0] {
+			t.Errorf("%v: a flush: %v; told %d", want, err, told)
+		}
 		text := strings.Repeat("0123456789", 100)
 		if n, err := got.(io.ReaderFrom).ReadFrom(strings.NewReader(text)); n != 1000 || err != nil || all.Body.String() != text || told != http.StatusOK {
 			t.Errorf("%v: copied %d, %v; told %d", want, n, err, told)
@@ -83,9 +87,17 @@ func TestTheStatusIsToldOnceBeforeItIsWritten(t *testing.T) {
 			w.WriteHeader(http.StatusEarlyHints)
 			w.WriteHeader(http.StatusUnauthorized)
 		}, []int{401}},
-		"a body":   {func(w http.ResponseWriter) { fmt.Fprint(w, "hi"); w.WriteHeader(http.StatusUnauthorized) }, []int{200}},
-		"a string": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "hi") }, []int{200}},
-		"a flush":  {func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, []int{200}},
+		"an informational one alone": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) }, nil},
+		"101":                        {func(w http.ResponseWriter) { w.WriteHeader(http.StatusSwitchingProtocols) }, []int{101}},
+		"none":                       {func(w http.ResponseWriter) { w.WriteHeader(0) }, nil}, // net/http panics
+		"one below 100":              {func(w http.ResponseWriter) { w.WriteHeader(99) }, nil},
+		"one of 4 digits":            {func(w http.ResponseWriter) { w.WriteHeader(1000) }, nil},
+		"the largest":                {func(w http.ResponseWriter) { w.WriteHeader(999) }, []int{999}},
+
+		"a body":          {func(w http.ResponseWriter) { fmt.Fprint(w, "hi"); w.WriteHeader(http.StatusUnauthorized) }, []int{200}},
+		"nothing written": {func(w http.ResponseWriter) { _, _ = w.Write(nil) }, []int{200}},
+		"a string":        {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "hi") }, []int{200}},
+		"a flush":         {func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, []int{200}},
 		"a hijack": {func(w http.ResponseWriter) {
 			_, _, _ = w.(http.Hijacker).Hijack()
 			w.WriteHeader(http.StatusOK)
@@ -99,15 +111,17 @@ func TestTheStatusIsToldOnceBeforeItIsWritten(t *testing.T) {
 			under := full{httptest.NewRecorder()}
 			under.Code = 0
 			var told []int
+			defer func() {
+				if _ = recover(); !slices.Equal(told, c.want) {
+					t.Errorf("told %v, want %v", told, c.want)
+				}
+			}()
 			c.respond(onstatus.Wrap(under, func(status int) {
 				if under.Code >= 200 {
 					t.Error("told after it was written")
 				}
 				told = append(told, status)
 			}))
-			if !slices.Equal(told, c.want) {
-				t.Errorf("told %v, want %v", told, c.want)
-			}
 		})
 	}
 }

@@ -33,7 +33,6 @@ type decoder struct {
 	made    map[string]*named // by their names
 	tiers   []string          // nil means any
 	tierBy  bool              // the rule that is read has tier_by
-	valid   bool              // the rules are: only their form is looked at
 	errs    []*Error
 	more    int                 // mistakes that are not in errs
 	flagged map[*yaml.Node]bool // nodes whose mistake was reported
@@ -195,7 +194,7 @@ func (d *decoder) rule(r *ratelimit.Rule, at *ruleAt, n *yaml.Node, path string)
 // validate reports the mistakes that [ratelimit.ValidateRules] finds, but for those in
 // fields that already have a mistake.
 func (d *decoder) validate(rules []ratelimit.Rule, path string) {
-	if d.more > 0 || d.valid {
+	if d.more > 0 {
 		return
 	}
 	err := ratelimit.ValidateRules(rules)

@@ -36,7 +36,7 @@ package rulefile
 // middleware.Rule is the data, and middleware.ValidateRules finds every mistake in it. This
 // package is a form of that data.
 //
-//   - One table has a row for each field: its name, how it is read, how it is printed.
+//   - One table has a row for each field: its name and how it is read.
 //   - The decoder walks the parser's tree of nodes, which know their lines. What
 //     ValidateRules finds is looked up by rule and field, unless it follows from a mistake
 //     that was already reported. The parser itself may name the line where a block begins;
@@ -45,9 +45,8 @@ package rulefile
 //     A document has at most 1 MiB, 32 levels, 1,000 rules, 1,000 patterns in one list and 16
 //     parts in one key.
 //   - The schema equals the loader: TestSchemaEqualsTheLoader puts each of some 200 values into
-//     each field. FuzzParse prints what was read and reads it again.
-//   - A key that was read keeps its name, so Format can print a program's own keys, and a
-//     log line can say that a key has changed.
+//     each field, and FuzzParse compares any document.
+//   - A key that was read keeps its name, so a log line can say that a key has changed.
 //
 // # Watching
 //

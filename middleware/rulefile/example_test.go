@@ -81,30 +81,3 @@ func ExampleFleet() {
 	}
 	_ = publish
 }
-
-// Rules that are written in Go become a file, with all defaults filled in.
-func ExampleFormat() {
-	text, err := rulefile.Format([]ratelimit.Rule{{
-		Name: "login", Match: []string{"POST /auth/login"}, Key: keyfunc.IP, Limit: algorithms.PerMinute(5), ChargeOn: []int{401},
-	}})
-	if err != nil {
-		panic(err)
-	}
-	fmt.Print(string(text))
-	// Output:
-	// version: 1
-	// rules:
-	//   - name: login
-	//     match: [POST /auth/login]
-	//     key: ip
-	//     limit: 5/1m sliding_window
-	//     cost: 1
-	//     max_reserve: 0
-	//     charge_on: [401]
-	//     fail: local
-	//     shadow: false
-	//     enforce: 0
-	//     disabled: false
-	//     hidden: false
-	//     lease: false
-}

@@ -18,20 +18,17 @@ type field struct {
 	name     string // of the field of [ratelimit.Rule], in snake case
 	required string // what to write if it is missing; "" if it is optional
 	read     func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string)
-	print    func(r *ratelimit.Rule) *yaml.Node // nil leaves it out
 }
 
-// fields are in the order in which [Format] prints them.
+// fields are all fields of a rule.
 var fields = []field{
 	{
 		"name", "a name for headers, metrics and logs",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
 			r.Name, _ = d.text(n, path, "put it in quotes")
 		},
-		func(r *ratelimit.Rule) *yaml.Node { return textNode(r.Name) },
 	},
-	as("match", func(r *ratelimit.Rule) *[]string { return &r.Match }, (*decoder).patterns,
-		func(patterns []string) *yaml.Node { return listNode(patterns, textNode) }),
+	as("match", func(r *ratelimit.Rule) *[]string { return &r.Match }, (*decoder).patterns),
 	{
 		"key", "who is limited: ip, header:NAME, apikey:NAME, or a list",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
@@ -39,7 +36,6 @@ var fields = []field{
 				r.Key = k
 			}
 		},
-		func(r *ratelimit.Rule) *yaml.Node { return keyNode(r.Key) },
 	},
 	{
 		"limit", `how much, as in "100/1m", "10/s burst 20" or "5/1m fixed_window"`,
@@ -50,15 +46,8 @@ var fields = []field{
 				r.Limits = limits
 			}
 		},
-		func(r *ratelimit.Rule) *yaml.Node {
-			if r.Limits != nil {
-				return limitNode(r.Limits)
-			}
-			return limitNode([]algorithms.Limit{r.Limit})
-		},
 	},
-	as("tiers", func(r *ratelimit.Rule) *map[string][]algorithms.Limit { return &r.Tiers }, (*decoder).tierLimits,
-		func(tiers map[string][]algorithms.Limit) *yaml.Node { return mapNode(tiers, limitNode) }),
+	as("tiers", func(r *ratelimit.Rule) *map[string][]algorithms.Limit { return &r.Tiers }, (*decoder).tierLimits),
 	{
 		"tier_by", "",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
@@ -68,22 +57,13 @@ var fields = []field{
 				r.TierBy = k
 			}
 		},
-		func(r *ratelimit.Rule) *yaml.Node {
-			if r.TierBy == nil {
-				return nil
-			}
-			return keyNode(r.TierBy)
-		},
 	},
-	as("overrides", func(r *ratelimit.Rule) *[]ratelimit.Override { return &r.Overrides }, (*decoder).overrides, overridesNode),
-	as("cost", func(r *ratelimit.Rule) *int64 { return &r.Cost }, (*decoder).count,
-		func(cost int64) *yaml.Node { return intNode(max(cost, 1)) }),
-	as("costs", func(r *ratelimit.Rule) *map[string]int64 { return &r.Costs }, (*decoder).costs,
-		func(costs map[string]int64) *yaml.Node { return mapNode(costs, intNode[int64]) }),
-	as("max_reserve", func(r *ratelimit.Rule) *float64 { return &r.MaxReserve }, (*decoder).fraction, fractionNode),
-	as("charge_on", func(r *ratelimit.Rule) *[]int { return &r.ChargeOn }, (*decoder).statuses,
-		func(statuses []int) *yaml.Node { return listNode(statuses, intNode[int]) }),
-	as("ban", func(r *ratelimit.Rule) *algorithms.Ban { return &r.Ban }, (*decoder).ban, banNode),
+	as("overrides", func(r *ratelimit.Rule) *[]ratelimit.Override { return &r.Overrides }, (*decoder).overrides),
+	as("cost", func(r *ratelimit.Rule) *int64 { return &r.Cost }, (*decoder).count),
+	as("costs", func(r *ratelimit.Rule) *map[string]int64 { return &r.Costs }, (*decoder).costs),
+	as("max_reserve", func(r *ratelimit.Rule) *float64 { return &r.MaxReserve }, (*decoder).fraction),
+	as("charge_on", func(r *ratelimit.Rule) *[]int { return &r.ChargeOn }, (*decoder).statuses),
+	as("ban", func(r *ratelimit.Rule) *algorithms.Ban { return &r.Ban }, (*decoder).ban),
 	{
 		"fail", "",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
@@ -93,22 +73,17 @@ var fields = []field{
 				}
 			}
 		},
-		func(r *ratelimit.Rule) *yaml.Node { return textNode(r.Fail.String()) },
 	},
-	as("shadow", func(r *ratelimit.Rule) *bool { return &r.Shadow }, (*decoder).boolean, boolNode),
-	as("enforce", func(r *ratelimit.Rule) *float64 { return &r.Enforce }, (*decoder).fraction, fractionNode),
-	as("disabled", func(r *ratelimit.Rule) *bool { return &r.Disabled }, (*decoder).boolean, boolNode),
-	as("hidden", func(r *ratelimit.Rule) *bool { return &r.Hidden }, (*decoder).boolean, boolNode),
-	as("lease", func(r *ratelimit.Rule) *bool { return &r.Lease }, (*decoder).boolean, boolNode),
+	as("shadow", func(r *ratelimit.Rule) *bool { return &r.Shadow }, (*decoder).boolean),
+	as("enforce", func(r *ratelimit.Rule) *float64 { return &r.Enforce }, (*decoder).fraction),
+	as("disabled", func(r *ratelimit.Rule) *bool { return &r.Disabled }, (*decoder).boolean),
+	as("hidden", func(r *ratelimit.Rule) *bool { return &r.Hidden }, (*decoder).boolean),
+	as("lease", func(r *ratelimit.Rule) *bool { return &r.Lease }, (*decoder).boolean),
 }
 
-// as returns an optional field that is read and printed as a field of a rule.
-func as[T any](name string, of func(*ratelimit.Rule) *T, read func(*decoder, *yaml.Node, string) T, write func(T) *yaml.Node) field {
-	return field{
-		name, "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { *of(r) = read(d, n, path) },
-		func(r *ratelimit.Rule) *yaml.Node { return write(*of(r)) },
-	}
+// as returns an optional field that is read as a field of a rule.
+func as[T any](name string, of func(*ratelimit.Rule) *T, read func(*decoder, *yaml.Node, string) T) field {
+	return field{name, "", func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { *of(r) = read(d, n, path) }}
 }
 
 func fieldNames() []string {

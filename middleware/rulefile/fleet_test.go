@@ -257,14 +257,10 @@ func TestFleetWhileRedisIsAway(t *testing.T) {
 		}
 		w := newWatched(t, new(algorithms.Memory))
 		w.watch(fleet)
-		for range 5 {
-			soon()
-		}
+		long()
 		w.want("away", 1, 0, 1)
 		server.SetError("")
-		for range 5 {
-			soon()
-		}
+		long()
 		w.want("nothing is published", 1, 0, 2)
 		if _, err := fleet.Publish(t.Context(), by(rate(2)), 0); err != nil {
 			t.Fatal(err)
@@ -272,9 +268,7 @@ func TestFleetWhileRedisIsAway(t *testing.T) {
 		soon()
 		w.want("published", 2, 1, 2)
 		server.SetError("LOADING Redis is loading the dataset in memory")
-		for range 5 {
-			soon()
-		}
+		long()
 		w.want("away again", 2, 1, 3)
 		server.SetError("")
 		soon()
@@ -284,9 +278,7 @@ func TestFleetWhileRedisIsAway(t *testing.T) {
 		if _, err := fleet.Publish(t.Context(), by("version: 2\npolicies: {r: 9}\n"), 1); err != nil {
 			t.Fatal(err)
 		}
-		for range 5 {
-			soon()
-		}
+		long()
 		w.want("not understood", 2, 2, 4)
 		if !strings.Contains(w.log.String(), "shop:rules:1:10: version: this program reads version 1") {
 			t.Error(w.log.String())
@@ -306,9 +298,7 @@ func TestFleetWhileRedisIsAway(t *testing.T) {
 			{"deleted", func() { client.Del(t.Context(), "shop:rules") }},
 		} {
 			c.do()
-			for range 5 {
-				soon()
-			}
+			long()
 			failed++
 			w.want(c.step, 2, 2, failed)
 		}
@@ -337,9 +327,7 @@ func TestAnOlderVersionThatComesBack(t *testing.T) {
 			t.Error(w.log.String())
 		}
 		client.Set(t.Context(), "shop:rules", kept, 0)
-		for range 5 {
-			soon()
-		}
+		long()
 		w.want("an older version is back", 11, 4, 0)
 		if got := strings.Count(w.log.String(), warning); got != 1 {
 			t.Errorf("said %d times\n%s", got, &w.log)

@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,19 +21,14 @@ const maxParts = 16
 // words matches the names that a program may give to its keys.
 var words = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// A named is a Key with its name in documents, such as "tenant", for [Format].
+// A named is a Key with its name in documents, such as "tenant".
 type named struct {
 	keyfunc.Described
-	names []string // more than one are joined
+	name string
 }
 
 // String returns the name as a document has it.
-func (k *named) String() string {
-	if len(k.names) == 1 {
-		return k.names[0]
-	}
-	return "[" + strings.Join(k.names, ", ") + "]"
-}
+func (k *named) String() string { return k.name }
 
 // Traits is for package internal/hint.
 func (k *named) Traits() hint.Traits { return hint.Of(k.Described) }
@@ -83,7 +77,11 @@ func (d *decoder) named(k keyfunc.Key, names ...string) *named {
 		if d.made == nil {
 			d.made = make(map[string]*named)
 		}
-		d.made[all] = &named{keyfunc.Describe(k), names}
+		name := names[0]
+		if len(names) > 1 {
+			name = "[" + strings.Join(names, ", ") + "]"
+		}
+		d.made[all] = &named{keyfunc.Describe(k), name}
 	}
 	return d.made[all]
 }
@@ -143,28 +141,4 @@ func vocabulary(own map[string]keyfunc.Key) (map[string]keyfunc.Key, error) {
 		known[name] = own[name]
 	}
 	return known, errors.Join(errs...)
-}
-
-// namesOf returns the names of a key in documents: several if it is joined, none if
-// documents cannot name it.
-func namesOf(k keyfunc.Key) []string {
-	if k, ok := k.(*named); ok {
-		return k.names
-	}
-	s, ok := k.(fmt.Stringer)
-	if !ok {
-		return nil
-	}
-	text := s.String()
-	if inner, ok := strings.CutPrefix(text, "["); ok {
-		text, _ = strings.CutSuffix(inner, "]")
-	}
-	names := strings.Split(text, ", ")
-	for _, name := range names {
-		kind, header, colon := strings.Cut(name, ":")
-		if colon && (kind != "header" && kind != "apikey" || kind == "header" && keyfunc.Describe(keyfunc.Header(header)).Validate() != nil) || !words.MatchString(cmp.Or(header, name)) {
-			return nil
-		}
-	}
-	return names
 }

@@ -85,25 +85,3 @@ func (d *decoder) until(n *yaml.Node, path string) time.Time {
 	}
 	return at.UTC()
 }
-
-// overridesNode prints overrides, one a line.
-func overridesNode(overrides []ratelimit.Override) *yaml.Node {
-	list := listNode(overrides, func(o ratelimit.Override) *yaml.Node {
-		client := listNode(o.Client, textNode)
-		if len(o.Client) == 1 {
-			client = client.Content[0]
-		}
-		n := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle, Content: []*yaml.Node{textNode("client"), client, textNode("limit"), limitNode(o.Limits)}}
-		if !o.Until.IsZero() {
-			n.Content = append(n.Content, textNode("until"), textNode(o.Until.UTC().Format(time.RFC3339Nano)))
-		}
-		if o.Note != "" {
-			n.Content = append(n.Content, textNode("note"), textNode(o.Note))
-		}
-		return n
-	})
-	if list != nil {
-		list.Style = 0
-	}
-	return list
-}

@@ -81,6 +81,12 @@ func soon() {
 	synctest.Wait()
 }
 
+// long is many times longer.
+func long() {
+	time.Sleep(50 * time.Second) // of a bubble
+	synctest.Wait()
+}
+
 // want checks the rate in force, and how often rules were replaced and failed.
 func (w *watched) want(step string, rate int64, replaced, failed int) {
 	w.t.Helper()
@@ -148,9 +154,7 @@ func TestWatchSetsWhatTheFileSays(t *testing.T) {
 		w.watch(rulefile.File(path))
 		time.Sleep(time.Second)
 		w.want("at first", 2, 1, 0)
-		for range 20 {
-			soon()
-		}
+		long()
 		w.want("unchanged", 2, 1, 0)
 
 		write(t, path, rate(3))
@@ -174,9 +178,7 @@ func TestWatchKeepsTheRulesOfABadFile(t *testing.T) {
 		soon()
 		bad := strings.ReplaceAll(rate(9), "/1h", " per hour")
 		write(t, path, bad)
-		for range 20 {
-			soon()
-		}
+		long()
 		w.want("bad for long", 2, 1, 1)
 		if got := w.metric("ratelimit_rules_failing"); got != 1 {
 			t.Errorf("failing: %v", got)
@@ -240,9 +242,7 @@ func TestWatchOfAFileThatGoes(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "rules.yaml")
 		w := newWatched(t, new(algorithms.Memory))
 		w.watch(rulefile.File(path))
-		for range 5 {
-			soon()
-		}
+		long()
 		w.want("not there yet", 1, 0, 1)
 		write(t, path, rate(2))
 		soon()
@@ -260,16 +260,12 @@ func TestWatchOfAFileThatGoes(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		for range 5 {
-			soon()
-		}
+		long()
 		w.want("removed", 3, 2, 2)
 		if err := os.Mkdir(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		for range 5 {
-			soon()
-		}
+		long()
 		w.want("a folder", 3, 2, 3)
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
@@ -315,28 +311,20 @@ func TestWatchOfASourceThatFails(t *testing.T) {
 		w.watch(source)
 		soon()
 		source.fail(errors.New("connection refused"))
-		for range 20 {
-			soon()
-		}
+		long()
 		w.want("away, with another text each time", 2, 1, 1)
 		source.fail(fs.ErrPermission)
-		for range 20 {
-			soon()
-		}
+		long()
 		w.want("not permitted", 2, 1, 2)
 		source.say(rate(3))
 		soon()
 		w.want("back", 3, 2, 2)
 
 		source.hangs.Store(true)
-		for range 20 {
-			soon()
-		}
+		long()
 		w.want("hangs", 3, 2, 3)
 		source.hangs.Store(false)
-		for range 4 {
-			soon()
-		}
+		long()
 		w.want("back", 3, 3, 3)
 	})
 }
@@ -481,9 +469,7 @@ func TestTheFileDecides(t *testing.T) {
 					t.Errorf("it is not said why rules are set again\n%s", &w.log)
 				}
 				settled := w.RulesRevision()
-				for range 20 {
-					soon()
-				}
+				long()
 				if got := w.RulesRevision(); got != settled {
 					t.Errorf("%d more attempts to set rules, and nothing happened", got-settled)
 				}
@@ -503,9 +489,7 @@ func TestTwoWatches(t *testing.T) {
 		end := w.watch(first)
 		soon()
 		endSecond := w.watch(second)
-		for range 20 {
-			soon()
-		}
+		long()
 		w.want("the second waits", 2, 1, 0)
 		if got := strings.Count(w.log.String(), `level=ERROR msg="ratelimit: rules not watched: the Middleware follows another Watch`); got != 1 {
 			t.Errorf("said %d times\n%s", got, &w.log)
