@@ -53,8 +53,6 @@ func TestConformance(t *testing.T) {
 		{"miniredis", miniBackend, 2},
 		{"redis", realBackend, 10},
 		{"cluster", clusterBackend, 4},
-		{"miniredis, jointly", inJoint(miniBackend), 1},
-		{"redis, jointly", inJoint(realBackend), 5},
 	}
 	var summary []string
 	for _, b := range backends {
@@ -355,7 +353,7 @@ func miniBackend(t *testing.T) backend {
 
 func realBackend(t *testing.T) backend {
 	t.Helper()
-	srv, clock := redistest.StartWithClock(t)
+	srv, clock := redistest.StartWithClock(t, "--enable-debug-command", "yes")
 	client := srv.Client(t)
 	return backend{
 		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy},
@@ -363,23 +361,6 @@ func realBackend(t *testing.T) backend {
 		flush:   func() { client.FlushAll(context.Background()) },
 		del:     func(key string) { client.Del(context.Background(), key) },
 		ttl:     func(key string) time.Duration { return client.PTTL(context.Background(), key).Val() },
-	}
-}
-
-// inJoint is a backend whose decisions go through the joint script if they can.
-func inJoint(start func(*testing.T) backend) func(*testing.T) backend {
-	return func(t *testing.T) backend {
-		t.Helper()
-		b := start(t)
-		r := b.limiter.(*Redis)
-		t.Cleanup(func() {
-			known, err := r.Client.(*redis.Client).ScriptExists(context.Background(), script.TakeJoint.SHA()).Result()
-			if !slices.Contains(known, true) {
-				t.Errorf("the joint script was not run: %v", err)
-			}
-		})
-		b.limiter = jointly{r}
-		return b
 	}
 }
 
