@@ -2,7 +2,6 @@ package algorithms
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,8 +16,6 @@ import (
 
 	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/redistest"
-	"github.com/seed75154129/ratelimit/internal/script"
-	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // A backend is a store under test, with a clock that the test sets.
@@ -286,38 +283,6 @@ func (c *conformance) compare(t *rapid.T, got Decision, err error, want Decision
 			t.Fatalf("result %d:\n got %+v\nwant %+v", i, g, w)
 		}
 	}
-}
-
-// TestConformanceNoticesAWrongNumber breaks the script as it is most easily
-// done: Lua's own conversion of numbers loses digits.
-func TestConformanceNoticesAWrongNumber(t *testing.T) {
-	b := realBackend(t)
-	right := *script.Take
-	t.Cleanup(func() { *script.Take = right })
-	wrong := strings.Replace(right.Text(), "format('%016d %d %d', w2, ", "format('%.10e %d %d', w2, ", 1)
-	if wrong == right.Text() {
-		t.Fatal("the script writes its numbers otherwise")
-	}
-	*script.Take = *transport.NewScript(wrong, script.ParseReply)
-
-	// Half a limit's worth of µs is lost: seen where a bucket should have room.
-	b.setTime(someTime + 123_456)
-	check := Check{Rule: "r", Limit: Limit{Rate: 1000, Period: 10 * time.Millisecond, Burst: 1, Algorithm: TokenBucket}}
-	model := new(Memory)
-	for us := range int64(200) {
-		b.setTime(someTime + 123_456 + us)
-		got, err := b.limiter.Take(t.Context(), check)
-		if errors.Is(err, transport.ErrReply) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := modelAt(model, someTime+123_456+us, true, []Check{check}); got.Allowed != want.Allowed || got.Results[0].RetryAfter != want.Results[0].RetryAfter {
-			return
-		}
-	}
-	t.Error("a script that loses digits was not noticed")
 }
 
 func miniBackend(t *testing.T) backend {
