@@ -285,6 +285,17 @@ func (c *conformance) compare(t *rapid.T, got Decision, err error, want Decision
 	}
 }
 
+func memoryBackend(*testing.T) backend {
+	now := int64(0)
+	clock := func() time.Time { return time.UnixMicro(now) }
+	m := &Memory{Now: clock}
+	return backend{
+		limiter: m,
+		setTime: func(us int64) { now = us },
+		flush:   func() { *m = Memory{Now: clock} },
+	}
+}
+
 func miniBackend(t *testing.T) backend {
 	t.Helper()
 	mr := miniredis.RunT(t) // on a socket, since over a net.Pipe a long pipeline stands still
