@@ -32,8 +32,7 @@ func mustTake(t *testing.T, l Limiter, checks ...Check) []Result {
 	return d.Results
 }
 
-// A denial costs one command, whether it counts or is by a ban, and so does what
-// has no ban: the script and the arguments that it always had.
+// A denial costs one command, whether it counts or is by a ban.
 func TestBansTakeOneCommand(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
@@ -50,20 +49,6 @@ func TestBansTakeOneCommand(t *testing.T) {
 		if names := rec.Take(); !slices.Equal(names, []string{"evalsha"}) {
 			t.Errorf("request %d sent %q", i, names)
 		}
-	}
-	check := logins("k")
-	check.Ban = Ban{}
-	before := r.takeCall(true, []Check{check}, []step.Params{paramsOf(&check, check.Limit.row())})
-	check = logins("k")
-	check.Shadow = true // never bans
-	if bansOf([]Check{check}) != 0 {
-		t.Error("a shadow check sends its ban")
-	}
-	if before.Script != script.Take || len(before.Keys) != 1 || len(before.Args) != 1+1+3 {
-		t.Errorf("a check without a ban sends %d arguments to another script", len(before.Args))
-	}
-	if strings.Contains(script.Take.Text(), "ban_") {
-		t.Error("the script for checks without a ban knows bans")
 	}
 }
 
