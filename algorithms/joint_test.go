@@ -44,7 +44,7 @@ var poison = map[string]func(c *redis.Client, ctx context.Context, key string){
 // in its turn: of those that differ in their keys only, one after the other, and
 // these where the first of them is. That includes what is stored, and for how long.
 func TestJointDecisionsAreAsAlone(t *testing.T) {
-	t.Run("redis", func(t *testing.T) { jointAndAlone(t, realBackend(t), 1000) })
+	t.Run("redis", func(t *testing.T) { jointAndAlone(t, realBackend(t), 400) })
 	t.Run("miniredis", func(t *testing.T) { jointAndAlone(t, miniBackend(t), 200) })
 }
 
