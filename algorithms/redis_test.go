@@ -187,7 +187,15 @@ func TestRedisProbe(t *testing.T) {
 type wrapped struct{ *redis.ClusterClient }
 
 func TestRedisCluster(t *testing.T) {
-	cluster := redistest.StartCluster(t)
+	cluster := redistest.StartCluster(t, "--cluster-require-full-coverage", "no")
+	for _, node := range cluster.Nodes { // no replica is to take over
+		if err := node.Client(t).ConfigSet(t.Context(), "cluster-node-timeout", "60000").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("a server that hangs", func(t *testing.T) { testAServerThatHangs(t, cluster) })
+	t.Run("settling where a shard is away", func(t *testing.T) { testSettlingWhereAShardIsAway(t, cluster) })
+
 	var rec redistest.Recorder
 	client := cluster.Client(t)
 	client.AddHook(&rec)
