@@ -32,8 +32,7 @@ func mustTake(t *testing.T, l Limiter, checks ...Check) []Result {
 	return d.Results
 }
 
-// A denial costs one command, whether it counts or is by a ban, and so does what
-// has no ban: the script and the arguments that it always had.
+// A denial costs one command, whether it counts or is by a ban.
 func TestBansTakeOneCommand(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	r := &Redis{Client: client, Namespace: "test", Budget: roomy}
@@ -50,20 +49,6 @@ func TestBansTakeOneCommand(t *testing.T) {
 		if names := rec.Take(); !slices.Equal(names, []string{"evalsha"}) {
 			t.Errorf("request %d sent %q", i, names)
 		}
-	}
-	check := logins("k")
-	check.Ban = Ban{}
-	before := r.takeCall(true, []Check{check}, []step.Params{paramsOf(&check, check.Limit.row())})
-	check = logins("k")
-	check.Shadow = true // never bans
-	if bansOf([]Check{check}) != 0 {
-		t.Error("a shadow check sends its ban")
-	}
-	if before.Script != script.Take || len(before.Keys) != 1 || len(before.Args) != 1+1+3 {
-		t.Errorf("a check without a ban sends %d arguments to another script", len(before.Args))
-	}
-	if strings.Contains(script.Take.Text(), "ban_") {
-		t.Error("the script for checks without a ban knows bans")
 	}
 }
 
@@ -171,7 +156,7 @@ func failScript(sha string, err error) flushHook {
 // ahead, such as a year, bans as if it had begun now: it neither lasts a year nor frees the
 // key. Peek writes nothing of that.
 func TestAClockErrorBansForNoYear(t *testing.T) {
-	for name, b := range map[string]backend{"memory": modelBackend(t), "redis": realBackend(t)} {
+	for name, b := range map[string]backend{"memory": memoryBackend(t), "redis": realBackend(t)} {
 		const within = 3_600_000_000
 		for ahead, want := range map[int64]time.Duration{within: 75 * time.Minute, within + 1: 15 * time.Minute, year: 15 * time.Minute} {
 			b.flush()

@@ -2,7 +2,6 @@ package algorithms
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,8 +16,6 @@ import (
 
 	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/redistest"
-	"github.com/seed75154129/ratelimit/internal/script"
-	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // A backend is a store under test, with a clock that the test sets.
@@ -53,8 +50,6 @@ func TestConformance(t *testing.T) {
 		{"miniredis", miniBackend, 2},
 		{"redis", realBackend, 10},
 		{"cluster", clusterBackend, 4},
-		{"miniredis, jointly", inJoint(miniBackend), 1},
-		{"redis, jointly", inJoint(realBackend), 5},
 	}
 	var summary []string
 	for _, b := range backends {
@@ -290,36 +285,15 @@ func (c *conformance) compare(t *rapid.T, got Decision, err error, want Decision
 	}
 }
 
-// TestConformanceNoticesAWrongNumber breaks the script as it is most easily
-// done: Lua's own conversion of numbers loses digits.
-func TestConformanceNoticesAWrongNumber(t *testing.T) {
-	b := realBackend(t)
-	right := *script.Take
-	t.Cleanup(func() { *script.Take = right })
-	wrong := strings.Replace(right.Text(), "format('%016d %d %d', w2, ", "format('%.10e %d %d', w2, ", 1)
-	if wrong == right.Text() {
-		t.Fatal("the script writes its numbers otherwise")
+func memoryBackend(*testing.T) backend {
+	now := int64(0)
+	clock := func() time.Time { return time.UnixMicro(now) }
+	m := &Memory{Now: clock}
+	return backend{
+		limiter: m,
+		setTime: func(us int64) { now = us },
+		flush:   func() { *m = Memory{Now: clock} },
 	}
-	*script.Take = *transport.NewScript(wrong, script.ParseReply)
-
-	// Half a limit's worth of µs is lost: seen where a bucket should have room.
-	b.setTime(someTime + 123_456)
-	check := Check{Rule: "r", Limit: Limit{Rate: 1000, Period: 10 * time.Millisecond, Burst: 1, Algorithm: TokenBucket}}
-	model := new(Memory)
-	for us := range int64(200) {
-		b.setTime(someTime + 123_456 + us)
-		got, err := b.limiter.Take(t.Context(), check)
-		if errors.Is(err, transport.ErrReply) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := modelAt(model, someTime+123_456+us, true, []Check{check}); got.Allowed != want.Allowed || got.Results[0].RetryAfter != want.Results[0].RetryAfter {
-			return
-		}
-	}
-	t.Error("a script that loses digits was not noticed")
 }
 
 func miniBackend(t *testing.T) backend {
@@ -355,7 +329,7 @@ func miniBackend(t *testing.T) backend {
 
 func realBackend(t *testing.T) backend {
 	t.Helper()
-	srv, clock := redistest.StartWithClock(t)
+	srv, clock := redistest.StartWithClock(t, "--enable-debug-command", "yes")
 	client := srv.Client(t)
 	return backend{
 		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy},
@@ -363,23 +337,6 @@ func realBackend(t *testing.T) backend {
 		flush:   func() { client.FlushAll(context.Background()) },
 		del:     func(key string) { client.Del(context.Background(), key) },
 		ttl:     func(key string) time.Duration { return client.PTTL(context.Background(), key).Val() },
-	}
-}
-
-// inJoint is a backend whose decisions go through the joint script if they can.
-func inJoint(start func(*testing.T) backend) func(*testing.T) backend {
-	return func(t *testing.T) backend {
-		t.Helper()
-		b := start(t)
-		r := b.limiter.(*Redis)
-		t.Cleanup(func() {
-			known, err := r.Client.(*redis.Client).ScriptExists(context.Background(), script.TakeJoint.SHA()).Result()
-			if !slices.Contains(known, true) {
-				t.Errorf("the joint script was not run: %v", err)
-			}
-		})
-		b.limiter = jointly{r}
-		return b
 	}
 }
 

@@ -18,43 +18,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// jointly is a Redis whose decisions go through the joint script if they can: each
-// between two of other keys.
-type jointly struct{ *Redis }
-
-// Jointly is for the suites of package algorithms_test.
-func Jointly(r *Redis) Limiter { return jointly{r} }
-
-func (j jointly) Take(ctx context.Context, checks ...Check) (Decision, error) {
-	return j.decide(ctx, true, checks)
-}
-
-func (j jointly) Peek(ctx context.Context, checks ...Check) (Decision, error) {
-	return j.decide(ctx, false, checks)
-}
-
-func (j jointly) decide(ctx context.Context, charge bool, checks []Check) (Decision, error) {
-	t, err := j.ready()
-	ps, invalid := prepare(checks, new([4]step.Params))
-	if err != nil || invalid != nil || len(checks) == 0 || bansOf(checks) > 0 || takesLess(ps) {
-		return j.Redis.decide(ctx, charge, checks)
-	}
-	others := slices.Clone(checks)
-	for i := range others {
-		others[i].Key = "beside " + others[i].Key
-	}
-	ctx = t.Within(ctx)
-	r := t.SendAll(ctx, []*transport.Call{j.takeCall(charge, others, ps), j.takeCall(charge, checks, ps), j.takeCall(charge, others, ps)})[1]
-	if metBan(r.Err) {
-		r.Numbers, r.Err = t.Send(ctx, j.takeBansCall(charge, true, checks, ps))
-	}
-	if r.Err != nil {
-		return Decision{}, redisError(r.Err)
-	}
-	d, err := j.answer(checks, ps, r.Numbers, charge)
-	return d, redisError(err)
-}
-
 // scriptName names the scripts that decide requests: one request alone, or several
 // jointly, with their number of keys.
 func scriptName(cmd redis.Cmder) string {
@@ -81,9 +44,13 @@ var poison = map[string]func(c *redis.Client, ctx context.Context, key string){
 // in its turn: of those that differ in their keys only, one after the other, and
 // these where the first of them is. That includes what is stored, and for how long.
 func TestJointDecisionsAreAsAlone(t *testing.T) {
-	srv, clock := redistest.StartWithClock(t, "--enable-debug-command", "yes")
-	client := srv.Client(t)
-	ctx := t.Context()
+	t.Run("redis", func(t *testing.T) { jointAndAlone(t, realBackend(t), 400) })
+	t.Run("miniredis", func(t *testing.T) { jointAndAlone(t, miniBackend(t), 200) })
+}
+
+func jointAndAlone(t *testing.T, b backend, steps int) {
+	client := b.limiter.(*Redis).Client.(*redis.Client)
+	ctx, now := t.Context(), someTime
 	client.Do(ctx, "debug", "set-active-expire", "0") // which a clock that steps back would confuse
 	poisons := slices.Sorted(func(yield func(string) bool) {
 		for name := range poison {
@@ -92,16 +59,16 @@ func TestJointDecisionsAreAsAlone(t *testing.T) {
 	})
 	random := rand.New(rand.NewPCG(1, 2))
 	names, texts := append(namesOf(rated.Rows), InFlight), append(namesOf(asText), InFlight)
-	steps := 1000
 	if testing.Short() {
 		steps = 200
 	}
 	joined, denied, failed := 0, 0, 0
 	for n := range steps {
-		clock.Advance(time.Duration(random.IntN(600_000)) * time.Microsecond)
+		now += random.Int64N(600_000)
 		if random.IntN(40) == 0 {
-			clock.Advance(time.Duration(random.IntN(30)-12) * time.Second)
+			now += (random.Int64N(30) - 12) * time.Second.Microseconds()
 		}
+		b.setTime(now)
 		// Each step has new ones, so that no key is apart.
 		joint, alone := &Redis{Client: client, Namespace: "joint", Budget: roomy}, &Redis{Client: client, Namespace: "alone", Budget: roomy}
 		tj, err := joint.ready()
@@ -132,6 +99,7 @@ func TestJointDecisionsAreAsAlone(t *testing.T) {
 				}
 				if random.IntN(6) == 0 && c.Limit.Algorithm != SlidingLog && c.Limit.Algorithm != InFlight {
 					c.Limit.Rate, c.Limit.Period = 3_000_003, 7*time.Second
+					c.Cost = []int64{1, 999, 1000, 999_999, 1_000_000}[random.IntN(5)] // where a state has another form
 				}
 				switch row := step.Lookup(string(c.Limit.Algorithm)); {
 				case row.Bucket:

@@ -15,10 +15,14 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// TestClusterUnderLoad uses one cluster for all, because it takes two seconds
-// to start. Keys of one request are in different slots, so each check is
-// decided by itself, and what a denied request was charged is given back in the
-// same call. What that may leave behind is said at wantCounted.
+// TestClusterUnderLoad takes requests from goroutines while the slots of their keys
+// move from master to master. Each time, every slot is half moved for a while:
+// requests go on with keys that the old owner has, and with others that are new
+// and so are the new owner's, one of each in the same slot.
+//
+// Keys of one request are in different slots, so each check is decided by itself, and
+// what a denied request was charged is given back in the same call. What that may leave
+// behind is said at wantCounted.
 func TestClusterUnderLoad(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
@@ -26,150 +30,13 @@ func TestClusterUnderLoad(t *testing.T) {
 	opts.ReadTimeout = roomy
 	client := redis.NewClusterClient(&opts)
 	t.Cleanup(func() { client.Close() })
-	times := 10 // by 16 goroutines: more than is admitted
-	if testing.Short() {
-		times = 7
-	}
-
-	t.Run("tight and wide", func(t *testing.T) {
-		r := &Redis{Client: client, Namespace: "wide", Budget: roomy}
-		requests := tightAndWide()
-		before := firstOf(t, r, requests)
-		got := takeOnCluster(t, r, times, requests)
-		for i, n := range got.Admitted {
-			// Only the tight rule ever denies, so it has nothing to give back.
-			if want := int64(tight - 1); n != want {
-				t.Errorf("%s: admitted %d, want %d", requests[i][0].Limit, n, want)
-			}
-		}
-		wantCounted(t, r, before, &got, requests)
-	})
-
-	t.Run("user and everyone", func(t *testing.T) {
-		r := &Redis{Client: client, Namespace: "user", Budget: roomy}
-		requests := userAndEveryone()
-		before := firstOf(t, r, requests)
-		got := takeOnCluster(t, r, times, requests)
-		for c, n := range got.used(requests) {
-			if most := c.Limit.Quota() - 1; n > most {
-				t.Errorf("rule %s, key %s, %s: admitted %d, want at most %d", c.Rule, c.Key, c.Limit, n, most)
-			}
-		}
-		wantCounted(t, r, before, &got, requests)
-
-		// Requests may have denied each other while both were under way. Now
-		// that it is quiet, all that is left can be had.
-		left, err := takeTurns(t.Context(), r, 1, tight, requests)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got.add(left)
-		for i := 0; i < len(requests); i += 2 {
-			everyone, user := requests[i][0].Limit, requests[i][1].Limit
-			n := got.Admitted[i] + got.Admitted[i+1] + 1
-			if everyone.Algorithm == LeakyBucket || user.Algorithm == LeakyBucket {
-				continue // some slots were lost
-			}
-			if least := everyone.Quota() - unsharp(everyone); n < least || n > everyone.Quota() {
-				t.Errorf("%s: admitted %d in the end, want %d to %d", everyone, n, least, everyone.Quota())
-			}
-		}
-		wantCounted(t, r, before, &got, requests)
-	})
-
-	t.Run("while slots move", func(t *testing.T) {
-		testMovingSlots(t, cluster, &Redis{Client: client, Namespace: "moving", Budget: roomy})
-	})
-}
-
-// unsharp is how many units of a limit nobody may get after charges were given
-// back: bucket keep a moment of each, which adds up to less than a unit here.
-func unsharp(l Limit) int64 {
-	if row := l.row(); row.Bucket {
-		return 1
-	}
-	return 0
-}
-
-// firstOf takes a unit of every check, so that no bucket is ever full again.
-func firstOf(t *testing.T, r *Redis, requests [][]Check) map[Check]Result {
-	t.Helper()
-	first := map[Check]Result{}
-	for _, checks := range requests {
-		for _, c := range checks {
-			if _, taken := first[c]; taken {
-				continue
-			}
-			d, err := r.Take(t.Context(), c)
-			if err != nil || !d.Allowed {
-				t.Fatal(d, err)
-			}
-			first[c] = d.Results[0]
-		}
-	}
-	return first
-}
-
-func takeOnCluster(t *testing.T, r *Redis, times int, requests [][]Check) tally {
-	t.Helper()
-	const goroutines = 16
-	begin := time.Now()
-	got, err := takeTurns(t.Context(), r, goroutines, times, requests)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d goroutines took %d requests in %s, and were admitted %d",
-		goroutines, goroutines*times*len(requests), time.Since(begin).Round(time.Millisecond), got.Admitted)
-	return got
-}
-
-// wantCounted wants the counts to be what was admitted, beside the first of
-// each, now that nobody takes.
-//
-// Windows and logs count exactly that. token_bucket and gcra get back what they
-// have not refilled since, so that of each denied request they keep as much
-// time as passed between the charge and its return: no more than the request
-// took. leaky_bucket gets a slot back only while it is the last.
-func wantCounted(t *testing.T, r *Redis, first map[Check]Result, got *tally, requests [][]Check) {
-	t.Helper()
-	for c, admitted := range got.used(requests) {
-		d, err := r.Peek(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res := d.Results[0]
-		row := c.Limit.row()
-		if !row.Bucket {
-			if n := c.Limit.Quota() - res.Remaining - 1; n != admitted {
-				t.Errorf("rule %s, key %s, %s: %d counted, %d admitted", c.Rule, c.Key, c.Limit, n, admitted)
-			}
-			continue
-		}
-		// By how much later the bucket is full than the admitted alone make it.
-		unit := c.Limit.Period / time.Duration(c.Limit.Rate)
-		before, after := first[c], res
-		over := after.At.Add(after.ResetAfter).Sub(before.At.Add(before.ResetAfter)) - time.Duration(admitted)*unit
-		if over < 0 || over > got.Took && !row.Queue {
-			t.Errorf("rule %s, key %s, %s: %s counted beside the %d admitted, all denied requests took %s",
-				c.Rule, c.Key, c.Limit, over, admitted, got.Took)
-		}
-	}
-}
-
-// testMovingSlots takes requests from goroutines while the slots of their keys
-// move from master to master. Each time, every slot is half moved for a while:
-// requests go on with keys that the old owner has, and with others that are new
-// and so are the new owner's, one of each in the same slot.
-func testMovingSlots(t *testing.T, cluster *redistest.Cluster, r *Redis) {
+	r := &Redis{Client: client, Namespace: "moving", Budget: roomy}
 	const (
 		goroutines = 8
 		limit      = 20 // of the new keys
 		enough     = 2*limit + goroutines
 	)
-	phases := 2 * len(step.Table)
-	if testing.Short() {
-		phases = len(step.Table)
-	}
+	phases := len(step.Table) // each algorithm once has the tight limit
 	keys := keysOfMasters(t, cluster)
 	requests := make([][]Check, phases)
 	for i := range requests {
@@ -215,6 +82,58 @@ func testMovingSlots(t *testing.T, cluster *redistest.Cluster, r *Redis) {
 		}
 	}
 	wantCounted(t, r, first, &got, old)
+}
+
+// firstOf takes a unit of every check, so that no bucket is ever full again.
+func firstOf(t *testing.T, r *Redis, requests [][]Check) map[Check]Result {
+	t.Helper()
+	first := map[Check]Result{}
+	for _, checks := range requests {
+		for _, c := range checks {
+			if _, taken := first[c]; taken {
+				continue
+			}
+			d, err := r.Take(t.Context(), c)
+			if err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			first[c] = d.Results[0]
+		}
+	}
+	return first
+}
+
+// wantCounted wants the counts to be what was admitted, beside the first of
+// each, now that nobody takes.
+//
+// Windows and logs count exactly that. token_bucket and gcra get back what they
+// have not refilled since, so that of each denied request they keep as much
+// time as passed between the charge and its return: no more than the request
+// took. leaky_bucket gets a slot back only while it is the last.
+func wantCounted(t *testing.T, r *Redis, first map[Check]Result, got *tally, requests [][]Check) {
+	t.Helper()
+	for c, admitted := range got.used(requests) {
+		d, err := r.Peek(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := d.Results[0]
+		row := c.Limit.row()
+		if !row.Bucket {
+			if n := c.Limit.Quota() - res.Remaining - 1; n != admitted {
+				t.Errorf("rule %s, key %s, %s: %d counted, %d admitted", c.Rule, c.Key, c.Limit, n, admitted)
+			}
+			continue
+		}
+		// By how much later the bucket is full than the admitted alone make it.
+		unit := c.Limit.Period / time.Duration(c.Limit.Rate)
+		before, after := first[c], res
+		over := after.At.Add(after.ResetAfter).Sub(before.At.Add(before.ResetAfter)) - time.Duration(admitted)*unit
+		if over < 0 || over > got.Took && !row.Queue {
+			t.Errorf("rule %s, key %s, %s: %s counted beside the %d admitted, all denied requests took %s",
+				c.Rule, c.Key, c.Limit, over, admitted, got.Took)
+		}
+	}
 }
 
 // keysOfMasters are keys whose slots begin on different masters.

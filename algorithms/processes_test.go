@@ -1,13 +1,11 @@
 package algorithms
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -26,7 +24,7 @@ type job struct {
 const (
 	jobVariable  = "RATELIMIT_TEST_JOB"
 	jobNamespace = "processes"
-	jobReady     = "ready\n"
+	jobReady     = "ready" // a key that counts the processes that are ready
 )
 
 // TestProcess is what the processes of other tests run: this test binary, with
@@ -40,32 +38,33 @@ func TestProcess(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		t.Fatal(err)
 	}
-	// All processes begin when the one that started them closes their input.
-	fmt.Print(jobReady)
-	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
-		t.Fatal(err)
-	}
 	opts := (&redistest.Server{Addr: j.Redis}).Options()
 	opts.ReadTimeout = roomy
 	client := redis.NewClient(opts)
 	defer client.Close()
-	r := &Redis{Client: client, Namespace: jobNamespace, Budget: roomy}
-	var l Limiter = r
-	if os.Getpid()%2 == 0 { // some do, and some do not
-		l = jointly{r}
+	client.Incr(t.Context(), jobReady)
+	for { // all processes begin when the last one is ready
+		ready, err := client.Get(t.Context(), jobReady).Int()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ready%processes == 0 {
+			break
+		}
 	}
-	got, err := takeTurns(t.Context(), l, j.Goroutines, j.Times, j.Requests)
+	r := &Redis{Client: client, Namespace: jobNamespace, Budget: roomy}
+	got, err := takeTurns(t.Context(), r, j.Goroutines, j.Times, j.Requests)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(got); err != nil {
+	if err := json.NewEncoder(os.Stderr).Encode(got); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// runProcesses has processes do a job at the same time, and returns what each
+// runProcesses has processes do a job at the same time, and returns what all
 // of them admitted.
-func runProcesses(t *testing.T, n int, j job) []tally {
+func runProcesses(t *testing.T, j job) (all tally) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -75,65 +74,32 @@ func runProcesses(t *testing.T, n int, j job) []tally {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ps := make([]*jobProcess, n)
-	for i := range ps {
-		cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestProcess$", "-test.timeout=1m")
-		cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
-		ps[i] = startJob(t, cmd)
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	for range processes {
+		running.Go(func() {
+			var stdout, stderr bytes.Buffer
+			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestProcess$", "-test.timeout=1m")
+			cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			err := cmd.Run()
+			var got tally
+			if err == nil {
+				err = json.Unmarshal(stderr.Bytes(), &got)
+			}
+			if err != nil {
+				t.Errorf("a process: %v\n%s%s", err, &stdout, &stderr)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			t.Logf("a process was admitted %d", got.Admitted)
+			all.add(got)
+		})
 	}
-	for _, p := range ps {
-		if line, err := p.out.ReadString('\n'); line != jobReady {
-			t.Fatalf("a process said %q, %v; want %q\n%s", line, err, jobReady, p.finish())
-		}
+	running.Wait()
+	if t.Failed() {
+		t.FailNow()
 	}
-	for _, p := range ps {
-		p.begin.Close()
-	}
-	tallies := make([]tally, n)
-	for i, p := range ps {
-		line, _ := p.out.ReadString('\n') // how it went is in the exit status
-		if err := p.finish(); err != nil {
-			t.Fatalf("process %d: %v", i, err)
-		}
-		if err := json.Unmarshal([]byte(line), &tallies[i]); err != nil {
-			t.Fatalf("process %d said %q: %v", i, line, err)
-		}
-	}
-	return tallies
-}
-
-type jobProcess struct {
-	cmd    *exec.Cmd
-	begin  io.Closer
-	out    *bufio.Reader
-	stderr bytes.Buffer
-}
-
-func startJob(t *testing.T, cmd *exec.Cmd) *jobProcess {
-	t.Helper()
-	p := &jobProcess{cmd: cmd}
-	cmd.Stderr = &p.stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p.begin, p.out = in, bufio.NewReader(out)
-	return p
-}
-
-// finish waits for the process. Its error has what the process printed.
-func (p *jobProcess) finish() error {
-	p.begin.Close()
-	rest, _ := io.ReadAll(p.out)
-	if err := p.cmd.Wait(); err != nil {
-		return fmt.Errorf("%w\n%s%s", err, rest, p.stderr.String())
-	}
-	return nil
+	return all
 }

@@ -233,13 +233,7 @@ func TestKnownAbusersAreAdmittedAsSoonAsTheyMay(t *testing.T) {
 // A server that hangs does not take the answers of others with it, and what
 // those charged to a request that is denied is never lost: it is given back, or
 // it is in the results for the caller to settle.
-func TestAServerThatHangs(t *testing.T) {
-	cluster := redistest.StartCluster(t, "--cluster-require-full-coverage", "no")
-	for _, node := range cluster.Nodes { // no replica is to take over
-		if err := node.Client(t).ConfigSet(t.Context(), "cluster-node-timeout", "60000").Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
+func testAServerThatHangs(t *testing.T, cluster *redistest.Cluster) {
 	check := func(client *redis.ClusterClient, rule string, master int, limit int64) Check {
 		for i := 0; ; i++ {
 			c := Check{Rule: rule, Key: fmt.Sprint(i), Limit: Limit{Rate: limit, Period: 1000 * time.Hour, Algorithm: FixedWindow}}

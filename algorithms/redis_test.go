@@ -1,7 +1,6 @@
 package algorithms
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -100,13 +99,6 @@ func TestRedisLeavesASlowFlushBehind(t *testing.T) {
 	}
 }
 
-type stuckClient struct{ released chan struct{} }
-
-func (c stuckClient) Process(context.Context, redis.Cmder) error {
-	<-c.released
-	return errors.New("stuck no more")
-}
-
 // In a roll-out, old and new instances disagree on a rule for a while. Neither
 // may admit more than its own rule says because of the other.
 func TestInstancesThatDisagreeKeepTheirOwnLimits(t *testing.T) {
@@ -150,14 +142,14 @@ func TestRedisValidate(t *testing.T) {
 	for want, r := range map[string]*Redis{
 		"client: required, got nil":                                                                                  {Namespace: "n"},
 		"client: required, got nil\nnamespace: required":                                                             {Client: nilClient},
-		"budget: must be from 1 ms to a minute, or 0 for 50 ms; got -1ns":                                            {Client: stuckClient{}, Namespace: "n", Budget: -1},
-		"budget: must be from 1 ms to a minute, or 0 for 50 ms; got 50ns; write the unit, as in 50*time.Millisecond": {Client: stuckClient{}, Namespace: "n", Budget: 50},
-		"budget: must be from 1 ms to a minute, or 0 for 50 ms; got 999.999µs":                                       {Client: stuckClient{}, Namespace: "n", Budget: time.Millisecond - 1},
-		"budget: must be from 1 ms to a minute, or 0 for 50 ms; got 1m0.000000001s":                                  {Client: stuckClient{}, Namespace: "n", Budget: time.Minute + 1},
-		"a sharded client needs the method Pipeline":                                                                 {Client: stuckClient{}, Namespace: "n", Sharded: true},
+		"budget: must be from 1 ms to a minute, or 0 for 50 ms; got -1ns":                                            {Client: struct{ Client }{}, Namespace: "n", Budget: -1},
+		"budget: must be from 1 ms to a minute, or 0 for 50 ms; got 50ns; write the unit, as in 50*time.Millisecond": {Client: struct{ Client }{}, Namespace: "n", Budget: 50},
+		"budget: must be from 1 ms to a minute, or 0 for 50 ms; got 999.999µs":                                       {Client: struct{ Client }{}, Namespace: "n", Budget: time.Millisecond - 1},
+		"budget: must be from 1 ms to a minute, or 0 for 50 ms; got 1m0.000000001s":                                  {Client: struct{ Client }{}, Namespace: "n", Budget: time.Minute + 1},
+		"a sharded client needs the method Pipeline":                                                                 {Client: struct{ Client }{}, Namespace: "n", Sharded: true},
 		"client: a pipeline only queues commands; pass the client":                                                   {Client: redis.NewClient(&redis.Options{}).Pipeline(), Namespace: "n"},
-		`namespace: "a:b"; use printable ASCII`:                                                                      {Client: stuckClient{}, Namespace: "a:b"},
-		"namespace: 65 bytes; at most 64":                                                                            {Client: stuckClient{}, Namespace: strings.Repeat("x", 65)},
+		`namespace: "a:b"; use printable ASCII`:                                                                      {Client: struct{ Client }{}, Namespace: "a:b"},
+		"namespace: 65 bytes; at most 64":                                                                            {Client: struct{ Client }{}, Namespace: strings.Repeat("x", 65)},
 		"algorithms: redis: client: required, got nil\nnamespace":                                                    nil,
 	} {
 		if r == nil {
@@ -195,7 +187,15 @@ func TestRedisProbe(t *testing.T) {
 type wrapped struct{ *redis.ClusterClient }
 
 func TestRedisCluster(t *testing.T) {
-	cluster := redistest.StartCluster(t)
+	cluster := redistest.StartCluster(t, "--cluster-require-full-coverage", "no")
+	for _, node := range cluster.Nodes { // no replica is to take over
+		if err := node.Client(t).ConfigSet(t.Context(), "cluster-node-timeout", "60000").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("a server that hangs", func(t *testing.T) { testAServerThatHangs(t, cluster) })
+	t.Run("settling where a shard is away", func(t *testing.T) { testSettlingWhereAShardIsAway(t, cluster) })
+
 	var rec redistest.Recorder
 	client := cluster.Client(t)
 	client.AddHook(&rec)

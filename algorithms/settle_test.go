@@ -242,13 +242,7 @@ func TestSettlingWhileACopyIsChargedMore(t *testing.T) {
 
 // Where a shard is away, what the others have charged is given back, and what may
 // have been given back there is not given back again.
-func TestSettlingWhereAShardIsAway(t *testing.T) {
-	cluster := redistest.StartCluster(t)
-	for _, node := range cluster.Nodes { // no replica is to take over
-		if err := node.Client(t).ConfigSet(t.Context(), "cluster-node-timeout", "60000").Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
+func testSettlingWhereAShardIsAway(t *testing.T, cluster *redistest.Cluster) {
 	client := redis.NewClusterClient(FailFast(&redis.ClusterOptions{Addrs: cluster.Addrs, ReadTimeout: roomy}))
 	defer client.Close()
 	r := &Redis{Client: client, Namespace: "test", Budget: 300 * time.Millisecond}

@@ -12,36 +12,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// What a large request waits for may be hundreds of entries into the log.
-func TestALongLogIsSearchedToTheRightEntry(t *testing.T) {
-	redis := realBackend(t)
-	var m Memory
-	l := Limit{Rate: 500, Period: time.Minute, Algorithm: SlidingLog}
-	take := func(us, cost int64) {
-		t.Helper()
-		check := Check{Rule: "r", Limit: l, Cost: cost}
-		redis.setTime(us)
-		d, err := redis.limiter.Take(t.Context(), check)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := modelAt(&m, us, true, []Check{check}).Results[0]
-		d.Results[0].Source = want.Source
-		if alone(d.Results[0]) != want {
-			t.Fatalf("cost %d:\n got %+v\nwant %+v", cost, d.Results[0], want)
-		}
-	}
-	for i := range int64(450) {
-		take(someTime+i, 1)
-	}
-	for _, waitFor := range []int64{1, 99, 100, 101, 102, 199, 200, 201, 202, 203, 301, 449, 450} {
-		take(someTime+1000, 50+waitFor)
-		if d, _ := redis.limiter.Peek(t.Context(), Check{Rule: "r", Limit: l, Cost: 50 + waitFor}); d.RetryAfter() != time.Minute-time.Duration(1000-waitFor+1)*time.Microsecond {
-			t.Errorf("waiting for %d entries: %s", waitFor, d.RetryAfter())
-		}
-	}
-}
-
 // A log must not grow by what is given back, as where only failures count.
 func TestALogHoldsOnlyWhatCounts(t *testing.T) {
 	client := redistest.Start(t).Client(t)

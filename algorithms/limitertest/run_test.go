@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,10 +38,10 @@ func TestRunFindsMistakes(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^ *--- FAIL: TestRunFindsMistakes/([^/\s]+)/(\S+)`).FindAllStringSubmatch(text, -1) {
 		failures[m[1]] = append(failures[m[1]], strings.ReplaceAll(m[2], "_", " "))
 	}
-	for _, w := range wrongLimiters {
+	for _, w := range mistakes {
 		found := failures[w.name]
 		t.Logf("%s: %d cases fail", w.name, len(found))
-		if !contains(found, w.foundBy) {
+		if !slices.ContainsFunc(found, func(name string) bool { return strings.Contains(name, w.foundBy) }) {
 			t.Errorf("%s: not found by %q, but by %q", w.name, w.foundBy, found)
 		}
 	}
@@ -62,27 +63,16 @@ func TestRunFindsMistakes(t *testing.T) {
 	}
 }
 
-func contains(names []string, part string) bool {
-	for _, name := range names {
-		if strings.Contains(name, part) {
-			return true
-		}
-	}
-	return false
-}
-
 // runWrongLimiters also runs two that are not.
 func runWrongLimiters(t *testing.T) {
-	run := func(name string, limiter func(*algorithms.Memory) algorithms.Limiter) {
+	run := func(name string, limiter func() algorithms.Limiter) {
 		t.Run(name, func(t *testing.T) {
-			limitertest.Run(t, func(*testing.T) limitertest.Subject {
-				return limitertest.Subject{Limiter: limiter(new(algorithms.Memory))}
-			})
+			limitertest.Run(t, func(*testing.T) limitertest.Subject { return limitertest.Subject{Limiter: limiter()} })
 		})
 	}
-	for _, w := range wrongLimiters {
-		run(w.name, w.limiter)
+	for i := range mistakes {
+		run(mistakes[i].name, func() algorithms.Limiter { return wrongLimiter{new(algorithms.Memory), &mistakes[i]} })
 	}
-	run("right", func(m *algorithms.Memory) algorithms.Limiter { return m })
-	run("decorated", func(m *algorithms.Memory) algorithms.Limiter { return struct{ algorithms.Limiter }{m} })
+	run("right", func() algorithms.Limiter { return new(algorithms.Memory) })
+	run("decorated", func() algorithms.Limiter { return struct{ algorithms.Limiter }{new(algorithms.Memory)} })
 }

@@ -69,33 +69,6 @@ func TestListKeepsItsBounds(t *testing.T) {
 	})
 }
 
-func TestListShowsThePresent(t *testing.T) {
-	var top Counter
-	counts := func(now time.Duration) (got string) {
-		for _, k := range top.List(now) {
-			got += fmt.Sprintf("%s %d ", k.Key, k.Count)
-		}
-		return got
-	}
-	top.Add(time.Minute, "r", "old")
-	top.Add(window, "r", "new")
-	top.Add(window, "r", "new")
-	for _, c := range []struct {
-		now  time.Duration
-		want string
-	}{
-		{window, "new 2 old 1 "},
-		{2*window - 1, "new 2 old 1 "},
-		{2 * window, "new 2 "},
-		{3 * window, ""},
-		{time.Hour, ""},
-	} {
-		if got := counts(c.now); got != c.want {
-			t.Errorf("after %s: %q, want %q", c.now, got, c.want)
-		}
-	}
-}
-
 // What Add costs for a key that is counted, and for one that replaces another.
 func BenchmarkAdd(b *testing.B) {
 	keys := make([]string, 100_000)

@@ -664,23 +664,6 @@ func TestRedisSendsNothingMoreIntoAStuckClient(t *testing.T) {
 	}
 }
 
-// Decisions beyond those that a client may have under way wait for their turn.
-func TestRedisServesMoreCallersThanMayBeUnderWay(t *testing.T) {
-	srv := redistest.Start(t)
-	client := redis.NewClient(&redis.Options{Addr: srv.Addr, PoolTimeout: roomy, ReadTimeout: roomy})
-	defer client.Close()
-	r := &algorithms.Redis{Client: client, Namespace: "test", Budget: roomy}
-	var wg sync.WaitGroup
-	for range 2 * transport.MaxUnderWay {
-		wg.Go(func() {
-			if _, err := r.Take(t.Context(), algorithms.Check{Rule: "r", Limit: perDay(1_000_000)}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-}
-
 type stuckClient struct{ released chan struct{} }
 
 func (c stuckClient) Process(context.Context, redis.Cmder) error {

@@ -54,7 +54,7 @@ package transport
 //     of limits. Joint calls keep their order (TestJointDecisionsAreAsAlone).
 //   - A joint call that fails has an error of its own, and the others stand
 //     (TestABadKeyFailsOneRequest). Keys whose values are slow to read are kept apart for a
-//     second, then for twice as long, up to a minute.
+//     minute.
 //   - All is read before the first write. Only what certainly wrote nothing is sent again,
 //     alone. If MGET or EXISTS is refused, or keys are in several slots, calls are sent alone
 //     for a minute.

@@ -136,9 +136,8 @@ func toSendAgain(c *Call) bool {
 const (
 	// maxApart is how many keys are remembered.
 	maxApart = 1024
-	// leastApart and mostApart are how long a key is: at first, and after it has
-	// come back again and again.
-	leastApart, mostApart = time.Second, time.Minute
+	// apartFor is how long a key is apart, or all are.
+	apartFor = time.Minute
 )
 
 // apart knows the calls that are sent by themselves though they could join others.
@@ -147,18 +146,12 @@ type apart struct {
 
 	n    atomic.Int64 // of keys, so that usually nobody takes mu
 	mu   sync.Mutex
-	keys map[string]absence // with values that cost all who join them time
-	over time.Time          // when no key counts any more
-}
-
-// An absence is how long a key was last apart, and until when.
-type absence struct {
-	length time.Duration
-	until  time.Time
+	keys map[string]time.Time // until when; with values that cost all who join them time
+	over time.Time            // when no key counts any more
 }
 
 // begin sends all calls by themselves for a while.
-func (a *apart) begin() { a.until.Store(time.Now().Add(mostApart).UnixNano()) }
+func (a *apart) begin() { a.until.Store(time.Now().Add(apartFor).UnixNano()) }
 
 func (a *apart) all() bool {
 	until := a.until.Load()
@@ -173,34 +166,28 @@ func (a *apart) has(c *Call) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if now.After(a.over) {
+	if !now.Before(a.over) {
 		clear(a.keys)
 		a.n.Store(0)
 		return false
 	}
-	return slices.ContainsFunc(c.Keys, func(key any) bool { return now.Before(a.keys[key.(string)].until) })
+	return slices.ContainsFunc(c.Keys, func(key any) bool { return now.Before(a.keys[key.(string)]) })
 }
 
-// add keeps the calls with a key apart: twice as long as the last time.
+// add keeps the calls with a key apart.
 func (a *apart) add(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
-	was, known := a.keys[key]
-	if now.Before(was.until) {
-		return // several calls had it
-	}
-	if !known && len(a.keys) >= maxApart {
+	if _, known := a.keys[key]; !known && len(a.keys) >= maxApart {
 		for other := range a.keys { // any
 			delete(a.keys, other)
 			break
 		}
 	}
 	if a.keys == nil {
-		a.keys = map[string]absence{}
+		a.keys = map[string]time.Time{}
 	}
-	length := min(max(2*was.length, leastApart), mostApart)
-	a.keys[key] = absence{length, now.Add(length)}
-	a.over = now.Add(2 * mostApart)
+	a.over = time.Now().Add(apartFor)
+	a.keys[key] = a.over
 	a.n.Store(int64(len(a.keys)))
 }
