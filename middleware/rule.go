@@ -180,12 +180,17 @@ type holder struct {
 	override int    // its number, from 1; 0 for the others
 }
 
-// field returns the field of the Rule that has the limits of a tier or an override.
-func (h holder) field() string {
-	if h.override > 0 {
+// field returns the field of the Rule that has the limits.
+func (h holder) field(r *Rule) string {
+	switch {
+	case h.override > 0:
 		return "Overrides"
+	case h.tier != "":
+		return "Tiers"
+	case r.Limits != nil:
+		return "Limits"
 	}
-	return "Tiers"
+	return "Limit"
 }
 
 // String names what has the limits; "" is the rule itself.

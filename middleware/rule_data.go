@@ -137,7 +137,7 @@ func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err 
 	for by, limits := range r.sets() {
 		for _, err := range view.Each(validateLimits(limits)) {
 			if by != (holder{}) {
-				bad(by.field(), by.wrap(err))
+				bad(by.field(r), by.wrap(err))
 			}
 		}
 	}
