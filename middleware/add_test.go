@@ -148,6 +148,7 @@ func TestAddBesideOtherFields(t *testing.T) {
 			hard.Rate, soft.Rate, soft.Soft, soft.Period = 460, 100, true, 2*soft.Period
 			r.LimitsFor, r.MaxReserve = func(*http.Request) []algorithms.Limit { return []algorithms.Limit{hard, soft} }, 0
 		}, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"Share": {change: func(_ *ratelimit.Rule, c *ratelimit.Config) { c.Share = 0.35 }, adds: "true false false", used: 450, calls: []call{{450, false}}},
 		"token_bucket": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Algorithm = algorithms.TokenBucket },
 			adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"sliding_log": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Algorithm = algorithms.SlidingLog },

@@ -61,7 +61,8 @@ func (r *rule) keysOf(values []string) (keys []string, err error) {
 	return slices.Compact(slices.Sorted(slices.Values(keys))), nil
 }
 
-// limits returns those that the rule may have for requests of keys.
+// limits returns those that the rule may have for requests of keys, with this
+// middleware's share of them.
 func (r *rule) limits(keys []string) (all []view.ClientLimit) {
 	for _, l := range r.own.windows {
 		all = append(all, view.ClientLimit{Limit: l, Checks: r.checksOf("", l, keys)})

@@ -54,7 +54,7 @@ func TestChecksAreThoseOfRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := limiter(t)
-				m := mustNew(t, ratelimit.Config{Limiter: l, Rules: rules})
+				m := mustNew(t, ratelimit.Config{Limiter: l, Rules: rules, Share: 0.5})
 				send := func() algorithms.Decision {
 					r := httptest.NewRequest(http.MethodPost, "/b/7", strings.NewReader(`{"email":" alice@example.COM"}`))
 					r.RemoteAddr = "[2001:db8::3]:4711"
@@ -86,7 +86,7 @@ func TestChecksAreThoseOfRequests(t *testing.T) {
 						continue
 					}
 					same := slices.IndexFunc(peeked.Results, func(r algorithms.Result) bool { return r.Check == counted.Check })
-					if same < 0 || peeked.Results[same].Remaining != 8 || counted.Remaining != 8 {
+					if same < 0 || peeked.Results[same].Remaining != 3 || counted.Remaining != 3 {
 						t.Errorf("%s: peeked %+v, counted %+v", name, peeked.Results, counted)
 					}
 					if err := l.Reset(t.Context(), checks...); err != nil {
@@ -94,7 +94,7 @@ func TestChecksAreThoseOfRequests(t *testing.T) {
 					}
 				}
 				for _, r := range send().Results {
-					if r.Remaining != 9 {
+					if r.Remaining != 4 {
 						t.Errorf("%s: %d left after a Reset", r.Check.Rule, r.Remaining)
 					}
 				}
@@ -103,12 +103,12 @@ func TestChecksAreThoseOfRequests(t *testing.T) {
 	}
 }
 
-// Each count that a tier may have has one check.
+// Each count that a tier may have has one check, with this region's share.
 func TestChecksOfTiers(t *testing.T) {
 	bucket := func(n int64) algorithms.Limit {
 		return algorithms.Limit{Rate: n, Period: time.Minute, Algorithm: algorithms.TokenBucket}
 	}
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{
 		{Name: "r", Key: keyfunc.IP, Limit: bucket(100), Cost: 2, Shadow: true, Fail: 2, Tiers: map[string][]algorithms.Limit{
 			"a": {bucket(1000)}, "b": {algorithms.PerMinute(60)}, "c": {algorithms.PerMinute(80)}, "d": {algorithms.PerHour(90)}, "e": ratelimit.Unlimited(),
 			"f": {{Rate: 200, Period: time.Minute, Burst: 20}},
@@ -125,7 +125,7 @@ func TestChecksOfTiers(t *testing.T) {
 		}
 		got = append(got, c.Limit.String())
 	}
-	if want := "[100/1m token_bucket 60/1m 90/1h]"; fmt.Sprint(got) != want {
+	if want := "[50/1m token_bucket 30/1m 45/1h]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
 	}
 	// They go into one call.

@@ -18,8 +18,8 @@ import (
 //
 //  1. Skip and SkipFor exempt it.
 //  2. A rule applies if its Match fits and it is not Disabled.
-//  3. Each such rule gets its key, its limits (Overrides, LimitsFor, Tiers, Limit),
-//     its cost (CostFor, Costs, Cost), and whether the key is in shadow.
+//  3. Each such rule gets its key, its limits (Overrides, LimitsFor, Tiers, Limit; then
+//     Share), its cost (CostFor, Costs, Cost), and whether the key is in shadow.
 //  4. The Shedder gives the request a place, or sheds it.
 //  5. Rules whose keys read the body come last. They are left out for a client that this
 //     process knows to be over another limit.
@@ -69,6 +69,12 @@ type Config struct {
 	// matches. While requests wait for a place, a request that is known to be denied
 	// gets its denial without a place.
 	Shedder *shed.Shedder
+
+	// Share is this region's fraction of each limit, such as 0.5, if each region has its
+	// own Redis. 0 means 1. It applies to all limits of a rule. Rates and bursts are
+	// rounded down, so that shares which add up to 1 never admit more than the limit. New
+	// and SetRules reject a share that cannot hold a rule's largest cost.
+	Share float64
 
 	// Headers sets response headers on requests that a rule applies to; nil means
 	// [headers.XRateLimit]. The handler may replace them.

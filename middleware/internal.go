@@ -20,7 +20,7 @@ type opened struct{}
 func (opened) State(m *Middleware) view.State {
 	m.mustBeMade()
 	set := m.rules.Load()
-	s := view.State{Rules: make([]view.Rule, len(set.rules)), Generation: set.generation, Version: set.version, Err: m.failure()}
+	s := view.State{Rules: make([]view.Rule, len(set.rules)), Generation: set.generation, Version: set.version, Share: m.share.text, Err: m.failure()}
 	for i := range set.rules {
 		s.Rules[i] = viewOf(&set.rules[i].source)
 	}

@@ -208,6 +208,7 @@ var matrixColumns = []struct {
 		}
 		return fmt.Sprint("left ", left)
 	}},
+	{name: "Share", want: "1 1 1", set: func(c *cell) { c.config.Share = 0.5 }},
 	{name: "deny cache", want: "2 2 2, by deny_cache", says: func(c *cell) string {
 		r, _ := c.observed[3].Result("r")
 		return "by " + string(r.Source)

@@ -32,6 +32,7 @@ type Middleware struct {
 	skip       []pattern.Pattern
 	skipFor    func(*http.Request) bool
 	tierFor    func(*http.Request) string
+	share      share
 	headers    headers.Writer
 	denied     func(http.ResponseWriter, *http.Request, algorithms.Decision)
 	refused    func(http.ResponseWriter, *http.Request, error)
@@ -78,9 +79,10 @@ var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 25
 // New returns a Middleware. Its error reports every mistake in the configuration at once.
 // New does not contact the store, so that the program can start while Redis is down.
 func New(c Config) (*Middleware, error) {
-	rules, rulesErr := compile(c.Rules, c.TierFor != nil)
+	share, shareErr := parseShare(c.Share)
+	rules, rulesErr := compile(c.Rules, share, c.TierFor != nil)
 	skip, err := c.validate()
-	if err := errors.Join(err, rulesErr); err != nil {
+	if err := errors.Join(err, shareErr, rulesErr); err != nil {
 		return nil, err
 	}
 	limiters := builtinOf(c.Limiter)
@@ -91,6 +93,7 @@ func New(c Config) (*Middleware, error) {
 		skip:       skip,
 		skipFor:    c.SkipFor,
 		tierFor:    c.TierFor,
+		share:      share,
 		headers:    c.Headers,
 		denied:     c.Denied,
 		refused:    c.Refused,
@@ -156,7 +159,7 @@ func (m *Middleware) SetRules(rules []Rule) error { return m.SetRulesVersion(rul
 // rules are from; 0 means that it has none. The log, the metrics and package admin show it.
 func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	m.mustBeMade()
-	compiled, err := compile(rules, m.tierFor != nil)
+	compiled, err := compile(rules, m.share, m.tierFor != nil)
 	if err != nil {
 		m.RulesFailed(err)
 		return err

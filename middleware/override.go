@@ -73,14 +73,14 @@ func (e *evaluation) overrideOf(rule *rule, key string) *override {
 }
 
 // fitOverrides makes the overrides of a valid rule ready for requests.
-func (t *terms) fitOverrides(r *Rule) {
+func (t *terms) fitOverrides(r *Rule, s share) {
 	if len(r.Overrides) > 0 {
 		t.overrides = make(map[string]*override, len(r.Overrides))
 	}
 	for i := range r.Overrides {
 		o := &r.Overrides[i]
 		key, _ := keyOfOverride(r.Key, o.Client) // they are valid
-		fit, _ := r.fit(o.Limits)
+		fit, _ := r.fit(o.Limits, s)
 		t.overrides[key] = &override{limits: fit, source: o, name: nameOfOverride(i, o)}
 	}
 }

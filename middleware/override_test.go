@@ -41,7 +41,7 @@ func TestOverrides(t *testing.T) {
 	byFunction.LimitsFor = func(*http.Request) []algorithms.Limit { return []algorithms.Limit{algorithms.PerHour(7)} }
 	shadow := rule("shadow", keyfunc.Header("User"), override(algorithms.PerHour(50), "acme"))
 	shadow.Shadow = true
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), TierFor: byHeader, Rules: []ratelimit.Rule{
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: byHeader, Rules: []ratelimit.Rule{
 		rule("user", user, override(algorithms.PerHour(50), "2:192.0.2.1"), override(algorithms.PerHour(80), "1:acme"), exempt("1:staff")),
 		rule("joined", keyfunc.Join(keyfunc.Header("User"), keyfunc.IP), override(algorithms.PerHour(50), "acme", "192.0.2.1")),
 		byFunction, shadow,
@@ -60,7 +60,12 @@ func TestOverrides(t *testing.T) {
 		if r.RemoteAddr = tc.address; tc.user != "" {
 			r.Header.Set("User", tc.user)
 		}
-		want := strings.NewReplacer("/1h ", "/1h 1 ", "/1h]", "/1h 1]").Replace(tc.want)
+		want := tc.want
+		for _, n := range []string{"50", "80", "5", "6", "7"} { // this region's half, rounded down
+			half := map[string]string{"50": "25", "80": "40", "5": "2", "6": "3", "7": "3"}[n]
+			want = strings.ReplaceAll(want, ":"+n+"/1h", ":"+half+"/1h")
+		}
+		want = strings.NewReplacer("/1h ", "/1h 1 ", "/1h]", "/1h 1]").Replace(want)
 		if got := fmt.Sprint(checked(t, m, r)); got != want {
 			t.Errorf("%+v: got %s, want %s", tc, got, want)
 		}
@@ -179,5 +184,9 @@ func TestOverridesThatAreWrong(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("got %v\nwant %s", err, tc.want)
 		}
+	}
+	_, err := inRegion(0.1, func() ratelimit.Rule { r := perHour("r", 100); r.Overrides = []ratelimit.Override{hour}; return r }())
+	if err == nil || !strings.Contains(err.Error(), "overrides: [0]: limit: the share 0.1 of 5/1h is less than one unit") {
+		t.Error(err)
 	}
 }

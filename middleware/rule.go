@@ -65,8 +65,9 @@ type Rule struct {
 	TierBy keyfunc.Key
 	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If
 	// there are none or they are unusable, Tiers and Limit apply. Limits are unusable if
-	// one is invalid, or if ChargeOn, Ban or Lease does not allow them. Unusable limits are
-	// logged. The Middleware does not change the slice.
+	// one is invalid, if ChargeOn, Ban or Lease does not allow them, or if Config.Share
+	// leaves less than one unit of one. Unusable limits are logged. The Middleware does
+	// not change the slice.
 	LimitsFor func(*http.Request) []algorithms.Limit
 	// Overrides replace all of these limits for single clients.
 	Overrides []Override
@@ -164,6 +165,15 @@ func (r *Rule) clone() Rule {
 		c.Overrides[i] = c.Overrides[i].clone()
 	}
 	return c
+}
+
+// largestCost returns the largest cost that is known before there are requests.
+func (r *Rule) largestCost() int64 {
+	most := max(r.Cost, 1)
+	for _, units := range r.Costs {
+		most = max(most, units)
+	}
+	return most
 }
 
 // own returns Limit or Limits.

@@ -364,3 +364,31 @@ func (r *Rule) validateLease(limits []ruleLimit, bad func(string, error)) {
 		bad("Lease", errors.New("does not go with a ban: who is denied inside a block is not counted in Redis; leave one of them out"))
 	}
 }
+
+// validate reports the limits of valid rules whose share cannot hold the largest
+// cost. Rounding them up would admit more than the limit in all regions together.
+func (s share) validate(rules []Rule) (errs []error) {
+	if s.part == nil {
+		return nil
+	}
+	for i := range rules {
+		r := &rules[i]
+		for _, l := range r.limits() {
+			if err := s.holds(l.Limit, r.largestCost()); err != nil {
+				errs = append(errs, &RuleError{i, r.Name, l.field(r), l.wrap(err)})
+			}
+		}
+	}
+	return errs
+}
+
+func (s share) holds(l algorithms.Limit, cost int64) error {
+	part, err := s.limit(l)
+	if err == nil && part.Quota() < cost && !l.Soft {
+		err = fmt.Errorf("the share %s of %s holds %d units, and a request costs up to %d: it would never pass", s.text, l, part.Quota(), cost)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; raise the limit or Config.Share", err)
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"errors"
 	"log/slog"
 	"reflect"
 
@@ -46,9 +47,12 @@ func (r *rule) matches(t *pattern.Target) bool {
 	return len(r.patterns) == 0
 }
 
-// compile validates rules and makes them ready.
-func compile(rules []Rule, hasTierFor bool) ([]rule, error) {
+// compile validates rules and makes them ready, with a share of each limit.
+func compile(rules []Rule, s share, hasTierFor bool) ([]rule, error) {
 	if err := ValidateRules(rules); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.validate(rules)...); err != nil {
 		return nil, err
 	}
 	compiled := make([]rule, len(rules))
@@ -67,14 +71,14 @@ func compile(rules []Rule, hasTierFor bool) ([]rule, error) {
 		}
 		c.hidden, c.disabled = r.Hidden, r.Disabled
 		c.terms = terms{costs: pattern.NewValues(r.Costs), shadow: r.shadowed()}
-		c.own, _ = c.source.fit(c.source.own()) // they are valid
+		c.own, _ = c.source.fit(c.source.own(), s) // they are valid
 		for tier, limited := range c.source.Tiers {
 			if c.terms.tiers == nil {
 				c.terms.tiers = make(map[string]limits)
 			}
-			c.terms.tiers[tier], _ = c.source.fit(limited)
+			c.terms.tiers[tier], _ = c.source.fit(limited, s)
 		}
-		c.terms.fitOverrides(&c.source)
+		c.terms.fitOverrides(&c.source, s)
 		c.plain = c.isPlain()
 		c.check = algorithms.Check{Rule: r.Name, Limit: c.own.windows[0], Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
 			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.hasHeld() || r.Ban != (algorithms.Ban{})}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -36,7 +38,7 @@ func (r *rule) isPlain() bool {
 
 // fit makes limits of the rule ready for requests. LimitsFor may return some that do not
 // fit.
-func (r *Rule) fit(all []algorithms.Limit) (limits, error) {
+func (r *Rule) fit(all []algorithms.Limit, s share) (limits, error) {
 	if exempts(all) {
 		return limits{}, nil
 	}
@@ -50,7 +52,10 @@ func (r *Rule) fit(all []algorithms.Limit) (limits, error) {
 		return limits{}, err
 	}
 	fit := limits{windows: all}
-	for _, l := range all {
+	if s.part != nil {
+		fit.windows = slices.Clone(all)
+	}
+	for i, l := range all {
 		if isHeld(l) && (r.Cost > 1 || r.Costs != nil || r.CostFor != nil || r.Ban != (algorithms.Ban{})) {
 			return limits{}, fmt.Errorf("%s does not go with the rule's Cost, Costs, CostFor or Ban", l)
 		}
@@ -61,6 +66,12 @@ func (r *Rule) fit(all []algorithms.Limit) (limits, error) {
 			return limits{}, fmt.Errorf("%s grants no blocks, which Lease needs", l)
 		}
 		fit.queue = fit.queue || l.Algorithm == algorithms.LeakyBucket
+		if s.part != nil {
+			var err error
+			if fit.windows[i], err = s.limit(l); err != nil {
+				return limits{}, err
+			}
+		}
 	}
 	return fit, nil
 }
@@ -89,7 +100,7 @@ func (e *evaluation) limitsOf(i int, rule *rule, check *algorithms.Check) limits
 	}
 	if f := rule.source.LimitsFor; f != nil {
 		if all := f(e.request); len(all) > 0 {
-			fit, err := rule.source.fit(all)
+			fit, err := rule.source.fit(all, e.m.share)
 			if err == nil {
 				return fit
 			}
@@ -221,4 +232,47 @@ func hash(rule, key string) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
+}
+
+// A share is a part of each limit, as the decimal fraction that the program has
+// written: floating-point numbers would make 28 of 100 × 0.29. The zero value is
+// all of it.
+type share struct {
+	part *big.Rat
+	text string
+}
+
+// parseShare reads Config.Share.
+func parseShare(f float64) (share, error) {
+	if f == 0 || f == 1 {
+		return share{}, nil
+	}
+	if !(f > 0 && f < 1) { // NaN is neither
+		return share{}, fmt.Errorf("middleware: share: must be above 0 and at most 1, this region's part of each limit; got %v", f)
+	}
+	text := strconv.FormatFloat(f, 'f', -1, 64)
+	part, _ := new(big.Rat).SetString(text) // it is a number
+	return share{part, text}, nil
+}
+
+// units is the share of so many, rounded down.
+func (s share) units(n int64) int64 {
+	all := new(big.Rat).Mul(s.part, new(big.Rat).SetInt64(n))
+	return new(big.Int).Quo(all.Num(), all.Denom()).Int64()
+}
+
+// limit is the share of a valid limit. The error says that it is too small.
+func (s share) limit(l algorithms.Limit) (algorithms.Limit, error) {
+	if s.part == nil {
+		return l, nil
+	}
+	part := l
+	part.Rate, part.Burst = s.units(l.Rate), s.units(l.Burst)
+	if part.Rate < 1 || l.Burst > 0 && part.Burst < 1 {
+		return part, fmt.Errorf("the share %s of %s is less than one unit", s.text, l)
+	}
+	if err := part.Validate(); err != nil {
+		return part, fmt.Errorf("the share %s of %s: %w", s.text, l, err)
+	}
+	return part, nil
 }

@@ -215,6 +215,7 @@ func TestMaxReserve(t *testing.T) {
 	for name, c := range map[string]struct {
 		returns int64
 		limits  []algorithms.Limit
+		share   float64
 		want    int64
 	}{
 		"below":           {returns: 49, want: 49},
@@ -222,12 +223,13 @@ func TestMaxReserve(t *testing.T) {
 		"bucket":          {returns: 10_000, limits: []algorithms.Limit{{Rate: 100, Period: time.Hour, Burst: 90}}, want: 45},
 		"one":             {returns: 10_000, limits: []algorithms.Limit{algorithms.PerHour(1)}, want: 1},
 		"several windows": {returns: 10_000, limits: []algorithms.Limit{algorithms.PerHour(70), algorithms.PerMinute(60)}, want: 30},
+		"share":           {returns: 10_000, share: 0.9, want: 45},
 		"Cost":            {want: 80},
 	} {
 		rule := perHour("r", 100)
 		rule.Cost, rule.MaxReserve, rule.CostFor = 80, 0.5, func(*http.Request) int64 { return c.returns }
 		rule.LimitsFor = func(*http.Request) []algorithms.Limit { return c.limits }
-		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}})
+		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: c.share, Rules: []ratelimit.Rule{rule}})
 		if d, err := m.Peek(request("GET /")); err != nil || !d.Allowed || d.Results[0].Check.Cost != c.want {
 			t.Errorf("%s: %+v, %v; want a cost of %d", name, d, err, c.want)
 		}

@@ -24,9 +24,10 @@ var ErrNoRule = errors.New("no such rule")
 // A State is the rules in force, and what became of newer ones.
 type State struct {
 	Rules      []Rule
-	Generation int   // 1 for the first rules
-	Version    int64 // of their document; 0 if it has none
-	Err        error // why newer rules are not in force; nil if there are none
+	Generation int    // 1 for the first rules
+	Version    int64  // of their document; 0 if it has none
+	Share      string // of each limit; "" for all of it
+	Err        error  // why newer rules are not in force; nil if there are none
 }
 
 // A Key is a client's key as operators see it.

@@ -520,12 +520,12 @@ func TestAdminShowsTheRules(t *testing.T) {
 	}
 	plain := perHour("plan", 4)
 	plain.Ban = algorithms.Ban{After: 3, For: 15 * time.Minute}
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{full, plain}})
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{full, plain}})
 	if err := m.SetRules(m.Rules()); err != nil {
 		t.Fatal(err)
 	}
 	o := operator{admin.Handler(m), t, ""}
-	want := `{"generation":2,"rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, header:User]","limit":["10/1m fixed_window","1000/month@UTC calendar_window"],` +
+	want := `{"generation":2,"share":"0.5","rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, header:User]","limit":["10/1m fixed_window","1000/month@UTC calendar_window"],` +
 		`"tiers":{"pro":"50/1m sliding_window","staff":"unlimited"},"limits_for":true,"overrides":1,"cost":2,"costs":{"POST /a":3},"cost_for":true,"max_reserve":0.5,"charge_on":[401,403],` +
 		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":true,"enforce":0.25,"disabled":true,"hidden":true},{"name":"plan","key":"ip","limit":"4/1h sliding_window","cost":1,"ban":{"after":3,"within":"1h","for":"15m"},"fail":"local"}],"top_denied":[],"bans":[]}`
 	var got bytes.Buffer
@@ -538,7 +538,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	}
 	page := o.browser().get("")
 	for _, text := range []string{
-		"2 rules, generation 2", "New rules are refused", "rules.yaml:5:12: no period\nrules.yaml:6:1", ">full<", ">disabled<", ">fail closed<", ">hidden<",
+		"2 rules, generation 2", "New rules are refused", "rules.yaml:5:12: no period\nrules.yaml:6:1", "This region has 0.5 of each limit", ">full<", ">disabled<", ">fail closed<", ">hidden<",
 		">10/1m fixed_window, 1000/month@UTC calendar_window<", ">overrides<", ">tier pro<", ">unlimited<", ">[ip, header:User]<", ">POST /a<", ">/b/{x}<", ">cost 3<", ">reserves at most<", ">50 %<", ">401 403<", ">after 10 denials within 1m, for 15m<", `placeholder="ip" aria-label="full: ip"`, `placeholder="header:User"`, "or what the program says",
 	} {
 		if !strings.Contains(page.Body.String(), text) {

@@ -22,6 +22,7 @@ type overview struct {
 	Generation int          `json:"generation"` // 1 for the first rules
 	Version    int64        `json:"version,omitempty"`
 	RulesError string       `json:"rules_error,omitempty"`
+	Share      string       `json:"share,omitempty"`
 	Down       []string     `json:"down,omitempty"` // servers whose circuit is open
 	Rules      []view.Rule  `json:"rules"`
 	TopDenied  []deniedView `json:"top_denied"`
@@ -33,7 +34,7 @@ const overviewTop = 50
 
 func (h *handler) overview(ctx context.Context) *overview {
 	s := middlewares.State(h.limit)
-	o := &overview{Generation: s.Generation, Version: s.Version, Rules: s.Rules, TopDenied: []deniedView{}, Bans: []bannedView{}}
+	o := &overview{Generation: s.Generation, Version: s.Version, Share: s.Share, Rules: s.Rules, TopDenied: []deniedView{}, Bans: []bannedView{}}
 	if s.Err != nil {
 		o.RulesError = s.Err.Error()
 	}
