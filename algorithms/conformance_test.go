@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/script"
 )
 
 // A backend is a store under test, with a clock that the test sets.
@@ -50,6 +51,8 @@ func TestConformance(t *testing.T) {
 		{"miniredis", miniBackend, 2},
 		{"redis", realBackend, 10},
 		{"cluster", clusterBackend, 4},
+		{"miniredis, jointly", inJoint(miniBackend), 1},
+		{"redis, jointly", inJoint(realBackend), 5},
 	}
 	var summary []string
 	for _, b := range backends {
@@ -329,7 +332,7 @@ func miniBackend(t *testing.T) backend {
 
 func realBackend(t *testing.T) backend {
 	t.Helper()
-	srv, clock := redistest.StartWithClock(t, "--enable-debug-command", "yes")
+	srv, clock := redistest.StartWithClock(t)
 	client := srv.Client(t)
 	return backend{
 		limiter: &Redis{Client: client, Namespace: "test", Budget: roomy},
@@ -337,6 +340,23 @@ func realBackend(t *testing.T) backend {
 		flush:   func() { client.FlushAll(context.Background()) },
 		del:     func(key string) { client.Del(context.Background(), key) },
 		ttl:     func(key string) time.Duration { return client.PTTL(context.Background(), key).Val() },
+	}
+}
+
+// inJoint is a backend whose decisions go through the joint script if they can.
+func inJoint(start func(*testing.T) backend) func(*testing.T) backend {
+	return func(t *testing.T) backend {
+		t.Helper()
+		b := start(t)
+		r := b.limiter.(*Redis)
+		t.Cleanup(func() {
+			known, err := r.Client.(*redis.Client).ScriptExists(context.Background(), script.TakeJoint.SHA()).Result()
+			if !slices.Contains(known, true) {
+				t.Errorf("the joint script was not run: %v", err)
+			}
+		})
+		b.limiter = jointly{r}
+		return b
 	}
 }
 

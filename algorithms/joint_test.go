@@ -18,6 +18,43 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
+// jointly is a Redis whose decisions go through the joint script if they can: each
+// between two of other keys.
+type jointly struct{ *Redis }
+
+// Jointly is for the suites of package algorithms_test.
+func Jointly(r *Redis) Limiter { return jointly{r} }
+
+func (j jointly) Take(ctx context.Context, checks ...Check) (Decision, error) {
+	return j.decide(ctx, true, checks)
+}
+
+func (j jointly) Peek(ctx context.Context, checks ...Check) (Decision, error) {
+	return j.decide(ctx, false, checks)
+}
+
+func (j jointly) decide(ctx context.Context, charge bool, checks []Check) (Decision, error) {
+	t, err := j.ready()
+	ps, invalid := prepare(checks, new([4]step.Params))
+	if err != nil || invalid != nil || len(checks) == 0 || bansOf(checks) > 0 || takesLess(ps) {
+		return j.Redis.decide(ctx, charge, checks)
+	}
+	others := slices.Clone(checks)
+	for i := range others {
+		others[i].Key = "beside " + others[i].Key
+	}
+	ctx = t.Within(ctx)
+	r := t.SendAll(ctx, []*transport.Call{j.takeCall(charge, others, ps), j.takeCall(charge, checks, ps), j.takeCall(charge, others, ps)})[1]
+	if metBan(r.Err) {
+		r.Numbers, r.Err = t.Send(ctx, j.takeBansCall(charge, true, checks, ps))
+	}
+	if r.Err != nil {
+		return Decision{}, redisError(r.Err)
+	}
+	d, err := j.answer(checks, ps, r.Numbers, charge)
+	return d, redisError(err)
+}
+
 // scriptName names the scripts that decide requests: one request alone, or several
 // jointly, with their number of keys.
 func scriptName(cmd redis.Cmder) string {

@@ -248,7 +248,13 @@ func TestLimitersAreLinearizable(t *testing.T) {
 	}{
 		{"memory", 30, memoryInABubble},
 		{"miniredis", 3, miniredisThatLosesCommands},
-		{"redis", 15, redisThatLosesCommands},
+		{"redis", 10, redisThatLosesCommands},
+		{"redis, jointly", 5, func(t *testing.T) func(func(context.Context, Limiter)) {
+			run := redisThatLosesCommands(t)
+			return func(f func(context.Context, Limiter)) {
+				run(func(ctx context.Context, c Limiter) { f(ctx, Jointly(c.(*Redis))) })
+			}
+		}},
 	} {
 		t.Run(store.name, func(t *testing.T) {
 			t.Parallel()
