@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -14,62 +13,14 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/rated"
 )
-
-// A distant store is a Memory to which a question takes a while, and an answer.
-type distant struct {
-	algorithms.Memory
-	fake
-	there, back time.Duration
-	asked       atomic.Int64
-	peekedFirst atomic.Int64 // of those, with the advice to peek first
-	away        atomic.Pointer[error]
-	patience    time.Duration
-}
-
-func (s *distant) Budget() time.Duration {
-	if s.patience > 0 {
-		return s.patience
-	}
-	return time.Hour
-}
-
-func (s *distant) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	s.asked.Add(1)
-	if inside.PeeksFirst(ctx) {
-		s.peekedFirst.Add(1)
-	}
-	time.Sleep(s.there)
-	if err := s.away.Load(); err != nil {
-		time.Sleep(s.back)
-		return algorithms.Decision{}, *err
-	}
-	d, err := s.Memory.Take(ctx, checks...)
-	for i := range d.Results {
-		d.Results[i].Source = algorithms.SourceRedis
-	}
-	time.Sleep(s.back)
-	return d, err
-}
-
-func (s *distant) Probe(context.Context, int) error {
-	if err := s.away.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-func (s *distant) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
-	return settleRedis(ctx, &s.Memory, charges)
-}
 
 // bubble runs a test in fake time with a Guard over a distant store.
 func bubble(t *testing.T, s *distant, f func(t *testing.T, g *Guard)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		g := &Guard{Limiter: s, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: s}
+		g := join(s, 1)
 		defer func() { _ = g.Close() }()
 		f(t, g)
 	})

@@ -2,7 +2,6 @@ package failmode
 
 import (
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -15,11 +14,6 @@ import (
 
 func leased(rate int64, period time.Duration, a algorithms.Algorithm) algorithms.Check {
 	return algorithms.Check{Rule: "hot", Key: "everybody", Lease: true, Limit: algorithms.Limit{Rate: rate, Period: period, Algorithm: a}}
-}
-
-// join makes another process of the store that g is over.
-func join(s *distant, instances int) *Guard {
-	return &Guard{Limiter: s, Instances: instances, Logger: slog.New(slog.DiscardHandler), store: s}
 }
 
 // inWindow is the window of a result, on the store's clock.
