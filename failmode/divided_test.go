@@ -3,7 +3,6 @@ package failmode
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
@@ -128,17 +127,6 @@ func TestLocalCountingIsWarm(t *testing.T) {
 			t.Errorf("%d admitted here, in 25 outages", admitted)
 		}
 	})
-}
-
-// A share that is no valid limit is the whole limit.
-func TestAShareThatIsInvalid(t *testing.T) {
-	f := guarding(t, awayStore())
-	f.Instances = 100
-	limit := algorithms.Limit{Rate: 100, Period: 365 * 24 * time.Hour, Burst: 3000, Algorithm: algorithms.GCRA}
-	d := taken(t, f, algorithms.Check{Rule: "r", Limit: limit, Cost: 3000})
-	if !d.Allowed || d.Results[0].Check.Limit != limit {
-		t.Errorf("%+v", d)
-	}
 }
 
 // What cannot be settled changes nothing, here or there.

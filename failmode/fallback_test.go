@@ -83,6 +83,7 @@ func TestPartialFailureFollowsTheModesOfTheChecksConcerned(t *testing.T) {
 
 func TestShareOfTheLimit(t *testing.T) {
 	bucket := algorithms.Limit{Rate: 100, Period: time.Hour, Burst: 40, Algorithm: algorithms.TokenBucket}
+	slow := algorithms.Limit{Rate: 100, Period: 365 * 24 * time.Hour, Burst: 3000, Algorithm: algorithms.GCRA}
 	for name, c := range map[string]struct {
 		limit     algorithms.Limit
 		cost      int64
@@ -93,6 +94,7 @@ func TestShareOfTheLimit(t *testing.T) {
 		"divided":                {algorithms.PerHour(100), 1, 4, algorithms.PerHour(25)},
 		"rounded down":           {algorithms.PerHour(100), 1, 3, algorithms.PerHour(33)},
 		"at least 1":             {algorithms.PerHour(5), 1, 10, algorithms.PerHour(1)},
+		"whole if invalid":       {slow, 3000, 100, slow},
 		"at least the cost":      {algorithms.PerHour(100), 30, 10, algorithms.PerHour(30)},
 		"never above the limit":  {algorithms.PerHour(5), 30, 10, algorithms.PerHour(5)},
 		"a bucket's both":        {bucket, 1, 4, algorithms.Limit{Rate: 25, Period: time.Hour, Burst: 10, Algorithm: algorithms.TokenBucket}},
