@@ -122,21 +122,6 @@ func TestClosingUnderLoadLosesNoUnit(t *testing.T) {
 	}
 }
 
-// A request that comes before Close has seen all leases begins none.
-func TestNoBlockBeginsDuringClose(t *testing.T) {
-	bubble(t, new(distant), func(t *testing.T, g *Guard) {
-		c := leased(10_000, time.Hour, algorithms.FixedWindow)
-		g.ready()
-		g.leases.End()
-		for range 300 {
-			if r := taken(t, g, c).Results[0]; r.Source == algorithms.SourceLease {
-				t.Fatalf("%+v", r)
-			}
-			synctest.Wait()
-		}
-	})
-}
-
 // What of a block is given back is given back to local counting, too, with the rest
 // of an older block that joined it.
 func TestBlocksGoBackHereToo(t *testing.T) {
