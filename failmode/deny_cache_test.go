@@ -253,50 +253,8 @@ func TestCacheChangesNoDecision(t *testing.T) {
 	}
 }
 
-// What another process frees is noticed within a second, all of it and for every
-// cost, at the price of a command a second and what is admitted.
-func TestWhatOthersFreeIsNoticedWithinASecond(t *testing.T) {
-	const rate = 20
-	for how, free := range map[string]func(t *testing.T, other *Guard, charged algorithms.Result){
-		"reset": func(t *testing.T, other *Guard, charged algorithms.Result) {
-			if err := other.Reset(t.Context(), charged.Check); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"settled": func(t *testing.T, other *Guard, charged algorithms.Result) {
-			if err := settleAll(t.Context(), other, 0, charged); err != nil {
-				t.Fatal(err)
-			}
-		},
-	} {
-		t.Run(how, func(t *testing.T) {
-			eachAlgorithm(t, 0, 0, rate, time.Hour, func(t *testing.T, s *distant, g, other *Guard, l algorithms.Limit) {
-				cheap := algorithms.Check{Rule: "r", Key: "k", Limit: l}
-				dear, all := cheap, cheap
-				dear.Cost, all.Cost = 4, rate
-				charged := taken(t, other, all).Results[0]
-				taken(t, g, cheap)
-				taken(t, g, dear)
-				time.Sleep(1234 * time.Millisecond)
-				taken(t, g, cheap) // has the second look
-				asked := s.asked.Load()
-				free(t, other, charged)
-				begun, used := time.Now(), int64(0)
-				for ; time.Since(begun) <= time.Second+100*time.Millisecond; time.Sleep(10 * time.Millisecond) {
-					for _, c := range []algorithms.Check{dear, cheap} {
-						used += taken(t, g, c).Results[0].Charged
-					}
-				}
-				if n := s.asked.Load() - asked; used != rate || n > 2*rate {
-					t.Errorf("%d of %d admitted by %d commands", used, rate, n)
-				}
-			})
-		})
-	}
-}
-
-// So it is where several rules deny a request, and where requests that one rule
-// alone denies flood the other's key.
+// What another process frees is noticed where several rules deny a request, and where
+// requests that one rule alone denies flood the other's key.
 func TestWhatOthersFreeIsNoticedBesideOtherDenials(t *testing.T) {
 	scene := func(name string, resets int, flood func(t *testing.T, g *Guard, ip, login algorithms.Check)) {
 		t.Run(name, func(t *testing.T) {
@@ -324,36 +282,6 @@ func TestWhatOthersFreeIsNoticedBesideOtherDenials(t *testing.T) {
 	scene("one is free, and requests that both deny come in between", 1, func(t *testing.T, g *Guard, ip, login algorithms.Check) {
 		taken(t, g, login) // has the second look at its key
 		taken(t, g, ip, login)
-	})
-}
-
-// So it is where clients of two tiers share a key, and those of one tier flood it.
-func TestWhatOthersFreeIsNoticedBesideOtherTiers(t *testing.T) {
-	eachAlgorithm(t, 0, 0, 10, time.Hour, func(t *testing.T, _ *distant, g, other *Guard, l algorithms.Limit) {
-		low := algorithms.Check{Rule: "r", Key: "k", Limit: l}
-		high, all := low, low
-		high.Limit.Rate, all.Cost = 12, 10
-		if l.Burst > 0 {
-			high.Limit.Burst = 12
-		}
-		charged := taken(t, other, all).Results[0]
-		high.Cost = 4
-		taken(t, g, low)
-		taken(t, g, high)
-		if err := settleAll(t.Context(), other, 0, charged); err != nil {
-			t.Fatal(err)
-		}
-		admitted := 0
-		for begun := time.Now(); time.Since(begun) <= 2*time.Second; time.Sleep(10 * time.Millisecond) {
-			for _, c := range []algorithms.Check{low, high} {
-				if taken(t, g, c).Allowed && c == high {
-					admitted++
-				}
-			}
-		}
-		if admitted == 0 {
-			t.Error("not noticed")
-		}
 	})
 }
 
