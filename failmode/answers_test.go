@@ -68,36 +68,6 @@ func TestLateAnswersAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A block that was granted before its key was banned or reset is not spent.
-func TestLateBlocksAreNotSpent(t *testing.T) {
-	c := leased(10_000, time.Hour, algorithms.FixedWindow)
-	for name, change := range map[string]func(g *Guard) error{
-		"Ban":   func(g *Guard) error { return g.Ban(t.Context(), time.Hour, c) },
-		"Reset": func(g *Guard) error { return g.Reset(t.Context(), c) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := new(distant)
-			bubble(t, s, func(t *testing.T, g *Guard) {
-				for range 100 {
-					taken(t, g, c)
-				}
-				synctest.Wait() // for blocks under way
-				s.back = 10 * time.Millisecond
-				taken(t, g, c)
-				g.refill(t.Context(), g.leases.Find(&c), c, 100)
-				synctest.Wait()
-				if err := change(g); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Second / 2)
-				if n := block(g, c); n != 0 {
-					t.Errorf("%d left", n)
-				}
-			})
-		})
-	}
-}
-
 // A careless limiter does not return one result for each check.
 type careless struct {
 	algorithms.Limiter

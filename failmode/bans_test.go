@@ -1,7 +1,6 @@
 package failmode
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -34,12 +33,12 @@ func TestABanSurvivesAnOutage(t *testing.T) {
 	for _, mode := range []Mode{Local, Open, Closed} {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := new(fakeRedis)
+				s := new(distant)
 				f := guarding(t, s)
 				f.Instances = 4
 				c := login(mode)
 				begin(t, f, c)
-				s.away = awayForAll
+				s.away.Store(&errAway)
 				time.Sleep(10 * time.Minute)
 				other := c
 				other.Limit, other.Cost = algorithms.PerHour(1000), 2 // as after a SetRules
@@ -73,7 +72,7 @@ func TestABanOfOneWindowSurvivesAnOutage(t *testing.T) {
 	minute.Limit, hour.Limit = algorithms.PerMinute(1), algorithms.PerHour(100)
 	for _, checks := range [][]algorithms.Check{{minute, hour}, {hour, minute}} {
 		synctest.Test(t, func(t *testing.T) {
-			s, f := new(algorithms.Memory), guarding(t, new(fakeRedis))
+			s, f := new(algorithms.Memory), guarding(t, new(distant))
 			f.ready()
 			for range 3 {
 				d := taken(t, s, checks...)
@@ -95,16 +94,16 @@ func TestABanOfOneWindowSurvivesAnOutage(t *testing.T) {
 func TestDenialsInAnOutageDoNotCount(t *testing.T) {
 	for _, mode := range []Mode{Local, Closed} {
 		synctest.Test(t, func(t *testing.T) {
-			s := new(fakeRedis)
+			s := new(distant)
 			f := guarding(t, s)
 			c := login(mode)
-			s.away = awayForAll
+			s.away.Store(&errAway)
 			for range 20 {
 				if d := taken(t, f, c); d.Results[0].BannedFor > 0 || d.Results[0].Check.Ban != c.Ban {
 					t.Errorf("%s: %+v", mode, d)
 				}
 			}
-			s.away = nil
+			s.away.Store(nil)
 			for range 6 {
 				if d := taken(t, f, c); d.Results[0].BannedFor > 0 {
 					t.Errorf("%s, afterwards: %+v", mode, d)
@@ -118,7 +117,7 @@ func TestDenialsInAnOutageDoNotCount(t *testing.T) {
 // a second.
 func TestABanThatAnotherProcessLifts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := new(fakeRedis)
+		s := new(distant)
 		f := guarding(t, s)
 		c := login(Open)
 		begin(t, f, c)
@@ -129,7 +128,7 @@ func TestABanThatAnotherProcessLifts(t *testing.T) {
 		if d := taken(t, f, c); !d.Allowed {
 			t.Errorf("%+v", d)
 		}
-		s.away = awayForAll
+		s.away.Store(&errAway)
 		if d := taken(t, f, c); !d.Allowed || d.Results[0].BannedFor > 0 {
 			t.Errorf("in an outage afterwards: %+v", d)
 		}
@@ -138,7 +137,7 @@ func TestABanThatAnotherProcessLifts(t *testing.T) {
 
 // What a ban leaves of a limit is no count: nothing is used up here by following it.
 func TestABanIsNoCharge(t *testing.T) {
-	s := new(fakeRedis)
+	s := new(distant)
 	f := guarding(t, s)
 	c := login(Local)
 	if err := f.Ban(t.Context(), time.Hour, c); err != nil {
@@ -148,7 +147,7 @@ func TestABanIsNoCharge(t *testing.T) {
 	if err := f.Ban(t.Context(), 0, c); err != nil {
 		t.Fatal(err)
 	}
-	s.away = awayForAll
+	s.away.Store(&errAway)
 	if d := taken(t, f, c); !d.Allowed || d.Results[0].Remaining != 4 {
 		t.Errorf("%+v", d)
 	}
@@ -156,7 +155,7 @@ func TestABanIsNoCharge(t *testing.T) {
 
 // A ban that finds no room in this process holds in the store.
 func TestABanWithoutRoomHere(t *testing.T) {
-	s := new(fakeRedis)
+	s := new(distant)
 	f := guarding(t, s)
 	f.local.MaxKeys = 1
 	for i := range 10_000 {
@@ -218,7 +217,7 @@ func TestWhomABanBindsInAnOutage(t *testing.T) {
 		for _, told := range []string{"with a ban", "without", "both"} {
 			t.Run(by+", told to one "+told, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := new(fakeRedis)
+					s := new(distant)
 					f := guarding(t, s)
 					with := login(Local)
 					without := with
@@ -235,7 +234,7 @@ func TestWhomABanBindsInAnOutage(t *testing.T) {
 					if told != "with a ban" {
 						taken(t, f, without)
 					}
-					s.away = awayForAll
+					s.away.Store(&errAway)
 					for range 2 {
 						if known := by == "hand" || told != "without"; taken(t, f, with).Results[0].BannedFor > 0 != known {
 							t.Errorf("a check with a ban: banned is %v", !known)
@@ -247,39 +246,6 @@ func TestWhomABanBindsInAnOutage(t *testing.T) {
 					}
 				})
 			})
-		}
-	}
-}
-
-// A ban that gets lost is a store that charges checks, and cannot tell whether their
-// keys are banned.
-type banGetsLost struct{ algorithms.Memory }
-
-func (l *banGetsLost) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	d, err := l.Memory.Take(ctx, checks...)
-	for i := range d.Results {
-		d.Results[i].HasRoom, d.Results[i].Err = false, errors.New("lost")
-	}
-	d.Allowed = false
-	return d, err
-}
-
-// What the store charged a request that is denied here is given back, also where
-// the store has not decided.
-func TestAnUndecidedChargeIsGivenBack(t *testing.T) {
-	for mode, left := range map[Mode]int64{Closed: 5, Open: 4} {
-		l := new(banGetsLost)
-		g := &Guard{Limiter: l}
-		c := login(mode)
-		d, err := g.Take(t.Context(), c)
-		if err != nil || d.Allowed != (mode == Open) {
-			t.Errorf("%s: %+v, %v", mode, d, err)
-		}
-		if err := g.Close(); err != nil { // waits for what runs in the background
-			t.Error(err)
-		}
-		if d, err := l.Peek(t.Context(), c); err != nil || d.Results[0].Remaining != left {
-			t.Errorf("%s: %+v, %v", mode, d, err)
 		}
 	}
 }

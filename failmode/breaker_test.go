@@ -2,7 +2,6 @@ package failmode
 
 import (
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -333,7 +332,7 @@ func TestCircuitsAfterClose(t *testing.T) {
 
 func TestCircuitsIsSafeForConcurrentUse(t *testing.T) {
 	n := new(nodes)
-	g := &Guard{Limiter: n, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: n}
+	g := join(n, 1)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {

@@ -27,12 +27,12 @@ func TestWhatIsNotDecidedWithoutAnOutageIsCountedLocally(t *testing.T) {
 	} {
 		for _, mode := range []Mode{Local, Open, Closed} {
 			t.Run(what+", "+mode.String(), func(t *testing.T) {
-				s := new(fakeRedis)
+				s := new(distant)
 				f := guarding(t, s)
 				for range 3 {
 					taken(t, f, check("r", 7, mode))
 				}
-				s.away = map[string]error{"": err}
+				s.away.Store(&err)
 				allowed := 0
 				for range 10 {
 					d := taken(t, f, check("r", 7, mode))
@@ -58,7 +58,7 @@ func TestAnOutageIsNoAmnesty(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Minute - time.Duration(time.Now().UnixNano())%time.Minute)
-				s := new(fakeRedis)
+				s := new(distant)
 				f := guarding(t, s)
 				f.Instances = 4
 				c := algorithms.Check{Rule: "r", Key: "k", Limit: algorithms.Limit{Rate: 20, Period: time.Minute, Algorithm: algorithms.FixedWindow}, Fail: mode}
@@ -75,7 +75,7 @@ func TestAnOutageIsNoAmnesty(t *testing.T) {
 					taken(t, f, half)
 				}
 
-				s.away = awayForAll
+				s.away.Store(&errAway)
 				time.Sleep(59 * time.Second)
 				d := taken(t, f, c)
 				if r := d.Results[0]; d.Allowed || r.Source != algorithms.SourceDenyCache || r.RetryAfter != time.Second {
@@ -95,38 +95,6 @@ func TestAnOutageIsNoAmnesty(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestResetAndSettleEndWhatRedisLastDenied(t *testing.T) {
-	s := new(fakeRedis)
-	f := guarding(t, s)
-	c := check("r", 2, Open)
-	last := taken(t, f, c)
-	for range 2 {
-		last = taken(t, f, c)
-	}
-	if last.Allowed {
-		t.Fatal("not over")
-	}
-	if err := f.Reset(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	s.away = awayForAll
-	if d := taken(t, f, c); !d.Allowed {
-		t.Errorf("after a reset: %+v", d)
-	}
-	s.away = nil
-	first := taken(t, f, c)
-	for range 2 {
-		taken(t, f, c)
-	}
-	if err := settleAll(t.Context(), f, 0, first.Results...); err != nil {
-		t.Fatal(err)
-	}
-	s.away = awayForAll
-	if d := taken(t, f, c); !d.Allowed {
-		t.Errorf("after a charge was given back: %+v", d)
 	}
 }
 
@@ -200,32 +168,4 @@ func TestClientsThatHangUpAreNoOutage(t *testing.T) {
 			})
 		})
 	}
-}
-
-// stuck is a store of the user's own that settles nothing before its context ends.
-type stuck struct{ fakeRedis }
-
-func (s *stuck) Settle(ctx context.Context, _ ...algorithms.Charge) ([]algorithms.Result, error) {
-	<-ctx.Done()
-	return nil, context.Cause(ctx)
-}
-
-func (s *stuck) Take(_ context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	d := algorithms.Decision{Results: make([]algorithms.Result, len(checks))}
-	for i, c := range checks { // the last one denies, and the others are charged still
-		d.Results[i] = algorithms.Result{Check: c, Source: algorithms.SourceRedis, HasRoom: true, Charged: 1}
-	}
-	d.Results[len(checks)-1].HasRoom, d.Results[len(checks)-1].Charged = false, 0
-	return d, nil
-}
-
-func TestCloseDoesNotWaitForAStoreThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &Guard{Limiter: new(stuck), Instances: 1, Logger: slog.New(slog.DiscardHandler)}
-		taken(t, g, check("a", 5, Local), check("b", 5, Local))
-		begun := time.Now()
-		if err := g.Close(); err != nil || time.Since(begun) > time.Second {
-			t.Errorf("%v after %s", err, time.Since(begun))
-		}
-	})
 }

@@ -3,7 +3,6 @@ package failmode
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
@@ -81,12 +80,6 @@ func TestADenialElsewhereGivesBackWhatWasCountedHere(t *testing.T) {
 }
 
 func TestLocalCountingIsWarm(t *testing.T) {
-	away := func(s *fakeRedis, is bool) {
-		if s.away = nil; is {
-			s.away = awayForAll
-		}
-	}
-
 	for name, c := range map[string]struct {
 		rate                int64
 		instances, requests int
@@ -96,7 +89,7 @@ func TestLocalCountingIsWarm(t *testing.T) {
 		"at this instance's share":                       {20, 4, 3, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := new(fakeRedis)
+			s := new(distant)
 			f := guarding(t, s)
 			f.Instances = c.instances
 			r := check("r", c.rate, Local)
@@ -109,7 +102,7 @@ func TestLocalCountingIsWarm(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			away(s, true)
+			s.away.Store(&errAway)
 			for i, want := range []bool{true, true, false} {
 				if d := taken(t, f, r); d.Allowed != want {
 					t.Errorf("request %d of the outage: %+v", i, d)
@@ -118,11 +111,12 @@ func TestLocalCountingIsWarm(t *testing.T) {
 		})
 	}
 	t.Run("no outage starts afresh", func(t *testing.T) {
-		s := new(fakeRedis)
+		s := new(distant)
 		f := guarding(t, s)
 		c, admitted := check("r", 5, Local), 0
 		for i := range 50 {
-			if away(s, i%2 == 0); i%10 == 0 {
+			s.away.Store([]*error{&errAway, nil}[i%2])
+			if i%10 == 0 {
 				_ = s.Memory.Reset(t.Context(), c) // Redis comes back empty
 			}
 			if d := taken(t, f, c); d.Allowed && d.Results[0].Source == algorithms.SourceFallback {
@@ -135,20 +129,9 @@ func TestLocalCountingIsWarm(t *testing.T) {
 	})
 }
 
-// A share that is no valid limit is the whole limit.
-func TestAShareThatIsInvalid(t *testing.T) {
-	f := guarding(t, &fakeRedis{away: awayForAll})
-	f.Instances = 100
-	limit := algorithms.Limit{Rate: 100, Period: 365 * 24 * time.Hour, Burst: 3000, Algorithm: algorithms.GCRA}
-	d := taken(t, f, algorithms.Check{Rule: "r", Limit: limit, Cost: 3000})
-	if !d.Allowed || d.Results[0].Check.Limit != limit {
-		t.Errorf("%+v", d)
-	}
-}
-
 // What cannot be settled changes nothing, here or there.
 func TestAnInvalidSettleFreesNothing(t *testing.T) {
-	s := new(fakeRedis)
+	s := new(distant)
 	f := guarding(t, s)
 	c := check("r", 10, Local)
 	c.Cost = 6
@@ -156,7 +139,7 @@ func TestAnInvalidSettleFreesNothing(t *testing.T) {
 	if err := settleAll(t.Context(), f, -1, d.Results...); !errors.Is(err, algorithms.ErrInvalidCheck) {
 		t.Errorf("got %v", err)
 	}
-	s.away = awayForAll
+	s.away.Store(&errAway)
 	c.Cost = 1
 	if left := remaining(t, f, c); left != 4 {
 		t.Errorf("%d left here, want 4", left)

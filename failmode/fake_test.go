@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 var errAway = errors.New("away")
@@ -35,36 +36,72 @@ func (fake) Names(shards ...int) []string {
 	return names
 }
 
-// fakeRedis is a Memory that says it is Redis, and can be away, all of it or for
-// some rules, as a cluster is whose one node is dead. The circuit of what is away
-// never opens: every check is asked for.
-type fakeRedis struct {
+// A distant store is a Memory that says it is Redis. A question takes a while to reach it,
+// and an answer to come back. It can be away, all of it or for some rules, as a cluster is
+// whose one node is dead.
+type distant struct {
 	algorithms.Memory
 	fake
-	away map[string]error // by rule; "" is all
+	there, back time.Duration
+	settles     time.Duration // how long Settle takes
+	asked       atomic.Int64
+	peekedFirst atomic.Int64 // of those, with the advice to peek first
+	away        atomic.Pointer[error]
+	lost        map[string]error // by rule
+	patience    time.Duration
 }
 
-var awayForAll = map[string]error{"": errAway}
+// awayStore is a distant store that is away.
+func awayStore() *distant {
+	s := new(distant)
+	s.away.Store(&errAway)
+	return s
+}
 
-func (s *fakeRedis) Probe(context.Context, int) error { return s.away[""] }
+func (s *distant) Budget() time.Duration {
+	if s.patience > 0 {
+		return s.patience
+	}
+	return time.Hour
+}
 
-func (s *fakeRedis) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+func (s *distant) Probe(context.Context, int) error {
+	if err := s.away.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *distant) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	s.asked.Add(1)
+	if inside.PeeksFirst(ctx) {
+		s.peekedFirst.Add(1)
+	}
+	time.Sleep(s.there)
+	defer time.Sleep(s.back)
 	return s.decide(ctx, s.Memory.Take, checks)
 }
 
-func (s *fakeRedis) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+func (s *distant) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	return s.decide(ctx, s.Memory.Peek, checks)
 }
 
 type take = func(context.Context, ...algorithms.Check) (algorithms.Decision, error)
 
-func (s *fakeRedis) decide(ctx context.Context, ask take, checks []algorithms.Check) (algorithms.Decision, error) {
-	if err := s.away[""]; err != nil {
-		return algorithms.Decision{}, err
+func (s *distant) decide(ctx context.Context, ask take, checks []algorithms.Check) (d algorithms.Decision, err error) {
+	if err := s.away.Load(); err != nil {
+		return d, *err
 	}
-	d := algorithms.Decision{Allowed: true}
-	for _, c := range checks {
-		r := algorithms.Result{Check: c, Source: algorithms.SourceRedis, Err: s.away[c.Rule]}
+	if s.lost == nil {
+		d, err = ask(ctx, checks...)
+		for i := range d.Results {
+			d.Results[i].Source = algorithms.SourceRedis
+		}
+		return d, err
+	}
+	d.Allowed = true
+	for _, c := range checks { // what denies refunds nothing: the node that was charged may be lost
+		r := algorithms.Result{Check: c, Source: algorithms.SourceRedis, Err: s.lost[c.Rule]}
 		if r.Err == nil {
 			one, err := ask(ctx, c)
 			if err != nil {
@@ -76,13 +113,11 @@ func (s *fakeRedis) decide(ctx context.Context, ask take, checks []algorithms.Ch
 		d.Allowed = d.Allowed && !r.Denies()
 		d.Results = append(d.Results, r)
 	}
-	if !d.Allowed && len(s.away) == 0 { // all or nothing
-		return d, algorithms.Refund(ctx, s, d)
-	}
 	return d, nil
 }
 
-func (s *fakeRedis) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+func (s *distant) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	time.Sleep(s.settles)
 	return settleRedis(ctx, &s.Memory, charges)
 }
 
@@ -103,7 +138,7 @@ func settleRedis(ctx context.Context, m *algorithms.Memory, charges []algorithms
 	return results, err
 }
 
-func (s *fakeRedis) used(t *testing.T, c algorithms.Check) int64 {
+func (s *distant) used(t *testing.T, c algorithms.Check) int64 {
 	t.Helper()
 	d, err := s.Memory.Peek(t.Context(), c)
 	if err != nil {
@@ -113,7 +148,7 @@ func (s *fakeRedis) used(t *testing.T, c algorithms.Check) int64 {
 }
 
 // untilUsed waits until what is given back in the background is.
-func (s *fakeRedis) untilUsed(t *testing.T, c algorithms.Check, want int64) {
+func (s *distant) untilUsed(t *testing.T, c algorithms.Check, want int64) {
 	t.Helper()
 	for s.used(t, c) != want {
 		if t.Context().Err() != nil {
@@ -123,14 +158,23 @@ func (s *fakeRedis) untilUsed(t *testing.T, c algorithms.Check, want int64) {
 	}
 }
 
-// guarding returns a Guard whose circuits do not open, since every failure comes
-// from another shard.
-func guarding(t *testing.T, s interface {
+// A testStore is a limiter, and what a Guard needs of it beside.
+type testStore interface {
 	algorithms.Limiter
 	store
-}) *Guard {
+}
+
+// join makes a process of a store, one of so many.
+func join(s testStore, instances int) *Guard {
+	return &Guard{Limiter: s, Instances: instances, Logger: slog.New(slog.DiscardHandler), store: s}
+}
+
+// guarding returns a Guard whose circuits do not open, since every failure comes
+// from another shard.
+func guarding(t *testing.T, s testStore) *Guard {
 	t.Helper()
-	g := &Guard{Limiter: s, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: neverOpen{store: s, next: new(atomic.Int64)}}
+	g := join(s, 1)
+	g.store = neverOpen{store: s, next: new(atomic.Int64)}
 	t.Cleanup(func() { _ = g.Close() })
 	return g
 }

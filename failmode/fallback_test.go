@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +29,7 @@ func TestModes(t *testing.T) {
 		"soft, closed counts here":    {Closed, true, 10, algorithms.SourceFallback},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := guarding(t, &fakeRedis{away: awayForAll})
+			f := guarding(t, awayStore())
 			allowed := 0
 			asked := check("r", 4, c.mode)
 			asked.Limit.Soft = c.soft
@@ -58,7 +59,7 @@ func TestModes(t *testing.T) {
 }
 
 func TestPartialFailureFollowsTheModesOfTheChecksConcerned(t *testing.T) {
-	s := &fakeRedis{away: map[string]error{"lost": errAway}}
+	s := &distant{lost: map[string]error{"lost": errAway}}
 	f := guarding(t, s)
 	well := check("well", 100, Closed)
 
@@ -82,6 +83,7 @@ func TestPartialFailureFollowsTheModesOfTheChecksConcerned(t *testing.T) {
 
 func TestShareOfTheLimit(t *testing.T) {
 	bucket := algorithms.Limit{Rate: 100, Period: time.Hour, Burst: 40, Algorithm: algorithms.TokenBucket}
+	slow := algorithms.Limit{Rate: 100, Period: 365 * 24 * time.Hour, Burst: 3000, Algorithm: algorithms.GCRA}
 	for name, c := range map[string]struct {
 		limit     algorithms.Limit
 		cost      int64
@@ -92,6 +94,7 @@ func TestShareOfTheLimit(t *testing.T) {
 		"divided":                {algorithms.PerHour(100), 1, 4, algorithms.PerHour(25)},
 		"rounded down":           {algorithms.PerHour(100), 1, 3, algorithms.PerHour(33)},
 		"at least 1":             {algorithms.PerHour(5), 1, 10, algorithms.PerHour(1)},
+		"whole if invalid":       {slow, 3000, 100, slow},
 		"at least the cost":      {algorithms.PerHour(100), 30, 10, algorithms.PerHour(30)},
 		"never above the limit":  {algorithms.PerHour(5), 30, 10, algorithms.PerHour(5)},
 		"a bucket's both":        {bucket, 1, 4, algorithms.Limit{Rate: 25, Period: time.Hour, Burst: 10, Algorithm: algorithms.TokenBucket}},
@@ -99,7 +102,7 @@ func TestShareOfTheLimit(t *testing.T) {
 		"a bucket without burst": {algorithms.Limit{Rate: 100, Period: time.Hour, Algorithm: algorithms.TokenBucket}, 1, 4, algorithms.Limit{Rate: 25, Period: time.Hour, Algorithm: algorithms.TokenBucket}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := guarding(t, &fakeRedis{away: awayForAll})
+			f := guarding(t, awayStore())
 			f.Instances = c.instances
 			d := taken(t, f, algorithms.Check{Rule: "r", Limit: c.limit, Cost: c.cost})
 			if got := d.Results[0].Check.Limit; got != c.want {
@@ -131,7 +134,7 @@ func TestAtLeastInAnOutage(t *testing.T) {
 		"nothing left":          {[]algorithms.Check{some("kept", 500, Local), some("lost", 9, Local)}, "0 0", 500},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &fakeRedis{away: map[string]error{"lost": errAway}}
+			s := &distant{lost: map[string]error{"lost": errAway}}
 			g := guarding(t, s)
 			g.Instances = 10
 			d := taken(t, g, c.checks...)
@@ -148,7 +151,7 @@ func TestAtLeastInAnOutage(t *testing.T) {
 }
 
 func TestSettleAndResetReachTheStoreThatCharged(t *testing.T) {
-	s := &fakeRedis{away: map[string]error{"lost": errAway}}
+	s := &distant{lost: map[string]error{"lost": errAway}}
 	f := guarding(t, s)
 	well, lost := check("well", 10, Local), check("lost", 10, Local)
 	d := taken(t, f, well, lost)
@@ -200,53 +203,62 @@ func TestGuardValidate(t *testing.T) {
 	}
 }
 
-// settling counts what is settled.
+// settling says what it is told, and counts what is settled.
 type settling struct {
 	algorithms.Memory
 	fake
 	answer  algorithms.Decision
 	late    time.Duration
-	settled int
+	settled atomic.Int64
 }
 
 func (s *settling) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
 	return s.answer, nil
 }
 
-func (s *settling) Settle(_ context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
-	time.Sleep(s.late)
-	s.settled += len(charges)
+func (s *settling) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(s.late):
+	}
+	s.settled.Add(int64(len(charges)))
 	return make([]algorithms.Result, len(charges)), nil
 }
 
 // What a store has charged to a request that is denied is refunded once, unless the
 // store has refunded it. The request does not wait for that: the decision may have used
-// up its budget.
+// up its budget. Close waits, but not for a store that hangs.
 func TestOnlyWhatIsStillChargedIsRefunded(t *testing.T) {
-	a, b := check("a", 5, Closed), check("b", 5, Closed)
 	for name, c := range map[string]struct {
-		charged int64
-		err     error // of the other check, which is denied without one
-		want    int
+		charged [2]int64 // to a check, and to the other, which denies unless it fails open
+		err     error    // of the other
+		fail    Mode     // of the other
+		late    time.Duration
+		want    int64
 	}{
-		"the store has refunded it":          {0, errAway, 0},
-		"the other check is not decided":     {1, errAway, 1},
-		"the store had no time to refund it": {1, nil, 1},
+		"the store has refunded it":             {[2]int64{0, 0}, errAway, Closed, time.Second / 2, 0},
+		"the other check is not decided":        {[2]int64{1, 0}, errAway, Closed, time.Second / 2, 1},
+		"the store had no time to refund it":    {[2]int64{1, 0}, nil, Closed, time.Second / 2, 1},
+		"charged without knowledge of bans":     {[2]int64{1, 1}, errAway, Closed, time.Second / 2, 2},
+		"charged without knowledge, passed":     {[2]int64{1, 1}, errAway, Open, time.Second / 2, 0},
+		"the store does not answer to a refund": {[2]int64{1, 0}, errAway, Closed, time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &settling{late: time.Second, answer: algorithms.Decision{Results: []algorithms.Result{
-					{Check: a, Source: algorithms.SourceRedis, HasRoom: true, Charged: c.charged, Remaining: 3},
-					{Check: b, Source: algorithms.SourceRedis, Err: c.err},
+				a, b := check("a", 5, Closed), check("b", 5, c.fail)
+				s := &settling{late: c.late, answer: algorithms.Decision{Results: []algorithms.Result{
+					{Check: a, Source: algorithms.SourceRedis, HasRoom: true, Charged: c.charged[0], Remaining: 3},
+					{Check: b, Source: algorithms.SourceRedis, Err: c.err, Charged: c.charged[1]},
 				}}}
 				f := guarding(t, s)
 				begun := time.Now()
 				d := taken(t, f, a, b)
-				if r := d.Results[0]; d.Allowed || r.Charged != 0 || r.Remaining != 3 || time.Since(begun) > 0 {
+				if r := d.Results[0]; d.Allowed != (c.fail == Open) || !d.Allowed && r.Charged != 0 || r.Remaining != 3 || time.Since(begun) > 0 {
 					t.Errorf("%+v after %s", d, time.Since(begun))
 				}
-				if err := f.Close(); err != nil || s.settled != c.want {
-					t.Errorf("settled %d times, want %d: %v", s.settled, c.want, err)
+				if err := f.Close(); err != nil || s.settled.Load() != c.want || time.Since(begun) > time.Second {
+					t.Errorf("settled %d times after %s, want %d: %v", s.settled.Load(), time.Since(begun), c.want, err)
 				}
 			})
 		})

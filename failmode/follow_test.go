@@ -322,29 +322,3 @@ func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
-
-func BenchmarkMemoryFollow(b *testing.B) {
-	for _, name := range []string{"known", "unused"} {
-		b.Run(name, func(b *testing.B) {
-			var m algorithms.Memory
-			results := make([][]algorithms.Result, 1000)
-			for i := range results {
-				for n := range 3 {
-					check := algorithms.Check{Rule: fmt.Sprint("rule-", n), Key: fmt.Sprint("192.0.2.", i), Limit: algorithms.PerMinute(1)}
-					check.Limit.Rate = 1_000_000
-					r := algorithms.Result{Check: check, Remaining: 1_000_000}
-					if name == "known" {
-						r.Charged = 1
-					}
-					results[i] = append(results[i], r)
-				}
-			}
-			b.ReportAllocs()
-			i := 0
-			for b.Loop() {
-				followIn(&m, results[i%1000], asItIs)
-				i++
-			}
-		})
-	}
-}

@@ -15,20 +15,11 @@ import (
 	"github.com/seed75154129/ratelimit/internal/background"
 )
 
-// slowToSettle takes a second to give back, as a store far away does.
-type slowToSettle struct{ fakeRedis }
-
-func (s *slowToSettle) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
-	time.Sleep(time.Second)
-	return s.fakeRedis.Settle(ctx, charges...)
-}
-
 // What denied requests were charged is given back in the background, so many at a
 // time. The others stay charged, and the log says how many.
 func TestGiveBacksThatFindNoRoomAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, s := new(logbook), new(slowToSettle)
-		s.away = map[string]error{"away": errAway}
+		log, s := new(logbook), &distant{settles: time.Second, lost: map[string]error{"away": errAway}}
 		g := guarding(t, s)
 		g.Logger = slog.New(slog.NewTextHandler(log, nil))
 		there := check("there", 10_000, Local)
@@ -129,21 +120,6 @@ func TestClosingUnderLoadLosesNoUnit(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A request that comes before Close has seen all leases begins none.
-func TestNoBlockBeginsDuringClose(t *testing.T) {
-	bubble(t, new(distant), func(t *testing.T, g *Guard) {
-		c := leased(10_000, time.Hour, algorithms.FixedWindow)
-		g.ready()
-		g.leases.End()
-		for range 300 {
-			if r := taken(t, g, c).Results[0]; r.Source == algorithms.SourceLease {
-				t.Fatalf("%+v", r)
-			}
-			synctest.Wait()
-		}
-	})
 }
 
 // What of a block is given back is given back to local counting, too, with the rest

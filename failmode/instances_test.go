@@ -16,7 +16,7 @@ import (
 
 // beating is a store that counts instances.
 type beating struct {
-	fakeRedis
+	distant
 
 	mu        sync.Mutex
 	instances int
@@ -62,7 +62,7 @@ func TestHeartbeatCountsInstances(t *testing.T) {
 		s.mu.Lock()
 		s.err = errAway
 		s.mu.Unlock()
-		s.away = awayForAll
+		s.away.Store(&errAway)
 		d := taken(t, f, check("s", 20, Local))
 		if got := d.Results[0].Check.Limit.Rate; got != 5 {
 			t.Errorf("the share in an outage is %d, want 5: the last count stays", got)

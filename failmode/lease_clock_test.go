@@ -166,35 +166,3 @@ func TestABanEndsABlockWithinASecond(t *testing.T) {
 		})
 	}
 }
-
-// Whatever says that the key is banned ends its block.
-func TestABanThatIsToldEndsABlock(t *testing.T) {
-	for name, ask := range map[string]func(t *testing.T, g *Guard, c algorithms.Check){
-		"Peek": func(t *testing.T, g *Guard, c algorithms.Check) {
-			if d, err := g.Peek(t.Context(), c); err != nil || d.Allowed || d.Results[0].HasRoom || d.Results[0].BannedFor == 0 || d.RetryAfter() == 0 {
-				t.Errorf("%+v, %v", d, err)
-			}
-		},
-		"a request for more than the block has": func(t *testing.T, g *Guard, c algorithms.Check) {
-			c.Cost = 1000
-			if d := taken(t, g, c); d.Allowed || d.Results[0].BannedFor == 0 {
-				t.Errorf("%+v", d)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := new(distant)
-			bubble(t, s, func(t *testing.T, g *Guard) {
-				c := leased(10_000, time.Hour, algorithms.FixedWindow)
-				warmUp(t, g, c)
-				if err := s.Memory.Ban(t.Context(), time.Hour, c); err != nil {
-					t.Fatal(err)
-				}
-				ask(t, g, c)
-				if n := block(g, c); n != 0 {
-					t.Errorf("%d left", n)
-				}
-			})
-		})
-	}
-}

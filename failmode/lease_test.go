@@ -2,7 +2,6 @@ package failmode
 
 import (
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -15,11 +14,6 @@ import (
 
 func leased(rate int64, period time.Duration, a algorithms.Algorithm) algorithms.Check {
 	return algorithms.Check{Rule: "hot", Key: "everybody", Lease: true, Limit: algorithms.Limit{Rate: rate, Period: period, Algorithm: a}}
-}
-
-// join makes another process of the store that g is over.
-func join(s *distant, instances int) *Guard {
-	return &Guard{Limiter: s, Instances: instances, Logger: slog.New(slog.DiscardHandler), store: s}
 }
 
 // inWindow is the window of a result, on the store's clock.
@@ -289,6 +283,41 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 			synctest.Wait()
 			if now := remaining(t, &s.Memory, c); now != stored+units-others {
 				t.Errorf("%d left in the store, %d before and %d in the block, %d admitted since", now, stored, units, others)
+			}
+		})
+	}
+	for name, ask := range map[string]func(t *testing.T, g *Guard) (algorithms.Decision, error){
+		"Peek": func(t *testing.T, g *Guard) (algorithms.Decision, error) { return g.Peek(t.Context(), c) },
+		"a request for more than it has": func(t *testing.T, g *Guard) (algorithms.Decision, error) {
+			c := c
+			c.Cost = 1000
+			return g.Take(t.Context(), c)
+		},
+	} {
+		scene("it ends when "+name+" is told of a ban", func(t *testing.T, g *Guard, s *distant) {
+			if err := s.Memory.Ban(t.Context(), time.Hour, c); err != nil { // through another process
+				t.Fatal(err)
+			}
+			d, err := ask(t, g)
+			if r := d.Results[0]; err != nil || d.Allowed || r.HasRoom || r.BannedFor == 0 || d.RetryAfter() == 0 || block(g, c) != 0 {
+				t.Errorf("%+v, %v; %d left", d, err, block(g, c))
+			}
+		})
+	}
+	for name, change := range map[string]func(g *Guard) error{
+		"Ban":   func(g *Guard) error { return g.Ban(t.Context(), time.Hour, c) },
+		"Reset": func(g *Guard) error { return g.Reset(t.Context(), c) },
+	} {
+		scene("one that was granted before a "+name+" is not spent", func(t *testing.T, g *Guard, s *distant) {
+			s.back = 10 * time.Millisecond
+			g.refill(t.Context(), g.leases.Find(&c), c, 100)
+			synctest.Wait()
+			if err := change(g); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second / 2)
+			if n := block(g, c); n != 0 {
+				t.Errorf("%d left", n)
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package failmode
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -22,7 +21,7 @@ import (
 func TestStoreHoldsWhatWasAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := new(nodes)
-		g := &Guard{Limiter: n, Instances: 1, Logger: slog.New(slog.DiscardHandler), store: n}
+		g := join(n, 1)
 		checks := func() (cs []algorithms.Check) {
 			cost := [2]int64{[]int64{1, 3}[rand.IntN(2)], rand.Int64N(2)} // maybe with AtLeast
 			for shard := 1; shard <= 3; shard++ {

@@ -595,33 +595,6 @@ type hijacking struct{ *overload.Response }
 
 func (hijacking) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
 
-// 10,000 wait at once, and all of them are decided.
-func TestTenThousandWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := fixed(10_000)
-		h := s.Handler(sleeps(time.Second))
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		codes := make(map[int]int)
-		for i := range 30_000 {
-			all.Go(func() {
-				w := new(overload.Response)
-				h.ServeHTTP(w, request(shed.Priority(i%4-1)))
-				mu.Lock()
-				codes[w.Status]++
-				mu.Unlock()
-			})
-		}
-		synctest.Wait()
-		wantMetrics(t, s, map[string]float64{"working": 10_000, "waiting": 10_000})
-		all.Wait()
-		if codes[0] != 10_000 || codes[503] != 20_000 {
-			t.Error(codes)
-		}
-		wantMetrics(t, s, idle)
-	})
-}
-
 // A request that is let in costs two allocations: the copy of the request, and its place.
 func TestAllocations(t *testing.T) {
 	h := fixed(1).Handler(sleeps(0))

@@ -78,7 +78,7 @@ var table = []struct {
 	{"2 ×, 5 % streams", overload.Scenario{Length: 240 * s, From: 70 * s, Load: always(2), Streams: .05}, want{.52, .95, .99, unloaded * 22 / 10}, want{.52, .95, .99, 2 * unloaded}},
 	{"a dependency 10 × slower", overload.Scenario{Length: 240 * s, From: 60 * s, To: 120 * s, Load: always(.7), Slow: slowness, Dependency: true}, want{.3, .7, .87, 0}, want{.6, .35, .87, 0}},
 	{"the minute after", overload.Scenario{Length: 240 * s, From: 125 * s, To: 185 * s, Load: always(.7), Slow: slowness, Dependency: true}, want{none, 1, 1, 0}, want{none, 1, 1, 0}},
-	{"slower for ten minutes", overload.Scenario{Length: 660 * s, From: 60 * s, To: 660 * s, Load: always(.7), Slow: between(60*s, 660*s, 10), Dependency: true}, want{.1, .85, .9, 0}, want{.6, .35, .87, 0}},
+	{"slower for ten minutes", overload.Scenario{Length: 660 * s, From: 60 * s, To: 660 * s, Load: always(.7), Slow: between(60*s, 660*s, 10), Dependency: true}, want{.1, .85, .9, 0}, want{}}, // the fixed one is as in the first minute
 	{"workers 10 × slower", overload.Scenario{Length: 240 * s, From: 60 * s, To: 120 * s, Load: always(.7), Slow: slowness}, want{.9, .09, .5, 0}, want{.9, 0, 0, 0}},
 	{"a night of 2 %, then 90 %", overload.Scenario{Length: 660 * s, From: 600 * s, Load: func(at time.Duration) float64 {
 		if at < 600*s {
@@ -104,11 +104,17 @@ func TestOverload(t *testing.T) {
 	for _, row := range table {
 		t.Run(row.name, func(t *testing.T) {
 			t.Run("adaptive", func(t *testing.T) {
-				row.adaptive.check(t, simulate(t, row.Scenario, &shed.Shedder{Min: 8}))
+				o := simulate(t, row.Scenario, &shed.Shedder{Min: 8})
+				row.adaptive.check(t, o)
+				if row.Bodies == 2000 && o.Most > 30 {
+					t.Error("slow clients raise the limit")
+				}
 			})
-			t.Run("fixed", func(t *testing.T) {
-				row.fixed.check(t, simulate(t, row.Scenario, &shed.Shedder{Min: 24, Max: 24}))
-			})
+			if row.fixed != (want{}) {
+				t.Run("fixed", func(t *testing.T) {
+					row.fixed.check(t, simulate(t, row.Scenario, &shed.Shedder{Min: 24, Max: 24}))
+				})
+			}
 			if row.Length <= 120*s && row.Load(0) <= 2 {
 				t.Run("none", func(t *testing.T) { want{}.check(t, simulate(t, row.Scenario, nil)) })
 			}
@@ -116,15 +122,10 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// Twenty minutes of twice what can be served, with other random numbers, moves the limit
-// nowhere; neither does a load that comes and goes.
+// Minutes of twice what can be served, with other random numbers, move the limit nowhere; neither does a load that comes and goes.
 func TestTheLimitDoesNotDrift(t *testing.T) {
-	for seed := range int64(3) {
-		long := overload.Scenario{Length: 1200 * s, From: 60 * s, Load: always(2), Seed: seed + 1}
-		if seed > 0 {
-			long.Length = 180 * s
-		}
-		o := simulate(t, long, &shed.Shedder{Min: 8})
+	for seed, length := range []time.Duration{300 * s, 180 * s, 180 * s} {
+		o := simulate(t, overload.Scenario{Length: length, From: 60 * s, Load: always(2), Seed: int64(seed) + 1}, &shed.Shedder{Min: 8})
 		if t.Log(o); o.Least < 16 || o.Most > 48 || o.Goodput < .98 || o.Critical < .99 {
 			t.Error("the limit drifts")
 		}
@@ -135,10 +136,6 @@ func TestTheLimitDoesNotDrift(t *testing.T) {
 		}
 		return 3
 	}}
-	slow := overload.Scenario{Length: 160 * s, From: 61 * s, Load: always(.5), Bodies: 2000}
-	if o := simulate(t, slow, &shed.Shedder{Min: 8}); o.Most > 30 {
-		t.Errorf("clients with slow bodies raise the limit: %v", o)
-	}
 	if o := simulate(t, waves, &shed.Shedder{Min: 8}); o.Goodput < .8 || o.Critical < .99 || o.Most > 48 {
 		t.Errorf("waves: %v", o)
 	}

@@ -127,6 +127,10 @@ func witnessOf(dial func(context.Context) (net.Conn, error)) *witness {
 
 func TestWitness(t *testing.T) {
 	const (
+		// What was the master when the connection was opened may be a replica by now, to which
+		// no decision is sent.
+		readOnly = "-READONLY You can't write against a read only replica.\r\n"
+
 		numbers = "*5\r\n:1\r\n:1\r\n:2\r\n:3\r\n:0\r\n"
 		oom     = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 		unknown = "-NOSCRIPT No matching script. Please use EVAL.\r\n"
@@ -146,6 +150,7 @@ func TestWitness(t *testing.T) {
 		"noticed a little late":                   {&scripted{late: time.Millisecond}, failedLate, 43 * time.Millisecond},
 		"nobody can say, it is busy just now":     {&scripted{lateToo: 10 * time.Millisecond}, noFailure, time.Second},
 		"it says that it cannot":                  {&scripted{answers: []string{oom, oom}}, failedHard, 0},
+		"a replica by now, another is well":       {&scripted{answers: []string{readOnly, numbers}}, noFailure, 0},
 		"it has forgotten the script":             {&scripted{answers: []string{unknown}}, noFailure, 0},
 		"the connection was closed while idle":    {&scripted{answers: []string{"close", numbers}}, noFailure, 0},
 		"closed again":                            {&scripted{answers: []string{"close", "close"}}, failedHard, 0},
@@ -274,31 +279,6 @@ func TestWitnessHasANewConnectionAfterAnOutage(t *testing.T) {
 			t.Errorf("what the witness found is not logged:\n%s", text)
 		}
 	})
-}
-
-// What was the master when the connection was opened may be a replica by now, to
-// which no decision is sent.
-func TestWitnessAsksAgainBeforeItBelievesAnOldConnection(t *testing.T) {
-	const readOnly = "-READONLY You can't write against a read only replica.\r\n"
-	for name, c := range map[string]struct {
-		answers []string
-		kind    failureKind
-	}{
-		"another server answers now": {[]string{readOnly, "*0\r\n"}, noFailure},
-		"the same says it again":     {[]string{readOnly, readOnly}, failedHard},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &scripted{answers: c.answers}
-				w := witnessOf(s.dial)
-				defer w.end()
-				w.prepare(t.Context())
-				if err := w.check(t.Context()); failureOf(err) != c.kind {
-					t.Errorf("got %v", err)
-				}
-			})
-		})
-	}
 }
 
 func TestWitnessWithoutAConnectionToHave(t *testing.T) {

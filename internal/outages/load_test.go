@@ -34,7 +34,6 @@ type load struct {
 	limiter algorithms.Limiter    // nil means a Guard around an algorithms.Redis
 	rate    int                   // requests per second; 0 means 1000, or 500 in a selection
 	length  time.Duration         // 0 means 4 s
-
 }
 
 // A record is one request and what became of it.
@@ -234,6 +233,14 @@ func (r *run) outage(begin func()) {
 func (r *run) back(end func()) {
 	end()
 	r.over = time.Since(r.begin)
+}
+
+// without has an outage of the usual length.
+func (r *run) without(begin, end func()) {
+	r.at(begins)
+	r.outage(begin)
+	r.at(begins + lasts)
+	r.back(end)
 }
 
 // end waits until all requests are answered.

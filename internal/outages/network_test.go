@@ -45,10 +45,7 @@ func TestRepliesAreLost(t *testing.T) {
 		srv := redistest.Start(t)
 		proxy := redistest.StartProxy(t, srv.Addr)
 		r := load{client: failFast(t, proxy.Addr), length: total}.start(t)
-		r.at(begins)
-		r.outage(proxy.StallReplies)
-		r.at(begins + lasts)
-		r.back(func() { proxy.Resume(t) })
+		r.without(proxy.StallReplies, func() { proxy.Resume(t) })
 		r.check(promise{
 			row:     row{11, "all replies lost for 1.5 s"},
 			servers: []*redistest.Server{srv},
@@ -116,10 +113,7 @@ func TestLatency(t *testing.T) {
 		srv := redistest.Start(t)
 		proxy := redistest.StartProxy(t, srv.Addr)
 		r := load{client: failFast(t, proxy.Addr), rate: 300, length: 4 * time.Second}.start(t)
-		r.at(begins)
-		r.outage(func() { proxy.SetLatency(budget*3/5, 0) })
-		r.at(begins + lasts)
-		r.back(func() { proxy.Resume(t) })
+		r.without(func() { proxy.SetLatency(budget*3/5, 0) }, func() { proxy.Resume(t) })
 		r.check(promise{
 			row:     row{12, fmt.Sprintf("%v more latency for 1.5 s, new connections needed", budget*3/5)},
 			servers: []*redistest.Server{srv},

@@ -62,10 +62,7 @@ func TestHang(t *testing.T) {
 			srv := redistest.Start(t)
 			r := load{client: failFast(t, srv.Addr), length: total}.start(t)
 			var resume func()
-			r.at(begins)
-			r.outage(func() { resume = h.hang(t, srv, srv.Client(t)) })
-			r.at(begins + lasts)
-			r.back(resume)
+			r.without(func() { resume = h.hang(t, srv, srv.Client(t)) }, func() { resume() })
 			r.check(promise{
 				row:     row{1, h.name + " for 1.5 s"},
 				servers: []*redistest.Server{srv},
@@ -85,10 +82,7 @@ func TestHangWithDefaultOptions(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: srv.Addr})
 	t.Cleanup(func() { client.Close() })
 	r := load{client: client, length: 4 * time.Second}.start(t)
-	r.at(begins)
-	r.outage(func() { srv.Pause(t) })
-	r.at(begins + lasts)
-	r.back(func() { srv.Resume(t) })
+	r.without(func() { srv.Pause(t) }, func() { srv.Resume(t) })
 	r.check(promise{
 		row:     row{1, "SIGSTOP for 1.5 s, client not made with FailFast"},
 		servers: []*redistest.Server{srv},
@@ -102,10 +96,7 @@ func TestHangWithDefaultOptions(t *testing.T) {
 func TestKillAndRestartEmpty(t *testing.T) {
 	srv := redistest.Start(t)
 	r := load{client: failFast(t, srv.Addr), length: total}.start(t)
-	r.at(begins)
-	r.outage(func() { srv.Stop(t) })
-	r.at(begins + lasts)
-	r.back(func() { srv.Restart(t) })
+	r.without(func() { srv.Stop(t) }, func() { srv.Restart(t) })
 	r.check(promise{
 		row:     row{2, "kill -9, back empty after 1.5 s"},
 		servers: []*redistest.Server{srv},
@@ -185,10 +176,7 @@ func TestOutOfMemory(t *testing.T) {
 	srv := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	admin := srv.Client(t)
 	r := load{client: failFast(t, srv.Addr), length: total}.start(t)
-	r.at(begins)
-	r.outage(func() { must(t, admin.ConfigSet(t.Context(), "maxmemory", "1")) })
-	r.at(begins + lasts)
-	r.back(func() { must(t, admin.ConfigSet(t.Context(), "maxmemory", "0")) })
+	r.without(func() { must(t, admin.ConfigSet(t.Context(), "maxmemory", "1")) }, func() { must(t, admin.ConfigSet(t.Context(), "maxmemory", "0")) })
 	r.check(promise{
 		row:     row{6, "out of memory, noeviction"},
 		servers: []*redistest.Server{srv},
