@@ -47,6 +47,33 @@ rules:
 	}
 }
 
+// What else a rule needs and the log does not have, and fields that have other names.
+func TestWhatALogDoesNotSay(t *testing.T) {
+	const rules = `version: 1
+rules:
+  - {name: held, key: ip, limit: 2 in flight}
+  - {name: plan, key: ip, limit: 1/1h, tiers: {pro: 9/1h}}
+  - {name: both, key: ip, limit: [5/1s, 600/1h]}
+`
+	_, result := replays(t, rules, combined, nil,
+		"not replayed: a log does not say how long requests took",
+		"note: all clients have no tier here; add -field tier=FIELD",
+		"no smallest limit is searched for: the rule has several")
+	if held, plan := result.Rules[0], result.Rules[1]; held.NotReplayed == "" || plan.NotReplayed != "" || plan.Requests == 0 {
+		t.Errorf("%+v, %+v", held, plan)
+	}
+	replays(t, rules, combined, []string{"-field", "tier=plan"}, "note: all clients have no tier here: the log does not have the field plan")
+	const log = `{"when":"2026-11-20T09:30:00Z","who":"192.0.2.1","what":"/a"}` + "\n"
+	for want, args := range map[string][]string{
+		"no time; say which field has it: -field time=FIELD":       nil,
+		"no request; say which fields have it: -field method=FIELD": {"-field", "time=when", "-field", "status=code"},
+	} {
+		if _, _, stderr, _ := runs(t, log, append(args, "-rules", file(t, "rules.yaml", rules), "-")...); !strings.Contains(stderr, want) {
+			t.Errorf("%q: no %q in\n%s", args, want, stderr)
+		}
+	}
+}
+
 // A rule whose key is not in the log is not replayed as if all clients were one;
 // the report says what to add.
 func TestKeysThatTheLogDoesNotHave(t *testing.T) {

@@ -16,6 +16,9 @@ func (p *plan) parseJSON(line string) (r request, err error) {
 	}
 	part := func(name string) string { return text(find(object, p.json[name])) }
 	if r.at, err = p.readTime(part("time")); err != nil {
+		if p.json["time"] == "" {
+			err = errTimeField
+		}
 		return r, err
 	}
 	if r.status, err = readStatus(part("status")); err != nil {
@@ -26,6 +29,8 @@ func (p *plan) parseJSON(line string) (r request, err error) {
 		r.set(method, target)
 	} else if asked, ok := find(object, p.json["request"]).(string); ok {
 		r.setLine(asked)
+	} else if p.json["request"] == "" && (p.json["method"] == "" || p.json["target"] == "") {
+		return r, errRequestField
 	} else {
 		return r, errRequest
 	}

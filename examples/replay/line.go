@@ -26,9 +26,12 @@ var (
 	errTime    = errors.New("no time")
 	errRange   = errors.New("time out of range")
 	errRequest = errors.New("no request")
-	errStatus  = errors.New("no status")
-	errAddress = errors.New("the client is no IP address; -field ip=host counts by what it is")
-	errLong    = errors.New("line too long")
+	// Of JSON whose fields have other names:
+	errTimeField    = errors.New("no time; say which field has it: -field time=FIELD")
+	errRequestField = errors.New("no request; say which fields have it: -field method=FIELD -field target=FIELD, or -field request=FIELD")
+	errStatus       = errors.New("no status")
+	errAddress      = errors.New("the client is no IP address; -field ip=host counts by what it is")
+	errLong         = errors.New("line too long")
 )
 
 // parse reads a line.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
@@ -46,13 +45,7 @@ func (c *config) loadRules(value func(name string) string) ([]ratelimit.Rule, er
 		}
 		loader.Keys["route"] = keyfunc.Mux(mux)
 	}
-	rules, err := loader.Load(context.Background())
-	for i := range rules {
-		if rules[i].Limit.Algorithm == algorithms.InFlight {
-			err = errors.Join(err, fmt.Errorf("rule %s: a log does not say how long requests took, so in_flight cannot be replayed; take the rule out", rules[i].Name))
-		}
-	}
-	return rules, err
+	return loader.Load(context.Background())
 }
 
 // routes returns a ServeMux with the patterns.
@@ -94,7 +87,7 @@ func (c *config) wanted(rules []*rule) (all []string) {
 }
 
 // leaveOut turns off the rules whose keys the logs do not have, as far as their
-// first lines say.
+// first lines say, and notes the tiers that they do not have.
 func (c *config) leaveOut(rules []*rule, sources []*source) {
 	has := make(map[string]bool)
 	for _, s := range sources {
@@ -102,6 +95,13 @@ func (c *config) leaveOut(rules []*rule, sources []*source) {
 	}
 	lacks := func(wanted string) bool { return slices.Contains(sources[0].plan.wanted, wanted) && !has[wanted] }
 	for _, r := range rules {
+		switch {
+		case r.Disabled || r.Tiers == nil || r.TierBy != nil:
+		case c.fields["tier"] == "":
+			r.note = "all clients have no tier here; add -field tier=FIELD"
+		case lacks("tier"):
+			r.note = "all clients have no tier here: the log does not have the field " + c.fields["tier"]
+		}
 		for _, name := range r.names {
 			_, header, colon := strings.Cut(name, ":")
 			switch {

@@ -52,7 +52,8 @@ type rule struct {
 	limit       string   // the texts of its limits, with commas between them
 	key         string   // as the rule file has it
 	names       []string // of its keys
-	notReplayed string   // why, if the log does not have the key
+	notReplayed string   // why, if the log does not have what the rule needs
+	note        string   // what it needs besides, and the log does not have
 	absent      int64    // requests without the key
 	requests    int64
 	denied      int64
@@ -83,16 +84,21 @@ func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
 	p.skip = skip
 	for _, r := range p.rules {
 		p.byName[r.Name] = r
-		texts := []string{r.Limit.String()}
-		if r.Limits == nil {
-			r.candidates = candidates(r.Name, r.Limit)
-		} else {
-			texts = nil
-			for _, l := range r.Limits {
-				texts = append(texts, l.String())
+		all := r.Limits
+		if all == nil {
+			all = []algorithms.Limit{r.Limit}
+		}
+		var texts []string
+		for _, l := range all {
+			texts = append(texts, l.String())
+			if l.Algorithm == algorithms.InFlight {
+				r.leave("a log does not say how long requests took, which in_flight needs")
 			}
 		}
 		r.limit = strings.Join(texts, ", ")
+		if len(all) == 1 && !r.Disabled {
+			r.candidates = candidates(r.Name, all[0])
+		}
 	}
 	return p, p.make()
 }

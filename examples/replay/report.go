@@ -117,6 +117,9 @@ func (r *report) rule(b *strings.Builder, rule *rule) {
 	if rule.notReplayed != "" {
 		say("not replayed: %s", rule.notReplayed)
 	}
+	if rule.note != "" {
+		say("note: %s", rule.note)
+	}
 	if rule.absent > 0 && rule.ownKey() {
 		say("requests without %s: %s, to which the rule was not applied", rule.key, count(rule.absent))
 	} else if rule.absent > 0 {
@@ -144,6 +147,9 @@ func (r *report) rule(b *strings.Builder, rule *rule) {
 		} else if of > 0 {
 			say("no limit at %d per %s denies under %v %% of the clients", rule.candidates[i].limit.Rate, rule.Limit.Period, 100*r.under)
 		}
+	}
+	if len(rule.Limits) > 1 && !rule.Disabled {
+		say("no smallest limit is searched for: the rule has several")
 	}
 	if len(lines) > 0 {
 		fmt.Fprintf(b, "\n%s\n  %s\n", rule.Name, strings.Join(lines, "\n  "))

@@ -26,6 +26,6 @@ func safelist(limiter algorithms.Limiter, proxies keyfunc.Proxies, rules []ratel
 	return ratelimit.New(ratelimit.Config{
 		Limiter: limiter, Rules: rules,
 		Skip:    []string{"GET /healthz"},
-		SkipFor: proxies.In(netip.MustParsePrefix("198.51.100.0/24")), // our office; proxies believes no header that a client wrote
+		SkipFor: proxies.In(netip.MustParsePrefix("198.51.100.0/24")), // our office: proxies trusts no client's header
 	})
 }

@@ -21,6 +21,9 @@ func ginLimit(limit *ratelimit.Middleware) gin.HandlerFunc {
 			own := c.Writer
 			c.Writer = &ginWriter{own, w}
 			c.Next()
+			if c.FullPath() == "" && !c.Writer.Written() { // else gin writes its 404 past the rules
+				http.Error(c.Writer, "no route", c.Writer.Status())
+			}
 			c.Writer.WriteHeaderNow()
 			c.Writer = own
 		})).ServeHTTP(c.Writer, c.Request)

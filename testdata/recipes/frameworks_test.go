@@ -71,7 +71,12 @@ func TestFrameworks(t *testing.T) {
 		if served != 34 {
 			t.Errorf("%s: %d requests reached a handler", name, served)
 		}
-		wants(t, name+", no route", statuses(h, 5, from("192.0.2.2:1", "GET", "/nowhere")), 404, 3, 429, 2)
+		w = httptest.NewRecorder()
+		h.ServeHTTP(w, from("192.0.2.2:1", "GET", "/nowhere")())
+		if w.Code != 404 || w.Body.Len() == 0 {
+			t.Errorf("%s, no route: %d, %q", name, w.Code, w.Body)
+		}
+		wants(t, name+", no route", statuses(h, 4, from("192.0.2.2:1", "GET", "/nowhere")), 404, 2, 429, 2)
 	}
 }
 

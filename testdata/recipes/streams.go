@@ -22,8 +22,7 @@ var proxyFields = []string{
 	"CF-Connecting-IP", "True-Client-IP", "X-Client-IP", "X-HTTP-Method-Override", "X-Original-URL", "X-Real-IP", "X-Remote-User", "X-Rewrite-URL", "X-User-Id",
 }
 
-// oddPath finds what some upstreams read as another path: parameters, backslashes,
-// control characters, and encoded dots, separators and percent signs.
+// oddPath finds what some upstreams read as another path.
 var oddPath = regexp.MustCompile(`(?i)[;\\]|%(0|1|2[35ef]|3[bf]|5c|7f)`)
 
 func reverseProxy(limit *ratelimit.Middleware, proxies keyfunc.Proxies, upstream *url.URL) http.Handler {
@@ -48,7 +47,7 @@ func reverseProxy(limit *ratelimit.Middleware, proxies keyfunc.Proxies, upstream
 				r.Out.Header.Set("X-Forwarded-For", addr.String())
 			}
 		},
-		ModifyResponse: ratelimit.ModifyResponse, // if the upstream has limits too, clients get one set of headers: the tighter
+		ModifyResponse: ratelimit.ModifyResponse, // of two limits, clients see the tighter
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect || oddPath.MatchString(r.URL.EscapedPath()) || !utf8.ValidString(r.URL.Path) {
