@@ -65,7 +65,7 @@ rules:
 	replays(t, rules, combined, []string{"-field", "tier=plan"}, "note: all clients have no tier here: the log does not have the field plan")
 	const log = `{"when":"2026-11-20T09:30:00Z","who":"192.0.2.1","what":"/a"}` + "\n"
 	for want, args := range map[string][]string{
-		"no time; say which field has it: -field time=FIELD":       nil,
+		"no time; say which field has it: -field time=FIELD":        nil,
 		"no request; say which fields have it: -field method=FIELD": {"-field", "time=when", "-field", "status=code"},
 	} {
 		if _, _, stderr, _ := runs(t, log, append(args, "-rules", file(t, "rules.yaml", rules), "-")...); !strings.Contains(stderr, want) {
