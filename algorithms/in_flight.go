@@ -110,19 +110,18 @@ func (s store) PlaceOf(c *Check) inflight.Place {
 	return inflight.Place{Key: string(appendKey(room[:0], s.Namespace, c, c.Limit.row())), ID: max(c.hold, -c.hold), Lease: c.Limit.Period}
 }
 
-var zrem = []any{"zrem"}
-
 // Release takes requests out of the sets of their keys: the ids by key. It returns the
 // keys that have answered.
 func (s store) Release(ctx context.Context, ids map[string][]int64) (released []string, err error) {
 	keys := make([]string, 0, len(ids))
 	calls := make([]*transport.Call, 0, len(ids))
 	remove := func(key, at string) *transport.Call {
-		c := &transport.Call{Args: zrem, Keys: []any{at}, Own: make([]any, len(ids[key]))}
-		for i, id := range ids[key] {
-			c.Own[i] = id
+		args := make([]any, 2, 2+len(ids[key]))
+		args[0], args[1] = "zrem", at
+		for _, id := range ids[key] {
+			args = append(args, id)
 		}
-		return c
+		return &transport.Call{Args: args, Keys: args[1:2:2]}
 	}
 	for key := range ids {
 		keys, calls = append(keys, key), append(calls, remove(key, key))

@@ -219,12 +219,12 @@ func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error
 // Reset implements [Limiter].
 func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
 	return r.change(ctx, checks, func(checks []Check, ps []step.Params) *transport.Call {
-		del := &transport.Call{Args: []any{"del"}}
+		args := []any{"del"}
 		for i := range checks {
 			c, p := &checks[i], &ps[i]
-			del.Keys = append(del.Keys, r.key(c, p), r.keptKey(c, p), r.banKey(c))
+			args = append(args, r.key(c, p), r.keptKey(c, p), r.banKey(c))
 		}
-		return del
+		return &transport.Call{Args: args, Keys: args[1:]}
 	})
 }
 

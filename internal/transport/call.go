@@ -2,17 +2,16 @@ package transport
 
 import (
 	"context"
-	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // A Call is one command: a script's run, or a command of its own.
 type Call struct {
-	Script *Script // nil: the command is Args, then Keys, then Own
+	Script *Script // nil: the command is Args, which has the Keys
 	Keys   []any   // strings
 	Args   []any   // behind the keys; calls may share them, so they are never written
-	Own    []any   // of this call alone: one in place of each nil in Args; of a command what is behind its keys
+	Own    []any   // of this call alone: one in place of each nil in Args
 	Joins  bool    // may be run with others by Script's joint script
 
 	// Instead returns what to send in place of the call after an error; nil if nothing.
@@ -43,7 +42,7 @@ func (c *Call) Key() string { return c.Keys[0].(string) }
 // server did not know the script.
 func (c *Call) make(ctx context.Context, text bool) redis.Cmder {
 	if c.Script == nil {
-		c.cmd = noRetry{redis.NewIntCmd(ctx, slices.Concat(c.Args, c.Keys, c.Own)...)}
+		c.cmd = noRetry{redis.NewIntCmd(ctx, c.Args...)}
 		return c.cmd
 	}
 	args := c.arguments()
