@@ -80,6 +80,9 @@ func title(d rulefile.Document) string {
 	if d.Version == 0 {
 		return "nothing published"
 	}
+	if d.At.IsZero() {
+		return fmt.Sprintf("version %d, changed by hand", d.Version)
+	}
 	return visible(fmt.Sprintf("version %d, %s, %s: %s", d.Version, d.At.Format(time.RFC3339), d.By, d.Note))
 }
 

@@ -174,7 +174,7 @@ func TestNothingIsPublished(t *testing.T) {
 	if err := s.server.Set("shop:rules", must(s.server.Get("shop:rules"))+"# by hand\n"); err != nil {
 		t.Fatal(err)
 	}
-	s.run(yes(), 0, []string{"publish", s.path}, "version 2 is not as it was published", "published: version 3;")
+	s.run(yes(), 0, []string{"publish", s.path}, "version 2 is not as it was published", "--- version 2, changed by hand\n", "published: version 3;")
 	if err := s.server.Set("shop:rules", rate(9)); err != nil {
 		t.Fatal(err)
 	}

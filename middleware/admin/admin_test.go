@@ -711,7 +711,8 @@ func TestAdminRefuses(t *testing.T) {
 		says         string
 	}{
 		{"GET", "rule=b&value=192.0.2.1", 404, `rule \"b\": no such rule`},
-		{"GET", "rule=a", 400, "takes one value, got 0"},
+		{"GET", "rule=al&value=192.0.2.1", 404, `rule \"al\": no such rule (did you mean all?)`},
+		{"GET", "rule=a", 400, "takes one value, got 0; send value="},
 		{"GET", "rule=a&value=", 400, "is no address"},
 		{"GET", "rule=a&value=1&value=2", 400, "takes one value, got 2"},
 		{"GET", "rule=all&value=1", 400, "takes no value"},

@@ -17,6 +17,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/banned"
+	"github.com/seed75154129/ratelimit/internal/near"
 	"github.com/seed75154129/ratelimit/internal/view"
 )
 
@@ -116,7 +117,7 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	rules := middlewares.State(h.limit).Rules
 	at := slices.IndexFunc(rules, func(rule view.Rule) bool { return rule.Name == o.rule })
 	if at < 0 {
-		return nil, &mistake{http.StatusNotFound, fmt.Errorf("rule %.64q: %w", o.rule, view.ErrNoRule)}
+		return nil, &mistake{http.StatusNotFound, noRule(o.rule, rules)}
 	}
 	keys, err := h.keysOf(o)
 	if err != nil {
@@ -158,6 +159,19 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	return v, &mistake{http.StatusInternalServerError, fmt.Errorf("%s: %w", o.action, err)}
 }
 
+// noRule is the error for a name that no rule has.
+func noRule(name string, rules []view.Rule) error {
+	names := make([]string, len(rules))
+	for i := range rules {
+		names[i] = rules[i].Name
+	}
+	err := fmt.Errorf("rule %.64q: %w", name, view.ErrNoRule)
+	if best := near.Word(name, names); best != "" {
+		err = fmt.Errorf("%w (did you mean %s?)", err, best)
+	}
+	return err
+}
+
 // use sets what is used of one count: it is forgotten, with the key's ban, and charged again.
 // Requests that come between are counted on top.
 func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) error {
@@ -188,7 +202,7 @@ func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) e
 	case soft.Validate() == nil:
 		check.Limit = soft // so that more than the limit may be used
 	case slices.ContainsFunc(found, func(c algorithms.Check) bool { return c.Limit != l }):
-		return bad("several limits share this count; send the one that applies to the client")
+		return bad("several limits share this count; send limit= or tier= of the one that applies to the client, as a look-up shows it")
 	case o.used > l.Quota():
 		return bad("of %s at most %d can be used, got %d", view.Limit(l), l.Quota(), o.used)
 	}
@@ -218,6 +232,8 @@ func (h *handler) keysOf(o order) ([]string, error) {
 		status := http.StatusBadRequest
 		if errors.Is(err, view.ErrNoRule) { // the rules were replaced meanwhile
 			status = http.StatusNotFound
+		} else if len(o.Values) == 0 {
+			err = fmt.Errorf("%w; send value=…, once for each part of the key", err)
 		}
 		return nil, &mistake{status, err}
 	}
