@@ -68,6 +68,27 @@ func TestLateAnswersAreNotFollowed(t *testing.T) {
 	}
 }
 
+// An answer that arrives while its key is being reset leaves nothing here, either.
+func TestAnswersDuringAReset(t *testing.T) {
+	c := check("r", 5, Local)
+	s := &distant{resets: 20 * time.Millisecond}
+	bubble(t, s, func(t *testing.T, g *Guard) {
+		var reset sync.WaitGroup
+		reset.Go(func() {
+			if err := g.Reset(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(10 * time.Millisecond)
+		taken(t, g, c)
+		reset.Wait()
+		s.away.Store(&errAway)
+		if r := taken(t, g, c).Results[0]; r.Source != algorithms.SourceFallback || r.Remaining != 4 {
+			t.Errorf("in an outage: %+v; want 4 left", r)
+		}
+	})
+}
+
 // A careless limiter does not return one result for each check.
 type careless struct {
 	algorithms.Limiter
@@ -116,4 +137,26 @@ func TestAnswersWithoutOneResultForEachCheck(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While the store takes long to answer about a known denial, it is not asked again.
+func TestASlowStoreIsAskedOnceAboutADenial(t *testing.T) {
+	c := check("r", 1, Local)
+	s := new(distant)
+	bubble(t, s, func(t *testing.T, g *Guard) {
+		taken(t, g, c)
+		taken(t, g, c) // denied, and remembered
+		time.Sleep(2 * time.Second)
+		s.back = 500 * time.Millisecond
+		before := s.asked.Load()
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { taken(t, g, c) })
+			time.Sleep(40 * time.Millisecond)
+		}
+		all.Wait()
+		if n := s.asked.Load() - before; n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+	})
 }

@@ -44,6 +44,7 @@ type distant struct {
 	fake
 	there, back time.Duration
 	settles     time.Duration // how long Settle takes
+	resets      time.Duration // how long Reset takes
 	asked       atomic.Int64
 	peekedFirst atomic.Int64 // of those, with the advice to peek first
 	away        atomic.Pointer[error]
@@ -119,6 +120,11 @@ func (s *distant) decide(ctx context.Context, ask take, checks []algorithms.Chec
 func (s *distant) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
 	time.Sleep(s.settles)
 	return settleRedis(ctx, &s.Memory, charges)
+}
+
+func (s *distant) Reset(ctx context.Context, checks ...algorithms.Check) error {
+	time.Sleep(s.resets)
+	return s.Memory.Reset(ctx, checks...)
 }
 
 // settleRedis settles in a Memory what says that it is Redis'.
