@@ -27,7 +27,7 @@ import (
 //  7. The middleware calls Observe and sets the response headers.
 //  8. It responds with the denial or the refusal. Otherwise it waits for the delay of a
 //     leaky_bucket, and calls the next handler.
-//  9. [Settle], or else ChargeOn when the status is written, or else [Add] sets the final
+//  9. [Settle], or else [Add] or ChargeOn, whichever comes first, sets the final
 //     charge. Then the middleware calls Settled.
 //
 // If the Key of a rule refuses a request, the other rules are charged first. If one of
@@ -82,9 +82,9 @@ type Config struct {
 
 	// Denied responds to a denied request; nil means [headers.Deny]. Retry-After and
 	// the fields of Headers are already set. Cache-Control is not: Denied should set it
-	// to no-store, as [headers.Deny] does. The decision may be shown to clients: it
-	// has no result of a hidden rule or, if that rule denied the request, one without a
-	// name. [FromContext] returns all results.
+	// to no-store, as [headers.Deny] does. The decision may be shown to clients:
+	// results of hidden rules are left out or, if they denied the request, have no name.
+	// [FromContext] returns all results.
 	Denied func(http.ResponseWriter, *http.Request, algorithms.Decision)
 
 	// Refused responds to a request whose key could not be resolved; nil means the
@@ -111,9 +111,9 @@ type Config struct {
 	// the places, so that it does not keep all others from waiting.
 	//
 	// Over HTTP/1, net/http notices that a client hangs up only once the body has been
-	// read. The middleware reads bodies of up to 8 KiB while the request waits, but no
-	// longer bodies and none of unknown length. Requests with such bodies and the same
-	// key have at most a sixteenth of the places.
+	// read. The middleware reads bodies of up to 8 KiB while the request waits, but none
+	// that is larger or of unknown length. Requests with such bodies and the same key have
+	// at most a sixteenth of the places.
 	MaxWaiting int
 
 	// Logger receives errors, configuration warnings and denials; nil means

@@ -89,8 +89,8 @@ type Rule struct {
 	// handler then calls [Add] or [Settle].
 	MaxReserve float64
 	// ChargeOn lists the response statuses that count, such as 401. Any other status
-	// refunds the request when it is written. nil means that all count. Window
-	// algorithms only.
+	// refunds the request when it is written. nil means that all count. Not for
+	// buckets or in_flight.
 	//
 	// A request counts until its status is written. So the limit also bounds how many
 	// requests of a key are in progress. A request stays charged if it has no response,

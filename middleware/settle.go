@@ -19,10 +19,10 @@ var (
 
 // Settle sets what the request behind ctx costs under one rule: the units that a query,
 // an upload or a language model has used in the end. 0 refunds the whole charge. A cost
-// above the charge may put the key into debt. A bucket pays its debt off as it refills;
-// a window forgets its debt when it ends. If the response headers are not sent yet,
-// Settle updates them. A handler that sets such a header itself must do so after
-// Settle.
+// above the charge may put the key into debt. A bucket pays its debt off as it refills; a
+// window forgets its debt when it ends, a sliding_window one window later. If the response
+// headers are not sent yet, Settle updates them. A handler that sets such a header itself
+// must do so after Settle.
 //
 // Settle does nothing if the rule does not apply to the request, or has charged
 // nothing. It does not change other rules. If several chained middlewares have a rule

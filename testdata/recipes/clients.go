@@ -26,6 +26,6 @@ func safelist(limiter algorithms.Limiter, proxies keyfunc.Proxies, rules []ratel
 	return ratelimit.New(ratelimit.Config{
 		Limiter: limiter, Rules: rules,
 		Skip:    []string{"GET /healthz"},
-		SkipFor: proxies.In(netip.MustParsePrefix("198.51.100.0/24")), // our office: proxies trusts no client's header
+		SkipFor: proxies.In(netip.MustParsePrefix("198.51.100.0/24")), // our office, as the proxies see it
 	})
 }

@@ -36,7 +36,7 @@ func reverseProxy(limit *ratelimit.Middleware, proxies keyfunc.Proxies, upstream
 			for _, name := range proxyFields {
 				r.Out.Header.Del(name)
 			}
-			if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") { // HTTP/2 on this connection bypasses the limiter
+			if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") { // after an upgrade to h2c, requests bypass the limiter
 				r.Out.Header.Del("Upgrade")
 				r.Out.Header.Del("Connection")
 			}
