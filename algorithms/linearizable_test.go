@@ -328,3 +328,85 @@ func limiterThatLosesCommands(t *testing.T, opts *redis.Options) func(func(conte
 		f(t.Context(), &Redis{Client: client, Namespace: fmt.Sprint("history-", namespaces), Budget: roomy})
 	}
 }
+
+// The check must be able to fail: it finds limiters that make the two classic
+// mistakes.
+func TestMistakesAreNotLinearizable(t *testing.T) {
+	t.Parallel()
+	mr := miniredis.NewMiniRedis()
+	t.Cleanup(mr.Close)
+	var loseReplies atomic.Bool
+	opts := (&redistest.Server{}).Options()
+	opts.MaxRetries = 3
+	opts.Dialer = func(context.Context, string, string) (net.Conn, error) { return mr.Dial() }
+	client := lossyClient(t, opts, func(command string) fate {
+		if command == "incrby" && loseReplies.Swap(false) {
+			return unanswered
+		}
+		return delivered
+	})
+
+	l := &readThenWrite{Limiter: new(Memory), client: client}
+	take := func(h *callHistory, client int, key string, cost int64) {
+		if _, err := h.take(t.Context(), l, client, "take", Check{Key: key, Limit: h.limit, Cost: cost}); err != nil {
+			t.Error(err)
+		}
+	}
+	want := func(what string, h *callHistory, result porcupine.CheckResult) {
+		t.Helper()
+		if got := h.check(); got != result {
+			t.Errorf("%s: %s, want %s\n%s", what, got, result, h)
+		}
+	}
+
+	alone := callHistory{limit: heldLimit(&rated.Rows[0])}
+	for range 3 {
+		take(&alone, 0, "alone", 4)
+	}
+	want("one after the other", &alone, porcupine.Ok)
+
+	var both sync.WaitGroup // have read that there is room
+	both.Add(2)
+	l.between = func() { both.Done(); both.Wait() }
+	race := callHistory{limit: heldLimit(&rated.Rows[0])}
+	var wg sync.WaitGroup
+	for client := range 2 {
+		wg.Go(func() { take(&race, client, "race", held) })
+	}
+	wg.Wait()
+	want("GET, then INCRBY", &race, porcupine.Illegal)
+	l.between = nil
+
+	// The server executes the command, its reply is lost, go-redis sends it again.
+	again := callHistory{limit: heldLimit(&rated.Rows[0])}
+	loseReplies.Store(true)
+	take(&again, 0, "again", 1)
+	want("a command that is sent again", &again, porcupine.Illegal)
+}
+
+// readThenWrite is a limiter that decides on a count which others may change
+// before it writes, with a command that go-redis may send again.
+type readThenWrite struct {
+	Limiter
+	client  *redis.Client
+	between func()
+}
+
+func (l *readThenWrite) Take(ctx context.Context, checks ...Check) (Decision, error) {
+	c := checks[0]
+	used, err := l.client.Get(ctx, c.Key).Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return Decision{}, err
+	}
+	if l.between != nil {
+		l.between()
+	}
+	r := Result{Check: c, HasRoom: used+c.Cost <= c.Limit.Quota()}
+	if r.HasRoom {
+		if used, err = l.client.IncrBy(ctx, c.Key, c.Cost).Result(); err != nil {
+			return Decision{}, err
+		}
+	}
+	r.Remaining = c.Limit.Quota() - used
+	return Decision{Allowed: r.HasRoom, Results: []Result{r}}, nil
+}
