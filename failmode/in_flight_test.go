@@ -425,3 +425,16 @@ func TestInFlightReleasesGather(t *testing.T) {
 		}
 	})
 }
+
+// A shadow check of requests in flight denies none, also where this process holds all.
+func TestShadowInFlightIsNotDeniedHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := new(sets).process(t)
+		c := atOnce(1, "k")
+		c.Shadow = true
+		takeN(t, g, 1, c)
+		if d := taken(t, g, c); !d.Allowed {
+			t.Errorf("%+v", d)
+		}
+	})
+}

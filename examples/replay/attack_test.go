@@ -49,6 +49,7 @@ func TestBadLines(t *testing.T) {
 		"many of them":      {strings.Repeat("x\n", 5000), []string{"5,000 × neither", "stdin:2:", "stdin:3:", "stdin:4:"}, 5000},
 		"JSON, not closed":  {`{"time":` + "\n", []string{"1 × neither"}, 1},
 		"JSON, deep":        {strings.Repeat(`{"a":`, 9000) + "\n", []string{"1 × neither"}, 1},
+		"JSON, too large":   {`{"time":"2026-11-20T09:00:00Z","ip":"192.0.2.1","method":"GET","path":"/a","status":200,"big":1e400}` + "\n", nil, 0},
 		"JSON, no time":     {`{"method":"GET"}` + "\n", []string{"1 × no time"}, 1},
 		"TLS to a port that is not": {strings.Replace(good, "GET / HTTP/1.1", `\x16\x03\x01`, 1) + strings.Replace(good, "GET / HTTP/1.1", "", 1) +
 			strings.Replace(good, "GET / HTTP/1.1", "PRI * HTTP/2.0", 1) + strings.Replace(good, "GET / HTTP/1.1", "GET /a b HTTP/1.1", 1), []string{"lines without an HTTP request that a handler would see: 4"}, 0},

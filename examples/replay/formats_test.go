@@ -51,7 +51,7 @@ rules:
 func TestWhatALogDoesNotSay(t *testing.T) {
 	const rules = `version: 1
 rules:
-  - {name: held, key: ip, limit: 2 in flight}
+  - {name: held, key: ip, limit: 3/1m, tiers: {pro: 2 in flight}}
   - {name: plan, key: ip, limit: 1/1h, tiers: {pro: 9/1h}}
   - {name: both, key: ip, limit: [5/1s, 600/1h]}
 `

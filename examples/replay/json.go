@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -10,8 +11,8 @@ import (
 
 // parseJSON reads a line that is a JSON object.
 func (p *plan) parseJSON(line string) (r request, err error) {
-	var object map[string]any
-	if json.Unmarshal([]byte(line), &object) != nil {
+	object, ok := fieldsOf(line)
+	if !ok {
 		return r, errFormat
 	}
 	part := func(name string) string { return text(find(object, p.json[name])) }
@@ -39,6 +40,13 @@ func (p *plan) parseJSON(line string) (r request, err error) {
 		r.values[i] = present(part(name))
 	}
 	return r, nil
+}
+
+// fieldsOf returns the fields of a JSON object, but for numbers that are too large.
+func fieldsOf(line string) (object map[string]any, ok bool) {
+	err := json.Unmarshal([]byte(line), &object)
+	_, large := errors.AsType[*json.UnmarshalTypeError](err)
+	return object, object != nil && (err == nil || large)
 }
 
 // find returns the value at a path such as "request.headers.Host"; nil if there is

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"maps"
 	"net/http"
 	"slices"
@@ -79,8 +78,7 @@ func newPlan(lines []string, wanted []string, given map[string]string, zone *tim
 	}
 	var objects []map[string]any
 	for _, line := range lines {
-		var object map[string]any
-		if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &object) == nil {
+		if object, ok := fieldsOf(line); ok {
 			objects = append(objects, object)
 		}
 	}

@@ -91,9 +91,9 @@ func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
 		var texts []string
 		for _, l := range all {
 			texts = append(texts, l.String())
-			if l.Algorithm == algorithms.InFlight {
-				r.leave("a log does not say how long requests took, which in_flight needs")
-			}
+		}
+		if inFlight(&r.Rule) {
+			r.leave("a log does not say how long requests took, which in_flight needs")
 		}
 		r.limit = strings.Join(texts, ", ")
 		if len(all) == 1 && !r.Disabled {
@@ -101,6 +101,18 @@ func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
 		}
 	}
 	return p, p.make()
+}
+
+// inFlight reports whether a rule has a limit of requests in flight.
+func inFlight(r *ratelimit.Rule) bool {
+	held := func(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
+	for _, all := range r.Tiers {
+		if slices.ContainsFunc(all, held) {
+			return true
+		}
+	}
+	return held(r.Limit) || slices.ContainsFunc(r.Limits, held) ||
+		slices.ContainsFunc(r.Overrides, func(o ratelimit.Override) bool { return slices.ContainsFunc(o.Limits, held) })
 }
 
 // make makes the handler for the rules as they are now.

@@ -117,7 +117,7 @@ func (r *report) rule(b *strings.Builder, rule *rule) {
 	if rule.notReplayed != "" {
 		say("not replayed: %s", rule.notReplayed)
 	}
-	if rule.note != "" {
+	if rule.note != "" && rule.notReplayed == "" {
 		say("note: %s", rule.note)
 	}
 	if rule.absent > 0 && rule.ownKey() {

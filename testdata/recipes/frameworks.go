@@ -21,8 +21,8 @@ func ginLimit(limit *ratelimit.Middleware) gin.HandlerFunc {
 			own := c.Writer
 			c.Writer = &ginWriter{own, w}
 			c.Next()
-			if c.FullPath() == "" && !c.Writer.Written() { // else gin writes its 404 past the rules
-				http.Error(c.Writer, "no route", c.Writer.Status())
+			if status := c.Writer.Status(); c.FullPath() == "" && status/10 == 40 && !c.Writer.Written() {
+				http.Error(c.Writer, "no route", status) // else gin does, past the rules
 			}
 			c.Writer.WriteHeaderNow()
 			c.Writer = own

@@ -49,6 +49,14 @@ func TestFrameworks(t *testing.T) {
 	g.GET("/status", func(c *gin.Context) { served++; c.Status(204) })
 	g.GET("/abort", func(c *gin.Context) { served++; c.AbortWithStatus(401) })
 
+	redirects := gin.New()
+	redirects.Use(ginLimit(limited(t, rules()...)))
+	redirects.NoRoute(func(c *gin.Context) { c.Redirect(http.StatusPermanentRedirect, "/x") })
+	w := httptest.NewRecorder()
+	if redirects.ServeHTTP(w, from("192.0.2.1:1", "POST", "/nowhere")()); w.Code != 308 || w.Body.Len() > 0 {
+		t.Errorf("%d, %q", w.Code, w.Body)
+	}
+
 	e := echo.New()
 	echoLimit(e, limited(t, rules()...))
 	e.GET("/json", func(c echo.Context) error { served++; return c.JSON(200, "hello") })
