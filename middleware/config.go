@@ -27,7 +27,7 @@ import (
 //  7. The middleware calls Observe and sets the response headers.
 //  8. It responds with the denial or the refusal. Otherwise it waits for the delay of a
 //     leaky_bucket, and calls the next handler.
-//  9. [Settle], or else [Add] or ChargeOn, whichever comes first, sets the final
+//  9. The first of [Settle] and a refund of ChargeOn, or else [Add], sets the final
 //     charge. Then the middleware calls Settled.
 //
 // If the Key of a rule refuses a request, the other rules are charged first. If one of

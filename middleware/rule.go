@@ -94,8 +94,8 @@ type Rule struct {
 	//
 	// A request counts until its status is written. So the limit also bounds how many
 	// requests of a key are in progress. A request stays charged if it has no response,
-	// panics or is hijacked, or if the client disconnects. A Settle by the handler
-	// takes precedence.
+	// panics or is hijacked, or if the client disconnects. A Settle before that takes
+	// precedence.
 	ChargeOn []int
 
 	// Ban denies a key for longer after repeated denials; zero means no ban. Keys in
