@@ -62,6 +62,28 @@ func TestHowFarAheadAWriteIsBelieved(t *testing.T) {
 	}
 }
 
+// A correction tells the script the windows around the process's clock. Where the key's
+// window is beyond them, what was used is kept to its end all the same.
+func TestACorrectionKeepsAWindowThatItIsNotTold(t *testing.T) {
+	in := func(year int) int64 { return time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC).UnixMicro() }
+	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 10, Calendar: "year@UTC"}}
+	for name, b := range map[string]backend{"miniredis": miniBackend(t), "redis": realBackend(t)} {
+		b.setTime(in(2026))
+		charged := mustTake(t, b.limiter, check)
+		b.setTime(in(2024))
+		other := check
+		other.Key = "other"
+		mustTake(t, b.limiter, other) // the process learns that it is 2024
+		b.setTime(in(2025))
+		if err := settleAll(t.Context(), b.limiter, 5, charged...); err != nil {
+			t.Fatal(err)
+		}
+		if until := time.UnixMicro(in(2025)).Add(b.ttl(keyOf("test", check))).UTC(); until.Year() < 2027 {
+			t.Errorf("%s: five units of 2026 are kept until %v", name, until)
+		}
+	}
+}
+
 // One that steps back a little gives nobody extra room.
 func TestAClockThatStepsBackGivesNoExtraRoom(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, l Limit) {

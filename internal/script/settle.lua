@@ -359,8 +359,8 @@ local function step(key, code, p)
 end
 
 -- A correction is a function of a key, of now, of the places p and q of the step's arguments and of its
--- own, and of what the step has said: form, the state, and what comes after it. It returns left, form and
--- the corrected state.
+-- own, and of what the step has said: form, the state, and what comes after it. It returns left (µs, or
+-- true: the key is kept until it would have been), form and the corrected state.
 -- correct: twin of correction.inWindows in internal/step/fixed_window.go.
 -- ARGV[q]  delta begin most: how many units more, the start of the window that was charged, and how many
 --          units a window can hold
@@ -512,7 +512,7 @@ local function correct_in_flight(key, now, p, q, form, a, b, c)
 end
 
 local function correct_calendar_window(_, now, p, q, form, start, used)
-  local left = ARGV[p + 8] - now
+  local left = true -- of a window that is not told
   for window = p + 2, p + 6, 2 do
     if ARGV[window + 1] + 0 == start then
       left = ARGV[window + 2] - now
@@ -558,6 +558,8 @@ for i = 1, #KEYS do
   end
   if not healed and a2 == a and b2 == b and c2 == c then
     -- nothing to write
+  elseif left == true then
+    call('SET', key, format(form, a2, b2, c2), 'KEEPTTL')
   elseif left then
     call('PSETEX', key, format('%d', remember(left)), format(form, a2, b2, c2))
   else

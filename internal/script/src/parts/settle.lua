@@ -19,6 +19,8 @@ for i = 1, #KEYS do
   end
   if not healed and a2 == a and b2 == b and c2 == c then
     -- nothing to write
+  elseif left == true then
+    call('SET', key, format(form, a2, b2, c2), 'KEEPTTL')
   elseif left then
     call('PSETEX', key, format('%d', remember(left)), format(form, a2, b2, c2))
   else

@@ -17,7 +17,7 @@ end
 --@ include window
 --@ correct
 local function correct_calendar_window(_, now, p, q, form, start, used)
-  local left = ARGV[p + 8] - now
+  local left = true -- of a window that is not told
   for window = p + 2, p + 6, 2 do
     if ARGV[window + 1] + 0 == start then
       left = ARGV[window + 2] - now
