@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,9 +13,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -76,6 +79,72 @@ func main() {
 }
 
 func run(ctx context.Context, only string, list, arithmetic bool) error {
+	all, err := allMutants(only, arithmetic)
+	if err != nil {
+		return err
+	}
+	if list {
+		for _, m := range all {
+			fmt.Printf("%s:%d: %s\n", m.file, m.line, m.what)
+		}
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	todo, results := make(chan mutant), make(chan result)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) { // each on a copy of its own
+		workers.Go(func() {
+			if err := work(ctx, todo, results); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	go func() {
+		defer close(results)
+		defer workers.Wait()
+		defer close(todo)
+		for _, m := range all {
+			select {
+			case todo <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	count := map[outcome]int{}
+	for r := range results {
+		count[r.outcome]++
+		fmt.Printf("%-9s %s:%d: %s\n", r.outcome, r.file, r.line, r.what)
+	}
+	fmt.Printf("%d killed, %d survived, %d did not compile\n", count[killed], count[survived], count[broken])
+	return context.Cause(ctx)
+}
+
+// allMutants returns the mutants of the files whose name contains only.
+func allMutants(only string, arithmetic bool) (all []mutant, err error) {
+	steps, err := stepFiles(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range slices.Concat(steps, files) {
+		if !strings.Contains(file, only) {
+			continue
+		}
+		source, err := os.ReadFile(filepath.Join(root, file)) //nolint:gosec // a file of this module
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range mutants(string(source), arithmetic) {
+			m.file = file
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+// work tries mutants, one after the other, on a copy of the module whose tests pass.
+func work(ctx context.Context, todo <-chan mutant, results chan<- result) error {
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err
@@ -86,56 +155,44 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 			return fmt.Errorf("copy %s: %w\n%s", part, err, out)
 		}
 	}
-	if !list {
-		if outcome, out := build(ctx, dir); outcome != survived {
-			return fmt.Errorf("the tests do not build:\n%s", out)
-		}
-		if outcome, out := test(ctx, dir, slices.Concat(inGo, onRedis)); outcome != survived {
-			return fmt.Errorf("the tests fail without a mutation:\n%s", out)
-		}
+	if outcome, out := build(ctx, dir); outcome != survived {
+		return fmt.Errorf("the tests do not build:\n%s", out)
 	}
-	steps, err := stepFiles(dir)
-	if err != nil {
-		return err
+	if outcome, out := test(ctx, dir, slices.Concat(inGo, onRedis)); outcome != survived {
+		return fmt.Errorf("the tests fail without a mutation:\n%s", out)
 	}
-	count := map[outcome]int{}
-	for _, file := range slices.Concat(steps, files) {
-		if !strings.Contains(file, only) {
-			continue
-		}
-		path := filepath.Join(dir, file)
-		source, err := os.ReadFile(path)
+	for m := range todo {
+		outcome, err := try(ctx, dir, m)
 		if err != nil {
 			return err
 		}
-		for _, m := range mutants(string(source), arithmetic) {
-			if list {
-				fmt.Printf("%s:%d: %s\n", file, m.line, m.what)
-				continue
-			}
-			if err := os.WriteFile(path, []byte(m.source), 0o600); err != nil {
-				return err
-			}
-			result, stages := survived, onRedis
-			if strings.HasSuffix(file, ".go") { // scripts are read when the tests run
-				result, _ = build(ctx, dir)
-				stages = slices.Concat(inGo, onRedis)
-			}
-			if result == survived {
-				result, _ = test(ctx, dir, stages)
-			}
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			count[result]++
-			fmt.Printf("%-9s %s:%d: %s\n", result, file, m.line, m.what)
+		if ctx.Err() != nil {
+			return nil // stopped: what was found says nothing
 		}
-		if err := os.WriteFile(path, source, 0o600); err != nil {
-			return err
-		}
+		results <- result{m, outcome}
 	}
-	fmt.Printf("%d killed, %d survived, %d did not compile\n", count[killed], count[survived], count[broken])
 	return nil
+}
+
+// try tests one mutant, and takes it back.
+func try(ctx context.Context, dir string, m mutant) (found outcome, err error) {
+	path := filepath.Join(dir, m.file)
+	source, err := os.ReadFile(path) //nolint:gosec // of our copy
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.WriteFile(path, source, 0o600)) }() //nolint:gosec // the same
+	if err := os.WriteFile(path, []byte(m.source), 0o600); err != nil {          //nolint:gosec // the same
+		return "", err
+	}
+	if strings.HasSuffix(m.file, ".lua") { // scripts are read when the tests run
+		found, _ = test(ctx, dir, onRedis)
+		return found, nil
+	}
+	if found, _ = build(ctx, dir); found == survived {
+		found, _ = test(ctx, dir, slices.Concat(inGo, onRedis))
+	}
+	return found, nil
 }
 
 type outcome string
@@ -183,9 +240,16 @@ func test(ctx context.Context, dir string, stages []stage) (result outcome, out 
 	return survived, nil
 }
 
+// A mutant is a file with one change.
 type mutant struct {
+	file         string
 	line         int
 	what, source string
+}
+
+type result struct {
+	mutant
+	outcome
 }
 
 var (
