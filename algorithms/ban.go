@@ -21,13 +21,13 @@ import (
 //
 // A ban belongs to the rule and the key. It stays when the limit changes. If two
 // processes have different Bans for a key, as during a roll-out, both count the same
-// denials, and both obey a ban that either of them began. Each process starts a new
-// count after its own Within. The denials are forgotten after the Within of the check
+// denials, and both obey a ban that either of them began. The count starts
+// anew with a denial that comes later than its own Within after the first one. The denials are forgotten after the Within of the check
 // that counted the last denial.
 //
 // Within and For are whole microseconds below 2^52.
 type Ban struct {
-	After  int64         // denials; 1 is the first
+	After  int64         // denials before the ban; 1 bans at the first denial
 	Within time.Duration // the time in which the denials must come; 0 means the limit's period
 	For    time.Duration // how long the key is denied
 }

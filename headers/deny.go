@@ -14,7 +14,7 @@ import (
 )
 
 // The problem types that draft-ietf-httpapi-ratelimit-headers-11 registers, for
-// the member type of a problem document (RFC 9457). [Deny] sends them.
+// the member "type" of a problem document (RFC 9457). [Deny] sends them.
 const (
 	QuotaExceeded            = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	TemporaryReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"

@@ -16,7 +16,8 @@ type Key interface {
 	// ErrNoKey. Any other error means that the Key failed, and refuses the request.
 	//
 	// Resolve is called by many goroutines at once, even for the same request. It must
-	// not change the request.
+	// not change the request. Only [BodyJSON] replaces its body, outside of package
+	// middleware.
 	Resolve(r *http.Request) (string, error)
 }
 

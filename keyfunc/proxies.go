@@ -66,15 +66,15 @@ type Proxies struct {
 // had to be read, is not an address, such as "unknown", nothing between two commas, or
 // more than 128 bytes (512 for an element of Forwarded). It is also returned if more
 // than 32 hops would have to be read, if there are fewer hops than Hops, or if a header
-// of one address is there more than once. A hop may have a port. These numbers bound
-// the work, however long the header is.
+// of one address is there more than once. A hop may have a port. The maxima of 32
+// hops and of 128 or 512 bytes bound the work, however long the header is.
 //
 // Fields that contradict each other are a mistake. So are an invalid network, and a
 // Header that is never read because no proxy is trusted.
 func (p Proxies) IP() Key { return p.byAddress("ip", ipv6Bits, nil) }
 
-// IPv6 returns a [Key] like that of [Proxies.IP], but counts IPv6 clients by that many
-// first bits of their address, 32 to 128, instead of 64. As a second rule with a higher
+// IPv6 returns a [Key] like that of [Proxies.IP], but counts IPv6 clients by the
+// first bits of their address, 32 to 128 of them, instead of 64. As a second rule with a higher
 // limit,
 //
 //	Key: proxies.IPv6(48)

@@ -12,7 +12,7 @@ import (
 // lent has unexported functions of package algorithms.
 var lent = algorithms.Internal.Open(&inside.Allow)
 
-// Add says that the request behind ctx has used so many units more under one rule, while
+// Add says that the request behind ctx has used this many more units under one rule, while
 // it runs: tokens of a stream, rows, bytes. When the request is over, Add's sum is
 // settled as by [Settle], unless the rule was settled before. The request is over when
 // the handler has returned or panicked, even if the client left before, or when [Hold]

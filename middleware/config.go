@@ -102,8 +102,8 @@ type Config struct {
 	// is also called if a key has refused the request, or if its client has left while it
 	// waited. It runs on the goroutine that has ended the request. If the process dies, the
 	// requests under way have no call, so Settled is no ledger. If a rule could not be
-	// settled, its result has an Err. [algorithms.Result.Crossed] is about what was charged
-	// after Observe.
+	// settled, its result has an Err. Here, [algorithms.Result.Crossed] reports only what was
+	// crossed by units that were charged after the call of Observe.
 	Settled func(*http.Request, algorithms.Decision)
 
 	// MaxWaiting is the largest number of requests that wait because a leaky_bucket

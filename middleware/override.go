@@ -21,7 +21,7 @@ type Override struct {
 	// that is Secret write the key as it is stored, such as "apikey:" and 22 letters: the
 	// error for a plain value shows it.
 	Client []string
-	// Limits are those of the client, all windows of them; [Unlimited] exempts it. The
+	// Limits are all limits of the client, so list every window. [Unlimited] exempts it. The
 	// counts of windows that the client had before go on; others begin at 0.
 	Limits []algorithms.Limit
 	// Until ends the override, by the clock of this process; the zero time means never.

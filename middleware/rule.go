@@ -35,7 +35,7 @@ type Rule struct {
 	// Requests for which it returns [keyfunc.ErrNoKey] share one count. If it returns
 	// [keyfunc.ErrSkip], the rule does not apply. Any other error refuses the request: a
 	// [*keyfunc.StatusError] with its own status if that is 400 to 499, all others with 500.
-	// New and SetRules report what the Validate method of [keyfunc.Describe] reports. If
+	// New and SetRules report what the Validate method of keyfunc.Describe(Key) reports. If
 	// several rules have the same Key, such as keyfunc.IP, the Middleware may resolve it
 	// once per request for all of them. It calls a [keyfunc.Func] once for each rule.
 	Key keyfunc.Key
@@ -94,7 +94,8 @@ type Rule struct {
 	//
 	// A request counts until its status is written. So the limit also bounds how many
 	// requests of a key are in progress. A request stays charged if it has no response,
-	// panics or is hijacked, or if the client disconnects. A Settle before that takes
+	// panics or is hijacked, or if the client disconnects. A Settle before the
+	// status is written takes
 	// precedence.
 	ChargeOn []int
 

@@ -35,8 +35,8 @@ import (
 //     does not count while it waits, if other requests wait for a place. Once the
 //     client continues, Read or Write returns when there is a place again, after 30 s
 //     at the latest.
-//   - A handler inside [http.TimeoutHandler] counts until the timeout, even if it runs
-//     on after that. Put the Shedder inside the TimeoutHandler.
+//   - If the Shedder is outside an [http.TimeoutHandler], a handler counts until the
+//     timeout, even if it runs on after that. Put the Shedder inside.
 type Shedder struct {
 	// Priority says how important a request is; nil means all are Medium. It must not
 	// believe what a client can write, such as a header that is not verified. It is called

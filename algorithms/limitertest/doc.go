@@ -2,13 +2,13 @@
 //
 // # For authors of limiters
 //
-// [Run] tests the contract that every [algorithms.Limiter] must keep, decorators and other
+// The function [Run] tests the contract that every [algorithms.Limiter] must keep, decorators and other
 // stores included. It compares every field exactly, so two limiters that pass make the same
 // decisions.
 //
 // Each case runs in a bubble of [testing/synctest], where time is fake. A limiter that uses
-// time.Now needs no more. For a limiter with another clock, such as a server's, the
-// [Subject] has a function that moves the clock.
+// time.Now needs no more. For a limiter with another clock that tests can set, the
+// [Subject] has a function that moves it.
 //
 // # For authors of applications
 //

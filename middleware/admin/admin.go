@@ -39,14 +39,14 @@ var middlewares = ratelimit.Internal.Open(&inside.Allow)
 //	GET   ?value=2001:db8::1                  its counts under all rules that count by such a value
 //	POST  action=reset&rule=per-ip&value=…    forgets what the client has used
 //	POST  action=used&n=4000&rule=…&value=…   sets what it has used of one limit; see below
-//	POST  action=ban&for=15m&rule=…&value=…   denies it for so long; action=unban ends that
+//	POST  action=ban&for=15m&rule=…&value=…   denies it for that long; action=unban ends that
 //	POST  action=peek&rule=…&value=…          as GET, with nothing secret in the URL
 //
 // A client is named as for [ratelimit.Middleware.Checks], with a value for each part of
 // the rule's Key, or by the id of an entry in one of the lists. The path does not matter.
 // If a rule has several limits for the client, action=used also takes the limit, tier,
-// override or key of the count that is meant, as a look-up shows them. It restores what was
-// lost, or tops up. It ends a ban of that key, as Reset does.
+// override or key of the count that is meant, as a look-up shows them. Use it to restore
+// a count that was lost, or to give a client more units. It ends a ban of that key, as Reset does.
 //
 // What is changed is logged by Config.Logger. Keys are hashed as in the log, unless
 // Config.LogKeys.

@@ -1,6 +1,7 @@
 // Package metrics exposes the metrics of a Middleware and of its limiter to
-// Prometheus. Only programs that import it link a Prometheus client. For OpenTelemetry,
-// expvar or StatsD, range over the Metrics of the Middleware and of its limiter.
+// Prometheus. Only programs that import it link a Prometheus client. For expvar
+// or StatsD, range over the Metrics of the Middleware and of its limiter. For
+// OpenTelemetry, see docs/metrics.md.
 package metrics
 
 import (

@@ -25,8 +25,8 @@ type Loader struct {
 	// use them.
 	Keys map[string]keyfunc.Key
 
-	// KeyFor returns the Key for a name that Keys does not have, once for each document;
-	// nil if there is none. It is for tools that read the rules of other programs. A nil
+	// KeyFor returns the Key for a name that Keys does not have, or nil. It is called once
+	// for each name in a document. It is for tools that read the rules of other programs. A nil
 	// KeyFor has no keys.
 	KeyFor func(name string) keyfunc.Key
 
