@@ -222,8 +222,38 @@ func TestInFlightOverTime(t *testing.T) {
 			if took := time.Since(begun); took > plainBudget {
 				t.Errorf("Close took %s", took)
 			}
-			if n := s.size("r:k"); n != 500 {
-				t.Errorf("%d in flight, want the 500 that run", n)
+			if n := s.size("r:k"); n != 0 {
+				t.Errorf("%d in flight, want none", n)
+			}
+			for _, d := range ds[500:] { // handlers that run on
+				end(t, g, d)
+			}
+		}},
+		{"at Close, a renewal is on the way", func(t *testing.T, s *sets, g *Guard, l *line) {
+			ds := takeN(t, g, 2, atOnce(2, "k"))
+			l.becomes(func() fault { return fault{late: plainBudget / 2} })
+			time.Sleep(aLease/3 + plainBudget/4)
+			synctest.Wait()
+			if all, _ := l.renewed(); all != 2 {
+				t.Fatalf("%d renewed, want 2", all)
+			}
+			end(t, g, ds[0])
+			_ = g.Close()
+			if n := s.size("r:k"); n != 0 {
+				t.Errorf("%d in flight, want none", n)
+			}
+			time.Sleep(time.Second)
+			if n := s.size("r:k"); n != 0 {
+				t.Errorf("%d in flight a second later, want none", n)
+			}
+		}},
+		{"Close without the store", func(t *testing.T, s *sets, g *Guard, l *line) {
+			takeN(t, g, 2, atOnce(2, "k"))
+			l.becomes(lost)
+			begun := time.Now()
+			_ = g.Close()
+			if took := time.Since(begun); took > 2*plainBudget {
+				t.Errorf("Close took %s", took)
 			}
 			time.Sleep(aLease)
 			if n := s.size("r:k"); n != 0 {

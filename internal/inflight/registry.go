@@ -73,7 +73,7 @@ func (r *Registry) Hold(p Place, known, unsure bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return // it lapses
+		return // it lapses, unless it ends before
 	}
 	if r.holders == nil {
 		r.holders = make(map[int64]*holder)
@@ -130,19 +130,27 @@ func (r *Registry) Tell(shard int, all bool) {
 	}
 }
 
-// Close sends what was not released yet, once, and renews nothing more: what still runs
-// lapses.
-func (r *Registry) Close() {
+// Close frees every place: the process is about to end. It calls wait first, which must
+// return when all that was begun is done, because a renewal must not come after the release.
+func (r *Registry) Close(wait func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed = true; r.timer != nil {
 		r.timer.Stop()
 	}
-	var waiting []released
+	r.mu.Unlock()
+	wait()
+	r.mu.Lock()
+	var held []released
 	for _, q := range r.releases {
-		waiting = append(waiting, q.waiting...)
+		held = append(held, q.waiting...)
 	}
-	r.sendReleases(waiting)
+	for _, h := range r.holders {
+		if h.sent {
+			held = append(held, released{h.Place, time.Now().Add(h.Lease)})
+		}
+	}
+	r.sendReleases(held)
 }
 
 func (r *Registry) isClosed() bool {

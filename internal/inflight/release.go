@@ -52,9 +52,6 @@ func (r *Registry) release(h *holder) {
 
 // enqueue requires mu.
 func (r *Registry) enqueue(p Place) {
-	if r.closed {
-		return
-	}
 	shard := r.Store.ShardOf(p.Key)
 	q := r.releases[shard]
 	if q == nil {
@@ -69,7 +66,7 @@ func (r *Registry) enqueue(p Place) {
 		r.Dropped.Add(1)
 	}
 	q.waiting = append(q.waiting, released{p, time.Now().Add(p.Lease)})
-	if !q.busy {
+	if !q.busy && !r.closed { // else Close sends it
 		q.busy = true
 		r.flushIn(flushAfter, shard, q)
 	}
