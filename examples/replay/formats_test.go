@@ -148,7 +148,7 @@ func TestTiersSkipAndOwnAddresses(t *testing.T) {
 {"time":1795167000,"host":"a","plan":"","method":"GET","path":"/healthz","status":200}
 `
 	replays(t, rules, log, nil, "not replayed: the log does not have the client's address")
-	stdout, result := replays(t, rules, log, []string{"-field", "ip=host", "-field", "tier=plan", "-skip", "GET /healthz"}, "smallest limit that denies under 1 % of the clients: 2/1h (0 of 1)")
+	stdout, result := replays(t, rules, log, []string{"-field", "ip=host", "-field", "tier=plan", "-skip", "GET /healthz"}, "smallest limit that denies under 1 % of the clients with the rule's own limit: 2/1h (0 of 1)")
 	if got := numbers(t, result, "plan"); got != [4]int64{4, 1, 2, 1} {
 		t.Errorf("%v\n%s", got, stdout)
 	}

@@ -141,11 +141,15 @@ func (r *report) rule(b *strings.Builder, rule *rule) {
 		}
 		say("clients hit most: %s", strings.Join(all, ", "))
 	}
+	whose := "the clients"
+	if len(rule.Tiers)+len(rule.Overrides) > 0 {
+		whose = "the clients with the rule's own limit"
+	}
 	for i := range rule.candidates {
 		if limit, denied, of, ok := rule.smallest(i, r.under); ok {
-			say("smallest limit that denies under %v %% of the clients: %s (%s of %s)", 100*r.under, limit, count(denied), count(of))
+			say("smallest limit that denies under %v %% of %s: %s (%s of %s)", 100*r.under, whose, limit, count(denied), count(of))
 		} else if of > 0 {
-			say("no limit at %d per %s denies under %v %% of the clients", rule.candidates[i].limit.Rate, rule.Limit.Period, 100*r.under)
+			say("no limit at %d per %s denies under %v %% of %s", rule.candidates[i].limit.Rate, rule.Limit.Period, 100*r.under, whose)
 		}
 	}
 	if len(rule.Limits) > 1 && !rule.Disabled {
@@ -234,8 +238,8 @@ func (r *report) write(to io.Writer) error {
 			one.NotReplayed = cmp.Or(rule.notReplayed, "disabled in the rule file")
 		}
 		if len(rule.candidates) > 0 {
-			if text, _, _, ok := rule.smallest(0, r.under); ok {
-				one.Smallest, one.Under = text, r.under
+			if text, _, of, ok := rule.smallest(0, r.under); ok {
+				one.Smallest, one.SmallestOf, one.Under = text, of, r.under
 			}
 		}
 		result.Rules = append(result.Rules, one)

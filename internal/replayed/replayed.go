@@ -70,9 +70,11 @@ type Rule struct {
 	Limited  int64    `json:"limited"`         // of them, denied at least once
 
 	// Smallest is the smallest limit that denies less than the fraction Under of
-	// the clients; "" where that was not computed.
-	Smallest string  `json:"smallest,omitempty"`
-	Under    float64 `json:"under,omitempty"`
+	// the SmallestOf clients that have the rule's own limit, and not a tier's; "" where
+	// that was not computed.
+	Smallest   string  `json:"smallest,omitempty"`
+	SmallestOf int64   `json:"smallest_of,omitempty"`
+	Under      float64 `json:"under,omitempty"`
 
 	// NotReplayed says why the rule decided no request: it is disabled, or the log
 	// does not have its key. "" means that it was replayed.

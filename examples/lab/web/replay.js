@@ -156,7 +156,7 @@ function smallest(rule) {
   const link = inTheLab(rule.smallest);
   const fill = (td) => {
     link(td);
-    element(td, 'div', 'soft', `denies under ${percent(rule.under, 1)} of clients`);
+    element(td, 'div', 'soft', `denies under ${percent(rule.under, 1)} of ${rule.smallest_of < rule.clients ? `the ${number(rule.smallest_of)} clients with this rule’s own limit` : 'clients'}`);
   };
   fill.left = true;
   return fill;
