@@ -21,9 +21,10 @@ import (
 //
 // A ban belongs to the rule and the key. It stays when the limit changes. If two
 // processes have different Bans for a key, as during a roll-out, both count the same
-// denials, and both obey a ban that either of them began. The count starts
-// anew with a denial that comes later than its own Within after the first one. The denials are forgotten after the Within of the check
-// that counted the last denial.
+// denials, and both obey a ban that either of them began. If a denial comes after the
+// first one by more than the Within of its check, the count starts anew. The denials are
+// forgotten when the Within of the check that counted the last one has passed since the
+// first.
 //
 // Within and For are whole microseconds below 2^52.
 type Ban struct {

@@ -28,10 +28,10 @@ const defaultBudget = 50 * time.Millisecond
 // call, and all calls go out in one flush of pipelines. If an enforced check denies, a
 // second flush inside the same budget refunds what the other calls have charged. That
 // never admits more than the limit, but during a flush two requests may deny each
-// other. (A leaky_bucket refunds a slot only while it is the last of the queue.) In
-// a failmode.Guard, a request with a check that is known to be denied is peeked before it
-// is charged, so that denied requests do not drain counts that they share with others. A charge that could
-// not be refunded in time stays in Charged of its result.
+// other. (A leaky_bucket refunds a slot only while it is the last of the queue.) If a
+// failmode.Guard asks about a key that it knows to be denied, the checks are peeked before
+// they are charged, so that denied requests do not drain counts that they share with
+// others. A charge that could not be refunded in time stays in Charged of its result.
 //
 // No decision is executed twice. Commands are never retried, whatever the client's
 // options are. Only commands that the server certainly did not run are sent again: a

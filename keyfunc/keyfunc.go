@@ -16,8 +16,8 @@ type Key interface {
 	// ErrNoKey. Any other error means that the Key failed, and refuses the request.
 	//
 	// Resolve is called by many goroutines at once, even for the same request. It must
-	// not change the request. Only [BodyJSON] replaces its body, outside of package
-	// middleware.
+	// not change the request. [BodyJSON] and [BodyForm] are an exception: without package
+	// middleware, they replace the body.
 	Resolve(r *http.Request) (string, error)
 }
 
@@ -49,8 +49,8 @@ type Described interface {
 // Describe returns k if it is [Described]. Any other Key is valid and not secret, reads
 // no body, and takes one plain value, which is its key. Its name is the result of its
 // method String or, without one, its type. But Validate reports a mistake if k is nil, if
-// k has some other methods of Described and not all, or if k embeds a Key: such methods
-// would not be used.
+// k has, besides String, some methods of Described but not all, or if k embeds a Key,
+// because then the methods of Described that it has would not be used.
 func Describe(k Key) Described {
 	if k, ok := k.(Described); ok {
 		return k

@@ -18,9 +18,9 @@ import (
 // one value, which is the key.
 //
 // There is a check for each algorithm, period and tier of TierBy among Limit, Limits,
-// Tiers and the client's Override, because each has a count of its own. Of several limits
-// on one count the first is in the check: the rule's own, then Tiers by name, then the
-// Override. For [keyfunc.First], which may have several
+// Tiers and the client's Override, because each has a count of its own. If several
+// limits share one count, the check has the first of them: the rule's own, then Tiers by
+// name, then the Override. For [keyfunc.First], which may have several
 // keys for one value, give the value without the place that an Override needs. A limit
 // that only LimitsFor returns has a check only if another limit has its algorithm and
 // period.

@@ -76,7 +76,8 @@ const ms = time.Millisecond
 var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms,
 	time.Second, 2500 * ms, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
 
-// New returns a Middleware. Its error reports every mistake in the configuration at once.
+// New returns a Middleware. Its error reports every mistake in the configuration at once;
+// those in rules are each a [*RuleError], joined.
 // New does not contact the store, so that the program can start while Redis is down.
 func New(c Config) (*Middleware, error) {
 	share, shareErr := parseShare(c.Share)

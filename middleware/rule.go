@@ -138,9 +138,9 @@ type Rule struct {
 	Disabled bool
 	// Lease takes units from the store in batches, for keys with thousands of requests per
 	// second, such as [keyfunc.Everyone]. The limit holds, with two exceptions that
-	// [failmode.Guard] names, but the unused rest of a batch is lost to other processes.
-	// Remaining is an estimate. One fixed or sliding window only, not soft; not with
-	// ChargeOn or Ban.
+	// [failmode.Guard] names, but other processes cannot use the units of a batch until
+	// it ends. Remaining is an estimate. One fixed or sliding window only, not soft; not
+	// with ChargeOn or Ban.
 	Lease bool
 }
 

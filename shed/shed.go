@@ -44,9 +44,10 @@ type Shedder struct {
 	Priority func(*http.Request) Priority
 
 	// Min and Max bound the limit; 0 means max(8, 2·GOMAXPROCS) for Min and 1000 for
-	// Max. The limit begins at 20 and moves between Min and Max, by how latency and
-	// throughput respond to it. Min = Max fixes it, which is best where the size of the
-	// bottleneck is known, such as a pool of database connections.
+	// Max. The limit begins at 20, or at the nearest value between Min and Max. It moves
+	// between them by how latency and throughput respond to it. Min = Max fixes it, which
+	// is best where the size of the bottleneck is known, such as a pool of database
+	// connections.
 	Min, Max int
 
 	// Wait is how long a request may wait for a place; 0 means 100 ms. As many requests

@@ -29,8 +29,8 @@ type Subject struct {
 //
 // setup is called for each case, inside a bubble of [testing/synctest]. It must make anew
 // whatever starts goroutines, such as a client of a server, and close it in t.Cleanup, so
-// that the bubble can end. A server outside the process may serve all cases, if each has
-// rules and keys of its own, such as by a namespace. Fake time stands still while a request
+// that the bubble can end. A server outside the process may serve all cases, if the test
+// sets its clock and each case has rules and keys of its own, such as by a namespace. Fake time stands still while a request
 // is on the network. The deadlines of connections are in real time, so make them long.
 func Run(t *testing.T, setup func(t *testing.T) Subject) {
 	t.Helper()

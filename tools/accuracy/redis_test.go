@@ -55,6 +55,10 @@ func TestRedisBytes(t *testing.T) {
 		return rounded(sortedSetBytes(t, client, clock.Now(), rate))
 	})
 	bytes["redis/bytes"] = rows.String()
+	month := algorithms.Check{Rule: "per-ip", Key: "203.0.113.7", Limit: algorithms.PerMonth(100, "UTC")}
+	if got, want := checkBytes(t, client, month), limitBytes(t, client, clock, algorithms.SlidingWindow, 100); got > want+16 || got < want-16 {
+		t.Errorf("a calendar_window takes %d bytes, which is not about the %d of a sliding_window", got, want)
+	}
 	server := figures{"redis/server": about(t, client)}
 	t.Logf("%s\n%s", server["redis/server"], rows)
 	switch text := read(t, document); {
@@ -100,6 +104,14 @@ func field(t *testing.T, info, name string) string {
 	}
 	value, _, _ := strings.Cut(rest, "\r")
 	return value
+}
+
+// checkBytes is what the key of a check takes, by a limiter with an empty Redis.
+func checkBytes(t *testing.T, client *redis.Client, check algorithms.Check) int64 {
+	t.Helper()
+	client.FlushAll(context.Background())
+	take(t, &algorithms.Redis{Client: client, Namespace: "shop", Budget: patience}, check, true)
+	return usage(t, client, client.Keys(context.Background(), "*").Val()[0])
 }
 
 // limitBytes is what a key takes whose limit was used up in one period and is
