@@ -23,8 +23,8 @@ import (
 // processes have different Bans for a key, as during a roll-out, both count the same
 // denials, and both obey a ban that either of them began. If a denial comes after the
 // first one by more than the Within of its check, the count starts anew. The denials are
-// forgotten when the Within of the check that counted the last one has passed since the
-// first.
+// forgotten once the first of them is older than the Within of the check that counted the
+// last of them.
 //
 // Within and For are whole microseconds below 2^52.
 type Ban struct {

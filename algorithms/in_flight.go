@@ -32,7 +32,8 @@ const defaultLease = 15 * time.Second
 // text form is "20 in flight"; with another lease it is "20/5m in_flight".
 //
 // Beside it, write a limit with a rate by the same key: denials by MaxInFlight are not
-// remembered, so that a flood asks the store unless this process holds all places. One
+// remembered, so each request of a flood asks the store, unless this process holds all
+// places. One
 // client can hold all places of a key that clients share: there, write a limit for each
 // client as well.
 func MaxInFlight(n int64) Limit {

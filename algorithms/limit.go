@@ -78,8 +78,8 @@ func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 func PerDay(n int64, zone string) Limit { return Limit{Rate: n, Calendar: "day@" + zone} }
 
 // PerMonth is a [CalendarWindow] limit of n units in each month of a time zone. Months
-// that begin on another day are Limit{Rate: n, Calendar: "month:15@UTC"}; a month that is
-// too short for the day begins on its last.
+// that begin on another day are Limit{Rate: n, Calendar: "month:15@UTC"}; in a month
+// that is too short, the window begins on the last day.
 func PerMonth(n int64, zone string) Limit { return Limit{Rate: n, Calendar: "month@" + zone} }
 
 // Quota is the number of units that an unused key can spend at once: Burst for buckets,

@@ -28,8 +28,8 @@ type Limiter interface {
 	// Being over a limit is not an error. An error means that no check could be
 	// decided. If only some checks could not be decided, their results have an Err, and
 	// the decision is not Allowed. Such a decision may leave results with Charged above
-	// 0, and so may a denial that ran out of time. The caller must settle those
-	// charges, as failmode.Guard does.
+	// 0, and so may a denial whose charges could not be refunded in time. The caller must
+	// settle those charges, as failmode.Guard does.
 	//
 	// Two checks of one call must not share a count.
 	//

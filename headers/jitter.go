@@ -9,8 +9,9 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// Jitter returns a [Writer] that tells clients to come back up to longest later
-// than they could, so that clients denied together do not come back together.
+// Jitter returns a [Writer] that tells clients to come back later than they could, by
+// a random time of at most longest, so that clients denied together do not come back
+// together.
 // Each response has one random amount, which is added to the resets that w writes
 // and to Retry-After, which Jitter sets on denials. No client is told to come back
 // too early.

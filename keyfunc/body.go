@@ -67,8 +67,8 @@ func BodyJSON(field string, maxBytes int64) Key {
 //
 // The rules of [BodyJSON] apply, except that a name that differs in case is not the
 // field. A request also has no key if its body begins like a JSON object, because a
-// handler could read it as one. The same holds if the body has the field more than once
-// when semicolons also separate fields.
+// handler could read it as one. The same holds if the body would have the field more than
+// once for a parser that also separates fields by semicolons.
 //
 // For a handler that takes both JSON and forms, combine the two with [First]. An
 // account then has one count for JSON and one for forms:

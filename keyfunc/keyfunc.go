@@ -50,7 +50,7 @@ type Described interface {
 // no body, and takes one plain value, which is its key. Its name is the result of its
 // method String or, without one, its type. But Validate reports a mistake if k is nil, if
 // k has, besides String, some methods of Described but not all, or if k embeds a Key,
-// because then the methods of Described that it has would not be used.
+// because the embedded Key's methods of Described would not be used.
 func Describe(k Key) Described {
 	if k, ok := k.(Described); ok {
 		return k

@@ -21,7 +21,7 @@ import (
 // Tiers and the client's Override, because each has a count of its own. If several
 // limits share one count, the check has the first of them: the rule's own, then Tiers by
 // name, then the Override. For [keyfunc.First], which may have several
-// keys for one value, give the value without the place that an Override needs. A limit
+// keys for one value, give the value without the number in front that an Override needs. A limit
 // that only LimitsFor returns has a check only if another limit has its algorithm and
 // period.
 //
