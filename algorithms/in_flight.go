@@ -33,9 +33,8 @@ const defaultLease = 15 * time.Second
 //
 // Beside it, write a limit with a rate by the same key: denials by MaxInFlight are not
 // remembered, so each request of a flood asks the store, unless this process holds all
-// places. One
-// client can hold all places of a key that clients share: there, write a limit for each
-// client as well.
+// places. One client can hold all places of a key that clients share: there, write a
+// limit for each client as well.
 func MaxInFlight(n int64) Limit {
 	return Limit{Rate: n, Period: defaultLease, Algorithm: InFlight}
 }
