@@ -7,6 +7,8 @@ package shed
 import (
 	"cmp"
 	"container/list"
+	"context"
+	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -144,6 +146,26 @@ const (
 
 // isParked in blocked says that the slot has lost its place meanwhile.
 const isParked = -1
+
+// A slotContext lets a Shedder find the place that a request has.
+type slotContext struct {
+	context.Context
+	slot *slot
+}
+
+type slotKey struct{ of *Shedder }
+
+// Value implements [context.Context].
+func (c *slotContext) Value(key any) any {
+	if key == (slotKey{c.slot.shedder}) {
+		return c.slot
+	}
+	return c.Context.Value(key)
+}
+
+// String implements [fmt.Stringer], as other contexts do: printing a request must not
+// read what others may be changing.
+func (c *slotContext) String() string { return fmt.Sprintf("%v.WithValue(ratelimit.slot)", c.Context) }
 
 // queues are the requests that wait for a place. Of each level there are those that have
 // arrived, and those that come back, which go first: they hold memory, and perhaps locks.
