@@ -193,3 +193,45 @@ func (m *Store) change(c *Count, do func() error) error {
 	defer c.shard.mu.Unlock()
 	return do()
 }
+
+// Remembered returns until when a count and its key's denials must be remembered; 0 if there
+// are none. TestConformance of package algorithms compares these times with the lifetimes
+// of keys in Redis.
+func (m *Store) Remembered(c *Count, now int64) (count, denials int64, byHand bool) {
+	m.ready()
+	m.place(&c.place, c.Rule, c.Key, &c.Params)
+	c.shard.mu.Lock()
+	defer c.shard.mu.Unlock()
+	if e := c.shard.table.find(c.id); e != nil {
+		count = c.Until(c.Current(c.shard.table.state(e, &c.Params), now), now)
+	}
+	if e := c.shard.table.find(c.ban); e != nil {
+		denials, byHand = e.until, c.banState(now).ByHand
+	}
+	return count, denials, byHand
+}
+
+// Stats say how full a Store is.
+type Stats struct {
+	Keys       int    // keys with a count of their own, and bans
+	Sketches   int    // sketches in use, in the shard that has the most
+	Evicted    uint64 // fully replenished keys that were evicted, since the start
+	Overflowed uint64 // checks that were decided by a sketch, since the start
+}
+
+// Stats returns how full the Store is. It locks one shard after the other, so the numbers
+// are not of the same instant.
+func (m *Store) Stats() Stats {
+	m.ready()
+	var all Stats
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.Lock()
+		all.Keys += s.table.used
+		all.Sketches = max(all.Sketches, s.sketches.inUse(m.Now()))
+		all.Evicted += s.evicted
+		all.Overflowed += s.overflowed
+		s.mu.Unlock()
+	}
+	return all
+}
