@@ -21,6 +21,15 @@ type sketch struct {
 	cells [sketchRows][1 << sketchBits]cell
 }
 
+// A class is a set of keys whose states can be compared. Programs have few rules, so there
+// are few classes.
+type class struct {
+	rule      string
+	tier      string
+	counts    uint64 // its period or calendar
+	algorithm *step.Row
+}
+
 // A cell is a state, in the form of the step's ToCell. If classes share the sketch, only a is
 // used: the time at which the state equals that of a key never seen.
 type cell struct {

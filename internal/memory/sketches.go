@@ -3,23 +3,12 @@ package memory
 import (
 	"slices"
 	"strings"
-
-	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 const (
 	maxSketches = 6          // of one class each, in a shard
 	sketchSpare = 60_000_000 // µs for which an empty sketch is kept
 )
-
-// A class is a set of keys whose states can be compared. Programs have few rules, so there
-// are few classes.
-type class struct {
-	rule      string
-	tier      string
-	counts    uint64 // its period or calendar
-	algorithm *step.Row
-}
 
 // sketches count the keys that have no entry in a shard's table.
 type sketches struct {
