@@ -1,6 +1,9 @@
 package step
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A step is one algorithm as arithmetic on states. Times are Unix microseconds. At and Take
 // are one function in Lua; correct is another.
@@ -41,6 +44,12 @@ type State struct {
 	Log     []LogEntry // sliding_log in memory; Redis has a list
 }
 
+// A LogEntry is a time at which units came, and the sum of all units up to then, so that
+// entries are found by binary search. Times rise. The first entry of a log has expired; it
+// is kept for its sum. Sums stay below 2^53: they begin at 0 again after each period
+// without a charge, and 2^53 units take more than 10^7 periods.
+type LogEntry struct{ at, sum int64 }
+
 // Placed is where a charge is in a state: the start of its window, or the time of its
 // entry, of the charge or of its slot. A slot also has a fraction of a microsecond, with
 // the rate as its denominator. If a clock stepped back, the time may be later than now.
@@ -75,6 +84,9 @@ func (p *Params) until(s State, now, resetAfter int64) int64 {
 	}
 	return now + resetAfter
 }
+
+// endless is when a count with requests under way equals one never seen, for a Memory.
+const endless = math.MaxInt64
 
 // Numbers returns the three numbers, which a Result carries, so that a Guard can decide by
 // them again.
