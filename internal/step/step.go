@@ -33,9 +33,44 @@ type step interface {
 	Arguments(args []any, p Params) []any
 	Corrections(args []any, c *Correction) []any
 
-	sketched // for sketches, in cells.go
-	followed // for memories that mirror another store, in cells.go
+	sketched // for sketches
+	followed // for memories that mirror another store
 }
+
+// sketched converts states to and from the cells of a sketch. A cell holds one state for
+// many keys, so every conversion may only add units.
+type sketched interface {
+	// ToCell returns a state of constant size that has at least the units of s, and the
+	// time at which that state equals that of a key never seen. For s, that is until.
+	ToCell(s State, until, now int64, p Params) (State, int64)
+	// Roll returns a cell as it stands at now. Rolled cells can be compared.
+	Roll(cell State, now int64, p Params) State
+	// FromCell returns a current state that has at least the units of every key in a
+	// rolled cell.
+	FromCell(cell State, now int64, p Params) State
+	// UsedUntil returns a current state that admits nothing until a later time, at which
+	// it equals that of a key never seen.
+	UsedUntil(until, now int64, p Params) State
+}
+
+// followed adds units to a state that other processes have used at unknown times.
+type followed interface {
+	// UsedBefore counts units as used before now, as many as the current state allows,
+	// and returns how many must still be counted as used now.
+	UsedBefore(s State, now, units int64, p Params) (State, int64)
+}
+
+// inCells is for steps whose cells are plain states.
+type inCells struct{}
+
+func (inCells) ToCell(s State, until, _ int64, _ Params) (State, int64) { return s, until }
+
+func (inCells) FromCell(cell State, _ int64, _ Params) State { return cell }
+
+// asNow is for steps that count all such units as used now.
+type asNow struct{}
+
+func (asNow) UsedBefore(s State, _, units int64, _ Params) (State, int64) { return s, units }
 
 // A State is what a store remembers of a key: three whole numbers with a meaning of their
 // own for each step. The zero value is a key never seen.
@@ -57,6 +92,12 @@ type Placed struct{ At, frac int64 }
 
 // At returns the state as it stands at now; see the step.
 func (p *Params) At(s State, now int64) (current State, healed bool) { return p.Step.At(s, now, *p) }
+
+// Current returns the state as it stands at now.
+func (p *Params) Current(s State, now int64) State {
+	s, _ = p.At(s, now)
+	return s
+}
 
 // Take charges the cost to a current state; see the step.
 func (p *Params) Take(s State, now int64) (charged State, where Placed, ok bool) {
@@ -140,4 +181,27 @@ func (c *Correction) Settle(s State, healed bool, now int64) (settled State, cha
 	}
 	settled = c.Step.correct(s, now, c)
 	return settled, healed || settled.A != s.A || settled.B != s.B || settled.C != s.C
+}
+
+// Least combines two states of the same time into the one that has fewer units: of buckets
+// the earlier TAT, and of windows, which have the same start, the lesser counts.
+func Least(s, t State) State {
+	switch {
+	case s.A < t.A:
+		return s
+	case s.A > t.A:
+		return t
+	}
+	return State{A: s.A, B: min(s.B, t.B), C: min(s.C, t.C)}
+}
+
+// Most combines two states of the same time into the one that has more units.
+func Most(s, t State) State {
+	switch {
+	case s.A > t.A:
+		return s
+	case s.A < t.A:
+		return t
+	}
+	return State{A: s.A, B: max(s.B, t.B), C: max(s.C, t.C)}
 }
