@@ -5,6 +5,38 @@ import (
 	"time"
 )
 
+// A Row describes an algorithm. A new algorithm is a row of Table, a step in a Go file
+// and the step's twin in a Lua file; doc.go says how. Code elsewhere does not compare
+// algorithms: a difference between them is a field of Row or a method of the step.
+type Row struct {
+	Name     string
+	Short    string // its name in keys; the digit is the form of the states, see testdata/forms.txt
+	Step     step
+	Lua      string // the twin's file, without .lua, in internal/script/src/steps
+	MaxRate  int64  // the largest Rate
+	why      string // the reason for MaxRate, for errors
+	maxUsed  int64  // the most units that a window or log can hold, debts included
+	Bucket   bool   // has a Burst, and its params have times to refill
+	Queue    bool   // has a Delay; Burst is required
+	Aligned  bool   // counts in windows aligned to the Unix epoch
+	Calendar bool   // counts in the windows of a calendar; the arguments change with the time
+	Summary  bool   // its state is not three numbers: scripts return a summary of it
+	Log      bool   // the state has entries, in a Memory too
+	Held     bool   // a charge is a request in progress: it costs 1, ends with the request, and Period is its lease
+
+	Number uint64 // index in Table, from 1
+	Code   int64  // of the twin in the scripts, from 1
+}
+
+// hasWindows reports whether units count in windows, whose ends free all of them.
+func (r *Row) hasWindows() bool { return r.Aligned || r.Calendar }
+
+// DeniedByDelay reports whether a check that does not fit was denied only because its
+// slot would begin after its longest delay, if it has one: the queue had room.
+func (r *Row) DeniedByDelay(bounded bool, remaining, cost int64) bool {
+	return bounded && r != nil && r.Queue && remaining >= max(cost, 1)
+}
+
 // A step is one algorithm as arithmetic on states. Times are Unix microseconds. At and Take
 // are one function in Lua; correct is another.
 //
