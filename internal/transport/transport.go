@@ -259,33 +259,3 @@ func run[T any](ctx context.Context, t *Transport, f func() T) (T, error) {
 // unknownScript reports that Redis did not run a script because it has
 // forgotten its text: after a restart, a failover or SCRIPT FLUSH.
 func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") } // which allocates for none, too
-
-// A command wrapped in noRetry is never sent twice by go-redis: one whose reply was
-// lost may have been executed, and what came after it would be charged or
-// forgotten again.
-type noRetry struct{ redis.Cmder }
-
-// NoRetry overrides the client's MaxRetries.
-func (noRetry) NoRetry() bool { return true }
-
-// Clone keeps NoRetry in copies.
-func (n noRetry) Clone() redis.Cmder { return noRetry{n.Cmder.Clone()} }
-
-// A numbersCmd is noRetry for a script that returns numbers, without an
-// allocation.
-type numbersCmd struct{ *redis.IntSliceCmd }
-
-// NoRetry overrides the client's MaxRetries.
-func (numbersCmd) NoRetry() bool { return true }
-
-// Clone keeps NoRetry in copies.
-func (c numbersCmd) Clone() redis.Cmder { return noRetry{c.IntSliceCmd.Clone()} }
-
-// A textCmd is the same for a script that returns a string.
-type textCmd struct{ *redis.StringCmd }
-
-// NoRetry overrides the client's MaxRetries.
-func (textCmd) NoRetry() bool { return true }
-
-// Clone keeps NoRetry in copies.
-func (c textCmd) Clone() redis.Cmder { return noRetry{c.StringCmd.Clone()} }
