@@ -12,24 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrReply says that a script answered what it cannot have: somebody else has
-// written the key, or the script is not the one that this module sent.
-var ErrReply = errors.New("the script's answer makes no sense")
-
-// ErrForeign says that the value at a key is none of this module's.
-var ErrForeign = errors.New("no state of a limit")
-
-// errBusy says that a decision was not sent: this process had too many commands
-// under way, for as long as the decision could wait.
-var errBusy = errors.New("too many commands are under way")
-
 // setSharded is what to do if a client that should have one server has several.
 const setSharded = "the client spreads keys over servers: set Redis.Sharded"
-
-// An unsentError is why a decision was not sent.
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error { return e.error }
 
 // busy is why a decision was not sent that has waited too long, or would have to.
 func (t *Transport) busy() error {
@@ -90,11 +74,6 @@ func recovered(f func() error) (err error) {
 		}
 	}()
 	return f()
-}
-
-func isUnsent(err error) bool {
-	_, ok := errors.AsType[unsentError](err)
-	return ok
 }
 
 // over reports that the budget is over. The deadline of a connection may be

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
@@ -255,7 +253,3 @@ func run[T any](ctx context.Context, t *Transport, f func() T) (T, error) {
 		return none, ctx.Err()
 	}
 }
-
-// unknownScript reports that Redis did not run a script because it has
-// forgotten its text: after a restart, a failover or SCRIPT FLUSH.
-func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") } // which allocates for none, too
