@@ -3,7 +3,6 @@ package rulefile
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -180,12 +179,4 @@ func cut(s string) string {
 		return string(runes[:64]) + "…"
 	}
 	return s
-}
-
-// listed joins words for errors.
-func listed(words []string) string {
-	if len(words) == 0 {
-		return "none"
-	}
-	return strings.Join(slices.Sorted(slices.Values(words)), ", ")
 }
