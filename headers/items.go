@@ -2,6 +2,7 @@ package headers
 
 import (
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -182,4 +183,17 @@ func count(of httpsfv.Item, parameter byte) (n int64, ok bool) {
 	value, _ := of.Params.Get(string(parameter))
 	n, ok = value.(int64)
 	return n, ok && n >= 0
+}
+
+// addItem appends an item. Of two with one name, the one with fewer units stays
+// or, among equals, the one with more seconds.
+func addItem(items []item, add item) []item {
+	at := slices.IndexFunc(items, func(there item) bool { return there.name == add.name })
+	if at < 0 {
+		return append(items, add)
+	}
+	if there := &items[at]; add.units < there.units || add.units == there.units && add.seconds > there.seconds {
+		*there = add
+	}
+	return items
 }
