@@ -100,24 +100,17 @@ func policyName(d *algorithms.Decision, i int) string {
 	return itemName(name)
 }
 
-func printable(c byte) bool { return 0x20 <= c && c < 0x7f }
-
 // itemName returns a rule's name in printable ASCII, which is all that a String
 // can hold.
 func itemName(rule string) string {
-	for i := range len(rule) {
-		if !printable(rule[i]) {
-			return escapeName(rule)
-		}
+	printable := func(r rune) bool { return 0x20 <= r && r < 0x7f }
+	if strings.TrimFunc(rule, printable) == "" {
+		return rule
 	}
-	return rule
-}
-
-func escapeName(rule string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(rule) {
-		if c := rule[i]; printable(c) {
+		if c := rule[i]; printable(rune(c)) {
 			b.WriteByte(c)
 		} else {
 			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
