@@ -53,10 +53,7 @@ func (pl *place) banByHand(now, length int64, rule step.Ban, most int) error {
 
 // Banned reports whether a ban denies the count.
 func (m *Store) Banned(c *Count) bool {
-	m.ready()
-	m.place(&c.place, c.Rule, c.Key, &c.Params)
-	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
+	defer m.locked(c).Unlock()
 	if c.Shadow || !c.shard.byHand && !c.Bans {
 		return false
 	}
