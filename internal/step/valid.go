@@ -2,7 +2,6 @@ package step
 
 import (
 	"fmt"
-	"math/bits"
 	"time"
 )
 
@@ -69,10 +68,7 @@ func (l Limit) fits(row *Row) bool {
 	if !row.Bucket {
 		return true
 	}
-	hi, lo := bits.Mul64(uint64(l.quotaFor(row)), uint64(l.Period.Microseconds()))
-	if hi >= uint64(l.Rate) {
-		return false
-	}
-	refill, _ := bits.Div64(hi, lo, uint64(l.Rate))
+	p := Params{rate: l.Rate, Period: l.Period.Microseconds()}
+	refill, _ := p.refill(l.quotaFor(row))
 	return 2*refill < MaxDuration
 }

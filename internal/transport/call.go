@@ -168,19 +168,13 @@ func (n noRetry) Clone() redis.Cmder { return noRetry{n.Cmder.Clone()} }
 // allocation.
 type numbersCmd struct{ *redis.IntSliceCmd }
 
-// NoRetry overrides the client's MaxRetries.
-func (numbersCmd) NoRetry() bool { return true }
-
-// Clone keeps NoRetry in copies.
+func (numbersCmd) NoRetry() bool        { return true }
 func (c numbersCmd) Clone() redis.Cmder { return noRetry{c.IntSliceCmd.Clone()} }
 
 // A textCmd is the same for a script that returns a string.
 type textCmd struct{ *redis.StringCmd }
 
-// NoRetry overrides the client's MaxRetries.
-func (textCmd) NoRetry() bool { return true }
-
-// Clone keeps NoRetry in copies.
+func (textCmd) NoRetry() bool        { return true }
 func (c textCmd) Clone() redis.Cmder { return noRetry{c.StringCmd.Clone()} }
 
 // go-redis before 9.19 ignores NoRetry: it sends a command that timed out up to
