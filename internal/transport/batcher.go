@@ -32,13 +32,9 @@ const (
 	maxUnderWay = 1024
 )
 
-// A batcher sends commands to one server. While there is a place, a decision is
-// sent at once. While there is none, decisions wait, and those that wait are sent
-// together as soon as a batch is back. So batches grow with the load.
-//
-// A batch with several members, or to a client that does not heed deadlines, runs
-// in a goroutine that its members leave behind when their budgets are over. There
-// is no goroutine or timer while nothing is under way.
+// A batcher sends commands to one server, in batches; doc.go says how. A batch with
+// several members, or to a client that does not heed deadlines, runs in a goroutine that
+// its members leave behind when their budgets are over.
 type batcher struct {
 	transport *Transport
 	places    int           // for batches under way that are not slow
