@@ -177,16 +177,3 @@ func windowSeconds(l algorithms.Limit) int64 {
 	}
 	return seconds
 }
-
-// addItem appends an item. Of two with one name, the one with fewer units stays
-// or, among equals, the one with more seconds.
-func addItem(items []item, add item) []item {
-	at := slices.IndexFunc(items, func(there item) bool { return there.name == add.name })
-	if at < 0 {
-		return append(items, add)
-	}
-	if there := &items[at]; add.units < there.units || add.units == there.units && add.seconds > there.seconds {
-		*there = add
-	}
-	return items
-}

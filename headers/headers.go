@@ -1,8 +1,10 @@
 package headers
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
@@ -22,4 +24,40 @@ func All(writers ...Writer) Writer {
 			w(h, d)
 		}
 	}
+}
+
+// Jitter returns a [Writer] that tells clients to come back later than they could, by
+// a random time of at most longest, so that clients denied together do not come back
+// together.
+// Each response has one random amount, which is added to the resets that w writes
+// and to Retry-After, which Jitter sets on denials. No client is told to come back
+// too early.
+//
+// If longest is 0 or less, Jitter returns w. With Jitter, X-RateLimit-Reset
+// differs from response to response.
+func Jitter(longest time.Duration, w Writer) Writer {
+	if longest <= 0 {
+		return w
+	}
+	return func(h http.Header, d algorithms.Decision) {
+		by := rand.N(longest) + 1 //nolint:gosec // spreads clients; a client gains nothing by guessing it
+		d.Results = slices.Clone(d.Results)
+		for i := range d.Results {
+			r := &d.Results[i]
+			r.ResetAfter = later(r.ResetAfter, by)
+			if !r.HasRoom {
+				r.RetryAfter = later(r.RetryAfter, by)
+			}
+		}
+		w(h, d)
+		SetRetryAfter(h, d) // the middleware's own is not later, so this one stays
+	}
+}
+
+// later returns wait+by; Never stays Never.
+func later(wait, by time.Duration) time.Duration {
+	if wait > algorithms.Never-by {
+		return wait
+	}
+	return wait + by
 }

@@ -2,6 +2,7 @@ package headers
 
 import (
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -99,24 +100,17 @@ func policyName(d *algorithms.Decision, i int) string {
 	return itemName(name)
 }
 
-func printable(c byte) bool { return 0x20 <= c && c < 0x7f }
-
 // itemName returns a rule's name in printable ASCII, which is all that a String
 // can hold.
 func itemName(rule string) string {
-	for i := range len(rule) {
-		if !printable(rule[i]) {
-			return escapeName(rule)
-		}
+	printable := func(r rune) bool { return 0x20 <= r && r < 0x7f }
+	if strings.TrimFunc(rule, printable) == "" {
+		return rule
 	}
-	return rule
-}
-
-func escapeName(rule string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(rule) {
-		if c := rule[i]; printable(c) {
+		if c := rule[i]; printable(rune(c)) {
 			b.WriteByte(c)
 		} else {
 			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
@@ -182,4 +176,17 @@ func count(of httpsfv.Item, parameter byte) (n int64, ok bool) {
 	value, _ := of.Params.Get(string(parameter))
 	n, ok = value.(int64)
 	return n, ok && n >= 0
+}
+
+// addItem appends an item. Of two with one name, the one with fewer units stays
+// or, among equals, the one with more seconds.
+func addItem(items []item, add item) []item {
+	at := slices.IndexFunc(items, func(there item) bool { return there.name == add.name })
+	if at < 0 {
+		return append(items, add)
+	}
+	if there := &items[at]; add.units < there.units || add.units == there.units && add.seconds > there.seconds {
+		*there = add
+	}
+	return items
 }

@@ -172,12 +172,7 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-func (t *Transport) base() http.RoundTripper {
-	if t.Base == nil {
-		return http.DefaultTransport
-	}
-	return t.Base
-}
+func (t *Transport) base() http.RoundTripper { return cmp.Or(t.Base, http.DefaultTransport) }
 
 // wait returns how long to wait before the request is sent again; false if it must not be
 // sent again. That does not depend on the jitter.
@@ -204,16 +199,8 @@ func (t *Transport) wait(ctx context.Context, resp *http.Response) (time.Duratio
 // repeatable reports whether a request that was answered with this status may be sent
 // again, and whether its body can be.
 func repeatable(req *http.Request, status int) bool {
-	switch status {
-	case http.StatusTooManyRequests:
-	case http.StatusServiceUnavailable:
-		if !idempotent(req) {
-			return false
-		}
-	default:
-		return false
-	}
-	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
+	denied := status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && idempotent(req)
+	return denied && (req.Body == nil || req.Body == http.NoBody || req.GetBody != nil)
 }
 
 func idempotent(req *http.Request) bool {

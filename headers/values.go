@@ -24,7 +24,8 @@ func appendValues(values, lines []string) []string {
 			value = strings.Trim(value, " \t")
 			if comma && value != "" && letter(value[0]) {
 				second, after, _ := strings.Cut(rest, ",")
-				if date := line[:len(line)-len(rest)+len(second)]; isDate(date) {
+				date := line[:len(line)-len(rest)+len(second)]
+				if _, ok := httpDate(date); ok {
 					value, rest = strings.Trim(date, " \t"), after
 				}
 			}
@@ -56,27 +57,14 @@ func number(text string) (float64, bool) {
 	return n, true
 }
 
-func digits(text string) bool {
-	for i := range len(text) {
-		if !digit(text[i]) {
-			return false
-		}
-	}
-	return text != ""
-}
+func digits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
-func digit(c byte) bool  { return '0' <= c && c <= '9' }
 func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 // httpDate reads a date in any of the three forms of HTTP.
 func httpDate(text string) (time.Time, bool) {
 	t, err := http.ParseTime(strings.Trim(text, " \t"))
 	return t, err == nil
-}
-
-func isDate(text string) bool {
-	_, ok := httpDate(text)
-	return ok
 }
 
 // until is the time from now to t. The zero now means the clock's.

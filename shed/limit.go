@@ -30,10 +30,10 @@ type limit struct {
 const tolerated = 1.5
 
 // room reports whether one more may be at work.
-func (l *limit) room(working int) bool { return working < int(l.at) }
+func (l *limit) room(atWork int) bool { return atWork < int(l.at) }
 
 // sample is told how long a request was at work. It closes windows.
-func (l *limit) sample(took, now time.Duration, working int) {
+func (l *limit) sample(took, now time.Duration, atWork int) {
 	if l.min == l.max {
 		return
 	}
@@ -41,7 +41,7 @@ func (l *limit) sample(took, now time.Duration, working int) {
 	l.samples++
 	if passed := now - l.begun; passed >= time.Second && l.samples >= 50 || passed >= 30*time.Second && l.samples >= 10 {
 		l.step(l.sum.Seconds()/float64(l.samples), float64(l.samples)/passed.Seconds())
-		l.begun, l.sum, l.samples, l.most, l.refused = now, 0, 0, working, false
+		l.begun, l.sum, l.samples, l.most, l.refused = now, 0, 0, atWork, false
 	}
 }
 

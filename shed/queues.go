@@ -5,14 +5,6 @@ import (
 	"time"
 )
 
-// queues are the requests that wait for a place. Of each level there are those that have
-// arrived, and those that come back, which go first: they hold memory, and perhaps locks.
-type queues struct {
-	of   [2 * levels]list.List
-	back int // those that come back
-	new  int // the others
-}
-
 func (q *queues) empty() bool { return q.back+q.new == 0 }
 
 // list is the queue that a slot belongs in, and how many there are of its kind.

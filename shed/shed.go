@@ -6,18 +6,18 @@ package shed
 
 import (
 	"cmp"
-	"errors"
+	"container/list"
+	"context"
 	"fmt"
 	"iter"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/internal/histogram"
 )
 
@@ -109,52 +109,71 @@ const (
 
 var reasonNames = [reasons]string{"queue_full", "waited"}
 
-// Handler wraps next, for use without a Middleware. It panics if next is nil, or if
-// fields are out of range.
-func (s *Shedder) Handler(next http.Handler) http.Handler {
-	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
-		panic("shed: Handler: the next handler is nil")
-	}
-	if err := s.validate(); err != nil {
-		panic(err.Error())
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		slot, ok := s.enter(r)
-		if !ok {
-			s.refuse(w, r)
-			return
-		}
-		served := false
-		defer func() { slot.Leave(served) }()
-		next.ServeHTTP(slot.Wrap(w, r))
-		served = true
-	})
+// A slot is a request's place among those at work. A nil slot is that of a request which
+// has one already.
+type slot struct {
+	shedder *Shedder
+	level   int
+	blocked atomic.Int64 // since when it has waited for its client; 0 if it does not, isParked if it lost its place
+
+	// Guarded by shedder.mu.
+	phase    phase
+	arrived  time.Duration
+	admitted time.Duration
+	at       int // in shedder.working
+	queued   *list.Element
+	turn     chan bool // says whether it was admitted; nil in shadow
+	paused   bool      // it has waited in the middle of its work, so its duration says nothing
+
+	// In shadow, a request that is over keeps its place for as long as it would have.
+	took time.Duration // once it is over
+	ends time.Duration // its place; 0 if that is not known yet
+
+	status int
+	ctx    slotContext
+	body   body
+	writer writer
 }
 
-func (s *Shedder) validate() error {
-	var errs []error
-	if s.Min < 0 || s.Max < 0 || s.Min > s.Max && s.Max > 0 {
-		errs = append(errs, fmt.Errorf("shed: Min and Max must not be negative, nor Min above Max; got %d and %d", s.Min, s.Max))
-	}
-	if s.Wait < 0 {
-		errs = append(errs, fmt.Errorf("shed: Wait must not be negative, got %s; 1ns lets nobody wait", s.Wait))
-	}
-	return errors.Join(errs...)
+type phase uint8
+
+const (
+	waiting   phase = iota
+	working         // counts towards the limit
+	parked          // waits for its client
+	returning       // waits for a place to go on
+	gone            // is not counted: a stream, shed, or over
+)
+
+// isParked in blocked says that the slot has lost its place meanwhile.
+const isParked = -1
+
+// A slotContext lets a Shedder find the place that a request has.
+type slotContext struct {
+	context.Context
+	slot *slot
 }
 
-var errOverloaded = errors.New("overloaded")
+type slotKey struct{ of *Shedder }
 
-// refuse answers what is shed. The wait is spread, so that clients do not come back
-// together.
-func (s *Shedder) refuse(w http.ResponseWriter, r *http.Request) {
-	d := algorithms.Decision{Results: []algorithms.Result{{Err: errOverloaded, RetryAfter: time.Duration(1+rand.IntN(3)) * time.Second}}} //nolint:gosec // no secret
-	if s.Overloaded == nil {
-		headers.Deny(w, r, d)
-		return
+// Value implements [context.Context].
+func (c *slotContext) Value(key any) any {
+	if key == (slotKey{c.slot.shedder}) {
+		return c.slot
 	}
-	headers.SetRetryAfter(w.Header(), d)
-	w.Header().Set("Cache-Control", "no-store")
-	s.Overloaded.ServeHTTP(w, r)
+	return c.Context.Value(key)
+}
+
+// String implements [fmt.Stringer], as other contexts do: printing a request must not
+// read what others may be changing.
+func (c *slotContext) String() string { return fmt.Sprintf("%v.WithValue(ratelimit.slot)", c.Context) }
+
+// queues are the requests that wait for a place. Of each level there are those that have
+// arrived, and those that come back, which go first: they hold memory, and perhaps locks.
+type queues struct {
+	of   [2 * levels]list.List
+	back int // those that come back
+	new  int // the others
 }
 
 // lock locks the Shedder, makes it ready, and returns the time.

@@ -2,8 +2,6 @@ package shed
 
 import (
 	"bufio"
-	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -33,26 +31,6 @@ func (p *slot) Wrap(w http.ResponseWriter, r *http.Request) (http.ResponseWriter
 	p.writer = writer{w, p}
 	return alike.Of(&p.writer), r
 }
-
-// A slotContext lets a Shedder find the place that a request has.
-type slotContext struct {
-	context.Context
-	slot *slot
-}
-
-type slotKey struct{ of *Shedder }
-
-// Value implements [context.Context].
-func (c *slotContext) Value(key any) any {
-	if key == (slotKey{c.slot.shedder}) {
-		return c.slot
-	}
-	return c.Context.Value(key)
-}
-
-// String implements [fmt.Stringer], as other contexts do: printing a request must not
-// read what others may be changing.
-func (c *slotContext) String() string { return fmt.Sprintf("%v.WithValue(ratelimit.slot)", c.Context) }
 
 // Block says that the request waits from now on. It returns false if another goroutine
 // has said so for it.

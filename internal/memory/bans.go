@@ -51,27 +51,9 @@ func (pl *place) banByHand(now, length int64, rule step.Ban, most int) error {
 	return nil
 }
 
-// followBan sets or lifts the count's ban as another store reported. For a check without a
-// Ban, the store reports bans by hand only. For a check with a Ban it reports both kinds: a
-// new one is stored as the rule's own ban.
-func (c *Count) followBan(now int64, there *Followed, most int) {
-	switch {
-	case there.Banned:
-		if c.hasRoomForBan(now, most) {
-			byHand := c.banState(now).ByHand || !c.Bans
-			c.storeBan(step.Ban{}, step.Denials{Since: now, Until: now + there.BannedFor, ByHand: byHand})
-		}
-	case c.Bans, c.shard.byHand && !c.Shadow && c.banState(now).ByHand:
-		c.shard.table.remove(c.ban)
-	}
-}
-
 // Banned reports whether a ban denies the count.
 func (m *Store) Banned(c *Count) bool {
-	m.ready()
-	m.place(&c.place, c.Rule, c.Key, &c.Params)
-	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
+	defer m.locked(c).Unlock()
 	if c.Shadow || !c.shard.byHand && !c.Bans {
 		return false
 	}

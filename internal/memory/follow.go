@@ -1,5 +1,7 @@
 package memory
 
+import "github.com/seed75154129/ratelimit/internal/step"
+
 // A Followed is another store's decision on a count. Times are in µs.
 type Followed struct {
 	Count                  Count
@@ -60,4 +62,19 @@ func (m *Store) followAt(now int64, there *Followed) (followed int64) {
 	current, _, _ = p.Take(current, now)
 	pl.store(current, p.Until(current, now), now, p, m.most)
 	return followed
+}
+
+// followBan sets or lifts the count's ban as another store reported. For a check without a
+// Ban, the store reports bans by hand only. For a check with a Ban it reports both kinds: a
+// new one is stored as the rule's own ban.
+func (c *Count) followBan(now int64, there *Followed, most int) {
+	switch {
+	case there.Banned:
+		if c.hasRoomForBan(now, most) {
+			byHand := c.banState(now).ByHand || !c.Bans
+			c.storeBan(step.Ban{}, step.Denials{Since: now, Until: now + there.BannedFor, ByHand: byHand})
+		}
+	case c.Bans, c.shard.byHand && !c.Shadow && c.banState(now).ByHand:
+		c.shard.table.remove(c.ban)
+	}
 }

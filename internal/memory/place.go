@@ -98,7 +98,7 @@ func (pl *place) load(now int64, p *step.Params) (current step.State, healed boo
 	if e == nil {
 		if sk := pl.shard.sketches.find(&pl.class); sk != nil && !p.Held {
 			pl.estimated = true
-			return sk.estimate(pl, now, p), false
+			return sk.estimate(pl.hashIn(sk), now, p), false
 		}
 		return p.At(step.State{}, now)
 	}
@@ -118,7 +118,8 @@ func (pl *place) store(s step.State, until, now int64, p *step.Params, most int)
 	if e == nil {
 		if !pl.hasRoom(now, most) && !p.Held { // there are only so many requests under way
 			pl.estimated = true
-			pl.shard.sketches.need(pl.class, now).raise(pl, s, until, now, p)
+			sk := pl.shard.sketches.need(pl.class, now)
+			sk.raise(pl.hashIn(sk), s, until, now, p)
 			return
 		}
 		e = pl.shard.table.add(pl.id)
@@ -128,6 +129,15 @@ func (pl *place) store(s step.State, until, now int64, p *step.Params, most int)
 		s = s.Written()
 	}
 	pl.shard.table.set(e, s, until, p)
+}
+
+// hashIn returns the hash that chooses the key's cells, of bits above those that chose the
+// shard. Its seeds are secret, so clients cannot choose keys that share cells.
+func (pl *place) hashIn(sk *sketch) uint64 {
+	if sk.rest {
+		return pl.id[0] / shardCount
+	}
+	return pl.hash / shardCount
 }
 
 // hasRoom reports whether the place's count has an entry or can have one. Beyond its limit,

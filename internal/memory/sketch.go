@@ -21,6 +21,15 @@ type sketch struct {
 	cells [sketchRows][1 << sketchBits]cell
 }
 
+// A class is a set of keys whose states can be compared. Programs have few rules, so there
+// are few classes.
+type class struct {
+	rule      string
+	tier      string
+	counts    uint64 // its period or calendar
+	algorithm *step.Row
+}
+
 // A cell is a state, in the form of the step's ToCell. If classes share the sketch, only a is
 // used: the time at which the state equals that of a key never seen.
 type cell struct {
@@ -42,9 +51,8 @@ func (c *cell) state() step.State {
 	return step.State{A: c.a, B: int64(c.bc << 1 >> 33), C: int64(uint32(c.bc))}
 }
 
-// estimate returns a state at now that has at least the units of the key.
-func (sk *sketch) estimate(pl *place, now int64, p *step.Params) step.State {
-	hash := sk.hash(pl)
+// estimate returns a state at now that has at least the units of the key with this hash.
+func (sk *sketch) estimate(hash uint64, now int64, p *step.Params) step.State {
 	s := sk.cell(0, hash).rolled(now, p, sk.rest)
 	for row := 1; row < sketchRows; row++ {
 		s = step.Least(s, sk.cell(row, hash).rolled(now, p, sk.rest))
@@ -60,14 +68,13 @@ func (sk *sketch) estimate(pl *place, now int64, p *step.Params) step.State {
 
 // raise raises the key's cells to at least the units of a state at now, which equals that of
 // a key never seen at until.
-func (sk *sketch) raise(pl *place, s step.State, until, now int64, p *step.Params) {
+func (sk *sketch) raise(hash uint64, s step.State, until, now int64, p *step.Params) {
 	if sk.rest {
 		s = step.State{A: until}
 	} else {
 		s, until = p.Step.ToCell(s, until, now, *p)
 	}
 	sk.until = max(sk.until, until)
-	hash := sk.hash(pl)
 	for row := range sketchRows {
 		c := sk.cell(row, hash)
 		*c = packed(step.Most(s, c.rolled(now, p, sk.rest)))
@@ -82,16 +89,7 @@ func (c *cell) rolled(now int64, p *step.Params, rest bool) step.State {
 	return p.Step.Roll(c.state(), now, *p)
 }
 
-// cell returns a key's cell in a row, by bits of the hash above those that chose the shard.
+// cell returns a key's cell in a row.
 func (sk *sketch) cell(row int, hash uint64) *cell {
-	return &sk.cells[row][hash/shardCount>>(row*sketchBits)%(1<<sketchBits)]
-}
-
-// hash returns the hash that chooses a key's cells. Its seeds are secret, so clients cannot
-// choose keys that share cells.
-func (sk *sketch) hash(pl *place) uint64 {
-	if sk.rest {
-		return pl.id[0]
-	}
-	return pl.hash
+	return &sk.cells[row][hash>>(row*sketchBits)%(1<<sketchBits)]
 }

@@ -102,7 +102,7 @@ func crowd(t *rapid.T, row *step.Row) {
 		if rest {
 			const year = 365 * 24 * 3600 * 1_000_000
 			until := now + rapid.SampledFrom([]int64{0, 30, 100, year}).Draw(t, "in use")
-			c.m.shards[0].sketches.own = append(c.m.shards[0].sketches.own, &sketch{class: class{rule: fmt.Sprint("other ", i)}, until: until})
+			c.m.shards[0].sketches = append(c.m.shards[0].sketches, &sketch{class: class{rule: fmt.Sprint("other ", i)}, until: until})
 		}
 	}
 	var open []charge

@@ -3,8 +3,6 @@ package memory
 import (
 	"slices"
 	"strings"
-
-	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 const (
@@ -12,29 +10,18 @@ const (
 	sketchSpare = 60_000_000 // µs for which an empty sketch is kept
 )
 
-// A class is a set of keys whose states can be compared. Programs have few rules, so there
-// are few classes.
-type class struct {
-	rule      string
-	tier      string
-	counts    uint64 // its period or calendar
-	algorithm *step.Row
-}
-
-// sketches count the keys that have no entry in a shard's table.
-type sketches struct {
-	own  []*sketch // of the first classes that needed one
-	rest *sketch   // of all further classes
-}
+// sketches count the keys that have no entry in a shard's table: one for each of the first
+// classes that needed one and, behind these, perhaps one for all further classes.
+type sketches []*sketch
 
 // find returns the sketch of a class, or nil.
-func (ss *sketches) find(c *class) *sketch {
-	for _, sk := range ss.own {
-		if sk.class == *c {
+func (ss sketches) find(c *class) *sketch {
+	for _, sk := range ss {
+		if sk.rest || sk.class == *c {
 			return sk
 		}
 	}
-	return ss.rest
+	return nil
 }
 
 // need returns the sketch of a class, and makes it if there is none. A class stays in rest
@@ -45,43 +32,41 @@ func (ss *sketches) need(c class, now int64) *sketch {
 		return sk
 	}
 	c.rule = strings.Clone(c.rule)
-	if len(ss.own) < maxSketches {
-		sk = &sketch{class: c}
-		ss.own = append(ss.own, sk)
-		return sk
+	own := *ss
+	if sk != nil {
+		own = own[:len(own)-1]
 	}
-	for _, sk := range ss.own {
+	if len(own) < maxSketches {
+		*ss = slices.Insert(*ss, 0, &sketch{class: c})
+		return (*ss)[0]
+	}
+	for _, sk := range own {
 		if sk.until <= now {
 			*sk = sketch{class: c}
 			return sk
 		}
 	}
-	if ss.rest == nil {
-		ss.rest = &sketch{rest: true}
+	if sk == nil {
+		sk = &sketch{rest: true}
+		*ss = append(*ss, sk)
 	}
-	return ss.rest
+	return sk
 }
 
 // sweep drops sketches that have been empty for sketchSpare.
 func (ss *sketches) sweep(now int64) {
-	idle := func(sk *sketch) bool { return sk.until+sketchSpare <= now }
-	if ss.own = slices.DeleteFunc(ss.own, idle); len(ss.own) == 0 {
-		ss.own = nil
-	}
-	if ss.rest != nil && idle(ss.rest) {
-		ss.rest = nil
+	*ss = slices.DeleteFunc(*ss, func(sk *sketch) bool { return sk.until+sketchSpare <= now })
+	if len(*ss) == 0 {
+		*ss = nil
 	}
 }
 
 // inUse returns how many sketches are not empty.
-func (ss *sketches) inUse(now int64) (n int) {
-	for _, sk := range ss.own {
+func (ss sketches) inUse(now int64) (n int) {
+	for _, sk := range ss {
 		if sk.until > now {
 			n++
 		}
-	}
-	if ss.rest != nil && ss.rest.until > now {
-		n++
 	}
 	return n
 }

@@ -160,7 +160,9 @@ func (m *Store) BanByHand(length int64, counts []Count) error {
 	var err error
 	for i := range counts {
 		c := &counts[i]
-		err = cmp.Or(err, m.change(c, func() error { return c.banByHand(m.Now(), length, c.Ban, m.most) }))
+		mu := m.locked(c)
+		err = cmp.Or(err, c.banByHand(m.Now(), length, c.Ban, m.most))
+		mu.Unlock()
 	}
 	return err
 }
@@ -174,22 +176,58 @@ func (m *Store) Reset(counts []Count) {
 
 // Forget forgets a count, or its key's denials and ban, or both.
 func (m *Store) Forget(c *Count, count, denials bool) {
-	_ = m.change(c, func() error {
-		if count && !c.Held { // who runs is counted, whatever is forgotten
-			c.shard.table.remove(c.id)
-		}
-		if denials {
-			c.shard.table.remove(c.ban)
-		}
-		return nil
-	})
+	defer m.locked(c).Unlock()
+	if count && !c.Held { // who runs is counted, whatever is forgotten
+		c.shard.table.remove(c.id)
+	}
+	if denials {
+		c.shard.table.remove(c.ban)
+	}
 }
 
-// change calls do with the place of a count found and its shard locked.
-func (m *Store) change(c *Count, do func() error) error {
+// locked finds the place of a count, and returns its shard's lock, which it has locked.
+func (m *Store) locked(c *Count) *sync.Mutex {
 	m.ready()
 	m.place(&c.place, c.Rule, c.Key, &c.Params)
 	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
-	return do()
+	return &c.shard.mu
+}
+
+// Remembered returns until when a count and its key's denials must be remembered; 0 if there
+// are none. TestConformance of package algorithms compares these times with the lifetimes
+// of keys in Redis.
+func (m *Store) Remembered(c *Count, now int64) (count, denials int64, byHand bool) {
+	defer m.locked(c).Unlock()
+	if e := c.shard.table.find(c.id); e != nil {
+		count = c.Until(c.Current(c.shard.table.state(e, &c.Params), now), now)
+	}
+	if e := c.shard.table.find(c.ban); e != nil {
+		denials, byHand = e.until, c.banState(now).ByHand
+	}
+	return count, denials, byHand
+}
+
+// Stats say how full a Store is.
+type Stats struct {
+	Keys       int    // keys with a count of their own, and bans
+	Sketches   int    // sketches in use, in the shard that has the most
+	Evicted    uint64 // fully replenished keys that were evicted, since the start
+	Overflowed uint64 // checks that were decided by a sketch, since the start
+}
+
+// Stats returns how full the Store is. It locks one shard after the other, so the numbers
+// are not of the same instant.
+func (m *Store) Stats() Stats {
+	m.ready()
+	var all Stats
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.Lock()
+		all.Keys += s.table.used
+		all.Sketches = max(all.Sketches, s.sketches.inUse(m.Now()))
+		all.Evicted += s.evicted
+		all.Overflowed += s.overflowed
+		s.mu.Unlock()
+	}
+	return all
 }

@@ -2,29 +2,6 @@ package step
 
 import "strings"
 
-// A Row describes an algorithm. A new algorithm is a row of Table, a step in a Go file
-// and the step's twin in a Lua file; doc.go says how. Code elsewhere does not compare
-// algorithms: a difference between them is a field of Row or a method of the step.
-type Row struct {
-	Name     string
-	Short    string // its name in keys; the digit is the form of the states, see testdata/forms.txt
-	Step     step
-	Lua      string // the twin's file, without .lua, in internal/script/src/steps
-	MaxRate  int64  // the largest Rate
-	why      string // the reason for MaxRate, for errors
-	maxUsed  int64  // the most units that a window or log can hold, debts included
-	Bucket   bool   // has a Burst, and its params have times to refill
-	Queue    bool   // has a Delay; Burst is required
-	Aligned  bool   // counts in windows aligned to the Unix epoch
-	Calendar bool   // counts in the windows of a calendar; the arguments change with the time
-	Summary  bool   // its state is not three numbers: scripts return a summary of it
-	Log      bool   // the state has entries, in a Memory too
-	Held     bool   // a charge is a request in progress: it costs 1, ends with the request, and Period is its lease
-
-	Number uint64 // index in Table, from 1
-	Code   int64  // of the twin in the scripts, from 1
-}
-
 // The reasons for each MaxRate.
 const (
 	forHeaders = ", as headers hold no more; got %d"
@@ -45,9 +22,6 @@ var Table = numbered([]Row{
 	{Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Lua: "calendar_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true},
 })
 
-// hasWindows reports whether units count in windows, whose ends free all of them.
-func (r *Row) hasWindows() bool { return r.Aligned || r.Calendar }
-
 // numbered sets Number and Code. Rows with the same twin have the same Code.
 func numbered(rows []Row) []Row {
 	codes := map[string]int64{}
@@ -58,12 +32,6 @@ func numbered(rows []Row) []Row {
 		rows[i].Number, rows[i].Code = uint64(i+1), codes[rows[i].Lua]
 	}
 	return rows
-}
-
-// DeniedByDelay reports whether a check that does not fit was denied only because its
-// slot would begin after its longest delay, if it has one: the queue had room.
-func (r *Row) DeniedByDelay(bounded bool, remaining, cost int64) bool {
-	return bounded && r != nil && r.Queue && remaining >= max(cost, 1)
 }
 
 // Lookup returns the row of an algorithm, or nil.
@@ -82,4 +50,15 @@ func names() string {
 		all[i] = Table[i].Name
 	}
 	return strings.Join(all, ", ")
+}
+
+// Row returns the algorithm's row, or nil.
+func (l Limit) Row() *Row { return Lookup(l.Name()) }
+
+// Quota is the number of units that an unused key can spend at once.
+func (l Limit) Quota() int64 {
+	if row := l.Row(); row != nil {
+		return l.quotaFor(row)
+	}
+	return l.Rate
 }

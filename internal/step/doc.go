@@ -7,11 +7,7 @@
 // stored state to the current time (At), charge a cost if it fits (Take), correct an
 // earlier charge ([Correction]), and compute how many units are left (Left).
 //
-// Every step has a twin in Lua, line for line. Times are Unix microseconds. A bucket also
-// keeps a fraction of a microsecond, with the rate as its denominator. Limits are bounded
-// so that all numbers are exact in doubles, the only numbers of Lua. A stored time moves
-// a decision only towards denying. A state that was written more than one period ahead of
-// now is a clock error: its used units are counted as used now.
+// Every step has a twin in Lua, line for line.
 package step
 
 // # How it works
@@ -32,12 +28,11 @@ package step
 //
 // # Twins
 //
-// Every step has a twin in Lua, line for line. The twin decides, and returns the state
-// before the charge. Go charges that state again and computes Remaining, RetryAfter and
-// ResetAfter from it, for both stores. TestConformance takes random schedules on
-// miniredis, on a redis-server and on a cluster, and compares every field.
-// TestStepsAreExact compares every answer with rational arithmetic that is written from
-// the definitions.
+// The twin decides, and returns the state before the charge. Go charges that state again
+// and computes Remaining, RetryAfter and ResetAfter from it, for both stores.
+// TestConformance takes random schedules on miniredis, on a redis-server and on a
+// cluster, and compares every field. TestStepsAreExact compares every answer with
+// rational arithmetic that is written from the definitions.
 //
 // # Exact numbers
 //
@@ -52,12 +47,13 @@ package step
 // the rate. A stored time moves a decision only towards denying.
 //
 // A state that was written more than a period ahead of now was written by a wrong clock.
-// Its usage is kept, and re-dated to now. So a clock that was a year ahead neither denies
-// for a year nor frees a client. A Take writes the new date, a Peek writes nothing, and a
-// charge by such a clock is not refunded. A clock that jumps forward expires keys. A window and a log show when they were written. A bucket
-// has to say how far ahead its TAT was then, because a large TAT can be a debt: another
-// process, or another tier, may have a slower limit on the same key. A debt denies until
-// it is repaid, and nothing is rewritten.
+// Its usage is kept, and re-dated to now. So a clock that was a year ahead neither
+// denies for a year nor frees a client. A Take writes the new date, a Peek writes
+// nothing, and a charge by such a clock is not refunded. A clock that jumps forward
+// expires keys. A window and a log show when they were written. A bucket has to say how
+// far ahead its TAT was then, because a large TAT can be a debt: another process, or
+// another tier, may have a slower limit on the same key. A debt denies until it is
+// repaid, and nothing is rewritten.
 //
 // For two limits on one key, all that a limit has admitted is also admitted if it is
 // replayed alone through a fresh state. If the other limit stops, each is admitted when

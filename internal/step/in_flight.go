@@ -1,7 +1,5 @@
 package step
 
-import "math"
-
 // inFlight counts the requests that are under way at once. Each is one member of a set,
 // whose name is a random number of the request's own: to add or remove it twice is as
 // once, so both may be repeated when an answer was lost.
@@ -44,6 +42,3 @@ func (inFlight) Corrections(args []any, c *Correction) []any { return append(arg
 func (inFlight) Roll(cell State, _ int64, _ Params) State { return cell }
 
 func (inFlight) UsedUntil(_, _ int64, p Params) State { return State{A: p.rate} }
-
-// endless is when a count with requests under way equals one never seen, for a Memory.
-const endless = math.MaxInt64

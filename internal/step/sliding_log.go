@@ -13,12 +13,6 @@ import (
 // Log, which is a list in Redis.
 type slidingLog struct{ asNow }
 
-// A LogEntry is a time at which units came, and the sum of all units up to then, so that
-// entries are found by binary search. Times rise. The first entry of a log has expired; it
-// is kept for its sum. Sums stay below 2^53: they begin at 0 again after each period
-// without a charge, and 2^53 units take more than 10^7 periods.
-type LogEntry struct{ at, sum int64 }
-
 func (l slidingLog) At(s State, now int64, p Params) (State, bool) {
 	log := s.Log
 	if len(log) == 0 {

@@ -1,6 +1,41 @@
 package step
 
-import "time"
+import (
+	"math"
+	"time"
+)
+
+// A Row describes an algorithm. A new algorithm is a row of Table, a step in a Go file
+// and the step's twin in a Lua file; doc.go says how. Code elsewhere does not compare
+// algorithms: a difference between them is a field of Row or a method of the step.
+type Row struct {
+	Name     string
+	Short    string // its name in keys; the digit is the form of the states, see testdata/forms.txt
+	Step     step
+	Lua      string // the twin's file, without .lua, in internal/script/src/steps
+	MaxRate  int64  // the largest Rate
+	why      string // the reason for MaxRate, for errors
+	maxUsed  int64  // the most units that a window or log can hold, debts included
+	Bucket   bool   // has a Burst, and its params have times to refill
+	Queue    bool   // has a Delay; Burst is required
+	Aligned  bool   // counts in windows aligned to the Unix epoch
+	Calendar bool   // counts in the windows of a calendar; the arguments change with the time
+	Summary  bool   // its state is not three numbers: scripts return a summary of it
+	Log      bool   // the state has entries, in a Memory too
+	Held     bool   // a charge is a request in progress: it costs 1, ends with the request, and Period is its lease
+
+	Number uint64 // index in Table, from 1
+	Code   int64  // of the twin in the scripts, from 1
+}
+
+// hasWindows reports whether units count in windows, whose ends free all of them.
+func (r *Row) hasWindows() bool { return r.Aligned || r.Calendar }
+
+// DeniedByDelay reports whether a check that does not fit was denied only because its
+// slot would begin after its longest delay, if it has one: the queue had room.
+func (r *Row) DeniedByDelay(bounded bool, remaining, cost int64) bool {
+	return bounded && r != nil && r.Queue && remaining >= max(cost, 1)
+}
 
 // A step is one algorithm as arithmetic on states. Times are Unix microseconds. At and Take
 // are one function in Lua; correct is another.
@@ -30,9 +65,44 @@ type step interface {
 	Arguments(args []any, p Params) []any
 	Corrections(args []any, c *Correction) []any
 
-	sketched // for sketches, in cells.go
-	followed // for memories that mirror another store, in cells.go
+	sketched // for sketches
+	followed // for memories that mirror another store
 }
+
+// sketched converts states to and from the cells of a sketch. A cell holds one state for
+// many keys, so every conversion may only add units.
+type sketched interface {
+	// ToCell returns a state of constant size that has at least the units of s, and the
+	// time at which that state equals that of a key never seen. For s, that is until.
+	ToCell(s State, until, now int64, p Params) (State, int64)
+	// Roll returns a cell as it stands at now. Rolled cells can be compared.
+	Roll(cell State, now int64, p Params) State
+	// FromCell returns a current state that has at least the units of every key in a
+	// rolled cell.
+	FromCell(cell State, now int64, p Params) State
+	// UsedUntil returns a current state that admits nothing until a later time, at which
+	// it equals that of a key never seen.
+	UsedUntil(until, now int64, p Params) State
+}
+
+// followed adds units to a state that other processes have used at unknown times.
+type followed interface {
+	// UsedBefore counts units as used before now, as many as the current state allows,
+	// and returns how many must still be counted as used now.
+	UsedBefore(s State, now, units int64, p Params) (State, int64)
+}
+
+// inCells is for steps whose cells are plain states.
+type inCells struct{}
+
+func (inCells) ToCell(s State, until, _ int64, _ Params) (State, int64) { return s, until }
+
+func (inCells) FromCell(cell State, _ int64, _ Params) State { return cell }
+
+// asNow is for steps that count all such units as used now.
+type asNow struct{}
+
+func (asNow) UsedBefore(s State, _, units int64, _ Params) (State, int64) { return s, units }
 
 // A State is what a store remembers of a key: three whole numbers with a meaning of their
 // own for each step. The zero value is a key never seen.
@@ -41,6 +111,12 @@ type State struct {
 	Log     []LogEntry // sliding_log in memory; Redis has a list
 }
 
+// A LogEntry is a time at which units came, and the sum of all units up to then, so that
+// entries are found by binary search. Times rise. The first entry of a log has expired; it
+// is kept for its sum. Sums stay below 2^53: they begin at 0 again after each period
+// without a charge, and 2^53 units take more than 10^7 periods.
+type LogEntry struct{ at, sum int64 }
+
 // Placed is where a charge is in a state: the start of its window, or the time of its
 // entry, of the charge or of its slot. A slot also has a fraction of a microsecond, with
 // the rate as its denominator. If a clock stepped back, the time may be later than now.
@@ -48,6 +124,12 @@ type Placed struct{ At, frac int64 }
 
 // At returns the state as it stands at now; see the step.
 func (p *Params) At(s State, now int64) (current State, healed bool) { return p.Step.At(s, now, *p) }
+
+// Current returns the state as it stands at now.
+func (p *Params) Current(s State, now int64) State {
+	s, _ = p.At(s, now)
+	return s
+}
 
 // Take charges the cost to a current state; see the step.
 func (p *Params) Take(s State, now int64) (charged State, where Placed, ok bool) {
@@ -75,6 +157,9 @@ func (p *Params) until(s State, now, resetAfter int64) int64 {
 	}
 	return now + resetAfter
 }
+
+// endless is when a count with requests under way equals one never seen, for a Memory.
+const endless = math.MaxInt64
 
 // Numbers returns the three numbers, which a Result carries, so that a Guard can decide by
 // them again.
@@ -110,4 +195,27 @@ type Trace struct {
 	Charge   Placed   // where the charge is in the state
 	State    [3]int64 // after the decision, if the store returned it, and it is no summary
 	Followed int64    // units of the charge that a memory that mirrors the store has charged
+}
+
+// Least combines two states of the same time into the one that has fewer units: of buckets
+// the earlier TAT, and of windows, which have the same start, the lesser counts.
+func Least(s, t State) State {
+	switch {
+	case s.A < t.A:
+		return s
+	case s.A > t.A:
+		return t
+	}
+	return State{A: s.A, B: min(s.B, t.B), C: min(s.C, t.C)}
+}
+
+// Most combines two states of the same time into the one that has more units.
+func Most(s, t State) State {
+	switch {
+	case s.A > t.A:
+		return s
+	case s.A < t.A:
+		return t
+	}
+	return State{A: s.A, B: max(s.B, t.B), C: max(s.C, t.C)}
 }

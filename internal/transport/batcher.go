@@ -2,7 +2,10 @@ package transport
 
 import (
 	"context"
+	"fmt"
+	"hash/maphash"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,13 +32,9 @@ const (
 	maxUnderWay = 1024
 )
 
-// A batcher sends commands to one server. While there is a place, a decision is
-// sent at once. While there is none, decisions wait, and those that wait are sent
-// together as soon as a batch is back. So batches grow with the load.
-//
-// A batch with several members, or to a client that does not heed deadlines, runs
-// in a goroutine that its members leave behind when their budgets are over. There
-// is no goroutine or timer while nothing is under way.
+// A batcher sends commands to one server, in batches; doc.go says how. A batch with
+// several members, or to a client that does not heed deadlines, runs in a goroutine that
+// its members leave behind when their budgets are over.
 type batcher struct {
 	transport *Transport
 	places    int           // for batches under way that are not slow
@@ -64,6 +63,33 @@ func newBatcher(t *Transport, shard int) *batcher {
 		b.places, b.most, b.size = min(maxPlaces, pool), min(maxSlow, pool), maxBatch
 	}
 	return b
+}
+
+// batcher returns what sends to a shard, and makes it if there is none.
+func (t *Transport) batcher(shard int) *batcher {
+	if all := *t.batchers.Load(); shard < len(all) {
+		return all[shard]
+	}
+	t.adding.Lock()
+	defer t.adding.Unlock()
+	all := slices.Clone(*t.batchers.Load())
+	for len(all) <= shard {
+		all = append(all, newBatcher(t, len(all)))
+	}
+	t.batchers.Store(&all)
+	return all[shard]
+}
+
+// turnOf says in which line a decision waits for its turn: in that of its rules,
+// which are what keys end with.
+func (t *Transport) turnOf(calls []*Call) (turn uint64) {
+	for _, c := range calls {
+		for _, key := range c.Keys {
+			key := key.(string)
+			turn = turn*31 + maphash.String(t.seed, key[strings.LastIndexByte(key, '}')+1:])
+		}
+	}
+	return turn
 }
 
 // do sends what is pending, or has it sent, and waits for the answer. inline
@@ -130,6 +156,11 @@ func (b *batcher) full() bool { return b.taken == b.places || len(b.underWay) ==
 func (b *batcher) refuse(p *pending) {
 	p.err = b.transport.busy()
 	close(p.done)
+}
+
+// busy is why a decision was not sent that has waited too long, or would have to.
+func (t *Transport) busy() error {
+	return fmt.Errorf("%w: no turn within the budget of %s", errBusy, t.limit)
 }
 
 // begin takes a place for a batch. The caller holds mu.

@@ -11,11 +11,9 @@
 // server certainly did not run is sent again: a script that it does not know, with its
 // text, and calls that it does not run as one.
 //
-// Calls to one server that are made at the same time share a pipeline. Those that
-// differ only in their keys and in what is their own are one command there ([Script.JoinedBy]). A lone call
-// is sent at once. While the places of a server are taken, later calls wait in
-// lines, one for each rule, which take turns. A call that cannot be sent within its
-// budget fails as busy, which is no failure of the server.
+// A lone call is sent at once. Calls to one server that are made at the same time share a
+// pipeline. A call that cannot be sent within its budget fails as busy, which is no
+// failure of the server.
 //
 // [ClassOf] says what an error means for the server: whether it was reached, whether
 // it refused, and whether the call was certainly not executed.
@@ -38,14 +36,11 @@ package transport
 // Each server has a batcher. While fewer than three batches are under way to a server, a
 // call is sent at once and alone. Otherwise calls wait, and all that wait go in one
 // pipeline when a batch returns. So a single caller pays nothing, batches grow with the
-// load, and there is nothing to configure.
+// load, and there is nothing to configure. What bounds a batch, and why, is said beside the
+// constants in batcher.go.
 //
 //   - A batch has the deadline of its latest member. One timer of the batcher wakes calls
 //     whose time has ended. There is no timer and no goroutine while no batch is under way.
-//   - A batch that takes longer than 10 ms frees its place, up to ten batches in all and
-//     no more than the pool has connections. So a lost packet does not delay later calls.
-//   - A call is not sent if it has less time left than 10 ms, or than recent batches took.
-//     It fails as busy, which is no failure of the server.
 //   - Calls with the same rules wait in one line, and lines take turns (TestRulesTakeTurns).
 //     If 4096 calls wait, the longest line gives way to others (TestALongLineGivesWay).
 //   - Calls of a batch that differ only in their keys and in Call.Own are one run of a joint script
@@ -58,8 +53,6 @@ package transport
 //   - All is read before the first write. Only what certainly wrote nothing is sent again,
 //     alone. If MGET or EXISTS is refused, or keys are in several slots, calls are sent alone
 //     for a minute.
-//   - A batch gets no further calls once it has 128 keys, so it blocks Redis for less than a
-//     millisecond.
 //   - A script that the server does not know is sent once for each batch.
 //   - A batch that fails is one failure for the circuit, because each connection that a
 //     proxy closes would open it otherwise (TestALostBatchIsOneFailure).
@@ -70,15 +63,11 @@ package transport
 //
 // # Connections
 //
-// go-redis finishes a dial whose caller has left, but closes a connection whose handshake
-// does not fit into the caller's context. So a call without an answer has one connection
-// made in the background, within five seconds and at most four at a time for each server.
+// A call without an answer has one connection made in the background: see connector.
 // Pipelines have connections of their own since go-redis 9.23, so Warm opens both kinds.
 //
 // # Clusters and Rings
 //
 // A shard is a master of a cluster or a server of a Ring, by its address as go-redis knows
-// the topology. Each server's calls are a pipeline of their own: if the time of go-redis'
-// ClusterClient ends while it tries one server again, it overwrites the answers of the
-// others. go-redis looks at a cluster again when a node redirects it, and not when a node
-// is dead. So a failure makes the client look again, at most four times a second.
+// the topology. Each server's calls are a pipeline of their own (byNode). A failure makes
+// the client look at its cluster again, at most four times a second (reloadEvery).

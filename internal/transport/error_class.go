@@ -41,6 +41,31 @@ const (
 // is nothing to probe.
 var ErrGone = errors.New("algorithms: the node has no slots any more")
 
+// ErrReply says that a script answered what it cannot have: somebody else has
+// written the key, or the script is not the one that this module sent.
+var ErrReply = errors.New("the script's answer makes no sense")
+
+// ErrForeign says that the value at a key is none of this module's.
+var ErrForeign = errors.New("no state of a limit")
+
+// errBusy says that a decision was not sent: this process had too many commands
+// under way, for as long as the decision could wait.
+var errBusy = errors.New("too many commands are under way")
+
+// An unsentError is why a decision was not sent.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
+func isUnsent(err error) bool {
+	_, ok := errors.AsType[unsentError](err)
+	return ok
+}
+
+// unknownScript reports that Redis did not run a script because it has
+// forgotten its text: after a restart, a failover or SCRIPT FLUSH.
+func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") } // which allocates for none, too
+
 // ClassOf returns the class of a store's error, "" for nil. An error that is
 // not known, such as one of another store than Redis, is ClassUnknown.
 func ClassOf(err error) ErrorClass {

@@ -2,9 +2,10 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
-	"slices"
-	"strings"
+	"runtime/debug"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,12 @@ func New(client Client, sharded bool, budget time.Duration, scripts ...*Script) 
 	return t
 }
 
+// reloadEvery is the shortest time between two requests to a client to look at its
+// cluster again. go-redis looks again when a node redirects it, but not when one is dead
+// or hangs: with its own interval, a minute of errors would follow a failover of two
+// seconds.
+const reloadEvery = 250 * time.Millisecond
+
 // A decisionContext is the context of a decision: it ends with the budget, and
 // not with the caller's. A client that hangs up is counted, and is no failure of
 // Redis. Whoever waits for a decision is woken by a batcher, so that it has no
@@ -66,179 +73,6 @@ func (t *Transport) Within(ctx context.Context) context.Context {
 	return &decisionContext{ctx, time.Now().Add(t.limit)}
 }
 
-// turnOf says in which line a decision waits for its turn: in that of its rules,
-// which are what keys end with.
-func (t *Transport) turnOf(calls []*Call) (turn uint64) {
-	for _, c := range calls {
-		for _, key := range c.Keys {
-			key := key.(string)
-			turn = turn*31 + maphash.String(t.seed, key[strings.LastIndexByte(key, '}')+1:])
-		}
-	}
-	return turn
-}
-
-// batcher returns what sends to a shard, and makes it if there is none.
-func (t *Transport) batcher(shard int) *batcher {
-	if all := *t.batchers.Load(); shard < len(all) {
-		return all[shard]
-	}
-	t.adding.Lock()
-	defer t.adding.Unlock()
-	all := slices.Clone(*t.batchers.Load())
-	for len(all) <= shard {
-		all = append(all, newBatcher(t, len(all)))
-	}
-	t.batchers.Store(&all)
-	return all[shard]
-}
-
-// Send runs one call on the only server.
-func (t *Transport) Send(ctx context.Context, c *Call) ([]int64, error) {
-	p := &pending{only: [1]*Call{c}}
-	p.begin(ctx, p.only[:])
-	t.batcher(0).do(p, t.direct)
-	r := t.answer(p, c)
-	if instead := c.instead(r.Err); instead != nil {
-		return t.Send(ctx, instead)
-	}
-	return r.Numbers, r.Err
-}
-
-// SendAll runs the calls, those for one server in one flush. The responses are in
-// their order; a server that hangs does not take those of other servers with it.
-func (t *Transport) SendAll(ctx context.Context, calls []*Call) []Response {
-	groups := t.byNode(calls)
-	for _, g := range groups {
-		g.begin(ctx, g.calls)
-	}
-	for _, g := range groups[1:] {
-		t.batcher(g.shard).enter(&g.pending, false)
-	}
-	t.batcher(groups[0].shard).do(&groups[0].pending, t.direct)
-	for _, g := range groups[1:] {
-		g.wait()
-	}
-	responses := make([]Response, len(calls))
-	for _, g := range groups {
-		for i, at := range g.at {
-			responses[at] = t.answer(&g.pending, g.calls[i])
-		}
-	}
-	t.Again(ctx, responses, func(i int) *Call { return calls[i].instead(responses[i].Err) })
-	return responses
-}
-
-// Again sends other calls in place of some whose responses are there, where instead
-// returns one.
-func (t *Transport) Again(ctx context.Context, responses []Response, instead func(i int) *Call) {
-	var calls []*Call
-	var at []int
-	for i := range responses {
-		if c := instead(i); c != nil {
-			calls, at = append(calls, c), append(at, i)
-		}
-	}
-	if len(calls) == 0 {
-		return
-	}
-	for j, resp := range t.SendAll(ctx, calls) {
-		responses[at[j]] = resp
-	}
-}
-
-// A group is the calls that one server gets, and their places among all calls.
-type group struct {
-	pending
-	shard int
-	at    []int
-}
-
-// byNode groups calls by server. They go in a pipeline of their own: a
-// ClusterClient whose budget ends while it tries one server again also discards
-// what the others have answered.
-func (t *Transport) byNode(calls []*Call) []*group {
-	var groups []*group
-	for at, c := range calls {
-		shard := t.ShardOf(c.Key())
-		i := slices.IndexFunc(groups, func(g *group) bool { return g.shard == shard })
-		if i < 0 {
-			i = len(groups)
-			groups = append(groups, &group{shard: shard})
-		}
-		groups[i].calls, groups[i].at = append(groups[i].calls, c), append(groups[i].at, at)
-	}
-	return groups
-}
-
-// answer is what became of one call of a decision whose wait is over.
-func (t *Transport) answer(p *pending, c *Call) Response {
-	r := Response{Err: p.err}
-	if p.err == nil {
-		r = c.answer()
-	}
-	if r.Err == nil {
-		return r
-	}
-	// Of several that a sharded client sends, one may have been sent and another not.
-	if p.err == nil && (!t.Sharded || len(p.in.calls) == 1) {
-		r.Err = t.unsent(c.Key(), r.Err)
-	}
-	r.Err = t.failed(p.ctx, c.Key(), r.Err)
-	if p.in != nil && len(p.in.members) > 1 {
-		r.Err = batchError{r.Err, p.in.id}
-	}
-	return r
-}
-
-// flush sends a batch in one flush. Of its calls, those that only differ in their
-// keys go as one. Some are sent again: those whose script the server has forgotten,
-// with its text, and those that it did not run because they came as one. After a
-// redirection even those behind the first may be unknown to the server that got them.
-func (t *Transport) flush(f *batch, b *batcher) {
-	again := f.calls
-	for turn := range maxTurns {
-		sent := t.join(again)
-		for i, c := range sent {
-			text := unknownScript(c.err) && (turn > 1 || !slices.ContainsFunc(sent[:i], func(before *Call) bool { return before.Script == c.Script }))
-			c.make(f, text)
-		}
-		t.pass(f, sent)
-		for _, c := range sent {
-			if c.members != nil {
-				t.part(c)
-			}
-		}
-		if again = b.unfinished(f); len(again) == 0 || f.Err() != nil {
-			return
-		}
-	}
-}
-
-// maxTurns is how often calls of a batch are sent at most: together, together with
-// the text of their script, alone, and alone with that of theirs.
-const maxTurns = 4
-
-// pass sends calls once.
-func (t *Transport) pass(ctx context.Context, calls []*Call) {
-	if t.pipeline == nil || len(calls) == 1 && !t.Sharded && calls[0].members == nil {
-		for _, c := range calls {
-			if c.err = t.client.Process(ctx, c.cmd); c.err == nil {
-				c.err = c.cmd.Err()
-			}
-		}
-		return
-	}
-	pipe := t.pipeline()
-	for _, c := range calls {
-		_ = pipe.Process(ctx, c.cmd) // only queues
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	for _, c := range calls {
-		c.err = c.cmd.Err()
-	}
-}
-
 // run returns what f does, unless the context ends first. Then f may still be
 // running: all that it finds is in what it returns. It is for what is no decision.
 func run[T any](ctx context.Context, t *Transport, f func() T) (T, error) {
@@ -256,36 +90,120 @@ func run[T any](ctx context.Context, t *Transport, f func() T) (T, error) {
 	}
 }
 
-// unknownScript reports that Redis did not run a script because it has
-// forgotten its text: after a restart, a failover or SCRIPT FLUSH.
-func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") } // which allocates for none, too
+// setSharded is what to do if a client that should have one server has several.
+const setSharded = "the client spreads keys over servers: set Redis.Sharded"
 
-// A command wrapped in noRetry is never sent twice by go-redis: one whose reply was
-// lost may have been executed, and what came after it would be charged or
-// forgotten again.
-type noRetry struct{ redis.Cmder }
+// recovered calls f on a goroutine that is not its caller's. What f panics with
+// becomes an error that says where: it must not end the process.
+func recovered(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%v\n\nthe Redis client panicked:\n%s", v, debug.Stack())
+		}
+	}()
+	return f()
+}
 
-// NoRetry overrides the client's MaxRetries.
-func (noRetry) NoRetry() bool { return true }
+// maxNodes bounds the numbers of a client's servers. Where addresses change all
+// the time, numbering begins anew after so many.
+const maxNodes = 1024
 
-// Clone keeps NoRetry in copies.
-func (n noRetry) Clone() redis.Cmder { return noRetry{n.Cmder.Clone()} }
+// nodes numbers the servers of a sharded client in the order in which they are
+// met, from 1. They are known by address: a replica that is promoted is another
+// one, and slots that move belong to another one at once.
+type nodes struct {
+	mu      sync.RWMutex
+	numbers map[string]int // guarded by mu
+	addrs   []string       // guarded by mu
+}
 
-// A numbersCmd is noRetry for a script that returns numbers, without an
-// allocation.
-type numbersCmd struct{ *redis.IntSliceCmd }
+func (n *nodes) number(addr string) int {
+	n.mu.RLock()
+	number, ok := n.numbers[addr]
+	n.mu.RUnlock()
+	if ok {
+		return number
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if number, ok := n.numbers[addr]; ok {
+		return number
+	}
+	if n.numbers == nil || len(n.addrs) >= maxNodes {
+		n.numbers, n.addrs = make(map[string]int), nil
+	}
+	n.addrs = append(n.addrs, addr)
+	n.numbers[addr] = len(n.addrs)
+	return len(n.addrs)
+}
 
-// NoRetry overrides the client's MaxRetries.
-func (numbersCmd) NoRetry() bool { return true }
+func (n *nodes) addr(number int) (string, bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if number < 1 || number > len(n.addrs) {
+		return "", false
+	}
+	return n.addrs[number-1], true
+}
 
-// Clone keeps NoRetry in copies.
-func (c numbersCmd) Clone() redis.Cmder { return noRetry{c.IntSliceCmd.Clone()} }
+// nodeOf returns the client of the server that holds a key, as far as the
+// transport's client knows without asking; nil if it does not. Of a key, the
+// hash tag is enough.
+func (t *Transport) nodeOf(key string) *redis.Client {
+	if t.node == nil || !t.seen.Load() {
+		return nil
+	}
+	node, err := t.node(key)
+	if err != nil {
+		return nil
+	}
+	return node
+}
 
-// A textCmd is the same for a script that returns a string.
-type textCmd struct{ *redis.StringCmd }
+// ShardOf numbers the server that holds a key; 0 if it is unknown.
+func (t *Transport) ShardOf(key string) int {
+	if node := t.nodeOf(key); node != nil {
+		return t.nodes.number(node.Options().Addr)
+	}
+	return 0
+}
 
-// NoRetry overrides the client's MaxRetries.
-func (textCmd) NoRetry() bool { return true }
+// maxProbeKeys is how many keys KeyOn tries.
+const maxProbeKeys = 4096
 
-// Clone keeps NoRetry in copies.
-func (c textCmd) Clone() redis.Cmder { return noRetry{c.StringCmd.Clone()} }
+// KeyOn returns the key of a probe that a server of a sharded client holds, or
+// ErrGone.
+func (t *Transport) KeyOn(shard int) (string, error) {
+	for i := range maxProbeKeys {
+		if key := ProbeKey(i); t.ShardOf(key) == shard {
+			return key, nil
+		}
+	}
+	return "", ErrGone
+}
+
+// ProbeKey is one of the keys that KeyOn chooses from.
+func ProbeKey(i int) string { return "probe-" + strconv.Itoa(i) }
+
+// Names returns human-readable shard names: the servers' addresses where they
+// are known.
+func (t *Transport) Names(shards ...int) []string {
+	var names []string
+	for _, shard := range shards {
+		name, known := t.nodes.addr(shard)
+		if !known {
+			name = t.name
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// KnowsServers reports whether the client can say which server holds a key.
+func (t *Transport) KnowsServers() bool { return t.node != nil }
+
+// Seen notes that the client knows its servers.
+func (t *Transport) Seen() { t.seen.Store(true) }
+
+// Invalid says why a client cannot be used.
+func Invalid(c Client, sharded bool) error { return kindOf(c, sharded).invalid }

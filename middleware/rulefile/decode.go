@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,40 +9,13 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/seed75154129/ratelimit/internal/near"
 	"github.com/seed75154129/ratelimit/internal/view"
-	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // version is the only version of the format. Of a document of another version nothing
 // else is read, because its fields may mean something else.
 const version = "1"
-
-const (
-	maxErrors  = 100  // mistakes that are reported
-	maxCounted = 1000 // mistakes that are sorted by their places; others are only counted
-)
-
-// A decoder reads one document. Every mistake has a place: nodes know their lines.
-type decoder struct {
-	name    string
-	keys    map[string]keyfunc.Key // by name, beside header:NAME and apikey:NAME
-	keyFor  func(string) keyfunc.Key
-	made    map[string]*named // by their names
-	tiers   []string          // nil means any
-	tierBy  bool              // the rule that is read has tier_by
-	errs    []*Error
-	more    int                 // mistakes that are not in errs
-	flagged map[*yaml.Node]bool // nodes whose mistake was reported
-	at      []ruleAt
-}
-
-// ruleAt is the place of a rule in the document.
-type ruleAt struct {
-	place
-	fields map[string]*yaml.Node // nil if it is no rule
-}
 
 // decode returns the rules in text, or every mistake.
 func (d *decoder) decode(text []byte) ([]ratelimit.Rule, error) {
@@ -58,29 +30,6 @@ func (d *decoder) decode(text []byte) ([]ratelimit.Rule, error) {
 		return nil, err
 	}
 	return rules, nil
-}
-
-func (d *decoder) bad(at place, path, format string, args ...any) {
-	if len(d.errs) == maxCounted {
-		d.more++
-		return
-	}
-	d.errs = append(d.errs, &Error{d.name, at.line, at.column, path, fmt.Errorf(format, args...)})
-}
-
-// mistakes joins the errors in the order of the document.
-func (d *decoder) mistakes() error {
-	slices.SortStableFunc(d.errs, func(a, b *Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-	var errs []error
-	for _, err := range d.errs[:min(len(d.errs), maxErrors)] {
-		errs = append(errs, err)
-	}
-	if more := len(d.errs) - len(errs) + d.more; more > 0 {
-		errs = append(errs, fmt.Errorf("%s: and %d more", printable(d.name), more))
-	}
-	return errors.Join(errs...)
 }
 
 // document reads the top of the document.
@@ -122,27 +71,6 @@ func otherVersion(root *yaml.Node) *yaml.Node {
 		}
 	}
 	return nil
-}
-
-// free reports whether a field is a note.
-func free(field string) bool { return strings.HasPrefix(field, "x-") }
-
-// meant returns " (did you mean …?)" if a word is similar to a known one.
-func meant(word string, known []string) string {
-	if best := near.Word(word, known); best != "" {
-		return " (did you mean " + best + "?)"
-	}
-	return ""
-}
-
-// unknown reports an unknown field, with the field that may be meant.
-func (d *decoder) unknown(key *yaml.Node, path string, known []string) {
-	if d.more > 0 {
-		d.more++ // finding a similar word takes time
-		return
-	}
-	hint := cmp.Or(meant(key.Value, known), "; known are "+listed(known)+`, and any that begins with "x-"`)
-	d.bad(placeOf(key), path, "no such field%s", hint)
 }
 
 func (d *decoder) rules(n *yaml.Node, path string) []ratelimit.Rule {

@@ -16,11 +16,6 @@ const (
 	maxDepth = 32      // of lists and mappings in each other
 )
 
-// A place is a line and a column of a document, from 1; the zero place is none.
-type place struct{ line, column int }
-
-func placeOf(n *yaml.Node) place { return place{n.Line, n.Column} }
-
 // parse returns the root of the only YAML document in text, or a mistake with its
 // place.
 func parse(text []byte) (root *yaml.Node, at place, err error) {
@@ -47,19 +42,6 @@ func parse(text []byte) (root *yaml.Node, at place, err error) {
 		return nil, at, err
 	}
 	return first.Content[0], place{}, nil
-}
-
-// next returns the next document. The parser has panicked on bad input before
-// (CVE-2022-28948), and a watched file must not end the program.
-func next(decoder *yaml.Decoder) (doc *yaml.Node, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("yaml: %v", v)
-		}
-	}()
-	doc = new(yaml.Node)
-	err = decoder.Decode(doc)
-	return doc, err
 }
 
 // readable returns an error, with its place, if text is not UTF-8 or has characters
@@ -136,29 +118,4 @@ func (d *decoder) inspect(n *yaml.Node, path string, depth int) {
 		}
 		d.inspect(value, at, depth+1)
 	}
-}
-
-// fields calls do for each field of a mapping whose name has no mistake.
-func (d *decoder) fields(n *yaml.Node, path string, do func(key, value *yaml.Node, path string)) {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if key := n.Content[i]; !d.flagged[key] {
-			do(key, n.Content[i+1], join(path, key.Value))
-		}
-	}
-}
-
-// join appends the name of a field to a path.
-func join(path, name string) string {
-	for i, c := range name {
-		if i > 64 || c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-			return fmt.Sprintf("%s[%.64q]", path, name)
-		}
-	}
-	if name == "" {
-		return path + `[""]`
-	}
-	if path == "" {
-		return name
-	}
-	return path + "." + name
 }

@@ -3,13 +3,10 @@ package rulefile
 import (
 	"slices"
 	"strings"
-	"time"
-	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/view"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -102,36 +99,6 @@ func (d *decoder) patterns(n *yaml.Node, path string) []string {
 	})
 }
 
-// limits reads a limit or a list of them; nil if one is wrong.
-func (d *decoder) limits(n *yaml.Node, path string) []algorithms.Limit {
-	return oneOrMore(d, n, path, "limits, as in [10/s, 100000/month@UTC]", d.limit)
-}
-
-func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool) {
-	text, ok := d.text(n, path, `write a limit as "100/1m", "10/s burst 20" or "5/1m fixed_window"`)
-	if !ok {
-		return l, false
-	}
-	if text == unlimited {
-		d.bad(placeOf(n), path, `unlimited is for tiers and overrides, and alone; write "disabled: true" to turn the rule off`)
-		return l, false
-	}
-	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' }) {
-		d.bad(placeOf(n), path, "%q: write it on one line, with plain spaces, as %q", cut(text), cut(strings.Join(strings.Fields(text), " ")))
-		return l, false
-	}
-	l, err := algorithms.ParseLimit(text)
-	if err != nil {
-		for _, err := range view.Each(err) {
-			d.bad(placeOf(n), path, "%w", err)
-		}
-	}
-	return l, err == nil
-}
-
-// unlimited is [ratelimit.Unlimited] in a document.
-const unlimited = "unlimited"
-
 func (d *decoder) tierLimits(n *yaml.Node, path string) map[string][]algorithms.Limit {
 	if !d.mapping(n, path, "tiers, as in {pro: 1000/1m, internal: unlimited}") {
 		return nil
@@ -153,18 +120,6 @@ func (d *decoder) tierLimits(n *yaml.Node, path string) map[string][]algorithms.
 		}
 	})
 	return limits
-}
-
-// exempting reads limits, or unlimited; nil if there is a mistake.
-func (d *decoder) exempting(n *yaml.Node, path string) []algorithms.Limit {
-	switch {
-	case n.Value != unlimited && strings.EqualFold(n.Value, unlimited):
-		d.bad(placeOf(n), path, "write unlimited in small letters")
-		return nil
-	case n.Value == unlimited && n.Kind == yaml.ScalarNode && !d.flagged[n]:
-		return ratelimit.Unlimited()
-	}
-	return d.limits(n, path)
 }
 
 func (d *decoder) costs(n *yaml.Node, path string) map[string]int64 {
@@ -216,17 +171,4 @@ func (d *decoder) ban(n *yaml.Node, path string) (b algorithms.Ban) {
 		d.bad(placeOf(n), path+".for", "required: how long the ban lasts, as in 15m")
 	}
 	return b
-}
-
-// duration reads a duration that is written like the period of a limit.
-func (d *decoder) duration(n *yaml.Node, path string) time.Duration {
-	text, ok := d.text(n, path, `write a duration with its unit, such as 90s, 15m, 1h30m or 30d`)
-	if !ok {
-		return 0
-	}
-	span, err := view.ParseSpan(text)
-	if err != nil {
-		d.bad(placeOf(n), path, "%w", err)
-	}
-	return span
 }

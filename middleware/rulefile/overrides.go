@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -14,20 +13,13 @@ import (
 var overrideNames = []string{"client", "limit", "until", "note"}
 
 func (d *decoder) overrides(n *yaml.Node, path string) []ratelimit.Override {
-	items, ok := d.list(n, path, "overrides, as in [{client: acme, limit: 1000/1m}]")
-	if !ok {
-		return nil
-	}
-	overrides := make([]ratelimit.Override, len(items))
-	for i, item := range items {
-		d.override(&overrides[i], item, fmt.Sprintf("%s[%d]", path, i))
-	}
-	return overrides
+	return items(d, n, path, "overrides, as in [{client: acme, limit: 1000/1m}]", d.override)
 }
 
-func (d *decoder) override(o *ratelimit.Override, n *yaml.Node, path string) {
+// override also returns one with a mistake, so that the others keep their numbers.
+func (d *decoder) override(n *yaml.Node, path string) (o ratelimit.Override, ok bool) {
 	if !d.mapping(n, path, "as in {client: acme, limit: 1000/1m, until: 2026-12-31@Europe/Berlin, note: ticket 4711}") {
-		return
+		return o, true
 	}
 	given := make(map[string]bool)
 	d.fields(n, path, func(key, value *yaml.Node, path string) {
@@ -53,6 +45,7 @@ func (d *decoder) override(o *ratelimit.Override, n *yaml.Node, path string) {
 	if !given["limit"] {
 		d.bad(placeOf(n), path+".limit", "required: the client's limit, or unlimited")
 	}
+	return o, true
 }
 
 // client reads the values that name a client.

@@ -34,14 +34,7 @@ func (f File) Read(context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
-	if err == nil && len(text) > maxSize {
-		err = problem(fmt.Sprintf("%s: larger than %d bytes, which no rule file needs to be", printable(string(f)), maxSize))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return text, nil
+	return io.ReadAll(io.LimitReader(file, maxSize+1)) // Parse refuses what is longer
 }
 
 // nameOf returns the name of a source, for errors.

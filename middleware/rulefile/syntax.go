@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strconv"
@@ -85,6 +86,19 @@ func consumed(text []byte) int {
 			return r.read
 		}
 	}
+}
+
+// next returns the next document. The parser has panicked on bad input before
+// (CVE-2022-28948), and a watched file must not end the program.
+func next(decoder *yaml.Decoder) (doc *yaml.Node, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("yaml: %v", v)
+		}
+	}()
+	doc = new(yaml.Node)
+	err = decoder.Decode(doc)
+	return doc, err
 }
 
 // byByte reads a byte at a time.

@@ -3,12 +3,17 @@ package rulefile
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
+	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/view"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // maxText is how many characters a text in a rule may have.
@@ -99,6 +104,61 @@ func (d *decoder) fraction(n *yaml.Node, path string) float64 {
 	return 0
 }
 
+// duration reads a duration that is written like the period of a limit.
+func (d *decoder) duration(n *yaml.Node, path string) time.Duration {
+	text, ok := d.text(n, path, `write a duration with its unit, such as 90s, 15m, 1h30m or 30d`)
+	if !ok {
+		return 0
+	}
+	span, err := view.ParseSpan(text)
+	if err != nil {
+		d.bad(placeOf(n), path, "%w", err)
+	}
+	return span
+}
+
+// limits reads a limit or a list of them; nil if one is wrong.
+func (d *decoder) limits(n *yaml.Node, path string) []algorithms.Limit {
+	return oneOrMore(d, n, path, "limits, as in [10/s, 100000/month@UTC]", d.limit)
+}
+
+func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool) {
+	text, ok := d.text(n, path, `write a limit as "100/1m", "10/s burst 20" or "5/1m fixed_window"`)
+	if !ok {
+		return l, false
+	}
+	if text == unlimited {
+		d.bad(placeOf(n), path, `unlimited is for tiers and overrides, and alone; write "disabled: true" to turn the rule off`)
+		return l, false
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' }) {
+		d.bad(placeOf(n), path, "%q: write it on one line, with plain spaces, as %q", cut(text), cut(strings.Join(strings.Fields(text), " ")))
+		return l, false
+	}
+	l, err := algorithms.ParseLimit(text)
+	if err != nil {
+		for _, err := range view.Each(err) {
+			d.bad(placeOf(n), path, "%w", err)
+		}
+	}
+	return l, err == nil
+}
+
+// unlimited is [ratelimit.Unlimited] in a document.
+const unlimited = "unlimited"
+
+// exempting reads limits, or unlimited; nil if there is a mistake.
+func (d *decoder) exempting(n *yaml.Node, path string) []algorithms.Limit {
+	switch {
+	case n.Value != unlimited && strings.EqualFold(n.Value, unlimited):
+		d.bad(placeOf(n), path, "write unlimited in small letters")
+		return nil
+	case n.Value == unlimited && n.Kind == yaml.ScalarNode && !d.flagged[n]:
+		return ratelimit.Unlimited()
+	}
+	return d.limits(n, path)
+}
+
 // list returns the items of a list, which must not be empty.
 func (d *decoder) list(n *yaml.Node, path, of string) ([]*yaml.Node, bool) {
 	switch {
@@ -180,12 +240,4 @@ func cut(s string) string {
 		return string(runes[:64]) + "…"
 	}
 	return s
-}
-
-// listed joins words for errors.
-func listed(words []string) string {
-	if len(words) == 0 {
-		return "none"
-	}
-	return strings.Join(slices.Sorted(slices.Values(words)), ", ")
 }

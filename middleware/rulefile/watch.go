@@ -1,26 +1,14 @@
 package rulefile
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-const (
-	defaultEvery = 2 * time.Second
-	readTimeout  = 5 * time.Second
-	maxSettle    = 200 * time.Millisecond
-	maxReads     = 10 // of a document that changes each time
-)
+const defaultEvery = 2 * time.Second
 
 // watching has the *watcher of each Middleware that has one.
 var watching sync.Map
@@ -133,70 +121,4 @@ func (w *watcher) news(d Document, err error) bool {
 		return w.away != reason(err)
 	}
 	return !w.seen || !d.same(w.document)
-}
-
-// same reports whether two documents have the same version and text.
-func (d *Document) same(other Document) bool {
-	return d.Version == other.Version && bytes.Equal(d.Text, other.Text)
-}
-
-// readInTime reads the source, and waits for it no longer than readTimeout.
-func (l *Loader) readInTime(ctx context.Context) (Document, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return l.read(ctx)
-}
-
-// settle reads until it reads the same twice, because half of a rule file is often a
-// good one.
-func (l *Loader) settle(ctx context.Context, d Document, err error) (Document, error) {
-	pause := maxSettle
-	if l.Every > 0 {
-		pause = min(pause, l.Every)
-	}
-	for range maxReads {
-		if !sleep(ctx, pause) {
-			return Document{}, fmt.Errorf("rulefile: %w", ctx.Err())
-		}
-		again, errAgain := l.readInTime(ctx)
-		if d.same(again) && reason(err) == reason(errAgain) {
-			return again, errAgain
-		}
-		d, err = again, errAgain
-	}
-	return Document{}, fmt.Errorf("rulefile: %w", problem(printable(nameOf(l.Source))+
-		" is another document each time it is read: write another file and rename it, and look for a second writer"))
-}
-
-// reason returns one text for all errors with the same remedy. The texts of the errors
-// differ too often: errors of a network have another port each time.
-func reason(err error) string {
-	if p, ok := errors.AsType[problem](err); ok {
-		return string(p)
-	}
-	if reply, ok := errors.AsType[redis.Error](err); ok {
-		code, _, _ := strings.Cut(reply.Error(), " ")
-		return code
-	}
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, fs.ErrNotExist):
-		return "missing"
-	case errors.Is(err, fs.ErrPermission):
-		return "not permitted"
-	}
-	return "unreadable"
-}
-
-// sleep waits for d, and reports whether ctx has not ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -2,49 +2,11 @@ package shed
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
-)
-
-// A slot is a request's place among those at work. A nil slot is that of a request which
-// has one already.
-type slot struct {
-	shedder *Shedder
-	level   int
-	blocked atomic.Int64 // since when it has waited for its client; 0 if it does not, isParked if it lost its place
-
-	// Guarded by shedder.mu.
-	phase    phase
-	arrived  time.Duration
-	admitted time.Duration
-	at       int // in shedder.working
-	queued   *list.Element
-	turn     chan bool // says whether it was admitted; nil in shadow
-	paused   bool      // it has waited in the middle of its work, so its duration says nothing
-
-	// In shadow, a request that is over keeps its place for as long as it would have.
-	took time.Duration // once it is over
-	ends time.Duration // its place; 0 if that is not known yet
-
-	status int
-	ctx    slotContext
-	body   body
-	writer writer
-}
-
-type phase uint8
-
-const (
-	waiting   phase = iota
-	working         // counts towards the limit
-	parked          // waits for its client
-	returning       // waits for a place to go on
-	gone            // is not counted: a stream, shed, or over
 )
 
 const (
@@ -53,9 +15,6 @@ const (
 	mostParked = 10_000
 	mostBack   = 30 * time.Second // until who comes back goes on
 )
-
-// isParked in blocked says that the slot has lost its place meanwhile.
-const isParked = -1
 
 // enter waits for a place. It returns false if the request is shed, and a nil slot if the
 // request has one of this Shedder already.

@@ -1,0 +1,121 @@
+package rulefile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed75154129/ratelimit/internal/near"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+const (
+	maxErrors  = 100  // mistakes that are reported
+	maxCounted = 1000 // mistakes that are sorted by their places; others are only counted
+)
+
+// A decoder reads one document. Every mistake has a place: nodes know their lines.
+type decoder struct {
+	name    string
+	keys    map[string]keyfunc.Key // by name, beside header:NAME and apikey:NAME
+	keyFor  func(string) keyfunc.Key
+	made    map[string]*named // by their names
+	tiers   []string          // nil means any
+	tierBy  bool              // the rule that is read has tier_by
+	errs    []*Error
+	more    int                 // mistakes that are not in errs
+	flagged map[*yaml.Node]bool // nodes whose mistake was reported
+	at      []ruleAt
+}
+
+// ruleAt is the place of a rule in the document.
+type ruleAt struct {
+	place
+	fields map[string]*yaml.Node // nil if it is no rule
+}
+
+// A place is a line and a column of a document, from 1; the zero place is none.
+type place struct{ line, column int }
+
+func placeOf(n *yaml.Node) place { return place{n.Line, n.Column} }
+
+func (d *decoder) bad(at place, path, format string, args ...any) {
+	if len(d.errs) == maxCounted {
+		d.more++
+		return
+	}
+	d.errs = append(d.errs, &Error{d.name, at.line, at.column, path, fmt.Errorf(format, args...)})
+}
+
+// mistakes joins the errors in the order of the document.
+func (d *decoder) mistakes() error {
+	slices.SortStableFunc(d.errs, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	var errs []error
+	for _, err := range d.errs[:min(len(d.errs), maxErrors)] {
+		errs = append(errs, err)
+	}
+	if more := len(d.errs) - len(errs) + d.more; more > 0 {
+		errs = append(errs, fmt.Errorf("%s: and %d more", printable(d.name), more))
+	}
+	return errors.Join(errs...)
+}
+
+// free reports whether a field is a note.
+func free(field string) bool { return strings.HasPrefix(field, "x-") }
+
+// meant returns " (did you mean …?)" if a word is similar to a known one.
+func meant(word string, known []string) string {
+	if best := near.Word(word, known); best != "" {
+		return " (did you mean " + best + "?)"
+	}
+	return ""
+}
+
+// unknown reports an unknown field, with the field that may be meant.
+func (d *decoder) unknown(key *yaml.Node, path string, known []string) {
+	if d.more > 0 {
+		d.more++ // finding a similar word takes time
+		return
+	}
+	hint := cmp.Or(meant(key.Value, known), "; known are "+listed(known)+`, and any that begins with "x-"`)
+	d.bad(placeOf(key), path, "no such field%s", hint)
+}
+
+// listed joins words for errors.
+func listed(words []string) string {
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(slices.Values(words)), ", ")
+}
+
+// join appends the name of a field to a path.
+func join(path, name string) string {
+	for i, c := range name {
+		if i > 64 || c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return fmt.Sprintf("%s[%.64q]", path, name)
+		}
+	}
+	if name == "" {
+		return path + `[""]`
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// fields calls do for each field of a mapping whose name has no mistake.
+func (d *decoder) fields(n *yaml.Node, path string, do func(key, value *yaml.Node, path string)) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if key := n.Content[i]; !d.flagged[key] {
+			do(key, n.Content[i+1], join(path, key.Value))
+		}
+	}
+}
