@@ -17,6 +17,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/breaker"
 	"github.com/seed75154129/ratelimit/internal/denials"
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/lease"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
@@ -86,7 +87,8 @@ type Guard struct {
 	breaker   breaker.Breaker
 	local     algorithms.Memory // at this process' share
 	denied    denials.Cache
-	leases    leases
+	leases    lease.Table
+	granted   atomic.Value // the algorithms.Source of leased units; nil before the first
 	inFlight  inFlight
 	heartbeat heartbeat
 	server    serverCheck
@@ -110,7 +112,7 @@ func (g *Guard) ready() {
 		g.denied.Start(func(c algorithms.Check) bool { return g.refuses(&c) })
 		g.leases.Start()
 		g.breaker.Start(g.store, &g.work, g.logger)
-		g.inFlight.begin(g)
+		g.inFlight.begin(g.store, &g.breaker, &g.work, g.logger)
 		g.fellBack.Every, g.lostLog.Every = sampler.LogInterval, sampler.LogInterval
 		if g.Instances == 0 {
 			g.heartbeat.begin(g.store, &g.breaker, &g.work, g.logger)

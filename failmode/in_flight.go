@@ -3,10 +3,13 @@ package failmode
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/background"
+	"github.com/seed75154129/ratelimit/internal/breaker"
 	"github.com/seed75154129/ratelimit/internal/inflight"
 	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/transport"
@@ -26,15 +29,15 @@ type inFlight struct {
 	store holding
 }
 
-func (f *inFlight) begin(g *Guard) {
-	s, ok := g.store.(holding)
+func (f *inFlight) begin(st store, b *breaker.Breaker, work *background.Group, logger *slog.Logger) {
+	s, ok := st.(holding)
 	if !ok {
 		return
 	}
-	f.store, f.Store, f.Logger = s, s, g.logger
-	f.Open = func(shard int) bool { return g.breaker.Circuit(shard).IsOpen() }
-	f.Begin, f.Safely = g.work.Begin, g.work.Safely
-	g.breaker.Closing = f.Tell
+	f.store, f.Store, f.Logger = s, s, logger
+	f.Open = func(shard int) bool { return b.Circuit(shard).IsOpen() }
+	f.Begin, f.Safely = work.Begin, work.Safely
+	b.Closing = f.Tell
 }
 
 // named returns the checks with a name for each request under way, made before anything
