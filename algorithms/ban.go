@@ -1,7 +1,6 @@
 package algorithms
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -66,52 +65,3 @@ func banDuration(d time.Duration) error {
 }
 
 func (b Ban) ok() bool { return b.invalid() == nil }
-
-// bans reports whether the check obeys bans and counts denials.
-func (c *Check) bans() bool { return c.Ban != (Ban{}) && !c.Shadow }
-
-// day bounds how far ahead a clock may be where no period does.
-const day = 24 * time.Hour
-
-// sameBan reports whether two checks have one ban.
-func sameBan(a, b *Check) bool { return a.Rule == b.Rule && a.Key == b.Key }
-
-func (c *Check) banRule() step.Ban {
-	b := step.Ban{After: c.Ban.After, Within: cmp.Or(c.Ban.Within, c.Limit.Period, day).Microseconds(), Length: c.Ban.For.Microseconds()}
-	switch {
-	case c.Shadow:
-		b.After = -1
-	case c.spared:
-		b.After = 0
-	}
-	return b
-}
-
-// counts reports whether the result's denial counts towards a ban. A denial for its
-// MaxDelay alone does not.
-func (r *Result) counts(b step.Ban) bool {
-	return b.After > 0 && !r.Check.Limit.row().DeniedByDelay(r.Check.MaxDelay > 0, r.Remaining, r.Check.Cost)
-}
-
-// ban makes the result a denial by a ban that ends at until, unless that time has
-// passed. A negative until means that this denial began the ban.
-func (r *Result) ban(until, now int64) {
-	rest := step.Micros(max(until, -until) - now)
-	if rest <= 0 {
-		return
-	}
-	r.HasRoom, r.Delay, r.BannedFor, r.BanBegan = false, 0, rest, until < 0
-	r.Remaining = min(r.Remaining, 0)
-	r.RetryAfter, r.ResetAfter = max(r.RetryAfter, rest), max(r.ResetAfter, rest)
-}
-
-// banLength converts the argument of Ban to µs; 0 lifts bans.
-func banLength(d time.Duration) (int64, error) {
-	if d == 0 {
-		return 0, nil
-	}
-	if err := banDuration(d); err != nil {
-		return 0, fmt.Errorf("%w: ban: %w", ErrInvalidCheck, err)
-	}
-	return d.Microseconds(), nil
-}

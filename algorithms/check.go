@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -38,6 +39,10 @@ type Check struct {
 	// calendar_window and Soft.
 	Ban Ban
 }
+
+// ErrInvalidCheck means that no limiter can decide a check. It is a mistake of the
+// caller, not of the store. Test with [errors.Is].
+var ErrInvalidCheck = errors.New("algorithms: invalid check")
 
 // Validate reports everything that is wrong with the check, or nil. Its errors
 // wrap [ErrInvalidCheck].
@@ -89,6 +94,26 @@ func (c *Check) badBan() error {
 	return nil
 }
 
+// bans reports whether the check obeys bans and counts denials.
+func (c *Check) bans() bool { return c.Ban != (Ban{}) && !c.Shadow }
+
+// day bounds how far ahead a clock may be where no period does.
+const day = 24 * time.Hour
+
+// sameBan reports whether two checks have one ban.
+func sameBan(a, b *Check) bool { return a.Rule == b.Rule && a.Key == b.Key }
+
+func (c *Check) banRule() step.Ban {
+	b := step.Ban{After: c.Ban.After, Within: cmp.Or(c.Ban.Within, c.Limit.Period, day).Microseconds(), Length: c.Ban.For.Microseconds()}
+	switch {
+	case c.Shadow:
+		b.After = -1
+	case c.spared:
+		b.After = 0
+	}
+	return b
+}
+
 // leastCost is the number of units without which the check is denied.
 func (c *Check) leastCost() int64 { return max(cmp.Or(c.AtLeast, c.Cost), 1) }
 
@@ -129,6 +154,20 @@ func (c *Check) badLease() error {
 		return errors.New("lease: not with NoCache, since leased units are not refunded one by one")
 	}
 	return nil
+}
+
+// badHeld lists what a check of requests under way cannot have.
+func (c *Check) badHeld() (errs []error) {
+	if !c.Limit.held() {
+		return nil
+	}
+	if c.Cost > 1 {
+		errs = append(errs, fmt.Errorf("cost: a request in flight costs 1, got %d; leave it 0, and count units by another rule, such as \"1000/1m\"", c.Cost))
+	}
+	if c.Ban != (Ban{}) {
+		errs = append(errs, errors.New("ban: not with in_flight, whose denials come of requests that end; put the ban on a rule with a rate, such as \"100/1m\""))
+	}
+	return errs
 }
 
 // prepare validates the checks and computes their params. Up to four are in room, which
@@ -208,3 +247,15 @@ func (c *Check) numbers(p *step.Params) bool {
 	}
 	return true
 }
+
+// named gives the check's numbers the name of the request: a fresh one, if the caller
+// has not given one.
+func (c *Check) named(p *step.Params) {
+	if p.ID = max(c.hold, -c.hold); p.ID == 0 {
+		p.ID = newID()
+	}
+}
+
+// newID names a request under way. It is made before anything is sent, so that the
+// caller can release also what it got no answer about.
+func newID() int64 { return 1 + rand.Int64N(1<<52-1) } //nolint:gosec // not a secret

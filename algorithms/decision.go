@@ -28,6 +28,9 @@ type Result struct {
 	moved   *[]span      // of a settlement; nil: the decision charged Charged
 }
 
+// A span is how many units a key had used before and after a charge or a settlement.
+type span struct{ before, after int64 }
+
 // A Source says what decided a check.
 type Source string
 
@@ -57,6 +60,12 @@ func (r *Result) Denies() bool {
 type Decision struct {
 	Allowed bool     // no enforced check denied it
 	Results []Result // one for each check, in their order; some of a denial may have SourceNone
+}
+
+// A Charge is a result and what its check is to cost in the end.
+type Charge struct {
+	Result Result // as Take or Settle returned it, or a copy
+	Cost   int64  // 0 refunds all units; more than was charged may go into debt; negative is an error
 }
 
 // Result returns the result of a rule's check. If the rule has several windows, it is
@@ -152,24 +161,60 @@ func (d Decision) Tightest() (Result, bool) {
 	return d.Results[tightest], true
 }
 
-// fill completes the result from the state of its key: from charged if the check was
-// charged, and from current otherwise. It returns when that state equals that of a key
-// never seen.
-func (r *Result) fill(p *step.Params, current, charged step.State, where step.Placed, now int64) (until int64) {
-	s := current
-	if r.Charged > 0 {
-		s, r.trace.Charge = charged, where
-	}
-	var a step.Answer
-	p.Answer(&a, r.HasRoom, &s, where, now)
-	r.state(p, &s, &a)
-	return a.Until
-}
-
 // state copies an answer, and the state that it was computed from, to the result.
 func (r *Result) state(p *step.Params, s *step.State, a *step.Answer) {
 	if r.known = !p.Summary; r.known {
 		r.trace.State = s.Numbers()
 	}
 	r.Remaining, r.RetryAfter, r.ResetAfter, r.Delay = a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay
+}
+
+// counts reports whether the result's denial counts towards a ban. A denial for its
+// MaxDelay alone does not.
+func (r *Result) counts(b step.Ban) bool {
+	return b.After > 0 && !r.Check.Limit.row().DeniedByDelay(r.Check.MaxDelay > 0, r.Remaining, r.Check.Cost)
+}
+
+// ban makes the result a denial by a ban that ends at until, unless that time has
+// passed. A negative until means that this denial began the ban.
+func (r *Result) ban(until, now int64) {
+	rest := step.Micros(max(until, -until) - now)
+	if rest <= 0 {
+		return
+	}
+	r.HasRoom, r.Delay, r.BannedFor, r.BanBegan = false, 0, rest, until < 0
+	r.Remaining = min(r.Remaining, 0)
+	r.RetryAfter, r.ResetAfter = max(r.RetryAfter, rest), max(r.ResetAfter, rest)
+}
+
+// newResults makes n results, each of which shares its settledCost with its copies. Up to
+// four results are one allocation.
+func newResults(n int) []Result {
+	switch n {
+	case 1:
+		b := new(batchOfResults[[1]Result, [1]settledCost])
+		return sharing(b.results[:], b.settled[:])
+	case 2:
+		b := new(batchOfResults[[2]Result, [2]settledCost])
+		return sharing(b.results[:], b.settled[:])
+	case 3:
+		b := new(batchOfResults[[3]Result, [3]settledCost])
+		return sharing(b.results[:], b.settled[:])
+	case 4:
+		b := new(batchOfResults[[4]Result, [4]settledCost])
+		return sharing(b.results[:], b.settled[:])
+	}
+	return sharing(make([]Result, n), make([]settledCost, n))
+}
+
+type batchOfResults[R, S any] struct {
+	results R
+	settled S
+}
+
+func sharing(results []Result, settled []settledCost) []Result {
+	for i := range results {
+		results[i].settled = &settled[i]
+	}
+	return results
 }

@@ -1,6 +1,8 @@
 package algorithms
 
 import (
+	"slices"
+
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -60,6 +62,15 @@ func (h hiddenCheck) LeastCost() int64 { return h.c.leastCost() }
 // Spare makes the check's denial not count towards its ban.
 func (h hiddenCheck) Spare() { h.c.spared = true }
 
+// Holds reports whether a check is of requests under way.
+func (h hiddenCheck) Holds() bool { return h.c.Limit.held() }
+
+// Name gives a check of a request under way a name, which is never used twice.
+func (h hiddenCheck) Name() { h.c.hold, h.c.NoCache = newID(), true }
+
+// Unsure says that it is unknown whether the store knows the request of a check.
+func (h hiddenCheck) Unsure() { h.c.hold = -max(h.c.hold, -h.c.hold) }
+
 type hiddenResult struct{ r *Result }
 
 // Trace is what the result remembers of its count.
@@ -78,4 +89,40 @@ func (h hiddenResult) SettleBy(cost int64, change func(units int64) (ok bool)) {
 		h.r.settled.end(before, after, change(after-before))
 	}
 	h.r.update()
+}
+
+// Unname takes the name of a result's check away, and returns it: negative if it is
+// unknown whether the store knows the request.
+func (h hiddenResult) Unname() (id int64) {
+	id, h.r.Check.hold = h.r.Check.hold, 0
+	return id
+}
+
+// Ended makes a copy of a result the result of a request that is over.
+func (h hiddenResult) Ended() {
+	h.r.setCharged(0)
+	h.r.Remaining++
+}
+
+// Over makes a copy of a result the last of its request: it crosses what was crossed
+// after the decision.
+func (h hiddenResult) Over() {
+	if h.r.moved == nil {
+		h.r.moved = &unmoved
+	}
+}
+
+// With adds a further charge of the request for the same count: as it was taken, and as
+// it is now. The result is Over.
+func (h hiddenResult) With(taken, now *Result) {
+	h.Over()
+	spans := append(slices.Clone(h.r.spans()), taken.spans()...)
+	if now.moved != nil {
+		spans = append(spans, now.spans()...)
+	}
+	h.r.moved = &spans
+	h.r.Charged += now.Charged
+	if !now.At.Before(h.r.At) { // one settlement is at one time, and its last charge has the last word
+		h.r.At, h.r.Remaining, h.r.RetryAfter, h.r.ResetAfter = now.At, now.Remaining, now.RetryAfter, now.ResetAfter
+	}
 }

@@ -82,6 +82,31 @@ func PerDay(n int64, zone string) Limit { return Limit{Rate: n, Calendar: "day@"
 // that is too short, the window begins on the last day.
 func PerMonth(n int64, zone string) Limit { return Limit{Rate: n, Calendar: "month@" + zone} }
 
+// InFlight counts the requests that are under way at once, in all processes together:
+// at most Rate of them. Each request must be settled at 0 when it ends, as [Refund]
+// does; a Middleware does so by itself. Period is the lease: if a process dies, its
+// requests stop counting after one Period. A failmode.Guard renews the leases of
+// requests that still run. Without a Guard, Period must be longer than the work. A
+// [Memory] has no leases. [MaxInFlight] makes such a limit.
+//
+// A request costs 1. RetryAfter of a denial is one second, because it is not known when
+// a request will end. ResetAfter is 0.
+const InFlight Algorithm = "in_flight"
+
+// defaultLease is the lease of a limit whose text has none.
+const defaultLease = 15 * time.Second
+
+// MaxInFlight is an [InFlight] limit of n requests at once, with a lease of 15 s. Its
+// text form is "20 in flight"; with another lease it is "20/5m in_flight".
+//
+// Beside it, write a limit with a rate by the same key: denials by MaxInFlight are not
+// remembered, so each request of a flood asks the store, unless this process holds all
+// places. One client can hold all places of a key that clients share: there, write a
+// limit for each client as well.
+func MaxInFlight(n int64) Limit {
+	return Limit{Rate: n, Period: defaultLease, Algorithm: InFlight}
+}
+
 // Quota is the number of units that an unused key can spend at once: Burst for buckets,
 // or Rate if Burst is 0; Rate for windows. The header X-RateLimit-Limit shows it.
 func (l Limit) Quota() int64 { return l.step().Quota() }
@@ -99,6 +124,12 @@ func (l *Limit) counting() step.Counting {
 
 // row finds the algorithm's row, or nil.
 func (l Limit) row() *step.Row { return l.step().Row() }
+
+// held reports whether a charge by the limit is a request under way.
+func (l *Limit) held() bool {
+	row := l.row()
+	return row != nil && row.Held
+}
 
 // Validate reports everything that is wrong with the limit, or nil.
 //

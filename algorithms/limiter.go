@@ -3,6 +3,7 @@ package algorithms
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -93,12 +94,17 @@ type Limiter interface {
 	Reset(ctx context.Context, checks ...Check) error
 }
 
-// Errors. Test with [errors.Is].
-var (
-	// ErrDenied means that the checks do not fit their limits, or will not fit them in
-	// time. [Wait] returns it.
-	ErrDenied = errors.New("algorithms: over the limit")
-	// ErrInvalidCheck means that no limiter can decide a check. It is a mistake of
-	// the caller, not of the store.
-	ErrInvalidCheck = errors.New("algorithms: invalid check")
-)
+// ErrDenied means that the checks do not fit their limits, or will not fit them in
+// time. [Wait] returns it. Test with [errors.Is].
+var ErrDenied = errors.New("algorithms: over the limit")
+
+// banLength converts the argument of Ban to µs; 0 lifts bans.
+func banLength(d time.Duration) (int64, error) {
+	if d == 0 {
+		return 0, nil
+	}
+	if err := banDuration(d); err != nil {
+		return 0, fmt.Errorf("%w: ban: %w", ErrInvalidCheck, err)
+	}
+	return d.Microseconds(), nil
+}

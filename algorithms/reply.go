@@ -95,6 +95,20 @@ func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Deci
 	return d, nil
 }
 
+// fill completes the result from the state of its key: from charged if the check was
+// charged, and from current otherwise. It returns when that state equals that of a key
+// never seen.
+func (r *Result) fill(p *step.Params, current, charged step.State, where step.Placed, now int64) (until int64) {
+	s := current
+	if r.Charged > 0 {
+		s, r.trace.Charge = charged, where
+	}
+	var a step.Answer
+	p.Answer(&a, r.HasRoom, &s, where, now)
+	r.state(p, &s, &a)
+	return a.Until
+}
+
 // metBan reports whether a script has met, in the place of a state, a ban by hand or
 // a foreign value; see internal/script/take_bans.lua. It has written nothing then if
 // it decides.
@@ -138,6 +152,14 @@ func settled(corrections []settlement, reply []int64) error {
 		c.answer(stateOf(&c.Params, reply[1+3*i:], reply[0]), reply[0])
 	}
 	return nil
+}
+
+// failed ends a correction that returned an error. If it may have been made all the same,
+// the charge keeps the lower of both costs, so that settling it again refunds no unit
+// twice.
+func (c *settlement) failed(err error) {
+	perhaps := c.Delta < 0 && !c.Held && !transport.NotExecuted(err) && !metBan(err)
+	c.result.settled.end(c.Units, c.Units+c.Delta, perhaps)
 }
 
 // checkReply reports whether a script can have answered so: so many numbers for

@@ -6,18 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
-	"github.com/seed75154129/ratelimit/internal/transport"
 )
-
-// A Charge is a result and what its check is to cost in the end.
-type Charge struct {
-	Result Result // as Take or Settle returned it, or a copy
-	Cost   int64  // 0 refunds all units; more than was charged may go into debt; negative is an error
-}
 
 // Refund makes the charges of d cost nothing, for work that was not done: the charges
 // of all rules, or only of those that are named. It replaces d's results by those that
@@ -39,66 +31,6 @@ func Refund(ctx context.Context, l Limiter, d Decision, rules ...string) error {
 		d.Results[at[i]] = results[i]
 	}
 	return err
-}
-
-// A settledCost holds the cost at which a charge was last settled. All copies of the
-// result share it, so that no unit is refunded twice. It is nil for results that a
-// limiter outside this module has made: each copy is a charge of its own.
-type settledCost struct {
-	complement atomic.Int64 // of the cost, which is negative; 0: the charge was never settled
-	rising     atomic.Int64 // units of the cost that settlements under way are to charge first
-}
-
-// now returns what a charge of this many units costs now.
-func (s *settledCost) now(units int64) int64 {
-	if s != nil {
-		if complement := s.complement.Load(); complement != 0 {
-			return ^complement
-		}
-	}
-	return units
-}
-
-// claim sets the charge's cost for all copies of its result, and returns the costs before
-// and after. Units that another settlement has not charged yet cannot be refunded: the
-// cost after is at least those. ok is false if there is nothing to settle: the charge has
-// this cost already, or it has ended at 0. Each claim that is ok has its end.
-func (s *settledCost) claim(units, cost int64) (before, after int64, ok bool) {
-	for s != nil {
-		complement := s.complement.Load()
-		if before = ^complement; complement == 0 {
-			before = units
-		}
-		if before <= 0 || before == cost {
-			return before, before, false
-		}
-		rise := max(cost-before, 0)
-		if rise == 0 {
-			if after = max(cost, s.rising.Load()); after >= before {
-				return before, before, false
-			}
-		} else {
-			after = cost
-			s.rising.Add(rise)
-		}
-		if s.complement.CompareAndSwap(complement, ^after) {
-			return before, after, true
-		}
-		s.rising.Add(-rise)
-	}
-	return units, cost, units > 0 && units != cost
-}
-
-// end ends a claim. If the settlement was not made, it undoes the claim, but not the
-// claims that others have made since.
-func (s *settledCost) end(before, after int64, made bool) {
-	for s != nil && !made {
-		complement := s.complement.Load()
-		made = s.complement.CompareAndSwap(complement, ^max(^complement+before-after, 0))
-	}
-	if s != nil && after > before { // last: until then nobody refunds these units
-		s.rising.Add(before - after)
-	}
 }
 
 // update sets Charged to what the charge costs now.
@@ -140,38 +72,6 @@ func level(results []Result, settle func([]Charge) []Result) {
 	for _, i := range at {
 		results[i].setCharged(least)
 	}
-}
-
-// newResults makes n results, each of which shares its settledCost with its copies. Up to
-// four results are one allocation.
-func newResults(n int) []Result {
-	switch n {
-	case 1:
-		b := new(batchOfResults[[1]Result, [1]settledCost])
-		return sharing(b.results[:], b.settled[:])
-	case 2:
-		b := new(batchOfResults[[2]Result, [2]settledCost])
-		return sharing(b.results[:], b.settled[:])
-	case 3:
-		b := new(batchOfResults[[3]Result, [3]settledCost])
-		return sharing(b.results[:], b.settled[:])
-	case 4:
-		b := new(batchOfResults[[4]Result, [4]settledCost])
-		return sharing(b.results[:], b.settled[:])
-	}
-	return sharing(make([]Result, n), make([]settledCost, n))
-}
-
-type batchOfResults[R, S any] struct {
-	results R
-	settled S
-}
-
-func sharing(results []Result, settled []settledCost) []Result {
-	for i := range results {
-		results[i].settled = &settled[i]
-	}
-	return results
 }
 
 // A settlement is a correction and its result.
@@ -233,14 +133,6 @@ func (c *Charge) invalid() error {
 		return check.Validate()
 	}
 	return nil
-}
-
-// failed ends a correction that returned an error. If it may have been made all the same,
-// the charge keeps the lower of both costs, so that settling it again refunds no unit
-// twice.
-func (c *settlement) failed(err error) {
-	perhaps := c.Delta < 0 && !c.Held && !transport.NotExecuted(err) && !metBan(err)
-	c.result.settled.end(c.Units, c.Units+c.Delta, perhaps)
 }
 
 // answer updates the result from the state of its key after the correction.

@@ -118,6 +118,25 @@ func parseLimit(text string) (Limit, error) {
 	return l, nil
 }
 
+// inFlightText is behind the number in the text of such a limit.
+const inFlightText = " in flight"
+
+// parseInFlight reads the text form "20 in flight"; false if the text is another's.
+func parseInFlight(text string) (l Limit, ok bool, err error) {
+	words := strings.Fields(text)
+	soft := len(words) == 4 && words[3] == "soft" // Validate says what is wrong with that
+	if soft {
+		words = words[:3]
+	}
+	if len(words) != 3 || words[1] != "in" || words[2] != "flight" {
+		return Limit{}, false, nil
+	}
+	n, err := parseUnits("number", words[0])
+	l = MaxInFlight(n)
+	l.Soft = soft
+	return l, true, err
+}
+
 // What people write around the numbers of a limit.
 var (
 	grouped = regexp.MustCompile(`\b[0-9]{1,3}([,_][0-9]{3})+\b`)

@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -30,16 +31,23 @@ type vector struct {
 }
 
 type vectorStep struct {
-	At         int64  `json:"at"`
-	Limit      string `json:"limit,omitempty"`
-	Settle     int    `json:"settle,omitempty"`
-	Cost       int64  `json:"cost"`
-	MaxDelay   int64  `json:"max_delay,omitempty"`
-	Allowed    bool   `json:"allowed"`
-	Remaining  int64  `json:"remaining"`
-	RetryAfter int64  `json:"retry_after,omitempty"`
-	ResetAfter int64  `json:"reset_after"`
-	Delay      int64  `json:"delay,omitempty"`
+	At         int64   `json:"at"`
+	Limit      string  `json:"limit,omitempty"`
+	Ban        []int64 `json:"ban,omitempty"`
+	Do         string  `json:"do,omitempty"`
+	Length     int64   `json:"length,omitempty"`
+	Settle     int     `json:"settle,omitempty"`
+	Cost       int64   `json:"cost"`
+	AtLeast    int64   `json:"at_least,omitempty"`
+	MaxDelay   int64   `json:"max_delay,omitempty"`
+	Shadow     bool    `json:"shadow,omitempty"`
+	Allowed    bool    `json:"allowed"`
+	Banned     bool    `json:"banned,omitempty"`
+	Charged    int64   `json:"charged,omitempty"`
+	Remaining  int64   `json:"remaining"`
+	RetryAfter int64   `json:"retry_after,omitempty"`
+	ResetAfter int64   `json:"reset_after"`
+	Delay      int64   `json:"delay,omitempty"`
 }
 
 // histories are what the vectors are about. Limits are separated by commas; each
@@ -50,12 +58,17 @@ type vectorStep struct {
 //	3        take 3 units
 //	3*5      do so five times
 //	3~1ms    take 3 units with this MaxDelay
+//	2-5      take what is left of 5 units, and at least 2
+//	%3, ^3   take 3 units in shadow; Peek for 3 units
 //	3!       take 3 units; if they are denied, do so again one µs before RetryAfter is over, and then
 //	a:3      take 3 units that are called a
 //	a=1      settle a to 1 unit
 //	?        ask for more than the limit ever has: this shows what is left
 //	full     wait for ResetAfter; ask one µs earlier and then
 //	5/1s     change the limit; _ is a space
+//	ban:3,1m,1h  the checks have a Ban from now on: After, Within, For
+//	hand:1h  ban by hand; hand:0s lifts the ban
+//	reset    forget the count and the ban
 var histories = []struct{ name, limits, steps string }{
 	{"up to the limit and over it", "3/1m", "1 1 +1us 1 +1us 1 1 +59.99999s 1 +8us 1 +1m 1"},
 	{"up to the limit and over it", "5/1s", "@250ms 1*5 1 1"},
@@ -105,6 +118,20 @@ var histories = []struct{ name, limits, steps string }{
 	{"ResetAfter is when all units are free and not a microsecond earlier", "10/1s", "? @250ms 1 full @250ms 4 full @250ms 10 full 1 +1h ?"},
 	{"ResetAfter is when all units are free and not a microsecond earlier", "3/1s", "1 full"},
 
+	{"Peek charges nothing and decides as Take then does", "10/1s", "@250ms" + strings.Repeat(" ^1 1", 10) + " ^1 1 ^11 11 ^1 1 ^11 11 ^1!"},
+	{"a shadow check is decided and charged but never enforced", "10/1s", "@250ms %1*10 %1 %1"},
+	{"a shadow check shares its count with enforced ones", "10/1s", "@250ms %7 3 %1 1"},
+	{"a shadow check whose cost is above the quota is never enforced", "10/1s", "@250ms %11 ? 1"},
+	{"AtLeast takes what is left, up to the cost", "10/1s fixed_window, 10/1s sliding_window, 10/1s sliding_log, 10/1s token_bucket",
+		"@250ms 2-3 3-3 ^2-30 a:2-30 1-30 a=3 2-30 ^2-30 1-2"},
+	{"AtLeast takes what is left, up to the cost", "10/1s fixed_window, 10/1s sliding_window, 10/1s sliding_log, 10/1s token_bucket",
+		"@250ms 11-12 a:10-9223372036854775807 a=0 ?"},
+	{"a soft check is charged beyond its limit and denies nothing", "10/1s soft", "@250ms 10 ^1 1 1 ^1 +2s 1"},
+	{"a cost above a soft limit is charged whole", "10/1s soft", "@250ms ^25 25 10/1s 1 10/1s_soft 1"},
+	{"a soft check in shadow is a shadow check", "10/1s soft", "@250ms %10 %1 %1 %11"},
+	{"a limit that becomes soft, or is no longer, keeps its count", "10/1s fixed_window, 10/1s sliding_window", "@250ms 9 10/1s_soft 1 1 10/1s 1 10/1s_soft 1"},
+	{"a ban by hand denies a soft check", "10/1s soft", "@250ms 11 hand:1m 1 hand:0s 1"},
+
 	{"MaxDelay denies who would wait longer, in a leaky bucket only", "10/1s", "1~1us 2 1~1us 1~299.999ms 1~300ms 6~300ms 2~250ms! 1"},
 	{"MaxDelay denies who would wait longer, in a leaky bucket only", "10/1s burst 5", "4 2~1h 2~300ms 2~200ms 3~300ms 6~1us"},
 	{"MaxDelay denies who would wait longer, in a leaky bucket only", "3/1s", "1 1~333.333ms 1~333.334ms 1~333.334ms!"},
@@ -143,6 +170,32 @@ var histories = []struct{ name, limits, steps string }{
 	{"Settle loses nothing to rounding", "3/1s", "a:3 a=2 b:1" + strings.Repeat(" b=0 b:1", 5) + " +100ms b=0 ? 1"},
 	{"Settle loses nothing to rounding", "3/1s", "a:3 a=2 b:1" + strings.Repeat(" b=0 b:1", 5) + " +666.666ms b=0 ? 1"},
 
+	{"Settle refunds what a soft check was charged beyond its limit", "10/1s soft", "@250ms 10 a:5 a=2 a=0 1"},
+	{"Settle gives nothing back of what was forgotten", "10/1s", "@250ms a:4 reset a=3 a=0 ?"},
+
+	{"a key that is denied After times is banned", "10/1s", "@250ms ban:3,1m,1h 10 1 1 1 +1m 1 +58m59.999999s 1 +1us @250ms 10 1 1 1"},
+	{"denials during a ban do not extend it", "10/1s", "@250ms ban:1,1m,10ms 10 1" + strings.Repeat(" +1ms 1", 10)},
+	{"denials count towards a ban if they come Within the first", "1/1h", "@0s ban:3,10s,20s 1 1 +9.999999s 1 +1us 1 +5s 1 +4.999999s 1"},
+	{"denials count towards a ban if they come Within the first", "1/1h", "@0s ban:2,1us,1m 1 1 +1us 1 1"},
+	{"a ban's Within is the limit's period if it is 0", "1/1h burst 1", "@0s ban:2,0s,3h 1 1 +1h 1 1 +59m59.999999s 1"},
+	{"Peek counts no denial and sees a ban", "10/1s", "@250ms ban:2,0s,1h 10 1 ^1 ^1 ^1 1 ^1 +59m59.999999s ^1 +1us ^1"},
+	{"a shadow check is not banned and counts no denial", "10/1s", "@250ms ban:2,0s,1h 10 %1 %1 %1 1 1 %1"},
+	{"denials for MaxDelay alone do not count towards a ban", "1/1s burst 3 leaky_bucket", "@0s ban:2,1m,1h 1 1 1~1s 1~1s 1~1s 2~1s 4~1s"},
+	{"a denial for ever counts towards a ban", "10/1s", "@250ms ban:2,0s,1h 11 11 1"},
+	// Those of two instances during a roll-out. Neither begins a ban that it does not
+	// say, and what one has begun holds for the other, too.
+	{"two bans on one key obey each other", "1/24h", "@0s ban:2,1m,1m 1 ban:4,1h,10h 1 +1m ban:2,1m,1m 1 ban:4,1h,10h 1 +1m 1 1 ban:2,1m,1m 1 " +
+		"+10h ban:4,1h,10h 1 ban:2,1m,1m 1 ban:4,1h,10h 1"},
+	{"Ban bans by hand, and never for less than before", "10/1s", "@250ms ban:3,0s,1m 1 hand:1h hand:1s 1 hand:2h 1 +1h 1"},
+	{"Ban bans by hand, and never for less than before", "10/1s", "@250ms ban:3,0s,1m hand:1h 1 +1h 1"},
+	{"Ban bans a check without a Ban", "10/1s", "@250ms 4 hand:1h 1 ^1 ban:1,0s,1m 1 ban:0,0s,0s hand:0s 1 " +
+		"hand:1h +59m59.999999s 1 +1us ^1 @250ms 1 hand:100ms +100ms ? hand:1h reset ?"},
+	{"Ban does nothing to a shadow check", "10/1s", "@250ms 4 hand:1h %1 ban:1,0s,1m %1 ban:0,0s,0s 1 hand:0s 1"},
+	{"Ban with 0 lifts a ban and forgets denials, and counts stay", "10/1s", "@250ms ban:2,0s,1h 10 1 hand:0s 1 1 hand:0s 1 1"},
+	{"Reset forgets what was used", "10/1s", "@250ms 10 reset ? 10 1"},
+	{"Reset forgets a count whatever its rate and cost are now", "10/1s", "@250ms 1 %11 1000/1s reset 10/1s ?"},
+	{"Reset lifts a ban and forgets denials", "10/1s", "@250ms ban:2,0s,1h 10 1 reset 10 1 reset 10 1 1 ban:0,0s,0s reset 1"},
+
 	{"a limit that changes keeps its count", "10/1s", "@250ms 4 3/1s 1 6/1s 1 20/1s 1 14 10/1s 11 100/1s 80"},
 	{"a limit that changes keeps its count", "10/10s", "@0s 8 +12.5s 4/10s 1 7/10s 1 20/10s 1"},
 	{"a limit that changes keeps its count", "10/1s burst 10", "4 10/1s_burst_3 1 10/1s_burst_6 1 10/1s_burst_20 1"},
@@ -151,12 +204,16 @@ var histories = []struct{ name, limits, steps string }{
 
 // limitOf is a limit of the algorithm, and its text; false if there is none.
 func limitOf(a *step.Row, text string) (l Limit, _ string, ok bool) {
-	text = strings.ReplaceAll(text, "_burst_", " burst ")
+	text = strings.NewReplacer("_burst_", " burst ", "_soft", " soft").Replace(text)
+	text, soft := strings.CutSuffix(text, " soft")
 	if !strings.HasSuffix(text, " "+a.Name) {
 		if rate, _, _ := strings.Cut(text, "/"); a.Queue && !strings.Contains(text, "burst") {
 			text += " burst " + rate
 		}
 		text += " " + a.Name
+	}
+	if soft {
+		text += " soft"
 	}
 	l, err := ParseLimit(text)
 	return l, text, err == nil
@@ -173,6 +230,11 @@ type recorder struct {
 	called  map[string]int // a step with a name, from 1
 	charge  map[string]int // the model's
 	changed string         // to which limit, since the last step
+
+	ban            Ban     // of the checks
+	newBan         []int64 // since the last step
+	byHand, byRule int64   // when bans end
+	denials, since int64   // how many count towards a ban, and when the first came
 }
 
 func (r *recorder) run(steps string) {
@@ -186,14 +248,24 @@ func (r *recorder) run(steps string) {
 			period, phase := r.limit.Period.Microseconds(), micros(word[1:])
 			r.now += period - r.now%period + (phase+period)%period
 		case word == "?":
-			r.take(r.limit.Quota()+1, 0)
+			r.take(vectorStep{Cost: r.limit.Quota() + 1})
 		case word == "full":
 			r.now += r.Steps[len(r.Steps)-1].ResetAfter - 1
 			r.run("? +1us ?")
+		case named && name == "ban":
+			parts := strings.Split(cost, ",")
+			r.ban = Ban{After: units(parts[0]), Within: step.Micros(micros(parts[1])), For: step.Micros(micros(parts[2]))}
+			r.newBan = []int64{r.ban.After, micros(parts[1]), micros(parts[2])}
+		case named && name == "hand":
+			r.banByHand(micros(cost))
+		case word == "reset":
+			r.model, r.byHand, r.byRule, r.denials = exactOf(r.limit), 0, 0, 0
+			r.charges, r.charge = 0, map[string]int{}
+			r.answer(vectorStep{Do: "reset"})
 		case settles:
 			r.settle(settled, units(to))
 		case named:
-			if r.take(units(cost), 0); !r.Steps[len(r.Steps)-1].Allowed {
+			if r.takes(cost); r.chargedBy(len(r.Steps)) == 0 {
 				panic(fmt.Sprintf("%s of %s: there is no %s to settle", r.Name, r.Limit, word))
 			}
 			r.called[name], r.charge[name] = len(r.Steps), r.charges-1
@@ -208,21 +280,28 @@ func (r *recorder) run(steps string) {
 }
 
 func (r *recorder) takes(word string) {
+	var s vectorStep
 	word, tight := strings.CutSuffix(word, "!")
 	word, times, _ := strings.Cut(word, "*")
-	cost, delay, waits := strings.Cut(word, "~")
-	var maxDelay int64
+	word, delay, waits := strings.Cut(word, "~")
 	if waits {
-		maxDelay = micros(delay)
+		s.MaxDelay = micros(delay)
 	}
+	if word, s.Shadow = strings.CutPrefix(word, "%"); word[0] == '^' {
+		word, s.Do = word[1:], "peek"
+	}
+	if least, most, some := strings.Cut(word, "-"); some {
+		s.AtLeast, word = units(least), most
+	}
+	s.Cost = units(word)
 	for range max(units("0"+times), 1) {
-		r.take(units(cost), maxDelay)
+		r.take(s)
 	}
 	if retry := r.Steps[len(r.Steps)-1].RetryAfter; tight && retry > 0 {
 		r.now += retry - 1
-		r.take(units(cost), maxDelay)
+		r.take(s)
 		r.now++
-		r.take(units(cost), maxDelay)
+		r.take(s)
 	}
 }
 
@@ -243,32 +322,93 @@ func (r *recorder) first(so func(now int64) bool) int64 {
 	return least
 }
 
-func (r *recorder) take(cost, maxDelay int64) {
-	s := vectorStep{Cost: cost, MaxDelay: maxDelay}
-	cost = max(cost, 1)
+func (r *recorder) take(s vectorStep) {
+	cost, least := max(s.Cost, 1), max(cmp.Or(s.AtLeast, s.Cost), 1)
 	queue, _ := r.model.(delayer)
 	admits := func(now int64) bool {
-		return admits(r.model, now, cost) && (queue == nil || maxDelay == 0 || queue.delay(now) <= maxDelay)
+		return admits(r.model, now, least) && (queue == nil || s.MaxDelay == 0 || queue.delay(now) <= s.MaxDelay)
 	}
-	switch s.Allowed = admits(r.now); {
-	case s.Allowed:
-		if queue != nil {
-			s.Delay = queue.delay(r.now)
+	s.Allowed = admits(r.now)
+	if s.Allowed && queue != nil {
+		s.Delay = queue.delay(r.now)
+	}
+	banned := r.bannedUntil(s.Shadow) > r.now
+	if s.Do == "" && !banned && (s.Allowed || r.limit.Soft && !s.Shadow) {
+		grant := cost
+		if s.AtLeast > 0 {
+			grant = min(cost, r.left())
 		}
-		r.model.charge(r.now, cost)
+		if grant != cost || !s.Allowed {
+			s.Charged = grant
+		}
+		r.model.charge(r.now, grant)
 		r.charges++
-	case cost > r.limit.Quota():
-		s.RetryAfter = -1
-	default:
-		s.RetryAfter = r.first(admits)
+	}
+	if !s.Allowed {
+		if s.RetryAfter = -1; least <= r.limit.Quota() {
+			s.RetryAfter = r.first(admits)
+		}
+		if s.Do == "" && !banned && !s.Shadow && r.left() < least { // not for MaxDelay alone
+			r.denied()
+		}
 	}
 	r.answer(s)
+	if rest := r.bannedUntil(s.Shadow) - r.now; rest > 0 {
+		last := &r.Steps[len(r.Steps)-1]
+		last.Allowed, last.Banned, last.Delay, last.Remaining = false, true, 0, min(last.Remaining, 0)
+		if last.ResetAfter = max(last.ResetAfter, rest); last.RetryAfter >= 0 {
+			last.RetryAfter = max(last.RetryAfter, rest)
+		}
+	}
+}
+
+// left is how many whole units are left; negative is a debt.
+func (r *recorder) left() int64 {
+	left := r.model.left(r.now)
+	return new(big.Int).Div(left.Num(), left.Denom()).Int64() // rounds down
+}
+
+// chargedBy is what a step was charged.
+func (r *recorder) chargedBy(step int) int64 {
+	s := r.Steps[step-1]
+	if s.Charged == 0 && s.Allowed {
+		return max(s.Cost, 1)
+	}
+	return s.Charged
+}
+
+// bannedUntil is when the bans end that a check obeys.
+func (r *recorder) bannedUntil(shadow bool) int64 {
+	switch {
+	case shadow:
+		return 0
+	case r.ban == (Ban{}):
+		return r.byHand
+	}
+	return max(r.byHand, r.byRule)
+}
+
+// denied counts a denial towards the ban.
+func (r *recorder) denied() {
+	if within := cmp.Or(r.ban.Within, r.limit.Period).Microseconds(); r.denials == 0 || r.now-r.since >= within {
+		r.denials, r.since = 0, r.now
+	}
+	if r.denials++; r.ban.After > 0 && r.denials >= r.ban.After {
+		r.byRule, r.denials = r.now+r.ban.For.Microseconds(), 0
+	}
+}
+
+func (r *recorder) banByHand(length int64) {
+	if r.byHand = max(r.byHand, r.now+length); length == 0 {
+		r.byHand, r.byRule, r.denials = 0, 0, 0
+	}
+	r.answer(vectorStep{Do: "ban", Length: length})
 }
 
 // settle gives back a part of what was charged, or charges more now.
 func (r *recorder) settle(name string, cost int64) {
 	step := r.called[name]
-	was := max(r.Steps[step-1].Cost, 1)
+	was := r.chargedBy(step)
 	for _, s := range r.Steps {
 		if s.Settle == step {
 			was = s.Cost
@@ -278,16 +418,17 @@ func (r *recorder) settle(name string, cost int64) {
 		r.model.charge(r.now, cost-was)
 		r.charges++
 	} else if cost < was {
-		r.model.giveBack(r.now, r.charge[name], was-cost)
+		if n, counted := r.charge[name]; counted { // and was not forgotten
+			r.model.giveBack(r.now, n, was-cost)
+		}
 	}
 	r.answer(vectorStep{Settle: step, Cost: cost, Allowed: true})
 }
 
 // answer writes a step and what is left after it.
 func (r *recorder) answer(s vectorStep) {
-	left := r.model.left(r.now)
-	s.At, s.Limit, r.changed = r.now, r.changed, ""
-	s.Remaining = new(big.Int).Div(left.Num(), left.Denom()).Int64() // rounds down
+	s.At, s.Limit, s.Ban, r.changed, r.newBan = r.now, r.changed, r.newBan, "", nil
+	s.Remaining = r.left()
 	s.ResetAfter = r.first(func(now int64) bool { return admits(r.model, now, r.limit.Quota()) })
 	r.Steps = append(r.Steps, s)
 }

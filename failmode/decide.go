@@ -3,17 +3,14 @@ package failmode
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/breaker"
+	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
-
-// ErrOpen means that a check was not sent because its server's circuit is open.
-var ErrOpen = errors.New("failmode: circuit open")
 
 // route sends the checks whose circuit is not open to the store, and decides the
 // others here. It decides the others first: if they deny the request, nothing is sent.
@@ -152,6 +149,18 @@ func (g *Guard) decideFallback(ctx context.Context, charge bool, results []algor
 	return d, nil
 }
 
+// knownDenial returns a check's denial by a ban that is known, or the store's last
+// denial until the check would have fit: a denied client stays denied in an outage.
+func (g *Guard) knownDenial(c *algorithms.Check) (algorithms.Result, bool) {
+	var n memory.Count
+	if lent.Check(c).Count(&n) && lent.Memory(&g.local).Banned(&n) {
+		d, _ := g.local.Peek(context.Background(), *c)
+		d.Results[0].Source = algorithms.SourceFallback
+		return d.Results[0], true
+	}
+	return g.denied.Find(c)
+}
+
 // outage reports whether an error proves that the store is unavailable or refuses to
 // count. Otherwise the store may be healthy and this process busy, or a key has a
 // foreign value.
@@ -173,54 +182,4 @@ func (g *Guard) logFallback(err error) {
 	g.fellBack.Do(func() {
 		g.logger.Warn("ratelimit: falling back to local counting", "class", string(transport.ClassOf(err)), "error", err)
 	})
-}
-
-// split divides the numbers below n into the chosen ones and the rest.
-func split(n int, chosen func(i int) bool) (in, out []int) {
-	for i := range n {
-		if chosen(i) {
-			in = append(in, i)
-		} else {
-			out = append(out, i)
-		}
-	}
-	return in, out
-}
-
-// pick returns the elements at these places.
-func pick[T any](all []T, at []int) []T {
-	picked := make([]T, len(at))
-	for i, j := range at {
-		picked[i] = all[j]
-	}
-	return picked
-}
-
-// setAt puts elements that pick took back into their places.
-func setAt[T any](all []T, at []int, picked []T) {
-	for i, j := range at {
-		all[j] = picked[i]
-	}
-}
-
-// undecided returns a result for each check, with this error or, if it is nil, without
-// one.
-func undecided(checks []algorithms.Check, err error) []algorithms.Result {
-	results := make([]algorithms.Result, len(checks))
-	for i, c := range checks {
-		results[i] = algorithms.Result{Check: c, Err: err}
-	}
-	return results
-}
-
-// resultsOf returns one result for each check, and the limiter's error. An answer without
-// one result for each check is an error, too. After an error, all results have it.
-func resultsOf(d algorithms.Decision, err error, checks []algorithms.Check) ([]algorithms.Result, error) {
-	if err == nil && len(d.Results) != len(checks) {
-		err = fmt.Errorf("failmode: the limiter answered %d checks with %d results; it must return one for each, in their order", len(checks), len(d.Results))
-	}
-	if err != nil {
-		return undecided(checks, err), err
-	}
-	return d.Results, nil
 }

@@ -10,13 +10,13 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/background"
 	"github.com/seed75154129/ratelimit/internal/breaker"
 	"github.com/seed75154129/ratelimit/internal/denials"
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/lease"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
@@ -86,7 +86,8 @@ type Guard struct {
 	breaker   breaker.Breaker
 	local     algorithms.Memory // at this process' share
 	denied    denials.Cache
-	leases    leases
+	leases    lease.Table
+	granted   atomic.Value // the algorithms.Source of leased units; nil before the first
 	inFlight  inFlight
 	heartbeat heartbeat
 	server    serverCheck
@@ -110,7 +111,7 @@ func (g *Guard) ready() {
 		g.denied.Start(func(c algorithms.Check) bool { return g.refuses(&c) })
 		g.leases.Start()
 		g.breaker.Start(g.store, &g.work, g.logger)
-		g.inFlight.begin(g)
+		g.inFlight.begin(g.store, &g.breaker, &g.work, g.logger)
 		g.fellBack.Every, g.lostLog.Every = sampler.LogInterval, sampler.LogInterval
 		if g.Instances == 0 {
 			g.heartbeat.begin(g.store, &g.breaker, &g.work, g.logger)
@@ -135,32 +136,6 @@ func (g *Guard) Validate() error {
 		errs = append(errs, fmt.Errorf("instances: must not be negative, got %d", g.Instances))
 	}
 	return errors.Join(errs...)
-}
-
-// Take implements [algorithms.Limiter].
-func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	if g.ready(); g.invalid != nil {
-		return algorithms.Decision{}, g.invalid
-	}
-	g.heartbeat.tick(ctx)
-	g.server.tick()
-	for i := range checks {
-		if leasable(&checks[i]) {
-			return g.spendBlocks(ctx, checks)
-		}
-	}
-	return g.nameHeld(ctx, checks)
-}
-
-// Peek implements [algorithms.Limiter]. It asks the limiter, also about keys that Take
-// denies without asking. The two may differ for up to a second.
-func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	if g.ready(); g.invalid != nil {
-		return algorithms.Decision{}, g.invalid
-	}
-	d, err := g.route(ctx, false, checks)
-	g.addBlocks(&d)
-	return d, err
 }
 
 // Warm connects and loads the scripts, so that the first request need not wait. Call
@@ -191,39 +166,6 @@ func (g *Guard) Down() []string {
 	return g.store.Names(shards...)
 }
 
-// Close ends the Guard's goroutines and closes its own connections, but not the Limiter
-// or its client. It frees the places of requests in flight, also of those that still run:
-// call it when the process ends. It waits for a probe, for refunds and batches, for
-// decisions in progress and for a last heartbeat: at most a few times as long as a
-// decision may take. Decisions after Close still work, but no circuit opens. Further calls
-// of Close do nothing.
-func (g *Guard) Close() error {
-	if g.ready(); g.invalid != nil {
-		return nil //nolint:nilerr // nothing was started; Take says what is wrong
-	}
-	g.closing.Do(func() {
-		g.breaker.End()
-		g.refundBlocks(g.leases.End()...)
-		g.inFlight.Close(g.work.End)
-		g.untilIdle()
-		g.heartbeat.end()
-	})
-	return nil
-}
-
-// untilIdle waits until no decision is in progress, for no longer than one may take.
-func (g *Guard) untilIdle() {
-	over := time.NewTimer(g.store.Budget())
-	defer over.Stop()
-	for _, idle := range g.store.Idle() {
-		select {
-		case <-idle:
-		case <-over.C:
-			return
-		}
-	}
-}
-
 // Metrics yields the metrics of the store, of its circuits, and of the counts in this
 // process.
 func (g *Guard) Metrics() iter.Seq[algorithms.Metric] {
@@ -235,4 +177,17 @@ func (g *Guard) Metrics() iter.Seq[algorithms.Metric] {
 			algorithms.Metric{Name: "ratelimit_renewals_failed_total", Value: float64(g.inFlight.Failed.Load())})
 		slices.Values(slices.AppendSeq(metrics, g.local.Metrics()))(yield)
 	}
+}
+
+// ErrOpen means that a check was not sent because its server's circuit is open.
+var ErrOpen = errors.New("failmode: circuit open")
+
+// instances is the best known number of processes that share the limits.
+func (g *Guard) instances() int {
+	return int(max(int64(g.Instances), g.heartbeat.count.Load(), 1))
+}
+
+// refuses reports whether the circuit of a check's server is open.
+func (g *Guard) refuses(c *algorithms.Check) bool {
+	return g.breaker.Circuit(g.store.Shard(c)).IsOpen()
 }

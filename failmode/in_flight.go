@@ -1,14 +1,13 @@
 package failmode
 
 import (
-	"context"
-	"errors"
+	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/background"
+	"github.com/seed75154129/ratelimit/internal/breaker"
 	"github.com/seed75154129/ratelimit/internal/inflight"
-	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -26,15 +25,15 @@ type inFlight struct {
 	store holding
 }
 
-func (f *inFlight) begin(g *Guard) {
-	s, ok := g.store.(holding)
+func (f *inFlight) begin(st store, b *breaker.Breaker, work *background.Group, logger *slog.Logger) {
+	s, ok := st.(holding)
 	if !ok {
 		return
 	}
-	f.store, f.Store, f.Logger = s, s, g.logger
-	f.Open = func(shard int) bool { return g.breaker.Circuit(shard).IsOpen() }
-	f.Begin, f.Safely = g.work.Begin, g.work.Safely
-	g.breaker.Closing = f.Tell
+	f.store, f.Store, f.Logger = s, s, logger
+	f.Open = func(shard int) bool { return b.Circuit(shard).IsOpen() }
+	f.Begin, f.Safely = work.Begin, work.Safely
+	b.Closing = f.Tell
 }
 
 // named returns the checks with a name for each request under way, made before anything
@@ -88,93 +87,4 @@ func (f *inFlight) lost(results []algorithms.Result) {
 			lent.Check(&r.Check).Unsure()
 		}
 	}
-}
-
-// nameHeld names the checks of requests in flight, before they are sent.
-func (g *Guard) nameHeld(ctx context.Context, checks []algorithms.Check) (d algorithms.Decision, err error) {
-	named := g.inFlight.named(checks)
-	if named == nil {
-		return g.recall(ctx, checks, nil)
-	}
-	if d, full := g.fullHere(named); full {
-		return d, nil
-	}
-	answered := false
-	defer func() {
-		for i := range named {
-			if c := &named[i]; !answered && g.inFlight.holds(c) { // the limiter has panicked
-				g.inFlight.Drop(g.inFlight.store.PlaceOf(c))
-			}
-		}
-	}()
-	d, err = g.recall(ctx, named, named)
-	answered = true
-	g.inFlight.decided(&d)
-	return d, err
-}
-
-// fullHere denies a request of which as much runs in this process alone as may run in
-// all. Nothing else about requests under way is remembered.
-func (g *Guard) fullHere(checks []algorithms.Check) (d algorithms.Decision, full bool) {
-	for i := range checks {
-		c := &checks[i]
-		if c.Shadow || !lent.Check(c).Holds() || c.Validate() != nil {
-			continue
-		}
-		var n [1]memory.Count
-		if !lent.Check(c).Count(&n[0]) {
-			continue
-		}
-		if lent.Memory(&g.local).Decide(false, n[:]); n[0].Room {
-			continue
-		}
-		if !full {
-			d.Results, full = make([]algorithms.Result, len(checks)), true
-			for j := range checks {
-				d.Results[j].Check = checks[j]
-			}
-		}
-		r := &d.Results[i]
-		r.Source, r.HasRoom, r.At = algorithms.SourceDenyCache, false, time.Now()
-		r.Remaining, r.RetryAfter = min(n[0].Answer.Remaining, 0), n[0].Answer.RetryAfter
-	}
-	return d, full
-}
-
-// settleHeld ends requests under way: here at once, and in the store soon.
-func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
-	results := make([]algorithms.Result, len(charges))
-	var errs []error
-	for i := range charges {
-		r := &results[i]
-		*r = charges[i].Result
-		lent.Result(r).Update()
-		ch := algorithms.Charge{Result: *r, Cost: charges[i].Cost}
-		id := lent.Result(r).Trace().Charge.At
-		switch {
-		case r.Charged == 0 || ch.Cost == r.Charged:
-		case r.Source == algorithms.SourceFallback:
-			settled, err := g.settleLocal(ctx, []algorithms.Charge{ch})
-			errs = append(errs, err)
-			*r = settled[0]
-			g.inFlight.End(id)
-		case r.Source == algorithms.SourceFailOpen:
-			g.inFlight.End(id)
-			lent.Result(r).Ended()
-		default:
-			known := true
-			lent.Result(r).SettleBy(0, func(int64) bool {
-				known = g.inFlight.End(id)
-				return known
-			})
-			if !known { // of another Guard, or this one is closed
-				settled, err := g.settleStore(ctx, []algorithms.Charge{ch})
-				results[i], errs = settled[0], append(errs, err)
-				continue
-			}
-			unfollowIn(&g.local, &ch, r, g)
-			lent.Result(r).Ended()
-		}
-	}
-	return results, errors.Join(errs...)
 }

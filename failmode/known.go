@@ -8,7 +8,6 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/denials"
 	"github.com/seed75154129/ratelimit/internal/inside"
-	"github.com/seed75154129/ratelimit/internal/memory"
 )
 
 // errUnanswered is why a request that waited for others is not decided by the store:
@@ -76,16 +75,4 @@ func (g *Guard) routeAndLearn(ctx context.Context, checks []algorithms.Check, lo
 		})
 	}
 	return d, nil
-}
-
-// knownDenial returns a check's denial by a ban that is known, or the store's last
-// denial until the check would have fit: a denied client stays denied in an outage.
-func (g *Guard) knownDenial(c *algorithms.Check) (algorithms.Result, bool) {
-	var n memory.Count
-	if lent.Check(c).Count(&n) && lent.Memory(&g.local).Banned(&n) {
-		d, _ := g.local.Peek(context.Background(), *c)
-		d.Results[0].Source = algorithms.SourceFallback
-		return d.Results[0], true
-	}
-	return g.denied.Find(c)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -17,12 +16,6 @@ import (
 // maxSettled is how many blocks are refunded in one call. All that a process may
 // have are fewer calls than may run in the background.
 const maxSettled = 100
-
-// leases are the blocks, and the store that has granted them.
-type leases struct {
-	lease.Table
-	source atomic.Value // its algorithms.Source; nil before the first block
-}
 
 // leasable reports whether a check's units may come from a block.
 func leasable(c *algorithms.Check) bool { return c.Lease && !c.Shadow }
@@ -152,7 +145,7 @@ func (g *Guard) chargeBlock(ctx context.Context, c *algorithms.Check, asked deni
 		return nil, sent
 	}
 	if r.Charged > 0 {
-		g.leases.source.Store(r.Source)
+		g.granted.Store(r.Source)
 	}
 	return r, sent
 }
@@ -165,7 +158,7 @@ func (g *Guard) settleBlocks(ctx context.Context, charges []algorithms.Charge) (
 	for i, ch := range charges {
 		r := &results[i]
 		*r = ch.Result
-		source, granted := g.leases.source.Load().(algorithms.Source)
+		source, granted := g.granted.Load().(algorithms.Source)
 		switch {
 		case r.Charged == 0 || ch.Cost == r.Charged || !granted:
 		case ch.Cost < r.Charged:

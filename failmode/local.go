@@ -78,15 +78,6 @@ func unfollowIn(m *algorithms.Memory, ch *algorithms.Charge, settled *algorithms
 	lent.Result(settled).Trace().Followed = units
 }
 
-// ofStore reports whether the store decided a result.
-func ofStore(r *algorithms.Result) bool {
-	switch r.Source {
-	case algorithms.SourceNone, algorithms.SourceDenyCache, algorithms.SourceLease, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
-		return false
-	}
-	return r.Err == nil
-}
-
 // countOf fills in the count by which a result of the store is counted locally; false if
 // it is not.
 func (g *Guard) countOf(r *algorithms.Result, n *memory.Count) bool {
@@ -118,9 +109,4 @@ func (g *Guard) shareOfCheck(c algorithms.Check) algorithms.Check {
 		c.Limit = whole
 	}
 	return c
-}
-
-// instances is the best known number of processes that share the limits.
-func (g *Guard) instances() int {
-	return int(max(int64(g.Instances), g.heartbeat.count.Load(), 1))
 }

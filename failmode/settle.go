@@ -4,59 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
-
-// Settle implements [algorithms.Limiter]. Each charge is settled where it was made. If
-// a server's circuit is open, its charges stay, and the error wraps [ErrOpen]. Other
-// charges are settled even so: the results say what each costs.
-func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
-	if g.ready(); g.invalid != nil {
-		return nil, g.invalid
-	}
-	if err := lent.Invalid(charges); err != nil { // before anything is settled
-		return nil, err
-	}
-	if !slices.ContainsFunc(charges, func(c algorithms.Charge) bool { return !g.inFlight.holds(&c.Result.Check) }) {
-		return g.settleHeld(ctx, charges) // at the end of a request
-	}
-	charges = slices.Clone(charges)
-	for i := range charges {
-		lent.Result(&charges[i].Result).Update()
-	}
-	var store, local, leased, held []int
-	for i := range charges {
-		switch r := &charges[i].Result; {
-		case g.inFlight.holds(&r.Check):
-			held = append(held, i)
-		case r.Source == algorithms.SourceLease:
-			leased = append(leased, i)
-		case r.Source == algorithms.SourceFallback:
-			local = append(local, i)
-		default:
-			store = append(store, i)
-		}
-	}
-	var results []algorithms.Result
-	settle := func(at []int, by func(context.Context, []algorithms.Charge) ([]algorithms.Result, error)) (err error) {
-		switch {
-		case len(at) == 0:
-			return nil
-		case len(at) == len(charges): // the usual case
-			results, err = by(ctx, charges)
-			return err
-		case results == nil:
-			results = make([]algorithms.Result, len(charges))
-		}
-		settled, err := by(ctx, pick(charges, at))
-		setAt(results, at, settled)
-		return err
-	}
-	err := errors.Join(settle(held, g.settleHeld), settle(leased, g.settleBlocks), settle(local, g.settleLocal), settle(store, g.settleStore))
-	return results, err
-}
 
 // settleLocal settles local charges.
 func (g *Guard) settleLocal(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
@@ -96,11 +46,6 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 		}
 	}
 	return results, errors.Join(err, storeErr)
-}
-
-// refuses reports whether the circuit of a check's server is open.
-func (g *Guard) refuses(c *algorithms.Check) bool {
-	return g.breaker.Circuit(g.store.Shard(c)).IsOpen()
 }
 
 // refundLocal refunds the local charges of a request that is denied.
@@ -159,47 +104,30 @@ func (g *Guard) refund(ctx context.Context, charges ...algorithms.Charge) {
 	_, _ = g.settleStore(ctx, charges)
 }
 
-// Ban implements [algorithms.Limiter]. Other processes may admit the keys for up to a
-// second. If a server's circuit is open, its keys are banned or unbanned only in this
-// process, and the error wraps [ErrOpen]. Unless checks or
-// fields are invalid, this process and the reachable servers are changed, whatever the
-// error is.
-func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
-	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Ban(ctx, d, checks...) })
-}
-
-// Reset implements [algorithms.Limiter]. If a server's circuit is open, its checks are
-// reset only in this process, and the error wraps [ErrOpen]. Unless checks or
-// fields are invalid, this process and the reachable servers are changed, whatever the
-// error is.
-func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
-	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Reset(ctx, checks...) })
-}
-
-// change changes the counts or bans of checks, here and in the store, and forgets
-// their denials.
-func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []algorithms.Check) error) error {
-	if g.ready(); g.invalid != nil {
-		return g.invalid
-	}
-	local := do(&g.local, checks)
-	if errors.Is(local, algorithms.ErrInvalidCheck) {
-		return local
-	}
-	defer func() { // what the store answered until then may be from before
-		for i := range checks {
-			g.denied.Forget(&checks[i], true)
-			g.leases.Drop(&checks[i])
+// split divides the numbers below n into the chosen ones and the rest.
+func split(n int, chosen func(i int) bool) (in, out []int) {
+	for i := range n {
+		if chosen(i) {
+			in = append(in, i)
+		} else {
+			out = append(out, i)
 		}
-		_ = do(&g.local, checks)
-	}()
-	refused, sent := split(len(checks), func(i int) bool { return g.refuses(&checks[i]) })
-	var err error
-	if len(refused) > 0 {
-		err = errors.Join(ErrOpen, local) // otherwise a ban for which this process has no space is in the store
 	}
-	if len(sent) == 0 && len(checks) > 0 {
-		return err
+	return in, out
+}
+
+// pick returns the elements at these places.
+func pick[T any](all []T, at []int) []T {
+	picked := make([]T, len(at))
+	for i, j := range at {
+		picked[i] = all[j]
 	}
-	return errors.Join(err, do(g.Limiter, pick(checks, sent)))
+	return picked
+}
+
+// setAt puts elements that pick took back into their places.
+func setAt[T any](all []T, at []int, picked []T) {
+	for i, j := range at {
+		all[j] = picked[i]
+	}
 }

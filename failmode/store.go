@@ -115,3 +115,34 @@ func (plainStore) Beat(context.Context, string, time.Duration) (int, error) {
 }
 
 func (plainStore) ServerWarnings(context.Context) ([]string, error) { return nil, nil }
+
+// undecided returns a result for each check, with this error or, if it is nil, without
+// one.
+func undecided(checks []algorithms.Check, err error) []algorithms.Result {
+	results := make([]algorithms.Result, len(checks))
+	for i, c := range checks {
+		results[i] = algorithms.Result{Check: c, Err: err}
+	}
+	return results
+}
+
+// resultsOf returns one result for each check, and the limiter's error. An answer without
+// one result for each check is an error, too. After an error, all results have it.
+func resultsOf(d algorithms.Decision, err error, checks []algorithms.Check) ([]algorithms.Result, error) {
+	if err == nil && len(d.Results) != len(checks) {
+		err = fmt.Errorf("failmode: the limiter answered %d checks with %d results; it must return one for each, in their order", len(checks), len(d.Results))
+	}
+	if err != nil {
+		return undecided(checks, err), err
+	}
+	return d.Results, nil
+}
+
+// ofStore reports whether the store decided a result.
+func ofStore(r *algorithms.Result) bool {
+	switch r.Source {
+	case algorithms.SourceNone, algorithms.SourceDenyCache, algorithms.SourceLease, algorithms.SourceFallback, algorithms.SourceFailOpen, algorithms.SourceFailClosed:
+		return false
+	}
+	return r.Err == nil
+}

@@ -51,3 +51,20 @@ func limitedTo(c algorithms.Check, l algorithms.Limit) algorithms.Check {
 	c.Limit = l
 	return c
 }
+
+// partOf is a check that takes from least to most units.
+func partOf(c algorithms.Check, least, most int64) algorithms.Check {
+	c.AtLeast, c.Cost = least, most
+	return c
+}
+
+func soft(l algorithms.Limit) algorithms.Limit {
+	l.Soft = true
+	return l
+}
+
+// banning is a check with a ban.
+func banning(c algorithms.Check, after int64, within, length time.Duration) algorithms.Check {
+	c.Ban = algorithms.Ban{After: after, Within: within, For: length}
+	return c
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -14,16 +15,23 @@ var errorCases = []testCase{
 	{name: "an invalid limit is an error and charges nothing", run: invalidLimit},
 	{name: "an invalid ban is an error and charges nothing", run: invalidBans},
 	{name: "two checks that share a count are an error in one call and charge nothing", run: duplicates},
+	{name: "an invalid AtLeast is an error and charges nothing", run: invalidAtLeast},
 }
 
-// refused gives the checks, which are invalid, to Take, between valid ones.
+// refused gives the checks, which are invalid, to Take and Peek, between valid ones, and
+// one of them to Reset.
 func (c *trial) refused(what string, invalid ...algorithms.Check) {
 	c.Helper()
 	before, after := check("valid", "before", fixed(10, time.Hour)), check("valid", "after", fixed(10, time.Hour))
 	c.align(time.Hour, 0)
-	checks := append([]algorithms.Check{before}, invalid...)
-	c.wantErrors(what, c.limiter.Take, append(checks, after))
+	checks := slices.Concat([]algorithms.Check{before}, invalid, []algorithms.Check{after})
+	c.wantErrors(what, c.limiter.Take, checks)
+	c.wantErrors(what, c.limiter.Peek, checks)
 	c.take(before, charged(1, 9, time.Hour))
+	if len(invalid) == 1 {
+		c.wantError(what, c.limiter.Reset(c.Context(), checks[:2]...))
+		c.holds(before, 9, time.Hour)
+	}
 	c.take(after, charged(1, 9, time.Hour))
 }
 
@@ -97,6 +105,12 @@ func invalidBans(c *trial) {
 	c.take(longest, charged(1, 9, time.Hour))
 	c.ban(longest.Ban.For, longest)
 	c.take(longest, passed(9, time.Hour).banned(longest.Ban.For))
+	byHand := check("by hand", "key", fixed(1, 24*time.Hour))
+	for _, d := range []time.Duration{-1, -time.Hour, 1, 1500, math.MaxInt64} {
+		c.wantError(d.String(), c.limiter.Ban(c.Context(), d, byHand))
+	}
+	c.wantError("the zero limit", c.limiter.Ban(c.Context(), time.Hour, limitedTo(byHand, algorithms.Limit{})))
+	c.take(byHand, charged(1, 0, c.untilNext(24*time.Hour)))
 }
 
 func duplicates(c *trial) {
@@ -119,4 +133,27 @@ func duplicates(c *trial) {
 	named, unnamed := sliding(10, time.Second), sliding(10, time.Second)
 	unnamed.Algorithm = ""
 	c.refused("sliding_window by default", of(named), of(unnamed))
+	c.eachWindow(func(s sample, soft algorithms.Check) { c.refused("soft and not", s.Check, soft) })
+}
+
+func invalidAtLeast(c *trial) {
+	c.refused("AtLeast of requests in flight", partOf(of(algorithms.MaxInFlight(5)), 1, 1))
+	c.eachSample(func(s sample) {
+		if s.queue {
+			c.refused("AtLeast of a queue", partOf(s.Check, 1, 2))
+			return
+		}
+		other := s.under("other").Check
+		c.refused("negative AtLeast", partOf(s.Check, -1, 2))
+		c.refused("AtLeast above the cost", partOf(s.Check, 3, 2))
+		c.refused("two of AtLeast", partOf(s.Check, 1, 3), partOf(other, 2, 3))
+		leased := partOf(s.Check, 1, 2)
+		leased.Lease = true
+		c.refused("AtLeast of a lease", leased)
+		if s.Limit.Algorithm == algorithms.FixedWindow {
+			c.refused("AtLeast of a soft limit", limitedTo(partOf(s.Check, 1, 2), soft(s.Limit)))
+		}
+		c.refused("two costs", partOf(s.Check, 1, 3), partOf(shadowed(other), 1, 2))
+		c.holds(s.Check, 10, 0)
+	})
 }

@@ -15,6 +15,7 @@ var keyCases = []testCase{
 	{name: "two periods are counted apart", run: periodsApart},
 	{name: "tiers are counted apart, settled apart, and banned together", run: tiersApart},
 	{name: "keys that look alike are counted apart", run: lookalikesApart},
+	{name: "Reset forgets only the checks named", run: resetOnlyNamed},
 	{name: "no algorithm means sliding window", run: defaultAlgorithm},
 }
 
@@ -111,6 +112,28 @@ func lookalikesApart(c *trial) {
 	for _, names := range lookalikes() {
 		c.take(check(names[0], names[1], l), denied(0, time.Minute, time.Minute))
 	}
+}
+
+func resetOnlyNamed(c *trial) {
+	c.eachSample(func(s sample) {
+		otherRule, otherKey := s.under("another").Check, s.Check
+		otherKey.Key += " of another"
+		otherPeriod := limitedTo(s.Check, fixed(10, time.Hour))
+		c.take(s.Check, s.charged(1, 1))
+		c.take(otherRule, s.charged(1, 1))
+		c.take(otherKey, s.charged(1, 1))
+		c.take(otherPeriod, charged(1, 9, c.untilNext(time.Hour)))
+		c.reset(s.Check)
+		c.reset() // nothing
+		c.holds(s.Check, 10, 0)
+		c.holds(otherRule, 9, s.reset(1))
+		c.holds(otherKey, 9, s.reset(1))
+		c.holds(otherPeriod, 9, c.untilNext(time.Hour))
+		c.reset(otherRule, otherKey, otherPeriod)
+		c.holds(otherRule, 10, 0)
+		c.holds(otherKey, 10, 0)
+		c.holds(otherPeriod, 10, 0)
+	})
 }
 
 func defaultAlgorithm(c *trial) {

@@ -12,19 +12,17 @@ import (
 // bucket then takes 100 ms.
 type sample struct {
 	algorithms.Check
-	reset  func(used int64) time.Duration       // until all are free again
-	retry  func(used, cost int64) time.Duration // until there is room for the cost
-	atOnce bool                                 // all come free at the same time
-	queue  bool                                 // what is admitted waits for its turn
+	reset func(used int64) time.Duration       // until all are free again
+	retry func(used, cost int64) time.Duration // until there is room for the cost
+	queue bool                                 // what is admitted waits for its turn
 }
 
 // samples has one of each algorithm.
 var samples = []sample{
 	{
-		Check:  sampleOf(fixed(10, time.Second)),
-		reset:  whenUsed(750 * time.Millisecond),
-		retry:  func(int64, int64) time.Duration { return 750 * time.Millisecond },
-		atOnce: true,
+		Check: sampleOf(fixed(10, time.Second)),
+		reset: whenUsed(750 * time.Millisecond),
+		retry: func(int64, int64) time.Duration { return 750 * time.Millisecond },
 	},
 	{
 		Check: sampleOf(sliding(10, time.Second)),
@@ -36,10 +34,9 @@ var samples = []sample{
 		},
 	},
 	{
-		Check:  sampleOf(limit("10/1s sliding_log")),
-		reset:  whenUsed(time.Second),
-		retry:  func(int64, int64) time.Duration { return time.Second },
-		atOnce: true,
+		Check: sampleOf(limit("10/1s sliding_log")),
+		reset: whenUsed(time.Second),
+		retry: func(int64, int64) time.Duration { return time.Second },
 	},
 	{Check: sampleOf(limit("10/1s burst 10")), reset: refill, retry: overdue},
 	{Check: sampleOf(limit("10/1s burst 10 gcra")), reset: refill, retry: overdue},
@@ -95,20 +92,11 @@ func (s sample) denied(used, cost int64) outcome {
 	return denied(10-used, s.retry(used, cost), s.reset(used))
 }
 
-// after is the sample when time has passed in which no unit has come free.
-func (s sample) after(d time.Duration) sample {
-	reset, retry := s.reset, s.retry
-	s.reset = func(used int64) time.Duration { return max(reset(used)-d, 0) }
-	s.retry = func(used, cost int64) time.Duration { return retry(used, cost) - d }
-	return s
-}
-
-// remaining is how many units are left when so many were used, as far as reset says.
-func (s sample) remaining(used int64) int64 {
-	if s.reset(used) <= 0 {
-		return 10
-	}
-	return 10 - used
+// above is the outcome of a cost above the limit that a soft check was charged.
+func (s sample) above(units int64) outcome {
+	o := denied(10-units, algorithms.Never, s.reset(units))
+	o.charged = units
+	return o
 }
 
 // exhausted is the outcome of asking for one unit when all ten are used.
@@ -127,4 +115,12 @@ func (c *trial) eachSample(f func(s sample)) {
 func (c *trial) allSamples() []sample {
 	c.align(time.Second, 250*time.Millisecond)
 	return slices.Clone(samples)
+}
+
+// eachWindow runs f for the samples that can be soft, with the soft check.
+func (c *trial) eachWindow(f func(s sample, soft algorithms.Check)) {
+	for _, s := range samples[:2] {
+		c.align(time.Second, 250*time.Millisecond)
+		f(s, limitedTo(s.Check, soft(s.Limit)))
+	}
 }

@@ -14,7 +14,6 @@ var settleCases = []testCase{
 	{name: "Settle passes over what was charged nothing", run: settleUncharged},
 	{name: "Settle settles all copies of a result as one charge", run: settleCopies},
 	{name: "Settle at the same time with copies of a result gives it back once", run: settleCopiesRace},
-	{name: "Settle gives nothing back of what was forgotten", run: settleForgotten},
 	{name: "Settle to a negative cost is an error and changes no charge", run: settleNegative},
 	{name: "Settle at the same time as others loses no correction", run: settleRace},
 }
@@ -31,16 +30,6 @@ func settleLargest(c *trial) {
 			}
 		})
 	}
-}
-
-func settleForgotten(c *trial) {
-	c.eachSample(func(s sample) {
-		r := c.take(costing(s.Check, 4), s.charged(4, 4))
-		c.reset(s.Check)
-		c.settleAll(3, r)
-		c.settleAll(0, r)
-		c.holds(s.Check, 10, 0)
-	})
 }
 
 func settleRequest(c *trial) {

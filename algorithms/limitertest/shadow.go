@@ -3,21 +3,9 @@ package limitertest
 import "github.com/seed75154129/ratelimit/algorithms"
 
 var shadowCases = []testCase{
-	{name: "a shadow check is decided and charged but never enforced", run: shadowNeverEnforced},
 	{name: "a shadow check is not charged when an enforced one denies", run: shadowNotCharged},
 	{name: "a shadow check changes no enforced outcome", run: shadowChangesNothing},
-	{name: "a shadow check shares its count with enforced ones", run: shadowSharesCount},
-	{name: "a shadow check whose cost is above the quota is never enforced", run: shadowAboveQuota},
-}
-
-func shadowNeverEnforced(c *trial) {
-	c.eachSample(func(s sample) {
-		for n := range int64(10) {
-			c.take(shadowed(s.Check), s.charged(1, n+1))
-		}
-		c.take(shadowed(s.Check), s.exhausted())
-		c.take(shadowed(s.Check), s.exhausted())
-	})
+	{name: "a soft check is charged nothing when another one denies", run: softNotCharged},
 }
 
 func shadowNotCharged(c *trial) {
@@ -54,21 +42,15 @@ func shadowChangesNothing(c *trial) {
 	})
 }
 
-func shadowSharesCount(c *trial) {
-	c.eachSample(func(s sample) {
-		c.take(costing(shadowed(s.Check), 7), s.charged(7, 7))
-		c.take(costing(s.Check, 3), s.charged(3, 10))
-		c.take(shadowed(s.Check), s.exhausted())
-		c.take(s.Check, s.exhausted())
-	})
-}
-
-func shadowAboveQuota(c *trial) {
-	c.eachSample(func(s sample) {
-		enforced, above := s.under("enforced"), shadowed(costing(s.Check, 11))
-		c.takeAll(
-			expectation{above, denied(10, algorithms.Never, 0)},
-			expectation{enforced.Check, s.charged(1, 1)})
-		c.holds(s.Check, 10, 0)
+func softNotCharged(c *trial) {
+	c.eachWindow(func(s sample, soft algorithms.Check) {
+		hard, free := s.under("hard"), soft
+		free.Rule = "with room"
+		c.takeAll(expectation{costing(soft, 11), s.above(11)}, expectation{costing(hard.Check, 10), s.charged(10, 10)})
+		for range 2 {
+			c.takeAll(expectation{soft, s.denied(11, 1)}, expectation{hard.Check, s.exhausted()}, expectation{free, s.passed(0)})
+		}
+		c.peek(soft, s.denied(11, 1))
+		c.take(free, s.charged(1, 1))
 	})
 }

@@ -24,24 +24,10 @@ type trial struct {
 	where   string        // the step of a vector, for messages
 }
 
-// newTrial asks the limiter for the time, and leaves the round one at which a
-// bubble begins.
-func newTrial(t *testing.T, s Subject) *trial {
-	t.Helper()
-	if s.Limiter == nil {
-		t.Fatal("limitertest: the Subject has no Limiter")
-	}
-	c := &trial{T: t, limiter: s.Limiter, advance: s.Advance}
-	if c.advance == nil {
-		c.advance = time.Sleep
-	}
-	d, err := c.limiter.Take(t.Context(), algorithms.Check{Rule: "what time is it", Limit: algorithms.PerSecond(1)})
-	if err != nil || len(d.Results) != 1 || d.Results[0].At.IsZero() {
-		t.Fatalf("the first Take of all: %+v, %v; want a result with At", d, err)
-	}
-	c.begin = d.Results[0].At
-	c.wait(1_234_567 * µs)
-	return c
+// A testCase is one sentence of the contract.
+type testCase struct {
+	name string
+	run  func(*trial)
 }
 
 // wait moves the limiter's clock.
@@ -150,6 +136,20 @@ func charges(cost int64, charged ...algorithms.Result) []algorithms.Charge {
 		all[i] = algorithms.Charge{Result: charged[i], Cost: cost}
 	}
 	return all
+}
+
+func (c *trial) reset(checks ...algorithms.Check) {
+	c.Helper()
+	if err := c.limiter.Reset(c.Context(), checks...); err != nil {
+		c.Fatalf("Reset%v: %v", names(checks), err)
+	}
+}
+
+func (c *trial) ban(d time.Duration, checks ...algorithms.Check) {
+	c.Helper()
+	if err := c.limiter.Ban(c.Context(), d, checks...); err != nil {
+		c.Fatalf("Ban(%s)%v: %v", d, names(checks), err)
+	}
 }
 
 type decider = func(context.Context, ...algorithms.Check) (algorithms.Decision, error)

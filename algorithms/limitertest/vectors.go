@@ -24,19 +24,26 @@ type vector struct {
 	Steps []vectorStep `json:"steps"`
 }
 
-// A vectorStep is a Take of one check, or Settle of an earlier one, with what it
-// has to come to. Times are in µs, and what is 0 may be left out.
+// A vectorStep is something that is done to one check, with what it has to come to.
+// Times are in µs, and what is 0 may be left out.
 type vectorStep struct {
-	At         int64  `json:"at"`        // since the Unix epoch
-	Limit      string `json:"limit"`     // from this step on, if it changes
-	Settle     int    `json:"settle"`    // the step that is to cost Cost then, from 1; 0: this is a Take
-	Cost       int64  `json:"cost"`      // 0 means 1 in a Take
-	MaxDelay   int64  `json:"max_delay"` // of the check
-	Allowed    bool   `json:"allowed"`
-	Remaining  int64  `json:"remaining"`
-	RetryAfter int64  `json:"retry_after"` // -1 means never
-	ResetAfter int64  `json:"reset_after"`
-	Delay      int64  `json:"delay"`
+	At         int64   `json:"at"`        // since the Unix epoch
+	Limit      string  `json:"limit"`     // from this step on, if it changes
+	Ban        []int64 `json:"ban"`       // from this step on, if it changes: After, Within and For; After 0: no Ban
+	Do         string  `json:"do"`        // peek, reset or, by hand, ban; "": Take, or Settle
+	Length     int64   `json:"length"`    // of a ban by hand; 0 lifts the ban
+	Settle     int     `json:"settle"`    // the step that is to cost Cost then, from 1
+	Cost       int64   `json:"cost"`      // 0 means 1 in a Take
+	AtLeast    int64   `json:"at_least"`  // of the check
+	MaxDelay   int64   `json:"max_delay"` // of the check
+	Shadow     bool    `json:"shadow"`    // of the check
+	Allowed    bool    `json:"allowed"`   // the check has room, and no ban denies it
+	Banned     bool    `json:"banned"`
+	Charged    int64   `json:"charged"` // 0 means Cost for a Take that has room
+	Remaining  int64   `json:"remaining"`
+	RetryAfter int64   `json:"retry_after"` // -1 means never
+	ResetAfter int64   `json:"reset_after"`
+	Delay      int64   `json:"delay"`
 }
 
 // vectorCases has a case for each name, of all algorithms.
@@ -98,11 +105,25 @@ func (c *trial) replay(v vector, key string) {
 			checked.Limit = limit(s.Limit)
 		}
 		c.where = fmt.Sprintf("%q of %s, step %d: ", v.Name, v.Limit, i+1)
-		if s.Settle > 0 {
+		if s.Ban != nil {
+			checked.Ban = algorithms.Ban{After: s.Ban[0], Within: micros(s.Ban[1]), For: micros(s.Ban[2])}
+		}
+		switch {
+		case s.Do == "reset":
+			c.reset(checked)
+			continue
+		case s.Do == "ban":
+			c.ban(micros(s.Length), checked)
+			continue
+		case s.Settle > 0:
 			results[s.Settle] = c.settle(s.Cost, results[s.Settle], s.outcome())
 			continue
 		}
-		checked.Cost, checked.MaxDelay = s.Cost, micros(s.MaxDelay)
+		checked.Cost, checked.AtLeast, checked.MaxDelay, checked.Shadow = s.Cost, s.AtLeast, micros(s.MaxDelay), s.Shadow
+		if s.Do == "peek" {
+			c.peek(checked, s.outcome())
+			continue
+		}
 		results[i+1] = c.take(checked, s.outcome())
 	}
 	c.where = ""
@@ -113,13 +134,13 @@ func micros(n int64) time.Duration { return time.Duration(n) * µs }
 // outcome is what the step has to come to.
 func (s vectorStep) outcome() outcome {
 	o := outcome{
-		allowed: s.Allowed, remaining: s.Remaining,
+		allowed: s.Allowed, isBanned: s.Banned, charged: s.Charged, remaining: s.Remaining,
 		retryAfter: micros(s.RetryAfter), resetAfter: micros(s.ResetAfter), delay: micros(s.Delay),
 	}
 	if s.RetryAfter < 0 {
 		o.retryAfter = algorithms.Never
 	}
-	if s.Allowed {
+	if s.Allowed && s.Do == "" && s.Charged == 0 {
 		o.charged = max(s.Cost, 1)
 	}
 	return o

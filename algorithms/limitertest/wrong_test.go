@@ -263,6 +263,22 @@ var mistakes = []mistake{
 		}
 		return nil
 	}},
+	{name: "Peek_of_invalid_checks", foundBy: "an invalid limit is an error", peek: func(ctx context.Context, m *algorithms.Memory, checks ...algorithms.Check) (algorithms.Decision, error) {
+		d, err := m.Peek(ctx, checks...)
+		if errors.Is(err, algorithms.ErrInvalidCheck) {
+			err = nil
+		}
+		return d, err
+	}},
+	{name: "Reset_of_invalid_checks", foundBy: "a negative cost or MaxDelay is an error", reset: func(ctx context.Context, m *algorithms.Memory, checks ...algorithms.Check) error {
+		for _, c := range checks {
+			_ = m.Reset(ctx, c)
+		}
+		return nil
+	}},
+	{name: "Ban_for_less_than_a_microsecond", foundBy: "an invalid ban is an error", ban: func(ctx context.Context, m *algorithms.Memory, d time.Duration, checks ...algorithms.Check) error {
+		return m.Ban(ctx, d.Truncate(time.Microsecond), checks...)
+	}},
 	{name: "ignores_Ban", take: asking(func(c *algorithms.Check) { c.Ban = algorithms.Ban{} }), foundBy: "denied After times is banned"},
 	{name: "bans_one_too_late", take: asking(func(c *algorithms.Check) {
 		if c.Ban.After > 0 {

@@ -7,9 +7,8 @@
 package breaker
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -21,7 +20,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/background"
 	"github.com/seed75154129/ratelimit/internal/histogram"
 	"github.com/seed75154129/ratelimit/internal/sampler"
-	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // A Store is what a Breaker needs of the store that it protects. A shard is a part
@@ -144,111 +142,27 @@ func (b *Breaker) States() []State {
 	return states
 }
 
-// A failureKind says what an error proves about the store.
-type failureKind int
-
-const (
-	noFailure  failureKind = iota // nothing: the error concerns the check, or this process
-	failedLate                    // no answer in time: the store may be away, or this process slow
-	failedHard                    // the store is away, or answered that it cannot count
-)
-
-func failureOf(err error) failureKind {
-	switch transport.ClassOf(err) {
-	case "", transport.ClassMisused, transport.ClassMoved, transport.ClassBusy:
-		return noFailure
-	}
-	if IsTimeout(err) {
-		return failedLate
-	}
-	return failedHard
-}
-
-// IsTimeout reports whether no answer came in time.
-func IsTimeout(err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return true
-	}
-	timeout, ok := errors.AsType[net.Error](err)
-	return ok && timeout.Timeout()
-}
-
-// Report counts the outcome of a request's checks: one call for each circuit. The
-// circuit of each result stands at its place. If err is not nil, no check was decided.
-func (b *Breaker) Report(ctx context.Context, sent time.Time, circuits []*Circuit, results []algorithms.Result, err error) {
-	b.calls.count(sent, results, err)
-	var now time.Time // read only where something is counted
-	for i, c := range circuits {
-		if slices.Contains(circuits[:i], c) {
-			continue
+// Metrics returns what the Breaker has counted; zeros before Start.
+func (b *Breaker) Metrics() []algorithms.Metric {
+	states := b.States()
+	var open, opened int64
+	for _, s := range states {
+		opened += s.Opened
+		if s.Open {
+			open++
 		}
-		var failure error
-		for j := i; j < len(circuits) && failure == nil; j++ {
-			if circuits[j] == c {
-				failure = results[j].Err
-			}
-		}
-		if failure == nil && !c.is(watched) {
-			continue // the usual case
-		}
-		if now.IsZero() {
-			now = time.Now()
-		}
-		b.count(ctx, sent, now, c, failure)
 	}
-}
-
-// count counts one call through a circuit.
-func (b *Breaker) count(ctx context.Context, sent, now time.Time, c *Circuit, err error) {
-	kind := failureOf(err)
-	if kind == noFailure {
-		switch transport.ClassOf(err) {
-		case transport.ClassMisused:
-			b.misused.Do(func() {
-				b.logger.ErrorContext(ctx, "ratelimit: unexpected Redis error; manual action required", "error", err)
-			})
-			fallthrough // the server has answered
-		case "":
-			c.succeeded(sent, now)
-		}
-		return
+	metrics := []algorithms.Metric{
+		{Name: "ratelimit_breaker_shards", Value: float64(len(states))},
+		{Name: "ratelimit_breaker_open_shards", Value: float64(open)},
+		{Name: "ratelimit_breaker_transitions_total", Labels: []string{"to", "open"}, Value: float64(opened)},
+		{Name: "ratelimit_breaker_transitions_total", Labels: []string{"to", "closed"}, Value: float64(opened - open)},
+		cmp.Or(b.calls.took, histogram.New(histogram.Latencies)).Metric("ratelimit_store_duration_seconds"),
 	}
-	switch c.failed(sent, now, kind, err) {
-	case suspected:
-		b.checkServer(c)
-	case broken:
-		b.trip(c)
+	for i, class := range errorClasses {
+		metrics = append(metrics, algorithms.Metric{
+			Name: "ratelimit_store_errors_total", Labels: []string{"class", string(class)}, Value: float64(b.calls.failed[i].Load()),
+		})
 	}
-}
-
-// checkServer asks a circuit's witness whether its shard answers. It opens the
-// circuit if the shard does not, or if the witness cannot connect to it at all.
-func (b *Breaker) checkServer(c *Circuit) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ended || !c.witness.checking.CompareAndSwap(false, true) {
-		return
-	}
-	b.probes.Go(func() {
-		defer c.witness.checking.Store(false)
-		err := b.work.Safely(func() error { return c.witness.check(b.ctx) })
-		switch {
-		case failureOf(err) == noFailure:
-			c.cleared()
-			return
-		case !errors.Is(err, errors.ErrUnsupported):
-			_ = c.probeFailed(fmt.Errorf("failmode: probe: %w", err)) // this is why, and not the timeouts before
-		}
-		b.trip(c)
-	})
-}
-
-// trip opens a circuit and has it probed.
-func (b *Breaker) trip(c *Circuit) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.ended && c.open(time.Now()) {
-		b.store.Drop(c.shard)
-		b.probes.Go(func() { b.probe(c) })
-	}
+	return metrics
 }

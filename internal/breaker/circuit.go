@@ -58,29 +58,6 @@ type Circuit struct {
 	err      error // the last failure
 }
 
-// failures are counted by what they prove.
-type failures struct {
-	all  tally
-	hard tally // those that only the store can be to blame for
-}
-
-// A tally counts failed decisions, and those of one batch as one.
-type tally struct{ decisions, batches int }
-
-func (f *failures) add(kind failureKind, sameBatch bool) {
-	f.all.add(sameBatch)
-	if kind == failedHard {
-		f.hard.add(sameBatch)
-	}
-}
-
-func (t *tally) add(sameBatch bool) {
-	t.decisions++
-	if !sameBatch {
-		t.batches++
-	}
-}
-
 func (c *Circuit) is(p phase) bool { return phase(c.state.Load()) == p }
 
 // IsOpen reports whether decisions must not be sent to the shard.

@@ -236,3 +236,13 @@ func passes(c *algorithms.Check) bool { return c.Shadow || c.Limit.Soft }
 // asksAlways reports whether a check's denials are not to be cached. A ban on its
 // key is, for a moment.
 func asksAlways(c *algorithms.Check) bool { return c.NoCache || c.Ban != (algorithms.Ban{}) }
+
+// A Moment is when the store was asked. Answers may overtake each other, and may come
+// after a key was settled, banned or reset: by the Moment, a late answer is noticed.
+type Moment struct {
+	since     time.Duration // start
+	forgotten uint64
+}
+
+// Now returns the Moment to note before the store is asked.
+func (d *Cache) Now() Moment { return Moment{d.now(), d.forgotten.Load()} }

@@ -2,21 +2,10 @@ package denials
 
 import (
 	"slices"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/countid"
 )
-
-// A Moment is when the store was asked. Answers may overtake each other, and may come
-// after a key was settled, banned or reset: by the Moment, a late answer is noticed.
-type Moment struct {
-	since     time.Duration // start
-	forgotten uint64
-}
-
-// Now returns the Moment to note before the store is asked.
-func (d *Cache) Now() Moment { return Moment{d.now(), d.forgotten.Load()} }
 
 // Learn takes the store's answer about a check. An entry begins if the answer is a
 // denial that says something about other requests.

@@ -20,17 +20,6 @@ const (
 // late: it may have added what was taken out before.
 var repeated = [...]time.Duration{time.Second, 5 * time.Second}
 
-// A queue is the releases that are to be sent to one part of the store.
-type queue struct {
-	waiting []released
-	busy    bool // a flush was begun, or will be
-}
-
-type released struct {
-	Place
-	until time.Time // it lapses
-}
-
 // release has the store told that a holder has ended, unless it never heard of it. It
 // requires mu.
 func (r *Registry) release(h *holder) {

@@ -23,25 +23,6 @@ const (
 	hintEvery    = 10 * time.Second
 )
 
-// An agenda is a heap of holders; the next that is due is the first.
-type agenda []*holder
-
-func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].due.Before(a[j].due) }
-func (a agenda) Swap(i, j int)      { a[i], a[j] = a[j], a[i]; a[i].at, a[j].at = i, j }
-
-// Push implements [heap.Interface].
-func (a *agenda) Push(h any) { *a = append(*a, h.(*holder)) }
-
-// Pop implements [heap.Interface].
-func (a *agenda) Pop() any {
-	last := len(*a) - 1
-	h := (*a)[last]
-	(*a)[last], *a = nil, (*a)[:last]
-	h.at = -1
-	return h
-}
-
 // renewAt has a holder renewed at a time. It requires mu.
 func (r *Registry) renewAt(h *holder, due time.Time) {
 	h.due, h.at = due, len(r.due)

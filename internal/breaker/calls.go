@@ -1,7 +1,6 @@
 package breaker
 
 import (
-	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -41,29 +40,4 @@ func (c *calls) fail(err error) {
 	if i := slices.Index(errorClasses[:], transport.ClassOf(err)); i >= 0 {
 		c.failed[i].Add(1)
 	}
-}
-
-// Metrics returns what the Breaker has counted; zeros before Start.
-func (b *Breaker) Metrics() []algorithms.Metric {
-	states := b.States()
-	var open, opened int64
-	for _, s := range states {
-		opened += s.Opened
-		if s.Open {
-			open++
-		}
-	}
-	metrics := []algorithms.Metric{
-		{Name: "ratelimit_breaker_shards", Value: float64(len(states))},
-		{Name: "ratelimit_breaker_open_shards", Value: float64(open)},
-		{Name: "ratelimit_breaker_transitions_total", Labels: []string{"to", "open"}, Value: float64(opened)},
-		{Name: "ratelimit_breaker_transitions_total", Labels: []string{"to", "closed"}, Value: float64(opened - open)},
-		cmp.Or(b.calls.took, histogram.New(histogram.Latencies)).Metric("ratelimit_store_duration_seconds"),
-	}
-	for i, class := range errorClasses {
-		metrics = append(metrics, algorithms.Metric{
-			Name: "ratelimit_store_errors_total", Labels: []string{"class", string(class)}, Value: float64(b.calls.failed[i].Load()),
-		})
-	}
-	return metrics
 }

@@ -1,0 +1,144 @@
+package algorithms
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/transport"
+)
+
+// Take implements [Limiter].
+func (r *Redis) Take(ctx context.Context, checks ...Check) (Decision, error) {
+	return r.decide(ctx, true, checks)
+}
+
+// Peek implements [Limiter].
+func (r *Redis) Peek(ctx context.Context, checks ...Check) (Decision, error) {
+	return r.decide(ctx, false, checks)
+}
+
+func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decision, error) {
+	t, err := r.ready()
+	if err != nil {
+		return Decision{}, err
+	}
+	var room [4]step.Params
+	ps, err := prepare(checks, &room)
+	if err != nil {
+		return Decision{}, err
+	}
+	if len(checks) == 0 {
+		return Decision{Allowed: true}, nil
+	}
+	ctx = t.Within(ctx)
+	if t.Sharded {
+		return r.decideSharded(ctx, t, charge, checks, slices.Clone(ps)) // which keeps them: room need not be on the heap for the others
+	}
+	ask := r.takeCall(charge, checks, ps)
+	if bansOf(checks) > 0 || takesLess(ps) {
+		ask = r.takeBansCall(charge, false, checks, ps)
+	}
+	reply, err := t.Send(ctx, ask)
+	if metBan(err) {
+		reply, err = t.Send(ctx, r.takeBansCall(charge, true, checks, ps))
+	}
+	if err != nil {
+		return Decision{}, redisError(err)
+	}
+	d, err := r.answer(checks, ps, reply, charge)
+	return d, redisError(err)
+}
+
+// Settle implements [Limiter]. If it returns an error, results that could not be
+// settled are unchanged, and the others are settled.
+func (r *Redis) Settle(ctx context.Context, charges ...Charge) ([]Result, error) {
+	t, err := r.ready()
+	if err != nil {
+		return nil, err
+	}
+	results, corrections, err := prepareSettle(charges, SourceRedis)
+	if len(corrections) == 0 {
+		return results, err
+	}
+	return results, redisError(r.settle(t.Within(ctx), t, corrections))
+}
+
+// settle corrects charges: in one call or, where keys are sharded, in one for each.
+// If a key has no state, as during a ban by hand, the one call has written nothing.
+// Then each charge has a call that also looks where a count is kept, so that the
+// others do not depend on that key.
+func (r *Redis) settle(ctx context.Context, t *transport.Transport, corrections []settlement) error {
+	if t.Sharded {
+		return errors.Join(r.settleEach(ctx, t, corrections)...)
+	}
+	reply, err := t.Send(ctx, r.settleCall(corrections))
+	if metBan(err) {
+		return errors.Join(settledEach(corrections, t.SendAll(ctx, each(corrections, r.settleKeptCall)))...)
+	}
+	if err == nil {
+		err = settled(corrections, reply)
+	}
+	for i := range corrections {
+		if err != nil {
+			corrections[i].failed(err)
+		}
+	}
+	return err
+}
+
+// Ban implements [Limiter]. It needs the permission for RENAME and PTTL.
+func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error {
+	length, err := banLength(d)
+	if err != nil {
+		return err
+	}
+	op := banByHand
+	if length == 0 {
+		op = liftBan
+	}
+	return r.change(ctx, checks, func(checks []Check, ps []step.Params) *transport.Call {
+		return r.bansCall(op, length, checks, ps)
+	})
+}
+
+// Reset implements [Limiter].
+func (r *Redis) Reset(ctx context.Context, checks ...Check) error {
+	return r.change(ctx, checks, func(checks []Check, ps []step.Params) *transport.Call {
+		args := []any{"del"}
+		for i := range checks {
+			c, p := &checks[i], &ps[i]
+			args = append(args, r.key(c, p), r.keptKey(c, p), r.banKey(c))
+		}
+		return &transport.Call{Args: args, Keys: args[1:]}
+	})
+}
+
+// change does something to the keys of valid checks: by one call or, where keys are sharded,
+// by one for each check.
+func (r *Redis) change(ctx context.Context, checks []Check, call func([]Check, []step.Params) *transport.Call) error {
+	t, err := r.ready()
+	if err != nil {
+		return err
+	}
+	var room [4]step.Params
+	ps, err := prepare(checks, &room)
+	if err != nil || len(checks) == 0 {
+		return err
+	}
+	var calls []*transport.Call
+	if t.Sharded {
+		for i := range checks {
+			calls = append(calls, call(checks[i:i+1], ps[i:i+1]))
+		}
+	} else {
+		calls = append(calls, call(checks, ps))
+	}
+	var errs []error
+	for _, resp := range t.SendAll(t.Within(ctx), calls) {
+		errs = append(errs, resp.Err)
+	}
+	return redisError(errors.Join(errs...))
+}

@@ -1,0 +1,163 @@
+package failmode
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// Take implements [algorithms.Limiter].
+func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	if g.ready(); g.invalid != nil {
+		return algorithms.Decision{}, g.invalid
+	}
+	g.heartbeat.tick(ctx)
+	g.server.tick()
+	for i := range checks {
+		if leasable(&checks[i]) {
+			return g.spendBlocks(ctx, checks)
+		}
+	}
+	return g.nameHeld(ctx, checks)
+}
+
+// Peek implements [algorithms.Limiter]. It asks the limiter, also about keys that Take
+// denies without asking. The two may differ for up to a second.
+func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	if g.ready(); g.invalid != nil {
+		return algorithms.Decision{}, g.invalid
+	}
+	d, err := g.route(ctx, false, checks)
+	g.addBlocks(&d)
+	return d, err
+}
+
+// Settle implements [algorithms.Limiter]. Each charge is settled where it was made. If
+// a server's circuit is open, its charges stay, and the error wraps [ErrOpen]. Other
+// charges are settled even so: the results say what each costs.
+func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	if g.ready(); g.invalid != nil {
+		return nil, g.invalid
+	}
+	if err := lent.Invalid(charges); err != nil { // before anything is settled
+		return nil, err
+	}
+	if !slices.ContainsFunc(charges, func(c algorithms.Charge) bool { return !g.inFlight.holds(&c.Result.Check) }) {
+		return g.settleHeld(ctx, charges) // at the end of a request
+	}
+	charges = slices.Clone(charges)
+	for i := range charges {
+		lent.Result(&charges[i].Result).Update()
+	}
+	var store, local, leased, held []int
+	for i := range charges {
+		switch r := &charges[i].Result; {
+		case g.inFlight.holds(&r.Check):
+			held = append(held, i)
+		case r.Source == algorithms.SourceLease:
+			leased = append(leased, i)
+		case r.Source == algorithms.SourceFallback:
+			local = append(local, i)
+		default:
+			store = append(store, i)
+		}
+	}
+	var results []algorithms.Result
+	settle := func(at []int, by func(context.Context, []algorithms.Charge) ([]algorithms.Result, error)) (err error) {
+		switch {
+		case len(at) == 0:
+			return nil
+		case len(at) == len(charges): // the usual case
+			results, err = by(ctx, charges)
+			return err
+		case results == nil:
+			results = make([]algorithms.Result, len(charges))
+		}
+		settled, err := by(ctx, pick(charges, at))
+		setAt(results, at, settled)
+		return err
+	}
+	err := errors.Join(settle(held, g.settleHeld), settle(leased, g.settleBlocks), settle(local, g.settleLocal), settle(store, g.settleStore))
+	return results, err
+}
+
+// Ban implements [algorithms.Limiter]. Other processes may admit the keys for up to a
+// second. If a server's circuit is open, its keys are banned or unbanned only in this
+// process, and the error wraps [ErrOpen]. Unless checks or
+// fields are invalid, this process and the reachable servers are changed, whatever the
+// error is.
+func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
+	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Ban(ctx, d, checks...) })
+}
+
+// Reset implements [algorithms.Limiter]. If a server's circuit is open, its checks are
+// reset only in this process, and the error wraps [ErrOpen]. Unless checks or
+// fields are invalid, this process and the reachable servers are changed, whatever the
+// error is.
+func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
+	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Reset(ctx, checks...) })
+}
+
+// change changes the counts or bans of checks, here and in the store, and forgets
+// their denials.
+func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []algorithms.Check) error) error {
+	if g.ready(); g.invalid != nil {
+		return g.invalid
+	}
+	local := do(&g.local, checks)
+	if errors.Is(local, algorithms.ErrInvalidCheck) {
+		return local
+	}
+	defer func() { // what the store answered until then may be from before
+		for i := range checks {
+			g.denied.Forget(&checks[i], true)
+			g.leases.Drop(&checks[i])
+		}
+		_ = do(&g.local, checks)
+	}()
+	refused, sent := split(len(checks), func(i int) bool { return g.refuses(&checks[i]) })
+	var err error
+	if len(refused) > 0 {
+		err = errors.Join(ErrOpen, local) // otherwise a ban for which this process has no space is in the store
+	}
+	if len(sent) == 0 && len(checks) > 0 {
+		return err
+	}
+	return errors.Join(err, do(g.Limiter, pick(checks, sent)))
+}
+
+// Close ends the Guard's goroutines and closes its own connections, but not the Limiter
+// or its client. It frees the places of requests in flight, also of those that still run:
+// call it when the process ends. It waits for a probe, for refunds and batches, for
+// decisions in progress and for a last heartbeat: at most a few times as long as a
+// decision may take. Decisions after Close still work, but no circuit opens. Further calls
+// of Close do nothing.
+func (g *Guard) Close() error {
+	if g.ready(); g.invalid != nil {
+		return nil //nolint:nilerr // nothing was started; Take says what is wrong
+	}
+	g.closing.Do(func() {
+		g.breaker.End()
+		g.refundBlocks(g.leases.End()...)
+		g.inFlight.Close(g.work.End)
+		g.untilIdle()
+		g.heartbeat.end()
+	})
+	return nil
+}
+
+// untilIdle waits until no decision is in progress, for no longer than one may take.
+func (g *Guard) untilIdle() {
+	over := time.NewTimer(g.store.Budget())
+	defer over.Stop()
+	for _, idle := range g.store.Idle() {
+		select {
+		case <-idle:
+		case <-over.C:
+			return
+		}
+	}
+}

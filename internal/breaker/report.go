@@ -1,0 +1,92 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/transport"
+)
+
+// Report counts the outcome of a request's checks: one call for each circuit. The
+// circuit of each result stands at its place. If err is not nil, no check was decided.
+func (b *Breaker) Report(ctx context.Context, sent time.Time, circuits []*Circuit, results []algorithms.Result, err error) {
+	b.calls.count(sent, results, err)
+	var now time.Time // read only where something is counted
+	for i, c := range circuits {
+		if slices.Contains(circuits[:i], c) {
+			continue
+		}
+		var failure error
+		for j := i; j < len(circuits) && failure == nil; j++ {
+			if circuits[j] == c {
+				failure = results[j].Err
+			}
+		}
+		if failure == nil && !c.is(watched) {
+			continue // the usual case
+		}
+		if now.IsZero() {
+			now = time.Now()
+		}
+		b.count(ctx, sent, now, c, failure)
+	}
+}
+
+// count counts one call through a circuit.
+func (b *Breaker) count(ctx context.Context, sent, now time.Time, c *Circuit, err error) {
+	kind := failureOf(err)
+	if kind == noFailure {
+		switch transport.ClassOf(err) {
+		case transport.ClassMisused:
+			b.misused.Do(func() {
+				b.logger.ErrorContext(ctx, "ratelimit: unexpected Redis error; manual action required", "error", err)
+			})
+			fallthrough // the server has answered
+		case "":
+			c.succeeded(sent, now)
+		}
+		return
+	}
+	switch c.failed(sent, now, kind, err) {
+	case suspected:
+		b.checkServer(c)
+	case broken:
+		b.trip(c)
+	}
+}
+
+// checkServer asks a circuit's witness whether its shard answers. It opens the
+// circuit if the shard does not, or if the witness cannot connect to it at all.
+func (b *Breaker) checkServer(c *Circuit) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended || !c.witness.checking.CompareAndSwap(false, true) {
+		return
+	}
+	b.probes.Go(func() {
+		defer c.witness.checking.Store(false)
+		err := b.work.Safely(func() error { return c.witness.check(b.ctx) })
+		switch {
+		case failureOf(err) == noFailure:
+			c.cleared()
+			return
+		case !errors.Is(err, errors.ErrUnsupported):
+			_ = c.probeFailed(fmt.Errorf("failmode: probe: %w", err)) // this is why, and not the timeouts before
+		}
+		b.trip(c)
+	})
+}
+
+// trip opens a circuit and has it probed.
+func (b *Breaker) trip(c *Circuit) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended && c.open(time.Now()) {
+		b.store.Drop(c.shard)
+		b.probes.Go(func() { b.probe(c) })
+	}
+}
