@@ -6,11 +6,7 @@ import (
 	"math"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 )
-
-// lent has unexported functions of package algorithms.
-var lent = algorithms.Internal.Open(&inside.Allow)
 
 // Add says that the request behind ctx has used so many units more under one rule, while
 // it runs: tokens of a stream, rows, bytes. When the request is over, Add's sum is

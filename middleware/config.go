@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/shed"
 )
@@ -156,4 +157,17 @@ func (c *Config) validate() (skip []pattern.Pattern, err error) {
 		errs = append(errs, fmt.Errorf("middleware: max waiting: must not be negative, got %d", c.MaxWaiting))
 	}
 	return skip, errors.Join(errs...)
+}
+
+var shedders = shed.Internal.Open(&inside.Allow)
+
+// validateShedder reports what is wrong with Config.Shedder.
+func validateShedder(s *shed.Shedder) error {
+	if s == nil {
+		return nil
+	}
+	if err := shedders.Validate(s); err != nil {
+		return fmt.Errorf("middleware: shedder: %w", err)
+	}
+	return nil
 }

@@ -51,6 +51,13 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
+// isPreface reports whether a request is the beginning of an HTTP/2 connection that
+// net/http does not serve. Handlers such as x/net's h2c take over the connection, and
+// serve requests on it that the limiter does not see.
+func isPreface(r *http.Request) bool {
+	return r.Method == "PRI" && r.ProtoMajor == 2 && r.URL.Path == "*"
+}
+
 // serve handles a request that rules match.
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, shedding http.Handler, found *match) {
 	e := evaluation{m: m, match: *found, request: r, writer: w, handles: true}
@@ -217,6 +224,13 @@ func (e *evaluation) end() {
 	e.held.release()
 	if e.charged { // a key has refused it, or its client has left while it waited
 		e.m.tellSettled(e.request, algorithms.Decision{Allowed: true, Results: slices.Clone(e.decision.Results)})
+	}
+}
+
+// leaveShedder gives the place to another request.
+func (e *evaluation) leaveShedder(served bool) {
+	if e.slot != nil {
+		e.slot.Leave(served)
 	}
 }
 

@@ -226,13 +226,6 @@ func (h *hints) done(rules []rule, by limitedBy) {
 	}
 }
 
-// isPreface reports whether a request is the beginning of an HTTP/2 connection that
-// net/http does not serve. Handlers such as x/net's h2c take over the connection, and
-// serve requests on it that the limiter does not see.
-func isPreface(r *http.Request) bool {
-	return r.Method == "PRI" && r.ProtoMajor == 2 && r.URL.Path == "*"
-}
-
 func isAddress(key string) bool {
 	if _, err := netip.ParsePrefix(key); err == nil {
 		return true
@@ -330,6 +323,20 @@ func (r *Rule) oddBan() (odd []string) {
 		}
 		if r.Ban.For < least && least < longBan {
 			odd = append(odd, fmt.Sprintf(": it bans for %s, and %s denies for up to %s anyway; write a longer ban", r.Ban.For, ruleLimit{by, shortest}, least))
+		}
+	}
+	return odd
+}
+
+// oddOverrides are hints about overrides that are valid but probably mistakes.
+func (r *rule) oddOverrides() (odd []string) {
+	if chosen := r.traits.Chosen; len(r.source.Overrides) > 0 && chosen != "" && chosen != "an API key" {
+		odd = append(odd, fmt.Sprintf(": its Key is %s, so any client can have the limits of its Overrides; "+
+			"use a Key that the program or a proxy has verified, such as keyfunc.Context or keyfunc.Proxies.UserID", chosen))
+	}
+	for i := range r.source.Overrides {
+		if o := &r.source.Overrides[i]; o.ended() {
+			odd = append(odd, fmt.Sprintf(": %s ended at %s; remove it", nameOfOverride(i, o), o.Until.UTC().Format(time.RFC3339)))
 		}
 	}
 	return odd

@@ -184,6 +184,3 @@ func (b *builtin) knownOver(c algorithms.Check) bool {
 	}
 	return false
 }
-
-// algorithmOf returns the name of a limit's algorithm, also if Algorithm is "".
-func algorithmOf(l algorithms.Limit) string { return lent.Counting(l).Algorithm }

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,12 +135,4 @@ func limitOf(r *algorithms.Result, now time.Time) limitView {
 		v.RetryAfter = (*view.Seconds)(&r.RetryAfter)
 	}
 	return v
-}
-
-// windowName names the window of a limit, such as "1m" or "month@UTC".
-func windowName(l algorithms.Limit) string {
-	if isHeld(l) {
-		return "in flight"
-	}
-	return cmp.Or(l.Calendar, view.Span(l.Period))
 }

@@ -2,6 +2,8 @@ package middleware
 
 import (
 	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -61,6 +63,13 @@ type Middleware struct {
 	rejected atomic.Uint64 // attempts to replace rules
 	setting  sync.Mutex    // held while they are replaced
 	failed   error         // the last error since then; nil if there was none; setting guards it
+}
+
+// mustBeMade panics with a message instead of a nil dereference.
+func (m *Middleware) mustBeMade() {
+	if m == nil || m.limiter == nil {
+		panic("middleware: the Middleware is nil or zero: make it with New, and look at New's error")
+	}
 }
 
 // failure returns the last error since rules were replaced; nil if there was none.
@@ -124,18 +133,25 @@ func New(c Config) (*Middleware, error) {
 	return m, nil
 }
 
-// mustBeMade panics with a message instead of a nil dereference.
-func (m *Middleware) mustBeMade() {
-	if m == nil || m.limiter == nil {
-		panic("middleware: the Middleware is nil or zero: make it with New, and look at New's error")
-	}
-}
+// newSecret returns a secret of this process, so that nobody who reads its log can find
+// an address by hashing all of them.
+var newSecret = sync.OnceValue(func() []byte {
+	secret := make([]byte, sha256.Size)
+	_, _ = rand.Read(secret) // never fails
+	return secret
+})
 
 // Limiter returns Config.Limiter. Its Peek, Reset and Ban take what [Middleware.Checks]
 // returns.
 func (m *Middleware) Limiter() algorithms.Limiter {
 	m.mustBeMade()
 	return m.limiter
+}
+
+// Shedder returns Config.Shedder; nil if there is none.
+func (m *Middleware) Shedder() *shed.Shedder {
+	m.mustBeMade()
+	return m.shedder
 }
 
 // Rules returns a copy of the rules in force. The copy shares only Keys and functions

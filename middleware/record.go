@@ -3,14 +3,12 @@ package middleware
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -152,14 +150,6 @@ func (m *Middleware) TopDenied(n int) []DeniedKey {
 	}
 	return top
 }
-
-// newSecret returns a secret of this process, so that nobody who reads its log can find
-// an address by hashing all of them.
-var newSecret = sync.OnceValue(func() []byte {
-	secret := make([]byte, sha256.Size)
-	_, _ = rand.Read(secret) // never fails
-	return secret
-})
 
 // shown returns a key as logs and TopDenied show it. The empty key, of requests
 // without one, is no secret.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -23,54 +22,6 @@ const (
 	// maxConflicts is how many conflicts among the patterns of Costs are looked for.
 	maxConflicts = 10
 )
-
-// maxRules is how many rules there may be: a request is compared with each.
-const maxRules = 1000
-
-// ValidateRules reports every mistake, each a [*RuleError], joined.
-func ValidateRules(rules []Rule) error {
-	if len(rules) == 0 {
-		return &RuleError{Index: -1, Err: errors.New("at least one is required")}
-	}
-	if len(rules) > maxRules {
-		return &RuleError{Index: maxRules, Rule: rules[maxRules].Name, Err: fmt.Errorf("%d rules; at most %d", len(rules), maxRules)}
-	}
-	var errs []error
-	named := make(map[string]int, len(rules))
-	for i := range rules {
-		r := &rules[i]
-		bad := func(field string, err error) {
-			for _, err := range view.Each(err) {
-				errs = append(errs, &RuleError{i, r.Name, field, err})
-			}
-		}
-		bad("Name", validateName(r.Name))
-		if first, taken := named[r.Name]; taken && r.Name != "" {
-			bad("Name", fmt.Errorf("rules[%d] and rules[%d] have the same; counts would be shared", first, i))
-		} else {
-			named[r.Name] = i
-		}
-		match := r.validateMatch(bad)
-		bad("Key", validateKey(r.Key))
-		r.validateOwn(bad)
-		r.validateData(match, bad)
-		_, err := r.Fail.MarshalText()
-		bad("Fail", err)
-	}
-	return errors.Join(errs...)
-}
-
-// validateOwn reports what is wrong with Limit and Limits.
-func (r *Rule) validateOwn(bad func(string, error)) {
-	field := "Limit"
-	if r.Limits != nil {
-		field = "Limits"
-		if r.Limit != (algorithms.Limit{}) {
-			bad(field, errors.New("set beside Limit; set one of the two"))
-		}
-	}
-	bad(field, validateLimits(r.own()))
-}
 
 // maxWindows is how many windows a request may have by one rule.
 const maxWindows = 8
@@ -95,74 +46,23 @@ func validateLimits(limits []algorithms.Limit) error {
 	return errors.Join(errs...)
 }
 
-func validateName(name string) error {
-	if name == "" {
-		return errors.New("required")
+// shortest is the shortest time that a rule may count by. Anything below is shorter
+// than a decision may take, and mostly a number whose unit was forgotten.
+const shortest = 10 * time.Millisecond
+
+func periodTooShort(l algorithms.Limit) error {
+	if l.Calendar != "" {
+		return nil
 	}
-	if len(name) > 64 {
-		return fmt.Errorf("%d bytes; at most 64", len(name))
-	}
-	for _, c := range name {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
-			return fmt.Errorf("%q in %q; use letters, digits, '-', '_' and '.'", c, name)
-		}
-	}
-	return nil
+	return tooShort("the period", l.Period)
 }
 
-func validateKey(key keyfunc.Key) error {
-	if f, ok := key.(keyfunc.Func); key == nil || ok && f == nil {
-		return errors.New("required; use keyfunc.IP to limit each address, keyfunc.Everyone to limit all together")
+func tooShort(what string, d time.Duration) error {
+	if d >= shortest {
+		return nil
 	}
-	return keyfunc.Describe(key).Validate()
-}
-
-// validateData reports what is wrong with the fields that go with Match and Limit:
-// tiers, overrides, costs, charging by response, bans, shadow and leases. It is given the
-// patterns of the rule; nil if it has none, or bad ones.
-func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err error)) {
-	few := *r
-	if len(r.Tiers) > maxEntries {
-		bad("Tiers", fmt.Errorf("%d tiers; at most %d", len(r.Tiers), maxEntries))
-		few.Tiers = nil
-	}
-	if len(r.Overrides) > maxEntries {
-		bad("Overrides", fmt.Errorf("%d overrides; at most %d: give many clients a tier by Config.TierFor", len(r.Overrides), maxEntries))
-		few.Overrides = nil
-	}
-	r = &few
-	r.validateTierNames(bad)
-	r.validateTierBy(bad)
-	r.validateOverrides(bad)
-	for by, limits := range r.sets() {
-		for _, err := range view.Each(validateLimits(limits)) {
-			if by != (holder{}) {
-				bad(by.field(r), by.wrap(err))
-			}
-		}
-	}
-	limits := slices.DeleteFunc(r.limits(), func(l ruleLimit) bool { return l.Validate() != nil })
-
-	if r.Cost < 0 {
-		bad("Cost", fmt.Errorf("must not be negative, got %d", r.Cost))
-	}
-	bad("Cost", tooMuch(r.Cost, limits))
-	r.validateCosts(match, limits, bad)
-	if !(r.MaxReserve >= 0 && r.MaxReserve <= 1) { // NaN is neither
-		bad("MaxReserve", fmt.Errorf("must be 0 to 1, a part of what the limit can hold; got %v", r.MaxReserve))
-	}
-	if r.hasHeld() {
-		r.validateHeld(bad)
-	} else {
-		r.validateChargeOn(limits, bad)
-		r.validateLease(limits, bad)
-	}
-	r.validateBan(bad)
-	if !(r.Enforce >= 0 && r.Enforce <= 1) { // NaN is neither
-		bad("Enforce", fmt.Errorf("must be 0 to 1, the fraction of keys that are limited; got %v", r.Enforce))
-	} else if r.Enforce > 0 && !r.Shadow {
-		bad("Enforce", errors.New("needs shadow: without it the rule is enforced for all keys; write shadow: true, or leave enforce out"))
-	}
+	return fmt.Errorf("%s %s is below %s, which limits nobody; a number without a unit is in nanoseconds: write 10*time.Second, in text 10s",
+		what, d, shortest)
 }
 
 func (r *Rule) validateBan(bad func(string, error)) {
@@ -190,9 +90,6 @@ func (r *Rule) validateBan(bad func(string, error)) {
 	}
 }
 
-// leadsToBan reports whether denials by a limit may lead to a ban.
-func leadsToBan(l algorithms.Limit) bool { return l.Calendar == "" && !l.Soft }
-
 // banBy reports why denials by limits cannot lead to a ban.
 func banBy(b algorithms.Ban, limits []algorithms.Limit) error {
 	switch {
@@ -205,81 +102,6 @@ func banBy(b algorithms.Ban, limits []algorithms.Limit) error {
 		return errors.New("needs within, since the periods of several limits differ")
 	}
 	return nil
-}
-
-// shortest is the shortest time that a rule may count by. Anything below is shorter
-// than a decision may take, and mostly a number whose unit was forgotten.
-const shortest = 10 * time.Millisecond
-
-func periodTooShort(l algorithms.Limit) error {
-	if l.Calendar != "" {
-		return nil
-	}
-	return tooShort("the period", l.Period)
-}
-
-func tooShort(what string, d time.Duration) error {
-	if d >= shortest {
-		return nil
-	}
-	return fmt.Errorf("%s %s is below %s, which limits nobody; a number without a unit is in nanoseconds: write 10*time.Second, in text 10s",
-		what, d, shortest)
-}
-
-// validateMatch returns the patterns; nil if there are none, or bad ones.
-func (r *Rule) validateMatch(bad func(string, error)) (match []pattern.Pattern) {
-	if len(r.Match) > maxEntries {
-		bad("Match", fmt.Errorf("%d patterns; at most %d", len(r.Match), maxEntries))
-		return nil
-	}
-	good := true
-	for _, text := range r.Match {
-		p, err := pattern.Parse(text)
-		bad("Match", err)
-		match, good = append(match, p), good && err == nil
-	}
-	if !good {
-		return nil
-	}
-	return match
-}
-
-// validateTierNames refuses names that look like another one and are none.
-func (r *Rule) validateTierNames(bad func(string, error)) {
-	lower := make(map[string]string, len(r.Tiers))
-	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-		other, taken := lower[strings.ToLower(tier)]
-		lower[strings.ToLower(tier)] = tier
-		switch {
-		case tier == "":
-			bad("Tiers", errors.New(`a tier needs a name: "" is the tier of requests that have none`))
-		case tier != strings.TrimSpace(tier):
-			bad("Tiers", fmt.Errorf("tier %q: there is white space around it; write %q", tier, strings.TrimSpace(tier)))
-		case strings.ContainsFunc(tier, pattern.Invisible):
-			bad("Tiers", fmt.Errorf("tier %q: there is a character in it that is not visible; remove it", tier))
-		case taken:
-			bad("Tiers", fmt.Errorf("tier %q: differs from %q only in case; keep the one that Config.TierFor returns", tier, other))
-		}
-	}
-}
-
-// validateTierBy reports what is wrong with TierBy and what does not go with it.
-func (r *Rule) validateTierBy(bad func(string, error)) {
-	if r.TierBy == nil {
-		return
-	}
-	for _, err := range view.Each(validateKey(r.TierBy)) {
-		bad("TierBy", err)
-	}
-	if len(r.Tiers) == 0 {
-		bad("TierBy", errors.New("needs tiers: each is what may be asked for, and its limit"))
-	}
-	if r.LimitsFor != nil {
-		bad("TierBy", errors.New("does not go with LimitsFor, which does not say in which tier's count its limits are; list the limits in Tiers"))
-	}
-	if len(r.Overrides) > 0 {
-		bad("Overrides", errors.New("an override does not say for which tier of TierBy it is; have Config.TierFor name the client's tier, such as acme, and write the tier \"acme/large\""))
-	}
 }
 
 // tooMuch is what is wrong with a cost that one of the limits can never hold.
@@ -365,30 +187,25 @@ func (r *Rule) validateLease(limits []ruleLimit, bad func(string, error)) {
 	}
 }
 
-// validate reports the limits of valid rules whose share cannot hold the largest
-// cost. Rounding them up would admit more than the limit in all regions together.
-func (s share) validate(rules []Rule) (errs []error) {
-	if s.part == nil {
-		return nil
+// validateHeld says what a rule on requests in flight cannot have.
+func (r *Rule) validateHeld(bad func(string, error)) {
+	const one = "a request in flight costs 1; leave it out, and count units by another rule, such as one with the limit 1000/1m"
+	if r.Cost > 1 {
+		bad("Cost", fmt.Errorf("%s; got %d", one, r.Cost))
 	}
-	for i := range rules {
-		r := &rules[i]
-		for _, l := range r.limits() {
-			if err := s.holds(l.Limit, r.largestCost()); err != nil {
-				errs = append(errs, &RuleError{i, r.Name, l.field(r), l.wrap(err)})
-			}
-		}
+	if r.Costs != nil {
+		bad("Costs", errors.New(one))
 	}
-	return errs
-}
-
-func (s share) holds(l algorithms.Limit, cost int64) error {
-	part, err := s.limit(l)
-	if err == nil && part.Quota() < cost && !l.Soft {
-		err = fmt.Errorf("the share %s of %s holds %d units, and a request costs up to %d: it would never pass", s.text, l, part.Quota(), cost)
+	if r.CostFor != nil {
+		bad("CostFor", errors.New(one))
 	}
-	if err != nil {
-		return fmt.Errorf("%w; raise the limit or Config.Share", err)
+	if r.ChargeOn != nil {
+		bad("ChargeOn", errors.New("every request in flight is released when it ends, whatever its status; leave it out, or write another rule with a window, such as 5/1m"))
 	}
-	return nil
+	if r.Ban != (algorithms.Ban{}) {
+		bad("Ban", errors.New("not with in_flight, whose denials come of requests that end; put the ban on a rule with a rate, such as 100/1m"))
+	}
+	if r.Lease {
+		bad("Lease", errors.New("not with in_flight, which has no units to take in blocks; leave it out"))
+	}
 }

@@ -93,46 +93,6 @@ type ruleCost struct {
 	units int64
 }
 
-// A usage is what is known of a request's use of one rule after the decision.
-type usage struct {
-	next    *usage
-	rule    string
-	settled bool  // it cannot be settled again
-	err     error // why the limiter could not settle it
-
-	added   bool                // by Add; what follows is of Add
-	shadow  bool                // nothing is taken beyond the first charge
-	stopped bool                // the rule has no more
-	sum     int64               // units that were added
-	first   int64               // units of the request's charge
-	charged int64               // units of all charges
-	spent   int64               // of these, by charges that are not in more any longer
-	more    []algorithms.Result // charges after the first: one result for each window in turn
-	asking  chan struct{}       // holds an element while a goroutine takes more
-}
-
-// use returns the usage of a rule. It requires mu.
-func (s *requestState) use(rule string) *usage {
-	for u := s.used; u != nil; u = u.next {
-		if u.rule == rule {
-			return u
-		}
-	}
-	s.used = &usage{next: s.used, rule: rule}
-	return s.used
-}
-
-// find returns the index of a rule's first result in the decision; -1 if there is none.
-func (s *requestState) find(rule string) int {
-	results := s.current().Results
-	for i := range results {
-		if results[i].Check.Rule == rule {
-			return i
-		}
-	}
-	return -1
-}
-
 // settle settles the rules that can be settled. Each error names its rule.
 func (s *requestState) settle(ctx context.Context, costs []ruleCost) (errs []error) {
 	var claimed []ruleCost
@@ -290,56 +250,6 @@ func (s *requestState) countSettled(p *part, all []*part) {
 			c.refunded.Add(uint64(-units))
 		}
 	})
-}
-
-// count counts something of a rule.
-func (s *requestState) count(rule string, count func(*series)) {
-	if at, ok := s.set.find(rule, 0); ok {
-		count(s.set.watches[at].series)
-	}
-}
-
-// finish ends the request: it releases what is held, settles what was added, and calls
-// Config.Settled.
-func (s *requestState) finish() {
-	s.held.release()
-	var costs []ruleCost
-	s.mu.Lock()
-	for u := s.used; u != nil; u = u.next {
-		if u.added && !u.settled {
-			u.settled = true
-			costs = append(costs, ruleCost{u.rule, u.sum})
-		}
-	}
-	s.mu.Unlock()
-	if costs != nil {
-		if err := errors.Join(s.settleAll(context.WithoutCancel(s.Context), costs)...); err != nil {
-			s.by.unrefunded.Do(func() { s.by.logger.Error("ratelimit: request not settled at what was added", "error", err) })
-		}
-	}
-	if s.request == nil {
-		return
-	}
-	d := s.current()
-	d.Results = slices.Clone(d.Results)
-	s.mu.Lock()
-	for i := range d.Results {
-		for u := s.used; u != nil; u = u.next {
-			if r := &d.Results[i]; r.Check.Rule == u.rule && u.err != nil {
-				r.Err = u.err
-			}
-		}
-	}
-	s.mu.Unlock()
-	s.by.tellSettled(s.request, d)
-}
-
-// tellSettled calls Config.Settled with a copy of the results.
-func (m *Middleware) tellSettled(r *http.Request, d algorithms.Decision) {
-	for i := range d.Results {
-		lent.Result(&d.Results[i]).Over()
-	}
-	m.settled(r, d)
 }
 
 // refundBy refunds the rules with ChargeOn that do not list the status. A request that
