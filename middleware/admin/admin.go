@@ -20,12 +20,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/inside"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
-
-// middlewares has unexported functions of package middleware.
-var middlewares = ratelimit.Internal.Open(&inside.Allow)
 
 // Handler returns a handler for operators of a Middleware: the rules in force and their
 // version, the keys that were denied most, the bans that this process knows of, and, for
@@ -109,15 +105,6 @@ func isOurs(host string) bool {
 	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// A mistake is what an operator is told, and its status.
-type mistake struct {
-	status int
-	err    error
-}
-
-func (e *mistake) Error() string { return e.err.Error() }
-func (e *mistake) Unwrap() error { return e.err }
-
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	o, err := orderOf(w, r)
 	var clients []*clientView
@@ -173,10 +160,4 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 		text = []byte(`{"error": "cannot be written as JSON"}`)
 	}
 	write(w, status, "application/json", append(text, '\n'))
-}
-
-func write(w http.ResponseWriter, status int, contentType string, body []byte) {
-	w.Header().Set("Content-Type", contentType)
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // nobody to tell
 }

@@ -6,10 +6,14 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/layers"
 	"github.com/seed75154129/ratelimit/internal/view"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
+
+// middlewares has unexported functions of package middleware.
+var middlewares = ratelimit.Internal.Open(&inside.Allow)
 
 // A handler shows and changes a Middleware.
 type handler struct {
