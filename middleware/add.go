@@ -144,7 +144,7 @@ func (s *requestState) topUp(u *usage) bool {
 	}
 	s.mu.Unlock()
 	if over {
-		s.by.refund(s.Context, d)
+		s.by.limiter.refund(s.Context, d)
 		return true
 	}
 	s.count(u.rule, func(c *series) {
@@ -180,7 +180,7 @@ func (s *requestState) takeMore(rule string, least, most int64) algorithms.Decis
 			checks[i].AtLeast = least
 		}
 	}
-	d, err := s.by.callLimiter(context.WithoutCancel(s.Context), false, checks)
+	d, err := s.by.limiter.ask(context.WithoutCancel(s.Context), false, checks)
 	if err != nil {
 		return algorithms.Decision{} // no limit can hold so many units
 	}

@@ -176,16 +176,16 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 		if e.pending == nil {
 			e.pending = e.m.refundable.NewRequest()
 		}
-		e.pending.Enter(checks, e.set.sparing, cmp.Or(e.m.budget, defaultBudget))
+		e.pending.Enter(checks, e.set.sparing, cmp.Or(e.m.limiter.budget(), defaultBudget))
 	}
-	d, err := e.m.callLimiter(ctx, e.peeks, checks)
+	d, err := e.m.limiter.ask(ctx, e.peeks, checks)
 	e.pending.Decided(&d, e.handles)
 	if err != nil && !e.peeks {
 		e.set.failed(checks)
 	}
 	if e.decided > 0 {
 		if !d.Allowed {
-			e.m.refund(ctx, e.decision)
+			e.m.limiter.refund(ctx, e.decision)
 		}
 		d.Results = append(e.decision.Results, d.Results...)
 	}

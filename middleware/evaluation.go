@@ -118,7 +118,7 @@ func (e *evaluation) count(i int, o outcome) {
 
 func (e *evaluation) anyKnownOver(checks []algorithms.Check) bool {
 	for _, c := range checks {
-		if !c.Shadow && e.m.knownOver(c) {
+		if !c.Shadow && e.m.limiter.knownOver(c) {
 			return true
 		}
 	}

@@ -51,7 +51,7 @@ func (m *Middleware) serveLimits(w http.ResponseWriter, r *http.Request) {
 	var d algorithms.Decision
 	if checks := e.resolveLimits(); len(checks) > 0 {
 		var err error
-		if d, err = m.callLimiter(r.Context(), true, checks); err != nil {
+		if d, err = m.limiter.ask(r.Context(), true, checks); err != nil {
 			m.refuse(w, r, err)
 			return
 		}

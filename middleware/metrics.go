@@ -198,9 +198,9 @@ func (w *watch) near(windows []algorithms.Result) bool {
 
 // expected returns who may decide checks. originFailClosed stands for the fail mode of
 // the rule, whatever it is.
-func (b *builtin) expected() (from [origins]bool) {
-	from[originMemory], from[originRedis] = b.memory != nil, b.redis != nil
-	from[originDenyCache], from[originFallback], from[originFailClosed] = b.guard != nil, b.guard != nil, b.guard != nil
+func (l *limiter) expected() (from [origins]bool) {
+	from[originMemory], from[originRedis] = l.memory != nil, l.redis != nil
+	from[originDenyCache], from[originFallback], from[originFailClosed] = l.guard != nil, l.guard != nil, l.guard != nil
 	return from
 }
 

@@ -27,9 +27,7 @@ import (
 // A Middleware limits requests. Make it with [New]. It is safe for concurrent use. It
 // starts no goroutines and needs no closing.
 type Middleware struct {
-	builtin
-	limiter    algorithms.Limiter
-	foreign    bool // the limiter is neither a Guard nor a Memory
+	limiter    *limiter
 	rules      atomic.Pointer[ruleset]
 	skip       []pattern.Pattern
 	skipFor    func(*http.Request) bool
@@ -42,7 +40,6 @@ type Middleware struct {
 	settled    func(*http.Request, algorithms.Decision)
 	queue      *waitqueue.Queue
 	shedder    *shed.Shedder
-	budget     time.Duration        // of a decision
 	decisions  *histogram.Histogram // how long they took
 	delays     *histogram.Histogram // of requests that a leaky_bucket delays
 	top        topk.Counter         // of denied keys
@@ -55,7 +52,6 @@ type Middleware struct {
 	logKeys    bool
 	logSecret  []byte          // hashes keys
 	errors     sampler.Sampler // of keys
-	failing    sampler.Sampler // of the limiter
 	badLimits  sampler.Sampler // that LimitsFor returned
 	unrefunded sampler.Sampler // charges
 	unsettled  atomic.Uint64
@@ -94,11 +90,9 @@ func New(c Config) (*Middleware, error) {
 	if err := errors.Join(err, shareErr, rulesErr); err != nil {
 		return nil, err
 	}
-	limiters := builtinOf(c.Limiter)
+	logger := cmp.Or(c.Logger, slog.Default())
 	m := &Middleware{
-		limiter:    c.Limiter,
-		builtin:    limiters,
-		foreign:    limiters.isForeign(),
+		limiter:    newLimiter(c.Limiter, logger),
 		skip:       skip,
 		skipFor:    c.SkipFor,
 		tierFor:    c.TierFor,
@@ -110,16 +104,14 @@ func New(c Config) (*Middleware, error) {
 		settled:    c.Settled,
 		queue:      waitqueue.New(cmp.Or(c.MaxWaiting, 10_000)),
 		shedder:    c.Shedder,
-		budget:     limiters.budgetOf(),
 		decisions:  histogram.New(histogram.Latencies),
 		delays:     histogram.New(delays),
-		logger:     cmp.Or(c.Logger, slog.Default()),
+		logger:     logger,
 		start:      time.Now(),
 		denialRate: min(int64(cmp.Or(c.DenialLogRate, 1)), sampler.MaxRate),
 		logKeys:    c.LogKeys,
 		logSecret:  slices.Clone(c.LogSecret),
 		errors:     sampler.Sampler{Every: time.Second},
-		failing:    sampler.Sampler{Every: time.Second},
 		badLimits:  sampler.Sampler{Every: time.Second},
 		unrefunded: sampler.Sampler{Every: time.Second},
 	}
@@ -129,7 +121,7 @@ func New(c Config) (*Middleware, error) {
 	if m.headers == nil {
 		m.headers = headers.XRateLimit
 	}
-	m.rules.Store(newRuleset(rules, nil, m.logger, m.tierFor != nil))
+	m.rules.Store(newRuleset(rules, nil, logger, m.tierFor != nil))
 	return m, nil
 }
 
@@ -145,7 +137,7 @@ var newSecret = sync.OnceValue(func() []byte {
 // returns.
 func (m *Middleware) Limiter() algorithms.Limiter {
 	m.mustBeMade()
-	return m.limiter
+	return m.limiter.Limiter
 }
 
 // Shedder returns Config.Shedder; nil if there is none.

@@ -206,7 +206,7 @@ func (m *Middleware) metrics() []algorithms.Metric {
 		{Name: "ratelimit_rules_errors_total", Value: float64(m.rejected.Load())},
 		{Name: "ratelimit_rules_failing", Value: failing},
 	}
-	from := m.expected()
+	from := m.limiter.expected()
 	for i := range set.rules {
 		all = set.watches[i].appendTo(all, &set.rules[i], from)
 	}
