@@ -179,7 +179,7 @@ func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	set.version = version
 	m.rules.Store(set)
 	m.setting.Unlock()
-	m.logChanges(old, set)
+	set.logChanges(old, m.logger)
 	return nil
 }
 

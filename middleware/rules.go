@@ -123,7 +123,7 @@ func nameOfOverride(i int, o *Override) string {
 	if o.Note == "" {
 		return fmt.Sprintf("overrides[%d]", i)
 	}
-	return fmt.Sprintf("overrides[%d]: %s", i, bounded(o.Note))
+	return fmt.Sprintf("overrides[%d]: %.128s", i, o.Note)
 }
 
 var errSecretClient = errors.New("the client is a secret: write the key as it is stored, as operators see it with Config.LogKeys")
