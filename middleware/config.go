@@ -142,7 +142,12 @@ const minSecret = 16
 // validate reports everything that is wrong with the fields other than Rules, and
 // compiles Skip.
 func (c *Config) validate() (skip []pattern.Pattern, err error) {
-	errs := []error{validateLimiter(c.Limiter), validateShedder(c.Shedder)}
+	errs := []error{validateLimiter(c.Limiter)}
+	if c.Shedder != nil {
+		if err := shedders.Validate(c.Shedder); err != nil {
+			errs = append(errs, fmt.Errorf("middleware: shedder: %w", err))
+		}
+	}
 	for _, text := range c.Skip {
 		p, err := pattern.Parse(text)
 		if err != nil {
@@ -160,14 +165,3 @@ func (c *Config) validate() (skip []pattern.Pattern, err error) {
 }
 
 var shedders = shed.Internal.Open(&inside.Allow)
-
-// validateShedder reports what is wrong with Config.Shedder.
-func validateShedder(s *shed.Shedder) error {
-	if s == nil {
-		return nil
-	}
-	if err := shedders.Validate(s); err != nil {
-		return fmt.Errorf("middleware: shedder: %w", err)
-	}
-	return nil
-}

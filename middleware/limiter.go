@@ -20,9 +20,6 @@ import (
 // guards has unexported functions of package failmode.
 var guards = failmode.Internal.Open(&inside.Allow)
 
-var errBareRedis = errors.New("middleware: limiter: a bare *algorithms.Redis has no fail modes; " +
-	"write Limiter: &failmode.Guard{Limiter: redis}, and close it")
-
 // validateLimiter reports everything that is wrong with a limiter. A limiter's
 // Validate answers for what it wraps.
 func validateLimiter(l algorithms.Limiter) error {
@@ -37,7 +34,8 @@ func validateLimiter(l algorithms.Limiter) error {
 			guarded = true
 		case *algorithms.Redis:
 			if !guarded {
-				errs = append(errs, errBareRedis)
+				errs = append(errs, errors.New("middleware: limiter: a bare *algorithms.Redis has no fail modes; "+
+					"write Limiter: &failmode.Guard{Limiter: redis}, and close it"))
 			}
 		}
 		if v, ok := inner.(interface{ Validate() error }); ok && !validated {

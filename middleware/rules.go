@@ -126,15 +126,13 @@ func nameOfOverride(i int, o *Override) string {
 	return fmt.Sprintf("overrides[%d]: %.128s", i, o.Note)
 }
 
-var errSecretClient = errors.New("the client is a secret: write the key as it is stored, as operators see it with Config.LogKeys")
-
 // keyOfOverride returns the one key of a client. The error has no secret of it.
 func keyOfOverride(key keyfunc.Key, client []string) (string, error) {
 	described := keyfunc.Describe(key)
 	text, err := hint.Exact(described, client)
 	switch {
 	case err != nil && described.Secret() && slices.ContainsFunc(client, func(value string) bool { return strings.Contains(err.Error(), value) }):
-		return "", errSecretClient
+		return "", errors.New("the client is a secret: write the key as it is stored, as operators see it with Config.LogKeys")
 	case err == nil && text == "":
 		return "", errors.New("the value is empty")
 	}
