@@ -54,7 +54,7 @@ func (s *requestState) add(rule string, units int64) bool {
 	s.mu.Lock()
 	u := s.use(rule)
 	switch {
-	case s.closed && s.holds == 0:
+	case s.holds == 0:
 		s.mu.Unlock()
 		s.hintAdd(rule, "the handler has returned, so nothing is counted; call Hold before that")
 		return false

@@ -96,18 +96,18 @@ func Hold(ctx context.Context) (release func()) {
 func (s *requestState) keep() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed && s.holds == 0 {
+	if s.holds == 0 {
 		return false
 	}
 	s.holds++
 	return true
 }
 
-// letGo undoes a keep.
+// letGo undoes a keep, and ends the request if it was the last.
 func (s *requestState) letGo() {
 	s.mu.Lock()
 	s.holds--
-	over := s.closed && s.holds == 0
+	over := s.holds == 0
 	s.mu.Unlock()
 	if over {
 		s.finish()
@@ -118,11 +118,8 @@ func (s *requestState) letGo() {
 func (s *requestState) close() {
 	s.mu.Lock()
 	s.closed = true
-	over := s.holds == 0
 	s.mu.Unlock()
-	if over {
-		s.finish()
-	}
+	s.letGo()
 }
 
 // finish ends the request: it releases what is held, settles what was added, and calls

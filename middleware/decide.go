@@ -65,6 +65,7 @@ func (e *evaluation) decide() error {
 	}
 	if !e.peeks && (len(e.decision.Results) > 0 || err != nil) {
 		e.m.decisions.Observe(time.Since(e.m.start) - begun - e.waited)
+		e.hold()
 	}
 	if e.seen != nil {
 		e.set.hints.decided(e.request, rules, e.seen)

@@ -34,7 +34,9 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		shedding = m.shedder.Handler(next)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isPreface(r) {
+		// The beginning of an HTTP/2 connection that net/http does not serve. Handlers such as
+		// x/net's h2c take it over, and serve requests on it that the limiter does not see.
+		if r.Method == "PRI" && r.ProtoMajor == 2 && r.URL.Path == "*" {
 			m.rules.Load().hints.say("HTTP/2 without TLS that net/http does not serve is refused, since its requests would not be limited; " +
 				"if a client is to use it, set http.Server.Protocols, or put the limiter inside the h2c handler: h2c.NewHandler(limit.Handler(mux), server)")
 			fail(w, http.StatusBadRequest)
@@ -51,26 +53,20 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// isPreface reports whether a request is the beginning of an HTTP/2 connection that
-// net/http does not serve. Handlers such as x/net's h2c take over the connection, and
-// serve requests on it that the limiter does not see.
-func isPreface(r *http.Request) bool {
-	return r.Method == "PRI" && r.ProtoMajor == 2 && r.URL.Path == "*"
-}
-
 // serve handles a request that rules match.
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, shedding http.Handler, found *match) {
 	e := evaluation{m: m, match: *found, request: r, writer: w, handles: true}
 	served := false
 	defer func() {
-		e.leaveShedder(served)
+		if e.slot != nil {
+			e.slot.Leave(served)
+		}
 		e.end()
 	}()
 	if hints := e.set.hints; hints.watching() && stateOf(r.Context()).passed(m) {
 		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
 	}
 	err := e.decide()
-	e.hold()
 	if w, r = e.writer, e.request; e.slot == nil { // the request was believed to be denied
 		next = shedding
 	}
@@ -81,7 +77,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, sheddin
 	case err != nil:
 		m.refuse(w, r, err)
 		return
-	case e.unlimited():
+	case e.refusal == nil && e.decision.Allowed && len(e.decision.Results) == 0: // no rule applies
 		next.ServeHTTP(w, r)
 		served = true
 		return
@@ -136,19 +132,17 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
 	ctx := e.request.Context()
 	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(), before: e.before,
-		decision: e.decision, checks: e.checks, held: e.held}
+		decision: e.decision, checks: e.checks, held: e.held, holds: 1}
 	if e.charged {
 		s.request = e.request
 	}
 	s.mayRefund = e.set.mayRefund(&e.decision)
-	remembers := s.mayRefund
+	s.remembers = s.mayRefund
 	if s.outer != nil && sameHeader(s.outer.header, s.header) {
 		s.outer.inner, s.before = s, nil
-		remembers = remembers || s.outer.wrote != nil
+		s.remembers = s.remembers || s.outer.remembers
 	}
-	if remembers {
-		s.wrote = fieldsOf(s.header)
-	}
+	s.rememberFields()
 	e.state = s
 	return e.request.WithContext(s)
 }
@@ -193,7 +187,6 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 		return algorithms.Decision{}, err
 	}
 	m.record(r, e.set, &e.decision)
-	e.hold()
 	if e.refusal != nil {
 		e.held.release()
 	} else if err := e.held.untilDone(); err != nil {
@@ -225,18 +218,6 @@ func (e *evaluation) end() {
 	if e.charged { // a key has refused it, or its client has left while it waited
 		e.m.tellSettled(e.request, algorithms.Decision{Allowed: true, Results: slices.Clone(e.decision.Results)})
 	}
-}
-
-// leaveShedder gives the place to another request.
-func (e *evaluation) leaveShedder(served bool) {
-	if e.slot != nil {
-		e.slot.Leave(served)
-	}
-}
-
-// unlimited reports whether no rule applies to the request.
-func (e *evaluation) unlimited() bool {
-	return e.refusal == nil && e.decision.Allowed && len(e.decision.Results) == 0
 }
 
 // outcome is what Take and Peek return. A denial takes precedence over a refusal.

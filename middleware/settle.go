@@ -12,11 +12,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/near"
 )
 
-var (
-	errSettled  = errors.New("settled before; a rule's charge is settled once per request")
-	errReturned = errors.New("the handler has returned; settle before that, or call Hold first")
-)
-
 // Settle sets what the request behind ctx costs under one rule: the units that a query,
 // an upload or a language model has used in the end. 0 refunds the whole charge. A cost
 // above the charge may put the key into debt. A bucket pays its debt off as it refills; a
@@ -46,15 +41,17 @@ func SettleAll(ctx context.Context, costs map[string]int64) error {
 	rest := slices.Sorted(maps.Keys(costs))
 	for s := stateOf(ctx); s != nil && len(rest) > 0; s = s.outer {
 		var outer []string
-		var all []ruleCost
+		var claimed []ruleCost
 		for _, rule := range rest {
-			if s.find(rule) >= 0 {
-				all = append(all, ruleCost{rule, costs[rule]})
-			} else {
+			if s.find(rule) < 0 {
 				outer = append(outer, rule)
+			} else if err := s.claim(rule, costs[rule], false); err != nil {
+				errs = append(errs, settleError(rule, err))
+			} else {
+				claimed = append(claimed, ruleCost{rule, costs[rule]})
 			}
 		}
-		errs, rest = append(errs, s.settle(ctx, all)...), outer
+		errs, rest = append(errs, s.settleAll(ctx, claimed)...), outer
 	}
 	for _, rule := range rest {
 		hintUnknown(ctx, "Settle", rule)
@@ -93,38 +90,23 @@ type ruleCost struct {
 	units int64
 }
 
-// settle settles the rules that can be settled. Each error names its rule.
-func (s *requestState) settle(ctx context.Context, costs []ruleCost) (errs []error) {
-	var claimed []ruleCost
-	for _, c := range costs {
-		err := fmt.Errorf("cost must not be negative, got %d", c.units)
-		if c.units >= 0 {
-			err = s.claim(c.rule, false)
-		}
-		if err != nil {
-			errs = append(errs, settleError(c.rule, err))
-			continue
-		}
-		claimed = append(claimed, c)
-	}
-	return append(errs, s.settleAll(ctx, claimed)...)
-}
-
 func settleError(rule string, err error) error {
 	return fmt.Errorf("middleware: settle: rule %q: %w", rule, err)
 }
 
 // claim allows its caller to settle a rule, which no other caller may do then. A status
 // does not settle what was added to.
-func (s *requestState) claim(rule string, byStatus bool) error {
+func (s *requestState) claim(rule string, cost int64, byStatus bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed && s.holds == 0 {
-		return errReturned
-	}
 	u := s.use(rule)
-	if u.settled || byStatus && u.added {
-		return errSettled
+	switch {
+	case cost < 0:
+		return fmt.Errorf("cost must not be negative, got %d", cost)
+	case s.holds == 0:
+		return errors.New("the handler has returned; settle before that, or call Hold first")
+	case u.settled || byStatus && u.added:
+		return errors.New("settled before; a rule's charge is settled once per request")
 	}
 	u.settled = true
 	return nil
@@ -261,7 +243,7 @@ func (s *requestState) refundBy(status int) {
 	}
 	var free []ruleCost
 	for _, r := range s.current().Results {
-		if on := s.set.chargeOn(r.Check.Rule); on != nil && !slices.Contains(on, status) && s.claim(r.Check.Rule, true) == nil {
+		if on := s.set.chargeOn(r.Check.Rule); on != nil && !slices.Contains(on, status) && s.claim(r.Check.Rule, 0, true) == nil {
 			free = append(free, ruleCost{rule: r.Check.Rule})
 		}
 	}

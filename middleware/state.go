@@ -24,7 +24,7 @@ type requestState struct {
 	set    *ruleset
 	header http.Header // of the response
 	before http.Header // rate limit fields that the header had already; nil if none
-	wrote  http.Header // the fields as they were last written; nil if they need not be known
+	wrote  http.Header // the fields as they were last written, if it remembers them
 
 	held    *held              // released when the request is over
 	checks  []algorithms.Check // that were decided; nil if they are those of the results
@@ -33,9 +33,10 @@ type requestState struct {
 	mu        sync.Mutex
 	decision  algorithms.Decision // its Results are never changed, only replaced
 	used      *usage              // of the rules that were settled or added to; a list
-	holds     int32               // calls of Hold that were not released
+	holds     int32               // by the handler and by Hold, that were not released; 0 if the request is over
 	closed    bool                // the handler has returned
 	mayRefund bool                // a rule with ChargeOn has charged the request; never changes
+	remembers bool                // fields that a handler has replaced are to be left alone; never changes
 }
 
 // A usage is what is known of a request's use of one rule after the decision.
@@ -162,8 +163,6 @@ func (h *held) release() {
 	})
 }
 
-var errEndless = errors.New("the request's context never ends, and a rule limits requests in flight: Take holds them until it does; use context.WithCancel")
-
 // untilDone releases what a request that Take has charged holds when its context ends.
 func (h *held) untilDone() error {
 	switch {
@@ -171,7 +170,7 @@ func (h *held) untilDone() error {
 		return nil
 	case h.ctx.Done() == nil:
 		h.release()
-		return fmt.Errorf("middleware: take: %w", errEndless)
+		return errors.New("middleware: take: the request's context never ends, and a rule limits requests in flight: Take holds them until it does; use context.WithCancel")
 	}
 	context.AfterFunc(h.ctx, h.release)
 	return nil
@@ -192,7 +191,7 @@ func (s *requestState) rewriteHeaders(ctx context.Context) {
 	for s.inner != nil {
 		s = s.inner
 	}
-	if ctx.Err() != nil || s.wrote != nil && !sameFields(s.wrote, s.header) {
+	if ctx.Err() != nil || s.remembers && !sameFields(s.wrote, s.header) {
 		return
 	}
 	first := s.outermost()
@@ -218,29 +217,19 @@ func (s *requestState) outermost() *requestState {
 
 // rememberFields records the fields as they are now, if rewriteHeaders compares them.
 func (s *requestState) rememberFields() {
-	if s.wrote != nil {
-		s.wrote = fieldsOf(s.header)
+	if s.remembers {
+		s.wrote = limitFields(s.header)
 	}
 }
 
-// limitFields returns the rate limit fields of a header; nil if there are none.
-func limitFields(h http.Header) http.Header {
-	if len(h) == 0 {
-		return nil
-	}
-	for _, name := range field.Limits() {
-		if len(h[name]) > 0 {
-			return fieldsOf(h)
-		}
-	}
-	return nil
-}
-
-// fieldsOf returns the rate limit fields of a header, without Retry-After; never nil.
-func fieldsOf(h http.Header) http.Header {
-	fields := make(http.Header)
+// limitFields returns the rate limit fields of a header, without Retry-After; nil if there
+// are none.
+func limitFields(h http.Header) (fields http.Header) {
 	for _, name := range field.Limits() {
 		if lines := h[name]; len(lines) > 0 {
+			if fields == nil {
+				fields = make(http.Header)
+			}
 			fields[name] = slices.Clone(lines)
 		}
 	}
