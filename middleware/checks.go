@@ -56,7 +56,7 @@ func (set *ruleset) named(name string) (*rule, error) {
 
 // keysOf returns the keys that plain values stand for; at least one.
 func (r *rule) keysOf(values []string) (keys []string, err error) {
-	keys, err = keyfunc.Describe(r.key).Keys(values...)
+	keys, err = keyfunc.Describe(r.source.Key).Keys(values...)
 	if err == nil && (len(keys) == 0 || slices.Contains(keys, "")) {
 		err = errors.New("the value is empty")
 	}

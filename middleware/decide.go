@@ -94,9 +94,9 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 	if err == nil && key == "" {
 		err = keyfunc.ErrNoKey
 	}
-	if rule.tierBy != nil && (err == nil || errors.Is(err, keyfunc.ErrNoKey)) {
+	if rule.source.TierBy != nil && (err == nil || errors.Is(err, keyfunc.ErrNoKey)) {
 		var tierErr error
-		if check.Tier, tierErr = rule.tierBy.Resolve(e.request); errors.Is(tierErr, keyfunc.ErrNoKey) {
+		if check.Tier, tierErr = rule.source.TierBy.Resolve(e.request); errors.Is(tierErr, keyfunc.ErrNoKey) {
 			check.Tier = ""
 		} else if tierErr != nil {
 			err = tierErr
@@ -196,7 +196,7 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 
 // hold notes what an admitted request holds.
 func (e *evaluation) hold() {
-	if !e.set.holds || !e.decision.Allowed {
+	if !e.decision.Allowed {
 		return
 	}
 	for i := range e.decision.Results {

@@ -100,11 +100,11 @@ type resolvedKey struct {
 
 func (e *evaluation) keyOf(rule *rule) (string, error) {
 	if rule.reused == 0 {
-		return rule.key.Resolve(e.request)
+		return rule.source.Key.Resolve(e.request)
 	}
 	k := &e.resolved[rule.reused-1]
 	if !k.done {
-		k.key, k.err = rule.key.Resolve(e.request)
+		k.key, k.err = rule.source.Key.Resolve(e.request)
 		k.done = true
 	}
 	return k.key, k.err

@@ -204,7 +204,7 @@ func (h *hints) done(rules []rule, by limitedBy) {
 	for i := range rules {
 		name, use := rules[i].check.Rule, &h.use[i]
 		switch matched := use.matched.Load(); {
-		case rules[i].disabled:
+		case rules[i].source.Disabled:
 		case matched == 0:
 			h.say(fmt.Sprintf("rule %q matched none of the first %d requests; look at its Match", name, watched))
 		case use.exempt.Load() == matched:
@@ -246,10 +246,10 @@ func oddities(rules []rule, tierFor bool) (odd []string) {
 	off := 0
 	for i := range rules {
 		r := &rules[i]
-		if r.disabled || r.check.Shadow {
+		if r.source.Disabled || r.check.Shadow {
 			off++
 		}
-		if r.disabled {
+		if r.source.Disabled {
 			continue
 		}
 		for _, text := range r.oddities(tierFor) {
@@ -264,7 +264,7 @@ func oddities(rules []rule, tierFor bool) (odd []string) {
 
 func (r *rule) oddities(tierFor bool) (odd []string) {
 	say := func(format string, args ...any) { odd = append(odd, fmt.Sprintf(format, args...)) }
-	if r.terms.tiers != nil && r.tierBy == nil && !tierFor {
+	if r.terms.tiers != nil && r.source.TierBy == nil && !tierFor {
 		say(" has Tiers, and Config.TierFor is nil: every request has the rule's own limit")
 	}
 	if r.readsBody && len(r.patterns) > 0 && !slices.ContainsFunc(r.patterns, func(p pattern.Pattern) bool { return p.HasBodies() }) {

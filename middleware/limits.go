@@ -74,7 +74,7 @@ func (m *Middleware) serveLimits(w http.ResponseWriter, r *http.Request) {
 func (e *evaluation) resolveLimits() (checks []algorithms.Check) {
 	for i := range e.set.rules {
 		rule := &e.set.rules[i]
-		if rule.disabled || rule.hidden || keyfunc.Describe(rule.key).ReadsBody() || rule.traits.Route {
+		if rule.source.Disabled || rule.source.Hidden || keyfunc.Describe(rule.source.Key).ReadsBody() || rule.traits.Route {
 			continue
 		}
 		check := rule.check
@@ -87,7 +87,7 @@ func (e *evaluation) resolveLimits() (checks []algorithms.Check) {
 			continue
 		}
 		tiers := []string{""}
-		if rule.tierBy != nil {
+		if rule.source.TierBy != nil {
 			tiers = append(tiers, rule.asked()...)
 		}
 		for _, tier := range tiers {

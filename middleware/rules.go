@@ -21,18 +21,14 @@ import (
 type rule struct {
 	source    Rule              // a copy of it
 	patterns  []pattern.Pattern // none matches every request
-	key       keyfunc.Key
-	readsBody bool // to find its key or its tier
-	reused    int  // number of the key's answer among those that other rules reuse; 0 if no other rule has this key
-	hidden    bool
-	disabled  bool
-	traits    hint.Traits      // of the key
-	tierBy    keyfunc.Key      // nil if there is none
-	plans     bool             // a tier with a slash is one of TierFor and one of TierBy
-	check     algorithms.Check // by the first of the own limits, without the key
-	own       limits           // the check's limit, and others beside it
-	plain     bool             // the checks need only the key
-	terms     terms            // what it needs otherwise
+	readsBody bool              // to find its key or its tier
+	reused    int               // number of the key's answer among those that other rules reuse; 0 if no other rule has this key
+	traits    hint.Traits       // of the key
+	plans     bool              // a tier with a slash is one of TierFor and one of TierBy
+	check     algorithms.Check  // by the first of the own limits, without the key
+	own       limits            // the check's limit, and others beside it
+	plain     bool              // the checks need only the key
+	terms     terms             // what it needs otherwise
 }
 
 // spares reports whether a denial that may come of charges which are given back
@@ -40,9 +36,10 @@ type rule struct {
 func (r *rule) spares() bool { return r.source.ChargeOn != nil && r.check.Ban != (algorithms.Ban{}) }
 
 // applies reports whether the rule is on and matches a request.
-func (r *rule) applies(t *pattern.Target) bool { return !r.disabled && r.matches(t) }
-
-func (r *rule) matches(t *pattern.Target) bool {
+func (r *rule) applies(t *pattern.Target) bool {
+	if r.source.Disabled {
+		return false
+	}
 	for i := range r.patterns {
 		if r.patterns[i].Match(t) {
 			return true
@@ -195,7 +192,7 @@ func (r *Rule) fit(all []algorithms.Limit, s share) (limits, error) {
 // tierOf returns the tier of the count that a tier of the rule has.
 func (r *rule) tierOf(tier string) string {
 	switch plan, asked, paired := strings.Cut(tier, "/"); {
-	case r.tierBy == nil:
+	case r.source.TierBy == nil:
 		return ""
 	case r.plans && paired && plan != "" && asked != "":
 		return asked

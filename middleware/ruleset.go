@@ -30,13 +30,13 @@ func compile(rules []Rule, s share, hasTierFor bool) ([]rule, error) {
 			p, _ := pattern.Parse(text) // it is valid
 			c.patterns = append(c.patterns, p)
 		}
-		c.key, c.readsBody = r.Key, keyfunc.Describe(r.Key).ReadsBody()
-		c.traits = hint.Of(r.Key)
-		if c.tierBy = r.TierBy; r.TierBy != nil {
+		c.readsBody, c.traits = keyfunc.Describe(r.Key).ReadsBody(), hint.Of(r.Key)
+		if r.TierBy != nil {
 			c.plans, c.readsBody = hasTierFor, c.readsBody || keyfunc.Describe(r.TierBy).ReadsBody()
 		}
-		c.hidden, c.disabled = r.Hidden, r.Disabled
-		c.terms = terms{costs: pattern.NewValues(r.Costs), shadow: r.shadowed()}
+		if c.terms.costs = pattern.NewValues(r.Costs); r.Shadow {
+			c.terms.shadow = 1 - r.Enforce
+		}
 		c.own, _ = c.source.fit(c.source.own(), s) // they are valid
 		for tier, limited := range c.source.Tiers {
 			if c.terms.tiers == nil {
@@ -60,14 +60,6 @@ func (r *rule) isPlain() bool {
 	return r.source.LimitsFor == nil && t.tiers == nil && t.overrides == nil && r.source.CostFor == nil && t.costs == nil && t.shadow == 0
 }
 
-// shadowed is the fraction of keys for which the rule is not enforced.
-func (r *Rule) shadowed() float64 {
-	if !r.Shadow {
-		return 0
-	}
-	return 1 - r.Enforce
-}
-
 // maxReused is how many keys' answers a request keeps for further rules.
 const maxReused = 2
 
@@ -76,14 +68,14 @@ const maxReused = 2
 func reuseKeys(rules []rule) {
 	reused := 0
 	for i := range rules {
-		if rules[i].reused > 0 || reflect.TypeOf(rules[i].key).Kind() != reflect.Pointer {
+		if rules[i].reused > 0 || reflect.TypeOf(rules[i].source.Key).Kind() != reflect.Pointer {
 			continue
 		}
 		if reused == maxReused {
 			return
 		}
 		for j := i + 1; j < len(rules); j++ {
-			if rules[j].key == rules[i].key {
+			if rules[j].source.Key == rules[i].source.Key {
 				rules[i].reused, rules[j].reused = reused+1, reused+1
 			}
 		}
@@ -98,7 +90,6 @@ type ruleset struct {
 	hidden     map[string]bool // by name; nil if no rule is hidden
 	chargesOn  bool            // a rule has ChargeOn
 	spares     bool            // a rule has ChargeOn and a Ban
-	holds      bool            // a rule may limit requests in flight
 	hints      *hints
 	generation int   // 1 for the first
 	version    int64 // of the document; 0 if it has none
@@ -124,8 +115,7 @@ func newRuleset(rules []rule, old *ruleset, logger *slog.Logger, hasTierFor bool
 		set.watches[i] = w
 		set.chargesOn = set.chargesOn || rules[i].source.ChargeOn != nil
 		set.spares = set.spares || rules[i].spares()
-		set.holds = set.holds || rules[i].holds()
-		if rules[i].hidden {
+		if rules[i].source.Hidden {
 			if set.hidden == nil {
 				set.hidden = make(map[string]bool)
 			}
@@ -140,9 +130,6 @@ func newRuleset(rules []rule, old *ruleset, logger *slog.Logger, hasTierFor bool
 	}
 	return set
 }
-
-// holds reports whether the rule may have such a limit.
-func (r *rule) holds() bool { return r.source.LimitsFor != nil || r.source.hasHeld() }
 
 // find returns the index of a rule, which is most likely at from or soon after.
 func (set *ruleset) find(name string, from int) (at int, ok bool) {

@@ -24,7 +24,7 @@ func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) limi
 // limitsOf are the limits of the request by a rule: Overrides, LimitsFor, Tiers, its own.
 // It leaves no tier in the check but one that counts apart.
 func (e *evaluation) limitsOf(i int, rule *rule, check *algorithms.Check) limits {
-	if rule.tierBy != nil {
+	if rule.source.TierBy != nil {
 		return e.limitsBy(rule, check)
 	}
 	if o := e.overrideOf(rule, check.Key); o != nil {
