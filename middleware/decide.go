@@ -120,16 +120,16 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 		}
 		return checks
 	}
-	limited := rule.own
-	if !rule.plain {
-		if limited = e.applyTerms(i, rule, &check); limited.windows == nil {
-			if e.seen != nil {
-				e.seen[i].exempt = true
-			}
-			e.count(i, outcomeSkipped)
-			return checks
+	limited := e.limitsOf(i, rule, &check)
+	if limited.windows == nil {
+		if e.seen != nil {
+			e.seen[i].exempt = true
 		}
+		e.count(i, outcomeSkipped)
+		return checks
 	}
+	check.Cost = e.costOf(rule, limited.windows)
+	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
 	for j := range limited.windows {
 		checks = append(checks, check)
 		setLimit(&checks[len(checks)-1], limited.windows[j])
@@ -137,7 +137,7 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 	if e.seen != nil {
 		e.seen[i].enforced = !check.Shadow
 	}
-	if limited.queue {
+	if limited.queue && !check.Shadow {
 		e.queues = append(e.queues, waitqueue.Key{Rule: check.Rule, Key: check.Key})
 	}
 	return checks

@@ -27,8 +27,7 @@ type rule struct {
 	plans     bool              // a tier with a slash is one of TierFor and one of TierBy
 	check     algorithms.Check  // by the first of the own limits, without the key
 	own       limits            // the check's limit, and others beside it
-	plain     bool              // the checks need only the key
-	terms     terms             // what it needs otherwise
+	terms     terms
 }
 
 // spares reports whether a denial that may come of charges which are given back

@@ -45,19 +45,11 @@ func compile(rules []Rule, s share, hasTierFor bool) ([]rule, error) {
 			c.terms.tiers[tier], _ = c.source.fit(limited, s)
 		}
 		c.terms.fitOverrides(&c.source, s)
-		c.plain = c.isPlain()
 		c.check = algorithms.Check{Rule: r.Name, Limit: c.own.windows[0], Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
 			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.hasHeld() || r.Ban != (algorithms.Ban{})}
 	}
 	reuseKeys(compiled)
 	return compiled, nil
-}
-
-// isPlain reports whether every request has the rule's own limit and cost, and all
-// keys are enforced.
-func (r *rule) isPlain() bool {
-	t := &r.terms
-	return r.source.LimitsFor == nil && t.tiers == nil && t.overrides == nil && r.source.CostFor == nil && t.costs == nil && t.shadow == 0
 }
 
 // maxReused is how many keys' answers a request keeps for further rules.

@@ -8,21 +8,9 @@ import (
 	"github.com/seed75154129/ratelimit/internal/view"
 )
 
-// applyTerms completes a check by the terms of its rule, but for its limit. Without
-// windows, the rule does not apply.
-func (e *evaluation) applyTerms(i int, rule *rule, check *algorithms.Check) limits {
-	l := e.limitsOf(i, rule, check)
-	if l.windows == nil {
-		return l
-	}
-	check.Cost = e.costOf(rule, l.windows)
-	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
-	l.queue = l.queue && !check.Shadow // a request in shadow takes no place in the wait queue
-	return l
-}
-
 // limitsOf are the limits of the request by a rule: Overrides, LimitsFor, Tiers, its own.
-// It leaves no tier in the check but one that counts apart.
+// It leaves no tier in the check but one that counts apart. Without windows, the rule does
+// not apply.
 func (e *evaluation) limitsOf(i int, rule *rule, check *algorithms.Check) limits {
 	if rule.source.TierBy != nil {
 		return e.limitsBy(rule, check)
