@@ -114,7 +114,9 @@ func (h *hints) decided(r *http.Request, rules []rule, seen []seenKey) {
 			}
 		case errors.Is(s.err, hint.ErrNoRoute):
 			if use.noRoute.Add(1) == fewRoutes && use.keyed.Load() == 0 {
-				h.sayNoRoute(name)
+				h.say(fmt.Sprintf("rule %q: no request has a route yet when its key is taken, so all requests share one count; "+
+					"mount the middleware on the route (net/http: mux.Handle(pattern, limit.Handler(h)); chi: router.With(limit.Handler).Get(...), not router.Use) "+
+					"or ask the router (net/http: keyfunc.Mux(mux); chi: keyfunc.Route with router.Find(chi.NewRouteContext(), r.Method, r.URL.Path))", name))
 			}
 		case errors.Is(s.err, keyfunc.ErrNoKey):
 			use.noKey.Add(1)
@@ -134,12 +136,6 @@ func (h *hints) decided(r *http.Request, rules []rule, seen []seenKey) {
 }
 
 var keySeed = maphash.MakeSeed()
-
-func (h *hints) sayNoRoute(name string) {
-	h.say(fmt.Sprintf("rule %q: no request has a route yet when its key is taken, so all requests share one count; "+
-		"mount the middleware on the route (net/http: mux.Handle(pattern, limit.Handler(h)); chi: router.With(limit.Handler).Get(...), not router.Use) "+
-		"or ask the router (net/http: keyfunc.Mux(mux); chi: keyfunc.Route with router.Find(chi.NewRouteContext(), r.Method, r.URL.Path))", name))
-}
 
 // watchAddress looks for headers that name another client, in a request that is counted
 // by the address of its connection.

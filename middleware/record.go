@@ -184,9 +184,7 @@ func isBounded(key string) bool { return len(key) == 33 && key[0] == '#' }
 // Metrics yields what the Middleware has counted. Its Limiter has metrics of its own.
 func (m *Middleware) Metrics() iter.Seq[algorithms.Metric] {
 	m.mustBeMade()
-	return func(yield func(algorithms.Metric) bool) {
-		slices.Values(m.metrics())(yield)
-	}
+	return func(yield func(algorithms.Metric) bool) { slices.Values(m.metrics())(yield) }
 }
 
 // metrics takes no lock that a request waits for.

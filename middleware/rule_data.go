@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/pattern"
-	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -33,7 +32,11 @@ func validateLimits(limits []algorithms.Limit) error {
 	}
 	var errs []error
 	for i, l := range limits {
-		errs = append(errs, cmp.Or(l.Validate(), periodTooShort(l)))
+		err := l.Validate()
+		if err == nil && l.Calendar == "" {
+			err = tooShort("the period", l.Period)
+		}
+		errs = append(errs, err)
 		if isHeld(l) && len(limits) > 1 {
 			errs = append(errs, fmt.Errorf("%s counts requests, and other limits may count units; write two rules", l))
 		}
@@ -50,13 +53,6 @@ func validateLimits(limits []algorithms.Limit) error {
 // than a decision may take, and mostly a number whose unit was forgotten.
 const shortest = 10 * time.Millisecond
 
-func periodTooShort(l algorithms.Limit) error {
-	if l.Calendar != "" {
-		return nil
-	}
-	return tooShort("the period", l.Period)
-}
-
 func tooShort(what string, d time.Duration) error {
 	if d >= shortest {
 		return nil
@@ -69,11 +65,8 @@ func (r *Rule) validateBan(bad func(string, error)) {
 	if r.Ban == (algorithms.Ban{}) {
 		return
 	}
-	invalid := view.Each(r.Ban.Validate())
-	for _, err := range invalid {
-		bad("Ban", err)
-	}
-	if len(invalid) == 0 {
+	err := r.Ban.Validate()
+	if bad("Ban", err); err == nil {
 		bad("Ban", tooShort("for:", r.Ban.For))
 		bad("Ban", tooShort("within:", cmp.Or(r.Ban.Within, shortest)))
 	}

@@ -66,24 +66,14 @@ func ValidateRules(rules []Rule) error {
 		}
 		match := r.validateMatch(bad)
 		bad("Key", validateKey(r.Key))
-		r.validateOwn(bad)
+		if r.Limits != nil && r.Limit != (algorithms.Limit{}) {
+			bad("Limits", errors.New("set beside Limit; set one of the two"))
+		}
 		r.validateData(match, bad)
 		_, err := r.Fail.MarshalText()
 		bad("Fail", err)
 	}
 	return errors.Join(errs...)
-}
-
-// validateOwn reports what is wrong with Limit and Limits.
-func (r *Rule) validateOwn(bad func(string, error)) {
-	field := "Limit"
-	if r.Limits != nil {
-		field = "Limits"
-		if r.Limit != (algorithms.Limit{}) {
-			bad(field, errors.New("set beside Limit; set one of the two"))
-		}
-	}
-	bad(field, validateLimits(r.own()))
 }
 
 func validateName(name string) error {
@@ -145,9 +135,7 @@ func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err 
 	r.validateOverrides(bad)
 	for by, limits := range r.sets() {
 		for _, err := range view.Each(validateLimits(limits)) {
-			if by != (holder{}) {
-				bad(by.field(r), by.wrap(err))
-			}
+			bad(by.field(r), by.wrap(err))
 		}
 	}
 	limits := slices.DeleteFunc(r.limits(), func(l ruleLimit) bool { return l.Validate() != nil })
@@ -198,9 +186,7 @@ func (r *Rule) validateTierBy(bad func(string, error)) {
 	if r.TierBy == nil {
 		return
 	}
-	for _, err := range view.Each(validateKey(r.TierBy)) {
-		bad("TierBy", err)
-	}
+	bad("TierBy", validateKey(r.TierBy))
 	if len(r.Tiers) == 0 {
 		bad("TierBy", errors.New("needs tiers: each is what may be asked for, and its limit"))
 	}
@@ -235,14 +221,17 @@ func (r *Rule) validateOverrides(bad func(string, error)) {
 // validate reports the limits of valid rules whose share cannot hold the largest
 // cost. Rounding them up would admit more than the limit in all regions together.
 func (s share) validate(rules []Rule) (errs []error) {
-	if s.part == nil {
-		return nil
-	}
 	for i := range rules {
 		r := &rules[i]
+		cost := r.largestCost()
 		for _, l := range r.limits() {
-			if err := s.holds(l.Limit, r.largestCost()); err != nil {
-				errs = append(errs, &RuleError{i, r.Name, l.field(r), l.wrap(err)})
+			part, err := s.limit(l.Limit)
+			if err == nil && part.Quota() < cost && !l.Soft {
+				err = fmt.Errorf("the share %s of %s holds %d units, and a request costs up to %d: it would never pass", s.text, l.Limit, part.Quota(), cost)
+			}
+			if err != nil {
+				err = l.wrap(fmt.Errorf("%w; raise the limit or Config.Share", err))
+				errs = append(errs, &RuleError{i, r.Name, l.field(r), err})
 			}
 		}
 	}
@@ -256,15 +245,4 @@ func (r *Rule) largestCost() int64 {
 		most = max(most, units)
 	}
 	return most
-}
-
-func (s share) holds(l algorithms.Limit, cost int64) error {
-	part, err := s.limit(l)
-	if err == nil && part.Quota() < cost && !l.Soft {
-		err = fmt.Errorf("the share %s of %s holds %d units, and a request costs up to %d: it would never pass", s.text, l, part.Quota(), cost)
-	}
-	if err != nil {
-		return fmt.Errorf("%w; raise the limit or Config.Share", err)
-	}
-	return nil
 }
