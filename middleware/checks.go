@@ -160,4 +160,4 @@ func (opened) Client(m *Middleware, rule string, keys ...string) (c view.Client,
 }
 
 // Logger returns where changes by operators are logged.
-func (opened) Logger(m *Middleware) *slog.Logger { return m.logger }
+func (opened) Logger(m *Middleware) *slog.Logger { return m.config.Logger }

@@ -137,7 +137,7 @@ func (s *requestState) finish() {
 	s.mu.Unlock()
 	if costs != nil {
 		if err := errors.Join(s.settleAll(context.WithoutCancel(s.Context), costs)...); err != nil {
-			s.by.unrefunded.Do(func() { s.by.logger.Error("ratelimit: request not settled at what was added", "error", err) })
+			s.by.unrefunded.Do(func() { s.by.config.Logger.Error("ratelimit: request not settled at what was added", "error", err) })
 		}
 	}
 	if s.request == nil {
@@ -162,5 +162,5 @@ func (m *Middleware) tellSettled(r *http.Request, d algorithms.Decision) {
 	for i := range d.Results {
 		lent.Result(&d.Results[i]).Over()
 	}
-	m.settled(r, d)
+	m.config.Settled(r, d)
 }

@@ -147,7 +147,7 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 // is known to be denied takes no place while others wait for one. Otherwise a flood of
 // them would fill the queue.
 func (e *evaluation) enterShedder(checks []algorithms.Check) {
-	s := e.m.shedder
+	s := e.m.config.Shedder
 	if s == nil || !e.handles || s.Load() >= 1 && e.anyKnownOver(checks) {
 		return
 	}

@@ -29,7 +29,7 @@ func (m *Middleware) match(r *http.Request) (found match) {
 			return found
 		}
 	}
-	if m.skipFor != nil && m.skipFor(r) {
+	if m.config.SkipFor != nil && m.config.SkipFor(r) {
 		found.set.hints.skip()
 		found.skipped = true
 		return found

@@ -30,8 +30,8 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		panic("middleware: Handler: the next handler is nil")
 	}
 	shedding := next // for requests that have no place in the Shedder yet
-	if m.shedder != nil {
-		shedding = m.shedder.Handler(next)
+	if m.config.Shedder != nil {
+		shedding = m.config.Shedder.Handler(next)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The beginning of an HTTP/2 connection that net/http does not serve. Handlers such as
@@ -72,7 +72,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, sheddin
 	}
 	switch {
 	case e.shed:
-		shedders.Refuse(m.shedder, w, r)
+		shedders.Refuse(m.config.Shedder, w, r)
 		return
 	case err != nil:
 		m.refuse(w, r, err)
@@ -107,16 +107,16 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 		e.ticket.Leave()
 	}
 	m.record(r, e.set, d)
-	e.charged = m.settled != nil && d.Allowed && slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.Charged > 0 })
+	e.charged = m.config.Settled != nil && d.Allowed && slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.Charged > 0 })
 	e.before = limitFields(w.Header())
 	shown := e.set.shown(*d)
-	m.headers(w.Header(), shown)
+	m.config.Headers(w.Header(), shown)
 	switch {
-	case !d.Allowed && m.denied == nil:
+	case !d.Allowed && m.config.Denied == nil:
 		headers.Deny(w, r, shown)
 	case !d.Allowed:
 		headers.SetRetryAfter(w.Header(), shown)
-		m.denied(w, e.withState(w), shown)
+		m.config.Denied(w, e.withState(w), shown)
 	case e.refusal != nil:
 		m.refuse(w, r, e.refusal)
 	case delay > 0 && !e.await(delay):
@@ -154,14 +154,14 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok && required.Status >= 400 && required.Status <= 499 {
 		status = required.Status
 	} else {
-		m.errors.Do(func() { m.logger.Error("ratelimit: request refused", "error", err) })
+		m.errors.Do(func() { m.config.Logger.Error("ratelimit: request refused", "error", err) })
 	}
-	if m.refused == nil {
+	if m.config.Refused == nil {
 		fail(w, status)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	m.refused(w, r, err)
+	m.config.Refused(w, r, err)
 }
 
 // fail responds with the status only. The next request may succeed.

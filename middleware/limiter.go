@@ -63,7 +63,7 @@ type limiter struct {
 }
 
 func newLimiter(outermost algorithms.Limiter, logger *slog.Logger) *limiter {
-	l := &limiter{Limiter: outermost, logger: logger, failed: sampler.Sampler{Every: time.Second}}
+	l := &limiter{Limiter: outermost, logger: logger}
 	for inner := range layers.Of(outermost) {
 		switch inner := inner.(type) {
 		case *failmode.Guard:

@@ -115,7 +115,7 @@ func (e *evaluation) logLimits(rule *rule, err error) {
 		return
 	}
 	e.m.errors.Do(func() {
-		e.m.logger.Error("ratelimit: rule left out of Limits: its key failed", "rule", rule.check.Rule, "error", err)
+		e.m.config.Logger.Error("ratelimit: rule left out of Limits: its key failed", "rule", rule.check.Rule, "error", err)
 	})
 }
 

@@ -50,8 +50,8 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 			m.recordDenial(r.Context(), w, res)
 		}
 	}
-	if m.observe != nil {
-		m.observe(r, *d)
+	if m.config.Observe != nil {
+		m.config.Observe(r, *d)
 	}
 }
 
@@ -97,10 +97,10 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 		}
 		m.bans.Note(banned.Key{Rule: r.Check.Rule, Key: key}, by, time.Now(), r.BannedFor)
 	}
-	if m.denialRate <= 0 || !m.logger.Enabled(ctx, slog.LevelInfo) {
+	if m.config.DenialLogRate <= 0 || !m.config.Logger.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	suppressed, ok := w.denials.Take(now, m.denialRate)
+	suppressed, ok := w.denials.Take(now, int64(m.config.DenialLogRate))
 	if !ok {
 		return
 	}
@@ -123,7 +123,7 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 	if r.Check.Shadow {
 		attrs = append(attrs, slog.Bool("shadow", true))
 	}
-	m.logger.LogAttrs(ctx, slog.LevelInfo, "ratelimit: denied", attrs...)
+	m.config.Logger.LogAttrs(ctx, slog.LevelInfo, "ratelimit: denied", attrs...)
 }
 
 // A DeniedKey is a key that was denied often.
@@ -155,7 +155,7 @@ func (m *Middleware) TopDenied(n int) []DeniedKey {
 // without one, is no secret.
 func (m *Middleware) shown(key string) string {
 	key = bounded(key)
-	if m.logKeys || key == "" {
+	if m.config.LogKeys || key == "" {
 		return key
 	}
 	return m.keyID(key)
@@ -163,7 +163,7 @@ func (m *Middleware) shown(key string) string {
 
 // keyID is a hash of a key that names it in all processes with the same secret.
 func (m *Middleware) keyID(key string) string {
-	h := hmac.New(sha256.New, m.logSecret)
+	h := hmac.New(sha256.New, m.config.LogSecret)
 	h.Write([]byte(key))
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }

@@ -251,6 +251,6 @@ func (s *requestState) refundBy(status int) {
 		return
 	}
 	if err := errors.Join(s.settleAll(s.Context, free)...); err != nil {
-		s.by.unrefunded.Do(func() { s.by.logger.Error("ratelimit: charge not refunded", "status", status, "error", err) })
+		s.by.unrefunded.Do(func() { s.by.config.Logger.Error("ratelimit: charge not refunded", "status", status, "error", err) })
 	}
 }

@@ -158,7 +158,7 @@ func (h *held) release() {
 		}
 		if _, err := h.by.limiter.Settle(context.WithoutCancel(h.ctx), h.charges...); err != nil {
 			h.by.unsettled.Add(1)
-			h.by.unrefunded.Do(func() { h.by.logger.Error("ratelimit: request in flight not released", "error", err) })
+			h.by.unrefunded.Do(func() { h.by.config.Logger.Error("ratelimit: request in flight not released", "error", err) })
 		}
 	})
 }
@@ -180,7 +180,7 @@ func (h *held) untilDone() error {
 func (s *requestState) write(h http.Header) {
 	if s != nil {
 		s.outer.write(h)
-		s.by.headers(h, s.set.shown(s.current()))
+		s.by.config.Headers(h, s.set.shown(s.current()))
 	}
 }
 
@@ -202,7 +202,7 @@ func (s *requestState) rewriteHeaders(ctx context.Context) {
 		}
 	}
 	for q := first; q != nil; q = q.inner {
-		q.by.headers(q.header, q.set.shown(q.current()))
+		q.by.config.Headers(q.header, q.set.shown(q.current()))
 	}
 	s.rememberFields()
 }

@@ -25,7 +25,7 @@ func (e *evaluation) limitsOf(i int, rule *rule, check *algorithms.Check) limits
 				return fit
 			}
 			e.m.badLimits.Do(func() {
-				e.m.logger.Warn("ratelimit: LimitsFor returned limits that cannot be used; Tiers and Limit apply",
+				e.m.config.Logger.Warn("ratelimit: LimitsFor returned limits that cannot be used; Tiers and Limit apply",
 					"rule", rule.check.Rule, "limit", view.LimitsOf(all).String(), "error", err)
 			})
 		}
@@ -54,7 +54,7 @@ func (e *evaluation) overrideOf(rule *rule, key string) *override {
 		return o
 	}
 	o.said.Do(func() {
-		e.m.logger.Warn("ratelimit: an override has ended; the rule's other limits apply", "rule", rule.check.Rule, "override", o.name, "until", o.source.Until)
+		e.m.config.Logger.Warn("ratelimit: an override has ended; the rule's other limits apply", "rule", rule.check.Rule, "override", o.name, "until", o.source.Until)
 	})
 	return nil
 }
@@ -86,8 +86,8 @@ func (e *evaluation) limitsBy(rule *rule, check *algorithms.Check) limits {
 
 // tier asks for the request's tier, once.
 func (e *evaluation) tier() string {
-	if !e.tierKnown && e.m.tierFor != nil {
-		e.tierName, e.tierKnown = e.m.tierFor(e.request), true
+	if !e.tierKnown && e.m.config.TierFor != nil {
+		e.tierName, e.tierKnown = e.m.config.TierFor(e.request), true
 	}
 	return e.tierName
 }
