@@ -115,13 +115,12 @@ func (s *requestState) topUp(u *usage) bool {
 		return false
 	}
 	d := s.takeMore(u.rule, short, max(short, u.first/4))
-	s.count(u.rule, func(c *series) {
-		if d.Allowed {
-			c.toppedUp.Add(1)
-		} else {
-			c.notToppedUp.Add(1)
-		}
-	})
+	c := s.set.seriesOf(u.rule)
+	if d.Allowed {
+		c.toppedUp.Add(1)
+	} else {
+		c.notToppedUp.Add(1)
+	}
 	if !d.Allowed || len(d.Results) == 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -147,10 +146,8 @@ func (s *requestState) topUp(u *usage) bool {
 		s.by.limiter.refund(s.Context, d)
 		return true
 	}
-	s.count(u.rule, func(c *series) {
-		c.charged.Add(uint64(units))
-		c.debt.Add(uint64(debt))
-	})
+	c.charged.Add(uint64(units))
+	c.debt.Add(uint64(debt))
 	return true
 }
 

@@ -116,9 +116,7 @@ func (s *requestState) letGo() {
 
 // close ends the request, unless Hold was called.
 func (s *requestState) close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
+	s.closed.Store(true)
 	s.letGo()
 }
 

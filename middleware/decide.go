@@ -209,10 +209,8 @@ func (e *evaluation) hold() {
 			e.held.charges, e.held.gauges = e.held.room.charges[:0], e.held.room.gauges[:0]
 		}
 		e.held.charges = append(e.held.charges, algorithms.Charge{Result: *r})
-		if at, ok := e.set.find(r.Check.Rule, 0); ok {
-			gauge := &e.set.watches[at].series.inFlight
-			gauge.Add(1)
-			e.held.gauges = append(e.held.gauges, gauge)
-		}
+		gauge := &e.set.seriesOf(r.Check.Rule).inFlight
+		gauge.Add(1)
+		e.held.gauges = append(e.held.gauges, gauge)
 	}
 }

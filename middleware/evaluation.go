@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -22,14 +23,8 @@ type match struct {
 // match finds the rules of a request. It charges nothing.
 func (m *Middleware) match(r *http.Request) (found match) {
 	found.set, found.target, found.first = m.rules.Load(), pattern.TargetOf(r), -1
-	for i := range m.skip {
-		if m.skip[i].MatchExactly(&found.target) {
-			found.set.hints.skip()
-			found.skipped = true
-			return found
-		}
-	}
-	if m.config.SkipFor != nil && m.config.SkipFor(r) {
+	exactly := func(p pattern.Pattern) bool { return p.MatchExactly(&found.target) }
+	if slices.ContainsFunc(m.skip, exactly) || m.config.SkipFor != nil && m.config.SkipFor(r) {
 		found.set.hints.skip()
 		found.skipped = true
 		return found

@@ -146,6 +146,15 @@ func (set *ruleset) shown(d algorithms.Decision) algorithms.Decision {
 	return hidden.Redact(d, func(rule string) bool { return set.hidden[rule] })
 }
 
+// seriesOf returns the counts of a rule. Those of a rule that the limiter has added are
+// shown nowhere.
+func (set *ruleset) seriesOf(rule string) *series {
+	if at, ok := set.find(rule, 0); ok {
+		return set.watches[at].series
+	}
+	return new(series)
+}
+
 // sparing reports whether denials of a check do not always count towards its ban.
 func (set *ruleset) sparing(c algorithms.Check) bool {
 	at, ok := set.find(c.Rule, 0)

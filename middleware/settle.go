@@ -181,7 +181,7 @@ func (s *requestState) settleAll(ctx context.Context, costs []ruleCost) (errs []
 		errs = []error{fmt.Errorf("middleware: settle: %w", err)}
 	}
 	s.by.unsettled.Add(uint64(len(errs)))
-	if len(charges) > 0 && !s.isClosed() {
+	if len(charges) > 0 && !s.closed.Load() {
 		s.rewriteHeaders(ctx)
 	}
 	return errs
@@ -217,21 +217,19 @@ func (s *requestState) countSettled(p *part, all []*part) {
 	if s.find(p.now.Check.Rule) != p.window {
 		return
 	}
-	s.count(p.now.Check.Rule, func(c *series) {
-		switch units := p.now.Charged - p.taken.Charged; {
-		case units > 0:
-			c.charged.Add(uint64(units))
-			var debt int64
-			for _, other := range all {
-				if other.now.Check.Rule == p.now.Check.Rule {
-					debt = max(debt, beyond(other.now.Charged-other.taken.Charged, other.now.Remaining))
-				}
-			}
-			c.debt.Add(uint64(debt))
-		default:
-			c.refunded.Add(uint64(-units))
+	c, units := s.set.seriesOf(p.now.Check.Rule), p.now.Charged-p.taken.Charged
+	if units <= 0 {
+		c.refunded.Add(uint64(-units))
+		return
+	}
+	c.charged.Add(uint64(units))
+	var debt int64
+	for _, other := range all {
+		if other.now.Check.Rule == p.now.Check.Rule {
+			debt = max(debt, beyond(other.now.Charged-other.taken.Charged, other.now.Remaining))
 		}
-	})
+	}
+	c.debt.Add(uint64(debt))
 }
 
 // refundBy refunds the rules with ChargeOn that do not list the status. A request that

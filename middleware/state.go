@@ -30,11 +30,12 @@ type requestState struct {
 	checks  []algorithms.Check // that were decided; nil if they are those of the results
 	request *http.Request      // for Config.Settled; nil if it is not to be called
 
+	closed atomic.Bool // the handler has returned: the response header is not its own any more
+
 	mu        sync.Mutex
 	decision  algorithms.Decision // its Results are never changed, only replaced
 	used      *usage              // of the rules that were settled or added to; a list
 	holds     int32               // by the handler and by Hold, that were not released; 0 if the request is over
-	closed    bool                // the handler has returned
 	mayRefund bool                // a rule with ChargeOn has charged the request; never changes
 	remembers bool                // fields that a handler has replaced are to be left alone; never changes
 }
@@ -86,14 +87,6 @@ func (s *requestState) current() algorithms.Decision {
 	return s.decision
 }
 
-// isClosed reports whether the handler has returned: the response header is not its own
-// any more.
-func (s *requestState) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
 // passed reports whether a middleware has decided about the request already.
 func (s *requestState) passed(m *Middleware) bool {
 	for ; s != nil; s = s.outer {
@@ -124,13 +117,6 @@ func (s *requestState) use(rule string) *usage {
 	}
 	s.used = &usage{next: s.used, rule: rule}
 	return s.used
-}
-
-// count counts something of a rule.
-func (s *requestState) count(rule string, count func(*series)) {
-	if at, ok := s.set.find(rule, 0); ok {
-		count(s.set.watches[at].series)
-	}
 }
 
 // held is what a request holds while it is in flight. Nil holds nothing.

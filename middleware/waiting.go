@@ -123,8 +123,6 @@ func (e *evaluation) refundSlot() {
 		r := &e.decision.Results[slot]
 		units := r.Charged
 		e.m.limiter.refund(e.request.Context(), algorithms.Decision{Results: e.decision.Results[slot : slot+1]})
-		if at, ok := e.set.find(r.Check.Rule, slot); ok {
-			e.set.watches[at].series.refunded.Add(uint64(units - r.Charged))
-		}
+		e.set.seriesOf(r.Check.Rule).refunded.Add(uint64(units - r.Charged))
 	}
 }
