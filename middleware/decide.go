@@ -143,6 +143,21 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 	return checks
 }
 
+func (e *evaluation) count(i int, o outcome) {
+	if !e.peeks {
+		e.set.watches[i].series.counts[o][originNone].Add(1)
+	}
+}
+
+func (e *evaluation) anyKnownOver(checks []algorithms.Check) bool {
+	for _, c := range checks {
+		if !c.Shadow && e.m.limiter.knownOver(c) {
+			return true
+		}
+	}
+	return false
+}
+
 // enterShedder waits for a place in the Shedder, or has the request shed. A request that
 // is known to be denied takes no place while others wait for one. Otherwise a flood of
 // them would fill the queue.

@@ -104,18 +104,3 @@ func (e *evaluation) keyOf(rule *rule) (string, error) {
 	}
 	return k.key, k.err
 }
-
-func (e *evaluation) count(i int, o outcome) {
-	if !e.peeks {
-		e.set.watches[i].series.counts[o][originNone].Add(1)
-	}
-}
-
-func (e *evaluation) anyKnownOver(checks []algorithms.Check) bool {
-	for _, c := range checks {
-		if !c.Shadow && e.m.limiter.knownOver(c) {
-			return true
-		}
-	}
-	return false
-}
