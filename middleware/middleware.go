@@ -32,7 +32,7 @@ type Middleware struct {
 	skip       []pattern.Pattern
 	share      share
 	queue      *waitqueue.Queue
-	decisions  *histogram.Histogram // how long they took
+	decisions  *histogram.Histogram // how long decisions took
 	delays     *histogram.Histogram // of requests that a leaky_bucket delays
 	top        topk.Counter         // of denied keys
 	bans       banned.List
@@ -95,7 +95,7 @@ func New(c Config) (*Middleware, error) {
 		delays:    histogram.New(delays),
 		start:     time.Now(),
 	}
-	m.rules.Store(newRuleset(rules, nil, c.Logger, c.TierFor != nil))
+	m.rules.Store(newRuleset(rules, new(ruleset), c.Logger, c.TierFor != nil))
 	return m, nil
 }
 

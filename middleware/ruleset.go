@@ -79,7 +79,7 @@ func reuseKeys(rules []rule) {
 type ruleset struct {
 	rules      []rule
 	watches    []watch         // one for each rule
-	hidden     map[string]bool // by name; nil if no rule is hidden
+	hidden     map[string]bool // by name
 	chargesOn  bool            // a rule has ChargeOn
 	spares     bool            // a rule has ChargeOn and a Ban
 	hints      *hints
@@ -87,20 +87,18 @@ type ruleset struct {
 	version    int64 // of the document; 0 if it has none
 }
 
-// newRuleset returns the set that follows old, which is nil the first time.
+// newRuleset returns the set that follows old, which has no rules the first time.
 func newRuleset(rules []rule, old *ruleset, logger *slog.Logger, hasTierFor bool) *ruleset {
-	set := &ruleset{rules: rules, watches: make([]watch, len(rules)), hints: newHints(logger, len(rules)), generation: 1}
+	set := &ruleset{rules: rules, watches: make([]watch, len(rules)), hidden: make(map[string]bool), hints: newHints(logger, len(rules)), generation: old.generation + 1}
 	for i := range rules {
 		c := &rules[i].check
 		var windows []*windowDenials // of before
 		w := watch{rule: c.Rule, limit: c.Limit, quota: c.Limit.Quota(), series: new(series), denials: new(sampler.Rate)}
-		if old != nil {
-			if at, ok := old.find(c.Rule, i); ok {
-				was := &old.watches[at]
-				w.denials = was.denials
-				if algorithmOf(was.limit) == algorithmOf(w.limit) {
-					w.series, windows = was.series, was.windows
-				}
+		if at, ok := old.find(c.Rule, i); ok {
+			was := &old.watches[at]
+			w.denials = was.denials
+			if algorithmOf(was.limit) == algorithmOf(w.limit) {
+				w.series, windows = was.series, was.windows
 			}
 		}
 		w.windows = windowsOf(&rules[i].source, windows)
@@ -108,17 +106,11 @@ func newRuleset(rules []rule, old *ruleset, logger *slog.Logger, hasTierFor bool
 		set.chargesOn = set.chargesOn || rules[i].source.ChargeOn != nil
 		set.spares = set.spares || rules[i].spares()
 		if rules[i].source.Hidden {
-			if set.hidden == nil {
-				set.hidden = make(map[string]bool)
-			}
 			set.hidden[c.Rule] = true
 		}
 	}
 	for _, text := range oddities(rules, hasTierFor) {
 		set.hints.say(text)
-	}
-	if old != nil {
-		set.generation = old.generation + 1
 	}
 	return set
 }
@@ -140,9 +132,6 @@ func (set *ruleset) find(name string, from int) (at int, ok bool) {
 
 // shown returns a decision without what clients must not be told.
 func (set *ruleset) shown(d algorithms.Decision) algorithms.Decision {
-	if set.hidden == nil {
-		return d
-	}
 	return hidden.Redact(d, func(rule string) bool { return set.hidden[rule] })
 }
 
