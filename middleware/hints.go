@@ -109,8 +109,10 @@ func (h *hints) decided(r *http.Request, rules []rule, seen []seenKey) {
 				}
 			}
 			h.watchAddress(r, name, s.key)
-			if s.enforced {
-				by.add(rule, s.key)
+			if s.enforced && rule.traits.Chosen != "" {
+				by.chosen = rule
+			} else if s.enforced && (rule.traits.Address || isAddress(s.key)) {
+				by.address = true
 			}
 		case errors.Is(s.err, hint.ErrNoRoute):
 			if use.noRoute.Add(1) == fewRoutes && use.keyed.Load() == 0 {
@@ -170,15 +172,6 @@ func (h *hints) watchAddress(r *http.Request, name, key string) {
 type limitedBy struct {
 	address bool
 	chosen  *rule // a rule whose key a client can make up; nil if there is none
-}
-
-func (l *limitedBy) add(rule *rule, key string) {
-	switch {
-	case rule.traits.Chosen != "":
-		l.chosen = rule
-	case rule.traits.Address || isAddress(key):
-		l.address = true
-	}
 }
 
 // done counts a request. After the last watched one, it looks at the rules' counts.
