@@ -173,14 +173,9 @@ func (set *ruleset) chargeOn(rule string) []int {
 
 // failed counts the checks of a call for which the limiter returned an error.
 func (set *ruleset) failed(checks []algorithms.Check) {
-	next := 0
 	for i := range checks {
-		if i > 0 && checks[i].Rule == checks[i-1].Rule {
-			continue // another window of it
-		}
-		if at, ok := set.find(checks[i].Rule, next); ok {
-			set.watches[at].series.counts[outcomeError][originNone].Add(1)
-			next = at + 1
+		if i == 0 || checks[i].Rule != checks[i-1].Rule { // else it is another window of it
+			set.seriesOf(checks[i].Rule).counts[outcomeError][originNone].Add(1)
 		}
 	}
 }
