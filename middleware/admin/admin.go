@@ -60,7 +60,7 @@ func Handler(limit *ratelimit.Middleware, hosts ...string) http.Handler {
 	}
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.refuse(w, r, http.StatusForbidden, errors.New("refused: sent by a page of another site, or through a proxy that changed the Host"))
+		refuse(w, r, http.StatusForbidden, errors.New("refused: sent by a page of another site, or through a proxy that changed the Host"))
 	}))
 	protected := protection.Handler(http.HandlerFunc(h.serve))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,7 @@ func Handler(limit *ratelimit.Middleware, hosts ...string) http.Handler {
 			w.Header().Set(name, value)
 		}
 		if host := nameOf(r.Host); !isOurs(host) && !slices.Contains(names, host) {
-			h.refuse(w, r, http.StatusMisdirectedRequest,
+			refuse(w, r, http.StatusMisdirectedRequest,
 				fmt.Errorf("refused: the host %.253q is neither an address nor localhost; if it is a name of yours, write admin.Handler(limit, %.253[1]q)", host))
 			return
 		}
@@ -128,7 +128,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		writeError(w, status, err)
 	case clients != nil && o.rule == "":
-		writeJSON(w, status, clientViews{clients})
+		writeJSON(w, status, map[string]any{"clients": clients})
 	case clients != nil:
 		writeJSON(w, status, clients[0])
 	default:
@@ -137,7 +137,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse responds to a request that may be of another site, which is shown nothing.
-func (h *handler) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	if wantsPage(r) {
 		writePage(w, status, nil, nil, err)
 		return

@@ -129,11 +129,6 @@ type bannedView struct {
 	Known bool `json:"-"` // it can be looked up
 }
 
-// clientViews are how a client stands by the rules that count by its values.
-type clientViews struct {
-	Clients []*clientView `json:"clients"`
-}
-
 // A clientView is how a client stands by one rule, after what was done to it.
 type clientView struct {
 	Action string      `json:"action"`

@@ -45,8 +45,6 @@ func Register(r prometheus.Registerer, sources ...Source) error {
 		if v := reflect.ValueOf(s); v.Kind() != reflect.Pointer || v.IsNil() {
 			return fmt.Errorf("metrics: sources[%d] must be a pointer that is not nil, got a %T; look at the error of its New", i, s)
 		}
-	}
-	for _, s := range sources {
 		c.add(s)
 	}
 	err := r.Register(c)
