@@ -6,11 +6,7 @@ import (
 	"math"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 )
-
-// lent has unexported functions of package algorithms.
-var lent = algorithms.Internal.Open(&inside.Allow)
 
 // Add says that the request behind ctx has used this many more units under one rule, while
 // it runs: tokens of a stream, rows, bytes. When the request is over, Add's sum is
@@ -58,7 +54,7 @@ func (s *requestState) add(rule string, units int64) bool {
 	s.mu.Lock()
 	u := s.use(rule)
 	switch {
-	case s.closed && s.holds == 0:
+	case s.holds == 0:
 		s.mu.Unlock()
 		s.hintAdd(rule, "the handler has returned, so nothing is counted; call Hold before that")
 		return false
@@ -119,13 +115,12 @@ func (s *requestState) topUp(u *usage) bool {
 		return false
 	}
 	d := s.takeMore(u.rule, short, max(short, u.first/4))
-	s.count(u.rule, func(c *series) {
-		if d.Allowed {
-			c.toppedUp.Add(1)
-		} else {
-			c.notToppedUp.Add(1)
-		}
-	})
+	c := s.set.seriesOf(u.rule)
+	if d.Allowed {
+		c.toppedUp.Add(1)
+	} else {
+		c.notToppedUp.Add(1)
+	}
 	if !d.Allowed || len(d.Results) == 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -148,13 +143,11 @@ func (s *requestState) topUp(u *usage) bool {
 	}
 	s.mu.Unlock()
 	if over {
-		s.by.refund(s.Context, d)
+		s.by.limiter.refund(s.Context, d)
 		return true
 	}
-	s.count(u.rule, func(c *series) {
-		c.charged.Add(uint64(units))
-		c.debt.Add(uint64(debt))
-	})
+	c.charged.Add(uint64(units))
+	c.debt.Add(uint64(debt))
 	return true
 }
 
@@ -184,7 +177,7 @@ func (s *requestState) takeMore(rule string, least, most int64) algorithms.Decis
 			checks[i].AtLeast = least
 		}
 	}
-	d, err := s.by.callLimiter(context.WithoutCancel(s.Context), false, checks)
+	d, err := s.by.limiter.ask(context.WithoutCancel(s.Context), false, checks)
 	if err != nil {
 		return algorithms.Decision{} // no limit can hold so many units
 	}

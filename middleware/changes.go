@@ -20,10 +20,10 @@ import (
 // maxDetailed is how many rules a log line shows with what has changed in them.
 const maxDetailed = 20
 
-// logChanges logs the rules that were added, removed or changed. It does not notice a new
+// logChanges logs the rules that were added, removed or changed since old. It does not notice a new
 // function or a Key of the same name, because these cannot be compared. It logs nothing if
 // a loader sets the rules that New was given, unless they have a version.
-func (m *Middleware) logChanges(old, set *ruleset) {
+func (set *ruleset) logChanges(old *ruleset, logger *slog.Logger) {
 	var added, removed, changed []string
 	for i := range set.rules {
 		now := &set.rules[i]
@@ -51,7 +51,7 @@ func (m *Middleware) logChanges(old, set *ruleset) {
 	} else if set.generation == 2 && set.version == 0 {
 		return
 	}
-	m.logger.LogAttrs(context.Background(), slog.LevelInfo, text, attrs...)
+	logger.LogAttrs(context.Background(), slog.LevelInfo, text, attrs...)
 }
 
 // differences are the fields in which the data of two rules differ, from what to what.
@@ -90,9 +90,12 @@ func differences(was, now *Rule) string {
 
 // viewOf returns how a rule is shown.
 func viewOf(r *Rule) view.Rule {
-	key := keyfunc.Describe(r.Key)
+	key, tierBy := keyfunc.Describe(r.Key), ""
+	if r.TierBy != nil {
+		tierBy = keyfunc.Describe(r.TierBy).String()
+	}
 	v := view.Rule{
-		Name: r.Name, Match: r.Match, Key: key.String(), Limit: view.LimitsOf(r.own()), LimitsFor: r.LimitsFor != nil, TierBy: tierName(r.TierBy), Overrides: len(r.Overrides),
+		Name: r.Name, Match: r.Match, Key: key.String(), Limit: view.LimitsOf(r.own()), LimitsFor: r.LimitsFor != nil, TierBy: tierBy, Overrides: len(r.Overrides),
 		Cost: max(r.Cost, 1), Costs: r.Costs, CostFor: r.CostFor != nil, MaxReserve: r.MaxReserve, ChargeOn: r.ChargeOn, Fail: r.Fail.String(),
 		Shadow: r.Shadow, Enforce: r.Enforce, Disabled: r.Disabled, Hidden: r.Hidden, Lease: r.Lease, Values: key.Values(), Secret: key.Secret(),
 	}
@@ -106,12 +109,4 @@ func viewOf(r *Rule) view.Rule {
 		v.Ban = &view.Ban{After: r.Ban.After, Within: view.Span(cmp.Or(r.Ban.Within, r.own()[0].Period)), For: view.Span(r.Ban.For)}
 	}
 	return v
-}
-
-// tierName names a TierBy; "" is none.
-func tierName(tierBy keyfunc.Key) string {
-	if tierBy == nil {
-		return ""
-	}
-	return keyfunc.Describe(tierBy).String()
 }

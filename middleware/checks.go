@@ -3,10 +3,15 @@ package middleware
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/banned"
+	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/topk"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
@@ -51,7 +56,7 @@ func (set *ruleset) named(name string) (*rule, error) {
 
 // keysOf returns the keys that plain values stand for; at least one.
 func (r *rule) keysOf(values []string) (keys []string, err error) {
-	keys, err = keyfunc.Describe(r.key).Keys(values...)
+	keys, err = keyfunc.Describe(r.source.Key).Keys(values...)
 	if err == nil && (len(keys) == 0 || slices.Contains(keys, "")) {
 		err = errors.New("the value is empty")
 	}
@@ -113,3 +118,46 @@ func countsOf(limits []view.ClientLimit) (checks []algorithms.Check) {
 	}
 	return checks
 }
+
+// Internal is for the packages of this module, and no part of the API.
+var Internal inside.Door[opened]
+
+// opened is what package admin needs of a Middleware.
+type opened struct{}
+
+// State returns the rules in force.
+func (opened) State(m *Middleware) view.State {
+	m.mustBeMade()
+	set := m.rules.Load()
+	s := view.State{Rules: make([]view.Rule, len(set.rules)), Generation: set.generation, Version: set.version, Share: m.share.text, Err: m.failure()}
+	for i := range set.rules {
+		s.Rules[i] = viewOf(&set.rules[i].source)
+	}
+	return s
+}
+
+// Denied returns the keys that were denied most, as TopDenied does, but in clear.
+func (opened) Denied(m *Middleware) []topk.Entry { return m.top.List(time.Since(m.start)) }
+
+// Bans returns the bans that the Middleware knows of, whose keys are as Shown returns them.
+func (opened) Bans(m *Middleware) *banned.List { return &m.bans }
+
+// Shown returns how a key is shown.
+func (opened) Shown(m *Middleware, key string) view.Key {
+	kept := bounded(key)
+	return view.Key{Text: m.shown(key), ID: m.keyID(kept), Kept: kept, Whole: !isBounded(kept)}
+}
+
+// Client returns the counts of keys by a rule.
+func (opened) Client(m *Middleware, rule string, keys ...string) (c view.Client, err error) {
+	r, err := m.rules.Load().named(rule)
+	if err != nil {
+		return c, err
+	}
+	c.Limits = r.limits(keys)
+	c.Checks = countsOf(c.Limits)
+	return c, nil
+}
+
+// Logger returns where changes by operators are logged.
+func (opened) Logger(m *Middleware) *slog.Logger { return m.config.Logger }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/shed"
 )
@@ -141,7 +142,12 @@ const minSecret = 16
 // validate reports everything that is wrong with the fields other than Rules, and
 // compiles Skip.
 func (c *Config) validate() (skip []pattern.Pattern, err error) {
-	errs := []error{validateLimiter(c.Limiter), validateShedder(c.Shedder)}
+	errs := []error{validateLimiter(c.Limiter)}
+	if c.Shedder != nil {
+		if err := shedders.Validate(c.Shedder); err != nil {
+			errs = append(errs, fmt.Errorf("middleware: shedder: %w", err))
+		}
+	}
 	for _, text := range c.Skip {
 		p, err := pattern.Parse(text)
 		if err != nil {
@@ -157,3 +163,5 @@ func (c *Config) validate() (skip []pattern.Pattern, err error) {
 	}
 	return skip, errors.Join(errs...)
 }
+
+var shedders = shed.Internal.Open(&inside.Allow)

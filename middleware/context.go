@@ -2,102 +2,14 @@ package middleware
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/http"
-	"reflect"
 	"slices"
 	"sync"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/field"
 )
-
-// A requestState holds what one middleware decided about a request. It is the context of
-// the request that the next handler gets.
-type requestState struct {
-	context.Context
-	outer  *requestState // of the middleware in front; nil if there is none
-	inner  *requestState // of the middleware behind, if it writes the same header; else nil
-	by     *Middleware
-	set    *ruleset
-	header http.Header // of the response
-	before http.Header // rate limit fields that the header had already; nil if none
-	wrote  http.Header // the fields as they were last written; nil if they need not be known
-
-	held    *held              // released when the request is over
-	checks  []algorithms.Check // that were decided; nil if they are those of the results
-	request *http.Request      // for Config.Settled; nil if it is not to be called
-
-	mu        sync.Mutex
-	decision  algorithms.Decision // its Results are never changed, only replaced
-	used      *usage              // of the rules that were settled or added to; a list
-	holds     int32               // calls of Hold that were not released
-	closed    bool                // the handler has returned
-	mayRefund bool                // a rule with ChargeOn has charged the request; never changes
-}
-
-type stateKey struct{}
-
-// Value implements [context.Context].
-func (s *requestState) Value(key any) any {
-	if key == (stateKey{}) {
-		return s
-	}
-	return s.Context.Value(key)
-}
-
-// String implements [fmt.Stringer], as other contexts do: printing a request must not
-// read what handlers may be changing.
-func (s *requestState) String() string {
-	return fmt.Sprintf("%v.WithValue(ratelimit.decision)", s.Context)
-}
-
-// stateOf returns the state of the innermost middleware; nil if no rule applied.
-func stateOf(ctx context.Context) *requestState {
-	s, _ := ctx.Value(stateKey{}).(*requestState)
-	return s
-}
-
-// sameHeader reports whether two headers are those of one response.
-func sameHeader(a, b http.Header) bool {
-	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
-}
-
-// current returns the decision with all settlements.
-func (s *requestState) current() algorithms.Decision {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.decision
-}
-
-// close ends the request, unless Hold was called.
-func (s *requestState) close() {
-	s.mu.Lock()
-	s.closed = true
-	over := s.holds == 0
-	s.mu.Unlock()
-	if over {
-		s.finish()
-	}
-}
-
-// isClosed reports whether the handler has returned: the response header is not its own
-// any more.
-func (s *requestState) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
-// passed reports whether a middleware has decided about the request already.
-func (s *requestState) passed(m *Middleware) bool {
-	for ; s != nil; s = s.outer {
-		if s.by == m {
-			return true
-		}
-	}
-	return false
-}
 
 // FromContext returns the decision on a request, for handlers; false if no rule
 // applied. If there are several middlewares around the handler, the decision has the
@@ -157,81 +69,96 @@ func ModifyResponse(resp *http.Response) error {
 	return nil
 }
 
-// write sets the headers of all middlewares, the outermost first.
-func (s *requestState) write(h http.Header) {
-	if s != nil {
-		s.outer.write(h)
-		s.by.headers(h, s.set.shown(s.current()))
+// Hold keeps the request behind ctx from being over until release is called, even after
+// the handler has returned. It is for connections that a handler hands on, and for work
+// that goes on after a 202. Until release, the rules that limit requests in flight
+// count the request, and [Add] and [Settle] may be called, even after ctx is cancelled.
+//
+// Call Hold before the handler returns, and release in a defer: a request that is never
+// released stays in flight until the process ends. The metric ratelimit_in_flight
+// shows it. release may be called several times, by any goroutine. Of several Holds, the
+// last release counts.
+func Hold(ctx context.Context) (release func()) {
+	var kept []*requestState
+	for s := stateOf(ctx); s != nil; s = s.outer {
+		if s.keep() {
+			kept = append(kept, s)
+		}
+	}
+	return sync.OnceFunc(func() {
+		for _, s := range kept {
+			s.letGo()
+		}
+	})
+}
+
+// keep adds to what a request waits for before it is over; false if it is over.
+func (s *requestState) keep() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holds == 0 {
+		return false
+	}
+	s.holds++
+	return true
+}
+
+// letGo undoes a keep, and ends the request if it was the last.
+func (s *requestState) letGo() {
+	s.mu.Lock()
+	s.holds--
+	over := s.holds == 0
+	s.mu.Unlock()
+	if over {
+		s.finish()
 	}
 }
 
-// rewriteHeaders writes the headers of all middlewares again. It does nothing if the
-// request has ended, because another handler may be writing the response then. Before a
-// status is written, it does nothing if a handler has replaced the headers.
-func (s *requestState) rewriteHeaders(ctx context.Context) {
-	for s.inner != nil {
-		s = s.inner
+// close ends the request, unless Hold was called.
+func (s *requestState) close() {
+	s.closed.Store(true)
+	s.letGo()
+}
+
+// finish ends the request: it releases what is held, settles what was added, and calls
+// Config.Settled.
+func (s *requestState) finish() {
+	s.held.release()
+	var costs []ruleCost
+	s.mu.Lock()
+	for u := s.used; u != nil; u = u.next {
+		if u.added && !u.settled {
+			u.settled = true
+			costs = append(costs, ruleCost{u.rule, u.sum})
+		}
 	}
-	if ctx.Err() != nil || s.wrote != nil && !sameFields(s.wrote, s.header) {
+	s.mu.Unlock()
+	if costs != nil {
+		if err := errors.Join(s.settleAll(context.WithoutCancel(s.Context), costs)...); err != nil {
+			s.by.unrefunded.Do(func() { s.by.config.Logger.Error("ratelimit: request not settled at what was added", "error", err) })
+		}
+	}
+	if s.request == nil {
 		return
 	}
-	first := s.outermost()
-	for _, name := range field.Limits() {
-		delete(s.header, name)
-		if lines := first.before[name]; len(lines) > 0 {
-			s.header[name] = slices.Clone(lines)
+	d := s.current()
+	d.Results = slices.Clone(d.Results)
+	s.mu.Lock()
+	for i := range d.Results {
+		for u := s.used; u != nil; u = u.next {
+			if r := &d.Results[i]; r.Check.Rule == u.rule && u.err != nil {
+				r.Err = u.err
+			}
 		}
 	}
-	for q := first; q != nil; q = q.inner {
-		q.by.headers(q.header, q.set.shown(q.current()))
-	}
-	s.rememberFields()
+	s.mu.Unlock()
+	s.by.tellSettled(s.request, d)
 }
 
-// outermost returns the state of the outermost middleware that writes the same header.
-func (s *requestState) outermost() *requestState {
-	for s.outer != nil && s.outer.inner == s {
-		s = s.outer
+// tellSettled calls Config.Settled with a copy of the results.
+func (m *Middleware) tellSettled(r *http.Request, d algorithms.Decision) {
+	for i := range d.Results {
+		lent.Result(&d.Results[i]).Over()
 	}
-	return s
-}
-
-// rememberFields records the fields as they are now, if rewriteHeaders compares them.
-func (s *requestState) rememberFields() {
-	if s.wrote != nil {
-		s.wrote = fieldsOf(s.header)
-	}
-}
-
-// limitFields returns the rate limit fields of a header; nil if there are none.
-func limitFields(h http.Header) http.Header {
-	if len(h) == 0 {
-		return nil
-	}
-	for _, name := range field.Limits() {
-		if len(h[name]) > 0 {
-			return fieldsOf(h)
-		}
-	}
-	return nil
-}
-
-// fieldsOf returns the rate limit fields of a header, without Retry-After; never nil.
-func fieldsOf(h http.Header) http.Header {
-	fields := make(http.Header)
-	for _, name := range field.Limits() {
-		if lines := h[name]; len(lines) > 0 {
-			fields[name] = slices.Clone(lines)
-		}
-	}
-	return fields
-}
-
-func sameFields(fields, h http.Header) bool {
-	for _, name := range field.Limits() {
-		if !slices.Equal(fields[name], h[name]) {
-			return false
-		}
-	}
-	return true
+	m.config.Settled(r, d)
 }

@@ -4,89 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/pattern"
-	"github.com/seed75154129/ratelimit/internal/refundable"
 	"github.com/seed75154129/ratelimit/internal/replay"
 	"github.com/seed75154129/ratelimit/internal/waitqueue"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
-
-// A match holds what is known of a request before any key is resolved.
-type match struct {
-	set    *ruleset
-	target pattern.Target
-	first  int // the first rule that matches; below 0 if none does, or the request is skipped
-
-	skipped bool
-}
-
-// match finds the rules of a request. It charges nothing.
-func (m *Middleware) match(r *http.Request) (found match) {
-	found.set, found.target, found.first = m.rules.Load(), pattern.TargetOf(r), -1
-	for i := range m.skip {
-		if m.skip[i].MatchExactly(&found.target) {
-			found.set.hints.skip()
-			found.skipped = true
-			return found
-		}
-	}
-	if m.skipFor != nil && m.skipFor(r) {
-		found.set.hints.skip()
-		found.skipped = true
-		return found
-	}
-	for i := range found.set.rules {
-		if found.set.rules[i].applies(&found.target) {
-			found.first = i
-			return found
-		}
-	}
-	if hints := found.set.hints; hints.watching() {
-		hints.done(found.set.rules, limitedBy{})
-	}
-	return found
-}
-
-// An evaluation is one request on its way through a Middleware: first its checks, then
-// the decision about them.
-type evaluation struct {
-	m *Middleware
-	match
-	request *http.Request
-	writer  http.ResponseWriter // nil unless handles
-	handles bool                // the request waits here if a leaky_bucket delays it
-	peeks   bool                // nothing is charged or counted
-
-	checks    []algorithms.Check // that were decided; nil if they are those of the results
-	decided   int                // how many checks the decision is about
-	resolved  [maxReused]resolvedKey
-	tierName  string
-	tierKnown bool // TierFor was called
-
-	seen []seenKey // for each rule; nil once the hints have watched enough requests
-
-	queues  []waitqueue.Key // of the checks by a leaky_bucket
-	entered int             // how many of the queues the ticket is for
-	ticket  *waitqueue.Ticket
-	maxWait time.Duration // 0 means any
-
-	decision algorithms.Decision
-	refusal  error               // by a key, while the other rules were charged; nil if there is none
-	pending  *refundable.Request // nil if no rule has ChargeOn and a Ban
-	before   http.Header         // rate limit fields that the response had already; nil if none
-	state    *requestState       // nil until the next handler is called
-	held     *held               // nil if nothing is held while the request is in flight
-	charged  bool                // Config.Settled is to be called
-
-	slot   slot          // nil without a Shedder, or if it was not asked
-	shed   bool          // by the Shedder
-	waited time.Duration // for the slot
-}
 
 // decide resolves the keys of the rules that match, and has the limiter charge them. The
 // error says that a check is invalid.
@@ -140,6 +65,7 @@ func (e *evaluation) decide() error {
 	}
 	if !e.peeks && (len(e.decision.Results) > 0 || err != nil) {
 		e.m.decisions.Observe(time.Since(e.m.start) - begun - e.waited)
+		e.hold()
 	}
 	if e.seen != nil {
 		e.set.hints.decided(e.request, rules, e.seen)
@@ -168,9 +94,9 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 	if err == nil && key == "" {
 		err = keyfunc.ErrNoKey
 	}
-	if rule.tierBy != nil && (err == nil || errors.Is(err, keyfunc.ErrNoKey)) {
+	if rule.source.TierBy != nil && (err == nil || errors.Is(err, keyfunc.ErrNoKey)) {
 		var tierErr error
-		if check.Tier, tierErr = rule.tierBy.Resolve(e.request); errors.Is(tierErr, keyfunc.ErrNoKey) {
+		if check.Tier, tierErr = rule.source.TierBy.Resolve(e.request); errors.Is(tierErr, keyfunc.ErrNoKey) {
 			check.Tier = ""
 		} else if tierErr != nil {
 			err = tierErr
@@ -194,16 +120,16 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 		}
 		return checks
 	}
-	limited := rule.own
-	if !rule.plain {
-		if limited = e.applyTerms(i, rule, &check); limited.windows == nil {
-			if e.seen != nil {
-				e.seen[i].exempt = true
-			}
-			e.count(i, outcomeSkipped)
-			return checks
+	limited := e.limitsOf(i, rule, &check)
+	if limited.windows == nil {
+		if e.seen != nil {
+			e.seen[i].exempt = true
 		}
+		e.count(i, outcomeSkipped)
+		return checks
 	}
+	check.Cost = e.costOf(rule, limited.windows)
+	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
 	for j := range limited.windows {
 		checks = append(checks, check)
 		setLimit(&checks[len(checks)-1], limited.windows[j])
@@ -211,36 +137,10 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 	if e.seen != nil {
 		e.seen[i].enforced = !check.Shadow
 	}
-	if limited.queue {
+	if limited.queue && !check.Shadow {
 		e.queues = append(e.queues, waitqueue.Key{Rule: check.Rule, Key: check.Key})
 	}
 	return checks
-}
-
-// setLimit sets the limit of a check.
-func setLimit(check *algorithms.Check, l algorithms.Limit) {
-	if check.Limit = l; !leadsToBan(l) {
-		check.Ban = algorithms.Ban{}
-	}
-}
-
-// A resolvedKey is what a key returned for the request.
-type resolvedKey struct {
-	key  string
-	err  error
-	done bool
-}
-
-func (e *evaluation) keyOf(rule *rule) (string, error) {
-	if rule.reused == 0 {
-		return rule.key.Resolve(e.request)
-	}
-	k := &e.resolved[rule.reused-1]
-	if !k.done {
-		k.key, k.err = rule.key.Resolve(e.request)
-		k.done = true
-	}
-	return k.key, k.err
 }
 
 func (e *evaluation) count(i int, o outcome) {
@@ -251,11 +151,30 @@ func (e *evaluation) count(i int, o outcome) {
 
 func (e *evaluation) anyKnownOver(checks []algorithms.Check) bool {
 	for _, c := range checks {
-		if !c.Shadow && e.m.knownOver(c) {
+		if !c.Shadow && e.m.limiter.knownOver(c) {
 			return true
 		}
 	}
 	return false
+}
+
+// enterShedder waits for a place in the Shedder, or has the request shed. A request that
+// is known to be denied takes no place while others wait for one. Otherwise a flood of
+// them would fill the queue.
+func (e *evaluation) enterShedder(checks []algorithms.Check) {
+	s := e.m.config.Shedder
+	if s == nil || !e.handles || s.Load() >= 1 && e.anyKnownOver(checks) {
+		return
+	}
+	begun := time.Since(e.m.start)
+	slot, ok := shedders.Enter(s, e.request)
+	e.waited = time.Since(e.m.start) - begun
+	if !ok {
+		e.shed = true
+		return
+	}
+	e.slot = slot
+	e.writer, e.request = slot.Wrap(e.writer, e.request)
 }
 
 // charge has the limiter charge the checks that it has not decided yet. If it denies
@@ -273,19 +192,40 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 		if e.pending == nil {
 			e.pending = e.m.refundable.NewRequest()
 		}
-		e.pending.Enter(checks, e.set.sparing, cmp.Or(e.m.budget, defaultBudget))
+		e.pending.Enter(checks, e.set.sparing, cmp.Or(e.m.limiter.budget(), defaultBudget))
 	}
-	d, err := e.m.callLimiter(ctx, e.peeks, checks)
+	d, err := e.m.limiter.ask(ctx, e.peeks, checks)
 	e.pending.Decided(&d, e.handles)
 	if err != nil && !e.peeks {
 		e.set.failed(checks)
 	}
 	if e.decided > 0 {
 		if !d.Allowed {
-			e.m.refund(ctx, e.decision)
+			e.m.limiter.refund(ctx, e.decision)
 		}
 		d.Results = append(e.decision.Results, d.Results...)
 	}
 	e.decision, e.decided = d, len(all)
 	return err
+}
+
+// hold notes what an admitted request holds.
+func (e *evaluation) hold() {
+	if !e.decision.Allowed {
+		return
+	}
+	for i := range e.decision.Results {
+		r := &e.decision.Results[i]
+		if r.Charged == 0 || !isHeld(r.Check.Limit) {
+			continue
+		}
+		if e.held == nil {
+			e.held = &held{ctx: e.request.Context(), by: e.m}
+			e.held.charges, e.held.gauges = e.held.room.charges[:0], e.held.room.gauges[:0]
+		}
+		e.held.charges = append(e.held.charges, algorithms.Charge{Result: *r})
+		gauge := &e.set.seriesOf(r.Check.Rule).inFlight
+		gauge.Add(1)
+		e.held.gauges = append(e.held.gauges, gauge)
+	}
 }

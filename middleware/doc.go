@@ -63,26 +63,16 @@ package middleware
 // # Waiting
 //
 // A request that a leaky_bucket delays waits in Handler for the longest delay of its rules.
-//
-//   - A request that cannot wait takes no slot, because a slot that is refunded is free only
-//     while it is the last. So the request takes its place in the wait queue before the decision,
-//     and the check's MaxDelay is the time until its deadline, less the budget.
-//   - One key has at most half of the places of MaxWaiting. Requests with long bodies, or
-//     bodies of unknown length, have a sixteenth for each key, because net/http notices that
-//     such a client has hung up only when the body is read.
-//   - A client that hangs up is refunded its slot and nothing else. If several rules are
-//     queues, nothing is refunded.
+// A request that cannot wait takes no slot, because a slot that is refunded is free only
+// while it is the last. So the request takes its place in the wait queue before the decision,
+// and the check's MaxDelay is the time until its deadline, less the budget.
 //
 // # Charges that may be refunded, and bans
 //
 // A rule with ChargeOn and a Ban must not ban a client for denials that follow from charges
 // which are refunded. The check says before the decision whether a denial counts, so that
-// there is one round trip. While a key has no refundable charge, its requests are decided
-// one after the other. This ends with the first charge or with the ban, so a flood of
-// failures is counted as fast as Redis answers (TestFailuresAtOnceAreBanned,
-// TestSuccessesAtOnceAreNotBanned). A request whose wait ends without a result is not
-// counted, and does not suspend counting for later ones. A charge suspends counting for ten
-// seconds at most, so a slow body does not protect its client from a ban.
+// there is one round trip: package refundable. A flood of failures is counted as fast as
+// Redis answers (TestFailuresAtOnceAreBanned, TestSuccessesAtOnceAreNotBanned).
 //
 // # Limiters in a chain
 //
@@ -97,9 +87,6 @@ package middleware
 // Circuits and tables are read when metrics are collected. No key is a label. Keys in logs
 // and lists are an HMAC with a secret of this process, so that an address cannot be found by
 // hashing all of them. The keys denied most are counted in sketches of 256 keys.
-//
-// The page for operators is a package of its own, because with html/template the linker
-// keeps every method of every type: the example grew from 15 to 24 MB.
 //
 // # Warnings about configurations
 //

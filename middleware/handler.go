@@ -30,11 +30,13 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		panic("middleware: Handler: the next handler is nil")
 	}
 	shedding := next // for requests that have no place in the Shedder yet
-	if m.shedder != nil {
-		shedding = m.shedder.Handler(next)
+	if m.config.Shedder != nil {
+		shedding = m.config.Shedder.Handler(next)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isPreface(r) {
+		// The beginning of an HTTP/2 connection that net/http does not serve. Handlers such as
+		// x/net's h2c take it over, and serve requests on it that the limiter does not see.
+		if r.Method == "PRI" && r.ProtoMajor == 2 && r.URL.Path == "*" {
 			m.rules.Load().hints.say("HTTP/2 without TLS that net/http does not serve is refused, since its requests would not be limited; " +
 				"if a client is to use it, set http.Server.Protocols, or put the limiter inside the h2c handler: h2c.NewHandler(limit.Handler(mux), server)")
 			fail(w, http.StatusBadRequest)
@@ -56,25 +58,26 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, sheddin
 	e := evaluation{m: m, match: *found, request: r, writer: w, handles: true}
 	served := false
 	defer func() {
-		e.leaveShedder(served)
+		if e.slot != nil {
+			e.slot.Leave(served)
+		}
 		e.end()
 	}()
 	if hints := e.set.hints; hints.watching() && stateOf(r.Context()).passed(m) {
 		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
 	}
 	err := e.decide()
-	e.hold()
 	if w, r = e.writer, e.request; e.slot == nil { // the request was believed to be denied
 		next = shedding
 	}
 	switch {
 	case e.shed:
-		shedders.Refuse(m.shedder, w, r)
+		shedders.Refuse(m.config.Shedder, w, r)
 		return
 	case err != nil:
 		m.refuse(w, r, err)
 		return
-	case e.unlimited():
+	case e.refusal == nil && e.decision.Allowed && len(e.decision.Results) == 0: // no rule applies
 		next.ServeHTTP(w, r)
 		served = true
 		return
@@ -104,16 +107,16 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 		e.ticket.Leave()
 	}
 	m.record(r, e.set, d)
-	e.charged = m.settled != nil && d.Allowed && slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.Charged > 0 })
+	e.charged = m.config.Settled != nil && d.Allowed && slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.Charged > 0 })
 	e.before = limitFields(w.Header())
 	shown := e.set.shown(*d)
-	m.headers(w.Header(), shown)
+	m.config.Headers(w.Header(), shown)
 	switch {
-	case !d.Allowed && m.denied == nil:
+	case !d.Allowed && m.config.Denied == nil:
 		headers.Deny(w, r, shown)
 	case !d.Allowed:
 		headers.SetRetryAfter(w.Header(), shown)
-		m.denied(w, e.withState(w), shown)
+		m.config.Denied(w, e.withState(w), shown)
 	case e.refusal != nil:
 		m.refuse(w, r, e.refusal)
 	case delay > 0 && !e.await(delay):
@@ -129,19 +132,17 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
 	ctx := e.request.Context()
 	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(), before: e.before,
-		decision: e.decision, checks: e.checks, held: e.held}
+		decision: e.decision, checks: e.checks, held: e.held, holds: 1}
 	if e.charged {
 		s.request = e.request
 	}
 	s.mayRefund = e.set.mayRefund(&e.decision)
-	remembers := s.mayRefund
+	s.remembers = s.mayRefund
 	if s.outer != nil && sameHeader(s.outer.header, s.header) {
 		s.outer.inner, s.before = s, nil
-		remembers = remembers || s.outer.wrote != nil
+		s.remembers = s.remembers || s.outer.remembers
 	}
-	if remembers {
-		s.wrote = fieldsOf(s.header)
-	}
+	s.rememberFields()
 	e.state = s
 	return e.request.WithContext(s)
 }
@@ -153,14 +154,14 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok && required.Status >= 400 && required.Status <= 499 {
 		status = required.Status
 	} else {
-		m.errors.Do(func() { m.logger.Error("ratelimit: request refused", "error", err) })
+		m.errors.Do(func() { m.config.Logger.Error("ratelimit: request refused", "error", err) })
 	}
-	if m.refused == nil {
+	if m.config.Refused == nil {
 		fail(w, status)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	m.refused(w, r, err)
+	m.config.Refused(w, r, err)
 }
 
 // fail responds with the status only. The next request may succeed.
@@ -186,7 +187,6 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 		return algorithms.Decision{}, err
 	}
 	m.record(r, e.set, &e.decision)
-	e.hold()
 	if e.refusal != nil {
 		e.held.release()
 	} else if err := e.held.untilDone(); err != nil {
@@ -218,11 +218,6 @@ func (e *evaluation) end() {
 	if e.charged { // a key has refused it, or its client has left while it waited
 		e.m.tellSettled(e.request, algorithms.Decision{Allowed: true, Results: slices.Clone(e.decision.Results)})
 	}
-}
-
-// unlimited reports whether no rule applies to the request.
-func (e *evaluation) unlimited() bool {
-	return e.refusal == nil && e.decision.Allowed && len(e.decision.Results) == 0
 }
 
 // outcome is what Take and Peek return. A denial takes precedence over a refusal.

@@ -109,12 +109,16 @@ func (h *hints) decided(r *http.Request, rules []rule, seen []seenKey) {
 				}
 			}
 			h.watchAddress(r, name, s.key)
-			if s.enforced {
-				by.add(rule, s.key)
+			if s.enforced && rule.traits.Chosen != "" {
+				by.chosen = rule
+			} else if s.enforced && (rule.traits.Address || isAddress(s.key)) {
+				by.address = true
 			}
 		case errors.Is(s.err, hint.ErrNoRoute):
 			if use.noRoute.Add(1) == fewRoutes && use.keyed.Load() == 0 {
-				h.sayNoRoute(name)
+				h.say(fmt.Sprintf("rule %q: no request has a route yet when its key is taken, so all requests share one count; "+
+					"mount the middleware on the route (net/http: mux.Handle(pattern, limit.Handler(h)); chi: router.With(limit.Handler).Get(...), not router.Use) "+
+					"or ask the router (net/http: keyfunc.Mux(mux); chi: keyfunc.Route with router.Find(chi.NewRouteContext(), r.Method, r.URL.Path))", name))
 			}
 		case errors.Is(s.err, keyfunc.ErrNoKey):
 			use.noKey.Add(1)
@@ -134,12 +138,6 @@ func (h *hints) decided(r *http.Request, rules []rule, seen []seenKey) {
 }
 
 var keySeed = maphash.MakeSeed()
-
-func (h *hints) sayNoRoute(name string) {
-	h.say(fmt.Sprintf("rule %q: no request has a route yet when its key is taken, so all requests share one count; "+
-		"mount the middleware on the route (net/http: mux.Handle(pattern, limit.Handler(h)); chi: router.With(limit.Handler).Get(...), not router.Use) "+
-		"or ask the router (net/http: keyfunc.Mux(mux); chi: keyfunc.Route with router.Find(chi.NewRouteContext(), r.Method, r.URL.Path))", name))
-}
 
 // watchAddress looks for headers that name another client, in a request that is counted
 // by the address of its connection.
@@ -176,15 +174,6 @@ type limitedBy struct {
 	chosen  *rule // a rule whose key a client can make up; nil if there is none
 }
 
-func (l *limitedBy) add(rule *rule, key string) {
-	switch {
-	case rule.traits.Chosen != "":
-		l.chosen = rule
-	case rule.traits.Address || isAddress(key):
-		l.address = true
-	}
-}
-
 // done counts a request. After the last watched one, it looks at the rules' counts.
 func (h *hints) done(rules []rule, by limitedBy) {
 	switch {
@@ -204,7 +193,7 @@ func (h *hints) done(rules []rule, by limitedBy) {
 	for i := range rules {
 		name, use := rules[i].check.Rule, &h.use[i]
 		switch matched := use.matched.Load(); {
-		case rules[i].disabled:
+		case rules[i].source.Disabled:
 		case matched == 0:
 			h.say(fmt.Sprintf("rule %q matched none of the first %d requests; look at its Match", name, watched))
 		case use.exempt.Load() == matched:
@@ -224,13 +213,6 @@ func (h *hints) done(rules []rule, by limitedBy) {
 		}
 		use.keys.Clear()
 	}
-}
-
-// isPreface reports whether a request is the beginning of an HTTP/2 connection that
-// net/http does not serve. Handlers such as x/net's h2c take over the connection, and
-// serve requests on it that the limiter does not see.
-func isPreface(r *http.Request) bool {
-	return r.Method == "PRI" && r.ProtoMajor == 2 && r.URL.Path == "*"
 }
 
 func isAddress(key string) bool {
@@ -253,10 +235,10 @@ func oddities(rules []rule, tierFor bool) (odd []string) {
 	off := 0
 	for i := range rules {
 		r := &rules[i]
-		if r.disabled || r.check.Shadow {
+		if r.source.Disabled || r.check.Shadow {
 			off++
 		}
-		if r.disabled {
+		if r.source.Disabled {
 			continue
 		}
 		for _, text := range r.oddities(tierFor) {
@@ -271,7 +253,7 @@ func oddities(rules []rule, tierFor bool) (odd []string) {
 
 func (r *rule) oddities(tierFor bool) (odd []string) {
 	say := func(format string, args ...any) { odd = append(odd, fmt.Sprintf(format, args...)) }
-	if r.terms.tiers != nil && r.tierBy == nil && !tierFor {
+	if r.terms.tiers != nil && r.source.TierBy == nil && !tierFor {
 		say(" has Tiers, and Config.TierFor is nil: every request has the rule's own limit")
 	}
 	if r.readsBody && len(r.patterns) > 0 && !slices.ContainsFunc(r.patterns, func(p pattern.Pattern) bool { return p.HasBodies() }) {
@@ -330,6 +312,20 @@ func (r *Rule) oddBan() (odd []string) {
 		}
 		if r.Ban.For < least && least < longBan {
 			odd = append(odd, fmt.Sprintf(": it bans for %s, and %s denies for up to %s anyway; write a longer ban", r.Ban.For, ruleLimit{by, shortest}, least))
+		}
+	}
+	return odd
+}
+
+// oddOverrides are hints about overrides that are valid but probably mistakes.
+func (r *rule) oddOverrides() (odd []string) {
+	if chosen := r.traits.Chosen; len(r.source.Overrides) > 0 && chosen != "" && chosen != "an API key" {
+		odd = append(odd, fmt.Sprintf(": its Key is %s, so any client can have the limits of its Overrides; "+
+			"use a Key that the program or a proxy has verified, such as keyfunc.Context or keyfunc.Proxies.UserID", chosen))
+	}
+	for i := range r.source.Overrides {
+		if o := &r.source.Overrides[i]; o.ended() {
+			odd = append(odd, fmt.Sprintf(": %s ended at %s; remove it", nameOfOverride(i, o), o.Until.UTC().Format(time.RFC3339)))
 		}
 	}
 	return odd

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -12,14 +13,12 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/layers"
+	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/internal/view"
 )
 
 // guards has unexported functions of package failmode.
 var guards = failmode.Internal.Open(&inside.Allow)
-
-var errBareRedis = errors.New("middleware: limiter: a bare *algorithms.Redis has no fail modes; " +
-	"write Limiter: &failmode.Guard{Limiter: redis}, and close it")
 
 // validateLimiter reports everything that is wrong with a limiter. A limiter's
 // Validate answers for what it wraps.
@@ -35,7 +34,8 @@ func validateLimiter(l algorithms.Limiter) error {
 			guarded = true
 		case *algorithms.Redis:
 			if !guarded {
-				errs = append(errs, errBareRedis)
+				errs = append(errs, errors.New("middleware: limiter: a bare *algorithms.Redis has no fail modes; "+
+					"write Limiter: &failmode.Guard{Limiter: redis}, and close it"))
 			}
 		}
 		if v, ok := inner.(interface{ Validate() error }); ok && !validated {
@@ -48,48 +48,66 @@ func validateLimiter(l algorithms.Limiter) error {
 	return errors.Join(errs...)
 }
 
-// builtin are the limiters of this module that a limiter is or wraps, the outermost of
-// each kind; nil if there is none.
-type builtin struct {
+// A limiter is Config.Limiter, with what the Middleware knows of it.
+type limiter struct {
+	algorithms.Limiter
+
+	// The limiters of this module that it is or wraps, the outermost of each kind; nil if
+	// there is none.
 	guard  *failmode.Guard
 	memory *algorithms.Memory
 	redis  *algorithms.Redis
+
+	logger *slog.Logger
+	failed sampler.Sampler
 }
 
-func builtinOf(l algorithms.Limiter) (b builtin) {
-	for inner := range layers.Of(l) {
+func newLimiter(outermost algorithms.Limiter, logger *slog.Logger) *limiter {
+	l := &limiter{Limiter: outermost, logger: logger}
+	for inner := range layers.Of(outermost) {
 		switch inner := inner.(type) {
 		case *failmode.Guard:
-			b.guard = cmp.Or(b.guard, inner)
+			l.guard = cmp.Or(l.guard, inner)
 		case *algorithms.Memory:
-			b.memory = cmp.Or(b.memory, inner)
+			l.memory = cmp.Or(l.memory, inner)
 		case *algorithms.Redis:
-			b.redis = cmp.Or(b.redis, inner)
+			l.redis = cmp.Or(l.redis, inner)
 		}
 	}
-	return b
+	return l
 }
-
-// isForeign reports whether no Guard and no Memory decides.
-func (b *builtin) isForeign() bool { return b.guard == nil && b.memory == nil }
 
 // foreignTimeout bounds a decision of a limiter that is neither a Guard nor a Memory.
 const foreignTimeout = time.Second
 
-// callLimiter calls the limiter's Take or Peek. Checks that it could not decide follow
-// their fail modes. The error wraps [algorithms.ErrInvalidCheck], or
-// [errors.ErrUnsupported] if the limiter cannot peek.
+// ask calls the limiter's Take or Peek. Checks that it could not decide follow their fail
+// modes. The error wraps [algorithms.ErrInvalidCheck], or [errors.ErrUnsupported] if the
+// limiter cannot peek.
 //
 // The end of the request's context does not reach a foreign limiter. Otherwise a client
 // that hangs up could make it fail, and so pass the rules in mode open. A Guard does the
 // same.
-func (m *Middleware) callLimiter(ctx context.Context, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
-	if m.foreign {
+//
+// The compiler sees that a Guard and a Memory keep no checks, so that a request's checks may
+// be on its stack. Other limiters get a copy.
+func (l *limiter) ask(ctx context.Context, peeks bool, checks []algorithms.Check) (d algorithms.Decision, err error) {
+	if l.guard == nil && l.memory == nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), foreignTimeout)
 		defer cancel()
 	}
-	d, err := m.call(ctx, peeks, checks)
+	guard, guarded := l.Limiter.(*failmode.Guard)
+	memory, inMemory := l.Limiter.(*algorithms.Memory)
+	switch {
+	case peeks:
+		d, err = l.Peek(ctx, slices.Clone(checks)...)
+	case guarded:
+		d, err = guard.Take(ctx, checks...)
+	case inMemory:
+		d, err = memory.Take(ctx, checks...)
+	default:
+		d, err = l.Take(ctx, slices.Clone(checks)...)
+	}
 	if errors.Is(err, algorithms.ErrInvalidCheck) || peeks && errors.Is(err, errors.ErrUnsupported) {
 		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
 	}
@@ -100,36 +118,20 @@ func (m *Middleware) callLimiter(ctx context.Context, peeks bool, checks []algor
 		}
 	}
 	if err := applyFailModes(&d); err != nil {
-		m.failing.Do(func() {
-			m.logger.Error("ratelimit: limiter failed; rules in mode open pass, all others answer 503", "error", err)
+		l.failed.Do(func() {
+			l.logger.Error("ratelimit: limiter failed; rules in mode open pass, all others answer 503", "error", err)
 		})
 		if !d.Allowed {
-			m.refund(ctx, d)
+			l.refund(ctx, d)
 		}
 	}
 	return d, nil
 }
 
-// call calls the limiter's Take or Peek. The compiler sees that a Guard and a Memory keep no
-// checks, so that a request's checks may be on its stack. Other limiters get a copy.
-func (m *Middleware) call(ctx context.Context, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
-	guard, guarded := m.limiter.(*failmode.Guard)
-	memory, inMemory := m.limiter.(*algorithms.Memory)
-	switch {
-	case peeks:
-		return m.limiter.Peek(ctx, slices.Clone(checks)...)
-	case guarded:
-		return guard.Take(ctx, checks...)
-	case inMemory:
-		return memory.Take(ctx, checks...)
-	}
-	return m.limiter.Take(ctx, slices.Clone(checks)...)
-}
-
 // refund refunds the charges of a decision. A charge that cannot be refunded stays, which
 // errs towards denying.
-func (m *Middleware) refund(ctx context.Context, d algorithms.Decision) {
-	_ = algorithms.Refund(ctx, m.limiter, d)
+func (l *limiter) refund(ctx context.Context, d algorithms.Decision) {
+	_ = algorithms.Refund(ctx, l.Limiter, d)
 }
 
 // retryFailed is the RetryAfter of a check that is denied because the limiter failed. It
@@ -164,26 +166,23 @@ func applyFailModes(d *algorithms.Decision) (err error) {
 // defaultBudget is how long a decision may take if that is unknown.
 const defaultBudget = 50 * time.Millisecond
 
-// budgetOf returns how long a decision may take; 0 if that is unknown.
-func (b *builtin) budgetOf() time.Duration {
-	if b.redis == nil {
+// budget returns how long a decision may take; 0 if that is unknown.
+func (l *limiter) budget() time.Duration {
+	if l.redis == nil {
 		return 0
 	}
-	return cmp.Or(b.redis.Budget, defaultBudget)
+	return cmp.Or(l.redis.Budget, defaultBudget)
 }
 
 // knownOver reports whether a check would be denied, as far as this process knows. It
 // does not call a store, and may be wrong.
-func (b *builtin) knownOver(c algorithms.Check) bool {
+func (l *limiter) knownOver(c algorithms.Check) bool {
 	switch {
-	case b.guard != nil:
-		return guards.KnownOver(b.guard, &c)
-	case b.memory != nil:
-		d, err := b.memory.Peek(context.Background(), c)
+	case l.guard != nil:
+		return guards.KnownOver(l.guard, &c)
+	case l.memory != nil:
+		d, err := l.memory.Peek(context.Background(), c)
 		return err == nil && !d.Allowed
 	}
 	return false
 }
-
-// algorithmOf returns the name of a limit's algorithm, also if Algorithm is "".
-func algorithmOf(l algorithms.Limit) string { return lent.Counting(l).Algorithm }

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,7 +51,7 @@ func (m *Middleware) serveLimits(w http.ResponseWriter, r *http.Request) {
 	var d algorithms.Decision
 	if checks := e.resolveLimits(); len(checks) > 0 {
 		var err error
-		if d, err = m.callLimiter(r.Context(), true, checks); err != nil {
+		if d, err = m.limiter.ask(r.Context(), true, checks); err != nil {
 			m.refuse(w, r, err)
 			return
 		}
@@ -75,7 +74,7 @@ func (m *Middleware) serveLimits(w http.ResponseWriter, r *http.Request) {
 func (e *evaluation) resolveLimits() (checks []algorithms.Check) {
 	for i := range e.set.rules {
 		rule := &e.set.rules[i]
-		if rule.disabled || rule.hidden || keyfunc.Describe(rule.key).ReadsBody() || rule.traits.Route {
+		if rule.source.Disabled || rule.source.Hidden || keyfunc.Describe(rule.source.Key).ReadsBody() || rule.traits.Route {
 			continue
 		}
 		check := rule.check
@@ -88,7 +87,7 @@ func (e *evaluation) resolveLimits() (checks []algorithms.Check) {
 			continue
 		}
 		tiers := []string{""}
-		if rule.tierBy != nil {
+		if rule.source.TierBy != nil {
 			tiers = append(tiers, rule.asked()...)
 		}
 		for _, tier := range tiers {
@@ -116,7 +115,7 @@ func (e *evaluation) logLimits(rule *rule, err error) {
 		return
 	}
 	e.m.errors.Do(func() {
-		e.m.logger.Error("ratelimit: rule left out of Limits: its key failed", "rule", rule.check.Rule, "error", err)
+		e.m.config.Logger.Error("ratelimit: rule left out of Limits: its key failed", "rule", rule.check.Rule, "error", err)
 	})
 }
 
@@ -136,12 +135,4 @@ func limitOf(r *algorithms.Result, now time.Time) limitView {
 		v.RetryAfter = (*view.Seconds)(&r.RetryAfter)
 	}
 	return v
-}
-
-// windowName names the window of a limit, such as "1m" or "month@UTC".
-func windowName(l algorithms.Limit) string {
-	if isHeld(l) {
-		return "in flight"
-	}
-	return cmp.Or(l.Calendar, view.Span(l.Period))
 }

@@ -139,8 +139,6 @@ type series struct {
 	inFlight                atomic.Int64
 }
 
-var unitKinds = [...]string{"charged", "refunded", "debt"}
-
 // count counts the result that says what becomes of a request by the rule. windows are all
 // results of the rule.
 func (w *watch) count(r *algorithms.Result, windows []algorithms.Result, admitted bool) {
@@ -198,9 +196,9 @@ func (w *watch) near(windows []algorithms.Result) bool {
 
 // expected returns who may decide checks. originFailClosed stands for the fail mode of
 // the rule, whatever it is.
-func (b *builtin) expected() (from [origins]bool) {
-	from[originMemory], from[originRedis] = b.memory != nil, b.redis != nil
-	from[originDenyCache], from[originFallback], from[originFailClosed] = b.guard != nil, b.guard != nil, b.guard != nil
+func (l *limiter) expected() (from [origins]bool) {
+	from[originMemory], from[originRedis] = l.memory != nil, l.redis != nil
+	from[originDenyCache], from[originFallback], from[originFailClosed] = l.guard != nil, l.guard != nil, l.guard != nil
 	return from
 }
 
@@ -228,47 +226,45 @@ func (r *rule) expected(from [origins]bool) (e [outcomes][origins]bool) {
 // appendTo appends what was counted of the watch's rule. What can be expected is there
 // from the start, at 0, so that rate() counts the first.
 func (w *watch) appendTo(all []algorithms.Metric, r *rule, from [origins]bool) []algorithms.Metric {
+	add := func(name string, value float64, labels ...string) {
+		all = append(all, algorithms.Metric{Name: name, Value: value, Labels: append([]string{"rule", w.rule}, labels...)})
+	}
 	s, algorithm, expected := w.series, algorithmOf(w.limit), r.expected(from)
 	for o := range s.counts {
 		for from := range s.counts[o] {
 			if n := s.counts[o][from].Load(); n > 0 || expected[o][from] {
-				all = append(all, algorithms.Metric{Name: "ratelimit_decisions_total", Value: float64(n),
-					Labels: []string{"rule", w.rule, "algorithm", algorithm, "outcome", outcomeNames[o], "source", originNames[from]}})
+				add("ratelimit_decisions_total", float64(n), "algorithm", algorithm, "outcome", outcomeNames[o], "source", originNames[from])
 			}
 		}
 	}
-	ofRule := []string{"rule", w.rule}
-	all = append(all, algorithms.Metric{Name: "ratelimit_near_limit_total", Labels: ofRule, Value: float64(s.near.Load())})
+	add("ratelimit_near_limit_total", float64(s.near.Load()))
 	for _, d := range w.windows {
 		if n := d.denied.Load(); n > 0 || r.terms.shadow < 1 {
-			all = append(all, d.metric(w.rule, outcomeDenied, n))
+			add("ratelimit_window_denials_total", float64(n), "window", d.name, "outcome", outcomeNames[outcomeDenied])
 		}
 		if n := d.inShadow.Load(); n > 0 || r.terms.shadow > 0 {
-			all = append(all, d.metric(w.rule, outcomeShadowDenied, n))
+			add("ratelimit_window_denials_total", float64(n), "window", d.name, "outcome", outcomeNames[outcomeShadowDenied])
 		}
 	}
 	if n := s.unknownTiers.Load(); n > 0 || r.terms.tiers != nil {
-		all = append(all, algorithms.Metric{Name: "ratelimit_unknown_tiers_total", Labels: ofRule, Value: float64(n)})
+		add("ratelimit_unknown_tiers_total", float64(n))
 	}
-	if n := s.inFlight.Load(); n > 0 || r.source.hasHeld() {
-		all = append(all, algorithms.Metric{Name: "ratelimit_in_flight", Labels: ofRule, Value: float64(n)})
+	held := r.source.hasHeld()
+	if n := s.inFlight.Load(); n > 0 || held {
+		add("ratelimit_in_flight", float64(n))
 	}
-	if !r.source.hasHeld() {
-		for i, n := range []*atomic.Uint64{&s.charged, &s.refunded, &s.debt} {
-			all = append(all, algorithms.Metric{Name: "ratelimit_units_total", Value: float64(n.Load()), Labels: []string{"rule", w.rule, "kind", unitKinds[i]}})
-		}
+	if !held {
+		add("ratelimit_units_total", float64(s.charged.Load()), "kind", "charged")
+		add("ratelimit_units_total", float64(s.refunded.Load()), "kind", "refunded")
+		add("ratelimit_units_total", float64(s.debt.Load()), "kind", "debt")
 	}
 	if granted, denied := s.toppedUp.Load(), s.notToppedUp.Load(); granted+denied > 0 {
-		all = append(all, algorithms.Metric{Name: "ratelimit_topups_total", Value: float64(granted), Labels: []string{"rule", w.rule, "outcome", "allowed"}},
-			algorithms.Metric{Name: "ratelimit_topups_total", Value: float64(denied), Labels: []string{"rule", w.rule, "outcome", "denied"}})
+		add("ratelimit_topups_total", float64(granted), "outcome", "allowed")
+		add("ratelimit_topups_total", float64(denied), "outcome", "denied")
 	}
 	if n := s.banned.Load(); n > 0 || r.check.Ban != (algorithms.Ban{}) { // by hand, any rule's keys can be
-		all = append(all, algorithms.Metric{Name: "ratelimit_bans_total", Labels: ofRule, Value: float64(s.bans.Load())},
-			algorithms.Metric{Name: "ratelimit_banned_total", Labels: ofRule, Value: float64(n)})
+		add("ratelimit_bans_total", float64(s.bans.Load()))
+		add("ratelimit_banned_total", float64(n))
 	}
 	return all
-}
-
-func (d *windowDenials) metric(rule string, o outcome, n uint64) algorithms.Metric {
-	return algorithms.Metric{Name: "ratelimit_window_denials_total", Value: float64(n), Labels: []string{"rule", rule, "window", d.name, "outcome", outcomeNames[o]}}
 }

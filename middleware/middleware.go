@@ -2,9 +2,10 @@ package middleware
 
 import (
 	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,35 +26,20 @@ import (
 // A Middleware limits requests. Make it with [New]. It is safe for concurrent use. It
 // starts no goroutines and needs no closing.
 type Middleware struct {
-	builtin
-	limiter    algorithms.Limiter
-	foreign    bool // the limiter is neither a Guard nor a Memory
+	config     Config // with defaults; what is compiled of it is in other fields
+	limiter    *limiter
 	rules      atomic.Pointer[ruleset]
 	skip       []pattern.Pattern
-	skipFor    func(*http.Request) bool
-	tierFor    func(*http.Request) string
 	share      share
-	headers    headers.Writer
-	denied     func(http.ResponseWriter, *http.Request, algorithms.Decision)
-	refused    func(http.ResponseWriter, *http.Request, error)
-	observe    func(*http.Request, algorithms.Decision)
-	settled    func(*http.Request, algorithms.Decision)
 	queue      *waitqueue.Queue
-	shedder    *shed.Shedder
-	budget     time.Duration        // of a decision
-	decisions  *histogram.Histogram // how long they took
+	decisions  *histogram.Histogram // how long decisions took
 	delays     *histogram.Histogram // of requests that a leaky_bucket delays
 	top        topk.Counter         // of denied keys
 	bans       banned.List
 	refundable refundable.Charges
 
-	logger     *slog.Logger
 	start      time.Time
-	denialRate int64 // lines about denials of a rule in a second
-	logKeys    bool
-	logSecret  []byte          // hashes keys
 	errors     sampler.Sampler // of keys
-	failing    sampler.Sampler // of the limiter
 	badLimits  sampler.Sampler // that LimitsFor returned
 	unrefunded sampler.Sampler // charges
 	unsettled  atomic.Uint64
@@ -61,6 +47,13 @@ type Middleware struct {
 	rejected atomic.Uint64 // attempts to replace rules
 	setting  sync.Mutex    // held while they are replaced
 	failed   error         // the last error since then; nil if there was none; setting guards it
+}
+
+// mustBeMade panics with a message instead of a nil dereference.
+func (m *Middleware) mustBeMade() {
+	if m == nil || m.limiter == nil {
+		panic("middleware: the Middleware is nil or zero: make it with New, and look at New's error")
+	}
 }
 
 // failure returns the last error since rules were replaced; nil if there was none.
@@ -86,57 +79,46 @@ func New(c Config) (*Middleware, error) {
 	if err := errors.Join(err, shareErr, rulesErr); err != nil {
 		return nil, err
 	}
-	limiters := builtinOf(c.Limiter)
+	c.Rules, c.Logger, c.DenialLogRate = nil, cmp.Or(c.Logger, slog.Default()), min(cmp.Or(c.DenialLogRate, 1), sampler.MaxRate)
+	if c.LogSecret = slices.Clone(c.LogSecret); c.LogSecret == nil {
+		c.LogSecret = newSecret()
+	}
+	if c.Headers == nil {
+		c.Headers = headers.XRateLimit
+	}
 	m := &Middleware{
-		limiter:    c.Limiter,
-		builtin:    limiters,
-		foreign:    limiters.isForeign(),
-		skip:       skip,
-		skipFor:    c.SkipFor,
-		tierFor:    c.TierFor,
-		share:      share,
-		headers:    c.Headers,
-		denied:     c.Denied,
-		refused:    c.Refused,
-		observe:    c.Observe,
-		settled:    c.Settled,
-		queue:      waitqueue.New(cmp.Or(c.MaxWaiting, 10_000)),
-		shedder:    c.Shedder,
-		budget:     limiters.budgetOf(),
-		decisions:  histogram.New(histogram.Latencies),
-		delays:     histogram.New(delays),
-		logger:     cmp.Or(c.Logger, slog.Default()),
-		start:      time.Now(),
-		denialRate: min(int64(cmp.Or(c.DenialLogRate, 1)), sampler.MaxRate),
-		logKeys:    c.LogKeys,
-		logSecret:  slices.Clone(c.LogSecret),
-		errors:     sampler.Sampler{Every: time.Second},
-		failing:    sampler.Sampler{Every: time.Second},
-		badLimits:  sampler.Sampler{Every: time.Second},
-		unrefunded: sampler.Sampler{Every: time.Second},
+		config:    c,
+		limiter:   newLimiter(c.Limiter, c.Logger),
+		skip:      skip,
+		share:     share,
+		queue:     waitqueue.New(cmp.Or(c.MaxWaiting, 10_000)),
+		decisions: histogram.New(histogram.Latencies),
+		delays:    histogram.New(delays),
+		start:     time.Now(),
 	}
-	if c.LogSecret == nil {
-		m.logSecret = newSecret()
-	}
-	if m.headers == nil {
-		m.headers = headers.XRateLimit
-	}
-	m.rules.Store(newRuleset(rules, nil, m.logger, m.tierFor != nil))
+	m.rules.Store(newRuleset(rules, new(ruleset), c.Logger, c.TierFor != nil))
 	return m, nil
 }
 
-// mustBeMade panics with a message instead of a nil dereference.
-func (m *Middleware) mustBeMade() {
-	if m == nil || m.limiter == nil {
-		panic("middleware: the Middleware is nil or zero: make it with New, and look at New's error")
-	}
-}
+// newSecret returns a secret of this process, so that nobody who reads its log can find
+// an address by hashing all of them.
+var newSecret = sync.OnceValue(func() []byte {
+	secret := make([]byte, sha256.Size)
+	_, _ = rand.Read(secret) // never fails
+	return secret
+})
 
 // Limiter returns Config.Limiter. Its Peek, Reset and Ban take what [Middleware.Checks]
 // returns.
 func (m *Middleware) Limiter() algorithms.Limiter {
 	m.mustBeMade()
-	return m.limiter
+	return m.limiter.Limiter
+}
+
+// Shedder returns Config.Shedder; nil if there is none.
+func (m *Middleware) Shedder() *shed.Shedder {
+	m.mustBeMade()
+	return m.config.Shedder
 }
 
 // Rules returns a copy of the rules in force. The copy shares only Keys and functions
@@ -160,7 +142,7 @@ func (m *Middleware) SetRules(rules []Rule) error { return m.SetRulesVersion(rul
 // rules are from; 0 means that it has none. The log, the metrics and package admin show it.
 func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	m.mustBeMade()
-	compiled, err := compile(rules, m.share, m.tierFor != nil)
+	compiled, err := compile(rules, m.share, m.config.TierFor != nil)
 	if err != nil {
 		m.RulesFailed(err)
 		return err
@@ -168,11 +150,11 @@ func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	m.setting.Lock()
 	m.failed = nil
 	old := m.rules.Load()
-	set := newRuleset(compiled, old, m.logger, m.tierFor != nil)
+	set := newRuleset(compiled, old, m.config.Logger, m.config.TierFor != nil)
 	set.version = version
 	m.rules.Store(set)
 	m.setting.Unlock()
-	m.logChanges(old, set)
+	set.logChanges(old, m.config.Logger)
 	return nil
 }
 
@@ -189,7 +171,7 @@ func (m *Middleware) RulesFailed(err error) {
 	m.rejected.Add(1)
 	m.setting.Unlock()
 	if !again {
-		m.logger.Error("ratelimit: rules not replaced", "error", err, "generation", m.rules.Load().generation)
+		m.config.Logger.Error("ratelimit: rules not replaced", "error", err, "generation", m.rules.Load().generation)
 	}
 }
 

@@ -3,14 +3,12 @@ package middleware
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -52,8 +50,8 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 			m.recordDenial(r.Context(), w, res)
 		}
 	}
-	if m.observe != nil {
-		m.observe(r, *d)
+	if m.config.Observe != nil {
+		m.config.Observe(r, *d)
 	}
 }
 
@@ -99,10 +97,10 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 		}
 		m.bans.Note(banned.Key{Rule: r.Check.Rule, Key: key}, by, time.Now(), r.BannedFor)
 	}
-	if m.denialRate <= 0 || !m.logger.Enabled(ctx, slog.LevelInfo) {
+	if m.config.DenialLogRate <= 0 || !m.config.Logger.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	suppressed, ok := w.denials.Take(now, m.denialRate)
+	suppressed, ok := w.denials.Take(now, int64(m.config.DenialLogRate))
 	if !ok {
 		return
 	}
@@ -125,7 +123,7 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 	if r.Check.Shadow {
 		attrs = append(attrs, slog.Bool("shadow", true))
 	}
-	m.logger.LogAttrs(ctx, slog.LevelInfo, "ratelimit: denied", attrs...)
+	m.config.Logger.LogAttrs(ctx, slog.LevelInfo, "ratelimit: denied", attrs...)
 }
 
 // A DeniedKey is a key that was denied often.
@@ -153,19 +151,11 @@ func (m *Middleware) TopDenied(n int) []DeniedKey {
 	return top
 }
 
-// newSecret returns a secret of this process, so that nobody who reads its log can find
-// an address by hashing all of them.
-var newSecret = sync.OnceValue(func() []byte {
-	secret := make([]byte, sha256.Size)
-	_, _ = rand.Read(secret) // never fails
-	return secret
-})
-
 // shown returns a key as logs and TopDenied show it. The empty key, of requests
 // without one, is no secret.
 func (m *Middleware) shown(key string) string {
 	key = bounded(key)
-	if m.logKeys || key == "" {
+	if m.config.LogKeys || key == "" {
 		return key
 	}
 	return m.keyID(key)
@@ -173,7 +163,7 @@ func (m *Middleware) shown(key string) string {
 
 // keyID is a hash of a key that names it in all processes with the same secret.
 func (m *Middleware) keyID(key string) string {
-	h := hmac.New(sha256.New, m.logSecret)
+	h := hmac.New(sha256.New, m.config.LogSecret)
 	h.Write([]byte(key))
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
@@ -194,9 +184,7 @@ func isBounded(key string) bool { return len(key) == 33 && key[0] == '#' }
 // Metrics yields what the Middleware has counted. Its Limiter has metrics of its own.
 func (m *Middleware) Metrics() iter.Seq[algorithms.Metric] {
 	m.mustBeMade()
-	return func(yield func(algorithms.Metric) bool) {
-		slices.Values(m.metrics())(yield)
-	}
+	return func(yield func(algorithms.Metric) bool) { slices.Values(m.metrics())(yield) }
 }
 
 // metrics takes no lock that a request waits for.
@@ -216,7 +204,7 @@ func (m *Middleware) metrics() []algorithms.Metric {
 		{Name: "ratelimit_rules_errors_total", Value: float64(m.rejected.Load())},
 		{Name: "ratelimit_rules_failing", Value: failing},
 	}
-	from := m.expected()
+	from := m.limiter.expected()
 	for i := range set.rules {
 		all = set.watches[i].appendTo(all, &set.rules[i], from)
 	}

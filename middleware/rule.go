@@ -1,15 +1,17 @@
 package middleware
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
@@ -144,15 +146,6 @@ type Rule struct {
 	Lease bool
 }
 
-// Unlimited returns the limits that exempt requests from a rule, by Tiers, LimitsFor or an
-// [Override].
-func Unlimited() []algorithms.Limit { return []algorithms.Limit{unlimited} }
-
-var unlimited = algorithms.Limit{Rate: -1}
-
-// exempts reports whether limits are [Unlimited].
-func exempts(limits []algorithms.Limit) bool { return len(limits) == 1 && limits[0] == unlimited }
-
 // clone copies all of a rule but its Key and functions.
 func (r *Rule) clone() Rule {
 	c := *r
@@ -168,14 +161,41 @@ func (r *Rule) clone() Rule {
 	return c
 }
 
-// largestCost returns the largest cost that is known before there are requests.
-func (r *Rule) largestCost() int64 {
-	most := max(r.Cost, 1)
-	for _, units := range r.Costs {
-		most = max(most, units)
-	}
-	return most
+// An Override is the limits of one client, in place of all others of its rule.
+type Override struct {
+	// Client names the client as for [Middleware.Checks], by one plain value for each
+	// part of the rule's Key. It must stand for one key. So for [keyfunc.First] the value
+	// begins with the number of the key that has it, as in "2:192.0.2.1". For a Key
+	// that is Secret write the key as it is stored, such as "apikey:" and 22 letters: the
+	// error for a plain value shows it.
+	Client []string
+	// Limits are all limits of the client, so list every window. [Unlimited] exempts it. The
+	// counts of windows that the client had before go on; others begin at 0.
+	Limits []algorithms.Limit
+	// Until ends the override, by the clock of this process; the zero time means never.
+	// The first request of the client after that logs it.
+	Until time.Time
+	// Note is for operators, such as a ticket.
+	Note string
 }
+
+// clone copies an override.
+func (o Override) clone() Override {
+	o.Client, o.Limits = slices.Clone(o.Client), slices.Clone(o.Limits)
+	return o
+}
+
+// ended reports whether the override has ended.
+func (o *Override) ended() bool { return !o.Until.IsZero() && !time.Now().Before(o.Until) }
+
+// Unlimited returns the limits that exempt requests from a rule, by Tiers, LimitsFor or an
+// [Override].
+func Unlimited() []algorithms.Limit { return []algorithms.Limit{unlimited} }
+
+var unlimited = algorithms.Limit{Rate: -1}
+
+// exempts reports whether limits are [Unlimited].
+func exempts(limits []algorithms.Limit) bool { return len(limits) == 1 && limits[0] == unlimited }
 
 // own returns Limit or Limits.
 func (r *Rule) own() []algorithms.Limit {
@@ -270,6 +290,16 @@ func (r *Rule) sets() iter.Seq2[holder, []algorithms.Limit] {
 	}
 }
 
+func (r *Rule) hasHeld() bool {
+	return slices.ContainsFunc(r.limits(), func(l ruleLimit) bool { return isHeld(l.Limit) })
+}
+
+// lent has unexported functions of package algorithms.
+var lent = algorithms.Internal.Open(&inside.Allow)
+
+// algorithmOf returns the name of a limit's algorithm, also if Algorithm is "".
+func algorithmOf(l algorithms.Limit) string { return lent.Counting(l).Algorithm }
+
 func isWindow(l algorithms.Limit) bool {
 	switch algorithms.Algorithm(algorithmOf(l)) {
 	case algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog, algorithms.CalendarWindow:
@@ -278,32 +308,21 @@ func isWindow(l algorithms.Limit) bool {
 	return false
 }
 
+// isHeld reports whether requests hold what they are charged by a limit.
+func isHeld(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
+
 // grantsBlocks reports whether a rule with a Lease can have the limit.
 func grantsBlocks(l algorithms.Limit) bool {
 	return isWindow(l) && l.Algorithm != algorithms.SlidingLog && l.Calendar == "" && !l.Soft
 }
 
-// A RuleError is a mistake in one field of one rule.
-type RuleError struct {
-	Index       int    // of the rule; -1 where there are no rules
-	Rule, Field string // its name; the field as in Go
-	Err         error  // what is wrong, and what to write
-}
+// leadsToBan reports whether denials by a limit may lead to a ban.
+func leadsToBan(l algorithms.Limit) bool { return l.Calendar == "" && !l.Soft }
 
-// Error names the rule and the field.
-func (e *RuleError) Error() string {
-	where := fmt.Sprintf("rule %q", e.Rule)
-	switch {
-	case e.Index < 0:
-		where = "rules"
-	case e.Rule == "":
-		where = fmt.Sprintf("rules[%d]", e.Index)
+// windowName names the window of a limit, such as "1m" or "month@UTC".
+func windowName(l algorithms.Limit) string {
+	if isHeld(l) {
+		return "in flight"
 	}
-	if e.Field != "" {
-		where += ": " + strings.ReplaceAll(view.Snake(e.Field), "_", " ")
-	}
-	return fmt.Sprintf("middleware: %s: %v", where, e.Err)
+	return cmp.Or(l.Calendar, view.Span(l.Period))
 }
-
-// Unwrap returns Err.
-func (e *RuleError) Unwrap() error { return e.Err }

@@ -2,14 +2,18 @@ package middleware
 
 import (
 	"errors"
-	"log/slog"
-	"reflect"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/hidden"
 	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/pattern"
-	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -17,18 +21,13 @@ import (
 type rule struct {
 	source    Rule              // a copy of it
 	patterns  []pattern.Pattern // none matches every request
-	key       keyfunc.Key
-	readsBody bool // to find its key or its tier
-	reused    int  // number of the key's answer among those that other rules reuse; 0 if no other rule has this key
-	hidden    bool
-	disabled  bool
-	traits    hint.Traits      // of the key
-	tierBy    keyfunc.Key      // nil if there is none
-	plans     bool             // a tier with a slash is one of TierFor and one of TierBy
-	check     algorithms.Check // by the first of the own limits, without the key
-	own       limits           // the check's limit, and others beside it
-	plain     bool             // the checks need only the key
-	terms     terms            // what it needs otherwise
+	readsBody bool              // to find its key or its tier
+	reused    int               // number of the key's answer among those that other rules reuse; 0 if no other rule has this key
+	traits    hint.Traits       // of the key
+	plans     bool              // a tier with a slash is one of TierFor and one of TierBy
+	check     algorithms.Check  // by the first of the own limits, without the key
+	own       limits            // the check's limit, and others beside it
+	terms     terms
 }
 
 // spares reports whether a denial that may come of charges which are given back
@@ -36,9 +35,10 @@ type rule struct {
 func (r *rule) spares() bool { return r.source.ChargeOn != nil && r.check.Ban != (algorithms.Ban{}) }
 
 // applies reports whether the rule is on and matches a request.
-func (r *rule) applies(t *pattern.Target) bool { return !r.disabled && r.matches(t) }
-
-func (r *rule) matches(t *pattern.Target) bool {
+func (r *rule) applies(t *pattern.Target) bool {
+	if r.source.Disabled {
+		return false
+	}
 	for i := range r.patterns {
 		if r.patterns[i].Match(t) {
 			return true
@@ -47,179 +47,206 @@ func (r *rule) matches(t *pattern.Target) bool {
 	return len(r.patterns) == 0
 }
 
-// compile validates rules and makes them ready, with a share of each limit.
-func compile(rules []Rule, s share, hasTierFor bool) ([]rule, error) {
-	if err := ValidateRules(rules); err != nil {
-		return nil, err
+// terms are what a rule asks of requests by more than one limit and one cost, made ready
+// for requests. The zero value asks nothing special.
+type terms struct {
+	tiers     map[string]limits
+	overrides map[string]*override // by key
+	costs     pattern.Values
+	shadow    float64 // the fraction of keys that are not enforced
+}
+
+// shadows reports whether a key is one of those that are not enforced. Every
+// instance has the same ones, and a smaller fraction has a part of them.
+func (t *terms) shadows(rule, key string) bool {
+	if t.shadow == 0 || t.shadow == 1 {
+		return t.shadow == 1
 	}
-	if err := errors.Join(s.validate(rules)...); err != nil {
-		return nil, err
+	return float64(hash(rule, key)>>11)*0x1p-53 < t.shadow
+}
+
+// hash is FNV-1a of the rule, a byte that no name has, and the key, mixed as
+// MurmurHash3 does, since FNV leaves its upper bits much alike for similar keys.
+func hash(rule, key string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(rule) {
+		h = (h ^ uint64(rule[i])) * 1099511628211
 	}
-	compiled := make([]rule, len(rules))
-	for i := range rules {
-		r := &rules[i]
-		c := &compiled[i]
-		c.source = r.clone()
-		for _, text := range r.Match {
-			p, _ := pattern.Parse(text) // it is valid
-			c.patterns = append(c.patterns, p)
+	h *= 1099511628211 // the byte is 0
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * 1099511628211
+	}
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// limits are those that a request has by a rule, made ready for requests.
+type limits struct {
+	windows []algorithms.Limit // none exempts
+	queue   bool               // requests may have to wait
+}
+
+// setLimit sets the limit of a check.
+func setLimit(check *algorithms.Check, l algorithms.Limit) {
+	if check.Limit = l; !leadsToBan(l) {
+		check.Ban = algorithms.Ban{}
+	}
+}
+
+// An override is an Override made ready for requests.
+type override struct {
+	limits
+	source *Override
+	name   string    // for logs
+	said   sync.Once // that it has ended
+}
+
+// String says of which client's limits it is, for operators.
+func (o *override) String() string {
+	if o.source.Until.IsZero() {
+		return o.name
+	}
+	is := "until"
+	if o.source.ended() {
+		is = "ended"
+	}
+	return fmt.Sprintf("%s, %s %s", o.name, is, o.source.Until.UTC().Format(time.RFC3339))
+}
+
+// nameOfOverride does not name the client, which logs keep as a hash.
+func nameOfOverride(i int, o *Override) string {
+	if o.Note == "" {
+		return fmt.Sprintf("overrides[%d]", i)
+	}
+	return fmt.Sprintf("overrides[%d]: %.128s", i, o.Note)
+}
+
+// keyOfOverride returns the one key of a client. The error has no secret of it.
+func keyOfOverride(key keyfunc.Key, client []string) (string, error) {
+	described := keyfunc.Describe(key)
+	text, err := hint.Exact(described, client)
+	switch {
+	case err != nil && described.Secret() && slices.ContainsFunc(client, func(value string) bool { return strings.Contains(err.Error(), value) }):
+		return "", errors.New("the client is a secret: write the key as it is stored, as operators see it with Config.LogKeys")
+	case err == nil && text == "":
+		return "", errors.New("the value is empty")
+	}
+	return text, err
+}
+
+// fitOverrides makes the overrides of a valid rule ready for requests.
+func (t *terms) fitOverrides(r *Rule, s share) {
+	if len(r.Overrides) > 0 {
+		t.overrides = make(map[string]*override, len(r.Overrides))
+	}
+	for i := range r.Overrides {
+		o := &r.Overrides[i]
+		key, _ := keyOfOverride(r.Key, o.Client) // they are valid
+		fit, _ := r.fit(o.Limits, s)
+		t.overrides[key] = &override{limits: fit, source: o, name: nameOfOverride(i, o)}
+	}
+}
+
+// fit makes limits of the rule ready for requests. LimitsFor may return some that do not
+// fit.
+func (r *Rule) fit(all []algorithms.Limit, s share) (limits, error) {
+	if exempts(all) {
+		return limits{}, nil
+	}
+	if err := validateLimits(all); err != nil {
+		return limits{}, err
+	}
+	if r.Lease && len(all) > 1 {
+		return limits{}, errors.New("several limits, which Lease does not allow")
+	}
+	if err := banBy(r.Ban, all); err != nil {
+		return limits{}, err
+	}
+	fit := limits{windows: all}
+	if s.part != nil {
+		fit.windows = slices.Clone(all)
+	}
+	for i, l := range all {
+		if isHeld(l) && (r.Cost > 1 || r.Costs != nil || r.CostFor != nil || r.Ban != (algorithms.Ban{})) {
+			return limits{}, fmt.Errorf("%s does not go with the rule's Cost, Costs, CostFor or Ban", l)
 		}
-		c.key, c.readsBody = r.Key, keyfunc.Describe(r.Key).ReadsBody()
-		c.traits = hint.Of(r.Key)
-		if c.tierBy = r.TierBy; r.TierBy != nil {
-			c.plans, c.readsBody = hasTierFor, c.readsBody || keyfunc.Describe(r.TierBy).ReadsBody()
+		if r.ChargeOn != nil && !isWindow(l) {
+			return limits{}, fmt.Errorf("%s is no window, which ChargeOn needs", l)
 		}
-		c.hidden, c.disabled = r.Hidden, r.Disabled
-		c.terms = terms{costs: pattern.NewValues(r.Costs), shadow: r.shadowed()}
-		c.own, _ = c.source.fit(c.source.own(), s) // they are valid
-		for tier, limited := range c.source.Tiers {
-			if c.terms.tiers == nil {
-				c.terms.tiers = make(map[string]limits)
+		if r.Lease && !grantsBlocks(l) {
+			return limits{}, fmt.Errorf("%s grants no blocks, which Lease needs", l)
+		}
+		fit.queue = fit.queue || l.Algorithm == algorithms.LeakyBucket
+		if s.part != nil {
+			var err error
+			if fit.windows[i], err = s.limit(l); err != nil {
+				return limits{}, err
 			}
-			c.terms.tiers[tier], _ = c.source.fit(limited, s)
 		}
-		c.terms.fitOverrides(&c.source, s)
-		c.plain = c.isPlain()
-		c.check = algorithms.Check{Rule: r.Name, Limit: c.own.windows[0], Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
-			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.hasHeld() || r.Ban != (algorithms.Ban{})}
 	}
-	reuseKeys(compiled)
-	return compiled, nil
+	return fit, nil
 }
 
-// maxReused is how many keys' answers a request keeps for further rules.
-const maxReused = 2
-
-// reuseKeys numbers the keys that several rules have. They are resolved once for each
-// request. A [keyfunc.Func] cannot be compared, so it is called for each rule.
-func reuseKeys(rules []rule) {
-	reused := 0
-	for i := range rules {
-		if rules[i].reused > 0 || reflect.TypeOf(rules[i].key).Kind() != reflect.Pointer {
-			continue
-		}
-		if reused == maxReused {
-			return
-		}
-		for j := i + 1; j < len(rules); j++ {
-			if rules[j].key == rules[i].key {
-				rules[i].reused, rules[j].reused = reused+1, reused+1
-			}
-		}
-		reused = max(reused, rules[i].reused)
+// tierOf returns the tier of the count that a tier of the rule has.
+func (r *rule) tierOf(tier string) string {
+	switch plan, asked, paired := strings.Cut(tier, "/"); {
+	case r.source.TierBy == nil:
+		return ""
+	case r.plans && paired && plan != "" && asked != "":
+		return asked
 	}
+	return tier
 }
 
-// A ruleset is the rules in force, with their counts and hints.
-type ruleset struct {
-	rules      []rule
-	watches    []watch         // one for each rule
-	hidden     map[string]bool // by name; nil if no rule is hidden
-	chargesOn  bool            // a rule has ChargeOn
-	spares     bool            // a rule has ChargeOn and a Ban
-	holds      bool            // a rule may limit requests in flight
-	hints      *hints
-	generation int   // 1 for the first
-	version    int64 // of the document; 0 if it has none
+// asked returns the tiers that count apart, by name.
+func (r *rule) asked() []string {
+	all := make(map[string]bool)
+	for tier := range r.terms.tiers {
+		all[r.tierOf(tier)] = true
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
-// shown returns a decision without what clients must not be told.
-func (set *ruleset) shown(d algorithms.Decision) algorithms.Decision {
-	if set.hidden == nil {
-		return d
-	}
-	return hidden.Redact(d, func(rule string) bool { return set.hidden[rule] })
+// A share is a part of each limit, as the decimal fraction that the program has
+// written: floating-point numbers would make 28 of 100 × 0.29. The zero value is
+// all of it.
+type share struct {
+	part *big.Rat
+	text string
 }
 
-// newRuleset returns the set that follows old, which is nil the first time.
-func newRuleset(rules []rule, old *ruleset, logger *slog.Logger, hasTierFor bool) *ruleset {
-	set := &ruleset{rules: rules, watches: make([]watch, len(rules)), hints: newHints(logger, len(rules)), generation: 1}
-	for i := range rules {
-		c := &rules[i].check
-		var windows []*windowDenials // of before
-		w := watch{rule: c.Rule, limit: c.Limit, quota: c.Limit.Quota(), series: new(series), denials: new(sampler.Rate)}
-		if old != nil {
-			if at, ok := old.find(c.Rule, i); ok {
-				was := &old.watches[at]
-				w.denials = was.denials
-				if algorithmOf(was.limit) == algorithmOf(w.limit) {
-					w.series, windows = was.series, was.windows
-				}
-			}
-		}
-		w.windows = windowsOf(&rules[i].source, windows)
-		set.watches[i] = w
-		set.chargesOn = set.chargesOn || rules[i].source.ChargeOn != nil
-		set.spares = set.spares || rules[i].spares()
-		set.holds = set.holds || rules[i].holds()
-		if rules[i].hidden {
-			if set.hidden == nil {
-				set.hidden = make(map[string]bool)
-			}
-			set.hidden[c.Rule] = true
-		}
+// parseShare reads Config.Share.
+func parseShare(f float64) (share, error) {
+	if f == 0 || f == 1 {
+		return share{}, nil
 	}
-	for _, text := range oddities(rules, hasTierFor) {
-		set.hints.say(text)
+	if !(f > 0 && f < 1) { // NaN is neither
+		return share{}, fmt.Errorf("middleware: share: must be above 0 and at most 1, this region's part of each limit; got %v", f)
 	}
-	if old != nil {
-		set.generation = old.generation + 1
-	}
-	return set
+	text := strconv.FormatFloat(f, 'f', -1, 64)
+	part, _ := new(big.Rat).SetString(text) // it is a number
+	return share{part, text}, nil
 }
 
-// find returns the index of a rule, which is most likely at from or soon after.
-func (set *ruleset) find(name string, from int) (at int, ok bool) {
-	for i := from; i < len(set.watches); i++ {
-		if set.watches[i].rule == name {
-			return i, true
-		}
-	}
-	for i := range min(from, len(set.watches)) {
-		if set.watches[i].rule == name {
-			return i, true
-		}
-	}
-	return 0, false
+// units is the share of so many, rounded down.
+func (s share) units(n int64) int64 {
+	all := new(big.Rat).Mul(s.part, new(big.Rat).SetInt64(n))
+	return new(big.Int).Quo(all.Num(), all.Denom()).Int64()
 }
 
-// sparing reports whether denials of a check do not always count towards its ban.
-func (set *ruleset) sparing(c algorithms.Check) bool {
-	at, ok := set.find(c.Rule, 0)
-	return ok && set.rules[at].spares() && !c.Shadow
-}
-
-// mayRefund reports whether a rule with ChargeOn has charged the request.
-func (set *ruleset) mayRefund(d *algorithms.Decision) bool {
-	if !set.chargesOn {
-		return false
+// limit is the share of a valid limit. The error says that it is too small.
+func (s share) limit(l algorithms.Limit) (algorithms.Limit, error) {
+	if s.part == nil {
+		return l, nil
 	}
-	for i := range d.Results {
-		if d.Results[i].Charged > 0 && set.chargeOn(d.Results[i].Check.Rule) != nil {
-			return true
-		}
+	part := l
+	part.Rate, part.Burst = s.units(l.Rate), s.units(l.Burst)
+	if part.Rate < 1 || l.Burst > 0 && part.Burst < 1 {
+		return part, fmt.Errorf("the share %s of %s is less than one unit", s.text, l)
 	}
-	return false
-}
-
-// chargeOn returns the statuses that a rule charges; nil means all.
-func (set *ruleset) chargeOn(rule string) []int {
-	if at, ok := set.find(rule, 0); ok {
-		return set.rules[at].source.ChargeOn
+	if err := part.Validate(); err != nil {
+		return part, fmt.Errorf("the share %s of %s: %w", s.text, l, err)
 	}
-	return nil
-}
-
-// failed counts the checks of a call for which the limiter returned an error.
-func (set *ruleset) failed(checks []algorithms.Check) {
-	next := 0
-	for i := range checks {
-		if i > 0 && checks[i].Rule == checks[i-1].Rule {
-			continue // another window of it
-		}
-		if at, ok := set.find(checks[i].Rule, next); ok {
-			set.watches[at].series.counts[outcomeError][originNone].Add(1)
-			next = at + 1
-		}
-	}
+	return part, nil
 }

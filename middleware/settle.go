@@ -12,11 +12,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/near"
 )
 
-var (
-	errSettled  = errors.New("settled before; a rule's charge is settled once per request")
-	errReturned = errors.New("the handler has returned; settle before that, or call Hold first")
-)
-
 // Settle sets what the request behind ctx costs under one rule: the units that a query,
 // an upload or a language model has used in the end. 0 refunds the whole charge. A cost
 // above the charge may put the key into debt. A bucket pays its debt off as it refills; a
@@ -46,15 +41,17 @@ func SettleAll(ctx context.Context, costs map[string]int64) error {
 	rest := slices.Sorted(maps.Keys(costs))
 	for s := stateOf(ctx); s != nil && len(rest) > 0; s = s.outer {
 		var outer []string
-		var all []ruleCost
+		var claimed []ruleCost
 		for _, rule := range rest {
-			if s.find(rule) >= 0 {
-				all = append(all, ruleCost{rule, costs[rule]})
-			} else {
+			if s.find(rule) < 0 {
 				outer = append(outer, rule)
+			} else if err := s.claim(rule, costs[rule], false); err != nil {
+				errs = append(errs, settleError(rule, err))
+			} else {
+				claimed = append(claimed, ruleCost{rule, costs[rule]})
 			}
 		}
-		errs, rest = append(errs, s.settle(ctx, all)...), outer
+		errs, rest = append(errs, s.settleAll(ctx, claimed)...), outer
 	}
 	for _, rule := range rest {
 		hintUnknown(ctx, "Settle", rule)
@@ -93,78 +90,23 @@ type ruleCost struct {
 	units int64
 }
 
-// A usage is what is known of a request's use of one rule after the decision.
-type usage struct {
-	next    *usage
-	rule    string
-	settled bool  // it cannot be settled again
-	err     error // why the limiter could not settle it
-
-	added   bool                // by Add; what follows is of Add
-	shadow  bool                // nothing is taken beyond the first charge
-	stopped bool                // the rule has no more
-	sum     int64               // units that were added
-	first   int64               // units of the request's charge
-	charged int64               // units of all charges
-	spent   int64               // of these, by charges that are not in more any longer
-	more    []algorithms.Result // charges after the first: one result for each window in turn
-	asking  chan struct{}       // holds an element while a goroutine takes more
-}
-
-// use returns the usage of a rule. It requires mu.
-func (s *requestState) use(rule string) *usage {
-	for u := s.used; u != nil; u = u.next {
-		if u.rule == rule {
-			return u
-		}
-	}
-	s.used = &usage{next: s.used, rule: rule}
-	return s.used
-}
-
-// find returns the index of a rule's first result in the decision; -1 if there is none.
-func (s *requestState) find(rule string) int {
-	results := s.current().Results
-	for i := range results {
-		if results[i].Check.Rule == rule {
-			return i
-		}
-	}
-	return -1
-}
-
-// settle settles the rules that can be settled. Each error names its rule.
-func (s *requestState) settle(ctx context.Context, costs []ruleCost) (errs []error) {
-	var claimed []ruleCost
-	for _, c := range costs {
-		err := fmt.Errorf("cost must not be negative, got %d", c.units)
-		if c.units >= 0 {
-			err = s.claim(c.rule, false)
-		}
-		if err != nil {
-			errs = append(errs, settleError(c.rule, err))
-			continue
-		}
-		claimed = append(claimed, c)
-	}
-	return append(errs, s.settleAll(ctx, claimed)...)
-}
-
 func settleError(rule string, err error) error {
 	return fmt.Errorf("middleware: settle: rule %q: %w", rule, err)
 }
 
 // claim allows its caller to settle a rule, which no other caller may do then. A status
 // does not settle what was added to.
-func (s *requestState) claim(rule string, byStatus bool) error {
+func (s *requestState) claim(rule string, cost int64, byStatus bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed && s.holds == 0 {
-		return errReturned
-	}
 	u := s.use(rule)
-	if u.settled || byStatus && u.added {
-		return errSettled
+	switch {
+	case cost < 0:
+		return fmt.Errorf("cost must not be negative, got %d", cost)
+	case s.holds == 0:
+		return errors.New("the handler has returned; settle before that, or call Hold first")
+	case u.settled || byStatus && u.added:
+		return errors.New("settled before; a rule's charge is settled once per request")
 	}
 	u.settled = true
 	return nil
@@ -239,7 +181,7 @@ func (s *requestState) settleAll(ctx context.Context, costs []ruleCost) (errs []
 		errs = []error{fmt.Errorf("middleware: settle: %w", err)}
 	}
 	s.by.unsettled.Add(uint64(len(errs)))
-	if len(charges) > 0 && !s.isClosed() {
+	if len(charges) > 0 && !s.closed.Load() {
 		s.rewriteHeaders(ctx)
 	}
 	return errs
@@ -275,71 +217,19 @@ func (s *requestState) countSettled(p *part, all []*part) {
 	if s.find(p.now.Check.Rule) != p.window {
 		return
 	}
-	s.count(p.now.Check.Rule, func(c *series) {
-		switch units := p.now.Charged - p.taken.Charged; {
-		case units > 0:
-			c.charged.Add(uint64(units))
-			var debt int64
-			for _, other := range all {
-				if other.now.Check.Rule == p.now.Check.Rule {
-					debt = max(debt, beyond(other.now.Charged-other.taken.Charged, other.now.Remaining))
-				}
-			}
-			c.debt.Add(uint64(debt))
-		default:
-			c.refunded.Add(uint64(-units))
-		}
-	})
-}
-
-// count counts something of a rule.
-func (s *requestState) count(rule string, count func(*series)) {
-	if at, ok := s.set.find(rule, 0); ok {
-		count(s.set.watches[at].series)
-	}
-}
-
-// finish ends the request: it releases what is held, settles what was added, and calls
-// Config.Settled.
-func (s *requestState) finish() {
-	s.held.release()
-	var costs []ruleCost
-	s.mu.Lock()
-	for u := s.used; u != nil; u = u.next {
-		if u.added && !u.settled {
-			u.settled = true
-			costs = append(costs, ruleCost{u.rule, u.sum})
-		}
-	}
-	s.mu.Unlock()
-	if costs != nil {
-		if err := errors.Join(s.settleAll(context.WithoutCancel(s.Context), costs)...); err != nil {
-			s.by.unrefunded.Do(func() { s.by.logger.Error("ratelimit: request not settled at what was added", "error", err) })
-		}
-	}
-	if s.request == nil {
+	c, units := s.set.seriesOf(p.now.Check.Rule), p.now.Charged-p.taken.Charged
+	if units <= 0 {
+		c.refunded.Add(uint64(-units))
 		return
 	}
-	d := s.current()
-	d.Results = slices.Clone(d.Results)
-	s.mu.Lock()
-	for i := range d.Results {
-		for u := s.used; u != nil; u = u.next {
-			if r := &d.Results[i]; r.Check.Rule == u.rule && u.err != nil {
-				r.Err = u.err
-			}
+	c.charged.Add(uint64(units))
+	var debt int64
+	for _, other := range all {
+		if other.now.Check.Rule == p.now.Check.Rule {
+			debt = max(debt, beyond(other.now.Charged-other.taken.Charged, other.now.Remaining))
 		}
 	}
-	s.mu.Unlock()
-	s.by.tellSettled(s.request, d)
-}
-
-// tellSettled calls Config.Settled with a copy of the results.
-func (m *Middleware) tellSettled(r *http.Request, d algorithms.Decision) {
-	for i := range d.Results {
-		lent.Result(&d.Results[i]).Over()
-	}
-	m.settled(r, d)
+	c.debt.Add(uint64(debt))
 }
 
 // refundBy refunds the rules with ChargeOn that do not list the status. A request that
@@ -351,7 +241,7 @@ func (s *requestState) refundBy(status int) {
 	}
 	var free []ruleCost
 	for _, r := range s.current().Results {
-		if on := s.set.chargeOn(r.Check.Rule); on != nil && !slices.Contains(on, status) && s.claim(r.Check.Rule, true) == nil {
+		if on := s.set.chargeOn(r.Check.Rule); on != nil && !slices.Contains(on, status) && s.claim(r.Check.Rule, 0, true) == nil {
 			free = append(free, ruleCost{rule: r.Check.Rule})
 		}
 	}
@@ -359,6 +249,6 @@ func (s *requestState) refundBy(status int) {
 		return
 	}
 	if err := errors.Join(s.settleAll(s.Context, free)...); err != nil {
-		s.by.unrefunded.Do(func() { s.by.logger.Error("ratelimit: charge not refunded", "status", status, "error", err) })
+		s.by.unrefunded.Do(func() { s.by.config.Logger.Error("ratelimit: charge not refunded", "status", status, "error", err) })
 	}
 }

@@ -48,7 +48,7 @@ func (m *Middleware) maxWait(ctx context.Context, handles bool) time.Duration {
 	if !bounded {
 		return 0
 	}
-	return max(until.Sub(now)-m.budget-noWait, noWait)
+	return max(until.Sub(now)-m.limiter.budget()-noWait, noWait)
 }
 
 // prepareWait gives a delayed request a place in the wait queue, if it has none, and
@@ -72,7 +72,7 @@ func (e *evaluation) prepareWait(delay time.Duration) {
 	if e.maxWait == 0 || delay <= e.maxWait {
 		return
 	}
-	e.m.refund(e.request.Context(), *d)
+	e.m.limiter.refund(e.request.Context(), *d)
 	d.Allowed = false
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Delay > 0 {
@@ -122,9 +122,7 @@ func (e *evaluation) refundSlot() {
 	if slot >= 0 {
 		r := &e.decision.Results[slot]
 		units := r.Charged
-		e.m.refund(e.request.Context(), algorithms.Decision{Results: e.decision.Results[slot : slot+1]})
-		if at, ok := e.set.find(r.Check.Rule, slot); ok {
-			e.set.watches[at].series.refunded.Add(uint64(units - r.Charged))
-		}
+		e.m.limiter.refund(e.request.Context(), algorithms.Decision{Results: e.decision.Results[slot : slot+1]})
+		e.set.seriesOf(r.Check.Rule).refunded.Add(uint64(units - r.Charged))
 	}
 }

@@ -4,7 +4,6 @@ package pattern
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"net/url"
 	"path"
@@ -35,39 +34,6 @@ const (
 	endSlash                  // "/a/{$}"
 	endAnything               // "/a/", "/a/{rest...}"
 )
-
-// Parse compiles a ServeMux pattern. It rejects what ServeMux rejects. It also rejects
-// patterns that ServeMux accepts but that are mistakes, because a pattern that matches
-// no request would go unnoticed. The error says what to write instead.
-func Parse(s string) (Pattern, error) {
-	what, fix := mistake(s)
-	if what == "" {
-		what, fix = rejection(s), "see net/http.ServeMux for the syntax"
-	}
-	if what != "" {
-		return Pattern{}, fmt.Errorf("pattern %q: %s; %s", s, what, fix)
-	}
-
-	method, rest := splitMethod(s)
-	head, _, _ := strings.Cut(rest, "{")
-	head = cmp.Or(unescape(strings.TrimSuffix(head, "/")), "/")
-	p := Pattern{method: method, at: len(head) - 1, last: head[len(head)-1]}
-	for rest != "" {
-		var seg string
-		seg, rest = cutSegment(rest)
-		switch name, wild := strings.CutPrefix(seg, "{"); {
-		case seg == "", wild && strings.HasSuffix(name, "...}"):
-			p.end = endAnything
-		case seg == "{$}":
-			p.end = endSlash
-		case wild:
-			p.segs = append(p.segs, "")
-		default:
-			p.segs = append(p.segs, unescape(seg))
-		}
-	}
-	return p, nil
-}
 
 // A Target holds the method and the path of a request, prepared for many patterns.
 //

@@ -2,6 +2,7 @@
 package sampler
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +13,7 @@ const LogInterval = 10 * time.Second
 
 // A Sampler lets one call through in each interval. It is safe for concurrent use.
 type Sampler struct {
-	Every time.Duration
+	Every time.Duration // 0 means a second
 
 	mu   sync.Mutex
 	last time.Time
@@ -22,7 +23,7 @@ type Sampler struct {
 func (s *Sampler) Do(f func()) {
 	s.mu.Lock()
 	now := time.Now()
-	due := s.last.IsZero() || now.Sub(s.last) >= s.Every
+	due := s.last.IsZero() || now.Sub(s.last) >= cmp.Or(s.Every, time.Second)
 	if due {
 		s.last = now
 	}

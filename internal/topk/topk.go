@@ -61,15 +61,13 @@ func (c *Counter) List(now time.Duration) []Entry {
 	defer c.mu.Unlock()
 	c.rotate(now)
 	top := make([]Entry, 0, len(c.now.ids)+len(c.last.ids))
-	for i, id := range c.now.ids {
-		count, over := c.last.count(id)
-		top = append(top, Entry{id.rule, id.key, c.now.counts[i] + count, c.now.errors[i] + over})
-	}
-	for i, id := range c.last.ids {
-		if _, both := c.now.at[id]; !both {
-			count, over := c.now.count(id)
-			top = append(top, Entry{id.rule, id.key, c.last.counts[i] + count, c.last.errors[i] + over})
+	for i, id := range slices.Concat(c.now.ids, c.last.ids) {
+		if _, both := c.now.at[id]; both && i >= len(c.now.ids) {
+			continue
 		}
+		count, over := c.now.count(id)
+		before, overBefore := c.last.count(id)
+		top = append(top, Entry{id.rule, id.key, count + before, over + overBefore})
 	}
 	slices.SortFunc(top, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Error, b.Error),

@@ -20,12 +20,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/inside"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
-
-// middlewares has unexported functions of package middleware.
-var middlewares = ratelimit.Internal.Open(&inside.Allow)
 
 // Handler returns a handler for operators of a Middleware: the rules in force and their
 // version, the keys that were denied most, the bans that this process knows of, and, for
@@ -64,7 +60,7 @@ func Handler(limit *ratelimit.Middleware, hosts ...string) http.Handler {
 	}
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.refuse(w, r, http.StatusForbidden, errors.New("refused: sent by a page of another site, or through a proxy that changed the Host"))
+		refuse(w, r, http.StatusForbidden, errors.New("refused: sent by a page of another site, or through a proxy that changed the Host"))
 	}))
 	protected := protection.Handler(http.HandlerFunc(h.serve))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +68,7 @@ func Handler(limit *ratelimit.Middleware, hosts ...string) http.Handler {
 			w.Header().Set(name, value)
 		}
 		if host := nameOf(r.Host); !isOurs(host) && !slices.Contains(names, host) {
-			h.refuse(w, r, http.StatusMisdirectedRequest,
+			refuse(w, r, http.StatusMisdirectedRequest,
 				fmt.Errorf("refused: the host %.253q is neither an address nor localhost; if it is a name of yours, write admin.Handler(limit, %.253[1]q)", host))
 			return
 		}
@@ -109,15 +105,6 @@ func isOurs(host string) bool {
 	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// A mistake is what an operator is told, and its status.
-type mistake struct {
-	status int
-	err    error
-}
-
-func (e *mistake) Error() string { return e.err.Error() }
-func (e *mistake) Unwrap() error { return e.err }
-
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	o, err := orderOf(w, r)
 	var clients []*clientView
@@ -141,7 +128,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		writeError(w, status, err)
 	case clients != nil && o.rule == "":
-		writeJSON(w, status, clientViews{clients})
+		writeJSON(w, status, map[string]any{"clients": clients})
 	case clients != nil:
 		writeJSON(w, status, clients[0])
 	default:
@@ -150,7 +137,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse responds to a request that may be of another site, which is shown nothing.
-func (h *handler) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	if wantsPage(r) {
 		writePage(w, status, nil, nil, err)
 		return
@@ -173,10 +160,4 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 		text = []byte(`{"error": "cannot be written as JSON"}`)
 	}
 	write(w, status, "application/json", append(text, '\n'))
-}
-
-func write(w http.ResponseWriter, status int, contentType string, body []byte) {
-	w.Header().Set("Content-Type", contentType)
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // nobody to tell
 }

@@ -1,13 +1,10 @@
 package admin
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,9 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/banned"
-	"github.com/seed75154129/ratelimit/internal/near"
 	"github.com/seed75154129/ratelimit/internal/view"
 )
 
@@ -31,6 +25,16 @@ type order struct {
 	used   int64         // units, of the one count that has what was sent of key, tier, override and limit
 	count  map[string]string
 }
+
+// A mistake is what an operator is told, and its status.
+type mistake struct {
+	status int
+	err    error
+}
+
+func (e *mistake) Error() string { return e.err.Error() }
+
+func (e *mistake) Unwrap() error { return e.err }
 
 const (
 	maxOrder  = 64 << 10 // bytes of a form or a query
@@ -109,205 +113,4 @@ func orderOf(w http.ResponseWriter, r *http.Request) (o order, err error) {
 		return bad(http.StatusBadRequest, "no such action: %.64q; send peek, reset, used, ban or unban", o.action)
 	}
 	return o, nil
-}
-
-// carryOut does what an operator asks for, and returns how the client stands then.
-func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
-	ctx := r.Context()
-	rules := middlewares.State(h.limit).Rules
-	at := slices.IndexFunc(rules, func(rule view.Rule) bool { return rule.Name == o.rule })
-	if at < 0 {
-		return nil, &mistake{http.StatusNotFound, noRule(o.rule, rules)}
-	}
-	keys, err := h.keysOf(o)
-	if err != nil {
-		return nil, err
-	}
-	client, err := middlewares.Client(h.limit, o.rule, keys...)
-	if err != nil { // the rules were replaced meanwhile
-		return nil, &mistake{http.StatusNotFound, err}
-	}
-	switch o.action {
-	case "reset":
-		err = h.limiter.Reset(ctx, client.Checks...)
-	case "used":
-		err = h.use(ctx, o, client.Limits)
-	case "ban", "unban": // a ban of no length ends one
-		err = h.limiter.Ban(ctx, o.lasts, client.Checks...)
-	}
-	for _, key := range keys {
-		switch b := (banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, key).Kept}); o.action {
-		case "reset", "unban":
-			middlewares.Bans(h.limit).Forget(b)
-		case "ban":
-			middlewares.Bans(h.limit).Note(b, banned.ByOperator+r.RemoteAddr, time.Now(), o.lasts)
-		}
-	}
-	v := h.look(ctx, &rules[at], o, keys, client.Limits)
-	if o.action != "peek" {
-		h.logOrder(r, v, err)
-	}
-	if _, told := errors.AsType[*mistake](err); err == nil || told {
-		return v, err
-	}
-	if errors.Is(err, errors.ErrUnsupported) {
-		return v, &mistake{http.StatusNotImplemented, fmt.Errorf("%s: %w", o.action, err)}
-	}
-	if errors.Is(err, failmode.ErrOpen) && o.action != "used" {
-		err = fmt.Errorf("not done on servers that are out of reach, repeat it when they are back: %w", err)
-	}
-	return v, &mistake{http.StatusInternalServerError, fmt.Errorf("%s: %w", o.action, err)}
-}
-
-// noRule is the error for a name that no rule has.
-func noRule(name string, rules []view.Rule) error {
-	names := make([]string, len(rules))
-	for i := range rules {
-		names[i] = rules[i].Name
-	}
-	err := fmt.Errorf("rule %.64q: %w", name, view.ErrNoRule)
-	if best := near.Word(name, names); best != "" {
-		err = fmt.Errorf("%w (did you mean %s?)", err, best)
-	}
-	return err
-}
-
-// use sets what is used of one count: it is forgotten, with the key's ban, and charged again.
-// Requests that come between are counted on top.
-func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) error {
-	bad := func(format string, args ...any) error {
-		return &mistake{http.StatusBadRequest, fmt.Errorf("used: "+format, args...)}
-	}
-	var found []algorithms.Check
-	counts := make(map[view.Count]bool)
-	for i := range limits {
-		for j := range limits[i].Checks {
-			c := h.countOf(&limits[i], &algorithms.Result{Check: limits[i].Checks[j]})
-			is := func(field, has string) bool { sent, ok := o.count[field]; return !ok || sent == has }
-			if is("key", c.Key) && is("tier", c.Tier) && is("override", c.Override) && is("limit", c.Limit) {
-				found = append(found, limits[i].Checks[j])
-				counts[view.CountOf(&limits[i].Checks[j])] = true
-			}
-		}
-	}
-	if len(counts) != 1 {
-		return bad("%d counts are meant; send the limit of one and, if there are several with it, its tier, override or key, as a look-up shows them", len(counts))
-	}
-	check := found[0]
-	l, soft := check.Limit, check.Limit
-	soft.Soft = true
-	switch {
-	case l.Rate < 0 || l.Algorithm == algorithms.InFlight:
-		return bad("%s counts nothing that could be set", view.Limit(l))
-	case soft.Validate() == nil:
-		check.Limit = soft // so that more than the limit may be used
-	case slices.ContainsFunc(found, func(c algorithms.Check) bool { return c.Limit != l }):
-		return bad("several limits share this count; send limit= or tier= of the one that applies to the client, as a look-up shows it")
-	case o.used > l.Quota():
-		return bad("of %s at most %d can be used, got %d", view.Limit(l), l.Quota(), o.used)
-	}
-	err := h.limiter.Reset(ctx, check)
-	middlewares.Bans(h.limit).Forget(banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, check.Key).Kept})
-	if err != nil {
-		return fmt.Errorf("not set, and forgotten in this process: %w", err)
-	}
-	if o.used == 0 {
-		return nil
-	}
-	check.Cost, check.Ban, check.Shadow, check.Lease = o.used, algorithms.Ban{}, false, false
-	d, err := h.limiter.Take(ctx, check)
-	if err == nil && (d.Results[0].Charged != o.used || d.Results[0].Source == algorithms.SourceFallback) {
-		err = errors.New("the count was forgotten, but not all of it was charged again")
-	}
-	return err
-}
-
-// keysOf returns the keys that an order is about.
-func (h *handler) keysOf(o order) ([]string, error) {
-	if o.ID != "" {
-		return h.listedKey(o.rule, o.ID)
-	}
-	checks, err := h.limit.Checks(o.rule, o.Values...)
-	if err != nil {
-		status := http.StatusBadRequest
-		if errors.Is(err, view.ErrNoRule) { // the rules were replaced meanwhile
-			status = http.StatusNotFound
-		} else if len(o.Values) == 0 {
-			err = fmt.Errorf("%w; send value=…, once for each part of the key", err)
-		}
-		return nil, &mistake{status, err}
-	}
-	var keys []string
-	for i := range checks {
-		if !slices.Contains(keys, checks[i].Key) {
-			keys = append(keys, checks[i].Key)
-		}
-	}
-	return keys, nil
-}
-
-// lookEverywhere returns how a client stands by each rule that counts by its values.
-func (h *handler) lookEverywhere(ctx context.Context, o order) (clients []*clientView, err error) {
-	rules, secret := middlewares.State(h.limit).Rules, false
-	for i := range rules {
-		o.rule = rules[i].Name
-		keys, err := h.keysOf(o)
-		if err != nil {
-			continue
-		}
-		if client, err := middlewares.Client(h.limit, o.rule, keys...); err == nil {
-			clients = append(clients, h.look(ctx, &rules[i], o, keys, client.Limits))
-			secret = secret || rules[i].Secret
-		}
-	}
-	if clients == nil {
-		return nil, &mistake{http.StatusBadRequest, errors.New("no rule counts by such a value; name a rule to see what it takes")}
-	}
-	for _, client := range clients {
-		client.Secret = secret // a secret is one under all rules
-	}
-	return clients, nil
-}
-
-// logOrder logs what was changed by hand.
-func (h *handler) logOrder(r *http.Request, c *clientView, err error) {
-	attrs := []slog.Attr{slog.String("action", c.Action), slog.String("rule", c.Rule), slog.Any("keys", c.Keys), slog.String("from", r.RemoteAddr)}
-	if c.Action == "used" {
-		attrs = append(attrs, slog.Int64("n", c.Order.used), slog.String("limit", c.Order.count["limit"]))
-	}
-	if c.Order.lasts > 0 {
-		attrs = append(attrs, slog.Duration("for", c.Order.lasts))
-	}
-	level, text := slog.LevelInfo, "ratelimit: changed by an operator"
-	if err != nil {
-		level, text = slog.LevelError, "ratelimit: change by an operator failed"
-		if _, refused := errors.AsType[*mistake](err); refused {
-			level = slog.LevelInfo
-		}
-		attrs = append(attrs, slog.Any("error", err))
-	}
-	middlewares.Logger(h.limit).LogAttrs(r.Context(), level, text, attrs...)
-}
-
-// listedKey returns the key that has an id in the list of those denied most, or of bans.
-func (h *handler) listedKey(rule, id string) ([]string, error) {
-	var listed []banned.Key
-	for _, d := range middlewares.Denied(h.limit) {
-		listed = append(listed, banned.Key{Rule: d.Rule, Key: d.Key})
-	}
-	for _, b := range middlewares.Bans(h.limit).All(time.Now()) {
-		listed = append(listed, b.Key)
-	}
-	for _, l := range listed {
-		if l.Rule != rule {
-			continue
-		}
-		if key := middlewares.Shown(h.limit, l.Key); key.ID == id {
-			if !key.Whole {
-				return nil, &mistake{http.StatusUnprocessableEntity, errors.New("the key is too long, so that only a hash of it is kept: name the client by its values")}
-			}
-			return []string{l.Key}, nil
-		}
-	}
-	return nil, &mistake{http.StatusNotFound, errors.New("no key in the lists of this process has that id: ids belong to the process that lists them; name the client by its values")}
 }

@@ -6,10 +6,14 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/layers"
 	"github.com/seed75154129/ratelimit/internal/view"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
+
+// middlewares has unexported functions of package middleware.
+var middlewares = ratelimit.Internal.Open(&inside.Allow)
 
 // A handler shows and changes a Middleware.
 type handler struct {
@@ -123,11 +127,6 @@ type bannedView struct {
 	EndsIn view.Seconds `json:"ends_in"`
 
 	Known bool `json:"-"` // it can be looked up
-}
-
-// clientViews are how a client stands by the rules that count by its values.
-type clientViews struct {
-	Clients []*clientView `json:"clients"`
 }
 
 // A clientView is how a client stands by one rule, after what was done to it.

@@ -1,6 +1,7 @@
 package pattern
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +12,39 @@ import (
 
 	"github.com/seed75154129/ratelimit/internal/near"
 )
+
+// Parse compiles a ServeMux pattern. It rejects what ServeMux rejects. It also rejects
+// patterns that ServeMux accepts but that are mistakes, because a pattern that matches
+// no request would go unnoticed. The error says what to write instead.
+func Parse(s string) (Pattern, error) {
+	what, fix := mistake(s)
+	if what == "" {
+		what, fix = rejection(s), "see net/http.ServeMux for the syntax"
+	}
+	if what != "" {
+		return Pattern{}, fmt.Errorf("pattern %q: %s; %s", s, what, fix)
+	}
+
+	method, rest := splitMethod(s)
+	head, _, _ := strings.Cut(rest, "{")
+	head = cmp.Or(unescape(strings.TrimSuffix(head, "/")), "/")
+	p := Pattern{method: method, at: len(head) - 1, last: head[len(head)-1]}
+	for rest != "" {
+		var seg string
+		seg, rest = cutSegment(rest)
+		switch name, wild := strings.CutPrefix(seg, "{"); {
+		case seg == "", wild && strings.HasSuffix(name, "...}"):
+			p.end = endAnything
+		case seg == "{$}":
+			p.end = endSlash
+		case wild:
+			p.segs = append(p.segs, "")
+		default:
+			p.segs = append(p.segs, unescape(seg))
+		}
+	}
+	return p, nil
+}
 
 // rejection returns why ServeMux rejects a pattern, or "".
 func rejection(s string) (why string) {

@@ -1,13 +1,7 @@
 package metrics
 
 import (
-	"slices"
-	"strings"
-	"sync"
-
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/seed75154129/ratelimit/algorithms"
 )
 
 // descs are the metrics by name; docs/metrics.md says what they mean.
@@ -69,100 +63,4 @@ func describe(all []description) map[string]*prometheus.Desc {
 		descs[name] = prometheus.NewDesc(name, d.help, d.labels, nil)
 	}
 	return descs
-}
-
-// A collector adds the metrics of its sources, at each scrape. A registry has one.
-type collector struct {
-	mu      sync.Mutex
-	sources []Source
-}
-
-// add adds sources, each once.
-func (c *collector) add(sources ...Source) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range sources {
-		for _, part := range partsOf(s) {
-			if !slices.Contains(c.sources, part) {
-				c.sources = append(c.sources, part)
-			}
-		}
-	}
-}
-
-// Describe implements [prometheus.Collector].
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range descs {
-		ch <- d
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	sums := make(map[string]*algorithms.Metric) // by name and labels
-	for _, source := range c.sources {
-		for m := range source.Metrics() {
-			name := m.Name + "\x00" + strings.Join(m.Labels, "\x00")
-			if sum := sums[name]; sum != nil {
-				addTo(sum, &m)
-				continue
-			}
-			m.Counts = slices.Clone(m.Counts)
-			sums[name] = &m
-		}
-	}
-	for _, sum := range sums {
-		ch <- metric(sum)
-	}
-}
-
-// addTo adds a metric to those of other sources.
-func addTo(sum, m *algorithms.Metric) {
-	if m.Name == "ratelimit_instances" {
-		sum.Value = max(sum.Value, m.Value) // all limiters of a process have the same instances
-		return
-	}
-	sum.Value += m.Value
-	for i := range min(len(sum.Counts), len(m.Counts)) {
-		sum.Counts[i] += m.Counts[i]
-	}
-}
-
-func metric(s *algorithms.Metric) prometheus.Metric {
-	desc := descs[s.Name]
-	names, values := split(s.Labels)
-	if desc == nil { // a metric of a program's own source
-		desc = prometheus.NewDesc(s.Name, "", names, nil)
-	}
-	var m prometheus.Metric
-	var err error
-	switch {
-	case s.Bounds != nil:
-		var count uint64
-		buckets := make(map[float64]uint64, len(s.Bounds))
-		for i, n := range s.Counts {
-			if count += n; i < len(s.Bounds) {
-				buckets[s.Bounds[i]] = count
-			}
-		}
-		m, err = prometheus.NewConstHistogram(desc, count, s.Value, buckets, values...)
-	case strings.HasSuffix(s.Name, "_total"):
-		m, err = prometheus.NewConstMetric(desc, prometheus.CounterValue, s.Value, values...)
-	default:
-		m, err = prometheus.NewConstMetric(desc, prometheus.GaugeValue, s.Value, values...)
-	}
-	if err != nil {
-		return prometheus.NewInvalidMetric(desc, err)
-	}
-	return m
-}
-
-// split returns the names and the values of labels.
-func split(labels []string) (names, values []string) {
-	for i := 0; i+1 < len(labels); i += 2 {
-		names, values = append(names, labels[i]), append(values, labels[i+1])
-	}
-	return names, values
 }

@@ -1,0 +1,106 @@
+package middleware
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/pattern"
+	"github.com/seed75154129/ratelimit/internal/refundable"
+	"github.com/seed75154129/ratelimit/internal/waitqueue"
+)
+
+// A match holds what is known of a request before any key is resolved.
+type match struct {
+	set    *ruleset
+	target pattern.Target
+	first  int // the first rule that matches; below 0 if none does, or the request is skipped
+
+	skipped bool
+}
+
+// match finds the rules of a request. It charges nothing.
+func (m *Middleware) match(r *http.Request) (found match) {
+	found.set, found.target, found.first = m.rules.Load(), pattern.TargetOf(r), -1
+	exactly := func(p pattern.Pattern) bool { return p.MatchExactly(&found.target) }
+	if slices.ContainsFunc(m.skip, exactly) || m.config.SkipFor != nil && m.config.SkipFor(r) {
+		found.set.hints.skip()
+		found.skipped = true
+		return found
+	}
+	for i := range found.set.rules {
+		if found.set.rules[i].applies(&found.target) {
+			found.first = i
+			return found
+		}
+	}
+	if hints := found.set.hints; hints.watching() {
+		hints.done(found.set.rules, limitedBy{})
+	}
+	return found
+}
+
+// An evaluation is one request on its way through a Middleware: first its checks, then
+// the decision about them.
+type evaluation struct {
+	m *Middleware
+	match
+	request *http.Request
+	writer  http.ResponseWriter // nil unless handles
+	handles bool                // the request waits here if a leaky_bucket delays it
+	peeks   bool                // nothing is charged or counted
+
+	checks    []algorithms.Check // that were decided; nil if they are those of the results
+	decided   int                // how many checks the decision is about
+	resolved  [maxReused]resolvedKey
+	tierName  string
+	tierKnown bool // TierFor was called
+
+	seen []seenKey // for each rule; nil once the hints have watched enough requests
+
+	queues  []waitqueue.Key // of the checks by a leaky_bucket
+	entered int             // how many of the queues the ticket is for
+	ticket  *waitqueue.Ticket
+	maxWait time.Duration // 0 means any
+
+	decision algorithms.Decision
+	refusal  error               // by a key, while the other rules were charged; nil if there is none
+	pending  *refundable.Request // nil if no rule has ChargeOn and a Ban
+	before   http.Header         // rate limit fields that the response had already; nil if none
+	state    *requestState       // nil until the next handler is called
+	held     *held               // nil if nothing is held while the request is in flight
+	charged  bool                // Config.Settled is to be called
+
+	slot   slot          // nil without a Shedder, or if it was not asked
+	shed   bool          // by the Shedder
+	waited time.Duration // for the slot
+}
+
+// A slot is a request's place in the Shedder. Its methods do nothing where it is nil in
+// the interface.
+type slot interface {
+	Wrap(http.ResponseWriter, *http.Request) (http.ResponseWriter, *http.Request)
+	Block() bool
+	Unblock(blocked bool)
+	Leave(served bool)
+}
+
+// A resolvedKey is what a key returned for the request.
+type resolvedKey struct {
+	key  string
+	err  error
+	done bool
+}
+
+func (e *evaluation) keyOf(rule *rule) (string, error) {
+	if rule.reused == 0 {
+		return rule.source.Key.Resolve(e.request)
+	}
+	k := &e.resolved[rule.reused-1]
+	if !k.done {
+		k.key, k.err = rule.source.Key.Resolve(e.request)
+		k.done = true
+	}
+	return k.key, k.err
+}

@@ -1,0 +1,181 @@
+package middleware
+
+import (
+	"errors"
+	"log/slog"
+	"reflect"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/hidden"
+	"github.com/seed75154129/ratelimit/internal/hint"
+	"github.com/seed75154129/ratelimit/internal/pattern"
+	"github.com/seed75154129/ratelimit/internal/sampler"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// compile validates rules and makes them ready, with a share of each limit.
+func compile(rules []Rule, s share, hasTierFor bool) ([]rule, error) {
+	if err := ValidateRules(rules); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.validate(rules)...); err != nil {
+		return nil, err
+	}
+	compiled := make([]rule, len(rules))
+	for i := range rules {
+		r := &rules[i]
+		c := &compiled[i]
+		c.source = r.clone()
+		for _, text := range r.Match {
+			p, _ := pattern.Parse(text) // it is valid
+			c.patterns = append(c.patterns, p)
+		}
+		c.readsBody, c.traits = keyfunc.Describe(r.Key).ReadsBody(), hint.Of(r.Key)
+		if r.TierBy != nil {
+			c.plans, c.readsBody = hasTierFor, c.readsBody || keyfunc.Describe(r.TierBy).ReadsBody()
+		}
+		if c.terms.costs = pattern.NewValues(r.Costs); r.Shadow {
+			c.terms.shadow = 1 - r.Enforce
+		}
+		c.own, _ = c.source.fit(c.source.own(), s) // they are valid
+		for tier, limited := range c.source.Tiers {
+			if c.terms.tiers == nil {
+				c.terms.tiers = make(map[string]limits)
+			}
+			c.terms.tiers[tier], _ = c.source.fit(limited, s)
+		}
+		c.terms.fitOverrides(&c.source, s)
+		c.check = algorithms.Check{Rule: r.Name, Limit: c.own.windows[0], Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
+			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.hasHeld() || r.Ban != (algorithms.Ban{})}
+	}
+	reuseKeys(compiled)
+	return compiled, nil
+}
+
+// maxReused is how many keys' answers a request keeps for further rules.
+const maxReused = 2
+
+// reuseKeys numbers the keys that several rules have. They are resolved once for each
+// request. A [keyfunc.Func] cannot be compared, so it is called for each rule.
+func reuseKeys(rules []rule) {
+	reused := 0
+	for i := range rules {
+		if rules[i].reused > 0 || reflect.TypeOf(rules[i].source.Key).Kind() != reflect.Pointer {
+			continue
+		}
+		if reused == maxReused {
+			return
+		}
+		for j := i + 1; j < len(rules); j++ {
+			if rules[j].source.Key == rules[i].source.Key {
+				rules[i].reused, rules[j].reused = reused+1, reused+1
+			}
+		}
+		reused = max(reused, rules[i].reused)
+	}
+}
+
+// A ruleset is the rules in force, with their counts and hints.
+type ruleset struct {
+	rules      []rule
+	watches    []watch         // one for each rule
+	hidden     map[string]bool // by name
+	chargesOn  bool            // a rule has ChargeOn
+	spares     bool            // a rule has ChargeOn and a Ban
+	hints      *hints
+	generation int   // 1 for the first
+	version    int64 // of the document; 0 if it has none
+}
+
+// newRuleset returns the set that follows old, which has no rules the first time.
+func newRuleset(rules []rule, old *ruleset, logger *slog.Logger, hasTierFor bool) *ruleset {
+	set := &ruleset{rules: rules, watches: make([]watch, len(rules)), hidden: make(map[string]bool), hints: newHints(logger, len(rules)), generation: old.generation + 1}
+	for i := range rules {
+		c := &rules[i].check
+		var windows []*windowDenials // of before
+		w := watch{rule: c.Rule, limit: c.Limit, quota: c.Limit.Quota(), series: new(series), denials: new(sampler.Rate)}
+		if at, ok := old.find(c.Rule, i); ok {
+			was := &old.watches[at]
+			w.denials = was.denials
+			if algorithmOf(was.limit) == algorithmOf(w.limit) {
+				w.series, windows = was.series, was.windows
+			}
+		}
+		w.windows = windowsOf(&rules[i].source, windows)
+		set.watches[i] = w
+		set.chargesOn = set.chargesOn || rules[i].source.ChargeOn != nil
+		set.spares = set.spares || rules[i].spares()
+		if rules[i].source.Hidden {
+			set.hidden[c.Rule] = true
+		}
+	}
+	for _, text := range oddities(rules, hasTierFor) {
+		set.hints.say(text)
+	}
+	return set
+}
+
+// find returns the index of a rule, which is most likely at from or soon after.
+func (set *ruleset) find(name string, from int) (at int, ok bool) {
+	for i := from; i < len(set.watches); i++ {
+		if set.watches[i].rule == name {
+			return i, true
+		}
+	}
+	for i := range min(from, len(set.watches)) {
+		if set.watches[i].rule == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// shown returns a decision without what clients must not be told.
+func (set *ruleset) shown(d algorithms.Decision) algorithms.Decision {
+	return hidden.Redact(d, func(rule string) bool { return set.hidden[rule] })
+}
+
+// seriesOf returns the counts of a rule. Those of a rule that the limiter has added are
+// shown nowhere.
+func (set *ruleset) seriesOf(rule string) *series {
+	if at, ok := set.find(rule, 0); ok {
+		return set.watches[at].series
+	}
+	return new(series)
+}
+
+// sparing reports whether denials of a check do not always count towards its ban.
+func (set *ruleset) sparing(c algorithms.Check) bool {
+	at, ok := set.find(c.Rule, 0)
+	return ok && set.rules[at].spares() && !c.Shadow
+}
+
+// mayRefund reports whether a rule with ChargeOn has charged the request.
+func (set *ruleset) mayRefund(d *algorithms.Decision) bool {
+	if !set.chargesOn {
+		return false
+	}
+	for i := range d.Results {
+		if d.Results[i].Charged > 0 && set.chargeOn(d.Results[i].Check.Rule) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// chargeOn returns the statuses that a rule charges; nil means all.
+func (set *ruleset) chargeOn(rule string) []int {
+	if at, ok := set.find(rule, 0); ok {
+		return set.rules[at].source.ChargeOn
+	}
+	return nil
+}
+
+// failed counts the checks of a call for which the limiter returned an error.
+func (set *ruleset) failed(checks []algorithms.Check) {
+	for i := range checks {
+		if i == 0 || checks[i].Rule != checks[i-1].Rule { // else it is another window of it
+			set.seriesOf(checks[i].Rule).counts[outcomeError][originNone].Add(1)
+		}
+	}
+}

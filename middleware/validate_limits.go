@@ -1,0 +1,204 @@
+package middleware
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/pattern"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+const (
+	// maxEntries is how many entries Rule.Match, Costs, Tiers and Overrides may have: patterns
+	// are compared with each other, and costs with the limits of tiers.
+	maxEntries = 1000
+	// maxConflicts is how many conflicts among the patterns of Costs are looked for.
+	maxConflicts = 10
+)
+
+// maxWindows is how many windows a request may have by one rule.
+const maxWindows = 8
+
+// validateLimits reports what is wrong with the limits that a request has together.
+func validateLimits(limits []algorithms.Limit) error {
+	if len(limits) == 0 || len(limits) > maxWindows {
+		return fmt.Errorf("%d limits; write 1 to %d", len(limits), maxWindows)
+	}
+	var errs []error
+	for i, l := range limits {
+		err := l.Validate()
+		if err == nil && l.Calendar == "" {
+			err = tooShort("the period", l.Period)
+		}
+		errs = append(errs, err)
+		if isHeld(l) && len(limits) > 1 {
+			errs = append(errs, fmt.Errorf("%s counts requests, and other limits may count units; write two rules", l))
+		}
+		for _, other := range limits[:i] {
+			if lent.Counting(other) == lent.Counting(l) {
+				errs = append(errs, fmt.Errorf("%s and %s are one count; keep one of them, or write another period", other, l))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shortest is the shortest time that a rule may count by. Anything below is shorter
+// than a decision may take, and mostly a number whose unit was forgotten.
+const shortest = 10 * time.Millisecond
+
+func tooShort(what string, d time.Duration) error {
+	if d >= shortest {
+		return nil
+	}
+	return fmt.Errorf("%s %s is below %s, which limits nobody; a number without a unit is in nanoseconds: write 10*time.Second, in text 10s",
+		what, d, shortest)
+}
+
+func (r *Rule) validateBan(bad func(string, error)) {
+	if r.Ban == (algorithms.Ban{}) {
+		return
+	}
+	err := r.Ban.Validate()
+	if bad("Ban", err); err == nil {
+		bad("Ban", tooShort("for:", r.Ban.For))
+		bad("Ban", tooShort("within:", cmp.Or(r.Ban.Within, shortest)))
+	}
+	for by, limits := range r.sets() {
+		err := banBy(r.Ban, limits)
+		if err != nil && by != (holder{}) {
+			err = fmt.Errorf("by %s: %w", by, err)
+		}
+		bad("Ban", err)
+	}
+	if r.Key != nil && keyfunc.Describe(r.Key).Values() == 0 {
+		bad("Ban", errors.New("all clients have one key, so each of them could have all others denied: "+
+			"ban by another key, such as keyfunc.IP, or leave the ban out"))
+	}
+}
+
+// banBy reports why denials by limits cannot lead to a ban.
+func banBy(b algorithms.Ban, limits []algorithms.Limit) error {
+	switch {
+	case b == (algorithms.Ban{}):
+	case !slices.ContainsFunc(limits, func(l algorithms.Limit) bool { return !l.Soft }):
+		return errors.New("soft limits deny nothing that could lead to a ban; add a limit that is not soft, or leave the ban out")
+	case !slices.ContainsFunc(limits, leadsToBan):
+		return errors.New("denials by calendar windows lead to no ban, since a client that has used up its quota is no attacker; add a limit with a short period, or leave the ban out")
+	case len(limits) > 1 && b.Within == 0:
+		return errors.New("needs within, since the periods of several limits differ")
+	}
+	return nil
+}
+
+// tooMuch is what is wrong with a cost that one of the limits can never hold.
+func tooMuch(cost int64, limits []ruleLimit) error {
+	for _, l := range limits {
+		if cost > l.Quota() && !l.Soft {
+			return fmt.Errorf("%d is above the %d units that %s can hold: no request would pass", cost, l.Quota(), l)
+		}
+	}
+	return nil
+}
+
+func (r *Rule) validateCosts(match []pattern.Pattern, limits []ruleLimit, bad func(string, error)) {
+	if len(r.Costs) > maxEntries {
+		bad("Costs", fmt.Errorf("%d patterns; at most %d", len(r.Costs), maxEntries))
+		return
+	}
+	mux, conflicts := http.NewServeMux(), 0
+	for _, text := range slices.Sorted(maps.Keys(r.Costs)) {
+		p, err := pattern.Parse(text)
+		if err == nil && conflicts < maxConflicts {
+			if err = pattern.Conflict(mux, text); err != nil {
+				conflicts++
+			}
+		}
+		if err == nil && match != nil && !slices.ContainsFunc(match, func(m pattern.Pattern) bool { return m.Meets(&p) }) {
+			err = fmt.Errorf("pattern %q: the rule matches no such request, so the cost would never apply; let the rule match it, or leave the cost out", text)
+		}
+		bad("Costs", err)
+		if cost := r.Costs[text]; cost < 1 {
+			bad("Costs", fmt.Errorf("pattern %q: must cost at least 1, got %d", text, cost))
+		} else if err := tooMuch(cost, limits); err != nil {
+			bad("Costs", fmt.Errorf("pattern %q: %w", text, err))
+		}
+	}
+}
+
+func (r *Rule) validateChargeOn(limits []ruleLimit, bad func(string, error)) {
+	if r.ChargeOn == nil {
+		return
+	}
+	if len(r.ChargeOn) == 0 {
+		bad("ChargeOn", errors.New("empty: every response would be given back; leave it nil to charge all"))
+	}
+	for i, status := range r.ChargeOn {
+		if status < 200 || status > 599 {
+			bad("ChargeOn", fmt.Errorf("status %d: must be 200 to 599", status))
+		} else if slices.Contains(r.ChargeOn[:i], status) {
+			bad("ChargeOn", fmt.Errorf("status %d: listed twice", status))
+		}
+	}
+	for _, l := range limits {
+		if !isWindow(l.Limit) {
+			bad("ChargeOn", fmt.Errorf("needs a window, from which all can be given back, and %s is none; use %s, %s or %s",
+				l, algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog))
+		}
+	}
+}
+
+func (r *Rule) validateLease(limits []ruleLimit, bad func(string, error)) {
+	if !r.Lease {
+		return
+	}
+	for _, l := range limits {
+		if l.Soft {
+			bad("Lease", fmt.Errorf("does not go with %s, which is soft, and counts each request; leave one of them out", l))
+		} else if !grantsBlocks(l.Limit) {
+			bad("Lease", fmt.Errorf("units can be taken in blocks only by %s and %s, and %s is neither; leave the lease out",
+				algorithms.FixedWindow, algorithms.SlidingWindow, l))
+		}
+	}
+	for _, limits := range r.sets() {
+		if len(limits) > 1 {
+			bad("Lease", errors.New("does not go with several limits, which have room together; lease by a rule of its own"))
+			break
+		}
+	}
+	if r.ChargeOn != nil {
+		bad("Lease", errors.New("does not go with charging by response: units of a block are not given back one by one; leave one of them out"))
+	}
+	if r.Ban != (algorithms.Ban{}) {
+		bad("Lease", errors.New("does not go with a ban: who is denied inside a block is not counted in Redis; leave one of them out"))
+	}
+}
+
+// validateHeld says what a rule on requests in flight cannot have.
+func (r *Rule) validateHeld(bad func(string, error)) {
+	const one = "a request in flight costs 1; leave it out, and count units by another rule, such as one with the limit 1000/1m"
+	if r.Cost > 1 {
+		bad("Cost", fmt.Errorf("%s; got %d", one, r.Cost))
+	}
+	if r.Costs != nil {
+		bad("Costs", errors.New(one))
+	}
+	if r.CostFor != nil {
+		bad("CostFor", errors.New(one))
+	}
+	if r.ChargeOn != nil {
+		bad("ChargeOn", errors.New("every request in flight is released when it ends, whatever its status; leave it out, or write another rule with a window, such as 5/1m"))
+	}
+	if r.Ban != (algorithms.Ban{}) {
+		bad("Ban", errors.New("not with in_flight, whose denials come of requests that end; put the ban on a rule with a rate, such as 100/1m"))
+	}
+	if r.Lease {
+		bad("Lease", errors.New("not with in_flight, which has no units to take in blocks; leave it out"))
+	}
+}
