@@ -69,8 +69,8 @@ type Charge struct {
 }
 
 // Result returns the result of a rule's check. If the rule has several windows, it is
-// the one that denies for the longest time or, if none denies, the tightest. If the rule
-// comes several times, it is the last.
+// the one that denies for the longest time or, if none denies, the tightest. If several
+// chained middlewares have a rule of this name, it is that of the innermost.
 func (d Decision) Result(rule string) (Result, bool) {
 	windows := d.windowsOf(rule)
 	if len(windows) == 0 {

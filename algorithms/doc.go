@@ -36,11 +36,11 @@
 // decision towards denying, so no client gains from a clock that steps back, or from
 // clocks that differ between processes.
 //
-// If a state was written more than one period in the future, the clock was wrong then:
-// the units that were used count as used now, and recover as the limit says. A debt is
-// stored as a time in the future, too, but is no clock error, however large it is. It may
-// come from a slower limit on the same key, of another process or tier. It denies until it
-// is repaid.
+// If a state was written at a time more than one period ahead of the clock, the clock
+// was wrong then: the units that were used count as used now, and recover as the limit
+// says. A debt is stored as a time in the future, too, but is no clock error, however
+// large it is. It may come from a slower limit on the same key, of another process or
+// tier. It denies until it is repaid.
 package algorithms
 
 // # How it works

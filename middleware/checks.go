@@ -25,10 +25,9 @@ import (
 // There is a check for each algorithm, period and tier of TierBy among Limit, Limits,
 // Tiers and the client's Override, because each has a count of its own. If several
 // limits share one count, the check has the first of them: the rule's own, then Tiers by
-// name, then the Override. For [keyfunc.First], which may have several
-// keys for one value, give the value without the number in front that an Override needs. A limit
-// that only LimitsFor returns has a check only if another limit has its algorithm and
-// period.
+// name, then the Override. For [keyfunc.First], which may have several keys for one value,
+// give the value without the number in front that an Override needs. A limit that only
+// LimitsFor returns has a check only if another limit has its algorithm and period.
 //
 // Rule names are those of this middleware. If another one on the same limiter has a
 // rule of that name, algorithm and period, the two have one count.
