@@ -59,12 +59,6 @@ type holder struct {
 	ended  bool      // while it was being renewed
 }
 
-func (r *Registry) isClosed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.closed
-}
-
 // An agenda is a heap of holders; the next that is due is the first.
 type agenda []*holder
 
