@@ -139,10 +139,12 @@ type shape struct {
 
 // shapes caches the arguments that were used last, by hash. Calls share them: nobody
 // writes them, and they have no room for more.
-var shapes [256]atomic.Pointer[struct {
+var shapes [256]atomic.Pointer[shaped]
+
+type shaped struct {
 	shape
 	args []any
-}]
+}
 
 func takeArguments(charge bool, checks []Check, ps []step.Params) []any {
 	s, slot := shape{charge: charge, checks: len(checks)}, uint64(0)
@@ -158,10 +160,7 @@ func takeArguments(charge bool, checks []Check, ps []step.Params) []any {
 		return c.args
 	}
 	args := newArguments(charge, checks, ps)
-	cached.Store(&struct {
-		shape
-		args []any
-	}{s, args})
+	cached.Store(&shaped{s, args})
 	return args
 }
 

@@ -50,10 +50,6 @@ package algorithms
 // table of 256 places without locks keeps those used last. The decision is
 // abstracted, and not the storage: Take gets all checks of a request at once.
 //
-// A check of a denied request that had capacity has HasRoom, Charged 0 and the Remaining that
-// it has without the request. Shadow checks are decided by themselves, charged only if the
-// enforced checks admit the request, and change no outcome. An undecided check has an Err.
-//
 // # Keys in Redis
 //
 // namespace:{key}:rule:algorithm:period, for example shop:{203.0.113.9}:per-ip:sw1:1m.
@@ -102,8 +98,3 @@ package algorithms
 // charged. Charged always reports what stands. A refund that certainly failed leaves the
 // charge in the result. A refund without an answer leaves nothing to settle, because
 // refunding twice would exceed the limit.
-//
-// # Siblings
-//
-// What other packages of the module need goes through Internal: typed methods behind a key
-// that only this module can name (package inside). Internal is no promise to users.

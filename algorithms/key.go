@@ -14,17 +14,10 @@ import (
 // what is longer is hashed, so that nobody outside chooses how much is stored.
 const maxPart = 64
 
-// appendKey appends the Redis key that counts a check:
+// appendKey appends the Redis key that counts a check, for the reasons in doc.go:
 //
 //	namespace:{key}:rule:algorithm:period
 //	namespace:{key}:rule:{tier}:algorithm:period
-//
-// The key is the hash tag, so that a cluster keeps what is known of one client
-// together. The algorithm and the period are part of it because instances that
-// disagree on them, as during a roll-out, must not overwrite each other's
-// states; rate and burst are not, so that a changed limit binds at once. The
-// algorithm's name ends with the form of its states, so that two versions of this
-// module that write different forms count at different keys.
 func appendKey(b []byte, namespace string, c *Check, a *step.Row) []byte {
 	b = append(appendRule(b, namespace, c), ':')
 	if c.Tier != "" { // in braces, which no rule has
@@ -37,9 +30,8 @@ func appendKey(b []byte, namespace string, c *Check, a *step.Row) []byte {
 	return appendPeriod(b, c.Limit.Period)
 }
 
-// appendBanKey appends the key of a check's ban, namespace:{key}:rule:ban1: it
-// outlives changes of the limit. The digit is the form, as in the name of an
-// algorithm. No period ends like this.
+// appendBanKey appends the key of a check's ban, namespace:{key}:rule:ban1. The digit is
+// the form, as in the name of an algorithm. No period ends like this.
 func appendBanKey(b []byte, namespace string, c *Check) []byte {
 	return append(appendRule(b, namespace, c), ":ban1"...)
 }

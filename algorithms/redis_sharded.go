@@ -14,15 +14,13 @@ import (
 // in a call of their own, all in one flush. What was charged to a request that
 // another call denies is given back in a second one.
 //
-// A bucket does not get back what it refilled in between, and a queue gets a
-// slot back only while it is the last. So a stream of denied requests would
-// drain what it shares with others. If the Guard knows that a check was denied a
-// moment ago, the request is peeked first, and charged only if it may
-// pass: a denial is one flush as before, and costs the others nothing.
+// If the Guard knows that a check was denied a moment ago, the request is peeked first:
+// see "Clusters and Rings" in doc.go. A denial is one flush as before, and costs the
+// counts that others share nothing.
 //
-// A check whose server did not answer has Err. Its outcome is unknown, so
-// nothing of it is ever given back. If only the answer about its ban is lost, it
-// has Err too, and Charged. The error is for when no server answered.
+// A check whose server did not answer has Err. Its outcome is unknown, so nothing of it
+// is ever given back. If only the answer about its ban is lost, it has Err too, and
+// Charged. The error is for when no server answered.
 func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []step.Params) (Decision, error) {
 	if !charge {
 		return r.askServers(ctx, t, false, checks, ps)

@@ -96,9 +96,8 @@ func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Deci
 }
 
 // fill completes the result from the state of its key: from charged if the check was
-// charged, and from current otherwise. It returns when that state equals that of a key
-// never seen.
-func (r *Result) fill(p *step.Params, current, charged step.State, where step.Placed, now int64) (until int64) {
+// charged, and from current otherwise.
+func (r *Result) fill(p *step.Params, current, charged step.State, where step.Placed, now int64) {
 	s := current
 	if r.Charged > 0 {
 		s, r.trace.Charge = charged, where
@@ -106,7 +105,6 @@ func (r *Result) fill(p *step.Params, current, charged step.State, where step.Pl
 	var a step.Answer
 	p.Answer(&a, r.HasRoom, &s, where, now)
 	r.state(p, &s, &a)
-	return a.Until
 }
 
 // metBan reports whether a script has met, in the place of a state, a ban by hand or

@@ -111,7 +111,7 @@ func (g *Guard) ready() {
 		g.denied.Start(func(c algorithms.Check) bool { return g.refuses(&c) })
 		g.leases.Start()
 		g.breaker.Start(g.store, &g.work, g.logger)
-		g.inFlight.begin(g.store, &g.breaker, &g.work, g.logger)
+		g.inFlight.begin(g.store, &g.breaker, &g.work)
 		g.fellBack.Every, g.lostLog.Every = sampler.LogInterval, sampler.LogInterval
 		if g.Instances == 0 {
 			g.heartbeat.begin(g.store, &g.breaker, &g.work, g.logger)

@@ -37,11 +37,8 @@ func (g *Guard) nameHeld(ctx context.Context, checks []algorithms.Check) (d algo
 func (g *Guard) fullHere(checks []algorithms.Check) (d algorithms.Decision, full bool) {
 	for i := range checks {
 		c := &checks[i]
-		if c.Shadow || !lent.Check(c).Holds() || c.Validate() != nil {
-			continue
-		}
 		var n [1]memory.Count
-		if !lent.Check(c).Count(&n[0]) {
+		if c.Shadow || !lent.Check(c).Holds() || !lent.Check(c).Count(&n[0]) {
 			continue
 		}
 		if lent.Memory(&g.local).Decide(false, n[:]); n[0].Room {

@@ -1,7 +1,6 @@
 package failmode
 
 import (
-	"log/slog"
 	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -25,12 +24,12 @@ type inFlight struct {
 	store holding
 }
 
-func (f *inFlight) begin(st store, b *breaker.Breaker, work *background.Group, logger *slog.Logger) {
+func (f *inFlight) begin(st store, b *breaker.Breaker, work *background.Group) {
 	s, ok := st.(holding)
 	if !ok {
 		return
 	}
-	f.store, f.Store, f.Logger = s, s, logger
+	f.store, f.Store = s, s
 	f.Open = func(shard int) bool { return b.Circuit(shard).IsOpen() }
 	f.Begin, f.Safely = work.Begin, work.Safely
 	b.Closing = f.Tell

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -309,16 +308,11 @@ func TestInFlightOverTime(t *testing.T) {
 			for i := range 100 {
 				takeN(t, g, 200, atOnce(200, fmt.Sprint("k", i)))
 			}
-			log := new(logbook)
-			g.inFlight.Logger = slog.New(slog.NewTextHandler(log, nil))
 			for range 20 {
 				time.Sleep(time.Second)
 				if n := s.size("r:k7"); n != 200 {
 					t.Fatalf("%d in flight, want 200", n)
 				}
-			}
-			if !strings.Contains(log.String(), "many renewals") {
-				t.Error("4000 renewals a second, and no hint")
 			}
 			if _, most := l.renewed(); most > 400 {
 				t.Errorf("%d renewed at once; want 20,000 spread over a sixth of the lease", most)

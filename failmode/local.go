@@ -38,9 +38,6 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, g *Guard) {
 		n := 0
 		for i := range few {
 			r, f := &few[i], &room[n]
-			if r.Err != nil {
-				continue
-			}
 			if !g.countOf(r, &f.Count) {
 				continue
 			}

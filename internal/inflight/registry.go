@@ -8,7 +8,6 @@ package inflight
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +37,6 @@ type Registry struct {
 	Open   func(shard int) bool     // nothing can be sent there now
 	Begin  func(func()) bool        // runs a function in the background, unless there are too many
 	Safely func(func() error) error // makes an error of a panic of the store's
-	Logger *slog.Logger
 
 	Failed, Dropped atomic.Int64 // renewals, and releases that were left to the lease
 
@@ -49,10 +47,6 @@ type Registry struct {
 	renewing bool
 	timer    *time.Timer
 	releases map[int]*queue // by shard
-
-	renewed int64     // since, for the hint
-	since   time.Time // zero before the first renewal
-	hinted  bool
 }
 
 // A holder is a request under way.
@@ -63,12 +57,6 @@ type holder struct {
 	sent   bool      // the store may know it
 	unsure bool      // a command about it may yet arrive, any time
 	ended  bool      // while it was being renewed
-}
-
-func (r *Registry) isClosed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.closed
 }
 
 // An agenda is a heap of holders; the next that is due is the first.

@@ -70,6 +70,12 @@ func (r *Registry) flushIn(after time.Duration, shard int, q *queue) {
 	})
 }
 
+func (r *Registry) isClosed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
+}
+
 // flush sends what waits until all is acknowledged, or something failed.
 func (r *Registry) flush(shard int, q *queue) {
 	r.mu.Lock()

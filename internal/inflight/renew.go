@@ -18,9 +18,6 @@ const (
 	// the lease.
 	renewEvery   = 50 * time.Millisecond
 	leastRenewed = 256
-	// manyRenewals is how many renewals a second are worth a hint.
-	manyRenewals = 2000
-	hintEvery    = 10 * time.Second
 )
 
 // renewAt has a holder renewed at a time. It requires mu.
@@ -118,23 +115,4 @@ func (r *Registry) renew(due []*holder) {
 		}
 	}
 	r.arm(0)
-	r.count(len(due), due[0].Lease, now)
-}
-
-// count counts renewals, for the hint. It requires mu.
-func (r *Registry) count(n int, lease time.Duration, now time.Time) {
-	if r.since.IsZero() {
-		r.since = now
-	}
-	r.renewed += int64(n)
-	took := now.Sub(r.since)
-	if took < hintEvery {
-		return
-	}
-	if each := r.renewed * int64(time.Second) / int64(took); each > manyRenewals && !r.hinted {
-		r.hinted = true
-		r.Logger.Warn("ratelimit: many renewals of requests in flight; give their rule a longer lease, such as \"20/5m in_flight\"",
-			"renewals_per_second", each, "lease", lease, "in_flight", len(r.holders))
-	}
-	r.renewed, r.since = 0, now
 }
