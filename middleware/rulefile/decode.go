@@ -32,7 +32,6 @@ func (d *decoder) decode(text []byte) ([]ratelimit.Rule, error) {
 	return rules, nil
 }
 
-// document reads the top of the document.
 func (d *decoder) document(root *yaml.Node) (rules []ratelimit.Rule) {
 	if root.Kind != yaml.MappingNode {
 		d.bad(placeOf(root), "", `must have the fields version and rules, got %s`, describe(root))

@@ -32,7 +32,6 @@ type decoder struct {
 	at      []ruleAt
 }
 
-// ruleAt is the place of a rule in the document.
 type ruleAt struct {
 	place
 	fields map[string]*yaml.Node // nil if it is no rule
@@ -87,7 +86,6 @@ func (d *decoder) unknown(key *yaml.Node, path string, known []string) {
 	d.bad(placeOf(key), path, "no such field%s", hint)
 }
 
-// listed joins words for errors.
 func listed(words []string) string {
 	if len(words) == 0 {
 		return "none"
