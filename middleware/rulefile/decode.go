@@ -94,28 +94,11 @@ func (d *decoder) rule(r *ratelimit.Rule, at *ruleAt, n *yaml.Node, path string)
 		}
 		return
 	}
-	at.fields = make(map[string]*yaml.Node)
 	d.tierBy = false
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		d.tierBy = d.tierBy || n.Content[i].Value == "tier_by"
 	}
-	d.fields(n, path, func(key, value *yaml.Node, path string) {
-		for _, f := range fields {
-			if f.name == key.Value {
-				at.fields[f.name] = value
-				f.read(d, r, value, path)
-				return
-			}
-		}
-		if !free(key.Value) {
-			d.unknown(key, path, fieldNames())
-		}
-	})
-	for _, f := range fields {
-		if f.required != "" && at.fields[f.name] == nil {
-			d.bad(at.place, path+"."+f.name, "required: %s", f.required)
-		}
-	}
+	at.fields = record(d, r, n, path, fields)
 }
 
 // validate reports the mistakes that [ratelimit.ValidateRules] finds, but for those in
@@ -186,7 +169,7 @@ func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
 			return value, join(path, key.Value), errors.New(strings.TrimPrefix(text, key.Value+": "))
 		}
 	}
-	if name, _, _ := strings.Cut(text, ": "); n.Kind == yaml.MappingNode && slices.Contains(banNames, name) {
+	if name, _, _ := strings.Cut(text, ": "); n.Kind == yaml.MappingNode && slices.Contains(namesOf(banFields), name) {
 		path = join(path, name) // a missing field
 	}
 	return n, path, err

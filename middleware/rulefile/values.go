@@ -41,6 +41,12 @@ func (d *decoder) text(n *yaml.Node, path, mend string) (string, bool) {
 	return n.Value, true
 }
 
+// quoted reads a text that may need quotes to be one.
+func (d *decoder) quoted(n *yaml.Node, path string) string {
+	text, _ := d.text(n, path, "put it in quotes")
+	return text
+}
+
 func (d *decoder) integer(n *yaml.Node, path string) (int64, bool) {
 	if d.flagged[n] {
 		return 0, false
