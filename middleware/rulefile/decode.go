@@ -32,6 +32,11 @@ func (d *decoder) decode(text []byte) ([]ratelimit.Rule, error) {
 	return rules, nil
 }
 
+var documentFields = []field[[]ratelimit.Rule]{
+	{"version", "write version: " + version, func(d *decoder, _ *[]ratelimit.Rule, n *yaml.Node, path string) { d.integer(n, path) }},
+	as("rules", func(rules *[]ratelimit.Rule) *[]ratelimit.Rule { return rules }, (*decoder).rules).orWrite("write a list of rules"),
+}
+
 func (d *decoder) document(root *yaml.Node) (rules []ratelimit.Rule) {
 	if root.Kind != yaml.MappingNode {
 		d.bad(placeOf(root), "", `must have the fields version and rules, got %s`, describe(root))
@@ -42,23 +47,7 @@ func (d *decoder) document(root *yaml.Node) (rules []ratelimit.Rule) {
 		return nil
 	}
 	d.inspect(root, "", 0)
-	found := make(map[string]*yaml.Node)
-	d.fields(root, "", func(key, value *yaml.Node, path string) {
-		switch found[key.Value] = value; {
-		case key.Value == "version":
-			d.integer(value, path)
-		case key.Value == "rules":
-			rules = d.rules(value, path)
-		case !free(key.Value):
-			d.unknown(key, path, []string{"version", "rules"})
-		}
-	})
-	if found["version"] == nil {
-		d.bad(placeOf(root), "version", "required: write version: %s", version)
-	}
-	if found["rules"] == nil {
-		d.bad(placeOf(root), "rules", "required: write a list of rules")
-	}
+	record(d, &rules, root, "", documentFields)
 	return rules
 }
 

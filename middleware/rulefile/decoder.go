@@ -136,7 +136,7 @@ func record[T any](d *decoder, of *T, n *yaml.Node, path string, fields []field[
 	})
 	for _, f := range fields {
 		if f.required != "" && found[f.name] == nil {
-			d.bad(placeOf(n), path+"."+f.name, "required: %s", f.required)
+			d.bad(placeOf(n), join(path, f.name), "required: %s", f.required)
 		}
 	}
 	return found
