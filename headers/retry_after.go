@@ -104,7 +104,6 @@ func RetryAfter(resp *http.Response) (time.Duration, bool) {
 	return wait, ok
 }
 
-// cached reports whether a response has been in a cache for a while.
 func cached(h http.Header) bool {
 	for _, text := range appendValues(nil, h["Age"]) {
 		if age, ok := number(text); ok && age > 0 {

@@ -61,7 +61,6 @@ func digits(text string) bool { return text != "" && strings.Trim(text, "0123456
 
 func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// httpDate reads a date in any of the three forms of HTTP.
 func httpDate(text string) (time.Time, bool) {
 	t, err := http.ParseTime(strings.Trim(text, " \t"))
 	return t, err == nil
@@ -83,7 +82,6 @@ func seconds(n float64) time.Duration {
 	return time.Duration(math.Ceil(n * 1e9))
 }
 
-// secondsCeil returns d in seconds, rounded up.
 func secondsCeil(d time.Duration) int64 {
 	seconds := int64(d / time.Second)
 	if d%time.Second > 0 {

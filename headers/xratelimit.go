@@ -114,7 +114,6 @@ func rankX(l algorithms.Limit) int {
 	return 0
 }
 
-// is reports whether a field has one line with this text.
 func is(lines []string, text []byte) bool { return len(lines) == 1 && lines[0] == string(text) }
 
 // A quota is one limit as X-RateLimit-Limit, -Remaining and -Reset describe it, or similar
@@ -188,7 +187,6 @@ func longestOf(resets []string, now time.Time) (longest time.Duration, found boo
 	return longest, found
 }
 
-// resetValue reads a reset in any of its forms.
 func resetValue(text string, now time.Time) (time.Duration, bool) {
 	if n, ok := number(text); ok {
 		switch {

@@ -46,7 +46,6 @@ func (p *slot) Unblock(blocked bool) {
 	}
 }
 
-// A body is a request's body.
 type body struct {
 	io.ReadCloser
 	slot *slot
@@ -62,7 +61,6 @@ func (b *body) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// A writer is a ResponseWriter.
 type writer struct {
 	http.ResponseWriter
 	slot *slot

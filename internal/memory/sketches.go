@@ -14,7 +14,6 @@ const (
 // classes that needed one and, behind these, perhaps one for all further classes.
 type sketches []*sketch
 
-// find returns the sketch of a class, or nil.
 func (ss sketches) find(c *class) *sketch {
 	for _, sk := range ss {
 		if sk.rest || sk.class == *c {
@@ -61,7 +60,6 @@ func (ss *sketches) sweep(now int64) {
 	}
 }
 
-// inUse returns how many sketches are not empty.
 func (ss sketches) inUse(now int64) (n int) {
 	for _, sk := range ss {
 		if sk.until > now {

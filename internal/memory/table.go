@@ -131,7 +131,6 @@ func (t *table) sweep(now int64, n int) (removed uint64) {
 	return removed
 }
 
-// state returns the state of an entry.
 func (t *table) state(e *entry, p *step.Params) step.State {
 	s := step.State{A: e.a, B: e.b, C: e.c}
 	if p.Log {

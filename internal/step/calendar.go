@@ -35,7 +35,6 @@ type Window struct {
 	Begin, End int64
 }
 
-// holds reports whether a time is in the window.
 func (w Window) holds(now int64) bool { return w.Begin <= now && now < w.End }
 
 // Windows are those before, at and after a time, and the next one.

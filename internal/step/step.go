@@ -28,9 +28,6 @@ type Row struct {
 	Code   int64  // of the twin in the scripts, from 1
 }
 
-// hasWindows reports whether units count in windows, whose ends free all of them.
-func (r *Row) hasWindows() bool { return r.Aligned || r.Calendar }
-
 // DeniedByDelay reports whether a check that does not fit was denied only because its
 // slot would begin after its longest delay, if it has one: the queue had room.
 func (r *Row) DeniedByDelay(bounded bool, remaining, cost int64) bool {

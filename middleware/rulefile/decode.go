@@ -32,7 +32,11 @@ func (d *decoder) decode(text []byte) ([]ratelimit.Rule, error) {
 	return rules, nil
 }
 
-// document reads the top of the document.
+var documentFields = []field[[]ratelimit.Rule]{
+	{"version", "write version: " + version, func(d *decoder, _ *[]ratelimit.Rule, n *yaml.Node, path string) { d.integer(n, path) }},
+	as("rules", func(rules *[]ratelimit.Rule) *[]ratelimit.Rule { return rules }, (*decoder).rules).orWrite("write a list of rules"),
+}
+
 func (d *decoder) document(root *yaml.Node) (rules []ratelimit.Rule) {
 	if root.Kind != yaml.MappingNode {
 		d.bad(placeOf(root), "", `must have the fields version and rules, got %s`, describe(root))
@@ -43,23 +47,7 @@ func (d *decoder) document(root *yaml.Node) (rules []ratelimit.Rule) {
 		return nil
 	}
 	d.inspect(root, "", 0)
-	found := make(map[string]*yaml.Node)
-	d.fields(root, "", func(key, value *yaml.Node, path string) {
-		switch found[key.Value] = value; {
-		case key.Value == "version":
-			d.integer(value, path)
-		case key.Value == "rules":
-			rules = d.rules(value, path)
-		case !free(key.Value):
-			d.unknown(key, path, []string{"version", "rules"})
-		}
-	})
-	if found["version"] == nil {
-		d.bad(placeOf(root), "version", "required: write version: %s", version)
-	}
-	if found["rules"] == nil {
-		d.bad(placeOf(root), "rules", "required: write a list of rules")
-	}
+	record(d, &rules, root, "", documentFields)
 	return rules
 }
 
@@ -95,28 +83,11 @@ func (d *decoder) rule(r *ratelimit.Rule, at *ruleAt, n *yaml.Node, path string)
 		}
 		return
 	}
-	at.fields = make(map[string]*yaml.Node)
 	d.tierBy = false
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		d.tierBy = d.tierBy || n.Content[i].Value == "tier_by"
 	}
-	d.fields(n, path, func(key, value *yaml.Node, path string) {
-		for _, f := range fields {
-			if f.name == key.Value {
-				at.fields[f.name] = value
-				f.read(d, r, value, path)
-				return
-			}
-		}
-		if !free(key.Value) {
-			d.unknown(key, path, fieldNames())
-		}
-	})
-	for _, f := range fields {
-		if f.required != "" && at.fields[f.name] == nil {
-			d.bad(at.place, path+"."+f.name, "required: %s", f.required)
-		}
-	}
+	at.fields = record(d, r, n, path, fields)
 }
 
 // validate reports the mistakes that [ratelimit.ValidateRules] finds, but for those in
@@ -187,7 +158,7 @@ func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
 			return value, join(path, key.Value), errors.New(strings.TrimPrefix(text, key.Value+": "))
 		}
 	}
-	if name, _, _ := strings.Cut(text, ": "); n.Kind == yaml.MappingNode && slices.Contains(banNames, name) {
+	if name, _, _ := strings.Cut(text, ": "); n.Kind == yaml.MappingNode && slices.Contains(namesOf(banFields), name) {
 		path = join(path, name) // a missing field
 	}
 	return n, path, err

@@ -32,7 +32,6 @@ type decoder struct {
 	at      []ruleAt
 }
 
-// ruleAt is the place of a rule in the document.
 type ruleAt struct {
 	place
 	fields map[string]*yaml.Node // nil if it is no rule
@@ -87,12 +86,60 @@ func (d *decoder) unknown(key *yaml.Node, path string, known []string) {
 	d.bad(placeOf(key), path, "no such field%s", hint)
 }
 
-// listed joins words for errors.
 func listed(words []string) string {
 	if len(words) == 0 {
 		return "none"
 	}
 	return strings.Join(slices.Sorted(slices.Values(words)), ", ")
+}
+
+// A field describes a field of a T in a document.
+type field[T any] struct {
+	name     string // of the field of T, in snake case
+	required string // what to write if it is missing; "" if it is optional
+	read     func(d *decoder, of *T, n *yaml.Node, path string)
+}
+
+// as returns an optional field whose value goes where of says.
+func as[T, V any](name string, of func(*T) *V, read func(*decoder, *yaml.Node, string) V) field[T] {
+	return field[T]{name, "", func(d *decoder, t *T, n *yaml.Node, path string) { *of(t) = read(d, n, path) }}
+}
+
+// orWrite makes a field a required one.
+func (f field[T]) orWrite(what string) field[T] {
+	f.required = what
+	return f
+}
+
+func namesOf[T any](fields []field[T]) []string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	return names
+}
+
+// record reads the fields of a mapping, and returns those that are there.
+func record[T any](d *decoder, of *T, n *yaml.Node, path string, fields []field[T]) (found map[string]*yaml.Node) {
+	found = make(map[string]*yaml.Node)
+	d.fields(n, path, func(key, value *yaml.Node, path string) {
+		for _, f := range fields {
+			if f.name == key.Value {
+				found[f.name] = value
+				f.read(d, of, value, path)
+				return
+			}
+		}
+		if !free(key.Value) {
+			d.unknown(key, path, namesOf(fields))
+		}
+	})
+	for _, f := range fields {
+		if f.required != "" && found[f.name] == nil {
+			d.bad(placeOf(n), join(path, f.name), "required: %s", f.required)
+		}
+	}
+	return found
 }
 
 // join appends the name of a field to a path.

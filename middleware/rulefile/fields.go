@@ -3,6 +3,7 @@ package rulefile
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -10,21 +11,9 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// A field describes a field of a rule in a document.
-type field struct {
-	name     string // of the field of [ratelimit.Rule], in snake case
-	required string // what to write if it is missing; "" if it is optional
-	read     func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string)
-}
-
 // fields are all fields of a rule.
-var fields = []field{
-	{
-		"name", "a name for headers, metrics and logs",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
-			r.Name, _ = d.text(n, path, "put it in quotes")
-		},
-	},
+var fields = []field[ratelimit.Rule]{
+	as("name", func(r *ratelimit.Rule) *string { return &r.Name }, (*decoder).quoted).orWrite("a name for headers, metrics and logs"),
 	as("match", func(r *ratelimit.Rule) *[]string { return &r.Match }, (*decoder).patterns),
 	{
 		"key", "who is limited: ip, header:NAME, apikey:NAME, or a list",
@@ -78,20 +67,12 @@ var fields = []field{
 	as("lease", func(r *ratelimit.Rule) *bool { return &r.Lease }, (*decoder).boolean),
 }
 
-// as returns an optional field that is read as a field of a rule.
-func as[T any](name string, of func(*ratelimit.Rule) *T, read func(*decoder, *yaml.Node, string) T) field {
-	return field{name, "", func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) { *of(r) = read(d, n, path) }}
+// banFields are those of a Ban.
+var banFields = []field[algorithms.Ban]{
+	as("after", func(b *algorithms.Ban) *int64 { return &b.After }, (*decoder).count).orWrite("how many denials lead to a ban"),
+	as("within", func(b *algorithms.Ban) *time.Duration { return &b.Within }, (*decoder).duration),
+	as("for", func(b *algorithms.Ban) *time.Duration { return &b.For }, (*decoder).duration).orWrite("how long the ban lasts, as in 15m"),
 }
-
-func fieldNames() []string {
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.name
-	}
-	return names
-}
-
-var banNames = []string{"after", "within", "for"}
 
 func (d *decoder) patterns(n *yaml.Node, path string) []string {
 	return items(d, n, path, "patterns, as in [POST /auth/login, /files/{path...}]", func(n *yaml.Node, path string) (string, bool) {
@@ -144,31 +125,8 @@ func (d *decoder) statuses(n *yaml.Node, path string) []int {
 }
 
 func (d *decoder) ban(n *yaml.Node, path string) (b algorithms.Ban) {
-	if !d.mapping(n, path, "as in {after: 10, within: 1m, for: 15m}") {
-		return b
-	}
-	var given struct{ after, lasts bool }
-	d.fields(n, path, func(key, value *yaml.Node, path string) {
-		switch key.Value {
-		case "after":
-			given.after = true
-			b.After = d.count(value, path)
-		case "within":
-			b.Within = d.duration(value, path)
-		case "for":
-			given.lasts = true
-			b.For = d.duration(value, path)
-		default:
-			if !free(key.Value) {
-				d.unknown(key, path, banNames)
-			}
-		}
-	})
-	if !given.after {
-		d.bad(placeOf(n), path+".after", "required: how many denials lead to a ban")
-	}
-	if !given.lasts {
-		d.bad(placeOf(n), path+".for", "required: how long the ban lasts, as in 15m")
+	if d.mapping(n, path, "as in {after: 10, within: 1m, for: 15m}") {
+		record(d, &b, n, path, banFields)
 	}
 	return b
 }

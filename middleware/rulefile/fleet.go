@@ -61,7 +61,6 @@ const (
 
 var heads = regexp.MustCompile(`^# ratelimit rules, version ([1-9][0-9]{0,18}), sha256 ([0-9a-f]{64}), at ([0-9TZ:-]{20}), by ([^:\n]*): ([^\n]*)\n`)
 
-// key is the key of the document.
 func (f Fleet) key() string { return f.Namespace + ":rules" }
 
 // historyKey is in the document's slot of a cluster.
@@ -175,7 +174,6 @@ func (d *Document) validate() error {
 	return nil
 }
 
-// do sends a command and returns its result.
 func do[T any](ctx context.Context, f Fleet, cmd *redis.Cmd) (result T, err error) {
 	if err := (&algorithms.Redis{Client: f.Client, Namespace: f.Namespace}).Validate(); err != nil {
 		return result, err

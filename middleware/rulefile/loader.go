@@ -139,7 +139,6 @@ const (
 	maxReads    = 10 // of a document that changes each time
 )
 
-// readInTime reads the source, and waits for it no longer than readTimeout.
 func (l *Loader) readInTime(ctx context.Context) (Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -167,7 +166,6 @@ func (l *Loader) settle(ctx context.Context, d Document, err error) (Document, e
 		" is another document each time it is read: write another file and rename it, and look for a second writer"))
 }
 
-// same reports whether two documents have the same version and text.
 func (d *Document) same(other Document) bool {
 	return d.Version == other.Version && bytes.Equal(d.Text, other.Text)
 }

@@ -6,11 +6,17 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/step"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-var overrideNames = []string{"client", "limit", "until", "note"}
+var overrideFields = []field[ratelimit.Override]{
+	as("client", func(o *ratelimit.Override) *[]string { return &o.Client }, (*decoder).client).orWrite("the client, by a value for each part of key"),
+	as("limit", func(o *ratelimit.Override) *[]algorithms.Limit { return &o.Limits }, (*decoder).exempting).orWrite("the client's limit, or unlimited"),
+	as("until", func(o *ratelimit.Override) *time.Time { return &o.Until }, (*decoder).until),
+	as("note", func(o *ratelimit.Override) *string { return &o.Note }, (*decoder).quoted),
+}
 
 func (d *decoder) overrides(n *yaml.Node, path string) []ratelimit.Override {
 	return items(d, n, path, "overrides, as in [{client: acme, limit: 1000/1m}]", d.override)
@@ -18,32 +24,8 @@ func (d *decoder) overrides(n *yaml.Node, path string) []ratelimit.Override {
 
 // override also returns one with a mistake, so that the others keep their numbers.
 func (d *decoder) override(n *yaml.Node, path string) (o ratelimit.Override, ok bool) {
-	if !d.mapping(n, path, "as in {client: acme, limit: 1000/1m, until: 2026-12-31@Europe/Berlin, note: ticket 4711}") {
-		return o, true
-	}
-	given := make(map[string]bool)
-	d.fields(n, path, func(key, value *yaml.Node, path string) {
-		given[key.Value] = true
-		switch key.Value {
-		case "client":
-			o.Client = d.client(value, path)
-		case "limit":
-			o.Limits = d.exempting(value, path)
-		case "until":
-			o.Until = d.until(value, path)
-		case "note":
-			o.Note, _ = d.text(value, path, "put it in quotes")
-		default:
-			if !free(key.Value) {
-				d.unknown(key, path, overrideNames)
-			}
-		}
-	})
-	if !given["client"] {
-		d.bad(placeOf(n), path+".client", "required: the client, by a value for each part of key")
-	}
-	if !given["limit"] {
-		d.bad(placeOf(n), path+".limit", "required: the client's limit, or unlimited")
+	if d.mapping(n, path, "as in {client: acme, limit: 1000/1m, until: 2026-12-31@Europe/Berlin, note: ticket 4711}") {
+		record(d, &o, n, path, overrideFields)
 	}
 	return o, true
 }

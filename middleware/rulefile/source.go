@@ -37,7 +37,6 @@ func (f File) Read(context.Context) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxSize+1)) // Parse refuses what is longer
 }
 
-// nameOf returns the name of a source, for errors.
 func nameOf(s Source) string {
 	switch s := s.(type) {
 	case File:

@@ -101,7 +101,6 @@ func next(decoder *yaml.Decoder) (doc *yaml.Node, err error) {
 	return doc, err
 }
 
-// byByte reads a byte at a time.
 type byByte struct {
 	text []byte
 	read int
@@ -134,7 +133,6 @@ func firstOf(text []byte, line int) place {
 	return placeAt(text, i+len(rest)-len(bytes.TrimLeft(rest, " \t")))
 }
 
-// placeAt returns the place of a byte.
 func placeAt(text []byte, i int) place {
 	head := text[:max(i, 0)]
 	return place{

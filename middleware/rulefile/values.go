@@ -41,7 +41,12 @@ func (d *decoder) text(n *yaml.Node, path, mend string) (string, bool) {
 	return n.Value, true
 }
 
-// integer reads a whole number, written in decimal digits.
+// quoted reads a text that may need quotes to be one.
+func (d *decoder) quoted(n *yaml.Node, path string) string {
+	text, _ := d.text(n, path, "put it in quotes")
+	return text
+}
+
 func (d *decoder) integer(n *yaml.Node, path string) (int64, bool) {
 	if d.flagged[n] {
 		return 0, false
@@ -215,7 +220,6 @@ func (d *decoder) mapping(n *yaml.Node, path, of string) bool {
 	return true
 }
 
-// describe describes a node for errors.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
@@ -234,7 +238,6 @@ func describe(n *yaml.Node) string {
 	return strconv.Quote(cut(n.Value))
 }
 
-// cut shortens a text of a document for errors.
 func cut(s string) string {
 	if runes := []rune(s); len(runes) > 64 {
 		return string(runes[:64]) + "…"
