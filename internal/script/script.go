@@ -3,36 +3,45 @@
 package script
 
 import (
-	"embed"
+	_ "embed"
 
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 //go:generate go run ./gen
 
-//go:embed *.lua
-var files embed.FS
-
-// script returns the script in a file.
-func script(name string, decode func(string) ([]int64, error)) *transport.Script {
-	text, err := files.ReadFile(name)
-	if err != nil {
-		panic(err)
-	}
-	return transport.NewScript(string(text), decode)
-}
+var (
+	//go:embed take.lua
+	take string
+	//go:embed take_joint.lua
+	takeJoint string
+	//go:embed take_bans.lua
+	takeBans string
+	//go:embed take_least.lua
+	takeLeast string
+	//go:embed bans.lua
+	bans string
+	//go:embed settle.lua
+	settle string
+	//go:embed settle_kept.lua
+	settleKept string
+	//go:embed renew.lua
+	renew string
+	//go:embed instances.lua
+	instances string
+)
 
 // The scripts. Each says at its top what it does.
 var (
-	TakeJoint  = script("take_joint.lua", nil)
-	Take       = script("take.lua", ParseReply).JoinedBy(TakeJoint)
-	TakeBans   = script("take_bans.lua", ParseReply)
-	TakeLeast  = script("take_least.lua", ParseReply)
-	Bans       = script("bans.lua", nil)
-	Settle     = script("settle.lua", nil)
-	SettleKept = script("settle_kept.lua", nil)
-	Renew      = script("renew.lua", nil)
-	Instances  = script("instances.lua", nil)
+	TakeJoint  = transport.NewScript(takeJoint, nil)
+	Take       = transport.NewScript(take, ParseReply).JoinedBy(TakeJoint)
+	TakeBans   = transport.NewScript(takeBans, ParseReply)
+	TakeLeast  = transport.NewScript(takeLeast, ParseReply)
+	Bans       = transport.NewScript(bans, nil)
+	Settle     = transport.NewScript(settle, nil)
+	SettleKept = transport.NewScript(settleKept, nil)
+	Renew      = transport.NewScript(renew, nil)
+	Instances  = transport.NewScript(instances, nil)
 )
 
 // All are the scripts that decisions, settlements and heartbeats run.
