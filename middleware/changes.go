@@ -99,9 +99,7 @@ func viewOf(r *Rule) view.Rule {
 		Cost: max(r.Cost, 1), Costs: r.Costs, CostFor: r.CostFor != nil, MaxReserve: r.MaxReserve, ChargeOn: r.ChargeOn, Fail: r.Fail.String(),
 		Shadow: r.Shadow, Enforce: r.Enforce, Disabled: r.Disabled, Hidden: r.Hidden, Lease: r.Lease, Values: key.Values(), Secret: key.Secret(),
 	}
-	if len(r.Tiers) > 0 {
-		v.Tiers = make(map[string]view.Limits, len(r.Tiers))
-	}
+	v.Tiers = make(map[string]view.Limits, len(r.Tiers))
 	for tier, l := range r.Tiers {
 		v.Tiers[tier] = view.LimitsOf(l)
 	}

@@ -137,9 +137,7 @@ func keyOfOverride(key keyfunc.Key, client []string) (string, error) {
 
 // fitOverrides makes the overrides of a valid rule ready for requests.
 func (t *terms) fitOverrides(r *Rule, s share) {
-	if len(r.Overrides) > 0 {
-		t.overrides = make(map[string]*override, len(r.Overrides))
-	}
+	t.overrides = make(map[string]*override, len(r.Overrides))
 	for i := range r.Overrides {
 		o := &r.Overrides[i]
 		key, _ := keyOfOverride(r.Key, o.Client) // they are valid

@@ -93,16 +93,12 @@ func (r *Request) Enter(checks []algorithms.Check, counts func(algorithms.Check)
 	slices.SortFunc(at, func(i, j int) int {
 		return cmp.Or(strings.Compare(checks[i].Rule, checks[j].Rule), strings.Compare(checks[i].Key, checks[j].Key))
 	})
-	timer := time.NewTimer(maxWait)
+	ended, last := make(chan struct{}), entered{}
+	timer := time.AfterFunc(maxWait, func() { close(ended) })
 	defer timer.Stop()
-	ended, last := timer.C, entered{}
 	for _, i := range at {
 		if k := (id{checks[i].Rule, checks[i].Key}); k != last.id { // once for all windows of a rule
-			role, late := r.of.enter(k, ended)
-			if late {
-				ended = closedTimer
-			}
-			last = entered{k, role}
+			last = entered{k, r.of.enter(k, ended)}
 			r.entered = append(r.entered, last)
 		}
 		if last.role != countDenial {
@@ -115,16 +111,13 @@ func (r *Request) Enter(checks []algorithms.Check, counts func(algorithms.Check)
 // keeps one request in progress by a slow body could never be banned.
 const grace = 10 * time.Second
 
-// closedTimer has fired.
-var closedTimer = func() <-chan time.Time { c := make(chan time.Time); close(c); return c }()
-
-// enter waits until a check may be decided, or until a receive from ended succeeds.
-func (c *Charges) enter(k id, ended <-chan time.Time) (r role, late bool) {
+// enter waits until a check may be decided, or until ended is closed.
+func (c *Charges) enter(k id, ended <-chan struct{}) role {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.of(k)
 	if r := p.begin(time.Now()); r != timedOut {
-		return r, false
+		return r
 	}
 	w := &waiter{ready: make(chan struct{})}
 	at := p.waiting.PushBack(w)
@@ -132,11 +125,10 @@ func (c *Charges) enter(k id, ended <-chan time.Time) (r role, late bool) {
 	select {
 	case <-w.ready:
 	case <-ended:
-		late = true
 	}
 	c.mu.Lock()
 	p.waiting.Remove(at) // does nothing if the waiter became ready meanwhile
-	return w.role, late
+	return w.role
 }
 
 // of returns the requests in progress of a key.
