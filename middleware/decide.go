@@ -2,15 +2,10 @@ package middleware
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/replay"
-	"github.com/seed75154129/ratelimit/internal/waitqueue"
-	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 // decide resolves the keys of the rules that match, and has the limiter charge them. The
@@ -71,82 +66,6 @@ func (e *evaluation) decide() error {
 		e.set.hints.decided(e.request, rules, e.seen)
 	}
 	return err
-}
-
-// shareBody replaces the body of a request that a key may read by one that several
-// readers can look at. It does so before any key is resolved, so that concurrent Takes of
-// one request do not change it.
-func (e *evaluation) shareBody() {
-	for i := e.first; i < len(e.set.rules); i++ {
-		if rule := &e.set.rules[i]; rule.readsBody && rule.applies(&e.target) {
-			replay.Of(e.request)
-			return
-		}
-	}
-}
-
-// resolve appends the checks of a rule that matches the request, if its key makes the rule
-// apply.
-func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Check {
-	rule := &e.set.rules[i]
-	check := rule.check
-	key, err := e.keyOf(rule)
-	if err == nil && key == "" {
-		err = keyfunc.ErrNoKey
-	}
-	if rule.source.TierBy != nil && (err == nil || errors.Is(err, keyfunc.ErrNoKey)) {
-		var tierErr error
-		if check.Tier, tierErr = rule.source.TierBy.Resolve(e.request); errors.Is(tierErr, keyfunc.ErrNoKey) {
-			check.Tier = ""
-		} else if tierErr != nil {
-			err = tierErr
-		}
-	}
-	if e.seen != nil {
-		e.seen[i] = seenKey{matched: true, key: key, err: err}
-	}
-	switch {
-	case err == nil:
-		check.Key = key
-	case errors.Is(err, keyfunc.ErrNoKey): // these requests share one count, which one client must not have banned
-		check.Ban = algorithms.Ban{}
-	case errors.Is(err, keyfunc.ErrSkip):
-		e.count(i, outcomeSkipped)
-		return checks
-	default:
-		e.count(i, outcomeError)
-		if e.refusal == nil && !rule.terms.shadows(check.Rule, "") {
-			e.refusal = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err)
-		}
-		return checks
-	}
-	limited := e.limitsOf(i, rule, &check)
-	if limited.windows == nil {
-		if e.seen != nil {
-			e.seen[i].exempt = true
-		}
-		e.count(i, outcomeSkipped)
-		return checks
-	}
-	check.Cost = e.costOf(rule, limited.windows)
-	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
-	for j := range limited.windows {
-		checks = append(checks, check)
-		setLimit(&checks[len(checks)-1], limited.windows[j])
-	}
-	if e.seen != nil {
-		e.seen[i].enforced = !check.Shadow
-	}
-	if limited.queue && !check.Shadow {
-		e.queues = append(e.queues, waitqueue.Key{Rule: check.Rule, Key: check.Key})
-	}
-	return checks
-}
-
-func (e *evaluation) count(i int, o outcome) {
-	if !e.peeks {
-		e.set.watches[i].series.counts[o][originNone].Add(1)
-	}
 }
 
 func (e *evaluation) anyKnownOver(checks []algorithms.Check) bool {

@@ -85,22 +85,3 @@ type slot interface {
 	Unblock(blocked bool)
 	Leave(served bool)
 }
-
-// A resolvedKey is what a key returned for the request.
-type resolvedKey struct {
-	key  string
-	err  error
-	done bool
-}
-
-func (e *evaluation) keyOf(rule *rule) (string, error) {
-	if rule.reused == 0 {
-		return rule.source.Key.Resolve(e.request)
-	}
-	k := &e.resolved[rule.reused-1]
-	if !k.done {
-		k.key, k.err = rule.source.Key.Resolve(e.request)
-		k.done = true
-	}
-	return k.key, k.err
-}

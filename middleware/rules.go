@@ -56,42 +56,10 @@ type terms struct {
 	shadow    float64 // the fraction of keys that are not enforced
 }
 
-// shadows reports whether a key is one of those that are not enforced. Every
-// instance has the same ones, and a smaller fraction has a part of them.
-func (t *terms) shadows(rule, key string) bool {
-	if t.shadow == 0 || t.shadow == 1 {
-		return t.shadow == 1
-	}
-	return float64(hash(rule, key)>>11)*0x1p-53 < t.shadow
-}
-
-// hash is FNV-1a of the rule, a byte that no name has, and the key, mixed as
-// MurmurHash3 does, since FNV leaves its upper bits much alike for similar keys.
-func hash(rule, key string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(rule) {
-		h = (h ^ uint64(rule[i])) * 1099511628211
-	}
-	h *= 1099511628211 // the byte is 0
-	for i := range len(key) {
-		h = (h ^ uint64(key[i])) * 1099511628211
-	}
-	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
-}
-
 // limits are those that a request has by a rule, made ready for requests.
 type limits struct {
 	windows []algorithms.Limit // none exempts
 	queue   bool               // requests may have to wait
-}
-
-// setLimit sets the limit of a check.
-func setLimit(check *algorithms.Check, l algorithms.Limit) {
-	if check.Limit = l; !leadsToBan(l) {
-		check.Ban = algorithms.Ban{}
-	}
 }
 
 // An override is an Override made ready for requests.

@@ -1,0 +1,245 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/replay"
+	"github.com/seed75154129/ratelimit/internal/view"
+	"github.com/seed75154129/ratelimit/internal/waitqueue"
+	"github.com/seed75154129/ratelimit/keyfunc"
+)
+
+// shareBody replaces the body of a request that a key may read by one that several
+// readers can look at. It does so before any key is resolved, so that concurrent Takes of
+// one request do not change it.
+func (e *evaluation) shareBody() {
+	for i := e.first; i < len(e.set.rules); i++ {
+		if rule := &e.set.rules[i]; rule.readsBody && rule.applies(&e.target) {
+			replay.Of(e.request)
+			return
+		}
+	}
+}
+
+// resolve appends the checks of a rule that matches the request, if its key makes the rule
+// apply.
+func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Check {
+	rule := &e.set.rules[i]
+	check := rule.check
+	key, err := e.keyOf(rule)
+	if err == nil && key == "" {
+		err = keyfunc.ErrNoKey
+	}
+	if rule.source.TierBy != nil && (err == nil || errors.Is(err, keyfunc.ErrNoKey)) {
+		var tierErr error
+		if check.Tier, tierErr = rule.source.TierBy.Resolve(e.request); errors.Is(tierErr, keyfunc.ErrNoKey) {
+			check.Tier = ""
+		} else if tierErr != nil {
+			err = tierErr
+		}
+	}
+	if e.seen != nil {
+		e.seen[i] = seenKey{matched: true, key: key, err: err}
+	}
+	switch {
+	case err == nil:
+		check.Key = key
+	case errors.Is(err, keyfunc.ErrNoKey): // these requests share one count, which one client must not have banned
+		check.Ban = algorithms.Ban{}
+	case errors.Is(err, keyfunc.ErrSkip):
+		e.count(i, outcomeSkipped)
+		return checks
+	default:
+		e.count(i, outcomeError)
+		if e.refusal == nil && !rule.terms.shadows(check.Rule, "") {
+			e.refusal = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err)
+		}
+		return checks
+	}
+	limited := e.limitsOf(i, rule, &check)
+	if limited.windows == nil {
+		if e.seen != nil {
+			e.seen[i].exempt = true
+		}
+		e.count(i, outcomeSkipped)
+		return checks
+	}
+	check.Cost = e.costOf(rule, limited.windows)
+	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
+	for j := range limited.windows {
+		checks = append(checks, check)
+		setLimit(&checks[len(checks)-1], limited.windows[j])
+	}
+	if e.seen != nil {
+		e.seen[i].enforced = !check.Shadow
+	}
+	if limited.queue && !check.Shadow {
+		e.queues = append(e.queues, waitqueue.Key{Rule: check.Rule, Key: check.Key})
+	}
+	return checks
+}
+
+// A resolvedKey is what a key returned for the request.
+type resolvedKey struct {
+	key  string
+	err  error
+	done bool
+}
+
+func (e *evaluation) keyOf(rule *rule) (string, error) {
+	if rule.reused == 0 {
+		return rule.source.Key.Resolve(e.request)
+	}
+	k := &e.resolved[rule.reused-1]
+	if !k.done {
+		k.key, k.err = rule.source.Key.Resolve(e.request)
+		k.done = true
+	}
+	return k.key, k.err
+}
+
+func (e *evaluation) count(i int, o outcome) {
+	if !e.peeks {
+		e.set.watches[i].series.counts[o][originNone].Add(1)
+	}
+}
+
+// limitsOf are the limits of the request by a rule: Overrides, LimitsFor, Tiers, its own.
+// It leaves no tier in the check but one that counts apart. Without windows, the rule does
+// not apply.
+func (e *evaluation) limitsOf(i int, rule *rule, check *algorithms.Check) limits {
+	if rule.source.TierBy != nil {
+		return e.limitsBy(rule, check)
+	}
+	if o := e.overrideOf(rule, check.Key); o != nil {
+		return o.limits
+	}
+	if f := rule.source.LimitsFor; f != nil {
+		if all := f(e.request); len(all) > 0 {
+			fit, err := rule.source.fit(all, e.m.share)
+			if err == nil {
+				return fit
+			}
+			e.m.badLimits.Do(func() {
+				e.m.config.Logger.Warn("ratelimit: LimitsFor returned limits that cannot be used; Tiers and Limit apply",
+					"rule", rule.check.Rule, "limit", view.LimitsOf(all).String(), "error", err)
+			})
+		}
+	}
+	if rule.terms.tiers != nil {
+		if tier := e.tier(); tier != "" {
+			l, ok := rule.terms.tiers[tier]
+			if e.seen != nil {
+				e.seen[i].tier, e.seen[i].hasTier = tier, ok
+			}
+			if ok {
+				return l
+			}
+			if !e.peeks {
+				e.set.watches[i].series.unknownTiers.Add(1)
+			}
+		}
+	}
+	return rule.own
+}
+
+// overrideOf returns the override in force for a key; nil if there is none.
+func (e *evaluation) overrideOf(rule *rule, key string) *override {
+	o := rule.terms.overrides[key]
+	if o == nil || !o.source.ended() {
+		return o
+	}
+	o.said.Do(func() {
+		e.m.config.Logger.Warn("ratelimit: an override has ended; the rule's other limits apply", "rule", rule.check.Rule, "override", o.name, "until", o.source.Until)
+	})
+	return nil
+}
+
+// limitsBy are the limits of a request by a rule with a TierBy, whose answer is the
+// check's tier. A tier that is not listed is none, so that clients which make up names
+// gain no count.
+func (e *evaluation) limitsBy(rule *rule, check *algorithms.Check) limits {
+	asked := check.Tier
+	if check.Tier = ""; asked == "" {
+		return rule.own
+	}
+	l, listed := limits{}, false
+	if rule.plans {
+		// Neither a plan nor what clients ask for may spell another pair by a slash.
+		if plan := e.tier(); plan != "" && !strings.Contains(plan, "/") {
+			l, listed = rule.terms.tiers[plan+"/"+asked]
+		}
+	}
+	if !listed && (!rule.plans || !strings.Contains(asked, "/")) {
+		l, listed = rule.terms.tiers[asked]
+	}
+	if !listed {
+		return rule.own
+	}
+	check.Tier = asked
+	return l
+}
+
+// tier asks for the request's tier, once.
+func (e *evaluation) tier() string {
+	if !e.tierKnown && e.m.config.TierFor != nil {
+		e.tierName, e.tierKnown = e.m.config.TierFor(e.request), true
+	}
+	return e.tierName
+}
+
+// costOf is what the request costs by a rule: CostFor, Costs, Cost.
+func (e *evaluation) costOf(rule *rule, windows []algorithms.Limit) int64 {
+	if f := rule.source.CostFor; f != nil {
+		if n := f(e.request); n > 0 {
+			for i := range windows {
+				if part, quota := rule.source.MaxReserve, windows[i].Quota(); part > 0 {
+					n = min(n, max(int64(part*float64(quota)), 1))
+				} else if n > quota && !windows[i].Soft {
+					e.set.hints.sayOnce("cost of "+rule.check.Rule, fmt.Sprintf("rule %q: CostFor returned %d, and %s can hold %d units, so that such a request is always denied; "+
+						"set MaxReserve, raise the limit, or return less", rule.check.Rule, n, windows[i], quota))
+				}
+			}
+			return n
+		}
+	}
+	if rule.terms.costs != nil {
+		return rule.terms.costs.Of(&e.target, rule.check.Cost)
+	}
+	return rule.check.Cost
+}
+
+// shadows reports whether a key is one of those that are not enforced. Every
+// instance has the same ones, and a smaller fraction has a part of them.
+func (t *terms) shadows(rule, key string) bool {
+	if t.shadow == 0 || t.shadow == 1 {
+		return t.shadow == 1
+	}
+	return float64(hash(rule, key)>>11)*0x1p-53 < t.shadow
+}
+
+// hash is FNV-1a of the rule, a byte that no name has, and the key, mixed as
+// MurmurHash3 does, since FNV leaves its upper bits much alike for similar keys.
+func hash(rule, key string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(rule) {
+		h = (h ^ uint64(rule[i])) * 1099511628211
+	}
+	h *= 1099511628211 // the byte is 0
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * 1099511628211
+	}
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// setLimit sets the limit of a check.
+func setLimit(check *algorithms.Check, l algorithms.Limit) {
+	if check.Limit = l; !leadsToBan(l) {
+		check.Ban = algorithms.Ban{}
+	}
+}
