@@ -113,7 +113,7 @@ func (d Decision) windowsOf(rule string) []Result {
 
 // RetryAfter is the longest RetryAfter of the checks that denied the request; 0
 // if none did. For a calendar window it may be a month, whereas the header Retry-After is
-// at most an hour: to repeat that in a body, read the header.
+// at most an hour: to show the header's value in a body, read the header.
 func (d Decision) RetryAfter() time.Duration {
 	var longest time.Duration
 	for i := range d.Results {

@@ -17,7 +17,7 @@
 //
 //	fixed_window    at most Rate units in each window of Period, aligned to the Unix epoch
 //	sliding_window  as fixed_window, plus the previous window's units, as far as it lies in the last Period
-//	sliding_log     at most Rate units in any span of Period: exact, with an entry for each request
+//	sliding_log     at most Rate units in any span of Period: exact, with an entry for each admitted request
 //	token_bucket    up to Burst units at once, refilled at Rate per Period
 //	leaky_bucket    a queue of up to Burst, served one by one at Rate per Period
 //	gcra            token_bucket under its other name: the same decisions
@@ -32,9 +32,9 @@
 // # Clocks
 //
 // Redis decides by its own clock (TIME, read once for all checks), Memory by
-// the wall clock at its start plus the monotonic clock. A stored time only moves a
-// decision towards denying, so no client gains from a clock that steps back, or from
-// clocks that differ between processes.
+// the wall clock at its start plus the monotonic clock. A stored time that
+// disagrees with the clock can only make a decision stricter, so no client gains from a
+// clock that steps back, or from clocks that differ between processes.
 //
 // If a state was written at a time more than one period ahead of the clock, the clock
 // was wrong then: the units that were used count as used now, and recover as the limit

@@ -41,7 +41,7 @@ type Config struct {
 	// If a limiter of your own fails, rules with failmode.Open pass, and all others
 	// deny with status 503. It is given one second for a decision, and its context does
 	// not end with the request. If it wraps a Guard, it must have the method
-	// Unwrap() algorithms.Limiter. Without it, the Guard's metrics are missing, its
+	// Unwrap() algorithms.Limiter. Without it, the Guard's metrics stay at 0, its
 	// decisions have one second, and bodies are read to find the keys of clients that are
 	// known to be over another limit.
 	Limiter algorithms.Limiter

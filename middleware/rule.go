@@ -18,8 +18,8 @@ import (
 
 // A Rule is one limit on the requests that it matches. Name, Key, and Limit or Limits are
 // required. All fields except Key, TierBy, LimitsFor and CostFor are plain data, as in a
-// rule file. A function's result goes before all data but Overrides, unless it is zero or
-// invalid.
+// rule file. A function's result takes precedence over all data but Overrides, unless it is
+// zero or invalid.
 type Rule struct {
 	// Name identifies the rule in headers, metrics, logs and Redis keys. Required and
 	// unique; at most 64 letters, digits, '-', '_' and '.'.
@@ -62,7 +62,7 @@ type Rule struct {
 	// Key, but with [keyfunc.ErrNoKey] Limit or Limits applies.
 	//
 	// With a Config.TierFor, the tier "pro/large" replaces "large" for requests of the tier
-	// pro, in the count of large. Every tier with a slash is then such a pair. LimitsFor and
+	// pro, which still count together with all others of large. Every tier with a slash is then such a pair. LimitsFor and
 	// Overrides are errors with TierBy.
 	TierBy keyfunc.Key
 	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If

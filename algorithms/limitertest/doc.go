@@ -2,9 +2,9 @@
 //
 // # For authors of limiters
 //
-// The function [Run] tests the contract that every [algorithms.Limiter] must keep, decorators and other
-// stores included. It compares every field exactly, so two limiters that pass make the same
-// decisions.
+// The function [Run] tests the contract that every [algorithms.Limiter] must keep,
+// decorators and other stores included. It compares every field but Source exactly, so two
+// limiters that pass make the same decisions.
 //
 // Each case runs in a bubble of [testing/synctest], where time is fake. A limiter that uses
 // time.Now needs no more. For a limiter with another clock that tests can set, the

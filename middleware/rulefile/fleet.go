@@ -33,8 +33,8 @@ import (
 // write the keys.
 //
 // The keys have no TTL. If Redis loses them or is unreachable, running instances
-// keep their rules. Starting instances take the rules that their program has, such as
-// those of a file.
+// keep their rules. In starting instances Load returns an error: give them other rules,
+// such as those of a file.
 type Fleet struct {
 	Client    algorithms.Client // required
 	Namespace string            // as in [algorithms.Redis]; required
