@@ -131,7 +131,7 @@ func allMutants(only string, arithmetic bool) (all []mutant, err error) {
 		if !strings.Contains(file, only) {
 			continue
 		}
-		source, err := os.ReadFile(filepath.Join(root, file)) //nolint:gosec // a file of this module
+		source, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			return nil, err
 		}
@@ -177,12 +177,12 @@ func work(ctx context.Context, todo <-chan mutant, results chan<- result) error 
 // try tests one mutant, and takes it back.
 func try(ctx context.Context, dir string, m mutant) (found outcome, err error) {
 	path := filepath.Join(dir, m.file)
-	source, err := os.ReadFile(path) //nolint:gosec // of our copy
+	source, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, os.WriteFile(path, source, 0o600)) }() //nolint:gosec // the same
-	if err := os.WriteFile(path, []byte(m.source), 0o600); err != nil {          //nolint:gosec // the same
+	defer func() { err = errors.Join(err, os.WriteFile(path, source, 0o600)) }()
+	if err := os.WriteFile(path, []byte(m.source), 0o600); err != nil {
 		return "", err
 	}
 	if strings.HasSuffix(m.file, ".lua") { // scripts are read when the tests run
