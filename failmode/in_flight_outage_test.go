@@ -211,7 +211,7 @@ func TestInFlightOverTime(t *testing.T) {
 			other, _ := s.process(t)
 			takeN(t, other, 2, atOnce(2, "k"))
 		}},
-		{"a thousand at Close", func(t *testing.T, s *sets, g *Guard, _ *line) {
+		{"a thousand at Close", func(t *testing.T, s *sets, g *Guard, l *line) {
 			ds := takeN(t, g, 1000, atOnce(1000, "k"))
 			for _, d := range ds[:500] {
 				end(t, g, d)
@@ -223,6 +223,12 @@ func TestInFlightOverTime(t *testing.T) {
 			}
 			if n := s.size("r:k"); n != 0 {
 				t.Errorf("%d in flight, want none", n)
+			}
+			l.state.Lock()
+			most := l.mostReleased
+			l.state.Unlock()
+			if most > 256 { // Redis does nothing else meanwhile
+				t.Errorf("%d released by one command", most)
 			}
 			for _, d := range ds[500:] { // handlers that run on
 				end(t, g, d)

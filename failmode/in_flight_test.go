@@ -61,6 +61,7 @@ type line struct {
 
 	renewals, mostRenewed int
 	releases              int // commands
+	mostReleased          int // by one of them
 }
 
 // renewed is how many places were renewed, in all and at most at once.
@@ -179,8 +180,12 @@ func (l *line) PlaceOf(c *algorithms.Check) inflight.Place {
 func (l *line) ShardOf(string) int { return 0 }
 
 func (l *line) Release(_ context.Context, ids map[string][]int64) (released []string, err error) {
+	n := 0
+	for _, all := range ids {
+		n += len(all)
+	}
 	l.state.Lock()
-	l.releases++
+	l.releases, l.mostReleased = l.releases+1, max(l.mostReleased, n)
 	l.state.Unlock()
 	sent := maps.Clone(ids) // a late command reads it
 	err = l.send(func() {

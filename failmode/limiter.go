@@ -133,8 +133,9 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 // or its client. It frees the places of requests in flight, also of those that still run:
 // call it when the process ends. It waits for a probe, for refunds and batches, for
 // decisions in progress and for a last heartbeat: at most a few times as long as a
-// decision may take. Decisions after Close still work, but no circuit opens. Further calls
-// of Close do nothing.
+// decision may take, and a second more if many thousands of requests are in flight.
+// Decisions after Close still work, but no circuit opens. Further calls of Close do
+// nothing.
 func (g *Guard) Close() error {
 	if g.ready(); g.invalid != nil {
 		return nil //nolint:nilerr // nothing was started; Take says what is wrong
@@ -142,8 +143,10 @@ func (g *Guard) Close() error {
 	g.closing.Do(func() {
 		g.breaker.End()
 		g.refundBlocks(g.leases.End()...)
-		g.inFlight.Close(g.work.End)
-		g.untilIdle()
+		g.inFlight.Close(func() {
+			g.work.End()
+			g.untilIdle()
+		})
 		g.heartbeat.end()
 	})
 	return nil

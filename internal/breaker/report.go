@@ -75,7 +75,7 @@ func (b *Breaker) checkServer(c *Circuit) {
 			c.cleared()
 			return
 		case !errors.Is(err, errors.ErrUnsupported):
-			_ = c.probeFailed(fmt.Errorf("failmode: probe: %w", err)) // this is why, and not the timeouts before
+			_ = c.probeFailed(fmt.Errorf("failmode: probe on its own connection: %w", err)) // this is why, and not the timeouts before
 		}
 		b.trip(c)
 	})

@@ -275,7 +275,7 @@ func TestWitnessHasANewConnectionAfterAnOutage(t *testing.T) {
 			t.Errorf("not noticed: %+v", s)
 		}
 		b.End()
-		if text := log.String(); !strings.Contains(text, `error="failmode: probe: `) {
+		if text := log.String(); !strings.Contains(text, `error="failmode: probe on its own connection: `) {
 			t.Errorf("what the witness found is not logged:\n%s", text)
 		}
 	})

@@ -3,6 +3,7 @@ package inflight
 import (
 	"container/heap"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,7 +12,7 @@ import (
 func (r *Registry) Hold(p Place, known, unsure bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.ended {
 		return // it lapses, unless it ends before
 	}
 	if r.holders == nil {
@@ -69,8 +70,9 @@ func (r *Registry) Tell(shard int, all bool) {
 	}
 }
 
-// Close frees every place: the process is about to end. It calls wait first, which must
-// return when all that was begun is done, because a renewal must not come after the release.
+// Close frees every place, as far as it can in a second: the process is about to end. It
+// calls wait first, which must return when all that was begun is done, because a renewal
+// must not come after the release.
 func (r *Registry) Close(wait func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,6 +82,7 @@ func (r *Registry) Close(wait func()) {
 	r.mu.Unlock()
 	wait()
 	r.mu.Lock()
+	r.ended = true
 	var held []released
 	for _, q := range r.releases {
 		held = append(held, q.waiting...)
@@ -89,5 +92,13 @@ func (r *Registry) Close(wait func()) {
 			held = append(held, released{h.Place, time.Now().Add(h.Lease)})
 		}
 	}
-	r.sendReleases(held)
+	slices.SortFunc(held, func(a, b released) int { return strings.Compare(a.Key, b.Key) })
+	for begun := time.Now(); len(held) > 0; {
+		n := min(len(held), maxFlush)
+		if failed := r.sendReleases(held[:n:n]); len(failed) > 0 || time.Since(begun) > time.Second {
+			r.Dropped.Add(int64(len(held) - n + len(failed)))
+			return
+		}
+		held = held[n:]
+	}
 }

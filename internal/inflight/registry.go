@@ -41,7 +41,8 @@ type Registry struct {
 	Failed, Dropped atomic.Int64 // renewals, and releases that were left to the lease
 
 	mu       sync.Mutex // over all below
-	closed   bool
+	closed   bool       // nothing more is begun
+	ended    bool       // nothing more is released
 	holders  map[int64]*holder
 	due      agenda // the holders, but for those that are being renewed
 	renewing bool

@@ -41,6 +41,9 @@ func (r *Registry) release(h *holder) {
 
 // enqueue requires mu.
 func (r *Registry) enqueue(p Place) {
+	if r.ended {
+		return
+	}
 	shard := r.Store.ShardOf(p.Key)
 	q := r.releases[shard]
 	if q == nil {
