@@ -87,6 +87,7 @@ func banDenies(c *trial) {
 		c.takeAll(
 			expectation{s.under("free").Check, s.passed(0)},
 			expectation{s.Check, s.passed(0).banned(time.Hour)},
+			expectation{other, s.passed(0).banned(time.Hour)},
 			expectation{shadowed(s.under("shadow").Check), s.passed(0)})
 		c.holds(s.under("free").Check, 10, 0)
 		c.holds(s.under("shadow").Check, 10, 0)

@@ -25,11 +25,13 @@ func shadowNotCharged(c *trial) {
 func shadowChangesNothing(c *trial) {
 	c.eachSample(func(s sample) {
 		open, full := s.under("shadow with room"), s.under("shadow without room")
+		above := shadowed(costing(s.under("shadow above the quota").Check, 11))
 		c.take(costing(full.Check, 10), s.charged(10, 10))
 		enforced, other := s.under("enforced"), s.under("enforced too")
 		for n := range int64(10) {
 			c.takeAll(
 				expectation{shadowed(full.Check), s.exhausted()},
+				expectation{above, denied(10, algorithms.Never, 0)},
 				expectation{enforced.Check, s.charged(1, n+1)},
 				expectation{shadowed(open.Check), s.charged(1, n+1)},
 				expectation{other.Check, s.charged(1, n+1)})
@@ -46,11 +48,15 @@ func softNotCharged(c *trial) {
 	c.eachWindow(func(s sample, soft algorithms.Check) {
 		hard, free := s.under("hard"), soft
 		free.Rule = "with room"
-		c.takeAll(expectation{costing(soft, 11), s.above(11)}, expectation{costing(hard.Check, 10), s.charged(10, 10)})
+		c.takeAll(expectation{costing(soft, 11), s.above(11)}, expectation{costing(hard.Check, 9), s.charged(9, 9)})
+		c.peekAll(expectation{soft, s.denied(11, 1)}, expectation{hard.Check, s.passed(9)})
+		beyond := s.denied(12, 1)
+		beyond.charged = 1
+		c.takeAll(expectation{soft, beyond}, expectation{hard.Check, s.charged(1, 10)})
 		for range 2 {
-			c.takeAll(expectation{soft, s.denied(11, 1)}, expectation{hard.Check, s.exhausted()}, expectation{free, s.passed(0)})
+			c.takeAll(expectation{soft, s.denied(12, 1)}, expectation{hard.Check, s.exhausted()}, expectation{free, s.passed(0)})
 		}
-		c.peek(soft, s.denied(11, 1))
+		c.peek(soft, s.denied(12, 1))
 		c.take(free, s.charged(1, 1))
 	})
 }

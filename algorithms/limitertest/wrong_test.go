@@ -98,6 +98,20 @@ func tellingEach(change func(*algorithms.Result)) decideFunc {
 	})
 }
 
+// uncharged admits requests with several checks of which one without room is of a kind, and
+// charges none.
+func uncharged(of func(*algorithms.Result) bool) decideFunc {
+	return func(ctx context.Context, m *algorithms.Memory, checks ...algorithms.Check) (algorithms.Decision, error) {
+		d, _ := m.Peek(ctx, checks...)
+		for i := range d.Results {
+			if r := &d.Results[i]; len(checks) > 1 && d.Allowed && !r.HasRoom && of(r) {
+				return d, nil
+			}
+		}
+		return m.Take(ctx, checks...)
+	}
+}
+
 // settled has what Settle_settles_each_copy has settled.
 var settled sync.Map
 
@@ -307,6 +321,21 @@ var mistakes = []mistake{
 		}
 		return d, err
 	}},
+	{name: "Ban_of_the_first_check", foundBy: "a ban by hand denies charges nothing", ban: func(ctx context.Context, m *algorithms.Memory, d time.Duration, checks ...algorithms.Check) error {
+		if d > 0 {
+			checks = checks[:1]
+		}
+		return m.Ban(ctx, d, checks...)
+	}},
+	{name: "Peek_denies_by_soft_limits", foundBy: "a soft check", peek: func(ctx context.Context, m *algorithms.Memory, checks ...algorithms.Check) (algorithms.Decision, error) {
+		d, err := m.Peek(ctx, checks...)
+		for _, r := range d.Results {
+			d.Allowed = d.Allowed && (r.HasRoom || !r.Check.Limit.Soft || len(checks) == 1)
+		}
+		return d, err
+	}},
+	{name: "admits_beyond_soft_limits_and_charges_nothing", foundBy: "a soft check", take: uncharged(func(r *algorithms.Result) bool { return r.Check.Limit.Soft && r.RetryAfter != algorithms.Never })},
+	{name: "admits_beside_shadow_and_charges_nothing", foundBy: "a shadow check changes no", take: uncharged(func(r *algorithms.Result) bool { return r.Check.Shadow && r.RetryAfter == algorithms.Never })},
 	{name: "Ban_shortens", foundBy: "never for less than before", ban: func(ctx context.Context, m *algorithms.Memory, d time.Duration, checks ...algorithms.Check) error {
 		if d > 0 && m.Ban(ctx, 0, checks...) != nil {
 			return algorithms.ErrInvalidCheck
