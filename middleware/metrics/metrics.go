@@ -46,8 +46,8 @@ func Register(r prometheus.Registerer, sources ...Source) error {
 		if v := reflect.ValueOf(s); v.Kind() != reflect.Pointer || v.IsNil() {
 			return fmt.Errorf("metrics: sources[%d] must be a pointer that is not nil, got a %T; look at the error of its New", i, s)
 		}
-		c.add(s)
 	}
+	c.add(sources...)
 	err := r.Register(c)
 	if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if shared, ok := taken.ExistingCollector.(*collector); ok {

@@ -34,7 +34,11 @@ func (f File) Read(context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(io.LimitReader(file, maxSize+1)) // Parse refuses what is longer
+	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	if err == nil && len(text) > maxSize {
+		return nil, problem(fmt.Sprintf("%s: larger than %d bytes, which no rule file needs to be", printable(string(f)), maxSize))
+	}
+	return text, err
 }
 
 func nameOf(s Source) string {
