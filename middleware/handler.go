@@ -11,9 +11,9 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// Handler wraps next. A request that no rule applies to passes unchanged. For other
-// requests the middleware sets the response headers before it calls next. next gets the
-// decision from [FromContext]. Handler panics if next is nil.
+// Handler wraps next. A request that no rule applies to passes unchanged, unless the
+// Shedder refuses it. For other requests the middleware sets the response headers before
+// it calls next. next gets the decision from [FromContext]. Handler panics if next is nil.
 //
 // A connection that next takes over is one request, whatever is sent on it. So Handler
 // belongs inside a handler that serves HTTP/2 on such connections, such as
