@@ -59,7 +59,7 @@ func (r *Result) Denies() bool {
 // A Decision is the outcome of a request.
 type Decision struct {
 	Allowed bool     // no enforced check denied it
-	Results []Result // one for each check, in their order; some of a denial may have SourceNone
+	Results []Result // one for each check, in their order; in a denial, some may have SourceNone
 }
 
 // A Charge is a result and what its check is to cost in the end.

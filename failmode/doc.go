@@ -9,9 +9,8 @@
 //	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop"}}
 //	defer guard.Close()
 //
-// Read [Guard] and [Mode] first, then [algorithms.Limiter], which a Guard wraps and
-// is. A program makes one Guard for each Redis and namespace, shares it, and closes
-// it.
+// Read [Guard] and [Mode] first, then [algorithms.Limiter]: a Guard wraps one, and is one
+// itself. A program makes one Guard for each Redis and namespace, shares it, and closes it.
 package failmode
 
 // # How it works

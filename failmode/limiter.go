@@ -130,8 +130,8 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 }
 
 // Close ends the Guard's goroutines and closes its own connections, but not the Limiter
-// or its client. It frees the places of requests in flight, also of those that still run:
-// call it when the process ends. It waits for a probe, for refunds and batches, for
+// or its client. It frees the places of this process' requests in flight, even while their
+// handlers run: call it when the process ends. It waits for a probe, for refunds and batches, for
 // decisions in progress and for a last heartbeat: at most a few times as long as a
 // decision may take, and a second more if many thousands of requests are in flight.
 // Decisions after Close still work, but no circuit opens. Further calls of Close do

@@ -38,7 +38,7 @@ import (
 // With a Limiter, Transport also keeps a limit of the client's own, which all processes
 // share. A 429 then holds back all of them. Without a Limiter, a denial holds back no
 // other requests, because the client cannot know which of them share the server's limit.
-// Transport ignores the units left that an admitted response reports.
+// Transport ignores what a response that is no denial says about remaining units.
 //
 // Transport does not change requests. It is safe for concurrent use; its fields
 // must not change once it is in use.

@@ -28,8 +28,8 @@ import (
 //
 //   - the Content-Type is not JSON, malformed, longer than 256 bytes or repeated, or
 //     has a charset that is not UTF-8, or the body has a Content-Encoding
-//   - the object has the field more than once. Names that differ only in case, "-" and "_"
-//     count as one; [encoding/json] ignores the case
+//   - the object has the field more than once. Case, "-" and "_" do not
+//     count: userId and user_id are one name; [encoding/json] ignores the case
 //   - the URL's query has the field too, or the body has it too if it is read as a form
 //   - the field is empty, or neither a string nor a whole number
 //   - the body has more than maxBytes, cannot be read, or is not one valid JSON object
@@ -65,8 +65,8 @@ func BodyJSON(field string, maxBytes int64) Key {
 // it. The form is the body of a POST, PUT or PATCH request with the Content-Type
 // application/x-www-form-urlencoded.
 //
-// The rules of [BodyJSON] apply, except that a name that differs in case is not the
-// field. A request also has no key if its body begins like a JSON object, because a
+// What [BodyJSON] says holds here as well, except that a field whose name differs in case
+// is not read. A request also has no key if its body begins like a JSON object, because a
 // handler could read it as one. The same holds if the body would have the field more than
 // once for a parser that also separates fields by semicolons.
 //

@@ -28,7 +28,7 @@
 //
 // # Mistakes
 //
-// Constructors return a Key for all arguments. A Key with a mistake in it, such as a
+// Constructors return a Key whatever their arguments are. A Key with a mistake in it, such as a
 // nil function, resolves no request, and reports everything that is wrong when
 // package middleware calls its Validate method.
 //
