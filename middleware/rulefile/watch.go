@@ -97,7 +97,7 @@ func (w *watcher) look(ctx context.Context) {
 	case !news && !displaced:
 		return // a change that was taken back within a fifth of a second
 	case !news:
-		w.loader.logger().Info("ratelimit: the rules of the document are set again: something else has set rules, or failed to",
+		w.loader.logger().Info("ratelimit: the rules of the document are set again: Reload, SetRules or another loader has set rules, or failed to",
 			"source", nameOf(w.loader.Source))
 	}
 	w.revision = revision + 1
