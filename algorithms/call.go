@@ -181,16 +181,14 @@ func newArguments(charge bool, checks []Check, ps []step.Params) []any {
 	return slices.Clip(args)
 }
 
-// settleKeptCall corrects charges some of which are kept elsewhere during a ban by
+// settleKeptCall corrects one charge, whose count may be kept elsewhere during a ban by
 // hand; see internal/script/settle_kept.lua.
-func (r *Redis) settleKeptCall(corrections []settlement) *transport.Call {
-	c := r.settleCall(corrections)
+func (r *Redis) settleKeptCall(correction []settlement) *transport.Call {
+	c := r.settleCall(correction)
 	if c.Script = script.SettleKept; c.Instead != nil {
-		c.Instead = atItsTime(paramsIn(corrections), func() *transport.Call { return r.settleKeptCall(corrections) })
+		c.Instead = atItsTime(paramsIn(correction), func() *transport.Call { return r.settleKeptCall(correction) })
 	}
-	for i := range corrections {
-		c.Keys = append(c.Keys, r.keptKey(&corrections[i].result.Check, &corrections[i].Params))
-	}
+	c.Keys = append(c.Keys, r.keptKey(&correction[0].result.Check, &correction[0].Params))
 	return c
 }
 

@@ -36,7 +36,7 @@ var (
 	}
 	onRedis = []stage{
 		{"algorithms", "^TestContractRedis$"},
-		{"algorithms", "^(TestConformance|TestAClock.*|TestHowFar.*|TestEachForm.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*|TestStatesAre.*|TestWindowsAre.*|TestDeadlines.*|TestAForeign.*|TestLeasesOf.*)$"},
+		{"algorithms", "^(TestConformance|TestAClock.*|TestHowFar.*|TestEachForm.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*|TestStatesAre.*|TestWindowsAre.*|TestDeadlines.*|TestAForeign.*|TestLeasesOf.*|TestACorrection.*)$"},
 	}
 )
 

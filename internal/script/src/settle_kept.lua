@@ -1,6 +1,6 @@
--- Corrects charges as settle.lua does, which is settle(), also where a count is kept elsewhere during a
+-- Corrects a charge as settle.lua does, which is settle(), also if the count is kept elsewhere during a
 -- ban by hand.
--- KEYS     as of settle.lua; then for each where its count is kept
+-- KEYS     the key, and where its count is kept
 -- ARGV     as of settle.lua
 -- Returns  what settle.lua returns
 -- Sent by  settleKeptCall in algorithms/call.go, if settle.lua has met a ban by hand or a foreign value
@@ -19,19 +19,14 @@ local function settle()
   --@ include settle
 end
 
-local charges, kept = #KEYS / 2, {}
-for i = 1, charges do
-  local key, elsewhere = KEYS[i], KEYS[charges + i]
-  if held(key) then
-    kept[#kept + 1] = { key, elsewhere }
-    KEYS[i] = elsewhere
-  end
+local key, elsewhere = KEYS[1], KEYS[2]
+local kept = held(key)
+if kept then
+  KEYS[1] = elsewhere
 end
-for i = 2 * charges, charges + 1, -1 do
-  KEYS[i] = nil
-end
+KEYS[2] = nil
 local reply = settle()
-for _, k in ipairs(kept) do
-  hold(k[1], k[2], 1)
+if kept then
+  hold(key, elsewhere, 1)
 end
 return reply
