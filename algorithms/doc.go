@@ -16,7 +16,7 @@
 // # Algorithms
 //
 //	fixed_window    at most Rate units in each window of Period, aligned to the Unix epoch
-//	sliding_window  as fixed_window, but units of the previous window also count, as far as that lies in the last Period
+//	sliding_window  as fixed_window, plus a part of the previous window's units: the part of that window in the last Period
 //	sliding_log     at most Rate units in any span of Period: exact, with an entry for each admitted request
 //	token_bucket    up to Burst units at once, refilled at Rate per Period
 //	leaky_bucket    a queue of up to Burst, served one by one at Rate per Period

@@ -9,7 +9,7 @@ import (
 )
 
 // Internal is for the packages of this module, and no part of the API: what opens it is in
-// the internal package inside, which only they can import.
+// package internal/inside, which only they can import.
 var Internal inside.Door[opened]
 
 // opened is what the other packages of this module need of the types of this one.

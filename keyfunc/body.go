@@ -65,8 +65,8 @@ func BodyJSON(field string, maxBytes int64) Key {
 // it. The form is the body of a POST, PUT or PATCH request with the Content-Type
 // application/x-www-form-urlencoded.
 //
-// What [BodyJSON] says holds here as well, except that a field whose name differs in case
-// is not read. A request also has no key if its body begins like a JSON object, because a
+// What [BodyJSON] says holds here as well, except that case matters: EMAIL is not the
+// field email. A request also has no key if its body begins like a JSON object, because a
 // handler could read it as one. The same holds if the body would have the field more than
 // once for a parser that also separates fields by semicolons.
 //

@@ -11,8 +11,8 @@ import (
 // Add says that the request behind ctx has used this many more units under one rule, while
 // it runs: tokens of a stream, rows, bytes. When the request is over, Add's sum is
 // settled as by [Settle], unless the rule was settled before. The request is over when
-// the handler has returned or panicked, even if the client left before, or when [Hold]
-// releases it. After Add(ctx, rule, 0), a request that uses nothing is settled at 0. After
+// the handler has returned or panicked, or, with a [Hold], when that is released. That the
+// client has left does not end it. After Add(ctx, rule, 0), a request that uses nothing is settled at 0. After
 // an Add, the rule ignores its ChargeOn for this request.
 //
 // The first units come out of the request's charge, so let it reserve the usual use by

@@ -21,8 +21,8 @@ import (
 // gets a 400.
 //
 // A request that a leaky_bucket delays waits here. It is denied at once if its delay ends
-// after its context's deadline or the server's WriteTimeout, or if [Config].MaxWaiting is
-// reached. If its client hangs up, at most its slot is refunded, and other rules stay
+// after its context's deadline or leaves less than a tenth of the server's WriteTimeout, or
+// if [Config].MaxWaiting is reached. If its client hangs up, at most its slot is refunded, and other rules stay
 // charged. With several leaky_buckets, nothing is refunded.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	m.mustBeMade()

@@ -62,7 +62,7 @@ type Rule struct {
 	// Key, but with [keyfunc.ErrNoKey] Limit or Limits applies.
 	//
 	// With a Config.TierFor, the tier "pro/large" replaces "large" for requests of the tier
-	// pro, which still count together with all others of large. Every tier with a slash is then such a pair. LimitsFor and
+	// pro. It has no count of its own: all requests for large share one. Every tier with a slash is then such a pair. LimitsFor and
 	// Overrides are errors with TierBy.
 	TierBy keyfunc.Key
 	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If
