@@ -93,12 +93,12 @@ func (r *Registry) Close(wait func()) {
 		}
 	}
 	slices.SortFunc(held, func(a, b released) int { return strings.Compare(a.Key, b.Key) })
-	for begun := time.Now(); len(held) > 0; {
-		n := min(len(held), maxFlush)
-		if failed := r.sendReleases(held[:n:n]); len(failed) > 0 || time.Since(begun) > time.Second {
-			r.Dropped.Add(int64(len(held) - n + len(failed)))
-			return
+	begun, sent := time.Now(), 0
+	for piece := range slices.Chunk(held, maxFlush) {
+		failed := r.sendReleases(piece)
+		if sent += len(piece) - len(failed); len(failed) > 0 || time.Since(begun) > time.Second {
+			break
 		}
-		held = held[n:]
 	}
+	r.Dropped.Add(int64(len(held) - sent))
 }
