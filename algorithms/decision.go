@@ -20,7 +20,7 @@ type Result struct {
 	ResetAfter time.Duration // until all units are free, and the ban has ended
 	Delay      time.Duration // leaky_bucket: wait this long before serving
 	At         time.Time     // when it was decided, on the deciding clock
-	BannedFor  time.Duration // the key is banned for this long after At, and the check denies; 0 if it is not banned
+	BannedFor  time.Duration // how long after At the key stays banned, and so denied; 0 if it is not banned
 	Err        error         // why this check could not be decided; nil if it was
 
 	trace   step.Trace

@@ -16,7 +16,7 @@
 // # Algorithms
 //
 //	fixed_window    at most Rate units in each window of Period, aligned to the Unix epoch
-//	sliding_window  as fixed_window, plus a part of the previous window's units: the part of that window in the last Period
+//	sliding_window  as fixed_window, plus the previous window's units in proportion to how much of that window lies in the last Period
 //	sliding_log     at most Rate units in any span of Period: exact, with an entry for each admitted request
 //	token_bucket    up to Burst units at once, refilled at Rate per Period
 //	leaky_bucket    a queue of up to Burst, served one by one at Rate per Period
@@ -24,8 +24,8 @@
 //	calendar_window at most Rate units in each day, week, month, quarter or year of a time zone
 //	in_flight       at most Rate requests in progress at once
 //
-// All arithmetic is in whole numbers: Unix microseconds and units, and for the
-// bucket a fraction of a microsecond with the rate as its denominator. Each algorithm
+// All arithmetic is in whole numbers: Unix microseconds and units. Buckets also
+// keep a fraction of a microsecond, with the rate as its denominator. Each algorithm
 // exists twice: as a pure function in Go, and as its twin in Lua. The Lua twin only
 // decides. Go computes the fields of the Result from the state, for both.
 //
@@ -86,12 +86,13 @@ package algorithms
 // The checks of each key are one call, and all calls are in one flush. While a slot moves,
 // a script with several keys fails and has done nothing: its checks are then sent one by
 // one. If an enforced check denies, what the other calls were charged is refunded in a
-// second flush, inside the same budget. Two requests can deny each other for the length of a flush. No limit is exceeded.
+// second flush, inside the same budget. Two requests can deny each other for the length of
+// a flush. No limit is exceeded.
 //
-// A refund costs a bucket the refill since the charge, and a queue its slot. So a stream
-// of denied requests would drain the counts that they share with other clients. A Guard therefore
-// says in the context of a call that one of its checks is known to be denied. Such a request is
-// peeked first, and charged only if that admits it
+// A refund costs a bucket the refill since the charge, and a queue its slot. So a stream of
+// denied requests would drain the counts that they share with other clients. A Guard
+// therefore says in the context of a call that one of its checks is known to be denied.
+// Such a request is peeked first, and charged only if that admits it
 // (TestRequestsOfKnownAbusersDoNotDrainWhatTheyShare).
 //
 // If a part of the cluster is unavailable, its checks have an Err, and the others may stay

@@ -27,8 +27,8 @@ const defaultBudget = 50 * time.Millisecond
 // call, and all calls go out in one flush of pipelines. If an enforced check denies, a
 // second flush inside the same budget refunds what the other calls have charged. That
 // never admits more than the limit, but during a flush two requests may deny each
-// other. (A leaky_bucket refunds a slot only while it is the last of the queue.) If a
-// failmode.Guard asks about a key that it knows to be denied, the checks are peeked before
+// other. (A leaky_bucket refunds a slot only while it is the last of the queue.) When a
+// failmode.Guard asks again about a key that was denied before, the checks are peeked before
 // they are charged, so that denied requests do not drain counts that they share with
 // others. A charge that could not be refunded in time stays in Charged of its result.
 //

@@ -76,8 +76,8 @@ func waitSeconds(wait time.Duration) int64 { return max(secondsCeil(wait), 1) }
 //  1. Retry-After, in seconds or as an HTTP date.
 //  2. RateLimit, in the syntax of draft-ietf-httpapi-ratelimit-headers-11: t of
 //     the policies with r=0.
-//  3. X-RateLimit-Reset where X-RateLimit-Remaining is 0, or the same two as
-//     X-Rate-Limit-… or RateLimit-…. The reset may be in seconds from now, a Unix
+//  3. X-RateLimit-Reset where X-RateLimit-Remaining is 0. The two may also be
+//     named X-Rate-Limit-… or RateLimit-…. The reset may be in seconds from now, a Unix
 //     time in seconds or milliseconds, or a date in the form of ISO 8601 or HTTP.
 //
 // If a field has several values, in several lines or joined with commas as some

@@ -62,11 +62,11 @@ type Proxies struct {
 // client is the leftmost one. If there are no hops, or one empty line, it is the proxy.
 // With Hops, the client is the hop of that number, and never the proxy.
 //
-// The error wraps [ErrNoKey] and says why. It is returned if RemoteAddr, or a hop that
-// had to be read, is not an address, such as "unknown", nothing between two commas, or
-// more than 128 bytes (512 for an element of Forwarded). It is also returned if more
-// than 32 hops would have to be read, if there are fewer hops than Hops, or if a header
-// of one address is there more than once. A hop may have a port. The maxima of 32
+// The error wraps [ErrNoKey] and says why. It is returned if RemoteAddr, or a hop that had
+// to be read, is not an address: for example "unknown", an empty entry between two commas,
+// or a text of more than 128 bytes (512 for an element of Forwarded). It is also returned
+// if more than 32 hops would have to be read, if there are fewer hops than Hops, or if a
+// header of one address is there more than once. A hop may have a port. The maxima of 32
 // hops and of 128 or 512 bytes bound the work, however long the header is.
 //
 // Fields that contradict each other are a mistake. So are an invalid network, and a

@@ -12,22 +12,23 @@ import (
 // it runs: tokens of a stream, rows, bytes. When the request is over, Add's sum is
 // settled as by [Settle], unless the rule was settled before. The request is over when
 // the handler has returned or panicked, or, with a [Hold], when that is released. That the
-// client has left does not end it. After Add(ctx, rule, 0), a request that uses nothing is settled at 0. After
-// an Add, the rule ignores its ChargeOn for this request.
+// client has left does not end it. Without an Add, the charge stays: call
+// Add(ctx, rule, 0) to settle a request that uses nothing at 0. After an Add, the rule
+// ignores its ChargeOn for this request.
 //
-// The first units come out of the request's charge, so let it reserve the usual use by
-// Cost or CostFor. When that is used up, one call of the limiter takes what is missing, or
-// up to a quarter of the first charge if that is more. If the rule has less left than is
-// missing, Add returns false, and so does each further call: the handler should stop. The
-// units count even so, if need be as a debt. These calls of the limiter take as long as
-// decisions, and follow the rule's Fail. They lead to no ban, but obey one.
+// The first units come out of the request's charge, so set Cost or CostFor to what a
+// request usually uses. When the charge is used up, one call of the limiter takes what is
+// missing, or up to a quarter of the first charge if that is more. If the rule has less
+// left than is missing, Add returns false, and so does each further call: the handler
+// should stop. The units count even so, if need be as a debt. These calls of the limiter
+// take as long as decisions, and follow the rule's Fail. They lead to no ban, but obey one.
 //
-// Add takes no more, and returns true, if the rule is in shadow. It does nothing, and
-// returns true, if the rule does not apply to the request, has charged nothing, or was
-// settled before, and for limits with in_flight and leaky_bucket. It returns false after
-// the request is over. Names that no rule has, and other mistakes, are logged once. Of
-// the units taken beyond the first charge, Settle refunds only those of the last 64 calls
-// of the limiter.
+// If the rule is in shadow, Add takes nothing beyond the first charge, and returns true. It
+// does nothing, and returns true, if the rule does not apply to the request, has charged
+// nothing, or was settled before, and for limits with in_flight and leaky_bucket. It
+// returns false after the request is over. Names that no rule has, and other mistakes, are
+// logged once. Of the units taken beyond the first charge, Settle refunds only those of the
+// last 64 calls of the limiter.
 //
 // Several goroutines may call Add. Among chained middlewares with a rule of this name,
 // Add is for the innermost.

@@ -22,8 +22,8 @@ import (
 // its hash. [keyfunc.Everyone] takes no value. A Key without the method Keys takes
 // one value, which is the key.
 //
-// There is a check for each algorithm, period and tier of TierBy among Limit, Limits,
-// Tiers and the client's Override, because each has a count of its own. If several
+// Each combination of algorithm, period and tier of TierBy among Limit, Limits, Tiers and
+// the client's Override has a count of its own, and so a check. If several
 // limits share one count, the check has the first of them: the rule's own, then Tiers by
 // name, then the Override. For [keyfunc.First], which may have several keys for one value,
 // give the value without the number in front that an Override needs. A limit that only

@@ -62,13 +62,13 @@ type Rule struct {
 	// Key, but with [keyfunc.ErrNoKey] Limit or Limits applies.
 	//
 	// With a Config.TierFor, the tier "pro/large" replaces "large" for requests of the tier
-	// pro. It has no count of its own: all requests for large share one. Every tier with a slash is then such a pair. LimitsFor and
-	// Overrides are errors with TierBy.
+	// pro, but shares its count: all requests for large are counted together. Every tier with
+	// a slash is then such a pair. LimitsFor and Overrides are errors with TierBy.
 	TierBy keyfunc.Key
 	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If
 	// there are none or they are unusable, Tiers and Limit apply. Limits are unusable if
 	// one is invalid, if ChargeOn, Ban or Lease does not allow them, or if Config.Share
-	// leaves less than one unit of one. Unusable limits are logged. The Middleware does
+	// leaves a limit with less than one unit. Unusable limits are logged. The Middleware does
 	// not change the slice.
 	LimitsFor func(*http.Request) []algorithms.Limit
 	// Overrides replace all of these limits for single clients.

@@ -15,7 +15,7 @@ import (
 
 var (
 	testName  = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)[A-Z_][A-Za-z0-9_]*\b`)
-	testRun   = regexp.MustCompile(`go test (\./\S+)(?: -\S+)*? -(?:run|bench) '?([A-Za-z|]+)\b`)
+	testRun   = regexp.MustCompile(`go test (\./\S+)(?: -\S+| '\^\$')*? -(run|bench) '?([A-Za-z|]+)\b`)
 	runFlag   = regexp.MustCompile(`-(?:run|bench) '?[A-Za-z|]+`)
 	goRun     = regexp.MustCompile(`go run (\./[a-z/]+)`)
 	makeName  = regexp.MustCompile("`make ([a-z-]+)|(?m)^make ([a-z-]+)")
@@ -53,8 +53,8 @@ func TestWhatPagesNameIsThere(t *testing.T) {
 		}
 		for _, m := range testRun.FindAllStringSubmatch(flat, -1) {
 			seen++
-			if !tests.run(m[1], m[2]) {
-				t.Errorf("%s: %q runs no test", p.path, m[0])
+			if !tests.run(m[1], m[2] == "bench", m[3]) {
+				t.Errorf("%s: %q runs nothing", p.path, m[0])
 			}
 		}
 		for _, m := range goRun.FindAllStringSubmatch(flat, -1) {
@@ -163,14 +163,17 @@ func (tests testsByFolder) named(name string) bool {
 }
 
 // run reports whether -run or -bench with the pattern runs something there.
-func (tests testsByFolder) run(folder, pattern string) bool {
+func (tests testsByFolder) run(folder string, bench bool, pattern string) bool {
 	compiled := regexp.MustCompile(pattern)
+	runs := func(name string) bool {
+		return strings.HasPrefix(name, "Benchmark") == bench && compiled.MatchString(name)
+	}
 	folder, below := strings.CutSuffix(strings.TrimPrefix(folder, "./"), "/...")
 	for at, names := range tests {
 		if at != folder && (!below || !strings.HasPrefix(at, folder)) {
 			continue
 		}
-		if slices.ContainsFunc(names, compiled.MatchString) {
+		if slices.ContainsFunc(names, runs) {
 			return true
 		}
 	}

@@ -91,7 +91,7 @@ func TestLatency(t *testing.T) {
 			srv := redistest.Start(t)
 			proxy := redistest.StartProxy(t, srv.Addr)
 			r := load{client: connected(t, proxy), rate: 300, length: total}.start(t)
-			p := promise{row: row{12, fmt.Sprintf("%v more latency for 1.5 s, connections there", latency)}, servers: []*redistest.Server{srv}}
+			p := promise{row: row{12, fmt.Sprintf("%v more latency for 1.5 s, connections open", latency)}, servers: []*redistest.Server{srv}}
 			r.at(begins)
 			if latency < budget {
 				proxy.SetLatency(latency, 0)

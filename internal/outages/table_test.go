@@ -110,7 +110,7 @@ func writeTable() error {
 	}
 	lines := []string{
 		"*Without Redis*: decisions that Redis did not make. *Slowest*: without the delay of the machine itself. *Units forgotten*: units that",
-		"Redis had counted and lost with the server.",
+		"Redis had counted and has lost.",
 		"",
 		"| outage | requests | answered | without Redis | slowest | wrongly admitted | wrongly denied | units forgotten | Redis decides again after |",
 		"|---|--:|--:|--:|--:|--:|--:|--:|--:|",

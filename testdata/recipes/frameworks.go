@@ -22,7 +22,7 @@ func ginLimit(limit *ratelimit.Middleware) gin.HandlerFunc {
 			c.Writer = &ginWriter{own, w}
 			c.Next()
 			if status := c.Writer.Status(); c.FullPath() == "" && status/10 == 40 && !c.Writer.Written() {
-				http.Error(c.Writer, "no route", status) // else gin does, past the rules
+				http.Error(c.Writer, "no route", status) // else gin writes it, unseen by the rules
 			}
 			c.Writer.WriteHeaderNow()
 			c.Writer = own

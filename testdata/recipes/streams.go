@@ -64,8 +64,8 @@ type socket interface {
 	Close(reason string) error
 }
 
-// messages serves a WebSocket. The rules of limit count messages: the request that
-// opened the connection says whose they are.
+// messages serves a WebSocket. Each message is charged like the request that opened the
+// connection.
 func messages(limit *ratelimit.Middleware, r *http.Request, conn socket, handle func([]byte)) error {
 	for {
 		message, err := conn.Read(r.Context())
