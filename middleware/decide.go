@@ -2,6 +2,8 @@ package middleware
 
 import (
 	"cmp"
+	"context"
+	"net/http"
 	"slices"
 	"time"
 
@@ -26,31 +28,25 @@ func (e *evaluation) decide() error {
 	if e.set.hints.watching() {
 		e.seen = make([]seenKey, len(rules))
 	}
-	e.shareBody()
-	var few [4]int
-	readers := few[:0] // rules whose keys read the body
+	readsBody := e.shareBody()
 	var room [4]algorithms.Check
 	checks := room[:0] // on the stack, if there are few
-	for i := e.first; i < len(rules); i++ {
-		if i > e.first && !rules[i].applies(&e.target) {
-			continue
-		}
-		if rules[i].readsBody {
-			readers = append(readers, i)
-		} else {
-			checks = e.resolve(i, checks)
-		}
-	}
-	e.enterShedder(checks)
 	var err error
-	if !e.shed && len(readers) > 0 && e.anyKnownOver(checks) {
-		err = e.charge(checks)
-	}
-	if !e.shed && err == nil && e.decision.Allowed {
-		for _, i := range readers {
-			checks = e.resolve(i, checks)
+	for _, readers := range [...]bool{false, true} { // then the rules whose keys read the body
+		for i := e.first; i < len(rules); i++ {
+			if rules[i].readsBody == readers && (i == e.first || rules[i].applies(&e.target)) {
+				checks = e.resolve(i, checks)
+			}
 		}
-		err = e.charge(checks)
+		if !readers && !e.enterShedder(checks) {
+			return nil
+		}
+		if readers || !readsBody || e.anyKnownOver(checks) {
+			err = e.charge(checks)
+		}
+		if !readsBody || err != nil || !e.decision.Allowed {
+			break
+		}
 	}
 	for i := range e.decision.Results {
 		if e.decision.Results[i].Source == algorithms.SourceFallback { // by a share of its limit
@@ -77,23 +73,24 @@ func (e *evaluation) anyKnownOver(checks []algorithms.Check) bool {
 	return false
 }
 
-// enterShedder waits for a place in the Shedder, or has the request shed. A request that
-// is known to be denied takes no place while others wait for one. Otherwise a flood of
-// them would fill the queue.
-func (e *evaluation) enterShedder(checks []algorithms.Check) {
+// enterShedder waits for a place in the Shedder. It returns false if the request is shed. A
+// request that is known to be denied takes no place while others wait for one. Otherwise a
+// flood of them would fill the queue.
+func (e *evaluation) enterShedder(checks []algorithms.Check) bool {
 	s := e.m.config.Shedder
 	if s == nil || !e.handles || s.Load() >= 1 && e.anyKnownOver(checks) {
-		return
+		return true
 	}
 	begun := time.Since(e.m.start)
 	slot, ok := shedders.Enter(s, e.request)
 	e.waited = time.Since(e.m.start) - begun
 	if !ok {
 		e.shed = true
-		return
+		return false
 	}
 	e.slot = slot
 	e.writer, e.request = slot.Wrap(e.writer, e.request)
+	return true
 }
 
 // charge has the limiter charge the checks that it has not decided yet. If it denies
@@ -126,6 +123,46 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 	}
 	e.decision, e.decided = d, len(all)
 	return err
+}
+
+// noWait is the longest wait of a request that cannot wait, since 0 means any.
+const noWait = time.Microsecond
+
+// enterQueue takes a place in the wait queue before the limiter is asked, so that a
+// request without one takes no slot of a leaky_bucket. The limiter is told how long the
+// request can wait, so that a request which cannot wait long enough takes none either.
+func (e *evaluation) enterQueue(ctx context.Context, checks []algorithms.Check) {
+	if e.handles && e.entered < len(e.queues) {
+		e.ticket.Leave()
+		e.ticket, e.entered = e.m.queue.Enter(e.request, e.queues), len(e.queues)
+	}
+	e.maxWait = e.m.maxWait(ctx, e.handles)
+	if e.handles && e.ticket == nil {
+		e.maxWait = noWait
+	}
+	for i := range checks {
+		if checks[i].Limit.Algorithm == algorithms.LeakyBucket {
+			checks[i].MaxDelay = e.maxWait
+		}
+	}
+}
+
+// maxWait returns how long a request can wait, so that it is served before its context's
+// deadline and, in a handler, leaves a tenth of the server's WriteTimeout for the
+// response. net/http counts that from when it had read the request's headers, a little
+// before now. The decision itself may take the store's budget. 0 means any time.
+func (m *Middleware) maxWait(ctx context.Context, handles bool) time.Duration {
+	now := time.Now()
+	until, bounded := ctx.Deadline()
+	if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && handles && server.WriteTimeout > 0 {
+		if end := now.Add(server.WriteTimeout - server.WriteTimeout/10); !bounded || end.Before(until) {
+			until, bounded = end, true
+		}
+	}
+	if !bounded {
+		return 0
+	}
+	return max(until.Sub(now)-m.limiter.budget()-noWait, noWait)
 }
 
 // hold notes what an admitted request holds.

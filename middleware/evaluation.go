@@ -85,3 +85,20 @@ type slot interface {
 	Unblock(blocked bool)
 	Leave(served bool)
 }
+
+// end ends the request, unless Hold keeps it.
+func (e *evaluation) end(served bool) {
+	if e.slot != nil {
+		e.slot.Leave(served)
+	}
+	defer e.pending.End()
+	e.ticket.Leave()
+	if e.state != nil {
+		e.state.close()
+		return
+	}
+	e.held.release()
+	if e.charged { // a key has refused it, or its client has left while it waited
+		e.m.tellSettled(e.request, algorithms.Decision{Allowed: true, Results: slices.Clone(e.decision.Results)})
+	}
+}

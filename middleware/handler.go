@@ -1,14 +1,10 @@
 package middleware
 
 import (
-	"errors"
 	"net/http"
-	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/internal/onstatus"
-	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 // Handler wraps next. A request that no rule applies to passes unchanged, unless the
@@ -57,12 +53,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, shedding http.Handler, found *match) {
 	e := evaluation{m: m, match: *found, request: r, writer: w, handles: true}
 	served := false
-	defer func() {
-		if e.slot != nil {
-			e.slot.Leave(served)
-		}
-		e.end()
-	}()
+	defer func() { e.end(served) }()
 	if hints := e.set.hints; hints.watching() && stateOf(r.Context()).passed(m) {
 		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
 	}
@@ -93,81 +84,6 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, sheddin
 	}
 	next.ServeHTTP(w, r)
 	served = true
-}
-
-// admit sets the response headers and waits until the request's delay is over. If the
-// request is denied or refused, or ends before, admit responds and returns false.
-func (e *evaluation) admit(w http.ResponseWriter) bool {
-	m, r, d := e.m, e.request, &e.decision
-	delay := d.Delay()
-	if delay > 0 && e.refusal == nil {
-		e.prepareWait(delay)
-	}
-	if delay == 0 || !d.Allowed || e.refusal != nil {
-		e.ticket.Leave()
-	}
-	m.record(r, e.set, d)
-	e.charged = m.config.Settled != nil && d.Allowed && slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.Charged > 0 })
-	e.before = limitFields(w.Header())
-	shown := e.set.shown(*d)
-	m.config.Headers(w.Header(), shown)
-	switch {
-	case !d.Allowed && m.config.Denied == nil:
-		headers.Deny(w, r, shown)
-	case !d.Allowed:
-		headers.SetRetryAfter(w.Header(), shown)
-		m.config.Denied(w, e.withState(w), shown)
-	case e.refusal != nil:
-		m.refuse(w, r, e.refusal)
-	case delay > 0 && !e.await(delay):
-		fail(w, http.StatusServiceUnavailable) // read only if it was not the client that left
-	default:
-		e.ticket.Leave()
-		return true
-	}
-	return false
-}
-
-// withState returns the request for the next handler, with what was decided about it.
-func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
-	ctx := e.request.Context()
-	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(), before: e.before,
-		decision: e.decision, checks: e.checks, held: e.held, holds: 1}
-	if e.charged {
-		s.request = e.request
-	}
-	s.mayRefund = e.set.mayRefund(&e.decision)
-	s.remembers = s.mayRefund
-	if s.outer != nil && sameHeader(s.outer.header, s.header) {
-		s.outer.inner, s.before = s, nil
-		s.remembers = s.remembers || s.outer.remembers
-	}
-	s.rememberFields()
-	e.state = s
-	return e.request.WithContext(s)
-}
-
-// refuse responds to a request whose key could not be resolved: it must not pass
-// unlimited.
-func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	status := http.StatusInternalServerError
-	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok && required.Status >= 400 && required.Status <= 499 {
-		status = required.Status
-	} else {
-		m.errors.Do(func() { m.config.Logger.Error("ratelimit: request refused", "error", err) })
-	}
-	if m.config.Refused == nil {
-		fail(w, status)
-		return
-	}
-	w.Header().Set("Cache-Control", "no-store")
-	m.config.Refused(w, r, err)
-}
-
-// fail responds with the status only. The next request may succeed.
-func fail(w http.ResponseWriter, status int) {
-	w.Header().Set("Cache-Control", "no-store")
-	http.Error(w, http.StatusText(status), status)
 }
 
 // Take charges the rules that match r and returns the decision. If no rule applies, the
@@ -204,20 +120,6 @@ func (m *Middleware) Peek(r *http.Request) (algorithms.Decision, error) {
 		return algorithms.Decision{}, err
 	}
 	return e.outcome()
-}
-
-// end ends the request, unless Hold keeps it.
-func (e *evaluation) end() {
-	defer e.pending.End()
-	e.ticket.Leave()
-	if e.state != nil {
-		e.state.close()
-		return
-	}
-	e.held.release()
-	if e.charged { // a key has refused it, or its client has left while it waited
-		e.m.tellSettled(e.request, algorithms.Decision{Allowed: true, Results: slices.Clone(e.decision.Results)})
-	}
 }
 
 // outcome is what Take and Peek return. A denial takes precedence over a refusal.

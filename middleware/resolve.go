@@ -13,15 +13,16 @@ import (
 )
 
 // shareBody replaces the body of a request that a key may read by one that several
-// readers can look at. It does so before any key is resolved, so that concurrent Takes of
-// one request do not change it.
-func (e *evaluation) shareBody() {
+// readers can look at, and reports whether there is such a key. It does so before any key
+// is resolved, so that concurrent Takes of one request do not change it.
+func (e *evaluation) shareBody() bool {
 	for i := e.first; i < len(e.set.rules); i++ {
 		if rule := &e.set.rules[i]; rule.readsBody && rule.applies(&e.target) {
 			replay.Of(e.request)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // resolve appends the checks of a rule that matches the request, if its key makes the rule
@@ -199,8 +200,10 @@ func (e *evaluation) costOf(rule *rule, windows []algorithms.Limit) int64 {
 				if part, quota := rule.source.MaxReserve, windows[i].Quota(); part > 0 {
 					n = min(n, max(int64(part*float64(quota)), 1))
 				} else if n > quota && !windows[i].Soft {
-					e.set.hints.sayOnce("cost of "+rule.check.Rule, fmt.Sprintf("rule %q: CostFor returned %d, and %s can hold %d units, so that such a request is always denied; "+
-						"set MaxReserve, raise the limit, or return less", rule.check.Rule, n, windows[i], quota))
+					rule.costSaid.Do(func() {
+						e.m.config.Logger.Warn(fmt.Sprintf("ratelimit: rule %q: CostFor returned %d, and %s can hold %d units, so that such a request is always denied; "+
+							"set MaxReserve, raise the limit, or return less", rule.check.Rule, n, windows[i], quota))
+					})
 				}
 			}
 			return n

@@ -28,6 +28,7 @@ type rule struct {
 	check     algorithms.Check  // by the first of the own limits, without the key
 	own       limits            // the check's limit, and others beside it
 	terms     terms
+	costSaid  sync.Once // that CostFor returns more than a limit can hold
 }
 
 // spares reports whether a denial that may come of charges which are given back

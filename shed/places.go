@@ -146,16 +146,6 @@ func (s *Shedder) shedOne(p *slot, reason int, now time.Duration) {
 	p.say(false)
 }
 
-func (s *Shedder) unqueue(p *slot, now time.Duration) {
-	if p.queued == nil {
-		return
-	}
-	if p.phase == waiting {
-		s.waits.Observe(now - p.arrived)
-	}
-	s.queues.remove(p)
-}
-
 // say tells the request's goroutine what was decided, if it waits. It is said once.
 func (p *slot) say(admitted bool) {
 	if p.turn != nil {

@@ -5,6 +5,17 @@ import (
 	"time"
 )
 
+// unqueue takes a slot out of the queue that it is in, if any.
+func (s *Shedder) unqueue(p *slot, now time.Duration) {
+	if p.queued == nil {
+		return
+	}
+	s.queues.remove(p)
+	if p.phase == waiting {
+		s.waits.Observe(now - p.arrived)
+	}
+}
+
 func (q *queues) empty() bool { return q.back+q.new == 0 }
 
 // list is the queue that a slot belongs in, and how many there are of its kind.

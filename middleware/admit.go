@@ -1,54 +1,50 @@
 package middleware
 
 import (
-	"context"
+	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/internal/replay"
 	"github.com/seed75154129/ratelimit/internal/wait"
 	"github.com/seed75154129/ratelimit/internal/waitqueue"
+	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// noWait is the longest wait of a request that cannot wait, since 0 means any.
-const noWait = time.Microsecond
-
-// enterQueue takes a place in the wait queue before the limiter is asked, so that a
-// request without one takes no slot of a leaky_bucket. The limiter is told how long the
-// request can wait, so that a request which cannot wait long enough takes none either.
-func (e *evaluation) enterQueue(ctx context.Context, checks []algorithms.Check) {
-	if e.handles && e.entered < len(e.queues) {
+// admit sets the response headers and waits until the request's delay is over. If the
+// request is denied or refused, or ends before, admit responds and returns false.
+func (e *evaluation) admit(w http.ResponseWriter) bool {
+	m, r, d := e.m, e.request, &e.decision
+	delay := d.Delay()
+	if delay > 0 && e.refusal == nil {
+		e.prepareWait(delay)
+	}
+	if delay == 0 || !d.Allowed || e.refusal != nil {
 		e.ticket.Leave()
-		e.ticket, e.entered = e.m.queue.Enter(e.request, e.queues), len(e.queues)
 	}
-	e.maxWait = e.m.maxWait(ctx, e.handles)
-	if e.handles && e.ticket == nil {
-		e.maxWait = noWait
+	m.record(r, e.set, d)
+	e.charged = m.config.Settled != nil && d.Allowed && slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.Charged > 0 })
+	e.before = limitFields(w.Header())
+	shown := e.set.shown(*d)
+	m.config.Headers(w.Header(), shown)
+	switch {
+	case !d.Allowed && m.config.Denied == nil:
+		headers.Deny(w, r, shown)
+	case !d.Allowed:
+		headers.SetRetryAfter(w.Header(), shown)
+		m.config.Denied(w, e.withState(w), shown)
+	case e.refusal != nil:
+		m.refuse(w, r, e.refusal)
+	case delay > 0 && !e.await(delay):
+		fail(w, http.StatusServiceUnavailable) // read only if it was not the client that left
+	default:
+		e.ticket.Leave()
+		return true
 	}
-	for i := range checks {
-		if checks[i].Limit.Algorithm == algorithms.LeakyBucket {
-			checks[i].MaxDelay = e.maxWait
-		}
-	}
-}
-
-// maxWait returns how long a request can wait, so that it is served before its context's
-// deadline and, in a handler, leaves a tenth of the server's WriteTimeout for the
-// response. net/http counts that from when it had read the request's headers, a little
-// before now. The decision itself may take the store's budget. 0 means any time.
-func (m *Middleware) maxWait(ctx context.Context, handles bool) time.Duration {
-	now := time.Now()
-	until, bounded := ctx.Deadline()
-	if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && handles && server.WriteTimeout > 0 {
-		if end := now.Add(server.WriteTimeout - server.WriteTimeout/10); !bounded || end.Before(until) {
-			until, bounded = end, true
-		}
-	}
-	if !bounded {
-		return 0
-	}
-	return max(until.Sub(now)-m.limiter.budget()-noWait, noWait)
+	return false
 }
 
 // prepareWait gives a delayed request a place in the wait queue, if it has none, and
@@ -125,4 +121,46 @@ func (e *evaluation) refundSlot() {
 		e.m.limiter.refund(e.request.Context(), algorithms.Decision{Results: e.decision.Results[slot : slot+1]})
 		e.set.seriesOf(r.Check.Rule).refunded.Add(uint64(units - r.Charged))
 	}
+}
+
+// withState returns the request for the next handler, with what was decided about it.
+func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
+	ctx := e.request.Context()
+	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(), before: e.before,
+		decision: e.decision, checks: e.checks, held: e.held, holds: 1}
+	if e.charged {
+		s.request = e.request
+	}
+	s.mayRefund = e.set.mayRefund(&e.decision)
+	s.remembers = s.mayRefund
+	if s.outer != nil && sameHeader(s.outer.header, s.header) {
+		s.outer.inner, s.before = s, nil
+		s.remembers = s.remembers || s.outer.remembers
+	}
+	s.rememberFields()
+	e.state = s
+	return e.request.WithContext(s)
+}
+
+// refuse responds to a request whose key could not be resolved: it must not pass
+// unlimited.
+func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status := http.StatusInternalServerError
+	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok && required.Status >= 400 && required.Status <= 499 {
+		status = required.Status
+	} else {
+		m.errors.Do(func() { m.config.Logger.Error("ratelimit: request refused", "error", err) })
+	}
+	if m.config.Refused == nil {
+		fail(w, status)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	m.config.Refused(w, r, err)
+}
+
+// fail responds with the status only. The next request may succeed.
+func fail(w http.ResponseWriter, status int) {
+	w.Header().Set("Cache-Control", "no-store")
+	http.Error(w, http.StatusText(status), status)
 }
