@@ -26,7 +26,16 @@ func (g *Guard) nameHeld(ctx context.Context, checks []algorithms.Check) (d algo
 			}
 		}
 	}()
+	begun := time.Now()
 	d, err = g.recall(ctx, named, named)
+	for err == nil && !d.Allowed && time.Since(begun) < g.inFlight.Patience {
+		part := g.inFlight.store.PartOf(ctx, begun.Add(g.store.Budget()))
+		if !g.inFlight.freed(part, &d, begun) {
+			break
+		}
+		named = g.inFlight.named(checks)
+		d, err = g.recall(part, named, named)
+	}
 	answered = true
 	g.inFlight.decided(&d)
 	return d, err

@@ -1,7 +1,9 @@
 package failmode
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/background"
@@ -15,6 +17,9 @@ import (
 type holding interface {
 	inflight.Store
 	PlaceOf(c *algorithms.Check) inflight.Place
+	// PartOf returns a context for a further part of a decision whose budget ends at this
+	// time.
+	PartOf(ctx context.Context, until time.Time) context.Context
 }
 
 // inFlight is what runs in this process of which the store counts how much is under way.
@@ -29,7 +34,7 @@ func (f *inFlight) begin(st store, b *breaker.Breaker, work *background.Group) {
 	if !ok {
 		return
 	}
-	f.store, f.Store = s, s
+	f.store, f.Store, f.Patience = s, s, st.Budget()/2
 	f.Open = func(shard int) bool { return b.Circuit(shard).IsOpen() }
 	f.Begin, f.Safely = work.Begin, work.Safely
 	b.Closing = f.Tell
@@ -77,6 +82,25 @@ func (f *inFlight) decided(d *algorithms.Decision) {
 			f.Drop(p)
 		}
 	}
+}
+
+// freed reports whether a request may ask once more, which was denied only because the
+// store had not heard yet that others have ended here. It has now.
+func (f *inFlight) freed(ctx context.Context, d *algorithms.Decision, begun time.Time) bool {
+	full := false
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !ofStore(r) || r.Charged > 0 || r.Denies() && !f.holds(&r.Check) {
+			return false
+		}
+		full = full || r.Denies()
+	}
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Denies() && !f.Free(ctx, f.store.PlaceOf(&r.Check).Key, begun) {
+			return false
+		}
+	}
+	return full
 }
 
 // lost notes of results that the store did not decide whether it may have charged them.

@@ -179,6 +179,8 @@ func (l *line) PlaceOf(c *algorithms.Check) inflight.Place {
 
 func (l *line) ShardOf(string) int { return 0 }
 
+func (l *line) PartOf(ctx context.Context, _ time.Time) context.Context { return ctx }
+
 func (l *line) Release(_ context.Context, ids map[string][]int64) (released []string, err error) {
 	n := 0
 	for _, all := range ids {
@@ -401,6 +403,97 @@ func TestInFlightAbandonedRequestsLeaveNothing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A client that sends its next request when it has an answer is never one too many.
+func TestInFlightPlacesThatEndedHereAreFree(t *testing.T) {
+	for _, limit := range []int64{1, 3} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, l := new(sets).process(t)
+				n := 0
+				l.becomes(func() fault {
+					n++
+					return fault{late: time.Duration(1+n%3) * 100 * time.Microsecond}
+				})
+				var all sync.WaitGroup
+				for worker := range limit {
+					all.Go(func() {
+						for i := range 300 {
+							end(t, g, takeN(t, g, 1, atOnce(limit, "k"))[0])
+							time.Sleep(time.Duration(int64(i)*worker%7) * time.Millisecond)
+						}
+					})
+				}
+				all.Wait()
+			})
+		})
+	}
+}
+
+// A place that became free lets one request ask again, however many are denied, and none
+// asks again where all places are taken.
+func TestInFlightDeniedRequestsAskAgainOnceForAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sets
+		g, l := s.process(t)
+		g.Instances = 2
+		other, _ := s.process(t)
+		takeN(t, other, 1, atOnce(3, "k"))
+		commands := 0
+		l.becomes(func() fault {
+			commands++
+			return fault{late: time.Millisecond}
+		})
+		flood := func() (admitted int) {
+			ds, commandsBefore := make(chan algorithms.Decision, 50), commands
+			var all sync.WaitGroup
+			for range cap(ds) {
+				all.Go(func() { ds <- taken(t, g, atOnce(3, "k")) })
+			}
+			all.Wait()
+			close(ds)
+			for d := range ds {
+				if d.Allowed {
+					admitted++
+				}
+			}
+			commands -= commandsBefore
+			return admitted
+		}
+		here := takeN(t, g, 1, atOnce(3, "k"))
+		takeN(t, other, 1, atOnce(3, "k"))
+		commands = 0
+		if got := flood(); got != 0 || commands > 50 {
+			t.Errorf("all places are taken: %d admitted after %d commands; want none after at most 50", got, commands)
+		}
+		commands = 0
+		end(t, g, here[0])
+		if got := flood(); got != 1 || commands > 50+2 {
+			t.Errorf("one place is free: %d admitted after %d commands; want 1 after at most 52", got, commands)
+		}
+	})
+}
+
+// Who is denied by another rule as well, or of whose place nothing can be heard, is denied
+// as before.
+func TestInFlightDeniedRequestsStayDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := new(sets).process(t)
+		d := takeN(t, g, 1, atOnce(1, "k"))
+		n := 0
+		l.becomes(func() fault { // the decision arrives, and the release does not
+			n++
+			return fault{lost: n > 1}
+		})
+		end(t, g, d[0])
+		if d := taken(t, g, atOnce(1, "k")); d.Allowed || d.Results[0].Source != algorithms.SourceRedis {
+			t.Errorf("%+v", d)
+		}
+		l.becomes(nil)
+		time.Sleep(time.Second)
+		takeN(t, g, 1, atOnce(1, "k"))
+	})
 }
 
 // Releases gather for 5 ms, also those that come during a flush.

@@ -25,7 +25,7 @@ type Store interface {
 	// ShardOf is the part of the store that has a key, as a small number.
 	ShardOf(key string) int
 	// Release takes members out, in bounded time: the ids by key. It returns the keys
-	// that have answered.
+	// that have answered. It does not change the ids.
 	Release(ctx context.Context, ids map[string][]int64) (released []string, err error)
 	// Renew puts members off, or back in, in bounded time. It returns those that failed.
 	Renew(ctx context.Context, places []Place) (failed []Place, err error)
@@ -33,10 +33,11 @@ type Store interface {
 
 // A Registry is the requests under way. Its fields must not change after first use.
 type Registry struct {
-	Store  Store
-	Open   func(shard int) bool     // nothing can be sent there now
-	Begin  func(func()) bool        // runs a function in the background, unless there are too many
-	Safely func(func() error) error // makes an error of a panic of the store's
+	Store    Store
+	Open     func(shard int) bool     // nothing can be sent there now
+	Begin    func(func()) bool        // runs a function in the background, unless there are too many
+	Safely   func(func() error) error // makes an error of a panic of the store's
+	Patience time.Duration            // how long a denied request waits for places that are free
 
 	Failed, Dropped atomic.Int64 // renewals, and releases that were left to the lease
 
@@ -82,7 +83,17 @@ func (a *agenda) Pop() any {
 // A queue is the releases that are to be sent to one part of the store.
 type queue struct {
 	waiting []released
-	busy    bool // a flush was begun, or will be
+	busy    bool       // a flush was begun, or will be
+	flushed time.Time  // when the last one began
+	sent    []*sending // without an answer yet, or answered no longer ago than the Patience
+}
+
+// A sending is releases that were sent together.
+type sending struct {
+	ids      map[string][]int64 // by key; once answered, those that failed
+	left     map[string]int     // by key: how many places no call of Free was told of
+	answered time.Time
+	done     chan struct{} // closed then
 }
 
 type released struct {

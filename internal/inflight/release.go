@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// A flush begins this long after the first release that waits.
-	flushAfter = 5 * time.Millisecond
+	// A flush begins this long after the one before, so that releases gather.
+	flushEvery = 5 * time.Millisecond
 	maxFlush   = 256
 	// retryRelease is when what failed is sent again.
 	retryRelease = 50 * time.Millisecond
@@ -60,7 +60,7 @@ func (r *Registry) enqueue(p Place) {
 	q.waiting = append(q.waiting, released{p, time.Now().Add(p.Lease)})
 	if !q.busy && !r.closed { // else Close sends it
 		q.busy = true
-		r.flushIn(flushAfter, shard, q)
+		r.flushIn(flushEvery-time.Since(q.flushed), shard, q)
 	}
 }
 
@@ -90,42 +90,101 @@ func (r *Registry) flush(shard int, q *queue) {
 		}
 		n := min(len(q.waiting), maxFlush)
 		sent := q.waiting[:n:n]
-		q.waiting = q.waiting[n:]
-		if failed := r.sendReleases(sent); len(failed) > 0 {
+		q.waiting, q.flushed = q.waiting[n:], time.Now()
+		if failed := r.sendReleases(context.Background(), q, sent, ""); len(failed) > 0 {
 			q.waiting = append(failed, q.waiting...)
 			r.flushIn(retryRelease, shard, q)
 			return
 		}
 		if n < maxFlush && len(q.waiting) > 0 { // which came meanwhile: let them gather
-			r.flushIn(flushAfter, shard, q)
+			r.flushIn(flushEvery-time.Since(q.flushed), shard, q)
 			return
 		}
 	}
 	q.busy = false
 }
 
+// Free has the store told now that requests of a key have ended here, if it has not
+// heard of that yet. It reports whether the store has heard since a time that a place is
+// free of which no other call of Free was told: a request that was denied since then may
+// ask again. It waits for others' calls until the Patience after that time is over.
+func (r *Registry) Free(ctx context.Context, key string, since time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	q := r.releases[r.Store.ShardOf(key)]
+	if q == nil || r.closed {
+		return false
+	}
+	for _, s := range q.sent {
+		if s.left[key] > 0 && (s.answered.IsZero() || s.answered.After(since)) {
+			s.left[key]--
+			return r.await(s, since) && s.ids[key] == nil
+		}
+	}
+	var own []released
+	q.waiting = slices.DeleteFunc(q.waiting, func(e released) bool {
+		if e.Key == key && len(own) < maxFlush {
+			own = append(own, e)
+			return true
+		}
+		return false
+	})
+	if len(own) == 0 {
+		return false
+	}
+	failed := r.sendReleases(ctx, q, own, key)
+	if q.waiting = append(failed, q.waiting...); len(failed) > 0 && !q.busy && !r.closed {
+		q.busy = true
+		r.flushIn(retryRelease, r.Store.ShardOf(key), q)
+	}
+	return len(failed) == 0
+}
+
+// await waits until the store has answered. It releases mu meanwhile.
+func (r *Registry) await(s *sending, since time.Time) (answered bool) {
+	r.mu.Unlock()
+	defer r.mu.Lock()
+	over := time.NewTimer(r.Patience - time.Since(since))
+	defer over.Stop()
+	select {
+	case <-s.done:
+		return true
+	case <-over.C:
+		return false
+	}
+}
+
 // sendReleases sends releases that have not lapsed, and returns those that were not
-// acknowledged. It releases mu meanwhile.
-func (r *Registry) sendReleases(sent []released) (failed []released) {
-	now, ids := time.Now(), make(map[string][]int64)
+// acknowledged. The caller waits for a place of the key awaited, if any. It releases mu
+// meanwhile.
+func (r *Registry) sendReleases(ctx context.Context, q *queue, sent []released, awaited string) (failed []released) {
+	now := time.Now()
+	s := &sending{ids: make(map[string][]int64), left: make(map[string]int), done: make(chan struct{})}
 	for _, e := range sent {
 		if now.Before(e.until) {
-			ids[e.Key] = append(ids[e.Key], e.ID)
+			s.ids[e.Key] = append(s.ids[e.Key], e.ID)
+			s.left[e.Key]++
 		} else {
 			r.Dropped.Add(1)
 		}
 	}
-	if len(ids) == 0 {
+	if len(s.ids) == 0 {
 		return nil
 	}
+	s.left[awaited]--
+	q.sent = slices.DeleteFunc(q.sent, func(s *sending) bool { return !s.answered.IsZero() && now.Sub(s.answered) > r.Patience })
+	q.sent = append(q.sent, s)
 	r.mu.Unlock()
-	defer r.mu.Lock()
-	_ = r.Safely(func() error {
-		acknowledged, err := r.Store.Release(context.Background(), ids)
-		for _, key := range acknowledged {
-			delete(ids, key)
-		}
+	var acknowledged []string
+	_ = r.Safely(func() (err error) {
+		acknowledged, err = r.Store.Release(ctx, s.ids)
 		return err
 	})
-	return slices.DeleteFunc(sent, func(e released) bool { return !now.Before(e.until) || ids[e.Key] == nil })
+	r.mu.Lock()
+	for _, key := range acknowledged {
+		delete(s.ids, key)
+	}
+	s.answered = time.Now()
+	close(s.done)
+	return slices.DeleteFunc(sent, func(e released) bool { return !now.Before(e.until) || s.ids[e.Key] == nil })
 }

@@ -70,8 +70,21 @@ func (c *decisionContext) Err() error            { return nil }
 
 // Within starts the clock of a decision.
 func (t *Transport) Within(ctx context.Context) context.Context {
-	return &decisionContext{ctx, time.Now().Add(t.limit)}
+	until := time.Now().Add(t.limit)
+	if c, ok := ctx.(partContext); ok && c.until.Before(until) {
+		until = c.until
+	}
+	return &decisionContext{ctx, until}
 }
+
+// A partContext is for a part of a decision that began before.
+type partContext struct {
+	context.Context
+	until time.Time
+}
+
+// PartOf returns a context for a further part of a decision whose budget ends at this time.
+func PartOf(ctx context.Context, until time.Time) context.Context { return partContext{ctx, until} }
 
 // run returns what f does, unless the context ends first. Then f may still be
 // running: all that it finds is in what it returns. It is for what is no decision.
