@@ -441,3 +441,25 @@ func TestRepliesAboutBans(t *testing.T) {
 		}
 	}
 }
+
+// A ban by hand binds all tiers, but in a Redis only those without a Ban that it was given.
+func TestABanByHandAndTiers(t *testing.T) {
+	redis := realBackend(t).limiter
+	for name, limiter := range map[string]Limiter{"Memory": new(Memory), "Redis": redis} {
+		given := Check{Rule: "r", Key: "k", Tier: "pro", Limit: PerMinute(10)}
+		if err := limiter.Ban(t.Context(), time.Hour, given); err != nil {
+			t.Fatal(err)
+		}
+		other, bans := given, given
+		other.Tier, bans.Tier, bans.Ban = "", "", Ban{After: 5, For: time.Minute}
+		for _, c := range []struct {
+			check Check
+			want  bool
+		}{{given, false}, {other, name == "Redis"}, {bans, false}} {
+			d, err := limiter.Take(t.Context(), c.check)
+			if err != nil || d.Allowed != c.want {
+				t.Errorf("%s: %+v, %v; want allowed: %v", name, d, err, c.want)
+			}
+		}
+	}
+}

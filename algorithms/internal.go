@@ -92,6 +92,18 @@ func (h hiddenResult) SettleBy(cost int64, change func(units int64) (ok bool)) {
 	h.r.update()
 }
 
+// Moved returns by how many units the settlement that returned the result has changed the
+// charge; known is false if its limiter does not say so.
+func (h hiddenResult) Moved() (units int64, known bool) {
+	if h.r.settled == nil || h.r.moved == nil {
+		return 0, false
+	}
+	for _, s := range *h.r.moved {
+		units += s.after - s.before
+	}
+	return units, true
+}
+
 // Unname takes the name of a result's check away, and returns it: negative if it is
 // unknown whether the store knows the request.
 func (h hiddenResult) Unname() (id int64) {

@@ -79,8 +79,8 @@ type Limiter interface {
 	//
 	// A check with a Ban obeys bans, whatever its limit is. In a Memory, a check without
 	// a Ban obeys them as well. In Redis, a check without a Ban obeys a ban only if its
-	// algorithm and period are those of a check that was passed to Ban. A shadow check
-	// obeys none.
+	// tier, algorithm and period are those of a check that was passed to Ban. A shadow
+	// check obeys none.
 	Ban(ctx context.Context, d time.Duration, checks ...Check) error
 
 	// Reset forgets what the checks have used, under their algorithm and period, and

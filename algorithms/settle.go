@@ -142,7 +142,9 @@ func (c *settlement) answer(s step.State, now int64) {
 	if r.BanBegan {
 		bannedUntil = -bannedUntil
 	}
-	r.settled.end(c.Units, c.Units+c.Delta, true)
+	if c.Delta < 0 || !c.Full(s) { // otherwise how much the count holds of the rise is unknown: it never ends, so nobody refunds it
+		r.settled.end(c.Units, c.Units+c.Delta, true)
+	}
 	r.setCharged(c.Units + c.Delta)
 	r.At, r.trace.Charge = time.UnixMicro(now), step.Placed{}
 	if r.known = !c.Summary; r.known {

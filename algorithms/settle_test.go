@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -346,6 +347,46 @@ func TestResultsAreOneAllocation(t *testing.T) {
 		}
 		if got := testing.AllocsPerRun(1000, func() { _, _ = m.Take(t.Context(), checks...) }); got != 1 {
 			t.Errorf("%d checks: %v allocations, want 1", n, got)
+		}
+	}
+}
+
+// A charge may be settled at more than the exact range holds. How much of it is counted then
+// is unknown, so settling it again must not free what others have used.
+func TestSettlingBeyondTheExactRangeFreesNobodyElse(t *testing.T) {
+	ctx := t.Context()
+	redis := realBackend(t)
+	redis.setTime(someTime)
+	for name, limiter := range map[string]Limiter{"Memory": new(Memory), "Redis": redis.limiter} {
+		for _, l := range []Limit{
+			{Rate: 50_000_000, Period: time.Hour, Algorithm: SlidingWindow},
+			{Rate: 1000, Period: time.Hour, Algorithm: FixedWindow},
+			{Rate: 1000, Period: time.Hour, Algorithm: SlidingLog},
+			{Rate: 1000, Calendar: "month@UTC"},
+			{Rate: 1000, Period: 24 * time.Hour, Algorithm: TokenBucket},
+			{Rate: 1000, Period: 24 * time.Hour, Burst: 1000, Algorithm: LeakyBucket},
+		} {
+			for _, cost := range []int64{200_000_000, math.MaxInt64} {
+				t.Run(fmt.Sprint(name, " ", l, " at ", cost), func(t *testing.T) {
+					check := Check{Rule: "r", Key: fmt.Sprint(cost), Limit: l}
+					others := check
+					others.Cost = l.Rate - 1
+					mustTake(t, limiter, others)
+					r := mustTake(t, limiter, check)[0]
+					for _, to := range []int64{cost, 5, 0} {
+						if err := settleAll(ctx, limiter, to, r); err != nil {
+							t.Fatal(err)
+						}
+						d, err := limiter.Peek(ctx, check)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if left := d.Results[0].Remaining; left > 1 {
+							t.Errorf("settled at %d: %d units left, want at most 1", to, left)
+						}
+					}
+				})
+			}
 		}
 	}
 }

@@ -35,8 +35,14 @@ func (g *Guard) route(ctx context.Context, charge bool, checks []algorithms.Chec
 	}
 	d := algorithms.Decision{Results: undecided(checks, nil)}
 	if here.Allowed || !charge { // a Peek tells what the store counts even if the request would be denied
+		returned := false
+		defer func() {
+			if !returned { // the limiter has panicked
+				g.refundLocal(ctx, here)
+			}
+		}()
 		there, err := g.send(ctx, charge, pick(checks, rest), pick(circuits, rest))
-		if err != nil || !there.Allowed {
+		if returned = true; err != nil || !there.Allowed {
 			g.refundLocal(ctx, here)
 		}
 		if err != nil {

@@ -168,7 +168,7 @@ func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
 			if after.Remaining != before.Remaining-2 {
 				t.Errorf("followed: %d left of %d", after.Remaining, before.Remaining)
 			}
-			unfollowIn(&here, &algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), asItIs)
+			unfollowIn(&here, &d.Results[0], d.Results[0].Charged, new(algorithms.Result), asItIs)
 			got := peekOne(t, &here, check)
 			lent.Result(&got).Trace().State, lent.Result(&before).Trace().State = [3]int64{}, [3]int64{} // they know when they were written
 			if got != before {
@@ -200,14 +200,16 @@ func TestUnfollowFreesNothingElse(t *testing.T) {
 			t.Errorf("%d left, want 0", got)
 		}
 		for _, cost := range []int64{2, 0} { // it costs less than it did
-			unfollowIn(&here, &algorithms.Charge{Result: d.Results[0], Cost: cost}, &d.Results[0], asItIs)
-			d.Results[0].Charged = cost
+			settled := d.Results[0]
+			settled.Charged = cost
+			unfollowIn(&here, &d.Results[0], d.Results[0].Charged, &settled, asItIs)
+			d.Results[0] = settled
 			if got := peekOne(t, &here, check).Remaining; got > 1 {
 				t.Errorf("%d left after it was settled at %d", got, cost)
 			}
 		}
 		d.Results[0].Source = algorithms.SourceFallback
-		unfollowIn(&here, &algorithms.Charge{Result: d.Results[0]}, new(algorithms.Result), asItIs)
+		unfollowIn(&here, &d.Results[0], d.Results[0].Charged, new(algorithms.Result), asItIs)
 		if got := peekOne(t, &here, check).Remaining; got > 1 {
 			t.Errorf("%d left: what is not followed was given back", got)
 		}
@@ -320,5 +322,35 @@ func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
 	}
 	if s := lent.Memory(&m).Stats(); s.Overflowed == 0 || s.Sketches != 1 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// If several settle a charge at the same time, it is settled here as often as in the store:
+// otherwise an outage would find units free that are used.
+func TestChargesSettledAtTheSameTime(t *testing.T) {
+	for name, costs := range map[string][]int64{"at one cost": {0, 0, 0}, "at several": {3, 0, 7, 3, 9}} {
+		t.Run(name, func(t *testing.T) {
+			s := &distant{settles: time.Millisecond}
+			bubble(t, s, func(t *testing.T, g *Guard) {
+				c := check("r", 100, Local)
+				c.Cost = 5
+				r := taken(t, g, c).Results[0]
+				for range 9 {
+					taken(t, g, c)
+				}
+				var all sync.WaitGroup
+				for _, cost := range costs {
+					all.Go(func() {
+						if err := settleAll(t.Context(), g, cost, r); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				if there, here := s.used(t, c), 100-remaining(t, &g.local, c); here != there {
+					t.Errorf("%d used here, want %d as in the store", here, there)
+				}
+			})
+		})
 	}
 }

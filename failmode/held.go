@@ -87,9 +87,10 @@ func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]
 			g.inFlight.End(id)
 			lent.Result(r).Ended()
 		default:
-			known := true
+			known, ended := true, false
 			lent.Result(r).SettleBy(0, func(int64) bool {
 				known = g.inFlight.End(id)
+				ended = known
 				return known
 			})
 			if !known { // of another Guard, or this one is closed
@@ -97,8 +98,9 @@ func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]
 				results[i], errs = settled[0], append(errs, err)
 				continue
 			}
-			unfollowIn(&g.local, &ch, r, g)
-			lent.Result(r).Ended()
+			if lent.Result(r).Ended(); ended { // by this call, and not by another at the same time
+				unfollowIn(&g.local, &ch.Result, ch.Result.Charged, r, g)
+			}
 		}
 	}
 	return results, errors.Join(errs...)

@@ -468,6 +468,40 @@ func TestInFlightBesideAnOperator(t *testing.T) {
 	waitFor(t, func() bool { return inFlightIn(t, srv, setOfK) == 0 })
 }
 
+// A renewal that Redis refuses inside of the script has failed, and is tried again each
+// second. A foreign value in the place of a set is in nobody's way.
+func TestARefusedRenewalHasFailed(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	g := guardOn(t, srv, srv.Addr)
+	takeN(t, g, 1, atOnce(9, "k"))
+	takeN(t, g, 1, atOnce(9, "other"))
+	client := srv.Client(t)
+	if err := client.Set(t.Context(), "shop:{other}:r:if1:15s", "foreign", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	renewed := func() int64 {
+		before := g.inFlight.Failed.Load()
+		g.inFlight.Tell(0, true)
+		return 2 - (g.inFlight.Failed.Load() - before)
+	}
+	if n := renewed(); n != 2 {
+		t.Errorf("%d renewed, want 2", n)
+	}
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n := renewed(); n != 0 {
+		t.Errorf("%d renewed without memory, want 0", n)
+	}
+	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n := renewed(); n != 2 {
+		t.Errorf("%d renewed with memory, want 2", n)
+	}
+}
+
 // All or nothing, wherever the keys are, also while the server of one of them goes away.
 func TestInFlightIsAllOrNothing(t *testing.T) {
 	t.Parallel()

@@ -85,10 +85,11 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 }
 
 // Ban implements [algorithms.Limiter]. Other processes may admit the keys for up to a
-// second. If a server's circuit is open, its keys are banned or unbanned only in this
-// process, and the error wraps [ErrOpen]. Unless checks or
-// fields are invalid, this process and the reachable servers are changed, whatever the
-// error is.
+// second. After a ban is lifted, here or by Reset, this process may deny checks of the
+// rules and keys with other tiers, algorithms or periods for up to a second. If a
+// server's circuit is open, its keys are banned or unbanned only in this process, and the
+// error wraps [ErrOpen]. Unless checks or fields are invalid, this process and the
+// reachable servers are changed, whatever the error is.
 func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
 	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Ban(ctx, d, checks...) })
 }

@@ -55,24 +55,22 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, g *Guard) {
 	}
 }
 
-// unfollowIn makes what followIn charged for a charge's result cost what the charge
-// says, and notes it in the result as settled by the store. The charge's result says
-// what it cost before. A charge to a sliding_log or a leaky_bucket is found only if the
-// clocks agree to the microsecond, and stays otherwise.
-func unfollowIn(m *algorithms.Memory, ch *algorithms.Charge, settled *algorithms.Result, g *Guard) {
-	r := &ch.Result
-	trace := lent.Result(r).Trace()
+// unfollowIn makes what followIn charged for a charge cost what the charge costs since it
+// was settled at settled, and before cost so much. Of several that settle a charge at a
+// time, each has a change of its own. A charge to a sliding_log or a leaky_bucket is found
+// only if the clocks agree to the microsecond, and stays otherwise.
+func unfollowIn(m *algorithms.Memory, charge *algorithms.Result, before int64, settled *algorithms.Result, g *Guard) {
+	trace := lent.Result(charge).Trace()
 	var n memory.Count
-	if trace.Followed == 0 || !g.countOf(r, &n) {
+	if trace.Followed == 0 || !g.countOf(charge, &n) {
 		return
 	}
-	units := max(trace.Followed+ch.Cost-r.Charged, 0)
-	if units != trace.Followed {
-		lent.Memory(m).Settle(n.Rule, n.Key, &step.Correction{
-			Params: n.Params, Placed: trace.Charge, Units: trace.Followed, Delta: units - trace.Followed,
-		})
+	followed := func(cost int64) int64 { return max(trace.Followed+cost-charge.Charged, 0) }
+	was, is := followed(before), followed(settled.Charged)
+	if is != was {
+		lent.Memory(m).Settle(n.Rule, n.Key, &step.Correction{Params: n.Params, Placed: trace.Charge, Units: was, Delta: is - was})
 	}
-	lent.Result(settled).Trace().Followed = units
+	lent.Result(settled).Trace().Followed = is
 }
 
 // countOf fills in the count by which a result of the store is counted locally; false if

@@ -97,3 +97,32 @@ func TestAPanicInTheBackgroundEndsNothing(t *testing.T) {
 		}
 	})
 }
+
+// A request may be counted here, where a circuit is open, and panic in the limiter beside
+// that. It is over, so it holds nothing: a place here has no lease.
+func TestAPanicLeavesNothingCountedHere(t *testing.T) {
+	circuits(t, func(t *testing.T, g *Guard, n *nodes, _ *logbook) {
+		n.set(1, errAway, 0)
+		askFor(g, 10, on(1))
+		g.Limiter = rude{n}
+		here := atOnce(1, "1")
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			_, _ = g.Take(t.Context(), here, on(2))
+		}()
+		if d := taken(t, g, here); !d.Allowed {
+			t.Errorf("a request that is over holds its place: %+v", d)
+		}
+	})
+}
+
+// rude is a limiter that panics.
+type rude struct{ algorithms.Limiter }
+
+func (rude) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	panic("a hook of the client")
+}

@@ -41,8 +41,11 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 	}
 	for _, i := range sent {
 		g.denied.Forget(&charges[i].Result.Check, false)
-		if results[i].Charged == charges[i].Cost {
-			unfollowIn(&g.local, &charges[i], &results[i], g)
+		r := &charges[i].Result
+		if moved, known := lent.Result(&results[i]).Moved(); known {
+			unfollowIn(&g.local, r, results[i].Charged-moved, &results[i], g)
+		} else if results[i].Charged == charges[i].Cost {
+			unfollowIn(&g.local, r, r.Charged, &results[i], g)
 		}
 	}
 	return results, errors.Join(err, storeErr)

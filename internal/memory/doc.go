@@ -46,7 +46,8 @@ package memory
 // that is full, a ban by hand fails (TestBansByHandAreBounded).
 //
 // In a Memory all checks of the rule and key obey a ban by hand. In Redis, checks without
-// a Ban obey it only if their algorithm and period are those of a check that was banned.
+// a Ban obey it only if their tier, algorithm and period are those of a check that was
+// banned.
 //
 // # Following another store
 //

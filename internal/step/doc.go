@@ -73,7 +73,8 @@ package step
 // A settlement may also charge more, which can leave a debt: Remaining is negative then.
 // A bucket owes until it has refilled, at most until TAT is 2^52 µs, in the year 2112. A
 // window's debt ends with the window, that of a sliding window with the next one, and a
-// log's with the entry.
+// log's with the entry. What raised a count to the end of the exact range is never refunded,
+// because the count does not say how much of it that was.
 //
 // # Bans
 //

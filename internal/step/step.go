@@ -142,6 +142,18 @@ func (p *Params) Units(s, charged State) int64 {
 	return p.Cost
 }
 
+// Full reports whether a state is at the end of the exact range: of further units, it holds
+// only a part, or none.
+func (p *Params) Full(s State) bool {
+	switch {
+	case p.Bucket:
+		return s.A >= MaxDuration
+	case p.Log:
+		return s.A >= p.maxUsed
+	}
+	return !p.Held && s.B >= p.maxUsed
+}
+
 // Until returns when a current state equals that of a key never seen.
 func (p *Params) Until(s State, now int64) int64 {
 	_, resetAfter := p.Step.Left(s, now, *p)

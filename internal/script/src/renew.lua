@@ -2,12 +2,12 @@
 -- Redis has forgotten.
 -- KEYS     two for each count: its set, as of steps/in_flight.lua, and where it is kept during a ban by hand
 -- ARGV     for each count the lease in µs, how many requests follow, and their ids
--- Returns  how many requests were renewed
+-- Returns  how many requests were renewed; or why some were not, other than for a foreign value
 -- Sent by  store.Renew in algorithms/in_flight.go
 
 --@ include begin
 
-local at, renewed = 1, 0
+local at, renewed, refused = 1, 0, nil
 local former, lease, ms, ends -- mostly all have one lease
 for i = 1, #KEYS, 2 do
   local key, n = KEYS[i], ARGV[at + 1] + 0
@@ -29,7 +29,11 @@ for i = 1, #KEYS, 2 do
       added = redis.pcall('ZADD', key, unpack(members))
     end
   end
-  if type(added) ~= 'table' then
+  if type(added) == 'table' then
+    if not find(added.err, 'WRONGTYPE', 1, true) then -- no memory, or a replica: to be tried again
+      refused = added
+    end
+  else
     if call('ZCOUNT', key, '(' .. ends, '+inf') > 0 then -- of a clock that was ahead
       for _, ahead in ipairs(call('ZRANGEBYSCORE', key, '(' .. ends, '+inf', 'LIMIT', '0', '100')) do
         call('ZADD', key, ends, ahead)
@@ -40,4 +44,4 @@ for i = 1, #KEYS, 2 do
   end
   at = at + 2 + n
 end
-return { renewed }
+return refused or { renewed }
