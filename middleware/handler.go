@@ -182,15 +182,22 @@ func fail(w http.ResponseWriter, status int) {
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
 	e := evaluation{m: m, match: m.match(r), request: r}
-	defer func() { e.pending.End() }() // which is made meanwhile
+	over := true // also after a panic of Observe
+	defer func() {
+		e.pending.End() // which is made meanwhile
+		if over {
+			e.held.release()
+		}
+	}()
 	if err := e.decide(); err != nil {
 		return algorithms.Decision{}, err
 	}
 	m.record(r, e.set, &e.decision)
-	if e.refusal != nil {
-		e.held.release()
-	} else if err := e.held.untilDone(); err != nil {
-		return algorithms.Decision{}, err
+	if e.refusal == nil {
+		if err := e.held.untilDone(); err != nil {
+			return algorithms.Decision{}, err
+		}
+		over = false
 	}
 	return e.outcome()
 }

@@ -489,3 +489,19 @@ func TestTakeHoldsUntilTheContextEnds(t *testing.T) {
 	cancel()
 	until(t, "none is in flight", func() bool { return inFlightNow(t, m, "at-once") == 0 })
 }
+
+// A panic of Observe keeps no place: nobody has the decision.
+func TestTakeHoldsNothingAfterAPanic(t *testing.T) {
+	m := mustNew(t, ratelimit.Config{
+		Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{{Name: "jobs", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(1)}},
+		Observe: func(*http.Request, algorithms.Decision) { panic("observed") },
+	})
+	r := httptest.NewRequest(http.MethodPost, "/", nil).WithContext(t.Context())
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = m.Take(r)
+	}()
+	if d, err := m.Peek(r); err != nil || !d.Allowed || inFlightNow(t, m, "jobs") != 0 {
+		t.Errorf("%+v, %v, %d in flight", d, err, inFlightNow(t, m, "jobs"))
+	}
+}
