@@ -52,6 +52,11 @@ func (e *evaluation) decide() error {
 		}
 		err = e.charge(checks)
 	}
+	if e.slot == nil && !e.shed && err == nil && e.decision.Allowed && e.refusal == nil { // it was believed to be denied
+		if e.takePlace(); e.shed {
+			e.m.limiter.refund(e.request.Context(), e.decision)
+		}
+	}
 	for i := range e.decision.Results {
 		if e.decision.Results[i].Source == algorithms.SourceFallback { // by a share of its limit
 			e.checks = slices.Clone(checks)
@@ -81,13 +86,21 @@ func (e *evaluation) anyKnownOver(checks []algorithms.Check) bool {
 // is known to be denied takes no place while others wait for one. Otherwise a flood of
 // them would fill the queue.
 func (e *evaluation) enterShedder(checks []algorithms.Check) {
+	if s := e.m.config.Shedder; s != nil && e.handles && s.Load() >= 1 && e.anyKnownOver(checks) {
+		return
+	}
+	e.takePlace()
+}
+
+// takePlace waits for a place in the Shedder, if there is one, or has the request shed.
+func (e *evaluation) takePlace() {
 	s := e.m.config.Shedder
-	if s == nil || !e.handles || s.Load() >= 1 && e.anyKnownOver(checks) {
+	if s == nil || !e.handles {
 		return
 	}
 	begun := time.Since(e.m.start)
 	slot, ok := shedders.Enter(s, e.request)
-	e.waited = time.Since(e.m.start) - begun
+	e.waited += time.Since(e.m.start) - begun
 	if !ok {
 		e.shed = true
 		return

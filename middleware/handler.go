@@ -29,7 +29,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 		panic("middleware: Handler: the next handler is nil")
 	}
-	shedding := next // for requests that have no place in the Shedder yet
+	shedding := next // for requests that no rule matches
 	if m.config.Shedder != nil {
 		shedding = m.config.Shedder.Handler(next)
 	}
@@ -48,13 +48,13 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		case found.first < 0:
 			shedding.ServeHTTP(w, r)
 		default:
-			m.serve(w, r, next, shedding, &found)
+			m.serve(w, r, next, &found)
 		}
 	})
 }
 
 // serve handles a request that rules match.
-func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, shedding http.Handler, found *match) {
+func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
 	e := evaluation{m: m, match: *found, request: r, writer: w, handles: true}
 	served := false
 	defer func() {
@@ -67,9 +67,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, sheddin
 		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
 	}
 	err := e.decide()
-	if w, r = e.writer, e.request; e.slot == nil { // the request was believed to be denied
-		next = shedding
-	}
+	w, r = e.writer, e.request
 	switch {
 	case e.shed:
 		shedders.Refuse(m.config.Shedder, w, r)
