@@ -26,6 +26,12 @@ func (e *evaluation) decide() error {
 	if e.set.hints.watching() {
 		e.seen = make([]seenKey, len(rules))
 	}
+	panicked := true
+	defer func() {
+		if panicked { // a function of the program's, after other rules were charged
+			e.m.limiter.refund(e.request.Context(), e.decision)
+		}
+	}()
 	e.shareBody()
 	var few [4]int
 	readers := few[:0] // rules whose keys read the body
@@ -70,6 +76,7 @@ func (e *evaluation) decide() error {
 	if e.seen != nil {
 		e.set.hints.decided(e.request, rules, e.seen)
 	}
+	panicked = false
 	return err
 }
 
