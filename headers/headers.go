@@ -40,7 +40,7 @@ func Jitter(longest time.Duration, w Writer) Writer {
 		return w
 	}
 	return func(h http.Header, d algorithms.Decision) {
-		by := rand.N(longest) + 1 //nolint:gosec // spreads clients; a client gains nothing by guessing it
+		wait, by := retryAfter(d), rand.N(longest)+1 //nolint:gosec // spreads clients; a client gains nothing by guessing it
 		d.Results = slices.Clone(d.Results)
 		for i := range d.Results {
 			r := &d.Results[i]
@@ -50,7 +50,7 @@ func Jitter(longest time.Duration, w Writer) Writer {
 			}
 		}
 		w(h, d)
-		SetRetryAfter(h, d) // the middleware's own is not later, so this one stays
+		setWait(h, d, later(wait, by)) // the middleware's own is not later, so this one stays
 	}
 }
 

@@ -22,11 +22,13 @@ import (
 func SetRetryAfter(h http.Header, d algorithms.Decision) { setRetryAfter(h, d) }
 
 // setRetryAfter returns what Retry-After says now, or absent if it set none.
-func setRetryAfter(h http.Header, d algorithms.Decision) int64 {
+func setRetryAfter(h http.Header, d algorithms.Decision) int64 { return setWait(h, d, retryAfter(d)) }
+
+// setWait is setRetryAfter with the wait that a denial asks for.
+func setWait(h http.Header, d algorithms.Decision, wait time.Duration) int64 {
 	if d.Allowed {
 		return absent
 	}
-	wait := retryAfter(d)
 	if wait == algorithms.Never {
 		delete(h, field.RetryAfter)
 		return absent

@@ -93,6 +93,22 @@ func TestJitterOnlyAdds(t *testing.T) {
 		t.Error("the decision was changed")
 	}
 
+	// Also where the wait is cut to an hour.
+	clear(seen)
+	full := decision(denied(result("plan", algorithms.PerMonth(9, "UTC"), 0, 20*24*time.Hour), 20*24*time.Hour))
+	for range 200 {
+		h := http.Header{}
+		headers.Jitter(10*time.Minute, headers.XRateLimit)(h, full)
+		headers.SetRetryAfter(h, full)
+		if retry, _ := strconv.Atoi(h.Get("Retry-After")); retry < 3600 || retry > 4200 {
+			t.Fatalf("%v", h)
+		}
+		seen[h.Get("Retry-After")] = true
+	}
+	if len(seen) < 5 {
+		t.Errorf("200 denials by a calendar window, and only %v", seen)
+	}
+
 	h := http.Header{}
 	headers.Jitter(time.Hour, headers.None)(h, ours)
 	if len(h) != 0 {

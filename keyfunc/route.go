@@ -43,7 +43,7 @@ func Route(route func(*http.Request) string) Key {
 // The error is [ErrNoKey] if no pattern matches the request and its method. A nil
 // mux is a mistake.
 func Mux(mux *http.ServeMux) Key {
-	return byRoute("mux", hint.Traits{}, ifNil("Mux", mux == nil), errNoPattern, func(r *http.Request) string {
+	return byRoute("mux", hint.Traits{Route: true}, ifNil("Mux", mux == nil), errNoPattern, func(r *http.Request) string {
 		if r.URL == nil {
 			return ""
 		}

@@ -28,6 +28,12 @@ func (e *evaluation) decide() error {
 	if e.set.hints.watching() {
 		e.seen = make([]seenKey, len(rules))
 	}
+	panicked := true
+	defer func() {
+		if panicked { // a function of the program's, after other rules were charged
+			e.m.limiter.refund(e.request.Context(), e.decision)
+		}
+	}()
 	readsBody := e.shareBody()
 	var room [4]algorithms.Check
 	checks := room[:0] // on the stack, if there are few
@@ -38,14 +44,19 @@ func (e *evaluation) decide() error {
 				checks = e.resolve(i, checks)
 			}
 		}
-		if !readers && !e.enterShedder(checks) {
-			return nil
+		if !readers {
+			e.enterShedder(checks)
 		}
-		if readers || !readsBody || e.anyKnownOver(checks) {
+		if !e.shed && (readers || !readsBody || e.anyKnownOver(checks)) {
 			err = e.charge(checks)
 		}
-		if !readsBody || err != nil || !e.decision.Allowed {
+		if e.shed || !readsBody || err != nil || !e.decision.Allowed {
 			break
+		}
+	}
+	if e.slot == nil && !e.shed && err == nil && e.decision.Allowed && e.refusal == nil { // it was believed to be denied
+		if e.takePlace(); e.shed {
+			e.m.limiter.refund(e.request.Context(), e.decision)
 		}
 	}
 	for i := range e.decision.Results {
@@ -61,6 +72,7 @@ func (e *evaluation) decide() error {
 	if e.seen != nil {
 		e.set.hints.decided(e.request, rules, e.seen)
 	}
+	panicked = false
 	return err
 }
 
@@ -73,24 +85,31 @@ func (e *evaluation) anyKnownOver(checks []algorithms.Check) bool {
 	return false
 }
 
-// enterShedder waits for a place in the Shedder. It returns false if the request is shed. A
-// request that is known to be denied takes no place while others wait for one. Otherwise a
-// flood of them would fill the queue.
-func (e *evaluation) enterShedder(checks []algorithms.Check) bool {
+// enterShedder waits for a place in the Shedder, or has the request shed. A request that
+// is known to be denied takes no place while others wait for one. Otherwise a flood of
+// them would fill the queue.
+func (e *evaluation) enterShedder(checks []algorithms.Check) {
+	if s := e.m.config.Shedder; s != nil && e.handles && s.Load() >= 1 && e.anyKnownOver(checks) {
+		return
+	}
+	e.takePlace()
+}
+
+// takePlace waits for a place in the Shedder, if there is one, or has the request shed.
+func (e *evaluation) takePlace() {
 	s := e.m.config.Shedder
-	if s == nil || !e.handles || s.Load() >= 1 && e.anyKnownOver(checks) {
-		return true
+	if s == nil || !e.handles {
+		return
 	}
 	begun := time.Since(e.m.start)
 	slot, ok := shedders.Enter(s, e.request)
-	e.waited = time.Since(e.m.start) - begun
+	e.waited += time.Since(e.m.start) - begun
 	if !ok {
 		e.shed = true
-		return false
+		return
 	}
 	e.slot = slot
 	e.writer, e.request = slot.Wrap(e.writer, e.request)
-	return true
 }
 
 // charge has the limiter charge the checks that it has not decided yet. If it denies

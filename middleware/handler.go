@@ -25,7 +25,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 		panic("middleware: Handler: the next handler is nil")
 	}
-	shedding := next // for requests that have no place in the Shedder yet
+	shedding := next // for requests that no rule matches
 	if m.config.Shedder != nil {
 		shedding = m.config.Shedder.Handler(next)
 	}
@@ -44,13 +44,13 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		case found.first < 0:
 			shedding.ServeHTTP(w, r)
 		default:
-			m.serve(w, r, next, shedding, &found)
+			m.serve(w, r, next, &found)
 		}
 	})
 }
 
 // serve handles a request that rules match.
-func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, shedding http.Handler, found *match) {
+func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
 	e := evaluation{m: m, match: *found, request: r, writer: w, handles: true}
 	served := false
 	defer func() { e.end(served) }()
@@ -58,9 +58,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, sheddin
 		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
 	}
 	err := e.decide()
-	if w, r = e.writer, e.request; e.slot == nil { // the request was believed to be denied
-		next = shedding
-	}
+	w, r = e.writer, e.request
 	switch {
 	case e.shed:
 		shedders.Refuse(m.config.Shedder, w, r)
@@ -98,15 +96,22 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next, sheddin
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
 	e := evaluation{m: m, match: m.match(r), request: r}
-	defer func() { e.pending.End() }() // which is made meanwhile
+	over := true // also after a panic of Observe
+	defer func() {
+		e.pending.End() // which is made meanwhile
+		if over {
+			e.held.release()
+		}
+	}()
 	if err := e.decide(); err != nil {
 		return algorithms.Decision{}, err
 	}
 	m.record(r, e.set, &e.decision)
-	if e.refusal != nil {
-		e.held.release()
-	} else if err := e.held.untilDone(); err != nil {
-		return algorithms.Decision{}, err
+	if e.refusal == nil {
+		if err := e.held.untilDone(); err != nil {
+			return algorithms.Decision{}, err
+		}
+		over = false
 	}
 	return e.outcome()
 }

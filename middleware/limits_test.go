@@ -27,6 +27,8 @@ func TestLimits(t *testing.T) {
 			change(&r)
 			return r
 		}
+		routes := http.NewServeMux()
+		routes.Handle("GET /rate_limit", ok)
 		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), TierFor: byHeader, Rules: []ratelimit.Rule{
 			with("search", func(r *ratelimit.Rule) {
 				r.Match, r.Tiers = []string{"GET /search"}, map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(30), algorithms.PerMonth(100, "UTC")}}
@@ -41,6 +43,7 @@ func TestLimits(t *testing.T) {
 			with("exempt", func(r *ratelimit.Rule) { r.Tiers = map[string][]algorithms.Limit{"pro": ratelimit.Unlimited()} }),
 			with("body", func(r *ratelimit.Rule) { r.Key = keyfunc.BodyJSON("email", 64) }),
 			with("route", func(r *ratelimit.Rule) { r.Key = keyfunc.Route(func(r *http.Request) string { return r.URL.Path }) }),
+			with("mux", func(r *ratelimit.Rule) { r.Key = keyfunc.Join(keyfunc.Header("User"), keyfunc.Mux(routes)) }),
 			with("keyless", func(r *ratelimit.Rule) { r.Key = keyfunc.Header("Nobody") }),
 			with("skipped", func(r *ratelimit.Rule) { r.Key = keyfunc.Optional(keyfunc.Header("Nobody")) }),
 			with("refused", func(r *ratelimit.Rule) {

@@ -160,6 +160,12 @@ func TestOverridesThatAreWrong(t *testing.T) {
 		{func(r *ratelimit.Rule) {
 			r.Key, r.Overrides[0].Client = keyfunc.Hashed(keyfunc.IP, nil), []string{"s3cret-1"}
 		}, "[0]: client: the client is a secret"},
+		{func(r *ratelimit.Rule) { // values in the wrong order, one of them long
+			r.Key, r.Overrides[0].Client = keyfunc.Join(keyfunc.IP, keyfunc.APIKey("Key")), []string{strings.Repeat("s3cret-1", 20), "192.0.2.1"}
+		}, "[0]: client: the client is a secret"},
+		{func(r *ratelimit.Rule) {
+			r.Key, r.Overrides[0].Client = keyfunc.Join(keyfunc.IP, keyfunc.APIKey("Key")), []string{`"s3cret"-1`, "192.0.2.1"}
+		}, "[0]: client: the client is a secret"},
 		{func(r *ratelimit.Rule) { r.Overrides[0].Limits = nil }, "[0]: limit: 0 limits; write 1 to 8"},
 		{func(r *ratelimit.Rule) { r.Overrides[0].Limits = []algorithms.Limit{{Rate: 1}} }, "[0]: limit: "},
 		{func(r *ratelimit.Rule) { r.Overrides[0].Limits[0].Period = 5000 }, "[0]: limit: the period 5µs is below 10ms"},

@@ -95,8 +95,12 @@ func nameOfOverride(i int, o *Override) string {
 func keyOfOverride(key keyfunc.Key, client []string) (string, error) {
 	described := keyfunc.Describe(key)
 	text, err := hint.Exact(described, client)
+	shown := func(value string) bool { // or the beginning of it: errors quote and cut values
+		quoted := strconv.Quote(value)
+		return strings.Contains(err.Error(), value) || strings.Contains(err.Error(), quoted[1:min(len(quoted)-1, 17)])
+	}
 	switch {
-	case err != nil && described.Secret() && slices.ContainsFunc(client, func(value string) bool { return strings.Contains(err.Error(), value) }):
+	case err != nil && described.Secret() && slices.ContainsFunc(client, shown):
 		return "", errors.New("the client is a secret: write the key as it is stored, as operators see it with Config.LogKeys")
 	case err == nil && text == "":
 		return "", errors.New("the value is empty")

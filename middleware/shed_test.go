@@ -254,3 +254,40 @@ func TestAShedderThatCannotBe(t *testing.T) {
 		t.Errorf("%v, %v", fmt.Sprint(m.Shedder()), err)
 	}
 }
+
+// A request that the Guard believes to be denied takes no place in a full Shedder. If
+// Redis admits it, because its count was reset in another process, and it is shed, it has
+// charged nothing.
+func TestShedAfterAllHasChargedNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		redis, rule := new(store), perHour("user", 1, "/user")
+		s := &shed.Shedder{Min: 1, Max: 1, Wait: 1, Logger: slog.New(slog.DiscardHandler)}
+		m := mustNew(t, ratelimit.Config{Limiter: guard(t, redis, 1), Shedder: s, Rules: []ratelimit.Rule{
+			rule, {Name: "held", Match: []string{"/user"}, Key: keyfunc.IP, Limit: algorithms.MaxInFlight(1)},
+		}})
+		slow := make(chan bool)
+		h := m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/slow" {
+				<-slow
+			}
+		}))
+		times(2, h, "GET /user")
+		go serve(h, "GET /slow")
+		synctest.Wait()
+		if w := serve(h, "GET /user"); w.Code != http.StatusTooManyRequests {
+			t.Fatalf("status %d, want 429: it is not known here that the count was reset", w.Code)
+		}
+		if err := redis.Reset(t.Context(), algorithms.Check{Rule: "user", Key: "192.0.2.1", Limit: rule.Limit}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second) // the Guard asks again
+		if w := serve(h, "GET /user"); w.Code != http.StatusServiceUnavailable || used(t, redis, rule) != 0 || inFlightNow(t, m, "held") != 0 {
+			t.Errorf("status %d, %d used, %d in flight", w.Code, used(t, redis, rule), inFlightNow(t, m, "held"))
+		}
+		close(slow)
+		synctest.Wait()
+		if w := serve(h, "GET /user"); w.Code != http.StatusOK || used(t, redis, rule) != 1 {
+			t.Errorf("with room: status %d, %d used", w.Code, used(t, redis, rule))
+		}
+	})
+}

@@ -311,6 +311,28 @@ func TestConnectionsOfARealServer(t *testing.T) {
 	}
 }
 
+// So it is inside a writer of other middleware that has no method but Unwrap beyond those
+// of a ResponseWriter, which is how a reverse proxy takes over a WebSocket.
+func TestAHijackInsideAnotherWrapper(t *testing.T) {
+	s := fixed(1)
+	working := 1.0
+	h := s.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if _, _, err := http.NewResponseController(w).Hijack(); err != nil {
+			t.Error(err)
+		}
+		working = metricsOf(s)["working"]
+	}))
+	h.ServeHTTP(unwraps{http1{httptest.NewRecorder()}}, request(0))
+	if working != 0 {
+		t.Errorf("%v at work after a hijack", working)
+	}
+}
+
+// unwraps is what most middleware makes of a ResponseWriter, such as to log the status.
+type unwraps struct{ http.ResponseWriter }
+
+func (w unwraps) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 // Only the writes of a copy wait for the client, unless the connection copies by itself.
 func TestACopyThatReadsKeepsItsPlace(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -99,7 +99,7 @@ func (w *writer) Flush() { _ = w.FlushError() }
 
 // Hijack implements [http.Hijacker].
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := w.ResponseWriter.(http.Hijacker).Hijack()
+	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
 		w.slot.Leave(false)
 	}

@@ -28,6 +28,7 @@ type replay struct {
 
 	skip    []string // of the program's Config
 	handler http.Handler
+	ends    time.Time // when the next override ends; the zero time means never
 	writer  nowhere
 	memory  algorithms.Memory // what the rules count
 	demand  demand
@@ -115,11 +116,25 @@ func inFlight(r *ratelimit.Rule) bool {
 		slices.ContainsFunc(r.Overrides, func(o ratelimit.Override) bool { return slices.ContainsFunc(o.Limits, held) })
 }
 
-// make makes the handler for the rules as they are now.
+// make makes the handler for the rules as they are now. Overrides end on the log's clock,
+// which the Middleware does not know, so the handler has those that have not ended.
 func (p *replay) make() error {
 	rules := make([]ratelimit.Rule, 0, len(p.rules))
+	p.ends = time.Time{}
 	for _, r := range p.rules {
 		own := r.Rule
+		own.Overrides = nil
+		for _, o := range r.Overrides {
+			if until := o.Until; !until.IsZero() {
+				if !p.now.Before(until) {
+					continue
+				}
+				if o.Until = (time.Time{}); p.ends.IsZero() || until.Before(p.ends) {
+					p.ends = until
+				}
+			}
+			own.Overrides = append(own.Overrides, o)
+		}
 		own.Key = &watched{keyfunc.Describe(r.Key), r}
 		rules = append(rules, own)
 	}
@@ -151,6 +166,9 @@ func (p *replay) send(n *numbered, from *plan) {
 	}
 	if n.at.After(p.now) {
 		p.now = n.at
+	}
+	if !p.ends.IsZero() && !p.now.Before(p.ends) {
+		_ = p.make() // the rules are valid with fewer overrides
 	}
 	if p.requests == 0 {
 		p.first = p.now

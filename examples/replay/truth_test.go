@@ -126,6 +126,36 @@ func TestReplayEqualsAServer(t *testing.T) {
 	}
 }
 
+// Overrides end on the log's clock: one that was in force then is, though it has ended by
+// now, and one that ended then has.
+func TestOverridesEndOnTheLogsClock(t *testing.T) {
+	const rules = `version: 1
+rules:
+  - name: per-ip
+    key: ip
+    limit: 1/1h fixed_window
+    overrides:
+      - {client: 192.0.2.1, limit: 3/1h fixed_window, until: 2001-11-20T09:00:30Z}
+      - {client: 192.0.2.2, limit: unlimited, until: 2001-11-20@UTC}
+      - {client: 192.0.2.3, limit: unlimited}
+      - {client: 192.0.2.4, limit: unlimited, until: 2001-11-20T09:00:00Z}
+`
+	var log strings.Builder
+	for _, second := range []int{0, 10, 30} { // until the second has passed, 3 units; then 1
+		for client := 1; client <= 4; client++ {
+			fmt.Fprintf(&log, `192.0.2.%d - - [20/Nov/2001:09:00:%02d +0000] "GET / HTTP/1.1" 200 9`+"\n", client, second)
+		}
+	}
+	stdout, result := replays(t, rules, log.String(), nil)
+	denied := make(map[string]int64)
+	for _, c := range result.Clients {
+		denied[c.Key] = c.Denied
+	}
+	if denied["192.0.2.1"] != 1 || denied["192.0.2.4"] != 2 || result.Denied != 3 {
+		t.Errorf("denied %v\n%s", denied, stdout)
+	}
+}
+
 // The smallest limit that is reported denies less than that part of the clients,
 // and the limit with one unit less does not.
 func TestSmallestLimitsAreTight(t *testing.T) {

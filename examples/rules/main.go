@@ -180,6 +180,9 @@ func boundaries(rules []ratelimit.Rule, now func() time.Time) (text []byte) {
 		for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
 			limits = append(limits, r.Tiers[tier]...)
 		}
+		for _, o := range r.Overrides {
+			limits = append(limits, o.Limits...)
+		}
 		told := make(map[string]bool)
 		for _, l := range limits {
 			_, zone, found := strings.Cut(l.Calendar, "@")

@@ -61,7 +61,8 @@ var notChecked = map[string]string{
 // The day on which Santiago's clocks have no midnight.
 func TestBoundariesArePrinted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
-	const document = "version: 1\nrules:\n  - {name: plan, key: ip, limit: 9/day@America/Santiago, tiers: {a: 99/month@UTC, b: 999/day@America/Santiago, c: unlimited, d: 5/1m}}\n"
+	const document = "version: 1\nrules:\n  - {name: plan, key: ip, limit: 9/day@America/Santiago, tiers: {a: 99/month@UTC, b: 999/day@America/Santiago, c: unlimited, d: 5/1m}, " +
+		"overrides: [{client: 192.0.2.1, limit: 5/year@UTC}, {client: 192.0.2.2, limit: [5/1m, 99/month@UTC]}]}\n"
 	if err := os.WriteFile(path, []byte(document), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -70,12 +71,13 @@ func TestBoundariesArePrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "plan: the next day@America/Santiago begins 2026-09-06 01:00 -03:00, 2026-09-06 04:00 UTC\n" +
-		"plan: the next month@UTC begins 2026-10-01 00:00 +00:00, 2026-10-01 00:00 UTC\n"
+		"plan: the next month@UTC begins 2026-10-01 00:00 +00:00, 2026-10-01 00:00 UTC\n" +
+		"plan: the next year@UTC begins 2027-01-01 00:00 +00:00, 2027-01-01 00:00 UTC\n"
 	now := func() time.Time { return time.Date(2026, 9, 5, 12, 0, 0, 0, time.UTC) }
 	if got := string(boundaries(rules, now)); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if status, stdout, stderr := runs("", "check", path); status != 0 || strings.Count(stdout, "plan: the next ") != 2 {
+	if status, stdout, stderr := runs("", "check", path); status != 0 || strings.Count(stdout, "plan: the next ") != 3 {
 		t.Errorf("%d\n%s\n%s", status, stdout, stderr)
 	}
 }

@@ -23,11 +23,12 @@ type Full interface {
 }
 
 // Of returns w with those of the interfaces that the writer underneath has: a handler
-// that finds one must find that it works. http.Pusher is not among them, since browsers
-// have removed server push.
+// that finds one must find that it works. It is also a Hijacker if a writer that is wrapped
+// further inside is one: http.ResponseController finds that one, and would pass w over.
+// http.Pusher is not among them, since browsers have removed server push.
 func Of(w Full) http.ResponseWriter {
 	_, flushes := w.Unwrap().(http.Flusher)
-	_, hijacks := w.Unwrap().(http.Hijacker)
+	hijacks := has[http.Hijacker](w.Unwrap())
 	switch {
 	case flushes && hijacks: // HTTP/1
 		return w
@@ -58,14 +59,19 @@ func Innermost(w http.ResponseWriter) http.ResponseWriter {
 
 // Flushes reports whether a writer, or one that it wraps, can flush.
 func Flushes(w http.ResponseWriter) bool {
+	return has[interface{ FlushError() error }](w) || has[http.Flusher](w)
+}
+
+// has reports whether a writer, or one that it wraps, is a T.
+func has[T any](w http.ResponseWriter) bool {
 	for {
-		switch inner := w.(type) {
-		case interface{ FlushError() error }, http.Flusher:
+		if _, is := w.(T); is {
 			return true
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = inner.Unwrap()
-		default:
+		}
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
 			return false
 		}
+		w = inner.Unwrap()
 	}
 }

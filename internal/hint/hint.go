@@ -16,7 +16,7 @@ var ErrNoRoute = errors.New("the request matches no route")
 // choose, such as the user whom the program has authenticated.
 type Traits struct {
 	Address bool   // it has the client's address
-	Route   bool   // it has the route, by a function of the program
+	Route   bool   // it has the route
 	Opaque  bool   // it has what a function of the program returns
 	Chosen  string // what it has that a client can make up, such as "a header"; "" if nothing
 }

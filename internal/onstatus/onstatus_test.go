@@ -129,3 +129,20 @@ func TestTheStatusIsToldOnceBeforeItIsWritten(t *testing.T) {
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// unwraps is what most middleware makes of a ResponseWriter, such as to log the status.
+type unwraps struct{ http.ResponseWriter }
+
+func (w unwraps) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// A handler that takes over the connection of a writer further inside is noticed.
+func TestAHijackInsideAnotherWrapper(t *testing.T) {
+	var told []int
+	w := onstatus.Wrap(unwraps{full{httptest.NewRecorder()}}, func(status int) { told = append(told, status) })
+	if _, _, err := http.NewResponseController(w).Hijack(); err != nil {
+		t.Fatal(err)
+	}
+	if w.WriteHeader(http.StatusBadGateway); !slices.Equal(told, []int{http.StatusSwitchingProtocols}) {
+		t.Errorf("told %v", told)
+	}
+}

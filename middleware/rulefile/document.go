@@ -2,10 +2,14 @@ package rulefile
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strconv"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -26,6 +30,7 @@ func parse(text []byte) (root *yaml.Node, at place, err error) {
 	if at, err := readable(text); err != nil {
 		return nil, at, err
 	}
+	text = withoutJSONEscapes(text)
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	first, err := next(decoder)
 	if errors.Is(err, io.EOF) {
@@ -42,6 +47,28 @@ func parse(text []byte) (root *yaml.Node, at place, err error) {
 		return nil, at, err
 	}
 	return first.Content[0], place{}, nil
+}
+
+// escapes are those in the strings of a JSON document.
+var escapes = regexp.MustCompile(`\\(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|.)`)
+
+// withoutJSONEscapes rewrites the escapes of a JSON document that YAML does not have: slashes,
+// and characters as two halves. Other texts stay as they are.
+func withoutJSONEscapes(text []byte) []byte {
+	if !json.Valid(text) {
+		return text
+	}
+	return escapes.ReplaceAllFunc(text, func(escape []byte) []byte {
+		switch {
+		case string(escape) == `\/`:
+			return escape[1:]
+		case len(escape) == 2:
+			return escape
+		}
+		high, _ := strconv.ParseUint(string(escape[2:6]), 16, 16) // they are digits
+		low, _ := strconv.ParseUint(string(escape[8:]), 16, 16)
+		return fmt.Appendf(nil, `\U%08X`, utf16.DecodeRune(rune(high), rune(low)))
+	})
 }
 
 // readable returns an error, with its place, if text is not UTF-8 or has characters

@@ -1,6 +1,7 @@
 package rulefile_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -30,6 +31,31 @@ func TestOtherEditors(t *testing.T) {
 	_, err := loader().Parse("f", []byte("\ufeffversion: 1\r\nrules:\r\n- {name: 'ü ö', key: ip, limit: 5}\r\n"))
 	if err == nil || !strings.HasPrefix(err.Error(), "f:3:10: rules[0].name: 'ü' in \"ü ö\";") || !strings.Contains(err.Error(), "\nf:3:33: rules[0].limit: ") {
 		t.Error(err)
+	}
+}
+
+// What programs write as JSON may have escapes that YAML lacks: PHP escapes slashes, and
+// Python writes characters as two halves.
+func TestEscapesOfJSON(t *testing.T) {
+	const note = `\/ \\/ \"\\\" \ud83d\ude00 \\ud83d\\ude00 \u00e9\t`
+	text := `{"version":1,"rules":[{"name":"a","key":"ip","limit":"9\/1m","match":["POST \/login"],` +
+		`"overrides":[{"client":"192.0.2.1","limit":"99\/1m","note":"` + note + `"}]}]}`
+	rules, err := loader().Parse("rules.json", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want string
+	if err := json.Unmarshal([]byte(`"`+note+`"`), &want); err != nil {
+		t.Fatal(err)
+	}
+	if got := rules[0].Overrides[0].Note; got != want || rules[0].Match[0] != "POST /login" {
+		t.Errorf("got %q %q, want %q", rules[0].Match, got, want)
+	}
+	if _, err := loader().Parse("rules.json", []byte(strings.Replace(text, `\ude00`, "", 1))); err == nil {
+		t.Error("half a character is no mistake")
+	}
+	if _, err := loader().Parse("rules.yaml", []byte(`{version: 1, rules: [{name: a, key: ip, limit: "9\/1m"}]}`)); err == nil {
+		t.Error("YAML has another escape")
 	}
 }
 
