@@ -31,7 +31,9 @@ type stage struct{ pkg, tests string }
 // on miniredis. Most mutants fall to the first.
 var (
 	inGo = []stage{
+		{"internal/step", "^TestACalendarWindow"},
 		{"internal/memory", "^TestSketches"},
+		{"failmode", "^Test(Unf|F)ollow"},
 		{"algorithms", "^(TestStepsAreExact|TestGivingBack.*|TestTwoLimits.*|TestContractMemory|TestMemoryHolds.*)$"},
 	}
 	onRedis = []stage{
@@ -211,7 +213,7 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 
 // build builds the tests of a mutant, and what generates its scripts.
 func build(ctx context.Context, dir string) (outcome, []byte) {
-	if out, err := command(ctx, dir, "go", "test", "-c", "-vet=off", "-o", dir, "./algorithms", "./internal/memory").CombinedOutput(); err != nil {
+	if out, err := command(ctx, dir, "go", "test", "-c", "-vet=off", "-o", dir, "./algorithms", "./failmode", "./internal/memory", "./internal/step").CombinedOutput(); err != nil {
 		return broken, out
 	}
 	if out, err := command(ctx, dir, "go", "build", "-o", dir, "./"+scripts+"/gen").CombinedOutput(); err != nil {
