@@ -156,7 +156,9 @@ func failScript(sha string, err error) flushHook {
 // ahead, such as a year, bans as if it had begun now: it neither lasts a year nor frees the
 // key. Peek writes nothing of that.
 func TestAClockErrorBansForNoYear(t *testing.T) {
-	for name, b := range map[string]backend{"memory": memoryBackend(t), "redis": realBackend(t)} {
+	sharded := realBackend(t)
+	sharded.limiter.(*Redis).Sharded = true
+	for name, b := range map[string]backend{"memory": memoryBackend(t), "redis": realBackend(t), "sharded": sharded} {
 		const within = 3_600_000_000
 		for ahead, want := range map[int64]time.Duration{within: 75 * time.Minute, within + 1: 15 * time.Minute, year: 15 * time.Minute} {
 			b.flush()

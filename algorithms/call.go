@@ -17,6 +17,7 @@ type banOp string
 
 const (
 	lookAtBan   banOp = "look"
+	healBan     banOp = "heal" // a look that ends what a clock error left
 	countDenial banOp = "deny"
 	banByHand   banOp = "ban"
 	liftBan     banOp = "lift"

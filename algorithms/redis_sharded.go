@@ -93,9 +93,13 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 	for i := range parts {
 		calls = append(calls, r.partCall(charge, &parts[i]))
 	}
+	look := lookAtBan
+	if charge {
+		look = healBan
+	}
 	for i := range checks {
 		if checks[i].bans() {
-			calls = append(calls, r.bansCall(lookAtBan, 0, checks[i:i+1], nil))
+			calls = append(calls, r.bansCall(look, 0, checks[i:i+1], nil))
 		}
 	}
 	responses := t.SendAll(ctx, calls)

@@ -1,6 +1,6 @@
--- Looks at bans, counts denials, or bans and lifts by hand, one after the other.
+-- Looks at bans, heals them, counts denials, or bans and lifts by hand, one after the other.
 -- KEYS     one for each ban; by hand, each followed by that of the count and that where it is kept
--- ARGV     'look', 'deny', 'ban' or 'lift'; then for each ban after within length, as of a ban below
+-- ARGV     'look', 'heal', 'deny', 'ban' or 'lift'; then for each ban after within length, as of a ban below
 -- Returns  now in µs; then for each when it ends, negative if it begins with this denial, 0 if there is none
 -- Sent by  bansCall in algorithms/call.go: by hand, and where keys are sharded
 
@@ -31,7 +31,7 @@ for i = 1, #KEYS / keys do
     since, expires, count = ban_deny(now, q, since, expires, count)
     begins = expires > now
     ban_write(key, now, q, since, expires, count)
-  elseif what == 'deny' and healed then
+  elseif what ~= 'look' and healed then -- a clock that was far ahead wrote it
     ban_write(key, now, q, since, expires, count)
   end
   reply[i + 1] = expires > now and (begins and -expires or expires) or 0
