@@ -32,6 +32,10 @@ func validateLimits(limits []algorithms.Limit) error {
 	}
 	var errs []error
 	for i, l := range limits {
+		if l == unlimited {
+			errs = append(errs, errors.New("Unlimited is for Tiers, Overrides and LimitsFor, and alone; set Disabled to turn the rule off"))
+			continue
+		}
 		err := l.Validate()
 		if err == nil && l.Calendar == "" {
 			err = tooShort("the period", l.Period)
