@@ -126,6 +126,23 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) { r.Cost, r.Tiers = 50, map[string][]algorithms.Limit{"free": {bucket(49)}} }, []string{
 			`Cost: 50 is above the 49 units that tier "free"'s limit 49/1m token_bucket can hold`,
 		}},
+		{func(r *ratelimit.Rule) {
+			r.Cost, r.Costs = 50, map[string]int64{"/a": 45}
+			r.Tiers = map[string][]algorithms.Limit{"free": {bucket(49)}, "trial": {bucket(40)}, "pro": {bucket(50)}}
+		}, []string{
+			`Cost: 50 is above the 49 units that tier "free"'s limit`, `Cost: 50 is above the 40 units that tier "trial"'s limit`,
+			`Costs: pattern "/a": 45 is above the 40 units that tier "trial"'s limit`,
+		}},
+		{func(r *ratelimit.Rule) {
+			r.Cost, r.Tiers = 50, make(map[string][]algorithms.Limit)
+			for i := range 12 {
+				r.Tiers[fmt.Sprintf("tier %02d", i)] = []algorithms.Limit{bucket(int64(30 + i))}
+			}
+		}, []string{
+			`Cost: 50 is above the 30 units`, `Cost: 50 is above the 31 units`, `Cost: 50 is above the 32 units`, `Cost: 50 is above the 33 units`,
+			`Cost: 50 is above the 34 units`, `Cost: 50 is above the 35 units`, `Cost: 50 is above the 36 units`, `Cost: 50 is above the 37 units`,
+			`Cost: 50 is above the 38 units`, `Cost: 50 is above the 39 units`, `Cost: 50 is above what 2 further limits can hold`,
+		}},
 		{func(r *ratelimit.Rule) { r.Costs = map[string]int64{"POST /a": 101, "POST /b": 0, "/c": -3, "/d/*": 1} }, []string{
 			`Costs: pattern "/c": must cost at least 1, got -3`,
 			`Costs: pattern "/d/*": * is no wildcard`,
