@@ -74,7 +74,7 @@ func TestMistakesInRules(t *testing.T) {
 		want   []string // beginnings
 	}{
 		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, ratelimit.Unlimited() }, []string{
-			"Limits: rate must be at least 1, got -1", "Limits: period must be at least 1µs",
+			"Limits: Unlimited is for Tiers, Overrides and LimitsFor, and alone; set Disabled to turn the rule off",
 		}},
 		{func(r *ratelimit.Rule) { r.Limits = []algorithms.Limit{algorithms.PerSecond(10)} }, []string{"Limits: set beside Limit; set one of the two"}},
 		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{} }, []string{"Limits: 0 limits; write 1 to 8"}},
@@ -87,7 +87,7 @@ func TestMistakesInRules(t *testing.T) {
 		}, []string{
 			"Limits: 5/1m and 7/1m are one count; keep one of them", "Limits: 9/month@UTC and 8/month@UTC are one count",
 			`Tiers: tier "a": 0 limits; write 1 to 8`, `Tiers: tier "b": 2 in flight counts requests, and other limits may count units; write two rules`,
-			`Tiers: tier "c": rate must be at least 1, got -1`, `Tiers: tier "c": period must be`, `Tiers: tier "d": 9 limits; write 1 to 8`,
+			`Tiers: tier "c": Unlimited is for Tiers, Overrides and LimitsFor, and alone`, `Tiers: tier "d": 9 limits; write 1 to 8`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Limits, r.Cost = algorithms.Limit{}, []algorithms.Limit{algorithms.PerSecond(10), algorithms.PerMonth(1000, "UTC")}, 11
@@ -125,6 +125,23 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) { r.Match = slices.Repeat([]string{"/*"}, 1001) }, []string{"Match: 1001 patterns; at most 1000"}},
 		{func(r *ratelimit.Rule) { r.Cost, r.Tiers = 50, map[string][]algorithms.Limit{"free": {bucket(49)}} }, []string{
 			`Cost: 50 is above the 49 units that tier "free"'s limit 49/1m token_bucket can hold`,
+		}},
+		{func(r *ratelimit.Rule) {
+			r.Cost, r.Costs = 50, map[string]int64{"/a": 45}
+			r.Tiers = map[string][]algorithms.Limit{"free": {bucket(49)}, "trial": {bucket(40)}, "pro": {bucket(50)}}
+		}, []string{
+			`Cost: 50 is above the 49 units that tier "free"'s limit`, `Cost: 50 is above the 40 units that tier "trial"'s limit`,
+			`Costs: pattern "/a": 45 is above the 40 units that tier "trial"'s limit`,
+		}},
+		{func(r *ratelimit.Rule) {
+			r.Cost, r.Tiers = 50, make(map[string][]algorithms.Limit)
+			for i := range 12 {
+				r.Tiers[fmt.Sprintf("tier %02d", i)] = []algorithms.Limit{bucket(int64(30 + i))}
+			}
+		}, []string{
+			`Cost: 50 is above the 30 units`, `Cost: 50 is above the 31 units`, `Cost: 50 is above the 32 units`, `Cost: 50 is above the 33 units`,
+			`Cost: 50 is above the 34 units`, `Cost: 50 is above the 35 units`, `Cost: 50 is above the 36 units`, `Cost: 50 is above the 37 units`,
+			`Cost: 50 is above the 38 units`, `Cost: 50 is above the 39 units`, `Cost: 50 is above what 2 further limits can hold`,
 		}},
 		{func(r *ratelimit.Rule) { r.Costs = map[string]int64{"POST /a": 101, "POST /b": 0, "/c": -3, "/d/*": 1} }, []string{
 			`Costs: pattern "/c": must cost at least 1, got -3`,

@@ -143,7 +143,9 @@ func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err 
 	if r.Cost < 0 {
 		bad("Cost", fmt.Errorf("must not be negative, got %d", r.Cost))
 	}
-	bad("Cost", tooMuch(r.Cost, limits))
+	for _, err := range tooMuch(r.Cost, limits) {
+		bad("Cost", err)
+	}
 	r.validateCosts(match, limits, bad)
 	if !(r.MaxReserve >= 0 && r.MaxReserve <= 1) { // NaN is neither
 		bad("MaxReserve", fmt.Errorf("must be 0 to 1, a part of what the limit can hold; got %v", r.MaxReserve))

@@ -18,7 +18,8 @@ const (
 	// maxEntries is how many entries Rule.Match, Costs, Tiers and Overrides may have: patterns
 	// are compared with each other, and costs with the limits of tiers.
 	maxEntries = 1000
-	// maxConflicts is how many conflicts among the patterns of Costs are looked for.
+	// maxConflicts is how many conflicts among the patterns of Costs are looked for, and how
+	// many limits that are too small for a cost are named.
 	maxConflicts = 10
 )
 
@@ -32,6 +33,10 @@ func validateLimits(limits []algorithms.Limit) error {
 	}
 	var errs []error
 	for i, l := range limits {
+		if l == unlimited {
+			errs = append(errs, errors.New("Unlimited is for Tiers, Overrides and LimitsFor, and alone; set Disabled to turn the rule off"))
+			continue
+		}
 		err := l.Validate()
 		if err == nil && l.Calendar == "" {
 			err = tooShort("the period", l.Period)
@@ -97,14 +102,23 @@ func banBy(b algorithms.Ban, limits []algorithms.Limit) error {
 	return nil
 }
 
-// tooMuch is what is wrong with a cost that one of the limits can never hold.
-func tooMuch(cost int64, limits []ruleLimit) error {
+// tooMuch is what is wrong with a cost that some of the limits can never hold.
+func tooMuch(cost int64, limits []ruleLimit) (errs []error) {
+	further := 0
 	for _, l := range limits {
-		if cost > l.Quota() && !l.Soft {
-			return fmt.Errorf("%d is above the %d units that %s can hold: no request would pass", cost, l.Quota(), l)
+		if cost <= l.Quota() || l.Soft {
+			continue
+		}
+		if len(errs) < maxConflicts {
+			errs = append(errs, fmt.Errorf("%d is above the %d units that %s can hold: no request would pass", cost, l.Quota(), l))
+		} else {
+			further++
 		}
 	}
-	return nil
+	if further > 0 {
+		errs = append(errs, fmt.Errorf("%d is above what %d further limits can hold", cost, further))
+	}
+	return errs
 }
 
 func (r *Rule) validateCosts(match []pattern.Pattern, limits []ruleLimit, bad func(string, error)) {
@@ -126,8 +140,10 @@ func (r *Rule) validateCosts(match []pattern.Pattern, limits []ruleLimit, bad fu
 		bad("Costs", err)
 		if cost := r.Costs[text]; cost < 1 {
 			bad("Costs", fmt.Errorf("pattern %q: must cost at least 1, got %d", text, cost))
-		} else if err := tooMuch(cost, limits); err != nil {
-			bad("Costs", fmt.Errorf("pattern %q: %w", text, err))
+		} else {
+			for _, err := range tooMuch(cost, limits) {
+				bad("Costs", fmt.Errorf("pattern %q: %w", text, err))
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,57 @@ rules:
 	// Redacted secrets are none: all clients would be one.
 	replays(t, "version: 1\nrules: [{name: a, key: \"apikey:Authorization\", limit: 1/1h}]",
 		`{"ts":1795167000,"request":{"remote_ip":"192.0.2.1","method":"GET","uri":"/","headers":{"Authorization":["REDACTED"]}},"status":200}`, nil, "not replayed: the log does not have the header Authorization")
+}
+
+// A field whose first value comes late is read, and the whole log says whether it has a
+// field.
+func TestFieldsThatComeLate(t *testing.T) {
+	const lines = 2000 // without the field: more than the plan is made of
+	second := func(i int) time.Time { return nine.Add(time.Duration(i) * time.Second) }
+	asJSON := func(late, early string) string {
+		var log strings.Builder
+		for i := range lines + 50 {
+			ip, more := fmt.Sprintf("10.0.%d.%d", i/250, i%250), early
+			if i >= lines {
+				ip, more = "10.1.0.1", late
+			}
+			fmt.Fprintf(&log, `{"time":%q,"ip":%q,"method":"GET","path":"/","status":200%s}`+"\n", second(i).Format(time.RFC3339), ip, more)
+		}
+		return log.String()
+	}
+	asText := func(late string) string {
+		var log strings.Builder
+		for i := range lines + 50 {
+			user := "-"
+			if i >= lines {
+				user = late
+			}
+			log.WriteString(strings.Replace(at(second(i), 1, "/"), " - - ", " - "+user+" ", 1))
+		}
+		return log.String()
+	}
+	for name, c := range map[string]struct {
+		rule, log string
+		flags     []string
+		want      [4]int64
+		says      string
+	}{
+		"an empty tier":   {"key: ip, limit: 3/1h, tiers: {pro: 100/1h}", asJSON(`,"plan":"pro"`, `,"plan":""`), []string{"-field", "tier=plan"}, [4]int64{lines + 50, 0, lines + 1, 0}, "tier=plan"},
+		"no tier":         {"key: ip, limit: 3/1h, tiers: {pro: 100/1h}", asJSON(`,"plan":"pro"`, ""), []string{"-field", "tier=plan"}, [4]int64{lines + 50, 0, lines + 1, 0}, "tier=plan"},
+		"a named user":    {"key: user, limit: 3/1h", asJSON(`,"who":"alice"`, ""), []string{"-field", "user=who"}, [4]int64{50, 47, 1, 1}, "requests before the first with user: 2,000, to which the rule was not applied"},
+		"a user":          {"key: user, limit: 3/1h", asJSON(`,"remote_user":"alice"`, ""), nil, [4]int64{50, 47, 1, 1}, "user=remote_user"},
+		"a user, as text": {"key: user, limit: 3/1h", asText("alice"), nil, [4]int64{50, 47, 1, 1}, "requests before the first with user: 2,000, to which the rule was not applied"},
+		"a header": {"key: \"apikey:X-Api-Key\", limit: 3/1h", asJSON(`,"key":"k"`, ""), []string{"-field", "header:X-Api-Key=key"}, [4]int64{50, 47, 1, 1},
+			"requests before the first with apikey:X-Api-Key: 2,000, to which the rule was not applied"},
+		"a tier that there is not": {"key: ip, limit: 3/1h, tiers: {pro: 100/1h}", asJSON("", ""), []string{"-field", "tier=plan"}, [4]int64{lines + 50, 47, lines + 1, 1}, "the log does not have the field plan"},
+		"a key that there is not":  {"key: \"apikey:X-Api-Key\", limit: 3/1h", asJSON("", ""), nil, [4]int64{}, "r     3/1h   off"},
+	} {
+		stdout, result := replays(t, "version: 1\nrules: [{name: r, "+c.rule+"}]", c.log, c.flags, c.says)
+		got := numbers(t, result, "r")
+		if got != c.want || strings.Contains(stdout, "does not have") != strings.Contains(name, "there is not") || (result.Rules[0].NotReplayed != "") != (c.want[0] == 0) {
+			t.Errorf("%s: %v, want %v\n%s", name, got, c.want, stdout)
+		}
+	}
 }
 
 // Who is behind a proxy is believed from trusted proxies alone, as in the middleware.

@@ -15,7 +15,7 @@ func (p *plan) parseJSON(line string) (r request, err error) {
 	if !ok {
 		return r, errFormat
 	}
-	part := func(name string) string { return text(find(object, p.json[name])) }
+	part := func(name string) string { return text(p.find(object, name)) }
 	if r.at, err = p.readTime(part("time")); err != nil {
 		if p.json["time"] == "" {
 			err = errTimeField
@@ -28,7 +28,7 @@ func (p *plan) parseJSON(line string) (r request, err error) {
 	r.addr = part("address")
 	if method, target := part("method"), part("target"); method != "" && target != "" {
 		r.set(method, target)
-	} else if asked, ok := find(object, p.json["request"]).(string); ok {
+	} else if asked, ok := p.find(object, "request").(string); ok {
 		r.setLine(asked)
 	} else if p.json["request"] == "" && (p.json["method"] == "" || p.json["target"] == "") {
 		return r, errRequestField

@@ -86,33 +86,28 @@ func (c *config) wanted(rules []*rule) (all []string) {
 	return slices.Compact(all)
 }
 
-// leaveOut turns off the rules whose keys the logs do not have, as far as their
-// first lines say, and notes the tiers that they do not have.
-func (c *config) leaveOut(rules []*rule, sources []*source) {
-	has := make(map[string]bool)
-	for _, s := range sources {
-		s.plan.found(s.sample, has)
-	}
-	lacks := func(wanted string) bool { return slices.Contains(sources[0].plan.wanted, wanted) && !has[wanted] }
-	for _, r := range rules {
+// leaveOut marks the rules whose keys the logs did not have, which were applied to no
+// request, and notes the tiers that they did not have.
+func (c *config) leaveOut(p *replay) {
+	for _, r := range p.rules {
 		switch {
 		case r.Disabled || r.Tiers == nil || r.TierBy != nil:
 		case c.fields["tier"] == "":
 			r.note = "all clients have no tier here; add -field tier=FIELD"
-		case lacks("tier"):
+		case p.lacks("tier"):
 			r.note = "all clients have no tier here: the log does not have the field " + c.fields["tier"]
 		}
 		for _, name := range r.names {
 			_, header, colon := strings.Cut(name, ":")
 			switch {
-			case r.Disabled:
-			case colon && lacks("header:"+header):
+			case r.Disabled || !p.lacks(name):
+			case colon:
 				r.leave("the log does not have the header %s; if it has it under another name, add -field header:%[1]s=FIELD", header)
-			case name == "route" && len(c.routes) == 0 && lacks(name):
+			case name == "route":
 				r.leave("no log has the route; add -routes with the patterns of the program's ServeMux")
-			case name == "ip" && c.fields["ip"] == "" && !has["address"]:
+			case name == "ip" && c.fields["ip"] == "":
 				r.leave("the log does not have the client's address; if it has it under another name, add -field address=FIELD")
-			case !colon && lacks(name):
+			default:
 				r.leave("the log does not have the key %s; if it has it under another name, add -field %[1]s=FIELD", name)
 			}
 		}
@@ -143,11 +138,7 @@ func (c *config) replay(stdin io.Reader, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c.leaveOut(p.rules, sources)
-	if err := p.make(); err != nil {
-		return err
-	}
-
+	p.sample(sources)
 	show := newProgress(sources, stderr, c.quiet)
 	for s := earliest(sources); s != nil; s = earliest(sources) {
 		p.send(s.head, s.plan)
@@ -155,6 +146,7 @@ func (c *config) replay(stdin io.Reader, stdout, stderr io.Writer) error {
 		show.step(p.requests)
 	}
 	show.end()
+	c.leaveOut(p)
 
 	result := report{config: c, replay: p, trash: t, sources: sources}
 	if p.requests == 0 {

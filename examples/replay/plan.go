@@ -15,9 +15,10 @@ type plan struct {
 
 	named bool // clients are not told apart by their addresses, but by what they are called
 
-	wanted []string          // fields that the rules' keys need: names of keys, and "header:NAME"
-	text   []int             // of each of them the index in textFields; -1 where there is none
-	json   map[string]string // the path of each field, "" where there is none
+	wanted []string            // fields that the rules' keys need: names of keys, and "header:NAME"
+	text   []int               // of each of them the index in textFields; -1 where there is none
+	json   map[string]string   // the path of each field that a line has had
+	sought map[string][]string // the paths where each of the others may be
 }
 
 // parts are the fields that every request has, with their names in the JSON of common
@@ -66,9 +67,10 @@ func inText(wanted string) int {
 }
 
 // newPlan makes a plan for the wanted fields from the first lines of a log. given
-// are the fields' names by -field.
+// are the fields' names by -field. A field that none of these lines has is taken from
+// the first line that has it.
 func newPlan(lines []string, wanted []string, given map[string]string, zone *time.Location) *plan {
-	p := &plan{zone: zone, wanted: wanted, json: make(map[string]string)}
+	p := &plan{zone: zone, wanted: wanted, json: make(map[string]string), sought: make(map[string][]string)}
 	for _, name := range wanted {
 		from := name
 		if field, ok := given[name]; ok {
@@ -92,6 +94,7 @@ func newPlan(lines []string, wanted []string, given map[string]string, zone *tim
 				return
 			}
 		}
+		p.sought[name] = candidates
 	}
 	for name, candidates := range parts {
 		look(name, candidates)
@@ -103,19 +106,29 @@ func newPlan(lines []string, wanted []string, given map[string]string, zone *tim
 	return p
 }
 
+// find returns the value of a field in a JSON object; nil if there is none.
+func (p *plan) find(object map[string]any, name string) any {
+	for _, path := range p.sought[name] {
+		if isText(find(object, path)) {
+			p.json[name] = path
+			delete(p.sought, name)
+			break
+		}
+	}
+	return find(object, p.json[name])
+}
+
 // isText reports whether a value of a JSON object is one, and no object itself.
 func isText(v any) bool { return present(text(v)) != "" }
 
-// found adds the wanted fields that one of the lines has.
-func (p *plan) found(lines []string, has map[string]bool) {
-	for _, line := range lines {
-		r, err := p.parse(line)
-		if err != nil {
-			continue
-		}
-		has["address"] = has["address"] || r.addr != ""
-		for i, name := range p.wanted {
-			has[name] = has[name] || r.values[i] != ""
+// found adds the fields that a request has.
+func (p *plan) found(r *request, has map[string]bool) {
+	if r.addr != "" {
+		has["address"] = true
+	}
+	for i, value := range r.values {
+		if value != "" {
+			has[p.wanted[i]] = true
 		}
 	}
 }

@@ -34,6 +34,7 @@ type replay struct {
 	demand  demand
 	request http.Request // the last one
 
+	has       map[string]bool // the wanted fields, and whether the logs had them so far
 	rules     []*rule
 	byName    map[string]*rule
 	first     time.Time
@@ -56,6 +57,7 @@ type rule struct {
 	notReplayed string   // why, if the log does not have what the rule needs
 	note        string   // what it needs besides, and the log does not have
 	absent      int64    // requests without the key
+	early       int64    // requests before the logs had the key
 	requests    int64
 	denied      int64
 	over        int64 // passed beyond a soft limit
@@ -73,7 +75,7 @@ type minute struct {
 // newReplay makes a replay of rules whose keys have values. skip is the program's
 // Config.Skip.
 func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
-	p := &replay{whole: true, byName: make(map[string]*rule), writer: nowhere{make(http.Header)}}
+	p := &replay{whole: true, byName: make(map[string]*rule), has: make(map[string]bool), writer: nowhere{make(http.Header)}}
 	p.request.Header = make(http.Header)
 	p.memory.MaxKeys = maxKeys
 	p.memory.Now = func() time.Time { return p.now }
@@ -102,6 +104,33 @@ func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
 		}
 	}
 	return p, p.make()
+}
+
+// sample notes which fields the first lines of the logs have.
+func (p *replay) sample(sources []*source) {
+	p.has["address"] = false
+	for _, name := range sources[0].plan.wanted { // every log's
+		p.has[name] = false
+	}
+	for _, s := range sources {
+		for _, line := range s.sample {
+			if r, err := s.plan.parse(line); err == nil {
+				s.plan.found(&r, p.has)
+			}
+		}
+	}
+}
+
+// lacks reports whether the logs so far do not have a key of a rule.
+func (p *replay) lacks(name string) bool {
+	kind, header, _ := strings.Cut(name, ":")
+	if kind == "header" || kind == "apikey" {
+		name = "header:" + header
+	} else if _, field := p.has[name]; name == "ip" && !field {
+		name = "address"
+	}
+	has, wanted := p.has[name]
+	return wanted && !has
 }
 
 // inFlight reports whether a rule has a limit of requests in flight.
@@ -135,7 +164,7 @@ func (p *replay) make() error {
 			}
 			own.Overrides = append(own.Overrides, o)
 		}
-		own.Key = &watched{keyfunc.Describe(r.Key), r}
+		own.Key = &watched{Described: keyfunc.Describe(r.Key), replay: p, rule: r}
 		rules = append(rules, own)
 	}
 	limit, err := ratelimit.New(ratelimit.Config{
@@ -160,6 +189,7 @@ func (p *replay) value(name string) string {
 
 // send replays a request of a log. Requests come in the order of their times.
 func (p *replay) send(n *numbered, from *plan) {
+	from.found(&n.request, p.has)
 	if n.url == nil {
 		p.unserved++
 		return

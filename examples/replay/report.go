@@ -120,6 +120,9 @@ func (r *report) rule(b *strings.Builder, rule *rule) {
 	if rule.note != "" && rule.notReplayed == "" {
 		say("note: %s", rule.note)
 	}
+	if rule.early > 0 && rule.notReplayed == "" {
+		say("requests before the first with %s: %s, to which the rule was not applied", rule.key, count(rule.early))
+	}
 	if rule.absent > 0 && rule.ownKey() {
 		say("requests without %s: %s, to which the rule was not applied", rule.key, count(rule.absent))
 	} else if rule.absent > 0 {

@@ -12,13 +12,20 @@ import (
 )
 
 // A watched key counts the requests that do not have it. Where the program's own
-// key is missing, the rule does not apply.
+// key is missing, the rule does not apply. Nor does it before the logs have the key:
+// if they never do, all clients would be one.
 type watched struct {
 	keyfunc.Described
-	rule *rule
+	replay *replay
+	rule   *rule
+	begun  bool // the logs have the key
 }
 
 func (k *watched) Resolve(r *http.Request) (string, error) {
+	if k.begun = k.begun || !slices.ContainsFunc(k.rule.names, k.replay.lacks); !k.begun {
+		k.rule.early++
+		return "", keyfunc.ErrSkip
+	}
 	text, err := k.Described.Resolve(r)
 	if errors.Is(err, keyfunc.ErrNoKey) {
 		k.rule.absent++

@@ -36,13 +36,13 @@ func (p *program) connected(command func(context.Context) error) error {
 }
 
 // current returns the document in force. It has version 0 if there is none, and no text
-// if that was changed in Redis.
+// if that was changed in Redis or not written by publish.
 func (p *program) current(ctx context.Context) (rulefile.Document, error) {
 	d, err := p.fleet.Document(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return d, nil
-	case err != nil && d.Version == 0:
+	case err != nil && d.Version == 0: // it could not be read
 		return d, err
 	case err != nil:
 		_, _ = fmt.Fprintln(p.stderr, err)
@@ -77,6 +77,9 @@ func (p *program) all(ctx context.Context) ([]rulefile.Document, error) {
 
 // title names a document as one line.
 func title(d rulefile.Document) string {
+	if d.Version < 0 {
+		return "a value that publish has not written"
+	}
 	if d.Version == 0 {
 		return "nothing published"
 	}
@@ -122,7 +125,11 @@ func (p *program) publish(ctx context.Context) error {
 		return err
 	}
 	if !p.yes {
-		_, _ = fmt.Fprintf(p.stdout, "publish this for %s as version %d? [y/N] ", p.namespace, current.Version+1)
+		as := ""
+		if current.Version > 0 { // otherwise the history says which is next
+			as = fmt.Sprintf(" as version %d", current.Version+1)
+		}
+		_, _ = fmt.Fprintf(p.stdout, "publish this for %s%s? [y/N] ", p.namespace, as)
 		answer, _ := bufio.NewReader(p.stdin).ReadString('\n')
 		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 			return errors.New("nothing was published: answer y, or write -yes to publish without being asked")
@@ -140,7 +147,7 @@ func (p *program) publish(ctx context.Context) error {
 	version, err := p.fleet.Publish(ctx, next, current.Version)
 	switch {
 	case errors.Is(err, rulefile.ErrConflict):
-		return fmt.Errorf("nothing was published: another publisher has replaced version %d in the meantime; look at rules diff, and publish again", current.Version)
+		return errors.New("nothing was published: another publisher was first; look at rules diff, and publish again")
 	case err != nil:
 		return fmt.Errorf("%w\nlook at rules history: the document may be published although the answer was lost", err)
 	}

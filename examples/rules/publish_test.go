@@ -77,7 +77,7 @@ func TestPublish(t *testing.T) {
 	s := newShelf(t)
 	s.run(no(), 0, []string{"history"}, "nothing is published", "VERSION")
 	s.write(rate(5))
-	s.run(no(), 1, []string{"publish", s.path}, "--- nothing published\n+++ "+s.path+"\n+version: 1\n", "as version 1? [y/N]", "nothing was published: answer y, or write -yes")
+	s.run(no(), 1, []string{"publish", s.path}, "--- nothing published\n+++ "+s.path+"\n+version: 1\n", "publish this for shop? [y/N]", "nothing was published: answer y, or write -yes")
 	s.run(strings.NewReader("n\n"), 1, []string{"publish", s.path}, "nothing was published")
 	s.force(0)
 	s.run(yes(), 0, []string{"publish", "-by", "alice", "-note", "first: rules", s.path}, "published: version 1;")
@@ -121,7 +121,7 @@ func TestTwoPublishers(t *testing.T) {
 		if _, err := s.fleet.Publish(t.Context(), rulefile.Document{Text: []byte(rate(9))}, 1); err != nil {
 			t.Error(err)
 		}
-	}), 1, []string{"publish", s.path}, "nothing was published: another publisher has replaced version 1 in the meantime; look at rules diff")
+	}), 1, []string{"publish", s.path}, "nothing was published: another publisher was first; look at rules diff")
 	if d := s.force(2); string(d.Text) != rate(9) {
 		t.Errorf("%q", d.Text)
 	}
@@ -170,7 +170,7 @@ func TestNothingIsPublished(t *testing.T) {
 	s.run(no(), 1, []string{"publish", "-version", "3"}, "version 3 is not kept")
 	s.run(no(), 1, []string{"publish", "-version", "2"}, "this program reads version 1")
 
-	// What was changed by hand can be replaced, and nothing else can.
+	// What was changed by hand can be replaced.
 	if err := s.server.Set("shop:rules", must(s.server.Get("shop:rules"))+"# by hand\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,16 @@ func TestNothingIsPublished(t *testing.T) {
 	if err := s.server.Set("shop:rules", rate(9)); err != nil {
 		t.Fatal(err)
 	}
-	s.run(yes(), 1, []string{"publish", s.path}, "was not written by Fleet.Publish: remove the key")
+	const foreign = "shop:rules was not written by Fleet.Publish: publish the rules"
+	s.run(no(), 0, []string{"history"}, foreign, "\n1  ")
+	s.run(no(), 0, []string{"diff", s.path}, foreign, "--- a value that publish has not written\n+++ "+s.path+"\n+version: 1\n")
+	s.run(no(), 0, []string{"diff", "-version", "1"}, foreign, "+++ version 1\n")
+	s.run(no(), 1, []string{"publish", s.path}, foreign, "nothing was published")
+	s.run(yes(), 0, []string{"publish", s.path}, foreign, "publish this for shop? [y/N]", "published: version 4;")
+	s.run(yes(), 0, []string{"publish", "-version", "1"}, "as version 5? [y/N]", "published: version 5;")
+	s.server.Del("shop:rules")
+	s.run(no(), 0, []string{"history"}, "nothing is published", "\n4  ", "\n1  ")
+	s.run(yes(), 0, []string{"publish", s.path}, "--- nothing published\n", "published: version 6;")
 }
 
 func must(text string, err error) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -160,18 +161,19 @@ func (h *handler) listedKey(rule, id string) ([]string, error) {
 	for _, b := range middlewares.Bans(h.limit).All(time.Now()) {
 		listed = append(listed, b.Key)
 	}
+	missing := errors.New("no key in the lists of this process has that id: ids belong to the process that lists them; name the client by its values")
 	for _, l := range listed {
-		if l.Rule != rule {
-			continue
-		}
-		if key := middlewares.Shown(h.limit, l.Key); key.ID == id {
-			if !key.Whole {
-				return nil, &mistake{http.StatusUnprocessableEntity, errors.New("the key is too long, so that only a hash of it is kept: name the client by its values")}
-			}
+		switch key := middlewares.Shown(h.limit, l.Key); {
+		case key.ID != id:
+		case l.Rule != rule:
+			missing = fmt.Errorf("this id is of a key of rule %.64q: send rule=%s", l.Rule, url.QueryEscape(l.Rule))
+		case !key.Whole:
+			return nil, &mistake{http.StatusUnprocessableEntity, errors.New("the key is too long, so that only a hash of it is kept: name the client by its values")}
+		default:
 			return []string{l.Key}, nil
 		}
 	}
-	return nil, &mistake{http.StatusNotFound, errors.New("no key in the lists of this process has that id: ids belong to the process that lists them; name the client by its values")}
+	return nil, &mistake{http.StatusNotFound, missing}
 }
 
 // lookEverywhere returns how a client stands by each rule that counts by its values.

@@ -495,8 +495,12 @@ func TestAdminFindsTheDenied(t *testing.T) {
 			}
 		}
 		for _, form := range []string{"rule=user&id=0123456789abcdef", "rule=shadow&id=" + seen.TopDenied[1].ID, "rule=user&id=" + url.QueryEscape(seen.TopDenied[1].Key+"x")} {
-			if w := o.get(form); w.Code != http.StatusNotFound {
+			w := o.get(form)
+			if w.Code != http.StatusNotFound {
 				t.Errorf("%s: %d %s", form, w.Code, w.Body)
+			}
+			if other := strings.HasPrefix(form, "rule=shadow"); other != strings.Contains(w.Body.String(), `this id is of a key of rule \"user\": send rule=user`) || other == strings.Contains(w.Body.String(), "no key in the lists") {
+				t.Errorf("%s: %s", form, w.Body)
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -31,6 +30,10 @@ import (
 // have read the same version, one of them gets [ErrConflict], so no publisher
 // overwrites rules that it has not read. Programs that only read need no permission to
 // write the keys.
+//
+// If the document was deleted, or replaced by something that Publish has not written, the
+// next publication takes its number from the history, and leaves one out: that of the
+// document that is lost.
 //
 // The keys have no TTL. If Redis loses them or is unreachable, running instances
 // keep their rules. In starting instances Load returns an error: give them other rules,
@@ -57,9 +60,14 @@ const (
 	maxBy      = 64
 	maxNote    = 200
 	maxHistory = 20
+	maxVersion = 1e18 - 1 // what versions can read
+	foreign    = -1       // the Version of what Publish has not written
 )
 
-var heads = regexp.MustCompile(`^# ratelimit rules, version ([1-9][0-9]{0,18}), sha256 ([0-9a-f]{64}), at ([0-9TZ:-]{20}), by ([^:\n]*): ([^\n]*)\n`)
+var (
+	versions = regexp.MustCompile(`^# ratelimit rules, version ([1-9][0-9]{0,17}), `) // as in fleet.lua
+	heads    = regexp.MustCompile(versions.String() + `sha256 ([0-9a-f]{64}), at ([0-9TZ:-]{20}), by ([^:\n]*): ([^\n]*)\n`)
+)
 
 func (f Fleet) key() string { return f.Namespace + ":rules" }
 
@@ -73,8 +81,9 @@ func (f Fleet) Read(ctx context.Context) ([]byte, error) {
 }
 
 // Document returns the document in force. The error wraps fs.ErrNotExist if there is
-// none. A text that was changed after it was published is an error; Version is set even
-// so, and a publisher can replace it.
+// none. A text that was changed after it was published is an error, and so is one that
+// Publish has not written. Version is set even so, to -1 for the latter, and a publisher can
+// replace it.
 func (f Fleet) Document(ctx context.Context) (Document, error) {
 	value, err := do[string](ctx, f, redis.NewCmd(ctx, "getrange", f.key(), 0, maxHead+maxSize-1))
 	switch {
@@ -85,8 +94,8 @@ func (f Fleet) Document(ctx context.Context) (Document, error) {
 	}
 	d, ok := documentOf(value)
 	switch {
-	case d.Version == 0:
-		return d, problem(f.foreign())
+	case d.Version == foreign:
+		return d, problem(f.key() + " was not written by Fleet.Publish: publish the rules")
 	case !ok:
 		return d, problem(fmt.Sprintf("%s: version %d is not as it was published: it was changed in Redis; publish it again", f.key(), d.Version))
 	}
@@ -96,30 +105,37 @@ func (f Fleet) Document(ctx context.Context) (Document, error) {
 // History returns the versions that were replaced, the newest first. It has at most 20,
 // and none that was changed after it was published.
 func (f Fleet) History(ctx context.Context) ([]Document, error) {
+	all, _, err := f.past(ctx)
+	return all, err
+}
+
+// past returns the versions that were replaced, and the highest of all their numbers.
+func (f Fleet) past(ctx context.Context) (all []Document, highest int64, err error) {
 	values, err := do[[]any](ctx, f, redis.NewCmd(ctx, "lrange", f.historyKey(), 0, -1))
 	if err != nil {
-		return nil, fmt.Errorf("rulefile: %s: %w", f.historyKey(), err)
+		return nil, 0, fmt.Errorf("rulefile: %s: %w", f.historyKey(), err)
 	}
-	var all []Document
 	for _, value := range slices.Backward(values) {
 		text, _ := value.(string)
-		if d, ok := documentOf(text); ok {
+		d, ok := documentOf(text)
+		if highest = max(highest, d.Version); ok {
 			all = append(all, d)
 		}
 	}
-	return all, nil
+	return all, highest, nil
 }
 
-// documentOf reads a document as it is in Redis. Its Version is 0 if it was not written
-// by Publish. ok is false if its Text was changed.
+// documentOf reads a document as it is in Redis. Its Version is foreign if it was not
+// written by Publish. ok is false if it was changed.
 func documentOf(value string) (d Document, ok bool) {
+	version := versions.FindStringSubmatch(value)
+	if version == nil {
+		return Document{Version: foreign}, false
+	}
+	d.Version, _ = strconv.ParseInt(version[1], 10, 64) // it is a number
 	head := heads.FindStringSubmatch(value)
 	if head == nil {
 		return d, false
-	}
-	var err error
-	if d.Version, err = strconv.ParseInt(head[1], 10, 64); err != nil {
-		return Document{}, false
 	}
 	text := value[len(head[0]):]
 	if digest(text) != head[2] {
@@ -131,17 +147,27 @@ func documentOf(value string) (d Document, ok bool) {
 }
 
 // Publish replaces version old of the document by d, and returns the new version. old
-// is 0 if there is no document. The error is [ErrConflict] if the document has another
-// version. d.Version and d.At are ignored. Publish does not parse the text: parse it
+// is 0 if there is no document, and -1 if Publish has not written it. The error is
+// [ErrConflict] if the document has another version. d.Version and d.At are ignored. Publish does not parse the text: parse it
 // before, with the Loader of the programs that will read it.
 func (f Fleet) Publish(ctx context.Context, d Document, old int64) (int64, error) {
 	if err := d.validate(); err != nil {
 		return 0, fmt.Errorf("rulefile: %s: %w", f.key(), err)
 	}
-	if old < 0 || old == math.MaxInt64 {
+	next := old + 1
+	if old == 0 || old == foreign {
+		_, highest, err := f.past(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if next = 1; highest > 0 || old == foreign {
+			next = highest + 2 // the lost document was highest+1, which may still be in force
+		}
+	}
+	if next < 1 || next > maxVersion {
 		return 0, fmt.Errorf("rulefile: %s: no document has version %d; pass the Version that Document returns", f.key(), old)
 	}
-	head := fmt.Sprintf("# ratelimit rules, version %d, sha256 %s, ", old+1, digest(string(d.Text)))
+	head := fmt.Sprintf("# ratelimit rules, version %d, sha256 %s, ", next, digest(string(d.Text)))
 	text := fmt.Sprintf("%sat %s, by %s: %s\n%s", head, time.Now().UTC().Format(time.RFC3339), d.By, d.Note, d.Text)
 	done, err := do[int64](ctx, f, redis.NewCmd(ctx, "eval", publishScript, 2, f.key(), f.historyKey(),
 		strconv.FormatInt(old, 10), head, text, maxHead+maxSize-1, maxHistory))
@@ -150,10 +176,8 @@ func (f Fleet) Publish(ctx context.Context, d Document, old int64) (int64, error
 		return 0, fmt.Errorf("rulefile: %s: %w", f.key(), err)
 	case done == 0:
 		return 0, ErrConflict
-	case done < 0:
-		return 0, fmt.Errorf("rulefile: %s", f.foreign())
 	}
-	return old + 1, nil
+	return next, nil
 }
 
 // validate reports what Publish cannot write.
@@ -190,10 +214,6 @@ func do[T any](ctx context.Context, f Fleet, cmd *redis.Cmd) (result T, err erro
 		return result, fmt.Errorf("unexpected reply %T", value)
 	}
 	return result, nil
-}
-
-func (f Fleet) foreign() string {
-	return f.key() + " was not written by Fleet.Publish: remove the key, and publish the rules"
 }
 
 func digest(text string) string {

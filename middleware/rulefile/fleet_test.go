@@ -113,7 +113,7 @@ func testFleet(t *testing.T, client redis.UniversalClient) {
 			t.Errorf("%+v: %d, %v; want %s", d, version, err, want)
 		}
 	}
-	for text, old := range map[string]int64{"": 4, large + "x": 4, "a": -1, "b": math.MaxInt64} {
+	for text, old := range map[string]int64{"": 4, large + "x": 4, "a": -2, "b": math.MaxInt64} {
 		if version, err := fleet.Publish(ctx, by(text), old); err == nil || errors.Is(err, rulefile.ErrConflict) || version != 0 {
 			t.Errorf("%d bytes in place of %d: %d, %v", len(text), old, version, err)
 		}
@@ -168,7 +168,71 @@ func testFleet(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-// What is at the key and was not published is no document, and is not overwritten.
+// Whatever is written to the key by hand, or deleted, publishers go on from the history,
+// and no number is given to two documents.
+func TestNumbersGoOn(t *testing.T) {
+	t.Run("miniredis", func(t *testing.T) { testNumbersGoOn(t, limitertest.Redis(t)) })
+	t.Run("redis", func(t *testing.T) { testNumbersGoOn(t, redistest.Start(t).Client(t)) })
+}
+
+func testNumbersGoOn(t *testing.T, client redis.UniversalClient) {
+	ctx := t.Context()
+	fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
+	publish := func(old, want int64) {
+		t.Helper()
+		if version, err := fleet.Publish(ctx, by(rate(int(want))), old); err != nil || version != want {
+			t.Errorf("in place of %d: version %d, %v; want %d", old, version, err, want)
+		}
+		if version, err := fleet.Publish(ctx, by("another"), old); !errors.Is(err, rulefile.ErrConflict) {
+			t.Errorf("a second one in place of %d: version %d, %v", old, version, err)
+		}
+	}
+	past := func(want ...int64) {
+		t.Helper()
+		all, err := fleet.History(ctx)
+		var got []int64
+		for _, d := range all {
+			got = append(got, d.Version)
+		}
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("history %v, %v; want %v", got, err, want)
+		}
+	}
+	client.Set(ctx, "shop:rules", rate(1), 0)
+	publish(-1, 2) // 1 may have been in force
+	publish(2, 3)
+	publish(3, 4)
+	past(3, 2)
+
+	client.Set(ctx, "shop:rules", rate(9), 0)
+	for _, old := range []int64{0, 3, 4} {
+		if version, err := fleet.Publish(ctx, by("a"), old); !errors.Is(err, rulefile.ErrConflict) {
+			t.Errorf("by hand, in place of %d: version %d, %v", old, version, err)
+		}
+	}
+	past(3, 2)
+	publish(-1, 5)
+	publish(5, 6)
+	past(5, 3, 2)
+
+	client.Del(ctx, "shop:rules")
+	if version, err := fleet.Publish(ctx, by("a"), -1); !errors.Is(err, rulefile.ErrConflict) {
+		t.Errorf("deleted: version %d, %v", version, err)
+	}
+	publish(0, 7)
+	past(5, 3, 2)
+
+	// A first line that has lost all but the number is one that was changed.
+	client.Set(ctx, "shop:rules", "# ratelimit rules, version 7, by hand\n"+rate(9), 0)
+	if d, err := fleet.Document(ctx); d.Version != 7 || err == nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+	publish(7, 8)
+	past(5, 3, 2)
+}
+
+// What is at the key and was not published is no document, and is not overwritten unless
+// the publisher knows it.
 func TestFleetOfAnotherKind(t *testing.T) {
 	client := limitertest.Redis(t)
 	fleet := rulefile.Fleet{Client: client, Namespace: "shop"}
@@ -188,9 +252,13 @@ func TestFleetOfAnotherKind(t *testing.T) {
 		client.Set(ctx, "shop:rules", text, 0)
 		_, err := fleet.Document(ctx)
 		_, readErr := fleet.Read(ctx)
-		refused(step, "shop:rules was not written by Fleet.Publish", err, readErr)
+		refused(step, "shop:rules was not written by Fleet.Publish: publish the rules", err, readErr)
 		if _, err := fleet.Publish(ctx, by(rate(2)), 0); err == nil || client.Get(ctx, "shop:rules").Val() != text {
 			t.Errorf("%s: %v, and now there is %q", step, err, client.Get(ctx, "shop:rules").Val())
+		}
+		d, _ := fleet.Document(ctx)
+		if version, err := fleet.Publish(ctx, by(rate(2)), d.Version); err != nil || d.Version != -1 || version != 2 {
+			t.Errorf("%s: in place of %d: version %d, %v", step, d.Version, version, err)
 		}
 	}
 	client.Del(ctx, "shop:rules")
