@@ -26,7 +26,7 @@ type Key interface {
 // [Required] and [Hashed] pass on what the keys in them say.
 //
 // A Key that wraps another one embeds what [Describe] returns for it, and overrides
-// what it changes.
+// what it changes. If its Resolve changes the other's key, its Keys must do the same.
 type Described interface {
 	Key
 	// Validate reports everything that is wrong with the key, or nil.

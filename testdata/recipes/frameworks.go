@@ -1,6 +1,8 @@
 package recipes
 
 import (
+	"bufio"
+	"net"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -14,7 +16,7 @@ func ginLimit(limit *ratelimit.Middleware) gin.HandlerFunc {
 		passed := false
 		limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			passed, c.Request = true, r
-			if w == http.ResponseWriter(c.Writer) { // no rule with ChargeOn
+			if w == http.ResponseWriter(c.Writer) { // no Shedder, no ChargeOn
 				c.Next()
 				return
 			}
@@ -33,7 +35,7 @@ func ginLimit(limit *ratelimit.Middleware) gin.HandlerFunc {
 	}
 }
 
-// A ginWriter shows the status to rules with ChargeOn when gin writes it.
+// A ginWriter shows the limiter what gin writes.
 type ginWriter struct {
 	gin.ResponseWriter
 	limited http.ResponseWriter
@@ -48,13 +50,21 @@ func (w *ginWriter) WriteHeaderNow() {
 
 func (w *ginWriter) Write(p []byte) (int, error) {
 	w.WriteHeaderNow()
-	return w.ResponseWriter.Write(p)
+	return w.limited.Write(p)
 }
 
-func (w *ginWriter) WriteString(s string) (int, error) {
+func (w *ginWriter) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
+func (w *ginWriter) Flush() {
 	w.WriteHeaderNow()
-	return w.ResponseWriter.WriteString(s)
+	_ = http.NewResponseController(w.limited).Flush()
 }
+
+func (w *ginWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(w.limited).Hijack()
+}
+
+func (w *ginWriter) Unwrap() http.ResponseWriter { return w.limited }
 
 func echoLimit(e *echo.Echo, limit *ratelimit.Middleware) {
 	e.Use(echo.WrapMiddleware(limit.Handler), func(next echo.HandlerFunc) echo.HandlerFunc {

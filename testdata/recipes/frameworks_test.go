@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/shed"
 )
 
 // A route's status decides what stays charged, also through gin's and echo's own
@@ -85,6 +87,93 @@ func TestFrameworks(t *testing.T) {
 			t.Errorf("%s, no route: %d, %q", name, w.Code, w.Body)
 		}
 		wants(t, name+", no route", statuses(h, 4, from("192.0.2.2:1", "GET", "/nowhere")), 404, 2, 429, 2)
+	}
+}
+
+// A slowClient takes a minute to read a part of a body. Its connection can be hijacked.
+type slowClient struct{ *httptest.ResponseRecorder }
+
+func (c slowClient) Write(p []byte) (int, error) {
+	time.Sleep(time.Minute)
+	return c.ResponseRecorder.Write(p)
+}
+func (c slowClient) WriteString(s string) (int, error)          { return c.Write([]byte(s)) }
+func (slowClient) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
+func (slowClient) SetWriteDeadline(time.Time) error             { return nil }
+
+// behind returns handler behind a limiter, as each framework runs it.
+func behind(limit func() *ratelimit.Middleware, handler http.HandlerFunc) map[string]http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	g := gin.New()
+	g.Use(ginLimit(limit()))
+	g.GET("/*path", func(c *gin.Context) { handler(c.Writer, c.Request) })
+	e := echo.New()
+	echoLimit(e, limit())
+	e.GET("/*", func(c echo.Context) error { handler(c.Response(), c.Request()); return nil })
+	return map[string]http.Handler{"net/http": limit().Handler(handler), "gin": g, "echo": e}
+}
+
+// Streams, hijacked connections and slow clients leave their places in a Shedder to
+// others.
+func TestFrameworksWithAShedder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := func() *ratelimit.Middleware {
+			return made(t)(ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: &shed.Shedder{Min: 2, Max: 2}, Rules: []ratelimit.Rule{
+				{Name: "all", Key: keyfunc.IP, Limit: algorithms.PerHour(100)},
+			}}))
+		}
+		for name, h := range behind(limit, func(w http.ResponseWriter, r *http.Request) {
+			var err error
+			switch r.URL.Path {
+			case "/flush":
+				err = errors.Join(http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Hour)), http.NewResponseController(w).Flush())
+			case "/hijack":
+				_, _, err = w.(http.Hijacker).Hijack()
+			case "/write":
+				_, err = w.Write([]byte("hello"))
+			case "/string":
+				_, err = w.(interface{ WriteString(s string) (int, error) }).WriteString("hello")
+			}
+			if err != nil {
+				t.Error(r.URL, err)
+			}
+			time.Sleep(time.Minute)
+		}) {
+			for path, want := range map[string]int{"/": 503, "/flush": 200, "/hijack": 200, "/write": 200, "/string": 200} {
+				if _, ok := h.(*echo.Echo); ok && path == "/string" { // its response has no such method
+					continue
+				}
+				for range 2 {
+					go h.ServeHTTP(slowClient{httptest.NewRecorder()}, from("192.0.2.1:1", "GET", path)())
+				}
+				synctest.Wait()
+				wants(t, name+", after two "+path, statuses(h, 1, from("192.0.2.1:1", "GET", "/")), want, 1)
+				time.Sleep(time.Hour)
+			}
+		}
+	})
+}
+
+// A response that is flushed before it is written has its status by then.
+func TestFrameworksFlush(t *testing.T) {
+	limit := func() *ratelimit.Middleware {
+		return limited(t, ratelimit.Rule{Name: "bad", Key: keyfunc.IP, Limit: algorithms.PerHour(3), ChargeOn: []int{401, 403}})
+	}
+	for name, h := range behind(limit, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/bad" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		w.(http.Flusher).Flush()
+		_, _ = w.Write([]byte("hello"))
+		if g, ok := w.(gin.ResponseWriter); ok && (g.Size() != 5 || r.URL.Path == "/bad" != (g.Status() == 401)) {
+			t.Errorf("gin has status %d and size %d", g.Status(), g.Size())
+		}
+	}) {
+		wants(t, name, statuses(h, 10, from("192.0.2.1:1", "GET", "/")), 200, 10)
+		wants(t, name, statuses(h, 5, from("192.0.2.1:1", "GET", "/bad")), 401, 3, 429, 2)
+		if w := answer(h, from("192.0.2.2:1", "GET", "/")()); !w.Flushed || w.Body.String() != "hello" {
+			t.Errorf("%s: %t, %q", name, w.Flushed, w.Body)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// takeRPC charges a call and waits for its turn. To the rules it is a POST: Match: []string{"POST /shop.Search/{method}"}.
+// takeRPC charges a call and waits for its turn. Its rules have Match: []string{"POST /shop.Search/{method}"}.
 func takeRPC(ctx context.Context, limit *ratelimit.Middleware, method string) error {
 	r := (&http.Request{Method: http.MethodPost, URL: &url.URL{Path: method}, Header: http.Header{}}).WithContext(ctx)
 	if p, ok := peer.FromContext(ctx); ok {
@@ -60,7 +60,7 @@ func codeOf(err error) codes.Code {
 	return codes.InvalidArgument
 }
 
-// denied is the status of a denial, with the details that gRPC clients know.
+// denied is the status of a denial.
 func denied(limit *ratelimit.Middleware, d algorithms.Decision) error {
 	code := codes.ResourceExhausted
 	if headers.Status(d) == http.StatusServiceUnavailable { // a rule that fails closed could not be counted

@@ -37,29 +37,31 @@ func sockets(user keyfunc.Key) []ratelimit.Rule {
 	}
 }
 
-// pumped serves a connection until its handler returns: one of the two pumps runs in it.
-func pumped(upgrade func(http.ResponseWriter, *http.Request) (socket, error), write, read func(socket)) http.HandlerFunc {
+// pumped serves a connection until its handler returns.
+func pumped(upgrade func(http.ResponseWriter, *http.Request) (socket, error), write, read func(*http.Request, socket)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		conn, err := upgrade(w, r)
 		if err != nil {
 			return
 		}
-		go write(conn)
-		read(conn)
+		go write(r, conn)
+		read(r, conn)
 	}
 }
 
 // handedOn serves a connection after its handler has returned.
-func handedOn(upgrade func(http.ResponseWriter, *http.Request) (socket, error), serve func(socket)) http.HandlerFunc {
+func handedOn(upgrade func(http.ResponseWriter, *http.Request) (socket, error), serve func(*http.Request, socket)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		conn, err := upgrade(w, r)
 		if err != nil {
 			return
 		}
 		release := ratelimit.Hold(r.Context())
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // r's ends with the handler
 		go func() {
 			defer release()
-			serve(conn)
+			defer cancel()
+			serve(r.WithContext(ctx), conn)
 		}()
 	}
 }

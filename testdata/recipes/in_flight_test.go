@@ -2,13 +2,17 @@ package recipes
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // wantStatus serves a request and compares its status.
@@ -38,9 +42,9 @@ func TestExports(t *testing.T) {
 
 func TestSockets(t *testing.T) {
 	upgrade := func(http.ResponseWriter, *http.Request) (socket, error) { return nil, nil }
-	serve := func(socket) { time.Sleep(time.Hour) }
+	serve := func(*http.Request, socket) { time.Sleep(time.Hour) }
 	for name, h := range map[string]http.Handler{
-		"pumped":    pumped(upgrade, func(socket) {}, serve),
+		"pumped":    pumped(upgrade, func(*http.Request, socket) {}, serve),
 		"handed on": handedOn(upgrade, serve),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,4 +62,32 @@ func TestSockets(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A connection's messages are read until it ends, also after its handler.
+func TestMessagesOfSockets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := limited(t, ratelimit.Rule{Name: "messages", Key: keyfunc.IP, Limit: algorithms.PerMinute(20)})
+		upgrade := func(http.ResponseWriter, *http.Request) (socket, error) { return &conn{waiting: 15}, nil }
+		handled := 0
+		serve := func(r *http.Request, conn socket) {
+			time.Sleep(time.Minute) // a handler that hands on has returned
+			if err := messages(limit, r, conn, func([]byte) { handled++ }); !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+		}
+		for name, h := range map[string]http.Handler{
+			"pumped":    pumped(upgrade, func(*http.Request, socket) {}, serve),
+			"handed on": handedOn(upgrade, serve),
+		} {
+			handled = 0
+			ctx, cancel := context.WithCancel(t.Context())
+			limited(t, sockets(keyfunc.IP)...).Handler(h).ServeHTTP(httptest.NewRecorder(), from("192.0.2.1:1", "GET", "/ws")().WithContext(ctx))
+			cancel() // as net/http does
+			time.Sleep(time.Hour)
+			if handled != 15 {
+				t.Errorf("%s: %d messages", name, handled)
+			}
+		}
+	})
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -112,6 +113,39 @@ func TestMigrations(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A limit that a handler takes behind a rule is the one that clients see, where it is the
+// tighter one, and it denies with its own Retry-After.
+func TestRespondOnLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := new(algorithms.Memory)
+		rater := httprate.NewRateLimiter(5, time.Minute)
+		rule := ratelimit.Rule{Name: "all", Key: keyfunc.IP, Limit: algorithms.PerMinute(60)}
+		check := algorithms.Check{Rule: "inner", Key: "alice", Limit: algorithms.PerMinute(5)}
+		for who, h := range map[string]http.HandlerFunc{
+			"theirs": func(w http.ResponseWriter, r *http.Request) { rater.RespondOnLimit(w, r, "alice") },
+			"ours": func(w http.ResponseWriter, r *http.Request) {
+				d, err := memory.Take(r.Context(), check)
+				if err != nil {
+					t.Error(err)
+				}
+				headers.XRateLimit(w.Header(), d)
+				if !d.Allowed {
+					headers.Deny(w, r, d)
+				}
+			},
+		} {
+			outer := limited(t, rule).Handler(h)
+			for i, left := range []string{"4", "3", "2", "1", "0", "0"} {
+				w := answer(outer, from("192.0.2.1:1", "GET", "/")())
+				denied := w.Code == http.StatusTooManyRequests
+				if f := w.Header(); f.Get("X-RateLimit-Limit") != "5" || f.Get("X-RateLimit-Remaining") != left || denied != (i == 5) || denied != (f.Get("Retry-After") != "") {
+					t.Errorf("%s, request %d: %d, %v", who, i, w.Code, f)
+				}
+			}
+		}
+	})
 }
 
 // GCRA decides as redis_rate does, on any schedule.

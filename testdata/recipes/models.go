@@ -23,7 +23,7 @@ type chunk struct {
 func price(input, output int64) int64 { return 3*input + 15*output }
 
 func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chunk], error)) ([]ratelimit.Rule, http.Handler) {
-	input := func(r *http.Request) int64 { return cmp.Or(max(r.ContentLength, 0)/4, 10_000) } // of unknown length: 10,000
+	input := func(r *http.Request) int64 { return cmp.Or(max(r.ContentLength, 0)/4, 10_000) } // of unknown length
 	maxTokens := keyfunc.BodyJSON("max_tokens", 1<<20)
 	output := func(r *http.Request) int64 {
 		text, _ := maxTokens.Resolve(r) // upstream can still read the body
@@ -42,13 +42,16 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 	return rules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, out := r.Context(), http.NewResponseController(w)
 		answer, err := upstream(r)
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			_ = ratelimit.SettleAll(ctx, map[string]int64{"input": 0, "output": 0, "budget": 0})
 			http.Error(w, "no answer", http.StatusBadGateway)
 			return
 		}
-		ratelimit.Add(ctx, "output", 0)                  // from here on, a hang-up costs what was added
+		ratelimit.Add(ctx, "output", 0)                  // a hang-up costs what was added
 		ratelimit.Add(ctx, "budget", price(input(r), 0)) // the prompt
+		if err != nil {
+			return // the client has gone
+		}
 		for c := range answer {
 			if c.output > 0 {
 				_ = ratelimit.SettleAll(ctx, map[string]int64{"input": c.input, "output": c.output, "budget": price(c.input, c.output)})

@@ -41,7 +41,10 @@ func (w *gone) WriteString(string) (int, error) {
 func TestCompletions(t *testing.T) {
 	var chunks []chunk
 	var failed error
-	rules, handler := completions(tenantKey, func(*http.Request) (iter.Seq[chunk], error) {
+	rules, handler := completions(tenantKey, func(r *http.Request) (iter.Seq[chunk], error) {
+		if err := r.Context().Err(); err != nil {
+			return nil, err
+		}
 		return func(yield func(chunk) bool) {
 			for _, c := range chunks {
 				if !yield(c) {
@@ -81,6 +84,8 @@ func TestCompletions(t *testing.T) {
 		chunks = nil
 		wants(t, "before the first chunk", statuses(h, 1, prompts("a", "4000")), 200, 1)
 		cost("before the first chunk", 1000, 0, price(1000, 0))
+		h.ServeHTTP(httptest.NewRecorder(), prompts("a", "4000")().WithContext(context.WithValue(ctx, contextKey("tenant"), "a")))
+		cost("a client that has gone before the upstream answers", 1000, 0, price(1000, 0))
 
 		failed = errors.New("overloaded")
 		wants(t, "no answer", statuses(h, 150, prompts("a", "4000")), 502, 150)

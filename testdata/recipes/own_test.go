@@ -26,7 +26,7 @@ func newApp(t *testing.T, limiter algorithms.Limiter) http.Handler {
 
 func TestFiveAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: limitertest.Redis(t), Namespace: "app"}} // miniredis, in fake time
+		guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: limitertest.Redis(t), Namespace: "app"}}
 		defer guard.Close()
 		one, two := newApp(t, guard), newApp(t, guard)
 		want := func(app http.Handler, status int) {

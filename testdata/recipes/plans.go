@@ -20,7 +20,7 @@ func plans(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(conte
 	})
 }
 
-// deny answers 402 if a plan is used up, and otherwise as usual.
+// deny answers 402 if a plan is used up.
 func deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	for _, result := range d.Results {
 		counted := result.Err == nil && result.Source != algorithms.SourceFallback // a fallback counts only a share

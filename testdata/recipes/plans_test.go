@@ -20,10 +20,10 @@ import (
 )
 
 // tenantKey counts by the tenant that as has put into the context.
-var tenantKey = keyfunc.Context(func(ctx context.Context) (string, bool) {
+var tenantKey = keyfunc.Required(keyfunc.Context(func(ctx context.Context) (string, bool) {
 	s, ok := ctx.Value(contextKey("tenant")).(string)
 	return s, ok
-})
+}), http.StatusUnauthorized)
 
 func planIn(ctx context.Context) string { s, _ := ctx.Value(contextKey("plan")).(string); return s }
 
@@ -40,7 +40,7 @@ func as(tenant, plan string, request func() *http.Request) func() *http.Request 
 
 // priceList returns the rules of plans.yaml.
 func priceList(t *testing.T) []ratelimit.Rule {
-	loader := &rulefile.Loader{Source: rulefile.File("plans.yaml"), Keys: map[string]keyfunc.Key{"tenant": keyfunc.Optional(tenantKey)}}
+	loader := &rulefile.Loader{Source: rulefile.File("plans.yaml"), Keys: map[string]keyfunc.Key{"tenant": tenantKey}}
 	rules, err := loader.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestPlans(t *testing.T) {
 			}
 			return got
 		}
-		get := from("192.0.2.1:1", "GET", "/")
+		get := from("192.0.2.1:1", "GET", "/v1/")
 		free, pro := as("umbrella", "", get), as("umbrella", "pro", get)
 
 		wants(t, "free, at once", statuses(h, 15, free), 200, 10, 429, 5)
@@ -89,27 +89,31 @@ func TestPlans(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		w = answer(h, as("umbrella", "pro", from("192.0.2.1:1", "GET", "/rate_limit"))())
-		if text := w.Body.String(); !strings.Contains(text, `{"name":"plan","window":"month@UTC","limit":100000,"remaining":98898,"reset_after":2678118,"resets_at":"2000-02-01T00:00:00Z"}`) {
-			t.Error(text) // 1000 by free, 102 by pro
+		if text := w.Body.String(); !strings.Contains(text, `{"name":"plan","window":"month@UTC","limit":100000,"remaining":98899,"reset_after":2678118,"resets_at":"2000-02-01T00:00:00Z"}`) {
+			t.Error(text) // 1000 by free, 101 by pro
 		}
 		wants(t, "downgraded", statuses(h, 1, free), 402, 1)
-		wants(t, "its limits, by a rule without match", statuses(h, 1, as("umbrella", "", from("192.0.2.1:1", "GET", "/rate_limit"))), 402, 1)
+		w = answer(h, as("umbrella", "", from("192.0.2.1:1", "GET", "/rate_limit"))())
+		if text := w.Body.String(); w.Code != 200 || !strings.Contains(text, `{"name":"plan","window":"month@UTC","limit":1000,"remaining":0,`) {
+			t.Errorf("a used-up plan: %d, %s", w.Code, text)
+		}
 		wants(t, "an override", statuses(h, 150, as("acme", "", get)), 200, 100, 429, 50)
 		month := algorithms.Check{Rule: "plan", Key: "wayne", Limit: algorithms.Limit{Rate: 1_000_000, Calendar: "month@UTC", Soft: true}, Cost: 1_000_000}
 		if d, err := guard.Take(t.Context(), month); err != nil || d.Results[0].Charged != month.Cost {
 			t.Fatal(d, err)
 		}
-		wants(t, "beyond a soft quota", statuses(h, 201, as("wayne", "business", from("192.0.2.3:1", "GET", "/"))), 200, 200, 429, 1)
+		wants(t, "beyond a soft quota", statuses(h, 201, as("wayne", "business", from("192.0.2.3:1", "GET", "/v1/"))), 200, 200, 429, 1)
 		time.Sleep(2 * time.Second)
-		wants(t, "downgraded from soft", statuses(h, 1, as("wayne", "pro", from("192.0.2.3:1", "GET", "/"))), 402, 1)
+		wants(t, "downgraded from soft", statuses(h, 1, as("wayne", "pro", from("192.0.2.3:1", "GET", "/v1/"))), 402, 1)
 		wants(t, "internal", statuses(h, 400, as("ourselves", "internal", get)), 200, 400)
 		time.Sleep(time.Until(time.Date(2000, 2, 1, 0, 0, 1, 0, time.UTC)))
 		wants(t, "a new month", statuses(h, 15, free), 200, 10, 429, 5)
+		wants(t, "not logged in", statuses(h, 100, as("", "", from("192.0.2.4:1", "GET", "/v1/"))), 401, 100)
 		wants(t, "not logged in", statuses(h, 700, as("", "", from("192.0.2.2:1", "GET", "/"))), 200, 600, 429, 100)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		h := made(t)(plans(new(algorithms.Memory), priceList(t), planIn)).Handler(responds(200))
-		acme := as("acme", "", from("192.0.2.1:1", "GET", "/"))
+		acme := as("acme", "", from("192.0.2.1:1", "GET", "/v1/"))
 		time.Sleep(time.Until(time.Date(2027, 1, 31, 23, 59, 50, 0, time.UTC)))
 		wants(t, "the last day of an override", statuses(h, 150, acme), 200, 100, 429, 50)
 		time.Sleep(12 * time.Second)

@@ -219,7 +219,10 @@ type conn struct {
 	closed  string
 }
 
-func (c *conn) Read(context.Context) ([]byte, error) {
+func (c *conn) Read(ctx context.Context) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if c.waiting == 0 {
 		return nil, io.EOF
 	}

@@ -6,8 +6,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// retriable charges a plan once for all attempts with one Idempotency-Key. replay answers
-// repeated requests with the stored response.
+// retriable charges a plan once for all attempts with one Idempotency-Key.
 func retriable(perIP, plan *ratelimit.Middleware, replay func(http.Handler) http.Handler, api http.Handler) http.Handler {
 	return perIP.Handler(replay(plan.Handler(api)))
 }
