@@ -19,7 +19,7 @@ func capacityPage(m measured) string {
 
 func (m measured) keyTable() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| where, algorithm | keys | bytes per key | × %d bytes | GB for 10 million | Redis CPU to make a key, µs |\n|---|--:|--:|--:|--:|--:|\n", articleBytes)
+	fmt.Fprintf(&b, "| where, algorithm | keys | bytes per key | times the usual %d bytes | GB for 10 million | Redis CPU to make a key, µs |\n|---|--:|--:|--:|--:|--:|\n", articleBytes)
 	for _, name := range m.benchmed {
 		key, ok := between(name, "Keys/", "/size")
 		if !ok {
@@ -50,7 +50,7 @@ func where(key string) string {
 // latencyTable compares a decision for one of few keys with one of many.
 func (m measured) latencyTable() string {
 	var b strings.Builder
-	fmt.Fprint(&b, "| a decision, one rule | callers | p50 of 10,000 keys | of all | p99 of 10,000 keys | of all | Redis CPU of 10,000 keys, µs | of all |\n"+
+	fmt.Fprint(&b, "| a decision, one rule | callers | p50, 10,000 keys used | p50, all used | p99, 10,000 used | p99, all used | Redis CPU, 10,000 used, µs | all used, µs |\n"+
 		"|---|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, name := range m.benchmed {
 		few, callers, _ := strings.Cut(name, "/few/callers=")

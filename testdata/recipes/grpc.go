@@ -75,7 +75,7 @@ func denied(limit *ratelimit.Middleware, d algorithms.Decision) error {
 	details := []protoadapt.MessageV1{quota}
 	text := "the call costs more than its limit can hold"
 	fields := http.Header{}
-	headers.SetRetryAfter(fields, d) // none if waiting never helps; at most 1h, even for a month
+	headers.SetRetryAfter(fields, d) // none if waiting never helps
 	if after, ok := headers.RetryAfter(&http.Response{Header: fields}); ok {
 		text = fmt.Sprint("retry in ", after)
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})

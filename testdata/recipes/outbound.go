@@ -11,7 +11,7 @@ import (
 
 // outbound sends 10 requests a second to each host, from all processes together.
 func outbound(limiter algorithms.Limiter) *http.Client {
-	limit := algorithms.Limit{Rate: 10, Period: time.Second, Burst: 100, Algorithm: algorithms.LeakyBucket} // 100 can queue; others retry
+	limit := algorithms.Limit{Rate: 10, Period: time.Second, Burst: 100, Algorithm: algorithms.LeakyBucket} // 100 can queue; Transport retries the others
 	return &http.Client{Timeout: time.Minute, Transport: &headers.Transport{
 		Limiter: limiter,
 		Checks: func(r *http.Request) []algorithms.Check {

@@ -32,7 +32,7 @@ func shop(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(contex
 	})
 }
 
-// A pace is the share of their limit that batch requests have. It falls while the server
+// A pace is the share of the limit that batch requests get. It falls while the server
 // is full, and comes back slowly.
 type pace struct {
 	mu    sync.Mutex
