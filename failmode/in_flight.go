@@ -85,7 +85,8 @@ func (f *inFlight) decided(d *algorithms.Decision) {
 }
 
 // freed reports whether a request may ask once more, which was denied only because the
-// store had not heard yet that others have ended here. It has now.
+// store had not heard yet that others have ended here. It has now, and there is time left:
+// without an answer the request would be counted here, though the store has denied it.
 func (f *inFlight) freed(ctx context.Context, d *algorithms.Decision, begun time.Time) bool {
 	full := false
 	for i := range d.Results {
@@ -100,7 +101,7 @@ func (f *inFlight) freed(ctx context.Context, d *algorithms.Decision, begun time
 			return false
 		}
 	}
-	return full
+	return full && time.Since(begun) < f.Patience
 }
 
 // lost notes of results that the store did not decide whether it may have charged them.

@@ -496,6 +496,29 @@ func TestInFlightDeniedRequestsStayDenied(t *testing.T) {
 	})
 }
 
+// Who hears too late of a place is denied: asking again would take longer than the budget.
+func TestInFlightNobodyAsksAgainTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sets
+		g, l := s.process(t)
+		g.Instances = 2
+		other, _ := s.process(t)
+		takeN(t, other, 1, atOnce(3, "k"))
+		here, beside := takeN(t, g, 1, atOnce(3, "k")), takeN(t, g, 1, atOnce(3, "beside"))
+		takeN(t, other, 1, atOnce(3, "k"))
+		begun := time.Now()
+		l.becomes(func() fault { return fault{late: plainBudget * 2 / 5} })
+		time.AfterFunc(1, func() { end(t, g, beside[0]) })
+		time.AfterFunc(plainBudget/5, func() { end(t, g, here[0]) }) // it waits until the other release is answered
+		d := taken(t, g, atOnce(3, "k"))
+		if took := time.Since(begun); d.Allowed || took > plainBudget {
+			t.Errorf("allowed: %v, after %s; want denied within %s", d.Allowed, took, plainBudget)
+		}
+		l.becomes(nil)
+		takeN(t, g, 1, atOnce(3, "k"))
+	})
+}
+
 // Releases gather for 5 ms, also those that come during a flush.
 func TestInFlightReleasesGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

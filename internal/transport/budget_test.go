@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -206,4 +207,30 @@ func TestRedisKnowsWhatItHasNotSent(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A further part of a decision ends with the decision, also if a limiter of the user's own
+// is in between and adds to the context, as for a trace. What is begun apart from the
+// decision has a budget of its own, and no deadline of a caller counts.
+func TestAPartEndsWithItsDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type span struct{}
+		tr := transport.New(nil, false, 50*time.Millisecond)
+		hurried, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		part := transport.PartOf(hurried, time.Now().Add(30*time.Millisecond))
+		for name, c := range map[string]struct {
+			ctx  context.Context
+			want time.Duration
+		}{
+			"a decision":        {hurried, 50 * time.Millisecond},
+			"a part":            {part, 30 * time.Millisecond},
+			"a part in a trace": {context.WithValue(part, span{}, 1), 30 * time.Millisecond},
+			"apart":             {context.WithoutCancel(part), 50 * time.Millisecond},
+		} {
+			if end, _ := tr.Within(c.ctx).Deadline(); time.Until(end) != c.want {
+				t.Errorf("%s ends after %s, want %s", name, time.Until(end), c.want)
+			}
+		}
+	})
 }

@@ -71,16 +71,30 @@ func (c *decisionContext) Err() error            { return nil }
 // Within starts the clock of a decision.
 func (t *Transport) Within(ctx context.Context) context.Context {
 	until := time.Now().Add(t.limit)
-	if c, ok := ctx.(partContext); ok && c.until.Before(until) {
-		until = c.until
+	if end, ok := ctx.Deadline(); ok && end.Before(until) && ctx.Value(partKey{}) != nil {
+		until = end
 	}
 	return &decisionContext{ctx, until}
 }
 
-// A partContext is for a part of a decision that began before.
+// A partContext is for a part of a decision that began before. Its end is its deadline, so
+// that contexts made of it have that too, but for those of context.WithoutCancel.
 type partContext struct {
 	context.Context
 	until time.Time
+}
+
+type partKey struct{}
+
+// Deadline is the end of the decision's budget.
+func (c partContext) Deadline() (time.Time, bool) { return c.until, true }
+
+// Value implements [context.Context].
+func (c partContext) Value(key any) any {
+	if key == (partKey{}) {
+		return true
+	}
+	return c.Context.Value(key)
 }
 
 // PartOf returns a context for a further part of a decision whose budget ends at this time.
