@@ -3,7 +3,6 @@ package algorithms
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/seed75154129/ratelimit/internal/inflight"
 	"github.com/seed75154129/ratelimit/internal/script"
@@ -14,11 +13,6 @@ import (
 func (s store) PlaceOf(c *Check) inflight.Place {
 	var room [128]byte
 	return inflight.Place{Key: string(appendKey(room[:0], s.Namespace, c, c.Limit.row())), ID: max(c.hold, -c.hold), Lease: c.Limit.Period}
-}
-
-// PartOf returns a context for a further part of a decision.
-func (s store) PartOf(ctx context.Context, until time.Time) context.Context {
-	return transport.PartOf(ctx, until)
 }
 
 // Release takes requests out of the sets of their keys: the ids by key. It returns the

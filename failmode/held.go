@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/memory"
+	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
 // nameHeld names the checks of requests in flight, before they are sent.
@@ -28,8 +29,8 @@ func (g *Guard) nameHeld(ctx context.Context, checks []algorithms.Check) (d algo
 	}()
 	begun := time.Now()
 	d, err = g.recall(ctx, named, named)
-	for err == nil && !d.Allowed && time.Since(begun) < g.inFlight.Patience {
-		part := g.inFlight.store.PartOf(ctx, begun.Add(g.store.Budget()))
+	for err == nil && !d.Allowed {
+		part := transport.PartOf(ctx, begun.Add(g.store.Budget()))
 		if !g.inFlight.freed(part, &d, begun) {
 			break
 		}

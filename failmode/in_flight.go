@@ -17,9 +17,6 @@ import (
 type holding interface {
 	inflight.Store
 	PlaceOf(c *algorithms.Check) inflight.Place
-	// PartOf returns a context for a further part of a decision whose budget ends at this
-	// time.
-	PartOf(ctx context.Context, until time.Time) context.Context
 }
 
 // inFlight is what runs in this process of which the store counts how much is under way.
@@ -91,7 +88,7 @@ func (f *inFlight) freed(ctx context.Context, d *algorithms.Decision, begun time
 	full := false
 	for i := range d.Results {
 		r := &d.Results[i]
-		if !ofStore(r) || r.Charged > 0 || r.Denies() && !f.holds(&r.Check) {
+		if !ofStore(r) || r.Denies() && !f.holds(&r.Check) {
 			return false
 		}
 		full = full || r.Denies()

@@ -47,10 +47,13 @@ func (e *evaluation) decide() error {
 		if !readers {
 			e.enterShedder(checks)
 		}
-		if !e.shed && (readers || !readsBody || e.anyKnownOver(checks)) {
+		if e.shed {
+			break
+		}
+		if readers || !readsBody || e.anyKnownOver(checks) {
 			err = e.charge(checks)
 		}
-		if e.shed || !readsBody || err != nil || !e.decision.Allowed {
+		if !readsBody || err != nil || !e.decision.Allowed {
 			break
 		}
 	}

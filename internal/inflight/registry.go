@@ -8,6 +8,7 @@ package inflight
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,6 +87,18 @@ type queue struct {
 	busy    bool       // a flush was begun, or will be
 	flushed time.Time  // when the last one began
 	sent    []*sending // without an answer yet, or answered no longer ago than the Patience
+}
+
+// take takes the releases of a key out of the queue, as many as are sent at once.
+func (q *queue) take(key string) (taken []released) {
+	q.waiting = slices.DeleteFunc(q.waiting, func(e released) bool {
+		if e.Key != key || len(taken) == maxFlush {
+			return false
+		}
+		taken = append(taken, e)
+		return true
+	})
+	return taken
 }
 
 // A sending is releases that were sent together.

@@ -121,14 +121,7 @@ func (r *Registry) Free(ctx context.Context, key string, since time.Time) bool {
 			return r.await(s, since) && s.ids[key] == nil
 		}
 	}
-	var own []released
-	q.waiting = slices.DeleteFunc(q.waiting, func(e released) bool {
-		if e.Key == key && len(own) < maxFlush {
-			own = append(own, e)
-			return true
-		}
-		return false
-	})
+	own := q.take(key)
 	if len(own) == 0 {
 		return false
 	}
