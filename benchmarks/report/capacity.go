@@ -19,7 +19,7 @@ func capacityPage(m measured) string {
 
 func (m measured) keyTable() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| where, algorithm | keys | bytes per key | times the usual %d bytes | GB for 10 million | Redis CPU to make a key, µs |\n|---|--:|--:|--:|--:|--:|\n", articleBytes)
+	fmt.Fprintf(&b, "| where, algorithm | keys | bytes per key | times an estimate of %d bytes | GB for 10 million | Redis CPU to make a key, µs |\n|---|--:|--:|--:|--:|--:|\n", articleBytes)
 	for _, name := range m.benchmed {
 		key, ok := between(name, "Keys/", "/size")
 		if !ok {
@@ -50,7 +50,7 @@ func where(key string) string {
 // latencyTable compares a decision for one of few keys with one of many.
 func (m measured) latencyTable() string {
 	var b strings.Builder
-	fmt.Fprint(&b, "| a decision, one rule | callers | p50, 10,000 keys used | p50, all used | p99, 10,000 used | p99, all used | Redis CPU, 10,000 used, µs | all used, µs |\n"+
+	fmt.Fprint(&b, "| a decision, one rule | callers | p50, 10,000 keys asked | p50, all asked | p99, 10,000 asked | p99, all asked | Redis CPU, 10,000 asked, µs | all asked, µs |\n"+
 		"|---|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, name := range m.benchmed {
 		few, callers, _ := strings.Cut(name, "/few/callers=")
@@ -74,7 +74,7 @@ func (m measured) carries() string {
 	for _, r := range []struct{ what, benchmark string }{
 		{"one Redis, 1 rule", "Capacity/redis/rules=1"},
 		{"one Redis, 3 rules", "Capacity/redis/rules=3"},
-		{"one Redis, 3 rules, the script alone", "Script/take"},
+		{"one Redis, 3 rules, not joined", "Script/take"},
 		{"a cluster, 1 rule", "Capacity/cluster/rules=1"},
 		{"a cluster, 3 rules", "Capacity/cluster/rules=3"},
 	} {

@@ -23,7 +23,7 @@ type chunk struct {
 func price(input, output int64) int64 { return 3*input + 15*output }
 
 func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chunk], error)) ([]ratelimit.Rule, http.Handler) {
-	input := func(r *http.Request) int64 { return cmp.Or(max(r.ContentLength, 0)/4, 10_000) } // of unknown length
+	input := func(r *http.Request) int64 { return cmp.Or(max(r.ContentLength, 0)/4, 10_000) } // 10,000 if unknown
 	maxTokens := keyfunc.BodyJSON("max_tokens", 1<<20)
 	output := func(r *http.Request) int64 {
 		text, _ := maxTokens.Resolve(r) // upstream can still read the body
