@@ -133,3 +133,37 @@ func TestALongLogGivesBackToItsLatestEntries(t *testing.T) {
 		}
 	}
 }
+
+// A charge is corrected behind entries that have left the log and are still stored.
+func TestALogIsCorrectedBehindWhatHasLeft(t *testing.T) {
+	check := Check{Rule: "r", Key: "k", Limit: Limit{Rate: 100, Period: 10 * time.Second, Algorithm: SlidingLog}}
+	for name, b := range map[string]backend{"memory": memoryBackend(t), "miniredis": miniBackend(t), "redis": realBackend(t)} {
+		left := func(want int64) {
+			t.Helper()
+			if d, err := b.limiter.Peek(t.Context(), check); err != nil || d.Results[0].Remaining != want {
+				t.Errorf("%s: %+v, %v; want %d left", name, d, err, want)
+			}
+		}
+		var last Result
+		for second := range int64(6) { // 1 to 6 units, at 0 to 5 s
+			b.setTime(someTime + second*1_000_000)
+			c := check
+			c.Cost = second + 1
+			last = mustTake(t, b.limiter, c)[0]
+		}
+		b.setTime(someTime + 13_500_000) // the first four have left
+		left(100 - 5 - 6)
+		for _, cost := range []int64{2, 0} {
+			settled, err := b.limiter.Settle(t.Context(), Charge{Result: last, Cost: cost})
+			if err != nil || settled[0].Charged != cost {
+				t.Fatalf("%s: %+v, %v", name, settled, err)
+			}
+			last = settled[0]
+			left(100 - 5 - cost)
+		}
+		mustTake(t, b.limiter, check)
+		left(100 - 5 - 1)
+		b.setTime(someTime + 14_000_001)
+		left(100 - 1)
+	}
+}
