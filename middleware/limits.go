@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"time"
 
@@ -19,7 +20,7 @@ const maxLimits = 64
 type limitView struct {
 	Name       string        `json:"name"`
 	Tier       string        `json:"tier,omitempty"` // by TierBy
-	Window     string        `json:"window"`         // "in flight" for in_flight
+	Window     string        `json:"window"`
 	Limit      int64         `json:"limit"`
 	Soft       bool          `json:"soft,omitempty"` // requests pass beyond the limit
 	Used       *int64        `json:"used,omitempty"` // of a soft limit
@@ -33,10 +34,20 @@ type limitView struct {
 // enforced rule that has a key for the request, whatever its Match: the limits that apply
 // to the request or, with TierBy, those of all tiers. It leaves out rules that are Hidden
 // or Disabled, that exempt the request, whose Key is a route or in the body, and whose
-// Key returns an error. Keys, LimitsFor and TierFor see this handler's request. A soft
-// limit has "soft" and what is "used", which may be more than the limit.
+// Key returns an error. Keys, LimitsFor and TierFor see this handler's request.
 //
 //	mux.Handle("GET /rate_limit", limit.Limits())
+//
+// Each limit has these fields. Times are in seconds, with a fraction.
+//
+//	name         the rule; tier, with TierBy
+//	limit        the units that an unused key can spend at once
+//	window       in which so many are granted: "1m", a calendar such as "month@UTC", or "in
+//	             flight"; for a bucket, the time in which its burst is refilled
+//	remaining    the units left
+//	reset_after  until all units are free; resets_at, that moment
+//	retry_after  if it denies now: until a request has room
+//	soft, used   of a soft limit; used may be more than the limit
 //
 // It charges nothing, and asks the limiter once. Put it behind [Middleware.Handler], so
 // that it is limited itself. It lists at most 64 limits, and logs it if there are more.
@@ -121,7 +132,7 @@ func (e *evaluation) logLimits(rule *rule, err error) {
 
 func limitOf(r *algorithms.Result, now time.Time) limitView {
 	v := limitView{
-		Name: r.Check.Rule, Tier: r.Check.Tier, Window: windowName(r.Check.Limit), Limit: r.Check.Limit.Quota(), Remaining: max(r.Remaining, 0), ResetAfter: view.Seconds(r.ResetAfter),
+		Name: r.Check.Rule, Tier: r.Check.Tier, Window: refillName(r.Check.Limit), Limit: r.Check.Limit.Quota(), Remaining: max(r.Remaining, 0), ResetAfter: view.Seconds(r.ResetAfter),
 	}
 	if r.ResetAfter > 0 && r.ResetAfter < algorithms.Never {
 		at := now.Add(r.ResetAfter).UTC().Truncate(time.Second)
@@ -135,4 +146,12 @@ func limitOf(r *algorithms.Result, now time.Time) limitView {
 		v.RetryAfter = (*view.Seconds)(&r.RetryAfter)
 	}
 	return v
+}
+
+// refillName names the time in which the units of a limit are granted.
+func refillName(l algorithms.Limit) string {
+	if refill := float64(l.Quota()) / float64(l.Rate) * float64(l.Period); !isWindow(l) && !isHeld(l) && refill < math.MaxInt64 {
+		return view.Span(time.Duration(refill).Round(time.Millisecond))
+	}
+	return windowName(l)
 }

@@ -35,8 +35,8 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 	rules := []ratelimit.Rule{
 		{Name: "requests", Match: match, Key: tenant, Limit: algorithms.PerMinute(200)},
 		{Name: "streams", Match: match, Key: tenant, Limit: algorithms.MaxInFlight(3)},
-		{Name: "input", Match: match, Key: tenant, Limit: minute, CostFor: input, MaxReserve: 0.5},
-		{Name: "output", Match: match, Key: tenant, Limit: minute, CostFor: output, MaxReserve: 0.5},
+		{Name: "input", Match: match, Key: tenant, Limit: minute, CostFor: input, MaxReserve: 0.3},
+		{Name: "output", Match: match, Key: tenant, Limit: minute, CostFor: output, MaxReserve: 0.3},
 		{Name: "budget", Match: match, Key: tenant, Limit: algorithms.PerMonth(50_000_000, "UTC"), CostFor: worst, MaxReserve: 0.1},
 	}
 	return rules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -38,6 +38,21 @@ func (w *gone) WriteString(string) (int, error) {
 	return 0, errors.New("broken pipe")
 }
 
+// As many streams begin as may run, whatever they reserve.
+func TestThreeCompletionsBegin(t *testing.T) {
+	rules, _ := completions(tenantKey, nil)
+	limit := made(t)(ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules}))
+	for i := range 4 {
+		r := prompts("acme", "300000")()
+		r.ContentLength = -1
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		if d, err := limit.Take(r.WithContext(ctx)); err != nil || d.Allowed != (i < 3) {
+			t.Errorf("stream %d: %+v, %v", i+1, d, err)
+		}
+	}
+}
+
 func TestCompletions(t *testing.T) {
 	var chunks []chunk
 	var failed error
