@@ -37,6 +37,17 @@ func lines(log *bytes.Buffer) []string {
 	return strings.FieldsFunc(log.String(), func(r rune) bool { return r == '\n' })
 }
 
+// A denial that no wait ends has no time to wait, in the log as in the headers.
+func TestADenialThatNeverEndsIsLoggedWithoutATime(t *testing.T) {
+	one := perHour("one", 1)
+	one.CostFor = func(*http.Request) int64 { return 2 }
+	m, log := logged(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{one}})
+	serve(m.Handler(ok), "GET /")
+	if got := log.String(); !strings.Contains(got, "ratelimit: denied") || strings.Contains(got, "retry_after") {
+		t.Errorf("logged %s", got)
+	}
+}
+
 func TestDenialsAreLoggedInSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		login := perHour("login", 20, "POST /login")

@@ -109,11 +109,11 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 		slog.String("key", m.shown(r.Check.Key)),
 		slog.String("algorithm", algorithmOf(r.Check.Limit)),
 		slog.String("source", originNames[originOf(r.Source)]),
-		slog.Duration("retry_after", r.RetryAfter),
-		slog.String("limit", r.Check.Limit.String()),
-		slog.Int64("cost", r.Check.Cost),
-		slog.Int64("suppressed", suppressed),
 	}
+	if r.RetryAfter < algorithms.Never {
+		attrs = append(attrs, slog.Duration("retry_after", r.RetryAfter))
+	}
+	attrs = append(attrs, slog.String("limit", r.Check.Limit.String()), slog.Int64("cost", r.Check.Cost), slog.Int64("suppressed", suppressed))
 	if r.Check.Tier != "" {
 		attrs = append(attrs, slog.String("tier", r.Check.Tier))
 	}

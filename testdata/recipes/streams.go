@@ -76,6 +76,8 @@ func messages(limit *ratelimit.Middleware, r *http.Request, conn socket, handle 
 		switch {
 		case err != nil:
 			return errors.Join(err, conn.Close("no key"))
+		case d.RetryAfter() == algorithms.Never:
+			return conn.Close("the message costs more than its limit")
 		case !d.Allowed:
 			return conn.Close(fmt.Sprint("too many messages; retry in ", d.RetryAfter()))
 		}
