@@ -54,9 +54,6 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	e := evaluation{m: m, match: *found, request: r, writer: w, handles: true}
 	served := false
 	defer func() { e.end(served) }()
-	if hints := e.set.hints; hints.watching() && stateOf(r.Context()).passed(m) {
-		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
-	}
 	err := e.decide()
 	w, r = e.writer, e.request
 	switch {
