@@ -20,8 +20,8 @@ import (
 //
 // A ban belongs to the rule and the key. It stays when the limit changes. If two
 // processes have different Bans for a key, as during a roll-out, both count the same
-// denials, and both obey a ban that either of them began. If a denial comes after the
-// first one by more than the Within of its check, the count starts anew. The store keeps
+// denials, and both obey a ban that either of them began. If a denial comes later
+// than the Within of its check after the first, the count starts anew. The store keeps
 // the denials until the first is older than the Within of the check that denied last.
 //
 // Within and For are whole microseconds below 2^52.

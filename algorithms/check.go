@@ -19,7 +19,7 @@ type Check struct {
 	Limit Limit  // how much the key may use
 	Cost  int64  // units that this request takes; 0 means 1; negative is an error
 
-	// AtLeast takes from AtLeast to Cost units, as many as are left; 0 means Cost; see
+	// AtLeast takes as many units as are left, between AtLeast and Cost; 0 means Cost; see
 	// [Limiter]. Not for leaky_bucket, in_flight, soft limits and Lease.
 	AtLeast int64
 

@@ -8,7 +8,7 @@
 //
 // Read [Limit], [Check] and [Limiter] first. For HTTP, package middleware makes the
 // checks. Other work uses this package: [Wait] for calls that the program makes, and
-// [Limiter].Take for jobs, messages and RPCs. A worker that can use less than it asks for
+// [Limiter].Take for jobs, messages and RPCs. If a worker can use less than it asks for, it
 // sets AtLeast, and finds in Charged how many units it got. Rules for HTTP have no AtLeast,
 // because a request has one cost. Wrap a Redis in a failmode.Guard, which
 // decides while Redis is unavailable.

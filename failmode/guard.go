@@ -35,15 +35,17 @@ import (
 // gains nothing by keeping a process busy.
 //
 // Local counts begin with the units that the limiter has charged to this process and, as
-// far as its answers showed, to other processes. They admit at most this process' share of each limit; see Instances.
+// far as its answers showed, to other processes. They admit at most this process' share of
+// each limit; see Instances.
 //
 // A Guard remembers up to 32,768 denied keys and denies them itself until a request fits
 // the limit, also in an outage. Once a second it asks the limiter again about a key, in
-// case another process has refunded or reset it. For all keys together it asks at most
-// 200 times a second. While the limiter is available, the Guard always asks it about checks with
-// NoCache, Shadow, a Ban, in_flight or a Soft limit. Only a ban itself is remembered, for
-// a second, and in_flight is denied at once where this process holds all places. If a
-// remembered denial decides a request, the results of its other checks have SourceNone.
+// case another process has refunded or reset it. For all keys together it asks at most 200
+// times a second. While the limiter is available, the Guard always asks it about checks
+// with NoCache, Shadow, a Ban, in_flight or a Soft limit. There are two exceptions: a ban
+// itself is remembered for a second, and in_flight is denied at once where this process
+// holds all places. If a remembered denial decides a request, the results of its other
+// checks have SourceNone.
 //
 // Checks with Lease are admitted from batches of units that the limiter has counted. All
 // Guards together stay within the limit, with two exceptions. After a Reset in another

@@ -72,8 +72,8 @@ func waitSeconds(wait time.Duration) int64 { return max(secondsCeil(wait), 1) }
 
 // RetryAfter returns how long a response asks the client to wait before it sends
 // such a request again; false if it does not say. It looks only at the headers,
-// and ignores values that do not parse and fields longer than 4 KiB. The first of
-// these that says how long counts:
+// and ignores values that do not parse and fields longer than 4 KiB. It uses the
+// first of these that says how long:
 //
 //  1. Retry-After, in seconds or as an HTTP date.
 //  2. RateLimit, in the syntax of draft-ietf-httpapi-ratelimit-headers-11: t of

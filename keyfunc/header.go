@@ -81,7 +81,7 @@ func unfit(name string) error {
 }
 
 // APIKey returns a [Key] that stands for the secret in a header. In "Authorization",
-// the secret is the credentials without the scheme "Bearer", in upper or lower case; in
+// the secret is the credentials without the scheme "Bearer" (in any case); in
 // any other header it is the whole value. The secret itself never leaves the process:
 // the key is "apikey:" and 128 bits of its SHA-256 in URL-safe base64, 29 bytes in all.
 // That hides a random secret. A secret that can be guessed, such as a password, can be

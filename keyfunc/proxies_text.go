@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// UnmarshalText reads the proxies from a list such as
+// UnmarshalText reads a list of networks, single addresses, the word unix, and the fields
+// Hops and Header. It is for [flag.TextVar] and for files:
 //
 //	10.0.0.0/8, 192.0.2.7, 2001:db8:1::/48, unix
 //	10.0.0.0/8, header=CF-Connecting-IP
 //	hops=2, header=Forwarded
 //
-// of networks, single addresses, the word unix, and the fields Hops and Header, for
-// [flag.TextVar] and for files. An empty text trusts no proxy.
+// An empty text trusts no proxy.
 //
 // It replaces p. If it fails, p is unchanged. The error joins one error for each
 // invalid item, with how to correct it, and one for each contradiction between items. A

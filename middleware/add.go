@@ -11,9 +11,9 @@ import (
 // Add says that the request behind ctx has used this many more units under one rule, while
 // it runs: tokens of a stream, rows, bytes. When the request is over, Add's sum is
 // settled as by [Settle], unless the rule was settled before. The request is over when
-// the handler has returned or panicked, or, with a [Hold], when that is released. That the
-// client has left does not end it. Without an Add, the charge stays: call
-// Add(ctx, rule, 0) to settle a request that uses nothing at 0. After an Add, the rule
+// the handler has returned or panicked, or, with a [Hold], when that is released. A
+// client that leaves does not end it. Without an Add, the charge stays: call
+// Add(ctx, rule, 0) to settle at 0 a request that uses nothing. After an Add, the rule
 // ignores its ChargeOn for this request.
 //
 // The first units come out of the request's charge, so set Cost or CostFor to what a

@@ -22,11 +22,11 @@ import (
 // its hash. [keyfunc.Everyone] takes no value. A Key without the method Keys takes
 // one value, which is the key.
 //
-// Each combination of algorithm, period and tier of TierBy among Limit, Limits, Tiers and
-// the client's Override has a count of its own, and so a check. If several
+// Among Limit, Limits, Tiers and the client's Override, each combination of algorithm,
+// period and TierBy's tier has its own count, and so a check. If several
 // limits share one count, the check has the first of them: the rule's own, then Tiers by
-// name, then the Override. For [keyfunc.First], which may have several keys for one value,
-// give the value without the number in front that an Override needs. A limit that only
+// name, then the Override. For [keyfunc.First], whose keys may have the same value, give
+// the value without the key's number, which an Override needs. A limit that only
 // LimitsFor returns has a check only if another limit has its algorithm and period.
 //
 // Rule names are those of this middleware. If another one on the same limiter has a

@@ -28,8 +28,8 @@ import (
 //  7. The middleware calls Observe and sets the response headers.
 //  8. It responds with the denial or the refusal. Otherwise it waits for the delay of a
 //     leaky_bucket, and calls the next handler.
-//  9. The first of [Settle] and a refund of ChargeOn, or else [Add], sets the final
-//     charge. Then the middleware calls Settled.
+//  9. [Settle] or a refund of ChargeOn, whichever comes first, sets the final charge; or
+//     else [Add] does. Then the middleware calls Settled.
 //
 // If the Key of a rule refuses a request, the other rules are charged first. If one of
 // them denies the request, the response is the denial.
@@ -88,10 +88,10 @@ type Config struct {
 	// [FromContext] returns all results.
 	Denied func(http.ResponseWriter, *http.Request, algorithms.Decision)
 
-	// Refused responds to a request whose key could not be resolved; nil means the
-	// status of a *keyfunc.StatusError, and 500 for other errors and other statuses than
-	// 400 to 499. The error names the rule: it is for logs, not for clients.
-	// Cache-Control is already no-store, and the headers of the charged rules are set.
+	// Refused responds to a request whose key could not be resolved; nil means the status
+	// of a *keyfunc.StatusError if it is 400 to 499, and 500 for all other errors. The
+	// error names the rule: it is for logs, not for clients. Cache-Control is already
+	// no-store, and the headers of the charged rules are set.
 	Refused func(http.ResponseWriter, *http.Request, error)
 
 	// Observe is called with every decision of Handler and Take, including hidden

@@ -42,8 +42,8 @@ type limitView struct {
 //
 //	name         the rule; tier, with TierBy
 //	limit        the units that an unused key can spend at once
-//	window       in which so many are granted: "1m", a calendar such as "month@UTC", or "in
-//	             flight"; for a bucket, the time in which its burst is refilled
+//	window       the time in which they are granted: "1m", a calendar such as "month@UTC", or
+//	             "in flight"; for a bucket, the time in which its burst is refilled
 //	remaining    the units left
 //	reset_after  until all units are free; resets_at, that moment
 //	retry_after  if it denies now: until a request has room

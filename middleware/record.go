@@ -130,8 +130,8 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 type DeniedKey struct {
 	Rule  string // the rule's Name
 	Key   string // hashed as in the log, unless Config.LogKeys; "" for requests without a key
-	Count int64  // denials; at most Error too many, never too few
-	Error int64  // how much Count may be too high
+	Count int64  // denials; too high by at most Error, never too low
+	Error int64  // see Count
 }
 
 // TopDenied returns the n keys that were denied most in the last ten to twenty minutes,

@@ -59,7 +59,7 @@ type Rule struct {
 	// that Config.TierFor alone names tiers. With TierBy, each of Tiers has its own count.
 	// Requests for any other name share the count of Limit or Limits. Make that limit the
 	// smallest, because clients choose the name. Errors of TierBy are treated as those of
-	// Key, but with [keyfunc.ErrNoKey] Limit or Limits applies.
+	// Key, except that after [keyfunc.ErrNoKey], Limit or Limits applies.
 	//
 	// With a Config.TierFor, the tier "pro/large" replaces "large" for requests of the tier
 	// pro, but shares its count: all requests for large are counted together. Every tier with

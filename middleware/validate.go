@@ -15,7 +15,7 @@ import (
 
 // A RuleError is a mistake in one field of one rule.
 type RuleError struct {
-	Index       int    // of the rule; -1 where there are no rules
+	Index       int    // of the rule; -1 if the list of rules is empty
 	Rule, Field string // its name; the field as in Go
 	Err         error  // what is wrong, and what to write
 }

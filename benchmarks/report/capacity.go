@@ -19,7 +19,7 @@ func capacityPage(m measured) string {
 
 func (m measured) keyTable() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| where, algorithm | keys | bytes per key | times an estimate of %d bytes | GB for 10 million | Redis CPU to make a key, µs |\n|---|--:|--:|--:|--:|--:|\n", articleBytes)
+	fmt.Fprintf(&b, "| where, algorithm | keys | bytes per key | divided by the usual %d bytes | GB for 10 million | Redis CPU to make a key, µs |\n|---|--:|--:|--:|--:|--:|\n", articleBytes)
 	for _, name := range m.benchmed {
 		key, ok := between(name, "Keys/", "/size")
 		if !ok {
@@ -50,7 +50,7 @@ func where(key string) string {
 // latencyTable compares a decision for one of few keys with one of many.
 func (m measured) latencyTable() string {
 	var b strings.Builder
-	fmt.Fprint(&b, "| a decision, one rule | callers | p50, 10,000 keys asked | p50, all asked | p99, 10,000 asked | p99, all asked | Redis CPU, 10,000 asked, µs | all asked, µs |\n"+
+	fmt.Fprint(&b, "| a decision, one rule | callers | p50, using 10,000 of the keys | p50, using all | p99, using 10,000 | p99, using all | Redis CPU, using 10,000, µs | using all, µs |\n"+
 		"|---|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, name := range m.benchmed {
 		few, callers, _ := strings.Cut(name, "/few/callers=")

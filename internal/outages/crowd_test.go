@@ -48,7 +48,7 @@ func TestClientsThatLeave(t *testing.T) {
 		return nil
 	})
 	r.check(promise{
-		row:     row{15, "10,000 clients leave at once"},
+		row:     row{15, "10,000 more clients leave at once"},
 		servers: []*redistest.Server{srv},
 		waits:   len(r.records), // they share the connections with the crowd
 	})
@@ -90,7 +90,7 @@ func TestCrowd(t *testing.T) {
 		return nil
 	})
 	r.check(promise{
-		row:     row{15, "10,000 requests in one moment"},
+		row:     row{15, "10,000 more requests in one moment"},
 		servers: []*redistest.Server{srv},
 		waits:   len(r.records),
 		back:    soon,

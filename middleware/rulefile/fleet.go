@@ -82,8 +82,8 @@ func (f Fleet) Read(ctx context.Context) ([]byte, error) {
 
 // Document returns the document in force. The error wraps fs.ErrNotExist if there is
 // none. A text that was changed after it was published is an error, and so is one that
-// Publish has not written. Version is set even so, to -1 for the latter, and a publisher can
-// replace it.
+// Publish has not written. Even so, Version is set, to -1 for the latter. So a publisher can
+// replace the document.
 func (f Fleet) Document(ctx context.Context) (Document, error) {
 	value, err := do[string](ctx, f, redis.NewCmd(ctx, "getrange", f.key(), 0, maxHead+maxSize-1))
 	switch {
@@ -146,10 +146,10 @@ func documentOf(value string) (d Document, ok bool) {
 	return d, true
 }
 
-// Publish replaces version old of the document by d, and returns the new version. old
-// is 0 if there is no document, and -1 if Publish has not written it. The error is
-// [ErrConflict] if the document has another version. d.Version and d.At are ignored. Publish does not parse the text: parse it
-// before, with the Loader of the programs that will read it.
+// Publish replaces version old of the document by d, and returns the new version. old is 0
+// if there is no document, and -1 if Publish has not written it. The error is [ErrConflict]
+// if the document has another version. d.Version and d.At are ignored. Publish does not
+// parse the text: parse it before, with the Loader of the programs that will read it.
 func (f Fleet) Publish(ctx context.Context, d Document, old int64) (int64, error) {
 	if err := d.validate(); err != nil {
 		return 0, fmt.Errorf("rulefile: %s: %w", f.key(), err)

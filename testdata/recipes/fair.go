@@ -13,7 +13,7 @@ import (
 // fairShares gives one tenant nearly the whole service while the others are idle, and its
 // own share when the service is full.
 func fairShares(limiter algorithms.Limiter, tenant keyfunc.Key) (*ratelimit.Middleware, error) {
-	var used atomic.Uint64 // of the whole, as a float64
+	var used atomic.Uint64 // 0 to 1, as bits of a float64
 	idle, full := algorithms.PerSecond(900), algorithms.PerSecond(100)
 	return ratelimit.New(ratelimit.Config{
 		Limiter: limiter,

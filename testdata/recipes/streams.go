@@ -47,7 +47,7 @@ func reverseProxy(limit *ratelimit.Middleware, proxies keyfunc.Proxies, upstream
 				r.Out.Header.Set("X-Forwarded-For", addr.String())
 			}
 		},
-		ModifyResponse: ratelimit.ModifyResponse, // merges an upstream's limits
+		ModifyResponse: ratelimit.ModifyResponse, // merges an upstream's fields
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect || oddPath.MatchString(r.URL.EscapedPath()) || !utf8.ValidString(r.URL.Path) {
