@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"iter"
+	"log"
 	"net/http"
 	"strconv"
 	"time"
@@ -28,7 +29,7 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 	output := func(r *http.Request) int64 {
 		text, _ := maxTokens.Resolve(r) // upstream can still read the body
 		n, _ := strconv.ParseInt(text, 10, 32)
-		return cmp.Or(n, 4096)
+		return cmp.Or(max(n, 0), 4096)
 	}
 	worst := func(r *http.Request) int64 { return price(input(r), output(r)) }
 	match, minute := []string{"POST /completions"}, algorithms.Limit{Rate: 60_000, Period: time.Minute, Burst: 20_000}
@@ -41,20 +42,26 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 	}
 	return rules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, out := r.Context(), http.NewResponseController(w)
+		settle := func(input, output int64) {
+			if err := ratelimit.SettleAll(ctx, map[string]int64{"input": input, "output": output, "budget": price(input, output)}); err != nil {
+				log.Print(err) // the reservation stays
+			}
+		}
 		answer, err := upstream(r)
 		if err != nil && ctx.Err() == nil {
-			_ = ratelimit.SettleAll(ctx, map[string]int64{"input": 0, "output": 0, "budget": 0})
+			settle(0, 0)
 			http.Error(w, "no answer", http.StatusBadGateway)
 			return
 		}
-		ratelimit.Add(ctx, "output", 0)                  // a hang-up costs what was added
-		ratelimit.Add(ctx, "budget", price(input(r), 0)) // the prompt
+		ratelimit.Add(ctx, "input", input(r)) // a hang-up costs what was added
+		ratelimit.Add(ctx, "output", 0)
+		ratelimit.Add(ctx, "budget", price(input(r), 0))
 		if err != nil {
 			return // the client has gone
 		}
 		for c := range answer {
 			if c.output > 0 {
-				_ = ratelimit.SettleAll(ctx, map[string]int64{"input": c.input, "output": c.output, "budget": price(c.input, c.output)})
+				settle(c.input, c.output)
 				return
 			}
 			tokens := int64(len(c.text)+3) / 4

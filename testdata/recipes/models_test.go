@@ -96,6 +96,10 @@ func TestCompletions(t *testing.T) {
 		r := prompts("a", "4000")()
 		h.ServeHTTP(&gone{httptest.NewRecorder(), hangUp}, r.WithContext(context.WithValue(ctx, contextKey("tenant"), "a")))
 		cost("a client that has gone", 1000, 100, price(1000, 100))
+		long := prompts("c", "-1")()
+		long.ContentLength = 400_000
+		h.ServeHTTP(&gone{httptest.NewRecorder(), hangUp}, long.WithContext(long.Context()))
+		cost("a client that has gone, with a prompt above what is reserved", 100_000, 100, price(100_000, 100))
 		chunks = nil
 		wants(t, "before the first chunk", statuses(h, 1, prompts("a", "4000")), 200, 1)
 		cost("before the first chunk", 1000, 0, price(1000, 0))
