@@ -58,7 +58,7 @@ func reverseProxy(limit *ratelimit.Middleware, proxies keyfunc.Proxies, upstream
 	})
 }
 
-// A socket is what all WebSocket libraries have.
+// A socket is what you adapt your library to.
 type socket interface {
 	Read(context.Context) ([]byte, error)
 	Close(reason string) error
