@@ -96,7 +96,7 @@ func (r *Registry) Close(wait func()) {
 	slices.SortFunc(held, func(a, b released) int { return strings.Compare(a.Key, b.Key) })
 	begun, sent := time.Now(), 0
 	for piece := range slices.Chunk(held, maxFlush) {
-		failed := r.sendReleases(context.Background(), new(queue), piece, "")
+		failed := r.send(context.Background(), r.newSending(piece))
 		if sent += len(piece) - len(failed); len(failed) > 0 || time.Since(begun) > time.Second {
 			break
 		}

@@ -101,8 +101,14 @@ func (q *queue) take(key string) (taken []released) {
 	return taken
 }
 
+// note has Free find a sending, until it is answered and the patience is over.
+func (q *queue) note(s *sending, patience time.Duration) {
+	q.sent = append(slices.DeleteFunc(q.sent, func(s *sending) bool { return !s.answered.IsZero() && time.Since(s.answered) > patience }), s)
+}
+
 // A sending is releases that were sent together.
 type sending struct {
+	releases []released
 	ids      map[string][]int64 // by key; once answered, those that failed
 	left     map[string]int     // by key: how many places no call of Free was told of
 	answered time.Time

@@ -91,7 +91,9 @@ func (r *Registry) flush(shard int, q *queue) {
 		n := min(len(q.waiting), maxFlush)
 		sent := q.waiting[:n:n]
 		q.waiting, q.flushed = q.waiting[n:], time.Now()
-		if failed := r.sendReleases(context.Background(), q, sent, ""); len(failed) > 0 {
+		s := r.newSending(sent)
+		q.note(s, r.Patience)
+		if failed := r.send(context.Background(), s); len(failed) > 0 {
 			q.waiting = append(failed, q.waiting...)
 			r.flushIn(retryRelease, shard, q)
 			return
@@ -125,7 +127,10 @@ func (r *Registry) Free(ctx context.Context, key string, since time.Time) bool {
 	if len(own) == 0 {
 		return false
 	}
-	failed := r.sendReleases(ctx, q, own, key)
+	s := r.newSending(own)
+	s.left[key]-- // this call is told of it
+	q.note(s, r.Patience)
+	failed := r.send(ctx, s)
 	if q.waiting = append(failed, q.waiting...); len(failed) > 0 && !q.busy && !r.closed {
 		q.busy = true
 		r.flushIn(retryRelease, r.Store.ShardOf(key), q)
@@ -147,37 +152,38 @@ func (r *Registry) await(s *sending, since time.Time) (answered bool) {
 	}
 }
 
-// sendReleases sends releases that have not lapsed, and returns those that were not
-// acknowledged. The caller waits for a place of the key awaited, if any. It releases mu
-// meanwhile.
-func (r *Registry) sendReleases(ctx context.Context, q *queue, sent []released, awaited string) (failed []released) {
-	now := time.Now()
+// newSending makes a sending of those releases that have not lapsed.
+func (r *Registry) newSending(all []released) *sending {
 	s := &sending{ids: make(map[string][]int64), left: make(map[string]int), done: make(chan struct{})}
-	for _, e := range sent {
+	now := time.Now()
+	for _, e := range all {
 		if now.Before(e.until) {
+			s.releases = append(s.releases, e)
 			s.ids[e.Key] = append(s.ids[e.Key], e.ID)
 			s.left[e.Key]++
 		} else {
 			r.Dropped.Add(1)
 		}
 	}
-	if len(s.ids) == 0 {
-		return nil
-	}
-	s.left[awaited]--
-	q.sent = slices.DeleteFunc(q.sent, func(s *sending) bool { return !s.answered.IsZero() && now.Sub(s.answered) > r.Patience })
-	q.sent = append(q.sent, s)
-	r.mu.Unlock()
-	var acknowledged []string
-	_ = r.Safely(func() (err error) {
-		acknowledged, err = r.Store.Release(ctx, s.ids)
-		return err
-	})
-	r.mu.Lock()
-	for _, key := range acknowledged {
-		delete(s.ids, key)
+	return s
+}
+
+// send sends releases, and returns those that were not acknowledged. It releases mu
+// meanwhile.
+func (r *Registry) send(ctx context.Context, s *sending) (failed []released) {
+	if len(s.ids) > 0 {
+		r.mu.Unlock()
+		var acknowledged []string
+		_ = r.Safely(func() (err error) {
+			acknowledged, err = r.Store.Release(ctx, s.ids)
+			return err
+		})
+		r.mu.Lock()
+		for _, key := range acknowledged {
+			delete(s.ids, key)
+		}
 	}
 	s.answered = time.Now()
 	close(s.done)
-	return slices.DeleteFunc(sent, func(e released) bool { return !now.Before(e.until) || s.ids[e.Key] == nil })
+	return slices.DeleteFunc(s.releases, func(e released) bool { return s.ids[e.Key] == nil })
 }
