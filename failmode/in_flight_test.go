@@ -430,15 +430,22 @@ func TestInFlightPlacesThatEndedHereAreFree(t *testing.T) {
 	}
 }
 
+// fullBeside is a process that has one of three places of "k", while another has the others.
+func fullBeside(t *testing.T) (g *Guard, l *line, here algorithms.Decision) {
+	t.Helper()
+	var s sets
+	g, l = s.process(t)
+	g.Instances = 2
+	other, _ := s.process(t)
+	takeN(t, other, 2, atOnce(3, "k"))
+	return g, l, takeN(t, g, 1, atOnce(3, "k"))[0]
+}
+
 // A place that became free lets one request ask again, however many are denied, and none
 // asks again where all places are taken.
 func TestInFlightDeniedRequestsAskAgainOnceForAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s sets
-		g, l := s.process(t)
-		g.Instances = 2
-		other, _ := s.process(t)
-		takeN(t, other, 1, atOnce(3, "k"))
+		g, l, here := fullBeside(t)
 		var commands atomic.Int64
 		l.becomes(func() fault {
 			commands.Add(1)
@@ -460,12 +467,10 @@ func TestInFlightDeniedRequestsAskAgainOnceForAPlace(t *testing.T) {
 			}
 			return admitted
 		}
-		here := takeN(t, g, 1, atOnce(3, "k"))
-		takeN(t, other, 1, atOnce(3, "k"))
 		if got, n := flood(), commands.Load(); got != 0 || n > 50 {
 			t.Errorf("all places are taken: %d admitted after %d commands; want none after at most 50", got, n)
 		}
-		end(t, g, here[0])
+		end(t, g, here)
 		if got, n := flood(), commands.Load(); got != 1 || n > 50+2 {
 			t.Errorf("one place is free: %d admitted after %d commands; want 1 after at most 52", got, n)
 		}
@@ -499,17 +504,12 @@ func TestInFlightDeniedRequestsStayDenied(t *testing.T) {
 // Who hears too late of a place is denied: asking again would take longer than the budget.
 func TestInFlightNobodyAsksAgainTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s sets
-		g, l := s.process(t)
-		g.Instances = 2
-		other, _ := s.process(t)
-		takeN(t, other, 1, atOnce(3, "k"))
-		here, beside := takeN(t, g, 1, atOnce(3, "k")), takeN(t, g, 1, atOnce(3, "beside"))
-		takeN(t, other, 1, atOnce(3, "k"))
+		g, l, here := fullBeside(t)
+		beside := takeN(t, g, 1, atOnce(3, "beside"))
 		begun := time.Now()
 		l.becomes(func() fault { return fault{late: plainBudget * 2 / 5} })
 		time.AfterFunc(1, func() { end(t, g, beside[0]) })
-		time.AfterFunc(plainBudget/5, func() { end(t, g, here[0]) }) // it waits until the other release is answered
+		time.AfterFunc(plainBudget/5, func() { end(t, g, here) }) // it waits until the other release is answered
 		d := taken(t, g, atOnce(3, "k"))
 		if took := time.Since(begun); d.Allowed || took > plainBudget {
 			t.Errorf("allowed: %v, after %s; want denied within %s", d.Allowed, took, plainBudget)
