@@ -271,7 +271,7 @@ func (r *rule) oddities(tierFor bool) (odd []string) {
 		if l.Soft && algorithmOf(l.Limit) == string(algorithms.SlidingWindow) && l.Rate > step.MaxSquared/10 {
 			say(": %s counts no further than %d units, which may be too few for what is over it; write Algorithm: algorithms.FixedWindow or a Calendar", l, step.MaxSquared)
 		}
-		if quota := l.Quota(); bucket && quota/l.Rate > 1000 && float64(quota)/float64(l.Rate)*float64(l.Period) > float64(longFill) {
+		if quota := l.Quota(); bucket && quota/l.Rate > 1000 && refill(l.Limit) > float64(longFill) {
 			say(": %s admits %d units at once, and needs more than %d days to refill; write a smaller burst or a higher rate", l, quota, longFill/day)
 		}
 	}

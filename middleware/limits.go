@@ -150,8 +150,8 @@ func limitOf(r *algorithms.Result, now time.Time) limitView {
 
 // refillName names the time in which the units of a limit are granted.
 func refillName(l algorithms.Limit) string {
-	if refill := float64(l.Quota()) / float64(l.Rate) * float64(l.Period); !isWindow(l) && !isHeld(l) && refill < math.MaxInt64 {
-		return view.Span(time.Duration(refill).Round(time.Millisecond))
+	if took := refill(l); !isWindow(l) && !isHeld(l) && took < math.MaxInt64 {
+		return view.Span(time.Duration(took).Round(time.Millisecond))
 	}
 	return windowName(l)
 }

@@ -308,6 +308,12 @@ func isWindow(l algorithms.Limit) bool {
 	return false
 }
 
+// refill is how long a bucket needs to refill, in ns; as a number that may be above any
+// duration.
+func refill(l algorithms.Limit) float64 {
+	return float64(l.Quota()) / float64(l.Rate) * float64(l.Period)
+}
+
 // isHeld reports whether requests hold what they are charged by a limit.
 func isHeld(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
 
