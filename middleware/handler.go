@@ -93,10 +93,10 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 	m.mustBeMade()
 	e := evaluation{m: m, match: m.match(r), request: r}
-	over := true // also after a panic of Observe
+	kept := false // not after a panic of Observe either
 	defer func() {
 		e.pending.End() // which is made meanwhile
-		if over {
+		if !kept {
 			e.held.release()
 		}
 	}()
@@ -108,7 +108,7 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 		if err := e.held.untilDone(); err != nil {
 			return algorithms.Decision{}, err
 		}
-		over = false
+		kept = true
 	}
 	return e.outcome()
 }
