@@ -156,11 +156,7 @@ func (p *program) parse(name string, text []byte, w io.Writer) error {
 		return err
 	}
 	for _, r := range rules {
-		limits := r.Limits
-		if limits == nil {
-			limits = []algorithms.Limit{r.Limit}
-		}
-		_, _ = fmt.Fprintf(w, "%s: %s by %s\n", r.Name, limits, r.Key)
+		_, _ = fmt.Fprintln(w, described(&r))
 	}
 	_, _ = w.Write(boundaries(rules, time.Now))
 	if slices.Sort(unknown); len(unknown) > 0 {
@@ -170,6 +166,29 @@ func (p *program) parse(name string, text []byte, w io.Writer) error {
 		_, _ = fmt.Fprintln(p.stderr, "not checked: whether the program has these tiers; give its names with -tiers")
 	}
 	return nil
+}
+
+// described is a rule in a line: its limits, those of its tiers, and whether it is enforced.
+func described(r *ratelimit.Rule) string {
+	own := r.Limits
+	if own == nil {
+		own = []algorithms.Limit{r.Limit}
+	}
+	line := fmt.Sprintf("%s: %s by %s", r.Name, own, r.Key)
+	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+		if limits := r.Tiers[tier]; slices.Equal(limits, ratelimit.Unlimited()) {
+			line += fmt.Sprintf("; %s: unlimited", tier)
+		} else {
+			line += fmt.Sprintf("; %s: %s", tier, limits)
+		}
+	}
+	switch {
+	case r.Shadow && r.Enforce > 0:
+		line += fmt.Sprintf("; in shadow, enforced for %.6g%% of the keys", r.Enforce*100)
+	case r.Shadow:
+		line += "; in shadow"
+	}
+	return line
 }
 
 // boundaries says when the calendar windows of rules end next, on the clocks of their time

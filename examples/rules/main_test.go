@@ -30,9 +30,11 @@ func read(t *testing.T, path string) string {
 
 func TestGoodFilesArePrinted(t *testing.T) {
 	for name, want := range map[string]string{
-		"all_fields":      "login: [100/1m fixed_window] by [tenant, route]\nhot: [10000/1s] by everyone\n",
-		"login_and_users": "login: [5/1m fixed_window] by ip\nper-user: [100/1m token_bucket] by user\n",
-		"short":           "per-ip: [100/1m] by ip\n",
+		"all_fields": "login: [100/1m fixed_window] by [tenant, route]; internal: unlimited; pro: [1000/1m fixed_window]; in shadow, enforced for 10% of the keys\n" +
+			"hot: [10000/1s] by everyone\n",
+		"login_and_users": "login: [5/1m fixed_window] by ip\n" +
+			"per-user: [100/1m token_bucket] by user; enterprise: [10000/1m token_bucket]; pro: [1000/1m token_bucket]; in shadow, enforced for 10% of the keys\n",
+		"short": "per-ip: [100/1m] by ip\n",
 	} {
 		path := filepath.Join(corpus, "good", name)
 		status, stdout, stderr := runs("", "check", "-keys", "user,tenant,route", "-tiers", "pro,enterprise,internal", path+".yaml")
@@ -42,6 +44,10 @@ func TestGoodFilesArePrinted(t *testing.T) {
 		if status, stdout, stderr := runs(read(t, path+".yaml"), "check", "-"); status != 0 || stdout != want || stderr != notChecked[name] {
 			t.Errorf("%s, from standard input: %d\n%s\n%s", name, status, stdout, stderr)
 		}
+	}
+	shadow := strings.Replace(read(t, corpus+"/good/short.yaml"), "limit:", "shadow: true, limit:", 1)
+	if status, stdout, _ := runs(shadow, "check", "-"); status != 0 || stdout != "per-ip: [100/1m] by ip; in shadow\n" {
+		t.Errorf("%d %s", status, stdout)
 	}
 	// A key that the program may not have.
 	typo := strings.Replace(read(t, corpus+"/good/login_and_users.yaml"), "key: user", "key: usr", 1)
