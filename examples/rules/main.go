@@ -174,21 +174,21 @@ func described(r *ratelimit.Rule) string {
 	if own == nil {
 		own = []algorithms.Limit{r.Limit}
 	}
-	line := fmt.Sprintf("%s: %s by %s", r.Name, own, r.Key)
+	parts := []string{fmt.Sprintf("%s: %s by %s", r.Name, own, r.Key)}
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-		if limits := r.Tiers[tier]; slices.Equal(limits, ratelimit.Unlimited()) {
-			line += fmt.Sprintf("; %s: unlimited", tier)
-		} else {
-			line += fmt.Sprintf("; %s: %s", tier, limits)
+		limits := fmt.Sprint(r.Tiers[tier])
+		if slices.Equal(r.Tiers[tier], ratelimit.Unlimited()) {
+			limits = "unlimited"
 		}
+		parts = append(parts, tier+": "+limits)
 	}
 	switch {
 	case r.Shadow && r.Enforce > 0:
-		line += fmt.Sprintf("; in shadow, enforced for %.6g%% of the keys", r.Enforce*100)
+		parts = append(parts, fmt.Sprintf("in shadow, enforced for %.6g%% of the keys", r.Enforce*100))
 	case r.Shadow:
-		line += "; in shadow"
+		parts = append(parts, "in shadow")
 	}
-	return line
+	return strings.Join(parts, "; ")
 }
 
 // boundaries says when the calendar windows of rules end next, on the clocks of their time
