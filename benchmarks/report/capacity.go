@@ -19,7 +19,7 @@ func capacityPage(m measured) string {
 
 func (m measured) keyTable() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| where, algorithm | keys | bytes per key | divided by the usual %d bytes | GB for 10 million | Redis CPU to make a key, µs |\n|---|--:|--:|--:|--:|--:|\n", articleBytes)
+	fmt.Fprintf(&b, "| where, algorithm | keys | bytes per key | times the usual %d bytes | GB for 10 million | Redis CPU to make a key, µs |\n|---|--:|--:|--:|--:|--:|\n", articleBytes)
 	for _, name := range m.benchmed {
 		key, ok := between(name, "Keys/", "/size")
 		if !ok {
@@ -68,7 +68,7 @@ func (m measured) latencyTable() string {
 // carries says what servers carry, if a core is busy for its planned part.
 func (m measured) carries() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| | Redis CPU of a request, µs | requests/s at 100 %% of a core | at %.0f %% | servers for %s/s | for %s/s |\n|---|--:|--:|--:|--:|--:|\n",
+	fmt.Fprintf(&b, "| store, rules | Redis CPU of a request, µs | requests/s at 100 %% of a core | requests/s at %.0f %% | servers for %s requests/s | servers for %s requests/s |\n|---|--:|--:|--:|--:|--:|\n",
 		100*busy, grouped(demand), grouped(10*demand))
 	var most float64
 	for _, r := range []struct{ what, benchmark string }{

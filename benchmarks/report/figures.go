@@ -31,11 +31,11 @@ const (
 var figures = []figure{
 	{"round trips of a request with 3 rules", "reads/op", "Redis/handler/callers=1", alone, nil, "≤ 1"},
 	{"1 caller, 3 rules: p50 / redis_rate's, called three times", "p50-ns", "Alone/handler", ratio, []string{"Alone/redis_rate"}, "≤ 0.6"},
-	{"1 caller, 3 rules: p50 / that of one EVALSHA of the baseline script", "p50-ns", "Alone/handler", ratio, []string{"Alone/baseline"}, "≤ 1.1"},
-	{"the same for the handler's command alone", "p50-ns", "Alone/script", ratio, []string{"Alone/baseline"}, ""},
+	{"1 caller, 3 rules: p50 / p50 of one EVALSHA of the baseline script", "p50-ns", "Alone/handler", ratio, []string{"Alone/baseline"}, "≤ 1.1"},
+	{"1 caller, 3 rules: p50 of the handler's command / p50 of that EVALSHA", "p50-ns", "Alone/script", ratio, []string{"Alone/baseline"}, ""},
 	{"16 callers, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/handler/callers=16", times, []string{"Redis/redis_rate/callers=16"}, "≥ 2.4"},
 	{"128 callers, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/handler/callers=128", times, []string{"Redis/redis_rate/callers=128"}, "≥ 3.3"},
-	{"the same with a client of default options", "ns/op", "Redis/default_client/callers=128", times, []string{"Redis/redis_rate/callers=128"}, ""},
+	{"128 callers, 3 rules, our Redis client with default options: requests/s / redis_rate's", "ns/op", "Redis/default_client/callers=128", times, []string{"Redis/redis_rate/callers=128"}, ""},
 	{"16 callers, 3 rules: requests/s / rueidis'", "ns/op", "Redis/handler/callers=16", times, []string{"Redis/rueidis/callers=16"}, "≥ 1.45"},
 	{"128 callers, 3 rules: requests/s / rueidis'", "ns/op", "Redis/handler/callers=128", times, []string{"Redis/rueidis/callers=128"}, "≥ 1.6"},
 	{"16 callers, 3 rules: requests/s / ulule's", "ns/op", "Redis/handler/callers=16", times, []string{"Redis/ulule/callers=16"}, "≥ 2"},
@@ -45,26 +45,26 @@ var figures = []figure{
 	{"Redis CPU of a decision, pipelined / the baseline script's", "redis-cpu-µs/op", "Script/take", ratio, []string{"Script/baseline"}, "≤ 1.5"},
 	{"Redis CPU of a decision, pipelined / redis_rate's", "redis-cpu-µs/op", "Script/take", ratio, []string{"Script/redis_rate"}, ""},
 	{"denied, 128 callers: the whole handler's requests/s / the best peer's", "ns/op", "Flood/handler/handler/callers=128", times, floodPeers("handler"), "≥ 10"},
-	{"denied, 128 callers: the whole handler's requests/s / those of a handler that only writes the same 429", "ns/op", "Flood/handler/handler/callers=128", times, []string{"Flood/handler/writing_429/callers=128"}, "≥ 0.5"},
-	{"a flood over HTTP, 128 connections: requests/s / those of a server that only writes the same 429", "ns/op", "FloodHTTP/limited", times, []string{"FloodHTTP/writing_429"}, "≥ 0.85"},
+	{"denied, 128 callers: the whole handler's requests/s / a handler's that only writes the same 429", "ns/op", "Flood/handler/handler/callers=128", times, []string{"Flood/handler/writing_429/callers=128"}, "≥ 0.5"},
+	{"a flood over HTTP, 128 connections: requests/s / a server's that only writes the same 429", "ns/op", "FloodHTTP/limited", times, []string{"FloodHTTP/writing_429"}, "≥ 0.85"},
 	{"denied, 128 callers: decisions/s / the best peer's", "ns/op", "Flood/decision/take/callers=128", times, floodPeers("decision"), "≥ 20"},
-	{"denied, 128 callers: commands that Redis executes for a request", "scripts/op", "Flood/handler/handler/callers=128", alone, nil, ""},
+	{"denied, 128 callers: commands that Redis executes per request", "scripts/op", "Flood/handler/handler/callers=128", alone, nil, ""},
 	{"denied: allocations of the whole handler", "allocs/op", "Flood/handler/handler/callers=1", alone, nil, ""},
 	{"a hot key, 128 callers: requests/s with a lease / without", "ns/op", "Hot/lease/callers=128", times, []string{"Hot/handler/callers=128"}, "≥ 20"},
 	{"a hot key with a lease, asked for twice the limit: admitted / limit", "admitted/limit", "Hot/lease_total", worst, nil, "≤ 1"},
 	{"a client with 1000 connections, against 200 a minute: admitted", "admitted", "Crowd", worst, nil, "≤ 400"},
-	{"meanwhile, logins of other clients that were refused", "refused-logins", "Crowd", worst, nil, "≤ 0"},
-	{"meanwhile, circuits that opened", "circuits", "Crowd", worst, nil, "≤ 0"},
+	{"during these 1000 connections: refused logins of other clients", "refused-logins", "Crowd", worst, nil, "≤ 0"},
+	{"during these 1000 connections: circuits that opened", "circuits", "Crowd", worst, nil, "≤ 0"},
 	{"in memory, 3 rules: the handler's time / httprate's", "ns/op", "Memory/admitted/handler/callers=1", ratio, []string{"Memory/admitted/httprate/callers=1"}, "≤ 0.75"},
 	{"in memory, 3 rules, handler and headers: allocations", "allocs/op", "Memory/admitted/handler/callers=1", alone, nil, "≤ 7"},
 	{"in memory, denied: the handler's time / httprate's", "ns/op", "Memory/denied/handler/callers=1", ratio, []string{"Memory/denied/httprate/callers=1"}, ""},
 	{"a request that matches no rule: ns", "ns/op", "NoRule/handler", alone, nil, "≤ 100"},
 	{"HTTP at half of the peak rate: p50 that the middleware adds, µs", "p50-µs", "OpenLoop/half/limited", excess, []string{"OpenLoop/half/bare"}, ""},
 	{"HTTP at half of the peak rate: p99 that the middleware adds, µs", "p99-µs", "OpenLoop/half/limited", excess, []string{"OpenLoop/half/bare"}, "≤ 1000"},
-	{"the same for one GET of Redis in its place: p99, µs", "p99-µs", "OpenLoop/half/get", excess, []string{"OpenLoop/half/bare"}, ""},
+	{"HTTP at half of the peak rate: p99 that one GET of Redis adds instead, µs", "p99-µs", "OpenLoop/half/get", excess, []string{"OpenLoop/half/bare"}, ""},
 	{"HTTP at a tenth of the peak rate: p50 that the middleware adds, µs", "p50-µs", "OpenLoop/tenth/limited", excess, []string{"OpenLoop/tenth/bare"}, ""},
 	{"HTTP at a tenth of the peak rate: p99 that the middleware adds, µs", "p99-µs", "OpenLoop/tenth/limited", excess, []string{"OpenLoop/tenth/bare"}, ""},
-	{"the same for one GET of Redis in its place: p99, µs", "p99-µs", "OpenLoop/tenth/get", excess, []string{"OpenLoop/tenth/bare"}, ""},
+	{"HTTP at a tenth of the peak rate: p99 that one GET of Redis adds instead, µs", "p99-µs", "OpenLoop/tenth/get", excess, []string{"OpenLoop/tenth/bare"}, ""},
 	{"bytes of a token_bucket key / the leanest peer's (GCRA)", "bytes/key", "Key/token_bucket", ratio, []string{"Key/redis_rate", "Key/throttled"}, "≤ 1"},
 	{"bytes of a fixed_window key / ulule's", "bytes/key", "Key/fixed_window", ratio, []string{"Key/ulule"}, "≤ 1"},
 }
@@ -103,7 +103,7 @@ func (f figure) values(m measured) []float64 {
 
 func targets(m measured) string {
 	var b strings.Builder
-	fmt.Fprint(&b, "| figure | measured | from – to | target | |\n|---|--:|--:|--:|---|\n")
+	fmt.Fprint(&b, "| figure | measured | from – to | target | result |\n|---|--:|--:|--:|---|\n")
 	for _, f := range figures {
 		values := f.values(m)
 		if len(values) == 0 {

@@ -81,8 +81,8 @@ func number(text string) float64 {
 // beside has the limiters beside each other.
 func beside(m measured) string {
 	var b strings.Builder
-	fmt.Fprint(&b, "Requests a second. In brackets: ours, as a multiple of the peer.\n\n")
-	fmt.Fprintf(&b, "| | callers | ours | %s |\n|---|--:|--:|%s\n", strings.Join(allPeers, " | "), strings.Repeat("--:|", len(allPeers)))
+	fmt.Fprint(&b, "Requests a second. In brackets: our rate divided by the peer's.\n\n")
+	fmt.Fprintf(&b, "| scene | callers | ours | %s |\n|---|--:|--:|%s\n", strings.Join(allPeers, " | "), strings.Repeat("--:|", len(allPeers)))
 	for _, s := range scenes {
 		title := s.title
 		for _, n := range callers {
@@ -119,7 +119,7 @@ func (m measured) failures(benchmark string) string {
 func details(m measured) string {
 	var b strings.Builder
 	fmt.Fprint(&b, "<details><summary>Latencies, Redis CPU, round trips, allocations</summary>\n\n")
-	fmt.Fprint(&b, "| | limiter | callers | p50 | p99 | Redis CPU, µs | round trips | scripts | allocations | decided by |\n"+
+	fmt.Fprint(&b, "| scene | limiter | callers | p50 | p99 | Redis CPU, µs | round trips | scripts | allocations | decided by |\n"+
 		"|---|---|--:|--:|--:|--:|--:|--:|--:|---|\n")
 	for _, s := range scenes {
 		title, names := s.title, append([]string{s.ours}, s.peers...)
