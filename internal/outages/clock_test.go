@@ -43,7 +43,7 @@ func TestClockSteps(t *testing.T) {
 				}
 			}
 			r.check(promise{
-				row:     row{14, fmt.Sprintf("the server's clock steps by %v", step)},
+				row:     row{14, fmt.Sprintf("Redis' clock steps by %v", step)},
 				servers: []*redistest.Server{srv},
 				waits:   r.strays(),
 			})

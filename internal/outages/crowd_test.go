@@ -48,7 +48,7 @@ func TestClientsThatLeave(t *testing.T) {
 		return nil
 	})
 	r.check(promise{
-		row:     row{15, "10,000 more clients leave at once"},
+		row:     row{15, "10,000 extra requests whose clients have already hung up"},
 		servers: []*redistest.Server{srv},
 		waits:   len(r.records), // they share the connections with the crowd
 	})
@@ -90,7 +90,7 @@ func TestCrowd(t *testing.T) {
 		return nil
 	})
 	r.check(promise{
-		row:     row{15, "10,000 more requests in one moment"},
+		row:     row{15, "10,000 extra requests in one moment"},
 		servers: []*redistest.Server{srv},
 		waits:   len(r.records),
 		back:    soon,
@@ -182,7 +182,7 @@ func TestFloodWithoutRedis(t *testing.T) {
 		t.Errorf("the heap still grows: %d", heaps)
 	}
 	rate := float64(flooded) / took.Seconds()
-	r := row{16, fmt.Sprintf("%d,000 new clients per second, Redis away all the time", int(rate/1000+0.5))}
+	r := row{16, fmt.Sprintf("%d,000 new clients per second, Redis down throughout", int(rate/1000+0.5))}
 	if rate < perSecond/2 {
 		r.untimed(t)
 	}

@@ -91,7 +91,7 @@ func TestLatency(t *testing.T) {
 			srv := redistest.Start(t)
 			proxy := redistest.StartProxy(t, srv.Addr)
 			r := load{client: connected(t, proxy), rate: 300, length: total}.start(t)
-			p := promise{row: row{12, fmt.Sprintf("%v more latency for 1.5 s, connections open", latency)}, servers: []*redistest.Server{srv}}
+			p := promise{row: row{12, fmt.Sprintf("%v more latency for 1.5 s, connections already open", latency)}, servers: []*redistest.Server{srv}}
 			r.at(begins)
 			if latency < budget {
 				proxy.SetLatency(latency, 0)
@@ -160,7 +160,7 @@ func TestFlapping(t *testing.T) {
 	})
 	r.back(func() {})
 	r.check(promise{
-		row:     row{18, "4 times 1 s down, 1 s up"},
+		row:     row{18, "4 times down for 1 s, then up for 1 s"},
 		servers: []*redistest.Server{srv},
 		waits:   r.strays(),
 		back:    3500 * time.Millisecond, // it has become careful: eight good probes, after go-redis has dialled

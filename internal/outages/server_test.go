@@ -197,7 +197,7 @@ func TestRefused(t *testing.T) {
 		begin, end  func(t *testing.T, admin *redis.Client)
 		dialsPerSec int
 	}{
-		{"max clients", "", // go-redis may find the connection closed before it can read why
+		{"maxclients reached", "", // go-redis may find the connection closed before it can read why
 			func(t *testing.T, admin *redis.Client) {
 				must(t, admin.ConfigSet(t.Context(), "maxclients", "1"))
 				must(t, admin.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))

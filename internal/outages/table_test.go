@@ -109,8 +109,9 @@ func writeTable() error {
 		return fmt.Errorf("%s: no place <!-- outages --><!-- / --> for the table", document)
 	}
 	lines := []string{
-		"*Without Redis*: decisions that Redis did not make. *Slowest*: without the delay of the machine itself. *Units forgotten*: units that",
-		"Redis had counted and has lost.",
+		"*Without Redis*: requests that neither Redis nor a [remembered denial](#denials-without-redis) decided. *Slowest*: the slowest request, less the",
+		"delay of the machine itself. *Units forgotten*: units that Redis had counted and then lost. *Redis decides again after*: counted from the end of",
+		"the outage. –: not measured.",
 		"",
 		"| outage | requests | answered | without Redis | slowest | wrongly admitted | wrongly denied | units forgotten | Redis decides again after |",
 		"|---|--:|--:|--:|--:|--:|--:|--:|--:|",
