@@ -5,7 +5,7 @@
 //	rules:
 //	  - name: login
 //	    match: [POST /auth/login, POST /auth/register]
-//	    key: ip                      # or a list that is joined: [ip, route]
+//	    key: ip                      # or a list: [ip, route] counts each pair
 //	    limit: 5/1m fixed_window
 //	    charge_on: [401, 403]
 //	    ban: {after: 10, within: 1m, for: 15m}

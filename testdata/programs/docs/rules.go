@@ -15,7 +15,7 @@ import (
 func plans(limiter algorithms.Limiter, user keyfunc.Key, planOf func(context.Context) string) (*ratelimit.Middleware, error) {
 	return ratelimit.New(ratelimit.Config{
 		Limiter: limiter,
-		TierFor: func(r *http.Request) string { return planOf(r.Context()) }, // "" is none
+		TierFor: func(r *http.Request) string { return planOf(r.Context()) }, // "" is no tier
 		Rules: []ratelimit.Rule{{
 			Name:  "plan",
 			Key:   user,
@@ -48,7 +48,7 @@ var banned = []ratelimit.Rule{
 
 func rollOut(limit *ratelimit.Middleware, today ratelimit.Rule, user keyfunc.Key, stage int) error {
 	next := ratelimit.Rule{Name: "per-user-60", Key: user, Limit: algorithms.PerMinute(60)}
-	next.Shadow = stage < 2 // at 0 enforced for no key, at 1 for a tenth, at 2 for all
+	next.Shadow = stage < 2 // stage 0: enforced for no key, 1: for a tenth, 2: for all
 	if stage == 1 {
 		next.Enforce = 0.1
 	}
@@ -69,7 +69,7 @@ func fromFile(ctx context.Context, limiter algorithms.Limiter, proxies keyfunc.P
 	if err != nil {
 		return nil, err
 	}
-	go loader.Watch(ctx, limit) // ends with ctx
+	go loader.Watch(ctx, limit) // until ctx ends
 	return limit, nil
 }
 
@@ -78,11 +78,11 @@ func forgive(ctx context.Context, limit *ratelimit.Middleware, guard algorithms.
 	if err != nil {
 		return err
 	}
-	d, err := guard.Peek(ctx, checks...) // what it has left, by the rule's own limit
+	d, err := guard.Peek(ctx, checks...) // what the client has left, by the rule's own limit
 	if err != nil || d.Allowed {
 		return err
 	}
-	return guard.Reset(ctx, checks...) // starts anew
+	return guard.Reset(ctx, checks...) // its counts start anew
 }
 
 func hotKey() ratelimit.Rule {
