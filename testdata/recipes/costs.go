@@ -13,7 +13,7 @@ import (
 func expensive(user keyfunc.Key) []ratelimit.Rule {
 	return []ratelimit.Rule{
 		{Name: "api", Key: user, Limit: algorithms.PerMinute(100), Costs: map[string]int64{"POST /reports": 20, "GET /search": 5}},
-		{Name: "reports", Match: []string{"POST /reports"}, Key: keyfunc.Everyone, Limit: algorithms.PerSecond(2), Hidden: true}, // what the database can take
+		{Name: "reports", Match: []string{"POST /reports"}, Key: keyfunc.Everyone, Limit: algorithms.PerSecond(2), Hidden: true}, // Limit: what the database can take
 	}
 }
 

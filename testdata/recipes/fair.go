@@ -10,10 +10,10 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// fairShares gives one tenant nearly the whole service while the others are idle, and its
-// own share when the service is full.
+// fairShares lets a tenant use nearly the whole service while other tenants are idle, and
+// only its share when the service is full.
 func fairShares(limiter algorithms.Limiter, tenant keyfunc.Key) (*ratelimit.Middleware, error) {
-	var used atomic.Uint64 // 0 to 1, as bits of a float64
+	var used atomic.Uint64 // used part, 0 to 1, as float64 bits
 	idle, full := algorithms.PerSecond(900), algorithms.PerSecond(100)
 	return ratelimit.New(ratelimit.Config{
 		Limiter: limiter,
@@ -26,7 +26,7 @@ func fairShares(limiter algorithms.Limiter, tenant keyfunc.Key) (*ratelimit.Midd
 			{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerSecond(1000), Hidden: true},
 			{Name: "tenant", Key: tenant, Limit: full, LimitsFor: func(*http.Request) []algorithms.Limit {
 				if math.Float64frombits(used.Load()) < 0.8 {
-					return []algorithms.Limit{idle} // one count: the algorithm and the period are the same
+					return []algorithms.Limit{idle} // shares full's count: equal algorithm and period
 				}
 				return nil // full
 			}},

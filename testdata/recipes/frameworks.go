@@ -16,7 +16,7 @@ func ginLimit(limit *ratelimit.Middleware) gin.HandlerFunc {
 		passed := false
 		limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			passed, c.Request = true, r
-			if w == http.ResponseWriter(c.Writer) { // no Shedder, no ChargeOn
+			if w == http.ResponseWriter(c.Writer) { // not wrapped: no Shedder, no ChargeOn
 				c.Next()
 				return
 			}
@@ -24,7 +24,7 @@ func ginLimit(limit *ratelimit.Middleware) gin.HandlerFunc {
 			c.Writer = &ginWriter{own, w}
 			c.Next()
 			if status := c.Writer.Status(); c.FullPath() == "" && status/10 == 40 && !c.Writer.Written() {
-				http.Error(c.Writer, "no route", status) // else gin writes it, unseen by the rules
+				http.Error(c.Writer, "no route", status) // or gin writes the status, unseen by the rules
 			}
 			c.Writer.WriteHeaderNow()
 			c.Writer = own

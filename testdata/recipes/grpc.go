@@ -22,7 +22,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// takeRPC charges a call and waits for its turn. Its rules have Match: []string{"POST /shop.Search/{method}"}.
+// takeRPC charges a call and waits for its turn. limit's rules have Match: []string{"POST /shop.Search/{method}"}.
 func takeRPC(ctx context.Context, limit *ratelimit.Middleware, method string) error {
 	r := (&http.Request{Method: http.MethodPost, URL: &url.URL{Path: method}, Header: http.Header{}}).WithContext(ctx)
 	if p, ok := peer.FromContext(ctx); ok {
@@ -45,8 +45,8 @@ func takeRPC(ctx context.Context, limit *ratelimit.Middleware, method string) er
 	return nil
 }
 
-// codeOf is the code of a key's error: keyfunc.Required has chosen an HTTP status,
-// and all other errors are failures of the server.
+// codeOf returns the code of a key's error: errors of keyfunc.Required have an HTTP
+// status, and all others are the server's failures.
 func codeOf(err error) codes.Code {
 	refused, ok := errors.AsType[*keyfunc.StatusError](err)
 	switch {
@@ -60,10 +60,10 @@ func codeOf(err error) codes.Code {
 	return codes.InvalidArgument
 }
 
-// denied is the status of a denial.
+// denied is a denied call's status.
 func denied(limit *ratelimit.Middleware, d algorithms.Decision) error {
 	code := codes.ResourceExhausted
-	if headers.Status(d) == http.StatusServiceUnavailable { // a rule that fails closed could not be counted
+	if headers.Status(d) == http.StatusServiceUnavailable { // all denying rules are uncounted (failmode.Closed)
 		code = codes.Unavailable
 	}
 	quota := new(errdetails.QuotaFailure)
@@ -75,7 +75,7 @@ func denied(limit *ratelimit.Middleware, d algorithms.Decision) error {
 	details := []protoadapt.MessageV1{quota}
 	text := "the call costs more than its limit can hold"
 	fields := http.Header{}
-	headers.SetRetryAfter(fields, d) // none if waiting never helps
+	headers.SetRetryAfter(fields, d) // nothing if waiting never helps
 	if after, ok := headers.RetryAfter(&http.Response{Header: fields}); ok {
 		text = fmt.Sprint("retry in ", after)
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})

@@ -10,7 +10,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// exports admits two exports at once for each user, in all processes, and 30 an hour.
+// exports admits each user, across all processes, two exports at once and 30 an hour.
 func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, http.Handler) {
 	match := []string{"POST /exports"}
 	rules := []ratelimit.Rule{
@@ -27,11 +27,11 @@ func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, 
 	})
 }
 
-// sockets admits five connections at once for each user, and 30 new ones a minute.
+// sockets admits each user five connections at once and 30 new connections a minute.
 func sockets(user keyfunc.Key) []ratelimit.Rule {
 	match := []string{"GET /ws"}
 	return []ratelimit.Rule{
-		{Name: "sockets", Match: match, Key: user, // a lease of 5m means fewer renewals
+		{Name: "sockets", Match: match, Key: user, // a place's lease of 5m means fewer renewals
 			Limit: algorithms.Limit{Rate: 5, Period: 5 * time.Minute, Algorithm: algorithms.InFlight}},
 		{Name: "connects", Match: match, Key: user, Limit: algorithms.PerMinute(30)},
 	}
@@ -57,7 +57,7 @@ func handedOn(upgrade func(http.ResponseWriter, *http.Request) (socket, error), 
 			return
 		}
 		release := ratelimit.Hold(r.Context())
-		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // r's ends with the handler
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // r.Context() ends with the handler
 		go func() {
 			defer release()
 			defer cancel()

@@ -17,7 +17,7 @@ func logins(client keyfunc.Key) []ratelimit.Rule {
 		{
 			Name: "login-ip", Match: match, Key: client, ChargeOn: []int{401, 403}, Fail: failmode.Closed,
 			Limit: algorithms.Limit{Rate: 10, Period: time.Minute, Algorithm: algorithms.SlidingLog},
-			Ban:   algorithms.Ban{After: 20, Within: 10 * time.Minute, For: time.Hour}, // 20 denials, after 10 failures
+			Ban:   algorithms.Ban{After: 20, Within: 10 * time.Minute, For: time.Hour}, // 10 failures, then 20 denials
 		},
 		{
 			Name: "login-account", Match: match, Key: account, ChargeOn: []int{401, 403}, Fail: failmode.Closed, Hidden: true,

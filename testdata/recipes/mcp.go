@@ -9,14 +9,14 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// tools is an MCP server's limits: each tool that is listed has its own, for each API key.
+// tools limits an MCP server: each listed tool has its own limit, for each API key.
 func tools(limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
 	return ratelimit.New(ratelimit.Config{Limiter: limiter, Denied: refuseCall, Rules: []ratelimit.Rule{
 		{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(600)},
 		{
 			Name: "tools", Match: []string{"POST /mcp"}, Key: keyfunc.Required(keyfunc.APIKey("Authorization"), http.StatusUnauthorized),
 			TierBy: keyfunc.BodyJSON("/params/name", 256<<10),
-			Limit:  algorithms.PerMinute(30), // tools that are not listed, other calls and batches share this
+			Limit:  algorithms.PerMinute(30), // unlisted tools, other calls and batches share this limit
 			Tiers: map[string][]algorithms.Limit{
 				"search":    {algorithms.PerMinute(60)},
 				"run_query": {algorithms.PerMinute(10), algorithms.PerDay(100, "UTC")},
@@ -25,12 +25,12 @@ func tools(limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
 	}})
 }
 
-// refuseCall is a denial in JSON-RPC's form.
+// refuseCall writes a denial as a JSON-RPC error.
 func refuseCall(w http.ResponseWriter, r *http.Request, _ algorithms.Decision) {
 	var call struct {
 		ID json.RawMessage `json:"id"`
 	}
-	_ = json.NewDecoder(http.MaxBytesReader(w, r.Body, 256<<10)).Decode(&call) // of a batch, the id is null
+	_ = json.NewDecoder(http.MaxBytesReader(w, r.Body, 256<<10)).Decode(&call) // for a batch, the id is null
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusTooManyRequests)

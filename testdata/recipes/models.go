@@ -14,7 +14,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// A chunk is a part of an answer. The last one says how many tokens were used.
+// A chunk is a part of an answer. The last chunk says how many tokens were used.
 type chunk struct {
 	text          string
 	input, output int64
@@ -24,7 +24,7 @@ type chunk struct {
 func price(input, output int64) int64 { return 3*input + 15*output }
 
 func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chunk], error)) ([]ratelimit.Rule, http.Handler) {
-	input := func(r *http.Request) int64 { return cmp.Or(max(r.ContentLength, 0)/4, 10_000) } // 10,000 if unknown
+	input := func(r *http.Request) int64 { return cmp.Or(max(r.ContentLength, 0)/4, 10_000) } // unknown length: 10,000
 	maxTokens := keyfunc.BodyJSON("max_tokens", 1<<20)
 	output := func(r *http.Request) int64 {
 		text, _ := maxTokens.Resolve(r) // upstream can still read the body
@@ -69,7 +69,7 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 			more = ratelimit.Add(ctx, "budget", price(0, tokens)) && more
 			_, err := io.WriteString(w, c.text)
 			if !more || err != nil || out.Flush() != nil {
-				return // nothing is left, or the client has gone
+				return // no units left, or the client has gone
 			}
 		}
 	})

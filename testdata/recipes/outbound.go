@@ -9,9 +9,9 @@ import (
 	"github.com/seed75154129/ratelimit/headers"
 )
 
-// outbound sends 10 requests a second to each host, from all processes together.
+// outbound sends each host 10 requests a second, from all processes together.
 func outbound(limiter algorithms.Limiter) *http.Client {
-	limit := algorithms.Limit{Rate: 10, Period: time.Second, Burst: 100, Algorithm: algorithms.LeakyBucket} // 100 can queue; Transport retries the others
+	limit := algorithms.Limit{Rate: 10, Period: time.Second, Burst: 100, Algorithm: algorithms.LeakyBucket} // 100 can queue; others wait for a place
 	return &http.Client{Timeout: time.Minute, Transport: &headers.Transport{
 		Limiter: limiter,
 		Checks: func(r *http.Request) []algorithms.Check {
@@ -32,18 +32,18 @@ func worker(ctx context.Context, limiter algorithms.Limiter, jobs <-chan string,
 			_ = algorithms.Refund(ctx, limiter, d) // nothing was sent
 			continue
 		}
-		_, _ = limiter.Settle(ctx, algorithms.Charge{Result: d.Results[0], Cost: units}) // what it really took
+		_, _ = limiter.Settle(ctx, algorithms.Charge{Result: d.Results[0], Cost: units}) // units really used
 	}
 	return nil
 }
 
-// mails sends 10 to 1000 mails at once: as many as the tenant's day and the provider's minute have left.
+// mails sends 10 to 1000 mails at once: as many as the tenant's day and the provider's minute still allow.
 func mails(ctx context.Context, limiter algorithms.Limiter, tenant string, send func(most int64) (sent int64)) error {
 	d, err := algorithms.Wait(ctx, limiter,
 		algorithms.Check{Rule: "mails", Key: tenant, Limit: algorithms.PerDay(50_000, "UTC"), Cost: 1000, AtLeast: 10},
 		algorithms.Check{Rule: "provider", Limit: algorithms.PerMinute(5000), Cost: 1000, AtLeast: 10})
 	if err != nil {
-		return err // algorithms.ErrDenied if ctx's deadline comes first
+		return err // algorithms.ErrDenied if 10 fit only after ctx's deadline
 	}
 	sent := send(d.Results[0].Charged)
 	charges := make([]algorithms.Charge, len(d.Results))

@@ -32,8 +32,8 @@ func shop(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(contex
 	})
 }
 
-// A pace is the share of the limit that batch requests get. It falls while the server
-// is full, and comes back slowly.
+// A pace is the part of their limit that batch requests get. It falls while the server
+// is full, then rises slowly.
 type pace struct {
 	mu    sync.Mutex
 	share float64

@@ -40,8 +40,8 @@ func TestFiveAMinute(t *testing.T) {
 		for range 5 {
 			want(one, http.StatusOK)
 		}
-		want(two, http.StatusTooManyRequests) // the other middleware knows
-		time.Sleep(time.Minute)               // takes no time
+		want(two, http.StatusTooManyRequests) // both share one count
+		time.Sleep(time.Minute)               // takes no real time
 		want(two, http.StatusOK)
 	})
 }

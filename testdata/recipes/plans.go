@@ -23,10 +23,10 @@ func plans(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(conte
 // deny answers 402 if a plan is used up.
 func deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	for _, result := range d.Results {
-		counted := result.Err == nil && result.Source != algorithms.SourceFallback // a fallback counts only a share
+		counted := result.Err == nil && result.Source != algorithms.SourceFallback // without Redis, a process counts only its share
 		if result.Denies() && result.Check.Limit.Calendar != "" && counted && result.BannedFor == 0 {
 			w.Header().Set("Cache-Control", "no-store")
-			w.Header().Del("Retry-After") // clients should stop
+			w.Header().Del("Retry-After") // clients should not retry
 			http.Error(w, fmt.Sprint("your plan is used up until ", result.At.Add(result.ResetAfter).UTC().Format(time.RFC3339)), http.StatusPaymentRequired)
 			return
 		}
@@ -34,7 +34,7 @@ func deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	headers.Deny(w, r, d)
 }
 
-// bill writes what each request has cost in the end. write must ignore an id that exists.
+// bill writes each request's final cost. write must ignore an id that it has stored.
 func bill(rule string, id func(*http.Request) string, write func(id, tenant string, units int64)) func(*http.Request, algorithms.Decision) {
 	return func(r *http.Request, d algorithms.Decision) { // for Config.Settled
 		if result, ok := d.Result(rule); ok && result.Charged > 0 {
@@ -43,7 +43,7 @@ func bill(rule string, id func(*http.Request) string, write func(id, tenant stri
 	}
 }
 
-// warn calls mail when a tenant reaches 80 % of a plan, and when it is used up. mail must
+// warn calls mail when a tenant has used 80 % of a plan, and again at 100 %. mail must
 // not block.
 func warn(mail func(tenant string, percent float64, renewed time.Time)) func(*http.Request, algorithms.Decision) {
 	return func(_ *http.Request, d algorithms.Decision) { // for Config.Observe and Config.Settled

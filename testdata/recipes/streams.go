@@ -17,12 +17,12 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// Fields that upstreams believe because proxies set them.
+// Header fields that upstreams trust, because proxies set them.
 var proxyFields = []string{
 	"CF-Connecting-IP", "True-Client-IP", "X-Client-IP", "X-HTTP-Method-Override", "X-Original-URL", "X-Real-IP", "X-Remote-User", "X-Rewrite-URL", "X-User-Id",
 }
 
-// oddPath finds what some upstreams read as another path.
+// oddPath matches paths that some upstreams read as other paths.
 var oddPath = regexp.MustCompile(`(?i)[;\\]|%(0|1|2[35ef]|3[bf]|5c|7f)`)
 
 func reverseProxy(limit *ratelimit.Middleware, proxies keyfunc.Proxies, upstream *url.URL) http.Handler {
@@ -47,7 +47,7 @@ func reverseProxy(limit *ratelimit.Middleware, proxies keyfunc.Proxies, upstream
 				r.Out.Header.Set("X-Forwarded-For", addr.String())
 			}
 		},
-		ModifyResponse: ratelimit.ModifyResponse, // merges an upstream's fields
+		ModifyResponse: ratelimit.ModifyResponse, // merges the upstream's rate-limit fields
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect || oddPath.MatchString(r.URL.EscapedPath()) || !utf8.ValidString(r.URL.Path) {
@@ -58,14 +58,14 @@ func reverseProxy(limit *ratelimit.Middleware, proxies keyfunc.Proxies, upstream
 	})
 }
 
-// A socket is what you adapt your library to.
+// A socket adapts your WebSocket library.
 type socket interface {
 	Read(context.Context) ([]byte, error)
 	Close(reason string) error
 }
 
-// messages serves a WebSocket. Each message is charged like the request that opened the
-// connection.
+// messages serves a WebSocket. limit charges each message by r, the request that opened
+// the connection.
 func messages(limit *ratelimit.Middleware, r *http.Request, conn socket, handle func([]byte)) error {
 	for {
 		message, err := conn.Read(r.Context())
@@ -88,7 +88,7 @@ func messages(limit *ratelimit.Middleware, r *http.Request, conn socket, handle 
 	}
 }
 
-// awaitTurn waits as long as a leaky_bucket delays what was admitted.
+// awaitTurn waits if a leaky_bucket delays the message or call.
 func awaitTurn(ctx context.Context, d algorithms.Decision) error {
 	if d.Delay() == 0 {
 		return nil
@@ -101,13 +101,13 @@ func awaitTurn(ctx context.Context, d algorithms.Decision) error {
 	}
 }
 
-// events serves server-sent events behind limit.Handler: a stream is one request,
-// and flushes as without the limiter.
+// events serves server-sent events behind limit.Handler: each stream is one request,
+// and Flush works as without the limiter.
 func events(source func(context.Context) <-chan string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		out := http.NewResponseController(w)
-		_ = out.SetWriteDeadline(time.Now().Add(time.Hour)) // the server's WriteTimeout would end it
+		_ = out.SetWriteDeadline(time.Now().Add(time.Hour)) // the server's WriteTimeout would end the stream
 		_ = out.Flush()                                     // the client sees that the stream is open
 		for event := range source(r.Context()) {
 			if _, err := fmt.Fprintf(w, "data: %s\n\n", event); err != nil || out.Flush() != nil {
