@@ -46,9 +46,9 @@ func cloudflareTable(v verdict, s score) string {
 		{"", "Cloudflare, 2017", "here, many clients"},
 		{"requests", "400,000,000", thousands(v.requests)},
 		{"clients", "270,000", thousands(v.clients)},
-		{"of them over the limit", "", thousands(v.over)},
-		{"limited though not over it", "0", thousands(v.wronglyDenied)},
-		{"over it and never limited", "3", thousands(v.wronglyFree)},
+		{"clients over the limit", "", thousands(v.over)},
+		{"limited, but not over the limit", "0", thousands(v.wronglyDenied)},
+		{"over the limit, but never limited", "3", thousands(v.wronglyFree)},
 		{"requests wrongly allowed or limited", "0.003 %", percent(100*float64(v.wrong)/float64(v.requests)) + " %"},
 		{"the estimate is off by, on average", "6 %", percent(s.estimateError()) + " %"},
 	}.String()

@@ -26,7 +26,7 @@ func shapes() []shape {
 		slug: "steady_half", title: "steady, 0.5×", about: "one request every 1.2 s",
 		requests: traffic.Steady(0.5, 30*period),
 	}, {
-		slug: "steady_full", title: "steady, 1×", about: "one every 0.6 s",
+		slug: "steady_full", title: "steady, 1×", about: "one request every 0.6 s",
 		requests: traffic.Steady(1, 30*period),
 	}, {
 		slug: "steady", title: "steady, 1.5×", about: "one every 0.4 s",
@@ -35,13 +35,13 @@ func shapes() []shape {
 		slug: "poisson", title: "Poisson, 1×", about: "at random, 100 a minute on average",
 		requests: traffic.Poisson(simulate.Random(1), 1, 200*period), picture: true, from: 6 * period,
 	}, {
-		slug: "bursty", title: "bursty, 1×", about: "on for 6 s at 10 a second, off for 30 s, on average; all at random",
+		slug: "bursty", title: "bursty, 1×", about: "on average on for 6 s at 10 a second, then off for 30 s; all at random",
 		requests: traffic.Bursty(simulate.Random(2), 1, 200*period), picture: true, from: 4 * period,
 	}, {
 		slug: "window_edges", title: "window edges", about: "every two minutes: 100 in the last second of a minute, 100 in the first of the next",
 		requests: traffic.Edges(1, 60*period), picture: true,
 	}, {
-		slug: "edge_then_drip", title: "edge, then drip", about: "every three minutes: 100 in the last second of a minute, one every 0.6 s in the next",
+		slug: "edge_then_drip", title: "edge, then drip", about: "every three minutes: 100 in the last second of a minute, one request every 0.6 s in the next",
 		requests: traffic.Drip(1, 90*period), picture: true,
 	}, {
 		slug: "costs", title: "costs of 1 to 10", about: "Poisson, 100 units a minute on average",

@@ -14,7 +14,7 @@ func callPartner(ctx context.Context, limiter algorithms.Limiter, client *http.C
 		Limit: algorithms.Limit{Rate: 10, Period: time.Second, Burst: 50, Algorithm: algorithms.LeakyBucket},
 	}
 	if _, err := algorithms.Wait(ctx, limiter, partner); err != nil {
-		return nil, err // algorithms.ErrDenied at once if its turn comes after ctx's deadline
+		return nil, err // algorithms.ErrDenied, at once, if the call's turn comes after ctx's deadline
 	}
 	return client.Do(req)
 }
