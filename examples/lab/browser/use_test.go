@@ -123,6 +123,7 @@ input algorithms sliding_log
 input algorithms token_bucket
 input algorithms leaky_bucket
 input algorithms gcra
+input algorithms in_flight
 input traffic
 input load
 input periods
