@@ -111,7 +111,7 @@ func writeTable() error {
 	lines := []string{
 		"*Without Redis*: requests that neither Redis nor a [remembered denial](#denials-without-redis) decided. *Slowest*: the slowest request, less the",
 		"delay of the machine itself. *Units forgotten*: units that Redis had counted and then lost. *Redis decides again after*: counted from the end of",
-		"the outage. –: not measured.",
+		"the fault. –: not measured.",
 		"",
 		"| outage | requests | answered | without Redis | slowest | wrongly admitted | wrongly denied | units forgotten | Redis decides again after |",
 		"|---|--:|--:|--:|--:|--:|--:|--:|--:|",

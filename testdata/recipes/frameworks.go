@@ -24,7 +24,7 @@ func ginLimit(limit *ratelimit.Middleware) gin.HandlerFunc {
 			c.Writer = &ginWriter{own, w}
 			c.Next()
 			if status := c.Writer.Status(); c.FullPath() == "" && status/10 == 40 && !c.Writer.Written() {
-				http.Error(c.Writer, "no route", status) // or gin writes the status, unseen by the rules
+				http.Error(c.Writer, "no route", status) // otherwise gin writes it, unseen by the rules
 			}
 			c.Writer.WriteHeaderNow()
 			c.Writer = own

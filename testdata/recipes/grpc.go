@@ -63,7 +63,7 @@ func codeOf(err error) codes.Code {
 // denied is a denied call's status.
 func denied(limit *ratelimit.Middleware, d algorithms.Decision) error {
 	code := codes.ResourceExhausted
-	if headers.Status(d) == http.StatusServiceUnavailable { // all denying rules are uncounted (failmode.Closed)
+	if headers.Status(d) == http.StatusServiceUnavailable { // Redis failed, and all denying rules are failmode.Closed
 		code = codes.Unavailable
 	}
 	quota := new(errdetails.QuotaFailure)

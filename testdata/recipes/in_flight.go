@@ -10,7 +10,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// exports admits each user, across all processes, two exports at once and 30 an hour.
+// exports allows each user, across all processes, two exports at once and 30 an hour.
 func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, http.Handler) {
 	match := []string{"POST /exports"}
 	rules := []ratelimit.Rule{
@@ -27,7 +27,7 @@ func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, 
 	})
 }
 
-// sockets admits each user five connections at once and 30 new connections a minute.
+// sockets allows each user five connections at once and 30 new connections a minute.
 func sockets(user keyfunc.Key) []ratelimit.Rule {
 	match := []string{"GET /ws"}
 	return []ratelimit.Rule{

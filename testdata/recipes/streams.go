@@ -64,7 +64,7 @@ type socket interface {
 	Close(reason string) error
 }
 
-// messages serves a WebSocket. limit charges each message by r, the request that opened
+// messages serves a WebSocket. limit charges each message like r, the request that opened
 // the connection.
 func messages(limit *ratelimit.Middleware, r *http.Request, conn socket, handle func([]byte)) error {
 	for {

@@ -78,7 +78,7 @@ func forgive(ctx context.Context, limit *ratelimit.Middleware, guard algorithms.
 	if err != nil {
 		return err
 	}
-	d, err := guard.Peek(ctx, checks...) // what the client has left, by the rule's own limit
+	d, err := guard.Peek(ctx, checks...) // what the client has left of the rule's Limit
 	if err != nil || d.Allowed {
 		return err
 	}
