@@ -8,7 +8,7 @@ import (
 )
 
 func shutDown(server *http.Server) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // plus preStop: less than the grace period
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // preStop and these 30 s together are less than the grace period
 	defer cancel()
 	err = server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
