@@ -12,7 +12,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// A subdomain is a key: the customer in customer.example.com.
+// A subdomain is a Key: the customer in customer.example.com.
 type subdomain struct{ domain string }
 
 func (k subdomain) Resolve(r *http.Request) (string, error) {
@@ -23,16 +23,16 @@ func (k subdomain) Resolve(r *http.Request) (string, error) {
 	return customer, nil
 }
 
-func (k subdomain) String() string { return "subdomain of " + k.domain } // in lists of rules
+func (k subdomain) String() string { return "subdomain of " + k.domain } // shown in lists of rules
 
-// Slow is a writer: it tells clients that they have used up a limit.
+// slow is a Writer: it tells a client which limit the client has used up.
 func slow(h http.Header, d algorithms.Decision) {
 	if t, ok := d.Tightest(); ok && t.Remaining == 0 {
 		h.Set("X-Slow-Down", t.Check.Rule)
 	}
 }
 
-// Counted is a decorator: it counts what a limiter denies.
+// counted is a decorator: it counts the requests that its Limiter denies.
 type counted struct {
 	algorithms.Limiter
 	denied atomic.Int64
@@ -46,7 +46,7 @@ func (c *counted) Take(ctx context.Context, checks ...algorithms.Check) (algorit
 	return d, err
 }
 
-func (c *counted) Unwrap() algorithms.Limiter { return c.Limiter } // for the metrics, which look for the Guard
+func (c *counted) Unwrap() algorithms.Limiter { return c.Limiter } // so that the metrics find the Guard
 
 func ownParts(guard *failmode.Guard) (*ratelimit.Middleware, error) {
 	return ratelimit.New(ratelimit.Config{
