@@ -8,25 +8,25 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// A Ban denies a key for longer after repeated denials. A key that a check has denied
-// After times is banned: all checks of the rule that have a Ban deny it, even if their
-// limits have units left. The zero value is no ban. Any other value needs After and For.
+// A Ban denies a key for longer after repeated denials. A key denied as often as After
+// says is banned: all checks of the rule that have a Ban deny it, even if their limits
+// have units left. The zero value is no ban. Any other value needs After and For.
 //
 // The denials of all processes count together. A request is one denial, even if several
-// checks with the rule and the key deny it. A denial counts if it comes no later
-// than Within after the first one. Some denials do not count: those during a ban, so
-// they do not extend it; those for MaxDelay alone; those of a shadow check; and those
-// of a fallback while the store is unavailable. A shadow check obeys no ban.
+// checks with the rule and the key deny it. A denial counts if it comes no later than
+// Within after the first one. Some denials do not count: those during a ban, so they do
+// not extend it; those because of MaxDelay alone; those of a shadow check; and those of a
+// Guard's fallback. A shadow check obeys no ban.
 //
-// A ban belongs to the rule and the key. It stays when the limit changes. If two
-// processes have different Bans for a key, as during a roll-out, both count the same
-// denials, and both obey a ban that either of them began. If a denial comes later
-// than the Within of its check after the first, the count starts anew. The store keeps
-// the denials until the first is older than the Within of the check that denied last.
+// A ban belongs to the rule and the key. It stays when the limit changes. If two processes
+// have different Bans for a key, as during a roll-out, both count the same denials, and
+// both obey a ban that either of them began. If the first denial is older than the Within
+// of the check that denies now, the count starts anew. The store keeps the denials until
+// the first is older than the Within of the check that denied last.
 //
 // Within and For are whole microseconds below 2^52.
 type Ban struct {
-	After  int64         // denials before the ban; 1 bans at the first denial
+	After  int64         // denials that lead to the ban; 1 bans at the first
 	Within time.Duration // the time in which the denials must come; 0 means the limit's period
 	For    time.Duration // how long the key is denied
 }

@@ -15,19 +15,19 @@ import (
 type Check struct {
 	Rule  string // what is counted; a name that all processes share
 	Key   string // the client that is counted; "" is a key like any other
-	Tier  string // counts apart from other tiers of the rule and key; they share a ban; "" is none
+	Tier  string // each tier of a rule and key has its own count; all tiers share a ban; "" is no tier
 	Limit Limit  // how much the key may use
 	Cost  int64  // units that this request takes; 0 means 1; negative is an error
 
-	// AtLeast takes as many units as are left, between AtLeast and Cost; 0 means Cost; see
-	// [Limiter]. Not for leaky_bucket, in_flight, soft limits and Lease.
+	// AtLeast lets a check take fewer units than Cost, but at least AtLeast; 0 means Cost;
+	// see [Limiter]. Not for leaky_bucket, in_flight, soft limits and Lease.
 	AtLeast int64
 
 	Fail   FailMode // what to do if the store cannot count; zero counts locally
 	Shadow bool     // decided and counted, never enforced
 
-	// Lease is for a hot key: a Guard takes units in batches. Fixed and sliding windows
-	// only, not Soft, not with Ban, NoCache or AtLeast.
+	// Lease is for a hot key: a Guard takes its units from the store in batches. Only for
+	// fixed_window and sliding_window, and not with Soft, Ban, NoCache or AtLeast.
 	Lease bool
 
 	NoCache  bool          // do not cache its denials; for a count whose charges may be refunded at any time

@@ -9,15 +9,15 @@ import (
 
 // A Result is the outcome of one [Check].
 type Result struct {
-	Check      Check         // as it was decided: a fallback's Limit is this process's share
+	Check      Check         // as it was decided: with SourceFallback, Limit is this process's share
 	Source     Source        // what decided it; SourceNone if nothing did, because another check had denied the request
-	HasRoom    bool          // the cost fits the limit, and no ban denies it; another check may have denied the request
+	HasRoom    bool          // the cost fits the limit, and no ban denies the check; another check may have denied the request
 	BanBegan   bool          // this denial began the ban
 	known      bool          // trace has the state
 	Charged    int64         // units taken; 0 for a denied request, unless they could not be refunded in time
 	Remaining  int64         // units left; at most 0 while the key is banned; negative is a debt
 	RetryAfter time.Duration // until Cost units are free; 0 if HasRoom; Never if they never will be
-	ResetAfter time.Duration // until all units are free, and the ban has ended
+	ResetAfter time.Duration // until all units are free and any ban has ended
 	Delay      time.Duration // leaky_bucket: wait this long before serving
 	At         time.Time     // when it was decided, on the deciding clock
 	BannedFor  time.Duration // how long after At the key stays banned, and so denied; 0 if it is not banned
@@ -59,18 +59,18 @@ func (r *Result) Denies() bool {
 // A Decision is the outcome of a request.
 type Decision struct {
 	Allowed bool     // no enforced check denied it
-	Results []Result // one for each check, in their order; in a denial, some may have SourceNone
+	Results []Result // one for each check, in the order of the checks; in a denial, some may have SourceNone
 }
 
 // A Charge is a result and what its check is to cost in the end.
 type Charge struct {
 	Result Result // as Take or Settle returned it, or a copy
-	Cost   int64  // 0 refunds all units; more than was charged may go into debt; negative is an error
+	Cost   int64  // 0 refunds all units; a cost above Result.Charged may leave a debt; negative is an error
 }
 
-// Result returns the result of a rule's check. If the rule has several windows, it is
-// the one that denies for the longest time or, if none denies, the tightest. If several
-// chained middlewares have a rule of this name, it is that of the innermost.
+// Result returns the result of a rule's check. If the rule has several windows, it returns
+// the result that denies for the longest time or, if none denies, the tightest. If several
+// chained middlewares have a rule of this name, it returns a result of the innermost.
 func (d Decision) Result(rule string) (Result, bool) {
 	windows := d.windowsOf(rule)
 	if len(windows) == 0 {

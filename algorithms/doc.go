@@ -8,39 +8,39 @@
 //
 // Read [Limit], [Check] and [Limiter] first. For HTTP, package middleware makes the
 // checks. Other work uses this package: [Wait] for calls that the program makes, and
-// [Limiter].Take for jobs, messages and RPCs. If a worker can use less than it asks for, it
-// sets AtLeast, and finds in Charged how many units it got. Rules for HTTP have no AtLeast,
-// because a request has one cost. Wrap a Redis in a failmode.Guard, which
+// [Limiter].Take for jobs, messages and RPCs. If a worker can use less than it asks for,
+// it sets AtLeast in the Check; Charged in the Result is what it got. Rules for HTTP have
+// no AtLeast, because a request has one cost. Wrap a Redis in a failmode.Guard, which
 // decides while Redis is unavailable.
 //
 // # Algorithms
 //
 //	fixed_window    at most Rate units in each window of Period, aligned to the Unix epoch
-//	sliding_window  as fixed_window, plus the previous window's units in proportion to how much of that window lies in the last Period
+//	sliding_window  as fixed_window, but the previous window's units count, too, in proportion to how much of that window lies in the last Period
 //	sliding_log     at most Rate units in any span of Period: exact, with an entry for each admitted request
 //	token_bucket    up to Burst units at once, refilled at Rate per Period
-//	leaky_bucket    a queue of up to Burst, served one by one at Rate per Period
-//	gcra            token_bucket under its other name: the same decisions
+//	leaky_bucket    a queue of up to Burst requests, served one by one at Rate per Period
+//	gcra            another name for token_bucket: the same decisions
 //	calendar_window at most Rate units in each day, week, month, quarter or year of a time zone
 //	in_flight       at most Rate requests in progress at once
 //
-// All arithmetic is in whole numbers: Unix microseconds and units. Buckets also
-// keep a fraction of a microsecond, with the rate as its denominator. Each algorithm
-// exists twice: as a pure function in Go, and as its twin in Lua. The Lua twin only
-// decides. Go computes the fields of the Result from the state, for both.
+// All arithmetic is in whole numbers: Unix microseconds and units. Buckets also keep a
+// fraction of a microsecond, with the rate as its denominator. Each algorithm exists
+// twice: as a pure function in Go, and as its twin in Lua. The Lua twin only decides: Go
+// computes the fields of each Result from the state.
 //
 // # Clocks
 //
-// Redis decides by its own clock (TIME, read once for all checks), Memory by
-// the wall clock at its start plus the monotonic clock. A stored time that
-// disagrees with the clock can only make a decision stricter, so no client gains from a
-// clock that steps back, or from clocks that differ between processes.
+// Redis decides by its own clock (TIME, read once for all checks), Memory by the wall
+// clock at its first use plus the monotonic time since then. A stored time that disagrees
+// with the clock can only make a decision stricter, so no client gains from a clock that
+// steps back, or from clocks that differ between processes.
 //
-// If a state was written at a time more than one period ahead of the clock, the clock
-// was wrong then: the units that were used count as used now, and recover as the limit
-// says. A debt is stored as a time in the future, too, but is no clock error, however
-// large it is. It may come from a slower limit on the same key, of another process or
-// tier. It denies until it is repaid.
+// If a state was written at a time more than one period ahead of the clock, that time was
+// wrong: the state's units count as if they were used now, and recover as the limit says.
+// A debt is stored as a time in the future, too, but is no clock error, however large it
+// is. It may come from a slower limit on the same count, of another process or check. A
+// debt denies until it is repaid.
 package algorithms
 
 // # How it works

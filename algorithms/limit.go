@@ -28,11 +28,11 @@ const (
 	// unit takes one. Any period admits at most Burst + Rate units.
 	TokenBucket Algorithm = "token_bucket"
 	// LeakyBucket queues requests and serves them one by one, Period/Rate apart. An
-	// admitted request must wait for its Delay. Burst is required: it is how many
-	// requests the queue can hold, including the one being served. For nginx's
-	// limit_req with burst=N, set Burst to N+1; with nodelay, use [GCRA]. A request is
-	// served when its slot begins, whatever its cost. So any period serves at most Rate
-	// + cost-1 units.
+	// admitted request must wait for its Delay. Burst is required: it is how many requests
+	// the queue can hold, including the one being served. For nginx's limit_req with
+	// burst=N, set Burst to N+1; if it also has nodelay, use [GCRA] with that Burst. A
+	// request is served when its slot begins, whatever its cost. So with costs up to C,
+	// any period serves at most Rate + C-1 units.
 	LeakyBucket Algorithm = "leaky_bucket"
 	// GCRA is the generic cell rate algorithm of ITU-T I.371. It makes the same
 	// decisions as [TokenBucket].
@@ -53,8 +53,8 @@ type Limit struct {
 	Period    time.Duration // whole microseconds; at least 1 µs. calendar_window: 0
 	Burst     int64         // buckets only: units that may come at once; 0 means Rate (leaky_bucket: required)
 	Calendar  string        // calendar_window only: day, week, month, quarter or year, and a zone: "month@Europe/Berlin"
-	Soft      bool          // beyond the limit requests pass, and are counted; fixed, sliding and calendar windows only
-	Algorithm Algorithm     // "" means CalendarWindow where Calendar is set, TokenBucket where Burst is, else SlidingWindow
+	Soft      bool          // requests beyond the limit pass and count; fixed_window, sliding_window and calendar_window only
+	Algorithm Algorithm     // "" means CalendarWindow if Calendar is set, TokenBucket if Burst is set, else SlidingWindow
 }
 
 // PerSecond is a [SlidingWindow] limit of rate units in each second. A client that has
@@ -77,9 +77,9 @@ func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 // load; import time/tzdata where the machine has no zones.
 func PerDay(n int64, zone string) Limit { return Limit{Rate: n, Calendar: "day@" + zone} }
 
-// PerMonth is a [CalendarWindow] limit of n units in each month of a time zone. Months
-// that begin on another day are Limit{Rate: n, Calendar: "month:15@UTC"}; in a month
-// that is too short, the window begins on the last day.
+// PerMonth is a [CalendarWindow] limit of n units in each month of a time zone. For months
+// that begin on another day, write Limit{Rate: n, Calendar: "month:15@UTC"}; in a month
+// without that day, the window begins on the last day.
 func PerMonth(n int64, zone string) Limit { return Limit{Rate: n, Calendar: "month@" + zone} }
 
 // InFlight counts the requests that are under way at once, in all processes together:
@@ -99,10 +99,10 @@ const defaultLease = 15 * time.Second
 // MaxInFlight is an [InFlight] limit of n requests at once, with a lease of 15 s. Its
 // text form is "20 in flight"; with another lease it is "20/5m in_flight".
 //
-// Beside it, write a limit with a rate by the same key: denials by MaxInFlight are not
-// remembered, so each request of a flood asks the store, unless this process holds all
-// places. One client can hold all places of a key that clients share: there, write a
-// limit for each client as well.
+// Beside it, write a limit with a rate by the same key: a Guard does not remember denials
+// by MaxInFlight, so each request of a flood asks the store, unless all n requests run in
+// the Guard's process. If clients share a key, one client can take up all n: limit each
+// client as well.
 func MaxInFlight(n int64) Limit {
 	return Limit{Rate: n, Period: defaultLease, Algorithm: InFlight}
 }

@@ -15,32 +15,32 @@ import (
 // every program needs.
 type Limiter interface {
 	// If every enforced check fits its limit, Take charges all checks that fit. If an
-	// enforced check does not fit, it charges none. A shadow check that does not fit is
+	// enforced check does not fit, Take charges none. A shadow check that does not fit is
 	// not charged and denies nothing.
 	//
-	// A check whose Limit is Soft denies nothing, unless its key is banned. Unless another
-	// check denies, it is charged even if it does not fit. Then HasRoom is false, Charged is
-	// above 0, and a negative Remaining is the number of units beyond the limit. A shadow
-	// check is never charged beyond its limit.
+	// A check whose Limit is Soft denies nothing, unless its key is banned. If no other
+	// check denies, a soft check that does not fit is charged all the same: HasRoom is
+	// false, Charged is above 0, and a negative Remaining is the number of units beyond
+	// the limit. A shadow check is never charged beyond its limit.
 	//
-	// The decision has exactly one result for each check, in their order. A check that
+	// The decision has one result for each check, in the order of the checks. A check that
 	// nothing decided, because another one had denied the request, has SourceNone.
 	//
-	// Being over a limit is not an error. An error means that no check could be
-	// decided. If only some checks could not be decided, their results have an Err, and
-	// the decision is not Allowed. Such a decision may leave results with Charged above
-	// 0, and so may a denial whose charges could not be refunded in time. The caller must
-	// settle those charges, as failmode.Guard does.
+	// Being over a limit is not an error. An error means that no check could be decided.
+	// If only some checks could not be decided, their results have an Err, and the
+	// decision is not Allowed if one of them is enforced. Such a decision may leave
+	// results with Charged above 0, and so may a denial whose charges could not be
+	// refunded in time. The caller must settle those charges, as failmode.Guard does.
 	//
 	// Two checks of one call must not share a count.
 	//
 	// A check with AtLeast takes what is left, if that is less than its Cost. All checks
-	// with AtLeast in a call take the same number of units: the least that any enforced one
-	// has left. Charged is this number, or 0 if the check fails open, because then nothing
-	// is counted. If an enforced check has less than AtLeast left, the request is denied,
-	// and RetryAfter is the time until AtLeast units are free. A shadow check is charged no
-	// more than it has left. All checks with AtLeast in a call need the same AtLeast and
-	// Cost.
+	// with AtLeast in a call take the same number of units: the least that any enforced
+	// one of them has left. Charged is this number, or 0 if the check fails open, because
+	// then nothing is counted. If an enforced check has less than AtLeast left, the
+	// request is denied, and RetryAfter is the time until AtLeast units are free. A shadow
+	// check is charged no more than it has left. All checks with AtLeast in a call need
+	// the same AtLeast and Cost.
 	Take(ctx context.Context, checks ...Check) (Decision, error)
 
 	// Peek returns the decision that Take would make, and charges nothing. It counts no
@@ -51,17 +51,17 @@ type Limiter interface {
 	// Settle changes what charges cost. It returns the results as they are now, in the
 	// order of the charges. Results with Charged 0 are returned unchanged.
 	//
-	// In this process, all copies of a result are one charge. Settle starts from what
-	// that charge costs now, whichever copy is passed. A charge that was settled at 0
-	// has ended, and settling it again does nothing. If calls settle a charge at the same
-	// time, one at more units and one at fewer, it may keep the higher cost, as Charged
-	// says: settle it again.
+	// In this process, all copies of a result are one charge. Settle starts from what that
+	// charge costs now, whichever copy is passed. A charge that was settled at 0 has
+	// ended, and settling it again does nothing. If two calls settle a charge at the same
+	// time, one at more units and one at fewer, the charge may keep the higher cost, as
+	// Charged says: settle the charge again.
 	//
-	// A charge is invalid if its Cost is negative, or if it is of a request in flight and
-	// its Cost is neither 0 nor what was charged. Then nothing is settled, there are no
-	// results, and the error wraps [ErrInvalidCheck]. After any other error, some charges
-	// may be settled, and there may be no results. The caller may settle all of them again.
-	// A charge whose outcome is unknown counts as the lower of its old and its new cost, so
+	// A charge is invalid if its Cost is negative or, with in_flight, neither 0 nor what
+	// was charged. If a charge is invalid, nothing is settled, there are no results, and
+	// the error wraps [ErrInvalidCheck]. After any other error, some charges may be
+	// settled, and there may be no results. The caller may settle all charges again. A
+	// charge whose outcome is unknown counts as the lower of its old and its new cost, so
 	// that no unit is refunded twice.
 	//
 	// Settle refunds only what waiting has not freed yet. A token bucket refunds at
@@ -77,19 +77,19 @@ type Limiter interface {
 	// A ban holds in every process that shares the counts. A process that remembers an
 	// earlier answer, or has leased units, obeys the ban within a second.
 	//
-	// A check with a Ban obeys bans, whatever its limit is. In a Memory, a check without
-	// a Ban obeys them as well. In Redis, a check without a Ban obeys a ban only if its
-	// tier, algorithm and period are those of a check that was passed to Ban. A shadow
-	// check obeys none.
+	// A check whose field Ban is set obeys bans, whatever its limit is. In a Memory, a
+	// check without it obeys bans, too. In Redis, a check without it obeys a ban only if
+	// its tier, algorithm and period are those of a check that was passed to this method.
+	// A shadow check obeys none.
 	Ban(ctx context.Context, d time.Duration, checks ...Check) error
 
-	// Reset forgets what the checks have used, under their algorithm and period, and
-	// lifts the bans of their rules and keys. A Memory does not forget what it counts
-	// in a sketch.
+	// Reset forgets what is counted for the rule, key, tier, algorithm and period of each
+	// check, and lifts the bans of the rules and keys. A Memory does not forget what it
+	// counts in a sketch.
 	//
-	// Charges that were made before are not forgotten: a Settle that lowers one may
-	// refund what others have used since. A Memory keeps counting requests in flight. A
-	// Redis forgets them, and each Guard counts its own again within a third of their
+	// Charges that were made before are not forgotten: a Settle that lowers one may refund
+	// what others have used since. A Memory keeps counting requests in flight. A Redis
+	// forgets them, until each Guard adds its own requests again, within a third of their
 	// lease. Their charges can be settled as before.
 	Reset(ctx context.Context, checks ...Check) error
 }

@@ -19,24 +19,23 @@ import (
 // are in use, further keys are counted in sketches. A sketch counts many keys together in
 // constant memory, and errs only towards denying. Settle refunds nothing to a sketch, and
 // Reset does not clear it. A sketch does not count units beyond a Soft limit. A ban, and
-// the denials that lead to one, use the entry of a key. If no entry is free, denials are
-// not counted towards a ban. Bans by hand may use up to MaxKeys further entries.
+// the denials that lead to one, take an entry. If no entry is free, denials are not
+// counted towards a ban. Bans by hand may use up to MaxKeys further entries.
 //
-// Keys are identified by 128 bits of hash, with secret seeds of this process. A key
-// takes 64 to 128 bytes, however long it is. In a sliding_log it takes about 100 bytes
-// more, and 16 for each further request. A sketch takes 8 MiB and is made when it is
-// needed, for the keys of one Rule, Tier, algorithm and period. There are at most 7
-// sketches. Each of the first six serves such a group of keys. All other keys share the
-// seventh, which is strict: after it has admitted a request of a key, it denies the key
-// until all units of the key are free again. A sketch that has been empty for a minute is
-// dropped when new keys come.
+// Keys are identified by 128 bits of hash, with secret seeds of this process. A key takes
+// 64 to 128 bytes, however long it is. In a sliding_log it takes about 100 bytes more, and
+// 16 for each further request. A sketch takes 8 MiB and is made when it is needed. There
+// are at most 7 sketches. Each of the first six serves the keys of one Rule, Tier,
+// algorithm and period. All other keys share the seventh, which is strict: after it has
+// admitted a request of a key, it denies the key until all units of the key are free
+// again. A sketch that has been empty for a minute is dropped when new keys come.
 type Memory struct {
 	// MaxKeys bounds the keys that have a count or a ban of their own; 0 means 262,144.
-	// Bans by hand may exceed it by as many again. It must not change after first use.
+	// Bans by hand may take as many entries again. It must not change after first use.
 	MaxKeys int
 
-	// Now is the clock; nil means the wall clock at first use plus the monotonic clock.
-	// It must not change after first use.
+	// Now is the clock; nil means the wall clock at first use plus the monotonic time
+	// since. It must not change after first use.
 	Now func() time.Time
 
 	once  sync.Once

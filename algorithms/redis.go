@@ -20,24 +20,24 @@ import (
 const defaultBudget = 50 * time.Millisecond
 
 // Redis counts in a Redis server, for all processes that share the server. One script
-// decides all checks of a request, by the server's clock, in one round trip. On its own
-// it returns an error when Redis fails: put it into a failmode.Guard.
+// decides all checks of a request, by the server's clock, in one round trip. If the server
+// fails, a Redis returns an error: put the Redis into a failmode.Guard.
 //
-// If keys are sharded (Redis Cluster, Ring), the checks of each key are one script
-// call, and all calls go out in one flush of pipelines. If an enforced check denies, a
-// second flush inside the same budget refunds what the other calls have charged. That
-// never admits more than the limit, but during a flush two requests may deny each
-// other. (A leaky_bucket refunds a slot only while it is the last of the queue.) When a
-// failmode.Guard asks again about a key that was denied before, the checks are peeked before
-// they are charged, so that denied requests do not drain counts that they share with
-// others. A charge that could not be refunded in time stays in Charged of its result.
+// If keys are sharded (Redis Cluster, Ring), the checks of each key are one script call,
+// and all calls go out in one flush of pipelines. If an enforced check denies, a second
+// flush within the same Budget refunds what the other calls have charged. This never
+// admits more than the limit, but during a flush two requests may deny each other. (A
+// leaky_bucket refunds a slot only while it is the last of the queue.) When a
+// failmode.Guard asks again about a key that was denied before, the checks are peeked
+// before they are charged, so that denied requests do not drain counts that they share
+// with others. A charge that could not be refunded in time stays in Charged of its result.
 //
-// No decision is executed twice. Commands are never retried, whatever the client's
-// options are. Only commands that the server certainly did not run are sent again: a
-// script that it does not know, now with its text, and decisions that it refuses to run
-// together, now one by one. A decision ignores the caller's cancellation, so that clients
-// that hang up are counted. It takes no longer than Budget. If a hook of the client
-// panics, all callers whose decisions were sent together panic.
+// No decision is executed twice, whatever the client's options are. A command is sent
+// again only if the server certainly did not run it: a script that the server does not
+// know, now with its text, and decisions that the server refuses to run together, now one
+// by one. A decision ignores the caller's cancellation, so that clients that hang up are
+// counted. It takes no longer than Budget. If a hook of the client panics, so do all
+// callers whose decisions were in the same pipeline.
 //
 // The fields must not change after first use. Redis is safe for concurrent use.
 type Redis struct {
@@ -54,16 +54,16 @@ type Redis struct {
 	//
 	// The budget holds whatever the client's options are. It costs least with a client
 	// that respects deadlines by itself: one made with [FailFast] and without a Dialer,
-	// OnConnect, Limiter or credentials provider. Such a client is called directly.
-	// Then a go-redis hook that blocks can exceed the budget, because the limiter
-	// cannot see the client's hooks.
+	// OnConnect, Limiter or credentials provider. Such a client is called directly. But a
+	// go-redis hook in it that blocks can exceed the budget, because the limiter cannot
+	// see the client's hooks.
 	Budget time.Duration
 
 	// Sharded means that keys are spread over servers. A *redis.ClusterClient and a
-	// *redis.Ring are sharded, whether it is set or not. Set it for a type of your own
-	// that wraps one, and for a client of a proxy that chooses the server by the first
-	// key of a command: otherwise keys of several servers are sent in one command, and
-	// fail or are counted on the wrong server.
+	// *redis.Ring are always sharded. Set Sharded for a type of your own that wraps one,
+	// and for a client of a proxy that chooses the server by the first key of a command.
+	// Without it, a command may have keys of several servers, and fails or counts on the
+	// wrong server.
 	Sharded bool
 
 	once      sync.Once

@@ -20,15 +20,15 @@ const (
 //
 //	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "localhost:6379"}))
 //
-// With go-redis' defaults, a call takes two seconds if the server refuses
-// connections and five if it hangs. After a failover of a cluster, a minute
-// passes before the client looks for the new master. With FailFast, commands
-// respect the deadline of their context, clients dial and send once, each step is
-// limited to 100 ms, and a cluster is looked at every 5 s.
+// With go-redis' defaults, a call takes two seconds if the server refuses connections, and
+// five seconds if the server hangs. After a failover of a cluster, a minute passes before
+// the client looks for the new master. With FailFast, commands respect the deadline of
+// their context, and dials and commands are not retried. A dial, a read, a write or a wait
+// for a connection takes at most 100 ms. The nodes of a cluster are looked up every 5 s.
 //
-// FailFast also switches off handshakes that rate limiting does not need. It sets
-// Protocol to 2 unless the options need RESP3, because over TLS go-redis may wait
-// 50 ms for push messages before it sends a command.
+// FailFast also switches off handshakes that rate limiting does not need. It sets Protocol
+// to 2 unless the options need RESP3: with RESP3 over TLS, go-redis may wait 50 ms for
+// push messages before it sends a command.
 //
 // If your other commands need more patience, give the limiter its own client.
 func FailFast[O redis.Options | redis.ClusterOptions | redis.FailoverOptions | redis.RingOptions | redis.UniversalOptions](o *O) *O {

@@ -89,7 +89,7 @@ func (r *Redis) settle(ctx context.Context, t *transport.Transport, corrections 
 	return err
 }
 
-// Ban implements [Limiter]. It needs the permission for RENAME and PTTL.
+// Ban implements [Limiter]. The Redis user needs permission for RENAME and PTTL.
 func (r *Redis) Ban(ctx context.Context, d time.Duration, checks ...Check) error {
 	length, err := banLength(d)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// Refund makes the charges of d cost nothing, for work that was not done: the charges
-// of all rules, or only of those that are named. It replaces d's results by those that
-// [Limiter.Settle] returns. A charge that cannot be refunded stays, which errs towards
-// denying. The end of ctx does not stop Refund.
+// Refund makes the charges of d cost nothing, for work that was not done: all charges or,
+// if rules are named, only theirs. It replaces d's results by those that [Limiter.Settle]
+// returns. A charge that cannot be refunded stays, which errs towards denying. The end of
+// ctx does not stop Refund.
 func Refund(ctx context.Context, l Limiter, d Decision, rules ...string) error {
 	var charges []Charge
 	var at []int

@@ -29,11 +29,11 @@ var inCalendar = map[string]string{
 //	rate "/" calendar [ "soft" ]
 //	n "in flight"
 //
-// The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "min",
-// "minute"). The calendar is day, week, month, quarter or year and a time zone, as in
+// The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "min", "minute"). The
+// calendar is day, week, month, quarter or year and a time zone, as in
 // "month@Europe/Berlin", or "month:15@UTC" for months that begin on the 15th. Spaces
 // around the slash are allowed. The default algorithm is token_bucket with a burst, and
-// sliding_window without. With "soft" at the end, requests pass beyond the limit.
+// sliding_window without. With "soft" at the end, requests beyond the limit pass.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(text)
 	if err != nil {

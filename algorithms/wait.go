@@ -15,14 +15,13 @@ import (
 // hour at a time, and tries again. It is for outbound calls: with a leaky_bucket, calls
 // leave at a constant rate however many processes wait.
 //
-// It returns the decision that admitted the call, for [Limiter.Settle]. If ctx
-// has a deadline that comes too early, or if waiting would never help, it returns
-// [ErrDenied] at once. If ctx ends while Wait waits, it returns ctx's error. Other
-// errors are those of l, or of checks that l could not decide. If Wait fails, it
-// refunds the charges.
+// It returns the decision that admitted the call, for [Limiter.Settle]. If ctx has a
+// deadline that comes too early, or if waiting would never help, Wait returns [ErrDenied]
+// at once. If ctx ends while Wait waits, it returns ctx's error. Other errors are those of
+// l, or of checks that l could not decide. If Wait fails, it refunds the charges.
 //
-// A deadline bounds the checks' MaxDelay, so that a call that cannot wait for its slot
-// takes none. An eighth of the time left, at most 50 ms, is kept for the decision itself.
+// The deadline of ctx bounds the checks' MaxDelay, so that a call that cannot wait for its
+// slot takes no slot. An eighth of the time left, at most 50 ms, is kept for the decision.
 func Wait(ctx context.Context, l Limiter, checks ...Check) (Decision, error) {
 	for {
 		if err := ctx.Err(); err != nil {

@@ -20,38 +20,38 @@ import (
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
-// A Guard wraps a limiter that can fail, such as an [algorithms.Redis]. While the
-// limiter cannot decide, the Guard decides each check by its [Mode]. Take and Peek
-// return an error only if checks or fields are invalid. Peek also does if the limiter
-// cannot peek: then the error wraps [errors.ErrUnsupported]. If a limiter of your own
-// panics, Take and Peek panic too. If it does not return one result for each check, it has
-// decided none of them.
+// A Guard wraps a limiter that can fail, such as an [algorithms.Redis]. While the limiter
+// cannot decide, the Guard decides each check by its [Mode]. Take and Peek return an error
+// only if checks or fields are invalid; Peek also if the limiter cannot peek: that error
+// wraps [errors.ErrUnsupported]. If a limiter of your own panics, Take and Peek panic too.
+// If that limiter does not return one result for each check, all checks count as not
+// decided.
 //
-// Each server has a circuit breaker. While its circuit is open, a server receives only
-// a probe about every 200 ms, and its checks follow their Mode. While the circuit is
-// closed, checks that the limiter did not decide in time are counted in this process,
-// in every Mode. The same holds for checks for which this process has no free
-// connection, and for checks whose key another program has written. A client therefore
-// gains nothing by keeping a process busy.
+// Each server has a circuit breaker. While its circuit is open, a server receives only a
+// probe about every 200 ms, and checks of its keys follow their Mode. While its circuit is
+// closed, checks that the limiter did not decide in time are counted in this process, in
+// every Mode. The same holds for checks for which this process has no free connection, and
+// for checks whose key another program has written. A client therefore gains nothing by
+// keeping a process busy.
 //
 // Local counts begin with the units that the limiter has charged to this process and, as
 // far as its answers showed, to other processes. They admit at most this process' share of
 // each limit; see Instances.
 //
 // A Guard remembers up to 32,768 denied keys and denies them itself until a request fits
-// the limit, also in an outage. Once a second it asks the limiter again about a key, in
-// case another process has refunded or reset it. For all keys together it asks at most 200
-// times a second. While the limiter is available, the Guard always asks it about checks
-// with NoCache, Shadow, a Ban, in_flight or a Soft limit. There are two exceptions: a ban
-// itself is remembered for a second, and in_flight is denied at once where this process
-// holds all places. If a remembered denial decides a request, the results of its other
-// checks have SourceNone.
+// the limit, also in an outage. Once a second it asks the limiter again about such a key,
+// in case another process has refunded or reset it; about all such keys together, at most
+// 200 times a second. While the limiter is available, the Guard always asks it about
+// checks with NoCache, Shadow, a Ban, in_flight or a Soft limit, with two exceptions: a
+// ban itself is remembered for a second, and in_flight is denied at once if all requests
+// that it allows run in this process. If a remembered denial decides a request, the
+// results of its other checks have SourceNone.
 //
 // Checks with Lease are admitted from batches of units that the limiter has counted. All
 // Guards together stay within the limit, with two exceptions. After a Reset in another
-// process, batches from before it may be spent for up to a second. After a pause of the
-// machine, batches may be spent in a later window. In both, the limit is exceeded by at
-// most half of it, since all batches together hold no more. Remaining is an estimate.
+// process, batches from before the Reset may be spent for up to a second. After a pause of
+// the machine, batches may be spent in a later window. In both cases, at most half the
+// limit is admitted on top: all batches together hold no more. Remaining is an estimate.
 //
 // The charges of a denied request are refunded. A refund is tried once. The charge
 // stays if the limiter does not answer, if 256 refunds are in progress or if the Guard
@@ -122,8 +122,8 @@ func (g *Guard) ready() {
 	})
 }
 
-// Validate reports every invalid field, including those that the Validate methods of
-// the Limiter, and of the limiters that it wraps, report. It has no side effects.
+// Validate reports every invalid field. If the Limiter, or a limiter that it wraps, has a
+// method Validate, it reports that method's error, too. It has no side effects.
 func (g *Guard) Validate() error {
 	var errs []error
 	if inside.IsNil(g.Limiter) {
@@ -153,8 +153,8 @@ func (g *Guard) Warm(ctx context.Context) error {
 	return nil
 }
 
-// Down returns the servers whose circuit is open. Do not use it for readiness: the
-// service is up, and its rules follow their modes.
+// Down returns the servers whose circuit is open. Do not use it for a readiness probe: the
+// service is up even so, and its rules follow their modes.
 func (g *Guard) Down() []string {
 	if g.ready(); g.invalid != nil {
 		return nil
@@ -181,7 +181,7 @@ func (g *Guard) Metrics() iter.Seq[algorithms.Metric] {
 	}
 }
 
-// ErrOpen means that a check was not sent because its server's circuit is open.
+// ErrOpen means that a check was not sent because its server's circuit breaker is open.
 var ErrOpen = errors.New("failmode: circuit open")
 
 // instances is the best known number of processes that share the limits.

@@ -24,8 +24,8 @@ func (g *Guard) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 	return g.nameHeld(ctx, checks)
 }
 
-// Peek implements [algorithms.Limiter]. It asks the limiter, also about keys that Take
-// denies without asking. The two may differ for up to a second.
+// Peek implements [algorithms.Limiter]. It asks the limiter even about keys that Take
+// denies without asking. So Peek and Take may differ for up to a second.
 func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	if g.ready(); g.invalid != nil {
 		return algorithms.Decision{}, g.invalid
@@ -35,9 +35,9 @@ func (g *Guard) Peek(ctx context.Context, checks ...algorithms.Check) (algorithm
 	return d, err
 }
 
-// Settle implements [algorithms.Limiter]. Each charge is settled where it was made. If
-// a server's circuit is open, its charges stay, and the error wraps [ErrOpen]. Other
-// charges are settled even so: the results say what each costs.
+// Settle implements [algorithms.Limiter]. Each charge is settled where it was made. If a
+// server's circuit is open, its charges stay as they are, and the error wraps [ErrOpen].
+// All other charges are settled: the results say what each costs.
 func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
 	if g.ready(); g.invalid != nil {
 		return nil, g.invalid
@@ -84,20 +84,19 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	return results, err
 }
 
-// Ban implements [algorithms.Limiter]. Other processes may admit the keys for up to a
-// second. After a ban is lifted, here or by Reset, this process may deny checks of the
-// rules and keys with other tiers, algorithms or periods for up to a second. If a
-// server's circuit is open, its keys are banned or unbanned only in this process, and the
-// error wraps [ErrOpen]. Unless checks or fields are invalid, this process and the
-// reachable servers are changed, whatever the error is.
+// Ban implements [algorithms.Limiter]. Other processes may admit banned keys for up to a
+// second. After Ban or Reset lifts a ban, this process may for up to a second deny other
+// checks of the rule and key, with another tier, algorithm or period. If a server's
+// circuit is open, its keys are banned or unbanned only in this process, and the error
+// wraps [ErrOpen]. If checks and fields are valid, this process and the reachable servers
+// are changed, whatever the error is.
 func (g *Guard) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
 	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Ban(ctx, d, checks...) })
 }
 
 // Reset implements [algorithms.Limiter]. If a server's circuit is open, its checks are
-// reset only in this process, and the error wraps [ErrOpen]. Unless checks or
-// fields are invalid, this process and the reachable servers are changed, whatever the
-// error is.
+// reset only in this process, and the error wraps [ErrOpen]. If checks and fields are
+// valid, this process and the reachable servers are changed, whatever the error is.
 func (g *Guard) Reset(ctx context.Context, checks ...algorithms.Check) error {
 	return g.change(checks, func(l algorithms.Limiter, checks []algorithms.Check) error { return l.Reset(ctx, checks...) })
 }
@@ -130,11 +129,11 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 	return errors.Join(err, do(g.Limiter, pick(checks, sent)))
 }
 
-// Close ends the Guard's goroutines and closes its own connections, but not the Limiter
-// or its client. It frees the places of this process' requests in flight, even while their
-// handlers run: call it when the process ends. It waits for a probe, for refunds and batches, for
-// decisions in progress and for a last heartbeat: at most a few times as long as a
-// decision may take, and a second more if many thousands of requests are in flight.
+// Close ends the Guard's goroutines and closes its own connections, but not the Limiter or
+// its client. In the store, it ends this process' requests in flight, even while their
+// handlers run: call it when the process ends. It waits for a probe, for refunds and
+// batches, for decisions in progress and for a last heartbeat: at most a few times as long
+// as a decision may take, and a second more if many thousands of requests are in flight.
 // Decisions after Close still work, but no circuit opens. Further calls of Close do
 // nothing.
 func (g *Guard) Close() error {

@@ -45,14 +45,13 @@ func Status(d algorithms.Decision) int {
 // if they were; see package hidden.
 func counted(r *algorithms.Result) bool { return r.Err == nil || errors.Is(r.Err, hidden.Err) }
 
-// Deny is the default response to a denied request: the status of [Status],
-// Retry-After, and a problem document (RFC 9457). The document's type is
-// [TemporaryReducedCapacity] with a 503. With a 429 it is [AbnormalUsageDetected] if a ban
-// denies the request, and [QuotaExceeded] otherwise. Its violated-policies are the names
-// of the rules that denied the request; hidden rules are left out. If a calendar window
-// denied it, resets_at is when the next one begins, in UTC. A client whose Accept
-// excludes JSON gets two
-// lines of text instead. The response must not be cached.
+// Deny is the default response to a denied request: the status of [Status], Retry-After,
+// and a problem document (RFC 9457). The document's type is [TemporaryReducedCapacity]
+// with a 503. With a 429 it is [AbnormalUsageDetected] if a ban denies the request, and
+// [QuotaExceeded] otherwise. The document's violated-policies are the names of the rules
+// that denied the request; hidden rules are left out. If a calendar window denied the
+// request, resets_at is when the next window begins, in UTC. A client whose Accept
+// excludes JSON gets two lines of text instead. Cache-Control is no-store.
 func Deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	h := w.Header()
 	p := problemOf(d, setRetryAfter(h, d))

@@ -1,15 +1,14 @@
-// Package headers tells clients what a rate limiter decided: response headers
-// on every response, and the response to a denied request. For the other side
-// it has [RetryAfter], which reads these headers, and [Transport], with which
-// a Go client obeys them.
+// Package headers tells clients what a rate limiter decided: by response headers, and by
+// the response to a denied request. For clients it has [RetryAfter], which reads these
+// headers, and [Transport], with which a Go client obeys them.
 //
 // Read [Writer], [Deny] and [Transport] first. A Writer sets headers on a response, Deny
 // answers a denied request, and Transport is for clients.
 //
 // Most clients understand [XRateLimit]. [IETFDraft11] is the current draft of the IETF.
-// [All] combines writers, so that both are sent. If the fields are already set, by another
-// limiter in front or by an upstream server behind a reverse proxy, the writers merge: the
-// tighter values stay, and no field is sent twice.
+// [All] combines both, or other writers. If the fields are already set, by another limiter
+// in front or by an upstream server behind a reverse proxy, the writers merge: the tighter
+// values stay, and no field is sent twice.
 package headers
 
 // # How it works

@@ -19,37 +19,37 @@ import (
 //	RateLimit-Policy: "per-ip";q=200;w=60, "login";q=5;w=60
 //	RateLimit: "login";r=3;t=42
 //
-// An item has the name of a rule or, if the check has a Tier, "rule/tier". q is the number
-// of units that can be used at once, and w the seconds in which q units become free again.
-// r is the number of units left, and t the seconds until all units are free. On an
-// admitted request, RateLimit-Policy lists every enforced rule and RateLimit the tightest,
-// a soft limit only if there is no other. On a denied request, both list the rules that
-// denied it. There t is the seconds until the request fits the rule's limit; t is missing
-// if the request will never fit.
+// An item's name is the rule or, if the check has a Tier, "rule/tier". q is the number of
+// units that can be used at once, and w the seconds in which q units become free again. r
+// is the number of units left, and t the seconds until all units are free. On an admitted
+// request, RateLimit-Policy lists every enforced rule. RateLimit lists the tightest, and
+// one with a soft limit only if there is no other. On a denied request, both list the
+// rules that denied it. In such a RateLimit, t is the seconds until the request fits the
+// rule's limit; t is missing if the request will never fit.
 //
-// The items of a rule with in_flight have qu="concurrent-requests", no w and no t. Those of
-// a calendar window have no w, because a month has no length.
+// The items of a rule with in_flight have qu="concurrent-requests", no w and no t. The
+// items of a calendar window have no w, because months differ in length.
 //
-// If a rule has several windows, an item's name ends in its window: "plan/month@UTC". If
-// two have the same period, the name also has the algorithm: "plan/1m/token_bucket".
+// If a rule has several windows, an item's name ends in its window: "plan/month@UTC".
+// Names of windows with the same period also have the algorithm: "plan/1m/token_bucket".
 //
 // Seconds are rounded up. Shadow rules and rules that could not be counted are
 // not listed. In a name, bytes that are not printable ASCII are written as %XX.
 //
 // If the fields are already set, the items of an admitted request are added to them; of
-// two items with the same name, the one with fewer units left stays. The items of a
-// denied request replace them: an item of a rule that did not deny could ask for a
-// longer wait than needed. Fields that do not parse are replaced.
+// two items with the same name, the one with fewer units stays. The items of a denied
+// request replace the fields: an item of a rule that did not deny could ask for a longer
+// wait than needed. Fields that do not parse are replaced.
 //
-// The draft may change before it is an RFC. Its successors will be writers with
-// names of their own.
+// The draft may change before it is an RFC. Later versions will be writers with names of
+// their own.
 func IETFDraft11(h http.Header, d algorithms.Decision) { draft11{}.write(h, d) }
 
 // IETFDraft11Partitioned returns [IETFDraft11] with the parameter pk in both fields. By
 // pk, a client that acts for several users can tell their counts apart. pk is the
 // HMAC-SHA-256 of the check's key. Use a secret of 32 random bytes, the same in all
-// instances. A secret shorter than 16 bytes is an error: a client that guesses it can
-// find out keys by trying them.
+// instances. A secret shorter than 16 bytes is an error: a client that guesses the secret
+// can find out keys by trying them.
 func IETFDraft11Partitioned(secret []byte) (Writer, error) {
 	if len(secret) < minSecret {
 		return nil, fmt.Errorf("headers: the secret of IETFDraft11Partitioned must have at least %d bytes, got %d", minSecret, len(secret))

@@ -26,11 +26,10 @@ func All(writers ...Writer) Writer {
 	}
 }
 
-// Jitter returns a [Writer] that tells clients to come back later than they could, by
-// a random time of at most longest, so that clients denied together do not come back
-// together.
-// Each response has one random amount, which is added to the resets that w writes
-// and to Retry-After, which Jitter sets on denials. No client is told to come back
+// Jitter returns a [Writer] that tells clients to come back later than they could, by a
+// random time of at most longest, so that clients denied together do not come back
+// together. Each response has one random amount, which is added to the resets that w
+// writes and to Retry-After, which Jitter sets on denials. No client is told to come back
 // too early.
 //
 // If longest is 0 or less, Jitter returns w. With Jitter, X-RateLimit-Reset

@@ -13,12 +13,12 @@ import (
 // seconds until the request fits the limits of all rules that deny it, rounded up and
 // at least 1. The middleware calls it on every denial, whatever the [Writer] is.
 //
-// For a calendar window it is at most an hour, because the limit may be raised long
-// before a month ends; the reset fields are exact.
+// For a calendar window, the value is at most an hour, because the limit may be raised
+// long before a month ends; the reset fields are exact.
 //
-// If Retry-After is already set, in seconds or as a date, the longer wait is
-// kept. If waiting never helps, because the request costs more than a rule can
-// hold, Retry-After is removed. On an admitted request it does nothing.
+// If Retry-After is already set, in seconds or as a date, the longer wait is kept. If
+// waiting never helps, because the request costs more than a rule can hold, Retry-After is
+// removed. On an admitted request, SetRetryAfter does nothing.
 func SetRetryAfter(h http.Header, d algorithms.Decision) { setRetryAfter(h, d) }
 
 // setRetryAfter returns what Retry-After says now, or absent if it set none.
@@ -70,10 +70,10 @@ func retryAfter(d algorithms.Decision) (longest time.Duration) {
 // given" and come back at once.
 func waitSeconds(wait time.Duration) int64 { return max(secondsCeil(wait), 1) }
 
-// RetryAfter returns how long a response asks the client to wait before it sends
-// such a request again; false if it does not say. It looks only at the headers,
-// and ignores values that do not parse and fields longer than 4 KiB. It uses the
-// first of these that says how long:
+// RetryAfter returns how long a response asks the client to wait before it sends such a
+// request again; false if the response does not say. RetryAfter reads only headers, and
+// ignores values that do not parse and fields longer than 4 KiB. It uses the first of
+// these that says how long:
 //
 //  1. Retry-After, in seconds or as an HTTP date.
 //  2. RateLimit, in the syntax of draft-ietf-httpapi-ratelimit-headers-11: t of

@@ -27,18 +27,18 @@ import (
 //   - that does not say how long to wait;
 //   - whose wait is longer than MaxWait, or would not end before the deadline of
 //     the request's context, which [http.Client.Timeout] sets too;
-//   - that follows MaxRetries others;
+//   - that follows MaxRetries other denials;
 //   - of a request whose body cannot be sent twice, because it has no GetBody.
 //
 // If the request's context ends during a wait, RoundTrip returns the context's cause. A
-// server cannot make a wait longer than it says by sending the denial slowly: Transport
-// closes the body when the wait is over, or after a second if that is later. If it is
+// server cannot prolong the wait that it asks for by sending the denial slowly: Transport
+// closes the body when the wait is over, or after a second if that is later. In a program
 // built with Go 1.27 or newer, it closes the body at once.
 //
-// With a Limiter, Transport also keeps a limit of the client's own, which all processes
-// share. A 429 then holds back all of them. Without a Limiter, a denial holds back no
-// other requests, because the client cannot know which of them share the server's limit.
-// Transport ignores what a response that is no denial says about remaining units.
+// With a Limiter, Transport also keeps limits that you set, which all processes share. A
+// 429 then holds back all processes. Without a Limiter, a denial holds back no other
+// requests, because the client cannot know which of them share the server's limit.
+// Transport ignores the remaining units in responses that are no denials.
 //
 // Transport does not change requests. It is safe for concurrent use; its fields
 // must not change once it is in use.
@@ -46,30 +46,30 @@ type Transport struct {
 	// Base sends the requests; nil means [http.DefaultTransport].
 	Base http.RoundTripper
 
-	// MaxWait is the longest wait before one attempt, for the Limiter or because a
-	// denial asks for it; 0 means a minute. Jitter is added to it.
+	// MaxWait is the longest wait before one attempt, for the Limiter or because a denial
+	// asks for it; 0 means a minute. Jitter comes on top.
 	MaxWait time.Duration
 
 	// MaxRetries is how often a request is sent again; 0 means 3, negative means never.
 	MaxRetries int
 
-	// Jitter is the maximum random fraction added to each wait, so that clients
-	// denied together do not return together; 0 means 0.1, negative means none. It is
+	// Jitter is the maximum random fraction added to each wait, so that clients denied
+	// together do not return together; 0 means 0.1, negative means none. The fraction is
 	// smaller if the deadline of the request is near.
 	Jitter float64
 
-	// Limiter admits each attempt, as [algorithms.Wait] does; nil means none. If the
-	// request would wait for longer than MaxWait, or past the deadline of its context,
-	// RoundTrip returns [algorithms.ErrDenied]. The charges of an attempt stay,
+	// Limiter admits each attempt, as [algorithms.Wait] does; nil means none. If an
+	// attempt would wait for longer than MaxWait, or past the deadline of the request's
+	// context, RoundTrip returns [algorithms.ErrDenied]. The charges of an attempt stay,
 	// whatever its response is.
 	//
-	// A 429 that says how long to wait bans the key of the first check for that time,
-	// at most an hour, by the Limiter's Ban. So it holds back all processes that share
-	// the Limiter. A request that had to wait for the Delay of any check
-	// (leaky_bucket) peeks at the first check afterwards. If its key has been banned
-	// meanwhile, the charges of the other checks are refunded, the charge of the first
-	// stays, and the request waits for the end of the ban and takes all checks again.
-	// A request without a Delay does not peek.
+	// A 429 that says how long to wait bans the key of the first check for that time, at
+	// most an hour, by the Limiter's Ban. So the 429 holds back all processes that share
+	// the Limiter's counts. A request that had to wait for the Delay of any check
+	// (leaky_bucket) peeks at the first check afterwards. If that check's key has been
+	// banned meanwhile, the charges of the other checks are refunded, the charge of the
+	// first stays, and the request waits for the end of the ban and takes all checks
+	// again. A request without a Delay does not peek.
 	Limiter algorithms.Limiter
 
 	// Checks returns the checks of an attempt; required with Limiter. The first one

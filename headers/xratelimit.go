@@ -23,10 +23,10 @@ import (
 // because it is not known when its requests will end. A soft limit is described only if
 // all limits are soft or in_flight. Remaining is never below 0.
 //
-// If no rule was decided it sets nothing. If the fields are already set, one set
-// of the three remains: the one with the fewest units left and, among equals, the
-// latest reset. A reset in another form, such as seconds from now, is converted.
-// Values that do not parse are replaced.
+// If no rule was decided, XRateLimit sets nothing. If the fields are already set, one set
+// of the three remains: the one with the fewest units left and, among equals, the latest
+// reset. A reset in another form, such as seconds from now, is converted. Values that do
+// not parse are replaced.
 func XRateLimit(h http.Header, d algorithms.Decision) { writeX(h, d, false) }
 
 // XRateLimitDelta is [XRateLimit] with the reset in seconds from now, as Reddit and

@@ -28,26 +28,26 @@ import (
 //
 //   - the Content-Type is not JSON, malformed, longer than 256 bytes or repeated, or
 //     has a charset that is not UTF-8, or the body has a Content-Encoding
-//   - the object has the field more than once. Case, "-" and "_" do not
-//     count: userId and user_id are one name; [encoding/json] ignores the case
-//   - the URL's query has the field too, or the body has it too if it is read as a form
+//   - the object has the field more than once, where userId and user_id are one name:
+//     some parsers ignore "-", "_" and, like [encoding/json], the case
+//   - the URL's query also has the field, or so does the body when read as a form
 //   - the field is empty, or neither a string nor a whole number
 //   - the body has more than maxBytes, cannot be read, or is not one valid JSON object
 //
-// The handler can still read the whole body, and gets the same error if reading fails.
-// Until the request ends, at most maxBytes+1 bytes are held for it. Resolving the key
-// waits for the body, so give the server a ReadTimeout. Without package middleware, the
+// The handler can still read the whole body. If the Key cannot read it, the handler gets
+// the same error. Until the request ends, at most maxBytes+1 bytes are kept. Resolving the
+// key waits for the body, so give the server a ReadTimeout. Without package middleware, the
 // first call replaces r.Body by a reader of the same bytes. If a handler in front has
 // read the body, as ParseForm does, the request has no key.
 //
 // If the handler normalizes the value further, such as by removing dots from addresses,
-// each spelling is a key of its own. In that case, put the account into the request's
-// context first, and limit by [Context] behind that.
+// each spelling is a key of its own. In that case, let middleware in front put the account
+// into the request's context, and limit by [Context].
 //
 // A field that begins with a slash is a JSON Pointer (RFC 6901) to a field of nested
 // objects: "/params/name" is the tool of an MCP call. All of the above then holds for
-// each name on the way, and in queries and forms also for "params.name" and
-// "params[name]". Arrays are not entered: such a request has no key.
+// each name in the pointer, and in queries and forms also for "params.name" and
+// "params[name]". If the pointer leads into an array, the request has no key.
 //
 // An empty name, a "~" that is neither "~0" nor "~1" in a pointer, and a maxBytes below
 // 64, are mistakes.
@@ -67,8 +67,8 @@ func BodyJSON(field string, maxBytes int64) Key {
 //
 // What [BodyJSON] says holds here as well, except that case matters: EMAIL is not the
 // field email. A request also has no key if its body begins like a JSON object, because a
-// handler could read it as one. The same holds if the body would have the field more than
-// once for a parser that also separates fields by semicolons.
+// handler could read it as JSON, or if the body has the field more than once for a parser
+// that separates fields by semicolons, too.
 //
 // For a handler that takes both JSON and forms, combine the two with [First]. An
 // account then has one count for JSON and one for forms:

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Join returns a [Key] made of all the keys: one count for each combination of their
-// values. Each part is preceded by its length, as in "5:alice,4:eu-1", so that no two
+// Join returns a [Key] made of all the keys: each combination of their values has its own
+// count. Each part is preceded by its length, as in "5:alice,4:eu-1", so that no two
 // combinations give the same key, whatever the parts contain.
 //
 // The error is that of the first key that fails, unchanged. Operators name a client by one
@@ -89,13 +89,13 @@ func combinations(joined, parts []string) []string {
 }
 
 // First returns a [Key] that is the first of the keys that a request has, such as the
-// user or else the address. The key begins with its number, as in "1:alice" and
-// "2:203.0.113.9", so that a user with the name 203.0.113.9 has a different key. If you
-// change the order of the keys, all counts start anew.
+// user or else the address. The key begins with its number among the keys, as in "1:alice"
+// and "2:203.0.113.9", so that a user with the name 203.0.113.9 has a different key. If
+// you change the order of the keys, all counts start anew.
 //
 // The next key is tried only after [ErrNoKey]. If no key is left, the error is that of
 // the last one. [ErrSkip] and all other errors are returned at once. If an operator
-// names a client by plain values, they stand for the key of each alternative that
+// names a client by plain values, the values stand for every key in the list that
 // accepts them.
 //
 // No keys, or a nil one, are a mistake.
@@ -149,7 +149,7 @@ func First(keys ...Key) Key {
 // Optional returns a [Key] that exempts requests without a key from the rule: it turns
 // [ErrNoKey] of k into [ErrSkip]. Other errors stay as they are.
 //
-// A client can avoid such a limit by not logging in or by omitting a header, so another
+// A client can avoid this rule by not logging in or by omitting a header, so another
 // rule must count all requests. A nil k is a mistake.
 func Optional(k Key) Key {
 	part, optional := wrapOne("Optional", k, "")
@@ -164,10 +164,10 @@ func Optional(k Key) Key {
 }
 
 // Required returns a [Key] that refuses requests without a key: it turns [ErrNoKey] of k
-// into a [*StatusError] with this status, such as
-// [http.StatusUnauthorized] for users and [http.StatusBadRequest] for fields of the
-// body. Without Required, such requests share one count, which one client can use up for
-// all others. Other errors stay as they are.
+// into a [*StatusError] with this status, such as [http.StatusUnauthorized] for users
+// and [http.StatusBadRequest] for fields of the body. Other errors stay as they are.
+// Without Required, requests without a key share one count, which one client can use up
+// for all others.
 //
 // A nil k, and a status that is not 400 to 499, are mistakes.
 func Required(k Key, status int) Key {

@@ -10,8 +10,8 @@ import (
 )
 
 // Context returns a [Key] that is the user ID that authentication middleware has put into
-// the context of the request. user reads it from there. That middleware must run before
-// the rate limit.
+// the context of the request. user reads the ID from the context. The authentication must
+// run before the rate limit.
 //
 // The error is [ErrNoKey] if user returns false or an empty ID. A nil user is a
 // mistake.

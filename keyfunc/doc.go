@@ -9,7 +9,7 @@
 //	------------------------------------------|------------------------------------
 //	a client that connects directly           | IP
 //	a client behind proxies of yours          | Proxies{Trusted: …}.IP()
-//	the same, IPv6 by /48 as a second level   | Proxies{Trusted: …}.IPv6(48)
+//	the same, IPv6 by /48, as a second rule   | Proxies{Trusted: …}.IPv6(48)
 //	a client whose address chi has found      | ContextAddr(middleware.GetClientIPAddr)
 //	a user, authenticated in this process     | Context(userID)
 //	a user, authenticated by a proxy of yours | Proxies{Trusted: …}.UserID("X-User-ID")
@@ -34,24 +34,24 @@
 //
 // # Security
 //
-// A client chooses whatever it writes. A key that comes from the client alone limits no
-// client, because each request can have a new one. Worse, a client can send the key of
-// another client and use up that client's limit. That is true for [Header], [BodyJSON] and
+// A client chooses what it sends. A key that comes from the client alone limits no client,
+// because each request can have a new key. Worse, a client can send the key of
+// another client and use up that client's limit. Both are true for [Header], [BodyJSON] and
 // [BodyForm], for [APIKey] if nothing has verified the API key yet, and for every header
 // that names an address or a user, such as X-Forwarded-For. So [IP] reads no header, and
 // [Proxies] reads one only if a trusted peer sent it.
 //
 // Trust an address only if nothing but your proxies can connect from it, and if
-// they append the address they see to X-Forwarded-For and replace every other
-// header that you read.
+// the proxies append the address they see to X-Forwarded-For and replace every
+// other header that you read.
 //
 // A request without a key is not a request without a limit: the requests for which a
 // Key returns [ErrNoKey] share one count. Only [ErrSkip] exempts a request from a
 // rule. Of the constructors here, only [Optional] turns ErrNoKey into ErrSkip;
 // [Required] refuses the request.
 //
-// IPv6 clients are counted by /64, because a subscriber has at least a /64: by single
-// address, one client would have 2^64 keys. A second rule, by [Proxies.IPv6], limits
+// IPv6 clients are counted by /64, because a subscriber has at least a /64: counted by
+// address, one client could have 2^64 keys. A second rule, by [Proxies.IPv6], limits
 // clients that have more than a /64.
 //
 // [APIKey] and [Hashed] hash what they read. All other keys are as long and as personal as

@@ -19,8 +19,8 @@ const minSecret = 16
 //
 // With a secret the hash is HMAC-SHA-256: a reader of the store who does not know the
 // secret learns nothing about the clients. All instances that share counts need the same
-// secret. A new secret starts all counts anew. With nil the hash is SHA-256, which hides
-// only values that cannot be guessed: hashing a list of addresses finds those in the store.
+// secret. A new secret starts all counts anew. With a nil secret the hash is SHA-256, which
+// hides only what cannot be guessed: hashing a list of addresses finds those in the store.
 //
 // Errors of k stay as they are. A nil k is a mistake. So is a secret that is not nil and
 // has less than 16 bytes, such as the value of an unset variable.

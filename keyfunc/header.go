@@ -14,9 +14,9 @@ import (
 // Header returns a [Key] that is the value of a header, as the client sent it,
 // without the blanks around it.
 //
-// Such a rule alone limits no client: a client that sends another value with each request
-// has a new limit each time. Put a rule by address beside it. For a header that a proxy
-// sets, use [Proxies.UserID]. For secrets, use [APIKey].
+// A rule by Header alone limits no client: a client that sends another value with each
+// request has a new limit each time. Put a rule by address beside it. For a header that a
+// proxy sets, use [Proxies.UserID]. For secrets, use [APIKey].
 //
 // The error wraps [ErrNoKey] if the header is missing or empty, and if the request has
 // it more than once: another program that reads the header might take a different line.
@@ -84,15 +84,15 @@ func unfit(name string) error {
 // the secret is the credentials without the scheme "Bearer" (in any case); in
 // any other header it is the whole value. The secret itself never leaves the process:
 // the key is "apikey:" and 128 bits of its SHA-256 in URL-safe base64, 29 bytes in all.
-// That hides a random secret. A secret that can be guessed, such as a password, can be
+// The hash hides a random secret. A secret that can be guessed, such as a password, can be
 // found by hashing guesses. Operators may name a client by its secret or by its key.
 //
 // APIKey does not verify the secret. Unless authentication runs first and turns
 // unknown secrets away, a client gets a new limit with each secret it makes up, so
 // put a rule by address beside it.
 //
-// The error wraps [ErrNoKey] if the header is missing, empty, a scheme without
-// credentials, or there more than once. A name that no header can have is a mistake.
+// The error wraps [ErrNoKey] if the header is missing, empty or repeated, or if
+// Authorization is only "Bearer". A name that no header can have is a mistake.
 func APIKey(header string) Key {
 	header = http.CanonicalHeaderKey(header)
 	missing := fmt.Errorf("%w: no credentials in header %q", ErrNoKey, header)

@@ -26,8 +26,8 @@ const (
 // (RFC 6052, section 2.1).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// IP is the [Key] that is the address of the connection, as in r.RemoteAddr, with or
-// without a port. It reads no header, so that a client cannot choose its key, unless
+// IP is the [Key] that is the address of the connection, from r.RemoteAddr, with or
+// without a port. It reads no header. So a client can choose its key only if
 // middleware in front copies a header into RemoteAddr. Behind a reverse proxy all
 // clients have the proxy's key: use [Proxies.IP] there.
 //
@@ -37,12 +37,12 @@ var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 //	[64:ff9b::cb00:7109]:4711  203.0.113.9      IPv4 behind NAT64: as IPv4
 //	@                          unix             all clients of a unix socket share one key
 //
-// Only the well-known prefix 64:ff9b::/96 is recognised as NAT64. All IPv4 clients
-// of a translator with a prefix of its own share a /64. RemoteAddr belongs to a unix
+// Only the well-known prefix 64:ff9b::/96 is recognised as NAT64. If a translator uses
+// another prefix, all IPv4 clients behind it share a /64. RemoteAddr belongs to a unix
 // socket if it is empty or starts with "@" or "/".
 //
-// If RemoteAddr is anything else, the error wraps [ErrNoKey] and says so. Resolve makes
-// no allocation for an IPv4 client, and one for an IPv6 client.
+// If RemoteAddr is neither an address nor of a unix socket, the error wraps [ErrNoKey]
+// and says so. Resolve makes no allocation for an IPv4 client, and one for an IPv6 client.
 var IP Key = byConnection()
 
 func byConnection() *key {

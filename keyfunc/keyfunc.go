@@ -21,12 +21,12 @@ type Key interface {
 	Resolve(r *http.Request) (string, error)
 }
 
-// A Described is a Key that also tells package middleware what it needs to know. All
-// keys of this package but [Func] are Described. [Join], [First], [Optional],
-// [Required] and [Hashed] pass on what the keys in them say.
+// A Described is a Key that also describes itself to package middleware. All keys of
+// this package but [Func] are Described. [Join], [First], [Optional], [Required] and
+// [Hashed] pass on what the keys in them say.
 //
-// A Key that wraps another one embeds what [Describe] returns for it, and overrides
-// what it changes. If its Resolve changes the other's key, its Keys must do the same.
+// A Key that wraps another Key embeds what [Describe] returns for the other, and
+// overrides the methods that it changes. Its Keys must change keys as its Resolve does.
 type Described interface {
 	Key
 	// Validate reports everything that is wrong with the key, or nil.
@@ -42,15 +42,15 @@ type Described interface {
 	// "apikey:" and 22 letters, stands for itself.
 	Keys(values ...string) ([]string, error)
 	// Secret reports whether plain values are secret or personal. Such values are not
-	// shown, and rules name the clients of an Override by their keys.
+	// shown, and an Override names its client by the key instead.
 	Secret() bool
 }
 
-// Describe returns k if it is [Described]. Any other Key is valid and not secret, reads
-// no body, and takes one plain value, which is its key. Its name is the result of its
-// method String or, without one, its type. But Validate reports a mistake if k is nil, if
-// k has, besides String, some methods of Described but not all, or if k embeds a Key,
-// because the embedded Key's methods of Described would not be used.
+// Describe returns k if it is [Described]. It describes any other Key as valid and not
+// secret, as reading no body, and as taking one plain value, which is the key. The name is
+// the result of k's method String or, without it, k's type. But Validate reports a mistake
+// if k is nil, if k has, besides String, some methods of Described but not all, or if k
+// embeds a Key, because the embedded Key's methods of Described would not be used.
 func Describe(k Key) Described {
 	if k, ok := k.(Described); ok {
 		return k
@@ -93,7 +93,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("keyfunc: refused with status %d: %s", e.Status, e.Reason)
 }
 
-// Everyone gives all requests one key, "everyone": a limit on what the server takes
+// Everyone gives all requests one key, "everyone", to limit what the server takes
 // in total. It returns no error.
 var Everyone Key = everyone()
 

@@ -36,51 +36,50 @@ type Proxies struct {
 
 	// Hops is how many of your proxies a request passes, for proxies whose addresses
 	// are not known beforehand; 0 means that Trusted and Unix identify the proxies.
-	// Every connection counts as that of the last proxy, whatever its address, so
-	// nothing else may be able to connect. Each proxy appends the address that it sees:
-	// the client is entry number Hops from the end of the list, where 1 is the last.
+	// With Hops, every connection counts as the last proxy's, whatever its address. So
+	// nothing but your proxies may be able to connect. Each proxy appends the address that it
+	// sees: the client is entry number Hops from the end of the list, where 1 is the last.
 	//
 	// If Hops is too high, even by one, every client can choose its own key. At most
-	// 32. Set either Hops or Trusted and Unix, not both.
+	// 32. With Hops, set neither Trusted nor Unix.
 	Hops int
 
 	// Header is the header in which the proxies write; "" means X-Forwarded-For.
 	// Forwarded is read as RFC 7239 says. Any other header, such as CF-Connecting-IP or
 	// X-Real-IP, holds one address, that of the client. Hops cannot count in such a
-	// header, so it needs Trusted or Unix. Choose only a header that the proxies
-	// replace: if they let it pass, the client chooses its value.
+	// header, so it needs Trusted or Unix. Choose such a header only if the proxies
+	// replace it: if they let it pass, the client chooses its value.
 	Header string
 }
 
-// IP returns a [Key] that is the address of the client, in the forms that the
-// variable [IP] has.
+// IP returns a [Key] that is the address of the client, in the forms of the
+// variable [IP].
 //
 // The client is the connection's address unless that is a trusted proxy. If it is, the
 // lines of the header are read as one list of hops, from the last to the first. The
-// client is the first hop in this order that is not trusted. The client may have
-// written the hops beyond it, and they are not read. If all hops are trusted, the
-// client is the leftmost one. If there are no hops, or one empty line, it is the proxy.
+// client is the first hop in this order that is not trusted. The hops beyond are not read:
+// the client may have written them. If all hops are trusted, the client is the
+// leftmost one. If there are no hops, or one empty line, the client is the proxy.
 // With Hops, the client is the hop of that number, and never the proxy.
 //
 // The error wraps [ErrNoKey] and says why. It is returned if RemoteAddr, or a hop that had
 // to be read, is not an address: for example "unknown", an empty entry between two commas,
 // or a text of more than 128 bytes (512 for an element of Forwarded). It is also returned
 // if more than 32 hops would have to be read, if there are fewer hops than Hops, or if a
-// header of one address is there more than once. A hop may have a port. The maxima of 32
+// header that holds one address is repeated. A hop may have a port. The maxima of 32
 // hops and of 128 or 512 bytes bound the work, however long the header is.
 //
 // Fields that contradict each other are a mistake. So are an invalid network, and a
 // Header that is never read because no proxy is trusted.
 func (p Proxies) IP() Key { return p.byAddress("ip", ipv6Bits, nil) }
 
-// IPv6 returns a [Key] like that of [Proxies.IP], but counts IPv6 clients by the
-// first bits of their address, 32 to 128 of them, instead of 64. As a second rule with a higher
-// limit,
+// IPv6 returns a [Key] like that of [Proxies.IP], but counts IPv6 clients by this many
+// bits of their address, 32 to 128, instead of 64. A second rule with a higher limit and
 //
 //	Key: proxies.IPv6(48)
 //
 // limits a client that has a /48, and so 65,536 networks of /64. IPv4 clients are still
-// counted by their whole address. Any other number of bits is a mistake.
+// counted by their whole address. Fewer than 32 or more than 128 bits are a mistake.
 func (p Proxies) IPv6(bits int) Key {
 	var wrong error
 	if bits < 32 || bits > 128 {
@@ -104,7 +103,7 @@ func (p Proxies) byAddress(name string, bits int, wrong error) *key {
 // address stays as it is.
 //
 // The errors are those of the Key that [Proxies.IP] returns. A client at the other end of
-// a unix socket has no address: that error also wraps [ErrNoKey].
+// a unix socket has no address: for it, the error wraps [ErrNoKey], too.
 func (p Proxies) Addr(r *http.Request) (netip.Addr, error) {
 	if err := p.validate(); err != nil {
 		return netip.Addr{}, err
@@ -137,8 +136,8 @@ func (p Proxies) In(networks ...netip.Prefix) func(*http.Request) bool {
 // choose their key.
 //
 // The error wraps [ErrNoKey] if the connection does not come from a trusted proxy,
-// or the header is missing, empty, or there more than once. A name that no header
-// can have is a mistake, and so are the mistakes of [Proxies.IP].
+// or if the header is missing, empty or repeated. A name that no header can have is a
+// mistake, and so is whatever is a mistake for [Proxies.IP].
 func (p Proxies) UserID(header string) Key {
 	header = http.CanonicalHeaderKey(header)
 	value := headerValue(header)

@@ -18,7 +18,7 @@ import (
 //
 // An empty text trusts no proxy.
 //
-// It replaces p. If it fails, p is unchanged. The error joins one error for each
+// UnmarshalText replaces p. If it fails, p is unchanged. The error joins one error for each
 // invalid item, with how to correct it, and one for each contradiction between items. A
 // network with host bits set, such as 10.1.2.3/8, is invalid, because it could mean the
 // network or the address. So is a network that holds much of the internet.

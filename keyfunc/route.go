@@ -29,8 +29,8 @@ var (
 //	chi.RouteContext(r.Context()).RoutePattern()          chi, on the route: router.With(limit.Handler)
 //	router.Find(chi.NewRouteContext(), r.Method, r.URL.Path)   chi, around the router
 //
-// The error is [ErrNoKey] if route returns "". Requests without a route share one count,
-// whoever sends them: with [Optional], another rule may limit them. A nil route is a
+// The error is [ErrNoKey] if route returns "". Requests without a route share one count
+// for all clients, unless [Optional] leaves them to another rule. A nil route is a
 // mistake.
 func Route(route func(*http.Request) string) Key {
 	return byRoute("route", hint.Traits{Route: true, Opaque: true}, ifNil("Route", route == nil), errNoRoute, route)

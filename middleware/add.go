@@ -8,30 +8,30 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// Add says that the request behind ctx has used this many more units under one rule, while
-// it runs: tokens of a stream, rows, bytes. When the request is over, Add's sum is
-// settled as by [Settle], unless the rule was settled before. The request is over when
-// the handler has returned or panicked, or, with a [Hold], when that is released. A
-// client that leaves does not end it. Without an Add, the charge stays: call
-// Add(ctx, rule, 0) to settle at 0 a request that uses nothing. After an Add, the rule
+// Add says, while the request behind ctx runs, that it has used this many more units under
+// one rule: tokens of a stream, rows, bytes. When the request is over, the sum of all Adds
+// is settled as by [Settle], unless the rule was settled before. The request is over when
+// the handler has returned or panicked, or, with a [Hold], when the Hold is released. A
+// client that disconnects does not end the request. Without an Add, the charge stays: if a
+// request uses nothing, call Add(ctx, rule, 0) to settle it at 0. After an Add, the rule
 // ignores its ChargeOn for this request.
 //
 // The first units come out of the request's charge, so set Cost or CostFor to what a
-// request usually uses. When the charge is used up, one call of the limiter takes what is
+// request usually uses. When the charge is used up, Add calls the limiter to take what is
 // missing, or up to a quarter of the first charge if that is more. If the rule has less
-// left than is missing, Add returns false, and so does each further call: the handler
-// should stop. The units count even so, if need be as a debt. These calls of the limiter
-// take as long as decisions, and follow the rule's Fail. They lead to no ban, but obey one.
+// left than is missing, this Add and all further ones return false: the handler should
+// stop. The units count even then, if necessary as a debt. These calls of the limiter take
+// as long as decisions, and follow the rule's Fail. They start no ban, but a ban denies
+// them.
 //
-// If the rule is in shadow, Add takes nothing beyond the first charge, and returns true. It
-// does nothing, and returns true, if the rule does not apply to the request, has charged
-// nothing, or was settled before, and for limits with in_flight and leaky_bucket. It
-// returns false after the request is over. Names that no rule has, and other mistakes, are
-// logged once. Of the units taken beyond the first charge, Settle refunds only those of the
-// last 64 calls of the limiter.
+// In shadow, a rule takes nothing beyond the first charge, and Add returns true. Add does
+// nothing, and returns true, if the rule does not apply to the request, has charged
+// nothing, was settled before, or has an in_flight or leaky_bucket limit. After the request
+// is over, Add returns false. Names that no rule has, and other mistakes, are logged once.
+// Beyond the first charge, Settle refunds only units of the last 64 calls of the limiter.
 //
-// Several goroutines may call Add. Among chained middlewares with a rule of this name,
-// Add is for the innermost.
+// Several goroutines may call Add. If several chained middlewares have a rule of this
+// name, Add is for the innermost.
 func Add(ctx context.Context, rule string, units int64) bool {
 	for s := stateOf(ctx); s != nil; s = s.outer {
 		if s.find(rule) >= 0 {

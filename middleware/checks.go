@@ -23,14 +23,14 @@ import (
 // one value, which is the key.
 //
 // Among Limit, Limits, Tiers and the client's Override, each combination of algorithm,
-// period and TierBy's tier has its own count, and so a check. If several
-// limits share one count, the check has the first of them: the rule's own, then Tiers by
-// name, then the Override. For [keyfunc.First], whose keys may have the same value, give
-// the value without the key's number, which an Override needs. A limit that only
-// LimitsFor returns has a check only if another limit has its algorithm and period.
+// period and TierBy's tier has its own count, and so a check of its own. If several
+// limits share one count, the check has the limit that comes first: the rule's own, then
+// those of Tiers by name, then the Override's. For [keyfunc.First], give the value without
+// the key's number, unlike in an Override: each key that accepts it has checks. A limit
+// that only LimitsFor returns has a check only if another has its algorithm and period.
 //
-// Rule names are those of this middleware. If another one on the same limiter has a
-// rule of that name, algorithm and period, the two have one count.
+// Rule names are those of this middleware. If another middleware on the same limiter has
+// a rule with the same name, algorithm and period, the two rules share one count.
 func (m *Middleware) Checks(rule string, values ...string) ([]algorithms.Check, error) {
 	m.mustBeMade()
 	r, err := m.rules.Load().named(rule)

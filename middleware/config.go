@@ -26,10 +26,10 @@ import (
 //     process knows to be over another limit.
 //  6. One Take decides all rules together.
 //  7. The middleware calls Observe and sets the response headers.
-//  8. It responds with the denial or the refusal. Otherwise it waits for the delay of a
-//     leaky_bucket, and calls the next handler.
-//  9. [Settle] or a refund of ChargeOn, whichever comes first, sets the final charge; or
-//     else [Add] does. Then the middleware calls Settled.
+//  8. The middleware responds with the denial or the refusal, if there is one. If not, it
+//     waits for the delay of a leaky_bucket, and calls the next handler.
+//  9. [Settle] or a refund of ChargeOn, whichever comes first, sets the final charge. If
+//     neither comes, [Add] does. Then the middleware calls Settled.
 //
 // If the Key of a rule refuses a request, the other rules are charged first. If one of
 // them denies the request, the response is the denial.
@@ -41,9 +41,9 @@ type Config struct {
 	// If a limiter of your own fails, rules with failmode.Open pass, and all others
 	// deny with status 503. It is given one second for a decision, and its context does
 	// not end with the request. If it wraps a Guard, it must have the method
-	// Unwrap() algorithms.Limiter. Without it, the Guard's metrics stay at 0, its
-	// decisions have one second, and bodies are read to find the keys of clients that are
-	// known to be over another limit.
+	// Unwrap() algorithms.Limiter. Without Unwrap, the Guard's metrics stay at 0, its
+	// decisions have one second, and keys read the body even for clients that are known
+	// to be over another limit.
 	Limiter algorithms.Limiter
 
 	// Rules are the limits. All rules that match a request apply, in one decision.
@@ -54,27 +54,27 @@ type Config struct {
 	Skip []string
 
 	// SkipFor reports whether a request is not limited: a preflight, or a client on
-	// a safelist (see keyfunc.Proxies.In). nil means none. A client that can make it
-	// return true is unlimited: never base it on unverified input.
+	// a safelist (see keyfunc.Proxies.In). nil exempts none. A client that can make
+	// SkipFor return true is unlimited: never base it on unverified input.
 	SkipFor func(*http.Request) bool
 
-	// TierFor returns the name of a request's tier, for Rule.Tiers; "" is none. nil
-	// means none for all requests. It is called at most once per request, and only if a
-	// rule with Tiers has no limit by LimitsFor. Never base it on unverified input, such
-	// as a header that a client can write.
+	// TierFor returns the name of a request's tier, for Rule.Tiers; "" means no tier. If
+	// TierFor is nil, no request has one. It is called at most once per request, and only
+	// if a rule with Tiers has no limit by Overrides or LimitsFor. Never base it on
+	// unverified input, such as a header that a client can write.
 	TierFor func(*http.Request) string
 
-	// Shedder refuses requests with 503 while this process is overloaded; nil means
+	// Shedder refuses requests with 503 while this process is overloaded; nil refuses
 	// none. It is asked after Skip and SkipFor, and before the Limiter: a request that
-	// is shed has charged nothing. It is also asked about requests that no rule
-	// matches. While requests wait for a place, a request that is known to be denied
-	// gets its denial without a place.
+	// is shed is not charged. It is also asked about requests that no rule matches.
+	// While requests wait for a place in the Shedder, a request that is known to be
+	// denied gets its denial without a place.
 	Shedder *shed.Shedder
 
 	// Share is this region's fraction of each limit, such as 0.5, if each region has its
 	// own Redis. 0 means 1. It applies to all limits of a rule. Rates and bursts are
 	// rounded down, so that shares which add up to 1 never admit more than the limit. New
-	// and SetRules reject a share that cannot hold a rule's largest cost.
+	// and SetRules reject a rule if its largest cost exceeds this share of a limit.
 	Share float64
 
 	// Headers sets response headers on requests that a rule applies to; nil means
@@ -89,32 +89,32 @@ type Config struct {
 	Denied func(http.ResponseWriter, *http.Request, algorithms.Decision)
 
 	// Refused responds to a request whose key could not be resolved; nil means the status
-	// of a *keyfunc.StatusError if it is 400 to 499, and 500 for all other errors. The
+	// of a *keyfunc.StatusError from 400 to 499, and status 500 for all other errors. The
 	// error names the rule: it is for logs, not for clients. Cache-Control is already
 	// no-store, and the headers of the charged rules are set.
 	Refused func(http.ResponseWriter, *http.Request, error)
 
-	// Observe is called with every decision of Handler and Take, including hidden
-	// rules, before the response. It runs on the request's goroutine.
+	// Observe is called before the response, with every decision of Handler and Take,
+	// results of hidden rules included. It runs on the request's goroutine.
 	Observe func(*http.Request, algorithms.Decision)
 
 	// Settled is called once for each request that Handler has admitted and charged, with
-	// its final decision: when the handler has returned and no [Hold] keeps the request. It
-	// is also called if a key has refused the request, or if its client has left while it
-	// waited. It runs on the goroutine that has ended the request. If the process dies, the
-	// requests under way have no call, so Settled is no ledger. If a rule could not be
-	// settled, its result has an Err. Here, [algorithms.Result.Crossed] reports only what was
-	// crossed by units that were charged after the call of Observe.
+	// the final decision: when the handler has returned and every [Hold] is released. It is
+	// also called if a key has refused the request, or if the client has left while the
+	// request waited. It runs on the goroutine that has ended the request. If the process
+	// dies, Settled is not called for requests under way, so it is no ledger. If a rule could
+	// not be settled, its result has an Err. [algorithms.Result.Crossed] reports here only
+	// what was crossed by units that were charged after the call of Observe.
 	Settled func(*http.Request, algorithms.Decision)
 
 	// MaxWaiting is the largest number of requests that wait because a leaky_bucket
 	// delays them; 0 means 10,000. Further requests are denied. One key has at most half of
-	// the places, so that it does not keep all others from waiting.
+	// the places, so that other keys can have the rest.
 	//
 	// Over HTTP/1, net/http notices that a client hangs up only once the body has been
-	// read. The middleware reads bodies of up to 8 KiB while the request waits, but none
-	// that is larger or of unknown length. Requests with such bodies and the same key have
-	// at most a sixteenth of the places.
+	// read. While a request waits, the middleware reads a body of up to 8 KiB, but none that
+	// is larger or of unknown length. One key's requests whose bodies are not read have at
+	// most a sixteenth of the places.
 	MaxWaiting int
 
 	// Logger receives errors, configuration warnings and denials; nil means
@@ -122,8 +122,8 @@ type Config struct {
 	Logger *slog.Logger
 
 	// DenialLogRate is how many denials each rule logs per second, at level Info; 0
-	// means 1, negative means none. The next line has the number of denials that were
-	// left out.
+	// means 1, negative means none. The rule's next line has the number of denials that
+	// were left out.
 	DenialLogRate int
 
 	// LogKeys shows keys in the log, in TopDenied and for operators. If it is false, keys are
@@ -131,8 +131,8 @@ type Config struct {
 	LogKeys bool
 
 	// LogSecret hashes keys, so that equal keys look alike in all processes with the same
-	// secret. It has at least 16 bytes; use 32 random ones. nil means a secret of this
-	// process: then equal keys look alike until the process ends.
+	// secret. It has at least 16 bytes; use 32 random ones. nil means a random secret of
+	// this process: then equal keys look alike only within the process.
 	LogSecret []byte
 }
 

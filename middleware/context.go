@@ -14,7 +14,7 @@ import (
 // FromContext returns the decision on a request, for handlers; false if no rule
 // applied. If there are several middlewares around the handler, the decision has the
 // results of all of them, those of the outermost first. [algorithms.Decision.Result]
-// returns the result of one rule, from the innermost middleware that has it.
+// returns the result of one rule, from the innermost middleware that has the rule.
 func FromContext(ctx context.Context) (algorithms.Decision, bool) {
 	s := stateOf(ctx)
 	if s == nil {
@@ -30,14 +30,14 @@ func FromContext(ctx context.Context) (algorithms.Decision, bool) {
 }
 
 // ModifyResponse merges the rate limit headers of an upstream with those of the
-// middlewares in front. It is for [net/http/httputil.ReverseProxy], which would
-// otherwise send both sets. The client gets the tighter set. An upstream's Retry-After
+// middlewares in front. It is for [net/http/httputil.ReverseProxy], which by itself
+// sends both sets. ModifyResponse leaves the tighter set. An upstream's Retry-After
 // stays as it is. Set ModifyResponse on every ReverseProxy behind a middleware:
-// ReverseProxy clears the middlewares' fields after an informational response (1xx) of
+// ReverseProxy clears the middlewares' headers after an informational response (1xx) of
 // the upstream, and ModifyResponse sets them again.
 //
-// It needs the request's context, which ReverseProxy passes on. If no rule applied, it
-// does nothing. A handler that responds by itself after a timeout, such as
+// ModifyResponse needs the request's context, which ReverseProxy passes on. If no rule
+// applied, it does nothing. A handler that responds by itself after a timeout, such as
 // [http.TimeoutHandler], must not be between the middleware and the proxy.
 func ModifyResponse(resp *http.Response) error {
 	if resp.Request == nil {
@@ -75,9 +75,9 @@ func ModifyResponse(resp *http.Response) error {
 // count the request, and [Add] and [Settle] may be called, even after ctx is cancelled.
 //
 // Call Hold before the handler returns, and release in a defer: a request that is never
-// released stays in flight until the process ends. The metric ratelimit_in_flight
-// shows it. release may be called several times, by any goroutine. Of several Holds, the
-// last release counts.
+// released stays in flight until the process ends, and the metric ratelimit_in_flight
+// counts it. release may be called several times, by any goroutine. With several Holds,
+// the request is over after the last of them is released.
 func Hold(ctx context.Context) (release func()) {
 	var kept []*requestState
 	for s := stateOf(ctx); s != nil; s = s.outer {

@@ -1,7 +1,7 @@
 // Package middleware limits how often clients may call HTTP handlers. It wraps an
-// [http.Handler], resolves the keys of a request, takes all rules that match it in
-// one decision, and answers 429 if one is over its limit. A denied request is
-// charged by no rule.
+// [http.Handler], resolves the keys of a request, decides all rules that match the
+// request together, and answers 429 if any of them is over its limit. No rule charges
+// a denied request.
 //
 // Import it as ratelimit, because chi has a package of the same name:
 //
@@ -11,16 +11,16 @@
 //
 // Read [Rule], [Config] and [Middleware] first. A [Rule] says which requests
 // count together and how many are allowed; a [Config] has the rules and the
-// limiter that decides; [New] checks all of it, reports every mistake at once, and
+// limiter that decides; [New] checks the Config, reports all mistakes at once, and
 // returns a [Middleware], whose Handler goes around your handler.
 //
 // The other packages, in the order in which you may need them:
 //
 //	keyfunc                 which client is limited: an address, a user, an API key
-//	algorithms              how it is counted: limits, and the limiters Redis and Memory
+//	algorithms              how requests are counted: limits; the limiters Redis and Memory
 //	failmode                what happens while Redis is unavailable
 //	shed                    what is refused while the server is overloaded
-//	headers                 what clients are told, and a client that obeys
+//	headers                 what clients are told, and a Transport that obeys it
 //	middleware/metrics      what was counted, for Prometheus
 //	middleware/admin        a page for operators: rules, bans, the counts of a client
 //	middleware/rulefile     rules from YAML or JSON, reloaded while the service runs

@@ -11,15 +11,15 @@ import (
 // Shedder refuses it. For other requests the middleware sets the response headers before
 // it calls next. next gets the decision from [FromContext]. Handler panics if next is nil.
 //
-// A connection that next takes over is one request, whatever is sent on it. So Handler
-// belongs inside a handler that serves HTTP/2 on such connections, such as
-// golang.org/x/net/http2/h2c. Outside it, a request in HTTP/2 with prior knowledge
-// gets a 400.
+// A connection that next takes over is one request, whatever is sent on it. So put
+// Handler inside a handler that serves HTTP/2 on such connections, such as
+// golang.org/x/net/http2/h2c. If Handler is outside, a request in HTTP/2 with prior
+// knowledge gets a 400.
 //
 // A request that a leaky_bucket delays waits here. It is denied at once if its delay ends
 // after its context's deadline or leaves less than a tenth of the server's WriteTimeout, or
-// if [Config].MaxWaiting is reached. If its client hangs up, at most its slot is refunded, and other rules stay
-// charged. With several leaky_buckets, nothing is refunded.
+// if [Config].MaxWaiting is reached. If the client hangs up, its slot in the queue is
+// refunded only if it is the last and there is one leaky_bucket. Other rules stay charged.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	m.mustBeMade()
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {

@@ -30,11 +30,11 @@ type limitView struct {
 	RetryAfter *view.Seconds `json:"retry_after,omitempty"` // if a request does not fit now
 }
 
-// Limits returns a handler that tells a client its own limits, as JSON. It lists each
-// enforced rule that has a key for the request, whatever its Match: the limits that apply
-// to the request or, with TierBy, those of all tiers. It leaves out rules that are Hidden
-// or Disabled, that exempt the request, whose Key is a route or in the body, and whose
-// Key returns an error. Keys, LimitsFor and TierFor see this handler's request.
+// Limits returns a handler that tells a client its own limits, as JSON. It lists each rule,
+// whatever its Match, that is enforced and has a key for the request, with the limits that
+// apply to the request or, with TierBy, those of all tiers. It leaves out rules that are
+// Hidden or Disabled, that exempt the request, or whose Key has a route, reads the body or
+// returns an error. Keys, LimitsFor and TierFor are called with this handler's request.
 //
 //	mux.Handle("GET /rate_limit", limit.Limits())
 //
@@ -46,11 +46,11 @@ type limitView struct {
 //	             "in flight"; for a bucket, the time in which its burst is refilled
 //	remaining    the units left
 //	reset_after  until all units are free; resets_at, that moment
-//	retry_after  if it denies now: until a request has room
+//	retry_after  if the limit denies now: until a request has room
 //	soft, used   of a soft limit; used may be more than the limit
 //
 // It charges nothing, and asks the limiter once. Put it behind [Middleware.Handler], so
-// that it is limited itself. It lists at most 64 limits, and logs it if there are more.
+// that it is limited itself. It lists at most 64 limits, and logs a hint if there are more.
 // If the limits cannot be counted at the moment, the status is 503.
 func (m *Middleware) Limits() http.Handler {
 	m.mustBeMade()

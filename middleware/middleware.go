@@ -69,8 +69,8 @@ const ms = time.Millisecond
 var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms,
 	time.Second, 2500 * ms, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
 
-// New returns a Middleware. Its error reports every mistake in the configuration at once;
-// those in rules are each a [*RuleError], joined.
+// New returns a Middleware. Its error joins all mistakes in the configuration; each
+// mistake in a rule is a [*RuleError].
 // New does not contact the store, so that the program can start while Redis is down.
 func New(c Config) (*Middleware, error) {
 	share, shareErr := parseShare(c.Share)
@@ -122,7 +122,7 @@ func (m *Middleware) Shedder() *shed.Shedder {
 }
 
 // Rules returns a copy of the rules in force. The copy shares only Keys and functions
-// with them.
+// with these rules.
 func (m *Middleware) Rules() []Rule {
 	set := m.rules.Load()
 	rules := make([]Rule, len(set.rules))
@@ -133,13 +133,13 @@ func (m *Middleware) Rules() []Rule {
 }
 
 // SetRules replaces the rules in one step, for all later requests, and logs the
-// differences. If a rule is invalid, the old rules stay in force. The error reports every
-// mistake; it is logged and counted as by [Middleware.RulesFailed]. The rules are copied.
+// differences. If a rule is invalid, the old rules stay in force. The error joins all
+// mistakes; it is logged and counted as by [Middleware.RulesFailed]. The rules are copied.
 // A rule that keeps its name, algorithm and period keeps its counts.
 func (m *Middleware) SetRules(rules []Rule) error { return m.SetRulesVersion(rules, 0) }
 
-// SetRulesVersion is SetRules for loaders. The version is that of the document that the
-// rules are from; 0 means that it has none. The log, the metrics and package admin show it.
+// SetRulesVersion is SetRules for loaders. The version is that of the document that has the
+// rules; 0 means none. The log, the metrics and package admin show the version.
 func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	m.mustBeMade()
 	compiled, err := compile(rules, m.share, m.config.TierFor != nil)
@@ -158,8 +158,8 @@ func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	return nil
 }
 
-// RulesFailed is for loaders: it reports that new rules could not be read. It counts err
-// as a failed SetRules, and logs it. An error that repeats the last one is not logged
+// RulesFailed is for loaders: it reports that new rules could not be read. It counts and
+// logs err like a failed SetRules. An error that repeats the last one is not logged
 // again until rules are replaced. The rules in force stay.
 func (m *Middleware) RulesFailed(err error) {
 	if err == nil {
@@ -176,8 +176,8 @@ func (m *Middleware) RulesFailed(err error) {
 }
 
 // RulesRevision returns the number of attempts to set rules: New, and each call of
-// SetRules and of RulesFailed. It is for loaders: if the revision differs from that after
-// a loader's last attempt, another caller has set rules or tried to. Then the loader
+// SetRules and of RulesFailed. It is for loaders: if the revision has changed since a
+// loader's last attempt, another caller has set rules or tried to. Then the loader
 // should set its rules again.
 func (m *Middleware) RulesRevision() uint64 {
 	m.mustBeMade()

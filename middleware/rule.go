@@ -18,15 +18,15 @@ import (
 
 // A Rule is one limit on the requests that it matches. Name, Key, and Limit or Limits are
 // required. All fields except Key, TierBy, LimitsFor and CostFor are plain data, as in a
-// rule file. A function's result takes precedence over all data but Overrides, unless it is
-// zero or invalid.
+// rule file. Unless a function's result is zero or invalid, it takes precedence over all
+// data but Overrides.
 type Rule struct {
 	// Name identifies the rule in headers, metrics, logs and Redis keys. Required and
 	// unique; at most 64 letters, digits, '-', '_' and '.'.
 	Name string
 
 	// Match lists ServeMux patterns without a host, such as "POST /auth/login" or
-	// "/files/{path...}". Their requests share one count. nil matches every request.
+	// "/files/{path...}". They share one count for each key. nil matches every request.
 	// The path is cleaned and a trailing slash is ignored, so that no spelling of a
 	// path escapes the rule.
 	Match []string
@@ -46,8 +46,8 @@ type Rule struct {
 	Limit algorithms.Limit
 	// Limits is Limit for several windows, such as 10 a second and 100,000 a month: a
 	// request passes if it fits all of them, and takes its cost from each. There are at most
-	// 8 windows, and they differ in algorithm or period. [algorithms.InFlight] is alone in
-	// its rule.
+	// 8 windows, and no two have the same algorithm and period. An [algorithms.InFlight]
+	// limit must be the only one.
 	Limits []algorithms.Limit
 	// Tiers replaces Limit or Limits for the tier that Config.TierFor returns.
 	// [Unlimited] exempts a tier. A request with an unknown tier has Limit or Limits, and
@@ -61,44 +61,43 @@ type Rule struct {
 	// smallest, because clients choose the name. Errors of TierBy are treated as those of
 	// Key, except that after [keyfunc.ErrNoKey], Limit or Limits applies.
 	//
-	// With a Config.TierFor, the tier "pro/large" replaces "large" for requests of the tier
-	// pro, but shares its count: all requests for large are counted together. Every tier with
-	// a slash is then such a pair. LimitsFor and Overrides are errors with TierBy.
+	// With a Config.TierFor, the tier "pro/large" replaces "large" if TierFor returns "pro".
+	// It shares the count of "large": a key's requests for large are counted together. Every
+	// tier with a slash is then such a pair. LimitsFor and Overrides are errors with TierBy.
 	TierBy keyfunc.Key
-	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If
-	// there are none or they are unusable, Tiers and Limit apply. Limits are unusable if
+	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If it
+	// returns none or unusable ones, Tiers and Limit apply. Limits are unusable if
 	// one is invalid, if ChargeOn, Ban or Lease does not allow them, or if Config.Share
 	// leaves a limit with less than one unit. Unusable limits are logged. The Middleware does
-	// not change the slice.
+	// not change the returned slice.
 	LimitsFor func(*http.Request) []algorithms.Limit
-	// Overrides replace all of these limits for single clients.
+	// Overrides replace all limits above for single clients.
 	Overrides []Override
 
 	// Cost is how many units a request takes; 0 means 1. It must not exceed the Quota
-	// of any limit of the rule that is not Soft.
+	// of any of the rule's limits, except Soft ones.
 	Cost int64
-	// Costs replaces Cost for requests that match a pattern, in the same count. The syntax
-	// is that of Match, and the most specific pattern applies. Each pattern must have
+	// Costs replaces Cost for requests that match a pattern; their count stays the same. The
+	// syntax is that of Match, and the most specific pattern applies. Each pattern must have
 	// requests in common with Match. Costs are at least 1, and must not exceed the Quota of
-	// any limit of the rule that is not Soft.
+	// any of the rule's limits, except Soft ones.
 	Costs map[string]int64
 	// CostFor returns the cost of one request that the rule limits. If it is 0 or less,
-	// Costs and Cost apply. A request with a cost above the Quota of a limit that is not
-	// Soft is denied. If the cost is known only afterwards, the handler calls [Settle].
+	// Costs and Cost apply. If it exceeds the Quota of a limit that is not Soft, the request
+	// is denied. If the cost is known only afterwards, the handler calls [Settle].
 	CostFor func(*http.Request) int64
-	// MaxReserve bounds what CostFor takes before the handler runs, as a part of the
-	// limit's Quota: 0.5 is half of it, but at least 1 unit; 0 means no bound. The
-	// handler then calls [Add] or [Settle].
+	// MaxReserve bounds the units that CostFor takes before the handler runs, as a fraction
+	// of the limit's Quota: 0.5 is half of it, but at least 1 unit; 0 means no bound. For
+	// the rest, the handler calls [Add] or [Settle].
 	MaxReserve float64
-	// ChargeOn lists the response statuses that count, such as 401. Any other status
-	// refunds the request when it is written. nil means that all count. Not for
+	// ChargeOn lists the response statuses that count, such as 401. When any other status
+	// is written, the request is refunded. nil means that all statuses count. Not for
 	// buckets or in_flight.
 	//
-	// A request counts until its status is written. So the limit also bounds how many
+	// Until its status is written, every request counts. So the limit also bounds how many
 	// requests of a key are in progress. A request stays charged if it has no response,
 	// panics or is hijacked, or if the client disconnects. A Settle before the
-	// status is written takes
-	// precedence.
+	// status is written takes precedence.
 	ChargeOn []int
 
 	// Ban denies a key for longer after repeated denials; zero means no ban. Keys in
@@ -112,7 +111,7 @@ type Rule struct {
 	//
 	// A ban belongs to the rule's name and stays when the limits change. A rule that is
 	// Disabled for a time, or has no Ban for a time, enforces the ban again afterwards,
-	// until the ban ends. The limiter's Ban and Reset lift it.
+	// until the ban ends. The limiter's Reset, or its Ban for 0, lifts the ban.
 	Ban algorithms.Ban
 
 	// Fail applies while the store cannot count; zero is [failmode.Local]. A limiter
@@ -124,12 +123,12 @@ type Rule struct {
 	// its counts would reveal what others do, such as whether an account is in use. Its
 	// denials have no name and no counts, but a Retry-After, which tells when a request
 	// fits again. The decisions of [FromContext], Observe and Take include the rule: do
-	// not show those to clients.
+	// not show these decisions to clients.
 	Hidden bool
 
-	// Shadow decides, counts and reports the rule without enforcing it. For a key in
-	// shadow, an error of Key refuses no request, and several windows count separately: each
-	// charges what fits it, also if another one has no room.
+	// Shadow decides, counts and reports the rule without enforcing it. For keys in shadow,
+	// an error of Key refuses no request, and several windows count separately: each charges
+	// the requests that fit it, even if another window has no room.
 	Shadow bool
 	// Enforce is the fraction of keys, chosen by hash, for which a rule in Shadow is
 	// enforced all the same: 0.1 for a tenth. All instances choose the same keys, and a
@@ -140,9 +139,9 @@ type Rule struct {
 	Disabled bool
 	// Lease takes units from the store in batches, for keys with thousands of requests per
 	// second, such as [keyfunc.Everyone]. The limit holds, with two exceptions that
-	// [failmode.Guard] names, but other processes cannot use the units of a batch until
-	// it ends. Remaining is an estimate. One fixed or sliding window only, not soft; not
-	// with ChargeOn or Ban.
+	// [failmode.Guard] names, but until a batch ends, other processes cannot use its units.
+	// Remaining is an estimate. The rule must have one limit only, a fixed_window or
+	// sliding_window that is not Soft, and neither ChargeOn nor Ban.
 	Lease bool
 }
 
@@ -165,15 +164,15 @@ func (r *Rule) clone() Rule {
 type Override struct {
 	// Client names the client as for [Middleware.Checks], by one plain value for each
 	// part of the rule's Key. It must stand for one key. So for [keyfunc.First] the value
-	// begins with the number of the key that has it, as in "2:192.0.2.1". For a Key
-	// that is Secret write the key as it is stored, such as "apikey:" and 22 letters: the
-	// error for a plain value shows it.
+	// begins with the number of the key that has the value, as in "2:192.0.2.1". For a Key
+	// that is Secret, write the key as it is stored, such as "apikey:" and 22 letters: the
+	// error for a plain value shows the stored key.
 	Client []string
-	// Limits are all limits of the client, so list every window. [Unlimited] exempts it. The
-	// counts of windows that the client had before go on; others begin at 0.
+	// Limits are all limits of the client, so list every window. [Unlimited] exempts the
+	// client. Windows that it had before keep their counts; all others begin at 0.
 	Limits []algorithms.Limit
 	// Until ends the override, by the clock of this process; the zero time means never.
-	// The first request of the client after that logs it.
+	// The end is logged at the client's next request.
 	Until time.Time
 	// Note is for operators, such as a ticket.
 	Note string
@@ -188,8 +187,8 @@ func (o Override) clone() Override {
 // ended reports whether the override has ended.
 func (o *Override) ended() bool { return !o.Until.IsZero() && !time.Now().Before(o.Until) }
 
-// Unlimited returns the limits that exempt requests from a rule, by Tiers, LimitsFor or an
-// [Override].
+// Unlimited returns the limits that exempt requests from a rule, for use in Tiers,
+// LimitsFor or an [Override].
 func Unlimited() []algorithms.Limit { return []algorithms.Limit{unlimited} }
 
 var unlimited = algorithms.Limit{Rate: -1}

@@ -16,17 +16,17 @@ import (
 // an upload or a language model has used in the end. 0 refunds the whole charge. A cost
 // above the charge may put the key into debt. A bucket pays its debt off as it refills; a
 // window forgets its debt when it ends, a sliding_window one window later. If the response
-// headers are not sent yet, Settle updates them. A handler that sets such a header itself
-// must do so after Settle.
+// headers are not sent yet, Settle updates the rate limit headers. A handler that sets a
+// rate limit header itself must do so after Settle.
 //
 // Settle does nothing if the rule does not apply to the request, or has charged
 // nothing. It does not change other rules. If several chained middlewares have a rule
 // of this name, Settle is for the innermost. The charge of a rule is settled once per
 // request: by the first Settle, or by a refund of ChargeOn if the status is written
-// before, or at the end of the request by [Add]. Further calls return an error. So do a
-// negative cost, and calls after the handler has returned, unless [Hold] keeps the
-// request. If the limiter returns an error, so does Settle, and the charge stays as it
-// was, as far as is known. A name that no rule has is logged once.
+// before, or at the end of the request by [Add]. Further calls return an error. So do
+// calls with a negative cost and, unless a [Hold] keeps the request from being over,
+// calls after the handler has returned. If the limiter returns an error, so does Settle,
+// and as far as is known, the charge stays. A name that no rule has is logged once.
 //
 // Call it on the goroutine that writes the response, as with
 // [http.ResponseWriter.Header].
@@ -35,7 +35,7 @@ func Settle(ctx context.Context, rule string, cost int64) error {
 }
 
 // SettleAll is [Settle] for several rules, by name, in one call of the limiter for each
-// chained middleware. It settles the rules that it can, and its error names the others.
+// chained middleware. It settles the rules that it can. Its error names all other rules.
 func SettleAll(ctx context.Context, costs map[string]int64) error {
 	var errs []error
 	rest := slices.Sorted(maps.Keys(costs))

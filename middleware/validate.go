@@ -16,7 +16,7 @@ import (
 // A RuleError is a mistake in one field of one rule.
 type RuleError struct {
 	Index       int    // of the rule; -1 if the list of rules is empty
-	Rule, Field string // its name; the field as in Go
+	Rule, Field string // the rule's name; the field's name in Go
 	Err         error  // what is wrong, and what to write
 }
 
@@ -41,7 +41,7 @@ func (e *RuleError) Unwrap() error { return e.Err }
 // maxRules is how many rules there may be: a request is compared with each.
 const maxRules = 1000
 
-// ValidateRules reports every mistake, each a [*RuleError], joined.
+// ValidateRules returns all mistakes, each a [*RuleError], joined.
 func ValidateRules(rules []Rule) error {
 	if len(rules) == 0 {
 		return &RuleError{Index: -1, Err: errors.New("at least one is required")}

@@ -21,42 +21,41 @@ import (
 	"github.com/seed75154129/ratelimit/internal/histogram"
 )
 
-// A Shedder bounds how many requests this process works on at once, and refuses the
-// least important ones when there are more. The zero value is ready. It starts no
-// goroutine, and is safe for concurrent use; its fields must not change once it is in
-// use. Make one Shedder for each process and share it among its servers: several
-// Shedders compete for the same processor.
+// A Shedder bounds how many requests this process works on at once, and refuses the least
+// important ones when more come. The zero value is ready. It starts no goroutine, and is
+// safe for concurrent use; its fields must not change once it is in use. Make one Shedder
+// for each process and share it among its servers: several Shedders compete for the same
+// processor.
 //
 // A request is at work until its handler returns. There are three exceptions:
 //
 //   - A response that is flushed or hijacked is a stream from then on, and no longer
 //     counts.
-//   - A handler that has waited 50 ms for its client, in a Read of the body or a Write,
-//     does not count while it waits, if other requests wait for a place. Once the
-//     client continues, Read or Write returns when there is a place again, after 30 s
-//     at the latest.
-//   - If the Shedder is outside an [http.TimeoutHandler], a handler counts until the
+//   - If other requests wait for a place, a handler that has waited 50 ms for its client,
+//     in a Read of the body or a Write, does not count until the client continues. Then
+//     the Read or Write returns once there is a place again, after 30 s at the latest.
+//   - If the Shedder is outside an [http.TimeoutHandler], a handler counts only until the
 //     timeout, even if it runs on after that. Put the Shedder inside.
 type Shedder struct {
-	// Priority says how important a request is; nil means all are Medium. It must not
-	// believe what a client can write, such as a header that is not verified. It is called
+	// Priority says how important a request is; nil means all are Medium. The function
+	// must not trust what a client can write, such as an unverified header. It is called
 	// once per request, on the request's goroutine.
 	Priority func(*http.Request) Priority
 
-	// Min and Max bound the limit; 0 means max(8, 2·GOMAXPROCS) for Min and 1000 for
-	// Max. The limit begins at 20, or at the nearest value between Min and Max. It moves
-	// between them by how latency and throughput respond to it. Min = Max fixes it, which
-	// is best where the size of the bottleneck is known, such as a pool of database
-	// connections.
+	// Min and Max bound the limit of requests at work; 0 means max(8, 2·GOMAXPROCS) for
+	// Min and 1000 for Max. The limit begins at 20, or at the nearest value between Min
+	// and Max. It moves between them by how latency and throughput respond to its moves.
+	// Min = Max fixes the limit, which is best if the size of the bottleneck is known,
+	// such as a pool of database connections.
 	Min, Max int
 
-	// Wait is how long a request may wait for a place; 0 means 100 ms. As many requests
-	// can wait as can be at work.
+	// Wait is how long a request may wait for a place; 0 means 100 ms. At most as many
+	// requests wait as may be at work.
 	Wait time.Duration
 
-	// Shadow decides and counts, but no request waits and none is refused. Begin with
-	// it. In an overload it counts more requests than would be refused without Shadow,
-	// because the requests that it lets pass make all others slower.
+	// Shadow decides and counts, but no request waits and none is refused. Begin with it.
+	// In an overload, more requests are counted as refused than without Shadow, because
+	// the requests that Shadow lets pass make all others slower.
 	Shadow bool
 
 	// Overloaded responds to a request that is shed; nil means status 503 by
@@ -193,8 +192,8 @@ func (s *Shedder) lock() time.Duration {
 // now is the time since a second before the Shedder was ready.
 func (s *Shedder) now() time.Duration { return time.Since(s.start) }
 
-// Load returns the number of requests at work and waiting, divided by the limit: 1 is
-// full.
+// Load returns the number of requests at work and waiting, divided by the limit: at 1, all
+// places are taken.
 func (s *Shedder) Load() float64 {
 	s.lock()
 	defer s.mu.Unlock()

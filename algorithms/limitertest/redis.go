@@ -21,7 +21,7 @@ import (
 // in Redis, but all digits in miniredis.
 //
 // Client and server are closed in tb.Cleanup, so that the bubble can end. Close a Guard
-// there, too: with one that is open, the bubble ends in a panic, "deadlock: main bubble
+// there, too: with an open Guard, the bubble ends in a panic, "deadlock: main bubble
 // goroutine has exited but blocked goroutines remain".
 func Redis(tb testing.TB) *redis.Client {
 	client, _ := RedisServer(tb)

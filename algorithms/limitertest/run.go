@@ -24,14 +24,14 @@ type Subject struct {
 // Run tests that a limiter keeps the contract of package algorithms. Each subtest is one
 // sentence of the contract.
 //
-// Every field of every result must be exact, to the microsecond. The expected values were
-// not computed by package algorithms. Only the Source is free. All algorithms are tested.
+// Every field of every result but Source must be exact, to the microsecond. The expected
+// values were not computed by package algorithms. All algorithms are tested.
 //
 // setup is called for each case, inside a bubble of [testing/synctest]. It must make anew
 // whatever starts goroutines, such as a client of a server, and close it in t.Cleanup, so
-// that the bubble can end. A server outside the process may serve all cases, if the test
-// sets its clock and each case has rules and keys of its own, such as by a namespace. Fake time stands still while a request
-// is on the network. The deadlines of connections are in real time, so make them long.
+// that the bubble can end. One server outside the process may serve all cases if the test
+// sets its clock and gives each case its own namespace. Fake time stands still while a
+// request is on the network. The deadlines of connections are in real time: make them long.
 func Run(t *testing.T, setup func(t *testing.T) Subject) {
 	t.Helper()
 	for _, c := range allCases() {

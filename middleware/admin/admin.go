@@ -1,5 +1,5 @@
-// Package admin has a page for operators of a Middleware. A program that does not import it
-// links nothing of it.
+// Package admin has a page for operators of a Middleware. Only programs that import admin
+// link it.
 //
 // The page is one resource. Form fields, not the path, say what to do, so the page works
 // wherever it is mounted. [http.CrossOriginProtection] refuses POSTs of other sites, and
@@ -32,26 +32,26 @@ import (
 //
 //	GET                                       the rules, the keys denied most and the bans
 //	GET   ?rule=per-ip&value=2001:db8::1      the client's counts
-//	GET   ?value=2001:db8::1                  its counts under all rules that count by such a value
+//	GET   ?value=2001:db8::1                  the client's counts by all rules that take the value
 //	POST  action=reset&rule=per-ip&value=…    forgets what the client has used
-//	POST  action=used&n=4000&rule=…&value=…   sets what it has used of one limit; see below
-//	POST  action=ban&for=15m&rule=…&value=…   denies it for that long; action=unban ends that
-//	POST  action=peek&rule=…&value=…          as GET, with nothing secret in the URL
+//	POST  action=used&n=4000&rule=…&value=…   sets the units used of one limit; see below
+//	POST  action=ban&for=15m&rule=…&value=…   bans the client; action=unban ends the ban
+//	POST  action=peek&rule=…&value=…          like GET, with nothing secret in the URL
 //
 // A client is named as for [ratelimit.Middleware.Checks], with a value for each part of
 // the rule's Key, or by the id of an entry in one of the lists. The path does not matter.
-// If a rule has several limits for the client, action=used also takes the limit, tier,
-// override or key of the count that is meant, as a look-up shows them. Use it to restore
-// a count that was lost, or to give a client more units. It ends a ban of that key, as Reset does.
+// Use action=used to restore a count that was lost, or to give a client more units. If a
+// rule has several limits for the client, add the limit, tier, override or key of the count
+// that is meant, as a look-up shows them. Like Reset, action=used ends a ban of that key.
 //
-// What is changed is logged by Config.Logger. Keys are hashed as in the log, unless
-// Config.LogKeys.
+// Config.Logger logs all changes. Keys are hashed as in the log, unless Config.LogKeys is
+// set.
 //
 // Never serve it to the public: it has no authentication, and shows and lifts all
 // limits. Put it on a listener of its own, or behind authentication. It refuses what
-// pages of other sites make a browser send. It also refuses requests whose Host is
-// neither an address, localhost nor one of hosts, whatever their port: any site can
-// make a name of its own resolve to this server.
+// pages of other sites make a browser send. It also refuses requests whose Host, without
+// the port, is neither an address, localhost nor one of hosts: any site can make a name
+// of its own resolve to this server.
 func Handler(limit *ratelimit.Middleware, hosts ...string) http.Handler {
 	h := handler{limit: limit, limiter: limit.Limiter()}
 	names := make([]string, len(hosts))

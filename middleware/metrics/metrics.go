@@ -21,17 +21,17 @@ import (
 	"github.com/seed75154129/ratelimit/middleware"
 )
 
-// A Source is a Middleware, a Guard, a Memory, a Shedder, or a type of your own with
-// metrics.
+// A Source is a *Middleware, *Guard, *Memory or *Shedder, or a pointer to a type of your
+// own with metrics.
 type Source interface {
 	// Metrics yields the current metrics. It is called at every scrape.
 	Metrics() iter.Seq[algorithms.Metric]
 }
 
-// Register makes r collect the metrics of the sources, which docs/metrics.md lists. A
+// Register makes r collect the metrics of the sources; docs/metrics.md lists them. A
 // Middleware includes its Limiter and its Shedder. The metrics of several Middlewares on
-// one registry add up, and a limiter that they share counts once. If one of them drops a
-// rule that another keeps, the rule's counters shrink, which Prometheus takes for a
+// one registry add up, and a limiter that they share counts once. If one Middleware drops
+// a rule that another keeps, the rule's counters shrink, which Prometheus takes for a
 // restart: to avoid that, give each Middleware a label by prometheus.WrapRegistererWith.
 // Sources are never unregistered, so create each Middleware once per process.
 //

@@ -1,5 +1,5 @@
 // Package rulefile reads rules from YAML or JSON: from a file, or from a key in
-// Redis that all instances watch. Only programs that import it have a YAML parser.
+// Redis that all instances watch. Only programs that import rulefile link a YAML parser.
 //
 //	version: 1
 //	rules:
@@ -22,9 +22,9 @@
 // Read [Loader], [File] and [Fleet] first. A Loader reads the rules. File and Fleet
 // are the two places where the rules can be.
 //
-// Each field is a field of [ratelimit.Rule], in snake case. docs/rules.md explains
-// the fields, and rules.schema.json is a JSON Schema for editors. Fields that start
-// with "x-" are notes.
+// The fields of a rule are those of [ratelimit.Rule], in snake case. docs/rules.md explains
+// them, and rules.schema.json is a JSON Schema for editors. Fields that start
+// with "x-" are notes, which the Loader ignores.
 //
 // Reading is strict. An unknown field, a value of another type, an alias or a
 // duplicate key is an error. All mistakes are reported at once, each with its line

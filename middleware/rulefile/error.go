@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ErrConflict says that the document's version is not the one that the publisher has read.
+// ErrConflict says that the document in force is not the version that the publisher read.
 var ErrConflict = errors.New("rulefile: the document was replaced by another publisher")
 
 // An Error is one mistake in a document. [Loader.Load] joins them, in the order of

@@ -23,7 +23,7 @@ import (
 
 // Fleet is a document in Redis, for all instances of a namespace. It is a [Source]
 // that can be written. The document is a string at the key "namespace:rules". Its
-// first line is a comment with its version, its time, its publisher and a note. The
+// first line is a comment with the version, the time, the publisher and a note. The
 // last 20 replaced versions are a list at "namespace:rules:history{namespace:rules}".
 //
 // A publisher reads the document and passes its version to Publish. If two publishers
@@ -32,12 +32,12 @@ import (
 // write the keys.
 //
 // If the document was deleted, or replaced by something that Publish has not written, the
-// next publication takes its number from the history, and leaves one out: that of the
-// document that is lost.
+// next version is two above the highest in the history, because the version in between
+// was that of the lost document.
 //
 // The keys have no TTL. If Redis loses them or is unreachable, running instances
-// keep their rules. In starting instances Load returns an error: give them other rules,
-// such as those of a file.
+// keep their rules. In starting instances Load returns an error: start them with other
+// rules, such as those of a file.
 type Fleet struct {
 	Client    algorithms.Client // required
 	Namespace string            // as in [algorithms.Redis]; required
@@ -81,9 +81,9 @@ func (f Fleet) Read(ctx context.Context) ([]byte, error) {
 }
 
 // Document returns the document in force. The error wraps fs.ErrNotExist if there is
-// none. A text that was changed after it was published is an error, and so is one that
-// Publish has not written. Even so, Version is set, to -1 for the latter. So a publisher can
-// replace the document.
+// none. A text that was changed after it was published is an error, and so is a text that
+// Publish has not written. In both cases the Version is set, so that a publisher can
+// replace the document. It is -1 for a text that Publish has not written.
 func (f Fleet) Document(ctx context.Context) (Document, error) {
 	value, err := do[string](ctx, f, redis.NewCmd(ctx, "getrange", f.key(), 0, maxHead+maxSize-1))
 	switch {
@@ -148,8 +148,8 @@ func documentOf(value string) (d Document, ok bool) {
 
 // Publish replaces version old of the document by d, and returns the new version. old is 0
 // if there is no document, and -1 if Publish has not written it. The error is [ErrConflict]
-// if the document has another version. d.Version and d.At are ignored. Publish does not
-// parse the text: parse it before, with the Loader of the programs that will read it.
+// if the document in force has another version. d.Version and d.At are ignored. d.Text is
+// not parsed: parse it before, with the Loader of the programs that will read it.
 func (f Fleet) Publish(ctx context.Context, d Document, old int64) (int64, error) {
 	if err := d.validate(); err != nil {
 		return 0, fmt.Errorf("rulefile: %s: %w", f.key(), err)

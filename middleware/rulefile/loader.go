@@ -31,15 +31,15 @@ type Loader struct {
 	Keys map[string]keyfunc.Key
 
 	// KeyFor returns the Key for a name that Keys does not have, or nil. It is called once
-	// for each name in a document. It is for tools that read the rules of other programs. A nil
-	// KeyFor has no keys.
+	// for each such name in a document. It is for tools that read the rules of other
+	// programs. A nil KeyFor adds no keys.
 	KeyFor func(name string) keyfunc.Key
 
-	// Tiers are the names of tiers that rules may use; nil means any name.
+	// Tiers are the names of tiers that rules without tier_by may use; nil means any name.
 	Tiers []string
 
 	// Edit adds what a file cannot contain: LimitsFor, CostFor, rules in code. It may
-	// change the slice that it is given. nil means that the rules stay as they are.
+	// change the slice that it is given. If Edit is nil, the rules stay as they are.
 	Edit func([]ratelimit.Rule) ([]ratelimit.Rule, error)
 
 	// Every is how often Watch reads the source; 0 means 2 s.
@@ -53,7 +53,7 @@ type Loader struct {
 func (l *Loader) logger() *slog.Logger { return cmp.Or(l.Logger, slog.Default()) }
 
 // Load reads the rules, or returns every mistake in the document, each an
-// [*Error], joined. If the source cannot be read, the error wraps the source's.
+// [*Error], joined. If the source cannot be read, the error wraps the source's error.
 func (l *Loader) Load(ctx context.Context) ([]ratelimit.Rule, error) {
 	d, err := l.read(ctx)
 	if err != nil {
@@ -100,12 +100,12 @@ func (l *Loader) Parse(name string, text []byte) ([]ratelimit.Rule, error) {
 	return rules, nil
 }
 
-// Reload sets the rules of m now, as on SIGHUP. Like Watch it reads the document
-// twice. Each read takes at most 5 s. If Reload fails, the rules in force stay. It
-// returns the error, which m has logged and counted.
+// Reload sets the rules of m now, for example on SIGHUP. Like Watch it reads the
+// document twice. Each read takes at most 5 s. If Reload fails, the rules in force
+// stay, and Reload returns the error, which m has logged and counted.
 //
-// Several goroutines may call Reload at once, also beside Watch. The call that sets
-// its rules last has read the document after all others had set theirs.
+// Several goroutines may call Reload at once, even while Watch runs. The call that sets
+// its rules last has read the document after all other calls had set their rules.
 func (l *Loader) Reload(ctx context.Context, m *ratelimit.Middleware) (err error) {
 	for range maxReads {
 		revision := m.RulesRevision()

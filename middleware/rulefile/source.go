@@ -9,9 +9,9 @@ import (
 )
 
 // A Source returns the text of a rule document, or an error that wraps fs.ErrNotExist
-// if there is none. Errors name a source by its method String, if it has one. If it has
-// the method Document(context.Context) (Document, error), as Fleet has, that is called
-// instead of Read, and its Version is that of the rules.
+// if there is none. Errors name a Source by its method String, if it has one. If a
+// Source has the method Document(context.Context) (Document, error), as Fleet has, that
+// method is called instead of Read, and the rules have the Version of the Document.
 type Source interface {
 	// Read returns the text as it is now.
 	Read(ctx context.Context) ([]byte, error)

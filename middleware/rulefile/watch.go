@@ -14,16 +14,16 @@ const defaultEvery = 2 * time.Second
 var watching sync.Map
 
 // Watch sets the rules of m when it begins and whenever the document changes, until
-// ctx ends. If the document is bad or cannot be read, the rules in force stay, and
+// ctx ends. If the document is invalid or cannot be read, the rules in force stay, and
 // Watch calls m.RulesFailed once.
 //
 // Watch compares texts, so it notices every change: a file that is written in place,
 // renamed, or mounted anew. A change takes effect once Watch has read it twice, a
-// fifth of a second apart, because the first half of a file may be good. A program
+// fifth of a second apart, because half a file may be a valid document. A program
 // that takes longer to write should write another file and rename it.
 //
-// The document has the last word. If anything else sets the rules of m or fails to,
-// such as Reload or m.SetRules, the next read sets the rules of the document again.
+// The document has the last word. If anything else, such as Reload or m.SetRules, has
+// set the rules of m or tried to, the next read sets the rules of the document again.
 //
 // A Middleware has one Watch at a time. A second Watch of m logs that it waits, and
 // begins when the first has ended.
