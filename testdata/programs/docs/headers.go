@@ -40,7 +40,7 @@ func ownResponses(limiter algorithms.Limiter, rules []ratelimit.Rule, page *temp
 				return
 			}
 			w.Header().Set("Cache-Control", "no-store")
-			w.WriteHeader(headers.Status(d))                   // 429, or 503 if only uncounted rules deny
+			w.WriteHeader(headers.Status(d))                   // 429, or 503 if Redis' failure alone denies
 			_ = page.Execute(w, w.Header().Get("Retry-After")) // not d.RetryAfter(), which may be a month
 		},
 		Observe: func(r *http.Request, d algorithms.Decision) {
