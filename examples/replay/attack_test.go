@@ -71,7 +71,7 @@ func TestBadLines(t *testing.T) {
 // Keys are what clients sent: they are quoted where they could be more than a key.
 func TestKeysCannotForgeLines(t *testing.T) {
 	evil := strings.Replace(strings.Repeat(at(nine, 1, "/"), 3), `"x"`, `"a\x1b[2J, 10.0.0.1"`, 3)
-	replays(t, "version: 1\nrules: [{name: agent, key: \"header:User-Agent\", limit: 1/1m}]", evil, nil, `"a\x1b[2J, 10.0.0.1" 2 of 3`)
+	replays(t, "version: 1\nrules: [{name: agent, key: \"header:User-Agent\", limit: 1/1m}]", evil, nil, `"a\x1b[2J, 10.0.0.1" (2 of 3 requests)`)
 }
 
 // One wrong time must not make all lines after it too late.

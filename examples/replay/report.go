@@ -34,7 +34,7 @@ func (r *report) print(to io.Writer) error {
 	r.summary(&b)
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 8, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "rule\tlimit\trequests\tdenied\t\tclients\tdenied\t")
+	_, _ = fmt.Fprintln(w, "rule\tlimit\trequests\tdenied\t\tclients\tclients denied\t")
 	for _, rule := range r.rules {
 		if rule.Disabled {
 			_, _ = fmt.Fprintf(w, "%s\t%s\toff\t\t\t\t\t\n", rule.Name, rule.limit)
@@ -140,9 +140,9 @@ func (r *report) rule(b *strings.Builder, rule *rule) {
 	if most := rule.most(mostClients); len(most) > 0 {
 		all := make([]string, len(most))
 		for i, c := range most {
-			all[i] = fmt.Sprintf("%s %s of %s", plain(c.Key), count(c.Denied), count(c.Requests))
+			all[i] = fmt.Sprintf("%s (%s of %s requests)", plain(c.Key), count(c.Denied), count(c.Requests))
 		}
-		say("clients hit most: %s", strings.Join(all, ", "))
+		say("most denied: %s", strings.Join(all, ", "))
 	}
 	whose := "the clients"
 	if len(rule.Tiers)+len(rule.Overrides) > 0 {

@@ -86,16 +86,16 @@ func TestReport(t *testing.T) {
 	const want = `10 requests from 2026-11-20 09:00:00 to 2026-11-20 09:00:07Z, 2 denied (20.00 %)
   stdin: 10 lines
 
-rule    limit              requests  denied           clients  denied
-per-ip  3/1m               10        1       10.00 %  3        1       33.33 %
-login   2/1m fixed_window  6         1       16.67 %  2        1       50.00 %
+rule    limit              requests  denied           clients  clients denied
+per-ip  3/1m               10        1       10.00 %  3        1               33.33 %
+login   2/1m fixed_window  6         1       16.67 %  2        1               50.00 %
 
 per-ip
-  clients hit most: 192.0.2.1 1 of 4
+  most denied: 192.0.2.1 (1 of 4 requests)
   smallest limit that denies under 1 % of the clients: 4/1m (0 of 3)
 
 login
-  clients hit most: 192.0.2.2 1 of 3
+  most denied: 192.0.2.2 (1 of 3 requests)
   smallest limit that denies under 1 % of the clients: 3/1m fixed_window (0 of 2)
 
 worst minutes

@@ -52,7 +52,7 @@ package step
 // nothing, and a charge by such a clock is not refunded. A clock that jumps forward
 // expires keys. A window and a log show when they were written. A bucket has to say how
 // far ahead its TAT was then, because a large TAT can be a debt: another process, or
-// another tier, may have a slower limit on the same key. A debt denies until it is
+// another check, may have a slower limit on the same key. A debt denies until it is
 // repaid, and nothing is rewritten.
 //
 // For two limits on one key, all that a limit has admitted is also admitted if it is

@@ -12,7 +12,7 @@ var descs = describe([]description{
 	{"near_limit_total", "Admitted checks that left a key with at least 80 % of its limit used.", []string{"rule"}},
 	{"bans_total", "Bans that denials of this process began.", []string{"rule"}},
 	{"banned_total", "Denials of keys that are banned.", []string{"rule"}},
-	{"units_total", "Units that were charged, refunded by settlements, or settled beyond the limit.", []string{"rule", "kind"}},
+	{"units_total", "Units that were charged, refunded, or charged beyond the limit.", []string{"rule", "kind"}},
 	{"topups_total", "How often Add has asked for more units.", []string{"rule", "outcome"}},
 	{"settlements_failed_total", "Charges that could not be settled or released.", nil},
 	{"in_flight", "Requests that this process holds in flight.", []string{"rule"}},
