@@ -8,9 +8,9 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// A Ban denies a key for longer after repeated denials. A key denied as often as After
-// says is banned: all checks of the rule that have a Ban deny it, even if their limits
-// have units left. The zero value is no ban. Any other value needs After and For.
+// A Ban denies a key for longer after repeated denials. A key that was denied After times
+// is banned: all checks of the rule that have a Ban deny it, even if their limits have
+// units left. The zero value is no ban. Any other value needs After and For.
 //
 // The denials of all processes count together. A request is one denial, even if several
 // checks with the rule and the key deny it. A denial counts if it comes no later than

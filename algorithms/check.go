@@ -19,8 +19,9 @@ type Check struct {
 	Limit Limit  // how much the key may use
 	Cost  int64  // units that this request takes; 0 means 1; negative is an error
 
-	// AtLeast lets a check take fewer units than Cost, but at least AtLeast; 0 means Cost;
-	// see [Limiter]. Not for leaky_bucket, in_flight, soft limits and Lease.
+	// AtLeast lets a check take what is left, if that is less than Cost and at least
+	// AtLeast; 0 means Cost; see [Limiter]. Not for leaky_bucket, in_flight, soft limits
+	// and Lease.
 	AtLeast int64
 
 	Fail   FailMode // what to do if the store cannot count; zero counts locally

@@ -22,10 +22,10 @@ import (
 // An item's name is the rule or, if the check has a Tier, "rule/tier". q is the number of
 // units that can be used at once, and w the seconds in which q units become free again. r
 // is the number of units left, and t the seconds until all units are free. On an admitted
-// request, RateLimit-Policy lists every enforced rule. RateLimit lists the tightest, and
-// one with a soft limit only if there is no other. On a denied request, both list the
-// rules that denied it. In such a RateLimit, t is the seconds until the request fits the
-// rule's limit; t is missing if the request will never fit.
+// request, RateLimit-Policy lists every enforced rule. RateLimit lists one of them: the
+// tightest without a soft limit or, if all limits are soft, the tightest. On a denied
+// request, both list the rules that denied it. In such a RateLimit, t is the seconds until
+// the request fits the rule's limit; t is missing if the request will never fit.
 //
 // The items of a rule with in_flight have qu="concurrent-requests", no w and no t. The
 // items of a calendar window have no w, because months differ in length.

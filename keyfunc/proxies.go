@@ -73,8 +73,8 @@ type Proxies struct {
 // Header that is never read because no proxy is trusted.
 func (p Proxies) IP() Key { return p.byAddress("ip", ipv6Bits, nil) }
 
-// IPv6 returns a [Key] like that of [Proxies.IP], but counts IPv6 clients by this many
-// bits of their address, 32 to 128, instead of 64. A second rule with a higher limit and
+// IPv6 returns a [Key] like that of [Proxies.IP], but counts IPv6 clients by the first
+// 32 to 128 bits of their address, instead of 64. A second rule with a higher limit and
 //
 //	Key: proxies.IPv6(48)
 //

@@ -77,7 +77,7 @@ func ModifyResponse(resp *http.Response) error {
 // Call Hold before the handler returns, and release in a defer: a request that is never
 // released stays in flight until the process ends, and the metric ratelimit_in_flight
 // counts it. release may be called several times, by any goroutine. With several Holds,
-// the request is over after the last of them is released.
+// the request is not over before the last of them is released.
 func Hold(ctx context.Context) (release func()) {
 	var kept []*requestState
 	for s := stateOf(ctx); s != nil; s = s.outer {

@@ -140,8 +140,8 @@ type Rule struct {
 	// Lease takes units from the store in batches, for keys with thousands of requests per
 	// second, such as [keyfunc.Everyone]. The limit holds, with two exceptions that
 	// [failmode.Guard] names, but until a batch ends, other processes cannot use its units.
-	// Remaining is an estimate. The rule must have one limit only, a fixed_window or
-	// sliding_window that is not Soft, and neither ChargeOn nor Ban.
+	// Remaining is an estimate. The rule, each tier and each override must have one limit
+	// only, a fixed_window or sliding_window that is not Soft. Not with ChargeOn or Ban.
 	Lease bool
 }
 

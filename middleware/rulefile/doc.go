@@ -22,9 +22,9 @@
 // Read [Loader], [File] and [Fleet] first. A Loader reads the rules. File and Fleet
 // are the two places where the rules can be.
 //
-// The fields of a rule are those of [ratelimit.Rule], in snake case. docs/rules.md explains
-// them, and rules.schema.json is a JSON Schema for editors. Fields that start
-// with "x-" are notes, which the Loader ignores.
+// Each field of a rule is a field of [ratelimit.Rule], in snake case. docs/rules.md
+// explains the fields, and rules.schema.json is a JSON Schema for editors. Fields that
+// start with "x-" are notes, which the Loader ignores.
 //
 // Reading is strict. An unknown field, a value of another type, an alias or a
 // duplicate key is an error. All mistakes are reported at once, each with its line
