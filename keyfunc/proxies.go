@@ -74,7 +74,8 @@ type Proxies struct {
 func (p Proxies) IP() Key { return p.byAddress("ip", ipv6Bits, nil) }
 
 // IPv6 returns a [Key] like that of [Proxies.IP], but counts IPv6 clients by the first
-// 32 to 128 bits of their address, instead of 64. A second rule with a higher limit and
+// bits of their address, this many (32 to 128) instead of 64. A second rule with a higher
+// limit and
 //
 //	Key: proxies.IPv6(48)
 //
