@@ -23,8 +23,9 @@ const (
 // With go-redis' defaults, a call takes two seconds if the server refuses connections, and
 // five seconds if the server hangs. After a failover of a cluster, a minute passes before
 // the client looks for the new master. With FailFast, commands respect the deadline of
-// their context, and dials and commands are not retried. A dial, a read, a write or a wait
-// for a connection takes at most 100 ms. The nodes of a cluster are looked up every 5 s.
+// their context, and dials and commands are not retried; only the client of a cluster may
+// send commands of your own up to two more times. A dial, a read, a write or a wait for a
+// connection takes at most 100 ms. The nodes of a cluster are looked up every 5 s.
 //
 // FailFast also switches off handshakes that rate limiting does not need. It sets Protocol
 // to 2 unless the options need RESP3: with RESP3 over TLS, go-redis may wait 50 ms for

@@ -30,9 +30,9 @@ type Loader struct {
 	// use them.
 	Keys map[string]keyfunc.Key
 
-	// KeyFor returns the Key for a name that Keys does not have, or nil. It is called once
-	// for each such name in a document. It is for tools that read the rules of other
-	// programs. A nil KeyFor adds no keys.
+	// KeyFor returns the Key for a name that Keys does not have, or nil. It is called for
+	// each such name in a document. It is for tools that read the rules of other programs.
+	// A nil KeyFor adds no keys.
 	KeyFor func(name string) keyfunc.Key
 
 	// Tiers are the names of tiers that rules without tier_by may use; nil means any name.
