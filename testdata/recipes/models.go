@@ -7,7 +7,6 @@ import (
 	"log"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -17,6 +16,7 @@ import (
 // A chunk is a part of an answer. The last chunk says how many tokens were used.
 type chunk struct {
 	text          string
+	last          bool
 	input, output int64
 }
 
@@ -24,7 +24,12 @@ type chunk struct {
 func price(input, output int64) int64 { return 3*input + 15*output }
 
 func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chunk], error)) ([]ratelimit.Rule, http.Handler) {
-	input := func(r *http.Request) int64 { return cmp.Or(max(r.ContentLength, 0)/4, 10_000) } // unknown length: 10,000
+	input := func(r *http.Request) int64 {
+		if r.ContentLength < 0 { // unknown
+			return 10_000
+		}
+		return (r.ContentLength + 3) / 4
+	}
 	maxTokens := keyfunc.BodyJSON("max_tokens", 1<<20)
 	output := func(r *http.Request) int64 {
 		text, _ := maxTokens.Resolve(r) // upstream can still read the body
@@ -32,7 +37,7 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 		return cmp.Or(max(n, 0), 4096)
 	}
 	worst := func(r *http.Request) int64 { return price(input(r), output(r)) }
-	match, minute := []string{"POST /completions"}, algorithms.Limit{Rate: 60_000, Period: time.Minute, Burst: 20_000}
+	match, minute := []string{"POST /completions"}, algorithms.PerMinute(60_000) // no bucket: once it has refilled, it refunds nothing
 	rules := []ratelimit.Rule{
 		{Name: "requests", Match: match, Key: tenant, Limit: algorithms.PerMinute(200)},
 		{Name: "streams", Match: match, Key: tenant, Limit: algorithms.MaxInFlight(3)},
@@ -47,20 +52,22 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 				log.Print(err) // the reservation stays
 			}
 		}
-		answer, err := upstream(r)
-		if err != nil && ctx.Err() == nil {
+		ratelimit.Add(ctx, "output", 0) // a hang-up costs what was added
+		if !ratelimit.Add(ctx, "input", input(r)) || !ratelimit.Add(ctx, "budget", price(input(r), 0)) {
 			settle(0, 0)
-			http.Error(w, "no answer", http.StatusBadGateway)
+			http.Error(w, "the prompt needs more than is left", http.StatusTooManyRequests)
 			return
 		}
-		ratelimit.Add(ctx, "input", input(r)) // a hang-up costs what was added
-		ratelimit.Add(ctx, "output", 0)
-		ratelimit.Add(ctx, "budget", price(input(r), 0))
+		answer, err := upstream(r)
 		if err != nil {
-			return // the client has gone
+			if ctx.Err() == nil { // otherwise the client has gone
+				settle(0, 0)
+				http.Error(w, "no answer", http.StatusBadGateway)
+			}
+			return
 		}
 		for c := range answer {
-			if c.output > 0 {
+			if c.last {
 				settle(c.input, c.output)
 				return
 			}

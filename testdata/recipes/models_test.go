@@ -85,7 +85,7 @@ func TestCompletions(t *testing.T) {
 		}
 		text := chunk{text: strings.Repeat("x", 400)}
 
-		chunks = []chunk{text, text, {input: 900, output: 210}}
+		chunks = []chunk{text, text, {last: true, input: 900, output: 210}}
 		wants(t, "answers", statuses(h, 20, prompts("a", "4000")), 200, 20) // 4000 each would be 5
 		cost("an answer", 900, 210, price(900, 210))
 
@@ -96,10 +96,20 @@ func TestCompletions(t *testing.T) {
 		r := prompts("a", "4000")()
 		h.ServeHTTP(&gone{httptest.NewRecorder(), hangUp}, r.WithContext(context.WithValue(ctx, contextKey("tenant"), "a")))
 		cost("a client that has gone", 1000, 100, price(1000, 100))
-		long := prompts("c", "-1")()
-		long.ContentLength = 400_000
-		h.ServeHTTP(&gone{httptest.NewRecorder(), hangUp}, long.WithContext(long.Context()))
-		cost("a client that has gone, with a prompt above what is reserved", 100_000, 100, price(100_000, 100))
+		long := func(bytes int64) *http.Request {
+			r := prompts("c", "-1")()
+			r.ContentLength = bytes
+			return r
+		}
+		h.ServeHTTP(&gone{httptest.NewRecorder(), hangUp}, long(100_000))
+		cost("a client that has gone, with a prompt above what is reserved", 25_000, 100, price(25_000, 100))
+		if w := answer(h, long(400_000)); w.Code != 429 {
+			t.Errorf("a prompt of 100,000 tokens: %d", w.Code)
+		}
+		cost("a prompt above what is left", 0, 0, 0)
+		chunks = []chunk{{last: true, input: 1000}}
+		wants(t, "an empty answer", statuses(h, 1, prompts("a", "4000")), 200, 1)
+		cost("an empty answer", 1000, 0, price(1000, 0))
 		chunks = nil
 		wants(t, "before the first chunk", statuses(h, 1, prompts("a", "4000")), 200, 1)
 		cost("before the first chunk", 1000, 0, price(1000, 0))
@@ -111,7 +121,7 @@ func TestCompletions(t *testing.T) {
 		cost("no answer", 0, 0, 0)
 		failed = nil
 
-		chunks = []chunk{{input: 1000, output: 100}}
+		chunks = []chunk{{last: true, input: 1000, output: 100}}
 		for _, most := range []string{"-5", "1000000", `"many"`} {
 			wants(t, most, statuses(h, 1, prompts("a", most)), 200, 1)
 			cost(most, 1000, 100, price(1000, 100))
@@ -123,14 +133,14 @@ func TestCompletions(t *testing.T) {
 			chunks[i] = text
 		}
 		w := answer(h, prompts("b", "10")())
-		if n := w.Body.Len() / 400; n < 200 || n > 201 {
+		if n := w.Body.Len() / 400; n < 600 || n > 601 {
 			t.Errorf("%d chunks of 100 tokens", n)
 		}
 		wants(t, "then", statuses(h, 1, prompts("b", "10")), 429, 1)
 		time.Sleep(time.Minute)
 
 		// 50 dollars are 31 answers of 1.6.
-		chunks = []chunk{{input: 10_000, output: 104_666}}
+		chunks = []chunk{{last: true, input: 10_000, output: 104_666}}
 		for i := range 40 {
 			want := 200
 			if i > 31 {
@@ -152,5 +162,29 @@ func TestCompletions(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		wants(t, "after one has ended", statuses(h, 1, prompts("a", "10")), 200, 1)
+	})
+}
+
+// What a slow stream reserved, and did not use, is not lost to the next one.
+func TestSlowCompletions(t *testing.T) {
+	rules, handler := completions(tenantKey, func(*http.Request) (iter.Seq[chunk], error) {
+		return func(yield func(chunk) bool) {
+			time.Sleep(6 * time.Second)
+			yield(chunk{last: true, input: 1000, output: 500})
+		}, nil
+	})
+	synctest.Test(t, func(t *testing.T) {
+		h := limited(t, rules...).Handler(handler)
+		for range 3 {
+			go func() {
+				for range 20 {
+					if w := answer(h, prompts("a", "6000")()); w.Code != 200 {
+						t.Errorf("%d: %s", w.Code, w.Body)
+					}
+				}
+			}()
+		}
+		synctest.Wait()
+		time.Sleep(3 * time.Minute)
 	})
 }
