@@ -1,6 +1,7 @@
 package keyfunc_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -9,6 +10,9 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
@@ -234,4 +238,36 @@ func ExampleMux() {
 	// Output:
 	// GET /users/{id} <nil>
 	// GET /users/{id} <nil>
+}
+
+// A limiter around a chi router counts by route. The function looks the route up as chi
+// will: by the path that StripSlashes has left and, as GetHead does, for HEAD by GET.
+func ExampleRoute_chi() {
+	router := chi.NewRouter()
+	route := keyfunc.Route(func(r *http.Request) string {
+		path := cmp.Or(r.URL.RawPath, r.URL.Path)
+		if c := chi.RouteContext(r.Context()); c != nil {
+			path = cmp.Or(c.RoutePath, path)
+		}
+		found := router.Find(chi.NewRouteContext(), r.Method, path)
+		if found == "" && r.Method == http.MethodHead {
+			found = router.Find(chi.NewRouteContext(), http.MethodGet, path)
+		}
+		return found
+	})
+	limit := func(next http.Handler) http.Handler { // in place of a Middleware
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Println(route.Resolve(r))
+			next.ServeHTTP(w, r)
+		})
+	}
+	router.Use(middleware.StripSlashes, limit, middleware.GetHead)
+	router.Get("/users/{id}", func(http.ResponseWriter, *http.Request) {})
+	router.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/users/1", nil))
+	router.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/users/2/", nil))
+	router.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodHead, "/users/3", nil))
+	// Output:
+	// /users/{id} <nil>
+	// /users/{id} <nil>
+	// /users/{id} <nil>
 }
