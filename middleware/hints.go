@@ -122,6 +122,7 @@ func (h *hints) decided(r *http.Request, rules []rule, seen []seenKey) {
 			}
 		case errors.Is(s.err, keyfunc.ErrNoKey):
 			use.noKey.Add(1)
+			by.address = by.address || s.enforced && rule.traits.Address
 		case errors.Is(s.err, keyfunc.ErrSkip):
 			use.skipped.Add(1)
 		}

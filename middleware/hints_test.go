@@ -44,7 +44,9 @@ func TestHints(t *testing.T) {
 		"a trusted proxy":                       {rules: []ratelimit.Rule{{Name: "r", Key: own.IP(), Limit: many}}, header: []string{"X-Forwarded-For", "203.0.113.7"}},
 		"an untrusted proxy":                    {rules: []ratelimit.Rule{perIP}, header: []string{"X-Forwarded-For", "203.0.113.7"}, want: []string{`rule "per-ip": requests with X-Forwarded-For come from an address that is not trusted`}},
 		"a proxy and its client on one machine": {rules: []ratelimit.Rule{{Name: "r", Key: own.IP(), Limit: many}}, header: []string{"X-Forwarded-For", "192.0.2.1"}},
-		"with RFC 7239":                         {rules: []ratelimit.Rule{perIP}, header: []string{"Forwarded", "for=203.0.113.7"}, want: []string{`rule "per-ip": requests with Forwarded come from an address that is not trusted`}},
+		"an address rule that finds no address": {rules: []ratelimit.Rule{{Name: "r", Key: keyfunc.Proxies{Hops: 1}.IP(), Limit: many}, {Name: "client", Key: keyfunc.Header("Client"), Limit: many}},
+			header: []string{"Client", "a"}, times: 5},
+		"with RFC 7239": {rules: []ratelimit.Rule{perIP}, header: []string{"Forwarded", "for=203.0.113.7"}, want: []string{`rule "per-ip": requests with Forwarded come from an address that is not trusted`}},
 		"twice": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler { return m.Handler(m.Handler(ok)) },
 			want: []string{"passed the same middleware twice and was charged twice"}},
 		"two middlewares are not twice": {rules: []ratelimit.Rule{perIP}, wrap: func(m *ratelimit.Middleware) http.Handler {
