@@ -37,7 +37,7 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 		return cmp.Or(max(n, 0), 4096)
 	}
 	worst := func(r *http.Request) int64 { return price(input(r), output(r)) }
-	match, minute := []string{"POST /completions"}, algorithms.PerMinute(60_000) // no bucket: once it has refilled, it refunds nothing
+	match, minute := []string{"POST /completions"}, algorithms.PerMinute(60_000) // not a bucket: a bucket that has refilled refunds nothing
 	rules := []ratelimit.Rule{
 		{Name: "requests", Match: match, Key: tenant, Limit: algorithms.PerMinute(200)},
 		{Name: "streams", Match: match, Key: tenant, Limit: algorithms.MaxInFlight(3)},

@@ -101,8 +101,7 @@ func awaitTurn(ctx context.Context, d algorithms.Decision) error {
 	}
 }
 
-// events serves server-sent events behind limit.Handler: each stream is one request,
-// and Flush works as without the limiter.
+// events serves server-sent events. A stream is one request.
 func events(source func(context.Context) <-chan string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

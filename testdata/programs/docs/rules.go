@@ -58,7 +58,7 @@ func rollOut(limit *ratelimit.Middleware, today ratelimit.Rule, user keyfunc.Key
 func fromFile(ctx context.Context, limiter algorithms.Limiter, proxies keyfunc.Proxies, userID func(context.Context) (string, bool)) (*ratelimit.Middleware, error) {
 	loader := &rulefile.Loader{
 		Source: rulefile.File("rules.yaml"),
-		Keys:   map[string]keyfunc.Key{"ip": proxies.IP(), "user": keyfunc.Context(userID)},
+		Keys:   map[string]keyfunc.Key{"ip": proxies.IP(), "user": keyfunc.Optional(keyfunc.Context(userID))},
 		Tiers:  []string{"pro", "enterprise"},
 	}
 	rules, err := loader.Load(ctx)
