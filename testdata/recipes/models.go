@@ -24,17 +24,12 @@ type chunk struct {
 func price(input, output int64) int64 { return 3*input + 15*output }
 
 func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chunk], error)) ([]ratelimit.Rule, http.Handler) {
-	input := func(r *http.Request) int64 {
-		if r.ContentLength < 0 { // unknown
-			return 10_000
-		}
-		return (r.ContentLength + 3) / 4
-	}
+	input := func(r *http.Request) int64 { return (max(r.ContentLength, 0) + 3) / 4 }
 	maxTokens := keyfunc.BodyJSON("max_tokens", 1<<20)
 	output := func(r *http.Request) int64 {
 		text, _ := maxTokens.Resolve(r) // upstream can still read the body
 		n, _ := strconv.ParseInt(text, 10, 32)
-		return cmp.Or(max(n, 0), 4096)
+		return max(cmp.Or(max(n, 0), 4096), 1000) // with little reserved, Add would ask often
 	}
 	worst := func(r *http.Request) int64 { return price(input(r), output(r)) }
 	match, minute := []string{"POST /completions"}, algorithms.PerMinute(60_000) // not a bucket: a bucket that has refilled refunds nothing
@@ -51,6 +46,11 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 			if err := ratelimit.SettleAll(ctx, map[string]int64{"input": input, "output": output, "budget": price(input, output)}); err != nil {
 				log.Print(err) // the reservation stays
 			}
+		}
+		if r.ContentLength < 0 { // unknown
+			settle(0, 0)
+			http.Error(w, "send Content-Length", http.StatusLengthRequired)
+			return
 		}
 		ratelimit.Add(ctx, "output", 0) // a hang-up costs what was added
 		if !ratelimit.Add(ctx, "input", input(r)) || !ratelimit.Add(ctx, "budget", price(input(r), 0)) {

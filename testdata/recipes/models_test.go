@@ -44,7 +44,7 @@ func TestThreeCompletionsBegin(t *testing.T) {
 	limit := made(t)(ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules}))
 	for i := range 4 {
 		r := prompts("acme", "300000")()
-		r.ContentLength = -1
+		r.ContentLength = 4_000_000
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		if d, err := limit.Take(r.WithContext(ctx)); err != nil || d.Allowed != (i < 3) {
@@ -107,6 +107,10 @@ func TestCompletions(t *testing.T) {
 			t.Errorf("a prompt of 100,000 tokens: %d", w.Code)
 		}
 		cost("a prompt above what is left", 0, 0, 0)
+		if w := answer(h, long(-1)); w.Code != 411 {
+			t.Errorf("a prompt of unknown length: %d", w.Code)
+		}
+		cost("a prompt of unknown length", 0, 0, 0)
 		chunks = []chunk{{last: true, input: 1000}}
 		wants(t, "an empty answer", statuses(h, 1, prompts("a", "4000")), 200, 1)
 		cost("an empty answer", 1000, 0, price(1000, 0))
