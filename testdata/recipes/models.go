@@ -29,7 +29,7 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 	output := func(r *http.Request) int64 {
 		text, _ := maxTokens.Resolve(r) // upstream can still read the body
 		n, _ := strconv.ParseInt(text, 10, 32)
-		return max(cmp.Or(max(n, 0), 4096), 1000) // with little reserved, Add would ask often
+		return max(cmp.Or(max(n, 0), 4096), 1000) // if less is reserved, Add calls the limiter often
 	}
 	worst := func(r *http.Request) int64 { return price(input(r), output(r)) }
 	match, minute := []string{"POST /completions"}, algorithms.PerMinute(60_000) // not a bucket: a bucket that has refilled refunds nothing

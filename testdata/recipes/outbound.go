@@ -9,8 +9,8 @@ import (
 	"github.com/seed75154129/ratelimit/headers"
 )
 
-// outbound sends each host 9 requests a second, from all processes together. It
-// allows 10, but requests arrive unevenly.
+// outbound sends each host 9 requests a second, from all processes together.
+// The host allows 10, but requests arrive unevenly.
 func outbound(limiter algorithms.Limiter) *http.Client {
 	limit := algorithms.Limit{Rate: 9, Period: time.Second, Burst: 100, Algorithm: algorithms.LeakyBucket} // 100 can queue; others wait for a place
 	return &http.Client{Timeout: time.Minute, Transport: &headers.Transport{

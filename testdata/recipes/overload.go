@@ -32,7 +32,7 @@ func shop(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(contex
 	})
 }
 
-// A pace is the part of their limit that batch requests get. It falls while the server
+// A pace is the part of the limit that batch requests get. It falls while the server
 // is full, then rises slowly.
 type pace struct {
 	mu    sync.Mutex
