@@ -54,7 +54,7 @@ var matrixRows = []struct {
 	{name: "calendar window", set: func(c *cell) {
 		c.limits = func(n int64) []algorithms.Limit { return []algorithms.Limit{algorithms.PerDay(n, "UTC")} }
 	}, but: map[string]string{
-		"Lease": "units can be taken in blocks only by fixed_window and sliding_window, and the limit 2/day@UTC is neither; leave the lease out",
+		"Lease": "units can be taken in batches only by fixed_window and sliding_window, and the limit 2/day@UTC is neither; leave the lease out",
 		"Ban":   "a client that has used up its quota is no attacker; add a limit with a short period, or leave the ban out",
 	}},
 	{name: "several windows", set: func(c *cell) { c.limits = hourAndMonth }, but: map[string]string{
@@ -127,7 +127,7 @@ var matrixRows = []struct {
 	}, but: map[string]string{
 		"another window": "2 in flight counts requests, and other limits may count units; write two rules",
 		"Cost":           "a request in flight costs 1; leave it out, and count units by another rule, such as one with the limit 1000/1m",
-		"Lease":          "not with in_flight, which has no units to take in blocks; leave it out",
+		"Lease":          "not with in_flight, which has no units to take in batches; leave it out",
 		"Ban":            "put the ban on a rule with a rate, such as 100/1m",
 		"ChargeOn":       "leave it out, or write another rule with a window, such as 5/1m",
 		"Wait":           "2 2 1, waits",

@@ -94,7 +94,7 @@ func TestMistakesInRules(t *testing.T) {
 			r.Ban, r.Lease = algorithms.Ban{After: 5, For: time.Hour}, true
 		}, []string{
 			"Cost: 11 is above the 10 units that the limit 10/1s can hold",
-			"Lease: units can be taken in blocks only by fixed_window and sliding_window, and the limit 1000/month@UTC is neither",
+			"Lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 1000/month@UTC is neither",
 			"Lease: does not go with several limits, which have room together; lease by a rule of its own", "Lease: does not go with a ban",
 			"Ban: needs within, since the periods of several limits differ",
 		}},
@@ -188,7 +188,7 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Lease, r.Ban = algorithms.PerMonth(5, "UTC"), true, algorithms.Ban{After: 1, For: time.Hour}
 		}, []string{
-			"Lease: units can be taken in blocks only by fixed_window and sliding_window, and the limit 5/month@UTC is neither", "Lease: does not go with a ban",
+			"Lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 5/month@UTC is neither", "Lease: does not go with a ban",
 			"Ban: denials by calendar windows lead to no ban",
 		}},
 		{func(r *ratelimit.Rule) {
@@ -222,7 +222,7 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) { r.MaxReserve = math.NaN() }, []string{"MaxReserve: must be 0 to 1"}},
 		{func(r *ratelimit.Rule) { r.Enforce = 0.1 }, []string{"Enforce: needs shadow: without it the rule is enforced for all keys"}},
 		{func(r *ratelimit.Rule) { r.Lease, r.Limit = true, bucket(5) }, []string{
-			"Lease: units can be taken in blocks only by fixed_window and sliding_window, and the limit 5/1m token_bucket is neither",
+			"Lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 5/1m token_bucket is neither",
 		}},
 		{func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.SlidingLog }, []string{"Lease: units can"}},
 		{func(r *ratelimit.Rule) {

@@ -178,7 +178,7 @@ func (r *Rule) validateLease(limits []ruleLimit, bad func(string, error)) {
 		if l.Soft {
 			bad("Lease", fmt.Errorf("does not go with %s, which is soft, and counts each request; leave one of them out", l))
 		} else if !grantsBlocks(l.Limit) {
-			bad("Lease", fmt.Errorf("units can be taken in blocks only by %s and %s, and %s is neither; leave the lease out",
+			bad("Lease", fmt.Errorf("units can be taken in batches only by %s and %s, and %s is neither; leave the lease out",
 				algorithms.FixedWindow, algorithms.SlidingWindow, l))
 		}
 	}
@@ -215,6 +215,6 @@ func (r *Rule) validateHeld(bad func(string, error)) {
 		bad("Ban", errors.New("not with in_flight, whose denials come of requests that end; put the ban on a rule with a rate, such as 100/1m"))
 	}
 	if r.Lease {
-		bad("Lease", errors.New("not with in_flight, which has no units to take in blocks; leave it out"))
+		bad("Lease", errors.New("not with in_flight, which has no units to take in batches; leave it out"))
 	}
 }
