@@ -2,6 +2,7 @@ package docs
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -16,7 +17,11 @@ import (
 type subdomain struct{ domain string }
 
 func (k subdomain) Resolve(r *http.Request) (string, error) {
-	customer, ok := strings.CutSuffix(strings.ToLower(r.Host), "."+k.domain)
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name // otherwise :443 would be another key
+	}
+	customer, ok := strings.CutSuffix(strings.TrimSuffix(strings.ToLower(host), "."), "."+k.domain)
 	if !ok || customer == "" {
 		return "", keyfunc.ErrNoKey
 	}

@@ -15,8 +15,11 @@ func TestCountedKeepsTheContract(t *testing.T) {
 }
 
 func TestSubdomain(t *testing.T) {
-	r := httptest.NewRequest("GET", "http://Shop.example.com/", nil)
-	if key, err := (subdomain{"example.com"}).Resolve(r); key != "shop" || err != nil {
-		t.Error(key, err)
+	for _, host := range []string{"Shop.example.com", "shop.example.com:443", "shop.example.com."} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Host = host
+		if key, err := (subdomain{"example.com"}).Resolve(r); key != "shop" || err != nil {
+			t.Error(host, key, err)
+		}
 	}
 }
