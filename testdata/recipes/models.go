@@ -52,7 +52,7 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 			http.Error(w, "send Content-Length", http.StatusLengthRequired)
 			return
 		}
-		ratelimit.Add(ctx, "output", 0) // a hang-up costs what was added
+		ratelimit.Add(ctx, "output", 0) // from here, a hang-up costs only what Add has counted
 		if !ratelimit.Add(ctx, "input", input(r)) || !ratelimit.Add(ctx, "budget", price(input(r), 0)) {
 			settle(0, 0)
 			http.Error(w, "the prompt needs more than is left", http.StatusTooManyRequests)
