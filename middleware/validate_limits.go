@@ -189,10 +189,10 @@ func (r *Rule) validateLease(limits []ruleLimit, bad func(string, error)) {
 		}
 	}
 	if r.ChargeOn != nil {
-		bad("Lease", errors.New("does not go with charging by response: units of a block are not given back one by one; leave one of them out"))
+		bad("Lease", errors.New("does not go with charging by response: units of a batch are not given back one by one; leave one of them out"))
 	}
 	if r.Ban != (algorithms.Ban{}) {
-		bad("Lease", errors.New("does not go with a ban: who is denied inside a block is not counted in Redis; leave one of them out"))
+		bad("Lease", errors.New("does not go with a ban: who is denied inside a batch is not counted in Redis; leave one of them out"))
 	}
 }
 
