@@ -47,22 +47,23 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 				log.Print(err) // the reservation stays
 			}
 		}
-		if r.ContentLength < 0 { // unknown
+		refuse := func(text string, status int) {
 			settle(0, 0)
-			http.Error(w, "send Content-Length", http.StatusLengthRequired)
+			http.Error(w, text, status)
+		}
+		if r.ContentLength < 0 {
+			refuse("send Content-Length", http.StatusLengthRequired)
 			return
 		}
 		ratelimit.Add(ctx, "output", 0) // from here, a hang-up costs only what Add has counted
 		if !ratelimit.Add(ctx, "input", input(r)) || !ratelimit.Add(ctx, "budget", price(input(r), 0)) {
-			settle(0, 0)
-			http.Error(w, "the prompt needs more than is left", http.StatusTooManyRequests)
+			refuse("the prompt needs more than is left", http.StatusTooManyRequests)
 			return
 		}
 		answer, err := upstream(r)
 		if err != nil {
 			if ctx.Err() == nil { // otherwise the client has gone
-				settle(0, 0)
-				http.Error(w, "no answer", http.StatusBadGateway)
+				refuse("no answer", http.StatusBadGateway)
 			}
 			return
 		}
