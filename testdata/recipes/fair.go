@@ -26,7 +26,7 @@ func fairShares(limiter algorithms.Limiter, tenant keyfunc.Key) (*ratelimit.Midd
 			{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerSecond(1000), Hidden: true},
 			{Name: "tenant", Key: tenant, Limit: full, LimitsFor: func(*http.Request) []algorithms.Limit {
 				if math.Float64frombits(used.Load()) < 0.8 {
-					return []algorithms.Limit{idle} // has the same count as the limit full
+					return []algorithms.Limit{idle} // idle and full share one count
 				}
 				return nil // full
 			}},
