@@ -182,6 +182,7 @@ func TestMistakesNameTheField(t *testing.T) {
 		"load=NaN":                      {"load: write a number from 0.05 to 10", "load"},
 		"load=11":                       {"load: write a number from 0.05 to 10", "load"},
 		"algorithms=":                   {`algorithms: there is no ""; choose from ["fixed_window" "sliding_window" "sliding_log" "token_bucket" "leaky_bucket" "gcra" "in_flight"]`, "algorithms"},
+		"rat=5":                         {`rat: no such field; choose from ["rate" "burst" "atOnce" "periods" "clients" "seed" "load" "takes" "period" "algorithms" "traffic" "drawn"]`, "rat"},
 		"traffic=storm":                 {`traffic: there is no "storm"`, "traffic"},
 		"traffic=drawn":                 {"drawn: draw at least one request", "drawn"},
 		"traffic=drawn&drawn=1,-1":      {"drawn: write a whole number from 0 to 1000", "drawn"},
@@ -408,6 +409,7 @@ func TestOverload(t *testing.T) {
 		"load=21":                        {"load: write a number from 0.1 to 20", "load"},
 		"load=NaN":                       {"load: write a number from 0.1 to 20", "load"},
 		"critical=0":                     {"critical: write a number from 1 to 100", "critical"},
+		"rate=5":                         {`rate: no such field; choose from ["workers" "load" "critical" "seconds"]`, "rate"},
 		"seconds=4":                      {"seconds: write a whole number from 5 to 120", "seconds"},
 		"workers=64&load=20&seconds=120": {"load: that is about 3072000 requests; the lab sends at most 50000: lower the workers, the load or the seconds", "load"},
 	} {

@@ -40,7 +40,7 @@ func parseOverload(query url.Values) (overloadScenario, error) {
 		sim := s.simulation()
 		q.tooMany(s.load*sim.Capacity()*s.length.Seconds(), "the workers, the load or the seconds")
 	}
-	return s, q.err
+	return s, q.end()
 }
 
 func (s overloadScenario) simulation() overload.Scenario {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -133,7 +134,24 @@ func (e *fieldError) Unwrap() error { return e.err }
 // Fields are a query, and the first mistake in it.
 type fields struct {
 	url.Values
-	err error
+	asked []string // for
+	err   error
+}
+
+// Has reports whether the query has a field, which is one that it may have.
+func (f *fields) Has(field string) bool {
+	f.asked = append(f.asked, field)
+	return f.Values.Has(field)
+}
+
+// end reports the first mistake, or else a field that nobody asked for.
+func (f *fields) end() error {
+	for _, field := range slices.Sorted(maps.Keys(f.Values)) {
+		if !slices.Contains(f.asked, field) {
+			f.fail(field, fmt.Errorf("no such field; choose from %q", f.asked))
+		}
+	}
+	return f.err
 }
 
 func (f *fields) fail(field string, wrong error) {
@@ -209,7 +227,7 @@ func parseScenario(query url.Values) (s scenario, err error) {
 			q.fail("traffic", fmt.Errorf("there is no %q", s.traffic))
 		}
 	}
-	if s.traffic == "drawn" {
+	if drawn := q.Has("drawn"); drawn || s.traffic == "drawn" {
 		var wrong error
 		s.drawn, wrong = parseDrawn(q.Get("drawn"))
 		q.fail("drawn", wrong)
@@ -220,7 +238,7 @@ func parseScenario(query url.Values) (s scenario, err error) {
 	for _, a := range s.algorithms {
 		q.fail("rate", s.limit(a).Validate())
 	}
-	return s, q.err
+	return s, q.end()
 }
 
 func wholeNumber(text string, least, most int64) (int64, error) {
