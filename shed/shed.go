@@ -81,8 +81,8 @@ type Shedder struct {
 	reported   time.Duration // when it was last logged
 }
 
-// A Priority says how important a request is. All waiting requests of a higher priority
-// get a place before any of a lower one.
+// A Priority says how important a request is: [Low], [Medium], [High] or [Critical]. All
+// waiting requests of a higher priority get a place before any of a lower one.
 type Priority int8
 
 // The priorities. Any other value counts as the nearest of these.

@@ -51,7 +51,7 @@ func (c *counted) Take(ctx context.Context, checks ...algorithms.Check) (algorit
 	return d, err
 }
 
-func (c *counted) Unwrap() algorithms.Limiter { return c.Limiter } // so that the metrics find the Guard
+func (c *counted) Unwrap() algorithms.Limiter { return c.Limiter } // lets the metrics find a Guard inside
 
 func ownParts(guard *failmode.Guard) (*ratelimit.Middleware, error) {
 	return ratelimit.New(ratelimit.Config{
