@@ -102,7 +102,8 @@ func (l *Loader) Parse(name string, text []byte) ([]ratelimit.Rule, error) {
 
 // Reload sets the rules of m now, for example on SIGHUP. Like Watch it reads the
 // document twice. Each read takes at most 5 s. If Reload fails, the rules in force
-// stay, and Reload returns the error, which m has logged and counted.
+// stay, and Reload returns the error, which m has counted, and logged unless it repeats
+// the last one.
 //
 // Several goroutines may call Reload at once, even while Watch runs. The call that sets
 // its rules last has read the document after all other calls had set their rules.

@@ -91,14 +91,9 @@ func (w *watcher) look(ctx context.Context) {
 		return
 	}
 	d, err = w.loader.settle(ctx, d, err)
-	switch news := w.news(d, err); {
-	case ctx.Err() != nil:
+	news := w.news(d, err)
+	if ctx.Err() != nil || !news && !displaced { // a change that was taken back within a fifth of a second
 		return
-	case !news && !displaced:
-		return // a change that was taken back within a fifth of a second
-	case !news:
-		w.loader.logger().Info("ratelimit: the rules of the document are set again: Reload, SetRules or another loader has set rules, or failed to",
-			"source", nameOf(w.loader.Source))
 	}
 	w.revision = revision + 1
 	if err != nil {
@@ -112,7 +107,10 @@ func (w *watcher) look(ctx context.Context) {
 			"source", nameOf(w.loader.Source), "version", d.Version, "lost", w.version)
 	}
 	w.version = d.Version
-	_ = w.loader.set(w.middleware, d) // reported
+	if err := w.loader.set(w.middleware, d); err == nil && !news { // an error was reported
+		w.loader.logger().Info("ratelimit: the rules of the document are set again: Reload, SetRules or another loader has set rules, or failed to",
+			"source", nameOf(w.loader.Source))
+	}
 }
 
 // news reports whether a document or an error differs from the last one.

@@ -604,3 +604,23 @@ func crowd(t *testing.T, requests int, pause time.Duration, apps ...*watched) (w
 		}
 	}
 }
+
+// A document that is as bad as before is not said to be set again.
+func TestReloadOfABadDocument(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "rules.yaml")
+		write(t, path, rate(2))
+		w := newWatched(t, new(algorithms.Memory))
+		w.watch(rulefile.File(path))
+		soon()
+		write(t, path, "version: 2\n")
+		soon()
+		if err := w.loader(rulefile.File(path)).Reload(t.Context(), w.Middleware); err == nil {
+			t.Error("accepted")
+		}
+		soon()
+		if log := w.log.String(); strings.Contains(log, "are set again") || strings.Count(log, "rules not replaced") != 1 {
+			t.Errorf("the log:\n%s", log)
+		}
+	})
+}
