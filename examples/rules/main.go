@@ -4,8 +4,9 @@
 //	go run ./examples/rules check -keys user,tenant -tiers pro,enterprise rules.yaml
 //	cat rules.yaml | go run ./examples/rules check -
 //
-// Check prints a line for each rule and the next boundary of each calendar window, or
-// every mistake with its line and column. Run it where rule files are reviewed.
+// Check prints a line for each rule, the next boundary of each calendar window and what a
+// service would warn of, or every mistake with its line and column. Run it where rule
+// files are reviewed.
 //
 //	export REDIS_URL=redis://localhost:6379
 //	go run ./examples/rules diff -namespace shop rules.yaml
@@ -14,7 +15,9 @@
 //	go run ./examples/rules publish -namespace shop -version 7
 //
 // Diff compares a file with the document in force. Publish checks the file, shows the
-// difference and asks. It publishes nothing if another document was published since.
+// difference and asks. It publishes nothing if another document was published after it
+// had shown the difference or, with -replaces, after the version that the file was made
+// from.
 // With -version both take a document of the history instead of a file.
 //
 // It exits with 1 if there is a mistake or nothing was published. Copy it, and take the
@@ -27,6 +30,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -45,7 +49,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 const usage = `usage: rules check [-keys NAME,…] [-tiers NAME,…] FILE
        rules diff -namespace NAME [-redis URL] FILE
-       rules publish -namespace NAME [-redis URL] [-keys NAME,…] [-tiers NAME,…] [-note TEXT] [-by NAME] [-yes] FILE
+       rules publish -namespace NAME [-redis URL] [-keys NAME,…] [-tiers NAME,…] [-note TEXT] [-by NAME] [-yes] [-replaces N] FILE
        rules history -namespace NAME [-redis URL]
 FILE may be - for standard input; instead of FILE, diff and publish take -version N`
 
@@ -60,6 +64,7 @@ type program struct {
 	fleet       rulefile.Fleet // but for check
 	namespace   string
 	version     int64 // 0 takes the file
+	replaces    int64 // the version that must be in force; -1 for any
 	by, note    string
 	yes         bool
 }
@@ -77,6 +82,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (status int) 
 	flags.Int64Var(&p.version, "version", 0, "`number` of a published version to take instead of a file")
 	flags.StringVar(&p.by, "by", "", "`name` of the publisher (default: the user)")
 	flags.StringVar(&p.note, "note", "", "`text` that says why, for the history")
+	flags.Int64Var(&p.replaces, "replaces", -1, "`number` of the version that the file was made from, 0 for none: if another is in force, nothing is published (default: any)")
 	flags.BoolVar(&p.yes, "yes", false, "publish without asking")
 	commands := map[string]func(context.Context) error{"diff": p.diff, "publish": p.publish, "history": p.history}
 	if len(args) == 0 || args[0] != "check" && commands[args[0]] == nil {
@@ -159,6 +165,7 @@ func (p *program) parse(name string, text []byte, w io.Writer) error {
 		_, _ = fmt.Fprintln(w, described(&r))
 	}
 	_, _ = w.Write(boundaries(rules, time.Now))
+	p.warn(rules)
 	if slices.Sort(unknown); len(unknown) > 0 {
 		_, _ = fmt.Fprintf(p.stderr, "not checked: whether the program has the keys %s; give its names with -keys\n", strings.Join(unknown, ", "))
 	}
@@ -166,6 +173,27 @@ func (p *program) parse(name string, text []byte, w io.Writer) error {
 		_, _ = fmt.Fprintln(p.stderr, "not checked: whether the program has these tiers; give its names with -tiers")
 	}
 	return nil
+}
+
+// warn writes what a service with these rules would warn of when it starts.
+func (p *program) warn(rules []ratelimit.Rule) {
+	noTier := func(*http.Request) string { return "" }
+	_, _ = ratelimit.New(ratelimit.Config{ // the rules are valid
+		Limiter: new(algorithms.Memory), Rules: rules, TierFor: noTier, Logger: slog.New(warnings{slog.DiscardHandler, p.stderr}),
+	})
+}
+
+// warnings writes the texts of warnings.
+type warnings struct {
+	slog.Handler
+	w io.Writer
+}
+
+func (warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+func (h warnings) Handle(_ context.Context, r slog.Record) error {
+	_, err := fmt.Fprintln(h.w, "warning:", strings.TrimPrefix(r.Message, "ratelimit: "))
+	return err
 }
 
 // described is a rule in a line: its limits, those of its tiers, and whether it is enforced.

@@ -49,6 +49,11 @@ func TestGoodFilesArePrinted(t *testing.T) {
 	if status, stdout, _ := runs(shadow, "check", "-"); status != 0 || stdout != "per-ip: [100/1m] by ip; in shadow\n" {
 		t.Errorf("%d %s", status, stdout)
 	}
+	// What a service would warn of.
+	few := strings.Replace(read(t, corpus+"/good/short.yaml"), "100/min", "3/1m", 1)
+	if status, _, stderr := runs(few, "check", "-"); status != 0 || !strings.HasPrefix(stderr, `warning: rule "per-ip": the limit 3/1m is a sliding_window`) {
+		t.Errorf("%d %s", status, stderr)
+	}
 	// A key that the program may not have.
 	typo := strings.Replace(read(t, corpus+"/good/login_and_users.yaml"), "key: user", "key: usr", 1)
 	if status, _, stderr := runs(typo, "check", "-"); status != 0 || !strings.HasPrefix(stderr, "not checked: whether the program has the keys usr; give its names with -keys") {

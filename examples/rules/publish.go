@@ -124,6 +124,10 @@ func (p *program) publish(ctx context.Context) error {
 	if err != nil || same {
 		return err
 	}
+	if p.replaces >= 0 && current.Version != p.replaces {
+		return fmt.Errorf("nothing was published: the file was made from version %d, and in force is %s; merge the difference above into the file, and write the version in force behind -replaces",
+			p.replaces, title(current))
+	}
 	if !p.yes {
 		as := ""
 		if current.Version > 0 { // otherwise the history says which is next

@@ -127,6 +127,19 @@ func TestTwoPublishers(t *testing.T) {
 	}
 }
 
+// A file that was made from an older version replaces nothing, if its publisher says which.
+func TestPublishReplaces(t *testing.T) {
+	s := newShelf(t)
+	s.write(rate(5))
+	s.run(no(), 1, []string{"publish", "-yes", "-replaces", "1", s.path}, "nothing was published: the file was made from version 1, and in force is nothing published;")
+	s.run(no(), 0, []string{"publish", "-yes", "-replaces", "0", s.path}, "published: version 1")
+	s.write(rate(6))
+	s.run(no(), 0, []string{"publish", "-yes", "-replaces", "1", s.path}, "published: version 2")
+	s.write(rate(7))
+	s.run(no(), 1, []string{"publish", "-yes", "-replaces", "1", s.path}, "nothing was published: the file was made from version 1, and in force is version 2, ", "+    limit: 7/1m")
+	s.force(2)
+}
+
 // onRead says yes after it has done something.
 type onRead func()
 
