@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"bytes"
 	"cmp"
 	"io"
 	"iter"
@@ -23,24 +24,30 @@ type chunk struct {
 // price is in millionths of a dollar.
 func price(input, output int64) int64 { return 3*input + 15*output }
 
-func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chunk], error)) ([]ratelimit.Rule, http.Handler) {
-	input := func(r *http.Request) int64 { return (max(r.ContentLength, 0) + 3) / 4 }
+// completions limits and serves one route, as in mux.Handle("POST /completions", h). config
+// has at least the Limiter.
+func completions(config ratelimit.Config, tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chunk], error)) (http.Handler, error) {
+	input := func(r *http.Request) int64 { return max(r.ContentLength, 0)/4 + 1 }
 	maxTokens := keyfunc.BodyJSON("max_tokens", 1<<20)
 	output := func(r *http.Request) int64 {
-		text, _ := maxTokens.Resolve(r) // upstream can still read the body
+		text, _ := maxTokens.Resolve(r) // the handler can still read the body
 		n, _ := strconv.ParseInt(text, 10, 32)
 		return max(cmp.Or(max(n, 0), 4096), 1000) // if less is reserved, Add calls the limiter often
 	}
 	worst := func(r *http.Request) int64 { return price(input(r), output(r)) }
-	match, minute := []string{"POST /completions"}, algorithms.PerMinute(60_000) // not a bucket: a bucket that has refilled refunds nothing
-	rules := []ratelimit.Rule{
-		{Name: "requests", Match: match, Key: tenant, Limit: algorithms.PerMinute(200)},
-		{Name: "streams", Match: match, Key: tenant, Limit: algorithms.MaxInFlight(3)},
-		{Name: "input", Match: match, Key: tenant, Limit: minute, CostFor: input, MaxReserve: 0.3},
-		{Name: "output", Match: match, Key: tenant, Limit: minute, CostFor: output, MaxReserve: 0.3},
-		{Name: "budget", Match: match, Key: tenant, Limit: algorithms.PerMonth(50_000_000, "UTC"), CostFor: worst, MaxReserve: 0.1},
+	minute := algorithms.PerMinute(60_000) // not a bucket: a bucket that has refilled refunds nothing
+	config.Rules = []ratelimit.Rule{
+		{Name: "requests", Key: tenant, Limit: algorithms.PerMinute(200)},
+		{Name: "streams", Key: tenant, Limit: algorithms.MaxInFlight(3)},
+		{Name: "input", Key: tenant, Limit: minute, CostFor: input, MaxReserve: 0.3},
+		{Name: "output", Key: tenant, Limit: minute, CostFor: output, MaxReserve: 0.3},
+		{Name: "budget", Key: tenant, Limit: algorithms.PerMonth(50_000_000, "UTC"), CostFor: worst, MaxReserve: 0.1},
 	}
-	return rules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	limit, err := ratelimit.New(config)
+	if err != nil {
+		return nil, err
+	}
+	return limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, out := r.Context(), http.NewResponseController(w)
 		settle := func(input, output int64) {
 			if err := ratelimit.SettleAll(ctx, map[string]int64{"input": input, "output": output, "budget": price(input, output)}); err != nil {
@@ -51,12 +58,15 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 			settle(0, 0)
 			http.Error(w, text, status)
 		}
-		if r.ContentLength < 0 {
-			refuse("send Content-Length", http.StatusLengthRequired)
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+		if err != nil {
+			refuse("the prompt is too long or not whole", http.StatusBadRequest)
 			return
 		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		prompt := int64(len(body)+3) / 4
 		ratelimit.Add(ctx, "output", 0) // from here, a hang-up costs only what Add has counted
-		if !ratelimit.Add(ctx, "input", input(r)) || !ratelimit.Add(ctx, "budget", price(input(r), 0)) {
+		if !ratelimit.Add(ctx, "input", prompt) || !ratelimit.Add(ctx, "budget", price(prompt, 0)) {
 			refuse("the prompt needs more than is left", http.StatusTooManyRequests)
 			return
 		}
@@ -77,8 +87,9 @@ func completions(tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chun
 			more = ratelimit.Add(ctx, "budget", price(0, tokens)) && more
 			_, err := io.WriteString(w, c.text)
 			if !more || err != nil || out.Flush() != nil {
-				return // no units left, or the client has gone
+				break // no units left, or the client has gone
 			}
 		}
-	})
+		panic(http.ErrAbortHandler) // shows the client that the answer is not whole
+	})), nil
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -19,9 +22,13 @@ import (
 // prompts makes requests for an answer of at most so many tokens, with a prompt of 4000
 // bytes.
 func prompts(tenant string, maxTokens string) func() *http.Request {
+	return promptsOf(4000, tenant, maxTokens)
+}
+
+func promptsOf(bytes int, tenant string, maxTokens string) func() *http.Request {
 	return as(tenant, "", func() *http.Request {
 		body := fmt.Sprintf(`{"max_tokens":%s,"prompt":"`, maxTokens)
-		r := httptest.NewRequest("POST", "/completions", strings.NewReader(body+strings.Repeat("x", 4000-len(body)-2)+`"}`))
+		r := httptest.NewRequest("POST", "/completions", strings.NewReader(body+strings.Repeat("x", bytes-len(body)-2)+`"}`))
 		r.Header.Set("Content-Type", "application/json")
 		return r
 	})
@@ -38,27 +45,52 @@ func (w *gone) WriteString(string) (int, error) {
 	return 0, errors.New("broken pipe")
 }
 
+// serve serves a request whose handler may break off its answer.
+func serve(h http.Handler, w http.ResponseWriter, r *http.Request) (broke bool) {
+	defer func() {
+		if err := recover(); err != nil && err != http.ErrAbortHandler {
+			panic(err)
+		} else if err != nil {
+			broke = true
+		}
+	}()
+	h.ServeHTTP(w, r)
+	return false
+}
+
 // As many streams begin as may run, whatever they reserve.
 func TestThreeCompletionsBegin(t *testing.T) {
-	rules, _ := completions(tenantKey, nil)
-	limit := made(t)(ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules}))
-	for i := range 4 {
-		r := prompts("acme", "300000")()
-		r.ContentLength = 4_000_000
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		if d, err := limit.Take(r.WithContext(ctx)); err != nil || d.Allowed != (i < 3) {
-			t.Errorf("stream %d: %+v, %v", i+1, d, err)
+	synctest.Test(t, func(t *testing.T) {
+		stop := make(chan struct{})
+		h, err := completions(ratelimit.Config{Limiter: new(algorithms.Memory)}, tenantKey, func(*http.Request) (iter.Seq[chunk], error) {
+			<-stop
+			return nil, errors.New("no answer")
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		for i := range 4 {
+			r, w := prompts("acme", "300000")(), httptest.NewRecorder()
+			r.ContentLength = 4_000_000
+			go h.ServeHTTP(w, r)
+			synctest.Wait()
+			if denied := w.Code == 429; denied != (i == 3) {
+				t.Errorf("stream %d: %d %s", i+1, w.Code, w.Body)
+			}
+		}
+		close(stop)
+	})
 }
 
 func TestCompletions(t *testing.T) {
 	var chunks []chunk
 	var failed error
-	rules, handler := completions(tenantKey, func(r *http.Request) (iter.Seq[chunk], error) {
+	upstream := func(r *http.Request) (iter.Seq[chunk], error) {
 		if err := r.Context().Err(); err != nil {
 			return nil, err
+		}
+		if body, err := io.ReadAll(r.Body); err != nil || int64(len(body)) != r.ContentLength && r.ContentLength >= 0 {
+			t.Errorf("the upstream reads %d bytes of %d, %v", len(body), r.ContentLength, err)
 		}
 		return func(yield func(chunk) bool) {
 			for _, c := range chunks {
@@ -67,15 +99,17 @@ func TestCompletions(t *testing.T) {
 				}
 			}
 		}, failed
-	})
+	}
 	synctest.Test(t, func(t *testing.T) {
 		costs := make(map[string]int64)
-		limit := made(t)(ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: rules, Denied: deny, Settled: func(_ *http.Request, d algorithms.Decision) {
+		h, err := completions(ratelimit.Config{Limiter: new(algorithms.Memory), Denied: deny, Settled: func(_ *http.Request, d algorithms.Decision) {
 			for _, r := range d.Results {
 				costs[r.Check.Rule] = r.Charged
 			}
-		}}))
-		h := limit.Handler(handler)
+		}}, tenantKey, upstream)
+		if err != nil {
+			t.Fatal(err)
+		}
 		cost := func(name string, input, output, budget int64) {
 			t.Helper()
 			if costs["input"] != input || costs["output"] != output || costs["budget"] != budget {
@@ -90,32 +124,39 @@ func TestCompletions(t *testing.T) {
 		cost("an answer", 900, 210, price(900, 210))
 
 		chunks = []chunk{text, text}
-		wants(t, "answers that break off", statuses(h, 10, prompts("a", "4000")), 200, 10)
+		for range 10 {
+			if w := httptest.NewRecorder(); !serve(h, w, prompts("a", "4000")()) || w.Body.Len() != 800 {
+				t.Errorf("an answer that breaks off: %d bytes, and looks whole", w.Body.Len())
+			}
+		}
 		cost("an answer that breaks off", 1000, 200, price(1000, 200))
 		ctx, hangUp := context.WithCancel(t.Context())
 		r := prompts("a", "4000")()
-		h.ServeHTTP(&gone{httptest.NewRecorder(), hangUp}, r.WithContext(context.WithValue(ctx, contextKey("tenant"), "a")))
+		serve(h, &gone{httptest.NewRecorder(), hangUp}, r.WithContext(context.WithValue(ctx, contextKey("tenant"), "a")))
 		cost("a client that has gone", 1000, 100, price(1000, 100))
-		long := func(bytes int64) *http.Request {
-			r := prompts("c", "-1")()
-			r.ContentLength = bytes
-			return r
-		}
-		h.ServeHTTP(&gone{httptest.NewRecorder(), hangUp}, long(100_000))
+		serve(h, &gone{httptest.NewRecorder(), hangUp}, promptsOf(100_000, "c", "-1")())
 		cost("a client that has gone, with a prompt above what is reserved", 25_000, 100, price(25_000, 100))
-		if w := answer(h, long(400_000)); w.Code != 429 {
+		if w := answer(h, promptsOf(400_000, "c", "-1")()); w.Code != 429 {
 			t.Errorf("a prompt of 100,000 tokens: %d", w.Code)
 		}
 		cost("a prompt above what is left", 0, 0, 0)
-		if w := answer(h, long(-1)); w.Code != 411 {
-			t.Errorf("a prompt of unknown length: %d", w.Code)
+		chunked := prompts("c", "1000")()
+		chunked.ContentLength = -1
+		serve(h, &gone{httptest.NewRecorder(), hangUp}, chunked)
+		cost("a client that has gone, with a prompt of unknown length", 1000, 100, price(1000, 100))
+		for _, most := range []int64{100_000, math.MaxInt64} {
+			slow := prompts("c", "1000")()
+			slow.ContentLength, slow.Body = most, io.NopCloser(io.MultiReader(slow.Body, iotest.ErrReader(io.ErrUnexpectedEOF)))
+			if w := answer(h, slow); w.Code != 400 {
+				t.Errorf("a prompt that breaks off: %d", w.Code)
+			}
+			cost("a prompt that breaks off", 0, 0, 0)
 		}
-		cost("a prompt of unknown length", 0, 0, 0)
 		chunks = []chunk{{last: true, input: 1000}}
 		wants(t, "an empty answer", statuses(h, 1, prompts("a", "4000")), 200, 1)
 		cost("an empty answer", 1000, 0, price(1000, 0))
 		chunks = nil
-		wants(t, "before the first chunk", statuses(h, 1, prompts("a", "4000")), 200, 1)
+		serve(h, httptest.NewRecorder(), prompts("a", "4000")())
 		cost("before the first chunk", 1000, 0, price(1000, 0))
 		h.ServeHTTP(httptest.NewRecorder(), prompts("a", "4000")().WithContext(context.WithValue(ctx, contextKey("tenant"), "a")))
 		cost("a client that has gone before the upstream answers", 1000, 0, price(1000, 0))
@@ -136,9 +177,9 @@ func TestCompletions(t *testing.T) {
 		for i := range chunks {
 			chunks[i] = text
 		}
-		w := answer(h, prompts("b", "10")())
-		if n := w.Body.Len() / 400; n < 600 || n > 601 {
-			t.Errorf("%d chunks of 100 tokens", n)
+		w := httptest.NewRecorder()
+		if broke := serve(h, w, prompts("b", "10")()); !broke || w.Body.Len()/400 < 600 || w.Body.Len()/400 > 601 {
+			t.Errorf("%d chunks of 100 tokens", w.Body.Len()/400)
 		}
 		wants(t, "then", statuses(h, 1, prompts("b", "10")), 429, 1)
 		time.Sleep(time.Minute)
@@ -155,7 +196,13 @@ func TestCompletions(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		h := limited(t, rules...).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Minute) }))
+		h, err := completions(ratelimit.Config{Limiter: new(algorithms.Memory)}, tenantKey, func(*http.Request) (iter.Seq[chunk], error) {
+			time.Sleep(20 * time.Minute)
+			return nil, errors.New("overloaded")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for range 3 {
 			go answer(h, prompts("a", "10")())
 		}
@@ -165,20 +212,22 @@ func TestCompletions(t *testing.T) {
 			wants(t, "a fourth", statuses(h, 1, prompts("a", "10")), 429, 1)
 		}
 		time.Sleep(2 * time.Minute)
-		wants(t, "after one has ended", statuses(h, 1, prompts("a", "10")), 200, 1)
+		wants(t, "after one has ended", statuses(h, 1, prompts("a", "10")), 502, 1)
 	})
 }
 
 // What a slow stream reserved, and did not use, is not lost to the next one.
 func TestSlowCompletions(t *testing.T) {
-	rules, handler := completions(tenantKey, func(*http.Request) (iter.Seq[chunk], error) {
-		return func(yield func(chunk) bool) {
-			time.Sleep(6 * time.Second)
-			yield(chunk{last: true, input: 1000, output: 500})
-		}, nil
-	})
 	synctest.Test(t, func(t *testing.T) {
-		h := limited(t, rules...).Handler(handler)
+		h, err := completions(ratelimit.Config{Limiter: new(algorithms.Memory)}, tenantKey, func(*http.Request) (iter.Seq[chunk], error) {
+			return func(yield func(chunk) bool) {
+				time.Sleep(6 * time.Second)
+				yield(chunk{last: true, input: 1000, output: 500})
+			}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for range 3 {
 			go func() {
 				for range 20 {

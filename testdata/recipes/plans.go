@@ -20,14 +20,14 @@ func plans(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(conte
 	})
 }
 
-// deny answers 402 if a plan is used up.
+// deny answers 402 if a plan has too little left.
 func deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	for _, result := range d.Results {
 		counted := result.Err == nil && result.Source != algorithms.SourceFallback // a fallback denies at this process's share of the plan
 		if result.Denies() && result.Check.Limit.Calendar != "" && counted && result.BannedFor == 0 {
 			w.Header().Set("Cache-Control", "no-store")
 			w.Header().Del("Retry-After") // clients should not retry
-			http.Error(w, fmt.Sprint("your plan is used up until ", result.At.Add(result.ResetAfter).UTC().Format(time.RFC3339)), http.StatusPaymentRequired)
+			http.Error(w, fmt.Sprint("this needs more than your plan has left until ", result.At.Add(result.ResetAfter).UTC().Format(time.RFC3339)), http.StatusPaymentRequired)
 			return
 		}
 	}

@@ -78,7 +78,7 @@ func TestPlans(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		wants(t, "the month", spread(1000, free), 200, 990, 402, 10)
 		w := answer(h, free())
-		if text := w.Body.String(); w.Code != 402 || w.Header().Get("Retry-After") != "" || text != "your plan is used up until 2000-02-01T00:00:00Z\n" {
+		if text := w.Body.String(); w.Code != 402 || w.Header().Get("Retry-After") != "" || text != "this needs more than your plan has left until 2000-02-01T00:00:00Z\n" {
 			t.Errorf("%d %q %v", w.Code, text, w.Header())
 		}
 		wants(t, "upgraded", spread(100, pro), 200, 100)
