@@ -9,8 +9,8 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// A Writer sets response headers from a decision, before the handler runs. It
-// must be safe for concurrent use.
+// A Writer sets response headers from a decision, before the handler runs and again when
+// a Settle changes the decision. It must be safe for concurrent use.
 type Writer func(http.Header, algorithms.Decision)
 
 // None is a [Writer] that sets nothing.

@@ -2,6 +2,7 @@ package docs
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// A subdomain is a Key: the customer in customer.example.com.
+// A subdomain is a keyfunc.Described: the customer in customer.example.com.
 type subdomain struct{ domain string }
 
 func (k subdomain) Resolve(r *http.Request) (string, error) {
@@ -29,6 +30,21 @@ func (k subdomain) Resolve(r *http.Request) (string, error) {
 }
 
 func (k subdomain) String() string { return "subdomain of " + k.domain } // shown in lists of rules
+
+// Keys returns the keys of a client that an operator names: acme for Acme.
+func (k subdomain) Keys(values ...string) ([]string, error) {
+	return []string{strings.ToLower(values[0])}, nil
+}
+func (k subdomain) Values() int     { return 1 }     // that Keys takes
+func (k subdomain) Secret() bool    { return false } // values may be shown
+func (k subdomain) ReadsBody() bool { return false }
+
+func (k subdomain) Validate() error {
+	if k.domain == "" {
+		return errors.New("subdomain: no domain; write one such as example.com")
+	}
+	return nil
+}
 
 // slow is a Writer: it tells a client which limit the client has used up.
 func slow(h http.Header, d algorithms.Decision) {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 func TestCountedKeepsTheContract(t *testing.T) {
@@ -21,5 +23,33 @@ func TestSubdomain(t *testing.T) {
 		if key, err := (subdomain{"example.com"}).Resolve(r); key != "shop" || err != nil {
 			t.Error(host, key, err)
 		}
+	}
+	if name := keyfunc.Describe(subdomain{"example.com"}).String(); name != "subdomain of example.com" {
+		t.Error(name)
+	}
+	if err := keyfunc.Describe(subdomain{}).Validate(); err == nil {
+		t.Error("a subdomain without a domain is accepted")
+	}
+}
+
+// An operator may write a customer's name as the customer does.
+func TestOwnParts(t *testing.T) {
+	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: limitertest.Redis(t), Namespace: "own"}}
+	defer guard.Close()
+	limit, err := ownParts(guard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Host = "acme.example.com"
+	if d, err := limit.Take(r); err != nil || !d.Allowed {
+		t.Error(d, err)
+	}
+	checks, err := limit.Checks("customer", "Acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := guard.Peek(t.Context(), checks...); err != nil || d.Results[0].Remaining != 999 {
+		t.Errorf("%+v, %v", d, err)
 	}
 }
