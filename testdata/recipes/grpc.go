@@ -45,6 +45,38 @@ func takeRPC(ctx context.Context, limit *ratelimit.Middleware, method string) er
 	return nil
 }
 
+func unary(limit *ratelimit.Middleware) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if err := takeRPC(ctx, limit, info.FullMethod); err != nil {
+			return nil, err
+		}
+		return next(ctx, req)
+	}
+}
+
+func stream(calls, messages *ratelimit.Middleware) grpc.StreamServerInterceptor {
+	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		if err := takeRPC(s.Context(), calls, info.FullMethod); err != nil {
+			return err
+		}
+		return next(srv, &limitedStream{s, messages, info.FullMethod})
+	}
+}
+
+// A limitedStream charges each message that the client sends.
+type limitedStream struct {
+	grpc.ServerStream
+	limit  *ratelimit.Middleware
+	method string
+}
+
+func (s *limitedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return takeRPC(s.Context(), s.limit, s.method)
+}
+
 // codeOf returns the code of a key's error: errors of keyfunc.Required have an HTTP
 // status, and all others are the server's failures.
 func codeOf(err error) codes.Code {
@@ -85,36 +117,4 @@ func denied(limit *ratelimit.Middleware, d algorithms.Decision) error {
 		return status.Error(code, text)
 	}
 	return s.Err()
-}
-
-func unary(limit *ratelimit.Middleware) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		if err := takeRPC(ctx, limit, info.FullMethod); err != nil {
-			return nil, err
-		}
-		return next(ctx, req)
-	}
-}
-
-func stream(calls, messages *ratelimit.Middleware) grpc.StreamServerInterceptor {
-	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-		if err := takeRPC(s.Context(), calls, info.FullMethod); err != nil {
-			return err
-		}
-		return next(srv, &limitedStream{s, messages, info.FullMethod})
-	}
-}
-
-// A limitedStream charges each message that the client sends.
-type limitedStream struct {
-	grpc.ServerStream
-	limit  *ratelimit.Middleware
-	method string
-}
-
-func (s *limitedStream) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil {
-		return err
-	}
-	return takeRPC(s.Context(), s.limit, s.method)
 }
