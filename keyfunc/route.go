@@ -27,7 +27,7 @@ var (
 //	r.Pattern                                   net/http, on the route: mux.Handle(pattern, limit.Handler(h))
 //	Mux(mux)                                    net/http, around the ServeMux
 //	chi.RouteContext(r.Context()).RoutePattern()          chi, on the route: router.With(limit.Handler)
-//	router.Find, as in the example                        chi, around the router
+//	Find of that router, as in the example                chi, around the router or a sub-router
 //
 // The error is [ErrNoKey] if route returns "". Requests without a route share one count
 // for all clients, unless [Optional] leaves them to another rule. A nil route is a

@@ -118,7 +118,7 @@ func (h *hints) decided(r *http.Request, rules []rule, seen []seenKey) {
 			if use.noRoute.Add(1) == fewRoutes && use.keyed.Load() == 0 {
 				h.say(fmt.Sprintf("rule %q: no request has a route yet when its key is taken, so all requests share one count; "+
 					"mount the middleware on the route (net/http: mux.Handle(pattern, limit.Handler(h)); chi: router.With(limit.Handler).Get(...), not router.Use) "+
-					"or ask the router (net/http: keyfunc.Mux(mux); chi: keyfunc.Route with router.Find, as in its example)", name))
+					"or ask the router (net/http: keyfunc.Mux(mux); chi: keyfunc.Route with Find of the router that uses the middleware, as in ExampleRoute_chi)", name))
 			}
 		case errors.Is(s.err, keyfunc.ErrNoKey):
 			use.noKey.Add(1)

@@ -61,7 +61,7 @@ func TestHints(t *testing.T) {
 		}, want: []string{`rule "route": no request has a route yet when its key is taken`}},
 		"a route that net/http does not know yet": {rules: []ratelimit.Rule{{Name: "route", Key: muxRoute, Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
 			return m.Handler(mux)
-		}, want: []string{`ask the router (net/http: keyfunc.Mux(mux); chi: keyfunc.Route with router.Find, as in its example)`}},
+		}, want: []string{`ask the router (net/http: keyfunc.Mux(mux); chi: keyfunc.Route with Find of the router that uses the middleware, as in ExampleRoute_chi)`}},
 		"a route that is never known": {rules: []ratelimit.Rule{{Name: "route", Key: chiRoute, Limit: many}}, wrap: func(m *ratelimit.Middleware) http.Handler {
 			r := chi.NewRouter()
 			r.Get("/", ok.ServeHTTP)

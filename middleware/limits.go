@@ -38,7 +38,8 @@ type limitView struct {
 //
 //	mux.Handle("GET /rate_limit", limit.Limits())
 //
-// Each limit has these fields. Times are in seconds, with a fraction.
+// The answer is {"limits": [...]}. Each limit has these fields. Times are in seconds, with
+// a fraction.
 //
 //	name         the rule; tier, with TierBy
 //	limit        the units that an unused key can spend at once
