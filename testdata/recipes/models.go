@@ -32,7 +32,7 @@ func completions(config ratelimit.Config, tenant keyfunc.Key, upstream func(*htt
 	output := func(r *http.Request) int64 {
 		text, _ := maxTokens.Resolve(r) // the handler can still read the body
 		n, _ := strconv.ParseInt(text, 10, 32)
-		return max(cmp.Or(max(n, 0), 4096), 1000) // if less is reserved, Add calls the limiter often
+		return max(cmp.Or(max(n, 0), 4096), 1000) // with less, every few chunks would cost a call of the limiter
 	}
 	worst := func(r *http.Request) int64 { return price(input(r), output(r)) }
 	minute := algorithms.PerMinute(60_000) // not a bucket: a bucket that has refilled refunds nothing

@@ -14,7 +14,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// A subdomain is a keyfunc.Described: the customer in customer.example.com.
+// A subdomain is a Key: the customer in customer.example.com.
 type subdomain struct{ domain string }
 
 func (k subdomain) Resolve(r *http.Request) (string, error) {
@@ -35,7 +35,7 @@ func (k subdomain) String() string { return "subdomain of " + k.domain } // show
 func (k subdomain) Keys(values ...string) ([]string, error) {
 	return []string{strings.ToLower(values[0])}, nil
 }
-func (k subdomain) Values() int     { return 1 }     // that Keys takes
+func (k subdomain) Values() int     { return 1 }     // Keys takes one value
 func (k subdomain) Secret() bool    { return false } // values may be shown
 func (k subdomain) ReadsBody() bool { return false }
 
