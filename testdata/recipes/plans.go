@@ -23,7 +23,7 @@ func plans(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(conte
 // deny answers 402 if a plan has too little left.
 func deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 	for _, result := range d.Results {
-		counted := result.Err == nil && result.Source != algorithms.SourceFallback // without Redis, each process denies at its own share
+		counted := result.Err == nil && result.Source != algorithms.SourceFallback // without Redis, each process has only a part of the plan
 		if result.Denies() && result.Check.Limit.Calendar != "" && counted && result.BannedFor == 0 {
 			w.Header().Set("Cache-Control", "no-store")
 			w.Header().Del("Retry-After") // clients should not retry
