@@ -35,7 +35,7 @@ func completions(config ratelimit.Config, tenant keyfunc.Key, upstream func(*htt
 		return max(cmp.Or(max(n, 0), 4096), 1000) // with less, every few chunks would cost a call of the limiter
 	}
 	worst := func(r *http.Request) int64 { return price(input(r), output(r)) }
-	minute := algorithms.PerMinute(60_000) // not a bucket: a bucket that has refilled refunds nothing
+	minute := algorithms.PerMinute(60_000) // a window, because a full bucket takes no refund
 	config.Rules = []ratelimit.Rule{
 		{Name: "requests", Key: tenant, Limit: algorithms.PerMinute(200)},
 		{Name: "streams", Key: tenant, Limit: algorithms.MaxInFlight(3)},
