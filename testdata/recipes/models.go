@@ -32,7 +32,7 @@ func completions(config ratelimit.Config, tenant keyfunc.Key, upstream func(*htt
 	output := func(r *http.Request) int64 {
 		text, _ := maxTokens.Resolve(r) // the handler can still read the body
 		n, _ := strconv.ParseInt(text, 10, 32)
-		return max(cmp.Or(max(n, 0), 4096), 1000) // with less, every few chunks would cost a call of the limiter
+		return max(cmp.Or(max(n, 0), 4096), 1000) // with less, every few chunks would cost a call to the limiter
 	}
 	worst := func(r *http.Request) int64 { return price(input(r), output(r)) }
 	minute := algorithms.PerMinute(60_000) // a window, because a full bucket takes no refund
