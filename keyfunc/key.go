@@ -179,7 +179,7 @@ func own(k Key) *key {
 	}, plain)
 	if described, ok := k.(Described); ok {
 		owned.mistake, owned.readsBody, owned.secret = described.Validate(), described.ReadsBody(), described.Secret()
-		owned.takes, owned.keys = described.Values(), func(values []string) ([]string, error) { return described.Keys(values...) }
+		owned.takes, owned.keys = described.Values(), func(values []string) ([]string, error) { return hint.Keys(described, values) }
 		owned.exact = func(values []string) (string, error) { return hint.Exact(described, values) }
 	} else {
 		owned.mistake = halfDescribed(k)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/banned"
+	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/topk"
 	"github.com/seed75154129/ratelimit/internal/view"
@@ -55,7 +56,7 @@ func (set *ruleset) named(name string) (*rule, error) {
 
 // keysOf returns the keys that plain values stand for; at least one.
 func (r *rule) keysOf(values []string) (keys []string, err error) {
-	keys, err = keyfunc.Describe(r.source.Key).Keys(values...)
+	keys, err = hint.Keys(keyfunc.Describe(r.source.Key), values)
 	if err == nil && (len(keys) == 0 || slices.Contains(keys, "")) {
 		err = errors.New("the value is empty")
 	}

@@ -34,10 +34,23 @@ func Of(key any) Traits {
 	return Traits{Opaque: true}
 }
 
-// A Plain is what Exact needs of a keyfunc.Described.
+// A Plain is what Keys and Exact need of a keyfunc.Described.
 type Plain interface {
+	String() string
+	Values() int
 	Keys(values ...string) ([]string, error)
 	Secret() bool
+}
+
+// Keys returns the keys that values stand for. A key of a program's own never sees another
+// number of values than it takes.
+func Keys(key Plain, values []string) ([]string, error) {
+	if _, counts := key.(interface {
+		Exact([]string) (string, error)
+	}); !counts && len(values) != key.Values() {
+		return nil, fmt.Errorf("%s: takes %d plain values, got %d", key, key.Values(), len(values))
+	}
+	return key.Keys(values...)
 }
 
 // Exact returns the one key that values stand for. If they could stand for several, or
@@ -48,7 +61,7 @@ func Exact(key Plain, values []string) (string, error) {
 	}); ok {
 		return k.Exact(values)
 	}
-	keys, err := key.Keys(values...)
+	keys, err := Keys(key, values)
 	switch {
 	case err != nil:
 		return "", err

@@ -33,6 +33,9 @@ func (k subdomain) String() string { return "subdomain of " + k.domain } // show
 
 // Keys returns the keys of a client that an operator names: acme for Acme.
 func (k subdomain) Keys(values ...string) ([]string, error) {
+	if strings.Contains(values[0], ".") {
+		return nil, errors.New("write the subdomain alone, such as acme")
+	}
 	return []string{strings.ToLower(values[0])}, nil
 }
 func (k subdomain) Values() int     { return 1 }     // Keys takes one value

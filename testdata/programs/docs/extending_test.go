@@ -45,6 +45,11 @@ func TestOwnParts(t *testing.T) {
 	if d, err := limit.Take(r); err != nil || !d.Allowed {
 		t.Error(d, err)
 	}
+	for _, values := range [][]string{nil, {"acme", "shop"}, {"acme.example.com"}} {
+		if checks, err := limit.Checks("customer", values...); err == nil {
+			t.Errorf("%q: %v", values, checks)
+		}
+	}
 	checks, err := limit.Checks("customer", "Acme")
 	if err != nil {
 		t.Fatal(err)
