@@ -13,6 +13,22 @@ type Writer interface {
 	io.ReaderFrom                // also where the writer underneath is none: the copy then calls Write
 	FlushError() error           // what [http.ResponseController] calls
 	Unwrap() http.ResponseWriter // for it too
+	CloseNotify() <-chan bool    // for gin, which calls it on every writer; see CloseNotify
+}
+
+// CloseNotify returns what the writer underneath says of its client; nil, which says
+// nothing, if it says nothing.
+func CloseNotify(w http.ResponseWriter) <-chan bool {
+	for {
+		if notifier, ok := w.(interface{ CloseNotify() <-chan bool }); ok {
+			return notifier.CloseNotify()
+		}
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return nil
+		}
+		w = inner.Unwrap()
+	}
 }
 
 // A Full is a Writer with all that a ResponseWriter may have besides.

@@ -66,6 +66,9 @@ func (w *writer) FlushError() error {
 // Flush implements [http.Flusher].
 func (w *writer) Flush() { _ = w.FlushError() }
 
+// CloseNotify tells when the client has left.
+func (w *writer) CloseNotify() <-chan bool { return alike.CloseNotify(w.ResponseWriter) }
+
 // Hijack implements [http.Hijacker].
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
