@@ -3,6 +3,7 @@ package limitertest
 import (
 	"context"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,8 +29,8 @@ func Redis(tb testing.TB) *redis.Client {
 	return client
 }
 
-// RedisServer is [Redis] for tests that also need the server, to make it fail (SetError,
-// Close) or to read its keys. The server has no address. For more clients, copy the
+// RedisServer is [Redis] for tests that also need the server, to make it fail (SetError
+// for a while, Close for good) or to read its keys. The server has no address. For more clients, copy the
 // client's options, and pass them to [algorithms.FailFast]:
 //
 //	options := *client.Options()
@@ -43,6 +44,9 @@ func RedisServer(tb testing.TB) (*redis.Client, *miniredis.Miniredis) {
 		// outlives a bubble.
 		Addr: "127.0.0.1:6379",
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			if server.Ctx.Err() != nil { // closed; Dial would start it again
+				return nil, syscall.ECONNREFUSED
+			}
 			pipe, err := server.Dial()
 			if err != nil {
 				return nil, err
