@@ -18,9 +18,9 @@ import (
 //
 // The first units come out of the request's charge, so set Cost or CostFor to what a
 // request usually uses. When the charge is used up, Add calls the limiter to take what is
-// missing, or up to a quarter of the first charge if that is more. If the rule has less
-// left than is missing, this Add and all further ones return false: the handler should
-// stop. The units count even then, if necessary as a debt. These calls of the limiter take
+// missing, or up to a quarter of the first charge, or an eighth of all that was charged, if
+// that is more. If the rule has less left than is missing, this Add and all further ones
+// return false: the handler should stop. The units count even then, if necessary as a debt. These calls of the limiter take
 // as long as decisions, and follow the rule's Fail. They start no ban, but a ban denies
 // them.
 //
@@ -28,7 +28,8 @@ import (
 // nothing, and returns true, if the rule does not apply to the request, has charged
 // nothing, was settled before, or has an in_flight or leaky_bucket limit. After the request
 // is over, Add returns false. Names that no rule has, and other mistakes, are logged once.
-// Beyond the first charge, Settle refunds only units of the last 64 calls of the limiter.
+// Beyond the first charge, Settle refunds only units of the last 64 calls of the limiter,
+// which nearly always are all.
 //
 // Several goroutines may call Add. If several chained middlewares have a rule of this
 // name, Add is for the innermost.
@@ -107,7 +108,7 @@ const maxMore = 64
 // topUp takes what is missing. Its caller is the only one that does so for this usage.
 func (s *requestState) topUp(u *usage) bool {
 	s.mu.Lock()
-	short, over, stopped := u.sum-u.charged, u.settled, u.stopped
+	short, charged, over, stopped := u.sum-u.charged, u.charged, u.settled, u.stopped
 	s.mu.Unlock()
 	if over || short <= 0 {
 		return true
@@ -115,7 +116,7 @@ func (s *requestState) topUp(u *usage) bool {
 	if stopped {
 		return false
 	}
-	d := s.takeMore(u.rule, short, max(short, u.first/4))
+	d := s.takeMore(u.rule, short, max(short, u.first/4, charged/8)) // an eighth, so that maxMore are enough
 	c := s.set.seriesOf(u.rule)
 	if d.Allowed {
 		c.toppedUp.Add(1)
