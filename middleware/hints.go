@@ -207,7 +207,11 @@ func (h *hints) done(rules []rule, by limitedBy) {
 				"if the Key returns RemoteAddr with its port or the path, write keyfunc.IP or keyfunc.Route, or else add a rule with Key: keyfunc.IP",
 				name, watched, use.distinct.Load()))
 		case use.skipped.Load() == matched:
-			h.say(fmt.Sprintf("rule %q was skipped on all of the first %d requests: its Key found none; look at its Key", name, watched))
+			mend := "look at its Key"
+			if rules[i].traits.Route {
+				mend = "no route is known yet, or another router has it; see keyfunc.Route"
+			}
+			h.say(fmt.Sprintf("rule %q was skipped on all of the first %d requests: its Key found none; %s", name, watched, mend))
 		case use.keyed.Load() == 0 && use.noKey.Load() >= enough:
 			h.say(fmt.Sprintf("rule %q: none of the first %d requests had a key, so all of them share one count; look at its Key, "+
 				"or wrap it with keyfunc.Required or keyfunc.Optional", name, watched))
