@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -52,6 +53,9 @@ func TestFrameworks(t *testing.T) {
 	g.GET("/json", func(c *gin.Context) { served++; c.JSON(200, "hello") })
 	g.GET("/string", func(c *gin.Context) { served++; c.String(200, "hello") })
 	g.GET("/status", func(c *gin.Context) { served++; c.Status(204) })
+	g.GET("/stream", func(c *gin.Context) {
+		c.Stream(func(w io.Writer) bool { _, err := io.WriteString(w, "hello"); return err != nil })
+	})
 	g.GET("/abort", func(c *gin.Context) { served++; _ = c.Error(errors.New("bad")) })
 
 	e := echo.New()
@@ -76,6 +80,16 @@ func TestFrameworks(t *testing.T) {
 			t.Errorf("%s: %d requests reached a handler", name, served)
 		}
 		wants(t, name+", no route", statuses(h, 5, from("192.0.2.2:1", "GET", "/nowhere")), 404, 3, 429, 2)
+	}
+	server := httptest.NewServer(limit(g)) // whose writers notice a client that leaves
+	defer server.Close()
+	response, err := server.Client().Get(server.URL + "/stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); response.StatusCode != 200 || string(body) != "hello" || err != nil {
+		t.Errorf("a stream of gin: %d, %q, %v", response.StatusCode, body, err)
 	}
 	wants(t, "redirects", statuses(limit(g), 101, from("192.0.2.1:1", "GET", "/json/")), 301, 100, 429, 1)
 }

@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -85,6 +86,7 @@ func completions(config ratelimit.Config, tenant keyfunc.Key, upstream func(*htt
 			tokens := int64(len(c.text)+3) / 4
 			more := ratelimit.Add(ctx, "output", tokens)
 			more = ratelimit.Add(ctx, "budget", price(0, tokens)) && more
+			_ = out.SetWriteDeadline(time.Now().Add(30 * time.Second)) // a client that stops reading has gone
 			_, err := io.WriteString(w, c.text)
 			if !more || err != nil || out.Flush() != nil {
 				break // no units left, or the client has gone

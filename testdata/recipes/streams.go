@@ -88,7 +88,7 @@ func messages(limit *ratelimit.Middleware, r *http.Request, conn socket, handle 
 	}
 }
 
-// awaitTurn waits if a leaky_bucket delays the message or call.
+// awaitTurn waits if a leaky_bucket delays the request.
 func awaitTurn(ctx context.Context, d algorithms.Decision) error {
 	if d.Delay() == 0 {
 		return nil
