@@ -33,7 +33,7 @@ import (
 //
 // If the document was deleted, or replaced by something that Publish has not written, the
 // next version is two above the highest in the history, because the version in between
-// was that of the lost document.
+// was that of the lost document. After a second loss, a number may be used again.
 //
 // The keys have no TTL. If Redis loses them or is unreachable, running instances
 // keep their rules. In starting instances Load returns an error: start them with other

@@ -31,7 +31,7 @@ func (k subdomain) Resolve(r *http.Request) (string, error) {
 
 func (k subdomain) String() string { return "subdomain of " + k.domain } // shown in lists of rules
 
-// Keys returns the keys of a client that an operator names: acme for Acme.
+// Keys turns what an operator types for a client into its keys: Acme into acme.
 func (k subdomain) Keys(values ...string) ([]string, error) {
 	if strings.Contains(values[0], ".") {
 		return nil, errors.New("write the subdomain alone, such as acme")
