@@ -31,7 +31,7 @@ func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, 
 func sockets(user keyfunc.Key) []ratelimit.Rule {
 	match := []string{"GET /ws"}
 	return []ratelimit.Rule{
-		{Name: "sockets", Match: match, Key: user, // Period: a place's lease, long to save renewals
+		{Name: "sockets", Match: match, Key: user, // Period is a place's lease; a long lease needs few renewals
 			Limit: algorithms.Limit{Rate: 5, Period: 5 * time.Minute, Algorithm: algorithms.InFlight}},
 		{Name: "connects", Match: match, Key: user, Limit: algorithms.PerMinute(30)},
 	}
