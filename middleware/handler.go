@@ -85,8 +85,9 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 // decision is allowed and has no results. Take is for work that is not an HTTP request,
 // such as a message in a connection or a gRPC call. For a gRPC call, r is a POST. The
 // caller must wait for the decision's Delay. A rule with in_flight counts the work
-// until r's context ends; a context that never ends is an error. A rule with ChargeOn
-// charges all of this work, as there is no response: see [algorithms.Refund].
+// until just after r's context ends; [algorithms.Refund] of its result frees the place at
+// once. A context that never ends is an error. A rule with ChargeOn charges all of this
+// work, as there is no response: see Refund.
 //
 // If a key refuses r, Take charges the other rules and returns an error that wraps the
 // key's, such as a [*keyfunc.StatusError]. If one of the other rules denies, Take returns
