@@ -15,7 +15,7 @@ func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, 
 	match := []string{"POST /exports"}
 	rules := []ratelimit.Rule{
 		{Name: "exports-at-once", Match: match, Key: user, Limit: algorithms.MaxInFlight(2)},
-		{Name: "exports", Match: match, Key: user, Limit: algorithms.PerHour(30)},
+		{Name: "exports", Match: match, Key: user, Limit: algorithms.PerHour(30)}, // stops floods of requests
 	}
 	return rules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		release := ratelimit.Hold(r.Context()) // the export goes on after the 202
@@ -33,7 +33,7 @@ func sockets(user keyfunc.Key) []ratelimit.Rule {
 	return []ratelimit.Rule{
 		{Name: "sockets", Match: match, Key: user, // Period is a place's lease; a long lease needs few renewals
 			Limit: algorithms.Limit{Rate: 5, Period: 5 * time.Minute, Algorithm: algorithms.InFlight}},
-		{Name: "connects", Match: match, Key: user, Limit: algorithms.PerMinute(30)},
+		{Name: "connects", Match: match, Key: user, Limit: algorithms.PerMinute(30)}, // stops floods of requests
 	}
 }
 
