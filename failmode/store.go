@@ -49,10 +49,11 @@ func storeOf(l algorithms.Limiter) store {
 	return plainStore{l}
 }
 
-// wrapped yields a limiter and those that it wraps, by Unwrap.
+// wrapped yields a limiter and those that it wraps, by Unwrap; at most as many as a
+// Middleware accepts.
 func wrapped(l algorithms.Limiter) iter.Seq[algorithms.Limiter] {
 	return func(yield func(algorithms.Limiter) bool) {
-		for !inside.IsNil(l) && yield(l) {
+		for n := 0; n < 32 && !inside.IsNil(l) && yield(l); n++ {
 			w, ok := l.(interface{ Unwrap() algorithms.Limiter })
 			if !ok {
 				return

@@ -27,8 +27,12 @@ func validateLimiter(l algorithms.Limiter) error {
 		return errors.New("middleware: limiter: required; use &failmode.Guard{Limiter: redis}, or new(algorithms.Memory) to count in this process only")
 	}
 	var errs []error
-	guarded, validated := false, false
+	guarded, validated, depth := false, false, 0
 	for inner := range layers.Of(l) {
+		depth++
+		if w, ok := inner.(interface{ Unwrap() algorithms.Limiter }); ok && inside.IsNil(w.Unwrap()) {
+			errs = append(errs, fmt.Errorf("middleware: limiter: %T wraps no limiter: its Unwrap returns nil; set the limiter that it wraps", inner))
+		}
 		switch inner.(type) {
 		case *failmode.Guard:
 			guarded = true
@@ -44,6 +48,9 @@ func validateLimiter(l algorithms.Limiter) error {
 				errs = append(errs, fmt.Errorf("middleware: limiter: %w", err))
 			}
 		}
+	}
+	if depth == layers.Most {
+		errs = append(errs, fmt.Errorf("middleware: limiter: %T wraps itself, or more than %d limiters: look at what its Unwrap returns", l, layers.Most))
 	}
 	return errors.Join(errs...)
 }

@@ -53,6 +53,9 @@ func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
 		{&failmode.Guard{Limiter: new(algorithms.Memory)}, ""},
 		{audit{new(algorithms.Memory)}, ""},
 		{new(failing), ""},
+		{audit{nil}, "middleware: limiter: middleware_test.audit wraps no limiter: its Unwrap returns nil"},
+		{itself{new(algorithms.Memory)}, "middleware: limiter: middleware_test.itself wraps itself, or more than 32 limiters"},
+		{&failmode.Guard{Limiter: itself{good}}, "middleware: limiter: *failmode.Guard wraps itself, or more than 32 limiters"},
 		{&failmode.Guard{}, "middleware: limiter: limiter: required"},
 		{audit{&failmode.Guard{}}, "middleware: limiter: limiter: required"},
 		{&failmode.Guard{Limiter: redisOf(nil, "n")}, "middleware: limiter: client: required"},
@@ -280,3 +283,8 @@ func TestALimiterThatOnlyTakes(t *testing.T) {
 		t.Errorf("down: %v", down)
 	}
 }
+
+// itself has a mistake in Unwrap.
+type itself struct{ algorithms.Limiter }
+
+func (l itself) Unwrap() algorithms.Limiter { return l }
