@@ -19,16 +19,10 @@ type Writer interface {
 // CloseNotify returns what the writer underneath says of its client; nil, which says
 // nothing, if it says nothing.
 func CloseNotify(w http.ResponseWriter) <-chan bool {
-	for {
-		if notifier, ok := w.(interface{ CloseNotify() <-chan bool }); ok {
-			return notifier.CloseNotify()
-		}
-		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			return nil
-		}
-		w = inner.Unwrap()
+	if notifier, ok := find[interface{ CloseNotify() <-chan bool }](w); ok {
+		return notifier.CloseNotify()
 	}
+	return nil
 }
 
 // A Full is a Writer with all that a ResponseWriter may have besides.
@@ -80,13 +74,19 @@ func Flushes(w http.ResponseWriter) bool {
 
 // has reports whether a writer, or one that it wraps, is a T.
 func has[T any](w http.ResponseWriter) bool {
+	_, ok := find[T](w)
+	return ok
+}
+
+// find returns the outermost of a writer, and those that it wraps, that is a T.
+func find[T any](w http.ResponseWriter) (found T, ok bool) {
 	for {
-		if _, is := w.(T); is {
-			return true
+		if found, ok = w.(T); ok {
+			return found, true
 		}
-		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			return false
+		inner, wraps := w.(interface{ Unwrap() http.ResponseWriter })
+		if !wraps {
+			return found, false
 		}
 		w = inner.Unwrap()
 	}
