@@ -35,7 +35,7 @@ func shapes() []shape {
 		slug: "poisson", title: "Poisson, 1×", about: "at random, 100 a minute on average",
 		requests: traffic.Poisson(simulate.Random(1), 1, 200*period), picture: true, from: 6 * period,
 	}, {
-		slug: "bursty", title: "bursty, 1×", about: "on average on for 6 s at 10 a second, then off for 30 s; all at random",
+		slug: "bursty", title: "bursty, 1×", about: "at random: on average 6 s with 10 requests a second, then 30 s without",
 		requests: traffic.Bursty(simulate.Random(2), 1, 200*period), picture: true, from: 4 * period,
 	}, {
 		slug: "window_edges", title: "window edges", about: "every two minutes: 100 in the last second of a minute, 100 in the first of the next",

@@ -21,7 +21,7 @@ import (
 
 func main() {
 	if err := run(); err != nil {
-		log.Fatal(err) // New reports all mistakes at once
+		log.Fatal(err) // ratelimit.New reports all mistakes at once
 	}
 }
 
