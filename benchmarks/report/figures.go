@@ -52,7 +52,7 @@ var figures = []figure{
 	{"denied: allocations of the whole handler", "allocs/op", "Flood/handler/handler/callers=1", alone, nil, ""},
 	{"a hot key, 128 callers: requests/s with a lease / without", "ns/op", "Hot/lease/callers=128", times, []string{"Hot/handler/callers=128"}, "≥ 20"},
 	{"a hot key with a lease, twice as many requests as the limit: admitted / limit", "admitted/limit", "Hot/lease_total", worst, nil, "≤ 1"},
-	{"a client with 1000 connections, against 200 a minute: admitted", "admitted", "Crowd", worst, nil, "≤ 400"},
+	{"a client with 1000 connections, limit 200 a minute: admitted", "admitted", "Crowd", worst, nil, "≤ 400"},
 	{"during these 1000 connections: refused logins of other clients", "refused-logins", "Crowd", worst, nil, "≤ 0"},
 	{"during these 1000 connections: circuits that opened", "circuits", "Crowd", worst, nil, "≤ 0"},
 	{"in memory, 3 rules: the handler's time / httprate's", "ns/op", "Memory/admitted/handler/callers=1", ratio, []string{"Memory/admitted/httprate/callers=1"}, "≤ 0.75"},
