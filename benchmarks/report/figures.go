@@ -31,7 +31,7 @@ const (
 var figures = []figure{
 	{"round trips of a request with 3 rules", "reads/op", "Redis/handler/callers=1", alone, nil, "≤ 1"},
 	{"1 caller, 3 rules: p50 / redis_rate's, called three times", "p50-ns", "Alone/handler", ratio, []string{"Alone/redis_rate"}, "≤ 0.6"},
-	{"1 caller, 3 rules: p50 / p50 of one EVALSHA of the baseline script", "p50-ns", "Alone/handler", ratio, []string{"Alone/baseline"}, "≤ 1.1"},
+	{"1 caller, 3 rules: p50 / p50 of one EVALSHA of the [baseline script](design/benchmarks.md)", "p50-ns", "Alone/handler", ratio, []string{"Alone/baseline"}, "≤ 1.1"},
 	{"1 caller, 3 rules: p50 of the handler's command / p50 of that EVALSHA", "p50-ns", "Alone/script", ratio, []string{"Alone/baseline"}, ""},
 	{"16 callers, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/handler/callers=16", times, []string{"Redis/redis_rate/callers=16"}, "≥ 2.4"},
 	{"128 callers, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/handler/callers=128", times, []string{"Redis/redis_rate/callers=128"}, "≥ 3.3"},
@@ -50,7 +50,7 @@ var figures = []figure{
 	{"denied, 128 callers: decisions/s / the best peer's", "ns/op", "Flood/decision/take/callers=128", times, floodPeers("decision"), "≥ 20"},
 	{"denied, 128 callers: commands that Redis executes per request", "scripts/op", "Flood/handler/handler/callers=128", alone, nil, ""},
 	{"denied: allocations of the whole handler", "allocs/op", "Flood/handler/handler/callers=1", alone, nil, ""},
-	{"a hot key, 128 callers: requests/s with a lease / without", "ns/op", "Hot/lease/callers=128", times, []string{"Hot/handler/callers=128"}, "≥ 20"},
+	{"a hot key, 128 callers: requests/s with a [lease](rules.md#leases) / without", "ns/op", "Hot/lease/callers=128", times, []string{"Hot/handler/callers=128"}, "≥ 20"},
 	{"a hot key with a lease, twice as many requests as the limit: admitted / limit", "admitted/limit", "Hot/lease_total", worst, nil, "≤ 1"},
 	{"a client with 1000 connections, limit 200 a minute: admitted", "admitted", "Crowd", worst, nil, "≤ 400"},
 	{"during these 1000 connections: refused logins of other clients", "refused-logins", "Crowd", worst, nil, "≤ 0"},

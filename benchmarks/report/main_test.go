@@ -49,11 +49,11 @@ func TestReport(t *testing.T) {
 	for _, want := range []string{
 		"| round trips of a request with 3 rules | 1 |  | ≤ 1 | met |\n",
 		// Round by round 3, 1 and 2.5: not the ratio of the medians, 1.5.
-		"| 1 caller, 3 rules: p50 / p50 of one EVALSHA of the baseline script | 2.5 | 1 – 3 | ≤ 1.1 | **not met** |\n",
+		"| 1 caller, 3 rules: p50 / p50 of one EVALSHA of the [baseline script](design/benchmarks.md) | 2.5 | 1 – 3 | ≤ 1.1 | **not met** |\n",
 		"| denied, 128 callers: the whole handler's requests/s / the best peer's | 10 |  | ≥ 10 | met |\n", // not throttled's 20
 		"| HTTP at half of the peak rate: p99 that the middleware adds, µs | 250 |  | ≤ 1000 | met |\n",
 		"| a request that matches no rule: ns | 101 |  | ≤ 100 | **not met** |\n",
-		"| a client with 1000 connections, against 200 a minute: admitted | – | | ≤ 400 | not measured |\n",
+		"| a client with 1000 connections, limit 200 a minute: admitted | – | | ≤ 400 | not measured |\n",
 		"| during these 1000 connections: circuits that opened | 1 | 0 – 1 | ≤ 0 | **not met** |\n",
 		"| denied, the whole handler | 128 | **1,000,000** | 100,000 (10 ×) | | 50,000 (20 ×, 25 % failed) | | |\n",
 		"| Redis/handler/callers=1 | p50-ns | 50,000 | ±20 % | 3 |\n",
