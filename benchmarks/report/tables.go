@@ -81,7 +81,7 @@ func number(text string) float64 {
 // beside has the limiters beside each other.
 func beside(m measured) string {
 	var b strings.Builder
-	fmt.Fprint(&b, "Requests a second. In brackets: our rate divided by the peer's.\n\n")
+	fmt.Fprint(&b, "Requests a second. In brackets: our rate divided by the peer's ([median of the rounds](#what-is-measured)).\n\n")
 	fmt.Fprintf(&b, "| scene | callers | ours | %s |\n|---|--:|--:|%s\n", strings.Join(allPeers, " | "), strings.Repeat("--:|", len(allPeers)))
 	for _, s := range scenes {
 		title := s.title
