@@ -47,7 +47,7 @@ func shapes() []shape {
 		slug: "costs", title: "costs of 1 to 10", about: "Poisson, 100 units a minute on average",
 		requests: costs(simulate.Random(3), 400*period),
 	}, {
-		slug: "clients", title: "many clients", about: "2,000 clients, each Poisson: half send at most 1 a minute, 9 clients none; one in 200 exceeds the limit on average, at most threefold",
+		slug: "clients", title: "many clients", about: "2,000 clients, each Poisson: half send at most 1 a minute, 9 clients none; one client in 200 averages above the limit, up to threefold",
 		requests: population(simulate.Random(4), 2000, 6*period),
 	}}
 }
