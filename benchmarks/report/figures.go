@@ -32,7 +32,7 @@ var figures = []figure{
 	{"round trips of a request with 3 rules", "reads/op", "Redis/handler/callers=1", alone, nil, "≤ 1"},
 	{"1 caller, 3 rules: p50 / redis_rate's, called three times", "p50-ns", "Alone/handler", ratio, []string{"Alone/redis_rate"}, "≤ 0.6"},
 	{"1 caller, 3 rules: p50 / p50 of one EVALSHA of the [baseline script](design/benchmarks.md)", "p50-ns", "Alone/handler", ratio, []string{"Alone/baseline"}, "≤ 1.1"},
-	{"1 caller, 3 rules: p50 of the handler's command / p50 of that EVALSHA", "p50-ns", "Alone/script", ratio, []string{"Alone/baseline"}, ""},
+	{"1 caller, 3 rules: p50 of the Redis command that the handler sends / p50 of that EVALSHA", "p50-ns", "Alone/script", ratio, []string{"Alone/baseline"}, ""},
 	{"16 callers, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/handler/callers=16", times, []string{"Redis/redis_rate/callers=16"}, "≥ 2.4"},
 	{"128 callers, 3 rules: requests/s / redis_rate's", "ns/op", "Redis/handler/callers=128", times, []string{"Redis/redis_rate/callers=128"}, "≥ 3.3"},
 	{"128 callers, 3 rules, our Redis client with default options: requests/s / redis_rate's", "ns/op", "Redis/default_client/callers=128", times, []string{"Redis/redis_rate/callers=128"}, ""},
