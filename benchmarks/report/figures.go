@@ -56,7 +56,7 @@ var figures = []figure{
 	{"during these 1000 connections: other clients' denied login requests", "refused-logins", "Crowd", worst, nil, "≤ 0"},
 	{"during these 1000 connections: circuits that opened", "circuits", "Crowd", worst, nil, "≤ 0"},
 	{"in memory, 3 rules: the handler's time / httprate's", "ns/op", "Memory/admitted/handler/callers=1", ratio, []string{"Memory/admitted/httprate/callers=1"}, "≤ 0.75"},
-	{"in memory, 3 rules, handler and headers: allocations", "allocs/op", "Memory/admitted/handler/callers=1", alone, nil, "≤ 7"},
+	{"in memory, 3 rules: allocations of the whole handler", "allocs/op", "Memory/admitted/handler/callers=1", alone, nil, "≤ 7"},
 	{"in memory, denied: the handler's time / httprate's", "ns/op", "Memory/denied/handler/callers=1", ratio, []string{"Memory/denied/httprate/callers=1"}, ""},
 	{"a request that matches no rule: ns", "ns/op", "NoRule/handler", alone, nil, "≤ 100"},
 	{"HTTP at half of the peak rate: p50 that the middleware adds, µs", "p50-µs", "OpenLoop/half/limited", excess, []string{"OpenLoop/half/bare"}, ""},
