@@ -123,3 +123,20 @@ func TestRedisServer(t *testing.T) {
 		}
 	})
 }
+
+// A server that a test has closed stays closed, also for new clients.
+func TestAClosedServerStaysClosed(t *testing.T) {
+	client, server := limitertest.RedisServer(t)
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	options := *client.Options()
+	another := redis.NewClient(algorithms.FailFast(&options))
+	defer another.Close()
+	for range 3 {
+		if client.Ping(t.Context()).Err() == nil || another.Ping(t.Context()).Err() == nil {
+			t.Fatal("the server answers again")
+		}
+	}
+}
