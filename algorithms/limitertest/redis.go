@@ -30,8 +30,8 @@ func Redis(tb testing.TB) *redis.Client {
 }
 
 // RedisServer is [Redis] for tests that also need the server, to make it fail (SetError
-// for a while, Close for good) or to read its keys. The server has no address. For more clients, copy the
-// client's options, and pass them to [algorithms.FailFast]:
+// for a while, Close for good) or to read its keys. The server has no address. For more
+// clients, copy the client's options, and pass them to [algorithms.FailFast]:
 //
 //	options := *client.Options()
 //	another := redis.NewClient(algorithms.FailFast(&options))

@@ -17,8 +17,7 @@
 // Diff compares a file with the document in force. Publish checks the file, shows the
 // difference and asks. It publishes nothing if another document was published after it
 // had shown the difference or, with -replaces, after the version that the file was made
-// from.
-// With -version both take a document of the history instead of a file.
+// from. With -version both take a document of the history instead of a file.
 //
 // It exits with 1 if there is a mistake or nothing was published. Copy it, and take the
 // Loader of your program in place of the flags, and its client in place of the URL.
