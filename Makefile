@@ -25,7 +25,7 @@ demo: ## Start the example server without Redis, send it real requests, show wha
 RESULT ?=
 .PHONY: lab
 lab: ## Open a page on which limits are tried; RESULT=result.json shows a replay, ADDR=host:port.
-	go run ./examples/lab -open $(if $(ADDR),-addr $(ADDR)) $(if $(RESULT),-result $(RESULT))
+	go run ./cmd/ratelimit/internal/lab -open $(if $(ADDR),-addr $(ADDR)) $(if $(RESULT),-result $(RESULT))
 
 # The race detector needs cgo, so a C compiler.
 RACE = $(shell go build -race runtime/cgo 2>/dev/null && echo -race)
@@ -46,7 +46,7 @@ RUN ?= .
 .PHONY: test-browser
 test-browser: ## Test the lab's and the operators' pages in a real Chromium (RUN=TestSmoke); save pictures in bin/screenshots.
 	@mkdir -p bin/screenshots
-	cd examples/lab/browser && REQUIRE_CHROMIUM=1 SCREENSHOTS=$(CURDIR)/bin/screenshots go test -count 1 -timeout 20m -run '$(RUN)' ./...
+	cd cmd/ratelimit/internal/lab/browser && REQUIRE_CHROMIUM=1 SCREENSHOTS=$(CURDIR)/bin/screenshots go test -count 1 -timeout 20m -run '$(RUN)' ./...
 
 .PHONY: test-redis
 test-redis: ## Run what depends on the server and go-redis: REDIS_SERVER=path, GOREDIS=v9.23.0.
@@ -66,18 +66,18 @@ lint: $(GOLANGCI_LINT) ## Check format, vet (also on 32 bits), golangci-lint, go
 	cd examples/tracing && go vet ./...
 	cd testdata/programs && go vet ./...
 	cd testdata/recipes && go vet ./...
-	cd examples/lab/browser && go vet ./...
+	cd cmd/ratelimit/internal/lab/browser && go vet ./...
 	$(GOLANGCI_LINT) run ./...
 	cd tools && $(CURDIR)/$(GOLANGCI_LINT) run ./...
 	cd examples/tracing && $(CURDIR)/$(GOLANGCI_LINT) run ./...
-	cd examples/lab/browser && $(CURDIR)/$(GOLANGCI_LINT) run ./...
-	@fixes=$$(go fix -diff ./... && (cd benchmarks && go fix -diff ./...) && (cd tools && go fix -diff ./...) && (cd testdata/recipes && go fix -diff ./...) && (cd examples/tracing && go fix -diff ./...) && cd examples/lab/browser && go fix -diff ./...) && test -z "$$fixes" || { echo "go fix would change:"; echo "$$fixes"; exit 1; }
+	cd cmd/ratelimit/internal/lab/browser && $(CURDIR)/$(GOLANGCI_LINT) run ./...
+	@fixes=$$(go fix -diff ./... && (cd benchmarks && go fix -diff ./...) && (cd tools && go fix -diff ./...) && (cd testdata/recipes && go fix -diff ./...) && (cd examples/tracing && go fix -diff ./...) && cd cmd/ratelimit/internal/lab/browser && go fix -diff ./...) && test -z "$$fixes" || { echo "go fix would change:"; echo "$$fixes"; exit 1; }
 	go mod tidy -diff
 	cd benchmarks && go mod tidy -diff
 	cd tools && go mod tidy -diff
 	cd examples/tracing && go mod tidy -diff
 	cd testdata/recipes && go mod tidy -diff
-	cd examples/lab/browser && go mod tidy -diff
+	cd cmd/ratelimit/internal/lab/browser && go mod tidy -diff
 
 $(GOLANGCI_LINT):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)

@@ -54,9 +54,9 @@ type state struct {
 	} `json:"top_denied"`
 }
 
-// Each file of examples/rules does what it says.
+// Each file of testdata/rules does what it says.
 func TestRuleFiles(t *testing.T) {
-	files, err := filepath.Glob("rules/*.yaml")
+	files, err := filepath.Glob("../testdata/rules/*.yaml")
 	if err != nil || len(files) != 5 {
 		t.Fatal(files, err)
 	}

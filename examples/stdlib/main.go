@@ -4,7 +4,7 @@
 //
 //	go run ./examples/stdlib                                  # counts in process
 //	go run ./examples/stdlib -redis redis://localhost:6379    # counts in Redis
-//	go run ./examples/stdlib -rules examples/rules/tiers.yaml # the rules of a file, which may change
+//	go run ./examples/stdlib -rules testdata/rules/tiers.yaml # the rules of a file, which may change
 //	go run ./examples/stdlib -admin 127.0.0.1:8081            # metrics, and http://127.0.0.1:8081/ratelimit/
 //
 // Flags, Redis, servers and metrics are in examples/internal/shop.

@@ -1,18 +1,18 @@
 // Rules checks a rule file, and publishes it for all instances of a service.
 //
-//	go run ./examples/rules check rules.yaml
-//	go run ./examples/rules check -keys user,tenant -tiers pro,enterprise rules.yaml
-//	cat rules.yaml | go run ./examples/rules check -
+//	go run ./cmd/ratelimit/internal/rules check rules.yaml
+//	go run ./cmd/ratelimit/internal/rules check -keys user,tenant -tiers pro,enterprise rules.yaml
+//	cat rules.yaml | go run ./cmd/ratelimit/internal/rules check -
 //
 // Check prints a line for each rule, the next boundary of each calendar window and what a
 // service would warn of, or every mistake with its line and column. Run it where rule
 // files are reviewed.
 //
 //	export REDIS_URL=redis://localhost:6379
-//	go run ./examples/rules diff -namespace shop rules.yaml
-//	go run ./examples/rules publish -namespace shop -note "tighter login" rules.yaml
-//	go run ./examples/rules history -namespace shop
-//	go run ./examples/rules publish -namespace shop -version 7
+//	go run ./cmd/ratelimit/internal/rules diff -namespace shop rules.yaml
+//	go run ./cmd/ratelimit/internal/rules publish -namespace shop -note "tighter login" rules.yaml
+//	go run ./cmd/ratelimit/internal/rules history -namespace shop
+//	go run ./cmd/ratelimit/internal/rules publish -namespace shop -version 7
 //
 // Diff compares a file with the document in force. Publish checks the file, shows the
 // difference and asks. It publishes nothing if another document was published after it

@@ -22,10 +22,10 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/seed75154129/ratelimit/internal/replayed"
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/replayed"
 )
 
-const root = "../../.."
+const root = "../../../../.."
 
 // patience is how long anything may take on a busy machine.
 const patience = 60 * time.Second
@@ -68,7 +68,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "lab")
-	if out, err := exec.Command("go", "build", "-C", root, "-o", program, "./examples/lab").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", root, "-o", program, "./cmd/ratelimit/internal/lab").CombinedOutput(); err != nil {
 		fmt.Printf("%v\n%s", err, out)
 		return 1
 	}

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/replayed"
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/replayed"
 	"github.com/seed75154129/ratelimit/internal/simulate"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )

@@ -1,5 +1,5 @@
-// Package replayed is what a replay of an access log found. examples/replay writes
-// it as JSON, and examples/lab shows it:
+// Package replayed is what a replay of an access log found. cmd/ratelimit/internal/replay writes
+// it as JSON, and cmd/ratelimit/internal/lab shows it:
 //
 //	{
 //	  "version": 1,

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/replayed"
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/replayed"
 )
 
 var nine = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
@@ -109,7 +109,7 @@ func TestResultFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"version 9; this program reads version 1; examples/replay -o writes such a file": {"-result", path},
+		"version 9; this program reads version 1; cmd/ratelimit/internal/replay -o writes such a file": {"-result", path},
 		"no such file":                        {"-result", path + ".not"},
 		"not defined: -x; -h lists the flags": {"-x"},
 		`unexpected argument "a"`:             {"a"},

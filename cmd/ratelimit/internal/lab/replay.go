@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/replayed"
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/replayed"
 )
 
 // The bounds of a replay's page.

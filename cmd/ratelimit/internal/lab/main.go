@@ -4,8 +4,8 @@
 // an overloaded server with and without a shed.Shedder. A third shows the result of a
 // replay of an access log.
 //
-//	go run ./examples/lab                        # or make lab
-//	go run ./examples/lab -result result.json    # a file of examples/replay -o
+//	go run ./cmd/ratelimit/internal/lab                        # or make lab
+//	go run ./cmd/ratelimit/internal/lab -result result.json    # a file of cmd/ratelimit/internal/replay -o
 //
 // The page needs no network, and the decisions are those of algorithms.Memory.
 package main
@@ -26,7 +26,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/replayed"
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/replayed"
 )
 
 func main() {
@@ -50,7 +50,7 @@ func parse(args []string) (c config, err error) {
 	flags := flag.NewFlagSet("lab", flag.ContinueOnError)
 	flags.StringVar(&c.addr, "addr", "127.0.0.1:8090", "`host:port` to listen on")
 	flags.BoolVar(&c.open, "open", false, "open the page in a browser")
-	path := flags.String("result", "", "`file` that examples/replay -o wrote, to show")
+	path := flags.String("result", "", "`file` that cmd/ratelimit/internal/replay -o wrote, to show")
 
 	flags.SetOutput(io.Discard) // main prints errors, without the usage
 	switch err := flags.Parse(args); {
@@ -65,7 +65,7 @@ func parse(args []string) (c config, err error) {
 	}
 	if *path != "" {
 		if c.result, err = read(*path); err != nil {
-			return c, fmt.Errorf("-result: %w; examples/replay -o writes such a file", err)
+			return c, fmt.Errorf("-result: %w; cmd/ratelimit/internal/replay -o writes such a file", err)
 		}
 	}
 	return c, nil

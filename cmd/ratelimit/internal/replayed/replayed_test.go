@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed75154129/ratelimit/internal/replayed"
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/replayed"
 )
 
 // example is the document in the package's comment.

@@ -1,9 +1,9 @@
 // Replay reads an access log and reports which clients rules would have denied, when,
 // and which limits would deny hardly any client.
 //
-//	go run ./examples/replay -rules rules.yaml access.log
-//	go run ./examples/replay -rules rules.yaml -trusted-proxies 10.0.0.0/8 access.log*
-//	journalctl -u caddy -o cat | go run ./examples/replay -rules rules.yaml -
+//	go run ./cmd/ratelimit/internal/replay -rules rules.yaml access.log
+//	go run ./cmd/ratelimit/internal/replay -rules rules.yaml -trusted-proxies 10.0.0.0/8 access.log*
+//	journalctl -u caddy -o cat | go run ./cmd/ratelimit/internal/replay -rules rules.yaml -
 //
 // It sends the requests through the middleware itself, at the log's times. Logs are
 // in the common or the combined format, or JSON lines, plain or packed by gzip or
@@ -72,7 +72,7 @@ func parse(args []string, stderr io.Writer) (*config, error) {
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&c.ruleFile, "rules", "", "the rule `file`; required")
-	flags.StringVar(&c.output, "o", "", "write the result as JSON to a `file`, for examples/lab")
+	flags.StringVar(&c.output, "o", "", "write the result as JSON to a `file`, for cmd/ratelimit/internal/lab")
 	under := flags.Float64("under", 1, "find the limits that deny less than this `percentage` of the clients")
 	flags.Func("field", "where a field is: `NAME=FIELD`. Names are the program's keys, header:NAME, tier, and time, address, method, target, request, status", func(s string) error {
 		name, field, ok := strings.Cut(s, "=")

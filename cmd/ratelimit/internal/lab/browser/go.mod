@@ -1,8 +1,8 @@
-module github.com/seed75154129/ratelimit/examples/lab/browser
+module github.com/seed75154129/ratelimit/cmd/ratelimit/internal/lab/browser
 
 go 1.26.0
 
-replace github.com/seed75154129/ratelimit => ../../..
+replace github.com/seed75154129/ratelimit => ../../../../..
 
 require (
 	github.com/chromedp/cdproto v0.159.0

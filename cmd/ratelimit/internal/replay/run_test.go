@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed75154129/ratelimit/internal/replayed"
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/replayed"
 )
 
 const rulesText = `version: 1

@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/replayed"
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/replayed"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
-const corpus = "../../testdata/rules"
+const corpus = "../../../../testdata/rules"
 
 // runs runs the program, with a text as standard input.
 func runs(stdin string, args ...string) (status int, stdout, stderr string) {
