@@ -112,7 +112,7 @@ func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) e
 	case o.used > l.Quota():
 		return bad("of %s at most %d can be used, got %d", view.Limit(l), l.Quota(), o.used)
 	}
-	err := h.limiter.Reset(ctx, check)
+	err := h.limiter.Reset(ctx, found[0]) // as the rule has it: a soft limit allows no Ban and no Lease
 	middlewares.Bans(h.limit).Forget(banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, check.Key).Kept})
 	if err != nil {
 		return fmt.Errorf("not set, and forgotten in this process: %w", err)

@@ -264,6 +264,79 @@ func TestAdminSetsWhatIsUsed(t *testing.T) {
 	}
 }
 
+// "used is N" works under every rule whose count can be set, whatever else the rule has,
+// and the next request is decided by it.
+func TestAdminSetsWhatIsUsedUnderEveryRule(t *testing.T) {
+	limits := []string{"5/1h fixed_window", "5/1h sliding_window", "5/1h sliding_log", "5/1h token_bucket", "5/1h gcra", "5/month@UTC", "5/month@UTC soft", "5/1h fixed_window soft", "5/1h sliding_window soft"}
+	options := map[string]func(*ratelimit.Rule){
+		"plain":     func(*ratelimit.Rule) {},
+		"ban":       func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 3, Within: time.Minute, For: time.Hour} },
+		"lease":     func(r *ratelimit.Rule) { r.Lease = true },
+		"shadow":    func(r *ratelimit.Rule) { r.Shadow = true },
+		"enforce":   func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1 },
+		"charge_on": func(r *ratelimit.Rule) { r.ChargeOn = []int{http.StatusNoContent} },
+		"cost":      func(r *ratelimit.Rule) { r.Cost = 2 },
+		"several": func(r *ratelimit.Rule) {
+			r.Limits, r.Limit = []algorithms.Limit{r.Limit, algorithms.PerSecond(1000)}, algorithms.Limit{}
+		},
+		"override": func(r *ratelimit.Rule) {
+			r.Overrides = []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{r.Limit}}}
+		},
+		"disabled": func(r *ratelimit.Rule) { r.Disabled = true },
+		"shadow, ban": func(r *ratelimit.Rule) {
+			r.Shadow, r.Ban = true, algorithms.Ban{After: 3, Within: time.Minute, For: time.Hour}
+		},
+		"override, ban": func(r *ratelimit.Rule) {
+			r.Overrides, r.Ban = []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{r.Limit}}}, algorithms.Ban{After: 3, Within: time.Minute, For: time.Hour}
+		},
+	}
+	for store, limiter := range limiters {
+		t.Run(store, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				set := 0
+				for _, limit := range limits {
+					for option, change := range options {
+						rule := ratelimit.Rule{Name: "r", Key: keyfunc.IP}
+						rule.Limit, _ = algorithms.ParseLimit(limit)
+						change(&rule)
+						m, err := ratelimit.New(ratelimit.Config{Limiter: limiter(t), Rules: []ratelimit.Rule{rule}, Logger: slog.New(slog.DiscardHandler)})
+						if err != nil {
+							continue // a limit that the option does not allow
+						}
+						set++
+						o, app := operator{admin.Handler(m), t, ""}, m.Handler(ok)
+						times(4, app, "GET /")
+						if !rule.Disabled && !rule.Shadow {
+							o.post("action=ban&for=15m&rule=r&value=192.0.2.1")
+						}
+						form := "action=used&rule=r&value=192.0.2.1&override=&limit=" + url.QueryEscape(limit)
+						if left := o.left(o.post(form + "&n=1")); left != 4 {
+							t.Errorf("%s, %s: %d left of 5 after used=1", limit, option, left)
+						}
+						if len(o.bans()) > 0 {
+							t.Errorf("%s, %s: the ban stays", limit, option)
+						}
+						if status := times(1, app, "GET /"); status != http.StatusNoContent {
+							t.Errorf("%s, %s: %d after used=1", limit, option, status)
+						}
+						o.left(o.post(form + "&n=5"))
+						want := http.StatusTooManyRequests
+						if rule.Disabled || rule.Shadow && rule.Enforce == 0 || strings.HasSuffix(limit, "soft") {
+							want = http.StatusNoContent
+						}
+						if status := times(1, app, "GET /"); status != want {
+							t.Errorf("%s, %s: %d after used=5, want %d", limit, option, status, want)
+						}
+					}
+				}
+				if set < 80 {
+					t.Errorf("%d rules were tried", set)
+				}
+			})
+		})
+	}
+}
+
 // A ban by hand holds until it ends, or is lifted; counts stay.
 func TestAdminBansAndUnbans(t *testing.T) {
 	for name, limiter := range limiters {
