@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ type Rule struct {
 	Costs      map[string]int64  `json:"costs,omitempty"`
 	CostFor    bool              `json:"cost_for,omitempty"`
 	MaxReserve float64           `json:"max_reserve,omitempty"`
-	ChargeOn   []int             `json:"charge_on,omitempty"`
+	ChargeOn   []any             `json:"charge_on,omitempty"`
 	Ban        *Ban              `json:"ban,omitempty"`
 	Fail       string            `json:"fail"`
 	Shadow     bool              `json:"shadow,omitempty"`
@@ -104,6 +105,23 @@ type Limits []string
 func LimitsOf(limits []algorithms.Limit) (all Limits) {
 	for _, l := range limits {
 		all = append(all, Limit(l))
+	}
+	return all
+}
+
+// StatusesOf returns statuses, of which several in a row are a range, as in a rule file.
+func StatusesOf(statuses []int) (all []any) {
+	sorted := slices.Sorted(slices.Values(statuses))
+	for len(sorted) > 0 {
+		n := 1
+		for n < len(sorted) && sorted[n] == sorted[0]+n {
+			n++
+		}
+		if n < 3 {
+			all, sorted = append(all, sorted[0]), sorted[1:]
+		} else {
+			all, sorted = append(all, fmt.Sprintf("%d-%d", sorted[0], sorted[n-1])), sorted[n:]
+		}
 	}
 	return all
 }

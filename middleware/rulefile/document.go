@@ -113,7 +113,7 @@ func (d *decoder) inspect(n *yaml.Node, path string, depth int) {
 	case n.Anchor != "":
 		flag("anchors are not used in rule files; remove &%s", n.Anchor)
 	case n.Style&yaml.TaggedStyle != 0:
-		flag("tags are not used in rule files; remove %.64q", n.Tag)
+		flag("tags are not used in rule files; remove %.64q, or put text that begins with ! in quotes", n.Tag)
 	case depth > maxDepth:
 		flag("nested more than %d levels deep", maxDepth)
 		return

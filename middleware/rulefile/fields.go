@@ -1,7 +1,10 @@
 package rulefile
 
 import (
+	"cmp"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -117,11 +120,74 @@ func (d *decoder) costs(n *yaml.Node, path string) map[string]int64 {
 	return costs
 }
 
-func (d *decoder) statuses(n *yaml.Node, path string) []int {
-	return items(d, n, path, "statuses, as in [401, 403]", func(n *yaml.Node, path string) (int, bool) {
+// A statusRange is an entry of charge_on.
+type statusRange struct {
+	at        place
+	not       bool // all but these
+	low, high int
+}
+
+func (r statusRange) has(status int) bool { return r.low <= status && status <= r.high }
+
+// statusForms are the forms of an entry of charge_on that is no number, as in rules.schema.json.
+var statusForms = regexp.MustCompile(`^(!?)([2-5](?:xx|[0-9]{2}))(?:-([2-5](?:xx|[0-9]{2})))?$`)
+
+// statuses reads statuses and ranges. Those with ! are taken from the others or, if all have
+// it, from all.
+func (d *decoder) statuses(n *yaml.Node, path string) (charged []int) {
+	entries := items(d, n, path, `statuses, as in [401, 5xx] or ["!304"]`, d.statusRange)
+	if len(entries) > 0 && !slices.ContainsFunc(entries, func(r statusRange) bool { return !r.not }) {
+		entries = append(entries, statusRange{low: 200, high: 599})
+	}
+	for _, r := range entries {
+		switch before := len(charged); {
+		case r.not:
+		case r.low == r.high: // middleware.ValidateRules looks at it
+			charged = append(charged, r.low)
+		default:
+			for status := r.low; status <= r.high; status++ {
+				if !slices.Contains(charged, status) {
+					charged = append(charged, status)
+				}
+			}
+			if len(charged) == before {
+				d.bad(r.at, path, "statuses %d to %d: listed already; leave them out", r.low, r.high)
+			}
+		}
+	}
+	for _, r := range entries {
+		if before := len(charged); r.not {
+			if charged = slices.DeleteFunc(charged, r.has); len(charged) == before {
+				d.bad(r.at, path, "status %d is not charged anyway; leave the exception out, or write the statuses that it is one of", r.low)
+			}
+		}
+	}
+	return charged
+}
+
+func (d *decoder) statusRange(n *yaml.Node, path string) (r statusRange, ok bool) {
+	r.at = placeOf(n)
+	if n.Tag != "!!str" {
 		status, ok := d.integer(n, path)
-		return int(status), ok
-	})
+		r.low, r.high = int(status), int(status)
+		return r, ok
+	}
+	text, ok := d.text(n, path, "write a status such as 401")
+	if !ok {
+		return r, false
+	}
+	form := statusForms.FindStringSubmatch(text)
+	if form == nil {
+		d.bad(r.at, path, `%q is no status from 200 to 599; write 401, 4xx, 400-499 or, in quotes, "!304" for all but 304`, cut(text))
+		return r, false
+	}
+	r.not = form[1] != ""
+	r.low, _ = strconv.Atoi(strings.ReplaceAll(form[2], "x", "0")) // they are digits
+	r.high, _ = strconv.Atoi(strings.ReplaceAll(cmp.Or(form[3], form[2]), "x", "9"))
+	if r.high < r.low {
+		d.bad(r.at, path, "%q ends before it begins; write %s-%s", text, form[3], form[2])
+	}
+	return r, r.low <= r.high
 }
 
 func (d *decoder) ban(n *yaml.Node, path string) (b algorithms.Ban) {
