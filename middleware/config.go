@@ -13,7 +13,7 @@ import (
 	"github.com/seed75154129/ratelimit/shed"
 )
 
-// A Config says what to limit and how. Limiter and Rules are required.
+// A Config says what to limit and how. Rules are required.
 //
 // A request passes these steps:
 //
@@ -35,15 +35,13 @@ import (
 // them denies the request, the response is the denial.
 type Config struct {
 	// Limiter makes the decisions: a *failmode.Guard, an *algorithms.Memory, or your
-	// own. The caller closes it. A bare *algorithms.Redis is rejected, because it has no
-	// fail modes.
+	// own. nil means a new Memory, so that each process counts for itself. The caller closes
+	// it. A bare *algorithms.Redis is rejected, because it has no fail modes.
 	//
 	// If a limiter of your own fails, rules with failmode.Open pass, and all others
 	// deny with status 503. It is given one second for a decision, and its context does
-	// not end with the request. If it wraps a Guard, it must have the method
-	// Unwrap() algorithms.Limiter. Without Unwrap, the Guard's metrics stay at 0, its
-	// decisions have one second, and keys read the body even for clients that are known
-	// to be over another limit.
+	// not end with the request. If it has a Guard in a field, it must have the method
+	// Unwrap() algorithms.Limiter, which returns the Guard.
 	Limiter algorithms.Limiter
 
 	// Rules are the limits. All rules that match a request apply, in one decision.

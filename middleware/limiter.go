@@ -24,13 +24,17 @@ var guards = failmode.Internal.Open(&inside.Allow)
 // Validate answers for what it wraps.
 func validateLimiter(l algorithms.Limiter) error {
 	if inside.IsNil(l) {
-		return errors.New("middleware: limiter: required; use &failmode.Guard{Limiter: redis}, or new(algorithms.Memory) to count in this process only")
+		return fmt.Errorf("middleware: limiter: a nil %T; leave Limiter out to count in this process only, or use &failmode.Guard{Limiter: redis}", l)
 	}
 	var errs []error
 	guarded, validated, depth := false, false, 0
 	for inner := range layers.Of(l) {
 		depth++
-		if w, ok := inner.(interface{ Unwrap() algorithms.Limiter }); ok && inside.IsNil(w.Unwrap()) {
+		if w, ok := inner.(interface{ Unwrap() algorithms.Limiter }); !ok {
+			if hidden := layers.Hidden(inner); hidden != "" {
+				errs = append(errs, fmt.Errorf("middleware: limiter: %T hides the %s in it; give it the method Unwrap() algorithms.Limiter", inner, hidden))
+			}
+		} else if inside.IsNil(w.Unwrap()) {
 			errs = append(errs, fmt.Errorf("middleware: limiter: %T wraps no limiter: its Unwrap returns nil; set the limiter that it wraps", inner))
 		}
 		switch inner.(type) {
@@ -39,7 +43,7 @@ func validateLimiter(l algorithms.Limiter) error {
 		case *algorithms.Redis:
 			if !guarded {
 				errs = append(errs, errors.New("middleware: limiter: a bare *algorithms.Redis has no fail modes; "+
-					"write Limiter: &failmode.Guard{Limiter: redis}, and close it"))
+					"write Limiter: ratelimit.Redis(&redis.Options{…}, \"shop\"), or &failmode.Guard{Limiter: redis}, and close it"))
 			}
 		}
 		if v, ok := inner.(interface{ Validate() error }); ok && !validated {

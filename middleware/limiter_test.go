@@ -26,6 +26,25 @@ type audit struct{ algorithms.Limiter }
 
 func (a audit) Unwrap() algorithms.Limiter { return a.Limiter }
 
+// A hiding decorator has no Unwrap.
+type hiding struct{ limiter algorithms.Limiter }
+
+func (h hiding) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	return h.limiter.Take(ctx, checks...)
+}
+func (h hiding) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	return h.limiter.Peek(ctx, checks...)
+}
+func (h hiding) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	return h.limiter.Settle(ctx, charges...)
+}
+func (h hiding) Reset(ctx context.Context, checks ...algorithms.Check) error {
+	return h.limiter.Reset(ctx, checks...)
+}
+func (h hiding) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
+	return h.limiter.Ban(ctx, d, checks...)
+}
+
 func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
 	var nilClient *redis.Client
 	var nilMemory *algorithms.Memory
@@ -35,17 +54,24 @@ func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
 	client := redis.NewClient(&redis.Options{})
 	t.Cleanup(func() { _ = client.Close() })
 	good := redisOf(client, "n")
-	const bare = "middleware: limiter: a bare *algorithms.Redis has no fail modes; write Limiter: &failmode.Guard{Limiter: redis}, and close it"
+	const bare = "middleware: limiter: a bare *algorithms.Redis has no fail modes; write Limiter: ratelimit.Redis("
 	for _, c := range []struct {
 		limiter algorithms.Limiter
 		want    string // the beginnings of all errors; "" means none
 	}{
-		{nil, "middleware: limiter: required"},
-		{nilMemory, "middleware: limiter: required"},
-		{(*failmode.Guard)(nil), "middleware: limiter: required"},
+		{nil, ""},
+		{nilMemory, "middleware: limiter: a nil *algorithms.Memory; leave Limiter out"},
+		{(*failmode.Guard)(nil), "middleware: limiter: a nil *failmode.Guard"},
 		{good, bare},
 		{audit{good}, bare},
 		{audit{audit{good}}, bare},
+		{hiding{good}, "middleware: limiter: middleware_test.hiding hides the *algorithms.Redis in it; give it the method Unwrap() algorithms.Limiter"},
+		{&hiding{audit{good}}, "middleware: limiter: *middleware_test.hiding hides the *algorithms.Redis in it"},
+		{hiding{&failmode.Guard{Limiter: good}}, "middleware: limiter: middleware_test.hiding hides the *failmode.Guard in it"},
+		{audit{hiding{good}}, "middleware: limiter: middleware_test.hiding hides the *algorithms.Redis in it"},
+		{hiding{new(algorithms.Memory)}, ""},
+		{failmode.Redis[redis.Options](nil, "n"), "middleware: limiter: client: required"},
+		{failmode.Redis(&redis.Options{}, "a b"), "middleware: limiter: namespace: \"a b\""},
 		{redisOf(nil, "n"), bare + "\nmiddleware: limiter: client: required"},
 		{&failmode.Guard{Limiter: good}, ""},
 		{&failmode.Guard{Limiter: audit{good}}, ""},

@@ -71,8 +71,11 @@ var delays = []time.Duration{ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 25
 
 // New returns a Middleware. Its error joins all mistakes in the configuration; each
 // mistake in a rule is a [*RuleError].
-// New does not contact the store, so that the program can start while Redis is down.
+// New does not wait for the store, so that the program can start while Redis is down.
 func New(c Config) (*Middleware, error) {
+	if c.Limiter == nil {
+		c.Limiter = new(algorithms.Memory)
+	}
 	share, shareErr := parseShare(c.Share)
 	rules, rulesErr := compile(c.Rules, share, c.TierFor != nil)
 	skip, err := c.validate()
@@ -97,6 +100,9 @@ func New(c Config) (*Middleware, error) {
 		start:     time.Now(),
 	}
 	m.rules.Store(newRuleset(rules, new(ruleset), c.Logger, c.TierFor != nil))
+	if m.limiter.guard != nil {
+		guards.Connect(m.limiter.guard)
+	}
 	return m, nil
 }
 

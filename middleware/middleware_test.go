@@ -107,6 +107,7 @@ func TestLayersAreOneDecision(t *testing.T) {
 // words.
 func TestNewReportsEverythingAtOnce(t *testing.T) {
 	_, err := ratelimit.New(ratelimit.Config{
+		Limiter: new(failmode.Guard),
 		Rules: []ratelimit.Rule{
 			{Name: "login", Match: []string{"POST /auth/*", "example.com/x"}, Limit: algorithms.Limit{Rate: 0, Period: time.Minute, Burst: 3, Algorithm: algorithms.SlidingWindow}},
 			{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerMinute(5), Cost: 6},
@@ -123,7 +124,7 @@ func TestNewReportsEverythingAtOnce(t *testing.T) {
 		index             int // of the rule; -1 for what is no RuleError
 		field, text, rest string
 	}{
-		{-1, "", "limiter", "required; use &failmode.Guard{Limiter: redis}, or new(algorithms.Memory) to count in this process"},
+		{-1, "", "limiter", "limiter: required; use &algorithms.Redis{"},
 		{-1, "", "skip", `pattern "/u/:id": `},
 		{0, "Match", `rule "login": match`, `pattern "POST /auth/*": `},
 		{0, "Match", `rule "login": match`, `pattern "example.com/x": `},
