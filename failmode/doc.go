@@ -4,6 +4,11 @@
 // A [Guard] wraps the store. It stops asking servers that do not answer, and
 // meanwhile decides each check by its [Mode]:
 //
+//	guard := failmode.Redis(&redis.Options{Addr: "redis:6379"}, "shop")
+//	defer guard.Close()
+//
+// With a client of your own, or a Budget, the parts are:
+//
 //	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "redis:6379"}))
 //	defer client.Close()
 //	guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "shop"}}

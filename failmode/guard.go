@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"slices"
@@ -80,6 +81,8 @@ type Guard struct {
 	// slog.Default().
 	Logger *slog.Logger
 
+	client io.Closer // that Redis has made; nil if the caller has
+
 	once      sync.Once
 	closing   sync.Once
 	invalid   error // the error of Validate
@@ -119,6 +122,7 @@ func (g *Guard) ready() {
 			g.heartbeat.begin(g.store, &g.breaker, &g.work, g.logger)
 		}
 		g.server.begin(g.breaker.Context(), g.store, &g.work, g.logger)
+		g.connect()
 	})
 }
 
@@ -127,7 +131,7 @@ func (g *Guard) ready() {
 func (g *Guard) Validate() error {
 	var errs []error
 	if inside.IsNil(g.Limiter) {
-		errs = append(errs, errors.New("limiter: required; use &algorithms.Redis{Client: client, Namespace: \"shop\"}"))
+		errs = append(errs, errors.New("limiter: required; use &algorithms.Redis{Client: client, Namespace: \"shop\"}, or make the Guard by Redis(options, \"shop\")"))
 	}
 	for l := range wrapped(g.Limiter) {
 		if l, ok := l.(interface{ Validate() error }); ok {
@@ -146,6 +150,10 @@ func (g *Guard) Warm(ctx context.Context) error {
 	if g.ready(); g.invalid != nil {
 		return g.invalid
 	}
+	return g.warm(ctx)
+}
+
+func (g *Guard) warm(ctx context.Context) error {
 	if err := g.store.Warm(ctx); err != nil {
 		return fmt.Errorf("failmode: warm: %w", err)
 	}

@@ -19,3 +19,10 @@ func (opened) KnownOver(g *Guard, c *algorithms.Check) bool {
 	_, over := g.knownDenial(c)
 	return over
 }
+
+// Connect begins to connect a Guard that [Redis] has made, before its first use.
+func (opened) Connect(g *Guard) {
+	if g.client != nil {
+		g.ready()
+	}
+}

@@ -129,18 +129,22 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 	return errors.Join(err, do(g.Limiter, pick(checks, sent)))
 }
 
-// Close ends the Guard's goroutines and closes its own connections, but not the Limiter or
-// its client. In the store, it ends this process' requests in flight, even while their
+// Close ends the Guard's goroutines and closes its own connections, and the client if
+// [Redis] made it; otherwise the caller closes it. In the store, it ends this process' requests in flight, even while their
 // handlers run: call it when the process ends. It waits for a probe, for refunds and
 // batches, for decisions in progress and for a last heartbeat: at most a few times as long
 // as a decision may take, and a second more if many thousands of requests are in flight.
 // Decisions after Close still work, but no circuit opens. Further calls of Close do
 // nothing.
-func (g *Guard) Close() error {
-	if g.ready(); g.invalid != nil {
-		return nil //nolint:nilerr // nothing was started; Take says what is wrong
-	}
+func (g *Guard) Close() (err error) {
+	g.ready()
 	g.closing.Do(func() {
+		if g.client != nil {
+			defer func() { err = g.client.Close() }()
+		}
+		if g.invalid != nil {
+			return // nothing was started; Take says what is wrong
+		}
 		g.breaker.End()
 		g.refundBlocks(g.leases.End()...)
 		g.inFlight.Close(func() {
@@ -149,7 +153,7 @@ func (g *Guard) Close() error {
 		})
 		g.heartbeat.end()
 	})
-	return nil
+	return err
 }
 
 // untilIdle waits until no decision is in progress, for no longer than one may take.
