@@ -2,6 +2,7 @@
 package docs
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"go/importer"
@@ -28,7 +29,8 @@ var update = flag.Bool("update", false, "write docs/api.txt")
 func promised(t *testing.T) (packages []string) {
 	t.Helper()
 	for path := range strings.FieldsSeq(goList(t, "{{if ne .Name `main`}}{{if .GoFiles}}{{.ImportPath}}{{end}}{{end}}", "./...")) {
-		path = strings.TrimPrefix(path, module)
+		path = cmp.Or(strings.TrimPrefix(path+"/", module), "./")
+		path = strings.TrimSuffix(path, "/")
 		if !strings.HasPrefix(path, "internal/") && !strings.Contains(path, "/internal/") && !strings.HasPrefix(path, "examples/") {
 			packages = append(packages, path)
 		}
@@ -56,12 +58,12 @@ func TestTheAPIIsListed(t *testing.T) {
 	var lines []string
 	load := compiled(t)
 	for _, name := range promised(t) {
-		pkg, err := load.Import(module + name)
+		pkg, err := load.Import(strings.TrimSuffix(module+strings.TrimPrefix(name, "."), "/"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, line := range api(pkg) {
-			lines = append(lines, "pkg "+name+", "+line)
+			lines = append(lines, "pkg "+strings.Replace(name, ".", "ratelimit", 1)+", "+line)
 		}
 	}
 	slices.Sort(lines)
