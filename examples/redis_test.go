@@ -13,9 +13,9 @@ import (
 	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
-// keys are what counts a client in Redis: by per-ip, login and per-user.
+// keys are what counts a client in Redis: by per-ip and per-user.
 func (c client) keys() []string {
-	return []string{"example:{" + c.ip + "}:per-ip:sw1:1m", "example:{" + c.ip + "}:login:fw1:1m", "example:{" + c.user + "}:per-user:tb1:1m"}
+	return []string{"example:{" + c.ip + "}:per-ip:sw1:1m", "example:{" + c.user + "}:per-user:tb1:1m"}
 }
 
 // stored reads keys, one after the other because a cluster has them on several
@@ -38,7 +38,7 @@ func (c client) counted(t *testing.T, rdb algorithms.Client) (used [2]int64) {
 	store := &algorithms.Redis{Client: rdb, Namespace: "example", Budget: 5 * time.Second}
 	d, err := store.Peek(t.Context(),
 		algorithms.Check{Rule: "per-ip", Key: c.ip, Limit: algorithms.PerMinute(200)},
-		algorithms.Check{Rule: "login", Key: c.ip, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow}},
+		algorithms.Check{Rule: "login", Key: c.ip, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog}},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestCluster(t *testing.T) {
 			return err
 		}
 		before := stored(t, rdb, c.keys()...)
-		if used := c.counted(t, rdb); used != [2]int64{5, 5} || before[2] == "" {
+		if used := c.counted(t, rdb); used != [2]int64{5, 5} || before[1] == "" {
 			return fmt.Errorf("after five logins the cluster has %v: %q", used, before)
 		}
 		if err := s.expect(c, login, "429 0/5", "429 0/5"); err != nil {

@@ -145,7 +145,7 @@ func ExampleRule_chargeOn() {
 func ExampleRule_ban() {
 	limit, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), DenialLogRate: -1, Rules: []ratelimit.Rule{{
 		Name: "login", Key: keyfunc.IP,
-		Limit: algorithms.Limit{Rate: 1, Period: 10 * time.Second, Algorithm: algorithms.TokenBucket},
+		Limit: algorithms.Limit{Rate: 1, Period: 10 * time.Second, Algorithm: algorithms.SlidingLog},
 		Ban:   algorithms.Ban{After: 2, Within: time.Minute, For: 15 * time.Minute},
 	}}})
 	if err != nil {
@@ -212,7 +212,7 @@ func ExampleMiddleware_SetRules() {
 func ExampleMiddleware_Checks() {
 	limiter := new(algorithms.Memory)
 	limit, err := ratelimit.New(ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{
-		{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerHour(1)},
+		{Name: "login", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Algorithm: algorithms.SlidingLog}},
 	}})
 	if err != nil {
 		panic(err)

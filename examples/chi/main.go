@@ -42,7 +42,7 @@ func rules(proxies keyfunc.Proxies) []ratelimit.Rule {
 		Name:  "login",
 		Match: []string{"POST /auth/login", "POST /auth/register", "POST /auth/reset-password"},
 		Key:   proxies.IP(),
-		Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.FixedWindow},
+		Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
 		Fail:  failmode.Closed, // without Redis, nobody guesses passwords
 	}}
 }

@@ -6,7 +6,7 @@
 //	  - name: login
 //	    match: [POST /auth/login, POST /auth/register]
 //	    key: ip                      # or a list: [ip, route] counts each pair
-//	    limit: 5/1m fixed_window
+//	    limit: 5/1m sliding_log
 //	    charge_on: [401, 403]
 //	    ban: {after: 10, within: 1m, for: 15m}
 //	    fail: closed

@@ -12,7 +12,7 @@ import (
 const rulesText = `version: 1
 rules:
   - {name: per-ip, key: ip, limit: 3/1m}
-  - {name: login, match: [POST /login], key: ip, limit: 2/1m fixed_window, charge_on: [401]}
+  - {name: login, match: [POST /login], key: ip, limit: 2/1m sliding_log, charge_on: [401]}
 `
 
 // file writes a file in the test's folder and returns its path.
@@ -86,9 +86,9 @@ func TestReport(t *testing.T) {
 	const want = `10 requests from 2026-11-20 09:00:00 to 2026-11-20 09:00:07Z, 2 denied (20.00 %)
   stdin: 10 lines
 
-rule    limit              requests  denied           clients  clients denied
-per-ip  3/1m               10        1       10.00 %  3        1               33.33 %
-login   2/1m fixed_window  6         1       16.67 %  2        1               50.00 %
+rule    limit             requests  denied           clients  clients denied
+per-ip  3/1m              10        1       10.00 %  3        1               33.33 %
+login   2/1m sliding_log  6         1       16.67 %  2        1               50.00 %
 
 per-ip
   most denied: 192.0.2.1 (1 of 4 requests)
@@ -96,7 +96,7 @@ per-ip
 
 login
   most denied: 192.0.2.2 (1 of 3 requests)
-  smallest limit that denies under 1 % of the clients: 3/1m fixed_window (0 of 2)
+  smallest limit that denies under 1 % of the clients: 3/1m sliding_log (0 of 2)
 
 worst minutes
   2026-11-20 09:00Z  2 of 10 denied (per-ip 1, login 1)

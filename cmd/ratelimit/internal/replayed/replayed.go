@@ -8,7 +8,7 @@
 //	  "rules": [
 //	    {"name": "per-ip", "key": "ip", "limit": "200/1m", "requests": 1200, "denied": 20, "clients": 85, "limited": 2,
 //	     "smallest": "260/1m", "under": 0.01},
-//	    {"name": "login", "match": ["POST /login"], "key": "ip", "limit": "5/1m fixed_window",
+//	    {"name": "login", "match": ["POST /login"], "key": "ip", "limit": "5/1m sliding_log",
 //	     "requests": 40, "denied": 6, "clients": 31, "limited": 1},
 //	    {"name": "per-user", "key": "user", "limit": "60/1m", "requests": 0, "denied": 0, "clients": 0, "limited": 0,
 //	     "not_replayed": "the log does not have the key user"}

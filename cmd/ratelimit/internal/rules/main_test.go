@@ -32,7 +32,7 @@ func TestGoodFilesArePrinted(t *testing.T) {
 	for name, want := range map[string]string{
 		"all_fields": "login: [100/1m fixed_window] by [tenant, route]; internal: unlimited; pro: [1000/1m fixed_window]; in shadow, enforced for 10% of the keys\n" +
 			"hot: [10000/1s] by everyone\n",
-		"login_and_users": "login: [5/1m fixed_window] by ip\n" +
+		"login_and_users": "login: [5/1m sliding_log] by ip\n" +
 			"per-user: [100/1m token_bucket] by user; enterprise: [10000/1m token_bucket]; pro: [1000/1m token_bucket]; in shadow, enforced for 10% of the keys\n",
 		"short": "per-ip: [100/1m] by ip\n",
 	} {

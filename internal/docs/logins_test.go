@@ -1,0 +1,69 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// loginLimit finds the limits of rules for logins, in YAML and in Go.
+var loginLimit = regexp.MustCompile(`(?s)\b[Nn]ame: *"?login[\w-]*\b.{0,200}?\b([Ll]imits?: *[^\n]*)`)
+
+// withoutSlidingLog returns the limits of rules for logins that are no sliding_log. A limit
+// that another line defines is not looked at.
+func withoutSlidingLog(text string) (found []string) {
+	for _, m := range loginLimit.FindAllStringSubmatch(text, -1) {
+		limit := strings.ToLower(strings.ReplaceAll(m[1], "_", ""))
+		if strings.Contains(limit, "slidinglog") || !strings.ContainsAny(limit, "/{(") {
+			continue
+		}
+		found = append(found, m[1])
+	}
+	return found
+}
+
+// Pages, examples and rule files have one answer to which algorithm logins need.
+func TestLoginsAreLimitedBySlidingLogs(t *testing.T) {
+	for text, wrong := range map[string]int{
+		"- name: login\n  key: ip\n  limit: 5/1m sliding_log":   0,
+		"{name: login, key: ip, limit: 5/1m}":                   1,
+		"{name: login-ip, key: ip, limit: [5/1m fixed_window]}": 1,
+		`{Name: "login", Limit: algorithms.PerMinute(5)}`:       1,
+		`{Name: "login", Limit: perIP}`:                         0,
+		"Name:  \"login\",\nLimit: algorithms.Limit{Algorithm: algorithms.SlidingLog},\nName: \"login\",\nLimit: algorithms.Limit{Algorithm: algorithms.GCRA},": 1,
+	} {
+		if got := withoutSlidingLog(text); len(got) != wrong {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+	seen := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		name := filepath.ToSlash(path)
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || strings.HasSuffix(name, "testdata/rules") || strings.HasSuffix(name, "docs/design")):
+			return filepath.SkipDir
+		case entry.IsDir() || strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(entry.Name(), "example") || entry.Name() == "CHANGELOG.md":
+			return nil
+		}
+		switch filepath.Ext(name) {
+		case ".md", ".go", ".yaml", ".json":
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			seen += len(loginLimit.FindAll(text, -1))
+			for _, limit := range withoutSlidingLog(string(text)) {
+				t.Errorf("%s: a rule for logins has %q; a sliding_log admits no more than the limit in any period", name, limit)
+			}
+		}
+		return nil
+	})
+	if err != nil || seen < 15 {
+		t.Errorf("%d rules seen, %v", seen, err)
+	}
+}
