@@ -27,7 +27,6 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 	}
 	m.record(r, e.set, d)
 	e.charged = m.config.Settled != nil && d.Allowed && slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.Charged > 0 })
-	e.before = limitFields(w.Header())
 	shown := e.set.shown(*d)
 	m.config.Headers(w.Header(), shown)
 	switch {
@@ -126,7 +125,7 @@ func (e *evaluation) refundSlot() {
 // withState returns the request for the next handler, with what was decided about it.
 func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
 	ctx := e.request.Context()
-	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(), before: e.before,
+	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(),
 		decision: e.decision, checks: e.checks, held: e.held, holds: 1}
 	if hints := e.set.hints; hints.watching() && s.outer.passed(e.m) {
 		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
@@ -135,12 +134,6 @@ func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
 		s.request = e.request
 	}
 	s.mayRefund = e.set.mayRefund(&e.decision)
-	s.remembers = s.mayRefund
-	if s.outer != nil && sameHeader(s.outer.header, s.header) {
-		s.outer.inner, s.before = s, nil
-		s.remembers = s.remembers || s.outer.remembers
-	}
-	s.rememberFields()
 	e.state = s
 	return e.request.WithContext(s)
 }

@@ -53,19 +53,13 @@ func ModifyResponse(resp *http.Response) error {
 		return nil
 	default:
 	}
-	first := s.outermost()
 	for _, name := range field.Limits() {
 		if lines := resp.Header[name]; len(lines) > 0 {
 			s.header[name] = append(s.header[name], lines...)
-			if first.before == nil {
-				first.before = make(http.Header)
-			}
-			first.before[name] = append(first.before[name], lines...)
 			delete(resp.Header, name)
 		}
 	}
 	s.write(s.header)
-	s.rememberFields()
 	return nil
 }
 
@@ -112,12 +106,6 @@ func (s *requestState) letGo() {
 	if over {
 		s.finish()
 	}
-}
-
-// close ends the request, unless Hold was called.
-func (s *requestState) close() {
-	s.closed.Store(true)
-	s.letGo()
 }
 
 // finish ends the request: it releases what is held, settles what was added, and calls

@@ -67,7 +67,6 @@ type evaluation struct {
 	decision algorithms.Decision
 	refusal  error               // by a key, while the other rules were charged; nil if there is none
 	pending  *refundable.Request // nil if no rule has ChargeOn and a Ban
-	before   http.Header         // rate limit fields that the response had already; nil if none
 	state    *requestState       // nil until the next handler is called
 	held     *held               // nil if nothing is held while the request is in flight
 	charged  bool                // Config.Settled is to be called
@@ -94,7 +93,7 @@ func (e *evaluation) end(served bool) {
 	defer e.pending.End()
 	e.ticket.Leave()
 	if e.state != nil {
-		e.state.close()
+		e.state.letGo()
 		return
 	}
 	e.held.release()

@@ -214,9 +214,9 @@ func TestARequestEndsByTheRulesThatDecidedIt(t *testing.T) {
 		remaining string
 		used      int64
 	}{
-		{plain, "100", 0},    // login gives 204 back, and is hidden
-		{charging, "4", 1},   // login charges every status, and is shown
-		{charging, "100", 1}, // as the first
+		{plain, "99", 0},    // login gives 204 back, and is hidden
+		{charging, "4", 1},  // login charges every status, and is shown
+		{charging, "99", 1}, // as the first
 	} {
 		w := serve(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := errors.Join(m.SetRules(step.meanwhile), ratelimit.Settle(r.Context(), "wide", 0)); err != nil {

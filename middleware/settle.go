@@ -15,9 +15,8 @@ import (
 // Settle sets what the request behind ctx costs under one rule: the units that a query,
 // an upload or a language model has used in the end. 0 refunds the whole charge. A cost
 // above the charge may put the key into debt. A bucket pays its debt off as it refills; a
-// window forgets its debt when it ends, a sliding_window one window later. If the response
-// headers are not sent yet, Settle updates the rate limit headers. A handler that sets a
-// rate limit header itself must do so after Settle.
+// window forgets its debt when it ends, a sliding_window one window later. The response
+// headers stay: they were written before the handler ran.
 //
 // Settle does nothing if the rule does not apply to the request, or has charged
 // nothing. It does not change other rules. If several chained middlewares have a rule
@@ -28,8 +27,7 @@ import (
 // calls after the handler has returned. If the limiter returns an error, so does Settle,
 // and as far as is known, the charge stays. A name that no rule has is logged once.
 //
-// Call it on the goroutine that writes the response, as with
-// [http.ResponseWriter.Header].
+// Any goroutine may call Settle.
 func Settle(ctx context.Context, rule string, cost int64) error {
 	return SettleAll(ctx, map[string]int64{rule: cost})
 }
@@ -150,8 +148,7 @@ func (s *requestState) parts(costs []ruleCost) (parts []part) {
 	return parts
 }
 
-// settleAll settles claimed rules, in one call of the limiter, and rewrites the headers.
-// Each error names its rule.
+// settleAll settles claimed rules, in one call of the limiter. Each error names its rule.
 func (s *requestState) settleAll(ctx context.Context, costs []ruleCost) (errs []error) {
 	parts := s.parts(costs)
 	var charges []algorithms.Charge
@@ -181,9 +178,6 @@ func (s *requestState) settleAll(ctx context.Context, costs []ruleCost) (errs []
 		errs = []error{fmt.Errorf("middleware: settle: %w", err)}
 	}
 	s.by.unsettled.Add(uint64(len(errs)))
-	if len(charges) > 0 && !s.closed.Load() {
-		s.rewriteHeaders(ctx)
-	}
 	return errs
 }
 

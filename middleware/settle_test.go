@@ -43,7 +43,7 @@ func TestSettleIntoDebt(t *testing.T) {
 					}
 					w.WriteHeader(http.StatusNoContent)
 				}))
-				if w := serve(h, "POST /graphql"); w.Code != 204 || w.Header().Get("X-RateLimit-Remaining") != "0" || w.Header().Get("X-RateLimit-Limit") != "10" {
+				if w := serve(h, "POST /graphql"); w.Code != 204 || w.Header().Get("X-RateLimit-Remaining") != "9" {
 					t.Errorf("%d %v", w.Code, w.Header())
 				}
 				if w := serve(h, "POST /graphql"); w.Code != 429 || w.Header().Get("Retry-After") != "126" {
@@ -55,7 +55,7 @@ func TestSettleIntoDebt(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 				cost = 0
-				if w := serve(h, "POST /graphql"); w.Code != 204 || w.Header().Get("X-RateLimit-Remaining") != "1" {
+				if w := serve(h, "POST /graphql"); w.Code != 204 || w.Header().Get("X-RateLimit-Remaining") != "0" {
 					t.Errorf("126 s later: %d %v", w.Code, w.Header())
 				}
 			})
@@ -88,34 +88,30 @@ func TestSettleIsForOneRuleAndOnce(t *testing.T) {
 		settle func(context.Context, http.ResponseWriter) error
 		err    string
 		a, b   int64 // charged by this request
-		left   string
 	}{
-		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "a", 60) }, "", 60, 1, "40"},
-		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "a", 0) }, "", 0, 1, "40"},
-		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "a", 1) }, "", 1, 1, "39"},
-		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "c", 9) }, "", 1, 1, "38"},
-		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "a", -1) }, `middleware: settle: rule "a": cost must not be negative, got -1`, 1, 1, "37"},
+		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "a", 60) }, "", 60, 1},
+		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "a", 0) }, "", 0, 1},
+		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "a", 1) }, "", 1, 1},
+		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "c", 9) }, "", 1, 1},
+		{func(ctx context.Context, _ http.ResponseWriter) error { return settle(ctx, "a", -1) }, `middleware: settle: rule "a": cost must not be negative, got -1`, 1, 1},
 		{func(ctx context.Context, _ http.ResponseWriter) error {
 			_ = settle(ctx, "a", 2)
 			return settle(ctx, "a", 0)
-		}, `middleware: settle: rule "a": settled before`, 2, 1, "35"},
+		}, `middleware: settle: rule "a": settled before`, 2, 1},
 		{func(ctx context.Context, _ http.ResponseWriter) error {
 			return errors.Join(settle(ctx, "a", 3), settle(ctx, "b", 4))
-		}, "", 3, 4, "32"},
+		}, "", 3, 4},
 		{func(ctx context.Context, w http.ResponseWriter) error {
 			w.WriteHeader(http.StatusNoContent)
 			later = func() error { return settle(ctx, "b", 5) }
-			return settle(ctx, "a", 2) // the charge is settled; the headers are gone
-		}, "", 2, 1, "31"},
+			return settle(ctx, "a", 2)
+		}, "", 2, 1},
 	} {
 		beforeA, beforeB := used(t, memory, a), used(t, memory, b)
-		w, err := within(t, m, c.settle)
+		_, err := within(t, m, c.settle)
 		gotA, gotB := used(t, memory, a)-beforeA, used(t, memory, b)-beforeB
 		if c.err == "" && err != nil || !strings.HasPrefix(fmt.Sprint(err), c.err) && c.err != "" || gotA != c.a || gotB != c.b {
 			t.Errorf("%d: %v, charged %d and %d; want %s, %d and %d", i, err, gotA, gotB, c.err, c.a, c.b)
-		}
-		if left := w.Result().Header.Get("X-RateLimit-Remaining"); left != c.left {
-			t.Errorf("%d: %s left, want %s", i, left, c.left)
 		}
 	}
 	if err := later(); err == nil || !strings.Contains(err.Error(), "the handler has returned") {
@@ -174,34 +170,27 @@ func TestSettleThroughAChain(t *testing.T) {
 		if err := ratelimit.Settle(r.Context(), "outer", 0); err != nil {
 			t.Error(err)
 		}
-		if got := w.Header().Get("X-RateLimit-Remaining"); got != "9" {
-			t.Errorf("%s left by the outer one", got)
-		}
 		if err := ratelimit.Settle(r.Context(), "inner", 45); err != nil {
 			t.Error(err)
 		}
 	})))
-	w := serve(h, "POST /")
-	if got := w.Header().Get("X-RateLimit-Remaining") + " of " + w.Header().Get("X-RateLimit-Limit"); got != "5 of 50" {
-		t.Error(got)
-	}
+	serve(h, "POST /")
 	if a, b := used(t, memory, outerRule), used(t, memory, innerRule); a != 0 || b != 45 {
 		t.Errorf("%d and %d charged", a, b)
 	}
 }
 
-// When time is up, somebody else may be writing the response: its headers stay,
-// and the charge is settled.
-func TestSettleLeavesTheHeadersOfAnEndedRequest(t *testing.T) {
+// A client that has left, or a handler whose time is up, still pays.
+func TestSettleOfAnEndedRequest(t *testing.T) {
 	memory, rule := new(algorithms.Memory), perHour("r", 9)
 	m := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}})
-	w, err := within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
+	_, err := within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
 		ctx, cancel := context.WithCancel(ctx)
 		cancel()
 		return ratelimit.Settle(ctx, "r", 5)
 	})
-	if n := used(t, memory, rule); err != nil || n != 5 || w.Header().Get("X-RateLimit-Remaining") != "8" {
-		t.Errorf("%v, %d charged, %v", err, n, w.Header())
+	if n := used(t, memory, rule); err != nil || n != 5 {
+		t.Errorf("%v, %d charged", err, n)
 	}
 }
 

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/field"
 )
 
 // A requestState holds what one middleware decided about a request. It is the context of
@@ -19,25 +16,19 @@ import (
 type requestState struct {
 	context.Context
 	outer  *requestState // of the middleware in front; nil if there is none
-	inner  *requestState // of the middleware behind, if it writes the same header; else nil
 	by     *Middleware
 	set    *ruleset
-	header http.Header // of the response
-	before http.Header // rate limit fields that the header had already; nil if none
-	wrote  http.Header // the fields as they were last written, if it remembers them
+	header http.Header // of the response, for ModifyResponse
 
 	held    *held              // released when the request is over
 	checks  []algorithms.Check // that were decided; nil if they are those of the results
 	request *http.Request      // for Config.Settled; nil if it is not to be called
-
-	closed atomic.Bool // the handler has returned: the response header is not its own any more
 
 	mu        sync.Mutex
 	decision  algorithms.Decision // its Results are never changed, only replaced
 	used      *usage              // of the rules that were settled or added to; a list
 	holds     int32               // by the handler and by Hold, that were not released; 0 if the request is over
 	mayRefund bool                // a rule with ChargeOn has charged the request; never changes
-	remembers bool                // fields that a handler has replaced are to be left alone; never changes
 }
 
 // A usage is what is known of a request's use of one rule after the decision.
@@ -168,70 +159,4 @@ func (s *requestState) write(h http.Header) {
 		s.outer.write(h)
 		s.by.config.Headers(h, s.set.shown(s.current()))
 	}
-}
-
-// rewriteHeaders writes the headers of all middlewares again. It does nothing if the
-// request has ended, because another handler may be writing the response then. Before a
-// status is written, it does nothing if a handler has replaced the headers.
-func (s *requestState) rewriteHeaders(ctx context.Context) {
-	for s.inner != nil {
-		s = s.inner
-	}
-	if ctx.Err() != nil || s.remembers && !sameFields(s.wrote, s.header) {
-		return
-	}
-	first := s.outermost()
-	for _, name := range field.Limits() {
-		delete(s.header, name)
-		if lines := first.before[name]; len(lines) > 0 {
-			s.header[name] = slices.Clone(lines)
-		}
-	}
-	for q := first; q != nil; q = q.inner {
-		q.by.config.Headers(q.header, q.set.shown(q.current()))
-	}
-	s.rememberFields()
-}
-
-// outermost returns the state of the outermost middleware that writes the same header.
-func (s *requestState) outermost() *requestState {
-	for s.outer != nil && s.outer.inner == s {
-		s = s.outer
-	}
-	return s
-}
-
-// rememberFields records the fields as they are now, if rewriteHeaders compares them.
-func (s *requestState) rememberFields() {
-	if s.remembers {
-		s.wrote = limitFields(s.header)
-	}
-}
-
-// limitFields returns the rate limit fields of a header, without Retry-After; nil if there
-// are none.
-func limitFields(h http.Header) (fields http.Header) {
-	for _, name := range field.Limits() {
-		if lines := h[name]; len(lines) > 0 {
-			if fields == nil {
-				fields = make(http.Header)
-			}
-			fields[name] = slices.Clone(lines)
-		}
-	}
-	return fields
-}
-
-func sameFields(fields, h http.Header) bool {
-	for _, name := range field.Limits() {
-		if !slices.Equal(fields[name], h[name]) {
-			return false
-		}
-	}
-	return true
-}
-
-// sameHeader reports whether two headers are those of one response.
-func sameHeader(a, b http.Header) bool {
-	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }

@@ -201,13 +201,13 @@ func TestWindowsAndBans(t *testing.T) {
 	requests(december.AddDate(0, 1, 0).Add(30*time.Minute), 1, http.StatusNoContent)
 }
 
-// A settlement is of all windows, in one call, and tells which is the tightest then.
+// A settlement is of all windows, in one call.
 func TestWindowsAreSettledTogether(t *testing.T) {
 	rule := plan(fixedIn(100, time.Minute), algorithms.PerMonth(1000, "UTC"))
 	rule.Cost = 10
-	m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{rule}, Headers: headers.IETFDraft11})
+	m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{rule}})
 	var results []algorithms.Result
-	w := serve(m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	serve(m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if err := ratelimit.Settle(r.Context(), "plan", 40); err != nil {
 			t.Error(err)
 		}
@@ -217,8 +217,8 @@ func TestWindowsAreSettledTogether(t *testing.T) {
 		d, _ := ratelimit.FromContext(r.Context())
 		results = d.Results
 	})), "GET /")
-	if len(results) != 2 || results[0].Remaining != 60 || results[1].Remaining != 960 || w.Header().Get("RateLimit") != `"plan/1m";r=60;t=60` {
-		t.Errorf("%+v %v", results, w.Header())
+	if len(results) != 2 || results[0].Remaining != 60 || results[1].Remaining != 960 {
+		t.Errorf("%+v", results)
 	}
 
 	charged := plan(fixedIn(5, time.Minute), algorithms.PerMonth(10, "UTC"))

@@ -27,6 +27,6 @@ func graphQL(execute func(*http.Request) (response []byte, points int64)) (ratel
 		if err := ratelimit.Settle(r.Context(), "graphql", points); err != nil {
 			log.Print(err) // the charge stays at 1
 		}
-		_, _ = w.Write(response) // after Settle, which updates the headers
+		_, _ = w.Write(response)
 	})
 }

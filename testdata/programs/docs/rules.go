@@ -32,7 +32,7 @@ func graphql(execute func(*http.Request) (body []byte, points int64)) http.Handl
 		if err := ratelimit.Settle(r.Context(), "graphql", points); err != nil {
 			log.Print(err) // the charge stays as it was
 		}
-		_, _ = w.Write(body) // after Settle, which updates the headers
+		_, _ = w.Write(body)
 	}
 }
 
