@@ -20,16 +20,13 @@ func (p Proxies) client(r *http.Request) (netip.Addr, error) {
 	}
 	header := p.header()
 	lines := r.Header.Values(header)
-	if len(lines) == 1 && lines[0] == "" {
-		lines = nil
-	}
 	switch header {
 	case forwardedFor:
 		return p.walk(addr, header, hops{lines: lines, cut: cutLast}, parseHop)
 	case forwarded:
 		return p.walk(addr, header, hops{lines: lines, cut: cutElement}, parseElement)
 	}
-	if len(lines) == 0 || !p.trusts(addr) {
+	if len(lines) == 0 || len(lines) == 1 && lines[0] == "" || !p.trusts(addr) {
 		return addr, nil
 	}
 	if len(lines) > 1 {
@@ -45,14 +42,18 @@ func (p Proxies) client(r *http.Request) (netip.Addr, error) {
 // walk returns the client from the hops of a list, the last first, which parse
 // makes addresses of. addr is the connection's.
 func (p Proxies) walk(addr netip.Addr, header string, list hops, parse func(string) (netip.Addr, bool)) (netip.Addr, error) {
-	n := 0
+	n, read := 0, 0
 	for hop, more := list.next(); more; hop, more = list.next() {
 		if p.Hops == 0 && !p.trusts(addr) || p.Hops > 0 && n == p.Hops {
 			return addr, nil
 		}
-		if n++; n > maxHops {
+		if read++; read > maxHops {
 			return netip.Addr{}, fmt.Errorf("%w: the client is not among the last %d hops of %s", ErrNoKey, maxHops, header)
 		}
+		if len(hop) <= maxAddrText && trim(hop) == "" { // no element: RFC 9110, section 5.6.1
+			continue
+		}
+		n++
 		next, ok := parse(hop)
 		if !ok {
 			return netip.Addr{}, fmt.Errorf("%w: hop %d from the end of %s, %.64q, is not an IP address", ErrNoKey, n, header, hop)

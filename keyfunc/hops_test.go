@@ -1,11 +1,14 @@
 package keyfunc_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
+
+var nonempty = regexp.MustCompile(`[^, ]+`)
 
 func TestHops(t *testing.T) {
 	for _, tc := range []struct {
@@ -21,6 +24,9 @@ func TestHops(t *testing.T) {
 		{"unix peer", "@", 1, []string{"198.51.100.1"}, "198.51.100.1"},
 		{"garbage before is not read", "203.0.113.9:1", 1, []string{"unknown,,\x00", "198.51.100.1"}, "198.51.100.1"},
 		{"as many as are read", "203.0.113.9:1", 32, []string{"198.51.100.1" + strings.Repeat(",192.0.2.1", 31)}, "198.51.100.1"},
+		{"empty elements do not count", "203.0.113.9:1", 2, []string{"1.1.1.1, , 198.51.100.1, ,", "", ",192.0.2.1,"}, "198.51.100.1"},
+		{"spoofed empty elements do not count", "203.0.113.9:1", 1, []string{",,1.1.1.1,,", ", 198.51.100.1"}, "198.51.100.1"},
+		{"empty elements are no hops", "203.0.113.9:1", 2, []string{", , 198.51.100.1"}, ""},
 		{"fewer than proxies", "203.0.113.9:1", 2, []string{"198.51.100.1"}, ""},
 		{"no header", "203.0.113.9:1", 1, nil, ""},
 		{"empty header", "203.0.113.9:1", 1, []string{""}, ""},
@@ -33,10 +39,7 @@ func TestHops(t *testing.T) {
 			rfc := keyfunc.Proxies{Hops: tc.hops, Header: "Forwarded"}
 			r := from(tc.remote, tc.lines...)
 			for _, line := range tc.lines {
-				if line != "" {
-					line = "for=" + strings.ReplaceAll(line, ",", ",for=")
-				}
-				r.Header.Add("Forwarded", strings.ReplaceAll(line, "for= ", "for="))
+				r.Header.Add("Forwarded", nonempty.ReplaceAllString(line, "for=$0"))
 			}
 			for _, f := range []keyfunc.Key{xff.IP(), rfc.IP()} {
 				if tc.want == "" {

@@ -134,8 +134,9 @@ func parseAddr(s string) (addr netip.Addr, host string, ok bool) {
 	return addr.Unmap(), host, true
 }
 
-// cutPort returns s without its port and brackets, if it has any. A colon alone
-// starts a port only after IPv4, for IPv6 is full of them.
+// cutPort returns s without its port and brackets, if it has any. Some proxies write a
+// port after IPv6 without brackets. It is one where it cannot be a part of the address: behind
+// a dotted quad or eight groups, or with five digits.
 func cutPort(s string) (host string, ok bool) {
 	if inner, bracketed := strings.CutPrefix(s, "["); bracketed {
 		host, port, closed := strings.Cut(inner, "]")
@@ -144,9 +145,16 @@ func cutPort(s string) (host string, ok bool) {
 		}
 		return host, port == "" || port[0] == ':' && isPort(port[1:])
 	}
-	if strings.Count(s, ":") == 1 {
-		host, port, _ := strings.Cut(s, ":")
+	colon := strings.LastIndexByte(s, ':')
+	if colon < 0 {
+		return s, true
+	}
+	host, port := s[:colon], s[colon+1:]
+	switch colons := strings.Count(s, ":"); {
+	case colons == 1:
 		return host, isPort(port)
+	case isPort(port) && (strings.Contains(host, ".") || len(port) == len("65535") || colons == 8 && !strings.Contains(s, "::")):
+		return host, true
 	}
 	return s, true
 }

@@ -114,3 +114,21 @@ func TestIPAllocations(t *testing.T) {
 		}
 	}
 }
+
+// A port is cut off where it is no part of the address.
+func TestPortsAfterIPv6WithoutBrackets(t *testing.T) {
+	for text, want := range map[string]string{
+		"::ffff:203.0.113.9:51234": "203.0.113.9", "::ffff:203.0.113.9:80": "203.0.113.9", "64:ff9b::203.0.113.9:1": "203.0.113.9",
+		"2001:db8:1:2:3:4:5:6:51234": "2001:db8:1:2:3:4:5:6", "2001:db8:1:2:3:4:5:6:8": "2001:db8:1:2:3:4:5:6", "2001:db8::9:51234": "2001:db8::9", "::9:00080": "::9",
+		"2001:db8::9:8080": "2001:db8::9:8080", "::2:3:4:5:6:7:8": "0:2:3:4:5:6:7:8", "1:2:3:4:5:6:7::": "1:2:3:4:5:6:7:0", // an address as it stands
+		"2001:db8:1:2:3:4:5:6:65536": "", "2001:db8:1:2:3:4:5:6:": "", "2001:db8:1:2:3:4:5:6:7:8": "", "::ffff:203.0.113.9:": "", "::ffff:203.0.113.9:a": "", "203.0.113.9:1:2": "", "2001:db8::9:123456": "",
+	} {
+		got, err := keyfunc.Proxies{Hops: 1}.IPv6(128).Resolve(from("10.0.0.1:1", "1.1.1.1, "+text))
+		if want != "" {
+			want = mustKey(t, keyfunc.Proxies{}.IPv6(128), from(want))
+		}
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: got %q, %v; want %q", text, got, err, want)
+		}
+	}
+}

@@ -38,7 +38,7 @@ type Proxies struct {
 	// are not known beforehand; 0 means that Trusted and Unix identify the proxies.
 	// With Hops, every connection counts as the last proxy's, whatever its address. So
 	// nothing but your proxies may be able to connect. Each proxy appends the address that it
-	// sees: the client is entry number Hops from the end of the list, where 1 is the last.
+	// sees, never nothing: the client is entry number Hops from the end of the list, where 1 is the last.
 	//
 	// If Hops is too high, even by one, every client can choose its own key. At most
 	// 32. With Hops, set neither Trusted nor Unix.
@@ -59,15 +59,16 @@ type Proxies struct {
 // lines of the header are read as one list of hops, from the last to the first. The
 // client is the first hop in this order that is not trusted. The hops beyond are not read:
 // the client may have written them. If all hops are trusted, the client is the
-// leftmost one. If there are no hops, or one empty line, the client is the proxy.
-// With Hops, the client is the hop of that number, and never the proxy.
+// leftmost one. If there are no hops, the client is the proxy. With Hops, the client is the
+// hop of that number, and never the proxy. Empty elements between commas are no hops.
 //
 // The error wraps [ErrNoKey] and says why. It is returned if RemoteAddr, or a hop that had
-// to be read, is not an address: for example "unknown", an empty entry between two commas,
-// or a text of more than 128 bytes (512 for an element of Forwarded). It is also returned
-// if more than 32 hops would have to be read, if there are fewer hops than Hops, or if a
-// header that holds one address is repeated. A hop may have a port. The maxima of 32
-// hops and of 128 or 512 bytes bound the work, however long the header is.
+// to be read, is not an address: for example "unknown", or a text of more than 128 bytes
+// (512 for an element of Forwarded). It is also returned if more than 32 elements would have
+// to be read, if there are fewer hops than Hops, or if a header that holds one address is
+// repeated. A hop may have a port, after IPv6 without brackets too where it is no part of
+// the address. The maxima of 32 elements and of 128 or 512 bytes bound the work, however
+// long the header is.
 //
 // Fields that contradict each other are a mistake. So are an invalid network, and a
 // Header that is never read because no proxy is trusted.
