@@ -38,13 +38,19 @@ func TestTheTighterXRateLimitStays(t *testing.T) {
 		"joined, one malformed":        {[]string{"9, 8", "two, 2", "1795000009, 1795000008"}, []string{"8", "2", "1795000008"}},
 		"joined, one limit":            {[]string{"9", "4, 2", "1795000009, 1795000008"}, []string{"9", "2", "1795000008"}},
 		"joined, resets of nobody":     {[]string{"9", "2", "1795000009, 1795000008"}, []string{"9", "2", "1795000009"}},
-		"no limit":                     {[]string{"", "2", "1795000001"}, mine},
+		"Go's duration":                {[]string{"9", "2", "20s"}, []string{"9", "2", "1795000021"}},
+		"an RFC 1123 date in UTC":      {[]string{"9", "2", "Fri, 20 Nov 2026 10:00:00 UTC"}, []string{"9", "2", "1795168800"}},
+		"no limit":                     {[]string{"", "2", "1795000001"}, []string{"5", "2", "1795000001"}},
 		"no remaining":                 {[]string{"9", "", "1795000001"}, mine},
-		"no reset":                     {[]string{"9", "2", ""}, mine},
-		"a limit that is no number":    {[]string{"nine", "2", "1795000001"}, mine},
+		"no reset":                     {[]string{"9", "2", ""}, []string{"9", "2", "1795000043"}},
+		"a limit that is no number":    {[]string{"nine", "2", "1795000001"}, []string{"5", "2", "1795000001"}},
 		"not a number":                 {[]string{"9", "two", "1795000001"}, mine},
 		"negative":                     {[]string{"9", "-1", "1795000001"}, mine},
-		"a reset that is no time":      {[]string{"9", "2", "soon"}, mine},
+		"a reset that is no time":      {[]string{"9", "2", "soon"}, []string{"9", "2", "1795000043"}},
+		"as many, no reset":            {[]string{"9", "3", "soon"}, mine},
+		"more, no reset":               {[]string{"9", "4", "soon"}, mine},
+		"a reset in years":             {[]string{"9", "2", "150933900"}, []string{"9", "2", "1795000043"}},
+		"only remaining":               {[]string{"", "2", ""}, []string{"5", "2", "1795000043"}},
 		"more than 4 KiB":              {[]string{"9", "2" + strings.Repeat(",2", 2048), "1795000001"}, mine},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -230,6 +236,7 @@ func TestUndecidedRulesLeaveWhatIsThere(t *testing.T) {
 
 func TestTheLaterRetryAfterStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(2 * year) // from 2000 to Unix times above 1e9
 		in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
 		for _, c := range []struct {
 			there []string
@@ -240,6 +247,10 @@ func TestTheLaterRetryAfterStays(t *testing.T) {
 			{[]string{"-40"}, "30"}, {[]string{"soon"}, "30"}, {[]string{"+40"}, "30"}, {[]string{""}, "30"}, {[]string{}, "30"},
 			{[]string{"40", "50"}, "50"}, {[]string{"50", "40"}, "50"}, {[]string{"50, 40"}, "50"}, {[]string{"20", "25"}, "30"}, {[]string{"soon", "40"}, "40"},
 			{[]string{in(31 * time.Second)}, "31"},
+			{[]string{strconv.FormatInt(time.Now().Unix()+31, 10)}, "31"},
+			{[]string{strconv.FormatInt(time.Now().UnixMilli()+31_000, 10)}, "31"},
+			{[]string{strconv.FormatInt(time.Now().Unix()-31, 10)}, "30"},
+			{[]string{"99999999999"}, "30"}, {[]string{"1m30s"}, "90"},
 			{[]string{in(29 * time.Second)}, "30"},
 			{[]string{in(-time.Hour)}, "30"},
 			{[]string{in(31*time.Second) + ", " + in(45*time.Second) + ",40"}, "45"},
@@ -268,7 +279,7 @@ func TestRetryAfterIsNeverEarlyNorASecondLate(t *testing.T) {
 		d := drawDecision(t)
 		var most time.Duration
 		if rapid.Bool().Draw(t, "with jitter") {
-			most = time.Duration(rapid.Int64Range(1, 5e9).Draw(t, "jitter"))
+			most = time.Duration(rapid.Int64Range(1e7, 5e9).Draw(t, "jitter"))
 		}
 		h := http.Header{}
 		headers.Jitter(most, headers.IETFDraft11)(h, d)

@@ -74,11 +74,7 @@ func tightest(items []listed) map[string]listed {
 // need not.
 func longestWait(items []listed) (wait time.Duration) {
 	for _, item := range items {
-		switch {
-		case item.units > 0 || item.seconds < 0:
-		case item.seconds > int64(forever/time.Second):
-			wait = forever
-		default:
+		if item.units == 0 && item.seconds >= 0 && item.seconds <= int64(year/time.Second) {
 			wait = max(wait, time.Duration(item.seconds)*time.Second, time.Second)
 		}
 	}

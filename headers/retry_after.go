@@ -16,7 +16,8 @@ import (
 // For a calendar window, the value is at most an hour, because the limit may be raised
 // long before a month ends; the reset fields are exact.
 //
-// If Retry-After is already set, in seconds or as a date, the longer wait is kept. If
+// If Retry-After is already set, in any form that [RetryAfter] reads, the longer wait is
+// kept. If
 // waiting never helps, because the request costs more than a rule can hold, Retry-After is
 // removed. On an admitted request, SetRetryAfter does nothing.
 func SetRetryAfter(h http.Header, d algorithms.Decision) { setRetryAfter(h, d) }
@@ -36,7 +37,8 @@ func setWait(h http.Header, d algorithms.Decision, wait time.Duration) int64 {
 	seconds := waitSeconds(wait)
 	lines := h[field.RetryAfter]
 	if len(lines) > 0 {
-		there, _ := longestRetryAfter(lines, time.Time{})
+		var room [4]string
+		there, _ := longestOf(appendValues(room[:0], lines), time.Time{})
 		seconds = max(seconds, secondsCeil(there))
 	}
 	var room [20]byte
@@ -71,33 +73,40 @@ func retryAfter(d algorithms.Decision) (longest time.Duration) {
 func waitSeconds(wait time.Duration) int64 { return max(secondsCeil(wait), 1) }
 
 // RetryAfter returns how long a response asks the client to wait before it sends such a
-// request again; false if the response does not say. RetryAfter reads only headers, and
-// ignores values that do not parse and fields longer than 4 KiB. It uses the first of
-// these that says how long:
+// request again; false if the response does not say. RetryAfter reads only headers. It
+// ignores values that do not parse, waits of more than a year and fields longer than
+// 4 KiB. It uses the first of these that says how long:
 //
-//  1. Retry-After, in seconds or as an HTTP date.
+//  1. Retry-After.
 //  2. RateLimit, in the syntax of draft-ietf-httpapi-ratelimit-headers-11: t of
 //     the policies with r=0.
 //  3. X-RateLimit-Reset where X-RateLimit-Remaining is 0. The two may also be
-//     named X-Rate-Limit-… or RateLimit-…. The reset may be in seconds from now, a Unix
-//     time in seconds or milliseconds, or a date in the form of ISO 8601 or HTTP.
+//     named X-Rate-Limit-… or RateLimit-…, and may end in -Requests or -Tokens.
 //
 // If a field has several values, in several lines or joined with commas as some
 // proxies do, the longest wait counts.
 //
-// In a reset, a number below 1e9 (31 years) is seconds from now, and a number from 1e11
+// Retry-After and the resets have the same forms: seconds from now, a Unix time in seconds
+// or milliseconds, a date in the form of ISO 8601 or HTTP, or a duration in the form of Go,
+// such as 1m30s. A number below 1e9 (31 years) is seconds from now, and a number from 1e11
 // on is a Unix time in milliseconds. A number between them is a Unix time in seconds.
 // Fractions of seconds count.
 //
 // A point in time is compared with the response's Date if there is one, else with the
-// clock. 0, or a time in the past, counts as one second, because a denial cannot mean
-// "at once". In a response from a cache, whose Age is above 0, only Retry-After counts.
-func RetryAfter(resp *http.Response) (time.Duration, bool) {
-	now, _ := httpDate(resp.Header.Get("Date"))
-	wait, ok := longestRetryAfter(resp.Header[field.RetryAfter], now)
-	if !ok && !cached(resp.Header) {
-		if wait, ok = longestExhausted(resp.Header[field.RateLimit]); !ok {
-			wait, ok = longestReset(resp.Header, now)
+// clock. 0, or a time in the past, gives way to the next of the three. If none of them has
+// more, it counts as one second, because a denial cannot mean "at once". In a response from
+// a cache, whose Age is above 0, only Retry-After counts.
+func RetryAfter(resp *http.Response) (wait time.Duration, ok bool) {
+	h := resp.Header
+	now, _ := date(h.Get("Date"))
+	for _, read := range [...]func() (time.Duration, bool){
+		func() (time.Duration, bool) { return longestOf(appendValues(nil, h[field.RetryAfter]), now) },
+		func() (time.Duration, bool) { return longestExhausted(h[field.RateLimit]) },
+		func() (time.Duration, bool) { return longestReset(h, now) },
+	} {
+		longest, found := read()
+		if wait, ok = max(wait, longest), ok || found; wait > 0 || cached(h) {
+			break
 		}
 	}
 	if ok && wait <= 0 {
@@ -115,15 +124,11 @@ func cached(h http.Header) bool {
 	return false
 }
 
-// longestRetryAfter returns the longest wait of Retry-After lines, which is 0 if
-// all their times have passed.
-func longestRetryAfter(lines []string, now time.Time) (longest time.Duration, found bool) {
-	var room [4]string
-	for _, text := range appendValues(room[:0], lines) {
-		if n, ok := number(text); ok {
-			longest, found = max(longest, seconds(n)), true
-		} else if t, ok := httpDate(text); ok {
-			longest, found = max(longest, until(t, now)), true
+// longestOf returns the longest wait of values, which is 0 if all their times have passed.
+func longestOf(values []string, now time.Time) (longest time.Duration, found bool) {
+	for _, text := range values {
+		if wait, ok := duration(text, now); ok {
+			longest, found = max(longest, wait), true
 		}
 	}
 	return longest, found
@@ -135,8 +140,8 @@ func longestRetryAfter(lines []string, now time.Time) (longest time.Duration, fo
 func longestExhausted(lines []string) (longest time.Duration, found bool) {
 	policies, _ := parseItems(lines, 'r', 't')
 	for _, p := range policies {
-		if p.units == 0 && p.seconds != absent {
-			longest, found = max(longest, seconds(float64(p.seconds))), true
+		if wait := seconds(float64(p.seconds)); p.units == 0 && p.seconds != absent && wait <= longestMeant {
+			longest, found = max(longest, wait), true
 		}
 	}
 	return longest, found
@@ -145,10 +150,12 @@ func longestExhausted(lines []string) (longest time.Duration, found bool) {
 // longestReset returns the longest wait of X-RateLimit, and fields like it, that
 // have nothing left.
 func longestReset(h http.Header, now time.Time) (longest time.Duration, found bool) {
-	for _, family := range [...]string{"X-Ratelimit-", "X-Rate-Limit-", "Ratelimit-"} {
-		for _, q := range appendQuotas(nil, h[family+"Limit"], h[family+"Remaining"], h[family+"Reset"], now) {
-			if q.remaining == 0 {
-				longest, found = max(longest, q.resetAfter), true
+	for _, prefix := range [...]string{"X-Ratelimit-", "X-Rate-Limit-", "Ratelimit-"} {
+		for _, suffix := range [...]string{"", "-Requests", "-Tokens"} { // with a suffix, as OpenAI
+			for _, q := range appendQuotas(nil, h[prefix+"Limit"+suffix], h[prefix+"Remaining"+suffix], h[prefix+"Reset"+suffix], now) {
+				if q.remaining == 0 && q.resets {
+					longest, found = max(longest, q.resetAfter), true
+				}
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package headers_test
 
 import (
-	"math"
 	"math/big"
 	"net/http"
 	"strings"
@@ -13,7 +12,7 @@ import (
 	"github.com/seed75154129/ratelimit/headers"
 )
 
-const forever = time.Duration(math.MaxInt64)
+const year = 366 * 24 * time.Hour // the longest wait that is believed
 
 // A reply is what a scripted server sends.
 type reply struct{ *http.Response }
@@ -49,10 +48,11 @@ func TestRetryAfterReadsResponses(t *testing.T) {
 		"a fraction":                   {[]string{"Retry-After: 0.35"}, 350 * time.Millisecond},
 		"a tiny fraction":              {[]string{"Retry-After: 0.0000000001"}, 1},
 		"at once":                      {[]string{"Retry-After: 0"}, second},
-		"292 years":                    {[]string{"Retry-After: 9223372036"}, 9223372036 * second},
-		"293 years":                    {[]string{"Retry-After: 9223372037"}, forever},
-		"more than an int64":           {[]string{"Retry-After: 9223372036854775808"}, forever},
-		"more than a float64":          {[]string{"Retry-After: 1" + strings.Repeat("0", 400)}, forever},
+		"a year":                       {[]string{"Retry-After: 31622400"}, year},
+		"more than a year":             {[]string{"Retry-After: 31622401"}, 0},
+		"more than an int64":           {[]string{"Retry-After: 9223372036854775808"}, 0},
+		"more than a float64":          {[]string{"Retry-After: 1" + strings.Repeat("0", 400)}, 0},
+		"a Unix time":                  {[]string{"Date: Fri, 27 Nov 2026 14:00:00 GMT", "Retry-After: 1795788060"}, minute},
 		"the longest of two":           {[]string{"Retry-After: 60", "Retry-After: 5"}, minute},
 		"joined":                       {[]string{"Retry-After: 5,60 , 7"}, minute},
 		"joined dates":                 {[]string{date, "Retry-After: Fri, 31 Dec 1999 23:59:30 GMT, Saturday, 01-Jan-00 00:00:00 GMT, 5"}, minute},
@@ -67,28 +67,39 @@ func TestRetryAfterReadsResponses(t *testing.T) {
 		"a malformed Date":             {[]string{"Date: today", "Retry-After: Mon, 01 Jan 2001 00:00:00 GMT"}, minute},
 		"the Date itself":              {[]string{date, "Retry-After: Fri, 31 Dec 1999 23:59:00 GMT"}, second},
 		"a date that has passed":       {[]string{date, "Retry-After: Fri, 31 Dec 1998 23:59:00 GMT"}, second},
-		"a date in centuries":          {[]string{date, "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT"}, forever},
+		"a date in centuries":          {[]string{date, "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT"}, 0},
+		"RFC 1123 in UTC":              {[]string{date, "Retry-After: Sat, 01 Jan 2000 00:00:00 UTC"}, minute},
+		"RFC 1123, +0000":              {[]string{date, "Retry-After: Sat, 01 Jan 2000 00:00:00 +0000"}, minute},
+		"RFC 1123, another zone":       {[]string{date, "Retry-After: Sat, 01 Jan 2000 01:00:00 +0100"}, minute},
+		"joined dates in UTC":          {[]string{date, "Retry-After: Sat, 01 Jan 2000 00:00:00 UTC, Fri, 31 Dec 1999 23:59:30 +0000, 5"}, minute},
+		"ISO 8601":                     {[]string{date, "Retry-After: 2000-01-01T00:00:00Z"}, minute},
+		"a unit":                       {[]string{"Retry-After: 60s"}, minute},
+		"a duration":                   {[]string{"Retry-After: 1m30s"}, 90 * second},
+		"milliseconds":                 {[]string{"Retry-After: 500ms"}, second / 2},
+		"a duration of a decade":       {[]string{"Retry-After: 87600h"}, 0},
 
 		"negative":       {[]string{"Retry-After: -1"}, 0},
 		"a plus":         {[]string{"Retry-After: +1"}, 0},
 		"an exponent":    {[]string{"Retry-After: 1e3"}, 0},
 		"hexadecimal":    {[]string{"Retry-After: 0x10"}, 0},
 		"infinite":       {[]string{"Retry-After: Inf"}, 0},
-		"a unit":         {[]string{"Retry-After: 60s"}, 0},
+		"another unit":   {[]string{"Retry-After: 60 seconds"}, 0},
+		"minus a minute": {[]string{"Retry-After: -1m"}, 0},
+		"plus a minute":  {[]string{"Retry-After: +1m"}, 0},
 		"two points":     {[]string{"Retry-After: 1.2.3"}, 0},
 		"a bare point":   {[]string{"Retry-After: 1."}, 0},
 		"no whole":       {[]string{"Retry-After: .5"}, 0},
 		"empty":          {[]string{"Retry-After: "}, 0},
 		"not ASCII":      {[]string{"Retry-After: ²"}, 0},
 		"another zone":   {[]string{date, "Retry-After: Sat, 01 Jan 2000 00:00:00 CET"}, 0},
-		"ISO 8601 there": {[]string{date, "Retry-After: 2000-01-01T00:00:00Z"}, 0},
+		"RFC 850, CET":   {[]string{date, "Retry-After: Saturday, 01-Jan-00 00:00:00 CET"}, 0},
 
 		"RateLimit":                          {[]string{`RateLimit: "a";r=0;t=60`}, minute},
 		"RateLimit, in vain":                 {[]string{`RateLimit: "a";r=1;t=60`}, 0},
 		"RateLimit without t":                {[]string{`RateLimit: "a";r=0`}, 0},
 		"RateLimit, t=0":                     {[]string{`RateLimit: "a";r=0;t=0`}, second},
 		"RateLimit, the longest exhausted":   {[]string{`RateLimit: "a";r=0;t=5,"b";r=0;t=60`, `RateLimit: "c";r=0;t=7,"d";r=1;t=3600`}, minute},
-		"RateLimit, as much as it can hold":  {[]string{`RateLimit: "a";r=0;t=999999999999999`}, forever},
+		"RateLimit, as much as it can hold":  {[]string{`RateLimit: "a";r=0;t=999999999999999`}, 0},
 		"RateLimit, malformed":               {[]string{`RateLimit: "a";r=0;t=60,`}, 0},
 		"RateLimit, two lines of one name":   {[]string{`RateLimit: "a";r=0;t=5`, `RateLimit: "a";r=0;t=60`}, minute},
 		"RateLimit, only the second is 0":    {[]string{`RateLimit: "a";r=9;t=5`, `RateLimit: "a";r=0;t=60`}, minute},
@@ -132,6 +143,17 @@ func TestRetryAfterReadsResponses(t *testing.T) {
 		"X-, joined dates":             {[]string{date, "X-RateLimit-Remaining: 0, 0", "X-RateLimit-Reset: Fri, 31 Dec 1999 23:59:30 GMT, Sat, 01 Jan 2000 00:00:00 GMT"}, minute},
 		"X-, joined, with windows":     {[]string{"X-RateLimit-Limit: 10, 10;w=1;name=a", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60"}, minute},
 		"two families have 0 left":     {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5", "RateLimit-Remaining: 0", "RateLimit-Reset: 60"}, minute},
+		"X-, RFC 1123 in UTC":          {[]string{date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: Sat, 01 Jan 2000 00:00:00 UTC"}, minute},
+		"X-, a duration":               {[]string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1m30s"}, 90 * second},
+		"X-, a broken server":          {[]string{"X-Rate-Limit-Remaining: 0", "X-Rate-Limit-Reset: 150933900"}, 0},
+		"OpenAI, requests":             {[]string{"x-ratelimit-remaining-requests: 0", "x-ratelimit-remaining-tokens: 9", "x-ratelimit-reset-requests: 42s", "x-ratelimit-reset-tokens: 6m0s"}, 42 * second},
+		"OpenAI, tokens":               {[]string{"x-ratelimit-remaining-requests: 9", "x-ratelimit-remaining-tokens: 0", "x-ratelimit-reset-requests: 42s", "x-ratelimit-reset-tokens: 6m0s"}, 6 * minute},
+		"a broken value gives way":     {[]string{"Retry-After: 99999999999", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30"}, 30 * second},
+		"a broken value beside one":    {[]string{"Retry-After: 99999999999", "Retry-After: 30"}, 30 * second},
+		"the past gives way":           {[]string{"Date: Fri, 27 Nov 2026 14:00:00 GMT", "Retry-After: 1795788000", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30"}, 30 * second},
+		"0 gives way":                  {[]string{"Retry-After: 0", `RateLimit: "a";r=0;t=60`}, minute},
+		"0 gives way to nothing":       {[]string{"Retry-After: 0", `RateLimit: "a";r=0;t=0`}, second},
+		"the past from a cache":        {[]string{date, "Retry-After: Fri, 31 Dec 1999 23:58:00 GMT", `RateLimit: "a";r=0;t=60`, "Age: 5"}, second},
 		"only one has nothing left":    {[]string{"X-RateLimit-Remaining: 5", "X-RateLimit-Reset: 5", "RateLimit-Remaining: 0", "RateLimit-Reset: 60"}, minute},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,30 +171,34 @@ func TestRetryAfterReadsResponses(t *testing.T) {
 // A number is a duration, Unix seconds or Unix milliseconds by its size, which
 // only a server that says "in 31 years" or "in the year 1973" could confuse.
 func TestRetryAfterTellsUnixTimesFromSeconds(t *testing.T) {
+	const ignored = 0                                  // more than a year
 	const date = "Date: Fri, 21 Nov 2026 12:00:00 GMT" // 1795262400
 	for reset, want := range map[string]time.Duration{
 		"60":                60 * time.Second,
 		"86400":             24 * time.Hour,
 		"31536000":          365 * 24 * time.Hour,
-		"999999999":         999999999 * time.Second,
+		"31536000000":       ignored,
+		"999999999":         ignored,
 		"1000000000":        time.Second, // in 2001, so over
 		"1795262400":        time.Second,
 		"1795262460":        time.Minute,
 		"1795262460.25":     time.Minute + time.Second/4,
 		"1795262460250":     time.Minute + time.Second/4,
 		"1795262400000":     time.Second,
-		"99999999999":       forever,     // 5138
+		"1795788630000":     526230 * time.Second,
+		"99999999999":       ignored,     // 5138
 		"100000000000":      time.Second, // 1973
-		"1795262460000000":  forever,     // nobody says microseconds; better not at all than at once
-		"9" + zeros(400):    forever,
-		"1" + zeros(30):     forever,
-		"2147483647":        2147483647*time.Second - 1795262400*time.Second,
-		"4102444800":        (4102444800 - 1795262400) * time.Second,
+		"1795262460000000":  ignored,     // nobody says microseconds
+		"9" + zeros(400):    ignored,
+		"1" + zeros(30):     ignored,
+		"2147483647":        ignored,
 		"00000000000000060": time.Minute,
 	} {
-		wait, ok := headers.RetryAfter(answer(429, date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: "+reset).Response)
-		if wait != want || !ok {
-			t.Errorf("%s: got %v, %v; want %v", reset, wait, ok, want)
+		for _, lines := range [][]string{{date, "Retry-After: " + reset}, {date, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: " + reset}} {
+			wait, ok := headers.RetryAfter(answer(429, lines...).Response)
+			if wait != want || ok != (want != ignored) {
+				t.Errorf("%q: got %v, %v; want %v", lines, wait, ok, want)
+			}
 		}
 	}
 }
@@ -213,19 +239,19 @@ func TestRetryAfterReadsWhatWeWrite(t *testing.T) {
 	}
 }
 
-// Whatever a server sends as Retry-After, in one line or two: seconds are as many, the
-// standard library's dates are waited for, and everything else is ignored. Of
-// several, joined with commas or not, the longest counts.
+// Whatever a server sends as Retry-After, in one line or two: it is read by one of the
+// forms, or ignored. Of several, joined with commas or not, the longest counts.
 func FuzzRetryAfter(f *testing.F) {
 	for _, seed := range []string{
 		"", "0", "120", "1.5", "-1", "1e9", "99999999999999999999", "NaN", "٣",
-		"Fri, 31 Dec 1999 23:59:59 GMT", "Friday, 31-Dec-99 23:59:59 GMT", "Fri Dec 31 23:59:59 1999", " 5 ", "5, 6",
-		"5,Fri, 31 Dec 1999 23:59:59 GMT,7", "Fri, Fri, 31 Dec 1999 23:59:59 GMT", ",", "a,1",
+		"Fri, 31 Dec 2001 23:59:59 GMT", "Monday, 31-Dec-01 23:59:59 GMT", "Mon Dec 31 23:59:59 2001", " 5 ", "5, 6", "1009843200", "1009843200.5", "1009843200000", "946684740000", "500ms", "1m30s", "-1s", "99999h",
+		"Fri, 31 Dec 2001 23:59:59 UTC", "Fri, 31 Dec 2001 23:59:59 +0000", "2002-01-01T00:00:00Z", "Fri, 31 Dec 2001 23:59:59 CET",
+		"5,Fri, 31 Dec 2001 23:59:59 GMT,7", "Fri, Fri, 31 Dec 2001 23:59:59 GMT", ",", "a,1",
 	} {
 		f.Add(seed, seed)
 		f.Add(seed, "3")
 	}
-	date := "Fri, 31 Dec 1999 23:59:00 GMT"
+	date := "Mon, 31 Dec 2001 23:59:00 GMT"
 	now, _ := http.ParseTime(date)
 	f.Fuzz(func(t *testing.T, first, second string) {
 		lines := []string{first, second}
@@ -247,51 +273,67 @@ func FuzzRetryAfter(f *testing.F) {
 			for i := 0; i < len(pieces); i++ {
 				text := strings.Trim(pieces[i], " \t")
 				if i+1 < len(pieces) {
-					if both := strings.Trim(pieces[i]+","+pieces[i+1], " \t"); isHTTPDate(both) {
+					if both := strings.Trim(pieces[i]+","+pieces[i+1], " \t"); isDate(both) {
 						text, i = both, i+1
 					}
 				}
 				wait, ok := referenceRetryAfter(text, now)
-				want, found = max(want, wait), found || ok
+				if ok {
+					want, found = max(want, wait), true
+				}
 			}
 		}
 		if found && want == 0 {
 			want = time.Second
 		}
-		if diff := (got - want).Abs(); ok != found || diff > want/1e15+1 {
+		if diff := (got - want).Abs(); ok != found || diff > time.Microsecond {
 			t.Errorf("%q: got %v, %v; want %v", lines, got, ok, want)
 		}
 	})
 }
 
-func isHTTPDate(text string) bool {
-	_, err := http.ParseTime(text)
-	return err == nil
+func isDate(text string) bool {
+	_, ok := referenceDate(text)
+	return ok
+}
+
+func referenceDate(text string) (time.Time, bool) {
+	if at, ok := strings.CutSuffix(text, " UTC"); ok {
+		text = at + " GMT"
+	}
+	for _, layout := range []string{http.TimeFormat, "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC, time.RFC1123Z, time.RFC3339, "2006-01-02T15:04Z07:00"} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // referenceRetryAfter computes with rational numbers. A time in the past is 0.
-func referenceRetryAfter(text string, now time.Time) (time.Duration, bool) {
-	for _, c := range text {
-		if !strings.ContainsRune("0123456789.", c) {
-			at, err := http.ParseTime(text)
-			if err != nil {
-				return 0, false
-			}
-			if at.After(now) {
-				return at.Sub(now), true
-			}
-			return 0, true
-		}
+func referenceRetryAfter(text string, now time.Time) (wait time.Duration, ok bool) {
+	if at, ok := referenceDate(text); ok {
+		return max(at.Sub(now), 0), at.Sub(now) <= year
+	}
+	if d, err := time.ParseDuration(text); err == nil && text[0] >= '0' && text[0] <= '9' {
+		return d, d <= year
 	}
 	n, ok := new(big.Rat).SetString(text)
-	if !ok || strings.HasPrefix(text, ".") || strings.HasSuffix(text, ".") {
+	if !ok || strings.Trim(text, "0123456789.") != "" || strings.HasPrefix(text, ".") || strings.HasSuffix(text, ".") {
 		return 0, false
 	}
-	nanos := n.Mul(n, big.NewRat(1e9, 1))
-	if nanos.Cmp(new(big.Rat).SetInt64(math.MaxInt64)) >= 0 {
-		return forever, true
+	if n.Cmp(big.NewRat(1e9, 1)) >= 0 {
+		if n.Cmp(big.NewRat(1e11, 1)) >= 0 {
+			n.Quo(n, big.NewRat(1000, 1))
+		}
+		n.Sub(n, big.NewRat(now.Unix(), 1))
 	}
-	whole, rest := new(big.Int).QuoRem(nanos.Num(), nanos.Denom(), new(big.Int))
+	if n.Sign() <= 0 {
+		return 0, true
+	}
+	if n.Cmp(big.NewRat(int64(year), 1e9)) > 0 {
+		return 0, false
+	}
+	whole, rest := new(big.Int).QuoRem(n.Mul(n, big.NewRat(1e9, 1)).Num(), n.Denom(), new(big.Int))
 	if rest.Sign() > 0 {
 		return time.Duration(whole.Int64() + 1), true
 	}

@@ -134,7 +134,11 @@ func TestHostileListsAreBounded(t *testing.T) {
 		headers.All(headers.XRateLimit, headers.IETFDraft11)(h, ours)
 		resp := http.Response{Header: h}
 		headers.RetryAfter(&resp)
-		if got := x(h); !slices.Equal(got, []string{"5", "3", "1795000043"}) {
+		want := []string{"5", "3", "1795000043"}
+		if n == 500 {
+			want = []string{"1", "0", "1795000043"}
+		}
+		if got := x(h); !slices.Equal(got, want) {
 			t.Errorf("%s: %.100q", name, got)
 		}
 		if got := h[field.RateLimit]; len(got) != 1 || strings.Contains(got[0], `"b"`) != (n == 500) || !strings.HasSuffix(got[0], `"login";r=3;t=42`) {

@@ -2,7 +2,6 @@ package headers
 
 import (
 	"math"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -24,9 +23,9 @@ func appendValues(values, lines []string) []string {
 			value = strings.Trim(value, " \t")
 			if comma && value != "" && letter(value[0]) {
 				second, after, _ := strings.Cut(rest, ",")
-				date := line[:len(line)-len(rest)+len(second)]
-				if _, ok := httpDate(date); ok {
-					value, rest = strings.Trim(date, " \t"), after
+				both := strings.Trim(line[:len(line)-len(rest)+len(second)], " \t")
+				if _, ok := date(both); ok {
+					value, rest = both, after
 				}
 			}
 			if value != "" {
@@ -61,9 +60,47 @@ func digits(text string) bool { return text != "" && strings.Trim(text, "0123456
 
 func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-func httpDate(text string) (time.Time, bool) {
-	t, err := http.ParseTime(strings.Trim(text, " \t"))
-	return t, err == nil
+// dates are the forms of a date: ISO 8601, also without seconds as Atlassian sends it, and
+// those of HTTP, also with another name for GMT.
+var dates = [...]string{time.RFC3339, "2006-01-02T15:04Z07:00", time.RFC1123Z, time.RFC1123, time.RFC850, time.ANSIC}
+
+// date reads a date. What other names of zones mean is not known everywhere.
+func date(text string) (time.Time, bool) {
+	for _, layout := range dates {
+		if t, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
+			zone, _ := t.Zone()
+			return t, zone == "" || zone == "UTC" || zone == "GMT"
+		}
+	}
+	return time.Time{}, false
+}
+
+// longestMeant is how long a server can mean. What is longer was meant in another form, or
+// by nobody.
+const longestMeant = 366 * 24 * time.Hour
+
+// duration reads how long a value of any field asks to wait from now: a number, a duration
+// in the form of Go such as 1m30s, or a date. It is negative for a time that has passed. A
+// number below 1e9 (31 years) is seconds; a number from 1e11 on is a Unix time in
+// milliseconds; a number between them is a Unix time in seconds.
+func duration(text string, now time.Time) (wait time.Duration, ok bool) {
+	if n, isNumber := number(text); isNumber {
+		switch {
+		case n < 1e9:
+			wait = seconds(n)
+		case n < 1e11:
+			wait = until(unix(n), now)
+		default:
+			wait = until(unix(n/1000), now)
+		}
+	} else if d, err := time.ParseDuration(text); err == nil && digits(text[:1]) {
+		wait = d
+	} else if t, isDate := date(text); isDate {
+		wait = until(t, now)
+	} else {
+		return 0, false
+	}
+	return wait, wait <= longestMeant
 }
 
 // until is the time from now to t. The zero now means the clock's.

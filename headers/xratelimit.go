@@ -25,8 +25,9 @@ import (
 //
 // If no rule was decided, XRateLimit sets nothing. If the fields are already set, one set
 // of the three remains: the one with the fewest units left and, among equals, the latest
-// reset. A reset in another form, such as seconds from now, is converted. Values that do
-// not parse are replaced.
+// reset. A reset in another form, such as seconds from now, is converted. A limit or a
+// reset that does not parse is replaced by the rule's, and a Remaining with all that goes
+// with it.
 func XRateLimit(h http.Header, d algorithms.Decision) { writeX(h, d, false) }
 
 // XRateLimitDelta is [XRateLimit] with the reset in seconds from now, as Reddit and
@@ -49,11 +50,17 @@ func writeX(h http.Header, d algorithms.Decision, delta bool) {
 	if result.Check.Limit.Soft && len(h[field.XRemaining]) > 0 {
 		return
 	}
-	tightest := quota{result.Check.Limit.Quota(), max(result.Remaining, 0), result.ResetAfter}
+	tightest := quota{result.Check.Limit.Quota(), max(result.Remaining, 0), result.ResetAfter, true}
 	if there := h[field.XRemaining]; len(there) > 0 {
 		var room [4]quota
 		for _, q := range appendQuotas(room[:0], h[field.XLimit], there, h[field.XReset], result.At) {
-			if q.limit != absent && q.tighter(tightest) {
+			if q.limit == absent {
+				q.limit = tightest.limit
+			}
+			if !q.resets {
+				q.resetAfter = tightest.resetAfter
+			}
+			if q.tighter(tightest) {
 				tightest = q
 			}
 		}
@@ -122,6 +129,7 @@ type quota struct {
 	limit      int64 // or absent
 	remaining  int64
 	resetAfter time.Duration
+	resets     bool // resetAfter is known
 }
 
 func (q quota) tighter(than quota) bool {
@@ -129,9 +137,9 @@ func (q quota) tighter(than quota) bool {
 }
 
 // appendQuotas reads the three fields of a family. Values of one limit have the same line,
-// or else the same position in each field.
-// If the numbers of values differ, the first limit and the longest reset go with
-// every Remaining. A Remaining or reset that does not parse is left out.
+// or else the same position in each field. If the numbers of values differ, the first limit
+// and the longest reset go with every Remaining. A Remaining that does not parse is left
+// out, with what goes with it.
 func appendQuotas(quotas []quota, limits, remaining, resets []string, now time.Time) []quota {
 	if n := len(remaining); n > 1 && n == len(limits) && n == len(resets) {
 		for i := range n {
@@ -150,11 +158,11 @@ func appendQuotas(quotas []quota, limits, remaining, resets []string, now time.T
 		longest, found = longestOf(resets, now)
 	}
 	for i, text := range remaining {
-		q, ok := quota{limit: limitOf(limits, i, len(remaining)), resetAfter: longest}, found
+		q := quota{limit: limitOf(limits, i, len(remaining)), resetAfter: longest, resets: found}
 		if paired {
-			q.resetAfter, ok = resetValue(resets[i], now)
+			q.resetAfter, q.resets = duration(resets[i], now)
 		}
-		if left, isNumber := number(text); ok && isNumber {
+		if left, ok := number(text); ok {
 			q.remaining = units(left)
 			quotas = append(quotas, q)
 		}
@@ -176,33 +184,4 @@ func limitOf(limits []string, i, n int) int64 {
 		}
 	}
 	return absent
-}
-
-func longestOf(resets []string, now time.Time) (longest time.Duration, found bool) {
-	for _, text := range resets {
-		if wait, ok := resetValue(text, now); ok && (!found || wait > longest) {
-			longest, found = wait, true
-		}
-	}
-	return longest, found
-}
-
-func resetValue(text string, now time.Time) (time.Duration, bool) {
-	if n, ok := number(text); ok {
-		switch {
-		case n < 1e9:
-			return seconds(n), true
-		case n < 1e11:
-			return until(unix(n), now), true
-		default:
-			return until(unix(n/1000), now), true
-		}
-	}
-	for _, layout := range [...]string{time.RFC3339, "2006-01-02T15:04Z07:00"} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return until(t, now), true
-		}
-	}
-	t, ok := httpDate(text)
-	return until(t, now), ok
 }
