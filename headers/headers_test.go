@@ -2,7 +2,9 @@ package headers_test
 
 import (
 	"fmt"
+	"math"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,5 +100,56 @@ func TestHeaderValuesDoNotRunIntoEachOther(t *testing.T) {
 	h.Add("X-RateLimit-Limit", "more")
 	if got := h.Get("X-RateLimit-Remaining"); got != "4" {
 		t.Errorf("after adding a second limit, remaining is %q", got)
+	}
+}
+
+// A writer that is nil is the default, as Config.Headers is.
+func TestANilWriterIsXRateLimit(t *testing.T) {
+	for name, w := range map[string]headers.Writer{
+		"All":       headers.All(nil, headers.IETFDraft11),
+		"Jitter":    headers.Jitter(time.Second, nil),
+		"no jitter": headers.Jitter(0, nil),
+		"both":      headers.Jitter(time.Second, headers.All(nil)),
+	} {
+		h := http.Header{}
+		w(h, decision(login(3)))
+		if got := h.Get("X-RateLimit-Remaining"); got != "3" {
+			t.Errorf("%s: %v", name, h)
+		}
+	}
+}
+
+// A duration whose unit was forgotten, and percents for a fraction, are refused with what
+// to write.
+func TestMistakesAreRefused(t *testing.T) {
+	const unit = "; a number without a unit is in nanoseconds: write 10*time.Second, in text 10s"
+	panics := func(longest time.Duration) (said any) {
+		defer func() { said = recover() }()
+		headers.Jitter(longest, headers.None)
+		return nil
+	}
+	for _, longest := range []time.Duration{1, 10, 9_999_999} {
+		if got, want := panics(longest), "headers: Jitter: longest "+longest.String()+" is below 10ms"+unit; got != want {
+			t.Errorf("got %v, want %s", got, want)
+		}
+	}
+	if got := panics(10 * time.Millisecond); got != nil {
+		t.Error(got)
+	}
+	for want, rt := range map[string]headers.Transport{
+		"MaxWait 30ns is below 10ms" + unit:                                                                                        {MaxWait: 30},
+		"MaxWait -1s is below 10ms" + unit:                                                                                         {MaxWait: -time.Second},
+		"Jitter 10 is above 1; it is a fraction of the wait: write 0.1 for 10%":                                                    {Jitter: 10},
+		"Jitter NaN is above 1; it is a fraction of the wait: write 0.1 for 10%":                                                   {Jitter: math.NaN()},
+		"a Limiter needs Checks, which say what to ask it":                                                                         {Limiter: new(algorithms.Memory)},
+		"a Limiter needs Checks, which say what to ask it\nJitter 1.5 is above 1; it is a fraction of the wait: write 0.1 for 10%": {Limiter: new(algorithms.Memory), Jitter: 1.5},
+	} {
+		closed := false
+		r := get(t)
+		r.Body = closing{strings.NewReader("hello"), &closed}
+		rt.Base = play()
+		if _, err := do(&rt, r); err == nil || err.Error() != "headers: Transport: "+want || !closed {
+			t.Errorf("got %v, the body closed: %v; want %s", err, closed, want)
+		}
 	}
 }

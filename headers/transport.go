@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 // A Transport is an [http.RoundTripper] that makes a client obey rate limits. After a
@@ -19,7 +19,7 @@ import (
 //
 //	client := &http.Client{Transport: new(headers.Transport)}
 //
-// A request is sent again after a 429, whatever its method, since a denied
+// A request is sent again after a 429 or a 403, whatever its method, since a denied
 // request was not processed. After a 503 it is sent again if it is idempotent by
 // its method (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) or has an Idempotency-Key.
 // The caller gets every other response, and a denial
@@ -30,13 +30,14 @@ import (
 //   - that follows MaxRetries other denials;
 //   - of a request whose body cannot be sent twice, because it has no GetBody.
 //
-// If the request's context ends during a wait, RoundTrip returns the context's cause. A
+// Each hop of a redirect is a request of its own, with MaxRetries of its own. If the
+// request's context ends during a wait, RoundTrip returns the context's cause. A
 // server cannot prolong the wait that it asks for by sending the denial slowly: Transport
 // closes the body when the wait is over, or after a second if that is later. In a program
 // built with Go 1.27 or newer, it closes the body at once.
 //
 // With a Limiter, Transport also keeps limits that you set, which all processes share. A
-// 429 then holds back all processes. Without a Limiter, a denial holds back no other
+// 429 or 403 that says how long to wait then holds back all processes. Without a Limiter, a denial holds back no other
 // requests, because the client cannot know which of them share the server's limit.
 // Transport ignores the remaining units in responses that are no denials.
 //
@@ -47,15 +48,15 @@ type Transport struct {
 	Base http.RoundTripper
 
 	// MaxWait is the longest wait before one attempt, for the Limiter or because a denial
-	// asks for it; 0 means a minute. Jitter comes on top.
+	// asks for it; 0 means a minute, below 10 ms is an error. Jitter comes on top.
 	MaxWait time.Duration
 
 	// MaxRetries is how often a request is sent again; 0 means 3, negative means never.
 	MaxRetries int
 
 	// Jitter is the maximum random fraction added to each wait, so that clients denied
-	// together do not return together; 0 means 0.1, negative means none. The fraction is
-	// smaller if the deadline of the request is near.
+	// together do not return together; 0 means 0.1, negative means none, above 1 is an error.
+	// The fraction is smaller if the deadline of the request is near.
 	Jitter float64
 
 	// Limiter admits each attempt, as [algorithms.Wait] does; nil means none. If an
@@ -63,8 +64,8 @@ type Transport struct {
 	// context, RoundTrip returns [algorithms.ErrDenied]. The charges of an attempt stay,
 	// whatever its response is.
 	//
-	// A 429 that says how long to wait bans the key of the first check for that time, at
-	// most an hour, by the Limiter's Ban. So the 429 holds back all processes that share
+	// A 429 or 403 that says how long to wait bans the key of the first check for that time, at
+	// most an hour, by the Limiter's Ban. So the denial holds back all processes that share
 	// the Limiter's counts. A request that had to wait for the Delay of any check
 	// (leaky_bucket) peeks at the first check afterwards. If that check's key has been
 	// banned meanwhile, the charges of the other checks are refunded, the charge of the
@@ -106,9 +107,6 @@ const maxHold = time.Hour
 
 // attempt sends a request once, when the Limiter lets it.
 func (t *Transport) attempt(req *http.Request) (*http.Response, error) {
-	if t.Limiter == nil {
-		return t.base().RoundTrip(req)
-	}
 	checks, err := t.admit(req)
 	if err != nil {
 		if req.Body != nil {
@@ -117,7 +115,7 @@ func (t *Transport) attempt(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp, err := t.base().RoundTrip(req)
-	if err == nil && resp.StatusCode == http.StatusTooManyRequests && len(checks) > 0 {
+	if err == nil && limited(resp.StatusCode) && len(checks) > 0 {
 		if wait, ok := RetryAfter(resp); ok {
 			wait = (min(wait, maxHold) + time.Microsecond - 1).Truncate(time.Microsecond)
 			_ = t.Limiter.Ban(context.WithoutCancel(req.Context()), wait, checks[0]) // if it fails, this request waits all the same
@@ -126,10 +124,10 @@ func (t *Transport) attempt(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// admit waits until the Limiter admits a request.
+// admit waits until the Limiter admits a request. Without a Limiter, there are no checks.
 func (t *Transport) admit(req *http.Request) ([]algorithms.Check, error) {
-	if t.Checks == nil {
-		return nil, errors.New("headers: Transport has a Limiter and no Checks, which say what to ask it")
+	if err := t.invalid(); err != nil || t.Limiter == nil {
+		return nil, err
 	}
 	checks := t.Checks(req)
 	for i := range checks {
@@ -154,6 +152,21 @@ func (t *Transport) admit(req *http.Request) ([]algorithms.Check, error) {
 		err = algorithms.ErrDenied
 	}
 	return nil, fmt.Errorf("headers: Transport: %w", err)
+}
+
+// invalid says what is wrong with the fields.
+func (t *Transport) invalid() error {
+	var checks, jitter error
+	if t.Limiter != nil && t.Checks == nil {
+		checks = errors.New("a Limiter needs Checks, which say what to ask it")
+	}
+	if !(t.Jitter <= 1) { // NaN is not
+		jitter = fmt.Errorf("Jitter %g is above 1; it is a fraction of the wait: write 0.1 for 10%%", t.Jitter)
+	}
+	if err := errors.Join(checks, jitter, inside.TooShort("MaxWait", t.maxWait(), shortest)); err != nil {
+		return fmt.Errorf("headers: Transport: %w", err)
+	}
+	return nil
 }
 
 // banned reports whether a denial has banned the key of a check meanwhile.
@@ -181,26 +194,28 @@ func (t *Transport) wait(ctx context.Context, resp *http.Response) (time.Duratio
 	if !ok || wait > t.maxWait() {
 		return 0, false
 	}
-	jitter := cmp.Or(t.Jitter, 0.1) * rand.Float64() * float64(wait) //nolint:gosec // spreads load, keeps no secret
-	room := math.MaxInt64 - wait
+	jitter := time.Duration(max(cmp.Or(t.Jitter, 0.1), 0) * rand.Float64() * float64(wait)) //nolint:gosec // spreads load, keeps no secret
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline) - wait
 		if left <= 0 {
 			return 0, false
 		}
-		room = min(room, left/2) // the other half is for the request
+		jitter = min(jitter, left/2) // the other half is for the request
 	}
-	if jitter >= float64(room) {
-		return wait + room, true
-	}
-	return wait + max(0, time.Duration(jitter)), true
+	return wait + jitter, true
 }
 
 // repeatable reports whether a request that was answered with this status may be sent
 // again, and whether its body can be.
 func repeatable(req *http.Request, status int) bool {
-	denied := status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && idempotent(req)
+	denied := limited(status) || status == http.StatusServiceUnavailable && idempotent(req)
 	return denied && (req.Body == nil || req.Body == http.NoBody || req.GetBody != nil)
+}
+
+// limited reports whether a response that says how long to wait is a denial by a rate
+// limit. GitHub's have the status 403.
+func limited(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusForbidden
 }
 
 func idempotent(req *http.Request) bool {

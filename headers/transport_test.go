@@ -115,7 +115,11 @@ func TestTransportReturnsWhatItDoesNotRepeat(t *testing.T) {
 	}{
 		"200":                    {headers.Transport{}, get(t), answer(200, once), 1},
 		"302":                    {headers.Transport{}, get(t), answer(302, once), 1},
-		"403":                    {headers.Transport{}, get(t), answer(403, once), 1},
+		"403":                    {headers.Transport{}, get(t), answer(403), 1},
+		"403, as GitHub":         {headers.Transport{}, get(t), answer(403, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"), 2},
+		"403, some left":         {headers.Transport{}, get(t), answer(403, "X-RateLimit-Remaining: 7", "X-RateLimit-Reset: 5"), 1},
+		"403 with Retry-After":   {headers.Transport{}, withBody(http.MethodPost, nil), answer(403, once), 2},
+		"OpenAI":                 {headers.Transport{}, get(t), answer(429, "x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 5s"), 2},
 		"500":                    {headers.Transport{}, get(t), answer(500, once), 1},
 		"0 left of an admitted":  {headers.Transport{}, get(t), answer(200, "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"), 1},
 		"no hint":                {headers.Transport{}, get(t), answer(429), 1},

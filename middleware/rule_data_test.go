@@ -183,7 +183,7 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) {
 			r.Limit.Period, r.Tiers = 60000, map[string][]algorithms.Limit{"pro": {{Rate: 5, Period: 9999 * time.Microsecond}}}
 		}, []string{
-			"Limit: the period 60µs is below 10ms, which limits nobody", `Tiers: tier "pro": the period 9.999ms is below 10ms`,
+			"Limit: the period 60µs is below 10ms; a number without a unit", `Tiers: tier "pro": the period 9.999ms is below 10ms`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Lease, r.Ban = algorithms.PerMonth(5, "UTC"), true, algorithms.Ban{After: 1, For: time.Hour}

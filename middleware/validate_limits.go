@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
@@ -39,7 +40,7 @@ func validateLimits(limits []algorithms.Limit) error {
 		}
 		err := l.Validate()
 		if err == nil && l.Calendar == "" {
-			err = tooShort("the period", l.Period)
+			err = inside.TooShort("the period", l.Period, shortest)
 		}
 		errs = append(errs, err)
 		if isHeld(l) && len(limits) > 1 {
@@ -55,16 +56,8 @@ func validateLimits(limits []algorithms.Limit) error {
 }
 
 // shortest is the shortest time that a rule may count by. Anything below is shorter
-// than a decision may take, and mostly a number whose unit was forgotten.
+// than a decision may take, and limits nobody.
 const shortest = 10 * time.Millisecond
-
-func tooShort(what string, d time.Duration) error {
-	if d >= shortest {
-		return nil
-	}
-	return fmt.Errorf("%s %s is below %s, which limits nobody; a number without a unit is in nanoseconds: write 10*time.Second, in text 10s",
-		what, d, shortest)
-}
 
 func (r *Rule) validateBan(bad func(string, error)) {
 	if r.Ban == (algorithms.Ban{}) {
@@ -72,8 +65,8 @@ func (r *Rule) validateBan(bad func(string, error)) {
 	}
 	err := r.Ban.Validate()
 	if bad("Ban", err); err == nil {
-		bad("Ban", tooShort("for:", r.Ban.For))
-		bad("Ban", tooShort("within:", cmp.Or(r.Ban.Within, shortest)))
+		bad("Ban", inside.TooShort("for:", r.Ban.For, shortest))
+		bad("Ban", inside.TooShort("within:", cmp.Or(r.Ban.Within, shortest), shortest))
 	}
 	for by, limits := range r.sets() {
 		err := banBy(r.Ban, limits)

@@ -4,7 +4,9 @@ package inside
 
 import (
 	"context"
+	"fmt"
 	"reflect"
+	"time"
 )
 
 // A Key opens the Internal values: only &Allow does, and only this module can name it.
@@ -31,6 +33,15 @@ func PeekFirst(ctx context.Context) context.Context { return context.WithValue(c
 
 // PeeksFirst reports whether PeekFirst made the context.
 func PeeksFirst(ctx context.Context) bool { return ctx.Value(peekFirst{}) != nil }
+
+// TooShort says that a duration is below the shortest that makes sense, or returns nil.
+// What is shorter is mostly a number whose unit was forgotten.
+func TooShort(what string, d, shortest time.Duration) error {
+	if d >= shortest {
+		return nil
+	}
+	return fmt.Errorf("%s %s is below %s; a number without a unit is in nanoseconds: write 10*time.Second, in text 10s", what, d, shortest)
+}
 
 // IsNil reports whether a field that must be set is nil, or a nil pointer in an
 // interface.
