@@ -25,7 +25,7 @@ demo: ## Start the example server without Redis, send it real requests, show wha
 RESULT ?=
 .PHONY: lab
 lab: ## Open a page on which limits are tried; RESULT=result.json shows a replay, ADDR=host:port.
-	go run ./cmd/ratelimit/internal/lab -open $(if $(ADDR),-addr $(ADDR)) $(if $(RESULT),-result $(RESULT))
+	go run ./cmd/ratelimit lab -open $(if $(ADDR),-addr $(ADDR)) $(if $(RESULT),-result $(RESULT))
 
 # The race detector needs cgo, so a C compiler.
 RACE = $(shell go build -race runtime/cgo 2>/dev/null && echo -race)

@@ -1,6 +1,6 @@
 // Package overload simulates a server that gets more requests than it can serve, behind a
 // [shed.Shedder] or behind nothing. The tests of package shed assert what it finds, and
-// cmd/ratelimit/internal/lab shows it.
+// ratelimit lab shows it.
 //
 // The Shedder and the handlers are real, and only the time is not: Scenario.Run must be called
 // in a bubble of testing/synctest.

@@ -1,7 +1,7 @@
 // Package simulate sends traffic to the algorithms in virtual time, and judges
 // what they made of it against an exact limit: "at most R units in any span of
 // length P". It is what docs/algorithms.md is measured with (tools/accuracy)
-// and what cmd/ratelimit/internal/lab shows.
+// and what ratelimit lab shows.
 //
 // What runs is algorithms.Memory. The conformance tests of package algorithms show
 // that Redis decides the same.

@@ -104,7 +104,7 @@ package step
 //     middleware/rulefile/rules.schema.json, and what -update writes: TestTheAPIIsListed of
 //     internal/docs, TestBadDocuments of middleware/rulefile;
 //   - a section in docs/algorithms.md, whose bound in docs/words.txt rises, and a row in the
-//     lab (cmd/ratelimit/internal/lab).
+//     lab (ratelimit lab).
 //
 // The tests of the steps are in algorithms and internal/memory. Run these first:
 //

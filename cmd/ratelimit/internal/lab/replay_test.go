@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/cli"
 	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/replayed"
 )
 
@@ -92,11 +93,11 @@ func TestResultFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	file.Close()
-	c, err := parse([]string{"-result", path, "-addr", "localhost:0", "-open"})
-	if err != nil || c.result.Requests != 4 || c.addr != "localhost:0" || !c.open {
-		t.Fatalf("%+v, %v", c, err)
+	result, err := read(path)
+	if err != nil || result.Requests != 4 {
+		t.Fatalf("%+v, %v", result, err)
 	}
-	status, body, _ := ask(t, c.result, "localhost", "/replay.json")
+	status, body, _ := ask(t, result, "localhost", "/replay.json")
 	var got replay
 	if err := json.Unmarshal([]byte(body), &got); err != nil || status != http.StatusOK || got.Log != "access.log" || len(got.Bars) != 2 {
 		t.Errorf("%d %s %v", status, body, err)
@@ -108,14 +109,20 @@ func TestResultFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"version": 9}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for want, args := range map[string][]string{
-		"version 9; this program reads version 1; cmd/ratelimit/internal/replay -o writes such a file": {"-result", path},
-		"no such file":                        {"-result", path + ".not"},
-		"not defined: -x; -h lists the flags": {"-x"},
-		`unexpected argument "a"`:             {"a"},
+	for want, c := range map[string]struct {
+		status int
+		args   []string
+	}{
+		"version 9; this program reads version 1; ratelimit replay -o writes such a file\n": {1, []string{"-result", path}},
+		"no such file":             {1, []string{"-result", path + ".not"}},
+		"is a directory":           {1, []string{"-result", t.TempDir()}},
+		"-addr \"nowhere\": ":      {1, []string{"-addr", "nowhere"}},
+		"not defined: -x\nusage: ": {2, []string{"-x"}},
+		`unexpected argument "a"`:  {2, []string{"a"}},
 	} {
-		if _, err := parse(args); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", args, err, want)
+		var stdout, stderr strings.Builder
+		if status := Command.Execute(cli.Streams{Out: &stdout, Err: &stderr}, c.args); status != c.status || stdout.Len() > 0 || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%q: %d, %s, want %d, %s", c.args, status, &stderr, c.status, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/cli"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
@@ -119,7 +120,7 @@ func (r *rule) leave(format string, args ...any) {
 }
 
 // replay replays the logs and reports.
-func (c *config) replay(stdin io.Reader, stdout, stderr io.Writer) error {
+func (c *config) replay(streams cli.Streams) error {
 	var p *replay
 	rules, err := c.loadRules(func(name string) string { return p.value(name) })
 	if err != nil {
@@ -129,7 +130,7 @@ func (c *config) replay(stdin io.Reader, stdout, stderr io.Writer) error {
 		return err
 	}
 	t := new(trash)
-	sources, err := c.openAll(stdin, t, c.wanted(p.rules))
+	sources, err := c.openAll(streams.In, t, c.wanted(p.rules))
 	defer func() {
 		for _, s := range sources {
 			_ = s.close() // they were only read
@@ -139,7 +140,7 @@ func (c *config) replay(stdin io.Reader, stdout, stderr io.Writer) error {
 		return err
 	}
 	p.sample(sources)
-	show := newProgress(sources, stderr, c.quiet)
+	show := newProgress(sources, streams.Err, c.verbose)
 	for s := earliest(sources); s != nil; s = earliest(sources) {
 		p.send(s.head, s.plan)
 		s.head = nil
@@ -152,7 +153,7 @@ func (c *config) replay(stdin io.Reader, stdout, stderr io.Writer) error {
 	if p.requests == 0 {
 		return errors.Join(ended(sources), fmt.Errorf("no request in %s\n%s", strings.Join(c.logs, ", "), t))
 	}
-	if err := result.print(stdout); err != nil {
+	if err := result.print(streams.Out); err != nil {
 		return err
 	}
 	return errors.Join(c.write(&result), ended(sources))
@@ -176,7 +177,7 @@ func (c *config) write(r *report) (err error) {
 	if c.output == "" {
 		return nil
 	}
-	f, err := os.Create(c.output) //nolint:gosec // the user names the file
+	f, err := os.Create(c.output)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 // progress tells how far the replay is.
 type progress struct {
 	sources []*source
-	to      io.Writer
+	to      io.Writer // nil writes nothing
 	every   time.Duration
 	begun   time.Time
 	next    time.Time
@@ -18,21 +18,23 @@ type progress struct {
 	told    bool
 }
 
-func newProgress(sources []*source, to io.Writer, quiet bool) *progress {
+// newProgress writes to a terminal four times a second, and to anything else, if that is
+// wanted, every ten seconds.
+func newProgress(sources []*source, to io.Writer, verbose bool) *progress {
 	s := &progress{sources: sources, to: to, every: 10 * time.Second, begun: time.Now()}
 	if f, ok := to.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			s.every, s.begin = time.Second/4, "\r\x1b[K" // a terminal: the line is replaced
+			s.every, s.begin, verbose = time.Second/4, "\r\x1b[K", true // the line is replaced
 		}
 	}
-	if s.next = s.begun.Add(s.every); quiet {
-		s.next = s.begun.AddDate(1, 0, 0)
+	if s.next = s.begun.Add(s.every); !verbose {
+		s.to = nil
 	}
 	return s
 }
 
 func (s *progress) step(requests int64) {
-	if requests&1023 != 0 {
+	if s.to == nil || requests&1023 != 0 {
 		return
 	}
 	now := time.Now()

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"cmp"
@@ -149,10 +149,10 @@ func (r *report) rule(b *strings.Builder, rule *rule) {
 		whose = "the clients with the rule's own limit"
 	}
 	for i := range rule.candidates {
-		if limit, denied, of, ok := rule.smallest(i, r.under); ok {
-			say("smallest limit that denies under %v %% of %s: %s (%s of %s)", 100*r.under, whose, limit, count(denied), count(of))
+		if limit, denied, of, ok := rule.smallest(i, r.under/100); ok {
+			say("smallest limit that denies under %v %% of %s: %s (%s of %s)", r.under, whose, limit, count(denied), count(of))
 		} else if of > 0 {
-			say("no limit at %d per %s denies under %v %% of %s", rule.candidates[i].limit.Rate, rule.Limit.Period, 100*r.under, whose)
+			say("no limit at %d per %s denies under %v %% of %s", rule.candidates[i].limit.Rate, rule.Limit.Period, r.under, whose)
 		}
 	}
 	if len(rule.Limits) > 1 && !rule.Disabled {
@@ -241,8 +241,8 @@ func (r *report) write(to io.Writer) error {
 			one.NotReplayed = cmp.Or(rule.notReplayed, "disabled in the rule file")
 		}
 		if len(rule.candidates) > 0 {
-			if text, _, of, ok := rule.smallest(0, r.under); ok {
-				one.Smallest, one.SmallestOf, one.Under = text, of, r.under
+			if text, _, of, ok := rule.smallest(0, r.under/100); ok {
+				one.Smallest, one.SmallestOf, one.Under = text, of, r.under/100
 			}
 		}
 		result.Rules = append(result.Rules, one)

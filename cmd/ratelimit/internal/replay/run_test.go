@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"os"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/cli"
 	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/replayed"
 )
 
@@ -31,7 +32,7 @@ func runs(t *testing.T, stdin string, args ...string) (status int, stdout, stder
 	t.Helper()
 	output := filepath.Join(t.TempDir(), "result.json")
 	var out, errs strings.Builder
-	status = run(append([]string{"-o", output}, args...), strings.NewReader(stdin), &out, &errs)
+	status = Command.Execute(cli.Streams{In: strings.NewReader(stdin), Out: &out, Err: &errs}, append([]string{"-o", output}, args...))
 	if f, err := os.Open(output); err == nil {
 		defer f.Close()
 		if result, err = replayed.Read(f); err != nil {
@@ -126,8 +127,9 @@ func TestMistakes(t *testing.T) {
 		status int
 		args   []string
 	}{
-		"a rule file and a log are required":   {2, []string{log}},
-		"usage: replay":                        {2, []string{"-rules", rules}},
+		"-rules is required":                   {2, []string{log}},
+		"usage: ratelimit replay [flags] LOG…": {2, []string{"-rules", rules}},
+		"-rules is behind":                     {2, []string{"-v", log, "-rules", rules}},
 		"-under 0: must be above 0":            {2, []string{"-rules", rules, "-under", "0", log}},
 		"-under NaN: must be above 0":          {2, []string{"-rules", rules, "-under", "NaN", log}},
 		"write NAME=FIELD":                     {2, []string{"-rules", rules, "-field", "tenant", log}},

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"bufio"
@@ -42,7 +42,7 @@ func open(name string, stdin io.Reader, t *trash) (*source, error) {
 	if name == "-" {
 		s.name = "stdin"
 	} else {
-		f, err := os.Open(name) //nolint:gosec // the user names the file
+		f, err := os.Open(name)
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +78,7 @@ func unpacked(stored *bufio.Reader) (io.Reader, error) {
 	case bytes.Equal(magic, []byte("BZh")):
 		return bzip2.NewReader(stored), nil
 	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f}):
-		return nil, errors.New("packed by zstd: unpack it, as in zstd -dc FILE | replay -rules RULES -")
+		return nil, errors.New("packed by zstd: unpack it, as in zstd -dc FILE | ratelimit replay -rules RULES -")
 	}
 	return stored, nil
 }

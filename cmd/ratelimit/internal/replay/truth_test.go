@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"bufio"
@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/cli"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
@@ -241,7 +241,6 @@ func TestLinesOutOfOrder(t *testing.T) {
 
 // BenchmarkMillionLines replays a million lines of a day, in each format.
 func BenchmarkMillionLines(b *testing.B) {
-	defer runtime.KeepAlive(ballast())
 	const (
 		lines    = 1_000_000
 		combined = `192.0.2.%d - user%d [%s] "GET /api/items/%d HTTP/1.1" 200 1234 "https://shop.example/" "Mozilla/5.0 (X11; Linux x86_64)"` + "\n"
@@ -274,7 +273,7 @@ func BenchmarkMillionLines(b *testing.B) {
 			}
 			for b.Loop() {
 				var stdout strings.Builder
-				if status := run([]string{"-q", "-rules", rules, log.Name()}, nil, &stdout, os.Stderr); status != 0 || !strings.HasPrefix(stdout.String(), "1,000,000 requests") {
+				if status := Command.Execute(cli.Streams{Out: &stdout, Err: os.Stderr}, []string{"-rules", rules, log.Name()}); status != 0 || !strings.HasPrefix(stdout.String(), "1,000,000 requests") {
 					b.Fatalf("status %d\n%s", status, &stdout)
 				}
 			}

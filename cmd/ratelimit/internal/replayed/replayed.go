@@ -1,5 +1,5 @@
-// Package replayed is what a replay of an access log found. cmd/ratelimit/internal/replay writes
-// it as JSON, and cmd/ratelimit/internal/lab shows it:
+// Package replayed is what a replay of an access log found. Package replay writes
+// it as JSON, and package lab shows it:
 //
 //	{
 //	  "version": 1,

@@ -1,4 +1,4 @@
-package main
+package rules
 
 import (
 	"bufio"
@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -18,18 +19,115 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/cli"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
+// Publish publishes a rule file, Diff compares one with the rules in force, and History
+// lists what was published.
+var (
+	Publish = &cli.Command{
+		Name: "publish", Args: "FILE", Does: "publish the rules of all instances of a service, in Redis",
+		Help: `Checks a rule file, shows what it changes, asks, and makes it the document in Redis that
+rulefile.Fleet reads. With -version it takes a document of the history instead of FILE. It
+publishes nothing if somebody else publishes while it asks or, with -replaces, if the file
+was made from another version than that in force.
+
+  export REDIS_URL=redis://localhost:6379
+  ratelimit publish -namespace shop -note "tighter login" rules.yaml
+  ratelimit publish -namespace shop -version 7     # back to version 7
+  ratelimit publish -namespace shop -yes - < rules.yaml
+
+Exit codes: 0 if the document is in force now, or was already; 1 if nothing was published;
+2 for wrong flags or arguments.
+`,
+		Flags: func(f *flag.FlagSet) cli.Run {
+			p := new(program)
+			p.nameFlags(f)
+			p.fleetFlags(f)
+			p.versionFlag(f)
+			f.StringVar(&p.by, "by", "", "`name` of the publisher (default: the user)")
+			f.StringVar(&p.note, "note", "", "`text` that says why, for the history")
+			f.Int64Var(&p.replaces, "replaces", -1, "`number` of the version that the file was made from, 0 for none: if another is in force, nothing is published (default: any)")
+			f.BoolVar(&p.yes, "yes", false, "publish without asking")
+			return func(s cli.Streams, args []string) error {
+				if len(args) == 1 && args[0] == "-" && !p.yes {
+					return cli.Usage("standard input is the document, so nothing can be asked: give -yes as well, after ratelimit diff")
+				}
+				return p.connected(s, args, p.publish)
+			}
+		},
+	}
+	Diff = &cli.Command{
+		Name: "diff", Args: "FILE", Does: "show what a rule file changes in the rules in force",
+		Help: `Compares a rule file with the document in force, or with -version a document of the
+history.
+
+  ratelimit diff -namespace shop rules.yaml
+  ratelimit diff -namespace shop -version 7
+
+Exit codes: 0 if they are equal; 1 if they differ; 2 if they cannot be compared, and for
+wrong flags or arguments.
+`,
+		Flags: func(f *flag.FlagSet) cli.Run {
+			p := new(program)
+			p.fleetFlags(f)
+			p.versionFlag(f)
+			return func(s cli.Streams, args []string) error { return p.connected(s, args, p.diff) }
+		},
+	}
+	History = &cli.Command{
+		Name: "history", Does: "list the rules that were published",
+		Help: `Lists the document in force and the last 20 before it, the newest first. The numbers are
+those of -version.
+
+  ratelimit history -namespace shop
+
+Exit codes: 0 if Redis was read; 1 if it cannot be; 2 for wrong flags or arguments.
+`,
+		Flags: func(f *flag.FlagSet) cli.Run {
+			p := &program{version: -1} // it takes no file
+			p.fleetFlags(f)
+			return func(s cli.Streams, args []string) error { return p.connected(s, args, p.history) }
+		},
+	}
+)
+
+func (p *program) fleetFlags(f *flag.FlagSet) {
+	f.StringVar(&p.redis, "redis", "", "`URL` of the Redis (default: the variable REDIS_URL)")
+	f.StringVar(&p.namespace, "namespace", "", "`name` of the limiter's namespace in Redis; required")
+}
+
+func (p *program) versionFlag(f *flag.FlagSet) {
+	f.Int64Var(&p.version, "version", 0, "`number` of a published version to take instead of a file")
+}
+
+// patience is how long Redis may take to connect and to answer, unless the URL says.
+const patience = 5 * time.Second
+
 // connected calls a command with a connection to the document. The URL may have a
 // password, so no error quotes it.
-func (p *program) connected(command func(context.Context) error) error {
+func (p *program) connected(s cli.Streams, args []string, command func(context.Context) error) error {
+	p.Streams = s
+	switch {
+	case p.version == 0 && len(args) != 1:
+		return cli.Usage("name one file, or - for standard input; there are %d", len(args))
+	case p.version != 0 && len(args) > 0:
+		return cli.Usage("unexpected argument %q", args[0])
+	case p.namespace == "":
+		return cli.Usage("-namespace is required: write that of the service's limiter")
+	case p.version == 0:
+		p.file = args[0]
+	}
 	logging.Disable() // errors are returned
 	options, err := redis.ParseURL(cmp.Or(p.redis, os.Getenv("REDIS_URL")))
 	if err != nil {
-		return errors.New("-redis or REDIS_URL: no URL of a Redis; write redis://:password@host:6379/0, and rediss:// for TLS")
+		return cli.Usage("-redis or REDIS_URL: no URL of a Redis; write redis://:password@host:6379/0, and rediss:// for TLS")
 	}
-	client := redis.NewClient(options)
+	options.DialTimeout = cmp.Or(options.DialTimeout, patience)
+	options.ReadTimeout = cmp.Or(options.ReadTimeout, patience)
+	client := redis.NewClient(algorithms.FailFast(options))
 	defer func() { _ = client.Close() }()
 	p.fleet = rulefile.Fleet{Client: client, Namespace: p.namespace}
 	return command(context.Background())
@@ -45,7 +143,7 @@ func (p *program) current(ctx context.Context) (rulefile.Document, error) {
 	case err != nil && d.Version == 0: // it could not be read
 		return d, err
 	case err != nil:
-		_, _ = fmt.Fprintln(p.stderr, err)
+		_, _ = fmt.Fprintln(p.Err, err)
 	}
 	return d, nil
 }
@@ -62,7 +160,7 @@ func (p *program) next(ctx context.Context) (name string, text []byte, err error
 			return fmt.Sprint("version ", d.Version), d.Text, nil
 		}
 	}
-	return "", nil, cmp.Or(err, fmt.Errorf("version %d is not kept: rules history lists those that are", p.version))
+	return "", nil, cmp.Or(err, fmt.Errorf("version %d is not kept: ratelimit history lists those that are", p.version))
 }
 
 // all returns the documents that are kept, the newest first.
@@ -92,10 +190,17 @@ func title(d rulefile.Document) string {
 // diff shows how a document differs from that in force.
 func (p *program) diff(ctx context.Context) error {
 	name, text, err := p.next(ctx)
+	same := false
 	if err == nil {
-		_, _, err = p.compare(ctx, name, text)
+		_, same, err = p.compare(ctx, name, text)
 	}
-	return err
+	switch {
+	case err != nil:
+		return cli.Exit{Code: 2, Err: err}
+	case !same:
+		return cli.Exit{Code: 1}
+	}
+	return nil
 }
 
 // compare shows how a document differs from that in force, which it returns.
@@ -104,10 +209,10 @@ func (p *program) compare(ctx context.Context, name string, text []byte) (curren
 		return current, false, err
 	}
 	if current.Text != nil && bytes.Equal(current.Text, text) {
-		_, err = fmt.Fprintln(p.stdout, "in force already:", title(current))
+		_, err = fmt.Fprintln(p.Out, "in force already:", title(current))
 		return current, true, err
 	}
-	_, err = fmt.Fprintf(p.stdout, "--- %s\n+++ %s\n%s", title(current), visible(name), difference(string(current.Text), string(text)))
+	_, err = fmt.Fprintf(p.Out, "--- %s\n+++ %s\n%s", title(current), visible(name), difference(string(current.Text), string(text)))
 	return current, false, err
 }
 
@@ -133,8 +238,8 @@ func (p *program) publish(ctx context.Context) error {
 		if current.Version > 0 { // otherwise the history says which is next
 			as = fmt.Sprintf(" as version %d", current.Version+1)
 		}
-		_, _ = fmt.Fprintf(p.stdout, "publish this for %s%s? [y/N] ", p.namespace, as)
-		answer, _ := bufio.NewReader(p.stdin).ReadString('\n')
+		_, _ = fmt.Fprintf(p.Out, "publish this for %s%s? [y/N] ", p.namespace, as)
+		answer, _ := bufio.NewReader(p.In).ReadString('\n')
 		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 			return errors.New("nothing was published: answer y, or write -yes to publish without being asked")
 		}
@@ -151,11 +256,11 @@ func (p *program) publish(ctx context.Context) error {
 	version, err := p.fleet.Publish(ctx, next, current.Version)
 	switch {
 	case errors.Is(err, rulefile.ErrConflict):
-		return errors.New("nothing was published: another publisher was first; look at rules diff, and publish again")
+		return errors.New("nothing was published: another publisher was first; look at ratelimit diff, and publish again")
 	case err != nil:
-		return fmt.Errorf("%w\nlook at rules history: the document may be published although the answer was lost", err)
+		return fmt.Errorf("%w\nlook at ratelimit history: the document may be published although the answer was lost", err)
 	}
-	_, err = fmt.Fprintf(p.stdout, "published: version %d; ratelimit_rules_version shows where it is in force\n", version)
+	_, err = fmt.Fprintf(p.Out, "published: version %d; ratelimit_rules_version shows where it is in force\n", version)
 	return err
 }
 
@@ -166,9 +271,9 @@ func (p *program) history(ctx context.Context) error {
 		return err
 	}
 	if all[0].Version == 0 {
-		_, _ = fmt.Fprintln(p.stdout, "nothing is published")
+		_, _ = fmt.Fprintln(p.Out, "nothing is published")
 	}
-	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "VERSION\tPUBLISHED\tBY\tNOTE")
 	for _, d := range all {
 		if d.Text != nil {

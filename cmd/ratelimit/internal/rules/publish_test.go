@@ -1,4 +1,4 @@
-package main
+package rules
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/cli"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
@@ -49,7 +50,7 @@ func (s *shelf) run(stdin io.Reader, status int, args []string, want ...string) 
 	s.t.Helper()
 	var out strings.Builder
 	args = append([]string{args[0], "-namespace", "shop"}, args[1:]...)
-	if got := run(args, stdin, &out, &out); got != status {
+	if got := execute(cli.Streams{In: stdin, Out: &out, Err: &out}, args); got != status {
 		s.t.Errorf("%q: status %d, want %d", args, got, status)
 	}
 	for _, part := range want {
@@ -85,9 +86,10 @@ func TestPublish(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	s.run(no(), 0, []string{"publish", s.path}, "in force already: version 1, ", "alice: first: rules")
+	s.run(no(), 0, []string{"diff", s.path}, "in force already: version 1, ")
 
 	s.write(rate(6))
-	if out := s.run(no(), 0, []string{"diff", s.path}, "alice: first: rules\n+++ "+s.path+"\n rules:\n   - name: login\n     key: ip\n-    limit: 5/1m fixed_window\n+    limit: 6/1m fixed_window\n"); strings.Contains(out, "one") {
+	if out := s.run(no(), 1, []string{"diff", s.path}, "alice: first: rules\n+++ "+s.path+"\n rules:\n   - name: login\n     key: ip\n-    limit: 5/1m fixed_window\n+    limit: 6/1m fixed_window\n"); strings.Contains(out, "one") {
 		t.Error(out)
 	}
 	s.force(1)
@@ -96,13 +98,13 @@ func TestPublish(t *testing.T) {
 	s.run(strings.NewReader(rate(8)), 2, []string{"publish", "-"}, "give -yes")
 
 	// Back again.
-	s.run(no(), 0, []string{"diff", "-version", "1"}, "+++ version 1\n", "-    limit: 7/1m", "+    limit: 5/1m")
+	s.run(no(), 1, []string{"diff", "-version", "1"}, "+++ version 1\n", "-    limit: 7/1m", "+    limit: 5/1m")
 	s.run(yes(), 0, []string{"publish", "-version", "1"}, "published: version 4;")
 	if d := s.force(4); string(d.Text) != rate(5) || d.By == "" || d.Note != "version 1 again" {
 		t.Errorf("%+v", d)
 	}
 	s.run(no(), 0, []string{"publish", "-version", "4"}, "in force already: version 4, ")
-	s.run(no(), 1, []string{"publish", "-version", "9"}, "version 9 is not kept: rules history lists those that are")
+	s.run(no(), 1, []string{"publish", "-version", "9"}, "version 9 is not kept: ratelimit history lists those that are")
 	out := s.run(no(), 0, []string{"history"})
 	for i, want := range []string{"VERSION  PUBLISHED", "4 ", "3 ", "2 ", "1 ", ""} {
 		if lines := strings.Split(out, "\n"); len(lines) != 6 || !strings.HasPrefix(lines[i], want) {
@@ -121,7 +123,7 @@ func TestTwoPublishers(t *testing.T) {
 		if _, err := s.fleet.Publish(t.Context(), rulefile.Document{Text: []byte(rate(9))}, 1); err != nil {
 			t.Error(err)
 		}
-	}), 1, []string{"publish", s.path}, "nothing was published: another publisher was first; look at rules diff")
+	}), 1, []string{"publish", s.path}, "nothing was published: another publisher was first; look at ratelimit diff")
 	if d := s.force(2); string(d.Text) != rate(9) {
 		t.Errorf("%q", d.Text)
 	}
@@ -165,7 +167,7 @@ func TestNothingIsPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.run(no(), 1, []string{"publish", "-yes", pipe}, "is no regular file")
-	if out := s.run(no(), 1, []string{"diff", "-redis", "redis://:secret@[::1", s.path}, "no URL of a Redis"); strings.Contains(out, "secret") {
+	if out := s.run(no(), 2, []string{"diff", "-redis", "redis://:secret@[::1", s.path}, "no URL of a Redis"); strings.Contains(out, "secret") {
 		t.Error(out)
 	}
 	s.force(1)
@@ -173,6 +175,7 @@ func TestNothingIsPublished(t *testing.T) {
 	s.server.SetError("READONLY You can't write against a read only replica.")
 	s.run(no(), 1, publish, "READONLY")
 	s.run(no(), 1, []string{"history"}, "READONLY")
+	s.run(no(), 2, []string{"diff", s.path}, "READONLY")
 	s.server.SetError("")
 	s.force(1)
 	// A tool that is older than the document replaces it only if it is told so.
@@ -193,8 +196,8 @@ func TestNothingIsPublished(t *testing.T) {
 	}
 	const foreign = "shop:rules was not written by Fleet.Publish: publish the rules"
 	s.run(no(), 0, []string{"history"}, foreign, "\n1  ")
-	s.run(no(), 0, []string{"diff", s.path}, foreign, "--- a value that publish has not written\n+++ "+s.path+"\n+version: 1\n")
-	s.run(no(), 0, []string{"diff", "-version", "1"}, foreign, "+++ version 1\n")
+	s.run(no(), 1, []string{"diff", s.path}, foreign, "--- a value that publish has not written\n+++ "+s.path+"\n+version: 1\n")
+	s.run(no(), 1, []string{"diff", "-version", "1"}, foreign, "+++ version 1\n")
 	s.run(no(), 1, []string{"publish", s.path}, foreign, "nothing was published")
 	s.run(yes(), 0, []string{"publish", s.path}, foreign, "publish this for shop? [y/N]", "published: version 4;")
 	s.run(yes(), 0, []string{"publish", "-version", "1"}, "as version 5? [y/N]", "published: version 5;")

@@ -68,7 +68,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "lab")
-	if out, err := exec.Command("go", "build", "-C", root, "-o", program, "./cmd/ratelimit/internal/lab").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", root, "-o", program, "./cmd/ratelimit").CombinedOutput(); err != nil {
 		fmt.Printf("%v\n%s", err, out)
 		return 1
 	}
@@ -103,7 +103,7 @@ func chromiumPath() string {
 
 // start starts a lab on a free port and returns its page.
 func start(program string, args ...string) (address string, end func(), err error) {
-	cmd := exec.Command(program, append([]string{"-addr", "127.0.0.1:0"}, args...)...)
+	cmd := exec.Command(program, append([]string{"lab", "-addr", "127.0.0.1:0"}, args...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

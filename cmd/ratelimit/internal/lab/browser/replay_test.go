@@ -41,6 +41,6 @@ func TestNoReplay(t *testing.T) {
 	t.Cleanup(end) // after the tab, which may still load the icon
 	p := newTab(t, desktop)
 	p.run(chromedp.Navigate(address + "/replay"))
-	p.until(`!none.hidden && none.innerText.includes('make lab RESULT=result.json')`)
+	p.until(`!none.hidden && none.innerText.includes('ratelimit lab -result result.json')`)
 	p.forgive("404 (Not Found)")
 }

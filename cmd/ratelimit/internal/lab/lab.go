@@ -1,74 +1,66 @@
-// Lab is a local page on which limits are tried: the same traffic goes through
+// Package lab is a local page on which limits are tried: the same traffic goes through
 // several algorithms side by side, in virtual time. The page shows how many requests
 // each of them admits, denies and makes wait, beside an exact limit. A second page shows
 // an overloaded server with and without a shed.Shedder. A third shows the result of a
 // replay of an access log.
-//
-//	go run ./cmd/ratelimit/internal/lab                        # or make lab
-//	go run ./cmd/ratelimit/internal/lab -result result.json    # a file of cmd/ratelimit/internal/replay -o
-//
-// The page needs no network, and the decisions are those of algorithms.Memory.
-package main
+package lab
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/cli"
 	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/replayed"
 )
 
-func main() {
-	c, err := parse(os.Args[1:])
-	if err == nil {
-		err = serve(c)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "lab:", strings.ReplaceAll(err.Error(), "\n", "; "))
-		os.Exit(1)
-	}
+// Command serves the lab until a signal ends it.
+var Command = &cli.Command{
+	Name: "lab", Does: "serve a page on which limits are tried",
+	Help: `Serves a page on which algorithms get the same traffic, side by side, and prints its
+address. The page needs no network, and the decisions are those of algorithms.Memory.
+
+  ratelimit lab -open
+  ratelimit lab -result result.json    # the result of ratelimit replay -o
+
+Exit codes: 0 after SIGINT or SIGTERM; 1 if the page cannot be served or the result cannot
+be read; 2 for wrong flags.
+`,
+	Flags: func(f *flag.FlagSet) cli.Run {
+		var c config
+		f.StringVar(&c.addr, "addr", "127.0.0.1:8090", "`host:port` to listen on; port 0 is any free one")
+		f.BoolVar(&c.open, "open", false, "open the page in a browser")
+		f.StringVar(&c.result, "result", "", "`file` that ratelimit replay -o wrote, to show")
+		return c.run
+	},
 }
 
 type config struct {
 	addr   string
 	open   bool
-	result *replayed.Result // nil is none
+	result string
 }
 
-func parse(args []string) (c config, err error) {
-	flags := flag.NewFlagSet("lab", flag.ContinueOnError)
-	flags.StringVar(&c.addr, "addr", "127.0.0.1:8090", "`host:port` to listen on")
-	flags.BoolVar(&c.open, "open", false, "open the page in a browser")
-	path := flags.String("result", "", "`file` that cmd/ratelimit/internal/replay -o wrote, to show")
-
-	flags.SetOutput(io.Discard) // main prints errors, without the usage
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		flags.SetOutput(os.Stdout)
-		flags.PrintDefaults()
-		os.Exit(0)
-	case err != nil:
-		return c, fmt.Errorf("%w; -h lists the flags", err)
-	case flags.NArg() > 0:
-		return c, fmt.Errorf("unexpected argument %q; -h lists the flags", flags.Arg(0))
+func (c *config) run(s cli.Streams, args []string) error {
+	if len(args) > 0 {
+		return cli.Usage("unexpected argument %q", args[0])
 	}
-	if *path != "" {
-		if c.result, err = read(*path); err != nil {
-			return c, fmt.Errorf("-result: %w; cmd/ratelimit/internal/replay -o writes such a file", err)
+	var result *replayed.Result // nil is none
+	if c.result != "" {
+		var err error
+		if result, err = read(c.result); err != nil {
+			return fmt.Errorf("-result: %w; ratelimit replay -o writes such a file", err)
 		}
 	}
-	return c, nil
+	return c.serve(s, result)
 }
 
 func read(path string) (*replayed.Result, error) {
@@ -84,7 +76,7 @@ func read(path string) (*replayed.Result, error) {
 	return &result, nil
 }
 
-func serve(c config) error {
+func (c *config) serve(s cli.Streams, result *replayed.Result) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.addr)
@@ -92,16 +84,16 @@ func serve(c config) error {
 		return fmt.Errorf("-addr %q: %w; choose another address; port 0 is any free one", c.addr, err)
 	}
 	server := &http.Server{
-		Handler:     handler(c.result),
+		Handler:     handler(result),
 		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	page := "http://" + listener.Addr().String()
-	if c.result != nil {
+	if result != nil {
 		page += "/replay"
 	}
-	fmt.Printf("listening on %s\n", page)
+	_, _ = fmt.Fprintf(s.Out, "listening on %s\n", page) // nobody to tell
 	if c.open {
 		browse(ctx, page)
 	}

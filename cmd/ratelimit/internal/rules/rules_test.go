@@ -1,4 +1,4 @@
-package main
+package rules
 
 import (
 	"os"
@@ -7,16 +7,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/cli"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
 const corpus = "../../../../testdata/rules"
 
-// runs runs the program, with a text as standard input.
+// runs runs a command, with a text as standard input.
 func runs(stdin string, args ...string) (status int, stdout, stderr string) {
 	var out, errs strings.Builder
-	status = run(args, strings.NewReader(stdin), &out, &errs)
+	status = execute(cli.Streams{In: strings.NewReader(stdin), Out: &out, Err: &errs}, args)
 	return status, out.String(), errs.String()
+}
+
+func execute(s cli.Streams, args []string) int {
+	commands := map[string]*cli.Command{"check": Check, "publish": Publish, "diff": Diff, "history": History}
+	return commands[args[0]].Execute(s, args[1:])
 }
 
 func read(t *testing.T, path string) string {
@@ -106,22 +112,31 @@ func TestMistakesArePrinted(t *testing.T) {
 		"no such file":                        {"check", "nowhere.yaml"},
 		`no such key: "tenant"`:               {"check", "-keys", "route,user", filepath.Join(corpus, "good/all_fields.yaml")},
 		`no such tier; this program has gold`: {"check", "-tiers", "gold", filepath.Join(corpus, "good/all_fields.yaml")},
+		"larger than 1048576 bytes":           {"check", "-"},
 		"a name has letters":                  {"check", "-keys", "a b", filepath.Join(corpus, "good/short.yaml")},
 	} {
-		if status, stdout, stderr := runs("", args...); status != 1 || stdout != "" || !strings.Contains(stderr, want) {
+		if status, stdout, stderr := runs(strings.Repeat("x", 9<<20), args...); status != 1 || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%q: %d\n%s\n%s; want %s", args, status, stdout, stderr, want)
 		}
 	}
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{nil, {"chek", "a"}, {"check"}, {"check", "a", "b"}, {"check", "-x", "a"},
-		{"publish"}, {"history", "a"}, {"publish", "-version", "1", "a"}, {"diff", "-namespace", "shop"}} {
-		if status, stdout, stderr := runs("", args...); status != 2 || stdout != "" || !strings.Contains(stderr, "usage: rules check") {
+	for want, args := range map[string][]string{
+		"standard input; there are 0": {"check"},
+		"standard input; there are 2": {"check", "a", "b"},
+		"not defined: -x":             {"check", "-x", "a"},
+		"not defined: -namespace":     {"check", "-namespace", "shop", "a"},
+		"-keys is behind a: ":         {"check", "a", "-keys", "user"},
+		"ratelimit publish: name one": {"publish"},
+		`unexpected argument "a"`:     {"history", "a"},
+		`unexpected argument "b"`:     {"publish", "-version", "1", "b"},
+		"ratelimit diff: name one":    {"diff", "-namespace", "shop"},
+		"-namespace is required":      {"diff", "a"},
+		"no URL of a Redis; write ":   {"history", "-namespace", "shop", "-redis", "localhost"},
+	} {
+		if status, stdout, stderr := runs("", args...); status != 2 || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, "\nusage: ratelimit "+args[0]) {
 			t.Errorf("%q: %d\n%s\n%s", args, status, stdout, stderr)
 		}
-	}
-	if status, _, stderr := runs("", "check", "-h"); status != 0 || !strings.Contains(stderr, "-tiers names") {
-		t.Errorf("%d\n%s", status, stderr)
 	}
 }
