@@ -195,15 +195,15 @@ func (s *Shedder) now() time.Duration { return time.Since(s.start) }
 // Load returns the number of requests at work and waiting, divided by the limit: at 1, all
 // places are taken.
 func (s *Shedder) Load() float64 {
-	s.lock()
+	s.expire(s.lock())
 	defer s.mu.Unlock()
-	return float64(len(s.working)+s.queues.new+s.queues.back) / s.limit.at
+	return float64(len(s.working)+s.queues.new+s.queues.back) / float64(int(s.limit.at))
 }
 
 // Metrics yields what the Shedder has counted.
 func (s *Shedder) Metrics() iter.Seq[algorithms.Metric] {
 	return func(yield func(algorithms.Metric) bool) {
-		s.lock()
+		s.expire(s.lock())
 		all := []algorithms.Metric{
 			{Name: "ratelimit_shed_limit", Value: float64(int(s.limit.at))},
 			{Name: "ratelimit_shed_working", Value: float64(len(s.working))},

@@ -659,3 +659,34 @@ func BenchmarkShedder(b *testing.B) {
 		all.Wait()
 	})
 }
+
+// At full the load is 1, also when the limit has a fraction. In shadow, it falls to 0 when
+// nothing runs, though no request comes any more.
+func TestLoadWhenFullAndAfterACrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		work := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(50 * time.Millisecond) })
+		crowd := func(h http.Handler, n int) {
+			for range n {
+				go h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+			}
+			synctest.Wait()
+		}
+		s := adaptive()
+		h := s.Handler(work)
+		for range 200 { // the limit grows
+			places := metricsOf(s)["limit"]
+			crowd(h, int(places))
+			if load := s.Load(); load != 1 {
+				t.Errorf("load %v, %v of %v places are taken", load, metricsOf(s)["working"], places)
+			}
+			time.Sleep(60 * time.Millisecond)
+		}
+
+		shadow := &shed.Shedder{Min: 2, Max: 2, Shadow: true, Logger: slog.New(slog.DiscardHandler)}
+		crowd(shadow.Handler(work), 20)
+		time.Sleep(3 * time.Second)
+		if working := metricsOf(shadow)["working"]; shadow.Load() != 0 || working != 0 {
+			t.Errorf("load %v, %v at work", shadow.Load(), working)
+		}
+	})
+}
