@@ -74,7 +74,7 @@ func (m *Middleware) serveLimits(w http.ResponseWriter, r *http.Request) {
 			fail(w, http.StatusServiceUnavailable)
 			return
 		}
-		views[i] = limitOf(&d.Results[i], time.Now())
+		views[i] = limitOf(&d.Results[i])
 	}
 	text, _ := json.Marshal(map[string]any{"limits": views}) // texts, numbers and times of this century
 	w.Header().Set("Content-Type", "application/json")
@@ -131,12 +131,12 @@ func (e *evaluation) logLimits(rule *rule, err error) {
 	})
 }
 
-func limitOf(r *algorithms.Result, now time.Time) limitView {
+func limitOf(r *algorithms.Result) limitView {
 	v := limitView{
 		Name: r.Check.Rule, Tier: r.Check.Tier, Window: refillName(r.Check.Limit), Limit: r.Check.Limit.Quota(), Remaining: max(r.Remaining, 0), ResetAfter: view.Seconds(r.ResetAfter),
 	}
 	if r.ResetAfter > 0 && r.ResetAfter < algorithms.Never {
-		at := now.Add(r.ResetAfter).UTC().Truncate(time.Second)
+		at := r.At.Add(r.ResetAfter).UTC().Truncate(time.Second)
 		v.ResetsAt = &at
 	}
 	if v.Soft = r.Check.Limit.Soft; v.Soft && r.BannedFor == 0 { // Remaining of a banned key does not say what was used

@@ -89,6 +89,26 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+// The end of a window is that of the clock that counts, as in the headers.
+func TestLimitsEndByTheClockThatCounts(t *testing.T) {
+	rule := perHour("plan", 9)
+	rule.Limit = algorithms.PerMonth(9, "UTC")
+	for _, ahead := range []time.Duration{0, time.Microsecond, 2 * time.Millisecond, -2 * time.Millisecond, 100 * time.Hour, -time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := &algorithms.Memory{Now: func() time.Time { return time.Now().Add(ahead) }}
+			m := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}})
+			serve(m.Handler(ok), "GET /")
+			want := "2000-02-01T00:00:00Z"
+			if ahead < 0 {
+				want = "2000-01-01T00:00:00Z"
+			}
+			if got := serve(m.Limits(), "GET /").Body.String(); !strings.Contains(got, want) {
+				t.Errorf("%s ahead: %s, want %s", ahead, got, want)
+			}
+		})
+	}
+}
+
 // peeking counts the calls of Peek and their checks.
 type peeking struct {
 	algorithms.Memory
