@@ -115,6 +115,7 @@ func (e *evaluation) refundSlot() {
 		}
 	}
 	if slot >= 0 {
+		e.decision.Results = slices.Clone(e.decision.Results) // Observe may have kept them
 		r := &e.decision.Results[slot]
 		units := r.Charged
 		e.m.limiter.refund(e.request.Context(), algorithms.Decision{Results: e.decision.Results[slot : slot+1]})

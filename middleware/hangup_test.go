@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -218,5 +219,44 @@ func TestTheWriteTimeoutEndsAWait(t *testing.T) {
 		if resp.StatusCode != want {
 			t.Errorf("request %d: %d, want %d", i, resp.StatusCode, want)
 		}
+	}
+}
+
+// A program may keep the decision that Observe got, and read it while the request goes on.
+func TestTheDecisionThatObserveGotStays(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule ratelimit.Rule
+		end  int64 // charged in the end
+	}{
+		"a client leaves the queue": {ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Minute, Burst: 9, Algorithm: algorithms.LeakyBucket}}, 0},
+		"refunded by the status":    {ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(9), ChargeOn: []int{http.StatusTeapot}}, 0},
+		"settled":                   {perHour("r", 9), 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var observed, settled algorithms.Decision
+				m := mustNew(t, ratelimit.Config{
+					Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{c.rule},
+					Observe: func(_ *http.Request, d algorithms.Decision) {
+						observed = d
+						go func() { _ = fmt.Sprint(d.Results[0].Charged) }() // for the race detector
+					},
+					Settled: func(_ *http.Request, d algorithms.Decision) { settled = d },
+				})
+				h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if c.end > 0 {
+						_ = ratelimit.Settle(r.Context(), "r", c.end)
+					}
+					w.WriteHeader(http.StatusOK)
+				}))
+				serve(h, "GET /")
+				ctx, leave := context.WithCancel(t.Context())
+				defer time.AfterFunc(time.Second, leave).Stop()
+				h.ServeHTTP(httptest.NewRecorder(), request("GET /").WithContext(ctx))
+				if observed.Results[0].Charged != 1 || settled.Results[0].Charged != c.end {
+					t.Errorf("observed %+v, settled %+v", observed, settled)
+				}
+			})
+		})
 	}
 }
