@@ -253,6 +253,16 @@ func TestRulesAreBounded(t *testing.T) {
 	if err == nil || err.Error() != `middleware: rule "last": 1002 rules; at most 1000` {
 		t.Error(err)
 	}
+	for i := range rules {
+		rules[i].Match, rules[i].Costs = slices.Repeat([]string{"/a"}, 9), map[string]int64{"/a": 1}
+	}
+	if err := ratelimit.ValidateRules(rules); err != nil {
+		t.Error(err)
+	}
+	rules[990].Costs = map[string]int64{"/a": 1, "/a/": 1}
+	if err := ratelimit.ValidateRules(rules); err == nil || err.Error() != `middleware: rule "r999": with this rule there are 10001 patterns; at most 10000 in all rules` {
+		t.Error(err)
+	}
 }
 
 // Patterns that may conflict are compared with each other, and costs with the limits

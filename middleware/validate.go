@@ -41,6 +41,9 @@ func (e *RuleError) Unwrap() error { return e.Err }
 // maxRules is how many rules there may be: a request is compared with each.
 const maxRules = 1000
 
+// maxPatterns is how many patterns all rules may have together, for the same reason.
+const maxPatterns = 10_000
+
 // ValidateRules returns all mistakes, each a [*RuleError], joined.
 func ValidateRules(rules []Rule) error {
 	if len(rules) == 0 {
@@ -48,6 +51,12 @@ func ValidateRules(rules []Rule) error {
 	}
 	if len(rules) > maxRules {
 		return &RuleError{Index: maxRules, Rule: rules[maxRules].Name, Err: fmt.Errorf("%d rules; at most %d", len(rules), maxRules)}
+	}
+	patterns := 0
+	for i := range rules {
+		if patterns += len(rules[i].Match) + len(rules[i].Costs); patterns > maxPatterns {
+			return &RuleError{Index: i, Rule: rules[i].Name, Err: fmt.Errorf("with this rule there are %d patterns; at most %d in all rules", patterns, maxPatterns)}
+		}
 	}
 	var errs []error
 	named := make(map[string]int, len(rules))

@@ -44,31 +44,38 @@ type Target struct {
 	method string
 	// path is URL.Path, with a leading slash; "" for OPTIONS *, which has no path.
 	// cleanPath is "" if the path was sent clean.
-	path, cleanPath string
+	path, cleanPath reading
 	// raw is URL.RawPath, if set. URL.EscapedPath needs no field: it is RawPath,
 	// or it is Path escaped, which matches as Path does.
-	raw, cleanRaw string
+	raw, cleanRaw reading
 	odd           bool // has more than path
+}
+
+// A reading is a path, and where its first segments end, as far as a wildcard has needed
+// to know. So a long segment is searched once, not once for each pattern.
+type reading struct {
+	path string
+	ends [8]int // 0 where it is not known
 }
 
 // TargetOf returns the Target of a request. It allocates only for unclean paths. A
 // request without a URL has the path "/".
 func TargetOf(r *http.Request) (t Target) {
 	if r.URL == nil {
-		return Target{method: r.Method, path: "/"}
+		return Target{method: r.Method, path: reading{path: "/"}}
 	}
-	t.method, t.path = r.Method, r.URL.Path
-	if r.URL.RawPath == "" && tidy(t.path) {
+	t.method, t.path.path = r.Method, r.URL.Path
+	if r.URL.RawPath == "" && tidy(r.URL.Path) {
 		return t
 	}
-	if t.path == "*" && t.method == http.MethodOptions && cmp.Or(r.RequestURI, "*") == "*" {
+	if r.URL.Path == "*" && t.method == http.MethodOptions && cmp.Or(r.RequestURI, "*") == "*" {
 		return Target{}
 	}
-	t.path, t.cleanPath = readings(t.path)
+	t.path.path, t.cleanPath.path = readings(r.URL.Path)
 	if r.URL.RawPath != "" {
-		t.raw, t.cleanRaw = readings(r.URL.RawPath)
+		t.raw.path, t.cleanRaw.path = readings(r.URL.RawPath)
 	}
-	t.odd = t.cleanPath != "" || t.raw != ""
+	t.odd = t.cleanPath.path != "" || t.raw.path != ""
 	return t
 }
 
@@ -99,19 +106,19 @@ func readings(sent string) (rooted, cleaned string) {
 // without a trailing slash. It errs towards true.
 func (p *Pattern) Match(t *Target) bool {
 	// Small enough to be inlined.
-	return (t.odd || p.at < len(t.path) && t.path[p.at] == p.last) && p.matchReadings(t)
+	return (t.odd || p.at < len(t.path.path) && t.path.path[p.at] == p.last) && p.matchReadings(t)
 }
 
 func (p *Pattern) matchReadings(t *Target) bool {
 	return p.matchMethod(t.method) &&
-		(p.matchPath(t.path, false) ||
-			t.cleanPath != "" && p.matchPath(t.cleanPath, false) ||
-			t.raw != "" && p.matchPath(t.raw, true) ||
-			t.cleanRaw != "" && p.matchPath(t.cleanRaw, true))
+		(p.matchPath(&t.path, false) ||
+			t.cleanPath.path != "" && p.matchPath(&t.cleanPath, false) ||
+			t.raw.path != "" && p.matchPath(&t.raw, true) ||
+			t.cleanRaw.path != "" && p.matchPath(&t.cleanRaw, true))
 }
 
-func (p *Pattern) matchPath(path string, escaped bool) bool {
-	rest, ok := p.walk(path, escaped)
+func (p *Pattern) matchPath(r *reading, escaped bool) bool {
+	rest, ok := p.walk(r, escaped)
 	rest = strings.TrimSuffix(rest, "/")
 	// What is left may still be the slash of "/a/{$}", sent by its name or not.
 	return ok && (p.end == endAnything || rest == "" || rest == "/" || escaped && strings.EqualFold(rest, "/%2F"))
@@ -120,14 +127,14 @@ func (p *Pattern) matchPath(path string, escaped bool) bool {
 // MatchExactly reports whether every router would serve the request by the pattern,
 // with the path as it was sent. It errs towards false.
 func (p *Pattern) MatchExactly(t *Target) bool {
-	return t.cleanPath == "" && t.cleanRaw == "" && p.matchMethod(t.method) &&
-		p.matchPathExactly(t.path, false) &&
+	return t.cleanPath.path == "" && t.cleanRaw.path == "" && p.matchMethod(t.method) &&
+		p.matchPathExactly(&t.path, false) &&
 		// chi does not unescape RawPath: to it, /he%61lth may be some /{page}.
-		(t.raw == "" || p.matchPathExactly(t.raw, true) && p.matchPathExactly(t.raw, false))
+		(t.raw.path == "" || p.matchPathExactly(&t.raw, true) && p.matchPathExactly(&t.raw, false))
 }
 
-func (p *Pattern) matchPathExactly(path string, escaped bool) bool {
-	rest, ok := p.walk(path, escaped)
+func (p *Pattern) matchPathExactly(r *reading, escaped bool) bool {
+	rest, ok := p.walk(r, escaped)
 	return ok && (p.end == endNothing && rest == "" ||
 		p.end == endSlash && rest == "/" ||
 		p.end == endAnything && rest != "")
@@ -141,23 +148,43 @@ func (p *Pattern) matchMethod(method string) bool {
 //
 // A wildcard also matches an empty segment, which ServeMux allows only for CONNECT,
 // and %2F, which only chi allows. It does not match the end of a path after a slash.
-func (p *Pattern) walk(path string, escaped bool) (rest string, ok bool) {
-	rest = path
-	for _, lit := range p.segs {
+func (p *Pattern) walk(r *reading, escaped bool) (rest string, ok bool) {
+	rest = r.path
+	for i, lit := range p.segs {
 		if len(rest) <= 1 {
 			return "", false
 		}
-		var seg string
-		seg, rest = cutSegment(rest)
-		// Lengths first, lest a long path is unescaped for each pattern.
-		if escaped && len(lit) <= len(seg) && len(seg) <= 3*len(lit) {
+		if lit == "" {
+			rest = r.afterSegment(i, rest)
+			continue
+		}
+		// No more than can be the literal, lest a long path is searched for each pattern.
+		longest := len(lit)
+		if escaped {
+			longest *= 3
+		}
+		seg, _ := cutSegment(rest[:min(len(rest), longest+2)])
+		rest = rest[1+len(seg):]
+		if escaped && len(lit) <= len(seg) && len(seg) <= longest {
 			seg = unescape(seg)
 		}
-		if lit != "" && lit != seg {
+		if lit != seg {
 			return "", false
 		}
 	}
 	return rest, true
+}
+
+// afterSegment returns what follows segment i, with which rest begins.
+func (r *reading) afterSegment(i int, rest string) string {
+	if i < len(r.ends) && r.ends[i] > 0 {
+		return r.path[r.ends[i]:]
+	}
+	_, rest = cutSegment(rest)
+	if i < len(r.ends) {
+		r.ends[i] = len(r.path) - len(rest)
+	}
+	return rest
 }
 
 // Meets reports whether a request may match both patterns.

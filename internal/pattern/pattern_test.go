@@ -404,3 +404,34 @@ func TestTargetOfAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkLongPath compares a path of 1 MB with 10,000 patterns.
+func BenchmarkLongPath(b *testing.B) {
+	long := strings.Repeat("x", 1<<20)
+	for _, c := range []struct{ name, pattern, path string }{
+		{"escaped slash", "/api%d/", "/" + long + "%2F"},
+		{"unclean", "/api%d/", "//" + long},
+		{"unclean, no end", "/api%d/", "/./" + strings.Repeat("/x", 1<<19)},
+		{"escaped", "/%%61pi%d/", "/" + strings.Repeat("%78", 1<<18) + "%2F"},
+		{"after a literal", "/users/x%d", "/users/" + long + "%2F"},
+		{"wildcard", "/users/{id}/x%d", "/users/" + long + "%2F"},
+		{"wildcards", "/{id}/{to}/x%d", "/" + long[:1<<19] + "/" + long[:1<<19] + "%2F"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			patterns := make([]*Pattern, 10_000)
+			for i := range patterns {
+				patterns[i] = mustParse(b, fmt.Sprintf(c.pattern, i))
+			}
+			r := request(b, "GET "+c.path)
+			b.ReportAllocs()
+			for b.Loop() {
+				t := TargetOf(r)
+				for _, p := range patterns {
+					if p.Match(&t) {
+						b.Fatal("matches")
+					}
+				}
+			}
+		})
+	}
+}

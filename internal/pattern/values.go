@@ -67,30 +67,30 @@ func methodOpenness(method string) int {
 // read the path differently, it is the largest number of all readings, so that no
 // spelling of a path has a smaller one.
 func (v Values) Of(t *Target, other int64) int64 {
-	n := v.ofPath(t.method, t.path, false, other)
-	if t.cleanPath != "" {
-		n = max(n, v.ofPath(t.method, t.cleanPath, false, other))
+	n := v.ofPath(t.method, &t.path, false, other)
+	if t.cleanPath.path != "" {
+		n = max(n, v.ofPath(t.method, &t.cleanPath, false, other))
 	}
-	if t.raw != "" {
-		n = max(n, v.ofPath(t.method, t.raw, true, other))
+	if t.raw.path != "" {
+		n = max(n, v.ofPath(t.method, &t.raw, true, other))
 	}
-	if t.cleanRaw != "" {
-		n = max(n, v.ofPath(t.method, t.cleanRaw, true, other))
+	if t.cleanRaw.path != "" {
+		n = max(n, v.ofPath(t.method, &t.cleanRaw, true, other))
 	}
 	return n
 }
 
 // ofPath goes on to less specific patterns until one matches exactly, because some
 // router may serve the path by one of them.
-func (v Values) ofPath(method, path string, escaped bool, other int64) int64 {
+func (v Values) ofPath(method string, r *reading, escaped bool, other int64) int64 {
 	var most int64
 	for i := range v {
 		p := &v[i]
-		if !escaped && (p.at >= len(path) || path[p.at] != p.last) || !p.matchMethod(method) || !p.matchPath(path, escaped) {
+		if !escaped && (p.at >= len(r.path) || r.path[p.at] != p.last) || !p.matchMethod(method) || !p.matchPath(r, escaped) {
 			continue
 		}
 		most = max(most, p.n)
-		if p.matchPathExactly(path, escaped) {
+		if p.matchPathExactly(r, escaped) {
 			return most
 		}
 	}

@@ -126,6 +126,7 @@ func TestBadDocumentsCostLittle(t *testing.T) {
 		"many parts":        "{version: 1, rules: [{name: r, limit: 5/1m, key: [" + numbered(15_000, "header:X-%d, ") + "]}]}",
 		"many rules":        "version: 1\nrules:\n" + numbered(6000, "- {name: r%d, key: ip, limit: 5/1m}\n"),
 		"many good ones":    "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, match: [" + numbered(25_000, "/%d, ") + "]}]}",
+		"patterns of rules": "version: 1\nrules:\n" + numbered(200, "- {name: r%d, key: ip, limit: 5/1m, match: ["+strings.Repeat("/a/b,", 230)+"]}\n"),
 		"long texts":        "{version: 1, rules: [{name: " + strings.Repeat("x", size/2) + ", " + strings.Repeat("y", size/2-100) + ": 1}]}",
 		"comments":          strings.Repeat("#\n", size/2),
 		"brackets":          strings.Repeat("[", size),
