@@ -86,7 +86,7 @@ func TestRuleFiles(t *testing.T) {
 			inOneMinute(t, func(c client) error {
 				good, bad := c.with("secret"), c.with("wrong")
 				for range 20 {
-					if err := s.expect(good, login, "200 5/5"); err != nil {
+					if err := s.expect(good, login, "200 4/5"); err != nil {
 						return err
 					}
 				}
@@ -107,7 +107,7 @@ func TestRuleFiles(t *testing.T) {
 					return fmt.Errorf("after ten denials: %+v", stands)
 				}
 				return errors.Join(
-					s.expect(newClient().with("secret"), login, "200 5/5"),
+					s.expect(newClient().with("secret"), login, "200 4/5"),
 					s.expect(c, items, "200"),
 				)
 			})
