@@ -87,6 +87,9 @@ func TestCommands(t *testing.T) {
 		{"replay -rules " + log + " " + log, 1, "", "access.log:1:"},
 		{"replay -rules " + rules + " -o " + dir + " " + log, 1, "1 requests", "is a directory"},
 		{"replay " + log, 2, "", "-rules is required"},
+		{"replay -rules " + rules + " -o " + log + " " + log, 2, "", "would overwrite"},
+		{"replay -rules " + rules + " -o " + rules + " " + log, 2, "", "would overwrite"},
+		{"replay -rules " + rules + " " + log, 0, "1 requests", ""}, // both are still there
 
 		{"diff -namespace shop -redis redis://127.0.0.1:1 " + rules, 2, "", "connection refused"},
 		{"diff -namespace shop -redis redis://127.0.0.1:1 " + nowhere, 2, "", "no such file"},

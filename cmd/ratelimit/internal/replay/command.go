@@ -6,6 +6,7 @@ package replay
 import (
 	"errors"
 	"flag"
+	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -80,6 +81,13 @@ func (c *config) run(s cli.Streams, logs []string) error {
 		return cli.Usage("no log: name files, or - for standard input")
 	case !(c.under > 0 && c.under <= 100):
 		return cli.Usage("-under %v: must be above 0 and at most 100", c.under)
+	}
+	if to, err := os.Stat(c.output); err == nil && to.Mode().IsRegular() {
+		for _, name := range append([]string{c.ruleFile}, logs...) {
+			if from, err := os.Stat(name); err == nil && os.SameFile(from, to) {
+				return cli.Usage("-o %s would overwrite what it is made from: choose another file", c.output)
+			}
+		}
 	}
 	// Lines are garbage soon, and the collector runs less often beside a large slice. It
 	// takes no memory, since it is never used.
