@@ -42,7 +42,7 @@ func failsAsConfigured(t *testing.T, s *service) {
 	err := errors.Join(
 		s.expect(c, items, slices.Repeat([]string{"200"}, 5)...), // per-ip: open
 		s.expect(c, login, slices.Repeat([]string{"503"}, 5)...), // login: closed
-		s.expect(user, login, "503 100/100", "503 100/100"),      // per-user: local, and charged nothing
+		s.expect(user, login, "503", "503"),                      // per-user: local, and charged nothing
 		s.expect(user, items, "200 99/100"),
 	)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/seed75154129/ratelimit/internal/field"
 )
 
-// XRateLimit is the default [Writer]. It describes the tightest enforced rule:
+// XRateLimit is the default [Writer]. It describes the tightest enforced rule or, in a
+// denial, the tightest of those that denied:
 //
 //	X-RateLimit-Limit      units that can be used at once
 //	X-RateLimit-Remaining  units left
@@ -23,11 +24,12 @@ import (
 // because it is not known when its requests will end. A soft limit is described only if
 // all limits are soft or in_flight. Remaining is never below 0.
 //
-// If no rule was decided, XRateLimit sets nothing. If the fields are already set, one set
-// of the three remains: the one with the fewest units left and, among equals, the latest
-// reset. A reset in another form, such as seconds from now, is converted. A limit or a
-// reset that does not parse is replaced by the rule's, and a Remaining with all that goes
-// with it.
+// If no rule was decided, XRateLimit sets nothing. In a denial by rules that are hidden or
+// could not be counted, it removes the fields. If the request is admitted and the fields are
+// already set, one set of the three remains: the one with the fewest units left and, among
+// equals, the latest reset. A reset in another form, such as seconds from now, is converted.
+// A limit or a reset that does not parse is replaced by the rule's, and a Remaining with all
+// that goes with it.
 func XRateLimit(h http.Header, d algorithms.Decision) { writeX(h, d, false) }
 
 // XRateLimitDelta is [XRateLimit] with the reset in seconds from now, as Reddit and
@@ -36,6 +38,13 @@ func XRateLimit(h http.Header, d algorithms.Decision) { writeX(h, d, false) }
 func XRateLimitDelta(h http.Header, d algorithms.Decision) { writeX(h, d, true) }
 
 func writeX(h http.Header, d algorithms.Decision, delta bool) {
+	var denied [4]algorithms.Result
+	if !d.Allowed { // what else was asked is no reason to wait
+		d.Results = appendDenying(denied[:0], d.Results)
+		delete(h, field.XLimit)
+		delete(h, field.XRemaining)
+		delete(h, field.XReset)
+	}
 	result, ok := tightestOf(d, rankX)
 	if !ok {
 		return
@@ -83,6 +92,15 @@ func writeX(h http.Header, d algorithms.Decision, delta bool) {
 	h[field.XLimit] = values[0:1:1]
 	h[field.XRemaining] = values[1:2:2]
 	h[field.XReset] = values[2:3:3]
+}
+
+func appendDenying(to, results []algorithms.Result) []algorithms.Result {
+	for i := range results {
+		if results[i].Denies() {
+			to = append(to, results[i])
+		}
+	}
+	return to
 }
 
 // isHeld reports whether a limit is of requests in flight, of which nobody knows when they

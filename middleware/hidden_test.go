@@ -80,9 +80,8 @@ func TestAHiddenDenialIsUnnamed(t *testing.T) {
 			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" || w.Header().Get("RateLimit") != "" {
 				t.Errorf("%d %v", w.Code, w.Header())
 			}
-			// The rule that had room is shown, as it always is, by X-RateLimit.
-			if got := w.Header().Get("X-RateLimit-Remaining"); got != "98" {
-				t.Errorf("remaining %s, want 98", got)
+			if got, ok := w.Header()["X-Ratelimit-Remaining"]; ok {
+				t.Errorf("remaining %s, of a rule that had room", got)
 			}
 			if text := told(w); strings.Contains(text, "login-account") || strings.Contains(text, "victim") {
 				t.Errorf("named: %s", text)
