@@ -81,6 +81,7 @@ func (s *requestState) add(rule string, units int64) bool {
 // beginAdding prepares a usage for Add; false if there is nothing to add to. It requires
 // mu.
 func (s *requestState) beginAdding(u *usage) bool {
+	free := false
 	for i := range s.decision.Results {
 		r := &s.decision.Results[i]
 		if r.Check.Rule != u.rule {
@@ -94,8 +95,9 @@ func (s *requestState) beginAdding(u *usage) bool {
 			u.first = r.Charged
 		}
 		u.shadow = r.Check.Shadow
+		free = r.Check.Cost == 0
 	}
-	if u.first == 0 {
+	if u.first == 0 && !free {
 		return false
 	}
 	u.added, u.charged, u.asking = true, u.first, make(chan struct{}, 1)

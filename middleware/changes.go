@@ -103,6 +103,9 @@ func viewOf(r *Rule) view.Rule {
 	for tier, l := range r.Tiers {
 		v.Tiers[tier] = view.LimitsOf(l)
 	}
+	if r.RetryAfter > 0 {
+		v.RetryAfter = view.Span(r.RetryAfter)
+	}
 	if r.Ban != (algorithms.Ban{}) {
 		v.Ban = &view.Ban{After: r.Ban.After, Within: view.Span(cmp.Or(r.Ban.Within, r.own()[0].Period)), For: view.Span(r.Ban.For)}
 	}

@@ -3,6 +3,7 @@ package middleware
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -118,11 +119,14 @@ func (e *evaluation) takePlace() {
 // charge has the limiter charge the checks that it has not decided yet. If it denies
 // them, the checks that were charged before are refunded.
 func (e *evaluation) charge(all []algorithms.Check) error {
+	ctx := e.request.Context()
+	if err := e.lookAtFree(ctx); err != nil || !e.decision.Allowed {
+		return err
+	}
 	checks := all[e.decided:]
 	if len(checks) == 0 {
 		return nil
 	}
-	ctx := e.request.Context()
 	if len(e.queues) > 0 {
 		e.enterQueue(ctx, checks)
 	}
@@ -137,7 +141,10 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 	if err != nil && !e.peeks {
 		e.set.failed(checks)
 	}
-	if e.decided > 0 {
+	if !d.Allowed {
+		e.set.setRetryAfter(d.Results)
+	}
+	if len(e.decision.Results) > 0 {
 		if !d.Allowed {
 			e.m.limiter.refund(ctx, e.decision)
 		}
@@ -145,6 +152,45 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 	}
 	e.decision, e.decided = d, len(all)
 	return err
+}
+
+// setRetryAfter sets the RetryAfter of rules on requests in flight.
+func (s *ruleset) setRetryAfter(results []algorithms.Result) {
+	for i := range results {
+		if r := &results[i]; isHeld(r.Check.Limit) && r.Err == nil && !r.HasRoom && r.Source != algorithms.SourceNone {
+			if at, ok := s.find(r.Check.Rule, 0); ok {
+				r.RetryAfter = cmp.Or(s.rules[at].source.RetryAfter, r.RetryAfter)
+			}
+		}
+	}
+}
+
+// lookAtFree asks what is left under the rules for which the request is free. Only a ban
+// denies it. A rule that cannot be looked at is left out.
+func (e *evaluation) lookAtFree(ctx context.Context) error {
+	if len(e.free) == 0 {
+		return nil
+	}
+	d, err := e.m.limiter.ask(ctx, true, e.free)
+	if errors.Is(err, algorithms.ErrInvalidCheck) {
+		return err
+	}
+	e.free = nil
+	for i := range d.Results {
+		r := &d.Results[i]
+		if r.Err != nil {
+			continue
+		}
+		if r.BannedFor == 0 {
+			r.HasRoom, r.RetryAfter, r.Delay = true, 0, 0
+		}
+		e.decision.Results = append(e.decision.Results, *r)
+		e.decision.Allowed = e.decision.Allowed && !r.Denies()
+	}
+	if !e.decision.Allowed && e.decided > 0 {
+		e.m.limiter.refund(ctx, e.decision)
+	}
+	return nil
 }
 
 // noWait is the longest wait of a request that cannot wait, since 0 means any.

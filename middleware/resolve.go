@@ -70,6 +70,13 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 	}
 	check.Cost = e.costOf(rule, limited.windows)
 	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
+	if check.Cost == 0 {
+		for j := range limited.windows {
+			setLimit(&check, limited.windows[j])
+			e.free = append(e.free, check)
+		}
+		return checks
+	}
 	for j := range limited.windows {
 		checks = append(checks, check)
 		setLimit(&checks[len(checks)-1], limited.windows[j])
@@ -192,10 +199,12 @@ func (e *evaluation) tier() string {
 	return e.tierName
 }
 
-// costOf is what the request costs by a rule: CostFor, Costs, Cost.
+// costOf is what the request costs by a rule: CostFor, Costs, Cost. 0 is free.
 func (e *evaluation) costOf(rule *rule, windows []algorithms.Limit) int64 {
 	if f := rule.source.CostFor; f != nil {
-		if n := f(e.request); n > 0 {
+		if n := f(e.request); n == 0 {
+			return 0
+		} else if n > 0 {
 			for i := range windows {
 				if part, quota := rule.source.MaxReserve, windows[i].Quota(); part > 0 {
 					n = min(n, max(int64(part*float64(quota)), 1))

@@ -82,8 +82,9 @@ type Rule struct {
 	// requests in common with Match. Costs are at least 1, and must not exceed the Quota of
 	// any of the rule's limits, except Soft ones.
 	Costs map[string]int64
-	// CostFor returns the cost of one request that the rule limits. If it is 0 or less,
-	// Costs and Cost apply. If it exceeds the Quota of a limit that is not Soft, the request
+	// CostFor returns the cost of one request that the rule limits. 0 is free: the request
+	// passes even without room, is charged nothing and is told what is left; only a Ban denies
+	// it. Negative means that Costs and Cost apply. If it exceeds the Quota of a limit that is not Soft, the request
 	// is denied. If the cost is known only afterwards, the handler calls [Settle].
 	CostFor func(*http.Request) int64
 	// MaxReserve bounds the units that CostFor takes before the handler runs, as a fraction
@@ -118,6 +119,10 @@ type Rule struct {
 	// without a failmode.Guard cannot count locally: if it fails, all modes but
 	// [failmode.Open] deny with status 503.
 	Fail failmode.Mode
+
+	// RetryAfter is what a client is told that a MaxInFlight limit denies, whose requests end
+	// nobody knows when; 0 means a second. At most an hour. Only for such limits.
+	RetryAfter time.Duration
 
 	// Hidden keeps the rule out of response headers and problem documents. Use it if
 	// its counts would reveal what others do, such as whether an account is in use. Its

@@ -186,7 +186,7 @@ func TestNoSlashMakesARequestCheaper(t *testing.T) {
 	}
 }
 
-// A cost that a client can choose is never a refund, and never no charge.
+// A cost that a client can choose is never a refund. TestFreeRequests has 0.
 func TestCostFor(t *testing.T) {
 	rule := perHour("r", 100)
 	rule.Costs = map[string]int64{"/costly": 10}
@@ -194,7 +194,7 @@ func TestCostFor(t *testing.T) {
 	rule.CostFor = func(*http.Request) int64 { return returns }
 	m := inMemory(t, rule)
 	for _, c := range []struct{ returns, plain, costly int64 }{
-		{0, 1, 10}, {-1, 1, 10}, {-1 << 63, 1, 10}, {3, 3, 3}, {100, 100, 100}, {101, 101, 101}, {1<<63 - 1, 1<<63 - 1, 1<<63 - 1},
+		{-1, 1, 10}, {-1 << 63, 1, 10}, {3, 3, 3}, {100, 100, 100}, {101, 101, 101}, {1<<63 - 1, 1<<63 - 1, 1<<63 - 1},
 	} {
 		returns = c.returns
 		for path, want := range map[string]int64{"/": c.plain, "/costly": c.costly} {
@@ -224,7 +224,7 @@ func TestMaxReserve(t *testing.T) {
 		"one":             {returns: 10_000, limits: []algorithms.Limit{algorithms.PerHour(1)}, want: 1},
 		"several windows": {returns: 10_000, limits: []algorithms.Limit{algorithms.PerHour(70), algorithms.PerMinute(60)}, want: 30},
 		"share":           {returns: 10_000, share: 0.9, want: 45},
-		"Cost":            {want: 80},
+		"Cost":            {returns: -1, want: 80},
 	} {
 		rule := perHour("r", 100)
 		rule.Cost, rule.MaxReserve, rule.CostFor = 80, 0.5, func(*http.Request) int64 { return c.returns }

@@ -166,6 +166,7 @@ func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err 
 		r.validateLease(limits, bad)
 	}
 	r.validateBan(bad)
+	r.validateRetryAfter(bad)
 	if !(r.Enforce >= 0 && r.Enforce <= 1) { // NaN is neither
 		bad("Enforce", fmt.Errorf("must be 0 to 1, the fraction of keys that are limited; got %v", r.Enforce))
 	} else if r.Enforce > 0 && !r.Shadow {

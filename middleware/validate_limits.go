@@ -189,6 +189,17 @@ func (r *Rule) validateLease(limits []ruleLimit, bad func(string, error)) {
 	}
 }
 
+// validateRetryAfter says whether a rule can have its RetryAfter.
+func (r *Rule) validateRetryAfter(bad func(string, error)) {
+	switch d := r.RetryAfter; {
+	case d == 0:
+	case d < time.Second || d > time.Hour:
+		bad("RetryAfter", fmt.Errorf("must be from a second to an hour, got %s; write the unit, as in 15*time.Second", d))
+	case !r.hasHeld():
+		bad("RetryAfter", errors.New("is for limits in flight, such as 2 in flight; others know when they have room: leave it out"))
+	}
+}
+
 // validateHeld says what a rule on requests in flight cannot have.
 func (r *Rule) validateHeld(bad func(string, error)) {
 	const one = "a request in flight costs 1; leave it out, and count units by another rule, such as one with the limit 1000/1m"

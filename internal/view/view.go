@@ -84,6 +84,7 @@ type Rule struct {
 	Enforce    float64           `json:"enforce,omitempty"`
 	Disabled   bool              `json:"disabled,omitempty"`
 	Hidden     bool              `json:"hidden,omitempty"`
+	RetryAfter string            `json:"retry_after,omitempty"`
 	Lease      bool              `json:"lease,omitempty"`
 
 	Values int  `json:"-"` // plain values that name a client

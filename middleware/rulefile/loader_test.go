@@ -54,18 +54,19 @@ func TestEveryField(t *testing.T) {
 		"Disabled":   {"disabled: true", ratelimit.Rule{Disabled: true}},
 		"Hidden":     {"hidden: true", ratelimit.Rule{Hidden: true}},
 		"Lease":      {"lease: true", ratelimit.Rule{Lease: true}},
+		"RetryAfter": {"limit: 2 in flight\nretry_after: 15s", ratelimit.Rule{Limit: algorithms.MaxInFlight(2), RetryAfter: 15 * second}},
 	} {
 		tested[field] = true
 		want := reflect.ValueOf(&c.want).Elem()
 		for name, text := range map[string]string{"Name": "\nname: r", "Limit": "\nlimit: 100/1m"} {
-			if name != strings.TrimSuffix(field, "s") {
+			if name != strings.TrimSuffix(field, "s") && !strings.HasPrefix(c.text, strings.TrimPrefix(text, "\n")[:4]) {
 				c.text += text
 			}
 		}
 		if field != "Name" {
 			want.FieldByName("Name").SetString("r")
 		}
-		if field != "Limit" && field != "Limits" {
+		if field != "Limit" && field != "Limits" && field != "RetryAfter" {
 			want.FieldByName("Limit").Set(reflect.ValueOf(algorithms.PerMinute(100)))
 		}
 		rules, err := loader().Parse("f", []byte("version: 1\nrules:\n- "+strings.ReplaceAll(c.text+"\nkey: ip", "\n", "\n  ")))

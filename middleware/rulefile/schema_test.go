@@ -139,8 +139,9 @@ func init() {
 		"costs":   {`{"/a/*": 1}`, `{"/a": 1001}`, `{"/a/{x}": 1, "/a/{y}": 2}`},
 		"overrides": {`[{"client": "nobody", "limit": "5/1m"}]`, `[{"client": ["192.0.2.1", "x"], "limit": "5/1m"}]`,
 			`[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-31@Berlin"}]`, `[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-41@UTC"}]`},
-		"charge_on": {`["4xx", 401]`, `["4xx", "!5xx"]`, `["499-400"]`},
-		"ban":       {`{"after": 10, "for": "0s"}`, `{"after": 10, "within": "0s", "for": "1m"}`, `{"after": 1, "for": "5000ns"}`},
+		"retry_after": {`"1h30m"`, `"1.5h"`, `"30d"`, `"0s"`, `"500ns"`, `"999999d"`},
+		"charge_on":   {`["4xx", 401]`, `["4xx", "!5xx"]`, `["499-400"]`},
+		"ban":         {`{"after": 10, "for": "0s"}`, `{"after": 10, "within": "0s", "for": "1m"}`, `{"after": 1, "for": "5000ns"}`},
 	} {
 		for _, value := range values {
 			beyond[field+": "+value] = true
@@ -159,6 +160,8 @@ func TestSchemaEqualsTheLoader(t *testing.T) {
 			switch field {
 			case "enforce":
 				rule["shadow"] = "true"
+			case "retry_after":
+				rule["limit"] = `"2 in flight"`
 			case "tier_by":
 				rule["tiers"] = `{"large": "1000/1m"}`
 			}

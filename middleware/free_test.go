@@ -1,0 +1,103 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
+)
+
+// costOf takes a request's cost from its query: what the test wants.
+func costOf(r *http.Request) int64 {
+	n, _ := strconv.ParseInt(r.URL.Query().Get("cost"), 10, 64)
+	return n
+}
+
+var byCost = ratelimit.Rule{Name: "units", Key: keyfunc.IP, CostFor: costOf, Cost: 2, Limit: algorithms.Limit{Rate: 5, Period: time.Hour, Algorithm: algorithms.SlidingLog}}
+
+// A request that costs 0 passes, is charged nothing and is told what is left, with room
+// and without. A negative cost is the rule's own.
+func TestFreeRequests(t *testing.T) {
+	beside := perHour("beside", 3)
+	beside.Match = []string{"/both"}
+	h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{byCost, beside}}).Handler(ok)
+	for i, c := range []struct {
+		request string
+		status  int
+		left    string
+	}{
+		{"GET /?cost=0", 204, "5"},
+		{"GET /?cost=3", 204, "2"},
+		{"GET /?cost=0", 204, "2"},
+		{"GET /?cost=-7", 204, "0"},
+		{"GET /?cost=1", 429, "0"},
+		{"GET /?cost=0", 204, "0"},
+		{"GET /?cost=-1", 429, "0"},
+		{"GET /both?cost=0", 204, "0"}, // the tightest is that without room
+		{"GET /both?cost=1", 429, "0"}, // charges neither
+		{"GET /both?cost=0", 204, "0"},
+		{"GET /both?cost=0", 204, "0"},
+		{"GET /both?cost=0", 429, "0"}, // denied by the rule beside it
+	} {
+		w := serve(h, c.request)
+		if got := w.Header().Get("X-RateLimit-Remaining"); w.Code != c.status || got != c.left {
+			t.Errorf("%d: %s: %d, %s left, want %d, %s", i, c.request, w.Code, got, c.status, c.left)
+		}
+	}
+}
+
+// Only a ban denies a free request. A store that cannot be asked does not, whatever the
+// rule's mode is, nor does a limiter that cannot peek.
+func TestWhatDeniesFreeRequests(t *testing.T) {
+	rule := byCost
+	rule.Fail = failmode.Closed
+	rule.Ban = algorithms.Ban{After: 1, For: time.Hour}
+	h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}}).Handler(ok)
+	for _, want := range []struct {
+		request string
+		status  int
+	}{{"GET /?cost=5", 204}, {"GET /?cost=0", 204}, {"GET /?cost=1", 429}, {"GET /?cost=0", 429}} {
+		if w := serve(h, want.request); w.Code != want.status {
+			t.Errorf("%s: %d, want %d", want.request, w.Code, want.status)
+		}
+	}
+	for name, limiter := range map[string]algorithms.Limiter{"outage": limitertest.Fail(nil), "cannot peek": unpeekable{limitertest.Allow()}} {
+		h := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}}).Handler(ok)
+		if w := serve(h, "GET /?cost=0"); w.Code != http.StatusNoContent {
+			t.Errorf("%s: %d", name, w.Code)
+		}
+	}
+}
+
+// What a free request turns out to use is counted all the same: Add takes it.
+func TestAddToAFreeRequest(t *testing.T) {
+	var grants []bool
+	h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{byCost}}).
+		Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			for range 3 {
+				grants = append(grants, ratelimit.Add(r.Context(), "units", 2))
+			}
+		}))
+	serve(h, "GET /?cost=0")
+	if want := []bool{true, true, false}; !slices.Equal(grants, want) {
+		t.Errorf("granted %v, want %v", grants, want)
+	}
+	if got := serve(h, "GET /?cost=0").Header().Get("X-RateLimit-Remaining"); got != "1" {
+		t.Errorf("%s left after 4 of 5", got)
+	}
+}
+
+type unpeekable struct{ algorithms.Limiter }
+
+func (unpeekable) Peek(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	return algorithms.Decision{}, errors.ErrUnsupported
+}
