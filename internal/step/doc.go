@@ -103,7 +103,7 @@ package step
 //   - its bounds in the comment of Limit.Validate, its name in
 //     middleware/rulefile/rules.schema.json, and what -update writes: TestTheAPIIsListed of
 //     internal/docs, TestBadDocuments of middleware/rulefile;
-//   - a section in docs/algorithms.md, whose bound in docs/words.txt rises, and a row in the
+//   - a section in docs/algorithms.md, and a row in the
 //     lab (ratelimit lab).
 //
 // The tests of the steps are in algorithms and internal/memory. Run these first:
