@@ -13,6 +13,10 @@ import (
 const (
 	fastStep   = 100 * time.Millisecond
 	fastReload = 5 * time.Second
+	// connLifetime bounds for how long processes may count on two servers after an address
+	// has moved from one that is still well. A process opens two connections a minute for it
+	// if it has ten.
+	connLifetime = 5 * time.Minute
 )
 
 // FailFast fills zero-valued client options with values suited to rate limiting,
@@ -25,7 +29,10 @@ const (
 // the client looks for the new master. With FailFast, commands respect the deadline of
 // their context, and dials and commands are not retried; only the client of a cluster may
 // send commands of your own up to two more times. A dial, a read, a write or a wait for a
-// connection takes at most 100 ms. The nodes of a cluster are looked up every 5 s.
+// connection takes at most 100 ms. The nodes of a cluster are looked up every 5 s. A
+// connection is replaced after 4 to 6 minutes, so that an address that has come to mean
+// another server is followed even if the old server still answers; a negative
+// ConnMaxLifetime keeps connections.
 //
 // FailFast also switches off handshakes that rate limiting does not need. It sets Protocol
 // to 2 unless the options need RESP3: with RESP3 over TLS, go-redis may wait 50 ms for
@@ -36,11 +43,13 @@ func FailFast[O redis.Options | redis.ClusterOptions | redis.FailoverOptions | r
 	switch o := any(o).(type) {
 	case *redis.Options:
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		expire(&o.ConnMaxLifetime, &o.ConnMaxLifetimeJitter)
 		failOnce(&o.MaxRetries, &o.DialerRetries)
 		soon(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 		resp2(&o.Protocol, o.PushNotificationProcessor != nil || o.ClientSideCache != nil || o.ClientSideCacheConfig != nil, &o.MaintNotificationsConfig)
 	case *redis.ClusterOptions:
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		expire(&o.ConnMaxLifetime, &o.ConnMaxLifetimeJitter)
 		failOnce(&o.MaxRetries, &o.DialerRetries)
 		soon(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 		resp2(&o.Protocol, o.PushNotificationProcessor != nil, &o.MaintNotificationsConfig)
@@ -48,16 +57,19 @@ func FailFast[O redis.Options | redis.ClusterOptions | redis.FailoverOptions | r
 		o.ClusterStateReloadInterval = cmp.Or(o.ClusterStateReloadInterval, fastReload)
 	case *redis.FailoverOptions:
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		expire(&o.ConnMaxLifetime, &o.ConnMaxLifetimeJitter)
 		failOnce(&o.MaxRetries, &o.DialerRetries)
 		soon(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 		resp2(&o.Protocol, o.PushNotificationProcessor != nil, nil)
 	case *redis.RingOptions:
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		expire(&o.ConnMaxLifetime, &o.ConnMaxLifetimeJitter)
 		failOnce(&o.MaxRetries, &o.DialerRetries)
 		soon(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 		resp2(&o.Protocol, false, nil)
 	case *redis.UniversalOptions:
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		expire(&o.ConnMaxLifetime, &o.ConnMaxLifetimeJitter)
 		failOnce(&o.MaxRetries, &o.DialerRetries)
 		soon(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 		resp2(&o.Protocol, o.PushNotificationProcessor != nil || o.ClientSideCache != nil || o.ClientSideCacheConfig != nil, &o.MaintNotificationsConfig)
@@ -68,6 +80,13 @@ func FailFast[O redis.Options | redis.ClusterOptions | redis.FailoverOptions | r
 
 func failOnce(retries, dials *int) {
 	*retries, *dials = cmp.Or(*retries, -1), cmp.Or(*dials, 1)
+}
+
+// expire bounds how long connections last, each at another time.
+func expire(lifetime, jitter *time.Duration) {
+	if *lifetime == 0 {
+		*lifetime, *jitter = connLifetime, cmp.Or(*jitter, connLifetime/5)
+	}
 }
 
 func soon(timeouts ...*time.Duration) {

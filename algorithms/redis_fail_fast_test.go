@@ -25,6 +25,25 @@ func TestFailFastLeavesWhatIsSet(t *testing.T) {
 	}
 }
 
+// Every kind of client leaves a server that its address means no longer, also if that server
+// is well, unless the options keep connections.
+func TestFailFastReplacesConnections(t *testing.T) {
+	for kind, got := range map[string][2]time.Duration{
+		"client":    {FailFast(&redis.Options{}).ConnMaxLifetime, FailFast(&redis.Options{ConnMaxLifetime: -1}).ConnMaxLifetime},
+		"cluster":   {FailFast(&redis.ClusterOptions{}).ConnMaxLifetime, FailFast(&redis.ClusterOptions{ConnMaxLifetime: -1}).ConnMaxLifetime},
+		"sentinel":  {FailFast(&redis.FailoverOptions{}).ConnMaxLifetime, FailFast(&redis.FailoverOptions{ConnMaxLifetime: -1}).ConnMaxLifetime},
+		"ring":      {FailFast(&redis.RingOptions{}).ConnMaxLifetime, FailFast(&redis.RingOptions{ConnMaxLifetime: -1}).ConnMaxLifetime},
+		"universal": {FailFast(&redis.UniversalOptions{}).ConnMaxLifetime, FailFast(&redis.UniversalOptions{ConnMaxLifetime: -1}).ConnMaxLifetime},
+	} {
+		if got != [2]time.Duration{connLifetime, -1} {
+			t.Errorf("%s: %s", kind, got)
+		}
+	}
+	if o := FailFast(&redis.Options{}); o.ConnMaxLifetimeJitter == 0 {
+		t.Error("all connections end at once")
+	}
+}
+
 // Clients made with FailFast get no warnings; those made with go-redis' defaults
 // do, and each warning names the option to change.
 func TestWarnings(t *testing.T) {

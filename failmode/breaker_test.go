@@ -182,11 +182,14 @@ func TestCircuitsForgetsStragglers(t *testing.T) {
 
 func TestCircuitsCountsOnlyFailuresOfTheStore(t *testing.T) {
 	circuits(t, func(t *testing.T, g *Guard, n *nodes, log *logbook) {
-		n.set(0, answer("WRONGTYPE Operation against a key holding the wrong kind of value"), 0)
+		n.key = answer("WRONGTYPE Operation against a key holding the wrong kind of value")
 		if askFor(g, 1000, on(0)) > 0 || strings.Count(log.String(), "level=ERROR") != 1 {
 			t.Errorf("a key that holds something else is no outage, but worth a line:\n%s", log)
 		}
-		n.set(0, nil, 0)
+		if probes := n.probed[0].Load(); probes < 4 || probes > 6 {
+			t.Errorf("%d probes in a second, to find out whether it is the key or the server", probes)
+		}
+		n.key = nil
 		bad := on(0)
 		bad.Cost = -1
 		invalid := func() {

@@ -1,6 +1,7 @@
 package failmode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -233,6 +234,7 @@ type nodes struct {
 	probed [4]atomic.Int64
 	asked  [4]atomic.Int64
 	beats  atomic.Int64
+	key    error // of every decision, but of no probe
 
 	mu   sync.Mutex // over err and late
 	err  [4]error
@@ -277,7 +279,7 @@ func (n *nodes) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 	for _, c := range checks {
 		shard := n.Shard(&c)
 		n.asked[shard].Add(1)
-		r := algorithms.Result{Check: c, Source: algorithms.SourceRedis, Err: n.behave(shard)}
+		r := algorithms.Result{Check: c, Source: algorithms.SourceRedis, Err: cmp.Or(n.behave(shard), n.key)}
 		if r.Err == nil {
 			one, err := n.Memory.Take(ctx, c)
 			if err != nil {

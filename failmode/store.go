@@ -108,8 +108,9 @@ func (s plainStore) Probe(ctx context.Context, _ int) error {
 func (plainStore) Dial(context.Context, int) (net.Conn, error) { return nil, errors.ErrUnsupported }
 func (plainStore) ProbeRequest(int) ([]byte, error)            { return nil, errors.ErrUnsupported }
 
-func (plainStore) Drop(int)                {}
-func (plainStore) Idle() []<-chan struct{} { return nil }
+func (plainStore) Redial(context.Context, int) {}
+func (plainStore) Drop(int)                    {}
+func (plainStore) Idle() []<-chan struct{}     { return nil }
 
 func (plainStore) Beat(context.Context, string, time.Duration) (int, error) {
 	return 0, errors.ErrUnsupported

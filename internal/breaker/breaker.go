@@ -36,6 +36,8 @@ type Store interface {
 	Dial(ctx context.Context, shard int) (net.Conn, error)
 	// ProbeRequest is the request of a probe, for a connection of Dial.
 	ProbeRequest(shard int) ([]byte, error)
+	// Redial closes the idle connections to a shard, so that decisions open new ones.
+	Redial(ctx context.Context, shard int)
 	// Budget is how long a decision may take.
 	Budget() time.Duration
 	// Drop refuses the decisions that wait to be sent to a shard.

@@ -38,12 +38,13 @@ const (
 // A Circuit belongs to one shard. All its transitions are in this file:
 //
 //	closed  → watched  by the first failure
-//	watched → closed   by a success after the window, or by the witness
-//	watched → open     when enough has failed, and the witness does not object
+//	watched → closed   by a success after the window, or by a probe
+//	watched → open     when enough has failed, and no probe succeeds
 //	open    → closed   by good probes, or if the shard is gone
 type Circuit struct {
 	shard   int
 	witness *witness
+	checked time.Time    // when a suspicion last led to a probe; guarded by the Breaker's mu
 	state   atomic.Int32 // a phase; written with mu held, read without
 
 	mu       sync.Mutex
@@ -68,7 +69,7 @@ type suspicion int
 
 const (
 	none      suspicion = iota
-	suspected           // enough decisions timed out: ask the witness
+	suspected           // enough failed that others may be to blame for: probe
 	broken              // enough failed that only the store can be to blame for: open
 )
 

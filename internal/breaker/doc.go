@@ -11,8 +11,12 @@ package breaker
 //
 // An error opens a circuit by itself only if the server alone can be to blame: refused,
 // reset, OOM, READONLY. Refused credentials also open it, because every decision would dial
-// otherwise. An error that concerns one key does not open it, because a client that can
-// write one key must not be able to stop the limiter.
+// otherwise.
+//
+// An answer in any other words may concern one key, and who can write one key must not be
+// able to stop the limiter. No list of words is complete: proxies and services have their
+// own. So several such answers in a row only lead to a probe for a key that no client has,
+// by the way of decisions. If that fails, too, the circuit opens.
 //
 // # The witness
 //
@@ -36,3 +40,7 @@ package breaker
 // row. Each opening within ten seconds of the last closing doubles these numbers, up to
 // eight times. A node without slots has nothing to probe: its circuit closes, and its
 // successor decides at once.
+//
+// If a probe is answered with an error, it is repeated on a new connection. If that is
+// well, the address has come to mean another server, or permissions have changed. Then the
+// idle connections of decisions are closed: go-redis would keep them.

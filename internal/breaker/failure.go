@@ -12,18 +12,20 @@ import (
 type failureKind int
 
 const (
-	noFailure  failureKind = iota // nothing: the error concerns the check, or this process
-	failedLate                    // no answer in time: the store may be away, or this process slow
-	failedHard                    // the store is away, or answered that it cannot count
+	noFailure   failureKind = iota // nothing: this process is busy, or the key moves
+	failedMaybe                    // no answer in time, or one in unknown words: the store, this process or the key may be to blame
+	failedHard                     // the store is away, or answered that it cannot count
 )
 
 func failureOf(err error) failureKind {
 	switch transport.ClassOf(err) {
-	case "", transport.ClassMisused, transport.ClassMoved, transport.ClassBusy:
+	case "", transport.ClassMoved, transport.ClassBusy:
 		return noFailure
+	case transport.ClassMisused:
+		return failedMaybe
 	}
 	if IsTimeout(err) {
-		return failedLate
+		return failedMaybe
 	}
 	return failedHard
 }

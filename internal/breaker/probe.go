@@ -73,6 +73,9 @@ func (b *Breaker) untilHealthy(c *Circuit, name string) error {
 			if before := c.probeFailed(err); transport.ClassOf(before) != transport.ClassOf(err) {
 				b.logOpen(name, err) // for example, a server that returns with another password
 			}
+			if transport.Answered(err) {
+				b.renew(c)
+			}
 			good = 0
 		case err != nil && transport.ClassOf(err) == transport.ClassBusy:
 			good = 0 // nothing was sent
@@ -85,11 +88,26 @@ func (b *Breaker) untilHealthy(c *Circuit, name string) error {
 	return nil
 }
 
+// renew asks a shard that answers with errors once more, on a new connection. If it is well
+// there, its address has come to mean another server, or its permissions have changed. So
+// decisions need new connections, too.
+func (b *Breaker) renew(c *Circuit) {
+	_ = b.work.Safely(func() error {
+		if failureOf(c.witness.checkAnew(b.ctx)) == noFailure {
+			b.store.Redial(b.ctx, c.shard)
+		}
+		return nil
+	})
+}
+
 // logOpen logs why a circuit is open; at level Error if it needs manual action.
 func (b *Breaker) logOpen(name string, err error) {
 	class, level := transport.ClassOf(err), slog.LevelWarn
-	if class == transport.ClassRefused {
+	switch class {
+	case transport.ClassRefused:
 		level = slog.LevelError
+	case transport.ClassMisused: // for every key
+		class = transport.ClassUnavailable
 	}
 	b.logger.Log(b.ctx, level, "ratelimit: circuit open", "server", name, "class", string(class), "error", err)
 }

@@ -39,43 +39,54 @@ func (b *Breaker) Report(ctx context.Context, sent time.Time, circuits []*Circui
 // count counts one call through a circuit.
 func (b *Breaker) count(ctx context.Context, sent, now time.Time, c *Circuit, err error) {
 	kind := failureOf(err)
+	class := transport.ClassOf(err)
 	if kind == noFailure {
-		switch transport.ClassOf(err) {
-		case transport.ClassMisused:
-			b.misused.Do(func() {
-				b.logger.ErrorContext(ctx, "ratelimit: unexpected Redis error; manual action required", "error", err)
-			})
-			fallthrough // the server has answered
-		case "":
+		if class == "" {
 			c.succeeded(sent, now)
 		}
 		return
 	}
+	if class == transport.ClassMisused {
+		b.misused.Do(func() {
+			b.logger.ErrorContext(ctx, "ratelimit: unexpected Redis error; manual action required", "error", err)
+		})
+	}
 	switch c.failed(sent, now, kind, err) {
 	case suspected:
-		b.checkServer(c)
+		b.checkServer(c, class == transport.ClassMisused, now)
 	case broken:
 		b.trip(c)
 	}
 }
 
-// checkServer asks a circuit's witness whether its shard answers. It opens the
-// circuit if the shard does not, or if the witness cannot connect to it at all.
-func (b *Breaker) checkServer(c *Circuit) {
+// checkServer probes a shard that is suspected, and opens its circuit if the probe fails.
+// After answers that make no sense, the probe takes the way of decisions, about every
+// probeInterval: only one key may be to blame. After timeouts, the witness probes. The
+// circuit also opens if the witness cannot connect at all.
+func (b *Breaker) checkServer(c *Circuit, misused bool, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if misused && now.Sub(c.checked) < probeInterval {
+		c.cleared() // as a moment ago
+		return
+	}
 	if b.ended || !c.witness.checking.CompareAndSwap(false, true) {
 		return
 	}
+	c.checked = now
 	b.probes.Go(func() {
 		defer c.witness.checking.Store(false)
-		err := b.work.Safely(func() error { return c.witness.check(b.ctx) })
+		probe, how := c.witness.check, "probe on its own connection"
+		if misused {
+			probe, how = func(ctx context.Context) error { return b.store.Probe(ctx, c.shard) }, "probe for a key of its own"
+		}
+		err := b.work.Safely(func() error { return probe(b.ctx) })
 		switch {
-		case failureOf(err) == noFailure:
+		case failureOf(err) == noFailure, misused && IsTimeout(err):
 			c.cleared()
 			return
 		case !errors.Is(err, errors.ErrUnsupported):
-			_ = c.probeFailed(fmt.Errorf("failmode: probe on its own connection: %w", err)) // this is why, and not the timeouts before
+			_ = c.probeFailed(fmt.Errorf("failmode: %s: %w", how, err)) // this is why, and not the failures before
 		}
 		b.trip(c)
 	})

@@ -111,6 +111,14 @@ func (w *witness) check(ctx context.Context) error {
 	return nil
 }
 
+// checkAnew is check on a new connection.
+func (w *witness) checkAnew(ctx context.Context) error {
+	w.mu.Lock()
+	w.drop()
+	w.mu.Unlock()
+	return w.check(ctx)
+}
+
 // redial opens the connection where there is none. It returns nil without one if
 // this process is too busy to say why. The caller holds mu.
 func (w *witness) redial(ctx context.Context) error {

@@ -142,12 +142,12 @@ func TestWitness(t *testing.T) {
 	}{
 		"an answer":                               {&scripted{answers: []string{numbers}}, noFailure, 0},
 		"an answer in time":                       {&scripted{answers: []string{numbers}, delay: 30 * time.Millisecond}, noFailure, 30 * time.Millisecond},
-		"no answer":                               {&scripted{}, failedLate, 41 * time.Millisecond},
-		"an answer too late":                      {&scripted{answers: []string{numbers}, delay: time.Second}, failedLate, 41 * time.Millisecond},
+		"no answer":                               {&scripted{}, failedMaybe, 41 * time.Millisecond},
+		"an answer too late":                      {&scripted{answers: []string{numbers}, delay: time.Second}, failedMaybe, 41 * time.Millisecond},
 		"nobody can say, the process is busy":     {&scripted{late: 10 * time.Millisecond}, noFailure, time.Second},
 		"busy, but the answer lies there":         {&scripted{answers: []string{numbers}, delay: 45 * time.Millisecond, late: 10 * time.Millisecond}, noFailure, 51 * time.Millisecond},
 		"in time, and the answer lies there":      {&scripted{answers: []string{numbers}, delay: 40*time.Millisecond + 500*time.Microsecond}, noFailure, 41 * time.Millisecond},
-		"noticed a little late":                   {&scripted{late: time.Millisecond}, failedLate, 43 * time.Millisecond},
+		"noticed a little late":                   {&scripted{late: time.Millisecond}, failedMaybe, 43 * time.Millisecond},
 		"nobody can say, it is busy just now":     {&scripted{lateToo: 10 * time.Millisecond}, noFailure, time.Second},
 		"it says that it cannot":                  {&scripted{answers: []string{oom, oom}}, failedHard, 0},
 		"a replica by now, another is well":       {&scripted{answers: []string{readOnly, numbers}}, noFailure, 0},
@@ -156,8 +156,8 @@ func TestWitness(t *testing.T) {
 		"closed again":                            {&scripted{answers: []string{"close", "close"}}, failedHard, 0},
 		"closed, and it takes long to connect":    {&scripted{answers: []string{"close", numbers}, redial: 900 * time.Millisecond}, noFailure, 900 * time.Millisecond},
 		"closed, and the client is hasty":         {&scripted{answers: []string{"close", numbers}, hasty: 3}, noFailure, 330 * time.Millisecond},
-		"closed, and nobody accepts in time":      {&scripted{answers: []string{"close"}, hasty: 99}, failedLate, time.Second},
-		"closed, and nobody accepts":              {&scripted{answers: []string{"close"}, redial: time.Hour}, failedLate, time.Second},
+		"closed, and nobody accepts in time":      {&scripted{answers: []string{"close"}, hasty: 99}, failedMaybe, time.Second},
+		"closed, and nobody accepts":              {&scripted{answers: []string{"close"}, redial: time.Hour}, failedMaybe, time.Second},
 		"closed, and connections are refused now": {&scripted{answers: []string{"close"}, refuse: true}, failedHard, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestWitnessIsNotFooledByOldAnswers(t *testing.T) {
 		w := witnessOf(s.dial)
 		defer time.Sleep(2 * time.Second) // until the server has ended
 		defer w.end()
-		for look, want := range []failureKind{failedLate, failedLate, failedLate} {
+		for look, want := range []failureKind{failedMaybe, failedMaybe, failedMaybe} {
 			if err := w.check(t.Context()); failureOf(err) != want {
 				t.Errorf("look %d: %v", look, err)
 			}
@@ -242,6 +242,7 @@ func (s *store) Dial(ctx context.Context, _ int) (net.Conn, error) { return s.di
 func (s *store) ProbeRequest(int) ([]byte, error)                  { return []byte(probeText), nil }
 func (s *store) Budget() time.Duration                             { return 50 * time.Millisecond }
 func (s *store) Drop(int)                                          {}
+func (s *store) Redial(context.Context, int)                       {}
 
 // An outage may end the witness' connection, and the next stall must be noticed
 // as soon as the first.

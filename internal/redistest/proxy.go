@@ -17,12 +17,12 @@ import (
 type Proxy struct {
 	Addr string // "127.0.0.1:port", also after Refuse
 
-	target string
-	done   chan struct{}  // closed with the proxy
-	all    sync.WaitGroup // its goroutines
+	done chan struct{}  // closed with the proxy
+	all  sync.WaitGroup // its goroutines
 
 	mu       sync.Mutex
 	changed  *sync.Cond // on mu: a stall is over, or the proxy closed
+	target   string     // where new connections lead
 	listener net.Listener
 	links    map[*link]bool
 	accepted int
@@ -130,6 +130,14 @@ func (p *Proxy) Resume(tb testing.TB) {
 	}
 }
 
+// MoveTo leads new connections to the server at addr, as a name or a Service does after a
+// failover. Those that there are stay.
+func (p *Proxy) MoveTo(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = addr
+}
+
 // Accepted is how many connections there have been.
 func (p *Proxy) Accepted() int {
 	p.mu.Lock()
@@ -187,8 +195,9 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	defer l.reset()
 	p.mu.Lock()
 	p.accepted++
+	target := p.target
 	p.mu.Unlock()
-	server, err := net.DialTimeout("tcp", p.target, dialTimeout)
+	server, err := net.DialTimeout("tcp", target, dialTimeout)
 	if err != nil {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -50,6 +51,62 @@ type ownConn struct {
 }
 
 func (c *ownConn) Close() error { return errors.Join(c.Conn.Close(), c.client.Close()) }
+
+// Redial closes the idle connections to a shard, so that commands open new ones. Those in
+// use stay. It does nothing for clients whose connections are unknown.
+func (t *Transport) Redial(ctx context.Context, shard int) {
+	node := t.only
+	if key, err := t.KeyOn(shard); node == nil && err == nil {
+		node = t.nodeOf(key)
+	}
+	if node == nil {
+		return
+	}
+	for _, pipelines := range t.pools() {
+		stats := node.PoolStats()
+		idle := stats.IdleConns
+		if pipelines && stats.PipelineStats != nil { // a pool of their own
+			idle = stats.PipelineStats.IdleConns
+		}
+		within, end := context.WithTimeout(ctx, t.limit)
+		taken := make(chan struct{}, idle)
+		var all sync.WaitGroup
+		for range idle {
+			all.Go(func() {
+				_ = recovered(func() error {
+					return t.processOn(within, node, pipelines, redis.NewCmd(within, "ping", unsendable{taken, within.Done()}))
+				})
+			})
+		}
+		for range idle { // at once, or the pool would give out those that replace the first
+			select {
+			case <-taken:
+			case <-within.Done():
+			}
+		}
+		end()
+		all.Wait()
+	}
+}
+
+// An unsendable argument makes go-redis close the connection that a command has taken from
+// the pool, before anything is sent. go-redis has no function that does so.
+type unsendable struct {
+	taken chan<- struct{}
+	close <-chan struct{}
+}
+
+// MarshalBinary implements [encoding.BinaryMarshaler].
+func (u unsendable) MarshalBinary() ([]byte, error) {
+	select {
+	case u.taken <- struct{}{}:
+	case <-u.close: // a hook has called this, too
+	}
+	<-u.close
+	return nil, errUnsendable
+}
+
+var errUnsendable = errors.New("closed to connect anew")
 
 // nodeOptions returns the options of the client that sends to a shard.
 func (t *Transport) nodeOptions(shard int) (*redis.Options, error) {

@@ -1,0 +1,133 @@
+package failmode_test
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+)
+
+// An old server, and what makes it answer every decision with an error.
+type oldServer func(t *testing.T) (addr string, spoil func())
+
+// spoiledBy is a real server that some commands spoil.
+func spoiledBy(commands ...[]any) oldServer {
+	return func(t *testing.T) (string, func()) {
+		dir := t.TempDir()
+		server := redistest.Start(t, "--dir", dir)
+		if err := os.Mkdir(filepath.Join(dir, "dump.rdb"), 0o700); err != nil { // so that none can be saved
+			t.Fatal(err)
+		}
+		return server.Addr, func() {
+			admin := server.Client(t)
+			for _, c := range commands {
+				if err := admin.Do(t.Context(), c...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// answering is a server that comes to answer every script in these words.
+func answering(words string) oldServer {
+	return func(t *testing.T) (string, func()) {
+		var spoiled atomic.Bool
+		return redistest.StartAnswering(t, redistest.Start(t).Addr, func(args []string) string {
+			if spoiled.Load() && isScript(args[0]) {
+				return "-" + words + "\r\n"
+			}
+			return ""
+		}), func() { spoiled.Store(true) }
+	}
+}
+
+func isScript(command string) bool { return command == "evalsha" || command == "eval" }
+
+// A circuit that is open finds out that its address has come to mean another server,
+// whatever the old one answers on the connections that there are.
+func TestAnAddressThatMoves(t *testing.T) {
+	const patience = 10 * time.Second
+	for name, old := range map[string]oldServer{
+		"READONLY":   spoiledBy([]any{"REPLICAOF", "127.0.0.1", 1}),
+		"NOREPLICAS": spoiledBy([]any{"CONFIG", "SET", "min-replicas-to-write", 1}),
+		"MASTERDOWN": spoiledBy([]any{"CONFIG", "SET", "replica-serve-stale-data", "no"}, []any{"REPLICAOF", "127.0.0.1", 1}),
+		"OOM":        spoiledBy([]any{"CONFIG", "SET", "maxmemory", 1}),
+		"MISCONF":    spoiledBy([]any{"CONFIG", "SET", "save", "3600 1"}, []any{"BGSAVE"}),
+		"NOPERM":     spoiledBy([]any{"ACL", "SETUSER", "default", "-evalsha", "-eval"}),
+
+		"READONLY of a managed service": answering("ERR READONLY You can't write against a read only replica."),
+		"NOAUTH":                        answering("NOAUTH Authentication required."),
+		"a proxy whose server is gone":  answering("ERR Connection refused"),
+		"words of no list":              answering("NAPPING come back later"),
+	} {
+		for kind, client := range map[string]func(addr string) redis.UniversalClient{
+			"client": func(addr string) redis.UniversalClient {
+				return redis.NewClient(algorithms.FailFast(&redis.Options{Addr: addr, MinIdleConns: 5, DialTimeout: patience, ReadTimeout: patience, PoolTimeout: patience}))
+			},
+			"ring": func(addr string) redis.UniversalClient {
+				return redis.NewRing(algorithms.FailFast(&redis.RingOptions{Addrs: map[string]string{"a": addr}, MinIdleConns: 5, DialTimeout: patience, ReadTimeout: patience, PoolTimeout: patience}))
+			},
+		} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				addr, spoil := old(t)
+				proxy := redistest.StartProxy(t, addr)
+				rdb := client(proxy.Addr)
+				defer rdb.Close()
+				g := &failmode.Guard{Limiter: &algorithms.Redis{Client: rdb, Namespace: "test", Budget: patience}, Instances: 1, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+				defer g.Close()
+				if err := g.Warm(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				spoil()
+				until(t, "the circuit is open", func() bool { decided(t, g); return len(g.Down()) == 1 })
+				proxy.MoveTo(redistest.Start(t).Addr)
+				moved := time.Now()
+				until(t, "the new server decides", func() bool { return decided(t, g) == algorithms.SourceRedis })
+				if took := time.Since(moved); took > 5*time.Second { // about half a second on an idle machine
+					t.Errorf("after %s", took)
+				}
+				var all sync.WaitGroup
+				for range 100 { // on all connections
+					all.Go(func() {
+						if s := decided(t, g); s != algorithms.SourceRedis {
+							t.Errorf("decided by %s: the old server's connections are still there", s)
+						}
+					})
+				}
+				all.Wait()
+			})
+		}
+	}
+}
+
+// decided is what decides a request.
+func decided(t *testing.T, g *failmode.Guard) algorithms.Source {
+	t.Helper()
+	d, err := g.Take(t.Context(), algorithms.Check{Rule: "r", Key: "k", Limit: algorithms.PerHour(1_000_000)})
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	return d.Results[0].Source
+}
+
+// until polls for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for begun := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 10*time.Second {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
