@@ -141,6 +141,7 @@ func parseInFlight(text string) (l Limit, ok bool, err error) {
 var (
 	grouped = regexp.MustCompile(`\b[0-9]{1,3}([,_][0-9]{3})+\b`)
 	filler  = regexp.MustCompile(`\b(with|an?|of|r|requests?|tokens?)\b|[=(),]|:( |$)`)
+	atOnce  = regexp.MustCompile(`^ *([0-9]+) +(?:in[-_ ]*flight|concurrent|(?:in )?parallel|at once|simultaneous) *$`)
 	spelled = regexp.MustCompile(`/ *([0-9]*) *(?:(s)(?:ec(?:ond)?s?)?|(m)(?:in(?:ute)?s?)?|(h)(?:ours?)?)\b`)
 )
 
@@ -152,11 +153,15 @@ func inFewWords(text string) string {
 	return spelled.ReplaceAllString(filler.ReplaceAllString(text, " "), "/$1$2$3$4")
 }
 
-// meantLimit corrects a text that is nearly a limit: one in words, with marks for
+// meantLimit corrects a text that is nearly a limit: one in words, of requests in flight, with marks for
 // thousands, without a unit of its period or the time zone of its calendar, or with the
 // algorithm before the burst.
 func meantLimit(text string) (string, bool) {
-	rate, rest, _ := strings.Cut(inFewWords(text), "/")
+	few := inFewWords(text)
+	if m := atOnce.FindStringSubmatch(few); m != nil {
+		return strconv.Quote(m[1] + inFlightText), true
+	}
+	rate, rest, _ := strings.Cut(few, "/")
 	rate = strings.TrimSpace(rate)
 	words := strings.Fields(rest)
 	if len(words) == 0 {

@@ -74,7 +74,7 @@ func TestMistakesInRules(t *testing.T) {
 		want   []string // beginnings
 	}{
 		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, ratelimit.Unlimited() }, []string{
-			"Limits: Unlimited is for Tiers, Overrides and LimitsFor, and alone; set Disabled to turn the rule off",
+			"Limits: Unlimited is for a tier, an override or LimitsFor, alone and not beside other limits; to turn a whole rule off, set Disabled",
 		}},
 		{func(r *ratelimit.Rule) { r.Limits = []algorithms.Limit{algorithms.PerSecond(10)} }, []string{"Limits: set beside Limit; set one of the two"}},
 		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{} }, []string{"Limits: 0 limits; write 1 to 8"}},
@@ -87,7 +87,7 @@ func TestMistakesInRules(t *testing.T) {
 		}, []string{
 			"Limits: 5/1m and 7/1m are one count; keep one of them", "Limits: 9/month@UTC and 8/month@UTC are one count",
 			`Tiers: tier "a": 0 limits; write 1 to 8`, `Tiers: tier "b": 2 in flight counts requests, and other limits may count units; write two rules`,
-			`Tiers: tier "c": Unlimited is for Tiers, Overrides and LimitsFor, and alone`, `Tiers: tier "d": 9 limits; write 1 to 8`,
+			`Tiers: tier "c": Unlimited is for a tier, an override or LimitsFor, alone`, `Tiers: tier "d": 9 limits; write 1 to 8`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Limits, r.Cost = algorithms.Limit{}, []algorithms.Limit{algorithms.PerSecond(10), algorithms.PerMonth(1000, "UTC")}, 11

@@ -219,6 +219,19 @@ func (r *Rule) validateOverrides(bad func(string, error)) {
 	for i := range r.Overrides {
 		key, err := keyOfOverride(r.Key, r.Overrides[i].Client)
 		other, taken := first[key]
+		if strings.ContainsFunc(r.Overrides[i].Note, pattern.Invisible) {
+			bad("Overrides", fmt.Errorf("[%d]: note: there is a character in it that is not visible; remove it", i))
+		}
+		for _, value := range r.Overrides[i].Client { // which may be a secret
+			switch {
+			case strings.ContainsFunc(value, pattern.Invisible):
+				err = errors.New("there is a character in it that is not visible; remove it")
+			case value != strings.TrimSpace(value):
+				err = errors.New("there is white space around it; remove it")
+			case value == "*":
+				err = errors.New("an override is for one client, and * stands for itself; for all others write the rule's limit")
+			}
+		}
 		switch {
 		case err != nil:
 			bad("Overrides", fmt.Errorf("[%d]: client: %w", i, err))

@@ -35,7 +35,7 @@ func validateLimits(limits []algorithms.Limit) error {
 	var errs []error
 	for i, l := range limits {
 		if l == unlimited {
-			errs = append(errs, errors.New("Unlimited is for Tiers, Overrides and LimitsFor, and alone; set Disabled to turn the rule off"))
+			errs = append(errs, errors.New("Unlimited is for a tier, an override or LimitsFor, alone and not beside other limits; to turn a whole rule off, set Disabled"))
 			continue
 		}
 		err := l.Validate()

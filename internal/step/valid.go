@@ -27,6 +27,7 @@ func (l Limit) Invalid(row *Row) (errs []error) {
 		if _, err := ParseCalendar(l.Calendar); err != nil {
 			bad("calendar %w", err)
 		}
+	case l.Calendar != "" && l.Period == 0: // the algorithm is wrong
 	case l.Period < time.Microsecond:
 		bad("period must be at least 1µs, got %s", l.Period)
 	case l.Period%time.Microsecond != 0:

@@ -149,6 +149,10 @@ func Limit(l algorithms.Limit) string {
 
 // Span is a duration in the form of a limit's period: "15m", "30d".
 func Span(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d > day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
 	return strings.TrimPrefix(algorithms.Limit{Rate: 1, Period: d}.String(), "1/")
 }
 
