@@ -144,6 +144,10 @@ func TestMisconfigurations(t *testing.T) {
 		}}, // nobody is on it
 
 		"Period: 1000":        {change: func(_ *config, r *rule) { r.Limit.Period = 1000 }, err: "limit: the period 1µs is below 10ms"},
+		"Period: 60":          {change: func(_ *config, r *rule) { r.Limit.Period = 60 }, err: "limit: the period 60ns is below 10ms; a number without a unit is in nanoseconds"},
+		"For: 900":            {change: ban(hour, algorithms.Ban{After: 1, For: 900}), err: "ban: for: 900ns is below 10ms; a number without a unit"},
+		"For: 86400":          {change: ban(hour, algorithms.Ban{After: 1, For: 86400}), err: "ban: for: 86.4µs is below 10ms; a number without a unit"},
+		"Within: 60":          {change: ban(hour, algorithms.Ban{After: 1, Within: 60, For: 2 * time.Hour}), err: "ban: within: 60ns is below 10ms; a number without a unit"},
 		"Period: 60000":       {change: func(_ *config, r *rule) { r.Limit.Period = 60000 }, err: "limit: the period 60µs is below 10ms"},
 		"10/1ms":              {change: func(_ *config, r *rule) { r.Limit = bucket(10, time.Millisecond, 10) }, err: "limit: the period 1ms is below 10ms"},
 		"a burst for years":   {change: func(_ *config, r *rule) { r.Limit = bucket(1, 10*time.Minute, 1_000_000) }, hint: "1/10m burst 1000000 admits 1000000 units at once, and needs more than 30 days to refill"},

@@ -104,7 +104,7 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) {
 			r.Tiers = map[string][]algorithms.Limit{"pro": {{Rate: 0, Period: time.Minute}}, "a\nb": {{Rate: 5, Period: 1}}}
 		}, []string{
-			`Tiers: tier "a\nb": there is a character in it`, `Tiers: tier "a\nb": period must be at least 1µs`, `Tiers: tier "pro": rate must be at least 1, got 0`,
+			`Tiers: tier "a\nb": there is a character in it`, `Tiers: tier "a\nb": the period 1ns is below 10ms`, `Tiers: tier "pro": rate must be at least 1, got 0`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Tiers = map[string][]algorithms.Limit{"": ratelimit.Unlimited(), "pro ": ratelimit.Unlimited(), "Pro": {bucket(5)}, "pro": {bucket(5)}, "PRO": {bucket(5)}, "a\u200bb": {bucket(5)}, "über uns": {bucket(5)}}
@@ -167,7 +167,7 @@ func TestMistakesInRules(t *testing.T) {
 			"Ban: after: must be at least 1", "Ban: for: must be at least 1µs, got 0s",
 		}},
 		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, Within: -1, For: 1500} }, []string{
-			"Ban: within: must be at least 1µs, got -1ns", "Ban: for: must be whole microseconds, got 1.5µs",
+			"Ban: for: 1.5µs is below 10ms", "Ban: within: must be at least 1µs, got -1ns",
 		}},
 		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: math.MaxInt64 / 1000 * 1000} }, []string{
 			"Ban: for: must be below 2^52 µs",

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,11 +37,10 @@ func validateLimits(limits []algorithms.Limit) error {
 			errs = append(errs, errors.New("Unlimited is for a tier, an override or LimitsFor, alone and not beside other limits; to turn a whole rule off, set Disabled"))
 			continue
 		}
-		err := l.Validate()
-		if err == nil && l.Calendar == "" {
-			err = inside.TooShort("the period", l.Period, shortest)
+		if l.Calendar == "" {
+			errs = append(errs, longEnough("the period", &l.Period))
 		}
-		errs = append(errs, err)
+		errs = append(errs, l.Validate())
 		if isHeld(l) && len(limits) > 1 {
 			errs = append(errs, fmt.Errorf("%s counts requests, and other limits may count units; write two rules", l))
 		}
@@ -59,15 +57,25 @@ func validateLimits(limits []algorithms.Limit) error {
 // than a decision may take, and limits nobody.
 const shortest = 10 * time.Millisecond
 
+// longEnough reports a duration whose unit was forgotten, and replaces it, so that it is
+// reported once.
+func longEnough(what string, d *time.Duration) error {
+	if *d <= 0 || *d >= shortest {
+		return nil
+	}
+	err := inside.TooShort(what, *d, shortest)
+	*d = shortest
+	return err
+}
+
 func (r *Rule) validateBan(bad func(string, error)) {
 	if r.Ban == (algorithms.Ban{}) {
 		return
 	}
-	err := r.Ban.Validate()
-	if bad("Ban", err); err == nil {
-		bad("Ban", inside.TooShort("for:", r.Ban.For, shortest))
-		bad("Ban", inside.TooShort("within:", cmp.Or(r.Ban.Within, shortest), shortest))
-	}
+	b := r.Ban
+	bad("Ban", longEnough("for:", &b.For))
+	bad("Ban", longEnough("within:", &b.Within))
+	bad("Ban", b.Validate())
 	for by, limits := range r.sets() {
 		err := banBy(r.Ban, limits)
 		if err != nil && by != (holder{}) {

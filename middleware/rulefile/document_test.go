@@ -37,7 +37,7 @@ func TestOtherEditors(t *testing.T) {
 // What programs write as JSON may have escapes that YAML lacks: PHP escapes slashes, and
 // Python writes characters as two halves.
 func TestEscapesOfJSON(t *testing.T) {
-	const note = `\/ \\/ \"\\\" \ud83d\ude00 \\ud83d\\ude00 \u00e9\t`
+	const note = `\/ \\/ \"\\\" \ud83d\ude00 \\ud83d\\ude00 \u00e9`
 	text := `{"version":1,"rules":[{"name":"a","key":"ip","limit":"9\/1m","match":["POST \/login"],` +
 		`"overrides":[{"client":"192.0.2.1","limit":"99\/1m","note":"` + note + `"}]}]}`
 	rules, err := loader().Parse("rules.json", []byte(text))
