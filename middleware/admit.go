@@ -36,6 +36,7 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 		headers.SetRetryAfter(w.Header(), shown)
 		m.config.Denied(w, e.withState(w), shown)
 	case e.refusal != nil:
+		m.logRefusal(r.Context(), &e.set.watches[e.refuser], e.refusal)
 		m.refuse(w, r, e.refusal)
 	case delay > 0 && !e.await(delay):
 		fail(w, http.StatusServiceUnavailable) // read only if it was not the client that left
@@ -143,8 +144,8 @@ func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
 // unlimited.
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusInternalServerError
-	if required, ok := errors.AsType[*keyfunc.StatusError](err); ok && required.Status >= 400 && required.Status <= 499 {
-		status = required.Status
+	if refused, ok := required(err); ok {
+		status = refused.Status
 	} else {
 		m.errors.Do(func() { m.config.Logger.Error("ratelimit: request refused", "error", err) })
 	}
@@ -154,6 +155,12 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	m.config.Refused(w, r, err)
+}
+
+// required returns the refusal by a key that has a status of its own.
+func required(err error) (*keyfunc.StatusError, bool) {
+	refused, ok := errors.AsType[*keyfunc.StatusError](err)
+	return refused, ok && refused.Status >= 400 && refused.Status <= 499
 }
 
 // fail responds with the status only. The next request may succeed.

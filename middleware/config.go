@@ -119,9 +119,9 @@ type Config struct {
 	// slog.Default().
 	Logger *slog.Logger
 
-	// DenialLogRate is how many denials each rule logs per second, at level Info; 0
-	// means 1, negative means none. The rule's next line has the number of denials that
-	// were left out.
+	// DenialLogRate is how many denials, and refusals by its Key, each rule logs per second,
+	// at level Info; 0 means 1, negative means none. The rule's next line has the number of
+	// those that were left out.
 	DenialLogRate int
 
 	// LogKeys shows keys in the log, in TopDenied and for operators. If it is false, keys are

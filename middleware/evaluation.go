@@ -67,6 +67,7 @@ type evaluation struct {
 
 	decision algorithms.Decision
 	refusal  error               // by a key, while the other rules were charged; nil if there is none
+	refuser  int                 // the rule with that key
 	pending  *refundable.Request // nil if no rule has ChargeOn and a Ban
 	state    *requestState       // nil until the next handler is called
 	held     *held               // nil if nothing is held while the request is in flight

@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/banned"
+	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 // maxShown is how many bytes of a key are kept for logs and TopDenied.
@@ -97,10 +99,7 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 		}
 		m.bans.Note(banned.Key{Rule: r.Check.Rule, Key: key}, by, time.Now(), r.BannedFor)
 	}
-	if m.config.DenialLogRate <= 0 || !m.config.Logger.Enabled(ctx, slog.LevelInfo) {
-		return
-	}
-	suppressed, ok := w.denials.Take(now, int64(m.config.DenialLogRate))
+	suppressed, ok := m.mayLog(ctx, w)
 	if !ok {
 		return
 	}
@@ -124,6 +123,28 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 		attrs = append(attrs, slog.Bool("shadow", true))
 	}
 	m.config.Logger.LogAttrs(ctx, slog.LevelInfo, "ratelimit: denied", attrs...)
+}
+
+// mayLog reports whether a denial or a refusal is to be logged, and how many were not
+// since the last one.
+func (m *Middleware) mayLog(ctx context.Context, w *watch) (suppressed int64, ok bool) {
+	if m.config.DenialLogRate <= 0 || !m.config.Logger.Enabled(ctx, slog.LevelInfo) {
+		return 0, false
+	}
+	return w.denials.Take(time.Since(m.start), int64(m.config.DenialLogRate))
+}
+
+// logRefusal logs a refusal by a rule's key, such as [keyfunc.Required], like a denial. All
+// other errors of keys are logged as errors.
+func (m *Middleware) logRefusal(ctx context.Context, w *watch, err error) {
+	refused, ok := required(err)
+	if !ok {
+		return
+	}
+	if suppressed, ok := m.mayLog(ctx, w); ok {
+		m.config.Logger.LogAttrs(ctx, slog.LevelInfo, "ratelimit: refused", slog.String("rule", w.rule), slog.Int("status", refused.Status),
+			slog.String("reason", strings.TrimPrefix(refused.Reason, keyfunc.ErrNoKey.Error()+": ")), slog.Int64("suppressed", suppressed))
+	}
 }
 
 // A DeniedKey is a key that was denied often.

@@ -1,13 +1,16 @@
 package middleware_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -138,5 +141,51 @@ func TestARefusedRequestDoesNotWait(t *testing.T) {
 		if w := serve(h, "GET /"); w.Code != want {
 			t.Errorf("request %d: %d, want %d", i, w.Code, want)
 		}
+	}
+}
+
+// A refusal is logged like a denial: with its reason, sampled, and at level Info.
+func TestRefusalsAreLogged(t *testing.T) {
+	account := func(key keyfunc.Key) ratelimit.Rule {
+		return ratelimit.Rule{Name: "account", Key: key, Limit: algorithms.PerHour(100)}
+	}
+	json := account(keyfunc.Required(keyfunc.BodyJSON("email", 1<<10), http.StatusBadRequest))
+	own := account(keyfunc.Func(func(*http.Request) (string, error) {
+		return "", fmt.Errorf("tenants: %w", &keyfunc.StatusError{Status: 402, Reason: "unpaid\nlevel=ERROR"})
+	}))
+	for name, c := range map[string]struct {
+		rule ratelimit.Rule
+		rate int
+		want []string // the lines
+	}{
+		"a form instead of JSON": {rule: json, want: []string{`rule=account status=400 reason="body: the Content-Type is not JSON" suppressed=0`}},
+		"no user":                {rule: required(), want: []string{"rule=per-user status=401 reason="}},
+		"a key of a program's":   {rule: own, want: []string{`status=402 reason="unpaid\nlevel=ERROR" suppressed=0`}},
+		"two a second":           {rule: json, rate: 2, want: []string{"suppressed=0", "suppressed=0"}},
+		"none":                   {rule: json, rate: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				m := mustNew(t, ratelimit.Config{Rules: []ratelimit.Rule{perHour("per-ip", 100), c.rule}, Limiter: new(algorithms.Memory), DenialLogRate: c.rate,
+					Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				for range 2 { // seconds
+					times(3, m.Handler(ok), "POST /", "Content-Type", "application/x-www-form-urlencoded")
+					time.Sleep(time.Second)
+				}
+				lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+				if log.Len() == 0 {
+					lines = nil
+				}
+				if len(lines) != 2*len(c.want) {
+					t.Fatalf("%d lines:\n%s", len(lines), log.String())
+				}
+				for i, want := range c.want {
+					if !strings.Contains(lines[i], `level=INFO msg="ratelimit: refused" `) || !strings.Contains(lines[i], want) {
+						t.Errorf("%s; want %s", lines[i], want)
+					}
+				}
+			})
+		})
 	}
 }

@@ -56,7 +56,7 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 	default:
 		e.count(i, outcomeError)
 		if e.refusal == nil && !rule.terms.shadows(check.Rule, "") {
-			e.refusal = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err)
+			e.refusal, e.refuser = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err), i
 		}
 		return checks
 	}
