@@ -39,8 +39,9 @@ type Config struct {
 	// it. A bare *algorithms.Redis is rejected, because it has no fail modes.
 	//
 	// If a limiter of your own fails, rules with failmode.Open pass, and all others
-	// deny with status 503. It is given one second for a decision, and its context does
-	// not end with the request. If it has a Guard in a field, it must have the method
+	// deny with status 503. It also fails if a decision has too few results, or if Allowed
+	// contradicts them; a Check, At or Source that it leaves out is filled in. It is given one
+	// second for a decision, and its context does not end with the request. If it has a Guard in a field, it must have the method
 	// Unwrap() algorithms.Limiter, which returns the Guard.
 	Limiter algorithms.Limiter
 

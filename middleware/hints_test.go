@@ -114,7 +114,7 @@ func TestHints(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: c.rules, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: c.rules, DenialLogRate: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			h := m.Handler(ok)
 			if c.wrap != nil {
 				h = c.wrap(m)

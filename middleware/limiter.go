@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"time"
 
@@ -33,6 +34,8 @@ func validateLimiter(l algorithms.Limiter) error {
 		if w, ok := inner.(interface{ Unwrap() algorithms.Limiter }); !ok {
 			if hidden := layers.Hidden(inner); hidden != "" {
 				errs = append(errs, fmt.Errorf("middleware: limiter: %T hides the %s in it; give it the method Unwrap() algorithms.Limiter", inner, hidden))
+			} else if embedsNil(inner) {
+				errs = append(errs, fmt.Errorf("middleware: limiter: %T embeds a nil Limiter, so a method that it does not have itself panics; embed new(algorithms.Memory), or limitertest.Allow()", inner))
 			}
 		} else if inside.IsNil(w.Unwrap()) {
 			errs = append(errs, fmt.Errorf("middleware: limiter: %T wraps no limiter: its Unwrap returns nil; set the limiter that it wraps", inner))
@@ -57,6 +60,16 @@ func validateLimiter(l algorithms.Limiter) error {
 		errs = append(errs, fmt.Errorf("middleware: limiter: %T wraps itself, or more than %d limiters: look at what its Unwrap returns", l, layers.Most))
 	}
 	return errors.Join(errs...)
+}
+
+// embedsNil reports whether a limiter without Unwrap embeds a nil one.
+func embedsNil(l algorithms.Limiter) bool {
+	v := reflect.Indirect(reflect.ValueOf(l))
+	if _, guard := l.(*failmode.Guard); guard || v.Kind() != reflect.Struct {
+		return false
+	}
+	f := v.FieldByName("Limiter")
+	return f.IsValid() && f.Kind() == reflect.Interface && f.IsNil()
 }
 
 // A limiter is Config.Limiter, with what the Middleware knows of it.
@@ -119,6 +132,11 @@ func (l *limiter) ask(ctx context.Context, peeks bool, checks []algorithms.Check
 	default:
 		d, err = l.Take(ctx, slices.Clone(checks)...)
 	}
+	if err == nil && !guarded && !inMemory {
+		if d.Results, err = complete(&d, checks); err != nil {
+			err = fmt.Errorf("%T: %w", l.Limiter, err)
+		}
+	}
 	if errors.Is(err, algorithms.ErrInvalidCheck) || peeks && errors.Is(err, errors.ErrUnsupported) {
 		return algorithms.Decision{}, fmt.Errorf("middleware: %w", err)
 	}
@@ -137,6 +155,46 @@ func (l *limiter) ask(ctx context.Context, peeks bool, checks []algorithms.Check
 		}
 	}
 	return d, nil
+}
+
+// sourceOther is the Source of a limiter that names none.
+const sourceOther algorithms.Source = "limiter"
+
+// complete returns the results of a decision by a limiter of a user's own, with what it has
+// left out, or what is wrong with the decision. Other limiters may add results.
+func complete(d *algorithms.Decision, checks []algorithms.Check) ([]algorithms.Result, error) {
+	results, now := slices.Clone(d.Results), time.Now() // the limiter may keep its own
+	if len(results) < len(checks) {
+		return nil, fmt.Errorf("%d results for %d checks: return one for each check, in their order", len(results), len(checks))
+	}
+	decided, denies := true, -1
+	for i := range results {
+		r := &results[i]
+		if i < len(checks) && r.Check.Rule == "" {
+			r.Check = checks[i]
+		}
+		if r.At.IsZero() {
+			r.At = now
+		}
+		undecided := r.Source == algorithms.SourceNone && !r.HasRoom && r.Err == nil
+		if r.Source == algorithms.SourceNone && (r.HasRoom || r.RetryAfter > 0) {
+			r.Source = sourceOther
+		}
+		decided = decided && r.Err == nil
+		if r.Denies() || undecided && !r.Check.Shadow && !r.Check.Limit.Soft {
+			denies = i
+		}
+	}
+	switch {
+	case !decided: // the fail modes decide
+	case d.Allowed && denies >= 0:
+		return nil, fmt.Errorf("the decision is Allowed, and the result of rule %q has no room: set HasRoom, or Allowed to false", results[denies].Check.Rule)
+	case !d.Allowed && denies < 0:
+		return nil, errors.New("the decision is not Allowed, and every result has room: set HasRoom to false in that of the rule that denies")
+	case !d.Allowed && !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Denies() }):
+		results[denies].Source = sourceOther
+	}
+	return results, nil
 }
 
 // refund refunds the charges of a decision. A charge that cannot be refunded stays, which
@@ -159,7 +217,7 @@ func applyFailModes(d *algorithms.Decision) (err error) {
 			continue
 		}
 		err = r.Err
-		r.Source, r.RetryAfter = algorithms.SourceFailClosed, retryFailed
+		r.Source, r.HasRoom, r.RetryAfter = algorithms.SourceFailClosed, false, retryFailed
 		if r.Check.Fail == failmode.Open {
 			r.Source, r.HasRoom, r.RetryAfter = algorithms.SourceFailOpen, true, 0
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +73,7 @@ func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
 		{hiding{new(algorithms.Memory)}, ""},
 		{failmode.Redis[redis.Options](nil, "n"), "middleware: limiter: client: required"},
 		{failmode.Redis(&redis.Options{}, "a b"), "middleware: limiter: namespace: \"a b\""},
+		{struct{ algorithms.Limiter }{}, "middleware: limiter: struct { algorithms.Limiter } embeds a nil Limiter, so a method that it does not have itself panics"},
 		{redisOf(nil, "n"), bare + "\nmiddleware: limiter: client: required"},
 		{&failmode.Guard{Limiter: good}, ""},
 		{&failmode.Guard{Limiter: audit{good}}, ""},
@@ -314,3 +316,69 @@ func TestALimiterThatOnlyTakes(t *testing.T) {
 type itself struct{ algorithms.Limiter }
 
 func (l itself) Unwrap() algorithms.Limiter { return l }
+
+// answers is a limiter of a user's own that says what it is told to.
+type answers struct {
+	takesOnly
+	d algorithms.Decision
+}
+
+func (a *answers) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	return a.d, nil
+}
+
+func (a *answers) Peek(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
+	return a.d, nil
+}
+
+// What a limiter of a user's own leaves out is filled in, or said in the log, and never
+// reaches clients as nonsense.
+func TestALimiterThatLeavesSomethingOut(t *testing.T) {
+	type result = algorithms.Result
+	check := func(rule string) algorithms.Check {
+		return algorithms.Check{Rule: rule, Key: "192.0.2.1", Limit: algorithms.PerHour(5), Cost: 1}
+	}
+	undecided := errors.New("away")
+	for name, c := range map[string]struct {
+		allowed bool
+		results []result
+		status  int
+		reset   string // X-RateLimit-Reset
+		retry   string
+		log     string // of the limiter's failure; "" if there is none
+	}{
+		"nothing":            {status: 503, retry: "1", log: "*middleware_test.answers: 0 results for 2 checks"},
+		"nothing, allowed":   {allowed: true, status: 503, retry: "1", log: "0 results for 2 checks: return one for each check, in their order"},
+		"a result":           {allowed: true, results: []result{{HasRoom: true}}, status: 503, retry: "1", log: "1 results for 2 checks"},
+		"all but HasRoom":    {allowed: true, results: []result{{HasRoom: true}, {HasRoom: true}}, status: 204, reset: "946684800"},
+		"At and Check":       {allowed: true, results: []result{{HasRoom: true, ResetAfter: time.Minute, Source: "own"}, {HasRoom: true, Source: "own"}}, status: 204, reset: "946684860"},
+		"Source":             {results: []result{{Check: check("a"), HasRoom: true}, {Check: check("b"), RetryAfter: 7 * time.Second, ResetAfter: 7 * time.Second}}, status: 429, reset: "946684807", retry: "7"},
+		"Source and when":    {results: []result{{Check: check("a"), HasRoom: true}, {Check: check("b")}}, status: 429, reset: "946684800", retry: "1"},
+		"who denies":         {results: []result{{HasRoom: true}, {HasRoom: true}}, status: 503, retry: "1", log: "the decision is not Allowed, and every result has room"},
+		"HasRoom":            {allowed: true, results: []result{{Source: "own"}, {HasRoom: true}}, status: 503, retry: "1", log: `the result of rule \"a\" has no room: set HasRoom`},
+		"HasRoom and Source": {allowed: true, results: []result{{HasRoom: true}, {}}, status: 503, retry: "1", log: `the result of rule \"b\" has no room`},
+		"Allowed":            {results: []result{{HasRoom: true, Err: undecided}, {HasRoom: true}}, status: 503, retry: "1", log: "away"},
+		"another rule's":     {allowed: true, results: []result{{HasRoom: true}, {HasRoom: true}, {Check: check("c"), HasRoom: true}}, status: 204, reset: "946684800"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter := &answers{d: algorithms.Decision{Allowed: c.allowed, Results: c.results}}
+				before := slices.Clone(c.results)
+				m, log := logged(t, ratelimit.Config{Limiter: limiter, DenialLogRate: -1, Rules: []ratelimit.Rule{perHour("a", 5), perHour("b", 5)}})
+				w := serve(m.Handler(ok), "GET /")
+				if w.Code != c.status || w.Header().Get("X-RateLimit-Reset") != c.reset || w.Header().Get("Retry-After") != c.retry {
+					t.Errorf("%d %v", w.Code, w.Header())
+				}
+				if got := log.String(); !strings.Contains(got, c.log) || (c.log == "") != (got == "") {
+					t.Errorf("logged %s; want %s", got, c.log)
+				}
+				if !reflect.DeepEqual(c.results, before) {
+					t.Errorf("the limiter's own results were changed: %+v", c.results)
+				}
+				if d, err := m.Peek(request("GET /")); err != nil || d.Allowed != (c.status == http.StatusNoContent) {
+					t.Errorf("Peek: %+v, %v", d, err)
+				}
+			})
+		})
+	}
+}

@@ -292,7 +292,7 @@ func TestEveryOutcomeIsCountedByItsSource(t *testing.T) {
 			"sliding_window allowed shadow memory":        1,
 			"sliding_window shadow_denied shadow memory":  2,
 			"sliding_window allowed own other":            1,
-			"sliding_window allowed unsaid none":          1,
+			"sliding_window allowed unsaid other":         1,
 			"sliding_window denied undecided fail_closed": 1,
 			"sliding_window error shadow none":            1, // of the call about an invalid check
 			"sliding_window error invalid none":           1,
