@@ -87,7 +87,7 @@ func (r *rule) limits(keys []string) (all []view.ClientLimit) {
 			windows = Unlimited()
 		}
 		for _, l := range windows {
-			all = append(all, view.ClientLimit{Override: o.String(), Limit: l, Checks: r.checksOf("", l, keys[i:i+1])})
+			all = append(all, view.ClientLimit{Override: o.String(), Ended: o.source.ended(), Limit: l, Checks: r.checksOf("", l, keys[i:i+1])})
 		}
 	}
 	return all

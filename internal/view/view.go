@@ -58,6 +58,7 @@ func CountOf(c *algorithms.Check) Count { return Count{c.Key, c.Tier, lent.Count
 type ClientLimit struct {
 	Tier     string // "" is the rule's own limit
 	Override string // "" is no override's
+	Ended    bool   // the override has
 	Limit    algorithms.Limit
 	Checks   []algorithms.Check // one for each key, for Peek if the limit is one
 }

@@ -38,10 +38,20 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 		err = h.limiter.Reset(ctx, client.Checks...)
 	case "used":
 		err = h.use(ctx, o, client.Limits)
-	case "ban", "unban": // a ban of no length ends one
+	case "ban":
+		if why := deniesNothing(&rules[at], client.Limits); why != "" {
+			err = &mistake{http.StatusConflict, fmt.Errorf("not banned, because a ban would deny nothing: %s", why)}
+			break
+		}
+		fallthrough
+	case "unban": // a ban of no length ends one
 		err = h.limiter.Ban(ctx, o.lasts, client.Checks...)
 	}
+	_, told := errors.AsType[*mistake](err)
 	for _, key := range keys {
+		if told {
+			break
+		}
 		switch b := (banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, key).Kept}); o.action {
 		case "reset", "unban":
 			middlewares.Bans(h.limit).Forget(b)
@@ -53,7 +63,7 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	if o.action != "peek" {
 		h.logOrder(r, v, err)
 	}
-	if _, told := errors.AsType[*mistake](err); err == nil || told {
+	if err == nil || told {
 		return v, err
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -63,6 +73,27 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 		err = fmt.Errorf("not done on servers that are out of reach, repeat it when they are back: %w", err)
 	}
 	return v, &mistake{http.StatusInternalServerError, fmt.Errorf("%s: %w", o.action, err)}
+}
+
+// deniesNothing says why a rule denies nothing to a client, whatever it has used, and what
+// to change; "" if it may deny.
+func deniesNothing(rule *view.Rule, limits []view.ClientLimit) (why string) {
+	if rule.Disabled {
+		return "the rule is disabled; turn it on first"
+	}
+	for _, c := range limits[0].Checks { // one for each key
+		switch {
+		case slices.ContainsFunc(limits, func(l view.ClientLimit) bool {
+			return l.Limit.Rate < 0 && !l.Ended && l.Checks[0].Key == c.Key
+		}):
+			why = "an override makes this client unlimited; end the override first"
+		case c.Shadow:
+			why = "the rule is in shadow for this client; enforce it first"
+		default:
+			return ""
+		}
+	}
+	return why
 }
 
 // noRule is the error for a name that no rule has.

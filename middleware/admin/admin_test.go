@@ -378,6 +378,56 @@ func TestAdminBansAndUnbans(t *testing.T) {
 	}
 }
 
+// A ban that would deny nothing is refused with the reason, and is in no list.
+func TestAdminBansOnlyWhereItDenies(t *testing.T) {
+	until := func(d time.Duration) []ratelimit.Override {
+		return []ratelimit.Override{{Client: []string{"1:192.0.2.1"}, Limits: ratelimit.Unlimited(), Until: time.Now().Add(d)}}
+	}
+	for name, tt := range map[string]struct {
+		change func(*ratelimit.Rule)
+		why    string // "" bans
+	}{
+		"plain":             {func(*ratelimit.Rule) {}, ""},
+		"disabled":          {func(r *ratelimit.Rule) { r.Disabled = true }, "the rule is disabled"},
+		"shadow":            {func(r *ratelimit.Rule) { r.Shadow = true }, "the rule is in shadow for this client"},
+		"shadow, enforced":  {func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1 }, ""},
+		"unlimited":         {func(r *ratelimit.Rule) { r.Overrides = until(time.Hour) }, "an override makes this client unlimited"},
+		"once unlimited":    {func(r *ratelimit.Rule) { r.Overrides = until(-time.Hour) }, ""},
+		"another unlimited": {func(r *ratelimit.Rule) { r.Overrides = until(time.Hour); r.Overrides[0].Client[0] = "1:192.0.2.7" }, ""},
+		"limited": {func(r *ratelimit.Rule) {
+			r.Overrides = until(time.Hour)
+			r.Overrides[0].Limits = []algorithms.Limit{r.Limit}
+		}, ""},
+		"soft": {func(r *ratelimit.Rule) { r.Limit.Soft = true }, ""},
+		// The value is also a key that is limited.
+		"one key of two": {func(r *ratelimit.Rule) {
+			r.Key, r.Overrides = keyfunc.First(keyfunc.IP, keyfunc.Header("User")), until(time.Hour)
+		}, ""},
+		"one key of two, in shadow": {func(r *ratelimit.Rule) {
+			r.Key, r.Overrides, r.Shadow = keyfunc.First(keyfunc.IP, keyfunc.Header("User")), until(time.Hour), true
+		}, "; "},
+	} {
+		rule := perHour("r", 5)
+		rule.Key = keyfunc.First(keyfunc.IP)
+		tt.change(&rule)
+		o := operator{admin.Handler(inMemory(t, rule)), t, ""}
+		w := o.post("action=ban&for=15m&rule=r&value=192.0.2.1")
+		if status := o.browser().post("action=ban&for=15m&rule=r&value=192.0.2.1").Code; status != w.Code {
+			t.Errorf("%s: a browser gets %d", name, status)
+		}
+		want, listed := http.StatusOK, 1
+		if tt.why != "" {
+			want, listed = http.StatusConflict, 0
+		}
+		if name == "one key of two" {
+			listed = 2
+		}
+		if w.Code != want || !strings.Contains(w.Body.String(), tt.why) || len(o.bans()) != listed {
+			t.Errorf("%s: %d %s, %v", name, w.Code, w.Body, o.bans())
+		}
+	}
+}
+
 // A bans is a limiter that remembers what it is asked to ban.
 type bans struct {
 	algorithms.Memory
