@@ -49,7 +49,7 @@ import (
 //
 // Never serve it to the public: it has no authentication, and shows and lifts all
 // limits. Put it on a listener of its own, or behind authentication. It refuses what
-// pages of other sites make a browser send. It also refuses requests whose Host, without
+// pages of other sites make a browser send, except for links. It also refuses requests whose Host, without
 // the port, is neither an address, localhost nor one of hosts: any site can make a name
 // of its own resolve to this server.
 func Handler(limit *ratelimit.Middleware, hosts ...string) http.Handler {
@@ -59,9 +59,10 @@ func Handler(limit *ratelimit.Middleware, hosts ...string) http.Handler {
 		names[i] = nameOf(host)
 	}
 	protection := http.NewCrossOriginProtection()
-	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	denied := func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusForbidden, errors.New("refused: sent by a page of another site, or through a proxy that changed the Host"))
-	}))
+	}
+	protection.SetDenyHandler(http.HandlerFunc(denied))
 	protected := protection.Handler(http.HandlerFunc(h.serve))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range fields {
@@ -70,6 +71,10 @@ func Handler(limit *ratelimit.Middleware, hosts ...string) http.Handler {
 		if host := nameOf(r.Host); !isOurs(host) && !slices.Contains(names, host) {
 			refuse(w, r, http.StatusMisdirectedRequest,
 				fmt.Errorf("refused: the host %.253q is neither an address nor localhost; if it is a name of yours, write admin.Handler(limit, %.253[1]q)", host))
+			return
+		}
+		if isEmbedded(r) {
+			denied(w, r)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -103,6 +108,14 @@ func nameOf(host string) string {
 func isOurs(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// isEmbedded reports whether a page of another site made a browser send a request without
+// the operator following a link, as for an image or a frame. The page could not read the
+// answer, but each look-up is work for the store.
+func isEmbedded(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {

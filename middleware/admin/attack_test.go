@@ -135,9 +135,24 @@ func TestAdminIsSafeFromOtherSites(t *testing.T) {
 			}
 		}
 	}
-	// A link and an image are GET.
-	for _, method := range []string{"GET", "HEAD"} {
-		o.do(method, form, "Sec-Fetch-Site", "cross-site")
+	// Only a link works, and changes nothing. An image or a frame is no link.
+	for _, site := range []string{"cross-site", "same-site", "same-origin", "none"} {
+		for dest, mode := range map[string]string{"image": "no-cors", "empty": "cors", "iframe": "navigate", "object": "navigate", "": "no-cors", "document": "navigate"} {
+			for _, query := range []string{"", "value=192.0.2.1", form} {
+				want := http.StatusOK
+				if query == form {
+					want = http.StatusMethodNotAllowed
+				}
+				if strings.HasSuffix(site, "-site") && dest != "document" {
+					want = http.StatusForbidden
+				}
+				for _, method := range []string{"GET", "HEAD"} {
+					if w := o.do(method, query, "Sec-Fetch-Site", site, "Sec-Fetch-Mode", mode, "Sec-Fetch-Dest", dest); w.Code != want || want == http.StatusForbidden && strings.Contains(w.Body.String(), "remaining") {
+						t.Errorf("%s %q, %s, %s: %d %s, want %d", method, query, site, dest, w.Code, w.Body, want)
+					}
+				}
+			}
+		}
 	}
 	if left := o.left(o.get("rule=a&value=192.0.2.1")); left != 2 || limiter.asked != nil {
 		t.Errorf("%d left, bans %q", left, limiter.asked)
