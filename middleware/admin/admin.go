@@ -10,6 +10,7 @@ package admin
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +27,8 @@ import (
 // Handler returns a handler for operators of a Middleware: the rules in force and their
 // version, the keys that were denied most, the bans that this process knows of, and, for
 // one client, its counts, Reset, Ban and the end of a ban. It answers browsers with a page
-// and all others with JSON.
+// and all others with JSON. After a POST, browsers are redirected to a look-up, so that a
+// reload repeats nothing.
 //
 //	mux.Handle("/ratelimit/", admin.Handler(limit))
 //
@@ -120,6 +122,9 @@ func isEmbedded(r *http.Request) bool {
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	o, err := orderOf(w, r)
+	if err == nil && o.look != "" {
+		o, err = h.recall(o.look)
+	}
 	var clients []*clientView
 	switch {
 	case err != nil:
@@ -136,6 +141,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		status = e.status
 	}
 	switch {
+	case wantsPage(r) && r.Method == http.MethodPost && err == nil: // so that a reload repeats nothing
+		w.Header().Set("Location", "?look="+h.remember(o))
+		w.WriteHeader(http.StatusSeeOther)
 	case wantsPage(r):
 		writePage(w, status, h.overview(r.Context()), clients, err)
 	case err != nil:
@@ -147,6 +155,32 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeJSON(w, status, h.overview(r.Context()))
 	}
+}
+
+// maxLooks is how many look-ups can be reloaded.
+const maxLooks = 64
+
+// remember keeps an order as a look-up, and returns its token. A URL with the order's values
+// would bring secrets into logs.
+func (h *handler) remember(o order) (token string) {
+	if text := done[o.action]; text != "" {
+		o.done = text + time.Now().UTC().Format(" at 15:04:05 UTC.")
+	}
+	o.action, o.look = "peek", rand.Text()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.looks = append(h.looks[max(0, len(h.looks)-maxLooks+1):], o)
+	return o.look
+}
+
+// recall returns the look-up of a token.
+func (h *handler) recall(token string) (order, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i := slices.IndexFunc(h.looks, func(o order) bool { return o.look == token }); i >= 0 {
+		return h.looks[i], nil
+	}
+	return order{}, &mistake{http.StatusNotFound, errors.New("this process does not have this look-up, or no longer: look the client up again")}
 }
 
 // refuse responds to a request that may be of another site, which is shown nothing.

@@ -102,6 +102,9 @@ func (o operator) do(method, form string, header ...string) *httptest.ResponseRe
 	}
 	w := httptest.NewRecorder()
 	o.ServeHTTP(w, r)
+	if query, ok := strings.CutPrefix(w.Header().Get("Location"), "?"); ok && w.Code == http.StatusSeeOther {
+		return o.get(query)
+	}
 	return w
 }
 
@@ -738,6 +741,63 @@ func TestAdminShowsNumbers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A browser is sent from what it posted to a look-up that can be reloaded, whose URL has
+// nothing of the client.
+func TestAdminRedirects(t *testing.T) {
+	rules := []ratelimit.Rule{perHour("a", 5), {Name: "key", Key: keyfunc.APIKey("Key"), Limit: algorithms.PerHour(9)}}
+	limiter := new(bans)
+	m := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: rules})
+	h := admin.Handler(m)
+	post := func(form string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, "http://localhost/a/b/", strings.NewReader(form))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Accept", "text/html")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	o := operator{h, t, ""}
+	first := ""
+	for form, says := range map[string]string{
+		"action=ban&for=15m&rule=key&value=s3cret": "Banned at ", "action=unban&rule=a&value=192.0.2.1": "Ban lifted at ", "action=reset&rule=a&value=192.0.2.1": "Reset at ",
+		"action=used&n=2&rule=a&value=192.0.2.1": "Set at ", "action=peek&rule=a&value=192.0.2.1": "", "action=peek&value=192.0.2.1": "",
+	} {
+		w := post(form)
+		to := w.Header().Get("Location")
+		if w.Code != http.StatusSeeOther || !regexp.MustCompile(`^\?look=[A-Z2-7]{26}$`).MatchString(to) || w.Body.Len() > 0 {
+			t.Errorf("%s: %d to %s", form, w.Code, to)
+			continue
+		}
+		first = to[1:]
+		asked := len(limiter.asked)
+		for range 2 {
+			page := o.browser().get(to[1:])
+			if page.Code != http.StatusOK || strings.Contains(page.Body.String(), `role="status"`) != (says != "") || !strings.Contains(page.Body.String(), says) || !strings.Contains(page.Body.String(), ">One client of ") && !strings.Contains(page.Body.String(), "Nothing is counted for this client under a") {
+				t.Errorf("%s: %d %s", form, page.Code, page.Body)
+			}
+		}
+		if len(limiter.asked) != asked {
+			t.Errorf("%s: a reload bans: %q", form, limiter.asked)
+		}
+	}
+	if w := o.get(first); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "s3cret") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	for range 64 { // and no more are kept
+		post("action=peek&rule=a&value=192.0.2.1")
+	}
+	for _, query := range []string{first, "look=x", "look=x&rule=a&value=192.0.2.1"} {
+		if w := o.browser().get(query); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "look the client up again") {
+			t.Errorf("%s: %d", query, w.Code)
+		}
+	}
+	for form, want := range map[string]int{"action=reset&rule=b&value=1": 404, "action=ban&rule=a&value=192.0.2.1": 400, "look=x": 400, "action=reset&rule=a&value=192.0.2.1&look=x": 303} {
+		if w := post(form); w.Code != want {
+			t.Errorf("%s: %d, want %d", form, w.Code, want)
+		}
+	}
 }
 
 // A partner is an API key by another name.

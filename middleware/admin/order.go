@@ -24,6 +24,8 @@ type order struct {
 	lasts  time.Duration // the ban
 	used   int64         // units, of the one count that has what was sent of key, tier, override and limit
 	count  map[string]string
+	look   string // the token of a look-up that a browser was sent to
+	done   string // what was done before it, and when
 }
 
 // A mistake is what an operator is told, and its status.
@@ -70,6 +72,10 @@ func orderOf(w http.ResponseWriter, r *http.Request) (o order, err error) {
 	}
 	if err != nil {
 		return bad(http.StatusBadRequest, "%w", err)
+	}
+	if r.Method != http.MethodPost && form.Has("look") {
+		o.look = form.Get("look")
+		return o, nil
 	}
 	o.rule, o.ID = form.Get("rule"), form.Get("id")
 	for _, value := range form["value"] {

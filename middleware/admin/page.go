@@ -63,8 +63,8 @@ func hints(r view.Rule) []string {
 	return parts
 }
 
-// done says what was done, where it was.
-var done = map[string]string{"reset": "Reset.", "used": "Set.", "ban": "Banned.", "unban": "Ban lifted."}
+// done says what was done.
+var done = map[string]string{"reset": "Reset", "used": "Set", "ban": "Banned", "unban": "Ban lifted"}
 
 // writePage responds with a page. The clients are above all else; they, the overview and
 // the error may be nil.
@@ -82,9 +82,7 @@ func writePage(w http.ResponseWriter, status int, o *overview, clients []*client
 			continue
 		}
 		page.Clients = append(page.Clients, c)
-		if err == nil {
-			page.Done = done[c.Action]
-		}
+		page.Done = c.Order.done
 	}
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, page); err != nil { // not reached

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -19,6 +20,9 @@ var middlewares = ratelimit.Internal.Open(&inside.Allow)
 type handler struct {
 	limit   *ratelimit.Middleware
 	limiter algorithms.Limiter
+
+	mu    sync.Mutex
+	looks []order // the last that browsers were sent to
 }
 
 // An overview is what operators see first.
