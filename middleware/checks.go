@@ -131,9 +131,30 @@ func (opened) State(m *Middleware) view.State {
 	set := m.rules.Load()
 	s := view.State{Rules: make([]view.Rule, len(set.rules)), Generation: set.generation, Version: set.version, Share: m.share.text, Err: m.failure()}
 	for i := range set.rules {
-		s.Rules[i] = viewOf(&set.rules[i].source)
+		r := &set.rules[i].source
+		s.Rules[i] = viewOf(r)
+		for _, o := range r.Overrides[:min(view.MaxOverrides, len(r.Overrides))] {
+			key, _ := keyOfOverride(r.Key, o.Client) // it is valid
+			s.Rules[i].Overridden = append(s.Rules[i].Overridden,
+				view.Override{Client: m.shown(key), Limit: view.LimitsOf(o.Limits), Until: o.Until.UTC(), Ended: o.ended(), Note: o.Note})
+		}
 	}
 	return s
+}
+
+// Names returns what an Override of a rule can have as its Client to stand for a key; nil if
+// none of the candidates does.
+func (opened) Names(m *Middleware, rule, key string, candidates ...[]string) []string {
+	r, err := m.rules.Load().named(rule)
+	if err != nil {
+		return nil
+	}
+	for _, client := range candidates {
+		if k, err := keyOfOverride(r.source.Key, client); err == nil && k == key {
+			return client
+		}
+	}
+	return nil
 }
 
 // Denied returns the keys that were denied most, as TopDenied does, but in clear.

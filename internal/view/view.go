@@ -88,8 +88,22 @@ type Rule struct {
 	RetryAfter string            `json:"retry_after,omitempty"`
 	Lease      bool              `json:"lease,omitempty"`
 
+	Overridden []Override `json:"overridden,omitempty"` // the first of Overrides, for operators
+
 	Values int  `json:"-"` // plain values that name a client
 	Secret bool `json:"-"` // they are not shown
+}
+
+// MaxOverrides is how many overrides of a rule are shown.
+const MaxOverrides = 20
+
+// An Override is the limits of one client.
+type Override struct {
+	Client string    `json:"client"` // its key, as in the log
+	Limit  Limits    `json:"limit"`
+	Until  time.Time `json:"until,omitzero"`
+	Ended  bool      `json:"ended,omitempty"`
+	Note   string    `json:"note,omitempty"`
 }
 
 // A Ban is a rule's.

@@ -75,20 +75,20 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	return v, &mistake{http.StatusInternalServerError, fmt.Errorf("%s: %w", o.action, err)}
 }
 
-// deniesNothing says why a rule denies nothing to a client, whatever it has used, and what
-// to change; "" if it may deny.
+// deniesNothing says why a rule denies nothing to a client, whatever it has used; "" if it
+// may deny.
 func deniesNothing(rule *view.Rule, limits []view.ClientLimit) (why string) {
 	if rule.Disabled {
-		return "the rule is disabled; turn it on first"
+		return "the rule is disabled"
 	}
 	for _, c := range limits[0].Checks { // one for each key
 		switch {
 		case slices.ContainsFunc(limits, func(l view.ClientLimit) bool {
 			return l.Limit.Rate < 0 && !l.Ended && l.Checks[0].Key == c.Key
 		}):
-			why = "an override makes this client unlimited; end the override first"
+			why = "an override makes this client unlimited"
 		case c.Shadow:
-			why = "the rule is in shadow for this client; enforce it first"
+			why = "the rule is in shadow for this client"
 		default:
 			return ""
 		}
@@ -209,7 +209,13 @@ func (h *handler) listedKey(rule, id string) ([]string, error) {
 
 // lookEverywhere returns how a client stands by each rule that counts by its values.
 func (h *handler) lookEverywhere(ctx context.Context, o order) (clients []*clientView, err error) {
-	rules, secret := middlewares.State(h.limit).Rules, false
+	rules := middlewares.State(h.limit).Rules
+	for i := range rules {
+		if o.rule = rules[i].Name; rules[i].Secret && !o.secret {
+			_, err := h.keysOf(o)
+			o.secret = err == nil
+		}
+	}
 	for i := range rules {
 		o.rule = rules[i].Name
 		keys, err := h.keysOf(o)
@@ -218,14 +224,10 @@ func (h *handler) lookEverywhere(ctx context.Context, o order) (clients []*clien
 		}
 		if client, err := middlewares.Client(h.limit, o.rule, keys...); err == nil {
 			clients = append(clients, h.look(ctx, &rules[i], o, keys, client.Limits))
-			secret = secret || rules[i].Secret
 		}
 	}
 	if clients == nil {
 		return nil, &mistake{http.StatusBadRequest, errors.New("no rule counts by such a value; name a rule to see what it takes")}
-	}
-	for _, client := range clients {
-		client.Secret = secret // a secret is one under all rules
 	}
 	return clients, nil
 }

@@ -42,6 +42,10 @@ import (
 //
 // A client is named as for [ratelimit.Middleware.Checks], with a value for each part of
 // the rule's Key, or by the id of an entry in one of the lists. The path does not matter.
+// A ban that would deny nothing is refused: the rule is disabled or in shadow for the
+// client, or the client is unlimited. To raise a client's limit for a time, copy the
+// override that the page shows into the rules: the page does not write them.
+//
 // Use action=used to restore a count that was lost, or to give a client more units. If a
 // rule has several limits for the client, add the limit, tier, override or key of the count
 // that is meant, as a look-up shows them. Like Reset, action=used ends a ban of that key.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"log/slog"
 	"math"
 	"net/http"
@@ -355,7 +356,7 @@ func TestAdminBansAndUnbans(t *testing.T) {
 					if text := o.get("rule=a&value=192.0.2.1").Body.String(); strings.Contains(text, `"banned": true`) != banned {
 						t.Errorf("%s: %s", step, text)
 					}
-					if page := o.browser().get("rule=a&value=192.0.2.1").Body.String(); strings.Contains(page, ">banned<") != banned || strings.Contains(page, `<span class="big">15m0s</span> until the ban ends`) != banned {
+					if page := o.browser().get("rule=a&value=192.0.2.1").Body.String(); strings.Contains(page, ">banned<") != banned || strings.Contains(page, `<b>15m0s</b> until the ban ends`) != banned {
 						t.Errorf("%s: %s", step, page)
 					}
 				}
@@ -408,7 +409,7 @@ func TestAdminBansOnlyWhereItDenies(t *testing.T) {
 		}, ""},
 		"one key of two, in shadow": {func(r *ratelimit.Rule) {
 			r.Key, r.Overrides, r.Shadow = keyfunc.First(keyfunc.IP, keyfunc.Header("User")), until(time.Hour), true
-		}, "; "},
+		}, "not banned"},
 	} {
 		rule := perHour("r", 5)
 		rule.Key = keyfunc.First(keyfunc.IP)
@@ -638,7 +639,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 		Name: "full", Match: []string{"POST /a", "/b/{x}"}, Key: keyfunc.Join(keyfunc.IP, keyfunc.Header("User")),
 		Limits: []algorithms.Limit{{Rate: 10, Period: time.Minute, Algorithm: algorithms.FixedWindow}, algorithms.PerMonth(1000, "UTC")},
 		Tiers:  map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(50)}, "staff": ratelimit.Unlimited()}, LimitsFor: func(*http.Request) []algorithms.Limit { return nil },
-		Overrides: []ratelimit.Override{{Client: []string{"192.0.2.1", "alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(70)}}},
+		Overrides: []ratelimit.Override{{Client: []string{"192.0.2.1", "alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(70)}, Until: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC), Note: "OPS-4711"}},
 		Cost:      2, Costs: map[string]int64{"POST /a": 3}, CostFor: func(*http.Request) int64 { return 0 }, MaxReserve: 0.5, ChargeOn: []int{401, 403},
 		Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}, Fail: failmode.Closed, Hidden: true, Shadow: true, Enforce: 0.25, Disabled: true,
 	}
@@ -650,14 +651,14 @@ func TestAdminShowsTheRules(t *testing.T) {
 	}
 	plain := perHour("plan", 4)
 	plain.Ban = algorithms.Ban{After: 3, For: 15 * time.Minute}
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{full, plain}})
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogKeys: true, Share: 0.5, TierFor: func(*http.Request) string { return "" }, Rules: []ratelimit.Rule{full, plain}})
 	if err := m.SetRules(m.Rules()); err != nil {
 		t.Fatal(err)
 	}
 	o := operator{admin.Handler(m), t, ""}
 	want := `{"generation":2,"share":"0.5","rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, header:User]","limit":["10/1m fixed_window","1000/month@UTC calendar_window"],` +
 		`"tiers":{"pro":"50/1m sliding_window","staff":"unlimited"},"limits_for":true,"overrides":1,"cost":2,"costs":{"POST /a":3},"cost_for":true,"max_reserve":0.5,"charge_on":[401,403],` +
-		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":true,"enforce":0.25,"disabled":true,"hidden":true},{"name":"plan","key":"ip","limit":"4/1h sliding_window","cost":1,"ban":{"after":3,"within":"1h","for":"15m"},"fail":"local"}],"top_denied":[],"bans":[]}`
+		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":true,"enforce":0.25,"disabled":true,"hidden":true,"overridden":[{"client":"9:192.0.2.1,5:alice","limit":"70/1m sliding_window","until":"2026-12-31T23:00:00Z","note":"OPS-4711"}]},{"name":"plan","key":"ip","limit":"4/1h sliding_window","cost":1,"ban":{"after":3,"within":"1h","for":"15m"},"fail":"local"}],"top_denied":[],"bans":[]}`
 	var got bytes.Buffer
 	if err := json.Compact(&got, o.get("").Body.Bytes()); err != nil || got.String() != want {
 		t.Errorf("%s\nwant\n%s\n%v", &got, want, err)
@@ -669,7 +670,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	page := o.browser().get("")
 	for _, text := range []string{
 		"2 rules, generation 2", "New rules are refused", "rules.yaml:5:12: no period\nrules.yaml:6:1", "This region has 0.5 of each limit", ">full<", ">disabled<", ">fail closed<", ">hidden<",
-		">10/1m fixed_window, 1000/month@UTC calendar_window<", ">overrides<", ">tier pro<", ">unlimited<", ">[ip, header:User]<", ">POST /a<", ">/b/{x}<", ">cost 3<", ">reserves at most<", ">50 %<", ">401 403<", ">after 10 denials within 1m, for 15m<", `placeholder="ip" aria-label="full: ip"`, `placeholder="header:User"`, "or what the program says",
+		"<code>10/1m fixed_window</code>, <code>1000/month@UTC calendar_window</code>", ">1 override<", "<code>9:192.0.2.1,5:alice</code>: <code>70/1m sliding_window</code>", `until <span class="when">2026-12-31 23:00 UTC</span> (OPS-4711)<`, ">tier pro<", ">unlimited<", ">[ip, header:User]<", ">POST /a<", ">/b/{x}<", ">cost 3<", ">reserves at most<", ">50 %<", ">401 403<", ">after 10 denials within 1m, for 15m<", `placeholder="ip" aria-label="full: ip"`, `placeholder="header:User"`, "or what the program says",
 	} {
 		if !strings.Contains(page.Body.String(), text) {
 			t.Errorf("the page does not say %s", text)
@@ -700,7 +701,7 @@ func TestAdminShowsTiers(t *testing.T) {
 		t.Error(left)
 	}
 	page := o.browser().get("rule=r&value=192.0.2.1").Body.String()
-	if got := regexp.MustCompile(`<span class="big">(\d+)</span> of (\d+) left`).FindAllString(page, -1); len(got) != 3 {
+	if got := regexp.MustCompile(`<b>(\d+)</b> of (\d+) left`).FindAllString(page, -1); len(got) != 3 {
 		t.Errorf("%q", got)
 	}
 }
@@ -728,12 +729,12 @@ func TestAdminShowsNumbers(t *testing.T) {
 			page *httptest.ResponseRecorder
 			want string
 		}{
-			{client, `<span class="big over">3</span> over the limit of 2<`},
+			{client, `<b class="over">3</b> over the limit of 2<`},
 			{client, `<meter max="2" value="0">0<`},
 			{client, "All is free in 31d0h."},
-			{client, `<span class="big">0</span> of 5 left`},
+			{client, `<b>0</b> of 5 left`},
 			{client, "Admits again in "},
-			{banned, `<span class="big">30d0h</span> until the ban ends`}, // and no request in flight
+			{banned, `<b>30d0h</b> until the ban ends`}, // and no request in flight
 			{o.get(""), "<b>1</b> to <b>2</b> denied"},
 		} {
 			if !strings.Contains(tt.page.Body.String(), tt.want) {
@@ -796,6 +797,111 @@ func TestAdminRedirects(t *testing.T) {
 	for form, want := range map[string]int{"action=reset&rule=b&value=1": 404, "action=ban&rule=a&value=192.0.2.1": 400, "look=x": 400, "action=reset&rule=a&value=192.0.2.1&look=x": 303} {
 		if w := post(form); w.Code != want {
 			t.Errorf("%s: %d, want %d", form, w.Code, want)
+		}
+	}
+}
+
+// A look-up says which of the limits apply to the client.
+func TestAdminSaysWhichLimitApplies(t *testing.T) {
+	pro, hour := map[string][]algorithms.Limit{"pro": {algorithms.PerHour(50)}}, time.Now().Add(time.Hour)
+	override := func(value string, until time.Time, limits ...algorithms.Limit) []ratelimit.Override {
+		return []ratelimit.Override{{Client: []string{value}, Limits: limits, Until: until}}
+	}
+	for name, tt := range map[string]struct {
+		rule ratelimit.Rule
+		want string
+	}{
+		"one":                  {ratelimit.Rule{}, "yes"},
+		"tiers":                {ratelimit.Rule{Tiers: pro}, "by tier, by tier"},
+		"tier by":              {ratelimit.Rule{Tiers: pro, TierBy: keyfunc.Header("Model")}, "by tier, by tier"},
+		"a function":           {ratelimit.Rule{LimitsFor: func(*http.Request) []algorithms.Limit { return nil }}, "by request"},
+		"an override":          {ratelimit.Rule{Tiers: pro, Overrides: override("alice", hour, algorithms.PerHour(7))}, "no, no, yes"},
+		"another's":            {ratelimit.Rule{Overrides: override("bob", hour, algorithms.PerHour(7))}, "yes"},
+		"an override that was": {ratelimit.Rule{Overrides: override("alice", time.Unix(1, 0), algorithms.PerHour(7))}, "yes, no"},
+		"unlimited":            {ratelimit.Rule{Overrides: override("alice", hour, ratelimit.Unlimited()...)}, "no, yes"},
+		"disabled":             {ratelimit.Rule{Disabled: true, Tiers: pro}, "no, no"},
+		"one key of two":       {ratelimit.Rule{Key: keyfunc.First(keyfunc.Header("User"), keyfunc.Header("Name")), Overrides: override("2:alice", hour, algorithms.PerHour(7))}, "yes, no, yes"},
+	} {
+		r := tt.rule
+		r.Name, r.Limit = "r", algorithms.PerHour(5)
+		if r.Key == nil {
+			r.Key = keyfunc.Header("User")
+		}
+		o := operator{admin.Handler(mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{r}, TierFor: func(*http.Request) string { return "" }})), t, ""}
+		var client struct{ Counts []struct{ Applies string } }
+		text := o.get("rule=r&value=alice").Body.Bytes()
+		if err := json.Unmarshal(text, &client); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range client.Counts {
+			got = append(got, c.Applies)
+		}
+		if strings.Join(got, ", ") != tt.want {
+			t.Errorf("%s: %q, want %s", name, got, tt.want)
+		}
+		page := o.browser().get("rule=r&value=alice").Body.String()
+		for text, want := range map[string]int{">does not apply<": strings.Count(tt.want, "no"), ">no listed tier<": strings.Count(tt.want+" ", "tier "), ">applies<": 0} {
+			if text == ">applies<" && strings.Contains(tt.want, "no") {
+				want = strings.Count(tt.want, "yes")
+			}
+			if strings.Count(page, text) != want {
+				t.Errorf("%s: %d of %s, want %d", name, strings.Count(page, text), text, want)
+			}
+		}
+	}
+}
+
+// What the page offers as an override is one that the rule takes, and shows no more of the
+// client than the page does.
+func TestAdminWritesAnOverride(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		user, ended := keyfunc.Header("User"), " until: 2000-01-08@UTC}"
+		for name, tt := range map[string]struct {
+			key    keyfunc.Key
+			limits []algorithms.Limit
+			hidden bool // keys are hashed in the log
+			query  string
+			want   string
+		}{
+			"address":      {keyfunc.IP, nil, true, "value=2001:db8::1", `- {client: "2001:db8::1", limit: 5/1h sliding_window,` + ended},
+			"windows":      {user, []algorithms.Limit{algorithms.PerHour(5), algorithms.PerMonth(9, "UTC")}, true, "value=alice", `- {client: "alice", limit: [5/1h sliding_window, 9/month@UTC calendar_window],` + ended},
+			"parts":        {keyfunc.Join(user, keyfunc.IP), nil, true, "value=a%22b&value=192.0.2.1", `- {client: ["a\"b", "192.0.2.1"], limit: 5/1h sliding_window,` + ended},
+			"either":       {keyfunc.First(keyfunc.IP, user), nil, true, "value=192.0.2.1", `- {client: "1:192.0.2.1", limit: 5/1h sliding_window,` + ended + "\n" + `- {client: "2:192.0.2.1", limit: 5/1h sliding_window,` + ended},
+			"secret":       {keyfunc.APIKey("Key"), nil, true, "value=s3cret", `- {client: "the client", limit: 5/1h sliding_window,` + ended},
+			"shown secret": {keyfunc.APIKey("Key"), nil, false, "value=s3cret", `- {client: "apikey:`},
+			"everyone":     {keyfunc.Everyone, nil, true, "", ""},
+		} {
+			rule := ratelimit.Rule{Name: "r", Key: tt.key, Limits: tt.limits}
+			if tt.limits == nil {
+				rule.Limit = algorithms.PerHour(5)
+			}
+			o := operator{admin.Handler(mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), LogKeys: !tt.hidden, Rules: []ratelimit.Rule{rule}})), t, ""}
+			page := html.UnescapeString(o.browser().get("rule=r&" + tt.query).Body.String())
+			_, got, _ := strings.Cut(page, "<pre>")
+			got, _, _ = strings.Cut(got, "</pre>")
+			if got != tt.want && (name != "shown secret" || !strings.HasPrefix(got, tt.want)) || strings.Contains(strings.ReplaceAll(page, `name="value" value="s3cret"`, ""), "s3cret") {
+				t.Errorf("%s: %s, want %s", name, got, tt.want)
+			}
+		}
+	})
+}
+
+// However many overrides a rule has, the page shows some of them, and their number.
+func TestAdminShowsSomeOverrides(t *testing.T) {
+	for n, more := range map[int]bool{1: false, 20: false, 21: true, 1000: true} {
+		rule := perHour("r", 5)
+		rule.Key = keyfunc.Header("User")
+		for i := range n {
+			rule.Overrides = append(rule.Overrides, ratelimit.Override{Client: []string{fmt.Sprint("user", i)}, Limits: ratelimit.Unlimited()})
+		}
+		o := operator{admin.Handler(inMemory(t, rule)), t, ""}
+		page := o.browser().get("").Body.String()
+		if got := strings.Count(page, ": <code>unlimited</code>"); got != min(n, 20) || strings.Contains(page, "The first 20 are shown") != more || strings.Contains(page, "user0") {
+			t.Errorf("%d overrides: %d are shown\n%s", n, got, page)
+		}
+		if text := o.get("").Body.String(); !strings.Contains(text, fmt.Sprintf(`"overrides": %d,`, n)) || strings.Contains(text, "user0") {
+			t.Errorf("%.500s", text)
 		}
 	}
 }

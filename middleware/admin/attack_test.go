@@ -38,7 +38,7 @@ func (evil) Keys(values ...string) ([]string, error) {
 
 // tag is what the page may have between < and >: names of its own, and attributes in
 // double quotes.
-var tag = regexp.MustCompile(`^</?(!DOCTYPE html|html|head|meta|title|style|body|header|main|h1|h2|h3|a|p|b|div|section|details|summary|span|code|pre|dl|dt|dd|form|input|select|option|button|meter)` +
+var tag = regexp.MustCompile(`^</?(!DOCTYPE html|html|head|meta|title|style|body|header|main|h1|h2|h3|a|p|b|div|section|details|summary|span|code|pre|table|thead|tbody|tr|th|td|form|input|select|option|button|meter)` +
 	`( [a-z-]+(="[^"<>]*")?)*>$`)
 
 // wantNoMarkup checks that a page has no markup but its own.

@@ -25,6 +25,7 @@ type order struct {
 	used   int64         // units, of the one count that has what was sent of key, tier, override and limit
 	count  map[string]string
 	look   string // the token of a look-up that a browser was sent to
+	secret bool   // the values are a secret under some rule
 	done   string // what was done before it, and when
 }
 

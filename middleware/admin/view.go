@@ -2,7 +2,10 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,18 +56,19 @@ func (h *handler) overview(ctx context.Context) *overview {
 			break
 		}
 	}
-	known := make(map[string]bool, len(s.Rules))
+	rules := make(map[string]*view.Rule, len(s.Rules))
 	for i := range s.Rules {
-		known[s.Rules[i].Name] = true
+		rules[s.Rules[i].Name] = &s.Rules[i]
 	}
 	top := middlewares.Denied(h.limit)
 	for _, d := range top[:min(overviewTop, len(top))] {
 		key := middlewares.Shown(h.limit, d.Key)
-		o.TopDenied = append(o.TopDenied, deniedView{Rule: d.Rule, Key: key.Text, ID: key.ID, Count: d.Count, Error: d.Error, Known: known[d.Rule] && key.Whole})
+		o.TopDenied = append(o.TopDenied, deniedView{Rule: d.Rule, Key: key.Text, ID: key.ID, Count: d.Count, Error: d.Error, Why: whyNot(rules[d.Rule], key)})
 	}
 	now, shown := time.Now(), 0
 	for _, b := range middlewares.Bans(h.limit).All(now) {
-		if !known[b.Rule] {
+		rule := rules[b.Rule]
+		if rule == nil {
 			continue
 		}
 		if shown++; shown > overviewTop {
@@ -75,10 +79,21 @@ func (h *handler) overview(ctx context.Context) *overview {
 			rest = h.restOfBan(ctx, b.Rule, b.Key.Key, rest)
 		}
 		if rest > 0 {
-			o.Bans = append(o.Bans, bannedView{Rule: b.Rule, Key: key.Text, ID: key.ID, By: b.By, Since: b.Since.UTC().Truncate(time.Second), EndsIn: view.Seconds(rest), Known: key.Whole})
+			o.Bans = append(o.Bans, bannedView{Rule: b.Rule, Key: key.Text, ID: key.ID, By: b.By, Since: b.Since.UTC().Truncate(time.Second), EndsIn: view.Seconds(rest), Disabled: rule.Disabled, Why: whyNot(rule, key)})
 		}
 	}
 	return o
+}
+
+// whyNot says why a listed key cannot be looked up; "" if it can be.
+func whyNot(rule *view.Rule, key view.Key) string {
+	switch {
+	case rule == nil:
+		return "the rule was removed"
+	case !key.Whole:
+		return "long key: look it up by its value"
+	}
+	return ""
 }
 
 // restOfBan asks the limiter for how long a key is still banned. If the limiter cannot
@@ -115,7 +130,7 @@ type deniedView struct {
 	Count int64  `json:"count"`
 	Error int64  `json:"error"`
 
-	Known bool `json:"-"` // it can be looked up
+	Why string `json:"-"` // it cannot be looked up
 }
 
 // Least is how often the key was denied at least.
@@ -130,7 +145,8 @@ type bannedView struct {
 	Since  time.Time    `json:"since"`        // when this process has learned of it
 	EndsIn view.Seconds `json:"ends_in"`
 
-	Known bool `json:"-"` // it can be looked up
+	Disabled bool   `json:"-"` // the rule is
+	Why      string `json:"-"` // it cannot be looked up
 }
 
 // A clientView is how a client stands by one rule, after what was done to it.
@@ -140,15 +156,31 @@ type clientView struct {
 	Keys   []string    `json:"keys"`
 	Counts []countView `json:"counts"`
 
-	Order  order `json:"-"`
-	Secret bool  `json:"-"` // the values are not shown
+	Order     order  `json:"-"`
+	Secret    bool   `json:"-"` // the values are not shown
+	Powerless string `json:"-"` // why nothing is denied; "" if something may be
+	YAML      string `json:"-"` // an override for the client; "" if the rule takes none
+}
+
+// ByTier reports whether the tier of a request decides.
+func (c *clientView) ByTier() bool {
+	return slices.ContainsFunc(c.Counts, func(c countView) bool { return c.Applies == "by tier" })
+}
+
+// Choice reports whether some limits do not apply, for which those that do are marked.
+func (c *clientView) Choice() bool {
+	return slices.ContainsFunc(c.Counts, func(c countView) bool { return c.Applies == "no" })
+}
+
+// Held reports whether requests in flight are counted.
+func (c *clientView) Held() bool {
+	return slices.ContainsFunc(c.Counts, func(c countView) bool { return c.Held && c.Used() > 0 })
 }
 
 // Counted reports whether anything is counted for the client, unless that is unknown.
 func (c *clientView) Counted() bool {
 	return slices.ContainsFunc(c.Counts, func(c countView) bool {
-		known := c.Source == string(algorithms.SourceRedis) || c.Source == string(algorithms.SourceMemory)
-		return !known || c.Error != "" || c.Banned || c.Remaining != c.Quota || c.ResetAfter != 0
+		return c.Elsewhere() || c.Error != "" || c.Banned || c.Remaining != c.Quota || c.ResetAfter != 0
 	})
 }
 
@@ -158,6 +190,7 @@ type countView struct {
 	Tier       string       `json:"tier,omitempty"` // "" is the rule's own limit
 	Override   string       `json:"override,omitempty"`
 	Limit      string       `json:"limit"`
+	Applies    string       `json:"applies"` // "yes", "no"; "by tier" and "by request" if the program decides
 	Cost       int64        `json:"cost"`
 	Shadow     bool         `json:"shadow,omitempty"`
 	Source     string       `json:"source"`
@@ -173,6 +206,11 @@ type countView struct {
 	BannedFor view.Seconds `json:"-"`
 }
 
+// Elsewhere reports whether the store has not answered.
+func (c *countView) Elsewhere() bool {
+	return c.Source != string(algorithms.SourceRedis) && c.Source != string(algorithms.SourceMemory)
+}
+
 // Used is what is in flight.
 func (c *countView) Used() int64 { return c.Quota - c.Remaining }
 
@@ -184,13 +222,33 @@ func (c *countView) Over() int64 { return max(0, -c.Remaining) }
 
 // look returns how keys stand by each limit that a rule may have for them.
 func (h *handler) look(ctx context.Context, rule *view.Rule, o order, keys []string, limits []view.ClientLimit) *clientView {
-	c := &clientView{Rule: rule.Name, Action: o.action, Order: o, Secret: rule.Secret}
+	c := &clientView{Rule: rule.Name, Action: o.action, Order: o, Secret: rule.Secret || o.secret, Powerless: deniesNothing(rule, limits)}
+	c.YAML = h.overrideFor(rule, o, c.Secret, keys)
 	for _, key := range keys {
 		c.Keys = append(c.Keys, middlewares.Shown(h.limit, key).Text)
 	}
+	overridden := make(map[string]bool)
+	for _, l := range limits {
+		if l.Override != "" && !l.Ended {
+			overridden[l.Checks[0].Key] = true
+		}
+	}
+	applies := func(l *view.ClientLimit, key string) string {
+		switch {
+		case rule.Disabled, l.Ended, l.Override == "" && overridden[key]:
+			return "no"
+		case l.Override != "":
+			return "yes"
+		case len(rule.Tiers) > 0:
+			return "by tier"
+		case rule.LimitsFor:
+			return "by request"
+		}
+		return "yes"
+	}
 	for _, l := range limits {
 		if l.Limit.Rate < 0 { // unlimited
-			c.Counts = append(c.Counts, countView{Key: middlewares.Shown(h.limit, l.Checks[0].Key).Text, Override: l.Override, Limit: view.Limit(l.Limit), Allowed: true})
+			c.Counts = append(c.Counts, countView{Key: middlewares.Shown(h.limit, l.Checks[0].Key).Text, Override: l.Override, Limit: view.Limit(l.Limit), Applies: applies(&l, l.Checks[0].Key), Allowed: true})
 			continue
 		}
 		d, err := h.limiter.Peek(ctx, l.Checks...)
@@ -201,10 +259,44 @@ func (h *handler) look(ctx context.Context, rule *view.Rule, o order, keys []str
 			}
 		}
 		for i := range d.Results {
-			c.Counts = append(c.Counts, h.countOf(&l, &d.Results[i]))
+			count := h.countOf(&l, &d.Results[i])
+			count.Applies = applies(&l, d.Results[i].Check.Key)
+			c.Counts = append(c.Counts, count)
 		}
 	}
 	return c
+}
+
+// overrideFor returns lines to add to the overrides of a rule, one for each key. What the
+// lists do not show is not in them.
+func (h *handler) overrideFor(rule *view.Rule, o order, secret bool, keys []string) string {
+	if rule.TierBy != "" || rule.Values == 0 {
+		return ""
+	}
+	list := func(texts []string) string {
+		if len(texts) == 1 {
+			return texts[0]
+		}
+		return "[" + strings.Join(texts, ", ") + "]"
+	}
+	var b strings.Builder
+	for _, key := range keys {
+		number, _, _ := strings.Cut(key, ":")
+		candidates := [][]string{{middlewares.Shown(h.limit, key).Text}}
+		if !secret && o.Values != nil {
+			candidates = append([][]string{o.Values, {number + ":" + o.Values[0]}}, candidates...)
+		}
+		client := middlewares.Names(h.limit, rule.Name, key, candidates...)
+		if client == nil {
+			client = []string{"the client"}
+		}
+		quoted := make([]string, len(client))
+		for i := range client {
+			quoted[i] = strconv.Quote(client[i])
+		}
+		fmt.Fprintf(&b, "- {client: %s, limit: %s, until: %s@UTC}\n", list(quoted), list(rule.Limit), time.Now().UTC().AddDate(0, 0, 7).Format(time.DateOnly))
+	}
+	return strings.TrimSpace(b.String())
 }
 
 func (h *handler) countOf(l *view.ClientLimit, r *algorithms.Result) countView {

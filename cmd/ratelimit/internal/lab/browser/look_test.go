@@ -23,6 +23,7 @@ var pages = []shownPage{
 	{"overload-slow", "/overload?workers=64&load=1.1&critical=40&seconds=20"},
 	{"overload-flood", "/overload?load=20&seconds=10"},
 	{"replay", "/replay"},
+	{"operators", operatorsPath},
 	{"operators-client", operatorsPath + "?value=alice"},
 	{"operators-banned", operatorsPath + "?rule=login&value=203.0.113.9"},
 }
@@ -36,7 +37,7 @@ func (page shownPage) prepare(p *tab) {
 		p.forgive("400 (Bad Request)")
 	case "clients": // in the middle of a run
 		get[bool](p, `(time.value = 130, time.dispatchEvent(new Event('input')))`)
-	case "operators-banned":
+	case "operators", "operators-banned":
 		get[bool](p, `(document.querySelectorAll('details').forEach((d) => d.open = true), true)`)
 	}
 }

@@ -155,3 +155,19 @@ summary What the numbers mea`
 		t.Error("the last algorithm can be taken away")
 	}
 }
+
+// A reset asks first, and a reload afterwards repeats nothing.
+func TestAnOperatorResets(t *testing.T) {
+	p := open(t, desktop, at(operatorsPath+"?rule=per-ip&value=198.51.100.7"))
+	if get[bool](p, `document.querySelector('[value=reset]').checkVisibility()`) {
+		t.Error("one click resets")
+	}
+	get[bool](p, `([...document.querySelectorAll('summary')].find((s) => s.textContent === 'Reset…').click(), document.querySelector('[value=reset]').click(), true)`)
+	const done = `location.search.startsWith('?look=') && document.querySelector('[role=status]').textContent.startsWith('Reset at ')`
+	p.until(done)
+	get[bool](p, `(window.old = true, location.reload(), true)`)
+	p.until(`!window.old && performance.getEntriesByType('navigation')[0].type === 'reload' && ` + done)
+	if text := get[string](p, `location.search + document.querySelector('h2').textContent`); strings.Contains(text, "198.51") || !strings.HasSuffix(text, "One client of per-ip") {
+		t.Error(text)
+	}
+}
