@@ -58,10 +58,10 @@ var matrixRows = []struct {
 		"Ban":   "a client that has used up its quota is no attacker; add a limit with a short period, or leave the ban out",
 	}},
 	{name: "several windows", set: func(c *cell) { c.limits = hourAndMonth }, but: map[string]string{
-		"Shadow": "4 4 4", // the month counts what the hour would have denied
-		"Lease":  "does not go with several limits, which have room together; lease by a rule of its own",
-		"Wait":   "2 2 3, waits", // by the month
-		"Limits": "2 2 2, left [0 2]",
+		"Shadow":       "4 4 4", // the month counts what the hour would have denied
+		"Lease":        "does not go with several limits, which have room together; lease by a rule of its own",
+		"Wait":         "2 2 3, waits", // by the month
+		"QuotaHandler": "2 2 2, left [0 2]",
 	}},
 	{name: "several windows of a tier", set: func(c *cell) {
 		c.limits = hourAndMonth
@@ -71,7 +71,7 @@ var matrixRows = []struct {
 		"Shadow":         "4 4 4",
 		"Lease":          "does not go with several limits, which have room together; lease by a rule of its own",
 		"Wait":           "2 2 3, waits",
-		"Limits":         "2 2 2, left [0 2]",
+		"QuotaHandler":   "2 2 2, left [0 2]",
 		"another window": "2 2 2", // the tier has not got it
 	}},
 	{name: "TierBy", set: func(c *cell) {
@@ -80,7 +80,7 @@ var matrixRows = []struct {
 		"another window": "2 2 2",
 		"Overrides":      `have Config.TierFor name the client's tier, such as acme, and write the tier "acme/large"`,
 		"LimitsFor":      "does not go with LimitsFor, which does not say in which tier's count its limits are; list the limits in Tiers",
-		"Limits":         "2 2 2, left [2 0]",
+		"QuotaHandler":   "2 2 2, left [2 0]",
 	}},
 	{name: "Overrides", set: func(c *cell) {
 		c.rule.Overrides = []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: anHour(2)}}
@@ -197,9 +197,9 @@ var matrixColumns = []struct {
 		d, err := algorithms.Wait(c.Context(), c.config.Limiter, checks...)
 		return map[bool]string{true: "waits"}[err == nil && d.Allowed && time.Since(begun) > 0]
 	}},
-	{name: "Limits", want: "2 2 2, left [0]", says: func(c *cell) string {
+	{name: "QuotaHandler", want: "2 2 2, left [0]", says: func(c *cell) string {
 		w := httptest.NewRecorder()
-		c.m.Limits().ServeHTTP(w, c.request())
+		c.m.QuotaHandler().ServeHTTP(w, c.request())
 		var told struct{ Limits []struct{ Remaining int64 } }
 		_ = json.Unmarshal(w.Body.Bytes(), &told)
 		left := make([]int64, len(told.Limits))

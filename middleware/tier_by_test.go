@@ -61,7 +61,7 @@ func TestTierBy(t *testing.T) {
 					Remaining  int64
 				}
 			}
-			if err := json.Unmarshal(serve(m.Limits(), "GET /", "User", "alice", "Tier", "pro").Body.Bytes(), &seen); err != nil ||
+			if err := json.Unmarshal(serve(m.QuotaHandler(), "GET /", "User", "alice", "Tier", "pro").Body.Bytes(), &seen); err != nil ||
 				fmt.Sprint(seen.Limits) != "[{input  0} {input large 0} {input small 3}]" {
 				t.Errorf("limits: %+v, %v", seen, err)
 			}

@@ -60,7 +60,7 @@ func TestPlans(t *testing.T) {
 		defer guard.Close()
 		limit := made(t)(plans(guard, priceList(t), planIn))
 		mux := http.NewServeMux()
-		mux.Handle("GET /rate_limit", limit.Limits())
+		mux.Handle("GET /rate_limit", limit.QuotaHandler())
 		mux.Handle("/", responds(200))
 		h := limit.Handler(mux)
 		spread := func(n int, request func() *http.Request) map[int]int {

@@ -19,7 +19,7 @@ import (
 )
 
 // A client sees what it has left, and neither what is hidden nor what others use.
-func TestLimits(t *testing.T) {
+func TestQuotaHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		with := func(name string, change func(*ratelimit.Rule)) ratelimit.Rule {
 			r := perHour(name, 7)
@@ -56,7 +56,7 @@ func TestLimits(t *testing.T) {
 				r.Key, r.Match = keyfunc.Func(func(*http.Request) (string, error) { return "", errors.New("away") }), []string{"/other"}
 			}),
 		}})
-		app, limits := m.Handler(ok), m.Limits()
+		app, limits := m.Handler(ok), m.QuotaHandler()
 		for range 2 {
 			serve(app, "GET /search", "User", "alice", "Tier", "pro")
 		}
@@ -90,7 +90,7 @@ func TestLimits(t *testing.T) {
 }
 
 // The end of a window is that of the clock that counts, as in the headers.
-func TestLimitsEndByTheClockThatCounts(t *testing.T) {
+func TestQuotasEndByTheClockThatCounts(t *testing.T) {
 	rule := perHour("plan", 9)
 	rule.Limit = algorithms.PerMonth(9, "UTC")
 	for _, ahead := range []time.Duration{0, time.Microsecond, 2 * time.Millisecond, -2 * time.Millisecond, 100 * time.Hour, -time.Hour} {
@@ -102,7 +102,7 @@ func TestLimitsEndByTheClockThatCounts(t *testing.T) {
 			if ahead < 0 {
 				want = "2000-01-01T00:00:00Z"
 			}
-			if got := serve(m.Limits(), "GET /").Body.String(); !strings.Contains(got, want) {
+			if got := serve(m.QuotaHandler(), "GET /").Body.String(); !strings.Contains(got, want) {
 				t.Errorf("%s ahead: %s, want %s", ahead, got, want)
 			}
 		})
@@ -125,14 +125,14 @@ func (p *peeking) Take(context.Context, ...algorithms.Check) (algorithms.Decisio
 }
 
 // One cheap request must not look at any number of counts.
-func TestLimitsAsksOnceAndAboutFew(t *testing.T) {
+func TestQuotaHandlerAsksOnceAndAboutFew(t *testing.T) {
 	var rules []ratelimit.Rule
 	for i := range 70 {
 		rules = append(rules, perHour(fmt.Sprintf("r%d", i), 5))
 	}
 	var log bytes.Buffer
 	l := new(peeking)
-	limits := mustNew(t, ratelimit.Config{Limiter: l, Rules: rules, Logger: slog.New(slog.NewTextHandler(&log, nil))}).Limits()
+	limits := mustNew(t, ratelimit.Config{Limiter: l, Rules: rules, Logger: slog.New(slog.NewTextHandler(&log, nil))}).QuotaHandler()
 	for range 2 {
 		w := serve(limits, "GET /rate_limit")
 		if got := strings.Count(w.Body.String(), `"name"`); got != 64 || !strings.Contains(w.Body.String(), `"r63"`) {
@@ -142,18 +142,18 @@ func TestLimitsAsksOnceAndAboutFew(t *testing.T) {
 	if l.calls != 2 || l.checks != 2*64 {
 		t.Errorf("%d calls with %d checks", l.calls, l.checks)
 	}
-	if text := `Limits shows 64 limits, and leaves out the rest of rule \"r64\" and those after it`; strings.Count(log.String(), text) != 1 {
+	if text := `QuotaHandler shows 64 limits, and leaves out the rest of rule \"r64\" and those after it`; strings.Count(log.String(), text) != 1 {
 		t.Errorf("the log has not once %s:\n%s", text, &log)
 	}
 }
 
 // What nobody has counted is not shown as used up, nor as unused.
-func TestLimitsDoNotGuess(t *testing.T) {
+func TestQuotasAreNotGuessed(t *testing.T) {
 	for _, mode := range []failmode.Mode{failmode.Open, failmode.Closed} {
 		r := perHour("r", 5)
 		r.Fail = mode
 		m := mustNew(t, ratelimit.Config{Limiter: &peekless{}, Rules: []ratelimit.Rule{r, perHour("s", 5)}})
-		if w := serve(m.Limits(), "GET /rate_limit"); w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "remaining") {
+		if w := serve(m.QuotaHandler(), "GET /rate_limit"); w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "remaining") {
 			t.Errorf("%v: %d %s", mode, w.Code, w.Body)
 		}
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// maxLimits is how many counts a handler of Limits looks at.
-const maxLimits = 64
+// maxQuotas is how many counts a QuotaHandler looks at.
+const maxQuotas = 64
 
-// A limitView is what a client is told about a limit of its own.
-type limitView struct {
+// A quotaView is what a client is told about a limit of its own.
+type quotaView struct {
 	Name       string        `json:"name"`
 	Tier       string        `json:"tier,omitempty"` // by TierBy
 	Window     string        `json:"window"`
@@ -30,13 +30,13 @@ type limitView struct {
 	RetryAfter *view.Seconds `json:"retry_after,omitempty"` // if a request does not fit now
 }
 
-// Limits returns a handler that tells a client its own limits, as JSON. It lists each rule,
-// whatever its Match, that is enforced and has a key for the request, with the limits that
-// apply to the request or, with TierBy, those of all tiers. It leaves out rules that are
+// QuotaHandler returns a handler that tells a client its own limits, as JSON. It lists each
+// rule, whatever its Match, that is enforced and has a key for the request, with the limits
+// that apply to the request or, with TierBy, those of all tiers. It leaves out rules that are
 // Hidden or Disabled, that exempt the request, or whose Key has a route, reads the body or
 // returns an error. Keys, LimitsFor and TierFor are called with this handler's request.
 //
-//	mux.Handle("GET /rate_limit", limit.Limits())
+//	mux.Handle("GET /rate_limit", limit.QuotaHandler())
 //
 // The answer is {"limits": [...]}. Each limit has these fields. Times are in seconds, with
 // a fraction.
@@ -53,28 +53,28 @@ type limitView struct {
 // It charges nothing, and asks the limiter once. Put it behind [Middleware.Handler], so
 // that it is limited itself. It lists at most 64 limits, and logs a hint if there are more.
 // If the limits cannot be counted at the moment, the status is 503.
-func (m *Middleware) Limits() http.Handler {
+func (m *Middleware) QuotaHandler() http.Handler {
 	m.mustBeMade()
-	return http.HandlerFunc(m.serveLimits)
+	return http.HandlerFunc(m.serveQuotas)
 }
 
-func (m *Middleware) serveLimits(w http.ResponseWriter, r *http.Request) {
+func (m *Middleware) serveQuotas(w http.ResponseWriter, r *http.Request) {
 	e := evaluation{m: m, match: match{set: m.rules.Load()}, request: r, peeks: true}
 	var d algorithms.Decision
-	if checks := e.resolveLimits(); len(checks) > 0 {
+	if checks := e.quotaChecks(); len(checks) > 0 {
 		var err error
 		if d, err = m.limiter.ask(r.Context(), true, checks); err != nil {
 			m.refuse(w, r, err)
 			return
 		}
 	}
-	views := make([]limitView, len(d.Results))
+	views := make([]quotaView, len(d.Results))
 	for i := range d.Results {
 		if s := d.Results[i].Source; s == algorithms.SourceNone || s == algorithms.SourceFailOpen || s == algorithms.SourceFailClosed {
 			fail(w, http.StatusServiceUnavailable)
 			return
 		}
-		views[i] = limitOf(&d.Results[i])
+		views[i] = quotaOf(&d.Results[i])
 	}
 	text, _ := json.Marshal(map[string]any{"limits": views}) // texts, numbers and times of this century
 	w.Header().Set("Content-Type", "application/json")
@@ -82,8 +82,8 @@ func (m *Middleware) serveLimits(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(text, '\n')) // nobody to tell
 }
 
-// resolveLimits makes the checks that Limits shows.
-func (e *evaluation) resolveLimits() (checks []algorithms.Check) {
+// quotaChecks makes the checks that a QuotaHandler shows.
+func (e *evaluation) quotaChecks() (checks []algorithms.Check) {
 	for i := range e.set.rules {
 		rule := &e.set.rules[i]
 		if rule.source.Disabled || rule.source.Hidden || keyfunc.Describe(rule.source.Key).ReadsBody() || rule.traits.Route {
@@ -92,7 +92,7 @@ func (e *evaluation) resolveLimits() (checks []algorithms.Check) {
 		check := rule.check
 		var err error
 		if check.Key, err = e.keyOf(rule); err != nil || check.Key == "" {
-			e.logLimits(rule, err)
+			e.logQuotaKey(rule, err)
 			continue
 		}
 		if rule.terms.shadows(check.Rule, check.Key) {
@@ -109,8 +109,8 @@ func (e *evaluation) resolveLimits() (checks []algorithms.Check) {
 				continue // this client has none of its own there
 			}
 			for _, l := range windows {
-				if len(checks) == maxLimits {
-					e.set.hints.say(fmt.Sprintf("Limits shows %d limits, and leaves out the rest of rule %q and those after it", maxLimits, check.Rule))
+				if len(checks) == maxQuotas {
+					e.set.hints.say(fmt.Sprintf("QuotaHandler shows %d limits, and leaves out the rest of rule %q and those after it", maxQuotas, check.Rule))
 					return checks
 				}
 				checks = append(checks, check)
@@ -121,18 +121,18 @@ func (e *evaluation) resolveLimits() (checks []algorithms.Check) {
 	return checks
 }
 
-// logLimits logs a Key that failed.
-func (e *evaluation) logLimits(rule *rule, err error) {
+// logQuotaKey logs a Key that failed.
+func (e *evaluation) logQuotaKey(rule *rule, err error) {
 	if _, refused := errors.AsType[*keyfunc.StatusError](err); err == nil || refused || errors.Is(err, keyfunc.ErrNoKey) || errors.Is(err, keyfunc.ErrSkip) {
 		return
 	}
 	e.m.errors.Do(func() {
-		e.m.config.Logger.Error("ratelimit: rule left out of Limits: its key failed", "rule", rule.check.Rule, "error", err)
+		e.m.config.Logger.Error("ratelimit: rule left out of QuotaHandler: its key failed", "rule", rule.check.Rule, "error", err)
 	})
 }
 
-func limitOf(r *algorithms.Result) limitView {
-	v := limitView{
+func quotaOf(r *algorithms.Result) quotaView {
+	v := quotaView{
 		Name: r.Check.Rule, Tier: r.Check.Tier, Window: refillName(r.Check.Limit), Limit: r.Check.Limit.Quota(), Remaining: max(r.Remaining, 0), ResetAfter: view.Seconds(r.ResetAfter),
 	}
 	if r.ResetAfter > 0 && r.ResetAfter < algorithms.Never {
