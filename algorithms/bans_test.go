@@ -327,12 +327,12 @@ func TestABanByHandIsMetWithoutReadingBans(t *testing.T) {
 	client.AddHook(&rec)
 	for _, sharded := range []bool{false, true} {
 		eachAlgorithm(t, func(t *testing.T, l Limit) {
-			client.FlushAll(t.Context())
 			clock.Set(time.UnixMicro(someTime))
 			r := &Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: sharded}
 			if err := storeOf(r).Warm(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			client.FlushAll(t.Context())
 			check := Check{Rule: "r", Key: "k", Limit: l, Cost: 2}
 			commands := func(want int) Result {
 				t.Helper()

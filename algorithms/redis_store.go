@@ -77,17 +77,22 @@ func (s store) Probe(ctx context.Context, shard int) (err error) {
 
 // ProbeRequest is a probe of a shard as RESP, for a connection of Dial.
 func (s store) ProbeRequest(shard int) (request []byte, err error) {
-	check := Check{Rule: probeRule, Limit: probeLimit}
+	key := ""
 	if s.KnowsServers() {
 		if shard == 0 {
 			return nil, errors.ErrUnsupported
 		}
-		if check.Key, err = s.KeyOn(shard); err != nil {
+		if key, err = s.KeyOn(shard); err != nil {
 			return nil, err
 		}
 	}
-	p := paramsOf(&check, check.Limit.row())
-	return appendRequest(nil, s.takeCall(true, []Check{check}, []step.Params{p}).Request()), nil
+	return appendRequest(nil, s.probeCall(key).Request()), nil
+}
+
+// probeCall is a probe of a key.
+func (s store) probeCall(key string) *transport.Call {
+	check := Check{Rule: probeRule, Key: key, Limit: probeLimit}
+	return s.takeCall(true, []Check{check}, []step.Params{paramsOf(&check, check.Limit.row())})
 }
 
 // appendRequest appends a command as RESP, the protocol of Redis.
@@ -116,8 +121,10 @@ func (s store) Dial(ctx context.Context, shard int) (net.Conn, error) {
 	return conn, redisError(err)
 }
 
-// Warm opens connections and loads the scripts.
-func (s store) Warm(ctx context.Context) error { return redisError(s.Transport.Warm(ctx)) }
+// Warm opens connections, loads the scripts and makes a decision for a probe's key.
+func (s store) Warm(ctx context.Context) error {
+	return redisError(s.Transport.Warm(ctx, s.probeCall))
+}
 
 // Beat says that the instance id uses the namespace, and returns how many
 // instances do: those whose last beat was less than their lease ago. A lease of

@@ -144,8 +144,9 @@ func (g *Guard) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Warm connects and loads the scripts, so that the first request need not wait. Call
-// it before listening. If it fails, log the error and continue: the Guard works.
+// Warm connects, loads the scripts and makes a decision for a key that no client has, so
+// that the first request need not wait. Its error says why Redis cannot decide. Call it
+// before listening. If it fails, log the error and continue: the Guard works.
 func (g *Guard) Warm(ctx context.Context) error {
 	if g.ready(); g.invalid != nil {
 		return g.invalid

@@ -123,30 +123,25 @@ func (t *Transport) processOn(ctx context.Context, node *redis.Client, pipelines
 	return nil
 }
 
-// Warm opens connections to the servers that decide, as many as MinIdleConns
-// asks for, and loads the scripts there, so that the first decision finds both.
-// It takes as long as ctx and the client's timeouts allow, whatever the budget.
-// An error says so if the connections of a client of one server reach several.
-func (t *Transport) Warm(ctx context.Context) error {
-	failed, err := run(ctx, t, func() error { return t.warm(ctx) })
-	if err = cmp.Or(err, failed); NotPermitted(err) {
-		err = fmt.Errorf("load the scripts: %w; permit SCRIPT LOAD, or the first decisions send the scripts", err)
-	}
-	return err
+// Warm opens connections to the servers that decide, as many as MinIdleConns asks for, and
+// loads the scripts there, so that the first decision finds both. On each connection it sends
+// a probe, whose call is made for a key: a server may load scripts that it does not run. If a
+// server refuses SCRIPT, the probe sends its script's text.
+//
+// Warm takes as long as ctx and the client's timeouts allow, whatever the budget. An error
+// says so if a client of one server reaches several, or a node of a cluster.
+func (t *Transport) Warm(ctx context.Context, probe func(key string) *Call) error {
+	failed, err := run(ctx, t, func() error { return t.warm(ctx, probe) })
+	return cmp.Or(err, failed)
 }
 
-func (t *Transport) warm(ctx context.Context) error {
-	load := func() (cmds []redis.Cmder) {
-		for _, s := range t.scripts {
-			cmds = append(cmds, redis.NewStringCmd(ctx, "script", "load", s.text))
-		}
-		return cmds
-	}
+func (t *Transport) warm(ctx context.Context, probe func(key string) *Call) error {
 	if t.each == nil {
-		return recovered(func() error { return t.processOn(ctx, nil, false, load()...) })
+		return recovered(func() error { return t.prepare(ctx, nil, false, probe) })
 	}
 	var servers runIDs
 	err := t.each(ctx, func(ctx context.Context, node *redis.Client) error {
+		t.seen.Store(true)
 		errs, opening := make(chan error), 0
 		for _, pipelines := range t.pools() {
 			connections := max(t.options.MinIdleConns, 1)
@@ -157,10 +152,10 @@ func (t *Transport) warm(ctx context.Context) error {
 			for range connections {
 				go func() {
 					errs <- recovered(func() error {
-						if err := t.processOn(ctx, node, pipelines, load()...); err != nil || t.Sharded {
+						if err := t.prepare(ctx, node, pipelines, probe); err != nil || t.Sharded {
 							return err
 						}
-						return servers.add(info(ctx, "server", "run_id", func(cmd redis.Cmder) error { return t.processOn(ctx, node, pipelines, cmd) }))
+						return servers.add(info(ctx, "default", func(cmd redis.Cmder) error { return t.processOn(ctx, node, pipelines, cmd) }))
 					})
 				}()
 			}
@@ -173,11 +168,44 @@ func (t *Transport) warm(ctx context.Context) error {
 		}
 		return err
 	})
-	if err == nil {
-		t.seen.Store(true)
-	}
 	return err
 }
+
+// prepare loads the scripts and sends a probe, on one connection.
+func (t *Transport) prepare(ctx context.Context, node *redis.Client, pipelines bool, probe func(key string) *Call) error {
+	keys := []string{""}
+	switch {
+	case t.KnowsServers():
+		key, err := t.KeyOn(t.nodes.number(node.Options().Addr))
+		if err != nil {
+			return nil //nolint:nilerr // it has no slots any more
+		}
+		keys[0] = key
+	case t.only != nil && t.Sharded: // if it is no proxy but a node, it sends some keys away
+		for i := range proxyKeys {
+			keys = append(keys, ProbeKey(i))
+		}
+	}
+	var cmds []redis.Cmder
+	for _, s := range t.scripts {
+		cmds = append(cmds, redis.NewStringCmd(ctx, "script", "load", s.text))
+	}
+	refused := t.processOn(ctx, node, pipelines, cmds...)
+	if ClassOf(refused) == ClassUnreachable {
+		return refused
+	}
+	for _, key := range keys {
+		err := t.processOn(ctx, node, pipelines, probe(key).make(ctx, refused != nil))
+		if err != nil && (ClassOf(err) != ClassMoved || !t.KnowsServers()) {
+			return fmt.Errorf("decide for a probe's key: %w", t.advised(err))
+		}
+	}
+	return nil
+}
+
+// proxyKeys is how many keys are tried at what should be a proxy. Of a cluster of two
+// masters, one has all of them once in 60,000 times.
+const proxyKeys = 16
 
 // runIDs tell apart the processes that connections of one client reach.
 type runIDs struct {
@@ -185,12 +213,19 @@ type runIDs struct {
 	first string
 }
 
-// add fails if a server is not the first one. Servers that do not say so, or do not
-// permit INFO, pass.
-func (r *runIDs) add(id string, err error) error {
+// add fails if a server is not the first one, or is a node of a cluster. Servers that do
+// not say so, or do not permit INFO, pass.
+func (r *runIDs) add(about string, err error) error {
+	if err != nil {
+		return nil
+	}
+	if field(about, "cluster_enabled") == "1" {
+		return errors.New(ofCluster)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil || id == "" || id == r.first {
+	id := field(about, "run_id")
+	if id == "" || id == r.first {
 		return nil
 	}
 	if r.first == "" {

@@ -123,14 +123,14 @@ func TestConnectionsThatTakeLongerThanTheBudget(t *testing.T) {
 
 func TestWarmSaysWhatIsWrong(t *testing.T) {
 	srv := redistest.Start(t)
-	if err := srv.Client(t).Do(t.Context(), "ACL", "SETUSER", "limiter", "on", ">secret", "~*", "+@all", "-script|load").Err(); err != nil {
+	if err := srv.Client(t).Do(t.Context(), "ACL", "SETUSER", "limiter", "on", ">secret", "~*", "+@all", "-time").Err(); err != nil {
 		t.Fatal(err)
 	}
 	client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: srv.Addr, Username: "limiter", Password: "secret", ReadTimeout: roomy}))
 	defer client.Close()
 	for want, r := range map[string]*algorithms.Redis{
-		"algorithms: redis: load the scripts: NOPERM ": {Client: client, Namespace: "n", Budget: roomy},
-		"algorithms: redis: dial tcp 127.0.0.1:1: ":    {Client: redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "127.0.0.1:1"})), Namespace: "n"},
+		"algorithms: redis: decide for a probe's key: ERR ": {Client: client, Namespace: "n", Budget: roomy},
+		"algorithms: redis: dial tcp 127.0.0.1:1: ":         {Client: redis.NewClient(algorithms.FailFast(&redis.Options{Addr: "127.0.0.1:1"})), Namespace: "n"},
 	} {
 		if err := storeOf(r).Warm(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -145,6 +145,76 @@ func TestWarmSaysWhatIsWrong(t *testing.T) {
 	begin := time.Now()
 	if err := storeOf(&algorithms.Redis{Client: stuck, Namespace: "n"}).Warm(ended); err == nil || time.Since(begin) > time.Second {
 		t.Errorf("after %s: %v; want an error at the end of the context", time.Since(begin), err)
+	}
+}
+
+// Warm finds out whether decisions can be made, in whatever words a server refuses
+// commands, and asks for no command that decisions do not need.
+func TestWarmMakesADecision(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, c := range map[string]struct {
+		refused []string // commands
+		answer  string
+		says    string // Warm; "" means that it succeeds
+	}{
+		"no SCRIPT, by Redis":            {[]string{"script"}, "-NOPERM this user has no permissions to run the 'script|load' command\r\n", ""},
+		"no SCRIPT, by a proxy":          {[]string{"script", "info", "hello", "client"}, "-ERR unsupported command\r\n", ""},
+		"no SCRIPT, in words of no list": {[]string{"script", "info"}, "-NEVER\r\n", ""},
+		"SCRIPT ends the connection":     {[]string{"script", "info"}, redistest.HangUp, ""},
+		"no TIME in scripts":             {[]string{"evalsha", "eval"}, "-ERR This Redis command is not allowed from script script: 53aa7d29, on @user_script:13.\r\n", "not allowed from script"},
+		"no EVALSHA":                     {[]string{"evalsha"}, "-ERR not here\r\n", "ERR not here"},
+		"no scripts at all":              {[]string{"evalsha", "eval", "script"}, "-ERR internal error\r\n", "internal error"},
+		"a replica":                      {[]string{"evalsha"}, "-READONLY You can't write against a read only replica.\r\n", "READONLY"},
+	} {
+		for kind, sharded := range map[string]bool{"client": false, "proxy": true} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				addr := redistest.StartAnswering(t, srv.Addr, func(args []string) string {
+					if slices.Contains(c.refused, strings.ToLower(args[0])) {
+						return c.answer
+					}
+					return ""
+				})
+				client := redis.NewClient(algorithms.FailFast(&redis.Options{Addr: addr, DialTimeout: roomy, ReadTimeout: roomy, PoolTimeout: roomy}))
+				defer client.Close()
+				err := storeOf(&algorithms.Redis{Client: client, Namespace: "test", Sharded: sharded}).Warm(t.Context())
+				if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+					t.Errorf("%v; want %q", err, c.says)
+				}
+			})
+		}
+	}
+}
+
+// A client for one server at a node of a cluster is told so at the start, and with the
+// first decision that fails. Redis.Sharded is no cure: the client does not follow MOVED.
+func TestAClientOfOneServerAtAClusterNode(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	const advice = "use redis.NewClusterClient"
+	for _, sharded := range []bool{false, true} {
+		client := cluster.Masters[0].Client(t)
+		r := &algorithms.Redis{Client: client, Namespace: "test", Budget: roomy, Sharded: sharded}
+		if err := storeOf(r).Warm(t.Context()); err == nil || !strings.Contains(err.Error(), advice) {
+			t.Errorf("sharded %v: %v", sharded, err)
+		}
+		told := 0
+		for _, c := range keysEverywhere("r") {
+			if _, err := r.Take(t.Context(), c); err != nil {
+				if told++; !strings.Contains(err.Error(), advice) {
+					t.Errorf("sharded %v: %v", sharded, err)
+				}
+			}
+		}
+		if _, err := r.Take(t.Context(), keysEverywhere("two")[:2]...); !sharded && (err == nil || !strings.Contains(err.Error(), advice)) {
+			t.Errorf("two keys: %v", err)
+		}
+		if told == 0 {
+			t.Error("all keys were on one of three masters")
+		}
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs})
+	defer client.Close()
+	if err := storeOf(&algorithms.Redis{Client: client, Namespace: "test"}).Warm(t.Context()); err != nil {
+		t.Errorf("a client for clusters: %v", err)
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"os"
 	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Send runs one call on the only server.
@@ -169,9 +167,9 @@ func (t *Transport) failed(ctx context.Context, key string, err error) error {
 		}
 	}
 	switch {
-	case !t.Sharded && redis.HasErrorPrefix(err, "CROSSSLOT"):
-		return fmt.Errorf("%w; %s", err, setSharded)
-	case !over(ctx), errors.Is(err, errBusy), isUnsent(err), Answered(err):
+	case Answered(err):
+		return t.advised(err)
+	case !over(ctx), errors.Is(err, errBusy), isUnsent(err):
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -117,8 +117,25 @@ func run[T any](ctx context.Context, t *Transport, f func() T) (T, error) {
 	}
 }
 
-// setSharded is what to do if a client that should have one server has several.
-const setSharded = "the client spreads keys over servers: set Redis.Sharded"
+// What to do if a client that should have one server has several.
+const (
+	setSharded = "the client spreads keys over servers: set Redis.Sharded"
+	ofCluster  = "the server is a node of a cluster: use redis.NewClusterClient"
+)
+
+// advised adds to an error what to do about it.
+func (t *Transport) advised(err error) error {
+	crossed := redis.HasErrorPrefix(err, "CROSSSLOT")
+	switch {
+	case t.only != nil && crossed && !t.Sharded:
+		return fmt.Errorf("%w; %s; if it is a proxy, set Redis.Sharded", err, ofCluster)
+	case t.only != nil && ClassOf(err) == ClassMoved:
+		return fmt.Errorf("%w; %s", err, ofCluster)
+	case crossed && !t.Sharded:
+		return fmt.Errorf("%w; %s", err, setSharded)
+	}
+	return err
+}
 
 // recovered calls f on a goroutine that is not its caller's. What f panics with
 // becomes an error that says where: it must not end the process.

@@ -57,7 +57,8 @@ func (t *Transport) ServerWarnings(ctx context.Context) ([]string, error) {
 	f, err := run(ctx, t, func() (f found) {
 		var mu sync.Mutex
 		ask := func(ctx context.Context, c Client, name string) error {
-			policy, err := info(ctx, "memory", "maxmemory_policy", func(cmd redis.Cmder) error { return c.Process(ctx, cmd) })
+			about, err := info(ctx, "memory", func(cmd redis.Cmder) error { return c.Process(ctx, cmd) })
+			policy := field(about, "maxmemory_policy")
 			if err == nil && policy != "" && policy != "noeviction" {
 				mu.Lock()
 				defer mu.Unlock()
@@ -79,14 +80,18 @@ func (t *Transport) ServerWarnings(ctx context.Context) ([]string, error) {
 	return f.warned, err
 }
 
-// info asks a server for a field of a section of INFO.
-func info(ctx context.Context, section, field string, process func(redis.Cmder) error) (string, error) {
+// info asks a server for a section of INFO.
+func info(ctx context.Context, section string, process func(redis.Cmder) error) (string, error) {
 	cmd := redis.NewStringCmd(ctx, "info", section)
 	if err := recovered(func() error { return process(noRetry{cmd}) }); err != nil {
 		return "", err
 	}
-	all, err := cmd.Result()
-	_, value, _ := strings.Cut(all, field+":")
+	return cmd.Result()
+}
+
+// field returns the value of a field of INFO, or "" if there is none.
+func field(info, name string) string {
+	_, value, _ := strings.Cut(info, "\r\n"+name+":")
 	value, _, _ = strings.Cut(value, "\r\n")
-	return value, err
+	return value
 }
