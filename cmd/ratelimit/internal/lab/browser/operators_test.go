@@ -30,7 +30,7 @@ func serveOperators() (address string, end func(), err error) {
 	}
 	windows[7] = algorithms.Limit{Rate: 1_000_000, Calendar: "month@America/Argentina/Buenos_Aires"}
 	overrides := []ratelimit.Override{
-		{Client: []string{"alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(20000)}, Note: "OPS-4711, \u202e a ticket with a rather long text that somebody wrote in a hurry", Until: time.Now().AddDate(1, 0, 0)},
+		{Client: []string{"alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(20000)}, Note: "OPS-4711, a ticket with a rather long text that somebody wrote in a hurry", Until: time.Now().AddDate(1, 0, 0)},
 		{Client: []string{"bob"}, Limits: ratelimit.Unlimited(), Until: time.Now().AddDate(-1, 0, 0)},
 	}
 	for i := range 23 {
@@ -79,7 +79,7 @@ func serveOperators() (address string, end func(), err error) {
 		go handler.ServeHTTP(httptest.NewRecorder(), r)
 		<-running
 	}
-	for i, name := range []string{"alice", "bob", hostile, strings.Repeat("a-very-long-user-name-", 5), "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", strings.Repeat("very-long-", 99)} {
+	for i, name := range []string{"alice", "bob", hostile, strings.Repeat("a-very-long-user-name-", 5), "\u202eloraC", "dave", "erin", "frank", "grace", "heidi", "ivan", strings.Repeat("very-long-", 99)} {
 		for range 30 - i {
 			r := httptest.NewRequest(http.MethodPost, "/messages", nil)
 			r.Header.Set("X-User", name)
