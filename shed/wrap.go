@@ -100,6 +100,13 @@ func (w *writer) Flush() { _ = w.FlushError() }
 // CloseNotify tells when the client has left.
 func (w *writer) CloseNotify() <-chan bool { return alike.CloseNotify(w.ResponseWriter) }
 
+// WriteHeaderNow writes the status, behind gin.
+func (w *writer) WriteHeaderNow() {
+	if gin, ok := alike.Gin(w.ResponseWriter); ok {
+		gin.WriteHeaderNow()
+	}
+}
+
 // Hijack implements [http.Hijacker].
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()

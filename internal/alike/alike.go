@@ -10,10 +10,10 @@ import (
 type Writer interface {
 	http.ResponseWriter
 	io.StringWriter
-	io.ReaderFrom                // also where the writer underneath is none: the copy then calls Write
 	FlushError() error           // what [http.ResponseController] calls
 	Unwrap() http.ResponseWriter // for it too
 	CloseNotify() <-chan bool    // for gin, which calls it on every writer; see CloseNotify
+	GinWriter                    // does nothing without gin; see Gin
 }
 
 // CloseNotify returns what the writer underneath says of its client; nil, which says
@@ -25,23 +25,39 @@ func CloseNotify(w http.ResponseWriter) <-chan bool {
 	return nil
 }
 
+// A GinWriter is a ResponseWriter of gin, whose WriteHeader only remembers the status.
+type GinWriter interface{ WriteHeaderNow() }
+
+// Gin returns gin's writer underneath, if there is one. WebSocket libraries call its
+// WriteHeaderNow before they take over the connection.
+func Gin(w http.ResponseWriter) (GinWriter, bool) { return find[GinWriter](w) }
+
 // A Full is a Writer with all that a ResponseWriter may have besides.
 type Full interface {
 	Writer
 	http.Flusher
 	http.Hijacker
+	io.ReaderFrom
 }
 
 // Of returns w with those of the interfaces that the writer underneath has: a handler
 // that finds one must find that it works. It is also a Hijacker if a writer that is wrapped
 // further inside is one: http.ResponseController finds that one, and would pass w over.
+// A writer that cannot flush and hijack is no io.ReaderFrom: copies then call Write.
 // http.Pusher is not among them, since browsers have removed server push.
 func Of(w Full) http.ResponseWriter {
 	_, flushes := w.Unwrap().(http.Flusher)
+	_, reads := w.Unwrap().(io.ReaderFrom)
 	hijacks := has[http.Hijacker](w.Unwrap())
 	switch {
-	case flushes && hijacks: // HTTP/1
+	case flushes && hijacks && reads: // HTTP/1
 		return w
+	case flushes && hijacks:
+		return struct {
+			Writer
+			http.Flusher
+			http.Hijacker
+		}{w, w, w}
 	case flushes:
 		return struct {
 			Writer

@@ -21,7 +21,7 @@ type writer struct {
 // it. For a connection that the handler takes over, the status is 101. If nothing is
 // written, begin is not called.
 //
-// The writer is a Flusher or a Hijacker if w is one.
+// The writer is a Flusher, a Hijacker or an [io.ReaderFrom] only if w is one.
 func Wrap(w http.ResponseWriter, begin func(status int)) http.ResponseWriter {
 	return alike.Of(&writer{ResponseWriter: w, begin: begin})
 }
@@ -68,6 +68,14 @@ func (w *writer) Flush() { _ = w.FlushError() }
 
 // CloseNotify tells when the client has left.
 func (w *writer) CloseNotify() <-chan bool { return alike.CloseNotify(w.ResponseWriter) }
+
+// WriteHeaderNow writes the status, behind gin.
+func (w *writer) WriteHeaderNow() {
+	if gin, ok := alike.Gin(w.ResponseWriter); ok {
+		w.status(http.StatusOK)
+		gin.WriteHeaderNow()
+	}
+}
 
 // Hijack implements [http.Hijacker].
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {

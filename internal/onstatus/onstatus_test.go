@@ -26,29 +26,35 @@ func (f full) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{f.ResponseRecorder}, r)
 }
 
-// Every combination of optional methods is that of the writer underneath. All can copy. A
-// flush that is not supported writes no status.
+// Every combination of optional methods is that of the writer underneath. A flush that is
+// not supported writes no status.
 func TestEveryKindOfWriter(t *testing.T) {
 	type (
 		w = http.ResponseWriter
 		f = http.Flusher
 		h = http.Hijacker
+		c = io.ReaderFrom
 	)
-	can := func(w http.ResponseWriter) (does [2]bool) {
+	can := func(w http.ResponseWriter) (does [3]bool) {
 		_, does[0] = w.(http.Flusher)
 		_, does[1] = w.(http.Hijacker)
+		_, does[2] = w.(io.ReaderFrom)
 		return does
 	}
 	all := full{httptest.NewRecorder()}
-	seen := make(map[[2]bool]bool)
+	seen := make(map[[3]bool]bool)
 	for _, under := range []http.ResponseWriter{
-		struct{ w }{all}, struct {
+		struct{ w }{all}, struct { // HTTP/2
 			w
 			f
 		}{all, all}, struct {
 			w
 			h
-		}{all, all}, all,
+		}{all, all}, struct { // gin's
+			w
+			f
+			h
+		}{all, all, all}, all,
 	} {
 		want := can(under)
 		seen[want] = true
@@ -65,11 +71,11 @@ func TestEveryKindOfWriter(t *testing.T) {
 			t.Errorf("%v: a flush: %v; told %d", want, err, told)
 		}
 		text := strings.Repeat("0123456789", 100)
-		if n, err := got.(io.ReaderFrom).ReadFrom(strings.NewReader(text)); n != 1000 || err != nil || all.Body.String() != text || told != http.StatusOK {
+		if n, err := io.Copy(got, struct{ io.Reader }{strings.NewReader(text)}); n != 1000 || err != nil || all.Body.String() != text || told != http.StatusOK {
 			t.Errorf("%v: copied %d, %v; told %d", want, n, err, told)
 		}
 	}
-	if len(seen) != 4 {
+	if len(seen) != 5 {
 		t.Errorf("%d kinds of writers", len(seen))
 	}
 }

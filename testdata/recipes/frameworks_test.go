@@ -130,6 +130,55 @@ func TestFrameworksBehindTheirAuthentication(t *testing.T) {
 	}
 }
 
+// Inside gin, a WebSocket library writes the 101 by gin's WriteHeaderNow, then takes the
+// connection over. Wrapped responses have that method, too.
+func TestSocketsInsideGin(t *testing.T) {
+	gin.SetMode(gin.ReleaseMode)
+	plain := ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}
+	charged := plain
+	charged.ChargeOn = []int{401}
+	for name, config := range map[string]ratelimit.Config{
+		"neither":   {Rules: []ratelimit.Rule{plain}},
+		"charge_on": {Rules: []ratelimit.Rule{charged}},
+		"Shedder":   {Rules: []ratelimit.Rule{plain}, Shedder: new(shed.Shedder)},
+		"both":      {Rules: []ratelimit.Rule{charged}, Shedder: new(shed.Shedder)},
+	} {
+		config.Limiter = new(algorithms.Memory)
+		g := gin.New()
+		g.GET("/ws", gin.WrapH(made(t)(ratelimit.New(config)).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Connection", "Upgrade") // as coder/websocket does
+			w.Header().Set("Upgrade", "websocket")
+			w.WriteHeader(http.StatusSwitchingProtocols)
+			if now, ok := w.(interface{ WriteHeaderNow() }); ok {
+				now.WriteHeaderNow()
+			}
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			_, _ = io.WriteString(conn, "hello")
+			_ = conn.Close()
+		}))))
+		server := httptest.NewServer(g)
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.WriteString(conn, "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		answer := bufio.NewReader(conn)
+		response, err := http.ReadResponse(answer, nil)
+		if err != nil || response.StatusCode != http.StatusSwitchingProtocols {
+			t.Errorf("%s: %v, %v", name, response, err)
+		} else if body, _ := io.ReadAll(answer); string(body) != "hello" {
+			t.Errorf("%s: %q", name, body)
+		}
+		_ = conn.Close()
+		server.Close()
+	}
+}
+
 // A slowClient takes a minute to read a part of a body. Its connection can be hijacked.
 type slowClient struct{ *httptest.ResponseRecorder }
 
