@@ -62,8 +62,9 @@ type Redis struct {
 	// Sharded means that keys are spread over servers. A *redis.ClusterClient and a
 	// *redis.Ring are always sharded. Set Sharded for a type of your own that wraps one,
 	// and for a client of a proxy that chooses the server by the first key of a command.
-	// Without it, a command may have keys of several servers, and fails or counts on the
-	// wrong server.
+	// Such a proxy must respect hash tags, the part of a key in braces: keys with the same
+	// tag belong on one server. Without Sharded, a command may have keys of several servers,
+	// and fails or counts on the wrong server.
 	Sharded bool
 
 	once      sync.Once
