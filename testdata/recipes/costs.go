@@ -12,14 +12,14 @@ import (
 
 func expensive(user keyfunc.Key) []ratelimit.Rule {
 	return []ratelimit.Rule{
-		{Name: "api", Key: user, Limit: algorithms.PerMinute(100), Costs: map[string]int64{"POST /reports": 20, "GET /search": 5}},
-		{Name: "reports", Match: []string{"POST /reports"}, Key: keyfunc.Everyone, Limit: algorithms.PerSecond(2), Hidden: true}, // Limit: what the database can take
+		{Name: "api", Key: user, Limit: algorithms.PerMinute(100), Costs: map[string]int64{"/reports": 20, "/search": 5}},
+		{Name: "reports", Match: []string{"/reports"}, Key: keyfunc.Everyone, Limit: algorithms.PerSecond(2), Hidden: true}, // Limit: what the database can take
 	}
 }
 
 func graphQL(execute func(*http.Request) (response []byte, points int64)) (ratelimit.Rule, http.Handler) {
 	rule := ratelimit.Rule{
-		Name: "graphql", Match: []string{"POST /graphql"}, Key: keyfunc.IP,
+		Name: "graphql", Match: []string{"/graphql"}, Key: keyfunc.IP,
 		Limit: algorithms.Limit{Rate: 1000, Period: time.Minute, Algorithm: algorithms.TokenBucket}, // a bucket: one query may cost more than is left
 	}
 	return rule, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

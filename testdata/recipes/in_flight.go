@@ -12,7 +12,7 @@ import (
 
 // exports allows each user, across all processes, two exports at once and 30 an hour.
 func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, http.Handler) {
-	match := []string{"POST /exports"}
+	match := []string{"/exports"}
 	rules := []ratelimit.Rule{
 		{Name: "exports-at-once", Match: match, Key: user, Limit: algorithms.MaxInFlight(2)},
 		{Name: "exports", Match: match, Key: user, Limit: algorithms.PerHour(30)}, // stops floods of requests
@@ -29,7 +29,7 @@ func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, 
 
 // sockets allows each user five connections at once and 30 new connections a minute.
 func sockets(user keyfunc.Key) []ratelimit.Rule {
-	match := []string{"GET /ws"}
+	match := []string{"/ws"}
 	return []ratelimit.Rule{
 		{Name: "sockets", Match: match, Key: user, // Period is a place's lease; a long lease needs few renewals
 			Limit: algorithms.Limit{Rate: 5, Period: 5 * time.Minute, Algorithm: algorithms.InFlight}},

@@ -11,7 +11,7 @@ import (
 )
 
 func logins(client keyfunc.Key) []ratelimit.Rule {
-	match := []string{"POST /auth/login"}
+	match := []string{"/auth/login"}
 	account := keyfunc.Required(keyfunc.BodyJSON("email", 8<<10), http.StatusBadRequest)
 	return []ratelimit.Rule{
 		{

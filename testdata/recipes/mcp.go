@@ -1,42 +1,53 @@
 package recipes
 
 import (
-	"encoding/json"
+	"context"
 	"net/http"
+	"net/url"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-// tools limits an MCP server: each listed tool has its own limit, for each API key.
-func tools(limiter algorithms.Limiter) (*ratelimit.Middleware, error) {
-	return ratelimit.New(ratelimit.Config{Limiter: limiter, Denied: refuseCall, Rules: []ratelimit.Rule{
-		{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(600)},
-		{
-			Name: "tools", Match: []string{"POST /mcp"}, Key: keyfunc.Required(keyfunc.APIKey("Authorization"), http.StatusUnauthorized),
-			TierBy: keyfunc.BodyJSON("/params/name", 256<<10),
-			Limit:  algorithms.PerMinute(30), // unlisted tools, other calls and batches share this limit
-			Tiers: map[string][]algorithms.Limit{
-				"search":    {algorithms.PerMinute(60)},
-				"run_query": {algorithms.PerMinute(10), algorithms.PerDay(100, "UTC")},
-			},
-		},
-	}})
+// tools are the rules of an MCP server: for each API key, run_query has a limit of its own.
+func tools() []ratelimit.Rule {
+	key := keyfunc.Required(keyfunc.APIKey("Authorization"), http.StatusUnauthorized)
+	return []ratelimit.Rule{
+		{Name: "calls", Key: key, Limit: algorithms.PerMinute(60)}, // of all tools together
+		{Name: "run_query", Match: []string{"/tools/run_query"}, Key: key, Limits: []algorithms.Limit{algorithms.PerMinute(10), algorithms.PerDay(100, "UTC")}},
+	}
 }
 
-// refuseCall writes a denial as a JSON-RPC error.
-func refuseCall(w http.ResponseWriter, r *http.Request, _ algorithms.Decision) {
-	var call struct {
-		ID json.RawMessage `json:"id"`
+// limitTools charges each call of a tool: server.AddReceivingMiddleware(limitTools(limit)).
+// To the rules, a call is a POST to /tools/ and the tool's name.
+func limitTools(limit *ratelimit.Middleware) mcp.Middleware {
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			call, ok := req.(*mcp.CallToolRequest)
+			if !ok {
+				return next(ctx, method, req)
+			}
+			r := (&http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/tools/" + call.Params.Name}}).WithContext(ctx)
+			if call.Extra != nil {
+				r.Header = call.Extra.Header
+			}
+			d, err := limit.Take(r)
+			switch {
+			case err != nil:
+				return nil, &jsonrpc.Error{Code: -32000, Message: "no API key"}
+			case !d.Allowed:
+				denial, fields := &jsonrpc.Error{Code: -32000, Message: "too many calls"}, http.Header{}
+				if headers.SetRetryAfter(fields, d); len(fields) > 0 {
+					denial.Data = []byte(`{"retryAfter":` + fields.Get("Retry-After") + `}`)
+				}
+				return nil, denial
+			}
+			return next(ctx, method, req)
+		}
 	}
-	_ = json.NewDecoder(http.MaxBytesReader(w, r.Body, 256<<10)).Decode(&call) // for a batch, the id is null
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusTooManyRequests)
-	refusal := map[string]any{"code": -32000, "message": "too many calls of this tool"}
-	if seconds := w.Header().Get("Retry-After"); seconds != "" {
-		refusal["data"] = map[string]any{"retryAfter": json.Number(seconds)}
-	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": call.ID, "error": refusal})
 }

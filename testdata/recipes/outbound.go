@@ -37,20 +37,3 @@ func worker(ctx context.Context, limiter algorithms.Limiter, jobs <-chan string,
 	}
 	return nil
 }
-
-// mails sends 10 to 1000 mails at once: as many as the tenant's day and the provider's minute still allow.
-func mails(ctx context.Context, limiter algorithms.Limiter, tenant string, send func(most int64) (sent int64)) error {
-	d, err := algorithms.Wait(ctx, limiter,
-		algorithms.Check{Rule: "mails", Key: tenant, Limit: algorithms.PerDay(50_000, "UTC"), Cost: 1000, AtLeast: 10},
-		algorithms.Check{Rule: "provider", Limit: algorithms.PerMinute(5000), Cost: 1000, AtLeast: 10})
-	if err != nil {
-		return err // algorithms.ErrDenied if 10 fit only after ctx's deadline
-	}
-	sent := send(d.Results[0].Charged)
-	charges := make([]algorithms.Charge, len(d.Results))
-	for i, result := range d.Results {
-		charges[i] = algorithms.Charge{Result: result, Cost: sent}
-	}
-	_, err = limiter.Settle(ctx, charges...)
-	return err
-}
