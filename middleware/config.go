@@ -52,9 +52,11 @@ type Config struct {
 	// They match exactly: the path is not cleaned, and a trailing slash counts.
 	Skip []string
 
-	// SkipFor reports whether a request is not limited: a preflight, or a client on
-	// a safelist (see keyfunc.Proxies.In). nil exempts none. A client that can make
-	// SkipFor return true is unlimited: never base it on unverified input.
+	// SkipFor reports whether a request is not limited, such as one of a client on a
+	// safelist (see keyfunc.Proxies.In). nil exempts none. A client that can make SkipFor
+	// return true is unlimited: never base it on unverified input, nor on the method, since
+	// handlers may serve OPTIONS like POST. Preflights do not reach the Middleware if it is
+	// inside the CORS middleware.
 	SkipFor func(*http.Request) bool
 
 	// TierFor returns the name of a request's tier, for Rule.Tiers; "" means no tier. If

@@ -44,7 +44,7 @@ func TestShutDownEndsOpenStreams(t *testing.T) {
 		if err := shutDown(server); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(begin); took != 30*time.Second {
+		if took := time.Since(begin); took < 30*time.Second || took > 31*time.Second { // Shutdown polls
 			t.Errorf("a stream has %s", took)
 		}
 		<-ended
