@@ -53,6 +53,12 @@ const (
 	FailClosed = failmode.Closed // deny with status 503
 )
 
+// What errors wrap.
+var (
+	ErrDenied = middleware.ErrDenied // Add: the limit has no room
+	ErrNoRule = middleware.ErrNoRule // Add, Settle: no rule has this name
+)
+
 // New returns a Middleware; see [middleware.New]. Its error reports all mistakes at once.
 func New(c Config) (*Middleware, error) { return middleware.New(c) }
 
@@ -96,6 +102,11 @@ func FromContext(ctx context.Context) (Decision, bool) { return middleware.FromC
 
 // Hold keeps a request from being over until release is called; see [middleware.Hold].
 func Hold(ctx context.Context) (release func()) { return middleware.Hold(ctx) }
+
+// Add asks for more units for a request, while it runs; see [middleware.Add].
+func Add(ctx context.Context, rule string, units int64) error {
+	return middleware.Add(ctx, rule, units)
+}
 
 // Settle sets what a request has cost under a rule; see [middleware.Settle].
 func Settle(ctx context.Context, rule string, units int64) error {

@@ -2,85 +2,91 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
 
-// Add says, while the request behind ctx runs, that it has used this many more units under
-// one rule: tokens of a stream, rows, bytes. When the request is over, the sum of all Adds
-// is settled as by [Settle], unless the rule was settled before. The request is over when
-// the handler has returned or panicked, or, with a [Hold], when the Hold is released. A
-// client that disconnects does not end the request. Without an Add, the charge stays: if a
-// request uses nothing, call Add(ctx, rule, 0) to settle it at 0. After an Add, the rule
-// ignores its ChargeOn for this request.
+// ErrDenied means that a limit has no room for the units that [Add] asked for.
+var ErrDenied = errors.New("middleware: over the limit")
+
+// Add asks, while the request behind ctx runs, for more units under one rule: tokens of a
+// stream, rows, bytes. When the request is over, the sum of all Adds is settled as by
+// [Settle], unless the rule was settled before. The request is over when the handler has
+// returned or panicked, or, with a [Hold], when the Hold is released. A client that
+// disconnects does not end the request. Without an Add, the charge stays: if a request uses
+// nothing, call Add(ctx, rule, 0) to settle it at 0. After an Add, the rule ignores its
+// ChargeOn for this request.
 //
 // The first units come out of the request's charge, so set Cost or CostFor to what a
 // request usually uses. When the charge is used up, Add calls the limiter to take what is
 // missing, or up to a quarter of the first charge, or an eighth of all that was charged, if
-// that is more. If the rule has less left than is missing, this Add and all further ones
-// return false: the handler should stop. The units count even then, if necessary as a debt. These calls of the limiter take
-// as long as decisions, and follow the rule's Fail. They start no ban, but a ban denies
-// them.
+// that is more. If the rule has less left than is missing, the error wraps [ErrDenied], and
+// the units are not charged: the handler should stop. These calls of the limiter take as
+// long as decisions, and follow the rule's Fail. They start no ban, but a ban denies them.
 //
-// In shadow, a rule takes nothing beyond the first charge, and Add returns true. Add does
-// nothing, and returns true, if the rule does not apply to the request, has charged
-// nothing, was settled before, or has an in_flight or leaky_bucket limit. After the request
-// is over, Add returns false. Names that no rule has, and other mistakes, are logged once.
-// Beyond the first charge, Settle refunds only units of the last 64 calls of the limiter,
-// which nearly always are all.
+// Add returns nil and does nothing if the rule does not apply to the request, has charged
+// nothing, or was settled before. In shadow, a rule takes nothing beyond the first charge,
+// and denies nothing. The error wraps [ErrNoRule] as that of Settle does. Negative units, a
+// rule with an in_flight or leaky_bucket limit, and calls after the request is over are
+// errors, too. Beyond the first charge, Settle refunds only units of the last 64 calls of
+// the limiter, which nearly always are all.
 //
 // Several goroutines may call Add. If several chained middlewares have a rule of this
 // name, Add is for the innermost.
-func Add(ctx context.Context, rule string, units int64) bool {
+func Add(ctx context.Context, rule string, units int64) error {
 	for s := stateOf(ctx); s != nil; s = s.outer {
 		if s.find(rule) >= 0 {
 			return s.add(rule, units)
 		}
 	}
-	hintUnknown(ctx, "Add", rule)
-	return true
+	return unknown(rule)
 }
 
-// hintAdd logs a mistake in calls of Add for a rule, once.
-func (s *requestState) hintAdd(rule, mistake string) {
-	s.set.hints.say(fmt.Sprintf("Add: rule %q: %s", rule, mistake))
-}
-
-func (s *requestState) add(rule string, units int64) bool {
-	if units < 0 {
-		s.hintAdd(rule, "negative units count as 0; to lower the sum, call Settle")
-		units = 0
-	}
+func (s *requestState) add(rule string, units int64) error {
 	s.mu.Lock()
-	u := s.use(rule)
-	switch {
-	case s.holds == 0:
+	u, err := s.adding(rule, units)
+	if err != nil || u == nil {
 		s.mu.Unlock()
-		s.hintAdd(rule, "the handler has returned, so nothing is counted; call Hold before that")
-		return false
-	case u.settled:
-		s.mu.Unlock()
-		return true
-	case !u.added && !s.beginAdding(u):
-		s.mu.Unlock()
-		return true
+		return err
 	}
-	u.sum += min(units, math.MaxInt64-u.sum)
-	room, stopped := u.shadow || u.sum <= u.charged, u.stopped
+	units = min(units, math.MaxInt64-u.sum)
+	u.sum += units
+	room := u.shadow || u.sum <= u.charged
 	s.mu.Unlock()
-	if room || stopped {
-		return room
+	if room {
+		return nil
 	}
 	u.asking <- struct{}{}
 	defer func() { <-u.asking }()
-	return s.topUp(u)
+	if s.topUp(u) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u.settled { // meanwhile, with these units
+		return nil
+	}
+	u.sum -= units
+	return fmt.Errorf("%w: rule %q", ErrDenied, rule)
 }
 
-// beginAdding prepares a usage for Add; false if there is nothing to add to. It requires
-// mu.
-func (s *requestState) beginAdding(u *usage) bool {
+// adding returns the usage of a rule that has charged the request; nil if there is nothing
+// to add to. It requires mu.
+func (s *requestState) adding(rule string, units int64) (*usage, error) {
+	u := s.use(rule)
+	switch {
+	case units < 0:
+		return nil, addError(rule, "units must not be negative, got %d; to lower the sum, call Settle", units)
+	case s.holds == 0:
+		return nil, addError(rule, "the handler has returned, so nothing is counted; call Hold before that")
+	case u.settled:
+		return nil, nil
+	case u.added:
+		return u, nil
+	}
 	free := false
 	for i := range s.decision.Results {
 		r := &s.decision.Results[i]
@@ -88,8 +94,7 @@ func (s *requestState) beginAdding(u *usage) bool {
 			continue
 		}
 		if isHeld(r.Check.Limit) || r.Check.Limit.Algorithm == algorithms.LeakyBucket {
-			s.hintAdd(u.rule, fmt.Sprintf("%s counts no units while a request runs; add to another rule, such as one with the limit 1000/1m", r.Check.Limit))
-			return false
+			return nil, addError(rule, "%s counts no units while a request runs; add to another rule, such as one with the limit 1000/1m", r.Check.Limit)
 		}
 		if r.Charged > 0 && (u.first == 0 || r.Charged < u.first) {
 			u.first = r.Charged
@@ -98,25 +103,27 @@ func (s *requestState) beginAdding(u *usage) bool {
 		free = r.Check.Cost == 0
 	}
 	if u.first == 0 && !free {
-		return false
+		return nil, nil
 	}
 	u.added, u.charged, u.asking = true, u.first, make(chan struct{}, 1)
-	return true
+	return u, nil
+}
+
+func addError(rule, format string, args ...any) error {
+	return fmt.Errorf("middleware: add: rule %q: "+format, append([]any{rule}, args...)...)
 }
 
 // maxMore is how many results of top-ups are kept, so that they can be refunded.
 const maxMore = 64
 
-// topUp takes what is missing. Its caller is the only one that does so for this usage.
+// topUp takes what is missing; false if there is no room. Its caller is the only one that
+// does so for this usage.
 func (s *requestState) topUp(u *usage) bool {
 	s.mu.Lock()
-	short, charged, over, stopped := u.sum-u.charged, u.charged, u.settled, u.stopped
+	short, charged, over := u.sum-u.charged, u.charged, u.settled
 	s.mu.Unlock()
 	if over || short <= 0 {
 		return true
-	}
-	if stopped {
-		return false
 	}
 	d := s.takeMore(u.rule, short, max(short, u.first/4, charged/8)) // an eighth, so that maxMore are enough
 	c := s.set.seriesOf(u.rule)
@@ -126,10 +133,7 @@ func (s *requestState) topUp(u *usage) bool {
 		c.notToppedUp.Add(1)
 	}
 	if !d.Allowed || len(d.Results) == 0 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		u.stopped = true
-		return u.settled
+		return false
 	}
 	var units, debt int64 // by all windows, but where what is over may be more than can be counted; 0 if the rule fails open
 	for i := range d.Results {

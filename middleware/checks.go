@@ -49,7 +49,7 @@ func (m *Middleware) Checks(rule string, values ...string) ([]algorithms.Check, 
 func (set *ruleset) named(name string) (*rule, error) {
 	at, ok := set.find(name, 0)
 	if !ok {
-		return nil, fmt.Errorf("middleware: rule %.64q: %w", name, view.ErrNoRule)
+		return nil, fmt.Errorf("%w: %.64q", ErrNoRule, name)
 	}
 	return &set.rules[at], nil
 }

@@ -165,9 +165,9 @@ func TestChecksRefuse(t *testing.T) {
 		ratelimit.Rule{Name: "empty", Key: fixed{keyfunc.Describe(custom), []string{"a", ""}}, Limit: algorithms.PerHour(1)},
 	)
 	for _, tt := range []struct{ want, rule, values string }{
-		{`rule "nope": no such rule`, "nope", "1"},
-		{`rule "": no such rule`, "", "1"},
-		{`rule "` + strings.Repeat("x", 64) + `": no such rule`, strings.Repeat("x", 1<<20), "1"},
+		{`no such rule: "nope"`, "nope", "1"},
+		{`no such rule: ""`, "", "1"},
+		{`no such rule: "` + strings.Repeat("x", 64) + `"`, strings.Repeat("x", 1<<20), "1"},
 		{`rule "ip": key: keyfunc: ip: takes one value, got 0`, "ip", ""},
 		{`rule "ip": key: keyfunc: ip: takes one value, got 2`, "ip", "192.0.2.1;192.0.2.2"},
 		{`rule "ip": key: keyfunc: ip: "alice" is no address`, "ip", "alice"},

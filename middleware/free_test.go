@@ -84,7 +84,7 @@ func TestAddToAFreeRequest(t *testing.T) {
 	h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{byCost}}).
 		Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			for range 3 {
-				grants = append(grants, ratelimit.Add(r.Context(), "units", 2))
+				grants = append(grants, ratelimit.Add(r.Context(), "units", 2) == nil)
 			}
 		}))
 	serve(h, "GET /?cost=0")

@@ -103,7 +103,7 @@ func TestARequestIsInFlightWhileItsHandlerRuns(t *testing.T) {
 			}})
 			begun, goOn := make(chan bool, 1), make(chan bool)
 			h := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if !ratelimit.Add(r.Context(), "rate", 7) {
+				if err := ratelimit.Add(r.Context(), "rate", 7); err != nil {
 					t.Error("Add: stop")
 				}
 				begun <- true

@@ -94,7 +94,7 @@ var matrixRows = []struct {
 	{name: "CostFor and Add", set: func(c *cell) {
 		c.units, c.limits = 20, func(n int64) []algorithms.Limit { return anHour(20 * n) }
 		c.rule.CostFor = func(*http.Request) int64 { return 12 }
-		c.handle = func(r *http.Request) { ratelimit.Add(r.Context(), "r", 20) }
+		c.handle = func(r *http.Request) { _ = ratelimit.Add(r.Context(), "r", 20) }
 	}, but: map[string]string{
 		"Cost":     "2 2 2",
 		"Shadow":   "4 1 3",        // what Add takes is counted in the end

@@ -26,6 +26,7 @@ func compile(rules []Rule, s share, hasTierFor bool) ([]rule, error) {
 		r := &rules[i]
 		c := &compiled[i]
 		c.source = r.clone()
+		ruleNames.Store(r.Name, true)
 		for _, text := range r.Match {
 			p, _ := pattern.Parse(text) // it is valid
 			c.patterns = append(c.patterns, p)

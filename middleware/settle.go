@@ -7,10 +7,14 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/near"
 )
+
+// ErrNoRule means that no rule has this name.
+var ErrNoRule = errors.New("middleware: no such rule")
 
 // Settle sets what the request behind ctx costs under one rule: the units that a query,
 // an upload or a language model has used in the end. 0 refunds the whole charge. A cost
@@ -18,68 +22,65 @@ import (
 // window forgets its debt when it ends, a sliding_window one window later. The response
 // headers stay: they were written before the handler ran.
 //
-// Settle does nothing if the rule does not apply to the request, or has charged
-// nothing. It does not change other rules. If several chained middlewares have a rule
-// of this name, Settle is for the innermost. The charge of a rule is settled once per
-// request: by the first Settle, or by a refund of ChargeOn if the status is written
+// Settle returns nil and does nothing if the rule does not apply to the request, or has
+// charged nothing, or if ctx is not of a request behind a Middleware. The error wraps
+// [ErrNoRule] if no Middleware of this process has had a rule of this name. If several
+// chained middlewares have one, Settle is for the innermost. The charge of a rule is settled
+// once per request: by the first Settle, or by a refund of ChargeOn if the status is written
 // before, or at the end of the request by [Add]. Further calls return an error. So do
-// calls with a negative cost and, unless a [Hold] keeps the request from being over,
+// calls with negative units and, unless a [Hold] keeps the request from being over,
 // calls after the handler has returned. If the limiter returns an error, so does Settle,
-// and as far as is known, the charge stays. A name that no rule has is logged once.
+// and as far as is known, the charge stays.
 //
 // Any goroutine may call Settle.
-func Settle(ctx context.Context, rule string, cost int64) error {
-	return SettleAll(ctx, map[string]int64{rule: cost})
+func Settle(ctx context.Context, rule string, units int64) error {
+	return SettleAll(ctx, map[string]int64{rule: units})
 }
 
 // SettleAll is [Settle] for several rules, by name, in one call of the limiter for each
 // chained middleware. It settles the rules that it can. Its error names all other rules.
-func SettleAll(ctx context.Context, costs map[string]int64) error {
+func SettleAll(ctx context.Context, units map[string]int64) error {
 	var errs []error
-	rest := slices.Sorted(maps.Keys(costs))
+	rest := slices.Sorted(maps.Keys(units))
 	for s := stateOf(ctx); s != nil && len(rest) > 0; s = s.outer {
 		var outer []string
 		var claimed []ruleCost
 		for _, rule := range rest {
 			if s.find(rule) < 0 {
 				outer = append(outer, rule)
-			} else if err := s.claim(rule, costs[rule], false); err != nil {
+			} else if err := s.claim(rule, units[rule], false); err != nil {
 				errs = append(errs, settleError(rule, err))
 			} else {
-				claimed = append(claimed, ruleCost{rule, costs[rule]})
+				claimed = append(claimed, ruleCost{rule, units[rule]})
 			}
 		}
 		errs, rest = append(errs, s.settleAll(ctx, claimed)...), outer
 	}
 	for _, rule := range rest {
-		hintUnknown(ctx, "Settle", rule)
+		errs = append(errs, unknown(rule))
 	}
 	return errors.Join(errs...)
 }
 
-// hintUnknown logs a rule's name that no middleware around the handler has, once.
-func hintUnknown(ctx context.Context, verb, rule string) {
-	const meaning = "unknown rule"
+// ruleNames are the names of all rules that this process has had. A request that no rule
+// of a Middleware applies to passes it without a trace in its context.
+var ruleNames sync.Map
+
+// unknown returns an error if no rule has this name.
+func unknown(rule string) error {
+	if _, ok := ruleNames.Load(rule); ok {
+		return nil // it does not apply to the request
+	}
 	var names []string
-	for s := stateOf(ctx); s != nil; s = s.outer {
-		if _, again := s.set.hints.said.Load(meaning); again {
-			return
-		}
-		if _, ok := s.set.find(rule, 0); ok {
-			return // the rule does not apply to the request
-		}
-		for i := range s.set.watches {
-			names = append(names, s.set.watches[i].rule)
-		}
+	for name := range ruleNames.Range {
+		names = append(names, name.(string))
 	}
-	if names == nil {
-		return // no middleware knows of the request
-	}
+	slices.Sort(names)
 	mend := "write the Name of a rule"
 	if best := near.Word(rule, names); best != "" {
 		mend = fmt.Sprintf("did you mean %q?", best)
 	}
-	stateOf(ctx).set.hints.sayOnce(meaning, fmt.Sprintf("%s: no rule is named %.64q, so nothing is counted; %s", verb, rule, mend))
+	return fmt.Errorf("%w: %.64q; %s", ErrNoRule, rule, mend)
 }
 
 // A ruleCost is what a request costs by a rule in the end.
@@ -100,7 +101,7 @@ func (s *requestState) claim(rule string, cost int64, byStatus bool) error {
 	u := s.use(rule)
 	switch {
 	case cost < 0:
-		return fmt.Errorf("cost must not be negative, got %d", cost)
+		return fmt.Errorf("units must not be negative, got %d", cost)
 	case s.holds == 0:
 		return errors.New("the handler has returned; settle before that, or call Hold first")
 	case u.settled || byStatus && u.added:

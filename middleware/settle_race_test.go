@@ -27,7 +27,7 @@ func TestSettlingTouchesNoHeaders(t *testing.T) {
 	const timeout = 5 * time.Millisecond
 	settle := func(r *http.Request) {
 		ctx := r.Context()
-		ratelimit.Add(ctx, "tokens", 1)
+		_ = ratelimit.Add(ctx, "tokens", 1)
 		_ = ratelimit.Settle(ctx, "rows", 3) // the request may be over
 		_ = ratelimit.SettleAll(ctx, map[string]int64{"tokens": 2, "other": 0})
 	}

@@ -23,7 +23,7 @@ func TestSilentFailuresOfOthers(t *testing.T) {
 		"a stream is cut in its middle instead of a 429": func(t *testing.T) {
 			m := inMemory(t, tokens(100, 40))
 			server := httptest.NewServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				for ratelimit.Add(r.Context(), "tokens", 30) {
+				for ratelimit.Add(r.Context(), "tokens", 30) == nil {
 					fmt.Fprint(w, "more ")
 					_ = http.NewResponseController(w).Flush()
 				}

@@ -40,7 +40,6 @@ type usage struct {
 
 	added   bool                // by Add; what follows is of Add
 	shadow  bool                // nothing is taken beyond the first charge
-	stopped bool                // the rule has no more
 	sum     int64               // units that were added
 	first   int64               // units of the request's charge
 	charged int64               // units of all charges

@@ -327,7 +327,7 @@ func TestAddToTwoAlgorithmsOfOnePeriod(t *testing.T) {
 		rule.Cost = 10
 		m := mustNew(t, ratelimit.Config{Limiter: &algorithms.Memory{Now: func() time.Time { return noon }}, Rules: []ratelimit.Rule{rule}})
 		serve(m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if !ratelimit.Add(r.Context(), "plan", 30) {
+			if err := ratelimit.Add(r.Context(), "plan", 30); err != nil {
 				t.Error("no room")
 			}
 			if err := ratelimit.Settle(r.Context(), "plan", cost); err != nil {

@@ -4,7 +4,6 @@ package view
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -18,9 +17,6 @@ import (
 
 // lent has unexported functions of package algorithms.
 var lent = algorithms.Internal.Open(&inside.Allow)
-
-// ErrNoRule is about a name that no rule has.
-var ErrNoRule = errors.New("no such rule")
 
 // A State is the rules in force, and what became of newer ones.
 type State struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/banned"
 	"github.com/seed75154129/ratelimit/internal/near"
 	"github.com/seed75154129/ratelimit/internal/view"
+	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // carryOut does what an operator asks for, and returns how the client stands then.
@@ -102,7 +103,7 @@ func noRule(name string, rules []view.Rule) error {
 	for i := range rules {
 		names[i] = rules[i].Name
 	}
-	err := fmt.Errorf("rule %.64q: %w", name, view.ErrNoRule)
+	err := fmt.Errorf("rule %.64q: no such rule", name)
 	if best := near.Word(name, names); best != "" {
 		err = fmt.Errorf("%w (did you mean %s?)", err, best)
 	}
@@ -167,7 +168,7 @@ func (h *handler) keysOf(o order) ([]string, error) {
 	checks, err := h.limit.Checks(o.rule, o.Values...)
 	if err != nil {
 		status := http.StatusBadRequest
-		if errors.Is(err, view.ErrNoRule) { // the rules were replaced meanwhile
+		if errors.Is(err, ratelimit.ErrNoRule) { // the rules were replaced meanwhile
 			status = http.StatusNotFound
 		} else if len(o.Values) == 0 {
 			err = fmt.Errorf("%w; send value=…, once for each part of the key", err)

@@ -3,6 +3,7 @@ package recipes
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"io"
 	"iter"
 	"log"
@@ -66,8 +67,8 @@ func completions(config ratelimit.Config, tenant keyfunc.Key, upstream func(*htt
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		prompt := int64(len(body)+3) / 4
-		ratelimit.Add(ctx, "output", 0) // from here, a hang-up costs only what Add has counted
-		if !ratelimit.Add(ctx, "input", prompt) || !ratelimit.Add(ctx, "budget", price(prompt, 0)) {
+		// From here, a hang-up costs only what Add has counted.
+		if errors.Join(ratelimit.Add(ctx, "output", 0), ratelimit.Add(ctx, "input", prompt), ratelimit.Add(ctx, "budget", price(prompt, 0))) != nil {
 			refuse("the prompt needs more than is left", http.StatusTooManyRequests)
 			return
 		}
@@ -84,12 +85,12 @@ func completions(config ratelimit.Config, tenant keyfunc.Key, upstream func(*htt
 				return
 			}
 			tokens := int64(len(c.text)+3) / 4
-			more := ratelimit.Add(ctx, "output", tokens)
-			more = ratelimit.Add(ctx, "budget", price(0, tokens)) && more
+			if errors.Join(ratelimit.Add(ctx, "output", tokens), ratelimit.Add(ctx, "budget", price(0, tokens))) != nil {
+				break // no units left
+			}
 			_ = out.SetWriteDeadline(time.Now().Add(30 * time.Second)) // a client that stops reading has gone
-			_, err := io.WriteString(w, c.text)
-			if !more || err != nil || out.Flush() != nil {
-				break // no units left, or the client has gone
+			if _, err := io.WriteString(w, c.text); err != nil || out.Flush() != nil {
+				break // the client has gone
 			}
 		}
 		panic(http.ErrAbortHandler) // shows the client that the answer is not whole
