@@ -67,7 +67,7 @@ func TestAdd(t *testing.T) {
 				if c.others > 0 {
 					_, _ = limiter.Limiter.Take(t.Context(), algorithms.Check{Rule: "tokens", Key: "192.0.2.1", Limit: rule.Limit, Cost: c.others})
 				}
-				_, err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{both}}), func(ctx context.Context, _ http.ResponseWriter) error {
+				err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{both}}), func(ctx context.Context, _ http.ResponseWriter) error {
 					limiter.takes.Store(0)
 					for _, units := range c.adds {
 						if err := ratelimit.Add(ctx, "tokens", max(units, -units)); errors.Is(err, ratelimit.ErrDenied) != (units < 0) {
@@ -252,7 +252,7 @@ func TestAddFromSeveralGoroutines(t *testing.T) {
 		slow, rule := &slowly{Memory: new(algorithms.Memory), takes: time.Millisecond}, tokens(1000, 100)
 		limiter := &spy{Limiter: slow}
 		var stopped atomic.Int64
-		_, err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}}), func(ctx context.Context, _ http.ResponseWriter) error {
+		err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}}), func(ctx context.Context, _ http.ResponseWriter) error {
 			var all sync.WaitGroup
 			for range 8 {
 				all.Go(func() {
@@ -284,7 +284,7 @@ func TestAddWhileTheRequestEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				slow, rule := &slowly{Memory: new(algorithms.Memory), takes: 10 * time.Millisecond}, tokens(100, 40)
-				_, err := within(t, mustNew(t, ratelimit.Config{Limiter: slow, Rules: []ratelimit.Rule{rule}}), func(ctx context.Context, _ http.ResponseWriter) error {
+				err := within(t, mustNew(t, ratelimit.Config{Limiter: slow, Rules: []ratelimit.Rule{rule}}), func(ctx context.Context, _ http.ResponseWriter) error {
 					go func() {
 						if err := ratelimit.Add(ctx, "tokens", 45); err != nil {
 							t.Error("stop")
@@ -311,7 +311,7 @@ func TestAddManyTimes(t *testing.T) {
 			memory, rule := new(algorithms.Memory), tokens(1_000_000, 4)
 			config := ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}
 			calls := settledCalls(&config, "tokens")
-			_, err := within(t, mustNew(t, config), func(ctx context.Context, _ http.ResponseWriter) error {
+			err := within(t, mustNew(t, config), func(ctx context.Context, _ http.ResponseWriter) error {
 				for range 100_000 {
 					_ = ratelimit.Add(ctx, "tokens", 1)
 				}
@@ -342,7 +342,7 @@ func TestUnitsAreCounted(t *testing.T) {
 		})
 		time.Sleep(2 * time.Hour) // takes no time
 		limiter.fails = "tokens"
-		_, err := within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
+		err := within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
 			_ = ratelimit.Add(ctx, "tokens", 200)
 			return nil
 		})
@@ -370,7 +370,10 @@ func TestMistakesInAddAndSettle(t *testing.T) {
 	}})
 	inner := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{perHour("inner", 5, "/elsewhere")}})
 	ctxOf := func(line string, chain ...*ratelimit.Middleware) (ctx context.Context) {
-		h := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context(); ratelimit.Hold(ctx) }))
+		h := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			ctx = r.Context() //nolint:fatcontext // of one request, for after its end
+			ratelimit.Hold(ctx)
+		}))
 		for _, m := range chain {
 			h = m.Handler(h)
 		}
@@ -517,7 +520,7 @@ func TestSettledSeesWhatObserveHasNotSeen(t *testing.T) {
 					}
 				}
 				m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{tokens(100, 40), perHour("other", 9)}, Observe: tell("observe"), Settled: tell("settled")})
-				_, _ = within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
+				_ = within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
 					c.handler(ctx)
 					return nil
 				})

@@ -70,7 +70,7 @@ func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	atOnce := perHour("at-once", 1)
 	atOnce.Limit = algorithms.MaxInFlight(1)
 	m := measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: new(shed.Shedder), Rules: []ratelimit.Rule{rule, atOnce}})
-	_, _ = within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
+	_ = within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
 		_ = ratelimit.Add(ctx, "r", 2)
 		return nil
 	})

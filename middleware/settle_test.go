@@ -64,18 +64,17 @@ func TestSettleIntoDebt(t *testing.T) {
 }
 
 // within serves one request by a middleware and returns what settle returned.
-func within(t testing.TB, m *ratelimit.Middleware, settle func(context.Context, http.ResponseWriter) error) (w *httptest.ResponseRecorder, err error) {
+func within(t testing.TB, m *ratelimit.Middleware, settle func(context.Context, http.ResponseWriter) error) (err error) {
 	t.Helper()
-	w = httptest.NewRecorder()
 	called := false
 	m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		called = true
 		err = settle(r.Context(), w)
-	})).ServeHTTP(w, request("POST /"))
+	})).ServeHTTP(httptest.NewRecorder(), request("POST /"))
 	if !called {
 		t.Fatal("denied")
 	}
-	return w, err
+	return err
 }
 
 func TestSettleIsForOneRuleAndOnce(t *testing.T) {
@@ -108,7 +107,7 @@ func TestSettleIsForOneRuleAndOnce(t *testing.T) {
 		}, "", 2, 1},
 	} {
 		beforeA, beforeB := used(t, memory, a), used(t, memory, b)
-		_, err := within(t, m, c.settle)
+		err := within(t, m, c.settle)
 		gotA, gotB := used(t, memory, a)-beforeA, used(t, memory, b)-beforeB
 		if c.err == "" && err != nil || !strings.HasPrefix(fmt.Sprint(err), c.err) && c.err != "" || gotA != c.a || gotB != c.b {
 			t.Errorf("%d: %v, charged %d and %d; want %s, %d and %d", i, err, gotA, gotB, c.err, c.a, c.b)
@@ -163,7 +162,7 @@ func TestSettleThroughAChain(t *testing.T) {
 	outerRule, innerRule := perHour("outer", 9), perHour("inner", 50)
 	outer := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{outerRule}})
 	inner := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{innerRule}})
-	h := outer.Handler(inner.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := outer.Handler(inner.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if err := ratelimit.Settle(r.Context(), "outer", 0); err != nil {
 			t.Error(err)
 		}
@@ -181,7 +180,7 @@ func TestSettleThroughAChain(t *testing.T) {
 func TestSettleOfAnEndedRequest(t *testing.T) {
 	memory, rule := new(algorithms.Memory), perHour("r", 9)
 	m := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}})
-	_, err := within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
+	err := within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
 		ctx, cancel := context.WithCancel(ctx)
 		cancel()
 		return ratelimit.Settle(ctx, "r", 5)
@@ -242,7 +241,7 @@ func TestSettleAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			limiter := &spy{Limiter: new(algorithms.Memory), fails: c.fails}
 			a, b := perHour("a", 100), perHour("b", 50)
-			_, err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{a, b, perHour("elsewhere", 5, "/elsewhere")}}),
+			err := within(t, mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{a, b, perHour("elsewhere", 5, "/elsewhere")}}),
 				func(ctx context.Context, _ http.ResponseWriter) error {
 					if c.before != "" {
 						_ = ratelimit.Settle(ctx, c.before, 9)
