@@ -28,8 +28,8 @@ import (
 //
 // A publisher reads the document and passes its version to Publish. If two publishers
 // have read the same version, one of them gets [ErrConflict], so no publisher
-// overwrites rules that it has not read. Programs that only read need no permission to
-// write the keys.
+// overwrites rules that it has not read. Whatever the client's options are, the keys are
+// read where they are written, and not on a replica.
 //
 // If the document was deleted, or replaced by something that Publish has not written, the
 // next version is two above the highest in the history, because the version in between
@@ -54,6 +54,10 @@ type Document struct {
 
 //go:embed fleet.lua
 var publishScript string
+
+// readScript reads a part of a key on its master: clients and proxies may send commands
+// that only read to a replica, which may be late.
+const readScript = "return redis.pcall(ARGV[1], KEYS[1], ARGV[2], ARGV[3])"
 
 const (
 	maxHead    = 420 // above the length of a document's first line
@@ -85,7 +89,7 @@ func (f Fleet) Read(ctx context.Context) ([]byte, error) {
 // Publish has not written. In both cases the Version is set, so that a publisher can
 // replace the document. It is -1 for a text that Publish has not written.
 func (f Fleet) Document(ctx context.Context) (Document, error) {
-	value, err := do[string](ctx, f, redis.NewCmd(ctx, "getrange", f.key(), 0, maxHead+maxSize-1))
+	value, err := do[string](ctx, f, redis.NewCmd(ctx, "eval", readScript, 1, f.key(), "getrange", 0, maxHead+maxSize-1))
 	switch {
 	case err != nil:
 		return Document{}, fmt.Errorf("%s: %w", f.key(), err)
@@ -111,7 +115,7 @@ func (f Fleet) History(ctx context.Context) ([]Document, error) {
 
 // past returns the versions that were replaced, and the highest of all their numbers.
 func (f Fleet) past(ctx context.Context) (all []Document, highest int64, err error) {
-	values, err := do[[]any](ctx, f, redis.NewCmd(ctx, "lrange", f.historyKey(), 0, -1))
+	values, err := do[[]any](ctx, f, redis.NewCmd(ctx, "eval", readScript, 1, f.historyKey(), "lrange", 0, -1))
 	if err != nil {
 		return nil, 0, fmt.Errorf("rulefile: %s: %w", f.historyKey(), err)
 	}

@@ -51,6 +51,36 @@ func TestFleet(t *testing.T) {
 	})
 }
 
+// A client that reads from replicas, which may be late, reads the document from its master.
+func TestFleetReadsWhereItWrites(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster")
+	}
+	cluster := redistest.StartCluster(t)
+	for name, o := range map[string]redis.ClusterOptions{"ReadOnly": {ReadOnly: true}, "RouteByLatency": {RouteByLatency: true}, "RouteRandomly": {RouteRandomly: true}} {
+		o.Addrs = cluster.Addrs
+		client := redis.NewClusterClient(&o)
+		defer client.Close()
+		fleet := rulefile.Fleet{Client: client, Namespace: name}
+		if _, err := fleet.Publish(t.Context(), by(rate(1)), 0); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			_, errRead := fleet.Document(t.Context())
+			_, errPast := fleet.History(t.Context())
+			if errRead != nil || errPast != nil {
+				t.Errorf("%s: %v, %v", name, errRead, errPast)
+			}
+		}
+	}
+	for _, replica := range cluster.Replicas {
+		stats, err := replica.Client(t).Info(t.Context(), "commandstats").Result()
+		if err != nil || strings.Contains(stats, "cmdstat_getrange") || strings.Contains(stats, "cmdstat_lrange") {
+			t.Errorf("a replica was asked: %v\n%s", err, stats)
+		}
+	}
+}
+
 func testFleet(t *testing.T, client redis.UniversalClient) {
 	ctx := t.Context()
 	start := time.Now()
