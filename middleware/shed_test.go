@@ -245,7 +245,7 @@ func TestRulesChangeUnderAShedder(t *testing.T) {
 }
 
 func TestAShedderThatCannotBe(t *testing.T) {
-	_, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: &shed.Shedder{Min: -1, Wait: -1}})
+	_, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: &shed.Shedder{Min: -1, Wait: 1}})
 	if want := "middleware: shedder: shed: Min and Max"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "shed: Wait") {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -261,7 +261,7 @@ func TestAShedderThatCannotBe(t *testing.T) {
 func TestShedAfterAllHasChargedNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		redis, rule := new(store), perHour("user", 1, "/user")
-		s := &shed.Shedder{Min: 1, Max: 1, Wait: 1, Logger: slog.New(slog.DiscardHandler)}
+		s := &shed.Shedder{Min: 1, Max: 1, Wait: -1, Logger: slog.New(slog.DiscardHandler)}
 		m := mustNew(t, ratelimit.Config{Limiter: guard(t, redis, 1), Shedder: s, Rules: []ratelimit.Rule{
 			rule, {Name: "held", Match: []string{"/user"}, Key: keyfunc.IP, Limit: algorithms.MaxInFlight(1)},
 		}})

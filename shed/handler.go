@@ -39,8 +39,8 @@ func (s *Shedder) validate() error {
 	if s.Min < 0 || s.Max < 0 || s.Min > s.Max && s.Max > 0 {
 		errs = append(errs, fmt.Errorf("shed: Min and Max must not be negative, nor Min above Max; got %d and %d", s.Min, s.Max))
 	}
-	if s.Wait < 0 {
-		errs = append(errs, fmt.Errorf("shed: Wait must not be negative, got %s; 1ns lets nobody wait", s.Wait))
+	if err := inside.TooShort("Wait", s.Wait, time.Millisecond); s.Wait > 0 && err != nil {
+		errs = append(errs, fmt.Errorf("shed: %w", err))
 	}
 	return errors.Join(errs...)
 }

@@ -98,7 +98,7 @@ func (s *Shedder) expire(now time.Duration) {
 	}
 }
 
-func (s *Shedder) wait() time.Duration { return cmp.Or(s.Wait, 100*time.Millisecond) }
+func (s *Shedder) wait() time.Duration { return max(cmp.Or(s.Wait, 100*time.Millisecond), 0) }
 
 // await waits for the request's turn.
 func (s *Shedder) await(ctx context.Context, p *slot, turn <-chan bool) bool {

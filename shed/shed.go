@@ -49,8 +49,8 @@ type Shedder struct {
 	// such as a pool of database connections.
 	Min, Max int
 
-	// Wait is how long a request may wait for a place; 0 means 100 ms. At most as many
-	// requests wait as may be at work.
+	// Wait is how long a request may wait for a place; 0 means 100 ms, negative means that
+	// none waits, below 1 ms is an error. At most as many requests wait as may be at work.
 	Wait time.Duration
 
 	// Shadow decides and counts, but no request waits and none is refused. Begin with it.

@@ -136,7 +136,7 @@ func TestTheLeastImportantGivesWay(t *testing.T) {
 func TestPrioritiesOutOfRangeAreTheNearest(t *testing.T) {
 	for p, level := range map[shed.Priority]string{-128: "low", 127: "critical", 0: "medium"} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &shed.Shedder{Min: 1, Max: 1, Wait: 1, Priority: func(*http.Request) shed.Priority { return p }, Logger: slog.New(slog.DiscardHandler)}
+			s := &shed.Shedder{Min: 1, Max: 1, Wait: -1, Priority: func(*http.Request) shed.Priority { return p }, Logger: slog.New(slog.DiscardHandler)}
 			if p == 0 {
 				s.Priority = nil
 			}
@@ -186,10 +186,10 @@ func TestWhatIsShedIsTold(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	for want, do := range map[string]func(){
-		"shed: Handler: the next handler is nil":                                  func() { new(shed.Shedder).Handler(nil) },
-		"shed: Min and Max must not be negative, nor Min above Max; got 9 and 8":  func() { (&shed.Shedder{Min: 9, Max: 8}).Handler(sleeps(0)) },
-		"shed: Wait must not be negative, got -1s; 1ns lets nobody wait":          func() { (&shed.Shedder{Wait: -time.Second}).Handler(sleeps(0)) },
-		"shed: Min and Max must not be negative, nor Min above Max; got 0 and -1": func() { (&shed.Shedder{Max: -1}).Handler(sleeps(0)) },
+		"shed: Handler: the next handler is nil":                                                                      func() { new(shed.Shedder).Handler(nil) },
+		"shed: Min and Max must not be negative, nor Min above Max; got 9 and 8":                                      func() { (&shed.Shedder{Min: 9, Max: 8}).Handler(sleeps(0)) },
+		"shed: Wait 100ns is below 1ms; a number without a unit is in nanoseconds: write 10*time.Second, in text 10s": func() { (&shed.Shedder{Wait: 100}).Handler(sleeps(0)) },
+		"shed: Min and Max must not be negative, nor Min above Max; got 0 and -1":                                     func() { (&shed.Shedder{Max: -1}).Handler(sleeps(0)) },
 	} {
 		func() {
 			defer func() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -42,13 +43,19 @@ type Loader struct {
 	// change the slice that it is given. If Edit is nil, the rules stay as they are.
 	Edit func([]ratelimit.Rule) ([]ratelimit.Rule, error)
 
-	// Every is how often Watch reads the source; 0 means 2 s.
+	// Every is how often Watch reads the source; 0 means 2 s, below 10 ms is an error of
+	// every read.
 	Every time.Duration
 
 	// Logger receives the messages of Watch that the Middleware does not log; nil
 	// means slog.Default().
 	Logger *slog.Logger
 }
+
+// least is the least of Every.
+const least = 10 * time.Millisecond
+
+func (l *Loader) every() time.Duration { return cmp.Or(l.Every, 2*time.Second) }
 
 func (l *Loader) logger() *slog.Logger { return cmp.Or(l.Logger, slog.Default()) }
 
@@ -66,6 +73,9 @@ func (l *Loader) Load(ctx context.Context) ([]ratelimit.Rule, error) {
 func (l *Loader) read(ctx context.Context) (d Document, err error) {
 	if l.Source == nil {
 		return d, errors.New("rulefile: Loader.Source: required; use rulefile.File or rulefile.Fleet")
+	}
+	if err := inside.TooShort("Loader.Every:", l.every(), least); err != nil {
+		return d, fmt.Errorf("rulefile: %w", problem(err.Error()))
 	}
 	if s, ok := l.Source.(interface {
 		Document(ctx context.Context) (Document, error)
@@ -149,12 +159,8 @@ func (l *Loader) readInTime(ctx context.Context) (Document, error) {
 // settle reads until it reads the same twice, because half of a rule file is often a
 // good one.
 func (l *Loader) settle(ctx context.Context, d Document, err error) (Document, error) {
-	pause := maxSettle
-	if l.Every > 0 {
-		pause = min(pause, l.Every)
-	}
 	for range maxReads {
-		if !sleep(ctx, pause) {
+		if !sleep(ctx, min(maxSettle, max(l.every(), least))) {
 			return Document{}, fmt.Errorf("rulefile: %w", ctx.Err())
 		}
 		again, errAgain := l.readInTime(ctx)

@@ -3,12 +3,9 @@ package rulefile
 import (
 	"context"
 	"sync"
-	"time"
 
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
-
-const defaultEvery = 2 * time.Second
 
 // watching has the *watcher of each Middleware that has one.
 var watching sync.Map
@@ -36,13 +33,9 @@ func (l *Loader) Watch(ctx context.Context, m *ratelimit.Middleware) {
 		watching.Delete(m)
 		close(w.ended)
 	}()
-	every := defaultEvery
-	if l.Every > 0 {
-		every = l.Every
-	}
 	for {
 		w.look(ctx)
-		if !sleep(ctx, every) {
+		if !sleep(ctx, max(l.every(), least)) {
 			return
 		}
 	}

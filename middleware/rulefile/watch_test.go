@@ -366,7 +366,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 
 func TestWatchLooksEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for every, want := range map[time.Duration]int64{0: 31, -1: 31, time.Second: 61, time.Minute: 2} {
+		for every, want := range map[time.Duration]int64{0: 31, time.Second: 61, time.Minute: 2} {
 			source := new(fickle)
 			source.say(rate(1))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute+500*time.Millisecond)
@@ -374,6 +374,29 @@ func TestWatchLooksEvery(t *testing.T) {
 			cancel()
 			if got := source.reads.Load(); got != want+1 { // a change is read twice
 				t.Errorf("every %s: %d reads, want %d", every, got, want+1)
+			}
+		}
+	})
+}
+
+// A unit that was forgotten is reported by whatever reads the source, which nothing reads.
+func TestEveryNeedsItsUnit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, every := range []time.Duration{2, -1, 9_999_999} {
+			source, w := new(fickle), newWatched(t, new(algorithms.Memory))
+			l := &rulefile.Loader{Source: source, Every: every}
+			want := "rulefile: Loader.Every: " + every.String() + " is below 10ms; a number without a unit is in nanoseconds: write 10*time.Second, in text 10s"
+			if _, err := l.Load(t.Context()); err == nil || err.Error() != want {
+				t.Errorf("Load: %v, want %s", err, want)
+			}
+			if err := l.Reload(t.Context(), w.Middleware); err == nil || err.Error() != want {
+				t.Errorf("Reload: %v, want %s", err, want)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			l.Watch(ctx, w.Middleware)
+			cancel()
+			if n := strings.Count(w.log.String(), want); n != 1 || source.reads.Load() != 0 {
+				t.Errorf("said %d times, %d reads\n%s", n, source.reads.Load(), &w.log)
 			}
 		}
 	})
