@@ -71,7 +71,7 @@ func ExampleRedis() {
 func ExampleFailFast() {
 	options := algorithms.FailFast(&redis.Options{Addr: "localhost:6379", PoolSize: 50})
 	fmt.Println(options.ContextTimeoutEnabled, options.MaxRetries, options.DialTimeout, options.PoolSize)
-	// Output: true -1 100ms 50
+	// Output: true -1 1s 50
 }
 
 // A limit has a text form, for flags and files. What is no limit is an error

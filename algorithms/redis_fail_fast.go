@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// What FailFast sets, for a budget of 50 ms: a command that the budget gives up
-// on must not hold its connection for long.
+// What FailFast sets. Decisions end with their budget; other commands, such as those by
+// which go-redis looks for a cluster's nodes, must not wait much longer.
 const (
-	fastStep   = 100 * time.Millisecond
+	fastStep   = time.Second
 	fastReload = 5 * time.Second
 	// connLifetime bounds for how long processes may count on two servers after an address
 	// has moved from one that is still well. A process opens two connections a minute for it
@@ -29,10 +29,10 @@ const (
 // the client looks for the new master. With FailFast, commands respect the deadline of
 // their context, and dials and commands are not retried; only the client of a cluster may
 // send commands of your own up to two more times. A dial, a read, a write or a wait for a
-// connection takes at most 100 ms. The nodes of a cluster are looked up every 5 s. A
-// connection is replaced after 4 to 6 minutes, so that an address that has come to mean
-// another server is followed even if the old server still answers; a negative
-// ConnMaxLifetime keeps connections.
+// connection takes at most a second, and less if the deadline comes first. The nodes of a
+// cluster are looked up every 5 s. A connection is replaced after 4 to 6 minutes, so that
+// an address that has come to mean another server is followed even if the old server still
+// answers; a negative ConnMaxLifetime keeps connections.
 //
 // FailFast also switches off handshakes that rate limiting does not need. It sets Protocol
 // to 2 unless the options need RESP3: with RESP3 over TLS, go-redis may wait 50 ms for

@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/seed75154129/ratelimit/internal/redistest"
 )
 
 func TestFailFastLeavesWhatIsSet(t *testing.T) {
@@ -41,6 +44,62 @@ func TestFailFastReplacesConnections(t *testing.T) {
 	}
 	if o := FailFast(&redis.Options{}); o.ConnMaxLifetimeJitter == 0 {
 		t.Error("all connections end at once")
+	}
+}
+
+// A server that is farther away than a timeout of the client never decides, whatever the
+// Budget is. FailFast suits any.
+func TestTimeoutsBelowTheBudget(t *testing.T) {
+	const here, budget, hasty = "127.0.0.1:1", 360 * time.Millisecond, 100 * time.Millisecond
+	all := []string{"DialTimeout", "ReadTimeout", "WriteTimeout", "PoolTimeout"}
+	for name, c := range map[string]struct {
+		client Client
+		budget time.Duration
+		warned []string
+	}{
+		"client":             {redis.NewClient(FailFast(&redis.Options{Addr: here, DialTimeout: hasty, ReadTimeout: hasty, WriteTimeout: hasty, PoolTimeout: hasty})), budget, all},
+		"cluster":            {redis.NewClusterClient(FailFast(&redis.ClusterOptions{Addrs: []string{here}, DialTimeout: hasty, ReadTimeout: hasty, WriteTimeout: hasty, PoolTimeout: hasty})), budget, all},
+		"ring":               {redis.NewRing(FailFast(&redis.RingOptions{Addrs: map[string]string{"a": here}, DialTimeout: hasty, ReadTimeout: hasty, WriteTimeout: hasty, PoolTimeout: hasty})), budget, all},
+		"sentinel":           {redis.NewFailoverClient(FailFast(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{here}, DialTimeout: hasty, ReadTimeout: hasty, WriteTimeout: hasty, PoolTimeout: hasty})), budget, all},
+		"ReadTimeout alone":  {redis.NewClient(FailFast(&redis.Options{Addr: here, ReadTimeout: hasty})), budget, []string{"ReadTimeout"}},
+		"the default budget": {redis.NewClient(FailFast(&redis.Options{Addr: here, WriteTimeout: 49 * time.Millisecond})), 0, []string{"WriteTimeout"}},
+		"as long as it":      {redis.NewClient(FailFast(&redis.Options{Addr: here, ReadTimeout: budget})), budget, nil},
+		"FailFast":           {redis.NewClient(FailFast(&redis.Options{Addr: here})), time.Minute, nil},
+		"no timeouts":        {redis.NewClient(FailFast(&redis.Options{Addr: here, ReadTimeout: -1, WriteTimeout: -2})), time.Minute, nil},
+	} {
+		got := warnings(&Redis{Client: c.client, Namespace: "n", Budget: c.budget})
+		if len(got) != len(c.warned) {
+			t.Errorf("%s: %q, want %q", name, got, c.warned)
+			continue
+		}
+		for i, option := range c.warned {
+			want := fmt.Sprintf("%s is %s, below Budget %s: a Redis that is farther away never decides; 1s is enough", option, hasty, c.budget)
+			if c.budget == 0 {
+				want = option + " is 49ms, below Budget 50ms: a Redis that is farther away never decides; 1s is enough"
+			}
+			if got[i] != want {
+				t.Errorf("%s: %q, want %q", name, got[i], want)
+			}
+		}
+	}
+}
+
+// Redis decides, far away too, with the client and the Budget that the pages advise.
+func TestADistantRedisDecides(t *testing.T) {
+	const roundTrip = 120 * time.Millisecond
+	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
+	proxy.SetLatency(roundTrip, 0)
+	client := redis.NewClient(FailFast(&redis.Options{Addr: proxy.Addr}))
+	defer client.Close()
+	r := &Redis{Client: client, Namespace: "far", Budget: 3 * roundTrip}
+	if err := storeOf(r).Warm(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for i := range 4 {
+		d, err := r.Take(t.Context(), Check{Rule: "r", Limit: perDay(3)})
+		if err != nil || d.Allowed != (i < 3) {
+			t.Errorf("request %d: %+v, %v", i, d, err)
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func RedisServer(tb testing.TB) (*redis.Client, *miniredis.Miniredis) {
 		ContextTimeoutEnabled:    true,
 		MaxRetries:               -1, // 0 would mean 3
 		DialerRetries:            1,
-		DialTimeout:              100 * time.Millisecond, // as algorithms.FailFast has it, so that nothing warns of a test's client
+		DialTimeout:              time.Second, // as algorithms.FailFast has it, so that nothing warns of a test's client
 	})
 	tb.Cleanup(func() { _ = client.Close() })
 	return client, server

@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Warnings lists the options of Client that make an outage of Redis slower to
-// notice or to get over than it has to be, and what to set instead. Decisions
-// keep to the budget all the same. The options of clients that are not go-redis'
-// own are unknown.
+// Warnings lists the options of Client that make an outage of Redis slower to notice or to
+// get over than it has to be, or with which a distant Redis never decides, and what to set
+// instead. Decisions keep to the budget all the same. The options of clients that are not
+// go-redis' own are unknown.
 func (t *Transport) Warnings() []string {
 	if !t.own {
 		return nil
@@ -34,16 +34,18 @@ func (t *Transport) Warnings() []string {
 	if o.Protocol == 3 && o.TLSConfig != nil {
 		warn("Protocol is 3 with TLS: go-redis (since 9.23) may wait 50ms for push messages on a connection before it sends a command; 2 does not")
 	}
-	tooLong := func(name string, wait time.Duration) {
-		if wait > time.Second {
-			warn("%s is %s; 100ms is enough", name, wait)
+	timeout := func(name string, wait time.Duration, bounded bool) {
+		switch {
+		case wait > time.Second && !bounded:
+			warn("%s is %s; 1s is enough", name, wait)
+		case wait > 0 && wait < min(t.limit, time.Second):
+			warn("%s is %s, below Budget %s: a Redis that is farther away never decides; 1s is enough", name, wait, t.limit)
 		}
 	}
-	tooLong("DialTimeout", o.DialTimeout)
-	if !o.ContextTimeoutEnabled { // else the budget bounds these
-		tooLong("ReadTimeout", o.ReadTimeout)
-		tooLong("PoolTimeout", o.PoolTimeout)
-	}
+	timeout("DialTimeout", o.DialTimeout, false)
+	timeout("ReadTimeout", o.ReadTimeout, o.ContextTimeoutEnabled) // the budget bounds it
+	timeout("WriteTimeout", o.WriteTimeout, true)
+	timeout("PoolTimeout", o.PoolTimeout, o.ContextTimeoutEnabled)
 	return warned
 }
 
