@@ -98,7 +98,7 @@ func ExampleProxies_IPv6() {
 func ExampleProxies_UnmarshalText() {
 	var proxies keyfunc.Proxies
 	flags := flag.NewFlagSet("server", flag.ExitOnError)
-	flags.TextVar(&proxies, "trusted-proxies", keyfunc.Proxies{}, "networks, addresses, or unix, separated by commas")
+	flags.TextVar(&proxies, "trusted-proxies", keyfunc.Proxies{}, "networks, addresses, or unix")
 	_ = flags.Parse([]string{"-trusted-proxies", "10.0.0.0/8, 192.0.2.7, unix"})
 	fmt.Println(proxies.Trusted, proxies.Unix)
 

@@ -10,7 +10,8 @@ import (
 )
 
 // UnmarshalText reads a list of networks, single addresses, the word unix, and the fields
-// Hops and Header. It is for [flag.TextVar] and for files:
+// Hops and Header, separated by commas, white space or lines. It is for [flag.TextVar] and
+// for files, such as the lists of networks that CDNs publish:
 //
 //	10.0.0.0/8, 192.0.2.7, 2001:db8:1::/48, unix
 //	10.0.0.0/8, header=CF-Connecting-IP
@@ -31,10 +32,15 @@ func (p *Proxies) UnmarshalText(text []byte) error {
 		read Proxies
 		errs []error
 	)
-	for item := range strings.SplitSeq(string(text), ",") {
-		item = strings.TrimSpace(item)
-		if err := read.add(item); err != nil {
-			errs = append(errs, fmt.Errorf("keyfunc: trusted proxy %q: %w", item, err))
+	for part := range strings.SplitSeq(string(text), ",") {
+		items := strings.Fields(part)
+		if len(items) == 0 {
+			items = []string{""} // an error
+		}
+		for _, item := range items {
+			if err := read.add(item); err != nil {
+				errs = append(errs, fmt.Errorf("keyfunc: trusted proxy %q: %w", item, err))
+			}
 		}
 	}
 	if err := errors.Join(append(errs, read.validate())...); err != nil {

@@ -29,6 +29,9 @@ func TestProxiesText(t *testing.T) {
 		{"hops", "hops=2", "hops=2"},
 		{"header", "header=CF-Connecting-IP , unix", "unix,header=CF-Connecting-IP"},
 		{"hops and header", "header=Forwarded,hops=32", "hops=32,header=Forwarded"},
+		{"lines, as Cloudflare publishes them", "192.0.2.0/24\n2001:db8::/32\n", "192.0.2.0/24,2001:db8::/32"},
+		{"lines of a Windows file", "\r\n192.0.2.0/24\r\n\r\n2001:db8::/32", "192.0.2.0/24,2001:db8::/32"},
+		{"blanks, tabs, and a list behind a list", "192.0.2.0/24 unix\t198.51.100.7,\n2001:db8::/32\nheader=CF-Connecting-IP", "192.0.2.0/24,198.51.100.7,2001:db8::/32,unix,header=CF-Connecting-IP"},
 		{"any notation", "2001:0DB8:0:0::/32", "2001:db8::/32"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -58,7 +61,7 @@ func textOf(t interface{ Fatal(...any) }, p keyfunc.Proxies) string {
 
 func TestProxiesTextReportsEveryMistake(t *testing.T) {
 	p := keyfunc.Proxies{Unix: true}
-	err := p.UnmarshalText([]byte("10.1.2.3/8,10.0.0.0/8,proxy.internal,,10.0.0.0/33,fe80::1%eth0,::ffff:10.1.2.3/104"))
+	err := p.UnmarshalText([]byte("10.1.2.3/8,10.0.0.0/8,proxy.internal,,10.0.0.0/33\nfe80::1%eth0 ::ffff:10.1.2.3/104"))
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -86,7 +89,11 @@ func TestProxiesTextReportsEveryContradiction(t *testing.T) {
 		"hops":                   {`keyfunc: trusted proxy "hops": write the number`},
 		"hops=33":                {`keyfunc: trusted proxy "hops=33": write the number`},
 		"header=":                {`keyfunc: trusted proxy "header=": write the name of a header`},
-		"header=X Real IP":       {`keyfunc: trusted proxy "header=X Real IP": write the name of a header`},
+		"header=X Real":          {`keyfunc: trusted proxy "Real": this is no address`, `keyfunc: Proxies: Header "X" `},
+		"header= X-Real-IP,unix": {`keyfunc: trusted proxy "header=": write the name of a header`, `keyfunc: trusted proxy "X-Real-IP": this is no address`},
+		"192.0.2.0 /24":          {`keyfunc: trusted proxy "/24": this is no network`},
+		"192.0.2.0/24\n<html>":   {`keyfunc: trusted proxy "<html>": this is no address`},
+		"unix,\n":                {`keyfunc: trusted proxy "": the item is empty: remove a comma`},
 		"Hops=2":                 {`keyfunc: trusted proxy "Hops=2": this is no address`},
 		"hops=2,hops=2":          {`keyfunc: trusted proxy "hops=2": hops is there twice`},
 		"header=A,header=B,unix": {`keyfunc: trusted proxy "header=B": header is there twice`},

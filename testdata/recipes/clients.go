@@ -8,7 +8,7 @@ import (
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
-func cloudflare(networks string) (keyfunc.Key, error) { // networks: the lines of cloudflare.com/ips-v4 and ips-v6, joined by commas
+func cloudflare(networks string) (keyfunc.Key, error) { // networks: the lines of cloudflare.com/ips-v4 and ips-v6
 	proxies := keyfunc.Proxies{}
 	err := proxies.UnmarshalText([]byte(networks + ",header=CF-Connecting-IP"))
 	return proxies.IP(), err
