@@ -26,11 +26,15 @@ func (g *Guard) recall(ctx context.Context, checks, copied []algorithms.Check) (
 	}
 	lookups = lookups[:len(checks)]
 	if g.denied.Used() && lent.Valid(checks) { // of invalid checks the store says what is wrong
-		switch d, outcome := g.denied.Decide(checks, lookups, g.store.Budget()); outcome {
+		d, outcome, until := g.denied.Decide(ctx, checks, lookups, g.store.Budget())
+		switch outcome {
 		case denials.Denied:
 			return d, nil
 		case denials.Unanswered:
 			return g.decideFallback(ctx, true, undecided(checks, errUnanswered))
+		}
+		if !until.IsZero() {
+			ctx = inside.PartOf(ctx, until)
 		}
 		if len(checks) > 1 && denials.KnownOver(lookups) {
 			ctx = inside.PeekFirst(ctx)

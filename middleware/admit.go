@@ -128,7 +128,7 @@ func (e *evaluation) refundSlot() {
 func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
 	ctx := e.request.Context()
 	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(),
-		decision: e.decision, checks: e.checks, held: e.held, holds: 1}
+		decision: e.decision, checks: e.checks, held: e.held, holds: 1, spent: e.spent}
 	if hints := e.set.hints; hints.watching() && s.outer.passed(e.m) {
 		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 // decide resolves the keys of the rules that match, and has the limiter charge them. The
@@ -24,7 +25,12 @@ func (e *evaluation) decide() error {
 	}
 	begun, rules := time.Duration(0), e.set.rules
 	if !e.peeks {
-		begun = time.Since(e.m.start) // half as expensive as time.Now
+		begun = e.m.now()
+	}
+	if e.handles { // what Take charges may come much later
+		if outer := stateOf(e.request.Context()); outer != nil {
+			e.spent = outer.spent
+		}
 	}
 	if e.set.hints.watching() {
 		e.seen = make([]seenKey, len(rules))
@@ -70,7 +76,7 @@ func (e *evaluation) decide() error {
 		}
 	}
 	if !e.peeks && (len(e.decision.Results) > 0 || err != nil) {
-		e.m.decisions.Observe(time.Since(e.m.start) - begun - e.waited)
+		e.m.decisions.Observe(e.m.now() - begun - e.waited)
 		e.hold()
 	}
 	if e.seen != nil {
@@ -105,9 +111,9 @@ func (e *evaluation) takePlace() {
 	if s == nil || !e.handles {
 		return
 	}
-	begun := time.Since(e.m.start)
+	begun := e.m.now()
 	slot, ok := shedders.Enter(s, e.request)
-	e.waited += time.Since(e.m.start) - begun
+	e.waited += e.m.now() - begun
 	if !ok {
 		e.shed = true
 		return
@@ -130,13 +136,14 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 	if len(e.queues) > 0 {
 		e.enterQueue(ctx, checks)
 	}
+	begun := e.m.now()
 	if e.set.spares && !e.peeks {
 		if e.pending == nil {
 			e.pending = e.m.refundable.NewRequest()
 		}
-		e.pending.Enter(checks, e.set.sparing, cmp.Or(e.m.limiter.budget(), defaultBudget))
+		e.pending.Enter(checks, e.set.sparing, max(cmp.Or(e.m.limiter.budget(), defaultBudget)-e.spent, 0))
 	}
-	d, err := e.m.limiter.ask(ctx, e.peeks, checks)
+	d, err := e.ask(ctx, begun, e.peeks, checks)
 	e.pending.Decided(&d, e.handles)
 	if err != nil && !e.peeks {
 		e.set.failed(checks)
@@ -153,6 +160,22 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 	e.decision, e.decided = d, len(all)
 	return err
 }
+
+// ask is limiter.ask in what the request has left of one budget for all its waits for
+// decisions: in this middleware and those in front, and for other requests. begun is when
+// this wait began, since the Middleware was made.
+func (e *evaluation) ask(ctx context.Context, begun time.Duration, peeks bool, checks []algorithms.Check) (algorithms.Decision, error) {
+	budget := e.m.limiter.budget()
+	if budget > 0 && (e.spent > 0 || e.pending != nil) {
+		ctx = inside.PartOf(ctx, e.m.start.Add(begun+budget-e.spent))
+	}
+	d, err := e.m.limiter.ask(ctx, peeks, checks)
+	e.spent += e.m.now() - begun
+	return d, err
+}
+
+// now is the time since the Middleware was made, which costs half of time.Now.
+func (m *Middleware) now() time.Duration { return time.Since(m.start) }
 
 // setRetryAfter sets the RetryAfter of rules on requests in flight.
 func (s *ruleset) setRetryAfter(results []algorithms.Result) {
@@ -171,7 +194,7 @@ func (e *evaluation) lookAtFree(ctx context.Context) error {
 	if len(e.free) == 0 {
 		return nil
 	}
-	d, err := e.m.limiter.ask(ctx, true, e.free)
+	d, err := e.ask(ctx, e.m.now(), true, e.free)
 	if errors.Is(err, algorithms.ErrInvalidCheck) {
 		return err
 	}

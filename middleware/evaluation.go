@@ -76,6 +76,7 @@ type evaluation struct {
 	slot   slot          // nil without a Shedder, or if it was not asked
 	shed   bool          // by the Shedder
 	waited time.Duration // for the slot
+	spent  time.Duration // waiting for decisions, in middlewares in front as well
 }
 
 // A slot is a request's place in the Shedder. Its methods do nothing where it is nil in

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
@@ -28,6 +29,7 @@ type requestState struct {
 	decision  algorithms.Decision // its Results are never changed, only replaced
 	used      *usage              // of the rules that were settled or added to; a list
 	holds     int32               // by the handler and by Hold, that were not released; 0 if the request is over
+	spent     time.Duration       // waiting for decisions, in all middlewares so far; never changes
 	mayRefund bool                // a rule with ChargeOn has charged the request; never changes
 }
 

@@ -93,7 +93,7 @@ func TestADeniedRequestDoesNotWaitForRoom(t *testing.T) {
 		d, low, _, denied := started(t, "low")
 		d.Learn(d.Now(), new(Lookup), &denied)
 		time.Sleep(16 * time.Second) // there is room for one, which is asked for
-		if _, outcome := d.Decide([]algorithms.Check{low}, make([]Lookup, 1), time.Minute); outcome != Ask {
+		if _, outcome, _ := d.Decide(t.Context(), []algorithms.Check{low}, make([]Lookup, 1), time.Minute); outcome != Ask {
 			t.Fatal(outcome)
 		}
 		over := low
@@ -102,7 +102,7 @@ func TestADeniedRequestDoesNotWaitForRoom(t *testing.T) {
 		d.Learn(d.Now(), new(Lookup), &denied)
 		time.Sleep(2 * recheckInterval)
 		begin := time.Now()
-		got, outcome := d.Decide([]algorithms.Check{low, over}, make([]Lookup, 2), time.Minute)
+		got, outcome, _ := d.Decide(t.Context(), []algorithms.Check{low, over}, make([]Lookup, 2), time.Minute)
 		if outcome != Denied || time.Since(begin) != 0 || got.Results[1].Source != algorithms.SourceDenyCache {
 			t.Errorf("outcome %d after %v: %+v", outcome, time.Since(begin), got)
 		}
@@ -122,13 +122,13 @@ func TestRoomThatWasNotUsedWakes(t *testing.T) {
 		var asked [2]Lookup
 		for i := range asked {
 			var outcome Outcome
-			if _, outcome = d.Decide([]algorithms.Check{check}, asked[i:i+1], time.Minute); outcome != Ask {
+			if _, outcome, _ = d.Decide(t.Context(), []algorithms.Check{check}, asked[i:i+1], time.Minute); outcome != Ask {
 				t.Fatal(outcome)
 			}
 		}
 		waited := make(chan Outcome)
 		go func() {
-			_, outcome := d.Decide([]algorithms.Check{check}, make([]Lookup, 1), time.Minute)
+			_, outcome, _ := d.Decide(t.Context(), []algorithms.Check{check}, make([]Lookup, 1), time.Minute)
 			waited <- outcome
 		}()
 		synctest.Wait()

@@ -1,9 +1,11 @@
 package denials
 
 import (
+	"context"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
@@ -50,8 +52,9 @@ const (
 
 // Decide decides the checks of a request that is known to be denied, and fills in
 // lookups, one for each check. It waits for requests that have asked for all that
-// fits, for no longer than timeout. Checks of which nothing is known have no Source.
-func (d *Cache) Decide(checks []algorithms.Check, lookups []Lookup, timeout time.Duration) (algorithms.Decision, Outcome) {
+// fits, for no longer than the budget. Checks of which nothing is known have no Source.
+// If it has waited, until is when the budget ends.
+func (d *Cache) Decide(ctx context.Context, checks []algorithms.Check, lookups []Lookup, budget time.Duration) (_ algorithms.Decision, _ Outcome, until time.Time) {
 	var timer *time.Timer
 	for {
 		var waiting *Lookup
@@ -72,23 +75,24 @@ func (d *Cache) Decide(checks []algorithms.Check, lookups []Lookup, timeout time
 		switch {
 		case denied && (waiting != nil || !d.recheck(checks, lookups, now)):
 			d.releaseAll(lookups)
-			return decision(checks, lookups), Denied
+			return decision(checks, lookups), Denied, until
 		case waiting == nil:
-			return algorithms.Decision{}, Ask
+			return algorithms.Decision{}, Ask, until
 		}
 		d.releaseAll(lookups)
 		if timer == nil {
-			timer = time.NewTimer(timeout)
+			until = inside.EndOf(ctx, time.Now().Add(budget))
+			timer = time.NewTimer(time.Until(until))
 			defer timer.Stop()
 		}
 		select {
 		case <-waiting.wake:
 		case <-timer.C:
 			waiting.next = deny // others have taken the room
-			return decision(checks, lookups), Denied
+			return decision(checks, lookups), Denied, until
 		}
 		if waiting.unanswered() {
-			return algorithms.Decision{}, Unanswered
+			return algorithms.Decision{}, Unanswered, until
 		}
 	}
 }

@@ -118,6 +118,12 @@ func (b *batcher) flyHere(f *batch) {
 func (b *batcher) enter(p *pending, inline bool) *batch {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := time.Now()
+	if c, ok := p.ctx.(*decisionContext); ok && c.part && b.hopeless(p, now) {
+		p.done = make(chan struct{})
+		b.refuse(p)
+		return nil
+	}
 	if b.full() {
 		p.done = make(chan struct{})
 		p.turn = b.transport.turnOf(p.calls)
@@ -140,7 +146,7 @@ func (b *batcher) enter(p *pending, inline bool) *batch {
 	}
 	f := &batch{first: [1]*pending{p}, calls: p.calls, deadline: p.deadline}
 	f.members = f.first[:]
-	b.begin(f, time.Now())
+	b.begin(f, now)
 	if inline {
 		return f
 	}

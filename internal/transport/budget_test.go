@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
@@ -218,7 +219,7 @@ func TestAPartEndsWithItsDecision(t *testing.T) {
 		tr := transport.New(nil, false, 50*time.Millisecond)
 		hurried, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		part := transport.PartOf(hurried, time.Now().Add(30*time.Millisecond))
+		part := inside.PartOf(hurried, time.Now().Add(30*time.Millisecond))
 		for name, c := range map[string]struct {
 			ctx  context.Context
 			want time.Duration

@@ -31,6 +31,10 @@ package transport
 // is called in a goroutine, which is left behind when the budget ends. A call is counted
 // although its client has hung up, because the caller's cancellation does not reach Redis.
 //
+// A request has one budget for all that it waits for decisions. Who has waited before passes
+// on the end of the budget by inside.PartOf. If too little is left, nothing is sent, and the
+// decision fails as busy.
+//
 // # Batches
 //
 // Each server has a batcher. While fewer than three batches are under way to a server, a

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
@@ -59,6 +60,7 @@ const reloadEvery = 250 * time.Millisecond
 type decisionContext struct {
 	context.Context
 	deadline time.Time
+	part     bool // the request has waited before
 }
 
 // Deadline is the end of the budget.
@@ -70,35 +72,10 @@ func (c *decisionContext) Err() error            { return nil }
 
 // Within starts the clock of a decision.
 func (t *Transport) Within(ctx context.Context) context.Context {
-	until := time.Now().Add(t.limit)
-	if end, ok := ctx.Deadline(); ok && end.Before(until) && ctx.Value(partKey{}) != nil {
-		until = end
-	}
-	return &decisionContext{ctx, until}
+	whole := time.Now().Add(t.limit)
+	end := inside.EndOf(ctx, whole)
+	return &decisionContext{ctx, end, end.Before(whole)}
 }
-
-// A partContext is for a part of a decision that began before. Its end is its deadline, so
-// that contexts made of it have that too, but for those of context.WithoutCancel.
-type partContext struct {
-	context.Context
-	until time.Time
-}
-
-type partKey struct{}
-
-// Deadline is the end of the decision's budget.
-func (c partContext) Deadline() (time.Time, bool) { return c.until, true }
-
-// Value implements [context.Context].
-func (c partContext) Value(key any) any {
-	if key == (partKey{}) {
-		return true
-	}
-	return c.Context.Value(key)
-}
-
-// PartOf returns a context for a further part of a decision whose budget ends at this time.
-func PartOf(ctx context.Context, until time.Time) context.Context { return partContext{ctx, until} }
 
 // run returns what f does, unless the context ends first. Then f may still be
 // running: all that it finds is in what it returns. It is for what is no decision.

@@ -1,0 +1,125 @@
+package middleware_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	"github.com/seed75154129/ratelimit/middleware"
+)
+
+// A distantClient is a client whose server is far away. In a bubble, its commands take as
+// long as it says, and no more.
+type distantClient struct {
+	*redis.Client
+	away time.Duration
+}
+
+func (c distantClient) Process(ctx context.Context, cmd redis.Cmder) error {
+	time.Sleep(c.away)
+	return c.Client.Process(context.WithoutCancel(ctx), cmd)
+}
+
+// lateBody is a body that arrives after a while.
+type lateBody struct {
+	io.Reader
+	after time.Duration
+}
+
+func (b lateBody) Read(p []byte) (int, error) {
+	time.Sleep(b.after)
+	return b.Reader.Read(p)
+}
+
+// All that a request waits for decisions is within one budget: for other requests, for
+// Redis, and in chained middlewares. The time that its body takes does not count.
+func TestARequestWaitsOneBudget(t *testing.T) {
+	const budget = 50 * time.Millisecond
+	srv := redistest.Start(t)
+	one := func(r middleware.Rule) [][]middleware.Rule { return [][]middleware.Rule{{r}} }
+	refills := middleware.Rule{Name: "refills", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 40, Period: time.Second, Burst: 1, Algorithm: algorithms.TokenBucket}}
+	login := middleware.Rule{Name: "login", Key: keyfunc.IP, Limit: algorithms.PerHour(100), ChargeOn: []int{401}, Ban: algorithms.Ban{After: 50, For: time.Hour}}
+	plain := middleware.Rule{Name: "plain", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}
+	byBody := middleware.Rule{Name: "body", Key: keyfunc.BodyJSON("user", 1000), Limit: algorithms.PerHour(100)}
+	for name, c := range map[string]struct {
+		chain    [][]middleware.Rule // rules of middlewares, the outermost first
+		away     time.Duration
+		requests int // at once
+		body     time.Duration
+		byRedis  bool // all rules of all requests
+	}{
+		"known to be denied, near":     {one(refills), 15 * time.Millisecond, 8, 0, false},
+		"known to be denied, far":      {one(refills), 35 * time.Millisecond, 8, 0, false},
+		"known to be denied, too far":  {one(refills), 45 * time.Millisecond, 8, 0, false},
+		"logins, near":                 {one(login), 15 * time.Millisecond, 4, 0, true},
+		"logins, far":                  {one(login), 45 * time.Millisecond, 4, 0, false},
+		"chained, near":                {[][]middleware.Rule{{plain}, {login}}, 15 * time.Millisecond, 1, 0, true},
+		"chained, far":                 {[][]middleware.Rule{{plain}, {login}}, 35 * time.Millisecond, 1, 0, false},
+		"chained logins":               {[][]middleware.Rule{{login}, {login}, {plain}}, 25 * time.Millisecond, 8, 0, false},
+		"a slow body":                  {[][]middleware.Rule{{plain}, {byBody}}, 15 * time.Millisecond, 1, time.Second, true},
+		"a slow body in one of a pair": {[][]middleware.Rule{{plain, byBody}}, 15 * time.Millisecond, 1, time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := srv.Client(t)
+				client.FlushAll(t.Context())
+				g := &failmode.Guard{Limiter: &algorithms.Redis{Client: distantClient{client, c.away}, Namespace: "test", Budget: budget}, Instances: 1, Logger: slog.New(slog.DiscardHandler)}
+				defer time.Sleep(time.Second) // until what is left behind has ended
+				defer g.Close()
+				var others atomic.Int64 // rules that others than Redis decided
+				handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					d, _ := middleware.FromContext(r.Context())
+					for _, res := range d.Results {
+						if res.Source != algorithms.SourceRedis {
+							others.Add(1)
+						}
+					}
+					w.WriteHeader(http.StatusUnauthorized)
+				}))
+				for i := len(c.chain) - 1; i >= 0; i-- {
+					m, err := middleware.New(middleware.Config{Limiter: g, Rules: c.chain[i], Logger: slog.New(slog.DiscardHandler)})
+					if err != nil {
+						t.Fatal(err)
+					}
+					handler = m.Handler(handler)
+				}
+				send := func() {
+					r := httptest.NewRequest("POST", "/", lateBody{strings.NewReader(`{"user":"ada"}`), c.body})
+					r.Header.Set("Content-Type", "application/json")
+					begun := time.Now()
+					handler.ServeHTTP(httptest.NewRecorder(), r)
+					if took := time.Since(begun); took > budget+2*c.body {
+						t.Errorf("a request waited %s", took)
+					}
+				}
+				for range 3 { // for knowing a denial
+					send()
+				}
+				time.Sleep(100 * time.Millisecond)
+				others.Store(0)
+				var all sync.WaitGroup
+				for range c.requests {
+					all.Go(send)
+				}
+				all.Wait()
+				if c.byRedis && others.Load() > 0 {
+					t.Errorf("%d rules were not decided by Redis", others.Load())
+				}
+			})
+		})
+	}
+}
