@@ -74,7 +74,7 @@ type Transport struct {
 	Limiter algorithms.Limiter
 
 	// Checks returns the checks of an attempt; required with Limiter. The first one
-	// identifies the server, such as by its host. A check with in_flight is an error.
+	// identifies the server, such as by its [Host]. A check with in_flight is an error.
 	Checks func(*http.Request) []algorithms.Check
 }
 

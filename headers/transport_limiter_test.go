@@ -18,7 +18,7 @@ import (
 
 // outbound are calls to a server, ten a second.
 func outbound(r *http.Request) []algorithms.Check {
-	return []algorithms.Check{{Rule: "outbound", Key: r.URL.Host, Limit: algorithms.Limit{Rate: 10, Period: time.Second, Burst: 10, Algorithm: algorithms.LeakyBucket}}}
+	return []algorithms.Check{{Rule: "outbound", Key: headers.Host(r), Limit: algorithms.Limit{Rate: 10, Period: time.Second, Burst: 10, Algorithm: algorithms.LeakyBucket}}}
 }
 
 // A third is a third party that notes when it was called, and says of the call of a

@@ -16,7 +16,7 @@ func outbound(limiter algorithms.Limiter) *http.Client {
 	return &http.Client{Timeout: time.Minute, Transport: &headers.Transport{
 		Limiter: limiter,
 		Checks: func(r *http.Request) []algorithms.Check {
-			return []algorithms.Check{{Rule: "outbound", Key: r.URL.Host, Limit: limit}}
+			return []algorithms.Check{{Rule: "outbound", Key: headers.Host(r), Limit: limit}}
 		},
 	}}
 }

@@ -37,6 +37,33 @@ func (s *thirdParty) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// One host has 256 spellings and one limit.
+func TestOutboundSpellings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := http.DefaultTransport
+		http.DefaultTransport = new(thirdParty)
+		defer func() { http.DefaultTransport = before }()
+		client := outbound(new(algorithms.Memory))
+		began := time.Now()
+		for i := range 19 {
+			host := []byte("victim.example")
+			for bit := range 8 {
+				if i*13>>bit&1 == 1 {
+					host[bit+bit/6] -= 'a' - 'A'
+				}
+			}
+			resp, err := client.Get("https://" + string(host))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+		}
+		if took := time.Since(began); took < 2*time.Second {
+			t.Errorf("19 requests in %s, want 9 a second", took)
+		}
+	})
+}
+
 // Two processes share 10 requests a second, and both wait when one of them is told to.
 func TestOutbound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
