@@ -1,6 +1,7 @@
 package keyfunc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"mime"
@@ -22,43 +23,61 @@ import (
 //
 //	keyfunc.Required(keyfunc.BodyJSON("email", 8<<10), http.StatusBadRequest)
 //
-// The Content-Type must be application/json or end in +json. If another program could
-// read a different value from the same body, the request has no key. The error wraps
-// [ErrNoKey] and says why:
+// The error wraps [ErrNoKey] if the field is missing, null or blank, if there is no body, or
+// if the body is a form that does not begin as JSON does.
 //
-//   - the Content-Type is not JSON, malformed, longer than 256 bytes or repeated, or
-//     has a charset that is not UTF-8, or the body has a Content-Encoding
+// If another program could read a different value from the same request, the error is a
+// [*StatusError] with the status 400, which refuses the request, whatever key or rule the
+// key is a part of:
+//
+//   - the Content-Type is neither application/json nor ends in +json, is malformed, longer
+//     than 256 bytes or repeated, or has a charset that is not UTF-8, or the body has a
+//     Content-Encoding
 //   - the object has the field more than once, where userId and user_id are one name:
 //     some parsers ignore "-", "_" and, like [encoding/json], the case
 //   - the URL's query also has the field, or so does the body when read as a form
-//   - the field is empty, or neither a string nor a whole number
+//   - the field is neither a string nor a whole number, or a text that is a number such as 7.0
+//   - the field has a control character, an invisible one, or an accent that is a character
+//     of its own, which many databases ignore
 //   - the body has more than maxBytes, cannot be read, or is not one valid JSON object
+//
+// The sign + and leading zeros of a whole number are removed, so that "007" is "7".
 //
 // The handler can still read the whole body. If the Key cannot read it, the handler gets
 // the same error. Until the request ends, at most maxBytes+1 bytes are kept. Resolving the
 // key waits for the body, so give the server a ReadTimeout. Without package middleware, the
 // first call replaces r.Body by a reader of the same bytes. If a handler in front has
-// read the body, as ParseForm does, the request has no key.
+// read the body, as ParseForm does, the request is refused.
 //
-// If the handler normalizes the value further, such as by removing dots from addresses,
-// each spelling is a key of its own. In that case, let middleware in front put the account
-// into the request's context, and limit by [Context].
+// If the handler or its database takes other values for equal, such as addresses with and
+// without dots, or é and e, each spelling is a key of its own. In that case, let middleware
+// in front put the account's ID into the request's context, and limit by [Context].
 //
 // A field that begins with a slash is a JSON Pointer (RFC 6901) to a field of nested
 // objects: "/params/name" is the tool of an MCP call. All of the above then holds for
 // each name in the pointer, and in queries and forms also for "params.name" and
-// "params[name]". If the pointer leads into an array, the request has no key.
+// "params[name]". If the pointer leads into an array, the request is refused.
 //
 // An empty name, a "~" that is neither "~0" nor "~1" in a pointer, and a maxBytes below
 // 64, are mistakes.
 func BodyJSON(field string, maxBytes int64) Key {
 	at, err := pointer(field)
-	return inBody("BodyJSON", field, at, err, maxBytes, func(_, mediaType string) error {
-		if mediaType != "application/json" && !strings.HasSuffix(mediaType, "+json") {
-			return errors.New("the Content-Type is not JSON")
+	inForms := at.inForms()
+	return inBody("BodyJSON", field, at, err, maxBytes, func(r *http.Request, mediaType string) (string, error) {
+		if !isJSON(mediaType) && mediaType != formType {
+			return "", errors.New("the Content-Type is not JSON")
 		}
-		return nil
-	}, fromJSON)
+		body, err := peek(r, maxBytes)
+		switch {
+		case err != nil:
+			return "", err
+		case isJSON(mediaType):
+			return fromJSON(body, at, inForms)
+		case beginsAsJSON(body):
+			return "", errors.New("the form begins as JSON does")
+		}
+		return "", fmt.Errorf("%w: it is a form", ErrNoKey)
+	})
 }
 
 // BodyForm returns a [Key] that is a field of a form, as [http.Request.ParseForm] reads
@@ -66,24 +85,47 @@ func BodyJSON(field string, maxBytes int64) Key {
 // application/x-www-form-urlencoded.
 //
 // What [BodyJSON] says holds here as well, except that case matters: EMAIL is not the
-// field email. A request also has no key if its body begins like a JSON object, because a
-// handler could read it as JSON, or if the body has the field more than once for a parser
-// that separates fields by semicolons, too.
+// field email. A JSON body has no key. A request is also refused if its form begins as JSON
+// does, because a handler could read it as JSON, or if the body has the field more than once
+// for a parser that separates fields by semicolons, too.
 //
 // For a handler that takes both JSON and forms, combine the two with [First]. An
 // account then has one count for JSON and one for forms:
 //
 //	keyfunc.Required(keyfunc.First(keyfunc.BodyJSON("email", 8<<10), keyfunc.BodyForm("email", 8<<10)), http.StatusBadRequest)
 func BodyForm(field string, maxBytes int64) Key {
-	return inBody("BodyForm", field, place{newField(field)}, nil, maxBytes, func(method, mediaType string) error {
+	at := newField(field)
+	return inBody("BodyForm", field, place{at}, nil, maxBytes, func(r *http.Request, mediaType string) (string, error) {
 		switch {
-		case method != http.MethodPost && method != http.MethodPut && method != http.MethodPatch:
-			return fmt.Errorf("%s requests have no form", method)
-		case mediaType != "application/x-www-form-urlencoded":
-			return errors.New("the Content-Type is not that of a form")
+		case !isJSON(mediaType) && mediaType != formType:
+			return "", errors.New("the Content-Type is not that of a form")
+		case !isJSON(mediaType) && r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch:
+			return "", fmt.Errorf("%s requests have no form", r.Method)
 		}
-		return nil
-	}, fromForm)
+		body, err := peek(r, maxBytes)
+		switch {
+		case err != nil:
+			return "", err
+		case !isJSON(mediaType):
+			return fromForm(body, at)
+		case at.inQuery(string(body)):
+			return "", errors.New("the JSON is a form with the field, too")
+		}
+		return "", fmt.Errorf("%w: it is JSON", ErrNoKey)
+	})
+}
+
+const formType = "application/x-www-form-urlencoded"
+
+func isJSON(mediaType string) bool {
+	return mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")
+}
+
+// beginsAsJSON reports whether a decoder of JSON in some charset could find an object or
+// an array in a body.
+func beginsAsJSON(body []byte) bool {
+	body = bytes.TrimLeft(body, " \t\r\n")
+	return len(body) > 0 && (body[0] == '{' || body[0] == '[' || body[0] < ' ' || body[0] > '~')
 }
 
 const (
@@ -94,11 +136,10 @@ const (
 	maxContentType = 256
 )
 
-// inBody returns the key for a field of the bodies that accept accepts, where find
-// finds it. A malformed place is a mistake.
-func inBody(constructor, name string, at place, malformed error, maxBytes int64, accept func(method, mediaType string) error,
-	find func(body []byte, at, inForms place) (string, error),
-) *key {
+// inBody returns the key for a field of the bodies in which find finds it, by their media
+// type. A malformed place is a mistake. Errors of find that do not wrap ErrNoKey refuse the
+// request.
+func inBody(constructor, name string, at place, malformed error, maxBytes int64, find func(r *http.Request, mediaType string) (string, error)) *key {
 	var errs []error
 	if malformed != nil {
 		errs = append(errs, mistake(constructor, "field %q: %w", name, malformed))
@@ -108,48 +149,42 @@ func inBody(constructor, name string, at place, malformed error, maxBytes int64,
 	if maxBytes < minBody {
 		errs = append(errs, mistake(constructor, "at most %d bytes: hardly any body would be read; give %d or more, such as 8<<10", maxBytes, minBody))
 	}
-	inForms := at.inForms()
+	inForms, forms := at.inForms(), constructor == "BodyForm" // FormValue takes the query for a form
 	read := func(r *http.Request) (string, error) {
+		none := r.Body == nil || r.Body == http.NoBody
+		for _, f := range inForms {
+			if (forms || !none) && r.URL != nil && f.inQuery(r.URL.RawQuery) {
+				return "", fmt.Errorf("field %q is in the URL", f.name)
+			}
+		}
+		if none {
+			return "", fmt.Errorf("%w: there is none", ErrNoKey)
+		}
 		mediaType, err := plainType(r.Header)
 		if err != nil {
 			return "", err
 		}
-		if err := accept(r.Method, mediaType); err != nil {
-			return "", err
-		}
-		for _, f := range inForms {
-			if r.URL != nil && f.inQuery(r.URL.RawQuery) {
-				return "", fmt.Errorf("field %q is in the URL too", f.name)
-			}
-		}
-		body, err := peek(r, maxBytes)
+		value, err := find(r, mediaType)
 		if err != nil {
 			return "", err
 		}
-		value, err := find(body, at, inForms)
-		if err != nil {
-			return "", err
+		if strings.TrimSpace(value) == "" {
+			return "", fmt.Errorf("%w: field %q is empty", ErrNoKey, name)
 		}
-		if value = canonical(value); value == "" {
-			return "", fmt.Errorf("field %q is empty", name)
-		}
-		return value, nil
+		return account(value)
 	}
 	k := leaf(strings.ToLower(constructor)+":"+name, hint.Traits{Chosen: "a field of the body"}, errors.Join(errs...), func(r *http.Request) (string, error) {
 		value, err := read(r)
-		if err != nil {
-			return "", fmt.Errorf("%w: body: %w", ErrNoKey, err)
+		switch {
+		case err == nil:
+			return value, nil
+		case errors.Is(err, ErrNoKey):
+			return "", fmt.Errorf("body: %w", err)
 		}
-		return value, nil
-	}, func(value string) (string, error) { return plain(canonical(value)) })
+		return "", &StatusError{http.StatusBadRequest, "body: " + err.Error()}
+	}, account)
 	k.readsBody = true
 	return k
-}
-
-// canonical returns the one spelling of a value. Values that are equal under
-// [strings.EqualFold] have the same, as they often are one account.
-func canonical(value string) string {
-	return strings.Map(fold, strings.TrimSpace(value))
 }
 
 // plainType returns the media type of a body that can be read as it is.
@@ -182,9 +217,5 @@ func peek(r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength > most {
 		return nil, fmt.Errorf("more than %d bytes", most)
 	}
-	body := replay.Of(r)
-	if body == nil {
-		return nil, errors.New("there is none")
-	}
-	return body.Peek(most)
+	return replay.Of(r).Peek(most)
 }

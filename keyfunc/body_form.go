@@ -9,9 +9,8 @@ import (
 )
 
 // fromForm returns the field of a form.
-func fromForm(body []byte, at, _ place) (string, error) {
-	f := at[0]
-	if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n\ufeff"), []byte("{")) {
+func fromForm(body []byte, f field) (string, error) {
+	if beginsAsJSON(body) {
 		return "", errors.New("the form begins as JSON does")
 	}
 	if bytes.IndexByte(body, ';') >= 0 {

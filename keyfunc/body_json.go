@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -14,6 +13,9 @@ import (
 
 // fromJSON returns a field of a JSON object.
 func fromJSON(body []byte, at, inForms place) (string, error) {
+	if len(body) == 0 {
+		return "", fmt.Errorf("%w: it is empty", ErrNoKey)
+	}
 	if !json.Valid(body) {
 		return "", errors.New("it is not one valid JSON value")
 	}
@@ -34,11 +36,13 @@ func fromJSON(body []byte, at, inForms place) (string, error) {
 		if !strings.EqualFold(string(in.name), f.name) {
 			return "", fmt.Errorf("field %q is spelled %.64q", f.name, in.name)
 		}
-		value = in.value
+		if value = in.value; string(value) == "null" {
+			return "", fmt.Errorf("%w: field %q is null", ErrNoKey, f.name)
+		}
 	}
 	text, ok := scalar(value)
 	if !ok {
-		return "", fmt.Errorf("field %q is neither a string nor a whole number", at[len(at)-1].name)
+		return "", fmt.Errorf("field %q is neither a string nor a number", at[len(at)-1].name)
 	}
 	return text, nil
 }
@@ -147,13 +151,10 @@ func unquote(plain, inside []byte) []byte {
 	return append(plain, inside...)
 }
 
-// wholeNumber is a number that has no second spelling, as 1.0 and 1e0 are of 1.
-var wholeNumber = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
-
-// scalar returns the text of a JSON string or whole number.
+// scalar returns the text of a JSON string or number.
 func scalar(value []byte) (text string, ok bool) {
 	if value[0] == '"' {
 		return string(unquote(nil, value[1:len(value)-1])), true
 	}
-	return string(value), wholeNumber.Match(value)
+	return string(value), value[0] == '-' || '0' <= value[0] && value[0] <= '9'
 }

@@ -49,6 +49,17 @@ func wantErr(t *testing.T, f keyfunc.Key, r *http.Request, want error) {
 	}
 }
 
+// wantRefused wants a 400, whatever the key is a part of.
+func wantRefused(t *testing.T, k keyfunc.Key, r *http.Request) {
+	t.Helper()
+	for _, k := range []keyfunc.Key{k, keyfunc.Optional(k), keyfunc.First(k, keyfunc.IP), keyfunc.Required(k, 401)} {
+		key, err := k.Resolve(r)
+		if refused, ok := errors.AsType[*keyfunc.StatusError](err); key != "" || !ok || refused.Status != http.StatusBadRequest || errors.Is(err, keyfunc.ErrNoKey) {
+			t.Errorf("%v: got %q, %v; want 400", k, key, err)
+		}
+	}
+}
+
 // wantFault wants a mistake that Validate reports, and an error for every request
 // that neither First nor Optional would pass over.
 func wantFault(t *testing.T, k keyfunc.Key, message string) {

@@ -95,8 +95,16 @@ func TestTierByOfTheBody(t *testing.T) {
 		want []int
 	}{
 		{open, `{"params":{"name":"Large"}}`, []int{204, 204, 429}},
-		{open, `[{"params":{"name":"large"}}]`, []int{204, 204, 429}}, // a batch
-		{open, `{"params":{"name":"x","name":"large"}}`, []int{204, 204, 429}},
+		{open, `{"params":{"name":"Small"}}`, []int{204, 204, 429}}, // unlisted
+		{open, `{"params":null}`, []int{204, 204, 429}},
+		// A client must not leave its tier by what only the handler can read.
+		{open, `[{"params":{"name":"large"}}]`, []int{400}}, // a batch
+		{open, `{"params":{"name":"x","name":"large"}}`, []int{400}},
+		{open, `{"params":{},"params":{"name":"large"}}`, []int{400}},
+		{open, `{}{"params":{"name":"large"}}`, []int{400}},
+		{open, `{"params":{"name":"l\u200barge"}}`, []int{400}},
+		{open, `{"params":{"name":"large"}}` + strings.Repeat(" ", 300), []int{400}},
+		{strict, `{"params":null}`, []int{400}},
 		{strict, `{"params":{"name":"large"}}`, []int{204, 204, 429}},
 		{strict, `{"params":{"name":"x","name":"large"}}`, []int{400}},
 	} {
@@ -112,6 +120,14 @@ func TestTierByOfTheBody(t *testing.T) {
 			if w.Code != want {
 				t.Errorf("%s, request %d: %d, want %d", tc.body, i, w.Code, want)
 			}
+		}
+	}
+	app := inMemory(t, open).Handler(http.NotFoundHandler())
+	for target, contentType := range map[string]string{"/?name=x": "application/json", "/?params.name=x": "application/json", "/": "text/plain", "/x": "", "/y": "application/x-www-form-urlencoded", "/z": "image/png"} {
+		w := httptest.NewRecorder()
+		app.ServeHTTP(w, post(target, contentType, `{"params":{"name":"large"}}`))
+		if w.Code != http.StatusBadRequest {
+			t.Errorf("%s of %q: %d, want 400", target, contentType, w.Code)
 		}
 	}
 }
