@@ -14,6 +14,7 @@
 //	a user, authenticated in this process     | Context(userID)
 //	a user, authenticated by a proxy of yours | Proxies{Trusted: …}.UserID("X-User-ID")
 //	the holder of an API key or bearer token  | APIKey("Authorization")
+//	a session                                 | Cookie("session"), beside another rule
 //	the account of a login, from anywhere     | Required(BodyJSON("email", 8<<10), 400)
 //	the same, where the login is a form       | Required(BodyForm("email", 8<<10), 400)
 //	a value that the client chooses           | Header("X-Device"), beside another rule
@@ -37,8 +38,8 @@
 // A client chooses what it sends. A key that comes from the client alone limits no client,
 // because each request can have a new key. Worse, a client can send the key of
 // another client and use up that client's limit. Both are true for [Header], [BodyJSON] and
-// [BodyForm], for [APIKey] if nothing has verified the API key yet, and for every header
-// that names an address or a user, such as X-Forwarded-For. So [IP] reads no header, and
+// [BodyForm], for [APIKey] and [Cookie] if nothing has verified the value yet, and for every
+// header that names an address or a user, such as X-Forwarded-For. So [IP] reads no header, and
 // [Proxies] reads one only if a trusted peer sent it.
 //
 // Trust an address only if nothing but your proxies can connect from it, and if
@@ -54,7 +55,10 @@
 // address, one client could have 2^64 keys. A second rule, by [Proxies.IPv6], limits
 // clients that have more than a /64.
 //
-// [APIKey] and [Hashed] hash what they read. All other keys are as long and as personal as
+// A client has one key, however it spells what identifies it. What two programs could read
+// differently has no key, or refuses the request.
+//
+// [APIKey], [Cookie] and [Hashed] hash what they read. All other keys are as long and as personal as
 // what they are read from. The limiters of this module bound the length of keys.
 package keyfunc
 

@@ -2,10 +2,9 @@ package keyfunc
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/seed75154129/ratelimit/internal/hint"
@@ -16,14 +15,15 @@ import (
 //
 // A rule by Header alone limits no client: a client that sends another value with each
 // request has a new limit each time. Put a rule by address beside it. For a header that a
-// proxy sets, use [Proxies.UserID]. For secrets, use [APIKey].
+// proxy sets, use [Proxies.UserID]. For secrets, use [APIKey] or [Cookie].
 //
 // The error wraps [ErrNoKey] if the header is missing or empty, and if the request has
 // it more than once: another program that reads the header might take a different line.
 //
 // A name that no header can have is a mistake. So are headers that hold secrets, such
 // as Authorization and X-API-Key, headers in which proxies write addresses, such as
-// X-Forwarded-For, and Host, Content-Length and Transfer-Encoding.
+// X-Forwarded-For, headers that hold more than the identity of a client, such as Cookie,
+// DPoP and Signature-Input, and Host, Content-Length and Transfer-Encoding.
 func Header(name string) Key {
 	name = http.CanonicalHeaderKey(name)
 	return leaf("header:"+name, hint.Traits{Chosen: "a header"}, cmp.Or(checkHeader("Header", name), unfit(name)), headerValue(name), func(value string) (string, error) {
@@ -62,80 +62,29 @@ func checkHeader(constructor, name string) error {
 		return mistake(constructor, "the name of the header is empty")
 	case !isToken(name):
 		return mistake(constructor, "%.64q is no name of a header", name)
+	case name == "Cookie":
+		return mistake(constructor, "Cookie holds all cookies, and each change of one would be another client: use keyfunc.Cookie, in a rule file "+
+			`"cookie:NAME", with the name of the session's cookie`)
+	case slices.Contains(perRequest, name), strings.HasPrefix(name, "X-Amz-"):
+		return mistake(constructor, "%s changes with each request or path, and each value would be another client: "+
+			"verify it in middleware in front, and use keyfunc.Context", name)
 	}
 	return nil
 }
+
+// perRequest are headers that hold a signature, a nonce, a time or a chain of hops.
+var perRequest = []string{"Dpop", "Signature", "Signature-Input", "X-Forwarded-Client-Cert"}
 
 // unfit says why a header, by its canonical name, is no key.
 func unfit(name string) error {
 	switch name {
 	case forwardedFor, forwarded, "X-Real-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip":
 		return mistake("Header", "any client can write %s: use keyfunc.IP or, behind proxies, keyfunc.Proxies with their networks", name)
-	case "Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "Apikey", "X-Auth-Token", "X-Access-Token":
+	case "Authorization", "Proxy-Authorization", "X-Api-Key", "Api-Key", "Apikey", "X-Auth-Token", "X-Access-Token":
 		return mistake("Header", "%s holds a secret, which would be in the store and in logs: use keyfunc.APIKey, in a rule file %q, "+
 			"which counts by a hash", name, "apikey:"+name)
 	case "Host", "Content-Length", "Transfer-Encoding":
 		return mistake("Header", "%s does not say who sends a request, and handlers may not see it: use another header or keyfunc.IP", name)
 	}
 	return nil
-}
-
-// APIKey returns a [Key] that stands for the secret in a header. In "Authorization",
-// the secret is the credentials without the scheme "Bearer" (in any case); in
-// any other header it is the whole value. The secret itself never leaves the process:
-// the key is "apikey:" and 128 bits of its SHA-256 in URL-safe base64, 29 bytes in all.
-// The hash hides a random secret. A secret that can be guessed, such as a password, can be
-// found by hashing guesses. Operators may name a client by its secret or by its key.
-//
-// APIKey does not verify the secret. Unless authentication runs first and turns
-// unknown secrets away, a client gets a new limit with each secret it makes up, so
-// put a rule by address beside it.
-//
-// The error wraps [ErrNoKey] if the header is missing, empty or repeated, or if
-// Authorization is only "Bearer". A name that no header can have is a mistake.
-func APIKey(header string) Key {
-	header = http.CanonicalHeaderKey(header)
-	missing := fmt.Errorf("%w: no credentials in header %q", ErrNoKey, header)
-	value := headerValue(header)
-	keyOf := func(value string) (string, error) {
-		if header == "Authorization" {
-			value = cutBearer(value)
-		}
-		if value == "" {
-			return "", missing
-		}
-		return apiKeyPrefix + digest(sha256.Sum256([]byte(value))), nil
-	}
-	k := leaf("apikey:"+header, hint.Traits{Chosen: "an API key"}, checkHeader("APIKey", header), func(r *http.Request) (string, error) {
-		secret, err := value(r)
-		if err != nil {
-			return "", err
-		}
-		return keyOf(secret)
-	}, func(value string) (string, error) { // never called by a request: clients could write the form of others
-		if isStored(apiKeyPrefix, value) {
-			return value, nil
-		}
-		text, err := keyOf(trim(value))
-		if err != nil {
-			return "", errors.New("the value is empty")
-		}
-		return text, nil
-	})
-	k.storedOnly(apiKeyPrefix, k.exact)
-	return k
-}
-
-const apiKeyPrefix = "apikey:"
-
-// cutBearer returns the credentials without the scheme, if that is Bearer.
-func cutBearer(authorization string) string {
-	scheme, credentials := authorization, ""
-	if i := strings.IndexAny(authorization, " \t"); i >= 0 {
-		scheme, credentials = authorization[:i], strings.TrimLeft(authorization[i:], " \t")
-	}
-	if strings.EqualFold(scheme, "Bearer") {
-		return credentials
-	}
-	return authorization
 }

@@ -53,7 +53,7 @@ var wrappers = map[string]func(keyfunc.Key) keyfunc.Key{
 
 func TestNames(t *testing.T) {
 	for want, k := range map[string]keyfunc.Key{
-		"ip": keyfunc.IP, "everyone": keyfunc.Everyone, "header:X-Device": keyfunc.Header("x-device"), "apikey:Authorization": keyfunc.APIKey("authorization"),
+		"ip": keyfunc.IP, "everyone": keyfunc.Everyone, "header:X-Device": keyfunc.Header("x-device"), "apikey:Authorization": keyfunc.APIKey("authorization"), "cookie:session": keyfunc.Cookie("session"),
 		"ipv6:48": ours.IPv6(48), "userid:X-User-Id": ours.UserID("X-User-ID"), "context": keyfunc.Context(userID),
 		"contextaddr": keyfunc.ContextAddr(func(context.Context) netip.Addr { return netip.Addr{} }), "route": keyfunc.Route(pattern), "mux": keyfunc.Mux(http.NewServeMux()),
 		"bodyjson:email": keyfunc.BodyJSON("email", 64), "bodyform:email": keyfunc.BodyForm("email", 64), "tenant": custom{},
@@ -86,7 +86,7 @@ func TestWrappersPassOnWhoReadsTheBody(t *testing.T) {
 			}
 		}
 	}
-	for k, want := range map[keyfunc.Key]bool{keyfunc.APIKey("A"): true, custom{secret: true}: true, custom{}: false, bare{}: false, keyfunc.Header("A"): false} {
+	for k, want := range map[keyfunc.Key]bool{keyfunc.APIKey("A"): true, keyfunc.Cookie("a"): true, custom{secret: true}: true, custom{}: false, bare{}: false, keyfunc.Header("A"): false} {
 		for name, wrap := range wrappers {
 			if got := keyfunc.Describe(wrap(k)).Secret(); got != (want || strings.Contains(name, "hashed")) {
 				t.Errorf(name+": secret: %v", k, got)
@@ -100,7 +100,7 @@ func TestWrappersPassOnWhoReadsTheBody(t *testing.T) {
 func TestAllKeysAreDescribed(t *testing.T) {
 	described := map[string]keyfunc.Key{
 		"IP": keyfunc.IP, "Everyone": keyfunc.Everyone, "ContextAddr": keyfunc.ContextAddr(nil), "Proxies.IP": ours.IP(), "Proxies.IPv6": ours.IPv6(48), "Proxies.UserID": ours.UserID("A"),
-		"APIKey": keyfunc.APIKey("A"), "Header": keyfunc.Header("A"), "Context": keyfunc.Context(userID), "BodyJSON": keyfunc.BodyJSON("a", 64), "BodyForm": keyfunc.BodyForm("a", 64),
+		"APIKey": keyfunc.APIKey("A"), "Cookie": keyfunc.Cookie("a"), "Header": keyfunc.Header("A"), "Context": keyfunc.Context(userID), "BodyJSON": keyfunc.BodyJSON("a", 64), "BodyForm": keyfunc.BodyForm("a", 64),
 		"Mux": keyfunc.Mux(nil), "Route": keyfunc.Route(nil), "Join": keyfunc.Join(bare{}), "First": keyfunc.First(bare{}), "Optional": keyfunc.Optional(bare{}), "Required": keyfunc.Required(bare{}, 401), "Hashed": keyfunc.Hashed(bare{}, nil),
 	}
 	for name, k := range described {
@@ -205,7 +205,7 @@ func TestWrappersPassTraitsOn(t *testing.T) {
 	for k, want := range map[keyfunc.Key]hint.Traits{
 		keyfunc.IP: {Address: true}, ours.IPv6(48): {Address: true}, keyfunc.ContextAddr(nil): {Address: true}, keyfunc.Everyone: {}, ours.UserID("User"): {},
 		keyfunc.Context(nil): {}, keyfunc.Mux(nil): {Route: true}, keyfunc.Route(nil): {Route: true, Opaque: true}, bare{}: {Opaque: true},
-		keyfunc.Header("A"): {Chosen: "a header"}, keyfunc.APIKey("A"): {Chosen: "an API key"}, keyfunc.BodyForm("a", 64): {Chosen: "a field of the body"},
+		keyfunc.Header("A"): {Chosen: "a header"}, keyfunc.APIKey("A"): {Chosen: "an API key"}, keyfunc.Cookie("a"): {Chosen: "a cookie"}, keyfunc.BodyForm("a", 64): {Chosen: "a field of the body"},
 	} {
 		if got := hint.Of(k); got != want {
 			t.Errorf("%v: got %+v, want %+v", k, got, want)

@@ -38,7 +38,7 @@ type Described interface {
 	// Values returns how many plain values Keys takes: 0 if all requests have one key.
 	Values() int
 	// Keys returns the keys that an operator's plain values stand for: "2001:db8::1"
-	// is counted as "2001:db8::/64". A key as [APIKey] and [Hashed] store it, such as
+	// is counted as "2001:db8::/64". A key as [APIKey], [Cookie] and [Hashed] store it, such as
 	// "apikey:" and 22 letters, stands for itself.
 	Keys(values ...string) ([]string, error)
 	// Secret reports whether plain values are secret or personal. Such values are not

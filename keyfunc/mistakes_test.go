@@ -52,6 +52,18 @@ func TestMistakes(t *testing.T) {
 			`keyfunc: Header: X-Api-Key holds a secret, which would be in the store and in logs: use keyfunc.APIKey, in a rule file "apikey:X-Api-Key", which counts by a hash`}},
 		{"header that net/http removes", keyfunc.Optional(keyfunc.Header("host")), []string{
 			"keyfunc: Header: Host does not say who sends a request, and handlers may not see it: use another header or keyfunc.IP"}},
+		{"header of cookies", keyfunc.Header("cookie"), []string{
+			`keyfunc: Header: Cookie holds all cookies, and each change of one would be another client: use keyfunc.Cookie, in a rule file "cookie:NAME", with the name of the session's cookie`}},
+		{"secret of cookies", keyfunc.APIKey("COOKIE"), []string{
+			`keyfunc: APIKey: Cookie holds all cookies, and each change of one would be another client: use keyfunc.Cookie, in a rule file "cookie:NAME", with the name of the session's cookie`}},
+		{"header of a proof", keyfunc.APIKey("DPoP"), []string{
+			"keyfunc: APIKey: Dpop changes with each request or path, and each value would be another client: verify it in middleware in front, and use keyfunc.Context"}},
+		{"header of a date", keyfunc.Header("x-amz-date"), []string{
+			"keyfunc: Header: X-Amz-Date changes with each request or path, and each value would be another client: verify it in middleware in front, and use keyfunc.Context"}},
+		{"user in a chain", ours.UserID("X-Forwarded-Client-Cert"), []string{
+			"keyfunc: UserID: X-Forwarded-Client-Cert changes with each request or path, and each value would be another client: verify it in middleware in front, and use keyfunc.Context"}},
+		{"cookie of no name", keyfunc.Cookie(""), []string{`keyfunc: Cookie: "" is no name of a cookie`}},
+		{"cookie with a value", keyfunc.Cookie("a=b"), []string{`keyfunc: Cookie: "a=b" is no name of a cookie`}},
 		{"API key of no name", keyfunc.APIKey(""), []string{"keyfunc: APIKey: the name of the header is empty"}},
 		{"user of an invalid name", ours.UserID("X\nUser"), []string{`keyfunc: UserID: "X\nUser" is no name of a header`}},
 		{"Hops and Trusted", keyfunc.Proxies{Hops: 1, Trusted: ours.Trusted}.IP(), []string{hopsAndTrusted}},

@@ -100,7 +100,7 @@ func TestMisconfigurations(t *testing.T) {
 		"a secret in X-API-Key":              {change: key(keyfunc.Header("X-API-Key")), err: "use keyfunc.APIKey"},
 		"a secret in X-Auth-Token":           {change: key(keyfunc.Header("X-Auth-Token")), err: "use keyfunc.APIKey"},
 		"a secret in X-Access-Token":         {change: key(keyfunc.Header("X-Access-Token")), err: "use keyfunc.APIKey"},
-		"a secret in Cookie":                 {change: key(keyfunc.Optional(keyfunc.Header("Cookie"))), err: "use keyfunc.APIKey"},
+		"a secret in Cookie":                 {change: key(keyfunc.Optional(keyfunc.Header("Cookie"))), err: "use keyfunc.Cookie"},
 		"Host, which net/http removes":       {change: key(keyfunc.Header("Host")), err: "Host does not say who sends a request"},
 		"Transfer-Encoding":                  {change: key(keyfunc.Header("Transfer-Encoding")), err: "Transfer-Encoding does not say who"},
 		"Content-Length":                     {change: key(keyfunc.Header("Content-Length")), err: "Content-Length does not say who"},

@@ -21,7 +21,7 @@ const (
 // A decoder reads one document. Every mistake has a place: nodes know their lines.
 type decoder struct {
 	name    string
-	keys    map[string]keyfunc.Key // by name, beside header:NAME and apikey:NAME
+	keys    map[string]keyfunc.Key // by name, beside header:NAME, apikey:NAME and cookie:NAME
 	keyFor  func(string) keyfunc.Key
 	made    map[string]*named // by their names
 	tiers   []string          // nil means any

@@ -19,7 +19,7 @@ var fields = []field[ratelimit.Rule]{
 	as("name", func(r *ratelimit.Rule) *string { return &r.Name }, (*decoder).quoted).orWrite("a name for headers, metrics and logs"),
 	as("match", func(r *ratelimit.Rule) *[]string { return &r.Match }, (*decoder).patterns),
 	{
-		"key", "who is limited: ip, header:NAME, apikey:NAME, or a list",
+		"key", "who is limited: ip, header:NAME, apikey:NAME, cookie:NAME, or a list",
 		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
 			if k := d.key(n, path); k != nil { // a Key with a nil *named is not nil
 				r.Key = k

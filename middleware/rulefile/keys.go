@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -88,7 +87,7 @@ func (d *decoder) named(k keyfunc.Key, names ...string) *named {
 
 // part reads one key, and returns it with its name.
 func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
-	text, ok := d.text(n, path, "write ip, header:NAME or apikey:NAME")
+	text, ok := d.text(n, path, "write ip, header:NAME, apikey:NAME or cookie:NAME")
 	if !ok {
 		return nil, ""
 	}
@@ -101,22 +100,24 @@ func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
 		}
 		if k == nil {
 			known := slices.Sorted(maps.Keys(d.keys))
-			d.bad(placeOf(n), path, "no such key: %.64q%s; this program has %s, header:NAME and apikey:NAME", text, meant(text, known), strings.Join(known, ", "))
+			d.bad(placeOf(n), path, "no such key: %.64q%s; this program has %s, header:NAME, apikey:NAME and cookie:NAME", text, meant(text, known), strings.Join(known, ", "))
 		}
 		return k, text
 	}
-	name = kind + ":" + http.CanonicalHeaderKey(header)
 	switch kind {
 	case "apikey":
 		k = keyfunc.APIKey(header)
+	case "cookie":
+		k = keyfunc.Cookie(header)
 	case "header":
 		k = keyfunc.Header(header)
 	default:
-		d.bad(placeOf(n), path, "no such key: %.64q%s; write header:NAME or apikey:NAME", text, meant(kind, []string{"header", "apikey"}))
+		d.bad(placeOf(n), path, "no such key: %.64q%s; write header:NAME, apikey:NAME or cookie:NAME", text, meant(kind, []string{"header", "apikey", "cookie"}))
 		return nil, ""
 	}
-	if keyfunc.Describe(keyfunc.APIKey(header)).Validate() != nil {
-		d.bad(placeOf(n), path, "%.64q is no name of a header; write %s:NAME, as in %s:X-Device", header, kind, kind)
+	name = keyfunc.Describe(k).String()
+	if keyfunc.Describe(keyfunc.Cookie(header)).Validate() != nil { // names of headers have the same letters
+		d.bad(placeOf(n), path, "%.64q is no name of a header or cookie; write %s:NAME, as in header:X-Device", header, kind)
 		return nil, ""
 	}
 	if err := keyfunc.Describe(k).Validate(); err != nil {
@@ -126,7 +127,7 @@ func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
 	return k, name
 }
 
-// vocabulary returns all keys beside header:NAME and apikey:NAME, by name.
+// vocabulary returns all keys beside header:NAME, apikey:NAME and cookie:NAME, by name.
 func vocabulary(own map[string]keyfunc.Key) (map[string]keyfunc.Key, error) {
 	known := map[string]keyfunc.Key{"ip": keyfunc.IP, "everyone": keyfunc.Everyone}
 	var errs []error

@@ -24,7 +24,7 @@ type Loader struct {
 	// Source is where the document is.
 	Source Source
 
-	// Keys are the keys that rules may use besides "header:NAME" and "apikey:NAME", by
+	// Keys are the keys that rules may use besides "header:NAME", "apikey:NAME" and "cookie:NAME", by
 	// name: letters, digits, '-', '_' and '.', at most 64. "ip" defaults to
 	// [keyfunc.IP], and "everyone" to [keyfunc.Everyone]. Behind reverse proxies set
 	// "ip" to Proxies.IP. There are no other defaults: add "user" and "route" if rules

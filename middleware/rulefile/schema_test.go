@@ -99,7 +99,7 @@ var texts = []string{
 	`""`, `" "`, `"x"`, `"login"`, `"per ip"`, `"a.b-c_D9"`, `"ä"`, `"true"`, `"1"`, `"0.5"`, `"` + strings.Repeat("a", 64) + `"`, `"` + strings.Repeat("a", 65) + `"`,
 	`"/"`, `"/a"`, `"POST /a"`, `"a/b"`, `"POST"`, `"POST a"`, `"a b /c"`, `"/` + strings.Repeat("a", 1000) + `"`,
 	`"ip"`, `"IP"`, `"everyone"`, `"user"`, `"tenant"`, `"nobody"`, `"header:X-User"`, `"header:x_user"`, `"header:"`, `"header:X User"`, `"header:authorization"`,
-	`"header:Cookie"`, `"header:COOKIES"`, `"header:Proxy-Authorization"`, `"header:x-API-Key"`, `"header:X-Forwarded-For"`, `"header:host"`, `"header:Forwarded-For"`, `"apikey:Authorization"`, `"apikey:"`, `"cookie:a"`, `"Header:X"`, `"ip,user"`,
+	`"header:Cookie"`, `"header:COOKIES"`, `"header:Proxy-Authorization"`, `"header:x-API-Key"`, `"header:X-Forwarded-For"`, `"header:host"`, `"header:Forwarded-For"`, `"apikey:Authorization"`, `"apikey:"`, `"cookie:a"`, `"cookie:"`, `"cookie:a b"`, `"apikey:Cookie"`, `"apikey:DPoP"`, `"Cookie:a"`, `"Header:X"`, `"ip,user"`,
 	`"100/1m"`, `"100 / 1m"`, `" 100/min "`, `"100/1m token_bucket"`, `"100/1m burst 20"`, `"100/1m burst 20 gcra"`, `"100/1m gcra burst 20"`, `"100/1h30m"`,
 	`"100/1.5h"`, `"100/.5h"`, `"100/30d"`, `"100/1.5d"`, `"100/day"`, `"100/days"`, `"100/250µs"`, `"100/250μs"`, `"100/-1m"`, `"+100/1m"`, `"100/+1m"`, `"100/1m leaky"`,
 	`"100/1m\tgcra"`, `"100/1m\u00a0gcra"`, `"100/"`, `"/1m"`, `"100"`, `"100/1 m"`, `"100/1m burst"`, `"100/1m burs 20"`, `"100/5000ns"`, `"100/1s"`, `"0/1m"`, `"100/1ns"`, `"100/0s"`, `"99999999999/1m"`,

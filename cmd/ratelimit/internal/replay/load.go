@@ -71,6 +71,8 @@ func (c *config) wanted(rules []*rule) (all []string) {
 			switch {
 			case colon && (kind == "header" || kind == "apikey"):
 				all = append(all, "header:"+header)
+			case colon && kind == "cookie":
+				all = append(all, "header:Cookie")
 			case isOwn(name) && (name != "route" || len(c.routes) == 0), name == "ip" && c.fields["ip"] != "":
 				all = append(all, name)
 			}

@@ -126,6 +126,8 @@ func (p *replay) lacks(name string) bool {
 	kind, header, _ := strings.Cut(name, ":")
 	if kind == "header" || kind == "apikey" {
 		name = "header:" + header
+	} else if kind == "cookie" {
+		name = "header:Cookie"
 	} else if _, field := p.has[name]; name == "ip" && !field {
 		name = "address"
 	}
