@@ -76,7 +76,7 @@ func BodyJSON(field string, maxBytes int64) Key {
 		case beginsAsJSON(body):
 			return "", errors.New("the form begins as JSON does")
 		}
-		return "", fmt.Errorf("%w: it is a form", ErrNoKey)
+		return "", fmt.Errorf("%w: body: it is a form", ErrNoKey)
 	})
 }
 
@@ -111,7 +111,7 @@ func BodyForm(field string, maxBytes int64) Key {
 		case at.inQuery(string(body)):
 			return "", errors.New("the JSON is a form with the field, too")
 		}
-		return "", fmt.Errorf("%w: it is JSON", ErrNoKey)
+		return "", fmt.Errorf("%w: body: it is JSON", ErrNoKey)
 	})
 }
 
@@ -158,7 +158,7 @@ func inBody(constructor, name string, at place, malformed error, maxBytes int64,
 			}
 		}
 		if none {
-			return "", fmt.Errorf("%w: there is none", ErrNoKey)
+			return "", fmt.Errorf("%w: body: there is none", ErrNoKey)
 		}
 		mediaType, err := plainType(r.Header)
 		if err != nil {
@@ -169,19 +169,16 @@ func inBody(constructor, name string, at place, malformed error, maxBytes int64,
 			return "", err
 		}
 		if strings.TrimSpace(value) == "" {
-			return "", fmt.Errorf("%w: field %q is empty", ErrNoKey, name)
+			return "", fmt.Errorf("%w: body: field %q is empty", ErrNoKey, name)
 		}
 		return account(value)
 	}
 	k := leaf(strings.ToLower(constructor)+":"+name, hint.Traits{Chosen: "a field of the body"}, errors.Join(errs...), func(r *http.Request) (string, error) {
 		value, err := read(r)
-		switch {
-		case err == nil:
-			return value, nil
-		case errors.Is(err, ErrNoKey):
-			return "", fmt.Errorf("body: %w", err)
+		if err != nil && !errors.Is(err, ErrNoKey) {
+			return "", &StatusError{http.StatusBadRequest, "body: " + err.Error()}
 		}
-		return "", &StatusError{http.StatusBadRequest, "body: " + err.Error()}
+		return value, err
 	}, account)
 	k.readsBody = true
 	return k

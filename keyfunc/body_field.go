@@ -115,7 +115,7 @@ type found struct {
 func (f found) only(name string) error {
 	switch f.times {
 	case 0:
-		return fmt.Errorf("%w: field %q is missing", ErrNoKey, name)
+		return fmt.Errorf("%w: body: field %q is missing", ErrNoKey, name)
 	case 1:
 		return nil
 	}

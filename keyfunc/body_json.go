@@ -14,7 +14,7 @@ import (
 // fromJSON returns a field of a JSON object.
 func fromJSON(body []byte, at, inForms place) (string, error) {
 	if len(body) == 0 {
-		return "", fmt.Errorf("%w: it is empty", ErrNoKey)
+		return "", fmt.Errorf("%w: body: it is empty", ErrNoKey)
 	}
 	if !json.Valid(body) {
 		return "", errors.New("it is not one valid JSON value")
@@ -37,7 +37,7 @@ func fromJSON(body []byte, at, inForms place) (string, error) {
 			return "", fmt.Errorf("field %q is spelled %.64q", f.name, in.name)
 		}
 		if value = in.value; string(value) == "null" {
-			return "", fmt.Errorf("%w: field %q is null", ErrNoKey, f.name)
+			return "", fmt.Errorf("%w: body: field %q is null", ErrNoKey, f.name)
 		}
 	}
 	text, ok := scalar(value)

@@ -158,11 +158,11 @@ func TestRefusalsAreLogged(t *testing.T) {
 		rate int
 		want []string // the lines
 	}{
-		"a form instead of JSON": {rule: json, want: []string{`rule=account status=400 reason="body: the Content-Type is not JSON" suppressed=0`}},
-		"no user":                {rule: required(), want: []string{"rule=per-user status=401 reason="}},
-		"a key of a program's":   {rule: own, want: []string{`status=402 reason="unpaid\nlevel=ERROR" suppressed=0`}},
-		"two a second":           {rule: json, rate: 2, want: []string{"suppressed=0", "suppressed=0"}},
-		"none":                   {rule: json, rate: -1},
+		"no body":              {rule: json, want: []string{`rule=account status=400 reason="body: there is none" suppressed=0`}},
+		"no user":              {rule: required(), want: []string{"rule=per-user status=401 reason="}},
+		"a key of a program's": {rule: own, want: []string{`status=402 reason="unpaid\nlevel=ERROR" suppressed=0`}},
+		"two a second":         {rule: json, rate: 2, want: []string{"suppressed=0", "suppressed=0"}},
+		"none":                 {rule: json, rate: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

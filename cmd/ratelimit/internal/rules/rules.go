@@ -52,7 +52,7 @@ type program struct {
 }
 
 func (p *program) nameFlags(f *flag.FlagSet) {
-	f.StringVar(&p.keys, "keys", "", "`names` of the program's keys, beside ip, everyone, header:NAME and apikey:NAME (default: any)")
+	f.StringVar(&p.keys, "keys", "", "`names` of the program's keys, beside ip, everyone, header:NAME, apikey:NAME and cookie:NAME (default: any)")
 	f.StringVar(&p.tiers, "tiers", "", "`names` of the program's tiers (default: any)")
 }
 
