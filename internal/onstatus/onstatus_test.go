@@ -33,7 +33,6 @@ func TestEveryKindOfWriter(t *testing.T) {
 		w = http.ResponseWriter
 		f = http.Flusher
 		h = http.Hijacker
-		c = io.ReaderFrom
 	)
 	can := func(w http.ResponseWriter) (does [3]bool) {
 		_, does[0] = w.(http.Flusher)

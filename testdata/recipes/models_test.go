@@ -241,3 +241,34 @@ func TestSlowCompletions(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 	})
 }
+
+// Whatever a request says about max_tokens, a tenant gets no more than its minute, and
+// the chunk in which that ends.
+func TestCompletionsCannotBeEvaded(t *testing.T) {
+	for name, change := range cheats {
+		synctest.Test(t, func(t *testing.T) {
+			sent := 0
+			h, err := completions(ratelimit.Config{Limiter: new(algorithms.Memory)}, tenantKey, func(*http.Request) (iter.Seq[chunk], error) {
+				return func(yield func(chunk) bool) {
+					for more := true; more; {
+						sent += 1000
+						more = yield(chunk{text: strings.Repeat("x", 4000)})
+					}
+				}, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 30 {
+				for _, most := range []string{"1", `1,"max_tokens":9`, `1,"MAX_TOKENS":9`, "-1", "1e9", `"many"`, "9999999999999999999"} {
+					r := promptsOf(400, "acme", most)()
+					change(r)
+					serve(h, httptest.NewRecorder(), r)
+				}
+			}
+			if sent == 0 || sent > 61_000 {
+				t.Errorf("%s: %d tokens in a minute", name, sent)
+			}
+		})
+	}
+}
