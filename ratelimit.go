@@ -87,6 +87,9 @@ func PerMonth(n int64, zone string) Limit { return algorithms.PerMonth(n, zone) 
 // MaxInFlight is a limit of n requests at once; see [algorithms.MaxInFlight].
 func MaxInFlight(n int64) Limit { return algorithms.MaxInFlight(n) }
 
+// Unlimited returns the limits that exempt a tier or a client; see [middleware.Unlimited].
+func Unlimited() []Limit { return middleware.Unlimited() }
+
 // MustParse returns the limit that text describes, such as "5/1m sliding_log"; see
 // [algorithms.ParseLimit]. It panics if there is none: it is for limits in code.
 func MustParse(text string) Limit {
