@@ -55,7 +55,7 @@ type Target struct {
 // to know. So a long segment is searched once, not once for each pattern.
 type reading struct {
 	path string
-	ends [8]int // 0 where it is not known
+	ends [8]int32 // 0 where it is not known
 }
 
 // TargetOf returns the Target of a request. It allocates only for unclean paths. A
@@ -182,7 +182,7 @@ func (r *reading) afterSegment(i int, rest string) string {
 	}
 	_, rest = cutSegment(rest)
 	if i < len(r.ends) {
-		r.ends[i] = len(r.path) - len(rest)
+		r.ends[i] = int32(len(r.path) - len(rest))
 	}
 	return rest
 }
