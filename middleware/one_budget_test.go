@@ -98,7 +98,7 @@ func TestARequestWaitsOneBudget(t *testing.T) {
 					handler = m.Handler(handler)
 				}
 				send := func() {
-					r := httptest.NewRequest("POST", "/", lateBody{strings.NewReader(`{"user":"ada"}`), c.body})
+					r := httptest.NewRequest(http.MethodPost, "/", lateBody{strings.NewReader(`{"user":"ada"}`), c.body})
 					r.Header.Set("Content-Type", "application/json")
 					begun := time.Now()
 					handler.ServeHTTP(httptest.NewRecorder(), r)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// HangUp, as an answer, closes the connection.
+// HangUp is an answer that closes the connection.
 const HangUp = "hang up"
 
 // StartAnswering starts a proxy that reads each command, and returns its address. What
