@@ -144,6 +144,8 @@ func (l lenient) Take(ctx context.Context, checks ...algorithms.Check) (algorith
 // twice asks again, as a client does that repeats what timed out.
 type twice struct{ *failmode.Guard }
 
+func (w twice) Unwrap() algorithms.Limiter { return w.Guard }
+
 func (w twice) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	_, _ = w.Guard.Take(ctx, checks...)
 	return w.Guard.Take(ctx, checks...)
