@@ -34,7 +34,7 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 		headers.Deny(w, r, shown)
 	case !d.Allowed:
 		headers.SetRetryAfter(w.Header(), shown)
-		m.config.Denied(w, e.withState(w), shown)
+		e.set.hints.watchAnswer("Denied", w, func(w http.ResponseWriter) { m.config.Denied(w, e.withState(w), shown) })
 	case e.refusal != nil:
 		m.logRefusal(r.Context(), &e.set.watches[e.refuser], e.refusal)
 		m.refuse(w, r, e.refusal)
@@ -129,8 +129,11 @@ func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
 	ctx := e.request.Context()
 	s := &requestState{Context: ctx, outer: stateOf(ctx), by: e.m, set: e.set, header: w.Header(),
 		decision: e.decision, checks: e.checks, held: e.held, holds: 1, spent: e.spent}
-	if hints := e.set.hints; hints.watching() && s.outer.passed(e.m) {
-		hints.say("a request passed the same middleware twice and was charged twice; use Handler once, around the router or on the route")
+	if hints := e.set.hints; s.outer != nil && hints.watching() {
+		if rule := s.chargedBefore(); rule != "" {
+			hints.say("a request was charged twice by rule %q, since it passed the same middleware twice, or two that have the rule and one limiter; "+
+				"use Handler once, around the router or on the route, or name the rules differently", rule)
+		}
 	}
 	if e.charged {
 		s.request = e.request
@@ -154,7 +157,7 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	m.config.Refused(w, r, err)
+	m.rules.Load().hints.watchAnswer("Refused", w, func(w http.ResponseWriter) { m.config.Refused(w, r, err) })
 }
 
 // required returns the refusal by a key that has a status of its own.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
@@ -158,6 +159,8 @@ func (c *Config) validate() (skip []pattern.Pattern, err error) {
 	}
 	if n := len(c.LogSecret); c.LogSecret != nil && n < minSecret {
 		errs = append(errs, fmt.Errorf("middleware: log secret: has %d bytes, which can be guessed; use 32 random ones, or nil for one of this process", n))
+	} else if n > 0 && len(slices.Compact(slices.Clone(c.LogSecret))) == 1 {
+		errs = append(errs, errors.New("middleware: log secret: all of its bytes are equal, which can be guessed; use 32 random ones, or nil for one of this process"))
 	}
 	if c.MaxWaiting < 0 {
 		errs = append(errs, fmt.Errorf("middleware: max waiting: must not be negative, got %d", c.MaxWaiting))

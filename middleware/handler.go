@@ -71,14 +71,19 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	r = e.withState(w)
-	if s, pending := e.state, e.pending; s.mayRefund {
+	s, pending := e.state, e.pending
+	if s.mayRefund {
 		w = onstatus.Wrap(w, func(status int) {
 			defer pending.Settled()
+			s.answered(status)
 			s.refundBy(status)
 		})
 	}
 	next.ServeHTTP(w, r)
 	served = true
+	if s.mayRefund && !s.hasStatus {
+		s.answered(0)
+	}
 }
 
 // Take charges the rules that match r and returns the decision. If no rule applies, the

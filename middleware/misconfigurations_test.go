@@ -2,11 +2,13 @@ package middleware_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,12 +56,32 @@ func TestMisconfigurations(t *testing.T) {
 	}
 	path := keyfunc.Func(func(r *http.Request) (string, error) { return r.URL.Path, nil })
 	port := keyfunc.Func(func(r *http.Request) (string, error) { return r.RemoteAddr, nil })
+	forwardedFor := keyfunc.Func(func(r *http.Request) (string, error) {
+		first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-For"), ",")
+		return first, nil
+	})
+	user := keyfunc.Func(func(r *http.Request) (string, error) { // 9 of 20 are logged in
+		if n, _ := strconv.Atoi(r.URL.Path[1:]); n%20 < 9 {
+			return strconv.Itoa(n % 100), nil
+		}
+		return "", keyfunc.ErrNoKey
+	})
+	answers := func(statuses ...int) http.Handler { // in turn; 0 is none
+		n := 0
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if n++; statuses[n%len(statuses)] != 0 {
+				w.WriteHeader(statuses[n%len(statuses)])
+			}
+		})
+	}
 	none := keyfunc.Func(func(*http.Request) (string, error) { return "", nil })
 
 	for name, c := range map[string]struct {
-		change func(*config, *rule)
-		err    string // a part of New's error
-		hint   string // a part of the only line of the log; "" where there is none
+		change    func(*config, *rule)
+		handler   http.Handler // nil answers 204
+		forwarded string       // X-Forwarded-For, with the number of a client
+		err       string       // a part of New's error
+		hint      string       // a part of the only line of the log; "" where there is none
 	}{
 		"nothing": {change: func(*config, *rule) {}},
 
@@ -116,9 +138,9 @@ func TestMisconfigurations(t *testing.T) {
 		"a Func of the path":       {change: from(path), hint: `rule "r": the first 1000 requests had 1000 keys, and no rule limits their addresses`},
 		"a Func of the port":       {change: from(keyfunc.Hashed(port, nil)), hint: "write keyfunc.IP or keyfunc.Route"},
 		"a Func beside an address": {change: from(path, perIP)},
-		"a Func of no key":         {change: from(none), hint: "none of the first 1000 requests had a key"},
+		"a Func of no key":         {change: from(none), hint: "1000 of the first 1000 requests had no key, and share one count"},
 
-		"skipped by /":       {change: func(c *config, _ *rule) { c.Skip = []string{"/"} }, hint: "all of the first 1000 requests were skipped"},
+		"skipped by /":       {change: func(c *config, _ *rule) { c.Skip = []string{"/"} }, hint: "1000 of the first 1000 requests were skipped"},
 		"skipped by POST /":  {change: func(c *config, _ *rule) { c.Skip = []string{"POST /"} }, hint: "look at the patterns of Config.Skip"},
 		"skipped by SkipFor": {change: func(c *config, _ *rule) { c.SkipFor = func(*http.Request) bool { return true } }, hint: "were skipped"},
 		"unlimited": {change: func(_ *config, r *rule) {
@@ -129,7 +151,7 @@ func TestMisconfigurations(t *testing.T) {
 		"all enforced":          {change: func(_ *config, r *rule) { r.Shadow, r.Enforce = true, 1 }, hint: `rule "r": with Enforce 1 it is enforced for all keys`},
 		"a part enforced":       {change: func(c *config, r *rule) { r.Shadow, r.Enforce = true, 0.5; c.Rules = append(c.Rules, perIP) }},
 		"most are in shadow":    {change: func(c *config, r *rule) { r.Shadow = true; c.Rules = append(c.Rules, perIP) }},
-		"a tier of no rule":     {change: tiers("Pro"), hint: `rule "r": Config.TierFor returned none of its Tiers for the first 1000 requests, but "Pro"`},
+		"a tier of no rule":     {change: tiers("Pro"), hint: `rule "r": Config.TierFor returned "Pro", which is none of its Tiers`},
 		"a tier":                {change: tiers("pro")},
 		"no tier":               {change: tiers("")}, // nobody may have bought one yet
 		"Tiers, but no TierFor": {change: func(c *config, r *rule) { tiers("")(c, r); c.TierFor = nil }, hint: "Config.TierFor is nil"},
@@ -169,8 +191,84 @@ func TestMisconfigurations(t *testing.T) {
 		"a large CostFor beyond a soft limit": {change: func(_ *config, r *rule) {
 			r.Limit, r.CostFor = soft(50), func(*http.Request) int64 { return 51 }
 		}},
-		"ChargeOn 429": {change: func(_ *config, r *rule) { r.ChargeOn = []int{429} }, hint: "ChargeOn has only 429"},
-		"ChargeOn 200": {change: func(_ *config, r *rule) { r.ChargeOn = []int{200} }, hint: "ChargeOn has only 200"},
+		"statuses that it never sends": {change: func(_ *config, r *rule) { r.ChargeOn = []int{401, 403} },
+			hint: `rule "r": none of 1000 responses had a status of ChargeOn (they had 204), so nothing was charged`},
+		"a status that it always sends": {change: func(_ *config, r *rule) { r.ChargeOn = []int{200, 204} }, hint: "all of 1000 responses had a status of ChargeOn (204), so nothing was refunded"},
+		"no status at all": {change: func(c *config, r *rule) { c.Rules, r.ChargeOn = append(c.Rules, perIP), []int{401} }, handler: answers(0),
+			hint: `rule "r": 1000 of 1000 responses had no status, since their handlers wrote nothing, and stay charged; call w.WriteHeader`},
+		"statuses that it sends": {change: func(_ *config, r *rule) { r.ChargeOn = []int{401} }, handler: answers(401, 303)},
+		"one login at a time": {change: func(_ *config, r *rule) { r.ChargeOn, r.Cost, r.Limit = []int{401}, 1000, algorithms.PerSecond(1000) }, handler: answers(401, 303),
+			hint: "a request takes 1000 of the limit 1000/1s, so no other one of its key passes at the same time"},
+
+		"OPTIONS are skipped":                {change: func(c *config, _ *rule) { c.Skip = []string{"OPTIONS /"} }, hint: `Config.Skip has "OPTIONS /", and handlers without a method serve OPTIONS requests like all others`},
+		"OPTIONS of one path are skipped":    {change: func(c *config, r *rule) { r.Match, c.Skip = []string{"/"}, []string{"OPTIONS /login"} }, hint: `Config.Skip has "OPTIONS /login"`},
+		"OPTIONS are skipped beside methods": {change: func(c *config, r *rule) { r.Match, c.Skip = []string{"POST /"}, []string{"OPTIONS /"} }},
+		"most are skipped": {change: func(c *config, _ *rule) {
+			c.SkipFor = func(r *http.Request) bool { return r.URL.Path != "/0" }
+		}, hint: "999 of the first 1000 requests were skipped, so none of them was limited"},
+		"some are skipped": {change: func(c *config, _ *rule) { c.SkipFor = func(r *http.Request) bool { return r.URL.Path < "/5" } }},
+
+		"an address and a path":       {change: from(keyfunc.Join(keyfunc.IP, keyfunc.Route(func(r *http.Request) string { return r.URL.Path }))), hint: `rule "r": the first 1000 requests had 1000 keys`},
+		"an address and a Func":       {change: from(keyfunc.Join(keyfunc.IP, path)), hint: `rule "r": the first 1000 requests had 1000 keys`},
+		"first a Func":                {change: from(keyfunc.First(path, keyfunc.IP)), hint: `rule "r": the first 1000 requests had 1000 keys`},
+		"an address and a few routes": {change: from(keyfunc.Join(keyfunc.IP, keyfunc.Route(func(*http.Request) string { return "/" })))},
+		"LimitsFor of many periods": {change: func(_ *config, r *rule) {
+			r.LimitsFor = func(r *http.Request) []algorithms.Limit {
+				n, _ := strconv.Atoi(r.URL.Path[1:])
+				return []algorithms.Limit{{Rate: 1_000_000, Period: time.Hour + time.Duration(n)*time.Second}}
+			}
+		}, hint: `rule "r": LimitsFor returned limits of 1000 different periods or algorithms for the first 1000 requests`},
+		"LimitsFor of many rates": {change: func(_ *config, r *rule) {
+			r.LimitsFor = func(r *http.Request) []algorithms.Limit {
+				n, _ := strconv.Atoi(r.URL.Path[1:])
+				return []algorithms.Limit{algorithms.PerHour(1_000_000 + int64(n))}
+			}
+		}},
+
+		"visitors are counted by no rule": {change: from(keyfunc.Optional(user)), hint: "550 of the first 1000 requests were counted by no rule, because Keys such as keyfunc.Optional skipped them"},
+		"visitors, first of all":          {change: from(keyfunc.First(keyfunc.Optional(user), keyfunc.IP)), hint: "were counted by no rule"},
+		"visitors, joined":                {change: from(keyfunc.Join(keyfunc.Optional(user), keyfunc.IP)), hint: "were counted by no rule"},
+		"visitors, required":              {change: from(keyfunc.Required(keyfunc.Optional(user), 401)), hint: "were counted by no rule"},
+		"visitors beside an address":      {change: from(keyfunc.Optional(user), perIP)},
+		"visitors share a count":          {change: from(user, perIP), hint: `rule "r": 550 of the first 1000 requests had no key, and share one count, which one client can use up for all; count them by address`},
+		"visitors share a count, joined":  {change: from(keyfunc.Join(user, keyfunc.IP)), hint: `rule "r": 550 of the first 1000 requests had no key`},
+		"all are one user":                {change: from(keyfunc.Context(func(context.Context) (string, bool) { return "anonymous", true })), hint: `rule "r": all of the first 1000 requests had one key`},
+		"all are everyone":                {change: from(keyfunc.Everyone)},
+
+		"a Func of X-Forwarded-For":     {change: from(forwardedFor), forwarded: "198.51.100.%d, 10.0.0.1", hint: `rule "r": 1000 of the first 1000 keys are what X-Forwarded-For or a header like it says, which any client can make up`},
+		"a Func of its only element":    {change: from(forwardedFor), forwarded: "198.51.100.%d", hint: "which any client can make up"},
+		"a Func of an invented text":    {change: from(forwardedFor), forwarded: "made-up-%d", hint: "which any client can make up"},
+		"a joined Func of it":           {change: from(keyfunc.Join(forwardedFor, path)), forwarded: "198.51.100.%d", hint: "which any client can make up"},
+		"a Func beside X-Forwarded-For": {change: from(path, perIP), forwarded: "192.0.2.%d"},
+		"X-Forwarded-For that is none": {change: trusting("192.0.2.0/24"), forwarded: "::%d, 2001:db8::1::2:51234",
+			hint: `rule "r": 1000 of the first 1000 requests had no key (`},
+
+		"a negative CostFor": {change: func(_ *config, r *rule) { r.CostFor = func(*http.Request) int64 { return -1 } }, hint: "CostFor returned a negative cost, so Costs and Cost apply"},
+		"Denied without a status": {change: func(c *config, r *rule) {
+			r.Limit, c.Denied = bucket(2, time.Minute, 2), func(w http.ResponseWriter, _ *http.Request, _ algorithms.Decision) { fmt.Fprint(w, "too many") }
+		}, hint: "Config.Denied answered with status 200, so clients and caches take it for a success"},
+		"Denied that writes nothing": {change: func(c *config, r *rule) {
+			r.Limit, c.Denied = bucket(2, time.Minute, 2), func(http.ResponseWriter, *http.Request, algorithms.Decision) {}
+		}, hint: "Config.Denied answered with status 200"},
+		"Denied with a redirect": {change: func(c *config, r *rule) {
+			r.Limit, c.Denied = bucket(2, time.Minute, 2), func(w http.ResponseWriter, r *http.Request, _ algorithms.Decision) {
+				http.Redirect(w, r, "/slow", http.StatusSeeOther)
+			}
+		}},
+		"Refused without a status": {change: func(c *config, r *rule) {
+			c.Rules, r.Key, c.Refused = append(c.Rules, perIP), keyfunc.Required(none, 401), func(w http.ResponseWriter, _ *http.Request, _ error) { fmt.Fprint(w, "log in") }
+		}, hint: "Config.Refused answered with status 200"},
+		"everyone is enforced in part": {change: func(c *config, r *rule) {
+			c.Rules, r.Key, r.Shadow, r.Enforce = append(c.Rules, perIP), keyfunc.Everyone, true, 0.5
+		},
+			hint: "all clients have one key, so Enforce enforces it for all or for none"},
+		"anybody bans anybody": {change: func(c *config, r *rule) {
+			c.Rules, r.Key, r.Ban = append(c.Rules, perIP), keyfunc.BodyForm("email", 1<<10), algorithms.Ban{After: 9, For: 24 * time.Hour}
+		}, hint: "its Key is a field of the body, so anybody can have the keys of others banned for 24h"},
+		"a ban that never comes":   {change: ban(hour, algorithms.Ban{After: 1_000_000, For: 2 * time.Hour}), hint: "it bans after 1000000 denials, which hardly any client reaches"},
+		"an override of all":       {change: overridden(keyfunc.IP, override(hour, "*")), err: "an override is for one client, and * stands for itself"},
+		"an override with a blank": {change: overridden(keyfunc.Header("Client"), override(hour, " u1")), err: "overrides: [0]: client: there is white space around it"},
+		"a LogSecret of zeros":     {change: func(c *config, _ *rule) { c.LogSecret = make([]byte, 32) }, err: "log secret: all of its bytes are equal"},
 
 		"a body of 8 bytes": {change: key(keyfunc.BodyJSON("email", 8)), err: "at most 8 bytes: hardly any body would be read"},
 		"bodies of GET requests": {change: func(_ *config, r *rule) {
@@ -197,12 +295,18 @@ func TestMisconfigurations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := m.Handler(ok)
+			if c.handler == nil {
+				c.handler = ok
+			}
+			h := m.Handler(c.handler)
 			for i := range 1100 {
 				r := httptest.NewRequest(http.MethodPost, fmt.Sprint("/", i), strings.NewReader("email=a"))
-				r.RemoteAddr = fmt.Sprint("192.0.2.1:", i)
+				r.RemoteAddr = fmt.Sprintf("192.0.2.%d:%d", i%200, i)
 				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 				r.Header.Set("Client", fmt.Sprint(i))
+				if c.forwarded != "" {
+					r.Header.Set("X-Forwarded-For", fmt.Sprintf(c.forwarded, i%200))
+				}
 				if strings.HasPrefix(name, "bodies of") {
 					r.Method = http.MethodGet
 				}

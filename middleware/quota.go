@@ -3,7 +3,6 @@ package middleware
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -110,7 +109,7 @@ func (e *evaluation) quotaChecks() (checks []algorithms.Check) {
 			}
 			for _, l := range windows {
 				if len(checks) == maxQuotas {
-					e.set.hints.say(fmt.Sprintf("QuotaHandler shows %d limits, and leaves out the rest of rule %q and those after it", maxQuotas, check.Rule))
+					e.set.hints.say("QuotaHandler shows %d limits, and leaves out the rest of rule %q and those after it", maxQuotas, check.Rule)
 					return checks
 				}
 				checks = append(checks, check)

@@ -82,7 +82,7 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 		setLimit(&checks[len(checks)-1], limited.windows[j])
 	}
 	if e.seen != nil {
-		e.seen[i].enforced = !check.Shadow
+		e.seen[i].enforced, e.seen[i].hasTier, e.seen[i].limit = !check.Shadow, check.Tier != "", limited.windows[0]
 	}
 	if limited.queue && !check.Shadow {
 		e.queues = append(e.queues, waitqueue.Key{Rule: check.Rule, Key: check.Key})
@@ -140,14 +140,12 @@ func (e *evaluation) limitsOf(i int, rule *rule, check *algorithms.Check) limits
 	if rule.terms.tiers != nil {
 		if tier := e.tier(); tier != "" {
 			l, ok := rule.terms.tiers[tier]
-			if e.seen != nil {
-				e.seen[i].tier, e.seen[i].hasTier = tier, ok
-			}
 			if ok {
 				return l
 			}
 			if !e.peeks {
 				e.set.watches[i].series.unknownTiers.Add(1)
+				e.set.hints.tierIsUnknown(i, rule, tier)
 			}
 		}
 	}
@@ -216,6 +214,10 @@ func (e *evaluation) costOf(rule *rule, windows []algorithms.Limit) int64 {
 				}
 			}
 			return n
+		}
+		if hints := e.set.hints; hints.watching() {
+			hints.say("rule %q: CostFor returned a negative cost, so Costs and Cost apply, as to bodies of unknown length, whose ContentLength is -1; "+
+				"return the most that such a request may cost", rule.check.Rule)
 		}
 	}
 	if rule.terms.costs != nil {

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"errors"
-	"log/slog"
 	"reflect"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -89,8 +88,8 @@ type ruleset struct {
 }
 
 // newRuleset returns the set that follows old, which has no rules the first time.
-func newRuleset(rules []rule, old *ruleset, logger *slog.Logger, hasTierFor bool) *ruleset {
-	set := &ruleset{rules: rules, watches: make([]watch, len(rules)), hidden: make(map[string]bool), hints: newHints(logger, len(rules)), generation: old.generation + 1}
+func newRuleset(rules []rule, old *ruleset, config *Config) *ruleset {
+	set := &ruleset{rules: rules, watches: make([]watch, len(rules)), hidden: make(map[string]bool), hints: newHints(config.Logger, len(rules)), generation: old.generation + 1}
 	for i := range rules {
 		c := &rules[i].check
 		var windows []*windowDenials // of before
@@ -104,14 +103,17 @@ func newRuleset(rules []rule, old *ruleset, logger *slog.Logger, hasTierFor bool
 		}
 		w.windows = windowsOf(&rules[i].source, windows)
 		set.watches[i] = w
-		set.chargesOn = set.chargesOn || rules[i].source.ChargeOn != nil
+		if rules[i].source.ChargeOn != nil {
+			set.chargesOn = true
+			set.hints.listening.Add(1)
+		}
 		set.spares = set.spares || rules[i].spares()
 		if rules[i].source.Hidden {
 			set.hidden[c.Rule] = true
 		}
 	}
-	for _, text := range oddities(rules, hasTierFor) {
-		set.hints.say(text)
+	for _, text := range oddities(rules, config) {
+		set.hints.sayOnce(text, text)
 	}
 	return set
 }

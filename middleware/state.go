@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/view"
 )
 
 // A requestState holds what one middleware decided about a request. It is the context of
@@ -24,6 +26,8 @@ type requestState struct {
 	held    *held              // released when the request is over
 	checks  []algorithms.Check // that were decided; nil if they are those of the results
 	request *http.Request      // for Config.Settled; nil if it is not to be called
+
+	hasStatus bool // the handler has written one; known only with mayRefund
 
 	mu        sync.Mutex
 	decision  algorithms.Decision // its Results are never changed, only replaced
@@ -79,14 +83,39 @@ func (s *requestState) current() algorithms.Decision {
 	return s.decision
 }
 
-// passed reports whether a middleware has decided about the request already.
-func (s *requestState) passed(m *Middleware) bool {
-	for ; s != nil; s = s.outer {
-		if s.by == m {
-			return true
+// chargedBefore returns a rule by which a middleware in front, with the same limiter, has
+// charged the request already; "" if there is none.
+func (s *requestState) chargedBefore() string {
+	for o := s.outer; o != nil; o = o.outer {
+		mine, its := s.by.limiter.Limiter, o.by.limiter.Limiter
+		if !reflect.ValueOf(mine).Comparable() || mine != its {
+			continue
+		}
+		for _, before := range o.current().Results {
+			for _, r := range s.decision.Results {
+				if r.Charged > 0 && before.Charged > 0 && r.Check.Rule == before.Check.Rule && view.CountOf(&r.Check) == view.CountOf(&before.Check) {
+					return r.Check.Rule
+				}
+			}
 		}
 	}
-	return false
+	return ""
+}
+
+// answered tells the hints which status a request has that rules with ChargeOn have
+// charged; 0 if none was written.
+func (s *requestState) answered(status int) {
+	s.hasStatus = true
+	if s.set.hints.listening.Load() == 0 {
+		return
+	}
+	last := ""
+	for _, r := range s.current().Results {
+		if at, ok := s.set.find(r.Check.Rule, 0); ok && r.Charged > 0 && r.Check.Rule != last && s.set.rules[at].source.ChargeOn != nil {
+			last = r.Check.Rule
+			s.set.hints.answered(at, &s.set.rules[at], status)
+		}
+	}
 }
 
 // find returns the index of a rule's first result in the decision; -1 if there is none.
