@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/algorithms/limitertest"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // logins sends so many logins at once, which the handler answers in 100 ms: 401 to
@@ -53,7 +53,7 @@ func logins(limit *ratelimit.Middleware, n int, ip, password string) map[int]int
 func TestLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, process := limitertest.Redis(t), [2]*ratelimit.Middleware{}
-		rules := []ratelimit.Rule{{Name: "login", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog}, ChargeOn: []int{401},
+		rules := []ratelimit.Rule{{Name: "login", Key: keyfunc.IP, Limit: ratelimit.MustParse("5/1m sliding_log"), ChargeOn: []int{401},
 			Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}}}
 		for i := range process {
 			guard := &failmode.Guard{Limiter: &algorithms.Redis{Client: client, Namespace: "app"}, Logger: slog.New(slog.DiscardHandler)}

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // nginxConf is a reverse proxy that adds the address it sees to X-Forwarded-For and
@@ -201,7 +201,7 @@ func TestBehindACacheNobodySeesOthersQuotas(t *testing.T) {
 				Limiter: new(algorithms.Memory), Headers: headers.All(headers.XRateLimit, headers.IETFDraft11),
 				Rules: []ratelimit.Rule{{
 					Name: "per-ip", Key: keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}.IP(), Hidden: c.hidden,
-					Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Algorithm: algorithms.SlidingLog},
+					Limit: ratelimit.MustParse("1/1h sliding_log"),
 				}},
 			})
 			if err != nil {

@@ -12,15 +12,12 @@ package main
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/examples/internal/shop"
-	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 func main() {
@@ -31,19 +28,19 @@ func rules(proxies keyfunc.Proxies) []ratelimit.Rule {
 	return []ratelimit.Rule{{
 		Name:  "per-ip",
 		Key:   proxies.IP(),
-		Limit: algorithms.PerMinute(200), // a sliding window
-		Fail:  failmode.Open,             // without Redis, better unlimited than refused
+		Limit: ratelimit.PerMinute(200), // a sliding window
+		Fail:  ratelimit.FailOpen,       // without Redis, better unlimited than refused
 	}, {
 		Name:  "per-user",
 		Key:   keyfunc.Optional(proxies.UserID("X-User-ID")), // per-ip limits who has none
-		Limit: algorithms.Limit{Rate: 100, Period: time.Minute, Algorithm: algorithms.TokenBucket},
-		Fail:  failmode.Local, // without Redis, counted in this process
+		Limit: ratelimit.MustParse("100/1m token_bucket"),
+		Fail:  ratelimit.FailLocal, // without Redis, counted in this process
 	}, {
 		Name:  "login",
 		Match: []string{"POST /auth/login", "POST /auth/register", "POST /auth/reset-password"},
 		Key:   proxies.IP(),
-		Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
-		Fail:  failmode.Closed, // without Redis, nobody guesses passwords
+		Limit: ratelimit.MustParse("5/1m sliding_log"),
+		Fail:  ratelimit.FailClosed, // without Redis, nobody guesses passwords
 	}}
 }
 

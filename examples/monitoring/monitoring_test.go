@@ -18,10 +18,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/metrics"
 )
 
@@ -243,8 +243,8 @@ func TestMetricsAreThoseOfTheMiddleware(t *testing.T) {
 	limit, err := ratelimit.New(ratelimit.Config{
 		Limiter: guard, TierFor: func(*http.Request) string { return "" },
 		Rules: []ratelimit.Rule{{
-			Name: "queue", Key: keyfunc.IP, Ban: algorithms.Ban{After: 10, For: time.Hour}, Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(100)}},
-			Limit: algorithms.Limit{Rate: 10, Period: time.Second, Burst: 3, Algorithm: algorithms.LeakyBucket},
+			Name: "queue", Key: keyfunc.IP, Ban: algorithms.Ban{After: 10, For: time.Hour}, Tiers: map[string][]ratelimit.Limit{"pro": {ratelimit.PerMinute(100)}},
+			Limit: ratelimit.Limit{Rate: 10, Period: time.Second, Burst: 3, Algorithm: algorithms.LeakyBucket},
 		}},
 	})
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/examples/tracing"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // An exporter keeps what it gets.

@@ -16,18 +16,18 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/examples/tracing"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // away is a store that answers nothing.
 type away struct{ algorithms.Memory }
 
-func (*away) Take(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
-	return algorithms.Decision{}, errors.New("nobody there")
+func (*away) Take(context.Context, ...algorithms.Check) (ratelimit.Decision, error) {
+	return ratelimit.Decision{}, errors.New("nobody there")
 }
 
 // without is a Guard that has to do without its store.
@@ -109,7 +109,7 @@ func wantEvents(t *testing.T, span tracetest.SpanStub, names ...string) {
 func rule(name string, rate int64) ratelimit.Rule {
 	return ratelimit.Rule{
 		Name: name, Key: keyfunc.IP,
-		Limit: algorithms.Limit{Rate: rate, Period: 24 * time.Hour, Algorithm: algorithms.GCRA},
+		Limit: ratelimit.Limit{Rate: rate, Period: 24 * time.Hour, Algorithm: algorithms.GCRA},
 	}
 }
 
@@ -144,9 +144,9 @@ func TestDenied(t *testing.T) {
 
 func TestOtherThanTheUsual(t *testing.T) {
 	open, closed, local := rule("open", 9), rule("closed", 9), rule("local", 9)
-	open.Fail, closed.Fail = failmode.Open, failmode.Closed
+	open.Fail, closed.Fail = ratelimit.FailOpen, ratelimit.FailClosed
 	queue := rule("queue", 1000)
-	queue.Limit = algorithms.Limit{Rate: 100, Period: time.Second, Burst: 9, Algorithm: algorithms.LeakyBucket}
+	queue.Limit = ratelimit.Limit{Rate: 100, Period: time.Second, Burst: 9, Algorithm: algorithms.LeakyBucket}
 
 	t.Run("everything fails open", func(t *testing.T) {
 		span := spanOf(t, 1, ratelimit.Config{Limiter: without(t), Rules: []ratelimit.Rule{open}})
@@ -193,7 +193,7 @@ func TestShadow(t *testing.T) {
 	provider := trace.NewTracerProvider(trace.WithSyncer(exporter))
 	ctx, span := provider.Tracer("test").Start(t.Context(), "request")
 	check := algorithms.Check{Rule: "trial", Shadow: true}
-	tracing.Observe(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), algorithms.Decision{
+	tracing.Observe(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), ratelimit.Decision{
 		Allowed: true,
 		Results: []algorithms.Result{{Check: check, Source: algorithms.SourceRedis, RetryAfter: algorithms.Never}},
 	})
@@ -209,7 +209,7 @@ func TestShadow(t *testing.T) {
 // What is not recorded costs nothing.
 func TestNotRecording(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	d := algorithms.Decision{Results: make([]algorithms.Result, 3)}
+	d := ratelimit.Decision{Results: make([]algorithms.Result, 3)}
 	if allocs := testing.AllocsPerRun(100, func() { tracing.Observe(r, d) }); allocs > 0 {
 		t.Errorf("%v allocations", allocs)
 	}

@@ -3,9 +3,9 @@ package recipes
 import (
 	"net/netip"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 func cloudflare(networks string) (keyfunc.Key, error) { // networks: the lines of cloudflare.com/ips-v4 and ips-v6

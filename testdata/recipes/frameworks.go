@@ -5,7 +5,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit"
 )
 
 func ginLimit(limit *ratelimit.Middleware) gin.HandlerFunc {

@@ -16,10 +16,9 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // takeRPC charges a call and waits for its turn. limit's rules have Match: []string{"POST /shop.Search/{method}"}.
@@ -93,9 +92,9 @@ func codeOf(err error) codes.Code {
 }
 
 // denied is a denied call's status.
-func denied(limit *ratelimit.Middleware, d algorithms.Decision) error {
+func denied(limit *ratelimit.Middleware, d ratelimit.Decision) error {
 	code := codes.ResourceExhausted
-	if headers.Status(d) == http.StatusServiceUnavailable { // Redis failed, and all denying rules are failmode.Closed
+	if headers.Status(d) == http.StatusServiceUnavailable { // Redis failed, and all denying rules are ratelimit.FailClosed
 		code = codes.Unavailable
 	}
 	quota := new(errdetails.QuotaFailure)

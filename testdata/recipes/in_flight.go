@@ -5,17 +5,17 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // exports allows each user, across all processes, two exports at once and 30 an hour.
 func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, http.Handler) {
 	match := []string{"/exports"}
 	rules := []ratelimit.Rule{
-		{Name: "exports-at-once", Match: match, Key: user, Limit: algorithms.MaxInFlight(2)},
-		{Name: "exports", Match: match, Key: user, Limit: algorithms.PerHour(30)}, // stops floods of requests
+		{Name: "exports-at-once", Match: match, Key: user, Limit: ratelimit.MaxInFlight(2)},
+		{Name: "exports", Match: match, Key: user, Limit: ratelimit.PerHour(30)}, // stops floods of requests
 	}
 	return rules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		release := ratelimit.Hold(r.Context()) // the export goes on after the 202
@@ -32,8 +32,8 @@ func sockets(user keyfunc.Key) []ratelimit.Rule {
 	match := []string{"/ws"}
 	return []ratelimit.Rule{
 		{Name: "sockets", Match: match, Key: user, // Period is a place's lease; a long lease needs few renewals
-			Limit: algorithms.Limit{Rate: 5, Period: 5 * time.Minute, Algorithm: algorithms.InFlight}},
-		{Name: "connects", Match: match, Key: user, Limit: algorithms.PerMinute(30)}, // stops floods of requests
+			Limit: ratelimit.Limit{Rate: 5, Period: 5 * time.Minute, Algorithm: algorithms.InFlight}},
+		{Name: "connects", Match: match, Key: user, Limit: ratelimit.PerMinute(30)}, // stops floods of requests
 	}
 }
 

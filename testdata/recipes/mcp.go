@@ -8,18 +8,17 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // tools are the rules of an MCP server: for each API key, run_query has a limit of its own.
 func tools() []ratelimit.Rule {
 	key := keyfunc.Required(keyfunc.APIKey("Authorization"), http.StatusUnauthorized)
 	return []ratelimit.Rule{
-		{Name: "calls", Key: key, Limit: algorithms.PerMinute(60)}, // of all tools together
-		{Name: "run_query", Match: []string{"/tools/run_query"}, Key: key, Limits: []algorithms.Limit{algorithms.PerMinute(10), algorithms.PerDay(100, "UTC")}},
+		{Name: "calls", Key: key, Limit: ratelimit.PerMinute(60)}, // of all tools together
+		{Name: "run_query", Match: []string{"/tools/run_query"}, Key: key, Limits: []ratelimit.Limit{ratelimit.PerMinute(10), ratelimit.PerDay(100, "UTC")}},
 	}
 }
 

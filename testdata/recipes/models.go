@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware"
 )
 
 // A chunk is a part of an answer. The last chunk says how many tokens were used.
@@ -37,13 +37,13 @@ func completions(config ratelimit.Config, tenant keyfunc.Key, upstream func(*htt
 		return max(cmp.Or(max(n, 0), 4096), 1000) // with less, every few chunks would cost a call to the limiter
 	}
 	worst := func(r *http.Request) int64 { return price(input(r), output(r)) }
-	minute := algorithms.PerMinute(60_000) // a window, because a full bucket takes no refund
+	minute := ratelimit.PerMinute(60_000) // a window, because a full bucket takes no refund
 	config.Rules = []ratelimit.Rule{
-		{Name: "requests", Key: tenant, Limit: algorithms.PerMinute(200)},
-		{Name: "streams", Key: tenant, Limit: algorithms.MaxInFlight(3)},
+		{Name: "requests", Key: tenant, Limit: ratelimit.PerMinute(200)},
+		{Name: "streams", Key: tenant, Limit: ratelimit.MaxInFlight(3)},
 		{Name: "input", Key: tenant, Limit: minute, CostFor: input, MaxReserve: 0.3},
 		{Name: "output", Key: tenant, Limit: minute, CostFor: output, MaxReserve: 0.3},
-		{Name: "budget", Key: tenant, Limit: algorithms.PerMonth(50_000_000, "UTC"), CostFor: worst, MaxReserve: 0.1},
+		{Name: "budget", Key: tenant, Limit: ratelimit.PerMonth(50_000_000, "UTC"), CostFor: worst, MaxReserve: 0.1},
 	}
 	limit, err := ratelimit.New(config)
 	if err != nil {
@@ -52,7 +52,7 @@ func completions(config ratelimit.Config, tenant keyfunc.Key, upstream func(*htt
 	return limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, out := r.Context(), http.NewResponseController(w)
 		settle := func(input, output int64) {
-			if err := ratelimit.SettleAll(ctx, map[string]int64{"input": input, "output": output, "budget": price(input, output)}); err != nil {
+			if err := middleware.SettleAll(ctx, map[string]int64{"input": input, "output": output, "budget": price(input, output)}); err != nil {
 				log.Print(err) // the reservation stays
 			}
 		}

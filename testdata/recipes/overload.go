@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/shed"
 )
 
@@ -57,9 +57,9 @@ func (p *pace) at(load float64) float64 {
 func batches(user keyfunc.Key, shedder *shed.Shedder) ratelimit.Rule {
 	pace := &pace{share: 1}
 	return ratelimit.Rule{
-		Name: "batch", Match: []string{"/batch/"}, Key: user, Limit: algorithms.PerMinute(600),
-		LimitsFor: func(*http.Request) []algorithms.Limit {
-			return []algorithms.Limit{algorithms.PerMinute(int64(600 * pace.at(shedder.Load())))}
+		Name: "batch", Match: []string{"/batch/"}, Key: user, Limit: ratelimit.PerMinute(600),
+		LimitsFor: func(*http.Request) []ratelimit.Limit {
+			return []ratelimit.Limit{ratelimit.PerMinute(int64(600 * pace.at(shedder.Load())))}
 		},
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 func plans(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(context.Context) string) (*ratelimit.Middleware, error) {
@@ -21,7 +21,7 @@ func plans(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(conte
 }
 
 // deny answers 402 if a plan has too little left.
-func deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
+func deny(w http.ResponseWriter, r *http.Request, d ratelimit.Decision) {
 	for _, result := range d.Results {
 		counted := result.Err == nil && result.Source != algorithms.SourceFallback // without Redis, each process has only a part of the plan
 		if result.Denies() && result.Check.Limit.Calendar != "" && counted && result.BannedFor == 0 {
@@ -35,8 +35,8 @@ func deny(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 }
 
 // bill writes each request's final cost. write must ignore an id that it has stored.
-func bill(rule string, id func(*http.Request) string, write func(id, tenant string, units int64)) func(*http.Request, algorithms.Decision) {
-	return func(r *http.Request, d algorithms.Decision) { // for Config.Settled
+func bill(rule string, id func(*http.Request) string, write func(id, tenant string, units int64)) func(*http.Request, ratelimit.Decision) {
+	return func(r *http.Request, d ratelimit.Decision) { // for Config.Settled
 		if result, ok := d.Result(rule); ok && result.Charged > 0 {
 			write(id(r), result.Check.Key, result.Charged)
 		}
@@ -45,8 +45,8 @@ func bill(rule string, id func(*http.Request) string, write func(id, tenant stri
 
 // warn calls mail when a tenant has used 80 % of a plan, and again at 100 %. mail must
 // not block.
-func warn(mail func(tenant string, percent float64, renewed time.Time)) func(*http.Request, algorithms.Decision) {
-	return func(_ *http.Request, d algorithms.Decision) { // for Config.Observe and Config.Settled
+func warn(mail func(tenant string, percent float64, renewed time.Time)) func(*http.Request, ratelimit.Decision) {
+	return func(_ *http.Request, d ratelimit.Decision) { // for Config.Observe and Config.Settled
 		for _, result := range d.Results {
 			for _, percent := range []float64{80, 100} {
 				if result.Check.Limit.Calendar != "" && result.Crossed(percent) {

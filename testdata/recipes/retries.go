@@ -3,7 +3,7 @@ package recipes
 import (
 	"net/http"
 
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit"
 )
 
 // retriable charges a plan once for all attempts with one Idempotency-Key.

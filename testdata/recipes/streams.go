@@ -12,9 +12,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware"
 )
 
 // Header fields that upstreams trust, because proxies set them.
@@ -47,7 +48,7 @@ func reverseProxy(limit *ratelimit.Middleware, proxies keyfunc.Proxies, upstream
 				r.Out.Header.Set("X-Forwarded-For", addr.String())
 			}
 		},
-		ModifyResponse: ratelimit.ModifyResponse, // merges the upstream's rate-limit fields
+		ModifyResponse: middleware.ModifyResponse, // merges the upstream's rate-limit fields
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect || oddPath.MatchString(r.URL.EscapedPath()) || !utf8.ValidString(r.URL.Path) {
@@ -89,7 +90,7 @@ func messages(limit *ratelimit.Middleware, r *http.Request, conn socket, handle 
 }
 
 // awaitTurn waits if a leaky_bucket delays the request.
-func awaitTurn(ctx context.Context, d algorithms.Decision) error {
+func awaitTurn(ctx context.Context, d ratelimit.Decision) error {
 	if d.Delay() == 0 {
 		return nil
 	}

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // A subdomain is a Key: the customer in customer.example.com.
@@ -50,7 +50,7 @@ func (k subdomain) Validate() error {
 }
 
 // slow is a Writer: it tells a client which limit the client has used up.
-func slow(h http.Header, d algorithms.Decision) {
+func slow(h http.Header, d ratelimit.Decision) {
 	if t, ok := d.Tightest(); ok && t.Remaining == 0 {
 		h.Set("X-Slow-Down", t.Check.Rule)
 	}
@@ -62,7 +62,7 @@ type counted struct {
 	denied atomic.Int64
 }
 
-func (c *counted) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+func (c *counted) Take(ctx context.Context, checks ...algorithms.Check) (ratelimit.Decision, error) {
 	d, err := c.Limiter.Take(ctx, checks...)
 	if err == nil && !d.Allowed {
 		c.denied.Add(1)
@@ -76,6 +76,6 @@ func ownParts(guard *failmode.Guard) (*ratelimit.Middleware, error) {
 	return ratelimit.New(ratelimit.Config{
 		Limiter: &counted{Limiter: guard},
 		Headers: slow,
-		Rules:   []ratelimit.Rule{{Name: "customer", Key: subdomain{"example.com"}, Limit: algorithms.PerMinute(1000)}},
+		Rules:   []ratelimit.Rule{{Name: "customer", Key: subdomain{"example.com"}, Limit: ratelimit.PerMinute(1000)}},
 	})
 }

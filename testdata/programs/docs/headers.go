@@ -8,9 +8,10 @@ import (
 	"net/http/httputil"
 	"strings"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware"
 )
 
 func partitioned(limiter algorithms.Limiter, rules []ratelimit.Rule, secret []byte) (*ratelimit.Middleware, error) {
@@ -22,19 +23,19 @@ func partitioned(limiter algorithms.Limiter, rules []ratelimit.Rule, secret []by
 }
 
 func gateway(rewrite func(*httputil.ProxyRequest)) http.Handler {
-	return &httputil.ReverseProxy{Rewrite: rewrite, ModifyResponse: ratelimit.ModifyResponse}
+	return &httputil.ReverseProxy{Rewrite: rewrite, ModifyResponse: middleware.ModifyResponse}
 }
 
 func ownResponses(limiter algorithms.Limiter, rules []ratelimit.Rule, page *template.Template) ratelimit.Config {
 	return ratelimit.Config{
 		Limiter: limiter,
 		Rules:   rules,
-		Headers: headers.All(headers.XRateLimit, func(h http.Header, d algorithms.Decision) {
+		Headers: headers.All(headers.XRateLimit, func(h http.Header, d ratelimit.Decision) {
 			if t, ok := d.Tightest(); ok && t.Remaining == 0 {
 				h.Set("X-Slow-Down", t.Check.Rule)
 			}
 		}),
-		Denied: func(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
+		Denied: func(w http.ResponseWriter, r *http.Request, d ratelimit.Decision) {
 			if !strings.HasPrefix(r.URL.Path, "/web/") {
 				headers.Deny(w, r, d)
 				return
@@ -43,7 +44,7 @@ func ownResponses(limiter algorithms.Limiter, rules []ratelimit.Rule, page *temp
 			w.WriteHeader(headers.Status(d))                   // 429, or 503 if Redis' failure alone denies
 			_ = page.Execute(w, w.Header().Get("Retry-After")) // not d.RetryAfter(), which may be a month
 		},
-		Observe: func(r *http.Request, d algorithms.Decision) {
+		Observe: func(r *http.Request, d ratelimit.Decision) {
 			if !d.Allowed {
 				slog.InfoContext(r.Context(), "denied", "retry_after", d.RetryAfter())
 			}

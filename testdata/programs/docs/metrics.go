@@ -3,8 +3,8 @@ package docs
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/metrics"
 )
 

@@ -1,8 +1,8 @@
 package docs
 
 import (
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/failmode"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/shed"
 )
 

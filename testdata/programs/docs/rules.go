@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
@@ -19,8 +19,8 @@ func plans(limiter algorithms.Limiter, user keyfunc.Key, planOf func(context.Con
 		Rules: []ratelimit.Rule{{
 			Name:  "plan",
 			Key:   user,
-			Limit: algorithms.PerMinute(60),
-			Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(1000)}, "internal": ratelimit.Unlimited()},
+			Limit: ratelimit.PerMinute(60),
+			Tiers: map[string][]ratelimit.Limit{"pro": {ratelimit.PerMinute(1000)}, "internal": ratelimit.Unlimited()},
 			Costs: map[string]int64{"POST /reports": 10, "GET /export/{format}": 10}, // all others cost 1
 		}},
 	})
@@ -38,16 +38,16 @@ func graphql(execute func(*http.Request) (body []byte, points int64)) http.Handl
 
 var failedLogins = []ratelimit.Rule{
 	{Name: "login", Match: []string{"POST /auth/login"}, Key: keyfunc.IP, ChargeOn: []int{401, 403},
-		Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog}},
+		Limit: ratelimit.MustParse("5/1m sliding_log")},
 }
 
 var banned = []ratelimit.Rule{
-	{Name: "login", Match: []string{"POST /auth/login"}, Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 5, Period: time.Minute, Algorithm: algorithms.SlidingLog},
+	{Name: "login", Match: []string{"POST /auth/login"}, Key: keyfunc.IP, Limit: ratelimit.MustParse("5/1m sliding_log"),
 		Ban: algorithms.Ban{After: 10, Within: time.Minute, For: 15 * time.Minute}},
 }
 
 func rollOut(limit *ratelimit.Middleware, today ratelimit.Rule, user keyfunc.Key, stage int) error {
-	next := ratelimit.Rule{Name: "per-user-60", Key: user, Limit: algorithms.PerMinute(60)}
+	next := ratelimit.Rule{Name: "per-user-60", Key: user, Limit: ratelimit.PerMinute(60)}
 	next.Shadow = stage < 2 // stage 0: enforced for no key, 1: for a tenth, 2: for all
 	if stage == 1 {
 		next.Enforce = 0.1
@@ -86,6 +86,6 @@ func forgive(ctx context.Context, limit *ratelimit.Middleware, guard algorithms.
 }
 
 func hotKey() ratelimit.Rule {
-	all := ratelimit.Rule{Name: "all", Key: keyfunc.Everyone, Limit: algorithms.PerMinute(1_000_000), Lease: true}
+	all := ratelimit.Rule{Name: "all", Key: keyfunc.Everyone, Limit: ratelimit.PerMinute(1_000_000), Lease: true}
 	return all
 }

@@ -6,23 +6,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
 // ruleFile is a rule file with the limit, which the loader accepts.
-func ruleFile(limit algorithms.Limit) (string, error) {
+func ruleFile(limit ratelimit.Limit) (string, error) {
 	text := "version: 1\nrules:\n  - name: per-ip\n    key: ip\n    limit: " + limit.String() + "\n"
 	_, err := new(rulefile.Loader).Parse("lab", []byte(text))
 	return text, err
 }
 
 // program is a program with the limit.
-func program(limit algorithms.Limit) (string, error) {
+func program(limit ratelimit.Limit) (string, error) {
 	rules := []ratelimit.Rule{{Name: "per-ip", Key: keyfunc.IP, Limit: limit}}
-	if err := ratelimit.ValidateRules(rules); err != nil {
+	if err := middleware.ValidateRules(rules); err != nil {
 		return "", err
 	}
 	text, err := format.Source([]byte(strings.Replace(programText, "LIMIT", literal(limit), 1)))
@@ -76,15 +77,15 @@ func goName(a algorithms.Algorithm) string {
 }
 
 // literal is the limit in Go.
-func literal(l algorithms.Limit) string {
-	if l == algorithms.MaxInFlight(l.Rate) {
-		return fmt.Sprintf("algorithms.MaxInFlight(%d)", l.Rate)
+func literal(l ratelimit.Limit) string {
+	if l == ratelimit.MaxInFlight(l.Rate) {
+		return fmt.Sprintf("ratelimit.MaxInFlight(%d)", l.Rate)
 	}
 	burst := ""
 	if l.Burst != 0 {
 		burst = fmt.Sprintf("Burst: %d,\n", l.Burst)
 	}
-	return fmt.Sprintf("algorithms.Limit{\nRate: %d,\nPeriod: %s,\n%sAlgorithm: algorithms.%s,\n}", l.Rate, duration(l.Period), burst, goName(l.Algorithm))
+	return fmt.Sprintf("ratelimit.Limit{\nRate: %d,\nPeriod: %s,\n%sAlgorithm: algorithms.%s,\n}", l.Rate, duration(l.Period), burst, goName(l.Algorithm))
 }
 
 // duration is d in Go, in the largest unit that it is a multiple of.

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/cli"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
 // maxKeys bounds the exact counts in use at one time. Further keys are counted in
@@ -89,7 +89,7 @@ func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
 		p.byName[r.Name] = r
 		all := r.Limits
 		if all == nil {
-			all = []algorithms.Limit{r.Limit}
+			all = []ratelimit.Limit{r.Limit}
 		}
 		var texts []string
 		for _, l := range all {
@@ -137,7 +137,7 @@ func (p *replay) lacks(name string) bool {
 
 // inFlight reports whether a rule has a limit of requests in flight.
 func inFlight(r *ratelimit.Rule) bool {
-	held := func(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
+	held := func(l ratelimit.Limit) bool { return l.Algorithm == algorithms.InFlight }
 	for _, all := range r.Tiers {
 		if slices.ContainsFunc(all, held) {
 			return true
@@ -172,7 +172,7 @@ func (p *replay) make() error {
 	limit, err := ratelimit.New(ratelimit.Config{
 		Limiter: patient{&p.memory}, Rules: rules, Skip: p.skip,
 		TierFor: func(*http.Request) string { return p.value("tier") },
-		Headers: headers.None, Denied: func(http.ResponseWriter, *http.Request, algorithms.Decision) {},
+		Headers: headers.None, Denied: func(http.ResponseWriter, *http.Request, ratelimit.Decision) {},
 		Observe: p.see, Logger: slog.New(slog.DiscardHandler), DenialLogRate: -1,
 	})
 	if err == nil {
@@ -248,7 +248,7 @@ func answered(status int) bool {
 var unanswered = []int{444, 460, 499}
 
 // see counts a decision.
-func (p *replay) see(_ *http.Request, d algorithms.Decision) {
+func (p *replay) see(_ *http.Request, d ratelimit.Decision) {
 	m := &p.minutes[len(p.minutes)-1]
 	if !d.Allowed {
 		p.denied++

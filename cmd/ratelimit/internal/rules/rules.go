@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/cmd/ratelimit/internal/cli"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
@@ -139,7 +139,7 @@ func (h warnings) Handle(_ context.Context, r slog.Record) error {
 func described(r *ratelimit.Rule) string {
 	own := r.Limits
 	if own == nil {
-		own = []algorithms.Limit{r.Limit}
+		own = []ratelimit.Limit{r.Limit}
 	}
 	parts := []string{fmt.Sprintf("%s: %s by %s", r.Name, own, r.Key)}
 	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
