@@ -20,13 +20,17 @@ func pageOf(t *testing.T, name string) page {
 	return newPage("docs/"+name, string(text))
 }
 
-// What is compiled and run for docs/recipes.md and docs/plans.md is shown there, or named.
+// What is compiled and run for docs/recipes.md, docs/plans.md and docs/migrating.md is shown
+// there, or named.
 func TestRecipesAreShown(t *testing.T) {
 	var shown strings.Builder
-	recipes, plans := pageOf(t, "recipes.md"), pageOf(t, "plans.md")
-	named := strings.Join(append(recipes.lines, plans.lines...), "\n")
-	for _, b := range append(recipes.blocks(), plans.blocks()...) {
-		shown.WriteString("\n" + b.text)
+	var named string
+	for _, name := range []string{"recipes.md", "plans.md", "migrating.md"} {
+		p := pageOf(t, name)
+		named += strings.Join(p.lines, "\n")
+		for _, b := range p.blocks() {
+			shown.WriteString("\n" + b.text)
+		}
 	}
 	file := filepath.Join(root, "testdata/recipes/plans.yaml")
 	if rules, err := os.ReadFile(file); err != nil || !strings.Contains(shown.String(), "\n"+string(rules)) {
