@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,7 +24,7 @@ func ExampleGuard() {
 	}
 	defer guard.Close()
 
-	limit := algorithms.PerHour(1)
+	limit := algorithms.Limit{Rate: 1, Period: time.Hour, Algorithm: algorithms.SlidingLog}
 	for len(guard.Down()) == 0 { // a few failures open the circuit; then nothing is sent but probes
 		_, _ = guard.Take(context.Background(), algorithms.Check{Rule: "first", Limit: limit})
 	}

@@ -24,7 +24,7 @@ func ExampleAll() {
 	}
 	write := headers.All(headers.XRateLimit, loud)
 
-	d, err := new(algorithms.Memory).Take(context.Background(), algorithms.Check{Rule: "login", Limit: algorithms.PerMinute(1)})
+	d, err := new(algorithms.Memory).Take(context.Background(), algorithms.Check{Rule: "login", Limit: algorithms.Limit{Rate: 1, Period: time.Minute, Algorithm: algorithms.SlidingLog}})
 	if err != nil {
 		panic(err)
 	}

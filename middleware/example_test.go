@@ -49,7 +49,7 @@ func ExampleNew() {
 func ExampleConfig_denied() {
 	limit, err := ratelimit.New(ratelimit.Config{
 		Limiter: new(algorithms.Memory),
-		Rules:   []ratelimit.Rule{{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.PerHour(1)}},
+		Rules:   []ratelimit.Rule{{Name: "per-ip", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Algorithm: algorithms.SlidingLog}}},
 		Denied: func(w http.ResponseWriter, r *http.Request, d algorithms.Decision) {
 			if r.Header.Get("Accept") != "application/vnd.shop+json" {
 				headers.Deny(w, r, d)
@@ -248,7 +248,7 @@ func ExampleMiddleware_Checks() {
 // an RPC, are decided by Take.
 func ExampleMiddleware_Take() {
 	limit, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), DenialLogRate: -1, Rules: []ratelimit.Rule{
-		{Name: "messages", Key: keyfunc.IP, Limit: algorithms.PerHour(1)},
+		{Name: "messages", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Hour, Algorithm: algorithms.SlidingLog}},
 	}})
 	if err != nil {
 		panic(err)

@@ -12,7 +12,7 @@ import (
 
 const rulesText = `version: 1
 rules:
-  - {name: per-ip, key: ip, limit: 3/1m}
+  - {name: per-ip, key: ip, limit: 3/1m sliding_log}
   - {name: login, match: [POST /login], key: ip, limit: 2/1m sliding_log, charge_on: [401]}
 `
 
@@ -88,12 +88,12 @@ func TestReport(t *testing.T) {
   stdin: 10 lines
 
 rule    limit             requests  denied           clients  clients denied
-per-ip  3/1m              10        1       10.00 %  3        1               33.33 %
+per-ip  3/1m sliding_log  10        1       10.00 %  3        1               33.33 %
 login   2/1m sliding_log  6         1       16.67 %  2        1               50.00 %
 
 per-ip
   most denied: 192.0.2.1 (1 of 4 requests)
-  smallest limit that denies under 1 % of the clients: 4/1m (0 of 3)
+  smallest limit that denies under 1 % of the clients: 4/1m sliding_log (0 of 3)
 
 login
   most denied: 192.0.2.2 (1 of 3 requests)
@@ -106,7 +106,7 @@ worst minutes
 		t.Errorf("%s\nwant\n%s", stdout, want)
 	}
 	if got := numbers(t, result, "login"); got != [4]int64{6, 1, 2, 1} || result.Minutes[0].ByRule["per-ip"] != 1 || len(result.Clients) != 2 ||
-		result.Rules[0].Smallest != "4/1m" || result.Rules[0].Under != 0.01 || result.Rules[1].Key != "ip" {
+		result.Rules[0].Smallest != "4/1m sliding_log" || result.Rules[0].Under != 0.01 || result.Rules[1].Key != "ip" {
 		t.Errorf("%v %+v", got, result)
 	}
 
