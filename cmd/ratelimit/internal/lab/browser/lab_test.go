@@ -193,7 +193,7 @@ func TestCopied(t *testing.T) {
 	}
 	build := exec.Command("go", "build", "-o", os.DevNull, path)
 	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil || !strings.Contains(code, "90 * time.Second") {
+	if out, err := build.CombinedOutput(); err != nil || !strings.Contains(code, "MustParse(\"70/90s burst 9 token_bucket\")") {
 		t.Errorf("%v\n%s\n%s", err, out, code)
 	}
 	link := copied("#share")
