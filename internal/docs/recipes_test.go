@@ -24,10 +24,10 @@ func pageOf(t *testing.T, name string) page {
 // there, or named.
 func TestRecipesAreShown(t *testing.T) {
 	var shown strings.Builder
-	var named string
+	var named strings.Builder
 	for _, name := range []string{"recipes.md", "plans.md", "migrating.md"} {
 		p := pageOf(t, name)
-		named += strings.Join(p.lines, "\n")
+		named.WriteString(strings.Join(p.lines, "\n"))
 		for _, b := range p.blocks() {
 			shown.WriteString("\n" + b.text)
 		}
@@ -57,7 +57,7 @@ func TestRecipesAreShown(t *testing.T) {
 			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.IMPORT {
 				continue
 			}
-			if f, ok := d.(*ast.FuncDecl); ok && strings.Contains(named, "`"+f.Name.Name+"`") {
+			if f, ok := d.(*ast.FuncDecl); ok && strings.Contains(named.String(), "`"+f.Name.Name+"`") {
 				continue
 			}
 			if text := source[set.Position(d.Pos()).Offset:set.Position(d.End()).Offset]; !strings.Contains(shown.String(), "\n"+string(text)+"\n") {
