@@ -1,9 +1,6 @@
 package headers
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"fmt"
 	"math/bits"
 	"net/http"
 	"slices"
@@ -43,26 +40,7 @@ import (
 //
 // The draft may change before it is an RFC. Later versions will be writers with names of
 // their own.
-func IETFDraft11(h http.Header, d algorithms.Decision) { draft11{}.write(h, d) }
-
-// IETFDraft11Partitioned returns [IETFDraft11] with the parameter pk in both fields. By
-// pk, a client that acts for several users can tell their counts apart. pk is the
-// HMAC-SHA-256 of the check's key. Use a secret of 32 random bytes, the same in all
-// instances. A secret shorter than 16 bytes is an error: a client that guesses the secret
-// can find out keys by trying them.
-func IETFDraft11Partitioned(secret []byte) (Writer, error) {
-	if len(secret) < minSecret {
-		return nil, fmt.Errorf("headers: the secret of IETFDraft11Partitioned must have at least %d bytes, got %d", minSecret, len(secret))
-	}
-	return draft11{slices.Clone(secret)}.write, nil
-}
-
-const minSecret = 16 // bytes: 128 bits
-
-// A draft11 is the Writer of both fields, with pk if it has a secret.
-type draft11 struct{ secret []byte }
-
-func (o draft11) write(h http.Header, d algorithms.Decision) {
+func IETFDraft11(h http.Header, d algorithms.Decision) {
 	var policyRoom, limitRoom [4]item
 	policies, limits := policyRoom[:0], limitRoom[:0]
 	for i := range d.Results {
@@ -71,14 +49,14 @@ func (o draft11) write(h http.Header, d algorithms.Decision) {
 			continue
 		}
 		name := policyName(&d, i)
-		policies = addItem(policies, o.policy(r, name))
+		policies = addItem(policies, policyItem(r, name))
 		if !d.Allowed {
-			limits = addItem(limits, o.limit(r, name))
+			limits = addItem(limits, limitItem(r, name))
 		}
 	}
 	if d.Allowed {
 		if i := tightestAt(&d); i >= 0 {
-			limits = append(limits, o.limit(&d.Results[i], policyName(&d, i)))
+			limits = append(limits, limitItem(&d.Results[i], policyName(&d, i)))
 		}
 		if there := h[field.Policy]; len(there) > 0 && len(policies) > 0 {
 			policies = mergeItems(there, policies, 'q', 'w')
@@ -117,12 +95,11 @@ func tightestAt(d *algorithms.Decision) int {
 	return slices.IndexFunc(d.Results, func(r algorithms.Result) bool { return r.Check == tightest.Check && r.At.Equal(tightest.At) })
 }
 
-func (o draft11) policy(r *algorithms.Result, name string) item {
+func policyItem(r *algorithms.Result, name string) item {
 	m := item{
 		name:    name,
 		units:   r.Check.Limit.Quota(),
 		seconds: windowSeconds(r.Check.Limit),
-		key:     o.partition(r.Check.Key),
 	}
 	if isHeld(r.Check.Limit) {
 		m.seconds, m.unit = absent, "concurrent-requests"
@@ -130,7 +107,7 @@ func (o draft11) policy(r *algorithms.Result, name string) item {
 	return m
 }
 
-func (o draft11) limit(r *algorithms.Result, name string) item {
+func limitItem(r *algorithms.Result, name string) item {
 	seconds := secondsCeil(r.ResetAfter)
 	if isHeld(r.Check.Limit) {
 		seconds = absent
@@ -144,17 +121,7 @@ func (o draft11) limit(r *algorithms.Result, name string) item {
 		name:    name,
 		units:   max(r.Remaining, 0), // a field has no debts
 		seconds: seconds,
-		key:     o.partition(r.Check.Key),
 	}
-}
-
-func (o draft11) partition(key string) []byte {
-	if o.secret == nil {
-		return nil
-	}
-	mac := hmac.New(sha256.New, o.secret)
-	mac.Write([]byte(key))
-	return mac.Sum(nil)
 }
 
 // windowSeconds returns the time in which the whole quota becomes free again, in whole

@@ -1,8 +1,6 @@
 package headers_test
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"fmt"
 	"math"
 	"math/big"
@@ -24,7 +22,6 @@ type listed struct {
 	name    string
 	units   int64
 	seconds int64 // -1 where there is none
-	key     string
 }
 
 // list parses a field and checks that it is written as RFC 9651 serialises it.
@@ -51,8 +48,6 @@ func list(t rapid.TB, h http.Header, field, units, seconds string) (items []list
 				item.units = value.(int64)
 			case seconds:
 				item.seconds = value.(int64)
-			case "pk":
-				item.key = string(value.([]byte))
 			default:
 				t.Errorf("%s: parameter %s of %q", field, name, item.name)
 			}
@@ -136,13 +131,10 @@ func drawDecision(t *rapid.T) algorithms.Decision {
 // TestDraft11MeansWhatWasDecided writes random decisions, reads the fields with
 // another library, and compares them with what the documentation says.
 func TestDraft11MeansWhatWasDecided(t *testing.T) {
-	mine := slices.Clone(secret)
-	write := partitioned(mine)
-	clear(mine) // the Writer has a copy
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDecision(t)
 		h := http.Header{}
-		write(h, d)
+		headers.IETFDraft11(h, d)
 
 		shown := map[string][]algorithms.Result{} // several with one name: any of them may stand for it
 		for _, r := range d.Results {
@@ -185,7 +177,7 @@ func TestDraft11MeansWhatWasDecided(t *testing.T) {
 }
 
 func policyOf(r algorithms.Result) listed {
-	p := listed{name: spelled(r.Check.Rule), units: bounded(r.Check.Limit.Quota()), seconds: -1, key: partition(r.Check.Key)}
+	p := listed{name: spelled(r.Check.Rule), units: bounded(r.Check.Limit.Quota()), seconds: -1}
 	if l := r.Check.Limit; l.Rate > 0 && l.Period > 0 && l.Quota() > 0 {
 		window := new(big.Rat).SetFrac(big.NewInt(l.Quota()), big.NewInt(l.Rate))
 		window.Mul(window, new(big.Rat).SetInt64(int64(l.Period)))
@@ -199,7 +191,7 @@ func policyOf(r algorithms.Result) listed {
 }
 
 func limitOf(r algorithms.Result) listed {
-	l := listed{name: spelled(r.Check.Rule), units: bounded(r.Remaining), seconds: ceil(r.ResetAfter), key: partition(r.Check.Key)}
+	l := listed{name: spelled(r.Check.Rule), units: bounded(r.Remaining), seconds: ceil(r.ResetAfter)}
 	switch {
 	case r.HasRoom:
 	case r.RetryAfter == algorithms.Never:
@@ -208,34 +200,6 @@ func limitOf(r algorithms.Result) listed {
 		l.seconds = max(ceil(r.RetryAfter), 1)
 	}
 	return l
-}
-
-func partition(key string) string {
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte(key))
-	return string(mac.Sum(nil))
-}
-
-// partitioned is IETFDraft11Partitioned with a secret that it takes.
-func partitioned(secret []byte) headers.Writer {
-	write, err := headers.IETFDraft11Partitioned(secret)
-	if err != nil {
-		panic(err)
-	}
-	return write
-}
-
-func TestAShortSecretIsAnError(t *testing.T) {
-	for _, weak := range [][]byte{nil, {}, []byte("15 bytes of key")} {
-		write, err := headers.IETFDraft11Partitioned(weak)
-		want := fmt.Sprintf("headers: the secret of IETFDraft11Partitioned must have at least 16 bytes, got %d", len(weak))
-		if write != nil || err == nil || err.Error() != want {
-			t.Errorf("%d bytes: a Writer: %v, error %v; want %s", len(weak), write != nil, err, want)
-		}
-	}
-	if write, err := headers.IETFDraft11Partitioned([]byte("16 bytes of key!")); write == nil || err != nil {
-		t.Errorf("16 bytes: %v", err)
-	}
 }
 
 func TestOneNameIsListedOnce(t *testing.T) {

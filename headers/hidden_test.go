@@ -25,7 +25,7 @@ func redact(d algorithms.Decision) algorithms.Decision {
 // told is everything that a client gets, by all Writers and Deny.
 func told(d algorithms.Decision) string {
 	var b strings.Builder
-	for _, write := range []headers.Writer{headers.XRateLimit, headers.XRateLimitDelta, headers.IETFDraft11, partitioned(secret), headers.SetRetryAfter} {
+	for _, write := range []headers.Writer{headers.XRateLimit, headers.XRateLimitDelta, headers.IETFDraft11, headers.SetRetryAfter} {
 		h := http.Header{}
 		write(h, d)
 		fmt.Fprintln(&b, fields(h))

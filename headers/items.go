@@ -1,7 +1,6 @@
 package headers
 
 import (
-	"encoding/base64"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,6 @@ type item struct {
 	name    string
 	units   int64
 	seconds int64  // or absent
-	key     []byte // pk; nil if there is none
 	unit    string // qu; "" is requests
 	text    string // the text of an item that was parsed, with parameters that are not ours
 }
@@ -59,11 +57,6 @@ func (m *item) append(b []byte, units, seconds byte) []byte {
 	}
 	if m.unit != "" {
 		b = append(append(append(b, `;qu="`...), m.unit...), '"')
-	}
-	if m.key != nil {
-		b = append(b, ";pk=:"...)
-		b = base64.StdEncoding.AppendEncode(b, m.key)
-		b = append(b, ':')
 	}
 	return b
 }

@@ -227,7 +227,6 @@ func TestRetryAfterReadsWhatWeWrite(t *testing.T) {
 			"XRateLimit":      {headers.XRateLimit, at.Add(c.reset + time.Second - 1).Truncate(time.Second).Sub(at.Truncate(time.Second))},
 			"XRateLimitDelta": {headers.XRateLimitDelta, ceil(c.reset)},
 			"IETFDraft11":     {headers.IETFDraft11, ceil(c.retry)},
-			"pk":              {partitioned([]byte("0123456789abcdef")), ceil(c.retry)},
 			"all":             {headers.All(headers.XRateLimit, headers.IETFDraft11, headers.SetRetryAfter), ceil(c.retry)},
 		} {
 			resp := answer(429, "Date: "+at.UTC().Format(http.TimeFormat))

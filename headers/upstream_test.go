@@ -105,7 +105,7 @@ func members(lines []string) []string {
 // What field names is what we write, no less and no more.
 func TestAllFieldsAreListed(t *testing.T) {
 	h := http.Header{}
-	write := headers.Jitter(time.Second, headers.All(headers.XRateLimit, headers.XRateLimitDelta, headers.IETFDraft11, partitioned(secret), headers.None))
+	write := headers.Jitter(time.Second, headers.All(headers.XRateLimit, headers.XRateLimitDelta, headers.IETFDraft11, headers.None))
 	write(h, decision(denied(login(0), time.Second)))
 	written := slices.Sorted(maps.Keys(h))
 	limits := field.Limits()

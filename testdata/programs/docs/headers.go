@@ -14,14 +14,6 @@ import (
 	"github.com/seed75154129/ratelimit/middleware"
 )
 
-func partitioned(limiter algorithms.Limiter, rules []ratelimit.Rule, secret []byte) (*ratelimit.Middleware, error) {
-	partitioned, err := headers.IETFDraft11Partitioned(secret)
-	if err != nil {
-		return nil, err
-	}
-	return ratelimit.New(ratelimit.Config{Limiter: limiter, Rules: rules, Headers: partitioned})
-}
-
 func gateway(rewrite func(*httputil.ProxyRequest)) http.Handler {
 	return &httputil.ReverseProxy{Rewrite: rewrite, ModifyResponse: middleware.ModifyResponse}
 }
