@@ -83,7 +83,7 @@ func TestPlans(t *testing.T) {
 		}
 		wants(t, "upgraded", spread(100, pro), 200, 100)
 		w = answer(h, pro())
-		const policy = `"per-ip";q=600;w=60, "plan/1s";q=50;w=1, "plan/month@UTC";q=100000`
+		const policy = `"plan/1s";q=50;w=1, "plan/month@UTC";q=100000`
 		if got := w.Header().Get("RateLimit-Policy"); got != policy {
 			t.Errorf("RateLimit-Policy: %s", got)
 		}
