@@ -38,9 +38,9 @@ func (r *Redis) bansCall(op banOp, length int64, checks []Check, ps []step.Param
 	return c
 }
 
-// takeBansCall decides checks some of which have a ban or AtLeast; see
-// internal/script/take_bans.lua and take_least.lua. met says that one of them has met a
-// ban by hand or a foreign value: that takes all for checks with a ban.
+// takeBansCall decides checks some of which have a ban; see internal/script/take_bans.lua.
+// met says that one of them has met a ban by hand or a foreign value: that takes all for
+// checks with a ban.
 func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params) *transport.Call {
 	c := r.takeCall(charge, checks, ps)
 	if c.Script = script.TakeBans; c.Instead != nil {
@@ -65,30 +65,8 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params)
 	if met {
 		flag = 1
 	}
-	if c.Args = append(c.Args, flag, bans); takesLess(ps) {
-		c.Script, c.Args = script.TakeLeast, append(c.Args, leastArguments(checks)...)
-	}
+	c.Args = append(c.Args, flag, bans)
 	return c
-}
-
-// takesLess reports whether some checks may be charged less than their cost.
-func takesLess(ps []step.Params) bool {
-	return slices.ContainsFunc(ps, func(p step.Params) bool { return p.Most > 0 })
-}
-
-// leastArguments says which checks may be charged less than their cost, and from how
-// many units to how many.
-func leastArguments(checks []Check) []any {
-	var which strings.Builder
-	var least, most int64
-	for i := range checks {
-		digit := byte('0')
-		if c := &checks[i]; c.takesLess() {
-			digit, least, most = '1', min(c.AtLeast, step.MaxUnits+1), min(c.Cost, step.MaxUnits+1)
-		}
-		which.WriteByte(digit)
-	}
-	return []any{which.String(), least, most}
 }
 
 // takeCall decides checks without a ban; see internal/script/take.lua, and

@@ -19,16 +19,11 @@ type Check struct {
 	Limit Limit  // how much the key may use
 	Cost  int64  // units that this request takes; 0 means 1; negative is an error
 
-	// AtLeast lets a check take what is left, if that is less than Cost and at least
-	// AtLeast; 0 means Cost; see [Limiter]. Not for leaky_bucket, in_flight, soft limits
-	// and Lease.
-	AtLeast int64
-
 	Fail   FailMode // what to do if the store cannot count; zero counts locally
 	Shadow bool     // decided and counted, never enforced
 
 	// Lease is for a hot key: a Guard takes its units from the store in batches. Only for
-	// fixed_window and sliding_window, and not with Soft, Ban, NoCache or AtLeast.
+	// fixed_window and sliding_window, and not with Soft, Ban or NoCache.
 	Lease bool
 
 	NoCache  bool          // do not cache its denials; for a count whose charges may be refunded at any time
@@ -59,9 +54,6 @@ func (c Check) Validate() error {
 	if c.MaxDelay < 0 {
 		bad(fmt.Errorf("max delay must not be negative, got %s", c.MaxDelay))
 	}
-	if err := c.badAtLeast(); err != nil {
-		bad(err)
-	}
 	if err := c.badLease(); err != nil {
 		bad(err)
 	}
@@ -79,7 +71,7 @@ func (c Check) Validate() error {
 
 // okBeside is Validate without the reasons, for all but the limit.
 func (c *Check) okBeside() bool {
-	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && c.badBan() == nil && (c.Cost <= 1 && c.Ban == (Ban{}) || !c.Limit.held()) && (!c.Lease || c.badLease() == nil) && (c.AtLeast == 0 || c.badAtLeast() == nil)
+	return c.Cost >= 0 && c.MaxDelay >= 0 && c.Ban.ok() && c.badBan() == nil && (c.Cost <= 1 && c.Ban == (Ban{}) || !c.Limit.held()) && (!c.Lease || c.badLease() == nil)
 }
 
 // badBan says why no denials by the check's limit lead to its Ban.
@@ -116,29 +108,7 @@ func (c *Check) banRule() step.Ban {
 }
 
 // leastCost is the number of units without which the check is denied.
-func (c *Check) leastCost() int64 { return max(cmp.Or(c.AtLeast, c.Cost), 1) }
-
-// takesLess reports whether the check may be charged less than its Cost.
-func (c *Check) takesLess() bool { return c.AtLeast > 0 && c.AtLeast < c.Cost }
-
-// badAtLeast says why the check cannot take less than its cost.
-func (c *Check) badAtLeast() error {
-	switch row := c.Limit.row(); {
-	case c.AtLeast == 0 || row == nil:
-		return nil
-	case c.AtLeast < 0:
-		return fmt.Errorf("at least: must not be negative, got %d", c.AtLeast)
-	case c.AtLeast > max(c.Cost, 1):
-		return fmt.Errorf("at least: %d units are more than the cost of %d; make the cost the most that the request can use", c.AtLeast, max(c.Cost, 1))
-	case row.Queue || row.Held:
-		return fmt.Errorf("at least: not with %s, which admits requests one by one; leave it 0", row.Name)
-	case c.Limit.Soft:
-		return errors.New("at least: not with a soft limit, which has room for every cost; leave it 0")
-	case c.Lease:
-		return errors.New("at least: not with lease, since blocks of units are not what is left; leave one of them out")
-	}
-	return nil
-}
+func (c *Check) leastCost() int64 { return max(c.Cost, 1) }
 
 // badLease says why units cannot be leased.
 func (c *Check) badLease() error {
@@ -177,7 +147,7 @@ func prepare(checks []Check, room *[4]step.Params) ([]step.Params, error) {
 	ps := room[:0]
 	for i := range checks {
 		ps = append(ps, step.Params{})
-		if !checks[i].numbers(&ps[i]) || sameAs(checks, i) < i || takesOther(checks, i) {
+		if !checks[i].numbers(&ps[i]) || sameAs(checks, i) < i {
 			return nil, whyInvalid(checks, i)
 		}
 	}
@@ -190,20 +160,7 @@ func whyInvalid(checks []Check, i int) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	if takesOther(checks, i) {
-		return fmt.Errorf("%w: rule %q: at least: the checks of one call are granted one number of units, so give those with AtLeast the same AtLeast and the same Cost", ErrInvalidCheck, c.Rule)
-	}
 	return fmt.Errorf("%w: rule %q: checks %d and %d of one call have the same rule and key", ErrInvalidCheck, c.Rule, sameAs(checks, i), i)
-}
-
-// takesOther reports whether check i and one before it have AtLeast, but not the same.
-func takesOther(checks []Check, i int) bool {
-	for j := range checks[:i] {
-		if c, other := &checks[i], &checks[j]; c.AtLeast != 0 && other.AtLeast != 0 && (other.AtLeast != c.AtLeast || other.Cost != c.Cost) {
-			return true
-		}
-	}
-	return false
 }
 
 // sameAs returns the first check that shares its count with check i: i if no other does.
@@ -240,10 +197,7 @@ func (c *Check) numbers(p *step.Params) bool {
 	if !l.Numbers(p, c.leastCost(), c.MaxDelay) {
 		return false
 	}
-	if p.Tier = c.Tier; c.takesLess() {
-		p.Most = c.Cost
-	}
-	if p.Held {
+	if p.Tier = c.Tier; p.Held {
 		c.named(p)
 	}
 	return true

@@ -131,11 +131,6 @@ func (c *conformance) schedule(t *rapid.T) {
 				bans[i] = drawBan(t, limits[i])
 			}
 		}
-		var least, most int64
-		if rapid.IntRange(0, 3).Draw(t, "at least") == 0 {
-			least = rapid.OneOf(rapid.Int64Range(1, 3), rapid.Int64Range(1, limits[0].Quota()+1), atBoundary).Draw(t, "least")
-			most = least + rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, limits[0].Quota()), atBoundary).Draw(t, "more")
-		}
 		checks := make([]Check, len(limits))
 		for i, l := range limits {
 			checks[i] = Check{
@@ -145,9 +140,6 @@ func (c *conformance) schedule(t *rapid.T) {
 				Cost:   rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, l.Quota()+1), atBoundary).Draw(t, "cost"),
 				Shadow: rapid.IntRange(0, 7).Draw(t, "shadow") == 0,
 				spared: rapid.IntRange(0, 7).Draw(t, "spared") == 0,
-			}
-			if least > 0 && !l.row().Queue && !l.held() && !l.Soft && rapid.IntRange(0, 3).Draw(t, "takes less") > 0 {
-				checks[i].AtLeast, checks[i].Cost = least, most
 			}
 			if l.held() {
 				checks[i].Cost, checks[i].hold = min(checks[i].Cost, 1), newID()

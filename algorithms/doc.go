@@ -8,10 +8,9 @@
 //
 // Read [Limit], [Check] and [Limiter] first. For HTTP, package middleware makes the
 // checks. Other work uses this package: [Wait] for calls that the program makes, and
-// [Limiter].Take for jobs, messages and RPCs. If a worker can use less than it asks for,
-// it sets AtLeast in the Check; Charged in the Result is what it got. Rules for HTTP have
-// no AtLeast, because a request has one cost. Wrap a Redis in a failmode.Guard, which
-// decides while Redis is unavailable.
+// [Limiter].Take for jobs, messages and RPCs. If a worker is denied
+// and can use less than it asked for, it asks again for what Remaining says is left. Wrap a
+// Redis in a failmode.Guard, which decides while Redis is unavailable.
 //
 // # Algorithms
 //

@@ -243,13 +243,6 @@ func TestAForeignValueTakesNoOtherCheckAlong(t *testing.T) {
 									t.Errorf("%v does not say which key", f.Err)
 								}
 							}
-							some, other := Check{Rule: "some", Key: "k2", Limit: tight.Limit, Cost: 5, AtLeast: 1}, foreign
-							if !l.row().Queue {
-								other.Cost, other.AtLeast = 5, 1
-							}
-							if d, err := b.limiter.Take(t.Context(), other, some); err != nil || d.Results[0].Err == nil || d.Results[1].Charged != 2 {
-								t.Errorf("beside AtLeast: %+v, %v", d, err)
-							}
 							if d, err := b.limiter.Peek(t.Context(), wide, foreign); err != nil || d.Results[0].Remaining != 7 || transport.ClassOf(d.Results[1].Err) != transport.ClassMisused {
 								t.Errorf("%+v, %v", d, err)
 							}

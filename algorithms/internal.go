@@ -46,9 +46,6 @@ func (opened) Check(c *Check) hiddenCheck { return hiddenCheck{c} }
 // Result gives access to what a result hides.
 func (opened) Result(r *Result) hiddenResult { return hiddenResult{r} }
 
-// Level settles what a decision's checks with AtLeast were granted at the least of it.
-func (opened) Level(results []Result, settle func([]Charge) []Result) { level(results, settle) }
-
 // NewResults makes n results, each of which shares its settled cost with its copies.
 func (opened) NewResults(n int) []Result { return newResults(n) }
 

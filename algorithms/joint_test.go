@@ -36,7 +36,7 @@ func (j jointly) Peek(ctx context.Context, checks ...Check) (Decision, error) {
 func (j jointly) decide(ctx context.Context, charge bool, checks []Check) (Decision, error) {
 	t, err := j.ready()
 	ps, invalid := prepare(checks, new([4]step.Params))
-	if err != nil || invalid != nil || len(checks) == 0 || bansOf(checks) > 0 || takesLess(ps) {
+	if err != nil || invalid != nil || len(checks) == 0 || bansOf(checks) > 0 {
 		return j.Redis.decide(ctx, charge, checks)
 	}
 	others := slices.Clone(checks)

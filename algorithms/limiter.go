@@ -33,14 +33,6 @@ type Limiter interface {
 	// refunded in time. The caller must settle those charges, as failmode.Guard does.
 	//
 	// Two checks of one call must not share a count.
-	//
-	// A check with AtLeast takes what is left, if that is less than its Cost. All checks
-	// with AtLeast in a call take the same number of units: the least that any enforced
-	// one of them has left. Charged is this number, or 0 if the check fails open, because
-	// then nothing is counted. If an enforced check has less than AtLeast left, the
-	// request is denied, and RetryAfter is the time until AtLeast units are free. A shadow
-	// check is charged no more than it has left. All checks with AtLeast in a call need
-	// the same AtLeast and Cost.
 	Take(ctx context.Context, checks ...Check) (Decision, error)
 
 	// Peek returns the decision that Take would make, and charges nothing. It counts no

@@ -49,8 +49,8 @@ func heldLimits() []Limit {
 // An operation is one call of a history: what is called, with how many units,
 // and for giving back to a queue the units before the slot.
 type operation struct {
-	call               string
-	units, least, slot int64
+	call        string
+	units, slot int64
 }
 
 // An outcome is what the caller was told. Unknown is that of a timeout: the
@@ -66,9 +66,6 @@ type outcome struct {
 func (op operation) after(used int64, queue bool) (int64, outcome) {
 	switch op.call {
 	case "take", "peek":
-		if op.least > 0 {
-			op.units = max(min(op.units, held-used), op.least)
-		}
 		out := outcome{allowed: used+op.units <= held}
 		if queue && out.allowed {
 			out.slot = used
@@ -141,7 +138,7 @@ func (h *callHistory) do(client int, op operation, f func() (outcome, error)) er
 
 // take is do for Take and Peek. It returns the result.
 func (h *callHistory) take(ctx context.Context, l Limiter, client int, call string, c Check) (r Result, err error) {
-	err = h.do(client, operation{call: call, units: c.Cost, least: c.AtLeast}, func() (outcome, error) {
+	err = h.do(client, operation{call: call, units: c.Cost}, func() (outcome, error) {
 		decide := l.Take
 		if call == "peek" {
 			decide = l.Peek
@@ -178,11 +175,8 @@ func (h *callHistory) run(ctx context.Context, c Limiter, key string) error {
 			var charged []Result
 			for range calls {
 				check, dice := Check{Rule: "r", Key: key, Limit: h.limit, Cost: rand.Int64N(3) + 1}, rand.IntN(20)
-				switch {
-				case h.limit.held(): // a Reset ends no request, and a request that it forgot is not given back
+				if h.limit.held() { // a Reset ends no request, and a request that it forgot is not given back
 					check.Cost, dice = 1, max(dice, 3)
-				case check.Cost > 1 && h.limit.Algorithm != LeakyBucket && rand.IntN(3) == 0:
-					check.AtLeast = 1
 				}
 				switch {
 				case dice < 2 || h.limit.held() && dice < 5:

@@ -80,7 +80,7 @@ func countsOf(checks []Check, room *[4]memory.Count) ([]memory.Count, error) {
 		counts = make([]memory.Count, len(checks))
 	}
 	for i := range checks {
-		if !checks[i].count(&counts[i]) || sameAs(checks, i) < i || takesOther(checks, i) {
+		if !checks[i].count(&counts[i]) || sameAs(checks, i) < i {
 			return nil, whyInvalid(checks, i)
 		}
 	}

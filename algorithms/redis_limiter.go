@@ -38,7 +38,7 @@ func (r *Redis) decide(ctx context.Context, charge bool, checks []Check) (Decisi
 		return r.decideSharded(ctx, t, charge, checks, slices.Clone(ps)) // which keeps them: room need not be on the heap for the others
 	}
 	ask := r.takeCall(charge, checks, ps)
-	if bansOf(checks) > 0 || takesLess(ps) {
+	if bansOf(checks) > 0 {
 		ask = r.takeBansCall(charge, false, checks, ps)
 	}
 	reply, err := t.Send(ctx, ask)

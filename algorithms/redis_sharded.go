@@ -39,18 +39,8 @@ func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charg
 	if err != nil {
 		return d, err
 	}
-	switch {
-	case deniedForCertain(d):
+	if deniedForCertain(d) {
 		r.denied(ctx, t, d.Results)
-	case d.Allowed:
-		level(d.Results, func(charges []Charge) []Result {
-			if !r.timeToSettle(ctx) {
-				return nil
-			}
-			results, corrections, _ := prepareSettle(charges, SourceRedis)
-			r.settleEach(ctx, t, corrections)
-			return results
-		})
 	}
 	return d, nil
 }
@@ -91,7 +81,7 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 	parts := partsOf(checks, ps)
 	calls := make([]*transport.Call, 0, 2*len(checks))
 	for i := range parts {
-		calls = append(calls, r.partCall(charge, &parts[i]))
+		calls = append(calls, r.takeCall(charge, parts[i].checks, parts[i].ps))
 	}
 	look := lookAtBan
 	if charge {
@@ -109,7 +99,7 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 		if !metBan(responses[i].Err) {
 			return nil
 		}
-		return r.sparedCall(charge, true, &parts[i])
+		return r.sparedCall(charge, &parts[i])
 	})
 	d := Decision{Allowed: true, Results: make([]Result, len(checks))}
 	errs := make([]error, len(checks))
@@ -152,21 +142,13 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 	return d, nil
 }
 
-// partCall decides the checks of a part, whose bans others look at.
-func (r *Redis) partCall(charge bool, p *part) *transport.Call {
-	if takesLess(p.ps) {
-		return r.sparedCall(charge, false, p)
-	}
-	return r.takeCall(charge, p.checks, p.ps)
-}
-
 // sparedCall decides the checks of a part, and counts no denial: the second flush does.
-func (r *Redis) sparedCall(charge, met bool, p *part) *transport.Call {
+func (r *Redis) sparedCall(charge bool, p *part) *transport.Call {
 	spared := slices.Clone(p.checks)
 	for i := range spared {
 		spared[i].spared = true
 	}
-	return r.takeBansCall(charge, met, spared, p.ps)
+	return r.takeBansCall(charge, true, spared, p.ps)
 }
 
 // oneByOne sends the checks of those parts one by one that were certainly not decided
@@ -182,7 +164,7 @@ func (r *Redis) oneByOne(ctx context.Context, t *transport.Transport, charge boo
 		}
 		for j := range p.checks {
 			one := part{p.at[j : j+1], p.checks[j : j+1], p.ps[j : j+1]}
-			again, calls = append(again, one), append(calls, r.partCall(charge, &one))
+			again, calls = append(again, one), append(calls, r.takeCall(charge, one.checks, one.ps))
 		}
 	}
 	if again == nil {

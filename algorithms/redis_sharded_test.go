@@ -83,52 +83,6 @@ func TestChargesThatCouldNotBeGivenBack(t *testing.T) {
 	}
 }
 
-// On several servers each check is granted by itself. What one has beyond the least goes
-// back, or else stays charged; nobody is granted it.
-func TestTheLeastOfSeveralServers(t *testing.T) {
-	srv := redistest.Start(t)
-	for name, c := range map[string]struct {
-		err       error
-		remaining int64 // of the wide check
-	}{
-		"refunded":     {nil, 93},
-		"not refunded": {&net.OpError{Op: "dial", Err: errors.New("connection refused")}, 80},
-		"unknown":      {io.EOF, 80},
-	} {
-		t.Run(name, func(t *testing.T) {
-			client := srv.Client(t)
-			r := &Redis{Client: client, Namespace: fmt.Sprint("least-", len(name)), Sharded: true, Budget: roomy}
-			checks := []Check{
-				{Rule: "wide", Key: "w", Limit: perDay(100)}, {Rule: "narrow", Key: "n", Limit: perDay(7)},
-				{Rule: "shadow", Key: "s", Limit: perDay(5), Shadow: true}, {Rule: "calls", Key: "c", Limit: perDay(1)},
-			}
-			for i := range checks[:3] {
-				checks[i].Cost, checks[i].AtLeast = 20, 5
-			}
-			if c.err != nil {
-				client.AddHook(failSettling(c.err))
-			}
-			d, err := r.Take(t.Context(), checks...)
-			if err != nil || !d.Allowed {
-				t.Fatalf("%+v, %v", d, err)
-			}
-			for i, want := range []int64{7, 7, 5, 1} {
-				if res := &d.Results[i]; res.Charged != want || res.Crossed(100) != (i > 0) {
-					t.Errorf("%s: %+v; want %d charged", res.Check.Rule, res, want)
-				}
-			}
-			peeked, err := r.Peek(t.Context(), checks[0])
-			if err != nil || peeked.Results[0].Remaining != c.remaining {
-				t.Errorf("%+v, %v; want %d left", peeked, err, c.remaining)
-			}
-			denied, err := r.Take(t.Context(), checks[0], checks[1])
-			if err != nil || denied.Allowed || denied.Results[0].Charged != 0 && c.err == nil {
-				t.Errorf("%+v, %v", denied, err)
-			}
-		})
-	}
-}
-
 // A bucket does not get back what it refilled between a charge and its return.
 // Whoever is over a limit of their own must not drain with that what they share
 // with others, however many requests they send.

@@ -2,7 +2,6 @@ package algorithms
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -62,17 +61,10 @@ func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Deci
 		d.Allowed = d.Allowed && (res.Err != nil || !res.Denies())
 	}
 	charge = charge && d.Allowed
-	grant := int64(math.MaxInt64)
-	for i := range checks {
-		if p := &ps[i]; p.Most > 0 && !checks[i].Shadow && d.Results[i].Err == nil {
-			grant = min(grant, p.Fits(stateOf(p, reply[2+4*i:], now), now))
-		}
-	}
 	for i := range checks {
 		p, res := &ps[i], &d.Results[i]
 		if res.Err == nil {
 			current := stateOf(p, reply[2+4*i:], now)
-			p.Raise(grant, current, now)
 			charged, where, ok := p.Take(current, now)
 			if (ok || p.Soft) != res.HasRoom {
 				return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", transport.ErrReply, i, reply[2+4*i:5+4*i], now, res.HasRoom)

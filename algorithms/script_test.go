@@ -26,7 +26,6 @@ func init() {
 	replace(script.TakeJoint, "take_joint.lua", nil)
 	script.Take.JoinedBy(script.TakeJoint) // which replace has undone
 	replace(script.TakeBans, "take_bans.lua", script.ParseReply)
-	replace(script.TakeLeast, "take_least.lua", script.ParseReply)
 	replace(script.Bans, "bans.lua", nil)
 	replace(script.Settle, "settle.lua", nil)
 	replace(script.SettleKept, "settle_kept.lua", nil)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -44,34 +43,6 @@ func (r *Result) setCharged(units int64) {
 		r.trace.Followed = max(r.trace.Followed+units-r.Charged, 0)
 	}
 	r.Charged = units
-}
-
-// level settles what checks with AtLeast were granted, each by itself, at the least of it.
-// Units that settle cannot refund stay charged, which errs towards denying.
-func level(results []Result, settle func([]Charge) []Result) {
-	least := int64(math.MaxInt64)
-	for i := range results {
-		if r := &results[i]; r.Check.takesLess() && !r.Check.Shadow && r.Charged > 0 {
-			least = min(least, r.Charged)
-		}
-	}
-	var charges []Charge
-	var at []int
-	for i := range results {
-		if r := &results[i]; r.Check.takesLess() && r.Charged > least {
-			charges, at = append(charges, Charge{*r, least}), append(at, i)
-		}
-	}
-	if len(charges) == 0 {
-		return
-	}
-	for j, r := range settle(charges) {
-		r.moved = nil // it is of the decision
-		results[at[j]] = r
-	}
-	for _, i := range at {
-		results[i].setCharged(least)
-	}
 }
 
 // A settlement is a correction and its result.

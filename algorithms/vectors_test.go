@@ -38,7 +38,6 @@ type vectorStep struct {
 	Length     int64   `json:"length,omitempty"`
 	Settle     int     `json:"settle,omitempty"`
 	Cost       int64   `json:"cost"`
-	AtLeast    int64   `json:"at_least,omitempty"`
 	MaxDelay   int64   `json:"max_delay,omitempty"`
 	Shadow     bool    `json:"shadow,omitempty"`
 	Allowed    bool    `json:"allowed"`
@@ -122,10 +121,6 @@ var histories = []struct{ name, limits, steps string }{
 	{"a shadow check is decided and charged but never enforced", "10/1s", "@250ms %1*10 %1 %1"},
 	{"a shadow check shares its count with enforced ones", "10/1s", "@250ms %7 3 %1 1"},
 	{"a shadow check whose cost is above the quota is never enforced", "10/1s", "@250ms %11 ? 1"},
-	{"AtLeast takes what is left, up to the cost", "10/1s fixed_window, 10/1s sliding_window, 10/1s sliding_log, 10/1s token_bucket",
-		"@250ms 2-3 3-3 ^2-30 a:2-30 1-30 a=3 2-30 ^2-30 1-2"},
-	{"AtLeast takes what is left, up to the cost", "10/1s fixed_window, 10/1s sliding_window, 10/1s sliding_log, 10/1s token_bucket",
-		"@250ms 11-12 a:10-9223372036854775807 a=0 ?"},
 	{"a soft check is charged beyond its limit and denies nothing", "10/1s soft", "@250ms 10 ^1 1 1 ^1 +2s 1"},
 	{"a cost above a soft limit is charged whole", "10/1s soft", "@250ms ^25 25 10/1s 1 10/1s_soft 1"},
 	{"a soft check in shadow is a shadow check", "10/1s soft", "@250ms %10 %1 %1 %11"},
@@ -290,9 +285,6 @@ func (r *recorder) takes(word string) {
 	if word, s.Shadow = strings.CutPrefix(word, "%"); word[0] == '^' {
 		word, s.Do = word[1:], "peek"
 	}
-	if least, most, some := strings.Cut(word, "-"); some {
-		s.AtLeast, word = units(least), most
-	}
 	s.Cost = units(word)
 	for range max(units("0"+times), 1) {
 		r.take(s)
@@ -323,7 +315,7 @@ func (r *recorder) first(so func(now int64) bool) int64 {
 }
 
 func (r *recorder) take(s vectorStep) {
-	cost, least := max(s.Cost, 1), max(cmp.Or(s.AtLeast, s.Cost), 1)
+	cost, least := max(s.Cost, 1), max(s.Cost, 1)
 	queue, _ := r.model.(delayer)
 	admits := func(now int64) bool {
 		return admits(r.model, now, least) && (queue == nil || s.MaxDelay == 0 || queue.delay(now) <= s.MaxDelay)
@@ -335,9 +327,6 @@ func (r *recorder) take(s vectorStep) {
 	banned := r.bannedUntil(s.Shadow) > r.now
 	if s.Do == "" && !banned && (s.Allowed || r.limit.Soft && !s.Shadow) {
 		grant := cost
-		if s.AtLeast > 0 {
-			grant = min(cost, r.left())
-		}
 		if grant != cost || !s.Allowed {
 			s.Charged = grant
 		}

@@ -48,29 +48,6 @@ func TestWaitRetriesWhatHasNoDelay(t *testing.T) {
 	})
 }
 
-// Wait waits for AtLeast units, and not for Cost units. Workers that share a limit get what
-// there is of it, and no more.
-func TestWaitTakesWhatIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, begin := new(Memory), time.Now()
-		check := Check{Rule: "r", Limit: Limit{Rate: 1000, Period: time.Hour, Burst: 1000, Algorithm: TokenBucket}, Cost: 700, AtLeast: 100}
-		for i, want := range []struct {
-			units int64
-			after time.Duration
-		}{{700, 0}, {300, 0}, {100, 6 * time.Minute}, {100, 12 * time.Minute}} {
-			d, err := Wait(t.Context(), m, check)
-			if err != nil || d.Results[0].Charged != want.units || time.Since(begin) != want.after {
-				t.Errorf("call %d: %+v, %v after %s; want %+v", i, d, err, time.Since(begin), want)
-			}
-		}
-		check.AtLeast = 1001
-		check.Cost = 2000
-		if _, err := Wait(t.Context(), m, check); !errors.Is(err, ErrDenied) {
-			t.Errorf("more than the limit can hold: %v", err)
-		}
-	})
-}
-
 // Callers that cannot wait long must not take slots that nobody uses: slots that
 // are given back are free again only while they are the last. They did once,
 // and 6 of 100 were served.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -152,17 +151,6 @@ func (s *distant) used(t *testing.T, c algorithms.Check) int64 {
 		t.Fatal(err)
 	}
 	return c.Limit.Quota() - d.Results[0].Remaining
-}
-
-// untilUsed waits until what is given back in the background is.
-func (s *distant) untilUsed(t *testing.T, c algorithms.Check, want int64) {
-	t.Helper()
-	for s.used(t, c) != want {
-		if t.Context().Err() != nil {
-			t.Fatalf("%d used, want %d", s.used(t, c), want)
-		}
-		runtime.Gosched()
-	}
 }
 
 // A testStore is a limiter, and what a Guard needs of it beside.

@@ -3,7 +3,6 @@ package failmode
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -108,44 +107,6 @@ func TestShareOfTheLimit(t *testing.T) {
 			if got := d.Results[0].Check.Limit; got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
-		})
-	}
-}
-
-// In an outage, checks with AtLeast take what is left of this process' share. If only some
-// of them are decided here, all are granted what the least of them has.
-func TestAtLeastInAnOutage(t *testing.T) {
-	some := func(rule string, rate int64, fail Mode) algorithms.Check {
-		c := check(rule, rate, fail)
-		c.Cost, c.AtLeast = 1000, 10
-		return c
-	}
-	for name, c := range map[string]struct {
-		checks  []algorithms.Check
-		granted string
-		left    int64 // of 500 in Redis
-	}{
-		"a share":               {[]algorithms.Check{some("lost", 1000, Local)}, "100", 500},
-		"a share below AtLeast": {[]algorithms.Check{some("lost", 20, Local)}, "10", 500},
-		"half of it":            {[]algorithms.Check{some("kept", 500, Local), some("lost", 1000, Local)}, "100 100", 400},
-		"the other half":        {[]algorithms.Check{some("lost", 9000, Local), some("kept", 500, Local)}, "500 500", 0},
-		"open":                  {[]algorithms.Check{some("lost", 1000, Open), some("kept", 500, Local)}, "0 500", 0},
-		"closed":                {[]algorithms.Check{some("kept", 500, Local), some("lost", 1000, Closed)}, "0 0", 500},
-		"nothing left":          {[]algorithms.Check{some("kept", 500, Local), some("lost", 9, Local)}, "0 0", 500},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := &distant{lost: map[string]error{"lost": errAway}}
-			g := guarding(t, s)
-			g.Instances = 10
-			d := taken(t, g, c.checks...)
-			var granted []string
-			for _, r := range d.Results {
-				granted = append(granted, fmt.Sprint(r.Charged))
-			}
-			if got := strings.Join(granted, " "); got != c.granted || d.Allowed == (name == "closed" || name == "nothing left") {
-				t.Errorf("granted %s, %+v; want %s", got, d, c.granted)
-			}
-			s.untilUsed(t, some("kept", 500, Local), 500-c.left)
 		})
 	}
 }

@@ -70,13 +70,5 @@ func (g *Guard) routeAndLearn(ctx context.Context, checks []algorithms.Check, lo
 		}
 	}
 	g.follow(asked, d.Results)
-	if d.Allowed {
-		lent.Level(d.Results, func(charges []algorithms.Charge) []algorithms.Result {
-			within, cancel := g.store.Within(context.WithoutCancel(ctx))
-			defer cancel()
-			results, _ := g.Settle(within, charges...)
-			return results
-		})
-	}
 	return d, nil
 }

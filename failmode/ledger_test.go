@@ -23,11 +23,11 @@ func TestStoreHoldsWhatWasAdmitted(t *testing.T) {
 		n := new(nodes)
 		g := join(n, 1)
 		checks := func() (cs []algorithms.Check) {
-			cost := [2]int64{[]int64{1, 3}[rand.IntN(2)], rand.Int64N(2)} // maybe with AtLeast
+			cost := []int64{1, 3}[rand.IntN(2)]
 			for shard := 1; shard <= 3; shard++ {
 				if rand.IntN(4) > 0 {
 					cs = append(cs, algorithms.Check{
-						Rule: "r", Key: fmt.Sprint(shard), Cost: cost[0], AtLeast: cost[1], Fail: Mode(rand.IntN(3)), Shadow: rand.IntN(5) == 0,
+						Rule: "r", Key: fmt.Sprint(shard), Cost: cost, Fail: Mode(rand.IntN(3)), Shadow: rand.IntN(5) == 0,
 						Limit: algorithms.Limit{Rate: 301, Period: 24 * time.Hour, Algorithm: algorithms.FixedWindow},
 					})
 				}

@@ -23,9 +23,10 @@ var ErrDenied = errors.New("middleware: over the limit")
 // The first units come out of the request's charge, so set Cost or CostFor to what a
 // request usually uses. When the charge is used up, Add calls the limiter to take what is
 // missing, or up to a quarter of the first charge, or an eighth of all that was charged, if
-// that is more. If the rule has less left than is missing, the error wraps [ErrDenied], and
-// the units are not charged: the handler should stop. These calls of the limiter take as
-// long as decisions, and follow the rule's Fail. They start no ban, but a ban denies them.
+// that is more; a second call takes what is left, if that is less. If the rule has less left
+// than is missing, the error wraps [ErrDenied], and the units are not charged: the handler
+// should stop. These calls of the limiter take as long as decisions, and follow the rule's
+// Fail. They start no ban, but a ban denies them.
 //
 // Add returns nil and does nothing if the rule does not apply to the request, has charged
 // nothing, or was settled before. In shadow, a rule takes nothing beyond the first charge,
@@ -159,15 +160,13 @@ func (s *requestState) topUp(u *usage) bool {
 	return true
 }
 
-// takeMore charges all windows of a rule, from least to most units; beside a soft window,
-// which does not say how much is left, either least or most. Its denials count towards no
-// ban.
+// takeMore charges all windows of a rule most units or, if less is left, what is left, unless
+// that is below least. Its denials count towards no ban.
 func (s *requestState) takeMore(rule string, least, most int64) algorithms.Decision {
 	var checks []algorithms.Check
-	soft := false
 	add := func(c algorithms.Check) {
 		if c.Rule == rule {
-			c.Cost, c.Lease, soft = most, false, soft || c.Limit.Soft
+			c.Cost, c.Lease = most, false
 			lent.Check(&c).Spare()
 			checks = append(checks, c)
 		}
@@ -180,17 +179,21 @@ func (s *requestState) takeMore(rule string, least, most int64) algorithms.Decis
 			add(results[i].Check)
 		}
 	}
-	for i := range checks {
-		if !soft {
-			checks[i].AtLeast = least
-		}
-	}
 	d, err := s.by.limiter.ask(context.WithoutCancel(s.Context), false, checks)
 	if err != nil {
 		return algorithms.Decision{} // no limit can hold so many units
 	}
-	if soft && !d.Allowed && most > least {
-		return s.takeMore(rule, least, least)
+	if d.Allowed {
+		return d
 	}
-	return d
+	left := most - 1
+	for i := range d.Results {
+		if r := &d.Results[i]; !r.Check.Limit.Soft {
+			left = min(left, r.Remaining)
+		}
+	}
+	if left < least {
+		return d
+	}
+	return s.takeMore(rule, least, left)
 }

@@ -14,8 +14,6 @@ var chargingCases = []testCase{
 	{name: "a request that one check denies charges nothing, in any order", run: denialChargesNothing},
 	{name: "each check that denies says when it would not", run: eachDenies},
 	{name: "a check that denies for MaxDelay alone charges nothing", run: impatientChargesNothing},
-	{name: "AtLeast takes of all checks what the least of them has left", run: atLeastOfAll},
-	{name: "a shadow check with AtLeast is charged no more than it has left", run: atLeastInShadow},
 	{name: "a request whose context has ended is counted", run: contextEnded},
 	{name: "Peek decides several checks and shadow checks as Take then does", run: peekSeveral},
 	{name: "calendar windows begin at midnight of their zone, and forget debts", run: calendarWindows},
@@ -108,59 +106,6 @@ func impatientChargesNothing(c *trial) {
 	}
 	c.take(check, charged(1, 6, 4*place).delayed(3*place))
 	c.holds(beside, 10, 0)
-}
-
-// atLeastOfAll lets each algorithm have the least left, beside a check without AtLeast.
-func atLeastOfAll(c *trial) {
-	all := c.allSamples()
-	for least := range all {
-		var want, denied []expectation
-		for i, s := range all {
-			s = s.under(all[least].Key + " has the least")
-			used := int64(i % 3)
-			if i == least {
-				used = 7
-			}
-			if used > 0 {
-				c.take(costing(s.Check, used), s.charged(used, used))
-			}
-			switch {
-			case s.queue && i == least: // too little for itself
-				want = append(want, expectation{costing(s.Check, 3), s.charged(3, 10)})
-				denied = append(denied, expectation{costing(s.Check, 3), s.denied(10, 3)})
-			case s.queue:
-				want = append(want, expectation{s.Check, s.charged(1, used+1)})
-				denied = append(denied, expectation{s.Check, s.passed(used + 1)})
-			default:
-				grant := int64(3)
-				if all[least].queue {
-					grant = 8
-				}
-				want = append(want, expectation{partOf(s.Check, 2, 8), s.charged(grant, used+grant)})
-				denied = append(denied, expectation{partOf(s.Check, 2, 8), s.passed(used + grant)})
-				if used+grant > 8 {
-					denied[i].outcome = s.denied(used+grant, 2)
-				}
-			}
-		}
-		c.takeAll(want...)
-		c.takeAll(denied...)
-	}
-}
-
-func atLeastInShadow(c *trial) {
-	c.eachSample(func(s sample) {
-		if s.queue {
-			return
-		}
-		some, none := s.under("some"), s.under("none")
-		c.take(costing(some.Check, 7), s.charged(7, 7))
-		c.take(costing(none.Check, 9), s.charged(9, 9))
-		c.takeAll(
-			expectation{partOf(shadowed(some.Check), 2, 5), s.charged(3, 10)},
-			expectation{partOf(s.Check, 2, 5), s.charged(5, 5)},
-			expectation{partOf(shadowed(none.Check), 2, 5), s.denied(9, 2)})
-	})
 }
 
 func peekSeveral(c *trial) {

@@ -52,12 +52,6 @@ func limitedTo(c algorithms.Check, l algorithms.Limit) algorithms.Check {
 	return c
 }
 
-// partOf is a check that takes from least to most units.
-func partOf(c algorithms.Check, least, most int64) algorithms.Check {
-	c.AtLeast, c.Cost = least, most
-	return c
-}
-
 func soft(l algorithms.Limit) algorithms.Limit {
 	l.Soft = true
 	return l

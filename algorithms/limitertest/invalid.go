@@ -15,7 +15,6 @@ var errorCases = []testCase{
 	{name: "an invalid limit is an error and charges nothing", run: invalidLimit},
 	{name: "an invalid ban is an error and charges nothing", run: invalidBans},
 	{name: "two checks that share a count are an error in one call and charge nothing", run: duplicates},
-	{name: "an invalid AtLeast is an error and charges nothing", run: invalidAtLeast},
 }
 
 // refused gives the checks, which are invalid, to Take and Peek, between valid ones, and
@@ -134,26 +133,4 @@ func duplicates(c *trial) {
 	unnamed.Algorithm = ""
 	c.refused("sliding_window by default", of(named), of(unnamed))
 	c.eachWindow(func(s sample, soft algorithms.Check) { c.refused("soft and not", s.Check, soft) })
-}
-
-func invalidAtLeast(c *trial) {
-	c.refused("AtLeast of requests in flight", partOf(of(algorithms.MaxInFlight(5)), 1, 1))
-	c.eachSample(func(s sample) {
-		if s.queue {
-			c.refused("AtLeast of a queue", partOf(s.Check, 1, 2))
-			return
-		}
-		other := s.under("other").Check
-		c.refused("negative AtLeast", partOf(s.Check, -1, 2))
-		c.refused("AtLeast above the cost", partOf(s.Check, 3, 2))
-		c.refused("two of AtLeast", partOf(s.Check, 1, 3), partOf(other, 2, 3))
-		leased := partOf(s.Check, 1, 2)
-		leased.Lease = true
-		c.refused("AtLeast of a lease", leased)
-		if s.Limit.Algorithm == algorithms.FixedWindow {
-			c.refused("AtLeast of a soft limit", limitedTo(partOf(s.Check, 1, 2), soft(s.Limit)))
-		}
-		c.refused("two costs", partOf(s.Check, 1, 3), partOf(shadowed(other), 1, 2))
-		c.holds(s.Check, 10, 0)
-	})
 }

@@ -12,7 +12,6 @@ import (
 var raceCases = []testCase{
 	{name: "requests at the same time are admitted exactly up to the limit", run: raceOnOne},
 	{name: "requests at the same time charge all rules or none", run: raceOnTwo},
-	{name: "AtLeast at the same time takes exactly what there is", run: atLeastRace},
 	{name: "requests at the same time are banned after exactly so many denials", run: raceToBan},
 }
 
@@ -114,29 +113,6 @@ func raceOnTwo(c *trial) {
 			reset := whenUsed(c.untilNext(time.Hour))
 			c.holds(own(half), rate-n, reset(n))
 		}
-	})
-}
-
-// atLeastRace lets workers share ten units.
-func atLeastRace(c *trial) {
-	c.eachSample(func(s sample) {
-		if s.queue {
-			return
-		}
-		var taken atomic.Int64
-		c.raceWith(5, func(int, int) bool {
-			d, err := c.limiter.Take(c.Context(), partOf(s.Check, 1, 3))
-			if err != nil {
-				c.Errorf("Take: %v", err)
-				return false
-			}
-			taken.Add(d.Results[0].Charged)
-			return d.Allowed
-		})
-		if n := taken.Load(); n != 10 {
-			c.Errorf("%s: %d units taken, want 10", name(s.Check), n)
-		}
-		c.take(s.Check, s.exhausted())
 	})
 }
 

@@ -87,9 +87,9 @@ func (s sample) delay(before int64) time.Duration {
 	return refill(before)
 }
 
-// denied is the outcome of asking for more than is left when so many are used.
-func (s sample) denied(used, cost int64) outcome {
-	return denied(10-used, s.retry(used, cost), s.reset(used))
+// denied is the outcome of asking for one unit when so many are used.
+func (s sample) denied(used int64) outcome {
+	return denied(10-used, s.retry(used, 1), s.reset(used))
 }
 
 // above is the outcome of a cost above the limit that a soft check was charged.
@@ -100,7 +100,7 @@ func (s sample) above(units int64) outcome {
 }
 
 // exhausted is the outcome of asking for one unit when all ten are used.
-func (s sample) exhausted() outcome { return s.denied(10, 1) }
+func (s sample) exhausted() outcome { return s.denied(10) }
 
 // eachSample runs f for each algorithm at a time at which the sample's outcomes
 // hold.

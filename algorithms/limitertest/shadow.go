@@ -49,14 +49,14 @@ func softNotCharged(c *trial) {
 		hard, free := s.under("hard"), soft
 		free.Rule = "with room"
 		c.takeAll(expectation{costing(soft, 11), s.above(11)}, expectation{costing(hard.Check, 9), s.charged(9, 9)})
-		c.peekAll(expectation{soft, s.denied(11, 1)}, expectation{hard.Check, s.passed(9)})
-		beyond := s.denied(12, 1)
+		c.peekAll(expectation{soft, s.denied(11)}, expectation{hard.Check, s.passed(9)})
+		beyond := s.denied(12)
 		beyond.charged = 1
 		c.takeAll(expectation{soft, beyond}, expectation{hard.Check, s.charged(1, 10)})
 		for range 2 {
-			c.takeAll(expectation{soft, s.denied(12, 1)}, expectation{hard.Check, s.exhausted()}, expectation{free, s.passed(0)})
+			c.takeAll(expectation{soft, s.denied(12)}, expectation{hard.Check, s.exhausted()}, expectation{free, s.passed(0)})
 		}
-		c.peek(soft, s.denied(12, 1))
+		c.peek(soft, s.denied(12))
 		c.take(free, s.charged(1, 1))
 	})
 }

@@ -34,7 +34,6 @@ type vectorStep struct {
 	Length     int64   `json:"length"`    // of a ban by hand; 0 lifts the ban
 	Settle     int     `json:"settle"`    // the step that is to cost Cost then, from 1
 	Cost       int64   `json:"cost"`      // 0 means 1 in a Take
-	AtLeast    int64   `json:"at_least"`  // of the check
 	MaxDelay   int64   `json:"max_delay"` // of the check
 	Shadow     bool    `json:"shadow"`    // of the check
 	Allowed    bool    `json:"allowed"`   // the check has room, and no ban denies it
@@ -119,7 +118,7 @@ func (c *trial) replay(v vector, key string) {
 			results[s.Settle] = c.settle(s.Cost, results[s.Settle], s.outcome())
 			continue
 		}
-		checked.Cost, checked.AtLeast, checked.MaxDelay, checked.Shadow = s.Cost, s.AtLeast, micros(s.MaxDelay), s.Shadow
+		checked.Cost, checked.MaxDelay, checked.Shadow = s.Cost, micros(s.MaxDelay), s.Shadow
 		if s.Do == "peek" {
 			c.peek(checked, s.outcome())
 			continue

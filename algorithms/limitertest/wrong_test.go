@@ -132,12 +132,6 @@ var mistakes = []mistake{
 	{name: "ignores_Burst", take: asking(func(c *algorithms.Check) { c.Limit.Burst = 0 }), foundBy: "a burst at once, then the rate"},
 	{name: "ignores_Cost", take: asking(func(c *algorithms.Check) { c.Cost = min(c.Cost, 1) }), foundBy: "a cost takes all of its units"},
 	{name: "ignores_negative_Cost", take: asking(func(c *algorithms.Check) { c.Cost = max(c.Cost, 0) }), foundBy: "a negative cost or MaxDelay is an error"},
-	{name: "ignores_AtLeast", take: asking(func(c *algorithms.Check) { c.AtLeast = 0 }), foundBy: "AtLeast takes what is left"},
-	{name: "takes_AtLeast_only", take: asking(func(c *algorithms.Check) {
-		if c.AtLeast > 0 {
-			c.Cost = c.AtLeast
-		}
-	}), foundBy: "AtLeast takes of all checks"},
 	{name: "ignores_MaxDelay", take: asking(func(c *algorithms.Check) { c.MaxDelay = 0 }), foundBy: "MaxDelay denies who would wait longer"},
 	{name: "MaxDelay_in_ms", take: asking(func(c *algorithms.Check) { c.MaxDelay = c.MaxDelay.Truncate(time.Millisecond) }), foundBy: "MaxDelay denies who would wait longer"},
 	{name: "ignores_Soft", take: asking(func(c *algorithms.Check) { c.Limit.Soft = false }), foundBy: "a soft check is charged beyond its limit"},

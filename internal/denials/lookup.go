@@ -179,7 +179,7 @@ func (d *Cache) lookUp(c *algorithms.Check, now time.Duration) (l Lookup) {
 				return l
 			}
 		}
-		l.reserved = min(max(c.Cost, 1), c.Limit.Quota()) // also with AtLeast: it may take all
+		l.reserved = min(max(c.Cost, 1), c.Limit.Quota())
 		e.pending += l.reserved
 	}
 	l.entry = e

@@ -9,7 +9,6 @@ package memory
 import (
 	"cmp"
 	"hash/maphash"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -90,7 +89,7 @@ func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
 	for i := range counts {
 		counts[i].find() // all at once: the processor waits for several entries as long as for one
 	}
-	allowed, grant := true, int64(math.MaxInt64)
+	allowed := true
 	for i := range counts {
 		c := &counts[i]
 		current, healed := c.load(now, &c.Params)
@@ -100,18 +99,12 @@ func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
 		c.State = current
 		c.charged, c.where, c.Room = c.Take(current, now)
 		allowed = allowed && (c.Room || c.Shadow || c.Soft)
-		if c.Most > 0 && !c.Shadow {
-			grant = min(grant, c.Fits(current, now))
-		}
 		if c.meetsBan(charge, now) {
 			allowed = allowed && c.bannedUntil <= now
 		}
 	}
 	for i := range counts {
 		c := &counts[i]
-		if c.Raise(grant, c.State, now) {
-			c.charged, c.where, _ = c.Take(c.State, now)
-		}
 		if charge && allowed && (c.Room || c.Soft && c.hasRoom(now, m.most)) {
 			if c.Charged = c.Units(c.State, c.charged); c.Charged > 0 {
 				c.State, c.Where = c.charged, c.where

@@ -12,8 +12,7 @@ package script
 // stand in the loop of take.lua, which is for requests without bans. In the other scripts
 // a step is a function. take_bans.lua is a script of its own, because one script for both
 // would take about 60 % more of Redis' time for requests without bans. Both may decide on
-// one key (TestConformance). take_least.lua is take_bans.lua for requests with AtLeast: it
-// raises the costs in ARGV first. take_joint.lua decides several requests: it finds their
+// one key (TestConformance). take_joint.lua decides several requests: it finds their
 // states in the reply of MGET, counts the sets of in_flight, and the steps stand in its loop.
 //
 // The reply is one string with the states as they are stored. Go repeats the decision

@@ -17,8 +17,6 @@ var (
 	takeJoint string
 	//go:embed take_bans.lua
 	takeBans string
-	//go:embed take_least.lua
-	takeLeast string
 	//go:embed bans.lua
 	bans string
 	//go:embed settle.lua
@@ -36,7 +34,6 @@ var (
 	TakeJoint  = transport.NewScript(takeJoint, nil)
 	Take       = transport.NewScript(take, ParseReply).JoinedBy(TakeJoint)
 	TakeBans   = transport.NewScript(takeBans, ParseReply)
-	TakeLeast  = transport.NewScript(takeLeast, ParseReply)
 	Bans       = transport.NewScript(bans, nil)
 	Settle     = transport.NewScript(settle, nil)
 	SettleKept = transport.NewScript(settleKept, nil)
@@ -45,4 +42,4 @@ var (
 )
 
 // All are the scripts that decisions, settlements and heartbeats run.
-var All = []*transport.Script{Take, TakeJoint, TakeBans, TakeLeast, Bans, Settle, SettleKept, Renew, Instances}
+var All = []*transport.Script{Take, TakeJoint, TakeBans, Bans, Settle, SettleKept, Renew, Instances}

@@ -13,7 +13,6 @@ type Params struct {
 	calendar     *Calendar
 	Soft         bool   // what does not fit is charged all the same
 	Cost         int64  // at least 1; a cost above the quota is the quota + 1, which no state admits, unless Soft
-	Most         int64  // the cost may rise so far, if that fits; 0 means that it may not
 	ID           int64  // Held: of the request; a random number below 2^52
 	Tier         string // of the count; no step reads it
 	never        bool   // the cost is above the quota
@@ -102,25 +101,6 @@ func (p *Params) SetCost(units int64) {
 		p.costW, p.costF = p.refill(units)
 		p.roomW, p.roomF = p.fullW, p.fullF
 	}
-}
-
-// Fits is how many units, at most Most, fit a current state.
-func (p *Params) Fits(s State, now int64) int64 {
-	left, _ := p.Step.Left(s, now, *p)
-	return min(left, p.Most)
-}
-
-// Raise raises the cost to as many units as fit a current state, at most units and Most.
-// It reports whether it did.
-func (p *Params) Raise(units int64, s State, now int64) bool {
-	if p.Most == 0 {
-		return false
-	}
-	if units = min(units, p.Fits(s, now)); units <= p.Cost {
-		return false
-	}
-	p.SetCost(units)
-	return true
 }
 
 // wait bounds how far ahead of now the slot may begin, and so where it may end.

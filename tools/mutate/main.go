@@ -52,7 +52,7 @@ const without = "^TestConformance$/^miniredis$"
 var files = []string{
 	"internal/step/correction.go", "internal/step/denials.go", scripts + "/src/parts/functions.lua",
 	scripts + "/src/parts/take.lua", scripts + "/src/parts/settle.lua", scripts + "/src/parts/ban.lua",
-	scripts + "/src/parts/obey.lua", scripts + "/src/parts/count_denials.lua", scripts + "/src/take_least.lua", scripts + "/src/bans.lua", scripts + "/src/settle_kept.lua",
+	scripts + "/src/parts/obey.lua", scripts + "/src/parts/count_denials.lua", scripts + "/src/bans.lua", scripts + "/src/settle_kept.lua",
 }
 
 // stepFiles returns the files of the steps in a copy of the module, each twin with its step

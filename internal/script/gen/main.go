@@ -10,11 +10,9 @@
 //	--@ steps          the steps, each behind the comparison with its code
 //	--@ helpers        the functions that steps call
 //	--@ corrections    the corrections of the steps, and a table of them by code
-//	--@ raises         what raises the costs of the steps, and a table of it by code
 //
 // A file in steps may include parts. It has the helpers of a step; behind the line "--@ step" the step, or
-// "--@ step NAME" if it is that one's; behind "--@ correct" its correction; and behind "--@ raise", if there
-// is that line, what raises its cost.
+// "--@ step NAME" if it is that one's; behind "--@ correct" its correction.
 package main
 
 import (
@@ -73,10 +71,9 @@ type luaStep struct {
 	helpers   string
 	body      string // "" if it is the step of another
 	correct   string
-	raise     string
 }
 
-var section = regexp.MustCompile(`(?s)\A(.*?)--@ step ?(\w*)\n(.*?)--@ correct\n(.*?)(?:--@ raise\n(.*))?\z`)
+var section = regexp.MustCompile(`(?s)\A(.*?)--@ step ?(\w*)\n(.*?)--@ correct\n(.*?)\z`)
 
 // readSteps reads the steps in the order of their codes.
 func readSteps(src fs.FS) (steps []luaStep, err error) {
@@ -98,7 +95,7 @@ func readSteps(src fs.FS) (steps []luaStep, err error) {
 		if parts == nil {
 			return nil, fmt.Errorf("steps/%s.lua: no line --@ step, or no --@ correct below it", row.Lua)
 		}
-		s := luaStep{name: row.Lua, log: row.Log, held: row.Held, code: row.Code, helpers: parts[1], body: parts[3], correct: parts[4], raise: parts[5]}
+		s := luaStep{name: row.Lua, log: row.Log, held: row.Held, code: row.Code, helpers: parts[1], body: parts[3], correct: parts[4]}
 		s.arguments = len(row.Step.Arguments(nil, step.Params{}))
 		with := &s
 		if same := parts[2]; same != "" {
@@ -187,14 +184,6 @@ func (g *generator) directed(what, name string) (text string) {
 	case "corrections":
 		return g.each(func(s *luaStep) string { return s.correct + "\n" }) + "local corrections = {\n" +
 			g.each(func(s *luaStep) string { return fmt.Sprintf("  ['%d'] = correct_%s,\n", s.code, s.name) }) + "}\n"
-	case "raises":
-		return g.each(func(s *luaStep) string { return s.raise }) + "local raises = {\n" +
-			g.each(func(s *luaStep) string {
-				if s.raise == "" {
-					return ""
-				}
-				return fmt.Sprintf("  ['%[1]d'] = raise_%[2]s, ['-%[1]d'] = raise_%[2]s,\n", s.code, s.name)
-			}) + "}\n"
 	}
 	g.fail(fmt.Errorf("--@ %s is not known", what))
 	return ""

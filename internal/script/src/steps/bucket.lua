@@ -85,15 +85,3 @@ local function correct_bucket(_, now, p, q, form, w, ahead, f)
   end
   return corrected(now, p, form, w, ahead, f, w2, f2)
 end
---@ raise
-local function raise_bucket(p, n, w, _, f)
-  local rate, rest_w, rest_f = ARGV[p] + 0, now + ARGV[p + 3] - w, ARGV[p + 4] - f
-  if rest_f < 0 then
-    rest_w, rest_f = rest_w - 1, rest_f + rate
-  end
-  local units, cost_w, cost_f = units_in(rest_w, rest_f, n, rate, ARGV[p + 5] + 0)
-  if units >= least then
-    ARGV[p + 1], ARGV[p + 2] = cost_w, cost_f
-  end
-  return units
-end

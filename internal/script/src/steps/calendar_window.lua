@@ -31,7 +31,3 @@ local function correct_calendar_window(_, now, p, q, form, start, used)
   end
   return left, form, start, used, 0
 end
---@ raise
-local function raise_calendar_window(p, n, _, used)
-  return raised(p + 1, n, ARGV[p] - used)
-end

@@ -27,7 +27,3 @@ end
 local function correct_fixed_window(_, now, p, q, form, start, used)
   return start + ARGV[p + 1] - now, form, correct_windows(p, q, start, used, 0)
 end
---@ raise
-local function raise_fixed_window(p, n, _, used)
-  return raised(p + 2, n, ARGV[p] - used)
-end

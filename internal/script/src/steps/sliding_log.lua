@@ -132,7 +132,3 @@ local function correct_sliding_log(key, now, p, q, form, used, leaves, last, fro
   end
   return false, write, used - back, leaves, last
 end
---@ raise
-local function raise_sliding_log(p, n, used)
-  return raised(p + 2, n, ARGV[p] - used)
-end

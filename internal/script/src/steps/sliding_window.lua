@@ -60,14 +60,3 @@ form, a, b, c = '%016d %d %d', start, used, last
 local function correct_sliding_window(_, now, p, q, form, start, used, last)
   return start + 2 * ARGV[p + 1] - now, form, correct_windows(p, q, start, used, last)
 end
---@ raise
--- Of the last window's units, last * view / period are in view, rounded up.
-local function raise_sliding_window(p, n, start, used, last)
-  local period, seen = ARGV[p + 1] + 0, last
-  local view = start + period - now
-  if view < period then
-    local _, w, f = units_in(last, 0, last, period, view)
-    seen = f > 0 and w + 1 or w
-  end
-  return raised(p + 2, n, ARGV[p] - used - seen)
-end
