@@ -180,7 +180,7 @@ func inBody(constructor, name string, at place, malformed error, maxBytes int64,
 		}
 		return value, err
 	}, account)
-	k.readsBody = true
+	k.readsBody, k.field, k.client = true, true, false
 	return k
 }
 

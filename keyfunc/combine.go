@@ -15,7 +15,9 @@ import (
 // The error is that of the first key that fails, unchanged. Operators name a client by one
 // plain value for each part.
 //
-// No keys, or a nil one, are a mistake.
+// No keys, or a nil one, are a mistake. So is a field of the body, such as a model, beside a
+// key of the client: a client that makes up a value for each request would have a new count
+// for each. Put [OneOf] around the field.
 func Join(keys ...Key) Key {
 	parts, k := wrap("Join", keys...)
 	k.name = "[" + names(parts) + "]"
@@ -32,6 +34,9 @@ func Join(keys ...Key) Key {
 	}
 	for _, part := range parts {
 		k.takes += part.takes
+	}
+	if k.mistake == nil && k.field {
+		k.mistake = evaded(parts)
 	}
 	joined := func(values []string, keysOf func(part *key, values []string) ([]string, error)) ([]string, error) {
 		if len(values) != k.takes {
@@ -65,6 +70,19 @@ func Join(keys ...Key) Key {
 		return all[0], nil
 	}
 	return k
+}
+
+// evaded reports a field of the body beside a key of the client.
+func evaded(parts []*key) error {
+	for i, field := range parts {
+		for j, client := range parts {
+			if i != j && field.field && client.client {
+				return mistake("Join", "made-up values of %s have counts of their own beside %s: "+
+					"write keyfunc.OneOf(…) around the field, with the values to count apart, or a rule for each key", field.name, client.name)
+			}
+		}
+	}
+	return nil
 }
 
 // appendPart appends a part to what Join has joined so far.

@@ -22,6 +22,7 @@
 //	a user, and an anonymous client by IP     | First(Context(userID), IP)
 //	each user at each address                 | Join(Context(userID), IP)
 //	each address at each route                | Join(IP, Mux(mux))
+//	each user for each of two models          | Join(Context(userID), OneOf(BodyJSON("model", 1<<20), "large", "small"))
 //	users only, if another rule limits all    | Optional(Context(userID))
 //	users only, if other requests are refused | Required(Context(userID), 401)
 //	a user whose name must not be stored      | Hashed(Context(userID), secret)

@@ -19,6 +19,8 @@ type key struct {
 	traits    hint.Traits
 	readsBody bool
 	secret    bool
+	field     bool // it has what clients write into a field of the body
+	client    bool // it has something else that may identify a client
 
 	resolve func(*http.Request) (string, error) // never "" without an error
 
@@ -73,7 +75,7 @@ func leaf(name string, traits hint.Traits, mistake error, resolve func(*http.Req
 		}
 		return text, nil
 	}
-	return &key{name: name, traits: traits, mistake: mistake, resolve: resolve, takes: 1, exact: one, keys: func(values []string) ([]string, error) {
+	return &key{name: name, traits: traits, client: !traits.Route, mistake: mistake, resolve: resolve, takes: 1, exact: one, keys: func(values []string) ([]string, error) {
 		text, err := one(values)
 		if err != nil {
 			return nil, err
@@ -129,6 +131,7 @@ func wrap(constructor string, given ...Key) (parts []*key, wrapper *key) {
 		wrapper.traits = wrapper.traits.And(part.traits)
 		wrapper.readsBody = wrapper.readsBody || part.readsBody
 		wrapper.secret = wrapper.secret || part.secret
+		wrapper.field, wrapper.client = wrapper.field || part.field, wrapper.client || part.client
 	}
 	return parts, wrapper
 }

@@ -22,8 +22,8 @@ type Key interface {
 }
 
 // A Described is a Key that also describes itself to package middleware. All keys of
-// this package but [Func] are Described. [Join], [First], [Optional], [Required] and
-// [Hashed] pass on what the keys in them say.
+// this package but [Func] are Described. [Join], [First], [OneOf], [Optional], [Required]
+// and [Hashed] pass on what the keys in them say.
 //
 // A Key that wraps another Key embeds what [Describe] returns for the other, and
 // overrides the methods that it changes. Its Keys must change keys as its Resolve does.

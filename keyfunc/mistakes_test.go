@@ -31,6 +31,19 @@ func TestMistakes(t *testing.T) {
 		{"a nil Func", keyfunc.Optional(keyfunc.Func(nil)), []string{"keyfunc: Optional: key 1 of 1 is nil"}},
 		{"nothing joined", keyfunc.Join(), []string{"keyfunc: Join: no keys: give at least one"}},
 		{"nil joined", keyfunc.Join(nil, key("a"), nil), []string{"keyfunc: Join: key 1 of 3 is nil", "keyfunc: Join: key 3 of 3 is nil"}},
+		{"a field of the body beside the client", keyfunc.Join(keyfunc.IP, keyfunc.BodyJSON("model", 64)), []string{
+			"keyfunc: Join: made-up values of bodyjson:model have counts of their own beside ip: " +
+				"write keyfunc.OneOf(…) around the field, with the values to count apart, or a rule for each key"}},
+		{"one of none", keyfunc.OneOf(keyfunc.IP), []string{"keyfunc: OneOf: no values: list those that have a count of their own"}},
+		{"one of nil", keyfunc.OneOf(nil, "a"), []string{"keyfunc: OneOf: key 1 of 1 is nil"}},
+		{"one of empty values", keyfunc.OneOf(keyfunc.Header("Model"), "a", " ", ""), []string{
+			`keyfunc: OneOf: a value is empty: leave it out, because requests without a key are "other"`, `keyfunc: OneOf: a value is empty: leave it out, because requests without a key are "other"`}},
+		{"one of twice the same", keyfunc.OneOf(keyfunc.Header("Model"), "Large", "large "), []string{`keyfunc: OneOf: value "large ": it is in the list already`}},
+		{"one of others", keyfunc.OneOf(keyfunc.Header("Model"), "Other"), []string{`keyfunc: OneOf: value "Other": leave it out, because it is the key of everything that is not listed`}},
+		{"one of secrets", keyfunc.OneOf(keyfunc.APIKey("Key"), "s3cret"), []string{"keyfunc: OneOf: the values of apikey:Key are secret: put Hashed around OneOf, or limit by another key"}},
+		{"one of several keys", keyfunc.OneOf(keyfunc.First(key("a"), keyfunc.Header("Model")), "a"), []string{`keyfunc: OneOf: value "a": stands for 2 keys: put OneOf around each of them`}},
+		{"one of pairs", keyfunc.OneOf(keyfunc.Join(keyfunc.IP, keyfunc.Header("Model")), "a"), []string{
+			`keyfunc: OneOf: value "a": keyfunc: [ip, header:Model]: takes 2 values, got 1`}},
 		{"nothing first", keyfunc.First(), []string{"keyfunc: First: no keys: give at least one"}},
 		{"nil second", keyfunc.First(key("a"), nil), []string{"keyfunc: First: key 2 of 2 is nil"}},
 		{"nil user", keyfunc.Context(nil), []string{"keyfunc: Context: the argument is nil"}},

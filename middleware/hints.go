@@ -465,7 +465,7 @@ func (r *rule) oddities(tierFor bool) (odd []string) {
 	}
 	odd = append(odd, r.source.oddBan()...)
 	if chosen := r.traits.Chosen; r.source.Ban.For > time.Hour && chosen != "" && chosen != "an API key" && !r.traits.Address {
-		say(": its Key is %s, so anybody can have the keys of others banned for %s; write a shorter ban, or Join the Key with keyfunc.IP", chosen, view.Span(r.source.Ban.For))
+		say(": its Key is %s, so anybody can have the keys of others banned for %s; write a shorter ban", chosen, view.Span(r.source.Ban.For))
 	}
 	odd = append(odd, r.oddOverrides()...)
 	if most := r.source.largestCost(); r.source.ChargeOn != nil && r.check.Limit.Quota()/most < 2 {

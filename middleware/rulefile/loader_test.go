@@ -93,6 +93,7 @@ func TestKeys(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer secret")
 	l := loader()
 	l.Keys["body"] = keyfunc.BodyJSON("email", 100)
+	l.Keys["tool"] = keyfunc.OneOf(keyfunc.BodyJSON("name", 100), "query")
 	l.Keys["two"] = keyfunc.Join(keyfunc.IP, keyfunc.Header("X-Device"))
 	l.Keys["own"] = keyfunc.Func(func(*http.Request) (string, error) { return "mine", nil })
 	l.Keys["broken"] = keyfunc.Hashed(keyfunc.IP, []byte("short"))
@@ -142,11 +143,14 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s reads bodies, or is not valid", text)
 		}
 	}
-	for _, text := range []string{"body", "[ip, body]"} {
+	for _, text := range []string{"body", "[ip, tool]"} {
 		rules, err := l.Parse("f", fmt.Appendf(nil, "{version: 1, rules: [{name: r, key: %s, limit: 5/1m}]}", text))
 		if err != nil || !rules[0].Key.(keyfunc.Described).ReadsBody() {
 			t.Errorf("%s: %v, or it is not known that it reads bodies", text, err)
 		}
+	}
+	if _, err := l.Parse("f", []byte("{version: 1, rules: [{name: r, key: [ip, body], limit: 5/1m}]}")); err == nil || !strings.Contains(err.Error(), "f:1:37: rules[0].key: keyfunc: Join: made-up values of bodyjson:email") {
+		t.Error(err)
 	}
 	same, err := l.Parse("f", []byte("{version: 1, rules: [{name: a, key: 'header:X-A', limit: 5/1m}, {name: b, key: [ 'header:x-a' ], limit: 5/1m}, {name: c, key: 'header:X-B', limit: 5/1m}]}"))
 	if err != nil || same[0].Key != same[1].Key || same[0].Key == same[2].Key {
@@ -168,8 +172,8 @@ func TestKeys(t *testing.T) {
 
 // Hints about a key of the program need to know what it is made of.
 func TestKeysPassOnTraits(t *testing.T) {
-	l := &rulefile.Loader{Keys: map[string]keyfunc.Key{"account": keyfunc.BodyJSON("email", 8<<10)}}
-	for text, want := range map[string]hint.Traits{"account": {Chosen: "a field of the body"}, "[account, ip]": {Chosen: "a field of the body", Address: true}} {
+	l := &rulefile.Loader{Keys: map[string]keyfunc.Key{"account": keyfunc.BodyJSON("email", 8<<10), "route": keyfunc.Mux(http.NewServeMux())}}
+	for text, want := range map[string]hint.Traits{"account": {Chosen: "a field of the body"}, "[account, route]": {Chosen: "a field of the body", Route: true}} {
 		rules, err := l.Parse("f", fmt.Appendf(nil, "{version: 1, rules: [{name: r, key: %s, limit: 5/1m}]}", text))
 		if err != nil {
 			t.Fatal(err)

@@ -26,6 +26,23 @@ func plans(limiter algorithms.Limiter, user keyfunc.Key, planOf func(context.Con
 	})
 }
 
+func perModel(limiter algorithms.Limiter, user keyfunc.Key) (*ratelimit.Middleware, error) {
+	model := keyfunc.OneOf(keyfunc.BodyJSON("model", 1<<20), "large", "small")
+	rule := ratelimit.Rule{
+		Name:  "per-model",
+		Key:   keyfunc.Join(user, model),
+		Limit: ratelimit.PerMinute(5), // of all other models together
+		Tiers: map[string][]ratelimit.Limit{"large": {ratelimit.PerMinute(10)}, "small": {ratelimit.PerMinute(100)}},
+	}
+	tierFor := func(r *http.Request) string {
+		if name, _ := model.Resolve(r); name != "other" {
+			return name
+		}
+		return "" // Limit applies
+	}
+	return ratelimit.New(ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}, TierFor: tierFor})
+}
+
 func graphql(execute func(*http.Request) (body []byte, points int64)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, points := execute(r)
