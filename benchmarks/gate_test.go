@@ -109,6 +109,8 @@ func TestGateFails(t *testing.T) {
 // twice looks before it takes: a second round trip.
 type twice struct{ algorithms.Limiter }
 
+func (l twice) Unwrap() algorithms.Limiter { return l.Limiter }
+
 func (l twice) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	if d, err := l.Peek(ctx, checks...); err != nil || !d.Allowed {
 		return d, err
@@ -118,6 +120,8 @@ func (l twice) Take(ctx context.Context, checks ...algorithms.Check) (algorithms
 
 // fivefold has the script do the work of five: five times the checks.
 type fivefold struct{ algorithms.Limiter }
+
+func (l fivefold) Unwrap() algorithms.Limiter { return l.Limiter }
 
 func (l fivefold) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	all := slices.Clone(checks)

@@ -68,6 +68,7 @@ type caller struct {
 func newCaller() *caller {
 	c := &caller{header: make(http.Header)}
 	r := httptest.NewRequest(http.MethodGet, "/search?q=limits", nil)
+	r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, new(http.Server))) // as net/http does
 	c.request = r.WithContext(context.WithValue(r.Context(), userKey{}, c))
 	return c
 }

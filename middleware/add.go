@@ -43,7 +43,7 @@ func Add(ctx context.Context, rule string, units int64) error {
 			return s.add(rule, units)
 		}
 	}
-	return unknown(rule)
+	return unknown(ctx, rule)
 }
 
 func (s *requestState) add(rule string, units int64) error {

@@ -398,6 +398,8 @@ func TestMistakesInAddAndSettle(t *testing.T) {
 		{ctxOf("POST /skipped", m), "tokns", 5, `middleware: no such rule: "tokns"; did you mean "tokens"?`},
 		{ctxOf("POST /", only), "nobody-has-it", 5, `middleware: no such rule: "nobody-has-it"; write the Name of a rule`},
 		{ctxOf("POST /"), "nobody-has-it", 5, `middleware: no such rule: "nobody-has-it"; write the Name of a rule`},
+		{t.Context(), "tokens", 5, `middleware: no such rule: "tokens": this context is of no request; pass on that of the request`},
+		{ctxOf("POST /"), "tokens", 5, `middleware: no such rule: "tokens": this context is of no request; pass on that of the request`},
 		{t.Context(), "", 5, `middleware: no such rule: ""; write the Name of a rule`},
 		{ctxOf("POST /", m), "tokens", -5, `middleware: add: rule "tokens": units must not be negative, got -5; to lower the sum, call Settle`},
 		{ctxOf("POST /", m), "at-once", 5, `middleware: add: rule "at-once": 50 in flight counts no units`},

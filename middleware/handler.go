@@ -40,9 +40,9 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		}
 		switch found := m.match(r); {
 		case found.skipped:
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(w, passed(r))
 		case found.first < 0:
-			shedding.ServeHTTP(w, r)
+			shedding.ServeHTTP(w, passed(r))
 		default:
 			m.serve(w, r, next, &found)
 		}
@@ -64,7 +64,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.refuse(w, r, err)
 		return
 	case e.refusal == nil && e.decision.Allowed && len(e.decision.Results) == 0: // no rule applies
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, passed(r))
 		served = true
 		return
 	case !e.admit(w):

@@ -32,7 +32,7 @@ func validateLimiter(l algorithms.Limiter) error {
 	for inner := range layers.Of(l) {
 		depth++
 		if w, ok := inner.(interface{ Unwrap() algorithms.Limiter }); !ok {
-			if hidden := layers.Hidden(inner); hidden != "" {
+			if hidden := layers.Hidden(inner); hidden != "" && !guarded {
 				errs = append(errs, fmt.Errorf("middleware: limiter: %T hides the %s in it; give it the method Unwrap() algorithms.Limiter", inner, hidden))
 			} else if embedsNil(inner) {
 				errs = append(errs, fmt.Errorf("middleware: limiter: %T embeds a nil Limiter, so a method that it does not have itself panics; embed new(algorithms.Memory), or limitertest.Allow()", inner))

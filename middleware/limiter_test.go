@@ -71,6 +71,7 @@ func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
 		{hiding{&failmode.Guard{Limiter: good}}, "middleware: limiter: middleware_test.hiding hides the *failmode.Guard in it"},
 		{audit{hiding{good}}, "middleware: limiter: middleware_test.hiding hides the *algorithms.Redis in it"},
 		{hiding{new(algorithms.Memory)}, ""},
+		{&failmode.Guard{Limiter: hiding{good}}, ""},
 		{failmode.Redis[redis.Options](nil, "n"), "middleware: limiter: client: required"},
 		{failmode.Redis(&redis.Options{}, "a b"), "middleware: limiter: namespace: \"a b\""},
 		{struct{ algorithms.Limiter }{}, "middleware: limiter: struct { algorithms.Limiter } embeds a nil Limiter, so a method that it does not have itself panics"},

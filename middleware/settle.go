@@ -13,7 +13,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/near"
 )
 
-// ErrNoRule means that no rule has this name.
+// ErrNoRule means that no rule has this name, or that no Middleware is in the context.
 var ErrNoRule = errors.New("middleware: no such rule")
 
 // Settle sets what the request behind ctx costs under one rule: the units that a query,
@@ -23,8 +23,8 @@ var ErrNoRule = errors.New("middleware: no such rule")
 // headers stay: they were written before the handler ran.
 //
 // Settle returns nil and does nothing if the rule does not apply to the request, or has
-// charged nothing, or if ctx is not of a request behind a Middleware. The error wraps
-// [ErrNoRule] if no Middleware of this process has had a rule of this name. If several
+// charged nothing. The error wraps [ErrNoRule] if no rule has this name, or if ctx is not
+// that of a request behind a Middleware, such as context.Background(). If several
 // chained middlewares have one, Settle is for the innermost. The charge of a rule is settled
 // once per request: by the first Settle, or by a refund of ChargeOn if the status is written
 // before, or at the end of the request by [Add]. Further calls return an error. So do
@@ -57,7 +57,7 @@ func SettleAll(ctx context.Context, units map[string]int64) error {
 		errs, rest = append(errs, s.settleAll(ctx, claimed)...), outer
 	}
 	for _, rule := range rest {
-		errs = append(errs, unknown(rule))
+		errs = append(errs, unknown(ctx, rule))
 	}
 	return errors.Join(errs...)
 }
@@ -66,10 +66,30 @@ func SettleAll(ctx context.Context, units map[string]int64) error {
 // of a Middleware applies to passes it without a trace in its context.
 var ruleNames sync.Map
 
-// unknown returns an error if no rule has this name.
-func unknown(rule string) error {
+type passedKey struct{}
+
+// passed marks a request that no rule applies to, so that its context can be told from one
+// that is of no request. Requests that net/http serves need no mark.
+func passed(r *http.Request) *http.Request {
+	if ctx := r.Context(); !ofRequest(ctx) {
+		return r.WithContext(context.WithValue(ctx, passedKey{}, true))
+	}
+	return r
+}
+
+// ofRequest reports whether a context is that of a request.
+func ofRequest(ctx context.Context) bool {
+	return ctx.Value(http.ServerContextKey) != nil || ctx.Value(passedKey{}) != nil || stateOf(ctx) != nil
+}
+
+// unknown returns an error if no rule has this name, or if ctx is of no request behind a
+// Middleware.
+func unknown(ctx context.Context, rule string) error {
 	if _, ok := ruleNames.Load(rule); ok {
-		return nil // it does not apply to the request
+		if ofRequest(ctx) {
+			return nil // it does not apply to the request
+		}
+		return fmt.Errorf("%w: %.64q: this context is of no request; pass on that of the request", ErrNoRule, rule)
 	}
 	var names []string
 	for name := range ruleNames.Range {
