@@ -36,14 +36,19 @@ import (
 	"github.com/seed75154129/ratelimit/middleware"
 )
 
-// What most programs name.
 type (
-	Config     = middleware.Config
-	Rule       = middleware.Rule
-	Override   = middleware.Override
+	// Config is what New is given: see [middleware.Config].
+	Config = middleware.Config
+	// Rule is one limit on the requests that it matches: see [middleware.Rule].
+	Rule = middleware.Rule
+	// Override is the limits of one client: see [middleware.Override].
+	Override = middleware.Override
+	// Middleware limits requests: see [middleware.Middleware].
 	Middleware = middleware.Middleware
-	Limit      = algorithms.Limit
-	Decision   = algorithms.Decision
+	// Limit is how much is allowed: see [algorithms.Limit].
+	Limit = algorithms.Limit
+	// Decision is the outcome of a request: see [algorithms.Decision].
+	Decision = algorithms.Decision
 )
 
 // The fail modes: what Rule.Fail does while Redis cannot decide.

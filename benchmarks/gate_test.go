@@ -84,7 +84,8 @@ func TestGateFails(t *testing.T) {
 			return twice{guarded(tb, c)}
 		}, []bound{roundTrips, scripts}},
 		{"no deny cache", func(_ testing.TB, c *redis.Client) algorithms.Limiter {
-			return struct{ algorithms.Limiter }{&algorithms.Redis{Client: c, Namespace: "gate", Budget: patience}}
+			redis := &algorithms.Redis{Client: c, Namespace: "gate", Budget: patience}
+			return uncached{func() algorithms.Limiter { return redis }}
 		}, []bound{denied, deniedScripts}},
 		{"a slow script", func(tb testing.TB, c *redis.Client) algorithms.Limiter {
 			return fivefold{guarded(tb, c)}
@@ -116,6 +117,29 @@ func (l twice) Take(ctx context.Context, checks ...algorithms.Check) (algorithms
 		return d, err
 	}
 	return l.Limiter.Take(ctx, checks...)
+}
+
+// uncached asks Redis without a Guard. It hides that from New, which refuses it.
+type uncached struct{ redis func() algorithms.Limiter }
+
+func (l uncached) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	return l.redis().Take(ctx, checks...)
+}
+
+func (l uncached) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	return l.redis().Peek(ctx, checks...)
+}
+
+func (l uncached) Settle(ctx context.Context, charges ...algorithms.Charge) ([]algorithms.Result, error) {
+	return l.redis().Settle(ctx, charges...)
+}
+
+func (l uncached) Ban(ctx context.Context, d time.Duration, checks ...algorithms.Check) error {
+	return l.redis().Ban(ctx, d, checks...)
+}
+
+func (l uncached) Reset(ctx context.Context, checks ...algorithms.Check) error {
+	return l.redis().Reset(ctx, checks...)
 }
 
 // fivefold has the script do the work of five: five times the checks.
