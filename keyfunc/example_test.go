@@ -62,13 +62,13 @@ func ExampleProxies_hops() {
 	//  keyfunc: no key: X-Forwarded-For has 1 of the 2 hops
 }
 
-// RFC 7239 is read as its proxies write it, whatever a client has put in front.
+// A CDN names the client in a header of its own, which it replaces in each request.
 func ExampleProxies_header() {
-	proxies := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Header: "Forwarded"}
+	proxies := keyfunc.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Header: "CF-Connecting-IP"}
 
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "10.0.0.1:4711"
-	r.Header.Set("Forwarded", `for="1.1.1.1, for="[2001:db8:7::9]:4711";proto=https`) // the client left a quote open
+	r.Header.Set("CF-Connecting-IP", "2001:db8:7::9")
 	fmt.Println(proxies.IP().Resolve(r))
 	// Output: 2001:db8:7::/64 <nil>
 }

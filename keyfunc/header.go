@@ -88,3 +88,9 @@ func unfit(name string) error {
 	}
 	return nil
 }
+
+// isToken reports whether s is a token (RFC 9110, section 5.6.2).
+func isToken(s string) bool {
+	const tchar = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	return s != "" && strings.Trim(s, tchar) == ""
+}

@@ -20,11 +20,8 @@ func (p Proxies) client(r *http.Request) (netip.Addr, error) {
 	}
 	header := p.header()
 	lines := r.Header.Values(header)
-	switch header {
-	case forwardedFor:
-		return p.walk(addr, header, hops{lines: lines, cut: cutLast}, parseHop)
-	case forwarded:
-		return p.walk(addr, header, hops{lines: lines, cut: cutElement}, parseElement)
+	if header == forwardedFor {
+		return p.walk(addr, hops{lines: lines})
 	}
 	if len(lines) == 0 || len(lines) == 1 && lines[0] == "" || !p.trusts(addr) {
 		return addr, nil
@@ -39,45 +36,38 @@ func (p Proxies) client(r *http.Request) (netip.Addr, error) {
 	return addr, nil
 }
 
-// walk returns the client from the hops of a list, the last first, which parse
-// makes addresses of. addr is the connection's.
-func (p Proxies) walk(addr netip.Addr, header string, list hops, parse func(string) (netip.Addr, bool)) (netip.Addr, error) {
+// walk returns the client from the hops of X-Forwarded-For, the last first. addr is the
+// connection's.
+func (p Proxies) walk(addr netip.Addr, list hops) (netip.Addr, error) {
 	n, read := 0, 0
 	for hop, more := list.next(); more; hop, more = list.next() {
 		if p.Hops == 0 && !p.trusts(addr) || p.Hops > 0 && n == p.Hops {
 			return addr, nil
 		}
 		if read++; read > maxHops {
-			return netip.Addr{}, fmt.Errorf("%w: the client is not among the last %d hops of %s", ErrNoKey, maxHops, header)
+			return netip.Addr{}, fmt.Errorf("%w: the client is not among the last %d hops of %s", ErrNoKey, maxHops, forwardedFor)
 		}
 		if len(hop) <= maxAddrText && trim(hop) == "" { // no element: RFC 9110, section 5.6.1
 			continue
 		}
 		n++
-		next, ok := parse(hop)
+		next, _, ok := parseAddr(hop)
 		if !ok {
-			return netip.Addr{}, fmt.Errorf("%w: hop %d from the end of %s, %.64q, is not an IP address", ErrNoKey, n, header, hop)
+			return netip.Addr{}, fmt.Errorf("%w: hop %d from the end of %s, %.64q, is not an IP address", ErrNoKey, n, forwardedFor, hop)
 		}
 		addr = next
 	}
 	if n < p.Hops {
-		return netip.Addr{}, fmt.Errorf("%w: %s has %d of the %d hops", ErrNoKey, header, n, p.Hops)
+		return netip.Addr{}, fmt.Errorf("%w: %s has %d of the %d hops", ErrNoKey, forwardedFor, n, p.Hops)
 	}
 	return addr, nil
 }
 
-// parseHop reads a hop of X-Forwarded-For.
-func parseHop(s string) (netip.Addr, bool) {
-	addr, _, ok := parseAddr(s)
-	return addr, ok
-}
-
-// hops are the elements of a list header that are still to be read, the last first.
+// hops are the elements of X-Forwarded-For that are still to be read, the last first.
 type hops struct {
 	lines []string
 	rest  string // of the line that was lines' last, if there is more of it
 	more  bool
-	cut   func(line string) (rest, hop string, more bool) // at its last comma
 }
 
 // next returns the last element, which is then gone; false if there is none.
@@ -89,7 +79,7 @@ func (h *hops) next() (hop string, ok bool) {
 		}
 		h.rest, h.lines = h.lines[last], h.lines[:last]
 	}
-	h.rest, hop, h.more = h.cut(h.rest)
+	h.rest, hop, h.more = cutLast(h.rest)
 	return hop, true
 }
 

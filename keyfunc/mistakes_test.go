@@ -86,8 +86,10 @@ func TestMistakes(t *testing.T) {
 		{"Header invalid", keyfunc.Proxies{Unix: true, Header: "X Real IP"}.IP(), []string{`keyfunc: Proxies: Header "X Real IP" is no name of a header`}},
 		{"Header that is never read", keyfunc.Proxies{Header: "X-Real-IP"}.IP(), []string{
 			`keyfunc: Proxies: Header "X-Real-IP" is never read, since nobody is trusted: set Trusted, Unix or Hops, or remove Header`}},
-		{"list that is never read", keyfunc.Proxies{Header: "Forwarded"}.UserID("X-User-ID"), []string{
-			`keyfunc: Proxies: Header "Forwarded" is never read, since nobody is trusted: set Trusted, Unix or Hops, or remove Header`}},
+		{"list that is never read", keyfunc.Proxies{Header: "X-Forwarded-For"}.UserID("X-User-ID"), []string{
+			`keyfunc: Proxies: Header "X-Forwarded-For" is never read, since nobody is trusted: set Trusted, Unix or Hops, or remove Header`}},
+		{"header of RFC 7239", keyfunc.Proxies{Trusted: ours.Trusted, Header: "forwarded"}.IP(), []string{
+			`keyfunc: Proxies: Header "forwarded" is not read: have your proxies append to X-Forwarded-For, and remove Header`}},
 		{"network of a failed parse", keyfunc.Proxies{Trusted: []netip.Prefix{office, {}}}.IP(), []string{"keyfunc: Proxies: Trusted[1], invalid Prefix: this is no valid network"}},
 		{"everything wrong with Proxies", keyfunc.Proxies{Hops: 40, Unix: true, Header: "X-Real-IP"}.IP(), []string{
 			"keyfunc: Proxies: Hops is 40: must be 0 to 32", hopsAndTrusted,
@@ -126,7 +128,7 @@ func TestMistakesOfProxiesAreThoseOfAllMethods(t *testing.T) {
 
 func TestWhatIsNoMistake(t *testing.T) {
 	for _, k := range []keyfunc.Key{
-		keyfunc.IP, keyfunc.Everyone, ours.IP(), rfc7239.IPv6(48), keyfunc.Proxies{}.UserID("X-User-ID"), keyfunc.Proxies{Hops: 32, Header: "Forwarded"}.IP(),
+		keyfunc.IP, keyfunc.Everyone, ours.IP(), ours.IPv6(48), keyfunc.Proxies{}.UserID("X-User-ID"), keyfunc.Proxies{Hops: 32, Header: "X-Forwarded-For"}.IP(),
 		keyfunc.Hashed(key("a"), make([]byte, 16)), keyfunc.Hashed(key("a"), nil), keyfunc.Required(key("a"), 400), keyfunc.Required(key("a"), 499),
 		keyfunc.BodyJSON("email", 64), keyfunc.Context(func(context.Context) (string, bool) { return "", false }),
 		keyfunc.Join(keyfunc.First(keyfunc.Optional(key("a")))),

@@ -11,7 +11,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/hint"
 )
 
-// The headers that hold a list, in canonical form.
+// The headers that hold a list, in canonical form. Forwarded is not read.
 const (
 	forwardedFor = "X-Forwarded-For"
 	forwarded    = "Forwarded"
@@ -45,10 +45,10 @@ type Proxies struct {
 	Hops int
 
 	// Header is the header in which the proxies write; "" means X-Forwarded-For.
-	// Forwarded is read as RFC 7239 says. Any other header, such as CF-Connecting-IP or
-	// X-Real-IP, holds one address, that of the client. Hops cannot count in such a
-	// header, so it needs Trusted or Unix. Choose such a header only if the proxies
-	// replace it: if they let it pass, the client chooses its value.
+	// Any other header, such as CF-Connecting-IP or X-Real-IP, holds one address, that of
+	// the client. Hops cannot count in such a header, so it needs Trusted or Unix. Choose
+	// such a header only if the proxies replace it: if they let it pass, the client chooses
+	// its value. Forwarded is a mistake: it is not read.
 	Header string
 }
 
@@ -63,12 +63,11 @@ type Proxies struct {
 // hop of that number, and never the proxy. Empty elements between commas are no hops.
 //
 // The error wraps [ErrNoKey] and says why. It is returned if RemoteAddr, or a hop that had
-// to be read, is not an address: for example "unknown", or a text of more than 128 bytes
-// (512 for an element of Forwarded). It is also returned if more than 32 elements would have
-// to be read, if there are fewer hops than Hops, or if a header that holds one address is
-// repeated. A hop may have a port, after IPv6 without brackets too where it is no part of
-// the address. The maxima of 32 elements and of 128 or 512 bytes bound the work, however
-// long the header is.
+// to be read, is not an address: for example "unknown", or a text of more than 128 bytes.
+// It is also returned if more than 32 elements would have to be read, if there are fewer
+// hops than Hops, or if a header that holds one address is repeated. A hop may have a port,
+// after IPv6 without brackets too where it is no part of the address. The maxima of 32
+// elements and of 128 bytes bound the work, however long the header is.
 //
 // Fields that contradict each other are a mistake. So are an invalid network, and a
 // Header that is never read because no proxy is trusted.
@@ -174,11 +173,13 @@ func (p Proxies) validate() error {
 	}
 	switch name := p.header(); {
 	case p.Header == "":
+	case name == forwarded:
+		bad("Header %q is not read: have your proxies append to X-Forwarded-For, and remove Header", p.Header)
 	case !isToken(p.Header):
 		bad("Header %.64q is no name of a header", p.Header)
 	case p.Hops == 0 && !trusting:
 		bad("Header %q is never read, since nobody is trusted: set Trusted, Unix or Hops, or remove Header", p.Header)
-	case p.Hops != 0 && name != forwardedFor && name != forwarded:
+	case p.Hops != 0 && name != forwardedFor:
 		bad("Header %q holds one address, no list for Hops to count: set Trusted or Unix instead of Hops", p.Header)
 	}
 	return errors.Join(errs...)

@@ -104,18 +104,15 @@ func TestWorkIsBounded(t *testing.T) {
 		"spoofed hops":   {strings.Repeat("1.1.1.1,", size/8) + "198.51.100.1"},
 		"empty lines":    make([]string, size/20),
 		"trusted lines":  slices.Repeat([]string{"10.0.0.2"}, size/9),
-		"trusted nodes":  {strings.Repeat("for=10.0.0.2,", size/13) + "for=10.0.0.2"},
 		"quotes":         {strings.Repeat(`"`, size)},
 		"escapes":        {strings.Repeat(`\`, size) + `"`},
 		"escaped quotes": {`for="` + strings.Repeat(`\"`, size/2) + `"`},
-		"parameters":     {strings.Repeat("a=b;", size/4) + "for=198.51.100.1"},
-		"long elements":  {strings.Repeat(`for=10.0.0.2;host="`+strings.Repeat(`\"`, 240)+`",`, size/500) + "for=10.0.0.2"},
 	}
 	for name, lines := range headers {
-		for _, p := range []keyfunc.Proxies{ours, rfc7239, {Hops: 32}, {Hops: 32, Header: "Forwarded"}, {Trusted: ours.Trusted, Header: "X-Real-IP"}} {
+		for _, p := range []keyfunc.Proxies{ours, {Hops: 32}, {Trusted: ours.Trusted, Header: "X-Real-IP"}} {
 			t.Run(name+"/"+p.Header, func(t *testing.T) {
 				r := from("10.0.0.1:1", lines...)
-				r.Header["Forwarded"], r.Header["X-Real-Ip"] = lines, lines
+				r.Header["X-Real-Ip"] = lines
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
 				fastest, k := time.Hour, p.IP()

@@ -15,7 +15,7 @@ import (
 //
 //	10.0.0.0/8, 192.0.2.7, 2001:db8:1::/48, unix
 //	10.0.0.0/8, header=CF-Connecting-IP
-//	hops=2, header=Forwarded
+//	hops=2
 //
 // An empty text trusts no proxy.
 //
@@ -69,7 +69,7 @@ func (p *Proxies) add(item string) error {
 		return nil
 	case "header":
 		if !isToken(value) {
-			return errors.New("write the name of a header, such as header=Forwarded")
+			return errors.New("write the name of a header, such as header=X-Real-IP")
 		}
 		if p.Header != "" {
 			return errors.New("header is there twice: remove one")

@@ -28,7 +28,7 @@ func TestProxiesText(t *testing.T) {
 		{"v4-mapped address is IPv4", "::ffff:192.0.2.7", "192.0.2.7"},
 		{"hops", "hops=2", "hops=2"},
 		{"header", "header=CF-Connecting-IP , unix", "unix,header=CF-Connecting-IP"},
-		{"hops and header", "header=Forwarded,hops=32", "hops=32,header=Forwarded"},
+		{"hops and header", "header=x-forwarded-for,hops=32", "hops=32,header=x-forwarded-for"},
 		{"lines, as Cloudflare publishes them", "192.0.2.0/24\n2001:db8::/32\n", "192.0.2.0/24,2001:db8::/32"},
 		{"lines of a Windows file", "\r\n192.0.2.0/24\r\n\r\n2001:db8::/32", "192.0.2.0/24,2001:db8::/32"},
 		{"blanks, tabs, and a list behind a list", "192.0.2.0/24 unix\t198.51.100.7,\n2001:db8::/32\nheader=CF-Connecting-IP", "192.0.2.0/24,198.51.100.7,2001:db8::/32,unix,header=CF-Connecting-IP"},
@@ -98,7 +98,7 @@ func TestProxiesTextReportsEveryContradiction(t *testing.T) {
 		"hops=2,hops=2":          {`keyfunc: trusted proxy "hops=2": hops is there twice`},
 		"header=A,header=B,unix": {`keyfunc: trusted proxy "header=B": header is there twice`},
 		"hops=2,10.0.0.0/8":      {`keyfunc: Proxies: Hops trusts whatever connects`},
-		"header=Forwarded":       {`keyfunc: Proxies: Header "Forwarded" is never read`},
+		"header=Forwarded":       {`keyfunc: Proxies: Header "Forwarded" is not read: have your proxies append`},
 		"hops=1,header=X-Real-IP,unix,lan": {
 			`keyfunc: trusted proxy "lan": this is no address`,
 			`keyfunc: Proxies: Hops trusts whatever connects`,
@@ -133,7 +133,7 @@ func TestProxiesTextRoundTrip(t *testing.T) {
 			p = keyfunc.Proxies{Hops: rapid.IntRange(1, 32).Draw(t, "n")}
 		}
 		if p.Unix || p.Hops > 0 || len(p.Trusted) > 0 {
-			p.Header = rapid.SampledFrom([]string{"", "X-Forwarded-For", "forwarded"}).Draw(t, "header")
+			p.Header = rapid.SampledFrom([]string{"", "X-Forwarded-For", "x-forwarded-for"}).Draw(t, "header")
 		}
 		text, err := p.MarshalText()
 		if err != nil {

@@ -238,7 +238,7 @@ func (h *hints) watchAddress(r *http.Request, name, key string) {
 		if header == "X-Forwarded-For" || header == "Forwarded" {
 			// Who sent it is not said: it may be a client that wants to be trusted.
 			h.sayOnce(name+" "+header, fmt.Sprintf("rule %q: requests with %s come from an address that is not trusted, and are counted by that address; "+
-				"if your proxies send the header, list their networks in keyfunc.Proxies; if you have no proxies, clients made it up, and nothing is wrong", name, header))
+				"if your proxies send the header, list their networks in keyfunc.Proxies, which reads X-Forwarded-For; if you have no proxies, clients made it up, and nothing is wrong", name, header))
 		}
 	}
 }
