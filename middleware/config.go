@@ -86,7 +86,8 @@ type Config struct {
 	// Denied responds to a denied request; nil means [headers.Deny]. Retry-After and
 	// the fields of Headers are already set. Cache-Control is not: Denied should set it
 	// to no-store, as [headers.Deny] does. The decision may be shown to clients:
-	// results of hidden rules are left out or, if they denied the request, have no name.
+	// results of hidden rules are left out or, if they denied the request, blank but for
+	// RetryAfter, Source and At: no name, no limit, no counts.
 	// [FromContext] returns all results.
 	Denied func(http.ResponseWriter, *http.Request, algorithms.Decision)
 
