@@ -5,33 +5,24 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
-	"maps"
 	"reflect"
-	"slices"
-	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-// maxDetailed is how many rules a log line shows with what has changed in them.
-const maxDetailed = 20
-
-// logChanges logs the rules that were added, removed or changed since old. It does not notice a new
-// function or a Key of the same name, because these cannot be compared. It logs nothing if
-// a loader sets the rules that New was given, unless they have a version.
+// logChanges logs the names of the rules that were added, removed or changed since old. It does
+// not notice a new function or a Key of the same name, because these cannot be compared. It logs
+// nothing if a loader sets the rules that New was given, unless they have a version.
 func (set *ruleset) logChanges(old *ruleset, logger *slog.Logger) {
 	var added, removed, changed []string
 	for i := range set.rules {
 		now := &set.rules[i]
 		if at, ok := old.find(now.check.Rule, i); !ok {
 			added = append(added, now.check.Rule)
-		} else if differ := differences(&old.rules[at].source, &now.source); differ != "" && len(changed) < maxDetailed {
-			changed = append(changed, now.check.Rule+": "+differ)
-		} else if differ != "" {
+		} else if !sameData(&old.rules[at].source, &now.source) {
 			changed = append(changed, now.check.Rule)
 		}
 	}
@@ -54,38 +45,11 @@ func (set *ruleset) logChanges(old *ruleset, logger *slog.Logger) {
 	logger.LogAttrs(context.Background(), slog.LevelInfo, text, attrs...)
 }
 
-// differences are the fields in which the data of two rules differ, from what to what.
-func differences(was, now *Rule) string {
-	fieldsOf := func(r *Rule) map[string]json.RawMessage {
-		var fields map[string]json.RawMessage
-		text, _ := json.Marshal(viewOf(r)) // texts and numbers
-		_ = json.Unmarshal(text, &fields)
-		return fields
-	}
-	shown := func(value, other json.RawMessage) string {
-		text := string(value)
-		switch {
-		case value == nil && string(other) == "true":
-			return "false"
-		case value == nil:
-			return "none"
-		}
-		_ = json.Unmarshal(value, &text) // without quotes, if it is a text
-		return text
-	}
-	before, after := fieldsOf(was), fieldsOf(now)
-	names := maps.Clone(before)
-	maps.Copy(names, after)
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if !bytes.Equal(before[name], after[name]) {
-			all = append(all, fmt.Sprintf("%s %.128s → %.128s", name, shown(before[name], after[name]), shown(after[name], before[name])))
-		}
-	}
-	if len(was.Overrides) == len(now.Overrides) && !reflect.DeepEqual(was.Overrides, now.Overrides) {
-		all = append(all, "overrides differ") // which are of clients that no log names
-	}
-	return strings.Join(all, ", ")
+// sameData reports whether two rules have the same data.
+func sameData(a, b *Rule) bool {
+	was, _ := json.Marshal(viewOf(a)) // texts and numbers
+	now, _ := json.Marshal(viewOf(b))
+	return bytes.Equal(was, now) && (len(a.Overrides) == 0 || reflect.DeepEqual(a.Overrides, b.Overrides))
 }
 
 // viewOf returns how a rule is shown.

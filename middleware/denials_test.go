@@ -186,8 +186,7 @@ func TestWhatChangedIsLogged(t *testing.T) {
 	same.Cost, same.Limit.Algorithm = 1, algorithms.SlidingWindow // the defaults
 	next := []ratelimit.Rule{perHour("e", 10), same, perHour("b", 10, "GET /b", "POST /b"), shadow}
 	set(7, next, `level=INFO msg="ratelimit: rules replaced" rules=4 generation=3 version=7 added=[e] removed=[c] `+
-		`changed="[b: match [\"GET /b\"] → [\"GET /b\",\"POST /b\"] `+
-		`a: ban none → {\"after\":3,\"within\":\"1h\",\"for\":\"1h\"}, limit 10/1h sliding_window → 20/1h sliding_window, shadow false → true]"`)
+		`changed="[b a]"`)
 	set(8, next, `level=INFO msg="ratelimit: rules set again" rules=4 generation=4 version=8`)
 	set(0, next, `level=INFO msg="ratelimit: rules set again" rules=4 generation=5`)
 
@@ -200,29 +199,7 @@ func TestWhatChangedIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines(log)
-	set(0, overridden(30), `level=INFO msg="ratelimit: rules replaced" rules=1 generation=7 added=[] removed=[] changed="[a: overrides differ]"`)
-
-	// A line is bounded.
-	many := make([]ratelimit.Rule, 40)
-	for i := range many {
-		many[i] = perHour(fmt.Sprint("r", i), 10)
-	}
-	set(0, nil, `level=ERROR msg="ratelimit: rules not replaced" error="middleware: rules: at least one is required" generation=7`)
-	if err := m.SetRules(many); err != nil {
-		t.Fatal(err)
-	}
-	for i := range many {
-		for j := range 100 {
-			many[i].Match = append(many[i].Match, fmt.Sprint("GET /", j))
-		}
-	}
-	lines(log)
-	if err := m.SetRules(many); err != nil {
-		t.Fatal(err)
-	}
-	if got := lines(log); len(got) != 1 || len(got[0]) > 10_000 || !strings.Contains(got[0], " r39]") {
-		t.Errorf("logged %d lines, %.300s", len(got), got)
-	}
+	set(0, overridden(30), `level=INFO msg="ratelimit: rules replaced" rules=1 generation=7 added=[] removed=[] changed=[a]`)
 }
 
 // With one secret, what processes say of a key can be joined.

@@ -139,8 +139,9 @@ func (m *Middleware) Rules() []Rule {
 }
 
 // SetRules replaces the rules in one step, for all later requests, and logs the
-// differences. If a rule is invalid, the old rules stay in force. The error joins all
-// mistakes; it is logged and counted as by [Middleware.RulesFailed]. The rules are copied.
+// names of the rules that were added, removed or changed. If a rule is invalid, the old
+// rules stay in force. The error joins all mistakes; it is logged and counted as by
+// [Middleware.RulesFailed]. The rules are copied.
 // A rule that keeps its name, algorithm and period keeps its counts.
 func (m *Middleware) SetRules(rules []Rule) error { return m.SetRulesVersion(rules, 0) }
 

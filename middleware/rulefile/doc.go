@@ -46,7 +46,7 @@ package rulefile
 //     parts in one key.
 //   - The schema equals the loader: TestSchemaEqualsTheLoader puts each of some 200 values into
 //     each field, and FuzzParse compares any document.
-//   - A key that was read keeps its name, so a log line can say that a key has changed.
+//   - A key that was read keeps its name, so the log can say that its rule has changed.
 //
 // # Watching
 //

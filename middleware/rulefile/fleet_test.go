@@ -459,7 +459,7 @@ func TestTheVersionIsShown(t *testing.T) {
 			}
 			want(int64(version+1), []string{
 				`msg="ratelimit: rules set again" rules=1 generation=2 version=1`,
-				`msg="ratelimit: rules replaced" rules=1 generation=3 version=2 added=[] removed=[] changed="[r: limit 1/1h sliding_window → 2/1h sliding_window]"`,
+				`msg="ratelimit: rules replaced" rules=1 generation=3 version=2 added=[] removed=[] changed=[r]`,
 				`msg="ratelimit: rules set again" rules=1 generation=4 version=3`,
 			}[version])
 		}
