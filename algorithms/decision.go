@@ -25,11 +25,8 @@ type Result struct {
 
 	trace   step.Trace
 	settled *settledCost // shared with all copies; nil: each copy is a charge of its own
-	moved   *[]span      // of a settlement; nil: the decision charged Charged
+	moved   int64        // units by which the settlement that returned it has changed the charge
 }
-
-// A span is how many units a key had used before and after a charge or a settlement.
-type span struct{ before, after int64 }
 
 // A Source says what decided a check.
 type Source string

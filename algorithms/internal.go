@@ -1,8 +1,6 @@
 package algorithms
 
 import (
-	"slices"
-
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -91,15 +89,7 @@ func (h hiddenResult) SettleBy(cost int64, change func(units int64) (ok bool)) {
 
 // Moved returns by how many units the settlement that returned the result has changed the
 // charge; known is false if its limiter does not say so.
-func (h hiddenResult) Moved() (units int64, known bool) {
-	if h.r.settled == nil || h.r.moved == nil {
-		return 0, false
-	}
-	for _, s := range *h.r.moved {
-		units += s.after - s.before
-	}
-	return units, true
-}
+func (h hiddenResult) Moved() (units int64, known bool) { return h.r.moved, h.r.settled != nil }
 
 // Unname takes the name of a result's check away, and returns it: negative if it is
 // unknown whether the store knows the request.
@@ -112,27 +102,4 @@ func (h hiddenResult) Unname() (id int64) {
 func (h hiddenResult) Ended() {
 	h.r.setCharged(0)
 	h.r.Remaining++
-}
-
-// Over makes a copy of a result the last of its request: it crosses what was crossed
-// after the decision.
-func (h hiddenResult) Over() {
-	if h.r.moved == nil {
-		h.r.moved = &unmoved
-	}
-}
-
-// With adds a further charge of the request for the same count: as it was taken, and as
-// it is now. The result is Over.
-func (h hiddenResult) With(taken, now *Result) {
-	h.Over()
-	spans := append(slices.Clone(h.r.spans()), taken.spans()...)
-	if now.moved != nil {
-		spans = append(spans, now.spans()...)
-	}
-	h.r.moved = &spans
-	h.r.Charged += now.Charged
-	if !now.At.Before(h.r.At) { // one settlement is at one time, and its last charge has the last word
-		h.r.At, h.r.Remaining, h.r.RetryAfter, h.r.ResetAfter = now.At, now.Remaining, now.RetryAfter, now.ResetAfter
-	}
 }

@@ -40,7 +40,7 @@ func (m *Memory) at(us int64) *Memory {
 // alone is a result that does not know its copies: it can be compared with one of
 // another store, and each copy is a charge of its own.
 func alone(r Result) Result {
-	r.settled, r.moved = nil, nil
+	r.settled, r.moved = nil, 0
 	return r
 }
 

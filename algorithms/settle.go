@@ -35,7 +35,7 @@ func Refund(ctx context.Context, l Limiter, d Decision, rules ...string) error {
 // update sets Charged to what the charge costs now.
 func (r *Result) update() {
 	r.setCharged(r.settled.now(r.Charged))
-	r.moved = &unmoved
+	r.moved = 0
 }
 
 func (r *Result) setCharged(units int64) {
@@ -63,7 +63,7 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 	for i := range charges {
 		res, cost := &results[i], charges[i].Cost
 		*res = charges[i].Result
-		if res.moved = &unmoved; res.Source != source || res.Charged <= 0 {
+		if res.moved = 0; res.Source != source || res.Charged <= 0 {
 			continue
 		}
 		before, after, ok := res.settled.claim(res.Charged, cost)
@@ -129,7 +129,7 @@ func (c *settlement) answer(s step.State, now int64) {
 	var a step.Answer
 	c.Params.Answer(&a, fits || !over, &s, where, now)
 	r.Remaining, r.ResetAfter = a.Remaining, a.ResetAfter
-	r.moved = &[]span{r.spanOf(c.Delta)}
+	r.moved = c.Delta
 	if c.Queue {
 		r.Delay = max(a.Delay, 0)
 	}

@@ -491,49 +491,6 @@ func TestSettledIsCalledOnce(t *testing.T) {
 
 var tooTight = ratelimit.Rule{Name: "tight", Key: keyfunc.IP, Limit: algorithms.PerHour(2), CostFor: func(*http.Request) int64 { return 3 }}
 
-// Observe and Settled together see each crossing once: by the decision, by what Add takes,
-// and by the settlement.
-func TestSettledSeesWhatObserveHasNotSeen(t *testing.T) {
-	for name, c := range map[string]struct {
-		handler func(context.Context)
-		percent float64
-		by      string
-	}{
-		"by the decision": {func(ctx context.Context) { _ = ratelimit.Add(ctx, "tokens", 45) }, 40, "observe"},
-		"and kept":        {func(context.Context) {}, 40, "observe"},
-		"and refunded":    {func(ctx context.Context) { _ = ratelimit.Settle(ctx, "tokens", 1) }, 40, "observe"},
-		"by Add":          {func(ctx context.Context) { _ = ratelimit.Add(ctx, "tokens", 45) }, 45, "settled"},
-		"by Add, refunded": {func(ctx context.Context) {
-			_ = ratelimit.Add(ctx, "tokens", 45)
-			_ = ratelimit.Settle(ctx, "tokens", 1)
-		}, 45, "settled"},
-		"by the settlement": {func(ctx context.Context) { _ = ratelimit.Settle(ctx, "tokens", 90) }, 80, "settled"},
-		"by none, denied":   {func(ctx context.Context) { _ = ratelimit.Add(ctx, "tokens", 120) }, 80, ""},
-		"by none":           {func(ctx context.Context) { _ = ratelimit.Add(ctx, "tokens", 60) }, 80, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var by []string
-				tell := func(who string) func(*http.Request, algorithms.Decision) {
-					return func(_ *http.Request, d algorithms.Decision) {
-						if r, _ := d.Result("tokens"); r.Crossed(c.percent) {
-							by = append(by, who)
-						}
-					}
-				}
-				m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{tokens(100, 40), perHour("other", 9)}, Observe: tell("observe"), Settled: tell("settled")})
-				_ = within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
-					c.handler(ctx)
-					return nil
-				})
-				if got := strings.Join(by, " "); got != c.by {
-					t.Errorf("seen by %q, want %q", got, c.by)
-				}
-			})
-		})
-	}
-}
-
 // 200 callers at once stream against 100,000 tokens a minute, with reservations that cover
 // the use. The count is never above the limit, and in the end it is what upstream says. What
 // a process has reserved when it dies stays charged.

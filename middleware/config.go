@@ -106,8 +106,7 @@ type Config struct {
 	// also called if a key has refused the request, or if the client has left while the
 	// request waited. It runs on the goroutine that has ended the request. If the process
 	// dies, Settled is not called for requests under way, so it is no ledger. If a rule could
-	// not be settled, its result has an Err. [algorithms.Result.Crossed] reports here only
-	// what was crossed by units that were charged after the call of Observe.
+	// not be settled, its result has an Err.
 	Settled func(*http.Request, algorithms.Decision)
 
 	// MaxWaiting is the largest number of requests that wait because a leaky_bucket

@@ -140,13 +140,5 @@ func (s *requestState) finish() {
 		}
 	}
 	s.mu.Unlock()
-	s.by.tellSettled(s.request, d)
-}
-
-// tellSettled calls Config.Settled with a copy of the results.
-func (m *Middleware) tellSettled(r *http.Request, d algorithms.Decision) {
-	for i := range d.Results {
-		lent.Result(&d.Results[i]).Over()
-	}
-	m.config.Settled(r, d)
+	s.by.config.Settled(s.request, d)
 }

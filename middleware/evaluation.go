@@ -101,6 +101,6 @@ func (e *evaluation) end(served bool) {
 	}
 	e.held.release()
 	if e.charged { // a key has refused it, or its client has left while it waited
-		e.m.tellSettled(e.request, algorithms.Decision{Allowed: true, Results: slices.Clone(e.decision.Results)})
+		e.m.config.Settled(e.request, algorithms.Decision{Allowed: true, Results: slices.Clone(e.decision.Results)})
 	}
 }

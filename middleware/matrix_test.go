@@ -110,18 +110,6 @@ var matrixRows = []struct {
 		}
 		return map[bool]string{true: "each settled"}[len(c.settled) == charged]
 	}, want: "each settled"},
-	{name: "Crossed", says: func(c *cell) string {
-		n := 0
-		for _, d := range append(c.observed, c.settled...) {
-			if r, _ := d.Result("r"); r.Crossed(100) {
-				n++
-			}
-		}
-		return fmt.Sprintf("crossed %d", n)
-	}, want: "crossed 1", but: map[string]string{
-		"Disabled": "4 0 0, crossed 0", "local": "2 0 0, crossed 0", "local, Instances": "1 0 0, crossed 0",
-		"open": "4 0 0, crossed 0", "closed": "0 0 0, status 503, crossed 0",
-	}},
 	{name: "in_flight", held: true, set: func(c *cell) {
 		c.limits = func(n int64) []algorithms.Limit { return []algorithms.Limit{algorithms.MaxInFlight(n)} }
 	}, but: map[string]string{

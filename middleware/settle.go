@@ -219,7 +219,10 @@ func (s *requestState) note(parts []part, err error) (errs []error) {
 			*r = p.now
 			r.Charged += u.spent
 		} else {
-			lent.Result(r).With(p.taken, &p.now)
+			r.Charged += p.now.Charged
+			if !p.now.At.Before(r.At) { // one settlement is at one time, and its last charge has the last word
+				r.At, r.Remaining, r.RetryAfter, r.ResetAfter = p.now.At, p.now.Remaining, p.now.RetryAfter, p.now.ResetAfter
+			}
 		}
 	}
 	s.decision.Results = now

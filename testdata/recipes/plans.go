@@ -44,12 +44,17 @@ func bill(rule string, id func(*http.Request) string, write func(id, tenant stri
 }
 
 // warn calls mail when a tenant has used 80 % of a plan, and again at 100 %. mail must
-// not block.
-func warn(mail func(tenant string, percent float64, renewed time.Time)) func(*http.Request, ratelimit.Decision) {
+// not block, and must ignore a percentage that it has sent for the same month.
+func warn(mail func(tenant string, percent int64, renewed time.Time)) func(*http.Request, ratelimit.Decision) {
 	return func(_ *http.Request, d ratelimit.Decision) { // for Config.Observe and Config.Settled
 		for _, result := range d.Results {
-			for _, percent := range []float64{80, 100} {
-				if result.Check.Limit.Calendar != "" && result.Crossed(percent) {
+			if result.Check.Limit.Calendar == "" || result.Source == algorithms.SourceFallback { // that is a part of the plan
+				continue
+			}
+			quota := result.Check.Limit.Quota()
+			used := quota - result.Remaining
+			for _, percent := range []int64{80, 100} {
+				if at := quota * percent / 100; used-result.Charged < at && at <= used {
 					mail(result.Check.Key, percent, result.At.Add(result.ResetAfter))
 				}
 			}
