@@ -444,16 +444,16 @@ func TestRepliesAboutBans(t *testing.T) {
 	}
 }
 
-// A ban by hand binds all tiers, but in a Redis only those without a Ban that it was given.
-func TestABanByHandAndTiers(t *testing.T) {
+// A ban by hand binds all limits, but in a Redis only those without a Ban that it was given.
+func TestABanByHandAndOtherLimits(t *testing.T) {
 	redis := realBackend(t).limiter
 	for name, limiter := range map[string]Limiter{"Memory": new(Memory), "Redis": redis} {
-		given := Check{Rule: "r", Key: "k", Tier: "pro", Limit: PerMinute(10)}
+		given := Check{Rule: "r", Key: "k", Limit: PerMinute(10)}
 		if err := limiter.Ban(t.Context(), time.Hour, given); err != nil {
 			t.Fatal(err)
 		}
 		other, bans := given, given
-		other.Tier, bans.Tier, bans.Ban = "", "", Ban{After: 5, For: time.Minute}
+		other.Limit, bans.Limit, bans.Ban = PerHour(10), PerHour(10), Ban{After: 5, For: time.Minute}
 		for _, c := range []struct {
 			check Check
 			want  bool

@@ -10,12 +10,11 @@ import (
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
-// A Check is one limit that a request must pass. Checks with the same Rule, Key and Tier
-// share one count, in every process, if their limits have the same algorithm and period.
+// A Check is one limit that a request must pass. Checks with the same Rule and Key share one
+// count, in every process, if their limits have the same algorithm and period.
 type Check struct {
 	Rule  string // what is counted; a name that all processes share
 	Key   string // the client that is counted; "" is a key like any other
-	Tier  string // each tier of a rule and key has its own count; all tiers share a ban; "" is no tier
 	Limit Limit  // how much the key may use
 	Cost  int64  // units that this request takes; 0 means 1; negative is an error
 
@@ -174,14 +173,12 @@ func sameAs(checks []Check, i int) int {
 }
 
 func (c *Check) sharesCount(other *Check) bool {
-	return c.Key == other.Key && c.Rule == other.Rule && c.Tier == other.Tier && c.Limit.counting() == other.Limit.counting()
+	return c.Key == other.Key && c.Rule == other.Rule && c.Limit.counting() == other.Limit.counting()
 }
 
 // paramsOf computes the numbers of a valid check.
 func paramsOf(c *Check, row *step.Row) step.Params {
-	p := c.Limit.step().Params(c.leastCost(), c.MaxDelay, row)
-	p.Tier = c.Tier
-	return p
+	return c.Limit.step().Params(c.leastCost(), c.MaxDelay, row)
 }
 
 // numbers computes the check's params, and reports whether the check is valid.
@@ -197,7 +194,7 @@ func (c *Check) numbers(p *step.Params) bool {
 	if !l.Numbers(p, c.leastCost(), c.MaxDelay) {
 		return false
 	}
-	if p.Tier = c.Tier; p.Held {
+	if p.Held {
 		c.named(p)
 	}
 	return true

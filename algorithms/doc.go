@@ -52,7 +52,7 @@ package algorithms
 // # Keys in Redis
 //
 // namespace:{key}:rule:algorithm:period, for example shop:{203.0.113.9}:per-ip:sw1:1m.
-// A tier that counts apart is behind the rule, in braces. A calendar stands for the period.
+// A calendar stands for the period.
 //
 //   - The client's key is the hash tag, so a cluster keeps together what it knows of a client.
 //   - Parts that are longer than 64 bytes or not plain are replaced by # and 128 bits of

@@ -35,7 +35,7 @@ func (opened) Invalid(charges []Charge) error { return invalidCharges(charges) }
 // Limit returns a limit in the terms of package step.
 func (opened) Limit(l Limit) step.Limit { return l.step() }
 
-// Counting tells the counts of a rule, a key and a tier apart.
+// Counting tells the counts of a rule and a key apart.
 func (opened) Counting(l Limit) step.Counting { return l.counting() }
 
 // Check gives access to what a check hides.

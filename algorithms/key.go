@@ -17,12 +17,8 @@ const maxPart = 64
 // appendKey appends the Redis key that counts a check, for the reasons in doc.go:
 //
 //	namespace:{key}:rule:algorithm:period
-//	namespace:{key}:rule:{tier}:algorithm:period
 func appendKey(b []byte, namespace string, c *Check, a *step.Row) []byte {
 	b = append(appendRule(b, namespace, c), ':')
-	if c.Tier != "" { // in braces, which no rule has
-		b = append(appendPart(append(b, '{'), c.Tier), "}:"...)
-	}
 	b = append(b, a.Short...)
 	if b = append(b, ':'); c.Limit.Calendar != "" {
 		return append(b, c.Limit.Calendar...)

@@ -116,7 +116,7 @@ func (l *Limit) step() step.Limit {
 	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Soft: l.Soft, Algorithm: string(l.Algorithm)}
 }
 
-// counting tells the counts of a rule, a key and a tier apart.
+// counting tells the counts of a rule and a key apart.
 func (l *Limit) counting() step.Counting {
 	s := l.step()
 	return s.Counting()

@@ -71,11 +71,11 @@ type Limiter interface {
 	//
 	// A check whose field Ban is set obeys bans, whatever its limit is. In a Memory, a
 	// check without it obeys bans, too. In Redis, a check without it obeys a ban only if
-	// its tier, algorithm and period are those of a check that was passed to this method.
+	// its algorithm and period are those of a check that was passed to this method.
 	// A shadow check obeys none.
 	Ban(ctx context.Context, d time.Duration, checks ...Check) error
 
-	// Reset forgets what is counted for the rule, key, tier, algorithm and period of each
+	// Reset forgets what is counted for the rule, key, algorithm and period of each
 	// check, and lifts the bans of the rules and keys. A Memory does not forget what it
 	// counts in a sketch.
 	//

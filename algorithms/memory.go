@@ -25,7 +25,7 @@ import (
 // Keys are identified by 128 bits of hash, with secret seeds of this process. A key takes
 // 64 to 128 bytes, however long it is. In a sliding_log it takes about 100 bytes more, and
 // 16 for each further request. A sketch takes 8 MiB and is made when it is needed. There
-// are at most 7 sketches. Each of the first six serves the keys of one Rule, Tier,
+// are at most 7 sketches. Each of the first six serves the keys of one Rule,
 // algorithm and period. All other keys share the seventh, which is strict: after it has
 // admitted a request of a key, it denies the key until all units of the key are free
 // again. A sketch that has been empty for a minute is dropped when new keys come.

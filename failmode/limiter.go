@@ -86,7 +86,7 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 
 // Ban implements [algorithms.Limiter]. Other processes may admit banned keys for up to a
 // second. After Ban or Reset lifts a ban, this process may for up to a second deny other
-// checks of the rule and key, with another tier, algorithm or period. If a server's
+// checks of the rule and key, with another algorithm or period. If a server's
 // circuit is open, its keys are banned or unbanned only in this process, and the error
 // wraps [ErrOpen]. If checks and fields are valid, this process and the reachable servers
 // are changed, whatever the error is.

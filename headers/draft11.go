@@ -16,7 +16,7 @@ import (
 //	RateLimit-Policy: "per-ip";q=200;w=60, "login";q=5;w=60
 //	RateLimit: "login";r=3;t=42
 //
-// An item's name is the rule or, if the check has a Tier, "rule/tier". q is the number of
+// An item's name is the rule. q is the number of
 // units that can be used at once, and w the seconds in which q units become free again. r
 // is the number of units left, and t the seconds until all units are free. On an admitted
 // request, RateLimit-Policy lists every enforced rule. RateLimit lists one of them: the

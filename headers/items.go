@@ -64,10 +64,9 @@ func (m *item) append(b []byte, units, seconds byte) []byte {
 // lent has unexported functions of package algorithms.
 var lent = algorithms.Internal.Open(&inside.Allow)
 
-// policyName names a result's limit in fields and problem documents: by its rule, by its
-// tier if that counts apart and, if the decision has other windows of the rule, by its
-// window, as in "plan/month@UTC"; and by its algorithm, if one of these has the same
-// period.
+// policyName names a result's limit in fields and problem documents: by its rule and,
+// if the decision has other windows of the rule, by its window, as in "plan/month@UTC"; and
+// by its algorithm, if one of these has the same period.
 func policyName(d *algorithms.Decision, i int) string {
 	r, several, alike := &d.Results[i], false, false
 	counting := lent.Counting(r.Check.Limit)
@@ -79,9 +78,6 @@ func policyName(d *algorithms.Decision, i int) string {
 		}
 	}
 	name := r.Check.Rule
-	if r.Check.Tier != "" {
-		name += "/" + r.Check.Tier
-	}
 	if several || alike {
 		_, window, _ := strings.Cut(r.Check.Limit.String(), "/")
 		window, _, _ = strings.Cut(window, " ")

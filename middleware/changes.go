@@ -54,12 +54,9 @@ func sameData(a, b *Rule) bool {
 
 // viewOf returns how a rule is shown.
 func viewOf(r *Rule) view.Rule {
-	key, tierBy := keyfunc.Describe(r.Key), ""
-	if r.TierBy != nil {
-		tierBy = keyfunc.Describe(r.TierBy).String()
-	}
+	key := keyfunc.Describe(r.Key)
 	v := view.Rule{
-		Name: r.Name, Match: r.Match, Key: key.String(), Limit: view.LimitsOf(r.own()), LimitsFor: r.LimitsFor != nil, TierBy: tierBy, Overrides: len(r.Overrides),
+		Name: r.Name, Match: r.Match, Key: key.String(), Limit: view.LimitsOf(r.own()), LimitsFor: r.LimitsFor != nil, Overrides: len(r.Overrides),
 		Cost: max(r.Cost, 1), Costs: r.Costs, CostFor: r.CostFor != nil, MaxReserve: r.MaxReserve, ChargeOn: view.StatusesOf(r.ChargeOn), Fail: r.Fail.String(),
 		Shadow: r.Shadow, Enforce: r.Enforce, Disabled: r.Disabled, Hidden: r.Hidden, Lease: r.Lease, Values: key.Values(), Secret: key.Secret(),
 	}

@@ -23,9 +23,8 @@ import (
 // its hash. [keyfunc.Everyone] takes no value. A Key without the method Keys takes
 // one value, which is the key.
 //
-// Among Limit, Limits, Tiers and the client's Override, each combination of algorithm,
-// period and TierBy's tier has its own count, and so a check of its own. If several
-// limits share one count, the check has the limit that comes first: the rule's own, then
+// Among Limit, Limits, Tiers and the client's Override, each combination of algorithm and
+// period has its own count, and so a check of its own. If several limits share one count, the check has the limit that comes first: the rule's own, then
 // those of Tiers by name, then the Override's. For [keyfunc.First], give the value without
 // the key's number, unlike in an Override: each key that accepts it has checks. A limit
 // that only LimitsFor returns has a check only if another has its algorithm and period.
@@ -70,11 +69,11 @@ func (r *rule) keysOf(values []string) (keys []string, err error) {
 // middleware's share of them.
 func (r *rule) limits(keys []string) (all []view.ClientLimit) {
 	for _, l := range r.own.windows {
-		all = append(all, view.ClientLimit{Limit: l, Checks: r.checksOf("", l, keys)})
+		all = append(all, view.ClientLimit{Limit: l, Checks: r.checksOf(l, keys)})
 	}
 	for _, tier := range slices.Sorted(maps.Keys(r.terms.tiers)) {
 		for _, l := range r.terms.tiers[tier].windows {
-			all = append(all, view.ClientLimit{Tier: tier, Limit: l, Checks: r.checksOf(tier, l, keys)})
+			all = append(all, view.ClientLimit{Tier: tier, Limit: l, Checks: r.checksOf(l, keys)})
 		}
 	}
 	for i, key := range keys {
@@ -87,18 +86,18 @@ func (r *rule) limits(keys []string) (all []view.ClientLimit) {
 			windows = Unlimited()
 		}
 		for _, l := range windows {
-			all = append(all, view.ClientLimit{Override: o.String(), Ended: o.source.ended(), Limit: l, Checks: r.checksOf("", l, keys[i:i+1])})
+			all = append(all, view.ClientLimit{Override: o.String(), Ended: o.source.ended(), Limit: l, Checks: r.checksOf(l, keys[i:i+1])})
 		}
 	}
 	return all
 }
 
 // checksOf returns the checks of keys by one limit.
-func (r *rule) checksOf(tier string, l algorithms.Limit, keys []string) []algorithms.Check {
+func (r *rule) checksOf(l algorithms.Limit, keys []string) []algorithms.Check {
 	checks := make([]algorithms.Check, len(keys))
 	for i, key := range keys {
 		c := r.check
-		c.Key, c.Tier, c.Shadow = key, r.tierOf(tier), r.terms.shadows(c.Rule, key)
+		c.Key, c.Shadow = key, r.terms.shadows(c.Rule, key)
 		setLimit(&c, l)
 		checks[i] = c
 	}

@@ -57,7 +57,6 @@ type ruleUse struct {
 	matched, keyed, noKey, noRoute, skipped atomic.Int64
 
 	exempt   atomic.Int64 // unlimited
-	tiered   atomic.Int64 // with a tier of TierBy that the rule has
 	madeUp   atomic.Int64 // keys that the client may have made up
 	reason   atomic.Pointer[error]
 	keys     sync.Map // hashes of them
@@ -109,7 +108,6 @@ type seenKey struct {
 	matched  bool // the rule matches the request
 	key      string
 	err      error
-	hasTier  bool             // TierBy returned a tier that the rule has
 	exempt   bool             // the request is unlimited
 	enforced bool             // the rule has a check, which is not in shadow
 	limit    algorithms.Limit // of the check
@@ -165,8 +163,6 @@ func (h *hints) decided(r *http.Request, rules []rule, seen []seenKey) {
 			use.exempt.Add(1)
 		case s.limit != (algorithms.Limit{}) && rule.source.LimitsFor != nil:
 			count(&use.limits, &use.varied, lent.Counting(s.limit))
-		case s.hasTier:
-			use.tiered.Add(1)
 		}
 	}
 	if skipped && !counted {
@@ -287,9 +283,6 @@ func (h *hints) sum(r *rule, use *ruleUse) {
 		h.say("rule %q matched none of the first %d requests; look at its Match", name, watched)
 	case use.exempt.Load() == matched:
 		h.say("rule %q: all of the first %d requests were Unlimited by LimitsFor or Tiers; look at what LimitsFor and Config.TierFor return", name, watched)
-	case r.source.TierBy != nil && use.tiered.Load() == 0:
-		h.say("rule %q: TierBy returned none of its Tiers for the first %d requests; names are compared exactly, and keys of the body are in small letters: %q",
-			name, watched, slices.Sorted(maps.Keys(r.source.Tiers)))
 	case use.madeUp.Load() >= enough:
 		h.say("rule %q: %d of the first %d keys are what X-Forwarded-For or a header like it says, which any client can make up to have a new limit; "+
 			"use keyfunc.Proxies with the networks of your proxies. If the Key looks at who sent the header, clients made it look so, and nothing is wrong", name, use.madeUp.Load(), watched)
@@ -432,7 +425,7 @@ func oddities(rules []rule, config *Config) (odd []string) {
 
 func (r *rule) oddities(tierFor bool) (odd []string) {
 	say := func(format string, args ...any) { odd = append(odd, fmt.Sprintf(format, args...)) }
-	if r.terms.tiers != nil && r.source.TierBy == nil && !tierFor {
+	if r.terms.tiers != nil && !tierFor {
 		say(" has Tiers, and Config.TierFor is nil: every request has the rule's own limit")
 	}
 	if r.readsBody && len(r.patterns) > 0 && !slices.ContainsFunc(r.patterns, func(p pattern.Pattern) bool { return p.HasBodies() }) {

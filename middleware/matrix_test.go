@@ -74,14 +74,6 @@ var matrixRows = []struct {
 		"QuotaHandler":   "2 2 2, left [0 2]",
 		"another window": "2 2 2", // the tier has not got it
 	}},
-	{name: "TierBy", set: func(c *cell) {
-		c.rule.TierBy, c.rule.Tiers = keyfunc.Header("Model"), map[string][]algorithms.Limit{"large": anHour(2)}
-	}, but: map[string]string{
-		"another window": "2 2 2",
-		"Overrides":      `have Config.TierFor name the client's tier, such as acme, and write the tier "acme/large"`,
-		"LimitsFor":      "does not go with LimitsFor, which does not say in which tier's count its limits are; list the limits in Tiers",
-		"QuotaHandler":   "2 2 2, left [2 0]",
-	}},
 	{name: "Overrides", set: func(c *cell) {
 		c.rule.Overrides = []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: anHour(2)}}
 	}, but: map[string]string{"Tiers": "2 2 2", "LimitsFor": "2 2 2", "another window": "2 2 2"}},
@@ -141,14 +133,7 @@ var matrixColumns = []struct {
 		c.rule.Limits = append(c.rule.Limits, algorithms.Limit{Rate: c.units, Calendar: "year@UTC"})
 	}},
 	{name: "Tiers", want: "3 3 3", set: func(c *cell) {
-		tier := "pro"
-		if c.rule.TierBy != nil {
-			tier = "pro/large"
-		}
-		if c.rule.Tiers == nil {
-			c.rule.Tiers = make(map[string][]algorithms.Limit)
-		}
-		c.rule.Tiers[tier] = c.limits(3)
+		c.rule.Tiers = map[string][]algorithms.Limit{"pro": c.limits(3)}
 		c.config.TierFor = func(*http.Request) string { return "pro" }
 	}},
 	{name: "Overrides", want: "3 3 3", set: func(c *cell) {

@@ -77,7 +77,7 @@ func New(c Config) (*Middleware, error) {
 		c.Limiter = new(algorithms.Memory)
 	}
 	share, shareErr := parseShare(c.Share)
-	rules, rulesErr := compile(c.Rules, share, c.TierFor != nil)
+	rules, rulesErr := compile(c.Rules, share)
 	skip, err := c.validate()
 	if err := errors.Join(err, shareErr, rulesErr); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (m *Middleware) SetRules(rules []Rule) error { return m.SetRulesVersion(rul
 // rules; 0 means none. The log, the metrics and package admin show the version.
 func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	m.mustBeMade()
-	compiled, err := compile(rules, m.share, m.config.TierFor != nil)
+	compiled, err := compile(rules, m.share)
 	if err != nil {
 		m.RulesFailed(err)
 		return err

@@ -18,7 +18,6 @@ const maxQuotas = 64
 // A quotaView is what a client is told about a limit of its own.
 type quotaView struct {
 	Name       string        `json:"name"`
-	Tier       string        `json:"tier,omitempty"` // by TierBy
 	Window     string        `json:"window"`
 	Limit      int64         `json:"limit"`
 	Soft       bool          `json:"soft,omitempty"` // requests pass beyond the limit
@@ -31,7 +30,7 @@ type quotaView struct {
 
 // QuotaHandler returns a handler that tells a client its own limits, as JSON. It lists each
 // rule, whatever its Match, that is enforced and has a key for the request, with the limits
-// that apply to the request or, with TierBy, those of all tiers. It leaves out rules that are
+// that apply to the request. It leaves out rules that are
 // Hidden or Disabled, that exempt the request, or whose Key has a route, reads the body or
 // returns an error. Keys, LimitsFor and TierFor are called with this handler's request.
 //
@@ -40,7 +39,7 @@ type quotaView struct {
 // The answer is {"limits": [...]}. Each limit has these fields. Times are in seconds, with
 // a fraction.
 //
-//	name         the rule; tier, with TierBy
+//	name         the rule
 //	limit        the units that an unused key can spend at once
 //	window       the time in which they are granted: "1m", a calendar such as "month@UTC", or
 //	             "in flight"; for a bucket, the time in which its burst is refilled
@@ -97,24 +96,13 @@ func (e *evaluation) quotaChecks() (checks []algorithms.Check) {
 		if rule.terms.shadows(check.Rule, check.Key) {
 			continue
 		}
-		tiers := []string{""}
-		if rule.source.TierBy != nil {
-			tiers = append(tiers, rule.asked()...)
-		}
-		for _, tier := range tiers {
-			check.Tier = tier
-			windows := e.limitsOf(i, rule, &check).windows
-			if check.Tier != tier {
-				continue // this client has none of its own there
+		for _, l := range e.limitsOf(i, rule, check.Key).windows {
+			if len(checks) == maxQuotas {
+				e.set.hints.say("QuotaHandler shows %d limits, and leaves out the rest of rule %q and those after it", maxQuotas, check.Rule)
+				return checks
 			}
-			for _, l := range windows {
-				if len(checks) == maxQuotas {
-					e.set.hints.say("QuotaHandler shows %d limits, and leaves out the rest of rule %q and those after it", maxQuotas, check.Rule)
-					return checks
-				}
-				checks = append(checks, check)
-				setLimit(&checks[len(checks)-1], l)
-			}
+			checks = append(checks, check)
+			setLimit(&checks[len(checks)-1], l)
 		}
 	}
 	return checks
@@ -132,7 +120,7 @@ func (e *evaluation) logQuotaKey(rule *rule, err error) {
 
 func quotaOf(r *algorithms.Result) quotaView {
 	v := quotaView{
-		Name: r.Check.Rule, Tier: r.Check.Tier, Window: refillName(r.Check.Limit), Limit: r.Check.Limit.Quota(), Remaining: max(r.Remaining, 0), ResetAfter: view.Seconds(r.ResetAfter),
+		Name: r.Check.Rule, Window: refillName(r.Check.Limit), Limit: r.Check.Limit.Quota(), Remaining: max(r.Remaining, 0), ResetAfter: view.Seconds(r.ResetAfter),
 	}
 	if r.ResetAfter > 0 && r.ResetAfter < algorithms.Never {
 		at := r.At.Add(r.ResetAfter).UTC().Truncate(time.Second)

@@ -113,9 +113,6 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 		attrs = append(attrs, slog.Duration("retry_after", r.RetryAfter))
 	}
 	attrs = append(attrs, slog.String("limit", r.Check.Limit.String()), slog.Int64("cost", r.Check.Cost), slog.Int64("suppressed", suppressed))
-	if r.Check.Tier != "" {
-		attrs = append(attrs, slog.String("tier", r.Check.Tier))
-	}
 	if r.BannedFor > 0 {
 		attrs = append(attrs, slog.Bool("banned", true))
 	}

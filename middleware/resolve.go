@@ -3,7 +3,6 @@ package middleware
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/replay"
@@ -34,14 +33,6 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 	if err == nil && key == "" {
 		err = keyfunc.ErrNoKey
 	}
-	if rule.source.TierBy != nil && (err == nil || errors.Is(err, keyfunc.ErrNoKey)) {
-		var tierErr error
-		if check.Tier, tierErr = rule.source.TierBy.Resolve(e.request); errors.Is(tierErr, keyfunc.ErrNoKey) {
-			check.Tier = ""
-		} else if tierErr != nil {
-			err = tierErr
-		}
-	}
 	if e.seen != nil {
 		e.seen[i] = seenKey{matched: true, key: key, err: err}
 	}
@@ -60,7 +51,7 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 		}
 		return checks
 	}
-	limited := e.limitsOf(i, rule, &check)
+	limited := e.limitsOf(i, rule, check.Key)
 	if limited.windows == nil {
 		if e.seen != nil {
 			e.seen[i].exempt = true
@@ -82,7 +73,7 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 		setLimit(&checks[len(checks)-1], limited.windows[j])
 	}
 	if e.seen != nil {
-		e.seen[i].enforced, e.seen[i].hasTier, e.seen[i].limit = !check.Shadow, check.Tier != "", limited.windows[0]
+		e.seen[i].enforced, e.seen[i].limit = !check.Shadow, limited.windows[0]
 	}
 	if limited.queue && !check.Shadow {
 		e.queues = append(e.queues, waitqueue.Key{Rule: check.Rule, Key: check.Key})
@@ -116,13 +107,9 @@ func (e *evaluation) count(i int, o outcome) {
 }
 
 // limitsOf are the limits of the request by a rule: Overrides, LimitsFor, Tiers, its own.
-// It leaves no tier in the check but one that counts apart. Without windows, the rule does
-// not apply.
-func (e *evaluation) limitsOf(i int, rule *rule, check *algorithms.Check) limits {
-	if rule.source.TierBy != nil {
-		return e.limitsBy(rule, check)
-	}
-	if o := e.overrideOf(rule, check.Key); o != nil {
+// Without windows, the rule does not apply.
+func (e *evaluation) limitsOf(i int, rule *rule, key string) limits {
+	if o := e.overrideOf(rule, key); o != nil {
 		return o.limits
 	}
 	if f := rule.source.LimitsFor; f != nil {
@@ -162,31 +149,6 @@ func (e *evaluation) overrideOf(rule *rule, key string) *override {
 		e.m.config.Logger.Warn("ratelimit: an override has ended; the rule's other limits apply", "rule", rule.check.Rule, "override", o.name, "until", o.source.Until)
 	})
 	return nil
-}
-
-// limitsBy are the limits of a request by a rule with a TierBy, whose answer is the
-// check's tier. A tier that is not listed is none, so that clients which make up names
-// gain no count.
-func (e *evaluation) limitsBy(rule *rule, check *algorithms.Check) limits {
-	asked := check.Tier
-	if check.Tier = ""; asked == "" {
-		return rule.own
-	}
-	l, listed := limits{}, false
-	if rule.plans {
-		// Neither a plan nor what clients ask for may spell another pair by a slash.
-		if plan := e.tier(); plan != "" && !strings.Contains(plan, "/") {
-			l, listed = rule.terms.tiers[plan+"/"+asked]
-		}
-	}
-	if !listed && (!rule.plans || !strings.Contains(asked, "/")) {
-		l, listed = rule.terms.tiers[asked]
-	}
-	if !listed {
-		return rule.own
-	}
-	check.Tier = asked
-	return l
 }
 
 // tier asks for the request's tier, once.

@@ -17,8 +17,8 @@ import (
 )
 
 // A Rule is one limit on the requests that it matches. Name, Key, and Limit or Limits are
-// required. All fields except Key, TierBy, LimitsFor and CostFor are plain data, as in a
-// rule file. Unless a function's result is zero or invalid, it takes precedence over all
+// required. All fields except Key, LimitsFor and CostFor are plain data, as in a rule
+// file. Unless a function's result is zero or invalid, it takes precedence over all
 // data but Overrides.
 type Rule struct {
 	// Name identifies the rule in headers, metrics, logs and Redis keys. Required and
@@ -55,16 +55,6 @@ type Rule struct {
 	// keeps the counts of windows that both tiers have. Two names must not differ only in
 	// case.
 	Tiers map[string][]algorithms.Limit
-	// TierBy returns the tier that a request asks for, such as a model or a tool; nil means
-	// that Config.TierFor alone names tiers. With TierBy, each of Tiers has its own count.
-	// Requests for any other name share the count of Limit or Limits. Make that limit the
-	// smallest, because clients choose the name. Errors of TierBy are treated as those of
-	// Key, except that after [keyfunc.ErrNoKey], Limit or Limits applies.
-	//
-	// With a Config.TierFor, the tier "pro/large" replaces "large" if TierFor returns "pro".
-	// It shares the count of "large": a key's requests for large are counted together. Every
-	// tier with a slash is then such a pair. LimitsFor and Overrides are errors with TierBy.
-	TierBy keyfunc.Key
 	// LimitsFor returns the limits of one request; [Unlimited] exempts the request. If it
 	// returns none or unusable ones, Tiers and Limit apply. Limits are unusable if
 	// one is invalid, if ChargeOn, Ban or Lease does not allow them, or if Config.Share

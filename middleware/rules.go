@@ -3,7 +3,6 @@ package middleware
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math/big"
 	"slices"
 	"strconv"
@@ -21,10 +20,9 @@ import (
 type rule struct {
 	source    Rule              // a copy of it
 	patterns  []pattern.Pattern // none matches every request
-	readsBody bool              // to find its key or its tier
+	readsBody bool              // to find its key
 	reused    int               // number of the key's answer among those that other rules reuse; 0 if no other rule has this key
 	traits    hint.Traits       // of the key
-	plans     bool              // a tier with a slash is one of TierFor and one of TierBy
 	check     algorithms.Check  // by the first of the own limits, without the key
 	own       limits            // the check's limit, and others beside it
 	terms     terms
@@ -157,26 +155,6 @@ func (r *Rule) fit(all []algorithms.Limit, s share) (limits, error) {
 		}
 	}
 	return fit, nil
-}
-
-// tierOf returns the tier of the count that a tier of the rule has.
-func (r *rule) tierOf(tier string) string {
-	switch plan, asked, paired := strings.Cut(tier, "/"); {
-	case r.source.TierBy == nil:
-		return ""
-	case r.plans && paired && plan != "" && asked != "":
-		return asked
-	}
-	return tier
-}
-
-// asked returns the tiers that count apart, by name.
-func (r *rule) asked() []string {
-	all := make(map[string]bool)
-	for tier := range r.terms.tiers {
-		all[r.tierOf(tier)] = true
-	}
-	return slices.Sorted(maps.Keys(all))
 }
 
 // A share is a part of each limit, as the decimal fraction that the program has

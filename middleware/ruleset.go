@@ -13,7 +13,7 @@ import (
 )
 
 // compile validates rules and makes them ready, with a share of each limit.
-func compile(rules []Rule, s share, hasTierFor bool) ([]rule, error) {
+func compile(rules []Rule, s share) ([]rule, error) {
 	if err := ValidateRules(rules); err != nil {
 		return nil, err
 	}
@@ -31,9 +31,6 @@ func compile(rules []Rule, s share, hasTierFor bool) ([]rule, error) {
 			c.patterns = append(c.patterns, p)
 		}
 		c.readsBody, c.traits = keyfunc.Describe(r.Key).ReadsBody(), hint.Of(r.Key)
-		if r.TierBy != nil {
-			c.plans, c.readsBody = hasTierFor, c.readsBody || keyfunc.Describe(r.TierBy).ReadsBody()
-		}
 		if c.terms.costs = pattern.NewValues(r.Costs); r.Shadow {
 			c.terms.shadow = 1 - r.Enforce
 		}

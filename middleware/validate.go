@@ -140,7 +140,6 @@ func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err 
 	}
 	r = &few
 	r.validateTierNames(bad)
-	r.validateTierBy(bad)
 	r.validateOverrides(bad)
 	for by, limits := range r.sets() {
 		for _, err := range view.Each(validateLimits(limits)) {
@@ -190,23 +189,6 @@ func (r *Rule) validateTierNames(bad func(string, error)) {
 		case taken:
 			bad("Tiers", fmt.Errorf("tier %q: differs from %q only in case; keep the one that Config.TierFor returns", tier, other))
 		}
-	}
-}
-
-// validateTierBy reports what is wrong with TierBy and what does not go with it.
-func (r *Rule) validateTierBy(bad func(string, error)) {
-	if r.TierBy == nil {
-		return
-	}
-	bad("TierBy", validateKey(r.TierBy))
-	if len(r.Tiers) == 0 {
-		bad("TierBy", errors.New("needs tiers: each is what may be asked for, and its limit"))
-	}
-	if r.LimitsFor != nil {
-		bad("TierBy", errors.New("does not go with LimitsFor, which does not say in which tier's count its limits are; list the limits in Tiers"))
-	}
-	if len(r.Overrides) > 0 {
-		bad("Overrides", errors.New("an override does not say for which tier of TierBy it is; have Config.TierFor name the client's tier, such as acme, and write the tier \"acme/large\""))
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 var keyCases = []testCase{
 	{name: "two algorithms are counted apart", run: algorithmsApart},
 	{name: "two periods are counted apart", run: periodsApart},
-	{name: "tiers are counted apart, settled apart, and banned together", run: tiersApart},
 	{name: "keys that look alike are counted apart", run: lookalikesApart},
 	{name: "Reset forgets only the checks named", run: resetOnlyNamed},
 	{name: "no algorithm means sliding window", run: defaultAlgorithm},
@@ -48,32 +47,6 @@ func periodsApart(c *trial) {
 		}
 		c.take(s.Check, s.charged(1, 10))
 		c.take(s.Check, s.exhausted())
-	})
-}
-
-func tiersApart(c *trial) {
-	c.eachSample(func(s sample) {
-		tier := s.Check
-		tier.Tier = "a tier"
-		c.take(costing(s.Check, 9), s.charged(9, 9))
-		d, err := c.limiter.Take(c.Context(), costing(tier, 4))
-		if err != nil || !d.Allowed || d.Results[0].Charged != 4 {
-			c.Fatalf("%s in a tier: %+v, %v", name(tier), d, err)
-		}
-		c.take(s.Check, s.charged(1, 10))
-		c.take(s.Check, s.exhausted())
-		if r, err := c.limiter.Settle(c.Context(), algorithms.Charge{Result: d.Results[0], Cost: 3}); err != nil || len(r) != 1 || r[0].Charged != 3 {
-			c.Errorf("%s in a tier: settled %+v, %v", name(tier), r, err)
-		}
-		c.take(s.Check, s.exhausted())
-		banned := s.Check
-		banned.Ban = algorithms.Ban{After: 100, For: time.Hour}
-		if tier.Ban = banned.Ban; c.limiter.Ban(c.Context(), time.Hour, tier) != nil {
-			c.Fatal("no ban")
-		}
-		if d, err := c.limiter.Peek(c.Context(), banned); err != nil || d.Results[0].BannedFor == 0 {
-			c.Errorf("%s is not banned with a tier of it: %+v, %v", name(s.Check), d, err)
-		}
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 // internal has unexported functions of package algorithms.
 var internal = algorithms.Internal.Open(&inside.Allow)
 
-// An ID is 128 bits of hash of what identifies a count: rule, key, tier, algorithm and
+// An ID is 128 bits of hash of what identifies a count: rule, key, algorithm and
 // period or calendar. Keys may be long, and clients choose them.
 type ID [2]uint64
 
@@ -29,9 +29,6 @@ func (s *Seeds) Half(i int, c *algorithms.Check) uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	h := maphash.String(s[i], c.Rule)
 	h = h*odd ^ maphash.String(s[i], c.Key)
-	if c.Tier != "" {
-		h = h*odd ^ maphash.String(s[i], c.Tier)
-	}
 	window := internal.Counting(c.Limit)
 	h = h*odd ^ maphash.String(s[i], window.Algorithm)
 	h = (h ^ uint64(window.Period)) * odd

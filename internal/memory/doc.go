@@ -17,7 +17,7 @@ package memory
 // # Overflow
 //
 // If a shard is full, further keys are counted in count-min sketches: one for each class
-// (rule, tier, algorithm and period), hashed with a seed of this process, and divided among
+// (rule, algorithm and period), hashed with a seed of this process, and divided among
 // the shards.
 // A sketch has 4 rows of 131,072 cells of 16 bytes, and a cell is a whole state. A key's
 // estimate is the least of its four cells, made current. A charge raises the cells to the
@@ -46,7 +46,7 @@ package memory
 // that is full, a ban by hand fails (TestBansByHandAreBounded).
 //
 // In a Memory all checks of the rule and key obey a ban by hand. In Redis, checks without
-// a Ban obey it only if their tier, algorithm and period are those of a check that was
+// a Ban obey it only if their algorithm and period are those of a check that was
 // banned.
 //
 // # Following another store

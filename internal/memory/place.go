@@ -44,7 +44,7 @@ type place struct {
 // different keys in Redis.
 func (m *Store) place(pl *place, rule, key string, p *step.Params) {
 	const odd = 0x9e3779b97f4a7c15
-	pl.class = class{rule, p.Tier, p.Counts(), p.Row}
+	pl.class = class{rule, p.Counts(), p.Row}
 	for i, seed := range m.seeds {
 		hash := maphash.String(seed, key)
 		if i == 0 {
@@ -52,9 +52,6 @@ func (m *Store) place(pl *place, rule, key string, p *step.Params) {
 		}
 		pl.ban[i] = (hash*odd ^ maphash.String(seed, rule)) * odd
 		pl.id[i] = (pl.ban[i] ^ p.Counts()<<4 ^ p.Number) * odd // no two of one rule and key are the same
-		if p.Tier != "" {
-			pl.id[i] = (pl.id[i] ^ maphash.String(seed, p.Tier)) * odd
-		}
 	}
 	pl.ban[1] |= 1
 	pl.id[1] |= 1

@@ -25,7 +25,6 @@ type sketch struct {
 // are few classes.
 type class struct {
 	rule      string
-	tier      string
 	counts    uint64 // its period or calendar
 	algorithm *step.Row
 }

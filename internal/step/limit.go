@@ -28,7 +28,7 @@ func (l Limit) Name() string {
 	return "sliding_window"
 }
 
-// A Counting is how a limit counts. It tells the counts of a rule, a key and a tier apart.
+// A Counting is how a limit counts. It tells the counts of a rule and a key apart.
 type Counting struct {
 	Period    time.Duration
 	Calendar  string

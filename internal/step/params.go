@@ -11,14 +11,13 @@ type Params struct {
 	*Row
 	rate, Period int64 // units and µs
 	calendar     *Calendar
-	Soft         bool   // what does not fit is charged all the same
-	Cost         int64  // at least 1; a cost above the quota is the quota + 1, which no state admits, unless Soft
-	ID           int64  // Held: of the request; a random number below 2^52
-	Tier         string // of the count; no step reads it
-	never        bool   // the cost is above the quota
-	costW, costF int64  // buckets: the time to refill the cost
-	fullW, fullF int64  // buckets: the time to refill the whole bucket
-	roomW, roomF int64  // buckets: how far ahead of now TAT may be after the charge
+	Soft         bool  // what does not fit is charged all the same
+	Cost         int64 // at least 1; a cost above the quota is the quota + 1, which no state admits, unless Soft
+	ID           int64 // Held: of the request; a random number below 2^52
+	never        bool  // the cost is above the quota
+	costW, costF int64 // buckets: the time to refill the cost
+	fullW, fullF int64 // buckets: the time to refill the whole bucket
+	roomW, roomF int64 // buckets: how far ahead of now TAT may be after the charge
 
 	Bound *Bound // the cached conversion that these are equal to; nil if there is none
 }

@@ -43,12 +43,12 @@ type Client struct {
 
 // A Count names a count of a rule. Limits with one Counting share it.
 type Count struct {
-	key, tier string
+	key string
 	step.Counting
 }
 
 // CountOf returns the count of a check.
-func CountOf(c *algorithms.Check) Count { return Count{c.Key, c.Tier, lent.Counting(c.Limit)} }
+func CountOf(c *algorithms.Check) Count { return Count{c.Key, lent.Counting(c.Limit)} }
 
 // A ClientLimit is one of the limits that a client may have by a rule.
 type ClientLimit struct {
@@ -68,7 +68,6 @@ type Rule struct {
 	Limit      Limits            `json:"limit"`
 	Tiers      map[string]Limits `json:"tiers,omitempty"`
 	LimitsFor  bool              `json:"limits_for,omitempty"`
-	TierBy     string            `json:"tier_by,omitempty"`
 	Overrides  int               `json:"overrides,omitempty"` // how many
 	Cost       int64             `json:"cost"`
 	Costs      map[string]int64  `json:"costs,omitempty"`

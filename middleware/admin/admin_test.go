@@ -645,7 +645,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	}
 	for i := range reflect.TypeFor[ratelimit.Rule]().NumField() {
 		name := reflect.TypeFor[ratelimit.Rule]().Field(i).Name
-		if name != "Lease" && name != "Limit" && name != "TierBy" && name != "RetryAfter" && reflect.ValueOf(full).Field(i).IsZero() {
+		if name != "Lease" && name != "Limit" && name != "RetryAfter" && reflect.ValueOf(full).Field(i).IsZero() {
 			t.Errorf("%s is not tested", name)
 		}
 	}
@@ -813,7 +813,6 @@ func TestAdminSaysWhichLimitApplies(t *testing.T) {
 	}{
 		"one":                  {ratelimit.Rule{}, "yes"},
 		"tiers":                {ratelimit.Rule{Tiers: pro}, "by tier, by tier"},
-		"tier by":              {ratelimit.Rule{Tiers: pro, TierBy: keyfunc.Header("Model")}, "by tier, by tier"},
 		"a function":           {ratelimit.Rule{LimitsFor: func(*http.Request) []algorithms.Limit { return nil }}, "by request"},
 		"an override":          {ratelimit.Rule{Tiers: pro, Overrides: override("alice", hour, algorithms.PerHour(7))}, "no, no, yes"},
 		"another's":            {ratelimit.Rule{Overrides: override("bob", hour, algorithms.PerHour(7))}, "yes"},

@@ -270,7 +270,7 @@ func (h *handler) look(ctx context.Context, rule *view.Rule, o order, keys []str
 // overrideFor returns lines to add to the overrides of a rule, one for each key. What the
 // lists do not show is not in them.
 func (h *handler) overrideFor(rule *view.Rule, o order, secret bool, keys []string) string {
-	if rule.TierBy != "" || rule.Values == 0 {
+	if rule.Values == 0 {
 		return ""
 	}
 	list := func(texts []string) string {

@@ -83,10 +83,6 @@ func (d *decoder) rule(r *ratelimit.Rule, at *ruleAt, n *yaml.Node, path string)
 		}
 		return
 	}
-	d.tierBy = false
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		d.tierBy = d.tierBy || n.Content[i].Value == "tier_by"
-	}
 	at.fields = record(d, r, n, path, fields)
 }
 

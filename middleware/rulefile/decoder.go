@@ -25,7 +25,6 @@ type decoder struct {
 	keyFor  func(string) keyfunc.Key
 	made    map[string]*named // by their names
 	tiers   []string          // nil means any
-	tierBy  bool              // the rule that is read has tier_by
 	errs    []*Error
 	more    int                 // mistakes that are not in errs
 	flagged map[*yaml.Node]bool // nodes whose mistake was reported

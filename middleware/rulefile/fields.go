@@ -37,16 +37,6 @@ var fields = []field[ratelimit.Rule]{
 		},
 	},
 	as("tiers", func(r *ratelimit.Rule) *map[string][]algorithms.Limit { return &r.Tiers }, (*decoder).tierLimits),
-	{
-		"tier_by", "",
-		func(d *decoder, r *ratelimit.Rule, n *yaml.Node, path string) {
-			if n.Kind == yaml.SequenceNode {
-				d.bad(placeOf(n), path, "must be one key; in Loader.Keys, name one that the program joins")
-			} else if k := d.key(n, path); k != nil {
-				r.TierBy = k
-			}
-		},
-	},
 	as("overrides", func(r *ratelimit.Rule) *[]ratelimit.Override { return &r.Overrides }, (*decoder).overrides),
 	as("cost", func(r *ratelimit.Rule) *int64 { return &r.Cost }, (*decoder).count),
 	as("costs", func(r *ratelimit.Rule) *map[string]int64 { return &r.Costs }, (*decoder).costs),
@@ -94,10 +84,7 @@ func (d *decoder) tierLimits(n *yaml.Node, path string) map[string][]algorithms.
 		if !ok {
 			return
 		}
-		if d.tierBy && tier != strings.ToLower(tier) {
-			d.bad(placeOf(key), path, "write it in small letters, as the keys of fields of the body are; with another key, list the tiers in the program")
-		}
-		if d.tiers != nil && !slices.Contains(d.tiers, tier) && !d.tierBy {
+		if d.tiers != nil && !slices.Contains(d.tiers, tier) {
 			d.bad(placeOf(key), path, "no such tier%s; this program has %s", meant(tier, d.tiers), listed(d.tiers))
 		}
 		if of := d.exempting(value, path); of != nil {

@@ -36,7 +36,7 @@ type Loader struct {
 	// A nil KeyFor adds no keys.
 	KeyFor func(name string) keyfunc.Key
 
-	// Tiers are the names of tiers that rules without tier_by may use; nil means any name.
+	// Tiers are the names of tiers that rules may use; nil means any name.
 	Tiers []string
 
 	// Edit adds what a file cannot contain: LimitsFor, CostFor, rules in code. It may

@@ -131,12 +131,11 @@ func init() {
 	for field, values := range map[string][]string{
 		"key": {`"x"`, `"login"`, `"a.b-c_D9"`, `"true"`, `"1"`, `"0.5"`, `"` + strings.Repeat("a", 64) + `"`, `"POST"`, `"IP"`, `"nobody"`, `"100"`, `"unlimited"`, `"Unlimited"`, `"1m"`, `"90s"`, `"30d"`, `"1h30m"`, `"1.5h"`, `"-1m"`, `"0s"`, `"500ns"`, `"minute"`, `"999999d"`, `"local"`, `"open"`, `"closed"`, `"Closed"`, `"off"`, `"90"`, `["x"]`, `["a"]`, `["ip", "ip"]`, `["nobody"]`,
 			`["4xx", "4xx"]`, `["499-400"]`, `["4xx-5xx"]`, `["4XX"]`, `["1xx"]`, `["6xx"]`, `["400-"]`},
-		"tier_by": {`"x"`, `"login"`, `"a.b-c_D9"`, `"true"`, `"1"`, `"0.5"`, `"` + strings.Repeat("a", 64) + `"`, `"POST"`, `"IP"`, `"nobody"`, `"100"`, `"unlimited"`, `"Unlimited"`, `"1m"`, `"90s"`, `"30d"`, `"1h30m"`, `"1.5h"`, `"-1m"`, `"0s"`, `"500ns"`, `"minute"`, `"999999d"`, `"local"`, `"open"`, `"closed"`, `"Closed"`, `"off"`, `"90"`},
-		"match":   {`["/a/*"]`},
-		"limit":   {`"0/1m"`, `"100/1ns"`, `"100/0s"`, `"99999999999/1m"`, `"100/1m leaky_bucket"`, `"100/1m burst 0"`, `"100/250µs"`, `"100/250μs"`, `"100/5000ns"`},
-		"tiers":   {`{"gold": "100/1m"}`},
-		"cost":    {`1001`, `1e300`},
-		"costs":   {`{"/a/*": 1}`, `{"/a": 1001}`, `{"/a/{x}": 1, "/a/{y}": 2}`},
+		"match": {`["/a/*"]`},
+		"limit": {`"0/1m"`, `"100/1ns"`, `"100/0s"`, `"99999999999/1m"`, `"100/1m leaky_bucket"`, `"100/1m burst 0"`, `"100/250µs"`, `"100/250μs"`, `"100/5000ns"`},
+		"tiers": {`{"gold": "100/1m"}`},
+		"cost":  {`1001`, `1e300`},
+		"costs": {`{"/a/*": 1}`, `{"/a": 1001}`, `{"/a/{x}": 1, "/a/{y}": 2}`},
 		"overrides": {`[{"client": "nobody", "limit": "5/1m"}]`, `[{"client": ["192.0.2.1", "x"], "limit": "5/1m"}]`,
 			`[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-31@Berlin"}]`, `[{"client": "192.0.2.1", "limit": "5/1m", "until": "2026-12-41@UTC"}]`},
 		"retry_after": {`"1h30m"`, `"1.5h"`, `"30d"`, `"0s"`, `"500ns"`, `"999999d"`},
@@ -162,8 +161,6 @@ func TestSchemaEqualsTheLoader(t *testing.T) {
 				rule["shadow"] = "true"
 			case "retry_after":
 				rule["limit"] = `"2 in flight"`
-			case "tier_by":
-				rule["tiers"] = `{"large": "1000/1m"}`
 			}
 			rule[field] = value
 			var members []string

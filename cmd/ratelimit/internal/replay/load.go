@@ -94,7 +94,7 @@ func (c *config) wanted(rules []*rule) (all []string) {
 func (c *config) leaveOut(p *replay) {
 	for _, r := range p.rules {
 		switch {
-		case r.Disabled || r.Tiers == nil || r.TierBy != nil:
+		case r.Disabled || r.Tiers == nil:
 		case c.fields["tier"] == "":
 			r.note = "all clients have no tier here; add -field tier=FIELD"
 		case p.lacks("tier"):
