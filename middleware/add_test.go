@@ -134,10 +134,9 @@ func TestAddBesideOtherFields(t *testing.T) {
 		"Shadow": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Shadow, r.Limit.Rate = true, 350 }, adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"Shadow, denied": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Shadow, r.Limit.Rate, r.MaxReserve = true, 350, 0 },
 			adds: "true true true"},
-		"Hidden":   {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Hidden = true }, adds: "true true true", used: 450, calls: []call{{450, false}}},
-		"Disabled": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Disabled = true }, adds: "true true true"},
-		"Match":    {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Match = []string{"/elsewhere"} }, adds: "true true true"},
-		"Lease":    {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Lease = true }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"Hidden": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Hidden = true }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"Match":  {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Match = []string{"/elsewhere"} }, adds: "true true true"},
+		"Lease":  {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Lease = true }, adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"Ban": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
 			r.Ban, r.Limit.Rate = algorithms.Ban{After: 1, For: time.Hour}, 350
 		},

@@ -19,7 +19,7 @@ import (
 // A request passes these steps:
 //
 //  1. Skip and SkipFor exempt it.
-//  2. A rule applies if its Match fits and it is not Disabled.
+//  2. A rule applies if its Match fits.
 //  3. Each such rule gets its key, its limits (Overrides, LimitsFor, Tiers, Limit; then
 //     Share), its cost (CostFor, Costs, Cost), and whether the key is in shadow.
 //  4. The Shedder gives the request a place, or sheds it.

@@ -263,9 +263,7 @@ func (h *hints) done(rules []rule, by limitedBy) {
 		return
 	}
 	for i := range rules {
-		if !rules[i].source.Disabled {
-			h.sum(&rules[i], &h.use[i])
-		}
+		h.sum(&rules[i], &h.use[i])
 		h.use[i].keys.Clear()
 		h.use[i].limits.Clear()
 	}
@@ -397,14 +395,11 @@ const (
 
 // oddities returns texts about rules that are valid but probably mistakes.
 func oddities(rules []rule, config *Config) (odd []string) {
-	off, anyMethod := 0, false
+	shadows, anyMethod := 0, false
 	for i := range rules {
 		r := &rules[i]
-		if r.source.Disabled || r.check.Shadow {
-			off++
-		}
-		if r.source.Disabled {
-			continue
+		if r.check.Shadow {
+			shadows++
 		}
 		anyMethod = anyMethod || len(r.source.Match) == 0 || slices.ContainsFunc(r.source.Match, func(text string) bool { return strings.HasPrefix(text, "/") })
 		for _, text := range r.oddities(config.TierFor != nil) {
@@ -417,8 +412,8 @@ func oddities(rules []rule, config *Config) (odd []string) {
 				"put the CORS middleware in front of the limiter, and take the pattern out", text))
 		}
 	}
-	if off == len(rules) {
-		odd = append(odd, "every rule is disabled or in shadow for all keys, so no request is limited; take Disabled or Shadow away from those that are to limit")
+	if shadows == len(rules) {
+		odd = append(odd, "every rule is in shadow for all keys, so no request is limited; take Shadow away from those that are to limit")
 	}
 	return odd
 }

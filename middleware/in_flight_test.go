@@ -414,18 +414,17 @@ func mustChecks(t *testing.T, m *ratelimit.Middleware, rule string) []algorithms
 	return checks
 }
 
-// Rules are removed, renamed, changed, in shadow and disabled while requests run: all
+// Rules are removed, renamed, changed and in shadow while requests run: all
 // are released.
 func TestRulesChangeWhileRequestsAreInFlight(t *testing.T) {
 	base := twoAtOnce[0]
 	for name, change := range map[string]func(*ratelimit.Rule){
-		"removed":  func(r *ratelimit.Rule) { r.Name, r.Limit = "other", algorithms.PerHour(9) },
-		"renamed":  func(r *ratelimit.Rule) { r.Name = "other" },
-		"raised":   func(r *ratelimit.Rule) { r.Limit = algorithms.MaxInFlight(7) },
-		"tiers":    func(r *ratelimit.Rule) { r.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.MaxInFlight(9)}} },
-		"shadow":   func(r *ratelimit.Rule) { r.Shadow = true },
-		"disabled": func(r *ratelimit.Rule) { r.Disabled = true },
-		"same":     func(*ratelimit.Rule) {},
+		"removed": func(r *ratelimit.Rule) { r.Name, r.Limit = "other", algorithms.PerHour(9) },
+		"renamed": func(r *ratelimit.Rule) { r.Name = "other" },
+		"raised":  func(r *ratelimit.Rule) { r.Limit = algorithms.MaxInFlight(7) },
+		"tiers":   func(r *ratelimit.Rule) { r.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.MaxInFlight(9)}} },
+		"shadow":  func(r *ratelimit.Rule) { r.Shadow = true },
+		"same":    func(*ratelimit.Rule) {},
 	} {
 		for _, shadow := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, shadow), func(t *testing.T) {

@@ -19,12 +19,12 @@ func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // A request that no rule applies to is not asked about, and allocates nothing.
 func TestWhatNoRuleAppliesToIsFree(t *testing.T) {
-	off, tiered := perHour("off", 1, "/off"), perHour("tiered", 1, "/tiered")
-	off.Disabled, tiered.Tiers = true, map[string][]algorithms.Limit{"internal": ratelimit.Unlimited()}
+	tiered := perHour("tiered", 1, "/tiered")
+	tiered.Tiers = map[string][]algorithms.Limit{"internal": ratelimit.Unlimited()}
 	optional := ratelimit.Rule{Name: "optional", Match: []string{"/optional"}, Key: keyfunc.Optional(keyfunc.Header("User")), Limit: algorithms.PerHour(1)}
 	limiter := &spy{Limiter: new(algorithms.Memory)}
 	m := mustNew(t, ratelimit.Config{
-		Limiter: limiter, Rules: []ratelimit.Rule{perHour("a", 1, "/api/"), off, tiered, optional}, Skip: []string{"GET /api/healthz"},
+		Limiter: limiter, Rules: []ratelimit.Rule{perHour("a", 1, "/api/"), tiered, optional}, Skip: []string{"GET /api/healthz"},
 		SkipFor: func(r *http.Request) bool {
 			if r.URL.Path == "/api/healthz" {
 				t.Error("SkipFor is asked after Skip has said it")
@@ -35,7 +35,7 @@ func TestWhatNoRuleAppliesToIsFree(t *testing.T) {
 	})
 	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for line, free := range map[string]bool{
-		"GET /articles": true, "GET /api/healthz": true, "OPTIONS /api/x": true, "GET /off": true, "GET /tiered": false, "GET /optional": false,
+		"GET /articles": true, "GET /api/healthz": true, "OPTIONS /api/x": true, "GET /tiered": false, "GET /optional": false,
 	} {
 		w, r := &discard{http.Header{}}, request(line)
 		r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, new(http.Server))) // as net/http does

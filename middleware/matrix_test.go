@@ -153,7 +153,6 @@ var matrixColumns = []struct {
 		}
 		return ""
 	}},
-	{name: "Disabled", want: "4 0 0", set: func(c *cell) { c.rule.Disabled = true }},
 	{name: "Lease", want: "2 2 2", set: func(c *cell) { c.rule.Lease = true }},
 	{name: "Ban", want: "2 2 2, banned", set: func(c *cell) { c.rule.Ban = algorithms.Ban{After: 2, Within: time.Hour, For: 2 * time.Hour} },
 		says: func(c *cell) string { return map[bool]string{true: "banned"}[isBanned(c, c.m)] }},

@@ -146,8 +146,7 @@ func TestMisconfigurations(t *testing.T) {
 		"unlimited": {change: func(_ *config, r *rule) {
 			r.LimitsFor = func(*http.Request) []algorithms.Limit { return ratelimit.Unlimited() }
 		}, hint: `rule "r": all of the first 1000 requests were Unlimited`},
-		"disabled":              {change: func(_ *config, r *rule) { r.Disabled = true }, hint: "every rule is disabled or in shadow for all keys"},
-		"in shadow":             {change: func(_ *config, r *rule) { r.Shadow = true }, hint: "every rule is disabled or in shadow for all keys"},
+		"in shadow":             {change: func(_ *config, r *rule) { r.Shadow = true }, hint: "every rule is in shadow for all keys"},
 		"all enforced":          {change: func(_ *config, r *rule) { r.Shadow, r.Enforce = true, 1 }, hint: `rule "r": with Enforce 1 it is enforced for all keys`},
 		"a part enforced":       {change: func(c *config, r *rule) { r.Shadow, r.Enforce = true, 0.5; c.Rules = append(c.Rules, perIP) }},
 		"most are in shadow":    {change: func(c *config, r *rule) { r.Shadow = true; c.Rules = append(c.Rules, perIP) }},

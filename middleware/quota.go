@@ -30,9 +30,9 @@ type quotaView struct {
 
 // QuotaHandler returns a handler that tells a client its own limits, as JSON. It lists each
 // rule, whatever its Match, that is enforced and has a key for the request, with the limits
-// that apply to the request. It leaves out rules that are
-// Hidden or Disabled, that exempt the request, or whose Key has a route, reads the body or
-// returns an error. Keys, LimitsFor and TierFor are called with this handler's request.
+// that apply to the request. It leaves out rules that are Hidden, that exempt the request,
+// or whose Key has a route, reads the body or returns an error. Keys, LimitsFor and TierFor
+// are called with this handler's request.
 //
 //	mux.Handle("GET /rate_limit", limit.QuotaHandler())
 //
@@ -84,7 +84,7 @@ func (m *Middleware) serveQuotas(w http.ResponseWriter, r *http.Request) {
 func (e *evaluation) quotaChecks() (checks []algorithms.Check) {
 	for i := range e.set.rules {
 		rule := &e.set.rules[i]
-		if rule.source.Disabled || rule.source.Hidden || keyfunc.Describe(rule.source.Key).ReadsBody() || rule.traits.Route {
+		if rule.source.Hidden || keyfunc.Describe(rule.source.Key).ReadsBody() || rule.traits.Route {
 			continue
 		}
 		check := rule.check

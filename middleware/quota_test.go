@@ -42,7 +42,6 @@ func TestQuotaHandler(t *testing.T) {
 			}),
 			with("hidden", func(r *ratelimit.Rule) { r.Hidden = true }),
 			with("shadow", func(r *ratelimit.Rule) { r.Shadow = true }),
-			with("disabled", func(r *ratelimit.Rule) { r.Disabled = true }),
 			with("exempt", func(r *ratelimit.Rule) { r.Tiers = map[string][]algorithms.Limit{"pro": ratelimit.Unlimited()} }),
 			with("body", func(r *ratelimit.Rule) { r.Key = keyfunc.BodyJSON("email", 64) }),
 			with("route", func(r *ratelimit.Rule) { r.Key = keyfunc.Route(func(r *http.Request) string { return r.URL.Path }) }),

@@ -100,9 +100,9 @@ type Rule struct {
 	// requests of the key that may be refunded, such as several logins behind one
 	// address. Each of these requests has that effect for 10 seconds at most.
 	//
-	// A ban belongs to the rule's name and stays when the limits change. A rule that is
-	// Disabled for a time, or has no Ban for a time, enforces the ban again afterwards,
-	// until the ban ends. The limiter's Reset, or its Ban for 0, lifts the ban.
+	// A ban belongs to the rule's name and stays when the limits change. A rule that is left
+	// out for a time, or has no Ban for a time, enforces the ban again afterwards, until the
+	// ban ends. The limiter's Reset, or its Ban for 0, lifts the ban.
 	Ban algorithms.Ban
 
 	// Fail applies while the store cannot count; zero is [failmode.Local]. A limiter
@@ -130,8 +130,6 @@ type Rule struct {
 	// larger fraction includes the keys of a smaller one. All requests without a key,
 	// or whose Key fails, count as one key. Enforce without Shadow is an error.
 	Enforce float64
-	// Disabled turns the rule off: its Key is not resolved. Counts expire as usual.
-	Disabled bool
 	// Lease takes units from the store in batches, for keys with thousands of requests per
 	// second, such as [keyfunc.Everyone]. The limit holds, with two exceptions that
 	// [failmode.Guard] names, but until a batch ends, other processes cannot use its units.

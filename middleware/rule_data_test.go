@@ -74,7 +74,7 @@ func TestMistakesInRules(t *testing.T) {
 		want   []string // beginnings
 	}{
 		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, ratelimit.Unlimited() }, []string{
-			"Limits: Unlimited is for a tier, an override or LimitsFor, alone and not beside other limits; to turn a whole rule off, set Disabled",
+			"Limits: Unlimited is for a tier, an override or LimitsFor, alone and not beside other limits; to turn a whole rule off, leave it out or set Shadow",
 		}},
 		{func(r *ratelimit.Rule) { r.Limits = []algorithms.Limit{algorithms.PerSecond(10)} }, []string{"Limits: set beside Limit; set one of the two"}},
 		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{} }, []string{"Limits: 0 limits; write 1 to 8"}},

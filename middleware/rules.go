@@ -33,11 +33,8 @@ type rule struct {
 // later does not count towards the rule's ban.
 func (r *rule) spares() bool { return r.source.ChargeOn != nil && r.check.Ban != (algorithms.Ban{}) }
 
-// applies reports whether the rule is on and matches a request.
+// applies reports whether the rule matches a request.
 func (r *rule) applies(t *pattern.Target) bool {
-	if r.source.Disabled {
-		return false
-	}
 	for i := range r.patterns {
 		if r.patterns[i].Match(t) {
 			return true

@@ -86,10 +86,7 @@ func bystanders() []ratelimit.Rule {
 		for j, key := range []keyfunc.Key{
 			keyfunc.Header("User"), keyfunc.Everyone, keyfunc.Required(keyfunc.Header("Nobody"), 400), keyfunc.Required(keyfunc.BodyJSON("account", 64), 400),
 		} {
-			r := ratelimit.Rule{Name: fmt.Sprintf("by-%d-%d", i, j), Key: key, Limit: limit, Fail: failmode.Closed, Hidden: j == 1}
-			if r.Shadow = true; (i+j)%3 == 0 {
-				r.Shadow, r.Disabled = false, true
-			}
+			r := ratelimit.Rule{Name: fmt.Sprintf("by-%d-%d", i, j), Key: key, Limit: limit, Fail: failmode.Closed, Hidden: j == 1, Shadow: true}
 			if i == 1 {
 				r.ChargeOn = []int{401}
 			}
@@ -116,7 +113,7 @@ func (a asking) Take(ctx context.Context, checks ...algorithms.Check) (algorithm
 
 // The same traffic with and without rules that enforce nothing: all that clients
 // see is the same, and so is what the enforced rules have counted.
-func TestShadowAndDisabledChangeNothing(t *testing.T) {
+func TestShadowChangesNothing(t *testing.T) {
 	enforced := []ratelimit.Rule{
 		{Name: "ip", Key: keyfunc.IP, Limit: algorithms.PerMinute(40)},
 		{Name: "user", Key: keyfunc.Header("User"), Limit: algorithms.Limit{Rate: 6, Period: time.Minute, Burst: 9}, Costs: map[string]int64{"/b": 3}},

@@ -34,7 +34,7 @@ func validateLimits(limits []algorithms.Limit) error {
 	var errs []error
 	for i, l := range limits {
 		if l == unlimited {
-			errs = append(errs, errors.New("Unlimited is for a tier, an override or LimitsFor, alone and not beside other limits; to turn a whole rule off, set Disabled"))
+			errs = append(errs, errors.New("Unlimited is for a tier, an override or LimitsFor, alone and not beside other limits; to turn a whole rule off, leave it out or set Shadow"))
 			continue
 		}
 		if l.Calendar == "" {

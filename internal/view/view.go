@@ -78,7 +78,6 @@ type Rule struct {
 	Fail       string            `json:"fail"`
 	Shadow     bool              `json:"shadow,omitempty"`
 	Enforce    float64           `json:"enforce,omitempty"`
-	Disabled   bool              `json:"disabled,omitempty"`
 	Hidden     bool              `json:"hidden,omitempty"`
 	RetryAfter string            `json:"retry_after,omitempty"`
 	Lease      bool              `json:"lease,omitempty"`

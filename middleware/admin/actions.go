@@ -79,9 +79,6 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 // deniesNothing says why a rule denies nothing to a client, whatever it has used; "" if it
 // may deny.
 func deniesNothing(rule *view.Rule, limits []view.ClientLimit) (why string) {
-	if rule.Disabled {
-		return "the rule is disabled"
-	}
 	for _, c := range limits[0].Checks { // one for each key
 		switch {
 		case slices.ContainsFunc(limits, func(l view.ClientLimit) bool {

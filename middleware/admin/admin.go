@@ -42,7 +42,7 @@ import (
 //
 // A client is named as for [ratelimit.Middleware.Checks], with a value for each part of
 // the rule's Key, or by the id of an entry in one of the lists. The path does not matter.
-// A ban that would deny nothing is refused: the rule is disabled or in shadow for the
+// A ban that would deny nothing is refused: the rule is in shadow for the
 // client, or the client is unlimited. To raise a client's limit for a time, copy the
 // override that the page shows into the rules: the page does not write them.
 //

@@ -79,7 +79,7 @@ func (h *handler) overview(ctx context.Context) *overview {
 			rest = h.restOfBan(ctx, b.Rule, b.Key.Key, rest)
 		}
 		if rest > 0 {
-			o.Bans = append(o.Bans, bannedView{Rule: b.Rule, Key: key.Text, ID: key.ID, By: b.By, Since: b.Since.UTC().Truncate(time.Second), EndsIn: view.Seconds(rest), Disabled: rule.Disabled, Why: whyNot(rule, key)})
+			o.Bans = append(o.Bans, bannedView{Rule: b.Rule, Key: key.Text, ID: key.ID, By: b.By, Since: b.Since.UTC().Truncate(time.Second), EndsIn: view.Seconds(rest), Why: whyNot(rule, key)})
 		}
 	}
 	return o
@@ -145,8 +145,7 @@ type bannedView struct {
 	Since  time.Time    `json:"since"`        // when this process has learned of it
 	EndsIn view.Seconds `json:"ends_in"`
 
-	Disabled bool   `json:"-"` // the rule is
-	Why      string `json:"-"` // it cannot be looked up
+	Why string `json:"-"` // it cannot be looked up
 }
 
 // A clientView is how a client stands by one rule, after what was done to it.
@@ -235,7 +234,7 @@ func (h *handler) look(ctx context.Context, rule *view.Rule, o order, keys []str
 	}
 	applies := func(l *view.ClientLimit, key string) string {
 		switch {
-		case rule.Disabled, l.Ended, l.Override == "" && overridden[key]:
+		case l.Ended, l.Override == "" && overridden[key]:
 			return "no"
 		case l.Override != "":
 			return "yes"

@@ -74,9 +74,9 @@ func TestWhatIsNoText(t *testing.T) {
 		"f:1:2: control character U+0085":                            "#\u0085",
 		"f:1:11: a carriage return without a line feed":              strings.ReplaceAll(good, "\n", "\r"),
 		"f:5:16: a carriage return without a line feed":              good[:len(good)-1] + "\r",
-		"f:5:18: a carriage return without a line feed":              good[:len(good)-1] + " #\r    disabled: true\n",
-		"f:5:19: line separator U+2028":                              good[:len(good)-1] + " # \u2028    disabled: true\n",
-		"f:5:19: line separator U+2029":                              good[:len(good)-1] + " # \u2029    disabled: true\n",
+		"f:5:18: a carriage return without a line feed":              good[:len(good)-1] + " #\r    hidden: true\n",
+		"f:5:19: line separator U+2028":                              good[:len(good)-1] + " # \u2028    hidden: true\n",
+		"f:5:19: line separator U+2029":                              good[:len(good)-1] + " # \u2029    hidden: true\n",
 		`f:1:1: no document`:                                         "",
 		`f:1:1: no document: write "version: 1"`:                     " \n\n# nothing\n",
 		`f:2:1: must have the fields version and rules, got nothing`: "---\n",
@@ -169,7 +169,7 @@ func TestErrorsAreOneLineEach(t *testing.T) {
 		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, tiers: {@: @, pro: @}}]}", "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, costs: {@: @}}]}",
 		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, cost: @}]}", "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, charge_on: [@]}]}",
 		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, ban: {@: 1, after: @, for: @}}]}",
-		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, fail: @, shadow: @, enforce: @, max_reserve: @, disabled: @}]}",
+		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, fail: @, shadow: @, enforce: @, max_reserve: @, hidden: @}]}",
 		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, x-a: &a 1, x-b: !<@> 1, x-c: {@: 1, @: 2}}]}",
 	} {
 		_, err := anyTier().Parse("f", []byte(strings.ReplaceAll(text, "@", evil)))

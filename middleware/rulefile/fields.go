@@ -55,7 +55,6 @@ var fields = []field[ratelimit.Rule]{
 	},
 	as("shadow", func(r *ratelimit.Rule) *bool { return &r.Shadow }, (*decoder).boolean),
 	as("enforce", func(r *ratelimit.Rule) *float64 { return &r.Enforce }, (*decoder).fraction),
-	as("disabled", func(r *ratelimit.Rule) *bool { return &r.Disabled }, (*decoder).boolean),
 	as("retry_after", func(r *ratelimit.Rule) *time.Duration { return &r.RetryAfter }, (*decoder).duration),
 	as("hidden", func(r *ratelimit.Rule) *bool { return &r.Hidden }, (*decoder).boolean),
 	as("lease", func(r *ratelimit.Rule) *bool { return &r.Lease }, (*decoder).boolean),

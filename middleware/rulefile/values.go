@@ -133,7 +133,7 @@ func (d *decoder) limit(n *yaml.Node, path string) (l algorithms.Limit, ok bool)
 		return l, false
 	}
 	if text == unlimited {
-		d.bad(placeOf(n), path, `unlimited is for a tier or an override, alone and not in a list; to turn a whole rule off, write "disabled: true" in it`)
+		d.bad(placeOf(n), path, `unlimited is for a tier or an override, alone and not in a list; to turn a whole rule off, leave it out or write "shadow: true" in it`)
 		return l, false
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' }) {

@@ -85,7 +85,7 @@ rules:
   - {name: c, key: route, limit: 1/1h}
   - {name: d, key: user, limit: 1/1h}
   - {name: e, key: everyone, limit: 100/1h}
-  - {name: f, key: ip, limit: 100/1h, disabled: true}
+  - {name: f, key: ip, limit: 2 in flight}
 `
 	_, result := replays(t, rules, combined, nil,
 		"not replayed: the log does not have the header X-Api-Key; if it has it under another name, add -field header:X-Api-Key=FIELD",
@@ -98,7 +98,7 @@ rules:
 			t.Errorf("%s: %v, want %v", rule, got, want)
 		}
 	}
-	for i, want := range []string{"the log does not have the header X-Api-Key; ", "the log does not have the key tenant; ", "no log has the route; ", "", "", "disabled in the rule file"} {
+	for i, want := range []string{"the log does not have the header X-Api-Key; ", "the log does not have the key tenant; ", "no log has the route; ", "", "", "a log does not say how long requests took"} {
 		if got := result.Rules[i].NotReplayed; !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 			t.Errorf("%s: not replayed: %q, want %q", result.Rules[i].Name, got, want)
 		}

@@ -94,7 +94,7 @@ func (c *config) wanted(rules []*rule) (all []string) {
 func (c *config) leaveOut(p *replay) {
 	for _, r := range p.rules {
 		switch {
-		case r.Disabled || r.Tiers == nil:
+		case r.Tiers == nil:
 		case c.fields["tier"] == "":
 			r.note = "all clients have no tier here; add -field tier=FIELD"
 		case p.lacks("tier"):
@@ -103,7 +103,7 @@ func (c *config) leaveOut(p *replay) {
 		for _, name := range r.names {
 			_, header, colon := strings.Cut(name, ":")
 			switch {
-			case r.Disabled || !p.lacks(name):
+			case r.notReplayed != "" || !p.lacks(name):
 			case colon:
 				r.leave("the log does not have the header %s; if it has it under another name, add -field header:%[1]s=FIELD", header)
 			case name == "route":
@@ -118,7 +118,7 @@ func (c *config) leaveOut(p *replay) {
 }
 
 func (r *rule) leave(format string, args ...any) {
-	r.Disabled, r.notReplayed = true, fmt.Sprintf(format, args...)
+	r.notReplayed = fmt.Sprintf(format, args...)
 }
 
 // replay replays the logs and reports.

@@ -99,7 +99,7 @@ func newReplay(rules []ratelimit.Rule, skip []string) (*replay, error) {
 			r.leave("a log does not say how long requests took, which in_flight needs")
 		}
 		r.limit = strings.Join(texts, ", ")
-		if len(all) == 1 && !r.Disabled {
+		if len(all) == 1 && r.notReplayed == "" {
 			r.candidates = candidates(r.Name, all[0])
 		}
 	}

@@ -36,7 +36,7 @@ func (r *report) print(to io.Writer) error {
 	w := tabwriter.NewWriter(&table, 0, 8, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "rule\tlimit\trequests\tdenied\t\tclients\tclients denied\t")
 	for _, rule := range r.rules {
-		if rule.Disabled {
+		if rule.notReplayed != "" {
 			_, _ = fmt.Fprintf(w, "%s\t%s\toff\t\t\t\t\t\n", rule.Name, rule.limit)
 			continue
 		}
@@ -155,7 +155,7 @@ func (r *report) rule(b *strings.Builder, rule *rule) {
 			say("no limit at %d per %s denies under %v %% of %s", rule.candidates[i].limit.Rate, rule.Limit.Period, r.under, whose)
 		}
 	}
-	if len(rule.Limits) > 1 && !rule.Disabled {
+	if len(rule.Limits) > 1 && rule.notReplayed == "" {
 		say("no smallest limit is searched for: the rule has several")
 	}
 	if len(lines) > 0 {
@@ -235,10 +235,7 @@ func (r *report) write(to io.Writer) error {
 		all, limited := rule.totals()
 		one := replayed.Rule{
 			Name: rule.Name, Match: rule.Match, Key: rule.key, Limit: rule.limit,
-			Requests: rule.requests, Denied: rule.denied, Clients: all, Limited: limited,
-		}
-		if rule.Disabled {
-			one.NotReplayed = cmp.Or(rule.notReplayed, "disabled in the rule file")
+			Requests: rule.requests, Denied: rule.denied, Clients: all, Limited: limited, NotReplayed: rule.notReplayed,
 		}
 		if len(rule.candidates) > 0 {
 			if text, _, of, ok := rule.smallest(0, r.under/100); ok {

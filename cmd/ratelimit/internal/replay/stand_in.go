@@ -22,6 +22,9 @@ type watched struct {
 }
 
 func (k *watched) Resolve(r *http.Request) (string, error) {
+	if k.rule.notReplayed != "" {
+		return "", keyfunc.ErrSkip
+	}
 	if k.begun = k.begun || !slices.ContainsFunc(k.rule.names, k.replay.lacks); !k.begun {
 		k.rule.early++
 		return "", keyfunc.ErrSkip

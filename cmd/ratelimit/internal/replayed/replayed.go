@@ -76,8 +76,8 @@ type Rule struct {
 	SmallestOf int64   `json:"smallest_of,omitempty"`
 	Under      float64 `json:"under,omitempty"`
 
-	// NotReplayed says why the rule decided no request: it is disabled, or the log
-	// does not have its key. "" means that it was replayed.
+	// NotReplayed says why the rule decided no request, such as that the log does not have
+	// its key. "" means that it was replayed.
 	NotReplayed string `json:"not_replayed,omitempty"`
 }
 
