@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,20 @@ import (
 type audit struct{ algorithms.Limiter }
 
 func (a audit) Unwrap() algorithms.Limiter { return a.Limiter }
+
+// A listed limiter has a list, whose elements point to each other, and itself.
+type listed struct {
+	itself *listed
+	recent *list.List
+	algorithms.Limiter
+}
+
+func listing(l algorithms.Limiter) *listed {
+	d := &listed{recent: list.New(), Limiter: l}
+	d.itself = d
+	d.recent.PushBack(d)
+	return d
+}
 
 // A hiding decorator has no Unwrap.
 type hiding struct{ limiter algorithms.Limiter }
@@ -71,6 +86,8 @@ func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
 		{hiding{&failmode.Guard{Limiter: good}}, "middleware: limiter: middleware_test.hiding hides the *failmode.Guard in it"},
 		{audit{hiding{good}}, "middleware: limiter: middleware_test.hiding hides the *algorithms.Redis in it"},
 		{hiding{new(algorithms.Memory)}, ""},
+		{listing(good), "middleware: limiter: *middleware_test.listed hides the *algorithms.Redis in it"},
+		{listing(new(algorithms.Memory)), ""},
 		{&failmode.Guard{Limiter: hiding{good}}, ""},
 		{failmode.Redis[redis.Options](nil, "n"), "middleware: limiter: client: required"},
 		{failmode.Redis(&redis.Options{}, "a b"), "middleware: limiter: namespace: \"a b\""},

@@ -36,23 +36,44 @@ func Hidden(l algorithms.Limiter) string {
 	case *failmode.Guard, *algorithms.Redis:
 		return ""
 	}
-	return ours(reflect.ValueOf(l), Most)
+	return search(reflect.ValueOf(l), make(map[pointer]bool))
 }
 
-func ours(v reflect.Value, depth int) string {
-	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
-		switch v.Type() {
-		case reflect.TypeFor[*failmode.Guard](), reflect.TypeFor[*algorithms.Redis]():
-			return v.Type().String()
+// A pointer to a limiter.
+type pointer struct {
+	to reflect.Type
+	at uintptr
+}
+
+var (
+	guard   = reflect.TypeFor[*failmode.Guard]()
+	redis   = reflect.TypeFor[*algorithms.Redis]()
+	memory  = reflect.TypeFor[*algorithms.Memory]() // has no limiter in it
+	limiter = reflect.TypeFor[algorithms.Limiter]()
+)
+
+// search follows only pointers to limiters, each once. What else a limiter has, such as a
+// list, may have any size, and other goroutines may be changing it.
+func search(v reflect.Value, seen map[pointer]bool) string {
+	switch t := v.Type(); v.Kind() {
+	case reflect.Interface:
+		if !v.IsNil() && t.NumMethod() > 0 && (guard.Implements(t) || redis.Implements(t)) {
+			return search(v.Elem(), seen)
 		}
-		v = v.Elem()
-	}
-	if v.Kind() != reflect.Struct || depth == 0 {
-		return ""
-	}
-	for _, field := range v.Fields() {
-		if found := ours(field, depth-1); found != "" {
-			return found
+	case reflect.Pointer:
+		p := pointer{t, v.Pointer()}
+		switch {
+		case t == guard, t == redis:
+			return t.String()
+		case t != memory && t.Implements(limiter) && !seen[p] && !v.IsNil():
+			seen[p] = true
+			return search(v.Elem(), seen)
+		}
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			if found := search(field, seen); found != "" {
+				return found
+			}
 		}
 	}
 	return ""
