@@ -26,7 +26,7 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 		e.ticket.Leave()
 	}
 	m.record(r, e.set, d)
-	e.charged = m.config.Settled != nil && d.Allowed && slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.Charged > 0 })
+	e.charged = m.config.Settled != nil && d.Allowed && isCharged(d)
 	shown := e.set.shown(*d)
 	m.config.Headers(w.Header(), shown)
 	switch {
@@ -45,6 +45,10 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 		return true
 	}
 	return false
+}
+
+func isCharged(d *algorithms.Decision) bool {
+	return slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.Charged > 0 })
 }
 
 // prepareWait gives a delayed request a place in the wait queue, if it has none, and
@@ -135,7 +139,7 @@ func (e *evaluation) withState(w http.ResponseWriter) *http.Request {
 				"use Handler once, around the router or on the route, or name the rules differently", rule)
 		}
 	}
-	if e.charged {
+	if s.unpaid = !e.charged; e.charged || e.free != nil && e.m.config.Settled != nil {
 		s.request = e.request
 	}
 	s.mayRefund = e.set.mayRefund(&e.decision)

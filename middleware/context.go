@@ -126,10 +126,10 @@ func (s *requestState) finish() {
 			s.by.unrefunded.Do(func() { s.by.config.Logger.Error("ratelimit: request not settled at what was added", "error", err) })
 		}
 	}
-	if s.request == nil {
+	d := s.current()
+	if s.request == nil || s.unpaid && !isCharged(&d) {
 		return
 	}
-	d := s.current()
 	d.Results = slices.Clone(d.Results)
 	s.mu.Lock()
 	for i := range d.Results {

@@ -71,7 +71,7 @@ func (e *evaluation) decide() error {
 	}
 	for i := range e.decision.Results {
 		if e.decision.Results[i].Source == algorithms.SourceFallback { // by a share of its limit
-			e.checks = slices.Clone(checks)
+			e.checks = slices.Concat(checks, e.free)
 			break
 		}
 	}
@@ -191,14 +191,15 @@ func (s *ruleset) setRetryAfter(results []algorithms.Result) {
 // lookAtFree asks what is left under the rules for which the request is free. Only a ban
 // denies it. A rule that cannot be looked at is left out.
 func (e *evaluation) lookAtFree(ctx context.Context) error {
-	if len(e.free) == 0 {
+	free := e.free[e.looked:]
+	if len(free) == 0 {
 		return nil
 	}
-	d, err := e.ask(ctx, e.m.now(), true, e.free)
+	d, err := e.ask(ctx, e.m.now(), true, free)
 	if errors.Is(err, algorithms.ErrInvalidCheck) {
 		return err
 	}
-	e.free = nil
+	e.looked = len(e.free)
 	for i := range d.Results {
 		r := &d.Results[i]
 		if r.Err != nil {

@@ -53,7 +53,8 @@ type evaluation struct {
 
 	checks    []algorithms.Check // that were decided; nil if they are those of the results
 	decided   int                // how many checks the decision is about
-	free      []algorithms.Check // that cost nothing, and wait to be looked at
+	free      []algorithms.Check // that cost nothing
+	looked    int                // how many of them were looked at
 	resolved  [maxReused]resolvedKey
 	tierName  string
 	tierKnown bool // TierFor was called

@@ -148,7 +148,7 @@ func (s *requestState) parts(costs []ruleCost) (parts []part) {
 	for i := range s.decision.Results {
 		r := &s.decision.Results[i]
 		at := slices.IndexFunc(costs, func(c ruleCost) bool { return c.rule == r.Check.Rule })
-		if at < 0 || r.Charged == 0 {
+		if at < 0 {
 			continue
 		}
 		u, begin := s.use(r.Check.Rule), len(parts)
@@ -157,6 +157,10 @@ func (s *requestState) parts(costs []ruleCost) (parts []part) {
 			if u.more[j].Charged > 0 && lent.Counting(u.more[j].Check.Limit) == lent.Counting(r.Check.Limit) {
 				parts = append(parts, part{window: i, taken: &u.more[j]})
 			}
+		}
+		if parts[len(parts)-1].taken.Charged == 0 {
+			parts = parts[:begin]
+			continue
 		}
 		rest := max(costs[at].units-u.spent, 0)
 		for j := range parts[begin:] {

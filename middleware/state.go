@@ -26,6 +26,7 @@ type requestState struct {
 	held    *held              // released when the request is over
 	checks  []algorithms.Check // that were decided; nil if they are those of the results
 	request *http.Request      // for Config.Settled; nil if it is not to be called
+	unpaid  bool               // only Add may have charged it
 
 	hasStatus bool // the handler has written one; known only with mayRefund
 
