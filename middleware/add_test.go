@@ -110,9 +110,10 @@ func settledCalls(c *ratelimit.Config, rule string) *[]call {
 	return calls
 }
 
-// Add, Settled and MaxReserve beside the other fields of a rule. The limit is 1000, a
-// request reserves 400 of them, or 200 with MaxReserve, and uses 450.
+// Add and Settled beside the other fields of a rule. The limit is 1000; a request
+// reserves 200 of them and uses 450.
 func TestAddBesideOtherFields(t *testing.T) {
+	reserving := func(n int64) func(*http.Request) int64 { return func(*http.Request) int64 { return n } }
 	for name, c := range map[string]struct {
 		change func(*ratelimit.Rule, *ratelimit.Config)
 		during func(*store) // what happens while the handler runs
@@ -121,9 +122,9 @@ func TestAddBesideOtherFields(t *testing.T) {
 		used   int64
 		calls  []call // of Settled
 	}{
-		"none":        {adds: "true true true", used: 450, calls: []call{{450, false}}},
-		"no reserve":  {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.MaxReserve = 0 }, adds: "true true true", used: 450, calls: []call{{450, false}}},
-		"a lower one": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.MaxReserve = 1e-9 }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"none":         {adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"a higher one": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.CostFor = reserving(400) }, adds: "true true true", used: 450, calls: []call{{450, false}}},
+		"a lower one":  {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.CostFor = reserving(1) }, adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"Tiers": {change: func(r *ratelimit.Rule, c *ratelimit.Config) {
 			r.Tiers = map[string][]algorithms.Limit{"free": {tokens(350, 1).Limit}}
 			c.TierFor = func(*http.Request) string { return "free" }
@@ -132,7 +133,9 @@ func TestAddBesideOtherFields(t *testing.T) {
 			r.LimitsFor = func(*http.Request) []algorithms.Limit { return ratelimit.Unlimited() }
 		}, adds: "true true true"},
 		"Shadow": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Shadow, r.Limit.Rate = true, 350 }, adds: "true true true", used: 450, calls: []call{{450, false}}},
-		"Shadow, denied": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Shadow, r.Limit.Rate, r.MaxReserve = true, 350, 0 },
+		"Shadow, denied": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
+			r.Shadow, r.Limit.Rate, r.CostFor = true, 350, reserving(400)
+		},
 			adds: "true true true"},
 		"Hidden": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Hidden = true }, adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"Match":  {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Match = []string{"/elsewhere"} }, adds: "true true true"},
@@ -146,7 +149,7 @@ func TestAddBesideOtherFields(t *testing.T) {
 		"soft beside a limit that has room for what is missing only": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
 			hard, soft := r.Limit, r.Limit
 			hard.Rate, soft.Rate, soft.Soft, soft.Period = 460, 100, true, 2*soft.Period
-			r.LimitsFor, r.MaxReserve = func(*http.Request) []algorithms.Limit { return []algorithms.Limit{hard, soft} }, 0
+			r.LimitsFor, r.CostFor = func(*http.Request) []algorithms.Limit { return []algorithms.Limit{hard, soft} }, reserving(400)
 		}, adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"Share": {change: func(_ *ratelimit.Rule, c *ratelimit.Config) { c.Share = 0.35 }, adds: "true false true", used: 350, calls: []call{{350, false}}},
 		"token_bucket": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Algorithm = algorithms.TokenBucket },
@@ -158,10 +161,10 @@ func TestAddBesideOtherFields(t *testing.T) {
 		},
 			adds: "false false false", used: 200, calls: []call{{200, false}}},
 		"in_flight": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
-			r.Limit, r.CostFor, r.MaxReserve = algorithms.MaxInFlight(1000), nil, 0
+			r.Limit, r.CostFor = algorithms.MaxInFlight(1000), nil
 		},
 			adds: "false false false", calls: []call{{1, false}}},
-		"an outage, local, of two": {during: away, among: 2, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Rate = 800 },
+		"an outage, local, of two": {during: away, among: 2, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Rate, r.CostFor = 800, reserving(160) },
 			adds: "true true false", used: 160, calls: []call{{400, false}}}, // the share of the limit, and not that share's
 		"an outage, local":  {during: away, adds: "true true true", used: 200, calls: []call{{450, false}}},
 		"an outage, open":   {during: away, change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Fail = failmode.Open }, adds: "true true true", used: 450, calls: []call{{450, false}}},
@@ -171,7 +174,7 @@ func TestAddBesideOtherFields(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := new(store)
 				rule := tokens(1000, 1)
-				rule.CostFor, rule.MaxReserve = func(*http.Request) int64 { return 400 }, 0.2
+				rule.CostFor = reserving(200)
 				g := guard(t, s, cmp.Or(c.among, 1))
 				config := ratelimit.Config{Limiter: g}
 				if c.change != nil {

@@ -442,9 +442,6 @@ func (r *rule) oddities(tierFor bool) (odd []string) {
 			say(": %s admits %d units at once, and needs more than %d days to refill; write a smaller burst or a higher rate", l, quota, longFill/day)
 		}
 	}
-	if r.source.MaxReserve > 0 && r.source.CostFor == nil {
-		say(" has MaxReserve, which bounds the costs that CostFor returns, and no CostFor; set CostFor, or delete MaxReserve")
-	}
 	if r.source.Enforce > 0 && r.source.Enforce < 1 && keyfunc.Describe(r.source.Key).Values() == 0 {
 		say(": all clients have one key, so Enforce enforces it for all or for none; write a key that tells clients apart")
 	}

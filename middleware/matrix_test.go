@@ -80,9 +80,6 @@ var matrixRows = []struct {
 	{name: "LimitsFor", set: func(c *cell) {
 		c.rule.LimitsFor = func(*http.Request) []algorithms.Limit { return anHour(2) }
 	}, but: map[string]string{"Tiers": "2 2 2", "another window": "2 2 2"}},
-	{name: "MaxReserve", set: func(c *cell) {
-		c.rule.CostFor, c.rule.MaxReserve = func(*http.Request) int64 { return 1000 }, 0.5
-	}, but: map[string]string{"Cost": "2 2 2"}},
 	{name: "CostFor and Add", set: func(c *cell) {
 		c.units, c.limits = 20, func(n int64) []algorithms.Limit { return anHour(20 * n) }
 		c.rule.CostFor = func(*http.Request) int64 { return 12 }

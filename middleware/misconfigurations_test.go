@@ -182,11 +182,10 @@ func TestMisconfigurations(t *testing.T) {
 
 		"in flight beside a rate": {change: func(c *config, r *rule) { r.Limit, c.Rules = algorithms.MaxInFlight(2), append(c.Rules, perIP) }},
 
-		"MaxReserve": {change: func(_ *config, r *rule) { r.MaxReserve = 0.5 }, hint: "has MaxReserve, which bounds the costs that CostFor returns, and no CostFor"},
 		"a large CostFor": {change: func(_ *config, r *rule) {
 			r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{hour, algorithms.PerMonth(50, "UTC")}
 			r.CostFor = func(*http.Request) int64 { return 51 }
-		}, hint: `rule "r": CostFor returned 51, and 50/month@UTC can hold 50 units, so that such a request is always denied; set MaxReserve`},
+		}, hint: `rule "r": CostFor returned 51, and 50/month@UTC can hold 50 units, so that such a request is always denied; raise the limit, or return less and call Add for the rest`},
 		"a large CostFor beyond a soft limit": {change: func(_ *config, r *rule) {
 			r.Limit, r.CostFor = soft(50), func(*http.Request) int64 { return 51 }
 		}},

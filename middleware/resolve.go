@@ -166,12 +166,10 @@ func (e *evaluation) costOf(rule *rule, windows []algorithms.Limit) int64 {
 			return 0
 		} else if n > 0 {
 			for i := range windows {
-				if part, quota := rule.source.MaxReserve, windows[i].Quota(); part > 0 {
-					n = min(n, max(int64(part*float64(quota)), 1))
-				} else if n > quota && !windows[i].Soft {
+				if quota := windows[i].Quota(); n > quota && !windows[i].Soft {
 					rule.costSaid.Do(func() {
 						e.m.config.Logger.Warn(fmt.Sprintf("ratelimit: rule %q: CostFor returned %d, and %s can hold %d units, so that such a request is always denied; "+
-							"set MaxReserve, raise the limit, or return less", rule.check.Rule, n, windows[i], quota))
+							"raise the limit, or return less and call Add for the rest", rule.check.Rule, n, windows[i], quota))
 					})
 				}
 			}

@@ -77,10 +77,6 @@ type Rule struct {
 	// it. Negative means that Costs and Cost apply. If it exceeds the Quota of a limit that is not Soft, the request
 	// is denied. If the cost is known only afterwards, the handler calls [Settle].
 	CostFor func(*http.Request) int64
-	// MaxReserve bounds the units that CostFor takes before the handler runs, as a fraction
-	// of the limit's Quota: 0.5 is half of it, but at least 1 unit; 0 means no bound. For
-	// the rest, the handler calls [Add] or [Settle].
-	MaxReserve float64
 	// ChargeOn lists the response statuses that count, such as 401. When any other status
 	// is written, the request is refunded. nil means that all statuses count. Not for
 	// buckets or in_flight.

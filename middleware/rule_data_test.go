@@ -218,8 +218,6 @@ func TestMistakesInRules(t *testing.T) {
 		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 10 }, []string{"Enforce: must be 0 to 1, the fraction of keys that are limited; got 10"}},
 		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, -0.1 }, []string{"Enforce: must be 0 to 1"}},
 		{func(r *ratelimit.Rule) { r.Enforce = math.NaN() }, []string{"Enforce: must be 0 to 1"}},
-		{func(r *ratelimit.Rule) { r.MaxReserve = 1.5 }, []string{"MaxReserve: must be 0 to 1, a part of what the limit can hold; got 1.5"}},
-		{func(r *ratelimit.Rule) { r.MaxReserve = math.NaN() }, []string{"MaxReserve: must be 0 to 1"}},
 		{func(r *ratelimit.Rule) { r.Enforce = 0.1 }, []string{"Enforce: needs shadow: without it the rule is enforced for all keys"}},
 		{func(r *ratelimit.Rule) { r.Lease, r.Limit = true, bucket(5) }, []string{
 			"Lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 5/1m token_bucket is neither",

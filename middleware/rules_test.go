@@ -25,7 +25,7 @@ func full(t *testing.T) ratelimit.Rule {
 		Limits: []algorithms.Limit{algorithms.PerMinute(100), algorithms.PerMonth(10_000, "UTC")}, Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(1000)}, "internal": ratelimit.Unlimited()},
 		LimitsFor: func(*http.Request) []algorithms.Limit { return nil },
 		Overrides: []ratelimit.Override{{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{algorithms.PerMinute(50)}, Until: time.Unix(1e9, 0), Note: "ticket"}},
-		Cost:      2, Costs: map[string]int64{"GET /a": 3}, CostFor: func(*http.Request) int64 { return 0 }, MaxReserve: 0.5,
+		Cost:      2, Costs: map[string]int64{"GET /a": 3}, CostFor: func(*http.Request) int64 { return 0 },
 		ChargeOn: []int{401, 403}, Ban: algorithms.Ban{After: 10, Within: time.Minute, For: time.Hour},
 		Fail: failmode.Closed, Shadow: true, Enforce: 0.5, Hidden: true,
 	}

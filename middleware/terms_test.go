@@ -209,33 +209,6 @@ func TestCostFor(t *testing.T) {
 	}
 }
 
-// MaxReserve bounds what CostFor takes by what the limit that applies can hold, and no other
-// cost: without it no request of 10,000 would pass.
-func TestMaxReserve(t *testing.T) {
-	for name, c := range map[string]struct {
-		returns int64
-		limits  []algorithms.Limit
-		share   float64
-		want    int64
-	}{
-		"below":           {returns: 49, want: 49},
-		"above":           {returns: 10_000, want: 50},
-		"bucket":          {returns: 10_000, limits: []algorithms.Limit{{Rate: 100, Period: time.Hour, Burst: 90}}, want: 45},
-		"one":             {returns: 10_000, limits: []algorithms.Limit{algorithms.PerHour(1)}, want: 1},
-		"several windows": {returns: 10_000, limits: []algorithms.Limit{algorithms.PerHour(70), algorithms.PerMinute(60)}, want: 30},
-		"share":           {returns: 10_000, share: 0.9, want: 45},
-		"Cost":            {returns: -1, want: 80},
-	} {
-		rule := perHour("r", 100)
-		rule.Cost, rule.MaxReserve, rule.CostFor = 80, 0.5, func(*http.Request) int64 { return c.returns }
-		rule.LimitsFor = func(*http.Request) []algorithms.Limit { return c.limits }
-		m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: c.share, Rules: []ratelimit.Rule{rule}})
-		if d, err := m.Peek(request("GET /")); err != nil || !d.Allowed || d.Results[0].Check.Cost != c.want {
-			t.Errorf("%s: %+v, %v; want a cost of %d", name, d, err, c.want)
-		}
-	}
-}
-
 func TestTiersMayWait(t *testing.T) {
 	rule := perHour("r", 5)
 	rule.Tiers = map[string][]algorithms.Limit{"slow": {{Rate: 1, Period: time.Hour, Burst: 3, Algorithm: algorithms.LeakyBucket}}}

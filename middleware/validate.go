@@ -155,9 +155,6 @@ func (r *Rule) validateData(match []pattern.Pattern, bad func(field string, err 
 		bad("Cost", err)
 	}
 	r.validateCosts(match, limits, bad)
-	if !(r.MaxReserve >= 0 && r.MaxReserve <= 1) { // NaN is neither
-		bad("MaxReserve", fmt.Errorf("must be 0 to 1, a part of what the limit can hold; got %v", r.MaxReserve))
-	}
 	if r.hasHeld() {
 		r.validateHeld(bad)
 	} else {

@@ -72,7 +72,6 @@ type Rule struct {
 	Cost       int64             `json:"cost"`
 	Costs      map[string]int64  `json:"costs,omitempty"`
 	CostFor    bool              `json:"cost_for,omitempty"`
-	MaxReserve float64           `json:"max_reserve,omitempty"`
 	ChargeOn   []any             `json:"charge_on,omitempty"`
 	Ban        *Ban              `json:"ban,omitempty"`
 	Fail       string            `json:"fail"`

@@ -169,7 +169,7 @@ func TestErrorsAreOneLineEach(t *testing.T) {
 		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, tiers: {@: @, pro: @}}]}", "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, costs: {@: @}}]}",
 		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, cost: @}]}", "{version: 1, rules: [{name: r, key: ip, limit: 5/1m, charge_on: [@]}]}",
 		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, ban: {@: 1, after: @, for: @}}]}",
-		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, fail: @, shadow: @, enforce: @, max_reserve: @, hidden: @}]}",
+		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, fail: @, shadow: @, enforce: @, hidden: @}]}",
 		"{version: 1, rules: [{name: r, key: ip, limit: 5/1m, x-a: &a 1, x-b: !<@> 1, x-c: {@: 1, @: 2}}]}",
 	} {
 		_, err := anyTier().Parse("f", []byte(strings.ReplaceAll(text, "@", evil)))

@@ -40,7 +40,6 @@ var fields = []field[ratelimit.Rule]{
 	as("overrides", func(r *ratelimit.Rule) *[]ratelimit.Override { return &r.Overrides }, (*decoder).overrides),
 	as("cost", func(r *ratelimit.Rule) *int64 { return &r.Cost }, (*decoder).count),
 	as("costs", func(r *ratelimit.Rule) *map[string]int64 { return &r.Costs }, (*decoder).costs),
-	as("max_reserve", func(r *ratelimit.Rule) *float64 { return &r.MaxReserve }, (*decoder).fraction),
 	as("charge_on", func(r *ratelimit.Rule) *[]int { return &r.ChargeOn }, (*decoder).statuses),
 	as("ban", func(r *ratelimit.Rule) *algorithms.Ban { return &r.Ban }, (*decoder).ban),
 	{

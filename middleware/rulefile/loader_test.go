@@ -50,7 +50,6 @@ func TestEveryField(t *testing.T) {
 		"Fail":       {"fail: closed", ratelimit.Rule{Fail: failmode.Closed}},
 		"Shadow":     {"shadow: true", ratelimit.Rule{Shadow: true}},
 		"Enforce":    {"shadow: true\nenforce: 33.3%", ratelimit.Rule{Shadow: true, Enforce: 0.333}},
-		"MaxReserve": {"max_reserve: 12.5%", ratelimit.Rule{MaxReserve: 0.125}},
 		"Hidden":     {"hidden: true", ratelimit.Rule{Hidden: true}},
 		"Lease":      {"lease: true", ratelimit.Rule{Lease: true}},
 		"RetryAfter": {"limit: 2 in flight\nretry_after: 15s", ratelimit.Rule{Limit: algorithms.MaxInFlight(2), RetryAfter: 15 * second}},

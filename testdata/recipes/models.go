@@ -29,21 +29,22 @@ func price(input, output int64) int64 { return 3*input + 15*output }
 // completions limits and serves one route, as in mux.Handle("POST /completions", h). config
 // has at least the Limiter.
 func completions(config ratelimit.Config, tenant keyfunc.Key, upstream func(*http.Request) (iter.Seq[chunk], error)) (http.Handler, error) {
-	input := func(r *http.Request) int64 { return max(r.ContentLength, 0)/4 + 1 }
+	const most = 18_000 // of 60,000, so that three streams can begin; for the rest there is Add
+	input := func(r *http.Request) int64 { return min(max(r.ContentLength, 0)/4+1, most) }
 	maxTokens := keyfunc.BodyJSON("max_tokens", 1<<20)
 	output := func(r *http.Request) int64 {
 		text, _ := maxTokens.Resolve(r) // the handler can still read the body
 		n, _ := strconv.ParseInt(text, 10, 32)
-		return max(cmp.Or(max(n, 0), 4096), 1000) // with less, every few chunks would cost a call to the limiter
+		return min(max(cmp.Or(max(n, 0), 4096), 1000), most) // with less than 1000, every few chunks would cost a call to the limiter
 	}
-	worst := func(r *http.Request) int64 { return price(input(r), output(r)) }
+	reserve := func(r *http.Request) int64 { return price(input(r), output(r)) }
 	minute := ratelimit.PerMinute(60_000) // a window, because a full bucket takes no refund
 	config.Rules = []ratelimit.Rule{
 		{Name: "requests", Key: tenant, Limit: ratelimit.PerMinute(200)},
 		{Name: "streams", Key: tenant, Limit: ratelimit.MaxInFlight(3)},
-		{Name: "input", Key: tenant, Limit: minute, CostFor: input, MaxReserve: 0.3},
-		{Name: "output", Key: tenant, Limit: minute, CostFor: output, MaxReserve: 0.3},
-		{Name: "budget", Key: tenant, Limit: ratelimit.PerMonth(50_000_000, "UTC"), CostFor: worst, MaxReserve: 0.1},
+		{Name: "input", Key: tenant, Limit: minute, CostFor: input},
+		{Name: "output", Key: tenant, Limit: minute, CostFor: output},
+		{Name: "budget", Key: tenant, Limit: ratelimit.PerMonth(50_000_000, "UTC"), CostFor: reserve},
 	}
 	limit, err := ratelimit.New(config)
 	if err != nil {
