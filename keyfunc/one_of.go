@@ -61,7 +61,7 @@ func OneOf(k Key, values ...string) Key {
 		}
 		listed[folded(texts[0])] = texts[0]
 	}
-	one.name = "oneof(" + part.name + ", " + strings.Join(values, ", ") + ")"
+	one.name = "oneof(" + part.name + "=" + strings.Join(values, "|") + ")"
 	one.resolve = func(r *http.Request) (string, error) {
 		text, err := part.resolve(r)
 		if err != nil && !errors.Is(err, ErrNoKey) {

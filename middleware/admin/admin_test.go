@@ -634,7 +634,7 @@ func TestAdminFindsTheDenied(t *testing.T) {
 // What is shown is what is in force: every field of a Rule, and what is wrong.
 func TestAdminShowsTheRules(t *testing.T) {
 	full := ratelimit.Rule{
-		Name: "full", Match: []string{"POST /a", "/b/{x}"}, Key: keyfunc.Join(keyfunc.IP, keyfunc.Header("User")),
+		Name: "full", Match: []string{"POST /a", "/b/{x}"}, Key: keyfunc.Join(keyfunc.IP, keyfunc.OneOf(keyfunc.Header("User"), "alice", "bob")),
 		Limits: []algorithms.Limit{{Rate: 10, Period: time.Minute, Algorithm: algorithms.FixedWindow}, algorithms.PerMonth(1000, "UTC")},
 		Tiers:  map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(50)}, "staff": ratelimit.Unlimited()}, LimitsFor: func(*http.Request) []algorithms.Limit { return nil },
 		Overrides: []ratelimit.Override{{Client: []string{"192.0.2.1", "alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(70)}, Until: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC), Note: "OPS-4711"}},
@@ -654,7 +654,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := operator{admin.Handler(m), t, ""}
-	want := `{"generation":2,"share":"0.5","rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, header:User]","limit":["10/1m fixed_window","1000/month@UTC calendar_window"],` +
+	want := `{"generation":2,"share":"0.5","rules":[{"name":"full","match":["POST /a","/b/{x}"],"key":"[ip, oneof(header:User=alice|bob)]","limit":["10/1m fixed_window","1000/month@UTC calendar_window"],` +
 		`"tiers":{"pro":"50/1m sliding_window","staff":"unlimited"},"limits_for":true,"overrides":1,"cost":2,"costs":{"POST /a":3},"cost_for":true,"charge_on":[401,403],` +
 		`"ban":{"after":10,"within":"1m","for":"15m"},"fail":"closed","shadow":true,"enforce":0.25,"hidden":true,"overridden":[{"client":"9:192.0.2.1,5:alice","limit":"70/1m sliding_window","until":"2026-12-31T23:00:00Z","note":"OPS-4711"}]},{"name":"plan","key":"ip","limit":"4/1h sliding_window","cost":1,"ban":{"after":3,"within":"1h","for":"15m"},"fail":"local"}],"top_denied":[],"bans":[]}`
 	var got bytes.Buffer
@@ -668,7 +668,7 @@ func TestAdminShowsTheRules(t *testing.T) {
 	page := o.browser().get("")
 	for _, text := range []string{
 		"2 rules, generation 2", "New rules are refused", "rules.yaml:5:12: no period\nrules.yaml:6:1", "This region has 0.5 of each limit", ">full<", ">shadow: enforced for 25 %<", ">fail closed<", ">hidden<",
-		"<code>10/1m fixed_window</code>, <code>1000/month@UTC calendar_window</code>", ">1 override<", "<code>9:192.0.2.1,5:alice</code>: <code>70/1m sliding_window</code>", `until <span class="when">2026-12-31 23:00 UTC</span> (OPS-4711)<`, ">tier pro<", ">unlimited<", ">[ip, header:User]<", ">POST /a<", ">/b/{x}<", ">cost 3<", ">401 403<", ">after 10 denials within 1m, for 15m<", `placeholder="ip" aria-label="full: ip"`, `placeholder="header:User"`, "or what the program says",
+		"<code>10/1m fixed_window</code>, <code>1000/month@UTC calendar_window</code>", ">1 override<", "<code>9:192.0.2.1,5:alice</code>: <code>70/1m sliding_window</code>", `until <span class="when">2026-12-31 23:00 UTC</span> (OPS-4711)<`, ">tier pro<", ">unlimited<", ">[ip, oneof(header:User=alice|bob)]<", ">POST /a<", ">/b/{x}<", ">cost 3<", ">401 403<", ">after 10 denials within 1m, for 15m<", `placeholder="ip" aria-label="full: ip"`, `placeholder="oneof(header:User=alice|bob)"`, "or what the program says",
 	} {
 		if !strings.Contains(page.Body.String(), text) {
 			t.Errorf("the page does not say %s", text)
