@@ -55,7 +55,6 @@ func TestNumbersAreThoseOfTheCheck(t *testing.T) {
 		{Limit: Limit{Rate: 7, Period: time.Second, Algorithm: "fixed_windou"}},
 		{Limit: Limit{Rate: 7, Period: time.Second}, Ban: Ban{After: -1}},
 		{Limit: Limit{Rate: 7, Period: time.Second, Burst: 7}, Lease: true},
-		{Limit: Limit{Rate: 7, Period: time.Second}, Lease: true, NoCache: true},
 		{},
 	} {
 		var p step.Params

@@ -22,10 +22,9 @@ type Check struct {
 	Shadow bool     // decided and counted, never enforced
 
 	// Lease is for a hot key: a Guard takes its units from the store in batches. Only for
-	// fixed_window and sliding_window, and not with Soft, Ban or NoCache.
+	// fixed_window and sliding_window, and not with Soft or Ban.
 	Lease bool
 
-	NoCache  bool          // do not cache its denials; for a count whose charges may be refunded at any time
 	spared   bool          // a denial does not count towards the ban
 	hold     int64         // in_flight: the request's name, from a Guard; 0 for a new one
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
@@ -120,8 +119,6 @@ func (c *Check) badLease() error {
 		return errors.New("lease: not with a soft limit, which counts each request; leave one of them out")
 	case c.Ban != (Ban{}):
 		return errors.New("lease: not with a ban, since the store does not count denials by this process")
-	case c.NoCache:
-		return errors.New("lease: not with NoCache, since leased units are not refunded one by one")
 	}
 	return nil
 }

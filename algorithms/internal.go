@@ -62,7 +62,7 @@ func (h hiddenCheck) Spare() { h.c.spared = true }
 func (h hiddenCheck) Holds() bool { return h.c.Limit.held() }
 
 // Name gives a check of a request under way a name, which is never used twice.
-func (h hiddenCheck) Name() { h.c.hold, h.c.NoCache = newID(), true }
+func (h hiddenCheck) Name() { h.c.hold = newID() }
 
 // Unsure says that it is unknown whether the store knows the request of a check.
 func (h hiddenCheck) Unsure() { h.c.hold = -max(h.c.hold, -h.c.hold) }

@@ -81,11 +81,6 @@ func TestAnOutageIsNoAmnesty(t *testing.T) {
 				if r := d.Results[0]; d.Allowed || r.Source != algorithms.SourceDenyCache || r.RetryAfter != time.Second {
 					t.Errorf("over, in an outage: %+v", r)
 				}
-				uncached := c
-				uncached.NoCache = true // the store cannot be asked
-				if r := taken(t, f, uncached).Results[0]; r.HasRoom || r.Source != algorithms.SourceDenyCache {
-					t.Errorf("over, with NoCache: %+v", r)
-				}
 				if d := taken(t, f, half); mode == Open && !d.Allowed {
 					t.Errorf("Redis had room, so an open rule has too: %+v", d)
 				}

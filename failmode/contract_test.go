@@ -54,7 +54,7 @@ func (l *leasing) Take(ctx context.Context, checks ...algorithms.Check) (algorit
 	}
 	all := slices.Clone(checks)
 	for i, c := range checks {
-		if !c.NoCache && c.Ban == (algorithms.Ban{}) {
+		if c.Ban == (algorithms.Ban{}) {
 			switch c.Limit.Algorithm {
 			case algorithms.FixedWindow, algorithms.SlidingWindow:
 				all[i].Lease = !c.Limit.Soft

@@ -61,16 +61,33 @@ func TestADenialFromTheCacheIsAnsweredLikeTheFirst(t *testing.T) {
 
 func equalValues(a, b []string) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
-// A rule that gives back what a response does not charge must ask: what denies
-// now may be given back at any time.
-func TestRulesThatChargeByResponseAreNotCached(t *testing.T) {
-	counting := &spy{Limiter: new(store)}
-	m := mustNew(t, ratelimit.Config{Limiter: guard(t, counting, 1), Rules: []ratelimit.Rule{failures(2)}})
-	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
-	times(10, h, "POST /login")
-	if n := counting.takes.Load(); n != 10 {
-		t.Errorf("the store was asked %d times, want 10", n)
-	}
+// A denial by a rule that charges by response is remembered, until this process refunds
+// one of the charges.
+func TestDenialsByChargeOnAreRememberedUntilARefund(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counting, status := &spy{Limiter: new(store)}, make(chan int)
+		m := mustNew(t, ratelimit.Config{Limiter: guard(t, counting, 1), Rules: []ratelimit.Rule{failures(2)}})
+		h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(<-status) }))
+		for range 2 {
+			go serve(h, "POST /login")
+		}
+		synctest.Wait()
+		for range 10 {
+			if w := serve(h, "POST /login"); w.Code != http.StatusTooManyRequests {
+				t.Errorf("%d", w.Code)
+			}
+		}
+		if n := counting.takes.Load(); n != 3 {
+			t.Errorf("the store was asked %d times, want 3", n)
+		}
+		status <- http.StatusUnauthorized
+		status <- http.StatusOK
+		synctest.Wait()
+		go func() { status <- http.StatusOK }()
+		if w := serve(h, "POST /login"); w.Code != http.StatusOK {
+			t.Errorf("after a refund: %d", w.Code)
+		}
+	})
 }
 
 // The cache keeps what was used, not what was denied: another limit, cost or tier

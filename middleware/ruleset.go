@@ -43,7 +43,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		}
 		c.terms.fitOverrides(&c.source, s)
 		c.check = algorithms.Check{Rule: r.Name, Limit: c.own.windows[0], Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
-			Lease: r.Lease, Ban: r.Ban, NoCache: r.ChargeOn != nil || r.hasHeld() || r.Ban != (algorithms.Ban{})}
+			Lease: r.Lease, Ban: r.Ban}
 	}
 	reuseKeys(compiled)
 	return compiled, nil

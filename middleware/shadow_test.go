@@ -99,18 +99,6 @@ func bystanders() []ratelimit.Rule {
 	return rules
 }
 
-// asking keeps denials out of the Guard's cache.
-type asking struct{ algorithms.Limiter }
-
-func (a asking) Unwrap() algorithms.Limiter { return a.Limiter }
-
-func (a asking) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
-	for i := range checks {
-		checks[i].NoCache = true
-	}
-	return a.Limiter.Take(ctx, checks...)
-}
-
 // The same traffic with and without rules that enforce nothing: all that clients
 // see is the same, and so is what the enforced rules have counted.
 func TestShadowChangesNothing(t *testing.T) {

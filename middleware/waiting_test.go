@@ -202,7 +202,7 @@ func TestWhoIsNotOverAnyMoreWaits(t *testing.T) {
 		var reads atomic.Int64
 		gate := algorithms.PerHour(10)
 		s := new(store)
-		h := mustNew(t, ratelimit.Config{Limiter: asking{guard(t, s, 1)}, MaxWaiting: 2, Rules: []ratelimit.Rule{
+		h := mustNew(t, ratelimit.Config{Limiter: guard(t, s, 1), MaxWaiting: 2, Rules: []ratelimit.Rule{
 			{Name: "body", Key: skipping{newBodyKey(&reads)}, Limit: gate}, // nothing is left to ask when the body is read
 			{Name: "gate", Key: keyfunc.IP, Limit: gate},
 			{Name: "queue", Key: keyfunc.IP, Limit: algorithms.Limit{Rate: 1, Period: time.Second, Burst: 9, Algorithm: algorithms.LeakyBucket}},

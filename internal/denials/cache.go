@@ -233,9 +233,11 @@ func (e *entry) banned(c *algorithms.Check, now time.Duration) (v step.Verdict, 
 // of its answers, and what is remembered of its key does not decide it.
 func passes(c *algorithms.Check) bool { return c.Shadow || c.Limit.Soft }
 
-// asksAlways reports whether a check's denials are not to be cached. A ban on its
-// key is, for a moment.
-func asksAlways(c *algorithms.Check) bool { return c.NoCache || c.Ban != (algorithms.Ban{}) }
+// asksAlways reports whether a check's denials are not to be cached: any request may end, and
+// the store counts the denials that lead to a ban. A ban itself is cached, for a moment.
+func asksAlways(c *algorithms.Check) bool {
+	return internal.Check(c).Holds() || c.Ban != (algorithms.Ban{})
+}
 
 // A Moment is when the store was asked. Answers may overtake each other, and may come
 // after a key was settled, banned or reset: by the Moment, a late answer is noticed.

@@ -34,7 +34,7 @@ func TestTheNewerAnswerCounts(t *testing.T) {
 		if l.next != deny {
 			t.Errorf("%+v", l)
 		}
-		first.Check.NoCache = true // so that it is looked at although it was admitted
+		first.Check.Ban = algorithms.Ban{After: 1, For: time.Hour} // so that it is looked at although it was admitted
 	}
 	d.Forget(&c, false)
 	if l := d.lookUp(&c, d.now()); l.entry != nil {

@@ -153,7 +153,7 @@ func (d *Cache) lookUp(c *algorithms.Check, now time.Duration) (l Lookup) {
 	}
 	l.at = e.at + (now - e.received).Microseconds()
 	l.verdict, l.banned = e.banned(c, now)
-	if neverHere := c.NoCache && c.Ban == (algorithms.Ban{}); l.banned > 0 && now-e.received < recheckInterval && !neverHere {
+	if l.banned > 0 && now-e.received < recheckInterval && !internal.Check(c).Holds() {
 		l.entry, l.next = e, deny
 		return l
 	}
