@@ -25,7 +25,7 @@ func (m *Middleware) match(r *http.Request) (found match) {
 	found.set, found.target, found.first = m.rules.Load(), pattern.TargetOf(r), -1
 	exactly := func(p pattern.Pattern) bool { return p.MatchExactly(&found.target) }
 	if slices.ContainsFunc(m.skip, exactly) || m.config.SkipFor != nil && m.config.SkipFor(r) {
-		found.set.hints.arrived(true)
+		found.set.hints.skip()
 		found.skipped = true
 		return found
 	}
@@ -36,7 +36,7 @@ func (m *Middleware) match(r *http.Request) (found match) {
 		}
 	}
 	if hints := found.set.hints; hints.watching() {
-		hints.done(found.set.rules, limitedBy{})
+		hints.decided(r, found.set.rules, nil)
 	}
 	return found
 }

@@ -2,7 +2,6 @@ package middleware_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -127,7 +126,7 @@ func TestMisconfigurations(t *testing.T) {
 		"Transfer-Encoding":                  {change: key(keyfunc.Header("Transfer-Encoding")), err: "Transfer-Encoding does not say who"},
 		"Content-Length":                     {change: key(keyfunc.Header("Content-Length")), err: "Content-Length does not say who"},
 
-		"a header alone":              {change: from(keyfunc.Header("Client")), hint: `rule "r" is keyed by a header, of which a client can make up any number, and no rule limits its address; add one with Key: keyfunc.IP; if your proxy sets`},
+		"a header alone":              {change: from(keyfunc.Header("Client")), hint: `rule "r" is keyed by a header, of which a client can make up any number, and no rule limits its address; add one with Key: keyfunc.IP or, if your proxy sets`},
 		"a header with the address":   {change: from(keyfunc.Join(keyfunc.IP, keyfunc.Header("Client"))), hint: "is keyed by a header"},
 		"a header beside an address":  {change: from(keyfunc.Header("Client"), perIP)},
 		"a header beside one, hashed": {change: from(keyfunc.Header("Client"), rule{Name: "hashed", Key: keyfunc.Hashed(keyfunc.IP, nil), Limit: perIP.Limit})},
@@ -135,19 +134,18 @@ func TestMisconfigurations(t *testing.T) {
 			hint: "is keyed by a header"},
 		"a form's field alone":     {change: from(keyfunc.BodyForm("email", 1<<10)), hint: `rule "r" is keyed by a field of the body`},
 		"a field of JSON alone":    {change: from(keyfunc.First(keyfunc.BodyForm("e", 1<<10), keyfunc.BodyForm("email", 1<<10))), hint: "is keyed by a field of the body"},
-		"a Func of the path":       {change: from(path), hint: `rule "r": the first 1000 requests had 1000 keys, and no rule limits their addresses`},
+		"a Func of the path":       {change: from(path), hint: `rule "r": 1000 of the first 1000 requests had a new key, and no rule limits their addresses`},
 		"a Func of the port":       {change: from(keyfunc.Hashed(port, nil)), hint: "write keyfunc.IP or keyfunc.Route"},
 		"a Func beside an address": {change: from(path, perIP)},
-		"a Func of no key":         {change: from(none), hint: "1000 of the first 1000 requests had no key, and share one count"},
+		"a Func of no key":         {change: from(none), hint: `1000 of the first 1000 requests had no key ("keyfunc: no key"), and share one count`},
 
 		"skipped by /":       {change: func(c *config, _ *rule) { c.Skip = []string{"/"} }, hint: "1000 of the first 1000 requests were skipped"},
 		"skipped by POST /":  {change: func(c *config, _ *rule) { c.Skip = []string{"POST /"} }, hint: "look at the patterns of Config.Skip"},
 		"skipped by SkipFor": {change: func(c *config, _ *rule) { c.SkipFor = func(*http.Request) bool { return true } }, hint: "were skipped"},
 		"unlimited": {change: func(_ *config, r *rule) {
 			r.LimitsFor = func(*http.Request) []algorithms.Limit { return ratelimit.Unlimited() }
-		}, hint: `rule "r": all of the first 1000 requests were Unlimited`},
+		}, hint: `rule "r": 1000 of the first 1000 requests were Unlimited`},
 		"in shadow":             {change: func(_ *config, r *rule) { r.Shadow = true }, hint: "every rule is in shadow for all keys"},
-		"all enforced":          {change: func(_ *config, r *rule) { r.Shadow, r.Enforce = true, 1 }, hint: `rule "r": with Enforce 1 it is enforced for all keys`},
 		"a part enforced":       {change: func(c *config, r *rule) { r.Shadow, r.Enforce = true, 0.5; c.Rules = append(c.Rules, perIP) }},
 		"most are in shadow":    {change: func(c *config, r *rule) { r.Shadow = true; c.Rules = append(c.Rules, perIP) }},
 		"a tier of no rule":     {change: tiers("Pro"), hint: `rule "r": Config.TierFor returned "Pro", which is none of its Tiers`},
@@ -190,8 +188,8 @@ func TestMisconfigurations(t *testing.T) {
 			r.Limit, r.CostFor = soft(50), func(*http.Request) int64 { return 51 }
 		}},
 		"statuses that it never sends": {change: func(_ *config, r *rule) { r.ChargeOn = []int{401, 403} },
-			hint: `rule "r": none of 1000 responses had a status of ChargeOn (they had 204), so nothing was charged`},
-		"a status that it always sends": {change: func(_ *config, r *rule) { r.ChargeOn = []int{200, 204} }, hint: "all of 1000 responses had a status of ChargeOn (204), so nothing was refunded"},
+			hint: `rule "r": 0 of 1000 responses had a status of ChargeOn, and only those stay charged; list the statuses that are to count, and no others (the last response had 204)`},
+		"a status that it always sends": {change: func(_ *config, r *rule) { r.ChargeOn = []int{200, 204} }, hint: "1000 of 1000 responses had a status of ChargeOn"},
 		"no status at all": {change: func(c *config, r *rule) { c.Rules, r.ChargeOn = append(c.Rules, perIP), []int{401} }, handler: answers(0),
 			hint: `rule "r": 1000 of 1000 responses had no status, since their handlers wrote nothing, and stay charged; call w.WriteHeader`},
 		"statuses that it sends": {change: func(_ *config, r *rule) { r.ChargeOn = []int{401} }, handler: answers(401, 303)},
@@ -203,19 +201,19 @@ func TestMisconfigurations(t *testing.T) {
 		"OPTIONS are skipped beside methods": {change: func(c *config, r *rule) { r.Match, c.Skip = []string{"POST /"}, []string{"OPTIONS /"} }},
 		"most are skipped": {change: func(c *config, _ *rule) {
 			c.SkipFor = func(r *http.Request) bool { return r.URL.Path != "/0" }
-		}, hint: "999 of the first 1000 requests were skipped, so none of them was limited"},
+		}, hint: "1000 of the first 1001 requests were skipped, so none of them was limited"},
 		"some are skipped": {change: func(c *config, _ *rule) { c.SkipFor = func(r *http.Request) bool { return r.URL.Path < "/5" } }},
 
-		"an address and a path":       {change: from(keyfunc.Join(keyfunc.IP, keyfunc.Route(func(r *http.Request) string { return r.URL.Path }))), hint: `rule "r": the first 1000 requests had 1000 keys`},
-		"an address and a Func":       {change: from(keyfunc.Join(keyfunc.IP, path)), hint: `rule "r": the first 1000 requests had 1000 keys`},
-		"first a Func":                {change: from(keyfunc.First(path, keyfunc.IP)), hint: `rule "r": the first 1000 requests had 1000 keys`},
+		"an address and a path":       {change: from(keyfunc.Join(keyfunc.IP, keyfunc.Route(func(r *http.Request) string { return r.URL.Path }))), hint: `rule "r": 1000 of the first 1000 requests had a new key`},
+		"an address and a Func":       {change: from(keyfunc.Join(keyfunc.IP, path)), hint: `rule "r": 1000 of the first 1000 requests had a new key`},
+		"first a Func":                {change: from(keyfunc.First(path, keyfunc.IP)), hint: `rule "r": 1000 of the first 1000 requests had a new key`},
 		"an address and a few routes": {change: from(keyfunc.Join(keyfunc.IP, keyfunc.Route(func(*http.Request) string { return "/" })))},
 		"LimitsFor of many periods": {change: func(_ *config, r *rule) {
 			r.LimitsFor = func(r *http.Request) []algorithms.Limit {
 				n, _ := strconv.Atoi(r.URL.Path[1:])
 				return []algorithms.Limit{{Rate: 1_000_000, Period: time.Hour + time.Duration(n)*time.Second}}
 			}
-		}, hint: `rule "r": LimitsFor returned limits of 1000 different periods or algorithms for the first 1000 requests`},
+		}, hint: `rule "r": 1000 of the first 1000 requests had a new period or algorithm from LimitsFor`},
 		"LimitsFor of many rates": {change: func(_ *config, r *rule) {
 			r.LimitsFor = func(r *http.Request) []algorithms.Limit {
 				n, _ := strconv.Atoi(r.URL.Path[1:])
@@ -228,12 +226,11 @@ func TestMisconfigurations(t *testing.T) {
 		"visitors, joined":                {change: from(keyfunc.Join(keyfunc.Optional(user), keyfunc.IP)), hint: "were counted by no rule"},
 		"visitors, required":              {change: from(keyfunc.Required(keyfunc.Optional(user), 401)), hint: "were counted by no rule"},
 		"visitors beside an address":      {change: from(keyfunc.Optional(user), perIP)},
-		"visitors share a count":          {change: from(user, perIP), hint: `rule "r": 550 of the first 1000 requests had no key, and share one count, which one client can use up for all; count them by address`},
+		"visitors share a count":          {change: from(user, perIP), hint: `rule "r": 550 of the first 1000 requests had no key ("keyfunc: no key"), and share one count, which one client can use up for all; count them by address`},
 		"visitors share a count, joined":  {change: from(keyfunc.Join(user, keyfunc.IP)), hint: `rule "r": 550 of the first 1000 requests had no key`},
-		"all are one user":                {change: from(keyfunc.Context(func(context.Context) (string, bool) { return "anonymous", true })), hint: `rule "r": all of the first 1000 requests had one key`},
 		"all are everyone":                {change: from(keyfunc.Everyone)},
 
-		"a Func of X-Forwarded-For":     {change: from(forwardedFor), forwarded: "198.51.100.%d, 10.0.0.1", hint: `rule "r": 1000 of the first 1000 keys are what X-Forwarded-For or a header like it says, which any client can make up`},
+		"a Func of X-Forwarded-For":     {change: from(forwardedFor), forwarded: "198.51.100.%d, 10.0.0.1", hint: `rule "r": 1000 of the first 1000 requests had a key from X-Forwarded-For or a header like it, which any client can make up`},
 		"a Func of its only element":    {change: from(forwardedFor), forwarded: "198.51.100.%d", hint: "which any client can make up"},
 		"a Func of an invented text":    {change: from(forwardedFor), forwarded: "made-up-%d", hint: "which any client can make up"},
 		"a joined Func of it":           {change: from(keyfunc.Join(forwardedFor, path)), forwarded: "198.51.100.%d", hint: "which any client can make up"},

@@ -86,7 +86,8 @@ type ruleset struct {
 
 // newRuleset returns the set that follows old, which has no rules the first time.
 func newRuleset(rules []rule, old *ruleset, config *Config) *ruleset {
-	set := &ruleset{rules: rules, watches: make([]watch, len(rules)), hidden: make(map[string]bool), hints: newHints(config.Logger, len(rules)), generation: old.generation + 1}
+	set := &ruleset{rules: rules, watches: make([]watch, len(rules)), hidden: make(map[string]bool), generation: old.generation + 1}
+	set.hints = &hints{logger: config.Logger, use: make([]ruleUse, len(rules))}
 	for i := range rules {
 		c := &rules[i].check
 		var windows []*windowDenials // of before
@@ -109,9 +110,7 @@ func newRuleset(rules []rule, old *ruleset, config *Config) *ruleset {
 			set.hidden[c.Rule] = true
 		}
 	}
-	for _, text := range oddities(rules, config) {
-		set.hints.sayOnce(text, text)
-	}
+	set.hints.start(rules, config)
 	return set
 }
 
