@@ -23,7 +23,7 @@ func (m FailMode) ok() bool { return m >= 0 && int(m) < len(failModes) }
 // failmode.
 func (m FailMode) MarshalText() ([]byte, error) {
 	if !m.ok() {
-		return nil, fmt.Errorf("unknown fail mode %d; use failmode.Local, Open or Closed", int8(m))
+		return nil, fmt.Errorf("unknown fail mode %d; use ratelimit.FailLocal, FailOpen or FailClosed", int8(m))
 	}
 	return []byte(failModes[m]), nil
 }

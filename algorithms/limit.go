@@ -140,7 +140,7 @@ func (l *Limit) held() bool {
 // 2^52 µs, and the time to refill Burst below 2^51 µs.
 func (l Limit) Validate() error {
 	if l == (Limit{}) {
-		return errors.New(`no limit; write one such as algorithms.PerMinute(100), in a file "100/1m"`)
+		return errors.New(`no limit; write one such as ratelimit.PerMinute(100), in a file "100/1m"`)
 	}
 	return errors.Join(l.step().Invalid(l.row())...)
 }

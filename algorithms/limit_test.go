@@ -29,7 +29,7 @@ func TestLimitValidate(t *testing.T) {
 		"burst above":               {Limit{Rate: 1, Period: time.Microsecond, Burst: step.MaxUnits + 1, Algorithm: GCRA}, []string{"burst must be at most 999999999999999, as headers hold no more; got 1000000000000000"}},
 		"longest log":               {Limit{Rate: 10_000, Period: time.Second, Algorithm: SlidingLog}, nil},
 		"log above":                 {Limit{Rate: 10_001, Period: time.Second, Algorithm: SlidingLog}, []string{"rate must be at most 10000 for sliding_log, which remembers each request; got 10001: use sliding_window"}},
-		"zero":                      {Limit{}, []string{"no limit; write one such as algorithms.PerMinute(100)"}},
+		"zero":                      {Limit{}, []string{"no limit; write one such as ratelimit.PerMinute(100)"}},
 		"negative":                  {Limit{Rate: -1, Period: -time.Second}, []string{"rate must be at least 1, got -1", "period must be at least 1µs"}},
 		"shortest period":           {Limit{Rate: 1, Period: time.Microsecond}, nil},
 		"nanoseconds":               {Limit{Rate: 1, Period: 1500}, []string{"whole microseconds, got 1.5µs"}},

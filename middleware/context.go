@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -68,15 +69,21 @@ func ModifyResponse(resp *http.Response) error {
 // that goes on after a 202. Until release, the rules that limit requests in flight
 // count the request, and [Add] and [Settle] may be called, even after ctx is cancelled.
 //
-// Call Hold before the handler returns, and release in a defer: a request that is never
+// Call Hold before the handler returns: a Hold that comes later, or for a context that is of
+// no request, holds nothing, which is logged. Call release in a defer: a request that is never
 // released stays in flight until the process ends, and the metric ratelimit_in_flight
 // counts it. release may be called several times, by any goroutine. With several Holds,
 // the request is not over before the last of them is released.
 func Hold(ctx context.Context) (release func()) {
 	var kept []*requestState
+	if !ofRequest(ctx) {
+		holdsNothing()
+	}
 	for s := stateOf(ctx); s != nil; s = s.outer {
 		if s.keep() {
 			kept = append(kept, s)
+		} else {
+			s.set.hints.say("Hold: a handler had returned before, so nothing was held; call Hold in the handler, and pass release on")
 		}
 	}
 	return sync.OnceFunc(func() {
@@ -85,6 +92,10 @@ func Hold(ctx context.Context) (release func()) {
 		}
 	})
 }
+
+var holdsNothing = sync.OnceFunc(func() {
+	slog.Warn("ratelimit: Hold: this context is of no request, so nothing is held; pass on that of the request")
+})
 
 // keep adds to what a request waits for before it is over; false if it is over.
 func (s *requestState) keep() bool {

@@ -202,7 +202,7 @@ func (r *Rule) validateRetryAfter(bad func(string, error)) {
 	switch d := r.RetryAfter; {
 	case d == 0:
 	case d < time.Second || d > time.Hour:
-		bad("RetryAfter", fmt.Errorf("must be from a second to an hour, got %s; write the unit, as in 15*time.Second", d))
+		bad("RetryAfter", fmt.Errorf("must be from a second to an hour, got %s; write one such as 15*time.Second, in a file 15s", d))
 	case !r.hasHeld():
 		bad("RetryAfter", errors.New("is for limits in flight, such as 2 in flight; others know when they have room: leave it out"))
 	}

@@ -84,6 +84,9 @@ func (l *Loader) read(ctx context.Context) (d Document, err error) {
 	} else {
 		d.Text, err = l.Source.Read(ctx)
 	}
+	if name := printable(nameOf(l.Source)); err != nil && !strings.Contains(err.Error(), name) {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
 	if err != nil {
 		return Document{}, fmt.Errorf("rulefile: %w", err)
 	}

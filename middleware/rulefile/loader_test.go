@@ -306,3 +306,20 @@ func (unnamed) Read(context.Context) ([]byte, error) { return nil, nil }
 type consul struct{ unnamed }
 
 func (consul) String() string { return "consul" }
+
+// A source that cannot be read is named, once.
+func TestASourceThatFailsIsNamed(t *testing.T) {
+	for source, want := range map[rulefile.Source]string{
+		failing("table plans"):              "rulefile: table plans: db is down",
+		rulefile.File("no/such/rules.yaml"): "rulefile: open no/such/rules.yaml: no such file or directory",
+	} {
+		if _, err := (&rulefile.Loader{Source: source}).Load(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+type failing string
+
+func (failing) Read(context.Context) ([]byte, error) { return nil, errors.New("db is down") }
+func (f failing) String() string                     { return string(f) }

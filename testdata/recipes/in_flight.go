@@ -14,7 +14,7 @@ import (
 func exports(user keyfunc.Key, export func(context.Context)) ([]ratelimit.Rule, http.Handler) {
 	match := []string{"/exports"}
 	rules := []ratelimit.Rule{
-		{Name: "exports-at-once", Match: match, Key: user, Limit: ratelimit.MaxInFlight(2)},
+		{Name: "exports-at-once", Match: match, Key: user, Limit: ratelimit.MaxInFlight(2), RetryAfter: 15 * time.Second},
 		{Name: "exports", Match: match, Key: user, Limit: ratelimit.PerHour(30)}, // stops floods of requests
 	}
 	return rules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

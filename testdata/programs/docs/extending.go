@@ -70,7 +70,7 @@ func (c *counted) Take(ctx context.Context, checks ...algorithms.Check) (ratelim
 	return d, err
 }
 
-func (c *counted) Unwrap() algorithms.Limiter { return c.Limiter } // lets the metrics find a Guard inside
+func (c *counted) Unwrap() algorithms.Limiter { return c.Limiter } // New asks for it
 
 func ownParts(guard *failmode.Guard) (*ratelimit.Middleware, error) {
 	return ratelimit.New(ratelimit.Config{

@@ -31,7 +31,7 @@ func perModel(limiter algorithms.Limiter, user keyfunc.Key) (*ratelimit.Middlewa
 	rule := ratelimit.Rule{
 		Name:  "per-model",
 		Key:   keyfunc.Join(user, model),
-		Limit: ratelimit.PerMinute(5), // of all other models together
+		Limit: ratelimit.MustParse("5/1m sliding_log"), // of all other models together
 		Tiers: map[string][]ratelimit.Limit{"large": {ratelimit.PerMinute(10)}, "small": {ratelimit.PerMinute(100)}},
 	}
 	tierFor := func(r *http.Request) string {

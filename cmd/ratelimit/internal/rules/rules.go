@@ -97,6 +97,9 @@ func (p *program) parse(name string, text []byte, w io.Writer) error {
 		loader.Tiers = strings.Split(p.tiers, ",")
 	}
 	rules, err := loader.Parse(name, text)
+	if slices.Sort(unknown); len(unknown) > 0 {
+		_, _ = fmt.Fprintf(p.Err, "not checked: whether the program has the keys %s; give its names with -keys\n", strings.Join(unknown, ", "))
+	}
 	if err != nil {
 		return err
 	}
@@ -105,9 +108,6 @@ func (p *program) parse(name string, text []byte, w io.Writer) error {
 	}
 	_, _ = w.Write(boundaries(rules, time.Now))
 	p.warn(rules)
-	if slices.Sort(unknown); len(unknown) > 0 {
-		_, _ = fmt.Fprintf(p.Err, "not checked: whether the program has the keys %s; give its names with -keys\n", strings.Join(unknown, ", "))
-	}
 	if p.tiers == "" && slices.ContainsFunc(rules, func(r ratelimit.Rule) bool { return len(r.Tiers) > 0 }) {
 		_, _ = fmt.Fprintln(p.Err, "not checked: whether the program has these tiers; give its names with -tiers")
 	}
