@@ -53,16 +53,25 @@ func (s *requestState) add(rule string, units int64) error {
 		s.mu.Unlock()
 		return err
 	}
-	units = min(units, math.MaxInt64-u.sum)
-	u.sum += units
-	room := u.shadow || u.sum <= u.charged
-	s.mu.Unlock()
-	if room {
+	if u.fits(units) {
+		u.sum += units
+		s.mu.Unlock()
 		return nil
 	}
-	u.asking <- struct{}{}
+	s.mu.Unlock()
+	u.asking <- struct{}{} // others may ask for more than there is
 	defer func() { <-u.asking }()
-	if s.topUp(u) {
+	s.mu.Lock()
+	if u.settled {
+		defer s.mu.Unlock()
+		_, err = s.adding(rule, units)
+		return err
+	}
+	room := u.fits(units)
+	units = min(units, math.MaxInt64-u.sum)
+	u.sum += units
+	s.mu.Unlock()
+	if room || s.topUp(u) {
 		return nil
 	}
 	s.mu.Lock()
@@ -72,6 +81,11 @@ func (s *requestState) add(rule string, units int64) error {
 	}
 	u.sum -= units
 	return fmt.Errorf("%w: rule %q", ErrDenied, rule)
+}
+
+// fits reports whether units need no further charge. It requires the state's mu.
+func (u *usage) fits(units int64) bool {
+	return u.shadow || units <= max(u.charged-u.sum, 0)
 }
 
 // adding returns the usage of a rule that has charged the request; nil if there is nothing
