@@ -131,8 +131,8 @@ func TestAnswersWithoutOneResultForEachCheck(t *testing.T) {
 					t.Errorf("a closed rule: %+v", d)
 				}
 				time.Sleep(time.Minute) // probes, too, get answers that decide nothing
-				if len(g.Down()) != 1 || !strings.Contains(log.String(), c.says) {
-					t.Errorf("down: %q; no line says that the limiter %s:\n%s", g.Down(), c.says, log)
+				if len(down(g)) != 1 || !strings.Contains(log.String(), c.says) {
+					t.Errorf("down: %q; no line says that the limiter %s:\n%s", down(g), c.says, log)
 				}
 			})
 		})

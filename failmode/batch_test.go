@@ -72,11 +72,11 @@ func TestALostBatchIsOneFailure(t *testing.T) {
 			all.Wait()
 		}
 		lose(3 + 60) // three alone, and a batch of the others
-		if down := g.Down(); len(down) > 0 {
+		if down := down(g); len(down) > 0 {
 			t.Error("four lost connections opened the circuit")
 		}
 		lose(1)
-		if down := g.Down(); len(down) == 0 {
+		if down := down(g); len(down) == 0 {
 			t.Error("five lost connections did not open the circuit")
 		}
 	})

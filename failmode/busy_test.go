@@ -154,7 +154,7 @@ func TestClientsThatHangUpAreNoOutage(t *testing.T) {
 						allowed++
 					}
 				}
-				if down := g.Down(); len(down) > 0 {
+				if down := down(g); len(down) > 0 {
 					t.Errorf("the circuit of %v is open", down)
 				}
 				if allowed != 4 {

@@ -25,9 +25,6 @@ func ExampleGuard() {
 	defer guard.Close()
 
 	limit := algorithms.Limit{Rate: 1, Period: time.Hour, Algorithm: algorithms.SlidingLog}
-	for len(guard.Down()) == 0 { // a few failures open the circuit; then nothing is sent but probes
-		_, _ = guard.Take(context.Background(), algorithms.Check{Rule: "first", Limit: limit})
-	}
 	for _, mode := range []failmode.Mode{failmode.Local, failmode.Open, failmode.Closed} {
 		for range 2 {
 			d, err := guard.Take(context.Background(), algorithms.Check{Rule: mode.String(), Key: "alice", Limit: limit, Fail: mode})

@@ -155,7 +155,7 @@ func TestGuardValidate(t *testing.T) {
 		if _, err := g.Take(t.Context(), check("r", 1, Open)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Take: got %v, want %q", err, want)
 		}
-		if err := g.Close(); err != nil || g.Down() != nil {
+		if err := g.Close(); err != nil || down(g) != nil {
 			t.Errorf("Close: %v", err)
 		}
 	}

@@ -162,21 +162,6 @@ func (g *Guard) warm(ctx context.Context) error {
 	return nil
 }
 
-// Down returns the servers whose circuit is open. Do not use it for a readiness probe: the
-// service is up even so, and its rules follow their modes.
-func (g *Guard) Down() []string {
-	if g.ready(); g.invalid != nil {
-		return nil
-	}
-	var shards []int
-	for _, s := range g.breaker.States() {
-		if s.Open {
-			shards = append(shards, s.Shard)
-		}
-	}
-	return g.store.Names(shards...)
-}
-
 // Metrics yields the metrics of the store, of its circuits, and of the counts in this
 // process.
 func (g *Guard) Metrics() iter.Seq[algorithms.Metric] {

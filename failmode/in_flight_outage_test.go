@@ -72,7 +72,7 @@ func TestInFlightOverTime(t *testing.T) {
 				end(t, g, taken(t, g, atOnce(8, "else")))
 			}
 			synctest.Wait()
-			if len(g.Down()) == 0 {
+			if len(down(g)) == 0 {
 				t.Fatal("the circuit is closed")
 			}
 			takeN(t, g, 3, atOnce(8, "k"))
@@ -84,7 +84,7 @@ func TestInFlightOverTime(t *testing.T) {
 				t.Fatalf("%d in flight, want 0: they have lapsed", n)
 			}
 			l.dies(false)
-			for len(g.Down()) > 0 {
+			for len(down(g)) > 0 {
 				time.Sleep(time.Millisecond)
 			}
 			if n := s.size("r:k"); n != 8 {
@@ -105,7 +105,7 @@ func TestInFlightOverTime(t *testing.T) {
 			check.Fail = Open
 			ds := takeN(t, g, 3, check)
 			l.dies(false)
-			for len(g.Down()) > 0 {
+			for len(down(g)) > 0 {
 				time.Sleep(time.Millisecond)
 			}
 			if n := s.size("r:k"); n != 3 {
@@ -550,7 +550,7 @@ func TestInFlightIsAllOrNothing(t *testing.T) {
 				s.Stop(t)
 			}
 		}
-		for len(g.Down()) == 0 {
+		for len(down(g)) == 0 {
 			if d := taken(t, g, checks...); d.Allowed { // counted here, because the dial took too long
 				end(t, g, d)
 			}

@@ -20,6 +20,20 @@ func (opened) KnownOver(g *Guard, c *algorithms.Check) bool {
 	return over
 }
 
+// Down returns the servers whose circuit is open.
+func (opened) Down(g *Guard) []string {
+	if g.ready(); g.invalid != nil {
+		return nil
+	}
+	var shards []int
+	for _, s := range g.breaker.States() {
+		if s.Open {
+			shards = append(shards, s.Shard)
+		}
+	}
+	return g.store.Names(shards...)
+}
+
 // Connect begins to connect a Guard that [Redis] has made, before its first use.
 func (opened) Connect(g *Guard) {
 	if g.client != nil {

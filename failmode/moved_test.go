@@ -90,7 +90,7 @@ func TestAnAddressThatMoves(t *testing.T) {
 					t.Fatal(err)
 				}
 				spoil()
-				until(t, "the circuit is open", func() bool { decided(t, g); return len(g.Down()) == 1 })
+				until(t, "the circuit is open", func() bool { decided(t, g); return openShards(g) == 1 })
 				proxy.MoveTo(redistest.Start(t).Addr)
 				moved := time.Now()
 				until(t, "the new server decides", func() bool { return decided(t, g) == algorithms.SourceRedis })

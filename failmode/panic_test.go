@@ -86,13 +86,13 @@ func TestAPanicInTheBackgroundEndsNothing(t *testing.T) {
 		s.away.Store(&errAway)
 		askFor(g, 10, check("r", 10, Local))
 		time.Sleep(5 * time.Second)
-		if len(g.Down()) != 1 {
+		if len(down(g)) != 1 {
 			t.Fatal("closed by probes that panic")
 		}
 		s.probes.Store(false)
 		s.away.Store(nil)
 		time.Sleep(time.Second)
-		if len(g.Down()) != 0 {
+		if len(down(g)) != 0 {
 			t.Error("not closed by good probes")
 		}
 	})

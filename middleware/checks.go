@@ -15,6 +15,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/topk"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
+	"github.com/seed75154129/ratelimit/shed"
 )
 
 // Checks returns the checks by which a rule counts a client, for the limiter's
@@ -121,14 +122,23 @@ func countsOf(limits []view.ClientLimit) (checks []algorithms.Check) {
 // Internal is for the packages of this module, and no part of the API.
 var Internal inside.Door[opened]
 
-// opened is what package admin needs of a Middleware.
+// opened is what packages admin and metrics need of a Middleware.
 type opened struct{}
 
-// State returns the rules in force.
+// Shedder returns Config.Shedder; nil if there is none.
+func (opened) Shedder(m *Middleware) *shed.Shedder {
+	m.mustBeMade()
+	return m.config.Shedder
+}
+
+// State returns the rules in force, and the servers whose circuit is open.
 func (opened) State(m *Middleware) view.State {
 	m.mustBeMade()
 	set := m.rules.Load()
 	s := view.State{Rules: make([]view.Rule, len(set.rules)), Generation: set.generation, Version: set.version, Share: m.share.text, Err: m.failure()}
+	if m.limiter.guard != nil {
+		s.Down = slices.Sorted(slices.Values(guards.Down(m.limiter.guard)))
+	}
 	for i := range set.rules {
 		r := &set.rules[i].source
 		s.Rules[i] = viewOf(r)

@@ -20,7 +20,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/internal/topk"
 	"github.com/seed75154129/ratelimit/internal/waitqueue"
-	"github.com/seed75154129/ratelimit/shed"
 )
 
 // A Middleware limits requests. Make it with [New]. It is safe for concurrent use. It
@@ -119,12 +118,6 @@ var newSecret = sync.OnceValue(func() []byte {
 func (m *Middleware) Limiter() algorithms.Limiter {
 	m.mustBeMade()
 	return m.limiter.Limiter
-}
-
-// Shedder returns Config.Shedder; nil if there is none.
-func (m *Middleware) Shedder() *shed.Shedder {
-	m.mustBeMade()
-	return m.config.Shedder
 }
 
 // Rules returns a copy of the rules in force. The copy shares only Keys and functions

@@ -120,7 +120,7 @@ func TestFloodWithoutRedis(t *testing.T) {
 	for range 10 {
 		take("first", 0) // until the limiter knows that Redis is away
 	}
-	if len(limiter.Down()) == 0 {
+	if openShards(limiter) == 0 {
 		t.Fatal("nothing is down")
 	}
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -79,7 +80,7 @@ type run struct {
 	away   atomic.Bool // an outage has begun
 	began  time.Duration
 	over   time.Duration
-	opened []time.Duration // when something was down, by the limiter's word, where nothing was before
+	opened []time.Duration // when a circuit was open, and none was before
 
 	stop   context.CancelFunc
 	sent   sync.WaitGroup // the requests
@@ -199,15 +200,15 @@ func (r *run) serve(rec *record) {
 	rec.status = w.status
 }
 
-// watchDown looks when the limiter says that something is down.
+// watchDown looks when the Guard has an open circuit.
 func (r *run) watchDown(ctx context.Context) {
-	l, ok := r.limiter.(interface{ Down() []string })
+	l, ok := r.limiter.(measured)
 	if !ok {
 		return
 	}
 	before := false
 	for at := time.Now(); sleepUntil(ctx, at); at = at.Add(2 * time.Millisecond) {
-		down := len(l.Down()) > 0
+		down := openShards(l) > 0
 		if down && !before {
 			r.opened = append(r.opened, time.Since(r.begin))
 		}
@@ -323,3 +324,18 @@ func rules() []ratelimit.Rule {
 }
 
 var routes = []string{"local", "open", "closed"}
+
+// measured is a Guard, or wraps one.
+type measured interface {
+	Metrics() iter.Seq[algorithms.Metric]
+}
+
+// openShards returns how many circuits are open.
+func openShards(g measured) (n int) {
+	for m := range g.Metrics() {
+		if m.Name == "ratelimit_breaker_open_shards" {
+			n = int(m.Value)
+		}
+	}
+	return n
+}

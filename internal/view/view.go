@@ -18,13 +18,14 @@ import (
 // lent has unexported functions of package algorithms.
 var lent = algorithms.Internal.Open(&inside.Allow)
 
-// A State is the rules in force, and what became of newer ones.
+// A State is the rules in force, what became of newer ones, and which servers cannot count.
 type State struct {
 	Rules      []Rule
-	Generation int    // 1 for the first rules
-	Version    int64  // of their document; 0 if it has none
-	Share      string // of each limit; "" for all of it
-	Err        error  // why newer rules are not in force; nil if there are none
+	Generation int      // 1 for the first rules
+	Version    int64    // of their document; 0 if it has none
+	Share      string   // of each limit; "" for all of it
+	Err        error    // why newer rules are not in force; nil if there are none
+	Down       []string // servers whose circuit is open, sorted
 }
 
 // A Key is a client's key as operators see it.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/inside"
-	"github.com/seed75154129/ratelimit/internal/layers"
 	"github.com/seed75154129/ratelimit/internal/view"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -45,16 +44,9 @@ const overviewTop = 50
 
 func (h *handler) overview(ctx context.Context) *overview {
 	s := middlewares.State(h.limit)
-	o := &overview{Generation: s.Generation, Version: s.Version, Share: s.Share, Rules: s.Rules, TopDenied: []deniedView{}, Bans: []bannedView{}}
+	o := &overview{Generation: s.Generation, Version: s.Version, Share: s.Share, Down: s.Down, Rules: s.Rules, TopDenied: []deniedView{}, Bans: []bannedView{}}
 	if s.Err != nil {
 		o.RulesError = s.Err.Error()
-	}
-	for inner := range layers.Of(h.limiter) {
-		if guard, ok := inner.(interface{ Down() []string }); ok {
-			o.Down = guard.Down()
-			slices.Sort(o.Down)
-			break
-		}
 	}
 	rules := make(map[string]*view.Rule, len(s.Rules))
 	for i := range s.Rules {

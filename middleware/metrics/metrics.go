@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/layers"
 	"github.com/seed75154129/ratelimit/middleware"
 )
@@ -81,6 +82,9 @@ func (c *collector) add(sources ...Source) {
 	}
 }
 
+// middlewares has unexported functions of package middleware.
+var middlewares = middleware.Internal.Open(&inside.Allow)
+
 // unguarded is the Guard of a Middleware without one: its metrics are there, and stay 0.
 var unguarded failmode.Guard
 
@@ -91,7 +95,7 @@ func partsOf(s Source) []Source {
 		return []Source{s}
 	}
 	parts := []Source{m, &unguarded}
-	if s := m.Shedder(); s != nil {
+	if s := middlewares.Shedder(m); s != nil {
 		parts = append(parts, s)
 	}
 	for l := range layers.Of(m.Limiter()) {
