@@ -88,8 +88,7 @@ func (b *Breaker) untilHealthy(c *Circuit, name string) error {
 	return nil
 }
 
-// renew asks a shard that answers with errors once more, on a new connection. If it is well
-// there, its address has come to mean another server, or its permissions have changed. So
+// renew probes a shard that answers with errors on a new connection. If it is well there,
 // decisions need new connections, too.
 func (b *Breaker) renew(c *Circuit) {
 	_ = b.work.Safely(func() error {

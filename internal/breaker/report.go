@@ -59,10 +59,9 @@ func (b *Breaker) count(ctx context.Context, sent, now time.Time, c *Circuit, er
 	}
 }
 
-// checkServer probes a shard that is suspected, and opens its circuit if the probe fails.
-// After answers that make no sense, the probe takes the way of decisions, about every
-// probeInterval: only one key may be to blame. After timeouts, the witness probes. The
-// circuit also opens if the witness cannot connect at all.
+// checkServer probes a shard that is suspected, and opens its circuit if the probe fails, or
+// if the witness cannot connect at all. After misused answers, the probe takes the way of
+// decisions, at most once in probeInterval. After timeouts, the witness probes.
 func (b *Breaker) checkServer(c *Circuit, misused bool, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -140,7 +140,7 @@ func (t *Transport) warm(ctx context.Context, probe func(key string) *Call) erro
 		return recovered(func() error { return t.prepare(ctx, nil, false, probe) })
 	}
 	var servers runIDs
-	err := t.each(ctx, func(ctx context.Context, node *redis.Client) error {
+	return t.each(ctx, func(ctx context.Context, node *redis.Client) error {
 		t.seen.Store(true)
 		errs, opening := make(chan error), 0
 		for _, pipelines := range t.pools() {
@@ -168,7 +168,6 @@ func (t *Transport) warm(ctx context.Context, probe func(key string) *Call) erro
 		}
 		return err
 	})
-	return err
 }
 
 // prepare loads the scripts and sends a probe, on one connection.
