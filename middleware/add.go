@@ -54,7 +54,7 @@ func (s *requestState) add(rule string, units int64) error {
 		return err
 	}
 	if u.fits(units) {
-		u.sum += units
+		u.sum += min(units, math.MaxInt64-u.sum)
 		s.mu.Unlock()
 		return nil
 	}

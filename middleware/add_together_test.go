@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -39,4 +40,24 @@ func TestAddsBesideOneThatIsDenied(t *testing.T) {
 			t.Errorf("%s left", got)
 		}
 	})
+}
+
+// The sum of a rule in shadow has no bound but that of its type.
+func TestAddInShadowDoesNotOverflow(t *testing.T) {
+	var got int64
+	rule := perHour("units", 100)
+	rule.Shadow = true
+	h := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule},
+		Settled: func(_ *http.Request, d algorithms.Decision) { got = d.Results[0].Charged }}).
+		Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			for range 2 {
+				if err := ratelimit.Add(r.Context(), "units", math.MaxInt64); err != nil {
+					t.Error(err)
+				}
+			}
+		}))
+	serve(h, "GET /")
+	if got <= 100 {
+		t.Errorf("charged %d", got)
+	}
 }
