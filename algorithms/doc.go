@@ -89,10 +89,8 @@ package algorithms
 // a flush. No limit is exceeded.
 //
 // A refund costs a bucket the refill since the charge, and a queue its slot. So a stream of
-// denied requests would drain the counts that they share with other clients. A Guard
-// therefore says in the context of a call that one of its checks is known to be denied.
-// Such a request is peeked first, and charged only if that admits it
-// (TestRequestsOfKnownAbusersDoNotDrainWhatTheyShare).
+// denied requests drains the buckets that they share with other clients. A Guard sends one
+// such request a second, and those of rules with a Ban.
 //
 // If a part of the cluster is unavailable, its checks have an Err, and the others may stay
 // charged. Charged always reports what stands. A refund that certainly failed leaves the

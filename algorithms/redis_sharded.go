@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
@@ -14,35 +13,15 @@ import (
 // in a call of their own, all in one flush. What was charged to a request that
 // another call denies is given back in a second one.
 //
-// If the Guard knows that a check was denied a moment ago, the request is peeked first:
-// see "Clusters and Rings" in doc.go. A denial is one flush as before, and costs the
-// counts that others share nothing.
-//
 // A check whose server did not answer has Err. Its outcome is unknown, so nothing of it
 // is ever given back. If only the answer about its ban is lost, it has Err too, and
 // Charged. The error is for when no server answered.
 func (r *Redis) decideSharded(ctx context.Context, t *transport.Transport, charge bool, checks []Check, ps []step.Params) (Decision, error) {
-	if !charge {
-		return r.askServers(ctx, t, false, checks, ps)
-	}
-	if inside.PeeksFirst(ctx) {
-		d, err := r.askServers(ctx, t, false, checks, ps)
-		if err != nil {
-			return d, err
-		}
-		if deniedForCertain(d) {
-			r.denied(ctx, t, d.Results)
-			return d, nil
-		}
-	}
-	d, err := r.askServers(ctx, t, true, checks, ps)
-	if err != nil {
-		return d, err
-	}
-	if deniedForCertain(d) {
+	d, err := r.askServers(ctx, t, charge, checks, ps)
+	if err == nil && charge && deniedForCertain(d) {
 		r.denied(ctx, t, d.Results)
 	}
-	return d, nil
+	return d, err
 }
 
 // timeToSettle reports whether another flush is in time: otherwise it would be cut off

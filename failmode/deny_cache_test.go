@@ -478,9 +478,6 @@ func TestKnownDenialsAreNotForSoftLimits(t *testing.T) {
 				t.Errorf("%+v", d)
 			}
 		}
-		if s.peekedFirst.Load() > 0 {
-			t.Error("the store is told of a denial, and peeks first")
-		}
 		if d := taken(t, g, hard); d.Allowed || d.Results[0].Source != algorithms.SourceDenyCache {
 			t.Errorf("a hard limit is not denied here: %+v", d)
 		}
@@ -499,29 +496,6 @@ func TestKnownDenialsAreNotForSoftLimits(t *testing.T) {
 		_ = g.Ban(t.Context(), time.Hour, soft) // says that the circuit is open, if it is
 		if d := taken(t, g, soft); d.Allowed || d.Results[0].BannedFor == 0 {
 			t.Errorf("banned in an outage: %+v", d)
-		}
-	})
-}
-
-// A store on several servers has to refund what a denied request was charged on the
-// others, and a bucket loses by that. So it is told of known denials, and peeks first.
-func TestTheStoreIsToldOfKnownDenials(t *testing.T) {
-	eachAlgorithm(t, 0, 0, 1, time.Hour, func(t *testing.T, s *distant, g, _ *Guard, l algorithms.Limit) {
-		shared := algorithms.Check{Rule: "shared", Limit: algorithms.PerHour(1000)}
-		for _, c := range []algorithms.Check{
-			{Rule: "known", Limit: l},
-			{Rule: "logins", Limit: l, Ban: algorithms.Ban{After: 100, For: time.Hour}},
-		} {
-			for range 2 { // one is admitted
-				taken(t, g, c, shared)
-			}
-			time.Sleep(time.Second) // then a known denial is asked for, too
-			if asked := s.asked.Load(); taken(t, g, c, shared).Allowed || s.asked.Load() != asked+1 || s.peekedFirst.Swap(0) != 1 {
-				t.Errorf("%s: the store was not asked to peek first", c.Rule)
-			}
-			if taken(t, g, shared); s.peekedFirst.Load() != 0 {
-				t.Errorf("%s: the store peeks for others", c.Rule)
-			}
 		}
 	})
 }

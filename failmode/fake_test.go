@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 )
 
 var errAway = errors.New("away")
@@ -46,7 +45,6 @@ type distant struct {
 	settles     time.Duration // how long Settle takes
 	resets      time.Duration // how long Reset takes
 	asked       atomic.Int64
-	peekedFirst atomic.Int64 // of those, with the advice to peek first
 	away        atomic.Pointer[error]
 	lost        map[string]error // by rule
 	patience    time.Duration
@@ -75,9 +73,6 @@ func (s *distant) Probe(context.Context, int) error {
 
 func (s *distant) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
 	s.asked.Add(1)
-	if inside.PeeksFirst(ctx) {
-		s.peekedFirst.Add(1)
-	}
 	time.Sleep(s.there)
 	defer time.Sleep(s.back)
 	return s.decide(ctx, s.Memory.Take, checks)

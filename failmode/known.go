@@ -36,9 +36,6 @@ func (g *Guard) recall(ctx context.Context, checks, copied []algorithms.Check) (
 		if !until.IsZero() {
 			ctx = inside.PartOf(ctx, until)
 		}
-		if len(checks) > 1 && denials.KnownOver(lookups) {
-			ctx = inside.PeekFirst(ctx)
-		}
 	}
 	if copied == nil {
 		copied = slices.Clone(checks)

@@ -126,17 +126,6 @@ func (d *Cache) MayAsk(c *algorithms.Check, at Moment) (Lookup, bool) {
 	return l, l.next == ask
 }
 
-// KnownOver reports whether a request that the store is asked about has a check that it
-// would deny, by its last answer.
-func KnownOver(lookups []Lookup) bool {
-	for i := range lookups {
-		if v := &lookups[i].verdict; v.Known && !v.Room {
-			return true
-		}
-	}
-	return false
-}
-
 // lookUp returns what is known of an enforced check, and reserves the room for it
 // if the store may be asked about it.
 func (d *Cache) lookUp(c *algorithms.Check, now time.Duration) (l Lookup) {

@@ -26,14 +26,6 @@ func (Door[T]) Open(k *Key) (behind T) {
 	return behind
 }
 
-type peekFirst struct{}
-
-// PeekFirst tells a sharded Redis that a check was denied a moment ago.
-func PeekFirst(ctx context.Context) context.Context { return context.WithValue(ctx, peekFirst{}, true) }
-
-// PeeksFirst reports whether PeekFirst made the context.
-func PeeksFirst(ctx context.Context) bool { return ctx.Value(peekFirst{}) != nil }
-
 // A partContext is for a part of what a request waits for decisions. Its end is its
 // deadline, so that contexts made of it have that too, but for those of
 // context.WithoutCancel.
