@@ -75,6 +75,11 @@ func TestAPIKeyHasOneSpelling(t *testing.T) {
 		wantErr(t, f, with("Authorization", line), keyfunc.ErrNoKey)
 	}
 	wantErr(t, keyfunc.APIKey("X-Token"), with("X-Token", jwt+"!"), keyfunc.ErrNoKey)
+	for _, head := range []string{`{ "alg":"HS256"}`, "{\n\"alg\":\"HS256\"}", "{\r\n\"alg\":\"HS256\"}", "{\t\"alg\":\"HS256\"}"} { // as some issuers write it
+		jwt := "Bearer " + base64.RawURLEncoding.EncodeToString([]byte(head)) + jwt[strings.IndexByte(jwt, '.'):]
+		mustKey(t, f, with("Authorization", jwt))
+		wantErr(t, f, with("Authorization", jwt[:len(jwt)-1]+"B"), keyfunc.ErrNoKey)
+	}
 	if mustKey(t, f, with("Authorization", "Basic "+basic("ada:pw1", 0))) == mustKey(t, f, with("Authorization", "Basic "+basic("bob:pw1", 0))) {
 		t.Error("two users are one client")
 	}
