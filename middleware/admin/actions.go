@@ -40,7 +40,7 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 	case "used":
 		err = h.use(ctx, o, client.Limits)
 	case "ban":
-		if why := deniesNothing(&rules[at], client.Limits); why != "" {
+		if why := deniesNothing(client.Limits); why != "" {
 			err = &mistake{http.StatusConflict, fmt.Errorf("not banned, because a ban would deny nothing: %s", why)}
 			break
 		}
@@ -78,7 +78,7 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 
 // deniesNothing says why a rule denies nothing to a client, whatever it has used; "" if it
 // may deny.
-func deniesNothing(rule *view.Rule, limits []view.ClientLimit) (why string) {
+func deniesNothing(limits []view.ClientLimit) (why string) {
 	for _, c := range limits[0].Checks { // one for each key
 		switch {
 		case slices.ContainsFunc(limits, func(l view.ClientLimit) bool {

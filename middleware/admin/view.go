@@ -213,7 +213,7 @@ func (c *countView) Over() int64 { return max(0, -c.Remaining) }
 
 // look returns how keys stand by each limit that a rule may have for them.
 func (h *handler) look(ctx context.Context, rule *view.Rule, o order, keys []string, limits []view.ClientLimit) *clientView {
-	c := &clientView{Rule: rule.Name, Action: o.action, Order: o, Secret: rule.Secret || o.secret, Powerless: deniesNothing(rule, limits)}
+	c := &clientView{Rule: rule.Name, Action: o.action, Order: o, Secret: rule.Secret || o.secret, Powerless: deniesNothing(limits)}
 	c.YAML = h.overrideFor(rule, o, c.Secret, keys)
 	for _, key := range keys {
 		c.Keys = append(c.Keys, middlewares.Shown(h.limit, key).Text)

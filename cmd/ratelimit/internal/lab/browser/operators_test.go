@@ -43,7 +43,7 @@ func serveOperators() (address string, end func(), err error) {
 		{Name: "plan", Key: user, Overrides: overrides, Limit: algorithms.PerMinute(60), Costs: map[string]int64{"POST /reports": 10, "GET /export/{format}": 10},
 			Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(1000)}, "enterprise": {{Rate: 10000, Period: time.Minute, Burst: 20000}}, "internal": ratelimit.Unlimited(), "a-tier-with-a-name-of-thirty-l": {algorithms.PerMinute(50)}}},
 		{Name: "exports-of-a-tenant-with-a-rather-long-name-in-the-rule-file", Match: []string{"GET /export/{format}"}, Key: keyfunc.Join(user, keyfunc.IP), Limit: algorithms.PerHour(20), Shadow: true, Enforce: 0.1},
-		{Name: "uploads", Match: []string{"PUT /files/{path...}"}, Key: keyfunc.IP, Limit: algorithms.MaxInFlight(2), Disabled: true},
+		{Name: "uploads", Match: []string{"PUT /files/{path...}"}, Key: keyfunc.IP, Limit: algorithms.MaxInFlight(2), Shadow: true},
 		{Name: "queries", Match: []string{"POST /queries"}, Key: user, Limits: []algorithms.Limit{algorithms.PerMinute(1000), {Rate: 20, Calendar: "month@America/Argentina/Buenos_Aires", Soft: true}},
 			Overrides: []ratelimit.Override{{Client: []string{"alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(20000), {Rate: 20, Calendar: "month@America/Argentina/Buenos_Aires", Soft: true}}, Note: "OPS-4711"}}},
 		{Name: "reports", Match: []string{"POST /queries"}, Key: user, Limit: algorithms.MaxInFlight(3), Tiers: map[string][]algorithms.Limit{"pro": {algorithms.MaxInFlight(30)}}},
