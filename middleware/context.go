@@ -64,6 +64,8 @@ func ModifyResponse(resp *http.Response) error {
 	return nil
 }
 
+var holdsNothing sync.Once // that Hold was called for no request is logged
+
 // Hold keeps the request behind ctx from being over until release is called, even after
 // the handler has returned. It is for connections that a handler hands on, and for work
 // that goes on after a 202. Until release, the rules that limit requests in flight
@@ -77,7 +79,9 @@ func ModifyResponse(resp *http.Response) error {
 func Hold(ctx context.Context) (release func()) {
 	var kept []*requestState
 	if !ofRequest(ctx) {
-		holdsNothing()
+		holdsNothing.Do(func() {
+			slog.Warn("ratelimit: Hold: this context is of no request, so nothing is held; pass on that of the request")
+		})
 	}
 	for s := stateOf(ctx); s != nil; s = s.outer {
 		if s.keep() {
@@ -92,10 +96,6 @@ func Hold(ctx context.Context) (release func()) {
 		}
 	})
 }
-
-var holdsNothing = sync.OnceFunc(func() {
-	slog.Warn("ratelimit: Hold: this context is of no request, so nothing is held; pass on that of the request")
-})
 
 // keep adds to what a request waits for before it is over; false if it is over.
 func (s *requestState) keep() bool {
