@@ -186,7 +186,13 @@ func complete(d *algorithms.Decision, checks []algorithms.Check) ([]algorithms.R
 		}
 	}
 	switch {
-	case !decided: // the fail modes decide
+	case !decided && !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Err == nil && r.Denies() }):
+		for i := range results { // the fail modes decide, also what nothing is said of
+			if r := &results[i]; r.Source == algorithms.SourceNone && !r.HasRoom && r.Err == nil {
+				r.Err = errors.New("the limiter has not decided")
+			}
+		}
+	case !decided:
 	case d.Allowed && denies >= 0:
 		return nil, fmt.Errorf("the decision is Allowed, and the result of rule %q has no room: set HasRoom, or Allowed to false", results[denies].Check.Rule)
 	case !d.Allowed && denies < 0:

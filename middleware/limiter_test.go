@@ -124,6 +124,20 @@ func TestNewRefusesLimitersThatCannotWork(t *testing.T) {
 	}
 }
 
+// A limiter that fails for one rule and says nothing of another has decided neither.
+func TestALimiterThatSaysNothingOfARule(t *testing.T) {
+	open, closed := perHour("open", 5), perHour("closed", 5)
+	open.Fail, closed.Fail = failmode.Open, failmode.Closed
+	limiter := &answers{d: algorithms.Decision{Results: []algorithms.Result{{Err: errors.New("away")}, {}}}}
+	if w := serve(mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{open, closed}}).Handler(ok), "GET /"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("status %d", w.Code)
+	}
+	limiter = &answers{d: algorithms.Decision{Results: []algorithms.Result{{Err: errors.New("away")}, {Source: "own"}, {}}}}
+	if w := serve(mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{open, perHour("denies", 5), closed}}).Handler(ok), "GET /"); w.Code != http.StatusTooManyRequests {
+		t.Errorf("a denial: status %d", w.Code)
+	}
+}
+
 // A failing limiter is one that never decides.
 type failing struct{ algorithms.Memory }
 
