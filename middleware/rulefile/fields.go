@@ -171,7 +171,7 @@ func (d *decoder) statusRange(n *yaml.Node, path string) (r statusRange, ok bool
 	r.low, _ = strconv.Atoi(strings.ReplaceAll(form[2], "x", "0")) // they are digits
 	r.high, _ = strconv.Atoi(strings.ReplaceAll(cmp.Or(form[3], form[2]), "x", "9"))
 	if r.high < r.low {
-		d.bad(r.at, path, "%q ends before it begins; write %s-%s", text, form[3], form[2])
+		d.bad(r.at, path, "%q ends before it begins; write %s%s-%s", text, form[1], form[3], form[2])
 	}
 	return r, r.low <= r.high
 }
