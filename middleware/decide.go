@@ -125,11 +125,13 @@ func (e *evaluation) takePlace() {
 // charge has the limiter charge the checks that it has not decided yet. If it denies
 // them, the checks that were charged before are refunded.
 func (e *evaluation) charge(all []algorithms.Check) error {
-	ctx := e.request.Context()
-	if err := e.lookAtFree(ctx); err != nil || !e.decision.Allowed {
-		return err
+	ctx, checks := e.request.Context(), all[e.decided:]
+	over := len(e.free) > e.looked && e.anyKnownOver(checks) // a flood that is denied here asks no store
+	if !over {
+		if err := e.lookAtFree(ctx); err != nil || !e.decision.Allowed {
+			return err
+		}
 	}
-	checks := all[e.decided:]
 	if len(checks) == 0 {
 		return nil
 	}
@@ -158,6 +160,9 @@ func (e *evaluation) charge(all []algorithms.Check) error {
 		d.Results = append(e.decision.Results, d.Results...)
 	}
 	e.decision, e.decided = d, len(all)
+	if over && err == nil && d.Allowed {
+		return e.lookAtFree(ctx)
+	}
 	return err
 }
 

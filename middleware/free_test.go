@@ -138,3 +138,33 @@ type unpeekable struct{ algorithms.Limiter }
 func (unpeekable) Peek(context.Context, ...algorithms.Check) (algorithms.Decision, error) {
 	return algorithms.Decision{}, errors.ErrUnsupported
 }
+
+// An asked limiter counts what it is asked.
+type asked struct {
+	algorithms.Limiter
+	takes, peeks *int
+}
+
+func (a asked) Unwrap() algorithms.Limiter { return a.Limiter }
+func (a asked) Take(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	*a.takes++
+	return a.Limiter.Take(ctx, checks...)
+}
+func (a asked) Peek(ctx context.Context, checks ...algorithms.Check) (algorithms.Decision, error) {
+	*a.peeks++
+	return a.Limiter.Peek(ctx, checks...)
+}
+
+// A client that is known to be denied asks the store nothing, also if a rule is free.
+func TestAFloodOfFreeRequestsAsksNoStore(t *testing.T) {
+	var takes, peeks int
+	guard := &failmode.Guard{Limiter: asked{new(algorithms.Memory), &takes, &peeks}}
+	defer func() { _ = guard.Close() }()
+	h := mustNew(t, ratelimit.Config{Limiter: guard, Rules: []ratelimit.Rule{perHour("ip", 5), byCost}}).Handler(ok)
+	for range 100 {
+		serve(h, "GET /?cost=0")
+	}
+	if takes > 10 || peeks > 10 {
+		t.Errorf("%d takes and %d peeks", takes, peeks)
+	}
+}
