@@ -30,7 +30,15 @@ type GinWriter interface{ WriteHeaderNow() }
 
 // Gin returns gin's writer underneath, if there is one. WebSocket libraries call its
 // WriteHeaderNow before they take over the connection.
-func Gin(w http.ResponseWriter) (GinWriter, bool) { return find[GinWriter](w) }
+func Gin(w http.ResponseWriter) (GinWriter, bool) {
+	if !has[interface {
+		GinWriter
+		Written() bool // which a Writer has not
+	}](w) {
+		return nil, false
+	}
+	return find[GinWriter](w) // a Writer between them is told, too
+}
 
 // A Full is a Writer with all that a ResponseWriter may have besides.
 type Full interface {
