@@ -22,15 +22,15 @@ type Check struct {
 	Shadow bool     // decided and counted, never enforced
 
 	// Lease is for a hot key: a Guard takes its units from the store in batches. Only for
-	// fixed_window and sliding_window, and not with Soft or Ban.
+	// fixed_window and sliding_window, and not with Ban.
 	Lease bool
 
 	spared   bool          // a denial does not count towards the ban
 	hold     int64         // in_flight: the request's name, from a Guard; 0 for a new one
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error
 
-	// Ban is what follows repeated denials; zero means no ban. Not for in_flight,
-	// calendar_window and Soft.
+	// Ban is what follows repeated denials; zero means no ban. Not for in_flight and
+	// calendar_window.
 	Ban Ban
 }
 
@@ -77,8 +77,6 @@ func (c *Check) badBan() error {
 	switch {
 	case c.Ban == (Ban{}):
 		return nil
-	case c.Limit.Soft:
-		return errors.New("ban: a soft limit denies nothing; ban by a limit that is not soft")
 	case c.Limit.Calendar != "":
 		return errors.New("ban: denials by a calendar_window lead to no ban, since a client that has used up its month is no attacker; ban by a rule with a short period")
 	}
@@ -115,8 +113,6 @@ func (c *Check) badLease() error {
 		return nil
 	case !row.Aligned:
 		return fmt.Errorf("lease: only %s and %s grant blocks, not %s", FixedWindow, SlidingWindow, row.Name)
-	case c.Limit.Soft:
-		return errors.New("lease: not with a soft limit, which counts each request; leave one of them out")
 	case c.Ban != (Ban{}):
 		return errors.New("lease: not with a ban, since the store does not count denials by this process")
 	}
@@ -185,9 +181,6 @@ func (c *Check) numbers(p *step.Params) bool {
 		return false
 	}
 	l := c.Limit.step()
-	if l.Soft && c.Shadow && l.OkFor(l.Row()) {
-		l.Soft = false // a shadow check is not charged beyond its limit
-	}
 	if !l.Numbers(p, c.leastCost(), c.MaxDelay) {
 		return false
 	}

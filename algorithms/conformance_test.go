@@ -101,14 +101,10 @@ func (c *conformance) schedule(t *rapid.T) {
 			limits[i] = Limit{Rate: rapid.Int64Range(1, 5).Draw(t, "at once"), Period: fiftyYears / 3, Algorithm: InFlight}
 			continue
 		}
-		soft := rapid.IntRange(0, 2).Draw(t, "soft") == 0
 		if rapid.IntRange(0, 4).Draw(t, "by calendar") == 0 {
 			limits[i] = Limit{Rate: rapid.OneOf(rapid.Int64Range(1, 5), atBoundary).Draw(t, "in a window"), Calendar: rapid.SampledFrom([]string{
 				"day@UTC", "day@America/Santiago", "day@Asia/Kathmandu", "week@Europe/Berlin", "month@UTC", "month:31@Pacific/Apia", "quarter@America/Havana", "year@UTC",
-			}).Draw(t, "calendar"), Soft: soft}
-			continue
-		}
-		if limits[i].Soft = soft && limits[i].row().Aligned; limits[i].Soft {
+			}).Draw(t, "calendar")}
 			continue
 		}
 		if banning && rapid.Bool().Draw(t, "bans") {
@@ -127,7 +123,6 @@ func (c *conformance) schedule(t *rapid.T) {
 			i := rapid.IntRange(0, len(limits)-1).Draw(t, "rule to change")
 			limits[i] = changed(t, limits[i])
 			if bans[i] != (Ban{}) {
-				limits[i].Soft = false
 				bans[i] = drawBan(t, limits[i])
 			}
 		}

@@ -47,10 +47,9 @@ const (
 const Never time.Duration = math.MaxInt64
 
 // Denies reports whether the result denies its request: the check is enforced, and it
-// does not fit or could not be decided. A check with a Soft limit that does not fit denies
-// only if its key is banned.
+// does not fit or could not be decided.
 func (r *Result) Denies() bool {
-	return !r.HasRoom && !r.Check.Shadow && (r.Err != nil || r.Source != SourceNone && (!r.Check.Limit.Soft || r.BannedFor > 0))
+	return !r.HasRoom && !r.Check.Shadow && (r.Err != nil || r.Source != SourceNone)
 }
 
 // A Decision is the outcome of a request.

@@ -47,13 +47,12 @@ const (
 // calendar.
 //
 // Its text form is "100/1m", "10/s burst 20", "5/1m fixed_window" or
-// "100000/month@Europe/Berlin soft"; see [ParseLimit].
+// "100000/month@Europe/Berlin"; see [ParseLimit].
 type Limit struct {
 	Rate      int64         // units in each Period, or in each window of Calendar; at least 1
 	Period    time.Duration // whole microseconds; at least 1 µs. calendar_window: 0
 	Burst     int64         // buckets only: units that may come at once; 0 means Rate (leaky_bucket: required)
 	Calendar  string        // calendar_window only: day, week, month, quarter or year, and a zone: "month@Europe/Berlin"
-	Soft      bool          // requests beyond the limit pass and count; fixed_window, sliding_window and calendar_window only
 	Algorithm Algorithm     // "" means CalendarWindow if Calendar is set, TokenBucket if Burst is set, else SlidingWindow
 }
 
@@ -113,7 +112,7 @@ func (l Limit) Quota() int64 { return l.step().Quota() }
 
 // step converts the limit to that of package step.
 func (l *Limit) step() step.Limit {
-	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Soft: l.Soft, Algorithm: string(l.Algorithm)}
+	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}
 }
 
 // counting tells the counts of a rule and a key apart.
@@ -136,8 +135,7 @@ func (l *Limit) held() bool {
 // Redis computes in doubles, so Validate also rejects limits that whole numbers below
 // 2^53 cannot represent. Rate and Burst must be below 10^15, which is enough to count
 // bytes. Rate must be at most 94,906,265 for sliding_window, and 10,000 for sliding_log.
-// A Soft sliding_window counts no further than 94,906,265 units. Period must be below
-// 2^52 µs, and the time to refill Burst below 2^51 µs.
+// Period must be below 2^52 µs, and the time to refill Burst below 2^51 µs.
 func (l Limit) Validate() error {
 	if l == (Limit{}) {
 		return errors.New(`no limit; write one such as ratelimit.PerMinute(100), in a file "100/1m"`)

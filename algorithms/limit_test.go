@@ -44,11 +44,6 @@ func TestLimitValidate(t *testing.T) {
 		"999,983 per second":        {Limit{Rate: 999_983, Period: time.Second, Algorithm: TokenBucket}, nil},
 		"refill just fits":          {Limit{Rate: 1, Period: 4 * time.Microsecond, Burst: 1<<49 - 1, Algorithm: TokenBucket}, nil},
 		"refill too long":           {Limit{Rate: 1, Period: 4 * time.Microsecond, Burst: 1 << 49, Algorithm: TokenBucket}, []string{"burst 562949953421312 at 1 per 4µs: the time to refill it must be below 2^51 µs"}},
-		"soft window":               {Limit{Rate: 1, Period: time.Second, Soft: true}, nil},
-		"soft calendar":             {Limit{Rate: 1, Calendar: "day@UTC", Soft: true}, nil},
-		"soft bucket":               {Limit{Rate: 1, Period: time.Second, Soft: true, Algorithm: TokenBucket}, []string{`soft: a bucket would carry what is over the limit into the time after; write a window, as in "100/1m soft" or "100/1m fixed_window soft"`}},
-		"soft queue":                {Limit{Rate: 1, Period: time.Second, Burst: 1, Soft: true, Algorithm: LeakyBucket}, []string{"soft: a bucket would carry"}},
-		"soft log":                  {Limit{Rate: 1, Period: time.Second, Soft: true, Algorithm: SlidingLog}, []string{`soft is for fixed_window, sliding_window and calendar_window, not for sliding_log; write a window, as in "100/1m soft"`}},
 		"burst beyond all products": {Limit{Rate: 1, Period: time.Hour, Burst: math.MaxInt64, Algorithm: TokenBucket}, []string{"burst must be at most"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,13 +78,10 @@ func TestParseLimit(t *testing.T) {
 		"5/day@UTC":                  PerDay(5, "UTC"),
 		"5/month:15@UTC":             {Rate: 5, Calendar: "month:15@UTC"},
 		"5/week@UTC calendar_window": {Rate: 5, Calendar: "week@UTC", Algorithm: CalendarWindow},
-		"100/1m soft":                {Rate: 100, Period: time.Minute, Soft: true},
-		"5/month@UTC soft":           {Rate: 5, Calendar: "month@UTC", Soft: true},
 		"20 in flight":               MaxInFlight(20),
 		" 1  in   flight ":           MaxInFlight(1),
 		"20 / 15s in_flight":         MaxInFlight(20),
 		"20/5m in_flight":            {Rate: 20, Period: 5 * time.Minute, Algorithm: InFlight},
-		"5/h fixed_window soft":      {Rate: 5, Period: time.Hour, Soft: true, Algorithm: FixedWindow},
 	} {
 		if got, err := ParseLimit(text); err != nil || got != want {
 			t.Errorf("ParseLimit(%q) = %+v, %v; want %+v", text, got, err, want)
@@ -113,8 +105,6 @@ func TestParseLimit(t *testing.T) {
 		"5/month@UTC burst 9":         "a calendar window has no burst",
 		"5/month@UTC gcra":            "calendar is for calendar_window, not for gcra",
 		"5/1m calendar_window":        "period must be 0 for calendar_window",
-		"100/1m token_bucket soft":    "soft: a bucket would carry what is over the limit",
-		"100/1m burst 5 soft":         "soft: a bucket would carry",
 		"0 in flight":                 "rate must be at least 1",
 		"x in flight":                 "is not a whole number",
 		"in flight":                   "no period",
@@ -126,11 +116,6 @@ func TestParseLimit(t *testing.T) {
 		"20/100ms in_flight":          "the lease of in_flight must be at least 1s",
 		"2/15s burst 3 in_flight":     "burst is for buckets",
 		"2000000 in flight":           "rate must be at most",
-		"20 in flight soft":           "soft is for fixed_window, sliding_window and calendar_window, not for in_flight",
-		"100/1m soft fixed_window":    `write it as "100/1m fixed_window soft"`,
-		"100 per minute soft":         `write it as "100/1m soft"`,
-		"1000/month soft":             `or "1000/month@UTC" for each month`,
-		"100/1m softly":               `unknown algorithm "softly"`,
 		"10/60":                       `period "60" is not a duration; write it as "10/1m"`,
 		"10/90 burst 20":              `write it as "10/90s burst 20 token_bucket"`,
 		"1,000/1m":                    `rate "1,000" is not a whole number; write it as "1000/1m"`,

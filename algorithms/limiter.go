@@ -18,11 +18,6 @@ type Limiter interface {
 	// enforced check does not fit, Take charges none. A shadow check that does not fit is
 	// not charged and denies nothing.
 	//
-	// A check whose Limit is Soft denies nothing, unless its key is banned. If no other
-	// check denies, a soft check that does not fit is charged all the same: HasRoom is
-	// false, Charged is above 0, and a negative Remaining is the number of units beyond
-	// the limit. A shadow check is never charged beyond its limit.
-	//
 	// The decision has one result for each check, in the order of the checks. A check that
 	// nothing decided, because another one had denied the request, has SourceNone.
 	//

@@ -18,7 +18,7 @@ import (
 // evicted, because an evicted key would have all of its units again. While MaxKeys keys
 // are in use, further keys are counted in sketches. A sketch counts many keys together in
 // constant memory, and errs only towards denying. Settle refunds nothing to a sketch, and
-// Reset does not clear it. A sketch does not count units beyond a Soft limit. A ban, and
+// Reset does not clear it. A ban, and
 // the denials that lead to one, take an entry. If no entry is free, denials are not
 // counted towards a ban. Bans by hand may use up to MaxKeys further entries.
 //

@@ -151,10 +151,7 @@ func changed(t *rapid.T, l Limit) Limit {
 	if a.Bucket {
 		l.Burst = rapid.SampledFrom([]int64{1, max(l.Burst/3, 1), l.Burst + 1, l.Burst * 10}).Draw(t, "new burst")
 	}
-	if l = within(l); l.row().Aligned || l.row().Calendar {
-		l.Soft = rapid.Bool().Draw(t, "new soft")
-	}
-	return l
+	return within(l)
 }
 
 // drawStep draws how far the clock moves: mostly a little, sometimes to the

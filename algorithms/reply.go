@@ -66,13 +66,12 @@ func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Deci
 		if res.Err == nil {
 			current := stateOf(p, reply[2+4*i:], now)
 			charged, where, ok := p.Take(current, now)
-			if (ok || p.Soft) != res.HasRoom {
+			if ok != res.HasRoom {
 				return Decision{}, fmt.Errorf("%w: key %d has %v at %d, and room is %v", transport.ErrReply, i, reply[2+4*i:5+4*i], now, res.HasRoom)
 			}
 			if charge && res.HasRoom {
-				res.Charged = p.Units(current, charged)
+				res.Charged = p.Cost
 			}
-			res.HasRoom = ok
 			res.fill(p, current, charged, where, now)
 		}
 		if len(bans) > 0 && (met || checks[i].bans()) {

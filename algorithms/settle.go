@@ -121,25 +121,19 @@ func (c *settlement) answer(s step.State, now int64) {
 	if r.known = !c.Summary; r.known {
 		r.trace.State = s.Numbers()
 	}
-	_, where, fits := c.Params.Take(s, now)
-	over := c.Soft && !r.HasRoom
+	_, where, _ := c.Params.Take(s, now)
 	if r.Charged > 0 { // its slot is where it was
 		r.trace.Charge, where = c.Placed, c.Placed
 	}
 	var a step.Answer
-	c.Params.Answer(&a, fits || !over, &s, where, now)
+	c.Params.Answer(&a, true, &s, where, now)
 	r.Remaining, r.ResetAfter = a.Remaining, a.ResetAfter
 	r.moved = c.Delta
 	if c.Queue {
 		r.Delay = max(a.Delay, 0)
 	}
-	switch {
-	case over:
-		r.RetryAfter = a.RetryAfter
-	case r.BannedFor > 0: // the check had room and was charged, where keys are sharded
+	if r.BannedFor > 0 { // the check had room and was charged, where keys are sharded
 		r.RetryAfter = 0
-	}
-	if r.BannedFor > 0 {
 		r.ban(bannedUntil, now)
 	}
 }

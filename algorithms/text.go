@@ -25,15 +25,15 @@ var inCalendar = map[string]string{
 
 // ParseLimit reads the text form of a limit and validates it:
 //
-//	rate "/" period [ "burst" n ] [ algorithm ] [ "soft" ]
-//	rate "/" calendar [ "soft" ]
+//	rate "/" period [ "burst" n ] [ algorithm ]
+//	rate "/" calendar
 //	n "in flight"
 //
 // The period is a duration ("1m", "1h30m", "30d") or a unit ("s", "min", "minute"). The
 // calendar is day, week, month, quarter or year and a time zone, as in
 // "month@Europe/Berlin", or "month:15@UTC" for months that begin on the 15th. Spaces
 // around the slash are allowed. The default algorithm is token_bucket with a burst, and
-// sliding_window without. With "soft" at the end, requests beyond the limit pass.
+// sliding_window without.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(text)
 	if err != nil {
@@ -104,10 +104,6 @@ func parseLimit(text string) (Limit, error) {
 		l.Algorithm = TokenBucket
 		words = words[2:]
 	}
-	if n := len(words); n > 0 && words[n-1] == "soft" {
-		l.Soft = true
-		words = words[:n-1]
-	}
 	if len(words) > 0 {
 		l.Algorithm = Algorithm(words[0])
 		words = words[1:]
@@ -124,17 +120,11 @@ const inFlightText = " in flight"
 // parseInFlight reads the text form "20 in flight"; false if the text is another's.
 func parseInFlight(text string) (l Limit, ok bool, err error) {
 	words := strings.Fields(text)
-	soft := len(words) == 4 && words[3] == "soft" // Validate says what is wrong with that
-	if soft {
-		words = words[:3]
-	}
 	if len(words) != 3 || words[1] != "in" || words[2] != "flight" {
 		return Limit{}, false, nil
 	}
 	n, err := parseUnits("number", words[0])
-	l = MaxInFlight(n)
-	l.Soft = soft
-	return l, true, err
+	return MaxInFlight(n), true, err
 }
 
 // What people write around the numbers of a limit.
@@ -173,9 +163,6 @@ func meantLimit(text string) (string, bool) {
 	}
 	if _, err := parseUnits("", words[0]); err == nil {
 		words[0] += "s"
-	}
-	if i := slices.Index(words, "soft"); i > 0 {
-		words = append(slices.Delete(words, i, i+1), "soft")
 	}
 	if len(words) == 4 && words[2] == "burst" {
 		words = []string{words[0], words[2], words[3], words[1]}
@@ -238,9 +225,6 @@ func (l Limit) String() string {
 	}
 	if l.Algorithm != "" {
 		b = append(append(b, ' '), l.Algorithm...)
-	}
-	if l.Soft {
-		b = append(b, " soft"...)
 	}
 	return string(b)
 }

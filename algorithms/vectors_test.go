@@ -121,11 +121,6 @@ var histories = []struct{ name, limits, steps string }{
 	{"a shadow check is decided and charged but never enforced", "10/1s", "@250ms %1*10 %1 %1"},
 	{"a shadow check shares its count with enforced ones", "10/1s", "@250ms %7 3 %1 1"},
 	{"a shadow check whose cost is above the quota is never enforced", "10/1s", "@250ms %11 ? 1"},
-	{"a soft check is charged beyond its limit and denies nothing", "10/1s soft", "@250ms 10 ^1 1 1 ^1 +2s 1"},
-	{"a cost above a soft limit is charged whole", "10/1s soft", "@250ms ^25 25 10/1s 1 10/1s_soft 1"},
-	{"a soft check in shadow is a shadow check", "10/1s soft", "@250ms %10 %1 %1 %11"},
-	{"a limit that becomes soft, or is no longer, keeps its count", "10/1s fixed_window, 10/1s sliding_window", "@250ms 9 10/1s_soft 1 1 10/1s 1 10/1s_soft 1"},
-	{"a ban by hand denies a soft check", "10/1s soft", "@250ms 11 hand:1m 1 hand:0s 1"},
 
 	{"MaxDelay denies who would wait longer, in a leaky bucket only", "10/1s", "1~1us 2 1~1us 1~299.999ms 1~300ms 6~300ms 2~250ms! 1"},
 	{"MaxDelay denies who would wait longer, in a leaky bucket only", "10/1s burst 5", "4 2~1h 2~300ms 2~200ms 3~300ms 6~1us"},
@@ -165,7 +160,6 @@ var histories = []struct{ name, limits, steps string }{
 	{"Settle loses nothing to rounding", "3/1s", "a:3 a=2 b:1" + strings.Repeat(" b=0 b:1", 5) + " +100ms b=0 ? 1"},
 	{"Settle loses nothing to rounding", "3/1s", "a:3 a=2 b:1" + strings.Repeat(" b=0 b:1", 5) + " +666.666ms b=0 ? 1"},
 
-	{"Settle refunds what a soft check was charged beyond its limit", "10/1s soft", "@250ms 10 a:5 a=2 a=0 1"},
 	{"Settle gives nothing back of what was forgotten", "10/1s", "@250ms a:4 reset a=3 a=0 ?"},
 
 	{"a key that is denied After times is banned", "10/1s", "@250ms ban:3,1m,1h 10 1 1 1 +1m 1 +58m59.999999s 1 +1us @250ms 10 1 1 1"},
@@ -199,16 +193,12 @@ var histories = []struct{ name, limits, steps string }{
 
 // limitOf is a limit of the algorithm, and its text; false if there is none.
 func limitOf(a *step.Row, text string) (l Limit, _ string, ok bool) {
-	text = strings.NewReplacer("_burst_", " burst ", "_soft", " soft").Replace(text)
-	text, soft := strings.CutSuffix(text, " soft")
+	text = strings.NewReplacer("_burst_", " burst ").Replace(text)
 	if !strings.HasSuffix(text, " "+a.Name) {
 		if rate, _, _ := strings.Cut(text, "/"); a.Queue && !strings.Contains(text, "burst") {
 			text += " burst " + rate
 		}
 		text += " " + a.Name
-	}
-	if soft {
-		text += " soft"
 	}
 	l, err := ParseLimit(text)
 	return l, text, err == nil
@@ -325,7 +315,7 @@ func (r *recorder) take(s vectorStep) {
 		s.Delay = queue.delay(r.now)
 	}
 	banned := r.bannedUntil(s.Shadow) > r.now
-	if s.Do == "" && !banned && (s.Allowed || r.limit.Soft && !s.Shadow) {
+	if s.Do == "" && !banned && s.Allowed {
 		grant := cost
 		if grant != cost || !s.Allowed {
 			s.Charged = grant

@@ -57,7 +57,7 @@ func (l *leasing) Take(ctx context.Context, checks ...algorithms.Check) (algorit
 		if c.Ban == (algorithms.Ban{}) {
 			switch c.Limit.Algorithm {
 			case algorithms.FixedWindow, algorithms.SlidingWindow:
-				all[i].Lease = !c.Limit.Soft
+				all[i].Lease = true
 			}
 		}
 	}

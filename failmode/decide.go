@@ -120,7 +120,7 @@ func (g *Guard) decideFallback(ctx context.Context, charge bool, results []algor
 			*r = denial
 			return false
 		}
-		return r.Check.Fail == Local || r.Check.Fail == Closed && r.Check.Limit.Soft || !outage(r.Err)
+		return r.Check.Fail == Local || !outage(r.Err)
 	})
 	for _, i := range uncounted {
 		r := &results[i]

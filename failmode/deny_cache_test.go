@@ -460,46 +460,6 @@ func TestEveryKnownDenialIsTold(t *testing.T) {
 	})
 }
 
-// What is remembered of a count does not decide a soft check, which shares it where a plan
-// goes on beyond its limit: also in an outage. A ban does.
-func TestKnownDenialsAreNotForSoftLimits(t *testing.T) {
-	s := new(distant)
-	bubble(t, s, func(t *testing.T, g *Guard) {
-		hard := algorithms.Check{Rule: "plan", Key: "k", Limit: algorithms.PerHour(3), Fail: Open}
-		soft, beside := hard, algorithms.Check{Rule: "beside", Limit: algorithms.PerHour(100)}
-		soft.Limit.Soft = true
-		for range 5 {
-			taken(t, g, hard)
-		}
-		for n := range int64(3) {
-			asked := s.asked.Load()
-			d := taken(t, g, beside, soft)
-			if r := d.Results[1]; !d.Allowed || r.HasRoom || r.Charged != 1 || r.Remaining != -1-n || r.Source == algorithms.SourceDenyCache || s.asked.Load() != asked+1 {
-				t.Errorf("%+v", d)
-			}
-		}
-		if d := taken(t, g, hard); d.Allowed || d.Results[0].Source != algorithms.SourceDenyCache {
-			t.Errorf("a hard limit is not denied here: %+v", d)
-		}
-		s.away.Store(&errAway)
-		if d := taken(t, g, soft); !d.Allowed || d.Results[0].Source != algorithms.SourceFailOpen {
-			t.Errorf("in an outage: %+v", d)
-		}
-		if d := taken(t, g, hard); d.Allowed {
-			t.Errorf("in an outage, a hard limit: %+v", d)
-		}
-		soft.Fail = Local
-		if d := taken(t, g, soft); !d.Allowed || d.Results[0].Charged != 1 || d.Results[0].HasRoom {
-			t.Errorf("counted here in an outage: %+v", d)
-		}
-		soft.Fail = Closed
-		_ = g.Ban(t.Context(), time.Hour, soft) // says that the circuit is open, if it is
-		if d := taken(t, g, soft); d.Allowed || d.Results[0].BannedFor == 0 {
-			t.Errorf("banned in an outage: %+v", d)
-		}
-	})
-}
-
 // A flood of requests that cannot wait as long as the queue is stays in the process.
 // Requests that can wait are not denied by that.
 func TestImpatientRequestsAreKnown(t *testing.T) {

@@ -15,29 +15,21 @@ import (
 func TestModes(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode    Mode
-		soft    bool
 		allowed int // of 10, at 4 an hour
 		source  algorithms.Source
 	}{
-		"local counts here":           {Local, false, 4, algorithms.SourceFallback},
-		"open passes uncounted":       {Open, false, 10, algorithms.SourceFailOpen},
-		"closed denies":               {Closed, false, 0, algorithms.SourceFailClosed},
-		"the zero mode is local":      {0, false, 4, algorithms.SourceFallback},
-		"soft, local counts here":     {Local, true, 10, algorithms.SourceFallback},
-		"soft, open passes uncounted": {Open, true, 10, algorithms.SourceFailOpen},
-		"soft, closed counts here":    {Closed, true, 10, algorithms.SourceFallback},
+		"local counts here":      {Local, 4, algorithms.SourceFallback},
+		"open passes uncounted":  {Open, 10, algorithms.SourceFailOpen},
+		"closed denies":          {Closed, 0, algorithms.SourceFailClosed},
+		"the zero mode is local": {0, 4, algorithms.SourceFallback},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := guarding(t, awayStore())
 			allowed := 0
 			asked := check("r", 4, c.mode)
-			asked.Limit.Soft = c.soft
-			for n := range int64(10) {
+			for range 10 {
 				d := taken(t, f, asked)
 				r := d.Results[0]
-				if c.soft && c.mode != Open && (r.Charged != 1 || r.Remaining != 3-n || r.HasRoom != (n < 4)) {
-					t.Errorf("request %d: %+v", n, r)
-				}
 				if d.Allowed {
 					allowed++
 				} else if r.RetryAfter <= 0 {

@@ -43,7 +43,7 @@ import (
 // the limit, also in an outage. Once a second it asks the limiter again about such a key,
 // in case another process has refunded or reset it; about all such keys together, at most
 // 200 times a second. While the limiter is available, the Guard always asks it about
-// checks with Shadow, a Ban, in_flight or a Soft limit, with two exceptions: a
+// checks with Shadow, a Ban or in_flight, with two exceptions: a
 // ban itself is remembered for a second, and in_flight is denied at once if all requests
 // that it allows run in this process. If a remembered denial decides a request, the
 // results of its other checks have SourceNone.

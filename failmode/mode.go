@@ -16,6 +16,6 @@ const (
 	// limit.
 	Open
 	// Closed denies the check, with status 503: for limits that matter more than
-	// the service, such as those on logins. A Soft limit is counted locally instead.
+	// the service, such as those on logins.
 	Closed
 )

@@ -20,7 +20,7 @@ import (
 // units that can be used at once, and w the seconds in which q units become free again. r
 // is the number of units left, and t the seconds until all units are free. On an admitted
 // request, RateLimit-Policy lists every enforced rule. RateLimit lists one of them: the
-// tightest without a soft limit or, if all limits are soft, the tightest. On a denied
+// tightest. On a denied
 // request, both list the rules that denied it. In such a RateLimit, t is the seconds until
 // the request fits the rule's limit; t is missing if the request will never fit.
 //
@@ -83,12 +83,7 @@ func IETFDraft11(h http.Header, d algorithms.Decision) {
 
 // tightestAt returns the index of the tightest result; -1 if there is none.
 func tightestAt(d *algorithms.Decision) int {
-	tightest, ok := tightestOf(*d, func(l algorithms.Limit) int {
-		if l.Soft {
-			return 1
-		}
-		return 0
-	})
+	tightest, ok := d.Tightest()
 	if !ok {
 		return -1
 	}

@@ -58,9 +58,6 @@ func goldenCases() map[string]algorithms.Decision {
 	second := result("plan", algorithms.PerSecond(10), 3, time.Second)
 	secondOver := denied(result("plan", algorithms.PerSecond(10), 0, time.Second), time.Second)
 
-	soft := result("plan", algorithms.Limit{Rate: 1000, Calendar: "month@UTC", Soft: true}, 7, 734_400*time.Second)
-	softOver := denied(result("plan", soft.Check.Limit, -50, 734_400*time.Second), 734_400*time.Second)
-
 	bucket := result("plan", algorithms.Limit{Rate: 5, Period: time.Second, Burst: 20}, 9, 3*time.Second)
 
 	shadow := denied(result("trial", algorithms.PerHour(1), 0, time.Hour), time.Hour)
@@ -80,9 +77,6 @@ func goldenCases() map[string]algorithms.Decision {
 		"denied, two windows":        decision(secondOver, monthOver),
 		"admitted, two algorithms":   decision(second, month, bucket),
 		"admitted, a month":          decision(month),
-		"admitted, soft over":        decision(softOver),
-		"admitted, soft over beside": decision(exports, login(3), result("fast", algorithms.PerSecond(10), 9, time.Second), softOver),
-		"admitted, soft, in flight":  decision(exports, soft),
 		"denied, a month":            decision(monthOver, login(3)),
 		"denied, a month and a day":  decision(monthOver, denied(result("daily", algorithms.Limit{Rate: 9, Period: 24 * time.Hour}, 0, 9000*time.Second), 8000*time.Second)),
 		"admitted, a shadow over":    decision(shadow, login(3)),

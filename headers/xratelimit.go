@@ -21,8 +21,7 @@ import (
 // instance and does not change while nothing is charged.
 //
 // A rule with in_flight is described only if no other rule is, and without a reset,
-// because it is not known when its requests will end. A soft limit is described only if
-// all limits are soft or in_flight. Remaining is never below 0.
+// because it is not known when its requests will end. Remaining is never below 0.
 //
 // If no rule was decided, XRateLimit sets nothing. In a denial by rules that are hidden or
 // could not be counted, it removes the fields. If the request is admitted and the fields are
@@ -45,7 +44,7 @@ func writeX(h http.Header, d algorithms.Decision, delta bool) {
 		delete(h, field.XRemaining)
 		delete(h, field.XReset)
 	}
-	result, ok := tightestOf(d, rankX)
+	result, ok := tightestOf(d)
 	if !ok {
 		return
 	}
@@ -54,9 +53,6 @@ func writeX(h http.Header, d algorithms.Decision, delta bool) {
 			h[field.XLimit] = []string{strconv.FormatInt(result.Check.Limit.Quota(), 10)}
 			h[field.XRemaining] = []string{strconv.FormatInt(max(result.Remaining, 0), 10)}
 		}
-		return
-	}
-	if result.Check.Limit.Soft && len(h[field.XRemaining]) > 0 {
 		return
 	}
 	tightest := quota{result.Check.Limit.Quota(), max(result.Remaining, 0), result.ResetAfter, true}
@@ -107,36 +103,17 @@ func appendDenying(to, results []algorithms.Result) []algorithms.Result {
 // end.
 func isHeld(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight }
 
-// tightestOf returns the tightest result of the first of three ranks in which one is
-// decided and enforced; false if there is none.
-func tightestOf(d algorithms.Decision, rank func(algorithms.Limit) int) (algorithms.Result, bool) {
-	if !slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return rank(r.Check.Limit) > 0 }) {
-		return d.Tightest() // the usual case
-	}
-	var room [4]algorithms.Result
-	for wanted := range 3 {
-		of := algorithms.Decision{Allowed: d.Allowed, Results: room[:0]}
-		for i := range d.Results {
-			if r := &d.Results[i]; rank(r.Check.Limit) == wanted {
-				of.Results = append(of.Results, *r)
-			}
-		}
-		if tightest, ok := of.Tightest(); ok {
+// tightestOf returns the tightest result that is decided and enforced, of a rule with
+// in_flight only if there is no other; false if there is none.
+func tightestOf(d algorithms.Decision) (algorithms.Result, bool) {
+	held := func(r algorithms.Result) bool { return isHeld(r.Check.Limit) }
+	if slices.ContainsFunc(d.Results, held) {
+		others := algorithms.Decision{Allowed: d.Allowed, Results: slices.DeleteFunc(slices.Clone(d.Results), held)}
+		if tightest, ok := others.Tightest(); ok {
 			return tightest, true
 		}
 	}
-	return algorithms.Result{}, false
-}
-
-// rankX ranks limits by how well the fields can describe them.
-func rankX(l algorithms.Limit) int {
-	switch {
-	case isHeld(l):
-		return 2
-	case l.Soft: // a client that stops there would never use what it pays for
-		return 1
-	}
-	return 0
+	return d.Tightest()
 }
 
 func is(lines []string, text []byte) bool { return len(lines) == 1 && lines[0] == string(text) }

@@ -202,9 +202,7 @@ func (s *requestState) takeMore(rule string, least, most int64) algorithms.Decis
 	}
 	left := most - 1
 	for i := range d.Results {
-		if r := &d.Results[i]; !r.Check.Limit.Soft {
-			left = min(left, r.Remaining)
-		}
+		left = min(left, d.Results[i].Remaining)
 	}
 	if left < least {
 		return d

@@ -145,13 +145,7 @@ func TestAddBesideOtherFields(t *testing.T) {
 		},
 			adds: "true false true", used: 350, calls: []call{{350, false}}}, // which a denied request would begin
 		"ChargeOn": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.ChargeOn = []int{401} }, adds: "true true true", used: 450, calls: []call{{450, false}}},
-		"soft":     {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Soft, r.Limit.Rate = true, 350 }, adds: "true true true", used: 450, calls: []call{{450, false}}},
-		"soft beside a limit that has room for what is missing only": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) {
-			hard, soft := r.Limit, r.Limit
-			hard.Rate, soft.Rate, soft.Soft, soft.Period = 460, 100, true, 2*soft.Period
-			r.LimitsFor, r.CostFor = func(*http.Request) []algorithms.Limit { return []algorithms.Limit{hard, soft} }, reserving(400)
-		}, adds: "true true true", used: 450, calls: []call{{450, false}}},
-		"Share": {change: func(_ *ratelimit.Rule, c *ratelimit.Config) { c.Share = 0.35 }, adds: "true false true", used: 350, calls: []call{{350, false}}},
+		"Share":    {change: func(_ *ratelimit.Rule, c *ratelimit.Config) { c.Share = 0.35 }, adds: "true false true", used: 350, calls: []call{{350, false}}},
 		"token_bucket": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Algorithm = algorithms.TokenBucket },
 			adds: "true true true", used: 450, calls: []call{{450, false}}},
 		"sliding_log": {change: func(r *ratelimit.Rule, _ *ratelimit.Config) { r.Limit.Algorithm = algorithms.SlidingLog },

@@ -19,7 +19,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/onstatus"
 	"github.com/seed75154129/ratelimit/internal/pattern"
-	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
@@ -332,11 +331,9 @@ func (h *hints) startOf(r *rule, config *Config) {
 			break // they come last, and are one client's
 		}
 		bucket, quota := !isWindow(l.Limit), l.Quota()
-		warn(l.Algorithm == "" && !bucket && !l.Soft && l.Rate < fewUnits && l.Period >= time.Minute,
+		warn(l.Algorithm == "" && !bucket && l.Rate < fewUnits && l.Period >= time.Minute,
 			"%s is a sliding_window, which may deny for up to %s; for so few units write Algorithm: algorithms.SlidingLog, "+
 				"in text %q, or name the sliding_window to keep it", l, l.Period+l.Period/time.Duration(l.Rate), l.Limit.String()+" sliding_log")
-		warn(l.Soft && algorithmOf(l.Limit) == string(algorithms.SlidingWindow) && l.Rate > step.MaxSquared/10,
-			"%s counts no further than %d units, which may be too few for what is over it; write Algorithm: algorithms.FixedWindow or a Calendar", l, step.MaxSquared)
 		warn(bucket && quota/l.Rate > 1000 && refill(l.Limit) > float64(longFill),
 			"%s admits %d units at once, and needs more than %d days to refill; write a smaller burst or a higher rate", l, quota, longFill/day)
 	}
@@ -358,7 +355,7 @@ func (h *hints) startOf(r *rule, config *Config) {
 		if !isWindow(l) {
 			free /= time.Duration(l.Rate)
 		}
-		if l.Calendar == "" && !l.Soft && free < least {
+		if l.Calendar == "" && free < least {
 			shortest, least = l, free
 		}
 	}

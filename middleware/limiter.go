@@ -181,7 +181,7 @@ func complete(d *algorithms.Decision, checks []algorithms.Check) ([]algorithms.R
 			r.Source = sourceOther
 		}
 		decided = decided && r.Err == nil
-		if r.Denies() || undecided && !r.Check.Shadow && !r.Check.Limit.Soft {
+		if r.Denies() || undecided && !r.Check.Shadow {
 			denies = i
 		}
 	}

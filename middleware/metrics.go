@@ -17,13 +17,12 @@ const (
 	outcomeAllowed outcome = iota
 	outcomeDenied
 	outcomeShadowDenied
-	outcomeOver
 	outcomeSkipped
 	outcomeError
 	outcomes
 )
 
-var outcomeNames = [outcomes]string{"allowed", "denied", "shadow_denied", "over", "skipped", "error"}
+var outcomeNames = [outcomes]string{"allowed", "denied", "shadow_denied", "skipped", "error"}
 
 // An origin is the label source, as a small number.
 type origin int
@@ -144,14 +143,9 @@ type series struct {
 func (w *watch) count(r *algorithms.Result, windows []algorithms.Result, admitted bool) {
 	from, s := originOf(r.Source), w.series
 	switch {
-	case r.HasRoom || isOver(r):
+	case r.HasRoom:
 		if r.Charged > 0 && !isHeld(r.Check.Limit) {
 			s.charged.Add(uint64(r.Charged))
-		}
-		if !r.HasRoom {
-			s.counts[outcomeOver][from].Add(1)
-			s.debt.Add(uint64(beyond(r.Charged, r.Remaining)))
-			return
 		}
 		s.counts[outcomeAllowed][from].Add(1)
 		if admitted && from != originFailOpen && w.near(windows) {
@@ -174,11 +168,6 @@ func (w *watch) count(r *algorithms.Result, windows []algorithms.Result, admitte
 
 // beyond returns how many of the units that were charged last are beyond the limit.
 func beyond(units, remaining int64) int64 { return max(min(units, -remaining), 0) }
-
-// isOver reports whether a check passed although it did not fit: its limit is soft.
-func isOver(r *algorithms.Result) bool {
-	return !r.HasRoom && !r.Check.Shadow && !r.Denies() && r.Source != algorithms.SourceNone
-}
 
 // near reports whether at least 80 % of one of a key's limits is used.
 func (w *watch) near(windows []algorithms.Result) bool {
@@ -205,7 +194,6 @@ func (l *limiter) expected() (from [origins]bool) {
 // expected returns what the check of a rule may come to, by those who may decide it.
 func (r *rule) expected(from [origins]bool) (e [outcomes][origins]bool) {
 	c, shadow := &r.check, r.terms.shadow
-	soft := shadow < 1 && slices.ContainsFunc(r.source.limits(), func(l ruleLimit) bool { return l.Soft })
 	from[originFailOpen] = from[originFailClosed] && c.Fail == failmode.Open
 	from[originFailClosed] = from[originFailClosed] && c.Fail == failmode.Closed
 	e[outcomeAllowed][originLease] = c.Lease && shadow < 1 && from[originDenyCache]
@@ -215,7 +203,6 @@ func (r *rule) expected(from [origins]bool) (e [outcomes][origins]bool) {
 			e[outcomeAllowed][o] = origin(o) != originFailClosed && !cached
 			e[outcomeDenied][o] = over && shadow < 1
 			e[outcomeShadowDenied][o] = over && shadow > 0 && !cached
-			e[outcomeOver][o] = over && soft && !cached && origin(o) != originFailClosed
 		}
 	}
 	e[outcomeSkipped][originNone] = true

@@ -102,10 +102,6 @@ func TestMisconfigurations(t *testing.T) {
 		}},
 		"a ban longer than a bucket's token": {change: ban(bucket(100, time.Hour, 9), algorithms.Ban{After: 1, For: time.Minute})},
 
-		"a ban by a soft limit":                    {change: ban(soft(100), algorithms.Ban{After: 1, For: 2 * time.Hour}), err: "ban: soft limits deny nothing that could lead to a ban"},
-		"a soft bucket":                            {change: func(_ *config, r *rule) { r.Limit = bucket(100, time.Hour, 9); r.Limit.Soft = true }, err: "limit: soft: a bucket would carry what is over the limit into the time after; write a window"},
-		"a soft limit that can hardly be exceeded": {change: func(_ *config, r *rule) { r.Limit = soft(10_000_000) }, hint: "the limit 10000000/1h soft counts no further than 94906265 units"},
-
 		"an override by a header":        {change: overridden(keyfunc.Header("Client"), override(hour, "acme")), hint: "its Key is a header, so any client can have the limits of its Overrides"},
 		"an override by the body":        {change: overridden(keyfunc.BodyForm("email", 1<<10), override(hour, "acme")), hint: "its Key is a field of the body"},
 		"an override by an API key":      {change: overridden(keyfunc.APIKey("Client"), override(hour, "apikey:AAAAAAAAAAAAAAAAAAAAAA"))},
@@ -184,9 +180,6 @@ func TestMisconfigurations(t *testing.T) {
 			r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{hour, algorithms.PerMonth(50, "UTC")}
 			r.CostFor = func(*http.Request) int64 { return 51 }
 		}, hint: `rule "r": CostFor returned 51, and 50/month@UTC can hold 50 units, so that such a request is always denied; raise the limit, or return less and call Add for the rest`},
-		"a large CostFor beyond a soft limit": {change: func(_ *config, r *rule) {
-			r.Limit, r.CostFor = soft(50), func(*http.Request) int64 { return 51 }
-		}},
 		"statuses that it never sends": {change: func(_ *config, r *rule) { r.ChargeOn = []int{401, 403} },
 			hint: `rule "r": 0 of 1000 responses had a status of ChargeOn, and only those stay charged; list the statuses that are to count, and no others (the last response had 204)`},
 		"a status that it always sends": {change: func(_ *config, r *rule) { r.ChargeOn = []int{200, 204} }, hint: "1000 of 1000 responses had a status of ChargeOn"},

@@ -20,8 +20,6 @@ type quotaView struct {
 	Name       string        `json:"name"`
 	Window     string        `json:"window"`
 	Limit      int64         `json:"limit"`
-	Soft       bool          `json:"soft,omitempty"` // requests pass beyond the limit
-	Used       *int64        `json:"used,omitempty"` // of a soft limit
 	Remaining  int64         `json:"remaining"`
 	ResetAfter view.Seconds  `json:"reset_after"`
 	ResetsAt   *time.Time    `json:"resets_at,omitempty"`
@@ -46,7 +44,6 @@ type quotaView struct {
 //	remaining    the units left
 //	reset_after  until all units are free; resets_at, that moment
 //	retry_after  if the limit denies now: until a request has room
-//	soft, used   of a soft limit; used may be more than the limit
 //
 // It charges nothing, and asks the limiter once. Put it behind [Middleware.Handler], so
 // that it is limited itself. It lists at most 64 limits, and logs a hint if there are more.
@@ -125,10 +122,6 @@ func quotaOf(r *algorithms.Result) quotaView {
 	if r.ResetAfter > 0 && r.ResetAfter < algorithms.Never {
 		at := r.At.Add(r.ResetAfter).UTC().Truncate(time.Second)
 		v.ResetsAt = &at
-	}
-	if v.Soft = r.Check.Limit.Soft; v.Soft && r.BannedFor == 0 { // Remaining of a banned key does not say what was used
-		used := v.Limit - r.Remaining
-		v.Used = &used
 	}
 	if r.Denies() {
 		v.RetryAfter = (*view.Seconds)(&r.RetryAfter)

@@ -36,7 +36,6 @@ func TestQuotaHandler(t *testing.T) {
 			with("running", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.MaxInFlight(3), []string{"GET /jobs"} }),
 			with("banned", func(r *ratelimit.Rule) { r.Limit, r.Match = algorithms.PerSecond(9), []string{"GET /banned"} }),
 			with("tenth", func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 1; r.Cost = 2 }),
-			with("soft", func(r *ratelimit.Rule) { r.Limit, r.Match = soft(1), []string{"GET /search"} }),
 			with("bucket", func(r *ratelimit.Rule) {
 				r.Limit, r.Match = algorithms.Limit{Rate: 60_000, Period: time.Minute, Burst: 20_000, Algorithm: algorithms.TokenBucket}, []string{"GET /search"}
 			}),
@@ -75,7 +74,6 @@ func TestQuotaHandler(t *testing.T) {
 				`{"name":"running","window":"in flight","limit":3,"remaining":3,"reset_after":0}`,
 				`{"name":"banned","window":"1s","limit":9,"remaining":0,"reset_after":3600,"resets_at":"` + in(time.Hour) + `","retry_after":3600}`,
 				`{"name":"tenth","window":"1h","limit":7,"remaining":3,"reset_after":7200,"resets_at":"` + in(2*time.Hour) + `"}`,
-				`{"name":"soft","window":"1h","limit":1,"soft":true,"used":2,"remaining":0,"reset_after":7200,"resets_at":"` + in(2*time.Hour) + `"}`,
 				`{"name":"bucket","window":"20s","limit":20000,"remaining":19998,"reset_after":0.002,"resets_at":"` + in(2*time.Millisecond) + `"}`,
 			}, ",") + "]}\n"
 			if got := w.Body.String(); got != want || w.Code != 200 || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Cache-Control") != "no-store" {

@@ -48,7 +48,7 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 		next = at + 1
 		w := &set.watches[at]
 		w.count(res, ofRule, d.Allowed)
-		if !res.HasRoom && !isOver(res) {
+		if !res.HasRoom {
 			m.recordDenial(r.Context(), w, res)
 		}
 	}
@@ -59,25 +59,15 @@ func (m *Middleware) record(r *http.Request, set *ruleset, d *algorithms.Decisio
 
 // outcomeOf returns the result that says what becomes of a request by the windows of a
 // rule: one that denies, and of several the one that began a ban or denies for the
-// longest time; else one that is over a soft limit; else the tightest. It is nil if none
-// was decided.
+// longest time; else the tightest. It is nil if none was decided.
 func outcomeOf(windows []algorithms.Result) (one *algorithms.Result) {
-	weight := func(r *algorithms.Result) int {
-		switch {
-		case r.HasRoom:
-			return 0
-		case isOver(r):
-			return 1
-		}
-		return 2
-	}
 	for i := range windows {
 		r := &windows[i]
 		switch {
 		case r.Source == algorithms.SourceNone && !r.HasRoom && r.Err == nil:
-		case one == nil, weight(one) < weight(r):
+		case one == nil, one.HasRoom && !r.HasRoom:
 			one = r
-		case weight(one) > weight(r) || one.BanBegan:
+		case !one.HasRoom && r.HasRoom || one.BanBegan:
 		case r.BanBegan, !r.HasRoom && r.RetryAfter > one.RetryAfter, r.HasRoom && r.Remaining < one.Remaining:
 			one = r
 		}

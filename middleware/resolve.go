@@ -166,7 +166,7 @@ func (e *evaluation) costOf(rule *rule, windows []algorithms.Limit) int64 {
 			return 0
 		} else if n > 0 {
 			for i := range windows {
-				if quota := windows[i].Quota(); n > quota && !windows[i].Soft {
+				if quota := windows[i].Quota(); n > quota {
 					rule.costSaid.Do(func() {
 						e.m.config.Logger.Warn(fmt.Sprintf("ratelimit: rule %q: CostFor returned %d, and %s can hold %d units, so that such a request is always denied; "+
 							"raise the limit, or return less and call Add for the rest", rule.check.Rule, n, windows[i], quota))

@@ -65,16 +65,16 @@ type Rule struct {
 	Overrides []Override
 
 	// Cost is how many units a request takes; 0 means 1. It must not exceed the Quota
-	// of any of the rule's limits, except Soft ones.
+	// of any of the rule's limits.
 	Cost int64
 	// Costs replaces Cost for requests that match a pattern; their count stays the same. The
 	// syntax is that of Match, and the most specific pattern applies. Each pattern must have
 	// requests in common with Match. Costs are at least 1, and must not exceed the Quota of
-	// any of the rule's limits, except Soft ones.
+	// any of the rule's limits.
 	Costs map[string]int64
 	// CostFor returns the cost of one request that the rule limits. 0 is free: the request
 	// passes even without room, is charged nothing and is told what is left; only a Ban denies
-	// it. Negative means that Costs and Cost apply. If it exceeds the Quota of a limit that is not Soft, the request
+	// it. Negative means that Costs and Cost apply. If it exceeds the Quota of a limit, the request
 	// is denied. If the cost is known only afterwards, the handler calls [Settle].
 	CostFor func(*http.Request) int64
 	// ChargeOn lists the response statuses that count, such as 401. When any other status
@@ -90,7 +90,7 @@ type Rule struct {
 	// Ban denies a key for longer after repeated denials; zero means no ban. Keys in
 	// shadow are not banned, and their denials do not count. The same holds for
 	// requests without a key, which share one count. With several windows, Within is
-	// required. Denials by calendar windows do not count, and soft limits deny nothing.
+	// required. Denials by calendar windows do not count.
 	//
 	// With ChargeOn, a denial does not count towards the ban while this process serves
 	// requests of the key that may be refunded, such as several logins behind one
@@ -130,7 +130,7 @@ type Rule struct {
 	// second, such as [keyfunc.Everyone]. The limit holds, with two exceptions that
 	// [failmode.Guard] names, but until a batch ends, other processes cannot use its units.
 	// Remaining is an estimate. The rule, each tier and each override must have one limit
-	// only, a fixed_window or sliding_window that is not Soft. Not with ChargeOn or Ban.
+	// only, a fixed_window or sliding_window. Not with ChargeOn or Ban.
 	Lease bool
 }
 
@@ -307,11 +307,11 @@ func isHeld(l algorithms.Limit) bool { return l.Algorithm == algorithms.InFlight
 
 // grantsBlocks reports whether a rule with a Lease can have the limit.
 func grantsBlocks(l algorithms.Limit) bool {
-	return isWindow(l) && l.Algorithm != algorithms.SlidingLog && l.Calendar == "" && !l.Soft
+	return isWindow(l) && l.Algorithm != algorithms.SlidingLog && l.Calendar == ""
 }
 
 // leadsToBan reports whether denials by a limit may lead to a ban.
-func leadsToBan(l algorithms.Limit) bool { return l.Calendar == "" && !l.Soft }
+func leadsToBan(l algorithms.Limit) bool { return l.Calendar == "" }
 
 // windowName names the window of a limit, such as "1m" or "month@UTC".
 func windowName(l algorithms.Limit) string {

@@ -197,17 +197,14 @@ func TestMistakesInRules(t *testing.T) {
 			"Limit: calendar day@ needs a time zone; write day@UTC", `Tiers: tier "pro": calendar "month@Mars/Olympus": this program cannot load the time zone`,
 		}},
 		{func(r *ratelimit.Rule) {
-			r.Limit, r.Cost, r.Ban, r.Lease = soft(5), 6, algorithms.Ban{After: 1, For: time.Hour}, true
-			r.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(9), {Rate: 7, Period: time.Minute, Soft: true}}, "max": {soft(5), algorithms.PerMonth(9, "UTC")}}
+			r.Limit, r.Ban, r.Lease = algorithms.PerHour(5), algorithms.Ban{After: 1, For: time.Hour}, true
+			r.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(9), algorithms.PerMinute(7)}, "max": {algorithms.PerMonth(9, "UTC")}}
 		}, []string{
-			`Tiers: tier "pro": 9/1m and 7/1m soft are one count`,
-			"Lease: does not go with the limit 5/1h soft, which is soft", "Lease: does not go with tier \"max\"'s", "Lease: units can be taken", "Lease: does not go with tier \"pro\"'s",
+			`Tiers: tier "pro": 9/1m and 7/1m are one count`,
+			"Lease: units can be taken",
 			"Lease: does not go with several limits", "Lease: does not go with a ban",
-			"Ban: soft limits deny nothing that could lead to a ban; add a limit that is not soft", `Ban: by tier "max": denials by calendar windows`, `Ban: by tier "pro": needs within`,
+			`Ban: by tier "max": denials by calendar windows`, `Ban: by tier "pro": needs within`,
 		}},
-		{func(r *ratelimit.Rule) {
-			r.Limit = algorithms.Limit{Rate: 5, Period: time.Minute, Burst: 9, Soft: true}
-		}, []string{"Limit: soft: a bucket would carry"}},
 		{func(r *ratelimit.Rule) { r.Limit, r.Costs = algorithms.MaxInFlight(20), map[string]int64{"/": 1} }, []string{
 			"Costs: a request in flight costs 1; leave it out, and count units by another rule",
 		}},

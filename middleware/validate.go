@@ -230,7 +230,7 @@ func (s share) validate(rules []Rule) (errs []error) {
 		cost := r.largestCost()
 		for _, l := range r.limits() {
 			part, err := s.limit(l.Limit)
-			if err == nil && part.Quota() < cost && !l.Soft {
+			if err == nil && part.Quota() < cost {
 				err = fmt.Errorf("the share %s of %s holds %d units, and a request costs up to %d: it would never pass", s.text, l.Limit, part.Quota(), cost)
 			}
 			if err != nil {

@@ -93,8 +93,6 @@ func (r *Rule) validateBan(bad func(string, error)) {
 func banBy(b algorithms.Ban, limits []algorithms.Limit) error {
 	switch {
 	case b == (algorithms.Ban{}):
-	case !slices.ContainsFunc(limits, func(l algorithms.Limit) bool { return !l.Soft }):
-		return errors.New("soft limits deny nothing that could lead to a ban; add a limit that is not soft, or leave the ban out")
 	case !slices.ContainsFunc(limits, leadsToBan):
 		return errors.New("denials by calendar windows lead to no ban, since a client that has used up its quota is no attacker; add a limit with a short period, or leave the ban out")
 	case len(limits) > 1 && b.Within == 0:
@@ -107,7 +105,7 @@ func banBy(b algorithms.Ban, limits []algorithms.Limit) error {
 func tooMuch(cost int64, limits []ruleLimit) (errs []error) {
 	further := 0
 	for _, l := range limits {
-		if cost <= l.Quota() || l.Soft {
+		if cost <= l.Quota() {
 			continue
 		}
 		if len(errs) < maxConflicts {
@@ -176,9 +174,7 @@ func (r *Rule) validateLease(limits []ruleLimit, bad func(string, error)) {
 		return
 	}
 	for _, l := range limits {
-		if l.Soft {
-			bad("Lease", fmt.Errorf("does not go with %s, which is soft, and counts each request; leave one of them out", l))
-		} else if !grantsBlocks(l.Limit) {
+		if !grantsBlocks(l.Limit) {
 			bad("Lease", fmt.Errorf("units can be taken in batches only by %s and %s, and %s is neither; leave the lease out",
 				algorithms.FixedWindow, algorithms.SlidingWindow, l))
 		}

@@ -96,72 +96,6 @@ func TestSeveralWindows(t *testing.T) {
 	}
 }
 
-// Beyond a soft window a customer goes on and is counted, which is no denial: not in the log,
-// in TopDenied and towards a ban. Each other window denies as ever, and then nothing is
-// charged. A downgrade denies until the month ends.
-func TestSoftWindows(t *testing.T) {
-	now, registry := noon, prometheus.NewRegistry()
-	var log strings.Builder
-	soft := algorithms.Limit{Rate: 3, Calendar: "month@UTC", Soft: true}
-	rule := plan(fixedIn(2, time.Minute), algorithms.PerMonth(3, "UTC"))
-	rule.Tiers = map[string][]algorithms.Limit{"pro": {fixedIn(2, time.Minute), soft}}
-	rule.Ban = algorithms.Ban{After: 3, Within: time.Hour, For: time.Minute}
-	m := measured(t, registry, ratelimit.Config{
-		Limiter: &algorithms.Memory{Now: func() time.Time { return now }}, Headers: headers.XRateLimit, TierFor: byHeader,
-		Rules: []ratelimit.Rule{rule}, DenialLogRate: 100, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	var handled algorithms.Result
-	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d, _ := ratelimit.FromContext(r.Context())
-		handled, _ = d.Result("plan")
-		w.WriteHeader(http.StatusNoContent)
-	}))
-	used := func() int64 {
-		d, err := m.Peek(request("GET /", "Tier", "pro"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return soft.Rate - d.Results[1].Remaining
-	}
-	for i, c := range []struct {
-		minute int
-		tier   string
-		code   int
-		used   int64
-		left   string // in the header: of the minute, unless there is nothing else
-	}{
-		{0, "pro", http.StatusNoContent, 1, "1"},
-		{0, "pro", http.StatusNoContent, 2, "0"},
-		{1, "pro", http.StatusNoContent, 3, "1"},
-		{1, "pro", http.StatusNoContent, 4, "0"},
-		{1, "pro", http.StatusTooManyRequests, 4, "0"},
-		{2, "pro", http.StatusNoContent, 5, "1"},
-		{3, "", http.StatusTooManyRequests, 5, "0"}, // a downgrade
-		{4, "pro", http.StatusNoContent, 6, "1"},
-		{4, "pro", http.StatusNoContent, 7, "0"},
-		{4, "pro", http.StatusTooManyRequests, 7, "0"},
-		{4, "pro", http.StatusTooManyRequests, 7, "0"}, // the third denial of the minute bans
-		{4, "pro", http.StatusTooManyRequests, 7, "0"},
-		{5, "pro", http.StatusNoContent, 8, "1"},
-	} {
-		now = noon.Add(time.Duration(c.minute) * time.Minute)
-		w := serve(h, "GET /", "Tier", c.tier)
-		if got := used(); w.Code != c.code || got != c.used || w.Header().Get("X-RateLimit-Remaining") != c.left {
-			t.Errorf("request %d: %d, used %d, %v; want %+v", i, w.Code, got, w.Header(), c)
-		}
-		if over := c.used > 3; w.Code == http.StatusNoContent && (handled.HasRoom == over || over && (!handled.Check.Limit.Soft || handled.Remaining != 3-c.used)) {
-			t.Errorf("request %d: the handler has %+v", i, handled)
-		}
-	}
-	wantDecisions(t, registry, map[string]float64{
-		"fixed_window allowed plan memory": 3, "fixed_window over plan memory": 5, "fixed_window denied plan memory": 5,
-	})
-	wantSamples(t, registry, map[string]float64{"units_total charged plan": 8, "units_total debt plan": 5, "near_limit_total plan": 2})
-	if n := strings.Count(log.String(), "ratelimit: denied"); n != 5 || m.TopDenied(1)[0].Count != 5 {
-		t.Errorf("%d denials in the log, and %+v:\n%s", n, m.TopDenied(1), &log)
-	}
-}
-
 // A customer that is over its month is no attacker: it is denied, and never banned. What
 // it does beyond its seconds is one denial, however many windows deny it.
 func TestWindowsAndBans(t *testing.T) {
@@ -265,13 +199,6 @@ func TestTiersOfSeveralWindows(t *testing.T) {
 	if err != nil || len(checks) != 3 {
 		t.Errorf("%+v %v", checks, err)
 	}
-}
-
-// soft is a limit of so many units an hour, beyond which requests pass.
-func soft(n int64) algorithms.Limit {
-	l := algorithms.PerHour(n)
-	l.Soft = true
-	return l
 }
 
 func fixedIn(n int64, period time.Duration) algorithms.Limit {

@@ -52,11 +52,6 @@ func limitedTo(c algorithms.Check, l algorithms.Limit) algorithms.Check {
 	return c
 }
 
-func soft(l algorithms.Limit) algorithms.Limit {
-	l.Soft = true
-	return l
-}
-
 // banning is a check with a ban.
 func banning(c algorithms.Check, after int64, within, length time.Duration) algorithms.Check {
 	c.Ban = algorithms.Ban{After: after, Within: within, For: length}

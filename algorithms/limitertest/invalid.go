@@ -71,9 +71,6 @@ func invalidLimit(c *trial) {
 		"burst of a window":    {Rate: 1, Period: time.Second, Burst: 2, Algorithm: algorithms.FixedWindow},
 		"log too long":         {Rate: 10_001, Period: time.Second, Algorithm: algorithms.SlidingLog},
 		"leaky without burst":  {Rate: 1, Period: time.Second, Algorithm: algorithms.LeakyBucket},
-		"a soft log":           soft(limit("10/1s sliding_log")),
-		"a soft bucket":        soft(limit("10/1s burst 10")),
-		"a soft queue":         soft(limit("10/1s burst 10 leaky_bucket")),
 		"an unknown algorithm": {Rate: 1, Period: time.Second, Algorithm: "no_such_algorithm"},
 	} {
 		c.refused(what, of(l))
@@ -98,7 +95,6 @@ func invalidBans(c *trial) {
 		c.refused(what, check)
 		c.refused(what+", shadow", shadowed(check))
 	}
-	c.refused("a ban by a soft limit", banning(of(soft(fixed(10, time.Hour))), 1, 0, time.Hour))
 	longest := banning(of(fixed(10, time.Hour)), math.MaxInt64, 1<<52*µs-1*µs, 1<<52*µs-1*µs)
 	c.align(time.Hour, 0)
 	c.take(longest, charged(1, 9, time.Hour))
@@ -132,5 +128,4 @@ func duplicates(c *trial) {
 	named, unnamed := sliding(10, time.Second), sliding(10, time.Second)
 	unnamed.Algorithm = ""
 	c.refused("sliding_window by default", of(named), of(unnamed))
-	c.eachWindow(func(s sample, soft algorithms.Check) { c.refused("soft and not", s.Check, soft) })
 }

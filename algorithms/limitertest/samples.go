@@ -92,13 +92,6 @@ func (s sample) denied(used int64) outcome {
 	return denied(10-used, s.retry(used, 1), s.reset(used))
 }
 
-// above is the outcome of a cost above the limit that a soft check was charged.
-func (s sample) above(units int64) outcome {
-	o := denied(10-units, algorithms.Never, s.reset(units))
-	o.charged = units
-	return o
-}
-
 // exhausted is the outcome of asking for one unit when all ten are used.
 func (s sample) exhausted() outcome { return s.denied(10) }
 
@@ -115,12 +108,4 @@ func (c *trial) eachSample(f func(s sample)) {
 func (c *trial) allSamples() []sample {
 	c.align(time.Second, 250*time.Millisecond)
 	return slices.Clone(samples)
-}
-
-// eachWindow runs f for the samples that can be soft, with the soft check.
-func (c *trial) eachWindow(f func(s sample, soft algorithms.Check)) {
-	for _, s := range samples[:2] {
-		c.align(time.Second, 250*time.Millisecond)
-		f(s, limitedTo(s.Check, soft(s.Limit)))
-	}
 }

@@ -5,7 +5,6 @@ import "github.com/seed75154129/ratelimit/algorithms"
 var shadowCases = []testCase{
 	{name: "a shadow check is not charged when an enforced one denies", run: shadowNotCharged},
 	{name: "a shadow check changes no enforced outcome", run: shadowChangesNothing},
-	{name: "a soft check is charged nothing when another one denies", run: softNotCharged},
 }
 
 func shadowNotCharged(c *trial) {
@@ -41,22 +40,5 @@ func shadowChangesNothing(c *trial) {
 			expectation{enforced.Check, s.exhausted()},
 			expectation{shadowed(open.Check), s.exhausted()},
 			expectation{other.Check, s.exhausted()})
-	})
-}
-
-func softNotCharged(c *trial) {
-	c.eachWindow(func(s sample, soft algorithms.Check) {
-		hard, free := s.under("hard"), soft
-		free.Rule = "with room"
-		c.takeAll(expectation{costing(soft, 11), s.above(11)}, expectation{costing(hard.Check, 9), s.charged(9, 9)})
-		c.peekAll(expectation{soft, s.denied(11)}, expectation{hard.Check, s.passed(9)})
-		beyond := s.denied(12)
-		beyond.charged = 1
-		c.takeAll(expectation{soft, beyond}, expectation{hard.Check, s.charged(1, 10)})
-		for range 2 {
-			c.takeAll(expectation{soft, s.denied(12)}, expectation{hard.Check, s.exhausted()}, expectation{free, s.passed(0)})
-		}
-		c.peek(soft, s.denied(12))
-		c.take(free, s.charged(1, 1))
 	})
 }

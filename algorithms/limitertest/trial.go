@@ -56,8 +56,8 @@ func (c *trial) take(check algorithms.Check, want outcome) algorithms.Result {
 }
 
 // takeAll takes the checks in one call. The decision has to have one result for each
-// check, in their order, and has to be allowed unless a check that is neither a shadow nor
-// soft is denied.
+// check, in their order, and has to be allowed unless a check that is no shadow
+// is denied.
 func (c *trial) takeAll(want ...expectation) []algorithms.Result {
 	c.Helper()
 	return c.decide(c.Context(), "Take", c.limiter.Take, want)
@@ -160,7 +160,7 @@ func (c *trial) decide(ctx context.Context, method string, f decider, want []exp
 	allowed := true
 	for i, w := range want {
 		checks[i] = w.Check
-		allowed = allowed && (w.allowed || w.Shadow || w.Limit.Soft && !w.isBanned)
+		allowed = allowed && (w.allowed || w.Shadow)
 	}
 	d, err := f(ctx, checks...)
 	if err != nil {

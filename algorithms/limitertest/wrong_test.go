@@ -134,7 +134,6 @@ var mistakes = []mistake{
 	{name: "ignores_negative_Cost", take: asking(func(c *algorithms.Check) { c.Cost = max(c.Cost, 0) }), foundBy: "a negative cost or MaxDelay is an error"},
 	{name: "ignores_MaxDelay", take: asking(func(c *algorithms.Check) { c.MaxDelay = 0 }), foundBy: "MaxDelay denies who would wait longer"},
 	{name: "MaxDelay_in_ms", take: asking(func(c *algorithms.Check) { c.MaxDelay = c.MaxDelay.Truncate(time.Millisecond) }), foundBy: "MaxDelay denies who would wait longer"},
-	{name: "ignores_Soft", take: asking(func(c *algorithms.Check) { c.Limit.Soft = false }), foundBy: "a soft check is charged beyond its limit"},
 	{name: "ignores_Shadow", take: asking(func(c *algorithms.Check) { c.Shadow = false }), foundBy: "a shadow check is decided and charged but never"},
 	{name: "ignores_Key", take: asking(func(c *algorithms.Check) { c.Key = "" }), foundBy: "keys that look alike are counted apart"},
 	{name: "ignores_Rule", take: asking(func(c *algorithms.Check) { c.Rule = "" }), foundBy: "keys that look alike are counted apart"},
@@ -321,14 +320,6 @@ var mistakes = []mistake{
 		}
 		return m.Ban(ctx, d, checks...)
 	}},
-	{name: "Peek_denies_by_soft_limits", foundBy: "a soft check", peek: func(ctx context.Context, m *algorithms.Memory, checks ...algorithms.Check) (algorithms.Decision, error) {
-		d, err := m.Peek(ctx, checks...)
-		for _, r := range d.Results {
-			d.Allowed = d.Allowed && (r.HasRoom || !r.Check.Limit.Soft || len(checks) == 1)
-		}
-		return d, err
-	}},
-	{name: "admits_beyond_soft_limits_and_charges_nothing", foundBy: "a soft check", take: uncharged(func(r *algorithms.Result) bool { return r.Check.Limit.Soft && r.RetryAfter != algorithms.Never })},
 	{name: "admits_beside_shadow_and_charges_nothing", foundBy: "a shadow check changes no", take: uncharged(func(r *algorithms.Result) bool { return r.Check.Shadow && r.RetryAfter == algorithms.Never })},
 	{name: "Ban_shortens", foundBy: "never for less than before", ban: func(ctx context.Context, m *algorithms.Memory, d time.Duration, checks ...algorithms.Check) error {
 		if d > 0 && m.Ban(ctx, 0, checks...) != nil {

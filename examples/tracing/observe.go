@@ -43,7 +43,7 @@ func Observe(r *http.Request, d algorithms.Decision) {
 		span.SetAttributes(attribute.Float64("ratelimit.delay", delay.Seconds()))
 	}
 	for _, result := range d.Results {
-		if !result.HasRoom && result.Source != algorithms.SourceNone && (result.Denies() || !result.Check.Limit.Soft) {
+		if !result.HasRoom && result.Source != algorithms.SourceNone {
 			shadow := attribute.Bool("ratelimit.shadow", result.Check.Shadow)
 			span.AddEvent("ratelimit.denied", trace.WithAttributes(append(describe(result), shadow)...))
 		}

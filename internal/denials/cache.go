@@ -231,7 +231,7 @@ func (e *entry) banned(c *algorithms.Check, now time.Duration) (v step.Verdict, 
 
 // passes reports whether a check denies nothing for lack of room: nothing is remembered
 // of its answers, and what is remembered of its key does not decide it.
-func passes(c *algorithms.Check) bool { return c.Shadow || c.Limit.Soft }
+func passes(c *algorithms.Check) bool { return c.Shadow }
 
 // asksAlways reports whether a check's denials are not to be cached: any request may end, and
 // the store counts the denials that lead to a ban. A ban itself is cached, for a moment.

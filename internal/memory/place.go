@@ -137,8 +137,7 @@ func (pl *place) hashIn(sk *sketch) uint64 {
 	return pl.hash / shardCount
 }
 
-// hasRoom reports whether the place's count has an entry or can have one. Beyond its limit,
-// a soft count needs one: it must not fill the cells of a sketch, which other keys share.
+// hasRoom reports whether the place's count has an entry or can have one.
 func (pl *place) hasRoom(now int64, most int) bool {
 	return pl.found() != nil || pl.shard.hasRoom(now, most)
 }

@@ -179,35 +179,6 @@ func TestSketchesCountWhileTheClockIsBack(t *testing.T) {
 	}
 }
 
-// Beyond its limit, a soft count does not fill the cells that it shares with other keys,
-// whatever it costs.
-func TestSoftCountsStopAtTheirLimitInASketch(t *testing.T) {
-	hard := step.Limit{Rate: 3, Period: time.Second, Algorithm: "fixed_window"}
-	soft := hard
-	soft.Soft = true
-	c := newCrowded()
-	take := func(key string, l step.Limit, cost int64) Count {
-		return c.take(someTime, Count{Rule: "r", Key: key, Params: l.Params(cost, 0, l.Row())}, 1)
-	}
-	owner := Count{Rule: "r", Key: "owner", Params: soft.Params(5, 0, soft.Row())}
-	if got := c.take(someTime, owner, 1<<sketchRows-1); got.Charged != 5 {
-		t.Fatalf("with an entry: %+v", got)
-	}
-	for _, cost := range []int64{1 << 60, 4} {
-		if got := take("k", soft, cost); got.Room || got.Charged != 0 {
-			t.Errorf("cost %d: %+v", cost, got)
-		}
-	}
-	if got := take("beside", hard, 1); got.Charged != 1 {
-		t.Errorf("another key has no room: %+v", got)
-	}
-	for n := range 4 {
-		if got := take("k", soft, 1); got.Room != (n < 2) || got.Charged != 0 != got.Room {
-			t.Errorf("request %d: %+v", n, got)
-		}
-	}
-}
-
 // The bound that Memory's documentation states.
 func TestSizeOfSketches(t *testing.T) {
 	if size := unsafe.Sizeof(sketch{}) * shardCount; size>>20 != 8 || size-8<<20 > 64<<10 {

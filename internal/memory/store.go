@@ -98,17 +98,15 @@ func (m *Store) decideAt(now int64, charge bool, counts []Count) bool {
 		}
 		c.State = current
 		c.charged, c.where, c.Room = c.Take(current, now)
-		allowed = allowed && (c.Room || c.Shadow || c.Soft)
+		allowed = allowed && (c.Room || c.Shadow)
 		if c.meetsBan(charge, now) {
 			allowed = allowed && c.bannedUntil <= now
 		}
 	}
 	for i := range counts {
 		c := &counts[i]
-		if charge && allowed && (c.Room || c.Soft && c.hasRoom(now, m.most)) {
-			if c.Charged = c.Units(c.State, c.charged); c.Charged > 0 {
-				c.State, c.Where = c.charged, c.where
-			}
+		if charge && allowed && c.Room {
+			c.Charged, c.State, c.Where = c.Cost, c.charged, c.where
 		}
 		c.Params.Answer(&c.Answer, c.Room, &c.State, c.where, now)
 		if c.Charged > 0 {

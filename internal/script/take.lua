@@ -53,7 +53,7 @@ for i = 1, checks do
     -- Key      "start used": the window's start in µs, the units taken in it. Where the start is a whole second of
     --          this century and the units are less than a million, their sum: Redis keeps that as a number, in
     --          less than a string. It has no leading zeros, which miniredis' Lua reads as octal.
-    -- ARGV[p]  rate period cost; of a soft limit, which has room for everything, the rate is 2^53
+    -- ARGV[p]  rate period cost
     local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
     local begin = now - now % period
     local ends, late = begin + period, now + period
@@ -83,9 +83,6 @@ for i = 1, checks do
     end
     local after = used + cost
     fits, left = after <= rate, start == stored or ends - now
-    if after > 999999999999999 then -- of a soft limit
-      after = 999999999999999
-    end
     if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', start + after)
     else
@@ -98,7 +95,7 @@ for i = 1, checks do
     -- Key      "start used last": the window's start in µs, the units taken in it and in the one before. Where the
     --          start is such a second and both are less than a thousand, -(start + used * 1000 + last): a number,
     --          as of fixed_window, and told from that by its sign.
-    -- ARGV[p]  rate period cost; of a soft limit, which has room for everything, the rate is 2^53
+    -- ARGV[p]  rate period cost
     local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
     local begin = now - now % period
     local stored, start, used, last, head, tail = -1, begin, 0, 0, '', ''
@@ -138,9 +135,6 @@ for i = 1, checks do
       fits = view <= room * ((period - rest) / last) + floor(room * rest / last)
     end
     local after = used + cost
-    if after > 94906265 then -- of a soft limit
-      after = 94906265
-    end
     left = start == stored or view + period
     if after < 1000 and last < 1000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', -start - after * 1000 - last)
@@ -341,9 +335,6 @@ for i = 1, checks do
     end
     local after = used + cost
     fits, left = after <= rate, start == stored or ends - now
-    if after > 999999999999999 then -- of a soft limit
-      after = 999999999999999
-    end
     if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', start + after)
     else

@@ -170,13 +170,13 @@ local at = 2
 -- Key      "start used": the window's start in µs, the units taken in it. Where the start is a whole second of
 --          this century and the units are less than a million, their sum: Redis keeps that as a number, in
 --          less than a string. It has no leading zeros, which miniredis' Lua reads as octal.
--- ARGV[p]  rate period cost; of a soft limit, which has room for everything, the rate is 2^53
+-- ARGV[p]  rate period cost
 
 -- sliding_window: twin of slidingWindow.At and .Take in internal/step/sliding_window.go.
 -- Key      "start used last": the window's start in µs, the units taken in it and in the one before. Where the
 --          start is such a second and both are less than a thousand, -(start + used * 1000 + last): a number,
 --          as of fixed_window, and told from that by its sign.
--- ARGV[p]  rate period cost; of a soft limit, which has room for everything, the rate is 2^53
+-- ARGV[p]  rate period cost
 
 -- sliding_log: twin of slidingLog.At and .Take in internal/step/sliding_log.go.
 -- Key      a list of pairs, oldest first: a time at which units came, and the sum of all units up to
@@ -262,9 +262,6 @@ local function step(key, code, p)
     end
     local after = used + cost
     fits, left = after <= rate, start == stored or ends - now
-    if after > 999999999999999 then -- of a soft limit
-      after = 999999999999999
-    end
     if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', start + after)
     else
@@ -312,9 +309,6 @@ local function step(key, code, p)
       fits = view <= room * ((period - rest) / last) + floor(room * rest / last)
     end
     local after = used + cost
-    if after > 94906265 then -- of a soft limit
-      after = 94906265
-    end
     left = start == stored or view + period
     if after < 1000 and last < 1000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', -start - after * 1000 - last)
@@ -471,9 +465,6 @@ local function step(key, code, p)
     end
     local after = used + cost
     fits, left = after <= rate, start == stored or ends - now
-    if after > 999999999999999 then -- of a soft limit
-      after = 999999999999999
-    end
     if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
       charge = format('%d', start + after)
     else

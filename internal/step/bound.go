@@ -56,9 +56,6 @@ func (l Limit) boundIndex(cost int64) uint64 {
 	if l.Calendar != "" {
 		mixed = (mixed ^ idOf(l.Calendar)) * 0x9e3779b97f4a7c15
 	}
-	if l.Soft {
-		mixed = ^mixed
-	}
 	return mixed >> 56 % uint64(len(Bounds))
 }
 

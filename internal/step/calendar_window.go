@@ -38,7 +38,7 @@ func (calendarWindow) retryAfter(s State, now int64, p Params) int64 {
 // Arguments appends the rate, the cost and, of the windows that may be now, when each
 // begins and its date. If the store's clock is in none of them, it decides nothing.
 func (calendarWindow) Arguments(args []any, p Params) []any {
-	args = append(args, p.toldRate(), p.Cost)
+	args = append(args, p.rate, p.Cost)
 	var windows Windows
 	if p.calendar != nil {
 		windows = *p.calendar.expected()

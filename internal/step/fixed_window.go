@@ -22,7 +22,7 @@ func (fixedWindow) At(s State, now int64, p Params) (State, bool) {
 }
 
 func (fixedWindow) Take(s State, _ int64, p Params) (State, Placed, bool) {
-	return State{A: s.A, B: min(s.B+p.Cost, p.maxUsed)}, Placed{At: s.A}, s.B+p.Cost <= p.rate
+	return State{A: s.A, B: s.B + p.Cost}, Placed{At: s.A}, s.B+p.Cost <= p.rate
 }
 
 // correct refunds only to the window that was charged, in B or C, and charges more to the
@@ -49,7 +49,7 @@ func (fixedWindow) Left(s State, now int64, p Params) (remaining, resetAfter int
 func (fixedWindow) retryAfter(s State, now int64, p Params) int64 { return s.A + p.Period - now }
 
 func (fixedWindow) Arguments(args []any, p Params) []any {
-	return append(args, p.toldRate(), p.Period, p.Cost)
+	return append(args, p.rate, p.Period, p.Cost)
 }
 
 func (fixedWindow) Corrections(args []any, c *Correction) []any {

@@ -11,7 +11,6 @@ type Limit struct {
 	Period    time.Duration
 	Burst     int64
 	Calendar  string
-	Soft      bool   // a cost that does not fit is charged all the same
 	Algorithm string // "" means calendar_window if Calendar is set, token_bucket if Burst is, else sliding_window
 }
 

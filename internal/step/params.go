@@ -11,8 +11,7 @@ type Params struct {
 	*Row
 	rate, Period int64 // units and µs
 	calendar     *Calendar
-	Soft         bool  // what does not fit is charged all the same
-	Cost         int64 // at least 1; a cost above the quota is the quota + 1, which no state admits, unless Soft
+	Cost         int64 // at least 1; a cost above the quota is the quota + 1, which no state admits
 	ID           int64 // Held: of the request; a random number below 2^52
 	never        bool  // the cost is above the quota
 	costW, costF int64 // buckets: the time to refill the cost
@@ -24,7 +23,7 @@ type Params struct {
 
 // Params computes the params of a valid limit. cost and maxDelay must not be negative.
 func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
-	p := Params{Row: row, Soft: l.Soft, rate: l.Rate, Period: l.Period.Microseconds()}
+	p := Params{Row: row, rate: l.Rate, Period: l.Period.Microseconds()}
 	if row.Calendar {
 		p.calendar, _ = ParseCalendar(l.Calendar) // which is valid
 	}
@@ -34,24 +33,11 @@ func (l Limit) Params(cost int64, maxDelay time.Duration, row *Row) Params {
 	}
 	cost = max(cost, 1)
 	p.never = cost > quota
-	most := quota + 1
-	if l.Soft {
-		most = row.maxUsed
-	}
-	p.SetCost(min(cost, most))
+	p.SetCost(min(cost, quota+1))
 	if row.Queue && maxDelay > 0 {
 		p.wait(maxDelay.Microseconds())
 	}
 	return p
-}
-
-// toldRate is the rate that the step's twin is told. A soft limit has room for everything
-// there, and Go says what is over it.
-func (p *Params) toldRate() int64 {
-	if p.Soft {
-		return MaxExact
-	}
-	return p.rate
 }
 
 // Spare is how far ahead of now TAT may be before the charge, if MaxDelay is ignored. It is
@@ -93,7 +79,7 @@ func (p *Params) Told(now int64) {
 	}
 }
 
-// SetCost changes the cost, which must not be above the quota + 1, or above maxUsed if Soft.
+// SetCost changes the cost, which must not be above the quota + 1.
 func (p *Params) SetCost(units int64) {
 	p.Bound = nil
 	if p.Cost = units; p.Bucket {

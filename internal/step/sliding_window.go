@@ -30,7 +30,7 @@ func (slidingWindow) Take(s State, now int64, p Params) (State, Placed, bool) {
 	room := p.rate - s.B - p.Cost
 	left := s.A + p.Period - now
 	ok := room >= 0 && left <= inView(room, s.C, p.Period, left)
-	return State{A: s.A, B: min(s.B+p.Cost, p.maxUsed), C: s.C}, Placed{At: s.A}, ok
+	return State{A: s.A, B: s.B + p.Cost, C: s.C}, Placed{At: s.A}, ok
 }
 
 // inView returns how much time of the current window may be left so that the last window's

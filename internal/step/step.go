@@ -133,15 +133,6 @@ func (p *Params) Take(s State, now int64) (charged State, where Placed, ok bool)
 	return p.Step.Take(s, now, *p)
 }
 
-// Units returns how many units a charge took: the cost or, beyond a soft limit, what the
-// window could still count.
-func (p *Params) Units(s, charged State) int64 {
-	if p.Soft {
-		return charged.B - s.B
-	}
-	return p.Cost
-}
-
 // Full reports whether a state is at the end of the exact range: of further units, it holds
 // only a part, or none.
 func (p *Params) Full(s State) bool {

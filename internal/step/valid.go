@@ -41,13 +41,6 @@ func (l Limit) Invalid(row *Row) (errs []error) {
 		bad("calendar is for calendar_window, not for %s; leave one of them out", row.Name)
 	}
 	switch {
-	case row == nil || !l.Soft || row.Aligned, row.Calendar:
-	case row.Bucket:
-		bad("soft: a bucket would carry what is over the limit into the time after; write a window, as in \"100/1m soft\" or \"100/1m fixed_window soft\"")
-	default:
-		bad("soft is for fixed_window, sliding_window and calendar_window, not for %s; write a window, as in \"100/1m soft\"", row.Name)
-	}
-	switch {
 	case row == nil:
 		bad("unknown algorithm %q; use one of %s", l.Algorithm, names())
 	case l.Burst < 0:

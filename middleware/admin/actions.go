@@ -129,19 +129,18 @@ func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) e
 		return bad("%d counts are meant; send the limit of one and, if there are several with it, its tier, override or key, as a look-up shows them", len(counts))
 	}
 	check := found[0]
-	l, soft := check.Limit, check.Limit
-	soft.Soft = true
+	l := check.Limit
+	window := l.Calendar != "" || l.Burst == 0 && slices.Contains([]algorithms.Algorithm{"", algorithms.FixedWindow, algorithms.SlidingWindow}, l.Algorithm)
 	switch {
 	case l.Rate < 0 || l.Algorithm == algorithms.InFlight:
 		return bad("%s counts nothing that could be set", view.Limit(l))
-	case soft.Validate() == nil:
-		check.Limit = soft // so that more than the limit may be used
+	case window: // more than the limit may be used
 	case slices.ContainsFunc(found, func(c algorithms.Check) bool { return c.Limit != l }):
 		return bad("several limits share this count; send limit= or tier= of the one that applies to the client, as a look-up shows it")
 	case o.used > l.Quota():
 		return bad("of %s at most %d can be used, got %d", view.Limit(l), l.Quota(), o.used)
 	}
-	err := h.limiter.Reset(ctx, found[0]) // as the rule has it: a soft limit allows no Ban and no Lease
+	err := h.limiter.Reset(ctx, found[0])
 	middlewares.Bans(h.limit).Forget(banned.Key{Rule: o.rule, Key: middlewares.Shown(h.limit, check.Key).Kept})
 	if err != nil {
 		return fmt.Errorf("not set, and forgotten in this process: %w", err)
@@ -149,12 +148,18 @@ func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) e
 	if o.used == 0 {
 		return nil
 	}
-	check.Cost, check.Ban, check.Shadow, check.Lease = o.used, algorithms.Ban{}, false, false
+	check.Cost, check.Ban, check.Shadow, check.Lease = min(o.used, l.Quota()), algorithms.Ban{}, false, false
 	d, err := h.limiter.Take(ctx, check)
-	if err == nil && (d.Results[0].Charged != o.used || d.Results[0].Source == algorithms.SourceFallback) {
-		err = errors.New("the count was forgotten, but not all of it was charged again")
+	if err == nil && d.Allowed && check.Cost < o.used {
+		d.Results, err = h.limiter.Settle(ctx, algorithms.Charge{Result: d.Results[0], Cost: o.used})
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if r := &d.Results[0]; r.Charged != o.used || r.Source == algorithms.SourceFallback || window && l.Quota()-r.Remaining < o.used {
+		return errors.New("the count was forgotten, but not all of it was charged again")
+	}
+	return nil
 }
 
 // keysOf returns the keys that an order is about.

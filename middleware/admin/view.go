@@ -293,7 +293,7 @@ func (h *handler) overrideFor(rule *view.Rule, o order, secret bool, keys []stri
 func (h *handler) countOf(l *view.ClientLimit, r *algorithms.Result) countView {
 	c := countView{
 		Key: middlewares.Shown(h.limit, r.Check.Key).Text, Tier: l.Tier, Override: l.Override, Limit: view.Limit(r.Check.Limit), Cost: r.Check.Cost, Shadow: r.Check.Shadow,
-		Source: string(r.Source), Allowed: r.HasRoom || r.Check.Limit.Soft && !r.Check.Shadow && !r.Denies(), Banned: r.BannedFor > 0, Remaining: r.Remaining, RetryAfter: view.Seconds(r.RetryAfter), ResetAfter: view.Seconds(r.ResetAfter),
+		Source: string(r.Source), Allowed: r.HasRoom, Banned: r.BannedFor > 0, Remaining: r.Remaining, RetryAfter: view.Seconds(r.RetryAfter), ResetAfter: view.Seconds(r.ResetAfter),
 		Quota: r.Check.Limit.Quota(), Held: r.Check.Limit.Algorithm == algorithms.InFlight, BannedFor: view.Seconds(r.BannedFor),
 	}
 	if r.Err != nil {

@@ -36,7 +36,7 @@ func TestEveryField(t *testing.T) {
 		"Name":   {"name: login", ratelimit.Rule{Name: "login"}},
 		"Match":  {"match: [POST /a, '/b/{x...}']", ratelimit.Rule{Match: []string{"POST /a", "/b/{x...}"}}},
 		"Limit":  {"limit: 10/s burst 20", ratelimit.Rule{Limit: algorithms.Limit{Rate: 10, Period: second, Burst: 20, Algorithm: algorithms.TokenBucket}}},
-		"Limits": {"limit: [10/s, 100000/month@UTC soft]", ratelimit.Rule{Limits: []algorithms.Limit{algorithms.PerSecond(10), {Rate: 100_000, Calendar: "month@UTC", Soft: true}}}},
+		"Limits": {"limit: [10/s, 100000/month@UTC]", ratelimit.Rule{Limits: []algorithms.Limit{algorithms.PerSecond(10), algorithms.PerMonth(100_000, "UTC")}}},
 		"Tiers": {"tiers: {pro: 1000/1m gcra, enterprise: [5/s, 9/day@UTC], internal: unlimited}", ratelimit.Rule{Tiers: map[string][]algorithms.Limit{
 			"pro": {{Rate: 1000, Period: minute, Algorithm: algorithms.GCRA}}, "enterprise": {algorithms.PerSecond(5), algorithms.PerDay(9, "UTC")}, "internal": ratelimit.Unlimited(),
 		}}},

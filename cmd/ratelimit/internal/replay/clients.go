@@ -73,7 +73,6 @@ type candidate struct {
 // So one decision with a quota out of reach says by its Remaining how large the
 // quota would have had to be for all the key's requests so far to be admitted.
 func candidates(rule string, l algorithms.Limit) []candidate {
-	l.Soft = false // a soft limit denies nothing
 	bucket := l
 	bucket.Algorithm, bucket.Burst = algorithms.Algorithm(step.Limit{Burst: l.Burst, Algorithm: string(l.Algorithm)}.Name()), 1
 	if bucket.Validate() != nil { // it is a window

@@ -206,19 +206,6 @@ func TestTiersSkipAndOwnAddresses(t *testing.T) {
 	}
 }
 
-// What passes beyond a soft limit is told, and is no denial.
-func TestSoftLimits(t *testing.T) {
-	const rules = "version: 1\nrules: [{name: a, key: ip, limit: [4/1s fixed_window, 2/1h fixed_window soft]}]"
-	var log strings.Builder
-	for range 5 {
-		log.WriteString(at(nine, 1, "/"))
-	}
-	stdout, result := replays(t, rules, log.String(), nil)
-	if got := numbers(t, result, "a"); got[0] != 5 || got[1] != 1 || !strings.Contains(stdout, "passed beyond a soft limit: 2 of 5") {
-		t.Errorf("%v\n%s", got, stdout)
-	}
-}
-
 // Responses that a rule does not charge need no room in the smallest limit.
 func TestWhatIsNotChargedNeedsNoRoom(t *testing.T) {
 	const rules = "version: 1\nrules: [{name: a, key: ip, limit: 9/1m fixed_window, charge_on: [401]}]"

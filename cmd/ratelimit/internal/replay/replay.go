@@ -60,7 +60,6 @@ type rule struct {
 	early       int64    // requests before the logs had the key
 	requests    int64
 	denied      int64
-	over        int64 // passed beyond a soft limit
 	clients     clients
 	candidates  []candidate
 }
@@ -259,15 +258,10 @@ func (p *replay) see(_ *http.Request, d ratelimit.Decision) {
 		for windows < len(rest) && rest[windows].Check.Rule == res.Check.Rule {
 			windows++
 		}
-		soft := func(r algorithms.Result) bool { return r.Check.Limit.Soft && r.BannedFor == 0 }
-		denied := slices.ContainsFunc(rest[:windows], func(r algorithms.Result) bool { return !r.HasRoom && !soft(r) })
-		over := slices.ContainsFunc(rest[:windows], func(r algorithms.Result) bool { return r.Charged > 0 && !r.HasRoom })
+		denied := slices.ContainsFunc(rest[:windows], func(r algorithms.Result) bool { return !r.HasRoom })
 		rest = rest[windows:]
 		r := p.byName[res.Check.Rule]
 		r.requests++
-		if over {
-			r.over++
-		}
 		c := r.clients.of(res.Check.Key)
 		if denied {
 			r.denied++

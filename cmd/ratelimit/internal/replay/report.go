@@ -134,9 +134,6 @@ func (r *report) rule(b *strings.Builder, rule *rule) {
 	if rule.clients.mask > 0 {
 		say("1 of %d clients was counted", rule.clients.scale())
 	}
-	if rule.over > 0 {
-		say("passed beyond a soft limit: %s of %s", count(rule.over), count(rule.requests))
-	}
 	if most := rule.most(mostClients); len(most) > 0 {
 		all := make([]string, len(most))
 		for i, c := range most {

@@ -24,9 +24,6 @@ if was ~= '' then
 end
 local after = used + cost
 fits, left = after <= rate, start == stored or ends - now
-if after > 999999999999999 then -- of a soft limit
-  after = 999999999999999
-end
 if after < 1000000 and start % 1000000 == 0 and start >= 1000000000000000 then
   charge = format('%d', start + after)
 else

@@ -2,7 +2,7 @@
 -- Key      "start used": the window's start in µs, the units taken in it. Where the start is a whole second of
 --          this century and the units are less than a million, their sum: Redis keeps that as a number, in
 --          less than a string. It has no leading zeros, which miniredis' Lua reads as octal.
--- ARGV[p]  rate period cost; of a soft limit, which has room for everything, the rate is 2^53
+-- ARGV[p]  rate period cost
 --@ step
 local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
 local begin = now - now % period

@@ -2,7 +2,7 @@
 -- Key      "start used last": the window's start in µs, the units taken in it and in the one before. Where the
 --          start is such a second and both are less than a thousand, -(start + used * 1000 + last): a number,
 --          as of fixed_window, and told from that by its sign.
--- ARGV[p]  rate period cost; of a soft limit, which has room for everything, the rate is 2^53
+-- ARGV[p]  rate period cost
 --@ step
 local rate, period, cost = ARGV[p] + 0, ARGV[p + 1] + 0, ARGV[p + 2] + 0
 local begin = now - now % period
@@ -43,9 +43,6 @@ if fits and last > room then
   fits = view <= room * ((period - rest) / last) + floor(room * rest / last)
 end
 local after = used + cost
-if after > 94906265 then -- of a soft limit
-  after = 94906265
-end
 left = start == stored or view + period
 if after < 1000 and last < 1000 and start % 1000000 == 0 and start >= 1000000000000000 then
   charge = format('%d', -start - after * 1000 - last)

@@ -44,8 +44,8 @@ func serveOperators() (address string, end func(), err error) {
 			Tiers: map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(1000)}, "enterprise": {{Rate: 10000, Period: time.Minute, Burst: 20000}}, "internal": ratelimit.Unlimited(), "a-tier-with-a-name-of-thirty-l": {algorithms.PerMinute(50)}}},
 		{Name: "exports-of-a-tenant-with-a-rather-long-name-in-the-rule-file", Match: []string{"GET /export/{format}"}, Key: keyfunc.Join(user, keyfunc.IP), Limit: algorithms.PerHour(20), Shadow: true, Enforce: 0.1},
 		{Name: "uploads", Match: []string{"PUT /files/{path...}"}, Key: keyfunc.IP, Limit: algorithms.MaxInFlight(2), Shadow: true},
-		{Name: "queries", Match: []string{"POST /queries"}, Key: user, Limits: []algorithms.Limit{algorithms.PerMinute(1000), {Rate: 20, Calendar: "month@America/Argentina/Buenos_Aires", Soft: true}},
-			Overrides: []ratelimit.Override{{Client: []string{"alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(20000), {Rate: 20, Calendar: "month@America/Argentina/Buenos_Aires", Soft: true}}, Note: "OPS-4711"}}},
+		{Name: "queries", Match: []string{"POST /queries"}, Key: user, Limits: []algorithms.Limit{algorithms.PerMinute(1000), {Rate: 20, Calendar: "month@America/Argentina/Buenos_Aires"}},
+			Overrides: []ratelimit.Override{{Client: []string{"alice"}, Limits: []algorithms.Limit{algorithms.PerMinute(20000), {Rate: 20, Calendar: "month@America/Argentina/Buenos_Aires"}}, Note: "OPS-4711"}}},
 		{Name: "reports", Match: []string{"POST /queries"}, Key: user, Limit: algorithms.MaxInFlight(3), Tiers: map[string][]algorithms.Limit{"pro": {algorithms.MaxInFlight(30)}}},
 		{Name: "windows", Match: []string{"POST /messages"}, Key: user, Limits: windows, Ban: algorithms.Ban{After: 1, Within: time.Hour, For: 40 * 24 * time.Hour}},
 		{Name: "everybody", Match: []string{"/messages"}, Key: keyfunc.Everyone, Limit: algorithms.PerMinute(100000)},
@@ -68,10 +68,10 @@ func serveOperators() (address string, end func(), err error) {
 			<-ended
 		}
 	}))
-	for i := range 23 { // three beyond the soft limit, and the last two stay in flight
+	for i := range 20 { // the whole quota, and the last two stay in flight
 		r := httptest.NewRequest(http.MethodPost, "/queries", nil)
 		r.Header.Set("X-User", "alice")
-		if i < 21 {
+		if i < 18 {
 			handler.ServeHTTP(httptest.NewRecorder(), r)
 			continue
 		}
