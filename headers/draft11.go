@@ -16,13 +16,12 @@ import (
 //	RateLimit-Policy: "per-ip";q=200;w=60, "login";q=5;w=60
 //	RateLimit: "login";r=3;t=42
 //
-// An item's name is the rule. q is the number of
-// units that can be used at once, and w the seconds in which q units become free again. r
-// is the number of units left, and t the seconds until all units are free. On an admitted
-// request, RateLimit-Policy lists every enforced rule. RateLimit lists one of them: the
-// tightest. On a denied
-// request, both list the rules that denied it. In such a RateLimit, t is the seconds until
-// the request fits the rule's limit; t is missing if the request will never fit.
+// An item's name is the rule. q is the number of units that can be used at once, and w the
+// seconds in which q units become free again. r is the number of units left, and t the
+// seconds until all units are free. On an admitted request, RateLimit-Policy lists every
+// enforced rule, and RateLimit the tightest of them. On a denied request, both list the
+// rules that denied it. In such a RateLimit, t is the seconds until the request fits the
+// rule's limit; t is missing if the request will never fit.
 //
 // The items of a rule with in_flight have qu="concurrent-requests", no w and no t. The
 // items of a calendar window have no w, because months differ in length.
