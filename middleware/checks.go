@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -129,6 +130,22 @@ type opened struct{}
 func (opened) Shedder(m *Middleware) *shed.Shedder {
 	m.mustBeMade()
 	return m.config.Shedder
+}
+
+// An editor adds overrides to a rule of the document that a Middleware follows, and returns
+// the document's new version.
+type editor = func(ctx context.Context, rule string, overrides []Override) (version int64, err error)
+
+// SetEditor sets the editor of the document that the Middleware follows; nil if there is
+// none.
+func (opened) SetEditor(m *Middleware, e editor) { m.editor.Store(&e) }
+
+// Editor returns what SetEditor has set.
+func (opened) Editor(m *Middleware) editor {
+	if e := m.editor.Load(); e != nil {
+		return *e
+	}
+	return nil
 }
 
 // State returns the rules in force, and the servers whose circuit is open.

@@ -28,6 +28,7 @@ type Middleware struct {
 	config     Config // with defaults; what is compiled of it is in other fields
 	limiter    *limiter
 	rules      atomic.Pointer[ruleset]
+	editor     atomic.Pointer[editor]
 	skip       []pattern.Pattern
 	share      share
 	queue      *waitqueue.Queue

@@ -39,6 +39,8 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 		err = h.limiter.Reset(ctx, client.Checks...)
 	case "used":
 		err = h.use(ctx, o, client.Limits)
+	case "raise":
+		err = h.raise(ctx, &rules[at], o, keys)
 	case "ban":
 		if why := deniesNothing(client.Limits); why != "" {
 			err = &mistake{http.StatusConflict, fmt.Errorf("not banned, because a ban would deny nothing: %s", why)}
@@ -74,6 +76,26 @@ func (h *handler) carryOut(r *http.Request, o order) (*clientView, error) {
 		err = fmt.Errorf("not done on servers that are out of reach, repeat it when they are back: %w", err)
 	}
 	return v, &mistake{http.StatusInternalServerError, fmt.Errorf("%s: %w", o.action, err)}
+}
+
+// raise adds an override for each key to the document that has the rules.
+func (h *handler) raise(ctx context.Context, rule *view.Rule, o order, keys []string) error {
+	edit := middlewares.Editor(h.limit)
+	if edit == nil {
+		return &mistake{http.StatusConflict, errors.New("not raised: this process does not follow a document in Redis; add an override to the rules")}
+	}
+	var overrides []ratelimit.Override
+	for _, key := range keys {
+		client := h.clientOf(rule, o, key)
+		if client == nil {
+			return &mistake{http.StatusConflict, errors.New("not raised: the client's key is a secret, so its override has to be written into the document")}
+		}
+		overrides = append(overrides, ratelimit.Override{Client: client, Limits: o.limits, Until: time.Now().Add(o.lasts).Truncate(time.Second)})
+	}
+	if _, err := edit(ctx, rule.Name, overrides); err != nil {
+		return &mistake{http.StatusConflict, fmt.Errorf("not raised: %w", err)}
+	}
+	return nil
 }
 
 // deniesNothing says why a rule denies nothing to a client, whatever it has used; "" if it

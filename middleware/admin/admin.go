@@ -38,13 +38,15 @@ import (
 //	POST  action=reset&rule=per-ip&value=…    forgets what the client has used
 //	POST  action=used&n=4000&rule=…&value=…   sets the units used of one limit; see below
 //	POST  action=ban&for=15m&rule=…&value=…   bans the client; action=unban ends the ban
+//	POST  action=raise&limit=9/1m&for=7d&…    sets the client's limits for so long; see below
 //	POST  action=peek&rule=…&value=…          like GET, with nothing secret in the URL
 //
 // A client is named as for [ratelimit.Middleware.Checks], with a value for each part of
 // the rule's Key, or by the id of an entry in one of the lists. The path does not matter.
 // A ban that would deny nothing is refused: the rule is in shadow for the
-// client, or the client is unlimited. To raise a client's limit for a time, copy the
-// override that the page shows into the rules: the page does not write them.
+// client, or the client is unlimited. action=raise adds an override
+// to the document in Redis, if a rulefile.Loader with a Fleet watches it for this
+// Middleware; otherwise copy the override that the page shows into the rules.
 //
 // Use action=used to restore a count that was lost, or to give a client more units. If a
 // rule has several limits for the client, add the limit, tier, override or key of the count

@@ -64,7 +64,7 @@ func hints(r view.Rule) []string {
 }
 
 // done says what was done.
-var done = map[string]string{"reset": "Reset", "used": "Set", "ban": "Banned", "unban": "Ban lifted"}
+var done = map[string]string{"reset": "Reset", "used": "Set", "ban": "Banned", "unban": "Ban lifted", "raise": "Published"}
 
 // writePage responds with a page. The clients are above all else; they, the overview and
 // the error may be nil.

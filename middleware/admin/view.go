@@ -151,6 +151,8 @@ type clientView struct {
 	Secret    bool   `json:"-"` // the values are not shown
 	Powerless string `json:"-"` // why nothing is denied; "" if something may be
 	YAML      string `json:"-"` // an override for the client; "" if the rule takes none
+	Raises    bool   `json:"-"` // the override can be added here
+	Limit     string `json:"-"` // the rule's own
 }
 
 // ByTier reports whether the tier of a request decides.
@@ -214,7 +216,8 @@ func (c *countView) Over() int64 { return max(0, -c.Remaining) }
 // look returns how keys stand by each limit that a rule may have for them.
 func (h *handler) look(ctx context.Context, rule *view.Rule, o order, keys []string, limits []view.ClientLimit) *clientView {
 	c := &clientView{Rule: rule.Name, Action: o.action, Order: o, Secret: rule.Secret || o.secret, Powerless: deniesNothing(limits)}
-	c.YAML = h.overrideFor(rule, o, c.Secret, keys)
+	c.YAML, c.Raises = h.overrideFor(rule, o, keys), middlewares.Editor(h.limit) != nil
+	c.Limit = strings.Join(rule.Limit, ", ")
 	for _, key := range keys {
 		c.Keys = append(c.Keys, middlewares.Shown(h.limit, key).Text)
 	}
@@ -260,7 +263,7 @@ func (h *handler) look(ctx context.Context, rule *view.Rule, o order, keys []str
 
 // overrideFor returns lines to add to the overrides of a rule, one for each key. What the
 // lists do not show is not in them.
-func (h *handler) overrideFor(rule *view.Rule, o order, secret bool, keys []string) string {
+func (h *handler) overrideFor(rule *view.Rule, o order, keys []string) string {
 	if rule.Values == 0 {
 		return ""
 	}
@@ -272,12 +275,7 @@ func (h *handler) overrideFor(rule *view.Rule, o order, secret bool, keys []stri
 	}
 	var b strings.Builder
 	for _, key := range keys {
-		number, _, _ := strings.Cut(key, ":")
-		candidates := [][]string{{middlewares.Shown(h.limit, key).Text}}
-		if !secret && o.Values != nil {
-			candidates = append([][]string{o.Values, {number + ":" + o.Values[0]}}, candidates...)
-		}
-		client := middlewares.Names(h.limit, rule.Name, key, candidates...)
+		client := h.clientOf(rule, o, key)
 		if client == nil {
 			client = []string{"the client"}
 		}
@@ -300,4 +298,15 @@ func (h *handler) countOf(l *view.ClientLimit, r *algorithms.Result) countView {
 		c.Error = r.Err.Error()
 	}
 	return c
+}
+
+// clientOf returns what an Override has as its Client to stand for a key; nil if that is not
+// shown.
+func (h *handler) clientOf(rule *view.Rule, o order, key string) []string {
+	number, _, _ := strings.Cut(key, ":")
+	candidates := [][]string{{middlewares.Shown(h.limit, key).Text}}
+	if !rule.Secret && !o.secret && o.Values != nil {
+		candidates = append([][]string{o.Values, {number + ":" + o.Values[0]}}, candidates...)
+	}
+	return middlewares.Names(h.limit, rule.Name, key, candidates...)
 }
