@@ -151,7 +151,7 @@ func inBody(constructor, name string, at place, malformed error, maxBytes int64,
 	}
 	inForms, forms := at.inForms(), constructor == "BodyForm" // FormValue takes the query for a form
 	read := func(r *http.Request) (string, error) {
-		none := r.Body == nil || r.Body == http.NoBody
+		none := !replay.Has(r)
 		for _, f := range inForms {
 			if (forms || !none) && r.URL != nil && f.inQuery(r.URL.RawQuery) {
 				return "", fmt.Errorf("field %q is in the URL", f.name)

@@ -30,6 +30,13 @@ type Body struct {
 // goroutines that share a request agree on its Body.
 var wrapping sync.Mutex
 
+// Has reports whether r has a body.
+func Has(r *http.Request) bool {
+	wrapping.Lock()
+	defer wrapping.Unlock()
+	return r.Body != nil && r.Body != http.NoBody
+}
+
 // Of returns the Body of r, nil if r has no body. The first call replaces r.Body;
 // all others leave r alone.
 func Of(r *http.Request) *Body {
