@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/banned"
@@ -184,7 +183,7 @@ func (opened) Names(m *Middleware, rule, key string, candidates ...[]string) []s
 }
 
 // Denied returns the keys that were denied most, as TopDenied does, but in clear.
-func (opened) Denied(m *Middleware) []topk.Entry { return m.top.List(time.Since(m.start)) }
+func (opened) Denied(m *Middleware) []topk.Entry { return m.top.List(m.now()) }
 
 // Bans returns the bans that the Middleware knows of, whose keys are as Shown returns them.
 func (opened) Bans(m *Middleware) *banned.List { return &m.bans }

@@ -78,7 +78,7 @@ func outcomeOf(windows []algorithms.Result) (one *algorithms.Result) {
 // recordDenial counts a denial for TopDenied, notes a ban, and logs the denial unless its
 // rule has logged enough in this second.
 func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.Result) {
-	now, key := time.Since(m.start), bounded(r.Check.Key)
+	now, key := m.now(), bounded(r.Check.Key)
 	if r.Source != algorithms.SourceFailClosed && !r.Check.Shadow {
 		m.top.Add(now, r.Check.Rule, key)
 	}
@@ -89,7 +89,7 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 		}
 		m.bans.Note(banned.Key{Rule: r.Check.Rule, Key: key}, by, time.Now(), r.BannedFor)
 	}
-	suppressed, ok := m.mayLog(ctx, w)
+	suppressed, ok := m.mayLog(ctx, w, now)
 	if !ok {
 		return
 	}
@@ -114,11 +114,11 @@ func (m *Middleware) recordDenial(ctx context.Context, w *watch, r *algorithms.R
 
 // mayLog reports whether a denial or a refusal is to be logged, and how many were not
 // since the last one.
-func (m *Middleware) mayLog(ctx context.Context, w *watch) (suppressed int64, ok bool) {
+func (m *Middleware) mayLog(ctx context.Context, w *watch, now time.Duration) (suppressed int64, ok bool) {
 	if m.config.DenialLogRate <= 0 || !m.config.Logger.Enabled(ctx, slog.LevelInfo) {
 		return 0, false
 	}
-	return w.denials.Take(time.Since(m.start), int64(m.config.DenialLogRate))
+	return w.denials.Take(now, int64(m.config.DenialLogRate))
 }
 
 // logRefusal logs a refusal by a rule's key, such as [keyfunc.Required], like a denial. All
@@ -128,7 +128,7 @@ func (m *Middleware) logRefusal(ctx context.Context, w *watch, err error) {
 	if !ok {
 		return
 	}
-	if suppressed, ok := m.mayLog(ctx, w); ok {
+	if suppressed, ok := m.mayLog(ctx, w, m.now()); ok {
 		m.config.Logger.LogAttrs(ctx, slog.LevelInfo, "ratelimit: refused", slog.String("rule", w.rule), slog.Int("status", refused.Status),
 			slog.String("reason", strings.TrimPrefix(refused.Reason, keyfunc.ErrNoKey.Error()+": ")), slog.Int64("suppressed", suppressed))
 	}
@@ -150,7 +150,7 @@ type DeniedKey struct {
 // 256 of the denials is among them, and no Error is larger than one in 256 of the denials.
 func (m *Middleware) TopDenied(n int) []DeniedKey {
 	m.mustBeMade()
-	entries := m.top.List(time.Since(m.start))
+	entries := m.top.List(m.now())
 	top := make([]DeniedKey, min(max(n, 0), len(entries)))
 	for i := range top {
 		top[i] = DeniedKey(entries[i])
