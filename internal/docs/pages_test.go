@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -102,4 +103,33 @@ func (p page) prose() []string {
 		}
 	}
 	return lines
+}
+
+// forEachText visits what readers see and copy: pages, rule files and Go, but for tests that
+// are no examples, CHANGELOG.md, and folders whose paths end in one of without.
+func forEachText(t *testing.T, visit func(name, text string), without ...string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		name := filepath.ToSlash(path)
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || slices.ContainsFunc(without, func(end string) bool { return strings.HasSuffix(name, end) })):
+			return filepath.SkipDir
+		case entry.IsDir() || strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(entry.Name(), "example") || entry.Name() == "CHANGELOG.md":
+			return nil
+		}
+		switch filepath.Ext(name) {
+		case ".md", ".go", ".yaml", ".json":
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			visit(name, string(text))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
