@@ -130,10 +130,11 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 }
 
 // Close ends the Guard's goroutines and closes its own connections, and the client if
-// [Redis] made it; otherwise the caller closes it. In the store, it ends this process' requests in flight, even while their
-// handlers run: call it when the process ends. It waits for a probe, for refunds and
-// batches, for decisions in progress and for a last heartbeat: at most a few times as long
-// as a decision may take, and a second more if many thousands of requests are in flight.
+// [Redis] made it; otherwise the caller closes it. In the store, it ends this process'
+// requests in flight, even while their handlers run: call it when the process ends. It waits
+// for a probe, for refunds and batches, for decisions in progress and for a last heartbeat:
+// at most a few times as long as a decision may take, and a second more if many thousands of
+// requests are in flight.
 // Decisions after Close still work, but no circuit opens. Further calls of Close do
 // nothing.
 func (g *Guard) Close() (err error) {

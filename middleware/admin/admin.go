@@ -43,10 +43,10 @@ import (
 //
 // A client is named as for [ratelimit.Middleware.Checks], with a value for each part of
 // the rule's Key, or by the id of an entry in one of the lists. The path does not matter.
-// A ban that would deny nothing is refused: the rule is in shadow for the
-// client, or the client is unlimited. action=raise adds an override
-// to the document in Redis, if a rulefile.Loader with a Fleet watches it for this
-// Middleware; otherwise copy the override that the page shows into the rules.
+// A ban that would deny nothing is refused: the rule is in shadow for the client, or the
+// client is unlimited. action=raise adds an override to the document in Redis, if a
+// rulefile.Loader with a Fleet watches it for this Middleware; otherwise copy the override
+// that the page shows into the rules.
 //
 // Use action=used to restore a count that was lost, or to give a client more units. If a
 // rule has several limits for the client, add the limit, tier, override or key of the count
@@ -57,9 +57,9 @@ import (
 //
 // Never serve it to the public: it has no authentication, and shows and lifts all
 // limits. Put it on a listener of its own, or behind authentication. It refuses what
-// pages of other sites make a browser send, except for links. It also refuses requests whose Host, without
-// the port, is neither an address, localhost nor one of hosts: any site can make a name
-// of its own resolve to this server.
+// pages of other sites make a browser send, except for links. It also refuses requests whose
+// Host, without the port, is neither an address, localhost nor one of hosts: any site can
+// make a name of its own resolve to this server.
 func Handler(limit *ratelimit.Middleware, hosts ...string) http.Handler {
 	h := handler{limit: limit, limiter: limit.Limiter()}
 	names := make([]string, len(hosts))
