@@ -124,8 +124,8 @@ outages: ## Take Redis away in every way known, under load; write docs/operation
 	@sed -n '/<!-- outages -->/,/<!-- \/ -->/p' docs/operations.md
 
 .PHONY: mutate
-mutate: ## Change the steps one comparison at a time; list changes that no test notices (hours; ONLY=fixed_window: ten minutes).
-	go run -C tools ./mutate -only '$(ONLY)'
+mutate: ## Change the steps one comparison at a time; list changes that no test notices (hours; ONLY=fixed_window or SAMPLE=9: ten minutes).
+	go run -C tools ./mutate -only '$(ONLY)' -sample '$(or $(SAMPLE),1)'
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s).

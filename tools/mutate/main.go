@@ -73,9 +73,10 @@ func main() {
 	arithmetic := flag.Bool("arithmetic", false, "change arithmetic too, not only comparisons, roundings and conditions")
 	only := flag.String("only", "", "mutate only files whose name contains this")
 	list := flag.Bool("list", false, "list the mutants and run nothing")
+	sample := flag.Int("sample", 1, "try only every so many-th mutant")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *only, *list, *arithmetic)
+	err := run(ctx, *only, *list, *arithmetic, max(*sample, 1))
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -83,8 +84,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, only string, list, arithmetic bool) error {
-	all, err := allMutants(only, arithmetic)
+func run(ctx context.Context, only string, list, arithmetic bool, sample int) error {
+	all, err := allMutants(only, arithmetic, sample)
 	if err != nil {
 		return err
 	}
@@ -120,14 +121,14 @@ func run(ctx context.Context, only string, list, arithmetic bool) error {
 	count := map[outcome]int{}
 	for r := range results {
 		count[r.outcome]++
-		fmt.Printf("%-9s %s:%d: %s\n", r.outcome, r.file, r.line, r.what)
+		fmt.Printf("%-9s %s:%d: %s (%s)\n", r.outcome, r.file, r.line, r.what, r.by)
 	}
-	fmt.Printf("%d killed, %d survived, %d did not compile\n", count[killed], count[survived], count[broken])
+	fmt.Printf("%d killed, %d hung, %d survived, %d did not compile\n", count[killed], count[hung], count[survived], count[broken])
 	return context.Cause(ctx)
 }
 
-// allMutants returns the mutants of the files whose name contains only.
-func allMutants(only string, arithmetic bool) (all []mutant, err error) {
+// allMutants returns every sample-th mutant of the files whose name contains only.
+func allMutants(only string, arithmetic bool, sample int) (all []mutant, err error) {
 	steps, err := stepFiles(root)
 	if err != nil {
 		return nil, err
@@ -145,7 +146,10 @@ func allMutants(only string, arithmetic bool) (all []mutant, err error) {
 			all = append(all, m)
 		}
 	}
-	return all, nil
+	for i := 0; i*sample < len(all); i++ {
+		all[i] = all[i*sample]
+	}
+	return all[:(len(all)+sample-1)/sample], nil
 }
 
 // work tries mutants, one after the other, on a copy of the module whose tests pass.
@@ -163,47 +167,48 @@ func work(ctx context.Context, todo <-chan mutant, results chan<- result) error 
 	if outcome, out := build(ctx, dir); outcome != survived {
 		return fmt.Errorf("the tests do not build:\n%s", out)
 	}
-	if outcome, out := test(ctx, dir, slices.Concat(inGo, onRedis)); outcome != survived {
+	if outcome, _, out := test(ctx, dir, slices.Concat(inGo, onRedis)); outcome != survived {
 		return fmt.Errorf("the tests fail without a mutation:\n%s", out)
 	}
 	for m := range todo {
-		outcome, err := try(ctx, dir, m)
+		outcome, by, err := try(ctx, dir, m)
 		if err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
 			return nil // stopped: what was found says nothing
 		}
-		results <- result{m, outcome}
+		results <- result{m, outcome, by}
 	}
 	return nil
 }
 
 // try tests one mutant, and takes it back.
-func try(ctx context.Context, dir string, m mutant) (found outcome, err error) {
+func try(ctx context.Context, dir string, m mutant) (found outcome, by string, err error) {
 	path := filepath.Join(dir, m.file)
 	source, err := os.ReadFile(path)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer func() { err = errors.Join(err, os.WriteFile(path, source, 0o600)) }()
 	if err := os.WriteFile(path, []byte(m.source), 0o600); err != nil {
-		return "", err
+		return "", "", err
 	}
 	if strings.HasSuffix(m.file, ".lua") { // scripts are read when the tests run
-		found, _ = test(ctx, dir, onRedis)
-		return found, nil
+		found, by, _ = test(ctx, dir, onRedis)
+		return found, by, nil
 	}
 	if found, _ = build(ctx, dir); found == survived {
-		found, _ = test(ctx, dir, slices.Concat(inGo, onRedis))
+		found, by, _ = test(ctx, dir, slices.Concat(inGo, onRedis))
 	}
-	return found, nil
+	return found, by, nil
 }
 
 type outcome string
 
 const (
 	killed   outcome = "killed"
+	hung     outcome = "HUNG" // no answer in time: killed, unless the machine was busy
 	survived outcome = "SURVIVED"
 	broken   outcome = "broken"
 )
@@ -225,14 +230,16 @@ func build(ctx context.Context, dir string) (outcome, []byte) {
 	return survived, nil
 }
 
-// test runs the tests on a mutant, one stage after the other. One that hangs is
-// noticed too.
-func test(ctx context.Context, dir string, stages []stage) (result outcome, out []byte) {
+// failed is the first line of a test's failure.
+var failed = regexp.MustCompile(`--- FAIL: \S+`)
+
+// test runs the tests on a mutant, one stage after the other. by is what killed it.
+func test(ctx context.Context, dir string, stages []stage) (result outcome, by string, out []byte) {
 	if out, err := command(ctx, filepath.Join(dir, scripts), filepath.Join(dir, "gen")).CombinedOutput(); err != nil {
-		return broken, out
+		return broken, "", out
 	}
 	for _, s := range stages {
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 		args := []string{"-test.failfast", "-test.run", s.tests, "-test.skip", without}
 		if s.rapid {
 			args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=0s")
@@ -240,12 +247,16 @@ func test(ctx context.Context, dir string, stages []stage) (result outcome, out 
 		cmd := command(ctx, filepath.Join(dir, s.pkg), filepath.Join(dir, filepath.Base(s.pkg)+".test"), args...)
 		cmd.Env = append(os.Environ(), "REQUIRE_REDIS=1", "LUA_DIR="+filepath.Join(dir, scripts))
 		out, err := cmd.CombinedOutput()
+		late := ctx.Err() != nil
 		cancel()
-		if err != nil {
-			return killed, out
+		switch {
+		case late:
+			return hung, s.tests, out
+		case err != nil:
+			return killed, strings.TrimPrefix(string(failed.Find(out)), "--- FAIL: "), out
 		}
 	}
-	return survived, nil
+	return survived, "", nil
 }
 
 // A mutant is a file with one change.
@@ -258,6 +269,7 @@ type mutant struct {
 type result struct {
 	mutant
 	outcome
+	by string
 }
 
 var (
