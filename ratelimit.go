@@ -15,12 +15,12 @@
 //	middleware/rulefile  rules in files and in Redis, replaced while the program runs
 //	middleware/metrics   Prometheus metrics
 //	middleware/admin     a page for operators
+//	middleware/shed      refuses requests while the process is overloaded
 //	keyfunc              who is counted: address, API key, cookie, user, fields of the body
 //	headers              what clients are told, and a Transport that obeys what servers tell
 //	algorithms           limits, and the stores that count: Memory and Redis
 //	algorithms/limitertest  limiters and a Redis for tests
 //	failmode             the Guard, which decides while Redis cannot
-//	shed                 refuses requests while the process is overloaded
 //
 // Start with [Config] and [Rule].
 package ratelimit

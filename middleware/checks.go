@@ -15,7 +15,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/topk"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 // Checks returns the checks by which a rule counts a client, for the limiter's

@@ -11,7 +11,7 @@ import (
 	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/pattern"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 // A Config says what to limit and how. Rules are required.

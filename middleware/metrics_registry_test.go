@@ -19,7 +19,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 func TestUsersAreNoSeries(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 // Whatever function of the program panics, the request leaves no place in flight, no slot of

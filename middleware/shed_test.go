@@ -16,7 +16,7 @@ import (
 	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 // A slowBody ends after a while.

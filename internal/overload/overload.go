@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 // The simulated server: requests wait in the order of their arrival for one of 8 workers,

@@ -19,7 +19,7 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 	"github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/metrics"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 func newLimit(t testing.TB, l algorithms.Limiter, rules ...string) *middleware.Middleware {

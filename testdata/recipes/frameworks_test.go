@@ -31,7 +31,7 @@ import (
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 // A route's status decides what stays charged, and a denied request reaches no handler.

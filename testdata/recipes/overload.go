@@ -9,7 +9,7 @@ import (
 	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 func shop(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(context.Context) string) (*ratelimit.Middleware, error) {

@@ -3,7 +3,7 @@ package docs
 import (
 	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 func sheds(guard *failmode.Guard, rules []ratelimit.Rule) (*ratelimit.Middleware, error) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/overload"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 // What the page of overload simulates at most.

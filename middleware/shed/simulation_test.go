@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/overload"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 var priorities = map[shed.Priority]http.Header{

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/overload"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 // A real server whose handlers need one of 8 database connections, for 50 ms on average,
 // and clients that give up after a second. What it reports is of the last 10 of 15 s:
 //
-//	go test ./shed -run '^$' -bench EightConnections -benchtime 1x
+//	go test ./middleware/shed -run '^$' -bench EightConnections -benchtime 1x
 func BenchmarkEightConnections(b *testing.B) {
 	for _, load := range []struct {
 		name  string

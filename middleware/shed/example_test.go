@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 type sessionKey struct{}

@@ -23,7 +23,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/internal/overload"
-	"github.com/seed75154129/ratelimit/shed"
+	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 // metricsOf are the values of a Shedder's metrics, by name and labels; of a histogram,
@@ -627,7 +627,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// go test ./shed -run '^$' -bench .
+// go test ./middleware/shed -run '^$' -bench .
 func BenchmarkShedder(b *testing.B) {
 	b.Run("not full", func(b *testing.B) {
 		h := fixed(1).Handler(sleeps(0))
