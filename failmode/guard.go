@@ -133,7 +133,7 @@ func (g *Guard) Validate() error {
 	if inside.IsNil(g.Limiter) {
 		errs = append(errs, errors.New("limiter: required; use &algorithms.Redis{Client: client, Namespace: \"shop\"}, or make the Guard by Redis(options, \"shop\")"))
 	}
-	for l := range wrapped(g.Limiter) {
+	for l := range Layers(g.Limiter) {
 		if l, ok := l.(interface{ Validate() error }); ok {
 			errs = append(errs, l.Validate())
 		}

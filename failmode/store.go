@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net"
 	"time"
 
@@ -41,26 +40,15 @@ type store interface {
 // storeOf returns the store behind a limiter: the Redis that it is or that it
 // wraps, by Unwrap; otherwise a store of a single shard.
 func storeOf(l algorithms.Limiter) store {
-	for inner := range wrapped(l) {
-		if r, ok := inner.(*algorithms.Redis); ok {
-			return lent.Store(r)
+	for inner := range Layers(l) {
+		switch inner := inner.(type) {
+		case *Guard: // it decides without its Redis, too
+			return plainStore{l}
+		case *algorithms.Redis:
+			return lent.Store(inner)
 		}
 	}
 	return plainStore{l}
-}
-
-// wrapped yields a limiter and those that it wraps, by Unwrap; at most as many as a
-// Middleware accepts.
-func wrapped(l algorithms.Limiter) iter.Seq[algorithms.Limiter] {
-	return func(yield func(algorithms.Limiter) bool) {
-		for n := 0; n < 32 && !inside.IsNil(l) && yield(l); n++ {
-			w, ok := l.(interface{ Unwrap() algorithms.Limiter })
-			if !ok {
-				return
-			}
-			l = w.Unwrap()
-		}
-	}
 }
 
 // A plainStore is a limiter of an unknown kind.

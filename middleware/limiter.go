@@ -13,7 +13,6 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/inside"
-	"github.com/seed75154129/ratelimit/internal/layers"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 	"github.com/seed75154129/ratelimit/internal/view"
 )
@@ -28,25 +27,27 @@ func validateLimiter(l algorithms.Limiter) error {
 		return fmt.Errorf("middleware: limiter: a nil %T; leave Limiter out to count in this process only, or use &failmode.Guard{Limiter: redis}", l)
 	}
 	var errs []error
-	guarded, validated, depth := false, false, 0
-	for inner := range layers.Of(l) {
-		depth++
-		if w, ok := inner.(interface{ Unwrap() algorithms.Limiter }); !ok {
-			if hidden := layers.Hidden(inner); hidden != "" && !guarded {
-				errs = append(errs, fmt.Errorf("middleware: limiter: %T hides the %s in it; give it the method Unwrap() algorithms.Limiter", inner, hidden))
-			} else if embedsNil(inner) {
-				errs = append(errs, fmt.Errorf("middleware: limiter: %T embeds a nil Limiter, so a method that it does not have itself panics; embed new(algorithms.Memory), or limitertest.Allow()", inner))
-			}
-		} else if inside.IsNil(w.Unwrap()) {
-			errs = append(errs, fmt.Errorf("middleware: limiter: %T wraps no limiter: its Unwrap returns nil; set the limiter that it wraps", inner))
-		}
-		switch inner.(type) {
+	guarded, validated := false, false
+	endless := false // the last layer wraps another one
+	for inner := range failmode.Layers(l) {
+		endless = false
+		switch inner := inner.(type) {
 		case *failmode.Guard:
 			guarded = true
 		case *algorithms.Redis:
 			if !guarded {
 				errs = append(errs, errors.New("middleware: limiter: a bare *algorithms.Redis has no fail modes; "+
 					"write Limiter: ratelimit.Redis(&redis.Options{…}, \"shop\"), or &failmode.Guard{Limiter: redis}, and close it"))
+			}
+		case interface{ Unwrap() algorithms.Limiter }:
+			if endless = !inside.IsNil(inner.Unwrap()); !endless {
+				errs = append(errs, fmt.Errorf("middleware: limiter: %T wraps no limiter: its Unwrap returns nil; set the limiter that it wraps", inner))
+			}
+		default:
+			if hidden := hiddenIn(reflect.ValueOf(inner), 4); hidden == noLimiter {
+				errs = append(errs, fmt.Errorf("middleware: limiter: %T embeds a nil Limiter, so a method that it does not have itself panics; embed new(algorithms.Memory), or limitertest.Allow()", inner))
+			} else if hidden != nil && !guarded {
+				errs = append(errs, fmt.Errorf("middleware: limiter: %T hides the %s in it; give it the method Unwrap() algorithms.Limiter", inner, hidden))
 			}
 		}
 		if v, ok := inner.(interface{ Validate() error }); ok && !validated {
@@ -56,20 +57,45 @@ func validateLimiter(l algorithms.Limiter) error {
 			}
 		}
 	}
-	if depth == layers.Most {
-		errs = append(errs, fmt.Errorf("middleware: limiter: %T wraps itself, or more than %d limiters: look at what its Unwrap returns", l, layers.Most))
+	if endless {
+		errs = append(errs, fmt.Errorf("middleware: limiter: %T wraps itself, or more than 32 limiters: look at what its Unwrap returns", l))
 	}
 	return errors.Join(errs...)
 }
 
-// embedsNil reports whether a limiter without Unwrap embeds a nil one.
-func embedsNil(l algorithms.Limiter) bool {
-	v := reflect.Indirect(reflect.ValueOf(l))
-	if _, guard := l.(*failmode.Guard); guard || v.Kind() != reflect.Struct {
-		return false
+var (
+	guardType = reflect.TypeFor[*failmode.Guard]()
+	redisType = reflect.TypeFor[*algorithms.Redis]()
+	noLimiter = reflect.TypeFor[algorithms.Limiter]()
+)
+
+// hiddenIn returns the type of a Guard or a Redis in the fields of a limiter without Unwrap,
+// at most some levels down; noLimiter if an embedded Limiter is nil, and nil if there is
+// none of these. It looks only into limiters: what else a limiter has may be of any size, and
+// other goroutines may be changing it.
+func hiddenIn(v reflect.Value, levels int) reflect.Type {
+	v = reflect.Indirect(v)
+	if v.Kind() != reflect.Struct || levels == 0 {
+		return nil
 	}
-	f := v.FieldByName("Limiter")
-	return f.IsValid() && f.Kind() == reflect.Interface && f.IsNil()
+	for field, f := range v.Fields() {
+		if f.Kind() == reflect.Interface {
+			if f.IsNil() && field.Anonymous && f.Type() == noLimiter {
+				return noLimiter
+			}
+			f = f.Elem()
+		}
+		switch {
+		case !f.IsValid():
+		case f.Type() == guardType, f.Type() == redisType:
+			return f.Type()
+		case f.Kind() == reflect.Struct, f.Type().Implements(noLimiter):
+			if hidden := hiddenIn(f, levels-1); hidden != nil {
+				return hidden
+			}
+		}
+	}
+	return nil
 }
 
 // A limiter is Config.Limiter, with what the Middleware knows of it.
@@ -88,7 +114,7 @@ type limiter struct {
 
 func newLimiter(outermost algorithms.Limiter, logger *slog.Logger) *limiter {
 	l := &limiter{Limiter: outermost, logger: logger}
-	for inner := range layers.Of(outermost) {
+	for inner := range failmode.Layers(outermost) {
 		switch inner := inner.(type) {
 		case *failmode.Guard:
 			l.guard = cmp.Or(l.guard, inner)

@@ -18,7 +18,6 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/inside"
-	"github.com/seed75154129/ratelimit/internal/layers"
 	"github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -98,7 +97,7 @@ func partsOf(s Source) []Source {
 	if s := middlewares.Shedder(m); s != nil {
 		parts = append(parts, s)
 	}
-	for l := range layers.Of(m.Limiter()) {
+	for l := range failmode.Layers(m.Limiter()) {
 		switch l := l.(type) {
 		case *failmode.Guard:
 			parts = append(parts, l)
