@@ -99,12 +99,12 @@ func TestCircuitsOpenOnLatenessOnlyWithoutAWitness(t *testing.T) {
 	circuits(t, func(t *testing.T, g *Guard, n *nodes, _ *logbook) {
 		n.set(0, redis.ErrPoolTimeout, 0)
 		askFor(g, 1000, on(0))
-		if s := g.breaker.States()[0]; s.Opened > 0 {
+		if s := g.monitor.States()[0]; s.Opened > 0 {
 			t.Fatalf("busy: %+v", s)
 		}
 		n.set(0, context.DeadlineExceeded, 0)
 		askFor(g, 100, on(0))
-		if s := g.breaker.States()[0]; s.Opened != 1 || !errors.Is(s.Err, context.DeadlineExceeded) {
+		if s := g.monitor.States()[0]; s.Opened != 1 || !errors.Is(s.Err, context.DeadlineExceeded) {
 			t.Errorf("late: %+v", s)
 		}
 	})

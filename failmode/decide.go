@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/breaker"
 	"github.com/seed75154129/ratelimit/internal/memory"
+	"github.com/seed75154129/ratelimit/internal/monitor"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -16,11 +16,11 @@ import (
 // others here. It decides the others first: if they deny the request, nothing is sent.
 func (g *Guard) route(ctx context.Context, charge bool, checks []algorithms.Check) (algorithms.Decision, error) {
 	// Each circuit is looked up once, because a check's shard may change meanwhile.
-	var few [4]*breaker.Circuit
+	var few [4]*monitor.Circuit
 	circuits := few[:0]
 	var refused []int
 	for i := range checks {
-		c := g.breaker.Circuit(g.store.Shard(&checks[i]))
+		c := g.monitor.Circuit(g.store.Shard(&checks[i]))
 		if circuits = append(circuits, c); c.IsOpen() {
 			refused = append(refused, i)
 		}
@@ -57,7 +57,7 @@ func (g *Guard) route(ctx context.Context, charge bool, checks []algorithms.Chec
 
 // send has the store decide checks and, if charge, charge them. It decides here what
 // the store did not.
-func (g *Guard) send(ctx context.Context, charge bool, checks []algorithms.Check, circuits []*breaker.Circuit) (algorithms.Decision, error) {
+func (g *Guard) send(ctx context.Context, charge bool, checks []algorithms.Check, circuits []*monitor.Circuit) (algorithms.Decision, error) {
 	begun := time.Now()
 	var d algorithms.Decision
 	var err error
@@ -72,7 +72,7 @@ func (g *Guard) send(ctx context.Context, charge bool, checks []algorithms.Check
 		return algorithms.Decision{}, err // the caller's mistake, not a failure of the store
 	}
 	results, err := resultsOf(d, err, checks)
-	g.breaker.Report(ctx, begun, circuits, results, err)
+	g.monitor.Report(ctx, begun, circuits, results, err)
 	if !slices.ContainsFunc(results, func(r algorithms.Result) bool { return r.Err != nil }) {
 		if !d.Allowed {
 			g.refundStore(ctx, results) // charges that the store had no time to refund
@@ -178,12 +178,12 @@ func outage(err error) bool {
 	case transport.ClassBusy, transport.ClassMoved, transport.ClassMisused:
 		return false
 	}
-	return !breaker.IsTimeout(err)
+	return !monitor.IsTimeout(err)
 }
 
 func (g *Guard) logFallback(err error) {
 	if outage(err) || transport.ClassOf(err) == transport.ClassMisused {
-		return // the breaker logs it
+		return // the monitor logs it
 	}
 	g.fellBack.Do(func() {
 		g.logger.Warn("ratelimit: falling back to local counting", "class", string(transport.ClassOf(err)), "error", err)

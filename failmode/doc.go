@@ -24,7 +24,7 @@ package failmode
 //
 //  1. Leases: units that were charged in advance (package lease).
 //  2. Known denials: keys that the store last denied (package denials).
-//  3. Checks whose circuit is open, by their fail modes (package breaker). If one denies,
+//  3. Checks whose circuit is open, by their fail modes (package monitor). If one denies,
 //     nothing is sent.
 //  4. The store, for all other checks.
 //  5. Local counting, for checks that the store did not decide.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/background"
-	"github.com/seed75154129/ratelimit/internal/breaker"
 	"github.com/seed75154129/ratelimit/internal/denials"
 	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/lease"
+	"github.com/seed75154129/ratelimit/internal/monitor"
 	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
@@ -88,7 +88,7 @@ type Guard struct {
 	invalid   error // the error of Validate
 	logger    *slog.Logger
 	store     store
-	breaker   breaker.Breaker
+	monitor   monitor.Monitor
 	local     algorithms.Memory // at this process' share
 	denied    denials.Cache
 	leases    lease.Table
@@ -115,13 +115,13 @@ func (g *Guard) ready() {
 		g.work.Start(g.logger)
 		g.denied.Start(func(c algorithms.Check) bool { return g.refuses(&c) })
 		g.leases.Start()
-		g.breaker.Start(g.store, &g.work, g.logger)
-		g.inFlight.begin(g.store, &g.breaker, &g.work)
+		g.monitor.Start(g.store, &g.work, g.logger)
+		g.inFlight.begin(g.store, &g.monitor, &g.work)
 		g.fellBack.Every, g.lostLog.Every = sampler.LogInterval, sampler.LogInterval
 		if g.Instances == 0 {
-			g.heartbeat.begin(g.store, &g.breaker, &g.work, g.logger)
+			g.heartbeat.begin(g.store, &g.monitor, &g.work, g.logger)
 		}
-		g.server.begin(g.breaker.Context(), g.store, &g.work, g.logger)
+		g.server.begin(g.monitor.Context(), g.store, &g.work, g.logger)
 		g.connect()
 	})
 }
@@ -158,7 +158,7 @@ func (g *Guard) warm(ctx context.Context) error {
 	if err := g.store.Warm(ctx); err != nil {
 		return fmt.Errorf("failmode: warm: %w", err)
 	}
-	g.breaker.Prepare(ctx)
+	g.monitor.Prepare(ctx)
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (g *Guard) warm(ctx context.Context) error {
 func (g *Guard) Metrics() iter.Seq[algorithms.Metric] {
 	return func(yield func(algorithms.Metric) bool) {
 		g.ready()
-		metrics := append(g.breaker.Metrics(), algorithms.Metric{Name: "ratelimit_instances", Value: float64(g.instances())})
+		metrics := append(g.monitor.Metrics(), algorithms.Metric{Name: "ratelimit_instances", Value: float64(g.instances())})
 		metrics = append(metrics,
 			algorithms.Metric{Name: "ratelimit_releases_dropped_total", Value: float64(g.inFlight.Dropped.Load())},
 			algorithms.Metric{Name: "ratelimit_renewals_failed_total", Value: float64(g.inFlight.Failed.Load())})
@@ -185,5 +185,5 @@ func (g *Guard) instances() int {
 
 // refuses reports whether the circuit of a check's server is open.
 func (g *Guard) refuses(c *algorithms.Check) bool {
-	return g.breaker.Circuit(g.store.Shard(c)).IsOpen()
+	return g.monitor.Circuit(g.store.Shard(c)).IsOpen()
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/background"
-	"github.com/seed75154129/ratelimit/internal/breaker"
 	"github.com/seed75154129/ratelimit/internal/inflight"
+	"github.com/seed75154129/ratelimit/internal/monitor"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -26,7 +26,7 @@ type inFlight struct {
 	store holding
 }
 
-func (f *inFlight) begin(st store, b *breaker.Breaker, work *background.Group) {
+func (f *inFlight) begin(st store, b *monitor.Monitor, work *background.Group) {
 	s, ok := st.(holding)
 	if !ok {
 		return

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/background"
-	"github.com/seed75154129/ratelimit/internal/breaker"
+	"github.com/seed75154129/ratelimit/internal/monitor"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
@@ -24,7 +24,7 @@ const (
 // runs in a goroutine of its own.
 type heartbeat struct {
 	store   store // nil where there is none
-	breaker *breaker.Breaker
+	monitor *monitor.Monitor
 	work    *background.Group
 	id      string // of this Guard
 	logger  *slog.Logger
@@ -38,8 +38,8 @@ type heartbeat struct {
 	forbidden sync.Once // to log
 }
 
-func (h *heartbeat) begin(s store, b *breaker.Breaker, work *background.Group, logger *slog.Logger) {
-	h.id, h.store, h.breaker, h.work, h.logger = rand.Text(), s, b, work, logger
+func (h *heartbeat) begin(s store, b *monitor.Monitor, work *background.Group, logger *slog.Logger) {
+	h.id, h.store, h.monitor, h.work, h.logger = rand.Text(), s, b, work, logger
 	h.start = time.Now()
 }
 
@@ -49,7 +49,7 @@ func (h *heartbeat) tick(ctx context.Context) {
 		return
 	}
 	now, next := int64(time.Since(h.start)), h.next.Load()
-	if now < next || !h.next.CompareAndSwap(next, now+int64(heartbeatInterval)) || h.breaker.AllOpen() {
+	if now < next || !h.next.CompareAndSwap(next, now+int64(heartbeatInterval)) || h.monitor.AllOpen() {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)

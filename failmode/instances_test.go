@@ -149,7 +149,7 @@ func TestInstancesThatAreSetAreNotCounted(t *testing.T) {
 func TestAHeartbeatThatIsForbiddenIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(logbook)
-		s := &beating{err: answer("WRONGPASS invalid username-password pair")} // which the breaker says
+		s := &beating{err: answer("WRONGPASS invalid username-password pair")} // which the monitor says
 		f := counting(t, s, slog.NewTextHandler(log, nil))
 		for i := range 200 {
 			if i == 100 {

@@ -26,7 +26,7 @@ func (opened) Down(g *Guard) []string {
 		return nil
 	}
 	var shards []int
-	for _, s := range g.breaker.States() {
+	for _, s := range g.monitor.States() {
 		if s.Open {
 			shards = append(shards, s.Shard)
 		}

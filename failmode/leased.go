@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/breaker"
 	"github.com/seed75154129/ratelimit/internal/denials"
 	"github.com/seed75154129/ratelimit/internal/lease"
+	"github.com/seed75154129/ratelimit/internal/monitor"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
@@ -117,7 +117,7 @@ func (g *Guard) chargeBlock(ctx context.Context, c *algorithms.Check, asked deni
 			g.denied.Release(&lookup, false)
 		}
 	}()
-	circuit := g.breaker.Circuit(g.store.Shard(c))
+	circuit := g.monitor.Circuit(g.store.Shard(c))
 	if !may || circuit.IsOpen() {
 		return nil, sent
 	}
@@ -130,7 +130,7 @@ func (g *Guard) chargeBlock(ctx context.Context, c *algorithms.Check, asked deni
 		return err
 	})
 	results, err := resultsOf(d, err, []algorithms.Check{*c})
-	g.breaker.Report(ctx, sent, []*breaker.Circuit{circuit}, results, err)
+	g.monitor.Report(ctx, sent, []*monitor.Circuit{circuit}, results, err)
 	r := &results[0]
 	if !ofStore(r) {
 		return nil, sent

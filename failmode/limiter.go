@@ -146,7 +146,7 @@ func (g *Guard) Close() (err error) {
 		if g.invalid != nil {
 			return // nothing was started; Take says what is wrong
 		}
-		g.breaker.End()
+		g.monitor.End()
 		g.refundBlocks(g.leases.End()...)
 		g.inFlight.Close(func() {
 			g.work.End()

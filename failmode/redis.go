@@ -52,9 +52,9 @@ func (g *Guard) connect() {
 		return
 	}
 	g.work.Begin(func() {
-		ctx, cancel := context.WithTimeout(g.breaker.Context(), connectTimeout)
+		ctx, cancel := context.WithTimeout(g.monitor.Context(), connectTimeout)
 		defer cancel()
-		if err := g.warm(ctx); err != nil && g.breaker.Context().Err() == nil {
+		if err := g.warm(ctx); err != nil && g.monitor.Context().Err() == nil {
 			g.logger.Warn("ratelimit: Redis is not ready; until it is, rules follow their fail modes", "error", err)
 		}
 	})

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/breaker"
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/monitor"
 )
 
 // lent has the unexported functions of package algorithms.
@@ -17,7 +17,7 @@ var lent = algorithms.Internal.Open(&inside.Allow)
 
 // A store is what a Guard needs of its limiter beside decisions.
 type store interface {
-	breaker.Store
+	monitor.Store
 	// Shard is the shard that counts a check. A check may move to another shard.
 	// It does not wait.
 	Shard(c *algorithms.Check) int

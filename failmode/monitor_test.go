@@ -24,8 +24,8 @@ func TestCircuitsOpensAfterFailuresInARow(t *testing.T) {
 			n.set(0, nil, 0)
 			askFor(g, 6, on(0))
 		}
-		if g.breaker.States()[0].Opened > 0 {
-			t.Fatalf("opened at 4 failures in a row: %+v", g.breaker.States()[0])
+		if g.monitor.States()[0].Opened > 0 {
+			t.Fatalf("opened at 4 failures in a row: %+v", g.monitor.States()[0])
 		}
 		time.Sleep(2 * time.Second)
 		n.set(0, errAway, 0)
@@ -33,7 +33,7 @@ func TestCircuitsOpensAfterFailuresInARow(t *testing.T) {
 		if refused := askFor(g, 100, on(0)); refused != 95 || n.asked[0].Load()-asked != 5 {
 			t.Errorf("refused %d of 100, asked %d times", refused, n.asked[0].Load()-asked)
 		}
-		if s := g.breaker.States()[0]; !s.Open || s.Opened != 1 || !errors.Is(s.Err, errAway) || down(g)[0] != "node 0" {
+		if s := g.monitor.States()[0]; !s.Open || s.Opened != 1 || !errors.Is(s.Err, errAway) || down(g)[0] != "node 0" {
 			t.Errorf("%+v, down: %q", s, down(g))
 		}
 	})
@@ -48,7 +48,7 @@ func TestCircuitsOpensAtAShareOfFailures(t *testing.T) {
 			}
 			askFor(g, 1, on(0))
 		}
-		if s := g.breaker.States()[0]; !s.Open || n.asked[0].Load() > 21 {
+		if s := g.monitor.States()[0]; !s.Open || n.asked[0].Load() > 21 {
 			t.Errorf("%+v after %d", s, n.asked[0].Load())
 		}
 	})
@@ -66,7 +66,7 @@ func TestCircuitsClosesOnOneFastProbe(t *testing.T) {
 		}
 		n.set(0, nil, 0)
 		time.Sleep(240*time.Millisecond + 50*time.Millisecond)
-		if s := g.breaker.States()[0]; s.Open || askFor(g, 10, on(0)) > 0 {
+		if s := g.monitor.States()[0]; s.Open || askFor(g, 10, on(0)) > 0 {
 			t.Errorf("after a probe's time: %+v", s)
 		}
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
@@ -89,7 +89,7 @@ func TestCircuitsDoesNotFlap(t *testing.T) {
 			askFor(g, 1, on(0))
 			time.Sleep(100 * time.Millisecond)
 		}
-		if s := g.breaker.States()[0]; !s.Open || s.Opened > 4 {
+		if s := g.monitor.States()[0]; !s.Open || s.Opened > 4 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -98,7 +98,7 @@ func TestCircuitsDoesNotFlap(t *testing.T) {
 		askFor(g, 5, on(0))
 		n.set(0, nil, 40*time.Millisecond) // slow for good, but within the budget
 		time.Sleep(2 * time.Second)
-		if s := g.breaker.States()[0]; s.Open {
+		if s := g.monitor.States()[0]; s.Open {
 			t.Errorf("does not close although all is slow but well: %+v", s)
 		}
 	})
@@ -112,7 +112,7 @@ func TestCircuitsIsMoreCarefulEachTime(t *testing.T) {
 			askFor(g, 5, on(0))
 			n.set(0, nil, 0)
 			n.probed[0].Store(0)
-			for g.breaker.States()[0].Open {
+			for g.monitor.States()[0].Open {
 				time.Sleep(10 * time.Millisecond)
 			}
 			if got := n.probed[0].Load(); got != probes {
@@ -125,7 +125,7 @@ func TestCircuitsIsMoreCarefulEachTime(t *testing.T) {
 		n.set(0, nil, 0)
 		n.probed[0].Store(0)
 		time.Sleep(time.Second)
-		if s := g.breaker.States()[0]; s.Open || n.probed[0].Load() != 1 {
+		if s := g.monitor.States()[0]; s.Open || n.probed[0].Load() != 1 {
 			t.Errorf("after a calm: %+v, %d probes", s, n.probed[0].Load())
 		}
 	})
@@ -173,11 +173,11 @@ func TestCircuitsForgetsStragglers(t *testing.T) {
 		askFor(g, 5, on(0))
 		n.set(0, nil, 0)
 		time.Sleep(time.Second)
-		if g.breaker.States()[0].Open {
+		if g.monitor.States()[0].Open {
 			t.Fatal("not closed yet")
 		}
 		wg.Wait()
-		if s := g.breaker.States()[0]; s.Open || s.Opened != 1 {
+		if s := g.monitor.States()[0]; s.Open || s.Opened != 1 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -204,7 +204,7 @@ func TestCircuitsCountsOnlyFailuresOfTheStore(t *testing.T) {
 		for range 100 {
 			invalid()
 		}
-		if s := g.breaker.States()[0]; s.Opened > 0 {
+		if s := g.monitor.States()[0]; s.Opened > 0 {
 			t.Errorf("%+v", s)
 		}
 		for range 5 { // what is not sent is no success either
@@ -213,7 +213,7 @@ func TestCircuitsCountsOnlyFailuresOfTheStore(t *testing.T) {
 			askFor(g, 1, on(0))
 			n.set(0, nil, 0)
 		}
-		if s := g.breaker.States()[0]; !s.Open {
+		if s := g.monitor.States()[0]; !s.Open {
 			t.Errorf("%+v", s)
 		}
 		time.Sleep(time.Second)
@@ -274,7 +274,7 @@ func TestCircuitsForgetsAShardThatIsGone(t *testing.T) {
 		askFor(g, 5, on(0))
 		n.set(0, transport.ErrGone, 0)
 		time.Sleep(time.Second)
-		if s := g.breaker.States()[0]; s.Open || n.probed[0].Load() != 1 || !strings.Contains(log.String(), `no longer in use; circuit closed" server="node 0"`) {
+		if s := g.monitor.States()[0]; s.Open || n.probed[0].Load() != 1 || !strings.Contains(log.String(), `no longer in use; circuit closed" server="node 0"`) {
 			t.Errorf("%+v after %d probes, logged:\n%s", s, n.probed[0].Load(), log)
 		}
 	})
@@ -331,7 +331,7 @@ func TestCircuitsAfterClose(t *testing.T) {
 			t.Errorf("%v, down: %q", err, down(g))
 		}
 		if askFor(g, 100, on(0)) > 0 || len(down(g)) > 0 {
-			t.Error("a breaker that is closed still refuses")
+			t.Error("a monitor that is closed still refuses")
 		}
 	})
 }

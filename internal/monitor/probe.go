@@ -1,4 +1,4 @@
-package breaker
+package monitor
 
 import (
 	"errors"
@@ -15,66 +15,66 @@ import (
 // together.
 const probeInterval = 200 * time.Millisecond
 
-// probe sends probes to a shard until its circuit may close or the breaker ends.
+// probe sends probes to a shard until its circuit may close or the monitor ends.
 // Each open circuit has one such goroutine.
-func (b *Breaker) probe(c *Circuit) {
-	name, opened := b.store.Names(c.shard)[0], time.Now()
-	b.logOpen(name, c.now().Err)
-	err := b.untilHealthy(c, name)
+func (m *Monitor) probe(c *Circuit) {
+	name, opened := m.store.Names(c.shard)[0], time.Now()
+	m.logOpen(name, c.now().Err)
+	err := m.untilHealthy(c, name)
 
 	if err == nil {
-		b.tell(c, true)
+		m.tell(c, true)
 	}
 	now := time.Now()
 	c.recovered(now)
 	if err == nil {
-		b.tell(c, false)
+		m.tell(c, false)
 	}
 	after := now.Sub(opened).Round(time.Millisecond)
 	switch {
 	case err == nil:
-		b.logger.Info("ratelimit: circuit closed", "server", name, "after", after)
+		m.logger.Info("ratelimit: circuit closed", "server", name, "after", after)
 	case errors.Is(err, transport.ErrGone):
-		b.logger.Info("ratelimit: server no longer in use; circuit closed", "server", name, "after", after)
+		m.logger.Info("ratelimit: server no longer in use; circuit closed", "server", name, "after", after)
 		return
 	}
-	_ = b.work.Safely(func() error {
-		c.witness.renew(b.ctx)
+	_ = m.work.Safely(func() error {
+		c.witness.renew(m.ctx)
 		return nil
 	})
 }
 
 // tell tells a shard that is back what was not sent meanwhile: before its circuit closes
 // all that runs, and afterwards what has begun since.
-func (b *Breaker) tell(c *Circuit, all bool) {
-	if b.Closing != nil {
-		_ = b.work.Safely(func() error {
-			b.Closing(c.shard, all)
+func (m *Monitor) tell(c *Circuit, all bool) {
+	if m.Closing != nil {
+		_ = m.work.Safely(func() error {
+			m.Closing(c.shard, all)
 			return nil
 		})
 	}
 }
 
 // untilHealthy returns nil after enough good probes. Its error means that the
-// breaker has ended, or that the shard is gone.
-func (b *Breaker) untilHealthy(c *Circuit, name string) error {
-	fast := b.store.Budget() / 2
+// monitor has ended, or that the shard is gone.
+func (m *Monitor) untilHealthy(c *Circuit, name string) error {
+	fast := m.store.Budget() / 2
 	for good, wanted := 0, c.wanted(); good < wanted; {
 		pause := probeInterval - probeInterval/5 + rand.N(2*probeInterval/5+1)
-		if err := wait.For(b.ctx, pause); err != nil {
+		if err := wait.For(m.ctx, pause); err != nil {
 			return err
 		}
 		begun := time.Now()
-		switch err := b.work.Safely(func() error { return b.store.Probe(b.ctx, c.shard) }); {
+		switch err := m.work.Safely(func() error { return m.store.Probe(m.ctx, c.shard) }); {
 		case errors.Is(err, transport.ErrGone):
 			return err
 		case failureOf(err) != noFailure:
-			b.calls.count(begun, nil, err)
+			m.calls.count(begun, nil, err)
 			if before := c.probeFailed(err); transport.ClassOf(before) != transport.ClassOf(err) {
-				b.logOpen(name, err) // for example, a server that returns with another password
+				m.logOpen(name, err) // for example, a server that returns with another password
 			}
 			if transport.Answered(err) {
-				b.renew(c)
+				m.renew(c)
 			}
 			good = 0
 		case err != nil && transport.ClassOf(err) == transport.ClassBusy:
@@ -90,17 +90,17 @@ func (b *Breaker) untilHealthy(c *Circuit, name string) error {
 
 // renew probes a shard that answers with errors on a new connection. If it is well there,
 // decisions need new connections, too.
-func (b *Breaker) renew(c *Circuit) {
-	_ = b.work.Safely(func() error {
-		if failureOf(c.witness.checkAnew(b.ctx)) == noFailure {
-			b.store.Redial(b.ctx, c.shard)
+func (m *Monitor) renew(c *Circuit) {
+	_ = m.work.Safely(func() error {
+		if failureOf(c.witness.checkAnew(m.ctx)) == noFailure {
+			m.store.Redial(m.ctx, c.shard)
 		}
 		return nil
 	})
 }
 
 // logOpen logs why a circuit is open; at level Error if it needs manual action.
-func (b *Breaker) logOpen(name string, err error) {
+func (m *Monitor) logOpen(name string, err error) {
 	class, level := transport.ClassOf(err), slog.LevelWarn
 	switch class {
 	case transport.ClassRefused:
@@ -108,5 +108,5 @@ func (b *Breaker) logOpen(name string, err error) {
 	case transport.ClassMisused: // for every key
 		class = transport.ClassUnavailable
 	}
-	b.logger.Log(b.ctx, level, "ratelimit: circuit open", "server", name, "class", string(class), "error", err)
+	m.logger.Log(m.ctx, level, "ratelimit: circuit open", "server", name, "class", string(class), "error", err)
 }

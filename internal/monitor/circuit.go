@@ -1,4 +1,4 @@
-package breaker
+package monitor
 
 import (
 	"slices"
@@ -44,7 +44,7 @@ const (
 type Circuit struct {
 	shard   int
 	witness *witness
-	checked time.Time    // when a suspicion last led to a probe; guarded by the Breaker's mu
+	checked time.Time    // when a suspicion last led to a probe; guarded by the Monitor's mu
 	state   atomic.Int32 // a phase; written with mu held, read without
 
 	mu       sync.Mutex

@@ -1,4 +1,4 @@
-package breaker
+package monitor
 
 import (
 	"bytes"
@@ -252,7 +252,7 @@ func TestWitnessHasANewConnectionAfterAnOutage(t *testing.T) {
 		var work background.Group
 		logger := slog.New(slog.NewTextHandler(log, nil))
 		work.Start(logger)
-		var b Breaker
+		var b Monitor
 		b.Start(s, &work, logger)
 		defer time.Sleep(2 * time.Second) // until the server has ended
 		defer work.End()

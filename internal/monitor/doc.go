@@ -1,4 +1,4 @@
-package breaker
+package monitor
 
 // # How it works
 //

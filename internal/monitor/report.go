@@ -1,4 +1,4 @@
-package breaker
+package monitor
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 
 // Report counts the outcome of a request's checks: one call for each circuit. The
 // circuit of each result stands at its place. If err is not nil, no check was decided.
-func (b *Breaker) Report(ctx context.Context, sent time.Time, circuits []*Circuit, results []algorithms.Result, err error) {
-	b.calls.count(sent, results, err)
+func (m *Monitor) Report(ctx context.Context, sent time.Time, circuits []*Circuit, results []algorithms.Result, err error) {
+	m.calls.count(sent, results, err)
 	var now time.Time // read only where something is counted
 	for i, c := range circuits {
 		if slices.Contains(circuits[:i], c) {
@@ -32,12 +32,12 @@ func (b *Breaker) Report(ctx context.Context, sent time.Time, circuits []*Circui
 		if now.IsZero() {
 			now = time.Now()
 		}
-		b.count(ctx, sent, now, c, failure)
+		m.count(ctx, sent, now, c, failure)
 	}
 }
 
 // count counts one call through a circuit.
-func (b *Breaker) count(ctx context.Context, sent, now time.Time, c *Circuit, err error) {
+func (m *Monitor) count(ctx context.Context, sent, now time.Time, c *Circuit, err error) {
 	kind := failureOf(err)
 	class := transport.ClassOf(err)
 	if kind == noFailure {
@@ -47,39 +47,39 @@ func (b *Breaker) count(ctx context.Context, sent, now time.Time, c *Circuit, er
 		return
 	}
 	if class == transport.ClassMisused {
-		b.misused.Do(func() {
-			b.logger.ErrorContext(ctx, "ratelimit: unexpected Redis error; manual action required", "error", err)
+		m.misused.Do(func() {
+			m.logger.ErrorContext(ctx, "ratelimit: unexpected Redis error; manual action required", "error", err)
 		})
 	}
 	switch c.failed(sent, now, kind, err) {
 	case suspected:
-		b.checkServer(c, class == transport.ClassMisused, now)
+		m.checkServer(c, class == transport.ClassMisused, now)
 	case broken:
-		b.trip(c)
+		m.trip(c)
 	}
 }
 
 // checkServer probes a shard that is suspected, and opens its circuit if the probe fails, or
 // if the witness cannot connect at all. After misused answers, the probe takes the way of
 // decisions, at most once in probeInterval. After timeouts, the witness probes.
-func (b *Breaker) checkServer(c *Circuit, misused bool, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (m *Monitor) checkServer(c *Circuit, misused bool, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if misused && now.Sub(c.checked) < probeInterval {
 		c.cleared() // as a moment ago
 		return
 	}
-	if b.ended || !c.witness.checking.CompareAndSwap(false, true) {
+	if m.ended || !c.witness.checking.CompareAndSwap(false, true) {
 		return
 	}
 	c.checked = now
-	b.probes.Go(func() {
+	m.probes.Go(func() {
 		defer c.witness.checking.Store(false)
 		probe, how := c.witness.check, "probe on its own connection"
 		if misused {
-			probe, how = func(ctx context.Context) error { return b.store.Probe(ctx, c.shard) }, "probe for a key of its own"
+			probe, how = func(ctx context.Context) error { return m.store.Probe(ctx, c.shard) }, "probe for a key of its own"
 		}
-		err := b.work.Safely(func() error { return probe(b.ctx) })
+		err := m.work.Safely(func() error { return probe(m.ctx) })
 		switch {
 		case failureOf(err) == noFailure, misused && IsTimeout(err):
 			c.cleared()
@@ -87,16 +87,16 @@ func (b *Breaker) checkServer(c *Circuit, misused bool, now time.Time) {
 		case !errors.Is(err, errors.ErrUnsupported):
 			_ = c.probeFailed(fmt.Errorf("failmode: %s: %w", how, err)) // this is why, and not the failures before
 		}
-		b.trip(c)
+		m.trip(c)
 	})
 }
 
 // trip opens a circuit and has it probed.
-func (b *Breaker) trip(c *Circuit) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.ended && c.open(time.Now()) {
-		b.store.Drop(c.shard)
-		b.probes.Go(func() { b.probe(c) })
+func (m *Monitor) trip(c *Circuit) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.ended && c.open(time.Now()) {
+		m.store.Drop(c.shard)
+		m.probes.Go(func() { m.probe(c) })
 	}
 }

@@ -1,10 +1,10 @@
-// Package breaker is the circuit breaker of a Guard: it stops decisions from being
+// Package monitor is the circuit breaker of a Guard: it stops decisions from being
 // sent to servers that do not answer, probes those, and notices when they recover.
 //
 // Each server has a [Circuit]. Errors that only the server can be to blame for open
 // it. Timeouts only call its witness, because a busy process reads good answers too
 // late: the witness asks the server on a connection of its own.
-package breaker
+package monitor
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// A Store is what a Breaker needs of the store that it protects. A shard is a part
+// A Store is what a Monitor needs of the store that it protects. A shard is a part
 // of it that can fail on its own, such as a node of a Redis Cluster. Shards are
 // small numbers from 0.
 type Store interface {
@@ -44,9 +44,9 @@ type Store interface {
 	Drop(shard int)
 }
 
-// A Breaker has a circuit for each shard of a store. It runs a goroutine for each
+// A Monitor has a circuit for each shard of a store. It runs a goroutine for each
 // circuit that is open or suspected; End ends them.
-type Breaker struct {
+type Monitor struct {
 	// Closing, if there is one, is called when a shard is back: before its circuit closes
 	// with all, and afterwards without. It is set before Start.
 	Closing func(shard int, all bool)
@@ -60,7 +60,7 @@ type Breaker struct {
 
 	circuits atomic.Pointer[[]*Circuit] // by shard, of those that were needed so far
 
-	ctx    context.Context // ends with the breaker
+	ctx    context.Context // ends with the monitor
 	cancel context.CancelFunc
 	probes sync.WaitGroup
 
@@ -68,76 +68,76 @@ type Breaker struct {
 	ended bool
 }
 
-// Start sets what a Breaker needs before its first circuit.
-func (b *Breaker) Start(s Store, work *background.Group, logger *slog.Logger) {
-	b.store, b.work, b.logger = s, work, logger
-	b.misused.Every = sampler.LogInterval
-	b.calls.took = histogram.New(histogram.Latencies)
-	b.ctx, b.cancel = context.WithCancel(context.Background())
+// Start sets what a Monitor needs before its first circuit.
+func (m *Monitor) Start(s Store, work *background.Group, logger *slog.Logger) {
+	m.store, m.work, m.logger = s, work, logger
+	m.misused.Every = sampler.LogInterval
+	m.calls.took = histogram.New(histogram.Latencies)
+	m.ctx, m.cancel = context.WithCancel(context.Background())
 }
 
-// Context ends with the Breaker.
-func (b *Breaker) Context() context.Context { return b.ctx }
+// Context ends with the Monitor.
+func (m *Monitor) Context() context.Context { return m.ctx }
 
 // End ends the probes. It takes as long as one of them may. Afterwards no
 // circuit is open.
-func (b *Breaker) End() {
-	b.mu.Lock()
-	b.ended = true
-	b.mu.Unlock()
-	b.cancel()
-	b.probes.Wait()
-	for _, c := range b.all() {
+func (m *Monitor) End() {
+	m.mu.Lock()
+	m.ended = true
+	m.mu.Unlock()
+	m.cancel()
+	m.probes.Wait()
+	for _, c := range m.all() {
 		c.witness.end()
 	}
 }
 
 // Circuit returns a shard's circuit, and makes it if there is none.
-func (b *Breaker) Circuit(shard int) *Circuit {
-	if all := b.all(); shard < len(all) {
+func (m *Monitor) Circuit(shard int) *Circuit {
+	if all := m.all(); shard < len(all) {
 		return all[shard]
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := slices.Clone(b.all())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := slices.Clone(m.all())
 	for len(all) <= shard {
-		all = append(all, &Circuit{shard: len(all), witness: b.witness(len(all))})
+		all = append(all, &Circuit{shard: len(all), witness: m.witness(len(all))})
 	}
-	b.circuits.Store(&all)
-	if w := all[shard].witness; !b.ended {
-		b.work.Begin(func() { w.prepare(b.ctx) })
+	m.circuits.Store(&all)
+	if w := all[shard].witness; !m.ended {
+		m.work.Begin(func() { w.prepare(m.ctx) })
 	}
 	return all[shard]
 }
 
-func (b *Breaker) witness(shard int) *witness {
+func (m *Monitor) witness(shard int) *witness {
 	return &witness{
-		dial:    func(ctx context.Context) (net.Conn, error) { return b.store.Dial(ctx, shard) },
-		request: func() ([]byte, error) { return b.store.ProbeRequest(shard) },
-		timeout: b.store.Budget() * 4 / 5, // so that a circuit opens within two budgets
+		dial:    func(ctx context.Context) (net.Conn, error) { return m.store.Dial(ctx, shard) },
+		request: func() ([]byte, error) { return m.store.ProbeRequest(shard) },
+		timeout: m.store.Budget() * 4 / 5, // so that a circuit opens within two budgets
 	}
 }
 
 // Prepare opens the connection of the first shard's witness.
-func (b *Breaker) Prepare(ctx context.Context) { b.Circuit(0).witness.prepare(ctx) }
+func (m *Monitor) Prepare(ctx context.Context) { m.Circuit(0).witness.prepare(ctx) }
 
 // all returns the circuits by shard.
-func (b *Breaker) all() []*Circuit {
-	if all := b.circuits.Load(); all != nil {
+func (m *Monitor) all() []*Circuit {
+	if all := m.circuits.Load(); all != nil {
 		return *all
 	}
 	return nil
 }
 
 // AllOpen reports whether nothing can be sent.
-func (b *Breaker) AllOpen() bool {
-	all := b.all()
+func (m *Monitor) AllOpen() bool {
+	all := m.all()
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c *Circuit) bool { return !c.IsOpen() })
 }
 
 // States returns the states of the circuits that were needed so far, by shard.
-func (b *Breaker) States() []State {
-	all := b.all()
+func (m *Monitor) States() []State {
+	all := m.all()
 	states := make([]State, len(all))
 	for i, c := range all {
 		states[i] = c.now()
@@ -145,9 +145,9 @@ func (b *Breaker) States() []State {
 	return states
 }
 
-// Metrics returns what the Breaker has counted; zeros before Start.
-func (b *Breaker) Metrics() []algorithms.Metric {
-	states := b.States()
+// Metrics returns what the Monitor has counted; zeros before Start.
+func (m *Monitor) Metrics() []algorithms.Metric {
+	states := m.States()
 	var open, opened int64
 	for _, s := range states {
 		opened += s.Opened
@@ -160,11 +160,11 @@ func (b *Breaker) Metrics() []algorithms.Metric {
 		{Name: "ratelimit_breaker_open_shards", Value: float64(open)},
 		{Name: "ratelimit_breaker_transitions_total", Labels: []string{"to", "open"}, Value: float64(opened)},
 		{Name: "ratelimit_breaker_transitions_total", Labels: []string{"to", "closed"}, Value: float64(opened - open)},
-		cmp.Or(b.calls.took, histogram.New(histogram.Latencies)).Metric("ratelimit_store_duration_seconds"),
+		cmp.Or(m.calls.took, histogram.New(histogram.Latencies)).Metric("ratelimit_store_duration_seconds"),
 	}
 	for i, class := range errorClasses {
 		metrics = append(metrics, algorithms.Metric{
-			Name: "ratelimit_store_errors_total", Labels: []string{"class", string(class)}, Value: float64(b.calls.failed[i].Load()),
+			Name: "ratelimit_store_errors_total", Labels: []string{"class", string(class)}, Value: float64(m.calls.failed[i].Load()),
 		})
 	}
 	return metrics
