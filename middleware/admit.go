@@ -90,9 +90,6 @@ func (e *evaluation) await(delay time.Duration) bool {
 	// A body that comes slowly does not keep the place.
 	ended := time.AfterFunc(delay, e.ticket.Leave)
 	defer ended.Stop()
-	if e.slot != nil {
-		defer e.slot.Unblock(e.slot.Block())
-	}
 	if r.ProtoMajor == 1 && !waitqueue.HidesHangUp(r) {
 		if body := replay.Of(r); body != nil {
 			_, _ = body.Peek(waitqueue.MaxBody) // the handler finds the error when it reads

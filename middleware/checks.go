@@ -15,7 +15,6 @@ import (
 	"github.com/seed75154129/ratelimit/internal/topk"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 // Checks returns the checks by which a rule counts a client, for the limiter's
@@ -124,12 +123,6 @@ var Internal inside.Door[opened]
 
 // opened is what packages admin and metrics need of a Middleware.
 type opened struct{}
-
-// Shedder returns Config.Shedder; nil if there is none.
-func (opened) Shedder(m *Middleware) *shed.Shedder {
-	m.mustBeMade()
-	return m.config.Shedder
-}
 
 // An editor adds overrides to a rule of the document that a Middleware follows, and returns
 // the document's new version.

@@ -9,9 +9,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/pattern"
-	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
 // A Config says what to limit and how. Rules are required.
@@ -22,14 +20,13 @@ import (
 //  2. A rule applies if its Match fits.
 //  3. Each such rule gets its key, its limits (Overrides, LimitsFor, Tiers, Limit; then
 //     Share), its cost (CostFor, Costs, Cost), and whether the key is in shadow.
-//  4. The Shedder gives the request a place, or sheds it.
-//  5. Rules whose keys read the body come last. They are left out for a client that this
+//  4. Rules whose keys read the body come last. They are left out for a client that this
 //     process knows to be over another limit.
-//  6. One Take decides all rules together.
-//  7. The middleware calls Observe and sets the response headers.
-//  8. The middleware responds with the denial or the refusal, if there is one. If not, it
+//  5. One Take decides all rules together.
+//  6. The middleware calls Observe and sets the response headers.
+//  7. The middleware responds with the denial or the refusal, if there is one. If not, it
 //     waits for the delay of a leaky_bucket, and calls the next handler.
-//  9. [Settle] or a refund of ChargeOn, whichever comes first, sets the final charge. If
+//  8. [Settle] or a refund of ChargeOn, whichever comes first, sets the final charge. If
 //     neither comes, [Add] does. Then the middleware calls Settled.
 //
 // If the Key of a rule refuses a request, the other rules are charged first. If one of
@@ -65,13 +62,6 @@ type Config struct {
 	// if a rule with Tiers has no limit by Overrides or LimitsFor. Never base it on
 	// unverified input, such as a header that a client can write.
 	TierFor func(*http.Request) string
-
-	// Shedder refuses requests with 503 while this process is overloaded; nil refuses
-	// none. It is asked after Skip and SkipFor, and before the Limiter: a request that
-	// is shed is not charged. It is also asked about requests that no rule matches.
-	// While requests wait for a place in the Shedder, a request that is known to be
-	// denied gets its denial without a place.
-	Shedder *shed.Shedder
 
 	// Share is this region's fraction of each limit, such as 0.5, if each region has its
 	// own Redis. 0 means 1. It applies to all limits of a rule. Rates and bursts are
@@ -145,11 +135,6 @@ const minSecret = 16
 // compiles Skip.
 func (c *Config) validate() (skip []pattern.Pattern, err error) {
 	errs := []error{validateLimiter(c.Limiter)}
-	if c.Shedder != nil {
-		if err := shedders.Validate(c.Shedder); err != nil {
-			errs = append(errs, fmt.Errorf("middleware: shedder: %w", err))
-		}
-	}
 	for _, text := range c.Skip {
 		p, err := pattern.Parse(text)
 		if err != nil {
@@ -167,5 +152,3 @@ func (c *Config) validate() (skip []pattern.Pattern, err error) {
 	}
 	return skip, errors.Join(errs...)
 }
-
-var shedders = shed.Internal.Open(&inside.Allow)

@@ -51,22 +51,11 @@ func (e *evaluation) decide() error {
 				checks = e.resolve(i, checks)
 			}
 		}
-		if !readers {
-			e.enterShedder(checks)
-		}
-		if e.shed {
-			break
-		}
 		if readers || !readsBody || e.anyKnownOver(checks) {
 			err = e.charge(checks)
 		}
 		if !readsBody || err != nil || !e.decision.Allowed {
 			break
-		}
-	}
-	if e.slot == nil && !e.shed && err == nil && e.decision.Allowed && e.refusal == nil { // it was believed to be denied
-		if e.takePlace(); e.shed {
-			e.m.limiter.refund(e.request.Context(), e.decision)
 		}
 	}
 	for i := range e.decision.Results {
@@ -76,7 +65,7 @@ func (e *evaluation) decide() error {
 		}
 	}
 	if !e.peeks && (len(e.decision.Results) > 0 || err != nil) {
-		e.m.decisions.Observe(e.m.now() - begun - e.waited)
+		e.m.decisions.Observe(e.m.now() - begun)
 		e.hold()
 	}
 	if e.seen != nil {
@@ -93,33 +82,6 @@ func (e *evaluation) anyKnownOver(checks []algorithms.Check) bool {
 		}
 	}
 	return false
-}
-
-// enterShedder waits for a place in the Shedder, or has the request shed. A request that
-// is known to be denied takes no place while others wait for one. Otherwise a flood of
-// them would fill the queue.
-func (e *evaluation) enterShedder(checks []algorithms.Check) {
-	if s := e.m.config.Shedder; s != nil && e.handles && s.Load() >= 1 && e.anyKnownOver(checks) {
-		return
-	}
-	e.takePlace()
-}
-
-// takePlace waits for a place in the Shedder, if there is one, or has the request shed.
-func (e *evaluation) takePlace() {
-	s := e.m.config.Shedder
-	if s == nil || !e.handles {
-		return
-	}
-	begun := e.m.now()
-	slot, ok := shedders.Enter(s, e.request)
-	e.waited += e.m.now() - begun
-	if !ok {
-		e.shed = true
-		return
-	}
-	e.slot = slot
-	e.writer, e.request = slot.Wrap(e.writer, e.request)
 }
 
 // charge has the limiter charge the checks that it has not decided yet. If it denies

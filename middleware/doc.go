@@ -19,7 +19,7 @@
 //	keyfunc                 which client is limited: an address, a user, an API key
 //	algorithms              how requests are counted: limits; the limiters Redis and Memory
 //	failmode                what happens while Redis is unavailable
-//	shed                    what is refused while the server is overloaded
+//	middleware/shed         what is refused while the server is overloaded
 //	headers                 what clients are told, and a Transport that obeys it
 //	middleware/metrics      what was counted, for Prometheus
 //	middleware/admin        a page for operators: rules, bans, the counts of a client

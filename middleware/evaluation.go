@@ -16,8 +16,6 @@ type match struct {
 	set    *ruleset
 	target pattern.Target
 	first  int // the first rule that matches; below 0 if none does, or the request is skipped
-
-	skipped bool
 }
 
 // match finds the rules of a request. It charges nothing.
@@ -26,7 +24,6 @@ func (m *Middleware) match(r *http.Request) (found match) {
 	exactly := func(p pattern.Pattern) bool { return p.MatchExactly(&found.target) }
 	if slices.ContainsFunc(m.skip, exactly) || m.config.SkipFor != nil && m.config.SkipFor(r) {
 		found.set.hints.skip()
-		found.skipped = true
 		return found
 	}
 	for i := range found.set.rules {
@@ -47,9 +44,8 @@ type evaluation struct {
 	m *Middleware
 	match
 	request *http.Request
-	writer  http.ResponseWriter // nil unless handles
-	handles bool                // the request waits here if a leaky_bucket delays it
-	peeks   bool                // nothing is charged or counted
+	handles bool // the request waits here if a leaky_bucket delays it
+	peeks   bool // nothing is charged or counted
 
 	checks    []algorithms.Check // that were decided; nil if they are those of the results
 	decided   int                // how many checks the decision is about
@@ -74,26 +70,11 @@ type evaluation struct {
 	held     *held               // nil if nothing is held while the request is in flight
 	charged  bool                // Config.Settled is to be called
 
-	slot   slot          // nil without a Shedder, or if it was not asked
-	shed   bool          // by the Shedder
-	waited time.Duration // for the slot
-	spent  time.Duration // waiting for decisions, in middlewares in front as well
-}
-
-// A slot is a request's place in the Shedder. Its methods do nothing where it is nil in
-// the interface.
-type slot interface {
-	Wrap(http.ResponseWriter, *http.Request) (http.ResponseWriter, *http.Request)
-	Block() bool
-	Unblock(blocked bool)
-	Leave(served bool)
+	spent time.Duration // waiting for decisions, in middlewares in front as well
 }
 
 // end ends the request, unless Hold keeps it.
-func (e *evaluation) end(served bool) {
-	if e.slot != nil {
-		e.slot.Leave(served)
-	}
+func (e *evaluation) end() {
 	defer e.pending.End()
 	e.ticket.Leave()
 	if e.state != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/seed75154129/ratelimit/internal/onstatus"
 )
 
-// Handler wraps next. A request that no rule applies to passes unchanged, unless the
-// Shedder refuses it. For other requests the middleware sets the response headers before
-// it calls next. next gets the decision from [FromContext]. Handler panics if next is nil.
+// Handler wraps next. A request that no rule applies to passes unchanged. For other
+// requests the middleware sets the response headers before it calls next. next gets the
+// decision from [FromContext]. Handler panics if next is nil.
 //
 // A connection that next takes over is one request, whatever is sent on it. So put
 // Handler inside a handler that serves HTTP/2 on such connections, such as
@@ -25,10 +25,6 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 		panic("middleware: Handler: the next handler is nil")
 	}
-	shedding := next // for requests that no rule matches
-	if m.config.Shedder != nil {
-		shedding = m.config.Shedder.Handler(next)
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The beginning of an HTTP/2 connection that net/http does not serve. Handlers such as
 		// x/net's h2c take it over, and serve requests on it that the limiter does not see.
@@ -38,12 +34,9 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			fail(w, http.StatusBadRequest)
 			return
 		}
-		switch found := m.match(r); {
-		case found.skipped:
+		if found := m.match(r); found.first < 0 {
 			next.ServeHTTP(w, passed(r))
-		case found.first < 0:
-			shedding.ServeHTTP(w, passed(r))
-		default:
+		} else {
 			m.serve(w, r, next, &found)
 		}
 	})
@@ -51,21 +44,14 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 
 // serve handles a request that rules match.
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, found *match) {
-	e := evaluation{m: m, match: *found, request: r, writer: w, handles: true}
-	served := false
-	defer func() { e.end(served) }()
-	err := e.decide()
-	w, r = e.writer, e.request
-	switch {
-	case e.shed:
-		shedders.Refuse(m.config.Shedder, w, r)
-		return
+	e := evaluation{m: m, match: *found, request: r, handles: true}
+	defer e.end()
+	switch err := e.decide(); {
 	case err != nil:
 		m.refuse(w, r, err)
 		return
 	case e.refusal == nil && e.decision.Allowed && len(e.decision.Results) == 0: // no rule applies
 		next.ServeHTTP(w, passed(r))
-		served = true
 		return
 	case !e.admit(w):
 		return
@@ -80,7 +66,6 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		})
 	}
 	next.ServeHTTP(w, r)
-	served = true
 	if s.mayRefund && !s.hasStatus {
 		s.answered(0)
 	}

@@ -69,7 +69,8 @@ func TestMetricsAreCleanAndDocumented(t *testing.T) {
 	rule.Ban = algorithms.Ban{After: 1, Within: time.Hour, For: time.Hour}
 	atOnce := perHour("at-once", 1)
 	atOnce.Limit = algorithms.MaxInFlight(1)
-	m := measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: new(shed.Shedder), Rules: []ratelimit.Rule{rule, atOnce}})
+	m := measured(t, registry, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule, atOnce}})
+	register(t, registry, new(shed.Shedder))
 	_ = within(t, m, func(ctx context.Context, _ http.ResponseWriter) error {
 		_ = ratelimit.Add(ctx, "r", 2)
 		return nil

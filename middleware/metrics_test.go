@@ -62,9 +62,9 @@ func gather(t testing.TB, r prometheus.Gatherer) map[string]float64 {
 	return samples
 }
 
-func register(t testing.TB, r prometheus.Registerer, m *ratelimit.Middleware) {
+func register(t testing.TB, r prometheus.Registerer, s metrics.Source) {
 	t.Helper()
-	if err := metrics.Register(r, m); err != nil {
+	if err := metrics.Register(r, s); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -12,11 +12,10 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
-	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
-// Whatever function of the program panics, the request leaves no place in flight, no slot of
-// the Shedder and no ticket of the queue, which has one; and no charge, unless it was decided.
+// Whatever function of the program panics, the request leaves no place in flight and
+// no ticket of the queue, which has one; and no charge, unless it was decided.
 func TestAPanicLeavesNothing(t *testing.T) {
 	panics := func() { panic(http.ErrAbortHandler) }
 	for name, c := range map[string]struct {
@@ -35,9 +34,6 @@ func TestAPanicLeavesNothing(t *testing.T) {
 		"CostFor": {change: func(c *ratelimit.Config) { c.Rules[4].CostFor = func(*http.Request) int64 { panics(); return 1 } }},
 		"CostFor of a rule that reads the body": {change: func(c *ratelimit.Config) {
 			c.Rules[4].Key, c.Rules[4].CostFor = keyfunc.BodyJSON("user", 100), func(*http.Request) int64 { panics(); return 1 }
-		}},
-		"Priority": {change: func(c *ratelimit.Config) {
-			c.Shedder.Priority = func(*http.Request) shed.Priority { panics(); return 0 }
 		}},
 		"Observe": {change: func(c *ratelimit.Config) { c.Observe = func(*http.Request, algorithms.Decision) { panics() } }, charged: 1},
 		"Headers": {change: func(c *ratelimit.Config) { c.Headers = func(http.Header, algorithms.Decision) { panics() } }, charged: 1},
@@ -58,7 +54,7 @@ func TestAPanicLeavesNothing(t *testing.T) {
 				charged.ChargeOn = []int{http.StatusTeapot}
 				memory := new(algorithms.Memory)
 				config := ratelimit.Config{
-					Limiter: memory, Shedder: &shed.Shedder{Min: 1, Max: 1}, Logger: slog.New(slog.DiscardHandler), MaxWaiting: 2,
+					Limiter: memory, Logger: slog.New(slog.DiscardHandler), MaxWaiting: 2,
 					Rules: []ratelimit.Rule{
 						charged,
 						{Name: "at-once", Key: keyfunc.IP, Limit: algorithms.MaxInFlight(1)},
@@ -100,8 +96,8 @@ func TestAPanicLeavesNothing(t *testing.T) {
 						t.Fatal("no panic")
 					}
 					synctest.Wait()
-					if n, want := used(t, memory, config.Rules[0]), (i+1)*c.charged; n != want || used(t, memory, config.Rules[1]) != 0 || config.Shedder.Load() != 0 {
-						t.Fatalf("%d charged, want %d; %v in flight, load %v", n, want, used(t, memory, config.Rules[1]), config.Shedder.Load())
+					if n, want := used(t, memory, config.Rules[0]), (i+1)*c.charged; n != want || used(t, memory, config.Rules[1]) != 0 {
+						t.Fatalf("%d charged, want %d; %v in flight", n, want, used(t, memory, config.Rules[1]))
 					}
 				}
 			})

@@ -8,8 +8,8 @@ import (
 	"github.com/seed75154129/ratelimit/middleware/metrics"
 )
 
-// Metrics exports the metrics of sources; a Middleware includes its limiter and its
-// Shedder. The caller must shut the provider down.
+// Metrics exports the metrics of sources; a Middleware includes its limiter.
+// The caller must shut the provider down.
 func Metrics(exporter metric.Exporter, sources ...metrics.Source) (*metric.MeterProvider, error) {
 	registry := prometheus.NewRegistry()
 	if err := metrics.Register(registry, sources...); err != nil {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -29,7 +28,7 @@ type Source interface {
 }
 
 // Register makes r collect the metrics of the sources; docs/metrics.md lists them. A
-// Middleware includes its Limiter and its Shedder. The metrics of several Middlewares on
+// Middleware includes its Limiter. The metrics of several Middlewares on
 // one registry add up, and a limiter that they share counts once. If one Middleware drops
 // a rule that another keeps, the rule's counters shrink, which Prometheus takes for a
 // restart: to avoid that, give each Middleware a label by prometheus.WrapRegistererWith.
@@ -81,22 +80,16 @@ func (c *collector) add(sources ...Source) {
 	}
 }
 
-// middlewares has unexported functions of package middleware.
-var middlewares = middleware.Internal.Open(&inside.Allow)
-
 // unguarded is the Guard of a Middleware without one: its metrics are there, and stay 0.
 var unguarded failmode.Guard
 
-// partsOf returns a source and, of a Middleware, its Shedder and the layers of its limiter.
+// partsOf returns a source and, of a Middleware, the layers of its limiter.
 func partsOf(s Source) []Source {
 	m, ok := s.(*middleware.Middleware)
 	if !ok {
 		return []Source{s}
 	}
 	parts := []Source{m, &unguarded}
-	if s := middlewares.Shedder(m); s != nil {
-		parts = append(parts, s)
-	}
 	for l := range failmode.Layers(m.Limiter()) {
 		switch l := l.(type) {
 		case *failmode.Guard:

@@ -40,14 +40,16 @@ func (l *limit) sample(took, now time.Duration, atWork int) {
 	l.sum += took
 	l.samples++
 	if passed := now - l.begun; passed >= time.Second && l.samples >= 50 || passed >= 30*time.Second && l.samples >= 10 {
-		l.step(l.sum.Seconds()/float64(l.samples), float64(l.samples)/passed.Seconds())
+		l.step(l.sum.Seconds()/float64(l.samples), float64(l.samples)/passed.Seconds(), l.sum.Seconds()/passed.Seconds())
 		l.begun, l.sum, l.samples, l.most, l.refused = now, 0, 0, atWork, false
 	}
 }
 
-// step moves the limit by the mean latency and the throughput of a window.
-func (l *limit) step(latency, throughput float64) {
-	busy := float64(l.most) >= l.at/2
+// step moves the limit by the mean latency, the throughput and the mean number at work of a
+// window. What tells nothing, such as a flood of denials, is in none of them: it can fill the
+// places, and yet the limit stays.
+func (l *limit) step(latency, throughput, working float64) {
+	busy := working >= l.at/4
 	switch {
 	case l.base == 0:
 		l.base = latency

@@ -137,15 +137,15 @@ func TestSocketsInsideGin(t *testing.T) {
 	plain := ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerHour(100)}
 	charged := plain
 	charged.ChargeOn = []int{401}
-	for name, config := range map[string]ratelimit.Config{
-		"neither":   {Rules: []ratelimit.Rule{plain}},
-		"charge_on": {Rules: []ratelimit.Rule{charged}},
-		"Shedder":   {Rules: []ratelimit.Rule{plain}, Shedder: new(shed.Shedder)},
-		"both":      {Rules: []ratelimit.Rule{charged}, Shedder: new(shed.Shedder)},
+	shedder := new(shed.Shedder)
+	for name, around := range map[string]func(http.Handler) http.Handler{
+		"neither":   limited(t, plain).Handler,
+		"charge_on": limited(t, charged).Handler,
+		"Shedder":   shedder.Handler,
+		"both":      func(h http.Handler) http.Handler { return shedder.Handler(limited(t, charged).Handler(h)) },
 	} {
-		config.Limiter = new(algorithms.Memory)
 		g := gin.New()
-		g.GET("/ws", gin.WrapH(made(t)(ratelimit.New(config)).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		g.GET("/ws", gin.WrapH(around(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Connection", "Upgrade") // as coder/websocket does
 			w.Header().Set("Upgrade", "websocket")
 			w.WriteHeader(http.StatusSwitchingProtocols)
@@ -190,26 +190,22 @@ func (c slowClient) WriteString(s string) (int, error)          { return c.Write
 func (slowClient) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
 func (slowClient) SetWriteDeadline(time.Time) error             { return nil }
 
-// behind returns handler behind a limiter, as each framework runs it.
-func behind(limit func() *ratelimit.Middleware, handler http.HandlerFunc) map[string]http.Handler {
+// behind returns handler behind a limiter or a Shedder, as each framework runs it.
+func behind(around func(http.Handler) http.Handler, handler http.HandlerFunc) map[string]http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	g := gin.New()
 	g.GET("/*path", func(c *gin.Context) { handler(c.Writer, c.Request) })
 	e := echo.New()
 	e.GET("/*", func(c echo.Context) error { handler(c.Response(), c.Request()); return nil })
-	return map[string]http.Handler{"net/http": limit().Handler(handler), "gin": limit().Handler(g), "echo": limit().Handler(e)}
+	return map[string]http.Handler{"net/http": around(handler), "gin": around(g), "echo": around(e)}
 }
 
 // Streams, hijacked connections and slow clients leave their places in a Shedder to
 // others.
 func TestFrameworksWithAShedder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := func() *ratelimit.Middleware {
-			return made(t)(ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Shedder: &shed.Shedder{Min: 2, Max: 2}, Rules: []ratelimit.Rule{
-				{Name: "all", Key: keyfunc.IP, Limit: algorithms.PerHour(100)},
-			}}))
-		}
-		for name, h := range behind(limit, func(w http.ResponseWriter, r *http.Request) {
+		around := func(h http.Handler) http.Handler { return (&shed.Shedder{Min: 2, Max: 2}).Handler(h) }
+		for name, h := range behind(around, func(w http.ResponseWriter, r *http.Request) {
 			var err error
 			switch r.URL.Path {
 			case "/flush":
@@ -243,10 +239,10 @@ func TestFrameworksWithAShedder(t *testing.T) {
 
 // A response that is flushed before it is written has its status by then.
 func TestFrameworksFlush(t *testing.T) {
-	limit := func() *ratelimit.Middleware {
-		return limited(t, ratelimit.Rule{Name: "bad", Key: keyfunc.IP, Limit: algorithms.PerHour(3), ChargeOn: []int{401, 403}})
+	around := func(h http.Handler) http.Handler {
+		return limited(t, ratelimit.Rule{Name: "bad", Key: keyfunc.IP, Limit: algorithms.PerHour(3), ChargeOn: []int{401, 403}}).Handler(h)
 	}
-	for name, h := range behind(limit, func(w http.ResponseWriter, r *http.Request) {
+	for name, h := range behind(around, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/bad" {
 			w.WriteHeader(http.StatusUnauthorized)
 		}

@@ -7,29 +7,29 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit"
-	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	"github.com/seed75154129/ratelimit/middleware/shed"
 )
 
-func shop(limiter algorithms.Limiter, rules []ratelimit.Rule, planOf func(context.Context) string) (*ratelimit.Middleware, error) {
-	return ratelimit.New(ratelimit.Config{
-		Limiter: limiter, Rules: rules, Skip: []string{"GET /healthz"},
-		Shedder: &shed.Shedder{
-			Min: 16, Max: 16, // twice the database connections
-			Priority: func(r *http.Request) shed.Priority {
-				switch plan := planOf(r.Context()); { // from the session, never from a header
-				case plan == "": // nobody is logged in
-					return shed.Low
-				case r.URL.Path == "/checkout":
-					return shed.Critical
-				case plan == "pro":
-					return shed.High
-				}
-				return shed.Medium
-			},
+func shop(limit *ratelimit.Middleware, app http.Handler, planOf func(context.Context) string) http.Handler {
+	shedder := &shed.Shedder{
+		Min: 16, Max: 16, // twice the database connections
+		Priority: func(r *http.Request) shed.Priority {
+			switch plan := planOf(r.Context()); { // from the session, never from a header
+			case plan == "": // nobody is logged in
+				return shed.Low
+			case r.URL.Path == "/checkout":
+				return shed.Critical
+			case plan == "pro":
+				return shed.High
+			}
+			return shed.Medium
 		},
-	})
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", shedder.Handler(limit.Handler(app)))
+	mux.Handle("GET /healthz", app) // needs no place
+	return mux
 }
 
 // A pace is the part of the limit that batch requests get. It falls while the server

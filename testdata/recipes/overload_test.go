@@ -18,8 +18,8 @@ import (
 func TestShop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		planOf := func(ctx context.Context) string { plan, _ := ctx.Value(contextKey("plan")).(string); return plan }
-		limit := made(t)(shop(new(algorithms.Memory), []ratelimit.Rule{{Name: "user", Key: keyfunc.IP, Limit: algorithms.PerMinute(1000)}}, planOf))
-		h := limit.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(90 * time.Millisecond) }))
+		limit := limited(t, ratelimit.Rule{Name: "user", Key: keyfunc.IP, Limit: algorithms.PerMinute(1000)})
+		h := shop(limit, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(90 * time.Millisecond) }), planOf)
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		served := make(map[string]int)

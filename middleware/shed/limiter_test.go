@@ -1,0 +1,97 @@
+package shed_test
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/keyfunc"
+	"github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/shed"
+)
+
+// behindLimiter returns a handler behind a limiter behind a Shedder. A User has one request an
+// hour; the decision takes a while. Others are not limited.
+func behindLimiter(t *testing.T, s *shed.Shedder, decision time.Duration, h http.Handler) http.Handler {
+	t.Helper()
+	m, err := middleware.New(middleware.Config{DenialLogRate: -1, Logger: slog.New(slog.DiscardHandler), Rules: []middleware.Rule{{
+		Name: "user", Limit: algorithms.PerHour(1), Key: keyfunc.Func(func(r *http.Request) (string, error) {
+			if r.Header.Get("User") == "" {
+				return "", keyfunc.ErrSkip
+			}
+			time.Sleep(decision)
+			return r.Header.Get("User"), nil
+		}),
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Handler(m.Handler(h))
+}
+
+func abuser() *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("User", "abuser")
+	return r
+}
+
+// Whatever flood of denials comes, the server does the work that it did without it, and the
+// limit is what it was.
+func TestAFloodOfDenials(t *testing.T) {
+	for name, c := range map[string]struct {
+		load, limit float64 // of the workers; by how much the limit may differ from the one without a flood
+		flood       int     // for each request
+		decision    time.Duration
+	}{
+		"idle":               {load: .2, limit: 1, flood: 100},
+		"idle, with a Redis": {load: .2, limit: 1, flood: 100, decision: time.Millisecond},
+		"full":               {load: 2, limit: 1.5, flood: 20},
+		"full, with a Redis": {load: 2, limit: 1.5, flood: 20, decision: time.Millisecond},
+	} {
+		run := func(flood int) (served int, limit float64) {
+			synctest.Test(t, func(t *testing.T) {
+				s := adaptive()
+				workers := make(chan struct{}, 8)
+				h := behindLimiter(t, s, c.decision, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					workers <- struct{}{}
+					time.Sleep(50 * time.Millisecond)
+					<-workers
+				}))
+				h.ServeHTTP(httptest.NewRecorder(), abuser())
+				var all sync.WaitGroup
+				var mu sync.Mutex
+				for range int(c.load * 20 * 160) { // in 20 s
+					for range flood {
+						all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), abuser()) })
+					}
+					all.Go(func() {
+						w := httptest.NewRecorder()
+						h.ServeHTTP(w, request(shed.Medium))
+						mu.Lock()
+						defer mu.Unlock()
+						if w.Code == http.StatusOK {
+							served++
+						}
+					})
+					time.Sleep(time.Duration(float64(time.Second) / 160 / c.load))
+				}
+				all.Wait()
+				limit = metricsOf(s)["limit"]
+			})
+			return served, limit
+		}
+		t.Run(name, func(t *testing.T) {
+			quiet, limit := run(0)
+			served, after := run(c.flood)
+			t.Logf("served %d, limit %v; without a flood %d, %v", served, after, quiet, limit)
+			if float64(served) < .9*float64(quiet) || after > c.limit*limit || after*c.limit < limit {
+				t.Error("the flood changes too much")
+			}
+		})
+	}
+}
