@@ -18,6 +18,12 @@ GOLANGCI_LINT = bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+.PHONY: check
+check: ## The quick lane: format, vet, and the short tests without servers or race detector (two minutes, only Go).
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	REDIS_SERVER=none go test -short ./...
+
 .PHONY: demo
 demo: ## Start the example server without Redis, send it real requests, show what happens.
 	go run -C tools ./demo
@@ -57,10 +63,12 @@ test-redis: ## Run what depends on the server and go-redis: REDIS_SERVER=path, G
 	REQUIRE_REDIS=1 go test -modfile=bin/redis.mod -count 1 ./internal/redistest ./algorithms/... ./failmode ./internal/outages
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Check format, vet (also on 32 bits), golangci-lint, go fix and go mod tidy.
+lint: $(GOLANGCI_LINT) ## Check format, vet (also for 32 bits, macOS and Windows), golangci-lint, go fix and go mod tidy.
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	GOARCH=386 go vet ./...
+	GOOS=darwin go vet ./...
+	GOOS=windows go vet ./...
 	cd benchmarks && go vet ./...
 	cd tools && go vet ./...
 	cd examples/tracing && go vet ./...
@@ -122,6 +130,10 @@ outages: ## Take Redis away in every way known, under load; write docs/operation
 	OUTAGES=all go test ./internal/outages -count 1 -v -timeout 15m -update
 	OUTAGES=all go test ./algorithms -run TestAFloodHarmsNobody -count 1 -v
 	@sed -n '/<!-- outages -->/,/<!-- \/ -->/p' docs/operations.md
+
+.PHONY: release
+release: ## Check that VERSION (v0.1.0) can be released, and print what to type.
+	@.ci/release '$(VERSION)'
 
 .PHONY: mutate
 mutate: ## Change the steps one comparison at a time; list changes that no test notices (hours; ONLY=fixed_window or SAMPLE=9: ten minutes).

@@ -56,6 +56,9 @@ http {
 // cleanup ends it.
 func startNginx(t *testing.T, service, directives string) (url string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts nginx")
+	}
 	path, err := exec.LookPath("nginx")
 	if err != nil {
 		path, err = exec.LookPath("/usr/sbin/nginx")

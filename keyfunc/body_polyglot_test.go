@@ -187,7 +187,7 @@ func TestBodiesOfAllSorts(t *testing.T) {
 			})
 		}
 	})
-	if keys < 10 {
+	if keys < 10 && !testing.Short() { // which draws a fifth
 		t.Errorf("only %d requests had a key", keys)
 	}
 }

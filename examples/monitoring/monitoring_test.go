@@ -28,6 +28,9 @@ import (
 // tool is the path of a program of Debian's package prometheus.
 func tool(t *testing.T, name string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts prometheus or its tools")
+	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		if os.Getenv("REQUIRE_PROMETHEUS") == "1" {

@@ -14,6 +14,9 @@ var fileBefore = regexp.MustCompile("`([a-z_]+\\.(?:go|yaml))`[^`]*$") // the la
 // A reader who puts the blocks of docs/getting-started.md into the files that are named
 // before them has a program after each step, and its tests pass.
 func TestEachStepCompiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds and tests five programs")
+	}
 	text, err := os.ReadFile(filepath.Join(root, started))
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@
 // Without redis-server the test is skipped. REQUIRE_REDIS=1 makes that a
 // failure, for CI, where a skip would hide that nothing was tested. A server
 // that REDIS_SERVER names and that cannot be found is always a failure.
+// REDIS_SERVER=none is as if there were no redis-server.
 //
 // # testing/synctest
 //

@@ -34,11 +34,14 @@ func program(tb testing.TB, name, ifMissing string) string {
 
 // serverProgram is the path of the server that all tests run on: what
 // REDIS_SERVER names, or else redis-server. If REDIS_SERVER names something
-// that is not there the test fails: a skip would hide the mistake.
+// that is not there the test fails: a skip would hide the mistake. "none" is no server.
 func serverProgram(tb testing.TB) string {
 	tb.Helper()
 	name := os.Getenv("REDIS_SERVER")
-	if name == "" {
+	switch name {
+	case "none":
+		missing(tb, "REDIS_SERVER=none")
+	case "":
 		return program(tb, "redis-server", noServer)
 	}
 	path, err := exec.LookPath(name)

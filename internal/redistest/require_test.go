@@ -56,6 +56,7 @@ func TestMissingPrograms(t *testing.T) {
 		start        func(testing.TB)
 	}{
 		"Start":          {"", noServer, func(tb testing.TB) { Start(tb) }},
+		"none":           {"none", "REDIS_SERVER=none", func(tb testing.TB) { Start(tb) }},
 		"StartTLS":       {"", noServer, func(tb testing.TB) { StartTLS(tb) }},
 		"StartCluster":   {"", noServer, func(tb testing.TB) { StartCluster(tb) }},
 		"StartSentinel":  {"", noServer, func(tb testing.TB) { StartSentinel(tb) }},
