@@ -13,13 +13,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/onstatus"
-	"github.com/seed75154129/ratelimit/internal/pattern"
-	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -27,12 +24,6 @@ const (
 	watched   = 1000 // requests, and responses of each rule with ChargeOn
 	nearlyAll = 900  // of those watched
 	enough    = 20   // requests that are no accident
-
-	fewUnits    = 10             // fewer are better counted one by one
-	manyDenials = 10_000         // more lead to no ban
-	longBan     = 365 * day      // longer ones are mostly a unit too large
-	longFill    = 30 * day       // to refill a bucket
-	day         = 24 * time.Hour // without leap seconds
 )
 
 // hints watches the first requests that a set of rules gets, and logs probable mistakes
@@ -294,7 +285,7 @@ func (h *hints) watchAnswer(name string, w http.ResponseWriter, answer func(http
 }
 
 // start looks for rules that are valid but probably mistakes.
-func (h *hints) start(rules []rule, config *Config) {
+func (h *hints) start(rules []rule, config *Config, s share) {
 	shadows, anyMethod := 0, false
 	for i := range rules {
 		r := &rules[i]
@@ -302,7 +293,12 @@ func (h *hints) start(rules []rule, config *Config) {
 			shadows++
 		}
 		anyMethod = anyMethod || len(r.source.Match) == 0 || slices.ContainsFunc(r.source.Match, func(text string) bool { return strings.HasPrefix(text, "/") })
-		h.startOf(r, config)
+		for _, found := range r.source.look(s, true) {
+			h.say("rule %q: %v", r.check.Rule, found.Err)
+		}
+		if r.terms.tiers != nil && config.TierFor == nil {
+			h.say("rule %q: it has Tiers, and Config.TierFor is nil: every request has the rule's own limit", r.check.Rule)
+		}
 	}
 	for _, text := range config.Skip {
 		if anyMethod && strings.HasPrefix(text, http.MethodOptions) {
@@ -312,60 +308,5 @@ func (h *hints) start(rules []rule, config *Config) {
 	}
 	if shadows == len(rules) {
 		h.say("every rule is in shadow for all keys, so no request is limited; take Shadow away from those that are to limit")
-	}
-}
-
-// startOf looks for mistakes in one rule.
-func (h *hints) startOf(r *rule, config *Config) {
-	warn := func(odd bool, format string, args ...any) {
-		if odd {
-			h.say("rule %q: %s", r.check.Rule, fmt.Sprintf(format, args...))
-		}
-	}
-	warn(r.terms.tiers != nil && config.TierFor == nil,
-		"it has Tiers, and Config.TierFor is nil: every request has the rule's own limit")
-	warn(r.readsBody && len(r.patterns) > 0 && !slices.ContainsFunc(r.patterns, func(p pattern.Pattern) bool { return p.HasBodies() }),
-		"its Key reads the body, and requests that its Match takes mostly have none; add the method that sends one, such as POST")
-	for _, l := range r.source.limits() {
-		if l.override > 0 {
-			break // they come last, and are one client's
-		}
-		bucket, quota := !isWindow(l.Limit), l.Quota()
-		warn(l.Algorithm == "" && !bucket && l.Rate < fewUnits && l.Period >= time.Minute,
-			"%s is a sliding_window, which may deny for up to %s; for so few units write Algorithm: algorithms.SlidingLog, "+
-				"in text %q, or name the sliding_window to keep it", l, l.Period+l.Period/time.Duration(l.Rate), l.Limit.String()+" sliding_log")
-		warn(bucket && quota/l.Rate > 1000 && refill(l.Limit) > float64(longFill),
-			"%s admits %d units at once, and needs more than %d days to refill; write a smaller burst or a higher rate", l, quota, longFill/day)
-	}
-	warn(r.source.Enforce > 0 && r.source.Enforce < 1 && keyfunc.Describe(r.source.Key).Values() == 0,
-		"all clients have one key, so Enforce enforces it for all or for none; write a key that tells clients apart")
-	most := r.source.largestCost()
-	warn(r.source.ChargeOn != nil && r.check.Limit.Quota()/most < 2,
-		"until its response is written, a request takes %d of the limit %s, so no other one of its key passes at the same time; raise the limit", most, r.check.Limit)
-
-	ban, chosen := r.source.Ban, r.traits.Chosen
-	forgeable := chosen != "" && chosen != "an API key"
-	warn(ban.After > manyDenials, "it bans after %d denials, which hardly any client reaches; write fewer", ban.After)
-	warn(ban.For > longBan, "it bans for %d days, so whoever has the address next is denied, too; write less than a year", ban.For/day)
-	warn(ban.For > time.Hour && forgeable && !r.traits.Address,
-		"its Key is %s, so anybody can have the keys of others banned for %s; write a shorter ban", chosen, view.Span(ban.For))
-	shortest, least := algorithms.Limit{}, longBan // until a denied client has room
-	for _, l := range r.source.own() {
-		free := l.Period
-		if !isWindow(l) {
-			free /= time.Duration(l.Rate)
-		}
-		if l.Calendar == "" && free < least {
-			shortest, least = l, free
-		}
-	}
-	warn(ban.For > 0 && ban.For < least && least < longBan,
-		"it bans for %s, and the limit %s denies for up to %s anyway; write a longer ban", ban.For, shortest, least)
-
-	warn(len(r.source.Overrides) > 0 && forgeable, "its Key is %s, so any client can have the limits of its Overrides; "+
-		"use a Key that the program or a proxy has verified, such as keyfunc.Context or keyfunc.Proxies.UserID", chosen)
-	for i := range r.source.Overrides {
-		o := &r.source.Overrides[i]
-		warn(o.ended(), "%s ended at %s; remove it", nameOfOverride(i, o), o.Until.UTC().Format(time.RFC3339))
 	}
 }

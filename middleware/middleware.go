@@ -99,7 +99,7 @@ func New(c Config) (*Middleware, error) {
 		delays:    histogram.New(delays),
 		start:     time.Now(),
 	}
-	m.rules.Store(newRuleset(rules, new(ruleset), &m.config))
+	m.rules.Store(newRuleset(rules, new(ruleset), &m.config, m.share))
 	if m.limiter.guard != nil {
 		guards.Connect(m.limiter.guard)
 	}
@@ -151,7 +151,7 @@ func (m *Middleware) SetRulesVersion(rules []Rule, version int64) error {
 	m.setting.Lock()
 	m.failed = nil
 	old := m.rules.Load()
-	set := newRuleset(compiled, old, &m.config)
+	set := newRuleset(compiled, old, &m.config, m.share)
 	set.version = version
 	m.rules.Store(set)
 	m.setting.Unlock()

@@ -126,8 +126,8 @@ func TestNewReportsEverythingAtOnce(t *testing.T) {
 	}{
 		{-1, "", "limiter", "limiter: required; use &algorithms.Redis{"},
 		{-1, "", "skip", `pattern "/u/:id": `},
-		{0, "Match", `rule "login": match`, `pattern "POST /auth/*": `},
-		{0, "Match", `rule "login": match`, `pattern "example.com/x": `},
+		{0, "Match", `rule "login": match[0]`, `pattern "POST /auth/*": `},
+		{0, "Match", `rule "login": match[1]`, `pattern "example.com/x": `},
 		{0, "Key", `rule "login": key`, "required; use keyfunc.IP"},
 		{0, "Limit", `rule "login": limit`, "rate must be at least 1, got 0"},
 		{0, "Limit", `rule "login": limit`, "burst is for buckets, not for sliding_window"},

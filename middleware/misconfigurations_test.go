@@ -91,8 +91,8 @@ func TestMisconfigurations(t *testing.T) {
 			r.Key, r.Ban = keyfunc.Join(keyfunc.Everyone), algorithms.Ban{After: 1, For: 720 * time.Hour}
 		}, err: "ban: all clients have one key"},
 		"a ban of those without a key":       {change: func(_ *config, r *rule) { r.Ban = algorithms.Ban{After: 1, For: 2 * time.Hour} }}, // see TestWhoHasNoKeyIsNotBanned
-		"a ban that is over at once":         {change: ban(hour, algorithms.Ban{After: 1, For: time.Millisecond}), err: "ban: for: 1ms is below 10ms"},
-		"denials that never come so quickly": {change: ban(hour, algorithms.Ban{After: 1, Within: time.Microsecond, For: 2 * time.Hour}), err: "ban: within: 1µs is below 10ms"},
+		"a ban that is over at once":         {change: ban(hour, algorithms.Ban{After: 1, For: time.Millisecond}), err: "ban.for: the time 1ms is below 10ms"},
+		"denials that never come so quickly": {change: ban(hour, algorithms.Ban{After: 1, Within: time.Microsecond, For: 2 * time.Hour}), err: "ban.within: the time 1µs is below 10ms"},
 		"a ban for ever":                     {change: ban(hour, algorithms.Ban{After: 1, For: 100 * 365 * 24 * time.Hour}), hint: "it bans for 36500 days"},
 		"a ban that the window outlasts":     {change: ban(hour, algorithms.Ban{After: 1, For: time.Minute}), hint: "it bans for 1m0s, and the limit 100/1h denies for up to 1h0m0s anyway"},
 		"a ban that a bucket outlasts":       {change: ban(bucket(1, time.Hour, 9), algorithms.Ban{After: 1, For: time.Minute}), hint: "and the limit 1/1h burst 9 denies for up to 1h0m0s anyway"},
@@ -160,9 +160,9 @@ func TestMisconfigurations(t *testing.T) {
 
 		"Period: 1000":        {change: func(_ *config, r *rule) { r.Limit.Period = 1000 }, err: "limit: the period 1µs is below 10ms"},
 		"Period: 60":          {change: func(_ *config, r *rule) { r.Limit.Period = 60 }, err: "limit: the period 60ns is below 10ms; a number without a unit is in nanoseconds"},
-		"For: 900":            {change: ban(hour, algorithms.Ban{After: 1, For: 900}), err: "ban: for: 900ns is below 10ms; a number without a unit"},
-		"For: 86400":          {change: ban(hour, algorithms.Ban{After: 1, For: 86400}), err: "ban: for: 86.4µs is below 10ms; a number without a unit"},
-		"Within: 60":          {change: ban(hour, algorithms.Ban{After: 1, Within: 60, For: 2 * time.Hour}), err: "ban: within: 60ns is below 10ms; a number without a unit"},
+		"For: 900":            {change: ban(hour, algorithms.Ban{After: 1, For: 900}), err: "ban.for: the time 900ns is below 10ms; a number without a unit"},
+		"For: 86400":          {change: ban(hour, algorithms.Ban{After: 1, For: 86400}), err: "ban.for: the time 86.4µs is below 10ms; a number without a unit"},
+		"Within: 60":          {change: ban(hour, algorithms.Ban{After: 1, Within: 60, For: 2 * time.Hour}), err: "ban.within: the time 60ns is below 10ms; a number without a unit"},
 		"Period: 60000":       {change: func(_ *config, r *rule) { r.Limit.Period = 60000 }, err: "limit: the period 60µs is below 10ms"},
 		"10/1ms":              {change: func(_ *config, r *rule) { r.Limit = bucket(10, time.Millisecond, 10) }, err: "limit: the period 1ms is below 10ms"},
 		"a burst for years":   {change: func(_ *config, r *rule) { r.Limit = bucket(1, 10*time.Minute, 1_000_000) }, hint: "1/10m burst 1000000 admits 1000000 units at once, and needs more than 30 days to refill"},
@@ -255,7 +255,7 @@ func TestMisconfigurations(t *testing.T) {
 		}, hint: "its Key is a field of the body, so anybody can have the keys of others banned for 24h"},
 		"a ban that never comes":   {change: ban(hour, algorithms.Ban{After: 1_000_000, For: 2 * time.Hour}), hint: "it bans after 1000000 denials, which hardly any client reaches"},
 		"an override of all":       {change: overridden(keyfunc.IP, override(hour, "*")), err: "an override is for one client, and * stands for itself"},
-		"an override with a blank": {change: overridden(keyfunc.Header("Client"), override(hour, " u1")), err: "overrides: [0]: client: there is white space around it"},
+		"an override with a blank": {change: overridden(keyfunc.Header("Client"), override(hour, " u1")), err: "overrides[0].client: there is white space around it"},
 		"a LogSecret of zeros":     {change: func(c *config, _ *rule) { c.LogSecret = make([]byte, 32) }, err: "log secret: all of its bytes are equal"},
 
 		"a body of 8 bytes": {change: key(keyfunc.BodyJSON("email", 8)), err: "at most 8 bytes: hardly any body would be read"},

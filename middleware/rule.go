@@ -223,15 +223,15 @@ func (h holder) String() string {
 	return ""
 }
 
-// wrap says where in its field a mistake is.
-func (h holder) wrap(err error) error {
+// at is where in its field the limits are.
+func (h holder) at() []any {
 	switch {
 	case h.override > 0:
-		return fmt.Errorf("[%d]: limit: %w", h.override-1, err)
+		return []any{h.override - 1, "limit"}
 	case h.tier != "":
-		return fmt.Errorf("%s: %w", h, err)
+		return []any{h.tier}
 	}
-	return err
+	return nil
 }
 
 // A ruleLimit is a limit of a rule and what has it.

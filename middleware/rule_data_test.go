@@ -1,7 +1,7 @@
 package middleware_test
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -11,24 +11,90 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/pattern"
+	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
+	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
 
-// validated returns the mistakes in a valid rule that was changed, as "Field: text".
-func validated(change func(*ratelimit.Rule)) (mistakes []string) {
+// changed is a valid rule, but for a change.
+func changed(change func(*ratelimit.Rule)) ratelimit.Rule {
 	rule := ratelimit.Rule{Name: "r", Key: keyfunc.IP, Limit: algorithms.PerMinute(100)}
 	change(&rule)
-	err := ratelimit.ValidateRules([]ratelimit.Rule{rule})
-	if err == nil {
-		return nil
-	}
-	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
-		mistake, _ := errors.AsType[*ratelimit.RuleError](err)
-		mistakes = append(mistakes, fmt.Sprintf("%s: %v", mistake.Field, mistake.Err))
-	}
-	return mistakes
+	return rule
 }
+
+// each returns the texts of joined errors, without their beginnings.
+func each(err error, prefix string) (texts []string) {
+	for _, err := range view.Each(err) {
+		_, text, _ := strings.Cut(err.Error(), prefix)
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// validated returns the mistakes in a rule.
+func validated(change func(*ratelimit.Rule)) []string {
+	return each(ratelimit.ValidateRules([]ratelimit.Rule{changed(change)}), `rule "r": `)
+}
+
+// inFile writes a rule as a document; false if a document cannot say it.
+func inFile(r *ratelimit.Rule) (document []byte, ok bool) {
+	ok = r.Key == keyfunc.IP && r.CostFor == nil && (r.Limits == nil || r.Limit == algorithms.Limit{})
+	list := func(limits []algorithms.Limit) any {
+		if len(limits) == 1 && limits[0] == unlimited {
+			return "unlimited"
+		}
+		for _, l := range limits {
+			read, _ := algorithms.ParseLimit(l.String())
+			ok = ok && read == l
+		}
+		ok = ok && len(limits) > 0
+		return limits
+	}
+
+	rule := map[string]any{"name": r.Name, "key": "ip", "limit": list([]algorithms.Limit{r.Limit}), "shadow": r.Shadow, "enforce": r.Enforce, "lease": r.Lease}
+	if r.Limits != nil {
+		rule["limit"] = list(r.Limits)
+	}
+	if r.Tiers != nil {
+		tiers := make(map[string]any)
+		for tier, limits := range r.Tiers {
+			tiers[tier] = list(limits)
+			ok = ok && !strings.ContainsFunc(tier, pattern.Invisible)
+		}
+		rule["tiers"] = tiers
+	}
+	if r.Match != nil {
+		rule["match"] = r.Match
+	}
+	if r.Cost != 0 {
+		rule["cost"] = r.Cost
+	}
+	if r.Costs != nil {
+		rule["costs"] = r.Costs
+	}
+	if r.ChargeOn != nil {
+		rule["charge_on"] = r.ChargeOn
+	}
+	if r.Ban != (algorithms.Ban{}) {
+		ban := map[string]any{"after": r.Ban.After, "for": view.Span(r.Ban.For)}
+		if r.Ban.Within != 0 {
+			ban["within"] = view.Span(r.Ban.Within)
+		}
+		rule["ban"] = ban
+	}
+	if r.RetryAfter != 0 {
+		rule["retry_after"] = view.Span(r.RetryAfter)
+	}
+	document, err := json.Marshal(map[string]any{"version": 1, "rules": []any{rule}})
+	return document, err == nil && ok
+}
+
+// byItsForm are parts of what a rule file says of a value that has not the form of its
+// field, so that no rule can be made of it.
+var byItsForm = []string{"unlimited is for", "must be a whole number", "must be at least 1, got", "must be 0 to 1, ", "is empty; ", " is not a duration; ", " is too short or too long; "}
 
 func bucket(rate int64) algorithms.Limit {
 	return algorithms.Limit{Rate: rate, Period: time.Minute, Algorithm: algorithms.TokenBucket}
@@ -68,16 +134,18 @@ func TestWhatRulesMaySay(t *testing.T) {
 	}
 }
 
+// Every mistake is found, and New, SetRules and rule files say the same about it.
 func TestMistakesInRules(t *testing.T) {
+	m, inFiles := inMemory(t, perHour("before", 5)), 0
 	for _, c := range []struct {
 		change func(*ratelimit.Rule)
 		want   []string // beginnings
 	}{
 		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, ratelimit.Unlimited() }, []string{
-			"Limits: Unlimited is for a tier, an override or LimitsFor, alone and not beside other limits; to turn a whole rule off, leave it out or set Shadow",
+			"limits: Unlimited is for a tier, an override or LimitsFor, alone and not beside other limits; to turn a whole rule off, leave it out or set Shadow",
 		}},
-		{func(r *ratelimit.Rule) { r.Limits = []algorithms.Limit{algorithms.PerSecond(10)} }, []string{"Limits: set beside Limit; set one of the two"}},
-		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{} }, []string{"Limits: 0 limits; write 1 to 8"}},
+		{func(r *ratelimit.Rule) { r.Limits = []algorithms.Limit{algorithms.PerSecond(10)} }, []string{"limits: set beside Limit; set one of the two"}},
+		{func(r *ratelimit.Rule) { r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{} }, []string{"limits: 0 limits; write 1 to 8"}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Limits = algorithms.Limit{}, []algorithms.Limit{algorithms.PerMinute(5), algorithms.PerMonth(9, "UTC"), {Rate: 7, Period: time.Minute}, algorithms.PerMonth(8, "UTC")}
 			r.Tiers = map[string][]algorithms.Limit{
@@ -85,144 +153,145 @@ func TestMistakesInRules(t *testing.T) {
 				"d": slices.Repeat([]algorithms.Limit{algorithms.PerHour(30)}, 9),
 			}
 		}, []string{
-			"Limits: 5/1m and 7/1m are one count; keep one of them", "Limits: 9/month@UTC and 8/month@UTC are one count",
-			`Tiers: tier "a": 0 limits; write 1 to 8`, `Tiers: tier "b": 2 in flight counts requests, and other limits may count units; write two rules`,
-			`Tiers: tier "c": Unlimited is for a tier, an override or LimitsFor, alone`, `Tiers: tier "d": 9 limits; write 1 to 8`,
+			"limits: 5/1m and 7/1m are one count; keep one of them", "limits: 9/month@UTC and 8/month@UTC are one count",
+			`tiers.a: 0 limits; write 1 to 8`, `tiers.b: 2 in flight counts requests, and other limits may count units; write two rules`,
+			`tiers.c: Unlimited is for a tier, an override or LimitsFor, alone`, `tiers.d: 9 limits; write 1 to 8`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Limits, r.Cost = algorithms.Limit{}, []algorithms.Limit{algorithms.PerSecond(10), algorithms.PerMonth(1000, "UTC")}, 11
 			r.Ban, r.Lease = algorithms.Ban{After: 5, For: time.Hour}, true
 		}, []string{
-			"Cost: 11 is above the 10 units that the limit 10/1s can hold",
-			"Lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 1000/month@UTC is neither",
-			"Lease: does not go with several limits, which have room together; lease by a rule of its own", "Lease: does not go with a ban",
-			"Ban: needs within, since the periods of several limits differ",
+			"cost: 11 is above the 10 units that the limit 10/1s can hold",
+			"ban: needs within, since the periods of several limits differ",
+			"lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 1000/month@UTC is neither",
+			"lease: does not go with several limits, which have room together; lease by a rule of its own", "lease: does not go with a ban",
 		}},
 		{func(r *ratelimit.Rule) { r.Tiers = map[string][]algorithms.Limit{"": {bucket(5)}} }, []string{
-			`Tiers: a tier needs a name`,
+			`tiers[""]: a tier needs a name`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Tiers = map[string][]algorithms.Limit{"pro": {{Rate: 0, Period: time.Minute}}, "a\nb": {{Rate: 5, Period: 1}}}
 		}, []string{
-			`Tiers: tier "a\nb": there is a character in it`, `Tiers: tier "a\nb": the period 1ns is below 10ms`, `Tiers: tier "pro": rate must be at least 1, got 0`,
+			`tiers["a\nb"]: there is a character in it`, `tiers["a\nb"]: the period 1ns is below 10ms`, `tiers.pro: rate must be at least 1, got 0`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Tiers = map[string][]algorithms.Limit{"": ratelimit.Unlimited(), "pro ": ratelimit.Unlimited(), "Pro": {bucket(5)}, "pro": {bucket(5)}, "PRO": {bucket(5)}, "a\u200bb": {bucket(5)}, "über uns": {bucket(5)}}
 		}, []string{
-			`Tiers: a tier needs a name`, `Tiers: tier "Pro": differs from "PRO" only in case; keep the one`,
-			`Tiers: tier "a\u200bb": there is a character in it that is not visible`, `Tiers: tier "pro": differs from "Pro" only in case`,
-			`Tiers: tier "pro ": there is white space around it; write "pro"`,
+			`tiers[""]: a tier needs a name`, `tiers.Pro: differs from "PRO" only in case; keep the one`,
+			`tiers["a\u200bb"]: there is a character in it that is not visible`, `tiers.pro: differs from "Pro" only in case`,
+			`tiers["pro "]: there is white space around it; write "pro"`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Match = []string{"POST /a", "/b/"}
 			r.Costs = map[string]int64{"/a": 1, "/{x}": 2, "/b/{y}": 3, "GET /a": 4, "/c": 5}
 		}, []string{
-			`Costs: pattern "/c": the rule matches no such request, so the cost would never apply`, `Costs: pattern "GET /a": the rule matches no such request`,
+			`costs["/c"]: the rule matches no such request, so the cost would never apply`, `costs["GET /a"]: the rule matches no such request`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Match, r.Costs = []string{"POST /a", "/c/*"}, map[string]int64{"/c": 5} // it may be what the bad one means
-		}, []string{`Match: pattern "/c/*": * is no wildcard`}},
-		{func(r *ratelimit.Rule) { r.Match = slices.Repeat([]string{"/*"}, 1001) }, []string{"Match: 1001 patterns; at most 1000"}},
+		}, []string{`match[1]: pattern "/c/*": * is no wildcard`}},
+		{func(r *ratelimit.Rule) { r.Match = slices.Repeat([]string{"/*"}, 1001) }, []string{"match: 1001 patterns; at most 1000"}},
 		{func(r *ratelimit.Rule) { r.Cost, r.Tiers = 50, map[string][]algorithms.Limit{"free": {bucket(49)}} }, []string{
-			`Cost: 50 is above the 49 units that tier "free"'s limit 49/1m token_bucket can hold`,
+			`cost: 50 is above the 49 units that tier "free"'s limit 49/1m token_bucket can hold`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Cost, r.Costs = 50, map[string]int64{"/a": 45}
 			r.Tiers = map[string][]algorithms.Limit{"free": {bucket(49)}, "trial": {bucket(40)}, "pro": {bucket(50)}}
 		}, []string{
-			`Cost: 50 is above the 49 units that tier "free"'s limit`, `Cost: 50 is above the 40 units that tier "trial"'s limit`,
-			`Costs: pattern "/a": 45 is above the 40 units that tier "trial"'s limit`,
+			`cost: 50 is above the 49 units that tier "free"'s limit`, `cost: 50 is above the 40 units that tier "trial"'s limit`,
+			`costs["/a"]: 45 is above the 40 units that tier "trial"'s limit`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Cost, r.Tiers = 50, make(map[string][]algorithms.Limit)
-			for i := range 12 {
-				r.Tiers[fmt.Sprintf("tier %02d", i)] = []algorithms.Limit{bucket(int64(30 + i))}
+			for i := range 22 {
+				r.Tiers[fmt.Sprintf("tier %02d", i)] = []algorithms.Limit{bucket(int64(10 + i))}
 			}
-		}, []string{
-			`Cost: 50 is above the 30 units`, `Cost: 50 is above the 31 units`, `Cost: 50 is above the 32 units`, `Cost: 50 is above the 33 units`,
-			`Cost: 50 is above the 34 units`, `Cost: 50 is above the 35 units`, `Cost: 50 is above the 36 units`, `Cost: 50 is above the 37 units`,
-			`Cost: 50 is above the 38 units`, `Cost: 50 is above the 39 units`, `Cost: 50 is above what 2 further limits can hold`,
-		}},
+		}, func() (want []string) {
+			for i := range 20 {
+				want = append(want, fmt.Sprintf(`cost: 50 is above the %d units that tier "tier %02d"'s limit`, 10+i, i))
+			}
+			return append(want, "cost: and 2 more")
+		}()},
 		{func(r *ratelimit.Rule) { r.Costs = map[string]int64{"POST /a": 101, "POST /b": 0, "/c": -3, "/d/*": 1} }, []string{
-			`Costs: pattern "/c": must cost at least 1, got -3`,
-			`Costs: pattern "/d/*": * is no wildcard`,
-			`Costs: pattern "POST /a": 101 is above the 100 units that the limit 100/1m can hold`,
-			`Costs: pattern "POST /b": must cost at least 1, got 0`,
+			`costs["/c"]: must be at least 1, got -3`,
+			`costs["/d/*"]: pattern "/d/*": * is no wildcard`,
+			`costs["POST /b"]: must be at least 1, got 0`,
+			`costs["POST /a"]: 101 is above the 100 units that the limit 100/1m can hold`,
 		}},
 		{func(r *ratelimit.Rule) { r.Costs = map[string]int64{"/a/{x}": 1, "/a/{y}": 2, "/{z}/b": 3, "/c": 4} }, []string{
-			`Costs: pattern "/a/{y}": conflicts with "/a/{x}": /a/{y} matches the same requests as /a/{x}; make one more specific`,
-			`Costs: pattern "/{z}/b": conflicts with "/a/{x}": /{z}/b and /a/{x} both match some paths, like "/a/b". But neither is more specific`,
+			`costs["/a/{y}"]: pattern "/a/{y}": conflicts with "/a/{x}": /a/{y} matches the same requests as /a/{x}; make one more specific`,
+			`costs["/{z}/b"]: pattern "/{z}/b": conflicts with "/a/{x}": /{z}/b and /a/{x} both match some paths, like "/a/b". But neither is more specific`,
 		}},
-		{func(r *ratelimit.Rule) { r.ChargeOn = []int{} }, []string{"ChargeOn: empty"}},
+		{func(r *ratelimit.Rule) { r.ChargeOn = []int{} }, []string{"charge on: empty"}},
 		{func(r *ratelimit.Rule) { r.ChargeOn = []int{401, 199, 600, 401} }, []string{
-			"ChargeOn: status 199: must be 200 to 599", "ChargeOn: status 600: must be", "ChargeOn: status 401: listed twice",
+			"charge on[1]: status 199: must be 200 to 599", "charge on[2]: status 600: must be", "charge on[3]: status 401: listed twice",
 		}},
 		{func(r *ratelimit.Rule) {
 			r.ChargeOn, r.Limit, r.Tiers = []int{401}, algorithms.Limit{Rate: 5, Period: time.Minute, Burst: 9}, map[string][]algorithms.Limit{"pro": {bucket(9)}}
 		}, []string{
-			"ChargeOn: needs a window, from which all can be given back, and the limit 5/1m burst 9 is none; use fixed_window",
-			`ChargeOn: needs a window, from which all can be given back, and tier "pro"'s limit 9/1m token_bucket is none`,
+			"charge on: needs a window, from which all can be given back, and the limit 5/1m burst 9 is none; use fixed_window",
+			`charge on: needs a window, from which all can be given back, and tier "pro"'s limit 9/1m token_bucket is none`,
 		}},
 		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{Within: time.Minute} }, []string{
-			"Ban: after: must be at least 1", "Ban: for: must be at least 1µs, got 0s",
+			"ban.after: must be at least 1", "ban.for: must be at least 1µs, got 0s",
 		}},
 		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, Within: -1, For: 1500} }, []string{
-			"Ban: for: 1.5µs is below 10ms", "Ban: within: must be at least 1µs, got -1ns",
+			"ban.for: the time 1.5µs is below 10ms", "ban.within: must be at least 1µs, got -1ns",
 		}},
 		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, For: math.MaxInt64 / 1000 * 1000} }, []string{
-			"Ban: for: must be below 2^52 µs",
+			"ban.for: must be below 2^52 µs",
 		}},
 		{func(r *ratelimit.Rule) { r.Ban = algorithms.Ban{After: 1, Within: 9 * time.Millisecond, For: 1000} }, []string{
-			"Ban: for: 1µs is below 10ms", "Ban: within: 9ms is below 10ms",
+			"ban.within: the time 9ms is below 10ms", "ban.for: the time 1µs is below 10ms",
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Ban, r.Key = algorithms.Ban{After: 1, For: time.Hour}, keyfunc.Hashed(keyfunc.Everyone, nil)
 		}, []string{
-			"Ban: all clients have one key",
+			"ban: all clients have one key",
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Limit.Period, r.Tiers = 60000, map[string][]algorithms.Limit{"pro": {{Rate: 5, Period: 9999 * time.Microsecond}}}
 		}, []string{
-			"Limit: the period 60µs is below 10ms; a number without a unit", `Tiers: tier "pro": the period 9.999ms is below 10ms`,
+			"limit: the period 60µs is below 10ms; a number without a unit", `tiers.pro: the period 9.999ms is below 10ms`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Lease, r.Ban = algorithms.PerMonth(5, "UTC"), true, algorithms.Ban{After: 1, For: time.Hour}
 		}, []string{
-			"Lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 5/month@UTC is neither", "Lease: does not go with a ban",
-			"Ban: denials by calendar windows lead to no ban",
+			"ban: denials by calendar windows lead to no ban",
+			"lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 5/month@UTC is neither", "lease: does not go with a ban",
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Tiers = algorithms.PerDay(5, ""), map[string][]algorithms.Limit{"pro": {algorithms.PerMonth(5, "Mars/Olympus")}}
 		}, []string{
-			"Limit: calendar day@ needs a time zone; write day@UTC", `Tiers: tier "pro": calendar "month@Mars/Olympus": this program cannot load the time zone`,
+			"limit: calendar day@ needs a time zone; write day@UTC", `tiers.pro: calendar "month@Mars/Olympus": this program cannot load the time zone`,
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.Ban, r.Lease = algorithms.PerHour(5), algorithms.Ban{After: 1, For: time.Hour}, true
 			r.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerMinute(9), algorithms.PerMinute(7)}, "max": {algorithms.PerMonth(9, "UTC")}}
 		}, []string{
-			`Tiers: tier "pro": 9/1m and 7/1m are one count`,
-			"Lease: units can be taken",
-			"Lease: does not go with several limits", "Lease: does not go with a ban",
-			`Ban: by tier "max": denials by calendar windows`, `Ban: by tier "pro": needs within`,
+			`tiers.pro: 9/1m and 7/1m are one count`,
+			`ban: by tier "max": denials by calendar windows`, `ban: by tier "pro": needs within`,
+			"lease: units can be taken",
+			"lease: does not go with several limits", "lease: does not go with a ban",
 		}},
 		{func(r *ratelimit.Rule) { r.Limit, r.Costs = algorithms.MaxInFlight(20), map[string]int64{"/": 1} }, []string{
-			"Costs: a request in flight costs 1; leave it out, and count units by another rule",
+			"costs: a request in flight costs 1; leave it out, and count units by another rule",
 		}},
 		{func(r *ratelimit.Rule) {
 			r.Limit, r.CostFor = algorithms.MaxInFlight(20), func(*http.Request) int64 { return 1 }
-		}, []string{"CostFor: a request in flight costs 1"}},
-		{func(r *ratelimit.Rule) { r.Limit = algorithms.MaxInFlight(20); r.Limit.Period = 500 * time.Millisecond }, []string{`Limit: the lease of in_flight must be at least 1s, got 500ms: a process renews it each third; write as in "20 in flight" or "20/5m in_flight"`}},
-		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 10 }, []string{"Enforce: must be 0 to 1, the fraction of keys that are limited; got 10"}},
-		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, -0.1 }, []string{"Enforce: must be 0 to 1"}},
-		{func(r *ratelimit.Rule) { r.Enforce = math.NaN() }, []string{"Enforce: must be 0 to 1"}},
-		{func(r *ratelimit.Rule) { r.Enforce = 0.1 }, []string{"Enforce: needs shadow: without it the rule is enforced for all keys"}},
+		}, []string{"cost for: a request in flight costs 1"}},
+		{func(r *ratelimit.Rule) { r.Limit = algorithms.MaxInFlight(20); r.Limit.Period = 500 * time.Millisecond }, []string{`limit: the lease of in_flight must be at least 1s, got 500ms: a process renews it each third; write as in "20 in flight" or "20/5m in_flight"`}},
+		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 10 }, []string{"enforce: must be 0 to 1, the fraction of keys that are limited; got 10"}},
+		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, -0.1 }, []string{"enforce: must be 0 to 1"}},
+		{func(r *ratelimit.Rule) { r.Enforce = math.NaN() }, []string{"enforce: must be 0 to 1"}},
+		{func(r *ratelimit.Rule) { r.Enforce = 0.1 }, []string{"enforce: needs shadow: without it the rule is enforced for all keys"}},
 		{func(r *ratelimit.Rule) { r.Lease, r.Limit = true, bucket(5) }, []string{
-			"Lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 5/1m token_bucket is neither",
+			"lease: units can be taken in batches only by fixed_window and sliding_window, and the limit 5/1m token_bucket is neither",
 		}},
-		{func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.SlidingLog }, []string{"Lease: units can"}},
+		{func(r *ratelimit.Rule) { r.Lease, r.Limit.Algorithm = true, algorithms.SlidingLog }, []string{"lease: units can"}},
 		{func(r *ratelimit.Rule) {
 			r.Lease, r.ChargeOn, r.Ban = true, []int{401}, algorithms.Ban{After: 1, For: time.Minute}
-		}, []string{"Lease: does not go with charging by response", "Lease: does not go with a ban"}},
+		}, []string{"lease: does not go with charging by response", "lease: does not go with a ban"}},
 	} {
 		got := validated(c.change)
 		same := len(got) == len(c.want)
@@ -232,6 +301,36 @@ func TestMistakesInRules(t *testing.T) {
 		if !same {
 			t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
 		}
+
+		rule := changed(c.change)
+		_, err := ratelimit.New(ratelimit.Config{Limiter: new(algorithms.Memory), Rules: []ratelimit.Rule{rule}})
+		if byNew := each(err, `rule "r": `); !slices.Equal(byNew, got) {
+			t.Errorf("New says\n\t%s\nand ValidateRules\n\t%s", strings.Join(byNew, "\n\t"), strings.Join(got, "\n\t"))
+		}
+		if bySetRules := each(m.SetRules([]ratelimit.Rule{rule}), `rule "r": `); !slices.Equal(bySetRules, got) {
+			t.Errorf("SetRules says\n\t%s\nand ValidateRules\n\t%s", strings.Join(bySetRules, "\n\t"), strings.Join(got, "\n\t"))
+		}
+		document, ok := inFile(&rule)
+		if !ok {
+			continue
+		}
+		_, err = new(rulefile.Loader).Parse("f", document)
+		byFile := each(err, "rules[0].")
+		if slices.ContainsFunc(byFile, func(text string) bool {
+			return slices.ContainsFunc(byItsForm, func(form string) bool { return strings.Contains(text, form) })
+		}) {
+			continue
+		}
+		inFiles++
+		for i := range got {
+			got[i] = strings.NewReplacer("charge on", "charge_on", "limits: ", "limit: ").Replace(got[i])
+		}
+		if slices.Sort(got); !slices.Equal(slices.Sorted(slices.Values(byFile)), got) {
+			t.Errorf("of %s\nrulefile says\n\t%s\nand ValidateRules\n\t%s", document, strings.Join(byFile, "\n\t"), strings.Join(got, "\n\t"))
+		}
+	}
+	if inFiles < 19 {
+		t.Errorf("%d documents", inFiles)
 	}
 }
 
@@ -273,14 +372,14 @@ func TestEntriesAreBounded(t *testing.T) {
 	}
 	costs["/"], tiers["x"] = 1, []algorithms.Limit{bucket(5)}
 	got := validated(func(r *ratelimit.Rule) { r.Costs, r.Tiers = costs, tiers })
-	if want := []string{"Tiers: 1001 tiers; at most 1000", "Costs: 1001 patterns; at most 1000"}; !slices.Equal(got, want) {
+	if want := []string{"tiers: 1001 tiers; at most 1000", "costs: 1001 patterns; at most 1000"}; !slices.Equal(got, want) {
 		t.Error(got)
 	}
 	clear(costs)
 	for i := range 500 {
 		costs[fmt.Sprintf("/{a}/%d", i)], costs[fmt.Sprintf("/%d/{a}", i)] = 1, 1
 	}
-	if got := validated(func(r *ratelimit.Rule) { r.Costs = costs }); len(got) != 10 || !strings.Contains(got[9], "conflicts with") {
+	if got := validated(func(r *ratelimit.Rule) { r.Costs = costs }); len(got) != 20 || !strings.Contains(got[19], "conflicts with") {
 		t.Errorf("%d: %s", len(got), got[len(got)-1])
 	}
 }

@@ -120,35 +120,23 @@ func (r *Rule) fit(all []algorithms.Limit, s share) (limits, error) {
 	if exempts(all) {
 		return limits{}, nil
 	}
-	if err := validateLimits(all); err != nil {
-		return limits{}, err
-	}
-	if r.Lease && len(all) > 1 {
-		return limits{}, errors.New("several limits, which Lease does not allow")
-	}
-	if err := banBy(r.Ban, all); err != nil {
-		return limits{}, err
+	set := &limitSet{all: all, valid: all, share: s}
+	for i := range table {
+		if row := &table[i]; row.limits != nil && !row.warn {
+			if mistakes := row.look(r, []*limitSet{set}); mistakes != nil {
+				mistakes[0].Rule = r.Name
+				return limits{}, mistakes[0]
+			}
+		}
 	}
 	fit := limits{windows: all}
 	if s.part != nil {
 		fit.windows = slices.Clone(all)
 	}
 	for i, l := range all {
-		if isHeld(l) && (r.Cost > 1 || r.Costs != nil || r.CostFor != nil || r.Ban != (algorithms.Ban{})) {
-			return limits{}, fmt.Errorf("%s does not go with the rule's Cost, Costs, CostFor or Ban", l)
-		}
-		if r.ChargeOn != nil && !isWindow(l) {
-			return limits{}, fmt.Errorf("%s is no window, which ChargeOn needs", l)
-		}
-		if r.Lease && !grantsBlocks(l) {
-			return limits{}, fmt.Errorf("%s grants no blocks, which Lease needs", l)
-		}
 		fit.queue = fit.queue || l.Algorithm == algorithms.LeakyBucket
 		if s.part != nil {
-			var err error
-			if fit.windows[i], err = s.limit(l); err != nil {
-				return limits{}, err
-			}
+			fit.windows[i], _ = s.limit(l) // it is large enough
 		}
 	}
 	return fit, nil

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"errors"
 	"reflect"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -14,10 +13,7 @@ import (
 
 // compile validates rules and makes them ready, with a share of each limit.
 func compile(rules []Rule, s share) ([]rule, error) {
-	if err := ValidateRules(rules); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(s.validate(rules)...); err != nil {
+	if err := validate(rules, s); err != nil {
 		return nil, err
 	}
 	compiled := make([]rule, len(rules))
@@ -26,10 +22,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		c := &compiled[i]
 		c.source = r.clone()
 		ruleNames.Store(r.Name, true)
-		for _, text := range r.Match {
-			p, _ := pattern.Parse(text) // it is valid
-			c.patterns = append(c.patterns, p)
-		}
+		c.patterns = r.patterns()
 		c.readsBody, c.traits = keyfunc.Describe(r.Key).ReadsBody(), hint.Of(r.Key)
 		if c.terms.costs = pattern.NewValues(r.Costs); r.Shadow {
 			c.terms.shadow = 1 - r.Enforce
@@ -85,7 +78,7 @@ type ruleset struct {
 }
 
 // newRuleset returns the set that follows old, which has no rules the first time.
-func newRuleset(rules []rule, old *ruleset, config *Config) *ruleset {
+func newRuleset(rules []rule, old *ruleset, config *Config, s share) *ruleset {
 	set := &ruleset{rules: rules, watches: make([]watch, len(rules)), hidden: make(map[string]bool), generation: old.generation + 1}
 	set.hints = &hints{logger: config.Logger, use: make([]ruleUse, len(rules))}
 	for i := range rules {
@@ -110,7 +103,7 @@ func newRuleset(rules []rule, old *ruleset, config *Config) *ruleset {
 			set.hidden[c.Rule] = true
 		}
 	}
-	set.hints.start(rules, config)
+	set.hints.start(rules, config, s)
 	return set
 }
 

@@ -69,7 +69,7 @@ func TestSharesThatAreTooSmallAreRefused(t *testing.T) {
 	_, err := inRegion(0.5, costly, tiered, slow, perHour("one", 1), perHour("enough", 2))
 	want := []string{
 		`middleware: rule "costly": limit: the share 0.5 of 10/1h holds 5 units, and a request costs up to 6`,
-		`middleware: rule "tiered": tiers: tier "small": the share 0.5 of 5/1h holds 2 units, and a request costs up to 3`,
+		`middleware: rule "tiered": tiers.small: the share 0.5 of 5/1h holds 2 units, and a request costs up to 3`,
 		`middleware: rule "slow": limit: the share 0.5 of 1/1h burst 50 is less than one unit`,
 		`middleware: rule "one": limit: the share 0.5 of 1/1h is less than one unit`,
 	}

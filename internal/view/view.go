@@ -237,3 +237,24 @@ func (s Seconds) String() string {
 	}
 	return d.String()
 }
+
+// Path appends indexes and names to the path of a field: "rules[0].costs", "POST /a".
+func Path(path string, parts ...any) string {
+	for _, part := range parts {
+		name, ok := part.(string)
+		switch {
+		case !ok:
+			path = fmt.Sprintf("%s[%d]", path, part)
+		case !plain.MatchString(name):
+			path = fmt.Sprintf("%s[%.64q]", path, name)
+		case path == "":
+			path = name
+		default:
+			path += "." + name
+		}
+	}
+	return path
+}
+
+// plain are the names that need no quotes.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_-]{1,65}$`)

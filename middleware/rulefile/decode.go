@@ -1,11 +1,8 @@
 package rulefile
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -24,7 +21,7 @@ func (d *decoder) decode(text []byte) ([]ratelimit.Rule, error) {
 		d.bad(at, "", "%w", err)
 		return nil, d.mistakes()
 	}
-	d.flagged = make(map[*yaml.Node]bool)
+	d.flagged, d.spots = make(map[*yaml.Node]bool), make(map[string]spot)
 	rules := d.document(root)
 	if err := d.mistakes(); err != nil {
 		return nil, err
@@ -67,23 +64,22 @@ func (d *decoder) rules(n *yaml.Node, path string) []ratelimit.Rule {
 		return nil
 	}
 	rules := make([]ratelimit.Rule, len(items))
-	d.at = make([]ruleAt, len(items))
 	for i, item := range items {
-		d.rule(&rules[i], &d.at[i], item, fmt.Sprintf("%s[%d]", path, i))
+		d.rule(&rules[i], item, view.Path(path, i))
 	}
 	d.validate(rules, path)
 	return rules
 }
 
-func (d *decoder) rule(r *ratelimit.Rule, at *ruleAt, n *yaml.Node, path string) {
-	at.place = placeOf(n)
+func (d *decoder) rule(r *ratelimit.Rule, n *yaml.Node, path string) {
+	d.spots[path] = spot{placeOf(n), path}
 	if n.Kind != yaml.MappingNode {
 		if !d.flagged[n] {
-			d.bad(at.place, path, "must be a rule with the fields name, key and limit, got %s", describe(n))
+			d.bad(placeOf(n), path, "must be a rule with the fields name, key and limit, got %s", describe(n))
 		}
 		return
 	}
-	at.fields = record(d, r, n, path, fields)
+	record(d, r, n, path, fields)
 }
 
 // validate reports the mistakes that [ratelimit.ValidateRules] finds, but for those in
@@ -96,66 +92,36 @@ func (d *decoder) validate(rules []ratelimit.Rule, path string) {
 	if err == nil {
 		return
 	}
-	known := make(map[string]bool) // paths with a mistake
+	wrong, within := make(map[string]bool), make(map[string]bool) // paths with a mistake, and with one in a part
 	for _, err := range d.errs {
-		known[err.Path] = true
+		wrong[err.Path] = true
 		for i, c := range err.Path {
 			if c == '.' || c == '[' {
-				known[err.Path[:i]] = true
+				within[err.Path[:i]] = true
 			}
 		}
 	}
 	for _, err := range view.Each(err) {
 		mistake, ok := errors.AsType[*ratelimit.RuleError](err)
-		if !ok || mistake.Index < 0 || mistake.Index >= len(d.at) {
+		if !ok || mistake.Index < 0 {
 			d.bad(place{}, path, "%w", err)
 			continue
 		}
-		at, field := &d.at[mistake.Index], view.Snake(mistake.Field)
-		if field == "limits" {
-			field = "limit"
+		parts := []any{mistake.Index}
+		if mistake.Field != "" {
+			parts = append(parts, cmp.Or(renamed[mistake.Field], view.Snake(mistake.Field)))
 		}
-		if at.fields == nil {
-			continue
+		whole, at, known := path, spot{}, false
+		for _, part := range append(parts, mistake.At...) {
+			whole = view.Path(whole, part)
+			at = cmp.Or(d.spots[whole], spot{at.place, whole})
+			known = known || wrong[at.path]
 		}
-		where, whole, err := at.place, strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", path, mistake.Index, field), "."), mistake.Err
-		if n := at.fields[field]; n != nil {
-			n, whole, err = part(n, whole, err)
-			where = placeOf(n)
-		}
-		if !known[whole] {
-			d.bad(where, whole, "%w", err)
+		if !known && !within[at.path] {
+			d.bad(at.place, at.path, "%w", mistake.Err)
 		}
 	}
 }
 
-// part returns the part of a field that a mistake is about. Texts about a part
-// begin with it: `pattern "/a": `, `tier "pro": `, "status 401: ", "[3]: limit: ", "after: ".
-func part(n *yaml.Node, path string, err error) (*yaml.Node, string, error) {
-	text := err.Error()
-	begins := func(what, name string) bool { return strings.HasPrefix(text, what+name+": ") }
-	if n.Kind == yaml.SequenceNode {
-		for i, item := range slices.Backward(n.Content) { // of two equal items the second is the mistake
-			if begins("pattern ", strconv.Quote(item.Value)) || begins("status ", item.Value) {
-				return item, fmt.Sprintf("%s[%d]", path, i), err
-			}
-			if about, ok := strings.CutPrefix(text, fmt.Sprintf("[%d]: ", i)); ok {
-				return part(item, fmt.Sprintf("%s[%d]", path, i), errors.New(about))
-			}
-		}
-		return n, path, err
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		switch quoted := strconv.Quote(key.Value); {
-		case begins("pattern ", quoted), begins("tier ", quoted):
-			return key, join(path, key.Value), err
-		case begins("", key.Value):
-			return value, join(path, key.Value), errors.New(strings.TrimPrefix(text, key.Value+": "))
-		}
-	}
-	if name, _, _ := strings.Cut(text, ": "); n.Kind == yaml.MappingNode && slices.Contains(namesOf(banFields), name) {
-		path = join(path, name) // a missing field
-	}
-	return n, path, err
-}
+// renamed are fields of Rule that have another name in a document.
+var renamed = map[string]string{"Limits": "limit"}

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed75154129/ratelimit/internal/near"
+	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -28,12 +29,13 @@ type decoder struct {
 	errs    []*Error
 	more    int                 // mistakes that are not in errs
 	flagged map[*yaml.Node]bool // nodes whose mistake was reported
-	at      []ruleAt
+	spots   map[string]spot     // by the paths of what is in rules
 }
 
-type ruleAt struct {
+// A spot is where something in a rule is, for mistakes in it.
+type spot struct {
 	place
-	fields map[string]*yaml.Node // nil if it is no rule
+	path string
 }
 
 // A place is a line and a column of a document, from 1; the zero place is none.
@@ -124,7 +126,7 @@ func record[T any](d *decoder, of *T, n *yaml.Node, path string, fields []field[
 	d.fields(n, path, func(key, value *yaml.Node, path string) {
 		for _, f := range fields {
 			if f.name == key.Value {
-				found[f.name] = value
+				found[f.name], d.spots[path] = value, spot{placeOf(value), path}
 				f.read(d, of, value, path)
 				return
 			}
@@ -135,33 +137,19 @@ func record[T any](d *decoder, of *T, n *yaml.Node, path string, fields []field[
 	})
 	for _, f := range fields {
 		if f.required != "" && found[f.name] == nil {
-			d.bad(placeOf(n), join(path, f.name), "required: %s", f.required)
+			d.bad(placeOf(n), view.Path(path, f.name), "required: %s", f.required)
 		}
 	}
 	return found
-}
-
-// join appends the name of a field to a path.
-func join(path, name string) string {
-	for i, c := range name {
-		if i > 64 || c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-			return fmt.Sprintf("%s[%.64q]", path, name)
-		}
-	}
-	if name == "" {
-		return path + `[""]`
-	}
-	if path == "" {
-		return name
-	}
-	return path + "." + name
 }
 
 // fields calls do for each field of a mapping whose name has no mistake.
 func (d *decoder) fields(n *yaml.Node, path string, do func(key, value *yaml.Node, path string)) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if key := n.Content[i]; !d.flagged[key] {
-			do(key, n.Content[i+1], join(path, key.Value))
+			at := view.Path(path, key.Value)
+			d.spots[at] = spot{placeOf(key), at}
+			do(key, n.Content[i+1], at)
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/seed75154129/ratelimit/internal/view"
 )
 
 const (
@@ -132,7 +134,7 @@ func (d *decoder) inspect(n *yaml.Node, path string, depth int) {
 			d.bad(placeOf(key), path, "a field must have a name, not a list or a mapping")
 			continue
 		}
-		at := join(path, key.Value)
+		at := view.Path(path, key.Value)
 		d.inspect(key, at, depth+1)
 		if key.Tag == "!!merge" {
 			d.flagged[key] = true

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/view"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
 
@@ -108,12 +109,10 @@ func (d *decoder) costs(n *yaml.Node, path string) map[string]int64 {
 
 // A statusRange is an entry of charge_on.
 type statusRange struct {
-	at        place
+	spot
 	not       bool // all but these
 	low, high int
 }
-
-func (r statusRange) has(status int) bool { return r.low <= status && status <= r.high }
 
 // statusForms are the forms of an entry of charge_on that is no number, as in rules.schema.json.
 var statusForms = regexp.MustCompile(`^(!?)([2-5](?:xx|[0-9]{2}))(?:-([2-5](?:xx|[0-9]{2})))?$`)
@@ -125,34 +124,40 @@ func (d *decoder) statuses(n *yaml.Node, path string) (charged []int) {
 	if len(entries) > 0 && !slices.ContainsFunc(entries, func(r statusRange) bool { return !r.not }) {
 		entries = append(entries, statusRange{low: 200, high: 599})
 	}
+	var single []statusRange
 	for _, r := range entries {
-		switch before := len(charged); {
-		case r.not:
-		case r.low == r.high: // middleware.ValidateRules looks at it
-			charged = append(charged, r.low)
-		default:
-			for status := r.low; status <= r.high; status++ {
-				if !slices.Contains(charged, status) {
-					charged = append(charged, status)
-				}
+		before := len(single)
+		for i := range r.high - r.low + 1 {
+			status := r.low + i
+			if r.not {
+				break
 			}
-			if len(charged) == before {
-				d.bad(r.at, path, "statuses %d to %d: listed already; leave them out", r.low, r.high)
+			if r.low == r.high || !slices.ContainsFunc(single, func(s statusRange) bool { return s.low == status }) { // ValidateRules looks at single ones
+				single = append(single, statusRange{spot: r.spot, low: status})
 			}
+		}
+		if !r.not && len(single) == before {
+			d.bad(r.place, r.path, "statuses %d to %d: listed already; leave them out", r.low, r.high)
 		}
 	}
 	for _, r := range entries {
-		if before := len(charged); r.not {
-			if charged = slices.DeleteFunc(charged, r.has); len(charged) == before {
-				d.bad(r.at, path, "status %d is not charged anyway; leave the exception out, or write the statuses that it is one of", r.low)
+		if before := len(single); r.not {
+			if single = slices.DeleteFunc(single, func(s statusRange) bool { return r.low <= s.low && s.low <= r.high }); len(single) == before {
+				d.bad(r.place, r.path, "status %d is not charged anyway; leave the exception out, or write the statuses that it is one of", r.low)
 			}
 		}
+	}
+	if entries != nil {
+		charged = []int{} // which is not all
+	}
+	for i, s := range single {
+		charged, d.spots[view.Path(path, i)] = append(charged, s.low), s.spot
 	}
 	return charged
 }
 
 func (d *decoder) statusRange(n *yaml.Node, path string) (r statusRange, ok bool) {
-	r.at = placeOf(n)
+	r.spot = spot{placeOf(n), path}
 	if n.Tag != "!!str" {
 		status, ok := d.integer(n, path)
 		r.low, r.high = int(status), int(status)
@@ -164,14 +169,14 @@ func (d *decoder) statusRange(n *yaml.Node, path string) (r statusRange, ok bool
 	}
 	form := statusForms.FindStringSubmatch(text)
 	if form == nil {
-		d.bad(r.at, path, `%q is no status from 200 to 599; write 401, 4xx, 400-499 or, in quotes, "!304" for all but 304`, cut(text))
+		d.bad(r.place, path, `%q is no status from 200 to 599; write 401, 4xx, 400-499 or, in quotes, "!304" for all but 304`, cut(text))
 		return r, false
 	}
 	r.not = form[1] != ""
 	r.low, _ = strconv.Atoi(strings.ReplaceAll(form[2], "x", "0")) // they are digits
 	r.high, _ = strconv.Atoi(strings.ReplaceAll(cmp.Or(form[3], form[2]), "x", "9"))
 	if r.high < r.low {
-		d.bad(r.at, path, "%q ends before it begins; write %s%s-%s", text, form[1], form[3], form[2])
+		d.bad(r.place, path, "%q ends before it begins; write %s%s-%s", text, form[1], form[3], form[2])
 	}
 	return r, r.low <= r.high
 }

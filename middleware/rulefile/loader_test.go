@@ -234,8 +234,8 @@ func TestErrorsHavePlaces(t *testing.T) {
 		t.Error(err)
 	}
 	for text, want := range map[string]string{
-		"{version: 1, rules: [\n{name: a, key: ip, limit: 5/1m, tiers: {pro: 1/1m, Pro: unlimited}}]}":              `f:2:41: rules[0].tiers.pro: tier "pro": differs from "Pro" only in case`,
-		"{version: 1, rules: [\n{name: a, key: ip, limit: 5/1m, tiers: {'pro ': unlimited}}]}":                      `f:2:41: rules[0].tiers["pro "]: tier "pro ": there is white space around it; write "pro"`,
+		"{version: 1, rules: [\n{name: a, key: ip, limit: 5/1m, tiers: {pro: 1/1m, Pro: unlimited}}]}":              `f:2:41: rules[0].tiers.pro: differs from "Pro" only in case`,
+		"{version: 1, rules: [\n{name: a, key: ip, limit: 5/1m, tiers: {'pro ': unlimited}}]}":                      `f:2:41: rules[0].tiers["pro "]: there is white space around it; write "pro"`,
 		"version: 1\nrules:\n" + numbered(1001, "- {name: r%d, key: ip, limit: 5/1m}\n"):                            `f:1003:3: rules[1000]: 1001 rules; at most 1000`,
 		"{version: 1, rules: [{name: a, key: ip, limit: 5/1m, match: [\n" + numbered(1001, "/%d, ") + "/]}]}":       `f:1:61: rules[0].match: 1002 patterns; at most 1000`,
 		"{version: 1, rules: [{name: a, limit: 5/1m, key: [\n" + strings.Repeat("ip,\n", 16) + "everyone, user]}]}": `f:18:1: rules[0].key: a key of 18; at most 16`,

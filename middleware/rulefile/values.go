@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -186,7 +185,9 @@ func (d *decoder) list(n *yaml.Node, path, of string) ([]*yaml.Node, bool) {
 func items[T any](d *decoder, n *yaml.Node, path, of string, read func(*yaml.Node, string) (T, bool)) (all []T) {
 	nodes, _ := d.list(n, path, of)
 	for i, item := range nodes {
-		if value, ok := read(item, fmt.Sprintf("%s[%d]", path, i)); ok {
+		at := view.Path(path, i)
+		d.spots[at] = spot{placeOf(item), at}
+		if value, ok := read(item, at); ok {
 			all = append(all, value)
 		}
 	}
