@@ -1,4 +1,5 @@
-// Package onstatus tells a program the status of a response before it is written.
+// Package onstatus tells a program what a handler does with its response: its status before
+// it is written, when it writes, and when it flushes.
 package onstatus
 
 import (
@@ -6,34 +7,57 @@ import (
 	"io"
 	"net"
 	"net/http"
-
-	"github.com/seed75154129/ratelimit/internal/alike"
 )
 
-// writer calls begin once.
-type writer struct {
+// A Watcher is told what a handler does with its response.
+type Watcher interface {
+	// Status is called once, with the final status, before that is written. For a connection
+	// that the handler takes over, the status is 101. It is not called if nothing is written.
+	Status(status int)
+
+	// Flushes is called before a flush.
+	Flushes()
+
+	// Begin and End are called around each write. End gets what Begin returned.
+	Begin() bool
+	End(bool)
+}
+
+// A Writer is a ResponseWriter that tells a Watcher.
+type Writer struct {
 	http.ResponseWriter
-	begin func(status int)
-	begun bool // begin was called
+	watcher Watcher
+	begun   bool // the Watcher knows the status
 }
 
-// Wrap returns a ResponseWriter that calls begin with the final status, before w gets
-// it. For a connection that the handler takes over, the status is 101. If nothing is
-// written, begin is not called.
-//
-// The writer is a Flusher, a Hijacker or an [io.ReaderFrom] only if w is one.
+// Wrap makes w write to a ResponseWriter and tell a Watcher. It returns w as a Flusher, a Hijacker or an
+// [io.ReaderFrom] only if the ResponseWriter is one.
+func (w *Writer) Wrap(under http.ResponseWriter, watcher Watcher) http.ResponseWriter {
+	w.ResponseWriter, w.watcher = under, watcher
+	return alike(w)
+}
+
+// Wrap returns a Writer around w whose Watcher is a function that is called with the status.
 func Wrap(w http.ResponseWriter, begin func(status int)) http.ResponseWriter {
-	return alike.Of(&writer{ResponseWriter: w, begin: begin})
+	return new(Writer).Wrap(w, statusOnly(begin))
 }
 
-func (w *writer) status(status int) {
+type statusOnly func(status int)
+
+func (f statusOnly) Status(status int) { f(status) }
+func (statusOnly) Flushes()            {}
+func (statusOnly) Begin() bool         { return false }
+func (statusOnly) End(bool)            {}
+
+func (w *Writer) status(status int) {
 	if !w.begun {
 		w.begun = true
-		w.begin(status)
+		w.watcher.Status(status)
 	}
 }
 
-func (w *writer) WriteHeader(status int) {
+// WriteHeader implements [http.ResponseWriter].
+func (w *Writer) WriteHeader(status int) {
 	// Other informational statuses are not the last, and net/http panics on those below
 	// 100 and above 999.
 	if status == http.StatusSwitchingProtocols || 200 <= status && status <= 999 {
@@ -42,43 +66,60 @@ func (w *writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *writer) Write(p []byte) (int, error) {
+// Write implements [http.ResponseWriter].
+func (w *Writer) Write(p []byte) (int, error) {
 	w.status(http.StatusOK)
+	defer w.watcher.End(w.watcher.Begin())
 	return w.ResponseWriter.Write(p)
 }
 
-func (w *writer) WriteString(s string) (int, error) {
+// WriteString implements [io.StringWriter].
+func (w *Writer) WriteString(s string) (int, error) {
 	w.status(http.StatusOK)
+	defer w.watcher.End(w.watcher.Begin())
 	return io.WriteString(w.ResponseWriter, s)
 }
 
 // Unwrap is for [http.ResponseController].
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // FlushError is what [http.ResponseController] calls. A flush writes the status.
-func (w *writer) FlushError() error {
-	if alike.Flushes(w.ResponseWriter) {
+func (w *Writer) FlushError() error {
+	if flushes(w.ResponseWriter) {
 		w.status(http.StatusOK)
+		w.watcher.Flushes()
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // Flush implements [http.Flusher].
-func (w *writer) Flush() { _ = w.FlushError() }
+func (w *Writer) Flush() { _ = w.FlushError() }
 
-// CloseNotify tells when the client has left.
-func (w *writer) CloseNotify() <-chan bool { return alike.CloseNotify(w.ResponseWriter) }
-
-// WriteHeaderNow writes the status, behind gin.
-func (w *writer) WriteHeaderNow() {
-	if gin, ok := alike.Gin(w.ResponseWriter); ok {
-		w.status(http.StatusOK)
-		gin.WriteHeaderNow()
+// CloseNotify tells when the client has left; nil, which says nothing, if the writer
+// underneath does not tell.
+func (w *Writer) CloseNotify() <-chan bool {
+	if notifier, ok := find[interface{ CloseNotify() <-chan bool }](w.ResponseWriter); ok {
+		return notifier.CloseNotify()
 	}
+	return nil
+}
+
+// WriteHeaderNow writes the status, behind gin, whose WriteHeader only remembers it.
+// WebSocket libraries call it before they take over the connection.
+func (w *Writer) WriteHeaderNow() {
+	if _, gin := find[interface {
+		WriteHeaderNow()
+		Written() bool // which a Writer has not
+	}](w.ResponseWriter); !gin {
+		return
+	}
+	w.status(http.StatusOK)
+	now, _ := find[interface{ WriteHeaderNow() }](w.ResponseWriter) // a Writer between them is told, too
+	now.WriteHeaderNow()
 }
 
 // Hijack implements [http.Hijacker].
-func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (w *Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
 		w.status(http.StatusSwitchingProtocols)
@@ -89,16 +130,32 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // sniffed is how much net/http reads before it writes the status.
 const sniffed = 512
 
-// ReadFrom writes the beginning itself, because an empty src writes no status.
-func (w *writer) ReadFrom(src io.Reader) (n int64, err error) {
+// ReadFrom implements [io.ReaderFrom]. It writes the beginning itself, because an empty src
+// writes no status. The rest is one write, if the connection copies by itself.
+func (w *Writer) ReadFrom(src io.Reader) (n int64, err error) {
 	if !w.begun {
-		n, err = io.Copy(writerOnly{w}, io.LimitReader(src, sniffed))
+		n, err = io.Copy(struct{ io.Writer }{w}, io.LimitReader(src, sniffed))
 		if err != nil || n < sniffed {
 			return n, err
 		}
 	}
-	rest, err := io.Copy(w.ResponseWriter, src)
+	var rest int64
+	if _, ok := innermost(w).(io.ReaderFrom); ok {
+		defer w.watcher.End(w.watcher.Begin())
+		rest, err = io.Copy(w.ResponseWriter, src)
+	} else {
+		rest, err = io.Copy(struct{ io.Writer }{w}, src)
+	}
 	return n + rest, err
 }
 
-type writerOnly struct{ io.Writer }
+// innermost returns the writer that all others wrap.
+func innermost(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = inner.Unwrap()
+	}
+}

@@ -57,13 +57,6 @@ func Of(r *http.Request) *Body {
 	}
 }
 
-// Wrap puts something around the body that Peek and Read read, before either is called.
-func (b *Body) Wrap(around func(io.ReadCloser) io.ReadCloser) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.rest = around(b.rest)
-}
-
 // What Peek allocates before anything has arrived. A client may say that it will send
 // much, and not do so.
 const leastBuffer, mostBuffer = 512, 9 << 10

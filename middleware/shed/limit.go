@@ -16,8 +16,7 @@ type limit struct {
 	begun   time.Duration
 	sum     time.Duration // of the samples
 	samples int
-	most    int  // at work at once
-	refused bool // any request
+	most    int // at work at once
 
 	base       float64 // the latency of requests that do not get in each other's way, in s
 	throughput float64 // of the last window, if it was slow and full, in samples/s
@@ -41,7 +40,7 @@ func (l *limit) sample(took, now time.Duration, atWork int) {
 	l.samples++
 	if passed := now - l.begun; passed >= time.Second && l.samples >= 50 || passed >= 30*time.Second && l.samples >= 10 {
 		l.step(l.sum.Seconds()/float64(l.samples), float64(l.samples)/passed.Seconds(), l.sum.Seconds()/passed.Seconds())
-		l.begun, l.sum, l.samples, l.most, l.refused = now, 0, 0, atWork, false
+		l.begun, l.sum, l.samples, l.most = now, 0, 0, atWork
 	}
 }
 
@@ -55,21 +54,20 @@ func (l *limit) step(latency, throughput, working float64) {
 		l.base = latency
 	case latency < l.base:
 		l.base += 0.3 * (latency - l.base)
-	case !busy && !l.refused:
+	case !busy:
 		l.base += 0.05 * (latency - l.base)
 	}
 	slow := latency > tolerated*l.base
-	full := l.refused || float64(l.most) >= l.at-1
+	full := busy && float64(l.most) >= l.at-1
 	last := l.throughput
 	l.throughput = 0
 	switch {
 	case !slow:
 		l.gain = 0
-		if busy && full { // otherwise there is no reason to move: a quiet night changes nothing
+		if full { // otherwise there is no reason to move: a quiet night changes nothing
 			l.at += max(1, math.Sqrt(l.at)/2)
 		}
-	case !busy || !full:
-	default:
+	case full:
 		switch {
 		case last == 0:
 			l.down = l.gain < 0.5

@@ -65,7 +65,7 @@ func TestAFloodOfDenials(t *testing.T) {
 				h.ServeHTTP(httptest.NewRecorder(), abuser())
 				var all sync.WaitGroup
 				var mu sync.Mutex
-				for range int(c.load * 20 * 160) { // in 20 s
+				for range int(c.load * 10 * 160) { // in 10 s
 					for range flood {
 						all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), abuser()) })
 					}

@@ -2,78 +2,112 @@ package shed
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
+
+	"github.com/seed75154129/ratelimit/internal/onstatus"
 )
 
 const (
-	patience   = 50 * time.Millisecond // with a client, before its handler is parked
-	lookAgain  = 10 * time.Millisecond // for handlers to park
-	mostParked = 10_000
-	mostBack   = 30 * time.Second // until who comes back goes on
+	patience  = 50 * time.Millisecond // with a client, before its handler is parked
+	lookAgain = 10 * time.Millisecond // for handlers to park
+	mostBack  = 30 * time.Second      // until who comes back goes on
 )
 
-// enter waits for a place. It returns false if the request is shed, and a nil slot if the
-// request has one of this Shedder already.
+// A slot is a request's place among those at work.
+type slot struct {
+	shedder *Shedder
+	level   int
+	blocked atomic.Int64 // since when it has waited for its client; 0 if it does not, isParked if it lost its place
+
+	// Guarded by shedder.mu.
+	phase    phase
+	arrived  time.Duration
+	admitted time.Duration
+	at       int       // in shedder.working
+	turn     chan bool // says whether it was admitted; nil if no goroutine waits for that
+	paused   bool      // it has waited in the middle of its work, so its duration says nothing
+
+	// In shadow, a request that is over keeps its place for as long as it would have.
+	took time.Duration // once it is over
+	ends time.Duration // its place; 0 if that is not known yet
+
+	status int
+	done   <-chan struct{} // of the request's context
+	body   body
+	writer onstatus.Writer
+}
+
+type phase uint8
+
+const (
+	waiting   phase = iota
+	working         // counts towards the limit
+	parked          // waits for its client
+	returning       // waits for a place to go on
+	gone            // is not counted: a stream, shed, or over
+)
+
+// isParked in blocked says that the slot has lost its place meanwhile.
+const isParked = -1
+
+// enter waits for a place. It returns false if the request is shed.
 func (s *Shedder) enter(r *http.Request) (*slot, bool) {
-	ctx := r.Context()
-	if ctx.Value(slotKey{s}) != nil {
-		return nil, true
-	}
-	p := &slot{shedder: s, level: Medium.level()}
+	p := &slot{shedder: s, level: Medium.level(), done: r.Context().Done()}
 	if s.Priority != nil {
 		p.level = s.Priority(r).level()
 	}
 	now := s.lock()
 	s.arrive(p, now)
-	shed := s.report(now)
 	admitted := s.Shadow || p.phase == working
-	var turn chan bool
-	if p.phase == waiting && !s.Shadow {
-		turn = make(chan bool, 1)
-		p.turn = turn
-	}
+	turn := s.turnOf(p)
+	slow := s.parked >= int(s.limit.at)
 	s.mu.Unlock()
-	if shed > 0 {
-		cmp.Or(s.Logger, slog.Default()).Warn("ratelimit: overloaded; the least important requests are shed", "shed", shed, "shadow", s.Shadow)
-	}
 	if turn != nil {
-		admitted = s.await(ctx, p, turn)
+		admitted = s.await(p, turn, s.wait())
 	}
+	s.tell(r, slow)
 	return p, admitted
 }
 
-// report returns how many were shed since it last did; 0 if that was a short time ago.
-func (s *Shedder) report(now time.Duration) (shed int) {
-	if s.unreported > 0 && (s.reported == 0 || now-s.reported >= 10*time.Second) {
-		shed, s.unreported, s.reported = s.unreported, 0, now
+// tell logs what operators should know.
+func (s *Shedder) tell(r *http.Request, slow bool) {
+	logger := cmp.Or(s.Logger, slog.Default())
+	if n := s.unreported.Load(); n > 0 {
+		s.said.Do(func() {
+			logger.Warn("ratelimit: overloaded; the least important requests are shed", "shed", s.unreported.Swap(0), "shadow", s.Shadow)
+		})
 	}
-	return shed
+	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); slow && ok && server.ReadTimeout <= 0 {
+		s.saidSlow.Do(func() {
+			logger.Warn("ratelimit: as many handlers wait for slow clients as may be at work, and may do so for ever: set ReadTimeout and WriteTimeout of the http.Server")
+		})
+	}
 }
 
 // arrive admits a request, lets it wait, or sheds it or one that is less important.
 func (s *Shedder) arrive(p *slot, now time.Duration) {
 	p.arrived = now
 	s.expire(now)
-	if !s.limit.room(len(s.working)+1) || !s.queues.empty() {
+	if !s.limit.room(len(s.working)+1) || len(s.line.all) > 0 {
 		s.park(now) // also before it is full, or clients could make the limit grow
 	}
-	if s.limit.room(len(s.working)) && s.queues.empty() {
+	if s.limit.room(len(s.working)) && len(s.line.all) == 0 {
 		s.admit(p, now)
 		return
 	}
-	if s.queues.new >= int(s.limit.at) {
-		least := s.queues.lastBelow(p.level)
+	if len(s.line.all)-s.line.back >= int(s.limit.at) {
+		least := s.line.lastBelow(p.level)
 		if least == nil {
 			s.shedOne(p, queueFull, now)
 			return
 		}
 		s.shedOne(least, queueFull, now)
 	}
-	s.queues.push(p)
+	s.line.push(p)
 }
 
 // expire is for the shadow, in which no goroutine waits: it frees the places of requests
@@ -86,8 +120,10 @@ func (s *Shedder) expire(now time.Duration) {
 				at, over = p.ends, p
 			}
 		}
-		for late := s.queues.overdue(at - s.wait()); late != nil; late = s.queues.overdue(at - s.wait()) {
-			s.shedOne(late, waited, at)
+		for _, p := range slices.Clone(s.line.all) {
+			if p.phase == waiting && p.arrived <= at-s.wait() {
+				s.shedOne(p, waited, at)
+			}
 		}
 		if over == nil {
 			return
@@ -100,22 +136,36 @@ func (s *Shedder) expire(now time.Duration) {
 
 func (s *Shedder) wait() time.Duration { return max(cmp.Or(s.Wait, 100*time.Millisecond), 0) }
 
-// await waits for the request's turn.
-func (s *Shedder) await(ctx context.Context, p *slot, turn <-chan bool) bool {
-	timer := time.NewTimer(s.wait())
+// turnOf returns what a goroutine of a slot in line waits for; nil if it does not wait.
+func (s *Shedder) turnOf(p *slot) chan bool {
+	if s.Shadow || p.phase != waiting && p.phase != returning {
+		return nil
+	}
+	p.turn = make(chan bool, 1)
+	return p.turn
+}
+
+// await waits for a slot's turn. When its time is over, or its client has left, a request
+// that has arrived is shed, and one that comes back goes on beyond the limit: others may need
+// a lock that it holds.
+func (s *Shedder) await(p *slot, turn <-chan bool, most time.Duration) bool {
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case admitted := <-turn:
 		return admitted
 	case <-timer.C:
-	case <-ctx.Done():
+	case <-p.done:
 	}
 	now := s.lock()
 	if p.phase == waiting {
 		s.park(now)
 	}
-	if p.phase == waiting {
+	switch p.phase {
+	case waiting:
 		s.shedOne(p, waited, now)
+	case returning:
+		s.admit(p, now) // one too many
 	}
 	s.mu.Unlock()
 	return <-turn // what was decided first
@@ -141,9 +191,15 @@ func (s *Shedder) shedOne(p *slot, reason int, now time.Duration) {
 	s.unqueue(p, now)
 	p.phase = gone
 	s.shed[p.level][reason]++
-	s.unreported++
-	s.limit.refused = true
+	s.unreported.Add(1)
 	p.say(false)
+}
+
+// unqueue takes a slot out of the line, if it is in it.
+func (s *Shedder) unqueue(p *slot, now time.Duration) {
+	if s.line.remove(p) && p.phase == waiting {
+		s.waits.Observe(now - p.arrived)
+	}
 }
 
 // say tells the request's goroutine what was decided, if it waits. It is said once.
@@ -164,12 +220,8 @@ func (s *Shedder) drop(p *slot) {
 
 // wake admits those whose turn it is.
 func (s *Shedder) wake(now time.Duration) {
-	for s.limit.room(len(s.working)) {
-		p := s.queues.first()
-		if p == nil {
-			return
-		}
-		s.admit(p, now)
+	for s.limit.room(len(s.working)) && len(s.line.all) > 0 {
+		s.admit(s.line.all[0], now)
 	}
 }
 
@@ -181,7 +233,7 @@ func (s *Shedder) park(now time.Duration) {
 	s.looked = now
 	for _, p := range slices.Backward(s.working) {
 		since := p.blocked.Load()
-		if since > 0 && now-time.Duration(since) >= patience && p.took == 0 && s.parked < mostParked && p.blocked.CompareAndSwap(since, isParked) {
+		if since > 0 && now-time.Duration(since) >= patience && p.took == 0 && p.blocked.CompareAndSwap(since, isParked) {
 			s.drop(p)
 			p.phase, p.paused = parked, true
 			s.parked++
@@ -196,44 +248,27 @@ func (p *slot) comeBack() {
 	now := s.lock()
 	if p.phase == parked {
 		s.park(now)
-		if s.Shadow || s.limit.room(len(s.working)) && s.queues.empty() {
+		if s.Shadow || s.limit.room(len(s.working)) && len(s.line.all) == 0 {
 			s.admit(p, now)
+		} else {
+			p.phase = returning
+			s.line.push(p)
 		}
 	}
-	if p.phase != parked {
-		s.mu.Unlock()
-		return
-	}
-	turn := make(chan bool, 1)
-	p.phase, p.turn = returning, turn
-	s.queues.push(p)
+	turn := s.turnOf(p)
 	s.mu.Unlock()
-
-	timer := time.NewTimer(mostBack)
-	defer timer.Stop()
-	select {
-	case <-turn:
-		return
-	case <-timer.C:
-	case <-p.ctx.Done():
+	if turn != nil {
+		s.await(p, turn, mostBack)
 	}
-	now = s.lock()
-	if p.phase == returning {
-		s.admit(p, now) // one too many
-	}
-	s.mu.Unlock()
 }
 
-// Leave gives the place away for good. It may be called several times. The limit learns
+// leave gives the place away for good. It may be called several times. The limit learns
 // from how long the request was at work, if it was served.
-func (p *slot) Leave(served bool) {
-	if p == nil {
-		return
-	}
+func (p *slot) leave(served bool) {
 	s := p.shedder
 	now := s.lock()
+	defer s.mu.Unlock()
 	if p.phase == gone || p.took > 0 {
-		s.mu.Unlock()
 		return
 	}
 	if took := now - p.admitted; served && p.phase == working && p.tells(took) {
@@ -256,11 +291,11 @@ func (p *slot) Leave(served bool) {
 	p.say(true)
 	s.expire(now)
 	s.wake(now)
-	s.mu.Unlock()
 }
 
 // tells reports whether the limit can learn from how long a request was at work. A
-// request that was refused by somebody did not do the work.
+// request that was refused by somebody did not do the work. The status says so, whoever
+// refused it: this module's limiter, another one, or an upstream.
 func (p *slot) tells(took time.Duration) bool {
 	refused := p.status == http.StatusTooManyRequests || p.status >= 400 && took < time.Millisecond
 	return !p.paused && !refused

@@ -6,11 +6,11 @@ package shed
 
 import (
 	"cmp"
-	"container/list"
-	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"sync"
@@ -18,7 +18,10 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/headers"
 	"github.com/seed75154129/ratelimit/internal/histogram"
+	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/sampler"
 )
 
 // A Shedder bounds how many requests this process works on at once, and refuses the least
@@ -67,18 +70,18 @@ type Shedder struct {
 	// slog.Default().
 	Logger *slog.Logger
 
-	mu      sync.Mutex
-	start   time.Time // of the clock
-	working []*slot
-	queues  queues
-	parked  int
-	looked  time.Duration // when it was last looked for handlers to park
-	limit   limit
-	shed    [levels][reasons]uint64
-	waits   *histogram.Histogram
+	mu         sync.Mutex
+	start      time.Time // of the clock
+	working    []*slot
+	line       line
+	parked     int           // those that come back are in line, too
+	looked     time.Duration // when it was last looked for handlers to park
+	limit      limit
+	shed       [levels][reasons]uint64
+	unreported atomic.Uint64 // of these
+	waits      *histogram.Histogram
 
-	unreported int           // requests that were shed
-	reported   time.Duration // when it was last logged
+	said, saidSlow sampler.Sampler // to the log
 }
 
 // A Priority says how important a request is: [Low], [Medium], [High] or [Critical]. All
@@ -108,73 +111,6 @@ const (
 
 var reasonNames = [reasons]string{"queue_full", "waited"}
 
-// A slot is a request's place among those at work. A nil slot is that of a request which
-// has one already.
-type slot struct {
-	shedder *Shedder
-	level   int
-	blocked atomic.Int64 // since when it has waited for its client; 0 if it does not, isParked if it lost its place
-
-	// Guarded by shedder.mu.
-	phase    phase
-	arrived  time.Duration
-	admitted time.Duration
-	at       int // in shedder.working
-	queued   *list.Element
-	turn     chan bool // says whether it was admitted; nil in shadow
-	paused   bool      // it has waited in the middle of its work, so its duration says nothing
-
-	// In shadow, a request that is over keeps its place for as long as it would have.
-	took time.Duration // once it is over
-	ends time.Duration // its place; 0 if that is not known yet
-
-	status int
-	ctx    slotContext
-	body   body
-	writer writer
-}
-
-type phase uint8
-
-const (
-	waiting   phase = iota
-	working         // counts towards the limit
-	parked          // waits for its client
-	returning       // waits for a place to go on
-	gone            // is not counted: a stream, shed, or over
-)
-
-// isParked in blocked says that the slot has lost its place meanwhile.
-const isParked = -1
-
-// A slotContext lets a Shedder find the place that a request has.
-type slotContext struct {
-	context.Context
-	slot *slot
-}
-
-type slotKey struct{ of *Shedder }
-
-// Value implements [context.Context].
-func (c *slotContext) Value(key any) any {
-	if key == (slotKey{c.slot.shedder}) {
-		return c.slot
-	}
-	return c.Context.Value(key)
-}
-
-// String implements [fmt.Stringer], as other contexts do: printing a request must not
-// read what others may be changing.
-func (c *slotContext) String() string { return fmt.Sprintf("%v.WithValue(ratelimit.slot)", c.Context) }
-
-// queues are the requests that wait for a place. Of each level there are those that have
-// arrived, and those that come back, which go first: they hold memory, and perhaps locks.
-type queues struct {
-	of   [2 * levels]list.List
-	back int // those that come back
-	new  int // the others
-}
-
 // lock locks the Shedder, makes it ready, and returns the time.
 func (s *Shedder) lock() time.Duration {
 	s.mu.Lock()
@@ -185,6 +121,7 @@ func (s *Shedder) lock() time.Duration {
 		s.limit.max = max(cmp.Or(s.Max, 1000), s.limit.min)
 		s.limit.at = float64(min(max(20, s.limit.min), s.limit.max))
 		s.limit.begun = time.Second
+		s.said.Every, s.saidSlow.Every = sampler.LogInterval, time.Hour
 	}
 	return s.now()
 }
@@ -192,12 +129,65 @@ func (s *Shedder) lock() time.Duration {
 // now is the time since a second before the Shedder was ready.
 func (s *Shedder) now() time.Duration { return time.Since(s.start) }
 
+// Handler returns a handler that calls next for requests that have a place, and answers
+// the others. It goes outside the limiter, and inside what Priority relies on, such as
+// authentication. It panics if next is nil, or if fields are out of range.
+func (s *Shedder) Handler(next http.Handler) http.Handler {
+	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
+		panic("shed: Handler: the next handler is nil")
+	}
+	if err := s.validate(); err != nil {
+		panic(err.Error())
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Value(s) != nil { // it has a place, by a Handler in front
+			next.ServeHTTP(w, r)
+			return
+		}
+		p, ok := s.enter(r)
+		if !ok {
+			s.refuse(w, r)
+			return
+		}
+		served := false
+		defer func() { p.leave(served) }()
+		next.ServeHTTP(p.watch(w, r))
+		served = true
+	})
+}
+
+func (s *Shedder) validate() error {
+	var errs []error
+	if s.Min < 0 || s.Max < 0 || s.Min > s.Max && s.Max > 0 {
+		errs = append(errs, fmt.Errorf("shed: Min and Max must not be negative, nor Min above Max; got %d and %d", s.Min, s.Max))
+	}
+	if err := inside.TooShort("Wait", s.Wait, time.Millisecond); s.Wait > 0 && err != nil {
+		errs = append(errs, fmt.Errorf("shed: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+var errOverloaded = errors.New("overloaded")
+
+// refuse answers what is shed. The wait is spread, so that clients do not come back
+// together.
+func (s *Shedder) refuse(w http.ResponseWriter, r *http.Request) {
+	d := algorithms.Decision{Results: []algorithms.Result{{Err: errOverloaded, RetryAfter: time.Duration(1+rand.IntN(3)) * time.Second}}} //nolint:gosec // no secret
+	if s.Overloaded == nil {
+		headers.Deny(w, r, d)
+		return
+	}
+	headers.SetRetryAfter(w.Header(), d)
+	w.Header().Set("Cache-Control", "no-store")
+	s.Overloaded.ServeHTTP(w, r)
+}
+
 // Load returns the number of requests at work and waiting, divided by the limit: at 1, all
 // places are taken.
 func (s *Shedder) Load() float64 {
 	s.expire(s.lock())
 	defer s.mu.Unlock()
-	return float64(len(s.working)+s.queues.new+s.queues.back) / float64(int(s.limit.at))
+	return float64(len(s.working)+len(s.line.all)) / float64(int(s.limit.at))
 }
 
 // Metrics yields what the Shedder has counted.
@@ -207,7 +197,7 @@ func (s *Shedder) Metrics() iter.Seq[algorithms.Metric] {
 		all := []algorithms.Metric{
 			{Name: "ratelimit_shed_limit", Value: float64(int(s.limit.at))},
 			{Name: "ratelimit_shed_working", Value: float64(len(s.working))},
-			{Name: "ratelimit_shed_waiting", Value: float64(s.queues.new)},
+			{Name: "ratelimit_shed_waiting", Value: float64(len(s.line.all) - s.line.back)},
 			{Name: "ratelimit_shed_parked", Value: float64(s.parked)},
 			s.waits.Metric("ratelimit_shed_wait_seconds"),
 		}

@@ -311,28 +311,6 @@ func TestConnectionsOfARealServer(t *testing.T) {
 	}
 }
 
-// So it is inside a writer of other middleware that has no method but Unwrap beyond those
-// of a ResponseWriter, which is how a reverse proxy takes over a WebSocket.
-func TestAHijackInsideAnotherWrapper(t *testing.T) {
-	s := fixed(1)
-	working := 1.0
-	h := s.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if _, _, err := http.NewResponseController(w).Hijack(); err != nil {
-			t.Error(err)
-		}
-		working = metricsOf(s)["working"]
-	}))
-	h.ServeHTTP(unwraps{http1{httptest.NewRecorder()}}, request(0))
-	if working != 0 {
-		t.Errorf("%v at work after a hijack", working)
-	}
-}
-
-// unwraps is what most middleware makes of a ResponseWriter, such as to log the status.
-type unwraps struct{ http.ResponseWriter }
-
-func (w unwraps) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
 // Only the writes of a copy wait for the client, unless the connection copies by itself.
 func TestACopyThatReadsKeepsItsPlace(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -347,10 +325,10 @@ func TestACopyThatReadsKeepsItsPlace(t *testing.T) {
 			s := fixed(1)
 			other := httptest.NewRecorder()
 			s.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = io.Copy(w, readerFunc(func([]byte) (int, error) {
+				_, _ = io.Copy(w, io.MultiReader(strings.NewReader(strings.Repeat("x", 1000)), readerFunc(func([]byte) (int, error) {
 					s.Handler(sleeps(0)).ServeHTTP(other, request(0))
 					return 0, io.EOF
-				}))
+				})))
 			})).ServeHTTP(c.under, request(0))
 			if other.Code != c.want {
 				t.Errorf("%s: another request is answered %d, want %d", name, other.Code, c.want)
@@ -445,6 +423,46 @@ func TestWhoWasParkedComesBack(t *testing.T) {
 				t.Errorf("%v: back after %v, want %v", c.others, back, c.after)
 			}
 			wantMetrics(t, s, idle)
+		})
+	}
+}
+
+// However many clients are slow, they hold no places. If the server would let them be slow for
+// ever, the log says so.
+func TestSlowBodiesHoldNoPlaces(t *testing.T) {
+	for timeout, lines := range map[time.Duration]int{0: 1, time.Minute: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			s := fixed(16)
+			s.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			ctx := context.WithValue(t.Context(), http.ServerContextKey, &http.Server{ReadTimeout: timeout})
+			h := s.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.Body != nil {
+					_, _ = r.Body.Read(nil)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}))
+			var all sync.WaitGroup
+			for range 12_000 {
+				r := request(shed.Low).WithContext(ctx)
+				r.Body = overload.SlowBody(time.Hour)
+				all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), r) })
+				time.Sleep(5 * time.Millisecond)
+			}
+			for range 50 {
+				w := httptest.NewRecorder()
+				if h.ServeHTTP(w, request(shed.Low).WithContext(ctx)); w.Code != http.StatusOK {
+					t.Fatalf("status %d", w.Code)
+				}
+			}
+			if got := metricsOf(s); got["parked"] < 12_000-16 || got["total low waited"]+got["total low queue_full"] != 0 {
+				t.Errorf("%v", got)
+			}
+			all.Wait()
+			wantMetrics(t, s, idle)
+			if n := strings.Count(log.String(), "ReadTimeout"); n != lines {
+				t.Errorf("%d lines about the ReadTimeout %v, want %d: %s", n, timeout, lines, &log)
+			}
 		})
 	}
 }
@@ -617,12 +635,13 @@ type hijacking struct{ *overload.Response }
 
 func (hijacking) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
 
-// A request that is let in costs two allocations: the copy of the request, and its place.
+// A request that is let in costs three allocations: its context, the copy of the request,
+// and its place.
 func TestAllocations(t *testing.T) {
 	h := fixed(1).Handler(sleeps(0))
 	var w http.ResponseWriter = http1{httptest.NewRecorder()}
 	r := request(0)
-	if n := testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) }); n > 2 {
+	if n := testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) }); n > 3 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -1,0 +1,50 @@
+package shed
+
+import (
+	"context"
+	"io"
+	"net/http"
+)
+
+// watch returns a response and a request that show when the handler waits for its client,
+// streams, or takes the connection over.
+func (p *slot) watch(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
+	r = r.WithContext(context.WithValue(r.Context(), p.shedder, p))
+	if r.Body != nil && r.Body != http.NoBody {
+		p.body = body{r.Body, p}
+		r.Body = &p.body
+	}
+	return p.writer.Wrap(w, p), r
+}
+
+// Begin says that the handler waits for its client from now on. It returns false if another
+// goroutine has said so.
+func (p *slot) Begin() bool { return p.blocked.CompareAndSwap(0, int64(p.shedder.now())) }
+
+// End says that the handler goes on. If somebody else needed its place, End waits until it
+// has one again.
+func (p *slot) End(begun bool) {
+	if begun && p.blocked.Swap(0) == isParked {
+		p.comeBack()
+	}
+}
+
+// Status notes the status of the response.
+func (p *slot) Status(status int) {
+	if p.status = status; status == http.StatusSwitchingProtocols {
+		p.leave(false)
+	}
+}
+
+// Flushes says that the response is a stream.
+func (p *slot) Flushes() { p.leave(true) }
+
+type body struct {
+	io.ReadCloser
+	slot *slot
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	defer b.slot.End(b.slot.Begin())
+	return b.ReadCloser.Read(p)
+}
