@@ -69,8 +69,8 @@ func (r *Redis) takeBansCall(charge, met bool, checks []Check, ps []step.Params)
 	return c
 }
 
-// takeCall decides checks without a ban; see internal/script/take.lua, and
-// take_joint.lua for several such calls.
+// takeCall decides checks without a ban; see internal/script/take.lua, and joint.lua for
+// several such calls.
 func (r *Redis) takeCall(charge bool, checks []Check, ps []step.Params) *transport.Call {
 	c := &transport.Call{Script: script.Take, Keys: r.keys(checks, ps), Args: takeArguments(charge, checks, ps), Joins: true}
 	for i := range ps {

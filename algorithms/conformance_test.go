@@ -337,7 +337,7 @@ func inJoint(start func(*testing.T) backend) func(*testing.T) backend {
 		b := start(t)
 		r := b.limiter.(*Redis)
 		t.Cleanup(func() {
-			known, err := r.Client.(*redis.Client).ScriptExists(context.Background(), script.TakeJoint.SHA()).Result()
+			known, err := r.Client.(*redis.Client).ScriptExists(context.Background(), script.Joint.SHA()).Result()
 			if !slices.Contains(known, true) {
 				t.Errorf("the joint script was not run: %v", err)
 			}

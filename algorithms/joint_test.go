@@ -61,7 +61,7 @@ func scriptName(cmd redis.Cmder) string {
 	switch args := cmd.Args(); {
 	case cmd.Name() != "eval" && cmd.Name() != "evalsha":
 		return ""
-	case args[1] == script.TakeJoint.SHA() || args[1] == script.TakeJoint.Text():
+	case args[1] == script.Joint.SHA() || args[1] == script.Joint.Text():
 		return fmt.Sprint("joint of ", args[2])
 	}
 	return "alone"
@@ -266,7 +266,7 @@ func testABadKey(t *testing.T, client *redis.Client) {
 					t.Fatal(err)
 				}
 			}
-			for _, s := range []*transport.Script{script.Take, script.TakeJoint} {
+			for _, s := range []*transport.Script{script.Take, script.Joint} {
 				if err := client.ScriptLoad(t.Context(), s.Text()).Err(); err != nil {
 					t.Fatal(err)
 				}

@@ -81,8 +81,8 @@ var extremes = []Limit{
 	{Rate: step.MaxUnits, Period: time.Microsecond},
 }
 
-// The numbers around which states have another form; see fixed_window.lua and
-// sliding_window.lua in internal/script/src/steps.
+// The numbers around which the states of windows have another form; see
+// internal/script/common.lua.
 var atBoundary = rapid.SampledFrom([]int64{998, 999, 1000, 1001, 999_998, 999_999, 1_000_000, 1_000_001})
 
 // debts are larger than any limit, up to those that must be cut.

@@ -15,18 +15,20 @@ func init() {
 	if dir == "" {
 		return
 	}
-	replace := func(s *transport.Script, file string, decode func(string) ([]int64, error)) {
-		text, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			panic(err)
+	text := func(files ...string) (all string) {
+		for _, file := range files {
+			text, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				panic(err)
+			}
+			all += string(text)
 		}
-		*s = *transport.NewScript(string(text), decode)
+		return all
 	}
-	replace(script.Take, "take.lua", script.ParseReply)
-	replace(script.TakeJoint, "take_joint.lua", nil)
-	script.Take.JoinedBy(script.TakeJoint) // which replace has undone
-	replace(script.TakeBans, "take_bans.lua", script.ParseReply)
-	replace(script.Bans, "bans.lua", nil)
-	replace(script.Settle, "settle.lua", nil)
-	replace(script.SettleKept, "settle_kept.lua", nil)
+	*script.Joint = *transport.NewScript(text("common.lua", "joint.lua"), nil)
+	*script.Take = *transport.NewScript(text("common.lua", "take.lua"), script.ParseReply).JoinedBy(script.Joint)
+	*script.TakeBans = *transport.NewScript(text("take_bans.lua"), script.ParseReply)
+	*script.Bans = *transport.NewScript(text("bans.lua"), nil)
+	*script.Settle = *transport.NewScript(text("common.lua", "settle.lua"), nil)
+	*script.SettleKept = *transport.NewScript(text("settle_kept.lua"), nil)
 }

@@ -71,7 +71,7 @@ func (w *wire) note(ctx context.Context, cmd redis.Cmder, err error) {
 	keys, _ := args[2].(int)
 	unknown := w.returns
 	requests := 1
-	if args[1] == script.TakeJoint.SHA() || args[1] == script.TakeJoint.Text() {
+	if args[1] == script.Joint.SHA() || args[1] == script.Joint.Text() {
 		requests = keys / args[len(args)-1].(int)
 	}
 	_, takes := args[3+keys].(string)

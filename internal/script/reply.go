@@ -55,7 +55,7 @@ func parse(reply string) (numbers []int64, ok bool) {
 }
 
 // appendState appends the numbers of a state. Those of a window may be one; see
-// src/steps/fixed_window.lua and sliding_window.lua.
+// common.lua.
 func appendState(numbers []int64, text string) (_ []int64, ok bool) {
 	begin := len(numbers)
 	if numbers, ok = appendNumbers(numbers, text); !ok || len(numbers) > begin+1 {

@@ -1,5 +1,5 @@
-// Package script has the Lua scripts that Redis runs, whole, as *.lua. They are
-// generated from src: change them there, and run `go generate ./internal/script`.
+// Package script has the Lua scripts that Redis runs: common.lua, and behind it one of
+// the others.
 package script
 
 import (
@@ -8,19 +8,19 @@ import (
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-//go:generate go run ./gen
-
 var (
+	//go:embed common.lua
+	common string
 	//go:embed take.lua
 	take string
-	//go:embed take_joint.lua
-	takeJoint string
+	//go:embed joint.lua
+	joint string
+	//go:embed settle.lua
+	settle string
 	//go:embed take_bans.lua
 	takeBans string
 	//go:embed bans.lua
 	bans string
-	//go:embed settle.lua
-	settle string
 	//go:embed settle_kept.lua
 	settleKept string
 	//go:embed renew.lua
@@ -31,15 +31,15 @@ var (
 
 // The scripts. Each says at its top what it does.
 var (
-	TakeJoint  = transport.NewScript(takeJoint, nil)
-	Take       = transport.NewScript(take, ParseReply).JoinedBy(TakeJoint)
+	Joint      = transport.NewScript(common+joint, nil)
+	Take       = transport.NewScript(common+take, ParseReply).JoinedBy(Joint)
 	TakeBans   = transport.NewScript(takeBans, ParseReply)
 	Bans       = transport.NewScript(bans, nil)
-	Settle     = transport.NewScript(settle, nil)
+	Settle     = transport.NewScript(common+settle, nil)
 	SettleKept = transport.NewScript(settleKept, nil)
 	Renew      = transport.NewScript(renew, nil)
 	Instances  = transport.NewScript(instances, nil)
 )
 
 // All are the scripts that decisions, settlements and heartbeats run.
-var All = []*transport.Script{Take, TakeJoint, TakeBans, Bans, Settle, SettleKept, Renew, Instances}
+var All = []*transport.Script{Take, Joint, TakeBans, Bans, Settle, SettleKept, Renew, Instances}

@@ -12,24 +12,20 @@ const (
 
 // Table lists the algorithms.
 var Table = numbered([]Row{
-	{Name: "fixed_window", Short: "fw1", Step: fixedWindow{}, Lua: "fixed_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Aligned: true},
-	{Name: "sliding_window", Short: "sw1", Step: slidingWindow{}, Lua: "sliding_window", MaxRate: MaxSquared, why: forSquares, maxUsed: MaxSquared, Aligned: true},
-	{Name: "sliding_log", Short: "sl1", Step: slidingLog{}, Lua: "sliding_log", MaxRate: MaxLog, why: forEntries, maxUsed: MaxSquared, Summary: true, Log: true},
-	{Name: "token_bucket", Short: "tb1", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
-	{Name: "leaky_bucket", Short: "lb1", Step: queue{}, Lua: "queue", MaxRate: MaxUnits, why: forHeaders, Bucket: true, Queue: true},
-	{Name: "gcra", Short: "gcra1", Step: bucket{}, Lua: "bucket", MaxRate: MaxUnits, why: forHeaders, Bucket: true},
-	{Name: "in_flight", Short: "if1", Step: inFlight{}, Lua: "in_flight", MaxRate: MaxInFlight, why: forMembers, Summary: true, Held: true},
-	{Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Lua: "calendar_window", MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true},
+	{Name: "fixed_window", Short: "fw1", Step: fixedWindow{}, Code: 1, MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Aligned: true},
+	{Name: "sliding_window", Short: "sw1", Step: slidingWindow{}, Code: 2, MaxRate: MaxSquared, why: forSquares, maxUsed: MaxSquared, Aligned: true},
+	{Name: "sliding_log", Short: "sl1", Step: slidingLog{}, Code: 3, MaxRate: MaxLog, why: forEntries, maxUsed: MaxSquared, Summary: true, Log: true},
+	{Name: "token_bucket", Short: "tb1", Step: bucket{}, Code: 4, MaxRate: MaxUnits, why: forHeaders, Bucket: true},
+	{Name: "leaky_bucket", Short: "lb1", Step: queue{}, Code: 5, MaxRate: MaxUnits, why: forHeaders, Bucket: true, Queue: true},
+	{Name: "gcra", Short: "gcra1", Step: bucket{}, Code: 4, MaxRate: MaxUnits, why: forHeaders, Bucket: true},
+	{Name: "in_flight", Short: "if1", Step: inFlight{}, Code: 6, MaxRate: MaxInFlight, why: forMembers, Summary: true, Held: true},
+	{Name: "calendar_window", Short: "cw1", Step: calendarWindow{}, Code: 7, MaxRate: MaxUnits, why: forHeaders, maxUsed: MaxUnits, Calendar: true},
 })
 
-// numbered sets Number and Code. Rows with the same twin have the same Code.
+// numbered sets Number.
 func numbered(rows []Row) []Row {
-	codes := map[string]int64{}
 	for i := range rows {
-		if codes[rows[i].Lua] == 0 {
-			codes[rows[i].Lua] = int64(len(codes) + 1)
-		}
-		rows[i].Number, rows[i].Code = uint64(i+1), codes[rows[i].Lua]
+		rows[i].Number = uint64(i + 1)
 	}
 	return rows
 }

@@ -1,7 +1,7 @@
 package step
 
 // Denials are the state of a ban: the denials that may lead to it, or the ban itself. The
-// zero value is a key that was not denied. Twin: internal/script/src/parts/ban.lua.
+// zero value is a key that was not denied. Twin: internal/script/bans.lua.
 type Denials struct {
 	Since  int64 // when the first denial came, or when the ban began
 	Until  int64 // when the ban ends; 0 if there was none

@@ -90,11 +90,10 @@ package step
 // needs is a column of the row or a method of the step. A new algorithm takes
 //
 //   - NAME.go here: its step, which may embed another step and change what differs;
-//   - one row at the end of Table in algorithm.go, because a row's place is its Number and
-//     the Code of its twin; and a constant for the name in package algorithms;
-//   - internal/script/src/steps/NAME.lua: behind the line "--@ step" the twin, which
-//     assigns what src/parts/steps.lua lists; behind the line "--@ correct" the function
-//     correct_NAME. Then run go generate ./internal/script;
+//   - one row at the end of Table in algorithm.go, because a row's place is its Number; and a
+//     constant for the name in package algorithms;
+//   - the twin: a branch of step in internal/script/common.lua, for the row's Code, and the
+//     correction in settle.lua;
 //   - algorithms/NAME_test.go: its promise in rational numbers, as an exactModel;
 //   - vectors and the form of its state, both written by
 //     go test ./algorithms -run 'TestVectors|TestEachFormHasItsName' -update;

@@ -6,13 +6,13 @@ import (
 )
 
 // A Row describes an algorithm. A new algorithm is a row of Table, a step in a Go file
-// and the step's twin in a Lua file; doc.go says how. Code elsewhere does not compare
+// and the step's twin in Lua; doc.go says how. Code elsewhere does not compare
 // algorithms: a difference between them is a field of Row or a method of the step.
 type Row struct {
 	Name     string
 	Short    string // its name in keys; the digit is the form of the states, see testdata/forms.txt
 	Step     step
-	Lua      string // the twin's file, without .lua, in internal/script/src/steps
+	Code     int64  // of the twin in internal/script/common.lua, which rows may share
 	MaxRate  int64  // the largest Rate
 	why      string // the reason for MaxRate, for errors
 	maxUsed  int64  // the most units that a window or log can hold, debts included
@@ -25,7 +25,6 @@ type Row struct {
 	Held     bool   // a charge is a request in progress: it costs 1, ends with the request, and Period is its lease
 
 	Number uint64 // index in Table, from 1
-	Code   int64  // of the twin in the scripts, from 1
 }
 
 // DeniedByDelay reports whether a check that does not fit was denied only because its

@@ -41,7 +41,7 @@ func (s server) serve(ctx context.Context, cmds []redis.Cmder) error {
 	return cmds[0].Err()
 }
 
-// admit answers as internal/script/take.lua and take_joint.lua do for requests of one
+// admit answers as internal/script/take.lua and joint.lua do for requests of one
 // check.
 func admit(cmds ...redis.Cmder) {
 	for _, cmd := range cmds {

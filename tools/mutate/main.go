@@ -41,33 +41,23 @@ var (
 	}
 	onRedis = []stage{
 		{"algorithms", "^TestContractRedis$", true},
-		{"algorithms", "^(TestConformance|TestAClock.*|TestHowFar.*|TestEachForm.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*|TestStatesAre.*|TestWindowsAre.*|TestDeadlines.*|TestAForeign.*|TestLeasesOf.*|TestACorrection.*)$", true},
+		{"algorithms", "^(TestConformance|TestJointDecisions.*|TestAClock.*|TestHowFar.*|TestEachForm.*|TestWhatIsNotOurs.*|TestTheLongest.*|TestALog.*|TestALong.*|TestBans.*|TestABan.*|TestWhatIsNoBan|TestAClockErrorBans.*|TestStatesAre.*|TestWindowsAre.*|TestDeadlines.*|TestAForeign.*|TestLeasesOf.*|TestACorrection.*)$", true},
 	}
 )
 
 const without = "^TestConformance$/^miniredis$"
 
-// files are what is mutated beside the steps: code of them all, and what the scripts are
-// generated from.
+// files are what is mutated: the steps, what they share, and the scripts of their twins.
 var files = []string{
-	"internal/step/correction.go", "internal/step/denials.go", scripts + "/src/parts/functions.lua",
-	scripts + "/src/parts/take.lua", scripts + "/src/parts/settle.lua", scripts + "/src/parts/ban.lua",
-	scripts + "/src/parts/obey.lua", scripts + "/src/parts/count_denials.lua", scripts + "/src/bans.lua", scripts + "/src/settle_kept.lua",
+	steps + "fixed_window.go", steps + "sliding_window.go", steps + "sliding_log.go", steps + "bucket.go", steps + "queue.go",
+	steps + "in_flight.go", steps + "calendar_window.go", steps + "correction.go", steps + "denials.go",
+	scripts + "common.lua", scripts + "take.lua", scripts + "joint.lua", scripts + "settle.lua",
 }
 
-// stepFiles returns the files of the steps in a copy of the module, each twin with its step
-// in Go.
-func stepFiles(dir string) ([]string, error) {
-	twins, err := filepath.Glob(filepath.Join(dir, scripts, "src/steps/*.lua"))
-	var all []string
-	for _, twin := range twins {
-		name := strings.TrimSuffix(filepath.Base(twin), ".lua")
-		all = append(all, "internal/step/"+name+".go", scripts+"/src/steps/"+name+".lua")
-	}
-	return all, err
-}
-
-const scripts = "internal/script"
+const (
+	steps   = "internal/step/"
+	scripts = "internal/script/"
+)
 
 func main() {
 	arithmetic := flag.Bool("arithmetic", false, "change arithmetic too, not only comparisons, roundings and conditions")
@@ -129,11 +119,7 @@ func run(ctx context.Context, only string, list, arithmetic bool, sample int) er
 
 // allMutants returns every sample-th mutant of the files whose name contains only.
 func allMutants(only string, arithmetic bool, sample int) (all []mutant, err error) {
-	steps, err := stepFiles(root)
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range slices.Concat(steps, files) {
+	for _, file := range files {
 		if !strings.Contains(file, only) {
 			continue
 		}
@@ -219,12 +205,9 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// build builds the tests of a mutant, and what generates its scripts.
+// build builds the tests of a mutant.
 func build(ctx context.Context, dir string) (outcome, []byte) {
 	if out, err := command(ctx, dir, "go", "test", "-c", "-vet=off", "-o", dir, "./algorithms", "./failmode", "./internal/memory", "./internal/step").CombinedOutput(); err != nil {
-		return broken, out
-	}
-	if out, err := command(ctx, dir, "go", "build", "-o", dir, "./"+scripts+"/gen").CombinedOutput(); err != nil {
 		return broken, out
 	}
 	return survived, nil
@@ -235,9 +218,6 @@ var failed = regexp.MustCompile(`--- FAIL: \S+`)
 
 // test runs the tests on a mutant, one stage after the other. by is what killed it.
 func test(ctx context.Context, dir string, stages []stage) (result outcome, by string, out []byte) {
-	if out, err := command(ctx, filepath.Join(dir, scripts), filepath.Join(dir, "gen")).CombinedOutput(); err != nil {
-		return broken, "", out
-	}
 	for _, s := range stages {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 		args := []string{"-test.failfast", "-test.run", s.tests, "-test.skip", without}

@@ -1,0 +1,119 @@
+-- Decides several requests whose checks differ only in their keys and in the ids of in_flight, one after the
+-- other, as take.lua does: a later one sees what an earlier one has charged. All is read before anything is
+-- written. A request that cannot be decided, as for a ban by hand or a foreign value, is left out and charged
+-- nothing.
+-- KEYS     for each request one for each check
+-- ARGV     as of take.lua for one of them, with '' in place of an id; then the ids of each; and how many checks
+--          each has
+-- Returns  for each request the lines that take.lua returns; or, if it is left out, a line with "!", the
+--          places of the checks whose values cost the others time, and the error behind another "!", and
+--          an empty line for each check. An error that begins with ALONE says that nothing was written, and
+--          that the requests have to be sent to take.lua
+-- Sent by  Transport.join in internal/transport/join.go, for calls of takeCall in algorithms/call.go, but for
+--          those with a log
+local checks, take, ids = ARGV[#ARGV] + 0, ARGV[1] ~= '0', {} -- ids are places in ARGV
+for i = 1, #ARGV do
+  if ARGV[i] == '' then
+    ids[#ids + 1] = i
+  end
+end
+local next_id = #ARGV - #KEYS / checks * #ids
+for i = 2, next_id - 1 do
+  if ARGV[i] ~= '' then
+    ARGV[i] = ARGV[i] + 0 -- once for all requests
+  end
+end
+
+local sets = {} -- which checks count in a set
+if ids[1] then
+  at = 2
+  for i = 1, checks do
+    local kind = math.abs(ARGV[at])
+    sets[i] = kind == 6
+    at = at + 1 + ({ 3, 3, 3, 6, 6, 3, 10 })[kind] -- how many arguments it has
+  end
+end
+
+-- Each set is counted once, and each text is read once.
+local keys = {} -- of texts
+for i = 1, #KEYS do
+  local key = KEYS[i]
+  if states[key] then
+    -- of a request before
+  elseif sets[(i - 1) % checks + 1] then
+    local used = redis.pcall('ZCOUNT', key, format('(%d', now), '+inf')
+    states[key] = type(used) == 'number' and used or nil -- else the step fails
+  else
+    keys[#keys + 1], states[key] = key, ''
+  end
+end
+local found = keys[1] and redis.pcall('MGET', unpack(keys)) or {} -- no keys where all are sets
+if found.err then
+  return redis.error_reply('ALONE ' .. found.err)
+end
+local missing = {}
+for i = 1, #keys do
+  if found[i] then
+    states[keys[i]] = found[i]
+  else
+    missing[#missing + 1] = keys[i]
+  end
+end
+if missing[1] then -- MGET says the same of what is no string
+  local exist = redis.pcall('EXISTS', unpack(missing))
+  if type(exist) == 'table' then
+    return redis.error_reply('ALONE ' .. exist.err)
+  end
+  for i = 1, exist > 0 and #missing or 0 do
+    if call('EXISTS', missing[i]) > 0 then
+      states[missing[i]] = '?'
+    end
+  end
+end
+
+-- At which keys a text is to be written, as it is in states then, with what the steps have said about the
+-- deadline; and what is to be written to sets.
+local deadlines, later = {}, {}
+local r = 1
+for d = 0, #KEYS - checks, checks do
+  for i = 1, #ids do
+    ARGV[ids[i]] = ARGV[next_id]
+    next_id = next_id + 1
+  end
+  local fine, admit, heals, lefts = pcall(decide, d, r, checks)
+  if not fine then
+    local costly = ''
+    for i = 1, checks do
+      local state = states[KEYS[d + i]]
+      if state == '?' or type(state) == 'string' and #state > 64 then
+        costly = costly .. format(' %d', i)
+      end
+      reply[r + i] = ''
+    end
+    reply[r] = '!' .. costly .. '!' .. (type(admit) == 'table' and admit.err or admit)
+  elseif take and (admit or heals) then
+    for i = 1, checks do
+      local key, state, left = KEYS[d + i], admit and charges[i] or heals and heals[i], lefts and lefts[i]
+      if state and sets[i] then
+        later[#later + 1] = { key, state, left }
+        states[key] = states[key] + (left and 1 or 0)
+      elseif state then
+        states[key] = state
+        if left ~= true or not deadlines[key] then
+          deadlines[key] = left or deadlines[key] or false
+        end
+      end
+    end
+  end
+  r = r + checks + 1
+end
+for i = 1, #keys do
+  local key = keys[i]
+  if deadlines[key] ~= nil then
+    write(key, states[key], deadlines[key] or nil)
+  end
+end
+for i = 1, #later do
+  write(later[i][1], later[i][2], later[i][3])
+end
+return table.concat(reply, '\n', 1, r - 1)

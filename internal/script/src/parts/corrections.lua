@@ -1,4 +1,0 @@
--- A correction is a function of a key, of now, of the places p and q of the step's arguments and of its
--- own, and of what the step has said: form, the state, and what comes after it. It returns left (µs, or
--- true: the key is kept until it would have been), form and the corrected state.
---@ corrections
