@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
@@ -41,7 +40,7 @@ func (m *Middleware) Checks(rule string, values ...string) ([]algorithms.Check, 
 	if err != nil {
 		return nil, err
 	}
-	return countsOf(r.limits(keys)), nil
+	return countsOf(r.mayHave(keys)), nil
 }
 
 // named returns the rule of a name.
@@ -65,39 +64,12 @@ func (r *rule) keysOf(values []string) (keys []string, err error) {
 	return slices.Compact(slices.Sorted(slices.Values(keys))), nil
 }
 
-// limits returns those that the rule may have for requests of keys, with this
-// middleware's share of them.
-func (r *rule) limits(keys []string) (all []view.ClientLimit) {
-	for _, l := range r.own.windows {
-		all = append(all, view.ClientLimit{Limit: l, Checks: r.checksOf(l, keys)})
-	}
-	for _, tier := range slices.Sorted(maps.Keys(r.terms.tiers)) {
-		for _, l := range r.terms.tiers[tier].windows {
-			all = append(all, view.ClientLimit{Tier: tier, Limit: l, Checks: r.checksOf(l, keys)})
-		}
-	}
-	for i, key := range keys {
-		o := r.terms.overrides[key]
-		if o == nil {
-			continue
-		}
-		windows := o.windows
-		if windows == nil {
-			windows = Unlimited()
-		}
-		for _, l := range windows {
-			all = append(all, view.ClientLimit{Override: o.String(), Ended: o.source.ended(), Limit: l, Checks: r.checksOf(l, keys[i:i+1])})
-		}
-	}
-	return all
-}
-
 // checksOf returns the checks of keys by one limit.
 func (r *rule) checksOf(l algorithms.Limit, keys []string) []algorithms.Check {
 	checks := make([]algorithms.Check, len(keys))
 	for i, key := range keys {
 		c := r.check
-		c.Key, c.Shadow = key, r.terms.shadows(c.Rule, key)
+		c.Key, c.Shadow = key, r.shadows(key)
 		setLimit(&c, l)
 		checks[i] = c
 	}
@@ -193,7 +165,7 @@ func (opened) Client(m *Middleware, rule string, keys ...string) (c view.Client,
 	if err != nil {
 		return c, err
 	}
-	c.Limits = r.limits(keys)
+	c.Limits = r.mayHave(keys)
 	c.Checks = countsOf(c.Limits)
 	return c, nil
 }

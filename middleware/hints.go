@@ -296,7 +296,7 @@ func (h *hints) start(rules []rule, config *Config, s share) {
 		for _, found := range r.source.look(s, true) {
 			h.say("rule %q: %v", r.check.Rule, found.Err)
 		}
-		if r.terms.tiers != nil && config.TierFor == nil {
+		if r.tiers != nil && config.TierFor == nil {
 			h.say("rule %q: it has Tiers, and Config.TierFor is nil: every request has the rule's own limit", r.check.Rule)
 		}
 	}

@@ -193,7 +193,7 @@ func (l *limiter) expected() (from [origins]bool) {
 
 // expected returns what the check of a rule may come to, by those who may decide it.
 func (r *rule) expected(from [origins]bool) (e [outcomes][origins]bool) {
-	c, shadow := &r.check, r.terms.shadow
+	c, shadow := &r.check, r.shadow
 	from[originFailOpen] = from[originFailClosed] && c.Fail == failmode.Open
 	from[originFailClosed] = from[originFailClosed] && c.Fail == failmode.Closed
 	e[outcomeAllowed][originLease] = c.Lease && shadow < 1 && from[originDenyCache]
@@ -226,14 +226,14 @@ func (w *watch) appendTo(all []algorithms.Metric, r *rule, from [origins]bool) [
 	}
 	add("ratelimit_near_limit_total", float64(s.near.Load()))
 	for _, d := range w.windows {
-		if n := d.denied.Load(); n > 0 || r.terms.shadow < 1 {
+		if n := d.denied.Load(); n > 0 || r.shadow < 1 {
 			add("ratelimit_window_denials_total", float64(n), "window", d.name, "outcome", outcomeNames[outcomeDenied])
 		}
-		if n := d.inShadow.Load(); n > 0 || r.terms.shadow > 0 {
+		if n := d.inShadow.Load(); n > 0 || r.shadow > 0 {
 			add("ratelimit_window_denials_total", float64(n), "window", d.name, "outcome", outcomeNames[outcomeShadowDenied])
 		}
 	}
-	if n := s.unknownTiers.Load(); n > 0 || r.terms.tiers != nil {
+	if n := s.unknownTiers.Load(); n > 0 || r.tiers != nil {
 		add("ratelimit_unknown_tiers_total", float64(n))
 	}
 	held := r.source.hasHeld()

@@ -90,10 +90,10 @@ func (e *evaluation) quotaChecks() (checks []algorithms.Check) {
 			e.logQuotaKey(rule, err)
 			continue
 		}
-		if rule.terms.shadows(check.Rule, check.Key) {
+		if rule.shadows(check.Key) {
 			continue
 		}
-		for _, l := range e.limitsOf(i, rule, check.Key).windows {
+		for _, l := range e.limitsOf(i, check.Key) {
 			if len(checks) == maxQuotas {
 				e.set.hints.say("QuotaHandler shows %d limits, and leaves out the rest of rule %q and those after it", maxQuotas, check.Rule)
 				return checks

@@ -3,10 +3,10 @@ package middleware
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/replay"
-	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/internal/waitqueue"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
@@ -46,36 +46,30 @@ func (e *evaluation) resolve(i int, checks []algorithms.Check) []algorithms.Chec
 		return checks
 	default:
 		e.count(i, outcomeError)
-		if e.refusal == nil && !rule.terms.shadows(check.Rule, "") {
+		if e.refusal == nil && !rule.shadows("") {
 			e.refusal, e.refuser = fmt.Errorf("middleware: rule %q: key: %w", check.Rule, err), i
 		}
 		return checks
 	}
-	limited := e.limitsOf(i, rule, check.Key)
-	if limited.windows == nil {
+	windows := e.limitsOf(i, check.Key)
+	if windows == nil {
 		if e.seen != nil {
 			e.seen[i].exempt = true
 		}
 		e.count(i, outcomeSkipped)
 		return checks
 	}
-	check.Cost = e.costOf(rule, limited.windows)
-	check.Shadow = rule.terms.shadows(check.Rule, check.Key)
+	check.Cost = e.costOf(rule, windows)
+	check.Shadow = rule.shadows(check.Key)
 	if check.Cost == 0 {
-		for j := range limited.windows {
-			setLimit(&check, limited.windows[j])
-			e.free = append(e.free, check)
-		}
+		e.free = appendChecks(e.free, &check, windows)
 		return checks
 	}
-	for j := range limited.windows {
-		checks = append(checks, check)
-		setLimit(&checks[len(checks)-1], limited.windows[j])
-	}
+	checks = appendChecks(checks, &check, windows)
 	if e.seen != nil {
-		e.seen[i].enforced, e.seen[i].limit = !check.Shadow, limited.windows[0]
+		e.seen[i].enforced, e.seen[i].limit = !check.Shadow, windows[0]
 	}
-	if limited.queue && !check.Shadow {
+	if !check.Shadow && slices.ContainsFunc(windows, func(l algorithms.Limit) bool { return l.Algorithm == algorithms.LeakyBucket }) {
 		e.queues = append(e.queues, waitqueue.Key{Rule: check.Rule, Key: check.Key})
 	}
 	return checks
@@ -106,59 +100,6 @@ func (e *evaluation) count(i int, o outcome) {
 	}
 }
 
-// limitsOf are the limits of the request by a rule: Overrides, LimitsFor, Tiers, its own.
-// Without windows, the rule does not apply.
-func (e *evaluation) limitsOf(i int, rule *rule, key string) limits {
-	if o := e.overrideOf(rule, key); o != nil {
-		return o.limits
-	}
-	if f := rule.source.LimitsFor; f != nil {
-		if all := f(e.request); len(all) > 0 {
-			fit, err := rule.source.fit(all, e.m.share)
-			if err == nil {
-				return fit
-			}
-			e.m.badLimits.Do(func() {
-				e.m.config.Logger.Warn("ratelimit: LimitsFor returned limits that cannot be used; Tiers and Limit apply",
-					"rule", rule.check.Rule, "limit", view.LimitsOf(all).String(), "error", err)
-			})
-		}
-	}
-	if rule.terms.tiers != nil {
-		if tier := e.tier(); tier != "" {
-			l, ok := rule.terms.tiers[tier]
-			if ok {
-				return l
-			}
-			if !e.peeks {
-				e.set.watches[i].series.unknownTiers.Add(1)
-				e.set.hints.tierIsUnknown(i, rule, tier)
-			}
-		}
-	}
-	return rule.own
-}
-
-// overrideOf returns the override in force for a key; nil if there is none.
-func (e *evaluation) overrideOf(rule *rule, key string) *override {
-	o := rule.terms.overrides[key]
-	if o == nil || !o.source.ended() {
-		return o
-	}
-	o.said.Do(func() {
-		e.m.config.Logger.Warn("ratelimit: an override has ended; the rule's other limits apply", "rule", rule.check.Rule, "override", o.name, "until", o.source.Until)
-	})
-	return nil
-}
-
-// tier asks for the request's tier, once.
-func (e *evaluation) tier() string {
-	if !e.tierKnown && e.m.config.TierFor != nil {
-		e.tierName, e.tierKnown = e.m.config.TierFor(e.request), true
-	}
-	return e.tierName
-}
-
 // costOf is what the request costs by a rule: CostFor, Costs, Cost. 0 is free.
 func (e *evaluation) costOf(rule *rule, windows []algorithms.Limit) int64 {
 	if f := rule.source.CostFor; f != nil {
@@ -180,19 +121,19 @@ func (e *evaluation) costOf(rule *rule, windows []algorithms.Limit) int64 {
 				"return the most that such a request may cost", rule.check.Rule)
 		}
 	}
-	if rule.terms.costs != nil {
-		return rule.terms.costs.Of(&e.target, rule.check.Cost)
+	if rule.costs != nil {
+		return rule.costs.Of(&e.target, rule.check.Cost)
 	}
 	return rule.check.Cost
 }
 
 // shadows reports whether a key is one of those that are not enforced. Every
 // instance has the same ones, and a smaller fraction has a part of them.
-func (t *terms) shadows(rule, key string) bool {
-	if t.shadow == 0 || t.shadow == 1 {
-		return t.shadow == 1
+func (r *rule) shadows(key string) bool {
+	if r.shadow == 0 || r.shadow == 1 {
+		return r.shadow == 1
 	}
-	return float64(hash(rule, key)>>11)*0x1p-53 < t.shadow
+	return float64(hash(r.check.Rule, key)>>11)*0x1p-53 < r.shadow
 }
 
 // hash is FNV-1a of the rule, a byte that no name has, and the key, mixed as
@@ -209,6 +150,15 @@ func hash(rule, key string) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
+}
+
+// appendChecks appends a check by each of the windows.
+func appendChecks(all []algorithms.Check, check *algorithms.Check, windows []algorithms.Limit) []algorithms.Check {
+	for _, l := range windows {
+		all = append(all, *check)
+		setLimit(&all[len(all)-1], l)
+	}
+	return all
 }
 
 // setLimit sets the limit of a check.

@@ -1,19 +1,14 @@
 package middleware
 
 import (
-	"errors"
 	"fmt"
 	"math/big"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/pattern"
-	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
 // A rule is a Rule made ready for requests.
@@ -24,8 +19,9 @@ type rule struct {
 	reused    int               // number of the key's answer among those that other rules reuse; 0 if no other rule has this key
 	traits    hint.Traits       // of the key
 	check     algorithms.Check  // by the first of the own limits, without the key
-	own       limits            // the check's limit, and others beside it
-	terms     terms
+	limits                      // of requests
+	costs     pattern.Values
+	shadow    float64   // the fraction of keys that are not enforced
 	costSaid  sync.Once // that CostFor returns more than a limit can hold
 }
 
@@ -41,105 +37,6 @@ func (r *rule) applies(t *pattern.Target) bool {
 		}
 	}
 	return len(r.patterns) == 0
-}
-
-// terms are what a rule asks of requests by more than one limit and one cost, made ready
-// for requests. The zero value asks nothing special.
-type terms struct {
-	tiers     map[string]limits
-	overrides map[string]*override // by key
-	costs     pattern.Values
-	shadow    float64 // the fraction of keys that are not enforced
-}
-
-// limits are those that a request has by a rule, made ready for requests.
-type limits struct {
-	windows []algorithms.Limit // none exempts
-	queue   bool               // requests may have to wait
-}
-
-// An override is an Override made ready for requests.
-type override struct {
-	limits
-	source *Override
-	name   string    // for logs
-	said   sync.Once // that it has ended
-}
-
-// String says of which client's limits it is, for operators.
-func (o *override) String() string {
-	if o.source.Until.IsZero() {
-		return o.name
-	}
-	is := "until"
-	if o.source.ended() {
-		is = "ended"
-	}
-	return fmt.Sprintf("%s, %s %s", o.name, is, o.source.Until.UTC().Format(time.RFC3339))
-}
-
-// nameOfOverride does not name the client, which logs keep as a hash.
-func nameOfOverride(i int, o *Override) string {
-	if o.Note == "" {
-		return fmt.Sprintf("overrides[%d]", i)
-	}
-	return fmt.Sprintf("overrides[%d]: %.128s", i, o.Note)
-}
-
-// keyOfOverride returns the one key of a client. The error has no secret of it.
-func keyOfOverride(key keyfunc.Key, client []string) (string, error) {
-	described := keyfunc.Describe(key)
-	text, err := hint.Exact(described, client)
-	shown := func(value string) bool { // or the beginning of it: errors quote and cut values
-		quoted := strconv.Quote(value)
-		return strings.Contains(err.Error(), value) || strings.Contains(err.Error(), quoted[1:min(len(quoted)-1, 17)])
-	}
-	switch {
-	case err != nil && described.Secret() && slices.ContainsFunc(client, shown):
-		return "", errors.New("the client is a secret: write the key as it is stored, as operators see it with Config.LogKeys")
-	case err == nil && text == "":
-		return "", errors.New("the value is empty")
-	}
-	return text, err
-}
-
-// fitOverrides makes the overrides of a valid rule ready for requests.
-func (t *terms) fitOverrides(r *Rule, s share) {
-	t.overrides = make(map[string]*override, len(r.Overrides))
-	for i := range r.Overrides {
-		o := &r.Overrides[i]
-		key, _ := keyOfOverride(r.Key, o.Client) // they are valid
-		fit, _ := r.fit(o.Limits, s)
-		t.overrides[key] = &override{limits: fit, source: o, name: nameOfOverride(i, o)}
-	}
-}
-
-// fit makes limits of the rule ready for requests. LimitsFor may return some that do not
-// fit.
-func (r *Rule) fit(all []algorithms.Limit, s share) (limits, error) {
-	if exempts(all) {
-		return limits{}, nil
-	}
-	set := &limitSet{all: all, valid: all, share: s}
-	for i := range table {
-		if row := &table[i]; row.limits != nil && !row.warn {
-			if mistakes := row.look(r, []*limitSet{set}); mistakes != nil {
-				mistakes[0].Rule = r.Name
-				return limits{}, mistakes[0]
-			}
-		}
-	}
-	fit := limits{windows: all}
-	if s.part != nil {
-		fit.windows = slices.Clone(all)
-	}
-	for i, l := range all {
-		fit.queue = fit.queue || l.Algorithm == algorithms.LeakyBucket
-		if s.part != nil {
-			fit.windows[i], _ = s.limit(l) // it is large enough
-		}
-	}
-	return fit, nil
 }
 
 // A share is a part of each limit, as the decimal fraction that the program has

@@ -24,18 +24,11 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		ruleNames.Store(r.Name, true)
 		c.patterns = r.patterns()
 		c.readsBody, c.traits = keyfunc.Describe(r.Key).ReadsBody(), hint.Of(r.Key)
-		if c.terms.costs = pattern.NewValues(r.Costs); r.Shadow {
-			c.terms.shadow = 1 - r.Enforce
+		if c.costs = pattern.NewValues(r.Costs); r.Shadow {
+			c.shadow = 1 - r.Enforce
 		}
-		c.own, _ = c.source.fit(c.source.own(), s) // they are valid
-		for tier, limited := range c.source.Tiers {
-			if c.terms.tiers == nil {
-				c.terms.tiers = make(map[string]limits)
-			}
-			c.terms.tiers[tier], _ = c.source.fit(limited, s)
-		}
-		c.terms.fitOverrides(&c.source, s)
-		c.check = algorithms.Check{Rule: r.Name, Limit: c.own.windows[0], Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.terms.shadow == 1,
+		c.limits = limitsBy(&c.source, s)
+		c.check = algorithms.Check{Rule: r.Name, Limit: c.own[0], Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.shadow == 1,
 			Lease: r.Lease, Ban: r.Ban}
 	}
 	reuseKeys(compiled)
