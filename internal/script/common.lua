@@ -19,7 +19,7 @@ local at, states = 1, {}
 --   fits       has the check room?
 --   left       for how many µs more to remember the state; true keeps the key's deadline; false if the
 --              functions below set it; negative if what charges is a member of a set, for so many µs
---   charge     what to write to charge the check: a text, or a function without arguments
+--   charge     what to write to charge the check: a text, or a function without arguments; false if nothing
 --   was        the state as the reply of take.lua has it: as it is stored
 --   healed     was the state written by a clock that was more than a period ahead?
 --   form       how to write a state: for string.format, or a function of its three numbers
@@ -264,7 +264,7 @@ local function step(kind, key)
     local grid = period > 60000000 and 60000000 or period > 1000000 and period or 1000000
     local part = w2 - w2 % grid
     local left = stored - stored % grid == part or part + grid + 1000 - now
-    local charge = format('%016d %d %d', w2, floor(w2 / 1000) - floor(now / 1000), f2)
+    local charge = (w2 ~= w or f2 ~= f) and format('%016d %d %d', w2, floor(w2 / 1000) - floor(now / 1000), f2)
     return fits, left, charge, was, healed, '%016d %d %d', w, ahead, f
   end
 
@@ -307,7 +307,7 @@ local function decide(d, r, checks)
       heals = heals or {}
       heals[i] = left and format(form, a, b, c) or function() form(a, b, c) end
     end
-    if left ~= true or #charge ~= #was then
+    if left ~= true or charge and #charge ~= #was then
       lefts = lefts or {}
       lefts[i] = left
     end
