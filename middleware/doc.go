@@ -97,6 +97,6 @@ package middleware
 //
 // # A new field of a rule
 //
-// It takes a field of Rule with its checks in ValidateRules, a row in rulefile's table of
+// It takes a field of Rule with rows in the table of mistakes, a row in rulefile's table of
 // fields, a property in rules.schema.json, a row in docs/rules.md and a field of the
 // operators' view. Tests compare them with the fields of Rule.

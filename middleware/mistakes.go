@@ -161,16 +161,13 @@ var table = []row{
 		}
 	}},
 	{warn: true, limits: func(_ *Rule, set *limitSet, f *found) {
-		if set.override > 0 {
-			return // it is one client's
-		}
-		for _, l := range set.valid {
-			bucket, quota := !isWindow(l), l.Quota()
+		for l := range set.each(set.override == 0) { // else it is one client's
+			bucket, quota := !isWindow(l.Limit), l.Quota()
 			if l.Algorithm == "" && !bucket && l.Rate < fewUnits && l.Period >= time.Minute {
 				f.say("%s is a sliding_window, which may deny for up to %s; for so few units write Algorithm: algorithms.SlidingLog, "+
-					"in text %q, or name the sliding_window to keep it", l, l.Period+l.Period/time.Duration(l.Rate), l.String()+" sliding_log")
+					"in text %q, or name the sliding_window to keep it", l, l.Period+l.Period/time.Duration(l.Rate), l.Limit.String()+" sliding_log")
 			}
-			if bucket && quota/l.Rate > 1000 && refill(l) > float64(longFill) {
+			if bucket && quota/l.Rate > 1000 && refill(l.Limit) > float64(longFill) {
 				f.say("%s admits %d units at once, and needs more than %d days to refill; write a smaller burst or a higher rate", l, quota, longFill/day)
 			}
 		}

@@ -13,8 +13,6 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/seed75154129/ratelimit/internal/view"
 )
 
 const (
@@ -24,9 +22,9 @@ const (
 
 // parse returns the root of the only YAML document in text, or a mistake with its
 // place.
-func parse(text []byte) (root *yaml.Node, at place, err error) {
+func parse(text []byte) (root *yaml.Node, at spot, err error) {
 	if len(text) > maxSize {
-		return nil, place{}, fmt.Errorf("larger than %d bytes, which no rule file needs to be", maxSize)
+		return nil, spot{}, fmt.Errorf("larger than %d bytes, which no rule file needs to be", maxSize)
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Windows editors write it
 	if at, err := readable(text); err != nil {
@@ -36,19 +34,19 @@ func parse(text []byte) (root *yaml.Node, at place, err error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	first, err := next(decoder)
 	if errors.Is(err, io.EOF) {
-		return nil, place{1, 1}, errors.New(`no document: write "version: 1" and "rules:"`)
+		return nil, spot{1, 1, ""}, errors.New(`no document: write "version: 1" and "rules:"`)
 	}
 	if err == nil {
 		var second *yaml.Node
 		if second, err = next(decoder); err == nil {
-			return nil, placeOf(second), errors.New("a second document; keep all rules in one, without ---")
+			return nil, spot{line: second.Line, column: second.Column}, errors.New("a second document; keep all rules in one, without ---")
 		}
 	}
 	if !errors.Is(err, io.EOF) {
 		at, err := syntaxError(text, err)
 		return nil, at, err
 	}
-	return first.Content[0], place{}, nil
+	return first.Content[0], spot{}, nil
 }
 
 // escapes are those in the strings of a JSON document.
@@ -76,8 +74,8 @@ func withoutJSONEscapes(text []byte) []byte {
 // readable returns an error, with its place, if text is not UTF-8 or has characters
 // that editors and reviews do not show. Among these are characters that end a line,
 // and so a comment, only for YAML.
-func readable(text []byte) (at place, err error) {
-	at = place{1, 1}
+func readable(text []byte) (at spot, err error) {
+	at = spot{1, 1, ""}
 	for rest := text; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
 		switch {
@@ -92,7 +90,7 @@ func readable(text []byte) (at place, err error) {
 		case unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t':
 			return at, fmt.Errorf("control character %U; remove it, or write it as an escape in double quotes", r)
 		case r == '\n':
-			at = place{at.line + 1, 1}
+			at = spot{at.line + 1, 1, ""}
 		default:
 			at.column++
 		}
@@ -101,50 +99,48 @@ func readable(text []byte) (at place, err error) {
 	return at, nil
 }
 
-// inspect reports and flags nodes in the tree below n that no rule file may have, such
+// inspect reports and flags nodes in the tree below a value that no rule file may have, such
 // as aliases.
-func (d *decoder) inspect(n *yaml.Node, path string, depth int) {
-	flag := func(format string, args ...any) {
-		d.flagged[n] = true
-		d.bad(placeOf(n), path, format, args...)
+func (v value) inspect(depth int) {
+	flag := func(v value, format string, args ...any) {
+		v.d.flagged[v.Node] = true
+		v.bad(format, args...)
 	}
 	switch {
-	case n.Kind == yaml.AliasNode:
-		flag("aliases are not used in rule files; write the value out")
+	case v.Kind == yaml.AliasNode:
+		flag(v, "aliases are not used in rule files; write the value out")
 		return
-	case n.Anchor != "":
-		flag("anchors are not used in rule files; remove &%s", n.Anchor)
-	case n.Style&yaml.TaggedStyle != 0:
-		flag("tags are not used in rule files; remove %.64q, or put text that begins with ! in quotes", n.Tag)
+	case v.Anchor != "":
+		flag(v, "anchors are not used in rule files; remove &%s", v.Anchor)
+	case v.Style&yaml.TaggedStyle != 0:
+		flag(v, "tags are not used in rule files; remove %.64q, or put text that begins with ! in quotes", v.Tag)
 	case depth > maxDepth:
-		flag("nested more than %d levels deep", maxDepth)
+		flag(v, "nested more than %d levels deep", maxDepth)
 		return
 	}
-	if n.Kind != yaml.MappingNode {
-		for i, item := range n.Content {
-			d.inspect(item, fmt.Sprintf("%s[%d]", path, i), depth+1)
+	if v.Kind != yaml.MappingNode {
+		for i, n := range v.Content {
+			v.part(i, n).inspect(depth + 1)
 		}
 		return
 	}
-	first := make(map[string]*yaml.Node, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
+	first := make(map[string]int, len(v.Content)/2) // lines
+	for i := 0; i+1 < len(v.Content); i += 2 {
+		key, of := v.Content[i], v.part(v.Content[i].Value, v.Content[i+1])
+		name := value{key, v.d, of.path}
+		line, again := first[key.Value]
 		if key.Kind != yaml.ScalarNode {
-			d.flagged[key] = true
-			d.bad(placeOf(key), path, "a field must have a name, not a list or a mapping")
+			flag(value{key, v.d, v.path}, "a field must have a name, not a list or a mapping")
 			continue
 		}
-		at := view.Path(path, key.Value)
-		d.inspect(key, at, depth+1)
+		name.inspect(depth + 1)
 		if key.Tag == "!!merge" {
-			d.flagged[key] = true
-			d.bad(placeOf(key), path, "merge keys (<<) are not used in rule files; write the fields out")
-		} else if was := first[key.Value]; was != nil {
-			d.flagged[key] = true
-			d.bad(placeOf(key), at, "is already on line %d; keep one of them", was.Line)
+			flag(value{key, v.d, v.path}, "merge keys (<<) are not used in rule files; write the fields out")
+		} else if again {
+			flag(name, "is already on line %d; keep one of them", line)
 		} else {
-			first[key.Value] = key
+			first[key.Value] = key.Line
 		}
-		d.inspect(value, at, depth+1)
+		of.inspect(depth + 1)
 	}
 }

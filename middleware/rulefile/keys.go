@@ -35,74 +35,43 @@ func (k *named) Traits() hint.Traits { return hint.Of(k.Described) }
 // Exact is for package internal/hint.
 func (k *named) Exact(values []string) (string, error) { return hint.Exact(k.Described, values) }
 
-// key reads a key or a list of keys. It returns nil after a mistake.
-func (d *decoder) key(n *yaml.Node, path string) *named {
-	if n.Kind != yaml.SequenceNode {
-		part, name := d.part(n, path)
-		if part == nil {
-			return nil
-		}
-		return d.named(part, name)
-	}
-	items, ok := d.list(n, path, "keys, as in [tenant, route]")
-	if len(items) > maxParts {
-		d.bad(placeOf(items[maxParts]), path, "a key of %d; at most %d", len(items), maxParts)
+// key reads a key or a list of keys, which are joined. It returns nil after a mistake.
+func (v value) key() *named {
+	if v.Kind == yaml.SequenceNode && len(v.Content) > maxParts {
+		value{v.Content[maxParts], v.d, v.path}.bad("a key of %d; at most %d", len(v.Content), maxParts)
 		return nil
 	}
-	parts, names := make([]keyfunc.Key, 0, len(items)), make([]string, 0, len(items))
-	for i, item := range items {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		part, name := d.part(item, at)
-		if part != nil && slices.Contains(names, name) {
-			d.bad(placeOf(item), at, "%s is in the list already", name)
+	var names []string
+	parts := oneOrMore(v, "keys, as in [tenant, route]", func(v value) (k keyfunc.Key, ok bool) {
+		k, name := v.keyPart()
+		if k != nil && slices.Contains(names, name) {
+			v.bad("%s is in the list already", name)
 		}
-		ok = ok && part != nil
-		parts, names = append(parts, part), append(names, name)
-	}
-	switch {
-	case !ok:
+		names = append(names, name)
+		return k, k != nil
+	})
+	if len(parts) == 0 {
 		return nil
-	case len(parts) == 1:
-		return d.named(parts[0], names...)
 	}
-	return d.named(keyfunc.Join(parts...), names...)
+	k, name := parts[0], names[0]
+	if len(parts) > 1 {
+		k, name = keyfunc.Join(parts...), "["+strings.Join(names, ", ")+"]"
+	}
+	if v.d.made[name] == nil { // rules with the same names share one Key, so that it is resolved once for each request
+		v.d.made[name] = &named{keyfunc.Describe(k), name}
+	}
+	return v.d.made[name]
 }
 
-// named returns the key of these names. Rules with the same names share one Key, so
-// that the middleware resolves it once for each request.
-func (d *decoder) named(k keyfunc.Key, names ...string) *named {
-	all := strings.Join(names, ",")
-	if d.made[all] == nil {
-		if d.made == nil {
-			d.made = make(map[string]*named)
-		}
-		name := names[0]
-		if len(names) > 1 {
-			name = "[" + strings.Join(names, ", ") + "]"
-		}
-		d.made[all] = &named{keyfunc.Describe(k), name}
-	}
-	return d.made[all]
-}
-
-// part reads one key, and returns it with its name.
-func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
-	text, ok := d.text(n, path, "write ip, header:NAME, apikey:NAME or cookie:NAME")
+// keyPart reads one key, and returns it with its name.
+func (v value) keyPart() (k keyfunc.Key, name string) {
+	text, ok := v.text("write ip, header:NAME, apikey:NAME or cookie:NAME")
 	if !ok {
 		return nil, ""
 	}
 	kind, header, colon := strings.Cut(text, ":")
 	if !colon {
-		if k = d.keys[text]; k == nil && d.keyFor != nil && words.MatchString(text) {
-			if k = d.keyFor(text); k != nil {
-				d.keys[text] = k
-			}
-		}
-		if k == nil {
-			known := slices.Sorted(maps.Keys(d.keys))
-			d.bad(placeOf(n), path, "no such key: %.64q%s; this program has %s, header:NAME, apikey:NAME and cookie:NAME", text, meant(text, known), strings.Join(known, ", "))
-		}
-		return k, text
+		return v.own(text), text
 	}
 	switch kind {
 	case "apikey":
@@ -112,19 +81,33 @@ func (d *decoder) part(n *yaml.Node, path string) (k keyfunc.Key, name string) {
 	case "header":
 		k = keyfunc.Header(header)
 	default:
-		d.bad(placeOf(n), path, "no such key: %.64q%s; write header:NAME, apikey:NAME or cookie:NAME", text, meant(kind, []string{"header", "apikey", "cookie"}))
+		v.bad("no such key: %.64q%s; write header:NAME, apikey:NAME or cookie:NAME", text, meant(kind, []string{"header", "apikey", "cookie"}))
 		return nil, ""
 	}
-	name = keyfunc.Describe(k).String()
+	err := keyfunc.Describe(k).Validate()
 	if keyfunc.Describe(keyfunc.Cookie(header)).Validate() != nil { // names of headers have the same letters
-		d.bad(placeOf(n), path, "%.64q is no name of a header or cookie; write %s:NAME, as in header:X-Device", header, kind)
+		err = fmt.Errorf("%.64q is no name of a header or cookie; write %s:NAME, as in header:X-Device", header, kind)
+	}
+	if err != nil {
+		v.bad("%w", err)
 		return nil, ""
 	}
-	if err := keyfunc.Describe(k).Validate(); err != nil {
-		d.bad(placeOf(n), path, "%w", err)
-		return nil, ""
+	return k, keyfunc.Describe(k).String()
+}
+
+// own returns the program's key of a name.
+func (v value) own(name string) keyfunc.Key {
+	d := v.d
+	if d.keys[name] == nil && d.keyFor != nil && words.MatchString(name) {
+		if k := d.keyFor(name); k != nil {
+			d.keys[name] = k
+		}
 	}
-	return k, name
+	if d.keys[name] == nil {
+		known := slices.Sorted(maps.Keys(d.keys))
+		v.bad("no such key: %.64q%s; this program has %s, header:NAME, apikey:NAME and cookie:NAME", name, meant(name, known), strings.Join(known, ", "))
+	}
+	return d.keys[name]
 }
 
 // vocabulary returns all keys beside header:NAME, apikey:NAME and cookie:NAME, by name.

@@ -77,16 +77,6 @@ func withOverrides(text []byte, rule string, overrides []ratelimit.Override) ([]
 	return nil, fmt.Errorf("no rule %q is in it", rule)
 }
 
-// member returns the value of a mapping's key; nil if there is none.
-func member(n *yaml.Node, key string) *yaml.Node {
-	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
-		}
-	}
-	return nil
-}
-
 var errForm = errors.New("its overrides are not written as a list that can be edited here")
 
 // insert adds items to the overrides of a rule, in the form that they have.

@@ -39,7 +39,7 @@ var mends = []struct{ problem, mend string }{
 // mistake in a list in brackets it is the line before the list. For a mistake in the
 // indentation it is the first line of the block. The position up to which the parser
 // has read is never before the mistake, and mostly at most a word behind it.
-func syntaxError(text []byte, err error) (place, error) {
+func syntaxError(text []byte, err error) (spot, error) {
 	m := located.FindStringSubmatch(err.Error())
 	if m == nil {
 		m = []string{"", "", err.Error()}
@@ -124,7 +124,7 @@ func wordBefore(text []byte, end int) int {
 func lines(text []byte) int { return bytes.Count(bytes.TrimRight(text, "\r\n"), []byte("\n")) + 1 }
 
 // firstOf returns the place where the text of a line begins.
-func firstOf(text []byte, line int) place {
+func firstOf(text []byte, line int) spot {
 	i := 0
 	for range line - 1 {
 		i += bytes.IndexByte(text[i:], '\n') + 1
@@ -133,9 +133,9 @@ func firstOf(text []byte, line int) place {
 	return placeAt(text, i+len(rest)-len(bytes.TrimLeft(rest, " \t")))
 }
 
-func placeAt(text []byte, i int) place {
+func placeAt(text []byte, i int) spot {
 	head := text[:max(i, 0)]
-	return place{
+	return spot{
 		line:   bytes.Count(head, []byte("\n")) + 1,
 		column: utf8.RuneCount(head[bytes.LastIndexByte(head, '\n')+1:]) + 1,
 	}
