@@ -166,7 +166,7 @@ func sameAs(checks []Check, i int) int {
 }
 
 func (c *Check) sharesCount(other *Check) bool {
-	return c.Key == other.Key && c.Rule == other.Rule && c.Limit.counting() == other.Limit.counting()
+	return c.Key == other.Key && c.Rule == other.Rule && c.Limit.window() == other.Limit.window()
 }
 
 // paramsOf computes the numbers of a valid check.

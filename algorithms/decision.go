@@ -96,9 +96,9 @@ func (d Decision) windowsOf(rule string) []Result {
 	}
 	begin := end
 	for begin > 0 && d.Results[begin-1].Check.Rule == rule {
-		counting := d.Results[begin-1].Check.Limit.counting()
+		window := d.Results[begin-1].Check.Limit.window()
 		for i := begin; i < end; i++ {
-			if d.Results[i].Check.Limit.counting() == counting {
+			if d.Results[i].Check.Limit.window() == window {
 				return d.Results[begin:end] // this window comes again: before it the rule comes another time
 			}
 		}

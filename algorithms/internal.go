@@ -35,9 +35,6 @@ func (opened) Invalid(charges []Charge) error { return invalidCharges(charges) }
 // Limit returns a limit in the terms of package step.
 func (opened) Limit(l Limit) step.Limit { return l.step() }
 
-// Counting tells the counts of a rule and a key apart.
-func (opened) Counting(l Limit) step.Counting { return l.counting() }
-
 // Check gives access to what a check hides.
 func (opened) Check(c *Check) hiddenCheck { return hiddenCheck{c} }
 

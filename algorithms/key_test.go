@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/table"
 )
 
 func keyOf(namespace string, c Check) string {
@@ -31,7 +32,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Whoever chooses a part of a key must not be able to name another one's.
+// Whoever chooses a part of a key must not be able to name another one's. What is one key in
+// Redis is one count in the tables of a process.
 func TestKeysAreInjectionFree(t *testing.T) {
 	part := rapid.OneOf(
 		rapid.StringMatching(`[ab:{}#|]{0,4}`),
@@ -43,11 +45,17 @@ func TestKeysAreInjectionFree(t *testing.T) {
 	check := rapid.Custom(func(t *rapid.T) Check {
 		return Check{Rule: part.Draw(t, "rule"), Key: part.Draw(t, "key"), Limit: drawLimit(t, "limit")}
 	})
+	seeds := table.NewSeeds()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := check.Draw(t, "a"), check.Draw(t, "b")
 		ka, kb := keyOf("ns", a), keyOf("ns", b)
 		if _, err := prepare([]Check{a, b}, new([4]step.Params)); (ka == kb) != (err != nil) {
 			t.Fatalf("%+v is %q\n%+v is %q", a, ka, b, kb)
+		}
+		na, nb := step.Name{Rule: a.Rule, Key: a.Key, Window: a.Limit.window()}, step.Name{Rule: b.Rule, Key: b.Key, Window: b.Limit.window()}
+		ida, idb := seeds.ID(na), seeds.ID(nb)
+		if p := paramsOf(&a, a.Limit.row()); p.Window() != na.Window || (ka == kb) != (na == nb) || (ka == kb) != (ida == idb) {
+			t.Fatalf("%+v is %q: %v\n%+v is %q: %v", na, ka, ida, nb, kb, idb)
 		}
 		if ban := string(appendBanKey(nil, "ns", &a)); ban == ka || ban == kb || (ban == string(appendBanKey(nil, "ns", &b))) != (a.Rule == b.Rule && a.Key == b.Key) {
 			t.Fatalf("%+v is banned at %q\n%+v is %q", a, ban, b, kb)

@@ -115,11 +115,8 @@ func (l *Limit) step() step.Limit {
 	return step.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst, Calendar: l.Calendar, Algorithm: string(l.Algorithm)}
 }
 
-// counting tells the counts of a rule and a key apart.
-func (l *Limit) counting() step.Counting {
-	s := l.step()
-	return s.Counting()
-}
+// window tells the counts of a rule and a key apart.
+func (l *Limit) window() uint64 { return l.step().Window() }
 
 // row finds the algorithm's row, or nil.
 func (l Limit) row() *step.Row { return l.step().Row() }

@@ -8,7 +8,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/naming"
 )
 
 // An item is a member of a RateLimit-Policy or RateLimit list: a name, a number
@@ -61,20 +61,17 @@ func (m *item) append(b []byte, units, seconds byte) []byte {
 	return b
 }
 
-// lent has unexported functions of package algorithms.
-var lent = algorithms.Internal.Open(&inside.Allow)
-
 // policyName names a result's limit in fields and problem documents: by its rule and,
 // if the decision has other windows of the rule, by its window, as in "plan/month@UTC"; and
 // by its algorithm, if one of these has the same period.
 func policyName(d *algorithms.Decision, i int) string {
 	r, several, alike := &d.Results[i], false, false
-	counting := lent.Counting(r.Check.Limit)
+	limit := naming.Limit(r.Check.Limit)
 	for _, by := range [...]int{-1, 1} {
 		for j := i + by; j >= 0 && j < len(d.Results) && d.Results[j].Check.Rule == r.Check.Rule; j += by {
-			other := lent.Counting(d.Results[j].Check.Limit)
-			samePeriod := other.Period == counting.Period && other.Calendar == counting.Calendar
-			several, alike = several || !samePeriod, alike || samePeriod && other != counting
+			other := naming.Limit(d.Results[j].Check.Limit)
+			samePeriod := other.Period == limit.Period && other.Calendar == limit.Calendar
+			several, alike = several || !samePeriod, alike || samePeriod && other.Name() != limit.Name()
 		}
 	}
 	name := r.Check.Rule
@@ -84,7 +81,7 @@ func policyName(d *algorithms.Decision, i int) string {
 		name += "/" + window
 	}
 	if alike {
-		name += "/" + counting.Algorithm
+		name += "/" + limit.Name()
 	}
 	return itemName(name)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/seed75154129/ratelimit/internal/banned"
 	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/naming"
+	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/topk"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -78,10 +80,10 @@ func (r *rule) checksOf(l algorithms.Limit, keys []string) []algorithms.Check {
 
 // countsOf returns a check for each count that limits of the rule have.
 func countsOf(limits []view.ClientLimit) (checks []algorithms.Check) {
-	seen := make(map[view.Count]bool)
+	seen := make(map[step.Name]bool)
 	for _, l := range limits {
 		for _, c := range l.Checks {
-			if id := view.CountOf(&c); l.Limit != unlimited && !seen[id] {
+			if id := naming.Of(&c); l.Limit != unlimited && !seen[id] {
 				seen[id] = true
 				checks = append(checks, c)
 			}

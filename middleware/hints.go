@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hint"
+	"github.com/seed75154129/ratelimit/internal/naming"
 	"github.com/seed75154129/ratelimit/internal/onstatus"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
@@ -137,7 +138,7 @@ func (h *hints) decided(r *http.Request, rules []rule, seen []seenKey) {
 		if s.exempt {
 			use.exempt.Add(1)
 		} else if s.limit != (algorithms.Limit{}) && rule.source.LimitsFor != nil {
-			use.limits.add(lent.Counting(s.limit))
+			use.limits.add(naming.Limit(s.limit).Window())
 		}
 	}
 	if skipped && !counted {

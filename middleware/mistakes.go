@@ -13,6 +13,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/naming"
 	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -143,7 +144,7 @@ var table = []row{
 				f.say("%s counts requests, and other limits may count units; write two rules", l)
 			}
 			for _, other := range set.all[:i] {
-				if lent.Counting(other) == lent.Counting(l) {
+				if naming.Limit(other).Window() == naming.Limit(l).Window() {
 					f.say("%s and %s are one count; keep one of them, or write another period", other, l)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/naming"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
@@ -286,7 +287,7 @@ func (r *Rule) hasHeld() bool {
 var lent = algorithms.Internal.Open(&inside.Allow)
 
 // algorithmOf returns the name of a limit's algorithm, also if Algorithm is "".
-func algorithmOf(l algorithms.Limit) string { return lent.Counting(l).Algorithm }
+func algorithmOf(l algorithms.Limit) string { return naming.Limit(l).Name() }
 
 func isWindow(l algorithms.Limit) bool {
 	switch algorithms.Algorithm(algorithmOf(l)) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/internal/naming"
 	"github.com/seed75154129/ratelimit/internal/near"
 )
 
@@ -154,7 +155,7 @@ func (s *requestState) parts(costs []ruleCost) (parts []part) {
 		u, begin := s.use(r.Check.Rule), len(parts)
 		parts = append(parts, part{window: i, first: true, taken: r})
 		for j := range u.more {
-			if u.more[j].Charged > 0 && lent.Counting(u.more[j].Check.Limit) == lent.Counting(r.Check.Limit) {
+			if u.more[j].Charged > 0 && naming.Of(&u.more[j].Check) == naming.Of(&r.Check) {
 				parts = append(parts, part{window: i, taken: &u.more[j]})
 			}
 		}

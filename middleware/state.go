@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/view"
+	"github.com/seed75154129/ratelimit/internal/naming"
 )
 
 // A requestState holds what one middleware decided about a request. It is the context of
@@ -94,7 +94,7 @@ func (s *requestState) chargedBefore() string {
 		}
 		for _, before := range o.current().Results {
 			for _, r := range s.decision.Results {
-				if r.Charged > 0 && before.Charged > 0 && r.Check.Rule == before.Check.Rule && view.CountOf(&r.Check) == view.CountOf(&before.Check) {
+				if r.Charged > 0 && before.Charged > 0 && naming.Of(&r.Check) == naming.Of(&before.Check) {
 					return r.Check.Rule
 				}
 			}

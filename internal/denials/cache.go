@@ -17,9 +17,10 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/countid"
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/naming"
 	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/table"
 )
 
 var internal = algorithms.Internal.Open(&inside.Allow)
@@ -44,7 +45,7 @@ const (
 // A Cache is safe for concurrent use.
 type Cache struct {
 	start   time.Time
-	seeds   countid.Seeds
+	seeds   table.Seeds
 	refuses func(algorithms.Check) bool // the store cannot be asked now
 
 	used      atomic.Bool   // there was an entry; before, nothing is hashed
@@ -67,7 +68,7 @@ type set struct {
 
 // What a look-up reads is at the beginning of an entry, in two cache lines.
 type entry struct {
-	countid.ID
+	table.ID
 	lastAnswer
 	rechecked time.Duration // the last recheck
 	pending   int64         // units for which requests under way have asked
@@ -129,7 +130,7 @@ func ceil(d time.Duration) time.Duration {
 // cannot be asked about a check now.
 func (d *Cache) Start(refuses func(algorithms.Check) bool) {
 	d.start, d.refuses = time.Now(), refuses
-	d.seeds = countid.NewSeeds()
+	d.seeds = table.NewSeeds()
 	for i := range d.sets {
 		d.sets[i].signs = &d.signs[i]
 	}
@@ -140,9 +141,11 @@ func (d *Cache) Used() bool { return d.used.Load() }
 
 func (d *Cache) now() time.Duration { return time.Since(d.start) }
 
+func (d *Cache) id(c *algorithms.Check) table.ID { return d.seeds.ID(naming.Of(c)) }
+
 // place returns the set of a check, and the hash that leads there.
 func (d *Cache) place(c *algorithms.Check) (*set, uint64) {
-	h := d.seeds.Half(0, c)
+	h := d.id(c)[0]
 	return &d.sets[h%setCount], h
 }
 
@@ -166,7 +169,7 @@ func (s *set) updateSigns() {
 // computed only if the first is found. It requires mu.
 func (d *Cache) find(s *set, h uint64, c *algorithms.Check) *entry {
 	for i := range s.used {
-		if s.hashes[i] == h && s.entries[i].ID[1] == d.seeds.Half(1, c) {
+		if s.hashes[i] == h && s.entries[i].ID[1] == d.id(c)[1] {
 			return s.entries[i]
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/countid"
 )
 
 // Learn takes the store's answer about a check. An entry begins if the answer is a
@@ -36,7 +35,7 @@ func (d *Cache) Learn(asked Moment, l *Lookup, r *algorithms.Result) {
 	case e == nil && !denied:
 		return
 	case e == nil:
-		e = s.add(&entry{ID: countid.ID{h, d.seeds.Half(1, &r.Check)}, lastAnswer: a})
+		e = s.add(&entry{ID: d.id(&r.Check), lastAnswer: a})
 		d.used.Store(true)
 	case e.newer(&a):
 		e.lastAnswer = a

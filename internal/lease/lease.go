@@ -15,9 +15,10 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/countid"
 	"github.com/seed75154129/ratelimit/internal/inside"
+	"github.com/seed75154129/ratelimit/internal/naming"
 	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/table"
 )
 
 var internal = algorithms.Internal.Open(&inside.Allow)
@@ -36,13 +37,13 @@ const (
 // A Table has a Lease for each hot key that was asked for recently. It is safe for
 // concurrent use.
 type Table struct {
-	seeds  countid.Seeds
+	seeds  table.Seeds
 	shards [shardCount]shard
 }
 
 type shard struct {
 	mu     sync.Mutex
-	keys   map[countid.ID]*Lease
+	keys   map[table.ID]*Lease
 	closed bool // its leases get no blocks any more
 }
 
@@ -76,15 +77,15 @@ type demand struct{ requests, units int64 }
 
 // Start sets what a Table needs before its first Lease.
 func (t *Table) Start() {
-	t.seeds = countid.NewSeeds()
+	t.seeds = table.NewSeeds()
 	for i := range t.shards {
-		t.shards[i].keys = make(map[countid.ID]*Lease)
+		t.shards[i].keys = make(map[table.ID]*Lease)
 	}
 }
 
 // place returns a check's ID, and the shard that has its lease.
-func (t *Table) place(c *algorithms.Check) (countid.ID, *shard) {
-	id := t.seeds.ID(c)
+func (t *Table) place(c *algorithms.Check) (table.ID, *shard) {
+	id := t.seeds.ID(naming.Of(c))
 	return id, &t.shards[id[0]%shardCount]
 }
 
@@ -134,7 +135,7 @@ func (t *Table) End() (left []algorithms.Charge) {
 
 // least is the lease that is asked for least: clients may send any number of keys,
 // and must not take the leases of keys that are in use. It requires mu.
-func (s *shard) least(now time.Time) (least countid.ID) {
+func (s *shard) least(now time.Time) (least table.ID) {
 	lowest := math.Inf(1)
 	for id, l := range s.keys {
 		l.mu.Lock()

@@ -14,8 +14,8 @@ var errNoRoom = errors.New("algorithms: memory: no room for another ban by hand;
 // banState returns the stored state of the place's ban. Denials are forgotten after the
 // Within of the check that counted the last of them.
 func (pl *place) banState(now int64) step.Denials {
-	if e := pl.shard.table.find(pl.ban); e != nil && (e.c <= 0 || e.until > now) {
-		return step.Denials{Since: e.a, Until: e.b, Count: max(e.c, 0), ByHand: e.c < 0}
+	if e := pl.shard.table.Find(pl.ban); e != nil && (e.Value.c <= 0 || e.Until > now) {
+		return step.Denials{Since: e.Value.a, Until: e.Value.b, Count: max(e.Value.c, 0), ByHand: e.Value.c < 0}
 	}
 	return step.Denials{}
 }
@@ -29,7 +29,7 @@ func (c *Count) meetsBan(charge bool, now int64) bool {
 	stored := c.banState(now)
 	current, _ := c.Ban.At(stored, now)
 	if stored.ByHand && charge && current.Until <= now {
-		c.shard.table.find(c.ban).c = 0 // it has ended, even if the clock steps back
+		c.shard.table.Find(c.ban).Value.c = 0 // it has ended, even if the clock steps back
 	}
 	c.bans = c.bans || stored.ByHand && !c.Shadow
 	c.bannedUntil = current.Until
@@ -40,7 +40,7 @@ func (c *Count) meetsBan(charge bool, now int64) bool {
 // entries again as there are for keys, because operators ban during floods.
 func (pl *place) banByHand(now, length int64, rule step.Ban, most int) error {
 	if length == 0 {
-		pl.shard.table.remove(pl.ban)
+		pl.shard.table.Remove(pl.ban)
 		return nil
 	}
 	if !pl.hasRoomForBan(now, 2*most) {
@@ -65,18 +65,18 @@ func (m *Store) Banned(c *Count) bool {
 
 // hasRoomForBan reports whether the place's ban has an entry or can have one.
 func (pl *place) hasRoomForBan(now int64, most int) bool {
-	return pl.shard.table.find(pl.ban) != nil || pl.shard.hasRoom(now, most)
+	return pl.shard.table.Find(pl.ban) != nil || pl.shard.hasRoom(now, most)
 }
 
 // storeBan stores the state of a ban. The caller has called hasRoomForBan.
 func (pl *place) storeBan(rule step.Ban, s step.Denials) {
-	e := pl.shard.table.find(pl.ban)
+	e := pl.shard.table.Find(pl.ban)
 	if e == nil {
-		e = pl.shard.table.add(pl.ban)
+		e = pl.shard.table.Add(pl.ban)
 	}
-	e.a, e.b, e.c, e.until = s.Since, s.Until, s.Count, rule.Forgotten(s)
+	e.Value, e.Until = stored{s.Since, s.Until, s.Count}, rule.Forgotten(s)
 	if s.ByHand {
-		e.c, pl.shard.byHand = -1, true
+		e.Value.c, pl.shard.byHand = -1, true
 	}
 }
 

@@ -75,6 +75,6 @@ func (c *Count) followBan(now int64, there *Followed, most int) {
 			c.storeBan(step.Ban{}, step.Denials{Since: now, Until: now + there.BannedFor, ByHand: byHand})
 		}
 	case c.Bans, c.shard.byHand && !c.Shadow && c.banState(now).ByHand:
-		c.shard.table.remove(c.ban)
+		c.shard.table.Remove(c.ban)
 	}
 }

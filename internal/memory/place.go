@@ -1,22 +1,24 @@
 package memory
 
 import (
-	"hash/maphash"
 	"math/bits"
 	"sync"
 
 	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/table"
 )
 
-const (
-	shardCount    = 64 // as many as the bits of a shardSet
-	sweptPerKey   = 2  // entries that are checked for eviction with each new one
-	sweptWhenFull = 8  // the same while the table is full
-)
+const shardCount = 64 // as many as the bits of a shardSet
+
+// An entry has the state of a count, but for the entries of a sliding log.
+type entry = table.Entry[stored]
+
+type stored struct{ a, b, c int64 }
 
 type shard struct {
 	mu       sync.Mutex
-	table    table
+	table    table.Table[stored]
+	logs     map[table.ID][]step.LogEntry // of sliding logs in the table
 	sketches sketches
 	byHand   bool // at least one key was banned by hand since the start
 
@@ -27,8 +29,8 @@ type shard struct {
 type place struct {
 	class
 	hash  uint64 // of the key
-	id    countID
-	ban   countID // of the ban of the rule and the key
+	id    table.ID
+	ban   table.ID // of the ban of the rule and the key
 	shard *shard
 	entry *entry // of the count; nil if it has none
 	moves uint64 // of the shard's table, when the entry was found
@@ -40,21 +42,13 @@ type place struct {
 	bannedUntil int64
 }
 
-// place computes where a check is counted. Counts have different places if they have
-// different keys in Redis.
+// place computes where a check is counted.
 func (m *Store) place(pl *place, rule, key string, p *step.Params) {
-	const odd = 0x9e3779b97f4a7c15
 	pl.class = class{rule, p.Counts(), p.Row}
-	for i, seed := range m.seeds {
-		hash := maphash.String(seed, key)
-		if i == 0 {
-			pl.hash, pl.shard = hash, &m.shards[hash%shardCount]
-		}
-		pl.ban[i] = (hash*odd ^ maphash.String(seed, rule)) * odd
-		pl.id[i] = (pl.ban[i] ^ p.Counts()<<4 ^ p.Number) * odd // no two of one rule and key are the same
-	}
+	pl.ban, pl.hash = m.seeds.Client(rule, key)
 	pl.ban[1] |= 1
-	pl.id[1] |= 1
+	pl.id = pl.ban.Of(p.Window())
+	pl.shard = &m.shards[pl.hash%shardCount]
 }
 
 // shardSet has a bit for each of some shards.
@@ -77,12 +71,12 @@ func (m *Store) unlock(shards shardSet) {
 
 // find looks up the place's entry.
 func (pl *place) find() {
-	pl.entry, pl.moves = pl.shard.table.find(pl.id), pl.shard.table.moves
+	pl.entry, pl.moves = pl.shard.table.Find(pl.id), pl.shard.table.Moves()
 }
 
 // found returns the entry that find has found, wherever it is now.
 func (pl *place) found() *entry {
-	if pl.moves != pl.shard.table.moves {
+	if pl.moves != pl.shard.table.Moves() {
 		pl.find()
 	}
 	return pl.entry
@@ -100,8 +94,8 @@ func (pl *place) load(now int64, p *step.Params) (current step.State, healed boo
 		return p.At(step.State{}, now)
 	}
 	// Another check of this request must not evict this entry.
-	e.until = max(e.until, now+1)
-	return p.At(pl.shard.table.state(e, p), now)
+	e.Until = max(e.Until, now+1)
+	return p.At(pl.shard.state(e, p), now)
 }
 
 // store stores a state that equals that of a key never seen at until. It goes to the key's
@@ -109,7 +103,7 @@ func (pl *place) load(now int64, p *step.Params) (current step.State, healed boo
 func (pl *place) store(s step.State, until, now int64, p *step.Params, most int) {
 	e := pl.found()
 	if p.Held && s.A == 0 { // nothing is under way
-		pl.shard.table.remove(pl.id)
+		pl.shard.table.Remove(pl.id)
 		return
 	}
 	if e == nil {
@@ -119,13 +113,13 @@ func (pl *place) store(s step.State, until, now int64, p *step.Params, most int)
 			sk.raise(pl.hashIn(sk), s, until, now, p)
 			return
 		}
-		e = pl.shard.table.add(pl.id)
-		pl.entry, pl.moves = e, pl.shard.table.moves
+		e = pl.shard.table.Add(pl.id)
+		pl.entry, pl.moves = e, pl.shard.table.Moves()
 	}
 	if p.Log {
 		s = s.Written()
 	}
-	pl.shard.table.set(e, s, until, p)
+	pl.shard.set(e, s, until, p)
 }
 
 // hashIn returns the hash that chooses the key's cells, of bits above those that chose the
@@ -146,10 +140,27 @@ func (pl *place) hasRoom(now int64, most int) bool {
 // equal keys never seen.
 func (s *shard) hasRoom(now int64, most int) bool {
 	s.sketches.sweep(now)
-	entries := sweptPerKey
-	if s.table.used >= most {
-		entries = sweptWhenFull
+	room, evicted := s.table.Room(now, most)
+	s.evicted += evicted
+	return room
+}
+
+func (s *shard) state(e *entry, p *step.Params) step.State {
+	state := step.State{A: e.Value.a, B: e.Value.b, C: e.Value.c}
+	if p.Log {
+		state.Log = s.logs[e.ID]
 	}
-	s.evicted += s.table.sweep(now, entries)
-	return s.table.used < most
+	return state
+}
+
+func (s *shard) set(e *entry, state step.State, until int64, p *step.Params) {
+	e.Value, e.Until = stored{state.A, state.B, state.C}, until
+	if !p.Log {
+		return
+	}
+	if s.logs == nil {
+		s.logs = make(map[table.ID][]step.LogEntry)
+		s.table.Removed = func(id table.ID) { delete(s.logs, id) }
+	}
+	s.logs[e.ID] = state.Log
 }

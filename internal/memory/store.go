@@ -8,12 +8,12 @@ package memory
 
 import (
 	"cmp"
-	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/table"
 )
 
 // defaultMaxKeys is the bound of a Store whose MaxKeys is 0.
@@ -25,7 +25,7 @@ type Store struct {
 	Clock   func() time.Time // nil: the wall clock at the start plus the monotonic clock
 
 	once   sync.Once
-	seeds  [2]maphash.Seed
+	seeds  table.Seeds
 	start  time.Time
 	most   int // entries in a shard at most
 	shards [shardCount]shard
@@ -54,7 +54,7 @@ type Count struct {
 
 func (m *Store) ready() {
 	m.once.Do(func() {
-		m.seeds, m.start = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, time.Now()
+		m.seeds, m.start = table.NewSeeds(), time.Now()
 		m.most = max(cmp.Or(m.MaxKeys, defaultMaxKeys)/shardCount, 1)
 	})
 }
@@ -169,10 +169,10 @@ func (m *Store) Reset(counts []Count) {
 func (m *Store) Forget(c *Count, count, denials bool) {
 	defer m.locked(c).Unlock()
 	if count && !c.Held { // who runs is counted, whatever is forgotten
-		c.shard.table.remove(c.id)
+		c.shard.table.Remove(c.id)
 	}
 	if denials {
-		c.shard.table.remove(c.ban)
+		c.shard.table.Remove(c.ban)
 	}
 }
 
@@ -189,11 +189,11 @@ func (m *Store) locked(c *Count) *sync.Mutex {
 // of keys in Redis.
 func (m *Store) Remembered(c *Count, now int64) (count, denials int64, byHand bool) {
 	defer m.locked(c).Unlock()
-	if e := c.shard.table.find(c.id); e != nil {
-		count = c.Until(c.Current(c.shard.table.state(e, &c.Params), now), now)
+	if e := c.shard.table.Find(c.id); e != nil {
+		count = c.Until(c.Current(c.shard.state(e, &c.Params), now), now)
 	}
-	if e := c.shard.table.find(c.ban); e != nil {
-		denials, byHand = e.until, c.banState(now).ByHand
+	if e := c.shard.table.Find(c.ban); e != nil {
+		denials, byHand = e.Until, c.banState(now).ByHand
 	}
 	return count, denials, byHand
 }
@@ -214,7 +214,7 @@ func (m *Store) Stats() Stats {
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()
-		all.Keys += s.table.used
+		all.Keys += s.table.Len()
 		all.Sketches = max(all.Sketches, s.sketches.inUse(m.Now()))
 		all.Evicted += s.evicted
 		all.Overflowed += s.overflowed

@@ -27,16 +27,28 @@ func (l Limit) Name() string {
 	return "sliding_window"
 }
 
-// A Counting is how a limit counts. It tells the counts of a rule and a key apart.
-type Counting struct {
-	Period    time.Duration
-	Calendar  string
-	Algorithm string
+// A Name is what a count is called. Checks with equal names share a count, in every process:
+// one Redis key has it, and one entry in each table of a process.
+type Name struct {
+	Rule, Key string
+	Window    uint64 // see Limit.Window
 }
 
-// Counting returns how the limit counts. Limits that count alike share a count, so that a
-// changed rate continues it.
-func (l *Limit) Counting() Counting { return Counting{l.Period, l.Calendar, l.Name()} }
+// Window is a number for the algorithm and its period or calendar. The counts of a rule and
+// a key differ in it. Rate and burst are no part of it, so that a changed rate continues the
+// count.
+func (l Limit) Window() uint64 {
+	var number uint64
+	if row := l.Row(); row != nil {
+		number = row.Number
+	}
+	if l.Calendar != "" {
+		return windowOf(idOf(l.Calendar), number)
+	}
+	return windowOf(uint64(l.Period.Microseconds()), number)
+}
+
+func windowOf(counts, number uint64) uint64 { return counts<<4 ^ number }
 
 func (l Limit) quotaFor(row *Row) int64 {
 	if row.Bucket {

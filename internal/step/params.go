@@ -52,6 +52,9 @@ func (p *Params) Spare() (w, f int64) {
 	return w, f
 }
 
+// Window is that of the limit.
+func (p *Params) Window() uint64 { return windowOf(p.Counts(), p.Number) }
+
 // Counts tells apart the counts of one algorithm: by its period or calendar.
 func (p *Params) Counts() uint64 {
 	if p.calendar != nil {

@@ -11,12 +11,8 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
-	"github.com/seed75154129/ratelimit/internal/step"
+	"github.com/seed75154129/ratelimit/internal/naming"
 )
-
-// lent has unexported functions of package algorithms.
-var lent = algorithms.Internal.Open(&inside.Allow)
 
 // A State is the rules in force, what became of newer ones, and which servers cannot count.
 type State struct {
@@ -41,15 +37,6 @@ type Client struct {
 	Checks []algorithms.Check // one for each count
 	Limits []ClientLimit
 }
-
-// A Count names a count of a rule. Limits with one Counting share it.
-type Count struct {
-	key string
-	step.Counting
-}
-
-// CountOf returns the count of a check.
-func CountOf(c *algorithms.Check) Count { return Count{c.Key, lent.Counting(c.Limit)} }
 
 // A ClientLimit is one of the limits that a client may have by a rule.
 type ClientLimit struct {
@@ -152,7 +139,7 @@ func Limit(l algorithms.Limit) string {
 	if l.Rate < 0 {
 		return "unlimited"
 	}
-	l.Algorithm = algorithms.Algorithm(lent.Counting(l).Algorithm)
+	l.Algorithm = algorithms.Algorithm(naming.Limit(l).Name())
 	return l.String()
 }
 

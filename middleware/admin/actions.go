@@ -13,7 +13,9 @@ import (
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/banned"
+	"github.com/seed75154129/ratelimit/internal/naming"
 	"github.com/seed75154129/ratelimit/internal/near"
+	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/view"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 )
@@ -136,14 +138,14 @@ func (h *handler) use(ctx context.Context, o order, limits []view.ClientLimit) e
 		return &mistake{http.StatusBadRequest, fmt.Errorf("used: "+format, args...)}
 	}
 	var found []algorithms.Check
-	counts := make(map[view.Count]bool)
+	counts := make(map[step.Name]bool)
 	for i := range limits {
 		for j := range limits[i].Checks {
 			c := h.countOf(&limits[i], &algorithms.Result{Check: limits[i].Checks[j]})
 			is := func(field, has string) bool { sent, ok := o.count[field]; return !ok || sent == has }
 			if is("key", c.Key) && is("tier", c.Tier) && is("override", c.Override) && is("limit", c.Limit) {
 				found = append(found, limits[i].Checks[j])
-				counts[view.CountOf(&limits[i].Checks[j])] = true
+				counts[naming.Of(&limits[i].Checks[j])] = true
 			}
 		}
 	}

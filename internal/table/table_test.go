@@ -1,4 +1,4 @@
-package memory
+package table
 
 import (
 	"testing"
@@ -8,31 +8,31 @@ import (
 
 // Whatever their hashes, each count has its own entry until it is removed, and a
 // pointer to it holds as long as moves says.
-func TestMemoryTable(t *testing.T) {
+func TestTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var entries table
-		want := map[countID]int64{}
+		var entries Table[int64]
+		want := map[ID]int64{}
 		homes := rapid.SampledFrom([]uint64{1, 3, 1 << 16}).Draw(t, "homes")
 		for step := range rapid.Int64Range(1, 200).Draw(t, "steps") {
 			n := rapid.Uint64Range(0, 40).Draw(t, "count")
-			id := countID{n % homes * (1<<64 - 1) / homes, n + 1} // from the first home to the last
-			e, moves := entries.find(id), entries.moves
-			if value, has := want[id]; has != (e != nil) || has && (e.a != value || e.countID != id) {
+			id := ID{n % homes * (1<<64 - 1) / homes, n + 1} // from the first home to the last
+			e, moves := entries.Find(id), entries.moves
+			if value, has := want[id]; has != (e != nil) || has && (e.Value != value || e.ID != id) {
 				t.Fatalf("%v: %+v, want %d, %v", id, e, value, has)
 			}
 			switch {
 			case e == nil:
-				added := entries.add(id)
-				added.a, added.until = step, int64(n)
+				added := entries.Add(id)
+				added.Value, added.Until = step, int64(n)
 				want[id] = step
 			case rapid.Bool().Draw(t, "remove"):
-				entries.remove(id)
+				entries.Remove(id)
 				delete(want, id)
 			}
-			if entries.moves == moves && e != nil && entries.find(id) != e {
+			if entries.moves == moves && e != nil && entries.Find(id) != e {
 				t.Fatal("an entry has moved")
 			}
-			entries.remove(countID{n, 1 << 63}) // of nobody
+			entries.Remove(ID{n, 1 << 63}) // of nobody
 			checkTable(t, &entries, want)
 		}
 		now := rapid.Int64Range(0, 41).Draw(t, "now")
@@ -48,15 +48,15 @@ func TestMemoryTable(t *testing.T) {
 	})
 }
 
-func checkTable(t *rapid.T, entries *table, want map[countID]int64) {
+func checkTable(t *rapid.T, entries *Table[int64], want map[ID]int64) {
 	t.Helper()
 	seen := 0
 	for i := range entries.entries {
 		e := &entries.entries[i]
-		if e.countID == (countID{}) {
+		if e.ID == (ID{}) {
 			continue
 		}
-		if value, has := want[e.countID]; !has || e.a != value || entries.find(e.countID) != e {
+		if value, has := want[e.ID]; !has || e.Value != value || entries.Find(e.ID) != e {
 			t.Fatalf("there is %+v, want %d, %v", e, value, has)
 		}
 		seen++
