@@ -542,7 +542,7 @@ func TestNoPlaceIsLost(test *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "n") {
 			steps = append(steps, step{
 				shed.Priority(rapid.IntRange(-1, 2).Draw(t, "priority")),
-				rapid.SampledFrom([]string{"", "read", "write", "flush", "hijack", "panic", "goexit", "both", "late read", "hang up"}).Draw(t, "act"),
+				rapid.SampledFrom([]string{"", "read", "write", "flush", "hijack", "panic", "goexit", "both", "late read", "hang up", "timeout"}).Draw(t, "act"),
 				ms(30, "pause"), ms(10, "works"), ms(20, "gives up"), ms(4, "advance"),
 			})
 		}
@@ -560,13 +560,16 @@ func TestNoPlaceIsLost(test *testing.T) {
 			}
 			var all sync.WaitGroup
 			for _, st := range steps {
-				h := s.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					counts(1)
-					out := sync.OnceFunc(func() { counts(-1) })
+				var inner http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					out := func() {}
+					if st.act != "timeout" { // which runs on without a place
+						counts(1)
+						out = sync.OnceFunc(func() { counts(-1) })
+					}
 					defer out()
 					time.Sleep(st.works)
 					switch st.act {
-					case "read":
+					case "read", "timeout":
 						out() // may be parked
 						_, _ = r.Body.Read(nil)
 					case "write":
@@ -593,7 +596,11 @@ func TestNoPlaceIsLost(test *testing.T) {
 						runtime.Goexit()
 					}
 					time.Sleep(st.works)
-				}))
+				})
+				if st.act == "timeout" {
+					inner = http.TimeoutHandler(inner, st.gives, "")
+				}
+				h := s.Handler(inner)
 				all.Go(func() {
 					defer func() { _ = recover() }()
 					ctx, cancel := context.WithCancel(context.Background())
