@@ -4,13 +4,9 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/headers"
-	"github.com/seed75154129/ratelimit/internal/replay"
-	"github.com/seed75154129/ratelimit/internal/wait"
-	"github.com/seed75154129/ratelimit/internal/waitqueue"
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
@@ -49,80 +45,6 @@ func (e *evaluation) admit(w http.ResponseWriter) bool {
 
 func isCharged(d *algorithms.Decision) bool {
 	return slices.ContainsFunc(d.Results, func(r algorithms.Result) bool { return r.Charged > 0 })
-}
-
-// prepareWait gives a delayed request a place in the wait queue, if it has none, and
-// denies it if it cannot wait for the delay.
-//
-// A request has no place yet if a limiter of the user's own delays a rule that is no
-// leaky_bucket. Such a limiter may also ignore MaxDelay.
-func (e *evaluation) prepareWait(delay time.Duration) {
-	d := &e.decision
-	if e.entered == 0 {
-		var keys []waitqueue.Key
-		for i := range d.Results {
-			if r := &d.Results[i]; r.Delay > 0 && !r.Check.Shadow {
-				keys = append(keys, waitqueue.Key{Rule: r.Check.Rule, Key: r.Check.Key})
-			}
-		}
-		if e.ticket = e.m.queue.Enter(e.request, keys); e.ticket == nil {
-			e.maxWait = noWait
-		}
-	}
-	if e.maxWait == 0 || delay <= e.maxWait {
-		return
-	}
-	e.m.limiter.refund(e.request.Context(), *d)
-	d.Allowed = false
-	for i := range d.Results {
-		if r := &d.Results[i]; r.Delay > 0 {
-			r.HasRoom, r.RetryAfter, r.Delay = false, r.Delay, 0
-		}
-	}
-}
-
-// await waits until the request's delay is over. If the request ends before, await
-// refunds its slot and returns false.
-func (e *evaluation) await(delay time.Duration) bool {
-	r, begun := e.request, time.Now()
-	e.m.delays.Observe(delay)
-	e.ticket.Wait()
-	// A body that comes slowly does not keep the place.
-	ended := time.AfterFunc(delay, e.ticket.Leave)
-	defer ended.Stop()
-	if r.ProtoMajor == 1 && !waitqueue.HidesHangUp(r) {
-		if body := replay.Of(r); body != nil {
-			_, _ = body.Peek(waitqueue.MaxBody) // the handler finds the error when it reads
-		}
-	}
-	if wait.For(r.Context(), delay-time.Since(begun)) == nil && r.Context().Err() == nil {
-		return true
-	}
-	e.refundSlot()
-	return false
-}
-
-// refundSlot refunds the slot of a request that ended before its delay was over. The
-// other rules stay charged. Otherwise a client that sends requests and hangs up would be
-// limited by none of them. For the same reason, everything stays charged if several rules
-// are a leaky_bucket: only the last slot of each can be refunded.
-func (e *evaluation) refundSlot() {
-	slot := -1
-	for i := range e.decision.Results {
-		if r := &e.decision.Results[i]; r.Check.Limit.Algorithm == algorithms.LeakyBucket && !r.Check.Shadow && r.Charged > 0 {
-			if slot >= 0 {
-				return
-			}
-			slot = i
-		}
-	}
-	if slot >= 0 {
-		e.decision.Results = slices.Clone(e.decision.Results) // Observe may have kept them
-		r := &e.decision.Results[slot]
-		units := r.Charged
-		e.m.limiter.refund(e.request.Context(), algorithms.Decision{Results: e.decision.Results[slot : slot+1]})
-		e.set.seriesOf(r.Check.Rule).refunded.Add(uint64(units - r.Charged))
-	}
 }
 
 // withState returns the request for the next handler, with what was decided about it.

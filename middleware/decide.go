@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"time"
 
@@ -182,46 +181,6 @@ func (e *evaluation) lookAtFree(ctx context.Context) error {
 		e.m.limiter.refund(ctx, e.decision)
 	}
 	return nil
-}
-
-// noWait is the longest wait of a request that cannot wait, since 0 means any.
-const noWait = time.Microsecond
-
-// enterQueue takes a place in the wait queue before the limiter is asked, so that a
-// request without one takes no slot of a leaky_bucket. The limiter is told how long the
-// request can wait, so that a request which cannot wait long enough takes none either.
-func (e *evaluation) enterQueue(ctx context.Context, checks []algorithms.Check) {
-	if e.handles && e.entered < len(e.queues) {
-		e.ticket.Leave()
-		e.ticket, e.entered = e.m.queue.Enter(e.request, e.queues), len(e.queues)
-	}
-	e.maxWait = e.m.maxWait(ctx, e.handles)
-	if e.handles && e.ticket == nil {
-		e.maxWait = noWait
-	}
-	for i := range checks {
-		if checks[i].Limit.Algorithm == algorithms.LeakyBucket {
-			checks[i].MaxDelay = e.maxWait
-		}
-	}
-}
-
-// maxWait returns how long a request can wait, so that it is served before its context's
-// deadline and, in a handler, leaves a tenth of the server's WriteTimeout for the
-// response. net/http counts that from when it had read the request's headers, a little
-// before now. The decision itself may take the store's budget. 0 means any time.
-func (m *Middleware) maxWait(ctx context.Context, handles bool) time.Duration {
-	now := time.Now()
-	until, bounded := ctx.Deadline()
-	if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && handles && server.WriteTimeout > 0 {
-		if end := now.Add(server.WriteTimeout - server.WriteTimeout/10); !bounded || end.Before(until) {
-			until, bounded = end, true
-		}
-	}
-	if !bounded {
-		return 0
-	}
-	return max(until.Sub(now)-m.limiter.budget()-noWait, noWait)
 }
 
 // hold notes what an admitted request holds.
