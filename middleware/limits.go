@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -124,12 +125,13 @@ func (r *Rule) fit(all []algorithms.Limit, s share) ([]algorithms.Limit, error) 
 	if exempts(all) {
 		return nil, nil
 	}
-	set := &limitSet{all: all, valid: all, share: s}
+	set, f := &limitSet{all: all, valid: all}, &found{share: s}
 	for i := range table {
-		if row := &table[i]; row.limits != nil && !row.warn {
-			if mistakes := row.look(r, []*limitSet{set}); mistakes != nil {
-				mistakes[0].Rule = r.Name
-				return nil, mistakes[0]
+		if row := &table[i]; row.limits != nil && !row.warn && row.concerns(r) {
+			f.field = cmp.Or(row.field, "LimitsFor")
+			if row.limits(r, set, f); f.all != nil {
+				f.all[0].Rule = r.Name
+				return nil, f.all[0]
 			}
 		}
 	}

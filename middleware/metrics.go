@@ -93,9 +93,9 @@ func windowsOf(r *Rule, was []*windowDenials) (all []*windowDenials) {
 		}
 		all = append(all, d)
 	}
-	for _, limits := range r.sets() {
-		several = several || len(limits) > 1
-		for _, l := range limits {
+	for _, set := range r.sets() {
+		several = several || len(set.all) > 1
+		for _, l := range set.all {
 			add(&windowDenials{name: windowName(l), period: l.Period, calendar: l.Calendar})
 		}
 	}

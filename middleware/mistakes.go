@@ -2,8 +2,6 @@ package middleware
 
 import (
 	"errors"
-	"fmt"
-	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -44,7 +42,7 @@ const ofHeld = "a request in flight costs 1; leave it out, and count units by an
 // rule files report it; limits of LimitsFor are held against its rows of limits; the log has
 // its warnings.
 var table = []row{
-	{field: "Name", rule: func(r *Rule, f *found) {
+	{field: "Name", required: true, rule: func(r *Rule, f *found) {
 		bad := strings.IndexFunc(r.Name, func(c rune) bool {
 			return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
 		})
@@ -65,13 +63,13 @@ var table = []row{
 	}},
 	{field: "Match", warn: true, rule: func(r *Rule, f *found) {
 		match := r.patterns()
-		if len(match) > 0 && keyfunc.Describe(r.Key).ReadsBody() && !slices.ContainsFunc(match, func(p pattern.Pattern) bool { return p.HasBodies() }) {
+		if keyfunc.Describe(r.Key).ReadsBody() && !slices.ContainsFunc(match, func(p pattern.Pattern) bool { return p.HasBodies() }) {
 			f.say("its Key reads the body, and requests that its Match takes mostly have none; add the method that sends one, such as POST")
 		}
 	}},
-	{field: "Key", rule: func(r *Rule, f *found) { f.err(nil, validateKey(r.Key)) }},
+	{field: "Key", required: true, rule: func(r *Rule, f *found) { f.err(nil, validateKey(r.Key)) }},
 	{field: "Limits", rule: func(r *Rule, f *found) {
-		if r.Limits != nil && r.Limit != (algorithms.Limit{}) {
+		if r.Limit != (algorithms.Limit{}) {
 			f.say("set beside Limit; set one of the two")
 		}
 	}},
@@ -114,7 +112,7 @@ var table = []row{
 		}
 	}},
 	{field: "Overrides", warn: true, rule: func(r *Rule, f *found) {
-		if chosen := r.forgeable(); len(r.Overrides) > 0 && chosen != "" {
+		if chosen := r.forgeable(); chosen != "" {
 			f.say("its Key is %s, so any client can have the limits of its Overrides; "+
 				"use a Key that the program or a proxy has verified, such as keyfunc.Context or keyfunc.Proxies.UserID", chosen)
 		}
@@ -152,24 +150,24 @@ var table = []row{
 	}},
 	{limits: func(r *Rule, set *limitSet, f *found) {
 		for _, l := range set.valid {
-			part, err := set.share.limit(l) // rounded up, it would admit more than the limit in all regions together
+			part, err := f.share.limit(l) // rounded up, it would admit more than the limit in all regions together
 			if cost := r.largestCost(); err != nil {
 				f.say("%w; raise the limit or Config.Share", err)
-			} else if set.share.part != nil && part.Quota() < cost {
+			} else if f.share.part != nil && part.Quota() < cost {
 				f.say("the share %s of %s holds %d units, and a request costs up to %d: it would never pass; raise the limit or Config.Share",
-					set.share.text, l, part.Quota(), cost)
+					f.share.text, l, part.Quota(), cost)
 			}
 		}
 	}},
 	{warn: true, limits: func(_ *Rule, set *limitSet, f *found) {
-		for l := range set.each(set.override == 0) { // else it is one client's
-			bucket, quota := !isWindow(l.Limit), l.Quota()
+		for _, l := range set.limited() {
+			bucket, quota := !isWindow(l), l.Quota()
 			if l.Algorithm == "" && !bucket && l.Rate < fewUnits && l.Period >= time.Minute {
 				f.say("%s is a sliding_window, which may deny for up to %s; for so few units write Algorithm: algorithms.SlidingLog, "+
-					"in text %q, or name the sliding_window to keep it", l, l.Period+l.Period/time.Duration(l.Rate), l.Limit.String()+" sliding_log")
+					"in text %q, or name the sliding_window to keep it", set.name(l), l.Period+l.Period/time.Duration(l.Rate), l.String()+" sliding_log")
 			}
-			if bucket && quota/l.Rate > 1000 && refill(l.Limit) > float64(longFill) {
-				f.say("%s admits %d units at once, and needs more than %d days to refill; write a smaller burst or a higher rate", l, quota, longFill/day)
+			if bucket && quota/l.Rate > 1000 && refill(l) > float64(longFill) {
+				f.say("%s admits %d units at once, and needs more than %d days to refill; write a smaller burst or a higher rate", set.name(l), quota, longFill/day)
 			}
 		}
 	}},
@@ -183,9 +181,7 @@ var table = []row{
 		if r.Cost > 1 && slices.ContainsFunc(set.valid, isHeld) {
 			f.say("%s; got %d", ofHeld, r.Cost)
 		}
-		for l := range set.below(r.Cost) {
-			f.say(tooMuch, r.Cost, l.Quota(), l)
-		}
+		f.above(nil, r.Cost, set)
 	}},
 	{field: "Costs", rule: func(r *Rule, f *found) {
 		mux, match := http.NewServeMux(), r.patterns()
@@ -203,24 +199,22 @@ var table = []row{
 		}
 	}},
 	{field: "Costs", limits: func(r *Rule, set *limitSet, f *found) {
-		if r.Costs != nil && slices.ContainsFunc(set.valid, isHeld) {
+		if slices.ContainsFunc(set.valid, isHeld) {
 			f.say(ofHeld)
 			return
 		}
 		for _, text := range slices.Sorted(maps.Keys(r.Costs)) {
-			for l := range set.below(r.Costs[text]) {
-				f.in([]any{text}, tooMuch, r.Costs[text], l.Quota(), l)
-			}
+			f.above([]any{text}, r.Costs[text], set)
 		}
 	}},
-	{field: "CostFor", limits: func(r *Rule, set *limitSet, f *found) {
-		if r.CostFor != nil && slices.ContainsFunc(set.valid, isHeld) {
+	{field: "CostFor", limits: func(_ *Rule, set *limitSet, f *found) {
+		if slices.ContainsFunc(set.valid, isHeld) {
 			f.say(ofHeld)
 		}
 	}},
 
 	{field: "ChargeOn", rule: func(r *Rule, f *found) {
-		if r.ChargeOn != nil && len(r.ChargeOn) == 0 {
+		if len(r.ChargeOn) == 0 {
 			f.say("empty: every response would be given back; leave it nil to charge all")
 		}
 		for i, status := range r.ChargeOn {
@@ -231,19 +225,19 @@ var table = []row{
 			}
 		}
 	}},
-	{field: "ChargeOn", limits: func(r *Rule, set *limitSet, f *found) {
-		for l := range set.each(r.ChargeOn != nil) {
-			if isHeld(l.Limit) {
+	{field: "ChargeOn", limits: func(_ *Rule, set *limitSet, f *found) {
+		for _, l := range set.valid {
+			if isHeld(l) {
 				f.say("every request in flight is released when it ends, whatever its status; leave it out, or write another rule with a window, such as 5/1m")
-			} else if !isWindow(l.Limit) {
+			} else if !isWindow(l) {
 				f.say("needs a window, from which all can be given back, and %s is none; use %s, %s or %s",
-					l, algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog)
+					set.name(l), algorithms.FixedWindow, algorithms.SlidingWindow, algorithms.SlidingLog)
 			}
 		}
 	}},
 	{field: "ChargeOn", warn: true, limits: func(r *Rule, set *limitSet, f *found) {
-		for l := range set.each(r.ChargeOn != nil && set.override == 0) {
-			if part, _ := set.share.limit(l.Limit); part.Quota()/r.largestCost() < 2 {
+		for _, l := range set.limited() {
+			if part, _ := f.share.limit(l); part.Quota()/r.largestCost() < 2 {
 				f.say("until its response is written, a request takes %d of the limit %s, so no other one of its key passes at the same time; raise the limit",
 					r.largestCost(), part)
 			}
@@ -251,9 +245,6 @@ var table = []row{
 	}},
 
 	{field: "Ban", rule: func(r *Rule, f *found) {
-		if r.Ban == (algorithms.Ban{}) {
-			return
-		}
 		b := r.Ban
 		for i, d := range [...]*time.Duration{&b.Within, &b.For} {
 			if *d > 0 && *d < shortest {
@@ -272,11 +263,10 @@ var table = []row{
 	}},
 	{field: "Ban", limits: func(r *Rule, set *limitSet, f *found) {
 		by := ""
-		if set.holder != (holder{}) {
-			by = fmt.Sprintf("by %s: ", set.holder)
+		if set.by != "" {
+			by = "by " + set.by + ": "
 		}
 		switch {
-		case r.Ban == (algorithms.Ban{}):
 		case slices.ContainsFunc(set.all, isHeld):
 			f.say("not with in_flight, whose denials come of requests that end; put the ban on a rule with a rate, such as 100/1m")
 		case !slices.ContainsFunc(set.all, leadsToBan):
@@ -298,16 +288,16 @@ var table = []row{
 	}},
 	{field: "Ban", warn: true, limits: func(r *Rule, set *limitSet, f *found) {
 		shortest, least := algorithms.Limit{}, longBan // until a denied client has room
-		for l := range set.each(r.Ban.For > 0 && set.holder == holder{}) {
+		for _, l := range set.valid {
 			free := l.Period
-			if !isWindow(l.Limit) {
+			if !isWindow(l) {
 				free /= time.Duration(l.Rate)
 			}
 			if l.Calendar == "" && free < least {
-				shortest, least = l.Limit, free
+				shortest, least = l, free
 			}
 		}
-		if r.Ban.For < least && least < longBan {
+		if set.by == "" && r.Ban.For < least && least < longBan {
 			f.say("it bans for %s, and the limit %s denies for up to %s anyway; write a longer ban", r.Ban.For, shortest, least)
 		}
 	}},
@@ -318,7 +308,6 @@ var table = []row{
 	}},
 	{field: "RetryAfter", rule: func(r *Rule, f *found) {
 		switch d := r.RetryAfter; {
-		case d == 0:
 		case d < time.Second || d > time.Hour:
 			f.say("must be from a second to an hour, got %s; write one such as 15*time.Second, in a file 15s", d)
 		case !r.hasHeld():
@@ -328,60 +317,44 @@ var table = []row{
 	{field: "Enforce", rule: func(r *Rule, f *found) {
 		if !(r.Enforce >= 0 && r.Enforce <= 1) { // NaN is neither
 			f.say("must be 0 to 1, the fraction of keys that are limited; got %v", r.Enforce)
-		} else if r.Enforce > 0 && !r.Shadow {
+		} else if !r.Shadow {
 			f.say("needs shadow: without it the rule is enforced for all keys; write shadow: true, or leave enforce out")
 		}
 	}},
 	{field: "Enforce", warn: true, rule: func(r *Rule, f *found) {
-		if r.Enforce > 0 && r.Enforce < 1 && keyfunc.Describe(r.Key).Values() == 0 {
+		if r.Enforce < 1 && keyfunc.Describe(r.Key).Values() == 0 {
 			f.say("all clients have one key, so Enforce enforces it for all or for none; write a key that tells clients apart")
 		}
 	}},
 
-	{field: "Lease", limits: func(r *Rule, set *limitSet, f *found) {
-		for l := range set.each(r.Lease) {
-			if isHeld(l.Limit) {
+	{field: "Lease", limits: func(_ *Rule, set *limitSet, f *found) {
+		for _, l := range set.valid {
+			if isHeld(l) {
 				f.say("not with in_flight, which has no units to take in batches; leave it out")
-			} else if !grantsBlocks(l.Limit) {
+			} else if !grantsBlocks(l) {
 				f.say("units can be taken in batches only by %s and %s, and %s is neither; leave the lease out",
-					algorithms.FixedWindow, algorithms.SlidingWindow, l)
+					algorithms.FixedWindow, algorithms.SlidingWindow, set.name(l))
 			}
 		}
-		if r.Lease && len(set.all) > 1 {
+		if len(set.all) > 1 {
 			f.say("does not go with several limits, which have room together; lease by a rule of its own")
 		}
 	}},
 	{field: "Lease", rule: func(r *Rule, f *found) {
-		if r.Lease && r.ChargeOn != nil {
+		if r.ChargeOn != nil {
 			f.say("does not go with charging by response: units of a batch are not given back one by one; leave one of them out")
 		}
-		if r.Lease && r.Ban != (algorithms.Ban{}) {
+		if r.Ban != (algorithms.Ban{}) {
 			f.say("does not go with a ban: who is denied inside a batch is not counted in Redis; leave one of them out")
 		}
 	}},
 }
 
-// tooMuch is what is wrong with a cost that a limit can never hold.
-const tooMuch = "%d is above the %d units that %s can hold: no request would pass"
-
-// each yields the valid limits, if a field is set that needs something of them.
-func (set *limitSet) each(isSet bool) iter.Seq[ruleLimit] {
-	return func(yield func(ruleLimit) bool) {
-		for _, l := range set.valid {
-			if !isSet || !yield(ruleLimit{set.holder, l}) {
-				return
-			}
-		}
-	}
-}
-
-// below yields the limits that cannot hold a cost.
-func (set *limitSet) below(cost int64) iter.Seq[ruleLimit] {
-	return func(yield func(ruleLimit) bool) {
-		for l := range set.each(true) {
-			if cost > l.Quota() && !yield(l) {
-				return
-			}
+// above says that a cost is more than a limit can ever hold.
+func (f *found) above(at []any, cost int64, set *limitSet) {
+	for _, l := range set.valid {
+		if quota := l.Quota(); cost > quota {
+			f.in(at, "%d is above the %d units that %s can hold: no request would pass", cost, quota, set.name(l))
 		}
 	}
 }

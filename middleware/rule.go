@@ -3,7 +3,6 @@ package middleware
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -194,93 +193,49 @@ func (r *Rule) own() []algorithms.Limit {
 	return []algorithms.Limit{r.Limit}
 }
 
-// A holder is what has limits: the rule, a tier or an override.
-type holder struct {
-	tier     string // "" for the rule itself and an override
-	override int    // its number, from 1; 0 for the others
+// A limitSet is limits that a request may have together: the rule's own, or those of a tier or
+// an override.
+type limitSet struct {
+	field      string // of Rule
+	at         []any  // which part of the field
+	by         string // "" is the rule itself
+	all, valid []algorithms.Limit
 }
 
-// field returns the field of the Rule that has the limits.
-func (h holder) field(r *Rule) string {
-	switch {
-	case h.override > 0:
-		return "Overrides"
-	case h.tier != "":
-		return "Tiers"
-	case r.Limits != nil:
-		return "Limits"
+// name names a limit of the set.
+func (set *limitSet) name(l algorithms.Limit) string {
+	if set.by == "" {
+		return "the limit " + l.String()
 	}
-	return "Limit"
+	return set.by + "'s limit " + l.String()
 }
 
-// String names what has the limits; "" is the rule itself.
-func (h holder) String() string {
-	switch {
-	case h.override > 0:
-		return fmt.Sprintf("overrides[%d]", h.override-1)
-	case h.tier != "":
-		return fmt.Sprintf("tier %q", h.tier)
+// limited are the valid limits, if they are not one client's.
+func (set *limitSet) limited() []algorithms.Limit {
+	if set.field == "Overrides" {
+		return nil
 	}
-	return ""
+	return set.valid
 }
 
-// at is where in its field the limits are.
-func (h holder) at() []any {
-	switch {
-	case h.override > 0:
-		return []any{h.override - 1, "limit"}
-	case h.tier != "":
-		return []any{h.tier}
+// sets returns the limits of the rule itself, of its tiers that are limited, by name, and of
+// its overrides.
+func (r *Rule) sets() []*limitSet {
+	sets := []*limitSet{{field: "Limit", all: r.own()}}
+	if r.Limits != nil {
+		sets[0].field = "Limits"
 	}
-	return nil
-}
-
-// A ruleLimit is a limit of a rule and what has it.
-type ruleLimit struct {
-	holder
-	algorithms.Limit
-}
-
-// String names the limit, for errors.
-func (l ruleLimit) String() string {
-	if by := l.holder.String(); by != "" {
-		return by + "'s limit " + l.Limit.String()
+	for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
+		sets = append(sets, &limitSet{field: "Tiers", at: []any{tier}, by: fmt.Sprintf("tier %q", tier), all: r.Tiers[tier]})
 	}
-	return "the limit " + l.Limit.String()
-}
-
-// limits returns the limits of all sets.
-func (r *Rule) limits() (all []ruleLimit) {
-	for by, limits := range r.sets() {
-		for _, l := range limits {
-			all = append(all, ruleLimit{by, l})
-		}
+	for i := range r.Overrides {
+		sets = append(sets, &limitSet{field: "Overrides", at: []any{i, "limit"}, by: fmt.Sprintf("overrides[%d]", i), all: r.Overrides[i].Limits})
 	}
-	return all
-}
-
-// sets yields the limits that a request may have together: the rule's own first, then
-// those of its tiers that are limited, by name, and then those of its overrides.
-func (r *Rule) sets() iter.Seq2[holder, []algorithms.Limit] {
-	return func(yield func(holder, []algorithms.Limit) bool) {
-		if !yield(holder{}, r.own()) {
-			return
-		}
-		for _, tier := range slices.Sorted(maps.Keys(r.Tiers)) {
-			if limits := r.Tiers[tier]; !exempts(limits) && !yield(holder{tier: tier}, limits) {
-				return
-			}
-		}
-		for i := range r.Overrides {
-			if limits := r.Overrides[i].Limits; !exempts(limits) && !yield(holder{override: i + 1}, limits) {
-				return
-			}
-		}
-	}
+	return slices.DeleteFunc(sets, func(set *limitSet) bool { return set.by != "" && exempts(set.all) })
 }
 
 func (r *Rule) hasHeld() bool {
-	return slices.ContainsFunc(r.limits(), func(l ruleLimit) bool { return isHeld(l.Limit) })
+	return slices.ContainsFunc(r.sets(), func(set *limitSet) bool { return slices.ContainsFunc(set.all, isHeld) })
 }
 
 // lent has unexported functions of package algorithms.

@@ -3,6 +3,7 @@ package middleware
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -78,23 +79,32 @@ func validate(rules []Rule, s share) error {
 }
 
 // A row of the table of mistakes says what can be wrong with a field, and what to write. It looks at
-// the rule or, one after the other, at all limits that a request may have together.
+// a rule that has the field or, one after the other, at all limits that a request may have together.
 type row struct {
-	field  string // of Rule; "" is the one that has the limits
-	warn   bool   // the rule is valid, but probably a mistake
-	rule   func(r *Rule, f *found)
-	limits func(r *Rule, set *limitSet, f *found)
+	field    string // of Rule; "" is the one that has the limits
+	required bool   // the row looks at rules without the field, too
+	warn     bool   // the rule is valid, but probably a mistake
+	rule     func(r *Rule, f *found)
+	limits   func(r *Rule, set *limitSet, f *found)
+
+	index []int // of the field
 }
 
-// A limitSet is limits that a request may have together.
-type limitSet struct {
-	holder
-	all, valid []algorithms.Limit
-	share      share // of each
+func init() {
+	for i := range table {
+		field, _ := reflect.TypeFor[Rule]().FieldByName(table[i].field)
+		table[i].index = field.Index
+	}
+}
+
+// concerns reports whether the row looks at a rule.
+func (row *row) concerns(r *Rule) bool {
+	return row.required || row.index == nil || !reflect.ValueOf(r).Elem().FieldByIndex(row.index).IsZero()
 }
 
 // found is what a row has found in a rule.
 type found struct {
+	share share // of each limit
 	field string
 	at    []any
 	all   []*RuleError
@@ -141,29 +151,28 @@ func (r *Rule) look(s share, warn bool) (all []*RuleError) {
 			part.leaveOut()
 		}
 	}
-	var sets []*limitSet
-	for by, limits := range few.sets() {
-		valid := slices.DeleteFunc(slices.Clone(limits), func(l algorithms.Limit) bool { return l.Validate() != nil })
-		sets = append(sets, &limitSet{by, limits, valid, s})
+	sets := few.sets()
+	for _, set := range sets {
+		set.valid = slices.DeleteFunc(slices.Clone(set.all), func(l algorithms.Limit) bool { return l.Validate() != nil })
 	}
 	for i := range table {
-		if row := &table[i]; row.warn == warn {
-			all = append(all, row.look(&few, sets)...)
+		if row := &table[i]; row.warn == warn && row.concerns(&few) {
+			all = append(all, row.look(&few, s, sets)...)
 		}
 	}
 	return all
 }
 
 // look returns what a row finds in a rule with these limits.
-func (row *row) look(r *Rule, sets []*limitSet) []*RuleError {
-	f := found{field: row.field}
+func (row *row) look(r *Rule, s share, sets []*limitSet) []*RuleError {
+	f := found{field: row.field, share: s}
 	if row.rule != nil {
 		row.rule(r, &f)
 		sets = nil
 	}
 	for _, set := range sets {
 		if row.field == "" {
-			f.field, f.at = set.field(r), set.at()
+			f.field, f.at = set.field, set.at
 		}
 		row.limits(r, set, &f)
 	}
