@@ -95,3 +95,64 @@ func TestAFloodOfDenials(t *testing.T) {
 		})
 	}
 }
+
+// Outside the limiter, what is shed is charged nothing, but requests that are over their
+// limit, or wait for a leaky_bucket, need places. Inside, it is the other way round.
+func TestOutsideOrInsideTheLimiter(t *testing.T) {
+	for _, c := range []struct {
+		place                      string
+		shed, over, behindAWaiting int // statuses
+		charged                    int64
+	}{
+		{"outside", http.StatusServiceUnavailable, http.StatusServiceUnavailable, http.StatusServiceUnavailable, 0},
+		{"inside", http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusOK, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, memory := fixed(1), new(algorithms.Memory)
+			m, err := middleware.New(middleware.Config{Limiter: memory, DenialLogRate: -1, Logger: slog.New(slog.DiscardHandler), Rules: []middleware.Rule{
+				{Name: "user", Match: []string{"/user"}, Key: keyfunc.Header("User"), Limit: algorithms.PerHour(1)},
+				{Name: "pace", Match: []string{"/pace"}, Key: keyfunc.Everyone, Limit: algorithms.Limit{Rate: 1, Period: time.Minute, Burst: 2, Algorithm: algorithms.LeakyBucket}},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			work := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/long" {
+					time.Sleep(time.Second)
+				}
+			})
+			h := s.Handler(m.Handler(work))
+			if c.place == "inside" {
+				h = m.Handler(s.Handler(work))
+			}
+			send := func(path string, user ...string) int {
+				w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+				r.Header["User"] = user
+				h.ServeHTTP(w, r)
+				return w.Code
+			}
+			send("/user", "over")
+			go send("/long")
+			synctest.Wait()
+			if got := send("/user", "over"); got != c.over {
+				t.Errorf("%s: over its limit: %d, want %d", c.place, got, c.over)
+			}
+			if got := send("/user", "new"); got != c.shed {
+				t.Errorf("%s: shed: %d, want %d", c.place, got, c.shed)
+			}
+			d, err := memory.Peek(t.Context(), algorithms.Check{Rule: "user", Key: "new", Limit: algorithms.PerHour(1), Cost: 1})
+			if charged := 1 - d.Results[0].Remaining; err != nil || charged != c.charged {
+				t.Errorf("%s: what is shed is charged %d, want %d; %v", c.place, charged, c.charged, err)
+			}
+			time.Sleep(time.Minute)
+			send("/pace")
+			go send("/pace") // waits for a minute
+			synctest.Wait()
+			if got := send("/"); got != c.behindAWaiting {
+				t.Errorf("%s: behind a request that waits for its turn: %d, want %d", c.place, got, c.behindAWaiting)
+			}
+			time.Sleep(time.Hour)
+			wantMetrics(t, s, idle)
+		})
+	}
+}

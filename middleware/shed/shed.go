@@ -130,8 +130,10 @@ func (s *Shedder) lock() time.Duration {
 func (s *Shedder) now() time.Duration { return time.Since(s.start) }
 
 // Handler returns a handler that calls next for requests that have a place, and answers
-// the others. It goes outside the limiter, and inside what Priority relies on, such as
-// authentication. It panics if next is nil, or if fields are out of range.
+// the others. It goes inside what Priority relies on, such as authentication, and outside the
+// limiter, so that what is shed is charged nothing. Put it inside the limiter if a rule is a
+// leaky_bucket, whose requests would keep their places while they wait. Handler panics if next
+// is nil, or if fields are out of range.
 func (s *Shedder) Handler(next http.Handler) http.Handler {
 	if f, ok := next.(http.HandlerFunc); next == nil || ok && f == nil {
 		panic("shed: Handler: the next handler is nil")
