@@ -18,7 +18,7 @@ local at, states = 1, {}
 -- written as it was read. It returns
 --   fits       has the check room?
 --   left       for how many µs more to remember the state; true keeps the key's deadline; false if the
---              functions below set it; negative if what charges is a member of a set, for so many µs
+--              functions below set it
 --   charge     what to write to charge the check: a text, or a function without arguments; false if nothing
 --   was        the state as the reply of take.lua has it: as it is stored
 --   healed     was the state written by a clock that was more than a period ahead?
@@ -276,10 +276,17 @@ local function step(kind, key)
   at = p + 3
   local used = states[key] or call('ZCOUNT', key, format('(%d', now), '+inf')
   local lease, id, was = ARGV[p + 1], ARGV[p + 2], used > 0 and format('%d 0', used) or ''
-  if used < ARGV[p] + 0 then
-    return true, -lease, id, was, nil, nil, used, 0, 0
-  end
   local ends = format('%d', now + lease)
+  if used < ARGV[p] + 0 then
+    local function charge()
+      if id % 16 < 1 then -- what has lapsed does not count, and only takes room
+        call('ZREMRANGEBYSCORE', key, '-inf', format('%d', now))
+      end
+      call('ZADD', key, ends, id)
+      call('PEXPIRE', key, format('%d', floor(lease / 1000) + 1))
+    end
+    return true, false, charge, was, nil, nil, used, 0, 0
+  end
   local function heal()
     for _, ahead in ipairs(call('ZRANGEBYSCORE', key, '(' .. ends, '+inf', 'LIMIT', '0', '100')) do
       call('ZADD', key, ends, ahead)
@@ -290,15 +297,13 @@ local function step(kind, key)
   return false, false, nil, was, healed, heal, used, 0, 0
 end
 
--- What take.lua and joint.lua return, and what they write to charge the checks of a request.
-local reply, charges = { '', '', '', '' }, { '', '', '', '' }
-
--- Decides the checks of a request: their keys are behind place d of KEYS, and its lines begin at place r of
--- reply. It returns whether they are admitted; and, by check, what to write in any case, and what the steps have
--- said about deadlines, if they change or a state gets another length.
-local function decide(d, r, checks)
+-- Decides the checks of a request: their keys are behind place d of KEYS. It puts the states into reply, behind
+-- place r, whose line gets the checks that have no room; and what to write if all are admitted into charges. It
+-- returns whether they are; and, by check, what to write in any case, and what the steps have said about
+-- deadlines, if they change or a state gets another length.
+local function decide(d, checks, reply, r, charges)
   local admit, heals, lefts = true, nil, nil
-  reply[r], at = time[1] .. ' ' .. time[2], 2
+  at = 2
   for i = 1, checks do
     local code = ARGV[at] + 0 -- negative for a shadow check
     at = at + 1
@@ -318,23 +323,4 @@ local function decide(d, r, checks)
     charges[i], reply[r + i] = fits and charge, was
   end
   return admit, heals, lefts
-end
-
--- Writes a state, or calls what does, by what the step has said about the deadline.
-local function write(key, state, left)
-  if left == nil and #state > 17 then -- no number, of which SETRANGE would make a string
-    call('SETRANGE', key, '0', state)
-  elseif left == nil or left == true then
-    call('SET', key, state, 'KEEPTTL')
-  elseif left and left < 0 then
-    if state % 16 < 1 then -- what has lapsed does not count, and only takes room
-      call('ZREMRANGEBYSCORE', key, '-inf', format('%d', now))
-    end
-    call('ZADD', key, format('%d', now - left), state)
-    call('PEXPIRE', key, format('%d', floor(-left / 1000) + 1))
-  elseif left then
-    call('PSETEX', key, format('%d', floor((left + 1999) / 1000)), state)
-  else
-    state()
-  end
 end

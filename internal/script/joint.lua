@@ -72,15 +72,16 @@ if missing[1] then -- MGET says the same of what is no string
 end
 
 -- At which keys a text is to be written, as it is in states then, with what the steps have said about the
--- deadline; and what is to be written to sets.
+-- deadline; and the functions to call.
 local deadlines, later = {}, {}
-local r = 1
+local reply, charges, r = {}, {}, 1
 for d = 0, #KEYS - checks, checks do
   for i = 1, #ids do
     ARGV[ids[i]] = ARGV[next_id]
     next_id = next_id + 1
   end
-  local fine, admit, heals, lefts = pcall(decide, d, r, checks)
+  reply[r] = time[1] .. ' ' .. time[2]
+  local fine, admit, heals, lefts = pcall(decide, d, checks, reply, r, charges)
   if not fine then
     local costly = ''
     for i = 1, checks do
@@ -95,8 +96,8 @@ for d = 0, #KEYS - checks, checks do
     for i = 1, checks do
       local key, state, left = KEYS[d + i], admit and charges[i] or heals and heals[i], lefts and lefts[i]
       if state and sets[i] then
-        later[#later + 1] = { key, state, left }
-        states[key] = states[key] + (left and 1 or 0)
+        later[#later + 1] = state
+        states[key] = states[key] + (admit and charges[i] and 1 or 0)
       elseif state then
         states[key] = state
         if left ~= true or not deadlines[key] then
@@ -109,11 +110,18 @@ for d = 0, #KEYS - checks, checks do
 end
 for i = 1, #keys do
   local key = keys[i]
-  if deadlines[key] ~= nil then
-    write(key, states[key], deadlines[key] or nil)
+  local state, left = states[key], deadlines[key]
+  if left == nil then
+    -- nothing to write
+  elseif not left and #state > 17 then -- as in take.lua
+    call('SETRANGE', key, '0', state)
+  elseif not left or left == true then
+    call('SET', key, state, 'KEEPTTL')
+  else
+    call('PSETEX', key, format('%d', floor((left + 1999) / 1000)), state)
   end
 end
 for i = 1, #later do
-  write(later[i][1], later[i][2], later[i][3])
+  later[i]()
 end
-return table.concat(reply, '\n', 1, r - 1)
+return table.concat(reply, '\n')
