@@ -1,14 +1,14 @@
-package algorithms
+package algorithms_test
 
 import (
+	"context"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
-	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
+	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
@@ -19,10 +19,10 @@ type exactModel interface {
 	charge(now, cost int64)  // whatever is left
 	// giveBack takes back units of the n-th charge, as far as they still count.
 	giveBack(now int64, n int, units int64)
-	change(now, rate, burst int64) // to another limit for the same state
 	// promise is how many units may be admitted from a time on, in a span that
 	// includes both ends, though charges are given back.
 	promise(from, span int64) int64
+	used() []use
 }
 
 func admits(m exactModel, now, cost int64) bool { return m.left(now).Cmp(big.NewRat(cost, 1)) >= 0 }
@@ -32,20 +32,20 @@ type delayer interface {
 	delay(now int64) int64
 }
 
-var exactModels = map[Algorithm]func(history) exactModel{
-	FixedWindow:   func(h history) exactModel { return &exactFixed{h} },
-	SlidingWindow: func(h history) exactModel { return &exactSliding{h} },
-	SlidingLog:    func(h history) exactModel { return &exactLog{h} },
-	TokenBucket:   newExactTokens,
-	GCRA:          newExactTokens,
-	LeakyBucket:   func(h history) exactModel { return &exactQueue{history: h, free: new(big.Rat)} },
+var exactModels = map[algorithms.Algorithm]func(counted) exactModel{
+	algorithms.FixedWindow:   func(h counted) exactModel { return &exactFixed{h} },
+	algorithms.SlidingWindow: func(h counted) exactModel { return &exactSliding{h} },
+	algorithms.SlidingLog:    func(h counted) exactModel { return &exactLog{h} },
+	algorithms.TokenBucket:   newExactTokens,
+	algorithms.GCRA:          newExactTokens,
+	algorithms.LeakyBucket:   func(h counted) exactModel { return &exactQueue{counted: h, free: new(big.Rat)} },
 }
 
-func exactOf(l Limit) exactModel {
+func exactOf(l algorithms.Limit) exactModel {
 	if l.Calendar != "" {
-		return &exactCalendar{exactFixed{history{rate: l.Rate, period: day.Microseconds()}}, l.Calendar}
+		return &exactCalendar{exactFixed{counted{rate: l.Rate, period: day}}, l.Calendar}
 	}
-	return exactModels[l.Algorithm](history{rate: l.Rate, burst: l.Quota(), period: l.Period.Microseconds()})
+	return exactModels[l.Algorithm](counted{rate: l.Rate, burst: l.Quota(), period: l.Period.Microseconds()})
 }
 
 type use struct {
@@ -53,19 +53,20 @@ type use struct {
 	begin     *big.Rat // of its slots, in a queue
 }
 
-type history struct {
+// counted is a limit, and what was charged.
+type counted struct {
 	rate, burst, period int64
 	uses                []use
 }
 
-func (h *history) charge(now, cost int64) { h.uses = append(h.uses, use{at: now, units: cost}) }
+func (h *counted) charge(now, cost int64) { h.uses = append(h.uses, use{at: now, units: cost}) }
 
-func (h *history) giveBack(_ int64, n int, units int64) { h.uses[n].units -= units }
+func (h *counted) giveBack(_ int64, n int, units int64) { h.uses[n].units -= units }
 
-func (h *history) change(_, rate, burst int64) { h.rate, h.burst = rate, burst }
+func (h *counted) used() []use { return h.uses }
 
 // in is the units in [from, to).
-func (h *history) in(from, to int64) (units int64) {
+func (h *counted) in(from, to int64) (units int64) {
 	for _, u := range h.uses {
 		if u.at >= from && u.at < to {
 			units += u.units
@@ -74,7 +75,7 @@ func (h *history) in(from, to int64) (units int64) {
 	return units
 }
 
-type exactFixed struct{ history }
+type exactFixed struct{ counted }
 
 func (m *exactFixed) left(now int64) *big.Rat {
 	begin := now / m.period * m.period
@@ -85,10 +86,9 @@ func (m *exactFixed) promise(from, span int64) int64 { return m.windows(from, sp
 
 // windows is how many aligned windows a span touches, each of which counts on
 // its own.
-func (h *history) windows(from, span int64) int64 { return (from+span)/h.period - from/h.period + 1 }
+func (h *counted) windows(from, span int64) int64 { return (from+span)/h.period - from/h.period + 1 }
 
-// exactCalendar counts what package time gives the same date. Its promise is that of
-// day@UTC.
+// exactCalendar counts what package time gives the same date.
 type exactCalendar struct {
 	exactFixed
 	calendar string
@@ -96,9 +96,12 @@ type exactCalendar struct {
 
 // exactDates name the windows of a calendar's unit.
 var exactDates = map[string]func(time.Time) string{
-	"day":     func(t time.Time) string { return t.Format(time.DateOnly) },
-	"week":    func(t time.Time) string { return fmt.Sprint(t.ISOWeek()) },
-	"month":   func(t time.Time) string { return t.Format("2006-01") },
+	"day":   func(t time.Time) string { return t.Format(time.DateOnly) },
+	"week":  func(t time.Time) string { return fmt.Sprint(t.ISOWeek()) },
+	"month": func(t time.Time) string { return t.Format("2006-01") },
+	"month:31": func(t time.Time) string { // begins on the last day
+		return t.AddDate(0, 0, 1).Format("2006-01")
+	},
 	"quarter": func(t time.Time) string { return fmt.Sprint(t.Year(), (t.Month()-1)/3) },
 	"year":    func(t time.Time) string { return fmt.Sprint(t.Year()) },
 }
@@ -112,6 +115,16 @@ func (m *exactCalendar) date(at int64) string {
 	return exactDates[unit](time.UnixMicro(at).In(in))
 }
 
+func (m *exactCalendar) promise(from, span int64) int64 {
+	dates := map[string]bool{}
+	for _, u := range m.uses {
+		if u.at >= from && u.at <= from+span {
+			dates[m.date(u.at)] = true
+		}
+	}
+	return int64(len(dates)) * m.rate
+}
+
 func (m *exactCalendar) left(now int64) *big.Rat {
 	left, date := m.rate, m.date(now)
 	for _, u := range m.uses {
@@ -122,7 +135,7 @@ func (m *exactCalendar) left(now int64) *big.Rat {
 	return big.NewRat(left, 1)
 }
 
-type exactSliding struct{ history }
+type exactSliding struct{ counted }
 
 func (m *exactSliding) promise(from, span int64) int64 { return m.windows(from, span) * m.rate }
 
@@ -133,7 +146,7 @@ func (m *exactSliding) left(now int64) *big.Rat {
 	return share.Sub(big.NewRat(m.rate-m.in(begin, begin+m.period), 1), share)
 }
 
-type exactLog struct{ history }
+type exactLog struct{ counted }
 
 func (m *exactLog) left(now int64) *big.Rat {
 	return big.NewRat(m.rate-m.in(now-m.period+1, now+1), 1)
@@ -145,16 +158,16 @@ func (m *exactLog) promise(_, span int64) int64 { return (span/m.period + 1) * m
 // exactTokens counts tokens, where the step counts time: that both agree is
 // also the proof that token_bucket and gcra are one.
 type exactTokens struct {
-	history
+	counted
 	tokens *big.Rat
 	asOf   int64
 }
 
 // refilled is a full bucket and what flows into it.
-func (h *history) refilled(span int64) int64 { return h.burst + span*h.rate/h.period }
+func (h *counted) refilled(span int64) int64 { return h.burst + span*h.rate/h.period }
 
-func newExactTokens(h history) exactModel {
-	return &exactTokens{history: h, tokens: big.NewRat(h.burst, 1)}
+func newExactTokens(h counted) exactModel {
+	return &exactTokens{counted: h, tokens: big.NewRat(h.burst, 1)}
 }
 
 func (m *exactTokens) left(now int64) *big.Rat {
@@ -172,7 +185,7 @@ func (m *exactTokens) left(now int64) *big.Rat {
 func (m *exactTokens) promise(_, span int64) int64 { return m.refilled(span) }
 
 func (m *exactTokens) charge(now, cost int64) {
-	m.history.charge(now, cost)
+	m.counted.charge(now, cost)
 	m.tokens, m.asOf = m.left(now), now
 	m.tokens.Sub(m.tokens, big.NewRat(cost, 1))
 }
@@ -190,17 +203,9 @@ func (m *exactTokens) giveBack(now int64, n int, units int64) {
 	}
 }
 
-// change keeps the time until the bucket is full.
-func (m *exactTokens) change(now, rate, burst int64) {
-	taken := m.left(now)
-	taken.Sub(big.NewRat(m.burst, 1), taken).Mul(taken, big.NewRat(rate, m.rate))
-	m.history.change(now, rate, burst)
-	m.tokens, m.asOf = taken.Sub(big.NewRat(burst, 1), taken), now
-}
-
 // exactQueue gives away slots of period/rate, one after the other.
 type exactQueue struct {
-	history
+	counted
 	free *big.Rat // when the next slot begins
 }
 
@@ -250,76 +255,262 @@ func (m *exactQueue) delay(now int64) int64 {
 	return q.Int64()
 }
 
-// TestStepsAreExact compares every answer of the steps with rational
-// arithmetic: what is admitted, that Remaining is what would still be, or the
-// debt, that RetryAfter and ResetAfter are the first microsecond at which it is
-// true, that a denial changes nothing.
-func TestStepsAreExact(t *testing.T) {
-	steps := 0
-	for range 10 {
-		rapid.Check(t, func(t *rapid.T) {
-			l := drawLimit(t, "limit")
-			if rapid.IntRange(0, 6).Draw(t, "by calendar") == 0 {
-				l = Limit{Rate: rapid.OneOf(rapid.Int64Range(1, 12), atBoundary).Draw(t, "in a window"), Calendar: rapid.SampledFrom([]string{
-					"day@UTC", "day@America/Santiago", "day@Asia/Kathmandu", "week@Europe/Berlin", "month@UTC", "quarter@America/Havana", "year@UTC",
-				}).Draw(t, "calendar")}
-			}
-			quota := l.Quota()
-			exact := exactOf(l)
-			var m Memory
-			now := someTime + rapid.Int64Range(0, 86_400_000_000).Draw(t, "start")
-			for range rapid.IntRange(1, 30).Draw(t, "steps") {
-				steps++
-				cost := min(rapid.OneOf(rapid.Just[int64](1), rapid.Int64Range(1, quota)).Draw(t, "cost"), quota)
-				check := Check{Rule: "r", Limit: l, Cost: cost, MaxDelay: drawMaxDelay(t, l)}
-				admits := func(now int64) bool {
-					d, ok := exact.(delayer)
-					return admits(exact, now, cost) && (!ok || check.MaxDelay == 0 || d.delay(now) <= check.MaxDelay.Microseconds())
-				}
-				before := modelAt(&m, now, false, []Check{check}).Results[0]
-				exactly(t, l, exact, now, before)
-				r := modelAt(&m, now, true, []Check{check}).Results[0]
-
-				if want := admits(now); r.HasRoom != want {
-					t.Fatalf("%s at %d: allowed %v, want %v", l, now, r.HasRoom, want)
-				}
-				if d, ok := exact.(delayer); ok && r.HasRoom && r.Delay.Microseconds() != d.delay(now) {
-					t.Fatalf("%s at %d: delay %s, want %dµs", l, now, r.Delay, d.delay(now))
-				}
-				if r.HasRoom {
-					exact.charge(now, cost)
-				} else {
-					retry := r.RetryAfter.Microseconds()
-					if retry < 1 || !admits(now+retry) || admits(now+retry-1) {
-						t.Fatalf("%s at %d: RetryAfter %s is not the first time that has room", l, now, r.RetryAfter)
-					}
-					if r != before {
-						t.Fatalf("%s at %d: a denial changed %+v to %+v", l, now, before, r)
-					}
-				}
-				exactly(t, l, exact, now, r)
-				if more := rapid.Int64Range(0, min(l.Rate, 1000)).Draw(t, "more"); r.HasRoom && l.Rate < step.MaxSquared/4 && rapid.IntRange(0, 4).Draw(t, "settle") == 0 {
-					r = settleModelAt(&m, now, r.Charged+more, []Result{r})[0]
-					exact.charge(now, more)
-					exactly(t, l, exact, now, r)
-				}
-				if step := drawStep(t, l, Decision{Results: []Result{r}}); step > 0 {
-					now += step
-				}
-			}
-		})
-	}
-	t.Logf("%d steps", steps)
+// An exactRun is one of a history on a Memory and on exact models.
+type exactRun struct {
+	memory  *algorithms.Memory
+	now     int64
+	models  map[algorithms.Check]exactModel // by rule, key and limit
+	debts   map[exactModel]bool             // was charged beyond its limit
+	charges []exactCharge
 }
 
-// exactly checks what a result says is left, and when all of it is free.
-func exactly(t *rapid.T, l Limit, exact exactModel, now int64, r Result) {
-	over := exact.left(now) // what is left of a unit
-	if over.Sub(over, big.NewRat(r.Remaining, 1)); over.Sign() < 0 || over.Cmp(big.NewRat(1, 1)) >= 0 {
-		t.Fatalf("%s at %d: remaining %d is not what is left", l, now, r.Remaining)
+type exactCharge struct {
+	result algorithms.Result
+	model  exactModel
+	n      int // of the model's charges
+}
+
+// exactly runs a history on a Memory, and says where an answer is not what rational
+// arithmetic says: what is admitted, that Remaining is what would still be, or the debt,
+// that RetryAfter and ResetAfter are the first microsecond at which it is true. What is kept
+// of all charges must be inside each limit's promise.
+func exactly(h history) error {
+	r := exactRun{now: max(h.start, h.earliest), models: map[algorithms.Check]exactModel{}, debts: map[exactModel]bool{}}
+	r.memory = &algorithms.Memory{Now: func() time.Time { return time.UnixMicro(r.now) }}
+	var wait int64
+	for i, o := range h.ops {
+		if o.edge {
+			o.move += wait
+		}
+		r.now = max(r.now, min(r.now+o.move, lastTime))
+		d, err := r.do(o)
+		if err != nil {
+			return fmt.Errorf("step %d, %s at %d: %w", i, o.what, r.now, err)
+		}
+		if wait = d.RetryAfter().Microseconds(); wait > year {
+			wait = 0
+		}
 	}
-	reset := r.ResetAfter.Microseconds()
-	if quota := l.Quota(); !admits(exact, now+reset, quota) || reset > 0 && admits(exact, now+reset-1, quota) {
-		t.Fatalf("%s at %d: ResetAfter %s is not when all is free", l, now, r.ResetAfter)
+	return r.promises()
+}
+
+func (r *exactRun) do(o op) (d algorithms.Decision, err error) {
+	ctx := context.Background()
+	switch o.what {
+	case "take", "peek":
+		return r.decide(o.what, o.checks)
+	case "log":
+		for d.Allowed = true; d.Allowed && o.units > 0 && err == nil; o.units-- {
+			r.now++
+			d, err = r.decide("take", o.checks)
+		}
+	case "settle":
+		if len(r.charges) > 0 {
+			at := max(len(r.charges)-1-o.charge, 0)
+			c := r.charges[at]
+			r.charges = slices.Delete(r.charges, at, at+1)
+			return d, r.settle(c, o.units)
+		}
+	case "reset":
+		c := o.checks[0]
+		r.charges = slices.DeleteFunc(r.charges, func(other exactCharge) bool { return other.model == r.modelOf(c) })
+		delete(r.models, named(c))
+		return d, r.memory.Reset(ctx, c)
 	}
+	return d, err
+}
+
+func named(c algorithms.Check) algorithms.Check {
+	return algorithms.Check{Rule: c.Rule, Key: c.Key, Limit: c.Limit}
+}
+
+func (r *exactRun) modelOf(c algorithms.Check) exactModel {
+	if r.models[named(c)] == nil {
+		r.models[named(c)] = exactOf(c.Limit)
+	}
+	return r.models[named(c)]
+}
+
+func (r *exactRun) decide(what string, checks []algorithms.Check) (algorithms.Decision, error) {
+	decide, allowed := r.memory.Take, true
+	if what == "peek" {
+		decide = r.memory.Peek
+	}
+	d, err := decide(context.Background(), checks...)
+	if err != nil {
+		return d, err
+	}
+	for i, c := range checks {
+		m, cost, res := r.modelOf(c), max(c.Cost, 1), d.Results[i]
+		queue, _ := m.(delayer)
+		room := func(at int64) bool {
+			return admits(m, at, cost) && (queue == nil || c.MaxDelay == 0 || queue.delay(at) <= c.MaxDelay.Microseconds())
+		}
+		retry := res.RetryAfter.Microseconds()
+		switch {
+		case res.HasRoom != room(r.now):
+			return d, fmt.Errorf("%+v: room %v", c, res.HasRoom)
+		case res.HasRoom && queue != nil && res.Delay.Microseconds() != queue.delay(r.now):
+			return d, fmt.Errorf("%+v: delay %s, want %dµs", c, res.Delay, queue.delay(r.now))
+		case res.HasRoom:
+		case cost > c.Limit.Quota() && res.RetryAfter != algorithms.Never,
+			cost <= c.Limit.Quota() && (retry < 1 || !room(r.now+retry) || room(r.now+retry-1)):
+			return d, fmt.Errorf("%+v: RetryAfter %s is not the first time that has room", c, res.RetryAfter)
+		}
+		allowed = allowed && (res.HasRoom || c.Shadow)
+	}
+	if d.Allowed != allowed {
+		return d, fmt.Errorf("allowed %v, want %v", d.Allowed, allowed)
+	}
+	for i, c := range checks {
+		m, res := r.modelOf(c), d.Results[i]
+		if want := max(c.Cost, 1); what == "take" && allowed && res.HasRoom {
+			if res.Charged != want {
+				return d, fmt.Errorf("%+v: charged %d", c, res.Charged)
+			}
+			m.charge(r.now, want)
+			r.charges = append(r.charges, exactCharge{res, m, len(m.used()) - 1})
+		}
+		if err := r.left(m, res); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// settle lowers a charge, which stays one, or raises it a little.
+func (r *exactRun) settle(c exactCharge, to int64) error {
+	most := c.result.Charged
+	if l := c.result.Check.Limit; l.Rate < step.MaxSquared/4 && l.Period < 8000*time.Hour { // the debt stays in the exact range
+		most += min(1000, l.Rate)
+	}
+	to = min(to, most)
+	results, err := r.memory.Settle(context.Background(), algorithms.Charge{Result: c.result, Cost: to})
+	if err != nil || to == c.result.Charged { // then it is as it was told before
+		return err
+	}
+	if less := c.result.Charged - to; less > 0 {
+		c.model.giveBack(r.now, c.n, less)
+		if c.result = results[0]; to > 0 {
+			r.charges = append(r.charges, c)
+		}
+	} else {
+		c.model.charge(r.now, -less)
+		r.debts[c.model] = true
+	}
+	return r.left(c.model, results[0])
+}
+
+// left checks what a result says is left, and when all of it is free.
+func (r *exactRun) left(m exactModel, res algorithms.Result) error {
+	over := m.left(r.now) // what is left of a unit
+	if over.Sub(over, big.NewRat(res.Remaining, 1)); over.Sign() < 0 || over.Cmp(big.NewRat(1, 1)) >= 0 {
+		return fmt.Errorf("%+v: remaining %d is not what is left", res.Check, res.Remaining)
+	}
+	reset, quota := res.ResetAfter.Microseconds(), res.Check.Limit.Quota()
+	if !admits(m, r.now+reset, quota) || reset > 0 && admits(m, r.now+reset-1, quota) {
+		return fmt.Errorf("%+v: ResetAfter %s is not when all is free", res.Check, res.ResetAfter)
+	}
+	return nil
+}
+
+// promises checks the units in every span that begins and ends with a use.
+func (r *exactRun) promises() error {
+	for c, m := range r.models {
+		uses := m.used()
+		if r.debts[m] || len(uses) > 100 || c.Limit.Rate > 1_000_000 {
+			continue
+		}
+		for i := range uses {
+			var units int64
+			for _, last := range uses[i:] {
+				units += last.units
+				if last.at-uses[i].at > day {
+					break
+				}
+				if most := m.promise(uses[i].at, last.at-uses[i].at); units > most {
+					return fmt.Errorf("%+v: kept %d units from %d to %d, at most %d are promised", c, units, uses[i].at, last.at, most)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// beside runs a history of which each count has two limits, on one Memory, and each limit
+// alone on another. What a limit has admitted is admitted alone, too: the other limit only
+// takes units away. And each is told truly when it will be admitted, if the other one
+// stops: nobody is starved longer than what is owed.
+//
+// A bucket's fraction of a microsecond is over the rate that wrote it, so a charge that is
+// given back at one rate may take less than that from the other.
+func beside(h history) error {
+	ctx, now, late := context.Background(), max(h.start, h.earliest), int64(0)
+	clock := func() time.Time { return time.UnixMicro(now + late) }
+	shared, alone, slack := &algorithms.Memory{Now: clock}, map[algorithms.Check]*algorithms.Memory{}, map[algorithms.Check]int64{}
+	var charges [][2]algorithms.Result
+	take := func(checks []algorithms.Check) (bool, error) {
+		d, err := shared.Take(ctx, checks...)
+		if err != nil {
+			return false, err
+		}
+		for _, r := range d.Results {
+			c := named(r.Check)
+			if alone[c] == nil {
+				alone[c] = &algorithms.Memory{Now: clock}
+			}
+			switch {
+			case r.Charged > 0:
+				own, err := alone[c].Take(ctx, r.Check)
+				if wait := own.RetryAfter().Microseconds(); err == nil && wait > 0 && wait <= slack[c] {
+					late = wait
+					own, err = alone[c].Take(ctx, r.Check)
+					late = 0
+				}
+				if err != nil || !own.Results[0].HasRoom {
+					return false, fmt.Errorf("%+v: admitted, alone only after %s: %w", r.Check, own.RetryAfter(), err)
+				}
+				charges = append(charges, [2]algorithms.Result{r, own.Results[0]})
+			case !r.HasRoom && r.RetryAfter < algorithms.Never:
+				late = r.RetryAfter.Microseconds()
+				then, err := shared.Peek(ctx, r.Check)
+				late = 0
+				if err != nil || !then.Results[0].HasRoom || r.RetryAfter > r.ResetAfter {
+					return false, fmt.Errorf("%+v: denied for %s of %s, and then, too: %w", r.Check, r.RetryAfter, r.ResetAfter, err)
+				}
+			}
+		}
+		return d.Allowed, nil
+	}
+	for i, o := range h.ops {
+		now = max(now, min(now+o.move, lastTime))
+		var err error
+		switch o.what {
+		case "take", "log":
+			for more := true; more && err == nil; o.units-- {
+				more, err = take(o.checks)
+				if more = more && o.units > 1; more {
+					now++
+				}
+			}
+		case "settle":
+			if len(charges) == 0 {
+				continue
+			}
+			at := max(len(charges)-1-o.charge, 0)
+			pair, cost := charges[at], min(o.units, 30)
+			charges = slices.Delete(charges, at, at+1)
+			if c := named(pair[0].Check); c.Limit.Burst > 0 && cost < pair[0].Charged {
+				slack[c]++
+			}
+			_, err = shared.Settle(ctx, algorithms.Charge{Result: pair[0], Cost: cost})
+			if err == nil {
+				_, err = alone[named(pair[0].Check)].Settle(ctx, algorithms.Charge{Result: pair[1], Cost: cost})
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("step %d, %s at %d: %w", i, o.what, now, err)
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/seed75154129/ratelimit/internal/step"
 )
+
+var update = flag.Bool("update", false, "write forms of states that are new")
 
 // States are written as testdata/forms.txt says. A form that changes, or whose
 // deadlines do, gets another name, and with it other keys. Names are not used again,

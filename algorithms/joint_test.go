@@ -11,48 +11,57 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/seed75154129/ratelimit/internal/rated"
 	"github.com/seed75154129/ratelimit/internal/redistest"
 	"github.com/seed75154129/ratelimit/internal/script"
 	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/transport"
 )
 
-// jointly is a Redis whose decisions go through the joint script if they can: each
-// between two of other keys.
-type jointly struct{ *Redis }
-
-// Jointly is for the suites of package algorithms_test.
-func Jointly(r *Redis) Limiter { return jointly{r} }
-
-func (j jointly) Take(ctx context.Context, checks ...Check) (Decision, error) {
-	return j.decide(ctx, true, checks)
+// Together decides several requests in one flush, where that can be by the joint script.
+// It does not remember which keys have taken time.
+func (r *Redis) Together(ctx context.Context, requests [][]Check) ([]Decision, error) {
+	r = &Redis{Client: r.Client, Namespace: r.Namespace, Budget: r.Budget}
+	t, err := r.ready()
+	if err != nil {
+		return nil, err
+	}
+	ctx = t.Within(ctx)
+	calls, params := make([]*transport.Call, len(requests)), make([][]step.Params, len(requests))
+	for i, checks := range requests {
+		if params[i], err = prepare(checks, new([4]step.Params)); err != nil {
+			return nil, err
+		}
+		calls[i] = r.takeCall(true, checks, params[i])
+	}
+	decisions := make([]Decision, len(requests))
+	for i, response := range t.SendAll(ctx, calls) {
+		if response.Err != nil {
+			return nil, redisError(response.Err)
+		}
+		if decisions[i], err = r.answer(requests[i], params[i], response.Numbers, true); err != nil {
+			return nil, err
+		}
+	}
+	return decisions, nil
 }
 
-func (j jointly) Peek(ctx context.Context, checks ...Check) (Decision, error) {
-	return j.decide(ctx, false, checks)
-}
+// Jointly is a Redis that takes each request between two of other keys, in one flush.
+type Jointly struct{ *Redis }
 
-func (j jointly) decide(ctx context.Context, charge bool, checks []Check) (Decision, error) {
-	t, err := j.ready()
-	ps, invalid := prepare(checks, new([4]step.Params))
-	if err != nil || invalid != nil || len(checks) == 0 || bansOf(checks) > 0 {
-		return j.Redis.decide(ctx, charge, checks)
+// Take implements [Limiter].
+func (j Jointly) Take(ctx context.Context, checks ...Check) (Decision, error) {
+	if _, err := prepare(checks, new([4]step.Params)); err != nil {
+		return Decision{}, err
 	}
 	others := slices.Clone(checks)
 	for i := range others {
 		others[i].Key = "beside " + others[i].Key
 	}
-	ctx = t.Within(ctx)
-	r := t.SendAll(ctx, []*transport.Call{j.takeCall(charge, others, ps), j.takeCall(charge, checks, ps), j.takeCall(charge, others, ps)})[1]
-	if metBan(r.Err) {
-		r.Numbers, r.Err = t.Send(ctx, j.takeBansCall(charge, true, checks, ps))
+	all, err := j.Together(ctx, [][]Check{others, checks, others})
+	if err != nil {
+		return Decision{}, err
 	}
-	if r.Err != nil {
-		return Decision{}, redisError(r.Err)
-	}
-	d, err := j.answer(checks, ps, r.Numbers, charge)
-	return d, redisError(err)
+	return all[1], nil
 }
 
 // scriptName names the scripts that decide requests: one request alone, or several
@@ -75,138 +84,6 @@ var poison = map[string]func(c *redis.Client, ctx context.Context, key string){
 	"a list": func(c *redis.Client, ctx context.Context, key string) { c.Del(ctx, key); c.RPush(ctx, key, "x", "y") },
 	"a word": func(c *redis.Client, ctx context.Context, key string) { c.Set(ctx, key, "sixteen, letters", time.Hour) },
 	"a ban":  func(c *redis.Client, ctx context.Context, key string) { c.Set(ctx, key, "ban", time.Hour) },
-}
-
-// Whatever is decided in one batch, each decision is what it would be if it came alone
-// in its turn: of those that differ in their keys only, one after the other, and
-// these where the first of them is. That includes what is stored, and for how long.
-func TestJointDecisionsAreAsAlone(t *testing.T) {
-	t.Run("redis", func(t *testing.T) { jointAndAlone(t, realBackend(t), 400) })
-	t.Run("miniredis", func(t *testing.T) { jointAndAlone(t, miniBackend(t), 200) })
-}
-
-func jointAndAlone(t *testing.T, b backend, steps int) {
-	client := b.limiter.(*Redis).Client.(*redis.Client)
-	ctx, now := t.Context(), someTime
-	client.Do(ctx, "debug", "set-active-expire", "0") // which a clock that steps back would confuse
-	poisons := slices.Sorted(func(yield func(string) bool) {
-		for name := range poison {
-			_ = yield(name)
-		}
-	})
-	random := rand.New(rand.NewPCG(1, 2))
-	names, texts := append(namesOf(rated.Rows), InFlight), append(namesOf(asText), InFlight)
-	if testing.Short() {
-		steps = 200
-	}
-	joined, denied, failed := 0, 0, 0
-	for n := range steps {
-		now += random.Int64N(600_000)
-		if random.IntN(40) == 0 {
-			now += (random.Int64N(30) - 12) * time.Second.Microseconds()
-		}
-		b.setTime(now)
-		// Each step has new ones, so that no key is apart.
-		joint, alone := &Redis{Client: client, Namespace: "joint", Budget: roomy}, &Redis{Client: client, Namespace: "alone", Budget: roomy}
-		tj, err := joint.ready()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ta, _ := alone.ready()
-		keys, most := 4, 12
-		if random.IntN(10) == 0 {
-			keys, most = 1, 64
-		}
-		if random.IntN(15) == 0 {
-			name, key := poisons[random.IntN(len(poisons))], fmt.Sprint("k", random.IntN(keys))
-			for _, ns := range []string{"joint", "alone"} {
-				for _, stored := range client.Keys(ctx, ns+":{"+key+"}:*").Val() {
-					poison[name](client, ctx, stored)
-				}
-			}
-		}
-		var shapes [][]Check
-		var charges []bool
-		for range 1 + random.IntN(3) {
-			var shape []Check
-			for i := range 1 + random.IntN(3) {
-				c := Check{Rule: fmt.Sprint("r", i), Limit: Limit{Rate: 7, Period: 5 * time.Second, Algorithm: texts[n%len(texts)]}, Cost: random.Int64N(4), Shadow: random.IntN(5) == 0}
-				if random.IntN(4) == 0 {
-					c.Limit.Algorithm = names[random.IntN(len(names))]
-				}
-				if random.IntN(6) == 0 && c.Limit.Algorithm != SlidingLog && c.Limit.Algorithm != InFlight {
-					c.Limit.Rate, c.Limit.Period = 3_000_003, 7*time.Second
-					c.Cost = []int64{1, 999, 1000, 999_999, 1_000_000}[random.IntN(5)] // where a state has another form
-				}
-				switch row := step.Lookup(string(c.Limit.Algorithm)); {
-				case row.Bucket:
-					c.Limit.Burst = 9
-				case row.Held:
-					c.Cost = 1
-				}
-				shape = append(shape, c)
-			}
-			shapes, charges = append(shapes, shape), append(charges, random.IntN(5) > 0)
-		}
-		var together, apart []*transport.Call
-		var asked [][]Check
-		var inOrder [][]int // places, by what differs in keys only
-		byShape := map[string]int{}
-		for i := range 2 + random.IntN(most) {
-			of := random.IntN(len(shapes))
-			checks := slices.Clone(shapes[of])
-			for i := range checks {
-				checks[i].Key = fmt.Sprint("k", random.IntN(keys))
-			}
-			ps, err := prepare(checks, new([4]step.Params))
-			if err != nil {
-				t.Fatal(err)
-			}
-			call := joint.takeCall(charges[of], checks, ps)
-			together, apart = append(together, call), append(apart, alone.takeCall(charges[of], checks, ps))
-			asked = append(asked, checks)
-			shape := fmt.Sprint(len(call.Keys), call.Args)
-			if at, known := byShape[shape]; known && call.Joins {
-				inOrder[at] = append(inOrder[at], i)
-				joined++
-			} else {
-				byShape[shape] = len(inOrder)
-				inOrder = append(inOrder, []int{i})
-			}
-		}
-		got := tj.SendAll(tj.Within(ctx), together)
-		for _, i := range slices.Concat(inOrder...) {
-			numbers, err := ta.Send(ta.Within(ctx), apart[i])
-			if (got[i].Err == nil) != (err == nil) || transport.ClassOf(got[i].Err) != transport.ClassOf(err) || metBan(got[i].Err) != metBan(err) {
-				t.Fatalf("step %d: call %d: %v, alone %v", n, i, got[i].Err, err)
-			}
-			if !slices.Equal(got[i].Numbers, numbers) {
-				t.Fatalf("step %d: call %d of %v: %v, alone %v\n%+v", n, i, inOrder, got[i].Numbers, numbers, asked[i])
-			}
-			if err != nil {
-				failed++
-			} else if len(numbers) > 1 && numbers[1] == 0 {
-				denied++
-			}
-		}
-		for _, key := range client.Keys(ctx, "*").Val() {
-			ns, rest, _ := strings.Cut(key, ":")
-			other := map[string]string{"joint": "alone:", "alone": "joint:"}[ns] + rest
-			if x, y := client.Dump(ctx, key).Val(), client.Dump(ctx, other).Val(); x != y {
-				t.Fatalf("step %d: %s is %q, %s %q", n, key, client.Get(ctx, key), other, client.Get(ctx, other))
-			}
-			if x, y := client.PTTL(ctx, key).Val(), client.PTTL(ctx, other).Val(); x != y {
-				t.Fatalf("step %d: %s lives %v, %s %v", n, key, x, other, y)
-			}
-		}
-		if failed > 0 && random.IntN(4) == 0 {
-			client.FlushDB(ctx) // the poison
-		}
-	}
-	t.Logf("%d joined others, %d were denied, %d failed", joined, denied, failed)
-	if joined < 4*steps || denied < steps/2 || failed < steps/20 {
-		t.Error("this shows little")
-	}
 }
 
 // batchOf decides so many requests in one flush.

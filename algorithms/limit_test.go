@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
@@ -167,16 +165,6 @@ func TestParseLimit(t *testing.T) {
 			t.Errorf("ParseLimit(%q): %v, want %q", text, err, want)
 		}
 	}
-}
-
-func TestLimitTextRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		want := changed(t, drawLimit(t, "limit"))
-		var got Limit
-		if err := got.UnmarshalText([]byte(want.String())); err != nil || got != want {
-			t.Fatalf("%q reads as %+v, %v; want %+v", want, got, err, want)
-		}
-	})
 }
 
 func TestUnmarshalTextKeepsTheOldLimitOnError(t *testing.T) {

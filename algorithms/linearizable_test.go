@@ -246,7 +246,7 @@ func TestLimitersAreLinearizable(t *testing.T) {
 		{"redis, jointly", 5, func(t *testing.T) func(func(context.Context, Limiter)) {
 			run := redisThatLosesCommands(t)
 			return func(f func(context.Context, Limiter)) {
-				run(func(ctx context.Context, c Limiter) { f(ctx, Jointly(c.(*Redis))) })
+				run(func(ctx context.Context, c Limiter) { f(ctx, Jointly{c.(*Redis)}) })
 			}
 		}},
 	} {

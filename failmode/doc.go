@@ -66,5 +66,4 @@ package failmode
 // circuits. A panic of a limiter of the user's own in the background is logged, and is an error of
 // class unknown. On a request's goroutine it stays a panic, which net/http recovers.
 //
-// The contract suite of package limitertest also runs on a Guard: go test ./failmode -run
-// TestContract.
+// Random histories run on a Guard, too: go test ./algorithms -run TestHistories/guard.

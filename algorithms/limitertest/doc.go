@@ -1,16 +1,4 @@
-// Package limitertest tests rate limiters, and applications that use them.
-//
-// # For authors of limiters
-//
-// The function [Run] tests the contract that every [algorithms.Limiter] must keep,
-// decorators and other stores included. It compares every field but Source exactly, so two
-// limiters that pass make the same decisions.
-//
-// Each case runs in a bubble of [testing/synctest], where time is fake. A limiter that uses
-// time.Now needs no more. For a limiter with another clock that tests can set, set Advance
-// of the [Subject] to a function that moves the clock.
-//
-// # For authors of applications
+// Package limitertest helps to test applications that use limiters.
 //
 // [Allow], [Deny] and [Fail] are limiters with one answer each, for tests of a handler or
 // of what clients see.

@@ -52,14 +52,6 @@ func ExampleRedis() {
 	})
 }
 
-// A limiter of your own, and each decorator, keeps the contract.
-func ExampleRun() {
-	var t *testing.T // the test's
-	limitertest.Run(t, func(*testing.T) limitertest.Subject {
-		return limitertest.Subject{Limiter: struct{ algorithms.Limiter }{new(algorithms.Memory)}}
-	})
-}
-
 // TestLoginLimit is how an application tests its limits: on a fake clock, on
 // which it sleeps through a minute in no time.
 func TestLoginLimit(t *testing.T) {

@@ -184,20 +184,6 @@ func (m *Store) locked(c *Count) *sync.Mutex {
 	return &c.shard.mu
 }
 
-// Remembered returns until when a count and its key's denials must be remembered; 0 if there
-// are none. TestConformance of package algorithms compares these times with the lifetimes
-// of keys in Redis.
-func (m *Store) Remembered(c *Count, now int64) (count, denials int64, byHand bool) {
-	defer m.locked(c).Unlock()
-	if e := c.shard.table.Find(c.id); e != nil {
-		count = c.Until(c.Current(c.shard.state(e, &c.Params), now), now)
-	}
-	if e := c.shard.table.Find(c.ban); e != nil {
-		denials, byHand = e.Until, c.banState(now).ByHand
-	}
-	return count, denials, byHand
-}
-
 // Stats say how full a Store is.
 type Stats struct {
 	Keys       int    // keys with a count of their own, and bans

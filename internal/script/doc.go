@@ -7,7 +7,7 @@ package script
 // a request is decided.
 //
 // joint.lua decides several requests: it reads their states at once, and steps find them
-// in states. Both it and take.lua may decide on one key (TestJointDecisionsAreAsAlone).
+// in states. Both it and take.lua may decide on one key (TestHistories).
 // Requests with bans have take_bans.lua.
 //
 // The reply is one string with the states as they are stored. Go repeats the decision

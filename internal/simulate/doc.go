@@ -3,8 +3,8 @@
 // length P". It is what docs/algorithms.md is measured with (tools/accuracy)
 // and what ratelimit lab shows.
 //
-// What runs is algorithms.Memory. The conformance tests of package algorithms show
-// that Redis decides the same.
+// What runs is algorithms.Memory. TestHistories of package algorithms shows that
+// Redis decides the same.
 //
 // # Definitions
 //

@@ -30,8 +30,8 @@ package step
 //
 // The twin decides, and returns the state before the charge. Go charges that state again
 // and computes Remaining, RetryAfter and ResetAfter from it, for both stores.
-// TestConformance takes random schedules on miniredis, on a redis-server and on a
-// cluster, and compares every field. TestStepsAreExact compares every answer with
+// TestHistories takes random histories on miniredis, on a redis-server and on a
+// cluster, and compares every field with a Memory, whose answers it compares with
 // rational arithmetic that is written from the definitions.
 //
 // # Exact numbers
@@ -57,14 +57,14 @@ package step
 //
 // For two limits on one key, all that a limit has admitted is also admitted if it is
 // replayed alone through a fresh state. If the other limit stops, each is admitted when
-// its RetryAfter ends (TestTwoLimitsOnOneKeyKeepTheirPromises).
+// its RetryAfter ends (TestHistories, beside another limit).
 //
 // A key lives until its state equals one that was never seen, rounded up to the
 // millisecond, plus one. A state in which nothing is used counts as never seen.
 //
 // # Settlement
 //
-// A refund frees no more than waiting would have freed (TestGivingBackNeverOverAdmits).
+// A refund frees no more than waiting would have freed (TestHistories).
 // A bucket refunds at most what it has not refilled since the charge. A window refunds
 // what was counted in it, a sliding_window also what was counted in the one before. A log
 // refunds from the charge's own entry, if at most 1000 entries came later. A queue refunds
@@ -94,11 +94,9 @@ package step
 //     constant for the name in package algorithms;
 //   - the twin: a branch of step in internal/script/common.lua, for the row's Code, and the
 //     correction in settle.lua;
-//   - algorithms/NAME_test.go: its promise in rational numbers, as an exactModel;
-//   - vectors and the form of its state, both written by
-//     go test ./algorithms -run 'TestVectors|TestEachFormHasItsName' -update;
-//   - a sample in samples.go of limitertest, and a line in the table above and in
-//     algorithms/doc.go;
+//   - algorithms/exact_test.go: its promise in rational numbers, as an exactModel;
+//   - the form of its state, written by go test ./algorithms -run TestEachFormHasItsName -update;
+//   - a line in the table above and in algorithms/doc.go;
 //   - its bounds in the comment of Limit.Validate, its name in
 //     middleware/rulefile/rules.schema.json, and what -update writes: TestTheAPIIsListed of
 //     internal/docs, TestBadDocuments of middleware/rulefile;
@@ -107,7 +105,7 @@ package step
 //
 // The tests of the steps are in algorithms and internal/memory. Run these first:
 //
-//	go test ./algorithms -run 'TestConformance|TestStepsAreExact|TestTwoLimits|TestGivingBack'
+//	go test ./algorithms -run TestHistories
 //	go test ./internal/memory -run TestSketches
 //
 // Further rules:

@@ -50,7 +50,7 @@ package transport
 //   - Calls of a batch that differ only in their keys and in Call.Own are one run of a joint script
 //     (Script.JoinedBy): one TIME, one MGET, and each state is written once. With 128 callers
 //     that saves a quarter of Redis' time. The transport compares arguments and knows nothing
-//     of limits. Joint calls keep their order (TestJointDecisionsAreAsAlone).
+//     of limits. Joint calls keep their order (TestHistories).
 //   - A joint call that fails has an error of its own, and the others stand
 //     (TestABadKeyFailsOneRequest). Keys whose values are slow to read are kept apart for a
 //     minute.

@@ -3,6 +3,8 @@ package docs
 import (
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/algorithms/limitertest"
@@ -10,9 +12,21 @@ import (
 	"github.com/seed75154129/ratelimit/keyfunc"
 )
 
-func TestCountedKeepsTheContract(t *testing.T) {
-	limitertest.Run(t, func(*testing.T) limitertest.Subject {
-		return limitertest.Subject{Limiter: &counted{Limiter: new(algorithms.Memory)}}
+func TestCountedDecidesAsAMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own, memory := &counted{Limiter: new(algorithms.Memory)}, new(algorithms.Memory)
+		for n := range int64(100) {
+			check := algorithms.Check{Rule: "r", Key: "k", Limit: algorithms.PerSecond(10), Cost: n % 4}
+			got, err := own.Take(t.Context(), check)
+			want, _ := memory.Take(t.Context(), check)
+			if err != nil || got.Allowed != want.Allowed || got.Results[0].Remaining != want.Results[0].Remaining {
+				t.Fatalf("%+v, %v; want %+v", got, err, want)
+			}
+			time.Sleep(time.Duration(n) * time.Millisecond)
+		}
+		if own.denied.Load() == 0 {
+			t.Error("no denial was counted")
+		}
 	})
 }
 

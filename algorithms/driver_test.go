@@ -1,0 +1,251 @@
+package algorithms_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/algorithms/limitertest"
+	"github.com/seed75154129/ratelimit/failmode"
+	"github.com/seed75154129/ratelimit/internal/redistest"
+	"github.com/seed75154129/ratelimit/internal/script"
+	"github.com/seed75154129/ratelimit/internal/step"
+)
+
+// A level is what histories are run on.
+type level struct {
+	name   string
+	kind   kind
+	rounds int // of 100 histories
+	start  func(t *testing.T) func(history) error
+}
+
+const roomy = time.Minute
+
+// TestHistories runs random histories on each level. HISTORIES multiplies them.
+func TestHistories(t *testing.T) {
+	times := 1
+	if s := os.Getenv("HISTORIES"); s != "" {
+		if _, err := fmt.Sscan(s, &times); err != nil {
+			t.Fatalf("HISTORIES=%q is not a number", s)
+		}
+	}
+	for _, l := range []level{
+		{"exact", kind{forward: true, steady: true, rated: true}, 50, alone(exactly)},
+		{"beside another limit", kind{forward: true, rated: true}, 50, alone(beside)},
+		{"miniredis", kind{bans: true, octal: true}, 2, on(miniSubject)},
+		{"redis", kind{bans: true}, 20, on(redisSubject)},
+		{"miniredis, jointly", kind{octal: true}, 1, on(jointly(miniSubject))},
+		{"redis, jointly", kind{}, 10, on(jointly(redisSubject))},
+		{"cluster", kind{forward: true, steady: true, bans: true}, 4, on(clusterSubject)},
+		{"guard", kind{forward: true, rated: true, octal: true, most: day}, 5, guarded},
+		{"guards in an outage", kind{forward: true, steady: true, rated: true, octal: true, most: 10 * second}, 5, inOutage},
+	} {
+		t.Run(l.name, func(t *testing.T) {
+			run := l.start(t)
+			for range l.rounds * times {
+				rapid.Check(t, func(t *rapid.T) {
+					if err := run(l.kind.history(t)); err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// alone is a level that starts nothing.
+func alone(run func(history) error) func(*testing.T) func(history) error {
+	return func(*testing.T) func(history) error { return run }
+}
+
+// on runs histories on a store and a Memory.
+func on(start func(*testing.T) (*subject, *algorithms.Redis, func())) func(*testing.T) func(history) error {
+	return func(t *testing.T) func(history) error {
+		s, _, flush := start(t)
+		t.Cleanup(func() { t.Logf("%d results, %d of them of denied requests", s.results, s.denied) })
+		return func(h history) error {
+			flush()
+			return s.run(h)
+		}
+	}
+}
+
+// jointly has batches run together, where that can be, and each request between two others.
+func jointly(start func(*testing.T) (*subject, *algorithms.Redis, func())) func(*testing.T) (*subject, *algorithms.Redis, func()) {
+	return func(t *testing.T) (*subject, *algorithms.Redis, func()) {
+		s, r, flush := start(t)
+		s.limiter, s.together = algorithms.Jointly{Redis: r}, r.Together
+		t.Cleanup(func() {
+			known, err := r.Client.(*redis.Client).ScriptExists(context.Background(), script.Joint.SHA()).Result()
+			if !slices.Contains(known, true) {
+				t.Errorf("the joint script was not run: %v", err)
+			}
+		})
+		return s, r, flush
+	}
+}
+
+func redisSubject(t *testing.T) (*subject, *algorithms.Redis, func()) {
+	server, clock := redistest.StartWithClock(t)
+	client := server.Client(t)
+	s, r := textSubject(client)
+	s.setTime = func(us int64) { clock.Set(time.UnixMicro(us)) }
+	return s, r, func() { client.FlushAll(context.Background()) }
+}
+
+func clusterSubject(t *testing.T) (*subject, *algorithms.Redis, func()) {
+	cluster, clock := redistest.StartClusterWithClock(t)
+	var masters []*redis.Client
+	for _, m := range cluster.Masters {
+		masters = append(masters, m.Client(t))
+	}
+	s, r := textSubject(cluster.Client(t))
+	s.store.calm = true
+	s.setTime = func(us int64) { clock.Set(time.UnixMicro(us)) }
+	return s, r, func() {
+		for _, m := range masters {
+			m.FlushAll(context.Background())
+		}
+	}
+}
+
+func miniSubject(t *testing.T) (*subject, *algorithms.Redis, func()) {
+	mr := miniredis.RunT(t) // on a socket, since over a net.Pipe a long pipeline stands still
+	mr.ClockTTL(true)
+	options := redistest.Server{Addr: mr.Addr()}
+	client := options.Client(t)
+	s, r := textSubject(client)
+	var clock int64
+	s.setTime = func(us int64) {
+		if us < clock { // as in Redis, what expires at a time expires at that time
+			for _, key := range mr.Keys() {
+				mr.SetTTL(key, mr.TTL(key)+time.Duration(clock-us)*time.Microsecond)
+			}
+		}
+		clock = us
+		mr.SetTime(time.UnixMicro(us))
+	}
+	s.store.ttl = mr.TTL
+	return s, r, mr.FlushAll
+}
+
+// textSubject is a Redis with the client.
+func textSubject(client redis.UniversalClient) (*subject, *algorithms.Redis) {
+	ctx := context.Background()
+	r := &algorithms.Redis{Client: client, Namespace: "test", Budget: roomy}
+	return &subject{limiter: r, store: &textStore{
+		ttl: func(key string) time.Duration { return client.PTTL(ctx, key).Val() },
+		put: func(key, value string) {
+			stored := client.Get(ctx, key).Val()
+			client.Del(ctx, key)
+			switch value {
+			case "list", "list of two":
+				client.RPush(ctx, key, strings.Fields(value))
+			case "hash":
+				client.HSet(ctx, key, "f", "1")
+			case "longer":
+				client.Set(ctx, key, stored+strings.Repeat("0", 64), 0)
+			case "spoiled":
+				client.Set(ctx, key, stored[:min(3, len(stored))]+"z"+stored[min(4, len(stored)):], 0)
+			default:
+				client.Set(ctx, key, value, 0)
+			}
+		},
+		dump: func(key string) string { return client.Dump(ctx, key).Val() },
+	}}, r
+}
+
+// guarded is a level of a Guard whose Redis is well: it decides as a Memory would, also
+// what it does not ask the store about.
+func guarded(t *testing.T) func(history) error {
+	return func(h history) (err error) {
+		synctest.Test(t, func(t *testing.T) {
+			sleepUntil(max(h.start, h.earliest))
+			g := guardOf(limitertest.Redis(t), 1)
+			defer g.Close()
+			err = (&subject{limiter: g, setTime: sleepUntil, guarded: true}).run(h)
+		})
+		return err
+	}
+}
+
+func sleepUntil(us int64) { time.Sleep(time.Until(time.UnixMicro(us))) }
+
+func guardOf(client redis.UniversalClient, instances int) *failmode.Guard {
+	return &failmode.Guard{
+		Limiter:   &algorithms.Redis{Client: client, Namespace: "test", Budget: roomy},
+		Instances: instances, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// inOutage is a level of three Guards whose Redis is away in the middle third of a history.
+// Together they admit at most the limit, and once more for each of them. A second after the outage, Redis decides again.
+func inOutage(t *testing.T) func(history) error {
+	const processes = 3
+	return func(h history) (err error) {
+		synctest.Test(t, func(t *testing.T) {
+			sleepUntil(max(h.start, h.earliest))
+			client, server := limitertest.RedisServer(t)
+			var guards [processes]*failmode.Guard
+			for i := range guards {
+				guards[i] = guardOf(client, processes)
+				defer guards[i].Close()
+			}
+			models := map[algorithms.Check][]use{}
+			for i, o := range h.ops {
+				time.Sleep(step.Micros(min(max(o.move, 0), h.most)))
+				if i == len(h.ops)/3 {
+					server.SetError("LOADING Redis is loading the dataset in memory")
+				}
+				if i == len(h.ops)*2/3 {
+					server.SetError("")
+					time.Sleep(time.Second)
+				}
+				d, failed := guards[i%processes].Take(t.Context(), o.checks...)
+				if failed != nil {
+					err = failed
+					return
+				}
+				for i, r := range d.Results {
+					c, now := named(o.checks[i]), r.At.UnixMicro()
+					if r.Charged > 0 {
+						models[c] = append(models[c], use{at: now, units: r.Charged})
+					}
+				}
+			}
+			for c, uses := range models {
+				whole := exactOf(c.Limit)
+				for _, u := range uses {
+					whole.charge(u.at, u.units)
+				}
+				for i := range uses {
+					var units int64
+					for _, last := range uses[i:] {
+						if units += last.units; c.Limit.Rate < 1_000_000 && last.at-uses[i].at < day && units > (1+processes)*whole.promise(uses[i].at, last.at-uses[i].at) {
+							err = fmt.Errorf("%+v: %d units from %d to %d", c, units, uses[i].at, last.at)
+						}
+					}
+				}
+			}
+			for _, g := range guards {
+				d, failed := g.Take(t.Context(), algorithms.Check{Rule: "afterwards", Limit: algorithms.PerMinute(100)})
+				if failed != nil || d.Results[0].Source != algorithms.SourceRedis {
+					err = fmt.Errorf("afterwards: %+v, %w", d, failed)
+				}
+			}
+		})
+		return err
+	}
+}
