@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -27,47 +26,36 @@ func exempt(client ...string) ratelimit.Override {
 	return ratelimit.Override{Client: client, Limits: ratelimit.Unlimited()}
 }
 
-// An override stands for one client, whatever others call themselves, and goes before
-// tiers and functions.
+// An override stands for one client, whatever others call themselves.
 func TestOverrides(t *testing.T) {
 	user := keyfunc.First(keyfunc.Header("User"), keyfunc.IP)
 	rule := func(name string, key keyfunc.Key, overrides ...ratelimit.Override) ratelimit.Rule {
 		r := perHour(name, 5)
 		r.Key, r.Overrides = key, overrides
-		r.Tiers = map[string][]algorithms.Limit{"pro": {algorithms.PerHour(6)}, "internal": ratelimit.Unlimited()}
 		return r
 	}
-	byFunction := rule("function", keyfunc.Header("User"), override(algorithms.PerHour(50), "acme"))
-	byFunction.LimitsFor = func(*http.Request) []algorithms.Limit { return []algorithms.Limit{algorithms.PerHour(7)} }
 	shadow := rule("shadow", keyfunc.Header("User"), override(algorithms.PerHour(50), "acme"))
 	shadow.Shadow = true
-	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, TierFor: byHeader, Rules: []ratelimit.Rule{
+	m := mustNew(t, ratelimit.Config{Limiter: new(algorithms.Memory), Share: 0.5, Rules: []ratelimit.Rule{
 		rule("user", user, override(algorithms.PerHour(50), "2:192.0.2.1"), override(algorithms.PerHour(80), "1:acme"), exempt("1:staff")),
 		rule("joined", keyfunc.Join(keyfunc.Header("User"), keyfunc.IP), override(algorithms.PerHour(50), "acme", "192.0.2.1")),
-		byFunction, shadow,
+		shadow,
 	}})
-	for _, tc := range []struct{ user, tier, address, want string }{
-		{"", "", "192.0.2.1:1", "map[function:7/1h joined:5/1h shadow:5/1h shadow user:50/1h]"},
-		{"", "internal", "192.0.2.1:1", "map[function:7/1h user:50/1h]"},
-		{"192.0.2.1", "", "192.0.2.2:1", "map[function:7/1h joined:5/1h shadow:5/1h shadow user:5/1h]"},
-		{"2:192.0.2.1", "", "192.0.2.2:1", "map[function:7/1h joined:5/1h shadow:5/1h shadow user:5/1h]"},
-		{"acme", "pro", "192.0.2.1:1", "map[function:50/1h joined:50/1h shadow:50/1h shadow user:80/1h]"},
-		{"acme", "pro", "192.0.2.2:1", "map[function:50/1h joined:6/1h shadow:50/1h shadow user:80/1h]"},
-		{"Acme", "", "192.0.2.2:1", "map[function:7/1h joined:5/1h shadow:5/1h shadow user:5/1h]"},
-		{"staff", "", "192.0.2.2:1", "map[function:7/1h joined:5/1h shadow:5/1h shadow]"},
+	for _, tc := range []struct{ user, address, want string }{ // this region's half, rounded down
+		{"", "192.0.2.1:1", "map[joined:2/1h 1 shadow:2/1h 1 shadow user:25/1h 1]"},
+		{"192.0.2.1", "192.0.2.2:1", "map[joined:2/1h 1 shadow:2/1h 1 shadow user:2/1h 1]"},
+		{"2:192.0.2.1", "192.0.2.2:1", "map[joined:2/1h 1 shadow:2/1h 1 shadow user:2/1h 1]"},
+		{"acme", "192.0.2.1:1", "map[joined:25/1h 1 shadow:25/1h 1 shadow user:40/1h 1]"},
+		{"acme", "192.0.2.2:1", "map[joined:2/1h 1 shadow:25/1h 1 shadow user:40/1h 1]"},
+		{"Acme", "192.0.2.2:1", "map[joined:2/1h 1 shadow:2/1h 1 shadow user:2/1h 1]"},
+		{"staff", "192.0.2.2:1", "map[joined:2/1h 1 shadow:2/1h 1 shadow]"},
 	} {
-		r := request("GET /", "Tier", tc.tier)
+		r := request("GET /")
 		if r.RemoteAddr = tc.address; tc.user != "" {
 			r.Header.Set("User", tc.user)
 		}
-		want := tc.want
-		for _, n := range []string{"50", "80", "5", "6", "7"} { // this region's half, rounded down
-			half := map[string]string{"50": "25", "80": "40", "5": "2", "6": "3", "7": "3"}[n]
-			want = strings.ReplaceAll(want, ":"+n+"/1h", ":"+half+"/1h")
-		}
-		want = strings.NewReplacer("/1h ", "/1h 1 ", "/1h]", "/1h 1]").Replace(want)
-		if got := fmt.Sprint(checked(t, m, r)); got != want {
-			t.Errorf("%+v: got %s, want %s", tc, got, want)
+		if got := fmt.Sprint(checked(t, m, r)); got != tc.want {
+			t.Errorf("%+v: got %s", tc, got)
 		}
 	}
 }
