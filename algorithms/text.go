@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // periods are the words that may stand for a period of one unit.
@@ -33,8 +34,11 @@ var inCalendar = map[string]string{
 // calendar is day, week, month, quarter or year and a time zone, as in
 // "month@Europe/Berlin", or "month:15@UTC" for months that begin on the 15th. Spaces
 // around the slash are allowed. The default algorithm is token_bucket with a burst, and
-// sliding_window without.
+// sliding_window without. White space other than plain spaces is an error.
 func ParseLimit(text string) (Limit, error) {
+	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' }) {
+		return Limit{}, fmt.Errorf("%.64q: write it on one line, with plain spaces, as %.64q", text, strings.Join(strings.Fields(text), " "))
+	}
 	l, err := parseLimit(text)
 	if err != nil {
 		if areLimits(text) {

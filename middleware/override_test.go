@@ -155,20 +155,7 @@ func TestOverridesThatAreWrong(t *testing.T) {
 			r.Key, r.Overrides[0].Client = keyfunc.Join(keyfunc.IP, keyfunc.APIKey("Key")), []string{`"s3cret"-1`, "192.0.2.1"}
 		}, "overrides[0].client: the client is a secret"},
 		{func(r *ratelimit.Rule) { r.Overrides[0].Limits = nil }, "overrides[0].limit: 0 limits; write 1 to 8"},
-		{func(r *ratelimit.Rule) { r.Overrides[0].Limits = []algorithms.Limit{{Rate: 1}} }, "overrides[0].limit: "},
-		{func(r *ratelimit.Rule) { r.Overrides[0].Limits[0].Period = 5000 }, "overrides[0].limit: the period 5µs is below 10ms"},
 		{func(r *ratelimit.Rule) { r.Cost = 9 }, "cost: 9 is above the 5 units that overrides[0]'s limit 5/1h can hold"},
-		{func(r *ratelimit.Rule) {
-			r.ChargeOn = []int{401}
-			r.Overrides[0].Limits[0].Algorithm = algorithms.TokenBucket
-		}, "overrides[0]'s limit 5/1h token_bucket is none"},
-		{func(r *ratelimit.Rule) { r.Lease = true; r.Overrides[0].Limits[0].Algorithm = algorithms.SlidingLog }, "overrides[0]'s limit 5/1h sliding_log is neither"},
-		{func(r *ratelimit.Rule) {
-			r.Overrides[0].Limits[0], r.Ban = algorithms.MaxInFlight(3), algorithms.Ban{After: 3, For: time.Hour}
-		}, "not with in_flight"},
-		{func(r *ratelimit.Rule) {
-			r.Overrides[0].Limits[0], r.Ban = algorithms.PerMonth(100, "UTC"), algorithms.Ban{After: 3, For: time.Hour}
-		}, "ban: by overrides[0]: denials by calendar windows"},
 		{func(r *ratelimit.Rule) { r.Overrides = slices.Repeat(r.Overrides, 1001) }, "1001 overrides; at most 1000: give many clients a tier"},
 	} {
 		r := perHour("r", 100)

@@ -2,15 +2,18 @@ package middleware_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
+	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/pattern"
 	"github.com/seed75154129/ratelimit/internal/view"
 	"github.com/seed75154129/ratelimit/keyfunc"
@@ -41,7 +44,7 @@ func validated(change func(*ratelimit.Rule)) []string {
 
 // inFile writes a rule as a document; false if a document cannot say it.
 func inFile(r *ratelimit.Rule) (document []byte, ok bool) {
-	ok = r.Key == keyfunc.IP && r.CostFor == nil && (r.Limits == nil || r.Limit == algorithms.Limit{})
+	ok = r.Key == keyfunc.IP && r.CostFor == nil && r.Fail == failmode.Local && (r.Limits == nil || r.Limit == algorithms.Limit{})
 	list := func(limits []algorithms.Limit) any {
 		if len(limits) == 1 && limits[0] == unlimited {
 			return "unlimited"
@@ -136,7 +139,7 @@ func TestWhatRulesMaySay(t *testing.T) {
 
 // Every mistake is found, and New, SetRules and rule files say the same about it.
 func TestMistakesInRules(t *testing.T) {
-	m, inFiles := inMemory(t, perHour("before", 5)), 0
+	m, inFiles, said := inMemory(t, perHour("before", 5)), 0, make(map[string]bool)
 	for _, c := range []struct {
 		change func(*ratelimit.Rule)
 		want   []string // beginnings
@@ -281,6 +284,10 @@ func TestMistakesInRules(t *testing.T) {
 			r.Limit, r.CostFor = algorithms.MaxInFlight(20), func(*http.Request) int64 { return 1 }
 		}, []string{"cost for: a request in flight costs 1"}},
 		{func(r *ratelimit.Rule) { r.Limit = algorithms.MaxInFlight(20); r.Limit.Period = 500 * time.Millisecond }, []string{`limit: the lease of in_flight must be at least 1s, got 500ms: a process renews it each third; write as in "20 in flight" or "20/5m in_flight"`}},
+		{func(r *ratelimit.Rule) { r.Limit, r.RetryAfter = algorithms.MaxInFlight(1), 15 }, []string{"retry after: must be from a second to an hour, got 15ns; write one such as 15*time.Second"}},
+		{func(r *ratelimit.Rule) { r.Limit, r.RetryAfter = algorithms.MaxInFlight(1), time.Hour+time.Second }, []string{"retry after: must be from a second to an hour, got 1h0m1s"}},
+		{func(r *ratelimit.Rule) { r.RetryAfter = time.Second }, []string{"retry after: is for limits in flight"}},
+		{func(r *ratelimit.Rule) { r.Fail = 9 }, []string{"fail: unknown fail mode 9"}},
 		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, 10 }, []string{"enforce: must be 0 to 1, the fraction of keys that are limited; got 10"}},
 		{func(r *ratelimit.Rule) { r.Shadow, r.Enforce = true, -0.1 }, []string{"enforce: must be 0 to 1"}},
 		{func(r *ratelimit.Rule) { r.Enforce = math.NaN() }, []string{"enforce: must be 0 to 1"}},
@@ -310,6 +317,10 @@ func TestMistakesInRules(t *testing.T) {
 		if bySetRules := each(m.SetRules([]ratelimit.Rule{rule}), `rule "r": `); !slices.Equal(bySetRules, got) {
 			t.Errorf("SetRules says\n\t%s\nand ValidateRules\n\t%s", strings.Join(bySetRules, "\n\t"), strings.Join(got, "\n\t"))
 		}
+		for _, err := range view.Each(err) {
+			mistake, _ := errors.AsType[*ratelimit.RuleError](err)
+			said[mistake.Field] = true
+		}
 		document, ok := inFile(&rule)
 		if !ok {
 			continue
@@ -323,10 +334,15 @@ func TestMistakesInRules(t *testing.T) {
 		}
 		inFiles++
 		for i := range got {
-			got[i] = strings.NewReplacer("charge on", "charge_on", "limits: ", "limit: ").Replace(got[i])
+			got[i] = strings.NewReplacer("charge on", "charge_on", "retry after", "retry_after", "limits: ", "limit: ").Replace(got[i])
 		}
 		if slices.Sort(got); !slices.Equal(slices.Sorted(slices.Values(byFile)), got) {
 			t.Errorf("of %s\nrulefile says\n\t%s\nand ValidateRules\n\t%s", document, strings.Join(byFile, "\n\t"), strings.Join(got, "\n\t"))
+		}
+	}
+	for field := range reflect.TypeFor[ratelimit.Rule]().Fields() { // there is nothing wrong with the last three, and they are not in the table
+		if elsewhere := []string{"Name", "Key", "Overrides", "LimitsFor", "Hidden", "Shadow"}; !said[field.Name] && !slices.Contains(elsewhere, field.Name) {
+			t.Errorf("no mistake in %s is tested", field.Name)
 		}
 	}
 	if inFiles < 19 {

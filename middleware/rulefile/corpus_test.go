@@ -1,6 +1,7 @@
 package rulefile_test
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -91,8 +92,17 @@ func TestBadDocuments(t *testing.T) {
 	}
 }
 
-// Each good document is understood as the file beside it says.
+// Each good document is understood as the file beside it says. All fields are in all_fields.yaml.
 func TestGoodDocuments(t *testing.T) {
+	all, err := os.ReadFile(filepath.Join(corpus, "good", "all_fields.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field := range reflect.TypeFor[ratelimit.Rule]().Fields() {
+		if field.Type.Kind() != reflect.Func && !bytes.Contains(all, []byte("\n"+field.Name+": ")) && field.Name != "Name" {
+			t.Errorf("no document has %s", field.Name)
+		}
+	}
 	for name, text := range files(t, "good") {
 		rules, err := loader().Parse(name, text)
 		if err != nil {

@@ -11,77 +11,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/failmode"
 	"github.com/seed75154129/ratelimit/internal/hint"
 	"github.com/seed75154129/ratelimit/keyfunc"
 	ratelimit "github.com/seed75154129/ratelimit/middleware"
 	"github.com/seed75154129/ratelimit/middleware/rulefile"
 )
-
-// Every field has an effect, with a value that is not its default.
-func TestEveryField(t *testing.T) {
-	second, minute := time.Second, time.Minute
-	tested := map[string]bool{"Key": true} // below
-	for field, c := range map[string]struct {
-		text string
-		want ratelimit.Rule
-	}{
-		"Name":   {"name: login", ratelimit.Rule{Name: "login"}},
-		"Match":  {"match: [POST /a, '/b/{x...}']", ratelimit.Rule{Match: []string{"POST /a", "/b/{x...}"}}},
-		"Limit":  {"limit: 10/s burst 20", ratelimit.Rule{Limit: algorithms.Limit{Rate: 10, Period: second, Burst: 20, Algorithm: algorithms.TokenBucket}}},
-		"Limits": {"limit: [10/s, 100000/month@UTC]", ratelimit.Rule{Limits: []algorithms.Limit{algorithms.PerSecond(10), algorithms.PerMonth(100_000, "UTC")}}},
-		"Tiers": {"tiers: {pro: 1000/1m gcra, enterprise: [5/s, 9/day@UTC], internal: unlimited}", ratelimit.Rule{Tiers: map[string][]algorithms.Limit{
-			"pro": {{Rate: 1000, Period: minute, Algorithm: algorithms.GCRA}}, "enterprise": {algorithms.PerSecond(5), algorithms.PerDay(9, "UTC")}, "internal": ratelimit.Unlimited(),
-		}}},
-		"Overrides": {"overrides: [{client: 192.0.2.1, limit: 5/1m, until: 2026-12-31@UTC, note: a}]", ratelimit.Rule{Overrides: []ratelimit.Override{
-			{Client: []string{"192.0.2.1"}, Limits: []algorithms.Limit{algorithms.PerMinute(5)}, Until: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), Note: "a"},
-		}}},
-		"Cost":       {"cost: 7", ratelimit.Rule{Cost: 7}},
-		"Costs":      {"costs: {POST /reports: 10, /a: 2}", ratelimit.Rule{Costs: map[string]int64{"POST /reports": 10, "/a": 2}}},
-		"ChargeOn":   {"charge_on: [401, 403]", ratelimit.Rule{ChargeOn: []int{401, 403}}},
-		"Ban":        {"ban: {after: 10, within: 90s, for: 2d}", ratelimit.Rule{Ban: algorithms.Ban{After: 10, Within: 90 * second, For: 48 * time.Hour}}},
-		"Fail":       {"fail: closed", ratelimit.Rule{Fail: failmode.Closed}},
-		"Shadow":     {"shadow: true", ratelimit.Rule{Shadow: true}},
-		"Enforce":    {"shadow: true\nenforce: 33.3%", ratelimit.Rule{Shadow: true, Enforce: 0.333}},
-		"Hidden":     {"hidden: true", ratelimit.Rule{Hidden: true}},
-		"Lease":      {"lease: true", ratelimit.Rule{Lease: true}},
-		"RetryAfter": {"limit: 2 in flight\nretry_after: 15s", ratelimit.Rule{Limit: algorithms.MaxInFlight(2), RetryAfter: 15 * second}},
-	} {
-		tested[field] = true
-		want := reflect.ValueOf(&c.want).Elem()
-		for name, text := range map[string]string{"Name": "\nname: r", "Limit": "\nlimit: 100/1m"} {
-			if name != strings.TrimSuffix(field, "s") && !strings.HasPrefix(c.text, strings.TrimPrefix(text, "\n")[:4]) {
-				c.text += text
-			}
-		}
-		if field != "Name" {
-			want.FieldByName("Name").SetString("r")
-		}
-		if field != "Limit" && field != "Limits" && field != "RetryAfter" {
-			want.FieldByName("Limit").Set(reflect.ValueOf(algorithms.PerMinute(100)))
-		}
-		rules, err := loader().Parse("f", []byte("version: 1\nrules:\n- "+strings.ReplaceAll(c.text+"\nkey: ip", "\n", "\n  ")))
-		if err != nil {
-			t.Fatalf("%s\n%v", c.text, err)
-		}
-		rules[0].Key = nil
-		if got := rules[0]; !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s\ngot  %+v\nwant %+v", c.text, got, c.want)
-		}
-	}
-	for field := range reflect.TypeFor[ratelimit.Rule]().Fields() {
-		if !tested[field.Name] && field.Type.Kind() != reflect.Func {
-			t.Errorf("%s is not tested", field.Name)
-		}
-	}
-}
 
 // Keys count whom their names say, and pass on what keys can.
 func TestKeys(t *testing.T) {

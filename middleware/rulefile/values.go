@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -113,10 +112,6 @@ func (v value) limit() (l algorithms.Limit, ok bool) {
 	}
 	if text == unlimited {
 		v.bad(`unlimited is for a tier or an override, alone and not in a list; to turn a whole rule off, leave it out or write "shadow: true" in it`)
-		return l, false
-	}
-	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) && r != ' ' }) {
-		v.bad("%q: write it on one line, with plain spaces, as %q", cut(text), cut(strings.Join(strings.Fields(text), " ")))
 		return l, false
 	}
 	l, err := algorithms.ParseLimit(text)

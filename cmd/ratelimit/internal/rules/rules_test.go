@@ -37,7 +37,7 @@ func read(t *testing.T, path string) string {
 func TestGoodFilesArePrinted(t *testing.T) {
 	for name, want := range map[string]string{
 		"all_fields": "login: [100/1m fixed_window] by [tenant, route]; internal: unlimited; pro: [1000/1m fixed_window]; in shadow, enforced for 10% of the keys\n" +
-			"hot: [10000/1s] by everyone\n",
+			"hot: [10000/1s] by everyone\nexports: [2 in flight] by ip\nplan: [10/1s 100000/720h] by ip\n",
 		"login_and_users": "login: [5/1m sliding_log] by ip\n" +
 			"per-user: [100/1m token_bucket] by user; enterprise: [10000/1m token_bucket]; pro: [1000/1m token_bucket]; in shadow, enforced for 10% of the keys\n",
 		"short": "per-ip: [100/1m] by ip\n",
