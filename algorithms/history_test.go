@@ -348,7 +348,7 @@ func (s *subject) run(h history) error {
 	var wait int64 // what the last decision waits for
 	for i, o := range h.ops {
 		if o.edge {
-			o.move += wait
+			o.move = max(wait+o.move, 0)
 		}
 		if h.most > 0 {
 			o.move = min(max(o.move, -h.most), h.most)
