@@ -25,6 +25,10 @@ type Check struct {
 	// fixed_window and sliding_window, and not with Ban.
 	Lease bool
 
+	// Provisional says that the charge is often refunded soon, as with ChargeOn of a
+	// Middleware. A Guard remembers a denial for 20 ms only.
+	Provisional bool
+
 	spared   bool          // a denial does not count towards the ban
 	hold     int64         // in_flight: the request's name, from a Guard; 0 for a new one
 	MaxDelay time.Duration // leaky_bucket: a longer Delay is a denial; 0 means any; negative is an error

@@ -49,7 +49,7 @@ func TestHistories(t *testing.T) {
 		{"miniredis, jointly", kind{octal: true}, 1, on(jointly(miniSubject))},
 		{"redis, jointly", kind{}, 10, on(jointly(redisSubject))},
 		{"cluster", kind{forward: true, steady: true, bans: true}, 4, on(clusterSubject)},
-		{"guard", kind{forward: true, rated: true, octal: true, most: day}, 5, guarded},
+		{"guard", kind{forward: true, steady: true, rated: true, octal: true, most: day}, 5, guarded},
 		{"guards in an outage", kind{forward: true, steady: true, rated: true, octal: true, most: 10 * second}, 5, inOutage},
 	} {
 		t.Run(l.name, func(t *testing.T) {
@@ -168,7 +168,8 @@ func textSubject(client redis.UniversalClient) (*subject, *algorithms.Redis) {
 }
 
 // guarded is a level of a Guard whose Redis is well: it decides as a Memory would, also
-// what it does not ask the store about.
+// what it does not ask the store about. Of a count, each check has the same limit: a denial by
+// another one may be a second old.
 func guarded(t *testing.T) func(history) error {
 	return func(h history) (err error) {
 		synctest.Test(t, func(t *testing.T) {

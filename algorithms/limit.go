@@ -98,9 +98,8 @@ const defaultLease = 15 * time.Second
 // MaxInFlight is an [InFlight] limit of n requests at once, with a lease of 15 s. Its
 // text form is "20 in flight"; with another lease it is "20/5m in_flight".
 //
-// Beside it, write a limit with a rate by the same key: a Guard does not remember denials
-// by MaxInFlight, so each request of a flood asks the store, unless all n requests run in
-// the Guard's process. If clients share a key, one client can take up all n: limit each
+// Beside it, write a limit with a rate by the same key: a Guard remembers denials by
+// MaxInFlight for 20 ms only, unless all n requests run in the Guard's process. If clients share a key, one client can take up all n: limit each
 // client as well.
 func MaxInFlight(n int64) Limit {
 	return Limit{Rate: n, Period: defaultLease, Algorithm: InFlight}

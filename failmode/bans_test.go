@@ -79,7 +79,7 @@ func TestABanOfOneWindowSurvivesAnOutage(t *testing.T) {
 				for i := range d.Results {
 					d.Results[i].Source = algorithms.SourceRedis
 				}
-				f.follow(f.denied.Now(), d.Results)
+				f.follow(f.resets.Load(), d.Results)
 			}
 			for i := range checks {
 				if r, known := f.knownDenial(&checks[i]); !known || r.BannedFor == 0 {

@@ -39,14 +39,15 @@ import (
 // far as its answers showed, to other processes. They admit at most this process' share of
 // each limit; see Instances.
 //
-// A Guard remembers up to 32,768 denied keys and denies them itself until a request fits
-// the limit, also in an outage. Once a second it asks the limiter again about such a key,
-// in case another process has refunded or reset it; about all such keys together, at most
-// 200 times a second. While the limiter is available, the Guard always asks it about
-// checks with Shadow, a Ban or in_flight, with two exceptions: a
-// ban itself is remembered for a second, and in_flight is denied at once if all requests
-// that it allows run in this process. If a remembered denial decides a request, the
-// results of its other checks have SourceNone.
+// A Guard remembers the denials of up to 24,576 counts, by their limit and cost. It denies
+// such requests itself until a request fits the limit, also in an outage. Once a second it
+// asks the limiter again about such a denial, in case another process has refunded or reset
+// the key; about all of them together, at most 200 times a second. What this process gives
+// back, it asks about at once. Denials by in_flight are remembered for 20 ms, those of a
+// Provisional check for 20 ms while the limiter is available, and those for MaxDelay not at
+// all. Checks with Shadow are always asked about, and those with a Ban until the key is
+// banned. If a remembered denial decides a request, the results of its other checks have
+// SourceNone.
 //
 // Checks with Lease are admitted from batches of units that the limiter has counted. All
 // Guards together stay within the limit, with two exceptions. After a Reset in another
@@ -91,6 +92,7 @@ type Guard struct {
 	monitor   monitor.Monitor
 	local     algorithms.Memory // at this process' share
 	denied    denials.Cache
+	resets    atomic.Uint64 // how often keys were reset, banned or unbanned here
 	leases    lease.Table
 	granted   atomic.Value // the algorithms.Source of leased units; nil before the first
 	inFlight  inFlight
@@ -113,7 +115,7 @@ func (g *Guard) ready() {
 			g.store = storeOf(g.Limiter)
 		}
 		g.work.Start(g.logger)
-		g.denied.Start(func(c algorithms.Check) bool { return g.refuses(&c) })
+		g.denied.Start(g.refuses)
 		g.leases.Start()
 		g.monitor.Start(g.store, &g.work, g.logger)
 		g.inFlight.begin(g.store, &g.monitor, &g.work)

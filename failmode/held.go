@@ -101,6 +101,7 @@ func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]
 			}
 			if lent.Result(r).Ended(); ended { // by this call, and not by another at the same time
 				unfollowIn(&g.local, &ch.Result, ch.Result.Charged, r, g)
+				g.denied.Forget(&r.Check)
 			}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/denials"
 	"github.com/seed75154129/ratelimit/internal/lease"
 	"github.com/seed75154129/ratelimit/internal/monitor"
 	"github.com/seed75154129/ratelimit/internal/step"
@@ -91,11 +90,11 @@ func (g *Guard) refill(ctx context.Context, l *lease.Lease, c algorithms.Check, 
 	c.Cost = units
 	ctx = context.WithoutCancel(ctx)
 	begun := g.work.Begin(func() {
-		asked := g.denied.Now()
-		r, sent := g.chargeBlock(ctx, &c, asked)
-		var left algorithms.Charge
-		if !g.denied.UnlessChanged(asked, &c, func() { left = l.Refilled(r, sent) }) {
-			l.Refilled(nil, time.Time{}) // the store no longer counts the block
+		resets := g.resets.Load()
+		r, sent := g.chargeBlock(ctx, &c, resets)
+		left := l.Refilled(r, sent)
+		if g.resets.Load() != resets {
+			g.leases.Drop(&c) // the store may no longer count the block
 		}
 		l.RefundInTime(func(left algorithms.Charge) { g.refundBlocks(left) })
 		if left.Result.Charged > 0 {
@@ -109,16 +108,9 @@ func (g *Guard) refill(ctx context.Context, l *lease.Lease, c algorithms.Check, 
 
 // chargeBlock has the store charge a block. It returns nil if the store does not grant
 // it, or is away. If no answer comes, the block is lost until the window ends.
-func (g *Guard) chargeBlock(ctx context.Context, c *algorithms.Check, asked denials.Moment) (granted *algorithms.Result, sent time.Time) {
-	lookup, may := g.denied.MayAsk(c, asked)
-	answered := false
-	defer func() {
-		if !answered {
-			g.denied.Release(&lookup, false)
-		}
-	}()
+func (g *Guard) chargeBlock(ctx context.Context, c *algorithms.Check, resets uint64) (granted *algorithms.Result, sent time.Time) {
 	circuit := g.monitor.Circuit(g.store.Shard(c))
-	if !may || circuit.IsOpen() {
+	if circuit.IsOpen() {
 		return nil, sent
 	}
 	ctx, cancel := g.store.Within(ctx)
@@ -135,9 +127,7 @@ func (g *Guard) chargeBlock(ctx context.Context, c *algorithms.Check, asked deni
 	if !ofStore(r) {
 		return nil, sent
 	}
-	answered = true
-	g.denied.Learn(asked, &lookup, r)
-	g.follow(asked, results)
+	g.follow(resets, results)
 	if exact := lent.Result(r).Known(); !exact {
 		if r.Charged > 0 { // a store of the user's own, which does not say where it counts
 			g.refund(ctx, algorithms.Charge{Result: *r})

@@ -112,8 +112,9 @@ func (g *Guard) change(checks []algorithms.Check, do func(algorithms.Limiter, []
 		return local
 	}
 	defer func() { // what the store answered until then may be from before
+		g.resets.Add(1)
 		for i := range checks {
-			g.denied.Forget(&checks[i], true)
+			g.denied.Forget(&checks[i])
 			g.leases.Drop(&checks[i])
 		}
 		_ = do(&g.local, checks)

@@ -4,27 +4,21 @@ import (
 	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/denials"
 	"github.com/seed75154129/ratelimit/internal/memory"
 	"github.com/seed75154129/ratelimit/internal/step"
 )
 
 // follow counts the store's decisions locally, at this process' share and in every
-// mode. It passes over keys that were banned, unbanned or reset since the store was
-// asked: the store may have decided before.
-func (g *Guard) follow(asked denials.Moment, results []algorithms.Result) {
-	usual := g.denied.NoneForgotten(asked)
-	for i := range results { // a change at this moment may have ended a ban, or begun one
-		usual = usual && results[i].BannedFor == 0 && results[i].Check.Ban == (algorithms.Ban{})
-	}
-	if usual {
-		followIn(&g.local, results, g)
+// mode. If keys were banned, unbanned or reset here since the store was asked, it does
+// nothing: the store may have decided before.
+func (g *Guard) follow(resets uint64, results []algorithms.Result) {
+	if g.resets.Load() != resets {
 		return
 	}
 	for _, banned := range [...]bool{false, true} { // a window that had room when another began the ban must not lift it
 		for i := range results {
 			if banned == (results[i].BannedFor > 0) {
-				g.denied.UnlessChanged(asked, &results[i].Check, func() { followIn(&g.local, results[i:i+1], g) })
+				followIn(&g.local, results[i:i+1], g)
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([
 		setAt(results, sent, settled)
 	}
 	for _, i := range sent {
-		g.denied.Forget(&charges[i].Result.Check, false)
+		g.denied.Forget(&charges[i].Result.Check)
 		r := &charges[i].Result
 		if moved, known := lent.Result(&results[i]).Moved(); known {
 			unfollowIn(&g.local, r, results[i].Charged-moved, &results[i], g)

@@ -108,7 +108,6 @@ var matrixRows = []struct {
 		"Ban":            "put the ban on a rule with a rate, such as 100/1m",
 		"ChargeOn":       "leave it out, or write another rule with a window, such as 5/1m",
 		"Wait":           "2 2 1, waits",
-		"deny cache":     "2 2 0, by redis", // any request may end
 	}},
 }
 

@@ -29,7 +29,7 @@ func compile(rules []Rule, s share) ([]rule, error) {
 		}
 		c.limits = limitsBy(&c.source, s)
 		c.check = algorithms.Check{Rule: r.Name, Limit: c.own[0], Cost: max(r.Cost, 1), Fail: r.Fail, Shadow: c.shadow == 1,
-			Lease: r.Lease, Ban: r.Ban}
+			Lease: r.Lease, Provisional: len(r.ChargeOn) > 0, Ban: r.Ban}
 	}
 	reuseKeys(compiled)
 	return compiled, nil

@@ -1,253 +1,292 @@
-// Package denials remembers what a store said about keys that it denied, so that a
-// flood of requests on a key that is over its limit stays in this process.
+// Package denials remembers what a store has denied, so that a flood of requests on a key
+// that is over its limit stays in this process.
 //
-// A [Cache] keeps the state of a count, not the denial. The algorithm decides by the
-// state again, so that an entry is right for every limit, cost and delay. Whether a
-// check fits is decided at the store's time plus what has passed since the store was
-// asked. That is the latest that the store's clock can show, so no request is denied
-// that the store would admit. What clients are told is computed from when the answer
-// was received. That is the earliest, so no client comes back too early.
+// A denial is of a count, a limit and a cost: an expensive request denies no cheap ones, and
+// a free plan denies no paid one. It has two times. Until its true end the store would deny
+// the same again, unless units are given back. When it is a second old, one request asks the
+// store, because another process may have given some back. Where such an end is unknown, or
+// units are given back all the time, a denial is as good as forgotten after 20 ms.
+//
+// What this process gives back, it forgets the denials of, and it does not remember answers
+// to earlier questions. Without an answer of the store, a denial holds until its true end.
+//
+// A denial because of MaxDelay is not remembered: others may wait longer.
 package denials
 
 import (
+	"hash/maphash"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/seed75154129/ratelimit/algorithms"
-	"github.com/seed75154129/ratelimit/internal/inside"
 	"github.com/seed75154129/ratelimit/internal/naming"
-	"github.com/seed75154129/ratelimit/internal/step"
 	"github.com/seed75154129/ratelimit/internal/table"
 )
 
-var internal = algorithms.Internal.Open(&inside.Allow)
-
 const (
-	setCount = 4096
-	setSize  = 8 // entries; a further one replaces a random one
+	// askInterval is how old a denial may be before the store is asked again: about all keys
+	// together at most maxAsked times, since there may be thousands of them in a flood.
+	askInterval = time.Second
+	maxAsked    = 200
+	// askSoon is askInterval where units are given back all the time.
+	askSoon = 20 * time.Millisecond
+	// longest is for how long a cost above the limit is remembered.
+	longest = 24 * time.Hour
 
-	// maxCosts is after how many costs that were denied in a row a higher one is
-	// denied, too, if the store does not say its state. Each of them asked the store.
-	maxCosts = 16
+	shardCount = 64
+	shardSize  = 384 // counts, at most; a further one replaces any other
+	perCount   = 4   // limits and costs of a count; a further one replaces any other
+	slotCount  = 64
 )
 
-// A Cache remembers what the store last said about up to 32,768 keys that it denied.
-// Forgetting a key costs a command and changes no decision.
-//
-// While an entry's state denies, the store is not asked. When units are free again,
-// as many requests ask as fit, and the others wait for them. The answers replace the
-// state. So a flood on one key sends the store the requests that it admits, one more,
-// those that were under way when the entry began, and one a second.
-//
-// A Cache is safe for concurrent use.
+// A Cache remembers denials of up to 24,576 counts. Forgetting one costs a command and
+// changes no decision. It is safe for concurrent use.
 type Cache struct {
 	start   time.Time
 	seeds   table.Seeds
-	refuses func(algorithms.Check) bool // the store cannot be asked now
+	seed    maphash.Seed
+	refuses func(*algorithms.Check) bool // the store cannot be asked now
 
-	used      atomic.Bool   // there was an entry; before, nothing is hashed
-	forgotten atomic.Uint64 // how often keys were forgotten
-	rechecked atomic.Int64  // the last recheck, since start
-	sets      [setCount]set
-	signs     [setCount]atomic.Uint64 // of each set: a bit for each entry; see mayKnow
+	used   atomic.Bool  // something was remembered; before, nothing is hashed
+	asked  atomic.Int64 // the current second since start, and how often the store was asked again in it
+	shards [shardCount]shard
 }
 
-// A set has the entries of keys with the same hash.
-type set struct {
-	mu        sync.Mutex // over the fields, and those of the entries
-	forgotten uint64     // Cache.forgotten when a key of the set was last forgotten
-	used      int
-	hashes    [setSize]uint64 // the first halves of the entries' IDs: a look-up fetches no entries of other keys
-	entries   [setSize]*entry
-	changed   uint64 // Cache.forgotten when a key was last banned, unbanned or reset
-	signs     *atomic.Uint64
+type shard struct {
+	mu     sync.Mutex
+	counts table.Table[[perCount]denial]
+	freed  [slotCount]time.Duration // when a count was last given back, by a hash of it
 }
 
-// What a look-up reads is at the beginning of an entry, in two cache lines.
-type entry struct {
-	table.ID
-	lastAnswer
-	rechecked time.Duration // the last recheck
-	pending   int64         // units for which requests under way have asked
-	denied    denial        // the zero one if the state says everything
-
-	wake       chan struct{} // closed when there may be news; nil if no request waits
-	unanswered bool          // the requests that asked got no answer
-}
-
-// A lastAnswer is what the store last said about a count.
-type lastAnswer struct {
-	exact    bool     // it said the state
-	state    [3]int64 // where exact
-	room     int64    // otherwise: units that were left
-	at       int64    // on the store's clock, in µs
-	sent     time.Duration
-	received time.Duration
-}
-
-// A denial is a last answer that is more than its state: a ban, or a denial by a store
-// that does not say the state, such as that of a sliding_log or a store of the user's
-// own. Until retryAt the cost is denied, and so is every higher one.
+// A denial is what the store said. Its times are since start.
 type denial struct {
-	costs     int           // so many denials in a row were of another cost than the one before
-	retryAt   time.Duration // from when the store may admit
-	limit     algorithms.Limit
-	cost      int64
+	of        uint64        // a hash of its limit and cost; 0 is none
+	ends, ask time.Duration // its true end, by the earliest time that the store can have read; and when to ask again
+	told      time.Duration // its end for clients, from when the answer came
+	reset     time.Duration
 	remaining int64
-	toldAt    time.Duration // the same for clients: from when the answer was received
-	resetAt   time.Duration
-	banEnds   time.Duration // from when the store may say that the key is not banned; 0 if it did not say that it is
-	banToldAt time.Duration
-	byHand    bool // a ban that binds rules without one
-}
-
-func denialOf(r *algorithms.Result, a *lastAnswer) denial {
-	d := denial{
-		limit: r.Check.Limit, cost: internal.Check(&r.Check).LeastCost(), remaining: r.Remaining,
-		retryAt: a.sent + r.RetryAfter, toldAt: a.received + r.RetryAfter, resetAt: a.received + r.ResetAfter,
-		byHand: r.Check.Ban == (algorithms.Ban{}), // a rule's own is not for rules without one
-	}
-	if r.BannedFor > 0 && r.RetryAfter < algorithms.Never {
-		d.banEnds, d.banToldAt = a.sent+r.BannedFor, a.received+r.BannedFor
-	}
-	return d
-}
-
-// verdict is what clients are told of the denial.
-func (n *denial) verdict(now time.Duration) step.Verdict {
-	return step.Verdict{Known: true, Remaining: n.remaining, RetryAfter: ceil(n.toldAt - now), ResetAfter: ceil(n.resetAt - now)}
-}
-
-// ceil rounds up to whole microseconds, as the times of results are.
-func ceil(d time.Duration) time.Duration {
-	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
+	clock     time.Duration // the store's clock at start, since 1970
+	banned    bool
 }
 
 // Start sets what a Cache needs before its first use. refuses reports that the store
 // cannot be asked about a check now.
-func (d *Cache) Start(refuses func(algorithms.Check) bool) {
-	d.start, d.refuses = time.Now(), refuses
-	d.seeds = table.NewSeeds()
-	for i := range d.sets {
-		d.sets[i].signs = &d.signs[i]
+func (d *Cache) Start(refuses func(*algorithms.Check) bool) {
+	d.start, d.refuses, d.seeds, d.seed = time.Now(), refuses, table.NewSeeds(), maphash.MakeSeed()
+}
+
+// Now is a time to note before the store is asked.
+func (d *Cache) Now() time.Duration { return time.Since(d.start) }
+
+// place returns a count's ID, and its shard.
+func (d *Cache) place(c *algorithms.Check) (table.ID, *shard) {
+	id := d.seeds.ID(naming.Of(c))
+	return id, &d.shards[id[1]>>1%shardCount]
+}
+
+// slot chooses a time of freed.
+func slot(id table.ID) uint64 { return id[1] >> 7 % slotCount }
+
+// of hashes what tells the denials of a count apart.
+func (d *Cache) of(c *algorithms.Check) uint64 {
+	return maphash.Comparable(d.seed, struct {
+		limit algorithms.Limit
+		cost  int64
+		ban   algorithms.Ban
+	}{c.Limit, max(c.Cost, 1), c.Ban}) | 1
+}
+
+// find returns what is known of a check. It requires mu.
+func (s *shard) find(id table.ID, of func() uint64) *denial {
+	e := s.counts.Find(id)
+	if e == nil {
+		return nil
 	}
-}
-
-// Used reports whether there was an entry. Before, nothing is known of any check.
-func (d *Cache) Used() bool { return d.used.Load() }
-
-func (d *Cache) now() time.Duration { return time.Since(d.start) }
-
-func (d *Cache) id(c *algorithms.Check) table.ID { return d.seeds.ID(naming.Of(c)) }
-
-// place returns the set of a check, and the hash that leads there.
-func (d *Cache) place(c *algorithms.Check) (*set, uint64) {
-	h := d.id(c)[0]
-	return &d.sets[h%setCount], h
-}
-
-// mayKnow reports whether there may be an entry with this hash. Of a request that is
-// denied, most checks have none: this tells without the lock, in 32 KiB for all sets.
-func (d *Cache) mayKnow(h uint64) bool { return d.signs[h%setCount].Load()&sign(h) != 0 }
-
-// sign is a hash's bit, by bits of it that do not choose the set.
-func sign(h uint64) uint64 { return 1 << (h >> 58) }
-
-// updateSigns makes the bits those of the entries. It requires mu.
-func (s *set) updateSigns() {
-	all := uint64(0)
-	for _, h := range s.hashes[:s.used] {
-		all |= sign(h)
-	}
-	s.signs.Store(all)
-}
-
-// find returns what is known of a check, or nil. The second half of an ID is
-// computed only if the first is found. It requires mu.
-func (d *Cache) find(s *set, h uint64, c *algorithms.Check) *entry {
-	for i := range s.used {
-		if s.hashes[i] == h && s.entries[i].ID[1] == d.id(c)[1] {
-			return s.entries[i]
+	hash := of()
+	for i := range e.Value {
+		if n := &e.Value[i]; n.of == hash {
+			return n
 		}
 	}
 	return nil
 }
 
-// add requires mu.
-func (s *set) add(e *entry) *entry {
-	i := s.used
-	if i < setSize {
-		s.used++
-	} else {
-		i = rand.IntN(setSize)
+// known returns a check's denial that has not ended. again has the store asked later for
+// others, because this request asks it now; ask is as it was before.
+func (d *Cache) known(c *algorithms.Check, now time.Duration, again bool) (denial, bool) {
+	if c.Shadow {
+		return denial{}, false
 	}
-	s.hashes[i], s.entries[i] = e.ID[0], e
-	s.updateSigns()
-	return e
-}
-
-// remove takes an entry out of the set and wakes the requests that wait for it. It
-// requires mu.
-func (s *set) remove(e *entry) {
-	if i := slices.Index(s.entries[:s.used], e); i >= 0 {
-		s.used--
-		s.hashes[i], s.entries[i] = s.hashes[s.used], s.entries[s.used]
-		s.entries[s.used] = nil
-		s.updateSigns()
+	id, s := d.place(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.find(id, func() uint64 { return d.of(c) })
+	if n == nil || now >= n.ends {
+		return denial{}, false
 	}
-	e.wakeAll()
+	before := *n
+	if again {
+		n.ask = max(n.ask, now+askInterval)
+	}
+	return before, true
 }
 
-// wakeAll wakes the requests that wait. It requires mu.
-func (e *entry) wakeAll() {
-	if e.wake != nil {
-		close(e.wake)
-		e.wake = nil
+// Decide denies a request that is known to be denied. Checks of which nothing is known have
+// no Source. If not, the store must be asked; again says that it is asked about a denial that
+// is known, for Learn.
+func (d *Cache) Decide(checks []algorithms.Check) (_ algorithms.Decision, denied, again bool) {
+	if !d.used.Load() {
+		return algorithms.Decision{}, false, false
+	}
+	var few [4]denial
+	all := few[:]
+	if len(checks) > len(few) {
+		all = make([]denial, len(checks))
+	}
+	now, due := d.Now(), d.mayAsk()
+	for i := range checks {
+		var known bool
+		if all[i], known = d.known(&checks[i], now, false); known {
+			denied = true
+			due = due && now >= all[i].ask && !d.refuses(&checks[i])
+		}
+	}
+	if denied && due {
+		for i := range checks {
+			n, known := d.known(&checks[i], now, true)
+			due = due && (!known || now >= n.ask) // else another request asks
+		}
+		if due {
+			d.asked.Add(1)
+			return algorithms.Decision{}, false, true
+		}
+	}
+	if !denied {
+		return algorithms.Decision{}, false, false
+	}
+	results := make([]algorithms.Result, len(checks))
+	for i := range checks {
+		if results[i].Check = checks[i]; all[i].of != 0 {
+			all[i].fill(&results[i], now)
+		}
+	}
+	return algorithms.Decision{Results: results}, true, false
+}
+
+// mayAsk reports whether the store may be asked again in this second.
+func (d *Cache) mayAsk() bool {
+	second, last := int64(d.Now()/askInterval)<<32, d.asked.Load()
+	if last>>32<<32 != second {
+		d.asked.CompareAndSwap(last, second)
+		return true
+	}
+	return last-second < maxAsked
+}
+
+// Find returns the denial of a check, if it is known. The store is not asked again, however
+// old the denial is.
+func (d *Cache) Find(c *algorithms.Check) (algorithms.Result, bool) {
+	if !d.used.Load() {
+		return algorithms.Result{}, false
+	}
+	now := d.Now()
+	n, known := d.known(c, now, false)
+	if !known {
+		return algorithms.Result{}, false
+	}
+	r := algorithms.Result{Check: *c}
+	n.fill(&r, now)
+	return r, true
+}
+
+// fill fills in the empty result of a check that is denied here.
+func (n *denial) fill(r *algorithms.Result, now time.Duration) {
+	r.Source, r.Remaining, r.RetryAfter, r.ResetAfter = algorithms.SourceDenyCache, n.remaining, ceil(n.told-now), ceil(n.reset-now)
+	r.At = time.UnixMicro((n.clock + now).Microseconds())
+	if n.told == algorithms.Never {
+		r.RetryAfter = algorithms.Never
+	}
+	if n.banned {
+		r.BannedFor = r.RetryAfter
 	}
 }
 
-// verdict decides a check by the entry, beside the units for which other requests
-// have asked. It requires mu.
-func (e *entry) verdict(c *algorithms.Check, now time.Duration, pending int64) step.Verdict {
-	if e.exact {
-		return internal.Limit(c.Limit).Again(internal.Check(c).LeastCost(), c.MaxDelay, e.state, e.at+(now-e.sent).Microseconds(), e.at+(now-e.received).Microseconds(), pending)
+// ceil rounds up to whole microseconds, as the times of results are.
+func ceil(d time.Duration) time.Duration {
+	return max((d + time.Microsecond - 1).Truncate(time.Microsecond), 0)
+}
+
+// Learn takes the store's answer about a check, which was asked at a time. again is what
+// Decide has returned.
+func (d *Cache) Learn(asked time.Duration, r *algorithms.Result, again bool) {
+	c := &r.Check
+	denied := r.Err == nil && r.Denies() && r.RetryAfter > 0 && (c.MaxDelay == 0 || r.Remaining < max(c.Cost, 1)) &&
+		(c.Ban == algorithms.Ban{} || r.BannedFor > 0) // each denial counts towards the ban
+	if !denied && !again {
+		return
 	}
-	cost, n := internal.Check(c).LeastCost(), &e.denied
-	if n.banEnds == 0 && n.limit == c.Limit && now < n.retryAt && (n.cost == cost || n.cost < cost && n.costs >= maxCosts) {
-		return n.verdict(now)
+	id, s := d.place(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.find(id, func() uint64 { return d.of(c) })
+	if !denied {
+		if n != nil {
+			*n = denial{}
+		}
+		return
 	}
-	return step.Verdict{Known: true, Room: pending == 0 || pending+cost <= e.room, RetryAfter: time.Microsecond, ResetAfter: time.Microsecond}
-}
-
-// banned is the denial by a ban that has not ended and binds a check, and how long it
-// is still to last; 0 if there is none. It requires mu.
-func (e *entry) banned(c *algorithms.Check, now time.Duration) (v step.Verdict, rest time.Duration) {
-	n := &e.denied
-	if now >= n.banEnds || !n.byHand && c.Ban == (algorithms.Ban{}) {
-		return v, 0
+	if s.freed[slot(id)] > asked {
+		return
 	}
-	return n.verdict(now), ceil(n.banToldAt - now)
+	now := d.Now()
+	learned := denial{
+		of: d.of(c), ends: asked + r.RetryAfter, ask: asked + askInterval, told: now + r.RetryAfter, reset: now + r.ResetAfter,
+		remaining: r.Remaining, clock: time.Duration(r.At.UnixMicro())*time.Microsecond - now, banned: r.BannedFor > 0,
+	}
+	switch {
+	case r.RetryAfter == algorithms.Never:
+		learned.ends, learned.told = asked+longest, algorithms.Never
+	case c.Limit.Algorithm == algorithms.InFlight: // any request may end
+		learned.ends, learned.ask = now+askSoon, now+askSoon
+	case c.Provisional:
+		learned.ask = now + askSoon
+	}
+	if n == nil {
+		n = s.add(id, now)
+	}
+	*n = learned
+	if e := s.counts.Find(id); e != nil {
+		e.Until = max(e.Until, int64(learned.ends))
+	}
+	d.used.Store(true)
 }
 
-// passes reports whether a check denies nothing for lack of room: nothing is remembered
-// of its answers, and what is remembered of its key does not decide it.
-func passes(c *algorithms.Check) bool { return c.Shadow }
-
-// asksAlways reports whether a check's denials are not to be cached: any request may end, and
-// the store counts the denials that lead to a ban. A ban itself is cached, for a moment.
-func asksAlways(c *algorithms.Check) bool {
-	return internal.Check(c).Holds() || c.Ban != (algorithms.Ban{})
+// add returns room for another denial of a count. It requires mu.
+func (s *shard) add(id table.ID, now time.Duration) *denial {
+	e := s.counts.Find(id)
+	if e == nil {
+		if room, _ := s.counts.Room(int64(now), shardSize); !room {
+			s.counts.RemoveAny()
+		}
+		e = s.counts.Add(id)
+	}
+	for i := range e.Value {
+		if n := &e.Value[i]; n.of == 0 || n.ends <= now {
+			return n
+		}
+	}
+	return &e.Value[rand.IntN(perCount)]
 }
 
-// A Moment is when the store was asked. Answers may overtake each other, and may come
-// after a key was settled, banned or reset: by the Moment, a late answer is noticed.
-type Moment struct {
-	since     time.Duration // start
-	forgotten uint64
+// Forget drops what is known of a count, of which units were given back, and later what the
+// store answers to requests that were sent before.
+func (d *Cache) Forget(c *algorithms.Check) {
+	now := d.Now()
+	id, s := d.place(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.freed[slot(id)] = now
+	s.counts.Remove(id)
 }
-
-// Now returns the Moment to note before the store is asked.
-func (d *Cache) Now() Moment { return Moment{d.now(), d.forgotten.Load()} }
