@@ -13,174 +13,151 @@ import (
 var ErrDenied = errors.New("middleware: over the limit")
 
 // Add asks, while the request behind ctx runs, for more units under one rule: tokens of a
-// stream, rows, bytes. When the request is over, the sum of all Adds is settled as by
-// [Settle], unless the rule was settled before. The request is over when the handler has
-// returned or panicked, or, with a [Hold], when the Hold is released. A client that
-// disconnects does not end the request. Without an Add, the charge stays: if a request uses
-// nothing, call Add(ctx, rule, 0) to settle it at 0. After an Add, the rule ignores its
-// ChargeOn for this request.
+// stream, rows, bytes. When the request is over, it costs the sum of all Adds, unless [Settle]
+// has set another cost. The request is over when the handler has returned or panicked, or,
+// with a [Hold], when the Hold is released. A client that disconnects does not end the
+// request. Without an Add, the charge stays: if a request uses nothing, call
+// Add(ctx, rule, 0). After an Add, the rule ignores its ChargeOn for this request.
 //
 // The first units come out of the request's charge, so set Cost or CostFor to what a
 // request usually uses. When the charge is used up, Add calls the limiter to take what is
 // missing, or up to a quarter of the first charge, or an eighth of all that was charged, if
-// that is more; a second call takes what is left, if that is less. If the rule has less left
-// than is missing, the error wraps [ErrDenied], and the units are not charged: the handler
-// should stop. These calls of the limiter take as long as decisions, and follow the rule's
-// Fail. They start no ban, but a ban denies them.
+// that is more. If the rule has less left, Add takes only what is missing, from then on. If
+// that is more than is left, the error wraps [ErrDenied], and the units are not charged: the
+// handler should stop. These calls of the limiter take as long as decisions, and follow the
+// rule's Fail. They start no ban, but a ban denies them.
 //
 // Add returns nil and does nothing if the rule does not apply to the request, has charged
 // nothing, or was settled before. In shadow, a rule takes nothing beyond the first charge,
 // and denies nothing. The error wraps [ErrNoRule] as that of Settle does. Negative units, a
 // rule with an in_flight or leaky_bucket limit, and calls after the request is over are
-// errors, too. Beyond the first charge, Settle refunds only units of the last 64 calls of
-// the limiter, which nearly always are all.
+// errors, too. Of what Add has taken, the last 64 calls of the limiter can be refunded,
+// which nearly always are all.
 //
 // Several goroutines may call Add. If several chained middlewares have a rule of this
 // name, Add is for the innermost.
 func Add(ctx context.Context, rule string, units int64) error {
-	for s := stateOf(ctx); s != nil; s = s.outer {
-		if s.find(rule) >= 0 {
-			return s.add(rule, units)
-		}
+	s, err := stateWith(ctx, rule)
+	if s == nil {
+		return err
 	}
-	return unknown(ctx, rule)
+	return s.add(rule, units)
 }
 
 func (s *requestState) add(rule string, units int64) error {
-	s.mu.Lock()
-	u, err := s.adding(rule, units)
-	if err != nil || u == nil {
-		s.mu.Unlock()
+	units = min(units, math.MaxInt64/2) // so that no sum overflows
+	if a, err := s.addFitting(rule, units, true); a == nil {
 		return err
 	}
-	if u.fits(units) {
-		u.sum += min(units, math.MaxInt64-u.sum)
-		s.mu.Unlock()
-		return nil
-	}
-	s.mu.Unlock()
-	u.asking <- struct{}{} // others may ask for more than there is
-	defer func() { <-u.asking }()
-	s.mu.Lock()
-	if u.settled {
-		defer s.mu.Unlock()
-		_, err = s.adding(rule, units)
+	s.calls <- struct{}{} // others may be asking for more than there is
+	defer func() { <-s.calls }()
+	a, err := s.addFitting(rule, units, false)
+	if a == nil || s.takeMore(a) {
 		return err
-	}
-	room := u.fits(units)
-	units = min(units, math.MaxInt64-u.sum)
-	u.sum += units
-	s.mu.Unlock()
-	if room || s.topUp(u) {
-		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if u.settled { // meanwhile, with these units
-		return nil
-	}
-	u.sum -= units
+	a.sum -= units
 	return fmt.Errorf("%w: rule %q", ErrDenied, rule)
 }
 
-// fits reports whether units need no further charge. It requires the state's mu.
-func (u *usage) fits(units int64) bool {
-	return u.shadow || units <= max(u.charged-u.sum, 0)
+// addFitting adds units that need no further charge or, unless only those are to be added,
+// any. It returns the account if a charge is missing.
+func (s *requestState) addFitting(rule string, units int64, only bool) (missing *account, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, err := s.adding(rule, units)
+	if a == nil {
+		return nil, err
+	}
+	fits := a.shadow || units <= max(a.charged-a.sum, 0)
+	if fits || !only {
+		a.sum += min(units, math.MaxInt64-a.sum)
+	}
+	if fits {
+		return nil, nil
+	}
+	return a, nil
 }
 
-// adding returns the usage of a rule that has charged the request; nil if there is nothing
+// adding returns the account of a rule that has charged the request; nil if there is nothing
 // to add to. It requires mu.
-func (s *requestState) adding(rule string, units int64) (*usage, error) {
-	u := s.use(rule)
+func (s *requestState) adding(rule string, units int64) (*account, error) {
+	a := s.account(rule)
 	switch {
 	case units < 0:
 		return nil, addError(rule, "units must not be negative, got %d; to lower the sum, call Settle", units)
 	case s.holds == 0:
 		return nil, addError(rule, "the handler has returned, so nothing is counted; call Hold before that")
-	case u.settled:
+	case a.settled:
 		return nil, nil
-	case u.added:
-		return u, nil
+	case a.added:
+		return a, nil
 	}
 	free := false
-	for i := range s.decision.Results {
-		r := &s.decision.Results[i]
-		if r.Check.Rule != u.rule {
-			continue
-		}
+	for i := range a.parts[0] {
+		r := &a.parts[0][i]
 		if isHeld(r.Check.Limit) || r.Check.Limit.Algorithm == algorithms.LeakyBucket {
 			return nil, addError(rule, "%s counts no units while a request runs; add to another rule, such as one with the limit 1000/1m", r.Check.Limit)
 		}
-		if r.Charged > 0 && (u.first == 0 || r.Charged < u.first) {
-			u.first = r.Charged
+		if r.Charged > 0 && (a.first == 0 || r.Charged < a.first) {
+			a.first = r.Charged
 		}
-		u.shadow = r.Check.Shadow
+		a.shadow = r.Check.Shadow
 		free = r.Check.Cost == 0
 	}
-	if u.first == 0 && !free {
+	if a.first == 0 && !free {
 		return nil, nil
 	}
-	u.added, u.charged, u.asking = true, u.first, make(chan struct{}, 1)
-	return u, nil
+	a.added, a.charged = true, a.first
+	return a, nil
 }
 
 func addError(rule, format string, args ...any) error {
 	return fmt.Errorf("middleware: add: rule %q: "+format, append([]any{rule}, args...)...)
 }
 
-// maxMore is how many results of top-ups are kept, so that they can be refunded.
-const maxMore = 64
-
-// topUp takes what is missing; false if there is no room. Its caller is the only one that
-// does so for this usage.
-func (s *requestState) topUp(u *usage) bool {
+// takeMore takes what is missing; false if there is no room. Its caller has put an element into calls.
+func (s *requestState) takeMore(a *account) bool {
 	s.mu.Lock()
-	short, charged, over := u.sum-u.charged, u.charged, u.settled
+	missing := a.sum - a.charged
 	s.mu.Unlock()
-	if over || short <= 0 {
+	if missing <= 0 {
 		return true
 	}
-	d := s.takeMore(u.rule, short, max(short, u.first/4, charged/8)) // an eighth, so that maxMore are enough
-	c := s.set.seriesOf(u.rule)
-	if d.Allowed {
-		c.toppedUp.Add(1)
-	} else {
-		c.notToppedUp.Add(1)
+	most := max(missing, a.first/4, a.charged/8) // an eighth, so that maxParts are enough
+	if a.scarce {
+		most = missing
 	}
+	d := s.take(a.rule, most)
+	if !d.Allowed && most > missing {
+		a.scarce = true
+		d = s.take(a.rule, missing)
+	}
+	c := s.set.seriesOf(a.rule)
 	if !d.Allowed || len(d.Results) == 0 {
+		c.notToppedUp.Add(1)
 		return false
 	}
-	var units, debt int64 // by all windows, but where what is over may be more than can be counted; 0 if the rule fails open
-	for i := range d.Results {
-		r := &d.Results[i]
-		units, debt = max(units, r.Charged), max(debt, beyond(r.Charged, r.Remaining))
-	}
+	c.toppedUp.Add(1)
 	s.mu.Lock()
-	if over = u.settled; !over {
-		u.charged += units
-		u.more = append(u.more, d.Results...)
-		if n := len(d.Results); len(u.more) > maxMore*n {
-			u.spent += u.more[0].Charged
-			u.more = u.more[n:]
-		}
-	}
+	units := a.append(d.Results)
 	s.mu.Unlock()
-	if over {
-		s.by.limiter.refund(s.Context, d)
-		return true
-	}
 	c.charged.Add(uint64(units))
+	var debt int64
+	for i := range d.Results {
+		debt = max(debt, beyond(d.Results[i].Charged, d.Results[i].Remaining))
+	}
 	c.debt.Add(uint64(debt))
 	return true
 }
 
-// takeMore charges all windows of a rule most units or, if less is left, what is left, unless
-// that is below least. Its denials count towards no ban.
-func (s *requestState) takeMore(rule string, least, most int64) algorithms.Decision {
+// take charges all windows of a rule more units. Its denials count towards no ban.
+func (s *requestState) take(rule string, units int64) algorithms.Decision {
 	var checks []algorithms.Check
 	add := func(c algorithms.Check) {
 		if c.Rule == rule {
-			c.Cost, c.Lease = most, false
+			c.Cost, c.Lease = units, false
 			lent.Check(&c).Spare()
 			checks = append(checks, c)
 		}
@@ -189,23 +166,13 @@ func (s *requestState) takeMore(rule string, least, most int64) algorithms.Decis
 		add(s.checks[i])
 	}
 	if s.checks == nil {
-		for results, i := s.current().Results, 0; i < len(results); i++ {
-			add(results[i].Check)
+		for i := range s.decision.Results {
+			add(s.decision.Results[i].Check)
 		}
 	}
 	d, err := s.by.limiter.ask(context.WithoutCancel(s.Context), false, checks)
-	if err != nil {
+	if err != nil || len(d.Results) != len(checks) {
 		return algorithms.Decision{} // no limit can hold so many units
 	}
-	if d.Allowed {
-		return d
-	}
-	left := most - 1
-	for i := range d.Results {
-		left = min(left, d.Results[i].Remaining)
-	}
-	if left < least {
-		return d
-	}
-	return s.takeMore(rule, least, left)
+	return d
 }

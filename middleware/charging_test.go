@@ -1,10 +1,8 @@
 package middleware_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -27,50 +25,6 @@ func used(t testing.TB, l algorithms.Limiter, r ratelimit.Rule) int64 {
 		t.Fatal(err)
 	}
 	return r.Limit.Rate - d.Results[0].Remaining
-}
-
-func TestStatusesThatCharge(t *testing.T) {
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, c := range map[string]struct {
-		handler http.HandlerFunc
-		ctx     context.Context
-		used    int64
-	}{
-		"401":             {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, nil, 1},
-		"403 with a body": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, nil, 1},
-		"204":             {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, nil, 0},
-		"500":             {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, nil, 0},
-		"103, then 200": {func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusEarlyHints)
-			w.WriteHeader(http.StatusOK)
-		}, nil, 0},
-		"101":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) }, nil, 1},
-		"no response": {func(http.ResponseWriter, *http.Request) {}, nil, 1},
-		"a panic":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil, 1},
-		"a panic after 401": {func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusUnauthorized)
-			panic(http.ErrAbortHandler)
-		}, nil, 1},
-		"no status at all": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(0) }, nil, 1}, // net/http panics
-		"the client left":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, canceled, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			memory, rule := new(algorithms.Memory), failures(5)
-			h := mustNew(t, ratelimit.Config{Limiter: memory, Rules: []ratelimit.Rule{rule}}).Handler(c.handler)
-			r := request("POST /login")
-			if c.ctx != nil {
-				r = r.WithContext(c.ctx)
-			}
-			func() {
-				defer func() { _ = recover() }()
-				h.ServeHTTP(httptest.NewRecorder(), r)
-			}()
-			if got := used(t, memory, rule); got != c.used {
-				t.Errorf("%d charged, want %d", got, c.used)
-			}
-		})
-	}
 }
 
 // The brief of a login: 200 successes pass, five at a time; then five
@@ -179,27 +133,5 @@ func TestTheHeadersOfAnUpstreamStay(t *testing.T) {
 	w := serve(h, "GET /")
 	if got := w.Header().Get("X-RateLimit-Remaining") + " of " + w.Header().Get("X-RateLimit-Limit"); got != "1 of 3" {
 		t.Error(got)
-	}
-}
-
-func TestASuccessIsOneSettlement(t *testing.T) {
-	limiter := &spy{Limiter: new(algorithms.Memory)}
-	other := failures(5)
-	other.Name = "other"
-	plain := perHour("plain", 9)
-	h := mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{failures(5), plain, other}}).Handler(ok)
-	serve(h, "GET /")
-	if n := limiter.settles.Load(); n != 1 {
-		t.Errorf("%d calls for two rules that give back", n)
-	}
-}
-
-// Without Redis, a success is served all the same, and stays charged.
-func TestSuccessesAreServedWhenNothingCanBeGivenBack(t *testing.T) {
-	limiter := &spy{Limiter: new(algorithms.Memory), fails: "login"}
-	rule := failures(5)
-	w := serve(mustNew(t, ratelimit.Config{Limiter: limiter, Rules: []ratelimit.Rule{rule}}).Handler(ok), "GET /")
-	if n := used(t, limiter, rule); w.Code != 204 || w.Header().Get("X-RateLimit-Remaining") != "4" || n != 1 {
-		t.Errorf("%d %v, %d charged", w.Code, w.Header(), n)
 	}
 }

@@ -26,8 +26,9 @@ import (
 //  6. The middleware calls Observe and sets the response headers.
 //  7. The middleware responds with the denial or the refusal, if there is one. If not, it
 //     waits for the delay of a leaky_bucket, and calls the next handler.
-//  8. [Settle] or a refund of ChargeOn, whichever comes first, sets the final charge. If
-//     neither comes, [Add] does. Then the middleware calls Settled.
+//  8. [Settle] or a refund of ChargeOn, whichever comes first, sets the final cost. If
+//     neither comes, [Add] does. When the request is over, the limiter settles what has
+//     changed, and the middleware calls Settled.
 //
 // If the Key of a rule refuses a request, the other rules are charged first. If one of
 // them denies the request, the response is the denial.
@@ -95,8 +96,8 @@ type Config struct {
 	// the final decision: when the handler has returned and every [Hold] is released. It is
 	// also called if a key has refused the request, or if the client has left while the
 	// request waited. It runs on the goroutine that has ended the request. If the process
-	// dies, Settled is not called for requests under way, so it is no ledger. If a rule could
-	// not be settled, its result has an Err.
+	// dies, Settled is not called for requests under way, so it is no bill. If a rule could
+	// not be settled, its result has an Err, and the limiter counts its Charged or more.
 	Settled func(*http.Request, algorithms.Decision)
 
 	// MaxWaiting is the largest number of requests that wait because a leaky_bucket

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -12,8 +11,8 @@ import (
 	"github.com/seed75154129/ratelimit/internal/field"
 )
 
-// FromContext returns the decision on a request, for handlers; false if no rule
-// applied. If there are several middlewares around the handler, the decision has the
+// FromContext returns the decision on a request, for handlers, as it was made; false if no
+// rule applied. If there are several middlewares around the handler, the decision has the
 // results of all of them, those of the outermost first. [algorithms.Decision.Result]
 // returns the result of one rule, from the innermost middleware that has the rule.
 func FromContext(ctx context.Context) (algorithms.Decision, bool) {
@@ -21,9 +20,9 @@ func FromContext(ctx context.Context) (algorithms.Decision, bool) {
 	if s == nil {
 		return algorithms.Decision{}, false
 	}
-	d := s.current()
+	d := s.decision
 	for s = s.outer; s != nil; s = s.outer {
-		outer := s.current()
+		outer := s.decision
 		d.Allowed = d.Allowed && outer.Allowed
 		d.Results = slices.Concat(outer.Results, d.Results)
 	}
@@ -105,6 +104,7 @@ func (s *requestState) keep() bool {
 		return false
 	}
 	s.holds++
+	s.kept = true
 	return true
 }
 
@@ -115,41 +115,13 @@ func (s *requestState) letGo() {
 	over := s.holds == 0
 	s.mu.Unlock()
 	if over {
-		s.finish()
+		s.held.release()
 	}
-}
-
-// finish ends the request: it releases what is held, settles what was added, and calls
-// Config.Settled.
-func (s *requestState) finish() {
-	s.held.release()
-	var costs []ruleCost
-	s.mu.Lock()
-	for u := s.used; u != nil; u = u.next {
-		if u.added && !u.settled {
-			u.settled = true
-			costs = append(costs, ruleCost{u.rule, u.sum})
-		}
-	}
-	s.mu.Unlock()
-	if costs != nil {
-		if err := errors.Join(s.settleAll(context.WithoutCancel(s.Context), costs)...); err != nil {
-			s.by.unrefunded.Do(func() { s.by.config.Logger.Error("ratelimit: request not settled at what was added", "error", err) })
-		}
-	}
-	d := s.current()
-	if s.request == nil || s.unpaid && !isCharged(&d) {
+	s.settle(over)
+	if !over || s.request == nil {
 		return
 	}
-	d.Results = slices.Clone(d.Results)
-	s.mu.Lock()
-	for i := range d.Results {
-		for u := s.used; u != nil; u = u.next {
-			if r := &d.Results[i]; r.Check.Rule == u.rule && u.err != nil {
-				r.Err = u.err
-			}
-		}
+	if d := s.final(); !s.unpaid || isCharged(&d) {
+		s.by.config.Settled(s.request, d)
 	}
-	s.mu.Unlock()
-	s.by.config.Settled(s.request, d)
 }

@@ -65,12 +65,13 @@ func (e *evaluation) decide() error {
 	}
 	if !e.peeks && (len(e.decision.Results) > 0 || err != nil) {
 		e.m.decisions.Observe(e.m.now() - begun)
-		e.hold()
 	}
 	if e.seen != nil {
 		e.set.hints.decided(e.request, rules, e.seen)
 	}
-	panicked = false
+	if panicked = false; !e.peeks && err == nil {
+		e.hold()
+	}
 	return err
 }
 

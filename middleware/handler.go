@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 	"github.com/seed75154129/ratelimit/internal/onstatus"
@@ -75,9 +76,9 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 // decision is allowed and has no results. Take is for work that is not an HTTP request,
 // such as a message in a connection or a gRPC call. For a gRPC call, r is a POST. The
 // caller must wait for the decision's Delay. A rule with in_flight counts the work
-// until just after r's context ends; [algorithms.Refund] of its result frees the place at
-// once. A context that never ends is an error. A rule with ChargeOn charges all of this
-// work, as there is no response: see Refund.
+// until just after r's context ends, and its result has Charged 0: a Refund leaves the
+// place. A context that never ends is an error. A rule with ChargeOn charges all of this
+// work, as there is no response: see [algorithms.Refund].
 //
 // If a key refuses r, Take charges the other rules and returns an error that wraps the
 // key's, such as a [*keyfunc.StatusError]. If one of the other rules denies, Take returns
@@ -101,6 +102,14 @@ func (m *Middleware) Take(r *http.Request) (algorithms.Decision, error) {
 			return algorithms.Decision{}, err
 		}
 		kept = true
+		if e.held != nil {
+			e.decision.Results = slices.Clone(e.decision.Results) // Observe may have kept them
+			for i := range e.decision.Results {
+				if r := &e.decision.Results[i]; isHeld(r.Check.Limit) {
+					r.Charged = 0
+				}
+			}
+		}
 	}
 	return e.outcome()
 }

@@ -3,7 +3,6 @@ package middleware_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -369,39 +368,6 @@ func TestRequestsThatHangUpAtOnce(t *testing.T) {
 	}
 	if n := len(commands.Take()); n > 100 || most.Load() > 2 {
 		t.Errorf("%d commands for 1000 requests, %d handlers at once; want few, and 2", n, most.Load())
-	}
-}
-
-// A handler may end its request early, and not otherwise than at 0.
-func TestSettleOfARequestInFlight(t *testing.T) {
-	var m *ratelimit.Middleware
-	m, get := bubbled(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(_ http.ResponseWriter, r *http.Request) {
-		if err := ratelimit.Settle(r.Context(), "rate", 3); err != nil {
-			t.Error(err)
-		}
-		if err := ratelimit.Settle(r.Context(), "at-once", 2); !errors.Is(err, algorithms.ErrInvalidCheck) {
-			t.Errorf("settled at 2: %v", err)
-		}
-		if n := inFlightNow(t, m, "at-once"); n != 1 {
-			t.Errorf("%d in flight, want 1", n)
-		}
-	})
-	get()
-	m, get = bubbled(t, ratelimit.Config{Limiter: new(algorithms.Memory), Rules: twoAtOnce}, func(_ http.ResponseWriter, r *http.Request) {
-		if err := ratelimit.Settle(r.Context(), "at-once", 0); err != nil {
-			t.Error(err)
-		}
-		if n := inFlightNow(t, m, "at-once"); n != 0 {
-			t.Errorf("%d in flight, want 0", n)
-		}
-		other, err := m.Limiter().Take(r.Context(), mustChecks(t, m, "at-once")...)
-		if err != nil || !other.Allowed {
-			t.Errorf("%+v, %v", other, err)
-		}
-	})
-	get()
-	if n := inFlightNow(t, m, "at-once"); n != 1 {
-		t.Errorf("%d in flight, want the other's", n)
 	}
 }
 

@@ -38,11 +38,11 @@ type Middleware struct {
 	bans       banned.List
 	refundable refundable.Charges
 
-	start      time.Time
-	errors     sampler.Sampler // of keys
-	badLimits  sampler.Sampler // that LimitsFor returned
-	unrefunded sampler.Sampler // charges
-	unsettled  atomic.Uint64
+	start        time.Time
+	errors       sampler.Sampler // of keys
+	badLimits    sampler.Sampler // that LimitsFor returned
+	unsettledLog sampler.Sampler
+	unsettled    atomic.Uint64
 
 	rejected atomic.Uint64 // attempts to replace rules
 	setting  sync.Mutex    // held while they are replaced

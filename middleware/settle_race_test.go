@@ -29,7 +29,8 @@ func TestSettlingTouchesNoHeaders(t *testing.T) {
 		ctx := r.Context()
 		_ = ratelimit.Add(ctx, "tokens", 1)
 		_ = ratelimit.Settle(ctx, "rows", 3) // the request may be over
-		_ = ratelimit.SettleAll(ctx, map[string]int64{"tokens": 2, "other": 0})
+		_ = ratelimit.Settle(ctx, "tokens", 2)
+		_ = ratelimit.Settle(ctx, "other", 0)
 	}
 	beside := func(respond http.HandlerFunc) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

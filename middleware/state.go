@@ -30,29 +30,15 @@ type requestState struct {
 
 	hasStatus bool // the handler has written one; known only with mayRefund
 
-	mu        sync.Mutex
-	decision  algorithms.Decision // its Results are never changed, only replaced
-	used      *usage              // of the rules that were settled or added to; a list
-	holds     int32               // by the handler and by Hold, that were not released; 0 if the request is over
-	spent     time.Duration       // waiting for decisions, in all middlewares so far; never changes
-	mayRefund bool                // a rule with ChargeOn has charged the request; never changes
-}
+	decision  algorithms.Decision // never changes
+	spent     time.Duration       // waiting for decisions, in all middlewares so far
+	mayRefund bool                // a rule with ChargeOn has charged the request
 
-// A usage is what is known of a request's use of one rule after the decision.
-type usage struct {
-	next    *usage
-	rule    string
-	settled bool  // it cannot be settled again
-	err     error // why the limiter could not settle it
-
-	added   bool                // by Add; what follows is of Add
-	shadow  bool                // nothing is taken beyond the first charge
-	sum     int64               // units that were added
-	first   int64               // units of the request's charge
-	charged int64               // units of all charges
-	spent   int64               // of these, by charges that are not in more any longer
-	more    []algorithms.Result // charges after the first: one result for each window in turn
-	asking  chan struct{}       // holds an element while a goroutine takes more
+	mu       sync.Mutex
+	calls    chan struct{} // has an element while the limiter is called for an account; nil without accounts
+	accounts *account      // of the rules that were settled or added to; a list
+	holds    int32         // by the handler and by Hold, that were not released; 0 if the request is over
+	kept     bool          // Hold was called
 }
 
 type stateKey struct{}
@@ -77,13 +63,6 @@ func stateOf(ctx context.Context) *requestState {
 	return s
 }
 
-// current returns the decision with all settlements.
-func (s *requestState) current() algorithms.Decision {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.decision
-}
-
 // chargedBefore returns a rule by which a middleware in front, with the same limiter, has
 // charged the request already; "" if there is none.
 func (s *requestState) chargedBefore() string {
@@ -92,7 +71,7 @@ func (s *requestState) chargedBefore() string {
 		if !reflect.ValueOf(mine).Comparable() || mine != its {
 			continue
 		}
-		for _, before := range o.current().Results {
+		for _, before := range o.decision.Results {
 			for _, r := range s.decision.Results {
 				if r.Charged > 0 && before.Charged > 0 && naming.Of(&r.Check) == naming.Of(&before.Check) {
 					return r.Check.Rule
@@ -111,34 +90,12 @@ func (s *requestState) answered(status int) {
 		return
 	}
 	last := ""
-	for _, r := range s.current().Results {
+	for _, r := range s.decision.Results {
 		if at, ok := s.set.find(r.Check.Rule, 0); ok && r.Charged > 0 && r.Check.Rule != last && s.set.rules[at].source.ChargeOn != nil {
 			last = r.Check.Rule
 			s.set.hints.answered(at, &s.set.rules[at], status)
 		}
 	}
-}
-
-// find returns the index of a rule's first result in the decision; -1 if there is none.
-func (s *requestState) find(rule string) int {
-	results := s.current().Results
-	for i := range results {
-		if results[i].Check.Rule == rule {
-			return i
-		}
-	}
-	return -1
-}
-
-// use returns the usage of a rule. It requires mu.
-func (s *requestState) use(rule string) *usage {
-	for u := s.used; u != nil; u = u.next {
-		if u.rule == rule {
-			return u
-		}
-	}
-	s.used = &usage{next: s.used, rule: rule}
-	return s.used
 }
 
 // held is what a request holds while it is in flight. Nil holds nothing.
@@ -161,14 +118,21 @@ func (h *held) release() {
 		return
 	}
 	h.once.Do(func() {
+		h.forget()
+		if _, err := h.by.limiter.Settle(context.WithoutCancel(h.ctx), h.charges...); err != nil {
+			h.by.unsettled.Add(1)
+			h.by.unsettledLog.Do(func() { h.by.config.Logger.Error("ratelimit: request in flight not released", "error", err) })
+		}
+	})
+}
+
+// forget no longer counts the request as in flight. Whoever calls it refunds the charges.
+func (h *held) forget() {
+	if h != nil {
 		for _, gauge := range h.gauges {
 			gauge.Add(-1)
 		}
-		if _, err := h.by.limiter.Settle(context.WithoutCancel(h.ctx), h.charges...); err != nil {
-			h.by.unsettled.Add(1)
-			h.by.unrefunded.Do(func() { h.by.config.Logger.Error("ratelimit: request in flight not released", "error", err) })
-		}
-	})
+	}
 }
 
 // untilDone releases what a request that Take has charged holds when its context ends.
@@ -188,6 +152,6 @@ func (h *held) untilDone() error {
 func (s *requestState) write(h http.Header) {
 	if s != nil {
 		s.outer.write(h)
-		s.by.config.Headers(h, s.set.shown(s.current()))
+		s.by.config.Headers(h, s.set.shown(s.decision))
 	}
 }

@@ -73,6 +73,8 @@ func (e *evaluation) prepareWait(delay time.Duration) {
 	if e.maxWait == 0 || delay <= e.maxWait {
 		return
 	}
+	e.held.forget()
+	e.held = nil
 	e.m.limiter.refund(e.request.Context(), *d)
 	d.Allowed = false
 	for i := range d.Results {

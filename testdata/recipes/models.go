@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed75154129/ratelimit"
 	"github.com/seed75154129/ratelimit/keyfunc"
-	"github.com/seed75154129/ratelimit/middleware"
 )
 
 // A chunk is a part of an answer. The last chunk says how many tokens were used.
@@ -53,8 +52,9 @@ func completions(config ratelimit.Config, tenant keyfunc.Key, upstream func(*htt
 	return limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, out := r.Context(), http.NewResponseController(w)
 		settle := func(input, output int64) {
-			if err := middleware.SettleAll(ctx, map[string]int64{"input": input, "output": output, "budget": price(input, output)}); err != nil {
-				log.Print(err) // the reservation stays
+			// All are settled in one command, when the handler has returned.
+			if err := errors.Join(ratelimit.Settle(ctx, "input", input), ratelimit.Settle(ctx, "output", output), ratelimit.Settle(ctx, "budget", price(input, output))); err != nil {
+				log.Print(err) // such as a wrong name
 			}
 		}
 		refuse := func(text string, status int) {

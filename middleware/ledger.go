@@ -1,0 +1,252 @@
+package middleware
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/seed75154129/ratelimit/algorithms"
+)
+
+// An account is what a request has charged by one rule, and what it is to cost. The
+// ledger of a request is its accounts: no other code settles what an admitted request was
+// charged. The request's mu guards an account. Its parts change during the request's calls
+// of the limiter only, one of which is made at a time.
+type account struct {
+	next *account
+	rule string
+
+	// parts are the charges, the oldest first: that of the decision, and one for each Add
+	// that took more. A part has a result for each window of the rule, with the place and
+	// the Source of its units: so no refund frees what others have used.
+	parts [][]algorithms.Result
+	spent int64 // units of parts that are not kept any longer
+
+	settled bool  // the cost is final
+	sent    bool  // the limiter has been told
+	cost    int64 // units
+	debt    int64 // beyond the limit, by the settlement
+	err     error // why it was not settled
+
+	// Of Add.
+	added   bool  // the sum is the cost, unless another is set
+	shadow  bool  // nothing is taken beyond the first charge
+	scarce  bool  // the limit has denied more than was missing: ask for no more than that
+	sum     int64 // units that were added
+	first   int64 // units of the request's charge
+	charged int64 // units of all charges
+}
+
+// maxParts bounds the parts of an account. The oldest Add makes room, and stays charged.
+const maxParts = 65
+
+// append adds a charge, and returns its units: by all windows, but where what is over may be
+// more than can be counted; 0 if the rule fails open.
+func (a *account) append(part []algorithms.Result) (units int64) {
+	for i := range part {
+		units = max(units, part[i].Charged)
+	}
+	a.charged += units
+	if a.parts = append(a.parts, part); len(a.parts) > maxParts {
+		a.spent += a.parts[1][0].Charged
+		a.parts = slices.Delete(a.parts, 1, 2)
+	}
+	return units
+}
+
+// A change is a charge that is to cost something else.
+type change struct {
+	of     *account
+	window int
+	charge *algorithms.Result
+	cost   int64
+}
+
+// changes appends what makes the account cost what it is to cost. The newest parts are
+// refunded first, each at most its own units. The newest part bears what is above all.
+func (a *account) changes(all []change) []change {
+	for window := range a.parts[0] {
+		rest, begin := a.cost-a.spent, len(all)
+		for _, part := range a.parts {
+			rest -= part[window].Charged
+		}
+		for _, part := range slices.Backward(a.parts) {
+			if r := &part[window]; r.Charged > 0 && rest != 0 {
+				cost := max(r.Charged+rest, 0)
+				rest -= cost - r.Charged
+				all = append(all, change{a, window, r, cost})
+			}
+		}
+		slices.Reverse(all[begin:]) // so that the newest says last what is left
+	}
+	return all
+}
+
+// account returns the account of a rule. It requires mu.
+func (s *requestState) account(rule string) *account {
+	for a := s.accounts; a != nil; a = a.next {
+		if a.rule == rule {
+			return a
+		}
+	}
+	part := slices.Clone(resultsOf(rule, s.decision.Results))
+	if s.calls == nil {
+		s.calls = make(chan struct{}, 1)
+	}
+	s.accounts = &account{next: s.accounts, rule: rule, parts: [][]algorithms.Result{part}}
+	return s.accounts
+}
+
+// resultsOf returns the results of a rule, which are next to each other.
+func resultsOf(rule string, results []algorithms.Result) []algorithms.Result {
+	begin := slices.IndexFunc(results, func(r algorithms.Result) bool { return r.Check.Rule == rule })
+	if begin < 0 {
+		return nil
+	}
+	end := begin + 1
+	for end < len(results) && results[end].Check.Rule == rule {
+		end++
+	}
+	return results[begin:end]
+}
+
+// setCost sets what the request costs by a rule. It reports whether the limiter is to be told
+// at once: a request that is held may go on for long.
+func (s *requestState) setCost(rule string, units int64) (now bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.account(rule)
+	switch {
+	case units < 0:
+		return false, fmt.Errorf("units must not be negative, got %d", units)
+	case isHeld(a.parts[0][0].Check.Limit):
+		return false, errors.New("a place in flight has no cost: it is free when the request is over")
+	case s.holds == 0:
+		return false, errors.New("the handler has returned; settle before that, or call Hold first")
+	case a.settled:
+		return false, errors.New("settled before; a rule's charge is settled once per request")
+	}
+	a.settled, a.cost = true, units
+	return s.kept, nil
+}
+
+// refundBy refunds the rules with ChargeOn that do not list the status. A request that
+// has ended stays charged: otherwise clients that hang up would not be counted. So does a
+// connection that the handler takes over, because what is answered on it is not known.
+func (s *requestState) refundBy(status int) {
+	if status == http.StatusSwitchingProtocols || s.Context.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	free := false
+	for _, r := range s.decision.Results {
+		if on := s.set.chargeOn(r.Check.Rule); on == nil || slices.Contains(on, status) {
+			continue
+		}
+		if a := s.account(r.Check.Rule); !a.settled && !a.added {
+			a.settled, free = true, true
+		}
+	}
+	s.mu.Unlock()
+	if free {
+		s.settle(false)
+	}
+}
+
+// settle has the limiter settle, in one call, the rules whose cost is final. When the request
+// is over, what was added is final, too. The end of the request does not stop settle.
+func (s *requestState) settle(over bool) {
+	s.mu.Lock()
+	calls := s.calls
+	s.mu.Unlock()
+	if calls == nil {
+		return
+	}
+	calls <- struct{}{}
+	defer func() { <-calls }()
+	var all []change
+	s.mu.Lock()
+	for a := s.accounts; a != nil; a = a.next {
+		if over && a.added && !a.settled {
+			a.settled, a.cost = true, a.sum
+		}
+		if a.settled && !a.sent {
+			a.sent = true
+			all = a.changes(all)
+		}
+	}
+	s.mu.Unlock()
+	if len(all) == 0 {
+		return
+	}
+	charges := make([]algorithms.Charge, len(all))
+	for i, c := range all {
+		charges[i] = algorithms.Charge{Result: *c.charge, Cost: c.cost}
+	}
+	results, err := s.by.limiter.Settle(context.WithoutCancel(s.Context), charges...)
+	if len(results) != len(charges) {
+		results = make([]algorithms.Result, len(charges))
+		for i, c := range all {
+			results[i] = *c.charge
+		}
+	}
+	var failed []error
+	for i, c := range all {
+		r := &results[i]
+		units := r.Charged - c.charge.Charged
+		if err != nil && r.Charged != c.cost {
+			r.Err = cmp.Or(r.Err, err)
+		}
+		if *c.charge = *r; r.Err != nil && c.of.err == nil {
+			c.of.err = r.Err
+			failed = append(failed, fmt.Errorf("rule %q: %w", c.of.rule, r.Err))
+		}
+		s.count(c.of, c.window, units, r.Remaining)
+	}
+	if len(failed) > 0 {
+		s.by.unsettled.Add(uint64(len(failed)))
+		s.by.unsettledLog.Do(func() { s.by.config.Logger.Error("ratelimit: charges not settled", "error", errors.Join(failed...)) })
+	}
+}
+
+// count counts the units that a settlement has charged or refunded: those of the first
+// window, for all. The debt is that of the window which is furthest beyond its limit.
+func (s *requestState) count(a *account, window int, units, remaining int64) {
+	c := s.set.seriesOf(a.rule)
+	switch {
+	case window > 0:
+	case units < 0:
+		c.refunded.Add(uint64(-units))
+	default:
+		c.charged.Add(uint64(units))
+	}
+	if debt := beyond(units, remaining); debt > a.debt {
+		c.debt.Add(uint64(debt - a.debt))
+		a.debt = debt
+	}
+}
+
+// final returns the decision with what the request costs in the end. The request is over.
+func (s *requestState) final() algorithms.Decision {
+	d := s.decision
+	d.Results = slices.Clone(d.Results)
+	for a := s.accounts; a != nil; a = a.next {
+		windows := resultsOf(a.rule, d.Results)
+		for i := range windows {
+			r := &windows[i]
+			if r.Charged = a.spent; a.err != nil {
+				r.Err = a.err
+			}
+			for _, part := range a.parts {
+				p := &part[i]
+				if r.Charged += p.Charged; !p.At.Before(r.At) {
+					r.At, r.Remaining, r.RetryAfter, r.ResetAfter = p.At, p.Remaining, p.RetryAfter, p.ResetAfter
+				}
+			}
+		}
+	}
+	return d
+}
