@@ -21,11 +21,9 @@ type Result struct {
 	Delay      time.Duration // leaky_bucket: wait this long before serving
 	At         time.Time     // when it was decided, on the deciding clock
 	BannedFor  time.Duration // how long after At the key stays banned, and so denied; 0 if it is not banned
-	Err        error         // why this check could not be decided; nil if it was
+	Err        error         // why this check could not be decided, or its charge not be settled; nil if it was
 
-	trace   step.Trace
-	settled *settledCost // shared with all copies; nil: each copy is a charge of its own
-	moved   int64        // units by which the settlement that returned it has changed the charge
+	trace step.Trace
 }
 
 // A Source says what decided a check.
@@ -60,7 +58,7 @@ type Decision struct {
 
 // A Charge is a result and what its check is to cost in the end.
 type Charge struct {
-	Result Result // as Take or Settle returned it, or a copy
+	Result Result // as Take returned it, or the Settle before
 	Cost   int64  // 0 refunds all units; a cost above Result.Charged may leave a debt; negative is an error
 }
 
@@ -181,36 +179,4 @@ func (r *Result) ban(until, now int64) {
 	r.HasRoom, r.Delay, r.BannedFor, r.BanBegan = false, 0, rest, until < 0
 	r.Remaining = min(r.Remaining, 0)
 	r.RetryAfter, r.ResetAfter = max(r.RetryAfter, rest), max(r.ResetAfter, rest)
-}
-
-// newResults makes n results, each of which shares its settledCost with its copies. Up to
-// four results are one allocation.
-func newResults(n int) []Result {
-	switch n {
-	case 1:
-		b := new(batchOfResults[[1]Result, [1]settledCost])
-		return sharing(b.results[:], b.settled[:])
-	case 2:
-		b := new(batchOfResults[[2]Result, [2]settledCost])
-		return sharing(b.results[:], b.settled[:])
-	case 3:
-		b := new(batchOfResults[[3]Result, [3]settledCost])
-		return sharing(b.results[:], b.settled[:])
-	case 4:
-		b := new(batchOfResults[[4]Result, [4]settledCost])
-		return sharing(b.results[:], b.settled[:])
-	}
-	return sharing(make([]Result, n), make([]settledCost, n))
-}
-
-type batchOfResults[R, S any] struct {
-	results R
-	settled S
-}
-
-func sharing(results []Result, settled []settledCost) []Result {
-	for i := range results {
-		results[i].settled = &settled[i]
-	}
-	return results
 }

@@ -74,11 +74,10 @@ package algorithms
 //
 // # Settle
 //
-// A Result points to what its charge was last settled at, which all copies share. It is
-// allocated with the results. Settle claims the new cost there before it asks the store,
-// corrects by the difference, and undoes the claim after an error that proves that nothing
-// was written. If the outcome is unknown, the lower cost stays. The stores cannot tell
-// whether a charge was settled: they keep counts and not charges.
+// A Result says where its charge is in the state. Settle corrects the state by the difference
+// to the new cost. The stores cannot tell whether a charge was settled: they keep counts and
+// not charges. So the caller settles each result once, as the ledger of package middleware
+// does. If the outcome is unknown, the returned result has the lower cost.
 //
 // # Clusters and Rings
 //

@@ -41,9 +41,6 @@ func (opened) Check(c *Check) hiddenCheck { return hiddenCheck{c} }
 // Result gives access to what a result hides.
 func (opened) Result(r *Result) hiddenResult { return hiddenResult{r} }
 
-// NewResults makes n results, each of which shares its settled cost with its copies.
-func (opened) NewResults(n int) []Result { return newResults(n) }
-
 type hiddenCheck struct{ c *Check }
 
 // Count converts the check to a count, and reports whether the check is valid.
@@ -71,22 +68,6 @@ func (h hiddenResult) Trace() *step.Trace { return &h.r.trace }
 
 // Known reports whether the Trace has the state of the count.
 func (h hiddenResult) Known() bool { return h.r.known }
-
-// Update sets Charged to what the charge costs now, after settlements of other copies.
-func (h hiddenResult) Update() { h.r.update() }
-
-// SettleBy settles the result at a cost. change applies the difference in units to the
-// store, and reports whether it did.
-func (h hiddenResult) SettleBy(cost int64, change func(units int64) (ok bool)) {
-	if before, after, ok := h.r.settled.claim(h.r.Charged, cost); ok {
-		h.r.settled.end(before, after, change(after-before))
-	}
-	h.r.update()
-}
-
-// Moved returns by how many units the settlement that returned the result has changed the
-// charge; known is false if its limiter does not say so.
-func (h hiddenResult) Moved() (units int64, known bool) { return h.r.moved, h.r.settled != nil }
 
 // Unname takes the name of a result's check away, and returns it: negative if it is
 // unknown whether the store knows the request.

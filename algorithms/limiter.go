@@ -35,21 +35,20 @@ type Limiter interface {
 	// that its Take denies from memory. So the two may differ for up to a second.
 	Peek(ctx context.Context, checks ...Check) (Decision, error)
 
-	// Settle changes what charges cost. It returns the results as they are now, in the
-	// order of the charges. Results with Charged 0 are returned unchanged.
+	// Settle changes what charges cost, all of a request in one call. It returns the
+	// results as they are now, in the order of the charges. Results with Charged 0 are
+	// returned unchanged.
 	//
-	// In this process, all copies of a result are one charge. Settle starts from what that
-	// charge costs now, whichever copy is passed. A charge that was settled at 0 has
-	// ended, and settling it again does nothing. If two calls settle a charge at the same
-	// time, one at more units and one at fewer, the charge may keep the higher cost, as
-	// Charged says: settle the charge again.
+	// The caller settles each result once: a charge that is to change again is the result
+	// that Settle returned. A result that is settled twice is refunded twice, and so frees
+	// units that others have used.
 	//
 	// A charge is invalid if its Cost is negative or, with in_flight, neither 0 nor what
 	// was charged. If a charge is invalid, nothing is settled, there are no results, and
-	// the error wraps [ErrInvalidCheck]. After any other error, some charges may be
-	// settled, and there may be no results. The caller may settle all charges again. A
-	// charge whose outcome is unknown counts as the lower of its old and its new cost, so
-	// that no unit is refunded twice.
+	// the error wraps [ErrInvalidCheck]. Any other error says that some charges are not
+	// settled: their results have an Err, and the others are settled. To try again, settle
+	// the returned results. If it is unknown whether a charge was lowered, its result has
+	// the lower cost, so that no unit is refunded twice.
 	//
 	// Settle refunds only what waiting has not freed yet. A token bucket refunds at
 	// most what it has not refilled since the charge. A window refunds only what it

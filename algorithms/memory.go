@@ -65,7 +65,7 @@ func (m *Memory) decide(charge bool, checks []Check) (Decision, error) {
 	}
 	var d Decision
 	now, allowed := m.ready().Decide(charge, counts)
-	d.Allowed, d.Results = allowed, newResults(len(checks))
+	d.Allowed, d.Results = allowed, make([]Result, len(checks))
 	for i := range counts {
 		d.Results[i].counted(&checks[i], &counts[i], now)
 	}

@@ -110,7 +110,7 @@ func (r *Redis) askServers(ctx context.Context, t *transport.Transport, charge b
 			bans = bans[1:]
 		}
 		if errs[i] != nil { // it may be charged, if only the answer about its ban is lost
-			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, trace: step.Trace{Charge: res.trace.Charge}, settled: res.settled, Err: errs[i]}
+			*res = Result{Check: checks[i], Source: SourceRedis, Charged: res.Charged, trace: step.Trace{Charge: res.trace.Charge}, Err: errs[i]}
 		}
 		d.Allowed = d.Allowed && !res.Denies()
 	}
@@ -184,10 +184,9 @@ func (r *Redis) denied(ctx context.Context, t *transport.Transport, results []Re
 	}
 	responses := t.SendAll(ctx, calls)
 	t.Again(ctx, responses[:len(corrections)], r.orKept(corrections, responses))
-	for i, err := range settledEach(corrections, responses) {
-		if err != nil && !transport.NotExecuted(err) && !corrections[i].Held {
-			corrections[i].result.Charged = 0
-		}
+	settledEach(corrections, responses)
+	for i := range settled {
+		settled[i].Err = results[i].Err
 	}
 	copy(results, settled)
 	for i, resp := range responses[len(corrections):] {

@@ -51,7 +51,7 @@ func answers(checks []Check, ps []step.Params, reply []int64, charge bool) (Deci
 	}
 	bans := reply[1+4*len(checks):]
 	now := reply[0]
-	d := Decision{Allowed: !slices.ContainsFunc(bans, func(until int64) bool { return max(until, -until) > now }), Results: newResults(len(checks))}
+	d := Decision{Allowed: !slices.ContainsFunc(bans, func(until int64) bool { return max(until, -until) > now }), Results: make([]Result, len(checks))}
 	for i := range checks {
 		res := &d.Results[i]
 		res.Check, res.Source, res.HasRoom, res.At = checks[i], SourceRedis, reply[1+4*i] == 1, time.UnixMicro(now)
@@ -143,12 +143,13 @@ func settled(corrections []settlement, reply []int64) error {
 	return nil
 }
 
-// failed ends a correction that returned an error. If it may have been made all the same,
-// the charge keeps the lower of both costs, so that settling it again refunds no unit
-// twice.
+// failed notes why a correction was not made. If it may have been made all the same, the
+// result has the lower of both costs, so that settling it again refunds no unit twice.
 func (c *settlement) failed(err error) {
-	perhaps := c.Delta < 0 && !c.Held && !transport.NotExecuted(err) && !metBan(err)
-	c.result.settled.end(c.Units, c.Units+c.Delta, perhaps)
+	c.result.Err = redisError(err)
+	if c.Delta < 0 && !c.Held && !transport.NotExecuted(err) && !metBan(err) {
+		c.result.setCharged(c.Units + c.Delta)
+	}
 }
 
 // checkReply reports whether a script can have answered so: so many numbers for

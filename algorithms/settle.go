@@ -32,12 +32,7 @@ func Refund(ctx context.Context, l Limiter, d Decision, rules ...string) error {
 	return err
 }
 
-// update sets Charged to what the charge costs now.
-func (r *Result) update() {
-	r.setCharged(r.settled.now(r.Charged))
-	r.moved = 0
-}
-
+// setCharged sets what the charge costs, and with it what of it is counted locally.
 func (r *Result) setCharged(units int64) {
 	if r.trace.Followed != 0 {
 		r.trace.Followed = max(r.trace.Followed+units-r.Charged, 0)
@@ -51,9 +46,9 @@ type settlement struct {
 	result *Result // what Settle returns of it
 }
 
-// prepareSettle returns a copy of the charges' results, for Settle to return, and the
-// corrections of those charges that a store of this source made and that are to cost
-// something else. If a charge is invalid, it prepares nothing.
+// prepareSettle returns the charges' results, for Settle to return, and the corrections
+// of those charges that a store of this source made and that are to cost something else.
+// If a charge is invalid, it prepares nothing.
 func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, error) {
 	if err := invalidCharges(charges); err != nil {
 		return nil, nil, err
@@ -62,13 +57,7 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 	var cs []settlement
 	for i := range charges {
 		res, cost := &results[i], charges[i].Cost
-		*res = charges[i].Result
-		if res.moved = 0; res.Source != source || res.Charged <= 0 {
-			continue
-		}
-		before, after, ok := res.settled.claim(res.Charged, cost)
-		if !ok {
-			res.setCharged(before)
+		if *res = charges[i].Result; res.Source != source || res.Charged <= 0 || res.Charged == cost {
 			continue
 		}
 		p := paramsOf(&res.Check, res.Check.Limit.row())
@@ -76,8 +65,8 @@ func prepareSettle(charges []Charge, source Source) ([]Result, []settlement, err
 		cs = append(cs, settlement{step.Correction{
 			Params: p,
 			Placed: res.trace.Charge,
-			Units:  before,
-			Delta:  after - before,
+			Units:  res.Charged,
+			Delta:  cost - res.Charged,
 		}, res})
 	}
 	return results, cs, nil
@@ -113,22 +102,23 @@ func (c *settlement) answer(s step.State, now int64) {
 	if r.BanBegan {
 		bannedUntil = -bannedUntil
 	}
-	if c.Delta < 0 || !c.Full(s) { // otherwise how much the count holds of the rise is unknown: it never ends, so nobody refunds it
-		r.settled.end(c.Units, c.Units+c.Delta, true)
-	}
 	r.setCharged(c.Units + c.Delta)
-	r.At, r.trace.Charge = time.UnixMicro(now), step.Placed{}
+	r.At, r.Err = time.UnixMicro(now), nil
 	if r.known = !c.Summary; r.known {
 		r.trace.State = s.Numbers()
 	}
 	_, where, _ := c.Params.Take(s, now)
-	if r.Charged > 0 { // its slot is where it was
-		r.trace.Charge, where = c.Placed, c.Placed
+	switch {
+	case r.Charged == 0:
+		r.trace.Charge = step.Placed{}
+	case c.Delta > 0 && c.Full(s): // how much of the rise is counted is unknown: nothing is refunded from there
+		r.trace.Charge = step.Placed{At: step.MaxDuration}
+	default: // its slot is where it was
+		where = c.Placed
 	}
 	var a step.Answer
 	c.Params.Answer(&a, true, &s, where, now)
 	r.Remaining, r.ResetAfter = a.Remaining, a.ResetAfter
-	r.moved = c.Delta
 	if c.Queue {
 		r.Delay = max(a.Delay, 0)
 	}

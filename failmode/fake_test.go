@@ -200,12 +200,17 @@ func remaining(t *testing.T, l algorithms.Limiter, c algorithms.Check) int64 {
 }
 
 func settleAll(ctx context.Context, l algorithms.Limiter, cost int64, charged ...algorithms.Result) error {
+	_, err := l.Settle(ctx, chargesOf(cost, charged...)...)
+	return err
+}
+
+// chargesOf makes each of the results cost this much.
+func chargesOf(cost int64, charged ...algorithms.Result) []algorithms.Charge {
 	charges := make([]algorithms.Charge, len(charged))
 	for i := range charged {
 		charges[i] = algorithms.Charge{Result: charged[i], Cost: cost}
 	}
-	_, err := l.Settle(ctx, charges...)
-	return err
+	return charges
 }
 
 // nodes is a store of several shards that fail as they are told. The key of a

@@ -108,9 +108,10 @@ func TestSettleAndResetReachTheStoreThatCharged(t *testing.T) {
 	f := guarding(t, s)
 	well, lost := check("well", 10, Local), check("lost", 10, Local)
 	d := taken(t, f, well, lost)
-	taken(t, f, well, lost)                             // of others
-	for _, cost := range []int64{4, 4, 2, 2, 0, 0, 5} { // copies of the results, which say that 1 is charged
-		if err := settleAll(t.Context(), f, cost, d.Results...); err != nil {
+	taken(t, f, well, lost) // of others
+	for _, cost := range []int64{4, 4, 2, 2, 0, 0, 5} {
+		var err error
+		if d.Results, err = f.Settle(t.Context(), chargesOf(cost, d.Results...)...); err != nil {
 			t.Fatal(err)
 		}
 		if cost == 5 {

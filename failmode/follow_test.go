@@ -21,7 +21,7 @@ func peekOne(t *testing.T, m *algorithms.Memory, check algorithms.Check) algorit
 		t.Fatal(err)
 	}
 	r := &d.Results[0]
-	bare := algorithms.Result{ // which does not know its copies
+	bare := algorithms.Result{
 		Check: r.Check, Source: r.Source, HasRoom: r.HasRoom, BanBegan: r.BanBegan, BannedFor: r.BannedFor,
 		Charged: r.Charged, Remaining: r.Remaining, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Delay: r.Delay, At: r.At, Err: r.Err,
 	}
@@ -168,7 +168,7 @@ func TestUnfollowTakesBackWhatFollowCounted(t *testing.T) {
 			if after.Remaining != before.Remaining-2 {
 				t.Errorf("followed: %d left of %d", after.Remaining, before.Remaining)
 			}
-			unfollowIn(&here, &d.Results[0], d.Results[0].Charged, new(algorithms.Result), asItIs)
+			unfollowIn(&here, &d.Results[0], new(algorithms.Result), asItIs)
 			got := peekOne(t, &here, check)
 			lent.Result(&got).Trace().State, lent.Result(&before).Trace().State = [3]int64{}, [3]int64{} // they know when they were written
 			if got != before {
@@ -202,14 +202,14 @@ func TestUnfollowFreesNothingElse(t *testing.T) {
 		for _, cost := range []int64{2, 0} { // it costs less than it did
 			settled := d.Results[0]
 			settled.Charged = cost
-			unfollowIn(&here, &d.Results[0], d.Results[0].Charged, &settled, asItIs)
+			unfollowIn(&here, &d.Results[0], &settled, asItIs)
 			d.Results[0] = settled
 			if got := peekOne(t, &here, check).Remaining; got > 1 {
 				t.Errorf("%d left after it was settled at %d", got, cost)
 			}
 		}
 		d.Results[0].Source = algorithms.SourceFallback
-		unfollowIn(&here, &d.Results[0], d.Results[0].Charged, new(algorithms.Result), asItIs)
+		unfollowIn(&here, &d.Results[0], new(algorithms.Result), asItIs)
 		if got := peekOne(t, &here, check).Remaining; got > 1 {
 			t.Errorf("%d left: what is not followed was given back", got)
 		}
@@ -322,35 +322,5 @@ func TestMemoryCountsExactlyWhileItIsWatched(t *testing.T) {
 	}
 	if s := lent.Memory(&m).Stats(); s.Overflowed == 0 || s.Sketches != 1 {
 		t.Errorf("%+v", s)
-	}
-}
-
-// If several settle a charge at the same time, it is settled here as often as in the store:
-// otherwise an outage would find units free that are used.
-func TestChargesSettledAtTheSameTime(t *testing.T) {
-	for name, costs := range map[string][]int64{"at one cost": {0, 0, 0}, "at several": {3, 0, 7, 3, 9}} {
-		t.Run(name, func(t *testing.T) {
-			s := &distant{settles: time.Millisecond}
-			bubble(t, s, func(t *testing.T, g *Guard) {
-				c := check("r", 100, Local)
-				c.Cost = 5
-				r := taken(t, g, c).Results[0]
-				for range 9 {
-					taken(t, g, c)
-				}
-				var all sync.WaitGroup
-				for _, cost := range costs {
-					all.Go(func() {
-						if err := settleAll(t.Context(), g, cost, r); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				all.Wait()
-				if there, here := s.used(t, c), 100-remaining(t, &g.local, c); here != there {
-					t.Errorf("%d used here, want %d as in the store", here, there)
-				}
-			})
-		})
 	}
 }

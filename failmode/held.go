@@ -71,39 +71,28 @@ func (g *Guard) fullHere(checks []algorithms.Check) (d algorithms.Decision, full
 func (g *Guard) settleHeld(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
 	results := make([]algorithms.Result, len(charges))
 	var errs []error
-	for i := range charges {
+	for i, ch := range charges {
 		r := &results[i]
-		*r = charges[i].Result
-		lent.Result(r).Update()
-		ch := algorithms.Charge{Result: *r, Cost: charges[i].Cost}
-		id := lent.Result(r).Trace().Charge.At
-		switch {
-		case r.Charged == 0 || ch.Cost == r.Charged:
-		case r.Source == algorithms.SourceFallback:
-			settled, err := g.settleLocal(ctx, []algorithms.Charge{ch})
-			errs = append(errs, err)
-			*r = settled[0]
-			g.inFlight.End(id)
-		case r.Source == algorithms.SourceFailOpen:
-			g.inFlight.End(id)
-			lent.Result(r).Ended()
-		default:
-			known, ended := true, false
-			lent.Result(r).SettleBy(0, func(int64) bool {
-				known = g.inFlight.End(id)
-				ended = known
-				return known
-			})
-			if !known { // of another Guard, or this one is closed
-				settled, err := g.settleStore(ctx, []algorithms.Charge{ch})
-				results[i], errs = settled[0], append(errs, err)
-				continue
-			}
-			if lent.Result(r).Ended(); ended { // by this call, and not by another at the same time
-				unfollowIn(&g.local, &ch.Result, ch.Result.Charged, r, g)
-				g.denied.Forget(&r.Check)
-			}
+		*r = ch.Result
+		if r.Charged == 0 || ch.Cost == r.Charged {
+			continue
 		}
+		known := g.inFlight.End(lent.Result(r).Trace().Charge.At)
+		var settled []algorithms.Result
+		var err error
+		switch {
+		case r.Source == algorithms.SourceFallback:
+			settled, err = g.settleLocal(ctx, []algorithms.Charge{ch})
+		case !known && r.Source != algorithms.SourceFailOpen: // of another Guard, or this one is closed
+			settled, err = g.settleStore(ctx, []algorithms.Charge{ch})
+		default:
+			r.Charged = 0
+			r.Remaining++
+			unfollowIn(&g.local, &ch.Result, r, g)
+			g.denied.Forget(&r.Check)
+			continue
+		}
+		results[i], errs = settled[0], append(errs, err)
 	}
 	return results, errors.Join(errs...)
 }

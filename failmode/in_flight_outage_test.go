@@ -281,7 +281,7 @@ func TestInFlightOverTime(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			takeN(t, g, 1, atOnce(2, "k")) // denials are not remembered
 		}},
-		{"who ends twice, and copies", func(t *testing.T, s *sets, g *Guard, _ *line) {
+		{"who ends twice", func(t *testing.T, s *sets, g *Guard, _ *line) {
 			ds := takeN(t, g, 3, atOnce(3, "k"))
 			copied := algorithms.Decision{Results: []algorithms.Result{ds[0].Results[0]}}
 			end(t, g, ds[0])

@@ -204,10 +204,6 @@ func TestWhatBecomesOfABlock(t *testing.T) {
 		if err != nil || results[0].Charged != 0 || block(g, c) != before+1 {
 			t.Errorf("%+v, %v; %d left, %d before", results, err, block(g, c), before)
 		}
-		results, err = g.Settle(t.Context(), algorithms.Charge{Result: r}, algorithms.Charge{Result: r})
-		if err != nil || results[0].Charged != 0 || block(g, c) != before+1 {
-			t.Errorf("copies: %+v, %v; %d left, %d before", results, err, block(g, c), before)
-		}
 		r = hot(t, g, c)
 		stored := remaining(t, &s.Memory, c)
 		results, err = g.Settle(t.Context(), algorithms.Charge{Result: r, Cost: 31})

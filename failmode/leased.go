@@ -26,7 +26,7 @@ func (g *Guard) spendBlocks(ctx context.Context, checks []algorithms.Check) (alg
 		return g.nameHeld(ctx, checks) // the store says what is wrong
 	}
 	now, instances := time.Now(), int64(g.instances())
-	d := algorithms.Decision{Allowed: true, Results: lent.NewResults(len(checks))}
+	d := algorithms.Decision{Allowed: true, Results: make([]algorithms.Result, len(checks))}
 	var few [4]*lease.Lease
 	found := few[:0]
 	var rest []int
@@ -149,26 +149,21 @@ func (g *Guard) settleBlocks(ctx context.Context, charges []algorithms.Charge) (
 		r := &results[i]
 		*r = ch.Result
 		source, granted := g.granted.Load().(algorithms.Source)
-		switch {
-		case r.Charged == 0 || ch.Cost == r.Charged || !granted:
-		case ch.Cost < r.Charged:
-			lent.Result(r).SettleBy(ch.Cost, func(units int64) bool {
-				l := g.leases.Find(&r.Check)
-				if l == nil || !l.PutBack(lent.Result(r).Trace().Charge.At, -units) {
-					return false
-				}
-				r.Remaining -= units
-				return true
-			})
+		switch rise := ch.Cost - r.Charged; {
+		case r.Charged == 0 || rise == 0 || !granted:
+		case rise < 0:
+			if l := g.leases.Find(&r.Check); l != nil && l.PutBack(lent.Result(r).Trace().Charge.At, -rise) {
+				r.Remaining -= rise
+			}
+			r.Charged = ch.Cost
 		default:
 			stored := *r
 			stored.Source = source // also where the lease is gone
 			settled, err := g.settleStore(ctx, []algorithms.Charge{{Result: stored, Cost: ch.Cost}})
-			if errs = append(errs, err); err == nil {
-				*r = settled[0]
-				r.Source = algorithms.SourceLease
-				lent.Result(r).Trace().Charge = step.Placed{At: lent.Result(&ch.Result).Trace().Charge.At}
-			}
+			errs = append(errs, err)
+			*r = settled[0]
+			r.Source = algorithms.SourceLease
+			lent.Result(r).Trace().Charge = step.Placed{At: lent.Result(&ch.Result).Trace().Charge.At}
 		}
 	}
 	return results, errors.Join(errs...)

@@ -48,10 +48,6 @@ func (g *Guard) Settle(ctx context.Context, charges ...algorithms.Charge) ([]alg
 	if !slices.ContainsFunc(charges, func(c algorithms.Charge) bool { return !g.inFlight.holds(&c.Result.Check) }) {
 		return g.settleHeld(ctx, charges) // at the end of a request
 	}
-	charges = slices.Clone(charges)
-	for i := range charges {
-		lent.Result(&charges[i].Result).Update()
-	}
 	var store, local, leased, held []int
 	for i := range charges {
 		switch r := &charges[i].Result; {

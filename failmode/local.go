@@ -50,20 +50,16 @@ func followIn(m *algorithms.Memory, results []algorithms.Result, g *Guard) {
 }
 
 // unfollowIn makes what followIn charged for a charge cost what the charge costs since it
-// was settled at settled, and before cost so much. Of several that settle a charge at a
-// time, each has a change of its own. A charge to a sliding_log or a leaky_bucket is found
-// only if the clocks agree to the microsecond, and stays otherwise.
-func unfollowIn(m *algorithms.Memory, charge *algorithms.Result, before int64, settled *algorithms.Result, g *Guard) {
+// was settled. A charge to a sliding_log or a leaky_bucket is found only if the clocks agree
+// to the microsecond, and stays otherwise.
+func unfollowIn(m *algorithms.Memory, charge, settled *algorithms.Result, g *Guard) {
 	trace := lent.Result(charge).Trace()
+	is := max(trace.Followed+settled.Charged-charge.Charged, 0)
 	var n memory.Count
-	if trace.Followed == 0 || !g.countOf(charge, &n) {
+	if trace.Followed == 0 || is == trace.Followed || !g.countOf(charge, &n) {
 		return
 	}
-	followed := func(cost int64) int64 { return max(trace.Followed+cost-charge.Charged, 0) }
-	was, is := followed(before), followed(settled.Charged)
-	if is != was {
-		lent.Memory(m).Settle(n.Rule, n.Key, &step.Correction{Params: n.Params, Placed: trace.Charge, Units: was, Delta: is - was})
-	}
+	lent.Memory(m).Settle(n.Rule, n.Key, &step.Correction{Params: n.Params, Placed: trace.Charge, Units: trace.Followed, Delta: is - trace.Followed})
 	lent.Result(settled).Trace().Followed = is
 }
 

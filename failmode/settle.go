@@ -3,7 +3,6 @@ package failmode
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/seed75154129/ratelimit/algorithms"
 )
@@ -21,34 +20,40 @@ func (g *Guard) settleLocal(ctx context.Context, charges []algorithms.Charge) ([
 }
 
 // settleStore settles charges of the store, except where a circuit is open, and what
-// the local memory has followed of them. The results say what the charges cost before.
+// the local memory has followed of them.
 func (g *Guard) settleStore(ctx context.Context, charges []algorithms.Charge) ([]algorithms.Result, error) {
 	results := make([]algorithms.Result, len(charges))
+	var errs []error
+	var sent []int
 	for i := range charges {
-		results[i] = charges[i].Result
-	}
-	refused, sent := split(len(charges), func(i int) bool { return charges[i].Result.Charged == 0 || g.refuses(&charges[i].Result.Check) })
-	var err error
-	if slices.ContainsFunc(refused, func(i int) bool { return charges[i].Result.Charged > 0 }) {
-		err = ErrOpen
+		r := &results[i]
+		switch *r = charges[i].Result; {
+		case r.Charged == 0:
+		case g.refuses(&r.Check):
+			r.Err = ErrOpen
+			errs = []error{ErrOpen}
+		default:
+			sent = append(sent, i)
+		}
 	}
 	if len(sent) == 0 {
-		return results, err
+		return results, errors.Join(errs...)
 	}
-	settled, storeErr := g.Limiter.Settle(ctx, pick(charges, sent)...)
+	settled, err := g.Limiter.Settle(ctx, pick(charges, sent)...)
 	if len(settled) == len(sent) {
 		setAt(results, sent, settled)
 	}
 	for _, i := range sent {
 		g.denied.Forget(&charges[i].Result.Check)
-		r := &charges[i].Result
-		if moved, known := lent.Result(&results[i]).Moved(); known {
-			unfollowIn(&g.local, r, results[i].Charged-moved, &results[i], g)
-		} else if results[i].Charged == charges[i].Cost {
-			unfollowIn(&g.local, r, r.Charged, &results[i], g)
+		r := &results[i]
+		if err != nil && r.Err == nil && r.Charged != charges[i].Cost {
+			r.Err = err // as a limiter of the user's own may not say
+		}
+		if r.Err == nil {
+			unfollowIn(&g.local, &charges[i].Result, r, g)
 		}
 	}
-	return results, errors.Join(err, storeErr)
+	return results, errors.Join(append(errs, err)...)
 }
 
 // refundLocal refunds the local charges of a request that is denied.
