@@ -250,6 +250,9 @@ func TestMisconfigurations(t *testing.T) {
 		"bodies of GET requests": {change: func(_ *config, r *rule) {
 			r.Key, r.Match = keyfunc.Required(keyfunc.BodyJSON("email", 1<<10), 400), []string{"GET /", "HEAD /"}
 		}, hint: "its Key reads the body"},
+		"an empty Match and no Overrides": {change: func(c *config, r *rule) {
+			r.Key, r.Match, r.Overrides, c.Rules = keyfunc.Required(keyfunc.BodyForm("email", 1<<10), 400), []string{}, []ratelimit.Override{}, append(c.Rules, perIP)
+		}},
 		"bodies of some requests": {change: func(_ *config, r *rule) {
 			r.Key, r.Match = keyfunc.Required(keyfunc.BodyJSON("email", 1<<10), 400), []string{"GET /", "POST /"}
 		}},

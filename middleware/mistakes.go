@@ -63,7 +63,7 @@ var table = []row{
 	}},
 	{field: "Match", warn: true, rule: func(r *Rule, f *found) {
 		match := r.patterns()
-		if keyfunc.Describe(r.Key).ReadsBody() && !slices.ContainsFunc(match, func(p pattern.Pattern) bool { return p.HasBodies() }) {
+		if len(match) > 0 && keyfunc.Describe(r.Key).ReadsBody() && !slices.ContainsFunc(match, func(p pattern.Pattern) bool { return p.HasBodies() }) {
 			f.say("its Key reads the body, and requests that its Match takes mostly have none; add the method that sends one, such as POST")
 		}
 	}},
@@ -112,7 +112,7 @@ var table = []row{
 		}
 	}},
 	{field: "Overrides", warn: true, rule: func(r *Rule, f *found) {
-		if chosen := r.forgeable(); chosen != "" {
+		if chosen := r.forgeable(); len(r.Overrides) > 0 && chosen != "" {
 			f.say("its Key is %s, so any client can have the limits of its Overrides; "+
 				"use a Key that the program or a proxy has verified, such as keyfunc.Context or keyfunc.Proxies.UserID", chosen)
 		}

@@ -37,8 +37,8 @@ package rulefile
 // package is a form of that data.
 //
 //   - One table has a row for each field: its name and how it is read.
-//   - The decoder walks the parser's tree of nodes, which know their lines. What
-//     ValidateRules finds is looked up by rule and field, unless it follows from a mistake
+//   - The decoder walks the parser's tree of nodes, which know their lines, and notes where
+//     each path is. A mistake that ValidateRules finds has a path, unless it follows from one
 //     that was already reported. The parser itself may name the line where a block begins;
 //     syntax.go finds a nearer one.
 //   - Aliases, anchors, merge keys and tags are refused, so a small document cannot expand.

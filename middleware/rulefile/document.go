@@ -134,11 +134,12 @@ func (v value) inspect(depth int) {
 			continue
 		}
 		name.inspect(depth + 1)
-		if key.Tag == "!!merge" {
+		switch {
+		case key.Tag == "!!merge":
 			flag(value{key, v.d, v.path}, "merge keys (<<) are not used in rule files; write the fields out")
-		} else if again {
+		case again:
 			flag(name, "is already on line %d; keep one of them", line)
-		} else {
+		default:
 			first[key.Value] = key.Line
 		}
 		of.inspect(depth + 1)

@@ -30,7 +30,8 @@ var fields = []field[ratelimit.Rule]{
 	{"name", "a name for headers, metrics and logs", func(r *ratelimit.Rule, v value) { r.Name = v.quoted() }},
 	{"match", "", func(r *ratelimit.Rule, v value) {
 		r.Match = list(v, "patterns, as in [POST /auth/login, /files/{path...}]", func(v value) (string, bool) {
-			return v.text(`write a pattern such as "POST /auth/login"`)
+			text, _ := v.text(`write a pattern such as "POST /auth/login"`)
+			return text, true // so that the others keep their numbers
 		})
 	}},
 	{"key", "who is limited: ip, header:NAME, apikey:NAME, cookie:NAME, or a list", func(r *ratelimit.Rule, v value) {
