@@ -101,9 +101,9 @@ func TestTheTwoTimesOfADenial(t *testing.T) {
 		c := check(l, 1)
 		s.is("the first", c, true, false)
 		s.is("denied", c, false, false)
-		time.Sleep(askInterval - 1)
+		time.Sleep(askInterval - time.Nanosecond)
 		s.is("less than a second later", c, false, true)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if _, here, again := s.cache.Decide([]algorithms.Check{c}); here || !again {
 			t.Error("after a second, nobody asks")
 		}
@@ -136,9 +136,9 @@ func TestTheTwoTimesOfADenial(t *testing.T) {
 		c.Provisional = true
 		s.is("the first", c, true, false)
 		s.is("denied", c, false, false)
-		time.Sleep(askSoon - 1)
+		time.Sleep(askSoon - time.Nanosecond)
 		s.is("at once", c, false, true)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		s.is("after 20 ms", c, false, false)
 		s.refuses = true
 		time.Sleep(time.Second)
@@ -264,7 +264,7 @@ func TestWhatIsGivenBackIsForgotten(t *testing.T) {
 		c := check(l, 1)
 		asked := s.cache.Now()
 		late, _ := s.store.Take(s.Context(), c)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		_ = s.store.Reset(s.Context(), c)
 		s.cache.Forget(&c)
 		s.cache.Learn(asked, &late.Results[0], false)
